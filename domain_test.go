@@ -1,0 +1,201 @@
+package sluice
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCodesRoundTrip(t *testing.T) {
+	if len(Codes()) != len(codeNames)-1 {
+		t.Fatalf("%d codes, %d names", len(Codes()), len(codeNames)-1)
+	}
+	for _, c := range Codes() {
+		if back, err := ParseCode(c.String()); err != nil || back != c {
+			t.Errorf("ParseCode(%q) = %v, %v", c.String(), back, err)
+		}
+	}
+	if _, err := ParseCode("nonsense"); err == nil {
+		t.Error("a code nobody knows is parsed")
+	}
+}
+
+func TestIDs(t *testing.T) {
+	hex := strings.Repeat("0a", 16)
+	for _, c := range []struct {
+		name string
+		ok   bool
+		got  error
+	}{
+		{"sale", true, SaleID("phone-2026_x").Validate()},
+		{"sale of one", true, SaleID("9").Validate()},
+		{"sale of 48", true, SaleID(strings.Repeat("a", 48)).Validate()},
+		{"sale of 49", false, SaleID(strings.Repeat("a", 49)).Validate()},
+		{"empty sale", false, SaleID("").Validate()},
+		{"upper case", false, SaleID("Phone").Validate()},
+		{"dash first", false, SaleID("-phone").Validate()},
+		{"dot", false, SaleID("a.b").Validate()},
+		{"hash tag", false, SaleID("a{b}").Validate()},
+		{"buyer", true, BuyerID("张三 <z@example.com>").Validate()},
+		{"empty buyer", false, BuyerID("").Validate()},
+		{"buyer of 128", true, BuyerID(strings.Repeat("b", 128)).Validate()},
+		{"buyer of 129", false, BuyerID(strings.Repeat("b", 129)).Validate()},
+		{"buyer with a line feed", false, BuyerID("a\nb").Validate()},
+		{"buyer with a C1 control", false, BuyerID("a\u0085b").Validate()},
+		{"buyer not UTF-8", false, BuyerID("\xff").Validate()},
+		{"key", true, Key("Attempt_1-x").Validate()},
+		{"key of 7", false, Key("1234567").Validate()},
+		{"key of 65", false, Key(strings.Repeat("k", 65)).Validate()},
+		{"key with a space", false, Key("attempt 1").Validate()},
+	} {
+		if (c.got == nil) != c.ok {
+			t.Errorf("%s: %v, want ok %v", c.name, c.got, c.ok)
+		}
+	}
+	if sale, ok := MakeOrderID("phone", hex).Sale(); !ok || sale != "phone" {
+		t.Errorf("the order id carries %q, %v", sale, ok)
+	}
+	for _, bad := range []OrderID{"", "phone", OrderID("phone." + hex[1:]), OrderID("Phone." + hex), OrderID("phone." + strings.ToUpper(hex)), OrderID("a.b." + hex)} {
+		if sale, ok := bad.Sale(); ok {
+			t.Errorf("%q carries the sale %q", bad, sale)
+		}
+	}
+}
+
+func TestWindow(t *testing.T) {
+	at := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+	terms := Terms{OpensAt: at, ClosesAt: at.Add(time.Hour)}
+	paused := terms
+	paused.Paused = true
+	endless := Terms{OpensAt: at}
+	for _, c := range []struct {
+		name  string
+		terms Terms
+		after time.Duration
+		want  Code
+	}{
+		{"the last instant before", terms, -time.Millisecond, NotOpen},
+		{"opening is inclusive", terms, 0, 0},
+		{"the last instant", terms, time.Hour - time.Millisecond, 0},
+		{"closing is exclusive", terms, time.Hour, Closed},
+		{"paused", paused, time.Minute, Paused},
+		{"not open outranks paused", paused, -time.Minute, NotOpen},
+		{"closed outranks paused", paused, 2 * time.Hour, Closed},
+		{"without closing time", endless, 1000 * time.Hour, 0},
+	} {
+		if got := c.terms.Refusal(at.Add(c.after)); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func goodClaim() Claim {
+	return Claim{
+		Buyer: "张三", Key: "attempt-1", Quantity: 2, Order: MakeOrderID("phone", strings.Repeat("0a", 16)),
+		Meta: `{"note":"a \t b"}`,
+	}
+}
+
+func TestClaimLines(t *testing.T) {
+	c := goodClaim()
+	other := c
+	other.Buyer, other.Meta = "bob", ""
+	lines := AppendClaim(AppendClaim(nil, &c), &other)
+	got, err := ParseClaims(string(lines))
+	if err != nil || len(got) != 2 || got[0] != c || got[1] != other {
+		t.Errorf("%q is read as %+v, %v", lines, got, err)
+	}
+	for _, bad := range []string{
+		"no end", "\n", "buyer\n", "b\tattempt-1\torder\t1\t\n",
+		strings.TrimSuffix(string(lines), "\n"),
+		strings.Replace(string(lines), "\t2\t", "\t2x\t", 1),
+		strings.Replace(string(lines), "\t2\t", "\t0\t", 1),
+		strings.Replace(string(lines), "\t2\t", "\t2\textra\t", 1),
+	} {
+		if claims, err := ParseClaims(bad); err == nil {
+			t.Errorf("%q is read as %+v", bad, claims)
+		}
+	}
+}
+
+// Whatever stands in a journal is read without harm, and what is read is
+// written back as the same bytes.
+func FuzzParseClaims(f *testing.F) {
+	c := goodClaim()
+	f.Add(string(AppendClaim(nil, &c)))
+	f.Add("a\tb\tc\t1\t\n")
+	f.Fuzz(func(t *testing.T, lines string) {
+		claims, err := ParseClaims(lines)
+		if err != nil {
+			return
+		}
+		var back []byte
+		for i := range claims {
+			if err := claims[i].Validate(); err != nil {
+				t.Fatalf("%q: an invalid claim is read: %v", lines, err)
+			}
+			back = AppendClaim(back, &claims[i])
+		}
+		again, err := ParseClaims(string(back))
+		if err != nil || len(again) != len(claims) {
+			t.Fatalf("%q: written back as %q: %v", lines, back, err)
+		}
+		for i := range claims {
+			if again[i] != claims[i] {
+				t.Fatalf("%q: claim %d changes from %+v to %+v", lines, i, claims[i], again[i])
+			}
+		}
+	})
+}
+
+func TestClaimValidation(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Claim)
+	}{
+		{"quantity 0", func(c *Claim) { c.Quantity = 0 }},
+		{"too many", func(c *Claim) { c.Quantity = MaxQuantity + 1 }},
+		{"meta too large", func(c *Claim) { c.Meta = strings.Repeat("x", MaxMeta+1) }},
+		{"meta with a line feed", func(c *Claim) { c.Meta = "{\n}" }},
+		{"meta with a tab", func(c *Claim) { c.Meta = "{\t}" }},
+		{"meta not UTF-8", func(c *Claim) { c.Meta = "{\"\xff\"}" }},
+		{"no order", func(c *Claim) { c.Order = "" }},
+		{"no buyer", func(c *Claim) { c.Buyer = "" }},
+		{"no key", func(c *Claim) { c.Key = "" }},
+	} {
+		claim := goodClaim()
+		if err := claim.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		if c.change(&claim); claim.Validate() == nil {
+			t.Errorf("%s is valid", c.name)
+		}
+	}
+}
+
+func TestReadingState(t *testing.T) {
+	at := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+	good := Reading{Loaded: true, Taken: 5, Terms: Terms{Total: 10, OpensAt: at, ClosesAt: at.Add(time.Hour)}}
+	for _, c := range []struct {
+		name   string
+		change func(*Reading)
+		after  time.Duration
+		want   State
+	}{
+		{"open", func(*Reading) {}, 0, StateOpen},
+		{"upcoming", func(*Reading) {}, -1, StateUpcoming},
+		{"closed", func(*Reading) {}, time.Hour, StateClosed},
+		{"sold out", func(r *Reading) { r.Taken = 10 }, 0, StateSoldOut},
+		{"no total is never sold out", func(r *Reading) { r.Taken, r.Terms.Total = 1e9, Unlimited }, 0, StateOpen},
+		{"closed outranks sold out", func(r *Reading) { r.Taken = 10 }, time.Hour, StateClosed},
+		{"paused", func(r *Reading) { r.Terms.Paused = true }, 0, StatePaused},
+		{"a missing sale is not a full one", func(r *Reading) { *r = Reading{} }, 0, StateUnavailable},
+		{"fenced", func(r *Reading) { r.Fence = FenceLost }, 0, StateUnavailable},
+	} {
+		r := good
+		c.change(&r)
+		if got := r.State(at.Add(c.after)); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

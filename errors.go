@@ -1,0 +1,43 @@
+package sluice
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that ledgers and stores return, wrapped with where they happened.
+var (
+	ErrSaleExists    = errors.New("a sale with this id exists")
+	ErrSaleNotFound  = errors.New("no such sale")
+	ErrOrderNotFound = errors.New("no such order")
+	// ErrDeadLetterNotFound: no such dead letter.
+	ErrDeadLetterNotFound = errors.New("no such dead letter")
+	ErrNoTotal            = errors.New("the sale has no total")
+	ErrBelowTaken         = errors.New("the total would be below the units already taken")
+	ErrBadCursor          = errors.New("the cursor is not one of ours")
+	ErrNotLoaded          = errors.New("the ledger does not hold the sale")
+	ErrStaleEpoch         = errors.New("another epoch of the sale is in force")
+	// ErrSaleLive: the sale is loaded and not fenced; loading it again would
+	// forget claims that only the ledger knows.
+	ErrSaleLive = errors.New("the sale is live in the ledger")
+	// ErrRestockReused: a restock with this id, but of other units, was made.
+	ErrRestockReused = errors.New("this restock id was used with another delta")
+	// ErrArchived: the sale is over for good, and no longer changes.
+	ErrArchived = errors.New("the sale is archived")
+	ErrClosed   = errors.New("closed")
+	// ErrInUse: another process owns the file or folder.
+	ErrInUse = errors.New("in use by another process")
+)
+
+// ConflictError is evidence that a ledger lost data and gave the same place,
+// claim or order id twice: a stored order disagrees with a journal entry that
+// is not its redelivery.
+type ConflictError struct {
+	Entry  string // id of the journal entry
+	Order  OrderID
+	Detail string // what disagrees
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("entry %s, order %s: %s", e.Entry, e.Order, e.Detail)
+}

@@ -1,0 +1,184 @@
+package sluice
+
+import (
+	"context"
+	"time"
+)
+
+// RefusalLease is how long a server may repeat, without asking the ledger, a
+// refusal it has read there (sold out, closed, paused, not open). In return
+// the ledger lets what it has reopened rest for as long before it accepts
+// again: by then no server still repeats the old refusal, so a claim accepted
+// on one server is never refused by another that has not heard yet (I4).
+const RefusalLease = 500 * time.Millisecond
+
+// Ledger decides claims and remembers the accepted ones. It is the only place
+// where units are taken. Implementations are safe for concurrent use.
+type Ledger interface {
+	Decider
+	Reader
+	Keeper
+	Journal
+	Releaser
+	Dropper
+
+	// Close ends the use of the ledger. It is idempotent.
+	Close() error
+}
+
+// Decider is the hot half of a ledger.
+type Decider interface {
+	// Claim decides the claims in order and returns as many decisions. Up to
+	// 250 claims are one atomic step; more may be several. Claims are valid (Claim.Validate). The accepted ones are
+	// durable, with their journal entry, before it returns.
+	//
+	// A refusal is a Decision. An error means that the outcome is unknown:
+	// call again with the same claims; never undo by hand.
+	//
+	// A claim is looked up before any other check: a repeat of an accepted
+	// claim outranks every refusal (I4), also of a sale that is over. The
+	// exception is a sale that is not loaded or fenced: then nothing is known,
+	// and the answer is Unavailable.
+	//
+	// The ledger remembers, per server and sale, the last sequence it told
+	// that server, and every call carries the last one this server was told.
+	// If the ledger's is smaller, or its epoch is, it has lost accepted
+	// claims: the whole batch is Unavailable and the sale is fenced as lost.
+	Claim(ctx context.Context, sale SaleID, claims []Claim) ([]Decision, error)
+}
+
+// Reader is what the layers before the ledger and the audit read.
+type Reader interface {
+	// Read returns a reading of each sale, in order, each taken in one step.
+	// A sale that the ledger does not hold has Loaded false; that is not an
+	// error, and never a full sale.
+	Read(ctx context.Context, sales []SaleID) ([]Reading, error)
+
+	// Records calls yield with every accepted claim of the sale, ended ones
+	// too, in no particular order, until yield returns false. What was accepted
+	// before the call is included; what is accepted during it may be.
+	// ErrNotLoaded if the ledger does not hold the sale.
+	Records(ctx context.Context, sale SaleID, yield func(Record) bool) error
+
+	// Holders calls yield with every buyer who has an accepted claim of the
+	// sale, under the same rules, perhaps more than once.
+	Holders(ctx context.Context, sale SaleID, yield func(BuyerID) bool) error
+
+	// Find returns the accepted claim with this order id. A buyer, if given,
+	// makes the search cheap and must be the claim's own. ErrOrderNotFound if
+	// there is none, ErrNotLoaded if the ledger does not hold the sale.
+	Find(ctx context.Context, order OrderID, buyer BuyerID) (Record, error)
+}
+
+// Reading is a sale as the ledger has it at one moment.
+type Reading struct {
+	Sale   SaleID
+	Loaded bool // false: the ledger does not hold the sale; the rest means nothing but Now
+	Epoch  int64
+	Seq    int64 // of the last accepted claim of this epoch; 0 before the first
+	Taken  int64 // units of live orders: queued, pending or paid
+	Terms  Terms
+	Fence  string    // why claims are Unavailable; empty when they are not
+	Calm   time.Time // until then the sale rests after reopening (see RefusalLease); zero when it does not
+	Now    time.Time // the ledger's clock
+	// Backlog is the number of journal entries not acknowledged yet.
+	Backlog int64
+}
+
+// FenceLoading is the fence under which Load leaves a sale, until Unfence.
+const FenceLoading = "loading"
+
+// FenceLost starts the fence of a sale whose ledger has lost accepted claims.
+const FenceLost = "lost"
+
+// State returns what readers are told at now, by the ledger's clock.
+func (r *Reading) State(now time.Time) State {
+	if !r.Loaded || r.Fence != "" {
+		return StateUnavailable
+	}
+	switch r.Terms.Refusal(now) {
+	case NotOpen:
+		return StateUpcoming
+	case Closed:
+		return StateClosed
+	case Paused:
+		return StatePaused
+	}
+	if r.Terms.Available(r.Taken) == 0 {
+		return StateSoldOut
+	}
+	return StateOpen
+}
+
+// Keeper is the cold half of a ledger: what brings sales in and changes them.
+type Keeper interface {
+	// Load is the one way to bring a sale into a ledger: warm-up, first load
+	// and rebuild are this. It replaces what the ledger held of the sale and
+	// leaves it fenced as FenceLoading; the journal is empty afterwards, so
+	// whoever loads has stored what was in it. It accepts only a higher epoch than the
+	// one it holds (ErrStaleEpoch), so it never refills a live sale. It is
+	// safe to call again after an error only with a higher epoch.
+	Load(ctx context.Context, image LoadImage) error
+
+	// Apply makes terms of a higher version than the ledger's the ones that
+	// decide; an equal or lower version changes nothing. ErrBelowTaken, and
+	// nothing changes, if the total would be below taken (I1); ErrStaleEpoch if
+	// the ledger holds another epoch, ErrNotLoaded if it does not hold the sale.
+	// When the change reopens the sale, the sale rests for RefusalLease; a new
+	// rest takes the place of one that has not ended.
+	Apply(ctx context.Context, sale SaleID, epoch int64, terms Terms) error
+
+	// Fence makes every claim Unavailable, with a reason; the first reason
+	// stands. Unfence lifts any fence. Both are idempotent; ErrStaleEpoch if
+	// the ledger holds another epoch, ErrNotLoaded if it does not hold the sale.
+	Fence(ctx context.Context, sale SaleID, epoch int64, reason string) error
+	Unfence(ctx context.Context, sale SaleID, epoch int64) error
+}
+
+// LoadImage is what the store knows of a sale when it is loaded.
+type LoadImage struct {
+	Sale    SaleID
+	Epoch   int64 // the new epoch
+	Terms   Terms
+	Taken   int64    // units of the live records
+	Records []Record // every stored order's claim, ended ones too (I4), with the epoch of its acceptance
+}
+
+// Source says which entries a journal read is about.
+type Source int
+
+const (
+	// Own: handed to this server before and not acknowledged, oldest first.
+	// This is what a server reads first after a restart.
+	Own Source = iota
+	// New: handed to no server yet. Reading makes them this server's own.
+	New
+	// Abandoned: another server's own, which it has not acknowledged for
+	// JournalRead.Idle. Reading makes them this server's own.
+	Abandoned
+)
+
+// JournalRead asks for entries of one sale.
+type JournalRead struct {
+	Sale   SaleID
+	Source Source
+	After  string        // of Own: entries after this id; empty from the first
+	Idle   time.Duration // of Abandoned: longer than the longest transaction
+	Max    int           // entries at most
+}
+
+// Journal is the ledger's record of accepted claims on their way to the store:
+// at least once, with acknowledgement, from the very first entry.
+type Journal interface {
+	// ReadJournal returns the entries asked for, oldest first; none is not an
+	// error. It does not wait. ErrNotLoaded if the ledger does not hold the sale.
+	ReadJournal(ctx context.Context, read JournalRead) ([]Entry, error)
+
+	// Ack takes entries out of the journal, after they are committed to the
+	// store or set aside there. Unknown ids are ignored.
+	Ack(ctx context.Context, sale SaleID, ids []string) error
+
+	// PeekJournal calls yield with every entry not acknowledged yet, oldest
+	// first, without handing it out (the audit's way).
+	PeekJournal(ctx context.Context, sale SaleID, yield func(Entry) bool) error
+}

@@ -1,0 +1,132 @@
+package sluice
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Record is an accepted claim as the ledger keeps it until the sale is
+// archived. Refusals leave nothing.
+type Record struct {
+	Claim
+	Sale  SaleID
+	Epoch int64     // of the load under which it was accepted
+	Seq   int64     // its place in that epoch's dense sequence, from 1
+	Terms int64     // version of the terms it was decided under
+	At    time.Time // when, by the ledger's clock
+	Live  bool      // its units are still held
+}
+
+// Entry is one journal entry: the accepted claims of one batch, in sequence,
+// decided in one step under one version of the terms.
+type Entry struct {
+	ID         string // the ledger's own name of the entry, for Ack
+	Sale       SaleID
+	Epoch      int64
+	Node       string // the server that asked
+	Terms      int64
+	At         time.Time
+	FirstSeq   int64 // of Claims[0]; Claims[i] has FirstSeq+i
+	Claims     []Claim
+	Deliveries int64 // how often it has been handed out, this time included
+
+	// Damage says why the entry cannot be read; then Raw holds what stands in
+	// the journal, and the other fields but ID and Sale mean nothing. The
+	// pipeline sets such an entry aside; it never blocks the rest.
+	Damage error
+	Raw    string
+}
+
+// Record returns the i-th accepted claim of the entry, live.
+func (e *Entry) Record(i int) Record {
+	return Record{
+		Claim: e.Claims[i], Sale: e.Sale, Epoch: e.Epoch, Seq: e.FirstSeq + int64(i),
+		Terms: e.Terms, At: e.At, Live: true,
+	}
+}
+
+// DeadLetter returns the entry as it is set aside for cause.
+func (e *Entry) DeadLetter(cause error) DeadLetter {
+	d := DeadLetter{
+		Sale: e.Sale, EntryID: e.ID, Reason: cause.Error(), Claims: e.Raw,
+		Epoch: e.Epoch, FirstSeq: e.FirstSeq, Terms: e.Terms, Node: e.Node, At: e.At,
+	}
+	if e.ID == "" { // not read from a journal, but remembered by a server
+		d.EntryID = fmt.Sprintf("%s/%d", e.Node, e.FirstSeq)
+	}
+	if e.Damage == nil {
+		var lines []byte
+		for i := range e.Claims {
+			lines = AppendClaim(lines, &e.Claims[i])
+		}
+		d.Claims = string(lines)
+	}
+	return d
+}
+
+// JournalFormat is the version of the line format below. An entry of another
+// version is damage, not a guess.
+const JournalFormat = 1
+
+// AppendClaim appends the claim as one line of a journal entry:
+//
+//	buyer TAB key TAB order TAB quantity TAB meta LF
+//
+// A valid claim holds no tab or line feed, so nothing is escaped, and an
+// operator can read the journal with the database's own tools.
+func AppendClaim(dst []byte, c *Claim) []byte {
+	dst = append(dst, c.Buyer...)
+	dst = append(dst, '\t')
+	return AppendClaimTail(dst, c)
+}
+
+// AppendClaimTail is AppendClaim without the buyer and its tab.
+func AppendClaimTail(dst []byte, c *Claim) []byte {
+	dst = append(dst, c.Key...)
+	dst = append(dst, '\t')
+	dst = append(dst, c.Order...)
+	dst = append(dst, '\t')
+	dst = strconv.AppendInt(dst, c.Quantity, 10)
+	dst = append(dst, '\t')
+	dst = append(dst, c.Meta...)
+	return append(dst, '\n')
+}
+
+// ParseClaims reads the lines that AppendClaim wrote.
+func ParseClaims(lines string) ([]Claim, error) {
+	claims := make([]Claim, 0, strings.Count(lines, "\n"))
+	for n := 1; len(lines) > 0; n++ {
+		line, rest, ended := strings.Cut(lines, "\n")
+		if !ended {
+			return nil, fmt.Errorf("claim %d: the line has no end", n)
+		}
+		buyer, tail, _ := strings.Cut(line, "\t")
+		c, err := ParseClaimTail(BuyerID(buyer), tail)
+		if err != nil {
+			return nil, fmt.Errorf("claim %d: %w", n, err)
+		}
+		claims = append(claims, c)
+		lines = rest
+	}
+	return claims, nil
+}
+
+// ParseClaimTail reads a line that AppendClaimTail wrote, without its line feed.
+func ParseClaimTail(buyer BuyerID, line string) (Claim, error) {
+	var field [4]string
+	for i := range field {
+		var found bool
+		field[i], line, found = strings.Cut(line, "\t")
+		if found != (i < 3) {
+			return Claim{}, fmt.Errorf("want 4 fields separated by tabs, have %q", shorten(line))
+		}
+	}
+	quantity, err := strconv.ParseInt(field[2], 10, 64)
+	if err != nil {
+		return Claim{}, fmt.Errorf("quantity %q is not a number", shorten(field[2]))
+	}
+	c := Claim{Buyer: buyer, Key: Key(field[0]), Order: OrderID(field[1]), Quantity: quantity, Meta: field[3]}
+	return c, c.Validate()
+}

@@ -1,0 +1,197 @@
+package sluice
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps sales and orders in SQL. It is the second, independent guard of
+// the invariants: unique keys and the cap refuse what a ledger that lost data
+// might let through. Implementations are safe for concurrent use, by several
+// servers on one database too.
+type Store interface {
+	SaleStore
+	OrderStore
+	SettleStore
+	RestockStore
+	LoadStore
+	DeadLetterStore
+	ReplayStore
+	ClusterStore
+	ReconcileStore
+	AuditStore
+
+	// Ping says whether the database answers.
+	Ping(ctx context.Context) error
+	// Close ends the use of the store. It is idempotent.
+	Close() error
+}
+
+// SaleStore keeps the sales and every version of their terms.
+type SaleStore interface {
+	// CreateSale adds a valid sale with Terms.Version 1 and Epoch 0, and
+	// returns it with its times. ErrSaleExists if the id is taken.
+	CreateSale(ctx context.Context, sale Sale) (Sale, error)
+
+	// Sale returns one sale. ErrSaleNotFound.
+	Sale(ctx context.Context, id SaleID) (Sale, error)
+
+	// Sales returns all sales, by opening time and id.
+	Sales(ctx context.Context) ([]Sale, error)
+
+	// ChangeSale reads the sale, lets change edit its descriptive fields and
+	// terms, and writes it with Terms.Version raised by one, in one
+	// transaction. An error from change is returned as it is, and nothing is
+	// written. A new Total below Taken is ErrBelowTaken; an archived sale is
+	// ErrArchived. The cap follows a raised total, as with Restock.
+	ChangeSale(ctx context.Context, id SaleID, change func(*Sale) error) (Sale, error)
+
+	// FenceSale records why the sale's claims must be refused; the first
+	// reason stands. It changes nothing when epoch is not the sale's.
+	FenceSale(ctx context.Context, id SaleID, epoch int64, reason string) error
+}
+
+// RestockStore changes totals while a sale runs.
+type RestockStore interface {
+	// Restock changes the total by delta, as a new version of the terms; once
+	// per sale and restock id, and a repeat returns the sale as it is. The cap
+	// is raised with the total at once, and lowered only by ConfirmTotal.
+	// ErrBelowTaken if the new total is below Taken; ErrNoTotal for a sale
+	// without a total; ErrRestockReused if the id was used with another delta;
+	// ErrArchived. The id is 1 to 255 bytes of UTF-8.
+	Restock(ctx context.Context, id SaleID, restock string, delta int64) (Sale, error)
+	// UndoRestock takes back a restock that the ledger refused, as a new
+	// version again; then its id can be used again. It is idempotent.
+	UndoRestock(ctx context.Context, id SaleID, restock string) (Sale, error)
+	// ConfirmTotal lowers the cap to the total, when the ledger has applied
+	// this version of the terms. It does nothing if the sale's is another.
+	ConfirmTotal(ctx context.Context, id SaleID, version int64) error
+	// Archive marks a closed sale whose orders are all ended or paid, and whose
+	// releases are all given, as archived: the ledger may drop it, and the
+	// store answers for its claims (Claim). It reports whether the sale is
+	// archived now; false, without an error, if something is still to come: the
+	// closing time, a pending order, a release, a dead letter. What waits in the
+	// ledger's journal the store cannot know. Orders of an archived sale can
+	// still be refunded; that writes no release, for nobody could take it.
+	Archive(ctx context.Context, id SaleID) (bool, error)
+	// Claim returns the order that an accepted claim became. ErrOrderNotFound.
+	Claim(ctx context.Context, claim ClaimID) (Order, error)
+}
+
+// OrderStore takes journal entries and answers for orders.
+type OrderStore interface {
+	// Insert stores the claims of undamaged entries of one sale in one
+	// transaction: each exactly once (I5), with the sale's taken raised by the
+	// units of the rows that this transaction inserted, never beyond the cap
+	// (I1). Claims beyond it are stored as rejected, reason NotCovered, hold
+	// no units, and fence the sale.
+	//
+	// A redelivery (same order, claim, epoch and sequence) inserts nothing.
+	// Any other conflict is evidence that the ledger lost data: a
+	// *ConflictError, and nothing of the batch is stored.
+	Insert(ctx context.Context, sale SaleID, entries []Entry) (Stored, error)
+
+	// Order returns a stored order. ErrOrderNotFound.
+	Order(ctx context.Context, id OrderID) (Order, error)
+
+	// Orders returns a page of stored orders, oldest first, and the cursor of
+	// the next page, empty after the last. ErrBadCursor.
+	Orders(ctx context.Context, filter OrderFilter) (page []Order, next string, err error)
+}
+
+// Stored counts what one Insert did.
+type Stored struct {
+	Inserted    int       // orders, rejected ones too
+	Redelivered int       // claims whose order was stored before
+	Rejected    []OrderID // of Inserted, those beyond the cap
+}
+
+// OrderFilter selects orders; empty fields select all.
+type OrderFilter struct {
+	Sale   SaleID
+	Buyer  BuyerID
+	Status Status
+	Limit  int    // page size, 1 to MaxPage
+	Cursor string // from the page before; empty for the first
+}
+
+// MaxPage is the largest page of orders.
+const MaxPage = 1000
+
+// LoadStore is the store's part of bringing a sale into a ledger: BeginLoad,
+// Ledger.Load, ConfirmLoad, Ledger.Unfence. Claims are accepted only after the
+// last, so a crash in between loses nothing and the next server starts over,
+// or goes on from Ledger.Load.
+type LoadStore interface {
+	// BeginLoad raises the sale's epoch by one and reads what Load needs, in
+	// one transaction. A sale whose last load is confirmed and that is not
+	// fenced is live: ErrSaleLive, and nothing changes. ErrArchived,
+	// ErrSaleNotFound.
+	BeginLoad(ctx context.Context, id SaleID) (LoadImage, error)
+
+	// ConfirmLoad records that the ledger holds the sale under this epoch, and
+	// lifts the store's fence. ErrStaleEpoch if the sale's epoch is another.
+	ConfirmLoad(ctx context.Context, id SaleID, epoch int64) error
+
+	// LastSeq returns the highest sequence stored of this epoch of the sale, 0
+	// when there is none. If the ledger's is smaller, the ledger lost data.
+	LastSeq(ctx context.Context, id SaleID, epoch int64) (int64, error)
+}
+
+// DeadLetter is a journal entry set aside because it could not be stored.
+type DeadLetter struct {
+	ID        int64 // given by the store
+	Sale      SaleID
+	EntryID   string
+	Reason    string // the error that put it here
+	Claims    string // the entry's lines (AppendClaim), or what stood in the journal if it is damaged
+	Epoch     int64
+	FirstSeq  int64
+	Terms     int64
+	Node      string
+	At        time.Time // when the claims were accepted
+	CreatedAt time.Time
+	// Resolved is when it was dealt with, zero if it was not, and Resolution how.
+	Resolved   time.Time
+	Resolution string
+}
+
+// DeadLetterStore keeps entries that could not be stored, for an operator.
+type DeadLetterStore interface {
+	// SetAside keeps an entry. It is idempotent by (Sale, Epoch, EntryID).
+	SetAside(ctx context.Context, letter DeadLetter) error
+	// DeadLetters returns those of a sale, or of all sales when it is empty,
+	// that are not dealt with (ReplayStore), oldest first.
+	DeadLetters(ctx context.Context, sale SaleID) ([]DeadLetter, error)
+}
+
+// ReplayStore lets dead letters be dealt with. DeadLetters lists only those
+// that are not.
+type ReplayStore interface {
+	// DeadLetter returns one, dealt with or not. ErrDeadLetterNotFound.
+	DeadLetter(ctx context.Context, id int64) (DeadLetter, error)
+	// ResolveDeadLetter notes how one was dealt with, when and how; the first
+	// note stands. ErrDeadLetterNotFound.
+	ResolveDeadLetter(ctx context.Context, id int64, how string) error
+}
+
+// AuditStore gives the audit one consistent view.
+type AuditStore interface {
+	// Snapshot calls read with a view of one sale, all of it of one moment.
+	// ErrSaleNotFound.
+	Snapshot(ctx context.Context, id SaleID, read func(Snapshot) error) error
+}
+
+// Snapshot is a sale in the store at one moment. It is valid only within the
+// call that it is handed to.
+type Snapshot interface {
+	Sale() Sale
+	// TermsVersions returns every version of the terms, the first one first.
+	TermsVersions() []Terms
+	// Orders calls yield with every order of the sale, oldest first, until it
+	// returns false.
+	Orders(yield func(Order) bool) error
+	// DeadLetters returns the entries of the sale that are set aside and not
+	// dealt with.
+	DeadLetters() ([]DeadLetter, error)
+}
