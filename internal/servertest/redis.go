@@ -1,0 +1,247 @@
+package servertest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// redisStartTimeout is how long a Redis may take until it answers, the replay
+// of its append-only file included.
+const redisStartTimeout = 15 * time.Second
+
+var sharedRedis struct {
+	sync.Mutex
+	server *RedisServer // kept, since its leash must not be collected
+	err    error
+}
+
+// Redis returns the URL of a Redis that all tests of the binary share: the one
+// in SLUICE_TEST_REDIS_URL, else one that is started on first use and ends with
+// the binary. Tests keep apart by unique sale ids and never flush it.
+func Redis(t testing.TB) string {
+	t.Helper()
+	if url := os.Getenv("SLUICE_TEST_REDIS_URL"); url != "" {
+		return url
+	}
+	program := redisProgram(t)
+	sharedRedis.Lock()
+	defer sharedRedis.Unlock()
+	if sharedRedis.server == nil {
+		sharedRedis.server = &RedisServer{program: program}
+		sharedRedis.err = sharedRedis.server.startFirst()
+	}
+	if sharedRedis.err != nil {
+		t.Fatal(sharedRedis.err)
+	}
+	return sharedRedis.server.URL()
+}
+
+// RedisServer is a Redis of one test's own, which the test may harm.
+type RedisServer struct {
+	t       testing.TB // nil of the shared one
+	program string
+	args    []string
+	dir     string
+	port    int
+
+	cmd   *exec.Cmd       // nil while it is not running
+	ended <-chan struct{} // closed when cmd has ended
+	watch *exec.Cmd       // ends the server if the test binary dies
+	leash io.WriteCloser  // what watch listens to
+}
+
+// StartRedis starts a Redis of the test's own: append-only file with
+// appendfsync always, no snapshots. Later args win over these. It is stopped
+// and its folder removed when the test ends.
+func StartRedis(t testing.TB, args ...string) *RedisServer {
+	t.Helper()
+	s := &RedisServer{t: t, program: redisProgram(t), args: args}
+	if err := s.startFirst(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Kill()
+		os.RemoveAll(s.dir)
+	})
+	return s
+}
+
+// URL returns the server's address as a redis:// URL.
+func (s *RedisServer) URL() string { return "redis://" + s.Addr() }
+
+// Addr returns host:port, the same after every Start.
+func (s *RedisServer) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
+
+// Dir returns the folder with the append-only file.
+func (s *RedisServer) Dir() string { return s.dir }
+
+// Kill ends the server with SIGKILL, as a crash of the process would. It does
+// nothing while the server is not running.
+func (s *RedisServer) Kill() { s.end(func(p *os.Process) error { return p.Kill() }) }
+
+// Stop ends the server in good order.
+func (s *RedisServer) Stop() { s.end(func(p *os.Process) error { return p.Signal(os.Interrupt) }) }
+
+// Freeze stops the server's process without ending it: it keeps its
+// connections and answers nothing, until Thaw.
+func (s *RedisServer) Freeze() { _ = s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw ends Freeze.
+func (s *RedisServer) Thaw() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
+
+func (s *RedisServer) end(signal func(*os.Process) error) {
+	if s.cmd == nil {
+		return
+	}
+	// The watcher goes first, so that it cannot end a later process that got
+	// the same id.
+	_ = s.watch.Process.Kill()
+	_ = s.watch.Wait()
+	s.leash.Close()
+	_ = signal(s.cmd.Process)
+	<-s.ended
+	s.cmd = nil
+}
+
+// Start starts the server again on the same port and folder, after Kill or
+// Stop, and returns when it has read its append-only file and answers.
+func (s *RedisServer) Start() {
+	s.t.Helper()
+	if s.cmd != nil {
+		s.t.Fatal("servertest: redis is running already")
+	}
+	if err := s.start(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// startFirst picks the folder and a free port, which somebody else may take
+// before the server does.
+func (s *RedisServer) startFirst() error {
+	dir, err := os.MkdirTemp("", "sluice-redis-")
+	if err != nil {
+		return err
+	}
+	s.dir = dir
+	for range 5 {
+		if s.port, err = FreePort(); err != nil {
+			break
+		}
+		if err = s.start(); err == nil {
+			return nil
+		}
+	}
+	os.RemoveAll(dir)
+	return err
+}
+
+func (s *RedisServer) start() error {
+	log := filepath.Join(s.dir, "redis.log")
+	args := append([]string{
+		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", log,
+		"--save", "", "--appendonly", "yes", "--appendfsync", "always",
+	}, s.args...)
+	cmd := exec.Command(s.program, args...)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("servertest: start redis: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	if err := awaitRedis(s.Addr(), cmd.Process.Pid, ended); err != nil {
+		_ = cmd.Process.Kill()
+		<-ended
+		text, _ := os.ReadFile(log)
+		return fmt.Errorf("servertest: redis on port %d: %w\n%s", s.port, err, text)
+	}
+
+	// A test binary that dies (a panic, a timeout) runs no cleanup; the pipe
+	// closes all the same.
+	watch := exec.Command("sh", "-c", `cat >/dev/null; kill -9 "$0" 2>/dev/null; rm -rf "$1"`,
+		strconv.Itoa(cmd.Process.Pid), s.dir)
+	leash, err := watch.StdinPipe()
+	if err == nil {
+		err = watch.Start()
+	}
+	if err != nil {
+		_ = cmd.Process.Kill()
+		<-ended
+		return fmt.Errorf("servertest: watch redis: %w", err)
+	}
+	s.cmd, s.ended, s.watch, s.leash = cmd, ended, watch, leash
+	return nil
+}
+
+// awaitRedis returns when the process answers at addr and has loaded its data.
+func awaitRedis(addr string, pid int, ended <-chan struct{}) error {
+	deadline := time.After(redisStartTimeout)
+	for {
+		err := pingRedis(addr, pid)
+		if err == nil || errors.Is(err, errOtherRedis) {
+			return err
+		}
+		select {
+		case <-ended:
+			return errors.New("it ended at once")
+		case <-deadline:
+			return err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+var errOtherRedis = errors.New("another server has the port")
+
+func pingRedis(addr string, pid int) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "INFO server\r\nPING\r\n"); err != nil {
+		return err
+	}
+	ours := "process_id:" + strconv.Itoa(pid)
+	found := false
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		switch line := lines.Text(); {
+		case line == ours:
+			found = true
+		case line == "+PONG" && found:
+			return nil
+		case line == "+PONG", strings.HasPrefix(line, "-NOAUTH"):
+			return errOtherRedis
+		case strings.HasPrefix(line, "-"):
+			return errors.New(line)
+		}
+	}
+	return errors.New("no answer")
+}
+
+func redisProgram(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	unavailable(t, "redis", "neither redis-server nor valkey-server is installed")
+	return ""
+}

@@ -1,0 +1,89 @@
+package ledgertest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/redis/rueidis"
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+)
+
+// newRedis keeps one test's keys apart from all others.
+func newRedis(t testing.TB) Open {
+	url := servertest.Redis(t)
+	prefix := fmt.Sprintf("sluicetest-%016x", rand.Uint64())
+	t.Cleanup(func() { unlink(t, url, prefix+":*") })
+	return func(t testing.TB, node string, clock *Clock) sluice.Ledger {
+		t.Helper()
+		l, err := redisledger.Open(context.Background(), url, redisledger.Options{Node: node, Prefix: prefix, Now: clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+}
+
+// unlink removes the keys of a test.
+func unlink(t testing.TB, url, pattern string) {
+	option, err := redisledger.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	option.DisableCache = true
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+	for cursor := uint64(0); ; {
+		page, err := client.Do(ctx, client.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Build()).AsScanEntry()
+		if err != nil {
+			t.Fatalf("remove the keys of the test: %v", err)
+		}
+		for _, key := range page.Elements { // one by one: a cluster has them in many slots
+			client.Do(ctx, client.B().Unlink().Key(key).Build())
+		}
+		if cursor = page.Cursor; cursor == 0 {
+			return
+		}
+	}
+}
+
+// TestLedgersAgree: the same operations through both ledgers, one by one and
+// in batches, give the same decisions.
+func TestLedgersAgree(t *testing.T) {
+	Equivalent(t,
+		Variant{Name: "sqlite, as it comes", New: newSQLite},
+		Variant{Name: "redis, as it comes", New: newRedis},
+		Variant{Name: "sqlite, one by one", New: newSQLite, Batch: 1},
+		Variant{Name: "redis, one by one", New: newRedis, Batch: 1},
+		Variant{Name: "sqlite, by 64", New: newSQLite, Batch: 64},
+		Variant{Name: "redis, by 64", New: newRedis, Batch: 64},
+	)
+}
+
+// TestEquivalentCatches: two ledgers that differ in one answer are not the same.
+func TestEquivalentCatches(t *testing.T) {
+	script := newScript(1, scriptSteps, 0)
+	a, err := play(t, newSQLite(t), script, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := play(t, newSQLite(t), script, 1, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := diff(a.said, b.said); d != "" {
+		t.Errorf("not the same with batches of 64:\n%s", d)
+	}
+	b.said[len(b.said)/2].Seq++
+	if diff(a.said, b.said) == "" {
+		t.Error("a difference was not noticed")
+	}
+}

@@ -1,0 +1,265 @@
+package ledgertest
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/sluicehq/sluice"
+)
+
+// releaser returns the ledger as one that takes units back.
+func (e *env) releaser() sluice.Releaser {
+	e.Helper()
+	r, ok := e.ledger.(sluice.Releaser)
+	if !ok {
+		e.Fatal("the backend declares Releases, but is no sluice.Releaser")
+	}
+	return r
+}
+
+// releaseOf is what the store gives for an ended order of the claim.
+func releaseOf(id sluice.SaleID, c sluice.Claim, epoch int64) sluice.Release {
+	return sluice.Release{Order: c.Order, Sale: id, Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity, Epoch: epoch}
+}
+
+// release gives claims of the first epoch back.
+func (e *env) release(claims ...sluice.Claim) sluice.Released {
+	e.Helper()
+	var releases []sluice.Release
+	for _, c := range claims {
+		releases = append(releases, releaseOf(sale, c, 1))
+	}
+	got, err := e.releaser().Release(e.ctx, sale, releases)
+	e.must("Release", err)
+	return got
+}
+
+// releaseCases: units come back, once (I6), and can be sold again (I7).
+var releaseCases = []testCase{
+	{"units and the buyer's allowance return, the claim stays on record", Releases, func(e *env) {
+		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 10, 3 }))
+		first, second := e.claim("ann", "k1", 2), e.claim("ann", "k2", 1)
+		e.claims(first, second)
+		e.ackAll()
+		e.same("released", e.release(first), sluice.Released{Applied: 1})
+		e.wantTaken(1, 2)
+		records := e.records(sale)
+		if records[first.Order].Live || !records[second.Order].Live {
+			e.Errorf("records %+v, want only the second live", records)
+		}
+		found, err := e.ledger.Find(e.ctx, first.Order, "ann")
+		e.must("Find", err)
+		e.same("Find", found, records[first.Order])
+		if d := e.one(first); !d.Replayed || d.Order != first.Order { // I4: also after its end
+			e.Errorf("a repeat of the ended claim: %+v", d)
+		}
+		d := e.wantCode(e.claim("ann", "k3", 3), sluice.BuyerLimit)
+		e.same("orders", d.Orders, []sluice.OrderID{second.Order})
+		e.accepted(e.claim("ann", "k4", 2))
+		e.wantTaken(3, 3)
+	}},
+	{"each order once, however often and in whatever company", Releases, func(e *env) {
+		e.load(sale, total(10))
+		a, b := e.claim("ann", "k", 2), e.claim("bob", "k", 3)
+		e.claims(a, b)
+		e.same("twice in one call", e.release(a, a), sluice.Released{Applied: 1, Before: 1})
+		e.same("again, with another", e.release(a, b, a), sluice.Released{Applied: 1, Before: 2})
+		e.same("again", e.release(b, a), sluice.Released{Before: 2})
+		e.same("none", e.release(), sluice.Released{})
+		e.wantTaken(0, 2)
+	}},
+	{"an order that the ledger does not know", Releases, func(e *env) {
+		e.load(sale, total(10))
+		a := e.claim("ann", "k", 2)
+		e.accepted(a)
+		stranger, otherOrder, otherKey := e.claim("bob", "k", 1), a, a
+		otherOrder.Order, otherKey.Key = e.order(sale), "another-key"
+		e.same("released", e.release(stranger, otherOrder, otherKey, a),
+			sluice.Released{Applied: 1, Unknown: []sluice.OrderID{stranger.Order, otherOrder.Order, otherKey.Order}})
+		e.wantTaken(0, 1)
+	}},
+	{"epochs: an older one was counted by the load, a newer one must wait", Releases, func(e *env) {
+		live, ended := e.record("ann", "k1", 2, 1, true), e.record("ann", "k2", 3, 2, false)
+		live.Epoch, ended.Epoch = 4, 4
+		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 5, Terms: total(9), Taken: 2, Records: []sluice.Record{live, ended}})
+		r := e.releaser()
+		give := func(releases ...sluice.Release) (sluice.Released, error) { return r.Release(e.ctx, sale, releases) }
+
+		_, err := give(releaseOf(sale, live.Claim, 5))
+		e.wantErr("fenced", err, sluice.ErrStaleEpoch)
+		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 5))
+		_, err = give(releaseOf(sale, live.Claim, 5), releaseOf(sale, live.Claim, 6))
+		e.wantErr("newer", err, sluice.ErrStaleEpoch)
+		e.wantTaken(2, 0)
+		got, err := give(releaseOf(sale, live.Claim, 4), releaseOf(sale, ended.Claim, 4))
+		e.must("older", err)
+		e.same("older", got, sluice.Released{Before: 2})
+		e.wantTaken(2, 0)
+		got, err = give(releaseOf(sale, live.Claim, 5), releaseOf(sale, ended.Claim, 5))
+		e.must("this one", err)
+		e.same("this one", got, sluice.Released{Applied: 1, Before: 1})
+		e.wantTaken(0, 0)
+	}},
+	{"a sale that is not there", Releases, func(e *env) {
+		_, err := e.releaser().Release(e.ctx, sale, []sluice.Release{releaseOf(sale, e.claim("ann", "k", 1), 1)})
+		e.wantErr("Release", err, sluice.ErrNotLoaded)
+	}},
+	{"a sold-out sale rests, and sells again", Releases, func(e *env) {
+		e.load(sale, total(2))
+		a := e.claim("ann", "k", 2)
+		e.accepted(a)
+		e.release(a)
+		until := Start.Add(sluice.RefusalLease)
+		if r := e.read(sale); !r.Calm.Equal(until) || r.Taken != 0 {
+			e.Errorf("%+v, want nothing taken, resting until %v", r, until)
+		}
+		e.wantCode(e.claim("bob", "k", 1), sluice.SoldOut)
+		e.clock.Set(until)
+		e.accepted(e.claim("bob", "k", 2))
+		e.release(a) // again: no rest begins
+		if r := e.read(sale); !r.Calm.IsZero() || r.Taken != 2 {
+			e.Errorf("%+v, want 2 taken, not resting", r)
+		}
+	}},
+	{"a sale with units left needs no rest", Releases, func(e *env) {
+		e.load(sale, total(3))
+		a := e.claim("ann", "k", 2)
+		e.accepted(a)
+		e.release(a)
+		if r := e.read(sale); !r.Calm.IsZero() {
+			e.Errorf("calm until %v, want none", r.Calm)
+		}
+		e.accepted(e.claim("bob", "k", 3))
+	}},
+	{"MaxOrders counts what has ended", Releases, func(e *env) {
+		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer, t.MaxOrders = 1, 2 }))
+		for i := range 2 {
+			c := e.claim("ann", sluice.Key(fmt.Sprint("k", i)), 1)
+			e.accepted(c)
+			e.release(c)
+		}
+		d := e.wantCode(e.claim("ann", "k9", 1), sluice.BuyerLimit)
+		e.same("orders", d.Orders, []sluice.OrderID(nil))
+	}},
+	{"what was released stays released after a restart", Releases, func(e *env) {
+		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 4, 2 }))
+		a, b := e.claim("ann", "k", 2), e.claim("bob", "k", 2)
+		e.claims(a, b)
+		e.release(a)
+		before, records := e.read(sale), e.records(sale)
+		e.restart()
+		e.same("reading", e.read(sale), before)
+		e.same("records", e.records(sale), records)
+		e.same("again", e.release(a), sluice.Released{Before: 1})
+		e.clock.Advance(sluice.RefusalLease)
+		e.accepted(e.claim("ann", "k2", 2))
+		e.wantCode(e.claim("ann", "k3", 1), sluice.BuyerLimit)
+		e.wantTaken(4, 3)
+	}},
+	{"a reply is lost", Releases, func(e *env) {
+		e.load(sale, total(3))
+		a := e.claim("ann", "k", 2)
+		e.accepted(a)
+		f := e.faulty(Nth("Release", 1, Fault{After: true}))
+		_, err := f.Release(e.ctx, sale, []sluice.Release{releaseOf(sale, a, 1)})
+		e.wantErr("Release", err, ErrInjected)
+		e.same("again", e.release(a), sluice.Released{Before: 1})
+		e.wantTaken(0, 1)
+	}},
+	{"one buyer, many claims", Releases, func(e *env) {
+		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 40 }))
+		var claims []sluice.Claim
+		for i := range 40 {
+			claims = append(claims, e.claim("shop", sluice.Key(fmt.Sprint("key-", i)), 1))
+		}
+		e.claims(claims...)
+		e.same("released", e.release(claims[5:35]...), sluice.Released{Applied: 30})
+		d := e.wantCode(e.claim("shop", "more", 31), sluice.BuyerLimit)
+		if len(d.Orders) != 10 {
+			e.Errorf("%d live orders, want 10", len(d.Orders))
+		}
+		e.accepted(e.claim("shop", "more", 30))
+		e.wantTaken(40, 41)
+	}},
+	{"the same releases at once from everywhere count once", Releases, func(e *env) {
+		e.load(sale, total(50))
+		var claims []sluice.Claim
+		for i := range 50 {
+			claims = append(claims, e.claim(sluice.BuyerID(fmt.Sprint("buyer-", i)), "k", 1))
+		}
+		e.claims(claims...)
+		var mu sync.Mutex
+		var sum sluice.Released
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				got := e.release(claims[:30]...)
+				mu.Lock()
+				defer mu.Unlock()
+				sum.Applied += got.Applied
+				sum.Before += got.Before
+			})
+		}
+		all.Wait()
+		e.same("together", sum, sluice.Released{Applied: 30, Before: 7 * 30})
+		e.wantTaken(20, 50)
+	}},
+}
+
+// dropCases: archived sales are forgotten.
+var dropCases = []testCase{
+	{"nothing is left", Drops, func(e *env) {
+		e.load(sale, total(3))
+		e.load("other", total(1))
+		a := e.claim("ann", "k", 2)
+		e.accepted(a)
+		e.ackAll()
+		e.must("Drop", e.dropper().Drop(e.ctx, sale, 1))
+		e.must("Drop again", e.dropper().Drop(e.ctx, sale, 1))
+		for range 2 {
+			readings, err := e.ledger.Read(e.ctx, []sluice.SaleID{sale, "other"})
+			e.must("Read", err)
+			if readings[0].Loaded || !readings[1].Loaded {
+				e.Errorf("%+v, want only the other loaded", readings)
+			}
+			e.wantCode(a, sluice.Unavailable)
+			e.wantErr("Records", e.ledger.Records(e.ctx, sale, func(sluice.Record) bool { return true }), sluice.ErrNotLoaded)
+			e.restart()
+		}
+		e.load(sale, total(3)) // a new sale by this name begins from nothing
+		e.accepted(a)
+		e.same("journal", seqs(e.journal(sluice.New, "", 10)), []int64{1})
+	}},
+	{"another epoch, and a sale that is not there", Drops, func(e *env) {
+		e.must("not there", e.dropper().Drop(e.ctx, sale, 1))
+		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(1)})
+		e.wantErr("older", e.dropper().Drop(e.ctx, sale, 1), sluice.ErrStaleEpoch)
+		e.wantErr("newer", e.dropper().Drop(e.ctx, sale, 3), sluice.ErrStaleEpoch)
+		e.read(sale)
+		e.must("fenced", e.dropper().Drop(e.ctx, sale, 2))
+	}},
+	{"not while entries wait in the journal", Drops, func(e *env) {
+		e.threeEntries()
+		entries := e.journal(sluice.New, "", 2)
+		e.must("Ack", e.ledger.Ack(e.ctx, sale, ids(entries)))
+		if err := e.dropper().Drop(e.ctx, sale, 1); err == nil {
+			e.Error("no error, with an entry that was handed to nobody")
+		}
+		entries = e.journal(sluice.New, "", 2)
+		if err := e.dropper().Drop(e.ctx, sale, 1); err == nil {
+			e.Error("no error, with an entry that is not acknowledged")
+		}
+		e.wantTaken(6, 3)
+		e.must("Ack", e.ledger.Ack(e.ctx, sale, ids(entries)))
+		e.must("Drop", e.dropper().Drop(e.ctx, sale, 1))
+	}},
+}
+
+func (e *env) dropper() sluice.Dropper {
+	e.Helper()
+	d, ok := e.ledger.(sluice.Dropper)
+	if !ok {
+		e.Fatal("the backend declares Drops, but is no sluice.Dropper")
+	}
+	return d
+}

@@ -1,0 +1,284 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// ErrInjected is what a call that was made to fail returns, wrapped.
+var ErrInjected = errors.New("injected fault")
+
+// Fault is what happens to one call of a ledger. The zero Fault is none.
+type Fault struct {
+	Delay  time.Duration   // before the step
+	Wait   <-chan struct{} // before the step, until it is closed or ctx ends
+	Before bool            // an error instead of the step: nothing has happened
+	After  bool            // an error instead of the reply: the step has happened
+	// Crash: from now on (with Before or After: from after this call on) every
+	// call is an error, until Restart.
+	Crash bool
+}
+
+// Call is one call of a ledger: the n-th, from 1, of the method of this name
+// ("Claim", "ReadJournal", ...).
+type Call struct {
+	Method string
+	N      int
+}
+
+// Plan decides what happens to each call. It is called by one goroutine at a
+// time. A nil Plan injects nothing.
+type Plan func(call Call) Fault
+
+// Nth returns a plan for the n-th call of one method, from 1.
+func Nth(method string, n int, fault Fault) Plan {
+	return func(call Call) Fault {
+		if call.Method == method && call.N == n {
+			return fault
+		}
+		return Fault{}
+	}
+}
+
+// Every returns a plan for every call of one method.
+func Every(method string, fault Fault) Plan {
+	return func(call Call) Fault {
+		if call.Method == method {
+			return fault
+		}
+		return Fault{}
+	}
+}
+
+// Shaky returns a plan that makes about this share of all calls fail, half of
+// them before the step and half after it, the same for equal seeds.
+func Shaky(seed uint64, share float64) Plan {
+	random := rand.New(rand.NewPCG(seed, 2))
+	return func(Call) Fault {
+		if random.Float64() >= share {
+			return Fault{}
+		}
+		before := random.IntN(2) == 0
+		return Fault{Before: before, After: !before}
+	}
+}
+
+// FaultyLedger is a ledger around a real one to which faults happen.
+type FaultyLedger struct {
+	ledger sluice.Ledger
+
+	mu    sync.Mutex
+	plan  Plan
+	calls map[string]int
+	down  bool
+}
+
+var _ sluice.Ledger = (*FaultyLedger)(nil)
+
+// Faulty wraps a ledger. Close closes the real one, whatever the plan.
+func Faulty(ledger sluice.Ledger, plan Plan) *FaultyLedger {
+	return &FaultyLedger{ledger: ledger, plan: plan, calls: map[string]int{}}
+}
+
+// SetPlan changes what happens to the calls to come.
+func (f *FaultyLedger) SetPlan(plan Plan) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plan = plan
+}
+
+// Restart ends a crash; ledger, if not nil, is the real one from now on.
+func (f *FaultyLedger) Restart(ledger sluice.Ledger) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = false
+	if ledger != nil {
+		f.ledger = ledger
+	}
+}
+
+// Calls returns how often a method was called.
+func (f *FaultyLedger) Calls(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[method]
+}
+
+// call does the step, with what is planned for it.
+func (f *FaultyLedger) call(ctx context.Context, method string, step func(l sluice.Ledger) error) error {
+	ledger, fault, err := f.next(method)
+	if err != nil {
+		return err
+	}
+	if fault.Delay > 0 {
+		timer := time.NewTimer(fault.Delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if fault.Wait != nil {
+		select {
+		case <-fault.Wait:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if fault.Before {
+		return fmt.Errorf("%s, nothing happened: %w", method, ErrInjected)
+	}
+	if err := step(ledger); err != nil || !fault.After {
+		return err
+	}
+	return fmt.Errorf("%s, the reply is lost: %w", method, ErrInjected)
+}
+
+func (f *FaultyLedger) next(method string) (sluice.Ledger, Fault, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[method]++
+	if f.down {
+		return nil, Fault{}, fmt.Errorf("%s, the ledger is down: %w", method, ErrInjected)
+	}
+	var fault Fault
+	if f.plan != nil {
+		fault = f.plan(Call{method, f.calls[method]})
+	}
+	if fault.Crash {
+		f.down = true
+		if !fault.Before && !fault.After {
+			return nil, Fault{}, fmt.Errorf("%s, the ledger is down: %w", method, ErrInjected)
+		}
+	}
+	return f.ledger, fault, nil
+}
+
+// Claim implements sluice.Decider.
+func (f *FaultyLedger) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) (decisions []sluice.Decision, err error) {
+	err = f.call(ctx, "Claim", func(l sluice.Ledger) (err error) {
+		decisions, err = l.Claim(ctx, sale, claims)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return decisions, nil
+}
+
+// Read implements sluice.Reader.
+func (f *FaultyLedger) Read(ctx context.Context, sales []sluice.SaleID) (readings []sluice.Reading, err error) {
+	err = f.call(ctx, "Read", func(l sluice.Ledger) (err error) {
+		readings, err = l.Read(ctx, sales)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return readings, nil
+}
+
+// Records implements sluice.Reader.
+func (f *FaultyLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
+	return f.call(ctx, "Records", func(l sluice.Ledger) error { return l.Records(ctx, sale, yield) })
+}
+
+// Holders implements sluice.Reader.
+func (f *FaultyLedger) Holders(ctx context.Context, sale sluice.SaleID, yield func(sluice.BuyerID) bool) error {
+	return f.call(ctx, "Holders", func(l sluice.Ledger) error { return l.Holders(ctx, sale, yield) })
+}
+
+// Find implements sluice.Reader.
+func (f *FaultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (record sluice.Record, err error) {
+	err = f.call(ctx, "Find", func(l sluice.Ledger) (err error) {
+		record, err = l.Find(ctx, order, buyer)
+		return err
+	})
+	if err != nil {
+		return sluice.Record{}, err
+	}
+	return record, nil
+}
+
+// Load implements sluice.Keeper.
+func (f *FaultyLedger) Load(ctx context.Context, image sluice.LoadImage) error {
+	return f.call(ctx, "Load", func(l sluice.Ledger) error { return l.Load(ctx, image) })
+}
+
+// Apply implements sluice.Keeper.
+func (f *FaultyLedger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+	return f.call(ctx, "Apply", func(l sluice.Ledger) error { return l.Apply(ctx, sale, epoch, terms) })
+}
+
+// Fence implements sluice.Keeper.
+func (f *FaultyLedger) Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error {
+	return f.call(ctx, "Fence", func(l sluice.Ledger) error { return l.Fence(ctx, sale, epoch, reason) })
+}
+
+// Unfence implements sluice.Keeper.
+func (f *FaultyLedger) Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) error {
+	return f.call(ctx, "Unfence", func(l sluice.Ledger) error { return l.Unfence(ctx, sale, epoch) })
+}
+
+// ReadJournal implements sluice.Journal.
+func (f *FaultyLedger) ReadJournal(ctx context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
+	err = f.call(ctx, "ReadJournal", func(l sluice.Ledger) (err error) {
+		entries, err = l.ReadJournal(ctx, read)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+// Ack implements sluice.Journal.
+func (f *FaultyLedger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
+	return f.call(ctx, "Ack", func(l sluice.Ledger) error { return l.Ack(ctx, sale, ids) })
+}
+
+// PeekJournal implements sluice.Journal.
+func (f *FaultyLedger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
+	return f.call(ctx, "PeekJournal", func(l sluice.Ledger) error { return l.PeekJournal(ctx, sale, yield) })
+}
+
+// Release implements sluice.Releaser, if the real ledger does.
+func (f *FaultyLedger) Release(ctx context.Context, sale sluice.SaleID, releases []sluice.Release) (released sluice.Released, err error) {
+	err = f.call(ctx, "Release", func(l sluice.Ledger) (err error) {
+		releaser, ok := l.(sluice.Releaser)
+		if !ok {
+			return fmt.Errorf("ledgertest: %T is no sluice.Releaser", l)
+		}
+		released, err = releaser.Release(ctx, sale, releases)
+		return err
+	})
+	if err != nil {
+		return sluice.Released{}, err
+	}
+	return released, nil
+}
+
+// Drop implements sluice.Dropper, if the real ledger does.
+func (f *FaultyLedger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) error {
+	return f.call(ctx, "Drop", func(l sluice.Ledger) error {
+		dropper, ok := l.(sluice.Dropper)
+		if !ok {
+			return fmt.Errorf("ledgertest: %T is no sluice.Dropper", l)
+		}
+		return dropper.Drop(ctx, sale, epoch)
+	})
+}
+
+// Close implements sluice.Ledger.
+func (f *FaultyLedger) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ledger.Close()
+}

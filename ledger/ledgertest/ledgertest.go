@@ -1,0 +1,163 @@
+// Package ledgertest is the conformance suite of ledgers. Every ledger passes
+// Run; what one of them cannot do it declares as a missing Feature, so that a
+// test is skipped by declaration and never by accident.
+//
+// The suite judges a ledger in four ways: table cases for each rule (files
+// case_*.go), seeded random runs judged by a naive reference model (model.go,
+// random.go), the same operations through several ledgers (equivalent.go), and
+// concurrent histories (concurrent.go). Faulty wraps a ledger with faults; it
+// is exported because the tests of the layers above use it too.
+//
+// Where the port leaves room, the suite fixes the meaning:
+//
+//   - A Claim call is decided at one instant of the ledger's clock, in whole
+//     milliseconds, claim after claim. Later claims of the batch see what the
+//     earlier ones took.
+//   - A sale that is not loaded or is fenced answers Unavailable to every
+//     claim, repeats included.
+//   - Apply of a total below the units taken is ErrBelowTaken and changes
+//     nothing (I1 holds at every instant).
+//   - Apply makes the sale rest when the old terms refuse by window or pause
+//     at that instant and the new ones do not (calm code: what the old ones
+//     said), or when neither refuses, nothing was available under the old
+//     total, and something is under the new one (calm code: SoldOut). A new
+//     rest replaces one that still lasts. At Calm itself the rest is over.
+//   - While a sale rests, its calm code is one refusal more, at the calm
+//     code's place in the order of precedence.
+//   - Load empties the journal: what stood there must be in the image.
+package ledgertest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Harness makes the ledgers that the suite tests.
+type Harness struct {
+	// New prepares fresh, empty data and returns how to open ledgers on it.
+	// It registers what has to be undone with t.Cleanup.
+	New func(t testing.TB) Open
+	// Has is what the backend can do.
+	Has Feature
+}
+
+// Open opens a ledger on the data as the server called node, with the clock as
+// the ledger's own. It fails the test if that is impossible, and registers
+// Close with t.Cleanup (Close is idempotent, so a test may close it earlier).
+// The same node opened again after Close is that server restarted.
+type Open func(t testing.TB, node string, clock *Clock) sluice.Ledger
+
+// Feature is something that only some backends can do.
+type Feature uint
+
+const (
+	// SharedNodes: several servers open the same data at the same time.
+	SharedNodes Feature = 1 << iota
+	// Releases: it is a sluice.Releaser.
+	Releases
+	// Drops: it is a sluice.Dropper.
+	Drops
+)
+
+func (f Feature) has(want Feature) bool { return f&want == want }
+
+// Clock is the time of a test. It stands still until it is moved.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// Start is where the clock of every test starts.
+var Start = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+
+// NewClock returns a clock that stands at Start.
+func NewClock() *Clock { return &Clock{now: Start} }
+
+// Now returns the time. It is what a ledger's Options.Now is set to.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Advance moves the clock on.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// Set moves the clock to a time.
+func (c *Clock) Set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
+// testCase is one test of the suite, run on fresh data.
+type testCase struct {
+	name  string
+	needs Feature
+	run   func(e *env)
+}
+
+// Run runs the whole suite on the harness's ledgers.
+func Run(t *testing.T, h Harness) {
+	groups := []struct {
+		name  string
+		cases []testCase
+	}{
+		{"Decide", decideCases},
+		{"Precedence", precedenceCases},
+		{"Replay", replayCases},
+		{"Batch", batchCases},
+		{"Terms", termsCases},
+		{"Calm", calmCases},
+		{"Load", loadCases},
+		{"Fence", fenceCases},
+		{"Read", readCases},
+		{"Journal", journalCases},
+		{"Restart", restartCases},
+		{"Release", releaseCases},
+		{"Drop", dropCases},
+		{"Faults", faultCases},
+		{"Concurrent", concurrentCases},
+	}
+	for _, group := range groups {
+		t.Run(group.name, func(t *testing.T) {
+			for _, tc := range group.cases {
+				t.Run(tc.name, func(t *testing.T) {
+					if !h.Has.has(tc.needs) {
+						t.Skip("the backend declares that it does not do this")
+					}
+					tc.run(newEnv(t, h))
+				})
+			}
+		})
+	}
+	t.Run("Random", func(t *testing.T) { testRandom(t, h) })
+	t.Run("Equivalent", func(t *testing.T) {
+		Equivalent(t,
+			Variant{Name: "as it comes", New: h.New, Has: h.Has},
+			Variant{Name: "one by one", New: h.New, Has: h.Has, Batch: 1},
+			Variant{Name: "by 64", New: h.New, Has: h.Has, Batch: 64},
+		)
+	})
+}
+
+// deadline bounds every test: a ledger that hangs fails instead of stopping
+// the run.
+const deadline = 60 * time.Second
+
+func newEnv(t *testing.T, h Harness) *env {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	t.Cleanup(cancel)
+	e := &env{TB: t, ctx: ctx, clock: NewClock(), open: h.New(t), terms: map[sluice.SaleID]sluice.Terms{}}
+	e.ledger = e.open(t, "node-a", e.clock)
+	return e
+}

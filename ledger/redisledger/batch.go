@@ -1,0 +1,168 @@
+package redisledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/redis/rueidis"
+	"github.com/sluicehq/sluice"
+)
+
+// maxBatch is the most claims that one script call decides, and the most
+// releases that it takes: it keeps the script under a millisecond, and its
+// arguments under what proxies allow.
+const maxBatch = 250
+
+// together is how many calls of the script are one transaction, if there is
+// more than one: two or three milliseconds of Redis's time for 1,000 claims,
+// and with appendfsync always one fsync for all of them.
+const together = 4
+
+// batches is work on one sale that takes n calls of one script, in order.
+type batches struct {
+	script *script
+	sale   sluice.SaleID
+	n      int
+
+	// args returns the arguments of the i-th call.
+	args func(i int, m mark, layout string) []string
+	// take takes its reply in. False: the sale has the other layout, so nothing
+	// was done, and the call is to be made again.
+	take func(i int, reply rueidis.RedisMessage) (bool, error)
+}
+
+// inBatches makes the calls in one round trip, and those once more that
+// assumed the wrong layout.
+func (l *Ledger) inBatches(ctx context.Context, b batches) error {
+	k, keys := l.known(b.sale), l.keys.of(b.sale)
+	waiting := make([]int, b.n)
+	for i := range waiting {
+		waiting[i] = i
+	}
+	for range 3 { // a load may change the layout between two calls, not every time
+		mark, layout := k.get()
+		args := make([][]string, len(waiting))
+		for n, i := range waiting {
+			args[n] = b.args(i, mark, layout)
+		}
+		replies, err := l.runBatches(ctx, b.script, keys, args)
+		if err != nil {
+			return err
+		}
+		var again []int
+		for n, i := range waiting {
+			done, err := b.take(i, replies[n])
+			if err != nil {
+				return err
+			}
+			if !done {
+				again = append(again, i)
+			}
+		}
+		if waiting = again; len(waiting) == 0 {
+			return nil
+		}
+		k.setLayout(opposite(layout))
+	}
+	return errors.New("the sale changes its layout with every call")
+}
+
+func opposite(layout string) string {
+	if layout == whole {
+		return split
+	}
+	return whole
+}
+
+// appendAsker appends what claim.lua and release.lua begin with: the layout
+// assumed, who asks, what was told there, and the clock.
+func (l *Ledger) appendAsker(args []string, m mark, layout string) []string {
+	return append(args, layout, l.opts.Node, toldPrefix+l.opts.Node,
+		strconv.FormatInt(m.epoch, 10), strconv.FormatInt(m.told, 10), strconv.FormatInt(m.seen, 10), l.now())
+}
+
+// runBatches runs a script once for each list of arguments, in order, and waits
+// for the replicas if there are any to wait for. Every error means that the
+// outcome is unknown.
+func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args [][]string) ([]rueidis.RedisMessage, error) {
+	if len(args) == 1 && l.opts.WaitReplicas <= 0 {
+		message, err := l.run(ctx, s, keys, args[0])
+		return []rueidis.RedisMessage{message}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout+l.opts.WaitTimeout)
+	defer cancel()
+	messages := make([]rueidis.RedisMessage, len(args))
+	waiting := make([]int, len(args)) // calls that did not run yet
+	for i := range args {
+		waiting[i] = i
+	}
+	for _, withText := range []bool{false, true} {
+		var commands []rueidis.Completed
+		for group := range slices.Chunk(waiting, together) {
+			commands = append(commands, l.client.B().Multi().Build())
+			for _, i := range group {
+				commands = append(commands, l.command(s, withText, keys, args[i]))
+			}
+			commands = append(commands, l.client.B().Exec().Build())
+		}
+		if l.opts.WaitReplicas > 0 {
+			// WAIT covers the writes of its own connection; DoMulti keeps all on one.
+			commands = append(commands, l.client.B().Wait().
+				Numreplicas(int64(l.opts.WaitReplicas)).Timeout(l.opts.WaitTimeout.Milliseconds()).Build())
+		}
+		results := l.client.DoMulti(ctx, commands...)
+		again, err := executed(waiting, results, messages)
+		if err != nil {
+			return nil, l.explain(err)
+		}
+		if l.opts.WaitReplicas > 0 && len(again) < len(waiting) {
+			if err := l.checkWait(results[len(results)-1]); err != nil {
+				return nil, err
+			}
+		}
+		if waiting = again; len(waiting) == 0 {
+			return messages, nil
+		}
+	}
+	return nil, fmt.Errorf("script %s is not kept by the server", s.name)
+}
+
+// executed takes the replies of the transactions that runBatches sends, and
+// returns the calls of which none ran, for want of the script.
+func executed(calls []int, results []rueidis.RedisResult, messages []rueidis.RedisMessage) (again []int, err error) {
+	for group := range slices.Chunk(calls, together) {
+		exec := results[len(group)+1]
+		results = results[len(group)+2:]
+		replies, err := exec.ToArray()
+		if err != nil {
+			return nil, err
+		}
+		if len(replies) != len(group) {
+			return nil, fmt.Errorf("%d replies to %d calls", len(replies), len(group))
+		}
+		for n, i := range group {
+			if err := replies[n].Error(); isNoScript(err) {
+				again = append(again, i)
+			} else if err != nil {
+				return nil, err
+			}
+			messages[i] = replies[n]
+		}
+	}
+	return again, nil
+}
+
+// checkWait is an error unless enough replicas have received the batches.
+func (l *Ledger) checkWait(result rueidis.RedisResult) error {
+	acks, err := result.AsInt64()
+	if err != nil {
+		return fmt.Errorf("wait for replicas: %w", l.explain(err))
+	}
+	if acks < int64(l.opts.WaitReplicas) {
+		return fmt.Errorf("outcome unknown: %d of %d replicas have the batch after %s", acks, l.opts.WaitReplicas, l.opts.WaitTimeout)
+	}
+	return nil
+}

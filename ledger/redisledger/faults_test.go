@@ -1,0 +1,414 @@
+package redisledger_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// claimWhenBack repeats a call until it is answered, as a buyer would.
+func claimWhenBack(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, claims []sluice.Claim) []sluice.Decision {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		decisions, err := l.Claim(t.Context(), sale, claims)
+		if err == nil {
+			return decisions
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no answer: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// With appendfsync always, what was answered is on disk: SIGKILL at any moment
+// loses nothing that a server was told (I4, I5), and the same servers go on.
+func TestKillInTheMiddleOfClaims(t *testing.T) {
+	server := servertest.StartRedis(t)
+	url := server.URL()
+	nodes := []*redisledger.Ledger{
+		open(t, url, redisledger.Options{Node: "a"}), open(t, url, redisledger.Options{Node: "b"}),
+	}
+	loadOpen(t, nodes[0], "s", tight(1<<40))
+
+	const kills, enough = 3, 20
+	var answered sync.Map // order -> sluice.Decision
+	var calls atomic.Int64
+	var next atomic.Int64
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	for _, l := range nodes {
+		for range 2 {
+			group.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					from := int(next.Add(40))
+					claims := makeClaims("s", from, from+40)
+					for i, d := range claimWhenBack(t, l, "s", claims) {
+						if d.Code != sluice.Accepted {
+							t.Errorf("claim %s: %s", claims[i].Order, d.Code)
+							return
+						}
+						answered.Store(d.Order, d)
+					}
+					calls.Add(1)
+				}
+			})
+		}
+	}
+	for range kills {
+		before := calls.Load()
+		deadline := time.Now().Add(20 * time.Second)
+		for calls.Load() < before+enough && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		server.Kill()
+		server.Start()
+	}
+	close(stop)
+	group.Wait()
+
+	records := map[sluice.OrderID]sluice.Record{}
+	must(t, nodes[0].Records(t.Context(), "s", func(r sluice.Record) bool { records[r.Order] = r; return true }))
+	journal := map[sluice.OrderID]int64{}
+	must(t, nodes[0].PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
+		for i := range e.Claims {
+			journal[e.Claims[i].Order] = e.FirstSeq + int64(i)
+		}
+		return true
+	}))
+	n := 0
+	answered.Range(func(_, value any) bool {
+		n++
+		d := value.(sluice.Decision)
+		if r := records[d.Order]; r.Seq != d.Seq || !r.At.Equal(d.At) {
+			t.Errorf("order %s was answered with sequence %d, on record is %+v", d.Order, d.Seq, r)
+		}
+		if journal[d.Order] != d.Seq {
+			t.Errorf("order %s was answered with sequence %d, the journal has %d", d.Order, d.Seq, journal[d.Order])
+		}
+		return !t.Failed()
+	})
+	r := read(t, nodes[0], "s")
+	if r.Fence != "" || r.Seq != int64(len(records)) || r.Taken != r.Seq || len(journal) != len(records) {
+		t.Errorf("reading %+v with %d records and %d in the journal", r, len(records), len(journal))
+	}
+	t.Logf("%d answers, %d records, %d kills", n, len(records), kills)
+}
+
+// The script cache may be emptied at any moment; nobody notices.
+func TestScriptFlushWhileClaiming(t *testing.T) {
+	server := servertest.StartRedis(t, "--appendfsync", "no")
+	l := open(t, server.URL(), redisledger.Options{Node: "a"})
+	loadOpen(t, l, "s", tight(1<<40))
+	client := newClient(t, server.URL())
+	var group sync.WaitGroup
+	var next atomic.Int64
+	for range 4 {
+		group.Go(func() {
+			for range 50 {
+				from := int(next.Add(20))
+				decisions, err := l.Claim(t.Context(), "s", makeClaims("s", from, from+20))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				wantAll(t, decisions, sluice.Accepted)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	flushes := 0
+	for flushing := true; flushing; flushes++ {
+		command(t, client, "SCRIPT", "FLUSH")
+		select {
+		case <-done:
+			flushing = false
+		default:
+		}
+	}
+	// Reading is by script as well, and two at once.
+	command(t, client, "SCRIPT", "FLUSH")
+	readings, err := l.Read(t.Context(), []sluice.SaleID{"s", "other"})
+	if err != nil || readings[0].Seq != 4*50*20 || readings[1].Loaded {
+		t.Errorf("readings %+v, %v; want %d claims accepted", readings, err, 4*50*20)
+	}
+	t.Logf("%d flushes", flushes)
+}
+
+// An empty Redis is no full sale.
+func TestFlushAll(t *testing.T) {
+	server := servertest.StartRedis(t)
+	l := open(t, server.URL(), redisledger.Options{Node: "a"})
+	loadOpen(t, l, "s", tight(5))
+	claims := makeClaims("s", 0, 5)
+	wantAll(t, claim(t, l, "s", claims...), sluice.Accepted)
+	wantAll(t, claim(t, l, "s", makeClaim("s", 7)), sluice.SoldOut)
+	command(t, newClient(t, server.URL()), "FLUSHALL")
+
+	wantAll(t, claim(t, l, "s", makeClaim("s", 7)), sluice.Unavailable)
+	wantAll(t, claim(t, l, "s", claims...), sluice.Unavailable) // repeats too: nothing is known
+	if r := read(t, l, "s"); r.Loaded || r.State(r.Now) != sluice.StateUnavailable {
+		t.Errorf("reading %+v", r)
+	}
+
+	// A load under the epoch that was lost would forget what was told.
+	loadOpen(t, l, "s", tight(5))
+	wantLost(t, l, "s", "sequence")
+	loadEpoch(t, l, "s", 2, tight(5))
+	wantAll(t, claim(t, l, "s", makeClaim("s", 8)), sluice.Accepted)
+}
+
+// restore makes the server one that was started from an older backup.
+func restore(t *testing.T, server *servertest.RedisServer, backup string) {
+	t.Helper()
+	server.Kill()
+	must(t, os.RemoveAll(server.Dir()+"/appendonlydir"))
+	must(t, os.CopyFS(server.Dir()+"/appendonlydir", os.DirFS(backup)))
+	server.Start()
+}
+
+func TestOlderDataIsLoss(t *testing.T) {
+	server := servertest.StartRedis(t)
+	backup := t.TempDir()
+	a := open(t, server.URL(), redisledger.Options{Node: "a"})
+	sales := []sluice.SaleID{"seen", "grown", "read", "watched", "epoch", "epoch-read", "quiet"}
+	for _, sale := range sales {
+		loadOpen(t, a, sale, tight(1000))
+		wantAll(t, claim(t, a, sale, makeClaims(sale, 0, 3)...), sluice.Accepted)
+	}
+	server.Stop()
+	must(t, os.CopyFS(backup, os.DirFS(server.Dir()+"/appendonlydir")))
+	server.Start()
+	b := open(t, server.URL(), redisledger.Options{Node: "b"})
+	for _, sale := range sales[:4] {
+		wantAll(t, claimWhenBack(t, a, sale, makeClaims(sale, 3, 6)), sluice.Accepted)
+	}
+	// b has seen the sequence of another server's claims.
+	for _, sale := range []sluice.SaleID{"seen", "watched"} {
+		if r := read(t, b, sale); r.Seq != 6 {
+			t.Fatalf("reading %+v", r)
+		}
+	}
+	loadEpoch(t, a, "epoch", 2, tight(1000))
+	loadEpoch(t, a, "epoch-read", 2, tight(1000))
+	restore(t, server, backup)
+	await(t, a)
+	await(t, b)
+
+	t.Run("by what another server saw", func(t *testing.T) {
+		wantAll(t, claim(t, b, "seen", makeClaim("seen", 50)), sluice.Unavailable)
+		wantLost(t, b, "seen", "saw 6")
+	})
+	t.Run("by what a server was told, though others have gone beyond it", func(t *testing.T) {
+		fresh := open(t, server.URL(), redisledger.Options{Node: "c"})
+		wantAll(t, claim(t, fresh, "grown", makeClaims("grown", 100, 110)...), sluice.Accepted)
+		wantAll(t, claim(t, a, "grown", makeClaims("grown", 3, 6)...), sluice.Unavailable)
+		wantLost(t, fresh, "grown", "told sequence 6")
+	})
+	t.Run("by reading alone", func(t *testing.T) {
+		fresh := open(t, server.URL(), redisledger.Options{Node: "d"})
+		wantAll(t, claim(t, fresh, "read", makeClaims("read", 100, 110)...), sluice.Accepted)
+		if r := read(t, a, "read"); !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+			t.Errorf("reading %+v", r)
+		}
+		wantAll(t, claim(t, fresh, "read", makeClaim("read", 50)), sluice.Unavailable)
+		wantLost(t, b, "watched", "saw 6")
+		wantLost(t, a, "epoch-read", "epoch 1")
+	})
+	t.Run("by the epoch", func(t *testing.T) {
+		wantAll(t, claim(t, a, "epoch", makeClaim("epoch", 50)), sluice.Unavailable)
+		wantLost(t, a, "epoch", "epoch 1")
+	})
+	t.Run("not where nothing is missing", func(t *testing.T) {
+		wantAll(t, claim(t, a, "quiet", makeClaim("quiet", 50)), sluice.Accepted)
+	})
+}
+
+// await returns when the ledger's connections work again after a restart.
+func await(t *testing.T, l *redisledger.Ledger) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for good := 0; good < 16; { // more than it has connections
+		if _, err := l.Read(t.Context(), []sluice.SaleID{"none"}); err == nil {
+			good++
+		} else if good = 0; time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A key that is gone is loss, not emptiness.
+func TestMissingKeysAreLoss(t *testing.T) {
+	url := servertest.Redis(t)
+	for _, terms := range []sluice.Terms{tight(100), loose(100)} {
+		for _, key := range []string{"buyers", "journal"} {
+			t.Run(key, func(t *testing.T) {
+				prefix := newPrefix(t, url)
+				l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+				loadOpen(t, l, "s", terms)
+				decisions := claim(t, l, "s", makeClaims("s", 0, 3)...)
+				wantAll(t, decisions, sluice.Accepted)
+				command(t, newClient(t, url), "DEL", prefix+":{s}:"+key)
+
+				wantAll(t, claim(t, l, "s", makeClaims("s", 0, 4)...), sluice.Unavailable)
+				wantLost(t, l, "s", "gone")
+				if key == "journal" {
+					if _, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}); err == nil {
+						t.Error("ReadJournal: no error")
+					}
+					if err := l.PeekJournal(t.Context(), "s", func(sluice.Entry) bool { return true }); err == nil {
+						t.Error("PeekJournal: no error")
+					}
+					return
+				}
+				if err := l.Records(t.Context(), "s", func(sluice.Record) bool { return true }); err == nil {
+					t.Error("Records: no error")
+				}
+				for _, buyer := range []sluice.BuyerID{"buyer-0", ""} {
+					if r, err := l.Find(t.Context(), decisions[0].Order, buyer); err == nil || strings.Contains(err.Error(), sluice.ErrOrderNotFound.Error()) {
+						t.Errorf("Find: %+v, %v; want an error that is not ErrOrderNotFound", r, err)
+					}
+				}
+				if err := l.Unfence(t.Context(), "s", 1); err == nil {
+					t.Error("Unfence: no error, though the records are gone")
+				}
+			})
+		}
+	}
+}
+
+// Whoever reads finds the loss too, and tells the other servers.
+func TestMissingKeysFenceWhenRead(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	for _, test := range []struct {
+		name, key string
+		read      func(l *redisledger.Ledger) error
+		wantErr   bool
+	}{
+		{"buyers by Read", "buyers", func(l *redisledger.Ledger) error { read(t, l, "s"); return nil }, false},
+		{"journal by Read", "journal", func(l *redisledger.Ledger) error { read(t, l, "s"); return nil }, false},
+		{"journal by ReadJournal", "journal", func(l *redisledger.Ledger) error {
+			_, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.Own})
+			return err
+		}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			prefix := newPrefix(t, url)
+			l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+			loadOpen(t, l, "s", tight(100))
+			command(t, client, "DEL", prefix+":{s}:"+test.key)
+			if err := test.read(l); test.wantErr != (err != nil) {
+				t.Errorf("error %v", err)
+			}
+			fence := command(t, client, "HGET", prefix+":{s}:sale", "fence")
+			if text, _ := fence.ToString(); !strings.HasPrefix(text, sluice.FenceLost) || !strings.Contains(text, test.key) {
+				t.Errorf("fence %q", text)
+			}
+		})
+	}
+}
+
+// A key of the sale that somebody else uses is an error that says so, and
+// nothing is changed.
+func TestWrongTypes(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	for _, key := range []string{"sale", "buyers", "journal"} {
+		t.Run(key, func(t *testing.T) {
+			prefix := newPrefix(t, url)
+			l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+			loadOpen(t, l, "s", tight(100))
+			wantAll(t, claim(t, l, "s", makeClaims("s", 0, 2)...), sluice.Accepted)
+			name := prefix + ":{s}:" + key
+			command(t, client, "SET", name, "something else")
+
+			_, err := l.Claim(t.Context(), "s", makeClaims("s", 2, 4))
+			if err == nil || !strings.Contains(err.Error(), "something else than a ledger's data") {
+				t.Errorf("Claim: %v", err)
+			}
+			err = l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: tight(100)})
+			if err == nil || !strings.Contains(err.Error(), "something else than a ledger's data") {
+				t.Errorf("Load: %v", err)
+			}
+			value := command(t, client, "GET", name)
+			if text, _ := value.ToString(); text != "something else" {
+				t.Errorf("the foreign key now holds %q", text)
+			}
+			if key == "journal" {
+				taken := command(t, client, "HGET", prefix+":{s}:sale", "taken")
+				if text, _ := taken.ToString(); text != "2" {
+					t.Errorf("taken %q after a batch that failed, want 2", text)
+				}
+			}
+		})
+	}
+}
+
+// A Redis without memory refuses a batch whole; with memory it goes on.
+func TestOutOfMemory(t *testing.T) {
+	server := servertest.StartRedis(t)
+	l := open(t, server.URL(), redisledger.Options{Node: "a"})
+	loadOpen(t, l, "s", tight(100))
+	claims := makeClaims("s", 0, 10)
+	wantAll(t, claim(t, l, "s", claims[:3]...), sluice.Accepted)
+	client := newClient(t, server.URL())
+	command(t, client, "CONFIG", "SET", "maxmemory", "1")
+	if d, err := l.Claim(t.Context(), "s", claims[3:]); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("%v, %v; want OOM", d, err)
+	}
+	command(t, client, "CONFIG", "SET", "maxmemory", "0")
+	if r := read(t, l, "s"); r.Seq != 3 || r.Taken != 3 || r.Backlog != 1 || r.Fence != "" {
+		t.Errorf("reading %+v, want that of before", r)
+	}
+	if d := claim(t, l, "s", claims[3:]...); d[0].Code != sluice.Accepted || d[0].Replayed || d[0].Seq != 4 {
+		t.Errorf("%+v, want accepted now", d[0])
+	}
+}
+
+// WAIT: a batch counts only when the replicas have it.
+func TestWaitForReplicas(t *testing.T) {
+	primary := servertest.StartRedis(t, "--repl-diskless-sync-delay", "0")
+	host, port, _ := strings.Cut(primary.Addr(), ":")
+	replica := servertest.StartRedis(t, "--replicaof", host+" "+port)
+	l := open(t, primary.URL(), redisledger.Options{Node: "a", WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond})
+	loadOpen(t, l, "s", tight(1000))
+
+	claims := makeClaims("s", 0, 100)
+	wantAll(t, claimWhenBack(t, l, "s", claims), sluice.Accepted) // once the replica is in step
+	client := newClient(t, replica.URL())
+	seq := command(t, client, "HGET", "sluice:{s}:sale", "seq")
+	if text, _ := seq.ToString(); text != "100" {
+		t.Errorf("the replica has sequence %q, want 100", text)
+	}
+
+	replica.Kill()
+	more := makeClaims("s", 100, 110)
+	if d, err := l.Claim(t.Context(), "s", more); err == nil || !strings.Contains(err.Error(), "outcome unknown") {
+		t.Errorf("without a replica: %v, %v; want outcome unknown", d, err)
+	}
+	replica.Start()
+	command(t, newClient(t, primary.URL()), "SCRIPT", "FLUSH")
+	decisions := claimWhenBack(t, l, "s", more)
+	wantAll(t, decisions, sluice.Accepted)
+	if d := decisions[0]; !d.Replayed || d.Seq != 101 {
+		t.Errorf("%+v, want what was accepted the first time", d)
+	}
+}

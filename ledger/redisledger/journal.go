@@ -1,0 +1,329 @@
+package redisledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+	"github.com/sluicehq/sluice"
+)
+
+const (
+	// defaultRead is how many entries a read returns unless it says.
+	defaultRead = 100
+	// peekCount is how many entries a step of PeekJournal reads.
+	peekCount = 200
+	// ackCount is how many ids go in one call of ack.lua.
+	ackCount = 500
+)
+
+// errNoJournal: the sale is there and its journal is not, so entries that
+// nobody has stored yet may be gone with it.
+var errNoJournal = fmt.Errorf("lost: the journal is gone: %w", sluice.ErrNotLoaded)
+
+// ReadJournal implements sluice.Journal. A journal that is missing while the
+// sale is there is an error, and fences the sale as lost.
+func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) ([]sluice.Entry, error) {
+	if read.Max <= 0 {
+		read.Max = defaultRead
+	}
+	entries, err := l.readJournal(ctx, &read)
+	if err != nil {
+		return nil, fmt.Errorf("redisledger: read journal sale=%s: %w", read.Sale, err)
+	}
+	return entries, nil
+}
+
+func (l *Ledger) readJournal(ctx context.Context, read *sluice.JournalRead) ([]sluice.Entry, error) {
+	if err := l.writable(); err != nil {
+		return nil, err
+	}
+	if err := l.hasJournal(ctx, read.Sale); err != nil {
+		return nil, err
+	}
+	switch read.Source {
+	case sluice.Own:
+		return l.readOwn(ctx, read)
+	case sluice.New:
+		entries, err := l.readGroup(ctx, read, ">")
+		for i := range entries {
+			entries[i].Deliveries = 1
+		}
+		return entries, err
+	case sluice.Abandoned:
+		return l.readAbandoned(ctx, read)
+	}
+	return nil, fmt.Errorf("unknown source %d", read.Source)
+}
+
+// hasJournal tells a sale that is not loaded from one that lost its journal,
+// and fences the latter.
+func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
+	bound, cancel := l.bounded(ctx)
+	defer cancel()
+	results := l.client.DoMulti(bound,
+		l.client.B().Hget().Key(l.keys.sale(sale)).Field("epoch").Build(),
+		l.client.B().Exists().Key(l.keys.journal(sale)).Build())
+	epoch, err := results[0].AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return sluice.ErrNotLoaded
+	}
+	there := int64(0)
+	if err == nil {
+		there, err = results[1].AsInt64()
+	}
+	if err != nil {
+		return l.explain(err)
+	}
+	if there == 0 {
+		l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: epoch, Fence: "lost: the journal is gone"})
+		return errNoJournal
+	}
+	return nil
+}
+
+// readOwn reads what was handed to this server before. Ids that are pending
+// but not in the stream any more are acknowledged on the way.
+func (l *Ledger) readOwn(ctx context.Context, read *sluice.JournalRead) ([]sluice.Entry, error) {
+	after := read.After
+	if after == "" {
+		after = "0-0"
+	}
+	for {
+		page, err := l.readGroup(ctx, read, after)
+		if err != nil || len(page) == 0 {
+			return nil, err
+		}
+		after = page[len(page)-1].ID
+		var deleted []string
+		entries := slices.DeleteFunc(page, func(e sluice.Entry) bool {
+			if errors.Is(e.Damage, errDeleted) {
+				deleted = append(deleted, e.ID)
+				return true
+			}
+			return false
+		})
+		if err := l.ack(ctx, read.Sale, deleted); err != nil {
+			return nil, err
+		}
+		if len(entries) > 0 {
+			return entries, l.countDeliveries(ctx, read.Sale, entries)
+		}
+	}
+}
+
+// readGroup reads as this server, a consumer of the group: new entries with
+// ">", its own pending ones after an id.
+func (l *Ledger) readGroup(ctx context.Context, read *sluice.JournalRead, from string) ([]sluice.Entry, error) {
+	command := func() rueidis.Completed {
+		return l.client.B().Xreadgroup().Group(group, l.opts.Node).Count(int64(read.Max)).
+			Streams().Key(l.keys.journal(read.Sale)).Id(from).Build()
+	}
+	streams, err := l.do(ctx, command()).AsXRead()
+	if redisErr, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(redisErr.Error(), "NOGROUP") {
+		// The stream is there (hasJournal), so nothing is lost with the group:
+		// what is not acknowledged is handed out again, from the first entry.
+		create := l.client.B().XgroupCreate().Key(l.keys.journal(read.Sale)).Group(group).Id("0").Build()
+		if err := l.do(ctx, create).Error(); err != nil {
+			return nil, l.explain(err)
+		}
+		streams, err = l.do(ctx, command()).AsXRead()
+	}
+	if rueidis.IsRedisNil(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, l.explain(err)
+	}
+	var entries []sluice.Entry
+	for _, entry := range streams[l.keys.journal(read.Sale)] {
+		entries = append(entries, decodeEntry(read.Sale, entry))
+	}
+	return entries, nil
+}
+
+// countDeliveries fills in how often this server's own entries were handed
+// out. They are sorted by id.
+func (l *Ledger) countDeliveries(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) error {
+	pending, err := l.pending(ctx, l.client.B().Xpending().Key(l.keys.journal(sale)).Group(group).
+		Start(entries[0].ID).End(entries[len(entries)-1].ID).Count(int64(len(entries))).Consumer(l.opts.Node).Build())
+	if err != nil {
+		return err
+	}
+	counts := make(map[string]int64, len(pending))
+	for _, p := range pending {
+		counts[p.id] = p.deliveries
+	}
+	for i := range entries {
+		entries[i].Deliveries = max(counts[entries[i].ID], 1)
+	}
+	return nil
+}
+
+// abandonedPages bounds one Abandoned read when all it finds is its own.
+const abandonedPages = 10
+
+// readAbandoned takes over what other servers have left for long. XAUTOCLAIM
+// would take this server's own old entries along and count them as handed out
+// once more, so the list is looked at first and only others' are claimed. Each
+// call looks at a part of the list; the next one goes on from there.
+func (l *Ledger) readAbandoned(ctx context.Context, read *sluice.JournalRead) ([]sluice.Entry, error) {
+	start := "-"
+	if at, ok := l.cursors.Load(read.Sale); ok {
+		start = at.(string)
+	}
+	for range abandonedPages {
+		page, err := l.pending(ctx, l.client.B().Xpending().Key(l.keys.journal(read.Sale)).Group(group).
+			Idle(read.Idle.Milliseconds()).Start(start).End("+").Count(int64(read.Max)).Build())
+		if err != nil {
+			return nil, err
+		}
+		last := len(page) < read.Max
+		if last {
+			l.cursors.Delete(read.Sale)
+		} else {
+			start = "(" + page[len(page)-1].id
+			l.cursors.Store(read.Sale, start)
+		}
+		others := slices.DeleteFunc(page, func(p pendingEntry) bool { return p.consumer == l.opts.Node })
+		entries, err := l.claimEntries(ctx, read, others)
+		if err != nil || len(entries) > 0 || last {
+			return entries, err
+		}
+	}
+	return nil, nil
+}
+
+// claimEntries makes other servers' entries this server's own, unless somebody
+// else was faster.
+func (l *Ledger) claimEntries(ctx context.Context, read *sluice.JournalRead, others []pendingEntry) ([]sluice.Entry, error) {
+	if len(others) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(others))
+	deliveries := make(map[string]int64, len(others))
+	for i, p := range others {
+		ids[i], deliveries[p.id] = p.id, p.deliveries
+	}
+	claimed, err := l.do(ctx, l.client.B().Xclaim().Key(l.keys.journal(read.Sale)).Group(group).Consumer(l.opts.Node).
+		MinIdleTime(strconv.FormatInt(read.Idle.Milliseconds(), 10)).Id(ids...).Build()).ToArray()
+	if err != nil {
+		return nil, l.explain(err)
+	}
+	var entries []sluice.Entry
+	for i := range claimed {
+		if claimed[i].IsNil() { // deleted: Own acknowledges it
+			continue
+		}
+		raw, err := claimed[i].AsXRangeEntry()
+		if err != nil {
+			return nil, l.explain(err)
+		}
+		entry := decodeEntry(read.Sale, raw)
+		if errors.Is(entry.Damage, errDeleted) {
+			continue
+		}
+		entry.Deliveries = deliveries[entry.ID] + 1
+		entries = append(entries, entry)
+	}
+	return entries, nil
+}
+
+// pendingEntry is an entry that was handed out and not acknowledged.
+type pendingEntry struct {
+	id         string
+	consumer   string
+	deliveries int64
+}
+
+// pending runs XPENDING with a range.
+func (l *Ledger) pending(ctx context.Context, command rueidis.Completed) ([]pendingEntry, error) {
+	rows, err := l.do(ctx, command).ToArray()
+	if err != nil {
+		return nil, l.explain(err)
+	}
+	page := make([]pendingEntry, len(rows))
+	for i := range rows {
+		row, err := rows[i].ToArray() // id, consumer, idle, deliveries
+		if err != nil || len(row) != 4 {
+			return nil, fmt.Errorf("pending entry of %d parts: %w", len(row), err)
+		}
+		var errs [3]error
+		page[i].id, errs[0] = row[0].ToString()
+		page[i].consumer, errs[1] = row[1].ToString()
+		page[i].deliveries, errs[2] = row[3].AsInt64()
+		if err := errors.Join(errs[:]...); err != nil {
+			return nil, err
+		}
+	}
+	return page, nil
+}
+
+// Ack implements sluice.Journal.
+func (l *Ledger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
+	err := l.writable()
+	if err == nil {
+		err = l.ack(ctx, sale, ids)
+	}
+	if err != nil {
+		return fmt.Errorf("redisledger: acknowledge sale=%s: %w", sale, err)
+	}
+	return nil
+}
+
+func (l *Ledger) ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
+	args := []string{group}
+	for i, id := range ids {
+		if isStreamID(id) { // what is none is unknown, and ignored like other unknown ids
+			args = append(args, id)
+		}
+		if len(args) > ackCount || i == len(ids)-1 && len(args) > 1 {
+			if _, err := l.run(ctx, ackScript, []string{l.keys.journal(sale)}, args); err != nil {
+				return err
+			}
+			args = args[:1]
+		}
+	}
+	return nil
+}
+
+// isStreamID reports whether id is written as Redis writes the id of an entry.
+func isStreamID(id string) bool {
+	ms, seq, found := strings.Cut(id, "-")
+	_, err := strconv.ParseUint(ms, 10, 64)
+	_, err2 := strconv.ParseUint(seq, 10, 64)
+	return found && err == nil && err2 == nil
+}
+
+// PeekJournal implements sluice.Journal. Entry.Deliveries is left 0.
+func (l *Ledger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
+	if err := l.peek(ctx, sale, yield); err != nil {
+		return fmt.Errorf("redisledger: peek journal sale=%s: %w", sale, err)
+	}
+	return nil
+}
+
+func (l *Ledger) peek(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
+	if err := l.hasJournal(ctx, sale); err != nil {
+		return err
+	}
+	for from := "-"; ; {
+		page, err := l.do(ctx, l.client.B().Xrange().Key(l.keys.journal(sale)).Start(from).End("+").Count(peekCount).Build()).AsXRange()
+		if err != nil {
+			return l.explain(err)
+		}
+		for _, raw := range page {
+			if !yield(decodeEntry(sale, raw)) {
+				return nil
+			}
+		}
+		if len(page) < peekCount {
+			return nil
+		}
+		from = "(" + page[len(page)-1].ID
+	}
+}

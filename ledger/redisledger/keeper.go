@@ -1,0 +1,75 @@
+package redisledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Apply implements sluice.Keeper. A total below the units taken is
+// sluice.ErrBelowTaken, and nothing changes (I1).
+func (l *Ledger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+	fields := termsArgs(&terms)
+	args := append([]string{
+		strconv.FormatInt(epoch, 10), l.now(), strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10),
+		strconv.FormatInt(terms.Version, 10),
+	}, fields[:]...)
+	return l.keep(ctx, "apply", applyScript, sale, epoch, []string{l.keys.sale(sale)}, args, sluice.ErrBelowTaken)
+}
+
+// Fence implements sluice.Keeper.
+func (l *Ledger) Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error {
+	reason = strings.ToValidUTF8(reason, "?")
+	if reason == "" {
+		return fmt.Errorf("redisledger: fence sale=%s: want a reason", sale)
+	}
+	args := []string{strconv.FormatInt(epoch, 10), reason}
+	return l.keep(ctx, "fence", fenceScript, sale, epoch, []string{l.keys.sale(sale)}, args, nil)
+}
+
+// errIncomplete: what the sale was loaded with is not, or no longer, all there.
+var errIncomplete = errors.New("the records of the sale are not complete; load it under a higher epoch")
+
+// Unfence implements sluice.Keeper. A sale whose load did not end, or whose
+// records are gone, stays fenced, and that is an error.
+func (l *Ledger) Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) error {
+	args := []string{strconv.FormatInt(epoch, 10)}
+	return l.keep(ctx, "unfence", unfenceScript, sale, epoch, []string{l.keys.sale(sale), l.keys.buyers(sale)}, args, errIncomplete)
+}
+
+// keep runs a script of the Keeper. What they return means the same for all,
+// but for -2.
+func (l *Ledger) keep(ctx context.Context, what string, s *script, sale sluice.SaleID, epoch int64, keys, args []string, minusTwo error) error {
+	err := l.writable()
+	var done int64
+	if err == nil {
+		done, err = l.runInt(ctx, s, keys, args)
+	}
+	if err == nil {
+		switch done {
+		case 0:
+			err = sluice.ErrNotLoaded
+		case -1:
+			err = sluice.ErrStaleEpoch
+		case -2:
+			err = minusTwo
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("redisledger: %s sale=%s epoch=%d: %w", what, sale, epoch, err)
+	}
+	return nil
+}
+
+// runInt calls a script that returns a number.
+func (l *Ledger) runInt(ctx context.Context, s *script, keys, args []string) (int64, error) {
+	message, err := l.run(ctx, s, keys, args)
+	if err != nil {
+		return 0, err
+	}
+	return message.AsInt64()
+}

@@ -1,0 +1,91 @@
+package redisledger
+
+import (
+	"strconv"
+
+	"github.com/sluicehq/sluice"
+)
+
+// keys makes the keys of sales; its value is Options.Prefix. The keys of a sale
+// share one hash tag, so that they live in one slot of a cluster and one script
+// can use them all. docs/redis-keys.md describes what stands in them.
+type keys string
+
+// sale is the hash with the sale's terms, counters and fence.
+func (k keys) sale(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:sale" }
+
+// buyers is the hash with every accepted claim, by buyer.
+func (k keys) buyers(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:buyers" }
+
+// journal is the stream of accepted claims on their way to the store.
+func (k keys) journal(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:journal" }
+
+// aside is the journal as it stood when the sale was loaded under epoch, with
+// the entries that nobody had acknowledged. It is kept as evidence for a
+// rebuild, until the sale is dropped; a load that finds an empty journal leaves
+// none.
+func (k keys) aside(id sluice.SaleID, epoch int64) string {
+	return k.journal(id) + ":before:" + strconv.FormatInt(epoch, 10)
+}
+
+// of lists the keys that most scripts need: sale, buyers, journal.
+func (k keys) of(id sluice.SaleID) []string {
+	return []string{k.sale(id), k.buyers(id), k.journal(id)}
+}
+
+const (
+	// group is the consumer group of every journal; the consumers are the
+	// servers, by Options.Node.
+	group = "sluice"
+
+	// sentinel is the field of the buyers hash that holds the epoch of the
+	// load that completed it. No buyer is called so, since ids hold no control
+	// characters. A buyers hash without it is not what Load wrote.
+	sentinel = "\n"
+
+	// toldPrefix and a server's name make the field of the sale hash with the
+	// last sequence that this server was told.
+	toldPrefix = "told:"
+
+	// format is the version of all of this. Another one is an error, not a
+	// guess.
+	format = "1"
+)
+
+// A record of the buyers hash is, in layout whole, one field per buyer: the
+// head, live units TAB accepted claims, and then a line per accepted claim. In
+// layout split the buyer's field holds the head alone, and the lines are
+// spread over 256 fields, buyer LF number, by a hash of the key: a buyer
+// without a tight limit may have so many claims that rewriting all of them for
+// each new one would be slow. Load picks the layout for the whole epoch. Only
+// the limit of accepted claims counts: units come back, lines stay.
+const (
+	whole = "whole"
+	split = "split"
+
+	// tightLimit is the largest limit of a buyer's accepted claims under which
+	// the record is kept whole.
+	tightLimit = 64
+
+	shards = 256
+)
+
+func layoutFor(terms *sluice.Terms) string {
+	if terms.MaxOrders != sluice.Unlimited && terms.MaxOrders <= tightLimit {
+		return whole
+	}
+	return split
+}
+
+// shardField is the field with the line of a key, in layout split.
+func shardField(buyer sluice.BuyerID, key sluice.Key) string {
+	h := uint32(2166136261) // FNV-1a
+	for i := range len(key) {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return shardFieldAt(buyer, int((h^h>>8)%shards))
+}
+
+func shardFieldAt(buyer sluice.BuyerID, shard int) string {
+	return string(buyer) + "\n" + strconv.Itoa(shard)
+}

@@ -1,0 +1,56 @@
+package redisledger
+
+import (
+	"sync"
+
+	"github.com/sluicehq/sluice"
+)
+
+// known is what this server was told of a sale. The next call carries it, and
+// a ledger that knows less than that has lost data.
+type known struct {
+	mu     sync.Mutex
+	mark   mark
+	layout string // as last seen; a guess until then
+}
+
+// mark is a place in a sale's history.
+type mark struct {
+	epoch int64 // of the last load heard of; 0 before the first answer
+	told  int64 // the last sequence told to this server, as the ledger remembers it too
+	seen  int64 // the highest sequence seen of any server's claims
+}
+
+func (l *Ledger) known(sale sluice.SaleID) *known {
+	if k, ok := l.sales.Load(sale); ok {
+		return k.(*known)
+	}
+	k, _ := l.sales.LoadOrStore(sale, &known{layout: whole})
+	return k.(*known)
+}
+
+func (k *known) get() (mark, string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mark, k.layout
+}
+
+// advance takes in what an answer said. Answers may come out of order, so
+// nothing goes back within an epoch, and an older epoch is ignored.
+func (k *known) advance(m mark) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case m.epoch > k.mark.epoch:
+		k.mark = m
+	case m.epoch == k.mark.epoch:
+		k.mark.told = max(k.mark.told, m.told)
+		k.mark.seen = max(k.mark.seen, m.seen)
+	}
+}
+
+func (k *known) setLayout(layout string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.layout = layout
+}

@@ -1,0 +1,176 @@
+// Package redisledger is the ledger on Redis (6.2 or later), Valkey, Dragonfly
+// or a managed service that speaks their protocol: for more than one server.
+//
+// All keys of a sale share one hash tag (keys.go), and everything that changes
+// them is a script (lua/*.lua, each with its contract at the top), so a batch
+// of claims is one atomic step of one EVALSHA.
+//
+// # Durability
+//
+// An accepted claim is as durable as Redis makes the write before it replies.
+// With "appendonly yes" and "appendfsync always" that is the disk: batching
+// pays for the fsync, and it is the recommended setting. With replicas that may
+// be elected, Options.WaitReplicas adds WAIT behind each batch.
+//
+// # Loss
+//
+// A Redis that restarted from an older file, was failed over to a replica that
+// lagged, was flushed, or evicted a key, must not answer as if nothing had
+// been accepted. A missing sale is Unavailable, never sold out. Every call
+// carries the epoch and sequence that this server was last told; a ledger that
+// knows less than it told has lost data, and fences the sale. The same holds
+// when the buyers' records or the journal are missing.
+package redisledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/sluicehq/sluice"
+)
+
+// Options of a ledger; the zero value of each field is its default.
+type Options struct {
+	// Node names this server, the same after a restart: 1 to 64 of A-Z, a-z,
+	// 0-9, '-', '_' and '.'. Servers that run at the same time have different
+	// names. Required, except with OpenReadOnly.
+	Node string
+
+	// Prefix starts the name of every key, for a Redis that others use as well.
+	// All servers of one shop have the same. Default "sluice".
+	Prefix string
+
+	// Now is the clock that windows are judged by, for tests. Default: the
+	// clock of the Redis that runs the script.
+	Now func() time.Time
+
+	// Timeout bounds one command, and connecting. Default 2 s.
+	Timeout time.Duration
+
+	// WaitReplicas is how many replicas must have received a batch of claims
+	// before it counts as accepted (WAIT); fewer within WaitTimeout (default 1
+	// s) is the error "outcome unknown". Default 0: do not wait. It protects
+	// only if it covers every replica that can be elected.
+	WaitReplicas int
+	WaitTimeout  time.Duration
+}
+
+// Ledger implements sluice.Ledger. It is safe for concurrent use.
+type Ledger struct {
+	client   rueidis.Client
+	keys     keys
+	opts     Options
+	readOnly bool
+	sales    sync.Map // sluice.SaleID -> *known
+	cursors  sync.Map // sluice.SaleID -> string: where the next Abandoned read goes on
+	closed   atomic.Bool
+
+	layoutFor func(*sluice.Terms) string // of the sales that are loaded here; tests have their own
+}
+
+var _ sluice.Ledger = (*Ledger)(nil)
+
+// Open connects to the Redis at url (see ParseURL) and fails if it does not
+// answer.
+func Open(ctx context.Context, url string, opts Options) (*Ledger, error) {
+	if err := validNode(opts.Node); err != nil {
+		return nil, fmt.Errorf("redisledger: %w", err)
+	}
+	return open(ctx, url, opts, false)
+}
+
+// OpenReadOnly connects for reading alone, beside the servers at work: what
+// would change something is refused. Options.Node is not needed.
+func OpenReadOnly(ctx context.Context, url string, opts Options) (*Ledger, error) {
+	return open(ctx, url, opts, true)
+}
+
+func open(ctx context.Context, url string, opts Options, readOnly bool) (*Ledger, error) {
+	if opts.Timeout <= 0 {
+		opts.Timeout = 2 * time.Second
+	}
+	if opts.WaitTimeout <= 0 {
+		opts.WaitTimeout = time.Second
+	}
+	if opts.Prefix == "" {
+		opts.Prefix = "sluice"
+	}
+	if strings.ContainsAny(opts.Prefix, "{}") { // the hash tag is the sale's
+		return nil, fmt.Errorf("redisledger: prefix %q: want no braces", opts.Prefix)
+	}
+	option, err := ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("redisledger: %w", err)
+	}
+	option.ClientName = "sluice"
+	option.Dialer.Timeout = opts.Timeout
+	option.Sentinel.Dialer.Timeout = opts.Timeout
+	option.ConnWriteTimeout = opts.Timeout + opts.WaitTimeout
+	option.DisableCache = true
+	// Whether a command may be sent twice is decided here, not by the client.
+	option.DisableRetry = true
+
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		return nil, fmt.Errorf("redisledger: connect to %s: %w", strings.Join(option.InitAddress, ", "), err)
+	}
+	l := &Ledger{client: client, keys: keys(opts.Prefix), opts: opts, readOnly: readOnly, layoutFor: layoutFor}
+	ctx, cancel := l.bounded(ctx)
+	defer cancel()
+	if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("redisledger: connect to %s: %w", strings.Join(option.InitAddress, ", "), err)
+	}
+	return l, nil
+}
+
+// Close ends the connections. Calls in flight end with an error: their outcome
+// is unknown.
+func (l *Ledger) Close() error {
+	l.closed.Store(true)
+	l.client.Close()
+	return nil
+}
+
+// errReadOnly: the ledger was opened by OpenReadOnly.
+var errReadOnly = errors.New("opened for reading only")
+
+// writable refuses what would change something.
+func (l *Ledger) writable() error {
+	if l.readOnly {
+		return errReadOnly
+	}
+	return nil
+}
+
+// bounded limits one command by Options.Timeout.
+func (l *Ledger) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, l.opts.Timeout)
+}
+
+// now is the clock argument of scripts: milliseconds, or empty for the clock
+// of the Redis that runs the script.
+func (l *Ledger) now() string {
+	if l.opts.Now == nil {
+		return ""
+	}
+	return millis(l.opts.Now())
+}
+
+func validNode(node string) error {
+	ok := len(node) >= 1 && len(node) <= 64
+	for i := range len(node) {
+		c := node[i]
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
+	}
+	if !ok {
+		return fmt.Errorf("node %q: want 1 to 64 of A-Z, a-z, 0-9, '-', '_' and '.'", node)
+	}
+	return nil
+}

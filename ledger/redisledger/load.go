@@ -1,0 +1,181 @@
+package redisledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/sluicehq/sluice"
+)
+
+// A load goes in calls of at most this many fields or bytes, so that claims on
+// other sales never wait long for it.
+const (
+	loadFields = 200
+	loadBytes  = 256 << 10
+)
+
+// Load implements sluice.Keeper. The sale is fenced from the first call on,
+// and cannot be unfenced before the last, so a load that breaks off in the
+// middle leaves nothing that decides claims.
+//
+// Journal entries that nobody has acknowledged are not in the new journal.
+// They are kept in a stream of their own (keys.aside), as evidence.
+func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) error {
+	if err := l.load(ctx, &image); err != nil {
+		return fmt.Errorf("redisledger: load sale=%s epoch=%d: %w", image.Sale, image.Epoch, err)
+	}
+	return nil
+}
+
+func (l *Ledger) load(ctx context.Context, image *sluice.LoadImage) error {
+	if err := l.writable(); err != nil {
+		return err
+	}
+	layout := l.layoutFor(&image.Terms)
+	buyers, err := gather(image, layout)
+	if err != nil {
+		return err
+	}
+	epoch := strconv.FormatInt(image.Epoch, 10)
+	if err := l.loadBegin(ctx, image, layout, epoch); err != nil {
+		return err
+	}
+
+	args, bytes := []string{epoch}, 0
+	flush := func() error {
+		err := l.loadRecords(ctx, image.Sale, args)
+		args, bytes = args[:1], 0
+		return err
+	}
+	add := func(field, value string) error {
+		args, bytes = append(args, field, value), bytes+len(field)+len(value)
+		if len(args) < 2*loadFields && bytes < loadBytes {
+			return nil
+		}
+		return flush()
+	}
+	for buyer, b := range buyers {
+		if err := b.fields(buyer, layout, add); err != nil {
+			return err
+		}
+	}
+	// The sentinel goes in last and says that all of them are there.
+	args = append(args, sentinel, epoch)
+	if err := flush(); err != nil {
+		return err
+	}
+	k := l.known(image.Sale)
+	k.advance(mark{epoch: image.Epoch})
+	k.setLayout(layout)
+	return nil
+}
+
+func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, layout, epoch string) error {
+	t := &image.Terms
+	args := []string{
+		epoch, group,
+		"format", format, "epoch", epoch, "seq", "0", "taken", strconv.FormatInt(image.Taken, 10),
+		"layout", layout, "fence", sluice.FenceLoading, "calm_until", "0", "calm_code", "0",
+		"terms", strconv.FormatInt(t.Version, 10),
+	}
+	for i, name := range [...]string{"total", "max_buyer", "max_orders", "opens", "closes", "paused"} {
+		args = append(args, name, termsArgs(t)[i])
+	}
+	keys := []string{l.keys.sale(image.Sale), l.keys.buyers(image.Sale), l.keys.journal(image.Sale), l.keys.aside(image.Sale, image.Epoch)}
+	done, err := l.runInt(ctx, loadBeginScript, keys, args)
+	if err == nil && done == 0 {
+		err = sluice.ErrStaleEpoch
+	}
+	return err
+}
+
+func (l *Ledger) loadRecords(ctx context.Context, sale sluice.SaleID, args []string) error {
+	done, err := l.runInt(ctx, loadRecordsScript, []string{l.keys.sale(sale), l.keys.buyers(sale)}, args)
+	if err == nil && done == 0 {
+		err = fmt.Errorf("another load has taken over: %w", sluice.ErrStaleEpoch)
+	}
+	return err
+}
+
+// termsArgs are the terms as they stand in the sale hash: total, max_buyer,
+// max_orders, opens, closes (0: never), paused.
+func termsArgs(t *sluice.Terms) [6]string {
+	closes, paused := "0", "0"
+	if !t.ClosesAt.IsZero() {
+		closes = millis(t.ClosesAt)
+	}
+	if t.Paused {
+		paused = "1"
+	}
+	return [...]string{
+		strconv.FormatInt(t.Total, 10), strconv.FormatInt(t.MaxPerBuyer, 10), strconv.FormatInt(t.MaxOrders, 10),
+		millis(t.OpensAt), closes, paused,
+	}
+}
+
+// buyerImage is one buyer's record while it is put together.
+type buyerImage struct {
+	units  int64
+	claims int64
+	lines  []byte            // layout whole: all of them
+	shards map[string][]byte // layout split: by field
+}
+
+// gather puts the records of the image together by buyer, and refuses an image
+// that no ledger could have produced, before anything is changed.
+func gather(image *sluice.LoadImage, layout string) (map[sluice.BuyerID]*buyerImage, error) {
+	if err := image.Sale.Validate(); err != nil {
+		return nil, err
+	}
+	if image.Epoch < 1 {
+		return nil, errors.New("want an epoch of 1 or more")
+	}
+	buyers := make(map[sluice.BuyerID]*buyerImage)
+	keys := make(map[sluice.ClaimID]struct{}, len(image.Records))
+	for i := range image.Records {
+		r := &image.Records[i]
+		if err := r.Validate(); err != nil {
+			return nil, fmt.Errorf("record of order %s: %w", r.Order, err)
+		}
+		id := sluice.ClaimID{Buyer: r.Buyer, Key: r.Key}
+		if _, twice := keys[id]; twice {
+			return nil, fmt.Errorf("record of order %s: another record has its buyer and key", r.Order)
+		}
+		keys[id] = struct{}{}
+		b := buyers[r.Buyer]
+		if b == nil {
+			b = &buyerImage{}
+			buyers[r.Buyer] = b
+		}
+		b.claims++
+		if r.Live {
+			b.units += r.Quantity
+		}
+		if layout == whole {
+			b.lines = appendLine(b.lines, r)
+			continue
+		}
+		if b.shards == nil {
+			b.shards = make(map[string][]byte)
+		}
+		field := shardField(r.Buyer, r.Key)
+		b.shards[field] = appendLine(b.shards[field], r)
+	}
+	return buyers, nil
+}
+
+// fields calls add with the fields of the buyers hash that hold the record.
+func (b *buyerImage) fields(buyer sluice.BuyerID, layout string, add func(field, value string) error) error {
+	head := strconv.FormatInt(b.units, 10) + "\t" + strconv.FormatInt(b.claims, 10)
+	if layout == whole {
+		return add(string(buyer), head+string(b.lines))
+	}
+	for field, lines := range b.shards {
+		if err := add(field, string(lines)); err != nil {
+			return err
+		}
+	}
+	return add(string(buyer), head)
+}

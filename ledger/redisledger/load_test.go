@@ -1,0 +1,329 @@
+package redisledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"pgregory.net/rapid"
+)
+
+// openTest opens a ledger with keys of the test's own.
+func openTest(t *testing.T) *Ledger {
+	t.Helper()
+	l, err := Open(t.Context(), servertest.Redis(t), Options{Node: "a", Prefix: fmt.Sprintf("sluicetest-%016x", rand.Uint64())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, key := range append(l.keys.of("s"), l.keys.aside("s", 2)) {
+			l.client.Do(context.Background(), l.client.B().Unlink().Key(key).Build())
+		}
+		l.Close()
+	})
+	return l
+}
+
+// image makes a load of n records, every third of them ended.
+func image(epoch int64, n int, terms sluice.Terms) sluice.LoadImage {
+	terms.Version, terms.OpensAt = 1, time.UnixMilli(1000).UTC()
+	image := sluice.LoadImage{Sale: "s", Epoch: epoch, Terms: terms}
+	for i := range n {
+		id := fmt.Sprintf("%032x", i)
+		r := sluice.Record{
+			Claim: sluice.Claim{
+				Buyer: sluice.BuyerID(fmt.Sprintf("买家 %d", i/2)), Key: sluice.Key(id), Quantity: int64(i%4 + 1),
+				Order: sluice.MakeOrderID("s", id),
+			},
+			Sale: "s", Epoch: epoch - 1, Seq: int64(i + 1), Terms: 1, At: time.UnixMilli(int64(5000 + i)).UTC(), Live: i%3 > 0,
+		}
+		if i%5 == 0 {
+			r.Meta = fmt.Sprintf(`{"n":%d}`, i)
+		}
+		if r.Live {
+			image.Taken += r.Quantity
+		}
+		image.Records = append(image.Records, r)
+	}
+	return image
+}
+
+var layouts = map[string]sluice.Terms{
+	whole: {Total: 1 << 40, MaxPerBuyer: 8, MaxOrders: 3},
+	split: {Total: 1 << 40, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited},
+}
+
+func TestLoadOfManyRecords(t *testing.T) {
+	for layout, terms := range layouts {
+		t.Run(layout, func(t *testing.T) {
+			l := openTest(t)
+			image := image(2, 3000, terms)
+			if got := layoutFor(&image.Terms); got != layout {
+				t.Fatalf("layout %s", got)
+			}
+			must(t, l.Load(t.Context(), image))
+			must(t, l.Unfence(t.Context(), "s", 2))
+
+			want, got := map[sluice.OrderID]sluice.Record{}, map[sluice.OrderID]sluice.Record{}
+			for _, r := range image.Records {
+				want[r.Order] = r
+			}
+			must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { got[r.Order] = r; return true }))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("records: -want +got\n%s", diff)
+			}
+			holders := map[sluice.BuyerID]bool{}
+			must(t, l.Holders(t.Context(), "s", func(b sluice.BuyerID) bool { holders[b] = true; return true }))
+			if len(holders) != 1500 {
+				t.Errorf("%d holders, want 1500", len(holders))
+			}
+
+			claims := make([]sluice.Claim, len(image.Records))
+			for i := range claims {
+				claims[i] = image.Records[i].Claim
+			}
+			decisions, err := l.Claim(t.Context(), "s", claims)
+			must(t, err)
+			for i, d := range decisions {
+				if r := image.Records[i]; d.Code != sluice.Accepted || !d.Replayed || d.Order != r.Order || d.Seq != r.Seq || !d.At.Equal(r.At) {
+					t.Fatalf("repeat of %+v: %+v", r, d)
+				}
+			}
+		})
+	}
+}
+
+// Live units count against max_per_buyer, ended ones against max_orders too.
+func TestLoadCountsForTheLimits(t *testing.T) {
+	l := openTest(t)
+	im := image(2, 6, layouts[whole]) // buyer 0: 1 (ended) and 2 units, buyer 1: 3 and 4 (ended), buyer 2: 1 and 2
+	must(t, l.Load(t.Context(), im))
+	must(t, l.Unfence(t.Context(), "s", 2))
+	ask := func(buyer int, key string, quantity int64) sluice.Claim {
+		return sluice.Claim{
+			Buyer: im.Records[2*buyer].Buyer, Key: sluice.Key(key), Quantity: quantity,
+			Order: sluice.MakeOrderID("s", strings.Repeat("f", 24)+key),
+		}
+	}
+	decisions, err := l.Claim(t.Context(), "s", []sluice.Claim{
+		ask(0, "aaaaaaa0", 7), ask(0, "aaaaaaa1", 6), ask(0, "aaaaaaa2", 1), // 2 + 7 > 8; 2 + 6; a fourth claim
+		ask(1, "aaaaaaa3", 5), ask(2, "aaaaaaa4", 6), // 3 + 5; 3 + 6 > 8
+	})
+	must(t, err)
+	var got []string
+	for _, d := range decisions {
+		got = append(got, fmt.Sprint(d.Code, len(d.Orders)))
+	}
+	if diff := cmp.Diff([]string{"buyer_limit 1", "accepted 0", "buyer_limit 2", "accepted 0", "buyer_limit 2"}, got); diff != "" {
+		t.Errorf("codes and live orders: -want +got\n%s", diff)
+	}
+}
+
+// A load that broke off decides nothing and shows nothing, and cannot be
+// unfenced; only a load under a higher epoch helps.
+func TestLoadThatBreaksOff(t *testing.T) {
+	for layout, terms := range layouts {
+		t.Run(layout, func(t *testing.T) {
+			l, ctx := openTest(t), t.Context()
+			first := image(1, 0, terms)
+			must(t, l.Load(ctx, first))
+			must(t, l.Unfence(ctx, "s", 1))
+			im := image(2, 10, terms)
+			decisions, err := l.Claim(ctx, "s", []sluice.Claim{im.Records[0].Claim})
+			if err != nil || decisions[0].Code != sluice.Accepted {
+				t.Fatal(decisions, err)
+			}
+
+			must(t, l.loadBegin(ctx, &im, layout, "2"))
+			must(t, l.loadRecords(ctx, "s", []string{"2", "somebody", "1\t1"}))
+
+			decisions, err = l.Claim(ctx, "s", []sluice.Claim{im.Records[0].Claim})
+			if err != nil || decisions[0].Code != sluice.Unavailable {
+				t.Errorf("Claim: %v, %v", decisions, err)
+			}
+			readings, err := l.Read(ctx, []sluice.SaleID{"s"})
+			if err != nil || !readings[0].Loaded || readings[0].Fence != sluice.FenceLoading || readings[0].Epoch != 2 {
+				t.Errorf("Read: %+v, %v", readings, err)
+			}
+			_, findErr := l.Find(ctx, im.Records[0].Order, im.Records[0].Buyer)
+			for what, err := range map[string]error{
+				"Find":    findErr,
+				"Records": l.Records(ctx, "s", func(sluice.Record) bool { return true }),
+				"Holders": l.Holders(ctx, "s", func(sluice.BuyerID) bool { return true }),
+			} {
+				if !errors.Is(err, sluice.ErrNotLoaded) {
+					t.Errorf("%s: %v, want ErrNotLoaded", what, err)
+				}
+			}
+			if err := l.Unfence(ctx, "s", 2); !errors.Is(err, errIncomplete) {
+				t.Errorf("Unfence: %v, want a refusal", err)
+			}
+			if err := l.Load(ctx, im); !errors.Is(err, sluice.ErrStaleEpoch) {
+				t.Errorf("Load under the same epoch: %v, want ErrStaleEpoch", err)
+			}
+			im.Epoch = 3
+			must(t, l.Load(ctx, im))
+			must(t, l.Unfence(ctx, "s", 3))
+			if r, err := l.Find(ctx, im.Records[0].Order, im.Records[0].Buyer); err != nil || r.Order != im.Records[0].Order {
+				t.Errorf("Find: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// Of two loads at once the one with the higher epoch wins, whole.
+func TestLoadIsTakenOver(t *testing.T) {
+	l, ctx := openTest(t), t.Context()
+	slow := image(2, 10, layouts[whole])
+	must(t, l.loadBegin(ctx, &slow, whole, "2"))
+	must(t, l.Load(ctx, image(3, 5, layouts[whole])))
+	for _, args := range [][]string{{"2", "somebody", "1\t1"}, {"2", sentinel, "2"}} {
+		if err := l.loadRecords(ctx, "s", args); !errors.Is(err, sluice.ErrStaleEpoch) {
+			t.Errorf("records of the slow load: %v, want ErrStaleEpoch", err)
+		}
+	}
+	must(t, l.Unfence(ctx, "s", 3))
+	if err := l.loadRecords(ctx, "s", []string{"3", "somebody", "1\t1"}); !errors.Is(err, sluice.ErrStaleEpoch) {
+		t.Errorf("records of a load that has ended: %v, want ErrStaleEpoch", err)
+	}
+	n := 0
+	must(t, l.Records(ctx, "s", func(sluice.Record) bool { n++; return true }))
+	if n != 5 {
+		t.Errorf("%d records, want those of the load that won", n)
+	}
+}
+
+// An image that cannot be right changes nothing.
+func TestLoadRefusesBadImages(t *testing.T) {
+	l, ctx := openTest(t), t.Context()
+	must(t, l.Load(ctx, image(1, 4, layouts[whole])))
+	must(t, l.Unfence(ctx, "s", 1))
+	for name, change := range map[string]func(*sluice.LoadImage){
+		"epoch 0":      func(im *sluice.LoadImage) { im.Epoch = 0 },
+		"a key twice":  func(im *sluice.LoadImage) { im.Records[1].Key = im.Records[0].Key },
+		"a bad record": func(im *sluice.LoadImage) { im.Records[3].Meta = "two\nlines" },
+	} {
+		im := image(2, 4, layouts[whole])
+		change(&im)
+		if err := l.Load(ctx, im); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if readings, err := l.Read(ctx, []sluice.SaleID{"s"}); err != nil || readings[0].Epoch != 1 || readings[0].Fence != "" {
+		t.Errorf("reading %+v, %v; want the sale as it was", readings, err)
+	}
+}
+
+// A load starts a new journal and keeps what nobody has acknowledged.
+func TestLoadKeepsTheOldJournalAside(t *testing.T) {
+	l, ctx := openTest(t), t.Context()
+	must(t, l.Load(ctx, image(1, 0, layouts[whole])))
+	must(t, l.Unfence(ctx, "s", 1))
+	claims := image(2, 2, layouts[whole]).Records
+	for _, r := range claims {
+		if _, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
+	if err != nil || len(entries) != 2 {
+		t.Fatal(entries, err)
+	}
+	must(t, l.Ack(ctx, "s", []string{entries[0].ID}))
+
+	must(t, l.Load(ctx, image(2, 0, layouts[whole])))
+	for _, source := range []sluice.Source{sluice.Own, sluice.New} {
+		if entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: source}); err != nil || len(entries) != 0 {
+			t.Errorf("source %d: %v, %v; want an empty journal", source, entries, err)
+		}
+	}
+	aside, err := l.client.Do(ctx, l.client.B().Xrange().Key(l.keys.aside("s", 2)).Start("-").End("+").Build()).AsXRange()
+	if err != nil || len(aside) != 1 || aside[0].ID != entries[1].ID {
+		t.Fatalf("kept aside: %v, %v; want entry %s", aside, err, entries[1].ID)
+	}
+	if e := decodeEntry("s", aside[0]); e.Damage != nil || e.Claims[0].Order != claims[1].Order {
+		t.Errorf("kept aside: %+v", e)
+	}
+}
+
+// A record is written and read back as it was, whatever a valid claim holds.
+func TestRecordRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := sluice.Record{
+			Claim: sluice.Claim{
+				Buyer:    sluice.BuyerID(rapid.StringMatching(`[a-z/{}"'%\\ 买0-9|.:-]{1,40}`).Draw(t, "buyer")),
+				Key:      sluice.Key(rapid.StringMatching(`[A-Za-z0-9_-]{8,64}`).Draw(t, "key")),
+				Quantity: rapid.Int64Range(1, sluice.MaxQuantity).Draw(t, "quantity"),
+				Order:    sluice.MakeOrderID("s", rapid.StringMatching(`[0-9a-f]{32}`).Draw(t, "order")),
+				Meta:     rapid.StringMatching(`(\{"[a-z]{0,5}":"[a-z\\"]{0,9}"\})?`).Draw(t, "meta"),
+			},
+			Sale: "s", Epoch: rapid.Int64Range(0, 1<<40).Draw(t, "epoch"), Seq: rapid.Int64Range(1, 1<<40).Draw(t, "seq"),
+			Terms: rapid.Int64Range(1, 1000).Draw(t, "terms"), Live: rapid.Bool().Draw(t, "live"),
+			At: time.UnixMilli(rapid.Int64Range(0, 253402300799999).Draw(t, "at")).UTC(),
+		}
+		line := string(appendLine(nil, &r))
+		if line[0] != '\n' || strings.Count(line, "\n") != 1 {
+			t.Fatalf("line %q", line)
+		}
+		got, err := parseLine("s", r.Buyer, line[1:])
+		if diff := cmp.Diff(r, got); err != nil || diff != "" {
+			t.Fatalf("%v: -want +got\n%s", err, diff)
+		}
+	})
+}
+
+// A scan may come by a field again, when it has grown in the meantime or not.
+func TestRecordsAreToldOnce(t *testing.T) {
+	records := image(2, 6, layouts[whole]).Records
+	for i := range records {
+		records[i].Buyer = "b"
+	}
+	value := func(n int) string {
+		text := "1\t1"
+		for i := range n {
+			text = string(appendLine([]byte(text), &records[i]))
+		}
+		return text
+	}
+	var got []int64
+	add := onceEach("s", func(r sluice.Record) bool { got = append(got, r.Seq); return len(got) < 6 })
+	for _, n := range []int{0, 2, 2, 5, 3} {
+		if more, err := add("b", value(n)); err != nil || !more {
+			t.Fatalf("%t, %v", more, err)
+		}
+	}
+	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if more, err := add("b", value(6)); err != nil || more || len(got) != 6 {
+		t.Errorf("more %t, %v, though yield returned false", more, err)
+	}
+}
+
+func TestDamagedRecordsAreErrors(t *testing.T) {
+	good := string(appendLine(nil, &image(2, 1, layouts[whole]).Records[0]))[1:]
+	for _, line := range []string{
+		"", "\t\t\t\t", good[:len(good)-2], good + "\t1", strings.Replace(good, "买家", "x", 1), strings.Replace(good, "5000", "5k", 1),
+	} {
+		if r, err := parseLine("s", "买家 0", line); err == nil {
+			t.Errorf("%q: %+v, want an error", line, r)
+		}
+	}
+	if _, err := parseLine("s", "买家 0", good); err != nil {
+		t.Error(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,28 @@
+-- load_begin.lua: take a sale over for a load, under a higher epoch than any before, fenced as loading.
+--
+-- KEYS:    1 sale hash, 2 buyers hash, 3 journal stream, 4 where the journal is kept if it is not empty
+-- ARGV:    1 epoch, 2 consumer group, 3.. fields and values of the new sale hash
+-- Returns: 1 when done, 0 when the ledger holds this epoch or a higher one
+-- Keeps:   I5 (unacknowledged entries are set aside, not deleted); a live sale is never refilled;
+--          without load_records.lua's last call no claim can be accepted
+-- Cost:    a handful of commands; the old buyers hash is freed in the background
+-- Resend:  not safe: the same epoch is refused the second time; load again under a higher one
+
+local held = redis.call('HGET', KEYS[1], 'epoch')
+if held and tonumber(held) >= tonumber(ARGV[1]) then
+  return 0
+end
+local buyers = redis.call('TYPE', KEYS[2]).ok
+if buyers ~= 'hash' and buyers ~= 'none' then
+  return redis.error_reply('WRONGTYPE the buyers key of the sale holds a ' .. buyers)
+end
+if redis.call('XLEN', KEYS[3]) > 0 then
+  redis.call('RENAME', KEYS[3], KEYS[4])
+else
+  redis.call('DEL', KEYS[3])
+end
+redis.call('XGROUP', 'CREATE', KEYS[3], ARGV[2], '0', 'MKSTREAM')
+redis.call('UNLINK', KEYS[2])
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], (table.unpack or unpack)(ARGV, 3))
+return 1

@@ -1,0 +1,30 @@
+-- read.lua: read a sale in one step; changes nothing, so it may run on a replica.
+--
+-- KEYS:    1 sale hash, 2 buyers hash, 3 journal stream
+-- ARGV:    1 now in ms, or '' for this server's clock; 2 field of the asking server in the sale hash ('told:' and
+--          its name)
+-- Returns: {now in ms} when the sale is not loaded, else {now in ms, why data is missing or '', length of the
+--          journal, format, epoch, seq, taken, terms, total, max_buyer, max_orders, opens, closes, paused,
+--          fence, calm_until, sequence the server was last told}
+-- Keeps:   a reading is of one moment; missing records or a missing journal are told as loss
+-- Cost:    four or five commands
+-- Resend:  safe
+
+local at = ARGV[1]
+if at == '' then
+  local t = redis.call('TIME')
+  at = t[1] .. string.sub('000000' .. t[2], -6, -4)
+end
+local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'terms', 'total', 'max_buyer', 'max_orders',
+  'opens', 'closes', 'paused', 'fence', 'calm_until', ARGV[2])
+if not sale[1] then
+  return {at}
+end
+local lost = ''
+if redis.call('HGET', KEYS[2], '\n') ~= sale[2] then
+  lost = 'lost: the records of the buyers are gone'
+elseif redis.call('EXISTS', KEYS[3]) == 0 then
+  lost = 'lost: the journal is gone'
+end
+sale[14] = sale[14] or '0'
+return {at, lost, redis.call('XLEN', KEYS[3]), (table.unpack or unpack)(sale)}

@@ -1,0 +1,137 @@
+package redisledger
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/sluicehq/sluice"
+)
+
+// Read implements sluice.Reader: one script call per sale, all in one round
+// trip. A sale that has lost data, by what is there or by what this server was
+// told, is fenced as lost, and the reading says so.
+func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+	if len(sales) == 0 {
+		return nil, nil
+	}
+	marks := make([]mark, len(sales)) // before the reading: answers to claims may overtake it
+	keys := make([][]string, len(sales))
+	for i, sale := range sales {
+		marks[i], _ = l.known(sale).get()
+		keys[i] = l.keys.of(sale)
+	}
+	results, err := l.runMany(ctx, readScript, keys, []string{l.now(), toldPrefix + l.opts.Node})
+	if err != nil {
+		return nil, fmt.Errorf("redisledger: read: %w", err)
+	}
+	readings := make([]sluice.Reading, len(sales))
+	for i, sale := range sales {
+		r, told, missing, err := parseReading(sale, results[i])
+		if err != nil {
+			return nil, fmt.Errorf("redisledger: read sale=%s: %w", sale, err)
+		}
+		if r.Loaded && r.Fence == "" {
+			if r.Fence = missing; missing == "" {
+				r.Fence = marks[i].lostIn(&r, told, l.opts.Node)
+			}
+			if r.Fence != "" {
+				l.fenceLost(ctx, &r)
+			} else {
+				l.known(sale).advance(mark{epoch: r.Epoch, seen: r.Seq})
+			}
+		}
+		readings[i] = r
+	}
+	return readings, nil
+}
+
+// lostIn says what the sale lost since this server was told of it, or nothing.
+func (m mark) lostIn(r *sluice.Reading, told int64, node string) string {
+	switch {
+	case r.Epoch < m.epoch:
+		return fmt.Sprintf("%s: epoch %d, where %s knew epoch %d", sluice.FenceLost, r.Epoch, node, m.epoch)
+	case r.Epoch == m.epoch && told < m.told:
+		return fmt.Sprintf("%s: %s was told sequence %d, on record is %d", sluice.FenceLost, node, m.told, told)
+	case r.Epoch == m.epoch && r.Seq < m.seen:
+		return fmt.Sprintf("%s: sequence %d, where %s saw %d", sluice.FenceLost, r.Seq, node, m.seen)
+	}
+	return ""
+}
+
+// fenceLost makes the loss known to the other servers. If that fails, the next
+// reading or claim finds the same loss.
+func (l *Ledger) fenceLost(ctx context.Context, r *sluice.Reading) {
+	if !l.readOnly {
+		_ = l.Fence(ctx, r.Sale, r.Epoch, r.Fence)
+	}
+}
+
+// parseReading reads a reply of read.lua; told is what this server was told
+// according to the ledger, missing says which data of the sale is gone.
+func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Reading, told int64, missing string, err error) {
+	r.Sale = sale
+	parts, err := result.ToArray()
+	if err != nil {
+		return r, 0, "", err
+	}
+	fields := parser{text: make([]string, len(parts))}
+	for i := range parts {
+		if fields.text[i], err = partText(&parts[i]); err != nil {
+			return r, 0, "", fmt.Errorf("part %d of the reply: %w", i, err)
+		}
+	}
+	r.Now = fields.time(0)
+	if len(parts) == 1 {
+		return r, 0, "", fields.err
+	}
+	if len(parts) != 17 {
+		return r, 0, "", fmt.Errorf("reply of %d parts", len(parts))
+	}
+	if v := fields.text[3]; v != format {
+		return r, 0, "", fmt.Errorf("format %q of the sale is unknown to this version", v)
+	}
+	r.Loaded = true
+	r.Backlog, r.Epoch, r.Seq, r.Taken = fields.number(2), fields.number(4), fields.number(5), fields.number(6)
+	r.Terms = sluice.Terms{
+		Version: fields.number(7), Total: fields.number(8), MaxPerBuyer: fields.number(9), MaxOrders: fields.number(10),
+		OpensAt: fields.time(11), Paused: fields.text[13] == "1",
+	}
+	if fields.text[12] != "0" {
+		r.Terms.ClosesAt = fields.time(12)
+	}
+	r.Fence = fields.text[14]
+	if calm := fields.time(15); r.Now.Before(calm) {
+		r.Calm = calm
+	}
+	told = fields.number(16)
+	return r, told, fields.text[1], fields.err
+}
+
+// partText is a part of a reply as text; a nil is a field that the sale hash
+// should have.
+func partText(part *rueidis.RedisMessage) (string, error) {
+	if part.IsInt64() {
+		n, err := part.AsInt64()
+		return strconv.FormatInt(n, 10), err
+	}
+	return part.ToString()
+}
+
+// parser reads numbers and keeps the first error.
+type parser struct {
+	text []string
+	err  error
+}
+
+func (p *parser) number(i int) int64 {
+	n, err := strconv.ParseInt(p.text[i], 10, 64)
+	if err != nil && p.err == nil {
+		p.err = fmt.Errorf("%q is not a number (reply %d)", p.text[i], i)
+	}
+	return n
+}
+
+func (p *parser) time(i int) time.Time { return fromMillis(p.number(i)) }

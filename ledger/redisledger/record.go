@@ -1,0 +1,95 @@
+package redisledger
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// appendLine appends the record as a line of the buyers hash, with its leading
+// line feed:
+//
+//	LF buyer TAB key TAB order TAB quantity TAB meta TAB seq TAB epoch TAB at (ms) TAB terms TAB live (1 or 0)
+//
+// claim.lua writes the same lines and finds a key by LF buyer TAB key TAB, which
+// occurs nowhere else, since no field of a valid claim holds either.
+func appendLine(dst []byte, r *sluice.Record) []byte {
+	dst = append(dst, '\n')
+	dst = sluice.AppendClaim(dst, &r.Claim)
+	dst = dst[:len(dst)-1] // its line feed
+	for _, n := range [...]int64{r.Seq, r.Epoch, r.At.UnixMilli(), r.Terms} {
+		dst = append(dst, '\t')
+		dst = strconv.AppendInt(dst, n, 10)
+	}
+	if r.Live {
+		return append(dst, "\t1"...)
+	}
+	return append(dst, "\t0"...)
+}
+
+// parseLine reads a line without its line feed.
+func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (sluice.Record, error) {
+	r := sluice.Record{Sale: sale}
+	tail := line
+	var number [5]int64
+	for i := len(number) - 1; i >= 0; i-- {
+		tab := strings.LastIndexByte(tail, '\t')
+		if tab < 0 {
+			return r, fmt.Errorf("damaged record of buyer %q: %q", buyer, line)
+		}
+		n, err := strconv.ParseInt(tail[tab+1:], 10, 64)
+		if err != nil {
+			return r, fmt.Errorf("damaged record of buyer %q: %q", buyer, line)
+		}
+		number[i], tail = n, tail[:tab]
+	}
+	of, tail, _ := strings.Cut(tail, "\t")
+	claim, err := sluice.ParseClaimTail(buyer, tail)
+	if err == nil && of != string(buyer) {
+		err = fmt.Errorf("it is of buyer %q", of)
+	}
+	if err != nil {
+		return r, fmt.Errorf("damaged record of buyer %q: %w", buyer, err)
+	}
+	r.Claim = claim
+	r.Seq, r.Epoch, r.At, r.Terms, r.Live = number[0], number[1], fromMillis(number[2]), number[3], number[4] == 1
+	return r, nil
+}
+
+// eachLine calls yield with the record of each line of a field of the buyers
+// hash, whatever its layout, until it returns false.
+func eachLine(sale sluice.SaleID, buyer sluice.BuyerID, value string, yield func(sluice.Record) bool) (more bool, err error) {
+	_, lines, _ := strings.Cut(value, "\n") // the head; of a shard, nothing
+	for len(lines) > 0 {
+		var line string
+		line, lines, _ = strings.Cut(lines, "\n")
+		r, err := parseLine(sale, buyer, line)
+		if err != nil {
+			return false, err
+		}
+		if !yield(r) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// liveOrders lists the orders of a buyer's record that hold units.
+func liveOrders(sale sluice.SaleID, buyer sluice.BuyerID, value string) ([]sluice.OrderID, error) {
+	var orders []sluice.OrderID
+	_, err := eachLine(sale, buyer, value, func(r sluice.Record) bool {
+		if r.Live {
+			orders = append(orders, r.Order)
+		}
+		return true
+	})
+	return orders, err
+}
+
+// millis writes a time as whole milliseconds since 1970.
+func millis(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
+
+func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -1,0 +1,111 @@
+package redisledger
+
+import (
+	"context"
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+	"github.com/sluicehq/sluice"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// script is one file of lua/. Its first lines are its contract.
+type script struct {
+	name string
+	text string
+	sha  string
+}
+
+var (
+	claimScript       = load("claim")
+	readScript        = load("read")
+	loadBeginScript   = load("load_begin")
+	loadRecordsScript = load("load_records")
+	applyScript       = load("apply")
+	fenceScript       = load("fence")
+	unfenceScript     = load("unfence")
+	ackScript         = load("ack")
+	releaseScript     = load("release")
+	dropScript        = load("drop")
+)
+
+func load(name string) *script {
+	text, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	sum := sha1.Sum(text)
+	return &script{name: name, text: string(text), sha: hex.EncodeToString(sum[:])}
+}
+
+// command builds the call of a script, by its hash or with its text.
+func (l *Ledger) command(s *script, withText bool, keys, args []string) rueidis.Completed {
+	if withText {
+		return l.client.B().Eval().Script(s.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	}
+	return l.client.B().Evalsha().Sha1(s.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+// run calls a script. The script cache is volatile (restart, failover, SCRIPT
+// FLUSH); NOSCRIPT means that nothing ran, so sending the text is safe.
+func (l *Ledger) run(ctx context.Context, s *script, keys, args []string) (rueidis.RedisMessage, error) {
+	ctx, cancel := l.bounded(ctx)
+	defer cancel()
+	result := l.client.Do(ctx, l.command(s, false, keys, args))
+	if isNoScript(result.Error()) {
+		result = l.client.Do(ctx, l.command(s, true, keys, args))
+	}
+	message, err := result.ToMessage()
+	return message, l.explain(err)
+}
+
+// runMany calls a script once for each list of keys, in one round trip.
+func (l *Ledger) runMany(ctx context.Context, s *script, keys [][]string, args []string) ([]rueidis.RedisResult, error) {
+	for _, withText := range []bool{false, true} {
+		results, err := l.runManyOnce(ctx, s, withText, keys, args)
+		if !isNoScript(err) {
+			return results, l.explain(err)
+		}
+	}
+	return nil, fmt.Errorf("script %s is not kept by the server", s.name)
+}
+
+func (l *Ledger) runManyOnce(ctx context.Context, s *script, withText bool, keys [][]string, args []string) ([]rueidis.RedisResult, error) {
+	ctx, cancel := l.bounded(ctx)
+	defer cancel()
+	commands := make([]rueidis.Completed, len(keys))
+	for i := range keys {
+		commands[i] = l.command(s, withText, keys[i], args)
+	}
+	results := l.client.DoMulti(ctx, commands...)
+	for _, result := range results {
+		if err := result.Error(); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+func isNoScript(err error) bool {
+	redisErr, ok := rueidis.IsRedisErr(err)
+	return ok && redisErr.IsNoScript()
+}
+
+// explain says in our words what an operator can do something about.
+func (l *Ledger) explain(err error) error {
+	switch redisErr, ok := rueidis.IsRedisErr(err); {
+	case err == nil:
+		return nil
+	case l.closed.Load():
+		return sluice.ErrClosed
+	case ok && strings.HasPrefix(redisErr.Error(), "WRONGTYPE"):
+		return fmt.Errorf("a key of the sale holds something else than a ledger's data: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+package sqliteledger_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sluicehq/sluice"
+)
+
+// BenchmarkClaim measures accepted claims, each durable, of buyers who come
+// once, by batches of a size from a number of goroutines.
+func BenchmarkClaim(b *testing.B) {
+	for _, size := range []int{1, 64, 256, 1000} {
+		for _, callers := range []int{1, 4, 64} {
+			b.Run(fmt.Sprintf("batch=%d/callers=%d", size, callers), func(b *testing.B) {
+				l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
+				load(b, l, "s", sluice.Unlimited)
+				var next atomic.Int64
+				b.SetParallelism(max(callers/2, 1)) // of GOMAXPROCS, 2 on the machine of the figures
+				b.ResetTimer()
+				b.RunParallel(func(pb *testing.PB) {
+					claims := make([]sluice.Claim, size)
+					for pb.Next() {
+						for i := range claims {
+							claims[i] = benchClaim(next.Add(1))
+						}
+						decisions, err := l.Claim(context.Background(), "s", claims)
+						if err != nil || decisions[0].Code != sluice.Accepted {
+							b.Errorf("%+v, %v", decisions[0], err)
+							return
+						}
+					}
+				})
+				b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "claims/s")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// benchClaim makes the claim of the n-th buyer, cheaply: making claims is not
+// what is measured.
+func benchClaim(n int64) sluice.Claim {
+	const digits = "0123456789abcdef"
+	id := []byte("s.00000000000000000000000000000000")
+	for i := len(id) - 1; n > 0; i, n = i-1, n/16 {
+		id[i] = digits[n%16]
+	}
+	s := string(id)
+	return sluice.Claim{Buyer: sluice.BuyerID(s[14:]), Key: "0123456789abcdef", Quantity: 1, Order: sluice.OrderID(s)}
+}

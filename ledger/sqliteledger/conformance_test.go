@@ -1,0 +1,31 @@
+package sqliteledger_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/ledger/ledgertest"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+)
+
+// harness opens ledgers on one file in a temporary folder. One process, one
+// ledger: SharedNodes is not declared.
+var harness = ledgertest.Harness{Has: ledgertest.Releases | ledgertest.Drops, New: func(t testing.TB) ledgertest.Open {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
+		t.Helper()
+		l, err := sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: node, Now: clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return l
+	}
+}}
+
+func TestConformance(t *testing.T) { ledgertest.Run(t, harness) }

@@ -1,0 +1,192 @@
+package sqliteledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	_ "modernc.org/sqlite" // the driver
+)
+
+const (
+	// applicationID marks a file as a ledger of ours: "SLdg".
+	applicationID = 0x534c6467
+	// fileFormat is the version of what is in log.go. A program refuses a file
+	// of another format; it never guesses.
+	fileFormat = 1
+)
+
+const schema = `
+CREATE TABLE log (
+	id    INTEGER PRIMARY KEY,
+	sale  TEXT    NOT NULL,
+	kind  TEXT    NOT NULL,
+	epoch INTEGER NOT NULL,
+	terms INTEGER NOT NULL,
+	at    INTEGER NOT NULL, -- milliseconds since 1970, UTC
+	seq   INTEGER NOT NULL,
+	n     INTEGER NOT NULL,
+	node  TEXT    NOT NULL,
+	body  TEXT    NOT NULL
+) STRICT;
+CREATE INDEX log_sale ON log (sale);
+`
+
+// file is the open SQLite file. One goroutine uses it.
+type file struct {
+	db     *sql.DB
+	insert *sql.Stmt
+}
+
+// openDB opens the file with the settings given.
+func openDB(path, mode string, pragmas ...string) *sql.DB {
+	settings := url.Values{"mode": {mode}, "_txlock": {"immediate"}, "_pragma": pragmas}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: settings.Encode()}).String())
+	if err != nil {
+		panic(err) // only when the driver is not registered
+	}
+	db.SetMaxOpenConns(1)
+	return db
+}
+
+// openFile opens the ledger's file for writing, and makes it if there is none.
+func openFile(ctx context.Context, path string) (*file, error) {
+	_, statErr := os.Stat(path)
+	db := openDB(path, "rwc",
+		"busy_timeout(10000)",      // a reader that takes its snapshot, the audit
+		"journal_mode(WAL)",        // readers do not hinder the writer
+		"synchronous(FULL)",        // fsync with every commit
+		"wal_autocheckpoint(4000)", // pages: about 16 MB
+	)
+	f := &file{db: db}
+	err := f.prepare(ctx)
+	if err == nil && errors.Is(statErr, os.ErrNotExist) {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *file) prepare(ctx context.Context) error {
+	var tables int
+	if err := f.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&tables); err != nil {
+		return err
+	}
+	if tables == 0 {
+		tx, err := f.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // does nothing after Commit
+		mark := fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, fileFormat)
+		if _, err := tx.ExecContext(ctx, schema+mark); err != nil {
+			return err
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+	}
+	if err := checkFormat(ctx, f.db); err != nil {
+		return err
+	}
+	var err error
+	f.insert, err = f.db.PrepareContext(ctx, `INSERT INTO log (id, sale, kind, epoch, terms, at, seq, n, node, body)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+	return err
+}
+
+// checkFormat says clearly when the file is not a ledger that this program
+// can read.
+func checkFormat(ctx context.Context, db *sql.DB) error {
+	var app, format int64
+	if err := db.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&app); err != nil {
+		return err
+	}
+	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&format); err != nil {
+		return err
+	}
+	if app != applicationID {
+		return errors.New("this SQLite file is not a ledger")
+	}
+	if format != fileFormat {
+		return fmt.Errorf("the ledger has format %d, this program reads format %d", format, fileFormat)
+	}
+	return nil
+}
+
+// append writes the rows as one transaction. After an error they may be on
+// the disk or not, and the file is good for nothing but close.
+func (f *file) append(rows []row) error {
+	tx, err := f.db.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	insert := tx.Stmt(f.insert)
+	for i := range rows {
+		r := &rows[i]
+		var replaced []any
+		switch r.kind {
+		case kindLoad:
+			replaced = []any{string(r.sale), string(r.sale)}
+		case kindDrop: // the sale's rows, and the row of the drop before this one, which has no sale
+			replaced = []any{r.body, ""}
+		}
+		if replaced != nil {
+			if _, err := tx.Exec(`DELETE FROM log WHERE sale IN (?, ?)`, replaced...); err != nil {
+				return err
+			}
+		}
+		_, err := insert.Exec(r.id, string(r.sale), r.kind, r.epoch, r.terms, r.at.UnixMilli(), r.seq, r.n, r.node, r.body)
+		if err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// replay reads the whole log, as one snapshot, and returns what it says and
+// the id of its last row.
+func (f *file) replay(ctx context.Context) (all salesByID, lastID int64, err error) {
+	rows, err := f.db.QueryContext(ctx, `SELECT id, sale, kind, epoch, terms, at, seq, n, node, body FROM log ORDER BY id`)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close() // nothing was written
+	all = salesByID{}
+	for rows.Next() {
+		var r row
+		var id string
+		var at int64
+		if err := rows.Scan(&r.id, &id, &r.kind, &r.epoch, &r.terms, &at, &r.seq, &r.n, &r.node, &r.body); err != nil {
+			return nil, 0, err
+		}
+		r.sale, r.at, lastID = sluice.SaleID(id), time.UnixMilli(at).UTC(), r.id
+		if err := all.apply(&r); err != nil {
+			return nil, 0, fmt.Errorf("log row %d (%s, sale %s): %w", r.id, r.kind, r.sale, err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, 0, err
+	}
+	for _, s := range all {
+		s.settle()
+	}
+	return all, lastID, nil
+}
+
+func (f *file) close() {
+	if f.insert != nil {
+		f.insert.Close() //nolint:errcheck // see below
+	}
+	f.db.Close() //nolint:errcheck // whatever was committed is on the disk
+}

@@ -1,0 +1,212 @@
+package sqliteledger
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/sluicehq/sluice"
+)
+
+func releasesOf(epoch int64, claims ...sluice.Claim) []sluice.Release {
+	var releases []sluice.Release
+	for _, c := range claims {
+		releases = append(releases, sluice.Release{Order: c.Order, Sale: "s", Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity, Epoch: epoch})
+	}
+	return releases
+}
+
+// TestReleaseIsSeenWithItsCommit: until then readers find the orders live.
+func TestReleaseIsSeenWithItsCommit(t *testing.T) {
+	fl := openFailing(t)
+	claims := someClaims(1, 4)
+	if _, err := fl.Claim(t.Context(), "s", claims); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fl.Release(t.Context(), "s", releasesOf(1, claims[0])); err != nil {
+		t.Fatal(err)
+	}
+	live := func() (n int) {
+		err := fl.Records(t.Context(), "s", func(r sluice.Record) bool {
+			if r.Live {
+				n++
+			}
+			return true
+		})
+		found, findErr := fl.Find(t.Context(), claims[1].Order, claims[1].Buyer)
+		if err := errors.Join(err, findErr); err != nil {
+			t.Error(err)
+		}
+		if found.Live != (n == 3) {
+			t.Errorf("Find says live %t, Records have %d live", found.Live, n)
+		}
+		if r := fl.reading(t); r.Taken != int64(n) {
+			t.Errorf("taken %d, with %d live", r.Taken, n)
+		}
+		return n
+	}
+	reached, goOn := fl.hold()
+	done := make(chan error)
+	go func() {
+		_, err := fl.Release(context.Background(), "s", releasesOf(1, claims[1:3]...))
+		done <- err
+	}()
+	<-reached
+	if n := live(); n != 3 {
+		t.Errorf("%d live before the commit, want 3", n)
+	}
+	goOn()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := live(); n != 1 {
+		t.Errorf("%d live after it, want 1", n)
+	}
+}
+
+// TestReleaseInGroup: claims after a release stand after it in the log, so
+// that a restart finds the sale resting only if it does.
+func TestReleaseInGroup(t *testing.T) {
+	fl := openGated(t)
+	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	errs := fl.together(t,
+		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(4, 5)); return err },
+		func() error { // two units are left: no rest
+			_, err := fl.Release(context.Background(), "s", releasesOf(1, someClaims(1, 3)...))
+			return err
+		},
+		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(9, 5)); return err },
+		func() error { // what was accepted in this group may end in it
+			_, err := fl.Release(context.Background(), "s", releasesOf(1, someClaims(4, 1)...))
+			return err
+		},
+	)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	before, records, entries := fl.state(t)
+	if before.Taken != 9 || before.Seq != 13 || before.Calm.IsZero() || len(entries) != 3 {
+		t.Errorf("%+v, %d entries; want 9 taken, seq 13, resting after the last release, 3 entries", before, len(entries))
+	}
+	if err := fl.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(t.Context(), fl.path, Options{Node: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	fl.Ledger = again
+	after, records2, _ := fl.state(t)
+	if after.Taken != 9 || after.Seq != 13 || after.Fence != "" || len(records) != len(records2) {
+		t.Errorf("after a restart %+v, before it %+v", after, before)
+	}
+	for i := range records {
+		if records[i] != records2[i] {
+			t.Errorf("record %d: %+v, before it %+v", i, records2[i], records[i])
+		}
+	}
+}
+
+// TestNoRestInvented: the order of rows decides whether a sale was sold out
+// when units returned.
+func TestNoRestInvented(t *testing.T) {
+	fl := openGated(t)
+	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	errs := fl.together(t,
+		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(4, 5)); return err },
+		func() error {
+			_, err := fl.Release(context.Background(), "s", releasesOf(1, someClaims(1, 3)...))
+			return err
+		},
+		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(9, 2)); return err },
+	)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	f := &file{db: openDB(fl.path, "ro")}
+	defer f.close()
+	all, _, err := f.replay(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := all["s"]; s.calm != 0 || s.taken != 7 {
+		t.Errorf("calm %v, taken %d after reading the log; want none, 7", s.calm, s.taken)
+	}
+}
+
+// TestIDsAreNotUsedAgain: after the last sale is dropped, and after a restart,
+// rows go on where they were; and the rows of drops do not pile up.
+func TestIDsAreNotUsedAgain(t *testing.T) {
+	fl := openFailing(t)
+	terms := fl.reading(t).Terms
+	entryID := func() string {
+		t.Helper()
+		if _, err := fl.Claim(t.Context(), "s", someClaims(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		_, _, entries := fl.state(t)
+		if len(entries) != 1 {
+			t.Fatalf("%d entries, want 1", len(entries))
+		}
+		if err := fl.Ack(t.Context(), "s", []string{entries[0].ID}); err != nil {
+			t.Fatal(err)
+		}
+		return entries[0].ID
+	}
+	ids := map[string]bool{entryID(): true}
+	for range 3 {
+		if err := errors.Join(fl.Drop(t.Context(), "s", 1), fl.Close()); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Open(t.Context(), fl.path, Options{Node: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		fl.Ledger = again
+		if err := errors.Join(
+			fl.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 1, Terms: terms}), fl.Unfence(t.Context(), "s", 1),
+		); err != nil {
+			t.Fatal(err)
+		}
+		if id := entryID(); ids[id] {
+			t.Errorf("entry %s for the second time: a late acknowledgement would take it away", id)
+		} else {
+			ids[id] = true
+		}
+	}
+	f := &file{db: openDB(fl.path, "ro")}
+	defer f.close()
+	var drops int
+	if err := f.db.QueryRow(`SELECT count(*) FROM log WHERE kind = 'drop'`).Scan(&drops); err != nil || drops != 1 {
+		t.Errorf("%d rows of drops, %v; want 1", drops, err)
+	}
+}
+
+// TestDropInGroup: claims that are on their way to the journal keep their sale.
+func TestDropInGroup(t *testing.T) {
+	fl := openGated(t)
+	terms := fl.reading(t).Terms
+	var early, late error
+	fl.together(t,
+		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(1, 1)); return err },
+		func() error { early = fl.Drop(context.Background(), "s", 1); return nil },
+		func() error {
+			return fl.Load(context.Background(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms})
+		},
+		func() error { return fl.Unfence(context.Background(), "s", 2) },
+		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(1, 1)); return err },
+		func() error { late = fl.Drop(context.Background(), "s", 2); return nil },
+	)
+	if early == nil || late == nil {
+		t.Errorf("drops: %v, %v; want errors", early, late)
+	}
+	if r := fl.reading(t); !r.Loaded || r.Epoch != 2 || r.Seq != 1 {
+		t.Errorf("%+v, want epoch 2 with its claim", r)
+	}
+}
