@@ -1,0 +1,157 @@
+package sqlcore
+
+import (
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Columns, in the order in which every dialect inserts and selects them.
+const (
+	SaleColumns = `id, ` + EditableColumns + `, terms_version, ` + limitColumns +
+		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at`
+	// EditableColumns are the descriptive fields of a sale.
+	EditableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency,
+		payment_window_ms, payment_grace_ms`
+	// TermsColumns are those of one version of the terms.
+	TermsColumns = `version, ` + limitColumns
+	limitColumns = `total, max_per_buyer, max_orders, opens_at, closes_at, paused`
+
+	OrderColumns = `position, order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
+		status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until, updated_at, payment_id`
+
+	ChangeColumns = `order_id, changed_at, from_status, to_status, action, changed_by, reason, payment_id, refused`
+	// HistoryColumns are of an order and, NULL if there is none, of a change.
+	HistoryColumns = `orders.node, orders.stored_at, orders.status, orders.reason,
+		c.changed_at, c.from_status, c.to_status, c.action, c.changed_by, c.reason, c.payment_id, c.refused`
+	RestockColumns = `sale_id, restock_id, delta, terms_version, created_at`
+	ReleaseColumns = `order_id, sale_id, buyer_id, claim_key, quantity, epoch`
+
+	DeadLetterColumns = `id, sale_id, epoch, entry_id, reason, claims, first_seq, terms, node, accepted_at, created_at,
+		resolved_at, resolution`
+)
+
+// row is what scanning needs of *sql.Row and *sql.Rows.
+type row interface{ Scan(dest ...any) error }
+
+// limit scans a column in which NULL means that there is no limit.
+type limit struct{ to *int64 }
+
+func (l limit) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*l.to = sluice.Unlimited
+	case int64:
+		*l.to = v
+	default:
+		return fmt.Errorf("a limit is stored as %T", src)
+	}
+	return nil
+}
+
+// limitArg is the inverse of limit.
+func limitArg(v int64) any {
+	if v == sluice.Unlimited {
+		return nil
+	}
+	return v
+}
+
+// moment scans a time column, which holds milliseconds since 1970 where the
+// database has no type for times. NULL is the zero time.
+type moment struct{ to *time.Time }
+
+func (m moment) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*m.to = time.Time{}
+	case int64:
+		*m.to = time.UnixMilli(v).UTC()
+	case time.Time:
+		*m.to = WholeMillis(v)
+	default:
+		return fmt.Errorf("a time is stored as %T", src)
+	}
+	return nil
+}
+
+// Moment returns a destination for a time column.
+func Moment(to *time.Time) sql.Scanner { return moment{to} }
+
+// WholeMillis is t in UTC, cut to the precision that everything here has. A
+// zero time stays one.
+func WholeMillis(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return time.UnixMilli(t.UnixMilli()).UTC()
+}
+
+// millis scans a duration in milliseconds.
+type millis struct{ to *time.Duration }
+
+func (m millis) Scan(src any) error {
+	v, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("a duration is stored as %T", src)
+	}
+	*m.to = time.Duration(v) * time.Millisecond
+	return nil
+}
+
+func scanSale(r row) (sluice.Sale, error) {
+	var s sluice.Sale
+	var listAmount sql.NullInt64
+	var listCurrency sql.NullString
+	err := r.Scan(&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency,
+		millis{&s.PaymentWindow}, millis{&s.PaymentGrace}, &s.Version, limit{&s.Total}, limit{&s.MaxPerBuyer}, limit{&s.MaxOrders},
+		moment{&s.OpensAt}, moment{&s.ClosesAt}, &s.Paused, &s.Epoch, &s.LoadedEpoch, &s.Fence, &s.Taken, limit{&s.Cap},
+		moment{&s.CreatedAt}, moment{&s.UpdatedAt}, moment{&s.ArchivedAt})
+	s.ListPrice = sluice.Money{Amount: listAmount.Int64, Currency: listCurrency.String}
+	return s, err
+}
+
+// editableArgs are the values of EditableColumns.
+func editableArgs(s *sluice.Sale) []any {
+	list := []any{nil, nil}
+	if s.ListPrice != (sluice.Money{}) {
+		list = []any{s.ListPrice.Amount, s.ListPrice.Currency}
+	}
+	return []any{
+		s.SKU, s.Title, s.Price.Amount, s.Price.Currency, list[0], list[1],
+		s.PaymentWindow.Milliseconds(), s.PaymentGrace.Milliseconds(),
+	}
+}
+
+// termsArgs are the values of TermsColumns.
+func termsArgs(d Dialect, t *sluice.Terms) []any {
+	return []any{
+		t.Version, limitArg(t.Total), limitArg(t.MaxPerBuyer), limitArg(t.MaxOrders),
+		d.Time(t.OpensAt), d.Time(t.ClosesAt), t.Paused,
+	}
+}
+
+func scanTerms(r row) (sluice.Terms, error) {
+	var t sluice.Terms
+	err := r.Scan(&t.Version, limit{&t.Total}, limit{&t.MaxPerBuyer}, limit{&t.MaxOrders}, moment{&t.OpensAt}, moment{&t.ClosesAt}, &t.Paused)
+	return t, err
+}
+
+// ScanOrder reads a row of OrderColumns, and the position that it has.
+func ScanOrder(r row) (o sluice.Order, position int64, err error) {
+	err = r.Scan(&position, &o.ID, &o.Sale, &o.Buyer, &o.Key, &o.Quantity, &o.Meta, &o.Price.Amount, &o.Price.Currency,
+		&o.Status, &o.Reason, &o.Epoch, &o.Seq, &o.Terms, moment{&o.AcceptedAt}, moment{&o.StoredAt}, moment{&o.ExpiresAt},
+		moment{&o.KeepUntil}, moment{&o.UpdatedAt}, &o.PaymentID)
+	return o, position, err
+}
+
+func scanDeadLetter(r row) (sluice.DeadLetter, error) {
+	var l sluice.DeadLetter
+	var claims []byte
+	err := r.Scan(&l.ID, &l.Sale, &l.Epoch, &l.EntryID, &l.Reason, &claims, &l.FirstSeq, &l.Terms, &l.Node,
+		moment{&l.At}, moment{&l.CreatedAt}, moment{&l.Resolved}, &l.Resolution)
+	l.Claims = string(claims)
+	return l, err
+}

@@ -1,0 +1,247 @@
+package sqlcore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sluicehq/sluice"
+)
+
+// byExpiry is who ends an order whose time has passed, in its history.
+const byExpiry = "expiry"
+
+// Change takes an action on a stored order. The order's row is locked before
+// the clock is read, so of two changes the second one sees what the first one
+// did, and a payment is judged by the moment in which it is recorded.
+func (s *Store) Change(ctx context.Context, c sluice.Change) (order sluice.Order, err error) {
+	defer s.wrap(&err, "%s order=%s", c.Action, c.Order)
+	if _, ok := c.Order.Sale(); !ok { // it is nobody's; the database need not see it
+		return sluice.Order{}, sluice.ErrOrderNotFound
+	}
+	if err := checkChange(&c); err != nil {
+		return sluice.Order{}, err
+	}
+	var refused error // and that is recorded
+	err = s.change(ctx, func(tx *sql.Tx) (err error) {
+		order, refused, err = s.changeOrder(ctx, tx, &c)
+		return err
+	})
+	if err = cmp.Or(err, refused); err != nil {
+		return sluice.Order{}, err
+	}
+	return order, nil
+}
+
+// checkChange refuses what cannot be stored, and makes texts storable.
+func checkChange(c *sluice.Change) error {
+	switch id := c.PaymentID; {
+	case !slices.Contains(sluice.Actions(), c.Action):
+		return errors.New("there is no such action")
+	case c.Action != sluice.Pay && id != "":
+		return errors.New("payment id: only a payment has one")
+	case c.Action == sluice.Pay && (len(id) < 1 || len(id) > 128 || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl)):
+		return fmt.Errorf("payment id of %d bytes: want 1 to 128 bytes of UTF-8, without control characters", len(id))
+	case len(c.By) > 256 || len(c.Reason) > 1024:
+		return fmt.Errorf("by of %d bytes, reason of %d: want at most 256 and 1024", len(c.By), len(c.Reason))
+	}
+	c.By, c.Reason = cleanText(c.By), cleanText(c.Reason)
+	return nil
+}
+
+// changeOrder does what Status.Step says. A refused payment is recorded and
+// returned apart, for the transaction must be committed then.
+func (s *Store) changeOrder(ctx context.Context, tx *sql.Tx, c *sluice.Change) (o sluice.Order, refused, err error) {
+	o, _, err = ScanOrder(tx.QueryRowContext(ctx, s.sql.LockOrder, c.Order))
+	if errors.Is(err, sql.ErrNoRows) || err == nil && c.Buyer != "" && c.Buyer != o.Buyer {
+		err = sluice.ErrOrderNotFound
+	}
+	if err != nil {
+		return o, nil, err
+	}
+	now, err := s.d.Now(ctx, tx)
+	if err != nil {
+		return o, nil, err
+	}
+	late := !now.Before(o.KeepUntil)
+	step, ok := o.Status.Step(c.Action, late)
+	switch {
+	case !ok:
+		return o, nil, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
+	case step.Repeat && c.Action == sluice.Pay && c.PaymentID != o.PaymentID:
+		entry := sluice.HistoryEntry{From: o.Status, To: o.Status, Action: c.Action, By: c.By, Reason: c.Reason, PaymentID: c.PaymentID}
+		refused = &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
+		return o, refused, s.addHistory(ctx, tx, &o, now, entry)
+	case step.Repeat:
+		return o, nil, nil
+	}
+	return o, nil, s.takeStep(ctx, tx, c, &o, step, now, late)
+}
+
+// takeStep makes one change of an order: if its units return, the sale's taken
+// and the release (I2, I6), the order, and its history. The sale comes before
+// the order's change; the package's comment says why.
+func (s *Store) takeStep(ctx context.Context, tx *sql.Tx, c *sluice.Change, o *sluice.Order, step sluice.Step, now time.Time, late bool) error {
+	from := o.Status
+	o.Status = step.To
+	switch c.Action {
+	case sluice.Pay:
+		o.PaymentID = c.PaymentID
+	case sluice.Reject:
+		o.Reason = c.Reason
+	}
+	if now.After(o.UpdatedAt) { // a clock may be set back
+		o.UpdatedAt = now
+	}
+	if step.Releases {
+		if err := s.lowerTaken(ctx, tx, map[sluice.SaleID]int64{o.Sale: o.Quantity}); err != nil {
+			return err
+		}
+	}
+	changed, err := exec(ctx, tx, s.sql.ChangeOrder, string(o.Status), o.Reason, o.PaymentID, s.d.Time(o.UpdatedAt), o.ID, string(from), s.d.Time(now), late)
+	if err != nil {
+		return err
+	}
+	if !changed {
+		return fmt.Errorf("it was %s a moment ago, and is no longer", from)
+	}
+	var entries []sluice.HistoryEntry
+	if from == sluice.Pending && step.To == sluice.RefundDue { // nobody had expired it yet
+		entries = append(entries, sluice.HistoryEntry{From: from, To: sluice.Expired, Action: sluice.Expire, By: byExpiry})
+		from = sluice.Expired
+	}
+	entries = append(entries, sluice.HistoryEntry{From: from, To: step.To, Action: c.Action, By: c.By, Reason: c.Reason, PaymentID: c.PaymentID})
+	if err := s.addHistory(ctx, tx, o, o.UpdatedAt, entries...); err != nil || !step.Releases {
+		return err
+	}
+	return s.addReleases(ctx, tx, []string{string(o.ID)})
+}
+
+func (s *Store) addHistory(ctx context.Context, tx *sql.Tx, o *sluice.Order, at time.Time, entries ...sluice.HistoryEntry) error {
+	for i := range entries {
+		e := &entries[i]
+		add, payment, refused := s.sql.AddChange, e.PaymentID, ""
+		if e.From == e.To {
+			add, payment, refused = s.sql.AddRefusal, "", e.PaymentID
+		}
+		_, err := exec(ctx, tx, add, o.ID, s.d.Time(at), string(e.From), string(e.To), string(e.Action), e.By, e.Reason, payment, refused)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lowerTaken lowers the taken of sales by the units of orders that the
+// transaction holds and is about to end. It takes the sales by id, so that two
+// cannot wait for each other.
+func (s *Store) lowerTaken(ctx context.Context, tx *sql.Tx, units map[sluice.SaleID]int64) error {
+	for _, sale := range slices.Sorted(maps.Keys(units)) {
+		lowered, err := exec(ctx, tx, s.sql.LowerTaken, units[sale], sale)
+		if err == nil && !lowered {
+			err = fmt.Errorf("sale %s: %w", sale, sluice.ErrSaleNotFound)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// execAll runs a statement that must change exactly n rows.
+func execAll(ctx context.Context, tx *sql.Tx, n int, query string, args ...any) error {
+	result, err := tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	changed, err := result.RowsAffected()
+	if err == nil && changed != int64(n) {
+		err = fmt.Errorf("%d rows changed instead of %d", changed, n)
+	}
+	return err
+}
+
+// DueFinder is a dialect that would hold, in the index by which it finds orders
+// that are due, those that it passes over as well. It finds them first and holds
+// none, by FindDue (now, limit), which selects ids; its SelectDue then takes
+// their list in place of now.
+type DueFinder interface{ FindDue() string }
+
+// dueRoom is how many times the orders that one call is asked to end are found:
+// room for as many servers, which pass over what others hold.
+const dueRoom = 8
+
+func (s *Store) findDue(ctx context.Context, tx *sql.Tx, finder DueFinder, now any, limit int) (ids []string, err error) {
+	err = each(ctx, tx, finder.FindDue(), []any{now, limit * dueRoom}, func(r *sql.Rows) error {
+		var id string
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}
+
+// ExpireDue ends pending orders whose time has passed.
+func (s *Store) ExpireDue(ctx context.Context, limit int) (expired int, err error) {
+	defer s.wrap(&err, "expire orders")
+	if limit < 1 {
+		return 0, fmt.Errorf("limit %d: want 1 or more", limit)
+	}
+	err = s.change(ctx, func(tx *sql.Tx) (err error) {
+		expired, err = s.expireDue(ctx, tx, limit)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return expired, nil
+}
+
+func (s *Store) expireDue(ctx context.Context, tx *sql.Tx, limit int) (int, error) {
+	read, err := s.d.Now(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	now := s.d.Time(read)
+	from := now
+	if finder, ok := s.d.(DueFinder); ok {
+		found, err := s.findDue(ctx, tx, finder, now, limit)
+		if err != nil || len(found) == 0 {
+			return 0, err
+		}
+		from = s.d.List(found)
+	}
+	var ids []string
+	units := map[sluice.SaleID]int64{}
+	err = each(ctx, tx, s.sql.SelectDue, []any{from, limit}, func(r *sql.Rows) error {
+		var id string
+		var sale sluice.SaleID
+		var quantity int64
+		err := r.Scan(&id, &sale, &quantity)
+		ids = append(ids, id)
+		units[sale] += quantity
+		return err
+	})
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	if err := s.lowerTaken(ctx, tx, units); err != nil {
+		return 0, err
+	}
+	list := s.d.List(ids)
+	if err := execAll(ctx, tx, len(ids), s.sql.ExpireOrders, now, list, now); err != nil {
+		return 0, err
+	}
+	if err := execAll(ctx, tx, len(ids), s.sql.AddExpired, byExpiry, list); err != nil {
+		return 0, err
+	}
+	return len(ids), s.addReleases(ctx, tx, ids)
+}

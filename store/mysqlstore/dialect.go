@@ -1,0 +1,186 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+// dialect is MySQL and MariaDB as sqlcore sees them.
+type dialect struct{}
+
+func (dialect) Name() string { return "mysqlstore" }
+
+func (dialect) Statements() *sqlcore.Statements { return &statements }
+
+func (dialect) Arg(int) string { return "?" }
+
+// Time returns NULL for a year that DATETIME cannot hold as well.
+func (dialect) Time(t time.Time) any {
+	if t = sqlcore.WholeMillis(t); t.Year() < 1000 || t.Year() > 9999 {
+		return nil
+	}
+	return t
+}
+
+// List is JSON, which both databases read as a table.
+func (dialect) List(ids []string) any {
+	text, err := json.Marshal(ids)
+	if err != nil {
+		panic(err) // strings are always JSON
+	}
+	return string(text)
+}
+
+func (dialect) FindDue() string { return findDue }
+
+func (dialect) Now(ctx context.Context, tx *sql.Tx) (now time.Time, err error) {
+	err = tx.QueryRowContext(ctx, selectNow).Scan(sqlcore.Moment(&now))
+	return now, err
+}
+
+// ReadOnce: the first read of such a transaction fixes what it sees.
+func (dialect) ReadOnce() *sql.TxOptions {
+	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+}
+
+// Numbers of errors, of both databases.
+const (
+	tooManyConnections   = 1040
+	serverShutdown       = 1053
+	noSuchTable          = 1146
+	tooManyOfUser        = 1203
+	lockWaitTimeout      = 1205
+	deadlock             = 1213
+	sessionKilled        = 1927 // MariaDB, as it shuts down
+	sessionKilledOfMySQL = 3169
+)
+
+func (dialect) Retry(err error) bool {
+	number := errorNumber(err)
+	return number == deadlock || number == lockWaitTimeout
+}
+
+func errorNumber(err error) uint16 {
+	if my := (*mysql.MySQLError)(nil); errors.As(err, &my) {
+		return my.Number
+	}
+	return 0
+}
+
+// A statement of many rows is cut into several, so that each fits into the
+// smallest packet that a server may be configured for (max_allowed_packet of
+// 1 MiB), even if every byte of its texts needs an escape.
+const (
+	maxRows  = 1000
+	maxBytes = 400 << 10 // of texts
+)
+
+// InsertOrders inserts nothing if an order is there already: to leave that one
+// out, the database would wait for whoever is changing it, and he may be waiting
+// for the sale's row, which we hold. The orders of a sale are inserted under the
+// lock of its row, so none can come between the look and the statement.
+func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (inserted int, err error) {
+	for part := range slices.Chunk(orders, maxRows) {
+		ids := make([]any, len(part))
+		for i := range part {
+			ids[i] = string(part[i].ID)
+		}
+		var there int
+		if err := tx.QueryRowContext(ctx, anyExisting+listOf(len(ids)), ids...).Scan(&there); err != nil || there > 0 {
+			return 0, err
+		}
+	}
+	for len(orders) > 0 {
+		n := fitting(orders)
+		result, err := tx.ExecContext(ctx, insertOrders+strings.Repeat(orderRow+", ", n-1)+orderRow+orDuplicate, orderArgs(orders[:n])...)
+		if err != nil {
+			return 0, err
+		}
+		rows, err := result.RowsAffected() // those changed to what they were do not count: clientFoundRows is off
+		if err != nil {
+			return 0, err
+		}
+		inserted += int(rows)
+		orders = orders[n:]
+	}
+	return inserted, nil
+}
+
+// fitting returns how many orders one statement takes.
+func fitting(orders []sqlcore.NewOrder) int {
+	bytes := 0
+	for n := range min(len(orders), maxRows) {
+		o := &orders[n]
+		bytes += len(o.ID) + len(o.Sale) + len(o.Buyer) + len(o.Key) + len(o.Meta) + len(o.Reason) + len(o.Node)
+		if n > 0 && bytes > maxBytes {
+			return n
+		}
+	}
+	return min(len(orders), maxRows)
+}
+
+// orderArgs are the arguments of insertOrders, row by row.
+func orderArgs(orders []sqlcore.NewOrder) []any {
+	var d dialect
+	args := make([]any, 0, len(orders)*strings.Count(orderRow, "?"))
+	for i := range orders {
+		o := &orders[i]
+		args = append(args, string(o.ID), string(o.Sale), string(o.Buyer), string(o.Key), o.Quantity, o.Meta,
+			o.Price.Amount, o.Price.Currency, string(o.Status), o.Reason, o.Epoch, o.Seq, o.Terms, o.Node,
+			d.Time(o.AcceptedAt), d.Time(o.StoredAt), d.Time(o.ExpiresAt), d.Time(o.KeepUntil), d.Time(o.UpdatedAt))
+	}
+	return args
+}
+
+// Existing reads what is committed, which is all there is: the sale's row is
+// locked, and transactions read what is committed when each statement begins.
+func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (all []sluice.Order, err error) {
+	var ids, buyers []any
+	places := map[int64][]any{} // sequences by epoch
+	for i := range batch.Claims {
+		c := &batch.Claims[i]
+		ids, buyers = append(ids, string(c.Order)), append(buyers, string(c.Buyer))
+		places[c.Epoch] = append(places[c.Epoch], c.Seq)
+	}
+	find := func(query string, args, list []any) {
+		for part := range slices.Chunk(list, maxRows) {
+			if err == nil {
+				all, err = appendOrders(ctx, tx, all, query+listOf(len(part)), slices.Concat(args, part))
+			}
+		}
+	}
+	find(existingOrders, nil, ids)
+	find(existingClaims, []any{string(batch.Sale)}, buyers)
+	for epoch, seqs := range places {
+		find(existingPlaces, []any{string(batch.Sale), epoch}, seqs)
+	}
+	return all, err
+}
+
+func listOf(n int) string { return "(" + strings.Repeat("?, ", n-1) + "?)" }
+
+func appendOrders(ctx context.Context, tx *sql.Tx, all []sluice.Order, query string, args []any) ([]sluice.Order, error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		order, _, err := sqlcore.ScanOrder(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, order)
+	}
+	return all, rows.Err()
+}

@@ -1,0 +1,94 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+func migrations() fs.FS {
+	sub, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded above
+	}
+	return sub
+}
+
+// migrate brings the schema up to date. MySQL commits each statement of a
+// migration by itself, so whatever this does can be done again after it was cut
+// off anywhere.
+func (s *Store) migrate(ctx context.Context) error {
+	// The usual case needs no lock, and this is the ping as well.
+	err := s.CheckVersion(ctx, migrations())
+	if err == nil {
+		return nil
+	}
+	if number := errorNumber(err); number != 0 && number != noSuchTable || isUnreachable(ctx, err) {
+		return err
+	}
+	return s.alone(ctx, func(conn *sql.Conn) error {
+		if err := prepareVersions(ctx, conn); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		return sqlcore.Migrate(ctx, goose.DialectMySQL, s.db, migrations())
+	})
+}
+
+// prepareVersions makes goose's own table, which goose would do before it asks
+// for a lock, and by two statements of which it expects both or neither.
+func prepareVersions(ctx context.Context, conn *sql.Conn) error {
+	versions, err := database.NewStore(database.DialectMySQL, sqlcore.VersionTable)
+	if err != nil {
+		return err
+	}
+	var rows int
+	err = conn.QueryRowContext(ctx, "SELECT count(*) FROM "+sqlcore.VersionTable).Scan(&rows)
+	if errorNumber(err) == noSuchTable {
+		err = versions.CreateVersionTable(ctx, conn)
+	}
+	if err == nil && rows == 0 {
+		err = versions.Insert(ctx, conn, database.InsertRequest{Version: 0})
+	}
+	return err
+}
+
+// The lock that servers which start together queue for. It ends with its
+// connection, so a server that dies blocks nobody. (Goose's own lock for MySQL
+// is a row with a lease.) Locks have one name for all databases of a server, of
+// 64 characters at most.
+const (
+	lockName    = `concat('sluice.', md5(database()))`
+	lockSeconds = 300 // to wait for it
+	acquireLock = `SELECT get_lock(` + lockName + `, ?)`
+	releaseLock = `SELECT release_lock(` + lockName + `)`
+)
+
+// alone calls do while no other server migrates this database, with the
+// connection that holds the lock.
+func (s *Store) alone(ctx context.Context, do func(*sql.Conn) error) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var ours sql.NullInt64
+	if err := conn.QueryRowContext(ctx, acquireLock, lockSeconds).Scan(&ours); err != nil {
+		return fmt.Errorf("wait for the migration of another server: %w", err)
+	}
+	if ours.Int64 != 1 {
+		return fmt.Errorf("the migration of another server takes more than %d s", lockSeconds)
+	}
+	// The connection goes on to live in the pool. If this fails it does not.
+	defer conn.ExecContext(context.WithoutCancel(ctx), releaseLock)
+	return do(conn)
+}

@@ -1,0 +1,139 @@
+// Package mysqlstore is a sluice.Store in MySQL 8 or MariaDB 10.6 and later
+// (tested with MariaDB 10.11), for any number of servers on one database. The
+// store's clock is the database's.
+//
+// A batch of orders is one transaction: the sale's row is updated first, which
+// makes the batches of one sale follow each other, then the orders are inserted
+// by statements of many rows.
+//
+// The server's binary log, if there is one, must not be of the format
+// STATEMENT: InnoDB refuses that with the isolation level used here. Of a
+// cluster with several writable nodes (Galera, Group Replication) use one:
+// orders are listed by a number that each node counts for itself.
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+// Options of a store. The zero value is good. The URL may set more:
+// pool_max_conns (default 10), connect_timeout, read_timeout and write_timeout
+// in seconds, and tls (true, false, skip-verify, or preferred, the default:
+// with TLS if the server has it).
+type Options struct {
+	// Lazy lets Open succeed while the database cannot be reached. The first
+	// use that reaches it migrates it. Until then every method fails, and
+	// NotReady says why.
+	Lazy bool
+	// ConnectTimeout bounds one attempt to connect, unless the URL says
+	// connect_timeout; default 5 s.
+	ConnectTimeout time.Duration
+}
+
+// Store is a sluice.Store in MySQL or MariaDB.
+type Store struct {
+	*sqlcore.Store
+	db        *sql.DB
+	name      string // of the database, for errors
+	readiness *sqlcore.Readiness
+}
+
+var (
+	_ sluice.Store       = (*Store)(nil)
+	_ sluice.SettleStore = (*Store)(nil)
+)
+
+// Open connects to the database, which must be there and may be empty, and
+// brings its schema up to date. Several servers may do so together.
+// ErrUnreachable if the database does not answer.
+func Open(ctx context.Context, url string, opts Options) (*Store, error) {
+	s, err := connect(url, opts, session)
+	if err != nil {
+		return nil, err
+	}
+	s.Ready = s.readiness.Ready
+	if err := s.Ready(ctx); err != nil && (!opts.Lazy || !errors.Is(err, ErrUnreachable)) {
+		s.Close()
+		return nil, fmt.Errorf("mysqlstore: %w", err)
+	}
+	return s, nil
+}
+
+// OpenReadOnly connects to a database for reading only, also while servers
+// write to it. It does not migrate: a missing schema, or one of another
+// version, is an error. Every method that changes something fails.
+func OpenReadOnly(ctx context.Context, url string) (*Store, error) {
+	s, err := connect(url, Options{}, append([]string{readOnly}, session...))
+	if err != nil {
+		return nil, err
+	}
+	s.ReadOnly = true
+	if err = s.CheckVersion(ctx, migrations()); err != nil {
+		s.Close()
+		if errorNumber(err) == noSuchTable {
+			return nil, fmt.Errorf("mysqlstore: %s holds no store of sluice", s.name)
+		}
+		return nil, fmt.Errorf("mysqlstore: %w", s.explain(ctx, err))
+	}
+	return s, nil
+}
+
+// connect makes a store without asking the database anything.
+func connect(url string, opts Options, session []string) (*Store, error) {
+	a, err := parse(url)
+	if err != nil {
+		return nil, fmt.Errorf("mysqlstore: %w", err)
+	}
+	inner, err := mysql.NewConnector(a.config)
+	if err != nil {
+		return nil, errors.New("mysqlstore: the URL: a setting in it is not valid")
+	}
+	c := &connector{Connector: inner, timeout: a.dial, session: session}
+	if c.timeout == 0 {
+		c.timeout = opts.ConnectTimeout
+	}
+	if c.timeout <= 0 {
+		c.timeout = 5 * time.Second
+	}
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(a.conns)
+	db.SetMaxIdleConns(a.conns)
+	db.SetConnMaxIdleTime(3 * time.Minute) // before anybody between us and the server forgets the connection
+	s := &Store{
+		Store: sqlcore.New(dialect{}, db, db), db: db,
+		name: fmt.Sprintf("database %s at %s", strconv.Quote(a.config.DBName), a.config.Addr),
+	}
+	s.readiness = sqlcore.NewReadiness(func(ctx context.Context) error {
+		if err := s.migrate(ctx); err != nil {
+			return s.explain(ctx, err)
+		}
+		return nil
+	})
+	return s, nil
+}
+
+// NotReady says why a lazily opened store has not been migrated yet; nil once
+// it has.
+func (s *Store) NotReady() error { return s.readiness.NotReady() }
+
+// Close closes all connections. It waits for calls under way, and is
+// idempotent.
+func (s *Store) Close() error {
+	if !s.Shut() {
+		return nil
+	}
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("mysqlstore: close: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+// dialect is PostgreSQL as sqlcore sees it. The hot path goes to the pool
+// directly; all else goes through database/sql, which takes its connections
+// from the same pool.
+type dialect struct{ pool *pgxpool.Pool }
+
+func (dialect) Name() string { return "pgstore" }
+
+func (dialect) Statements() *sqlcore.Statements { return &statements }
+
+func (dialect) Arg(n int) string { return fmt.Sprintf("$%d", n) }
+
+func (dialect) Time(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t
+}
+
+func (dialect) List(ids []string) any { return ids }
+
+func (dialect) Now(ctx context.Context, tx *sql.Tx) (now time.Time, err error) {
+	err = tx.QueryRowContext(ctx, selectNow).Scan(sqlcore.Moment(&now))
+	return now, err
+}
+
+func (dialect) ReadOnce() *sql.TxOptions {
+	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+}
+
+// States of PostgreSQL's errors.
+const (
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	undefinedTable       = "42P01"
+	adminShutdown        = "57P01"
+	crashShutdown        = "57P02"
+	cannotConnectNow     = "57P03"
+	tooManyConnections   = "53300"
+)
+
+func (dialect) Retry(err error) bool {
+	state := sqlState(err)
+	return state == serializationFailure || state == deadlockDetected
+}
+
+func sqlState(err error) string {
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// InsertFast stores the batch in two round trips, if every claim is new and
+// covered.
+func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done bool, err error) {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Release() // closes the connection if a transaction is still open
+	inserted := int64(0)
+	first := &pgx.Batch{}
+	first.Queue("BEGIN")
+	first.Queue(insertFast, fastArgs(batch)...).Exec(func(tag pgconn.CommandTag) error {
+		inserted = tag.RowsAffected()
+		return nil
+	})
+	err = conn.SendBatch(ctx, first).Close()
+	if err != nil || inserted != int64(len(batch.Claims)) {
+		_, undo := conn.Exec(ctx, "ROLLBACK")
+		return false, errors.Join(err, undo)
+	}
+	tag, err := conn.Exec(ctx, "COMMIT")
+	if err == nil && tag.String() != "COMMIT" {
+		err = fmt.Errorf("the transaction ended with %s", tag)
+	}
+	return err == nil, err
+}
+
+// fastArgs are the arguments of insertFast: the claims, column by column.
+func fastArgs(b *sqlcore.Batch) []any {
+	n := len(b.Claims)
+	ids, buyers, keys, metas, nodes := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	quantities, epochs, seqs, terms := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	accepted := make([]time.Time, n)
+	for i := range b.Claims {
+		c := &b.Claims[i]
+		ids[i], buyers[i], keys[i], metas[i], nodes[i] = string(c.Order), string(c.Buyer), string(c.Key), c.Meta, c.Node
+		quantities[i], epochs[i], seqs[i], terms[i] = c.Quantity, c.Epoch, c.Seq, c.Terms
+		accepted[i] = c.At
+	}
+	return []any{string(b.Sale), b.Units, ids, buyers, keys, quantities, metas, epochs, seqs, terms, nodes, accepted, b.Epoch}
+}
+
+func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (int, error) {
+	var ids, sales, buyers, keys, metas, currencies, statuses, reasons, nodes []string
+	var quantities, prices, epochs, seqs, terms []int64
+	var accepted, stored, expires, kept, updated []time.Time
+	for i := range orders {
+		o := &orders[i]
+		ids, sales, buyers, keys = append(ids, string(o.ID)), append(sales, string(o.Sale)), append(buyers, string(o.Buyer)), append(keys, string(o.Key))
+		quantities, metas = append(quantities, o.Quantity), append(metas, o.Meta)
+		prices, currencies = append(prices, o.Price.Amount), append(currencies, o.Price.Currency)
+		statuses, reasons = append(statuses, string(o.Status)), append(reasons, o.Reason)
+		epochs, seqs, terms, nodes = append(epochs, o.Epoch), append(seqs, o.Seq), append(terms, o.Terms), append(nodes, o.Node)
+		accepted, stored, expires = append(accepted, o.AcceptedAt), append(stored, o.StoredAt), append(expires, o.ExpiresAt)
+		kept, updated = append(kept, o.KeepUntil), append(updated, o.UpdatedAt)
+	}
+	result, err := tx.ExecContext(ctx, insertOrders, ids, sales, buyers, keys, quantities, metas, prices, currencies,
+		statuses, reasons, epochs, seqs, terms, nodes, accepted, stored, expires, kept, updated)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (all []sluice.Order, err error) {
+	var ids, buyers, keys []string
+	var epochs, seqs []int64
+	for i := range batch.Claims {
+		c := &batch.Claims[i]
+		ids, buyers, keys = append(ids, string(c.Order)), append(buyers, string(c.Buyer)), append(keys, string(c.Key))
+		epochs, seqs = append(epochs, c.Epoch), append(seqs, c.Seq)
+	}
+	rows, err := tx.QueryContext(ctx, selectExisting, string(batch.Sale), ids, buyers, keys, epochs, seqs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		order, _, err := sqlcore.ScanOrder(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, order)
+	}
+	return all, rows.Err()
+}

@@ -1,0 +1,4 @@
+package pgstore
+
+// MigrationLock is the advisory lock of migrations.
+const MigrationLock = migrationLock

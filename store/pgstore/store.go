@@ -1,0 +1,170 @@
+// Package pgstore is a sluice.Store in PostgreSQL (tested with 15), for any
+// number of servers on one database. The store's clock is the database's.
+//
+// A batch of orders is one statement and two round trips: the sale's row is
+// updated first, which makes the batches of one sale follow each other, then
+// the orders are inserted from arrays.
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+func migrations() fs.FS {
+	sub, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded above
+	}
+	return sub
+}
+
+// Options of a store. The zero value is good. The URL may set more, as pgx
+// documents it: pool_max_conns, connect_timeout, sslmode, search_path, ...
+type Options struct {
+	// Lazy lets Open succeed while the database cannot be reached. The first
+	// use that reaches it migrates it. Until then every method fails, and
+	// NotReady says why.
+	Lazy bool
+	// ConnectTimeout bounds one attempt to connect, unless the URL says
+	// connect_timeout; default 5 s.
+	ConnectTimeout time.Duration
+}
+
+// Store is a sluice.Store in PostgreSQL.
+type Store struct {
+	*sqlcore.Store
+	pool *pgxpool.Pool
+	db   *sql.DB // on the pool
+	name string  // of the database, for errors
+
+	readiness *sqlcore.Readiness
+}
+
+var (
+	_ sluice.Store       = (*Store)(nil)
+	_ sluice.SettleStore = (*Store)(nil)
+)
+
+// Open connects to the database and brings its schema up to date. Several
+// servers may do so together. ErrUnreachable if the database does not answer.
+func Open(ctx context.Context, url string, opts Options) (*Store, error) {
+	s, err := connect(url, opts, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.Ready = s.readiness.Ready
+	if err := s.Ready(ctx); err != nil && (!opts.Lazy || !errors.Is(err, ErrUnreachable)) {
+		s.Close()
+		return nil, fmt.Errorf("pgstore: %w", err)
+	}
+	return s, nil
+}
+
+// OpenReadOnly connects to a database for reading only, also while servers
+// write to it. It does not migrate: a missing schema, or one of another
+// version, is an error. Every method that changes something fails.
+func OpenReadOnly(ctx context.Context, url string) (*Store, error) {
+	s, err := connect(url, Options{}, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SET default_transaction_read_only = on")
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.ReadOnly = true
+	if err = s.CheckVersion(ctx, migrations()); err != nil {
+		s.Close()
+		if sqlState(err) == undefinedTable {
+			return nil, fmt.Errorf("pgstore: %s holds no store of sluice", s.name)
+		}
+		return nil, fmt.Errorf("pgstore: %w", s.explain(ctx, err))
+	}
+	return s, nil
+}
+
+// connect makes a store without asking the database anything.
+func connect(url string, opts Options, afterConnect func(context.Context, *pgx.Conn) error) (*Store, error) {
+	config, err := parse(url)
+	if err != nil {
+		return nil, fmt.Errorf("pgstore: %w", err)
+	}
+	if c := config.ConnConfig; c.ConnectTimeout == 0 {
+		c.ConnectTimeout = opts.ConnectTimeout
+		if c.ConnectTimeout <= 0 {
+			c.ConnectTimeout = 5 * time.Second
+		}
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "sluice"
+	}
+	config.AfterConnect = afterConnect
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, fmt.Errorf("pgstore: %w", err)
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	s := &Store{Store: sqlcore.New(dialect{pool}, db, db), pool: pool, db: db, name: databaseName(config.ConnConfig)}
+	s.readiness = sqlcore.NewReadiness(func(ctx context.Context) error {
+		if err := s.migrate(ctx); err != nil {
+			return s.explain(ctx, err)
+		}
+		return nil
+	})
+	return s, nil
+}
+
+// NotReady says why a lazily opened store has not been migrated yet; nil once
+// it has.
+func (s *Store) NotReady() error { return s.readiness.NotReady() }
+
+// migrationLock is the advisory lock that servers which start together queue
+// for. It is a number of our own, so that no other user of goose waits for us.
+const migrationLock = 0x736c75696365 // "sluice"
+
+func (s *Store) migrate(ctx context.Context) error {
+	// The usual case needs no lock, and this is the ping as well.
+	err := s.CheckVersion(ctx, migrations())
+	if err == nil {
+		return nil
+	}
+	if pg := sqlState(err); pg != "" && pg != undefinedTable || isUnreachable(ctx, err) {
+		return err
+	}
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(migrationLock), lock.WithLockTimeout(1, 300))
+	if err != nil {
+		return err
+	}
+	return sqlcore.Migrate(ctx, goose.DialectPostgres, s.db, migrations(), goose.WithSessionLocker(locker))
+}
+
+// Close closes all connections. It waits for calls under way, and is
+// idempotent.
+func (s *Store) Close() error {
+	if !s.Shut() {
+		return nil
+	}
+	err := s.db.Close()
+	s.pool.Close()
+	if err != nil {
+		return fmt.Errorf("pgstore: close: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+// dialect is SQLite as sqlcore sees it.
+type dialect struct {
+	path string // absolute
+	now  func() time.Time
+}
+
+func (dialect) Name() string { return "sqlitestore" }
+
+func (dialect) Statements() *sqlcore.Statements { return &statements }
+
+func (dialect) Arg(int) string { return "?" }
+
+func (dialect) Time(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMilli()
+}
+
+// List is JSON, which SQLite reads as a table.
+func (dialect) List(ids []string) any {
+	text, err := json.Marshal(ids)
+	if err != nil {
+		panic(err) // strings are always JSON
+	}
+	return string(text)
+}
+
+// inHand are the sales whose releases somebody is giving back. They are of this
+// process because the file is: when it dies, nothing is in hand.
+var inHand = struct {
+	sync.Mutex
+	sales map[inFile]bool
+}{sales: map[inFile]bool{}}
+
+type inFile struct {
+	path string
+	sale sluice.SaleID
+}
+
+// Hold is a matter of memory: a transaction that held releases while they are
+// given back would keep all others from writing.
+func (d dialect) Hold(sale sluice.SaleID) (free func(), ok bool) {
+	inHand.Lock()
+	defer inHand.Unlock()
+	key := inFile{d.path, sale}
+	if inHand.sales[key] {
+		return nil, false
+	}
+	inHand.sales[key] = true
+	return func() {
+		inHand.Lock()
+		defer inHand.Unlock()
+		delete(inHand.sales, key)
+	}, true
+}
+
+func (d dialect) Now(context.Context, *sql.Tx) (time.Time, error) {
+	return sqlcore.WholeMillis(d.now()), nil
+}
+
+// ReadOnce: the driver begins such a transaction deferred, and in WAL mode its
+// first read fixes what it sees.
+func (dialect) ReadOnce() *sql.TxOptions { return &sql.TxOptions{ReadOnly: true} }
+
+// Retry: nothing else writes to the file but what busy_timeout waits for.
+func (dialect) Retry(error) bool { return false }
+
+func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (int, error) {
+	// The driver starts a goroutine per statement whose context can end; the
+	// transaction's own still ends it.
+	ctx = context.WithoutCancel(ctx)
+	insert, err := tx.PrepareContext(ctx, insertOrder)
+	if err != nil {
+		return 0, err
+	}
+	defer insert.Close()
+	inserted := int64(0)
+	for i := range orders {
+		o := &orders[i]
+		result, err := insert.ExecContext(ctx, string(o.ID), string(o.Sale), string(o.Buyer), string(o.Key), o.Quantity, o.Meta,
+			o.Price.Amount, o.Price.Currency, string(o.Status), o.Reason, o.Epoch, o.Seq, o.Terms, o.Node,
+			o.AcceptedAt.UnixMilli(), o.StoredAt.UnixMilli(), o.ExpiresAt.UnixMilli(), o.KeepUntil.UnixMilli(), o.UpdatedAt.UnixMilli())
+		if err != nil {
+			return 0, err
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return 0, err
+		}
+		inserted += n
+	}
+	return int(inserted), nil
+}
+
+func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (all []sluice.Order, err error) {
+	find, err := tx.PrepareContext(ctx, selectExisting)
+	if err != nil {
+		return nil, err
+	}
+	defer find.Close()
+	for i := range batch.Claims {
+		c := &batch.Claims[i]
+		rows, err := find.QueryContext(ctx, c.Order, c.Buyer, c.Sale, c.Key, c.Sale, c.Epoch, c.Seq)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			order, _, err := sqlcore.ScanOrder(rows)
+			if err != nil {
+				rows.Close()
+				return nil, err
+			}
+			all = append(all, order)
+		}
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,137 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+var openers = map[string]func(context.Context, string) (*sqlitestore.Store, error){
+	"Open": func(ctx context.Context, path string) (*sqlitestore.Store, error) {
+		return sqlitestore.Open(ctx, path, sqlitestore.Options{})
+	},
+	"OpenReadOnly": sqlitestore.OpenReadOnly,
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database at all\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newer := filepath.Join(dir, "newer.db")
+	open(t, newer).Close()
+	execute(t, newer, "INSERT INTO sluice_schema (version_id, is_applied) VALUES (999, 1)")
+	for _, test := range []struct {
+		path, opener, want string
+	}{
+		{"", "Open", "empty"},
+		{dir, "Open", "folder"},
+		{dir, "OpenReadOnly", "folder"},
+		{filepath.Join(dir, "none", "store.db"), "Open", "no folder"},
+		{filepath.Join(dir, "none.db"), "OpenReadOnly", "no such file"},
+		{text, "Open", "not a database"},
+		{text, "OpenReadOnly", "not a database"},
+		{newer, "Open", "999"},
+		{newer, "OpenReadOnly", "999"},
+	} {
+		s, err := openers[test.opener](t.Context(), test.path)
+		if err == nil {
+			s.Close()
+			t.Errorf("%s %q: no error", test.opener, test.path)
+			continue
+		}
+		if text := err.Error(); !strings.Contains(text, test.want) || strings.Contains(text, "\n") {
+			t.Errorf("%s %q: %q, want a line with %q", test.opener, test.path, text, test.want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "none.db")); err == nil {
+		t.Error("OpenReadOnly made the file")
+	}
+}
+
+func TestOpenReadOnlyDoesNotMigrate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "empty.db")
+	execute(t, path, "CREATE TABLE other (n INTEGER)")
+	_, err := sqlitestore.OpenReadOnly(t.Context(), path)
+	if err == nil || !strings.Contains(err.Error(), "no store of sluice") {
+		t.Errorf("error %v", err)
+	}
+	execute(t, path, "SELECT n FROM other")
+}
+
+// The database itself refuses, should a change ever get that far.
+func TestReadOnlyIsTheDatabasesWordToo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	open(t, path)
+	r := openReadOnly(t, path)
+	r.ReadOnly = false
+	_, err := r.CreateSale(t.Context(), aSale())
+	if err == nil || !strings.Contains(err.Error(), "readonly") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The path is a path, whatever is in it.
+func TestPathsWithSpecialCharacters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a b?mode=memory#%41&界.db")
+	s := open(t, path)
+	if _, err := s.CreateSale(t.Context(), aSale()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	if _, err := openReadOnly(t, path).Sale(t.Context(), "phones"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClockIsInjected(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 678_999_999, time.FixedZone("", 3600))
+	s, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{Now: func() time.Time { return now }})
+	s = kept(t, s, err)
+	sale, err := s.CreateSale(t.Context(), aSale())
+	if want := time.Date(2030, 1, 2, 2, 4, 5, 678e6, time.UTC); err != nil || sale.CreatedAt != want {
+		t.Errorf("created at %v, %v, want %v", sale.CreatedAt, err, want)
+	}
+}
+
+// What a power cut must not take: every commit is on disk (see the package's
+// comment), in a log that readers do not wait for.
+func TestPragmas(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+		if got := s.Pragma(t, pragma); got != want {
+			t.Errorf("%s is %s, want %s", pragma, got, want)
+		}
+	}
+}
+
+func aSale() sluice.Sale {
+	return sluice.Sale{
+		ID: "phones", SKU: "sku-1", Title: "A thing", Price: sluice.Money{Amount: 1999, Currency: "CNY"},
+		Terms:         sluice.Terms{Total: sluice.MaxUnits, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: time.Now()},
+		PaymentWindow: 15 * time.Minute,
+	}
+}
+
+func execute(t testing.TB, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}

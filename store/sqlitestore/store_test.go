@@ -1,0 +1,57 @@
+package sqlitestore_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+	"github.com/sluicehq/sluice/store/storetest"
+)
+
+func TestConformance(t *testing.T) { storetest.Run(t, database) }
+
+func TestSoak(t *testing.T) { storetest.Soak(t, database) }
+
+func database(t *testing.T) storetest.Database {
+	path := filepath.Join(t.TempDir(), "store.db")
+	return storetest.Database{
+		Open:         func(t *testing.T) sluice.Store { return open(t, path) },
+		OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, path) },
+		Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, path, sale, by) },
+	}
+}
+
+func age(t testing.TB, path string, sale sluice.SaleID, by time.Duration) {
+	t.Helper()
+	execute(t, path, fmt.Sprintf(`UPDATE orders SET stored_at = stored_at - %[1]d, expires_at = expires_at - %[1]d,
+		keep_until = keep_until - %[1]d, updated_at = updated_at - %[1]d WHERE sale_id = '%[2]s'`, by.Milliseconds(), sale))
+}
+
+func open(t testing.TB, path string) *sqlitestore.Store {
+	t.Helper()
+	s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{})
+	return kept(t, s, err)
+}
+
+func openReadOnly(t testing.TB, path string) *sqlitestore.Store {
+	t.Helper()
+	s, err := sqlitestore.OpenReadOnly(t.Context(), path)
+	return kept(t, s, err)
+}
+
+// kept closes the store when the test ends.
+func kept(t testing.TB, s *sqlitestore.Store, err error) *sqlitestore.Store {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}

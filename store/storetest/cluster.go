@@ -1,0 +1,258 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sluicehq/sluice"
+)
+
+func lease(t *testing.T, s sluice.Store, name, holder string, ttl time.Duration) bool {
+	t.Helper()
+	got, err := s.Lease(t.Context(), name, holder, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func testLeases(t *testing.T, db Database) {
+	s, other := db.Open(t), db.Open(t)
+	for i, step := range []struct {
+		name, holder string
+		want         bool
+	}{
+		{"rebuild", "a", true},
+		{"rebuild", "b", false},
+		{"rebuild", "a", true},
+		{"rebuild", "A", false},
+		{"Rebuild", "b", true},
+		{"rebuild ", "b", true},
+		{"rebuild", "b", false},
+	} {
+		if got := lease(t, []sluice.Store{s, other}[i%2], step.name, step.holder, time.Hour); got != step.want {
+			t.Errorf("step %d: %s for %s: %v, want %v", i, step.name, step.holder, got, step.want)
+		}
+	}
+	unlease := func(name, holder string) {
+		t.Helper()
+		if err := s.Unlease(t.Context(), name, holder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlease("rebuild", "b") // is not his
+	if lease(t, s, "rebuild", "b", time.Hour) {
+		t.Error("somebody gave back the lease of another")
+	}
+	unlease("rebuild", "a")
+	unlease("rebuild", "a")
+	unlease("never", "a")
+	unlease("", "\xff")
+	if !lease(t, s, "rebuild", "b", time.Hour) || lease(t, s, "rebuild", "a", time.Hour) {
+		t.Error("a lease that was given back is not the next one's")
+	}
+	for _, bad := range []struct {
+		name, holder string
+		ttl          time.Duration
+	}{
+		{"", "a", time.Hour},
+		{"x", "", time.Hour},
+		{"x", "a", 0},
+		{"x", "a", -time.Hour},
+		{"x", "a\x00", time.Hour},
+		{strings.Repeat("x", 256), "a", time.Hour},
+		{"x", "\xff", time.Hour},
+	} {
+		if got, err := s.Lease(t.Context(), bad.name, bad.holder, bad.ttl); err == nil || got {
+			t.Errorf("%q for %q, %v: %v, %v, want an error", bad.name, bad.holder, bad.ttl, got, err)
+		}
+	}
+}
+
+// A lease ends by the store's clock, and until then nobody else gets it.
+func testLeaseExpires(t *testing.T, db Database) {
+	s := db.Open(t)
+	const ttl = 300 * time.Millisecond
+	began := time.Now()
+	if !lease(t, s, "x", "a", ttl) {
+		t.Fatal("not taken")
+	}
+	for !lease(t, s, "x", "b", ttl) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("a lease that nobody renews does not end")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if took := time.Since(began); took < ttl-10*time.Millisecond {
+		t.Errorf("taken over after %v, want %v", took, ttl)
+	}
+	if lease(t, s, "x", "a", ttl) {
+		t.Error("the one before got it back at once")
+	}
+	// Renewing counts from the renewal.
+	if !lease(t, s, "y", "a", time.Millisecond) {
+		t.Fatal("not taken")
+	}
+	if !lease(t, s, "y", "a", time.Hour) {
+		t.Error("not renewed, or not taken anew")
+	}
+	time.Sleep(5 * time.Millisecond) // longer than the first term
+	if lease(t, s, "y", "b", time.Hour) {
+		t.Error("taken over before it ended")
+	}
+}
+
+// Of several who want a lease, one at a time has it.
+func testConcurrentLeases(t *testing.T, db Database) {
+	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	const rounds = 12
+	var holding, got atomic.Int64
+	var running sync.WaitGroup
+	for worker := range 6 {
+		running.Go(func() {
+			s, me := handles[worker%3], fmt.Sprint("node-", worker)
+			for round := range rounds {
+				name := fmt.Sprint("job-", round/4) // new names are wanted by all at once, too
+				taken, err := s.Lease(t.Context(), name, me, time.Hour)
+				if err != nil {
+					t.Error(err)
+				}
+				if !taken {
+					continue
+				}
+				got.Add(1)
+				if n := holding.Add(int64(1) << (8 * (round / 4))); n>>(8*(round/4))&0xff != 1 {
+					t.Errorf("%s is held by %d", name, n>>(8*(round/4))&0xff)
+				}
+				if renewed, err := s.Lease(t.Context(), name, me, time.Hour); err != nil || !renewed {
+					t.Errorf("not renewed: %v", err)
+				}
+				holding.Add(-(int64(1) << (8 * (round / 4))))
+				if err := s.Unlease(t.Context(), name, me); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if got.Load() < 3 {
+		t.Errorf("leases were taken %d times", got.Load())
+	}
+	// All at once, and nobody gives it back: it is one's.
+	for round := range 5 {
+		var winners atomic.Int64
+		start := make(chan bool)
+		for worker := range 6 {
+			running.Go(func() {
+				<-start
+				taken, err := handles[worker%3].Lease(t.Context(), fmt.Sprint("once-", round), fmt.Sprint("node-", worker), time.Hour)
+				if err != nil {
+					t.Error(err)
+				}
+				if taken {
+					winners.Add(1)
+				}
+			})
+		}
+		close(start)
+		running.Wait()
+		if winners.Load() != 1 {
+			t.Errorf("a lease was taken by %d", winners.Load())
+		}
+	}
+}
+
+func testHeartbeats(t *testing.T, db Database) {
+	s, other := db.Open(t), db.Open(t)
+	live := func(within time.Duration, want ...string) {
+		t.Helper()
+		got, err := other.LiveNodes(t.Context(), within)
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("live: %v (-want +got):\n%s", err, diff)
+		}
+	}
+	beat := func(node string) {
+		t.Helper()
+		if err := s.Heartbeat(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live(time.Hour)
+	for _, node := range []string{"b", "a", "b", "b", "手机"} {
+		beat(node)
+	}
+	live(time.Hour, "a", "b", "手机")
+	for {
+		got, err := other.LiveNodes(t.Context(), 50*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	beat("b")
+	live(time.Hour, "a", "b", "手机")
+	if got, err := other.LiveNodes(t.Context(), 40*time.Millisecond); err != nil || len(got) > 1 || len(got) == 1 && got[0] != "b" {
+		t.Errorf("lately: %q, %v, want b", got, err)
+	}
+	for _, node := range []string{"", "\xff", "a\x00", strings.Repeat("x", 256)} {
+		if err := s.Heartbeat(t.Context(), node); err == nil {
+			t.Errorf("heartbeat of %q: no error", node)
+		}
+	}
+}
+
+func testConcurrentHeartbeats(t *testing.T, db Database) {
+	handles := []sluice.Store{db.Open(t), db.Open(t)}
+	var running sync.WaitGroup
+	for worker := range 6 {
+		running.Go(func() {
+			for range 10 {
+				if err := handles[worker%2].Heartbeat(t.Context(), fmt.Sprint("node-", worker/2)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if got, err := handles[0].LiveNodes(t.Context(), time.Hour); err != nil || len(got) != 3 {
+		t.Errorf("live: %q, %v, want 3", got, err)
+	}
+}
+
+func testGathered(t *testing.T, db Database) {
+	s := db.Open(t)
+	mark := func(sale sluice.SaleID, epoch int64, node string) {
+		t.Helper()
+		if err := s.MarkGathered(t.Context(), sale, epoch, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark("phones", 1, "b")
+	mark("phones", 1, "a")
+	mark("phones", 1, "b")
+	mark("phones", 2, "c")
+	mark("tablets", 1, "d")
+	for _, test := range []struct {
+		sale  sluice.SaleID
+		epoch int64
+		want  []string
+	}{{"phones", 1, []string{"a", "b"}}, {"phones", 2, []string{"c"}}, {"tablets", 1, []string{"d"}}, {"phones", 3, nil}, {"none", 1, nil}} {
+		got, err := s.Gathered(t.Context(), test.sale, test.epoch)
+		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%s, epoch %d: %v (-want +got):\n%s", test.sale, test.epoch, err, diff)
+		}
+	}
+	if err := s.MarkGathered(t.Context(), "phones", 1, ""); err == nil {
+		t.Error("a mark of nobody: no error")
+	}
+}

@@ -1,0 +1,494 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluicehq/sluice"
+)
+
+// settling is a store that ends orders.
+type settling interface {
+	sluice.Store
+	sluice.SettleStore
+}
+
+func openSettling(t *testing.T, db Database) settling {
+	t.Helper()
+	s, ok := db.Open(t).(settling)
+	if !ok {
+		t.Fatal("the store is no sluice.SettleStore")
+	}
+	return s
+}
+
+// age makes the orders of a sale older, as if they had been stored earlier.
+func (db *Database) age(t *testing.T, sale sluice.SaleID, by time.Duration) {
+	t.Helper()
+	if db.Age == nil {
+		t.Fatal("Database.Age is missing")
+	}
+	db.Age(t, sale, by)
+}
+
+const (
+	someone = "tester"
+	why     = "because"
+	payment = "payment-1"
+)
+
+// want is a change with the usual payment, by, and reason.
+func want(order sluice.OrderID, action sluice.Action) sluice.Change {
+	c := sluice.Change{Order: order, Action: action, By: someone, Reason: why}
+	if action == sluice.Pay {
+		c.PaymentID = payment
+	}
+	return c
+}
+
+func change(t *testing.T, s settling, c sluice.Change) sluice.Order {
+	t.Helper()
+	order, err := s.Change(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return order
+}
+
+func history(t *testing.T, s settling, order sluice.OrderID) []sluice.HistoryEntry {
+	t.Helper()
+	entries, err := s.History(t.Context(), order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// given takes all releases that wait, of all sales.
+func given(t *testing.T, s settling) (all []sluice.Release) {
+	t.Helper()
+	for {
+		n, err := s.GiveReleases(t.Context(), 1000, func(_ sluice.SaleID, releases []sluice.Release) error {
+			all = append(all, releases...)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return all
+		}
+	}
+}
+
+// releaseOf is the release of an order that ends under this epoch.
+func releaseOf(o *sluice.Order, epoch int64) sluice.Release {
+	return sluice.Release{Order: o.ID, Sale: o.Sale, Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Epoch: epoch}
+}
+
+// The whole state machine, by real rows: every action on every status, in time
+// and late. "-": not possible; "=": a repeat; "*": the units return; "+": two
+// steps at once.
+func testStateMachine(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	const none = "-"
+	for sale, late := range map[sluice.SaleID]bool{"in-time": false, "late": true} {
+		create(t, s, aSale(sale, sluice.Unlimited))
+		src := source{sale: sale, epoch: 1}
+		for _, row := range []struct {
+			status                                                   sluice.Status
+			pay, payLate, cancel, expire, expireLate, reject, refund string
+		}{
+			{sluice.Pending, "paid", "refund_due*+", "cancelled*", none, "expired*", "rejected*", none},
+			{sluice.Paid, "=paid", "=paid", none, none, none, none, "refunded*"},
+			{sluice.Cancelled, "refund_due", "refund_due", "=cancelled", none, none, none, none},
+			{sluice.Expired, "refund_due", "refund_due", none, "=expired", "=expired", none, none},
+			{sluice.Rejected, "refund_due", "refund_due", none, none, none, "=rejected", none},
+			{sluice.Refunded, "=refunded", "=refunded", none, none, none, none, "=refunded"},
+			{sluice.RefundDue, "=refund_due", "=refund_due", none, none, none, none, "refunded"},
+		} {
+			wants := map[sluice.Action]string{
+				sluice.Pay: row.pay, sluice.Cancel: row.cancel, sluice.Expire: row.expire, sluice.Reject: row.reject, sluice.Refund: row.refund,
+			}
+			if late {
+				wants[sluice.Pay], wants[sluice.Expire] = row.payLate, row.expireLate
+			}
+			for _, action := range sluice.Actions() {
+				t.Run(fmt.Sprintf("%s, %s, %s", row.status, action, sale), func(t *testing.T) {
+					order := become(t, s, db, &src, row.status)
+					if late {
+						db.age(t, sale, 24*time.Hour)
+					}
+					oneStep(t, s, order, action, wants[action])
+				})
+			}
+		}
+	}
+}
+
+// become stores an order of three units and brings it to a status.
+func become(t *testing.T, s settling, db Database, src *source, status sluice.Status) sluice.OrderID {
+	t.Helper()
+	entry := src.entryOf(3)
+	insert(t, s, sluice.Stored{Inserted: 1}, entry)
+	order := entry.Claims[0].Order
+	if status == sluice.Expired {
+		db.age(t, src.sale, 24*time.Hour)
+	}
+	for _, action := range map[sluice.Status][]sluice.Action{
+		sluice.Paid: {sluice.Pay}, sluice.Cancelled: {sluice.Cancel}, sluice.Expired: {sluice.Expire}, sluice.Rejected: {sluice.Reject},
+		sluice.Refunded: {sluice.Pay, sluice.Refund}, sluice.RefundDue: {sluice.Cancel, sluice.Pay},
+	}[status] {
+		change(t, s, want(order, action))
+	}
+	given(t, s)
+	if got := read1(t, s, order); got.Status != status {
+		t.Fatalf("the order is %s, want %s", got.Status, status)
+	}
+	return order
+}
+
+func read1(t *testing.T, s sluice.Store, id sluice.OrderID) sluice.Order {
+	t.Helper()
+	order, err := s.Order(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return order
+}
+
+// oneStep takes an action and checks everything that it may have touched.
+func oneStep(t *testing.T, s settling, id sluice.OrderID, action sluice.Action, wanted string) {
+	t.Helper()
+	before, past := read1(t, s, id), history(t, s, id)
+	taken := read(t, s, before.Sale).Taken
+	got, err := s.Change(t.Context(), want(id, action))
+
+	if wanted == "-" {
+		refused := (*sluice.OrderStateError)(nil)
+		if !errors.As(err, &refused) || *refused != (sluice.OrderStateError{Order: id, Status: before.Status, Action: action}) {
+			t.Errorf("error %v, want an OrderStateError", err)
+		}
+		got, wanted = before, "="+string(before.Status)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	after := before
+	after.Status = sluice.Status(strings.Trim(wanted, "=*+"))
+	if wanted[0] != '=' {
+		past = append(past, steps(&before, &got, action, after.Status, strings.HasSuffix(wanted, "+"))...)
+		after.UpdatedAt = got.UpdatedAt
+		if got.UpdatedAt.Before(before.UpdatedAt) || time.Since(got.UpdatedAt).Abs() > time.Hour {
+			t.Errorf("updated at %v, before that at %v", got.UpdatedAt, before.UpdatedAt)
+		}
+		switch action {
+		case sluice.Pay:
+			after.PaymentID = payment
+		case sluice.Reject:
+			after.Reason = why
+		}
+	}
+	if diff := cmp.Diff(after, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(got, read1(t, s, id)); diff != "" {
+		t.Errorf("order (-told +stored):\n%s", diff)
+	}
+	if diff := cmp.Diff(past, history(t, s, id)); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	var releases []sluice.Release
+	if strings.Contains(wanted, "*") {
+		releases = []sluice.Release{releaseOf(&before, 1)}
+		taken -= before.Quantity
+	}
+	if got := read(t, s, before.Sale).Taken; got != taken {
+		t.Errorf("taken %d, want %d", got, taken)
+	}
+	if n, err := s.PendingReleases(t.Context(), before.Sale); err != nil || n != int64(len(releases)) {
+		t.Errorf("%d releases wait, %v, want %d", n, err, len(releases))
+	}
+	if diff := cmp.Diff(releases, given(t, s)); diff != "" {
+		t.Errorf("releases (-want +got):\n%s", diff)
+	}
+}
+
+// steps is what the history says of one change that took place.
+func steps(before, after *sluice.Order, action sluice.Action, to sluice.Status, two bool) (entries []sluice.HistoryEntry) {
+	last := sluice.HistoryEntry{Order: before.ID, At: after.UpdatedAt, From: before.Status, To: to, Action: action, By: someone, Reason: why}
+	if action == sluice.Pay {
+		last.PaymentID = payment
+	}
+	if two {
+		entries = append(entries, sluice.HistoryEntry{
+			Order: before.ID, At: after.UpdatedAt, From: before.Status, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
+		})
+		last.From = sluice.Expired
+	}
+	return append(entries, last)
+}
+
+func testChangeOfOthers(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	create(t, s, aSale("phones", 10))
+	src := source{sale: "phones", epoch: 1}
+	entry := src.entry(2)
+	insert(t, s, sluice.Stored{Inserted: 2}, entry)
+	mine, other := entry.Claims[0], entry.Claims[1]
+	unchanged(t, s, "phones", func() {
+		for _, buyer := range []sluice.BuyerID{other.Buyer, mine.Buyer + " ", "\x00", "nobody"} {
+			c := want(mine.Order, sluice.Cancel)
+			c.Buyer = buyer
+			_, err := s.Change(t.Context(), c)
+			wantError(t, err, sluice.ErrOrderNotFound)
+		}
+		for _, id := range []sluice.OrderID{"", "x", "\x00\xff", sluice.MakeOrderID("phones", strings.Repeat("f", 32)), sluice.OrderID(strings.ToUpper(string(mine.Order)))} {
+			_, err := s.Change(t.Context(), want(id, sluice.Cancel))
+			wantError(t, err, sluice.ErrOrderNotFound)
+			_, err = s.History(t.Context(), id)
+			wantError(t, err, sluice.ErrOrderNotFound)
+		}
+	})
+	c := want(mine.Order, sluice.Cancel)
+	c.Buyer = mine.Buyer
+	if got := change(t, s, c); got.Status != sluice.Cancelled {
+		t.Errorf("the order is %s", got.Status)
+	}
+	mustBeSound(t, s, "phones")
+}
+
+func testChangeInvalid(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	create(t, s, aSale("phones", 10))
+	src := source{sale: "phones", epoch: 1}
+	entry := src.entry(1)
+	insert(t, s, sluice.Stored{Inserted: 1}, entry)
+	order := entry.Claims[0].Order
+	unchanged(t, s, "phones", func() {
+		for name, c := range map[string]sluice.Change{
+			"no action":              {Order: order},
+			"unknown action":         {Order: order, Action: "steal"},
+			"no payment":             {Order: order, Action: sluice.Pay},
+			"over-long payment":      {Order: order, Action: sluice.Pay, PaymentID: strings.Repeat("p", 129)},
+			"payment with NUL":       {Order: order, Action: sluice.Pay, PaymentID: "a\x00b"},
+			"payment of two lines":   {Order: order, Action: sluice.Pay, PaymentID: "a\nb"},
+			"payment not UTF-8":      {Order: order, Action: sluice.Pay, PaymentID: "\xff"},
+			"cancel with payment":    {Order: order, Action: sluice.Cancel, PaymentID: "p"},
+			"over-long reason":       {Order: order, Action: sluice.Reject, Reason: strings.Repeat("r", 1025)},
+			"over-long name of some": {Order: order, Action: sluice.Reject, By: strings.Repeat("b", 257)},
+		} {
+			_, err := s.Change(t.Context(), c)
+			state := (*sluice.OrderStateError)(nil)
+			if err == nil || errors.As(err, &state) || errors.Is(err, sluice.ErrOrderNotFound) {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+	})
+	// Texts may quote anything.
+	got := change(t, s, sluice.Change{Order: order, Action: sluice.Reject, By: "\x00", Reason: "torn \xff\x00, 没有库存 ' \" \\ \n"})
+	if want := "torn \uFFFD\uFFFD, 没有库存 ' \" \\ \n"; got.Reason != want || read1(t, s, order).Reason != want || history(t, s, order)[1].Reason != want {
+		t.Errorf("reason %q", got.Reason)
+	}
+	exact := strings.Repeat("界", 42) + "!!"
+	if got := change(t, s, sluice.Change{Order: order, Action: sluice.Pay, PaymentID: exact}); got.PaymentID != exact {
+		t.Errorf("payment %q", got.PaymentID)
+	}
+}
+
+// Paying again with the same id changes nothing; with another one it is
+// refused, and recorded.
+func testPaymentConflict(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	create(t, s, aSale("phones", 10))
+	src := source{sale: "phones", epoch: 1}
+	for _, status := range []sluice.Status{sluice.Paid, sluice.RefundDue, sluice.Refunded} {
+		order := become(t, s, db, &src, status)
+		past := history(t, s, order)
+		for range 2 {
+			change(t, s, want(order, sluice.Pay))
+		}
+		if diff := cmp.Diff(past, history(t, s, order)); diff != "" {
+			t.Errorf("%s: history after repeats (-want +got):\n%s", status, diff)
+		}
+		for _, other := range []string{"payment-2", "payment-2", "PAYMENT-1", "payment-1 ", "payment-2"} {
+			c := want(order, sluice.Pay)
+			c.PaymentID = other
+			unchanged(t, s, "phones", func() {
+				got, err := s.Change(t.Context(), c)
+				conflict := (*sluice.PaymentConflictError)(nil)
+				if !errors.As(err, &conflict) || *conflict != (sluice.PaymentConflictError{Order: order, Have: payment}) || got != (sluice.Order{}) {
+					t.Errorf("%s: %+v, error %v", status, got, err)
+				}
+			})
+		}
+		got := history(t, s, order)
+		if len(got) != len(past)+3 { // the same attempt is kept once
+			t.Fatalf("%s: %d entries, want %d", status, len(got), len(past)+3)
+		}
+		for i, other := range []string{"payment-2", "PAYMENT-1", "payment-1 "} {
+			e := got[len(past)+i]
+			if at := e.At; at.Before(past[len(past)-1].At) {
+				t.Errorf("%s: refused at %v, before the entry before it", status, at)
+			}
+			want := sluice.HistoryEntry{Order: order, At: e.At, From: status, To: status, Action: sluice.Pay, By: someone, Reason: why, PaymentID: other}
+			if diff := cmp.Diff(want, e); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", status, diff)
+			}
+		}
+		if status == sluice.Paid { // the refund of an order that refused payments
+			change(t, s, want(order, sluice.Refund))
+		}
+	}
+	given(t, s)
+	mustBeSound(t, s, "phones")
+}
+
+// The first entry is the order being stored, whatever came after.
+func testHistory(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	create(t, s, aSale("phones", 2))
+	src := source{sale: "phones", epoch: 1}
+	entry := src.entry(3) // the last one is not covered
+	entry.Node = "node-7"
+	rejected := entry.Claims[2].Order
+	insert(t, s, sluice.Stored{Inserted: 3, Rejected: []sluice.OrderID{rejected}}, entry)
+	check := func(order sluice.OrderID, want ...sluice.HistoryEntry) {
+		t.Helper()
+		got := history(t, s, order)
+		stored := read1(t, s, order)
+		for i := range got {
+			if i > 0 && got[i].At.Before(got[i-1].At) || i == 0 && !got[i].At.Equal(stored.StoredAt) {
+				t.Errorf("entry %d is at %v", i, got[i].At)
+			}
+			got[i].At = time.Time{}
+		}
+		for i := range want {
+			want[i].Order = order
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("history (-want +got):\n%s", diff)
+		}
+	}
+	first := sluice.HistoryEntry{From: sluice.Queued, To: sluice.Pending, By: "node-7"}
+	notCovered := sluice.HistoryEntry{From: sluice.Queued, To: sluice.Rejected, By: "node-7", Reason: sluice.NotCovered}
+	due := func(from sluice.Status) sluice.HistoryEntry {
+		return sluice.HistoryEntry{From: from, To: sluice.RefundDue, Action: sluice.Pay, By: someone, Reason: why, PaymentID: payment}
+	}
+	step := func(from, to sluice.Status, action sluice.Action) sluice.HistoryEntry {
+		return sluice.HistoryEntry{From: from, To: to, Action: action, By: someone, Reason: why}
+	}
+	check(entry.Claims[0].Order, first)
+	check(rejected, notCovered)
+	change(t, s, want(rejected, sluice.Pay))
+	check(rejected, notCovered, due(sluice.Rejected))
+	change(t, s, want(rejected, sluice.Refund))
+	check(rejected, notCovered, due(sluice.Rejected), step(sluice.RefundDue, sluice.Refunded, sluice.Refund))
+	if n := len(given(t, s)); n != 0 {
+		t.Errorf("%d releases of an order that never held units", n)
+	}
+
+	change(t, s, want(entry.Claims[0].Order, sluice.Reject))
+	check(entry.Claims[0].Order, first, step(sluice.Pending, sluice.Rejected, sluice.Reject))
+	change(t, s, want(entry.Claims[0].Order, sluice.Pay))
+	check(entry.Claims[0].Order, first, step(sluice.Pending, sluice.Rejected, sluice.Reject), due(sluice.Rejected))
+
+	db.age(t, "phones", 24*time.Hour)
+	change(t, s, want(entry.Claims[1].Order, sluice.Pay))
+	check(entry.Claims[1].Order, first, sluice.HistoryEntry{From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry"}, due(sluice.Expired))
+}
+
+func expire(t *testing.T, s settling, limit, want int) {
+	t.Helper()
+	if n, err := s.ExpireDue(t.Context(), limit); err != nil || n != want {
+		t.Fatalf("%d expired, error %v, want %d", n, err, want)
+	}
+}
+
+func testExpireDue(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	expire(t, s, 10, 0)
+	sources := map[sluice.SaleID]*source{}
+	for _, id := range []sluice.SaleID{"phones", "tablets", "young"} {
+		create(t, s, aSale(id, 100))
+		sources[id] = &source{sale: id, epoch: 1}
+		insert(t, s, sluice.Stored{Inserted: 4}, sources[id].entryOf(1, 2, 3, 4))
+	}
+	expire(t, s, 10, 0)
+	orders := look(t, s, "phones").Orders
+	change(t, s, want(orders[0].ID, sluice.Pay))
+	change(t, s, want(orders[3].ID, sluice.Cancel))
+	given(t, s)
+	db.age(t, "phones", time.Hour)
+	db.age(t, "tablets", 2*time.Hour)
+
+	// The most overdue first.
+	expire(t, s, 3, 3)
+	expire(t, s, 1, 1)
+	for _, o := range look(t, s, "tablets").Orders {
+		if entries := history(t, s, o.ID); o.Status != sluice.Expired || len(entries) != 2 || entries[1] != (sluice.HistoryEntry{
+			Order: o.ID, At: o.UpdatedAt, From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
+		}) {
+			t.Errorf("order %s is %s: %+v", o.ID, o.Status, entries)
+		}
+	}
+	expire(t, s, 10, 2)
+	expire(t, s, 10, 0)
+	wantReleases := look(t, s, "tablets").Orders
+	wantReleases = append(wantReleases, look(t, s, "phones").Orders[1:3]...)
+	sameReleases(t, wantReleases, given(t, s))
+	for id, taken := range map[sluice.SaleID]int64{"phones": 1, "tablets": 0, "young": 10} {
+		if c := mustBeSound(t, s, id); c.Sale.Taken != taken {
+			t.Errorf("%s: taken %d, want %d", id, c.Sale.Taken, taken)
+		}
+	}
+	for _, limit := range []int{0, -1} {
+		if _, err := s.ExpireDue(t.Context(), limit); err == nil {
+			t.Errorf("limit %d: no error", limit)
+		}
+	}
+}
+
+// sameReleases compares in any order; epoch 1.
+func sameReleases(t *testing.T, orders []sluice.Order, got []sluice.Release) {
+	t.Helper()
+	var want []sluice.Release
+	for i := range orders {
+		want = append(want, releaseOf(&orders[i], 1))
+	}
+	byOrder := func(a, b sluice.Release) int { return strings.Compare(string(a.Order), string(b.Order)) }
+	slices.SortFunc(want, byOrder)
+	slices.SortFunc(got, byOrder)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("releases (-want +got):\n%s", diff)
+	}
+}
+
+// Nothing expires before its time, by the store's clock, and then at once.
+func testExpiryIsInTime(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	create(t, s, aSale("phones", 10))
+	src := source{sale: "phones", epoch: 1}
+	entry := src.entry(1)
+	insert(t, s, sluice.Stored{Inserted: 1}, entry)
+	order := read1(t, s, entry.Claims[0].Order)
+	db.age(t, "phones", order.KeepUntil.Sub(order.StoredAt)-150*time.Millisecond)
+	keepUntil := read1(t, s, order.ID).KeepUntil
+	for deadline := time.Now().Add(time.Minute); ; {
+		n, err := s.ExpireDue(t.Context(), 10)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("%d expired, error %v", n, err)
+		}
+		if n == 1 {
+			break
+		}
+	}
+	if at := read1(t, s, order.ID).UpdatedAt; at.Before(keepUntil) {
+		t.Errorf("expired at %v, kept until %v", at, keepUntil)
+	}
+}

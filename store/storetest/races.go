@@ -1,0 +1,445 @@
+package storetest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// races is how often two changes are raced: enough to find what is wrong. Soak
+// races them ten times as often.
+func races() int {
+	if testing.Short() {
+		return 100
+	}
+	return 1000
+}
+
+// Payment and expiry race around the deadline: exactly one wins, and the units
+// return if and only if it is not the payment.
+func testPaymentAgainstExpiry(t *testing.T, db Database) { racePaymentAndExpiry(t, db, races()) }
+
+func racePaymentAndExpiry(t *testing.T, db Database, n int) {
+	const perRound = 50
+	handles := [2]settling{openSettling(t, db), openSettling(t, db)}
+	create(t, handles[0], aSale("phones", sluice.Unlimited))
+	src := source{sale: "phones", epoch: 1}
+	told := map[sluice.OrderID]sluice.Status{}
+	var mu sync.Mutex
+	lead := 30 * time.Millisecond // from storing to the deadline
+	var byJob atomic.Int64
+	for range n / perRound {
+		entry := src.entry(perRound)
+		insert(t, handles[0], sluice.Stored{Inserted: perRound}, entry)
+		newest := read1(t, handles[0], entry.Claims[0].Order)
+		// All orders of before have ended, so they may be aged again.
+		db.age(t, "phones", newest.KeepUntil.Sub(newest.StoredAt)-lead)
+
+		var paying, expiring sync.WaitGroup
+		var paidUp atomic.Bool
+		inTime := 0
+		for worker := range 4 {
+			paying.Go(func() {
+				for i := worker; i < perRound; i += 4 {
+					id := entry.Claims[i].Order
+					got, err := handles[0].Change(t.Context(), want(id, sluice.Pay))
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					told[id] = got.Status
+					if got.Status == sluice.Paid {
+						inTime++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		for range 2 {
+			expiring.Go(func() {
+				for !paidUp.Load() {
+					expired, err := handles[1].ExpireDue(t.Context(), 5)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					byJob.Add(int64(expired))
+					if expired == 0 {
+						time.Sleep(time.Millisecond) // a server asks less often
+					}
+				}
+			})
+		}
+		paying.Wait()
+		paidUp.Store(true)
+		expiring.Wait()
+		// The deadline should come in the middle of the payments.
+		switch {
+		case inTime > perRound*3/4:
+			lead = lead * 3 / 4
+		case inTime < perRound/4:
+			lead = lead*4/3 + time.Millisecond
+		}
+	}
+	late := oneOutcomeEach(t, handles[0], told)
+	if n > 500 && (late == 0 || late == len(told) || byJob.Load() == 0) {
+		t.Errorf("%d of %d payments came too late, %d orders were expired by the job: that was no race", late, len(told), byJob.Load())
+	}
+	t.Logf("%d races: %d payments came too late, %d orders were expired by the job", len(told), late, byJob.Load())
+}
+
+// oneOutcomeEach checks orders on which a payment was tried: each is paid, and
+// in time, or its money is due and its units returned once. It returns how many
+// came too late.
+func oneOutcomeEach(t *testing.T, s settling, told map[sluice.OrderID]sluice.Status) (late int) {
+	t.Helper()
+	released := map[sluice.OrderID]int{}
+	for _, r := range given(t, s) {
+		released[r.Order]++
+	}
+	c := mustBeSound(t, s, "phones")
+	if len(c.Orders) != len(told) {
+		t.Errorf("%d orders, %d were paid for", len(c.Orders), len(told))
+	}
+	for _, o := range c.Orders {
+		entries := history(t, s, o.ID)
+		ok := o.Status == told[o.ID] && o.PaymentID == payment
+		switch o.Status {
+		case sluice.Paid:
+			ok = ok && released[o.ID] == 0 && len(entries) == 2 && entries[1].To == sluice.Paid
+		case sluice.RefundDue:
+			late++
+			ok = ok && released[o.ID] == 1 && len(entries) == 3 && entries[1].From == sluice.Pending && entries[2].To == sluice.RefundDue &&
+				entries[1].To == entries[2].From && !entries[2].At.Before(entries[1].At)
+		default:
+			ok = false
+		}
+		if !ok {
+			t.Errorf("order %s is %s, told %s, released %d times: %+v", o.ID, o.Status, told[o.ID], released[o.ID], entries)
+		}
+	}
+	return late
+}
+
+// raceTwo lets two changes of each of n orders run at the same time, on two
+// handles, and hands the outcomes to judge.
+func raceTwo(t *testing.T, handles [2]settling, n int, both func(sluice.OrderID) [2]sluice.Change, judge func(sluice.OrderID, [2]sluice.Order, [2]error)) {
+	t.Helper()
+	orders := look(t, handles[0], "phones").Orders
+	for _, o := range orders[len(orders)-n:] {
+		changes := both(o.ID)
+		var got [2]sluice.Order
+		var errs [2]error
+		var running sync.WaitGroup
+		start := make(chan bool)
+		for i := range 2 {
+			running.Go(func() {
+				<-start
+				got[i], errs[i] = handles[i].Change(t.Context(), changes[i])
+			})
+		}
+		close(start)
+		running.Wait()
+		judge(o.ID, got, errs)
+	}
+}
+
+func testPaymentAgainstCancel(t *testing.T, db Database) { racePaymentAndCancel(t, db, races()) }
+
+func racePaymentAndCancel(t *testing.T, db Database, n int) {
+	handles := [2]settling{openSettling(t, db), openSettling(t, db)}
+	create(t, handles[0], aSale("phones", sluice.Unlimited))
+	src := source{sale: "phones", epoch: 1}
+	insert(t, handles[0], sluice.Stored{Inserted: n}, src.entry(n))
+	told := map[sluice.OrderID]sluice.Status{}
+	flip := 0
+	raceTwo(t, handles, n, func(id sluice.OrderID) [2]sluice.Change {
+		return [2]sluice.Change{want(id, sluice.Pay), want(id, sluice.Cancel)}
+	}, func(id sluice.OrderID, got [2]sluice.Order, errs [2]error) {
+		told[id] = got[0].Status
+		refused := (*sluice.OrderStateError)(nil)
+		cancelled := errs[1] == nil && got[1].Status == sluice.Cancelled
+		paidFirst := errors.As(errs[1], &refused) && refused.Status == sluice.Paid
+		if errs[0] != nil || paidFirst != (got[0].Status == sluice.Paid) || cancelled == paidFirst {
+			t.Errorf("%s: pay: %s, %v; cancel: %s, %v", id, got[0].Status, errs[0], got[1].Status, errs[1])
+		}
+		if paidFirst {
+			flip++
+		}
+	})
+	late := oneOutcomeEach(t, handles[0], told)
+	t.Logf("%d races: payment was first in %d, cancelling in %d", n, flip, late)
+}
+
+// Two of the same kind: the same payment twice, two payments, two refunds.
+func testSameChangeTwice(t *testing.T, db Database) {
+	handles := [2]settling{openSettling(t, db), openSettling(t, db)}
+	create(t, handles[0], aSale("phones", sluice.Unlimited))
+	src := source{sale: "phones", epoch: 1}
+	n := races() / 10
+	insert(t, handles[0], sluice.Stored{Inserted: n}, src.entry(n))
+	raceTwo(t, handles, n, func(id sluice.OrderID) [2]sluice.Change {
+		a, b := want(id, sluice.Pay), want(id, sluice.Pay)
+		b.PaymentID = "payment-2"
+		return [2]sluice.Change{a, b}
+	}, func(id sluice.OrderID, got [2]sluice.Order, errs [2]error) {
+		winner := 0
+		if errs[0] != nil {
+			winner = 1
+		}
+		conflict := (*sluice.PaymentConflictError)(nil)
+		if errs[winner] != nil || !errors.As(errs[1-winner], &conflict) || conflict.Have != got[winner].PaymentID || len(history(t, handles[0], id)) != 3 {
+			t.Errorf("%s: %v and %v", id, errs[0], errs[1])
+		}
+	})
+	raceTwo(t, handles, n, func(id sluice.OrderID) [2]sluice.Change {
+		return [2]sluice.Change{want(id, sluice.Refund), want(id, sluice.Refund)}
+	}, func(id sluice.OrderID, got [2]sluice.Order, errs [2]error) {
+		if errs[0] != nil || errs[1] != nil || got[0] != got[1] || got[0].Status != sluice.Refunded || len(history(t, handles[0], id)) != 4 {
+			t.Errorf("%s: %+v, %v and %+v, %v", id, got[0], errs[0], got[1], errs[1])
+		}
+	})
+	if c := mustBeSound(t, handles[0], "phones"); c.Sale.Taken != 0 {
+		t.Errorf("taken %d", c.Sale.Taken)
+	}
+	sameReleases(t, look(t, handles[0], "phones").Orders, given(t, handles[0]))
+}
+
+// Several servers expire side by side, while orders are cancelled and paid too
+// late: each order ends once, and nobody waits in a circle.
+func testConcurrentExpiry(t *testing.T, db Database) {
+	handles := []settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
+	sales := []sluice.SaleID{"a", "b", "c"}
+	var orders []sluice.OrderID
+	entries := make([]sluice.Entry, len(sales))
+	for i, id := range sales {
+		create(t, handles[0], aSale(id, sluice.Unlimited))
+		src := source{sale: id, epoch: 1}
+		entries[i] = src.entry(200)
+	}
+	for range 10 { // so that each batch has orders of all sales
+		for k := range entries {
+			head, tail := split(entries[k], 20)
+			insert(t, handles[0], sluice.Stored{Inserted: len(head.Claims)}, head)
+			entries[k] = tail
+			for _, c := range head.Claims {
+				orders = append(orders, c.Order)
+			}
+		}
+	}
+	for _, id := range sales {
+		db.age(t, id, time.Hour)
+	}
+	var running sync.WaitGroup
+	var expired, others atomic.Int64
+	for worker := range 4 {
+		running.Go(func() {
+			for {
+				n, err := handles[worker%3].ExpireDue(t.Context(), 17)
+				if err != nil {
+					t.Error(err)
+				}
+				if n == 0 || err != nil {
+					return
+				}
+				expired.Add(int64(n))
+			}
+		})
+	}
+	for worker := range 2 {
+		running.Go(func() {
+			for i := worker; i < len(orders); i += 20 {
+				action := []sluice.Action{sluice.Cancel, sluice.Pay}[worker]
+				_, err := handles[worker].Change(t.Context(), want(orders[len(orders)-1-i], action))
+				if refused := (*sluice.OrderStateError)(nil); err != nil && !errors.As(err, &refused) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	// A pass over what others hold may have left some.
+	for {
+		n, err := handles[0].ExpireDue(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		expired.Add(int64(n))
+	}
+	var all []sluice.Order
+	for _, id := range sales {
+		c := mustBeSound(t, handles[0], id)
+		if c.Sale.Taken != 0 {
+			t.Errorf("%s: taken %d", id, c.Sale.Taken)
+		}
+		all = append(all, c.Orders...)
+		for _, o := range c.Orders {
+			if entries := history(t, handles[0], o.ID); entries[1].To != sluice.Expired || entries[1].By != "expiry" {
+				others.Add(1) // cancelled
+			} else if o.Status == sluice.RefundDue && len(entries) != 3 || o.Status == sluice.Expired && len(entries) != 2 {
+				t.Errorf("%s: %+v", o.ID, entries)
+			}
+		}
+	}
+	if n := expired.Load() + others.Load(); n > int64(len(all)) || expired.Load() == 0 {
+		t.Errorf("%d expired by the job and %d cancelled, of %d", expired.Load(), others.Load(), len(all))
+	}
+	sameReleases(t, all, given(t, handles[0]))
+}
+
+// Loads and endings: an image that still counts an order as live goes with a
+// release of that epoch or a later one; one that does not, with an older one.
+// So a ledger that is loaded from the image, and discards releases of older
+// epochs, gets each unit back once (I2, I6).
+func testLoadsAgainstEndings(t *testing.T, db Database) {
+	handles := []settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
+	s := handles[0]
+	create(t, s, aSale("phones", sluice.Unlimited))
+	src := source{sale: "phones", epoch: 1}
+	const n = 240
+	entry := src.entry(n)
+	insert(t, s, sluice.Stored{Inserted: n}, entry)
+	var running sync.WaitGroup
+	var done atomic.Int64
+	for worker := range 3 {
+		running.Go(func() {
+			for i := worker; i < n; i += 3 {
+				if _, err := handles[worker].Change(t.Context(), want(entry.Claims[i].Order, sluice.Cancel)); err != nil {
+					t.Error(err)
+				}
+				done.Add(1)
+			}
+		})
+	}
+	var images []sluice.LoadImage
+	for done.Load() < n {
+		epoch := int64(len(images) + 1)
+		if err := s.FenceSale(t.Context(), "phones", epoch, "test"); err != nil {
+			t.Fatal(err)
+		}
+		image, err := s.BeginLoad(t.Context(), "phones")
+		if err != nil {
+			t.Fatal(err)
+		}
+		images = append(images, image)
+		if err := s.ConfirmLoad(t.Context(), "phones", image.Epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running.Wait()
+	stamped := map[sluice.OrderID]int64{}
+	for _, r := range given(t, s) {
+		stamped[r.Order] = r.Epoch
+	}
+	if len(stamped) != n {
+		t.Errorf("%d releases, want %d", len(stamped), n)
+	}
+	for _, image := range images {
+		units := int64(0)
+		for _, r := range image.Records {
+			if r.Live {
+				units += r.Quantity
+			}
+			if r.Live != (stamped[r.Order] >= image.Epoch) {
+				t.Errorf("epoch %d has order %s live: %v, and its release is of epoch %d", image.Epoch, r.Order, r.Live, stamped[r.Order])
+			}
+		}
+		if units != image.Taken || len(image.Records) != n {
+			t.Errorf("epoch %d: taken %d, live records hold %d of %d records", image.Epoch, image.Taken, units, len(image.Records))
+		}
+	}
+	t.Logf("%d loads", len(images))
+}
+
+// Everything at once, on few orders: whatever the order of events, taken is the
+// sum of the live orders at every moment, and each ended order is released once.
+func testEverythingAtOnce(t *testing.T, db Database) {
+	handles := []settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
+	create(t, handles[0], aSale("phones", 1000))
+	src := source{sale: "phones", epoch: 1}
+	old, fresh := src.entryOf(slices.Repeat([]int64{1, 2, 3}, 20)...), src.entryOf(slices.Repeat([]int64{1, 2, 3}, 20)...)
+	insert(t, handles[0], sluice.Stored{Inserted: 60}, old)
+	db.age(t, "phones", time.Hour)
+	insert(t, handles[0], sluice.Stored{Inserted: 60}, fresh)
+	claims := append(old.Claims, fresh.Claims...)
+
+	var mu sync.Mutex
+	released := map[sluice.OrderID]int{}
+	give := func(_ sluice.SaleID, releases []sluice.Release) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if rand.IntN(3) == 0 {
+			return errLedgerIsDown
+		}
+		for _, r := range releases {
+			released[r.Order]++
+		}
+		return nil
+	}
+	var running sync.WaitGroup
+	var stop atomic.Bool
+	for worker := range 4 {
+		random := rand.New(rand.NewPCG(3, uint64(worker)))
+		s := handles[worker%3]
+		running.Go(func() {
+			for range races() / 10 {
+				c := want(claims[random.IntN(len(claims))].Order, sluice.Actions()[random.IntN(5)])
+				_, err := s.Change(t.Context(), c)
+				if refused := (*sluice.OrderStateError)(nil); err != nil && !errors.As(err, &refused) {
+					t.Error(err)
+				}
+				switch random.IntN(8) {
+				case 0:
+					if _, err := s.ExpireDue(t.Context(), 1+random.IntN(3)); err != nil {
+						t.Error(err)
+					}
+				case 1:
+					if _, err := s.GiveReleases(t.Context(), 1+random.IntN(5), give); err != nil && !errors.Is(err, errLedgerIsDown) {
+						t.Error(err)
+					}
+				case 2:
+					if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{old, fresh}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for !stop.Load() {
+			c, err := lookInto(t.Context(), handles[2], "phones")
+			if err == nil {
+				err = c.sound()
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	running.Wait()
+	stop.Store(true)
+	looking.Wait()
+	for _, r := range given(t, handles[0]) {
+		released[r.Order]++
+	}
+	for _, o := range mustBeSound(t, handles[0], "phones").Orders {
+		want := 1
+		if o.Status.Live() {
+			want = 0
+		}
+		if released[o.ID] != want {
+			t.Errorf("order %s is %s, and was released %d times", o.ID, o.Status, released[o.ID])
+		}
+	}
+}

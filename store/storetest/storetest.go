@@ -1,0 +1,314 @@
+// Package storetest is the conformance suite of sluice.Store. Every adapter
+// runs it against the real database.
+//
+// Each test is about one promise of the port; the random run compares a store
+// with a reference model that shares no code with any adapter.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Database is an empty database of one test.
+type Database struct {
+	// Open returns a handle like a server's. The suite opens several on one
+	// database; the adapter's test closes them when the test ends.
+	Open func(t *testing.T) sluice.Store
+	// OpenReadOnly returns a handle like the audit's.
+	OpenReadOnly func(t *testing.T) sluice.Store
+	// Age makes the orders of a sale older: stored_at, expires_at, keep_until
+	// and updated_at go back by this much.
+	Age func(t *testing.T, sale sluice.SaleID, by time.Duration)
+}
+
+// Run runs the suite. It calls create for each test.
+func Run(t *testing.T, create func(t *testing.T) Database) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Database)
+	}{
+		{"CreateSale", testCreateSale},
+		{"CreateSaleRefusesWhatIsInvalid", testCreateInvalid},
+		{"AbsentLimits", testAbsentLimits},
+		{"TextsComeBackAsTheyWere", testTexts},
+		{"SalesAreListedByOpeningTime", testSales},
+		{"ChangeSale", testChangeSale},
+		{"ChangeSaleThatIsRefusedWritesNothing", testChangeRefused},
+		{"ChangesFollowEachOther", testConcurrentChanges},
+		{"FenceSale", testFence},
+
+		{"InsertStoresOrders", testInsert},
+		{"InsertNothing", testInsertNothing},
+		{"InsertRefusesWhatNoLedgerWrites", testInsertInvalid},
+		{"RedeliveryInsertsNothing", testRedelivery},
+		{"RedeliveryWithinABatch", testRedeliveryWithin},
+		{"ConflictsStoreNothing", testConflicts},
+		{"EqualKeysOfTwoBuyersAreTwoClaims", testEqualKeys},
+		{"IdsDifferByEveryByte", testExactIDs},
+		{"SequenceRestartsWithTheEpoch", testEpochs},
+		{"BeyondTheTotalIsNotCovered", testNotCovered},
+		{"NotCoveredAmongOthers", testNotCoveredMixed},
+		{"CancelledInsertIsAllOrNothing", testCancelledInsert},
+
+		{"OldEpochsBringNothingNew", testOldEpochs},
+
+		{"StateMachine", testStateMachine},
+		{"ChangeOfOthersOrders", testChangeOfOthers},
+		{"ChangeRefusesWhatIsInvalid", testChangeInvalid},
+		{"PaymentConflict", testPaymentConflict},
+		{"History", testHistory},
+		{"ExpireDue", testExpireDue},
+		{"ExpiryIsInTime", testExpiryIsInTime},
+		{"Releases", testReleases},
+		{"ReleasesComeAgain", testReleasesComeAgain},
+		{"ReleasesOfOthersGoOn", testReleasesOfOthersGoOn},
+		{"ReleasesInOtherHands", testReleasesInOtherHands},
+
+		{"PaymentAgainstExpiry", testPaymentAgainstExpiry},
+		{"PaymentAgainstCancel", testPaymentAgainstCancel},
+		{"SameChangeTwice", testSameChangeTwice},
+		{"ConcurrentExpiry", testConcurrentExpiry},
+		{"ConcurrentGivers", testConcurrentGivers},
+		{"LoadsAgainstEndings", testLoadsAgainstEndings},
+		{"EverythingAtOnce", testEverythingAtOnce},
+
+		{"Restock", testRestock},
+		{"RestockThatIsRefusedWritesNothing", testRestockRefused},
+		{"LateClaimsUnderTheOldTotal", testCap},
+		{"CapOfASaleWithoutATotal", testCapOfNoTotal},
+		{"ConcurrentRestocks", testConcurrentRestock},
+		{"RestockAgainstInserts", testRestockAgainstInserts},
+		{"Archive", testArchive},
+		{"ArchiveAgainstRefund", testArchiveAgainstRefund},
+		{"ArchiveAgainstChanges", testArchiveAgainstChanges},
+		{"Claim", testClaim},
+		{"ResolveDeadLetter", testResolveDeadLetter},
+		{"ConcurrentResolve", testConcurrentResolve},
+
+		{"Leases", testLeases},
+		{"LeaseExpires", testLeaseExpires},
+		{"ConcurrentLeases", testConcurrentLeases},
+		{"Heartbeats", testHeartbeats},
+		{"ConcurrentHeartbeats", testConcurrentHeartbeats},
+		{"Gathered", testGathered},
+
+		{"CapHoldsAmongManyWriters", testConcurrentCap},
+		{"ServersThatRedeliverTogether", testConcurrentRedelivery},
+		{"SnapshotWhileWritersRun", testSnapshotConsistency},
+
+		{"Order", testOrder},
+		{"OrdersInPages", testPages},
+		{"OrdersByFilter", testFilters},
+		{"PagesStayWhileOrdersCome", testPagesWhileInserting},
+		{"BadCursors", testBadCursors},
+
+		{"Load", testLoad},
+		{"LoadImageHoldsEveryClaim", testLoadRecords},
+		{"LastSeq", testLastSeq},
+		{"DeadLetters", testDeadLetters},
+		{"DamagedDeadLetters", testDamagedDeadLetters},
+		{"Snapshot", testSnapshot},
+		{"ReadOnly", testReadOnly},
+		{"Closed", testClosed},
+
+		{"RandomRun", testRandom},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, create(t)) })
+	}
+}
+
+// aSale is a valid sale, open since a while.
+func aSale(id sluice.SaleID, total int64) sluice.Sale {
+	return sluice.Sale{
+		ID: id, SKU: "sku-1", Title: "A thing",
+		Price: sluice.Money{Amount: 199900, Currency: "CNY"}, ListPrice: sluice.Money{Amount: 299900, Currency: "CNY"},
+		Terms: sluice.Terms{
+			Total: total, MaxPerBuyer: 2, MaxOrders: 11,
+			OpensAt: time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC), ClosesAt: time.Date(2026, 11, 12, 12, 0, 0, 0, time.UTC),
+		},
+		PaymentWindow: 15 * time.Minute, PaymentGrace: 30 * time.Second,
+	}
+}
+
+// create adds a sale and loads it under epoch 1.
+func create(t *testing.T, s sluice.Store, sale sluice.Sale) sluice.Sale {
+	t.Helper()
+	if _, err := s.CreateSale(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.BeginLoad(t.Context(), sale.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ConfirmLoad(t.Context(), sale.ID, 1); err != nil {
+		t.Fatal(err)
+	}
+	return read(t, s, sale.ID)
+}
+
+func read(t *testing.T, s sluice.Store, id sluice.SaleID) sluice.Sale {
+	t.Helper()
+	sale, err := s.Sale(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sale
+}
+
+// acceptedAt is when the claims of these tests were accepted.
+var acceptedAt = time.Date(2026, 11, 11, 12, 0, 0, 123e6, time.UTC)
+
+// source writes journal entries as a ledger does.
+type source struct {
+	sale  sluice.SaleID
+	epoch int64
+	seq   int64 // the last one given
+	made  int
+}
+
+// entry returns an entry of n claims of n new buyers, one unit each.
+func (s *source) entry(n int) sluice.Entry {
+	quantities := make([]int64, n)
+	for i := range quantities {
+		quantities[i] = 1
+	}
+	return s.entryOf(quantities...)
+}
+
+// entryOf returns an entry of claims with these quantities, by new buyers.
+func (s *source) entryOf(quantities ...int64) sluice.Entry {
+	e := sluice.Entry{
+		ID: fmt.Sprintf("%d-%d", s.epoch, s.seq+1), Sale: s.sale, Epoch: s.epoch, Node: "node-1", Terms: 1,
+		At: acceptedAt.Add(time.Duration(s.seq) * time.Millisecond), FirstSeq: s.seq + 1, Deliveries: 1,
+	}
+	for _, quantity := range quantities {
+		s.seq++
+		s.made++
+		e.Claims = append(e.Claims, sluice.Claim{
+			Buyer: sluice.BuyerID(fmt.Sprintf("buyer-%d-%d", s.epoch, s.made)), Key: sluice.Key(fmt.Sprintf("key-%08d", s.made)),
+			Quantity: quantity, Order: sluice.MakeOrderID(s.sale, fmt.Sprintf("%016x%016x", s.epoch, s.made)), Meta: `{"n":1}`,
+		})
+	}
+	return e
+}
+
+// insert stores entries and fails the test unless the outcome is the given one.
+func insert(t *testing.T, s sluice.Store, want sluice.Stored, entries ...sluice.Entry) {
+	t.Helper()
+	got, err := s.Insert(t.Context(), entries[0].Sale, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("stored (-want +got):\n%s", diff)
+	}
+}
+
+// split cuts an entry into two at claim i, as a ledger might hand it out.
+func split(e sluice.Entry, i int) (sluice.Entry, sluice.Entry) {
+	a, b := e, e
+	a.Claims, b.Claims = e.Claims[:i:i], slices.Clone(e.Claims[i:])
+	b.ID, b.FirstSeq = e.ID+"-b", e.FirstSeq+int64(i)
+	return a, b
+}
+
+// contents is everything the store says of a sale, at one moment.
+type contents struct {
+	Sale    sluice.Sale
+	Terms   []sluice.Terms
+	Orders  []sluice.Order
+	Letters []sluice.DeadLetter
+}
+
+func look(t *testing.T, s sluice.Store, id sluice.SaleID) contents {
+	t.Helper()
+	c, err := lookInto(t.Context(), s, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func lookInto(ctx context.Context, s sluice.Store, id sluice.SaleID) (c contents, err error) {
+	err = s.Snapshot(ctx, id, func(snap sluice.Snapshot) (err error) {
+		c = contents{Sale: snap.Sale(), Terms: snap.TermsVersions()}
+		if err := snap.Orders(func(o sluice.Order) bool { c.Orders = append(c.Orders, o); return true }); err != nil {
+			return err
+		}
+		c.Letters, err = snap.DeadLetters()
+		return err
+	})
+	return c, err
+}
+
+// sound checks what must hold of a sale at any moment.
+func (c *contents) sound() error {
+	units := int64(0)
+	seen := map[sluice.OrderID]bool{}
+	for i := range c.Orders {
+		o := &c.Orders[i]
+		if o.Status.Live() {
+			units += o.Quantity
+		}
+		if seen[o.ID] {
+			return fmt.Errorf("order %s is there twice (I5)", o.ID)
+		}
+		seen[o.ID] = true
+	}
+	if units != c.Sale.Taken {
+		return fmt.Errorf("the live orders hold %d units, taken is %d (I2)", units, c.Sale.Taken)
+	}
+	if c.Sale.Cap != sluice.Unlimited && units > c.Sale.Cap {
+		return fmt.Errorf("the live orders hold %d units of %d (I1)", units, c.Sale.Cap)
+	}
+	if (c.Sale.Cap == sluice.Unlimited) != (c.Sale.Total == sluice.Unlimited) || c.Sale.Cap < c.Sale.Total {
+		return fmt.Errorf("cap %d, total %d", c.Sale.Cap, c.Sale.Total)
+	}
+	if n := len(c.Terms); n == 0 || c.Terms[n-1] != c.Sale.Terms {
+		return fmt.Errorf("the last of %d versions of the terms is not the sale's", n)
+	}
+	return nil
+}
+
+func mustBeSound(t *testing.T, s sluice.Store, id sluice.SaleID) contents {
+	t.Helper()
+	c := look(t, s, id)
+	if err := c.sound(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// unchanged runs do and fails the test if the sale's contents changed.
+func unchanged(t *testing.T, s sluice.Store, id sluice.SaleID, do func()) {
+	t.Helper()
+	before := look(t, s, id)
+	do()
+	if diff := cmp.Diff(before, look(t, s, id)); diff != "" {
+		t.Errorf("the sale changed (-before +after):\n%s", diff)
+	}
+}
+
+func wantError(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("error %v, want %v", err, want)
+	}
+}
+
+// differ is cmp.Diff for long lists: reflection only if something differs.
+func differ[T comparable](want, got []T) string {
+	if slices.Equal(want, got) {
+		return ""
+	}
+	return cmp.Diff(want, got)
+}
