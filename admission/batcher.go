@@ -1,0 +1,272 @@
+// Package admission is everything between a request and the ledger: the board
+// (what this server knows of every sale), the gate (refusals that need no
+// network) and the batcher (many claims, one ledger call).
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
+
+	"github.com/sluicehq/sluice"
+)
+
+// The batcher turns claims that arrive one by one into ledger calls that
+// decide hundreds.
+//
+// It is self-clocking. While a call is in flight, claims gather; when it
+// returns, all that gathered go out together. There is no timer and no target
+// size: an idle system sends a claim at once, alone; a busy one makes exactly
+// the batches that its ledger's latency asks for, and a slower ledger gets
+// bigger ones. A second call may overlap the first only when a whole batch
+// is already waiting: then waiting longer could not make it bigger, and the
+// server encodes one batch while the ledger decides the other.
+//
+// Each sale has its own lane, so a hot sale does not delay the others.
+//
+// Rejected designs: a ticker (adds half its period to every claim of an idle
+// system, and is too slow for a busy one); a batch of fixed size (waits for
+// ever for the last claim of a rush); one global queue (a ledger call is per
+// sale, so a batch of mixed sales is many calls); a channel per lane (a
+// channel send costs as much as the mutex and cannot be drained in one step).
+//
+// The queue is bounded. When it is full the answer is ErrOverloaded, at once:
+// a queue that grows only tells buyers later what they could know now.
+//
+// A caller may leave (its context ends): the claim is still decided and its
+// order still made, because the ledger may have it already (I4, I5).
+
+// ErrOverloaded: nothing was decided; the lane's queue is full.
+var ErrOverloaded = errors.New("admission: the queue is full")
+
+// ErrOutcomeUnknown: the ledger did not answer, or not in time. The claim may
+// have been accepted; the same claim id will tell.
+var ErrOutcomeUnknown = errors.New("admission: the ledger's answer is not known")
+
+// BatcherOptions are the settings of a Batcher. Zero values mean the defaults.
+type BatcherOptions struct {
+	MaxBatch int // claims in one ledger call; default 250
+	MaxQueue int // claims waiting in one lane; default 20,000
+	InFlight int // ledger calls of one lane at a time; default 2
+	// Attempts bounds how often a batch is sent when the outcome is unknown;
+	// default 4. Repeating is safe, since the claim ids are the same.
+	Attempts int
+	// Backoff is the pause before the second attempt; it doubles. Default 25 ms.
+	Backoff time.Duration
+
+	// Decided is called after every ledger call, from the lane's goroutine,
+	// with what it decided. It must not block, nor keep the slices.
+	Decided func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision)
+}
+
+func (o BatcherOptions) withDefaults() BatcherOptions {
+	if o.MaxBatch <= 0 {
+		o.MaxBatch = 250
+	}
+	if o.MaxQueue <= 0 {
+		o.MaxQueue = 20_000
+	}
+	if o.InFlight <= 0 {
+		o.InFlight = 2
+	}
+	if o.Attempts <= 0 {
+		o.Attempts = 4
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = 25 * time.Millisecond
+	}
+	if o.Decided == nil {
+		o.Decided = func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}
+	}
+	return o
+}
+
+// Batcher gathers claims into ledger calls. It is safe for concurrent use.
+type Batcher struct {
+	ledger sluice.Decider
+	opts   BatcherOptions
+	lanes  *xsync.Map[sluice.SaleID, *lane]
+	calls  sync.Pool // of *call
+	closed atomic.Bool
+	flying sync.WaitGroup
+}
+
+// NewBatcher returns a batcher in front of the ledger.
+func NewBatcher(ledger sluice.Decider, opts BatcherOptions) *Batcher {
+	return &Batcher{
+		ledger: ledger, opts: opts.withDefaults(), lanes: xsync.NewMap[sluice.SaleID, *lane](),
+		calls: sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }},
+	}
+}
+
+// call is one claim on its way through a lane.
+type call struct {
+	claim    sluice.Claim
+	decision sluice.Decision
+	err      error
+	done     chan struct{} // receives one value when decision and err are set
+}
+
+// lane is the queue of one sale.
+type lane struct {
+	mu      sync.Mutex
+	waiting []*call
+	flying  int // ledger calls in flight
+}
+
+// Claim hands a valid claim to the ledger and waits for the decision.
+//
+// Errors: ErrOverloaded (nothing was decided), ErrOutcomeUnknown, the
+// context's error (the outcome is unknown too), sluice.ErrClosed.
+func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
+	c := b.calls.Get().(*call)
+	c.claim = claim
+	if err := b.enqueue(sale, c); err != nil {
+		b.calls.Put(c)
+		return sluice.Decision{}, err
+	}
+	select {
+	case <-c.done:
+		decision, err := c.decision, c.err
+		c.decision, c.err = sluice.Decision{}, nil
+		b.calls.Put(c)
+		return decision, err
+	case <-ctx.Done():
+		return sluice.Decision{}, ctx.Err() // the lane still owns c
+	}
+}
+
+func (b *Batcher) enqueue(sale sluice.SaleID, c *call) error {
+	l, ok := b.lanes.Load(sale)
+	if !ok {
+		l, _ = b.lanes.LoadOrStore(sale, &lane{})
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.closed.Load() {
+		return sluice.ErrClosed
+	}
+	if len(l.waiting) >= b.opts.MaxQueue {
+		return ErrOverloaded
+	}
+	l.waiting = append(l.waiting, c)
+	if l.flying == 0 || l.flying < b.opts.InFlight && len(l.waiting) >= b.opts.MaxBatch {
+		l.flying++
+		b.flying.Add(1)
+		go b.fly(sale, l)
+	}
+	return nil
+}
+
+// fly sends batches until nothing waits that is worth another call.
+func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
+	defer b.flying.Done()
+	var batch []*call
+	var claims []sluice.Claim
+	for {
+		l.mu.Lock()
+		n := min(len(l.waiting), b.opts.MaxBatch)
+		if n == 0 || n < b.opts.MaxBatch && l.flying > 1 { // the other call will take them
+			l.flying--
+			l.mu.Unlock()
+			return
+		}
+		batch = append(batch[:0], l.waiting[:n]...)
+		rest := copy(l.waiting, l.waiting[n:])
+		clear(l.waiting[rest:])
+		l.waiting = l.waiting[:rest]
+		l.mu.Unlock()
+
+		claims = claims[:0]
+		for _, c := range batch {
+			claims = append(claims, c.claim)
+		}
+		decisions, err := b.decide(sale, claims)
+		if err != nil {
+			b.giveUp(l)
+		}
+		for i, c := range batch {
+			if err != nil {
+				c.err = err
+			} else {
+				c.decision = decisions[i]
+			}
+			c.done <- struct{}{}
+		}
+		clear(batch)
+	}
+}
+
+// giveUp refuses everything that waits, after the ledger has failed to answer:
+// those claims were never sent, and each batch in turn would only learn the
+// same, later and later.
+func (b *Batcher) giveUp(l *lane) {
+	l.mu.Lock()
+	waiting := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	for _, c := range waiting {
+		c.err = ErrOverloaded
+		c.done <- struct{}{}
+	}
+}
+
+// decide calls the ledger until it answers, at most Attempts times.
+func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	pause := b.opts.Backoff
+	for attempt := 1; ; attempt++ {
+		decisions, err := b.ledger.Claim(context.Background(), sale, claims)
+		if err == nil && len(decisions) != len(claims) {
+			err = fmt.Errorf("%d decisions for %d claims", len(decisions), len(claims))
+		}
+		if err == nil {
+			b.opts.Decided(sale, claims, decisions)
+			return decisions, nil
+		}
+		if attempt >= b.opts.Attempts || errors.Is(err, sluice.ErrClosed) {
+			return nil, fmt.Errorf("%w: %v", ErrOutcomeUnknown, err) // whatever the cause was, this is what the caller must know
+		}
+		time.Sleep(pause)
+		pause *= 2
+	}
+}
+
+// Idle reports whether no claim of the sale is on its way to the ledger.
+func (b *Batcher) Idle(sale sluice.SaleID) bool {
+	l, ok := b.lanes.Load(sale)
+	if !ok {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.flying == 0 && len(l.waiting) == 0
+}
+
+// Close refuses new claims and waits until all that were taken are decided, or
+// the context ends. It is idempotent.
+func (b *Batcher) Close(ctx context.Context) error {
+	b.closed.Store(true)
+	// A claim that passed the check above holds its lane's lock: pass through
+	// each, so that none is added to flying after Wait has begun.
+	for _, l := range b.lanes.Range {
+		l.mu.Lock()
+		//lint:ignore SA2001 a barrier, not a critical section
+		l.mu.Unlock()
+	}
+	landed := make(chan struct{})
+	go func() {
+		b.flying.Wait()
+		close(landed)
+	}()
+	select {
+	case <-landed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("admission: claims are still being decided: %w", ctx.Err())
+	}
+}

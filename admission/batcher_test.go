@@ -1,0 +1,301 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// slowLedger accepts everything after a delay, and remembers its batches.
+type slowLedger struct {
+	delay time.Duration
+	fail  atomic.Int64 // calls that fail first
+	short bool         // one decision is missing
+
+	mu       sync.Mutex
+	batches  [][]sluice.Claim
+	inFlight int
+	most     int // calls in flight at a time
+}
+
+func (l *slowLedger) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	l.mu.Lock()
+	l.batches = append(l.batches, append([]sluice.Claim(nil), claims...))
+	l.inFlight++
+	l.most = max(l.most, l.inFlight)
+	l.mu.Unlock()
+	time.Sleep(l.delay)
+	l.mu.Lock()
+	l.inFlight--
+	l.mu.Unlock()
+	if l.fail.Add(-1) >= 0 {
+		return nil, errors.New("the line is cut")
+	}
+	decisions := make([]sluice.Decision, len(claims))
+	for i, c := range claims {
+		decisions[i] = sluice.Decision{Code: sluice.Accepted, Order: c.Order, Quantity: c.Quantity}
+	}
+	if l.short {
+		decisions = decisions[1:]
+	}
+	return decisions, nil
+}
+
+func (l *slowLedger) sizes() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var sizes []int
+	for _, b := range l.batches {
+		sizes = append(sizes, len(b))
+	}
+	return sizes
+}
+
+func claim(n int) sluice.Claim {
+	return sluice.Claim{
+		Buyer: sluice.BuyerID(fmt.Sprintf("buyer-%d", n)), Key: "key-00001", Quantity: 1,
+		Order: sluice.MakeOrderID("sale", fmt.Sprintf("%032x", n)),
+	}
+}
+
+// send hands n claims to the batcher at this moment, each from its own goroutine.
+func send(b *Batcher, from, n int) *sync.WaitGroup {
+	var done sync.WaitGroup
+	for i := range n {
+		done.Go(func() { _, _ = b.Claim(context.Background(), "sale", claim(from+i)) })
+	}
+	synctest.Wait()
+	return &done
+}
+
+func TestBatcherClocksItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{delay: time.Millisecond}
+		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 100})
+		started := time.Now()
+		first := send(b, 0, 1) // goes at once, alone
+		rest := send(b, 1, 70) // gather while it flies
+		first.Wait()
+		rest.Wait()
+		if got := fmt.Sprint(ledger.sizes()); got != "[1 70]" {
+			t.Errorf("batches of %s, want [1 70]", got)
+		}
+		if took := time.Since(started); took != 2*time.Millisecond {
+			t.Errorf("took %v: an idle system must add no delay to two calls of 1 ms", took)
+		}
+	})
+}
+
+func TestBatcherOverlapsOnlyFullBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{delay: time.Millisecond}
+		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 100, InFlight: 2})
+		send(b, 0, 1)
+		send(b, 1, 99)
+		if got := fmt.Sprint(ledger.sizes()); got != "[1]" {
+			t.Fatalf("batches of %s while the first flies, want [1]: 99 are not a whole batch", got)
+		}
+		send(b, 100, 1)
+		if got := fmt.Sprint(ledger.sizes()); got != "[1 100]" {
+			t.Fatalf("batches of %s, want [1 100]", got)
+		}
+		send(b, 200, 350).Wait()
+		if ledger.most != 2 {
+			t.Errorf("%d calls in flight at a time, want at most 2", ledger.most)
+		}
+		total := 0
+		for _, n := range ledger.sizes() {
+			total += n
+			if n > 100 {
+				t.Errorf("a batch of %d, want at most 100", n)
+			}
+		}
+		if total != 451 {
+			t.Errorf("%d claims were sent, want 451", total)
+		}
+	})
+}
+
+func TestBatcherRefusesWhenFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{delay: time.Second}
+		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 10, MaxQueue: 5, InFlight: 1})
+		first := send(b, 0, 1)
+		waiting := send(b, 1, 5)
+		before := time.Now()
+		if _, err := b.Claim(t.Context(), "sale", claim(99)); !errors.Is(err, ErrOverloaded) {
+			t.Errorf("the sixth in a queue of five: %v, want ErrOverloaded", err)
+		}
+		if time.Since(before) != 0 {
+			t.Error("a full queue must refuse at once")
+		}
+		if _, err := b.Claim(t.Context(), "other", claim(99)); err != nil {
+			t.Errorf("another sale's lane is full as well: %v", err)
+		}
+		first.Wait()
+		waiting.Wait()
+	})
+}
+
+func TestBatcherDecidesForACallerWhoLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{delay: time.Second}
+		b := NewBatcher(ledger, BatcherOptions{})
+		first := send(b, 0, 1)
+		ctx, leave := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer leave()
+		if _, err := b.Claim(ctx, "sale", claim(1)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("err = %v, want the deadline", err)
+		}
+		first.Wait()
+		time.Sleep(2 * time.Second)
+		if got := fmt.Sprint(ledger.sizes()); got != "[1 1]" {
+			t.Errorf("batches of %s, want [1 1]: the claim of the caller who left is still decided", got)
+		}
+	})
+}
+
+func TestBatcherRepeatsAnUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{}
+		ledger.fail.Store(3)
+		b := NewBatcher(ledger, BatcherOptions{Attempts: 4})
+		d, err := b.Claim(t.Context(), "sale", claim(7))
+		if err != nil || d.Order != claim(7).Order {
+			t.Fatalf("decision %+v, %v; want accepted after three failures", d, err)
+		}
+		for _, batch := range ledger.batches {
+			if len(batch) != 1 || batch[0] != claim(7) {
+				t.Errorf("sent %+v, want the same claim every time (I4)", batch)
+			}
+		}
+
+		ledger.fail.Store(4)
+		if _, err := b.Claim(t.Context(), "sale", claim(8)); !errors.Is(err, ErrOutcomeUnknown) {
+			t.Errorf("err = %v after four failures, want ErrOutcomeUnknown", err)
+		}
+	})
+}
+
+// When the ledger does not answer, nobody waits in line to learn it: what was
+// not sent is refused, and what was sent stays unknown, however it ended.
+func TestBatcherGivesUpForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{delay: 2 * time.Second}
+		ledger.fail.Store(1000)
+		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 10, InFlight: 1})
+		var unknown, overloaded atomic.Int64
+		var done sync.WaitGroup
+		started := time.Now()
+		for i := range 100 {
+			done.Go(func() {
+				switch _, err := b.Claim(context.Background(), "sale", claim(i)); {
+				case errors.Is(err, ErrOutcomeUnknown):
+					unknown.Add(1)
+				case errors.Is(err, ErrOverloaded):
+					overloaded.Add(1)
+				}
+			})
+		}
+		done.Wait()
+		sent := map[sluice.OrderID]bool{}
+		for _, batch := range ledger.batches {
+			for _, c := range batch {
+				sent[c.Order] = true
+			}
+		}
+		if unknown.Load() != int64(len(sent)) || overloaded.Load() != 100-unknown.Load() {
+			t.Errorf("%d unknown and %d overloaded; %d were sent", unknown.Load(), overloaded.Load(), len(sent))
+		}
+		if took := time.Since(started); took > 10*time.Second {
+			t.Errorf("the last of 100 waited %v", took)
+		}
+	})
+}
+
+func TestBatcherTrustsNoShortAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBatcher(&slowLedger{short: true}, BatcherOptions{})
+		if _, err := b.Claim(t.Context(), "sale", claim(1)); !errors.Is(err, ErrOutcomeUnknown) {
+			t.Errorf("err = %v when a decision is missing, want ErrOutcomeUnknown", err)
+		}
+	})
+}
+
+func TestBatcherCloseLandsWhatFlies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{delay: time.Second}
+		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 2, InFlight: 1})
+		if !b.Idle("sale") {
+			t.Error("busy before the first claim")
+		}
+		sent := send(b, 0, 5)
+		if b.Idle("sale") || !b.Idle("other") {
+			t.Errorf("idle: %v with five claims on their way, %v with none; want false and true", b.Idle("sale"), b.Idle("other"))
+		}
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Claim(t.Context(), "sale", claim(9)); !errors.Is(err, sluice.ErrClosed) {
+			t.Errorf("err = %v after Close, want ErrClosed", err)
+		}
+		sent.Wait()
+		total := 0
+		for _, n := range ledger.sizes() {
+			total += n
+		}
+		if total != 5 {
+			t.Errorf("%d claims decided before Close returned, want 5", total)
+		}
+		late, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = b.Close(late) // idempotent
+	})
+}
+
+// Everybody gets the answer to their own claim, whatever the batches.
+func TestBatcherAnswersEachCaller(t *testing.T) {
+	b := NewBatcher(&slowLedger{}, BatcherOptions{MaxBatch: 16})
+	var done sync.WaitGroup
+	for g := range 64 {
+		done.Go(func() {
+			for i := range 200 {
+				c := claim(g*1000 + i)
+				d, err := b.Claim(context.Background(), sluice.SaleID(fmt.Sprint("sale-", g%3)), c)
+				if err != nil || d.Order != c.Order {
+					t.Errorf("claim %s got the answer %+v, %v", c.Order, d, err)
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+}
+
+func BenchmarkBatcher(b *testing.B) {
+	batcher := NewBatcher(instant{}, BatcherOptions{})
+	b.SetParallelism(1000)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		c := claim(1)
+		for pb.Next() {
+			_, _ = batcher.Claim(context.Background(), "sale", c)
+		}
+	})
+}
+
+// instant answers at once, from one slice.
+type instant struct{}
+
+var accepted = make([]sluice.Decision, 250)
+
+func (instant) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	return accepted[:len(claims)], nil
+}

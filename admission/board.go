@@ -1,0 +1,383 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/sluicehq/sluice"
+)
+
+// BoardOptions are the settings of a Board. Zero values mean the defaults.
+type BoardOptions struct {
+	// Refresh is how often the ledger is read, for all sales at once; default
+	// 200 ms. It must be well below sluice.RefusalLease, or refusals are not
+	// repeated without asking the ledger.
+	Refresh time.Duration
+	// Sales is how often the store's list of sales is read; default 1 s.
+	Sales time.Duration
+	// Timeout bounds one reading; default 2 s.
+	Timeout time.Duration
+
+	// Encode makes View.Body. It is called when a view is made.
+	Encode func(v, before *View) any
+	// Refreshed is called, from the board's goroutine, after every refresh
+	// that reached the ledger. It must not block.
+	Refreshed func(views map[sluice.SaleID]*View)
+	Log       *slog.Logger
+}
+
+// Board is what this server knows of every sale: an immutable snapshot behind
+// an atomic pointer, so that reading takes no lock and no network.
+type Board struct {
+	ledger sluice.Reader
+	store  sluice.SaleStore
+	opts   BoardOptions
+
+	views   atomic.Pointer[map[sluice.SaleID]*View]
+	nudge   chan struct{} // asks for a refresh soon
+	lookups singleflight.Group
+	asking  chan struct{} // holds one value per lookup under way
+	unknown unknownSales
+
+	lookupFailed atomic.Int64 // when the store did not answer a lookup, in Unix nanoseconds
+
+	mu    sync.Mutex                    // one reading at a time; guards the fields below
+	sales map[sluice.SaleID]sluice.Sale // the store's rows, as last read
+	fetch map[sluice.SaleID]bool        // holders being fetched
+	found map[sluice.SaleID]*holders    // holders fetched, newest
+}
+
+// NewBoard returns an empty board; Run fills it.
+func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *Board {
+	if opts.Refresh <= 0 {
+		opts.Refresh = 200 * time.Millisecond
+	}
+	if opts.Sales <= 0 {
+		opts.Sales = time.Second
+	}
+	if opts.Timeout <= 0 {
+		opts.Timeout = 2 * time.Second
+	}
+	if opts.Encode == nil {
+		opts.Encode = func(*View, *View) any { return nil }
+	}
+	if opts.Refreshed == nil {
+		opts.Refreshed = func(map[sluice.SaleID]*View) {}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &Board{
+		ledger: ledger, store: store, opts: opts, nudge: make(chan struct{}, 1), asking: make(chan struct{}, maxLookups),
+		sales: map[sluice.SaleID]sluice.Sale{}, fetch: map[sluice.SaleID]bool{}, found: map[sluice.SaleID]*holders{},
+	}
+	b.views.Store(&map[sluice.SaleID]*View{})
+	return b
+}
+
+// View returns what is known of a sale, nil if it is not on the board.
+func (b *Board) View(id sluice.SaleID) *View { return (*b.views.Load())[id] }
+
+// Views returns all of the board. The caller must not change the map.
+func (b *Board) Views() map[sluice.SaleID]*View { return *b.views.Load() }
+
+// Nudge asks for a refresh soon, for instance because the ledger has just said
+// that a sale is sold out. It does not block, and many are one.
+func (b *Board) Nudge() {
+	select {
+	case b.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// minPause keeps nudges from turning into a refresh per ledger call.
+const minPause = 10 * time.Millisecond
+
+// Run refreshes the board until the context ends. The store's list and the
+// ledger are read by two loops, so that neither waits for the other when it is
+// down.
+func (b *Board) Run(ctx context.Context) {
+	var loops sync.WaitGroup
+	loops.Go(func() {
+		b.loop(ctx, "sales", b.opts.Sales, nil, b.ReadSales)
+	})
+	loops.Go(func() {
+		b.loop(ctx, "ledger", b.opts.Refresh, b.nudge, b.Refresh)
+	})
+	loops.Wait()
+}
+
+// loop calls do at intervals, or when nudged, and tells the log when it begins
+// and ceases to fail.
+func (b *Board) loop(ctx context.Context, what string, every time.Duration, nudge <-chan struct{}, do func(context.Context) error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-nudge:
+		}
+		err := do(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !failing {
+			b.opts.Log.Warn("the board cannot be refreshed", "from", what, "error", err)
+		} else if err == nil && failing {
+			b.opts.Log.Info("the board is refreshed again", "from", what)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(minPause):
+		}
+		timer.Reset(max(every-minPause, 0))
+	}
+}
+
+// ReadSales reads the store's list of sales. If that fails the old one stays.
+func (b *Board) ReadSales(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	all, err := b.store.Sales(ctx)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	news := false
+	for _, sale := range all {
+		news = b.keep(sale) || news
+	}
+	if news {
+		b.Nudge()
+	}
+	return nil
+}
+
+// Refresh reads the ledger and publishes new views.
+func (b *Board) Refresh(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.readLedger(ctx)
+}
+
+// Reload puts the store's row of one sale on the board with a fresh reading:
+// what a server does with a sale it has just changed, or never heard of. If
+// only the ledger does not answer, the view says that (View.Down).
+func (b *Board) Reload(ctx context.Context, id sluice.SaleID) (*View, error) {
+	sale, err := b.store.Sale(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.keep(sale)
+	_ = b.readLedger(ctx) // the view tells
+	return b.View(id), nil
+}
+
+// errLookup: the store has not answered a lookup a moment ago.
+var errLookup = errors.New("admission: the store does not answer")
+
+// maxLookups is how many sales are looked up in the store at a time.
+const maxLookups = 4
+
+// Lookup is View for a sale that may not be on the board yet: the store is
+// asked, once for all who ask at the same time, before the answer is
+// sluice.ErrSaleNotFound. That answer is remembered for a second.
+func (b *Board) Lookup(ctx context.Context, id sluice.SaleID) (*View, error) {
+	if view := b.View(id); view != nil {
+		return view, nil
+	}
+	if id.Validate() != nil || b.unknown.has(id) {
+		return nil, sluice.ErrSaleNotFound
+	}
+	if time.Since(time.Unix(0, b.lookupFailed.Load())) < time.Second {
+		return nil, errLookup
+	}
+	v, err, _ := b.lookups.Do(string(id), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opts.Timeout)
+		defer cancel()
+		select { // made-up ids must not take all the store's connections
+		case b.asking <- struct{}{}:
+			defer func() { <-b.asking }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return b.Reload(ctx, id)
+	})
+	if errors.Is(err, sluice.ErrSaleNotFound) {
+		b.unknown.add(id)
+	} else if err != nil {
+		b.lookupFailed.Store(time.Now().UnixNano())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v.(*View), nil
+}
+
+// keep takes a row unless the board has a newer one: the list may have been
+// read before a change that this server has made itself. It reports news.
+func (b *Board) keep(sale sluice.Sale) bool {
+	old, ok := b.sales[sale.ID]
+	if ok && older(&sale, &old) {
+		return false
+	}
+	b.sales[sale.ID] = sale
+	return !ok || old != sale
+}
+
+// older compares two states of a row by what only grows, whatever a database's
+// clock does: epochs, the version of the terms, and under the same epoch the
+// fence, which only the next load lifts.
+func older(a, b *sluice.Sale) bool {
+	fenced := func(s *sluice.Sale) int {
+		if s.Fence != "" {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.LoadedEpoch, b.LoadedEpoch),
+		cmp.Compare(a.Version, b.Version), cmp.Compare(fenced(a), fenced(b)),
+		a.ArchivedAt.Compare(b.ArchivedAt),
+	) < 0
+}
+
+// readLedger makes and publishes new views. The caller holds mu.
+func (b *Board) readLedger(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	ids := make([]sluice.SaleID, 0, len(b.sales))
+	views := make(map[sluice.SaleID]*View, len(b.sales))
+	for id, sale := range b.sales {
+		if sale.ArchivedAt.IsZero() {
+			ids = append(ids, id)
+			continue
+		}
+		delete(b.found, id)
+		views[id] = b.archivedView(sale)
+	}
+	before := b.Views()
+	asked := time.Now()
+	readings, err := b.ledger.Read(ctx, ids)
+	if err != nil {
+		b.publishDown(before)
+		return err
+	}
+	told := time.Now()
+	for i, r := range readings {
+		v := &View{Sale: b.sales[ids[i]], Reading: r, Asked: asked, Told: told, holders: b.found[ids[i]]}
+		if v.InStep() && v.State(told) != sluice.StateOpen && !v.holders.covers(&v.Reading) {
+			b.fetchHolders(v.Reading)
+		}
+		v.Body = b.opts.Encode(v, before[ids[i]])
+		views[ids[i]] = v
+	}
+	b.views.Store(&views)
+	b.opts.Refreshed(views)
+	return nil
+}
+
+// archivedView is what is known of a sale that the ledger has forgotten. It
+// is made once, and again only if the row has changed.
+func (b *Board) archivedView(sale sluice.Sale) *View {
+	old := b.View(sale.ID)
+	if old != nil && old.Sale == sale {
+		return old
+	}
+	v := &View{Sale: sale, Reading: sluice.Reading{Sale: sale.ID, Now: sale.UpdatedAt}}
+	v.Body = b.opts.Encode(v, old)
+	return v
+}
+
+// downAfter is how long readers are told the last known state when the ledger
+// does not answer.
+const downAfter = 3 * time.Second
+
+// publishDown marks views that have grown too old, and makes one for a sale
+// that has none. The caller holds mu.
+func (b *Board) publishDown(before map[sluice.SaleID]*View) {
+	views := make(map[sluice.SaleID]*View, len(b.sales))
+	for id, sale := range b.sales {
+		old := before[id]
+		if !sale.ArchivedAt.IsZero() {
+			views[id] = b.archivedView(sale)
+			continue
+		}
+		if old != nil && (old.Down || time.Since(old.Asked) < downAfter) {
+			views[id] = old
+			continue
+		}
+		v := &View{Sale: sale, Reading: sluice.Reading{Sale: id}}
+		if old != nil {
+			*v = *old
+		}
+		v.Down = true
+		v.Body = b.opts.Encode(v, old)
+		views[id] = v
+	}
+	b.views.Store(&views)
+}
+
+// fetchHolders reads the holders of a sale in the background, once at a time.
+func (b *Board) fetchHolders(r sluice.Reading) {
+	if b.fetch[r.Sale] {
+		return
+	}
+	b.fetch[r.Sale] = true
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		h, err := fetchHolders(ctx, b.ledger, &r)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.fetch[r.Sale] = false
+		if err != nil {
+			b.opts.Log.Warn("the holders of a sale cannot be read", "sale", r.Sale, "error", err)
+			return
+		}
+		b.found[r.Sale] = h
+		b.Nudge()
+	}()
+}
+
+// unknownSales remembers, for a second, ids that are no sale's, so that a
+// flood of made-up ids does not become a flood of queries.
+type unknownSales struct {
+	mu    sync.Mutex
+	since time.Time
+	ids   map[sluice.SaleID]struct{}
+}
+
+// maxUnknown bounds the memory that made-up ids can take.
+const maxUnknown = 10_000
+
+func (u *unknownSales) has(id sluice.SaleID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, ok := u.ids[id]
+	return ok && time.Since(u.since) < time.Second
+}
+
+func (u *unknownSales) add(id sluice.SaleID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ids == nil || len(u.ids) >= maxUnknown || time.Since(u.since) >= time.Second {
+		u.ids, u.since = map[sluice.SaleID]struct{}{}, time.Now()
+	}
+	u.ids[id] = struct{}{}
+}

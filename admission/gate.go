@@ -1,0 +1,111 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Gate answers claims that this server can answer by itself and hands the
+// others to the batcher, cheapest check first: known sale, window, paused, sold
+// out.
+//
+// A refusal that is already known costs no network, but only if it cannot
+// break I4: the view must be sure of it (View.refusal), and the set of holders
+// must cover the view's sequence and lack the buyer. Everybody else asks the
+// ledger.
+type Gate struct {
+	board   *Board
+	batcher *Batcher
+	archive Archive
+	newID   func(sluice.SaleID) sluice.OrderID
+	now     func() time.Time
+}
+
+// Archive answers for the accepted claims of sales that the ledger has
+// forgotten: sluice.ErrOrderNotFound if there is no such claim.
+type Archive interface {
+	Claim(ctx context.Context, claim sluice.ClaimID) (sluice.Order, error)
+}
+
+// NewGate returns the gate in front of a batcher. Claims that pass it get their
+// order ids from newID.
+func NewGate(board *Board, batcher *Batcher, archive Archive, newID func(sluice.SaleID) sluice.OrderID) *Gate {
+	return &Gate{board: board, batcher: batcher, archive: archive, newID: newID, now: time.Now}
+}
+
+// Claim decides a claim that is valid but for its order id, which is made when
+// the ledger is asked. A sale that this server has not heard of is
+// looked up before the answer is SaleNotFound.
+//
+// Errors are those of Batcher.Claim.
+func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
+	view := g.board.View(sale)
+	if view == nil {
+		var err error
+		view, err = g.board.Lookup(ctx, sale)
+		if errors.Is(err, sluice.ErrSaleNotFound) {
+			return sluice.Decision{Code: sluice.SaleNotFound}, nil
+		}
+		if err != nil {
+			// The store is down, and this server has not seen the sale yet: the
+			// ledger says Unavailable itself if it does not hold it.
+			return g.ask(ctx, sale, claim)
+		}
+	}
+	if view.Archived() {
+		return g.archived(ctx, sale, &claim)
+	}
+	if decision, known := refuse(view, &claim, g.now()); known {
+		return decision, nil
+	}
+	return g.ask(ctx, sale, claim)
+}
+
+func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
+	claim.Order = g.newID(sale)
+	return g.batcher.Claim(ctx, sale, claim)
+}
+
+// archived answers a claim on an archived sale from the store: a repeat of an
+// accepted claim gets its order, for ever (I4); everybody else is too late.
+func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim) (sluice.Decision, error) {
+	order, err := g.archive.Claim(ctx, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
+	switch {
+	case errors.Is(err, sluice.ErrOrderNotFound):
+		return sluice.Decision{Code: sluice.Closed}, nil
+	case err != nil:
+		return sluice.Decision{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	if record := order.Record(); !record.SameContent(claim) {
+		return sluice.Decision{Code: sluice.KeyReused}, nil
+	}
+	return sluice.Decision{
+		Code: sluice.Accepted, Replayed: true, Order: order.ID, Quantity: order.Quantity,
+		Seq: order.Seq, Epoch: order.Epoch, Terms: order.Terms, At: order.AcceptedAt,
+	}, nil
+}
+
+// refuse returns the refusal that needs no ledger, if there is one.
+func refuse(view *View, claim *sluice.Claim, now time.Time) (sluice.Decision, bool) {
+	if view.Sale.Fence != "" || view.Reading.Loaded && view.Reading.Epoch < view.Sale.Epoch {
+		// Fenced, or a ledger that came back from the past. 503 says nothing
+		// about earlier attempts with the key.
+		return sluice.Decision{Code: sluice.Unavailable}, true
+	}
+	code := view.refusal(now)
+	if code == 0 || !view.holders.covers(&view.Reading) || view.holders.has(claim.Buyer) {
+		return sluice.Decision{}, false
+	}
+	decision := sluice.Decision{Code: code}
+	switch limit := view.Reading.Terms.MaxPerBuyer; {
+	case code == sluice.NotOpen:
+		decision.OpensAt = view.Reading.Terms.OpensAt
+	case code == sluice.SoldOut && limit != sluice.Unlimited && claim.Quantity > limit:
+		decision.Code = sluice.BuyerLimit // it outranks sold_out
+	}
+	return decision, true
+}

@@ -1,0 +1,54 @@
+package admission
+
+import (
+	"context"
+	"hash/maphash"
+
+	"github.com/sluicehq/sluice"
+)
+
+// holders is who has accepted claims of a sale, as hashes of buyer ids: the
+// buyers whom a server must not refuse by itself, since their attempt may be
+// the repeat of an accepted one (I4). It covers the claims of an epoch up to a
+// sequence; with any later claim accepted, it is of no use and fetched anew.
+//
+// Two buyers with one hash cost a call to the ledger, nothing else.
+type holders struct {
+	epoch, seq int64
+	buyers     map[uint64]struct{}
+}
+
+var holderSeed = maphash.MakeSeed()
+
+func hashBuyer(b sluice.BuyerID) uint64 { return maphash.String(holderSeed, string(b)) }
+
+// covers reports whether everybody with an accepted claim at this reading is
+// in the set.
+func (h *holders) covers(r *sluice.Reading) bool {
+	if r.Epoch == 1 && r.Seq == 0 {
+		return true // the first load of a sale brings no claims, and none came since
+	}
+	return h != nil && h.epoch == r.Epoch && h.seq >= r.Seq
+}
+
+func (h *holders) has(b sluice.BuyerID) bool {
+	if h == nil {
+		return false
+	}
+	_, ok := h.buyers[hashBuyer(b)]
+	return ok
+}
+
+// fetchHolders reads the set that covers the reading: whoever was accepted
+// before the reading is in it, since the ledger is asked after.
+func fetchHolders(ctx context.Context, ledger sluice.Reader, r *sluice.Reading) (*holders, error) {
+	h := &holders{epoch: r.Epoch, seq: r.Seq, buyers: make(map[uint64]struct{}, r.Seq)}
+	err := ledger.Holders(ctx, r.Sale, func(b sluice.BuyerID) bool {
+		h.buyers[hashBuyer(b)] = struct{}{}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
