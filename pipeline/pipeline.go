@@ -1,0 +1,175 @@
+// Package pipeline carries journal entries into the store: read, store,
+// acknowledge, and set aside what cannot be stored.
+//
+// It keeps I5 together with the store. An entry is acknowledged only after the
+// transaction that stored its claims (or set it aside) is committed; whatever
+// happens in between, the entry is read again, and the store takes each claim
+// exactly once. So the pipeline may be killed at any instant and may run on
+// any number of servers.
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Store is what the pipeline needs of sluice.Store.
+type Store interface {
+	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
+	SetAside(ctx context.Context, letter sluice.DeadLetter) error
+	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
+	Ping(ctx context.Context) error
+}
+
+// Options are the settings of a Pipeline. Zero values mean the defaults.
+type Options struct {
+	// MaxClaims bounds the claims of one transaction (an entry is never
+	// split); default 2,000. MaxEntries bounds its entries; default 500.
+	MaxClaims  int
+	MaxEntries int
+	// Linger is how long a worker lets entries gather after a transaction that
+	// was far from full: a few bigger transactions cost much less than many
+	// small ones. The first entry after a pause is stored at once. Default 20
+	// ms; negative: none.
+	Linger time.Duration
+	// Attempts is how often an entry that fails alone is tried before it is set
+	// aside; default 5. An attempt counts only when other entries of the sale
+	// have been stored since the one before, or after Patience: trouble that
+	// everybody has is the store's, not the entry's. Default 10 minutes.
+	Attempts int
+	Patience time.Duration
+	// Backoff is the pause after a first failure; it doubles up to
+	// BackoffMax. Defaults 50 ms and 2 s.
+	Backoff, BackoffMax time.Duration
+	// Abandoned is how long another server may sit on an entry before this
+	// one takes it over: longer than the longest transaction. Default 30 s.
+	Abandoned time.Duration
+	// Timeout bounds one transaction; default 10 s.
+	Timeout time.Duration
+
+	// Stored is called after each committed transaction, SetAside when an entry
+	// has become a dead letter. They must not block.
+	Stored   func(sale sluice.SaleID, result sluice.Stored)
+	SetAside func(sale sluice.SaleID)
+	Log      *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.MaxClaims, 2000)
+	setDefault(&o.MaxEntries, 500)
+	setDefault(&o.Attempts, 5)
+	if o.Linger == 0 {
+		o.Linger = 20 * time.Millisecond
+	}
+	setDefault(&o.Patience, 10*time.Minute)
+	setDefault(&o.Backoff, 50*time.Millisecond)
+	setDefault(&o.BackoffMax, 2*time.Second)
+	setDefault(&o.Abandoned, 30*time.Second)
+	setDefault(&o.Timeout, 10*time.Second)
+	if o.Stored == nil {
+		o.Stored = func(sluice.SaleID, sluice.Stored) {}
+	}
+	if o.SetAside == nil {
+		o.SetAside = func(sluice.SaleID) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func setDefault[T int | time.Duration](value *T, otherwise T) {
+	if *value <= 0 {
+		*value = otherwise
+	}
+}
+
+// Pipeline runs one worker per sale that has something to store. A worker is
+// started by Wake and ends when the sale's journal is empty, so that a
+// thousand quiet sales cost nothing.
+type Pipeline struct {
+	journal sluice.Journal
+	store   Store
+	opts    Options
+
+	ctx  context.Context // ends the workers
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	workers map[sluice.SaleID]*worker
+	running sync.WaitGroup
+	closed  bool
+}
+
+// New returns a pipeline between a journal and a store. It does nothing until
+// it is woken.
+func New(journal sluice.Journal, store Store, opts Options) *Pipeline {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Pipeline{
+		journal: journal, store: store, opts: opts.withDefaults(),
+		ctx: ctx, stop: stop, workers: map[sluice.SaleID]*worker{},
+	}
+}
+
+// Wake says that the sale may have entries. It does not block.
+func (p *Pipeline) Wake(sale sluice.SaleID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	w := p.workers[sale]
+	if w == nil {
+		w = &worker{p: p, sale: sale, bell: make(chan struct{}, 1)}
+		p.workers[sale] = w
+	}
+	w.woken = true
+	select {
+	case w.bell <- struct{}{}:
+	default:
+	}
+	if !w.running {
+		w.running = true
+		p.running.Go(w.run)
+	}
+}
+
+// rest ends a worker's run unless it has been woken meanwhile.
+func (p *Pipeline) rest(w *worker) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.woken {
+		w.woken = false
+		return false
+	}
+	w.running = false
+	return true
+}
+
+// Close takes no more wakes and lets the workers empty the journals that they
+// are at, until the context ends; then it stops them. What is left stays in
+// the journal. It is idempotent.
+func (p *Pipeline) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		p.running.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		p.stop()
+		return nil
+	case <-ctx.Done():
+		p.stop()
+		<-idle
+		return errors.Join(errors.New("pipeline: some entries are not stored yet; they stay in the journal"), ctx.Err())
+	}
+}

@@ -1,0 +1,355 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// worker empties the journal of one sale. Its fields but woken and running
+// (guarded by Pipeline.mu) belong to the goroutine of run.
+type worker struct {
+	p    *Pipeline
+	sale sluice.SaleID
+
+	woken, running bool
+	bell           chan struct{} // rung by every wake
+
+	// recovered says that this server's own unacknowledged entries, of before
+	// a restart or a failed acknowledgement, have been read since.
+	recovered bool
+	after     string    // of Own: where the recovery stands
+	suspects  []suspect // entries that fail, kept out of the others' way
+	stored    int64     // transactions that have succeeded
+	adopted   time.Time // when abandoned entries were last looked for
+}
+
+// suspect is an entry that could not be stored together with others.
+type suspect struct {
+	entry    sluice.Entry
+	since    time.Time // when it failed alone for the first time
+	attempts int       // that count
+	stored   int64     // worker.stored at the last one
+	retry    time.Time
+	pause    time.Duration
+}
+
+// run reads, stores and acknowledges until nothing is left.
+func (w *worker) run() {
+	for {
+		if w.suspectDue() {
+			w.retrySuspects()
+		}
+		entries, err := w.next()
+		switch {
+		case w.p.ctx.Err() != nil:
+			w.stopped()
+			return
+		case errors.Is(err, sluice.ErrNotLoaded):
+			w.suspects, w.recovered = nil, false // the sale is gone; a rebuild brings what is left
+			w.stopped()
+			return
+		case err != nil:
+			w.p.opts.Log.Warn("the journal cannot be read", "sale", w.sale, "error", err)
+			w.sleep(w.p.opts.Backoff * 4)
+			continue
+		}
+		if len(entries) > 0 {
+			w.handle(entries)
+			if claims(entries) < w.p.opts.MaxClaims/2 {
+				w.sleep(w.p.opts.Linger)
+			}
+			continue
+		}
+		if len(w.suspects) > 0 {
+			w.sleepUntilWoken(time.Until(w.retrySuspects()))
+			continue
+		}
+		if w.p.rest(w) {
+			return
+		}
+	}
+}
+
+func claims(entries []sluice.Entry) (n int) {
+	for i := range entries {
+		n += len(entries[i].Claims)
+	}
+	return n
+}
+
+// stopped marks the worker as not running, whoever has woken it.
+func (w *worker) stopped() {
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	w.running, w.woken = false, false
+}
+
+// next returns entries to store: this server's own from before first, then new
+// ones, then those that another server has abandoned.
+func (w *worker) next() ([]sluice.Entry, error) {
+	w.clearWoken()
+	read := sluice.JournalRead{Sale: w.sale, Max: w.p.opts.MaxEntries, Idle: w.p.opts.Abandoned}
+	for !w.recovered {
+		read.Source, read.After = sluice.Own, w.after
+		entries, err := w.p.journal.ReadJournal(w.p.ctx, read)
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) == 0 {
+			w.recovered, w.after = true, ""
+			break
+		}
+		w.after = entries[len(entries)-1].ID
+		if entries = w.withoutSuspects(entries); len(entries) > 0 {
+			return entries, nil
+		}
+	}
+	read.Source, read.After = sluice.New, ""
+	entries, err := w.p.journal.ReadJournal(w.p.ctx, read)
+	if err != nil || len(entries) > 0 {
+		return entries, err
+	}
+	if time.Since(w.adopted) < w.p.opts.Abandoned/4 {
+		return nil, nil
+	}
+	w.adopted = time.Now()
+	read.Source = sluice.Abandoned
+	entries, err = w.p.journal.ReadJournal(w.p.ctx, read)
+	if len(entries) > 0 {
+		w.adopted = time.Time{} // there may be more
+	}
+	return entries, err
+}
+
+func (w *worker) clearWoken() {
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	w.woken = false
+}
+
+// handle stores entries in transactions of at most MaxClaims claims. What
+// cannot be stored together is tried one by one; what cannot be stored alone
+// becomes a suspect. When the store is down it waits here: nothing is lost,
+// and reading on would only fill memory.
+func (w *worker) handle(entries []sluice.Entry) {
+	for len(entries) > 0 && w.p.ctx.Err() == nil {
+		batch := w.take(&entries)
+		if err := w.storeWhenUp(batch); err == nil {
+			continue
+		}
+		for i := range batch {
+			switch one := batch[i : i+1]; {
+			case batch[i].Damage != nil:
+				w.setAside(batch[i], batch[i].Damage)
+			case w.storeWhenUp(one) != nil:
+				w.suspect(batch[i])
+			}
+		}
+	}
+}
+
+// suspect keeps an entry that has failed alone out of the others' way.
+func (w *worker) suspect(e sluice.Entry) {
+	now := time.Now()
+	w.suspects = append(w.suspects, suspect{entry: e, since: now, stored: w.stored, pause: w.p.opts.Backoff, retry: now.Add(w.p.opts.Backoff)})
+}
+
+// suspectDue reports whether a suspect's turn has come, also while new entries
+// keep coming.
+func (w *worker) suspectDue() bool {
+	for i := range w.suspects {
+		if !time.Now().Before(w.suspects[i].retry) {
+			return true
+		}
+	}
+	return false
+}
+
+// take cuts the next batch off the entries. A damaged entry is a batch alone,
+// and so is one that was handed out often: it may be what kills its reader.
+func (w *worker) take(entries *[]sluice.Entry) []sluice.Entry {
+	alone := func(e *sluice.Entry) bool { return e.Damage != nil || e.Deliveries > int64(w.p.opts.Attempts) }
+	all := *entries
+	n, size := 1, len(all[0].Claims)
+	if !alone(&all[0]) {
+		for n < len(all) && size+len(all[n].Claims) <= w.p.opts.MaxClaims && !alone(&all[n]) {
+			size += len(all[n].Claims)
+			n++
+		}
+	}
+	*entries = all[n:]
+	return all[:n]
+}
+
+var errDamaged = errors.New("the entry is damaged")
+
+// storeWhenUp stores and acknowledges a batch. While the store does not even
+// answer a ping, it waits and tries again; any other failure is returned.
+func (w *worker) storeWhenUp(batch []sluice.Entry) error {
+	if batch[0].Damage != nil {
+		return errDamaged
+	}
+	pause := w.p.opts.Backoff
+	for {
+		err := w.store(batch)
+		if err == nil || w.p.ctx.Err() != nil {
+			return err
+		}
+		if w.up() {
+			w.p.opts.Log.Warn("entries cannot be stored", "sale", w.sale, "entries", len(batch), "error", err)
+			return err
+		}
+		w.p.opts.Log.Warn("the store is down; the journal waits", "sale", w.sale, "error", err)
+		w.sleep(pause)
+		pause = min(pause*2, w.p.opts.BackoffMax)
+	}
+}
+
+// store is the heart: one transaction, then the acknowledgement (I5).
+func (w *worker) store(batch []sluice.Entry) error {
+	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
+	defer cancel()
+	stored, err := w.p.store.Insert(ctx, w.sale, batch)
+	if err != nil {
+		return err
+	}
+	if len(stored.Rejected) > 0 {
+		w.p.opts.Log.Error("accepted claims exceed the total; the sale is fenced", "sale", w.sale, "orders", stored.Rejected)
+	}
+	w.stored++
+	w.p.opts.Stored(w.sale, stored)
+	ids := make([]string, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].ID
+	}
+	w.ack(ids)
+	return nil
+}
+
+// ack takes stored entries out of the journal. If that fails they will be read
+// again, as this server's own, and be found stored.
+func (w *worker) ack(ids []string) {
+	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
+	defer cancel()
+	if err := w.p.journal.Ack(ctx, w.sale, ids); err != nil {
+		w.p.opts.Log.Warn("stored entries cannot be acknowledged yet", "sale", w.sale, "entries", len(ids), "error", err)
+		w.recovered, w.after = false, ""
+		w.sleep(w.p.opts.Backoff)
+	}
+}
+
+func (w *worker) up() bool {
+	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
+	defer cancel()
+	return w.p.store.Ping(ctx) == nil
+}
+
+// sleep waits, or ends early with the pipeline.
+func (w *worker) sleep(d time.Duration) {
+	select {
+	case <-w.p.ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// sleepUntilWoken waits, but not when there is something new to store: a
+// suspect never delays the others.
+func (w *worker) sleepUntilWoken(d time.Duration) {
+	select {
+	case <-w.p.ctx.Done():
+	case <-w.bell:
+	case <-time.After(d):
+	}
+}
+
+// retrySuspects tries the suspects that are due, each alone, and returns when
+// the next one is due. One that has failed often is set aside.
+func (w *worker) retrySuspects() (next time.Time) {
+	kept := w.suspects[:0]
+	for _, s := range w.suspects {
+		if time.Now().Before(s.retry) {
+			kept = append(kept, s)
+			continue
+		}
+		err := w.store([]sluice.Entry{s.entry})
+		if err == nil {
+			continue
+		}
+		if w.up() && (w.stored > s.stored || time.Since(s.since) > w.p.opts.Patience) {
+			s.attempts++
+			s.stored = w.stored
+		}
+		if s.attempts >= w.p.opts.Attempts || hopeless(err) {
+			if w.setAside(s.entry, err) {
+				continue
+			}
+		}
+		s.pause = min(s.pause*2, w.p.opts.BackoffMax)
+		s.retry = time.Now().Add(s.pause)
+		kept = append(kept, s)
+	}
+	clear(w.suspects[len(kept):])
+	w.suspects = kept
+	next = time.Now().Add(w.p.opts.BackoffMax)
+	for _, s := range kept {
+		if s.retry.Before(next) {
+			next = s.retry
+		}
+	}
+	return next
+}
+
+// hopeless reports whether trying again cannot help: the entry conflicts with
+// what is stored, or is of an epoch that a rebuild has ended.
+func hopeless(err error) bool {
+	var conflict *sluice.ConflictError
+	return errors.As(err, &conflict) || errors.Is(err, sluice.ErrStaleEpoch)
+}
+
+// setAside keeps an entry as a dead letter, for an operator, and takes it out
+// of the journal. A conflict is evidence that the ledger lost data: the sale
+// is fenced. It reports success; without it the entry stays where it is.
+func (w *worker) setAside(e sluice.Entry, cause error) bool {
+	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
+	defer cancel()
+	var conflict *sluice.ConflictError
+	if errors.As(cause, &conflict) {
+		reason := fmt.Sprintf("%s: %s", sluice.FenceLost, conflict.Error())
+		if err := w.p.store.FenceSale(ctx, w.sale, e.Epoch, reason); err != nil {
+			w.p.opts.Log.Error("the sale cannot be fenced", "sale", w.sale, "error", err)
+			return false
+		}
+	}
+	if err := w.p.store.SetAside(ctx, e.DeadLetter(cause)); err != nil {
+		w.p.opts.Log.Error("an entry cannot be set aside", "sale", w.sale, "entry", e.ID, "error", err)
+		w.recovered, w.after = false, "" // a damaged one is no suspect: read it again
+		w.sleep(w.p.opts.Backoff)
+		return false
+	}
+	w.p.opts.Log.Error("an entry is set aside", "sale", w.sale, "entry", e.ID, "reason", cause)
+	w.ack([]string{e.ID})
+	w.p.opts.SetAside(w.sale)
+	return true
+}
+
+// withoutSuspects drops entries that are known to fail and wait for their turn.
+func (w *worker) withoutSuspects(entries []sluice.Entry) []sluice.Entry {
+	if len(w.suspects) == 0 {
+		return entries
+	}
+	kept := entries[:0]
+	for _, e := range entries {
+		known := false
+		for i := range w.suspects {
+			known = known || w.suspects[i].entry.ID == e.ID
+		}
+		if !known {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
