@@ -1,0 +1,128 @@
+package audit
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/hex"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"github.com/sluicehq/sluice"
+)
+
+// A row is an accepted claim or a stored order, in what the checks compare. It
+// is small, since a sale may have millions: no meta, no strings.
+type row struct {
+	order    [16]byte // the unique part of the order id
+	key      uint64   // hash of the key; only compared among rows of one buyer
+	epoch    int64
+	seq      int64
+	quantity int64
+	terms    int64
+	at       int64  // when it was accepted, in Unix milliseconds
+	buyer    uint32 // index into names
+	live     bool   // holds units
+	refused  bool   // of an order: rejected because the total did not cover it
+}
+
+// sameClaim reports whether two rows tell of the same accepted claim.
+func (r *row) sameClaim(o *row) bool {
+	return r.buyer == o.buyer && r.key == o.key && r.quantity == o.quantity &&
+		r.epoch == o.epoch && r.seq == o.seq && r.terms == o.terms && r.at == o.at
+}
+
+// names gives buyers numbers, and rows their strings back.
+type names struct {
+	sale   sluice.SaleID
+	seed   maphash.Seed
+	index  map[sluice.BuyerID]uint32
+	buyers []sluice.BuyerID
+}
+
+func newNames(sale sluice.SaleID) names {
+	return names{sale: sale, seed: maphash.MakeSeed(), index: map[sluice.BuyerID]uint32{}}
+}
+
+// row makes the row of a record. It returns false when the order id is not one
+// of this sale; the row then has a number of its own in its place.
+func (n *names) row(r *sluice.Record) (row, bool) {
+	out := row{
+		key:   maphash.String(n.seed, string(r.Key)),
+		epoch: r.Epoch, seq: r.Seq, quantity: r.Quantity, terms: r.Terms, at: r.At.UnixMilli(),
+		buyer: n.buyer(r.Buyer), live: r.Live,
+	}
+	if sale, ok := r.Order.Sale(); ok && sale == n.sale {
+		suffix := r.Order[len(r.Order)-2*len(out.order):]
+		if _, err := hex.Decode(out.order[:], []byte(suffix)); err == nil {
+			return out, true
+		}
+	}
+	binary.NativeEndian.PutUint64(out.order[:8], maphash.String(n.seed, string(r.Order)))
+	return out, false
+}
+
+func (n *names) buyer(id sluice.BuyerID) uint32 {
+	if i, ok := n.index[id]; ok {
+		return i
+	}
+	// The string may be a piece of a large reply, which it would keep alive.
+	id = sluice.BuyerID(strings.Clone(string(id)))
+	i := uint32(len(n.buyers))
+	n.buyers = append(n.buyers, id)
+	n.index[id] = i
+	return i
+}
+
+func (n *names) order(r *row) string {
+	return string(sluice.MakeOrderID(n.sale, hex.EncodeToString(r.order[:])))
+}
+
+func byOrder(a, b row) int {
+	return cmp.Or(slices.Compare(a.order[:], b.order[:]), byPlace(a, b))
+}
+
+func byPlace(a, b row) int {
+	return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.seq, b.seq))
+}
+
+// byClaim puts the rows of a claim id together.
+func byClaim(a, b row) int {
+	return cmp.Or(cmp.Compare(a.buyer, b.buyer), cmp.Compare(a.key, b.key))
+}
+
+func byBuyer(a, b row) int {
+	return cmp.Or(cmp.Compare(a.buyer, b.buyer), byPlace(a, b))
+}
+
+// find returns the row with r's order in rows, which are sorted by order, or nil.
+func find(rows []row, r *row) *row {
+	i, ok := slices.BinarySearchFunc(rows, r, func(a row, b *row) int { return slices.Compare(a.order[:], b.order[:]) })
+	if !ok {
+		return nil
+	}
+	return &rows[i]
+}
+
+// list counts offenders and keeps the names of the first few.
+type list struct {
+	n     int64
+	shown []string
+}
+
+const maxShown = 5
+
+func (l *list) add(name func() string) {
+	l.n++
+	if len(l.shown) < maxShown {
+		l.shown = append(l.shown, name())
+	}
+}
+
+func (l *list) names() string {
+	s := strings.Join(l.shown, ", ")
+	if l.n > int64(len(l.shown)) {
+		s += ", ..."
+	}
+	return s
+}

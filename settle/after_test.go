@@ -1,0 +1,255 @@
+package settle_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+	"github.com/sluicehq/sluice/settle"
+)
+
+func TestRestock(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 1
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	is := func(total int64) {
+		t.Helper()
+		s, reading := r.sale(), r.reading()
+		if s.Total != total || s.Cap != total || reading.Terms.Total != total {
+			t.Errorf("total %d, cap %d in the store, %d in the ledger; want %d", s.Total, s.Cap, reading.Terms.Total, total)
+		}
+	}
+	r.accepted("alice", true)
+	r.accepted("bob", false)
+	for range 2 { // once per id
+		if _, err := r.desk.Restock(ctx, id, "delivery-1", 2); err != nil {
+			t.Fatal(err)
+		}
+		is(3)
+	}
+	r.accepted("bob", true) // it is on again when Restock returns
+	if _, err := r.desk.Restock(ctx, id, "recall-1", -2); !errors.Is(err, sluice.ErrBelowTaken) {
+		t.Errorf("taking back units that are taken: %v, want ErrBelowTaken", err)
+	}
+	is(3)
+	if _, err := r.desk.Restock(ctx, id, "recall-1", -1); err != nil { // the id was not used up
+		t.Fatal(err)
+	}
+	is(2)
+	r.accepted("carol", false)
+	if _, err := r.desk.Restock(ctx, id, "delivery-1", 5); !errors.Is(err, sluice.ErrRestockReused) {
+		t.Errorf("an id with another delta: %v", err)
+	}
+}
+
+// accepted claims one unit and fails the test if the answer is another.
+func (r *rig) accepted(buyer string, want bool) sluice.OrderID {
+	r.t.Helper()
+	order := sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))
+	decisions, err := r.ledger.Claim(r.t.Context(), id, []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if got := decisions[0].Code == sluice.Accepted; got != want {
+		r.t.Errorf("%s hears %v, want accepted %v", buyer, decisions[0].Code, want)
+	}
+	return decisions[0].Order
+}
+
+// A lower total that a crash left between store and ledger is passed on, or
+// taken back when too many were sold meanwhile.
+func TestALoweringIsMadeGoodAfterACrash(t *testing.T) {
+	for _, sold := range []int{3, 8} {
+		r := newRig(t)
+		if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.store.Restock(t.Context(), id, "recall", -5); err != nil {
+			t.Fatal(err)
+		}
+		for i := range sold {
+			r.accepted(fmt.Sprint("buyer-", i), true)
+		}
+		for n := 0; r.follow(false); n++ {
+			if n > 5 {
+				t.Fatal("it never comes to rest")
+			}
+		}
+		want := map[int]int64{3: 5, 8: 10}[sold]
+		if s, reading := r.sale(), r.reading(); s.Total != want || s.Cap != want || reading.Terms.Total != want {
+			t.Errorf("%d sold: total %d, cap %d, ledger %d; want %d everywhere", sold, s.Total, s.Cap, reading.Terms.Total, want)
+		}
+	}
+}
+
+// store puts everything in the journal into the store.
+func (r *rig) drain() {
+	r.t.Helper()
+	for {
+		entries, err := r.ledger.ReadJournal(r.t.Context(), sluice.JournalRead{Sale: id, Source: sluice.New, Max: 100})
+		if err != nil || len(entries) == 0 {
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			return
+		}
+		if _, err := r.store.Insert(r.t.Context(), id, entries); err != nil {
+			r.t.Fatal(err)
+		}
+		var ids []string
+		for _, e := range entries {
+			ids = append(ids, e.ID)
+		}
+		if err := r.ledger.Ack(r.t.Context(), id, ids); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func TestASettledSaleIsArchived(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	order := r.accepted("alice", true)
+	archiver := settle.NewArchiver(r.store, r.ledger, time.Millisecond)
+	step := func() bool {
+		t.Helper()
+		time.Sleep(2 * time.Millisecond) // the retention
+		sale, reading := r.sale(), r.reading()
+		archived, err := archiver.Step(ctx, &sale, &reading)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return archived
+	}
+	if step() {
+		t.Error("an open sale is archived")
+	}
+	if _, err := r.desk.Close(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if step() {
+		t.Error("a sale with an entry in the journal is archived")
+	}
+	r.drain()
+	if step() {
+		t.Error("a sale with a pending order is archived")
+	}
+	if _, err := r.store.Change(ctx, sluice.Change{Order: order, Action: sluice.Cancel, By: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if step() {
+		t.Error("a sale with a release on its way is archived")
+	}
+	if err := settle.NewEnder(r.store, r.ledger, settle.EnderOptions{}).Once(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !step() {
+		t.Fatal("a settled sale is not archived")
+	}
+	if r.reading().Loaded {
+		t.Error("the ledger still holds the archived sale")
+	}
+	if step() || r.follow(true) {
+		t.Error("an archived sale is touched again")
+	}
+	if kept, err := r.store.Claim(ctx, sluice.ClaimID{Sale: id, Buyer: "alice", Key: "attempt-1"}); err != nil || kept.ID != order {
+		t.Errorf("the store answers %v, %v for the claim; want %s (I4)", kept.ID, err, order)
+	}
+	if _, err := r.desk.Restock(ctx, id, "late", 1); err == nil {
+		t.Error("an archived sale is restocked")
+	}
+}
+
+// rebuilder is a server's, with what it remembers.
+func (r *rig) rebuilder(node string, memory *settle.Memory) *settle.Rebuilder {
+	idle := func(sluice.SaleID) bool { return true }
+	return settle.NewRebuilder(node, r.store, r.ledger, r.loader, memory, idle, slog.New(slog.DiscardHandler))
+}
+
+// loseLedger closes the ledger and puts an empty one in its place.
+func (r *rig) loseLedger() {
+	r.t.Helper()
+	if err := r.ledger.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	var err error
+	if r.ledger, err = sqliteledger.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "a"}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { r.ledger.Close() })
+	r.loader = settle.NewLoader(r.store, r.ledger)
+	r.desk = settle.NewControl(r.store, r.ledger, r.loader)
+}
+
+// The ledger's file is gone: what the store has, and what each live server
+// remembers, is saved; the rest is listed.
+func TestRebuild(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 4
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	stored := r.accepted("alice", true)
+	r.drain()
+	claim := func(buyer string) ([]sluice.Claim, []sluice.Decision) {
+		claims := []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))}}
+		decisions, err := r.ledger.Claim(ctx, id, claims)
+		if err != nil || decisions[0].Code != sluice.Accepted {
+			t.Fatalf("%s: %v, %v", buyer, decisions, err)
+		}
+		return claims, decisions
+	}
+	memoryA, memoryB := settle.NewMemory(0), settle.NewMemory(0)
+	claims, decisions := claim("bob")
+	memoryA.Decided(id, "a", claims, decisions)
+	claims, decisions = claim("carol")
+	memoryB.Decided(id, "b", claims, decisions)
+
+	r.loseLedger()
+	a, b := r.rebuilder("a", memoryA), r.rebuilder("b", memoryB)
+	for _, node := range []string{"a", "b"} {
+		if err := r.store.Heartbeat(ctx, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.follow(false) // fences
+	fenced := r.sale()
+	if fenced.Fence == "" {
+		t.Fatal("the loss is not noticed")
+	}
+	if done, err := a.Step(ctx, &fenced); done || err != nil {
+		t.Fatalf("a rebuilt %v, %v before b has gathered", done, err)
+	}
+	if done, err := b.Step(ctx, &fenced); done || err != nil {
+		t.Fatalf("b rebuilt %v, %v while a has the lease", done, err)
+	}
+	if done, err := a.Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v after all have gathered", done, err)
+	}
+	r.inStep(2)
+	if got := r.accepted("alice", true); got != stored {
+		t.Errorf("alice's claim now gets %s, want %s (I4)", got, stored)
+	}
+	for _, buyer := range []string{"bob", "carol"} {
+		want := sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))
+		if o, err := r.store.Order(ctx, want); err != nil || o.Status != sluice.Pending {
+			t.Errorf("%s's promise: %v, %v; want it stored", buyer, o.Status, err)
+		}
+	}
+	r.accepted("dave", true) // the fourth unit
+	r.accepted("eve", false)
+}

@@ -1,0 +1,210 @@
+package settle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Control is what operators do to a sale. Every change is written to the store
+// first, as a new version of the terms, and then applied to the ledger; a
+// crash in between is made good by Loader.Follow on any server.
+type Control struct {
+	store  Store
+	ledger Ledger
+	loader *Loader
+}
+
+// NewControl returns the operators' side of a store and a ledger.
+func NewControl(store Store, ledger Ledger, loader *Loader) *Control {
+	return &Control{store: store, ledger: ledger, loader: loader}
+}
+
+// StateError says that the sale is not in a state that allows what was asked.
+type StateError struct {
+	Sale   sluice.SaleID
+	Detail string
+}
+
+func (e *StateError) Error() string { return fmt.Sprintf("sale %s: %s", e.Sale, e.Detail) }
+
+// PendingError says that a change is in the store, and will reach the ledger
+// by itself, but has not yet.
+type PendingError struct{ Cause error }
+
+func (e *PendingError) Error() string {
+	return "the change is stored; it takes effect when the ledger answers again: " + e.Cause.Error()
+}
+
+func (e *PendingError) Unwrap() error { return e.Cause }
+
+// Create adds a valid sale and loads it into the ledger.
+func (c *Control) Create(ctx context.Context, sale sluice.Sale) (sluice.Sale, error) {
+	sale, err := c.store.CreateSale(ctx, sale)
+	if err != nil {
+		return sluice.Sale{}, err
+	}
+	if err := c.loader.Load(ctx, sale.ID); err != nil {
+		return sale, &PendingError{Cause: err}
+	}
+	return c.store.Sale(ctx, sale.ID)
+}
+
+// Open starts the sale now, by the ledger's clock.
+func (c *Control) Open(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+		switch s.Terms.Refusal(now) {
+		case sluice.NotOpen:
+			s.OpensAt = now
+		case sluice.Closed:
+			return &StateError{id, "it is closed; move closes_at to open it again"}
+		}
+		return nil
+	})
+}
+
+// Pause refuses claims until Resume.
+func (c *Control) Pause(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+		if s.Terms.Refusal(now) == sluice.Closed {
+			return &StateError{id, "it is closed"}
+		}
+		s.Paused = true
+		return nil
+	})
+}
+
+// Resume ends a pause.
+func (c *Control) Resume(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, _ time.Time) error {
+		s.Paused = false
+		return nil
+	})
+}
+
+// Close ends the window now, by the ledger's clock. Only claims end; orders
+// keep their deadline.
+func (c *Control) Close(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+		switch s.Terms.Refusal(now) {
+		case sluice.Closed:
+			return nil
+		case sluice.NotOpen: // a window must not be empty; nobody can claim in the past
+			s.OpensAt = now.Add(-time.Millisecond)
+		}
+		s.ClosesAt = now
+		return nil
+	})
+}
+
+// margin is how long before the opening everything may change.
+const margin = 2 * sluice.RefusalLease
+
+// loweringMargin is the same for a lower total. It is much longer: a lower
+// total that reaches the ledger after the opening would come too late, and
+// nobody may be promised a unit that the store refuses.
+const loweringMargin = 30 * time.Second
+
+// Patch lets edit change the sale. What decides who may buy how much is fixed
+// from the opening on, except that the total may be raised and the closing
+// time moved: a promise made under the old limits must stay one (I1, I3).
+func (c *Control) Patch(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+		before := s.Terms
+		if err := edit(s); err != nil {
+			return err
+		}
+		// The change must be in force, and known to all servers, before the opening.
+		if before.Refusal(now.Add(margin)) == sluice.NotOpen {
+			if !s.OpensAt.Equal(before.OpensAt) && s.OpensAt.Before(now.Add(margin)) {
+				return &StateError{id, "opens_at is less than a second away; use open to start at once"}
+			}
+			if s.Total < before.Total && before.Total != sluice.Unlimited && before.Refusal(now.Add(loweringMargin)) != sluice.NotOpen {
+				return &StateError{id, "the sale opens in a moment: the total can only be raised"}
+			}
+			return nil
+		}
+		switch {
+		case !s.OpensAt.Equal(before.OpensAt):
+			return &StateError{id, "opens_at is fixed once the sale has opened"}
+		case s.MaxPerBuyer != before.MaxPerBuyer:
+			return &StateError{id, "max_per_buyer is fixed once the sale has opened"}
+		case s.MaxOrders != before.MaxOrders:
+			return &StateError{id, "max_orders_per_buyer is fixed once the sale has opened"}
+		case s.Total != before.Total && (s.Total == sluice.Unlimited || before.Total == sluice.Unlimited):
+			return &StateError{id, "a total cannot come or go once the sale has opened"}
+		case s.Total < before.Total:
+			return &StateError{id, "the total can only be raised once the sale has opened"}
+		}
+		return nil
+	})
+}
+
+// change edits the sale at the ledger's time, applies the new terms, and
+// returns when they are in force, also on servers that have not heard yet (see
+// sluice.RefusalLease). An edit that changes nothing writes nothing.
+func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale, time.Time) error) (sluice.Sale, error) {
+	reading, err := c.read(ctx, id)
+	if err != nil {
+		return sluice.Sale{}, err
+	}
+	told := time.Now()
+	var before sluice.Sale
+	sale, err := c.store.ChangeSale(ctx, id, func(s *sluice.Sale) error {
+		before = *s
+		now := reading.Now.Add(time.Since(told)).UTC().Truncate(time.Millisecond) // the row may have been waited for
+		if err := edit(s, now); err != nil {
+			return err
+		}
+		if *s == before {
+			return errUnchanged
+		}
+		return nil
+	})
+	if errors.Is(err, errUnchanged) {
+		sale, err = before, nil
+	}
+	if err != nil {
+		return sluice.Sale{}, err
+	}
+	if !reading.Loaded {
+		return sale, nil // the load will bring the new terms
+	}
+	if err := c.ledger.Apply(ctx, id, sale.Epoch, sale.Terms); err != nil {
+		return sale, &PendingError{Cause: err}
+	}
+	if sale.Cap != sale.Total {
+		if err := c.store.ConfirmTotal(ctx, id, sale.Version); err != nil {
+			return sale, &PendingError{Cause: err}
+		}
+	}
+	return sale, c.waitCalm(ctx, id)
+}
+
+var errUnchanged = errors.New("settle: nothing to change")
+
+func (c *Control) read(ctx context.Context, id sluice.SaleID) (sluice.Reading, error) {
+	readings, err := c.ledger.Read(ctx, []sluice.SaleID{id})
+	if err != nil {
+		return sluice.Reading{}, err
+	}
+	return readings[0], nil
+}
+
+// waitCalm returns when a reopened sale has rested, so that whoever reopened
+// it finds it open.
+func (c *Control) waitCalm(ctx context.Context, id sluice.SaleID) error {
+	reading, err := c.read(ctx, id)
+	if err != nil || reading.Calm.IsZero() {
+		return nil // it is open in a moment; nobody needs to know how soon
+	}
+	select {
+	case <-time.After(reading.Calm.Sub(reading.Now)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

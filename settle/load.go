@@ -1,0 +1,192 @@
+// Package settle is everything after the sale of a unit that keeps ledger and
+// store in step: it brings sales into the ledger and follows what operators
+// change.
+package settle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Store is what this package needs of sluice.Store.
+type Store interface {
+	sluice.SaleStore
+	sluice.RestockStore
+	sluice.LoadStore
+}
+
+// Ledger is what this package needs of sluice.Ledger.
+type Ledger interface {
+	sluice.Keeper
+	Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error)
+}
+
+// Loader brings sales into the ledger and keeps their terms there up to date.
+// Any number of servers may do so at the same time: every step is guarded by
+// the sale's epoch, and no step refills a live sale.
+type Loader struct {
+	store  Store
+	ledger Ledger
+}
+
+// NewLoader returns a loader between a store and a ledger.
+func NewLoader(store Store, ledger Ledger) *Loader { return &Loader{store: store, ledger: ledger} }
+
+// Load brings a sale into the ledger under its next epoch. Claims are accepted
+// only after the last of its four steps; a crash before that is repaired by
+// whoever calls Load or Follow next.
+//
+// Errors: sluice.ErrSaleLive (it is loaded), sluice.ErrStaleEpoch (somebody
+// else has begun a load since), and those of store and ledger.
+func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error {
+	image, err := l.store.BeginLoad(ctx, sale)
+	if err != nil {
+		return err
+	}
+	if err := l.ledger.Load(ctx, image); err != nil {
+		return err
+	}
+	if err := l.store.ConfirmLoad(ctx, sale, image.Epoch); err != nil {
+		return err
+	}
+	return l.ledger.Unfence(ctx, sale, image.Epoch)
+}
+
+// Follow compares what the store and the ledger say of a sale and does what
+// is missing: finishes a load, passes on new terms, or fences a sale of which
+// the ledger has lost something. It reports whether it did anything, or found
+// the row out of date. It is cheap when nothing is missing, and safe to repeat
+// on every server.
+//
+// A sale that was never loaded is left alone unless adopt is true: the server
+// that created it is about to load it, and only when it has not for a while
+// should another do so.
+func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, adopt bool) (changed bool, err error) {
+	switch {
+	case !sale.ArchivedAt.IsZero():
+		return false, nil // the ledger may have forgotten it
+	case sale.LoadedEpoch < sale.Epoch || sale.Epoch == 0:
+		if !adopt {
+			return false, nil
+		}
+		err := l.Load(ctx, sale.ID)
+		if errors.Is(err, sluice.ErrSaleLive) || errors.Is(err, sluice.ErrStaleEpoch) {
+			err = nil // another server was faster
+		}
+		return true, err
+	case reading.Loaded && reading.Epoch > sale.Epoch:
+		return true, l.ahead(ctx, sale, reading)
+	case sale.Fence != "":
+		if reading.Loaded && reading.Epoch == sale.Epoch && reading.Fence == "" {
+			return true, l.ledger.Fence(ctx, sale.ID, sale.Epoch, sale.Fence)
+		}
+		return false, nil // waits for its rebuild
+	case !reading.Loaded:
+		return true, l.lost(ctx, sale, reading, "the ledger does not hold the sale")
+	case reading.Epoch < sale.Epoch:
+		return true, l.lost(ctx, sale, reading, fmt.Sprintf("the ledger holds epoch %d of the sale, the store knows of %d", reading.Epoch, sale.Epoch))
+	case reading.Fence == sluice.FenceLoading: // confirmed, so the load was complete: the last step is missing
+		return true, l.finish(ctx, sale)
+	case reading.Fence != "":
+		return true, l.store.FenceSale(ctx, sale.ID, sale.Epoch, reading.Fence)
+	case reading.Terms.Version < sale.Terms.Version:
+		return true, l.apply(ctx, sale)
+	case sale.Cap != sale.Total && reading.Terms.Version == sale.Terms.Version:
+		return true, l.store.ConfirmTotal(ctx, sale.ID, sale.Version)
+	}
+	return false, nil
+}
+
+// apply passes new terms on. If their total is below what was taken meanwhile,
+// the lowering is taken back: the cap still has the old total.
+func (l *Loader) apply(ctx context.Context, sale *sluice.Sale) error {
+	err := l.ledger.Apply(ctx, sale.ID, sale.Epoch, sale.Terms)
+	if errors.Is(err, sluice.ErrBelowTaken) {
+		_, err = l.store.ChangeSale(ctx, sale.ID, func(s *sluice.Sale) error {
+			if s.Version == sale.Version {
+				s.Total = s.Cap
+			}
+			return nil
+		})
+	}
+	return err
+}
+
+// Verify compares the sequences: a store that holds an order with a later one
+// than the ledger's last proves that the ledger lost accepted claims. It costs
+// a query, so it is for the first time that a server sees a sale, and for a
+// ledger whose sequence went backwards.
+func (l *Loader) Verify(ctx context.Context, sale *sluice.Sale) error {
+	stored, err := l.store.LastSeq(ctx, sale.ID, sale.Epoch)
+	if err != nil {
+		return err
+	}
+	for again := false; ; again = true {
+		r, err := l.read(ctx, sale.ID) // after the store: it can only be ahead
+		if err != nil || !r.Loaded || r.Epoch != sale.Epoch || r.Seq >= stored {
+			return err
+		}
+		if again {
+			return l.lost(ctx, sale, &r, fmt.Sprintf("the store holds sequence %d, the ledger ends at %d", stored, r.Seq))
+		}
+		select { // a reading may be a moment behind the journal
+		case <-time.After(verifyPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+const verifyPause = 100 * time.Millisecond
+
+func (l *Loader) read(ctx context.Context, sale sluice.SaleID) (sluice.Reading, error) {
+	readings, err := l.ledger.Read(ctx, []sluice.SaleID{sale})
+	if err != nil {
+		return sluice.Reading{}, err
+	}
+	return readings[0], nil
+}
+
+// finish lifts the fence of a load that is confirmed, and no other fence: the
+// caller's reading may be old.
+func (l *Loader) finish(ctx context.Context, sale *sluice.Sale) error {
+	r, err := l.read(ctx, sale.ID)
+	if err != nil || r.Epoch != sale.Epoch || r.Fence != sluice.FenceLoading {
+		return err
+	}
+	return l.ledger.Unfence(ctx, sale.ID, sale.Epoch)
+}
+
+// lost fences the sale on both sides, unless the row was out of date: then
+// another server has loaded or archived the sale meanwhile. The ledger is
+// fenced under whichever epoch it holds, if it holds any.
+func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, why string) error {
+	now, err := l.store.Sale(ctx, sale.ID)
+	if err != nil || now.Epoch != sale.Epoch || !now.ArchivedAt.IsZero() {
+		return err
+	}
+	reason := sluice.FenceLost + ": " + why
+	err = l.store.FenceSale(ctx, sale.ID, sale.Epoch, reason)
+	for _, epoch := range []int64{sale.Epoch, reading.Epoch} {
+		fenced := l.ledger.Fence(ctx, sale.ID, epoch, reason)
+		if !errors.Is(fenced, sluice.ErrNotLoaded) && !errors.Is(fenced, sluice.ErrStaleEpoch) {
+			err = errors.Join(err, fenced)
+		}
+	}
+	return err
+}
+
+// ahead tells a row that was read a moment too early from a store that was
+// restored from an older copy.
+func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
+	now, err := l.store.Sale(ctx, sale.ID)
+	if err != nil || now.Epoch >= reading.Epoch || now.Fence != "" {
+		return err
+	}
+	return l.store.FenceSale(ctx, sale.ID, now.Epoch,
+		fmt.Sprintf("%s: the ledger holds epoch %d of the sale, the store only knows of %d", sluice.FenceLost, reading.Epoch, now.Epoch))
+}

@@ -1,0 +1,86 @@
+package settle
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// decided is one ledger call: sequence numbers of the accepted claims, 0 for a
+// refused one, negative for a repeat.
+func decided(epoch int64, seqs ...int64) ([]sluice.Claim, []sluice.Decision) {
+	claims := make([]sluice.Claim, len(seqs))
+	decisions := make([]sluice.Decision, len(seqs))
+	for i, seq := range seqs {
+		claims[i] = sluice.Claim{Buyer: sluice.BuyerID(fmt.Sprint("buyer-", max(seq, -seq))), Key: "attempt-1", Quantity: 1}
+		decisions[i] = sluice.Decision{Code: sluice.SoldOut}
+		if seq != 0 {
+			decisions[i] = sluice.Decision{Code: sluice.Accepted, Seq: max(seq, -seq), Epoch: epoch, Terms: 1, At: time.Unix(0, 0), Replayed: seq < 0}
+		}
+	}
+	return claims, decisions
+}
+
+// have tells what is remembered, as epoch:first+count.
+func have(m *Memory, until int64) string {
+	text := ""
+	for _, e := range m.Until("sale", until) {
+		text += fmt.Sprintf(" %d:%d+%d", e.Epoch, e.FirstSeq, len(e.Claims))
+		for i, c := range e.Claims {
+			if want := sluice.BuyerID(fmt.Sprint("buyer-", e.FirstSeq+int64(i))); c.Buyer != want {
+				text += fmt.Sprintf("(%s for %s)", c.Buyer, want)
+			}
+		}
+	}
+	return text
+}
+
+func TestMemory(t *testing.T) {
+	m := NewMemory(10)
+	tell := func(epoch int64, seqs ...int64) {
+		claims, decisions := decided(epoch, seqs...)
+		m.Decided("sale", "a", claims, decisions)
+	}
+	check := func(step, want string) {
+		t.Helper()
+		if got := have(m, 9); got != want {
+			t.Errorf("%s: remembers%s, want%s", step, got, want)
+		}
+	}
+	tell(1, 0, 0)
+	check("refusals leave nothing", "")
+	tell(1, 6, 0, 7, 8)
+	check("one call is one entry", " 1:6+3")
+	tell(4, -2)
+	check("a repeat may be of a call whose reply was lost", " 1:6+3 4:2+1")
+	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 4, Seq: 2})
+	check("it is stored", " 1:6+3")
+	tell(1, 20, 21, 30)
+	check("a gap begins an entry", " 1:6+3 1:20+2 1:30+1")
+
+	read := func(epoch, seq, backlog int64) {
+		m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: epoch, Seq: seq, Backlog: backlog})
+	}
+	read(1, 30, 1)
+	check("entries wait in the journal", " 1:6+3 1:20+2 1:30+1")
+	read(1, 20, 0)
+	check("an entry that ends later is kept", " 1:20+2 1:30+1")
+	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 99, Fence: "lost"})
+	m.Read(&sluice.Reading{Sale: "sale"})
+	check("a fenced or missing sale proves nothing", " 1:20+2 1:30+1")
+	read(2, 50, 0)
+	check("a later epoch proves nothing of this one", " 1:20+2 1:30+1")
+	tell(2, 1, 2, 3, 4, 5, 6, 7, 8)
+	check("the oldest are forgotten", " 1:30+1 2:1+8")
+	if got := have(m, 1); got != " 1:30+1" {
+		t.Errorf("until epoch 1:%s", got)
+	}
+	m.Forget("sale", 2)
+	check("an old epoch is forgotten", " 2:1+8")
+	read(2, 8, 0)
+	check("all is stored", "")
+	tell(3, 1)
+	check("and it goes on", " 3:1+1")
+}

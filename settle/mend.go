@@ -1,0 +1,113 @@
+package settle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluicehq/sluice"
+)
+
+// repair does what is safe, the most certain first: the store's counter must be
+// right before orders are stored.
+func (c *comparison) repair(ctx context.Context) error {
+	c.mending = true
+	if c.recount {
+		before, after, err := c.store.RecountTaken(ctx, c.sale)
+		if err != nil {
+			return err
+		}
+		drift := c.report.Of(Drift)
+		drift.Repaired++
+		drift.note("the store's taken was %d, and is %d", before, after)
+	}
+	for _, id := range c.reissue {
+		written, err := c.store.ReissueRelease(ctx, id, c.first.Epoch)
+		if err != nil {
+			return err
+		}
+		if written {
+			c.report.Of(LostRelease).Repaired++
+		}
+	}
+	if err := c.restoreOrders(ctx); err != nil {
+		return err
+	}
+	return c.fence(ctx)
+}
+
+// restoreOrders stores lost orders from the ledger's records, each once (I5).
+// One that the cap does not cover is left as it is: storing it would refuse it.
+func (c *comparison) restoreOrders(ctx context.Context) error {
+	for i := range c.restore {
+		r := &c.restore[i]
+		sale, err := c.store.Sale(ctx, c.sale)
+		if err != nil {
+			return err
+		}
+		if sale.Epoch != c.first.Epoch || sale.Fence != "" {
+			return errMoved
+		}
+		if sale.Cap != sluice.Unlimited && sale.Taken+r.Quantity > sale.Cap {
+			c.unrestorable(r.Order, "the cap does not cover it")
+			continue
+		}
+		stored, err := c.store.Insert(ctx, c.sale, []sluice.Entry{restored(r)})
+		var conflict *sluice.ConflictError
+		switch {
+		case errors.As(err, &conflict):
+			c.unrestorable(r.Order, conflict.Error())
+		case errors.Is(err, sluice.ErrStaleEpoch):
+			return errMoved
+		case err != nil:
+			return err
+		case len(stored.Rejected) > 0:
+			c.unrestorable(r.Order, "the cap did not cover it")
+		default:
+			c.report.Of(LostOrder).Repaired++
+		}
+	}
+	return nil
+}
+
+// restored is the journal entry that a record once was a part of.
+func restored(r *sluice.Record) sluice.Entry {
+	return sluice.Entry{
+		ID: "reconcile/" + string(r.Order), Sale: r.Sale, Epoch: r.Epoch, Terms: r.Terms, At: r.At,
+		FirstSeq: r.Seq, Claims: []sluice.Claim{r.Claim},
+	}
+}
+
+// unrestorable makes an orphan hold of a lost order.
+func (c *comparison) unrestorable(order sluice.OrderID, why string) {
+	lost := c.report.Of(LostOrder)
+	lost.Count--
+	for i, id := range lost.Orders {
+		if id == order {
+			lost.Orders = append(lost.Orders[:i], lost.Orders[i+1:]...)
+			break
+		}
+	}
+	c.report.found(OrphanHold, order).note("%s: %s", order, why)
+}
+
+// fence stops a sale of whose orders the ledger does not know; its rebuild
+// counts them.
+func (c *comparison) fence(ctx context.Context) error {
+	orphans := c.report.Of(OrphanOrder)
+	if orphans.Count == 0 {
+		return nil
+	}
+	reason := fmt.Sprintf("%s: the ledger does not hold the units of order %s, which is stored", sluice.FenceLost, orphans.Orders[0])
+	if err := c.store.FenceSale(ctx, c.sale, c.first.Epoch, reason); err != nil {
+		return err
+	}
+	err := c.ledger.Fence(ctx, c.sale, c.first.Epoch, reason)
+	if err == nil {
+		orphans.Repaired = orphans.Count
+	}
+	if errors.Is(err, sluice.ErrStaleEpoch) {
+		return errMoved
+	}
+	return err
+}

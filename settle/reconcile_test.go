@@ -1,0 +1,371 @@
+package settle_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/audit"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+	"github.com/sluicehq/sluice/settle"
+	"github.com/sluicehq/sluice/store/mysqlstore"
+	"github.com/sluicehq/sluice/store/pgstore"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+// pair is a ledger and a store with a sale that is loaded.
+type pair struct {
+	t      *testing.T
+	ledger sluice.Ledger
+	store  interface {
+		sluice.Store
+		sluice.ReconcileStore
+	}
+	db     *sql.DB // the store's
+	id     sluice.SaleID
+	orders map[string]sluice.OrderID
+}
+
+// pairs runs a test on each pair of a ledger and a store.
+func pairs(t *testing.T, total int64, test func(*testing.T, *pair)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newPair(t, total))
+	})
+	t.Run("redis and postgres", func(t *testing.T) {
+		t.Parallel()
+		p, url := &pair{t: t}, servertest.Postgres(t)
+		var err error
+		p.ledger, err = redisledger.Open(t.Context(), servertest.Redis(t), redisledger.Options{Node: "a"})
+		p.must(err)
+		p.store, err = pgstore.Open(t.Context(), url, pgstore.Options{})
+		p.must(err)
+		p.db, err = sql.Open("pgx", url)
+		p.must(err)
+		test(t, p.ready(total))
+	})
+	t.Run("sqlite and mysql", func(t *testing.T) {
+		t.Parallel()
+		p, url := &pair{t: t}, servertest.MySQL(t)
+		var err error
+		p.ledger, err = sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "a"})
+		p.must(err)
+		p.store, err = mysqlstore.Open(t.Context(), url, mysqlstore.Options{})
+		p.must(err)
+		test(t, p.ready(total))
+	})
+}
+
+func newPair(t *testing.T, total int64) *pair {
+	p, dir := &pair{t: t}, t.TempDir()
+	var err error
+	p.ledger, err = sqliteledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"})
+	p.must(err)
+	p.store, err = sqlitestore.Open(t.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{})
+	p.must(err)
+	p.db, err = sql.Open("sqlite", filepath.Join(dir, "store.db")+"?_pragma=busy_timeout(5000)")
+	p.must(err)
+	return p.ready(total)
+}
+
+func (p *pair) ready(total int64) *pair {
+	p.t.Cleanup(func() { p.ledger.Close(); p.store.Close() })
+	if p.db != nil {
+		p.t.Cleanup(func() { p.db.Close() })
+	}
+	p.orders = map[string]sluice.OrderID{}
+	p.id = sluice.SaleID("sale-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:20])
+	sale := phone(-time.Hour)
+	sale.ID, sale.Total, sale.PaymentWindow = p.id, total, time.Hour
+	_, err := p.store.CreateSale(p.t.Context(), sale)
+	p.must(err)
+	p.must(settle.NewLoader(p.store, p.ledger).Load(p.t.Context(), p.id))
+	return p
+}
+
+func (p *pair) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// accept has claims of one unit accepted, and leaves them in the journal.
+func (p *pair) accept(buyers ...string) {
+	p.t.Helper()
+	for _, b := range buyers {
+		p.orders[b] = sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", []byte(b)))
+		decisions, err := p.ledger.Claim(p.t.Context(), p.id, []sluice.Claim{{Buyer: sluice.BuyerID(b), Key: "attempt-1", Quantity: 1, Order: p.orders[b]}})
+		p.must(err)
+		if decisions[0].Code != sluice.Accepted {
+			p.t.Fatalf("%s: %v", b, decisions[0].Code)
+		}
+	}
+}
+
+// drain stores what is in the journal, or, if lose is true, forgets it.
+func (p *pair) drain(lose bool) {
+	p.t.Helper()
+	entries, err := p.ledger.ReadJournal(p.t.Context(), sluice.JournalRead{Sale: p.id, Source: sluice.New, Max: 1000})
+	p.must(err)
+	if !lose {
+		_, err = p.store.Insert(p.t.Context(), p.id, entries)
+		p.must(err)
+	}
+	var ids []string
+	for _, e := range entries {
+		ids = append(ids, e.ID)
+	}
+	p.must(p.ledger.Ack(p.t.Context(), p.id, ids))
+}
+
+func (p *pair) cancel(buyer string) {
+	p.t.Helper()
+	_, err := p.store.Change(p.t.Context(), sluice.Change{Order: p.orders[buyer], Action: sluice.Cancel, By: "test"})
+	p.must(err)
+}
+
+// loseReleases forgets what waits in the outbox.
+func (p *pair) loseReleases() {
+	p.t.Helper()
+	_, err := p.store.GiveReleases(p.t.Context(), 1000, func(sluice.SaleID, []sluice.Release) error { return nil })
+	p.must(err)
+}
+
+// stray is an order in the store that no ledger has promised.
+func (p *pair) stray(buyer string, seq int64) {
+	p.t.Helper()
+	p.orders[buyer] = sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", []byte(buyer)))
+	_, err := p.store.Insert(p.t.Context(), p.id, []sluice.Entry{{
+		ID: "planted", Sale: p.id, Epoch: 1, Terms: 1, FirstSeq: seq, At: time.Now(),
+		Claims: []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: p.orders[buyer]}},
+	}})
+	p.must(err)
+}
+
+func (p *pair) release(buyer string) {
+	p.t.Helper()
+	_, err := p.ledger.Release(p.t.Context(), p.id, []sluice.Release{{
+		Order: p.orders[buyer], Sale: p.id, Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Epoch: 1,
+	}})
+	p.must(err)
+}
+
+func (p *pair) reconcile(apply bool) settle.ReconcileReport {
+	p.t.Helper()
+	report, err := settle.NewReconciler(p.store, p.ledger).Reconcile(p.t.Context(), p.id, apply)
+	p.must(err)
+	return report
+}
+
+// found is what a report says of the classes that it found.
+type found struct {
+	Count, Repaired int64
+	Orders          []string // buyers
+}
+
+func (p *pair) found(r *settle.ReconcileReport) map[settle.DifferenceClass]found {
+	all := map[settle.DifferenceClass]found{}
+	for _, d := range r.Differences {
+		f := found{Count: d.Count, Repaired: d.Repaired}
+		for buyer, id := range p.orders {
+			if slices.Contains(d.Orders, id) {
+				f.Orders = append(f.Orders, buyer)
+			}
+		}
+		slices.Sort(f.Orders)
+		if d.Count > 0 {
+			all[d.Class] = f
+		}
+	}
+	return all
+}
+
+// Each kind of damage is found without apply, and then mended or reported.
+func TestReconcilePlanted(t *testing.T) {
+	type want = map[settle.DifferenceClass]found
+	for _, c := range []struct {
+		name   string
+		total  int64
+		plant  func(*pair)
+		looks  want
+		mends  want
+		after  want // the next report
+		fenced bool
+	}{
+		{name: "nothing", total: 10, plant: func(p *pair) { p.accept("a", "b"); p.drain(false) }},
+		{
+			name: "in flight", total: 10,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(false); p.cancel("a"); p.accept("c") },
+			looks: want{settle.InFlight: {Count: 2}}, mends: want{settle.InFlight: {Count: 2}}, after: want{settle.InFlight: {Count: 2}},
+		},
+		{
+			name: "lost orders", total: 3,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(true); p.accept("c"); p.drain(false) },
+			looks: want{settle.LostOrder: {2, 0, []string{"a", "b"}}}, mends: want{settle.LostOrder: {2, 2, []string{"a", "b"}}},
+		},
+		{
+			name: "a lost release", total: 10,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(false); p.cancel("a"); p.loseReleases() },
+			looks: want{settle.LostRelease: {1, 0, []string{"a"}}}, mends: want{settle.LostRelease: {1, 1, []string{"a"}}},
+			after: want{settle.InFlight: {Count: 1}},
+		},
+		{
+			name: "a hold that the cap does not cover", total: 1,
+			plant: func(p *pair) { p.accept("a"); p.drain(true); p.stray("thief", 7) },
+			looks: want{settle.LostOrder: {1, 0, []string{"a"}}}, mends: want{settle.OrphanHold: {1, 0, []string{"a"}}},
+			after: want{settle.LostOrder: {1, 0, []string{"a"}}},
+		},
+		{
+			name: "an order without a claim, in another's place", total: 10, fenced: true,
+			plant: func(p *pair) { p.accept("a"); p.drain(true); p.accept("b"); p.drain(false); p.stray("thief", 1) },
+			looks: want{settle.LostOrder: {1, 0, []string{"a"}}, settle.OrphanOrder: {1, 0, []string{"thief"}}},
+			mends: want{settle.OrphanHold: {1, 0, []string{"a"}}, settle.OrphanOrder: {1, 1, []string{"thief"}}},
+		},
+		{
+			name: "a live order whose units are for sale", total: 10, fenced: true,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(false); p.release("a") },
+			looks: want{settle.OrphanOrder: {1, 0, []string{"a"}}}, mends: want{settle.OrphanOrder: {1, 1, []string{"a"}}},
+		},
+		{
+			name: "a claim without units or order", total: 10,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(true); p.release("a") },
+			looks: want{settle.LostOrder: {2, 0, []string{"a", "b"}}}, mends: want{settle.LostOrder: {2, 1, []string{"a", "b"}}},
+			after: want{settle.LostOrder: {1, 0, []string{"a"}}},
+		},
+		{
+			name: "the store's counter", total: 10,
+			plant: func(p *pair) {
+				p.accept("a", "b")
+				p.drain(false)
+				if p.db == nil {
+					p.t.Skip("no second handle on this store")
+				}
+				_, err := p.db.Exec("UPDATE sales SET taken = taken + 1 WHERE id = '" + string(p.id) + "'")
+				p.must(err)
+			},
+			looks: want{settle.Drift: {Count: 1}}, mends: want{settle.Drift: {Count: 1, Repaired: 1}},
+		},
+		{
+			name: "terms that the store does not have", total: 10,
+			plant: func(p *pair) {
+				terms := phone(-time.Hour).Terms
+				terms.Version = 2
+				p.must(p.ledger.Apply(p.t.Context(), p.id, 1, terms))
+			},
+			looks: want{settle.Drift: {Count: 1}}, mends: want{settle.Drift: {Count: 1}}, after: want{settle.Drift: {Count: 1}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pairs(t, c.total, func(t *testing.T, p *pair) {
+				c.plant(p)
+				is := func(what string, r settle.ReconcileReport, want want) {
+					t.Helper()
+					if want == nil {
+						want = map[settle.DifferenceClass]found{}
+					}
+					if d := cmp.Diff(want, p.found(&r)); d != "" {
+						t.Errorf("%s: %s\n%+v", what, d, r)
+					}
+				}
+				is("looking", p.reconcile(false), c.looks)
+				is("looking again", p.reconcile(false), c.looks) // it changed nothing
+				is("mending", p.reconcile(true), c.mends)
+				sale, err := p.store.Sale(t.Context(), p.id)
+				p.must(err)
+				after := p.reconcile(false)
+				if fenced := sale.Fence != ""; fenced != c.fenced || fenced != (after.Skipped != "") {
+					t.Errorf("fence %q, skipped %q; want fenced %v", sale.Fence, after.Skipped, c.fenced)
+				}
+				is("afterwards", after, c.after)
+			})
+		})
+	}
+}
+
+// What was mended is as if nothing had happened: the audit is green, and the
+// units of a lost release are for sale again, once.
+func TestReconciledIsWhole(t *testing.T) {
+	pairs(t, 3, func(t *testing.T, p *pair) {
+		p.accept("a")
+		p.drain(true)
+		p.accept("b", "c")
+		p.drain(false)
+		p.cancel("b")
+		p.loseReleases()
+		if r := p.reconcile(true); r.Remaining() != 0 {
+			t.Errorf("%+v", r)
+		}
+		for range 2 {
+			p.must(settle.NewEnder(p.store, p.ledger, settle.EnderOptions{}).Once(t.Context()))
+			// A release that was applied and is written again changes nothing (I6).
+			written, err := p.store.ReissueRelease(t.Context(), p.orders["b"], 1)
+			if err != nil || !written {
+				t.Errorf("written %v, %v", written, err)
+			}
+		}
+		if again, err := p.store.ReissueRelease(t.Context(), p.orders["b"], 1); again || err != nil {
+			t.Errorf("a release that waits is written again: %v, %v", again, err)
+		}
+		for why, try := range map[string]struct {
+			order sluice.OrderID
+			epoch int64
+		}{"of a live order": {p.orders["c"], 1}, "of another epoch": {p.orders["b"], 2}} {
+			if again, err := p.store.ReissueRelease(t.Context(), try.order, try.epoch); again || err != nil {
+				t.Errorf("%s: %v, %v", why, again, err)
+			}
+		}
+		p.must(settle.NewEnder(p.store, p.ledger, settle.EnderOptions{}).Once(t.Context()))
+		readings, err := p.ledger.Read(t.Context(), []sluice.SaleID{p.id})
+		p.must(err)
+		if readings[0].Taken != 2 {
+			t.Errorf("the ledger has %d taken, want 2", readings[0].Taken)
+		}
+		if before, after, err := p.store.RecountTaken(t.Context(), p.id); before != 2 || after != 2 || err != nil {
+			t.Errorf("counted again: %d, %d, %v", before, after, err)
+		}
+		proof, err := audit.Run(t.Context(), p.ledger, p.store, p.id)
+		p.must(err)
+		if !proof.OK {
+			t.Errorf("%+v", proof)
+		}
+	})
+}
+
+// miscounting is a ledger whose counter is wrong.
+type miscounting struct {
+	sluice.Ledger
+	by int64
+}
+
+func (m miscounting) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+	readings, err := m.Ledger.Read(ctx, sales)
+	for i := range readings {
+		readings[i].Taken += m.by
+	}
+	return readings, err
+}
+
+func TestReconcileTheLedgersCounter(t *testing.T) {
+	p := newPair(t, 10)
+	p.accept("a", "b")
+	p.drain(false)
+	for _, by := range []int64{-1, 1} {
+		r, err := settle.NewReconciler(p.store, miscounting{p.ledger, by}).Reconcile(t.Context(), p.id, true)
+		p.must(err)
+		if d := r.Of(settle.Drift); d.Count != 1 || d.Repaired != 0 || r.Remaining() != 1 {
+			t.Errorf("off by %d: %+v", by, r)
+		}
+	}
+}

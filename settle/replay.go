@@ -1,0 +1,178 @@
+package settle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Replayer deals with journal entries that were set aside: it stores them, or,
+// when the sale has been rebuilt since, claims them anew under their own ids.
+type Replayer struct {
+	store  ReplayStore
+	ledger sluice.Decider
+}
+
+// ReplayStore is what a Replayer needs of sluice.Store.
+type ReplayStore interface {
+	sluice.DeadLetterStore
+	sluice.ReplayStore
+	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
+	Claim(ctx context.Context, claim sluice.ClaimID) (sluice.Order, error)
+	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
+}
+
+// NewReplayer returns a Replayer.
+func NewReplayer(store ReplayStore, ledger sluice.Decider) *Replayer {
+	return &Replayer{store: store, ledger: ledger}
+}
+
+// Replayed says what became of the claims of a dead letter.
+type Replayed struct {
+	Saved []sluice.OrderID // stored now or before, or accepted anew
+	// Lost were refused, because there were no units left for them or the sale
+	// is over, or replaced: the buyer has since got another order for the key.
+	Lost []sluice.OrderID
+}
+
+// lostReason starts the reason of a dead letter whose claims were refused when
+// they were claimed anew. It lists what could not be saved, by order id.
+const lostReason = "promise lost"
+
+// Replay deals with one dead letter. What cannot be saved stays listed, as a
+// dead letter of its own. Replaying twice is harmless: the claim ids are the
+// same (I4, I5).
+//
+// Errors: sluice.ErrDeadLetterNotFound; a *sluice.ConflictError or another
+// error of the store if the letter still cannot be stored.
+func (r *Replayer) Replay(ctx context.Context, id int64) (Replayed, error) {
+	letter, err := r.store.DeadLetter(ctx, id)
+	if err != nil {
+		return Replayed{}, err
+	}
+	if !letter.Resolved.IsZero() {
+		return Replayed{}, nil
+	}
+	claims, err := sluice.ParseClaims(letter.Claims)
+	if err == nil && (letter.Epoch < 1 || len(claims) == 0) {
+		err = errors.New("nobody can say which claims it held")
+	}
+	if err != nil {
+		return Replayed{}, fmt.Errorf("settle: dead letter %d is damaged: %w", id, err)
+	}
+	sale, err := r.store.Sale(ctx, letter.Sale)
+	if err != nil {
+		return Replayed{}, err
+	}
+	if letter.Epoch == sale.Epoch {
+		return r.insert(ctx, &letter, claims)
+	}
+	return r.claimAnew(ctx, &letter, claims)
+}
+
+// insert stores the letter's entry as it is.
+func (r *Replayer) insert(ctx context.Context, letter *sluice.DeadLetter, claims []sluice.Claim) (Replayed, error) {
+	entry := sluice.Entry{
+		ID: letter.EntryID, Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node, Terms: letter.Terms,
+		At: letter.At, FirstSeq: letter.FirstSeq, Claims: claims,
+	}
+	stored, err := r.store.Insert(ctx, letter.Sale, []sluice.Entry{entry})
+	if err != nil {
+		return Replayed{}, err
+	}
+	result := Replayed{Lost: stored.Rejected}
+	for i := range claims {
+		if !slices.Contains(stored.Rejected, claims[i].Order) {
+			result.Saved = append(result.Saved, claims[i].Order)
+		}
+	}
+	return result, r.store.ResolveDeadLetter(ctx, letter.ID, "stored")
+}
+
+// claimAnew asks the ledger for the units again, for those claims of an older
+// epoch that are not stored.
+func (r *Replayer) claimAnew(ctx context.Context, letter *sluice.DeadLetter, claims []sluice.Claim) (result Replayed, err error) {
+	var open []sluice.Claim
+	for i := range claims {
+		order, err := r.store.Claim(ctx, sluice.ClaimID{Sale: letter.Sale, Buyer: claims[i].Buyer, Key: claims[i].Key})
+		switch {
+		case err == nil && order.ID == claims[i].Order:
+			result.Saved = append(result.Saved, claims[i].Order)
+		case err == nil:
+			open = append(open, claims[i]) // the ledger will tell that it is replaced
+		case errors.Is(err, sluice.ErrOrderNotFound):
+			open = append(open, claims[i])
+		default:
+			return Replayed{}, err
+		}
+	}
+	if len(open) == 0 {
+		return result, r.store.ResolveDeadLetter(ctx, letter.ID, "stored before")
+	}
+	decisions, err := r.ledger.Claim(ctx, letter.Sale, open)
+	if err != nil {
+		return Replayed{}, err
+	}
+	lost := sluice.Entry{ID: letter.EntryID + "/lost", Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node, Terms: letter.Terms, At: letter.At, FirstSeq: letter.FirstSeq}
+	why := sluice.Code(0)
+	for i := range decisions {
+		switch d := &decisions[i]; {
+		case d.Code == sluice.Accepted && d.Order == open[i].Order:
+			result.Saved = append(result.Saved, open[i].Order)
+		case d.Code == sluice.Unavailable:
+			return Replayed{}, fmt.Errorf("settle: dead letter %d: the sale is not available now; try again later", letter.ID)
+		default: // refused, or the buyer has meanwhile got another order for the key
+			why = decisions[i].Code
+			result.Lost = append(result.Lost, open[i].Order)
+			lost.Claims = append(lost.Claims, open[i])
+		}
+	}
+	if len(lost.Claims) > 0 && !strings.HasPrefix(letter.Reason, lostReason) {
+		if err := r.store.SetAside(ctx, lost.DeadLetter(fmt.Errorf("%s: %s", lostReason, why))); err != nil {
+			return Replayed{}, err
+		}
+	} else if len(lost.Claims) > 0 {
+		return result, nil // it is listed already
+	}
+	return result, r.store.ResolveDeadLetter(ctx, letter.ID, "claimed anew")
+}
+
+// current tries to store the dead letters of the sale's present epoch. Those
+// that still cannot be stored stay.
+func (r *Replayer) current(ctx context.Context, sale *sluice.Sale) error {
+	letters, err := r.store.DeadLetters(ctx, sale.ID)
+	if err != nil {
+		return err
+	}
+	for i := range letters {
+		if letters[i].Epoch == sale.Epoch {
+			_, _ = r.Replay(ctx, letters[i].ID)
+		}
+	}
+	return ctx.Err()
+}
+
+// Pending replays every dead letter of an older epoch that has not been tried
+// since the sale was rebuilt: the promises of the lost epoch.
+func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) error {
+	letters, err := r.store.DeadLetters(ctx, sale.ID)
+	if err != nil {
+		return err
+	}
+	for i := range letters {
+		if letters[i].Epoch >= sale.Epoch || letters[i].Epoch < 1 || strings.HasPrefix(letters[i].Reason, lostReason) {
+			continue
+		}
+		if _, err := sluice.ParseClaims(letters[i].Claims); err != nil {
+			continue // damaged: for a person
+		}
+		if _, err := r.Replay(ctx, letters[i].ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
