@@ -1,0 +1,161 @@
+// Package client speaks to a Sluice server over HTTP. It knows the codes of
+// the API as typed errors, and places orders in a way that survives lost
+// replies: every retry of one attempt carries the same Idempotency-Key, so the
+// same attempt never becomes two orders (I4, I5).
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Options of a client. The zero value reads public pages only.
+type Options struct {
+	// Token is a buyer's bearer token, for orders.
+	Token string
+	// AdminKey is the merchant's key, for everything under /v1/admin.
+	AdminKey string
+
+	// HTTPClient makes the requests; default: one with its own connections,
+	// and 15 seconds for a request.
+	HTTPClient *http.Client
+
+	// PlaceAttempts bounds how often Place sends one claim; default 10, which
+	// with the waits in between is about ten seconds. 1 never retries.
+	PlaceAttempts int
+}
+
+// Client speaks to one server. It is safe for concurrent use.
+type Client struct {
+	base     string
+	token    string
+	adminKey string
+	attempts int
+	http     *http.Client
+}
+
+// maxAnswer bounds what is read of one answer; the largest, a page of 1,000
+// orders, is about a megabyte.
+const maxAnswer = 32 << 20
+
+// New makes a client of the server at rawURL, for instance
+// http://127.0.0.1:8080. It does not connect yet.
+func New(rawURL string, o Options) (*Client, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("client: the server's URL: want http://host:port or https://host")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("client: the server's URL: want no user, query or fragment in it")
+	}
+	c := &Client{
+		base: strings.TrimRight(u.String(), "/"), token: o.Token, adminKey: o.AdminKey,
+		attempts: o.PlaceAttempts, http: o.HTTPClient,
+	}
+	if c.attempts <= 0 {
+		c.attempts = 10
+	}
+	if c.http == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.MaxIdleConnsPerHost = 64
+		c.http = &http.Client{Transport: transport, Timeout: 15 * time.Second}
+	}
+	return c, nil
+}
+
+// NewKey makes an Idempotency-Key for a new attempt. Keep it until the attempt
+// is decided, across restarts too if a lost reply must not cost an order.
+func NewKey() sluice.Key {
+	var b [18]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return sluice.Key(base64.RawURLEncoding.EncodeToString(b[:]))
+}
+
+// request is one call of the API.
+type request struct {
+	method, path string
+	bearer       string
+	header       http.Header
+	body         any // encoded as JSON, unless nil
+	into         any // decoded from the answer, unless nil
+}
+
+// answer is what remains of an HTTP response.
+type answer struct {
+	status int
+	header http.Header
+}
+
+// do sends one request, once. An answer of 400 or more is an *Error.
+func (c *Client) do(ctx context.Context, r request) (answer, error) {
+	var body io.Reader
+	if r.body != nil {
+		data, err := json.Marshal(r.body)
+		if err != nil {
+			return answer{}, fmt.Errorf("client: encode the request: %w", err)
+		}
+		body = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, body)
+	if err != nil {
+		return answer{}, fmt.Errorf("client: %w", err)
+	}
+	for name, values := range r.header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+r.bearer)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, &NetworkError{URL: c.base, Err: unwrapURL(err)}
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if err != nil {
+		return answer{}, &NetworkError{URL: c.base, Err: err}
+	}
+	if len(data) > maxAnswer {
+		return answer{}, &NetworkError{URL: c.base, Err: fmt.Errorf("the answer is larger than %d bytes", maxAnswer)}
+	}
+	a := answer{status: res.StatusCode, header: res.Header}
+	if res.StatusCode >= 400 {
+		return a, parseError(res, data)
+	}
+	if res.StatusCode >= 300 {
+		return a, &NetworkError{URL: c.base, Err: fmt.Errorf("unexpected answer %s; is this a Sluice server?", res.Status)}
+	}
+	if r.into == nil {
+		return a, nil
+	}
+	// Unknown fields are let pass: a newer server may say more.
+	if err := json.Unmarshal(data, r.into); err != nil {
+		return a, &NetworkError{URL: c.base, Err: fmt.Errorf("the answer is not the JSON expected; is this a Sluice server? %w", err)}
+	}
+	return a, nil
+}
+
+// unwrapURL takes off the url.Error, which repeats method and URL.
+func unwrapURL(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}

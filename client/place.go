@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+// Placed is an accepted claim.
+type Placed struct {
+	wire.Placed
+	Replayed bool // an earlier try with this key had been accepted already
+	Attempts int  // requests sent
+}
+
+// Waits between the tries of Place, unless the server asks for longer.
+const (
+	firstWait = 50 * time.Millisecond
+	maxWait   = 2 * time.Second
+)
+
+// Place claims units for the buyer of the client's token. The key names the
+// attempt (see NewKey). As long as nothing is decided (outcome_unknown,
+// overloaded, unavailable, no answer) it tries again with the same key, at
+// most Options.PlaceAttempts times, and waits as long as the server asks.
+//
+// The error is an *Error for what the server refused, an *OutcomeUnknownError
+// when it gave up and an earlier try may have been accepted.
+func (c *Client) Place(ctx context.Context, sale sluice.SaleID, key sluice.Key, order wire.PlaceOrder) (Placed, error) {
+	if err := key.Validate(); err != nil {
+		return Placed{}, fmt.Errorf("client: %w", err)
+	}
+	unknown := false // an earlier try may have been accepted
+	for n := 1; ; n++ {
+		placed, err := c.placeOnce(ctx, sale, key, order)
+		if err == nil {
+			placed.Attempts = n
+			return placed, nil
+		}
+		again, lost := undecided(err, unknown)
+		if !again {
+			return Placed{}, err
+		}
+		unknown = unknown || lost
+		if n == c.attempts || !pause(ctx, n, err) {
+			if unknown {
+				return Placed{}, &OutcomeUnknownError{Key: key, Attempts: n, Last: err}
+			}
+			return Placed{}, err
+		}
+	}
+}
+
+func (c *Client) placeOnce(ctx context.Context, sale sluice.SaleID, key sluice.Key, order wire.PlaceOrder) (Placed, error) {
+	var placed Placed
+	a, err := c.do(ctx, request{
+		method: http.MethodPost, path: salePath(sale) + "/orders", bearer: c.token,
+		header: http.Header{"Idempotency-Key": {string(key)}},
+		body:   order, into: &placed.Placed,
+	})
+	if err != nil {
+		return Placed{}, err
+	}
+	if a.status != http.StatusAccepted || placed.OrderID == "" || placed.SaleID != sale {
+		return Placed{}, &NetworkError{URL: c.base, Err: fmt.Errorf("HTTP %d is no answer to a claim", a.status)}
+	}
+	placed.Replayed = a.header.Get("Idempotent-Replayed") == "true"
+	return placed, nil
+}
+
+// undecided says whether the same claim should be sent again, and whether this
+// try may have been accepted. After such a try, 429 decides nothing either: it
+// says nothing about earlier tries.
+func undecided(err error, unknown bool) (again, lost bool) {
+	var e *Error
+	if !errors.As(err, &e) {
+		var network *NetworkError
+		var op *net.OpError
+		neverSent := errors.As(err, &op) && op.Op == "dial"
+		return errors.As(err, &network), !neverSent
+	}
+	switch e.Code {
+	case sluice.Overloaded.String(), sluice.Unavailable.String():
+		return true, false
+	case wire.CodeOutcomeUnknown:
+		return true, true
+	case sluice.RateLimited.String():
+		return unknown, false
+	case "":
+		// A proxy's 502 or 504: the server behind it may have decided.
+		return e.Status >= 500, true
+	}
+	return false, false
+}
+
+// pause waits before the next try; false when there is no time left for it.
+func pause(ctx context.Context, n int, err error) bool {
+	wait := min(firstWait<<min(n-1, 10), maxWait)
+	wait = wait/2 + rand.N(wait/2+1) // a crowd must not return in step
+	var e *Error
+	if errors.As(err, &e) {
+		wait = max(wait, e.RetryAfter)
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,110 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+// maxClaimBody bounds a claim's body, in bytes: meta is at most 512.
+const maxClaimBody = 4 << 10
+
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// placeOrder is the hot path: one claim of one buyer.
+func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
+	claim, ok := readClaim(w, r, buyer)
+	if !ok {
+		return
+	}
+	sale := sluice.SaleID(r.PathValue("sale"))
+	if sale.Validate() != nil {
+		s.refuse(w, sluice.Decision{Code: sluice.SaleNotFound})
+		return
+	}
+	decision, err := s.Gate.Claim(r.Context(), sale, claim)
+	switch {
+	case err == nil && decision.Code == sluice.Accepted:
+		s.Decided.Count(decision.Code.String())
+		writePlaced(w, sale, &decision)
+	case err == nil:
+		s.refuse(w, decision)
+	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed): // it was never sent
+		s.refuse(w, sluice.Decision{Code: sluice.Overloaded})
+	default:
+		s.Decided.Count(wire.CodeOutcomeUnknown)
+		problem(w, wire.CodeOutcomeUnknown, "the claim may have been accepted; the same key will tell")
+	}
+}
+
+// readClaim reads key and body, or answers why it cannot. The order id is the
+// gate's to make.
+func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sluice.Claim, bool) {
+	keys := r.Header["Idempotency-Key"]
+	if len(keys) != 1 {
+		problem(w, wire.CodeBadRequest, "want the header Idempotency-Key, once: a name for this attempt, the same when it is tried again")
+		return sluice.Claim{}, false
+	}
+	key := sluice.Key(keys[0])
+	if err := key.Validate(); err != nil {
+		problem(w, wire.CodeBadRequest, "Idempotency-Key: "+err.Error())
+		return sluice.Claim{}, false
+	}
+	body := bodies.Get().(*bytes.Buffer)
+	defer bodies.Put(body)
+	body.Reset()
+	if _, err := body.ReadFrom(io.LimitReader(r.Body, maxClaimBody+1)); err != nil {
+		bodyProblem(w, err)
+		return sluice.Claim{}, false
+	}
+	if body.Len() > maxClaimBody {
+		w.Header().Set("Connection", "close") // do not read the rest
+		problem(w, wire.CodeTooLarge, "the body of a claim is at most 4096 bytes")
+		return sluice.Claim{}, false
+	}
+	order, err := wire.ParsePlaceOrder(body.Bytes())
+	if err != nil {
+		problem(w, wire.CodeBadRequest, err.Error())
+		return sluice.Claim{}, false
+	}
+	return sluice.Claim{Buyer: buyer, Key: key, Quantity: order.Quantity, Meta: string(order.Meta)}, true
+}
+
+var replayed = []string{"true"}
+
+func writePlaced(w http.ResponseWriter, sale sluice.SaleID, d *sluice.Decision) {
+	body := bodies.Get().(*bytes.Buffer)
+	defer bodies.Put(body)
+	body.Reset()
+	body.Write(wire.AppendPlaced(body.AvailableBuffer(), sale, d.Order, d.Quantity))
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Cache-Control"] = noStore
+	h["Content-Length"] = []string{strconv.Itoa(body.Len())}
+	h["Location"] = []string{"/v1/orders/" + string(d.Order)}
+	if d.Replayed {
+		h["Idempotent-Replayed"] = replayed
+	}
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write(body.Bytes())
+}
+
+// refuse writes a refusal; most carry nothing but their code.
+func (s *Server) refuse(w http.ResponseWriter, d sluice.Decision) {
+	s.Decided.Count(d.Code.String())
+	switch d.Code {
+	case sluice.NotOpen:
+		writeProblem(w, wire.Problem{Code: d.Code.String(), OpensAt: wire.AtOrNull(d.OpensAt)})
+	case sluice.BuyerLimit:
+		writeProblem(w, wire.Problem{Code: d.Code.String(), OrderIDs: d.Orders})
+	default:
+		refusals[d.Code].write(w)
+	}
+}

@@ -1,0 +1,225 @@
+// Package httpapi is the HTTP side of Sluice: JSON in, JSON out, problems as
+// RFC 9457. It is the only place where codes become HTTP statuses.
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/audit"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/settle"
+)
+
+// Options are what a Server is made of. All but Metrics, Now and Log are needed.
+type Options struct {
+	Gate    *admission.Gate
+	Board   *admission.Board
+	Control *settle.Control
+	Store   sluice.Store
+	Ledger  sluice.Reader
+
+	// Audit proves a sale, now.
+	Audit func(ctx context.Context, sale sluice.SaleID) (audit.Report, error)
+	// Reconcile compares ledger and store of a sale, and with apply repairs.
+	Reconcile func(ctx context.Context, sale sluice.SaleID, apply bool) (settle.ReconcileReport, error)
+	// NewSaleID makes the id of a sale whose merchant gave none.
+	NewSaleID func() sluice.SaleID
+
+	Kinds       wire.Ready // what /readyz says of node, ledger and store
+	BuyerSecret []byte     // of buyers' HS256 tokens
+	AdminKey    string
+
+	// Replay deals with a dead letter.
+	Replay func(ctx context.Context, id int64) (settle.Replayed, error)
+	// Ended is called when an order has ended: its units are on their way back.
+	Ended func()
+
+	Metrics http.Handler // GET /metrics; nil: 404
+	Decided Counter      // counts the answers to claims by code; nil: nobody counts
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Counter counts answers to claims.
+type Counter interface{ Count(code string) }
+
+// Server answers the HTTP API. It is an http.Handler.
+type Server struct {
+	Options
+	mux      *http.ServeMux
+	buyers   *buyers
+	adminKey [sha256.Size]byte
+}
+
+// New returns a Server.
+func New(o Options) *Server {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Decided == nil {
+		o.Decided = noCounter{}
+	}
+	s := &Server{Options: o, mux: http.NewServeMux(), buyers: newBuyers(o.BuyerSecret, o.Now), adminKey: sha256.Sum256([]byte(o.AdminKey))}
+	for _, r := range s.routes() {
+		s.mux.Handle(r.pattern, r.handler)
+	}
+	return s
+}
+
+type noCounter struct{}
+
+func (noCounter) Count(string) {}
+
+// route is one row of the API.
+type route struct {
+	pattern string
+	handler http.Handler
+}
+
+// routes is the whole API in one table.
+func (s *Server) routes() []route {
+	buyer := func(h func(http.ResponseWriter, *http.Request, sluice.BuyerID)) http.Handler { return s.asBuyer(h) }
+	merchant := func(h http.HandlerFunc) http.Handler { return s.asMerchant(h) }
+	return []route{
+		{"GET /v1/sales", http.HandlerFunc(s.listSales)},
+		{"GET /v1/sales/{sale}", http.HandlerFunc(s.showSale)},
+		{"GET /v1/time", http.HandlerFunc(s.time)},
+		{"POST /v1/sales/{sale}/orders", buyer(s.placeOrder)},
+		{"GET /v1/orders", buyer(s.listOwnOrders)},
+		{"GET /v1/orders/{order}", buyer(s.showOwnOrder)},
+		{"POST /v1/orders/{order}/cancel", buyer(s.cancelOwnOrder)},
+
+		{"POST /v1/admin/sales", merchant(s.createSale)},
+		{"GET /v1/admin/sales", merchant(s.adminListSales)},
+		{"GET /v1/admin/sales/{sale}", merchant(s.adminShowSale)},
+		{"PATCH /v1/admin/sales/{sale}", merchant(s.patchSale)},
+		{"POST /v1/admin/sales/{sale}/open", merchant(s.changeSale(s.Control.Open))},
+		{"POST /v1/admin/sales/{sale}/pause", merchant(s.changeSale(s.Control.Pause))},
+		{"POST /v1/admin/sales/{sale}/resume", merchant(s.changeSale(s.Control.Resume))},
+		{"POST /v1/admin/sales/{sale}/close", merchant(s.changeSale(s.Control.Close))},
+		{"POST /v1/admin/sales/{sale}/restock", merchant(s.restockSale)},
+		{"POST /v1/admin/sales/{sale}/rebuild", merchant(s.rebuildSale)},
+		{"POST /v1/admin/sales/{sale}/reconcile", merchant(s.reconcileSale)},
+		{"GET /v1/admin/sales/{sale}/audit", merchant(s.auditSale)},
+		{"GET /v1/admin/orders", merchant(s.listOrders)},
+		{"GET /v1/admin/orders/{order}", merchant(s.showOrder)},
+		{"GET /v1/admin/orders/{order}/history", merchant(s.orderHistory)},
+		{"POST /v1/admin/orders/{order}/pay", merchant(s.payOrder)},
+		{"POST /v1/admin/orders/{order}/cancel", merchant(s.merchantAction(sluice.Cancel))},
+		{"POST /v1/admin/orders/{order}/refund", merchant(s.merchantAction(sluice.Refund))},
+		{"POST /v1/admin/orders/{order}/reject", merchant(s.rejectOrder)},
+		{"GET /v1/admin/dead-letters", merchant(s.listDeadLetters)},
+		{"GET /v1/admin/dead-letters/{id}", merchant(s.showDeadLetter)},
+		{"POST /v1/admin/dead-letters/{id}/replay", merchant(s.replayDeadLetter)},
+
+		{"GET /healthz", http.HandlerFunc(s.health)},
+		{"GET /readyz", http.HandlerFunc(s.ready)},
+		{"GET /metrics", http.HandlerFunc(s.metrics)},
+		{"/", http.HandlerFunc(s.notFound)},
+	}
+}
+
+// ServeHTTP answers a request. A panic is a bug: it is logged, and the client
+// is told that the outcome is unknown.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			s.Log.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", p)
+			problem(w, wire.CodeOutcomeUnknown, "an unexpected error; it is in the server's log")
+		}
+	}()
+	s.mux.ServeHTTP(w, r)
+}
+
+// methods are tried to tell a wrong method from a wrong path.
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch}
+
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, m := range methods {
+		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
+		if _, pattern := s.mux.Handler(probe); pattern != "/" && pattern != "" {
+			allowed = append(allowed, m)
+		}
+	}
+	if len(allowed) > 0 {
+		w.Header()["Allow"] = allowed
+		problem(w, wire.CodeMethodNotAllowed, r.Method+" is not for this path")
+		return
+	}
+	problem(w, wire.CodeNotFound, "no such path; see the API reference")
+}
+
+// NewServer returns an http.Server with limits that keep slow and idle clients
+// from holding it: no request lasts longer than 30 seconds.
+func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// maxBody bounds the body of every request, in bytes.
+const maxBody = 64 << 10
+
+// readBody reads the body into a message, or answers why it cannot.
+func readBody(w http.ResponseWriter, r *http.Request, message any) bool {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		bodyProblem(w, err)
+		return false
+	}
+	if err := wire.Decode(body, message); err != nil {
+		problem(w, wire.CodeBadRequest, err.Error())
+		return false
+	}
+	return true
+}
+
+func bodyProblem(w http.ResponseWriter, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		problem(w, wire.CodeTooLarge, "the body is too large")
+		return
+	}
+	problem(w, wire.CodeBadRequest, "the body cannot be read: "+err.Error())
+}
+
+// noBody refuses a body where none is expected; an empty JSON object will do.
+func noBody(w http.ResponseWriter, r *http.Request) bool {
+	if r.ContentLength == 0 {
+		return true
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		bodyProblem(w, err)
+		return false
+	}
+	if len(body) == 0 {
+		return true
+	}
+	if err := wire.Decode(body, &struct{}{}); err != nil {
+		problem(w, wire.CodeBadRequest, err.Error())
+		return false
+	}
+	return true
+}

@@ -1,0 +1,175 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+// showOwnOrder shows a buyer's own order; another's is not found.
+func (s *Server) showOwnOrder(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
+	if order, ok := s.order(w, r, buyer); ok {
+		writeJSON(w, http.StatusOK, wire.NewOrder(&order))
+	}
+}
+
+// showOrder shows the merchant any order.
+func (s *Server) showOrder(w http.ResponseWriter, r *http.Request) {
+	if order, ok := s.order(w, r, ""); ok {
+		writeJSON(w, http.StatusOK, wire.NewAdminOrder(&order))
+	}
+}
+
+// order answers for the order of the path, if it is the buyer's own.
+func (s *Server) order(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sluice.Order, bool) {
+	order, err := s.findOrder(r.Context(), sluice.OrderID(r.PathValue("order")), buyer)
+	switch {
+	case err == nil && (buyer == "" || order.Buyer == buyer):
+		return order, true
+	case err == nil, errors.Is(err, sluice.ErrOrderNotFound):
+		problem(w, wire.CodeOrderNotFound, "")
+	default:
+		s.unavailable(w, r, err)
+	}
+	return sluice.Order{}, false
+}
+
+// findOrder looks in the store, then in the ledger of the sale that the id
+// carries: an order is queued until it is stored. It is not found only when
+// both sides say so; if one cannot answer and the other does not have it,
+// that is an error.
+func (s *Server) findOrder(ctx context.Context, id sluice.OrderID, buyer sluice.BuyerID) (sluice.Order, error) {
+	sale, ok := id.Sale()
+	if !ok {
+		return sluice.Order{}, sluice.ErrOrderNotFound
+	}
+	asking, cancel := context.WithTimeout(ctx, patience)
+	order, stored := s.Store.Order(asking, id)
+	cancel()
+	if stored == nil {
+		return order, nil
+	}
+	record, queued := s.Ledger.Find(ctx, id, buyer)
+	if queued == nil && !errors.Is(stored, sluice.ErrOrderNotFound) && !s.waits(&record) {
+		return sluice.Order{}, stored // it may have been stored, even paid: only the store can say
+	}
+	if queued == nil {
+		var price sluice.Money
+		if view, err := s.Board.Lookup(ctx, sale); err == nil {
+			price = view.Sale.Price
+		}
+		return record.AsOrder(price), nil
+	}
+	if !errors.Is(stored, sluice.ErrOrderNotFound) {
+		return sluice.Order{}, stored
+	}
+	if errors.Is(queued, sluice.ErrOrderNotFound) {
+		return sluice.Order{}, sluice.ErrOrderNotFound
+	}
+	if errors.Is(queued, sluice.ErrNotLoaded) {
+		view, err := s.Board.Lookup(ctx, sale)
+		if errors.Is(err, sluice.ErrSaleNotFound) || err == nil && view.Archived() {
+			return sluice.Order{}, sluice.ErrOrderNotFound // no such sale, or one that the store alone answers for
+		}
+	}
+	return sluice.Order{}, queued
+}
+
+// waits reports whether an accepted claim must still be in the journal: the
+// store does not answer, and this server has not seen the journal empty since.
+func (s *Server) waits(r *sluice.Record) bool {
+	view := s.Board.View(r.Sale)
+	return r.Live && view != nil && (view.Reading.Backlog > 0 || view.Reading.Seq < r.Seq)
+}
+
+// listOwnOrders lists a buyer's stored orders, oldest first.
+func (s *Server) listOwnOrders(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
+	filter, err := orderFilter(r.URL.RawQuery, "sale", "status", "limit", "cursor")
+	if err != nil {
+		problem(w, wire.CodeBadRequest, err.Error())
+		return
+	}
+	filter.Buyer = buyer
+	s.writeOrders(w, r, filter, wire.NewOrder)
+}
+
+// listOrders lists stored orders for the merchant.
+func (s *Server) listOrders(w http.ResponseWriter, r *http.Request) {
+	filter, err := orderFilter(r.URL.RawQuery, "sale", "status", "buyer", "limit", "cursor")
+	if err != nil {
+		problem(w, wire.CodeBadRequest, err.Error())
+		return
+	}
+	s.writeOrders(w, r, filter, wire.NewAdminOrder)
+}
+
+func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter sluice.OrderFilter, view func(*sluice.Order) wire.Order) {
+	orders, next, err := s.Store.Orders(r.Context(), filter)
+	if errors.Is(err, sluice.ErrBadCursor) {
+		problem(w, wire.CodeBadRequest, "cursor: want the next_cursor of the page before")
+		return
+	}
+	if err != nil {
+		s.unavailable(w, r, err)
+		return
+	}
+	page := wire.OrderPage{Orders: make([]wire.Order, len(orders)), NextCursor: next}
+	for i := range orders {
+		page.Orders[i] = view(&orders[i])
+	}
+	writeJSON(w, http.StatusOK, page)
+}
+
+const defaultPage = 100
+
+// orderFilter reads the query of a list; other parameters are errors.
+func orderFilter(raw string, allowed ...string) (sluice.OrderFilter, error) {
+	f := sluice.OrderFilter{Limit: defaultPage}
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return f, errors.New("the query string cannot be read")
+	}
+	for name, values := range query {
+		if !slices.Contains(allowed, name) {
+			return f, fmt.Errorf("%q: unknown parameter; want some of %v", name, allowed)
+		}
+		if len(values) != 1 {
+			return f, fmt.Errorf("%s: stands more than once", name)
+		}
+		value := values[0]
+		if value == "" {
+			continue
+		}
+		switch name {
+		case "sale":
+			f.Sale = sluice.SaleID(value)
+			err = f.Sale.Validate()
+		case "buyer":
+			f.Buyer = sluice.BuyerID(value)
+			err = f.Buyer.Validate()
+		case "status":
+			f.Status = sluice.Status(value)
+			if !slices.Contains(sluice.Statuses(), f.Status) {
+				err = fmt.Errorf("%q: want one of %v", value, sluice.Statuses())
+			}
+		case "limit":
+			f.Limit, err = strconv.Atoi(value)
+			if err != nil || f.Limit < 1 || f.Limit > sluice.MaxPage {
+				err = fmt.Errorf("want 1 to %d", sluice.MaxPage)
+			}
+		case "cursor":
+			f.Cursor = value
+		}
+		if err != nil {
+			return f, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return f, nil
+}

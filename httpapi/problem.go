@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+// statuses is the only place where codes become HTTP statuses.
+var statuses = map[string]int{
+	sluice.Accepted.String():     http.StatusAccepted,
+	sluice.KeyReused.String():    http.StatusUnprocessableEntity,
+	sluice.SaleNotFound.String(): http.StatusNotFound,
+	sluice.Unavailable.String():  http.StatusServiceUnavailable,
+	sluice.NotOpen.String():      http.StatusConflict,
+	sluice.Closed.String():       http.StatusConflict,
+	sluice.Paused.String():       http.StatusConflict,
+	sluice.BuyerLimit.String():   http.StatusConflict,
+	sluice.SoldOut.String():      http.StatusConflict,
+	sluice.Insufficient.String(): http.StatusConflict,
+	sluice.RateLimited.String():  http.StatusTooManyRequests,
+	sluice.Overloaded.String():   http.StatusServiceUnavailable,
+
+	wire.CodeOutcomeUnknown:     http.StatusServiceUnavailable,
+	wire.CodeBadRequest:         http.StatusBadRequest,
+	wire.CodeUnauthenticated:    http.StatusUnauthorized,
+	wire.CodeForbidden:          http.StatusForbidden,
+	wire.CodeOrderNotFound:      http.StatusNotFound,
+	wire.CodeTooLarge:           http.StatusRequestEntityTooLarge,
+	wire.CodeOrderEnded:         http.StatusConflict,
+	wire.CodeOrderQueued:        http.StatusConflict,
+	wire.CodeSaleState:          http.StatusConflict,
+	wire.CodePaymentConflict:    http.StatusConflict,
+	wire.CodeBelowTaken:         http.StatusConflict,
+	wire.CodeDeadLetterNotFound: http.StatusNotFound,
+	wire.CodeNotFound:           http.StatusNotFound,
+	wire.CodeMethodNotAllowed:   http.StatusMethodNotAllowed,
+}
+
+// retryAfter is the seconds a client should wait before it tries again.
+var retryAfter = map[string]string{
+	sluice.RateLimited.String(): "1",
+	sluice.Overloaded.String():  "1",
+	sluice.Unavailable.String(): "1",
+	wire.CodeOutcomeUnknown:     "1",
+}
+
+var (
+	problemType = []string{"application/problem+json"}
+	jsonType    = []string{"application/json"}
+	noStore     = []string{"no-store"}
+)
+
+// problem writes an error.
+func problem(w http.ResponseWriter, code, detail string) {
+	writeProblem(w, wire.Problem{Code: code, Detail: detail})
+}
+
+// writeProblem fills in title and status from the code.
+func writeProblem(w http.ResponseWriter, p wire.Problem) {
+	p.Title, p.Status = wire.Title(p.Code), statuses[p.Code]
+	body, err := json.Marshal(p)
+	if err != nil { // strings and times cannot fail
+		panic(err)
+	}
+	writeBody(w, p.Code, p.Status, append(body, '\n'))
+}
+
+func writeBody(w http.ResponseWriter, code string, status int, body []byte) {
+	h := w.Header()
+	h["Content-Type"] = problemType
+	h["Cache-Control"] = noStore
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if after, ok := retryAfter[code]; ok {
+		h["Retry-After"] = []string{after}
+	}
+	if status == http.StatusUnauthorized {
+		h["Www-Authenticate"] = []string{"Bearer"}
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that is gone needs no answer
+}
+
+// refusals are the answers to refused claims that carry nothing else, encoded
+// once: most of a rush gets one of these.
+var refusals = encodeRefusals()
+
+type refusal struct {
+	status int
+	header http.Header // shared and never written to
+	body   []byte
+}
+
+func encodeRefusals() map[sluice.Code]*refusal {
+	all := map[sluice.Code]*refusal{}
+	for _, code := range sluice.Codes() {
+		name := code.String()
+		body, err := json.Marshal(wire.Problem{Title: wire.Title(name), Status: statuses[name], Code: name})
+		if err != nil {
+			panic(err)
+		}
+		body = append(body, '\n')
+		header := http.Header{
+			"Content-Type": problemType, "Cache-Control": noStore,
+			"Content-Length": {strconv.Itoa(len(body))},
+		}
+		if after, ok := retryAfter[name]; ok {
+			header["Retry-After"] = []string{after}
+		}
+		all[code] = &refusal{status: statuses[name], header: header, body: body}
+	}
+	return all
+}
+
+func (r *refusal) write(w http.ResponseWriter) {
+	h := w.Header()
+	for name, values := range r.header {
+		h[name] = values
+	}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body)
+}
+
+// writeJSON writes an answer that is not cached.
+func writeJSON(w http.ResponseWriter, status int, message any) {
+	body, err := json.Marshal(message)
+	if err != nil {
+		panic(err)
+	}
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Cache-Control"] = noStore
+	h["Content-Length"] = []string{strconv.Itoa(len(body) + 1)}
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
