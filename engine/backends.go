@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+	"github.com/sluicehq/sluice/store/mysqlstore"
+	"github.com/sluicehq/sluice/store/pgstore"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+// The URLs that an engine understands.
+const (
+	ledgerURLs = "sqlite:PATH, redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT"
+	storeURLs  = "sqlite:PATH, postgres://USER@HOST:PORT/DATABASE or mysql://USER@HOST:PORT/DATABASE"
+)
+
+// isRedis reports whether a ledger's URL is one of Redis.
+func isRedis(ledger string) bool {
+	switch name, _ := scheme(ledger); name {
+	case "redis", "rediss", "redis+sentinel", "redis+cluster":
+		return true
+	}
+	return false
+}
+
+func isPostgres(store string) bool {
+	name, _ := scheme(store)
+	return name == "postgres" || name == "postgresql"
+}
+
+func isMySQL(store string) bool {
+	name, _ := scheme(store)
+	return name == "mysql"
+}
+
+// kind names the sort of a backend: sqlite, redis, postgres or mysql.
+func kind(backend string) string {
+	switch {
+	case isRedis(backend):
+		return "redis"
+	case isPostgres(backend):
+		return "postgres"
+	}
+	name, _ := scheme(backend)
+	return name
+}
+
+// sqlitePath returns the path of an SQLite URL.
+func sqlitePath(backend string) (string, bool) {
+	name, path := scheme(backend)
+	return path, name == "sqlite" && path != ""
+}
+
+// Check says what is wrong with a configuration before anything is opened.
+func (c Config) Check() error {
+	c = c.withDefaults()
+	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) {
+		return fmt.Errorf("ledger %q: want %s", Redact(c.Ledger), ledgerURLs)
+	}
+	if _, ok := sqlitePath(c.Store); !ok && !isPostgres(c.Store) && !isMySQL(c.Store) {
+		return fmt.Errorf("store %q: want %s", Redact(c.Store), storeURLs)
+	}
+	return nil
+}
+
+func openLedger(ctx context.Context, c Config, node string) (sluice.Ledger, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	path, embedded := sqlitePath(c.Ledger)
+	if !embedded {
+		ledger, err := redisledger.Open(ctx, c.Ledger, redisledger.Options{Node: node, WaitReplicas: c.WaitReplicas})
+		if err != nil {
+			return nil, err // not an interface that holds a nil pointer
+		}
+		return ledger, nil
+	}
+	ledger, err := sqliteledger.Open(ctx, path, sqliteledger.Options{Node: node})
+	if err != nil {
+		return nil, err
+	}
+	return ledger, nil
+}
+
+func openStore(ctx context.Context, c Config, f *folder) (sluice.Store, error) {
+	if path, embedded := sqlitePath(c.Store); embedded {
+		store, err := sqlitestore.Open(ctx, path, sqlitestore.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return store, nil
+	}
+	store, err := openServer(ctx, c.Store, f.migrated(c.Store))
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Ping(ctx); err != nil {
+		c.Log.Warn("the store does not answer; claims are taken and wait in the journal", "store", Redact(c.Store), "error", err)
+		return store, nil
+	}
+	if err := f.setMigrated(c.Store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// openServer opens a store on a database server. Lazy: it may be down now.
+func openServer(ctx context.Context, url string, lazy bool) (sluice.Store, error) {
+	if isMySQL(url) {
+		store, err := mysqlstore.Open(ctx, url, mysqlstore.Options{Lazy: lazy})
+		if err != nil {
+			return nil, err // not an interface that holds a nil pointer
+		}
+		return store, nil
+	}
+	store, err := pgstore.Open(ctx, url, pgstore.Options{Lazy: lazy})
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+// maxBatch is how many claims one call of the ledger takes. Redis decides a
+// thousand in two or three milliseconds, for one fsync; an fsync of SQLite is
+// worth more.
+func maxBatch(ledger string) int {
+	if isRedis(ledger) {
+		return 1000
+	}
+	return 2000
+}

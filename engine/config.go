@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Config says what an engine is made of. The zero value is a good embedded
+// engine: SQLite for both ledger and store under ./sluice-data, with secrets
+// that are generated on first start and kept there.
+type Config struct {
+	// DataDir is the folder that this engine owns while it is open: its name,
+	// its secrets, and the embedded databases. Default "./sluice-data".
+	DataDir string
+
+	// Ledger is the URL of the ledger: sqlite:PATH, redis://, rediss://,
+	// redis+sentinel:// or redis+cluster://. Default: SQLite in DataDir.
+	Ledger string
+	// Store is the URL of the store: sqlite:PATH, postgres:// or mysql://.
+	// Default: SQLite in DataDir.
+	Store string
+
+	// Node names this server among those of one ledger; default: random, kept
+	// in DataDir. Two running servers must not share a name.
+	Node string
+
+	// AdminKey is the merchant's key, BuyerSecret signs buyers' tokens
+	// (HS256). Defaults: generated, kept in DataDir as admin.key and
+	// buyer.secret, mode 0600.
+	AdminKey    string
+	BuyerSecret string
+
+	// Refresh is how often the board reads the ledger; default 200 ms.
+	Refresh time.Duration
+	// Queue bounds the claims that wait for the ledger, per sale; default
+	// 20,000. More are refused as overloaded.
+	Queue int
+	// WaitReplicas, for a ledger in Redis: how many replicas must have a batch
+	// before its claims are answered; default 0.
+	WaitReplicas int
+
+	// Retention is how long a closed and settled sale stays in the ledger; then
+	// the store answers for it. Default 7 days.
+	Retention time.Duration
+
+	// Reconcile is how often each sale's ledger and store are compared, and
+	// what is safe is repaired; default 1 minute. Negative: never.
+	Reconcile time.Duration
+
+	Log *slog.Logger // default: silent
+}
+
+func (c Config) withDefaults() Config {
+	if c.DataDir == "" {
+		c.DataDir = "./sluice-data"
+	}
+	if c.Ledger == "" {
+		c.Ledger = "sqlite:" + filepath.Join(c.DataDir, "ledger.db")
+	}
+	if c.Store == "" {
+		c.Store = "sqlite:" + filepath.Join(c.DataDir, "store.db")
+	}
+	if c.Reconcile == 0 {
+		c.Reconcile = time.Minute
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// scheme splits a backend's URL; a path of SQLite follows the colon.
+func scheme(backend string) (name, rest string) {
+	name, rest, found := strings.Cut(backend, ":")
+	if !found {
+		return "", backend
+	}
+	return strings.ToLower(name), rest
+}
+
+// Redact returns a backend's URL without its password, for people and logs.
+func Redact(backend string) string {
+	if name, _ := scheme(backend); name == "sqlite" || name == "" {
+		return backend
+	}
+	u, err := url.Parse(backend)
+	if err != nil {
+		name, _ := scheme(backend)
+		return name + "://…"
+	}
+	query := u.Query()
+	for key := range query {
+		if strings.Contains(strings.ToLower(key), "pass") {
+			query.Set(key, "xxxxx")
+			u.RawQuery = query.Encode()
+		}
+	}
+	return u.Redacted()
+}

@@ -1,0 +1,261 @@
+// Package engine composes Sluice: Open gives a running engine and its HTTP
+// handler. It is what a program that embeds Sluice imports.
+//
+//	e, err := engine.Open(ctx, engine.Config{DataDir: "./sluice-data"})
+//	if err != nil { ... }
+//	defer e.Close(context.Background())
+//	http.ListenAndServe("127.0.0.1:8080", e.Handler())
+package engine
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/audit"
+	"github.com/sluicehq/sluice/httpapi"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/metrics"
+	"github.com/sluicehq/sluice/pipeline"
+	"github.com/sluicehq/sluice/settle"
+)
+
+// Engine is a running Sluice. It is safe for concurrent use.
+type Engine struct {
+	cfg      Config
+	folder   *folder
+	node     string
+	adminKey string
+	secret   string
+
+	ledger   sluice.Ledger
+	store    sluice.Store
+	board    *admission.Board
+	batcher  *admission.Batcher
+	pipeline *pipeline.Pipeline
+	follower *follower
+	ender    *settle.Ender
+	memory   *settle.Memory
+	server   *httpapi.Server
+	control  *settle.Control
+
+	reconcile *reconcileJob
+
+	stop   context.CancelFunc
+	loops  sync.WaitGroup
+	closed sync.Once
+	err    error // of closing
+}
+
+// Open starts an engine. The ledger must answer. So must the store, unless
+// this data folder has seen it before: then its absence is only logged, and
+// accepted claims wait in the journal.
+//
+// Errors: sluice.ErrInUse if another process owns the data folder; a sentence
+// about the URL or the backend otherwise. Close the engine to free everything.
+func Open(ctx context.Context, cfg Config) (*Engine, error) {
+	e := &Engine{cfg: cfg.withDefaults(), stop: func() {}}
+	if err := e.open(ctx); err != nil {
+		e.release()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Engine) open(ctx context.Context) (err error) {
+	if e.folder, err = openFolder(e.cfg.DataDir); err != nil {
+		return err
+	}
+	if e.node, err = e.folder.node(e.cfg.Node); err != nil {
+		return err
+	}
+	if e.adminKey, err = e.folder.secret(e.cfg.AdminKey, "admin.key"); err != nil {
+		return err
+	}
+	if e.secret, err = e.folder.secret(e.cfg.BuyerSecret, "buyer.secret"); err != nil {
+		return err
+	}
+	if e.ledger, err = openLedger(ctx, e.cfg, e.node); err != nil {
+		return err
+	}
+	if e.store, err = openStore(ctx, e.cfg, e.folder); err != nil {
+		return err
+	}
+	e.compose()
+	e.start(ctx)
+	return nil
+}
+
+// compose wires the parts; nothing runs yet.
+func (e *Engine) compose() {
+	counts := metrics.New(e.saleMetrics, wire.CodeOutcomeUnknown)
+	loader := settle.NewLoader(e.store, e.ledger)
+	e.control = settle.NewControl(e.store, e.ledger, loader)
+	e.pipeline = pipeline.New(e.ledger, e.store, pipeline.Options{
+		Stored:   func(_ sluice.SaleID, s sluice.Stored) { counts.Stored(s) },
+		SetAside: func(sale sluice.SaleID) { e.follower.aside(sale) },
+		Log:      e.cfg.Log,
+	})
+	e.memory = settle.NewMemory(settle.DefaultMemory)
+	e.board = admission.NewBoard(e.ledger, e.store, admission.BoardOptions{
+		Refresh: e.cfg.Refresh, Encode: httpapi.EncodeSale, Refreshed: e.refreshed, Log: e.cfg.Log,
+	})
+	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
+		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),
+		Decided: func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
+			counts.Decided(len(decisions))
+			e.decided(sale, claims, decisions)
+		},
+	})
+	replayer := settle.NewReplayer(e.store, e.ledger)
+	e.follower = newFollower(&follower{
+		loader: loader, board: e.board, log: e.cfg.Log, node: e.node, store: e.store, replayer: replayer,
+		archiver:  settle.NewArchiver(e.store, e.ledger, e.cfg.Retention),
+		rebuilder: settle.NewRebuilder(e.node, e.store, e.ledger, loader, e.memory, e.batcher.Idle, e.cfg.Log),
+	})
+	e.ender = settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
+		Released: func(sluice.SaleID, sluice.Released) { e.board.Nudge() }, Log: e.cfg.Log,
+	})
+	e.reconcile = newReconcileJob(&reconcileJob{
+		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
+		reconciler: settle.NewReconciler(e.store, e.ledger),
+	})
+	counts.Differences(e.reconcile.differences)
+	e.server = httpapi.New(httpapi.Options{
+		Gate: admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID), Board: e.board, Control: e.control,
+		Store: e.store, Ledger: e.ledger,
+		Audit:       e.Audit,
+		Ended:       e.ender.Wake,
+		Replay:      replayer.Replay,
+		NewSaleID:   admission.NewSaleID,
+		Reconcile:   e.Reconcile,
+		Kinds:       wire.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},
+		BuyerSecret: []byte(e.secret), AdminKey: e.adminKey,
+		Metrics: counts.Handler(), Decided: counts, Log: e.cfg.Log,
+	})
+}
+
+// start reads what there is and starts the loops.
+func (e *Engine) start(ctx context.Context) {
+	if err := errors.Join(e.board.ReadSales(ctx), e.board.Refresh(ctx)); err != nil {
+		e.cfg.Log.Warn("the board is not complete yet", "error", err)
+	}
+	running, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.loops.Go(func() { e.board.Run(running) })
+	e.loops.Go(func() { e.follower.run(running) })
+	e.loops.Go(func() { e.follower.heartbeat(running) })
+	e.loops.Go(func() { e.ender.Run(running) })
+	e.loops.Go(func() { e.reconcile.run(running) })
+}
+
+// decided is told of every ledger call: accepted claims wake the pipeline, and
+// a refusal that the board does not know yet asks for a new reading, so that
+// the rest of the crowd costs the ledger nothing.
+func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
+	e.memory.Decided(sale, e.node, claims, decisions)
+	accepted, refused := false, false
+	for i := range decisions {
+		switch d := &decisions[i]; d.Code {
+		case sluice.Accepted:
+			accepted = accepted || !d.Replayed
+		case sluice.SoldOut, sluice.Closed, sluice.Paused, sluice.Unavailable:
+			refused = true
+		}
+	}
+	if accepted {
+		e.pipeline.Wake(sale)
+	}
+	if refused {
+		e.board.Nudge()
+	}
+}
+
+// refreshed is told of every new board: entries of other servers, or of before
+// a restart, wake the pipeline; a sale out of step wakes the follower.
+func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
+	for id, v := range views {
+		e.memory.Read(&v.Reading)
+		if v.Reading.Backlog > 0 {
+			e.pipeline.Wake(id)
+		}
+	}
+	e.follower.nudge()
+}
+
+// Handler returns the HTTP API.
+func (e *Engine) Handler() http.Handler { return e.server }
+
+// NewServer returns an http.Server for the handler, with limits that keep slow
+// and idle clients from holding it. The caller serves and shuts it down.
+func (e *Engine) NewServer() *http.Server { return httpapi.NewServer(e.server, e.cfg.Log) }
+
+// Node returns this server's name, AdminKey the merchant's key and BuyerSecret
+// the secret of buyers' tokens: those configured, or generated and kept.
+func (e *Engine) Node() string        { return e.node }
+func (e *Engine) AdminKey() string    { return e.adminKey }
+func (e *Engine) BuyerSecret() string { return e.secret }
+
+// Control returns what operators do to sales, for programs that do it without
+// HTTP.
+func (e *Engine) Control() *settle.Control { return e.control }
+
+// Audit proves one sale, also while it runs.
+func (e *Engine) Audit(ctx context.Context, sale sluice.SaleID) (audit.Report, error) {
+	return audit.Run(ctx, e.ledger, e.store, sale)
+}
+
+// Backlog counts the journal entries of all sales that are not stored yet.
+func (e *Engine) Backlog() int64 {
+	var n int64
+	for _, v := range e.board.Views() {
+		n += v.Reading.Backlog
+	}
+	return n
+}
+
+func (e *Engine) saleMetrics() []metrics.Sale {
+	views := e.board.Views()
+	sales := make([]metrics.Sale, 0, len(views))
+	for id, v := range views {
+		sales = append(sales, metrics.Sale{
+			ID: id, Taken: v.Reading.Taken, Available: v.Available(), Backlog: v.Reading.Backlog,
+			Fenced: v.Reading.Fence != "" || v.Sale.Fence != "",
+		})
+	}
+	return sales
+}
+
+// Close stops taking claims, decides those that were taken, stores what is in
+// the journal, and frees everything; until the context ends, then it stops
+// where it is. What is not stored then stays in the journal, for the next
+// start. Stop the HTTP server first. It is idempotent.
+func (e *Engine) Close(ctx context.Context) error {
+	e.closed.Do(func() {
+		e.err = errors.Join(e.batcher.Close(ctx), e.pipeline.Close(ctx))
+		e.release()
+	})
+	return e.err
+}
+
+// release frees what open has made, however far it came.
+func (e *Engine) release() {
+	e.stop()
+	e.loops.Wait()
+	if e.store != nil {
+		e.err = errors.Join(e.err, e.store.Close())
+	}
+	if e.ledger != nil {
+		e.err = errors.Join(e.err, e.ledger.Close())
+	}
+	if e.folder != nil {
+		e.err = errors.Join(e.err, e.folder.close())
+	}
+}
+
+// ShutdownTimeout is a good limit for Close when nothing else bounds it.
+const ShutdownTimeout = 15 * time.Second

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gofrs/flock"
+
+	"github.com/sluicehq/sluice"
+)
+
+// folder is the data folder, owned by one process at a time.
+type folder struct {
+	path string
+	lock *flock.Flock
+}
+
+// openFolder makes the folder if it is missing and takes its lock.
+func openFolder(path string) (*folder, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("engine: data folder: %w", err)
+	}
+	lock := flock.New(filepath.Join(path, "lock"))
+	taken, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("engine: data folder %s: lock: %w", path, err)
+	}
+	if !taken {
+		return nil, fmt.Errorf("engine: data folder %s: %w", path, sluice.ErrInUse)
+	}
+	return &folder{path: path, lock: lock}, nil
+}
+
+func (f *folder) close() error { return f.lock.Close() }
+
+// secret returns the given value, or the one kept in the file, or makes one
+// and keeps it there for its owner alone.
+func (f *folder) secret(given, file string) (string, error) {
+	return f.keep(given, file, func() string { return rand.Text() + rand.Text() }) // 260 bits
+}
+
+// node returns this server's name in the same way.
+func (f *folder) node(given string) (string, error) {
+	return f.keep(given, "node", func() string { return "node-" + strings.ToLower(rand.Text()[:10]) })
+}
+
+func (f *folder) keep(given, file string, make func() string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	path := filepath.Join(f.path, file)
+	kept, err := os.ReadFile(path)
+	if err == nil {
+		value := strings.TrimSpace(string(kept))
+		if value == "" {
+			return "", fmt.Errorf("engine: %s is empty; delete it to have a new one made", path)
+		}
+		return value, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("engine: %w", err)
+	}
+	value := make()
+	return value, writeSynced(path, value+"\n")
+}
+
+// writeSynced writes a file so that after a crash it is whole or absent.
+func writeSynced(path, content string) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	defer os.Remove(file.Name()) // no longer there once renamed
+	_, err = file.WriteString(content)
+	if err == nil {
+		err = file.Sync()
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("engine: %s: %w", path, err)
+	}
+	return nil
+}
+
+// migrated remembers that this server has migrated a store: then it may start
+// while the store is down.
+func (f *folder) migrated(store string) bool {
+	kept, err := os.ReadFile(filepath.Join(f.path, "store.migrated"))
+	return err == nil && strings.TrimSpace(string(kept)) == Redact(store)
+}
+
+func (f *folder) setMigrated(store string) error {
+	if f.migrated(store) {
+		return nil
+	}
+	return writeSynced(filepath.Join(f.path, "store.migrated"), Redact(store)+"\n")
+}

@@ -1,0 +1,175 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/redis/rueidis"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// fleet is some engines on one Redis and one PostgreSQL.
+type fleet struct {
+	t       *testing.T
+	redis   *servertest.RedisServer
+	engines []*engine.Engine
+	clients []*client.Client
+	sale    sluice.SaleID
+}
+
+func newFleet(t *testing.T, servers int, total int64) *fleet {
+	f := &fleet{t: t, redis: servertest.StartRedis(t), sale: "phone"}
+	store := servertest.Postgres(t)
+	for i := range servers {
+		e, err := engine.Open(t.Context(), engine.Config{
+			DataDir: t.TempDir(), Ledger: f.redis.URL(), Store: store, Node: fmt.Sprint("node-", i),
+			AdminKey: "admin-key-of-the-fleet", BuyerSecret: "buyer-secret-of-the-fleet",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(e.Handler())
+		t.Cleanup(func() {
+			server.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			_ = e.Close(ctx)
+		})
+		c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.engines, f.clients = append(f.engines, e), append(f.clients, c)
+	}
+	_, err := f.clients[0].CreateSale(t.Context(), wire.CreateSale{
+		ID: wire.Some(f.sale), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
+		Total: wire.Value(total), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// flush is what an operator does to the wrong Redis.
+func (f *fleet) flush() {
+	f.t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Do(f.t.Context(), c.B().Flushall().Build()).Error(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func token(buyer string) string {
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Hour).Unix()}).
+		SignedString([]byte("buyer-secret-of-the-fleet"))
+	if err != nil {
+		panic(err)
+	}
+	return signed
+}
+
+// claim tries once on one server and returns the status and the order id.
+func (f *fleet) claim(server, buyer int) (status int, order string) {
+	name := fmt.Sprintf("buyer-%05d", buyer)
+	request := httptest.NewRequest(http.MethodPost, "/v1/sales/"+string(f.sale)+"/orders", strings.NewReader(`{"quantity":1}`))
+	request.Header.Set("Authorization", "Bearer "+token(name))
+	request.Header.Set("Idempotency-Key", "attempt-"+name)
+	answer := httptest.NewRecorder()
+	f.engines[server].Handler().ServeHTTP(answer, request)
+	if _, rest, found := strings.Cut(answer.Body.String(), `"order_id":"`); found {
+		order, _, _ = strings.Cut(rest, `"`)
+	}
+	return answer.Code, order
+}
+
+func (f *fleet) until(what string, reached func() bool) {
+	f.t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !reached(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			sale, err := f.clients[0].AdminSale(f.t.Context(), f.sale)
+			f.t.Fatalf("waited a minute for %s; the sale: %+v, %v", what, sale, err)
+		}
+	}
+}
+
+// Redis is emptied in the middle of a rush. The sale fences itself, is rebuilt
+// from the servers' memory and the store, and goes on: nothing is oversold,
+// and every promise is kept under its own order id.
+func TestRedisIsEmptiedInARush(t *testing.T) {
+	const buyers, total, servers = 1500, 1000, 2
+	f := newFleet(t, servers, total)
+	var promised sync.Map // buyer -> order id
+	var promises atomic.Int64
+	flushed := make(chan struct{})
+	var rush sync.WaitGroup
+	var next atomic.Int64
+	for g := range 16 {
+		rush.Go(func() {
+			for {
+				buyer := int(next.Add(1))
+				if buyer > buyers {
+					return
+				}
+				for {
+					status, order := f.claim(g%servers, buyer)
+					if status == http.StatusAccepted {
+						promised.Store(buyer, order)
+						if promises.Add(1) == total/2 {
+							close(flushed)
+						}
+						break
+					}
+					if status == http.StatusConflict {
+						break
+					}
+					time.Sleep(20 * time.Millisecond) // 503: again, with the same key
+				}
+			}
+		})
+	}
+	<-flushed
+	f.flush()
+	rush.Wait()
+	f.until("the journal to be stored", func() bool {
+		sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
+		return err == nil && sale.Epoch >= 2 && sale.Fence == "" && sale.Backlog == 0 && sale.StoredTaken == sale.Taken
+	})
+
+	if promises.Load() != total {
+		t.Errorf("%d promises for %d units", promises.Load(), total)
+	}
+	lost := 0
+	promised.Range(func(buyer, order any) bool {
+		if status, again := f.claim(0, buyer.(int)); status != http.StatusAccepted || again != order {
+			lost++
+			t.Errorf("buyer %v was promised %v; the same key now gets %d %s (I4)", buyer, order, status, again)
+		}
+		return lost < 5
+	})
+	report, err := f.engines[0].Audit(t.Context(), f.sale)
+	if err != nil || !report.OK {
+		t.Errorf("audit: %+v, %v", report.Checks, err)
+	}
+	sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
+	if err != nil || sale.StoredTaken != total || sale.Taken != total {
+		t.Errorf("taken %d by the ledger, %d by the store, %v; want %d", sale.Taken, sale.StoredTaken, err, total)
+	}
+}

@@ -1,0 +1,88 @@
+package engine_test
+
+import (
+	"context"
+	"database/sql"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+// A counter of the store that is damaged from outside is mended by the job,
+// and told in the metrics; a client that asks finds nothing left.
+func TestTheReconcileJobMends(t *testing.T) {
+	dir := t.TempDir()
+	e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Reconcile: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(e.Handler())
+	t.Cleanup(func() {
+		server.Close()
+		_ = e.Close(context.Background())
+	})
+	c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const id = sluice.SaleID("phone")
+	_, err = c.CreateSale(t.Context(), wire.CreateSale{
+		ID: wire.Some(id), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
+		Total: wire.Value[int64](10), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, "store.db")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("UPDATE sales SET taken = taken + 1"); err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		told = told || strings.Contains(metrics(t, server.URL), `sluice_reconcile_differences{class="drift"} 1`)
+		var taken int64
+		if err := db.QueryRow("SELECT taken FROM sales").Scan(&taken); err != nil {
+			t.Fatal(err)
+		}
+		if taken == 0 && told {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the store still has %d taken; told in the metrics: %v", taken, told)
+		}
+	}
+	report, err := c.ReconcileSale(t.Context(), id, false)
+	if err != nil || report.SaleID != id || report.Skipped != "" || report.Remaining != 0 || len(report.Differences) != 6 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if _, err := c.ReconcileSale(t.Context(), "nothing", true); client.CodeOf(err) != sluice.SaleNotFound.String() {
+		t.Errorf("no such sale: %v", err)
+	}
+}
+
+func metrics(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}

@@ -1,0 +1,295 @@
+// Package archtest holds the import table of the module as a test:
+//
+//	domain <- policy <- adapters <- engine <- cmd
+//
+// A package that is not in the table fails. Change the table on purpose, and
+// say why in the commit.
+package archtest
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/sluicehq/sluice"
+
+// root stands for the domain, the package in the module's root folder.
+const root = "."
+
+// A row says what the packages that match may import, outside of tests, besides
+// the standard library. Patterns are folders; "x/..." is x and everything
+// under it.
+type row struct {
+	packages string
+	may      []string // packages of this module
+	libs     []string // modules of others; "*" is any that is not reserved
+}
+
+// The first row that matches decides.
+var table = []row{
+	// Domain.
+	{root, nil, nil},
+
+	// Policy.
+	{"admission/...", []string{root}, []string{"github.com/google/uuid", "github.com/maypok86/otter/v2", "github.com/puzpuzpuz/xsync/v4", "golang.org/x/sync"}},
+	{"pipeline/...", []string{root}, []string{"golang.org/x/sync"}},
+	{"settle/...", []string{root}, []string{"golang.org/x/sync"}},
+	{"audit", []string{root}, nil},
+
+	// Adapters. They never import each other.
+	{"ledger/ledgertest", []string{root, "internal/servertest"}, []string{"*"}},
+	{"ledger/redisledger/...", []string{root, "ledger/redisledger/..."}, []string{"*"}},
+	{"ledger/sqliteledger/...", []string{root, "ledger/sqliteledger/..."}, []string{"*"}},
+	{"store/storetest", []string{root, "internal/servertest"}, []string{"*"}},
+	{"store/internal/...", []string{root, "store/internal/..."}, []string{"*"}},
+	{"store/sqlitestore/...", []string{root, "store/sqlitestore/...", "store/internal/..."}, []string{"*"}},
+	{"store/pgstore/...", []string{root, "store/pgstore/...", "store/internal/..."}, []string{"*"}},
+	{"store/mysqlstore/...", []string{root, "store/mysqlstore/...", "store/internal/..."}, []string{"*"}},
+	{"httpapi/wire", []string{root}, nil},
+	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "httpapi/wire"}, []string{"*"}},
+	{"web/...", []string{root, "httpapi/wire"}, nil},
+	{"client", []string{root, "httpapi/wire"}, nil},
+
+	// What has no place in the order, and so may know little.
+	{"internal/archtest", nil, nil},
+	{"internal/config", []string{root}, []string{"*"}},
+	{"internal/loadgen", []string{root, "client", "httpapi/wire"}, []string{"*"}},
+	{"internal/metrics", []string{root}, []string{"*"}},
+	{"internal/servertest", nil, []string{"*"}},
+
+	// Composition.
+	{"engine", []string{
+		root, "admission/...", "pipeline/...", "settle/...", "audit", "ledger/...", "store/...", "httpapi/...", "web/...",
+		"internal/config", "internal/metrics",
+	}, []string{"*"}},
+
+	// Programs.
+	{"cmd/sluice/...", []string{root, "engine", "client", "httpapi/wire", "audit", "internal/...", "cmd/sluice/..."}, []string{"*"}},
+	{"bench/...", []string{root, "admission/...", "engine", "client", "ledger/...", "internal/...", "bench/..."}, []string{"*"}},
+	{"examples/...", []string{root, "engine", "client"}, nil},
+	{"test/...", nil, nil},
+}
+
+// Reserved libraries, and the packages that alone may import them, tests
+// included.
+var reserved = []row{
+	{"github.com/spf13/cobra", []string{"cmd/..."}, nil},
+	{"charm.land/fang/v2", []string{"cmd/..."}, nil},
+	{"charm.land/lipgloss/v2", []string{"cmd/..."}, nil},
+	{"charm.land/bubbletea/v2", []string{"cmd/..."}, nil},
+	{"charm.land/bubbles/v2", []string{"cmd/..."}, nil},
+	{"github.com/knadh/koanf", []string{"internal/config", "cmd/..."}, nil},
+}
+
+// For tests only: imported by test files and by each other, by nothing else.
+var (
+	testPackages = []string{"ledger/ledgertest", "store/storetest", "internal/servertest"}
+	testLibs     = []string{
+		"testing", "github.com/google/go-cmp", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
+		"go.uber.org/goleak", "github.com/rogpeppe/go-internal",
+	}
+)
+
+// bench starts real servers, like a test.
+var startsServers = []string{"bench/..."}
+
+func TestImportTable(t *testing.T) {
+	imports, err := imports(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(imports) == 0 {
+		t.Fatal("no Go files found")
+	}
+	for _, imp := range imports {
+		if why := judge(imp); why != "" {
+			t.Errorf("%s imports %s: %s", imp.file, imp.path, why)
+		}
+	}
+}
+
+// An imported path, and who imports it.
+type imported struct {
+	file string // relative to the module's root
+	path string // as in the import declaration
+}
+
+// judge says what is wrong with an import, or nothing.
+func judge(imp imported) string {
+	pkg := path.Dir(imp.file)
+	isTest := strings.HasSuffix(imp.file, "_test.go") || matchesAny(testPackages, pkg)
+	rule := find(table, pkg)
+	if rule == nil {
+		return "the package is not in the import table"
+	}
+	if own, ok := within(imp.path); ok {
+		switch {
+		case matches("cmd/...", own) && !matches("cmd/...", pkg):
+			return "nothing imports cmd"
+		case isTest:
+			return ""
+		case matchesAny(testPackages, own) && !matchesAny(startsServers, pkg):
+			return "it is for tests only"
+		case !matchesAny(rule.may, own):
+			return fmt.Sprintf("%s may import of this module: %v", rule.packages, rule.may)
+		}
+		return ""
+	}
+	for _, r := range reserved {
+		if hasPrefix(imp.path, r.packages) && !matchesAny(r.may, pkg) {
+			return fmt.Sprintf("only %v may", r.may)
+		}
+	}
+	if isTest {
+		return ""
+	}
+	for _, lib := range testLibs {
+		if hasPrefix(imp.path, lib) {
+			return "it is for tests only"
+		}
+	}
+	if first, _, _ := strings.Cut(imp.path, "/"); !strings.Contains(first, ".") {
+		return "" // the standard library
+	}
+	for _, lib := range rule.libs {
+		if lib == "*" || hasPrefix(imp.path, lib) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s may import of others: %v", rule.packages, rule.libs)
+}
+
+// within returns the folder of a package of this module.
+func within(importPath string) (string, bool) {
+	if importPath == module {
+		return root, true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+func find(rows []row, pkg string) *row {
+	for i := range rows {
+		if matches(rows[i].packages, pkg) {
+			return &rows[i]
+		}
+	}
+	return nil
+}
+
+func matchesAny(patterns []string, pkg string) bool {
+	for _, p := range patterns {
+		if matches(p, pkg) {
+			return true
+		}
+	}
+	return false
+}
+
+func matches(pattern, pkg string) bool {
+	if folder, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return hasPrefix(pkg, folder)
+	}
+	return pkg == pattern
+}
+
+// hasPrefix reports whether the path is prefix or below it.
+func hasPrefix(p, prefix string) bool {
+	return p == prefix || strings.HasPrefix(p, prefix+"/")
+}
+
+// imports reads the import declarations of every Go file of the module, for
+// all build tags.
+func imports(top string) ([]imported, error) {
+	var all []imported
+	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(top, file)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return enter(file, rel, d.Name())
+		}
+		if filepath.Ext(file) != ".go" {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			p, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			all = append(all, imported{file: filepath.ToSlash(rel), path: p})
+		}
+		return nil
+	})
+	return all, err
+}
+
+// enter skips folders that hold no packages of this module.
+func enter(folder, rel, name string) error {
+	if rel == "." {
+		return nil
+	}
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || name == "node_modules" {
+		return filepath.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+		return filepath.SkipDir
+	}
+	return nil
+}
+
+// TestJudge keeps the test above able to fail.
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		file, path string
+		ok         bool
+	}{
+		{"sale.go", "time", true},
+		{"sale.go", "github.com/google/uuid", false},
+		{"sale.go", module + "/admission", false},
+		{"sale_test.go", "github.com/google/go-cmp/cmp", true},
+		{"admission/batcher.go", module, true},
+		{"admission/batcher.go", module + "/pipeline", false},
+		{"admission/batcher.go", "github.com/redis/rueidis", false},
+		{"audit/audit.go", "github.com/google/uuid", false},
+		{"ledger/redisledger/claim.go", "github.com/redis/rueidis", true},
+		{"ledger/redisledger/claim.go", module + "/ledger/redisledger/keys", true},
+		{"ledger/redisledger/claim.go", module + "/ledger/sqliteledger", false},
+		{"ledger/redisledger/claim.go", module + "/ledger/ledgertest", false},
+		{"ledger/redisledger/claim_test.go", module + "/ledger/ledgertest", true},
+		{"ledger/redisledger/claim.go", "testing", false},
+		{"ledger/ledgertest/model.go", "testing", true},
+		{"store/pgstore/insert.go", module + "/store/sqlitestore", false},
+		{"httpapi/wire/order.go", module + "/httpapi", false},
+		{"httpapi/server.go", module + "/engine", false},
+		{"client/client.go", module + "/httpapi", false},
+		{"engine/engine.go", module + "/store/pgstore", true},
+		{"engine/engine.go", module + "/cmd/sluice", false},
+		{"engine/engine_test.go", module + "/cmd/sluice", false},
+		{"engine/engine.go", "github.com/spf13/cobra", false},
+		{"cmd/sluice/main.go", "github.com/spf13/cobra", true},
+		{"cmd/sluice/main.go", module + "/ledger/redisledger", false},
+		{"cmd/sluice/main.go", module + "/internal/servertest", false},
+		{"internal/loadgen/crowd.go", module + "/engine", false},
+		{"util/strings.go", "strings", false}, // not in the table
+	} {
+		if why := judge(imported{c.file, c.path}); (why == "") != c.ok {
+			t.Errorf("%s imports %s: got %q, want ok %v", c.file, c.path, why, c.ok)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+// Package config reads the settings of the command line: defaults, then the
+// file of --config (YAML), then the environment (SLUICE_...), then flags; the
+// later wins. It knows where each value came from, and says so when one is
+// wrong. Empty values count as not set. Secrets are never printed.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// Config is all settings, valid. Where an empty value means a default that
+// only the server can make, it stays empty.
+type Config struct {
+	DataDir, Ledger, Store  string
+	Listen, ReadyFile, Node string
+	TLSCert, TLSKey         string
+	AdminKey, BuyerSecret   string
+	URL                     string
+	LogLevel, LogFormat     string
+	ShutdownTimeout         time.Duration
+	RefreshInterval         time.Duration
+	ClaimQueue              int
+	Retention               time.Duration
+	WaitReplicas            int
+	values                  map[string]string // by key, as given
+	origins                 map[string]string // by key; absent: default
+}
+
+// Source is where settings come from.
+type Source struct {
+	File    string // path of the YAML file; empty: none
+	Environ []string
+	Flags   *pflag.FlagSet // may hold other flags, too; nil: none
+}
+
+// Load reads the settings. The error lists everything that is wrong, a line
+// each.
+func Load(src Source) (*Config, error) {
+	c := &Config{values: map[string]string{}, origins: map[string]string{}}
+	for _, s := range settings {
+		c.values[s.key] = s.preset
+	}
+	var wrong []error
+	if src.File != "" {
+		errs := c.loadFile(src.File)
+		wrong = append(wrong, errs...)
+	}
+	wrong = append(wrong, c.loadEnv(src.Environ)...)
+	if src.Flags != nil {
+		src.Flags.Visit(func(f *pflag.Flag) {
+			if s := find(strings.ReplaceAll(f.Name, "-", "_")); s != nil && !s.noFlag {
+				c.set(s.key, f.Value.String(), "--"+f.Name)
+			}
+		})
+	}
+	for i := range settings {
+		s := &settings[i]
+		if err := s.check(c, c.values[s.key]); err != nil {
+			wrong = append(wrong, c.complain(s.key, err))
+		}
+	}
+	if len(wrong) == 0 {
+		wrong = c.checkTogether()
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
+	}
+	return c, nil
+}
+
+func (c *Config) set(key, value, origin string) {
+	if value != "" {
+		c.values[key], c.origins[key] = value, origin
+	}
+}
+
+// complain makes the sentence of a wrong value: the setting, the value unless
+// it is secret, where it came from, and what would be right.
+func (c *Config) complain(key string, err error) error {
+	value := find(key).show(c.values[key])
+	if len(value) > 100 {
+		value = value[:100] + "…"
+	}
+	return fmt.Errorf("%s %q (from %s): %w", key, value, c.Origin(key), err)
+}
+
+// Origin says where a value came from: "default", "sluice.yaml:3",
+// "SLUICE_LEDGER" or "--ledger".
+func (c *Config) Origin(key string) string {
+	if origin := c.origins[key]; origin != "" {
+		return origin
+	}
+	return "default"
+}
+
+func (c *Config) loadFile(path string) []error {
+	k := koanf.New(".")
+	parser := &textYAML{}
+	if err := k.Load(file.Provider(path), parser); err != nil {
+		return []error{fmt.Errorf("config file %s: %w", path, cause(err))}
+	}
+	var wrong []error
+	for _, key := range parser.keys {
+		line := fmt.Sprintf("%s:%d", path, parser.lines[key])
+		if find(key) == nil {
+			wrong = append(wrong, fmt.Errorf("%s: unknown setting %q%s", line, key, hint(key, keys())))
+			continue
+		}
+		c.set(key, k.String(key), line)
+	}
+	return wrong
+}
+
+func (c *Config) loadEnv(environ []string) []error {
+	var wrong []error
+	k := koanf.New(".")
+	provider := env.Provider(".", env.Opt{
+		Prefix:      "SLUICE_",
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(name, value string) (string, any) {
+			if foreign(name) {
+				return "", nil
+			}
+			s := find(strings.ToLower(strings.TrimPrefix(name, "SLUICE_")))
+			if s == nil || name != envName(s.key) {
+				names := keys()
+				for i := range names {
+					names[i] = envName(names[i])
+				}
+				wrong = append(wrong, fmt.Errorf("environment: unknown variable %s%s", name, hint(name, names)))
+				return "", nil
+			}
+			return s.key, value
+		},
+	})
+	if err := k.Load(provider, nil); err != nil {
+		return append(wrong, fmt.Errorf("environment: %w", err))
+	}
+	for _, key := range k.Keys() {
+		c.set(key, k.String(key), envName(key))
+	}
+	return wrong
+}
+
+// ConfigVariable names the file like --config does.
+const ConfigVariable = "SLUICE_CONFIG"
+
+// foreign reports whether a variable is none of ours: those of tests, and the
+// service links that Kubernetes puts into every container when a service is
+// called sluice or sluice-something.
+func foreign(name string) bool {
+	return name == ConfigVariable ||
+		strings.HasPrefix(name, "SLUICE_TEST_") ||
+		strings.HasSuffix(name, "_SERVICE_HOST") || strings.Contains(name, "_SERVICE_PORT") ||
+		strings.HasSuffix(name, "_PORT") || strings.Contains(name, "_PORT_")
+}
+
+// AddFlags gives a command flags for these settings.
+func AddFlags(flags *pflag.FlagSet, keys ...string) {
+	for _, key := range keys {
+		s := find(key)
+		if s == nil || s.noFlag {
+			panic("config: no flag for " + key)
+		}
+		usage := s.help
+		if s.preset != "" {
+			usage += " (default " + s.preset + ")"
+		}
+		flags.Var(&flagValue{arg: s.arg}, flagName(key), usage)
+	}
+}
+
+// flagValue is a flag's text, read with all other sources in Load. It is empty
+// unless given, so that help shows the default once.
+type flagValue struct{ arg, text string }
+
+func (v *flagValue) String() string { return v.text }
+func (v *flagValue) Type() string   { return v.arg }
+func (v *flagValue) Set(text string) error {
+	v.text = text
+	return nil
+}
+
+// Row is one setting, to be shown.
+type Row struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"` // secrets and passwords as ***
+	Origin string `json:"origin"`
+}
+
+// Rows returns all settings as they may be printed.
+func (c *Config) Rows() []Row {
+	rows := make([]Row, 0, len(settings))
+	for i := range settings {
+		s := &settings[i]
+		value := s.show(c.values[s.key])
+		if value == "" && (s.key == "ledger" || s.key == "store") {
+			value = "sqlite:" + filepath.Join(c.DataDir, s.key+".db")
+		}
+		rows = append(rows, Row{Key: s.key, Value: value, Origin: c.Origin(s.key)})
+	}
+	return rows
+}
+
+func keys() []string {
+	all := make([]string, len(settings))
+	for i := range settings {
+		all[i] = settings[i].key
+	}
+	return all
+}
+
+// cause takes the operation and path off a file error; the caller names them.
+func cause(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// Template is a file with every setting, commented out.
+func Template() string {
+	var b strings.Builder
+	b.WriteString("# Settings of Sluice. What is commented out has its default.\n" +
+		"# The environment (SLUICE_...) and flags win over this file: `sluice config print` shows what holds.\n")
+	for i := range settings {
+		s := &settings[i]
+		fmt.Fprintf(&b, "\n# %s\n", s.help)
+		fmt.Fprintf(&b, "# %s; %s\n", envName(s.key), flagHelp(s))
+		fmt.Fprintf(&b, "#%s: %s\n", s.key, s.preset)
+	}
+	return b.String()
+}
+
+func flagHelp(s *setting) string {
+	if s.noFlag {
+		return "no flag"
+	}
+	return "--" + flagName(s.key) + " " + s.arg
+}
+
+// WriteTemplate writes the template to a new file that its owner alone can
+// read, since it may come to hold secrets. It never overwrites.
+func WriteTemplate(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("config file %s: exists already, and is left as it is", path)
+	}
+	if err == nil {
+		_, err = f.WriteString(Template())
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("config file %s: %w", path, cause(err))
+	}
+	return nil
+}

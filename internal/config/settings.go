@@ -1,0 +1,338 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// A setting is one row of the table that everything else is derived from: the
+// key in the file, SLUICE_KEY in the environment, the flag --key, the template
+// of `config init`, and the rows of `config print`.
+type setting struct {
+	key    string
+	preset string // default
+	arg    string // what the value is, in help
+	help   string
+	secret bool // never printed, and has no flag of which `ps` would tell, but for admin_key
+	noFlag bool
+	// check parses the value into the Config, or says what would be right.
+	check func(c *Config, value string) error
+}
+
+var settings = []setting{
+	{
+		key: "data_dir", preset: "./sluice-data", arg: "PATH",
+		help:  "folder for this server's name, secrets and embedded databases; one process owns it at a time",
+		check: text(func(c *Config) *string { return &c.DataDir }),
+	},
+	{
+		key: "ledger", arg: "URL",
+		help:  "where claims are decided: sqlite:PATH, redis://, rediss://, redis+sentinel://, redis+cluster:// (default: SQLite in data_dir)",
+		check: backend(func(c *Config) *string { return &c.Ledger }, "sqlite", "redis", "rediss", "redis+sentinel", "redis+cluster"),
+	},
+	{
+		key: "store", arg: "URL",
+		help:  "where orders are kept: sqlite:PATH, postgres://, mysql:// (default: SQLite in data_dir)",
+		check: backend(func(c *Config) *string { return &c.Store }, "sqlite", "postgres", "postgresql", "mysql"),
+	},
+	{
+		key: "listen", preset: "127.0.0.1:8080", arg: "HOST:PORT",
+		help: "address of the HTTP server; port 0 picks a free one", check: checkListen,
+	},
+	{
+		key: "ready_file", arg: "PATH",
+		help:  "file that gets the server's URL once it is ready",
+		check: text(func(c *Config) *string { return &c.ReadyFile }),
+	},
+	{
+		key: "node", arg: "NAME",
+		help:  "name of this server among those of one ledger (default: random, kept in data_dir)",
+		check: checkNode,
+	},
+	{
+		key: "tls_cert", arg: "PATH", help: "certificate chain (PEM) to serve HTTPS with; goes with tls_key",
+		check: text(func(c *Config) *string { return &c.TLSCert }),
+	},
+	{
+		key: "tls_key", arg: "PATH", help: "private key (PEM) of tls_cert",
+		check: text(func(c *Config) *string { return &c.TLSKey }),
+	},
+	{
+		key: "admin_key", arg: "KEY", secret: true,
+		help:  "the merchant's key (default: generated on first start, kept in data_dir as admin.key)",
+		check: checkSecret(func(c *Config) *string { return &c.AdminKey }),
+	},
+	{
+		key: "buyer_secret", arg: "SECRET", secret: true, noFlag: true,
+		help:  "signs buyers' tokens, HS256 (default: generated on first start, kept in data_dir as buyer.secret)",
+		check: checkSecret(func(c *Config) *string { return &c.BuyerSecret }),
+	},
+	{
+		key: "url", preset: "http://127.0.0.1:8080", arg: "URL",
+		help: "server that sale, order and load speak to", check: checkURL,
+	},
+	{
+		key: "log_level", preset: "info", arg: "LEVEL", help: "debug, info, warn or error",
+		check: oneOf(func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
+	},
+	{
+		key: "log_format", preset: "text", arg: "FORMAT", help: "text or json",
+		check: oneOf(func(c *Config) *string { return &c.LogFormat }, "text", "json"),
+	},
+	{
+		key: "shutdown_timeout", preset: "15s", arg: "DURATION",
+		help:  "how long a stopping server may take to answer and store what it has taken",
+		check: duration(func(c *Config) *time.Duration { return &c.ShutdownTimeout }, 0, 10*time.Minute),
+	},
+	{
+		key: "refresh_interval", preset: "200ms", arg: "DURATION",
+		help:  "how often a server reads the state of the sales from the ledger",
+		check: duration(func(c *Config) *time.Duration { return &c.RefreshInterval }, 10*time.Millisecond, sluice.RefusalLease*4/5),
+	},
+	{
+		key: "claim_queue", preset: "20000", arg: "N",
+		help:  "claims of one sale that may wait for the ledger before more are refused as overloaded",
+		check: number(func(c *Config) *int { return &c.ClaimQueue }, 1, 10_000_000),
+	},
+	{
+		key: "retention", preset: "168h", arg: "DURATION",
+		help:  "how long a closed and settled sale stays in the ledger before only the store answers for it",
+		check: duration(func(c *Config) *time.Duration { return &c.Retention }, time.Second, 10*365*24*time.Hour),
+	},
+	{
+		key: "wait_replicas", preset: "0", arg: "N",
+		help:  "replicas of a Redis ledger that must have a batch before its claims are answered",
+		check: number(func(c *Config) *int { return &c.WaitReplicas }, 0, 16),
+	},
+}
+
+func find(key string) *setting {
+	for i := range settings {
+		if settings[i].key == key {
+			return &settings[i]
+		}
+	}
+	return nil
+}
+
+func envName(key string) string  { return "SLUICE_" + strings.ToUpper(key) }
+func flagName(key string) string { return strings.ReplaceAll(key, "_", "-") }
+
+// show is a value as it may be printed.
+func (s *setting) show(value string) string {
+	switch {
+	case value == "":
+		return ""
+	case s.secret:
+		return "***"
+	case s.arg == "URL":
+		return Redact(value)
+	}
+	return value
+}
+
+// Redact returns a URL without its password, for people and logs. What cannot
+// be parsed is not shown at all.
+func Redact(raw string) string {
+	name, _, _ := strings.Cut(raw, ":")
+	if strings.EqualFold(name, "sqlite") {
+		return raw
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		if strings.ContainsAny(name, "@/ ") {
+			return "***"
+		}
+		return name + "://***"
+	}
+	if u.Opaque != "" && strings.Contains(u.Opaque, "@") {
+		return name + ":***"
+	}
+	if u.User != nil {
+		if _, has := u.User.Password(); has {
+			u.User = url.UserPassword(u.User.Username(), "***")
+		}
+	}
+	query := u.Query()
+	for key := range query {
+		for _, word := range []string{"pass", "secret", "token"} {
+			if strings.Contains(strings.ToLower(key), word) {
+				query.Set(key, "***")
+				u.RawQuery = query.Encode()
+			}
+		}
+	}
+	return strings.ReplaceAll(u.String(), "%2A%2A%2A", "***")
+}
+
+func text(at func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		*at(c) = value
+		return nil
+	}
+}
+
+func oneOf(at func(*Config) *string, words ...string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		for _, w := range words {
+			if value == w {
+				*at(c) = value
+				return nil
+			}
+		}
+		return fmt.Errorf("want %s", strings.Join(words, ", "))
+	}
+}
+
+func duration(at func(*Config) *time.Duration, least, most time.Duration) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		d, err := time.ParseDuration(value)
+		if err != nil || d < least || d > most {
+			return fmt.Errorf("want a duration from %s to %s, like 250ms", least, most)
+		}
+		*at(c) = d
+		return nil
+	}
+}
+
+func number(at func(*Config) *int, least, most int) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		n, err := strconv.Atoi(value)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("want a whole number from %d to %d", least, most)
+		}
+		*at(c) = n
+		return nil
+	}
+}
+
+// backend checks the form of a backend's URL; the backend itself reads it.
+func backend(at func(*Config) *string, schemes ...string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		*at(c) = value
+		if value == "" {
+			return nil
+		}
+		name, rest, found := strings.Cut(value, ":")
+		known := false
+		for _, s := range schemes {
+			known = known || found && strings.EqualFold(name, s)
+		}
+		switch {
+		case !known:
+			return fmt.Errorf("want %s", orList(schemes))
+		case strings.EqualFold(name, "sqlite"):
+			if rest == "" || strings.HasPrefix(rest, "//") {
+				return errors.New("want a path after sqlite:, like sqlite:/var/lib/sluice/orders.db")
+			}
+		case !strings.HasPrefix(rest, "//") || len(rest) == 2:
+			return fmt.Errorf("want a host after %s://", name)
+		}
+		return nil
+	}
+}
+
+func orList(schemes []string) string {
+	forms := make([]string, len(schemes))
+	for i, s := range schemes {
+		forms[i] = s + "://..."
+		if s == "sqlite" {
+			forms[i] = "sqlite:PATH"
+		}
+	}
+	return strings.Join(forms[:len(forms)-1], ", ") + " or " + forms[len(forms)-1]
+}
+
+func checkListen(c *Config, value string) error {
+	c.Listen = value
+	_, port, err := net.SplitHostPort(value)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return errors.New("want HOST:PORT, like 127.0.0.1:8080, or :0 for any free port")
+	}
+	return nil
+}
+
+func checkNode(c *Config, value string) error {
+	c.Node = value
+	if len(value) > 64 {
+		return errors.New("want at most 64 characters")
+	}
+	for _, r := range value {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)) {
+			return errors.New("want letters, digits, '-', '_' and '.'")
+		}
+	}
+	return nil
+}
+
+// checkSecret wants what fits into a header as it is. It never repeats the value.
+func checkSecret(at func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		*at(c) = value
+		for i := range len(value) {
+			if value[i] <= ' ' || value[i] > '~' {
+				return errors.New("want printable ASCII characters without spaces")
+			}
+		}
+		return nil
+	}
+}
+
+func checkURL(c *Config, value string) error {
+	c.URL = value
+	u, err := url.Parse(value)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("want http://host:port or https://host")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("want no user, query or fragment in it")
+	}
+	return nil
+}
+
+// checkTogether finds what only several settings together get wrong.
+func (c *Config) checkTogether() []error {
+	var wrong []error
+	say := func(key, format string, args ...any) {
+		wrong = append(wrong, c.complain(key, fmt.Errorf(format, args...)))
+	}
+	if c.TLSCert != "" && c.TLSKey == "" {
+		say("tls_cert", "goes with tls_key, which is not set")
+	}
+	if c.TLSKey != "" && c.TLSCert == "" {
+		say("tls_key", "goes with tls_cert, which is not set")
+	}
+	if c.Ledger != "" && c.Ledger == c.Store {
+		say("store", "is the ledger's file as well; want a file of its own")
+	}
+	if c.WaitReplicas > 0 && !strings.HasPrefix(strings.ToLower(c.Ledger), "redis") {
+		say("wait_replicas", "is for a ledger in Redis; want 0 with this ledger")
+	}
+	return wrong
+}
+
+// CheckFiles finds files that a server would not be able to read.
+func (c *Config) CheckFiles() error {
+	for _, f := range []struct{ key, path string }{{"tls_cert", c.TLSCert}, {"tls_key", c.TLSKey}} {
+		if f.path == "" {
+			continue
+		}
+		file, err := os.Open(f.path)
+		if err != nil {
+			return c.complain(f.key, fmt.Errorf("cannot be read: %w", cause(err)))
+		}
+		_ = file.Close()
+	}
+	return nil
+}

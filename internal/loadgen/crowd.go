@@ -1,0 +1,112 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/sluicehq/sluice"
+)
+
+// BuyerName is the i-th buyer of a crowd whose tokens are minted.
+func BuyerName(i int) sluice.BuyerID { return sluice.BuyerID(fmt.Sprintf("buyer-%06d", i)) }
+
+// Mint signs a buyer's token (HS256) that is valid for ttl from now.
+func Mint(secret []byte, buyer sluice.BuyerID, now time.Time, ttl time.Duration) (string, error) {
+	if err := buyer.Validate(); err != nil {
+		return "", err
+	}
+	claims := jwt.RegisteredClaims{
+		Subject: string(buyer), IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
+	}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret)
+	if err != nil {
+		return "", fmt.Errorf("loadgen: sign a token: %w", err)
+	}
+	return token, nil
+}
+
+// Prepare mints the tokens and decides who tries when; Rush does it otherwise.
+func (c *Crowd) Prepare(ctx context.Context) error {
+	c.plan, c.second = shuffle(c.o.Buyers, c.o.Again, c.o.Seed)
+	if c.o.Duration == 0 {
+		c.o.Progress.Planned.Store(int64(len(c.plan)))
+	}
+	if len(c.o.Tokens) > 0 {
+		c.tokens = c.o.Tokens[:c.o.Buyers]
+		return nil
+	}
+	tokens := make([]string, c.o.Buyers)
+	now := time.Now()
+	ttl := time.Hour + 2*c.o.Duration
+	workers := runtime.GOMAXPROCS(0)
+	failed := make([]error, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < len(tokens); i += workers {
+				if i%1024 == w && ctx.Err() != nil {
+					failed[w] = ctx.Err()
+					return
+				}
+				if tokens[i], failed[w] = Mint(c.o.Secret, BuyerName(i), now, ttl); failed[w] != nil {
+					return
+				}
+				c.o.Progress.Minted.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	c.tokens = tokens
+	return nil
+}
+
+// shuffle puts the tries in their order: every buyer once, a share of them
+// twice. second marks the second try of a buyer.
+func shuffle(buyers int, again float64, seed uint64) (plan []int32, second []bool) {
+	r := rand.New(rand.NewPCG(seed, 0x51D1CE))
+	twice := int(float64(buyers)*again + 0.5)
+	plan = make([]int32, 0, buyers+twice)
+	for i := range buyers {
+		plan = append(plan, int32(i))
+	}
+	r.Shuffle(buyers, func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
+	plan = append(plan, plan[:twice]...)
+	r.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
+	second = make([]bool, len(plan))
+	seen := make([]bool, buyers)
+	for i, b := range plan {
+		second[i] = seen[b]
+		seen[b] = true
+	}
+	return plan, second
+}
+
+// pick returns the buyer and the key of the n-th try. After the last one the
+// crowd comes round again, with new keys.
+func (c *Crowd) pick(n int64) (buyer int, key sluice.Key) {
+	i, round := n%int64(len(c.plan)), n/int64(len(c.plan))
+	attempt := 2 * round
+	if c.second[i] {
+		attempt++
+	}
+	buyer = int(c.plan[i])
+	b := make([]byte, 0, 48)
+	b = append(b, "load-"...)
+	b = strconv.AppendUint(b, c.o.Seed, 36)
+	b = append(b, '-')
+	b = strconv.AppendInt(b, int64(buyer), 36)
+	b = append(b, '-')
+	b = strconv.AppendInt(b, attempt, 36)
+	return buyer, sluice.Key(b)
+}

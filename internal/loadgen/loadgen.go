@@ -1,0 +1,215 @@
+// Package loadgen is the crowd: many buyers who want the same thing at the same
+// moment. It speaks HTTP only, so what it measures is what buyers meet.
+//
+// Every buyer has one token and tries once; a share of them tries a second
+// time with a new key. A try that is not decided (no answer, 503) is repeated
+// with the same key until RetryFor is over, as a shop's client would do, so an
+// error of the result is a try that was never decided.
+//
+// Closed loop: each connection sends its next request when the answer has
+// come. Open loop (Rate): tries start at fixed moments, and latency counts from
+// the moment a try should have started, so that a slow server cannot hide by
+// slowing the crowd down (coordinated omission).
+package loadgen
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Options of a crowd.
+type Options struct {
+	URL  string // of the server: http or https
+	Sale sluice.SaleID
+
+	Buyers      int           // at least 1; with Tokens, 0 means all of them
+	Again       float64       // share of buyers who try a second time, 0 to 1
+	Connections int           // default 64
+	Rate        float64       // tries a second, open loop; 0: closed loop
+	Duration    time.Duration // begin no try after it, and go round until then; 0: once through the crowd
+	Seed        uint64        // of the order of buyers and of the keys: an equal seed repeats the same keys
+
+	// Secret signs the buyers' tokens (HS256); or Tokens are theirs.
+	Secret []byte
+	Tokens []string
+
+	RetryFor time.Duration // of one try; default 30 s
+	Timeout  time.Duration // of one request; default 10 s
+	TLS      *tls.Config   // of https; default: the system's roots
+
+	Progress *Progress // optional
+
+	// Accepted is told of every promise, one after the other, as soon as its
+	// answer has come. It must not block. Optional.
+	Accepted func(Promise)
+	// Remember keeps who heard sold_out, for ComeBack.
+	Remember bool
+}
+
+// Progress is read while the crowd is at work.
+type Progress struct {
+	Minted   atomic.Int64 // tokens
+	Decided  atomic.Int64 // tries that ended, those without a decision too
+	Accepted atomic.Int64
+	Planned  atomic.Int64 // tries; 0 when the time decides
+}
+
+// Crowd is prepared once and rushes once.
+type Crowd struct {
+	o       Options
+	addr    string      // host:port to dial
+	tls     *tls.Config // nil for http
+	head    string      // request up to the token
+	headers string      // request from the key on
+	tokens  []string
+	plan    []int32 // buyer of each try; a second occurrence is the second try
+	second  []bool  // parallel to plan
+
+	next     atomic.Int64
+	requests atomic.Int64
+
+	mu       sync.Mutex // guards all below
+	latency  *hdrhistogram.Histogram
+	codes    [32]int64 // by sluice.Code
+	replayed int64
+	reasons  map[string]int64
+	promises []Promise
+	refused  []attempt // of buyers who heard sold_out, with Remember
+}
+
+// attempt is a buyer's claim, as often as it is sent.
+type attempt struct {
+	buyer int
+	key   sluice.Key
+}
+
+// Promise is an accepted claim: the server has answered 202, so this order
+// must exist for ever.
+type Promise struct {
+	Buyer int // index in the crowd
+	Key   sluice.Key
+	Order sluice.OrderID
+}
+
+// New checks the options.
+func New(o Options) (*Crowd, error) {
+	if err := o.Sale.Validate(); err != nil {
+		return nil, fmt.Errorf("loadgen: %w", err)
+	}
+	if o.Buyers == 0 {
+		o.Buyers = len(o.Tokens)
+	}
+	switch {
+	case o.Buyers < 1:
+		return nil, errors.New("loadgen: want at least one buyer")
+	case o.Buyers > 50_000_000:
+		return nil, errors.New("loadgen: want at most 50 million buyers")
+	case len(o.Tokens) > 0 && len(o.Tokens) < o.Buyers:
+		return nil, fmt.Errorf("loadgen: %d buyers, but only %d tokens", o.Buyers, len(o.Tokens))
+	case len(o.Tokens) == 0 && len(o.Secret) == 0:
+		return nil, errors.New("loadgen: want a secret to sign tokens with, or tokens")
+	case !(o.Again >= 0 && o.Again <= 1):
+		return nil, errors.New("loadgen: again: want a share from 0 to 1")
+	case !(o.Rate >= 0 && o.Rate <= 10e6):
+		return nil, errors.New("loadgen: rate: want 0 to 10 million a second")
+	case o.Duration < 0:
+		return nil, errors.New("loadgen: duration: want 0 or more")
+	}
+	defaultTo(&o.Connections, 64)
+	defaultTo(&o.RetryFor, 30*time.Second)
+	defaultTo(&o.Timeout, 10*time.Second)
+	if o.Progress == nil {
+		o.Progress = &Progress{}
+	}
+	c := &Crowd{
+		o: o, reasons: map[string]int64{},
+		latency: hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3),
+	}
+	return c, c.address()
+}
+
+func defaultTo[T int | time.Duration](v *T, preset T) {
+	if *v <= 0 {
+		*v = preset
+	}
+}
+
+// address prepares what all requests share.
+func (c *Crowd) address() error {
+	u, err := url.Parse(c.o.URL)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+		return errors.New("loadgen: the server's URL: want http://host:port or https://host")
+	}
+	port := u.Port()
+	if u.Scheme == "https" {
+		c.tls = c.o.TLS.Clone()
+		if c.tls == nil {
+			c.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		c.tls.NextProtos = []string{"http/1.1"}
+		if c.tls.ServerName == "" {
+			c.tls.ServerName = u.Hostname()
+		}
+	}
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	c.addr = net.JoinHostPort(u.Hostname(), port)
+	c.head = "POST " + strings.TrimRight(u.EscapedPath(), "/") + "/v1/sales/" + string(c.o.Sale) + "/orders HTTP/1.1\r\n" +
+		"Host: " + u.Host + "\r\nUser-Agent: sluice-load\r\nAuthorization: Bearer "
+	c.headers = "\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"quantity\":1}"
+	return nil
+}
+
+// Rush sends the crowd. It returns what happened when every try has ended, and
+// with an error what happened until ctx was cancelled.
+func (c *Crowd) Rush(ctx context.Context) (*Outcome, error) {
+	if c.tokens == nil {
+		if err := c.Prepare(ctx); err != nil {
+			return nil, err
+		}
+	}
+	start := time.Now()
+	var workers sync.WaitGroup
+	for range c.o.Connections {
+		workers.Go(func() {
+			w := newWorker(c)
+			defer w.close()
+			w.run(ctx, start)
+		})
+	}
+	workers.Wait()
+	return c.outcome(time.Since(start)), ctx.Err()
+}
+
+// Repeat sends promised claims again, each with its key. It returns those that
+// did not get the same order (I4), with the reason.
+func (c *Crowd) Repeat(ctx context.Context, promises []Promise) map[Promise]string {
+	broken := map[Promise]string{}
+	w := newWorker(c)
+	defer w.close()
+	for _, p := range promises {
+		got := w.try(ctx, p.Buyer, p.Key, time.Now().Add(c.o.RetryFor))
+		switch {
+		case got.code != sluice.Accepted:
+			broken[p] = "answered " + got.String()
+		case got.order != p.Order:
+			broken[p] = "answered with order " + string(got.order)
+		case !got.replayed:
+			broken[p] = "not marked as a replay"
+		}
+	}
+	return broken
+}
