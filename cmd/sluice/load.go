@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/loadgen"
+)
+
+// goals are what a run of load must reach.
+type goals struct {
+	p99    time.Duration
+	errors int64
+	rate   float64
+}
+
+func (a *app) loadCommand() *cobra.Command {
+	var o loadgen.Options
+	var g goals
+	var sale, tokens, promises string
+	cmd := &cobra.Command{
+		Use: "load --sale SALE", Short: "Let a crowd rush a sale over HTTP, and measure", Args: exactly(),
+		Long: "Every buyer tries once, a share of them twice. Without --rate each connection\n" +
+			"sends its next request when the answer has come; with it, tries start at fixed\n" +
+			"moments, and latency counts from when a try should have started.\n\n" +
+			"Buyers' tokens are signed with SLUICE_BUYER_SECRET, or with the secret that a\n" +
+			"server on this machine keeps in --data-dir, or read from --tokens. Exit code 4:\n" +
+			"a --goal was missed.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			o.URL, o.Sale = c.URL, sluice.SaleID(sale)
+			if err := o.Sale.Validate(); err != nil {
+				return usage(fmt.Errorf("--sale: %w", err))
+			}
+			if err := crowdTokens(&o, c, tokens, cmd.Flags().Changed("buyers")); err != nil {
+				return usage(err)
+			}
+			if !cmd.Flags().Changed("seed") {
+				o.Seed = newSeed()
+			}
+			return a.runLoad(cmd, c, o, g, promises)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&sale, "sale", "", "the `SALE` to rush")
+	crowdFlags(cmd, &o, 10_000)
+	fl.Float64Var(&o.Rate, "rate", 0, "tries a second, open loop (default: as fast as answers come)")
+	fl.DurationVar(&o.Duration, "duration", 0, "how long; the crowd comes round again until then (default: once)")
+	fl.StringVar(&tokens, "tokens", "", "read buyers' tokens from `PATH`, one a line")
+	fl.DurationVar(&o.RetryFor, "retry-for", 30*time.Second, "how long an undecided try is repeated with its key")
+	fl.StringVar(&promises, "promises", "", "write the accepted orders to `PATH`, an id a line")
+	fl.DurationVar(&g.p99, "goal-p99", 0, "fail with code 4 when the 99th percentile is above")
+	fl.Int64Var(&g.errors, "goal-errors", -1, "fail with code 4 when more tries stay without a decision")
+	fl.Lookup("goal-errors").DefValue = "0" // keeps -1, no goal, out of the help
+	fl.Float64Var(&g.rate, "goal-rate", 0, "fail with code 4 when fewer requests a second are answered")
+	clientFlags(cmd)
+	fl.Lookup("admin-key").Usage = "the merchant's key; load does well without it"
+	return cmd
+}
+
+// crowdFlags are those of load and demo.
+func crowdFlags(cmd *cobra.Command, o *loadgen.Options, buyers int) {
+	fl := cmd.Flags()
+	fl.IntVar(&o.Buyers, "buyers", buyers, "how many buyers come")
+	fl.Float64Var(&o.Again, "again", 0.05, "share of buyers who try a second time, with a new key")
+	fl.IntVar(&o.Connections, "connections", 128, "connections to the server")
+	fl.Uint64Var(&o.Seed, "seed", 0, "a number `N` decides who comes when, and the keys (default: random)")
+}
+
+func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g goals, promises string) error {
+	ctx := cmd.Context()
+	cl, err := newClient(c, client.Options{})
+	if err != nil {
+		return err
+	}
+	shown, err := cl.Sale(ctx, o.Sale)
+	if err != nil {
+		return err
+	}
+	ready, _ := cl.Ready(ctx) // a crowd may rush a server that is not; its names then stay empty
+	_, out, err := a.rush(ctx, o)
+	if out == nil {
+		return err
+	}
+	out.Stock, out.Ledger, out.Store = shown.Total, ready.Ledger, ready.Store
+	if promises != "" {
+		if err := writePromises(promises, out.Promises); err != nil {
+			return err
+		}
+	}
+	if printed := a.printLoad(&out.Result); printed != nil {
+		return printed
+	}
+	if err != nil {
+		return errors.New("interrupted: the figures are those until then")
+	}
+	return g.missed(&out.Result)
+}
+
+// writePromises leaves what must exist for ever to whoever checks it.
+func writePromises(path string, promises []loadgen.Promise) error {
+	var b strings.Builder
+	for _, p := range promises {
+		b.WriteString(string(p.Order) + "\n")
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+func (a *app) printLoad(r *loadgen.Result) error {
+	if a.json {
+		return a.printJSON(r)
+	}
+	a.printRush(r)
+	return nil
+}
+
+// missed says which goals were not reached.
+func (g *goals) missed(r *loadgen.Result) error {
+	var missed []error
+	if p99 := time.Duration(r.LatencyMS.P99 * float64(time.Millisecond)); g.p99 > 0 && p99 > g.p99 {
+		missed = append(missed, fmt.Errorf("goal missed: p99 is %s, wanted at most %s", milliseconds(r.LatencyMS.P99), g.p99))
+	}
+	if g.errors >= 0 && r.Errors > g.errors {
+		missed = append(missed, fmt.Errorf("goal missed: %s, wanted at most %s", plural(r.Errors, "try without a decision", "tries without a decision"), thousands(g.errors)))
+	}
+	if g.rate > 0 && r.RequestsPerS < g.rate {
+		missed = append(missed, fmt.Errorf("goal missed: %.0f requests a second, wanted at least %.0f", r.RequestsPerS, g.rate))
+	}
+	if len(missed) == 0 {
+		return nil
+	}
+	return &exitError{exitMissed, errors.Join(missed...)}
+}
+
+// crowdTokens finds the buyers' tokens or the secret to sign them with.
+func crowdTokens(o *loadgen.Options, c *config.Config, file string, counted bool) error {
+	if file == "" {
+		secret, err := keptSecret(c, c.BuyerSecret, buyerSecretFile)
+		if err == nil && secret == "" {
+			err = fmt.Errorf("no buyers' tokens: set SLUICE_BUYER_SECRET, or give --tokens")
+		}
+		o.Secret = []byte(secret)
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		token := strings.TrimSpace(lines.Text())
+		if token == "" {
+			continue
+		}
+		if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return fmt.Errorf("%s:%d: want one token a line", file, n)
+		}
+		o.Tokens = append(o.Tokens, token)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if len(o.Tokens) == 0 {
+		return fmt.Errorf("%s: no tokens in it", file)
+	}
+	if !counted {
+		o.Buyers = len(o.Tokens)
+	}
+	return nil
+}
+
+// newSeed is small enough for programs that count in doubles.
+func newSeed() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:]) >> 16
+}

@@ -1,0 +1,227 @@
+// Command sluice is Sluice's one binary: the server, the demo, and what an
+// operator types. `sluice help` lists the commands.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/config"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the next one ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+}
+
+// Exit codes; scripts depend on them.
+const (
+	exitOK       = 0
+	exitUsage    = 1 // usage or configuration
+	exitFailed   = 2 // at run time
+	exitViolated = 3 // the audit found a violation
+	exitMissed   = 4 // a goal given to load was missed
+)
+
+// exitError carries an exit code. Without an error, everything is said already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usage(err error) error { return &exitError{exitUsage, err} }
+
+// run is the program: it reads and writes only what it is given, and returns
+// the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) (code int) {
+	defer func() {
+		// A bug is told in one sentence, without a stack trace.
+		if p := recover(); p != nil {
+			fmt.Fprintf(stderr, "sluice: unexpected error, please report it: %v\n", p)
+			code = exitFailed
+		}
+	}()
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code = exitCode(err)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	if text := err.Error(); text != "" {
+		for line := range strings.Lines(text) {
+			fmt.Fprintln(stderr, "sluice: "+strings.TrimRight(line, "\n"))
+		}
+	}
+	return code
+}
+
+// exitCode finds the code of an error. What a server calls a bad request was
+// typed here.
+func exitCode(err error) int {
+	var exit *exitError
+	switch {
+	case errors.As(err, &exit):
+		return exit.code
+	case client.CodeOf(err) == wire.CodeBadRequest:
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// app is one run of the program.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+
+	json       bool   // --json
+	configFile string // --config
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sluice",
+		Short: "Sell a scarce thing to a crowd, and prove that nobody was cheated",
+		Long: "Sluice answers every buyer at once, never sells a unit twice, never loses an\n" +
+			"order it promised, and proves it afterwards.\n\n" +
+			"Start with:  sluice demo",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+	root.PersistentFlags().StringVar(&a.configFile, "config", "", "read settings from `PATH` (YAML); also SLUICE_CONFIG")
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(
+		a.serveCommand(), a.demoCommand(), a.loadCommand(), a.auditCommand(),
+		a.saleCommand(), a.orderCommand(), a.deadLetterCommand(), a.rebuildCommand(), a.reconcileCommand(), a.tokenCommand(), a.configCommand(), a.versionCommand(),
+	)
+	group(root)
+	strict(root)
+	return root
+}
+
+// group makes a command that only has subcommands say so when it is given
+// another word; cobra would print its help and call that success.
+func group(cmd *cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var names []string
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, sub.Name())
+			}
+		}
+		text := fmt.Sprintf("%s: unknown command %q", cmd.CommandPath(), args[0])
+		if near := config.Nearest(args[0], names); near != "" {
+			return usage(fmt.Errorf("%s; did you mean %s?", text, near))
+		}
+		return usage(fmt.Errorf("%s; want %s", text, strings.Join(names, ", ")))
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// strict makes wrong arguments a usage error, everywhere.
+func strict(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			var said *exitError
+			if err == nil || errors.As(err, &said) {
+				return err
+			}
+			return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		strict(sub)
+	}
+}
+
+// exactly wants these arguments, by name; without names, none.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return fmt.Errorf("%s: %s is missing", cmd.CommandPath(), names[len(args)])
+		case len(args) > len(names):
+			return fmt.Errorf("%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
+		}
+		return nil
+	}
+}
+
+// flagError names the flag that was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := config.Nearest(name, names); near != "" {
+			return usage(fmt.Errorf("%s; did you mean --%s?", text, near))
+		}
+	}
+	return usage(fmt.Errorf("%s; see %s --help", text, cmd.CommandPath()))
+}
+
+// load reads the settings for a command.
+func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
+	c, err := config.Load(config.Source{File: a.file(), Environ: a.environ, Flags: cmd.Flags()})
+	if err != nil {
+		return nil, usage(err)
+	}
+	return c, nil
+}
+
+// checkEnvironment finds misspelt variables for commands without settings.
+func (a *app) checkEnvironment() error {
+	if _, err := config.Load(config.Source{Environ: a.environ}); err != nil {
+		return usage(err)
+	}
+	return nil
+}
+
+// file is the settings' file, if there is one.
+func (a *app) file() string {
+	if a.configFile != "" {
+		return a.configFile
+	}
+	for _, entry := range a.environ {
+		if path, ok := strings.CutPrefix(entry, config.ConfigVariable+"="); ok {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares with testdata/name.golden.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s differs; -update writes it anew:\n%s", path, d)
+	}
+}
+
+// safeBuffer is read while a command still writes to it.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// outcome is what a command leaves behind.
+type outcome struct {
+	code        int
+	out, stderr string
+}
+
+// command runs a command line to its end.
+func command(t *testing.T, environ []string, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var stdout, stderr safeBuffer
+	code := run(ctx, args, strings.NewReader(""), &stdout, &stderr, environ)
+	if strings.Contains(stderr.String(), "goroutine ") {
+		t.Errorf("%v: a stack trace: %s", args, stderr.String())
+	}
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// ok runs a command line that must succeed, and returns its output.
+func ok(t *testing.T, environ []string, args ...string) string {
+	t.Helper()
+	got := command(t, environ, args...)
+	if got.code != exitOK {
+		t.Fatalf("sluice %s: exit %d\n%s%s", strings.Join(args, " "), got.code, got.out, got.stderr)
+	}
+	return got.out
+}
+
+// okJSON is ok with --json, decoded.
+func okJSON[T any](t *testing.T, environ []string, args ...string) T {
+	t.Helper()
+	out := ok(t, environ, append(args, "--json")...)
+	var v T
+	if err := json.Unmarshal([]byte(out), &v); err != nil || strings.Count(out, "\n") != 1 {
+		t.Fatalf("sluice %s: want one JSON object on one line, have %v: %s", strings.Join(args, " "), err, out)
+	}
+	return v
+}
+
+func TestHelp(t *testing.T) {
+	var all strings.Builder
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if cmd.Name() == "completion" || cmd.Name() == "help" {
+			return
+		}
+		path := strings.Fields(cmd.CommandPath())[1:]
+		all.WriteString("$ " + strings.Join(append([]string{"sluice"}, path...), " ") + " --help\n")
+		all.WriteString(ok(t, nil, append(path, "--help")...) + "\n")
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit((&app{stdout: io.Discard, stderr: io.Discard}).root())
+	golden(t, "help", all.String())
+}
+
+func TestUsageIsExit1(t *testing.T) {
+	good := []string{"sale", "create", "--title", "T", "--price", "1", "--total", "1", "--admin-key", "k", "--url", "http://127.0.0.1:1"}
+	with := func(more ...string) []string { return append(append([]string{}, good...), more...) }
+	for _, tc := range []struct {
+		args []string
+		env  string
+		want string
+	}{
+		{[]string{"slae"}, "", `sluice: unknown command "slae"; did you mean sale?`},
+		{[]string{"frobnicate"}, "", `unknown command "frobnicate"; want audit, config, dead-letter, demo`},
+		{[]string{"sale", "opn"}, "", `sluice sale: unknown command "opn"; did you mean open?`},
+		{[]string{"config", "prnt"}, "", `did you mean print?`},
+		{[]string{"serve", "--lisen", "x"}, "", "unknown flag: --lisen; did you mean --listen?"},
+		{[]string{"--jsn"}, "", "unknown flag: --jsn; did you mean --json?"},
+		{[]string{"serve", "--buyer-secret", "x"}, "", "unknown flag: --buyer-secret"},
+		{[]string{"serve", "now"}, "", `sluice serve: unexpected argument "now"`},
+		{[]string{"sale", "show"}, "", `sluice sale show: SALE is missing`},
+		{[]string{"sale", "show", "Not A Sale"}, "", `sale id "Not A Sale"`},
+		{[]string{"order", "show", "x"}, "", `order "x": want <sale>.<32 hex digits>`},
+		{[]string{"version"}, "SLUICE_LEDGR=x", "unknown variable SLUICE_LEDGR; did you mean SLUICE_LEDGER?"},
+		{[]string{"config", "init"}, "SLUICE_LEDGR=x", "unknown variable SLUICE_LEDGR"},
+		{[]string{"demo"}, "SLUICE_LEDGR=x", "unknown variable SLUICE_LEDGR"},
+		{[]string{"serve"}, "SLUICE_STORE=oracle://h", `store "oracle://h" (from SLUICE_STORE): want sqlite:PATH`},
+		{[]string{"serve", "--config", "/nowhere.yaml"}, "", "config file /nowhere.yaml: no such file"},
+		{[]string{"serve"}, "SLUICE_CONFIG=/nowhere.yaml", "config file /nowhere.yaml: no such file"},
+		{[]string{"serve", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"}, "", `tls_cert "/nowhere" (from --tls-cert): cannot be read`},
+		{[]string{"sale", "list", "--url", "http://example.invalid"}, "", "no admin key: give --admin-key or SLUICE_ADMIN_KEY"},
+		{[]string{"sale", "list", "--url", "example.invalid"}, "", `url "example.invalid" (from --url)`},
+		{[]string{"order", "list", "--limit", "0"}, "", "--limit: want 1 to 1000"},
+		{[]string{"order", "list", "--status", "lost"}, "", `--status "lost": want one of queued, pending`},
+		{[]string{"order", "list", "--sale", "S!"}, "", `--sale: sale id "S!"`},
+		{[]string{"order", "pay", "x", "--payment-id", "p"}, "", `order "x": want <sale>.<32 hex digits>`},
+		{[]string{"order", "pay", string(sampleOrder.OrderID)}, "", "--payment-id is missing"},
+		{[]string{"order", "reject", string(sampleOrder.OrderID)}, "", "--reason is missing"},
+		{[]string{"order", "cancel"}, "", "sluice order cancel: ORDER is missing"},
+		{[]string{"order", "history", "x"}, "", `order "x"`},
+		{[]string{"order", "export", "--format", "xlsx"}, "", `--format "xlsx": want ndjson or csv`},
+		{[]string{"order", "export", "--format", "csv", "--json"}, "", "--json and --format csv: want one or the other"},
+		{[]string{"order", "export", "--status", "lost"}, "", `--status "lost": want one of queued, pending`},
+		{[]string{"dead-letter", "list", "--sale", "S!"}, "", `--sale: sale id "S!"`},
+		{[]string{"dead-letter", "replay", "seven"}, "", `dead letter "seven": want its number`},
+		{[]string{"dead-letter", "show"}, "", "sluice dead-letter show: ID is missing"},
+		{[]string{"sale", "restock", "phone"}, "", "--delta: want a number of units, not 0"},
+		{[]string{"sale", "restock", "S!", "--delta", "1"}, "", `sale id "S!"`},
+		{[]string{"rebuild"}, "", `--sale: sale id ""`},
+		{[]string{"dead-letter", "lst"}, "", "did you mean list?"},
+		{[]string{"token", "--buyer", "b", "--data-dir", "/nowhere"}, "", "no buyer secret: set SLUICE_BUYER_SECRET"},
+		{[]string{"token"}, "SLUICE_BUYER_SECRET=s", "--buyer: buyer id of 0 bytes"},
+		{[]string{"token", "--buyer", "b", "--ttl", "-1s"}, "SLUICE_BUYER_SECRET=s", "--ttl: want a time to live above 0"},
+		{[]string{"load", "--sale", "S"}, "SLUICE_BUYER_SECRET=s", `--sale: sale id "S"`},
+		{[]string{"load", "--sale", "s", "--tokens", "/nowhere"}, "", "/nowhere: no such file"},
+		{[]string{"load", "--sale", "s", "--data-dir", "/nowhere"}, "", "no buyers' tokens: set SLUICE_BUYER_SECRET"},
+		{[]string{"demo", "--stock", "-1"}, "", "--stock: want 0 to"},
+		{[]string{"demo", "--buyers", "0"}, "", "--buyers: want at least 1"},
+		{[]string{"demo", "--buyers", "many"}, "", `invalid argument "many"`},
+		{[]string{"demo", "--ledger", "foo:bar"}, "", `ledger "foo:bar" (from --ledger): want sqlite:PATH`},
+		{[]string{"demo", "--payment-window", "3s"}, "", "--payment-window: goes with --lifecycle"},
+		{[]string{"demo", "--lifecycle", "--payment-window", "1500ms"}, "", "--payment-window: want whole seconds"},
+		{[]string{"demo", "--lifecycle", "--payment-window", "0s"}, "", "--payment-window: want whole seconds"},
+		{[]string{"audit", "--sale", ""}, "", "--sale: sale id"},
+		{good[:6], "", "--total is missing"},
+		{with("--total", "-1"), "", "total: want 0 or more"},
+		{with("--total", "x"), "", `--total: "x": want a whole number, or none`},
+		{with("--price", "-1"), "", "price: amount -1"},
+		{with("--max-per-buyer", "0"), "", "max_per_buyer 0: want 1 or more"},
+		{with("--opens-at", "tomorrow"), "", `--opens-at "tomorrow": want a time`},
+		{with("--opens-at", "none"), "", `--opens-at "none": want a time`},
+		{with("--opens-at", "+2h", "--closes-at", "+1h"), "", "closes_at: want a time after opens_at"},
+		{with("--file", "x.json"), "", "--file and --title: want one or the other"},
+		{[]string{"sale", "create", "--file", "/nowhere.json"}, "", "/nowhere.json: no such file"},
+	} {
+		got := command(t, []string{tc.env}, tc.args...)
+		if got.code != exitUsage || !strings.Contains(got.stderr, tc.want) || got.out != "" || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%s sluice %s: exit %d\nhave %s%s\nwant %s", tc.env, strings.Join(tc.args, " "), got.code, got.out, got.stderr, tc.want)
+		}
+	}
+}
+
+func TestFailuresAreExit2(t *testing.T) {
+	dir := t.TempDir()
+	notDB := filepath.Join(dir, "not.db")
+	if err := os.WriteFile(notDB, []byte(strings.Repeat("this is no database. ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"nobody listens":      {"sale", "list", "--admin-key", "k", "--url", "http://127.0.0.1:1"},
+		"no Redis":            {"serve", "--data-dir", dir, "--ledger", "redis://127.0.0.1:1", "--listen", "127.0.0.1:0"},
+		"no PostgreSQL":       {"serve", "--data-dir", dir, "--store", "postgres://u:geheim@127.0.0.1:1/d", "--listen", "127.0.0.1:0"},
+		"no database":         {"serve", "--data-dir", dir, "--store", "sqlite:" + notDB, "--listen", "127.0.0.1:0"},
+		"folder is a file":    {"serve", "--data-dir", notDB, "--listen", "127.0.0.1:0"},
+		"nothing to audit":    {"audit", "--data-dir", filepath.Join(dir, "nowhere")},
+		"somebody's address":  {"serve", "--data-dir", dir, "--listen", "192.0.2.1:1"},
+		"ready file nowhere":  {"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--ready-file", filepath.Join(dir, "no", "where")},
+		"load without server": {"load", "--sale", "s", "--url", "http://127.0.0.1:1"},
+	} {
+		got := command(t, []string{"SLUICE_BUYER_SECRET=0123456789abcdef0123456789abcdef"}, args...)
+		if got.code != exitFailed || !strings.HasPrefix(got.stderr, "sluice: ") {
+			t.Errorf("%s: exit %d\n%s%s", name, got.code, got.out, got.stderr)
+		}
+		if strings.Count(got.stderr, "\n") > 1 || strings.Contains(got.stderr, "geheim") {
+			t.Errorf("%s: want one sentence without secrets: %s", name, got.stderr)
+		}
+	}
+}
+
+type panicky struct{}
+
+func (panicky) Write([]byte) (int, error) { panic("a bug") }
+
+func TestABugIsOneSentence(t *testing.T) {
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"version"}, nil, panicky{}, &stderr, nil)
+	if code != exitFailed || stderr.String() != "sluice: unexpected error, please report it: a bug\n" {
+		t.Errorf("exit %d: %s", code, &stderr)
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	for want, err := range map[int]error{
+		exitFailed:   errors.New("x"),
+		exitUsage:    usage(errors.New("x")),
+		exitMissed:   (&goals{errors: 0, p99: 1}).missed(&sampleResult),
+		exitViolated: errors.Join(errors.New("x"), &exitError{exitViolated, errors.New("y")}),
+	} {
+		if got := exitCode(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	v := okJSON[versionInfo](t, nil, "version")
+	if v.Version == "" || !strings.HasPrefix(v.Go, "go1.") {
+		t.Errorf("%+v", v)
+	}
+	if out := ok(t, nil, "version"); !strings.HasPrefix(out, "sluice  ") {
+		t.Error(out)
+	}
+}
+
+func TestConfigCommands(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	if out := ok(t, nil, "config", "init", "--config", file); out != "wrote "+file+"\n" {
+		t.Error(out)
+	}
+	if again := command(t, nil, "config", "init", "--config", file); again.code != exitUsage || !strings.Contains(again.stderr, "exists already") {
+		t.Errorf("%+v", again)
+	}
+	ok(t, nil, "config", "check", "--config", file)
+	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:1\nadmin_key: geheim\nstore: postgres://u:geheim@h/d\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"SLUICE_NODE=n1"}
+	out := ok(t, env, "config", "print", "--config", file, "--log-level", "warn")
+	golden(t, "config-print", strings.ReplaceAll(out, file, "FILE"))
+	if strings.Contains(out, "geheim") {
+		t.Error("a secret is printed")
+	}
+	type printed struct {
+		Settings []struct{ Key, Value, Origin string }
+	}
+	rows := okJSON[printed](t, env, "config", "print", "--config", file)
+	if len(rows.Settings) < 15 || rows.Settings[0].Key != "data_dir" {
+		t.Errorf("%+v", rows)
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
+	"github.com/charmbracelet/x/term"
+)
+
+// terminal returns w as a terminal, or nil when a person does not look at it.
+func terminal(w io.Writer) *os.File {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(f.Fd()) {
+		return f
+	}
+	return nil
+}
+
+// printJSON prints one object, on one line when a program reads it.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetEscapeHTML(false)
+	if terminal(a.stdout) != nil {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+// printTable prints rows in columns: framed for a terminal, plain for a pipe.
+// Columns whose header starts with '>' are numbers, set to the right.
+func (a *app) printTable(headers []string, rows [][]string) {
+	right := make([]bool, len(headers))
+	names := make([]string, len(headers))
+	for i, h := range headers {
+		names[i], right[i] = strings.CutPrefix(h, ">")
+	}
+	if terminal(a.stdout) != nil {
+		bold := lipgloss.NewStyle().Bold(true)
+		t := table.New().Headers(names...).Rows(rows...).
+			Border(lipgloss.RoundedBorder()).BorderStyle(lipgloss.NewStyle().Faint(true)).
+			StyleFunc(func(row, col int) lipgloss.Style {
+				style := lipgloss.NewStyle().Padding(0, 1)
+				if right[col] {
+					style = style.Align(lipgloss.Right)
+				}
+				if row == table.HeaderRow {
+					style = style.Inherit(bold)
+				}
+				return style
+			})
+		_, _ = lipgloss.Fprintln(a.stdout, t.Render())
+		return
+	}
+	a.printColumns(append([][]string{names}, rows...), right)
+}
+
+// printColumns prints lines whose cells are aligned by the width they take on
+// a screen, Chinese titles too.
+func (a *app) printColumns(lines [][]string, right []bool) {
+	width := map[int]int{}
+	for _, cells := range lines {
+		for i, cell := range cells {
+			width[i] = max(width[i], lipgloss.Width(cell))
+		}
+	}
+	for _, cells := range lines {
+		var b strings.Builder
+		for i, cell := range cells {
+			pad := strings.Repeat(" ", width[i]-lipgloss.Width(cell))
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			if i < len(right) && right[i] {
+				b.WriteString(pad + cell)
+			} else {
+				b.WriteString(cell + pad)
+			}
+		}
+		line := strings.TrimRight(b.String(), " ")
+		if terminal(a.stdout) != nil {
+			_, _ = lipgloss.Fprintln(a.stdout, line) // as many colours as it has
+		} else {
+			fmt.Fprintln(a.stdout, line)
+		}
+	}
+}
+
+// printFields prints one thing, a field a line.
+func (a *app) printFields(fields [][2]string) {
+	lines := make([][]string, len(fields))
+	for i, f := range fields {
+		lines[i] = []string{f[0], f[1]}
+	}
+	a.printColumns(lines, nil)
+}
+
+// say writes a line for the person who waits, on stderr, unless --json.
+func (a *app) say(format string, args ...any) {
+	if !a.json {
+		fmt.Fprintf(a.stderr, format+"\n", args...)
+	}
+}
+
+// clean keeps what others have written from steering the terminal.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// thousands writes a number with commas: 1,234,567.
+func thousands(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// limit writes a number that may be absent.
+func limit(n *int64) string {
+	if n == nil {
+		return "none"
+	}
+	return thousands(*n)
+}
+
+// seconds writes a duration with as many digits as mean something.
+func seconds(s float64) string {
+	switch {
+	case s >= 10:
+		return fmt.Sprintf("%.1f s", s)
+	case s >= 1:
+		return fmt.Sprintf("%.2f s", s)
+	}
+	return milliseconds(s * 1000)
+}
+
+func milliseconds(ms float64) string {
+	switch {
+	case ms >= 1000:
+		return seconds(ms / 1000)
+	case ms >= 10:
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f ms", ms)
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/audit"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/loadgen"
+)
+
+var noon = wire.At(time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC))
+
+func ptr[T any](v T) *T { return &v }
+
+var sampleSale = wire.AdminSale{
+	Sale: wire.Sale{
+		ID: "phone", SKU: "P-1", Title: "手机 A phone", Price: wire.Money{Amount: 99900, Currency: "CNY"}, ListPrice: &wire.Money{Amount: 129900, Currency: "CNY"},
+		Total: ptr(int64(1000)), Available: ptr(int64(12)), MaxPerBuyer: ptr(int64(1)), OpensAt: noon, ClosesAt: &noon, State: "open", ServerTime: noon,
+	},
+	MaxOrdersPerBuyer: ptr(int64(10)), PaymentWindowS: 900, PaymentGraceS: 30, Taken: 988, StoredTaken: 980, Backlog: 1, Fence: "lost: sequence 7",
+}
+
+var sampleOrder = wire.Order{
+	OrderID: "phone.0123456789abcdef0123456789abcdef", SaleID: "phone", BuyerID: "alice", Quantity: 1, Status: "pending",
+	Price: wire.Money{Amount: 99900, Currency: "CNY"}, Meta: []byte(`{"colour":"red"}`), AcceptedAt: noon, StoredAt: &noon, ExpiresAt: &noon, Key: "key-0001",
+}
+
+var sampleResult = loadgen.Result{
+	SaleID: "phone", Buyers: 100_000, Seed: 42, DurationS: 3.25, Requests: 105_003, RequestsPerS: 32308.6,
+	Decisions: loadgen.Decisions{sluice.Accepted: 1000, sluice.SoldOut: 99_000, sluice.BuyerLimit: 4999, sluice.RateLimited: 1}, Errors: 2,
+	LatencyMS:    loadgen.Latency{P50: 1.234, P95: 9.96, P99: 35.2, Max: 1520},
+	OrdersStored: ptr(int64(1000)), DistinctBuyers: ptr(int64(1000)), StoredAfterS: ptr(0.0123), Replayed: 3,
+	ErrorReasons: map[string]int64{"no answer in time": 1, "connection lost: EOF": 1},
+}
+
+// What people read when it goes into a file; a terminal gets frames and colours.
+func TestOutput(t *testing.T) {
+	var b bytes.Buffer
+	a := &app{stdout: &b, stderr: &b}
+	section := func(name string, print func()) {
+		b.WriteString("== " + name + "\n")
+		print()
+		b.WriteString("\n")
+	}
+	section("sale", func() { _ = a.printSale(sampleSale) })
+	unknown := sampleSale
+	unknown.Available, unknown.ListPrice, unknown.ClosesAt, unknown.MaxPerBuyer, unknown.MaxOrdersPerBuyer, unknown.Fence = nil, nil, nil, nil, nil, ""
+	section("sale without limits", func() { _ = a.printSale(unknown) })
+	hostile := sampleSale
+	hostile.Title = "\x1b[2Jgone\r\n"
+	section("hostile title", func() { a.printFields([][2]string{{"title", clean(hostile.Title)}}) })
+	section("order", func() { _ = a.printOrder(sampleOrder) })
+	section("orders", func() { _ = a.printOrders(wire.OrderPage{Orders: []wire.Order{sampleOrder}, NextCursor: "abc"}) })
+	paid := sampleOrder
+	paid.Status, paid.PaymentID, paid.KeepUntil, paid.UpdatedAt = sluice.Paid, "pay\x1b-7", &noon, &noon
+	section("order of a merchant", func() { _ = a.printOrder(paid) })
+	section("history", func() {
+		_ = a.printHistory(wire.OrderHistory{OrderID: sampleOrder.OrderID, Changes: []wire.OrderChange{
+			{At: noon, From: "queued", To: "pending", By: "node-1"},
+			{At: noon, From: "pending", To: "paid", Action: sluice.Pay, By: "merchant", PaymentID: "pay-7"},
+			{At: noon, From: "paid", To: "paid", Action: sluice.Pay, By: "merchant", PaymentID: "pay-8", Reason: "refused"},
+			{At: noon, From: "paid", To: "refunded", Action: sluice.Refund, By: "merchant"},
+		}})
+	})
+	section("dead letters", func() {
+		_ = a.printDeadLetters([]wire.DeadLetter{
+			{ID: 7, SaleID: "phone", EntryID: "1700000000000-0", Reason: "entry 1: order is another", Claims: "a\nb\n", At: &noon, CreatedAt: noon},
+			{ID: 12, SaleID: "phone", EntryID: "1700000000000-1", Reason: "format\t9", Claims: "?", CreatedAt: noon},
+		})
+	})
+	section("dead letter", func() {
+		_ = a.printDeadLetter(wire.DeadLetter{
+			ID: 7, SaleID: "phone", EntryID: "1700000000000-0", Reason: "entry 1: order is another", Node: "n1", Epoch: 1, FirstSeq: 8,
+			Claims: "alice\tkey-0001\tphone.01\t1\t{}\nbob\x1b\tkey-0002\tphone.02\t1\t\n", At: &noon, CreatedAt: noon,
+		})
+		_ = a.printDeadLetter(wire.DeadLetter{ID: 8, SaleID: "phone", CreatedAt: noon, ResolvedAt: &noon, Resolution: "replayed"})
+	})
+	section("replayed", func() {
+		err := a.printReplayed(wire.Replayed{Saved: []sluice.OrderID{"phone.01"}, Lost: []sluice.OrderID{"phone.02"}})
+		if codeOf(err) != exitFailed || err.Error() != "1 order could not be saved" {
+			t.Error(err)
+		}
+	})
+	section("no orders", func() { _ = a.printOrders(wire.OrderPage{}) })
+	section("load", func() { a.printRush(&sampleResult) })
+	section("audit", func() {
+		good := audit.Report{Sale: "phone", OK: true, Checks: []audit.Check{{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"}}}
+		_ = a.printAudit([]audit.Report{good}, false)
+	})
+	golden(t, "output", b.String())
+}
+
+func TestDemoOutput(t *testing.T) {
+	var b bytes.Buffer
+	d := &demo{app: &app{stdout: &b, stderr: &b}, stock: 1000}
+	r := sampleResult
+	r.Errors, r.ErrorReasons, r.Replayed = 0, nil, 0
+	r.Audit = &wire.AuditReport{OK: true, Checks: []wire.AuditCheck{
+		{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"}, {ID: "I7", Name: "No undersell", OK: true, Detail: "1,000 of 1,000 units went"},
+	}}
+	if err := d.print(&r); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteString("== with a lifecycle\n")
+	r.Lifecycle = &sampleLife
+	if err := d.print(&r); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "demo", b.String())
+	if err := demoVerdict(&r); err != nil {
+		t.Error(err)
+	}
+}
+
+// The exit code follows the audit, and nothing cheerful is said over a failure.
+func TestVerdicts(t *testing.T) {
+	check := func(ok, unchecked bool) audit.Check {
+		return audit.Check{ID: "I1", Name: "No oversell", OK: ok, Unchecked: unchecked, Detail: "d"}
+	}
+	for _, tc := range []struct {
+		name string
+		c    audit.Check
+		code int
+		want string
+	}{
+		{"fine", check(true, false), exitOK, "Everything adds up."},
+		{"violated", check(false, false), exitViolated, "It does not add up."},
+		{"unchecked", check(false, true), exitFailed, "Not everything could be checked."},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var b bytes.Buffer
+			a := &app{stdout: &b, stderr: &b}
+			full := audit.Merge(nil)
+			full.Sale, full.OK = "s", tc.c.OK
+			for i := range full.Checks {
+				if full.Checks[i].ID == "I1" {
+					full.Checks[i] = tc.c
+				}
+			}
+			err := a.printAudit([]audit.Report{full}, true)
+			if got := codeOf(err); got != tc.code || !strings.Contains(b.String(), tc.want) {
+				t.Errorf("exit %d\n%s", got, &b)
+			}
+
+			b.Reset()
+			d := &demo{app: a}
+			r := sampleResult
+			r.Errors = 0
+			r.Audit = &wire.AuditReport{OK: tc.c.OK, Checks: []wire.AuditCheck{{ID: "I1", OK: tc.c.OK, Unchecked: tc.c.Unchecked}}}
+			_ = d.print(&r)
+			if got := codeOf(demoVerdict(&r)); got != tc.code || strings.Contains(b.String(), "Nothing was sold twice") != tc.c.OK {
+				t.Errorf("demo: exit %d\n%s", got, &b)
+			}
+		})
+	}
+	r := sampleResult
+	r.Audit = &wire.AuditReport{OK: true}
+	if err := demoVerdict(&r); codeOf(err) != exitFailed {
+		t.Errorf("tries without a decision: %v", err)
+	}
+}
+
+func codeOf(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	return exitCode(err)
+}
+
+func TestNumbers(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234"} {
+		if got := thousands(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+	for ms, want := range map[float64]string{0.04: "0.0 ms", 9.94: "9.9 ms", 35.2: "35 ms", 1520: "1.52 s", 15200: "15.2 s"} {
+		if got := milliseconds(ms); got != want {
+			t.Errorf("%v: %s", ms, got)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/term"
+
+	"github.com/sluicehq/sluice/internal/loadgen"
+)
+
+// watch shows a line that changes until stop is called: live on a terminal, a
+// single line at the end elsewhere, nothing with --json.
+func (a *app) watch(line func() string) (stop func()) {
+	if a.json {
+		return func() {}
+	}
+	screen := terminal(a.stderr)
+	if screen == nil {
+		return func() { fmt.Fprintln(a.stderr, strings.TrimSpace(line())) }
+	}
+	draw := func() {
+		text := line()
+		if width, _, err := term.GetSize(screen.Fd()); err == nil && width > 1 {
+			text = lipgloss.NewStyle().MaxWidth(width - 1).Render(text) // a wrapped line could not be drawn over
+		}
+		_, _ = lipgloss.Fprint(screen, "\r\x1b[K"+text)
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			draw()
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+		draw()
+		fmt.Fprintln(screen)
+	}
+}
+
+// bar draws how much of a whole is done, on terminals.
+func (a *app) bar(done, whole int64) string {
+	const width = 28
+	if terminal(a.stderr) == nil || whole <= 0 {
+		return ""
+	}
+	full := int(min(done, whole) * width / whole)
+	style := lipgloss.NewStyle().Foreground(lipgloss.Cyan)
+	return style.Render(strings.Repeat("━", full)) + lipgloss.NewStyle().Faint(true).Render(strings.Repeat("━", width-full)) + " "
+}
+
+// rush lets a crowd loose, and shows it.
+func (a *app) rush(ctx context.Context, o loadgen.Options) (*loadgen.Crowd, *loadgen.Outcome, error) {
+	p := &loadgen.Progress{}
+	o.Progress = p
+	crowd, err := loadgen.New(o)
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	stop := func() {}
+	if len(o.Tokens) == 0 {
+		stop = a.watch(func() string {
+			n := p.Minted.Load()
+			return fmt.Sprintf("  tokens   %s%s of %s", a.bar(n, int64(o.Buyers)), thousands(n), thousands(int64(o.Buyers)))
+		})
+	}
+	err = crowd.Prepare(ctx)
+	stop()
+	if err != nil {
+		return nil, nil, err
+	}
+	start := time.Now()
+	stop = a.watch(func() string {
+		n, whole := p.Decided.Load(), p.Planned.Load()
+		rate := float64(n) / max(time.Since(start).Seconds(), 0.001)
+		of := ""
+		if whole > 0 {
+			of = " of " + thousands(whole)
+		}
+		return fmt.Sprintf("  answers  %s%s%s, %s accepted, %s a second", a.bar(n, whole), thousands(n), of, thousands(p.Accepted.Load()), thousands(int64(rate)))
+	})
+	out, err := crowd.Rush(ctx)
+	stop()
+	return crowd, out, err
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+func (a *app) reconcileCommand() *cobra.Command {
+	var sale string
+	var apply bool
+	cmd := &cobra.Command{
+		Use: "reconcile", Short: "Compare ledger and store, and repair what is safe", Args: exactly(),
+		Long: "Compares the ledger, its journal, the store and its outbox, also while a sale runs,\n" +
+			"and says what differs. With --apply it stores lost orders from the ledger's records,\n" +
+			"writes lost releases again, counts the store's units again, and has a sale rebuilt\n" +
+			"whose ledger has lost something. Servers do so by themselves. Exit code 2: something\n" +
+			"differs and is not repaired.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			id := sluice.SaleID(sale)
+			if cmd.Flags().Changed("sale") {
+				if err := id.Validate(); err != nil {
+					return usage(fmt.Errorf("--sale: %w", err))
+				}
+			}
+			c, err := a.merchant(cmd)
+			if err != nil {
+				return err
+			}
+			ids := []sluice.SaleID{id}
+			if sale == "" {
+				sales, err := c.AdminSales(cmd.Context())
+				if err != nil {
+					return err
+				}
+				ids = nil
+				for i := range sales {
+					ids = append(ids, sales[i].ID)
+				}
+			}
+			list := wire.ReconcileList{Reports: []wire.ReconcileReport{}}
+			for _, id := range ids {
+				report, err := c.ReconcileSale(cmd.Context(), id, apply)
+				if err != nil {
+					return err
+				}
+				list.Reports = append(list.Reports, report)
+			}
+			return a.printReconciled(list)
+		},
+	}
+	cmd.Flags().StringVar(&sale, "sale", "", "only this `SALE` (default: all)")
+	cmd.Flags().BoolVar(&apply, "apply", false, "repair what is safe")
+	clientFlags(cmd)
+	return cmd
+}
+
+// printReconciled prints the reports; what remains is a failure.
+func (a *app) printReconciled(list wire.ReconcileList) error {
+	remaining := int64(0)
+	var rows [][]string
+	for _, r := range list.Reports {
+		remaining += r.Remaining
+		if r.Skipped != "" {
+			rows = append(rows, []string{string(r.SaleID), "not compared", "", "", clean(r.Skipped)})
+			continue
+		}
+		quiet := true
+		for _, d := range r.Differences {
+			if d.Count == 0 {
+				continue
+			}
+			quiet = false
+			said := clean(strings.Join(d.Details, "; "))
+			if said == "" && len(d.Orders) > 0 {
+				said = string(d.Orders[0])
+				if d.Count > 1 {
+					said += fmt.Sprintf(" and %s more", thousands(d.Count-1))
+				}
+			}
+			rows = append(rows, []string{string(r.SaleID), d.Class, thousands(d.Count), thousands(d.Repaired), said})
+		}
+		if quiet {
+			rows = append(rows, []string{string(r.SaleID), "in step", "", "", ""})
+		}
+	}
+	if a.json {
+		if err := a.printJSON(list); err != nil {
+			return err
+		}
+	} else {
+		a.printTable([]string{"SALE", "DIFFERENCE", ">FOUND", ">REPAIRED", "WHAT"}, rows)
+	}
+	if remaining > 0 {
+		return fmt.Errorf("%s not repaired", plural(remaining, "difference is", "differences are"))
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+)
+
+func (a *app) saleRestock() *cobra.Command {
+	var id string
+	var delta int64
+	cmd := &cobra.Command{
+		Use: "restock SALE --delta N", Short: "Change a sale's total while it runs", Args: exactly("SALE"),
+		Long: "Adds units to the total, or takes back those that nobody has. The same --id changes\n" +
+			"the total once, however often it is sent.",
+		Example: "  sluice sale restock phone --delta 200\n  sluice sale restock phone --delta=-50 --id recall-1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sale := sluice.SaleID(args[0])
+			if err := sale.Validate(); err != nil {
+				return usage(err)
+			}
+			if delta == 0 {
+				return usage(errors.New("--delta: want a number of units, not 0"))
+			}
+			if id == "" {
+				id = string(client.NewKey())
+			}
+			c, err := a.merchant(cmd)
+			if err != nil {
+				return err
+			}
+			restocked, err := c.RestockSale(cmd.Context(), sale, id, delta)
+			var refused *client.Error
+			if err != nil && (!errors.As(err, &refused) || refused.Status >= 500) {
+				return fmt.Errorf("%w; it may have happened: --id %s tries again, and does nothing twice", err, id)
+			}
+			if err != nil {
+				return err
+			}
+			return a.printSale(restocked)
+		},
+	}
+	cmd.Flags().Int64Var(&delta, "delta", 0, "`N` units more, or less if negative")
+	cmd.Flags().StringVar(&id, "id", "", "`ID` of this change in your books (default: a new one)")
+	clientFlags(cmd)
+	return cmd
+}
+
+// rebuildCommand is a verb of its own: it is about the ledger, not about what
+// is sold.
+func (a *app) rebuildCommand() *cobra.Command {
+	var sale string
+	cmd := &cobra.Command{
+		Use: "rebuild --sale SALE", Short: "Load a sale into its ledger again, after a loss", Args: exactly(),
+		Long: "Fences the sale, gathers what the servers and the journal still know of it, and loads\n" +
+			"it into the ledger under a new epoch. Servers do so by themselves when they find that\n" +
+			"a ledger has lost data; meanwhile buyers are told unavailable.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			id := sluice.SaleID(sale)
+			if err := id.Validate(); err != nil {
+				return usage(fmt.Errorf("--sale: %w", err))
+			}
+			c, err := a.merchant(cmd)
+			if err != nil {
+				return err
+			}
+			rebuilt, err := c.RebuildSale(cmd.Context(), id)
+			if err != nil {
+				return err
+			}
+			a.say("The servers rebuild it now; sluice sale show %s tells when it is on again.", id)
+			return a.printSale(rebuilt)
+		},
+	}
+	cmd.Flags().StringVar(&sale, "sale", "", "the `SALE` to rebuild")
+	clientFlags(cmd)
+	return cmd
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/loadgen"
+)
+
+func TestRestockCanBeSentAgain(t *testing.T) {
+	path := "POST /v1/admin/sales/phone/restock"
+	api := &merchantAPI{answers: map[string]func(string) any{path: always(wire.Problem{Status: 503, Code: wire.CodeOutcomeUnknown})}}
+	env := api.against(t)
+	got := command(t, env, "sale", "restock", "phone", "--delta=-5", "--id", "recall-1")
+	if got.code != exitFailed || !strings.Contains(got.stderr, "it may have happened: --id recall-1 tries again") || api.bodies[path] != `{"id":"recall-1","delta":-5}` {
+		t.Errorf("%+v, sent %s", got, api.bodies[path])
+	}
+	first := command(t, env, "sale", "restock", "phone", "--delta", "1")
+	second := command(t, env, "sale", "restock", "phone", "--delta", "1")
+	if first.stderr == second.stderr || strings.Contains(first.stderr, "--id  ") {
+		t.Errorf("two restocks have one id: %s", first.stderr)
+	}
+	api.answers[path] = always(wire.Problem{Status: 409, Code: wire.CodeBelowTaken})
+	if got := command(t, env, "sale", "restock", "phone", "--delta=-5"); got.code != exitFailed || strings.Contains(got.stderr, "may have") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestDeadLetterCommands(t *testing.T) {
+	api := &merchantAPI{answers: map[string]func(string) any{
+		"GET /v1/admin/dead-letters/7":         always(wire.DeadLetter{ID: 7, SaleID: "phone"}),
+		"POST /v1/admin/dead-letters/7/replay": always(wire.NewReplayed([]sluice.OrderID{"phone.01"}, nil)),
+		"POST /v1/admin/dead-letters/8/replay": always(wire.NewReplayed(nil, []sluice.OrderID{"phone.02"})),
+	}}
+	env := api.against(t)
+	if l := okJSON[wire.DeadLetter](t, env, "dead-letter", "show", "7"); l.ID != 7 {
+		t.Errorf("%+v", l)
+	}
+	if r := okJSON[wire.Replayed](t, env, "dead-letter", "replay", "7"); len(r.Saved) != 1 || len(r.Lost) != 0 {
+		t.Errorf("%+v", r)
+	}
+	if got := command(t, env, "dead-letter", "replay", "8"); got.code != exitFailed || !strings.Contains(got.out, "phone.02  lost") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The life of orders as an operator types it, against a real server.
+func TestSettleByHand(t *testing.T) {
+	s := serve(t)
+	ok(t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "3")
+	load := okJSON[loadgen.Result](t, s.env, "load", "--sale", "phone", "--buyers", "9", "--again", "0")
+	if load.Decisions[sluice.Accepted] != 3 || load.Ledger != "sqlite" || load.Store != "sqlite" {
+		t.Errorf("%+v", load)
+	}
+	waitStored(t, s, "phone", 3)
+	orders := okJSON[wire.OrderPage](t, s.env, "order", "list", "--sale", "phone", "--status", "pending").Orders
+	if len(orders) != 3 {
+		t.Fatalf("%+v", orders)
+	}
+	paid, cancelled, rejected := string(orders[0].OrderID), string(orders[1].OrderID), string(orders[2].OrderID)
+	for range 2 { // each may be said again
+		for status, args := range map[sluice.Status][]string{
+			sluice.Paid:      {"order", "pay", paid, "--payment-id", "p-1"},
+			sluice.Cancelled: {"order", "cancel", cancelled},
+			sluice.Rejected:  {"order", "reject", rejected, "--reason", "broken glass"},
+		} {
+			if o := okJSON[wire.Order](t, s.env, args...); o.Status != status {
+				t.Errorf("%v: %s", args, o.Status)
+			}
+		}
+	}
+	for want, args := range map[string][]string{
+		"payment_conflict: ": {"order", "pay", paid, "--payment-id", "p-2"},
+		"order_ended: ":      {"order", "cancel", paid},
+		"order_not_found: ":  {"order", "cancel", string(sampleOrder.OrderID)},
+	} {
+		if got := command(t, s.env, args...); got.code != exitFailed || !strings.HasPrefix(got.stderr, "sluice: "+want) {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	// Money for an order that has ended is due back.
+	if late := command(t, s.env, "order", "pay", cancelled, "--payment-id", "p-3"); late.code != exitOK || !strings.Contains(late.stderr, "refund_due") {
+		t.Errorf("%+v", late)
+	}
+	if o := okJSON[wire.Order](t, s.env, "order", "refund", cancelled); o.Status != sluice.Refunded {
+		t.Errorf("%+v", o)
+	}
+	type step struct {
+		Action  sluice.Action
+		To      sluice.Status
+		By, Pay string
+	}
+	var steps []step
+	for _, c := range okJSON[wire.OrderHistory](t, s.env, "order", "history", paid).Changes[1:] {
+		steps = append(steps, step{c.Action, c.To, c.By, c.PaymentID})
+	}
+	want := []step{{sluice.Pay, sluice.Paid, "merchant", "p-1"}, {sluice.Pay, sluice.Paid, "merchant", "p-2"}}
+	if d := cmp.Diff(want, steps); d != "" {
+		t.Error(d)
+	}
+	if out := ok(t, s.env, "order", "export", "--sale", "phone", "--format", "csv"); strings.Count(out, "\r\n") != 4 || !strings.Contains(out, ",broken glass,") {
+		t.Errorf("%q", out)
+	}
+
+	sale := okJSON[wire.AdminSale](t, s.env, "sale", "restock", "phone", "--delta", "2", "--id", "r-1")
+	if again := okJSON[wire.AdminSale](t, s.env, "sale", "restock", "phone", "--delta", "2", "--id", "r-1"); *sale.Total != 5 || *again.Total != 5 {
+		t.Errorf("%d, then %d", *sale.Total, *again.Total)
+	}
+	if got := command(t, s.env, "sale", "restock", "phone", "--delta=-5"); got.code != exitFailed || !strings.Contains(got.stderr, "below_taken") {
+		t.Errorf("%+v", got)
+	}
+	for _, args := range [][]string{{"reconcile"}, {"reconcile", "--sale", "phone", "--apply"}} {
+		if list := okJSON[wire.ReconcileList](t, s.env, args...); len(list.Reports) != 1 || list.Reports[0].Remaining != 0 || list.Reports[0].Skipped != "" {
+			t.Errorf("%v: %+v", args, list)
+		}
+	}
+	ok(t, s.env, "rebuild", "--sale", "phone")
+	if out := ok(t, s.env, "dead-letter", "list"); strings.Count(out, "\n") != 1 {
+		t.Errorf("dead letters: %s", out)
+	}
+}
+
+func TestReconcileTellsWhatRemains(t *testing.T) {
+	report := wire.ReconcileReport{SaleID: "phone", Remaining: 1, Differences: []wire.Difference{
+		{Class: "lost_order", Count: 3, Repaired: 3, Orders: []sluice.OrderID{"phone.01", "phone.02", "phone.03"}},
+		{Class: "drift", Count: 1, Details: []string{"version 1 of the terms"}},
+		{Class: "in_flight"},
+	}}
+	path := "POST /v1/admin/sales/phone/reconcile"
+	api := &merchantAPI{answers: map[string]func(string) any{path: always(report)}}
+	env := api.against(t)
+	got := command(t, env, "reconcile", "--sale", "phone")
+	if got.code != exitFailed || !strings.Contains(got.stderr, "1 difference is not repaired") || api.bodies[path] != `{"apply":false}` ||
+		!strings.Contains(got.out, "phone.01 and 2 more") || !strings.Contains(got.out, "version 1 of the terms") || strings.Contains(got.out, "in_flight") {
+		t.Errorf("%+v, sent %s", got, api.bodies[path])
+	}
+	report.Remaining = 0
+	api.answers[path] = always(report)
+	if got := command(t, env, "reconcile", "--sale", "phone", "--apply"); got.code != exitOK || api.bodies[path] != `{"apply":true}` {
+		t.Errorf("%+v, sent %s", got, api.bodies[path])
+	}
+	if got := command(t, env, "reconcile", "--sale", "A sale"); got.code != exitUsage {
+		t.Errorf("%+v", got)
+	}
+}
