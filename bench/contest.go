@@ -1,0 +1,179 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A side is one way of doing the work. Its rounds take turns with those of the
+// other sides of its group, so that whatever else the machine does meanwhile
+// happens to all of them.
+type side struct {
+	name string // unique
+	does string // in one sentence, for who reads the table
+	own  bool   // Sluice, not what it is compared with
+
+	// run does one round: set up from nothing, warm up, measure, check that
+	// every count is right, take down. What is counted wrongly is an error.
+	run func(ctx context.Context, r *round) (figure, error)
+}
+
+// A group is sides that are compared with each other.
+type group struct {
+	name  string
+	needs []string // programs
+	// open prepares what the rounds share.
+	open func(ctx context.Context, o *options) (sides []side, done func(), err error)
+}
+
+// groups in the order in which they run.
+var groups = []group{
+	{name: "redis", needs: []string{"redis-server"}, open: openRedisGroup},
+	{name: "redis-fsync", needs: []string{"redis-server"}, open: openFsyncGroup},
+	{name: "http", needs: []string{"wrk"}, open: openHTTPGroup},
+}
+
+var groupNames = []string{"redis", "redis-fsync", "http"}
+
+// A goal is a ratio between two sides of a group that Sluice wants to reach.
+type goal struct {
+	name, side, against string
+	atLeast             float64
+}
+
+var goals = []goal{
+	{"Redis ledger, no fsync, against one script call per request", batchedName("no"), eachName("no"), 4},
+	{"Redis ledger, no fsync, against the same pipelined", batchedName("no"), pipelinedName("no"), 1.4},
+	{"embedded ledger, every claim durable, against one script call per request, no fsync", sqliteName, eachName("no"), 2.5},
+	{"Redis ledger, appendfsync always, against one script call per request", batchedName("always"), eachName("always"), 4},
+	{"Redis ledger, appendfsync always, against the same pipelined", batchedName("always"), pipelinedName("always"), 1.4},
+	{"sold-out answers over HTTP, against a handler that returns a constant", soldOutName, bareRefusalName, 0.8},
+	{"accepted durable orders over HTTP, against a handler that returns a constant", acceptedName, bareOrderName, 0.5},
+}
+
+// A round is one turn of one side.
+type round struct {
+	options
+	dir   string // empty, for this round alone
+	crowd crowd
+	// profileTo is a file name without its ending when this is the extra turn
+	// for profiles.
+	profileTo string
+}
+
+// A figure is what a round measured.
+type figure struct {
+	perSecond float64
+	// also is what else is worth knowing, by a name with its unit.
+	also map[string]float64
+}
+
+// measure runs the groups that the options ask for.
+func measure(ctx context.Context, o options, p *progress) (*report, error) {
+	if err := o.lookUp(); err != nil {
+		return nil, err
+	}
+	top, err := os.MkdirTemp(o.dir, "sluice-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(top)
+	o.dir = top
+	rep := &report{Seed: o.seed, Rounds: o.rounds, WarmS: o.warm.Seconds(), MeasuredS: o.long.Seconds(), Started: time.Now().UTC()}
+	rep.Tried = o.tried()
+	rep.Machine, rep.Versions = describeMachine(ctx, top), describeVersions(ctx)
+	for _, g := range groups {
+		if !slices.Contains(o.only, g.name) {
+			continue
+		}
+		if err := g.measure(ctx, &o, p, rep); err != nil {
+			return nil, fmt.Errorf("%s: %w", g.name, err)
+		}
+	}
+	p.end()
+	rep.judge()
+	rep.TookS = time.Since(rep.Started).Seconds()
+	return rep, nil
+}
+
+// measure runs the group's sides in turns: A B C A B C.
+func (g *group) measure(ctx context.Context, o *options, p *progress, rep *report) error {
+	p.say("%s: preparing", g.name)
+	sides, done, err := g.open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer done()
+	results := make([]result, len(sides))
+	for i, s := range sides {
+		results[i] = result{Name: s.name, Does: s.does, Own: s.own}
+	}
+	for n := range o.rounds {
+		for i, s := range sides {
+			p.say("%s: round %d of %d, %s", g.name, n+1, o.rounds, s.name)
+			f, err := s.turn(ctx, o, n, "")
+			if err != nil {
+				return err
+			}
+			results[i].add(f)
+		}
+	}
+	for i := range results {
+		results[i].settle()
+	}
+	rep.Sides = append(rep.Sides, results...)
+	if o.profile == "" {
+		return nil
+	}
+	for _, s := range sides {
+		if !s.own {
+			continue
+		}
+		p.say("%s: profile of %s", g.name, s.name)
+		if _, err := s.turn(ctx, o, o.rounds, filepath.Join(o.profile, fileName(s.name))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn runs one round of the side in a folder of its own.
+func (s *side) turn(ctx context.Context, o *options, n int, profileTo string) (figure, error) {
+	dir, err := os.MkdirTemp(o.dir, "round-")
+	if err != nil {
+		return figure{}, err
+	}
+	defer os.RemoveAll(dir)
+	if profileTo != "" {
+		if err := os.MkdirAll(filepath.Dir(profileTo), 0o755); err != nil {
+			return figure{}, err
+		}
+	}
+	r := round{options: *o, dir: dir, crowd: newCrowd(o.seed + uint64(n)), profileTo: profileTo}
+	f, err := s.run(ctx, &r)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return f, fmt.Errorf("%s, round %d: %w", s.name, n+1, err)
+	}
+	return f, nil
+}
+
+// fileName is a side's name as part of a file's name.
+func fileName(name string) string {
+	words := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') })
+	return strings.Join(words, "-")
+}
+
+// median of a list that is not empty; of an even number, the lower middle.
+func median[T cmp.Ordered](list []T) T {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[(len(sorted)-1)/2]
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// work does some units and says how many.
+type work func() (int, error)
+
+// counter is one worker's, on a cache line of its own.
+type counter struct {
+	n atomic.Int64
+	_ [56]byte
+}
+
+// drive has workers do their work over and over. The units done between the
+// end of the warm-up and the end of the round, divided by the time between,
+// are the figure; all that were ever done are the total, which the round's
+// check compares with what the other side has on record.
+//
+// Pids are the processes whose processor time is measured too.
+func (r *round) drive(ctx context.Context, workers []work, pids map[string]int) (f figure, total int64, err error) {
+	counters := make([]counter, len(workers))
+	sum := func() (n int64) {
+		for i := range counters {
+			n += counters[i].n.Load()
+		}
+		return n
+	}
+	var stop atomic.Bool
+	failed := make(chan error, len(workers))
+	var group sync.WaitGroup
+	runtime.GC() // what earlier rounds left is not this one's
+	for i, do := range workers {
+		group.Go(func() {
+			for !stop.Load() {
+				n, err := do()
+				if err != nil {
+					failed <- err
+					return
+				}
+				counters[i].n.Add(int64(n))
+			}
+		})
+	}
+	pause := func(d time.Duration) error {
+		select {
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			return nil
+		}
+	}
+	err = pause(r.warm)
+	endProfile, profileErr := r.startProfile()
+	if err == nil {
+		err = profileErr
+	}
+	meter := startMeter(pids)
+	from, start := sum(), time.Now()
+	if err == nil {
+		err = pause(r.long)
+	}
+	done, took := sum()-from, time.Since(start)
+	f = figure{perSecond: float64(done) / took.Seconds(), also: map[string]float64{}}
+	meter.stop(f.also, done)
+	endProfile()
+	stop.Store(true)
+	group.Wait()
+	if err == nil && len(failed) > 0 {
+		err = <-failed
+	}
+	if err == nil && done == 0 {
+		err = fmt.Errorf("nothing was done in %s", took)
+	}
+	return f, sum(), err
+}
+
+// startProfile takes a profile of this process if the round is for that.
+func (r *round) startProfile() (end func(), err error) {
+	if r.profileTo == "" {
+		return func() {}, nil
+	}
+	file, err := os.Create(r.profileTo + ".cpu.pprof")
+	if err != nil {
+		return func() {}, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return func() { file.Close() }, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		file.Close()
+	}, nil
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/loadgen"
+)
+
+// What Sluice's handler costs and allocates per answer, without the network
+// and without net/http's own reading and writing:
+//
+//	go test ./bench -run '^$' -bench Handler -benchmem
+//
+// BareHandler is what the harness itself costs.
+
+func BenchmarkHandlerBare(b *testing.B) {
+	c := &constant{Status: http.StatusConflict, Type: "application/problem+json", Body: strings.Repeat("x", 77)}
+	benchHandler(b, c.handler(), http.StatusConflict, prepare(b, "secret", 0, 1), 1)
+}
+
+// BenchmarkHandlerSoldOut is a buyer who comes again to a sale that this
+// server knows to be sold out.
+func BenchmarkHandlerSoldOut(b *testing.B) {
+	e := openEngine(b, 0)
+	benchHandler(b, e.Handler(), http.StatusConflict, prepare(b, e.BuyerSecret(), 0, 1000), 1)
+}
+
+// BenchmarkHandlerSoldOutNew is the same for buyers who come for the first
+// time: their tokens are verified.
+func BenchmarkHandlerSoldOutNew(b *testing.B) {
+	e := openEngine(b, 0)
+	benchHandler(b, e.Handler(), http.StatusConflict, prepare(b, e.BuyerSecret(), 0, b.N), 1)
+}
+
+// BenchmarkHandlerAccepted is an order that is durable when it is answered,
+// and that the pipeline stores meanwhile: ns/op and allocations are those of
+// all of it. 256 buyers wait at a time.
+func BenchmarkHandlerAccepted(b *testing.B) {
+	e := openEngine(b, manyUnits)
+	benchHandler(b, e.Handler(), http.StatusAccepted, prepare(b, e.BuyerSecret(), 0, b.N), wrkConnections)
+}
+
+// BenchmarkHandlerAcceptedAgain is a buyer whose token is known already, with
+// a new key: the difference to the one before is what a new token costs.
+func BenchmarkHandlerAcceptedAgain(b *testing.B) {
+	e := openEngine(b, manyUnits)
+	p := prepare(b, e.BuyerSecret(), 0, b.N)
+	for i := range p.tokens {
+		p.tokens[i] = p.tokens[i%wrkConnections]
+	}
+	benchHandler(b, e.Handler(), http.StatusAccepted, p, wrkConnections)
+}
+
+// openEngine returns an embedded engine with the sale of the benchmark,
+// without a limit per buyer.
+func openEngine(tb testing.TB, total int64) *engine.Engine {
+	tb.Helper()
+	e, err := engine.Open(tb.Context(), engine.Config{DataDir: tb.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = e.Close(context.Background()) })
+	body := fmt.Sprintf(`{"id":%q,"sku":"PHONE-1","title":"A phone","price":{"amount":1,"currency":"CNY"},
+		"total":%d,"max_per_buyer":null,"max_orders_per_buyer":null,"opens_at":"2024-11-11T00:00:00Z","closes_at":null}`, shopSale, total)
+	r := newRequest("POST", "/v1/admin/sales", e.AdminKey(), "", body)
+	w := &answer{header: http.Header{}}
+	e.Handler().ServeHTTP(w, r)
+	if w.status != http.StatusCreated {
+		tb.Fatalf("the sale was not created: %d", w.status)
+	}
+	return e
+}
+
+// prepared is orders of distinct buyers.
+type prepared struct{ tokens, keys []string }
+
+func prepare(tb testing.TB, secret string, from int64, n int) prepared {
+	tb.Helper()
+	var p prepared
+	buyers, now := newCrowd(1), time.Now()
+	for i := range int64(n) {
+		buyer, key := buyers.attempt(from + i)
+		token, err := loadgen.Mint([]byte(secret), buyer, now, tokenLife)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		p.tokens, p.keys = append(p.tokens, token), append(p.keys, string(key))
+	}
+	return p
+}
+
+// benchHandler sends b.N orders from as many goroutines as given. A goroutine
+// uses one request and one answer over and over.
+func benchHandler(b *testing.B, h http.Handler, want int, orders prepared, goroutines int) {
+	var next atomic.Int64
+	var wrong atomic.Int64
+	done := make(chan struct{})
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range goroutines {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			body := strings.NewReader("")
+			r := newRequest("POST", ordersPath, "x", "x", "")
+			r.Body = io.NopCloser(body)
+			w := &answer{header: http.Header{}}
+			authorization, key := make([]string, 1), make([]string, 1)
+			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
+				at := i % int64(len(orders.tokens))
+				authorization[0], key[0] = "Bearer "+orders.tokens[at], orders.keys[at]
+				r.Header["Authorization"], r.Header["Idempotency-Key"] = authorization, key
+				body.Reset(`{"quantity":1}`)
+				clear(w.header)
+				h.ServeHTTP(w, r)
+				if w.status != want {
+					wrong.Add(1)
+				}
+			}
+		}()
+	}
+	for range goroutines {
+		<-done
+	}
+	b.StopTimer()
+	if n := wrong.Load(); n > 0 {
+		b.Fatalf("%d of %d answers were not %d", n, b.N, want)
+	}
+}
+
+func newRequest(method, path, token, key, body string) *http.Request {
+	r, err := http.NewRequest(method, "http://shop.example"+path, strings.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	r.RequestURI = path
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Idempotency-Key", key)
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+// answer is a ResponseWriter that keeps the status alone.
+type answer struct {
+	header http.Header
+	status int
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Over HTTP: wrk sends orders to a server in a process of its own. The bare
+// servers answer each with a constant, the very one that Sluice gave before.
+
+const (
+	bareRefusalName = "bare handler, constant 409"
+	soldOutName     = "sold out over HTTP, buyers come again"
+	firstVisitName  = "sold out over HTTP, every buyer new"
+	bareOrderName   = "bare handler, constant 202"
+	acceptedName    = "accepted over HTTP, durable"
+
+	soldOutUnits = 1000
+	// crowdAgain is how many buyers of a sold-out sale press the button over
+	// and over.
+	crowdAgain = 20_000
+	manyUnits  = 1_000_000_000
+)
+
+// httpGroup is what the rounds of the HTTP sides share.
+type httpGroup struct {
+	pool      *pool
+	crowd     crowd
+	bareOrder float64 // the last figure of that side: nothing is faster
+}
+
+func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
+	dir, err := os.MkdirTemp(o.dir, "wrk-")
+	if err != nil {
+		return nil, nil, err
+	}
+	done := func() { os.RemoveAll(dir) }
+	g := &httpGroup{crowd: newCrowd(o.seed)}
+	if g.pool, err = newPool(ctx, dir, g.crowd, o.pool); err != nil {
+		return nil, done, err
+	}
+	refusal, order, err := g.sample(ctx, dir)
+	if err != nil {
+		return nil, done, err
+	}
+	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
+	return []side{
+		{name: bareRefusalName, does: "net/http, the answer of a sold-out sale as a constant" + client, run: g.bare(refusal)},
+		{
+			name: soldOutName, own: true, run: g.soldOut(crowdAgain),
+			does: fmt.Sprintf("a sale sold out, %d buyers press the button over and over%s", crowdAgain, client),
+		},
+		{
+			name: firstVisitName, own: true, run: g.soldOut(0),
+			does: "a sale sold out, every request from a buyer whose token the server has not seen" + client,
+		},
+		{name: bareOrderName, does: "net/http, the answer to an accepted order as a constant" + client, run: g.bare(order)},
+		{
+			name: acceptedName, own: true, run: g.accepted,
+			does: "embedded engine, every request a new buyer who gets a unit; answered when it is on the disk, and stored as an order meanwhile" + client,
+		},
+	}, done, nil
+}
+
+// start starts an engine with the sale of the benchmark.
+func (g *httpGroup) start(ctx context.Context, dir string, total int64, profile bool) (*process, error) {
+	p, err := startServer(ctx, serveConfig{
+		DataDir: filepath.Join(dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: g.pool.secret, Profile: profile,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.createSale(ctx, total); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// sample returns Sluice's answers to an order refused and an order accepted.
+func (g *httpGroup) sample(ctx context.Context, dir string) (refusal, order *constant, err error) {
+	p, err := g.start(ctx, dir, 1, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer p.stop()
+	if order, err = p.order(ctx, g.pool.secret, g.crowd, 0); err != nil {
+		return nil, nil, err
+	}
+	if refusal, err = p.order(ctx, g.pool.secret, g.crowd, 1); err != nil {
+		return nil, nil, err
+	}
+	if order.Status != http.StatusAccepted || refusal.Status != http.StatusConflict {
+		return nil, nil, fmt.Errorf("two buyers of one unit were answered %d and %d", order.Status, refusal.Status)
+	}
+	return refusal, order, nil
+}
+
+// The first part of the pool is for warming up, the rest to be measured.
+func (g *httpGroup) warmShare() int { return g.pool.size / 5 }
+
+// bare measures a handler that returns a constant.
+func (g *httpGroup) bare(c *constant) func(context.Context, *round) (figure, error) {
+	return func(ctx context.Context, r *round) (figure, error) {
+		p, err := startServer(ctx, serveConfig{Constant: c})
+		if err != nil {
+			return figure{}, err
+		}
+		defer p.stop()
+		if _, err := g.pool.run(ctx, p.URL+ordersPath, 0, g.warmShare(), r.warm); err != nil {
+			return figure{}, err
+		}
+		meter := startMeter(p.pids())
+		got, err := g.pool.run(ctx, p.URL+ordersPath, g.warmShare(), g.pool.size-g.warmShare(), r.long)
+		if err != nil {
+			return figure{}, err
+		}
+		refused := int64(0)
+		if c.Status >= 400 {
+			refused = got.Requests
+		} else {
+			g.bareOrder = got.perSecond()
+		}
+		if got.Not2xx3xx != refused {
+			return figure{}, fmt.Errorf("%d of %d answers were refusals, want %d", got.Not2xx3xx, got.Requests, refused)
+		}
+		f := got.figure()
+		meter.stop(f.also, got.Requests)
+		return f, nil
+	}
+}
+
+func (r *rush) figure() figure {
+	return figure{perSecond: r.perSecond(), also: map[string]float64{"p50_ms": float64(r.P50US) / 1000, "p99_ms": float64(r.P99US) / 1000}}
+}
+
+// underWay bounds the requests that a server decides after wrk has gone, of a
+// run and of the one before it.
+const underWay = 2 * wrkConnections
+
+// rush sends requests to Sluice and returns what wrk and the server counted.
+func (g *httpGroup) rush(ctx context.Context, p *process, from, count int, long time.Duration) (*rush, counts, error) {
+	before, err := p.counts(ctx)
+	if err != nil {
+		return nil, counts{}, err
+	}
+	got, err := g.pool.run(ctx, p.URL+ordersPath, from, count, long)
+	if err != nil {
+		return nil, counts{}, err
+	}
+	c, err := p.counts(ctx)
+	if err != nil {
+		return nil, counts{}, err
+	}
+	c.accepted -= before.accepted
+	c.soldOut -= before.soldOut
+	c.claims -= before.claims
+	c.decided -= before.decided
+	c.calls -= before.calls
+	c.stored -= before.stored
+	if c.claims < got.Requests || c.claims > got.Requests+underWay {
+		return got, c, fmt.Errorf("wrk had %d answers, the server gave %d", got.Requests, c.claims)
+	}
+	return got, c, nil
+}
+
+// soldOut measures refusals. Again is how many buyers come over and over; 0:
+// nobody comes twice.
+func (g *httpGroup) soldOut(again int) func(context.Context, *round) (figure, error) {
+	return func(ctx context.Context, r *round) (figure, error) {
+		p, err := g.start(ctx, r.dir, soldOutUnits, r.profileTo != "")
+		if err != nil {
+			return figure{}, err
+		}
+		defer p.stop()
+		others := int64(g.pool.size) // buyers who are not in the pool
+		if err := p.sell(ctx, g.pool.secret, g.crowd, others, soldOutUnits); err != nil {
+			return figure{}, err
+		}
+		if err := p.awaitRefusals(ctx, g.pool.secret, g.crowd, others+soldOutUnits); err != nil {
+			return figure{}, err
+		}
+		warm, from, count := g.warmShare(), g.warmShare(), g.pool.size-g.warmShare()
+		if again > 0 {
+			warm, from, count = min(again, warm), 0, min(again, warm)
+		}
+		long := g.fits(r.long, again == 0)
+		if _, _, err := g.rush(ctx, p, 0, warm, r.warm); err != nil {
+			return figure{}, err
+		}
+		profiled := p.profile(ctx, r, long)
+		meter := startMeter(p.pids())
+		got, c, err := g.rush(ctx, p, from, count, long)
+		if err == nil {
+			err = <-profiled
+		}
+		if err != nil {
+			return figure{}, err
+		}
+		f := got.figure()
+		meter.stop(f.also, got.Requests)
+		if got.Not2xx3xx != got.Requests || c.soldOut != c.claims {
+			return figure{}, fmt.Errorf("of %d answers, %d were refusals and %d were sold_out", got.Requests, got.Not2xx3xx, c.soldOut)
+		}
+		f.also["asked_the_ledger_%"] = 100 * float64(c.decided) / float64(c.claims)
+		return f, p.audit(ctx, soldOutUnits, soldOutUnits)
+	}
+}
+
+// fits shortens a round so that no request of the pool is sent twice.
+func (g *httpGroup) fits(long time.Duration, once bool) time.Duration {
+	if !once || g.bareOrder == 0 {
+		return long
+	}
+	enough := time.Duration(float64(g.pool.size-g.warmShare()) / g.bareOrder * float64(time.Second)).Truncate(time.Second)
+	return max(min(long, enough), time.Second)
+}
+
+// accepted measures orders. They are answered when the ledger has them on the
+// disk; meanwhile the pipeline stores them.
+func (g *httpGroup) accepted(ctx context.Context, r *round) (figure, error) {
+	p, err := g.start(ctx, r.dir, manyUnits, r.profileTo != "")
+	if err != nil {
+		return figure{}, err
+	}
+	defer p.stop()
+	first, warm, err := g.rush(ctx, p, 0, g.warmShare(), r.warm)
+	if err != nil {
+		return figure{}, err
+	}
+	long := g.fits(r.long, true)
+	profiled := p.profile(ctx, r, long)
+	meter := startMeter(p.pids())
+	got, c, err := g.rush(ctx, p, g.warmShare(), g.pool.size-g.warmShare(), long)
+	if err == nil {
+		err = <-profiled
+	}
+	if err != nil {
+		return figure{}, err
+	}
+	f := got.figure()
+	meter.stop(f.also, got.Requests)
+	if got.Not2xx3xx != 0 || c.accepted < got.Requests {
+		return figure{}, fmt.Errorf("of %d answers, %d were refusals; the server accepted %d", got.Requests, got.Not2xx3xx, c.accepted)
+	}
+	if got.Requests > int64(g.pool.size-g.warmShare()) {
+		return figure{}, fmt.Errorf("%d orders, but only %d are prepared: raise --pool", got.Requests, g.pool.size-g.warmShare())
+	}
+	start := time.Now()
+	if err := p.awaitStored(ctx); err != nil {
+		return figure{}, err
+	}
+	f.also["stored_when_it_ended_%"] = 100 * float64(warm.stored+c.stored) / float64(warm.accepted+c.accepted)
+	f.also["rest_stored_after_s"] = time.Since(start).Seconds()
+	f.also["claims_per_call"] = float64(c.decided) / float64(max(c.calls, 1))
+	return f, p.audit(ctx, first.Requests+got.Requests, first.Requests+got.Requests+underWay)
+}
+
+// profile takes profiles while the round is measured, if it is for that.
+func (p *process) profile(ctx context.Context, r *round, long time.Duration) <-chan error {
+	done := make(chan error, 1)
+	if r.profileTo == "" {
+		done <- nil
+		return done
+	}
+	go func() {
+		done <- func() error {
+			before, err := p.counts(ctx)
+			if err != nil {
+				return err
+			}
+			for { // until wrk has put its requests together
+				now, err := p.counts(ctx)
+				if err != nil {
+					return err
+				}
+				if now.claims > before.claims+underWay {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			return p.saveProfiles(ctx, r.profileTo, max(int(long.Seconds())-1, 1))
+		}()
+	}()
+	return done
+}

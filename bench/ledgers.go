@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+)
+
+// Sluice's way: callers who claim one unit each through the batcher, and wait
+// for their own answer, as HTTP requests do.
+
+const (
+	ledgerSale  = sluice.SaleID("singles-day-phone")
+	ledgerTotal = 1_000_000_000
+
+	// callers is how many claims are under way at a time: as many as the
+	// pipelined baseline has.
+	callers = usualConnections * usualDepth
+
+	// Batch sizes are those that the engine uses for each ledger.
+	redisBatch, sqliteBatch = 1000, 2000
+)
+
+func batchedName(fsync string) string { return "Redis ledger, batched" + fsyncSuffix(fsync) }
+
+const sqliteName = "embedded ledger, batched, fsync always"
+
+func batchedSide(fsync string) side {
+	return side{
+		name: batchedName(fsync), own: true,
+		does: fmt.Sprintf("redisledger behind the batcher, %d callers with a claim each, batches of at most %d, of which each 250 are one EVALSHA", callers, redisBatch),
+		run: func(ctx context.Context, r *round) (figure, error) {
+			server, err := startRedis(ctx, r.dir, fsync)
+			if err != nil {
+				return figure{}, err
+			}
+			defer server.stop()
+			ledger, err := redisledger.Open(ctx, "redis://"+server.addr, redisledger.Options{Node: "bench"})
+			if err != nil {
+				return figure{}, err
+			}
+			defer ledger.Close()
+			return r.batched(ctx, ledger, redisBatch, map[string]int{"client": os.Getpid(), "redis": server.pid})
+		},
+	}
+}
+
+func sqliteSide() side {
+	return side{
+		name: sqliteName, own: true,
+		does: fmt.Sprintf("sqliteledger behind the batcher, %d callers with a claim each, one fsync per batch of at most %d", callers, sqliteBatch),
+		run: func(ctx context.Context, r *round) (figure, error) {
+			ledger, err := sqliteledger.Open(ctx, filepath.Join(r.dir, "ledger.db"), sqliteledger.Options{Node: "bench"})
+			if err != nil {
+				return figure{}, err
+			}
+			defer ledger.Close()
+			return r.batched(ctx, ledger, sqliteBatch, map[string]int{"client_and_ledger": os.Getpid()})
+		},
+	}
+}
+
+func openRedisGroup(context.Context, *options) ([]side, func(), error) {
+	return append(usualSides("no"), batchedSide("no"), sqliteSide()), func() {}, nil
+}
+
+func openFsyncGroup(context.Context, *options) ([]side, func(), error) {
+	return append(usualSides("always"), batchedSide("always")), func() {}, nil
+}
+
+// batched measures a ledger behind the batcher.
+func (r *round) batched(ctx context.Context, ledger sluice.Ledger, maxBatch int, pids map[string]int) (figure, error) {
+	opened := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
+	terms := sluice.Terms{Version: 1, Total: ledgerTotal, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: opened}
+	if err := ledger.Load(ctx, sluice.LoadImage{Sale: ledgerSale, Epoch: 1, Terms: terms}); err != nil {
+		return figure{}, err
+	}
+	if err := ledger.Unfence(ctx, ledgerSale, 1); err != nil {
+		return figure{}, err
+	}
+	if r.batch > 0 {
+		maxBatch = r.batch
+	}
+	var calls, claims atomic.Int64
+	batcher := admission.NewBatcher(ledger, admission.BatcherOptions{
+		MaxBatch: maxBatch, InFlight: r.flights,
+		Decided: func(_ sluice.SaleID, _ []sluice.Claim, decisions []sluice.Decision) {
+			calls.Add(1)
+			claims.Add(int64(len(decisions)))
+		},
+	})
+	workers := make([]work, r.callers)
+	for i := range workers {
+		own, cancel := context.WithCancel(ctx) // as every HTTP request has its own
+		defer cancel()
+		workers[i] = caller(own, batcher, r.crowd, int64(i), int64(r.callers))
+	}
+	f, total, err := r.drive(ctx, workers, pids)
+	if err == nil {
+		err = batcher.Close(ctx)
+	}
+	if err == nil {
+		err = checkLedger(ctx, ledger, total)
+	}
+	if err == nil {
+		f.also["claims_per_call"] = float64(claims.Load()) / float64(calls.Load())
+	}
+	return f, err
+}
+
+// caller claims a unit for every step-th buyer.
+func caller(ctx context.Context, batcher *admission.Batcher, buyers crowd, first, step int64) work {
+	n := first
+	return func() (int, error) {
+		claim := sluice.Claim{Quantity: 1, Order: admission.NewOrderID(ledgerSale)}
+		claim.Buyer, claim.Key = buyers.attempt(n)
+		n += step
+		decision, err := batcher.Claim(ctx, ledgerSale, claim)
+		if err != nil {
+			return 0, err
+		}
+		if decision.Code != sluice.Accepted || decision.Order != claim.Order {
+			return 0, fmt.Errorf("claim %d: %s, order %q; want it accepted as %q", n-step, decision.Code, decision.Order, claim.Order)
+		}
+		return 1, nil
+	}
+}
+
+// checkLedger compares what was accepted with what the ledger has: units,
+// sequence, buyers, and the journal, claim by claim.
+func checkLedger(ctx context.Context, ledger sluice.Ledger, accepted int64) error {
+	readings, err := ledger.Read(ctx, []sluice.SaleID{ledgerSale})
+	if err != nil {
+		return err
+	}
+	if r := readings[0]; !r.Loaded || r.Fence != "" || r.Taken != accepted || r.Seq != accepted {
+		return fmt.Errorf("accepted %d, but the ledger has taken %d units up to sequence %d, fence %q", accepted, r.Taken, r.Seq, r.Fence)
+	}
+	holders := map[sluice.BuyerID]struct{}{}
+	err = ledger.Holders(ctx, ledgerSale, func(b sluice.BuyerID) bool {
+		holders[b] = struct{}{}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if int64(len(holders)) != accepted {
+		return fmt.Errorf("accepted %d, but the ledger knows %d buyers", accepted, len(holders))
+	}
+	var next int64 = 1
+	var damage error
+	err = ledger.PeekJournal(ctx, ledgerSale, func(e sluice.Entry) bool {
+		if e.Damage != nil || e.FirstSeq != next {
+			damage = fmt.Errorf("journal entry %s starts at sequence %d, want %d (damage: %v)", e.ID, e.FirstSeq, next, e.Damage)
+			return false
+		}
+		next += int64(len(e.Claims))
+		return !slices.ContainsFunc(e.Claims, func(c sluice.Claim) bool {
+			if _, ok := holders[c.Buyer]; !ok {
+				damage = fmt.Errorf("journal entry %s: %s is not among the buyers", e.ID, c.Buyer)
+			}
+			delete(holders, c.Buyer)
+			return damage != nil
+		})
+	})
+	if err == nil {
+		err = damage
+	}
+	if err == nil && next-1 != accepted {
+		err = fmt.Errorf("accepted %d, but the journal holds %d claims", accepted, next-1)
+	}
+	return err
+}

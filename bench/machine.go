@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// machine is where the figures come from.
+type machine struct {
+	CPU        string  `json:"cpu"`
+	Cores      int     `json:"cores"`
+	MemoryGB   float64 `json:"memory_gb"`
+	OS         string  `json:"os"`
+	Filesystem string  `json:"filesystem"`
+	// FsyncMS is the median time of writing and syncing 4 KB, in milliseconds:
+	// what "durable" costs here.
+	FsyncMS float64 `json:"fsync_ms"`
+	// Load is the load average of the last minute when the run began: above 0,
+	// something else was at work.
+	Load float64 `json:"load"`
+}
+
+// versions of everything that is measured.
+type versions struct {
+	Go     string `json:"go"`
+	Redis  string `json:"redis,omitempty"`
+	Wrk    string `json:"wrk,omitempty"`
+	Commit string `json:"commit,omitempty"` // with "-dirty" when files differ from it
+}
+
+func describeMachine(ctx context.Context, dir string) machine {
+	m := machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), OS: output(ctx, "uname", "-sr")}
+	if model := field("/proc/cpuinfo", "model name"); model != "" {
+		m.CPU = model
+	}
+	if kb, err := strconv.ParseFloat(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 64); err == nil {
+		m.MemoryGB = kb / (1 << 20)
+	}
+	m.Filesystem = filesystem(ctx, dir)
+	m.FsyncMS, _ = probeFsync(dir)
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		first, _, _ := strings.Cut(string(load), " ")
+		m.Load, _ = strconv.ParseFloat(first, 64)
+	}
+	return m
+}
+
+var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
+
+func describeVersions(ctx context.Context) versions {
+	return versions{
+		Go:     runtime.Version(),
+		Redis:  versionNumber.FindString(output(ctx, "redis-server", "--version")),
+		Wrk:    versionNumber.FindString(output(ctx, "wrk", "-v")),
+		Commit: output(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
+	}
+}
+
+// filesystem is the type of the file system that holds a folder.
+func filesystem(ctx context.Context, dir string) string {
+	text, _ := exec.CommandContext(ctx, "df", "--output=fstype", dir).Output()
+	_, kind, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(kind)
+}
+
+// output is the first line that a program prints; empty if it cannot be run.
+// Its exit code does not matter: wrk -v has 1.
+func output(ctx context.Context, program string, args ...string) string {
+	text, _ := exec.CommandContext(ctx, program, args...).Output()
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(line)
+}
+
+// field returns the first value of a name in a file of "name : value" lines.
+func field(path, name string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// probeFsync returns the median time of a write of 4 KB with fsync.
+func probeFsync(dir string) (ms float64, err error) {
+	file, err := os.Create(filepath.Join(dir, "fsync"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
+	page := make([]byte, 4096)
+	var took []time.Duration
+	for range 100 {
+		start := time.Now()
+		if _, err := file.Write(page); err != nil {
+			return 0, err
+		}
+		if err := file.Sync(); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(start))
+	}
+	return float64(median(took).Microseconds()) / 1000, nil
+}
+
+// missingError is a program that a group needs and the machine lacks.
+type missingError struct{ program string }
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("%s is not installed; `make bench` installs it, or leave its group out with --only", e.program)
+}
+
+// lookUp makes sure that everything can be run, before anything is.
+func (o *options) lookUp() error {
+	for _, g := range groups {
+		if !slices.Contains(o.only, g.name) {
+			continue
+		}
+		for _, program := range g.needs {
+			if _, err := exec.LookPath(program); err != nil {
+				return &missingError{program}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+// Command bench measures Sluice beside plain ways of doing the same work: in
+// one run, on one machine, in turns. What it prints is explained in
+// docs/benchmarks.md.
+//
+//	make bench                   everything, about five minutes
+//	go run ./bench --quick       the same with short rounds: a first look
+//	go run ./bench --only http   one group: redis, redis-fsync or http
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run returns the exit code: 0 also when a goal is missed (the table says so),
+// 1 for a wrong flag or a missing program, 2 when a run failed, for instance
+// because its counts were not right.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == serveCommand {
+		return exitCode(stderr, serve(ctx, args[1:], os.Stdin, stdout))
+	}
+	o, err := parseOptions(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	report, err := measure(ctx, o, newProgress(stderr))
+	var missing *missingError
+	switch {
+	case errors.As(err, &missing):
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	case err != nil:
+		return exitCode(stderr, err)
+	}
+	if o.json {
+		err = report.writeJSON(stdout)
+	} else {
+		err = report.write(stdout)
+	}
+	return exitCode(stderr, err)
+}
+
+func exitCode(stderr io.Writer, err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "bench:", err)
+	return 2
+}
+
+// options are what the flags say.
+type options struct {
+	json    bool
+	only    []string      // groups to run
+	rounds  int           // of each side
+	warm    time.Duration // before each measured part
+	long    time.Duration // the measured part of a round
+	pool    int           // requests that are prepared for wrk
+	seed    uint64
+	batch   int    // MaxBatch of the batcher; 0: what the engine sets
+	flights int    // InFlight of the batcher; 0: its default
+	callers int    // claims under way at a time
+	dir     string // where ledgers and servers keep their files
+	profile string // where profiles go; empty: none are taken
+}
+
+func parseOptions(args []string, stderr io.Writer) (options, error) {
+	o := options{rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, callers: callers, dir: defaultDir()}
+	quick := false
+	only := ""
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.BoolVar(&o.json, "json", false, "print one JSON object")
+	flags.BoolVar(&quick, "quick", false, "3 short rounds: a first look, not a result")
+	flags.StringVar(&only, "only", "", "run only these `groups`, separated by commas: "+strings.Join(groupNames, ", "))
+	flags.IntVar(&o.rounds, "rounds", o.rounds, "how often each side is measured")
+	flags.DurationVar(&o.long, "for", o.long, "how long the measured part of a round is")
+	flags.DurationVar(&o.warm, "warm", o.warm, "how long a side works before it is measured")
+	flags.IntVar(&o.batch, "batch", 0, "to try: claims in one ledger call; 0: what the engine sets")
+	flags.IntVar(&o.flights, "in-flight", 0, "to try: ledger calls at a time; 0: the batcher's default")
+	flags.IntVar(&o.callers, "callers", o.callers, "to try: claims under way at a time")
+	flags.IntVar(&o.pool, "pool", o.pool, "how many requests are prepared for wrk; a fast machine needs more")
+	flags.Uint64Var(&o.seed, "seed", 1, "the buyers and keys are made from this `number`")
+	flags.StringVar(&o.dir, "dir", o.dir, "`folder` for temporary files; on the disk whose fsync is to be measured")
+	flags.StringVar(&o.profile, "profile", "", "after measuring, profile Sluice's sides into this `folder`")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(stderr, "Usage: go run ./bench [flags]")
+			flags.SetOutput(stderr)
+			flags.PrintDefaults()
+		}
+		return o, err
+	}
+	if quick {
+		given := map[string]bool{}
+		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		if !given["rounds"] {
+			o.rounds = 3
+		}
+		if !given["warm"] {
+			o.warm = 300 * time.Millisecond
+		}
+		if !given["for"] {
+			o.long = time.Second
+		}
+	}
+	o.only = groupNames
+	if only != "" {
+		o.only = strings.Split(only, ",")
+	}
+	for _, name := range o.only {
+		if !slices.Contains(groupNames, name) {
+			return o, fmt.Errorf("--only %q: want some of %s", name, strings.Join(groupNames, ", "))
+		}
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
+	case o.rounds < 1 || o.warm <= 0 || o.long <= 0 || o.callers < 1:
+		return o, errors.New("--rounds, --warm, --for and --callers: want more than 0")
+	case o.pool < 1000:
+		return o, errors.New("--pool: want 1000 or more")
+	}
+	return o, nil
+}
+
+// tried names the settings that differ from the engine's.
+func (o *options) tried() string {
+	var all []string
+	if o.batch > 0 {
+		all = append(all, fmt.Sprintf("batch %d", o.batch))
+	}
+	if o.flights > 0 {
+		all = append(all, fmt.Sprintf("%d calls in flight", o.flights))
+	}
+	if o.callers != callers {
+		all = append(all, fmt.Sprintf("%d callers", o.callers))
+	}
+	return strings.Join(all, ", ")
+}
+
+// defaultDir is a folder for temporary files that is not in memory, where
+// there is one: in memory an fsync costs nothing.
+func defaultDir() string {
+	const onDisk = "/var/tmp"
+	if info, err := os.Stat(onDisk); err == nil && info.IsDir() {
+		return onDisk
+	}
+	return os.TempDir()
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// report is what a run prints.
+type report struct {
+	Machine   machine   `json:"machine"`
+	Versions  versions  `json:"versions"`
+	Seed      uint64    `json:"seed"`
+	Rounds    int       `json:"rounds"`
+	WarmS     float64   `json:"warm_s"`
+	MeasuredS float64   `json:"measured_s"` // of each round
+	Started   time.Time `json:"started"`
+	TookS     float64   `json:"took_s"`
+	Tried     string    `json:"tried,omitempty"` // settings that are not the engine's
+	Sides     []result  `json:"sides"`
+	Goals     []verdict `json:"goals"`
+	OK        bool      `json:"ok"` // every goal that was measured is met
+}
+
+// result is what the rounds of one side came to, in units a second.
+type result struct {
+	Name   string             `json:"name"`
+	Does   string             `json:"does"`
+	Own    bool               `json:"sluice"`
+	Median float64            `json:"median"`
+	Min    float64            `json:"min"`
+	Max    float64            `json:"max"`
+	Rounds []float64          `json:"rounds"`
+	Also   map[string]float64 `json:"also,omitempty"` // medians
+
+	also map[string][]float64
+}
+
+func (r *result) add(f figure) {
+	r.Rounds = append(r.Rounds, f.perSecond)
+	if r.also == nil {
+		r.also = map[string][]float64{}
+	}
+	for name, value := range f.also {
+		r.also[name] = append(r.also[name], value)
+	}
+}
+
+func (r *result) settle() {
+	r.Median, r.Min, r.Max = median(r.Rounds), slices.Min(r.Rounds), slices.Max(r.Rounds)
+	for name, values := range r.also {
+		if r.Also == nil {
+			r.Also = map[string]float64{}
+		}
+		r.Also[name] = median(values)
+	}
+}
+
+// verdict is what became of a goal. The ratio is the median of the rounds'
+// ratios: each compares two sides that were measured within seconds.
+type verdict struct {
+	Name    string  `json:"name"`
+	Side    string  `json:"side"`
+	Against string  `json:"against"`
+	Ratio   float64 `json:"ratio"`
+	Min     float64 `json:"min"`
+	Max     float64 `json:"max"`
+	Goal    float64 `json:"goal"`
+	Met     bool    `json:"met"`
+}
+
+// judge compares the sides that were measured.
+func (r *report) judge() {
+	r.Goals, r.OK = []verdict{}, true
+	for _, g := range goals {
+		own, other := r.side(g.side), r.side(g.against)
+		if own == nil || other == nil {
+			continue
+		}
+		ratios := make([]float64, len(own.Rounds))
+		for i := range ratios {
+			ratios[i] = own.Rounds[i] / other.Rounds[i]
+		}
+		v := verdict{
+			Name: g.name, Side: g.side, Against: g.against, Goal: g.atLeast,
+			Ratio: median(ratios), Min: slices.Min(ratios), Max: slices.Max(ratios),
+		}
+		v.Met = v.Ratio >= v.Goal
+		r.Goals = append(r.Goals, v)
+		r.OK = r.OK && v.Met
+	}
+}
+
+func (r *report) side(name string) *result {
+	for i := range r.Sides {
+		if r.Sides[i].Name == name {
+			return &r.Sides[i]
+		}
+	}
+	return nil
+}
+
+func (r *report) writeJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(r)
+}
+
+// write prints the report for people.
+func (r *report) write(w io.Writer) error {
+	var b strings.Builder
+	m, v := &r.Machine, &r.Versions
+	fmt.Fprintf(&b, "machine   %s, %d cores, %.0f GB memory, %s\n", m.CPU, m.Cores, m.MemoryGB, m.OS)
+	fmt.Fprintf(&b, "disk      %s, write and fsync of 4 KB: %.2f ms\n", orUnknown(m.Filesystem), m.FsyncMS)
+	fmt.Fprintf(&b, "versions  %s, Redis %s, wrk %s, commit %s\n", v.Go, orUnknown(v.Redis), orUnknown(v.Wrk), orUnknown(v.Commit))
+	fmt.Fprintf(&b, "run       %s, seed %d, %d rounds in turns, each %.1f s of warm-up and %.1f s measured; load before: %.2f\n",
+		r.Started.Format(time.RFC3339), r.Seed, r.Rounds, r.WarmS, r.MeasuredS, m.Load)
+	if m.Filesystem == "tmpfs" {
+		fmt.Fprintf(&b, "WARNING   the files were kept in memory, where an fsync costs nothing; give a folder on a disk with --dir\n")
+	}
+
+	if r.Tried != "" {
+		fmt.Fprintf(&b, "TRIED     %s: not what the engine sets\n", r.Tried)
+	}
+
+	rows := [][]string{{"side", ">median /s", ">min", ">max", "also"}}
+	for i := range r.Sides {
+		s := &r.Sides[i]
+		rows = append(rows, []string{s.Name, whole(s.Median), whole(s.Min), whole(s.Max), alsoText(s.Also)})
+	}
+	b.WriteByte('\n')
+	table(&b, rows)
+
+	b.WriteByte('\n')
+	for i := range r.Sides {
+		fmt.Fprintf(&b, "%s: %s.\n", r.Sides[i].Name, r.Sides[i].Does)
+	}
+
+	rows = [][]string{{"goal", ">ratio", ">min", ">max", ">wanted", ""}}
+	missed := 0
+	for _, g := range r.Goals {
+		state := "met"
+		if !g.Met {
+			state = "MISSED"
+			missed++
+		}
+		rows = append(rows, []string{g.Name, times(g.Ratio), times(g.Min), times(g.Max), ">= " + times(g.Goal), state})
+	}
+	b.WriteByte('\n')
+	table(&b, rows)
+	b.WriteByte('\n')
+	if missed > 0 {
+		fmt.Fprintf(&b, "%d of %d goals MISSED.", missed, len(r.Goals))
+	} else {
+		fmt.Fprintf(&b, "All %d goals met.", len(r.Goals))
+	}
+	fmt.Fprintf(&b, " Every count of every round was right. %.0f s.\n", r.TookS)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "unknown"
+	}
+	return text
+}
+
+// whole writes a number with commas: 1,234,567.
+func whole(n float64) string {
+	digits := strconv.FormatFloat(n, 'f', 0, 64)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func times(ratio float64) string { return strconv.FormatFloat(ratio, 'f', 2, 64) + "x" }
+
+func alsoText(also map[string]float64) string {
+	var parts []string
+	for name := range also {
+		parts = append(parts, fmt.Sprintf("%s %.4g", strings.ReplaceAll(name, "_", " "), also[name]))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// table aligns rows in columns; the first row names them, with '>' before the
+// names of those that are numbers, set to the right.
+func table(b *strings.Builder, rows [][]string) {
+	right := make([]bool, len(rows[0]))
+	width := make([]int, len(rows[0]))
+	for i, name := range rows[0] {
+		rows[0][i], right[i] = strings.CutPrefix(name, ">")
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			width[i] = max(width[i], len(cell))
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			if right[i] {
+				fmt.Fprintf(&line, "%*s", width[i], cell)
+			} else {
+				fmt.Fprintf(&line, "%-*s", width[i], cell)
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " "))
+		b.WriteByte('\n')
+	}
+}

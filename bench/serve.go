@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/sluicehq/sluice/engine"
+)
+
+// The servers of the HTTP sides run in a process of their own: this program,
+// started again with serveCommand.
+
+const serveCommand = "serve"
+
+// serveConfig says what the process serves. It is its only argument.
+type serveConfig struct {
+	// Constant, if set, is what a bare handler answers to everything;
+	// otherwise an engine answers.
+	Constant *constant `json:"constant,omitempty"`
+
+	DataDir     string `json:"data_dir,omitempty"`
+	AdminKey    string `json:"admin_key,omitempty"`
+	BuyerSecret string `json:"buyer_secret,omitempty"`
+	Profile     bool   `json:"profile,omitempty"` // also serve net/http/pprof, on another port
+}
+
+// constant is an answer. The bare handlers give the one that the engine gave
+// to the same request before: the same status, type and body.
+type constant struct {
+	Status int    `json:"status"`
+	Type   string `json:"type"`
+	Body   string `json:"body"`
+}
+
+// ServeHTTP is the bare handler: what net/http can do at most.
+func (c *constant) handler() http.Handler {
+	body := []byte(c.Body)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = []string{c.Type}
+		w.WriteHeader(c.Status)
+		_, _ = w.Write(body)
+	})
+}
+
+// ready is what the process prints once it listens.
+type ready struct {
+	URL     string `json:"url"`
+	Profile string `json:"profile,omitempty"`
+}
+
+// serve is the other process. It ends when its input does.
+func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) (err error) {
+	if len(args) != 1 {
+		return errors.New("serve: this command is for the benchmark itself")
+	}
+	var c serveConfig
+	if err := json.Unmarshal([]byte(args[0]), &c); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	server := &http.Server{}
+	if c.Constant != nil {
+		server.Handler = c.Constant.handler()
+	} else {
+		e, err := engine.Open(ctx, engine.Config{DataDir: c.DataDir, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret})
+		if err != nil {
+			return err
+		}
+		defer e.Close(ctx)
+		// The limits that `sluice serve` sets.
+		server = &http.Server{
+			Handler: e.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+			WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		}
+	}
+	var r ready
+	if r.URL, err = listen(server); err != nil {
+		return err
+	}
+	defer server.Close()
+	if c.Profile {
+		if r.Profile, err = listen(&http.Server{Handler: profiles()}); err != nil {
+			return err
+		}
+	}
+	if err := json.NewEncoder(stdout).Encode(r); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, stdin)
+	return err
+}
+
+// listen serves on a free port until the server is closed.
+func listen(server *http.Server) (url string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	go func() { _ = server.Serve(l) }() // ends by Close
+	return "http://" + l.Addr().String(), nil
+}
+
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.Handle("/debug/pprof/allocs", pprof.Handler("allocs"))
+	mux.Handle("/debug/pprof/mutex", pprof.Handler("mutex"))
+	return mux
+}
+
+// process is a server in a process of its own.
+type process struct {
+	ready
+	cmd   *exec.Cmd
+	leash io.Closer // closing it ends the process
+	key   string    // the merchant's
+}
+
+// startServer starts this program as a server.
+func startServer(ctx context.Context, c serveConfig) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, serveCommand, string(text))
+	cmd.Stderr = os.Stderr
+	p := &process{cmd: cmd, key: c.AdminKey}
+	if p.leash, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := json.NewDecoder(out).Decode(&p.ready); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("the server does not start: %w", err)
+	}
+	return p, nil
+}
+
+// pids is the process as a cpuMeter knows it.
+func (p *process) pids() map[string]int { return map[string]int{"server": p.cmd.Process.Pid} }
+
+// stop ends the process in good order, or at once if that takes long.
+func (p *process) stop() {
+	p.leash.Close()
+	kill := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
+	defer kill.Stop()
+	_ = p.cmd.Wait()
+}
+
+// saveProfiles writes the server's CPU profile of the next seconds, and what
+// it has allocated since its start, into files.
+func (p *process) saveProfiles(ctx context.Context, to string, seconds int) error {
+	for _, f := range []struct{ path, file string }{
+		{"/debug/pprof/profile?seconds=" + strconv.Itoa(seconds), to + ".cpu.pprof"},
+		{"/debug/pprof/allocs", to + ".allocs.pprof"},
+	} {
+		status, body, err := request(ctx, http.MethodGet, p.Profile+f.path, "", "", "")
+		if err != nil {
+			return err
+		}
+		if status != http.StatusOK {
+			return fmt.Errorf("%s: status %d", f.path, status)
+		}
+		if err := os.WriteFile(f.file, []byte(body), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

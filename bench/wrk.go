@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/sluicehq/sluice/internal/loadgen"
+)
+
+// The client of the HTTP sides: wrk, with the same script for all of them.
+
+//go:embed wrk.lua
+var wrkScript []byte
+
+const (
+	wrkThreads     = 1
+	wrkConnections = 256
+
+	// tokenLife is longer than any run.
+	tokenLife = 6 * time.Hour
+)
+
+// pool is requests of distinct buyers, prepared in files that wrk reads.
+type pool struct {
+	script, tokens string // files
+	size           int    // requests
+	secret         string // of the tokens
+}
+
+// newPool mints the tokens of a crowd.
+func newPool(ctx context.Context, dir string, buyers crowd, size int) (*pool, error) {
+	p := &pool{
+		script: filepath.Join(dir, "wrk.lua"), tokens: filepath.Join(dir, "tokens"), size: size,
+		secret: "a secret that signs the tokens of the buyers of a benchmark",
+	}
+	if err := os.WriteFile(p.script, wrkScript, 0o600); err != nil {
+		return nil, err
+	}
+	file, err := os.Create(p.tokens)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	out := bufio.NewWriter(file)
+	now := time.Now()
+	for n := range size {
+		buyer, key := buyers.attempt(int64(n))
+		token, err := loadgen.Mint([]byte(p.secret), buyer, now, tokenLife)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(out, "%s %s\n", token, key)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return nil, err
+	}
+	return p, file.Close()
+}
+
+// rush is what wrk reports of one of its runs.
+type rush struct {
+	Requests     int64 `json:"requests"` // answered
+	DurationUS   int64 `json:"duration_us"`
+	Not2xx3xx    int64 `json:"not_2xx_3xx"` // of Requests
+	SocketErrors int64 `json:"socket_errors"`
+	P50US        int64 `json:"p50_us"`
+	P99US        int64 `json:"p99_us"`
+}
+
+func (r *rush) perSecond() float64 { return float64(r.Requests) / (float64(r.DurationUS) / 1e6) }
+
+// run sends count requests of the pool, from the given one on, over and over,
+// for at least the time given: wrk counts in whole seconds.
+func (p *pool) run(ctx context.Context, url string, from, count int, long time.Duration) (*rush, error) {
+	seconds := int((long + time.Second - 1) / time.Second)
+	cmd := exec.CommandContext(ctx, "wrk", "-t", strconv.Itoa(wrkThreads), "-c", strconv.Itoa(wrkConnections),
+		"-d", strconv.Itoa(seconds)+"s", "--timeout", "10s", "-s", p.script, url,
+		"--", p.tokens, strconv.Itoa(from), strconv.Itoa(count), strconv.Itoa(wrkThreads))
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("wrk: %w\n%s", err, text)
+	}
+	return parseWrk(text)
+}
+
+// parseWrk reads the line that wrk.lua's done prints.
+func parseWrk(text []byte) (*rush, error) {
+	_, line, found := bytes.Cut(text, []byte("\nbench: "))
+	if !found {
+		return nil, fmt.Errorf("wrk said nothing of its run:\n%s", text)
+	}
+	var r rush
+	if err := json.NewDecoder(bytes.NewReader(line)).Decode(&r); err != nil {
+		return nil, fmt.Errorf("wrk: %w:\n%s", err, text)
+	}
+	if r.SocketErrors > 0 || r.Requests == 0 || r.DurationUS <= 0 {
+		return nil, fmt.Errorf("wrk: %d socket errors, %d answers:\n%s", r.SocketErrors, r.Requests, text)
+	}
+	return &r, nil
+}

@@ -1,0 +1,98 @@
+// Package e2e tests Sluice as its users meet it: the built binary, real
+// processes, HTTP, real Redis and PostgreSQL, SIGKILL.
+//
+// The scripts in scripts/ are what a user types. The Go tests let crowds rush
+// sales while servers and backends die, and hold what the crowd was promised
+// against what was stored.
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// binary is the path of the sluice that all tests run.
+var binary string
+
+func TestMain(m *testing.M) {
+	// The scripts find these on their PATH: the test binary, under other names.
+	testscript.Main(built{m}, map[string]func(){"curl": curl})
+}
+
+// built builds the binary before the tests run.
+type built struct{ m *testing.M }
+
+func (b built) Run() int {
+	folder, err := os.MkdirTemp("", "sluice-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	binary = filepath.Join(folder, "sluice")
+	build := exec.Command("go", "build", "-o", binary, "../../cmd/sluice")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build sluice: %v\n%s", err, out)
+		return 1
+	}
+	return b.m.Run()
+}
+
+// size is how big a test is: small with -short.
+func size(full, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return full
+}
+
+// seeded returns a source that repeats its run: the seed is the default, or
+// that of SLUICE_TEST_SEED.
+func seeded(t testing.TB, preset uint64) *rand.Rand {
+	t.Helper()
+	if text := os.Getenv("SLUICE_TEST_SEED"); text != "" {
+		given, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("SLUICE_TEST_SEED: %v", err)
+		}
+		preset = given
+	}
+	t.Logf("SLUICE_TEST_SEED=%d repeats this run", preset)
+	return rand.New(rand.NewPCG(preset, 0xE2E))
+}
+
+// soak returns how long a campaign of `make soak` lasts, and skips without it.
+func soak(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("SLUICE_TEST_SOAK")
+	if text == "" {
+		t.Skip("a long campaign: set SLUICE_TEST_SOAK to its duration")
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("SLUICE_TEST_SOAK: %v", err)
+	}
+	return d
+}
+
+// patience bounds every wait for something that must happen.
+const patience = 60 * time.Second
+
+// await waits until a condition holds. It says what it waited for.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s still not: %s", patience, what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}

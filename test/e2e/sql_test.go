@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	_ "modernc.org/sqlite" // the driver
+)
+
+// column returns what a query of a PostgreSQL database finds, as texts.
+func column(t testing.TB, url, query string, args ...any) []string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// editSQLite runs a statement on an SQLite file, as nobody should, and returns
+// how many rows it changed.
+func editSQLite(path, statement string, args ...any) (int64, error) {
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	done, err := db.Exec(statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return done.RowsAffected()
+}
