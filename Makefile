@@ -1,0 +1,55 @@
+# `make` alone lists the targets. Everything here runs without asking anything.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+# The servers that `make test` installs where they are missing and then insists
+# on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
+SERVERS := redis postgres mysql
+
+# What runs a second time under the race detector, with -short: everything that
+# shares memory between goroutines.
+RACE_DIRS := admission audit client engine httpapi internal ledger pipeline settle store
+RACE_PKGS := . $(foreach dir,$(RACE_DIRS),$(if $(wildcard $(dir)),./$(dir)/...))
+
+# How long each long campaign of `make soak` lasts.
+SOAK := 10m
+
+tool := go tool -modfile=tools/go.mod
+
+.PHONY: help build test test-go race lint fmt bench demo soak install
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/sluice
+	go build -trimpath -o bin/sluice ./cmd/sluice
+
+test: ## everything: install what is missing, lint, all tests with real servers, again with -race
+	@SERVERS="$(SERVERS)" RACE_PKGS="$(RACE_PKGS)" scripts/test.sh
+
+test-go: ## go test ./... with what this machine has; suites without their server skip
+	go test ./...
+
+race: ## the packages that share memory, under the race detector
+	CGO_ENABLED=1 go test -race -short -timeout 9m $(RACE_PKGS)
+
+lint: ## gofumpt, go vet, staticcheck
+	@scripts/lint.sh
+
+fmt: ## format all Go files with gofumpt
+	$(tool) gofumpt -w .
+
+bench: ## measure ledgers and HTTP against their baselines in one run
+	@scripts/install.sh redis wrk
+	go run ./bench
+
+demo: ## 100,000 buyers rush 1,000 units on an embedded server, then the audit
+	go run ./cmd/sluice demo
+
+soak: ## long random campaigns, each for SOAK (default 10m)
+	@scripts/install.sh $(SERVERS)
+	SLUICE_TEST_SOAK=$(SOAK) go test -count=1 -timeout 0 -run Soak ./...
+
+install: ## install the servers that the tests need and this machine lacks
+	@scripts/install.sh $(SERVERS) gcc

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# gofumpt, go vet and staticcheck over all packages. Says all it finds, then
+# fails if it found anything.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+failed=0
+unformatted=$(go tool -modfile=tools/go.mod gofumpt -l .) || failed=1
+if [ -n "$unformatted" ]; then
+	printf 'gofumpt would change (make fmt):\n%s\n' "$unformatted"
+	failed=1
+fi
+go vet ./... || failed=1
+go -C tools vet ./... || failed=1
+go tool -modfile=tools/go.mod staticcheck ./... || failed=1
+exit $failed

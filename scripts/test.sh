@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# All of `make test`. It goes on after a failure, to show everything at once,
+# and fails at the end. The last line counts the tests.
+#
+#   SERVERS    what the tests may not skip, for instance "redis postgres"
+#   RACE_PKGS  packages to run again under the race detector
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Go keeps its caches under HOME, which CI does not always set.
+export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
+if ! command -v go >/dev/null && [ -x /usr/local/go/bin/go ]; then
+	PATH=$PATH:/usr/local/go/bin
+fi
+
+read -ra servers <<<"${SERVERS:?}"
+read -ra race_pkgs <<<"${RACE_PKGS:?}"
+
+events=$(mktemp -d)
+trap 'rm -rf "$events"' EXIT
+
+failed=()
+step() {
+	local name=$1 start=$SECONDS
+	shift
+	echo "== $name"
+	"$@" </dev/null || failed+=("$name")
+	echo "== $name: $((SECONDS - start)) s"
+}
+
+# tests FILE FLAGS...: go test with a line for each package, and its events in FILE.
+tests() {
+	local file=$1
+	shift
+	go tool -modfile=tools/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
+		--jsonfile-timing-events "$events/$file" -- -count=1 -timeout 9m "$@"
+}
+
+step install scripts/install.sh "${servers[@]}" gcc
+export SLUICE_TEST_REQUIRE="${servers[*]}"
+SLUICE_TEST_REQUIRE=${SLUICE_TEST_REQUIRE// /,}
+
+step lint scripts/lint.sh
+CGO_ENABLED=1 step "tests with -race" tests race.json -race -short "${race_pkgs[@]}"
+step tests tests all.json ./...
+
+if [ ${#failed[@]} -gt 0 ]; then
+	printf 'FAILED: %s\n' "${failed[@]}"
+fi
+# Also prints what it counts when a package did not even build.
+go -C tools run ./testcount "$events"/*.json || failed+=(count)
+[ ${#failed[@]} -eq 0 ]
