@@ -36,7 +36,8 @@ type faults struct {
 	sluice.Journal
 	*sqlitestore.Store
 
-	down    atomic.Bool // the store does not answer
+	down    atomic.Bool  // the store does not answer
+	noReply atomic.Int64 // readings of new entries whose reply gets lost
 	noAck   atomic.Bool
 	inserts atomic.Int64
 
@@ -87,6 +88,9 @@ func (f *faults) Ack(ctx context.Context, id sluice.SaleID, ids []string) error 
 
 func (f *faults) ReadJournal(ctx context.Context, read sluice.JournalRead) ([]sluice.Entry, error) {
 	entries, err := f.Journal.ReadJournal(ctx, read)
+	if read.Source == sluice.New && len(entries) > 0 && f.noReply.Add(-1) >= 0 {
+		return nil, errDown
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range entries {
@@ -444,6 +448,17 @@ func TestALostAcknowledgementIsMadeGood(t *testing.T) {
 	p.Wake(sale)
 	eventually(t, "the orders", func() bool { return len(r.stored()) == len(orders) })
 	r.faults.noAck.Store(false)
+	r.drained(orders)
+}
+
+// Entries are handed out, and the reply that has them gets lost: they are this
+// server's own, so nobody else will read them.
+func TestALostReplyOfTheJournalIsMadeGood(t *testing.T) {
+	r := newRig(t)
+	r.faults.noReply.Store(2)
+	p := r.pipeline()
+	orders := r.accept(40, 1)
+	p.Wake(sale)
 	r.drained(orders)
 }
 

@@ -54,6 +54,7 @@ func (w *worker) run() {
 			return
 		case err != nil:
 			w.p.opts.Log.Warn("the journal cannot be read", "sale", w.sale, "error", err)
+			w.recovered, w.after = false, "" // entries may have been handed out in a reply that was lost
 			w.sleep(w.p.opts.Backoff * 4)
 			continue
 		}
