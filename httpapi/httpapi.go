@@ -72,7 +72,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{Options: o, mux: http.NewServeMux(), buyers: newBuyers(o.BuyerSecret, o.Now), adminKey: sha256.Sum256([]byte(o.AdminKey))}
 	for _, r := range s.routes() {
-		s.mux.Handle(r.pattern, r.handler)
+		s.mux.Handle(r.Pattern, r.handler)
 	}
 	return s
 }
@@ -80,55 +80,6 @@ func New(o Options) *Server {
 type noCounter struct{}
 
 func (noCounter) Count(string) {}
-
-// route is one row of the API.
-type route struct {
-	pattern string
-	handler http.Handler
-}
-
-// routes is the whole API in one table.
-func (s *Server) routes() []route {
-	buyer := func(h func(http.ResponseWriter, *http.Request, sluice.BuyerID)) http.Handler { return s.asBuyer(h) }
-	merchant := func(h http.HandlerFunc) http.Handler { return s.asMerchant(h) }
-	return []route{
-		{"GET /v1/sales", http.HandlerFunc(s.listSales)},
-		{"GET /v1/sales/{sale}", http.HandlerFunc(s.showSale)},
-		{"GET /v1/time", http.HandlerFunc(s.time)},
-		{"POST /v1/sales/{sale}/orders", buyer(s.placeOrder)},
-		{"GET /v1/orders", buyer(s.listOwnOrders)},
-		{"GET /v1/orders/{order}", buyer(s.showOwnOrder)},
-		{"POST /v1/orders/{order}/cancel", buyer(s.cancelOwnOrder)},
-
-		{"POST /v1/admin/sales", merchant(s.createSale)},
-		{"GET /v1/admin/sales", merchant(s.adminListSales)},
-		{"GET /v1/admin/sales/{sale}", merchant(s.adminShowSale)},
-		{"PATCH /v1/admin/sales/{sale}", merchant(s.patchSale)},
-		{"POST /v1/admin/sales/{sale}/open", merchant(s.changeSale(s.Control.Open))},
-		{"POST /v1/admin/sales/{sale}/pause", merchant(s.changeSale(s.Control.Pause))},
-		{"POST /v1/admin/sales/{sale}/resume", merchant(s.changeSale(s.Control.Resume))},
-		{"POST /v1/admin/sales/{sale}/close", merchant(s.changeSale(s.Control.Close))},
-		{"POST /v1/admin/sales/{sale}/restock", merchant(s.restockSale)},
-		{"POST /v1/admin/sales/{sale}/rebuild", merchant(s.rebuildSale)},
-		{"POST /v1/admin/sales/{sale}/reconcile", merchant(s.reconcileSale)},
-		{"GET /v1/admin/sales/{sale}/audit", merchant(s.auditSale)},
-		{"GET /v1/admin/orders", merchant(s.listOrders)},
-		{"GET /v1/admin/orders/{order}", merchant(s.showOrder)},
-		{"GET /v1/admin/orders/{order}/history", merchant(s.orderHistory)},
-		{"POST /v1/admin/orders/{order}/pay", merchant(s.payOrder)},
-		{"POST /v1/admin/orders/{order}/cancel", merchant(s.merchantAction(sluice.Cancel))},
-		{"POST /v1/admin/orders/{order}/refund", merchant(s.merchantAction(sluice.Refund))},
-		{"POST /v1/admin/orders/{order}/reject", merchant(s.rejectOrder)},
-		{"GET /v1/admin/dead-letters", merchant(s.listDeadLetters)},
-		{"GET /v1/admin/dead-letters/{id}", merchant(s.showDeadLetter)},
-		{"POST /v1/admin/dead-letters/{id}/replay", merchant(s.replayDeadLetter)},
-
-		{"GET /healthz", http.HandlerFunc(s.health)},
-		{"GET /readyz", http.HandlerFunc(s.ready)},
-		{"GET /metrics", http.HandlerFunc(s.metrics)},
-		{"/", http.HandlerFunc(s.notFound)},
-	}
-}
 
 // ServeHTTP answers a request. A panic is a bug: it is logged, and the client
 // is told that the outcome is unknown.

@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/identity"
+)
+
+// Access says who may ask for a route.
+type Access string
+
+// Anyone needs no token. The other kinds send Authorization: Bearer, with a
+// buyer's token or with an admin's key of this role or a stronger one.
+const (
+	Anyone    Access = "anyone"
+	Buyers    Access = "buyer"
+	Viewers   Access = "viewer"
+	Operators Access = "operator"
+	Owners    Access = "owner"
+)
+
+// Role is the weakest role of an admin who may ask, 0 where it is not for
+// admins.
+func (a Access) Role() identity.Role {
+	switch a {
+	case Viewers:
+		return identity.Viewer
+	case Operators:
+		return identity.Operator
+	case Owners:
+		return identity.Owner
+	case Anyone, Buyers:
+	}
+	return 0
+}
+
+// Route is one row of the API: what the documentation and the authorization
+// matrix are made from.
+type Route struct {
+	Pattern string // as http.ServeMux has it: "GET /v1/sales/{sale}"
+	Access  Access
+}
+
+// Routes lists the whole API.
+func Routes() []Route {
+	table := new(Server).routes()
+	all := make([]Route, len(table))
+	for i := range table {
+		all[i] = table[i].Route
+	}
+	return all
+}
+
+// route is a Route with what answers it.
+type route struct {
+	Route
+	handler http.Handler
+}
+
+// routes is the whole API in one table. Whatever the server answers stands
+// here, with who may ask for it. A new row also wants one in the test
+// TestAuthorization. It is called without a running server, too: it must not
+// look into the Options.
+func (s *Server) routes() []route {
+	return []route{
+		s.anyone("GET /v1/sales", s.listSales),
+		s.anyone("GET /v1/sales/{sale}", s.showSale),
+		s.anyone("GET /v1/time", s.time),
+		s.buyer("POST /v1/sales/{sale}/orders", s.placeOrder),
+		s.buyer("GET /v1/orders", s.listOwnOrders),
+		s.buyer("GET /v1/orders/{order}", s.showOwnOrder),
+		s.buyer("POST /v1/orders/{order}/cancel", s.cancelOwnOrder),
+
+		s.admin(Owners, "POST /v1/admin/sales", s.createSale),
+		s.admin(Viewers, "GET /v1/admin/sales", s.adminListSales),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}", s.adminShowSale),
+		s.admin(Owners, "PATCH /v1/admin/sales/{sale}", s.patchSale),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/open", s.changeSale(s.Control.Open)),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/pause", s.changeSale(s.Control.Pause)),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/resume", s.changeSale(s.Control.Resume)),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/close", s.changeSale(s.Control.Close)),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/restock", s.restockSale),
+		s.admin(Owners, "POST /v1/admin/sales/{sale}/rebuild", s.rebuildSale),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/reconcile", s.reconcileSale),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}/audit", s.auditSale),
+		s.admin(Viewers, "GET /v1/admin/orders", s.listOrders),
+		s.admin(Viewers, "GET /v1/admin/orders/{order}", s.showOrder),
+		s.admin(Viewers, "GET /v1/admin/orders/{order}/history", s.orderHistory),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/pay", s.payOrder),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/cancel", s.merchantAction(sluice.Cancel)),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/refund", s.merchantAction(sluice.Refund)),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/reject", s.rejectOrder),
+		s.admin(Viewers, "GET /v1/admin/dead-letters", s.listDeadLetters),
+		s.admin(Viewers, "GET /v1/admin/dead-letters/{id}", s.showDeadLetter),
+		s.admin(Operators, "POST /v1/admin/dead-letters/{id}/replay", s.replayDeadLetter),
+
+		s.anyone("GET /healthz", s.health),
+		s.anyone("GET /readyz", s.ready),
+		s.anyone("GET /metrics", s.metrics),
+		s.anyone("/", s.notFound),
+	}
+}
+
+// anyone is a row that needs no token.
+func (s *Server) anyone(pattern string, h http.HandlerFunc) route {
+	return route{Route{pattern, Anyone}, h}
+}
+
+// buyer is a row for buyers: the handler is told which.
+func (s *Server) buyer(pattern string, h func(http.ResponseWriter, *http.Request, sluice.BuyerID)) route {
+	return route{Route{pattern, Buyers}, s.asBuyer(h)}
+}
+
+// admin is a row for admins with this role or a stronger one.
+func (s *Server) admin(access Access, pattern string, h http.HandlerFunc) route {
+	return route{Route{pattern, access}, s.asMerchant(h)}
+}
