@@ -49,11 +49,7 @@ func (l *Ledger) readJournal(ctx context.Context, read *sluice.JournalRead) ([]s
 	case sluice.Own:
 		return l.readOwn(ctx, read)
 	case sluice.New:
-		entries, err := l.readGroup(ctx, read, ">")
-		for i := range entries {
-			entries[i].Deliveries = 1
-		}
-		return entries, err
+		return l.readNew(ctx, read)
 	case sluice.Abandoned:
 		return l.readAbandoned(ctx, read)
 	}
@@ -94,7 +90,11 @@ func (l *Ledger) readOwn(ctx context.Context, read *sluice.JournalRead) ([]sluic
 		after = "0-0"
 	}
 	for {
-		page, err := l.readGroup(ctx, read, after)
+		streams, err := l.do(ctx, l.readGroup(read, after)).AsXRead()
+		if redisErr, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(redisErr.Error(), "NOGROUP") {
+			return nil, nil // nothing is anybody's own; readNew makes the group
+		}
+		page, err := l.decodeGroup(read.Sale, streams, err)
 		if err != nil || len(page) == 0 {
 			return nil, err
 		}
@@ -116,23 +116,57 @@ func (l *Ledger) readOwn(ctx context.Context, read *sluice.JournalRead) ([]sluic
 	}
 }
 
-// readGroup reads as this server, a consumer of the group: new entries with
-// ">", its own pending ones after an id.
-func (l *Ledger) readGroup(ctx context.Context, read *sluice.JournalRead, from string) ([]sluice.Entry, error) {
-	command := func() rueidis.Completed {
-		return l.client.B().Xreadgroup().Group(group, l.opts.Node).Count(int64(read.Max)).
-			Streams().Key(l.keys.journal(read.Sale)).Id(from).Build()
-	}
-	streams, err := l.do(ctx, command()).AsXRead()
-	if redisErr, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(redisErr.Error(), "NOGROUP") {
-		// The stream is there (hasJournal), so nothing is lost with the group:
-		// what is not acknowledged is handed out again, from the first entry.
-		create := l.client.B().XgroupCreate().Key(l.keys.journal(read.Sale)).Group(group).Id("0").Build()
-		if err := l.do(ctx, create).Error(); err != nil {
+// readNew reads what was handed to nobody yet, and in the same step holds the
+// journal against the number of entries on record. If they differ, what was read
+// may never have been accepted, and nobody must store it: the sale is fenced.
+func (l *Ledger) readNew(ctx context.Context, read *sluice.JournalRead) ([]sluice.Entry, error) {
+	journal := l.keys.journal(read.Sale)
+	for range 2 {
+		bound, cancel := l.bounded(ctx)
+		results := l.client.DoMulti(bound,
+			l.client.B().Multi().Build(),
+			l.countEntries(read.Sale), l.client.B().Xlen().Key(journal).Build(), l.readGroup(read, ">"),
+			l.client.B().Exec().Build())
+		cancel()
+		replies, err := results[len(results)-1].ToArray()
+		if err != nil {
 			return nil, l.explain(err)
 		}
-		streams, err = l.do(ctx, command()).AsXRead()
+		count, err := parseCount(replies)
+		if err != nil {
+			return nil, l.explain(err)
+		}
+		if lost := count.lost(); lost != "" {
+			l.fenceLost(ctx, &sluice.Reading{Sale: read.Sale, Epoch: count.epoch, Fence: lost})
+			return nil, errors.New(lost)
+		}
+		streams, err := replies[2].AsXRead()
+		if redisErr, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(redisErr.Error(), "NOGROUP") {
+			// The stream is there (hasJournal), so nothing is lost with the group:
+			// what is not acknowledged is handed out again, from the first entry.
+			create := l.client.B().XgroupCreate().Key(journal).Group(group).Id("0").Build()
+			if err := l.do(ctx, create).Error(); err != nil {
+				return nil, l.explain(err)
+			}
+			continue
+		}
+		entries, err := l.decodeGroup(read.Sale, streams, err)
+		for i := range entries {
+			entries[i].Deliveries = 1
+		}
+		return entries, err
 	}
+	return nil, errors.New("the consumer group goes as soon as it is made")
+}
+
+// readGroup reads as this server, a consumer of the group: new entries with
+// ">", its own pending ones after an id.
+func (l *Ledger) readGroup(read *sluice.JournalRead, from string) rueidis.Completed {
+	return l.client.B().Xreadgroup().Group(group, l.opts.Node).Count(int64(read.Max)).
+		Streams().Key(l.keys.journal(read.Sale)).Id(from).Build()
+}
+
+func (l *Ledger) decodeGroup(sale sluice.SaleID, streams map[string][]rueidis.XRangeEntry, err error) ([]sluice.Entry, error) {
 	if rueidis.IsRedisNil(err) {
 		return nil, nil
 	}
@@ -140,8 +174,8 @@ func (l *Ledger) readGroup(ctx context.Context, read *sluice.JournalRead, from s
 		return nil, l.explain(err)
 	}
 	var entries []sluice.Entry
-	for _, entry := range streams[l.keys.journal(read.Sale)] {
-		entries = append(entries, decodeEntry(read.Sale, entry))
+	for _, entry := range streams[l.keys.journal(sale)] {
+		entries = append(entries, decodeEntry(sale, entry))
 	}
 	return entries, nil
 }
@@ -282,7 +316,7 @@ func (l *Ledger) ack(ctx context.Context, sale sluice.SaleID, ids []string) erro
 			args = append(args, id)
 		}
 		if len(args) > ackCount || i == len(ids)-1 && len(args) > 1 {
-			if _, err := l.run(ctx, ackScript, []string{l.keys.journal(sale)}, args); err != nil {
+			if _, err := l.run(ctx, ackScript, []string{l.keys.journal(sale), l.keys.sale(sale)}, args); err != nil {
 				return err
 			}
 			args = args[:1]
@@ -311,13 +345,17 @@ func (l *Ledger) peek(ctx context.Context, sale sluice.SaleID, yield func(sluice
 	if err := l.hasJournal(ctx, sale); err != nil {
 		return err
 	}
+	torn, err := l.torn(ctx, sale)
+	if err != nil {
+		return err
+	}
 	for from := "-"; ; {
 		page, err := l.do(ctx, l.client.B().Xrange().Key(l.keys.journal(sale)).Start(from).End("+").Count(peekCount).Build()).AsXRange()
 		if err != nil {
 			return l.explain(err)
 		}
 		for _, raw := range page {
-			if !yield(decodeEntry(sale, raw)) {
+			if !torn[raw.ID] && !yield(decodeEntry(sale, raw)) {
 				return nil
 			}
 		}

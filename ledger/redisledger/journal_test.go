@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
@@ -91,6 +92,7 @@ func TestDamagedEntries(t *testing.T) {
 		command(t, client, words...)
 		reasons = append(reasons, reason)
 	}
+	recordEntries(t, client, j.key, len(damage))
 	wantAll(t, claim(t, j.Ledger, "s", makeClaim("s", 1)), sluice.Accepted)
 
 	entries := j.read(j.Ledger, sluice.New, "", 100)
@@ -114,6 +116,13 @@ func TestDamagedEntries(t *testing.T) {
 func claimLine(n int) string {
 	c := makeClaim("s", n)
 	return string(sluice.AppendClaim(nil, &c))
+}
+
+// recordEntries says that entries which a test has written into the journal of
+// a sale are meant to be there.
+func recordEntries(t testing.TB, client rueidis.Client, journal string, n int) {
+	t.Helper()
+	command(t, client, "HINCRBY", strings.TrimSuffix(journal, "journal")+"sale", "entries", itoa(n))
 }
 
 // Entries that somebody deleted while they were handed out end there.
@@ -171,6 +180,7 @@ func TestAcknowledgeMany(t *testing.T) {
 	for range 1200 {
 		command(t, client, "XADD", j.key, "*", "v", "0")
 	}
+	recordEntries(t, client, j.key, 1200)
 	var ids []string
 	for _, e := range j.read(j.Ledger, sluice.New, "", 5000) {
 		ids = append(ids, e.ID)
@@ -193,6 +203,7 @@ func TestPeekInPages(t *testing.T) {
 	for n := range 450 {
 		command(t, client, "XADD", j.key, "*", "v", "1", "e", "1", "n", "a", "t", "1", "at", "1000", "s", itoa(n+1), "c", claimLine(n))
 	}
+	recordEntries(t, client, j.key, 450)
 	var got []int64
 	must(t, j.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
 		got = append(got, e.FirstSeq)

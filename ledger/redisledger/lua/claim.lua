@@ -16,7 +16,8 @@
 --          an accepted claim; 'L' and the buyer's record if the buyer's limit refuses (split: minus the code)
 -- Keeps:   I1 (taken <= total), I3 (limits), I4 (a key on record answers first), I5 (record and journal entry
 --          in one step), I7 (sold out only when nothing is available), I8 (window and pause by one clock);
---          loss is visible: a missing sale, record, journal or told sequence is never a refusal
+--          loss is visible: a missing sale, record, journal entry or told sequence is never a refusal, and an entry
+--          too many, of a torn transaction (docs/redis-keys.md), is none either
 -- Cost:    5 to 7 commands a call whatever n is, and a few string operations a claim: under 1 ms for 250
 -- Resend:  safe: what was accepted the first time is on record and answers 'R'
 
@@ -41,7 +42,7 @@ local find, sub, match = string.find, string.sub, string.match
 local n = tonumber(ARGV[8])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3], 'terms',
-  'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code')
+  'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code', 'entries')
 if not sale[1] then
   return {1}
 end
@@ -66,8 +67,13 @@ elseif epoch == known and seq < tonumber(ARGV[6]) then
   lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[2] .. ' saw ' .. ARGV[6]
 elseif heads[1] ~= sale[2] then
   lost = 'lost: the records of the buyers are gone'
-elseif redis.call('EXISTS', KEYS[3]) == 0 then
-  lost = 'lost: the journal is gone'
+else
+  local entries = redis.call('XLEN', KEYS[3])
+  if entries == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
+    lost = 'lost: the journal is gone'
+  elseif entries ~= tonumber(sale[17]) then
+    lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. sale[17] .. ' are on record'
+  end
 end
 if lost then
   redis.call('HSET', KEYS[1], 'fence', lost)
@@ -208,7 +214,7 @@ if seq > start then -- I5; the journal first, since it alone may still be of the
   redis.call('XADD', KEYS[3], '*', 'v', '1', 'e', sale[2], 'n', ARGV[2], 't', sale[8], 'at', at, 's', start + 1,
     'c', entry .. '\n')
   redis.call('HSET', KEYS[2], unpack(writes))
-  redis.call('HSET', KEYS[1], 'seq', seq, 'taken', taken, ARGV[3], seq)
+  redis.call('HSET', KEYS[1], 'seq', seq, 'taken', taken, 'entries', tonumber(sale[17]) + 1, ARGV[3], seq)
 end
 if seq - start == n then
   return {0, epoch, seq, now, opens, terms}

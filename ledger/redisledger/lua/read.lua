@@ -6,8 +6,8 @@
 -- Returns: {now in ms} when the sale is not loaded, else {now in ms, why data is missing or '', length of the
 --          journal, format, epoch, seq, taken, terms, total, max_buyer, max_orders, opens, closes, paused,
 --          fence, calm_until, sequence the server was last told}
--- Keeps:   a reading is of one moment; missing records or a missing journal are told as loss
--- Cost:    four or five commands
+-- Keeps:   a reading is of one moment; missing records, and a journal with other entries than were written, are told as loss
+-- Cost:    five or six commands
 -- Resend:  safe
 
 local at = ARGV[1]
@@ -20,11 +20,14 @@ local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'te
 if not sale[1] then
   return {at}
 end
+local entries, expected = redis.call('XLEN', KEYS[3]), redis.call('HGET', KEYS[1], 'entries')
 local lost = ''
 if redis.call('HGET', KEYS[2], '\n') ~= sale[2] then
   lost = 'lost: the records of the buyers are gone'
-elseif redis.call('EXISTS', KEYS[3]) == 0 then
+elseif entries == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
   lost = 'lost: the journal is gone'
+elseif entries ~= tonumber(expected) then
+  lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. expected .. ' are on record'
 end
 sale[14] = sale[14] or '0'
-return {at, lost, redis.call('XLEN', KEYS[3]), (table.unpack or unpack)(sale)}
+return {at, lost, entries, (table.unpack or unpack)(sale)}

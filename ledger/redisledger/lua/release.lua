@@ -25,7 +25,7 @@ local find, sub, match = string.find, string.sub, string.match
 local n = tonumber(ARGV[11])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3],
-  'total', 'opens', 'closes', 'paused')
+  'total', 'opens', 'closes', 'paused', 'entries')
 if not sale[1] then
   return {1}
 end
@@ -50,8 +50,13 @@ elseif epoch == known and seq < tonumber(ARGV[6]) then
   lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[2] .. ' saw ' .. ARGV[6]
 elseif heads[1] ~= sale[2] then
   lost = 'lost: the records of the buyers are gone'
-elseif redis.call('EXISTS', KEYS[3]) == 0 then
-  lost = 'lost: the journal is gone'
+else
+  local entries = redis.call('XLEN', KEYS[3])
+  if entries == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
+    lost = 'lost: the journal is gone'
+  elseif entries ~= tonumber(sale[12]) then
+    lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. sale[12] .. ' are on record'
+  end
 end
 if lost then
   redis.call('HSET', KEYS[1], 'fence', lost)
