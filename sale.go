@@ -84,6 +84,8 @@ type Sale struct {
 	PaymentWindow time.Duration // from stored to expired
 	PaymentGrace  time.Duration // how much longer the units are kept
 
+	Rules Rules // what the layers before the ledger ask of buyers
+
 	// Epoch counts the loads of the sale into a ledger; 0 before the first.
 	// LoadedEpoch follows it once the load is complete (see Store.BeginLoad).
 	Epoch       int64
@@ -139,7 +141,7 @@ func (s *Sale) Validate() error {
 	if s.PaymentGrace < 0 || s.PaymentGrace > 24*time.Hour {
 		return errors.New("payment_grace_s: want 0 to 86400 (a day)")
 	}
-	return nil
+	return s.Rules.Validate()
 }
 
 func (m Money) validate(field string) error {

@@ -7,7 +7,7 @@ import "github.com/sluicehq/sluice/store/internal/sqlcore"
 // IGNORE, which forgives every other error too.
 var statements = sqlcore.Statements{
 	InsertSale: `INSERT INTO sales (` + sqlcore.SaleColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON DUPLICATE KEY UPDATE id = id`,
 	InsertTerms: `INSERT INTO sale_terms (sale_id, ` + sqlcore.TermsColumns + `, changed_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -17,7 +17,7 @@ var statements = sqlcore.Statements{
 	SelectTerms: `SELECT ` + sqlcore.TermsColumns + ` FROM sale_terms WHERE sale_id = ? ORDER BY version`,
 	UpdateSale: `UPDATE sales SET
 			sku = ?, title = ?, price_amount = ?, price_currency = ?, list_price_amount = ?, list_price_currency = ?,
-			payment_window_ms = ?, payment_grace_ms = ?,
+			payment_window_ms = ?, payment_grace_ms = ?, rules = ?,
 			terms_version = ?, total = ?, max_per_buyer = ?, max_orders = ?, opens_at = ?, closes_at = ?, paused = ?,
 			cap = ?, updated_at = ?
 		WHERE id = ?`,

@@ -4,7 +4,7 @@ import "github.com/sluicehq/sluice/store/internal/sqlcore"
 
 var statements = sqlcore.Statements{
 	InsertSale: `INSERT INTO sales (` + sqlcore.SaleColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)
 		ON CONFLICT (id) DO NOTHING`,
 	InsertTerms: `INSERT INTO sale_terms (sale_id, ` + sqlcore.TermsColumns + `, changed_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
@@ -14,10 +14,10 @@ var statements = sqlcore.Statements{
 	SelectTerms: `SELECT ` + sqlcore.TermsColumns + ` FROM sale_terms WHERE sale_id = $1 ORDER BY version`,
 	UpdateSale: `UPDATE sales SET
 			sku = $1, title = $2, price_amount = $3, price_currency = $4, list_price_amount = $5, list_price_currency = $6,
-			payment_window_ms = $7, payment_grace_ms = $8,
-			terms_version = $9, total = $10, max_per_buyer = $11, max_orders = $12, opens_at = $13, closes_at = $14, paused = $15,
-			cap = $16, updated_at = $17
-		WHERE id = $18`,
+			payment_window_ms = $7, payment_grace_ms = $8, rules = $9,
+			terms_version = $10, total = $11, max_per_buyer = $12, max_orders = $13, opens_at = $14, closes_at = $15, paused = $16,
+			cap = $17, updated_at = $18
+		WHERE id = $19`,
 
 	FenceSale:   `UPDATE sales SET fence = $1, updated_at = $2 WHERE id = $3 AND epoch = $4 AND fence = ''`,
 	RaiseEpoch:  `UPDATE sales SET epoch = $1, updated_at = $2 WHERE id = $3`,

@@ -82,6 +82,7 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		{"LoadsAgainstEndings", testLoadsAgainstEndings},
 		{"EverythingAtOnce", testEverythingAtOnce},
 
+		{"Rules", testRules},
 		{"Restock", testRestock},
 		{"RestockThatIsRefusedWritesNothing", testRestockRefused},
 		{"LateClaimsUnderTheOldTotal", testCap},

@@ -14,7 +14,7 @@ const (
 		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at`
 	// EditableColumns are the descriptive fields of a sale.
 	EditableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency,
-		payment_window_ms, payment_grace_ms`
+		payment_window_ms, payment_grace_ms, rules`
 	// TermsColumns are those of one version of the terms.
 	TermsColumns = `version, ` + limitColumns
 	limitColumns = `total, max_per_buyer, max_orders, opens_at, closes_at, paused`
@@ -106,7 +106,7 @@ func scanSale(r row) (sluice.Sale, error) {
 	var listAmount sql.NullInt64
 	var listCurrency sql.NullString
 	err := r.Scan(&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency,
-		millis{&s.PaymentWindow}, millis{&s.PaymentGrace}, &s.Version, limit{&s.Total}, limit{&s.MaxPerBuyer}, limit{&s.MaxOrders},
+		millis{&s.PaymentWindow}, millis{&s.PaymentGrace}, rules{&s.Rules}, &s.Version, limit{&s.Total}, limit{&s.MaxPerBuyer}, limit{&s.MaxOrders},
 		moment{&s.OpensAt}, moment{&s.ClosesAt}, &s.Paused, &s.Epoch, &s.LoadedEpoch, &s.Fence, &s.Taken, limit{&s.Cap},
 		moment{&s.CreatedAt}, moment{&s.UpdatedAt}, moment{&s.ArchivedAt})
 	s.ListPrice = sluice.Money{Amount: listAmount.Int64, Currency: listCurrency.String}
@@ -121,7 +121,7 @@ func editableArgs(s *sluice.Sale) []any {
 	}
 	return []any{
 		s.SKU, s.Title, s.Price.Amount, s.Price.Currency, list[0], list[1],
-		s.PaymentWindow.Milliseconds(), s.PaymentGrace.Milliseconds(),
+		s.PaymentWindow.Milliseconds(), s.PaymentGrace.Milliseconds(), rulesArg(&s.Rules),
 	}
 }
 
