@@ -43,6 +43,7 @@ var table = []row{
 	{"pipeline/...", []string{root}, []string{"golang.org/x/sync"}},
 	{"settle/...", []string{root}, []string{"golang.org/x/sync"}},
 	{"audit", []string{root}, nil},
+	{"tickets", []string{root}, nil},
 
 	// Who asks. It knows buyers by their ids, and nothing else of the domain.
 	{"identity", []string{root}, []string{"github.com/golang-jwt/jwt/v5", "github.com/maypok86/otter/v2", "golang.org/x/sync"}},
@@ -76,7 +77,9 @@ var table = []row{
 
 	// Programs.
 	{"cmd/sluice/...", []string{root, "engine", "client", "httpapi/wire", "audit", "identity", "internal/...", "cmd/sluice/..."}, []string{"*"}},
-	{"bench/...", []string{root, "admission/...", "engine", "client", "ledger/...", "internal/...", "bench/..."}, []string{"*"}},
+	{"bench/...", []string{
+		root, "admission/...", "pipeline/...", "settle/...", "engine", "client", "ledger/...", "store/...", "internal/...", "bench/...",
+	}, []string{"*"}},
 	{"examples/...", []string{root, "engine", "client"}, nil},
 	{"test/...", nil, nil},
 }
