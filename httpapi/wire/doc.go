@@ -152,6 +152,8 @@ func want(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Int64, reflect.Int:
 		return "a whole number that fits 64 bits"
+	case reflect.Float64:
+		return "a number"
 	case reflect.String:
 		return "a string"
 	case reflect.Bool:

@@ -42,6 +42,7 @@ type AdminSale struct {
 	CreatedAt         Time   `json:"created_at"`
 	UpdatedAt         Time   `json:"updated_at"`
 	ArchivedAt        *Time  `json:"archived_at"` // null unless the ledger has forgotten the sale
+	Rules
 }
 
 // Restock changes the total by delta, once per id.
@@ -96,6 +97,7 @@ func NewAdminSale(s *sluice.Sale, r *sluice.Reading) AdminSale {
 		Paused:            s.Paused, TermsVersion: s.Version,
 		Loaded: r.Loaded, Epoch: s.Epoch, StoredTaken: s.Taken, Fence: s.Fence,
 		CreatedAt: At(s.CreatedAt), UpdatedAt: At(s.UpdatedAt), ArchivedAt: AtOrNull(s.ArchivedAt),
+		Rules: NewRules(&s.Rules),
 	}
 	if r.Loaded {
 		v.Seq, v.Taken, v.Backlog, v.Paused = r.Seq, r.Taken, r.Backlog, r.Terms.Paused
@@ -129,6 +131,7 @@ type CreateSale struct {
 	PaymentWindowS    Opt[int64]         `json:"payment_window_s,omitzero"`
 	PaymentGraceS     Opt[int64]         `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]    `json:"max_orders_per_buyer,omitzero"`
+	PatchRules
 }
 
 // Domain returns the sale asked for, valid, with defaults filled in. newID
@@ -158,6 +161,7 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 		Price: c.Price, ListPrice: c.ListPrice, Total: c.Total, MaxPerBuyer: c.MaxPerBuyer,
 		OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
 		PaymentWindowS: c.PaymentWindowS, PaymentGraceS: c.PaymentGraceS, MaxOrdersPerBuyer: c.MaxOrdersPerBuyer,
+		PatchRules: c.PatchRules,
 	}
 	if err := patch.Apply(&s); err != nil {
 		return sluice.Sale{}, err
@@ -178,6 +182,7 @@ type PatchSale struct {
 	PaymentWindowS    Opt[int64]      `json:"payment_window_s,omitzero"`
 	PaymentGraceS     Opt[int64]      `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64] `json:"max_orders_per_buyer,omitzero"`
+	PatchRules
 }
 
 // Apply edits the sale and says what is wrong with the outcome. As long as
@@ -217,6 +222,9 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 		return err
 	}
 	if err := setSeconds(&s.PaymentGrace, p.PaymentGraceS, "payment_grace_s"); err != nil {
+		return err
+	}
+	if err := p.PatchRules.apply(&s.Rules); err != nil {
 		return err
 	}
 	return s.Validate()
