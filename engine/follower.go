@@ -49,7 +49,8 @@ const (
 	adoptLater = time.Minute
 )
 
-// stepTimeout bounds what is done for one sale at a time, but for a rebuild.
+// stepTimeout bounds what is done for one sale at a time, but for a load of
+// what may be many orders.
 const stepTimeout = 10 * time.Second
 
 func newFollower(f *follower) *follower {
@@ -136,6 +137,9 @@ func (f *follower) follow(ctx context.Context, s *followed, view *admission.View
 	if view.Sale.Fence != "" && view.Sale.LoadedEpoch == view.Sale.Epoch {
 		return f.rebuilder.Step(ctx, &view.Sale)
 	}
+	if s.abandoned(&view.Sale) {
+		return f.rebuilder.Adopt(ctx, &view.Sale)
+	}
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if changed, err := f.archiver.Step(ctx, &view.Sale, &view.Reading); changed || err != nil || view.Archived() {
@@ -146,11 +150,20 @@ func (f *follower) follow(ctx context.Context, s *followed, view *admission.View
 			return false, err
 		}
 	}
+	return f.loader.Follow(ctx, &view.Sale, &view.Reading)
+}
+
+// abandoned reports whether a load was begun and nobody has confirmed it for
+// too long.
+func (s *followed) abandoned(sale *sluice.Sale) bool {
+	if !sale.ArchivedAt.IsZero() || sale.Epoch > 0 && sale.LoadedEpoch == sale.Epoch {
+		return false
+	}
 	patience := adoptLater
 	if s.epoch <= 1 {
 		patience = adoptFirst
 	}
-	return f.loader.Follow(ctx, &view.Sale, &view.Reading, time.Since(s.since) > patience)
+	return time.Since(s.since) > patience
 }
 
 // check looks after a sale that is in step: the first reading of an epoch, and

@@ -234,11 +234,12 @@ func TestRebuild(t *testing.T) {
 	if done, err := a.Step(ctx, &fenced); done || err != nil {
 		t.Fatalf("a rebuilt %v, %v before b has gathered", done, err)
 	}
-	if done, err := b.Step(ctx, &fenced); done || err != nil {
-		t.Fatalf("b rebuilt %v, %v while a has the lease", done, err)
-	}
-	if done, err := a.Step(ctx, &fenced); !done || err != nil {
+	if done, err := b.Step(ctx, &fenced); !done || err != nil {
 		t.Fatalf("rebuilt %v, %v after all have gathered", done, err)
+	}
+	r.inStep(2)
+	if _, err := a.Step(ctx, &fenced); err != nil { // what a saw of the sale is old
+		t.Fatal(err)
 	}
 	r.inStep(2)
 	if got := r.accepted("alice", true); got != stored {

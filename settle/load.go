@@ -62,22 +62,14 @@ func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error {
 // the row out of date. It is cheap when nothing is missing, and safe to repeat
 // on every server.
 //
-// A sale that was never loaded is left alone unless adopt is true: the server
-// that created it is about to load it, and only when it has not for a while
-// should another do so.
-func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, adopt bool) (changed bool, err error) {
+// A sale whose load is not confirmed is left alone: somebody is about to load
+// it. When nobody has for a while, see Rebuilder.Adopt.
+func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (changed bool, err error) {
 	switch {
 	case !sale.ArchivedAt.IsZero():
 		return false, nil // the ledger may have forgotten it
 	case sale.LoadedEpoch < sale.Epoch || sale.Epoch == 0:
-		if !adopt {
-			return false, nil
-		}
-		err := l.Load(ctx, sale.ID)
-		if errors.Is(err, sluice.ErrSaleLive) || errors.Is(err, sluice.ErrStaleEpoch) {
-			err = nil // another server was faster
-		}
-		return true, err
+		return false, nil // its load is under way, or waits for Rebuilder.Adopt
 	case reading.Loaded && reading.Epoch > sale.Epoch:
 		return true, l.ahead(ctx, sale, reading)
 	case sale.Fence != "":

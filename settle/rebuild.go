@@ -83,19 +83,33 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 		}
 		r.gathered[sale.ID] = sale.Epoch
 	}
-	name := "rebuild:" + string(sale.ID)
-	mine, err := r.store.Lease(ctx, name, r.node, leaseFor)
-	if err != nil || !mine {
-		return false, err
-	}
 	ready, err := r.allGathered(ctx, sale)
 	if err != nil || !ready {
 		return false, err
 	}
-	if err := r.rebuild(ctx, sale); err != nil {
-		return false, err
-	}
-	return true, r.store.Unlease(ctx, name, r.node)
+	return underLease(ctx, r.store, rebuildLease(sale.ID), r.node, leaseFor, func(ctx context.Context) error {
+		now, err := r.store.Sale(ctx, sale.ID)
+		if err != nil || now.Epoch != sale.Epoch || now.Fence == "" {
+			return err // another server was faster, and what this one saw is old
+		}
+		return r.rebuild(ctx, sale)
+	})
+}
+
+// Adopt makes good a load that another server has begun and not finished. It
+// reports whether this server was the one to do so.
+func (r *Rebuilder) Adopt(ctx context.Context, sale *sluice.Sale) (bool, error) {
+	return underLease(ctx, r.store, rebuildLease(sale.ID), r.node, leaseFor, func(ctx context.Context) error {
+		now, err := r.store.Sale(ctx, sale.ID)
+		if err != nil || now.Epoch != sale.Epoch || now.LoadedEpoch != sale.LoadedEpoch {
+			return err // somebody was faster
+		}
+		err = r.loader.Load(ctx, sale.ID)
+		if errors.Is(err, sluice.ErrSaleLive) || errors.Is(err, sluice.ErrStaleEpoch) {
+			err = nil
+		}
+		return err
+	})
 }
 
 // gather stores what this server remembers. First no claim of its own may be

@@ -78,11 +78,17 @@ func (r *rig) reading() sluice.Reading {
 	return readings[0]
 }
 
-// follow does what a server does with what it reads.
+// follow does what a server does with what it reads; adopt says that a load
+// that is not confirmed has been so for long.
 func (r *rig) follow(adopt bool) (changed bool) {
 	r.t.Helper()
 	sale, reading := r.sale(), r.reading()
-	changed, err := r.loader.Follow(r.t.Context(), &sale, &reading, adopt)
+	changed, err := false, error(nil)
+	if adopt && sale.LoadedEpoch < max(sale.Epoch, 1) {
+		changed, err = r.rebuilder("a", settle.NewMemory(0)).Adopt(r.t.Context(), &sale)
+	} else {
+		changed, err = r.loader.Follow(r.t.Context(), &sale, &reading)
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -192,7 +198,7 @@ func TestLossIsFenced(t *testing.T) {
 	t.Run("the ledger does not hold the sale", func(t *testing.T) {
 		r := live(t)
 		sale, reading := r.sale(), sluice.Reading{Sale: id, Now: time.Now()}
-		if _, err := r.loader.Follow(t.Context(), &sale, &reading, true); err != nil {
+		if _, err := r.loader.Follow(t.Context(), &sale, &reading); err != nil {
 			t.Fatal(err)
 		}
 		fenced(t, r)
@@ -201,7 +207,7 @@ func TestLossIsFenced(t *testing.T) {
 		r := live(t)
 		sale, reading := r.sale(), r.reading()
 		reading.Epoch = 0
-		if _, err := r.loader.Follow(t.Context(), &sale, &reading, true); err != nil {
+		if _, err := r.loader.Follow(t.Context(), &sale, &reading); err != nil {
 			t.Fatal(err)
 		}
 		fenced(t, r)
