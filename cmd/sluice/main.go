@@ -123,7 +123,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "read settings from `PATH` (YAML); also SLUICE_CONFIG")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
-		a.serveCommand(), a.demoCommand(), a.loadCommand(), a.auditCommand(),
+		a.serveCommand(), a.demoCommand(), a.loadCommand(), a.auditCommand(), a.backupCommand(),
 		a.saleCommand(), a.orderCommand(), a.deadLetterCommand(), a.rebuildCommand(), a.reconcileCommand(), a.tokenCommand(), a.configCommand(), a.versionCommand(),
 	)
 	group(root)

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/config"
+)
+
+func (a *app) backupCommand() *cobra.Command {
+	var to string
+	var secrets bool
+	cmd := &cobra.Command{
+		Use: "backup", Short: "Copy an embedded ledger and store, also while a server runs", Args: exactly(),
+		Long: "Copies ledger and store to a new folder, each as it is at one moment, the ledger\n" +
+			"first. The folder appears when it is complete. It is a data folder: to restore,\n" +
+			"start a server on it, or on a copy of it. Each sale is then rebuilt before its\n" +
+			"first claim. Redis, PostgreSQL and MySQL are backed up with their own tools.",
+		Example: "  sluice backup --to backup-1 --with-secrets\n" +
+			"  sluice audit --data-dir backup-1",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			if to == "" {
+				return usage(errors.New("backup: --to FOLDER is missing"))
+			}
+			report, err := engine.Backup(cmd.Context(), engineConfig(c, nil), to, secrets)
+			if err != nil {
+				return err
+			}
+			return a.printBackup(&report, c.DataDir, secrets)
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the `FOLDER` to make; it may exist if it is empty")
+	cmd.Flags().BoolVar(&secrets, "with-secrets", false, "copy admin.key and buyer.secret too, where the data folder has them")
+	config.AddFlags(cmd.Flags(), auditSettings...)
+	return cmd
+}
+
+// backupJSON is what a backup prints with --json.
+type backupJSON struct {
+	Folder string `json:"folder"`
+	At     string `json:"at"`
+	Ledger struct {
+		Sales int64 `json:"sales"`
+		Rows  int64 `json:"rows"`
+		Bytes int64 `json:"bytes"`
+	} `json:"ledger"`
+	Store struct {
+		Sales  int64 `json:"sales"`
+		Orders int64 `json:"orders"`
+		Bytes  int64 `json:"bytes"`
+	} `json:"store"`
+	Secrets []string `json:"secrets"`
+}
+
+func (a *app) printBackup(r *engine.BackupReport, dataDir string, secrets bool) error {
+	if a.json {
+		j := backupJSON{Folder: r.Folder, At: r.At.Format("2006-01-02T15:04:05.000Z07:00"), Secrets: append([]string{}, r.Secrets...)}
+		j.Ledger.Sales, j.Ledger.Rows, j.Ledger.Bytes = r.Ledger.Sales, r.Ledger.Rows, r.Ledger.Bytes
+		j.Store.Sales, j.Store.Orders, j.Store.Bytes = r.Store.Sales, r.Store.Orders, r.Store.Bytes
+		return a.printJSON(j)
+	}
+	rows := [][]string{
+		{"ledger.db", thousands(r.Ledger.Bytes), plural(r.Ledger.Sales, "sale", "sales") + ", " + plural(r.Ledger.Rows, "row", "rows") + " of the log"},
+		{"store.db", thousands(r.Store.Bytes), plural(r.Store.Sales, "sale", "sales") + ", " + plural(r.Store.Orders, "order", "orders")},
+	}
+	for _, name := range r.Secrets {
+		rows = append(rows, []string{name, "", "a secret"})
+	}
+	a.printTable([]string{"FILE", ">BYTES", "HOLDS"}, rows)
+	fmt.Fprintln(a.stdout, "Backed up to "+r.Folder)
+	switch {
+	case !secrets:
+		a.say("The keys are not in it; --with-secrets copies admin.key and buyer.secret.")
+	case len(r.Secrets) < 2:
+		a.say("%s does not have both admin.key and buyer.secret: keep what you have configured with the backup.", filepath.Clean(dataDir))
+	}
+	return nil
+}
