@@ -88,6 +88,10 @@ func (b *Board) View(id sluice.SaleID) *View { return (*b.views.Load())[id] }
 // Views returns all of the board. The caller must not change the map.
 func (b *Board) Views() map[sluice.SaleID]*View { return *b.views.Load() }
 
+// Snapshot returns Views by its address: two that are equal are one board, so
+// what has been made of it is still right. The caller must not change the map.
+func (b *Board) Snapshot() *map[sluice.SaleID]*View { return b.views.Load() }
+
 // Nudge asks for a refresh soon, for instance because the ledger has just said
 // that a sale is sold out. It does not block, and many are one.
 func (b *Board) Nudge() {

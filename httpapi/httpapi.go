@@ -9,6 +9,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -57,6 +59,9 @@ type Server struct {
 	mux      *http.ServeMux
 	buyers   *buyers
 	adminKey [sha256.Size]byte
+
+	listing sync.Mutex // one list is made at a time
+	list    atomic.Pointer[saleList]
 }
 
 // New returns a Server.

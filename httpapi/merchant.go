@@ -108,7 +108,7 @@ func (s *Server) writeSale(w http.ResponseWriter, r *http.Request, status int, s
 // adminListSales lists all sales, closed ones too.
 func (s *Server) adminListSales(w http.ResponseWriter, _ *http.Request) {
 	list := wire.AdminSaleList{Sales: []wire.AdminSale{}}
-	for _, view := range s.sortedViews() {
+	for _, view := range sortedViews(s.Board.Views()) {
 		list.Sales = append(list.Sales, wire.NewAdminSale(&view.Sale, &view.Reading))
 	}
 	writeJSON(w, http.StatusOK, list)

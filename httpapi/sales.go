@@ -5,11 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"hash/fnv"
 	"net/http"
+	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -19,33 +17,33 @@ import (
 
 // saleBody is a sale's public answer, encoded when its view is made.
 type saleBody struct {
-	json   []byte
-	header http.Header // shared and never written to
-	etag   string
+	sale    wire.Sale
+	json    []byte // of sale, without a line feed
+	content *content
 }
 
-// EncodeSale makes the body of a view; it is admission.BoardOptions.Encode.
-// The ETag names the content without its server_time: a sale that has not
-// changed keeps its tag, and a 304 tells the reader so.
-func EncodeSale(v, _ *admission.View) any {
+// EncodeSale makes the body of a view; it is admission.BoardOptions.Encode. As
+// long as nothing but the clock has changed, the view gets the body that it had
+// before: its server_time is the moment of the snapshot in which the sale first
+// looked like this, and the ETag stays.
+func EncodeSale(v, before *admission.View) any {
 	public := publicSale(v)
-	stamped, err := json.Marshal(public)
+	if before != nil {
+		if old, ok := before.Body.(*saleBody); ok && sameSale(old.sale, public) {
+			return old
+		}
+	}
+	text, err := json.Marshal(public)
 	if err != nil {
 		panic(err)
 	}
-	public.ServerTime = wire.Time{}
-	plain, err := json.Marshal(public)
-	if err != nil {
-		panic(err)
-	}
-	hash := fnv.New64a()
-	_, _ = hash.Write(plain)
-	etag := `W/"` + strconv.FormatUint(hash.Sum64(), 36) + `"`
-	stamped = append(stamped, '\n')
-	return &saleBody{json: stamped, etag: etag, header: http.Header{
-		"Content-Type": jsonType, "Cache-Control": {"public, max-age=1"}, "Etag": {etag},
-		"Content-Length": {strconv.Itoa(len(stamped))},
-	}}
+	return &saleBody{sale: public, json: text, content: newContent(jsonType, publicBriefly, append(slices.Clip(text), '\n'))}
+}
+
+// sameSale compares all but server_time.
+func sameSale(a, b wire.Sale) bool {
+	a.ServerTime, b.ServerTime = wire.Time{}, wire.Time{}
+	return reflect.DeepEqual(a, b)
 }
 
 func publicSale(v *admission.View) wire.Sale {
@@ -59,35 +57,9 @@ func publicSale(v *admission.View) wire.Sale {
 
 // showSale answers from memory: one map lookup and one write.
 func (s *Server) showSale(w http.ResponseWriter, r *http.Request) {
-	view, ok := s.view(w, r)
-	if !ok {
-		return
+	if view, ok := s.view(w, r); ok {
+		view.Body.(*saleBody).content.serve(w, r)
 	}
-	body := view.Body.(*saleBody)
-	h := w.Header()
-	for name, values := range body.header {
-		h[name] = values
-	}
-	if match := r.Header["If-None-Match"]; len(match) > 0 && matches(match, body.etag) {
-		delete(h, "Content-Length")
-		delete(h, "Content-Type")
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	_, _ = w.Write(body.json)
-}
-
-// matches compares ETags weakly, as RFC 9110 wants it for If-None-Match.
-func matches(header []string, etag string) bool {
-	for _, line := range header {
-		for tag := range strings.SplitSeq(line, ",") {
-			tag = strings.TrimSpace(tag)
-			if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // view finds the sale of the path on the board, or in the store, or answers.
@@ -108,26 +80,54 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) (*admission.View, 
 	return nil, false
 }
 
-// listSales lists the sales that are or will be open, by opening time.
-func (s *Server) listSales(w http.ResponseWriter, _ *http.Request) {
-	list := wire.SaleList{Sales: []wire.Sale{}}
-	for _, view := range s.sortedViews() {
-		if sale := publicSale(view); sale.State != sluice.StateClosed {
-			list.Sales = append(list.Sales, sale)
-		}
-	}
-	body, err := json.Marshal(list)
-	if err != nil {
-		panic(err)
-	}
-	h := w.Header()
-	h["Content-Type"] = jsonType
-	h["Cache-Control"] = []string{"public, max-age=1"}
-	_, _ = w.Write(append(body, '\n'))
+// saleList is the answer to GET /v1/sales, made once per change.
+type saleList struct {
+	views   *map[sluice.SaleID]*admission.View // the board that it is of
+	bodies  []*saleBody                        // of the sales listed, in order
+	content *content
 }
 
-func (s *Server) sortedViews() []*admission.View {
-	board := s.Board.Views()
+// listSales lists the sales that are or will be open, by opening time.
+func (s *Server) listSales(w http.ResponseWriter, r *http.Request) {
+	list := s.list.Load()
+	if list == nil || list.views != s.Board.Snapshot() {
+		list = s.makeList()
+	}
+	list.content.serve(w, r)
+}
+
+// makeList joins what is encoded already. One request does it per refresh of
+// the board, those that come meanwhile wait for it.
+func (s *Server) makeList() *saleList {
+	s.listing.Lock()
+	defer s.listing.Unlock()
+	old, now := s.list.Load(), s.Board.Snapshot()
+	if old != nil && old.views == now {
+		return old
+	}
+	list := &saleList{views: now}
+	for _, view := range sortedViews(*now) {
+		if body := view.Body.(*saleBody); body.sale.State != sluice.StateClosed {
+			list.bodies = append(list.bodies, body)
+		}
+	}
+	if old != nil && slices.Equal(list.bodies, old.bodies) {
+		list.content = old.content
+	} else {
+		text := []byte(`{"sales":[`)
+		for i, body := range list.bodies {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = append(text, body.json...)
+		}
+		list.content = newContent(jsonType, publicBriefly, append(text, "]}\n"...))
+	}
+	s.list.Store(list)
+	return list
+}
+
+func sortedViews(board map[sluice.SaleID]*admission.View) []*admission.View {
 	views := make([]*admission.View, 0, len(board))
 	for _, v := range board {
 		views = append(views, v)
