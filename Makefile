@@ -40,8 +40,8 @@ lint: ## gofumpt, go vet, staticcheck
 fmt: ## format all Go files with gofumpt
 	$(tool) gofumpt -w .
 
-bench: ## measure ledgers and HTTP against their baselines in one run
-	@scripts/install.sh redis wrk
+bench: ## measure ledgers, HTTP and draining against their baselines in one run
+	@scripts/install.sh redis postgres wrk
 	go run ./bench
 
 demo: ## 100,000 buyers rush 1,000 units on an embedded server, then the audit

@@ -81,7 +81,7 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 			names[s.name] = true
 		}
 	}
-	for _, name := range []string{bareRefusalName, soldOutName, firstVisitName, bareOrderName, acceptedName} {
+	for _, name := range []string{bareRefusalName, soldOutName, firstVisitName, bareOrderName, acceptedName, bareRowsName, bareArraysName, drainEachName, drainManyName} {
 		names[name] = true
 	}
 	for _, g := range goals {
@@ -124,7 +124,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"a processor, 2 cores, 24 GB memory", "Redis 7.0.15, wrk unknown", "WARNING",
+		"a processor, 2 cores, 24 GB memory", "Redis 7.0.15, PostgreSQL unknown, wrk unknown", "WARNING",
 		"\nS2 script per request, no fsync     60,000   50,000   64,000  p50 ms 0.6\n",
 		"  4.00x  4.00x  6.00x  >= 4.00x  met\n", ">= 1.40x  MISSED\n", "1 of 2 goals MISSED.",
 	} {

@@ -37,9 +37,10 @@ var groups = []group{
 	{name: "redis", needs: []string{"redis-server"}, open: openRedisGroup},
 	{name: "redis-fsync", needs: []string{"redis-server"}, open: openFsyncGroup},
 	{name: "http", needs: []string{"wrk"}, open: openHTTPGroup},
+	{name: "drain", needs: []string{"redis-server", postgres}, open: openDrainGroup},
 }
 
-var groupNames = []string{"redis", "redis-fsync", "http"}
+var groupNames = []string{"redis", "redis-fsync", "http", "drain"}
 
 // A goal is a ratio between two sides of a group that Sluice wants to reach.
 type goal struct {
@@ -55,6 +56,8 @@ var goals = []goal{
 	{"Redis ledger, appendfsync always, against the same pipelined", batchedName("always"), pipelinedName("always"), 1.4},
 	{"sold-out answers over HTTP, against a handler that returns a constant", soldOutName, bareRefusalName, 0.8},
 	{"accepted durable orders over HTTP, against a handler that returns a constant", acceptedName, bareOrderName, 0.5},
+	{"a journal of 100,000 entries into PostgreSQL, against a bare multi-row insert", drainEachName, bareRowsName, 0.7},
+	{"a journal of 100,000 claims in entries of 250, against a bare multi-row insert", drainManyName, bareRowsName, 0.7},
 }
 
 // A round is one turn of one side.

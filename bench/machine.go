@@ -13,7 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/servertest"
 )
+
+// postgres is a need that is looked for beyond the PATH, where Debian hides it.
+const postgres = "postgres"
 
 // machine is where the figures come from.
 type machine struct {
@@ -32,10 +37,12 @@ type machine struct {
 
 // versions of everything that is measured.
 type versions struct {
-	Go     string `json:"go"`
-	Redis  string `json:"redis,omitempty"`
-	Wrk    string `json:"wrk,omitempty"`
-	Commit string `json:"commit,omitempty"` // with "-dirty" when files differ from it
+	Go    string `json:"go"`
+	Redis string `json:"redis,omitempty"`
+	Wrk   string `json:"wrk,omitempty"`
+	// Postgres is not on the PATH everywhere.
+	Postgres string `json:"postgres,omitempty"`
+	Commit   string `json:"commit,omitempty"` // with "-dirty" when files differ from it
 }
 
 func describeMachine(ctx context.Context, dir string) machine {
@@ -58,11 +65,13 @@ func describeMachine(ctx context.Context, dir string) machine {
 var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
 func describeVersions(ctx context.Context) versions {
+	programs, _ := servertest.PostgresPrograms()
 	return versions{
-		Go:     runtime.Version(),
-		Redis:  versionNumber.FindString(output(ctx, "redis-server", "--version")),
-		Wrk:    versionNumber.FindString(output(ctx, "wrk", "-v")),
-		Commit: output(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
+		Go:       runtime.Version(),
+		Redis:    versionNumber.FindString(output(ctx, "redis-server", "--version")),
+		Wrk:      versionNumber.FindString(output(ctx, "wrk", "-v")),
+		Postgres: versionNumber.FindString(output(ctx, filepath.Join(programs, postgres), "--version")),
+		Commit:   output(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
 	}
 }
 
@@ -131,7 +140,11 @@ func (o *options) lookUp() error {
 			continue
 		}
 		for _, program := range g.needs {
-			if _, err := exec.LookPath(program); err != nil {
+			_, err := exec.LookPath(program)
+			if program == postgres {
+				_, err = servertest.PostgresPrograms()
+			}
+			if err != nil {
 				return &missingError{program}
 			}
 		}

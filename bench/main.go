@@ -2,9 +2,9 @@
 // one run, on one machine, in turns. What it prints is explained in
 // docs/benchmarks.md.
 //
-//	make bench                   everything, about five minutes
+//	make bench                   everything, about eight minutes
 //	go run ./bench --quick       the same with short rounds: a first look
-//	go run ./bench --only http   one group: redis, redis-fsync or http
+//	go run ./bench --only http   one group: redis, redis-fsync, http or drain
 package main
 
 import (

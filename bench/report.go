@@ -116,7 +116,8 @@ func (r *report) write(w io.Writer) error {
 	m, v := &r.Machine, &r.Versions
 	fmt.Fprintf(&b, "machine   %s, %d cores, %.0f GB memory, %s\n", m.CPU, m.Cores, m.MemoryGB, m.OS)
 	fmt.Fprintf(&b, "disk      %s, write and fsync of 4 KB: %.2f ms\n", orUnknown(m.Filesystem), m.FsyncMS)
-	fmt.Fprintf(&b, "versions  %s, Redis %s, wrk %s, commit %s\n", v.Go, orUnknown(v.Redis), orUnknown(v.Wrk), orUnknown(v.Commit))
+	fmt.Fprintf(&b, "versions  %s, Redis %s, PostgreSQL %s, wrk %s, commit %s\n",
+		v.Go, orUnknown(v.Redis), orUnknown(v.Postgres), orUnknown(v.Wrk), orUnknown(v.Commit))
 	fmt.Fprintf(&b, "run       %s, seed %d, %d rounds in turns, each %.1f s of warm-up and %.1f s measured; load before: %.2f\n",
 		r.Started.Format(time.RFC3339), r.Seed, r.Rounds, r.WarmS, r.MeasuredS, m.Load)
 	if m.Filesystem == "tmpfs" {

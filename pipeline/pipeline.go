@@ -29,7 +29,8 @@ type Store interface {
 // Options are the settings of a Pipeline. Zero values mean the defaults.
 type Options struct {
 	// MaxClaims bounds the claims of one transaction (an entry is never
-	// split); default 2,000. MaxEntries bounds its entries; default 500.
+	// split); default 2,000. MaxEntries bounds the entries of one reading of
+	// the journal, of which a transaction may take several; default 500.
 	MaxClaims  int
 	MaxEntries int
 	// Linger is how long a worker lets entries gather after a transaction that

@@ -110,7 +110,7 @@ func (w *worker) next() ([]sluice.Entry, error) {
 		}
 	}
 	read.Source, read.After = sluice.New, ""
-	entries, err := w.p.journal.ReadJournal(w.p.ctx, read)
+	entries, err := w.readNew(read)
 	if err != nil || len(entries) > 0 {
 		return entries, err
 	}
@@ -122,6 +122,25 @@ func (w *worker) next() ([]sluice.Entry, error) {
 	entries, err = w.p.journal.ReadJournal(w.p.ctx, read)
 	if len(entries) > 0 {
 		w.adopted = time.Time{} // there may be more
+	}
+	return entries, err
+}
+
+// readNew reads pages of new entries until they fill a transaction or there are
+// no more: entries of one claim must not make transactions of a few. A page
+// whose reading fails may have been handed out in a reply that got lost; then
+// the next reading is of this server's own.
+func (w *worker) readNew(read sluice.JournalRead) ([]sluice.Entry, error) {
+	entries, err := w.p.journal.ReadJournal(w.p.ctx, read)
+	for full := len(entries) == read.Max; err == nil && full && max(claims(entries), len(entries)) < w.p.opts.MaxClaims; {
+		var page []sluice.Entry
+		page, err = w.p.journal.ReadJournal(w.p.ctx, read)
+		full = len(page) == read.Max
+		entries = append(entries, page...)
+	}
+	if err != nil && len(entries) > 0 {
+		w.recovered, w.after = false, ""
+		return entries, nil
 	}
 	return entries, err
 }

@@ -45,7 +45,7 @@ func Postgres(t testing.TB) string {
 // SLUICE_TEST_POSTGRES_URL has no say here.
 func StartPostgres(t testing.TB) *PostgresServer {
 	t.Helper()
-	s, err := newPostgres()
+	s, err := newPostgres("")
 	if missing := (*missingError)(nil); errors.As(err, &missing) {
 		unavailable(t, "postgres", missing.Error())
 	}
@@ -53,15 +53,20 @@ func StartPostgres(t testing.TB) *PostgresServer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.end("QUIT"); err != nil {
-			t.Error(err)
-		}
-		if err := os.RemoveAll(s.dir); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return s
 }
+
+// NewPostgres returns a PostgreSQL server for a program that is no test, with
+// its data in a new folder below dir, which the user postgres must be able to
+// reach if the program runs as root. Close it.
+func NewPostgres(dir string) (*PostgresServer, error) { return newPostgres(dir) }
+
+// Close stops the server at once and removes its folder.
+func (s *PostgresServer) Close() error { return errors.Join(s.end("QUIT"), os.RemoveAll(s.dir)) }
 
 // PostgresServer is a private PostgreSQL server with one database, on one port
 // and one data folder for its whole life.
@@ -119,14 +124,14 @@ func (e *missingError) Error() string { return e.why }
 
 // sharedPostgres starts the server of this test binary, once. Its supervisor
 // stops it and removes its folder when the binary is gone.
-var sharedPostgres = sync.OnceValues(newPostgres)
+var sharedPostgres = sync.OnceValues(func() (*PostgresServer, error) { return newPostgres("") })
 
-func newPostgres() (*PostgresServer, error) {
+func newPostgres(parent string) (*PostgresServer, error) {
 	bin, err := postgresFolder()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "sluice-postgres-")
+	dir, err := os.MkdirTemp(parent, "sluice-postgres-")
 	if err != nil {
 		return nil, fmt.Errorf("servertest: %w", err)
 	}
@@ -144,6 +149,10 @@ func newPostgres() (*PostgresServer, error) {
 	}
 	return s, nil
 }
+
+// PostgresPrograms returns the folder of PostgreSQL's programs on this machine,
+// or says that there is none.
+func PostgresPrograms() (string, error) { return postgresFolder() }
 
 // postgresFolder finds initdb and postgres: on the PATH, or in Debian's folder
 // of the highest version.

@@ -1,0 +1,403 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+	"github.com/sluicehq/sluice/pipeline"
+	"github.com/sluicehq/sluice/settle"
+	"github.com/sluicehq/sluice/store/pgstore"
+)
+
+// The way from the journal to the store: what the guarantees of a drained
+// order cost, beside rows that somebody just inserts.
+
+const (
+	drainClaims = 100_000
+	drainMeta   = `{"channel":"app"}`
+	// rowsPerInsert is what the pipeline's transactions hold while the journal
+	// is full.
+	rowsPerInsert = 2000
+
+	bareRowsName   = "bare multi-row insert into PostgreSQL"
+	bareArraysName = "bare insert from arrays into PostgreSQL"
+	drainEachName  = "journal into PostgreSQL, entries of one claim"
+	drainManyName  = "journal into PostgreSQL, entries of 250 claims"
+)
+
+// openDrainGroup starts the PostgreSQL of all rounds. Each round has a schema of
+// its own, new and empty.
+func openDrainGroup(_ context.Context, o *options) ([]side, func(), error) {
+	// Beside the folder of the rounds, which the user postgres cannot enter.
+	server, err := servertest.NewPostgres(filepath.Dir(o.dir))
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &drainage{url: server.URL()}
+	sides := []side{
+		{
+			name: bareRowsName,
+			does: fmt.Sprintf("%d rows of an order into an empty table LIKE orders INCLUDING ALL: prepared INSERT ... VALUES of %d rows, each a transaction, one connection, no COPY", drainClaims, rowsPerInsert),
+			run:  func(ctx context.Context, r *round) (figure, error) { return d.bare(ctx, r, valuesInsert(), valuesArgs) },
+		},
+		{
+			name: bareArraysName,
+			does: "the same rows, INSERT ... SELECT FROM unnest(...): the fastest way without COPY that we know",
+			run:  func(ctx context.Context, r *round) (figure, error) { return d.bare(ctx, r, arraysInsert, arraysArgs) },
+		},
+		{
+			name: drainEachName, own: true,
+			does: fmt.Sprintf("the pipeline empties the journal of a Redis ledger, appendfsync always, that holds %d entries of one claim, into an empty pgstore: read, stored, acknowledged", drainClaims),
+			run:  func(ctx context.Context, r *round) (figure, error) { return d.drain(ctx, r, 1) },
+		},
+		{
+			name: drainManyName, own: true,
+			does: fmt.Sprintf("the same %d claims in entries as a busy batcher makes them: %d", drainClaims, drainClaims/250),
+			run:  func(ctx context.Context, r *round) (figure, error) { return d.drain(ctx, r, 250) },
+		},
+	}
+	return sides, func() { _ = server.Close() }, nil
+}
+
+// drainage is the database of the group.
+type drainage struct {
+	url     string
+	schemas atomic.Int64
+}
+
+// schema makes an empty schema with the store's tables, and returns the store
+// and a function that drops it. The log of what was before is on the disk, so
+// that nobody pays for another's.
+func (d *drainage) schema(ctx context.Context) (store *pgstore.Store, in string, drop func(), err error) {
+	name := fmt.Sprintf("round_%d", d.schemas.Add(1))
+	if err := d.execute(ctx, d.url, "CREATE SCHEMA "+name); err != nil {
+		return nil, "", nil, err
+	}
+	u, err := url.Parse(d.url)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	query := u.Query()
+	query.Set("search_path", name)
+	u.RawQuery = query.Encode()
+	in = u.String()
+	if store, err = pgstore.Open(ctx, in, pgstore.Options{}); err != nil {
+		return nil, "", nil, err
+	}
+	drop = func() {
+		_ = store.Close()
+		_ = d.execute(context.WithoutCancel(ctx), d.url, "DROP SCHEMA "+name+" CASCADE")
+	}
+	return store, in, drop, nil
+}
+
+func (d *drainage) execute(ctx context.Context, in string, statements ...string) error {
+	conn, err := pgx.Connect(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, statement := range statements {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func drainSale() sluice.Sale {
+	return sluice.Sale{
+		ID: ledgerSale, SKU: "PHONE-15", Title: "A phone", Price: sluice.Money{Amount: 599900, Currency: "CNY"},
+		Terms: sluice.Terms{
+			Version: 1, Total: ledgerTotal, MaxPerBuyer: 1, MaxOrders: 10,
+			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+		},
+		PaymentWindow: 15 * time.Minute, PaymentGrace: 30 * time.Second,
+	}
+}
+
+// drain measures the pipeline: from the first wake until every claim is stored
+// and the journal is empty.
+func (d *drainage) drain(ctx context.Context, r *round, perEntry int) (f figure, err error) {
+	redis, err := startRedis(ctx, r.dir, "no")
+	if err != nil {
+		return f, err
+	}
+	defer redis.stop()
+	ledger, err := redisledger.Open(ctx, "redis://"+redis.addr, redisledger.Options{Node: "bench"})
+	if err != nil {
+		return f, err
+	}
+	defer ledger.Close()
+	store, in, drop, err := d.schema(ctx)
+	if err != nil {
+		return f, err
+	}
+	defer drop()
+	if _, err := store.CreateSale(ctx, drainSale()); err != nil {
+		return f, err
+	}
+	if err := settle.NewLoader(store, ledger).Load(ctx, ledgerSale); err != nil {
+		return f, err
+	}
+	if err := fill(ctx, ledger, r.crowd, perEntry); err != nil {
+		return f, err
+	}
+	control, err := dialRedis(redis.addr)
+	if err != nil {
+		return f, err
+	}
+	defer control.close()
+	if _, err := control.call("CONFIG", "SET", "appendfsync", "always"); err != nil {
+		return f, err
+	}
+	if err := d.execute(ctx, d.url, "CHECKPOINT"); err != nil {
+		return f, err
+	}
+	reading, err := readSale(ctx, ledger)
+	if err != nil {
+		return f, err
+	}
+	if want := int64(drainClaims / perEntry); reading.Backlog != want {
+		return f, fmt.Errorf("the journal holds %d entries, want %d", reading.Backlog, want)
+	}
+
+	all := make(chan struct{})
+	var stored, transactions, alone atomic.Int64
+	lines := pipeline.New(ledger, store, pipeline.Options{
+		Stored: func(_ sluice.SaleID, s sluice.Stored) {
+			transactions.Add(1)
+			if stored.Add(int64(s.Inserted)) == drainClaims {
+				close(all)
+			}
+		},
+		SetAside: func(sluice.SaleID) { alone.Add(1) },
+	})
+	f.also = map[string]float64{}
+	runtime.GC()
+	endProfile, err := r.startProfile()
+	if err != nil {
+		return f, err
+	}
+	meter := startMeter(map[string]int{"pipeline": os.Getpid(), "redis": redis.pid})
+	start := time.Now()
+	lines.Wake(ledgerSale)
+	select {
+	case <-all:
+	case <-ctx.Done():
+		return f, ctx.Err()
+	case <-time.After(5 * time.Minute):
+		return f, fmt.Errorf("%d of %d claims are stored after 5 minutes, %d entries set aside", stored.Load(), drainClaims, alone.Load())
+	}
+	err = lines.Close(ctx) // acknowledges the rest, and has read once that nothing is left
+	took := time.Since(start)
+	meter.stop(f.also, drainClaims)
+	endProfile()
+	f.perSecond = drainClaims / took.Seconds()
+	f.also["claims_per_transaction"] = drainClaims / float64(transactions.Load())
+	if err != nil {
+		return f, err
+	}
+	return f, checkDrained(ctx, ledger, store, in)
+}
+
+func readSale(ctx context.Context, ledger sluice.Ledger) (sluice.Reading, error) {
+	readings, err := ledger.Read(ctx, []sluice.SaleID{ledgerSale})
+	if err != nil {
+		return sluice.Reading{}, err
+	}
+	return readings[0], nil
+}
+
+// fill makes journal entries of a size.
+func fill(ctx context.Context, ledger sluice.Ledger, buyers crowd, perEntry int) error {
+	var next atomic.Int64
+	var group sync.WaitGroup
+	failed := make(chan error, 64)
+	for range cap(failed) {
+		group.Go(func() {
+			for {
+				to := next.Add(int64(perEntry))
+				if to > drainClaims {
+					return
+				}
+				claims := make([]sluice.Claim, perEntry)
+				for i := range claims {
+					claims[i] = sluice.Claim{Quantity: 1, Order: admission.NewOrderID(ledgerSale), Meta: drainMeta}
+					claims[i].Buyer, claims[i].Key = buyers.attempt(to - int64(perEntry) + int64(i))
+				}
+				decisions, err := ledger.Claim(ctx, ledgerSale, claims)
+				for i := range decisions {
+					if err == nil && decisions[i].Code != sluice.Accepted {
+						err = fmt.Errorf("a claim is %s, want it accepted", decisions[i].Code)
+					}
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	close(failed)
+	return <-failed
+}
+
+// checkDrained compares what was accepted with what is stored.
+func checkDrained(ctx context.Context, ledger sluice.Ledger, store *pgstore.Store, in string) error {
+	reading, err := readSale(ctx, ledger)
+	if err != nil {
+		return err
+	}
+	sale, err := store.Sale(ctx, ledgerSale)
+	if err != nil {
+		return err
+	}
+	orders, err := countRows(ctx, in, "SELECT count(DISTINCT (buyer_id, claim_key)) FROM orders WHERE status = 'pending' AND seq BETWEEN 1 AND "+strconv.Itoa(drainClaims))
+	if err != nil {
+		return err
+	}
+	if reading.Backlog != 0 || reading.Taken != drainClaims || sale.Taken != drainClaims || sale.Fence != "" || orders != drainClaims {
+		return fmt.Errorf("accepted %d, but the ledger has taken %d with %d entries in the journal, the store has %d with %d orders, fence %q",
+			drainClaims, reading.Taken, reading.Backlog, sale.Taken, orders, sale.Fence)
+	}
+	return nil
+}
+
+func countRows(ctx context.Context, in, query string) (n int64, err error) {
+	conn, err := pgx.Connect(ctx, in)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, query).Scan(&n)
+	return n, err
+}
+
+// bareRow is what a program without Sluice's guarantees has to insert: the
+// columns of an order, ready.
+type bareRow struct {
+	order, buyer, key string
+	seq               int64
+	accepted, stored  time.Time
+}
+
+// bare measures inserts of as many rows, by one connection.
+func (d *drainage) bare(ctx context.Context, r *round, query string, args func(*sluice.Sale, []bareRow) []any) (f figure, err error) {
+	_, in, drop, err := d.schema(ctx)
+	if err != nil {
+		return f, err
+	}
+	defer drop()
+	if err := d.execute(ctx, in, "CREATE TABLE bare (LIKE orders INCLUDING ALL)"); err != nil {
+		return f, err
+	}
+	rows := make([]bareRow, drainClaims)
+	for i := range rows {
+		buyer, key := r.crowd.attempt(int64(i))
+		rows[i] = bareRow{
+			order: string(admission.NewOrderID(ledgerSale)), buyer: string(buyer), key: string(key), seq: int64(i + 1),
+			accepted: time.Now().UTC(), stored: time.Now().UTC(),
+		}
+	}
+	conn, err := pgx.Connect(ctx, in)
+	if err != nil {
+		return f, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := d.execute(ctx, d.url, "CHECKPOINT"); err != nil {
+		return f, err
+	}
+	sale := drainSale()
+	f.also = map[string]float64{}
+	runtime.GC()
+	meter := startMeter(map[string]int{"client": os.Getpid(), "connection": int(conn.PgConn().PID())})
+	start := time.Now()
+	for at := 0; at < len(rows) && err == nil; at += rowsPerInsert {
+		_, err = conn.Exec(ctx, query, args(&sale, rows[at:at+rowsPerInsert])...)
+	}
+	took := time.Since(start)
+	meter.stop(f.also, drainClaims)
+	f.perSecond = drainClaims / took.Seconds()
+	if err != nil {
+		return f, err
+	}
+	if n, err := countRows(ctx, in, "SELECT count(*) FROM bare"); err != nil || n != drainClaims {
+		return f, errors.Join(err, fmt.Errorf("inserted %d rows, but the table has %d", drainClaims, n))
+	}
+	return f, nil
+}
+
+const bareColumns = `order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
+	status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at`
+
+// valuesInsert is the statement of rowsPerInsert rows.
+func valuesInsert() string {
+	columns := strings.Count(bareColumns, ",") + 1
+	var query strings.Builder
+	query.WriteString("INSERT INTO bare (" + bareColumns + ") VALUES ")
+	for n := range rowsPerInsert * columns {
+		switch {
+		case n == 0:
+			query.WriteByte('(')
+		case n%columns == 0:
+			query.WriteString("),(")
+		default:
+			query.WriteByte(',')
+		}
+		fmt.Fprintf(&query, "$%d", n+1)
+	}
+	query.WriteByte(')')
+	return query.String()
+}
+
+func valuesArgs(sale *sluice.Sale, rows []bareRow) []any {
+	args := make([]any, 0, len(rows)*19)
+	for i := range rows {
+		r := &rows[i]
+		args = append(args, r.order, string(sale.ID), r.buyer, r.key, 1, drainMeta, sale.Price.Amount, sale.Price.Currency,
+			"pending", "", 1, r.seq, 1, "bench", r.accepted, r.stored,
+			r.stored.Add(sale.PaymentWindow), r.stored.Add(sale.PaymentWindow+sale.PaymentGrace), r.stored)
+	}
+	return args
+}
+
+// arraysInsert has what is the same in all rows as one value.
+const arraysInsert = `INSERT INTO bare (` + bareColumns + `)
+	SELECT c.order_id, $1, c.buyer_id, c.claim_key, 1, c.meta, $2, $3, 'pending', '', 1, c.seq, 1, 'bench',
+		c.accepted_at, $4::timestamptz, $5::timestamptz, $6::timestamptz, $4::timestamptz
+	FROM unnest($7::text[], $8::text[], $9::text[], $10::text[], $11::bigint[], $12::timestamptz[])
+		AS c (order_id, buyer_id, claim_key, meta, seq, accepted_at)`
+
+func arraysArgs(sale *sluice.Sale, rows []bareRow) []any {
+	n := len(rows)
+	orders, buyers, keys, metas := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	seqs, accepted := make([]int64, n), make([]time.Time, n)
+	for i := range rows {
+		r := &rows[i]
+		orders[i], buyers[i], keys[i], metas[i], seqs[i], accepted[i] = r.order, r.buyer, r.key, drainMeta, r.seq, r.accepted
+	}
+	stored := rows[0].stored
+	return []any{
+		string(sale.ID), sale.Price.Amount, sale.Price.Currency,
+		stored, stored.Add(sale.PaymentWindow), stored.Add(sale.PaymentWindow + sale.PaymentGrace),
+		orders, buyers, keys, metas, seqs, accepted,
+	}
+}
