@@ -28,7 +28,7 @@ func (a *app) saleCommand() *cobra.Command {
 		a.saleVerb("pause", "Hold a sale until it is resumed", (*client.Client).PauseSale),
 		a.saleVerb("resume", "End a pause", (*client.Client).ResumeSale),
 		a.saleVerb("close", "End a sale now; its orders stay as they are", (*client.Client).CloseSale),
-		a.saleRestock(),
+		a.salePatch(), a.saleRestock(),
 	)
 	return cmd
 }
@@ -123,6 +123,7 @@ func (a *app) printSale(s wire.AdminSale) error {
 		[2]string{"payment", fmt.Sprintf("within %s, and %s of grace", time.Duration(s.PaymentWindowS)*time.Second, time.Duration(s.PaymentGraceS)*time.Second)},
 		[2]string{"stored", plural(s.StoredTaken, "unit", "units") + ", " + plural(s.Backlog, "journal entry", "journal entries") + " waiting"},
 	)
+	fields = append(fields, showRules(&s.Rules)...)
 	if s.Fence != "" {
 		fields = append(fields, [2]string{"unavailable", clean(s.Fence)})
 	}
@@ -152,6 +153,7 @@ type newSale struct {
 	total, perBuyer, maxOrders     string
 	opens, closes                  string
 	window, grace                  time.Duration
+	rules                          ruleFlags
 }
 
 func (a *app) saleCreate() *cobra.Command {
@@ -191,6 +193,7 @@ func (a *app) saleCreate() *cobra.Command {
 	fl.StringVar(&f.closes, "closes-at", "none", "`TIME` as for opens-at, or none")
 	fl.DurationVar(&f.window, "payment-window", sluice.DefaultPaymentWindow, "how long a buyer may take to pay")
 	fl.DurationVar(&f.grace, "payment-grace", sluice.DefaultPaymentGrace, "how much longer the units are kept")
+	f.rules.add(cmd)
 	clientFlags(cmd)
 	return cmd
 }
@@ -199,7 +202,7 @@ func (a *app) saleCreate() *cobra.Command {
 func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (wire.CreateSale, error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	if f.file != "" {
-		for _, name := range []string{"id", "sku", "title", "price", "list-price", "total", "max-per-buyer", "opens-at", "closes-at"} {
+		for _, name := range append([]string{"id", "sku", "title", "price", "list-price", "total", "max-per-buyer", "opens-at", "closes-at"}, ruleFlagNames...) {
 			if given(name) {
 				return wire.CreateSale{}, fmt.Errorf("--file and --%s: want one or the other", name)
 			}
@@ -246,6 +249,9 @@ func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (w
 	}
 	if given("payment-grace") {
 		m.PaymentGraceS = wire.Some(int64(f.grace / time.Second))
+	}
+	if err := f.rules.message(cmd, &m.PatchRules); err != nil {
+		return m, err
 	}
 	// What the server would refuse is said here, before anything is sent.
 	_, err = m.Domain(func() sluice.SaleID { return "unnamed" })

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+// ruleFlags holds the flags of a sale's rules as they were typed. Each takes
+// none, which takes the rule away.
+type ruleFlags struct {
+	buyerRate, addressRate, ratio, ticket, challenge string
+	risk, onFailure, eligibility                     string
+	riskTimeout                                      time.Duration
+}
+
+// ruleFlagNames are all of them, in the order of the help.
+var ruleFlagNames = []string{
+	"buyer-rate", "address-rate", "admission-ratio", "ticket-before", "challenge",
+	"risk-url", "risk-timeout", "risk-on-failure", "eligibility",
+}
+
+func (f *ruleFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.buyerRate, "buyer-rate", "", "tries of one buyer, `N/PERIOD` like 10/1s, or 10/1s,shared over all servers, or none")
+	fl.StringVar(&f.addressRate, "address-rate", "", "tries from one address, `N/PERIOD` like 100/1s, or none")
+	fl.StringVar(&f.ratio, "admission-ratio", "", "claims on their way at a time, `X` times the units available, or none")
+	fl.StringVar(&f.ticket, "ticket-before", "", "ask for a ticket, handed out from `DURATION` before the opening on, or none")
+	fl.StringVar(&f.challenge, "challenge", "", "ask for a proof of work of `BITS` before the ticket, or none")
+	fl.StringVar(&f.risk, "risk-url", "", "ask the service at `URL` before the ticket, or none")
+	fl.DurationVar(&f.riskTimeout, "risk-timeout", sluice.DefaultRiskTimeout, "how long to wait for it")
+	fl.StringVar(&f.onFailure, "risk-on-failure", string(sluice.Deny), "`POLICY` when it does not answer: allow or deny")
+	fl.StringVar(&f.eligibility, "eligibility", "", "who may buy: `BY` token or list, or none for everybody")
+}
+
+// message puts what was typed into the API's message.
+func (f *ruleFlags) message(cmd *cobra.Command, m *wire.PatchRules) error {
+	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	return cmp.Or(
+		flagRule(given, "buyer-rate", f.buyerRate, &m.BuyerRate, func(text string) (rate sluice.BuyerRate, err error) {
+			text, rate.Shared = strings.CutSuffix(text, ",shared")
+			rate.Requests, rate.PerS, err = parseRate(text)
+			return rate, err
+		}),
+		flagRule(given, "address-rate", f.addressRate, &m.AddressRate, func(text string) (rate sluice.AddressRate, err error) {
+			rate.Requests, rate.PerS, err = parseRate(text)
+			return rate, err
+		}),
+		flagRule(given, "admission-ratio", f.ratio, &m.AdmissionRatio, func(text string) (float64, error) {
+			ratio, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return 0, errors.New("want a number like 1.5, or none")
+			}
+			return ratio, nil
+		}),
+		flagRule(given, "ticket-before", f.ticket, &m.Ticket, func(text string) (sluice.Ticket, error) {
+			d, err := time.ParseDuration(text)
+			if err != nil || d < time.Second || d%time.Second != 0 {
+				return sluice.Ticket{}, errors.New("want whole seconds like 60s, or none")
+			}
+			return sluice.Ticket{BeforeS: int64(d / time.Second)}, nil
+		}),
+		flagRule(given, "challenge", f.challenge, &m.Challenge, func(text string) (sluice.Challenge, error) {
+			bits, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return sluice.Challenge{}, errors.New("want a number of bits like 18, or none")
+			}
+			return sluice.Challenge{Difficulty: bits}, nil
+		}),
+		f.riskMessage(given, m),
+		flagRule(given, "eligibility", f.eligibility, &m.Eligibility, func(text string) (sluice.Eligibility, error) {
+			return sluice.Eligibility(text), nil
+		}),
+	)
+}
+
+func (f *ruleFlags) riskMessage(given func(string) bool, m *wire.PatchRules) error {
+	for _, name := range []string{"risk-timeout", "risk-on-failure"} {
+		if given(name) && (!given("risk-url") || f.risk == "none") {
+			return fmt.Errorf("--%s: want --risk-url with it", name)
+		}
+	}
+	return flagRule(given, "risk-url", f.risk, &m.Risk, func(text string) (sluice.Risk, error) {
+		if f.riskTimeout < time.Millisecond || f.onFailure == "" {
+			return sluice.Risk{}, errors.New("want a --risk-timeout of 1ms or more, and allow or deny as --risk-on-failure")
+		}
+		return sluice.Risk{URL: text, TimeoutMS: f.riskTimeout.Milliseconds(), OnFailure: sluice.OnFailure(f.onFailure)}, nil
+	})
+}
+
+// flagRule reads one flag, if it was given.
+func flagRule[T any](given func(string) bool, name, text string, into *wire.Nullable[T], parse func(string) (T, error)) error {
+	switch {
+	case !given(name):
+	case text == "none":
+		*into = wire.Null[T]()
+	default:
+		v, err := parse(text)
+		if err != nil {
+			return fmt.Errorf("--%s %q: %w", name, text, err)
+		}
+		*into = wire.Value(v)
+	}
+	return nil
+}
+
+// parseRate reads 10/1s.
+func parseRate(text string) (requests, perS int64, err error) {
+	count, period, _ := strings.Cut(text, "/")
+	requests, err = strconv.ParseInt(count, 10, 64)
+	d, bad := time.ParseDuration(period)
+	if err != nil || bad != nil || d < time.Second || d%time.Second != 0 {
+		return 0, 0, errors.New("want a number of tries per whole seconds like 10/1s, or none")
+	}
+	return requests, int64(d / time.Second), nil
+}
+
+// showRules are the rules of a sale for people, those that it has.
+func showRules(r *wire.Rules) (fields [][2]string) {
+	add := func(name, text string) { fields = append(fields, [2]string{name, text}) }
+	rate := func(requests, perS int64) string {
+		return fmt.Sprintf("%s in %s", plural(requests, "try", "tries"), time.Duration(perS)*time.Second)
+	}
+	if b := r.BuyerRate; b != nil {
+		text := rate(b.Requests, b.PerS)
+		if b.Shared {
+			text += ", over all servers"
+		}
+		add("buyer rate", text)
+	}
+	if a := r.AddressRate; a != nil {
+		add("address rate", rate(a.Requests, a.PerS))
+	}
+	if r.AdmissionRatio != nil {
+		add("admission", fmt.Sprintf("%v claims at a time for each unit available", *r.AdmissionRatio))
+	}
+	if r.Ticket != nil {
+		add("ticket", fmt.Sprintf("from %s before the opening on", time.Duration(r.Ticket.BeforeS)*time.Second))
+	}
+	if r.Challenge != nil {
+		add("challenge", plural(r.Challenge.Difficulty, "bit", "bits"))
+	}
+	if k := r.Risk; k != nil {
+		add("risk", fmt.Sprintf("%s within %s, or %s", clean(k.URL), time.Duration(k.TimeoutMS)*time.Millisecond, k.OnFailure))
+	}
+	if r.Eligibility != nil {
+		add("eligibility", "by "+clean(string(*r.Eligibility)))
+	}
+	return fields
+}
