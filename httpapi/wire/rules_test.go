@@ -42,11 +42,13 @@ func TestRulesOfASale(t *testing.T) {
 		{"null takes all away", `{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null}`, all, none, ""},
 		{
 			"a rate is not shared unless it says so", `{"buyer_rate":{"requests":3,"per_s":2}}`, none,
-			sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 3, PerS: 2}}, "",
+			sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 3, PerS: 2}},
+			"",
 		},
 		{
 			"what risk may leave out", `{"ticket":{"before_s":1},"risk":{"url":"http://127.0.0.1:9/"}}`, none,
-			sluice.Rules{Ticket: sluice.Ticket{BeforeS: 1}, Risk: sluice.Risk{URL: "http://127.0.0.1:9/", TimeoutMS: 1000, OnFailure: sluice.Deny}}, "",
+			sluice.Rules{Ticket: sluice.Ticket{BeforeS: 1}, Risk: sluice.Risk{URL: "http://127.0.0.1:9/", TimeoutMS: 1000, OnFailure: sluice.Deny}},
+			"",
 		},
 
 		{"unknown rule", `{"buyer_rates":null}`, none, none, "buyer_rates: unknown field"},
