@@ -19,6 +19,7 @@ type Store interface {
 	ReplayStore
 	ClusterStore
 	ReconcileStore
+	ListStore
 	AuditStore
 
 	// Ping says whether the database answers.

@@ -103,6 +103,11 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		{"ConcurrentHeartbeats", testConcurrentHeartbeats},
 		{"Gathered", testGathered},
 
+		{"Lists", testLists},
+		{"ListsThatAreNotReplaced", testListsThatAreNotReplaced},
+		{"LongList", testLongList},
+		{"ConcurrentLists", testConcurrentLists},
+
 		{"CapHoldsAmongManyWriters", testConcurrentCap},
 		{"ServersThatRedeliverTogether", testConcurrentRedelivery},
 		{"SnapshotWhileWritersRun", testSnapshotConsistency},

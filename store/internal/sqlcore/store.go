@@ -145,6 +145,8 @@ type Statements struct {
 	AddGathered string // sale, epoch, node, gathered_at; nothing if it is there
 	Gathered    string // sale, epoch; nodes by name
 
+	Lists ListStatements
+
 	Version string // no arguments; the highest migration applied
 }
 
