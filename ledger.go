@@ -21,6 +21,7 @@ type Ledger interface {
 	Journal
 	Releaser
 	Dropper
+	Recaller
 
 	// Close ends the use of the ledger. It is idempotent.
 	Close() error
@@ -81,8 +82,11 @@ type Reading struct {
 	Fence  string    // why claims are Unavailable; empty when they are not
 	Calm   time.Time // until then the sale rests after reopening (see RefusalLease); zero when it does not
 	Now    time.Time // the ledger's clock
-	// Backlog is the number of journal entries not acknowledged yet.
+	// Backlog is the number of journal entries not acknowledged yet, and Oldest
+	// the sequence of the first claim in the oldest of them, 0 if there is none
+	// (or it is damaged): what was accepted before it has left the journal.
 	Backlog int64
+	Oldest  int64
 }
 
 // FenceLoading is the fence under which Load leaves a sale, until Unfence.

@@ -207,6 +207,18 @@ func (f *FaultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer slu
 	return record, nil
 }
 
+// Recall implements sluice.Recaller.
+func (f *FaultyLedger) Recall(ctx context.Context, claim sluice.ClaimID) (record sluice.Record, err error) {
+	err = f.call(ctx, "Recall", func(l sluice.Ledger) (err error) {
+		record, err = l.Recall(ctx, claim)
+		return err
+	})
+	if err != nil {
+		return sluice.Record{}, err
+	}
+	return record, nil
+}
+
 // Load implements sluice.Keeper.
 func (f *FaultyLedger) Load(ctx context.Context, image sluice.LoadImage) error {
 	return f.call(ctx, "Load", func(l sluice.Ledger) error { return l.Load(ctx, image) })

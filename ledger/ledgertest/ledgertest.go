@@ -120,6 +120,7 @@ func Run(t *testing.T, h Harness) {
 		{"Load", loadCases},
 		{"Fence", fenceCases},
 		{"Read", readCases},
+		{"Recall", recallCases},
 		{"Journal", journalCases},
 		{"Restart", restartCases},
 		{"Release", releaseCases},

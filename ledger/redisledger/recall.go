@@ -1,0 +1,27 @@
+package redisledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Recall returns the accepted claim with this id: one command, of the buyer's
+// own fields.
+func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (found sluice.Record, err error) {
+	err = l.recordsOf(ctx, claim.Sale, claim.Buyer, func(r sluice.Record) bool {
+		if r.Key != claim.Key {
+			return true
+		}
+		found = r
+		return false
+	})
+	if err == nil && found.Order == "" {
+		err = sluice.ErrOrderNotFound
+	}
+	if err != nil {
+		return sluice.Record{}, fmt.Errorf("redisledger: recall sale=%s: %w", claim.Sale, err)
+	}
+	return found, nil
+}
