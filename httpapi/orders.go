@@ -82,11 +82,16 @@ func (s *Server) findOrder(ctx context.Context, id sluice.OrderID, buyer sluice.
 	return sluice.Order{}, queued
 }
 
-// waits reports whether an accepted claim must still be in the journal: the
-// store does not answer, and this server has not seen the journal empty since.
+// waits reports whether an accepted claim is still in the journal, as far as
+// this server knows while the store does not answer: nothing that was accepted
+// before the claim waits there no more.
 func (s *Server) waits(r *sluice.Record) bool {
 	view := s.Board.View(r.Sale)
-	return r.Live && view != nil && (view.Reading.Backlog > 0 || view.Reading.Seq < r.Seq)
+	if !r.Live || view == nil || r.Epoch != view.Reading.Epoch {
+		return false
+	}
+	reading := &view.Reading
+	return reading.Seq < r.Seq || reading.Backlog > 0 && r.Seq >= reading.Oldest
 }
 
 // listOwnOrders lists a buyer's stored orders, oldest first.

@@ -16,7 +16,7 @@ var readCases = []testCase{
 		e.claimsOf("b", sluice.Claim{Buyer: "ann", Key: "key-0001", Quantity: 2, Order: e.order("b")})
 		readings, err := e.ledger.Read(e.ctx, []sluice.SaleID{"b", "unknown", "a", "b"})
 		e.must("Read", err)
-		b := sluice.Reading{Sale: "b", Loaded: true, Epoch: 1, Seq: 1, Taken: 2, Terms: plenty(), Now: Start, Backlog: 1}
+		b := sluice.Reading{Sale: "b", Loaded: true, Epoch: 1, Seq: 1, Taken: 2, Terms: plenty(), Now: Start, Backlog: 1, Oldest: 1}
 		e.same("readings", readings, []sluice.Reading{
 			b,
 			{Sale: "unknown", Now: Start},

@@ -323,7 +323,7 @@ func TestSuiteCatchesLossAtRestart(t *testing.T) {
 func TestInvariantsCatch(t *testing.T) {
 	newSale := func() (sluice.Reading, []sluice.Record, []sluice.Entry) {
 		terms := with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer, t.MaxOrders = 10, 4, 2 })
-		r := sluice.Reading{Sale: sale, Loaded: true, Epoch: 1, Seq: 3, Taken: 5, Terms: terms, Backlog: 2}
+		r := sluice.Reading{Sale: sale, Loaded: true, Epoch: 1, Seq: 3, Taken: 5, Terms: terms, Backlog: 2, Oldest: 1}
 		var records []sluice.Record
 		for i, c := range []sluice.Claim{
 			{Buyer: "ann", Key: "k1", Quantity: 1, Order: "1"},
@@ -356,6 +356,7 @@ func TestInvariantsCatch(t *testing.T) {
 		{"unknown terms 9", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Terms = 9 }},
 		{"seq 2 of 1 to 3 has no record", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Seq = 4 }},
 		{"seq 3 is both", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Seq = 3 }},
+		{"oldest 2", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Oldest = 2 }},
 		{"backlog 3", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Backlog = 3 }},
 		{"I5: seq 3 is not in the journal", func(_ *sluice.Reading, _ []sluice.Record, journal []sluice.Entry) { journal[1].Claims = nil }},
 		{"seq 1 after 1", func(_ *sluice.Reading, _ []sluice.Record, journal []sluice.Entry) {

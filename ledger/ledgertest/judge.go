@@ -178,9 +178,9 @@ func (p *player) check(s *step, done []step) (wrong []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	backlogs := make([]int64, len(got))
+	asRead := slices.Clone(got)
 	for i := range got {
-		backlogs[i], got[i].Backlog = got[i].Backlog, 0
+		got[i].Backlog, got[i].Oldest = 0, 0
 	}
 	if d := diff(s.readings, got); d != "" {
 		return []string{"Read: -model +ledger\n" + d}
@@ -192,7 +192,7 @@ func (p *player) check(s *step, done []step) (wrong []string) {
 		if !got[i].Loaded {
 			continue
 		}
-		got[i].Backlog = backlogs[i]
+		got[i] = asRead[i]
 		records, journal, err := everything(p.ctx, p.ledger, id)
 		if err != nil {
 			return []string{err.Error()}

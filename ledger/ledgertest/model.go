@@ -217,7 +217,7 @@ func (m *model) setFence(id sluice.SaleID, epoch int64, reason string) error {
 	return nil
 }
 
-// reading is what Read should say; Backlog is not known here.
+// reading is what Read should say; Backlog and Oldest are not known here.
 func (m *model) reading(now time.Time, id sluice.SaleID) sluice.Reading {
 	s := m.sales[id]
 	if s == nil {
@@ -326,6 +326,13 @@ func checkJournal(r sluice.Reading, seen map[int64]sluice.Record, journal []slui
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if r.Backlog != int64(len(journal)) {
 		complain("backlog %d, but %d entries in the journal", r.Backlog, len(journal))
+	}
+	oldest := int64(0)
+	if len(journal) > 0 {
+		oldest = journal[0].FirstSeq
+	}
+	if r.Oldest != oldest {
+		complain("oldest %d, but the journal begins with %d", r.Oldest, oldest)
 	}
 	last, waiting, names := int64(0), map[int64]bool{}, map[string]bool{}
 	for _, e := range journal {

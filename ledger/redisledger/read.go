@@ -87,7 +87,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if len(parts) == 1 {
 		return r, 0, "", fields.err
 	}
-	if len(parts) != 17 {
+	if len(parts) != 18 {
 		return r, 0, "", fmt.Errorf("reply of %d parts", len(parts))
 	}
 	if v := fields.text[3]; v != format {
@@ -106,7 +106,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if calm := fields.time(15); r.Now.Before(calm) {
 		r.Calm = calm
 	}
-	told = fields.number(16)
+	told, r.Oldest = fields.number(16), fields.number(17)
 	return r, told, fields.text[1], fields.err
 }
 

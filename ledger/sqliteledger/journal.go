@@ -34,6 +34,7 @@ type journal struct {
 	mu      sync.Mutex
 	entries []*entry // ascending by id; acknowledged ones are marked, then dropped
 	acked   int      // of entries
+	oldest  int      // place of the first one that is not acknowledged
 	// handed is the id up to which entries have been handed out: New goes
 	// through the entries in order, so one number tells own from new.
 	handed int64
@@ -45,11 +46,15 @@ func (j *journal) add(e *entry) {
 	j.entries = append(j.entries, e)
 }
 
-// backlog is the number of entries not acknowledged yet.
-func (j *journal) backlog() int64 {
+// backlog is the number of entries not acknowledged yet, and the sequence of
+// the first claim of the oldest.
+func (j *journal) backlog() (entries, oldest int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return int64(len(j.entries) - j.acked)
+	if j.oldest < len(j.entries) {
+		oldest = j.entries[j.oldest].firstSeq
+	}
+	return int64(len(j.entries) - j.acked), oldest
 }
 
 // after returns the place of the first entry with an id above this one.
@@ -129,9 +134,12 @@ func (j *journal) drop(ids []int64) {
 			j.acked++
 		}
 	}
+	for j.oldest < len(j.entries) && j.entries[j.oldest].acked {
+		j.oldest++
+	}
 	if j.acked > len(j.entries)/2 {
 		j.entries = slices.DeleteFunc(j.entries, func(e *entry) bool { return e.acked })
-		j.acked = 0
+		j.acked, j.oldest = 0, 0
 	}
 }
 

@@ -58,10 +58,11 @@ func newSale(id sluice.SaleID, epoch int64, terms sluice.Terms, taken int64) *sa
 
 // publish makes what the writer has decided visible to readers.
 func (s *sale) publish() {
+	backlog, oldest := s.journal.backlog()
 	s.view.Store(&view{
 		reading: sluice.Reading{
 			Sale: s.id, Loaded: true, Epoch: s.epoch, Seq: s.seq, Taken: s.taken, Terms: s.terms,
-			Fence: s.fence, Calm: s.calmUntil, Backlog: s.journal.backlog(),
+			Fence: s.fence, Calm: s.calmUntil, Backlog: backlog, Oldest: oldest,
 		},
 		records: s.records,
 		ended:   s.ended,

@@ -5,9 +5,9 @@
 --          its name)
 -- Returns: {now in ms} when the sale is not loaded, else {now in ms, why data is missing or '', length of the
 --          journal, format, epoch, seq, taken, terms, total, max_buyer, max_orders, opens, closes, paused,
---          fence, calm_until, sequence the server was last told}
+--          fence, calm_until, sequence the server was last told, sequence of the journal's first claim or 0}
 -- Keeps:   a reading is of one moment; missing records, and a journal with other entries than were written, are told as loss
--- Cost:    five or six commands
+-- Cost:    five to seven commands
 -- Resend:  safe
 
 local at = ARGV[1]
@@ -30,4 +30,13 @@ elseif entries ~= tonumber(expected) then
   lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. expected .. ' are on record'
 end
 sale[14] = sale[14] or '0'
+sale[15] = '0'
+if entries > 0 then
+  local first = redis.call('XRANGE', KEYS[3], '-', '+', 'COUNT', 1)[1][2]
+  for i = 1, #first, 2 do
+    if first[i] == 's' and string.find(first[i + 1], '^%d+$') then
+      sale[15] = first[i + 1]
+    end
+  end
+end
 return {at, lost, entries, (table.unpack or unpack)(sale)}

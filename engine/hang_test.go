@@ -1,0 +1,211 @@
+package engine_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// strait is a network path to a database that can freeze: connections stay,
+// new ones are made, and nothing passes.
+type strait struct {
+	listener net.Listener
+	target   string
+
+	mu     sync.Mutex
+	thawed *sync.Cond
+	frozen bool
+}
+
+func newStrait(t *testing.T, target string) *strait {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &strait{listener: listener, target: target}
+	s.thawed = sync.NewCond(&s.mu)
+	t.Cleanup(func() {
+		s.freeze(false)
+		listener.Close()
+	})
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go s.carry(near)
+		}
+	}()
+	return s
+}
+
+// url returns a database's URL with the strait's address in it.
+func (s *strait) url(t *testing.T, of string) string {
+	u, err := url.Parse(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = s.listener.Addr().String()
+	return u.String()
+}
+
+func (s *strait) freeze(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = on
+	s.thawed.Broadcast()
+}
+
+func (s *strait) carry(near net.Conn) {
+	defer near.Close()
+	far, err := net.Dial("tcp", s.target)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	done := make(chan struct{}, 2)
+	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			buffer := make([]byte, 32<<10)
+			for {
+				n, err := way[0].Read(buffer)
+				s.mu.Lock()
+				for s.frozen {
+					s.thawed.Wait()
+				}
+				s.mu.Unlock()
+				if _, failed := way[1].Write(buffer[:n]); err != nil || failed != nil {
+					return
+				}
+			}
+		}()
+	}
+	<-done
+}
+
+// A database that hangs is worse than one that is down: no call fails. Every
+// request is answered all the same, by the side that can answer, and what was
+// promised meanwhile is kept.
+func TestADatabaseHangs(t *testing.T) {
+	redis, postgres := servertest.StartRedis(t), servertest.Postgres(t)
+	at, err := url.Parse(postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at.Hostname() == "" {
+		t.Skip("PostgreSQL is not reached by TCP here")
+	}
+	toRedis, toPostgres := newStrait(t, redis.Addr()), newStrait(t, at.Host)
+	e, err := engine.Open(t.Context(), engine.Config{
+		DataDir: t.TempDir(), Ledger: toRedis.url(t, redis.URL()), Store: toPostgres.url(t, postgres), Node: "node",
+		AdminKey: "admin-key-of-the-fleet", BuyerSecret: "buyer-secret-of-the-fleet",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(e.Handler())
+	t.Cleanup(func() {
+		toRedis.freeze(false)
+		toPostgres.freeze(false)
+		server.Close()
+		_ = e.Close(t.Context())
+	})
+	merchant, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, redis: redis, engines: []*engine.Engine{e}, clients: []*client.Client{merchant}, sale: "phone"}
+	if _, err := merchant.CreateSale(t.Context(), wire.CreateSale{
+		ID: wire.Some(f.sale), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
+		Total: wire.Value[int64](100), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	// ask sends a request; a test that hangs ends by the client's limit.
+	ask := func(method, path, body, bearer string) (int, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+bearer)
+		answer, err := (&http.Client{Timeout: 30 * time.Second}).Do(request)
+		if err != nil {
+			t.Fatalf("%s %s is not answered: %v", method, path, err)
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(text)
+	}
+	want := func(what string, gotStatus int, gotBody string, status int, contains string) {
+		t.Helper()
+		if gotStatus != status || !strings.Contains(gotBody, contains) {
+			t.Errorf("%s: %d %s; want %d and %q", what, gotStatus, gotBody, status, contains)
+		}
+	}
+	order := func(buyer int, id string) (int, string) {
+		return ask("GET", "/v1/orders/"+id, "", token(fmt.Sprintf("buyer-%05d", buyer)))
+	}
+
+	status, first := f.claim(0, 1)
+	want("the first claim", status, "", 202, "")
+	f.until("the first order to be stored", func() bool {
+		_, body := order(1, first)
+		return strings.Contains(body, `"pending"`)
+	})
+
+	toPostgres.freeze(true)
+	status, body := ask("GET", "/readyz", "", "")
+	want("ready while the store hangs", status, body, 200, "down")
+	status, second := f.claim(0, 2)
+	want("a claim while the store hangs", status, "", 202, "")
+	status, body = order(1, first)
+	want("a stored order while the store hangs", status, body, 503, "unavailable")
+	status, body = ask("PATCH", "/v1/admin/sales/phone", `{"title":"another"}`, e.AdminKey())
+	want("a change while the store hangs", status, body, 503, "")
+	toPostgres.freeze(false)
+	f.until("the second order to be stored", func() bool {
+		_, body := order(2, second)
+		return strings.Contains(body, `"pending"`)
+	})
+	f.until("a change of the sale", func() bool {
+		status, _ := ask("PATCH", "/v1/admin/sales/phone", `{"title":"another"}`, e.AdminKey())
+		return status == 200
+	})
+
+	toRedis.freeze(true)
+	status, body = ask("GET", "/readyz", "", "")
+	want("ready while the ledger hangs", status, body, 503, "unavailable")
+	status, body = order(2, second)
+	want("a stored order while the ledger hangs", status, body, 200, `"pending"`)
+	status, _ = f.claim(0, 3)
+	want("a claim while the ledger hangs", status, "", 503, "")
+	toRedis.freeze(false)
+	third := ""
+	f.until("the third claim, tried again with its key", func() bool {
+		status, third = f.claim(0, 3)
+		return status == 202
+	})
+	f.until("the third order to be stored", func() bool {
+		_, body := order(3, third)
+		return strings.Contains(body, `"pending"`)
+	})
+	if stored, err := merchant.AdminSale(t.Context(), f.sale); err != nil || stored.Taken != 3 || stored.StoredTaken != 3 {
+		t.Errorf("taken %d, stored %d, %v; want 3 units, each once", stored.Taken, stored.StoredTaken, err)
+	}
+}
