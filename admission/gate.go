@@ -23,6 +23,11 @@ type Gate struct {
 	archive Archive
 	newID   func(sluice.SaleID) sluice.OrderID
 	now     func() time.Time
+
+	// Of Guard; nil when everybody is let in.
+	entry     *Entry
+	ledger    sluice.Recaller
+	recalling chan struct{} // holds one value per recall under way
 }
 
 // Archive answers for the accepted claims of sales that the ledger has
@@ -41,8 +46,9 @@ func NewGate(board *Board, batcher *Batcher, archive Archive, newID func(sluice.
 // the ledger is asked. A sale that this server has not heard of is
 // looked up before the answer is SaleNotFound.
 //
-// Errors are those of Batcher.Claim.
-func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
+// Errors are those of Batcher.Claim, and *RefusedError for a buyer who is not
+// let in and has no accepted claim with this key.
+func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller) (sluice.Decision, error) {
 	view := g.board.View(sale)
 	if view == nil {
 		var err error
@@ -61,6 +67,9 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 	}
 	if decision, known := refuse(view, &claim, g.now()); known {
 		return decision, nil
+	}
+	if why := g.admit(view, &claim, &caller); why != nil {
+		return g.recall(ctx, sale, &claim, why)
 	}
 	return g.ask(ctx, sale, claim)
 }

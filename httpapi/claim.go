@@ -29,13 +29,17 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, buyer sluice
 		s.refuse(w, sluice.Decision{Code: sluice.SaleNotFound})
 		return
 	}
-	decision, err := s.Gate.Claim(r.Context(), sale, claim)
+	decision, err := s.Gate.Claim(r.Context(), sale, claim, s.caller(r, sale))
+	var refused *admission.RefusedError
 	switch {
 	case err == nil && decision.Code == sluice.Accepted:
 		s.Decided.Count(decision.Code.String())
 		writePlaced(w, sale, &decision)
 	case err == nil:
 		s.refuse(w, decision)
+	case errors.As(err, &refused):
+		s.Decided.Count(wire.CodeForbidden)
+		notLetIn(w, refused)
 	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed): // it was never sent
 		s.refuse(w, sluice.Decision{Code: sluice.Overloaded})
 	default:

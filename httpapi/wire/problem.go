@@ -34,6 +34,7 @@ type Problem struct {
 	Code   string `json:"code"`
 	Detail string `json:"detail,omitempty"`
 
+	Reason   string           `json:"reason,omitempty"`    // forbidden: why a buyer is not let in (docs/codes.md)
 	OpensAt  *Time            `json:"opens_at,omitempty"`  // not_open
 	OrderIDs []sluice.OrderID `json:"order_ids,omitempty"` // buyer_limit: the buyer's live orders of the sale
 }

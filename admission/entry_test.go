@@ -1,0 +1,298 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// shelf is a ListStore in memory.
+type shelf struct {
+	sluice.ListStore
+	mu     sync.Mutex
+	lists  map[listName]sluice.BuyerList
+	buyers map[listName][]sluice.BuyerID
+	fail   error
+	read   func() // called before a page is read
+}
+
+func (s *shelf) put(sale sluice.SaleID, kind sluice.ListKind, buyers ...sluice.BuyerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lists == nil {
+		s.lists, s.buyers = map[listName]sluice.BuyerList{}, map[listName][]sluice.BuyerID{}
+	}
+	name := listName{sale, kind}
+	s.lists[name] = sluice.BuyerList{Sale: sale, Kind: kind, Generation: s.lists[name].Generation + 1, Size: int64(len(buyers))}
+	s.buyers[name] = buyers
+}
+
+func (s *shelf) Lists(context.Context) (all []sluice.BuyerList, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.lists {
+		all = append(all, l)
+	}
+	return all, s.fail
+}
+
+func (s *shelf) Listed(_ context.Context, list sluice.BuyerList, after sluice.BuyerID, limit int) ([]sluice.BuyerID, error) {
+	if s.read != nil {
+		s.read()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := listName{list.Sale, list.Kind}
+	if s.fail != nil || s.lists[name].Generation != list.Generation {
+		return nil, s.fail
+	}
+	var page []sluice.BuyerID
+	for _, b := range s.buyers[name] {
+		if b > after && len(page) < limit {
+			page = append(page, b)
+		}
+	}
+	return page, nil
+}
+
+func (s *shelf) ReplaceList(context.Context, sluice.SaleID, sluice.ListKind, iter.Seq2[sluice.BuyerID, error]) (sluice.BuyerList, error) {
+	panic("not asked here")
+}
+
+func TestEntry(t *testing.T) {
+	store := &shelf{}
+	store.put("sale", sluice.DenyList, "eve", "both")
+	store.put("sale", sluice.AllowList, "ann", "both")
+	lists := NewLists(store, nil, nil)
+	if err := lists.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entry := &Entry{
+		Lists: lists,
+		Ticket: func(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) Reason {
+			switch {
+			case ticket == "old":
+				return TicketExpired
+			case ticket != string(sale)+"/"+string(buyer):
+				return TicketInvalid
+			}
+			return ""
+		},
+	}
+	ticket := sluice.Rules{Ticket: sluice.Ticket{BeforeS: 60}}
+	for _, c := range []struct {
+		name   string
+		rules  sluice.Rules
+		buyer  sluice.BuyerID
+		caller Caller
+		want   Reason
+	}{
+		{name: "no rules", buyer: "bob"},
+		{name: "denied without rules", buyer: "eve", want: Denied},
+		{name: "the allow list is not looked at", buyer: "bob"},
+		{name: "on the list", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "ann"},
+		{name: "not on the list", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "bob", want: NotEligible},
+		{name: "deny wins", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "both", want: Denied},
+		{name: "the token names it", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "bob", caller: Caller{Sales: []string{"other", "sale"}}},
+		{name: "the token names others", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "bob", caller: Caller{Sales: []string{"other", "sal", "sales"}}, want: NotEligible},
+		{name: "the token names none", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "ann", want: NotEligible},
+		{name: "the token of a denied buyer", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "eve", caller: Caller{Sales: []string{"sale"}}, want: Denied},
+		{name: "eligible in a way of the future", rules: sluice.Rules{Eligibility: "star"}, buyer: "ann", want: NotEligible},
+		{name: "good ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "sale/bob"}},
+		{name: "no ticket", rules: ticket, buyer: "bob", want: TicketMissing},
+		{name: "another's ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "sale/ann"}, want: TicketInvalid},
+		{name: "expired ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "old"}, want: TicketExpired},
+		{name: "a ticket does not help the denied", rules: ticket, buyer: "eve", caller: Caller{Ticket: "sale/eve"}, want: Denied},
+		{name: "a ticket nobody asked for", buyer: "bob", caller: Caller{Ticket: "nonsense"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			view := sold(func(v *View) { v.Sale.Rules = c.rules })
+			err := entry.Check(view, &sluice.Claim{Buyer: c.buyer}, &c.caller)
+			var refused *RefusedError
+			if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &refused) || refused.Reason != c.want || refused.Detail == "") {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A ticket is judged by the ledger's clock, whatever this server's says.
+func TestTicketsAreJudgedByTheLedgersClock(t *testing.T) {
+	for _, skew := range []time.Duration{-10 * time.Second, 0, 10 * time.Second} {
+		local := clock.Add(skew)
+		view := sold(func(v *View) {
+			v.Asked, v.Told = local, local // it said clock then
+			v.Sale.Rules.Ticket.BeforeS = 60
+		})
+		var asked time.Time
+		entry := &Entry{
+			Now: func() time.Time { return local.Add(3 * time.Second) },
+			Ticket: func(_ string, _ sluice.SaleID, _ sluice.BuyerID, now time.Time) Reason {
+				asked = now
+				return ""
+			},
+		}
+		if err := entry.Check(view, &sluice.Claim{Buyer: "ann"}, &Caller{Ticket: "x"}); err != nil {
+			t.Error(err)
+		}
+		if want := clock.Add(3 * time.Second); !asked.Equal(want) {
+			t.Errorf("a clock that is %v off: judged at %v, want %v", skew, asked, want)
+		}
+	}
+}
+
+func TestListsFollowTheStore(t *testing.T) {
+	store := &shelf{}
+	lists := NewLists(store, nil, nil)
+	has := func(sale sluice.SaleID, buyer sluice.BuyerID) string {
+		found, err := lists.has(sale, sluice.DenyList, buyer)
+		return fmt.Sprint(found, err != nil)
+	}
+	want := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: on the list, unready: %s; want %s", what, got, want)
+		}
+	}
+	refresh := func(fails bool) {
+		t.Helper()
+		if err := lists.Refresh(t.Context()); (err != nil) != fails {
+			t.Fatalf("refresh: %v", err)
+		}
+	}
+	want("before the first look", has("a", "eve"), "false true")
+	store.put("a", sluice.DenyList, "eve")
+	store.fail = errors.New("down")
+	refresh(true)
+	want("the store is down since the start", has("a", "eve"), "false true")
+	store.fail = nil
+	store.read = func() { want("while it is read for the first time", has("a", "eve"), "false true") }
+	refresh(false)
+	store.read = nil
+	want("known", has("a", "eve"), "true false")
+	want("another buyer", has("a", "ann"), "false false")
+	want("a sale without lists", has("b", "eve"), "false false")
+
+	store.put("a", sluice.DenyList, "ann")
+	store.put("b", sluice.DenyList, "ann")
+	want("until the next look", has("a", "eve"), "true false")
+	store.read = func() {
+		// What was known holds, and no sale stands still while its list is read.
+		if _, err := lists.has("a", sluice.DenyList, "eve"); err != nil {
+			t.Error("a list that is replaced makes the sale wait")
+		}
+		if _, err := lists.has("b", sluice.DenyList, "ann"); err != nil {
+			t.Error("a list that is new makes the sale wait")
+		}
+	}
+	refresh(false)
+	store.read = nil
+	want("replaced, off it", has("a", "eve"), "false false")
+	want("replaced, on it", has("a", "ann"), "true false")
+	if generation, size := lists.Loaded("a", sluice.DenyList); generation != 2 || size != 1 {
+		t.Errorf("loaded: generation %d of %d buyers, want 2 of 1", generation, size)
+	}
+	store.fail = errors.New("down")
+	refresh(true)
+	want("the store is down", has("a", "ann"), "true false")
+	store.fail = nil
+
+	// One that is replaced while it is read is read again, and not taken in part.
+	store.put("a", sluice.DenyList, "old")
+	once := sync.OnceFunc(func() { store.put("a", sluice.DenyList, "new", "newer") })
+	store.read = once
+	refresh(false)
+	want("torn", has("a", "ann"), "true false")
+	refresh(false)
+	want("whole", has("a", "newer"), "true false")
+}
+
+func TestListsOfManyPages(t *testing.T) {
+	store := &shelf{}
+	many := make([]sluice.BuyerID, 2*listPage)
+	for i := range many {
+		many[i] = sluice.BuyerID(fmt.Sprintf("buyer-%06d", i))
+	}
+	store.put("a", sluice.AllowList, many...)
+	lists := NewLists(store, nil, nil)
+	if err := lists.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{0, listPage - 1, listPage, len(many) - 1} {
+		if found, err := lists.has("a", sluice.AllowList, many[i]); !found || err != nil {
+			t.Errorf("buyer %d: %v, %v", i, found, err)
+		}
+	}
+	if found, _ := lists.has("a", sluice.AllowList, "nobody"); found {
+		t.Error("somebody else is on it")
+	}
+	if generation, size := lists.Loaded("a", sluice.AllowList); generation != 1 || size != int64(len(many)) {
+		t.Errorf("loaded: generation %d, %d buyers", generation, size)
+	}
+}
+
+// memory is a Recaller that knows some claims.
+type memory struct {
+	record sluice.Record
+	err    error
+	asked  int
+}
+
+func (m *memory) Recall(_ context.Context, claim sluice.ClaimID) (sluice.Record, error) {
+	m.asked++
+	if m.err == nil && claim.Key != m.record.Key {
+		return sluice.Record{}, sluice.ErrOrderNotFound
+	}
+	return m.record, m.err
+}
+
+// Whoever is not let in still gets the order of an accepted claim (I4).
+func TestRecallOfTheRefused(t *testing.T) {
+	record := sluice.Record{Claim: sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2, Order: "sale.x"}, Sale: "sale", Seq: 7, Epoch: 1, Terms: 3, At: clock}
+	why := &RefusedError{TicketMissing, "get one"}
+	for _, c := range []struct {
+		name     string
+		key      sluice.Key
+		quantity int64
+		why, err error
+		want     sluice.Code // 0: an error
+		is       error
+		asked    int
+	}{
+		{name: "a repeat", key: "key-1", quantity: 2, why: why, want: sluice.Accepted, asked: 1},
+		{name: "other content", key: "key-1", quantity: 1, why: why, want: sluice.KeyReused, asked: 1},
+		{name: "another key", key: "key-2", quantity: 2, why: why, is: why, asked: 1},
+		{name: "the ledger is down", key: "key-1", quantity: 2, why: why, err: errors.New("down"), is: ErrOutcomeUnknown, asked: 1},
+		{name: "not loaded", key: "key-1", quantity: 2, why: why, err: sluice.ErrNotLoaded, want: sluice.Unavailable, asked: 1},
+		{name: "not ready", key: "key-1", quantity: 2, why: ErrUnready, want: sluice.Unavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ledger := &memory{record: record, err: c.err}
+			gate := &Gate{}
+			gate.Guard(&Entry{}, ledger)
+			d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, c.why)
+			if d.Code != c.want || !errors.Is(err, c.is) || ledger.asked != c.asked {
+				t.Errorf("%v, %v, asked %d times; want %v, %v, %d", d.Code, err, ledger.asked, c.want, c.is, c.asked)
+			}
+			if c.want == sluice.Accepted && (!d.Replayed || d.Order != "sale.x" || d.Quantity != 2 || d.Seq != 7) {
+				t.Errorf("decision %+v", d)
+			}
+		})
+	}
+	// A flood of refused claims asks the ledger only so often at a time.
+	ledger := &memory{record: record}
+	gate := &Gate{}
+	gate.Guard(&Entry{}, ledger)
+	for range recalls {
+		gate.recalling <- struct{}{}
+	}
+	if d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2}, why); d.Code != sluice.Overloaded || err != nil || ledger.asked != 0 {
+		t.Errorf("%v, %v, asked %d times; want overloaded", d.Code, err, ledger.asked)
+	}
+}
