@@ -46,7 +46,7 @@ var table = []row{
 	{"tickets", []string{root}, nil},
 
 	// Who asks. It knows buyers by their ids, and nothing else of the domain.
-	{"identity", []string{root}, []string{"github.com/golang-jwt/jwt/v5", "github.com/maypok86/otter/v2", "golang.org/x/sync"}},
+	{"identity", []string{root}, []string{"github.com/go-jose/go-jose/v4", "github.com/golang-jwt/jwt/v5", "github.com/maypok86/otter/v2"}},
 
 	// Adapters. They never import each other.
 	{"ledger/ledgertest", []string{root, "internal/servertest"}, []string{"*"}},
