@@ -25,6 +25,11 @@ type worker struct {
 	suspects  []suspect // entries that fail, kept out of the others' way
 	stored    int64     // transactions that have succeeded
 	adopted   time.Time // when abandoned entries were last looked for
+
+	more     bool     // the last reading of new entries left some, it seems
+	perEntry int      // claims of an entry, going by the last reading
+	unacked  []string // stored entries that are acknowledged with the next reading
+	ahead    *ahead   // nil when nothing is read ahead
 }
 
 // suspect is an entry that could not be stored together with others.
@@ -49,7 +54,8 @@ func (w *worker) run() {
 			w.stopped()
 			return
 		case errors.Is(err, sluice.ErrNotLoaded):
-			w.suspects, w.recovered = nil, false // the sale is gone; a rebuild brings what is left
+			// The sale is gone; a rebuild brings what is left.
+			w.suspects, w.unacked, w.recovered, w.more = nil, nil, false, false
 			w.stopped()
 			return
 		case err != nil:
@@ -59,6 +65,7 @@ func (w *worker) run() {
 			continue
 		}
 		if len(entries) > 0 {
+			w.lookAhead()
 			w.handle(entries)
 			if claims(entries) < w.p.opts.MaxClaims/2 {
 				w.sleep(w.p.opts.Linger)
@@ -89,13 +96,19 @@ func (w *worker) stopped() {
 	w.running, w.woken = false, false
 }
 
-// next returns entries to store: this server's own from before first, then new
-// ones, then those that another server has abandoned.
+// next returns entries to store: those read ahead, then this server's own from
+// before, then new ones, then those that another server has abandoned.
 func (w *worker) next() ([]sluice.Entry, error) {
 	w.clearWoken()
-	read := sluice.JournalRead{Sale: w.sale, Max: w.p.opts.MaxEntries, Idle: w.p.opts.Abandoned}
+	if w.ahead != nil {
+		if entries, err := w.took(w.join()); err != nil || len(entries) > 0 {
+			return entries, err
+		}
+	}
+	w.acknowledge()
 	for !w.recovered {
-		read.Source, read.After = sluice.Own, w.after
+		read := w.readOf(sluice.Own)
+		read.After = w.after
 		entries, err := w.p.journal.ReadJournal(w.p.ctx, read)
 		if err != nil {
 			return nil, err
@@ -109,8 +122,7 @@ func (w *worker) next() ([]sluice.Entry, error) {
 			return entries, nil
 		}
 	}
-	read.Source, read.After = sluice.New, ""
-	entries, err := w.readNew(read)
+	entries, err := w.took(w.readNew(w.readOf(sluice.New)))
 	if err != nil || len(entries) > 0 {
 		return entries, err
 	}
@@ -118,29 +130,9 @@ func (w *worker) next() ([]sluice.Entry, error) {
 		return nil, nil
 	}
 	w.adopted = time.Now()
-	read.Source = sluice.Abandoned
-	entries, err = w.p.journal.ReadJournal(w.p.ctx, read)
+	entries, err = w.p.journal.ReadJournal(w.p.ctx, w.readOf(sluice.Abandoned))
 	if len(entries) > 0 {
 		w.adopted = time.Time{} // there may be more
-	}
-	return entries, err
-}
-
-// readNew reads pages of new entries until they fill a transaction or there are
-// no more: entries of one claim must not make transactions of a few. A page
-// whose reading fails may have been handed out in a reply that got lost; then
-// the next reading is of this server's own.
-func (w *worker) readNew(read sluice.JournalRead) ([]sluice.Entry, error) {
-	entries, err := w.p.journal.ReadJournal(w.p.ctx, read)
-	for full := len(entries) == read.Max; err == nil && full && max(claims(entries), len(entries)) < w.p.opts.MaxClaims; {
-		var page []sluice.Entry
-		page, err = w.p.journal.ReadJournal(w.p.ctx, read)
-		full = len(page) == read.Max
-		entries = append(entries, page...)
-	}
-	if err != nil && len(entries) > 0 {
-		w.recovered, w.after = false, ""
-		return entries, nil
 	}
 	return entries, err
 }
@@ -242,24 +234,13 @@ func (w *worker) store(batch []sluice.Entry) error {
 	}
 	w.stored++
 	w.p.opts.Stored(w.sale, stored)
-	ids := make([]string, len(batch))
 	for i := range batch {
-		ids[i] = batch[i].ID
+		w.unacked = append(w.unacked, batch[i].ID)
 	}
-	w.ack(ids)
+	if w.ahead == nil {
+		w.acknowledge()
+	}
 	return nil
-}
-
-// ack takes stored entries out of the journal. If that fails they will be read
-// again, as this server's own, and be found stored.
-func (w *worker) ack(ids []string) {
-	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
-	defer cancel()
-	if err := w.p.journal.Ack(ctx, w.sale, ids); err != nil {
-		w.p.opts.Log.Warn("stored entries cannot be acknowledged yet", "sale", w.sale, "entries", len(ids), "error", err)
-		w.recovered, w.after = false, ""
-		w.sleep(w.p.opts.Backoff)
-	}
 }
 
 func (w *worker) up() bool {
@@ -351,7 +332,10 @@ func (w *worker) setAside(e sluice.Entry, cause error) bool {
 		return false
 	}
 	w.p.opts.Log.Error("an entry is set aside", "sale", w.sale, "entry", e.ID, "reason", cause)
-	w.ack([]string{e.ID})
+	w.unacked = append(w.unacked, e.ID)
+	if w.ahead == nil {
+		w.acknowledge()
+	}
 	w.p.opts.SetAside(w.sale)
 	return true
 }
