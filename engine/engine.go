@@ -144,6 +144,7 @@ func (e *Engine) start(ctx context.Context) {
 	if err := errors.Join(e.board.ReadSales(ctx), e.board.Refresh(ctx)); err != nil {
 		e.cfg.Log.Warn("the board is not complete yet", "error", err)
 	}
+	e.follower.first(ctx)
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })

@@ -95,6 +95,27 @@ func (f *follower) heartbeat(ctx context.Context) {
 	}
 }
 
+// first compares ledger and store of every sale before this server takes its
+// first claim: one of them may have been restored from an older copy, and a
+// sequence must not be given twice. What cannot be compared now is compared
+// later, by check.
+func (f *follower) first(ctx context.Context) {
+	for id, view := range f.board.Views() {
+		if view.Down || !view.InStep() {
+			continue
+		}
+		step, cancel := context.WithTimeout(ctx, stepTimeout)
+		fenced, err := f.rebuilder.Verify(step, &view.Sale)
+		if err == nil && fenced {
+			_, err = f.board.Reload(step, id)
+		}
+		cancel()
+		if err != nil {
+			f.log.Warn("ledger and store of a sale are not compared yet", "sale", id, "error", err)
+		}
+	}
+}
+
 func (f *follower) run(ctx context.Context) {
 	for {
 		select {
@@ -172,7 +193,7 @@ func (s *followed) abandoned(sale *sluice.Sale) bool {
 // are claimed anew.
 func (f *follower) check(ctx context.Context, s *followed, view *admission.View) error {
 	if s.verified != view.Reading.Epoch || view.Reading.Seq < s.seq {
-		if err := f.loader.Verify(ctx, &view.Sale); err != nil {
+		if fenced, err := f.rebuilder.Verify(ctx, &view.Sale); err != nil || fenced {
 			return err
 		}
 		f.mu.Lock()

@@ -43,17 +43,34 @@ func NewLoader(store Store, ledger Ledger) *Loader { return &Loader{store: store
 // Errors: sluice.ErrSaleLive (it is loaded), sluice.ErrStaleEpoch (somebody
 // else has begun a load since), and those of store and ledger.
 func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error {
-	image, err := l.store.BeginLoad(ctx, sale)
+	image, err := l.begin(ctx, sale)
 	if err != nil {
-		return err
-	}
-	if err := l.ledger.Load(ctx, image); err != nil {
 		return err
 	}
 	if err := l.store.ConfirmLoad(ctx, sale, image.Epoch); err != nil {
 		return err
 	}
 	return l.ledger.Unfence(ctx, sale, image.Epoch)
+}
+
+// begin does the first two steps. A store that was restored from an older copy
+// gives epochs that its ledger has seen; they are passed over.
+func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImage, error) {
+	for {
+		image, err := l.store.BeginLoad(ctx, sale)
+		if err != nil {
+			return image, err
+		}
+		err = l.ledger.Load(ctx, image)
+		if err == nil || !errors.Is(err, sluice.ErrStaleEpoch) {
+			return image, err
+		}
+		r, readErr := l.read(ctx, sale)
+		now, rowErr := l.store.Sale(ctx, sale)
+		if readErr != nil || rowErr != nil || !r.Loaded || r.Epoch < image.Epoch || now.Epoch != image.Epoch {
+			return image, err // somebody else has begun a load since
+		}
+	}
 }
 
 // Follow compares what the store and the ledger say of a sale and does what

@@ -38,6 +38,7 @@ type RebuildStore interface {
 	sluice.ClusterStore
 	sluice.DeadLetterStore
 	sluice.ReplayStore
+	sluice.AuditStore
 	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
 }
 
@@ -46,6 +47,7 @@ type RebuildLedger interface {
 	Ledger
 	sluice.Decider
 	sluice.Journal
+	Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error
 }
 
 // The rhythm of servers that know of each other.
@@ -167,10 +169,17 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale) (bool, e
 	return true, nil
 }
 
-// rebuild stores what the journal still has, and loads.
+// rebuild stores what the journal and the records still have, and loads.
 func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
+	reading, err := r.hold(ctx, sale)
+	if err != nil {
+		return err
+	}
+	if err := r.adoptTerms(ctx, sale, &reading); err != nil {
+		return err
+	}
 	var survivors []sluice.Entry
-	err := r.ledger.PeekJournal(ctx, sale.ID, func(e sluice.Entry) bool {
+	err = r.ledger.PeekJournal(ctx, sale.ID, func(e sluice.Entry) bool {
 		survivors = append(survivors, e)
 		return true
 	})
@@ -178,6 +187,10 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 		return err
 	}
 	saved, err := r.save(ctx, sale.ID, survivors)
+	if err != nil {
+		return err
+	}
+	restored, err := r.restore(ctx, sale)
 	if err != nil {
 		return err
 	}
@@ -189,7 +202,7 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err := r.loader.Load(ctx, sale.ID); err != nil {
 		return err
 	}
-	r.log.Info("a sale is rebuilt", "sale", sale.ID, "why", sale.Fence, "from_journal", saved)
+	r.log.Info("a sale is rebuilt", "sale", sale.ID, "why", sale.Fence, "from_journal", saved, "from_records", restored)
 	return nil
 }
 

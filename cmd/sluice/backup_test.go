@@ -94,7 +94,8 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 			[]string{"--to", filepath.Join(empty, "file")}, exitFailed, "not a directory",
 		},
 		"redis and postgres": {
-			[]string{"--to", to, "--ledger", "redis://127.0.0.1:1", "--store", "postgres://u@127.0.0.1:1/d"}, exitFailed,
+			[]string{"--to", to, "--ledger", "redis://127.0.0.1:1", "--store", "postgres://u@127.0.0.1:1/d"},
+			exitFailed,
 			"the ledger first, then the store, with their own tools: Redis: copy its append-only folder or run redis-cli --rdb; PostgreSQL: pg_dump",
 		},
 		"mysql":      {[]string{"--to", to, "--store", "mysql://u@127.0.0.1:1/d"}, exitFailed, "mysqldump --single-transaction"},

@@ -1,0 +1,371 @@
+package engine_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+// shop is an embedded engine with one sale, and what its buyers were promised.
+type shop struct {
+	t      *testing.T
+	dir    string
+	engine *engine.Engine
+}
+
+const (
+	restoreSale   = sluice.SaleID("phone")
+	restoreTotal  = 300
+	restoreBuyers = 450
+)
+
+func openShop(t *testing.T, dir string) *shop {
+	t.Helper()
+	e, err := engine.Open(t.Context(), engine.Config{
+		DataDir: dir, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet", Reconcile: 200 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{t: t, dir: dir, engine: e}
+	t.Cleanup(s.close)
+	return s
+}
+
+func (s *shop) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := s.engine.Close(ctx); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// claim tries until it is decided.
+func (s *shop) claim(buyer int) (order sluice.OrderID, code string) {
+	name := fmt.Sprintf("buyer-%05d", buyer)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		request := httptest.NewRequest(http.MethodPost, "/v1/sales/"+string(restoreSale)+"/orders", strings.NewReader(`{"quantity":1}`))
+		request.Header.Set("Authorization", "Bearer "+token(name))
+		request.Header.Set("Idempotency-Key", "attempt-"+name)
+		answer := httptest.NewRecorder()
+		s.engine.Handler().ServeHTTP(answer, request)
+		body := answer.Body.String()
+		switch {
+		case answer.Code == http.StatusAccepted:
+			return sluice.OrderID(field(body, "order_id")), "accepted"
+		case answer.Code != http.StatusServiceUnavailable:
+			return "", field(body, "code")
+		case time.Now().After(deadline):
+			s.t.Errorf("%s: no decision in 30 s: %d %s", name, answer.Code, body)
+			return "", "none"
+		}
+	}
+}
+
+func field(body, name string) string {
+	_, rest, _ := strings.Cut(body, `"`+name+`":"`)
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
+}
+
+// cancel ends an order, which may still be queued.
+func (s *shop) cancel(order sluice.OrderID) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		request := httptest.NewRequest(http.MethodPost, "/v1/admin/orders/"+string(order)+"/cancel", nil)
+		request.Header.Set("Authorization", "Bearer admin-key-of-the-shop")
+		answer := httptest.NewRecorder()
+		s.engine.Handler().ServeHTTP(answer, request)
+		if answer.Code == http.StatusOK {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Errorf("cancel %s: %d %s", order, answer.Code, answer.Body.String())
+			return
+		}
+	}
+}
+
+// promises are what buyers were told.
+type promises struct {
+	mu     sync.Mutex
+	orders map[int]sluice.OrderID
+}
+
+// before returns those that were given before now and are not being ended.
+func (p *promises) before() map[int]sluice.OrderID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := map[int]sluice.OrderID{}
+	for buyer, order := range p.orders {
+		if buyer%5 != 0 { // see rush: those are cancelled, sooner or later
+			kept[buyer] = order
+		}
+	}
+	return kept
+}
+
+// rush lets every buyer claim once; each fifth cancels. When so many have been
+// promised an order, the moments are called, with the rush going on.
+func (s *shop) rush(moments map[int]func(*promises)) *promises {
+	p := &promises{orders: map[int]sluice.OrderID{}}
+	var next, accepted atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for {
+				buyer := int(next.Add(1))
+				if buyer > restoreBuyers {
+					return
+				}
+				order, code := s.claim(buyer)
+				if code != "accepted" {
+					continue
+				}
+				p.mu.Lock()
+				p.orders[buyer] = order
+				p.mu.Unlock()
+				if buyer%5 == 0 {
+					s.cancel(order)
+				}
+				if moment := moments[int(accepted.Add(1))]; moment != nil {
+					moment(p)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return p
+}
+
+// copyDB copies an SQLite file as it is at one moment, and changes nothing in
+// the copy: what a snapshot of the disk would be.
+func copyDB(t *testing.T, from, to string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+from+"?mode=ro&_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`VACUUM INTO ?`, to); err != nil {
+		t.Error(err)
+	}
+}
+
+// stored reads the orders of a store's file.
+func stored(t *testing.T, file string) map[sluice.OrderID]sluice.Order {
+	t.Helper()
+	s, err := sqlitestore.OpenReadOnly(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	orders := map[sluice.OrderID]sluice.Order{}
+	err = s.Snapshot(t.Context(), restoreSale, func(snap sluice.Snapshot) error {
+		return snap.Orders(func(o sluice.Order) bool { orders[o.ID] = o; return true })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return orders
+}
+
+// A ledger and a store of different moments of a rush are put together, in every
+// way that a restore can: the sale is rebuilt, and nothing wrong is sold.
+func TestRestore(t *testing.T) {
+	base := t.TempDir()
+	s := openShop(t, filepath.Join(base, "original"))
+	sale := sluice.Sale{
+		ID: restoreSale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
+		Terms: sluice.Terms{
+			Version: 1, Total: restoreTotal - 50, MaxPerBuyer: 1, MaxOrders: 9,
+			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+		},
+		PaymentWindow: time.Hour, PaymentGrace: time.Second,
+	}
+	if _, err := s.engine.Control().Create(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]map[int]sluice.OrderID{} // promised before the copy of this name was begun
+	snapshot := func(name string) func(*promises) {
+		return func(p *promises) {
+			at[name] = p.before()
+			for _, file := range []string{"ledger.db", "store.db"} {
+				copyDB(t, filepath.Join(s.dir, file), filepath.Join(base, name+"-"+file))
+			}
+		}
+	}
+	s.rush(map[int]func(*promises){
+		60: snapshot("early"),
+		90: func(*promises) { // terms, and an epoch, that the early copies do not know
+			if _, err := s.engine.Control().Patch(t.Context(), restoreSale, func(sale *sluice.Sale) error {
+				sale.Total = restoreTotal
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		},
+		140: snapshot("later"),
+		150: func(p *promises) {
+			at["backup"] = p.before()
+			if _, err := engine.Backup(t.Context(), engine.Config{DataDir: s.dir}, filepath.Join(base, "backup"), false); err != nil {
+				t.Error(err)
+			}
+		},
+	})
+	s.close()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for name, with := range map[string]struct {
+		ledger, store string // files; no ledger is one that was deleted
+		promised      string // what must have been saved: what was promised before this
+		rebuilt       bool   // they must disagree
+	}{
+		"a backup":                              {"backup/ledger.db", "backup/store.db", "backup", true},
+		"both of nearly one moment":             {"later-ledger.db", "later-store.db", "later", false},
+		"a store older than its ledger":         {"later-ledger.db", "early-store.db", "later", true},
+		"a backup's store, beside the ledger":   {"original/ledger.db", "backup/store.db", "backup", true},
+		"a ledger older than its store":         {"early-ledger.db", "later-store.db", "early", true},
+		"an old ledger beside a backup's store": {"early-ledger.db", "backup/store.db", "early", true},
+		"the ledger deleted":                    {"", "later-store.db", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if with.ledger != "" {
+				copyDB(t, filepath.Join(base, with.ledger), filepath.Join(dir, "ledger.db"))
+			}
+			copyDB(t, filepath.Join(base, with.store), filepath.Join(dir, "store.db"))
+			restored(t, dir, at[with.promised], with.rebuilt)
+		})
+	}
+}
+
+// restored opens an engine on restored files and holds them against what was
+// stored and promised.
+func restored(t *testing.T, dir string, promised map[int]sluice.OrderID, rebuilt bool) {
+	t.Helper()
+	before := stored(t, filepath.Join(dir, "store.db"))
+	s := openShop(t, dir)
+	// All buyers come again, with the same keys: nobody gets another order.
+	again := s.rush(nil)
+	for buyer, order := range promised {
+		if again.orders[buyer] != order {
+			t.Errorf("buyer %d was promised %s and gets %q (I4, I5)", buyer, order, again.orders[buyer])
+		}
+	}
+	await(t, "everything to be stored and given back", func() bool {
+		report, err := s.engine.Audit(t.Context(), restoreSale)
+		return err == nil && report.InFlight == 0 && report.Figures.Ledger.Fence == "" &&
+			report.Figures.Ledger.LiveClaims == report.Figures.Store.LiveUnits
+	})
+	report, err := s.engine.Audit(t.Context(), restoreSale)
+	if err != nil || !report.OK {
+		t.Errorf("audit: %+v, %v", report, err)
+	}
+	if epoch := report.Figures.Store.Epoch; rebuilt && epoch < 2 {
+		t.Errorf("epoch %d: it was not rebuilt", epoch)
+	}
+	if taken := report.Figures.Store.Taken; taken > restoreTotal {
+		t.Errorf("%d units taken of %d (I1)", taken, restoreTotal)
+	}
+	s.close()
+	now := stored(t, filepath.Join(dir, "store.db"))
+	for id, o := range before {
+		have, ok := now[id]
+		if !ok || have.Buyer != o.Buyer || have.Seq != o.Seq || have.Epoch != o.Epoch {
+			t.Errorf("stored order %s was %+v and is %+v", id, o, have)
+		}
+	}
+	t.Logf("%d orders restored, %d now, epoch %d", len(before), len(now), report.Figures.Store.Epoch)
+}
+
+func await(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !reached(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+// A store of before several rebuilds stands beside a ledger of after them.
+func TestRestoreOfAStoreThatIsEpochsBehind(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "data")
+	s := openShop(t, dir)
+	sale := sluice.Sale{
+		ID: restoreSale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
+		Terms: sluice.Terms{
+			Version: 1, Total: 5, MaxPerBuyer: 1, MaxOrders: 9, OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+		},
+		PaymentWindow: time.Hour, PaymentGrace: time.Second,
+	}
+	if _, err := s.engine.Control().Create(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	promised := map[int]sluice.OrderID{}
+	for buyer := 1; buyer <= 4; buyer++ {
+		order, code := s.claim(buyer)
+		if code != "accepted" {
+			t.Fatal(code)
+		}
+		promised[buyer] = order
+		s.close()
+		if buyer == 1 {
+			copyDB(t, filepath.Join(dir, "store.db"), filepath.Join(base, "old-store.db"))
+		}
+		fence(t, filepath.Join(dir, "store.db"))
+		s = openShop(t, dir)
+	}
+	if order, code := s.claim(4); order != promised[4] {
+		t.Fatal(order, code)
+	}
+	s.close()
+
+	for _, file := range []string{"store.db", "store.db-wal", "store.db-shm"} {
+		_ = os.Remove(filepath.Join(dir, file)) // not all are there
+	}
+	copyDB(t, filepath.Join(base, "old-store.db"), filepath.Join(dir, "store.db"))
+	s = openShop(t, dir)
+	for buyer, order := range promised {
+		if again, code := s.claim(buyer); again != order {
+			t.Errorf("buyer %d was promised %s and gets %s %s", buyer, order, again, code)
+		}
+	}
+	if _, code := s.claim(5); code != "accepted" {
+		t.Errorf("the fifth unit: %s", code)
+	}
+	if _, code := s.claim(6); code != "sold_out" {
+		t.Errorf("a sixth of five units: %s (I1)", code)
+	}
+	await(t, "an audit that adds up", func() bool {
+		report, err := s.engine.Audit(t.Context(), restoreSale)
+		return err == nil && report.OK && report.Figures.Store.Taken == 5
+	})
+}
+
+// fence asks for a rebuild, behind the back of a server that is down.
+func fence(t *testing.T, store string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`UPDATE sales SET fence = 'lost: by a test'`); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,232 @@
+package settle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// A store may be restored from a copy that is older than its ledger. Then it
+// lacks orders that the ledger has acknowledged, and versions of the terms that
+// the ledger decides by; nobody else notices, since a ledger that is ahead of
+// its store is the usual thing. Verify notices it, and the rebuild brings back
+// what the ledger's records still have.
+
+// Verify compares ledger and store when a server first sees an epoch of a sale,
+// or a sequence that went backwards. If one of them has forgotten what the
+// other knows, it fences the sale, whose rebuild follows, and reports true.
+func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool, err error) {
+	if err := r.loader.Verify(ctx, sale); err != nil {
+		return false, err
+	}
+	why, reading, err := r.olderStore(ctx, sale)
+	if err == nil && why != "" {
+		err = r.loader.lost(ctx, sale, &reading, why)
+	}
+	if err != nil {
+		return false, err
+	}
+	now, err := r.store.Sale(ctx, sale.ID)
+	return now.Fence != "", err
+}
+
+// olderStore says why the store must be older than its ledger, if it must.
+// Everything is in the store before the ledger may rely on it: terms before
+// they are applied, claims before they are acknowledged. So the ledger is read
+// first, and the store may only have more.
+func (r *Rebuilder) olderStore(ctx context.Context, sale *sluice.Sale) (why string, reading sluice.Reading, err error) {
+	if reading, err = r.loader.read(ctx, sale.ID); err != nil {
+		return "", reading, err
+	}
+	if !reading.Loaded || reading.Epoch != sale.Epoch || reading.Fence != "" {
+		return "", reading, nil // another matter, which Follow sees
+	}
+	acked, err := r.acknowledged(ctx, &reading)
+	if err != nil {
+		return "", reading, err
+	}
+	row, err := r.store.Sale(ctx, sale.ID)
+	if err != nil {
+		return "", reading, err
+	}
+	if reading.Terms.Version > row.Terms.Version {
+		return fmt.Sprintf("the ledger decides by version %d of the terms, the store only knows %d: it is older than its ledger",
+			reading.Terms.Version, row.Terms.Version), reading, nil
+	}
+	stored, err := r.store.LastSeq(ctx, sale.ID, sale.Epoch)
+	if err != nil || stored >= acked {
+		return "", reading, err
+	}
+	aside, known, err := r.lastAside(ctx, sale)
+	if err != nil || !known || aside >= acked {
+		return "", reading, err
+	}
+	return fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger", acked, max(stored, aside)), reading, nil
+}
+
+// acknowledged returns the last sequence of the reading that is not in the
+// journal any more, and so must be in the store; 0 if there is none, or if the
+// journal cannot tell.
+func (r *Rebuilder) acknowledged(ctx context.Context, reading *sluice.Reading) (int64, error) {
+	type span struct{ first, last int64 }
+	var waiting []span
+	damaged := false
+	err := r.ledger.PeekJournal(ctx, reading.Sale, func(e sluice.Entry) bool {
+		if e.Damage != nil {
+			damaged = true
+		} else if e.Epoch == reading.Epoch {
+			waiting = append(waiting, span{e.FirstSeq, e.FirstSeq + int64(len(e.Claims)) - 1})
+		}
+		return !damaged
+	})
+	if errors.Is(err, sluice.ErrNotLoaded) {
+		return 0, nil
+	}
+	if err != nil || damaged {
+		return 0, err
+	}
+	slices.SortFunc(waiting, func(a, b span) int { return cmp.Compare(b.first, a.first) })
+	last := reading.Seq
+	for _, w := range waiting {
+		if w.first <= last && w.last >= last {
+			last = w.first - 1
+		}
+	}
+	return last, nil
+}
+
+// lastAside returns the last sequence of this epoch that is in a dead letter.
+// It does not know if a letter cannot be read.
+func (r *Rebuilder) lastAside(ctx context.Context, sale *sluice.Sale) (last int64, known bool, err error) {
+	letters, err := r.store.DeadLetters(ctx, sale.ID)
+	for i := range letters {
+		claims, bad := sluice.ParseClaims(letters[i].Claims)
+		if bad != nil {
+			return 0, false, err
+		}
+		if letters[i].Epoch == sale.Epoch {
+			last = max(last, letters[i].FirstSeq+int64(len(claims))-1)
+		}
+	}
+	return last, true, err
+}
+
+// hold keeps the ledger from accepting more while its records are read, under
+// whichever epoch it holds the sale.
+func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice.Reading, err error) {
+	if reading, err = r.loader.read(ctx, sale.ID); err != nil || !reading.Loaded || reading.Fence != "" {
+		return reading, err
+	}
+	err = r.ledger.Fence(ctx, sale.ID, reading.Epoch, cmp.Or(sale.Fence, sluice.FenceLost))
+	if errors.Is(err, sluice.ErrNotLoaded) || errors.Is(err, sluice.ErrStaleEpoch) {
+		err = nil
+	}
+	return reading, err
+}
+
+// adoptTerms gives the store the terms that its ledger decided by, if the store
+// has forgotten them: a pause stays, and units that were added are covered. Of
+// the versions in between nobody knows more than that they let pass what was
+// accepted.
+func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
+	if !reading.Loaded {
+		return nil
+	}
+	for {
+		changed, err := r.store.ChangeSale(ctx, sale.ID, func(s *sluice.Sale) error {
+			if s.Version >= reading.Terms.Version {
+				return errUnchanged
+			}
+			before := s.Terms
+			s.Terms = reading.Terms
+			if s.Total != sluice.Unlimited && s.Total < s.Taken {
+				s.Total = before.Total // what is stored is sold
+			}
+			if before.Version+1 < reading.Terms.Version {
+				s.Paused, s.ClosesAt = false, time.Time{}
+				if before.OpensAt.Before(s.OpensAt) {
+					s.OpensAt = before.OpensAt
+				}
+				s.MaxPerBuyer, s.MaxOrders = max(s.MaxPerBuyer, before.MaxPerBuyer), max(s.MaxOrders, before.MaxOrders)
+			}
+			return nil
+		})
+		if errors.Is(err, errUnchanged) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.log.Warn("the store had forgotten terms that the ledger decides by", "sale", sale.ID, "version", changed.Version)
+	}
+}
+
+// restore stores the orders of live claims that the ledger has on record, and
+// the store neither as an order nor as a dead letter: acknowledged once, and
+// forgotten since. One that cannot be stored under its own place is set aside,
+// to be claimed anew; one beyond the cap is stored as rejected. Either way it is
+// listed (I1, I5).
+func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale) (saved int, err error) {
+	missing := map[claimKey]bool{} // live
+	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
+		missing[keyOf(c.Order)] = c.Live
+		return true
+	})
+	if errors.Is(err, sluice.ErrNotLoaded) || len(missing) == 0 && err == nil {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	err = r.store.Snapshot(ctx, sale.ID, func(s sluice.Snapshot) error {
+		letters, err := s.DeadLetters()
+		if err != nil {
+			return err
+		}
+		for i := range letters {
+			claims, _ := sluice.ParseClaims(letters[i].Claims) // damaged: nobody knows which
+			for j := range claims {
+				delete(missing, keyOf(claims[j].Order))
+			}
+		}
+		return s.Orders(func(o sluice.Order) bool {
+			delete(missing, keyOf(o.ID))
+			return len(missing) > 0
+		})
+	})
+	if err != nil || len(missing) == 0 {
+		return 0, err
+	}
+	var entries []sluice.Entry
+	var ended []sluice.OrderID
+	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
+		key := keyOf(c.Order)
+		live, unknown := missing[key]
+		switch {
+		case !unknown:
+		case live:
+			e := restored(&c)
+			e.ID, e.Node = "ledger/"+string(c.Order), r.node
+			entries = append(entries, e)
+		case len(ended) < MaxOffenders:
+			ended = append(ended, c.Order)
+		}
+		delete(missing, key) // a ledger may tell of one twice
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	if len(ended) > 0 {
+		r.log.Warn("the store has forgotten orders that had ended; nobody knows how", "sale", sale.ID, "orders", ended)
+	}
+	slices.SortFunc(entries, func(a, b sluice.Entry) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
+	})
+	return r.save(ctx, sale.ID, entries)
+}
