@@ -118,6 +118,11 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		{"PagesStayWhileOrdersCome", testPagesWhileInserting},
 		{"BadCursors", testBadCursors},
 
+		{"Events", testEvents},
+		{"EventsOfNothing", testEventsOfNothing},
+		{"EventsInSmallSteps", testEventsInSmallSteps},
+		{"EventsWhileWritersRun", testEventsWhileWritersRun},
+
 		{"Load", testLoad},
 		{"LoadImageHoldsEveryClaim", testLoadRecords},
 		{"LastSeq", testLastSeq},

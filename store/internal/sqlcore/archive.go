@@ -28,7 +28,10 @@ func (s *Store) Archive(ctx context.Context, id sluice.SaleID) (archived bool, e
 			return err
 		}
 		archived, err = exec(ctx, tx, s.sql.ArchiveSale, s.d.Time(now), s.d.Time(now), id)
-		return err
+		if err != nil || !archived {
+			return err
+		}
+		return s.addSaleEventOf(ctx, tx, sluice.EventSaleArchived, id, now)
 	})
 	return archived && err == nil, err
 }

@@ -140,6 +140,9 @@ func (s *Store) insertWithCare(ctx context.Context, tx *sql.Tx, batch *Batch) (s
 	// it was given under, ledger and store disagree now.
 	reason := fmt.Sprintf("%s: %d orders, %s the first, would exceed the total of %d",
 		sluice.NotCovered, len(plan.rejected), plan.rejected[0], sale.Cap)
-	_, err = exec(ctx, tx, s.sql.FenceSale, reason, s.d.Time(now), sale.ID, sale.Epoch)
+	fenced, err := exec(ctx, tx, s.sql.FenceSale, reason, s.d.Time(now), sale.ID, sale.Epoch)
+	if err == nil && fenced {
+		err = s.addSaleEventOf(ctx, tx, sluice.EventSaleUnavailable, sale.ID, now)
+	}
 	return stored, err
 }

@@ -65,8 +65,10 @@ func (s *Store) ConfirmLoad(ctx context.Context, id sluice.SaleID, epoch int64) 
 		if err != nil {
 			return err
 		}
-		_, err = exec(ctx, tx, s.sql.ConfirmLoad, "", epoch, s.d.Time(now), id)
-		return err
+		if _, err = exec(ctx, tx, s.sql.ConfirmLoad, "", epoch, s.d.Time(now), id); err != nil {
+			return err
+		}
+		return s.addSaleEventOf(ctx, tx, sluice.EventSaleAvailable, id, now)
 	})
 }
 

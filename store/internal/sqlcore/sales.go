@@ -38,7 +38,10 @@ func (s *Store) CreateSale(ctx context.Context, sale sluice.Sale) (_ sluice.Sale
 		if !inserted {
 			return sluice.ErrSaleExists
 		}
-		return s.addTerms(ctx, tx, &sale)
+		if err := s.addTerms(ctx, tx, &sale); err != nil {
+			return err
+		}
+		return s.addSaleEvent(ctx, tx, sluice.EventSaleCreated, &sale, now)
 	})
 	if err != nil {
 		return sluice.Sale{}, err
@@ -148,7 +151,10 @@ func (s *Store) writeChange(ctx context.Context, tx *sql.Tx, sale *sluice.Sale) 
 	if _, err := exec(ctx, tx, s.sql.UpdateSale, args...); err != nil {
 		return err
 	}
-	return s.addTerms(ctx, tx, sale)
+	if err := s.addTerms(ctx, tx, sale); err != nil {
+		return err
+	}
+	return s.addSaleEvent(ctx, tx, sluice.EventSaleUpdated, sale, sale.UpdatedAt)
 }
 
 // edited judges a change of a sale and raises the version of its terms.
@@ -198,8 +204,11 @@ func (s *Store) FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, re
 			return err
 		}
 		fenced, err := exec(ctx, tx, s.sql.FenceSale, reason, s.d.Time(now), id, epoch)
-		if err != nil || fenced {
+		if err != nil {
 			return err
+		}
+		if fenced {
+			return s.addSaleEventOf(ctx, tx, sluice.EventSaleUnavailable, id, now)
 		}
 		_, err = s.lockSale(ctx, tx, id)
 		return err

@@ -56,6 +56,10 @@ type Dialect interface {
 	// List returns the one argument that a statement takes as a list of order
 	// ids.
 	List(ids []string) any
+	// Events returns the SQL of the feed, and Pairs the arguments that a
+	// statement of it takes as a table.
+	Events() *EventStatements
+	Pairs(pairs []Pair) []any
 	// Retry reports whether the transaction failed because of another one (a
 	// deadlock, for instance), so that trying again helps.
 	Retry(err error) bool
@@ -153,10 +157,11 @@ type Statements struct {
 // Store is everything of a sluice.Store that the dialect leaves. Its methods
 // are those of the port, and documented there.
 type Store struct {
-	d     Dialect
-	sql   *Statements
-	write *sql.DB
-	read  *sql.DB // may be the same
+	d      Dialect
+	sql    *Statements
+	events *EventStatements
+	write  *sql.DB
+	read   *sql.DB // may be the same
 
 	// Ready, if set, is called before every use and may refuse it.
 	Ready func(context.Context) error
@@ -170,7 +175,7 @@ type Store struct {
 // New returns a store on two handles of one database, for changes and for
 // reading; they may be the same. The adapter closes them.
 func New(d Dialect, write, read *sql.DB) *Store {
-	s := &Store{d: d, sql: d.Statements(), write: write, read: read}
+	s := &Store{d: d, sql: d.Statements(), events: d.Events(), write: write, read: read}
 	s.releasing.Store(new(sluice.SaleID))
 	return s
 }

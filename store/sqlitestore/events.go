@@ -1,0 +1,57 @@
+package sqlitestore
+
+import (
+	"encoding/json"
+
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+func (dialect) Events() *sqlcore.EventStatements { return &events }
+
+// Pairs is JSON, which SQLite reads as a table.
+func (dialect) Pairs(pairs []sqlcore.Pair) []any {
+	rows := make([][2]int64, len(pairs))
+	for i, p := range pairs {
+		rows[i] = [2]int64{p.Position, p.Event}
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		panic(err) // numbers are always JSON
+	}
+	return []any{string(text)}
+}
+
+// pairs is the table of Pairs; CROSS JOIN after it makes SQLite read it first.
+const pairs = `(SELECT value ->> 0 AS position, value ->> 1 AS event FROM json_each(?)) AS pair`
+
+var events = sqlcore.EventStatements{
+	LockFeed:  `SELECT last_event FROM event_feed WHERE id = 1`, // a transaction that changes holds the whole file
+	SetFeed:   `UPDATE event_feed SET last_event = ? WHERE id = 1`,
+	LastEvent: `SELECT last_event FROM event_feed WHERE id = 1`,
+
+	SalesWithNewOrders: `SELECT s.id, coalesce(m.position, 0) FROM sales s LEFT JOIN event_marks m ON m.sale_id = s.id
+		WHERE (SELECT o.position FROM orders o WHERE o.sale_id = s.id ORDER BY o.position DESC LIMIT 1) > coalesce(m.position, 0)
+		ORDER BY s.id`,
+	NewOrders: `SELECT position, stored_at FROM orders WHERE sale_id = ? AND position > ? ORDER BY position LIMIT ?`,
+	SetMark: `INSERT INTO event_marks (sale_id, position) VALUES (?, ?)
+		ON CONFLICT (sale_id) DO UPDATE SET position = excluded.position`,
+	NewChanges: `SELECT c.position, c.order_id, c.changed_at, o.sale_id, o.position, coalesce(m.position, 0)
+		FROM order_changes c JOIN orders o ON o.order_id = c.order_id LEFT JOIN event_marks m ON m.sale_id = o.sale_id
+		WHERE c.event IS NULL ORDER BY c.event, c.position LIMIT ?`,
+	NewSaleEvents: `SELECT position, sale_id, created_at FROM sale_events WHERE event IS NULL ORDER BY event, position LIMIT ?`,
+
+	NumberChanges: `UPDATE order_changes SET event = pair.event FROM ` + pairs + `
+		WHERE order_changes.position = pair.position AND order_changes.event IS NULL`,
+	NumberSaleEvents: `UPDATE sale_events SET event = pair.event FROM ` + pairs + `
+		WHERE sale_events.position = pair.position AND sale_events.event IS NULL`,
+	AddSaleEvent: `INSERT INTO sale_events (sale_id, type, created_at, sale) VALUES (?, ?, ?, ?)`,
+
+	OrderEvents: `SELECT first_event, last_event, sale_id, after_position, upto_position FROM order_events
+		WHERE last_event > ? AND first_event <= ? ORDER BY last_event LIMIT ?`,
+	ChangeEvents: `SELECT c.event, c.from_status, c.to_status, c.changed_at, c.refused, ` + sqlcore.OrderColumns + `
+		FROM (SELECT event, order_id AS of_order, from_status, to_status, changed_at, refused FROM order_changes
+			WHERE event > ? AND event <= ?) c
+		JOIN orders ON orders.order_id = c.of_order`,
+	SaleEvents:  `SELECT event, type, created_at, sale FROM sale_events WHERE event > ? AND event <= ?`,
+	FirstStatus: `SELECT from_status FROM order_changes WHERE order_id = ? ORDER BY position LIMIT 1`,
+}
