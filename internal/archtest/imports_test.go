@@ -57,6 +57,7 @@ var table = []row{
 	{"store/sqlitestore/...", []string{root, "store/sqlitestore/...", "store/internal/..."}, []string{"*"}},
 	{"store/pgstore/...", []string{root, "store/pgstore/...", "store/internal/..."}, []string{"*"}},
 	{"store/mysqlstore/...", []string{root, "store/mysqlstore/...", "store/internal/..."}, []string{"*"}},
+	{"risk", []string{root}, nil},
 	{"httpapi/wire", []string{root}, nil},
 	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "identity", "httpapi/wire"}, []string{"*"}},
 	{"web/...", []string{root, "httpapi/wire"}, nil},
