@@ -39,10 +39,11 @@ var table = []row{
 	{root, nil, nil},
 
 	// Policy.
-	{"admission/...", []string{root}, []string{"github.com/google/uuid", "github.com/maypok86/otter/v2", "github.com/puzpuzpuz/xsync/v4", "golang.org/x/sync"}},
+	{"admission/...", []string{root, "internal/meters"}, []string{"github.com/google/uuid", "github.com/maypok86/otter/v2", "github.com/puzpuzpuz/xsync/v4", "golang.org/x/sync"}},
 	{"pipeline/...", []string{root}, []string{"golang.org/x/sync"}},
 	{"settle/...", []string{root}, []string{"golang.org/x/sync"}},
 	{"audit", []string{root}, nil},
+	{"events", []string{root}, nil},
 	{"tickets", []string{root}, nil},
 
 	// Who asks. It knows buyers by their ids, and nothing else of the domain.
@@ -51,7 +52,7 @@ var table = []row{
 	// Adapters. They never import each other.
 	{"ledger/ledgertest", []string{root, "internal/servertest"}, []string{"*"}},
 	{"ledger/redisledger/...", []string{root, "ledger/redisledger/..."}, []string{"*"}},
-	{"ledger/sqliteledger/...", []string{root, "ledger/sqliteledger/..."}, []string{"*"}},
+	{"ledger/sqliteledger/...", []string{root, "ledger/sqliteledger/...", "internal/meters"}, []string{"*"}},
 	{"store/storetest", []string{root, "internal/servertest"}, []string{"*"}},
 	{"store/internal/...", []string{root, "store/internal/..."}, []string{"*"}},
 	{"store/sqlitestore/...", []string{root, "store/sqlitestore/...", "store/internal/..."}, []string{"*"}},
@@ -67,6 +68,7 @@ var table = []row{
 	{"internal/archtest", nil, nil},
 	{"internal/config", []string{root, "identity"}, []string{"*"}},
 	{"internal/loadgen", []string{root, "client", "httpapi/wire"}, []string{"*"}},
+	{"internal/meters", []string{root}, nil},
 	{"internal/metrics", []string{root}, []string{"*"}},
 	{"internal/servertest", nil, []string{"*"}},
 

@@ -125,6 +125,7 @@ func Run(t *testing.T, h Harness) {
 		{"Restart", restartCases},
 		{"Release", releaseCases},
 		{"Drop", dropCases},
+		{"Rate", rateCases},
 		{"Faults", faultCases},
 		{"Concurrent", concurrentCases},
 	}

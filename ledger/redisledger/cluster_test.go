@@ -80,4 +80,10 @@ func TestCluster(t *testing.T) {
 			t.Errorf("%d keys are left, %v", n, err)
 		}
 	}
+	for _, sale := range sales { // of a sale that is gone, too
+		waits, err := l.Allow(t.Context(), sale, sluice.BuyerRate{Requests: 1, PerS: 3600}, []sluice.BuyerID{"ann", "{b}", "ann"})
+		if err != nil || waits[0] != 0 || waits[1] != 0 || waits[2] == 0 {
+			t.Errorf("Allow: %v, %v", waits, err)
+		}
+	}
 }

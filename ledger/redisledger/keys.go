@@ -28,6 +28,11 @@ func (k keys) aside(id sluice.SaleID, epoch int64) string {
 	return k.journal(id) + ":before:" + strconv.FormatInt(epoch, 10)
 }
 
+// rate is what a buyer's tries have cost so far (Meter.Try). It expires.
+func (k keys) rate(id sluice.SaleID, buyer sluice.BuyerID) string {
+	return string(k) + ":{" + string(id) + "}:rate:" + string(buyer)
+}
+
 // of lists the keys that most scripts need: sale, buyers, journal.
 func (k keys) of(id sluice.SaleID) []string {
 	return []string{k.sale(id), k.buyers(id), k.journal(id)}

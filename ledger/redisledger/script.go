@@ -33,6 +33,7 @@ var (
 	ackScript         = load("ack")
 	releaseScript     = load("release")
 	dropScript        = load("drop")
+	rateScript        = load("rate")
 )
 
 func load(name string) *script {

@@ -45,6 +45,7 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/meters"
 )
 
 // Options are the settings of a ledger.
@@ -68,6 +69,7 @@ type Ledger struct {
 
 	lock  *flock.Flock
 	queue queue
+	rates *meters.Table
 	sales atomic.Pointer[salesByID] // what is committed; replaced, never changed
 	done  chan struct{}             // closed when the writer has ended
 }
@@ -94,7 +96,7 @@ func Open(ctx context.Context, path string, opts Options) (*Ledger, error) {
 	case !locked:
 		return nil, fmt.Errorf("sqliteledger: open %s: %w", path, sluice.ErrInUse)
 	}
-	l := &Ledger{path: abs, node: opts.Node, now: opts.Now, hook: opts.hook, lock: lock, done: make(chan struct{})}
+	l := &Ledger{path: abs, node: opts.Node, now: opts.Now, hook: opts.hook, lock: lock, rates: meters.New(0), done: make(chan struct{})}
 	l.queue.init()
 	w := &writer{ledger: l}
 	if err := w.rebuild(ctx); err != nil {

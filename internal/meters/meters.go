@@ -1,0 +1,122 @@
+// Package meters counts the tries of many buyers or addresses in bounded
+// memory, for the gate and for the embedded ledger.
+package meters
+
+import (
+	"hash/maphash"
+	"sync"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Table keeps what everybody's tries have cost (sluice.Meter): one number for
+// each who matters now, found by a hash of who it is. Shards keep those who
+// try at the same time out of each other's way; nothing is allocated per try.
+//
+// Memory is bounded. When a shard is full of those who still matter, all who
+// are new to it share one allowance until there is room: limits fail closed,
+// and nobody can make the table forget somebody else.
+type Table struct {
+	seed   maphash.Seed
+	shards [shards]shard
+	most   int // entries of one shard
+}
+
+const shards = 256
+
+type shard struct {
+	mu    sync.Mutex
+	paid  map[uint64]int64 // sluice.Meter.Try; without an entry, 0
+	sweep int              // at so many entries, those that matter no more are dropped
+	full  int64            // until when there is no use in looking, µs
+	rest  int64            // paid by all together who found no room
+
+	_ [64 - 8 - 8 - 8 - 8 - 8]byte // a cache line each
+}
+
+// DefaultMost is how many entries a table may hold: at most some 100 MB.
+const DefaultMost = 1 << 21
+
+// minSweep keeps small shards from being swept all the time, fullPause full
+// ones, in µs.
+const (
+	minSweep  = 64
+	fullPause = 250_000
+)
+
+// New returns an empty table for about most entries; 0 means DefaultMost.
+func New(most int) *Table {
+	if most <= 0 {
+		most = DefaultMost
+	}
+	return &Table{seed: maphash.MakeSeed(), most: max(most/shards, 1)}
+}
+
+// Key returns the table's name of somebody. Two who share one, of 2^64, share
+// an allowance.
+func Key[T comparable](t *Table, who T) uint64 { return maphash.Comparable(t.seed, who) }
+
+// Try makes one try at now, in µs by any clock that does not run backwards. It
+// returns 0 if the try is within the rate, and counts it; otherwise how many µs
+// to wait.
+func (t *Table) Try(meter sluice.Meter, key uint64, now int64) (wait int64) {
+	s := &t.shards[key%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, known := s.paid[key]
+	if !known && !s.room(t.most, now) {
+		s.rest, wait = meter.Try(s.rest, now)
+		return wait
+	}
+	after, wait := meter.Try(before, now)
+	if wait == 0 {
+		s.paid[key] = after
+	}
+	return wait
+}
+
+// Learn notes that somebody has to wait, which is known from elsewhere: until
+// then they are denied here too. It does nothing when there is no room.
+func (t *Table) Learn(meter sluice.Meter, key uint64, now, wait int64) {
+	s := &t.shards[key%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, known := s.paid[key]; known || s.room(t.most, now) {
+		s.paid[key] = max(before, now+wait+meter.Full-meter.Interval)
+	}
+}
+
+// Len returns how many entries there are, those included that matter no more.
+func (t *Table) Len() (n int) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		n += len(s.paid)
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// room reports whether there is room for one more, and makes it if it can:
+// looking at all entries when their number has doubled costs little for each.
+func (s *shard) room(most int, now int64) bool {
+	if s.paid == nil {
+		s.paid, s.sweep = map[uint64]int64{}, min(minSweep, most)
+	}
+	if len(s.paid) < s.sweep {
+		return true
+	}
+	if now < s.full {
+		return false
+	}
+	for key, paid := range s.paid {
+		if paid <= now {
+			delete(s.paid, key)
+		}
+	}
+	if s.sweep = min(max(2*len(s.paid), minSweep), most); len(s.paid) < s.sweep {
+		return true
+	}
+	s.full = now + fullPause
+	return false
+}
