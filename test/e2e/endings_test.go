@@ -1,0 +1,299 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// A server is killed with SIGKILL again and again while orders are cancelled,
+// paid, refunded and expire, and their units are on the way back to the ledger.
+// Whatever the moment, every unit returns exactly once (I2, I6).
+func TestEndingsAreKilled(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		r := seeded(t, 11)
+		for range size(3, 1) {
+			endingsRound(t, 1, backends{}, r)
+		}
+	})
+	t.Run("redis and postgres", func(t *testing.T) {
+		t.Parallel()
+		on := sharedBackends(t)
+		r := seeded(t, 12)
+		for range size(2, 1) {
+			endingsRound(t, 2, on, r)
+		}
+	})
+	t.Run("redis and mysql", func(t *testing.T) {
+		t.Parallel()
+		endingsRound(t, 2, backends{servertest.Redis(t), servertest.MySQL(t)}, seeded(t, 13))
+	})
+}
+
+// The same for as long as SLUICE_TEST_SOAK says.
+func TestSoakEndings(t *testing.T) {
+	end := time.Now().Add(soak(t))
+	seed := uint64(time.Now().UnixNano())
+	for n := uint64(0); time.Now().Before(end) && !t.Failed(); n++ {
+		t.Run("sqlite", func(t *testing.T) { endingsRound(t, 1, backends{}, seeded(t, seed+n)) })
+		t.Run("redis and postgres", func(t *testing.T) { endingsRound(t, 2, sharedBackends(t), seeded(t, seed+n)) })
+	}
+}
+
+// endingsRound is one sale that sells out, whose orders then end while servers
+// are killed, and whose returned units are sold again.
+func endingsRound(t *testing.T, servers int, on backends, r *rand.Rand) {
+	t.Helper()
+	cluster, urls := startCluster(t, servers, on)
+	total := int64(size(1500, 600))
+	sale := createSale(t, cluster[0], total, 1)
+	const window = 3 // seconds: long enough that some are cancelled and paid in time
+	if _, err := cluster[0].merchant().PatchSale(t.Context(), sale, wire.PatchSale{
+		PaymentWindowS: wire.Some[int64](window), PaymentGraceS: wire.Some[int64](0),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	awaitState(t, cluster, sale, sluice.StateOpen)
+	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: int(total) + 100, Connections: 16}, urls[:1], r.Uint64()>>16)
+	outcomes := rush.wait()
+	if n := int64(len(outcomes[0].Promises)); n < total {
+		t.Fatalf("%d promises for %d units", n, total)
+	}
+
+	e := &endings{t: t, urls: urls}
+	e.begin(outcomes[0].Promises, r)
+	for n := range size(8, 3) { // while people end orders
+		if !e.awaitAnswered(int64(n+1) * int64(len(outcomes[0].Promises)) / int64(size(10, 5))) {
+			break
+		}
+		killAndBack(t, cluster[r.IntN(servers)], sale, r, n)
+	}
+	for n := range size(6, 3) { // while time ends them
+		victim := cluster[r.IntN(servers)]
+		await(t, "pending orders that expire, or none", func() bool { return expiring(victim, sale) })
+		killAndBack(t, victim, sale, r, n)
+	}
+	e.done.Wait()
+
+	inStep(t, cluster[0], sale)
+	awaitEnded(t, cluster[0], sale)
+	inStep(t, cluster[0], sale)
+	held := conserved(t, cluster[0], sale, total, e)
+	if t.Failed() {
+		return
+	}
+	// As many as came back can be sold again, and not one more (I7, I1).
+	second := startRush(t, loadgen.Options{Sale: sale, Buyers: 2*int(total) + 200, Connections: 16}, urls[:1], r.Uint64()>>16)
+	var sold int64
+	for _, out := range second.wait() {
+		sold += out.Decisions[sluice.Accepted]
+	}
+	if most := total - held; sold < most {
+		t.Errorf("%d units were free, and %d are sold (I7)", most, sold)
+	}
+	audit(t, cluster[0], sale, 0, "after the returned units were sold")
+	for _, s := range cluster {
+		if code := s.terminate(); code != 0 {
+			t.Errorf("exit %d after SIGTERM", code)
+		}
+	}
+	audit(t, cluster[0], sale, 0, "with the servers down")
+}
+
+// killAndBack kills a server at some moment of the next milliseconds, and
+// starts it again.
+func killAndBack(t *testing.T, s *server, sale sluice.SaleID, r *rand.Rand, n int) {
+	t.Helper()
+	time.Sleep(time.Duration(r.IntN(8000)) * time.Microsecond) // any moment, between two steps too
+	s.kill()
+	if n%3 == 1 {
+		audit(t, s, sale, 0, "of what a killed server left")
+	}
+	s.launch()
+	if n%3 == 2 { // and once more while it recovers
+		time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
+		s.kill()
+		s.launch()
+	}
+	s.ready()
+	inStep(t, s, sale)
+}
+
+// inStep compares ledger and store: there is nothing to repair, whenever one
+// looks. The servers would repair a lost release by themselves, after a while.
+func inStep(t *testing.T, s *server, sale sluice.SaleID) {
+	t.Helper()
+	r, err := s.merchant().ReconcileSale(t.Context(), sale, false)
+	if err != nil {
+		t.Error(err)
+	}
+	if r.Remaining > 0 {
+		t.Errorf("ledger and store differ: %+v", r.Differences)
+	}
+}
+
+// expiring reports that some orders have expired, or that none is left to.
+func expiring(s *server, sale sluice.SaleID) bool {
+	for _, status := range []sluice.Status{sluice.Expired, sluice.Pending} {
+		page, err := s.merchant().AdminOrders(context.Background(), sluice.OrderFilter{Sale: sale, Status: status, Limit: 1})
+		if err != nil {
+			return false
+		}
+		if (len(page.Orders) > 0) == (status == sluice.Expired) {
+			return true
+		}
+	}
+	return false
+}
+
+// endings are people who end orders, and what they were told.
+type endings struct {
+	t        *testing.T
+	urls     []string
+	done     sync.WaitGroup
+	answered atomic.Int64
+
+	mu   sync.Mutex
+	told map[sluice.OrderID]sluice.Status // the last answer about an order
+}
+
+// begin sets them to work: a third of the orders is cancelled, a third paid, and
+// every fourth of those refunded; the rest is left to expire.
+func (e *endings) begin(promises []loadgen.Promise, r *rand.Rand) {
+	e.told = map[sluice.OrderID]sluice.Status{}
+	shuffled := append([]loadgen.Promise{}, promises...)
+	r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	var next atomic.Int64
+	for worker := range 8 {
+		c, err := client.New(e.urls[worker%len(e.urls)], client.Options{AdminKey: adminKey})
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		e.done.Go(func() {
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(shuffled) {
+					return
+				}
+				order := shuffled[n].Order
+				switch n % 3 {
+				case 0:
+					e.until(order, func(ctx context.Context) (wire.Order, error) { return c.AdminCancelOrder(ctx, order) })
+				case 1:
+					e.until(order, func(ctx context.Context) (wire.Order, error) { return c.PayOrder(ctx, order, "pay-"+string(order)[len(order)-8:]) })
+					if n%12 == 1 {
+						e.until(order, func(ctx context.Context) (wire.Order, error) { return c.RefundOrder(ctx, order) })
+					}
+				}
+				e.answered.Add(1)
+			}
+		})
+	}
+}
+
+// until asks for one change until it is answered for good.
+func (e *endings) until(order sluice.OrderID, change func(context.Context) (wire.Order, error)) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		o, err := change(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			e.mu.Lock()
+			e.told[order] = o.Status
+			e.mu.Unlock()
+			return
+		case client.CodeOf(err) == wire.CodeOrderEnded:
+			return // time was faster
+		case time.Now().After(deadline):
+			e.t.Errorf("%s: no answer: %v", order, err)
+			return
+		}
+	}
+}
+
+func (e *endings) awaitAnswered(n int64) bool {
+	over := make(chan struct{})
+	go func() { e.done.Wait(); close(over) }()
+	isOver := false
+	await(e.t, fmt.Sprintf("%d orders dealt with", n), func() bool {
+		select {
+		case <-over:
+			isOver = true
+		default:
+		}
+		return isOver || e.answered.Load() >= n
+	})
+	return !isOver
+}
+
+// awaitEnded waits until no order can end by itself any more, and the ledger
+// has got every unit back.
+func awaitEnded(t *testing.T, s *server, sale sluice.SaleID) {
+	t.Helper()
+	await(t, "no pending order, and every unit back", func() bool {
+		pending, err := s.merchant().AdminOrders(t.Context(), sluice.OrderFilter{Sale: sale, Status: sluice.Pending, Limit: 1})
+		if err != nil || len(pending.Orders) > 0 {
+			return false
+		}
+		got, err := s.merchant().AdminSale(t.Context(), sale)
+		return err == nil && got.Fence == "" && got.Backlog == 0 && got.Taken == got.StoredTaken
+	})
+}
+
+// conserved: total = available + units of orders that hold them, nobody was told
+// another ending than the order has, and no history gives units back twice. It
+// returns the units that are held.
+func conserved(t *testing.T, s *server, sale sluice.SaleID, total int64, e *endings) (held int64) {
+	t.Helper()
+	got, err := s.merchant().AdminSale(t.Context(), sale)
+	if err != nil || got.Available == nil {
+		t.Fatal(got, err)
+	}
+	byStatus := map[sluice.Status]int{}
+	for _, o := range storedOrders(t, s, sale) {
+		byStatus[o.Status]++
+		if o.Status.Live() {
+			held += o.Quantity
+		}
+		if told, ok := e.told[o.OrderID]; ok && told != o.Status {
+			t.Errorf("%s was said to be %s, and is %s", o.OrderID, told, o.Status)
+		}
+		history, err := s.merchant().OrderHistory(t.Context(), o.OrderID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		returned := 0
+		for _, change := range history.Changes {
+			if change.From.Live() && !change.To.Live() {
+				returned++
+			}
+		}
+		if live := o.Status.Live(); live != (returned == 0) || returned > 1 {
+			t.Errorf("%s is %s, and its units returned %d times (I6)", o.OrderID, o.Status, returned)
+		}
+	}
+	if got.Taken != held || got.StoredTaken != held || *got.Available+held != total {
+		t.Errorf("total %d, available %d, held %d; the ledger counts %d, the store %d (I2)", total, *got.Available, held, got.Taken, got.StoredTaken)
+	}
+	if byStatus[sluice.Cancelled] == 0 || byStatus[sluice.Paid] == 0 || byStatus[sluice.Expired] == 0 || byStatus[sluice.Refunded] == 0 {
+		t.Errorf("%v: the test tells nothing about some endings", byStatus)
+	}
+	t.Logf("%v", byStatus)
+	report := audit(t, s, sale, 0, "after all endings")
+	if report.InFlight != 0 {
+		t.Errorf("%d in flight", report.InFlight)
+	}
+	return held
+}
