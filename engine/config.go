@@ -50,6 +50,9 @@ type Config struct {
 	// what is safe is repaired; default 1 minute. Negative: never.
 	Reconcile time.Duration
 
+	// Pages are the settings of the buyer's pages.
+	Pages Pages
+
 	Log *slog.Logger // default: silent
 }
 

@@ -85,13 +85,15 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if e.store, err = openStore(ctx, e.cfg, e.folder); err != nil {
 		return err
 	}
-	e.compose()
+	if err := e.compose(); err != nil {
+		return err
+	}
 	e.start(ctx)
 	return nil
 }
 
 // compose wires the parts; nothing runs yet.
-func (e *Engine) compose() {
+func (e *Engine) compose() error {
 	counts := metrics.New(e.saleMetrics, wire.CodeOutcomeUnknown)
 	loader := settle.NewLoader(e.store, e.ledger)
 	e.control = settle.NewControl(e.store, e.ledger, loader)
@@ -125,6 +127,10 @@ func (e *Engine) compose() {
 		reconciler: settle.NewReconciler(e.store, e.ledger),
 	})
 	counts.Differences(e.reconcile.differences)
+	pages, err := e.newPages()
+	if err != nil {
+		return err
+	}
 	e.server = httpapi.New(httpapi.Options{
 		Gate: admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID), Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
@@ -135,8 +141,9 @@ func (e *Engine) compose() {
 		Reconcile:   e.Reconcile,
 		Kinds:       wire.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},
 		BuyerSecret: []byte(e.secret), AdminKey: e.adminKey,
-		Metrics: counts.Handler(), Decided: counts, Log: e.cfg.Log,
+		Pages: pages, Metrics: counts.Handler(), Decided: counts, Log: e.cfg.Log,
 	})
+	return nil
 }
 
 // start reads what there is and starts the loops.

@@ -44,6 +44,7 @@ type Options struct {
 	// Ended is called when an order has ended: its units are on their way back.
 	Ended func()
 
+	Pages   http.Handler // of buyers: GET /, /s/, /o/ and /assets/; nil: 404
 	Metrics http.Handler // GET /metrics; nil: 404
 	Decided Counter      // counts the answers to claims by code; nil: nobody counts
 	Now     func() time.Time

@@ -95,6 +95,11 @@ func (s *Server) routes() []route {
 		s.admin(Viewers, "GET /v1/admin/dead-letters/{id}", s.showDeadLetter),
 		s.admin(Operators, "POST /v1/admin/dead-letters/{id}/replay", s.replayDeadLetter),
 
+		s.anyone("GET /{$}", s.page),
+		s.anyone("GET /s/{sale}", s.page),
+		s.anyone("GET /o/{order}", s.page),
+		s.anyone("GET /assets/{build}/{file}", s.page),
+
 		s.anyone("GET /healthz", s.health),
 		s.anyone("GET /readyz", s.ready),
 		s.anyone("GET /metrics", s.metrics),

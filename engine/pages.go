@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/web"
+)
+
+// Pages are the settings of the buyer's pages.
+type Pages struct {
+	// LoginURL is the shop's login, which hands over the buyer's token: in it,
+	// {return} becomes the address of the page that wants a buyer. Default: the
+	// page asks to sign in without a link.
+	LoginURL string
+	// PayURL is where the shop takes the money for an order: in it, {order}
+	// becomes the order's id. Default: no link.
+	PayURL string
+}
+
+// newPages makes the buyer's pages of what the board knows.
+func (e *Engine) newPages() (*web.Pages, error) {
+	return web.New(pageSource{e.board}, web.Options{LoginURL: e.cfg.Pages.LoginURL, PayURL: e.cfg.Pages.PayURL, Log: e.cfg.Log})
+}
+
+// pageSource finds the sales on the board, which costs memory only.
+type pageSource struct{ board *admission.Board }
+
+func (s pageSource) Sale(ctx context.Context, id sluice.SaleID) (wire.Sale, error) {
+	view, err := s.board.Lookup(ctx, id)
+	if err != nil {
+		return wire.Sale{}, err
+	}
+	return wire.NewSale(&view.Sale, &view.Reading), nil
+}
+
+func (s pageSource) Sales() []wire.Sale {
+	now := time.Now()
+	var sales []wire.Sale
+	for _, view := range s.board.Views() {
+		if view.State(now) != sluice.StateClosed {
+			sales = append(sales, wire.NewSale(&view.Sale, &view.Reading))
+		}
+	}
+	slices.SortFunc(sales, func(a, b wire.Sale) int {
+		return cmp.Or(a.OpensAt.Compare(b.OpensAt.Time), cmp.Compare(a.ID, b.ID))
+	})
+	return sales
+}

@@ -1,0 +1,53 @@
+// How money, times and durations look in the language of the moment.
+
+import { lang, t } from "./texts.js";
+
+export function money({ amount, currency }) {
+  const style = { style: "currency", currency, currencyDisplay: "narrowSymbol" };
+  try {
+    const format = new Intl.NumberFormat(lang(), style);
+    return format.format(amount / 10 ** format.resolvedOptions().maximumFractionDigits);
+  } catch { // a currency that this browser has never heard of
+    return `${amount} ${currency}`;
+  }
+}
+
+export const number = (n) => new Intl.NumberFormat(lang()).format(n);
+
+const sameDay = (a, b) => a.toDateString() === b.toDateString();
+
+// time is a clock's time, with the day unless that is today.
+export function time(ms, now) {
+  const date = new Date(ms);
+  const seconds = date.getSeconds() ? { second: "2-digit" } : {};
+  const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...seconds };
+  const day = sameDay(date, new Date(now)) ? {} : { month: "short", day: "numeric", weekday: "short" };
+  return new Intl.DateTimeFormat(lang(), { ...day, ...clock }).format(date);
+}
+
+export const clockTime = (ms) =>
+  new Intl.DateTimeFormat(lang(), { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }).format(new Date(ms));
+
+// day is the name of a day: today, tomorrow, or its date.
+export function day(ms, now) {
+  const date = new Date(ms);
+  const next = new Date(now);
+  if (sameDay(date, next)) return t("today");
+  next.setDate(next.getDate() + 1);
+  if (sameDay(date, next)) return t("tomorrow");
+  return new Intl.DateTimeFormat(lang(), { weekday: "long", month: "long", day: "numeric" }).format(date);
+}
+
+// split takes a duration apart. A second that has begun counts: 0 means over.
+export function split(ms) {
+  const all = Math.max(0, Math.ceil(ms / 1000));
+  return { d: Math.floor(all / 86400), h: Math.floor(all / 3600) % 24, m: Math.floor(all / 60) % 60, s: all % 60 };
+}
+
+// short is 4:05 or 1:04:05.
+export function short(ms) {
+  const { d, h, m, s } = split(ms);
+  const two = (n) => String(n).padStart(2, "0");
+  const hours = d * 24 + h;
+  return (hours ? [hours, two(m), two(s)] : [m, two(s)]).join(":");
+}

@@ -1,0 +1,86 @@
+// The list of sales, by day and hour of the visitor's own clock.
+
+import { api, sleep } from "./api.js";
+import { buyer, onBuyer, showBuyer } from "./buyer.js";
+import * as clock from "./clock.js";
+import { clockTime, day, money, number } from "./format.js";
+import { onLanguage, t } from "./texts.js";
+
+const $ = (id) => document.getElementById(id);
+const EVERY = 5000; // ms
+let sales = null;
+
+function element(name, { className, text, ...rest } = {}, ...children) {
+  const made = Object.assign(document.createElement(name), rest);
+  if (className) made.className = className;
+  made.append(...(text === undefined ? children : [text]));
+  return made;
+}
+
+function tile(sale) {
+  const price = element("span", { className: "price" }, element("strong", { text: money(sale.price) }));
+  if (sale.list_price) price.append(" ", element("s", { text: money(sale.list_price) }));
+  const badge = element("span", { className: "badge", text: t(sale.state) });
+  badge.dataset.state = sale.state;
+  const row = element("span", { className: "row" }, badge);
+  if (sale.state === "open" && sale.available !== null) {
+    row.append(element("span", { className: "few", text: t("left", { n: number(sale.available), total: null }) }));
+  }
+  return element("li", {}, element("a", { className: "tile", href: `/s/${encodeURIComponent(sale.id)}` },
+    row, element("span", { className: "name", text: sale.title }), price));
+}
+
+// Sales that have begun come first, under one heading; the others by the day
+// and the hour of their opening.
+function groups(now) {
+  const days = new Map();
+  for (const sale of sales) {
+    const opens = Date.parse(sale.opens_at);
+    const begun = opens <= now;
+    const date = begun ? t("already") : day(opens, now);
+    const hour = begun ? "" : clockTime(opens).replace(/:\d\d$/, "").replace(/:\d\d$/, ":00");
+    if (!days.has(date)) days.set(date, new Map());
+    const hours = days.get(date);
+    if (!hours.has(hour)) hours.set(hour, []);
+    hours.get(hour).push(sale);
+  }
+  return days;
+}
+
+function render() {
+  showBuyer(buyer(), render);
+  if (!sales) return;
+  $("empty").hidden = sales.length > 0;
+  const sections = [...groups(clock.now())].map(([date, hours]) => {
+    const section = element("section", { className: "day" }, element("h2", { text: date }));
+    for (const [hour, list] of hours) {
+      const heading = hour ? [element("h3", { text: hour })] : [];
+      section.append(element("div", { className: "hour" }, ...heading, element("ul", { className: "tiles" }, ...list.map(tile))));
+    }
+    return section;
+  });
+  const focused = document.activeElement?.getAttribute?.("href");
+  $("days").replaceChildren(...sections);
+  if (focused?.startsWith("/s/")) document.querySelector(`#days a[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+let last = "";
+async function run() {
+  for (;;) {
+    if (!document.hidden) {
+      try {
+        const list = (await api("/v1/sales")).sales;
+        const seen = JSON.stringify(list.map(({ server_time, ...rest }) => rest));
+        sales = list;
+        if (seen !== last) render();
+        last = seen;
+      } catch { /* the list stays as it is; the next round may be luckier */ }
+    }
+    await sleep(EVERY * (0.75 + Math.random() / 2));
+  }
+}
+
+onLanguage(render);
+onBuyer(render);
+await clock.sync().catch(() => {});
+run();

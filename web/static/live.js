@@ -1,0 +1,79 @@
+// What the server says of a sale, as it changes: by server-sent events, and by
+// asking again and again where there are none.
+
+import { api, Problem, salePath, sleep } from "./api.js";
+
+const RETRY_EVENTS = 30_000; // ms until events are tried again after they failed
+
+// follow calls onSale with every new reading of a sale, gone when the server
+// says that there is no such sale, and lost(true or false) when the server stops
+// and begins to answer. pace(sale) is how many ms to wait between two questions.
+// It returns {refresh, stop}.
+export function follow(id, { onSale, onGone, onLost, pace }) {
+  let sale = null, events = null, noEventsBefore = 0, wake = new AbortController(), stopped = false;
+
+  const take = (news) => {
+    sale = { ...sale, ...news };
+    onLost(false);
+    onSale(sale);
+  };
+
+  async function ask() {
+    try {
+      take(await api(salePath(id)));
+    } catch (error) {
+      if (error instanceof Problem && error.status === 404) onGone();
+      else onLost(true);
+    }
+  }
+
+  // Only a page that is looked at holds a connection: a browser has few for a
+  // server, and many tabs would starve the one that wants to buy.
+  function listen() {
+    if (events || document.hidden || !window.EventSource || performance.now() < noEventsBefore) return;
+    events = new EventSource(`${salePath(id)}/events`);
+    const news = ({ data }) => {
+      try { take(JSON.parse(data)); } catch { /* a heartbeat */ }
+    };
+    for (const name of ["message", "sale", "state"]) events.addEventListener(name, news);
+    events.onerror = () => {
+      noEventsBefore = performance.now() + RETRY_EVENTS;
+      mute();
+      refresh(); // ask meanwhile
+    };
+  }
+
+  function mute() {
+    events?.close();
+    events = null;
+  }
+
+  const live = () => events?.readyState === EventSource.OPEN;
+
+  function refresh() {
+    wake.abort();
+  }
+
+  async function run() {
+    while (!stopped) {
+      if (!live()) await ask();
+      listen();
+      wake = new AbortController();
+      const wait = document.hidden ? 10_000 : pace(sale);
+      await sleep(wait * (0.75 + Math.random() / 2), wake.signal); // a crowd must not ask in step
+    }
+    mute();
+  }
+
+  const onVisible = () => {
+    if (document.hidden) mute();
+    refresh();
+  };
+  document.addEventListener("visibilitychange", onVisible);
+  addEventListener("online", refresh);
+  run();
+  return {
+    refresh,
+    stop: () => { stopped = true; document.removeEventListener("visibilitychange", onVisible); removeEventListener("online", refresh); refresh(); },
+  };
+}

@@ -1,0 +1,437 @@
+// The page of a sale. Everything that it knows is in one place (view), and
+// render shows that; whatever happens changes the view and renders again.
+
+import { api, salePath } from "./api.js";
+import { Attempts } from "./attempt.js";
+import { buyer, loginLink, onBuyer, showBuyer } from "./buyer.js";
+import { claim } from "./claim.js";
+import * as clock from "./clock.js";
+import { clockTime, money, number, split, time } from "./format.js";
+import { follow } from "./live.js";
+import { ended, OrderPanel } from "./orderpanel.js";
+import { errorText, onLanguage, t } from "./texts.js";
+import { Tickets } from "./ticket.js";
+
+const $ = (id) => document.getElementById(id);
+const id = $("main").dataset.sale;
+const pageTitle = document.title;
+
+const view = {
+  sale: null, // as the server last said
+  who: null, // the buyer
+  attempts: null, // of this buyer, in this sale
+  order: null, // the buyer's newest, as last seen
+  busy: false, // a claim is on its way from this tab
+  elsewhere: false, // or from another tab
+  note: null, // what to say instead of what the state says: {key, values} or {problem}
+  came: false, // units came back while we were waiting
+  lost: false, // the server does not answer
+};
+
+const tickets = new Tickets(id, render);
+const panel = new OrderPanel({ onOrder });
+let live;
+
+// ---- what the server says
+
+function onSale(sale) {
+  const before = view.sale && state();
+  view.sale = sale;
+  const after = state();
+  if (before === "sold_out" && after === "open" && sale.available !== 0) {
+    view.came = true;
+    view.note = null;
+  } else if (after !== "open") {
+    view.came = false;
+  }
+  // What was said of a refusal holds until the state is another one.
+  if (before !== after && view.note?.until && view.note.until !== after) view.note = null;
+  schedule();
+  tickets.want(sale, view.who);
+  render();
+}
+
+// state is the sale's at this very moment: opening and closing need nobody to
+// tell us.
+function state() {
+  const { sale } = view;
+  if (!sale) return "unknown";
+  const now = clock.now();
+  if (sale.closes_at && now >= Date.parse(sale.closes_at)) return "closed";
+  if (now < Date.parse(sale.opens_at)) return ["unavailable", "closed", "paused"].includes(sale.state) ? sale.state : "upcoming";
+  if (sale.state === "upcoming") return sale.available === 0 ? "sold_out" : "open";
+  return sale.state;
+}
+
+// schedule has the page rendered at the instants of opening and closing.
+let off = [];
+function schedule() {
+  off.forEach((cancel) => cancel());
+  const { opens_at: opens, closes_at: closes } = view.sale;
+  off = [opens, closes].filter(Boolean).map(Date.parse).filter((at) => at > clock.now()).map((at) => clock.at(at, () => {
+    render();
+    setTimeout(() => live.refresh(), Math.random() * 2000);
+  }));
+}
+
+// pace is how often to ask where there are no events.
+function pace(sale) {
+  if (!sale || view.lost) return 2000;
+  const toOpening = Date.parse(sale.opens_at) - clock.now();
+  switch (state()) {
+    case "upcoming": return Math.min(Math.max(toOpening / 4, 2000), 30_000);
+    case "closed": return 60_000;
+    default: return 1500;
+  }
+}
+
+// ---- who is here, and what they have tried
+
+function onWho() {
+  const who = buyer();
+  const same = who?.id === view.who?.id;
+  view.who = who;
+  if (!same) {
+    view.offAttempts?.();
+    view.attempts = who && new Attempts(id, who.id);
+    view.offAttempts = view.attempts?.onChange(onAttempt);
+    view.note = null;
+    view.order = null;
+  }
+  showBuyer(who, onWho);
+  onAttempt();
+  if (view.sale) tickets.want(view.sale, who);
+}
+
+// onAttempt looks at what is kept of the buyer's attempt: another tab may have
+// changed it.
+async function onAttempt() {
+  const attempt = view.attempts?.get() ?? null;
+  if ((attempt?.order ?? null) !== shown || panel.token !== (view.who?.token ?? null)) showOrder(attempt?.order ?? null);
+  view.elsewhere = Boolean(attempt?.sent && !view.busy && await view.attempts.busy());
+  render();
+}
+
+let shown = null; // id of the order in the panel
+function showOrder(order) {
+  shown = order;
+  view.order = null;
+  panel.follow(view.who ? order : null, view.who?.token ?? null);
+}
+
+function onOrder(order, problem) {
+  if (problem?.status === 404) { // it is not this buyer's, or was never
+    view.attempts.update({ order: undefined, key: undefined, sent: false });
+    view.attempts.put(null);
+    shown = null;
+    panel.follow(null);
+  }
+  const came = order && !ended(order) && !view.order;
+  view.order = order;
+  if (came) view.note = null;
+  render();
+}
+
+// ---- buying
+
+async function press() {
+  if (view.busy) return;
+  if (!canBuy()) {
+    announce(t(state() === "upcoming" ? "early2" : "ready"));
+    return;
+  }
+  await buy(quantity());
+}
+
+const quantity = () => ($("quantity-row").hidden ? 1 : Math.max(1, Math.trunc(Number($("quantity").value)) || 1));
+
+async function buy(quantity) {
+  const { who, attempts } = view;
+  const before = shown;
+  view.busy = true;
+  view.came = false;
+  say("sending");
+  let outcome;
+  try {
+    outcome = await attempts.alone(async () => {
+      const last = attempts.get();
+      if (last?.order && last.order !== before) return { order: last.order }; // another tab was quicker
+      const attempt = attempts.press(quantity, clock.now());
+      attempts.update({ sent: true });
+      const outcome = await claim({
+        sale: id, attempt, buyer: who, say, ticket: () => tickets.header(say),
+        opensAt: () => Date.parse(view.sale.opens_at), now: clock.now,
+      });
+      // The order is what the attempt was for; a refusal leaves the key free for the next try.
+      attempts.update({ sent: false, order: outcome.order ?? limitOrder(outcome.refused) });
+      return outcome;
+    });
+  } finally {
+    view.busy = false;
+  }
+  if (view.who?.id !== who.id) return onAttempt(); // signed out meanwhile
+  view.note = null;
+  if (outcome.refused) refused(outcome.refused);
+  const held = document.activeElement === $("buy");
+  await onAttempt();
+  live.refresh();
+  if (shown && shown !== before && (held || document.activeElement === document.body)) $("order-title").focus();
+}
+
+// limitOrder is the order that a buyer has who may not have another.
+const limitOrder = (problem) => (problem?.code === "buyer_limit" ? problem.body.order_ids?.at(-1) : undefined);
+
+function refused(problem) {
+  const until = state();
+  switch (problem.code) {
+    case "sold_out":
+      view.sale = { ...view.sale, state: "sold_out", available: 0 }; // it is news
+      view.note = null;
+      return;
+    case "insufficient":
+      view.note = { key: view.sale.available > 0 ? "insufficient" : "insufficientAny", values: { n: view.sale.available }, until };
+      return;
+    case "paused": case "closed": case "not_open":
+      view.note = { key: { paused: "pausedText", closed: "closedText", not_open: "early2" }[problem.code], until };
+      return;
+    case "buyer_limit":
+      view.note = { key: limitOrder(problem) ? "limitOrder" : "limit" };
+      return;
+    case "unauthenticated":
+      view.note = { key: "expired" };
+      view.mustSignIn = view.who.token;
+      return;
+    case "sale_not_found":
+      view.note = { key: "noSale" };
+      return;
+    case "idempotency_key_reused": // cannot be, unless somebody else made keys here
+      view.attempts.put(null);
+  }
+  view.note = { problem, until };
+}
+
+// resume goes on with an attempt whose answer never came: the page was loaded
+// again in the middle.
+const STALE = 10 * 60_000; // ms after which a buyer may have changed their mind
+async function resume() {
+  const attempt = view.attempts?.get();
+  if (!attempt?.sent || attempt.order || view.busy || !signedIn()) return;
+  if (clock.now() - attempt.since < STALE) {
+    say("resuming");
+    return buy(attempt.quantity);
+  }
+  // Too old to buy without asking; but if it was accepted, here is the order.
+  const { orders } = await api(`/v1/orders?sale=${encodeURIComponent(id)}&limit=100`, { token: view.who.token }).catch(() => ({ orders: [] }));
+  const order = orders.findLast((order) => !ended(order));
+  if (order) view.attempts.update({ sent: false, order: order.order_id });
+  onAttempt();
+}
+
+const signedIn = () => Boolean(view.who && !view.who.expired && view.mustSignIn !== view.who.token);
+
+const hasLive = () => Boolean(shown && !(view.order && ended(view.order)));
+
+// mayBuyMore: with a live order in hand only where the limit leaves room.
+function mayBuyMore() {
+  const limit = view.sale?.max_per_buyer;
+  return !hasLive() || Boolean(view.order && (limit === null || view.order.quantity < limit) && view.note?.key !== "limitOrder");
+}
+
+const canBuy = () => signedIn() && state() === "open" && mayBuyMore() && !view.elsewhere;
+
+function say(key, values) {
+  view.note = { key, values };
+  render();
+}
+
+// ---- showing it
+
+function render() {
+  const { sale } = view;
+  const now = state();
+  set("badge", t(now));
+  $("badge").hidden = now === "unknown";
+  $("badge").dataset.state = document.body.dataset.state = now;
+  if (sale) renderFacts(sale);
+  renderCountdown(sale, now);
+  renderStock(sale, now);
+  renderButton(now);
+  renderStatus(now);
+  $("status").dataset.kind = view.busy ? "busy" : view.came ? "good" : view.note?.problem ? "bad" : now;
+  document.title = view.came ? `● ${t("backTitle")} ${pageTitle}` : pageTitle;
+  panel.render();
+}
+
+// renderFacts sets right what the page says, should it be an old copy.
+function renderFacts(sale) {
+  set("title", sale.title);
+  set("price", money(sale.price));
+  $("list").hidden = !sale.list_price;
+  if (sale.list_price) set("list-price", money(sale.list_price));
+  const off = sale.list_price ? Math.trunc(100 * (1 - sale.price.amount / sale.list_price.amount)) : 0;
+  $("off").hidden = off <= 0;
+  set("off", `−${off}%`);
+  const now = clock.now();
+  set("opens", time(Date.parse(sale.opens_at), now));
+  $("opens").dateTime = sale.opens_at;
+  $("closes-row").hidden = !sale.closes_at;
+  if (sale.closes_at) set("closes", time(Date.parse(sale.closes_at), now));
+  $("total-row").hidden = sale.total === null;
+  if (sale.total !== null) set("total", number(sale.total));
+  $("limit-row").hidden = sale.max_per_buyer === null;
+  if (sale.max_per_buyer !== null) set("limit", number(sale.max_per_buyer));
+}
+
+const SHOW_CLOSING = 3600_000; // ms before the end from which it is counted down
+
+function renderCountdown(sale, now) {
+  let to = null;
+  if (now === "upcoming") to = Date.parse(sale.opens_at);
+  else if (sale?.closes_at && ["open", "sold_out"].includes(now) && Date.parse(sale.closes_at) - clock.now() < SHOW_CLOSING) to = Date.parse(sale.closes_at);
+  $("countdown").hidden = to === null;
+  if (to === null) return;
+  $("countdown").classList.toggle("compact", now !== "upcoming");
+  const left = split(to - clock.now());
+  set("countdown-label", t(now === "upcoming" ? "opensIn" : "closesIn"));
+  set("countdown-text", t("duration", left));
+  $("days").hidden = left.d === 0;
+  for (const [name, n] of [["days", left.d], ["hours", left.h], ["minutes", left.m], ["seconds", left.s]]) {
+    const [digits, unit] = $(name).children;
+    const text = name === "days" ? String(n) : String(n).padStart(2, "0");
+    if (digits.textContent !== text) digits.textContent = text;
+    if (unit.textContent !== t(name)) unit.textContent = t(name);
+  }
+}
+
+function renderStock(sale, now) {
+  const shows = ["open", "sold_out"].includes(now) && sale.available !== null && sale.total !== 0;
+  $("stock").hidden = !shows;
+  if (!shows) return;
+  const n = now === "sold_out" ? 0 : sale.available;
+  $("stock-bar").hidden = sale.total === null;
+  $("stock-bar").max = sale.total ?? 1;
+  $("stock-bar").value = n;
+  set("stock-text", t("left", { n: number(n), total: sale.total === null ? null : number(sale.total) }));
+}
+
+function renderButton(now) {
+  const button = $("buy"), login = $("login");
+  const link = loginLink();
+  const wantsLogin = view.sale !== null && !signedIn() && ["upcoming", "open", "sold_out", "paused", "unavailable"].includes(now) && !view.busy;
+  login.hidden = !(wantsLogin && link);
+  if (link) login.href = link;
+  // With a live order in hand and nothing more to buy, the panel has the buttons.
+  button.hidden = now === "unknown" || wantsLogin || (hasLive() && !view.busy && !mayBuyMore());
+  const can = canBuy() && !view.busy;
+  if (button.getAttribute("aria-disabled") !== String(!can)) button.setAttribute("aria-disabled", String(!can));
+  set("buy", label(now));
+  const limit = view.sale?.max_per_buyer;
+  $("quantity-row").hidden = button.hidden || limit === 1 || !["open", "upcoming"].includes(now);
+  if (limit) $("quantity").max = limit;
+  $("quantity").disabled = view.busy;
+}
+
+function label(now) {
+  if (view.busy || view.elsewhere) return t("busy");
+  switch (now) {
+    case "upcoming": return t("wait", { time: time(Date.parse(view.sale.opens_at), clock.now()) });
+    case "open": return t(!view.order ? "buy" : ended(view.order) ? "buyAgain" : "buyMore");
+    case "sold_out": return t("buySoldOut");
+    case "paused": return t("buyPaused");
+    case "closed": return t("buyClosed");
+    default: return t("buyUnavailable");
+  }
+}
+
+// status is what to tell: the key of a text, and its values.
+function status(now) {
+  if (view.note) return [view.note.key, view.note.values];
+  if (view.lost) return ["gone"];
+  if (view.elsewhere) return ["otherTab"];
+  if (hasLive() && !mayBuyMore()) return [];
+  if (now === "closed") return ["closedText"];
+  if (now === "unavailable") return ["unavailableText"];
+  if (view.who?.expired) return ["expired"];
+  if (now !== "unknown" && !signedIn()) return [loginLink() ? "signIn" : "signInBare"];
+  if (now === "sold_out") return ["soldOut"];
+  if (now === "paused") return ["pausedText"];
+  if (now === "upcoming") return tickets.status() ?? ["early"];
+  if (now === "open") return view.came && view.sale.available > 0 ? ["back", { n: view.sale.available }] : ["ready"];
+  return [];
+}
+
+// renderStatus shows it, and says it to those who listen: once for each thing
+// that happens, not for each second of a countdown.
+let told = "";
+function renderStatus(now) {
+  const [key = "", values] = view.note?.problem ? ["refused"] : status(now);
+  const text = view.note?.problem ? errorText(view.note.problem) : key && t(key, values);
+  set("status", text);
+  const news = `${now} ${key}`;
+  if (news !== told && key) announce(now === "open" && told.startsWith("upcoming ") ? `${t("nowOpen")} ${text}` : text);
+  told = news;
+}
+
+function announce(text) {
+  $("said").textContent = text;
+}
+
+function set(id, text) {
+  const place = $(id);
+  if (place.textContent !== text) place.textContent = text;
+}
+
+// ---- every second
+
+const SAY_AT = [600, 60, 10]; // seconds before the opening that are read out
+let saidAt = Infinity;
+
+function tick() {
+  if (view.sale) {
+    const now = state();
+    renderCountdown(view.sale, now);
+    if (now === "upcoming") {
+      const left = Math.ceil((Date.parse(view.sale.opens_at) - clock.now()) / 1000);
+      const due = SAY_AT.find((s) => left <= s && s < saidAt && left > s - 5);
+      if (due) {
+        saidAt = due;
+        announce(t("soon", { time: t("duration", split(left * 1000)) }));
+      }
+    }
+    if (view.who && !view.who.expired && buyer()?.expired) onWho();
+  }
+  if (clock.known()) {
+    $("clock").hidden = false;
+    set("clock", t("serverTime", { time: clockTime(clock.now()) }));
+  }
+  // The next full second of the server's clock, so that digits change on time.
+  setTimeout(tick, 1000 - (clock.now() % 1000) + 5);
+}
+
+// The clock is set again before the opening and after a sleep.
+async function keepTime() {
+  await clock.sync().catch(() => {});
+  if (view.sale) schedule();
+  const left = view.sale ? Date.parse(view.sale.opens_at) - clock.now() : 0;
+  setTimeout(keepTime, left > 40_000 ? Math.min(left - 20_000 - Math.random() * 15_000, 300_000) : 300_000);
+}
+
+document.addEventListener("visibilitychange", async () => {
+  if (document.hidden) return;
+  await clock.sync().catch(() => {});
+  if (view.sale) schedule();
+  render();
+});
+
+$("buy").addEventListener("click", press);
+onLanguage(() => { showBuyer(view.who, onWho); render(); });
+onBuyer(onWho);
+await keepTime();
+onWho();
+live = follow(id, {
+  onSale, pace,
+  onGone: () => { view.sale = null; say("noSale"); },
+  onLost: (lost) => { if (view.lost !== lost) { view.lost = lost; render(); } },
+});
+tick();
+resume();
