@@ -59,7 +59,7 @@ func TestOptions(t *testing.T) {
 	if o.rounds != 2 || o.long != time.Second || o.seed != 9 || len(o.only) != 2 {
 		t.Errorf("options: %+v", o)
 	}
-	for _, args := range [][]string{{"--only", "redis,lock"}, {"extra"}, {"--rounds", "0"}, {"--for", "-1s"}, {"--callers", "0"}, {"--pool", "10"}, {"--nonsense"}} {
+	for _, args := range [][]string{{"--only", "redis,lock"}, {"extra"}, {"--rounds", "0"}, {"--for", "-1s"}, {"--callers", "0"}, {"--pool", "10"}, {"--orders", "0"}, {"--nonsense"}} {
 		if _, err := parseOptions(args, io.Discard); err == nil {
 			t.Errorf("%v was taken", args)
 		}
@@ -81,7 +81,7 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 			names[s.name] = true
 		}
 	}
-	for _, name := range []string{bareRefusalName, soldOutName, firstVisitName, bareOrderName, acceptedName, bareRowsName, bareArraysName, drainEachName, drainManyName} {
+	for _, name := range []string{bareRefusalName, soldOutName, firstVisitName, bareOrderName, acceptedName, bareRowsName, bareArraysName, drainEachName, drainManyName, reconcileServersName, reconcileSQLiteName} {
 		names[name] = true
 	}
 	for _, g := range goals {

@@ -38,9 +38,10 @@ var groups = []group{
 	{name: "redis-fsync", needs: []string{"redis-server"}, open: openFsyncGroup},
 	{name: "http", needs: []string{"wrk"}, open: openHTTPGroup},
 	{name: "drain", needs: []string{"redis-server", postgres}, open: openDrainGroup},
+	{name: "reconcile", needs: []string{"redis-server", postgres}, open: openReconcileGroup},
 }
 
-var groupNames = []string{"redis", "redis-fsync", "http", "drain"}
+var groupNames = []string{"redis", "redis-fsync", "http", "drain", "reconcile"}
 
 // A goal is a ratio between two sides of a group that Sluice wants to reach.
 type goal struct {

@@ -196,6 +196,10 @@ func (d *drainage) drain(ctx context.Context, r *round, perEntry int) (f figure,
 		return f, err
 	}
 	meter := startMeter(map[string]int{"pipeline": os.Getpid(), "redis": redis.pid})
+	before, err := d.backends(ctx)
+	if err != nil {
+		return f, err
+	}
 	start := time.Now()
 	lines.Wake(ledgerSale)
 	select {
@@ -211,10 +215,35 @@ func (d *drainage) drain(ctx context.Context, r *round, perEntry int) (f figure,
 	endProfile()
 	f.perSecond = drainClaims / took.Seconds()
 	f.also["claims_per_transaction"] = drainClaims / float64(transactions.Load())
-	if err != nil {
+	after, more := d.backends(ctx)
+	if err = errors.Join(err, more); err != nil {
 		return f, err
 	}
+	used := time.Duration(0)
+	for pid, spent := range after {
+		used += spent - before[pid]
+	}
+	f.also["connection_cpu_us"] = float64(used.Microseconds()) / drainClaims
 	return f, checkDrained(ctx, ledger, store, in)
+}
+
+// backends is the processor time that each connection of the store has used.
+func (d *drainage) backends(ctx context.Context) (map[int]time.Duration, error) {
+	conn, err := pgx.Connect(ctx, d.url)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, err := conn.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE application_name = 'sluice'")
+	if err != nil {
+		return nil, err
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	used := map[int]time.Duration{}
+	for _, pid := range pids {
+		used[pid] = cpuTime(pid)
+	}
+	return used, err
 }
 
 func readSale(ctx context.Context, ledger sluice.Ledger) (sluice.Reading, error) {

@@ -94,11 +94,11 @@ func (w *worker) readNew(read sluice.JournalRead) (r reading) {
 // ones: neither must a page of big entries fill the memory, nor must its
 // transactions leave nothing to read ahead.
 func (w *worker) readOf(source sluice.Source) sluice.JournalRead {
-	n := w.p.opts.MaxEntries
-	if w.perEntry > 1 {
-		n = min(n, max(2*w.p.opts.MaxClaims/w.perEntry, 16))
+	n := 16 // before anything is known
+	if w.perEntry > 0 {
+		n = max(2*w.p.opts.MaxClaims/w.perEntry, 16)
 	}
-	return sluice.JournalRead{Sale: w.sale, Source: source, Max: n, Idle: w.p.opts.Abandoned}
+	return sluice.JournalRead{Sale: w.sale, Source: source, Max: min(n, w.p.opts.MaxEntries), Idle: w.p.opts.Abandoned}
 }
 
 // acknowledge takes the stored entries that wait for it out of the journal. If

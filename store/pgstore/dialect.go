@@ -48,6 +48,7 @@ func (dialect) ReadOnce() *sql.TxOptions {
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
+	uniqueViolation      = "23505"
 	undefinedTable       = "42P01"
 	adminShutdown        = "57P01"
 	crashShutdown        = "57P02"
@@ -85,6 +86,9 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 	err = conn.SendBatch(ctx, first).Close()
 	if err != nil || inserted != int64(len(batch.Claims)) {
 		_, undo := conn.Exec(ctx, "ROLLBACK")
+		if sqlState(err) == uniqueViolation { // by whatever: nobody has decided yet what it means
+			err = nil
+		}
 		return false, errors.Join(err, undo)
 	}
 	tag, err := conn.Exec(ctx, "COMMIT")
