@@ -191,7 +191,9 @@ func (e *endings) begin(promises []loadgen.Promise, r *rand.Rand) {
 				case 0:
 					e.until(order, func(ctx context.Context) (wire.Order, error) { return c.AdminCancelOrder(ctx, order) })
 				case 1:
-					e.until(order, func(ctx context.Context) (wire.Order, error) { return c.PayOrder(ctx, order, "pay-"+string(order)[len(order)-8:]) })
+					e.until(order, func(ctx context.Context) (wire.Order, error) {
+						return c.PayOrder(ctx, order, "pay-"+string(order)[len(order)-8:])
+					})
 					if n%12 == 1 {
 						e.until(order, func(ctx context.Context) (wire.Order, error) { return c.RefundOrder(ctx, order) })
 					}
