@@ -35,6 +35,9 @@ type Config struct {
 
 	// Refresh is how often the board reads the ledger; default 200 ms.
 	Refresh time.Duration
+	// EventStreams is how many event streams may be open at a time; default
+	// 10,000, negative: none.
+	EventStreams int
 	// Queue bounds the claims that wait for the ledger, per sale; default
 	// 20,000. More are refused as overloaded.
 	Queue int

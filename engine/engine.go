@@ -126,13 +126,15 @@ func (e *Engine) compose() error {
 		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
 		reconciler: settle.NewReconciler(e.store, e.ledger),
 	})
+	counts.Streams(func() int64 { return e.server.Streams() })
 	counts.Differences(e.reconcile.differences)
 	pages, err := e.newPages()
 	if err != nil {
 		return err
 	}
 	e.server = httpapi.New(httpapi.Options{
-		Gate: admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID), Board: e.board, Control: e.control,
+		Events: httpapi.EventsOptions{Streams: e.cfg.EventStreams},
+		Gate:   admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID), Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
 		Audit:       e.Audit,
 		Ended:       e.ender.Wake,
@@ -200,7 +202,11 @@ func (e *Engine) Handler() http.Handler { return e.server }
 
 // NewServer returns an http.Server for the handler, with limits that keep slow
 // and idle clients from holding it. The caller serves and shuts it down.
-func (e *Engine) NewServer() *http.Server { return httpapi.NewServer(e.server, e.cfg.Log) }
+func (e *Engine) NewServer() *http.Server {
+	server := httpapi.NewServer(e.server, e.cfg.Log)
+	server.RegisterOnShutdown(e.server.CloseStreams)
+	return server
+}
 
 // Node returns this server's name, AdminKey the merchant's key and BuyerSecret
 // the secret of buyers' tokens: those configured, or generated and kept.
@@ -244,6 +250,7 @@ func (e *Engine) saleMetrics() []metrics.Sale {
 // start. Stop the HTTP server first. It is idempotent.
 func (e *Engine) Close(ctx context.Context) error {
 	e.closed.Do(func() {
+		e.server.CloseStreams()
 		e.err = errors.Join(e.batcher.Close(ctx), e.pipeline.Close(ctx))
 		e.release()
 	})

@@ -22,6 +22,8 @@ import (
 
 // Options are what a Server is made of. All but Metrics, Now and Log are needed.
 type Options struct {
+	Events EventsOptions // of GET /v1/sales/{sale}/events
+
 	Gate    *admission.Gate
 	Board   *admission.Board
 	Control *settle.Control
@@ -63,6 +65,7 @@ type Server struct {
 
 	listing sync.Mutex // one list is made at a time
 	list    atomic.Pointer[saleList]
+	events  *fan
 }
 
 // New returns a Server.
@@ -80,6 +83,7 @@ func New(o Options) *Server {
 	for _, r := range s.routes() {
 		s.mux.Handle(r.Pattern, r.handler)
 	}
+	s.events = newFan(o.Events, o.Board.Views, o.Now)
 	return s
 }
 

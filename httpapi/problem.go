@@ -74,7 +74,7 @@ func writeBody(w http.ResponseWriter, code string, status int, body []byte) {
 	h["Content-Type"] = problemType
 	h["Cache-Control"] = noStore
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	if after, ok := retryAfter[code]; ok {
+	if after, ok := retryAfter[code]; ok && h["Retry-After"] == nil {
 		h["Retry-After"] = []string{after}
 	}
 	if status == http.StatusUnauthorized {

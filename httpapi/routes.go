@@ -66,6 +66,7 @@ func (s *Server) routes() []route {
 	return []route{
 		s.anyone("GET /v1/sales", s.listSales),
 		s.anyone("GET /v1/sales/{sale}", s.showSale),
+		s.anyone("GET /v1/sales/{sale}/events", s.saleEvents),
 		s.anyone("GET /v1/time", s.time),
 		s.buyer("POST /v1/sales/{sale}/orders", s.placeOrder),
 		s.buyer("GET /v1/orders", s.listOwnOrders),

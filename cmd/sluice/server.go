@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -91,7 +92,8 @@ func reachable(addr net.Addr, secure bool) string {
 
 func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 	return engine.Config{
-		DataDir: c.DataDir, Ledger: c.Ledger, Store: c.Store, Node: c.Node,
+		EventStreams: cmp.Or(c.EventStreams, -1), // 0: none
+		DataDir:      c.DataDir, Ledger: c.Ledger, Store: c.Store, Node: c.Node,
 		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
 		Refresh: c.RefreshInterval, Queue: c.ClaimQueue, WaitReplicas: c.WaitReplicas,
 		Retention: c.Retention, Log: log,

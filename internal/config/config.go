@@ -25,6 +25,7 @@ type Config struct {
 	DataDir, Ledger, Store  string
 	Listen, ReadyFile, Node string
 	TLSCert, TLSKey         string
+	EventStreams            int
 	AdminKey, BuyerSecret   string
 	URL                     string
 	LogLevel, LogFormat     string

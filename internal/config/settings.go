@@ -98,6 +98,11 @@ var settings = []setting{
 		check: duration(func(c *Config) *time.Duration { return &c.RefreshInterval }, 10*time.Millisecond, sluice.RefusalLease*4/5),
 	},
 	{
+		key: "event_streams", preset: "10000", arg: "N",
+		help:  "event streams (GET /v1/sales/{sale}/events) that may be open at a time; 0: none",
+		check: number(func(c *Config) *int { return &c.EventStreams }, 0, 1_000_000),
+	},
+	{
 		key: "claim_queue", preset: "20000", arg: "N",
 		help:  "claims of one sale that may wait for the ledger before more are refused as overloaded",
 		check: number(func(c *Config) *int { return &c.ClaimQueue }, 1, 10_000_000),
