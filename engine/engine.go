@@ -44,6 +44,7 @@ type Engine struct {
 	control  *settle.Control
 
 	reconcile *reconcileJob
+	events    eventJobs
 
 	stop   context.CancelFunc
 	loops  sync.WaitGroup
@@ -128,6 +129,7 @@ func (e *Engine) compose() error {
 	})
 	counts.Streams(func() int64 { return e.server.Streams() })
 	counts.Differences(e.reconcile.differences)
+	e.events.compose(e, counts)
 	pages, err := e.newPages()
 	if err != nil {
 		return err
@@ -161,6 +163,7 @@ func (e *Engine) start(ctx context.Context) {
 	e.loops.Go(func() { e.follower.heartbeat(running) })
 	e.loops.Go(func() { e.ender.Run(running) })
 	e.loops.Go(func() { e.reconcile.run(running) })
+	e.events.start(running, e)
 }
 
 // decided is told of every ledger call: accepted claims wake the pipeline, and

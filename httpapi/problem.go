@@ -36,6 +36,7 @@ var statuses = map[string]int{
 	wire.CodePaymentConflict:    http.StatusConflict,
 	wire.CodeBelowTaken:         http.StatusConflict,
 	wire.CodeDeadLetterNotFound: http.StatusNotFound,
+	wire.CodeStaleCursor:        http.StatusConflict,
 	wire.CodeNotFound:           http.StatusNotFound,
 	wire.CodeMethodNotAllowed:   http.StatusMethodNotAllowed,
 }

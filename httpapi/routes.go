@@ -95,6 +95,7 @@ func (s *Server) routes() []route {
 		s.admin(Viewers, "GET /v1/admin/dead-letters", s.listDeadLetters),
 		s.admin(Viewers, "GET /v1/admin/dead-letters/{id}", s.showDeadLetter),
 		s.admin(Operators, "POST /v1/admin/dead-letters/{id}/replay", s.replayDeadLetter),
+		s.admin(Viewers, "GET /v1/admin/events", s.listEvents),
 
 		s.anyone("GET /{$}", s.page),
 		s.anyone("GET /s/{sale}", s.page),

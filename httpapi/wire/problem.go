@@ -22,6 +22,7 @@ const (
 	CodePaymentConflict = "payment_conflict"
 
 	CodeDeadLetterNotFound = "dead_letter_not_found"
+	CodeStaleCursor        = "stale_cursor"       // the feed does not know the event
 	CodeNotFound           = "not_found"          // no such path
 	CodeMethodNotAllowed   = "method_not_allowed" // another method is for this path
 )
@@ -63,6 +64,7 @@ var titles = map[string]string{
 	CodePaymentConflict:          "The order was paid with another payment",
 	CodeBelowTaken:               "Fewer than the units already taken",
 	CodeDeadLetterNotFound:       "No such dead letter",
+	CodeStaleCursor:              "The feed does not know this event",
 	CodeNotFound:                 "No such path",
 	CodeMethodNotAllowed:         "Another method is for this path",
 }

@@ -44,6 +44,7 @@ var table = []row{
 	{"settle/...", []string{root}, []string{"golang.org/x/sync"}},
 	{"audit", []string{root}, nil},
 	{"events", []string{root}, nil},
+	{"events", []string{root}, nil},
 	{"tickets", []string{root}, nil},
 
 	// Who asks. It knows buyers by their ids, and nothing else of the domain.
@@ -74,7 +75,7 @@ var table = []row{
 
 	// Composition.
 	{"engine", []string{
-		root, "admission/...", "pipeline/...", "settle/...", "audit", "ledger/...", "store/...", "httpapi/...", "web/...", "identity",
+		root, "admission/...", "pipeline/...", "settle/...", "audit", "events", "ledger/...", "store/...", "httpapi/...", "web/...", "identity",
 		"internal/config", "internal/metrics",
 	}, []string{"*"}},
 
