@@ -17,6 +17,7 @@ func TestConformance(t *testing.T) {
 			Open:         func(t *testing.T) sluice.Store { return open(t, url) },
 			OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, url) },
 			Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, url, sale, by) },
+			Execute:      func(t *testing.T, statement string) { execute(t, mysqlstore.OpenRaw(t, url), statement) },
 		}
 	})
 }

@@ -22,6 +22,7 @@ func database(t *testing.T) storetest.Database {
 		Open:         func(t *testing.T) sluice.Store { return open(t, url) },
 		OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, url) },
 		Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, url, sale, by) },
+		Execute:      func(t *testing.T, statement string) { execute(t, url, statement) },
 	}
 }
 

@@ -21,6 +21,7 @@ func database(t *testing.T) storetest.Database {
 		Open:         func(t *testing.T) sluice.Store { return open(t, path) },
 		OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, path) },
 		Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, path, sale, by) },
+		Execute:      func(t *testing.T, statement string) { execute(t, path, statement) },
 	}
 }
 

@@ -29,6 +29,8 @@ type Database struct {
 	// Age makes the orders of a sale older: stored_at, expires_at, keep_until
 	// and updated_at go back by this much.
 	Age func(t *testing.T, sale sluice.SaleID, by time.Duration)
+	// Execute runs one SQL statement behind the store's back, to plant damage.
+	Execute func(t *testing.T, statement string)
 }
 
 // Run runs the suite. It calls create for each test.
@@ -95,6 +97,16 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		{"Claim", testClaim},
 		{"ResolveDeadLetter", testResolveDeadLetter},
 		{"ConcurrentResolve", testConcurrentResolve},
+
+		{"WaitingReleases", testWaitingReleases},
+		{"ReissueRelease", testReissueRelease},
+		{"ReissueReleaseConditions", testReissueReleaseConditions},
+		{"ReissueReleaseOfAnArchivedSale", testReissueReleaseArchived},
+		{"ConcurrentReissue", testConcurrentReissue},
+		{"ReissueAgainstEndings", testReissueAgainstEndings},
+		{"RecountTaken", testRecountTaken},
+		{"RecountBeyondTheCap", testRecountBeyondTheCap},
+		{"RecountAgainstChanges", testRecountAgainstChanges},
 
 		{"Leases", testLeases},
 		{"LeaseExpires", testLeaseExpires},
