@@ -93,7 +93,7 @@ type Change struct {
 	Action Action
 	Buyer  BuyerID // if given, the order must be this buyer's
 
-	By        string // who asks, for the history: "buyer", "merchant", a node's name
+	By        string // who asks, for the history: "buyer", the name of an admin's key, a node's name
 	Reason    string // why; kept on the order when it is rejected
 	PaymentID string // of Pay: 1 to 128 bytes
 }

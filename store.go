@@ -22,6 +22,7 @@ type Store interface {
 	EventStore
 	ListStore
 	AuditStore
+	AdminStore
 
 	// Ping says whether the database answers.
 	Ping(ctx context.Context) error

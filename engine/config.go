@@ -32,6 +32,20 @@ type Config struct {
 	// buyer.secret, mode 0600.
 	AdminKey    string
 	BuyerSecret string
+	// AdminKeys are more keys of admins, each with a name and a role. AdminKey
+	// is an owner's, named "admin".
+	AdminKeys []AdminKey
+
+	// BuyerJWKS is where the public keys of buyers' RS256, ES256 and EdDSA
+	// tokens come from: the path of a JWKS file, or an https URL. With it, HS256
+	// tokens are good only if BuyerSecret is given.
+	BuyerJWKS string
+	// BuyerIssuer and BuyerAudience, if given, are what every buyer's token
+	// must have as its "iss" and among its "aud".
+	BuyerIssuer, BuyerAudience string
+	// ClockSkew is the tolerance for the times in tokens; default 30 s,
+	// negative: none.
+	ClockSkew time.Duration
 
 	// Refresh is how often the board reads the ledger; default 200 ms.
 	Refresh time.Duration

@@ -31,6 +31,7 @@ type Engine struct {
 	node     string
 	adminKey string
 	secret   string
+	who      who
 
 	ledger   sluice.Ledger
 	store    sluice.Store
@@ -77,7 +78,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if e.adminKey, err = e.folder.secret(e.cfg.AdminKey, "admin.key"); err != nil {
 		return err
 	}
-	if e.secret, err = e.folder.secret(e.cfg.BuyerSecret, "buyer.secret"); err != nil {
+	if err = errors.Join(e.openSecret(), e.openIdentity(ctx)); err != nil {
 		return err
 	}
 	if e.ledger, err = openLedger(ctx, e.cfg, e.node); err != nil {
@@ -129,6 +130,7 @@ func (e *Engine) compose() error {
 	})
 	counts.Streams(func() int64 { return e.server.Streams() })
 	counts.Differences(e.reconcile.differences)
+	e.who.measure(counts)
 	e.events.compose(e, counts)
 	pages, err := e.newPages()
 	if err != nil {
@@ -138,13 +140,14 @@ func (e *Engine) compose() error {
 		Events: httpapi.EventsOptions{Streams: e.cfg.EventStreams},
 		Gate:   admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID), Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
-		Audit:       e.Audit,
-		Ended:       e.ender.Wake,
-		Replay:      replayer.Replay,
-		NewSaleID:   admission.NewSaleID,
-		Reconcile:   e.Reconcile,
-		Kinds:       wire.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},
-		BuyerSecret: []byte(e.secret), AdminKey: e.adminKey,
+		Audit:     e.Audit,
+		Ended:     e.ender.Wake,
+		Replay:    replayer.Replay,
+		NewSaleID: admission.NewSaleID,
+		Reconcile: e.Reconcile,
+		Kinds:     wire.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},
+		Buyers:    e.who.verifier,
+		Admins:    e.who.admins, AdminDecided: counts.AdminActions(),
 		Pages: pages, Metrics: counts.Handler(), Decided: counts, Log: e.cfg.Log,
 	})
 	return nil
@@ -159,6 +162,7 @@ func (e *Engine) start(ctx context.Context) {
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })
+	e.loops.Go(func() { e.who.run(running) })
 	e.loops.Go(func() { e.follower.run(running) })
 	e.loops.Go(func() { e.follower.heartbeat(running) })
 	e.loops.Go(func() { e.ender.Run(running) })
@@ -212,7 +216,8 @@ func (e *Engine) NewServer() *http.Server {
 }
 
 // Node returns this server's name, AdminKey the merchant's key and BuyerSecret
-// the secret of buyers' tokens: those configured, or generated and kept.
+// the secret of buyers' HS256 tokens: those configured, or generated and kept.
+// There is no secret if there is a JWKS and none is configured.
 func (e *Engine) Node() string        { return e.node }
 func (e *Engine) AdminKey() string    { return e.adminKey }
 func (e *Engine) BuyerSecret() string { return e.secret }
@@ -264,6 +269,7 @@ func (e *Engine) Close(ctx context.Context) error {
 func (e *Engine) release() {
 	e.stop()
 	e.loops.Wait()
+	e.who.close()
 	if e.store != nil {
 		e.err = errors.Join(e.err, e.store.Close())
 	}

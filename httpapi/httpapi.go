@@ -4,7 +4,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"io"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice/admission"
 	"github.com/sluicehq/sluice/audit"
 	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/identity"
 	"github.com/sluicehq/sluice/settle"
 )
 
@@ -37,9 +37,9 @@ type Options struct {
 	// NewSaleID makes the id of a sale whose merchant gave none.
 	NewSaleID func() sluice.SaleID
 
-	Kinds       wire.Ready // what /readyz says of node, ledger and store
-	BuyerSecret []byte     // of buyers' HS256 tokens
-	AdminKey    string
+	Kinds  wire.Ready // what /readyz says of node, ledger and store
+	Buyers *identity.Verifier
+	Admins *identity.Admins
 
 	// Replay deals with a dead letter.
 	Replay func(ctx context.Context, id int64) (settle.Replayed, error)
@@ -49,19 +49,21 @@ type Options struct {
 	Pages   http.Handler // of buyers: GET /, /s/, /o/ and /assets/; nil: 404
 	Metrics http.Handler // GET /metrics; nil: 404
 	Decided Counter      // counts the answers to claims by code; nil: nobody counts
-	Now     func() time.Time
-	Log     *slog.Logger
+	// AdminDecided counts admins' actions: recorded, unrecorded (the store did
+	// not take the record), forbidden; nil: nobody counts.
+	AdminDecided Counter
+	Now          func() time.Time
+	Log          *slog.Logger
 }
 
-// Counter counts answers to claims.
+// Counter counts by code.
 type Counter interface{ Count(code string) }
 
 // Server answers the HTTP API. It is an http.Handler.
 type Server struct {
 	Options
 	mux      *http.ServeMux
-	buyers   *buyers
-	adminKey [sha256.Size]byte
+	refusals bucket // of the records of what was forbidden
 
 	listing sync.Mutex // one list is made at a time
 	list    atomic.Pointer[saleList]
@@ -79,7 +81,10 @@ func New(o Options) *Server {
 	if o.Decided == nil {
 		o.Decided = noCounter{}
 	}
-	s := &Server{Options: o, mux: http.NewServeMux(), buyers: newBuyers(o.BuyerSecret, o.Now), adminKey: sha256.Sum256([]byte(o.AdminKey))}
+	if o.AdminDecided == nil {
+		o.AdminDecided = noCounter{}
+	}
+	s := &Server{Options: o, mux: http.NewServeMux()}
 	for _, r := range s.routes() {
 		s.mux.Handle(r.Pattern, r.handler)
 	}

@@ -11,11 +11,9 @@ import (
 	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
-// Who changes an order, as its history has it.
-const (
-	byBuyer    = "buyer"
-	byMerchant = "merchant"
-)
+// byBuyer is who changes an order, as its history has it, if it is the buyer;
+// admins stand there by the names of their keys.
+const byBuyer = "buyer"
 
 // maxWords bounds a payment's id and a reason, in bytes.
 const maxWords = 128
@@ -32,7 +30,7 @@ func (s *Server) cancelOwnOrder(w http.ResponseWriter, r *http.Request, buyer sl
 func (s *Server) merchantAction(action sluice.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if noBody(w, r) {
-			s.changeOrder(w, r, sluice.Change{Action: action, By: byMerchant}, wire.NewAdminOrder)
+			s.changeOrder(w, r, sluice.Change{Action: action, By: admin(r).Name}, wire.NewAdminOrder)
 		}
 	}
 }
@@ -48,7 +46,7 @@ func (s *Server) payOrder(w http.ResponseWriter, r *http.Request) {
 		problem(w, wire.CodeBadRequest, "payment_id: "+err.Error())
 		return
 	}
-	s.changeOrder(w, r, sluice.Change{Action: sluice.Pay, PaymentID: message.PaymentID, By: byMerchant}, wire.NewAdminOrder)
+	s.changeOrder(w, r, sluice.Change{Action: sluice.Pay, PaymentID: message.PaymentID, By: admin(r).Name}, wire.NewAdminOrder)
 }
 
 // rejectOrder ends an order that failed after the grab.
@@ -61,7 +59,7 @@ func (s *Server) rejectOrder(w http.ResponseWriter, r *http.Request) {
 		problem(w, wire.CodeBadRequest, "reason: "+err.Error())
 		return
 	}
-	s.changeOrder(w, r, sluice.Change{Action: sluice.Reject, Reason: message.Reason, By: byMerchant}, wire.NewAdminOrder)
+	s.changeOrder(w, r, sluice.Change{Action: sluice.Reject, Reason: message.Reason, By: admin(r).Name}, wire.NewAdminOrder)
 }
 
 func checkWords(text string) error {

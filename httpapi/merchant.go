@@ -26,6 +26,7 @@ func (s *Server) createSale(w http.ResponseWriter, r *http.Request) {
 		s.changeProblem(w, r, err)
 		return
 	}
+	noteSale(r, sale.ID)
 	s.writeSale(w, r, http.StatusCreated, sale)
 }
 

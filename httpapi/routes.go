@@ -73,6 +73,7 @@ func (s *Server) routes() []route {
 		s.buyer("GET /v1/orders/{order}", s.showOwnOrder),
 		s.buyer("POST /v1/orders/{order}/cancel", s.cancelOwnOrder),
 
+		s.admin(Viewers, "GET /v1/admin/actions", s.listActions),
 		s.admin(Owners, "POST /v1/admin/sales", s.createSale),
 		s.admin(Viewers, "GET /v1/admin/sales", s.adminListSales),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}", s.adminShowSale),
@@ -121,5 +122,5 @@ func (s *Server) buyer(pattern string, h func(http.ResponseWriter, *http.Request
 
 // admin is a row for admins with this role or a stronger one.
 func (s *Server) admin(access Access, pattern string, h http.HandlerFunc) route {
-	return route{Route{pattern, access}, s.asMerchant(h)}
+	return route{Route{pattern, access}, s.asAdmin(Route{pattern, access}, h)}
 }

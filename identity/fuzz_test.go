@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ func FuzzPlainTokens(f *testing.F) {
 	lax, named := verifier(Options{Secret: secret}), verifier(Options{Secret: secret, Issuer: "shop", Audience: "sluice"})
 	f.Add(signed(f, jwt.MapClaims{"sub": "a", "exp": at(1e9)}), `{"sub":"a","exp":1794398401}`)
 	f.Add("a.b.c", `{"SUB":"a","exp":1794398401,"exp":"x","sub":null}`)
-	f.Add("", `{"sub":"a","exp":1794398401,"iss":"shop","aud":"sluice"}`)
+	f.Add("", `{"sub":"a","exp":1794398401,"iss":"shop","aud":"sluice","sluice_sales":["a"]}`)
 	f.Add("", `{"sub":"a","exp":1794398401,"iss":"\u0073hop","ISS":"shop","aud":["x"],"Aud":"sluice"}`)
 	f.Fuzz(func(t *testing.T, token, payload string) {
 		// A forged token, and one that the shop signed, with any payload.
@@ -31,7 +32,7 @@ func FuzzPlainTokens(f *testing.F) {
 					continue
 				}
 				long, err := v.judge(context.Background(), token)
-				if err != nil || long.Buyer != got.Buyer || !long.Expires.Equal(got.Expires) {
+				if err != nil || long.Buyer != got.Buyer || !long.Expires.Equal(got.Expires) || !slices.Equal(long.Sales, got.Sales) {
 					t.Errorf("%s is %+v by the short way; the long one says %+v, %v", token, got, long, err)
 				}
 			}

@@ -52,7 +52,7 @@ type Keys struct {
 	mu      sync.Mutex
 	reading *reading  // the one under way, or nil
 	last    time.Time // when the last one ended
-	lastErr error     // of the last one
+	good    time.Time // when the last one that succeeded ended
 	waiting int       // requests that wait for the one under way
 
 	life context.Context // of readings, which outlive the requests that ask for them
@@ -185,6 +185,14 @@ func (k *Keys) Refresh(ctx context.Context) error {
 	return r.wait(ctx)
 }
 
+// Status returns how many keys there are, and when they were last read without
+// an error; zero: never.
+func (k *Keys) Status() (keys int, read time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.set.Load().size(), k.good
+}
+
 func (r *reading) wait(ctx context.Context) error {
 	select {
 	case <-r.done:
@@ -209,7 +217,10 @@ func (k *Keys) begin() *reading {
 	k.work.Go(func() {
 		r.err = k.read()
 		k.mu.Lock()
-		k.reading, k.last, k.lastErr = nil, k.o.Now(), r.err
+		k.reading, k.last = nil, k.o.Now()
+		if r.err == nil {
+			k.good = k.last
+		}
 		k.mu.Unlock()
 		close(r.done)
 	})

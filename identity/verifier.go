@@ -53,6 +53,9 @@ type Options struct {
 type Token struct {
 	Buyer   sluice.BuyerID
 	Expires time.Time // from then on it is void; the tolerance is not in it
+	// Sales are the ids in the claim "sluice_sales": sales by invitation that
+	// the shop lets this buyer into (sluice.EligibleToken).
+	Sales []string
 }
 
 // Verifier tells whose a buyer's token is: a JWT with "sub" (the buyer) and
@@ -67,6 +70,12 @@ type Verifier struct {
 	validator *jwt.Validator
 	verified  *otter.Cache[string, verified]
 	macs      sync.Pool // of hash.Hash, keyed with the secret
+}
+
+// claims are what is read of a token.
+type claims struct {
+	jwt.RegisteredClaims
+	Sales []string `json:"sluice_sales"`
 }
 
 // verified is a token that was good, and the key that said so, nil for the
@@ -103,9 +112,8 @@ func NewVerifier(o Options) *Verifier {
 		macs:   sync.Pool{New: func() any { return hmac.New(sha256.New, o.Secret) }},
 		verified: otter.Must(&otter.Options[string, verified]{
 			MaximumWeight: o.Cache,
-			// What an entry takes besides the token: the map's and the policy's
-			// own nodes, roughly.
-			Weigher: func(token string, v verified) uint32 { return uint32(len(token) + len(v.Buyer) + 250) },
+			// The token, what was read of it, and the cache's own nodes, roughly.
+			Weigher: func(token string, v verified) uint32 { return uint32(2*len(token) + 250) },
 		}),
 	}
 	var algorithms []string
@@ -150,8 +158,8 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Token, error) {
 // its signature, so that one which has expired, or is for somebody else, asks
 // nobody for keys.
 func (v *Verifier) judge(ctx context.Context, text string) (verified, error) {
-	var claims jwt.RegisteredClaims
-	token, parts, err := v.parser.ParseUnverified(text, &claims)
+	var c claims
+	token, parts, err := v.parser.ParseUnverified(text, &c)
 	if errors.Is(err, jwt.ErrTokenMalformed) || token == nil {
 		return verified{}, errors.New("the token is not a JWT")
 	}
@@ -162,10 +170,10 @@ func (v *Verifier) judge(ctx context.Context, text string) (verified, error) {
 	if _, ok := token.Header["crit"]; ok {
 		return verified{}, errors.New(`the token's header has "crit", of which nothing is supported`)
 	}
-	if err := v.claims(&claims); err != nil {
+	if err := v.check(&c.RegisteredClaims); err != nil {
 		return verified{}, err
 	}
-	found := verified{Token: Token{Buyer: sluice.BuyerID(claims.Subject), Expires: claims.ExpiresAt.Time}}
+	found := verified{Token: Token{Buyer: sluice.BuyerID(c.Subject), Expires: c.ExpiresAt.Time, Sales: c.Sales}}
 	var key any = v.o.Secret
 	if alg != HS256 { // what a key is for is the key's to say: a token cannot turn a public key into a secret
 		if found.key, err = v.key(ctx, token, alg); err != nil {
@@ -179,8 +187,8 @@ func (v *Verifier) judge(ctx context.Context, text string) (verified, error) {
 	return found, nil
 }
 
-// claims says what is wrong with them.
-func (v *Verifier) claims(c *jwt.RegisteredClaims) error {
+// check says what is wrong with what a token claims.
+func (v *Verifier) check(c *jwt.RegisteredClaims) error {
 	err := v.validator.Validate(c)
 	switch {
 	case err == nil:
@@ -255,6 +263,7 @@ func (v *Verifier) plain(token string) (Token, bool) {
 		NotBefore int64            `json:"nbf"`
 		Issuer    string           `json:"iss"`
 		Audience  jwt.ClaimStrings `json:"aud"`
+		Sales     []string         `json:"sluice_sales"`
 		// Not looked at, but of the right type, as for the library.
 		IssuedAt int64  `json:"iat"`
 		ID       string `json:"jti"`
@@ -269,5 +278,5 @@ func (v *Verifier) plain(token string) (Token, bool) {
 	if !now.Before(expires.Add(v.o.Skew)) || now.Add(v.o.Skew).Before(time.Unix(claims.NotBefore, 0)) {
 		return Token{}, false
 	}
-	return Token{Buyer: claims.Subject, Expires: expires}, true
+	return Token{Buyer: claims.Subject, Expires: expires, Sales: claims.Sales}, true
 }

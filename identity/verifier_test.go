@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -317,6 +318,20 @@ func TestPlainTokens(t *testing.T) {
 			t.Errorf("%s: a token with half a signature is good", c.name)
 		}
 	}
+}
+
+func TestInvitations(t *testing.T) {
+	v := verifier(Options{Secret: secret, Keys: keysOf(t, document(t, ecOne()))})
+	claims := jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "sluice_sales": []string{"vip", "early"}}
+	for _, token := range []string{signed(t, claims), ecOne().token(t, claims)} {
+		for range 2 {
+			if got, err := v.Verify(t.Context(), token); err != nil || !slices.Equal(got.Sales, []string{"vip", "early"}) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		}
+	}
+	claims["sluice_sales"] = "vip"
+	want(t, v, "one that is no list", signed(t, claims), "not a JWT")
 }
 
 func TestVerifyAllocates(t *testing.T) {

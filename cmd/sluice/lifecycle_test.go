@@ -35,7 +35,7 @@ func TestLivesTakeTheirCourse(t *testing.T) {
 		id, verb := parts[len(parts)-2], parts[len(parts)-1]
 		who := "buyer"
 		if r.Header.Get("Authorization") == "Bearer adm" {
-			who = "merchant"
+			who = "admin"
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -89,8 +89,8 @@ func TestLivesTakeTheirCourse(t *testing.T) {
 		t.Error(d)
 	}
 	wantCalls := map[string][]string{
-		order(0): {"merchant pay", "merchant pay"}, order(3): {"merchant pay", "merchant pay"}, order(6): {"merchant pay", "merchant refund"},
-		order(9): {"merchant pay"}, order(10): {"merchant pay"},
+		order(0): {"admin pay", "admin pay"}, order(3): {"admin pay", "admin pay"}, order(6): {"admin pay", "admin refund"},
+		order(9): {"admin pay"}, order(10): {"admin pay"},
 		order(1): {"buyer cancel"}, order(4): {"buyer cancel"}, order(7): {"buyer cancel"},
 	}
 	if d := cmp.Diff(wantCalls, calls); d != "" {

@@ -98,7 +98,7 @@ func TestSettleByHand(t *testing.T) {
 	for _, c := range okJSON[wire.OrderHistory](t, s.env, "order", "history", paid).Changes[1:] {
 		steps = append(steps, step{c.Action, c.To, c.By, c.PaymentID})
 	}
-	want := []step{{sluice.Pay, sluice.Paid, "merchant", "p-1"}, {sluice.Pay, sluice.Paid, "merchant", "p-2"}}
+	want := []step{{sluice.Pay, sluice.Paid, "admin", "p-1"}, {sluice.Pay, sluice.Paid, "admin", "p-2"}}
 	if d := cmp.Diff(want, steps); d != "" {
 		t.Error(d)
 	}

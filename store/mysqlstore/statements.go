@@ -104,6 +104,7 @@ var statements = sqlcore.Statements{
 		ON DUPLICATE KEY UPDATE sale_id = sale_id`,
 	Gathered: `SELECT node FROM gathered WHERE sale_id = ? AND epoch = ? ORDER BY node`,
 
+	Admin: adminStatements,
 	Lists: listStatements,
 
 	Version: `SELECT coalesce(max(version_id), 0) FROM ` + sqlcore.VersionTable + ` WHERE is_applied`,

@@ -97,6 +97,7 @@ var statements = sqlcore.Statements{
 		ON CONFLICT (sale_id, epoch, node) DO NOTHING`,
 	Gathered: `SELECT node FROM gathered WHERE sale_id = ? AND epoch = ? ORDER BY node`,
 
+	Admin: adminStatements,
 	Lists: listStatements,
 
 	Version: `SELECT max(version_id) FROM ` + sqlcore.VersionTable + ` WHERE is_applied`,

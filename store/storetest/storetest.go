@@ -124,6 +124,10 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		{"ServersThatRedeliverTogether", testConcurrentRedelivery},
 		{"SnapshotWhileWritersRun", testSnapshotConsistency},
 
+		{"AdminActions", testAdminActions},
+		{"AdminActionsOfStrangeTexts", testAdminActionsOfStrangeTexts},
+		{"AdminActionsInPages", testAdminActionsInPages},
+
 		{"Order", testOrder},
 		{"OrdersInPages", testPages},
 		{"OrdersByFilter", testFilters},

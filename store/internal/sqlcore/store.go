@@ -150,6 +150,7 @@ type Statements struct {
 	Gathered    string // sale, epoch; nodes by name
 
 	Lists ListStatements
+	Admin AdminStatements
 
 	Version string // no arguments; the highest migration applied
 }

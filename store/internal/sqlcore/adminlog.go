@@ -1,0 +1,77 @@
+package sqlcore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/sluicehq/sluice"
+)
+
+// AdminStatements is the SQL of what admins did, as Statements are.
+type AdminStatements struct {
+	AddAdminAction     string // AdminActionColumns without id
+	SelectAdminActions string // id before which, limit; AdminActionColumns, the highest id first
+}
+
+// AdminActionColumns, in the order in which every dialect inserts and selects
+// them.
+const AdminActionColumns = `id, acted_at, actor, route, path, sale_id, order_id, status, code, request_id, address, node`
+
+// RecordAdminAction adds one.
+func (s *Store) RecordAdminAction(ctx context.Context, a sluice.AdminAction) (err error) {
+	defer s.wrap(&err, "record what %s did: %s", a.By, a.Route)
+	return s.change(ctx, func(tx *sql.Tx) error {
+		now, err := s.d.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		_, err = exec(ctx, tx, s.sql.Admin.AddAdminAction, s.d.Time(now), recordable(a.By), recordable(a.Route), recordable(a.Path),
+			recordable(string(a.Sale)), recordable(string(a.Order)), a.Status, recordable(a.Code), recordable(a.Request), recordable(a.Address), recordable(a.Node))
+		return err
+	})
+}
+
+// recordable makes a text that a request brought fit for every column: valid
+// UTF-8 of at most maxShort bytes without NUL.
+func recordable(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) <= maxShort {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShort], "") // without half a letter at the end
+}
+
+// AdminActions returns a page of them, the newest first.
+func (s *Store) AdminActions(ctx context.Context, filter sluice.AdminActionFilter) (page []sluice.AdminAction, next string, err error) {
+	defer s.wrap(&err, "list what admins did")
+	if err := s.enter(ctx); err != nil {
+		return nil, "", err
+	}
+	if filter.Limit < 1 || filter.Limit > sluice.MaxPage {
+		return nil, "", fmt.Errorf("limit %d: want 1 to %d", filter.Limit, sluice.MaxPage)
+	}
+	before, err := decodeCursor(filter.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	err = each(ctx, s.read, s.sql.Admin.SelectAdminActions, []any{before, filter.Limit + 1}, func(r *sql.Rows) error {
+		var a sluice.AdminAction
+		err := r.Scan(&a.ID, moment{&a.At}, &a.By, &a.Route, &a.Path, &a.Sale, &a.Order, &a.Status, &a.Code, &a.Request, &a.Address, &a.Node)
+		page = append(page, a)
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(page) > filter.Limit {
+		page = page[:filter.Limit]
+		next = encodeCursor(page[filter.Limit-1].ID)
+	}
+	return page, next, nil
+}
