@@ -10,6 +10,10 @@ var (
 	ErrSaleExists    = errors.New("a sale with this id exists")
 	ErrSaleNotFound  = errors.New("no such sale")
 	ErrOrderNotFound = errors.New("no such order")
+	// ErrWebhookNotFound: no such webhook. ErrEventNotFound: no such event, or
+	// none that this can be done with.
+	ErrWebhookNotFound = errors.New("no such webhook")
+	ErrEventNotFound   = errors.New("no such event")
 	// ErrDeadLetterNotFound: no such dead letter.
 	ErrDeadLetterNotFound = errors.New("no such dead letter")
 	ErrNoTotal            = errors.New("the sale has no total")

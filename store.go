@@ -20,6 +20,7 @@ type Store interface {
 	ClusterStore
 	ReconcileStore
 	EventStore
+	WebhookStore
 	ListStore
 	AuditStore
 	AdminStore

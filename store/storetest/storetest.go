@@ -138,6 +138,9 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		{"EventsOfNothing", testEventsOfNothing},
 		{"EventsInSmallSteps", testEventsInSmallSteps},
 		{"EventsWhileWritersRun", testEventsWhileWritersRun},
+		{"Webhooks", testWebhooks},
+		{"WebhookProgress", testWebhookProgress},
+		{"WebhookRivals", testWebhookRivals},
 
 		{"Load", testLoad},
 		{"LoadImageHoldsEveryClaim", testLoadRecords},

@@ -60,6 +60,8 @@ type Dialect interface {
 	// statement of it takes as a table.
 	Events() *EventStatements
 	Pairs(pairs []Pair) []any
+	// Webhooks returns the SQL of webhooks.
+	Webhooks() *WebhookStatements
 	// Retry reports whether the transaction failed because of another one (a
 	// deadlock, for instance), so that trying again helps.
 	Retry(err error) bool
@@ -158,11 +160,12 @@ type Statements struct {
 // Store is everything of a sluice.Store that the dialect leaves. Its methods
 // are those of the port, and documented there.
 type Store struct {
-	d      Dialect
-	sql    *Statements
-	events *EventStatements
-	write  *sql.DB
-	read   *sql.DB // may be the same
+	d        Dialect
+	sql      *Statements
+	events   *EventStatements
+	webhooks *WebhookStatements
+	write    *sql.DB
+	read     *sql.DB // may be the same
 
 	// Ready, if set, is called before every use and may refuse it.
 	Ready func(context.Context) error
@@ -176,7 +179,7 @@ type Store struct {
 // New returns a store on two handles of one database, for changes and for
 // reading; they may be the same. The adapter closes them.
 func New(d Dialect, write, read *sql.DB) *Store {
-	s := &Store{d: d, sql: d.Statements(), events: d.Events(), write: write, read: read}
+	s := &Store{d: d, sql: d.Statements(), events: d.Events(), webhooks: d.Webhooks(), write: write, read: read}
 	s.releasing.Store(new(sluice.SaleID))
 	return s
 }
