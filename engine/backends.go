@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/httpapi"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -59,6 +60,9 @@ func sqlitePath(backend string) (string, bool) {
 // Check says what is wrong with a configuration before anything is opened.
 func (c Config) Check() error {
 	c = c.withDefaults()
+	if err := httpapi.CheckOrigins(c.CORSOrigins); err != nil {
+		return err
+	}
 	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) {
 		return fmt.Errorf("ledger %q: want %s", Redact(c.Ledger), ledgerURLs)
 	}

@@ -52,6 +52,9 @@ type Config struct {
 	// EventStreams is how many event streams may be open at a time; default
 	// 10,000, negative: none.
 	EventStreams int
+	// CORSOrigins are the origins whose pages may use the buyers' half of the
+	// API, like https://shop.example; none unless given.
+	CORSOrigins []string
 	// Queue bounds the claims that wait for the ledger, per sale; default
 	// 20,000. More are refused as overloaded.
 	Queue int

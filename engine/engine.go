@@ -137,8 +137,8 @@ func (e *Engine) compose() error {
 		return err
 	}
 	e.server = httpapi.New(httpapi.Options{
-		Events: httpapi.EventsOptions{Streams: e.cfg.EventStreams},
-		Gate:   admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID), Board: e.board, Control: e.control,
+		Events: httpapi.EventsOptions{Streams: e.cfg.EventStreams}, Origins: e.cfg.CORSOrigins,
+		Gate: admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID), Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
 		Audit:     e.Audit,
 		Ended:     e.ender.Wake,

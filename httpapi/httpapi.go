@@ -23,6 +23,9 @@ import (
 // Options are what a Server is made of. All but Metrics, Now and Log are needed.
 type Options struct {
 	Events EventsOptions // of GET /v1/sales/{sale}/events
+	// Origins are those whose pages may use the buyers' half of the API, as
+	// CheckOrigin wants them; none unless given.
+	Origins []string
 
 	Gate    *admission.Gate
 	Board   *admission.Board
@@ -68,6 +71,7 @@ type Server struct {
 	listing sync.Mutex // one list is made at a time
 	list    atomic.Pointer[saleList]
 	events  *fan
+	cors    *cors // nil: none
 }
 
 // New returns a Server.
@@ -88,7 +92,7 @@ func New(o Options) *Server {
 	for _, r := range s.routes() {
 		s.mux.Handle(r.Pattern, r.handler)
 	}
-	s.events = newFan(o.Events, o.Board.Views, o.Now)
+	s.events, s.cors = newFan(o.Events, o.Board.Views, o.Now), newCORS(o.Origins)
 	return s
 }
 
@@ -108,6 +112,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			problem(w, wire.CodeOutcomeUnknown, "an unexpected error; it is in the server's log")
 		}
 	}()
+	if s.cors != nil && s.cors.handle(w, r) {
+		return
+	}
 	s.mux.ServeHTTP(w, r)
 }
 

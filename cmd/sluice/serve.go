@@ -30,7 +30,7 @@ func (a *app) serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			secure, err := loadTLS(c)
+			secure, err := loadTLS(c, newLogger(a.stderr, c))
 			if err != nil {
 				return usage(err)
 			}
@@ -138,18 +138,4 @@ func newLogger(w io.Writer, c *config.Config) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
-}
-
-func loadTLS(c *config.Config) (*tls.Config, error) {
-	if c.TLSCert == "" {
-		return nil, nil
-	}
-	if err := c.CheckFiles(); err != nil {
-		return nil, err
-	}
-	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-	if err != nil {
-		return nil, fmt.Errorf("tls_cert %q and tls_key %q: %w", c.TLSCert, c.TLSKey, err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }

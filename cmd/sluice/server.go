@@ -93,6 +93,7 @@ func reachable(addr net.Addr, secure bool) string {
 func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 	return engine.Config{
 		EventStreams: cmp.Or(c.EventStreams, -1), // 0: none
+		CORSOrigins:  c.CORSOrigins,
 		DataDir:      c.DataDir, Ledger: c.Ledger, Store: c.Store, Node: c.Node,
 		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
 		Refresh: c.RefreshInterval, Queue: c.ClaimQueue, WaitReplicas: c.WaitReplicas,

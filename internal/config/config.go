@@ -26,6 +26,7 @@ type Config struct {
 	Listen, ReadyFile, Node string
 	TLSCert, TLSKey         string
 	EventStreams            int
+	CORSOrigins             []string
 	AdminKey, BuyerSecret   string
 	URL                     string
 	LogLevel, LogFormat     string

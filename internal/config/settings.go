@@ -98,6 +98,11 @@ var settings = []setting{
 		check: duration(func(c *Config) *time.Duration { return &c.RefreshInterval }, 10*time.Millisecond, sluice.RefusalLease*4/5),
 	},
 	{
+		key: "cors_origins", arg: "ORIGINS",
+		help:  "origins whose pages may use the buyers' half of the API, separated by commas, like https://shop.example (default: none)",
+		check: checkOrigins,
+	},
+	{
 		key: "event_streams", preset: "10000", arg: "N",
 		help:  "event streams (GET /v1/sales/{sale}/events) that may be open at a time; 0: none",
 		check: number(func(c *Config) *int { return &c.EventStreams }, 0, 1_000_000),
