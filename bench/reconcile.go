@@ -43,12 +43,8 @@ func openReconcileGroup(ctx context.Context, o *options) ([]side, func(), error)
 	if err == nil {
 		err = servers.fill(ctx, o)
 	}
-	var embedded *bigSale
 	if err == nil {
-		embedded, err = openEmbedded(ctx, o, &closers)
-	}
-	if err == nil {
-		err = embedded.fill(ctx, o)
+		err = embedded(ctx, o, func(b *bigSale) error { return b.fill(ctx, o) })
 	}
 	if err != nil {
 		done()
@@ -57,7 +53,16 @@ func openReconcileGroup(ctx context.Context, o *options) ([]side, func(), error)
 	does := fmt.Sprintf("settle.Reconcile with repairs over a sale of %s stored orders: every claim, the journal, every order, the outbox; it must find nothing", whole(float64(o.orders)))
 	return []side{
 		{name: reconcileServersName, own: true, does: does, run: servers.reconcile},
-		{name: reconcileSQLiteName, own: true, does: "the same over sqliteledger and sqlitestore", run: embedded.reconcile},
+		{
+			name: reconcileSQLiteName, own: true, does: "the same over sqliteledger and sqlitestore",
+			run: func(ctx context.Context, r *round) (f figure, err error) {
+				err = embedded(ctx, o, func(b *bigSale) error {
+					f, err = b.reconcile(ctx, r)
+					return err
+				})
+				return f, err
+			},
+		},
 	}, done, nil
 }
 
@@ -95,18 +100,20 @@ func openServers(ctx context.Context, o *options, closers *[]func()) (*bigSale, 
 	return &bigSale{ledger, store}, nil
 }
 
-func openEmbedded(ctx context.Context, o *options, closers *[]func()) (*bigSale, error) {
+// embedded opens the embedded pair for as long as it is used: its ledger keeps
+// every claim in this process's memory, which is not the others' business.
+func embedded(ctx context.Context, o *options, use func(*bigSale) error) (err error) {
 	ledger, err := sqliteledger.Open(ctx, filepath.Join(o.dir, "reconcile-ledger.db"), sqliteledger.Options{Node: "bench"})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	*closers = append(*closers, func() { _ = ledger.Close() })
+	defer func() { err = errors.Join(err, ledger.Close()) }()
 	store, err := sqlitestore.Open(ctx, filepath.Join(o.dir, "reconcile-store.db"), sqlitestore.Options{})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	*closers = append(*closers, func() { _ = store.Close() })
-	return &bigSale{ledger, store}, nil
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return use(&bigSale{ledger, store})
 }
 
 // fill accepts and stores the claims.

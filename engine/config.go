@@ -69,6 +69,14 @@ type Config struct {
 	// Reconcile is how often each sale's ledger and store are compared, and
 	// what is safe is repaired; default 1 minute. Negative: never.
 	Reconcile time.Duration
+	// Expiry is how often unpaid orders that are due are ended, and units of
+	// ended orders given back to the ledger; default 250 ms. What this server
+	// ends itself is given back at once.
+	Expiry time.Duration
+	// Abandoned is how long another server may sit on a journal entry before
+	// this one stores it; default 30 s. It must be longer than a transaction of
+	// the pipeline, 10 s.
+	Abandoned time.Duration
 
 	// Pages are the settings of the buyer's pages.
 	Pages Pages

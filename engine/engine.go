@@ -100,9 +100,10 @@ func (e *Engine) compose() error {
 	loader := settle.NewLoader(e.store, e.ledger)
 	e.control = settle.NewControl(e.store, e.ledger, loader)
 	e.pipeline = pipeline.New(e.ledger, e.store, pipeline.Options{
-		Stored:   func(_ sluice.SaleID, s sluice.Stored) { counts.Stored(s) },
-		SetAside: func(sale sluice.SaleID) { e.follower.aside(sale) },
-		Log:      e.cfg.Log,
+		Abandoned: e.cfg.Abandoned,
+		Stored:    func(_ sluice.SaleID, s sluice.Stored) { counts.Stored(s) },
+		SetAside:  func(sale sluice.SaleID) { e.follower.aside(sale) },
+		Log:       e.cfg.Log,
 	})
 	e.memory = settle.NewMemory(settle.DefaultMemory)
 	e.board = admission.NewBoard(e.ledger, e.store, admission.BoardOptions{
@@ -122,6 +123,7 @@ func (e *Engine) compose() error {
 		rebuilder: settle.NewRebuilder(e.node, e.store, e.ledger, loader, e.memory, e.batcher.Idle, e.cfg.Log),
 	})
 	e.ender = settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
+		Every:    e.cfg.Expiry,
 		Released: func(sluice.SaleID, sluice.Released) { e.board.Nudge() }, Log: e.cfg.Log,
 	})
 	e.reconcile = newReconcileJob(&reconcileJob{

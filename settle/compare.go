@@ -128,7 +128,8 @@ func (c *comparison) readClaims(ctx context.Context) (err error) {
 		if before, twice := c.claims[key]; twice && !before.live {
 			return true // told twice, before and after its units returned
 		}
-		c.claims[key] = claimState{
+		// A key of its own, or each would keep what the record was read from.
+		c.claims[claimKey(strings.Clone(string(key)))] = claimState{
 			quantity: int32(r.Quantity), live: r.Live, newer: r.Epoch == c.first.Epoch && r.Seq > c.first.Seq,
 		}
 		return true

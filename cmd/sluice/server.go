@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
@@ -97,8 +98,16 @@ func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 		DataDir:      c.DataDir, Ledger: c.Ledger, Store: c.Store, Node: c.Node,
 		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
 		Refresh: c.RefreshInterval, Queue: c.ClaimQueue, WaitReplicas: c.WaitReplicas,
-		Retention: c.Retention, Log: log,
+		Retention: c.Retention, Reconcile: orNever(c.ReconcileInterval), Expiry: c.ExpiryInterval, Abandoned: c.AbandonedAfter, Log: log,
 	}
+}
+
+// orNever is an interval as the engine wants it: 0 there means the default.
+func orNever(interval time.Duration) time.Duration {
+	if interval == 0 {
+		return -1
+	}
+	return interval
 }
 
 // backends are ledger and store as they may be shown.

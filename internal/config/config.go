@@ -34,6 +34,9 @@ type Config struct {
 	RefreshInterval         time.Duration
 	ClaimQueue              int
 	Retention               time.Duration
+	ReconcileInterval       time.Duration // 0: never
+	ExpiryInterval          time.Duration
+	AbandonedAfter          time.Duration
 	WaitReplicas            int
 	values                  map[string]string // by key, as given
 	origins                 map[string]string // by key; absent: default

@@ -95,6 +95,10 @@ func TestWrong(t *testing.T) {
 		{"level", "log_level: loud\n", nil, nil, []string{`log_level "loud"`, `want debug, info, warn, error`}},
 		{"duration", "shutdown_timeout: 10\n", nil, nil, []string{`shutdown_timeout "10"`, `want a duration from 0s to 10m0s`}},
 		{"refresh longer than a lease", "", nil, []string{"--refresh-interval=500ms"}, []string{`want a duration from 10ms to 400ms`}},
+		{"reconcile too often", "", []string{"SLUICE_RECONCILE_INTERVAL=10ms"}, nil, []string{`reconcile_interval "10ms" (from SLUICE_RECONCILE_INTERVAL): want a duration from 1s to 24h0m0s, like 250ms, or off`}},
+		{"reconcile never", "reconcile_interval: never\n", nil, nil, []string{`reconcile_interval "never"`, "or off"}},
+		{"expiry off", "expiry_interval: off\n", nil, nil, []string{`expiry_interval "off"`, `want a duration from 10ms to 1m0s`}},
+		{"abandoned within a transaction", "", []string{"SLUICE_ABANDONED_AFTER=10s"}, nil, []string{`abandoned_after "10s" (from SLUICE_ABANDONED_AFTER): want a duration from 15s to 1h0m0s`}},
 		{"number", "", nil, []string{"--claim-queue=0"}, []string{`claim_queue "0" (from --claim-queue): want a whole number from 1 to`}},
 		{"replicas", "", nil, []string{"--wait-replicas=1"}, []string{`wait_replicas "1" (from --wait-replicas): is for a ledger in Redis`}},
 		{"all at once", "nod: x\nlog_level: loud\n", []string{"SLUICE_X=1"}, []string{"--listen=x"}, []string{"did you mean node?", "loud", "SLUICE_X", `listen "x"`}},
@@ -117,6 +121,17 @@ func TestWrong(t *testing.T) {
 				t.Errorf("the error shows a secret: %v", err)
 			}
 		})
+	}
+}
+
+func TestIntervalsOfSettling(t *testing.T) {
+	c, err := Load(Source{})
+	if err != nil || c.ReconcileInterval != time.Minute || c.ExpiryInterval != 250*time.Millisecond || c.AbandonedAfter != 30*time.Second {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = Load(Source{File: write(t, "reconcile_interval: off\nexpiry_interval: 1s\n"), Environ: []string{"SLUICE_ABANDONED_AFTER=1m"}})
+	if err != nil || c.ReconcileInterval != 0 || c.ExpiryInterval != time.Second || c.AbandonedAfter != time.Minute {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 

@@ -118,6 +118,22 @@ var settings = []setting{
 		check: duration(func(c *Config) *time.Duration { return &c.Retention }, time.Second, 10*365*24*time.Hour),
 	},
 	{
+		key: "reconcile_interval", preset: "1m", arg: "DURATION",
+		help:  "how often ledger and store of each sale are compared, and what is safe is repaired; off: never",
+		check: durationOrOff(func(c *Config) *time.Duration { return &c.ReconcileInterval }, time.Second, 24*time.Hour),
+	},
+	{
+		key: "expiry_interval", preset: "250ms", arg: "DURATION",
+		help:  "how often a server looks for unpaid orders that are due and for units on their way back to the ledger",
+		check: duration(func(c *Config) *time.Duration { return &c.ExpiryInterval }, 10*time.Millisecond, time.Minute),
+	},
+	{
+		// Longer than a transaction of the pipeline may take (10 s).
+		key: "abandoned_after", preset: "30s", arg: "DURATION",
+		help:  "how long another server may sit on an accepted claim without storing it before this one takes it over",
+		check: duration(func(c *Config) *time.Duration { return &c.AbandonedAfter }, 15*time.Second, time.Hour),
+	},
+	{
 		key: "wait_replicas", preset: "0", arg: "N",
 		help:  "replicas of a Redis ledger that must have a batch before its claims are answered",
 		check: number(func(c *Config) *int { return &c.WaitReplicas }, 0, 16),
@@ -209,6 +225,21 @@ func duration(at func(*Config) *time.Duration, least, most time.Duration) func(*
 			return fmt.Errorf("want a duration from %s to %s, like 250ms", least, most)
 		}
 		*at(c) = d
+		return nil
+	}
+}
+
+// durationOrOff is a duration, or "off", which is 0.
+func durationOrOff(at func(*Config) *time.Duration, least, most time.Duration) func(*Config, string) error {
+	check := duration(at, least, most)
+	return func(c *Config, value string) error {
+		if value == "off" {
+			*at(c) = 0
+			return nil
+		}
+		if err := check(c, value); err != nil {
+			return fmt.Errorf("%w, or off", err)
+		}
 		return nil
 	}
 }
