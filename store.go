@@ -22,6 +22,7 @@ type Store interface {
 	EventStore
 	WebhookStore
 	ListStore
+	ClockStore
 	AuditStore
 	AdminStore
 

@@ -21,6 +21,7 @@ type Error struct {
 	Status int // of HTTP
 	Title  string
 	Detail string
+	Reason string // forbidden: why a buyer is not let in, "ticket_expired" for instance
 
 	RetryAfter time.Duration    // how long the server asks to wait; 0 when it does not say
 	OpensAt    time.Time        // not_open: when the sale opens
@@ -78,6 +79,15 @@ func CodeOf(err error) string {
 	return ""
 }
 
+// ReasonOf returns the reason of a forbidden error of this package, or "".
+func ReasonOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}
+
 // IsDecision reports whether err is a refusal of a claim: decided, and no
 // reason to try again with the same key.
 func IsDecision(err error) bool {
@@ -89,7 +99,7 @@ func parseError(res *http.Response, data []byte) error {
 	e := &Error{Status: res.StatusCode, RetryAfter: parseRetryAfter(res.Header.Get("Retry-After"), time.Now())}
 	var p wire.Problem
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/problem+json") && json.Unmarshal(data, &p) == nil {
-		e.Code, e.Title, e.Detail, e.OrderIDs = p.Code, p.Title, p.Detail, p.OrderIDs
+		e.Code, e.Title, e.Detail, e.Reason, e.OrderIDs = p.Code, p.Title, p.Detail, p.Reason, p.OrderIDs
 		if p.OpensAt != nil {
 			e.OpensAt = p.OpensAt.Time
 		}

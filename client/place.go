@@ -34,12 +34,18 @@ const (
 // The error is an *Error for what the server refused, an *OutcomeUnknownError
 // when it gave up and an earlier try may have been accepted.
 func (c *Client) Place(ctx context.Context, sale sluice.SaleID, key sluice.Key, order wire.PlaceOrder) (Placed, error) {
+	return c.PlaceWithTicket(ctx, sale, key, "", order)
+}
+
+// PlaceWithTicket is Place for a sale that asks for a purchase ticket (see
+// Ticket). Tries of one attempt may carry different tickets.
+func (c *Client) PlaceWithTicket(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string, order wire.PlaceOrder) (Placed, error) {
 	if err := key.Validate(); err != nil {
 		return Placed{}, fmt.Errorf("client: %w", err)
 	}
 	unknown := false // an earlier try may have been accepted
 	for n := 1; ; n++ {
-		placed, err := c.placeOnce(ctx, sale, key, order)
+		placed, err := c.placeOnce(ctx, sale, key, ticket, order)
 		if err == nil {
 			placed.Attempts = n
 			return placed, nil
@@ -58,12 +64,15 @@ func (c *Client) Place(ctx context.Context, sale sluice.SaleID, key sluice.Key, 
 	}
 }
 
-func (c *Client) placeOnce(ctx context.Context, sale sluice.SaleID, key sluice.Key, order wire.PlaceOrder) (Placed, error) {
+func (c *Client) placeOnce(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string, order wire.PlaceOrder) (Placed, error) {
 	var placed Placed
+	header := http.Header{"Idempotency-Key": {string(key)}}
+	if ticket != "" {
+		header["Sluice-Ticket"] = []string{ticket}
+	}
 	a, err := c.do(ctx, request{
 		method: http.MethodPost, path: salePath(sale) + "/orders", bearer: c.token,
-		header: http.Header{"Idempotency-Key": {string(key)}},
-		body:   order, into: &placed.Placed,
+		header: header, body: order, into: &placed.Placed,
 	})
 	if err != nil {
 		return Placed{}, err

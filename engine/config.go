@@ -2,6 +2,7 @@ package engine
 
 import (
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -47,6 +48,13 @@ type Config struct {
 	// negative: none.
 	ClockSkew time.Duration
 
+	// TicketSecret signs purchase tickets; all servers of a shop need the same.
+	// Default: derived from BuyerSecret, or, if there is none, generated and
+	// kept in DataDir as ticket.secret. TicketSecretPrevious is the one before:
+	// its tickets stay good.
+	TicketSecret         string
+	TicketSecretPrevious string
+
 	// Refresh is how often the board reads the ledger; default 200 ms.
 	Refresh time.Duration
 	// EventStreams is how many event streams may be open at a time; default
@@ -58,6 +66,15 @@ type Config struct {
 	// Queue bounds the claims that wait for the ledger, per sale; default
 	// 20,000. More are refused as overloaded.
 	Queue int
+	// ClaimsInFlight bounds the claims of all sales that are on their way to a
+	// decision; default 50,000. More are refused as overloaded.
+	ClaimsInFlight int
+	// TrustedProxies are believed when they say where a request comes from, in
+	// ClientAddressHeader: "x-forwarded-for" (default) or "forwarded" (RFC
+	// 7239). All of them must write it. Default: nobody is believed.
+	TrustedProxies      []netip.Prefix
+	ClientAddressHeader string
+
 	// WaitReplicas, for a ledger in Redis: how many replicas must have a batch
 	// before its claims are answered; default 0.
 	WaitReplicas int

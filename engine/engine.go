@@ -32,6 +32,7 @@ type Engine struct {
 	adminKey string
 	secret   string
 	who      who
+	entrance entrance
 
 	ledger   sluice.Ledger
 	store    sluice.Store
@@ -78,7 +79,10 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if e.adminKey, err = e.folder.secret(e.cfg.AdminKey, "admin.key"); err != nil {
 		return err
 	}
-	if err = errors.Join(e.openSecret(), e.openIdentity(ctx)); err != nil {
+	if err = errors.Join(e.openSecret(), e.openIdentity(ctx)); err == nil {
+		err = e.openEntrance()
+	}
+	if err != nil {
 		return err
 	}
 	if e.ledger, err = openLedger(ctx, e.cfg, e.node); err != nil {
@@ -96,7 +100,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 
 // compose wires the parts; nothing runs yet.
 func (e *Engine) compose() error {
-	counts := metrics.New(e.saleMetrics, wire.CodeOutcomeUnknown)
+	counts := metrics.New(e.saleMetrics, wire.CodeOutcomeUnknown, wire.CodeForbidden)
 	loader := settle.NewLoader(e.store, e.ledger)
 	e.control = settle.NewControl(e.store, e.ledger, loader)
 	e.pipeline = pipeline.New(e.ledger, e.store, pipeline.Options{
@@ -111,6 +115,7 @@ func (e *Engine) compose() error {
 	})
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),
+		MaxPlaces: e.cfg.ClaimsInFlight, Limiter: limiter(e.ledger),
 		Decided: func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
 			counts.Decided(len(decisions))
 			e.decided(sale, claims, decisions)
@@ -138,9 +143,15 @@ func (e *Engine) compose() error {
 	if err != nil {
 		return err
 	}
+	entrance := e.entrance.compose(e, counts.Entry())
+	gate := admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID)
+	gate.Guard(e.entrance.entry, e.ledger)
+	counts.Gate(gate.Refused, e.batcher.OnTheirWay)
 	e.server = httpapi.New(httpapi.Options{
-		Events: httpapi.EventsOptions{Streams: e.cfg.EventStreams}, Origins: e.cfg.CORSOrigins,
-		Gate: admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID), Board: e.board, Control: e.control,
+		Entrance: entrance,
+		Proxies:  httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader},
+		Events:   httpapi.EventsOptions{Streams: e.cfg.EventStreams}, Origins: e.cfg.CORSOrigins,
+		Gate: gate, Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
 		Audit:     e.Audit,
 		Ended:     e.ender.Wake,
@@ -160,11 +171,13 @@ func (e *Engine) start(ctx context.Context) {
 	if err := errors.Join(e.board.ReadSales(ctx), e.board.Refresh(ctx)); err != nil {
 		e.cfg.Log.Warn("the board is not complete yet", "error", err)
 	}
+	e.entrance.first(ctx, e)
 	e.follower.first(ctx)
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })
 	e.loops.Go(func() { e.who.run(running) })
+	e.loops.Go(func() { e.entrance.lists.Run(running) })
 	e.loops.Go(func() { e.follower.run(running) })
 	e.loops.Go(func() { e.follower.heartbeat(running) })
 	e.loops.Go(func() { e.ender.Run(running) })
@@ -272,6 +285,7 @@ func (e *Engine) release() {
 	e.stop()
 	e.loops.Wait()
 	e.who.close()
+	e.entrance.close()
 	if e.store != nil {
 		e.err = errors.Join(e.err, e.store.Close())
 	}

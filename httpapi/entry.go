@@ -6,6 +6,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/admission"
 	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/identity"
 )
 
 // ticketHeader carries a purchase ticket with a claim.
@@ -29,5 +30,17 @@ func notLetIn(w http.ResponseWriter, refused *admission.RefusedError) {
 	writeProblem(w, wire.Problem{Code: wire.CodeForbidden, Reason: string(refused.Reason), Detail: refused.Detail})
 }
 
-// tokenSales are the sales that the buyer's token names.
-func (s *Server) tokenSales(*http.Request) []string { return nil }
+// tokenSales are the sales that the buyer's token names. It was verified a
+// moment ago, and is remembered.
+func (s *Server) tokenSales(r *http.Request) []string {
+	token, err := s.Buyers.Verify(r.Context(), bearer(r))
+	if err != nil {
+		return nil
+	}
+	return token.Sales
+}
+
+// buyerToken is a row for buyers whose handler is told all of the token.
+func (s *Server) buyerToken(pattern string, h func(http.ResponseWriter, *http.Request, identity.Token)) route {
+	return route{Route{pattern, Buyers}, s.asToken(h)}
+}

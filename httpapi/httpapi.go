@@ -46,6 +46,8 @@ type Options struct {
 
 	// Replay deals with a dead letter.
 	Replay func(ctx context.Context, id int64) (settle.Replayed, error)
+	// Entrance is what stands before sales with tickets, lists or a risk service.
+	Entrance Entrance
 	// Ended is called when an order has ended: its units are on their way back.
 	Ended func()
 
@@ -119,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // methods are tried to tell a wrong method from a wrong path.
-var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch}
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string

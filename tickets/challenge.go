@@ -1,6 +1,7 @@
 package tickets
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -93,13 +94,16 @@ func zeroBits(sum [sha256.Size]byte) int {
 }
 
 // Solve finds a nonce for a challenge, and is how a program that is not a
-// browser does it (tests, load). It takes 2^difficulty hashes on average; the
-// challenge itself says how many bits it wants.
-func Solve(challenge string, difficulty int) string {
+// browser does it. It takes 2^difficulty hashes on average, unless ctx ends
+// before: then its error is the context's.
+func Solve(ctx context.Context, challenge string, difficulty int) (nonce string, err error) {
 	text := append([]byte(challenge), '.')
 	for n := uint64(0); ; n++ {
+		if n%(1<<16) == 0 && ctx.Err() != nil {
+			return "", ctx.Err()
+		}
 		if zeroBits(sha256.Sum256(strconv.AppendUint(text, n, 10))) >= difficulty {
-			return strconv.FormatUint(n, 10)
+			return strconv.FormatUint(n, 10), nil
 		}
 	}
 }

@@ -53,7 +53,7 @@ func FuzzTicketMade(f *testing.F) {
 func FuzzSolution(f *testing.F) {
 	k := keys(f, "secret", "")
 	good, _ := k.Challenge("phones", "ann", 6, clock)
-	f.Add(good, Solve(good, 6), 6)
+	f.Add(good, solve(good, 6), 6)
 	f.Add(good, "", 6)
 	f.Add("c1."+k.ID()+".0.0..", "0", 0)
 	f.Fuzz(func(t *testing.T, challenge, nonce string, difficulty int) {

@@ -71,7 +71,7 @@ func TestSolverOfThePage(t *testing.T) {
 		t.Fatalf("%s: %v", output, err)
 	}
 	for i, task := range tasks {
-		if want := Solve(task.Challenge, task.Difficulty); got.Nonces[i] != want {
+		if want := solve(task.Challenge, task.Difficulty); got.Nonces[i] != want {
 			t.Errorf("challenge of %d bytes, difficulty %d: nonce %q, want %q", len(task.Challenge), task.Difficulty, got.Nonces[i], want)
 		}
 	}

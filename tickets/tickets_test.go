@@ -1,6 +1,7 @@
 package tickets
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -98,7 +99,7 @@ func TestChallenge(t *testing.T) {
 	k := keys(t, "secret", "")
 	const bits = 8
 	challenge, expires := k.Challenge("phones", "ann", bits, clock)
-	nonce := Solve(challenge, bits)
+	nonce := solve(challenge, bits)
 	wrong := nonce + "0"
 	for zeroBitsOf(challenge, wrong) >= bits {
 		wrong += "0"
@@ -179,5 +180,21 @@ func BenchmarkCheckTicket(b *testing.B) {
 		if err := k.CheckTicket(ticket, "phones", "ann", clock); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func solve(challenge string, difficulty int) string {
+	nonce, err := Solve(context.Background(), challenge, difficulty)
+	if err != nil {
+		panic(err)
+	}
+	return nonce
+}
+
+func TestSolveEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Solve(ctx, "x", sluice.MaxDifficulty); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
 	}
 }

@@ -28,7 +28,9 @@ func (a *app) saleCommand() *cobra.Command {
 		a.saleVerb("pause", "Hold a sale until it is resumed", (*client.Client).PauseSale),
 		a.saleVerb("resume", "End a pause", (*client.Client).ResumeSale),
 		a.saleVerb("close", "End a sale now; its orders stay as they are", (*client.Client).CloseSale),
-		a.salePatch(), a.saleRestock(),
+		a.salePatch(), a.saleRestock(), a.saleCheck(),
+		a.saleBuyers(sluice.AllowList, "Upload who may buy at a sale", "The allow list says who may buy, at a sale created or patched with --eligibility list."),
+		a.saleBuyers(sluice.DenyList, "Upload who may not buy at a sale", "Whoever is on the deny list buys nothing at the sale, whatever else lets them in."),
 	)
 	return cmd
 }

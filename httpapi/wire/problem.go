@@ -35,9 +35,12 @@ type Problem struct {
 	Code   string `json:"code"`
 	Detail string `json:"detail,omitempty"`
 
-	Reason   string           `json:"reason,omitempty"`    // forbidden: why a buyer is not let in (docs/codes.md)
-	OpensAt  *Time            `json:"opens_at,omitempty"`  // not_open
-	OrderIDs []sluice.OrderID `json:"order_ids,omitempty"` // buyer_limit: the buyer's live orders of the sale
+	Reason  string `json:"reason,omitempty"`   // forbidden: why a buyer is not let in (docs/codes.md)
+	OpensAt *Time  `json:"opens_at,omitempty"` // not_open
+	// TicketsFrom, of not_open when a ticket was asked for: from when on they
+	// are handed out.
+	TicketsFrom *Time            `json:"tickets_from,omitempty"`
+	OrderIDs    []sluice.OrderID `json:"order_ids,omitempty"` // buyer_limit: the buyer's live orders of the sale
 }
 
 var titles = map[string]string{

@@ -61,9 +61,9 @@ var table = []row{
 	{"store/mysqlstore/...", []string{root, "store/mysqlstore/...", "store/internal/..."}, []string{"*"}},
 	{"risk", []string{root}, nil},
 	{"httpapi/wire", []string{root}, nil},
-	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "identity", "httpapi/wire"}, []string{"*"}},
+	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "identity", "tickets", "httpapi/wire"}, []string{"*"}},
 	{"web/...", []string{root, "httpapi/wire"}, nil},
-	{"client", []string{root, "httpapi/wire"}, nil},
+	{"client", []string{root, "tickets", "httpapi/wire"}, nil},
 
 	// What has no place in the order, and so may know little.
 	{"internal/archtest", nil, nil},
@@ -75,7 +75,7 @@ var table = []row{
 
 	// Composition.
 	{"engine", []string{
-		root, "admission/...", "pipeline/...", "settle/...", "audit", "events", "ledger/...", "store/...", "httpapi/...", "web/...", "identity",
+		root, "admission/...", "pipeline/...", "settle/...", "audit", "events", "ledger/...", "store/...", "httpapi/...", "web/...", "identity", "tickets", "risk",
 		"internal/config", "internal/metrics",
 	}, []string{"*"}},
 

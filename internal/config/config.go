@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,11 +29,16 @@ type Config struct {
 	EventStreams            int
 	CORSOrigins             []string
 	AdminKey, BuyerSecret   string
+	TicketSecret            string
+	TicketSecretPrevious    string
 	URL                     string
 	LogLevel, LogFormat     string
 	ShutdownTimeout         time.Duration
 	RefreshInterval         time.Duration
 	ClaimQueue              int
+	ClaimsInFlight          int
+	TrustedProxies          []netip.Prefix
+	ClientAddressHeader     string
 	Retention               time.Duration
 	ReconcileInterval       time.Duration // 0: never
 	ExpiryInterval          time.Duration

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -76,6 +77,16 @@ var settings = []setting{
 		check: checkSecret(func(c *Config) *string { return &c.BuyerSecret }),
 	},
 	{
+		key: "ticket_secret", arg: "SECRET", secret: true, noFlag: true,
+		help:  "signs purchase tickets; all servers of a shop need the same (default: derived from buyer_secret)",
+		check: checkSecret(func(c *Config) *string { return &c.TicketSecret }),
+	},
+	{
+		key: "ticket_secret_previous", arg: "SECRET", secret: true, noFlag: true,
+		help:  "the ticket_secret before: its tickets stay good while it is replaced",
+		check: checkSecret(func(c *Config) *string { return &c.TicketSecretPrevious }),
+	},
+	{
 		key: "url", preset: "http://127.0.0.1:8080", arg: "URL",
 		help: "server that sale, order and load speak to", check: checkURL,
 	},
@@ -111,6 +122,21 @@ var settings = []setting{
 		key: "claim_queue", preset: "20000", arg: "N",
 		help:  "claims of one sale that may wait for the ledger before more are refused as overloaded",
 		check: number(func(c *Config) *int { return &c.ClaimQueue }, 1, 10_000_000),
+	},
+	{
+		key: "claims_in_flight", preset: "50000", arg: "N",
+		help:  "claims of all sales that may be on their way to a decision before more are refused as overloaded",
+		check: number(func(c *Config) *int { return &c.ClaimsInFlight }, 1, 10_000_000),
+	},
+	{
+		key: "trusted_proxies", arg: "CIDRS",
+		help:  "proxies that are believed when they say where a request comes from, like 10.0.0.0/8,192.0.2.1 (default: none)",
+		check: proxies(func(c *Config) *[]netip.Prefix { return &c.TrustedProxies }),
+	},
+	{
+		key: "client_address_header", preset: "x-forwarded-for", arg: "HEADER",
+		help:  "the header in which they say it: x-forwarded-for or forwarded (RFC 7239)",
+		check: oneOf(func(c *Config) *string { return &c.ClientAddressHeader }, "x-forwarded-for", "forwarded"),
 	},
 	{
 		key: "retention", preset: "168h", arg: "DURATION",

@@ -119,6 +119,7 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		{"ListsThatAreNotReplaced", testListsThatAreNotReplaced},
 		{"LongList", testLongList},
 		{"ConcurrentLists", testConcurrentLists},
+		{"Clock", testClock},
 
 		{"CapHoldsAmongManyWriters", testConcurrentCap},
 		{"ServersThatRedeliverTogether", testConcurrentRedelivery},

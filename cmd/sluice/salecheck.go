@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/config"
+)
+
+// saleReport is what sale check prints with --json.
+type saleReport struct {
+	SaleID sluice.SaleID    `json:"sale_id"`
+	Status wire.CheckStatus `json:"status"` // the worst of the checks
+	Checks []serverCheck    `json:"checks"`
+}
+
+// serverCheck is one check of one server, or with an empty server of all.
+type serverCheck struct {
+	Server string `json:"server"`
+	wire.Check
+}
+
+func (a *app) saleCheck() *cobra.Command {
+	var more []string
+	cmd := &cobra.Command{
+		Use: "check SALE", Short: "See whether a sale is ready to be sold", Args: exactly("SALE"),
+		Long: "Asks the server, and each of --server, whether the sale is loaded, when it opens, what\n" +
+			"it asks of buyers and whether the clocks agree; and compares what the servers say.\n" +
+			"Exit code 0 if all is ok or only worth a look (warn), 2 if something fails.",
+		Example: "  sluice sale check phone\n  sluice sale check phone --server http://10.0.0.2:8080 --server http://10.0.0.3:8080",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sale := sluice.SaleID(args[0])
+			if err := sale.Validate(); err != nil {
+				return usage(err)
+			}
+			settings, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			key, err := a.adminKeyFor(settings, more)
+			if err != nil {
+				return err
+			}
+			report := saleReport{SaleID: sale}
+			var answers []wire.SaleCheck
+			for _, url := range append([]string{settings.URL}, more...) {
+				c, err := client.New(url, client.Options{AdminKey: key})
+				if err != nil {
+					return usage(fmt.Errorf("--server %s: %w", config.Redact(url), err))
+				}
+				answers = report.ask(cmd.Context(), c, config.Redact(url), answers)
+			}
+			report.compare(answers)
+			return a.printSaleReport(&report)
+		},
+	}
+	cmd.Flags().StringArrayVar(&more, "server", nil, "`URL` of one more server to ask; can be given several times")
+	clientFlags(cmd)
+	return cmd
+}
+
+// adminKeyFor is the key that was given, or the one kept on this machine, which
+// is never sent elsewhere.
+func (a *app) adminKeyFor(c *config.Config, urls []string) (string, error) {
+	if c.AdminKey == "" {
+		for _, url := range urls {
+			if !isLoopbackURL(url) {
+				return "", usage(fmt.Errorf("--server %s is on another machine: give --admin-key or SLUICE_ADMIN_KEY", config.Redact(url)))
+			}
+		}
+	}
+	key, err := keptSecret(c, c.AdminKey, adminKeyFile)
+	if err == nil && key == "" {
+		err = usage(fmt.Errorf("no admin key: give --admin-key or SLUICE_ADMIN_KEY; the server keeps a generated one in its data folder as %s", adminKeyFile))
+	}
+	return key, err
+}
+
+func (r *saleReport) say(server, name string, status wire.CheckStatus, format string, args ...any) {
+	r.Checks = append(r.Checks, serverCheck{server, wire.Check{Name: name, Status: status, Detail: fmt.Sprintf(format, args...)}})
+}
+
+// ask adds what one server says.
+func (r *saleReport) ask(ctx context.Context, c *client.Client, url string, answers []wire.SaleCheck) []wire.SaleCheck {
+	answer, err := c.CheckSale(ctx, r.SaleID)
+	if err != nil {
+		r.say(url, "known", wire.CheckFail, "%v", err)
+		return answers
+	}
+	for _, check := range answer.Checks {
+		r.Checks = append(r.Checks, serverCheck{answer.Node, check})
+	}
+	return append(answers, answer)
+}
+
+// compare adds what only all servers together show.
+func (r *saleReport) compare(answers []wire.SaleCheck) {
+	defer r.sum()
+	if len(answers) == 0 {
+		return
+	}
+	asked := map[string]bool{}
+	differ := func(what string, of func(*wire.SaleCheck) string) {
+		var all []string
+		for i := range answers {
+			all = append(all, of(&answers[i]))
+		}
+		slices.Sort(all)
+		if all = slices.Compact(all); len(all) > 1 {
+			r.say("", "servers", wire.CheckFail, "they differ in %s: %s", what, strings.Join(all, ", "))
+		}
+	}
+	for i := range answers {
+		asked[answers[i].Node] = true
+	}
+	differ("the secret of tickets (set ticket_secret)", func(c *wire.SaleCheck) string { return c.TicketKey })
+	differ("the load of the sale (a moment later they may agree)", func(c *wire.SaleCheck) string { return fmt.Sprintf("epoch %d, terms %d", c.Epoch, c.Terms) })
+	var missing []string
+	for _, node := range answers[0].LiveNodes {
+		if !asked[node] {
+			missing = append(missing, node)
+		}
+	}
+	if len(missing) > 0 {
+		r.say("", "servers", wire.CheckWarn, "%d of %d live ones were asked; give --server for %s",
+			len(answers[0].LiveNodes)-len(missing), len(answers[0].LiveNodes), strings.Join(missing, ", "))
+	} else {
+		r.say("", "servers", wire.CheckOK, "all %d live ones were asked", len(asked))
+	}
+}
+
+func (r *saleReport) sum() {
+	r.Status = wire.CheckOK
+	for _, c := range r.Checks {
+		if c.Status == wire.CheckFail || c.Status == wire.CheckWarn && r.Status == wire.CheckOK {
+			r.Status = c.Status
+		}
+	}
+}
+
+func (a *app) printSaleReport(r *saleReport) error {
+	if a.json {
+		if err := a.printJSON(r); err != nil {
+			return err
+		}
+	} else {
+		var rows [][]string
+		for _, c := range r.Checks {
+			server := c.Server
+			if server == "" {
+				server = "all"
+			}
+			rows = append(rows, []string{string(c.Status), clean(server), c.Name, clean(c.Detail)})
+		}
+		a.printTable([]string{"STATUS", "SERVER", "CHECK", "DETAIL"}, rows)
+	}
+	if r.Status == wire.CheckFail {
+		return &exitError{code: exitFailed} // the table says it
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/httpapi"
+	"github.com/sluicehq/sluice/internal/metrics"
+	"github.com/sluicehq/sluice/risk"
+	"github.com/sluicehq/sluice/tickets"
+)
+
+// entrance is what stands before sales: tickets, lists, a risk service.
+type entrance struct {
+	keys  *tickets.Keys
+	lists *admission.Lists
+	asker *risk.Asker
+	entry *admission.Entry
+}
+
+// openEntrance finds the secret of tickets: the one configured, or what all
+// servers of a shop share anyway, the secret of buyers' tokens, or without that
+// one of this server's own.
+func (e *Engine) openEntrance() error {
+	secret := e.cfg.TicketSecret
+	if secret == "" {
+		secret = e.secret
+	}
+	if secret == "" {
+		var err error
+		if secret, err = e.folder.secret("", "ticket.secret"); err != nil {
+			return err
+		}
+	}
+	var err error
+	e.entrance.keys, err = tickets.NewKeys(secret, e.cfg.TicketSecretPrevious)
+	return err
+}
+
+// compose wires the entrance, and returns what the API needs of it.
+func (n *entrance) compose(e *Engine, counts *metrics.Entry) httpapi.Entrance {
+	n.lists = admission.NewLists(e.store, e.board, e.cfg.Log)
+	n.asker = risk.New(e.cfg.Log)
+	n.entry = &admission.Entry{Lists: n.lists, Ticket: httpapi.TicketReason(n.keys)}
+	return httpapi.Entrance{
+		Entry: n.entry, Lists: n.lists, Tickets: n.keys, Count: counts.Ticket,
+		Risk: func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address, token string) (bool, string) {
+			v := n.asker.Ask(ctx, rule, risk.Question{Sale: sale, Buyer: buyer, Address: address, Token: token})
+			counts.Risk(v.Allow, v.Failed != nil, v.Took)
+			return v.Allow, v.Reason
+		},
+	}
+}
+
+// first reads the lists before the first claim comes.
+func (n *entrance) first(ctx context.Context, e *Engine) {
+	if err := n.lists.Refresh(ctx); err != nil {
+		e.cfg.Log.Warn("the lists of buyers are not known yet", "error", err)
+	}
+}
+
+func (n *entrance) close() {
+	if n.asker != nil {
+		n.asker.Close()
+	}
+}
