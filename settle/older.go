@@ -168,13 +168,23 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *
 
 // restore stores the orders of live claims that the ledger has on record, and
 // the store neither as an order nor as a dead letter: acknowledged once, and
-// forgotten since. One that cannot be stored under its own place is set aside,
-// to be claimed anew; one beyond the cap is stored as rejected. Either way it is
-// listed (I1, I5).
-func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale) (saved int, err error) {
-	missing := map[claimKey]bool{} // live
+// forgotten since. One of an epoch that is over is set aside, to be claimed
+// anew; one beyond the cap is stored as rejected. Either way it is listed (I1,
+// I5).
+//
+// A record whose place a stored order or a later claim has, or that is beyond
+// the ledger's own sequence, is what is left of a batch that was never decided
+// (docs/adr/0007): nobody was promised anything.
+func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (saved int, err error) {
+	missing := map[claimKey]bool{} // on record and not stored; true: live
+	places := map[place]holder{}
 	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
-		missing[keyOf(c.Order)] = c.Live
+		key := keyOf(c.Order)
+		missing[key] = c.Live
+		at := place{c.Epoch, c.Seq}
+		if h, taken := places[at]; !taken || h.at.Before(c.At) {
+			places[at] = holder{key, c.At}
+		}
 		return true
 	})
 	if errors.Is(err, sluice.ErrNotLoaded) || len(missing) == 0 && err == nil {
@@ -195,38 +205,58 @@ func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale) (saved int, 
 			}
 		}
 		return s.Orders(func(o sluice.Order) bool {
-			delete(missing, keyOf(o.ID))
-			return len(missing) > 0
+			key := keyOf(o.ID)
+			delete(missing, key)
+			places[place{o.Epoch, o.Seq}] = holder{key: key}
+			return true
 		})
 	})
 	if err != nil || len(missing) == 0 {
 		return 0, err
 	}
 	var entries []sluice.Entry
-	var ended []sluice.OrderID
+	var ended, undecided []sluice.OrderID
 	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
 		key := keyOf(c.Order)
 		live, unknown := missing[key]
+		delete(missing, key) // a ledger may tell of one twice
 		switch {
 		case !unknown:
+		case places[place{c.Epoch, c.Seq}].key != key || c.Epoch == reading.Epoch && c.Seq > reading.Seq:
+			undecided = append(undecided, c.Order)
 		case live:
 			e := restored(&c)
 			e.ID, e.Node = "ledger/"+string(c.Order), r.node
 			entries = append(entries, e)
-		case len(ended) < MaxOffenders:
+		default:
 			ended = append(ended, c.Order)
 		}
-		delete(missing, key) // a ledger may tell of one twice
 		return true
 	})
 	if err != nil {
 		return 0, err
 	}
-	if len(ended) > 0 {
-		r.log.Warn("the store has forgotten orders that had ended; nobody knows how", "sale", sale.ID, "orders", ended)
-	}
+	r.tell("the store has forgotten orders that had ended; nobody knows how", sale.ID, ended)
+	r.tell("the ledger has records of claims that were never decided", sale.ID, undecided)
 	slices.SortFunc(entries, func(a, b sluice.Entry) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
 	})
 	return r.save(ctx, sale.ID, entries)
+}
+
+// place is where a claim stands among the accepted ones, and holder the one who
+// has it.
+type (
+	place  struct{ epoch, seq int64 }
+	holder struct {
+		key claimKey
+		at  time.Time
+	}
+)
+
+// tell logs orders, if there are any.
+func (r *Rebuilder) tell(what string, sale sluice.SaleID, orders []sluice.OrderID) {
+	if len(orders) > 0 {
+		r.log.Warn(what, "sale", sale, "count", len(orders), "orders", orders[:min(len(orders), MaxOffenders)])
+	}
 }

@@ -1,13 +1,17 @@
 package settle_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/settle"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -169,6 +173,63 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// haunted is a ledger with records that nobody decided, as a torn transaction
+// leaves them.
+type haunted struct {
+	*sqliteledger.Ledger
+	ghosts []sluice.Record
+}
+
+func (h haunted) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
+	for i := range h.ghosts {
+		if !yield(h.ghosts[i]) {
+			return nil
+		}
+	}
+	return h.Ledger.Records(ctx, sale, yield)
+}
+
+// A rebuild brings back what was forgotten, and nothing that was never decided.
+func TestARebuildKnowsWhatWasNeverDecided(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	r.accepted("alice", true)
+	r.drain()
+	bob := r.accepted("bob", true)
+	if err := r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}); err != nil { // forgotten by the store
+		t.Fatal(err)
+	}
+	ghost := func(buyer string, seq int64, at time.Duration) sluice.Record {
+		return sluice.Record{
+			Claim: sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))},
+			Sale:  id, Epoch: 1, Seq: seq, Terms: 1, At: time.Now().Add(at).UTC().Truncate(time.Millisecond), Live: true,
+		}
+	}
+	ghosts := []sluice.Record{ // alice's order is stored; of two claims at bob's place the later one is real
+		ghost("at alice's place", 1, time.Hour), ghost("at bob's place", 2, -time.Hour), ghost("beyond", 3, 0),
+	}
+	if !r.verify() {
+		t.Fatal("the store is older, and it is not noticed")
+	}
+	fenced := r.sale()
+	idle := func(sluice.SaleID) bool { return true }
+	rebuilder := settle.NewRebuilder("a", r.store, haunted{r.ledger, ghosts}, r.loader, settle.NewMemory(0), idle, slog.New(slog.DiscardHandler))
+	if done, err := rebuilder.Step(ctx, &fenced); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	page, _, err := r.store.Orders(ctx, sluice.OrderFilter{Sale: id, Limit: 10})
+	if err != nil || len(page) != 2 || page[1].ID != bob {
+		t.Errorf("%d orders, %v: want alice's and bob's", len(page), err)
+	}
+	letters, err := r.store.DeadLetters(ctx, id)
+	if err != nil || len(letters) != 0 {
+		t.Errorf("%+v, %v", letters, err)
 	}
 }
 

@@ -190,7 +190,7 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err != nil {
 		return err
 	}
-	restored, err := r.restore(ctx, sale)
+	restored, err := r.restore(ctx, sale, &reading)
 	if err != nil {
 		return err
 	}
