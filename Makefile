@@ -5,11 +5,11 @@ SHELL := /bin/bash
 
 # The servers that `make test` installs where they are missing and then insists
 # on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
-SERVERS := redis postgres mysql
+SERVERS := redis postgres mysql chromium
 
 # What runs a second time under the race detector, with -short: everything that
 # shares memory between goroutines.
-RACE_DIRS := admission audit client engine httpapi internal ledger pipeline settle store
+RACE_DIRS := admission audit client engine httpapi internal ledger pipeline settle store web
 RACE_PKGS := . $(foreach dir,$(RACE_DIRS),$(if $(wildcard $(dir)),./$(dir)/...))
 
 # How long each long campaign of `make soak` lasts.

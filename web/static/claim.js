@@ -7,7 +7,7 @@ const FIRST = 500, LONGEST = 8000; // ms between two tries, where the server doe
 
 // claim resolves to {order} or {refused: Problem}. say(key, values) is told
 // what is going on; a text with n is told again as the seconds pass.
-export async function claim({ sale, attempt, buyer, ticket, say, opensAt, now }) {
+export async function claim({ sale, attempt, buyer, ticket, say, opensAt, resting, now }) {
   for (let tries = 0, unknown = false; ; tries++) {
     say("sending");
     let problem;
@@ -34,6 +34,9 @@ export async function claim({ sale, attempt, buyer, ticket, say, opensAt, now })
     } else if (problem.code === "not_open" && justBefore(problem, opensAt(), now())) {
       say("retryNotOpen");
       await sleep(Math.max(50, Math.min(opensAt() - now(), 1000)));
+    } else if (["sold_out", "paused"].includes(problem.code) && resting()) {
+      // What has just been reopened rests for half a second before it sells.
+      await sleep(200 + Math.random() * 200);
     } else {
       return { refused: problem, unknown };
     }

@@ -8,7 +8,8 @@ const RETRY_EVENTS = 30_000; // ms until events are tried again after they faile
 // follow calls onSale with every new reading of a sale, gone when the server
 // says that there is no such sale, and lost(true or false) when the server stops
 // and begins to answer. pace(sale) is how many ms to wait between two questions.
-// It returns {refresh, stop}.
+// It returns {refresh, ask, stop}: refresh asks unless events come, ask in any
+// case.
 export function follow(id, { onSale, onGone, onLost, pace }) {
   let sale = null, events = null, noEventsBefore = 0, wake = new AbortController(), stopped = false;
 
@@ -20,7 +21,7 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
 
   async function ask() {
     try {
-      take(await api(salePath(id)));
+      take(await api(salePath(id), { cache: "no-cache" })); // asked, and seldom sent
     } catch (error) {
       if (error instanceof Problem && error.status === 404) onGone();
       else onLost(true);
@@ -48,7 +49,7 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
     events = null;
   }
 
-  const live = () => events?.readyState === EventSource.OPEN;
+  const live = () => events?.readyState === 1 // open;
 
   function refresh() {
     wake.abort();
@@ -73,7 +74,7 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
   addEventListener("online", refresh);
   run();
   return {
-    refresh,
+    refresh, ask,
     stop: () => { stopped = true; document.removeEventListener("visibilitychange", onVisible); removeEventListener("online", refresh); refresh(); },
   };
 }

@@ -130,6 +130,9 @@ export class OrderPanel {
     return t(`t_${status}`);
   }
 
+  // words are what became of the order, for those who listen.
+  words() { return `${t(`s_${this.order.status}`)}. ${this.text()}`; }
+
   tick() {
     const left = $("order-left");
     const pending = this.order?.status === "pending" && !this.late();

@@ -26,6 +26,7 @@ const view = {
   note: null, // what to say instead of what the state says: {key, values} or {problem}
   came: false, // units came back while we were waiting
   lost: false, // the server does not answer
+  focus: false, // the order takes the focus when it is there
 };
 
 const tickets = new Tickets(id, render);
@@ -35,9 +36,11 @@ let live;
 // ---- what the server says
 
 function onSale(sale) {
+  if (outdated(sale)) sale = { ...sale, state: "sold_out", available: 0 };
   const before = view.sale && state();
   view.sale = sale;
   const after = state();
+  if (["sold_out", "paused"].includes(before) && after === "open") reopenedAt = clock.now();
   if (before === "sold_out" && after === "open" && sale.available !== 0) {
     view.came = true;
     view.note = null;
@@ -50,6 +53,16 @@ function onSale(sale) {
   tickets.want(sale, view.who);
   render();
 }
+
+// outdated: a reading from before a claim of ours was told "sold out", which
+// is the newer word. A copy on the way is a few seconds old at most; what still
+// says so after that is true again.
+const COPY = 3000; // ms
+const REST = 1000; // ms in which a sale that was reopened may still refuse
+let reopenedAt = -Infinity; // server's time
+let soldOutAt = -Infinity; // when a claim was told so, server's time
+const outdated = (sale) =>
+  sale.state === "open" && Date.parse(sale.server_time) < soldOutAt && clock.now() - soldOutAt < COPY;
 
 // state is the sale's at this very moment: opening and closing need nobody to
 // tell us.
@@ -126,10 +139,13 @@ function onOrder(order, problem) {
     shown = null;
     panel.follow(null);
   }
+  if (order && order.status !== view.order?.status) announce(panel.words());
   const came = order && !ended(order) && !view.order;
   view.order = order;
   if (came) view.note = null;
   render();
+  if (order && view.focus) $("order-title").focus(); // from the button, which has done its work
+  view.focus = false;
 }
 
 // ---- buying
@@ -160,7 +176,7 @@ async function buy(quantity) {
       attempts.update({ sent: true });
       const outcome = await claim({
         sale: id, attempt, buyer: who, say, ticket: () => tickets.header(say),
-        opensAt: () => Date.parse(view.sale.opens_at), now: clock.now,
+        opensAt: () => Date.parse(view.sale.opens_at), resting: () => clock.now() - reopenedAt < REST, now: clock.now,
       });
       // The order is what the attempt was for; a refusal leaves the key free for the next try.
       attempts.update({ sent: false, order: outcome.order ?? limitOrder(outcome.refused) });
@@ -172,10 +188,9 @@ async function buy(quantity) {
   if (view.who?.id !== who.id) return onAttempt(); // signed out meanwhile
   view.note = null;
   if (outcome.refused) refused(outcome.refused);
-  const held = document.activeElement === $("buy");
+  view.focus = Boolean(outcome.order) && [$("buy"), document.body].includes(document.activeElement);
   await onAttempt();
   live.refresh();
-  if (shown && shown !== before && (held || document.activeElement === document.body)) $("order-title").focus();
 }
 
 // limitOrder is the order that a buyer has who may not have another.
@@ -185,7 +200,9 @@ function refused(problem) {
   const until = state();
   switch (problem.code) {
     case "sold_out":
-      view.sale = { ...view.sale, state: "sold_out", available: 0 }; // it is news
+      soldOutAt = clock.now();
+      view.sale = { ...view.sale, state: "sold_out", available: 0 };
+      setTimeout(live.ask, COPY + Math.random() * COPY); // no event tells what has not changed
       view.note = null;
       return;
     case "insufficient":

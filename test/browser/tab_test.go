@@ -1,0 +1,232 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/sluicehq/sluice"
+)
+
+// visitor is a person with a browser of their own: no cookies and no storage
+// of anybody else's. All their tabs share those.
+type visitor struct {
+	t    *testing.T
+	site *site
+	id   string
+	ctx  context.Context // of the first tab
+	tabs int
+}
+
+// visit returns a new visitor, who speaks English.
+func visit(t *testing.T, s *site, id string) *visitor {
+	t.Helper()
+	ctx, end := chromedp.NewContext(shared.browser, chromedp.WithNewBrowserContext())
+	t.Cleanup(end)
+	return &visitor{t: t, site: s, id: id, ctx: ctx}
+}
+
+// tab is one tab of a visitor's.
+type tab struct {
+	t    *testing.T
+	site *site
+	ctx  context.Context
+
+	mu       sync.Mutex
+	requests []string // URLs, in order
+	wrong    []string // what no page may do
+}
+
+// tab opens a tab, with scripts that run before the page's own.
+func (v *visitor) tab(before ...string) *tab {
+	v.t.Helper()
+	ctx := v.ctx
+	if v.tabs > 0 {
+		var end context.CancelFunc
+		ctx, end = chromedp.NewContext(v.ctx)
+		v.t.Cleanup(end)
+	}
+	v.tabs++
+	b := &tab{t: v.t, site: v.site, ctx: ctx}
+	if err := chromedp.Listen(ctx, b.listen); err != nil {
+		v.t.Fatal(err)
+	}
+	b.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
+			return err
+		}
+		if _, err := chromedp.Call(ctx, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{
+			UserAgent: "Mozilla/5.0 (X11; Linux x86_64) Chrome", AcceptLanguage: "en-GB",
+		}); err != nil {
+			return err
+		}
+		for _, script := range append([]string{watchPolicy}, before...) {
+			if _, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	v.t.Cleanup(b.check)
+	return b
+}
+
+// watchPolicy makes violations of the page's policy errors that the test sees.
+const watchPolicy = `addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI));`
+
+func (b *tab) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		b.requests = append(b.requests, e.Request.URL)
+	case *runtime.EventExceptionThrown:
+		b.wrong = append(b.wrong, fmt.Sprintf("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception))
+	case *runtime.EventConsoleAPICalled:
+		if len(e.Args) > 0 && strings.Contains(string(e.Args[0].Value), "policy: ") {
+			b.wrong = append(b.wrong, string(e.Args[0].Value))
+		}
+	}
+}
+
+// check is what every tab must have kept.
+func (b *tab) check() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, wrong := range b.wrong {
+		b.t.Errorf("the page did wrong: %s", wrong)
+	}
+	for _, request := range b.requests {
+		u, err := url.Parse(request)
+		if err != nil || u.Scheme != "data" && "http://"+u.Host != b.site.url {
+			b.t.Errorf("a request to another host: %s", request)
+		}
+		if strings.Contains(request, "eyJ") {
+			b.t.Errorf("a token is in an address: %s", request)
+		}
+	}
+}
+
+// asked counts the requests whose address ends so.
+func (b *tab) asked(suffix string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, request := range b.requests {
+		if strings.HasSuffix(request, suffix) {
+			n++
+		}
+	}
+	return n
+}
+
+// do runs actions within the patience.
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, actions...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// open opens a path; with a buyer, as the shop's login sends them there.
+func (b *tab) open(path, buyer string) {
+	b.t.Helper()
+	if buyer != "" {
+		path += "#token=" + b.site.token(buyer)
+	}
+	b.do(chromedp.Navigate(b.site.url + path))
+}
+
+func (b *tab) openSale(sale sluice.SaleID, buyer string) {
+	b.t.Helper()
+	b.open("/s/"+string(sale), buyer)
+}
+
+// is evaluates an expression of JavaScript, once. A page that is being loaded
+// is not so.
+func (b *tab) is(expression string) bool {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+	return err == nil && yes
+}
+
+// wait waits until an expression is so.
+func (b *tab) wait(expression string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); !b.is(expression); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s\nis not so; the page says:\n%s", expression, b.text("document.body.innerText"))
+		}
+	}
+}
+
+// says waits until an element's text has the words.
+func (b *tab) says(id, words string) {
+	b.t.Helper()
+	b.wait(fmt.Sprintf("document.getElementById(%q)?.checkVisibility() && document.getElementById(%q).textContent.includes(%q)", id, id, words))
+}
+
+func (b *tab) text(expression string) string {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("(async () => String("+expression+"))()", chromedp.EvalAwaitPromise))
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+func (b *tab) number(expression string) float64 {
+	b.t.Helper()
+	n, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64]("Number("+expression+")"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// click clicks an element that is there and visible, with the mouse.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.wait(fmt.Sprintf("document.querySelector(%q)?.checkVisibility()", selector))
+	b.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// emulate makes the tab as large as a device, in light or dark.
+func (b *tab) emulate(width, height int64, scheme string) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, height), chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	}))
+}
+
+// noScripts turns the page's scripts off.
+func (b *tab) noScripts() {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	}))
+}
+
+// press presses a key.
+func (b *tab) press(key string) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(key))
+}
+
+// canBuy waits until the button can be pressed.
+const canBuy = `document.getElementById("buy")?.getAttribute("aria-disabled") === "false"`
