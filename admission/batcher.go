@@ -53,6 +53,9 @@ type BatcherOptions struct {
 	MaxBatch int // claims in one ledger call; default 250
 	MaxQueue int // claims waiting in one lane; default 20,000
 	InFlight int // ledger calls of one lane at a time; default 2
+	// MaxPlaces bounds the claims of all sales that are on their way to a
+	// decision (Batcher.Enter); default 50,000.
+	MaxPlaces int
 	// Attempts bounds how often a batch is sent when the outcome is unknown;
 	// default 4. Repeating is safe, since the claim ids are the same.
 	Attempts int
@@ -62,6 +65,10 @@ type BatcherOptions struct {
 	// Decided is called after every ledger call, from the lane's goroutine,
 	// with what it decided. It must not block, nor keep the slices.
 	Decided func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision)
+
+	// Limiter counts the tries that a rate over all servers bounds. Without
+	// one, no such try passes.
+	Limiter sluice.RateLimiter
 }
 
 func (o BatcherOptions) withDefaults() BatcherOptions {
@@ -73,6 +80,9 @@ func (o BatcherOptions) withDefaults() BatcherOptions {
 	}
 	if o.InFlight <= 0 {
 		o.InFlight = 2
+	}
+	if o.MaxPlaces <= 0 {
+		o.MaxPlaces = DefaultMaxPlaces
 	}
 	if o.Attempts <= 0 {
 		o.Attempts = 4
@@ -94,6 +104,7 @@ type Batcher struct {
 	calls  sync.Pool // of *call
 	closed atomic.Bool
 	flying sync.WaitGroup
+	places atomic.Int64 // taken, of all lanes
 }
 
 // NewBatcher returns a batcher in front of the ledger.
@@ -107,6 +118,7 @@ func NewBatcher(ledger sluice.Decider, opts BatcherOptions) *Batcher {
 // call is one claim on its way through a lane.
 type call struct {
 	claim    sluice.Claim
+	rate     sluice.BuyerRate // over all servers; zero: none
 	decision sluice.Decision
 	err      error
 	done     chan struct{} // receives one value when decision and err are set
@@ -117,16 +129,32 @@ type lane struct {
 	mu      sync.Mutex
 	waiting []*call
 	flying  int // ledger calls in flight
+
+	places atomic.Int64 // taken
 }
 
-// Claim hands a valid claim to the ledger and waits for the decision.
+// Claim is Enter, without a bound for the sale, and then Place.Claim, without a
+// rate.
+func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
+	place, err := b.Enter(sale, sluice.Unlimited)
+	if err != nil {
+		return sluice.Decision{}, err
+	}
+	return place.Claim(ctx, claim, sluice.BuyerRate{})
+}
+
+// Claim hands a valid claim to the ledger and waits for the decision. A rate
+// that is not zero is one over all servers: the try is counted first, and may be
+// refused as RateLimited. It ends the place.
 //
 // Errors: ErrOverloaded (nothing was decided), ErrOutcomeUnknown, the
 // context's error (the outcome is unknown too), sluice.ErrClosed.
-func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
+func (p Place) Claim(ctx context.Context, claim sluice.Claim, rate sluice.BuyerRate) (sluice.Decision, error) {
+	b := p.batcher
 	c := b.calls.Get().(*call)
-	c.claim = claim
-	if err := b.enqueue(sale, c); err != nil {
+	c.claim, c.rate = claim, rate
+	if err := b.enqueue(p.sale, p.lane, c); err != nil {
+		p.Leave()
 		b.calls.Put(c)
 		return sluice.Decision{}, err
 	}
@@ -137,15 +165,11 @@ func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cl
 		b.calls.Put(c)
 		return decision, err
 	case <-ctx.Done():
-		return sluice.Decision{}, ctx.Err() // the lane still owns c
+		return sluice.Decision{}, ctx.Err() // the lane still owns c, and its place
 	}
 }
 
-func (b *Batcher) enqueue(sale sluice.SaleID, c *call) error {
-	l, ok := b.lanes.Load(sale)
-	if !ok {
-		l, _ = b.lanes.LoadOrStore(sale, &lane{})
-	}
+func (b *Batcher) enqueue(sale sluice.SaleID, l *lane, c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b.closed.Load() {
@@ -182,23 +206,36 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 		l.waiting = l.waiting[:rest]
 		l.mu.Unlock()
 
+		asking := b.within(sale, l, batch)
 		claims = claims[:0]
-		for _, c := range batch {
+		for _, c := range asking {
 			claims = append(claims, c.claim)
 		}
-		decisions, err := b.decide(sale, claims)
-		if err != nil {
-			b.giveUp(l)
-		}
-		for i, c := range batch {
+		if len(claims) > 0 {
+			decisions, err := b.decide(sale, claims)
 			if err != nil {
-				c.err = err
-			} else {
-				c.decision = decisions[i]
+				b.giveUp(l)
 			}
-			c.done <- struct{}{}
+			for i, c := range asking {
+				if err != nil {
+					c.err = err
+				} else {
+					c.decision = decisions[i]
+				}
+			}
+			b.land(l, asking)
 		}
 		clear(batch)
+	}
+}
+
+// land gives the places of calls free, whose decisions or errors are set, and
+// tells their callers. The calls are theirs then.
+func (b *Batcher) land(l *lane, calls []*call) {
+	l.places.Add(-int64(len(calls)))
+	b.places.Add(-int64(len(calls)))
+	for _, c := range calls {
+		c.done <- struct{}{}
 	}
 }
 
@@ -212,8 +249,8 @@ func (b *Batcher) giveUp(l *lane) {
 	l.mu.Unlock()
 	for _, c := range waiting {
 		c.err = ErrOverloaded
-		c.done <- struct{}{}
 	}
+	b.land(l, waiting)
 }
 
 // decide calls the ledger until it answers, at most Attempts times.

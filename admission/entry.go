@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -16,6 +17,8 @@ type Caller struct {
 	// Sales are those that the buyer's token says he may buy at, signed by the
 	// shop (EligibleToken).
 	Sales []string
+	// Address is where the claim comes from, as far as it can be trusted.
+	Address netip.Addr
 }
 
 // Reason says, for programs, why a buyer is not let in.

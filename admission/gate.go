@@ -10,19 +10,26 @@ import (
 )
 
 // Gate answers claims that this server can answer by itself and hands the
-// others to the batcher, cheapest check first: known sale, window, paused, sold
-// out.
+// others to the batcher. Its checks (Check) come cheapest first: known sale;
+// window, paused, sold out; places; rates; who is let in; ratio.
 //
 // A refusal that is already known costs no network, but only if it cannot
 // break I4: the view must be sure of it (View.refusal), and the set of holders
 // must cover the view's sequence and lack the buyer. Everybody else asks the
-// ledger.
+// ledger, unless too many do: RateLimited and Overloaded say nothing about
+// earlier attempts with the key, so they break no promise.
+//
+// Limits fail closed: what cannot be counted does not pass. The one exception
+// is a sale that this server has never seen while the store does not answer:
+// its rules are not known, and the ledger alone decides.
 type Gate struct {
 	board   *Board
 	batcher *Batcher
 	archive Archive
 	newID   func(sluice.SaleID) sluice.OrderID
 	now     func() time.Time
+	rates   *rates
+	tally   tally
 
 	// Of Guard; nil when everybody is let in.
 	entry     *Entry
@@ -39,7 +46,7 @@ type Archive interface {
 // NewGate returns the gate in front of a batcher. Claims that pass it get their
 // order ids from newID.
 func NewGate(board *Board, batcher *Batcher, archive Archive, newID func(sluice.SaleID) sluice.OrderID) *Gate {
-	return &Gate{board: board, batcher: batcher, archive: archive, newID: newID, now: time.Now}
+	return &Gate{board: board, batcher: batcher, archive: archive, newID: newID, now: time.Now, rates: newRates(0, time.Now())}
 }
 
 // Claim decides a claim that is valid but for its order id, which is made when
@@ -54,29 +61,64 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 		var err error
 		view, err = g.board.Lookup(ctx, sale)
 		if errors.Is(err, sluice.ErrSaleNotFound) {
-			return sluice.Decision{Code: sluice.SaleNotFound}, nil
+			return g.tally.refused(CheckSale, sluice.Decision{Code: sluice.SaleNotFound})
 		}
 		if err != nil {
 			// The store is down, and this server has not seen the sale yet: the
 			// ledger says Unavailable itself if it does not hold it.
-			return g.ask(ctx, sale, claim)
+			return g.ask(ctx, sale, claim, sluice.Unlimited, sluice.BuyerRate{})
 		}
+	}
+	now := g.now()
+	if !view.Archived() {
+		if decision, known := refuse(view, &claim, now); known {
+			return g.tally.refused(CheckState, decision)
+		}
+	}
+	if g.batcher.Full() {
+		return g.tally.refused(CheckPlaces, sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second})
+	}
+	rules := &view.Sale.Rules
+	if check, wait := g.rates.check(rules, sale, claim.Buyer, caller.Address, now); wait > 0 {
+		return g.tally.refused(check, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 	}
 	if view.Archived() {
 		return g.archived(ctx, sale, &claim)
 	}
-	if decision, known := refuse(view, &claim, g.now()); known {
-		return decision, nil
-	}
 	if why := g.admit(view, &claim, &caller); why != nil {
+		g.tally[CheckEntry].n.Add(1)
 		return g.recall(ctx, sale, &claim, why)
 	}
-	return g.ask(ctx, sale, claim)
+	var shared sluice.BuyerRate
+	if rules.BuyerRate.Shared {
+		shared = rules.BuyerRate
+	}
+	return g.ask(ctx, sale, claim, admissible(view, claim.Buyer), shared)
 }
 
-func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
+// ask hands a claim to the batcher, if there are fewer than most of the sale on
+// their way.
+func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, most int64, shared sluice.BuyerRate) (sluice.Decision, error) {
+	busy := sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second}
+	place, err := g.batcher.Enter(sale, most)
+	switch {
+	case errors.Is(err, errSaleFull):
+		return g.tally.refused(CheckRatio, busy)
+	case err != nil:
+		return g.tally.refused(CheckPlaces, busy)
+	}
 	claim.Order = g.newID(sale)
-	return g.batcher.Claim(ctx, sale, claim)
+	decision, err := place.Claim(ctx, claim, shared)
+	switch {
+	case errors.Is(err, errNotCounted):
+		return g.tally.refused(CheckSharedRate, busy)
+	case errors.Is(err, ErrOverloaded):
+		return g.tally.refused(CheckQueue, busy)
+	case decision.Code == sluice.RateLimited:
+		g.rates.learn(shared, sale, claim.Buyer, decision.RetryAfter, g.now())
+		return g.tally.refused(CheckSharedRate, decision)
+	}
+	return decision, err
 }
 
 // archived answers a claim on an archived sale from the store: a repeat of an

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -65,6 +66,15 @@ type Config struct {
 	// Queue bounds the claims that wait for the ledger, per sale; default
 	// 20,000. More are refused as overloaded.
 	Queue int
+	// ClaimsInFlight bounds the claims of all sales that are on their way to a
+	// decision; default 50,000. More are refused as overloaded.
+	ClaimsInFlight int
+	// TrustedProxies are believed when they say where a request comes from, in
+	// ClientAddressHeader: "x-forwarded-for" (default) or "forwarded" (RFC
+	// 7239). All of them must write it. Default: nobody is believed.
+	TrustedProxies      []netip.Prefix
+	ClientAddressHeader string
+
 	// WaitReplicas, for a ledger in Redis: how many replicas must have a batch
 	// before its claims are answered; default 0.
 	WaitReplicas int

@@ -115,6 +115,7 @@ func (e *Engine) compose() error {
 	})
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),
+		MaxPlaces: e.cfg.ClaimsInFlight, Limiter: limiter(e.ledger),
 		Decided: func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
 			counts.Decided(len(decisions))
 			e.decided(sale, claims, decisions)
@@ -145,8 +146,10 @@ func (e *Engine) compose() error {
 	entrance := e.entrance.compose(e, counts.Entry())
 	gate := admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID)
 	gate.Guard(e.entrance.entry, e.ledger)
+	counts.Gate(gate.Refused, e.batcher.OnTheirWay)
 	e.server = httpapi.New(httpapi.Options{
 		Entrance: entrance,
+		Proxies:  httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader},
 		Events:   httpapi.EventsOptions{Streams: e.cfg.EventStreams}, Origins: e.cfg.CORSOrigins,
 		Gate: gate, Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,

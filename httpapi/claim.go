@@ -105,10 +105,10 @@ func (s *Server) refuse(w http.ResponseWriter, d sluice.Decision) {
 	s.Decided.Count(d.Code.String())
 	switch d.Code {
 	case sluice.NotOpen:
-		writeProblem(w, wire.Problem{Code: d.Code.String(), OpensAt: wire.AtOrNull(d.OpensAt)})
+		s.notOpen.of(d.OpensAt).write(w, nil)
 	case sluice.BuyerLimit:
 		writeProblem(w, wire.Problem{Code: d.Code.String(), OrderIDs: d.Orders})
 	default:
-		refusals[d.Code].write(w)
+		refusals[d.Code].write(w, retryIn(d.RetryAfter))
 	}
 }

@@ -43,6 +43,8 @@ type Options struct {
 	Kinds  wire.Ready // what /readyz says of node, ledger and store
 	Buyers *identity.Verifier
 	Admins *identity.Admins
+	// Proxies say whom to believe about where requests come from.
+	Proxies Proxies
 
 	// Replay deals with a dead letter.
 	Replay func(ctx context.Context, id int64) (settle.Replayed, error)
@@ -69,6 +71,7 @@ type Server struct {
 	Options
 	mux      *http.ServeMux
 	refusals bucket // of the records of what was forbidden
+	notOpen  notOpens
 
 	listing sync.Mutex // one list is made at a time
 	list    atomic.Pointer[saleList]

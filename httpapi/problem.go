@@ -85,46 +85,6 @@ func writeBody(w http.ResponseWriter, code string, status int, body []byte) {
 	_, _ = w.Write(body) // a client that is gone needs no answer
 }
 
-// refusals are the answers to refused claims that carry nothing else, encoded
-// once: most of a rush gets one of these.
-var refusals = encodeRefusals()
-
-type refusal struct {
-	status int
-	header http.Header // shared and never written to
-	body   []byte
-}
-
-func encodeRefusals() map[sluice.Code]*refusal {
-	all := map[sluice.Code]*refusal{}
-	for _, code := range sluice.Codes() {
-		name := code.String()
-		body, err := json.Marshal(wire.Problem{Title: wire.Title(name), Status: statuses[name], Code: name})
-		if err != nil {
-			panic(err)
-		}
-		body = append(body, '\n')
-		header := http.Header{
-			"Content-Type": problemType, "Cache-Control": noStore,
-			"Content-Length": {strconv.Itoa(len(body))},
-		}
-		if after, ok := retryAfter[name]; ok {
-			header["Retry-After"] = []string{after}
-		}
-		all[code] = &refusal{status: statuses[name], header: header, body: body}
-	}
-	return all
-}
-
-func (r *refusal) write(w http.ResponseWriter) {
-	h := w.Header()
-	for name, values := range r.header {
-		h[name] = values
-	}
-	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body)
-}
-
 // writeJSON writes an answer that is not cached.
 func writeJSON(w http.ResponseWriter, status int, message any) {
 	body, err := json.Marshal(message)

@@ -99,6 +99,7 @@ func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
 		TicketSecret: c.TicketSecret, TicketSecretPrevious: c.TicketSecretPrevious,
 		Refresh: c.RefreshInterval, Queue: c.ClaimQueue, WaitReplicas: c.WaitReplicas,
+		ClaimsInFlight: c.ClaimsInFlight, TrustedProxies: c.TrustedProxies, ClientAddressHeader: c.ClientAddressHeader,
 		Retention: c.Retention, Reconcile: orNever(c.ReconcileInterval), Expiry: c.ExpiryInterval, Abandoned: c.AbandonedAfter, Log: log,
 	}
 }

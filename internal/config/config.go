@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,9 @@ type Config struct {
 	ShutdownTimeout         time.Duration
 	RefreshInterval         time.Duration
 	ClaimQueue              int
+	ClaimsInFlight          int
+	TrustedProxies          []netip.Prefix
+	ClientAddressHeader     string
 	Retention               time.Duration
 	ReconcileInterval       time.Duration // 0: never
 	ExpiryInterval          time.Duration

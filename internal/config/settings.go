@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -121,6 +122,21 @@ var settings = []setting{
 		key: "claim_queue", preset: "20000", arg: "N",
 		help:  "claims of one sale that may wait for the ledger before more are refused as overloaded",
 		check: number(func(c *Config) *int { return &c.ClaimQueue }, 1, 10_000_000),
+	},
+	{
+		key: "claims_in_flight", preset: "50000", arg: "N",
+		help:  "claims of all sales that may be on their way to a decision before more are refused as overloaded",
+		check: number(func(c *Config) *int { return &c.ClaimsInFlight }, 1, 10_000_000),
+	},
+	{
+		key: "trusted_proxies", arg: "CIDRS",
+		help:  "proxies that are believed when they say where a request comes from, like 10.0.0.0/8,192.0.2.1 (default: none)",
+		check: proxies(func(c *Config) *[]netip.Prefix { return &c.TrustedProxies }),
+	},
+	{
+		key: "client_address_header", preset: "x-forwarded-for", arg: "HEADER",
+		help:  "the header in which they say it: x-forwarded-for or forwarded (RFC 7239)",
+		check: oneOf(func(c *Config) *string { return &c.ClientAddressHeader }, "x-forwarded-for", "forwarded"),
 	},
 	{
 		key: "retention", preset: "168h", arg: "DURATION",

@@ -1,0 +1,178 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// sharedLimiter counts as a ledger would, and remembers its calls.
+type sharedLimiter struct {
+	mu    sync.Mutex
+	calls []int
+	paid  map[sluice.BuyerID]int64
+	fail  error
+	short bool
+}
+
+func (l *sharedLimiter) Allow(_ context.Context, _ sluice.SaleID, rate sluice.BuyerRate, buyers []sluice.BuyerID) ([]time.Duration, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = append(l.calls, len(buyers))
+	if l.fail != nil {
+		return nil, l.fail
+	}
+	if l.paid == nil {
+		l.paid = map[sluice.BuyerID]int64{}
+	}
+	var waits []time.Duration
+	for _, b := range buyers {
+		after, wait := rate.Meter().Try(l.paid[b], time.Now().UnixMicro())
+		l.paid[b] = after
+		waits = append(waits, time.Duration(wait)*time.Microsecond)
+	}
+	if l.short {
+		waits = waits[1:]
+	}
+	return waits, nil
+}
+
+var sharedRules = sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 2, PerS: 10, Shared: true}}
+
+// What one server has let through counts on the other; who was denied there
+// is denied here without asking again.
+func TestSharedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, ledger := &sharedLimiter{}, &slowLedger{}
+		one := gateBefore(ledger, open(sharedRules), BatcherOptions{Limiter: limiter})
+		two := gateBefore(ledger, open(sharedRules), BatcherOptions{Limiter: limiter})
+		step := func(g *Gate, buyer sluice.BuyerID, want string) {
+			t.Helper()
+			if got := try(g, buyer, home); got != want {
+				t.Errorf("%s: %s, want %s", buyer, got, want)
+			}
+		}
+		step(one, "ann", "accepted")
+		step(two, "ann", "accepted")
+		step(two, "ann", "rate_limited 5s")
+		step(two, "bob", "accepted")
+		calls := len(limiter.calls)
+		for i := range 4 { // what was learned is enough
+			time.Sleep(time.Second)
+			step(two, "ann", fmt.Sprintf("rate_limited %v", time.Duration(4-i)*time.Second))
+		}
+		if n := len(limiter.calls); n != calls {
+			t.Errorf("%d calls for a buyer who is known to wait, want none", n-calls)
+		}
+		time.Sleep(time.Second)
+		step(two, "ann", "accepted")
+		step(one, "ann", "rate_limited 5s")
+		if got := refusedBy(two); got["shared_rate"] != 1 || got["buyer_rate"] != 4 || len(got) != 2 {
+			t.Errorf("refused by %v", got)
+		}
+		// Not shared any more: each counts for itself, and the limiter is not asked.
+		calls = len(limiter.calls)
+		rules := sharedRules
+		rules.BuyerRate.Shared = false
+		show(one, open(rules))
+		time.Sleep(time.Minute)
+		step(one, "ann", "accepted")
+		if len(limiter.calls) != calls {
+			t.Error("the limiter is asked about a rate that is not shared")
+		}
+	})
+}
+
+// One call for a batch, in its order, whoever else is in it; those denied do
+// not reach the ledger.
+func TestSharedRateTakesOneCallABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, ledger := &sharedLimiter{}, &slowLedger{delay: time.Second}
+		b := NewBatcher(ledger, BatcherOptions{Limiter: limiter})
+		rate := sluice.BuyerRate{Requests: 1, PerS: 3600, Shared: true}
+		codes := make([]sluice.Code, 9)
+		var crowd sync.WaitGroup
+		enter := func(i int, buyer sluice.BuyerID, rate sluice.BuyerRate) {
+			crowd.Go(func() {
+				place, err := b.Enter("sale", sluice.Unlimited)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				c := claim(i)
+				c.Buyer = buyer
+				d, err := place.Claim(t.Context(), c, rate)
+				if err != nil || d.Code == sluice.Accepted && d.Order != c.Order {
+					t.Errorf("claim %d: %+v, %v", i, d, err)
+				}
+				codes[i] = d.Code
+			})
+			synctest.Wait()
+		}
+		enter(0, "first", rate)
+		enter(1, "ann", rate)
+		enter(2, "ann", rate)
+		enter(3, "free", sluice.BuyerRate{})
+		enter(4, "first", rate)
+		enter(5, "bob", rate)
+		enter(6, "ann", rate)
+		enter(7, "free", sluice.BuyerRate{})
+		enter(8, "first", rate)
+		crowd.Wait()
+		const yes, no = sluice.Accepted, sluice.RateLimited
+		if want := []sluice.Code{yes, yes, no, yes, no, yes, no, yes, no}; !slices.Equal(codes, want) {
+			t.Errorf("codes %v, want %v", codes, want)
+		}
+		if got := fmt.Sprint(limiter.calls, ledger.sizes()); got != "[1 6] [1 4]" {
+			t.Errorf("calls of the limiter and the ledger %s, want [1 6] [1 4]", got)
+		}
+		if n := b.places.Load(); n != 0 {
+			t.Errorf("%d places are taken by nobody", n)
+		}
+	})
+}
+
+// A batch that is sent again is counted once; a limiter that cannot be asked
+// lets nobody pass.
+func TestSharedRateFailsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, ledger := &sharedLimiter{}, &slowLedger{}
+		ledger.fail.Store(3)
+		g := gateBefore(ledger, open(sharedRules), BatcherOptions{Limiter: limiter})
+		if got := try(g, "ann", home); got != "accepted" || len(limiter.calls) != 1 || len(ledger.sizes()) != 4 {
+			t.Errorf("%s after %d calls of the limiter and %d of the ledger, want 1 and 4", got, len(limiter.calls), len(ledger.sizes()))
+		}
+		for name, broken := range map[string]sluice.RateLimiter{
+			"down": &sharedLimiter{fail: errors.New("down")}, "an answer is missing": &sharedLimiter{short: true}, "none": nil,
+		} {
+			ledger := &slowLedger{}
+			g := gateBefore(ledger, open(sharedRules), BatcherOptions{Limiter: broken})
+			var crowd sync.WaitGroup
+			for i := range 5 {
+				crowd.Go(func() {
+					if got := try(g, sluice.BuyerID(fmt.Sprint(i)), home); got != "overloaded 1s" {
+						t.Errorf("%s: %s, want overloaded", name, got)
+					}
+				})
+			}
+			crowd.Wait()
+			if n := len(ledger.sizes()); n != 0 {
+				t.Errorf("%s: the ledger was asked %d times", name, n)
+			}
+			if got := refusedBy(g); got["shared_rate"] != 5 || g.batcher.places.Load() != 0 {
+				t.Errorf("%s: refused by %v, %d places taken", name, got, g.batcher.places.Load())
+			}
+			show(g, open(sluice.Rules{})) // the merchant can do without
+			if got := try(g, "ann", home); got != "accepted" {
+				t.Errorf("%s, without the rule: %s", name, got)
+			}
+		}
+	})
+}

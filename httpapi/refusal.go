@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+// refusals are the answers to refused claims that carry nothing but their code,
+// encoded once: most of a rush gets one of these.
+var refusals = encodeRefusals()
+
+type refusal struct {
+	status int
+	header http.Header // shared and never written to
+	body   []byte
+}
+
+func encodeRefusals() map[sluice.Code]*refusal {
+	all := map[sluice.Code]*refusal{}
+	for _, code := range sluice.Codes() {
+		all[code] = encodeRefusal(wire.Problem{Code: code.String()})
+	}
+	return all
+}
+
+// encodeRefusal fills in title and status from the code.
+func encodeRefusal(p wire.Problem) *refusal {
+	p.Title, p.Status = wire.Title(p.Code), statuses[p.Code]
+	body, err := json.Marshal(p)
+	if err != nil { // strings and times cannot fail
+		panic(err)
+	}
+	body = append(body, '\n')
+	header := http.Header{
+		"Content-Type": problemType, "Cache-Control": noStore,
+		"Content-Length": {strconv.Itoa(len(body))},
+	}
+	if after, ok := retryAfter[p.Code]; ok {
+		header["Retry-After"] = []string{after}
+	}
+	return &refusal{status: p.Status, header: header, body: body}
+}
+
+// write answers. after, if not nil, is the Retry-After of this answer.
+func (r *refusal) write(w http.ResponseWriter, after []string) {
+	h := w.Header()
+	for name, values := range r.header {
+		h[name] = values
+	}
+	if after != nil {
+		h["Retry-After"] = after
+	}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body)
+}
+
+// seconds are the usual values of Retry-After.
+var seconds = func() (all [121][]string) {
+	for n := range all {
+		all[n] = []string{strconv.Itoa(n)}
+	}
+	return all
+}()
+
+// retryIn is a wait as Retry-After says it: whole seconds, never too few. Nil
+// for a wait that nobody knows.
+func retryIn(wait time.Duration) []string {
+	n := int64((wait + time.Second - 1) / time.Second)
+	switch {
+	case wait <= 0:
+		return nil
+	case n < int64(len(seconds)):
+		return seconds[n]
+	}
+	return []string{strconv.FormatInt(n, 10)}
+}
+
+// notOpens are the answers before openings, by the opening's time: what a whole
+// crowd gets that presses too early.
+type notOpens struct {
+	all atomic.Pointer[map[int64]*refusal]
+}
+
+// maxNotOpens bounds them: openings can be moved any number of times.
+const maxNotOpens = 256
+
+func (n *notOpens) of(opensAt time.Time) *refusal {
+	key := opensAt.UnixMilli()
+	known := n.all.Load()
+	if known != nil {
+		if r := (*known)[key]; r != nil {
+			return r
+		}
+	}
+	r := encodeRefusal(wire.Problem{Code: sluice.NotOpen.String(), OpensAt: wire.AtOrNull(opensAt)})
+	more := map[int64]*refusal{key: r}
+	if known != nil && len(*known) < maxNotOpens {
+		maps.Copy(more, *known)
+	}
+	n.all.CompareAndSwap(known, &more) // or somebody else was faster; it is only a memory
+	return r
+}
