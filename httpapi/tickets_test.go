@@ -46,10 +46,14 @@ func TestTicketsBeforeTheOpening(t *testing.T) {
 	s.must(s.create("near", soon(), `ticket={"before_s":7200}`), 201)
 	s.must(s.create("free"), 201)
 
+	shown := s.must(s.do("GET", "/v1/sales/far", ""), 200)
+	if free := s.do("GET", "/v1/sales/free", ""); strings.Contains(free.body, "tickets_from") {
+		t.Errorf("a sale without tickets: %s", free.body)
+	}
 	early := s.must(s.ticket("far", "ann", ""), 409, "not_open")
 	opens, err1 := time.Parse(time.RFC3339, early.text("opens_at"))
 	from, err2 := time.Parse(time.RFC3339, early.text("tickets_from"))
-	if err1 != nil || err2 != nil || opens.Sub(from) != 10*time.Minute {
+	if err1 != nil || err2 != nil || opens.Sub(from) != 10*time.Minute || shown.text("tickets_from") != early.text("tickets_from") {
 		t.Errorf("too early: %s", early.body)
 	}
 	s.must(s.do("POST", "/v1/sales/far/challenge", "", s.auth("ann")), 409, "not_open")

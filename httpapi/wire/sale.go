@@ -22,6 +22,10 @@ type Sale struct {
 	ClosesAt    *Time         `json:"closes_at"`
 	State       sluice.State  `json:"state"`
 	ServerTime  Time          `json:"server_time"` // of the reading
+
+	// TicketsFrom is from when on purchase tickets are handed out; absent if
+	// the sale asks for none.
+	TicketsFrom *Time `json:"tickets_from,omitempty"`
 }
 
 // AdminSale is a sale as its merchant sees it.
@@ -77,6 +81,9 @@ func NewSale(s *sluice.Sale, r *sluice.Reading) Sale {
 	if s.ListPrice != (sluice.Money{}) {
 		list := Money(s.ListPrice)
 		v.ListPrice = &list
+	}
+	if before := s.Rules.Ticket.BeforeS; before > 0 {
+		v.TicketsFrom = AtOrNull(terms.OpensAt.Add(-time.Duration(before) * time.Second))
 	}
 	if r.Loaded {
 		v.Available = limit(terms.Available(r.Taken))
