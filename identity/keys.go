@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -287,6 +288,24 @@ func fetchURL(ctx context.Context, client *http.Client, location string) ([]byte
 		return nil, fmt.Errorf("the answer is %q; redirects are not followed", response.Status)
 	}
 	return readAll(response.Body)
+}
+
+// CheckKeysFile says what is wrong with a JWKS file.
+func CheckKeysFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		var p *fs.PathError
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		return fmt.Errorf("it cannot be read: %w", err)
+	}
+	defer f.Close()
+	document, err := readAll(f)
+	if err == nil {
+		_, _, err = parseKeySet(document)
+	}
+	return err
 }
 
 func readAll(r io.Reader) ([]byte, error) {

@@ -153,7 +153,7 @@ func crowdTokens(o *loadgen.Options, c *config.Config, file string, counted bool
 		if err == nil && secret == "" {
 			err = fmt.Errorf("no buyers' tokens: set SLUICE_BUYER_SECRET, or give --tokens")
 		}
-		o.Secret = []byte(secret)
+		o.Secret, o.Issuer, o.Audience = []byte(secret), c.BuyerIssuer, c.BuyerAudience
 		return err
 	}
 	f, err := os.Open(file)

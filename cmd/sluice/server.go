@@ -96,7 +96,8 @@ func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 		EventStreams: cmp.Or(c.EventStreams, -1), // 0: none
 		CORSOrigins:  c.CORSOrigins,
 		DataDir:      c.DataDir, Ledger: c.Ledger, Store: c.Store, Node: c.Node,
-		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
+		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret, AdminKeys: c.AdminKeys,
+		BuyerJWKS: c.BuyerJWKS, BuyerIssuer: c.BuyerIssuer, BuyerAudience: c.BuyerAudience, ClockSkew: cmp.Or(c.ClockSkew, -1), // 0: none
 		TicketSecret: c.TicketSecret, TicketSecretPrevious: c.TicketSecretPrevious,
 		Refresh: c.RefreshInterval, Queue: c.ClaimQueue, WaitReplicas: c.WaitReplicas,
 		ClaimsInFlight: c.ClaimsInFlight, TrustedProxies: c.TrustedProxies, ClientAddressHeader: c.ClientAddressHeader,

@@ -43,7 +43,7 @@ func (a *app) tokenCommand() *cobra.Command {
 				return usage(fmt.Errorf("no buyer secret: set SLUICE_BUYER_SECRET, or give the --data-dir of a server that has generated one"))
 			}
 			now := time.Now()
-			token, err := loadgen.Mint([]byte(secret), sluice.BuyerID(buyer), now, ttl)
+			token, err := loadgen.Minter{Secret: []byte(secret), Issuer: c.BuyerIssuer, Audience: c.BuyerAudience}.Mint(sluice.BuyerID(buyer), now, ttl)
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,8 @@ import (
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+
+	"github.com/sluicehq/sluice/identity"
 )
 
 // Config is all settings, valid. Where an empty value means a default that
@@ -29,6 +31,10 @@ type Config struct {
 	EventStreams            int
 	CORSOrigins             []string
 	AdminKey, BuyerSecret   string
+	AdminKeys               []identity.AdminKey
+	BuyerJWKS, BuyerIssuer  string
+	BuyerAudience           string
+	ClockSkew               time.Duration
 	TicketSecret            string
 	TicketSecretPrevious    string
 	URL                     string

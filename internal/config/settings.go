@@ -24,6 +24,9 @@ type setting struct {
 	help   string
 	secret bool // never printed, and has no flag of which `ps` would tell, but for admin_key
 	noFlag bool
+	list   bool // in the file it may be a YAML list
+	// shown is how the value is printed, if neither as it is nor as ***.
+	shown func(value string) string
 	// check parses the value into the Config, or says what would be right.
 	check func(c *Config, value string) error
 }
@@ -85,6 +88,29 @@ var settings = []setting{
 		key: "ticket_secret_previous", arg: "SECRET", secret: true, noFlag: true,
 		help:  "the ticket_secret before: its tickets stay good while it is replaced",
 		check: checkSecret(func(c *Config) *string { return &c.TicketSecretPrevious }),
+	},
+	{
+		key: "admin_keys", arg: "LIST", secret: true, noFlag: true, list: true, shown: showAdminKeys,
+		help:  "more keys of admins: a list of {name, role: viewer, operator or owner, and one of key, key_sha256, key_file}",
+		check: checkAdminKeys,
+	},
+	{
+		key: "buyer_jwks", arg: "PATH_OR_URL", shown: showJWKS,
+		help:  "public keys of buyers' tokens, RS256, ES256 or EdDSA: a JWKS file or https URL (then HS256 only if buyer_secret is set)",
+		check: checkJWKS,
+	},
+	{
+		key: "buyer_issuer", arg: "TEXT", help: `what the "iss" of every buyer's token must be`,
+		check: text(func(c *Config) *string { return &c.BuyerIssuer }),
+	},
+	{
+		key: "buyer_audience", arg: "TEXT", help: `what must be among the "aud" of every buyer's token`,
+		check: text(func(c *Config) *string { return &c.BuyerAudience }),
+	},
+	{
+		key: "clock_skew", preset: "30s", arg: "DURATION",
+		help:  "how far the clocks of those who sign buyers' tokens may be off",
+		check: duration(func(c *Config) *time.Duration { return &c.ClockSkew }, 0, 10*time.Minute),
 	},
 	{
 		key: "url", preset: "http://127.0.0.1:8080", arg: "URL",
@@ -183,6 +209,8 @@ func (s *setting) show(value string) string {
 	switch {
 	case value == "":
 		return ""
+	case s.shown != nil:
+		return s.shown(value)
 	case s.secret:
 		return "***"
 	case s.arg == "URL":
@@ -401,5 +429,5 @@ func (c *Config) CheckFiles() error {
 		}
 		_ = file.Close()
 	}
-	return nil
+	return c.checkIdentityFiles()
 }

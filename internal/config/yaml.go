@@ -38,6 +38,13 @@ func (p *textYAML) Unmarshal(data []byte) (map[string]any, error) {
 		if _, twice := values[key.Value]; twice {
 			return nil, fmt.Errorf("line %d: %s stands twice", key.Line, key.Value)
 		}
+		if s := find(key.Value); s != nil && s.list && value.Kind == yaml.SequenceNode {
+			text, err := yaml.Marshal(value)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %s cannot be read", key.Line, key.Value)
+			}
+			value = &yaml.Node{Kind: yaml.ScalarNode, Value: string(text)}
+		}
 		if value.Kind != yaml.ScalarNode {
 			return nil, fmt.Errorf("line %d: %s: want one value, not a list or a group", key.Line, key.Value)
 		}

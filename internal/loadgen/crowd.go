@@ -20,13 +20,27 @@ func BuyerName(i int) sluice.BuyerID { return sluice.BuyerID(fmt.Sprintf("buyer-
 
 // Mint signs a buyer's token (HS256) that is valid for ttl from now.
 func Mint(secret []byte, buyer sluice.BuyerID, now time.Time, ttl time.Duration) (string, error) {
+	return Minter{Secret: secret}.Mint(buyer, now, ttl)
+}
+
+// Minter signs buyers' tokens (HS256).
+type Minter struct {
+	Secret           []byte
+	Issuer, Audience string // "iss" and "aud", if the server wants them
+}
+
+// Mint signs a token that is valid for ttl from now.
+func (m Minter) Mint(buyer sluice.BuyerID, now time.Time, ttl time.Duration) (string, error) {
 	if err := buyer.Validate(); err != nil {
 		return "", err
 	}
 	claims := jwt.RegisteredClaims{
-		Subject: string(buyer), IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
+		Subject: string(buyer), Issuer: m.Issuer, IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
 	}
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret)
+	if m.Audience != "" {
+		claims.Audience = jwt.ClaimStrings{m.Audience}
+	}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(m.Secret)
 	if err != nil {
 		return "", fmt.Errorf("loadgen: sign a token: %w", err)
 	}
@@ -46,6 +60,7 @@ func (c *Crowd) Prepare(ctx context.Context) error {
 	tokens := make([]string, c.o.Buyers)
 	now := time.Now()
 	ttl := time.Hour + 2*c.o.Duration
+	minter := Minter{Secret: c.o.Secret, Issuer: c.o.Issuer, Audience: c.o.Audience}
 	workers := runtime.GOMAXPROCS(0)
 	failed := make([]error, workers)
 	var wg sync.WaitGroup
@@ -56,7 +71,7 @@ func (c *Crowd) Prepare(ctx context.Context) error {
 					failed[w] = ctx.Err()
 					return
 				}
-				if tokens[i], failed[w] = Mint(c.o.Secret, BuyerName(i), now, ttl); failed[w] != nil {
+				if tokens[i], failed[w] = minter.Mint(BuyerName(i), now, ttl); failed[w] != nil {
 					return
 				}
 				c.o.Progress.Minted.Add(1)

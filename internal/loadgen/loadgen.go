@@ -43,7 +43,9 @@ type Options struct {
 
 	// Secret signs the buyers' tokens (HS256); or Tokens are theirs.
 	Secret []byte
-	Tokens []string
+	// Issuer and Audience are in the tokens that are signed, if given.
+	Issuer, Audience string
+	Tokens           []string
 
 	RetryFor time.Duration // of one try; default 30 s
 	Timeout  time.Duration // of one request; default 10 s

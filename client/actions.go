@@ -1,0 +1,30 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+// AdminActions returns a page of what admins changed, or tried to, the newest
+// first. Without a limit the server chooses a page's size.
+func (c *Client) AdminActions(ctx context.Context, filter sluice.AdminActionFilter) (wire.AdminActionPage, error) {
+	values := url.Values{}
+	if filter.Limit > 0 {
+		values.Set("limit", strconv.Itoa(filter.Limit))
+	}
+	if filter.Cursor != "" {
+		values.Set("cursor", filter.Cursor)
+	}
+	path := "/v1/admin/actions"
+	if len(values) > 0 {
+		path += "?" + values.Encode()
+	}
+	var page wire.AdminActionPage
+	_, err := c.do(ctx, request{method: http.MethodGet, path: path, bearer: c.adminKey, into: &page})
+	return page, err
+}
