@@ -20,7 +20,8 @@ type BoardOptions struct {
 	// 200 ms. It must be well below sluice.RefusalLease, or refusals are not
 	// repeated without asking the ledger.
 	Refresh time.Duration
-	// Sales is how often the store's list of sales is read; default 1 s.
+	// Sales is how often the store's list of sales is read; default 1 s. It is
+	// read sooner when the ledger shows that a sale has changed.
 	Sales time.Duration
 	// Timeout bounds one reading; default 2 s.
 	Timeout time.Duration
@@ -42,6 +43,7 @@ type Board struct {
 
 	views   atomic.Pointer[map[sluice.SaleID]*View]
 	nudge   chan struct{} // asks for a refresh soon
+	changed chan struct{} // asks for the store's list soon
 	lookups singleflight.Group
 	asking  chan struct{} // holds one value per lookup under way
 	unknown unknownSales
@@ -52,6 +54,7 @@ type Board struct {
 	sales map[sluice.SaleID]sluice.Sale // the store's rows, as last read
 	fetch map[sluice.SaleID]bool        // holders being fetched
 	found map[sluice.SaleID]*holders    // holders fetched, newest
+	newer map[sluice.SaleID]int64       // versions of terms for which the list has been asked for
 }
 
 // NewBoard returns an empty board; Run fills it.
@@ -75,8 +78,9 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Board{
-		ledger: ledger, store: store, opts: opts, nudge: make(chan struct{}, 1), asking: make(chan struct{}, maxLookups),
+		ledger: ledger, store: store, opts: opts, nudge: make(chan struct{}, 1), changed: make(chan struct{}, 1), asking: make(chan struct{}, maxLookups),
 		sales: map[sluice.SaleID]sluice.Sale{}, fetch: map[sluice.SaleID]bool{}, found: map[sluice.SaleID]*holders{},
+		newer: map[sluice.SaleID]int64{},
 	}
 	b.views.Store(&map[sluice.SaleID]*View{})
 	return b
@@ -110,7 +114,7 @@ const minPause = 10 * time.Millisecond
 func (b *Board) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		b.loop(ctx, "sales", b.opts.Sales, nil, b.ReadSales)
+		b.loop(ctx, "sales", b.opts.Sales, b.changed, b.ReadSales)
 	})
 	loops.Go(func() {
 		b.loop(ctx, "ledger", b.opts.Refresh, b.nudge, b.Refresh)
@@ -285,6 +289,7 @@ func (b *Board) readLedger(ctx context.Context) error {
 	told := time.Now()
 	for i, r := range readings {
 		v := &View{Sale: b.sales[ids[i]], Reading: r, Asked: asked, Told: told, holders: b.found[ids[i]]}
+		b.follow(v)
 		if v.InStep() && v.State(told) != sluice.StateOpen && !v.holders.covers(&v.Reading) {
 			b.fetchHolders(v.Reading)
 		}
@@ -294,6 +299,21 @@ func (b *Board) readLedger(ctx context.Context) error {
 	b.views.Store(&views)
 	b.opts.Refreshed(views)
 	return nil
+}
+
+// follow asks for the store's list when the ledger has newer terms than the
+// row, once for each version: whatever an operator changes raises it, rules
+// too, and the ledger is read more often. The caller holds mu.
+func (b *Board) follow(v *View) {
+	version := v.Reading.Terms.Version
+	if !v.Reading.Loaded || version <= max(v.Sale.Version, b.newer[v.Sale.ID]) {
+		return
+	}
+	b.newer[v.Sale.ID] = version
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
 }
 
 // archivedView is what is known of a sale that the ledger has forgotten. It

@@ -64,14 +64,14 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 		{name: "fenced in the ledger", change: func(v *View) { v.Reading.Fence = "lost" }, want: asks},
 		{name: "fenced in the store", change: func(v *View) { v.Sale.Fence = "not_covered" }, want: sluice.Unavailable},
 
-		// The boundary: the ledger's clock lies 0 to 10 ms behind our reading of it.
+		// The boundary: the ledger's clock lies 0 to 10 ms behind our reading of it, and what it said was cut to a millisecond.
 		{name: "before opening", change: window(time.Second, time.Hour), want: sluice.NotOpen},
-		{name: "the last sure moment before opening", change: window(100*time.Millisecond, time.Hour), after: 100*time.Millisecond - 1, want: sluice.NotOpen},
-		{name: "perhaps open", change: window(100*time.Millisecond, time.Hour), after: 100 * time.Millisecond, want: asks},
+		{name: "the last sure moment before opening", change: window(100*time.Millisecond, time.Hour), after: 99*time.Millisecond - 1, want: sluice.NotOpen},
+		{name: "perhaps open", change: window(100*time.Millisecond, time.Hour), after: 99 * time.Millisecond, want: asks},
 		{name: "perhaps not open", change: window(100*time.Millisecond, time.Hour), after: 109 * time.Millisecond, want: asks},
 		{name: "open since the reading", change: window(100*time.Millisecond, time.Hour), after: 110 * time.Millisecond, want: asks},
-		{name: "the last moment of sold out", change: window(-time.Hour, 100*time.Millisecond), after: 100*time.Millisecond - 1, want: sluice.SoldOut},
-		{name: "perhaps closed", change: window(-time.Hour, 100*time.Millisecond), after: 100 * time.Millisecond, want: asks},
+		{name: "the last moment of sold out", change: window(-time.Hour, 100*time.Millisecond), after: 99*time.Millisecond - 1, want: sluice.SoldOut},
+		{name: "perhaps closed", change: window(-time.Hour, 100*time.Millisecond), after: 99 * time.Millisecond, want: asks},
 		{name: "closed since the reading, unless that was moved", change: window(-time.Hour, 100*time.Millisecond), after: 200 * time.Millisecond, want: asks},
 		{name: "closed", change: window(-time.Hour, -time.Minute), want: sluice.Closed},
 		{name: "open since the reading, and paused then", change: func(v *View) {

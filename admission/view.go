@@ -53,9 +53,12 @@ func (v *View) InStep() bool {
 }
 
 // earliest and latest bound the ledger's clock at now by this server's clock.
-// The reading's own time lies somewhere between Asked and Told.
+// The reading's own time lies somewhere between Asked and Told, and has been cut
+// to whole milliseconds.
 func (v *View) earliest(now time.Time) time.Time { return v.Reading.Now.Add(now.Sub(v.Told)) }
-func (v *View) latest(now time.Time) time.Time   { return v.Reading.Now.Add(now.Sub(v.Asked)) }
+func (v *View) latest(now time.Time) time.Time {
+	return v.Reading.Now.Add(now.Sub(v.Asked) + time.Millisecond)
+}
 
 // leaseMargin is for clocks that do not run alike, and times cut to
 // milliseconds.
