@@ -19,6 +19,7 @@ type Store interface {
 	ReplayStore
 	ClusterStore
 	ReconcileStore
+	BacklogStore
 	EventStore
 	WebhookStore
 	ListStore

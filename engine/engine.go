@@ -46,6 +46,7 @@ type Engine struct {
 	control  *settle.Control
 
 	reconcile *reconcileJob
+	settling  *settling
 	events    eventJobs
 
 	stop   context.CancelFunc
@@ -101,13 +102,18 @@ func (e *Engine) open(ctx context.Context) (err error) {
 // compose wires the parts; nothing runs yet.
 func (e *Engine) compose() error {
 	counts := metrics.New(e.saleMetrics, wire.CodeOutcomeUnknown, wire.CodeForbidden)
+	settled := newSettling(counts, e.store, func() int64 { return e.follower.rebuilder.Rebuilds() })
+	e.settling = settled
 	loader := settle.NewLoader(e.store, e.ledger)
 	e.control = settle.NewControl(e.store, e.ledger, loader)
 	e.pipeline = pipeline.New(e.ledger, e.store, pipeline.Options{
 		Abandoned: e.cfg.Abandoned,
 		Stored:    func(_ sluice.SaleID, s sluice.Stored) { counts.Stored(s) },
-		SetAside:  func(sale sluice.SaleID) { e.follower.aside(sale) },
-		Log:       e.cfg.Log,
+		SetAside: func(sale sluice.SaleID) {
+			settled.SetAside()
+			e.follower.aside(sale)
+		},
+		Log: e.cfg.Log,
 	})
 	e.memory = settle.NewMemory(settle.DefaultMemory)
 	e.board = admission.NewBoard(e.ledger, e.store, admission.BoardOptions{
@@ -128,12 +134,17 @@ func (e *Engine) compose() error {
 		rebuilder: settle.NewRebuilder(e.node, e.store, e.ledger, loader, e.memory, e.batcher.Idle, e.cfg.Log),
 	})
 	e.ender = settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
-		Every:    e.cfg.Expiry,
-		Released: func(sluice.SaleID, sluice.Released) { e.board.Nudge() }, Log: e.cfg.Log,
+		Every: e.cfg.Expiry,
+		Ended: settled.Expired,
+		Released: func(_ sluice.SaleID, result sluice.Released) {
+			settled.Released(&result)
+			e.board.Nudge()
+		},
+		Log: e.cfg.Log,
 	})
 	e.reconcile = newReconcileJob(&reconcileJob{
 		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
-		reconciler: settle.NewReconciler(e.store, e.ledger),
+		reconciler: settle.NewReconciler(e.store, e.ledger), settled: settled.reconciled,
 	})
 	counts.Streams(func() int64 { return e.server.Streams() })
 	counts.Differences(e.reconcile.differences)
@@ -182,6 +193,7 @@ func (e *Engine) start(ctx context.Context) {
 	e.loops.Go(func() { e.follower.heartbeat(running) })
 	e.loops.Go(func() { e.ender.Run(running) })
 	e.loops.Go(func() { e.reconcile.run(running) })
+	e.loops.Go(func() { e.settling.run(running) })
 	e.events.start(running, e)
 }
 

@@ -29,6 +29,7 @@ type reconcileJob struct {
 	store      sluice.ClusterStore
 	board      *admission.Board
 	reconciler *settle.Reconciler
+	settled    func(*settle.ReconcileReport) // told of every run that compared something
 	log        *slog.Logger
 
 	rests map[sluice.SaleID]time.Time // until when
@@ -99,6 +100,9 @@ func (j *reconcileJob) once(ctx context.Context, sale sluice.SaleID) error {
 	}
 	if err != nil {
 		return err
+	}
+	if report.Skipped == "" {
+		j.settled(&report)
 	}
 	j.note(&report)
 	return nil

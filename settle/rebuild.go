@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -30,7 +31,11 @@ type Rebuilder struct {
 	log      *slog.Logger
 
 	gathered map[sluice.SaleID]int64 // epoch of which this server has gathered
+	rebuilds atomic.Int64
 }
+
+// Rebuilds counts the sales that this server has rebuilt since it started.
+func (r *Rebuilder) Rebuilds() int64 { return r.rebuilds.Load() }
 
 // RebuildStore is what a rebuild needs of sluice.Store.
 type RebuildStore interface {
@@ -202,6 +207,7 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err := r.loader.Load(ctx, sale.ID); err != nil {
 		return err
 	}
+	r.rebuilds.Add(1)
 	r.log.Info("a sale is rebuilt", "sale", sale.ID, "why", sale.Fence, "from_journal", saved, "from_records", restored)
 	return nil
 }

@@ -104,8 +104,9 @@ var statements = sqlcore.Statements{
 		ON DUPLICATE KEY UPDATE sale_id = sale_id`,
 	Gathered: `SELECT node FROM gathered WHERE sale_id = ? AND epoch = ? ORDER BY node`,
 
-	Admin: adminStatements,
-	Lists: listStatements,
+	Admin:   adminStatements,
+	Backlog: backlog,
+	Lists:   listStatements,
 
 	Version: `SELECT coalesce(max(version_id), 0) FROM ` + sqlcore.VersionTable + ` WHERE is_applied`,
 }

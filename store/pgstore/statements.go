@@ -99,8 +99,9 @@ var statements = sqlcore.Statements{
 		ON CONFLICT (sale_id, epoch, node) DO NOTHING`,
 	Gathered: `SELECT node FROM gathered WHERE sale_id = $1 AND epoch = $2 ORDER BY node`,
 
-	Admin: adminStatements,
-	Lists: listStatements,
+	Admin:   adminStatements,
+	Backlog: backlog,
+	Lists:   listStatements,
 
 	Version: `SELECT coalesce(max(version_id), 0) FROM ` + sqlcore.VersionTable + ` WHERE is_applied`,
 }

@@ -97,8 +97,9 @@ var statements = sqlcore.Statements{
 		ON CONFLICT (sale_id, epoch, node) DO NOTHING`,
 	Gathered: `SELECT node FROM gathered WHERE sale_id = ? AND epoch = ? ORDER BY node`,
 
-	Admin: adminStatements,
-	Lists: listStatements,
+	Admin:   adminStatements,
+	Backlog: backlog,
+	Lists:   listStatements,
 
 	Version: `SELECT max(version_id) FROM ` + sqlcore.VersionTable + ` WHERE is_applied`,
 }

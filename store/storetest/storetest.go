@@ -108,6 +108,8 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		{"RecountBeyondTheCap", testRecountBeyondTheCap},
 		{"RecountAgainstChanges", testRecountAgainstChanges},
 
+		{"Backlog", testBacklog},
+
 		{"Leases", testLeases},
 		{"LeaseExpires", testLeaseExpires},
 		{"ConcurrentLeases", testConcurrentLeases},

@@ -151,8 +151,9 @@ type Statements struct {
 	AddGathered string // sale, epoch, node, gathered_at; nothing if it is there
 	Gathered    string // sale, epoch; nodes by name
 
-	Lists ListStatements
-	Admin AdminStatements
+	Lists   ListStatements
+	Admin   AdminStatements
+	Backlog BacklogStatements
 
 	Version string // no arguments; the highest migration applied
 }

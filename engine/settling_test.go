@@ -1,0 +1,108 @@
+package engine_test
+
+import (
+	"context"
+	"database/sql"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/loadgen"
+)
+
+// awaitMetrics waits until the metrics hold all these lines.
+func awaitMetrics(t *testing.T, url string, lines ...string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		text, missing := metrics(t, url), ""
+		for _, line := range lines {
+			if !strings.Contains(text, "\n"+line+"\n") {
+				missing = line
+			}
+		}
+		if missing == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the metrics lack %q:\n%s", missing, grep(text, "sluice_"))
+		}
+	}
+}
+
+func grep(text, word string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, word) && !strings.HasPrefix(line, "#") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// What waits in the store, and what is done about it, is in the metrics.
+func TestMetricsOfSettling(t *testing.T) {
+	dir := t.TempDir()
+	e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Reconcile: 500 * time.Millisecond, Expiry: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(e.Handler())
+	t.Cleanup(func() {
+		server.Close()
+		_ = e.Close(context.Background())
+	})
+	awaitMetrics(t, server.URL, "sluice_store_up 1", "sluice_release_oldest_seconds 0", "sluice_order_overdue_oldest_seconds 0",
+		"sluice_dead_letters_total 0", "sluice_rebuilds_total 0", "sluice_orders_expired_total 0",
+		`sluice_reconcile_found_total{class="drift"} 0`, `sluice_releases_total{result="applied"} 0`)
+	c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const id = sluice.SaleID("phone")
+	_, err = c.CreateSale(t.Context(), wire.CreateSale{
+		ID: wire.Some(id), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
+		Total: wire.Value[int64](10), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
+		PaymentWindowS: wire.Some[int64](1), PaymentGraceS: wire.Some[int64](0),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, "store.db")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range []string{
+		"UPDATE sales SET taken = taken + 1",
+		`INSERT INTO dead_letters (sale_id, epoch, entry_id, reason, claims, first_seq, terms, node, created_at)
+			VALUES ('phone', 1, 'x', 'because', x'', 1, 1, 'a', 1)`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitMetrics(t, server.URL, `sluice_dead_letters{sale="phone"} 1`,
+		`sluice_reconcile_found_total{class="drift"} 1`, `sluice_reconcile_repaired_total{class="drift"} 1`)
+	token, err := loadgen.Mint([]byte(e.BuyerSecret()), "buyer", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buyer, err := client.New(server.URL, client.Options{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := buyer.Place(t.Context(), id, client.NewKey(), wire.PlaceOrder{Quantity: 1}); err != nil {
+		t.Fatal(err)
+	}
+	awaitMetrics(t, server.URL, "sluice_orders_expired_total 1", `sluice_releases_total{result="applied"} 1`)
+	if _, err := c.RebuildSale(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	awaitMetrics(t, server.URL, "sluice_rebuilds_total 1")
+}

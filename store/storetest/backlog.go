@@ -1,0 +1,69 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluicehq/sluice"
+)
+
+// The backlog counts dead letters, releases and overdue orders, each of its own
+// sale, and nothing that does not wait.
+func testBacklog(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	is := func(what string, wanted map[sluice.SaleID]sluice.SaleBacklog) {
+		t.Helper()
+		for _, s := range []sluice.Store{s, db.OpenReadOnly(t)} {
+			got, err := s.Backlog(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(got.At).Abs() > time.Hour {
+				t.Errorf("%s: at %v", what, got.At)
+			}
+			if diff := cmp.Diff(wanted, got.Sales); diff != "" {
+				t.Errorf("%s: backlog (-want +got):\n%s", what, diff)
+			}
+		}
+	}
+	is("nothing is there", map[sluice.SaleID]sluice.SaleBacklog{})
+
+	releases := ended(t, s, "phones", 3)
+	create(t, s, aSale("tablets", 10))
+	src := source{sale: "tablets", epoch: 1}
+	entry := src.entry(3)
+	insert(t, s, sluice.Stored{Inserted: 3}, entry)
+	change(t, s, want(entry.Claims[2].Order, sluice.Pay))
+	since := read1(t, s, releases[0].Order).UpdatedAt
+	for _, r := range releases {
+		if at := read1(t, s, r.Order).UpdatedAt; at.Before(since) {
+			since = at
+		}
+	}
+	is("pending in time, releases wait", map[sluice.SaleID]sluice.SaleBacklog{"phones": {Releases: 3, OldestRelease: since}})
+
+	db.age(t, "tablets", 24*time.Hour) // two pending orders are due
+	due := read1(t, s, entry.Claims[0].Order).KeepUntil
+	for _, id := range []string{"x", "y"} {
+		if err := s.SetAside(t.Context(), aLetter("phones", 1, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is("all of them", map[sluice.SaleID]sluice.SaleBacklog{
+		"phones":  {Releases: 3, OldestRelease: since, DeadLetters: 2},
+		"tablets": {Overdue: 2, OldestDue: due},
+	})
+
+	expire(t, s, 10, 2)
+	given(t, s)
+	letters, err := s.DeadLetters(t.Context(), "phones")
+	if err != nil || len(letters) != 2 {
+		t.Fatal(letters, err)
+	}
+	if err := s.ResolveDeadLetter(t.Context(), letters[0].ID, "stored"); err != nil {
+		t.Fatal(err)
+	}
+	is("what is done is gone", map[sluice.SaleID]sluice.SaleBacklog{"phones": {DeadLetters: 1}})
+}
