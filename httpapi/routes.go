@@ -109,6 +109,8 @@ func (s *Server) routes() []route {
 		s.anyone("GET /o/{order}", s.page),
 		s.anyone("GET /assets/{build}/{file}", s.page),
 
+		s.anyone("GET /docs", s.reference),
+		s.anyone("GET /openapi.json", s.openAPI),
 		s.anyone("GET /healthz", s.health),
 		s.anyone("GET /readyz", s.ready),
 		s.anyone("GET /metrics", s.metrics),

@@ -104,7 +104,7 @@ var (
 	testPackages = []string{"ledger/ledgertest", "store/storetest", "internal/servertest"}
 	testLibs     = []string{
 		"testing", "github.com/google/go-cmp", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
-		"go.uber.org/goleak", "github.com/rogpeppe/go-internal",
+		"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/getkin/kin-openapi",
 	}
 )
 
