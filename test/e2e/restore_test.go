@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// A database is restored from a dump that was taken in the middle of a rush,
+// beside a Redis that knows everything since, as docs/operating.md has it. The
+// orders that the database forgot come back, and nothing is oversold.
+func TestADatabaseIsRestored(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"pg_dump", "pg_restore"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)
+	servers, urls := startCluster(t, 2, backends{redis.URL(), postgres.URL()})
+	const perBuyer = 1
+	buyers := size(2000, 800)
+	total := int64(buyers) * 3 / 4
+	sale := createSale(t, servers[0], total, perBuyer)
+	awaitState(t, servers, sale, "open")
+	r := seeded(t, 21)
+	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: buyers, Connections: 8}, urls, r.Uint64()>>16, r.Uint64()>>16)
+	rush.awaitDecided(rush.planned() / 5)
+	dump := filepath.Join(t.TempDir(), "store.dump")
+	tool(t, "pg_dump", "--format=custom", "--file="+dump, postgres.URL())
+	outcomes := rush.wait()
+	awaitStored(t, servers[0], sale)
+	before := len(storedOrders(t, servers[0], sale))
+	for _, s := range servers {
+		if code := s.terminate(); code != 0 {
+			t.Errorf("exit %d after SIGTERM", code)
+		}
+	}
+
+	tool(t, "pg_restore", "--clean", "--if-exists", "--dbname="+postgres.URL(), dump)
+	for _, s := range servers {
+		s.launch()
+	}
+	for _, s := range servers {
+		s.ready()
+	}
+	await(t, "a sale that is rebuilt", func() bool {
+		got, err := servers[0].merchant().AdminSale(t.Context(), sale)
+		return err == nil && got.Fence == "" && got.Epoch >= 2
+	})
+	awaitStored(t, servers[0], sale)
+	stored := storedOrders(t, servers[0], sale)
+	report(t, brokenPromises(outcomes, stored, total, perBuyer))
+	if len(stored) != before {
+		t.Errorf("%d orders before, %d after", before, len(stored))
+	}
+	inStep(t, servers[1], sale)
+	audit(t, servers[0], sale, 0, "after the restore")
+}
+
+// tool runs a program of the database's.
+func tool(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
