@@ -35,6 +35,8 @@ var matrix = map[string]httpapi.Access{
 	"GET /s/{sale}":               httpapi.Anyone,
 	"GET /o/{order}":              httpapi.Anyone, // the page; what it shows it asks for with the buyer's token
 	"GET /assets/{build}/{file}":  httpapi.Anyone,
+	"GET /docs":                   httpapi.Anyone,
+	"GET /openapi.json":           httpapi.Anyone,
 	"GET /healthz":                httpapi.Anyone,
 	"GET /readyz":                 httpapi.Anyone,
 	"GET /metrics":                httpapi.Anyone,
