@@ -1,0 +1,143 @@
+package engine_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// threeBranches are three servers of one shop, on real servers.
+func threeBranches(t *testing.T) []*branch {
+	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
+	var all []*branch
+	for _, node := range []string{"one", "two", "three"} {
+		all = append(all, openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: node}))
+	}
+	return all
+}
+
+// sell creates a sale that is open, and returns when every server sells it.
+func sell(t *testing.T, branches []*branch, sale sluice.Sale) {
+	t.Helper()
+	if _, err := branches[0].engine.Control().Create(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range branches {
+		until(t, "every server to know the sale", func() bool {
+			seen, err := b.client.Sale(t.Context(), sale.ID)
+			return err == nil && seen.State == sluice.StateOpen
+		})
+	}
+}
+
+// try makes one try with a key of its own, and returns the code, accepted or
+// another.
+func (b *branch) try(sale, buyer, key string) string {
+	status, answer := b.post("/v1/sales/"+sale+"/orders", buyer, map[string]string{"Idempotency-Key": key}, `{"quantity":1}`)
+	if status == http.StatusAccepted {
+		return "accepted"
+	}
+	code, _ := answer["code"].(string)
+	return code
+}
+
+// A buyer who hammers three servers at once is heard as often as one who asks
+// one server; others are not held up by him.
+func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
+	branches := threeBranches(t)
+	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 20, PerS: sluice.MaxRatePerS, Shared: true}})
+	sale.Total, sale.MaxPerBuyer, sale.MaxOrders = 10_000, sluice.Unlimited, sluice.Unlimited
+	sell(t, branches, sale)
+	var mu sync.Mutex
+	codes := map[string]int{}
+	var crowd sync.WaitGroup
+	for i, b := range branches {
+		for hand := range 4 {
+			crowd.Go(func() {
+				for n := range 30 {
+					code := b.try("phones", "abuser", fmt.Sprintf("key-%d-%d-%d", i, hand, n))
+					mu.Lock()
+					codes[code]++
+					mu.Unlock()
+				}
+			})
+		}
+		crowd.Go(func() {
+			for n := range 10 {
+				buyer := fmt.Sprintf("buyer-%d-%d", i, n)
+				if code := b.try("phones", buyer, "key-00001"); code != "accepted" {
+					t.Errorf("%s is told %s", buyer, code)
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	if codes["accepted"] != 20 || codes["rate_limited"] != 340 {
+		t.Errorf("the abuser is told %v, want 20 accepted and 340 rate_limited", codes)
+	}
+
+	// Rules that one server changes hold on the others.
+	if _, err := branches[0].client.PatchSale(t.Context(), "phones", wire.PatchSale{PatchRules: wire.PatchRules{BuyerRate: wire.Null[sluice.BuyerRate]()}}); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range branches {
+		until(t, "the rate to be gone on every server", func() bool {
+			return b.try("phones", "abuser", fmt.Sprintf("late-%d-%d", i, time.Now().UnixNano())) == "accepted"
+		})
+	}
+}
+
+// Units that return let traffic in on every server, also one that has refused a
+// crowd by itself, and through the admission ratio.
+func TestReturnedUnitsLetTrafficInOnAllServers(t *testing.T) {
+	branches := threeBranches(t)
+	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{AdmissionRatio: 1.5})
+	sale.Total = 3
+	sell(t, branches, sale)
+	for n, b := range branches {
+		if code := b.try("phones", fmt.Sprint("early-", n), "key-00001"); code != "accepted" {
+			t.Fatal(code)
+		}
+	}
+	for _, b := range branches {
+		n := 0
+		until(t, "every server to refuse by itself", func() bool {
+			n++
+			if code := b.try("phones", fmt.Sprint("stranger-", n), "key-00001"); code != "sold_out" && code != "overloaded" {
+				t.Fatalf("nothing is left, and a buyer is told %s", code)
+			}
+			seen, err := b.client.Sale(t.Context(), "phones")
+			return err == nil && seen.State == sluice.StateSoldOut
+		})
+	}
+	var orders []wire.Order
+	until(t, "the orders to be stored", func() bool {
+		page, err := branches[1].client.AdminOrders(t.Context(), sluice.OrderFilter{Sale: "phones", Limit: 10})
+		orders = page.Orders
+		return err == nil && len(orders) == 3
+	})
+	for i, order := range orders {
+		if _, err := branches[i].client.AdminCancelOrder(t.Context(), order.OrderID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, b := range branches {
+		until(t, "a returned unit on every server", func() bool {
+			return b.try("phones", fmt.Sprint("late-", n), "key-00001") == "accepted"
+		})
+	}
+	if code := branches[0].try("phones", "too-late", "key-00001"); code != "sold_out" && code != "overloaded" {
+		t.Errorf("three units came back, and a fourth buyer is told %s", code)
+	}
+	until(t, "the audit to be complete", func() bool {
+		report, err := branches[2].engine.Audit(t.Context(), "phones")
+		return err == nil && report.OK && report.InFlight == 0
+	})
+}
