@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,8 +64,23 @@ func pairs(t *testing.T, total int64, test func(*testing.T, *pair)) {
 		p.must(err)
 		p.store, err = mysqlstore.Open(t.Context(), url, mysqlstore.Options{})
 		p.must(err)
+		p.db = openMySQL(t, url)
 		test(t, p.ready(total))
 	})
+}
+
+// openMySQL connects with the driver's own form of the URL.
+func openMySQL(t *testing.T, raw string) *sql.DB {
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	db, err := sql.Open("mysql", fmt.Sprintf("%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
 }
 
 func newPair(t *testing.T, total int64) *pair {
@@ -249,9 +265,6 @@ func TestReconcilePlanted(t *testing.T) {
 			plant: func(p *pair) {
 				p.accept("a", "b")
 				p.drain(false)
-				if p.db == nil {
-					p.t.Skip("no second handle on this store")
-				}
 				_, err := p.db.Exec("UPDATE sales SET taken = taken + 1 WHERE id = '" + string(p.id) + "'")
 				p.must(err)
 			},
