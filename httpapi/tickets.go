@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -67,8 +67,9 @@ func (s *Server) countTicket(outcome string) {
 }
 
 // mayAskForTicket finds the sale and says whether its tickets are handed out
-// now, and to this buyer; otherwise it answers. Now is the ledger's clock.
-func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, token identity.Token) (view *admission.View, now time.Time, ok bool) {
+// now, and to this buyer; otherwise it answers. Kind is what is asked for, which
+// counts by the sale's rates. Now is the ledger's clock.
+func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind string, token identity.Token) (view *admission.View, now time.Time, ok bool) {
 	view, ok = s.view(w, r)
 	if !ok {
 		return nil, now, false
@@ -76,6 +77,11 @@ func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, token i
 	rules := &view.Sale.Rules
 	if rules.Ticket == (sluice.Ticket{}) {
 		s.noTicket(w, wire.Problem{Code: wire.CodeSaleState, Detail: "this sale asks for no ticket: claim without one"})
+		return nil, now, false
+	}
+	if wait := s.Gate.Try(kind, view, token.Buyer, s.Proxies.client(r)); wait > 0 {
+		w.Header()["Retry-After"] = retryIn(wait)
+		s.noTicket(w, wire.Problem{Code: sluice.RateLimited.String()})
 		return nil, now, false
 	}
 	now = view.LedgerTime(s.Now())
@@ -113,7 +119,7 @@ func (s *Server) makeChallenge(w http.ResponseWriter, r *http.Request, token ide
 	if !noBody(w, r) {
 		return
 	}
-	view, now, ok := s.mayAskForTicket(w, r, token)
+	view, now, ok := s.mayAskForTicket(w, r, "challenge", token)
 	if !ok {
 		return
 	}
@@ -135,12 +141,12 @@ func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token identi
 	if !ok {
 		return
 	}
-	view, now, ok := s.mayAskForTicket(w, r, token)
+	view, now, ok := s.mayAskForTicket(w, r, "ticket", token)
 	if !ok || !s.solved(w, view, token.Buyer, &ask, now) {
 		return
 	}
 	if rule := view.Sale.Rules.Risk; rule != (sluice.Risk{}) {
-		allow, reason := s.Entrance.Risk(r.Context(), rule, view.Sale.ID, token.Buyer, callerAddress(r), ask.Token)
+		allow, reason := s.Entrance.Risk(r.Context(), rule, view.Sale.ID, token.Buyer, addressText(s.Proxies.client(r)), ask.Token)
 		if !allow {
 			if reason == "" {
 				reason = "the shop does not hand out a ticket to this buyer now"
@@ -205,11 +211,10 @@ func (s *Server) solved(w http.ResponseWriter, view *admission.View, buyer sluic
 	}
 }
 
-// callerAddress is the network address that the request came from.
-func callerAddress(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
+// addressText is empty for an address that nobody knows.
+func addressText(address netip.Addr) string {
+	if !address.IsValid() {
+		return ""
 	}
-	return host
+	return address.String()
 }

@@ -210,6 +210,30 @@ func TestRiskService(t *testing.T) {
 	}
 }
 
+// What a buyer asks for before a claim has the sale's rates, and takes nothing
+// from what the claim has.
+func TestTicketsAreRateLimited(t *testing.T) {
+	s := open(t)
+	s.must(s.create("phones", `ticket={"before_s":60}`, `challenge={"difficulty":1}`, `buyer_rate={"requests":2,"per_s":86400}`), 201)
+	for _, kind := range []string{"challenge", "ticket"} {
+		ask := func(buyer string) answer { return s.do("POST", "/v1/sales/phones/"+kind, "", s.auth(buyer)) }
+		for n := range 2 {
+			if a := ask("ann"); a.code() == "rate_limited" {
+				t.Errorf("try %d at a %s: %s", n+1, kind, a.body)
+			}
+		}
+		if a := s.must(ask("ann"), 429, "rate_limited"); a.header.Get("Retry-After") == "" || a.header.Get("Retry-After") == "1" {
+			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+		}
+		if a := ask("bob"); a.code() == "rate_limited" {
+			t.Errorf("another buyer: %s", a.body)
+		}
+	}
+	if a := s.claim("phones", "ann", "key-00000001"); a.code() == "rate_limited" {
+		t.Errorf("the claim: %s", a.body)
+	}
+}
+
 func TestEligibility(t *testing.T) {
 	s := open(t)
 	s.must(s.create("club", `eligibility="token"`, "max_per_buyer=5"), 201)
