@@ -13,9 +13,9 @@ import (
 
 // Rebuilder brings a fenced sale back. Every server gathers: it stores what it
 // remembers of accepted claims. One of them, under a lease, waits until all
-// who live have done so, stores what survives in the journal, and loads the
-// sale under the next epoch. A promise is either saved, or listed: as an
-// order rejected as not_covered, or as a dead letter.
+// who live have done so, stores what survives in the journal and in the
+// ledger's records, and loads the sale under the next epoch. A promise is either
+// saved, or listed: as an order rejected as not_covered, or as a dead letter.
 //
 // Sold units are not sold again: the store has the orders, its cap refuses
 // more, and the load counts them (I1). A person's pause stays, since it is part
