@@ -16,7 +16,22 @@ import (
 // maxClaimBody bounds a claim's body, in bytes: meta is at most 512.
 const maxClaimBody = 4 << 10
 
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+var bodies = sync.Pool{New: func() any { return new(body) }}
+
+// body is a message being read or written, used again and again.
+type body struct {
+	bytes.Buffer
+	limit io.LimitedReader
+}
+
+// read reads what comes, and no more than limit.
+func (b *body) read(from io.Reader, limit int64) error {
+	b.Reset()
+	b.limit = io.LimitedReader{R: from, N: limit}
+	_, err := b.ReadFrom(&b.limit)
+	b.limit.R = nil
+	return err
+}
 
 // placeOrder is the hot path: one claim of one buyer.
 func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
@@ -30,13 +45,21 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, buyer sluice
 		return
 	}
 	decision, err := s.Gate.Claim(r.Context(), sale, claim, s.caller(r, sale))
-	var refused *admission.RefusedError
 	switch {
 	case err == nil && decision.Code == sluice.Accepted:
 		s.Decided.Count(decision.Code.String())
-		writePlaced(w, sale, &decision)
+		writePlaced(w, sale, decision)
 	case err == nil:
 		s.refuse(w, decision)
+	default:
+		s.notDecided(w, err)
+	}
+}
+
+// notDecided answers a claim that the gate has an error for.
+func (s *Server) notDecided(w http.ResponseWriter, err error) {
+	var refused *admission.RefusedError
+	switch {
 	case errors.As(err, &refused):
 		s.Decided.Count(wire.CodeForbidden)
 		notLetIn(w, refused)
@@ -61,10 +84,9 @@ func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sl
 		problem(w, wire.CodeBadRequest, "Idempotency-Key: "+err.Error())
 		return sluice.Claim{}, false
 	}
-	body := bodies.Get().(*bytes.Buffer)
+	body := bodies.Get().(*body)
 	defer bodies.Put(body)
-	body.Reset()
-	if _, err := body.ReadFrom(io.LimitReader(r.Body, maxClaimBody+1)); err != nil {
+	if err := body.read(r.Body, maxClaimBody+1); err != nil {
 		bodyProblem(w, err)
 		return sluice.Claim{}, false
 	}
@@ -83,8 +105,8 @@ func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sl
 
 var replayed = []string{"true"}
 
-func writePlaced(w http.ResponseWriter, sale sluice.SaleID, d *sluice.Decision) {
-	body := bodies.Get().(*bytes.Buffer)
+func writePlaced(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
+	body := bodies.Get().(*body)
 	defer bodies.Put(body)
 	body.Reset()
 	body.Write(wire.AppendPlaced(body.AvailableBuffer(), sale, d.Order, d.Quantity))
