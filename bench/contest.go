@@ -37,11 +37,12 @@ var groups = []group{
 	{name: "redis", needs: []string{"redis-server"}, open: openRedisGroup},
 	{name: "redis-fsync", needs: []string{"redis-server"}, open: openFsyncGroup},
 	{name: "http", needs: []string{"wrk"}, open: openHTTPGroup},
+	{name: "read", needs: []string{"wrk"}, open: openReadGroup},
 	{name: "drain", needs: []string{"redis-server", postgres}, open: openDrainGroup},
 	{name: "reconcile", needs: []string{"redis-server", postgres}, open: openReconcileGroup},
 }
 
-var groupNames = []string{"redis", "redis-fsync", "http", "drain", "reconcile"}
+var groupNames = []string{"redis", "redis-fsync", "http", "read", "drain", "reconcile"}
 
 // A goal is a ratio between two sides of a group that Sluice wants to reach.
 type goal struct {
@@ -55,7 +56,9 @@ var goals = []goal{
 	{"embedded ledger, every claim durable, against one script call per request, no fsync", sqliteName, eachName("no"), 2.5},
 	{"Redis ledger, appendfsync always, against one script call per request", batchedName("always"), eachName("always"), 4},
 	{"Redis ledger, appendfsync always, against the same pipelined", batchedName("always"), pipelinedName("always"), 1.4},
-	{"sold-out answers over HTTP, against a handler that returns a constant", soldOutName, bareRefusalName, 0.8},
+	{"sold-out answers over HTTP, against a handler that returns a constant", soldOutName, bareRefusalName, 0.9},
+	{"a sale read over HTTP, against a handler that returns the same bytes", readName, bareSaleName, 0.9},
+	{"a sale read again with its ETag (304), against a handler that returns the same bytes", unchangedName, bareSameName, 0.9},
 	{"accepted durable orders over HTTP, against a handler that returns a constant", acceptedName, bareOrderName, 0.5},
 	{"a journal of 100,000 entries into PostgreSQL, against a bare multi-row insert", drainEachName, bareRowsName, 0.7},
 	{"a journal of 100,000 claims in entries of 250, against a bare multi-row insert", drainManyName, bareRowsName, 0.7},

@@ -23,7 +23,7 @@ import (
 // BareHandler is what the harness itself costs.
 
 func BenchmarkHandlerBare(b *testing.B) {
-	c := &constant{Status: http.StatusConflict, Type: "application/problem+json", Body: strings.Repeat("x", 77)}
+	c := &constant{Status: http.StatusConflict, Header: http.Header{"Content-Type": {"application/problem+json"}}, Body: strings.Repeat("x", 77)}
 	benchHandler(b, c.handler(), http.StatusConflict, prepare(b, "secret", 0, 1), 1)
 }
 
@@ -157,3 +157,27 @@ type answer struct {
 func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(status int)      { a.status = status }
 func (a *answer) Write(b []byte) (int, error) { return len(b), nil }
+
+// BenchmarkHandlerRead is a sale that is read, BenchmarkHandlerReadAgain the
+// same with its ETag: 304.
+func BenchmarkHandlerRead(b *testing.B)      { benchRead(b, "", http.StatusOK) }
+func BenchmarkHandlerReadAgain(b *testing.B) { benchRead(b, "*", http.StatusNotModified) }
+
+func benchRead(b *testing.B, match string, want int) {
+	h := openEngine(b, manyUnits).Handler()
+	r := newRequest("GET", salePath, "x", "x", "")
+	r.Header = http.Header{}
+	if match != "" {
+		r.Header["If-None-Match"] = []string{match}
+	}
+	w := &answer{header: http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		w.status = http.StatusOK
+		h.ServeHTTP(w, r)
+		if w.status != want {
+			b.Fatalf("answer %d, want %d", w.status, want)
+		}
+	}
+}

@@ -35,18 +35,28 @@ type serveConfig struct {
 }
 
 // constant is an answer. The bare handlers give the one that the engine gave
-// to the same request before: the same status, type and body.
+// to the same request before: the same status, header and body.
 type constant struct {
-	Status int    `json:"status"`
-	Type   string `json:"type"`
-	Body   string `json:"body"`
+	Status int         `json:"status"`
+	Header http.Header `json:"header"` // without what net/http adds by itself
+	Body   string      `json:"body"`
+}
+
+func newConstant(answer *http.Response, body []byte) *constant {
+	c := &constant{Status: answer.StatusCode, Header: answer.Header.Clone(), Body: string(body)}
+	c.Header.Del("Date")
+	c.Header.Del("Content-Length")
+	return c
 }
 
 // ServeHTTP is the bare handler: what net/http can do at most.
 func (c *constant) handler() http.Handler {
 	body := []byte(c.Body)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header()["Content-Type"] = []string{c.Type}
+		h := w.Header()
+		for name, values := range c.Header {
+			h[name] = values
+		}
 		w.WriteHeader(c.Status)
 		_, _ = w.Write(body)
 	})
@@ -78,7 +88,7 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 		defer e.Close(ctx)
 		// The limits that `sluice serve` sets.
 		server = &http.Server{
-			Handler: e.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+			Handler: e.Handler(), ReadTimeout: 10 * time.Second,
 			WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		}
 	}

@@ -76,7 +76,7 @@ func (p *process) order(ctx context.Context, secret string, buyers crowd, n int6
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	return &constant{Status: answer.StatusCode, Type: answer.Header.Get("Content-Type"), Body: string(body)}, err
+	return newConstant(answer, body), err
 }
 
 // sell sells units to as many buyers, from the given one on.

@@ -39,7 +39,7 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, buyer sluice
 	if !ok {
 		return
 	}
-	sale := sluice.SaleID(r.PathValue("sale"))
+	sale := pathSale(r)
 	if sale.Validate() != nil {
 		s.refuse(w, sluice.Decision{Code: sluice.SaleNotFound})
 		return

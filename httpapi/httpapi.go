@@ -77,6 +77,7 @@ type Server struct {
 	list    atomic.Pointer[saleList]
 	events  *fan
 	cors    *cors // nil: none
+	hot     hotRoutes
 }
 
 // New returns a Server.
@@ -96,6 +97,7 @@ func New(o Options) *Server {
 	s := &Server{Options: o, mux: http.NewServeMux()}
 	for _, r := range s.routes() {
 		s.mux.Handle(r.Pattern, r.handler)
+		s.hot.add(r)
 	}
 	s.events, s.cors = newFan(o.Events, o.Board.Views, o.Now), newCORS(o.Origins)
 	return s
@@ -118,6 +120,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if s.cors != nil && s.cors.handle(w, r) {
+		return
+	}
+	if h := s.hot.find(r); h != nil {
+		h.ServeHTTP(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
@@ -146,13 +152,12 @@ func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 // from holding it: no request lasts longer than 30 seconds.
 func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Handler:        handler,
+		ReadTimeout:    10 * time.Second, // of the header, too: a limit of its own costs each request a timer
+		WriteTimeout:   30 * time.Second,
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
 

@@ -16,9 +16,11 @@ import (
 // encoded once: most of a rush gets one of these.
 var refusals = encodeRefusals()
 
+// refusal is an encoded answer. Its length is left to net/http, which says it
+// cheaper than we can.
 type refusal struct {
 	status int
-	header http.Header // shared and never written to
+	after  []string // Retry-After unless the answer has its own; nil: none
 	body   []byte
 }
 
@@ -38,21 +40,19 @@ func encodeRefusal(p wire.Problem) *refusal {
 		panic(err)
 	}
 	body = append(body, '\n')
-	header := http.Header{
-		"Content-Type": problemType, "Cache-Control": noStore,
-		"Content-Length": {strconv.Itoa(len(body))},
-	}
+	r := &refusal{status: p.Status, body: body}
 	if after, ok := retryAfter[p.Code]; ok {
-		header["Retry-After"] = []string{after}
+		r.after = []string{after}
 	}
-	return &refusal{status: p.Status, header: header, body: body}
+	return r
 }
 
 // write answers. after, if not nil, is the Retry-After of this answer.
 func (r *refusal) write(w http.ResponseWriter, after []string) {
 	h := w.Header()
-	for name, values := range r.header {
-		h[name] = values
+	h["Content-Type"], h["Cache-Control"] = problemType, noStore
+	if after == nil {
+		after = r.after
 	}
 	if after != nil {
 		h["Retry-After"] = after

@@ -64,7 +64,7 @@ func (s *Server) showSale(w http.ResponseWriter, r *http.Request) {
 
 // view finds the sale of the path on the board, or in the store, or answers.
 func (s *Server) view(w http.ResponseWriter, r *http.Request) (*admission.View, bool) {
-	id := sluice.SaleID(r.PathValue("sale"))
+	id := pathSale(r)
 	if view := s.Board.View(id); view != nil {
 		return view, true
 	}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Reading: wrk asks for a sale, over and over. The bare servers answer each
+// request with a constant, the very bytes that Sluice gave before.
+
+const (
+	bareSaleName  = "bare handler, constant 200"
+	readName      = "a sale, read"
+	bareSameName  = "bare handler, constant 304"
+	unchangedName = "a sale, read again with its ETag"
+
+	salePath = "/v1/sales/" + shopSale
+)
+
+//go:embed get.lua
+var getScript []byte
+
+// readGroup is what the rounds of readers share.
+type readGroup struct {
+	script string // file
+	secret string
+	crowd  crowd
+}
+
+func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
+	dir, err := os.MkdirTemp(o.dir, "read-")
+	if err != nil {
+		return nil, nil, err
+	}
+	done := func() { os.RemoveAll(dir) }
+	g := &readGroup{script: filepath.Join(dir, "get.lua"), secret: "a secret that nobody needs for reading", crowd: newCrowd(o.seed)}
+	if err := os.WriteFile(g.script, getScript, 0o600); err != nil {
+		return nil, done, err
+	}
+	p, err := g.start(ctx, dir, false)
+	if err != nil {
+		return nil, done, err
+	}
+	defer p.stop()
+	full, err := sampleGet(ctx, p.URL+salePath, "")
+	if err != nil {
+		return nil, done, err
+	}
+	same, err := sampleGet(ctx, p.URL+salePath, full.Header.Get("ETag"))
+	if err != nil {
+		return nil, done, err
+	}
+	if full.Status != http.StatusOK || same.Status != http.StatusNotModified || full.Header.Get("ETag") == "" {
+		return nil, done, fmt.Errorf("a sale was answered %d, and again with its ETag %d", full.Status, same.Status)
+	}
+	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
+	return []side{
+		{name: bareSaleName, does: "net/http, the answer of GET /v1/sales/{sale} as a constant" + client, run: g.bare(full)},
+		{name: readName, own: true, does: "GET /v1/sales/{sale}, an open sale that nobody buys from" + client, run: g.read(false)},
+		{name: bareSameName, does: "net/http, the 304 to the same with If-None-Match as a constant" + client, run: g.bare(same)},
+		{name: unchangedName, own: true, does: "GET /v1/sales/{sale} with If-None-Match: 304" + client, run: g.read(true)},
+	}, done, nil
+}
+
+func (g *readGroup) start(ctx context.Context, dir string, profile bool) (*process, error) {
+	p, err := startServer(ctx, serveConfig{
+		DataDir: filepath.Join(dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: g.secret, Profile: profile,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.createSale(ctx, soldOutUnits); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// sampleGet returns an answer as a constant.
+func sampleGet(ctx context.Context, url, etag string) (*constant, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if etag != "" {
+		r.Header.Set("If-None-Match", etag)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return newConstant(answer, body), err
+}
+
+// wrk asks for a URL for at least the time given.
+func (g *readGroup) wrk(ctx context.Context, url, etag string, long time.Duration) (*rush, error) {
+	seconds := int((long + time.Second - 1) / time.Second)
+	cmd := exec.CommandContext(ctx, "wrk", "-t", strconv.Itoa(wrkThreads), "-c", strconv.Itoa(wrkConnections),
+		"-d", strconv.Itoa(seconds)+"s", "--timeout", "10s", "-s", g.script, url, "--", etag)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("wrk: %w\n%s", err, text)
+	}
+	return parseWrk(text)
+}
+
+// measure warms up and measures a server.
+func (g *readGroup) measure(ctx context.Context, r *round, p *process, etag string) (figure, error) {
+	if _, err := g.wrk(ctx, p.URL+salePath, etag, r.warm); err != nil {
+		return figure{}, err
+	}
+	profiled := make(chan error, 1)
+	if r.profileTo == "" {
+		profiled <- nil
+	} else {
+		go func() { profiled <- p.saveProfiles(ctx, r.profileTo, max(int(r.long.Seconds())-1, 1)) }()
+	}
+	meter := startMeter(p.pids())
+	got, err := g.wrk(ctx, p.URL+salePath, etag, r.long)
+	if err == nil {
+		err = <-profiled
+	}
+	if err != nil {
+		return figure{}, err
+	}
+	f := got.figure()
+	meter.stop(f.also, got.Requests)
+	if got.Not2xx3xx != 0 {
+		return figure{}, fmt.Errorf("%d of %d answers were refusals", got.Not2xx3xx, got.Requests)
+	}
+	return f, nil
+}
+
+func (g *readGroup) bare(c *constant) func(context.Context, *round) (figure, error) {
+	return func(ctx context.Context, r *round) (figure, error) {
+		p, err := startServer(ctx, serveConfig{Constant: c})
+		if err != nil {
+			return figure{}, err
+		}
+		defer p.stop()
+		return g.measure(ctx, r, p, c.Header.Get("ETag"))
+	}
+}
+
+// read measures Sluice; again: with the ETag of the sale, for a 304.
+func (g *readGroup) read(again bool) func(context.Context, *round) (figure, error) {
+	return func(ctx context.Context, r *round) (figure, error) {
+		p, err := g.start(ctx, r.dir, r.profileTo != "")
+		if err != nil {
+			return figure{}, err
+		}
+		defer p.stop()
+		now, err := sampleGet(ctx, p.URL+salePath, "")
+		if err != nil {
+			return figure{}, err
+		}
+		etag := `"of another sale"`
+		want := http.StatusOK
+		if again {
+			etag, want = now.Header.Get("ETag"), http.StatusNotModified
+		}
+		f, err := g.measure(ctx, r, p, etag)
+		if err != nil {
+			return f, err
+		}
+		after, err := sampleGet(ctx, p.URL+salePath, etag)
+		if err == nil && after.Status != want {
+			err = fmt.Errorf("the answer was %d in the end, want %d", after.Status, want)
+		}
+		return f, err
+	}
+}
