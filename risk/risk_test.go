@@ -180,6 +180,34 @@ func TestRest(t *testing.T) {
 	}
 }
 
+// After a rest one question finds out, and the others do not wait for it.
+func TestOneFindsOut(t *testing.T) {
+	var hold atomic.Bool
+	arrived, release := make(chan struct{}, 2), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if hold.Load() {
+			arrived <- struct{}{}
+			<-release
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	defer server.Close()
+	a, ms := asker(t)
+	for range FailuresToRest {
+		a.Ask(t.Context(), rule(server.URL, sluice.Deny), question)
+	}
+	ms.Add(Rest.Milliseconds())
+	hold.Store(true)
+	var first sync.WaitGroup
+	first.Go(func() { a.Ask(context.Background(), rule(server.URL, sluice.Deny), question) })
+	<-arrived
+	if v := a.Ask(t.Context(), rule(server.URL, sluice.Allow), question); v.Failed != errRests || !v.Allow {
+		t.Errorf("while one finds out: %+v, want %v", v, errRests)
+	}
+	close(release)
+	first.Wait()
+}
+
 // What is logged names no secret.
 func TestAddress(t *testing.T) {
 	if got := address("https://risk.example/check?key=secret"); got != "https://risk.example/check" {

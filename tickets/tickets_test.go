@@ -3,6 +3,7 @@ package tickets
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,10 @@ func TestChallenge(t *testing.T) {
 	for zeroBitsOf(challenge, wrong) >= bits {
 		wrong += "0"
 	}
+	almost := 0 // one zero bit short
+	for zeroBitsOf(challenge, fmt.Sprint(almost)) != bits-1 {
+		almost++
+	}
 	another, _ := k.Challenge("phones", "ann", bits, clock)
 	if another == challenge {
 		t.Error("two challenges are the same")
@@ -126,6 +131,7 @@ func TestChallenge(t *testing.T) {
 		{"the sale asks for less now", challenge, nonce, "phones", "ann", bits - 1, clock, nil},
 		{"the sale asks for more now", challenge, nonce, "phones", "ann", bits + 1, clock, ErrExpired},
 		{"not solved", challenge, wrong, "phones", "ann", bits, clock, ErrUnsolved},
+		{"nearly solved", challenge, fmt.Sprint(almost), "phones", "ann", bits, clock, ErrUnsolved},
 		{"the solution of another one", another, nonceNot(another, nonce, bits), "phones", "ann", bits, clock, ErrUnsolved},
 		{"no nonce", challenge, "", "phones", "ann", bits, clock, ErrUnsolved},
 		{"a nonce that is no word", challenge, nonce + " ", "phones", "ann", bits, clock, ErrUnsolved},
