@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -95,7 +94,7 @@ func (s *Server) refused(route Route, r *http.Request, by string) {
 // action is what is known of a request before it is answered.
 func (s *Server) action(route Route, r *http.Request, by string) sluice.AdminAction {
 	a := sluice.AdminAction{
-		By: by, Route: route.Pattern, Path: r.URL.Path, Request: requestID(r), Address: remoteHost(r), Node: s.Kinds.Node,
+		By: by, Route: route.Pattern, Path: r.URL.Path, Request: requestID(r), Address: s.address(r), Node: s.Kinds.Node,
 		Sale: sluice.SaleID(r.PathValue("sale")), Order: sluice.OrderID(r.PathValue("order")),
 	}
 	if sale, ok := a.Order.Sale(); ok {
@@ -132,10 +131,10 @@ func requestID(r *http.Request) string {
 	return rand.Text()[:16]
 }
 
-// remoteHost is the address that the connection comes from.
-func remoteHost(r *http.Request) string {
-	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		return host
+// address is where a request comes from, as far as anybody is believed.
+func (s *Server) address(r *http.Request) string {
+	if client := s.Proxies.client(r); client.IsValid() {
+		return client.String()
 	}
 	return r.RemoteAddr
 }
