@@ -10,16 +10,18 @@ import (
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-func TestConformance(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Database {
-		url := servertest.MySQL(t)
-		return storetest.Database{
-			Open:         func(t *testing.T) sluice.Store { return open(t, url) },
-			OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, url) },
-			Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, url, sale, by) },
-			Execute:      func(t *testing.T, statement string) { execute(t, mysqlstore.OpenRaw(t, url), statement) },
-		}
-	})
+func TestConformance(t *testing.T) { storetest.Run(t, database) }
+
+func TestSoak(t *testing.T) { storetest.Soak(t, database) }
+
+func database(t *testing.T) storetest.Database {
+	url := servertest.MySQL(t)
+	return storetest.Database{
+		Open:         func(t *testing.T) sluice.Store { return open(t, url) },
+		OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, url) },
+		Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, url, sale, by) },
+		Execute:      func(t *testing.T, statement string) { execute(t, mysqlstore.OpenRaw(t, url), statement) },
+	}
 }
 
 func age(t testing.TB, url string, sale sluice.SaleID, by time.Duration) {
