@@ -30,6 +30,7 @@ type demo struct {
 
 	server *server
 	client *client.Client
+	tryout *tryout // with --keep
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -73,7 +74,7 @@ func (a *app) demoCommand() *cobra.Command {
 	}
 	crowdFlags(cmd, &d.o, 100_000)
 	cmd.Flags().Int64Var(&d.stock, "stock", 1000, "units for sale")
-	cmd.Flags().BoolVar(&d.keep, "keep", false, "leave the server up afterwards, until Ctrl-C")
+	cmd.Flags().BoolVar(&d.keep, "keep", false, "leave the server and its pages up afterwards, to be clicked through, until Ctrl-C")
 	cmd.Flags().BoolVar(&d.lifecycle, "lifecycle", false, "go on after the rush: orders are paid, cancelled and expire, units are sold again")
 	cmd.Flags().DurationVar(&d.window, "payment-window", 0, "with --lifecycle: how long a buyer may take to pay (default: 10s, and one more for each 1,000 units)")
 	config.AddFlags(cmd.Flags(), "ledger", "store")
@@ -91,6 +92,13 @@ func (d *demo) run(ctx context.Context) (err error) {
 	cfg := engine.Config{
 		DataDir: folder, Ledger: d.ledger, Store: d.store,
 		Log: slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	if d.keep {
+		if d.tryout, err = newTryout(); err != nil {
+			return err
+		}
+		defer d.tryout.close()
+		cfg.Pages = d.tryout.pages()
 	}
 	if d.server, err = startServer(ctx, cfg, "127.0.0.1:0", nil); err != nil {
 		return err
@@ -114,7 +122,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	if d.keep {
-		d.wait(ctx, result.SaleID)
+		if err := d.wait(ctx, result.SaleID); err != nil {
+			return errors.Join(broken, err)
+		}
 	}
 	return errors.Join(broken, demoVerdict(result))
 }
@@ -185,16 +195,6 @@ func (d *demo) print(r *loadgen.Result) error {
 		fmt.Fprintln(d.stdout, "\nNothing was sold twice, and every promise became an order.")
 	}
 	return nil
-}
-
-// wait leaves the server up until somebody has seen enough.
-func (d *demo) wait(ctx context.Context, sale sluice.SaleID) {
-	fmt.Fprintf(d.stderr, "\nThe server stays up; Ctrl-C stops it.\n  sale       %s\n  metrics    %s\n  admin key  %s\n",
-		d.link(d.server.url+"/v1/sales/"+string(sale)), d.link(d.server.url+"/metrics"), d.server.engine.AdminKey())
-	select {
-	case <-ctx.Done():
-	case <-d.server.failed:
-	}
 }
 
 // demoVerdict is what the exit code says.

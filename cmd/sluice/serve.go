@@ -110,6 +110,7 @@ func (a *app) banner(s *server, c *config.Config) error {
 	fmt.Fprintf(a.stdout, "Sluice %s, node %s\n", buildVersion().Version, s.engine.Node())
 	a.printFields([][2]string{
 		{"  url", a.link(s.url)},
+		{"  pages", a.link(s.url + "/")},
 		{"  sales", a.link(s.url + "/v1/sales")},
 		{"  ready", a.link(s.url + "/readyz")},
 		{"  metrics", a.link(s.url + "/metrics")},

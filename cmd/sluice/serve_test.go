@@ -391,21 +391,40 @@ func TestDemoKeep(t *testing.T) {
 			t.Fatal(out.String(), stderr.String())
 		}
 	}
-	var url string
-	for _, word := range strings.Fields(stderr.String()) {
-		if strings.Contains(word, "/v1/sales/") {
-			url = word
+	get := func(url string) *http.Response {
+		res, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(func() { res.Body.Close() })
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", url, res.Status)
+		}
+		return res
 	}
-	res, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
+	// The crowd's sale is sold out, and another one waits for the person.
+	states := map[string]sluice.State{"demo-": sluice.StateSoldOut, "try-": sluice.StateUpcoming}
+	pages := 0
+	for _, word := range strings.Fields(stderr.String()) {
+		if !strings.HasPrefix(word, "http://") {
+			continue
+		}
+		get(word)
+		pages++
+		server, id, found := strings.Cut(word, "/s/")
+		if !found {
+			continue
+		}
+		var sale wire.Sale
+		err := json.NewDecoder(get(server + "/v1/sales/" + id).Body).Decode(&sale)
+		prefix := id[:strings.Index(id, "-")+1]
+		if err != nil || sale.State != states[prefix] {
+			t.Errorf("%s: %v %+v", id, err, sale)
+		}
+		delete(states, prefix)
 	}
-	var sale wire.Sale
-	err = json.NewDecoder(res.Body).Decode(&sale)
-	res.Body.Close()
-	if err != nil || sale.State != sluice.StateSoldOut {
-		t.Errorf("%v %+v", err, sale)
+	if len(states) > 0 || pages != 6 {
+		t.Errorf("%d addresses, and not of %v:\n%s", pages, states, stderr.String())
 	}
 	stop()
 	if code := <-done; code != exitOK {

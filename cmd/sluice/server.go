@@ -98,6 +98,7 @@ func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 		DataDir:      c.DataDir, Ledger: c.Ledger, Store: c.Store, Node: c.Node,
 		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret, AdminKeys: c.AdminKeys,
 		BuyerJWKS: c.BuyerJWKS, BuyerIssuer: c.BuyerIssuer, BuyerAudience: c.BuyerAudience, ClockSkew: cmp.Or(c.ClockSkew, -1), // 0: none
+		Pages:        engine.Pages{LoginURL: c.LoginURL, PayURL: c.PayURL},
 		TicketSecret: c.TicketSecret, TicketSecretPrevious: c.TicketSecretPrevious,
 		Refresh: c.RefreshInterval, Queue: c.ClaimQueue, WaitReplicas: c.WaitReplicas,
 		ClaimsInFlight: c.ClaimsInFlight, TrustedProxies: c.TrustedProxies, ClientAddressHeader: c.ClientAddressHeader,

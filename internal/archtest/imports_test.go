@@ -80,11 +80,11 @@ var table = []row{
 	}, []string{"*"}},
 
 	// Programs.
-	{"cmd/sluice/...", []string{root, "engine", "client", "httpapi/wire", "audit", "identity", "internal/...", "cmd/sluice/..."}, []string{"*"}},
+	{"cmd/sluice/...", []string{root, "engine", "client", "httpapi/wire", "audit", "identity", "internal/...", "cmd/sluice/...", "examples/shop/merchant"}, []string{"*"}},
 	{"bench/...", []string{
 		root, "admission/...", "pipeline/...", "settle/...", "engine", "client", "ledger/...", "store/...", "internal/...", "bench/...",
 	}, []string{"*"}},
-	{"examples/...", []string{root, "engine", "client"}, nil},
+	{"examples/...", []string{root, "engine", "client", "examples/..."}, nil},
 	{"test/...", nil, nil},
 }
 

@@ -37,6 +37,7 @@ type Config struct {
 	ClockSkew               time.Duration
 	TicketSecret            string
 	TicketSecretPrevious    string
+	LoginURL, PayURL        string
 	URL                     string
 	LogLevel, LogFormat     string
 	ShutdownTimeout         time.Duration

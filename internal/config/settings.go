@@ -113,6 +113,16 @@ var settings = []setting{
 		check: duration(func(c *Config) *time.Duration { return &c.ClockSkew }, 0, 10*time.Minute),
 	},
 	{
+		key: "login_url", arg: "URL",
+		help:  "the shop's login, which the buyer's pages link to; {return} in it becomes the address to come back to (default: no link)",
+		check: link(func(c *Config) *string { return &c.LoginURL }),
+	},
+	{
+		key: "pay_url", arg: "URL",
+		help:  "where the shop takes the money, which the buyer's pages link to; {order} in it becomes the order's id (default: no link)",
+		check: link(func(c *Config) *string { return &c.PayURL }, "{order}"),
+	},
+	{
 		key: "url", preset: "http://127.0.0.1:8080", arg: "URL",
 		help: "server that sale, order and load speak to", check: checkURL,
 	},

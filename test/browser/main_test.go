@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/examples/shop/merchant"
 	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
@@ -53,6 +55,7 @@ func stop() {
 // site is a running engine.
 type site struct {
 	url      string
+	shop     string // the mock shop's URL
 	engine   *engine.Engine
 	merchant *client.Client
 }
@@ -86,21 +89,32 @@ func startAll(program string) error {
 
 func atEnd(end func()) { shared.ends = append(shared.ends, end) }
 
+// startSite starts an engine and the mock shop that its pages link to.
 func startSite(dir string) (*site, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	pages, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &site{url: "http://" + listener.Addr().String()}
+	counter, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &site{url: "http://" + pages.Addr().String(), shop: "http://" + counter.Addr().String()}
 	s.engine, err = engine.Open(context.Background(), engine.Config{
-		DataDir: dir, Pages: engine.Pages{LoginURL: "/no-login?return={return}", PayURL: "/no-pay?order={order}"},
+		DataDir: dir, Pages: engine.Pages{LoginURL: s.shop + "/login?return={return}", PayURL: s.shop + "/pay?order={order}"},
 	})
 	if err != nil {
 		return nil, err
 	}
-	server := s.engine.NewServer()
-	go func() { _ = server.Serve(listener) }()
+	shop, err := merchant.New(merchant.Options{Pages: s.url, BuyerSecret: s.engine.BuyerSecret(), AdminKey: s.engine.AdminKey()})
+	if err != nil {
+		return nil, err
+	}
+	server, shopServer := s.engine.NewServer(), &http.Server{Handler: shop, ReadHeaderTimeout: patience}
+	go func() { _ = server.Serve(pages) }()
+	go func() { _ = shopServer.Serve(counter) }()
 	atEnd(func() {
+		_ = shopServer.Close()
 		_ = server.Close()
 		_ = s.engine.Close(context.Background())
 	})

@@ -3,6 +3,8 @@ package browser
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -387,14 +389,14 @@ func TestBuyerAndOrderPage(t *testing.T) {
 	sale := s.sale(t, units(5))
 	b.openSale(sale, "")
 	b.says("login", "Sign in to buy")
-	b.wait(`document.getElementById("login").getAttribute("href") === "/no-login?return=" + encodeURIComponent(location.origin + location.pathname)`)
+	b.wait(`document.getElementById("login").getAttribute("href") === "` + s.shop + `/login?return=" + encodeURIComponent(location.origin + location.pathname)`)
 	b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`location.hash = "token=" + %q`, s.token("anna"))))
 	b.says("buyer", "Signed in as anna")
 	b.wait(`location.hash === ""`)
 	b.wait(canBuy)
 	b.click("#buy")
 	b.wait(payNow)
-	b.wait(`document.getElementById("pay").getAttribute("href") === "/no-pay?order=" + document.getElementById("order-id").textContent`)
+	b.wait(`document.getElementById("pay").getAttribute("href") === "` + s.shop + `/pay?order=" + document.getElementById("order-id").textContent`)
 	order := s.orders(t, sale, 1)[0].OrderID
 	b.click("#order-id")
 	b.wait(`location.pathname === "/o/` + string(order) + `"`)
@@ -417,6 +419,43 @@ func TestBuyerAndOrderPage(t *testing.T) {
 	b.openSale(sale, "")
 	b.says("buyer", "Signed in as bert")
 	b.wait(canBuy)
+}
+
+// From the shop's login to the payment, with the mouse only, as a visitor of
+// `sluice demo --keep` does it.
+func TestThroughTheShop(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	b := visit(t, s, "carol").tab()
+	sale := s.sale(t, units(5))
+	b.openSale(sale, "")
+	b.click("#login")
+	b.wait(`document.querySelector("h1")?.textContent === "Log in"`)
+	b.do(chromedp.SetValue(chromedp.CSS(`input[name="name"]`), "carol"))
+	b.click("#go")
+	b.says("buyer", "Signed in as carol")
+	b.wait(`location.pathname === "/s/` + string(sale) + `" && location.hash === ""`)
+	b.wait(canBuy)
+	b.click("#buy")
+	b.wait(payNow)
+	b.click("#pay")
+	b.wait(`document.querySelector("h1")?.textContent === "Pay"`)
+	b.click("#go")
+	b.says("order-title", "Paid")
+	if orders := s.orders(t, sale, 1); orders[0].BuyerID != "carol" || orders[0].Status != sluice.Paid {
+		t.Errorf("orders: %+v", orders)
+	}
+	// The shop hands a token to nobody else's pages.
+	for _, elsewhere := range []string{"https://evil.example/", s.url + ".evil.example/", "//evil.example/", "javascript:alert(1)"} {
+		r, err := http.Post(s.shop+"/login?return="+url.QueryEscape(elsewhere), "application/x-www-form-urlencoded", strings.NewReader("name=dora"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if got := r.Request.URL.String(); !strings.HasPrefix(got, s.url+"/#token=") {
+			t.Errorf("return to %s: the token went to %s", elsewhere, got)
+		}
+	}
 }
 
 // A page that cannot be seen from the outside: its own scripts only, framed by

@@ -1,0 +1,157 @@
+// Package merchant is a mock shop, an EXAMPLE only: everybody may log in as
+// anybody, and no money moves. It has what a shop needs for Sluice's pages: a
+// login that mints buyers' tokens and hands them over, links to the sales, and
+// a payment that is reported to the merchant's API.
+package merchant
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+)
+
+// Options are what the shop needs of its Sluice server; all are needed.
+type Options struct {
+	Pages       string // URL of the server and its pages, like http://127.0.0.1:8080
+	BuyerSecret string // signs buyers' tokens
+	AdminKey    string
+}
+
+//go:embed shop.html
+var templates embed.FS
+
+var page = template.Must(template.New("shop.html").Funcs(template.FuncMap{
+	"money": func(amount int64, currency string) string {
+		return fmt.Sprintf("%d.%02d %s", amount/100, amount%100, currency)
+	},
+}).ParseFS(templates, "shop.html"))
+
+type shop struct {
+	Options
+	sluice *client.Client
+}
+
+// New returns the shop. It links to itself by relative paths, so it may be
+// mounted anywhere.
+func New(o Options) (http.Handler, error) {
+	o.Pages = strings.TrimRight(o.Pages, "/")
+	c, err := client.New(o.Pages, client.Options{AdminKey: o.AdminKey})
+	if err != nil {
+		return nil, err
+	}
+	s := &shop{Options: o, sluice: c}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.home)
+	mux.HandleFunc("GET /login", s.askLogin)
+	mux.HandleFunc("POST /login", s.login)
+	mux.HandleFunc("GET /pay", s.askPay)
+	mux.HandleFunc("POST /pay", s.pay)
+	return http.NewCrossOriginProtection().Handler(mux), nil
+}
+
+// content is what the page shows: one of the four.
+type content struct {
+	Pages   string
+	Sales   any    // home
+	Return  string // login
+	Order   any    // pay
+	Problem string
+}
+
+func (s *shop) show(w http.ResponseWriter, status int, c content) {
+	c.Pages = s.Pages
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = page.Execute(w, c)
+}
+
+func (s *shop) home(w http.ResponseWriter, r *http.Request) {
+	sales, err := s.sluice.Sales(r.Context())
+	if err != nil {
+		s.show(w, http.StatusBadGateway, content{Problem: err.Error()})
+		return
+	}
+	s.show(w, http.StatusOK, content{Sales: sales})
+}
+
+// returnTo accepts only the pages of our own Sluice server: whoever is sent
+// elsewhere would take the buyer's token along.
+func (s *shop) returnTo(r *http.Request) string {
+	to := r.FormValue("return")
+	if u, err := url.Parse(to); err == nil && u.Fragment == "" && strings.HasPrefix(to, s.Pages+"/") {
+		return to
+	}
+	return s.Pages + "/"
+}
+
+func (s *shop) askLogin(w http.ResponseWriter, r *http.Request) {
+	s.show(w, http.StatusOK, content{Return: s.returnTo(r)})
+}
+
+// login hands the token over in the fragment: browsers send it to no server,
+// and no log has it.
+func (s *shop) login(w http.ResponseWriter, r *http.Request) {
+	buyer := sluice.BuyerID(strings.TrimSpace(r.FormValue("name")))
+	if err := buyer.Validate(); err != nil {
+		s.show(w, http.StatusBadRequest, content{Return: s.returnTo(r), Problem: "Please give a name of up to 128 bytes."})
+		return
+	}
+	// 303: the browser follows with GET. The header keeps the page out of caches.
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, s.returnTo(r)+"#token="+s.token(buyer, time.Hour), http.StatusSeeOther)
+}
+
+// token is a JWT, signed with HS256 and the buyers' secret.
+func (s *shop) token(buyer sluice.BuyerID, ttl time.Duration) string {
+	part := func(v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // texts and numbers
+		}
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	now := time.Now()
+	body := part(map[string]string{"alg": "HS256", "typ": "JWT"}) + "." +
+		part(map[string]any{"sub": buyer, "iat": now.Unix(), "exp": now.Add(ttl).Unix()})
+	mac := hmac.New(sha256.New, []byte(s.BuyerSecret))
+	mac.Write([]byte(body))
+	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func (s *shop) askPay(w http.ResponseWriter, r *http.Request) {
+	order, err := s.sluice.AdminOrder(r.Context(), sluice.OrderID(r.FormValue("order")))
+	if err != nil {
+		s.show(w, http.StatusNotFound, content{Problem: err.Error()})
+		return
+	}
+	s.show(w, http.StatusOK, content{Order: order})
+}
+
+// pay is what a shop does when its payment provider says that the money has
+// come. The id of the payment makes it safe to be told twice.
+func (s *shop) pay(w http.ResponseWriter, r *http.Request) {
+	id := sluice.OrderID(r.FormValue("order"))
+	order, err := s.sluice.PayOrder(r.Context(), id, "mock-"+string(id))
+	var refused *client.Error
+	switch {
+	case errors.As(err, &refused):
+		s.show(w, http.StatusConflict, content{Problem: refused.Error()})
+	case err != nil:
+		s.show(w, http.StatusBadGateway, content{Problem: err.Error()})
+	default:
+		http.Redirect(w, r, s.Pages+"/o/"+url.PathEscape(string(order.OrderID)), http.StatusSeeOther)
+	}
+}
