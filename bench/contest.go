@@ -38,11 +38,12 @@ var groups = []group{
 	{name: "redis-fsync", needs: []string{"redis-server"}, open: openFsyncGroup},
 	{name: "http", needs: []string{"wrk"}, open: openHTTPGroup},
 	{name: "read", needs: []string{"wrk"}, open: openReadGroup},
+	{name: "streams", open: openStreamsGroup},
 	{name: "drain", needs: []string{"redis-server", postgres}, open: openDrainGroup},
 	{name: "reconcile", needs: []string{"redis-server", postgres}, open: openReconcileGroup},
 }
 
-var groupNames = []string{"redis", "redis-fsync", "http", "read", "drain", "reconcile"}
+var groupNames = []string{"redis", "redis-fsync", "http", "read", "streams", "drain", "reconcile"}
 
 // A goal is a ratio between two sides of a group that Sluice wants to reach.
 type goal struct {

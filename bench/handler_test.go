@@ -141,7 +141,7 @@ func newRequest(method, path, token, key, body string) *http.Request {
 	if err != nil {
 		panic(err)
 	}
-	r.RequestURI = path
+	r.RequestURI, r.RemoteAddr = path, "192.0.2.1:40000"
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("Idempotency-Key", key)
 	r.Header.Set("Content-Type", "application/json")

@@ -31,6 +31,7 @@ type serveConfig struct {
 	DataDir     string `json:"data_dir,omitempty"`
 	AdminKey    string `json:"admin_key,omitempty"`
 	BuyerSecret string `json:"buyer_secret,omitempty"`
+	Streams     int    `json:"streams,omitempty"` // event streams at a time; 0: the default
 	Profile     bool   `json:"profile,omitempty"` // also serve net/http/pprof, on another port
 }
 
@@ -81,7 +82,7 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 	if c.Constant != nil {
 		server.Handler = c.Constant.handler()
 	} else {
-		e, err := engine.Open(ctx, engine.Config{DataDir: c.DataDir, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret})
+		e, err := engine.Open(ctx, engine.Config{DataDir: c.DataDir, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret, EventStreams: c.Streams})
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice/internal/loadgen"
+)
+
+// Event streams: some thousand listeners of one sale, on loopback. A unit is
+// bought, and every listener must hear of it.
+
+const (
+	streamsName   = "event streams, all told of a sale"
+	streamCount   = 10_000
+	streamUpdates = 5 // per round
+	// hearing is how long all listeners are waited for before the run fails.
+	hearing = 30 * time.Second
+)
+
+func openStreamsGroup(_ context.Context, _ *options) ([]side, func(), error) {
+	does := fmt.Sprintf("%d connections to GET /v1/sales/{sale}/events; a unit is bought %d times; a second is the slowest listener's", streamCount, streamUpdates)
+	return []side{{name: streamsName, own: true, does: does, run: runStreams}}, func() {}, nil
+}
+
+func runStreams(ctx context.Context, r *round) (figure, error) {
+	const secret = "a secret that signs the tokens of the buyers of a benchmark"
+	p, err := startServer(ctx, serveConfig{
+		DataDir: filepath.Join(r.dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: secret, Streams: streamCount,
+	})
+	if err != nil {
+		return figure{}, err
+	}
+	defer p.stop()
+	if err := p.createSale(ctx, soldOutUnits); err != nil {
+		return figure{}, err
+	}
+	before, err := p.memory(ctx)
+	if err != nil {
+		return figure{}, err
+	}
+	crowd := &listeners{heard: make(chan struct{}, 1)}
+	defer crowd.close()
+	crowd.want(soldOutUnits)
+	for range streamCount {
+		if err := crowd.connect(ctx, strings.TrimPrefix(p.URL, "http://")); err != nil {
+			return figure{}, err
+		}
+	}
+	if _, err := crowd.await(ctx); err != nil {
+		return figure{}, err
+	}
+	after, err := p.memory(ctx)
+	if err != nil {
+		return figure{}, err
+	}
+	var slowest, median time.Duration
+	for n := range int64(streamUpdates) {
+		crowd.want(soldOutUnits - 1 - n)
+		buyer, key := r.crowd.attempt(n)
+		token, err := loadgen.Mint([]byte(secret), buyer, time.Now(), tokenLife)
+		if err != nil {
+			return figure{}, err
+		}
+		start := time.Now()
+		status, text, err := request(ctx, http.MethodPost, p.URL+ordersPath, token, string(key), `{"quantity":1}`)
+		if err != nil || status != http.StatusAccepted {
+			return figure{}, fmt.Errorf("an order was answered %d %s: %w", status, text, err)
+		}
+		half, err := crowd.await(ctx)
+		if err != nil {
+			return figure{}, err
+		}
+		slowest, median = max(slowest, time.Since(start)), max(median, half.Sub(start))
+	}
+	return figure{perSecond: streamCount / slowest.Seconds(), also: map[string]float64{
+		"slowest_ms": float64(slowest.Microseconds()) / 1000, "half_told_ms": float64(median.Microseconds()) / 1000,
+		"memory_kB_per_stream":  (after.resident - before.resident) / streamCount / 1000,
+		"heap_kB_per_stream":    (after.heap - before.heap) / streamCount / 1000,
+		"goroutines_per_stream": (after.goroutines - before.goroutines) / streamCount,
+	}}, nil
+}
+
+// listeners are connections that each wait for the same news.
+type listeners struct {
+	conns  []net.Conn
+	news   atomic.Pointer[[]byte] // what all wait for
+	left   atomic.Int64           // how many have not heard it
+	heard  chan struct{}          // gets a value when all have
+	half   atomic.Int64           // when half had, in Unix nanoseconds
+	mu     sync.Mutex
+	failed error
+}
+
+func (l *listeners) want(available int64) {
+	text := []byte(`"available":` + strconv.FormatInt(available, 10) + ",")
+	l.left.Store(streamCount)
+	l.news.Store(&text)
+}
+
+func (l *listeners) connect(ctx context.Context, addr string) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	l.conns = append(l.conns, conn)
+	if _, err := io.WriteString(conn, "GET "+salePath+"/events HTTP/1.1\r\nHost: shop.example\r\n\r\n"); err != nil {
+		return err
+	}
+	go l.listen(conn)
+	return nil
+}
+
+func (l *listeners) listen(conn net.Conn) {
+	lines := bufio.NewReaderSize(conn, 1024)
+	var known *[]byte
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err != nil {
+			l.mu.Lock()
+			l.failed = fmt.Errorf("a stream ended: %w", err)
+			l.mu.Unlock()
+			return
+		}
+		if news := l.news.Load(); news != known && bytes.Contains(line, *news) {
+			known = news
+			switch left := l.left.Add(-1); left {
+			case streamCount / 2:
+				l.half.Store(time.Now().UnixNano())
+			case 0:
+				l.heard <- struct{}{}
+			}
+		}
+	}
+}
+
+// await waits until all have heard the news, and says when half of them had.
+func (l *listeners) await(ctx context.Context) (half time.Time, err error) {
+	select {
+	case <-l.heard:
+		return time.Unix(0, l.half.Load()), nil
+	case <-ctx.Done():
+		return half, ctx.Err()
+	case <-time.After(hearing):
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return half, fmt.Errorf("%d of %d listeners have not heard it after %s (%w)", l.left.Load(), streamCount, hearing, l.failed)
+	}
+}
+
+func (l *listeners) close() {
+	for _, conn := range l.conns {
+		conn.Close()
+	}
+}
+
+// memory is what a server uses, in bytes.
+type memory struct{ resident, heap, goroutines float64 }
+
+func (p *process) memory(ctx context.Context) (memory, error) {
+	status, text, err := request(ctx, http.MethodGet, p.URL+"/metrics", "", "", "")
+	if err != nil || status != http.StatusOK {
+		return memory{}, fmt.Errorf("/metrics: status %d: %w", status, err)
+	}
+	value := func(name string) (v float64) {
+		for line := range strings.Lines(text) {
+			if rest, found := strings.CutPrefix(line, name+" "); found {
+				v, _ = strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			}
+		}
+		return v
+	}
+	m := memory{
+		heap:       value("go_memstats_heap_inuse_bytes") + value("go_memstats_stack_inuse_bytes"),
+		goroutines: value("go_goroutines"),
+	}
+	statm, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/statm")
+	if fields := strings.Fields(string(statm)); err == nil && len(fields) > 1 {
+		pages, _ := strconv.ParseFloat(fields[1], 64)
+		m.resident = pages * float64(os.Getpagesize())
+	}
+	return m, nil
+}
