@@ -17,7 +17,10 @@ SOAK := 10m
 
 tool := go tool -modfile=tools/go.mod
 
-.PHONY: help build test test-go race lint fmt bench demo soak install
+# How long each target of `make fuzz` runs.
+FUZZ := 10s
+
+.PHONY: help build test test-go race lint fmt bench demo soak fuzz install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +53,9 @@ demo: ## 100,000 buyers rush 1,000 units on an embedded server, then the audit
 soak: ## long random campaigns, each for SOAK (default 10m)
 	@scripts/install.sh $(SERVERS)
 	SLUICE_TEST_SOAK=$(SOAK) go test -count=1 -timeout 0 -run Soak ./...
+
+fuzz: ## every fuzz target for a while, each for FUZZ (default 10s)
+	@FUZZ="$(FUZZ)" scripts/fuzz.sh
 
 install: ## install the servers that the tests need and this machine lacks
 	@scripts/install.sh $(SERVERS) gcc
