@@ -2,21 +2,40 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/events"
+	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/metrics"
+	"github.com/sluicehq/sluice/webhook"
 )
 
 // eventJobs tell the merchant what happens to orders and sales.
 type eventJobs struct {
 	numberer *events.Numberer
+	sender   *events.Sender
+	client   *webhook.Client
 }
 
 func (j *eventJobs) compose(e *Engine, counts *metrics.Metrics) {
 	counters := counts.Events()
-	j.numberer = events.NewNumberer(e.store, events.NumbererOptions{Node: e.node, Numbered: counters.Numbered, Log: e.cfg.Log})
+	j.client = webhook.New("1")
+	j.sender = events.NewSender(e.store, events.SenderOptions{
+		Node: e.node, Post: j.client.Post, Encode: encodeEvent, Observer: counters, Log: e.cfg.Log,
+	})
+	j.numberer = events.NewNumberer(e.store, events.NumbererOptions{
+		Node: e.node, Numbered: func(n int) { counters.Numbered(n); j.sender.Wake() }, Log: e.cfg.Log,
+	})
 }
+
+// encodeEvent is the body of a webhook: the event as the feed has it.
+func encodeEvent(e *sluice.Event) ([]byte, error) { return json.Marshal(wire.NewEvent(e)) }
 
 func (j *eventJobs) start(ctx context.Context, e *Engine) {
 	e.loops.Go(func() { j.numberer.Run(ctx) })
+	e.loops.Go(func() {
+		j.sender.Run(ctx)
+		j.client.Close()
+	})
 }

@@ -62,6 +62,15 @@ var matrix = map[string]httpapi.Access{
 	"GET /v1/admin/dead-letters/{id}":         httpapi.Viewers,
 	"GET /v1/admin/events":                    httpapi.Viewers,
 
+	"GET /v1/admin/webhooks":                      httpapi.Viewers,
+	"GET /v1/admin/webhooks/{webhook}":            httpapi.Viewers,
+	"GET /v1/admin/webhooks/{webhook}/deliveries": httpapi.Viewers,
+	"POST /v1/admin/webhooks/{webhook}/enable":    httpapi.Operators,
+	"POST /v1/admin/webhooks/{webhook}/disable":   httpapi.Operators,
+	"POST /v1/admin/webhooks/{webhook}/replay":    httpapi.Operators,
+	"POST /v1/admin/webhooks":                     httpapi.Owners,
+	"DELETE /v1/admin/webhooks/{webhook}":         httpapi.Owners,
+
 	"POST /v1/admin/sales/{sale}/open":           httpapi.Operators,
 	"POST /v1/admin/sales/{sale}/pause":          httpapi.Operators,
 	"POST /v1/admin/sales/{sale}/resume":         httpapi.Operators,

@@ -46,6 +46,9 @@ const (
 	tagOperation = "Operation"
 )
 
+// onWebhooks are the problems of the routes of one webhook.
+var onWebhooks = []string{wire.CodeWebhookNotFound, sluice.Unavailable.String()}
+
 var tags = []string{tagSales, tagOrders, tagTickets, tagAdmin, tagLists, tagPayments, tagCare, tagPages, tagOperation}
 
 var (
@@ -200,6 +203,28 @@ var operations = map[string]operation{
 	"GET /v1/admin/events": {
 		tag: tagCare, summary: "Every event of orders and sales, in commit order", response: typed[wire.EventPage](), codes: []string{wire.CodeBadRequest, wire.CodeStaleCursor, sluice.Unavailable.String()},
 		query: []parameter{{name: "after", what: "the id of the last event seen; empty: from the first; latest: none of those that are there", schema: text}, pageSize},
+	},
+
+	"POST /v1/admin/webhooks": {
+		tag: tagCare, summary: "Add an endpoint that events are posted to", request: typed[wire.CreateWebhook](), required: []string{"url"}, response: typed[wire.Webhook](), status: 201,
+		example: `{"url":"(the address of your endpoint)","types":["order.created","order.paid"]}`, codes: []string{sluice.Unavailable.String()},
+		more: "It gets the events from now on, signed by the Standard Webhooks specification. This answer alone has the secret.",
+	},
+	"GET /v1/admin/webhooks":                    {tag: tagCare, summary: "All webhooks, and what waits for them", response: typed[wire.WebhookList](), codes: []string{sluice.Unavailable.String()}},
+	"GET /v1/admin/webhooks/{webhook}":          {tag: tagCare, summary: "A webhook", response: typed[wire.Webhook](), codes: onWebhooks},
+	"DELETE /v1/admin/webhooks/{webhook}":       {tag: tagCare, summary: "Delete a webhook, and forget what has not reached it", response: typed[wire.WebhookDeleted](), codes: onWebhooks},
+	"POST /v1/admin/webhooks/{webhook}/enable":  {tag: tagCare, summary: "Let a disabled webhook go on where it was", response: typed[wire.Webhook](), codes: onWebhooks},
+	"POST /v1/admin/webhooks/{webhook}/disable": {tag: tagCare, summary: "Stop a webhook; its events wait", response: typed[wire.Webhook](), codes: onWebhooks},
+	"POST /v1/admin/webhooks/{webhook}/replay": {
+		tag: tagCare, summary: "Send events again: one, one and all after it, or those that were given up", request: typed[wire.ReplayWebhook](), required: []string{}, response: typed[wire.WebhookReplayed](),
+		example: `{"failed":true}`, codes: append([]string{wire.CodeEventNotFound}, onWebhooks...),
+	},
+	"GET /v1/admin/webhooks/{webhook}/deliveries": {
+		tag: tagCare, summary: "The events that have not reached a webhook", response: typed[wire.DeliveryPage](), codes: append([]string{wire.CodeBadRequest}, onWebhooks...),
+		query: []parameter{
+			{name: "state", what: "only in this state", schema: object{"type": "string", "enum": []string{"pending", "failed"}}},
+			{name: "after", what: "the next of the page before", schema: text}, pageSize,
+		},
 	},
 
 	"GET /{$}":                   {tag: tagPages, summary: "Sales by day and hour", media: "text/html"},

@@ -37,6 +37,8 @@ var statuses = map[string]int{
 	wire.CodeBelowTaken:         http.StatusConflict,
 	wire.CodeDeadLetterNotFound: http.StatusNotFound,
 	wire.CodeStaleCursor:        http.StatusConflict,
+	wire.CodeWebhookNotFound:    http.StatusNotFound,
+	wire.CodeEventNotFound:      http.StatusNotFound,
 	wire.CodeNotFound:           http.StatusNotFound,
 	wire.CodeMethodNotAllowed:   http.StatusMethodNotAllowed,
 }

@@ -22,7 +22,9 @@ const (
 	CodePaymentConflict = "payment_conflict"
 
 	CodeDeadLetterNotFound = "dead_letter_not_found"
-	CodeStaleCursor        = "stale_cursor"       // the feed does not know the event
+	CodeStaleCursor        = "stale_cursor" // the feed does not know the event
+	CodeWebhookNotFound    = "webhook_not_found"
+	CodeEventNotFound      = "event_not_found"
 	CodeNotFound           = "not_found"          // no such path
 	CodeMethodNotAllowed   = "method_not_allowed" // another method is for this path
 )
@@ -68,6 +70,8 @@ var titles = map[string]string{
 	CodeBelowTaken:               "Fewer than the units already taken",
 	CodeDeadLetterNotFound:       "No such dead letter",
 	CodeStaleCursor:              "The feed does not know this event",
+	CodeWebhookNotFound:          "No such webhook",
+	CodeEventNotFound:            "No such event",
 	CodeNotFound:                 "No such path",
 	CodeMethodNotAllowed:         "Another method is for this path",
 }

@@ -44,7 +44,6 @@ var table = []row{
 	{"settle/...", []string{root}, []string{"golang.org/x/sync"}},
 	{"audit", []string{root}, nil},
 	{"events", []string{root}, nil},
-	{"events", []string{root}, nil},
 	{"tickets", []string{root}, nil},
 
 	// Who asks. It knows buyers by their ids, and nothing else of the domain.
@@ -64,6 +63,7 @@ var table = []row{
 	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "identity", "tickets", "httpapi/wire"}, []string{"*"}},
 	{"web/...", []string{root, "httpapi/wire"}, nil},
 	{"client", []string{root, "tickets", "httpapi/wire"}, nil},
+	{"webhook", []string{root, "events"}, nil},
 
 	// What has no place in the order, and so may know little.
 	{"internal/archtest", nil, nil},
@@ -75,7 +75,7 @@ var table = []row{
 
 	// Composition.
 	{"engine", []string{
-		root, "admission/...", "pipeline/...", "settle/...", "audit", "events", "ledger/...", "store/...", "httpapi/...", "web/...", "identity", "tickets", "risk",
+		root, "admission/...", "pipeline/...", "settle/...", "audit", "events", "webhook", "ledger/...", "store/...", "httpapi/...", "web/...", "identity", "tickets", "risk",
 		"internal/config", "internal/metrics",
 	}, []string{"*"}},
 
@@ -104,7 +104,7 @@ var (
 	testPackages = []string{"ledger/ledgertest", "store/storetest", "internal/servertest"}
 	testLibs     = []string{
 		"testing", "github.com/google/go-cmp", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
-		"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/getkin/kin-openapi",
+		"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/standard-webhooks/standard-webhooks", "github.com/getkin/kin-openapi",
 	}
 )
 

@@ -1,0 +1,108 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/sluicehq/sluice/events"
+)
+
+// Client posts messages. It is safe for concurrent use.
+type Client struct {
+	http  *http.Client
+	agent string
+}
+
+// maxBody is how much of an answer is read, so that the connection can be used
+// again; more of it closes the connection.
+const maxBody = 16 << 10
+
+// New returns a client that calls itself sluice/version. It follows no redirect
+// and keeps no cookies; a proxy is the one of the environment (HTTPS_PROXY).
+//
+// Private addresses are allowed: a merchant's receiver is often one. Link-local
+// ones are not, for there a cloud tells its machines their secrets.
+func New(version string) *Client {
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: guard}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
+	}
+	return &Client{agent: "sluice/" + version, http: &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// guard refuses addresses that no receiver has. It sees the address that the
+// name was resolved to, so a name that changes is no way around it.
+func guard(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	ip := at.Addr().Unmap()
+	if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+		return fmt.Errorf("%s is not an address for a webhook", ip)
+	}
+	return nil
+}
+
+// Post makes one attempt.
+func (c *Client) Post(ctx context.Context, m *events.Message) (events.Answer, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
+	if err != nil {
+		return events.Answer{}, withoutURL(err)
+	}
+	h := request.Header
+	h.Set("Content-Type", "application/json")
+	h.Set("User-Agent", c.agent)
+	h.Set("Webhook-Id", m.ID)
+	h.Set("Webhook-Timestamp", strconv.FormatInt(m.At.Unix(), 10))
+	h.Set("Webhook-Signature", Sign(m.Key, m.ID, m.At, m.Body))
+	response, err := c.http.Do(request)
+	if err != nil {
+		return events.Answer{}, withoutURL(err)
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, maxBody) // the status has said it all
+	return events.Answer{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), m.At)}, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// withoutURL takes off the method and the URL, which may hold what others are
+// not to know.
+func withoutURL(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("no answer in time")
+	}
+	return err
+}
+
+// retryAfter reads the header: seconds, or a date.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil && seconds > 0 && seconds <= 24*3600 {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil && at.After(now) {
+		return at.Sub(now)
+	}
+	return 0
+}
