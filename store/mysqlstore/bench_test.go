@@ -100,5 +100,6 @@ func bareInsert(sale *sluice.Sale, e *sluice.Entry) (string, []any) {
 
 func BenchmarkEndings(b *testing.B) {
 	url := servertest.MySQL(b)
-	storetest.BenchmarkEndings(b, open(b, url), func(sale sluice.SaleID, by time.Duration) { age(b, url, sale, by) })
+	raw := mysqlstore.OpenRaw(b, url)
+	storetest.BenchmarkEndings(b, open(b, url), func(sale sluice.SaleID, by time.Duration) { age(b, raw, sale, by) })
 }

@@ -240,7 +240,7 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	if err := insert(t, s, e); err != nil {
 		t.Fatal(err)
 	}
-	age(t, url, "phones", time.Hour)
+	age(t, mysqlstore.OpenRaw(t, url), "phones", time.Hour)
 	holder := mustBegin(t, s)
 	statements := mysqlstore.Statements()
 	if _, err := holder.Exec(statements.LockOrder, string(e.Claims[7].Order)); err != nil {

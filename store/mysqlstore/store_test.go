@@ -1,6 +1,7 @@
 package mysqlstore_test
 
 import (
+	"database/sql"
 	"testing"
 	"time"
 
@@ -16,19 +17,20 @@ func TestSoak(t *testing.T) { storetest.Soak(t, database) }
 
 func database(t *testing.T) storetest.Database {
 	url := servertest.MySQL(t)
+	raw := mysqlstore.OpenRaw(t, url)
 	return storetest.Database{
 		Open:         func(t *testing.T) sluice.Store { return open(t, url) },
 		OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, url) },
-		Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, url, sale, by) },
-		Execute:      func(t *testing.T, statement string) { execute(t, mysqlstore.OpenRaw(t, url), statement) },
+		Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, raw, sale, by) },
+		Execute:      func(t *testing.T, statement string) { execute(t, raw, statement) },
 	}
 }
 
-func age(t testing.TB, url string, sale sluice.SaleID, by time.Duration) {
+func age(t testing.TB, db *sql.DB, sale sluice.SaleID, by time.Duration) {
 	t.Helper()
 	const earlier = ` - INTERVAL ? * 1000 MICROSECOND`
 	ms := by.Milliseconds()
-	execute(t, mysqlstore.OpenRaw(t, url), `UPDATE orders SET stored_at = stored_at`+earlier+`, expires_at = expires_at`+earlier+`,
+	execute(t, db, `UPDATE orders SET stored_at = stored_at`+earlier+`, expires_at = expires_at`+earlier+`,
 		keep_until = keep_until`+earlier+`, updated_at = updated_at`+earlier+` WHERE sale_id = ?`, ms, ms, ms, ms, string(sale))
 }
 
