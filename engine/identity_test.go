@@ -1,0 +1,121 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/sluicehq/sluice/engine"
+)
+
+// asks returns the status that a token gets.
+func asks(t *testing.T, e *engine.Engine, token string) int {
+	t.Helper()
+	r := httptest.NewRequest("GET", "/v1/orders", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	w := httptest.NewRecorder()
+	e.Handler().ServeHTTP(w, r)
+	if w.Code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
+		t.Error("503 without Retry-After")
+	}
+	return w.Code
+}
+
+// A server starts while the server of the keys of buyers' tokens is down, lets
+// nobody in by them until it is back, and then does.
+func TestKeysThatComeLater(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var up atomic.Bool
+	login := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !up.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_, _ = w.Write(document)
+	}))
+	defer login.Close()
+	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), BuyerJWKS: login.URL, BuyerIssuer: "shop", BuyerAudience: "sluice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	claims := jwt.MapClaims{"sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "iss": "shop", "aud": "sluice"}
+	sign := func(method jwt.SigningMethod, key any) string {
+		token := jwt.NewWithClaims(method, claims)
+		token.Header["kid"] = "1"
+		text, err := token.SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	good := sign(jwt.SigningMethodES256, key)
+	if status := asks(t, e, good); status != http.StatusServiceUnavailable {
+		t.Errorf("without keys: status %d, want 503", status)
+	}
+	if e.BuyerSecret() != "" {
+		t.Error("there is a secret beside the JWKS")
+	}
+	for _, secret := range []string{"x", "1"} {
+		if status := asks(t, e, sign(jwt.SigningMethodHS256, []byte(secret))); status != http.StatusUnauthorized {
+			t.Errorf("HS256 where no secret is set: status %d, want 401", status)
+		}
+	}
+	up.Store(true)
+	for deadline := time.Now().Add(time.Minute); asks(t, e, good) != http.StatusOK; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the keys are not read, although their server is back")
+		}
+	}
+	claims["aud"] = "another"
+	if status := asks(t, e, sign(jwt.SigningMethodES256, key)); status != http.StatusUnauthorized {
+		t.Errorf("another audience: status %d", status)
+	}
+}
+
+func TestKeysThatAreWrong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jwks.json")
+	if err := os.WriteFile(path, []byte(`{"keys":[]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const long = "0123456789abcdef-long"
+	for name, c := range map[string]struct {
+		cfg  engine.Config
+		want string
+	}{
+		"no JWKS file":       {engine.Config{BuyerJWKS: "/nonexistent/jwks.json"}, "/nonexistent/jwks.json"},
+		"an empty JWKS file": {engine.Config{BuyerJWKS: path}, "no keys"},
+		"plain http":         {engine.Config{BuyerJWKS: "http://login.example.com/"}, "https"},
+		"a short key":        {engine.Config{AdminKeys: []engine.AdminKey{{Name: "ann", Role: engine.Viewer, Key: "short"}}}, "ann: key: it is short"},
+		"a key twice":        {engine.Config{AdminKey: long, AdminKeys: []engine.AdminKey{{Name: "ann", Role: engine.Viewer, Key: long}}}, "same key as that of admin"},
+	} {
+		c.cfg.DataDir = t.TempDir()
+		e, err := engine.Open(t.Context(), c.cfg)
+		if err == nil {
+			_ = e.Close(context.Background())
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), long) {
+			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
+		}
+	}
+}
