@@ -116,3 +116,50 @@ func TestRateWithoutAScriptCache(t *testing.T) {
 		t.Errorf("without Redis: %v", waits)
 	}
 }
+
+// BenchmarkAllow is a batch of 250 tries of as many buyers: all within the rate,
+// and all denied. It reports the processor time of Redis as well.
+func BenchmarkAllow(b *testing.B) {
+	server := servertest.StartRedis(b)
+	l := open(b, server.URL(), redisledger.Options{Node: "n"})
+	client := newClient(b, server.URL())
+	var buyers []sluice.BuyerID
+	for i := range 250 {
+		buyers = append(buyers, sluice.BuyerID("buyer-"+strconv.Itoa(i)))
+	}
+	for name, rate := range map[string]sluice.BuyerRate{
+		"within": {Requests: sluice.MaxRateRequests, PerS: 1}, "denied": {Requests: 1, PerS: sluice.MaxRatePerS},
+	} {
+		b.Run(name, func(b *testing.B) {
+			before, tries := cpuSeconds(b, client), 0.0
+			for b.Loop() {
+				if _, err := l.Allow(b.Context(), sluice.SaleID(name), rate, buyers); err != nil {
+					b.Fatal(err)
+				}
+				tries += 250
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/tries, "ns/try")
+			b.ReportMetric((cpuSeconds(b, client)-before)*1e9/tries, "redis-cpu-ns/try")
+		})
+	}
+}
+
+// cpuSeconds is the processor time that the server has used.
+func cpuSeconds(b *testing.B, client rueidis.Client) (total float64) {
+	b.Helper()
+	message := command(b, client, "INFO", "cpu")
+	info, err := message.ToString()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
+		_, rest, _ := strings.Cut(info, "\r\n"+name)
+		number, _, _ := strings.Cut(rest, "\r\n")
+		seconds, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		total += seconds
+	}
+	return total
+}
