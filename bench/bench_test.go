@@ -81,7 +81,11 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 			names[s.name] = true
 		}
 	}
-	for _, name := range []string{bareRefusalName, soldOutName, firstVisitName, bareOrderName, acceptedName, bareRowsName, bareArraysName, drainEachName, drainManyName, reconcileServersName, reconcileSQLiteName} {
+	for _, name := range []string{
+		bareRefusalName, soldOutName, firstVisitName, bareOrderName, acceptedName,
+		bareSaleName, readName, bareSameName, unchangedName,
+		bareRowsName, bareArraysName, drainEachName, drainManyName, reconcileServersName, reconcileSQLiteName,
+	} {
 		names[name] = true
 	}
 	for _, g := range goals {
