@@ -43,6 +43,9 @@ func (e *PendingError) Unwrap() error { return e.Cause }
 
 // Create adds a valid sale and loads it into the ledger.
 func (c *Control) Create(ctx context.Context, sale sluice.Sale) (sluice.Sale, error) {
+	if err := c.loader.forgotten(ctx, sale.ID); err != nil {
+		return sluice.Sale{}, err
+	}
 	sale, err := c.store.CreateSale(ctx, sale)
 	if err != nil {
 		return sluice.Sale{}, err

@@ -56,6 +56,9 @@ func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error {
 // begin does the first two steps. A store that was restored from an older copy
 // gives epochs that its ledger has seen; they are passed over.
 func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImage, error) {
+	if err := l.forgotten(ctx, sale); err != nil {
+		return sluice.LoadImage{}, err
+	}
 	for {
 		image, err := l.store.BeginLoad(ctx, sale)
 		if err != nil {

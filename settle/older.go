@@ -116,6 +116,25 @@ func (r *Rebuilder) lastAside(ctx context.Context, sale *sluice.Sale) (last int6
 	return last, true, err
 }
 
+// forgotten refuses to load a sale for the first time over one with the same id
+// that the ledger holds: it was sold from under a store that is gone, and its
+// claims would be forgotten with it (I1, I4). A ledger that cannot be read
+// refuses the load by itself.
+func (l *Loader) forgotten(ctx context.Context, id sluice.SaleID) error {
+	reading, err := l.read(ctx, id)
+	if err != nil || !reading.Loaded {
+		return nil
+	}
+	row, err := l.store.Sale(ctx, id)
+	if err != nil && !errors.Is(err, sluice.ErrSaleNotFound) {
+		return err
+	}
+	if row.LoadedEpoch > 0 || reading.Epoch <= row.Epoch {
+		return nil // or a first load that was not finished
+	}
+	return &StateError{id, fmt.Sprintf("the ledger holds a sale with this id, in epoch %d, that this store has never loaded: restore the store it belongs to, or choose another id", reading.Epoch)}
+}
+
 // hold keeps the ledger from accepting more while its records are read, under
 // whichever epoch it holds the sale.
 func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice.Reading, err error) {

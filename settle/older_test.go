@@ -233,6 +233,47 @@ func TestARebuildKnowsWhatWasNeverDecided(t *testing.T) {
 	}
 }
 
+// A store is gone, and its ledger is not: the ids that the ledger has sold under
+// are not sold again.
+func TestASaleThatOnlyTheLedgerKnows(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	alice := r.accepted("alice", true)
+	if _, err := r.desk.Create(ctx, sale); !errors.Is(err, sluice.ErrSaleExists) {
+		t.Errorf("created twice: %v, want ErrSaleExists", err)
+	}
+	store, err := sqlitestore.Open(ctx, filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	r.store = store
+	r.loader = settle.NewLoader(r.store, r.ledger)
+	r.desk = settle.NewControl(r.store, r.ledger, r.loader)
+	var state *settle.StateError
+	if _, err := r.desk.Create(ctx, sale); !errors.As(err, &state) || !strings.Contains(err.Error(), "never loaded") {
+		t.Errorf("created over what the ledger holds: %v, want a StateError", err)
+	}
+	if _, err := r.store.Sale(ctx, id); !errors.Is(err, sluice.ErrSaleNotFound) {
+		t.Errorf("the refused sale is stored: %v", err)
+	}
+	if _, err := r.store.CreateSale(ctx, sale); err != nil { // as if the ledger had not answered then
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := r.loader.Load(ctx, id); !errors.As(err, &state) {
+			t.Errorf("loaded over what the ledger holds: %v, want a StateError", err)
+		}
+	}
+	if got := r.accepted("alice", true); got != alice {
+		t.Errorf("alice's claim gets %s, want %s (I4)", got, alice)
+	}
+}
+
 // What is on its way, or set aside, is no sign of an older store.
 func TestVerifyKnowsWhatIsUnderWay(t *testing.T) {
 	r := newRig(t)
