@@ -59,7 +59,7 @@ func (s *Server) asked(route Route, who identity.Admin, next http.HandlerFunc, w
 	}
 	action := s.action(route, r, who.Name)
 	w.Header()["X-Request-Id"] = []string{action.Request}
-	held := &heldAnswer{header: w.Header()}
+	held := &heldAnswer{to: w}
 	defer func() {
 		p := recover()
 		if p != nil {
@@ -74,7 +74,7 @@ func (s *Server) asked(route Route, who identity.Admin, next http.HandlerFunc, w
 		if p != nil {
 			panic(p)
 		}
-		held.send(w)
+		held.send()
 	}()
 	next(held, r)
 }
@@ -142,12 +142,18 @@ func (s *Server) address(r *http.Request) string {
 // heldAnswer keeps an answer until its request is recorded. The header is the
 // real one.
 type heldAnswer struct {
-	header http.Header
+	to     http.ResponseWriter
 	status int
 	body   bytes.Buffer
 }
 
-func (h *heldAnswer) Header() http.Header { return h.header }
+func (h *heldAnswer) Header() http.Header { return h.to.Header() }
+
+// Unwrap lets handlers put off the deadlines of their connections.
+func (h *heldAnswer) Unwrap() http.ResponseWriter { return h.to }
+
+// Flush does nothing: the answer is not to be sent yet.
+func (h *heldAnswer) Flush() {}
 
 func (h *heldAnswer) WriteHeader(status int) {
 	if h.status == 0 {
@@ -173,9 +179,9 @@ func (h *heldAnswer) outcome() (status int, code string) {
 	return h.status, code
 }
 
-func (h *heldAnswer) send(w http.ResponseWriter) {
-	w.WriteHeader(h.status)
-	_, _ = w.Write(h.body.Bytes())
+func (h *heldAnswer) send() {
+	h.to.WriteHeader(h.status)
+	_, _ = h.to.Write(h.body.Bytes())
 }
 
 // bucket admits a burst, and then one per period.

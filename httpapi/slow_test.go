@@ -3,8 +3,10 @@ package httpapi_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/httpapi"
 )
 
@@ -26,8 +29,7 @@ func slowServer(t *testing.T, handler http.Handler) (address string) {
 		real    *time.Duration
 		shorter time.Duration
 	}{
-		{"ReadHeaderTimeout", &server.ReadHeaderTimeout, time.Second},
-		{"ReadTimeout", &server.ReadTimeout, 2 * time.Second},
+		{"ReadTimeout", &server.ReadTimeout, 2 * time.Second}, // of the header, too, unless that has a limit of its own
 		{"WriteTimeout", &server.WriteTimeout, 4 * time.Second},
 		{"IdleTimeout", &server.IdleTimeout, time.Second},
 	} {
@@ -171,5 +173,44 @@ func TestReadersWhoDoNotReadAreShed(t *testing.T) {
 	case <-freed:
 	case <-time.After(time.Minute):
 		t.Error("the handler waits for a client that does not read")
+	}
+}
+
+// lister is a store that reads the lists that it is given.
+type lister struct{ forgetful }
+
+func (*lister) ReplaceList(_ context.Context, sale sluice.SaleID, kind sluice.ListKind, buyers iter.Seq2[sluice.BuyerID, error]) (sluice.BuyerList, error) {
+	list := sluice.BuyerList{Sale: sale, Kind: kind}
+	for _, err := range buyers {
+		if err != nil {
+			return list, err
+		}
+		list.Size++
+	}
+	return list, nil
+}
+
+// An upload that keeps coming may take longer than other requests, although its
+// answer is held back until it is recorded.
+func TestUploadsMayTakeLonger(t *testing.T) {
+	t.Parallel()
+	store := &lister{}
+	address := slowServer(t, bare(t, httpapi.Options{Store: store}))
+	conn := dial(t, address)
+	send := func(text string) {
+		t.Helper()
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("PUT /v1/admin/sales/phone/lists/deny HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n" +
+		"Authorization: Bearer " + operatorKey + "\r\n\r\nalice\n")
+	time.Sleep(4500 * time.Millisecond) // longer than the server waits for a body, or to write an answer
+	send("bobby\n")
+	if said := ended(t, conn); !strings.HasPrefix(said, "HTTP/1.1 200") || !strings.Contains(said, `"size":2`) {
+		t.Errorf("the answer: %q", said)
+	}
+	if len(store.tried) != 1 || store.tried[0].Status != 200 {
+		t.Errorf("recorded: %+v", store.tried)
 	}
 }
