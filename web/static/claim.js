@@ -8,19 +8,23 @@ const FIRST = 500, LONGEST = 8000; // ms between two tries, where the server doe
 // claim resolves to {order} or {refused: Problem}. say(key, values) is told
 // what is going on; a text with n is told again as the seconds pass.
 export async function claim({ sale, attempt, buyer, ticket, say, opensAt, resting, now }) {
-  for (let tries = 0, unknown = false; ; tries++) {
+  for (let tries = 0, unknown = false, anew = false, renewed = false; ; tries++) {
     say("sending");
     let problem;
     try {
       const placed = await api(`${salePath(sale)}/orders`, {
         method: "POST", token: buyer.token, keepalive: true,
-        headers: { "Idempotency-Key": attempt.key, "Content-Type": "application/json", ...await ticket() },
+        headers: { "Idempotency-Key": attempt.key, "Content-Type": "application/json", ...await ticket(anew) },
         body: JSON.stringify({ quantity: attempt.quantity }),
       });
       return { order: placed.order_id };
     } catch (error) {
       if (!(error instanceof Lost || error instanceof Problem)) throw error;
       problem = error;
+    }
+    if (problem.body?.reason?.startsWith("ticket_") && !renewed) {
+      anew = renewed = true; // this very claim was not accepted before, the server says
+      continue;
     }
     if (problem instanceof Lost || problem.code === "outcome_unknown") {
       unknown = true;

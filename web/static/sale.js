@@ -175,7 +175,7 @@ async function buy(quantity) {
       const attempt = attempts.press(quantity, clock.now());
       attempts.update({ sent: true });
       const outcome = await claim({
-        sale: id, attempt, buyer: who, say, ticket: () => tickets.header(say),
+        sale: id, attempt, buyer: who, say, ticket: (anew) => tickets.header(say, anew),
         opensAt: () => Date.parse(view.sale.opens_at), resting: () => clock.now() - reopenedAt < REST, now: clock.now,
       });
       // The order is what the attempt was for; a refusal leaves the key free for the next try.
