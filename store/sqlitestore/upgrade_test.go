@@ -63,6 +63,16 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	if letters, err := s.DeadLetters(t.Context(), "phones"); err != nil || len(letters) != 1 {
 		t.Errorf("dead letters %+v, %v", letters, err)
 	}
+	// What was there before there were events gets its numbers.
+	if _, err := s.Change(t.Context(), sluice.Change{Order: "phones.0123456789abcdef0123456789abcdef", Action: sluice.Cancel}); err != nil {
+		t.Error(err)
+	}
+	if n, err := s.NumberEvents(t.Context(), 10); err != nil || n != 2 {
+		t.Errorf("%d events, %v", n, err)
+	}
+	if events, err := s.Events(t.Context(), 0, 10); err != nil || len(events) != 2 || events[0].Type != sluice.EventOrderCreated || events[1].Type != sluice.EventOrderCancelled {
+		t.Errorf("events %+v, %v", events, err)
+	}
 	if n := broken(t, s.write); n != 0 {
 		t.Errorf("%d rows refer to none", n)
 	}
