@@ -48,7 +48,9 @@ type KeysOptions struct {
 type Keys struct {
 	o     KeysOptions
 	fetch func(context.Context) ([]byte, error)
-	set   atomic.Pointer[keySet] // nil before the first success
+	// patience is how long a request waits for a reading.
+	patience time.Duration
+	set      atomic.Pointer[keySet] // nil before the first success
 
 	mu      sync.Mutex
 	reading *reading  // the one under way, or nil
@@ -126,7 +128,7 @@ func NewKeys(o KeysOptions) (*Keys, error) {
 			MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 		}}
 	}
-	k := &Keys{o: o}
+	k := &Keys{o: o, patience: patience}
 	k.life, k.stop = context.WithCancel(context.Background())
 	k.fetch = k.fetchFile
 	if strings.Contains(o.Location, "://") {
@@ -330,7 +332,7 @@ func (k *Keys) key(ctx context.Context, id, alg string) (*publicKey, error) {
 		return nil, err
 	}
 	defer k.leave()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, k.patience)
 	defer cancel()
 	if err := r.wait(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoKeys, err)
