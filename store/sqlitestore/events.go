@@ -21,7 +21,8 @@ func (dialect) Pairs(pairs []sqlcore.Pair) []any {
 	return []any{string(text)}
 }
 
-// pairs is the table of Pairs; CROSS JOIN after it makes SQLite read it first.
+// pairs is the table of Pairs. The plus signs below keep SQLite from going
+// through the rows without a number, and through this table for each of them.
 const pairs = `(SELECT value ->> 0 AS position, value ->> 1 AS event FROM json_each(?)) AS pair`
 
 var events = sqlcore.EventStatements{
@@ -41,9 +42,9 @@ var events = sqlcore.EventStatements{
 	NewSaleEvents: `SELECT position, sale_id, created_at FROM sale_events WHERE event IS NULL ORDER BY event, position LIMIT ?`,
 
 	NumberChanges: `UPDATE order_changes SET event = pair.event FROM ` + pairs + `
-		WHERE order_changes.position = pair.position AND order_changes.event IS NULL`,
+		WHERE order_changes.position = pair.position AND +order_changes.event IS NULL`,
 	NumberSaleEvents: `UPDATE sale_events SET event = pair.event FROM ` + pairs + `
-		WHERE sale_events.position = pair.position AND sale_events.event IS NULL`,
+		WHERE sale_events.position = pair.position AND +sale_events.event IS NULL`,
 	AddSaleEvent: `INSERT INTO sale_events (sale_id, type, created_at, sale) VALUES (?, ?, ?, ?)`,
 
 	OrderEvents: `SELECT first_event, last_event, sale_id, after_position, upto_position FROM order_events
