@@ -135,6 +135,9 @@ func TestKeysOutliveTheirServer(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
+			if name == "a huge body" && !strings.Contains(err.Error(), "larger than") {
+				t.Errorf("a huge body was read on: %v", err)
+			}
 			if k.set.Load().find("rsa-1", RS256) == nil {
 				t.Errorf("the keys from before are gone after %v", err)
 			}
