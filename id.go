@@ -86,14 +86,22 @@ func (b BuyerID) Validate() error {
 	return nil
 }
 
+// keyBytes are those that a key is made of: a table, since every claim's key is
+// looked at.
+var keyBytes = func() (ok [256]bool) {
+	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
+		ok[c] = true
+	}
+	return ok
+}()
+
 // Validate says what is wrong with the key, and what would be right.
 func (k Key) Validate() error {
 	if len(k) < minKey || len(k) > maxKey {
 		return fmt.Errorf("key of %d characters: want %d to %d of A-Z, a-z, 0-9, '-' and '_'", len(k), minKey, maxKey)
 	}
 	for i := range len(k) {
-		c := k[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+		if !keyBytes[k[i]] {
 			return fmt.Errorf("key %q: want %d to %d of A-Z, a-z, 0-9, '-' and '_'", string(k), minKey, maxKey)
 		}
 	}
