@@ -26,6 +26,13 @@ type BoardOptions struct {
 	// Timeout bounds one reading; default 2 s.
 	Timeout time.Duration
 
+	// Rules are those of the sales that the store listed before this server
+	// started, for as long as it does not list them again (Board.unseen).
+	Rules map[sluice.SaleID]sluice.Rules
+	// RulesChanged is told the rules of all sales that are not archived, after
+	// one has come or changed, for Rules the next time. It may take a moment.
+	RulesChanged func(map[sluice.SaleID]sluice.Rules)
+
 	// Encode makes View.Body. It is called when a view is made.
 	Encode func(v, before *View) any
 	// Refreshed is called, from the board's goroutine, after every refresh
@@ -48,6 +55,8 @@ type Board struct {
 	asking  chan struct{} // holds one value per lookup under way
 	unknown unknownSales
 
+	telling sync.Mutex // one RulesChanged at a time
+
 	lookupFailed atomic.Int64 // when the store did not answer a lookup, in Unix nanoseconds
 
 	mu    sync.Mutex                    // one reading at a time; guards the fields below
@@ -55,6 +64,7 @@ type Board struct {
 	fetch map[sluice.SaleID]bool        // holders being fetched
 	found map[sluice.SaleID]*holders    // holders fetched, newest
 	newer map[sluice.SaleID]int64       // versions of terms for which the list has been asked for
+	rules bool                          // some have changed since RulesChanged was called
 }
 
 // NewBoard returns an empty board; Run fills it.
@@ -162,6 +172,7 @@ func (b *Board) ReadSales(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer b.tell()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	news := false
@@ -189,6 +200,7 @@ func (b *Board) Reload(ctx context.Context, id sluice.SaleID) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer b.tell()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.keep(sale)
@@ -245,6 +257,7 @@ func (b *Board) keep(sale sluice.Sale) bool {
 		return false
 	}
 	b.sales[sale.ID] = sale
+	b.rules = b.rules || !ok || old.Rules != sale.Rules
 	return !ok || old != sale
 }
 

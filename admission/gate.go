@@ -19,9 +19,7 @@ import (
 // ledger, unless too many do: RateLimited and Overloaded say nothing about
 // earlier attempts with the key, so they break no promise.
 //
-// Limits fail closed: what cannot be counted does not pass. The one exception
-// is a sale that this server has never seen while the store does not answer:
-// its rules are not known, and the ledger alone decides.
+// Limits fail closed: what cannot be counted does not pass.
 type Gate struct {
 	board   *Board
 	batcher *Batcher
@@ -64,9 +62,8 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 			return g.tally.refused(CheckSale, sluice.Decision{Code: sluice.SaleNotFound})
 		}
 		if err != nil {
-			// The store is down, and this server has not seen the sale yet: the
-			// ledger says Unavailable itself if it does not hold it.
-			return g.ask(ctx, sale, claim, sluice.Unlimited, sluice.BuyerRate{})
+			// The store is down, and this server has not seen the sale yet.
+			return g.unseen(ctx, sale, claim, &caller)
 		}
 	}
 	now := g.now()
@@ -89,11 +86,7 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 		g.tally[CheckEntry].n.Add(1)
 		return g.recall(ctx, sale, &claim, why)
 	}
-	var shared sluice.BuyerRate
-	if rules.BuyerRate.Shared {
-		shared = rules.BuyerRate
-	}
-	return g.ask(ctx, sale, claim, admissible(view, claim.Buyer), shared)
+	return g.ask(ctx, sale, claim, admissible(view, claim.Buyer), sharedRate(rules))
 }
 
 // ask hands a claim to the batcher, if there are fewer than most of the sale on

@@ -118,6 +118,7 @@ func (e *Engine) compose() error {
 	e.memory = settle.NewMemory(settle.DefaultMemory)
 	e.board = admission.NewBoard(e.ledger, e.store, admission.BoardOptions{
 		Refresh: e.cfg.Refresh, Encode: httpapi.EncodeSale, Refreshed: e.refreshed, Log: e.cfg.Log,
+		Rules: e.folder.rules(), RulesChanged: e.rulesChanged,
 	})
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),

@@ -141,3 +141,29 @@ func TestReturnedUnitsLetTrafficInOnAllServers(t *testing.T) {
 		return err == nil && report.OK && report.InFlight == 0
 	})
 }
+
+// A server that starts while the store does not answer sells on, by the rules
+// that it knew; what it does not know it does not sell.
+func TestRulesHoldOverAStartWithoutTheStore(t *testing.T) {
+	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)
+	cfg := engine.Config{DataDir: t.TempDir(), Ledger: redis.URL(), Store: postgres.URL(), Node: "one"}
+	before := openBranch(t, cfg)
+	limited := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 1, PerS: sluice.MaxRatePerS}})
+	limited.MaxPerBuyer = 10
+	sell(t, []*branch{before}, limited)
+	sell(t, []*branch{before}, prepared("tickets", time.Now().Add(-time.Minute), sluice.Rules{Ticket: sluice.Ticket{BeforeS: 60}}))
+	before.close()
+	postgres.Stop(t)
+	after := openBranch(t, cfg)
+	for i, want := range []string{"accepted", "rate_limited"} {
+		if code := after.try("phones", "ann", fmt.Sprintf("key-0000%d", i)); code != want {
+			t.Errorf("try %d is told %s, want %s", i, code, want)
+		}
+	}
+	if code := after.try("tickets", "ann", "key-00001"); code != "forbidden" {
+		t.Errorf("without a ticket: %s, want forbidden", code)
+	}
+	if code := after.try("made-up", "ann", "key-00001"); code != "unavailable" {
+		t.Errorf("a sale that nobody has heard of: %s, want unavailable", code)
+	}
+}
