@@ -66,7 +66,10 @@ func TestTwoTabsAndADoubleClickBuyOnce(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	v := visit(t, s, "hasty")
-	first := v.tab()
+	first := v.tab(`
+		const real = window.fetch;
+		window.fetch = async (path, options) => options?.method === "POST" && window.refuse
+			? new Response('{"code":"insufficient","title":"Fewer","status":409}', { status: 409 }) : real(path, options);`)
 	sale := s.sale(t, units(10), func(c *wire.CreateSale) { c.MaxPerBuyer = wire.Null[int64]() })
 	first.openSale(sale, "hasty")
 	first.wait(canBuy)
@@ -92,6 +95,18 @@ func TestTwoTabsAndADoubleClickBuyOnce(t *testing.T) {
 	first.says("buy", "Buy another")
 	first.click("#buy")
 	s.orders(t, sale, 2)
+	first.wait(`document.getElementById("order-id").textContent !== "` + string(orders[0].OrderID) + `" && ` + payNow)
+	// One that is refused takes nothing from sight.
+	had := first.text(`document.getElementById("order-id").textContent`)
+	first.do(chromedp.Evaluate[chromedp.Void]("window.refuse = true; undefined"))
+	first.wait(canBuy)
+	first.click("#buy")
+	first.says("status", "fewer than you asked for")
+	first.do(chromedp.Reload())
+	first.wait(payNow)
+	if got := first.text(`document.getElementById("order-id").textContent`); got != had {
+		t.Errorf("after a refused third purchase the page shows the order %s, want %s", got, had)
+	}
 }
 
 // The page is loaded again while the answer is on its way, and the answer is

@@ -7,6 +7,7 @@
 //   since     when the button was pressed, server's time in ms
 //   sent      a request may be under way, or its outcome is unknown
 //   order     the id of the order it became
+//   earlier   the id of the buyer's order before it, to be shown if it becomes none
 //
 // A refused attempt keeps its key, since the same key may be tried again; it
 // ends by becoming an order.
@@ -42,7 +43,7 @@ export class Attempts {
   press(quantity, since) {
     const last = this.get();
     if (last && !last.order && (last.sent || last.quantity === quantity)) return last;
-    return this.put({ key: newKey(), quantity, since });
+    return this.put({ key: newKey(), quantity, since, earlier: orderOf(last) ?? undefined });
   }
 
   // alone runs one tab at a time; a second tab waits for the first.
@@ -64,6 +65,9 @@ export class Attempts {
     return () => removeEventListener("storage", listener);
   }
 }
+
+// orderOf is the order to show of an attempt, or null.
+export const orderOf = (attempt) => attempt?.order ?? attempt?.earlier ?? null;
 
 function newKey() {
   const random = crypto.getRandomValues(new Uint8Array(18));

@@ -2,7 +2,7 @@
 // render shows that; whatever happens changes the view and renders again.
 
 import { api, salePath } from "./api.js";
-import { Attempts } from "./attempt.js";
+import { Attempts, orderOf } from "./attempt.js";
 import { buyer, loginLink, onBuyer, showBuyer } from "./buyer.js";
 import { claim } from "./claim.js";
 import * as clock from "./clock.js";
@@ -120,7 +120,8 @@ function onWho() {
 // changed it.
 async function onAttempt() {
   const attempt = view.attempts?.get() ?? null;
-  if ((attempt?.order ?? null) !== shown || panel.token !== (view.who?.token ?? null)) showOrder(attempt?.order ?? null);
+  const order = orderOf(attempt);
+  if (order !== shown || panel.token !== (view.who?.token ?? null)) showOrder(order);
   view.elsewhere = Boolean(attempt?.sent && !view.busy && await view.attempts.busy());
   render();
 }
@@ -134,7 +135,6 @@ function showOrder(order) {
 
 function onOrder(order, problem) {
   if (problem?.status === 404) { // it is not this buyer's, or was never
-    view.attempts.update({ order: undefined, key: undefined, sent: false });
     view.attempts.put(null);
     shown = null;
     panel.follow(null);
@@ -214,6 +214,12 @@ function refused(problem) {
     case "buyer_limit":
       view.note = { key: limitOrder(problem) ? "limitOrder" : "limit" };
       return;
+    case "forbidden":
+      if (["denied", "not_eligible"].includes(problem.body.reason)) {
+        view.note = { key: "notEligible" };
+        return;
+      }
+      break;
     case "unauthenticated":
       view.note = { key: "expired" };
       view.mustSignIn = view.who.token;
