@@ -60,7 +60,7 @@ func TestSharedRate(t *testing.T) {
 			}
 		}
 		step(one, "ann", "accepted")
-		step(two, "ann", "accepted")
+		step(one, "ann", "accepted")
 		step(two, "ann", "rate_limited 5s")
 		step(two, "bob", "accepted")
 		calls := len(limiter.calls)
