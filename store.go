@@ -200,4 +200,9 @@ type Snapshot interface {
 	// DeadLetters returns the entries of the sale that are set aside and not
 	// dealt with.
 	DeadLetters() ([]DeadLetter, error)
+	// Endings calls yield with the orders whose history says that they gave
+	// their units up, and how often; Returning with those whose units are in
+	// the outbox. In any order, until yield returns false.
+	Endings(yield func(order OrderID, times int64) bool) error
+	Returning(yield func(order OrderID) bool) error
 }

@@ -1,8 +1,8 @@
 // Package audit proves what a sale has done. It reads the ledger, its journal
-// and the store, changes nothing, and recomputes the invariants I1, I2, I3, I5
-// and I8 and the uniqueness that I4 rests on. (I6 is kept by conditional
-// updates of the store; I7 and the sameness of repeated answers can only be
-// seen from the buyers' side, where the demo and the tests check them.)
+// and the store, changes nothing, and recomputes the invariants I1, I2, I3, I5,
+// I6 and I8 and the uniqueness that I4 rests on. (I7 and the sameness of
+// repeated answers can only be seen from the buyers' side, where the demo and
+// the tests check them.)
 //
 // # Why it raises no false alarm while the sale runs
 //

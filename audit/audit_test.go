@@ -135,7 +135,7 @@ func TestPlanted(t *testing.T) {
 		{"a unit lost in the store", func(w *world) { w.sale.Taken++ }, "I2", []string{"store: 10 taken, but the live orders hold 9"}},
 		{"a unit won in the store", func(w *world) { w.sale.Taken-- }, "I2", []string{"store: 8 taken"}},
 		{"released while the order lives", func(w *world) { w.release(orderID(1, 4)) }, "I2", []string{"1 orders live in the store whose units", string(orderID(1, 4))}},
-		{"ended and counted still", func(w *world) { w.orders[2].Status = sluice.Expired }, "I2", []string{"store: 9 taken, but the live orders hold 8"}},
+		{"ended and counted still", func(w *world) { w.end(2); w.sale.Taken++ }, "I2", []string{"store: 9 taken, but the live orders hold 8"}},
 
 		{"a buyer over the limit", func(w *world) {
 			for i := range w.records {
@@ -221,6 +221,18 @@ func TestPlanted(t *testing.T) {
 		{"an older ledger", func(w *world) { w.sale.Epoch, w.sale.LoadedEpoch = 2, 2 }, "I5", []string{"epoch 1, but epoch 2 was loaded"}},
 		{"an older store", func(w *world) { w.sale.Epoch, w.sale.LoadedEpoch = 0, 0 }, "I5", []string{"has only counted 0 loads"}},
 
+		{"an order that ended twice", func(w *world) { w.end(0); w.ended[w.orders[0].ID] = 2 }, "I6", []string{"1 orders ended more than once (" + string(orderID(1, 1)) + ")"}},
+		{"an order that came back to life", func(w *world) {
+			w.end(1)
+			w.orders[1].Status = sluice.Paid
+			w.sale.Taken++
+			w.release(w.orders[1].ID)
+			w.records[1].Live = true
+			w.reading.Taken++
+		}, "I6", []string{"1 orders hold units that they have given up before (" + string(orderID(1, 2)) + ")"}},
+		{"an ending that nobody noted", func(w *world) { w.end(0); delete(w.ended, w.orders[0].ID) }, "I6", []string{"history does not say how", string(orderID(1, 1))}},
+		{"units on their way back that are held", func(w *world) { w.returning = append(w.returning, w.orders[3].ID) }, "I6", []string{"1 orders hold units that are on their way back (" + string(orderID(1, 4)) + ")"}},
+
 		{"a claim after closing", func(w *world) { w.versions[0].ClosesAt = opens.Add(2 * time.Millisecond) }, "I8", []string{"ledger: 7 claims accepted outside", "closed at 2026-11-11T12:00:00.002Z under version 1"}},
 		{"a claim before opening", func(w *world) { w.versions[0].OpensAt = opens.Add(2 * time.Millisecond) }, "I8", []string{"store: 3 orders accepted outside", "not_open at"}},
 		{"a claim while paused", func(w *world) { w.versions[0].Paused = true }, "I8", []string{"paused at"}},
@@ -265,7 +277,7 @@ func TestTwoAnswers(t *testing.T) {
 // What cannot be checked is not OK, is no violation either, and does not hide
 // what the store alone shows.
 func TestUnchecked(t *testing.T) {
-	all := []string{"I1?", "I2?", "I3?", "I4?", "I5?", "I8?"}
+	all := []string{"I1?", "I2?", "I3?", "I4?", "I5?", "I6?", "I8?"}
 	for _, method := range []string{"Read", "Records", "PeekJournal"} {
 		r := run(t, sold().failing(method))
 		wantRed(t, r, all...)
@@ -285,7 +297,7 @@ func TestUnchecked(t *testing.T) {
 	w := sold().failing("Read")
 	w.sale.Taken = 3
 	r = run(t, w)
-	wantRed(t, r, "I1?", "I2", "I3?", "I4?", "I5?", "I8?")
+	wantRed(t, r, "I1?", "I2", "I3?", "I4?", "I5?", "I6?", "I8?")
 	if !r.Violated() {
 		t.Error("what the store shows is not a violation")
 	}
@@ -331,7 +343,7 @@ func TestMerge(t *testing.T) {
 	}
 	for _, order := range [][]audit.Report{{good, run(t, bad), run(t, down)}, {run(t, down), run(t, bad), good}} {
 		m = audit.Merge(order)
-		if got := fmt.Sprint(red(m)); got != "[I1? I2 I3? I4? I5? I8?]" || !m.Violated() {
+		if got := fmt.Sprint(red(m)); got != "[I1? I2 I3? I4? I5? I6? I8?]" || !m.Violated() {
 			t.Error(got)
 		}
 		if d := detail(m, "I2"); !strings.Contains(d, "2 of 3 sales: ") || !strings.Contains(d, "phone: ledger: 11 taken") {

@@ -19,6 +19,7 @@ var checkNames = [...]struct{ id, name string }{
 	{"I3", "Limit"},
 	{"I4", "Same answer (unique)"},
 	{"I5", "One order"},
+	{"I6", "One end"},
 	{"I8", "Window"},
 }
 
@@ -54,7 +55,7 @@ func (b *book) report() Report {
 	r.Figures.Store.SetAside = joined.setAside.n
 
 	found := [len(checkNames)]finding{
-		b.oversell(r.Figures), b.conservation(r.Figures, joined), b.limit(), b.unique(joined), b.oneOrder(joined), b.window(),
+		b.oversell(r.Figures), b.conservation(r.Figures, joined), b.limit(), b.unique(joined), b.oneOrder(joined), b.oneEnd(), b.window(),
 	}
 	for i, c := range checkNames {
 		archived := errors.Is(b.ledgerErr, errArchived)

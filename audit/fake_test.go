@@ -34,6 +34,9 @@ type world struct {
 	versions []sluice.Terms
 	orders   []sluice.Order
 	letters  []sluice.DeadLetter
+	ended    map[sluice.OrderID]int64 // how often, by the history
+	// returning is the outbox.
+	returning []sluice.OrderID
 
 	fail    map[string]error // by the name of the method
 	entryID int
@@ -117,12 +120,18 @@ func (w *world) end(i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.orders[i].Status = sluice.Cancelled
+	if w.ended == nil {
+		w.ended = map[sluice.OrderID]int64{}
+	}
+	w.ended[w.orders[i].ID]++
+	w.returning = append(w.returning, w.orders[i].ID)
 	w.sale.Taken -= w.orders[i].Quantity
 }
 
 func (w *world) release(order sluice.OrderID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.returning = slices.DeleteFunc(w.returning, func(id sluice.OrderID) bool { return id == order })
 	for i := range w.records {
 		if w.records[i].Order == order && w.records[i].Live {
 			w.records[i].Live = false
@@ -211,11 +220,14 @@ type snapshot struct {
 	versions []sluice.Terms
 	orders   []sluice.Order
 	letters  []sluice.DeadLetter
+
+	ended     map[sluice.OrderID]int64
+	returning []sluice.OrderID
 }
 
 func (w *world) Snapshot(_ context.Context, id sluice.SaleID, read func(sluice.Snapshot) error) error {
 	w.mu.Lock()
-	s := snapshot{w.sale, w.versions, slices.Clone(w.orders), w.letters}
+	s := snapshot{w.sale, w.versions, slices.Clone(w.orders), w.letters, maps.Clone(w.ended), slices.Clone(w.returning)}
 	err := w.fail["Snapshot"]
 	w.mu.Unlock()
 	if id != saleID {
@@ -230,6 +242,24 @@ func (w *world) Snapshot(_ context.Context, id sluice.SaleID, read func(sluice.S
 func (s snapshot) Sale() sluice.Sale                         { return s.sale }
 func (s snapshot) TermsVersions() []sluice.Terms             { return s.versions }
 func (s snapshot) DeadLetters() ([]sluice.DeadLetter, error) { return s.letters, nil }
+func (s snapshot) Endings(yield func(sluice.OrderID, int64) bool) error {
+	for id, times := range s.ended {
+		if !yield(id, times) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s snapshot) Returning(yield func(sluice.OrderID) bool) error {
+	for _, id := range s.returning {
+		if !yield(id) {
+			return nil
+		}
+	}
+	return nil
+}
+
 func (s snapshot) Orders(yield func(sluice.Order) bool) error {
 	for _, o := range s.orders {
 		if !yield(o) {

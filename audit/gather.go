@@ -27,6 +27,8 @@ type book struct {
 	asides, damagedAsides int64 // dead letters
 	foreign               list  // order ids that are not of this sale
 
+	endings endings
+
 	stored   sluice.Sale
 	versions map[int64]sluice.Terms
 	byStatus map[sluice.Status]int64
@@ -176,6 +178,9 @@ func (b *book) readStore(s sluice.Snapshot) error {
 		return true
 	})
 	if err != nil {
+		return err
+	}
+	if err := b.readEndings(s); err != nil {
 		return err
 	}
 	letters, err := s.DeadLetters()

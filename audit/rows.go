@@ -44,6 +44,16 @@ func newNames(sale sluice.SaleID) names {
 	return names{sale: sale, seed: maphash.MakeSeed(), index: map[sluice.BuyerID]uint32{}}
 }
 
+// suffix returns the unique part of an order id, false if it is not of this
+// sale.
+func (n *names) suffix(id sluice.OrderID) (order [16]byte, ok bool) {
+	if sale, ok := id.Sale(); !ok || sale != n.sale {
+		return order, false
+	}
+	_, err := hex.Decode(order[:], []byte(id[len(id)-2*len(order):]))
+	return order, err == nil
+}
+
 // row makes the row of a record. It returns false when the order id is not one
 // of this sale; the row then has a number of its own in its place.
 func (n *names) row(r *sluice.Record) (row, bool) {
@@ -52,11 +62,9 @@ func (n *names) row(r *sluice.Record) (row, bool) {
 		epoch: r.Epoch, seq: r.Seq, quantity: r.Quantity, terms: r.Terms, at: r.At.UnixMilli(),
 		buyer: n.buyer(r.Buyer), live: r.Live,
 	}
-	if sale, ok := r.Order.Sale(); ok && sale == n.sale {
-		suffix := r.Order[len(r.Order)-2*len(out.order):]
-		if _, err := hex.Decode(out.order[:], []byte(suffix)); err == nil {
-			return out, true
-		}
+	if order, ok := n.suffix(r.Order); ok {
+		out.order = order
+		return out, true
 	}
 	binary.NativeEndian.PutUint64(out.order[:8], maphash.String(n.seed, string(r.Order)))
 	return out, false

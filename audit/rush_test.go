@@ -144,7 +144,7 @@ func TestLoadedMeanwhile(t *testing.T) {
 
 	w.between = w.load
 	r := run(t, w)
-	wantRed(t, r, "I1?", "I2?", "I3?", "I4?", "I5?", "I8?")
+	wantRed(t, r, "I1?", "I2?", "I3?", "I4?", "I5?", "I6?", "I8?")
 	if r.Violated() {
 		t.Error("a load is no violation")
 	}

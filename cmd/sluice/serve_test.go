@@ -362,7 +362,7 @@ func checkDemo(t *testing.T, r demoResult, accepted int64) {
 	for _, c := range r.Audit.Checks {
 		ids[c.ID] = true
 	}
-	for _, id := range []string{"I1", "I2", "I3", "I4", "I5", "I7", "I8"} {
+	for _, id := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8"} {
 		if !ids[id] {
 			t.Errorf("%s was not checked", id)
 		}

@@ -66,6 +66,9 @@ var statements = sqlcore.Statements{
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (sale_id, epoch, entry_id) DO NOTHING`,
 	SelectDeadLetters: `SELECT ` + sqlcore.DeadLetterColumns + ` FROM dead_letters WHERE resolved_at IS NULL ORDER BY id`,
+	EndingsOfSale: `SELECT c.order_id, count(*) FROM orders o JOIN order_changes c ON c.order_id = o.order_id
+		WHERE o.sale_id = ? AND c.from_status IN ('pending', 'paid') AND c.to_status NOT IN ('pending', 'paid') GROUP BY c.order_id`,
+	ReturningOfSale: `SELECT order_id FROM releases WHERE sale_id = ?`,
 	DeadLettersOfSale: `SELECT ` + sqlcore.DeadLetterColumns + ` FROM dead_letters
 		WHERE sale_id = ? AND resolved_at IS NULL ORDER BY id`,
 	SelectDeadLetter:  `SELECT ` + sqlcore.DeadLetterColumns + ` FROM dead_letters WHERE id = ?`,

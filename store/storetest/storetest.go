@@ -151,6 +151,7 @@ func Run(t *testing.T, create func(t *testing.T) Database) {
 		{"DeadLetters", testDeadLetters},
 		{"DamagedDeadLetters", testDamagedDeadLetters},
 		{"Snapshot", testSnapshot},
+		{"SnapshotOfEndings", testSnapshotOfEndings},
 		{"ReadOnly", testReadOnly},
 		{"Closed", testClosed},
 

@@ -41,7 +41,7 @@ func TestDemoOnRedisAndPostgres(t *testing.T) {
 	if out.Decisions["accepted"] != want || out.OrdersStored != want || out.DistinctBuyers != want || out.Errors != 0 || !out.Audit.OK {
 		t.Errorf("%s", stdout)
 	}
-	for _, id := range []string{"I1", "I2", "I3", "I4", "I5", "I7", "I8"} {
+	for _, id := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8"} {
 		if !slices.ContainsFunc(out.Audit.Checks, func(c wire.AuditCheck) bool { return c.ID == id }) {
 			t.Errorf("the audit does not check %s", id)
 		}

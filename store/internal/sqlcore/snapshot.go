@@ -3,6 +3,7 @@ package sqlcore
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/sluicehq/sluice"
 )
@@ -53,6 +54,46 @@ func (n *snapshot) Orders(yield func(sluice.Order) bool) (err error) {
 func (n *snapshot) DeadLetters() (all []sluice.DeadLetter, err error) {
 	defer n.store.wrap(&err, "snapshot dead letters sale=%s", n.sale.ID)
 	return deadLetters(n.ctx, n.tx, n.store.sql.DeadLettersOfSale, n.sale.ID)
+}
+
+func (n *snapshot) Endings(yield func(order sluice.OrderID, times int64) bool) (err error) {
+	defer n.store.wrap(&err, "snapshot endings sale=%s", n.sale.ID)
+	return n.until(n.store.sql.EndingsOfSale, func(r *sql.Rows) (bool, error) {
+		var order sluice.OrderID
+		var times int64
+		if err := r.Scan(&order, &times); err != nil {
+			return false, err
+		}
+		return yield(order, times), nil
+	})
+}
+
+func (n *snapshot) Returning(yield func(order sluice.OrderID) bool) (err error) {
+	defer n.store.wrap(&err, "snapshot outbox sale=%s", n.sale.ID)
+	return n.until(n.store.sql.ReturningOfSale, func(r *sql.Rows) (bool, error) {
+		var order sluice.OrderID
+		if err := r.Scan(&order); err != nil {
+			return false, err
+		}
+		return yield(order), nil
+	})
+}
+
+var errEnough = errors.New("enough")
+
+// until reads the sale's rows until one is enough.
+func (n *snapshot) until(query string, one func(*sql.Rows) (bool, error)) error {
+	err := each(n.ctx, n.tx, query, []any{n.sale.ID}, func(r *sql.Rows) error {
+		more, err := one(r)
+		if err == nil && !more {
+			err = errEnough
+		}
+		return err
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return err
 }
 
 // pageOfSale bounds the memory of reading a sale.

@@ -124,6 +124,8 @@ type Statements struct {
 
 	InsertDeadLetter  string // DeadLetterColumns without id; nothing if (sale, epoch, entry) is there
 	SelectDeadLetters string // no arguments; those not resolved, oldest first
+	EndingsOfSale     string // sale; order ids that left pending or paid for another status, and how often
+	ReturningOfSale   string // sale; order ids in the outbox
 	DeadLettersOfSale string // sale; those not resolved, oldest first
 	SelectDeadLetter  string // id
 	ResolveDeadLetter string // resolved_at, resolution, id; only if it is not resolved

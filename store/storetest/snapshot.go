@@ -1,0 +1,53 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/sluicehq/sluice"
+)
+
+// testSnapshotOfEndings: what the audit checks I6 with.
+func testSnapshotOfEndings(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	releases := ended(t, s, "phones", 3)
+	ended(t, s, "tablets", 2) // another sale's are not in it
+	src := source{sale: "phones", epoch: 1, seq: 3, made: 3}
+	insert(t, s, sluice.Stored{Inserted: 2}, src.entry(2))
+	lives := look(t, s, "phones").Orders[3:]
+	change(t, s, want(lives[0].ID, sluice.Pay)) // a payment ends nothing
+
+	check := func(when string, returning int) {
+		t.Helper()
+		times, waiting := map[sluice.OrderID]int64{}, map[sluice.OrderID]bool{}
+		err := s.Snapshot(t.Context(), "phones", func(snap sluice.Snapshot) error {
+			n := 0
+			if err := snap.Endings(func(sluice.OrderID, int64) bool { n++; return false }); err != nil || n != 1 {
+				t.Errorf("%s: stopped after %d endings, %v; want 1", when, n, err)
+			}
+			if err := snap.Endings(func(id sluice.OrderID, n int64) bool { times[id] = n; return true }); err != nil {
+				return err
+			}
+			return snap.Returning(func(id sluice.OrderID) bool { waiting[id] = true; return true })
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(times) != len(releases) || len(waiting) != returning {
+			t.Errorf("%s: %d orders ended, the units of %d are in the outbox; want %d and %d", when, len(times), len(waiting), len(releases), returning)
+		}
+		for _, r := range releases {
+			if times[r.Order] != 1 || returning > 0 && !waiting[r.Order] {
+				t.Errorf("%s: order %s ended %d times, in the outbox: %v", when, r.Order, times[r.Order], waiting[r.Order])
+			}
+		}
+	}
+	check("ended", len(releases))
+	for range 2 {
+		if _, err := s.GiveReleases(t.Context(), 10, func(sluice.SaleID, []sluice.Release) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("given back", 0)
+	change(t, s, sluice.Change{Order: releases[0].Order, Action: sluice.Pay, PaymentID: "late", By: "test"})
+	check("paid too late", 0) // refund_due is no second end
+}
