@@ -177,6 +177,9 @@ func opensIn(d time.Duration) saleOption {
 
 func units(n int64) saleOption { return func(s *wire.CreateSale) { s.Total = wire.Value(n) } }
 
+// unlimited lets a buyer buy as many as there are.
+func unlimited(s *wire.CreateSale) { s.MaxPerBuyer = wire.Null[int64]() }
+
 // token is a buyer's, as the shop's login would mint it.
 func (s *site) token(buyer string) string {
 	claims := jwt.RegisteredClaims{Subject: buyer, ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))}

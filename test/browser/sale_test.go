@@ -39,21 +39,27 @@ func TestOpensAtTheServersMoment(t *testing.T) {
 		});
 	}`
 	b := visit(t, s, "punctual").tab(wrongClock)
-	opens := time.Now().Add(5 * time.Second).Truncate(time.Millisecond)
-	sale := s.sale(t, func(c *wire.CreateSale) { c.OpensAt = wire.Some(wire.At(opens)) })
-	b.openSale(sale, "punctual")
-	b.says("countdown-label", "Opens in")
-	b.says("badge", "Upcoming")
-	if b.is(canBuy) {
-		t.Fatal("the button can be pressed before the opening")
+	var sale sluice.SaleID
+	var opens time.Time
+	// On a busy machine the page may come too late to count down.
+	for lead := 4 * time.Second; ; lead *= 3 {
+		opens = time.Now().Add(lead).Truncate(time.Millisecond)
+		sale = s.sale(t, func(c *wire.CreateSale) { c.OpensAt = wire.Some(wire.At(opens)) })
+		b.openSale(sale, "punctual")
+		b.wait(`["upcoming", "open"].includes(document.body.dataset.state)`)
+		seen := b.is(`document.getElementById("countdown-label").textContent === "Opens in" && document.getElementById("countdown").checkVisibility() && !window.openedAt`)
+		if seen && time.Now().Before(opens) || lead > patience {
+			break
+		}
 	}
 	// This machine's clock is the server's.
 	b.wait("window.openedAt")
-	late := time.Duration(b.number("openedAt")-float64(opens.UnixMilli())) * time.Millisecond
-	t.Logf("the button opened %v after the server's moment (doubt about the server's clock: see clock.js)", late)
+	late := b.number("openedAt") - float64(opens.UnixMilli())
+	doubt := b.number(`(await import(document.querySelector('link[href$="/clock.js"]').href)).error()`)
+	t.Logf("the button opened %.0f ms after the server's moment; the page knew the server's clock to %.1f ms", late, doubt)
 	// Generous, for busy machines; on an idle one it is some milliseconds.
-	if late < -60*time.Millisecond || late > time.Second {
-		t.Errorf("the button opened %v after the server's moment", late)
+	if late < -doubt-20 || late > 3000 {
+		t.Errorf("the button opened %.0f ms after the server's moment", late)
 	}
 	b.says("said", "The sale is open")
 	b.click("#buy")
@@ -70,7 +76,7 @@ func TestTwoTabsAndADoubleClickBuyOnce(t *testing.T) {
 		const real = window.fetch;
 		window.fetch = async (path, options) => options?.method === "POST" && window.refuse
 			? new Response('{"code":"insufficient","title":"Fewer","status":409}', { status: 409 }) : real(path, options);`)
-	sale := s.sale(t, units(10), func(c *wire.CreateSale) { c.MaxPerBuyer = wire.Null[int64]() })
+	sale := s.sale(t, units(10), unlimited)
 	first.openSale(sale, "hasty")
 	first.wait(canBuy)
 	second := v.tab()
@@ -124,7 +130,7 @@ func TestReloadInTheMiddle(t *testing.T) {
 			}
 			return answer;
 		};`)
-	sale := s.sale(t, units(5))
+	sale := s.sale(t, units(5), unlimited) // only the key keeps it one
 	b.openSale(sale, "unlucky")
 	b.wait(canBuy)
 	b.click("#buy")
@@ -164,7 +170,7 @@ func TestLostReply(t *testing.T) {
 		window.told = [];
 		addEventListener("DOMContentLoaded", () => new MutationObserver(() => told.push(document.getElementById("status").textContent))
 			.observe(document.getElementById("status") ?? document.body, { childList: true, characterData: true, subtree: true }));`)
-	sale := s.sale(t, units(5))
+	sale := s.sale(t, units(5), unlimited)
 	b.openSale(sale, "lossy")
 	b.wait(canBuy)
 	b.click("#buy")
@@ -230,7 +236,7 @@ func TestSoldOutOnTheWay(t *testing.T) {
 		window.copies = 0;
 		window.EventSource = undefined;
 		window.fetch = async (path, options) => {
-			if (!/^\/v1\/sales\/[^/]+$/.test(path) || window.copies >= 2) return real(path, options);
+			if (!/^\/v1\/sales\/[^/]+$/.test(path) || window.copies) return real(path, options);
 			if (window.posted) window.copies++;
 			copy ??= await (await real(path, options)).text();
 			return new Response(copy, { headers: { "Content-Type": "application/json" } });
@@ -245,7 +251,7 @@ func TestSoldOutOnTheWay(t *testing.T) {
 	b.click("#buy")
 	b.says("badge", "Sold out")
 	b.says("status", "Units come back")
-	b.wait("copies === 2")
+	b.wait("copies === 1")
 	b.says("badge", "Sold out")
 	if b.is(`states.lastIndexOf("open") > states.indexOf("sold_out")`) {
 		t.Errorf("an old copy was believed: %s", b.text("states"))
@@ -354,7 +360,7 @@ func TestKeyboardOnly(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	b := visit(t, s, "keys").tab()
-	sale := s.sale(t, opensIn(4*time.Second))
+	sale := s.sale(t, opensIn(time.Hour))
 	b.openSale(sale, "keys")
 	b.wait(`document.getElementById("buy")?.checkVisibility()`)
 	for range 12 {
@@ -367,6 +373,10 @@ func TestKeyboardOnly(t *testing.T) {
 		t.Fatalf("Tab does not come to the button, but to %s", b.text("document.activeElement.outerHTML"))
 	}
 	b.press("\r") // too early: it says so
+	b.wait(`document.getElementById("said").textContent === "Not open yet."`)
+	if _, err := s.merchant.OpenSale(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
 	b.wait(canBuy)
 	if !b.is(`document.activeElement.id === "buy"`) {
 		t.Error("the button lost the focus when it opened")

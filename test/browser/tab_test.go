@@ -199,7 +199,7 @@ func (b *tab) text(expression string) string {
 
 func (b *tab) number(expression string) float64 {
 	b.t.Helper()
-	n, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64]("Number("+expression+")"))
+	n, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64]("(async () => Number("+expression+"))()", chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatal(err)
 	}
