@@ -56,6 +56,7 @@ func (v *View) InStep() bool {
 // The reading's own time lies somewhere between Asked and Told, and has been cut
 // to whole milliseconds.
 func (v *View) earliest(now time.Time) time.Time { return v.Reading.Now.Add(now.Sub(v.Told)) }
+
 func (v *View) latest(now time.Time) time.Time {
 	return v.Reading.Now.Add(now.Sub(v.Asked) + time.Millisecond)
 }

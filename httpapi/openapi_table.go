@@ -223,7 +223,8 @@ var operations = map[string]operation{
 		tag: tagCare, summary: "The events that have not reached a webhook", response: typed[wire.DeliveryPage](), codes: append([]string{wire.CodeBadRequest}, onWebhooks...),
 		query: []parameter{
 			{name: "state", what: "only in this state", schema: object{"type": "string", "enum": []string{"pending", "failed"}}},
-			{name: "after", what: "the next of the page before", schema: text}, pageSize,
+			{name: "after", what: "the next of the page before", schema: text},
+			pageSize,
 		},
 	},
 
