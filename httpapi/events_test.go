@@ -32,8 +32,13 @@ type stage struct {
 	http  *httptest.Server
 }
 
-func newStage(t *testing.T, o EventsOptions, secure bool) *stage {
+// newStage starts a server with generous timeouts, unless told otherwise.
+func newStage(t *testing.T, o EventsOptions, secure bool, timeouts ...time.Duration) *stage {
 	t.Helper()
+	timeout := soon
+	if len(timeouts) > 0 {
+		timeout = timeouts[0]
+	}
 	st := &stage{Server: New(Options{Board: admission.NewBoard(nil, nil, admission.BoardOptions{})})}
 	st.events = newFan(o, func() map[sluice.SaleID]*admission.View { return *st.views.Load() }, time.Now)
 	st.set(10, sluice.StateOpen)
@@ -42,8 +47,8 @@ func newStage(t *testing.T, o EventsOptions, secure bool) *stage {
 		st.stream(w, r, (*st.views.Load())["phone"])
 	})
 	st.http = httptest.NewUnstartedServer(mux)
-	st.http.Config.WriteTimeout = 50 * time.Millisecond // no stream must mind
-	st.http.Config.ReadTimeout = 50 * time.Millisecond
+	st.http.Config.WriteTimeout = timeout // no stream must mind
+	st.http.Config.ReadTimeout = timeout
 	st.http.Config.RegisterOnShutdown(st.CloseStreams)
 	if secure {
 		st.http.EnableHTTP2 = true
@@ -143,8 +148,8 @@ var quick = EventsOptions{Look: time.Millisecond, Pace: time.Millisecond}
 func TestEventStreamOutlivesTimeouts(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		o := quick
-		o.Patience = 200 * time.Millisecond
-		st := newStage(t, o, secure)
+		o.Patience = time.Second
+		st := newStage(t, o, secure, o.Patience)
 		l := st.listen(t)
 		l.until(10, sluice.StateOpen)
 		<-time.After(2 * o.Patience)

@@ -118,6 +118,12 @@ func restockAndClose(t *testing.T, servers int, on backends) {
 	audit(t, first, sale, 0, "after closing in a rush")
 }
 
+// endedIn is the history of an ending that was written without its release.
+func endedIn(status string) string {
+	return "INSERT INTO order_changes (order_id, changed_at, from_status, to_status, action, changed_by, reason, payment_id, refused) " +
+		"SELECT order_id, stored_at, status, '" + status + "', 'cancel', 'a test', '', '', '' FROM orders WHERE order_id = ?"
+}
+
 // Damage behind Sluice's back is found and mended by the command, once.
 func TestReconcileByCommand(t *testing.T) {
 	t.Parallel()
@@ -164,7 +170,9 @@ func TestReconcileByCommand(t *testing.T) {
 	}{
 		{"UPDATE sales SET taken = taken + 3 WHERE ? <> ''", orders[0].OrderID},
 		{"DELETE FROM orders WHERE order_id = ?", orders[1].OrderID},
-		{"UPDATE orders SET status = 'cancelled' WHERE order_id = ?", orders[2].OrderID}, // and no release
+		{endedIn("cancelled"), orders[2].OrderID}, // and no release
+		{"UPDATE orders SET status = 'cancelled' WHERE order_id = ?", orders[2].OrderID},
+		{endedIn("expired"), orders[3].OrderID},
 		{"UPDATE orders SET status = 'expired' WHERE order_id = ?", orders[3].OrderID},
 	} {
 		if n, err := editSQLite(path, damage.statement, string(damage.order)); err != nil || n != 1 {
