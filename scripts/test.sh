@@ -3,7 +3,8 @@
 # and fails at the end. The last line counts the tests.
 #
 #   SERVERS    what the tests may not skip, for instance "redis postgres"
-#   RACE_PKGS  packages to run again under the race detector
+#   RACE_PKGS  packages to run again under the race detector, in this order
+#   RACE_FLAGS what go test needs for that
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,6 +16,7 @@ fi
 
 read -ra servers <<<"${SERVERS:?}"
 read -ra race_pkgs <<<"${RACE_PKGS:?}"
+read -ra race_flags <<<"${RACE_FLAGS:?}"
 
 events=$(mktemp -d)
 trap 'rm -rf "$events"' EXIT
@@ -28,12 +30,13 @@ step() {
 	echo "== $name: $((SECONDS - start)) s"
 }
 
-# tests FILE FLAGS...: go test with a line for each package, and its events in FILE.
+# tests FILE FLAGS...: go test with a line for each package, and its events in
+# FILE. Without its vet: the linter has run all of vet.
 tests() {
 	local file=$1
 	shift
 	go tool -modfile=tools/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
-		--jsonfile-timing-events "$events/$file" -- -count=1 -timeout 9m "$@"
+		--jsonfile-timing-events "$events/$file" -- -count=1 -timeout 9m -vet=off "$@"
 }
 
 step install scripts/install.sh "${servers[@]}" gcc
@@ -41,7 +44,7 @@ export SLUICE_TEST_REQUIRE="${servers[*]}"
 SLUICE_TEST_REQUIRE=${SLUICE_TEST_REQUIRE// /,}
 
 step lint scripts/lint.sh
-CGO_ENABLED=1 step "tests with -race" tests race.json -race -short "${race_pkgs[@]}"
+CGO_ENABLED=1 step "tests with -race" tests race.json "${race_flags[@]}" "${race_pkgs[@]}"
 step tests tests all.json ./...
 
 if [ ${#failed[@]} -gt 0 ]; then
