@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
@@ -34,6 +36,9 @@ func (a *app) loadCommand() *cobra.Command {
 		Long: "Every buyer tries once, a share of them twice. Without --rate each connection\n" +
 			"sends its next request when the answer has come; with it, tries start at fixed\n" +
 			"moments, and latency counts from when a try should have started.\n\n" +
+			"If the sale asks for purchase tickets, buyers do what the pages do: they get\n" +
+			"theirs as soon as tickets are handed out, with the proof of work, and try when\n" +
+			"the sale opens. That is shown apart, and is in no other figure.\n\n" +
 			"Buyers' tokens are signed with SLUICE_BUYER_SECRET, or with the secret that a\n" +
 			"server on this machine keeps in --data-dir, or read from --tokens. Exit code 4:\n" +
 			"a --goal was missed.",
@@ -49,6 +54,9 @@ func (a *app) loadCommand() *cobra.Command {
 			if err := crowdTokens(&o, c, tokens, cmd.Flags().Changed("buyers")); err != nil {
 				return usage(err)
 			}
+			if o.Invited && tokens != "" {
+				return usage(errors.New("--invited: is for tokens that are signed here; those of --tokens stay as they are"))
+			}
 			if !cmd.Flags().Changed("seed") {
 				o.Seed = newSeed()
 			}
@@ -60,6 +68,7 @@ func (a *app) loadCommand() *cobra.Command {
 	crowdFlags(cmd, &o, 10_000)
 	fl.Float64Var(&o.Rate, "rate", 0, "tries a second, open loop (default: as fast as answers come)")
 	fl.DurationVar(&o.Duration, "duration", 0, "how long; the crowd comes round again until then (default: once)")
+	fl.BoolVar(&o.Invited, "invited", false, "name the sale in the tokens, for a sale that wants it there (eligibility token)")
 	fl.StringVar(&tokens, "tokens", "", "read buyers' tokens from `PATH`, one a line")
 	fl.DurationVar(&o.RetryFor, "retry-for", 30*time.Second, "how long an undecided try is repeated with its key")
 	fl.StringVar(&promises, "promises", "", "write the accepted orders to `PATH`, an id a line")
@@ -92,6 +101,9 @@ func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g
 		return err
 	}
 	ready, _ := cl.Ready(ctx) // a crowd may rush a server that is not; its names then stay empty
+	if o.Tickets, err = entrance(ctx, cl, &shown); err != nil {
+		return err
+	}
 	_, out, err := a.rush(ctx, o)
 	if out == nil {
 		return err
@@ -109,6 +121,29 @@ func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g
 		return errors.New("interrupted: the figures are those until then")
 	}
 	return g.missed(&out.Result)
+}
+
+// longestWait is how long before the opening a crowd may come and wait for it.
+const longestWait = time.Hour
+
+// entrance is nil for a sale that asks for no tickets, or for nothing any more.
+func entrance(ctx context.Context, cl *client.Client, sale *wire.Sale) (*loadgen.Entrance, error) {
+	if sale.TicketsFrom == nil || sale.State == sluice.StateClosed {
+		return nil, nil
+	}
+	before := time.Now()
+	now, err := cl.Time(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if wait := sale.OpensAt.Sub(now); wait > longestWait {
+		return nil, fmt.Errorf("a crowd with tickets waits for the opening, and %s opens in %s (%s): start it at most an hour before",
+			sale.ID, wait.Round(time.Second), sale.OpensAt)
+	}
+	return &loadgen.Entrance{
+		TicketsFrom: sale.TicketsFrom.Time, Opens: sale.OpensAt.Time,
+		Ahead: now.Sub(before.Add(time.Since(before) / 2)),
+	}, nil
 }
 
 // writePromises leaves what must exist for ever to whoever checks it.

@@ -82,8 +82,25 @@ func (a *app) rush(ctx context.Context, o loadgen.Options) (*loadgen.Crowd, *loa
 	if err != nil {
 		return nil, nil, err
 	}
+	if o.Tickets != nil {
+		stop = a.watch(func() string {
+			n := p.Tickets.Load()
+			return fmt.Sprintf("  tickets  %s%s of %s buyers%s", a.bar(n, int64(o.Buyers)), thousands(n), thousands(int64(o.Buyers)), ahead(o.Tickets, n))
+		})
+		err = crowd.GetTickets(ctx)
+		stop()
+		if err != nil {
+			return nil, nil, err
+		}
+	}
 	start := time.Now()
+	if o.Tickets != nil && opening(o.Tickets).After(start) {
+		start = opening(o.Tickets)
+	}
 	stop = a.watch(func() string {
+		if wait := time.Until(start); wait > 0 {
+			return "  answers  the sale opens in " + wait.Round(time.Second).String()
+		}
 		n, whole := p.Decided.Load(), p.Planned.Load()
 		rate := float64(n) / max(time.Since(start).Seconds(), 0.001)
 		of := ""
@@ -95,4 +112,16 @@ func (a *app) rush(ctx context.Context, o loadgen.Options) (*loadgen.Crowd, *loa
 	out, err := crowd.Rush(ctx)
 	stop()
 	return crowd, out, err
+}
+
+// opening is when a sale with tickets opens, by this machine's clock.
+func opening(e *loadgen.Entrance) time.Time { return e.Opens.Add(-e.Ahead) }
+
+// ahead says when tickets are handed out, while none has been.
+func ahead(e *loadgen.Entrance, asked int64) string {
+	wait := time.Until(e.TicketsFrom.Add(-e.Ahead))
+	if asked > 0 || wait <= 0 {
+		return ""
+	}
+	return ", handed out in " + wait.Round(time.Second).String()
 }

@@ -20,26 +20,29 @@ var words = map[sluice.Code]string{
 	sluice.Paused:       "met a pause",
 	sluice.KeyReused:    "reused a key",
 	sluice.SaleNotFound: "found no sale",
+	loadgen.Forbidden:   "were not let in",
 }
 
 // printRush prints what the crowd met.
 func (a *app) printRush(r *loadgen.Result) {
 	var rows [][]string
-	for _, code := range sluice.Codes() {
+	for _, code := range loadgen.Codes() {
 		always := code == sluice.Accepted || code == sluice.SoldOut
 		if n := r.Decisions[code]; n > 0 || always {
-			rows = append(rows, []string{words[code], thousands(n), code.String()})
+			rows = append(rows, []string{words[code], thousands(n), loadgen.CodeName(code)})
 		}
 	}
 	rows = append(rows, []string{"never got an answer", thousands(r.Errors), "errors"})
 	a.printTable([]string{"TRIES", ">", "CODE"}, rows)
-	for _, reason := range slices.Sorted(mapKeys(r.ErrorReasons)) {
-		fmt.Fprintf(a.stdout, "  %s: %s\n", thousands(r.ErrorReasons[reason]), reason)
-	}
+	a.printReasons(r.ForbiddenReasons)
+	a.printReasons(r.ErrorReasons)
 	l := r.LatencyMS
 	fields := [][2]string{
 		{"requests", fmt.Sprintf("%s in %s, %s a second", thousands(r.Requests), seconds(r.DurationS), thousands(int64(r.RequestsPerS)))},
 		{"answered in", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", milliseconds(l.P50), milliseconds(l.P95), milliseconds(l.P99), milliseconds(l.Max))},
+	}
+	if r.Tickets != nil {
+		fields = append(fields, ticketFields(r.Tickets)...)
 	}
 	if r.OrdersStored != nil {
 		fields = append(fields, [2]string{"orders stored", fmt.Sprintf("%s from %s, the last one %s after the last answer",
@@ -50,6 +53,32 @@ func (a *app) printRush(r *loadgen.Result) {
 	}
 	fields = append(fields, [2]string{"seed", fmt.Sprint(r.Seed)})
 	a.printFields(fields)
+}
+
+func (a *app) printReasons(reasons map[string]int64) {
+	for _, reason := range slices.Sorted(mapKeys(reasons)) {
+		fmt.Fprintf(a.stdout, "  %s: %s\n", thousands(reasons[reason]), reason)
+	}
+}
+
+// ticketFields say what it took to get tickets, apart from the claims.
+func ticketFields(t *loadgen.Tickets) [][2]string {
+	got := fmt.Sprintf("%s handed out", thousands(t.HandedOut))
+	for _, reason := range slices.Sorted(mapKeys(t.Refused)) {
+		got += fmt.Sprintf(", %s refused: %s", thousands(t.Refused[reason]), reason)
+	}
+	if t.Errors > 0 {
+		got += fmt.Sprintf(", %s without an answer", thousands(t.Errors))
+	}
+	l, work := t.LatencyMS, t.WorkMS
+	fields := [][2]string{{"tickets", fmt.Sprintf("%s; %s in %s", got, plural(t.Requests, "request", "requests"), seconds(t.DurationS))}}
+	if t.HandedOut > 0 {
+		fields = append(fields, [2]string{"handed out in", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", milliseconds(l.P50), milliseconds(l.P95), milliseconds(l.P99), milliseconds(l.Max))})
+	}
+	if t.Solved > 0 {
+		fields = append(fields, [2]string{"proofs of work", fmt.Sprintf("%s, p50 %s, p95 %s, at most %s each", thousands(t.Solved), milliseconds(work.P50), milliseconds(work.P95), milliseconds(work.Max))})
+	}
+	return fields
 }
 
 func mapKeys(m map[string]int64) func(yield func(string) bool) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,12 +18,14 @@ import (
 
 func (a *app) tokenCommand() *cobra.Command {
 	var buyer string
+	var sales []string
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "token --buyer BUYER", Short: "Print a buyer's token", Args: exactly(),
 		Long: "Signs a buyer's token (JWT, HS256) with SLUICE_BUYER_SECRET, or with the secret\n" +
 			"that a server keeps in its data folder. A shop signs them in its own login.",
-		Example: "  sluice token --buyer alice --ttl 10m",
+		Example: "  sluice token --buyer alice --ttl 10m\n" +
+			"  sluice token --buyer alice --invite phone,tablet",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.load(cmd)
 			if err != nil {
@@ -33,6 +37,10 @@ func (a *app) tokenCommand() *cobra.Command {
 			if err := sluice.BuyerID(buyer).Validate(); err != nil {
 				return usage(fmt.Errorf("--buyer: %w", err))
 			}
+			invited, err := invitations(sales)
+			if err != nil {
+				return usage(err)
+			}
 			secret := c.BuyerSecret
 			if secret == "" {
 				if secret, err = readSecret(filepath.Join(c.DataDir, buyerSecretFile)); err != nil {
@@ -43,7 +51,7 @@ func (a *app) tokenCommand() *cobra.Command {
 				return usage(fmt.Errorf("no buyer secret: set SLUICE_BUYER_SECRET, or give the --data-dir of a server that has generated one"))
 			}
 			now := time.Now()
-			token, err := loadgen.Minter{Secret: []byte(secret), Issuer: c.BuyerIssuer, Audience: c.BuyerAudience}.Mint(sluice.BuyerID(buyer), now, ttl)
+			token, err := loadgen.Minter{Secret: []byte(secret), Issuer: c.BuyerIssuer, Audience: c.BuyerAudience, Sales: invited}.Mint(sluice.BuyerID(buyer), now, ttl)
 			if err != nil {
 				return err
 			}
@@ -52,15 +60,34 @@ func (a *app) tokenCommand() *cobra.Command {
 					Buyer     string    `json:"buyer"`
 					Token     string    `json:"token"`
 					ExpiresAt wire.Time `json:"expires_at"`
-				}{buyer, token, wire.At(now.Add(ttl))})
+
+					Sales []sluice.SaleID `json:"sales,omitempty"`
+				}{buyer, token, wire.At(now.Add(ttl)), invited})
 			}
 			fmt.Fprintln(a.stdout, token)
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&buyer, "buyer", "", "the buyer's `ID`, as the shop knows it (the token's sub)")
+	cmd.Flags().StringArrayVar(&sales, "invite", nil, "the `SALES` that the buyer is invited to, with commas or once more each (the token's sluice_sales)")
 	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token is valid")
 	config.AddFlags(cmd.Flags(), "data_dir")
 	keptIn(cmd)
 	return cmd
+}
+
+// invitations reads the values of --invite: sales with commas between them.
+func invitations(values []string) (sales []sluice.SaleID, err error) {
+	for _, value := range values {
+		for id := range strings.SplitSeq(value, ",") {
+			sale := sluice.SaleID(strings.TrimSpace(id))
+			if err := sale.Validate(); err != nil {
+				return nil, fmt.Errorf("--invite %q: %w; want ids of sales, like phone,tablet", value, err)
+			}
+			if !slices.Contains(sales, sale) {
+				sales = append(sales, sale)
+			}
+		}
+	}
+	return sales, nil
 }

@@ -59,17 +59,16 @@ type answer struct {
 	close      bool // the server will close the connection
 }
 
-// exchange sends one claim and reads its answer. After an error the connection
-// is of no use.
-func (c *conn) exchange(timeout time.Duration, head, token, key, tail string) (answer, error) {
+// exchange sends one request, which comes in pieces, and reads its answer. After
+// an error the connection is of no use.
+func (c *conn) exchange(timeout time.Duration, request ...string) (answer, error) {
 	if err := c.nc.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return answer{}, err
 	}
-	c.out = append(c.out[:0], head...)
-	c.out = append(c.out, token...)
-	c.out = append(c.out, "\r\nIdempotency-Key: "...)
-	c.out = append(c.out, key...)
-	c.out = append(c.out, tail...)
+	c.out = c.out[:0]
+	for _, piece := range request {
+		c.out = append(c.out, piece...)
+	}
 	if _, err := c.nc.Write(c.out); err != nil {
 		return answer{}, err
 	}

@@ -27,6 +27,14 @@ func Mint(secret []byte, buyer sluice.BuyerID, now time.Time, ttl time.Duration)
 type Minter struct {
 	Secret           []byte
 	Issuer, Audience string // "iss" and "aud", if the server wants them
+	// Sales are those that the buyer is invited to (sluice.EligibleToken).
+	Sales []sluice.SaleID
+}
+
+// buyerClaims are what a buyer's token says.
+type buyerClaims struct {
+	jwt.RegisteredClaims
+	Sales []sluice.SaleID `json:"sluice_sales,omitempty"`
 }
 
 // Mint signs a token that is valid for ttl from now.
@@ -34,9 +42,9 @@ func (m Minter) Mint(buyer sluice.BuyerID, now time.Time, ttl time.Duration) (st
 	if err := buyer.Validate(); err != nil {
 		return "", err
 	}
-	claims := jwt.RegisteredClaims{
+	claims := buyerClaims{Sales: m.Sales, RegisteredClaims: jwt.RegisteredClaims{
 		Subject: string(buyer), Issuer: m.Issuer, IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
-	}
+	}}
 	if m.Audience != "" {
 		claims.Audience = jwt.ClaimStrings{m.Audience}
 	}
@@ -61,6 +69,9 @@ func (c *Crowd) Prepare(ctx context.Context) error {
 	now := time.Now()
 	ttl := time.Hour + 2*c.o.Duration
 	minter := Minter{Secret: c.o.Secret, Issuer: c.o.Issuer, Audience: c.o.Audience}
+	if c.o.Invited {
+		minter.Sales = []sluice.SaleID{c.o.Sale}
+	}
 	workers := runtime.GOMAXPROCS(0)
 	failed := make([]error, workers)
 	var wg sync.WaitGroup

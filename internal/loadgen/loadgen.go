@@ -10,6 +10,10 @@
 // come. Open loop (Rate): tries start at fixed moments, and latency counts from
 // the moment a try should have started, so that a slow server cannot hide by
 // slowing the crowd down (coordinated omission).
+//
+// Of a sale that asks for purchase tickets, buyers do what the buyers' pages
+// do: they get theirs before the tries begin (GetTickets), keep it for all
+// their tries, and get another one when the server wants one anew.
 package loadgen
 
 import (
@@ -46,6 +50,13 @@ type Options struct {
 	// Issuer and Audience are in the tokens that are signed, if given.
 	Issuer, Audience string
 	Tokens           []string
+	// Invited: the tokens that are signed name the sale, as those of buyers who
+	// are invited to it (sluice.EligibleToken).
+	Invited bool
+
+	// Tickets: the sale asks for tickets. Nil: it does not, as far as is known;
+	// a buyer whose claim is refused for the want of one gets it all the same.
+	Tickets *Entrance
 
 	RetryFor time.Duration // of one try; default 30 s
 	Timeout  time.Duration // of one request; default 10 s
@@ -63,6 +74,7 @@ type Options struct {
 // Progress is read while the crowd is at work.
 type Progress struct {
 	Minted   atomic.Int64 // tokens
+	Tickets  atomic.Int64 // buyers who have asked for theirs
 	Decided  atomic.Int64 // tries that ended, those without a decision too
 	Accepted atomic.Int64
 	Planned  atomic.Int64 // tries; 0 when the time decides
@@ -73,20 +85,25 @@ type Crowd struct {
 	o       Options
 	addr    string      // host:port to dial
 	tls     *tls.Config // nil for http
-	head    string      // request up to the token
+	sale    string      // request up to the word after the sale's id
+	host    string      // from there to the token
 	headers string      // request from the key on
 	tokens  []string
 	plan    []int32 // buyer of each try; a second occurrence is the second try
 	second  []bool  // parallel to plan
 
+	wallet *wallet       // tickets
+	early  time.Duration // earlyFor
+
 	next     atomic.Int64
-	requests atomic.Int64
+	requests atomic.Int64 // claims
 
 	mu       sync.Mutex // guards all below
 	latency  *hdrhistogram.Histogram
-	codes    [32]int64 // by sluice.Code
+	codes    [256]int64 // by sluice.Code
 	replayed int64
 	reasons  map[string]int64
+	barred   map[string]int64 // reasons of Forbidden
 	promises []Promise
 	refused  []attempt // of buyers who heard sold_out, with Remember
 }
@@ -136,8 +153,8 @@ func New(o Options) (*Crowd, error) {
 		o.Progress = &Progress{}
 	}
 	c := &Crowd{
-		o: o, reasons: map[string]int64{},
-		latency: hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3),
+		o: o, reasons: map[string]int64{}, barred: map[string]int64{},
+		latency: newHistogram(), wallet: newWallet(), early: earlyFor,
 	}
 	return c, c.address()
 }
@@ -169,19 +186,25 @@ func (c *Crowd) address() error {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	c.addr = net.JoinHostPort(u.Hostname(), port)
-	c.head = "POST " + strings.TrimRight(u.EscapedPath(), "/") + "/v1/sales/" + string(c.o.Sale) + "/orders HTTP/1.1\r\n" +
-		"Host: " + u.Host + "\r\nUser-Agent: sluice-load\r\nAuthorization: Bearer "
+	c.sale = "POST " + strings.TrimRight(u.EscapedPath(), "/") + "/v1/sales/" + string(c.o.Sale) + "/"
+	c.host = " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: sluice-load\r\nAuthorization: Bearer "
 	c.headers = "\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"quantity\":1}"
 	return nil
 }
 
-// Rush sends the crowd. It returns what happened when every try has ended, and
+// Rush sends the crowd, when the sale opens if it asks for tickets. It returns what happened when every try has ended, and
 // with an error what happened until ctx was cancelled.
 func (c *Crowd) Rush(ctx context.Context) (*Outcome, error) {
 	if c.tokens == nil {
 		if err := c.Prepare(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.GetTickets(ctx); err != nil {
+		return nil, err
+	}
+	if c.o.Tickets != nil && !sleep(ctx, time.Until(c.here(c.o.Tickets.Opens))) {
+		return nil, ctx.Err()
 	}
 	start := time.Now()
 	var workers sync.WaitGroup

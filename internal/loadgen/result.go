@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/httpapi/wire"
 )
@@ -37,6 +39,9 @@ type Result struct {
 	ErrorReasons map[string]int64 `json:"error_reasons,omitempty"` // why tries were not decided
 
 	Lifecycle *Lifecycle `json:"lifecycle,omitempty"` // of the demo with --lifecycle
+
+	Tickets          *Tickets         `json:"tickets,omitempty"`           // when buyers asked for some
+	ForbiddenReasons map[string]int64 `json:"forbidden_reasons,omitempty"` // of the decisions with code forbidden
 }
 
 // Lifecycle is what became of the orders after the rush, once all is settled.
@@ -68,6 +73,29 @@ type Latency struct {
 	Max float64 `json:"max"`
 }
 
+// Forbidden stands in Decisions for wire.CodeForbidden, which is none of the
+// ledger's: the buyer is not let in, for a reason of its own.
+const Forbidden = sluice.Code(math.MaxUint8)
+
+// Codes lists what may stand in Decisions: every code, and Forbidden.
+func Codes() []sluice.Code { return append(sluice.Codes(), Forbidden) }
+
+// CodeName is a code as it stands on the wire.
+func CodeName(c sluice.Code) string {
+	if c == Forbidden {
+		return wire.CodeForbidden
+	}
+	return c.String()
+}
+
+// parseCode is the inverse of CodeName.
+func parseCode(name string) (sluice.Code, error) {
+	if name == wire.CodeForbidden {
+		return Forbidden, nil
+	}
+	return sluice.ParseCode(name)
+}
+
 // Decisions counts tries by code.
 type Decisions map[sluice.Code]int64
 
@@ -79,14 +107,14 @@ func (d Decisions) MarshalJSON() ([]byte, error) {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
-		b = append(b, strconv.Quote(code.String())+":"...)
+		b = append(b, strconv.Quote(CodeName(code))+":"...)
 		b = strconv.AppendInt(b, d[code], 10)
 	}
 	always := []sluice.Code{sluice.Accepted, sluice.SoldOut, sluice.BuyerLimit}
 	for _, code := range always {
 		add(code)
 	}
-	for _, code := range sluice.Codes() {
+	for _, code := range Codes() {
 		if d[code] > 0 && !slices.Contains(always, code) {
 			add(code)
 		}
@@ -102,7 +130,7 @@ func (d *Decisions) UnmarshalJSON(data []byte) error {
 	}
 	*d = Decisions{}
 	for name, n := range named {
-		code, err := sluice.ParseCode(name)
+		code, err := parseCode(name)
 		if err != nil {
 			return err
 		}
@@ -126,12 +154,12 @@ func (c *Crowd) outcome(took time.Duration) *Outcome {
 		SaleID: c.o.Sale, Buyers: c.o.Buyers, Seed: c.o.Seed,
 		DurationS: Round(took.Seconds()), Requests: c.requests.Load(),
 		Decisions: Decisions{}, Errors: c.codes[0], Replayed: c.replayed, ErrorReasons: c.reasons,
-		LatencyMS: Latency{P50: c.quantile(50), P95: c.quantile(95), P99: c.quantile(99), Max: Round(float64(c.latency.Max()) / 1000)},
+		LatencyMS: latencyOf(c.latency), Tickets: c.wallet.report(), ForbiddenReasons: c.barred,
 	}}
 	if took > 0 {
 		out.RequestsPerS = Round(float64(out.Requests) / took.Seconds())
 	}
-	for _, code := range sluice.Codes() {
+	for _, code := range Codes() {
 		if n := c.codes[code]; n > 0 {
 			out.Decisions[code] = n
 		}
@@ -139,8 +167,18 @@ func (c *Crowd) outcome(took time.Duration) *Outcome {
 	return out
 }
 
-func (c *Crowd) quantile(q float64) float64 {
-	return Round(float64(c.latency.ValueAtQuantile(q)) / 1000)
+// newHistogram is of microseconds, up to an hour.
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
+}
+
+func observe(h *hdrhistogram.Histogram, took time.Duration) {
+	_ = h.RecordValue(min(max(took.Microseconds(), 1), h.HighestTrackableValue()))
+}
+
+func latencyOf(h *hdrhistogram.Histogram) Latency {
+	at := func(q float64) float64 { return Round(float64(h.ValueAtQuantile(q)) / 1000) }
+	return Latency{P50: at(50), P95: at(95), P99: at(99), Max: Round(float64(h.Max()) / 1000)}
 }
 
 // Round keeps three decimals, so that figures read well.

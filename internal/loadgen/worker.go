@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -18,11 +19,11 @@ import (
 // worker is one connection.
 type worker struct {
 	c     *Crowd
-	conn  *conn // nil until dialled, and after a failure
-	known map[string]sluice.Code
+	conn  *conn              // nil until dialled, and after a failure
+	known map[string]verdict // by the body of a problem
 }
 
-func newWorker(c *Crowd) *worker { return &worker{c: c, known: map[string]sluice.Code{}} }
+func newWorker(c *Crowd) *worker { return &worker{c: c, known: map[string]verdict{}} }
 
 func (w *worker) close() {
 	if w.conn != nil {
@@ -53,7 +54,7 @@ func (w *worker) run(ctx context.Context, start time.Time) {
 		if got.code == 0 && ctx.Err() != nil {
 			return // broken off by us, not by the server
 		}
-		w.c.record(buyer, key, got, time.Since(begin))
+		w.c.record(buyer, key, got, time.Since(begin)-got.away)
 	}
 }
 
@@ -62,14 +63,29 @@ type verdict struct {
 	code     sluice.Code
 	order    sluice.OrderID
 	replayed bool
-	reason   string
+	reason   string        // of code 0, and of Forbidden
+	from     time.Time     // of NotOpen, for a ticket: when tickets are handed out
+	away     time.Duration // of the try: spent on getting a ticket
 }
 
 func (v verdict) String() string {
 	if v.code != 0 {
-		return v.code.String()
+		return CodeName(v.code)
 	}
 	return v.reason
+}
+
+// wantsTicket: the claim was refused, and a new ticket may help.
+func (v verdict) wantsTicket() bool {
+	return v.code == Forbidden && strings.HasPrefix(v.reason, "ticket_")
+}
+
+// why is the most that is known of a refusal.
+func (v verdict) why() string {
+	if v.code == Forbidden && v.reason != "" {
+		return v.reason
+	}
+	return CodeName(v.code)
 }
 
 // Waits between the requests of one try, unless the server asks for longer.
@@ -78,10 +94,33 @@ const (
 	maxWait   = time.Second
 )
 
-// try repeats one claim with its key until it is decided or until is over.
+// earlyFor is how long a crowd that has waited for the opening believes that
+// the server will open yet: their clocks differ by a little.
+const earlyFor = 3 * time.Second
+
+// try repeats one claim with its key until it is decided or until is over. Once
+// it gets a new ticket for it, when the server wants one: then this very claim
+// has not been accepted before (I4).
 func (w *worker) try(ctx context.Context, buyer int, key sluice.Key, until time.Time) verdict {
+	var away time.Duration
+	renewed := false
 	for n := 0; ; n++ {
-		got, wait, final := w.once(ctx, w.c.tokens[buyer], key)
+		got, wait, final := w.once(ctx, buyer, key)
+		switch {
+		case !renewed && got.wantsTicket():
+			renewed = true
+			start := time.Now()
+			refused, ok := w.getTicket(ctx, buyer)
+			away += time.Since(start)
+			until = until.Add(time.Since(start))
+			if ok {
+				continue
+			}
+			got, final = refused, true
+		case got.code == sluice.NotOpen && w.c.tooEarly():
+			final = false
+		}
+		got.away = away
 		if final {
 			return got
 		}
@@ -92,24 +131,22 @@ func (w *worker) try(ctx context.Context, buyer int, key sluice.Key, until time.
 	}
 }
 
+// tooEarly: the crowd has waited for the opening, and that was a moment ago.
+func (c *Crowd) tooEarly() bool {
+	return c.o.Tickets != nil && time.Since(c.here(c.o.Tickets.Opens)) < c.early
+}
+
 // once sends the claim one time. It is final when there is no reason to send
 // it again.
-func (w *worker) once(ctx context.Context, token string, key sluice.Key) (got verdict, wait time.Duration, final bool) {
-	if w.conn == nil {
-		fresh, err := dial(ctx, w.c.addr, w.c.tls, w.c.o.Timeout)
-		if err != nil {
-			return verdict{reason: plain(err)}, 0, false
-		}
-		w.conn = fresh
+func (w *worker) once(ctx context.Context, buyer int, key sluice.Key) (got verdict, wait time.Duration, final bool) {
+	header, ticket := "", w.c.wallet.ticket(buyer)
+	if ticket != "" {
+		header = "\r\nSluice-Ticket: "
 	}
-	w.c.requests.Add(1)
-	a, err := w.conn.exchange(w.c.o.Timeout, w.c.head, token, string(key), w.c.headers)
+	a, err := w.send(ctx, &w.c.requests, w.c.sale, "orders", w.c.host, w.c.tokens[buyer],
+		"\r\nIdempotency-Key: ", string(key), header, ticket, w.c.headers)
 	if err != nil {
-		w.close()
 		return verdict{reason: plain(err)}, 0, false
-	}
-	if a.close {
-		w.close()
 	}
 	if a.status == http.StatusAccepted {
 		got, final = w.accepted(a)
@@ -117,6 +154,23 @@ func (w *worker) once(ctx context.Context, token string, key sluice.Key) (got ve
 	}
 	got, final = w.refused(a)
 	return got, a.retryAfter, final
+}
+
+// send sends one request, dials before if need be, and counts it.
+func (w *worker) send(ctx context.Context, sent *atomic.Int64, request ...string) (answer, error) {
+	if w.conn == nil {
+		fresh, err := dial(ctx, w.c.addr, w.c.tls, w.c.o.Timeout)
+		if err != nil {
+			return answer{}, err
+		}
+		w.conn = fresh
+	}
+	sent.Add(1)
+	a, err := w.conn.exchange(w.c.o.Timeout, request...)
+	if err != nil || a.close {
+		w.close()
+	}
+	return a, err
 }
 
 // accepted believes a 202 only if it is the answer to this claim.
@@ -134,25 +188,31 @@ func (w *worker) accepted(a answer) (verdict, bool) {
 // refused reads a problem. Most refusals of a rush are the same bytes, so they
 // are decoded once.
 func (w *worker) refused(a answer) (verdict, bool) {
-	code, ok := w.known[string(a.body)]
+	got, ok := w.known[string(a.body)]
 	if !ok {
 		var p wire.Problem
 		if a.status < 400 || json.Unmarshal(a.body, &p) != nil || p.Status != a.status || p.Code == "" {
 			return verdict{reason: fmt.Sprintf("HTTP %d without a code", a.status)}, false
 		}
 		var err error
-		if code, err = sluice.ParseCode(p.Code); err != nil || code == sluice.Accepted {
+		if got.code, err = parseCode(p.Code); err != nil || got.code == sluice.Accepted {
 			// No decision; trying again helps only with what may pass.
 			return verdict{reason: p.Code}, a.status < 500
 		}
+		if got.code == Forbidden {
+			got.reason = p.Reason
+		}
+		if p.TicketsFrom != nil {
+			got.from = p.TicketsFrom.Time
+		}
 		if len(w.known) < 64 {
-			w.known[string(a.body)] = code
+			w.known[string(a.body)] = got
 		}
 	}
-	if code == sluice.Overloaded || code == sluice.Unavailable {
-		return verdict{reason: code.String()}, false
+	if got.code == sluice.Overloaded || got.code == sluice.Unavailable {
+		return verdict{reason: got.code.String()}, false
 	}
-	return verdict{code: code}, true
+	return got, true
 }
 
 // record counts a try that has ended.
@@ -163,13 +223,13 @@ func (c *Crowd) record(buyer int, key sluice.Key, got verdict, took time.Duratio
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = c.latency.RecordValue(min(max(took.Microseconds(), 1), c.latency.HighestTrackableValue()))
+	observe(c.latency, took)
 	c.codes[got.code]++
 	switch got.code {
 	case 0:
-		if len(c.reasons) < 32 || c.reasons[got.reason] > 0 {
-			c.reasons[got.reason]++
-		}
+		countReason(c.reasons, got.reason)
+	case Forbidden:
+		countReason(c.barred, got.why())
 	case sluice.Accepted:
 		if got.replayed {
 			c.replayed++
@@ -179,6 +239,13 @@ func (c *Crowd) record(buyer int, key sluice.Key, got verdict, took time.Duratio
 		if c.o.Remember {
 			c.refused = append(c.refused, attempt{buyer, key})
 		}
+	}
+}
+
+// countReason counts one, of a bounded number of different ones.
+func countReason(reasons map[string]int64, reason string) {
+	if len(reasons) < 32 || reasons[reason] > 0 {
+		reasons[reason]++
 	}
 }
 
