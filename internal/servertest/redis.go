@@ -52,6 +52,7 @@ func Redis(t testing.TB) string {
 type RedisServer struct {
 	t       testing.TB // nil of the shared one
 	program string
+	file    string // of its settings, if it has one: a sentinel writes into it
 	args    []string
 	dir     string
 	port    int
@@ -67,7 +68,24 @@ type RedisServer struct {
 // and its folder removed when the test ends.
 func StartRedis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
-	s := &RedisServer{t: t, program: redisProgram(t), args: args}
+	return startOwn(t, &RedisServer{t: t, program: redisProgram(t), args: args})
+}
+
+// StartSentinel starts a sentinel of the test's own that alone decides when
+// the primary, which it knows as name, is down: after half a second.
+func StartSentinel(t testing.TB, name string, primary *RedisServer) *RedisServer {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\nsentinel down-after-milliseconds %s 500\nsentinel failover-timeout %s 5000\n",
+		name, primary.port, name, name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return startOwn(t, &RedisServer{t: t, program: redisProgram(t), file: file, args: []string{"--sentinel"}})
+}
+
+func startOwn(t testing.TB, s *RedisServer) *RedisServer {
+	t.Helper()
 	if err := s.startFirst(); err != nil {
 		t.Fatal(err)
 	}
@@ -149,10 +167,15 @@ func (s *RedisServer) startFirst() error {
 
 func (s *RedisServer) start() error {
 	log := filepath.Join(s.dir, "redis.log")
-	args := append([]string{
+	var args []string
+	if s.file != "" {
+		args = append(args, s.file)
+	}
+	args = append(args,
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", log,
 		"--save", "", "--appendonly", "yes", "--appendfsync", "always",
-	}, s.args...)
+	)
+	args = append(args, s.args...)
 	cmd := exec.Command(s.program, args...)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("servertest: start redis: %w", err)

@@ -60,6 +60,14 @@ func TestCluster(t *testing.T) {
 	}
 	readings, err := l.Read(t.Context(), sales)
 	must(t, err)
+	replica := newReplica(t, "redis+cluster://"+one.Addr()) // shards without a replica: of the primaries
+	again, err := replica.Read(t.Context(), sales)
+	must(t, err)
+	for i := range again {
+		if again[i].Now = readings[i].Now; again[i] != readings[i] {
+			t.Errorf("the replica says %+v, the ledger %+v", again[i], readings[i])
+		}
+	}
 	for i, r := range readings {
 		if !r.Loaded || r.Sale != sales[i] || r.Seq != 5 || r.Taken != 2 || r.Backlog != 0 || r.Fence != "" {
 			t.Errorf("reading %+v", r)

@@ -92,22 +92,33 @@ func OpenReadOnly(ctx context.Context, url string, opts Options) (*Ledger, error
 }
 
 func open(ctx context.Context, url string, opts Options, readOnly bool) (*Ledger, error) {
-	if opts.Timeout <= 0 {
-		opts.Timeout = 2 * time.Second
-	}
-	if opts.WaitTimeout <= 0 {
-		opts.WaitTimeout = time.Second
-	}
-	if opts.Prefix == "" {
-		opts.Prefix = "sluice"
-	}
-	if strings.ContainsAny(opts.Prefix, "{}") { // the hash tag is the sale's
-		return nil, fmt.Errorf("redisledger: prefix %q: want no braces", opts.Prefix)
-	}
 	option, err := ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("redisledger: %w", err)
 	}
+	if opts, err = opts.withDefaults(); err != nil {
+		return nil, fmt.Errorf("redisledger: %w", err)
+	}
+	return connect(ctx, option, opts, readOnly)
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = 2 * time.Second
+	}
+	if o.WaitTimeout <= 0 {
+		o.WaitTimeout = time.Second
+	}
+	if o.Prefix == "" {
+		o.Prefix = "sluice"
+	}
+	if strings.ContainsAny(o.Prefix, "{}") { // the hash tag is the sale's
+		return o, fmt.Errorf("prefix %q: want no braces", o.Prefix)
+	}
+	return o, nil
+}
+
+func connect(ctx context.Context, option rueidis.ClientOption, opts Options, readOnly bool) (*Ledger, error) {
 	option.ClientName = "sluice"
 	option.Dialer.Timeout = opts.Timeout
 	option.Sentinel.Dialer.Timeout = opts.Timeout

@@ -18,12 +18,10 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Read
 		return nil, nil
 	}
 	marks := make([]mark, len(sales)) // before the reading: answers to claims may overtake it
-	keys := make([][]string, len(sales))
 	for i, sale := range sales {
 		marks[i], _ = l.known(sale).get()
-		keys[i] = l.keys.of(sale)
 	}
-	results, err := l.runMany(ctx, readScript, keys, []string{l.now(), toldPrefix + l.opts.Node})
+	results, err := l.readMany(ctx, sales)
 	if err != nil {
 		return nil, fmt.Errorf("redisledger: read: %w", err)
 	}
@@ -46,6 +44,15 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Read
 		readings[i] = r
 	}
 	return readings, nil
+}
+
+// readMany calls read.lua for each sale.
+func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID) ([]rueidis.RedisResult, error) {
+	keys := make([][]string, len(sales))
+	for i, sale := range sales {
+		keys[i] = l.keys.of(sale)
+	}
+	return l.runMany(ctx, readScript, keys, []string{l.now(), toldPrefix + l.opts.Node})
 }
 
 // lostIn says what the sale lost since this server was told of it, or nothing.

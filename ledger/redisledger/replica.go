@@ -1,0 +1,95 @@
+package redisledger
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/redis/rueidis"
+	"github.com/sluicehq/sluice"
+)
+
+// Replica reads sales from a replica of a ledger's Redis. What it says is some
+// moment of the past, so it decides nothing and finds no loss: it is for those
+// who look on (ADR 9). It is safe for concurrent use.
+type Replica struct {
+	option rueidis.ClientOption
+	opts   Options
+
+	mu     sync.Mutex
+	ledger *Ledger // nil until it has been reached
+	closed bool
+}
+
+// NewReplica reads the address of a replica. A URL as for ParseURL: redis://
+// names the replica itself; with redis+sentinel:// it is one that the sentinels
+// name, with redis+cluster:// each shard's (or its primary, if it has none).
+// Nothing is connected before the first Read. Options.Node is not needed.
+func NewReplica(url string, opts Options) (*Replica, error) {
+	option, err := ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("redisledger: replica: %w", err)
+	}
+	if opts, err = opts.withDefaults(); err != nil {
+		return nil, fmt.Errorf("redisledger: replica: %w", err)
+	}
+	option.ReplicaOnly = !option.ForceSingleClient
+	return &Replica{option: option, opts: opts}, nil
+}
+
+// Read returns a reading of each sale, in order, as the replica has it; Now is
+// the replica's clock. A sale that has not reached it has Loaded false.
+func (r *Replica) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+	if len(sales) == 0 {
+		return nil, nil
+	}
+	l, err := r.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	results, err := l.readMany(ctx, sales)
+	if err != nil {
+		return nil, fmt.Errorf("redisledger: read from a replica: %w", err)
+	}
+	readings := make([]sluice.Reading, len(sales))
+	for i, sale := range sales {
+		reading, _, missing, err := parseReading(sale, results[i])
+		if err != nil {
+			return nil, fmt.Errorf("redisledger: read sale=%s from a replica: %w", sale, err)
+		}
+		if reading.Fence == "" {
+			reading.Fence = missing
+		}
+		readings[i] = reading
+	}
+	return readings, nil
+}
+
+// connected returns the connection, made now if there is none yet: a replica
+// that is down keeps no server from starting.
+func (r *Replica) connected(ctx context.Context) (*Ledger, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, sluice.ErrClosed
+	}
+	if r.ledger == nil {
+		l, err := connect(ctx, r.option, r.opts, true)
+		if err != nil {
+			return nil, err
+		}
+		r.ledger = l
+	}
+	return r.ledger, nil
+}
+
+// Close ends the connections. It is idempotent.
+func (r *Replica) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if r.ledger == nil {
+		return nil
+	}
+	return r.ledger.Close()
+}
