@@ -20,6 +20,10 @@ type BoardOptions struct {
 	// 200 ms. It must be well below sluice.RefusalLease, or refusals are not
 	// repeated without asking the ledger.
 	Refresh time.Duration
+	// Replica, if there is one, is read as often for those who look on; then
+	// the ledger is read as often for sales that are claimed here, and once a
+	// second for the others (replica.go).
+	Replica Replica
 	// Sales is how often the store's list of sales is read; default 1 s. It is
 	// read sooner when the ledger shows that a sale has changed.
 	Sales time.Duration
@@ -49,13 +53,14 @@ type Board struct {
 	opts   BoardOptions
 
 	views   atomic.Pointer[map[sluice.SaleID]*View]
-	nudge   chan struct{} // asks for a refresh soon
+	nudge   chan struct{} // asks for a reading of the wanted sales soon
 	changed chan struct{} // asks for the store's list soon
 	lookups singleflight.Group
 	asking  chan struct{} // holds one value per lookup under way
 	unknown unknownSales
 
-	telling sync.Mutex // one RulesChanged at a time
+	telling   sync.Mutex  // one RulesChanged at a time
+	replicaUp atomic.Bool // the replica has answered the last time
 
 	lookupFailed atomic.Int64 // when the store did not answer a lookup, in Unix nanoseconds
 
@@ -65,6 +70,8 @@ type Board struct {
 	found map[sluice.SaleID]*holders    // holders fetched, newest
 	newer map[sluice.SaleID]int64       // versions of terms for which the list has been asked for
 	rules bool                          // some have changed since RulesChanged was called
+
+	wanted map[sluice.SaleID]*atomic.Bool // of all sales: a reading is wanted sooner than the pace brings it
 }
 
 // NewBoard returns an empty board; Run fills it.
@@ -90,7 +97,7 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 	b := &Board{
 		ledger: ledger, store: store, opts: opts, nudge: make(chan struct{}, 1), changed: make(chan struct{}, 1), asking: make(chan struct{}, maxLookups),
 		sales: map[sluice.SaleID]sluice.Sale{}, fetch: map[sluice.SaleID]bool{}, found: map[sluice.SaleID]*holders{},
-		newer: map[sluice.SaleID]int64{},
+		newer: map[sluice.SaleID]int64{}, wanted: map[sluice.SaleID]*atomic.Bool{},
 	}
 	b.views.Store(&map[sluice.SaleID]*View{})
 	return b
@@ -106,29 +113,41 @@ func (b *Board) Views() map[sluice.SaleID]*View { return *b.views.Load() }
 // what has been made of it is still right. The caller must not change the map.
 func (b *Board) Snapshot() *map[sluice.SaleID]*View { return b.views.Load() }
 
-// Nudge asks for a refresh soon, for instance because the ledger has just said
-// that a sale is sold out. It does not block, and many are one.
-func (b *Board) Nudge() {
+// Nudge asks for a reading of one sale soon, for instance because the ledger
+// has just said that it is sold out. It does not block, and many are one.
+func (b *Board) Nudge(id sluice.SaleID) {
+	if view := b.View(id); view != nil {
+		view.want()
+	}
+	b.poke()
+}
+
+func (b *Board) poke() {
 	select {
 	case b.nudge <- struct{}{}:
 	default:
 	}
 }
 
-// minPause keeps nudges from turning into a refresh per ledger call.
+// minPause keeps nudges from turning into a reading per ledger call.
 const minPause = 10 * time.Millisecond
 
-// Run refreshes the board until the context ends. The store's list and the
-// ledger are read by two loops, so that neither waits for the other when it is
-// down.
+// Run refreshes the board until the context ends. The store's list, the ledger
+// and its replica are read by a loop each, so that none waits for another that
+// is down.
 func (b *Board) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() {
 		b.loop(ctx, "sales", b.opts.Sales, b.changed, b.ReadSales)
 	})
 	loops.Go(func() {
-		b.loop(ctx, "ledger", b.opts.Refresh, b.nudge, b.Refresh)
+		b.loop(ctx, "ledger", b.opts.Refresh, b.nudge, b.refreshDue)
 	})
+	if b.opts.Replica != nil {
+		loops.Go(func() {
+			b.loop(ctx, "replica", b.opts.Refresh, nil, b.readReplica)
+		})
+	}
 	loops.Wait()
 }
 
@@ -180,16 +199,30 @@ func (b *Board) ReadSales(ctx context.Context) error {
 		news = b.keep(sale) || news
 	}
 	if news {
-		b.Nudge()
+		b.poke()
 	}
 	return nil
 }
 
-// Refresh reads the ledger and publishes new views.
+// Refresh reads all sales in the ledger and publishes new views.
 func (b *Board) Refresh(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.readLedger(ctx)
+	return b.readLedger(ctx, func(sluice.SaleID, *View) bool { return true })
+}
+
+// refreshDue is Refresh for the sales that are due.
+func (b *Board) refreshDue(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	pace := b.opts.Refresh
+	if b.replicaUp.Load() {
+		pace = max(pace, idlePace)
+	}
+	now := time.Now()
+	return b.readLedger(ctx, func(id sluice.SaleID, view *View) bool {
+		return view == nil || view.Down || b.wanted[id].Load() || now.Sub(view.Asked) >= pace-2*minPause
+	})
 }
 
 // Reload puts the store's row of one sale on the board with a fresh reading:
@@ -204,7 +237,7 @@ func (b *Board) Reload(ctx context.Context, id sluice.SaleID) (*View, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.keep(sale)
-	_ = b.readLedger(ctx) // the view tells
+	_ = b.readLedger(ctx, func(other sluice.SaleID, _ *View) bool { return other == id }) // the view tells
 	return b.View(id), nil
 }
 
@@ -258,7 +291,14 @@ func (b *Board) keep(sale sluice.Sale) bool {
 	}
 	b.sales[sale.ID] = sale
 	b.rules = b.rules || !ok || old.Rules != sale.Rules
-	return !ok || old != sale
+	if !ok {
+		b.wanted[sale.ID] = new(atomic.Bool)
+	}
+	if ok && old == sale {
+		return false
+	}
+	b.wanted[sale.ID].Store(true)
+	return true
 }
 
 // older compares two states of a row by what only grows, whatever a database's
@@ -278,36 +318,45 @@ func older(a, b *sluice.Sale) bool {
 	) < 0
 }
 
-// readLedger makes and publishes new views. The caller holds mu.
-func (b *Board) readLedger(ctx context.Context) error {
+// readLedger reads the sales that are due and publishes the board with them.
+// The caller holds mu.
+func (b *Board) readLedger(ctx context.Context, due func(sluice.SaleID, *View) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	ids := make([]sluice.SaleID, 0, len(b.sales))
+	before := b.Views()
+	var ids []sluice.SaleID
 	views := make(map[sluice.SaleID]*View, len(b.sales))
 	for id, sale := range b.sales {
-		if sale.ArchivedAt.IsZero() {
+		switch old := before[id]; {
+		case !sale.ArchivedAt.IsZero():
+			delete(b.found, id)
+			views[id] = b.archivedView(sale)
+		case due(id, old):
 			ids = append(ids, id)
-			continue
+			b.wanted[id].Store(false)
+		case old != nil:
+			views[id] = old
 		}
-		delete(b.found, id)
-		views[id] = b.archivedView(sale)
 	}
-	before := b.Views()
 	asked := time.Now()
 	readings, err := b.ledger.Read(ctx, ids)
 	if err != nil {
+		for _, id := range ids {
+			b.wanted[id].Store(true)
+		}
 		b.publishDown(before)
 		return err
 	}
 	told := time.Now()
 	for i, r := range readings {
-		v := &View{Sale: b.sales[ids[i]], Reading: r, Asked: asked, Told: told, holders: b.found[ids[i]]}
+		id := ids[i]
+		v := &View{Sale: b.sales[id], Reading: r, Asked: asked, Told: told, holders: b.found[id], wanted: b.wanted[id]}
 		b.follow(v)
 		if v.InStep() && v.State(told) != sluice.StateOpen && !v.holders.covers(&v.Reading) {
 			b.fetchHolders(v.Reading)
 		}
-		v.Body = b.opts.Encode(v, before[ids[i]])
-		views[ids[i]] = v
+		v.Body = b.opts.Encode(v, before[id])
+		views[id] = v
 	}
 	b.views.Store(&views)
 	b.opts.Refreshed(views)
@@ -336,7 +385,7 @@ func (b *Board) archivedView(sale sluice.Sale) *View {
 	if old != nil && old.Sale == sale {
 		return old
 	}
-	v := &View{Sale: sale, Reading: sluice.Reading{Sale: sale.ID, Now: sale.UpdatedAt}}
+	v := &View{Sale: sale, Reading: sluice.Reading{Sale: sale.ID, Now: sale.UpdatedAt}, wanted: b.wanted[sale.ID]}
 	v.Body = b.opts.Encode(v, old)
 	return v
 }
@@ -359,7 +408,7 @@ func (b *Board) publishDown(before map[sluice.SaleID]*View) {
 			views[id] = old
 			continue
 		}
-		v := &View{Sale: sale, Reading: sluice.Reading{Sale: id}}
+		v := &View{Sale: sale, Reading: sluice.Reading{Sale: id}, wanted: b.wanted[id]}
 		if old != nil {
 			*v = *old
 		}
@@ -388,33 +437,6 @@ func (b *Board) fetchHolders(r sluice.Reading) {
 			return
 		}
 		b.found[r.Sale] = h
-		b.Nudge()
+		b.Nudge(r.Sale)
 	}()
-}
-
-// unknownSales remembers, for a second, ids that are no sale's, so that a
-// flood of made-up ids does not become a flood of queries.
-type unknownSales struct {
-	mu    sync.Mutex
-	since time.Time
-	ids   map[sluice.SaleID]struct{}
-}
-
-// maxUnknown bounds the memory that made-up ids can take.
-const maxUnknown = 10_000
-
-func (u *unknownSales) has(id sluice.SaleID) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, ok := u.ids[id]
-	return ok && time.Since(u.since) < time.Second
-}
-
-func (u *unknownSales) add(id sluice.SaleID) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.ids == nil || len(u.ids) >= maxUnknown || time.Since(u.since) >= time.Second {
-		u.ids, u.since = map[sluice.SaleID]struct{}{}, time.Now()
-	}
-	u.ids[id] = struct{}{}
 }

@@ -67,6 +67,7 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 		}
 	}
 	now := g.now()
+	view.want()
 	if !view.Archived() {
 		if decision, known := refuse(view, &claim, now); known {
 			return g.tally.refused(CheckState, decision)

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -21,6 +22,8 @@ type View struct {
 	Down bool
 
 	holders *holders
+	replica *sluice.Reading // what a replica has told since, by the ledger's clock; nil if nothing
+	wanted  *atomic.Bool    // Board.wanted of the sale; nil in views that are on no board
 
 	// Body is the public answer about this sale, encoded once per change by
 	// the board's Encode; readers get it without any work.
@@ -35,11 +38,29 @@ func (v *View) State(now time.Time) sluice.State {
 	if v.Down || !v.InStep() {
 		return sluice.StateUnavailable
 	}
-	return v.Reading.State(v.earliest(now))
+	return v.Shown().State(v.earliest(now))
 }
 
-// Available returns the units that can be taken, or sluice.Unlimited.
-func (v *View) Available() int64 { return v.Reading.Terms.Available(v.Reading.Taken) }
+// Shown is the reading that readers are told of: the ledger's, or a newer one
+// of its replica. Nothing is decided by it.
+func (v *View) Shown() *sluice.Reading {
+	if v.replica != nil {
+		return v.replica
+	}
+	return &v.Reading
+}
+
+// Available returns the units that can be taken, as readers are told, or
+// sluice.Unlimited.
+func (v *View) Available() int64 { return v.Shown().Terms.Available(v.Shown().Taken) }
+
+// want asks for a reading of the sale sooner than the pace brings it. Of many
+// claims one writes.
+func (v *View) want() {
+	if v.wanted != nil && !v.wanted.Load() {
+		v.wanted.Store(true)
+	}
+}
 
 // Archived reports whether the ledger has forgotten the sale: the store answers
 // for its claims.

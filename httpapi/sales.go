@@ -47,8 +47,10 @@ func sameSale(a, b wire.Sale) bool {
 }
 
 func publicSale(v *admission.View) wire.Sale {
-	sale := wire.NewSale(&v.Sale, &v.Reading)
-	sale.State = v.State(v.Told)
+	sale := wire.NewSale(&v.Sale, v.Shown())
+	if !v.Archived() && (v.Down || !v.InStep()) {
+		sale.State = sluice.StateUnavailable
+	}
 	if sale.State == sluice.StateUnavailable {
 		sale.Available = nil
 	}
