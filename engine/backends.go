@@ -66,6 +66,14 @@ func (c Config) Check() error {
 	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) {
 		return fmt.Errorf("ledger %q: want %s", Redact(c.Ledger), ledgerURLs)
 	}
+	if c.LedgerReplica != "" {
+		if !isRedis(c.Ledger) {
+			return fmt.Errorf("ledger_replica: a ledger in Redis has replicas, %q has none", Redact(c.Ledger))
+		}
+		if !isRedis(c.LedgerReplica) {
+			return fmt.Errorf("ledger_replica %q: want redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT", Redact(c.LedgerReplica))
+		}
+	}
 	if _, ok := sqlitePath(c.Store); !ok && !isPostgres(c.Store) && !isMySQL(c.Store) {
 		return fmt.Errorf("store %q: want %s", Redact(c.Store), storeURLs)
 	}
@@ -89,6 +97,14 @@ func openLedger(ctx context.Context, c Config, node string) (sluice.Ledger, erro
 		return nil, err
 	}
 	return ledger, nil
+}
+
+// openReplica prepares the replica, if there is one. It may be down now.
+func openReplica(c Config) (*redisledger.Replica, error) {
+	if c.LedgerReplica == "" {
+		return nil, nil
+	}
+	return redisledger.NewReplica(c.LedgerReplica, redisledger.Options{})
 }
 
 func openStore(ctx context.Context, c Config, f *folder) (sluice.Store, error) {

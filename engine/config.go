@@ -20,6 +20,10 @@ type Config struct {
 	// Ledger is the URL of the ledger: sqlite:PATH, redis://, rediss://,
 	// redis+sentinel:// or redis+cluster://. Default: SQLite in DataDir.
 	Ledger string
+	// LedgerReplica, for a ledger in Redis, is the URL of a replica that is read
+	// for those who look on: redis://, rediss://, redis+sentinel:// or
+	// redis+cluster://. Nothing is decided by it. Default: none.
+	LedgerReplica string
 	// Store is the URL of the store: sqlite:PATH, postgres:// or mysql://.
 	// Default: SQLite in DataDir.
 	Store string

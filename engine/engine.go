@@ -20,6 +20,7 @@ import (
 	"github.com/sluicehq/sluice/httpapi"
 	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/metrics"
+	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/pipeline"
 	"github.com/sluicehq/sluice/settle"
 )
@@ -35,6 +36,7 @@ type Engine struct {
 	entrance entrance
 
 	ledger   sluice.Ledger
+	replica  *redisledger.Replica // nil if there is none
 	store    sluice.Store
 	board    *admission.Board
 	batcher  *admission.Batcher
@@ -89,6 +91,9 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if e.ledger, err = openLedger(ctx, e.cfg, e.node); err != nil {
 		return err
 	}
+	if e.replica, err = openReplica(e.cfg); err != nil {
+		return err
+	}
 	if e.store, err = openStore(ctx, e.cfg, e.folder); err != nil {
 		return err
 	}
@@ -116,10 +121,17 @@ func (e *Engine) compose() error {
 		Log: e.cfg.Log,
 	})
 	e.memory = settle.NewMemory(settle.DefaultMemory)
-	e.board = admission.NewBoard(e.ledger, e.store, admission.BoardOptions{
+	board := admission.BoardOptions{
 		Refresh: e.cfg.Refresh, Encode: httpapi.EncodeSale, Refreshed: e.refreshed, Log: e.cfg.Log,
 		Rules: e.folder.rules(), RulesChanged: e.rulesChanged,
-	})
+	}
+	if e.replica != nil {
+		board.Replica = e.replica
+	}
+	e.board = admission.NewBoard(e.ledger, e.store, board)
+	if e.replica != nil {
+		counts.Replica(e.board.ReplicaUp)
+	}
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),
 		MaxPlaces: e.cfg.ClaimsInFlight, Limiter: limiter(e.ledger),
@@ -137,9 +149,9 @@ func (e *Engine) compose() error {
 	e.ender = settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
 		Every: e.cfg.Expiry,
 		Ended: settled.Expired,
-		Released: func(_ sluice.SaleID, result sluice.Released) {
+		Released: func(sale sluice.SaleID, result sluice.Released) {
 			settled.Released(&result)
-			e.board.Nudge()
+			e.board.Nudge(sale)
 		},
 		Log: e.cfg.Log,
 	})
@@ -216,7 +228,7 @@ func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []
 		e.pipeline.Wake(sale)
 	}
 	if refused {
-		e.board.Nudge()
+		e.board.Nudge(sale)
 	}
 }
 
@@ -273,7 +285,7 @@ func (e *Engine) saleMetrics() []metrics.Sale {
 	sales := make([]metrics.Sale, 0, len(views))
 	for id, v := range views {
 		sales = append(sales, metrics.Sale{
-			ID: id, Taken: v.Reading.Taken, Available: v.Available(), Backlog: v.Reading.Backlog,
+			ID: id, Taken: v.Shown().Taken, Available: v.Available(), Backlog: v.Reading.Backlog,
 			Fenced: v.Reading.Fence != "" || v.Sale.Fence != "",
 		})
 	}
@@ -301,6 +313,9 @@ func (e *Engine) release() {
 	e.entrance.close()
 	if e.store != nil {
 		e.err = errors.Join(e.err, e.store.Close())
+	}
+	if e.replica != nil {
+		e.err = errors.Join(e.err, e.replica.Close())
 	}
 	if e.ledger != nil {
 		e.err = errors.Join(e.err, e.ledger.Close())

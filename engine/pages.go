@@ -36,7 +36,7 @@ func (s pageSource) Sale(ctx context.Context, id sluice.SaleID) (wire.Sale, erro
 	if err != nil {
 		return wire.Sale{}, err
 	}
-	return wire.NewSale(&view.Sale, &view.Reading), nil
+	return wire.NewSale(&view.Sale, view.Shown()), nil
 }
 
 func (s pageSource) Sales() []wire.Sale {
@@ -44,7 +44,7 @@ func (s pageSource) Sales() []wire.Sale {
 	var sales []wire.Sale
 	for _, view := range s.board.Views() {
 		if view.State(now) != sluice.StateClosed {
-			sales = append(sales, wire.NewSale(&view.Sale, &view.Reading))
+			sales = append(sales, wire.NewSale(&view.Sale, view.Shown()))
 		}
 	}
 	slices.SortFunc(sales, func(a, b wire.Sale) int {

@@ -26,6 +26,7 @@ import (
 // only the server can make, it stays empty.
 type Config struct {
 	DataDir, Ledger, Store  string
+	LedgerReplica           string
 	Listen, ReadyFile, Node string
 	TLSCert, TLSKey         string
 	EventStreams            int

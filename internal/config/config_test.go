@@ -24,7 +24,7 @@ func write(t *testing.T, content string) string {
 func flags(t *testing.T, args ...string) *pflag.FlagSet {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	AddFlags(fs, "data_dir", "ledger", "store", "listen", "node", "tls_cert", "tls_key", "admin_key", "url", "claim_queue", "wait_replicas", "refresh_interval")
+	AddFlags(fs, "data_dir", "ledger", "store", "listen", "node", "tls_cert", "tls_key", "admin_key", "url", "claim_queue", "wait_replicas", "refresh_interval", "ledger_replica")
 	fs.String("other", "", "a flag that is no setting")
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
@@ -100,6 +100,8 @@ func TestWrong(t *testing.T) {
 		{"expiry off", "expiry_interval: off\n", nil, nil, []string{`expiry_interval "off"`, `want a duration from 10ms to 1m0s`}},
 		{"abandoned within a transaction", "", []string{"SLUICE_ABANDONED_AFTER=10s"}, nil, []string{`abandoned_after "10s" (from SLUICE_ABANDONED_AFTER): want a duration from 15s to 1h0m0s`}},
 		{"number", "", nil, []string{"--claim-queue=0"}, []string{`claim_queue "0" (from --claim-queue): want a whole number from 1 to`}},
+		{"replica", "", nil, []string{"--ledger-replica=redis://h:6379"}, []string{`ledger_replica "redis://h:6379" (from --ledger-replica): is for a ledger in Redis`}},
+		{"replica of what", "", nil, []string{"--ledger=redis://h", "--ledger-replica=postgres://h/d"}, []string{`ledger_replica "postgres://h/d" (from --ledger-replica): want`}},
 		{"replicas", "", nil, []string{"--wait-replicas=1"}, []string{`wait_replicas "1" (from --wait-replicas): is for a ledger in Redis`}},
 		{"all at once", "nod: x\nlog_level: loud\n", []string{"SLUICE_X=1"}, []string{"--listen=x"}, []string{"did you mean node?", "loud", "SLUICE_X", `listen "x"`}},
 	} {

@@ -43,6 +43,11 @@ var settings = []setting{
 		check: backend(func(c *Config) *string { return &c.Ledger }, "sqlite", "redis", "rediss", "redis+sentinel", "redis+cluster"),
 	},
 	{
+		key: "ledger_replica", arg: "URL",
+		help:  "a replica of a Redis ledger, read for those who look on: redis://, rediss://, redis+sentinel://, redis+cluster:// (default: none)",
+		check: backend(func(c *Config) *string { return &c.LedgerReplica }, "redis", "rediss", "redis+sentinel", "redis+cluster"),
+	},
+	{
 		key: "store", arg: "URL",
 		help:  "where orders are kept: sqlite:PATH, postgres://, mysql:// (default: SQLite in data_dir)",
 		check: backend(func(c *Config) *string { return &c.Store }, "sqlite", "postgres", "postgresql", "mysql"),
@@ -420,6 +425,9 @@ func (c *Config) checkTogether() []error {
 	}
 	if c.Ledger != "" && c.Ledger == c.Store {
 		say("store", "is the ledger's file as well; want a file of its own")
+	}
+	if c.LedgerReplica != "" && !strings.HasPrefix(strings.ToLower(c.Ledger), "redis") {
+		say("ledger_replica", "is for a ledger in Redis; want none with this ledger")
 	}
 	if c.WaitReplicas > 0 && !strings.HasPrefix(strings.ToLower(c.Ledger), "redis") {
 		say("wait_replicas", "is for a ledger in Redis; want 0 with this ledger")
