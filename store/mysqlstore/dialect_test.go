@@ -16,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
+	"github.com/sluicehq/sluice/store/storetest"
 )
 
 // A batch of the longest texts there are is stored by a server whose packets
@@ -23,7 +24,7 @@ import (
 func TestBatchesFitIntoSmallPackets(t *testing.T) {
 	server := servertest.StartMySQL(t, "--max-allowed-packet=1M")
 	s := open(t, server.URL())
-	load(t, s)
+	storetest.Load(t, s)
 	const n = 1500
 	e := sluice.Entry{ID: "1", Sale: "phones", Epoch: 1, Node: strings.Repeat(`'`, 200), Terms: 1, At: time.Now(), FirstSeq: 1}
 	for i := range n {
@@ -32,9 +33,7 @@ func TestBatchesFitIntoSmallPackets(t *testing.T) {
 			Order: sluice.MakeOrderID("phones", fmt.Sprintf("%032x", i)), Meta: strings.Repeat(`"`, sluice.MaxMeta),
 		})
 	}
-	if err := insert(t, s, e); err != nil {
-		t.Fatal(err)
-	}
+	storetest.InsertBatch(t, s, e)
 	if got, err := s.Insert(t.Context(), "phones", []sluice.Entry{e}); err != nil || got.Redelivered != n {
 		t.Errorf("again: %+v, %v, want %d redelivered", got, err, n)
 	}
@@ -54,13 +53,13 @@ func TestUnknownConstraints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, servertest.MySQL(t))
-			load(t, s)
+			storetest.Load(t, s)
 			execute(t, mysqlstore.RawDB(s), "ALTER TABLE orders "+constraint)
-			got, err := s.Insert(t.Context(), "phones", []sluice.Entry{benchEntry(1)})
+			got, err := s.Insert(t.Context(), "phones", []sluice.Entry{storetest.Batch(1)})
 			if conflict := (*sluice.ConflictError)(nil); err == nil || errors.As(err, &conflict) {
 				t.Errorf("%+v, error %v, want one that is no conflict", got, err)
 			}
-			if n := orders(t, s); n != 0 {
+			if n := storetest.Batches(t, s); n != 0 {
 				t.Errorf("%d orders are stored", n)
 			}
 		})
@@ -71,11 +70,9 @@ func TestUnknownConstraints(t *testing.T) {
 // statement be wrong.
 func TestChecks(t *testing.T) {
 	s := open(t, servertest.MySQL(t))
-	load(t, s)
-	e := benchEntry(1)
-	if err := insert(t, s, e); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Load(t, s)
+	e := storetest.Batch(1)
+	storetest.InsertBatch(t, s, e)
 	db := mysqlstore.RawDB(s)
 	for name, statement := range map[string]string{
 		"I1":              "UPDATE sales SET cap = taken - 1, total = taken - 1",
@@ -99,16 +96,14 @@ func TestChecks(t *testing.T) {
 // What runs all the time looks at the rows that it is about, not at all orders.
 func TestPlans(t *testing.T) {
 	s := open(t, servertest.MySQL(t))
-	load(t, s)
+	storetest.Load(t, s)
 	for n := 1; n <= 10; n++ {
-		if err := insert(t, s, benchEntry(n)); err != nil {
-			t.Fatal(err)
-		}
+		storetest.InsertBatch(t, s, storetest.Batch(n))
 	}
 	db, sql := mysqlstore.RawDB(s), mysqlstore.Statements()
 	execute(t, db, "ANALYZE TABLE orders, releases, order_changes")
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	ids := fmt.Sprintf(`["%s", "%s"]`, benchEntry(1).Claims[0].Order, benchEntry(2).Claims[1].Order)
+	ids := fmt.Sprintf(`["%s", "%s"]`, storetest.Batch(1).Claims[0].Order, storetest.Batch(2).Claims[1].Order)
 	for _, test := range []struct {
 		statement   string
 		args        []any
@@ -122,7 +117,7 @@ func TestPlans(t *testing.T) {
 		{sql.NextReleasing, []any{""}, "releases", "range releases_of_sale"},
 		{sql.SelectReleases, []any{"phones", 100}, "releases", "ref releases_of_sale"},
 		{sql.DeleteReleases, []any{ids}, "releases", "eq_ref releases_order_id"},
-		{sql.LockOrder, []any{benchEntry(1).Claims[0].Order}, "orders", "const orders_order_id"},
+		{sql.LockOrder, []any{storetest.Batch(1).Claims[0].Order}, "orders", "const orders_order_id"},
 		{sql.LastSeq, []any{"phones", 1}, "", " "}, // by the end of an index, of which EXPLAIN names no table
 	} {
 		if got, extra := plan(t, db, test.table, "EXPLAIN "+test.statement, test.args...); got != test.want || strings.Contains(extra, "filesort") {
@@ -165,7 +160,7 @@ func plan(t *testing.T, db *sql.DB, table, query string, args ...any) (access, e
 // again.
 func TestRetry(t *testing.T) {
 	s := open(t, servertest.MySQL(t))
-	load(t, s)
+	storetest.Load(t, s)
 	db := mysqlstore.RawDB(s)
 	execute(t, db, "CREATE TABLE things (id INT PRIMARY KEY, n INT)")
 	execute(t, db, "INSERT INTO things VALUES (1, 0), (2, 0)")
@@ -235,12 +230,10 @@ func mustBegin(t *testing.T, s *mysqlstore.Store) *sql.Tx {
 func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	url := servertest.MySQL(t)
 	s := open(t, url)
-	load(t, s)
-	e := benchEntry(1)
-	if err := insert(t, s, e); err != nil {
-		t.Fatal(err)
-	}
-	age(t, mysqlstore.OpenRaw(t, url), "phones", time.Hour)
+	storetest.Load(t, s)
+	e := storetest.Batch(1)
+	storetest.InsertBatch(t, s, e)
+	server.Age(t, url)("phones", time.Hour)
 	holder := mustBegin(t, s)
 	statements := mysqlstore.Statements()
 	if _, err := holder.Exec(statements.LockOrder, string(e.Claims[7].Order)); err != nil {
@@ -248,13 +241,13 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	expiry := mustBegin(t, s)
-	found := column(t, expiry, mysqlstore.FindDue, now, perBatch)
+	found := column(t, expiry, mysqlstore.FindDue, now, storetest.BatchSize)
 	list, err := json.Marshal(found)
-	if err != nil || len(found) != perBatch {
-		t.Fatalf("%d orders are due, %v, want %d", len(found), err, perBatch)
+	if err != nil || len(found) != storetest.BatchSize {
+		t.Fatalf("%d orders are due, %v, want %d", len(found), err, storetest.BatchSize)
 	}
-	held := column(t, expiry, statements.SelectDue, string(list), perBatch)
-	if len(held) != perBatch-1 || slices.Contains(held, string(e.Claims[7].Order)) {
+	held := column(t, expiry, statements.SelectDue, string(list), storetest.BatchSize)
+	if len(held) != storetest.BatchSize-1 || slices.Contains(held, string(e.Claims[7].Order)) {
 		t.Errorf("%d orders are held, want all but one", len(held))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -272,18 +265,16 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 // orders: he may be waiting for the sale's row, which the storing holds.
 func TestStoringWaitsForNoOrder(t *testing.T) {
 	s := open(t, servertest.MySQL(t))
-	load(t, s)
-	e := benchEntry(1)
-	if err := insert(t, s, e); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Load(t, s)
+	e := storetest.Batch(1)
+	storetest.InsertBatch(t, s, e)
 	if _, err := mustBegin(t, s).Exec(mysqlstore.Statements().LockOrder, string(e.Claims[7].Order)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	got, err := s.Insert(ctx, "phones", []sluice.Entry{e, benchEntry(2)})
-	if err != nil || got.Redelivered != perBatch || got.Inserted != perBatch {
+	got, err := s.Insert(ctx, "phones", []sluice.Entry{e, storetest.Batch(2)})
+	if err != nil || got.Redelivered != storetest.BatchSize || got.Inserted != storetest.BatchSize {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

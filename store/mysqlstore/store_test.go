@@ -1,61 +1,115 @@
 package mysqlstore_test
 
 import (
-	"database/sql"
+	"context"
+	"fmt"
+	"net"
+	"net/url"
 	"testing"
-	"time"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-func TestConformance(t *testing.T) { storetest.Run(t, database) }
+func TestConformance(t *testing.T) { storetest.Run(t, server.Databases) }
 
-func TestSoak(t *testing.T) { storetest.Soak(t, database) }
+func TestServer(t *testing.T) { storetest.RunServer(t, server) }
 
-func database(t *testing.T) storetest.Database {
-	url := servertest.MySQL(t)
-	raw := mysqlstore.OpenRaw(t, url)
-	return storetest.Database{
-		Open:         func(t *testing.T) sluice.Store { return open(t, url) },
-		OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, url) },
-		Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, raw, sale, by) },
-		Execute:      func(t *testing.T, statement string) { execute(t, raw, statement) },
+func TestSoak(t *testing.T) { storetest.Soak(t, server.Databases) }
+
+var server = &storetest.Server{
+	Name: "mysqlstore", Unreachable: mysqlstore.ErrUnreachable,
+	Empty: servertest.MySQL,
+	Start: func(t testing.TB) storetest.ServerProcess { return servertest.StartMySQL(t) },
+	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (storetest.ServerStore, error) {
+		return opened(mysqlstore.Open(ctx, url, mysqlstore.Options(opts)))
+	},
+	OpenReadOnly: func(ctx context.Context, url string) (storetest.ServerStore, error) {
+		return opened(mysqlstore.OpenReadOnly(ctx, url))
+	},
+	LiftReadOnly:  func(s storetest.ServerStore) { s.(*mysqlstore.Store).ReadOnly = false },
+	ReadOnlyError: "READ ONLY",
+	Raw:           mysqlstore.OpenRaw,
+	Tables:        "SELECT table_name FROM information_schema.tables WHERE table_schema = database()",
+	Earlier:       func(column, seconds string) string { return column + " - INTERVAL (" + seconds + ") SECOND" },
+	Deadlocks: func(t *testing.T, url string) (n int) {
+		var name string
+		if err := mysqlstore.OpenRaw(t, url).QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	},
+	HoldMigrations: holdMigrations, LockIsOfTheDatabase: true,
+	OpenErrors: openErrors,
+}
+
+// opened is nil if the store is.
+func opened(s *mysqlstore.Store, err error) (storetest.ServerStore, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func holdMigrations(t *testing.T, url string) (release func()) {
+	t.Helper()
+	conn, err := mysqlstore.OpenRaw(t, url).Conn(t.Context())
+	conn = storetest.Kept(t, conn, err)
+	run := func(query string, args ...any) {
+		t.Helper()
+		var done int
+		if err := conn.QueryRowContext(t.Context(), query, args...).Scan(&done); err != nil || done != 1 {
+			t.Fatalf("%s: %d, %v", query, done, err)
+		}
+	}
+	run(mysqlstore.AcquireLock, 0)
+	return func() { run(mysqlstore.ReleaseLock) }
+}
+
+func openErrors(t *testing.T, base, secret string) []storetest.OpenError {
+	changed := func(change func(*url.URL)) string {
+		u, err := url.Parse(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(u)
+		return u.String()
+	}
+	with := func(query string) string { return "mysql://ann:" + secret + "@127.0.0.1/shop?" + query }
+	return []storetest.OpenError{
+		storetest.Away("no such host", "mysql://ann:"+secret+"@no-such-host.invalid/shop", `no-such-host.invalid:3306`),
+		storetest.Away("nobody answers", fmt.Sprintf("mysql://ann:%s@%s/shop?connect_timeout=1", secret, deaf(t)), "does not answer within 1s"),
+		storetest.Wrong("wrong password", changed(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret) }), "Access denied"),
+		storetest.Wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }), `Unknown database 'nowhere'`),
+		storetest.Wrong("no TLS", changed(func(u *url.URL) { u.RawQuery = "tls=true" }), "TLS"),
+		storetest.Wrong("not MySQL", "postgres://ann:"+secret+"@127.0.0.1/shop", "mysql://"),
+		storetest.Wrong("of the driver", "ann:"+secret+"@tcp(127.0.0.1)/shop", "mysql://"),
+		storetest.Wrong("password not encoded", "mysql://ann:s3cr3t-#/x@127.0.0.1/shop", "mysql://"),
+		storetest.Wrong("port no number", "mysql://ann:"+secret+"@127.0.0.1:x/shop", "cannot be parsed"),
+		storetest.Wrong("no database", "mysql://ann:"+secret+"@127.0.0.1", "names no database"),
+		storetest.Wrong("unknown setting", with("clientFoundRows=true"), `unknown setting "clientFoundRows"`),
+		storetest.Wrong("bad setting", with("tls=nonsense"), "tls"),
+		storetest.Wrong("bad pool size", with("pool_max_conns=1"), "pool_max_conns"),
+		storetest.Wrong("bad time", with("read_timeout=1s"), "read_timeout"),
+		storetest.Wrong("bad query", with("tls=%"), "cannot be parsed"),
+		storetest.Wrong("empty", "", "mysql://"),
 	}
 }
 
-func age(t testing.TB, db *sql.DB, sale sluice.SaleID, by time.Duration) {
+// deaf returns an address where connections are taken and nothing is said.
+func deaf(t *testing.T) string {
 	t.Helper()
-	const earlier = ` - INTERVAL ? * 1000 MICROSECOND`
-	ms := by.Milliseconds()
-	execute(t, db, `UPDATE orders SET stored_at = stored_at`+earlier+`, expires_at = expires_at`+earlier+`,
-		keep_until = keep_until`+earlier+`, updated_at = updated_at`+earlier+` WHERE sale_id = ?`, ms, ms, ms, ms, string(sale))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
 }
 
 func open(t testing.TB, url string) *mysqlstore.Store {
 	t.Helper()
 	s, err := mysqlstore.Open(t.Context(), url, mysqlstore.Options{})
-	return kept(t, s, err)
-}
-
-func openReadOnly(t testing.TB, url string) *mysqlstore.Store {
-	t.Helper()
-	s, err := mysqlstore.OpenReadOnly(t.Context(), url)
-	return kept(t, s, err)
-}
-
-// kept closes the store when the test ends.
-func kept(t testing.TB, s *mysqlstore.Store, err error) *mysqlstore.Store {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return storetest.Kept(t, s, err)
 }

@@ -1,6 +1,8 @@
 package mysqlstore
 
 import (
+	"database/sql"
+	"fmt"
 	"testing"
 
 	"github.com/pressly/goose/v3"
@@ -8,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/internal/sqlcore"
+	"github.com/sluicehq/sluice/store/storetest"
 )
 
 // Numbers of the error that a CHECK fails.
@@ -16,45 +19,19 @@ const (
 	checkOfMySQL   = 3819
 )
 
-// A database of an older program keeps its sales, each with its cap.
 func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	url := servertest.MySQL(t)
-	old, err := connect(url, Options{}, session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer old.Close()
-	provider, err := goose.NewProvider(goose.DialectMySQL, old.db, migrations(), goose.WithTableName(sqlcore.VersionTable), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := provider.UpTo(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
-	for _, sale := range []struct {
-		id           string
-		total, taken any
-	}{{"phones", 10, 3}, {"endless", nil, 0}} {
-		_, err := old.db.ExecContext(t.Context(), `INSERT INTO sales VALUES
-			(?, 'sku', 'title', 1, 'CNY', NULL, NULL, 1000, 0, 1, ?, NULL, NULL, now(), NULL, false, 1, 1, 'why', ?, now(), now())`, sale.id, sale.total, sale.taken)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, err := Open(t.Context(), url, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if got, err := s.Sale(t.Context(), "phones"); err != nil || got.Cap != 10 || got.Total != 10 || got.Taken != 3 || got.Fence != "why" || !got.ArchivedAt.IsZero() {
-		t.Errorf("sale %+v, %v", got, err)
-	}
-	if got, err := s.Sale(t.Context(), "endless"); err != nil || got.Cap != sluice.Unlimited {
-		t.Errorf("sale without a total: %+v, %v", got, err)
-	}
-	for _, statement := range []string{"UPDATE sales SET taken = 11", "UPDATE sales SET cap = 9 WHERE id = 'phones'", "UPDATE sales SET cap = NULL WHERE id = 'phones'"} {
-		if _, err := s.db.ExecContext(t.Context(), statement); errorNumber(err) != checkOfMariaDB && errorNumber(err) != checkOfMySQL {
-			t.Errorf("%s: error %v, want the check to fail", statement, err)
-		}
-	}
+	storetest.Upgrade(t, storetest.Older{
+		DB: OpenRaw(t, url), Dialect: goose.DialectMySQL, Migrations: migrations(), VersionTable: sqlcore.VersionTable,
+		Time:  func(ms int64) string { return fmt.Sprintf("FROM_UNIXTIME(%d / 1000.0)", ms) }, // sessions are in UTC
+		Bytes: "x'00'",
+		Open: func(t *testing.T) sluice.Store {
+			s, err := Open(t.Context(), url, Options{})
+			return storetest.Kept(t, s, err)
+		},
+		Raw: func(t *testing.T) *sql.DB { return OpenRaw(t, url) },
+		CheckFails: func(err error) bool {
+			return errorNumber(err) == checkOfMariaDB || errorNumber(err) == checkOfMySQL
+		},
+	})
 }

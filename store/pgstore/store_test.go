@@ -1,67 +1,108 @@
 package pgstore_test
 
 import (
+	"context"
+	"database/sql"
+	"net/url"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/pgstore"
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-func TestConformance(t *testing.T) { storetest.Run(t, database) }
+func TestConformance(t *testing.T) { storetest.Run(t, server.Databases) }
 
-func TestSoak(t *testing.T) { storetest.Soak(t, database) }
+func TestServer(t *testing.T) { storetest.RunServer(t, server) }
 
-func database(t *testing.T) storetest.Database {
-	url := servertest.Postgres(t)
-	return storetest.Database{
-		Open:         func(t *testing.T) sluice.Store { return open(t, url) },
-		OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, url) },
-		Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, url, sale, by) },
-		Execute:      func(t *testing.T, statement string) { execute(t, url, statement) },
-	}
-}
+func TestSoak(t *testing.T) { storetest.Soak(t, server.Databases) }
 
-func age(t testing.TB, url string, sale sluice.SaleID, by time.Duration) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	_, err = conn.Exec(t.Context(), `UPDATE orders SET stored_at = stored_at - $1::interval, expires_at = expires_at - $1::interval,
-		keep_until = keep_until - $1::interval, updated_at = updated_at - $1::interval WHERE sale_id = $2`, by, sale)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func open(t testing.TB, url string) *pgstore.Store {
-	t.Helper()
-	s, err := pgstore.Open(t.Context(), url, pgstore.Options{})
-	return kept(t, s, err)
-}
-
-func openReadOnly(t testing.TB, url string) *pgstore.Store {
-	t.Helper()
-	s, err := pgstore.OpenReadOnly(t.Context(), url)
-	return kept(t, s, err)
-}
-
-// kept closes the store when the test ends.
-func kept(t testing.TB, s *pgstore.Store, err error) *pgstore.Store {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
+var server = &storetest.Server{
+	Name: "pgstore", Unreachable: pgstore.ErrUnreachable,
+	Empty: servertest.Postgres,
+	Start: func(t testing.TB) storetest.ServerProcess { return servertest.StartPostgres(t) },
+	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (storetest.ServerStore, error) {
+		return opened(pgstore.Open(ctx, url, pgstore.Options(opts)))
+	},
+	OpenReadOnly: func(ctx context.Context, url string) (storetest.ServerStore, error) {
+		return opened(pgstore.OpenReadOnly(ctx, url))
+	},
+	LiftReadOnly:   func(s storetest.ServerStore) { s.(*pgstore.Store).ReadOnly = false },
+	ReadOnlyError:  "read-only",
+	Raw:            raw,
+	Tables:         "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
+	Earlier:        func(column, seconds string) string { return column + " - (" + seconds + ") * interval '1 second'" },
+	Deadlocks:      deadlocks,
+	HoldMigrations: holdMigrations,
+	OpenErrors: func(t *testing.T, base, secret string) []storetest.OpenError {
+		changed := func(change func(*url.URL)) string {
+			u, err := url.Parse(base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(u)
+			return u.String()
 		}
-	})
-	return s
+		return []storetest.OpenError{
+			storetest.Away("no such host", "postgres://ann:"+secret+"@no-such-host.invalid/shop", `no-such-host.invalid`),
+			storetest.Wrong("wrong password", changed(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret) }), "password authentication failed"),
+			storetest.Wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }), `database "nowhere" does not exist`),
+			storetest.Wrong("not PostgreSQL", "mysql://ann:"+secret+"@127.0.0.1/shop", "postgres://"),
+			storetest.Wrong("no URL", "host=127.0.0.1 password="+secret, "postgres://"),
+			storetest.Wrong("password not encoded", "postgres://ann:s3cr3t-#/x@127.0.0.1/shop", "postgres://"),
+			storetest.Wrong("port no number", "postgres://ann:"+secret+"@127.0.0.1:x/shop", "cannot be parsed"),
+			storetest.Wrong("bad setting", "postgres://ann:"+secret+"@127.0.0.1/shop?sslmode=nonsense", "sslmode"),
+			storetest.Wrong("bad pool size", "postgres://ann:"+secret+"@127.0.0.1/shop?pool_max_conns=0", "pool_max_conns"),
+			storetest.Wrong("empty", "", "postgres://"),
+		}
+	},
+}
+
+// opened is nil if the store is.
+func opened(s *pgstore.Store, err error) (storetest.ServerStore, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func raw(t testing.TB, url string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", url)
+	return storetest.Kept(t, db, err)
+}
+
+func holdMigrations(t *testing.T, url string) (release func()) {
+	t.Helper()
+	conn, err := raw(t, url).Conn(t.Context())
+	conn = storetest.Kept(t, conn, err)
+	run := func(query string) {
+		t.Helper()
+		if _, err := conn.ExecContext(t.Context(), query, pgstore.MigrationLock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("SELECT pg_advisory_lock($1)")
+	return func() { run("SELECT pg_advisory_unlock($1)") }
+}
+
+// deadlocks counts once all connections of stores are gone: that is when each
+// has told its numbers.
+func deadlocks(t *testing.T, url string) (n int) {
+	t.Helper()
+	db := raw(t, url)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		var others int
+		err := db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sluice'), deadlocks
+			FROM pg_stat_database WHERE datname = current_database()`).Scan(&others, &n)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("%d connections are left, %v", others, err)
+		}
+		if others == 0 {
+			return n
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/store/sqlitestore"
+	"github.com/sluicehq/sluice/store/storetest"
 )
 
 var openers = map[string]func(context.Context, string) (*sqlitestore.Store, error){
@@ -97,7 +98,7 @@ func TestPathsWithSpecialCharacters(t *testing.T) {
 func TestClockIsInjected(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 678_999_999, time.FixedZone("", 3600))
 	s, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{Now: func() time.Time { return now }})
-	s = kept(t, s, err)
+	s = storetest.Kept(t, s, err)
 	sale, err := s.CreateSale(t.Context(), aSale())
 	if want := time.Date(2030, 1, 2, 2, 4, 5, 678e6, time.UTC); err != nil || sale.CreatedAt != want {
 		t.Errorf("created at %v, %v, want %v", sale.CreatedAt, err, want)

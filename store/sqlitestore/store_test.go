@@ -2,6 +2,7 @@ package sqlitestore_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,17 +12,31 @@ import (
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-func TestConformance(t *testing.T) { storetest.Run(t, database) }
+func TestConformance(t *testing.T) { storetest.Run(t, databases) }
 
-func TestSoak(t *testing.T) { storetest.Soak(t, database) }
+func TestSoak(t *testing.T) { storetest.Soak(t, databases) }
 
-func database(t *testing.T) storetest.Database {
-	path := filepath.Join(t.TempDir(), "store.db")
-	return storetest.Database{
-		Open:         func(t *testing.T) sluice.Store { return open(t, path) },
-		OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, path) },
-		Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, path, sale, by) },
-		Execute:      func(t *testing.T, statement string) { execute(t, path, statement) },
+// databases are copies of one file that has been migrated.
+func databases(t *testing.T) func(t *testing.T) storetest.Database {
+	migrated := filepath.Join(t.TempDir(), "store.db")
+	if err := open(t, migrated).Close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(migrated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(t *testing.T) storetest.Database {
+		path := filepath.Join(t.TempDir(), "store.db")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return storetest.Database{
+			Open:         func(t *testing.T) sluice.Store { return open(t, path) },
+			OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, path) },
+			Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, path, sale, by) },
+			Execute:      func(t *testing.T, statement string) { execute(t, path, statement) },
+		}
 	}
 }
 
@@ -34,25 +49,11 @@ func age(t testing.TB, path string, sale sluice.SaleID, by time.Duration) {
 func open(t testing.TB, path string) *sqlitestore.Store {
 	t.Helper()
 	s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{})
-	return kept(t, s, err)
+	return storetest.Kept(t, s, err)
 }
 
 func openReadOnly(t testing.TB, path string) *sqlitestore.Store {
 	t.Helper()
 	s, err := sqlitestore.OpenReadOnly(t.Context(), path)
-	return kept(t, s, err)
-}
-
-// kept closes the store when the test ends.
-func kept(t testing.TB, s *sqlitestore.Store, err error) *sqlitestore.Store {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return storetest.Kept(t, s, err)
 }

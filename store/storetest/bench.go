@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -117,4 +118,75 @@ func (e *endingBench) change(orders []sluice.OrderID, sales int, action sluice.A
 	}
 	running.Wait()
 	return time.Since(began)
+}
+
+// BenchmarkInsert stores batches of 500 new claims. If there is bare, it inserts
+// as many rows beside each batch, in the same run and on the same server, by one
+// multi-row INSERT into an identical table with identical indexes, each in a
+// transaction of its own. It reports rows a second of both, and their ratio:
+// what exactly-once and the cap cost.
+func BenchmarkInsert(b *testing.B, s sluice.Store, bare *Bare) {
+	create(b, s, aSale("phones", sluice.MaxUnits))
+	var stored, beside time.Duration
+	n := 0
+	for b.Loop() {
+		n++
+		entry := Batch(n)
+		began := time.Now()
+		InsertBatch(b, s, entry)
+		stored += time.Since(began)
+		if bare == nil {
+			continue
+		}
+		query, args := bare.insert(&entry)
+		began = time.Now()
+		if err := bare.Execute(query, args); err != nil {
+			b.Fatal(err)
+		}
+		beside += time.Since(began)
+	}
+	rows := float64(n) * BatchSize
+	b.ReportMetric(rows/stored.Seconds(), "rows/s")
+	if bare != nil {
+		b.ReportMetric(rows/beside.Seconds(), "bare-rows/s")
+		b.ReportMetric(beside.Seconds()/stored.Seconds(), "ratio")
+	}
+}
+
+// Bare is the table "bare", made like orders, and its driver.
+type Bare struct {
+	// Arg returns the n-th placeholder, from 1.
+	Arg     func(n int) string
+	Execute func(query string, args []any) error
+}
+
+// insert is what a program without Sluice's guarantees would do.
+func (bare *Bare) insert(e *sluice.Entry) (string, []any) {
+	sale := aSale(e.Sale, sluice.MaxUnits)
+	var query strings.Builder
+	query.WriteString(`INSERT INTO bare (order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
+		status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at) VALUES `)
+	var args []any
+	now := time.Now()
+	for i := range e.Claims {
+		c := &e.Claims[i]
+		row := []any{
+			string(c.Order), string(e.Sale), string(c.Buyer), string(c.Key), c.Quantity, c.Meta, sale.Price.Amount, sale.Price.Currency,
+			"pending", "", e.Epoch, e.FirstSeq + int64(i), e.Terms, e.Node, e.At, now,
+			now.Add(sale.PaymentWindow), now.Add(sale.PaymentWindow + sale.PaymentGrace), now,
+		}
+		if i > 0 {
+			query.WriteString(", ")
+		}
+		query.WriteByte('(')
+		for column := range row {
+			if column > 0 {
+				query.WriteString(", ")
+			}
+			query.WriteString(bare.Arg(len(args) + column + 1))
+		}
+		query.WriteByte(')')
+		args = append(args, row...)
+	}
+	return query.String(), args
 }

@@ -13,7 +13,7 @@ import (
 // Soak races payments against expiry and cancelling 10,000 times each, and then
 // repeats what is random for as long as SLUICE_TEST_SOAK says. Without it, it
 // skips.
-func Soak(t *testing.T, create func(t *testing.T) Database) {
+func Soak(t *testing.T, databases Databases) {
 	text := os.Getenv("SLUICE_TEST_SOAK")
 	if text == "" {
 		t.Skip("a long campaign: set SLUICE_TEST_SOAK to its duration")
@@ -22,6 +22,7 @@ func Soak(t *testing.T, create func(t *testing.T) Database) {
 	if err != nil {
 		t.Fatalf("SLUICE_TEST_SOAK: %v", err)
 	}
+	create := databases(t)
 	end := time.Now().Add(long)
 	t.Run("PaymentAgainstExpiry", func(t *testing.T) { racePaymentAndExpiry(t, create(t), 10_000) })
 	t.Run("PaymentAgainstCancel", func(t *testing.T) { racePaymentAndCancel(t, create(t), 10_000) })

@@ -33,8 +33,13 @@ type Database struct {
 	Execute func(t *testing.T, statement string)
 }
 
-// Run runs the suite. It calls create for each test.
-func Run(t *testing.T, create func(t *testing.T) Database) {
+// Databases makes an empty Database for each test; what tests may share, it
+// makes before.
+type Databases func(t *testing.T) (create func(t *testing.T) Database)
+
+// Run runs the suite.
+func Run(t *testing.T, databases Databases) {
+	create := databases(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, Database)
@@ -175,7 +180,7 @@ func aSale(id sluice.SaleID, total int64) sluice.Sale {
 }
 
 // create adds a sale and loads it under epoch 1.
-func create(t *testing.T, s sluice.Store, sale sluice.Sale) sluice.Sale {
+func create(t testing.TB, s sluice.Store, sale sluice.Sale) sluice.Sale {
 	t.Helper()
 	if _, err := s.CreateSale(t.Context(), sale); err != nil {
 		t.Fatal(err)
@@ -189,7 +194,7 @@ func create(t *testing.T, s sluice.Store, sale sluice.Sale) sluice.Sale {
 	return read(t, s, sale.ID)
 }
 
-func read(t *testing.T, s sluice.Store, id sluice.SaleID) sluice.Sale {
+func read(t testing.TB, s sluice.Store, id sluice.SaleID) sluice.Sale {
 	t.Helper()
 	sale, err := s.Sale(t.Context(), id)
 	if err != nil {
