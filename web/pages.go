@@ -87,7 +87,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.mux.ServeH
 
 // page is what the templates are given.
 type page struct {
-	Kind     string // which script: list, sale, order; empty: none
+	Kind     string // which script: list, sale, order, trouble
 	Sale     *facts
 	Days     []day
 	Problem  *trouble
@@ -147,7 +147,7 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() == nil:
 		p.opts.Log.Warn("a page cannot be made", "path", r.URL.Path, "error", err)
 	}
-	doc := p.render("trouble.html", page{Problem: &t}, keepError)
+	doc := p.render("trouble.html", page{Kind: "trouble", Problem: &t}, keepError)
 	doc.status = t.status
 	doc.serve(w, r)
 }

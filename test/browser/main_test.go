@@ -122,6 +122,8 @@ func startSite(dir string) (*site, error) {
 	return s, err
 }
 
+const plainHost = "pages.lan.test"
+
 // startBrowser starts Chromium with a profile of its own. It dies with the
 // test binary.
 func startBrowser(program, profile string) error {
@@ -132,6 +134,8 @@ func startBrowser(program, profile string) error {
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("disable-extensions", true),
 		chromedp.Flag("disable-background-timer-throttling", true), chromedp.Flag("disable-renderer-backgrounding", true),
+		// A name of this machine that browsers do not trust, as one in a house's network.
+		chromedp.Flag("host-resolver-rules", "MAP "+plainHost+" 127.0.0.1"),
 		chromedp.Flag("disable-backgrounding-occluded-windows", true), chromedp.Flag("force-color-profile", "srgb"),
 		chromedp.WSURLReadTimeout(patience),
 	}

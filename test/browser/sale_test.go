@@ -75,7 +75,7 @@ func TestTwoTabsAndADoubleClickBuyOnce(t *testing.T) {
 	first := v.tab(`
 		const real = window.fetch;
 		window.fetch = async (path, options) => options?.method === "POST" && window.refuse
-			? new Response('{"code":"insufficient","title":"Fewer","status":409}', { status: 409 }) : real(path, options);`)
+			? new Response('{"code":"forbidden","reason":"not_eligible","title":"No","status":403}', { status: 403 }) : real(path, options);`)
 	sale := s.sale(t, units(10), unlimited)
 	first.openSale(sale, "hasty")
 	first.wait(canBuy)
@@ -107,7 +107,7 @@ func TestTwoTabsAndADoubleClickBuyOnce(t *testing.T) {
 	first.do(chromedp.Evaluate[chromedp.Void]("window.refuse = true; undefined"))
 	first.wait(canBuy)
 	first.click("#buy")
-	first.says("status", "fewer than you asked for")
+	first.says("status", "not for this account")
 	first.do(chromedp.Reload())
 	first.wait(payNow)
 	if got := first.text(`document.getElementById("order-id").textContent`); got != had {
@@ -250,7 +250,7 @@ func TestSoldOutOnTheWay(t *testing.T) {
 	b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("buy").addEventListener("click", () => { window.posted = true; })`))
 	b.click("#buy")
 	b.says("badge", "Sold out")
-	b.says("status", "Units come back")
+	b.says("status", "Units may come back")
 	b.wait("copies === 1")
 	b.says("badge", "Sold out")
 	if b.is(`states.lastIndexOf("open") > states.indexOf("sold_out")`) {
@@ -455,7 +455,7 @@ func TestThroughTheShop(t *testing.T) {
 	sale := s.sale(t, units(5))
 	b.openSale(sale, "")
 	b.click("#login")
-	b.wait(`document.querySelector("h1")?.textContent === "Log in"`)
+	b.wait(`document.querySelector("h1")?.textContent.startsWith("Log in")`)
 	b.do(chromedp.SetValue(chromedp.CSS(`input[name="name"]`), "carol"))
 	b.click("#go")
 	b.says("buyer", "Signed in as carol")
@@ -464,7 +464,7 @@ func TestThroughTheShop(t *testing.T) {
 	b.click("#buy")
 	b.wait(payNow)
 	b.click("#pay")
-	b.wait(`document.querySelector("h1")?.textContent === "Pay"`)
+	b.wait(`document.querySelector("h1")?.textContent.startsWith("Pay")`)
 	b.click("#go")
 	b.says("order-title", "Paid")
 	if orders := s.orders(t, sale, 1); orders[0].BuyerID != "carol" || orders[0].Status != sluice.Paid {
@@ -494,7 +494,7 @@ func TestAccessible(t *testing.T) {
 	b.wait(canBuy)
 	for name, expression := range map[string]string{
 		"one main, one h1":         `document.querySelectorAll("main").length === 1 && document.querySelectorAll("h1").length === 1`,
-		"banner, nav, contentinfo": `document.querySelector("body > header") && document.querySelector("nav[aria-label]") && document.querySelector("body > footer")`,
+		"banner, nav, contentinfo": `document.querySelector("body > header") && document.querySelector("nav[aria-labelledby]") && document.querySelector("body > footer")`,
 		"a polite live region":     `document.querySelector('#said[role="status"][aria-live="polite"]')`,
 		"the button's description": `document.getElementById(document.getElementById("buy").getAttribute("aria-describedby")).textContent`,
 		"ids are unique":           `new Set([...document.querySelectorAll("[id]")].map((e) => e.id)).size === document.querySelectorAll("[id]").length`,
@@ -533,7 +533,7 @@ const contrast = `(() => {
 			const c = rgb(getComputedStyle(e).backgroundColor);
 			if (c.length === 3 || c[3] === 1) return c;
 		}
-		return [255, 255, 255];
+		return matchMedia("(prefers-color-scheme: dark)").matches ? [18, 18, 18] : [255, 255, 255];
 	};
 	const bad = [];
 	for (const e of document.body.querySelectorAll("*")) {
@@ -582,8 +582,8 @@ func TestList(t *testing.T) {
 		return fmt.Sprintf(`document.querySelector('#days a[href="/s/%s"]')`, sale)
 	}
 	b.open("/", "")
-	b.wait(tile(now) + `?.innerText.includes("7 left") && ` + tile(now) + `.closest("section").innerText.startsWith("On sale now")`)
-	b.wait(tile(later) + `?.innerText.includes("Upcoming") && !` + tile(later) + `.closest("section").innerText.startsWith("On sale now")`)
+	b.wait(tile(now) + `?.innerText.includes("7 left") && ` + tile(now) + `.closest("section").innerText.startsWith("Now")`)
+	b.wait(tile(later) + `?.innerText.includes("Upcoming") && !` + tile(later) + `.closest("section").innerText.startsWith("Now")`)
 	s.claim(t, now, "someone")
 	b.wait(tile(now) + `?.innerText.includes("6 left")`)
 	b.do(chromedp.Evaluate[chromedp.Void](tile(now) + ".click()"))

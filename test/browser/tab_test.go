@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
@@ -65,6 +67,9 @@ func (v *visitor) tab(before ...string) *tab {
 		if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
 			return err
 		}
+		if _, err := chromedp.Call(ctx, log.Enable, cdp.Empty{}); err != nil {
+			return err
+		}
 		if _, err := chromedp.Call(ctx, emulation.SetUserAgentOverride, emulation.SetUserAgentOverrideParams{
 			UserAgent: "Mozilla/5.0 (X11; Linux x86_64) Chrome", AcceptLanguage: "en-GB",
 		}); err != nil {
@@ -99,6 +104,12 @@ func (b *tab) listen(event any) {
 		}
 	case *runtime.EventExceptionThrown:
 		b.wrong = append(b.wrong, fmt.Sprintf("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception))
+	case *log.EventEntryAdded:
+		// Refusals are 4xx, which Chromium notes as sources of "network". Of a page
+		// that came without HTTPS it notes that it has no use for one header.
+		if e.Entry.Source != log.EntrySourceNetwork && !strings.Contains(e.Entry.Text, "Cross-Origin-Opener-Policy") {
+			b.wrong = append(b.wrong, fmt.Sprintf("console: %s: %s", e.Entry.Source, e.Entry.Text))
+		}
 	case *runtime.EventConsoleAPICalled:
 		if len(e.Args) > 0 && strings.Contains(string(e.Args[0].Value), "policy: ") {
 			b.wrong = append(b.wrong, string(e.Args[0].Value))

@@ -11,31 +11,30 @@
 //
 // A refused attempt keeps its key, since the same key may be tried again; it
 // ends by becoming an order.
+//
+// Tabs take turns by a lock where the browser has one. It has none on a page
+// that came by plain HTTP from another machine; there, two tabs that are
+// pressed within the milliseconds before the one learns of the other's attempt
+// still use one key, since the key of the next attempt lies ready for all tabs
+// from the moment that the page is loaded or the attempt before has ended. Two
+// keys can only come of pressing within those milliseconds after that moment.
 
-const prefix = "sluice_attempt:";
 const memory = new Map(); // where there is no localStorage
 
 export class Attempts {
   constructor(sale, buyer) {
-    this.name = `${prefix}${sale}:${buyer}`;
+    this.name = `sluice_attempt:${sale}:${buyer}`;
+    this.next = `sluice_next:${sale}:${buyer}`; // the key that lies ready
   }
 
-  get() {
-    try {
-      return JSON.parse(localStorage.getItem(this.name));
-    } catch {
-      return memory.get(this.name) ?? null;
-    }
-  }
+  get() { return read(this.name); }
 
-  put(attempt) {
-    memory.set(this.name, attempt);
-    try { localStorage.setItem(this.name, JSON.stringify(attempt)); } catch { /* then for this page only */ }
-    return attempt;
-  }
+  put(attempt) { return write(this.name, attempt); }
 
-  update(change) {
-    return this.put({ ...this.get(), ...change });
+  // update changes the attempt of a key, unless another one has taken its place.
+  update(key, change) {
+    const last = this.get();
+    if (!last || last.key === key) this.put({ ...last, key, ...change });
   }
 
   // press returns the attempt that a press of the button means: the one that is
@@ -43,12 +42,18 @@ export class Attempts {
   press(quantity, since) {
     const last = this.get();
     if (last && !last.order && (last.sent || last.quantity === quantity)) return last;
-    return this.put({ key: newKey(), quantity, since, earlier: orderOf(last) ?? undefined });
+    return this.put({ key: this.ready(), quantity, since, earlier: orderOf(last) ?? undefined });
+  }
+
+  // ready returns the key of the next attempt, and sees to it that there is one.
+  ready() {
+    const key = read(this.next);
+    return key && key !== this.get()?.key ? key : write(this.next, newKey());
   }
 
   // alone runs one tab at a time; a second tab waits for the first.
   async alone(run) {
-    if (!navigator.locks) return run(); // no secure context: the key alone protects
+    if (!navigator.locks) return run(); // the key alone protects
     return navigator.locks.request(this.name, run);
   }
 
@@ -64,6 +69,20 @@ export class Attempts {
     addEventListener("storage", listener);
     return () => removeEventListener("storage", listener);
   }
+}
+
+function read(name) {
+  try {
+    return JSON.parse(localStorage.getItem(name));
+  } catch {
+    return memory.get(name) ?? null;
+  }
+}
+
+function write(name, value) {
+  memory.set(name, value);
+  try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* then for this page only */ }
+  return value;
 }
 
 // orderOf is the order to show of an attempt, or null.

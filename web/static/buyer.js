@@ -11,6 +11,7 @@ import { now } from "./clock.js";
 import { t } from "./texts.js";
 
 const KEY = "sluice_token";
+const LONG = 32; // letters of a name that are shown
 
 const store = {
   get: () => { try { return localStorage.getItem(KEY); } catch { return kept; } },
@@ -85,5 +86,6 @@ export function showBuyer(who, changed) {
   out.className = "link";
   out.textContent = t("signOut");
   out.addEventListener("click", () => signOut(changed));
-  place.replaceChildren(t("signedIn", { name: who.id }), " ", out);
+  place.title = who.id;
+  place.replaceChildren(t("signedIn", { name: who.id.length > LONG ? `${who.id.slice(0, LONG - 1)}…` : who.id }), " ", out);
 }

@@ -38,7 +38,7 @@ export async function claim({ sale, attempt, buyer, ticket, say, opensAt, restin
     } else if (problem.code === "not_open" && justBefore(problem, opensAt(), now())) {
       say("retryNotOpen");
       await sleep(Math.max(50, Math.min(opensAt() - now(), 1000)));
-    } else if (["sold_out", "paused"].includes(problem.code) && resting()) {
+    } else if (["sold_out", "insufficient", "paused"].includes(problem.code) && resting()) {
       // What has just been reopened rests for half a second before it sells.
       await sleep(200 + Math.random() * 200);
     } else {

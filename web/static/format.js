@@ -17,11 +17,11 @@ export const number = (n) => new Intl.NumberFormat(lang()).format(n);
 const sameDay = (a, b) => a.toDateString() === b.toDateString();
 
 // time is a clock's time, with the day unless that is today.
-export function time(ms, now) {
+export function time(ms, now, weekday = true) {
   const date = new Date(ms);
   const seconds = date.getSeconds() ? { second: "2-digit" } : {};
   const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...seconds };
-  const day = sameDay(date, new Date(now)) ? {} : { month: "short", day: "numeric", weekday: "short" };
+  const day = sameDay(date, new Date(now)) ? {} : { month: "short", day: "numeric", ...(weekday && { weekday: "short" }) };
   return new Intl.DateTimeFormat(lang(), { ...day, ...clock }).format(date);
 }
 

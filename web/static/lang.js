@@ -10,6 +10,8 @@
   const root = document.documentElement;
   root.lang = asked || known(remembered()) || (navigator.languages || []).map(known).find(Boolean) || "en";
   root.classList.add("js");
+  const title = document.querySelector("title[data-zh]");
+  if (title) title.textContent = title.dataset[root.lang === "en" ? "en" : "zh"];
   if (asked) {
     try { localStorage.setItem("sluice_lang", asked); } catch { /* then it is not remembered */ }
   }

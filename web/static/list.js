@@ -3,7 +3,7 @@
 import { api, sleep } from "./api.js";
 import { buyer, onBuyer, showBuyer } from "./buyer.js";
 import * as clock from "./clock.js";
-import { clockTime, day, money, number } from "./format.js";
+import { clockTime, day, money, number, time } from "./format.js";
 import { onLanguage, t } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
@@ -25,16 +25,21 @@ function tile(sale) {
   const row = element("span", { className: "row" }, badge);
   if (sale.state === "open" && sale.available !== null) {
     row.append(element("span", { className: "few", text: t("left", { n: number(sale.available), total: null }) }));
+  } else if (sale.state === "upcoming") {
+    const opens = Date.parse(sale.opens_at);
+    row.append(element("span", { className: "few", text: t("wait", { time: time(opens, opens) }) })); // the day is above
   }
   return element("li", {}, element("a", { className: "tile", href: `/s/${encodeURIComponent(sale.id)}` },
     row, element("span", { className: "name", text: sale.title }), price));
 }
 
-// Sales that have begun come first, under one heading; the others by the day
-// and the hour of their opening.
+// Sales that have begun come first, under one heading, and of those the ones
+// where there is something to buy; the others by the day and the hour of their
+// opening.
 function groups(now) {
   const days = new Map();
-  for (const sale of sales) {
+  const rank = ({ opens_at, state }) => (Date.parse(opens_at) > now ? 2 : state === "sold_out" || state === "closed" ? 1 : 0);
+  for (const sale of [...sales].sort((a, b) => rank(a) - rank(b))) {
     const opens = Date.parse(sale.opens_at);
     const begun = opens <= now;
     const date = begun ? t("already") : day(opens, now);

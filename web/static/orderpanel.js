@@ -59,9 +59,12 @@ export class OrderPanel {
   }
 
   take(order) {
+    if (order.status !== this.order?.status) this.news = true;
     this.order = order;
     this.render();
     this.onOrder(order);
+    if (this.news) announce(`${$("order-title").textContent}. ${this.text()}`);
+    this.news = false;
   }
 
   ask(open) {
@@ -83,39 +86,44 @@ export class OrderPanel {
       } catch (error) {
         if (error.code === "order_ended") {
           this.say("cancelEnded");
+          $("order-title").focus();
           return this.wake?.abort(); // and look what it is now
         }
         await sleep((error.retryAfter ?? 1) * 1000);
       }
     }
     this.say("cancelFailed");
+    $("cancel").focus();
   }
 
   say(note) {
     this.note = note;
     this.ask(false);
     this.render();
+    announce(t(note));
   }
 
-  late() { return clock.now() > Date.parse(this.order.expires_at); }
+  late() { return this.order.status === "pending" && clock.now() > Date.parse(this.order.expires_at); }
 
   render() {
     const { order } = this;
     $("order").hidden = !order;
     if (!order) return;
     const { status } = order;
-    $("order").dataset.status = status;
-    set("order-title", t(`s_${status}`));
+    const late = this.wasLate = this.late();
+    $("order").dataset.status = late ? "late" : status;
+    set("order-title", t(late ? "s_late" : `s_${status}`, { n: order.quantity }));
     set("order-text", this.note ? t(this.note) : this.text());
     set("order-amount", money({ amount: order.price.amount * order.quantity, currency: order.price.currency }));
     set("order-quantity", number(order.quantity));
     set("order-id", order.order_id);
-    $("order-id").href = `/o/${encodeURIComponent(order.order_id)}`;
+    const page = `/o/${encodeURIComponent(order.order_id)}`;
+    if (page !== location.pathname) $("order-id").href = page;
     const pending = status === "pending";
     $("order-until-row").hidden = !pending;
     if (pending) set("order-until", time(Date.parse(order.expires_at), clock.now()));
     const pay = payLink(order.order_id);
-    $("pay").hidden = !(pending && pay);
+    $("pay").hidden = !(pending && pay && !late);
     if (pay) $("pay").href = pay;
     const open = !$("sure").hidden;
     if (!pending) $("sure").hidden = true;
@@ -124,17 +132,15 @@ export class OrderPanel {
   }
 
   text() {
-    const { status, reason } = this.order;
+    const { status, reason, quantity: n } = this.order;
     if (status === "rejected") return t("t_rejected", { reason: reason === "not_covered" ? "" : reason });
-    if (status === "pending") return t(this.late() ? "t_late" : payLink("x") ? "t_pending" : "t_pendingShop");
-    return t(`t_${status}`);
+    if (status === "pending") return t(this.late() ? "t_late" : payLink("x") ? "t_pending" : "t_pendingShop", { n });
+    return t(`t_${status}`, { n });
   }
-
-  // words are what became of the order, for those who listen.
-  words() { return `${t(`s_${this.order.status}`)}. ${this.text()}`; }
 
   tick() {
     const left = $("order-left");
+    if (this.order && this.late() !== this.wasLate) return this.render();
     const pending = this.order?.status === "pending" && !this.late();
     left.hidden = !pending;
     if (!this.order) return;
@@ -145,6 +151,11 @@ export class OrderPanel {
     }
     if (!this.note) set("order-text", this.text());
   }
+}
+
+// announce says it to those who listen.
+export function announce(text) {
+  $("said").textContent = text;
 }
 
 // set writes a text only if it is another one: screen readers read what changes.

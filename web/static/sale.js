@@ -8,13 +8,12 @@ import { claim } from "./claim.js";
 import * as clock from "./clock.js";
 import { clockTime, money, number, split, time } from "./format.js";
 import { follow } from "./live.js";
-import { ended, OrderPanel } from "./orderpanel.js";
+import { announce, ended, OrderPanel } from "./orderpanel.js";
 import { errorText, onLanguage, t } from "./texts.js";
 import { Tickets } from "./ticket.js";
 
 const $ = (id) => document.getElementById(id);
 const id = $("main").dataset.sale;
-const pageTitle = document.title;
 
 const view = {
   sale: null, // as the server last said
@@ -23,8 +22,11 @@ const view = {
   order: null, // the buyer's newest, as last seen
   busy: false, // a claim is on its way from this tab
   elsewhere: false, // or from another tab
-  note: null, // what to say instead of what the state says: {key, values} or {problem}
-  came: false, // units came back while we were waiting
+  // What to say instead of what the state says: {key, values} or {problem};
+  // until: in what state it holds; wants: until there are so many units;
+  // label: what the button says that can do nothing for this buyer.
+  note: null,
+  came: null, // units came while we were waiting: the key of what to say
   lost: false, // the server does not answer
   focus: false, // the order takes the focus when it is there
 };
@@ -41,12 +43,9 @@ function onSale(sale) {
   view.sale = sale;
   const after = state();
   if (["sold_out", "paused"].includes(before) && after === "open") reopenedAt = clock.now();
-  if (before === "sold_out" && after === "open" && sale.available !== 0) {
-    view.came = true;
-    view.note = null;
-  } else if (after !== "open") {
-    view.came = false;
-  }
+  if (after !== "open") view.came = null;
+  else if (before === "sold_out" && sale.available !== 0) [view.came, view.note] = ["back", null];
+  else if (enough(sale)) [view.came, view.note] = ["enough", null];
   // What was said of a refusal holds until the state is another one.
   if (before !== after && view.note?.until && view.note.until !== after) view.note = null;
   schedule();
@@ -54,15 +53,18 @@ function onSale(sale) {
   render();
 }
 
-// outdated: a reading from before a claim of ours was told "sold out", which
-// is the newer word. A copy on the way is a few seconds old at most; what still
+// outdated: a reading from before a claim of ours was told "sold out" (or that
+// there are too few), which is the newer word. A copy on the way is a few seconds old at most; what still
 // says so after that is true again.
 const COPY = 3000; // ms
 const REST = 1000; // ms in which a sale that was reopened may still refuse
 let reopenedAt = -Infinity; // server's time
 let soldOutAt = -Infinity; // when a claim was told so, server's time
-const outdated = (sale) =>
-  sale.state === "open" && Date.parse(sale.server_time) < soldOutAt && clock.now() - soldOutAt < COPY;
+const older = (sale, moment) => Date.parse(sale.server_time) < moment && clock.now() - moment < COPY;
+const outdated = (sale) => sale.state === "open" && older(sale, soldOutAt);
+
+// enough: there were fewer units than were asked for, and now there are enough.
+const enough = (sale) => view.note?.wants && !older(sale, view.note.at) && (sale.available ?? Infinity) >= view.note.wants;
 
 // state is the sale's at this very moment: opening and closing need nobody to
 // tell us.
@@ -108,6 +110,7 @@ function onWho() {
     view.offAttempts?.();
     view.attempts = who && new Attempts(id, who.id);
     view.offAttempts = view.attempts?.onChange(onAttempt);
+    view.attempts?.ready();
     view.note = null;
     view.order = null;
   }
@@ -139,10 +142,9 @@ function onOrder(order, problem) {
     shown = null;
     panel.follow(null);
   }
-  if (order && order.status !== view.order?.status) announce(panel.words());
   const came = order && !ended(order) && !view.order;
   view.order = order;
-  if (came) view.note = null;
+  if (came && view.note?.key !== "limitMany") view.note = null;
   render();
   if (order && view.focus) $("order-title").focus(); // from the button, which has done its work
   view.focus = false;
@@ -153,7 +155,7 @@ function onOrder(order, problem) {
 async function press() {
   if (view.busy) return;
   if (!canBuy()) {
-    announce(t(state() === "upcoming" ? "early2" : "ready"));
+    announce(state() === "upcoming" ? t("early2") : $("status").textContent);
     return;
   }
   await buy(quantity());
@@ -165,21 +167,22 @@ async function buy(quantity) {
   const { who, attempts } = view;
   const before = shown;
   view.busy = true;
-  view.came = false;
+  view.came = null;
   say("sending");
-  let outcome;
+  let attempt, outcome;
   try {
     outcome = await attempts.alone(async () => {
       const last = attempts.get();
       if (last?.order && last.order !== before) return { order: last.order }; // another tab was quicker
-      const attempt = attempts.press(quantity, clock.now());
-      attempts.update({ sent: true });
+      attempt = attempts.press(quantity, clock.now());
+      attempts.update(attempt.key, { sent: true });
       const outcome = await claim({
         sale: id, attempt, buyer: who, say, ticket: (anew) => tickets.header(say, anew),
         opensAt: () => Date.parse(view.sale.opens_at), resting: () => clock.now() - reopenedAt < REST, now: clock.now,
       });
       // The order is what the attempt was for; a refusal leaves the key free for the next try.
-      attempts.update({ sent: false, order: outcome.order ?? limitOrder(outcome.refused) });
+      attempts.update(attempt.key, { sent: false, order: outcome.order ?? limitOrder(outcome.refused) });
+      attempts.ready();
       return outcome;
     });
   } finally {
@@ -187,7 +190,7 @@ async function buy(quantity) {
   }
   if (view.who?.id !== who.id) return onAttempt(); // signed out meanwhile
   view.note = null;
-  if (outcome.refused) refused(outcome.refused);
+  if (outcome.refused) await refused(outcome.refused, attempt);
   view.focus = Boolean(outcome.order) && [$("buy"), document.body].includes(document.activeElement);
   await onAttempt();
   live.refresh();
@@ -196,7 +199,7 @@ async function buy(quantity) {
 // limitOrder is the order that a buyer has who may not have another.
 const limitOrder = (problem) => (problem?.code === "buyer_limit" ? problem.body.order_ids?.at(-1) : undefined);
 
-function refused(problem) {
+async function refused(problem, { key, quantity }) {
   const until = state();
   switch (problem.code) {
     case "sold_out":
@@ -206,17 +209,19 @@ function refused(problem) {
       view.note = null;
       return;
     case "insufficient":
-      view.note = { key: view.sale.available > 0 ? "insufficient" : "insufficientAny", values: { n: view.sale.available }, until };
+      view.note = { key: "insufficient", wants: quantity, at: clock.now(), until };
+      setTimeout(live.ask, COPY + Math.random() * COPY);
       return;
     case "paused": case "closed": case "not_open":
       view.note = { key: { paused: "pausedText", closed: "closedText", not_open: "early2" }[problem.code], until };
       return;
     case "buyer_limit":
-      view.note = { key: limitOrder(problem) ? "limitOrder" : "limit" };
+      if (quantity > 1) view.note = { key: "limitMany" }; // fewer may be possible
+      else view.note = limitOrder(problem) ? { key: "limitOrder" } : { key: "limit", label: "buyLimit" };
       return;
     case "forbidden":
       if (["denied", "not_eligible"].includes(problem.body.reason)) {
-        view.note = { key: "notEligible" };
+        view.note = { key: "notEligible", label: "buyNot" };
         return;
       }
       break;
@@ -225,10 +230,11 @@ function refused(problem) {
       view.mustSignIn = view.who.token;
       return;
     case "sale_not_found":
-      view.note = { key: "noSale" };
+      view.note = { key: "noSale", label: "buyUnavailable" };
       return;
-    case "idempotency_key_reused": // cannot be, unless somebody else made keys here
+    case "idempotency_key_reused": // another tab's attempt, or another device's, was accepted with it
       view.attempts.put(null);
+      if (await recover(key)) return;
   }
   view.note = { problem, until };
 }
@@ -244,10 +250,16 @@ async function resume() {
     return buy(attempt.quantity);
   }
   // Too old to buy without asking; but if it was accepted, here is the order.
+  await recover(attempt.key);
+  onAttempt();
+}
+
+// recover takes the buyer's newest order of this sale as what an attempt became.
+async function recover(key) {
   const { orders } = await api(`/v1/orders?sale=${encodeURIComponent(id)}&limit=100`, { token: view.who.token }).catch(() => ({ orders: [] }));
   const order = orders.findLast((order) => !ended(order));
-  if (order) view.attempts.update({ sent: false, order: order.order_id });
-  onAttempt();
+  if (order) view.attempts.update(key, { sent: false, order: order.order_id });
+  return order;
 }
 
 const signedIn = () => Boolean(view.who && !view.who.expired && view.mustSignIn !== view.who.token);
@@ -260,7 +272,7 @@ function mayBuyMore() {
   return !hasLive() || Boolean(view.order && (limit === null || view.order.quantity < limit) && view.note?.key !== "limitOrder");
 }
 
-const canBuy = () => signedIn() && state() === "open" && mayBuyMore() && !view.elsewhere;
+const canBuy = () => signedIn() && state() === "open" && mayBuyMore() && !view.elsewhere && !view.note?.label;
 
 function say(key, values) {
   view.note = { key, values };
@@ -280,9 +292,21 @@ function render() {
   renderStock(sale, now);
   renderButton(now);
   renderStatus(now);
-  $("status").dataset.kind = view.busy ? "busy" : view.came ? "good" : view.note?.problem ? "bad" : now;
-  document.title = view.came ? `● ${t("backTitle")} ${pageTitle}` : pageTitle;
+  $("status").dataset.kind = kind(now);
+  // Who has bought needs no empty card beside the order.
+  $("action").hidden = hasLive() && $("buy").hidden && $("login").hidden && !$("status").textContent;
+  if (sale) document.title = view.came ? `● ${t("backTitle")} ${sale.title}` : sale.title;
   panel.render();
+}
+
+const WARN = ["insufficient", "limit", "limitMany", "notEligible", "noSale"];
+
+// kind is how the status looks.
+function kind(now) {
+  if (view.busy || view.elsewhere) return "busy";
+  if (view.came) return "good";
+  if (view.note?.problem) return "bad";
+  return WARN.includes(view.note?.key) || view.lost && !view.note ? "warn" : now;
 }
 
 // renderFacts sets right what the page says, should it be an old copy.
@@ -318,6 +342,7 @@ function renderCountdown(sale, now) {
   set("countdown-label", t(now === "upcoming" ? "opensIn" : "closesIn"));
   set("countdown-text", t("duration", left));
   $("days").hidden = left.d === 0;
+  $("hours").hidden = now !== "upcoming" && left.d + left.h === 0;
   for (const [name, n] of [["days", left.d], ["hours", left.h], ["minutes", left.m], ["seconds", left.s]]) {
     const [digits, unit] = $(name).children;
     const text = name === "days" ? String(n) : String(n).padStart(2, "0");
@@ -327,14 +352,14 @@ function renderCountdown(sale, now) {
 }
 
 function renderStock(sale, now) {
-  const shows = ["open", "sold_out"].includes(now) && sale.available !== null && sale.total !== 0;
+  const shows = ["open", "sold_out", "paused"].includes(now) && sale.total !== 0;
   $("stock").hidden = !shows;
   if (!shows) return;
   const n = now === "sold_out" ? 0 : sale.available;
-  $("stock-bar").hidden = sale.total === null;
+  $("stock-bar").hidden = sale.total === null || n === null;
   $("stock-bar").max = sale.total ?? 1;
-  $("stock-bar").value = n;
-  set("stock-text", t("left", { n: number(n), total: sale.total === null ? null : number(sale.total) }));
+  $("stock-bar").value = n ?? 0;
+  set("stock-text", n === null ? t("unlimited") : t("left", { n: number(n), total: sale.total === null ? null : number(sale.total) }));
 }
 
 function renderButton(now) {
@@ -344,20 +369,21 @@ function renderButton(now) {
   login.hidden = !(wantsLogin && link);
   if (link) login.href = link;
   // With a live order in hand and nothing more to buy, the panel has the buttons.
-  button.hidden = now === "unknown" || wantsLogin || (hasLive() && !view.busy && !mayBuyMore());
+  button.hidden = ["unknown", "closed"].includes(now) && !view.busy || wantsLogin || (hasLive() && !view.busy && !mayBuyMore());
   const can = canBuy() && !view.busy;
   if (button.getAttribute("aria-disabled") !== String(!can)) button.setAttribute("aria-disabled", String(!can));
   set("buy", label(now));
   const limit = view.sale?.max_per_buyer;
   $("quantity-row").hidden = button.hidden || limit === 1 || !["open", "upcoming"].includes(now);
-  if (limit) $("quantity").max = limit;
+  $("quantity").max = limit ?? "";
   $("quantity").disabled = view.busy;
 }
 
 function label(now) {
   if (view.busy || view.elsewhere) return t("busy");
+  if (view.note?.label) return t(view.note.label);
   switch (now) {
-    case "upcoming": return t("wait", { time: time(Date.parse(view.sale.opens_at), clock.now()) });
+    case "upcoming": return t("wait", { time: time(Date.parse(view.sale.opens_at), clock.now(), false) });
     case "open": return t(!view.order ? "buy" : ended(view.order) ? "buyAgain" : "buyMore");
     case "sold_out": return t("buySoldOut");
     case "paused": return t("buyPaused");
@@ -368,6 +394,10 @@ function label(now) {
 
 // status is what to tell: the key of a text, and its values.
 function status(now) {
+  if (view.note?.wants) {
+    const n = view.sale.available;
+    return n > 0 && n < view.note.wants ? ["insufficient", { n }] : ["insufficientAny"];
+  }
   if (view.note) return [view.note.key, view.note.values];
   if (view.lost) return ["gone"];
   if (view.elsewhere) return ["otherTab"];
@@ -379,7 +409,7 @@ function status(now) {
   if (now === "sold_out") return ["soldOut"];
   if (now === "paused") return ["pausedText"];
   if (now === "upcoming") return tickets.status() ?? ["early"];
-  if (now === "open") return view.came && view.sale.available > 0 ? ["back", { n: view.sale.available }] : ["ready"];
+  if (now === "open") return view.came && view.sale.available > 0 ? [view.came, { n: view.sale.available }] : ["ready"];
   return [];
 }
 
@@ -393,10 +423,6 @@ function renderStatus(now) {
   const news = `${now} ${key}`;
   if (news !== told && key) announce(now === "open" && told.startsWith("upcoming ") ? `${t("nowOpen")} ${text}` : text);
   told = news;
-}
-
-function announce(text) {
-  $("said").textContent = text;
 }
 
 function set(id, text) {
@@ -423,12 +449,14 @@ function tick() {
     }
     if (view.who && !view.who.expired && buyer()?.expired) onWho();
   }
-  if (clock.known()) {
-    $("clock").hidden = false;
-    set("clock", t("serverTime", { time: clockTime(clock.now()) }));
-  }
+  showClock();
   // The next full second of the server's clock, so that digits change on time.
   setTimeout(tick, 1000 - (clock.now() % 1000) + 5);
+}
+
+function showClock() {
+  $("clock").hidden = !clock.known();
+  set("clock", t("serverTime", { time: clockTime(clock.now()) }));
 }
 
 // The clock is set again before the opening and after a sleep.
@@ -447,7 +475,15 @@ document.addEventListener("visibilitychange", async () => {
 });
 
 $("buy").addEventListener("click", press);
-onLanguage(() => { showBuyer(view.who, onWho); render(); });
+$("quantity").addEventListener("change", ({ target }) => { // what is seen is what is bought
+  target.value = Math.min(Math.max(1, Math.trunc(Number(target.value)) || 1), Number(target.max) || Infinity);
+});
+onLanguage(() => {
+  announce(""); // it was said in the other language
+  showBuyer(view.who, onWho);
+  showClock();
+  render();
+});
 onBuyer(onWho);
 await keepTime();
 onWho();

@@ -1,6 +1,8 @@
 // All that the pages say and that depends on the moment, in both languages;
 // and the switch between them. A text is a string, or a function of values.
 
+const held = (n) => (n === 1 ? "Your unit is" : `Your ${n} units are`);
+
 const en = {
   // badges
   upcoming: "Upcoming", open: "On sale", paused: "Paused", sold_out: "Sold out", closed: "Over", unavailable: "Checking", unknown: "…",
@@ -14,20 +16,22 @@ const en = {
   left: ({ n, total }) => (total === null ? `${n} left` : `${n} of ${total} left`),
   unlimited: "No limit on units",
   // the button
-  buy: "Buy now", buyMore: "Buy another", buyAgain: "Buy again", wait: ({ time }) => `Opens at ${time}`, notYet: "Not open yet", busy: "One moment…",
+  buy: "Buy now", buyMore: "Buy another", buyAgain: "Buy again", wait: ({ time }) => `Opens ${time}`, busy: "One moment…",
   buySoldOut: "Sold out", buyPaused: "Paused", buyClosed: "Sale over", buyUnavailable: "Not available now",
+  buyLimit: "Limit reached", buyNot: "Not for this account",
   // what is going on
-  early: "Not open yet. You may leave the focus here: the button works from the first moment on.",
+  early: "Not open yet. Stay on this page: the button works from the first moment on.",
   early2: "Not open yet.",
   signIn: "To buy, sign in first. You come back to this page.",
   signInBare: "To buy, sign in at the shop first. It brings you back here.",
   signedIn: ({ name }) => `Signed in as ${name}`, signOut: "Sign out",
   expired: "Your sign-in has expired. Sign in again: nothing that you bought is lost.",
-  ready: "Press the button to buy. You will hear at once whether it is yours.",
+  ready: "Press the button to buy. You will see at once whether it is yours.",
   ticket: "Fetching your ticket for this sale…",
   proving: ({ percent }) => `Your browser is solving a small task, so that machines have no advantage: ${percent}%.`,
   ticketReady: "Your ticket is here. Ready for the opening.",
   ticketFailed: "Your ticket could not be fetched yet; trying again.",
+  ticketNone: "There is no ticket for you at the moment.",
   sending: "Sent. Waiting for the answer…",
   otherTab: "Your request is under way in another tab of yours.",
   resuming: "Asking again about the request that you made before this page was loaded…",
@@ -37,38 +41,42 @@ const en = {
   retryRate: ({ n }) => `Too many tries. Trying again for you in ${n} s.`,
   retryNotOpen: "It opens this very moment. Trying again…",
   offline: "You are offline. The page goes on by itself when you are back.",
-  soldOut: "Sold out. Units come back when an order is cancelled or not paid for. Leave this page open: it tells you at once.",
+  soldOut: "Sold out. Units may come back when an order is cancelled or not paid for. Leave this page open: it tells you at once.",
   back: ({ n }) => (n === 1 ? "A unit has come back. Buy it now!" : `${n} units have come back. Buy now!`),
+  enough: ({ n }) => `There are enough now: ${n} left. Buy now!`,
   backTitle: "Available!",
-  insufficient: ({ n }) => `Only ${n} left: fewer than you asked for. Choose a smaller quantity.`,
-  insufficientAny: "Fewer are left than you asked for. Choose a smaller quantity.",
+  insufficient: ({ n }) => `Only ${n} left: fewer than you asked for. Choose a smaller quantity, or wait here: this page tells you when there are more.`,
+  insufficientAny: "Fewer are left than you asked for. Choose a smaller quantity, or wait here: this page tells you when there are more.",
   pausedText: "The shop has paused this sale. It goes on by itself; this page tells you.",
   closedText: "This sale is over.",
   unavailableText: "The sale is being checked and goes on in a moment. Nothing is lost, and nothing is sold meanwhile.",
   limit: "You have bought as many as one buyer may.",
+  limitMany: "Together with what you already have, that is more than one buyer may buy. Choose a smaller quantity.",
   limitOrder: "You already have an order of this sale. Here it is.",
   notEligible: "This sale is not for this account.",
-  refused: ({ title, detail }) => (detail ? `${title}: ${detail}` : title),
+  refused: ({ code }) => `The server refused the request (${code})`,
+  detail: ({ title, detail }) => `${title}: ${detail}`,
   noSale: "There is no such sale any more.",
   gone: "The server does not answer. This page keeps trying.",
   // orders
-  s_queued: "It is yours", s_pending: "It is yours", s_paid: "Paid", s_cancelled: "Cancelled", s_expired: "Not paid in time",
+  s_queued: ({ n }) => (n === 1 ? "It is yours" : "They are yours"), s_pending: ({ n }) => (n === 1 ? "It is yours" : "They are yours"),
+  s_late: "The time to pay is over", s_paid: "Paid", s_cancelled: "Cancelled", s_expired: "Not paid in time",
   s_rejected: "Could not be delivered", s_refunded: "Refunded", s_refund_due: "Refund on its way",
-  t_queued: "Your unit is held. Your order is being written down…",
-  t_pending: "Your unit is held for you until you pay. Pay in time, or it goes to somebody else.",
-  t_pendingShop: "Your unit is held for you. Pay for it at the shop in time, or it goes to somebody else.",
-  t_late: "The time to pay is over. If you have just paid, the confirmation may still be on its way.",
+  t_queued: ({ n }) => `${held(n)} held for you, and your order is being written down. Nothing is lost if you close this page.`,
+  t_pending: ({ n }) => `${held(n)} held for you. Pay in time, or somebody else can buy ${n === 1 ? "it" : "them"}.`,
+  t_pendingShop: ({ n }) => `${held(n)} held for you. Pay at the shop in time, or somebody else can buy ${n === 1 ? "it" : "them"}.`,
+  t_late: "Do not pay any more. If you have just paid, the confirmation may still be on its way.",
   t_paid: "Thank you. The shop takes it from here.",
-  t_cancelled: "You gave this order back. Nothing is owed.",
-  t_expired: "It was not paid for in time, and went back on sale. Nothing is owed.",
-  t_rejected: ({ reason }) => `The shop could not go on with this order${reason ? `: ${reason}` : ""}. Nothing is owed.`,
+  t_cancelled: "This order was cancelled. There is nothing to pay.",
+  t_expired: "It was not paid for in time, and is not held any more. There is nothing to pay.",
+  t_rejected: ({ reason }) => `The shop could not go on with this order${reason ? `: ${reason}` : ""}. There is nothing to pay.`,
   t_refunded: "The shop has given the money back.",
   t_refund_due: "The payment came after the order had ended. The shop gives the money back.",
   leftToPay: ({ time }) => `${time} left to pay`,
   cancelling: "Cancelling…", cancelFailed: "It could not be cancelled at the moment. Try again.", cancelEnded: "The order has changed meanwhile.",
-  orderSignIn: "Sign in to see this order.", orderNone: "There is no such order for this account.", loading: "Looking up…",
+  orderSignIn: "Sign in to see this order.", orderSignInBare: "Sign in at the shop to see this order.", signInShort: "Sign in", otherAccount: "Use another account", orderNone: "There is no such order for this account.", loading: "Looking up…",
   // list
-  today: "Today", tomorrow: "Tomorrow", already: "On sale now", serverTime: ({ time }) => `Server time ${time}`,
+  today: "Today", tomorrow: "Tomorrow", already: "Now", serverTime: ({ time }) => `Server time ${time}`,
 };
 
 const zh = {
@@ -80,9 +88,10 @@ const zh = {
   nowOpen: "抢购已经开始。",
   left: ({ n, total }) => (total === null ? `剩余 ${n} 件` : `剩余 ${n} / ${total} 件`),
   unlimited: "数量不限",
-  buy: "立即抢购", buyMore: "再买一件", buyAgain: "重新抢购", wait: ({ time }) => `${time} 开抢`, notYet: "尚未开始", busy: "请稍候…",
+  buy: "立即抢购", buyMore: "继续购买", buyAgain: "重新抢购", wait: ({ time }) => `${time} 开抢`, busy: "请稍候…",
   buySoldOut: "已抢光", buyPaused: "已暂停", buyClosed: "活动已结束", buyUnavailable: "暂不可用",
-  early: "尚未开始。可以把焦点留在这里：开始的那一刻按钮立即可用。",
+  buyLimit: "已达限购数量", buyNot: "本账号不可购买",
+  early: "尚未开始。请停留在本页，开始的那一刻按钮立即可用。",
   early2: "尚未开始。",
   signIn: "购买前请先登录，登录后会回到本页。",
   signInBare: "购买前请先在商城登录，登录后会回到本页。",
@@ -93,6 +102,7 @@ const zh = {
   proving: ({ percent }) => `浏览器正在做一道小题，防止机器抢跑：${percent}%。`,
   ticketReady: "入场券已领取，等待开始。",
   ticketFailed: "入场券暂时领取失败，正在重试。",
+  ticketNone: "目前没有可以领取的入场券。",
   sending: "已发送，等待结果…",
   otherTab: "你的请求正在另一个标签页里进行。",
   resuming: "正在查询页面刷新之前发出的请求…",
@@ -102,44 +112,55 @@ const zh = {
   retryRate: ({ n }) => `操作太频繁，${n} 秒后自动重试。`,
   retryNotOpen: "马上就开始了，正在重试…",
   offline: "网络已断开，恢复后会自动继续。",
-  soldOut: "已抢光。有人取消或未按时付款时，商品会重新放出。请保持本页打开，有货会立刻通知你。",
+  soldOut: "已抢光。有人取消或未按时付款时，商品可能重新放出。请保持本页打开，有货会立刻通知你。",
   back: ({ n }) => `有 ${n} 件重新放出，快抢！`,
+  enough: ({ n }) => `数量够了，现有 ${n} 件，快抢！`,
   backTitle: "有货了！",
-  insufficient: ({ n }) => `只剩 ${n} 件，少于你要的数量，请减少数量。`,
-  insufficientAny: "剩余数量少于你要的数量，请减少数量。",
+  insufficient: ({ n }) => `只剩 ${n} 件，少于你要的数量。请减少数量，或留在本页等待，数量足够时会提示你。`,
+  insufficientAny: "剩余数量少于你要的数量。请减少数量，或留在本页等待，数量足够时会提示你。",
   pausedText: "商家暂停了本场活动，恢复后本页会自动提示。",
   closedText: "本场活动已经结束。",
   unavailableText: "活动正在核对，很快恢复。期间不会丢失，也不会售出任何商品。",
   limit: "你已达到每人限购数量。",
+  limitMany: "加上已有的订单，超过了每人限购数量，请减少数量。",
   limitOrder: "你在本场活动中已有订单，如下。",
   notEligible: "本账号不能参加本场活动。",
-  refused: ({ title, detail }) => (detail ? `${title}：${detail}` : title),
+  refused: ({ code }) => `服务器拒绝了请求（代码 ${code}）`,
+  detail: ({ title, detail }) => `${title}：${detail}`,
   noSale: "这个活动已不存在。",
   gone: "服务器没有响应，本页会继续尝试。",
-  s_queued: "抢到了", s_pending: "抢到了", s_paid: "已付款", s_cancelled: "已取消", s_expired: "超时未付款",
+  s_queued: "抢到了", s_pending: "抢到了", s_late: "付款时间已过", s_paid: "已付款", s_cancelled: "已取消", s_expired: "超时未付款",
   s_rejected: "无法交付", s_refunded: "已退款", s_refund_due: "退款处理中",
-  t_queued: "商品已为你保留，正在生成订单…",
+  t_queued: "商品已为你保留，正在生成订单。关闭本页也不会丢失。",
   t_pending: "商品已为你保留，请在截止前付款，逾期将重新放出。",
   t_pendingShop: "商品已为你保留，请在截止前到商城付款，逾期将重新放出。",
-  t_late: "付款时间已过。如果刚刚付款，确认可能还在路上。",
+  t_late: "请不要再付款。如果刚刚已经付款，确认可能还在路上。",
   t_paid: "谢谢，商家将为你发货。",
   t_cancelled: "订单已取消，无需付款。",
-  t_expired: "未在截止前付款，商品已重新放出，无需付款。",
+  t_expired: "未在截止前付款，商品不再为你保留，无需付款。",
   t_rejected: ({ reason }) => `商家无法完成这个订单${reason ? `：${reason}` : ""}。无需付款。`,
   t_refunded: "商家已退款。",
   t_refund_due: "付款到达时订单已结束，商家会退款给你。",
   leftToPay: ({ time }) => `付款剩余 ${time}`,
   cancelling: "正在取消…", cancelFailed: "暂时无法取消，请重试。", cancelEnded: "订单状态已经变化。",
-  orderSignIn: "登录后可查看这个订单。", orderNone: "本账号没有这个订单。", loading: "正在查询…",
-  today: "今天", tomorrow: "明天", already: "正在抢购", serverTime: ({ time }) => `服务器时间 ${time}`,
+  orderSignIn: "登录后可查看这个订单。", orderSignInBare: "在商城登录后可查看这个订单。", signInShort: "登录", otherAccount: "换个账号登录", orderNone: "本账号没有这个订单。", loading: "正在查询…",
+  today: "今天", tomorrow: "明天", already: "正在进行", serverTime: ({ time }) => `服务器时间 ${time}`,
 };
 
 export const texts = { en, "zh-CN": zh };
 
-// What an error code means to a buyer, where the page has nothing better to say.
+// What a refusal means to a buyer, by its reason or its code, where the page
+// has nothing better to say.
 const errors = {
-  en: { bad_request: "The server did not understand the request", forbidden: "Not allowed", too_large: "The request is too large" },
-  "zh-CN": { bad_request: "服务器无法理解请求", forbidden: "没有权限", too_large: "请求过大" },
+  en: {
+    bad_request: "The server did not understand the request", forbidden: "Not allowed", too_large: "The request is too large",
+    risk: "You get no ticket for this sale at the moment", ticket: "Your ticket for this sale was not accepted. Please try again",
+    challenge: "The small task before the ticket was not accepted. Please try again",
+  },
+  "zh-CN": {
+    bad_request: "服务器无法理解请求", forbidden: "没有权限", too_large: "请求过大",
+    risk: "目前无法领取本场活动的入场券", ticket: "入场券没有通过验证，请重试", challenge: "领取入场券的小题没有通过验证，请重试",
+  },
 };
 
 export const lang = () => document.documentElement.lang;
@@ -150,8 +171,17 @@ export function t(key, values = {}) {
   return typeof text === "function" ? text(values) : text ?? key;
 }
 
-// errorText is a refusal that the page does not know, as the server says it.
-export const errorText = (problem) => t("refused", { title: errors[lang()][problem.code] ?? problem.title ?? problem.code, detail: problem.detail });
+// errorText is a refusal in the language of the page. What the server adds in
+// its own words is English, or the merchant's: a Chinese page shows those that
+// are Chinese. A reason of its own says it all, but for that of a risk service.
+export function errorText({ code, status, title, detail, body }) {
+  const own = errors[lang()];
+  const reason = body?.reason?.replace(/_.*/, "");
+  const chinese = lang() !== "en";
+  const text = own[reason] ?? own[code] ?? (!chinese && title || t("refused", { code: code || status }));
+  const more = (reason === "risk" || !own[reason]) && (!chinese || /\p{Script=Han}/u.test(detail)) && detail;
+  return more ? t("detail", { title: text, detail: more }) : `${text}${chinese ? "。" : "."}`;
+}
 
 // onLanguage makes the links switch without loading the page again, and calls
 // back when somebody has switched, in another tab too.
@@ -165,6 +195,8 @@ export function onLanguage(changed) {
   };
   const choose = (tag) => {
     document.documentElement.lang = tag;
+    const title = document.querySelector("title[data-zh]");
+    if (title) document.title = title.dataset[tag === "en" ? "en" : "zh"];
     show();
     changed();
   };

@@ -2,7 +2,7 @@
 // at the opening nothing stands between the button and the claim; and it is
 // kept for all tabs, so that a reload costs no work again.
 
-import { api, Lost, Problem, salePath } from "./api.js";
+import { api, Problem, salePath } from "./api.js";
 import { now } from "./clock.js";
 import { solve } from "./pow.js";
 
@@ -21,6 +21,7 @@ export class Tickets {
     this.under = null; // the promise of a fetch under way
     this.share = null; // of the proof of work, while it is done
     this.failed = false;
+    this.refused = null; // the last word: this buyer gets none
     this.wait = FIRST;
   }
 
@@ -32,6 +33,7 @@ export class Tickets {
     this.from = from;
     this.buyer = over ? null : buyer;
     this.failed = false;
+    this.refused = null;
     this.wait = FIRST;
     this.plan(Math.random() * Math.min(SPREAD, Math.max(0, (Date.parse(sale.opens_at) - from) / 4)));
   }
@@ -53,6 +55,7 @@ export class Tickets {
     if (this.from === null || now() < this.from) return null;
     if (this.share !== null) return ["proving", { percent: Math.round(this.share * 100) }];
     if (this.kept()) return ["ticketReady"];
+    if (this.refused) return [{ denied: "notEligible", not_eligible: "notEligible", unauthenticated: "expired" }[this.refused] ?? "ticketNone"];
     return [this.failed ? "ticketFailed" : "ticket"];
   }
 
@@ -82,12 +85,15 @@ export class Tickets {
   fetch() {
     this.under ??= this.get().then(() => {
       this.failed = false;
+      this.refused = null;
       this.wait = FIRST;
       this.plan(0);
     }, (error) => {
       this.failed = true;
       // What the server has refused, it refuses again, but for what time mends.
-      if (error instanceof Lost || !FINAL.includes(error.body?.reason ?? error.code)) {
+      const why = error.body?.reason ?? error.code;
+      if (FINAL.includes(why)) this.refused = why;
+      else {
         this.plan(0);
         clearTimeout(this.timer);
         this.timer = setTimeout(() => this.fetch().catch(() => {}), Math.max((error.retryAfter ?? 0) * 1000, this.wait * (0.5 + Math.random() / 2)));
