@@ -216,13 +216,15 @@ func allStates() []state {
 			b.open("/", "")
 			b.says("empty", "Nothing")
 		}},
-		{name: "list", before: `stub.list = ["open", "sold_out", "paused", "upcoming", "upcoming"].map((state, i) => ({ id: "s" + i, title: "` + lamp + `", state,
+		{
+			name: "list", before: `stub.list = ["open", "sold_out", "paused", "upcoming", "upcoming"].map((state, i) => ({ id: "s" + i, title: "` + lamp + `", state,
 			price: { amount: 19900, currency: "CNY" }, list_price: i % 2 ? { amount: 29900, currency: "CNY" } : null, total: 5, available: state === "sold_out" ? 0 : 1,
 			opens_at: new Date(Date.now() + (state === "upcoming" ? i * 9 * 3600e3 : -60e3)).toISOString(), closes_at: null, server_time: new Date().toISOString() }));`,
 			arrange: func(_ *testing.T, _ *site, b *tab) {
 				b.open("/", "alice")
 				b.wait(`document.querySelectorAll(".tile .badge").length === 5`)
-			}},
+			},
+		},
 		{name: "no-such-page-sale", arrange: func(_ *testing.T, _ *site, b *tab) {
 			b.open("/s/nowhere", "")
 			b.wait(`document.body.innerText.includes("no such sale")`)
