@@ -7,10 +7,12 @@ SHELL := /bin/bash
 # on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
 SERVERS := redis postgres mysql chromium
 
+# What takes longest comes first, so that none of it runs alone at the end.
+LONG_PKGS := ./test/e2e ./engine ./store/... ./httpapi ./ledger/... ./test/...
+
 # What runs a second time under the race detector, with -short: everything that
-# shares memory between goroutines. Packages that take longest come first, so
-# that none of them runs alone at the end.
-RACE_DIRS := store ledger settle engine httpapi pipeline audit admission client events identity internal risk tickets web webhook
+# shares memory between goroutines; the longest first, too.
+RACE_DIRS := engine store httpapi ledger settle pipeline audit admission client events identity internal risk tickets web webhook
 RACE_PKGS := $(foreach dir,$(RACE_DIRS),$(if $(wildcard $(dir)),./$(dir)/...)) .
 
 # SQLite is C that was translated to Go, and its memory lies outside Go's heap,
@@ -37,7 +39,7 @@ build: ## build bin/sluice
 	go build -trimpath -o bin/sluice ./cmd/sluice
 
 test: ## everything: install what is missing, lint, all tests with real servers, again with -race
-	@SERVERS="$(SERVERS)" RACE_FLAGS="$(RACE_FLAGS)" RACE_PKGS="$(RACE_PKGS)" scripts/test.sh
+	@SERVERS="$(SERVERS)" RACE_FLAGS="$(RACE_FLAGS)" RACE_PKGS="$(RACE_PKGS)" PKGS="$(LONG_PKGS) ./..." scripts/test.sh
 
 test-go: ## go test ./... with what this machine has; suites without their server skip
 	go test ./...

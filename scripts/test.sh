@@ -3,7 +3,8 @@
 # and fails at the end. The last line counts the tests.
 #
 #   SERVERS    what the tests may not skip, for instance "redis postgres"
-#   RACE_PKGS  packages to run again under the race detector, in this order
+#   PKGS       packages to test, in this order
+#   RACE_PKGS  those to test again under the race detector, in this order
 #   RACE_FLAGS what go test needs for that
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,6 +16,7 @@ if ! command -v go >/dev/null && [ -x /usr/local/go/bin/go ]; then
 fi
 
 read -ra servers <<<"${SERVERS:?}"
+read -ra pkgs <<<"${PKGS:?}"
 read -ra race_pkgs <<<"${RACE_PKGS:?}"
 read -ra race_flags <<<"${RACE_FLAGS:?}"
 
@@ -31,12 +33,13 @@ step() {
 }
 
 # tests FILE FLAGS...: go test with a line for each package, and its events in
-# FILE. Without its vet: the linter has run all of vet.
+# FILE. Without its vet: the linter has run all of vet. Tests wait for servers,
+# disks and deadlines, so one package more than there are cores is run at a time.
 tests() {
 	local file=$1
 	shift
 	go tool -modfile=tools/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
-		--jsonfile-timing-events "$events/$file" -- -count=1 -timeout 9m -vet=off "$@"
+		--jsonfile-timing-events "$events/$file" -- -count=1 -timeout 9m -vet=off -p $(($(nproc) + 1)) "$@"
 }
 
 step install scripts/install.sh "${servers[@]}" gcc
@@ -45,7 +48,7 @@ SLUICE_TEST_REQUIRE=${SLUICE_TEST_REQUIRE// /,}
 
 step lint scripts/lint.sh
 CGO_ENABLED=1 step "tests with -race" tests race.json "${race_flags[@]}" "${race_pkgs[@]}"
-step tests tests all.json ./...
+step tests tests all.json "${pkgs[@]}"
 
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'FAILED: %s\n' "${failed[@]}"
