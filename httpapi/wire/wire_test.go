@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,30 @@ func TestParsePlaceOrder(t *testing.T) {
 		}
 		if err != nil || string(got.Meta) != tc.meta {
 			t.Errorf("%s: got %+v, %v", tc.body, got, err)
+		}
+	}
+}
+
+// A message that is nested as deep as it is long costs no more memory than a
+// few times its length, wherever the nesting stands.
+func TestNestingCostsLittle(t *testing.T) {
+	const depth = 9_000 // encoding/json takes 10,000
+	deep := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
+	list := strings.Repeat(`[`, depth) + strings.Repeat("]", depth)
+	for _, value := range []string{deep, list} {
+		for body, dst := range map[string]any{
+			`{"token":` + value + `}`:             new(AskTicket),
+			`{"price":` + value + `}`:             new(CreateSale),
+			`{"quantity":1,"meta":` + value + `}`: new(PlaceOrder),
+			`{"unknown":` + value + `}`:           new(CreateSale),
+		} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_ = Decode([]byte(body), dst)
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > 5<<20 {
+				t.Errorf("%.20s… of %d bytes, as %T: %d MB allocated", body, len(body), dst, n>>20)
+			}
 		}
 	}
 }
