@@ -199,6 +199,35 @@ func TestAddressRate(t *testing.T) {
 	})
 }
 
+// A try that one of the rates denies counts in none of them, and the wait is
+// until it is within both.
+func TestBothRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules := sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 1, PerS: 60}, AddressRate: sluice.AddressRate{Requests: 1, PerS: 2}}
+		g := gateBefore(&slowLedger{}, open(rules), BatcherOptions{})
+		step := func(after time.Duration, buyer sluice.BuyerID, want string) {
+			t.Helper()
+			time.Sleep(after)
+			if got := try(g, buyer, home); got != want {
+				t.Errorf("%s: %s, want %s", buyer, got, want)
+			}
+		}
+		step(0, "ann", "accepted")
+		step(0, "bob", "rate_limited 2s")
+		step(2*time.Second, "bob", "accepted") // has not paid for the try that his neighbour denied him
+		step(time.Second, "ann", "rate_limited 57s")
+		step(time.Second, "eve", "accepted") // and ann's was not on the address
+		step(0, "eve", "rate_limited 1m0s")
+		if got := refusedBy(g); got["address_rate"] != 1 || got["buyer_rate"] != 2 {
+			t.Errorf("refused by %v", got)
+		}
+		rules.BuyerRate, rules.AddressRate = sluice.BuyerRate{Requests: 1, PerS: 2}, sluice.AddressRate{Requests: 1, PerS: 60}
+		g = gateBefore(&slowLedger{}, open(rules), BatcherOptions{})
+		step(0, "ann", "accepted")
+		step(0, "ann", "rate_limited 1m0s")
+	})
+}
+
 // At most the ratio times the units available are on their way at a time; what
 // returns lets more in; whoever hangs up makes no room.
 func TestAdmissionRatio(t *testing.T) {

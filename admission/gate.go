@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -87,12 +88,12 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 		g.tally[CheckEntry].n.Add(1)
 		return g.recall(ctx, sale, &claim, why)
 	}
-	return g.ask(ctx, sale, claim, admissible(view, claim.Buyer), sharedRate(rules))
+	return g.ask(ctx, sale, claim, admissible(view, claim.Buyer), rules, caller.Address)
 }
 
 // ask hands a claim to the batcher, if there are fewer than most of the sale on
 // their way.
-func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, most int64, shared sluice.BuyerRate) (sluice.Decision, error) {
+func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, most int64, rules *sluice.Rules, address netip.Addr) (sluice.Decision, error) {
 	busy := sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second}
 	place, err := g.batcher.Enter(sale, most)
 	switch {
@@ -102,14 +103,14 @@ func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, 
 		return g.tally.refused(CheckPlaces, busy)
 	}
 	claim.Order = g.newID(sale)
-	decision, err := place.Claim(ctx, claim, shared)
+	decision, err := place.Claim(ctx, claim, sharedRate(rules))
 	switch {
 	case errors.Is(err, errNotCounted):
 		return g.tally.refused(CheckSharedRate, busy)
 	case errors.Is(err, ErrOverloaded):
 		return g.tally.refused(CheckQueue, busy)
 	case decision.Code == sluice.RateLimited:
-		g.rates.learn(shared, sale, claim.Buyer, decision.RetryAfter, g.now())
+		g.rates.denied(rules, sale, claim.Buyer, address, decision.RetryAfter, g.now())
 		return g.tally.refused(CheckSharedRate, decision)
 	}
 	return decision, err

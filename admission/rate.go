@@ -47,21 +47,48 @@ func originOf(sale sluice.SaleID, address netip.Addr) origin {
 }
 
 // check counts a try, and returns how long to wait if it is not within the
-// rates. The buyer comes first: whoever tries too often by himself uses up
-// nothing of what his neighbours share with him.
+// rates: until it is within both. Then it counts in neither, so whoever tries
+// too often uses up nothing of what his neighbours share with him, and a
+// neighbour who does nothing of his.
 func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr, now time.Time) (Check, time.Duration) {
 	at := now.Sub(r.start).Microseconds()
-	if rate := rules.BuyerRate; rate != (sluice.BuyerRate{}) {
-		if wait := r.buyers.Try(rate.Meter(), meters.Key(r.buyers, attempter{sale, buyer}), at); wait > 0 {
-			return CheckBuyerRate, time.Duration(wait) * time.Microsecond
-		}
+	byBuyer, byAddress := rules.BuyerRate != (sluice.BuyerRate{}), rules.AddressRate != (sluice.AddressRate{})
+	var buyers, addresses int64
+	switch {
+	case byBuyer && byAddress:
+		buyers, addresses = meters.TryBoth(r.buyer(rules, sale, buyer), r.address(rules, sale, address), at)
+	case byBuyer:
+		a := r.buyer(rules, sale, buyer)
+		buyers = a.Table.Try(a.Meter, a.Key, at)
+	case byAddress:
+		a := r.address(rules, sale, address)
+		addresses = a.Table.Try(a.Meter, a.Key, at)
 	}
-	if rate := rules.AddressRate; rate != (sluice.AddressRate{}) {
-		if wait := r.addresses.Try(rate.Meter(), meters.Key(r.addresses, originOf(sale, address)), at); wait > 0 {
-			return CheckAddressRate, time.Duration(wait) * time.Microsecond
-		}
+	switch {
+	case buyers == 0 && addresses == 0:
+		return checkNone, 0
+	case buyers >= addresses:
+		return CheckBuyerRate, time.Duration(buyers) * time.Microsecond
 	}
-	return checkNone, 0
+	return CheckAddressRate, time.Duration(addresses) * time.Microsecond
+}
+
+func (r *rates) buyer(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID) meters.Attempt {
+	return meters.Attempt{Table: r.buyers, Meter: rules.BuyerRate.Meter(), Key: meters.Key(r.buyers, attempter{sale, buyer})}
+}
+
+func (r *rates) address(rules *sluice.Rules, sale sluice.SaleID, address netip.Addr) meters.Attempt {
+	return meters.Attempt{Table: r.addresses, Meter: rules.AddressRate.Meter(), Key: meters.Key(r.addresses, originOf(sale, address))}
+}
+
+// denied takes back what the address has paid for a try that the rate over all
+// servers then denied, and learns from the denial.
+func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr, wait time.Duration, now time.Time) {
+	r.learn(rules.BuyerRate, sale, buyer, wait, now)
+	if rules.AddressRate != (sluice.AddressRate{}) {
+		a := r.address(rules, sale, address)
+		a.Table.Undo(a.Meter, a.Key)
+	}
 }
 
 // learn notes that a buyer has used up what all servers allow together: until

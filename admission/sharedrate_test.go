@@ -90,6 +90,34 @@ func TestSharedRate(t *testing.T) {
 	})
 }
 
+// A try that the rate over all servers denies costs the neighbours nothing.
+func TestSharedRateAndAddressRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := &sharedLimiter{}
+		rules := sharedRules
+		rules.AddressRate = sluice.AddressRate{Requests: 3, PerS: 60}
+		one := gateBefore(&slowLedger{}, open(rules), BatcherOptions{Limiter: limiter})
+		two := gateBefore(&slowLedger{}, open(rules), BatcherOptions{Limiter: limiter})
+		for i, step := range []struct {
+			gate  *Gate
+			buyer sluice.BuyerID
+			want  string
+		}{
+			{one, "ann", "accepted"},
+			{one, "ann", "accepted"},
+			{two, "ann", "rate_limited 5s"},
+			{two, "bob", "accepted"},
+			{two, "eve", "accepted"},
+			{two, "joe", "accepted"},
+			{two, "sue", "rate_limited 20s"},
+		} {
+			if got := try(step.gate, step.buyer, home); got != step.want {
+				t.Errorf("try %d, %s: %s, want %s", i, step.buyer, got, step.want)
+			}
+		}
+	})
+}
+
 // One call for a batch, in its order, whoever else is in it; those denied do
 // not reach the ledger.
 func TestSharedRateTakesOneCallABatch(t *testing.T) {

@@ -58,7 +58,7 @@ func (g *Gate) unseen(ctx context.Context, sale sluice.SaleID, claim sluice.Clai
 			return g.recall(ctx, sale, &claim, why)
 		}
 	}
-	return g.ask(ctx, sale, claim, sluice.Unlimited, sharedRate(&rules))
+	return g.ask(ctx, sale, claim, sluice.Unlimited, &rules, caller.Address)
 }
 
 // sharedRate is the rate over all servers, zero if there is none.

@@ -63,16 +63,66 @@ func (t *Table) Try(meter sluice.Meter, key uint64, now int64) (wait int64) {
 	s := &t.shards[key%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, known := s.paid[key]
-	if !known && !s.room(t.most, now) {
-		s.rest, wait = meter.Try(s.rest, now)
-		return wait
-	}
-	after, wait := meter.Try(before, now)
+	after, wait, room := s.try(t.most, meter, key, now)
 	if wait == 0 {
-		s.paid[key] = after
+		s.count(key, after, room)
 	}
 	return wait
+}
+
+// Attempt is who tries, at which table, under which rate.
+type Attempt struct {
+	Table *Table
+	Meter sluice.Meter
+	Key   uint64
+}
+
+// TryBoth makes one try at two tables, always in the same order of tables. It
+// counts in both, or, if it is not within one of the rates, in neither.
+func TryBoth(a, b Attempt, now int64) (waitA, waitB int64) {
+	first, second := &a.Table.shards[a.Key%shards], &b.Table.shards[b.Key%shards]
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	second.mu.Lock()
+	defer second.mu.Unlock()
+	afterA, waitA, roomA := first.try(a.Table.most, a.Meter, a.Key, now)
+	afterB, waitB, roomB := second.try(b.Table.most, b.Meter, b.Key, now)
+	if waitA == 0 && waitB == 0 {
+		first.count(a.Key, afterA, roomA)
+		second.count(b.Key, afterB, roomB)
+	}
+	return waitA, waitB
+}
+
+// Undo takes back a try that was counted just now.
+func (t *Table) Undo(meter sluice.Meter, key uint64) {
+	s := &t.shards[key%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if paid, known := s.paid[key]; known {
+		s.paid[key] = paid - meter.Interval
+	} else {
+		s.rest -= meter.Interval
+	}
+}
+
+// try asks without counting. Without room, it is asked of what all newcomers
+// share. The caller holds mu.
+func (s *shard) try(most int, meter sluice.Meter, key uint64, now int64) (after, wait int64, room bool) {
+	paid, known := s.paid[key]
+	if room = known || s.room(most, now); !room {
+		paid = s.rest
+	}
+	after, wait = meter.Try(paid, now)
+	return after, wait, room
+}
+
+func (s *shard) count(key uint64, after int64, room bool) {
+	if room {
+		s.paid[key] = after
+	} else {
+		s.rest = after
+	}
 }
 
 // Learn notes that somebody has to wait, which is known from elsewhere: until

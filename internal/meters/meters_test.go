@@ -107,6 +107,47 @@ func TestLearn(t *testing.T) {
 	}
 }
 
+// A try at two tables counts in both or in neither; what is undone was never
+// made; and both hold when one of the tables has no room.
+func TestTryBoth(t *testing.T) {
+	for _, most := range []int{0, 1} {
+		buyers, addresses := New(0), New(most)
+		if most == 1 { // somebody else has the only place of the shard
+			day := sluice.AddressRate{Requests: 1, PerS: 86_400}.Meter()
+			for i := uint64(0); addresses.shards[Key(addresses, "home")%shards].paid == nil; i++ {
+				addresses.Try(day, Key(addresses, "home")%shards+shards*(i+1), 9*second)
+			}
+		}
+		once := sluice.AddressRate{Requests: 1, PerS: 1}.Meter()
+		both := func(buyer, address string, at int64) [2]int64 {
+			a, b := TryBoth(Attempt{buyers, twoASecond, Key(buyers, buyer)}, Attempt{addresses, once, Key(addresses, address)}, at)
+			return [2]int64{a, b}
+		}
+		for i, step := range []struct {
+			buyer, address string
+			at             int64
+			want           [2]int64
+		}{
+			{"ann", "home", 10 * second, [2]int64{}},
+			{"ann", "home", 10 * second, [2]int64{0, second}},
+			{"bob", "home", 10 * second, [2]int64{0, second}},
+			{"ann", "home", 11 * second, [2]int64{}}, // nothing was counted in between
+			{"ann", "home", 11 * second, [2]int64{0, second}},
+		} {
+			if got := both(step.buyer, step.address, step.at); got != step.want {
+				t.Errorf("most %d, step %d: waits %v, want %v", most, i, got, step.want)
+			}
+		}
+		addresses.Undo(once, Key(addresses, "home"))
+		if got := both("bob", "home", 11*second); got != [2]int64{} {
+			t.Errorf("most %d: after it was undone waits %v", most, got)
+		}
+		if got := both("bob", "home", 11*second); got[1] != second {
+			t.Errorf("most %d: undone once, it passes twice: %v", most, got)
+		}
+	}
+}
+
 // Many at once, under the race detector: each key passes exactly its burst.
 func TestConcurrentTries(t *testing.T) {
 	table := New(0)
