@@ -60,8 +60,8 @@ var (
 	varyOrigin    = []string{"Origin"}
 	varyPreflight = []string{"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"}
 	corsMethods   = []string{"GET, HEAD, POST"}
-	corsHeaders   = []string{"Authorization, Content-Type, Idempotency-Key, Sluice-Ticket"}
-	corsExposed   = []string{"ETag, Idempotent-Replayed, Retry-After"}
+	corsHeaders   = []string{"Authorization, Content-Type, Idempotency-Key, If-None-Match, Sluice-Ticket"}
+	corsExposed   = []string{"ETag, Idempotent-Replayed, Location, Retry-After"}
 	corsMaxAge    = []string{"600"}
 )
 

@@ -57,7 +57,7 @@ func TestCORS(t *testing.T) {
 		"no token":     s.must(s.do("GET", "/v1/orders", "", "Origin: "+ours), 401),
 		"no such sale": s.must(s.do("GET", "/v1/sales/nothing", "", "Origin: "+ours), 404),
 	} {
-		if a.header.Get("Access-Control-Allow-Origin") != ours || a.header.Get("Access-Control-Expose-Headers") != "ETag, Idempotent-Replayed, Retry-After" ||
+		if a.header.Get("Access-Control-Allow-Origin") != ours || a.header.Get("Access-Control-Expose-Headers") != "ETag, Idempotent-Replayed, Location, Retry-After" ||
 			!strings.Contains(a.header.Get("Vary"), "Origin") || a.header.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: %v", what, a.header)
 		}
@@ -69,9 +69,22 @@ func TestCORS(t *testing.T) {
 	preflight := s.do("OPTIONS", "/v1/sales/phone/orders", "", "Origin: "+ours, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,idempotency-key")
 	if preflight.status != 204 || preflight.header.Get("Access-Control-Allow-Origin") != ours ||
 		!strings.Contains(preflight.header.Get("Access-Control-Allow-Methods"), "POST") || preflight.header.Get("Access-Control-Max-Age") == "" ||
-		preflight.header.Get("Access-Control-Allow-Headers") != "Authorization, Content-Type, Idempotency-Key, Sluice-Ticket" {
+		preflight.header.Get("Access-Control-Allow-Headers") != "Authorization, Content-Type, Idempotency-Key, If-None-Match, Sluice-Ticket" {
 		t.Errorf("preflight: %d %v", preflight.status, preflight.header)
 	}
+
+	// What a page must be able to read is there, and can be asked for again.
+	if claim.header.Get("Location") != "/v1/orders/"+claim.text("order_id") {
+		t.Errorf("a claim: %v", claim.header)
+	}
+	etag := s.do("GET", "/v1/sales/phone", "", "Origin: "+ours).header.Get("ETag")
+	s.must(s.eventually(func() answer { // the claim changes the sale once more
+		again := s.do("GET", "/v1/sales/phone", "", "Origin: "+ours, "If-None-Match: "+etag)
+		if again.status == 200 {
+			etag = again.header.Get("ETag")
+		}
+		return again
+	}, 304), 304)
 
 	// Nobody else's pages, and never the admins' half.
 	for _, origin := range []string{others, "https://SHOP.example", "http://shop.example", "https://shop.example:8443", "null", "https://x.shop.example", ""} {
