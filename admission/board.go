@@ -53,6 +53,7 @@ type Board struct {
 	opts   BoardOptions
 
 	views   atomic.Pointer[map[sluice.SaleID]*View]
+	clock   ledgerClock
 	nudge   chan struct{} // asks for a reading of the wanted sales soon
 	changed chan struct{} // asks for the store's list soon
 	lookups singleflight.Group
@@ -348,6 +349,7 @@ func (b *Board) readLedger(ctx context.Context, due func(sluice.SaleID, *View) b
 		return err
 	}
 	told := time.Now()
+	b.clock.take(asked, told, readings)
 	for i, r := range readings {
 		id := ids[i]
 		v := &View{Sale: b.sales[id], Reading: r, Asked: asked, Told: told, holders: b.found[id], wanted: b.wanted[id]}
