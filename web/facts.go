@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -41,6 +42,31 @@ func factsOf(s *wire.Sale) facts {
 		f.ClosesAt = s.ClosesAt.Time
 	}
 	return f
+}
+
+// JSON is for the page's script, in the words of GET /v1/sales/{sale}: it shows
+// prices and times in the visitor's own way before the server has answered.
+func (f facts) JSON() (string, error) {
+	v := struct {
+		Title       string      `json:"title"`
+		Price       wire.Money  `json:"price"`
+		ListPrice   *wire.Money `json:"list_price"`
+		Total       *int64      `json:"total"`
+		MaxPerBuyer *int64      `json:"max_per_buyer"`
+		OpensAt     wire.Time   `json:"opens_at"`
+		ClosesAt    *wire.Time  `json:"closes_at"`
+	}{Title: f.Title, Price: f.Price, OpensAt: wire.At(f.OpensAt), ClosesAt: wire.AtOrNull(f.ClosesAt)}
+	if f.ListPrice.Currency != "" {
+		v.ListPrice = &f.ListPrice
+	}
+	if f.Total > 0 {
+		v.Total = &f.Total
+	}
+	if f.MaxPerBuyer > 0 {
+		v.MaxPerBuyer = &f.MaxPerBuyer
+	}
+	text, err := json.Marshal(v)
+	return string(text), err
 }
 
 // A day of the list, by UTC: the script sorts them again by the visitor's own

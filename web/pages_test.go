@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -84,6 +85,13 @@ func TestSalePage(t *testing.T) {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %s", want)
 		}
+	}
+	_, facts, _ := strings.Cut(body, `data-facts="`)
+	facts, _, _ = strings.Cut(facts, `"`)
+	const want = `{"title":"\u003cscript\u003ealert(\"lamp\")\u003c/script\u003e","price":{"amount":19900,"currency":"CNY"},"list_price":{"amount":29900,"currency":"CNY"},` +
+		`"total":500,"max_per_buyer":2,"opens_at":"2026-11-11T12:30:00.000Z","closes_at":null}`
+	if got := html.UnescapeString(facts); got != want {
+		t.Errorf("facts for the script:\n%s, want\n%s", got, want)
 	}
 	if strings.Contains(body, "<script>") || strings.Contains(body, "style=") || strings.Contains(body, " on") && regexp.MustCompile(` on\w+="`).MatchString(body) {
 		t.Error("there is a script or style in the page itself, which its policy forbids")

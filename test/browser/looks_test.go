@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
@@ -32,15 +30,7 @@ func TestLooks(t *testing.T) {
 	s.claim(t, soldOut, "quick")
 	s.sale(t, title("耳机 Pro 降噪版"), opensIn(26*time.Hour), units(80))
 
-	shot := func(name string, b *tab) {
-		picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	shot := func(name string, b *tab) { b.picture(filepath.Join(folder, name+".png")) }
 	for _, size := range []struct {
 		name          string
 		width, height int64

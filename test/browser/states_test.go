@@ -123,6 +123,7 @@ func allStates() []state {
 		}},
 		shows("server-gone", `addEventListener("load", () => setTimeout(() => { stub.gone = true; stub.sale = {}; }, 1500));
 			window.EventSource = undefined;`, "status", "does not answer"),
+		shows("server-gone-at-start", `stub.gone = true;`, "status", "does not answer"),
 		pressed("sending", `stub.orders = "never";`, "status", "Sent."),
 		pressed("outcome-unknown", `stub.orders = "lost";`, "status", "nobody knows"),
 		pressed("rate-limited", `stub.orders = { code: "rate_limited", status: 429, title: "Too many requests", after: 30 };`, "status", "Too many tries"),

@@ -14,6 +14,7 @@ import { Tickets } from "./ticket.js";
 
 const $ = (id) => document.getElementById(id);
 const id = $("main").dataset.sale;
+const facts = JSON.parse($("main").dataset.facts); // as the page was made
 
 const view = {
   sale: null, // as the server last said
@@ -287,7 +288,7 @@ function render() {
   set("badge", t(now));
   $("badge").hidden = now === "unknown";
   $("badge").dataset.state = document.body.dataset.state = now;
-  if (sale) renderFacts(sale);
+  renderFacts(sale ?? facts);
   renderCountdown(sale, now);
   renderStock(sale, now);
   renderButton(now);
@@ -485,6 +486,7 @@ onLanguage(() => {
   render();
 });
 onBuyer(onWho);
+renderFacts(facts);
 await keepTime();
 onWho();
 live = follow(id, {
