@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/content"
 )
 
 // The document of the API, OpenAPI 3.1, is made from the table of routes, the
@@ -26,7 +27,7 @@ const apiDescription = "Sluice sells a scarce thing to a crowd: it answers every
 // documents are the document and its page.
 type documents struct {
 	once       sync.Once
-	json, page *content
+	json, page *content.Answer
 }
 
 var apiDocuments documents
@@ -38,19 +39,17 @@ func (d *documents) make() *documents {
 		if err != nil {
 			panic(err)
 		}
-		d.json = newContent(jsonType, publicShortly, append(text, '\n'))
-		d.page = newContent(htmlType, publicShortly, referencePage(operations))
+		d.json = content.New(content.Form{Type: jsonType[0], Cache: keepReference}, append(text, '\n'))
+		d.page = content.New(content.Form{Type: "text/html; charset=utf-8", Cache: keepReference}, referencePage(operations))
 	})
 	return d
 }
 
-var (
-	htmlType      = []string{"text/html; charset=utf-8"}
-	publicShortly = []string{"public, max-age=300, stale-while-revalidate=86400"}
-)
+// keepReference is how long the document and its page may be kept.
+const keepReference = "public, max-age=300, stale-while-revalidate=86400"
 
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) {
-	apiDocuments.make().json.serve(w, r)
+	apiDocuments.make().json.ServeHTTP(w, r)
 }
 
 // describedRoute is a route with its description.

@@ -38,7 +38,7 @@ var noSniff = []string{"nosniff"}
 func (s *Server) reference(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h["Content-Security-Policy"], h["X-Content-Type-Options"], h["Referrer-Policy"] = referencePolicy, noSniff, []string{"no-referrer"}
-	apiDocuments.make().page.serve(w, r)
+	apiDocuments.make().page.ServeHTTP(w, r)
 }
 
 // referenceRow is an operation as the page shows it.

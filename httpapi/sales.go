@@ -13,13 +13,17 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/admission"
 	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/content"
 )
+
+// saleForm is that of a sale and of the list of sales.
+var saleForm = content.Form{Type: jsonType[0], Cache: "public, max-age=1, stale-while-revalidate=2"}
 
 // saleBody is a sale's public answer, encoded when its view is made.
 type saleBody struct {
-	sale    wire.Sale
-	json    []byte // of sale, without a line feed
-	content *content
+	sale   wire.Sale
+	json   []byte // of sale, without a line feed
+	answer *content.Answer
 }
 
 // EncodeSale makes the body of a view; it is admission.BoardOptions.Encode. As
@@ -37,7 +41,7 @@ func EncodeSale(v, before *admission.View) any {
 	if err != nil {
 		panic(err)
 	}
-	return &saleBody{sale: public, json: text, content: newContent(jsonType, publicBriefly, append(slices.Clip(text), '\n'))}
+	return &saleBody{sale: public, json: text, answer: content.New(saleForm, append(slices.Clip(text), '\n'))}
 }
 
 // sameSale compares all but server_time.
@@ -60,7 +64,7 @@ func publicSale(v *admission.View) wire.Sale {
 // showSale answers from memory: one map lookup and one write.
 func (s *Server) showSale(w http.ResponseWriter, r *http.Request) {
 	if view, ok := s.view(w, r); ok {
-		view.Body.(*saleBody).content.serve(w, r)
+		view.Body.(*saleBody).answer.ServeHTTP(w, r)
 	}
 }
 
@@ -84,9 +88,9 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) (*admission.View, 
 
 // saleList is the answer to GET /v1/sales, made once per change.
 type saleList struct {
-	views   *map[sluice.SaleID]*admission.View // the board that it is of
-	bodies  []*saleBody                        // of the sales listed, in order
-	content *content
+	views  *map[sluice.SaleID]*admission.View // the board that it is of
+	bodies []*saleBody                        // of the sales listed, in order
+	answer *content.Answer
 }
 
 // listSales lists the sales that are or will be open, by opening time.
@@ -95,7 +99,7 @@ func (s *Server) listSales(w http.ResponseWriter, r *http.Request) {
 	if list == nil || list.views != s.Board.Snapshot() {
 		list = s.makeList()
 	}
-	list.content.serve(w, r)
+	list.answer.ServeHTTP(w, r)
 }
 
 // makeList joins what is encoded already. One request does it per refresh of
@@ -114,7 +118,7 @@ func (s *Server) makeList() *saleList {
 		}
 	}
 	if old != nil && slices.Equal(list.bodies, old.bodies) {
-		list.content = old.content
+		list.answer = old.answer
 	} else {
 		text := []byte(`{"sales":[`)
 		for i, body := range list.bodies {
@@ -123,7 +127,7 @@ func (s *Server) makeList() *saleList {
 			}
 			text = append(text, body.json...)
 		}
-		list.content = newContent(jsonType, publicBriefly, append(text, "]}\n"...))
+		list.answer = content.New(saleForm, append(text, "]}\n"...))
 	}
 	s.list.Store(list)
 	return list

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func TestEncodeSaleOncePerChange(t *testing.T) {
 		t.Error("only the clock has changed, and the sale was encoded anew")
 	}
 	for name, changed := range map[string]*admission.View{"a unit taken": view(1, time.Second), "opened": view(0, time.Minute), "closed": view(0, time.Hour)} {
-		if got := encode(changed, same); got == body || got.content.plain.etag == body.content.plain.etag {
+		if got := encode(changed, same); got == body || bytes.Equal(got.json, body.json) {
 			t.Errorf("%s: the reader is told what was before: %s", name, got.json)
 		}
 	}

@@ -60,13 +60,14 @@ var table = []row{
 	{"store/mysqlstore/...", []string{root, "store/mysqlstore/...", "store/internal/..."}, []string{"*"}},
 	{"risk", []string{root}, nil},
 	{"httpapi/wire", []string{root}, nil},
-	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "identity", "tickets", "httpapi/wire"}, []string{"*"}},
-	{"web/...", []string{root, "httpapi/wire"}, nil},
+	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "identity", "tickets", "httpapi/wire", "internal/content"}, []string{"*"}},
+	{"web/...", []string{root, "httpapi/wire", "internal/content"}, nil},
 	{"client", []string{root, "tickets", "httpapi/wire"}, nil},
 	{"webhook", []string{root, "events"}, nil},
 
 	// What has no place in the order, and so may know little.
 	{"internal/archtest", nil, nil},
+	{"internal/content", nil, nil},
 	{"internal/config", []string{root, "identity"}, []string{"*"}},
 	{"internal/loadgen", []string{root, "client", "tickets", "httpapi/wire"}, []string{"*"}},
 	{"internal/meters", []string{root}, nil},

@@ -1,4 +1,4 @@
-package httpapi
+package content
 
 import (
 	"bytes"
@@ -35,15 +35,15 @@ func fetch(t *testing.T, url, method string, headers ...string) (*http.Response,
 	return response, body
 }
 
-func TestContent(t *testing.T) {
+func TestAnswer(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"small":    []byte("small"),
 		"buffered": bytes.Repeat([]byte("abc "), 500),
 		"large":    bytes.Repeat([]byte("abc "), 5000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newContent(jsonType, publicBriefly, body)
-			server := httptest.NewServer(http.HandlerFunc(c.serve))
+			a := New(Form{Type: "application/json", Cache: "public, max-age=1"}, body)
+			server := httptest.NewServer(a)
 			defer server.Close()
 
 			full, got := fetch(t, server.URL, "GET")
@@ -54,7 +54,7 @@ func TestContent(t *testing.T) {
 			if !strings.HasPrefix(etag, `"`) || len(etag) < 10 {
 				t.Errorf("ETag %q: want a strong one", etag)
 			}
-			if full.Header.Get("Content-Type") != "application/json" || full.Header.Get("Cache-Control") != "public, max-age=1, stale-while-revalidate=2" {
+			if full.Header.Get("Content-Type") != "application/json" || full.Header.Get("Cache-Control") != "public, max-age=1" {
 				t.Errorf("header: %v", full.Header)
 			}
 			head, got := fetch(t, server.URL, "HEAD")
@@ -117,5 +117,38 @@ func TestAcceptsGzip(t *testing.T) {
 	}
 	if !acceptsGzip([]string{"br", "gzip"}) {
 		t.Error("the second line of Accept-Encoding is not read")
+	}
+}
+
+// What goes wrong is told in full to everybody who asks.
+func TestOtherStatus(t *testing.T) {
+	a := New(Form{Type: "text/html", Cache: "no-store", Status: http.StatusNotFound, Level: gzip.BestCompression}, bytes.Repeat([]byte("none "), 500))
+	server := httptest.NewServer(a)
+	defer server.Close()
+	for _, headers := range [][]string{nil, {"If-None-Match: *"}, {"Accept-Encoding: gzip"}} {
+		for _, method := range []string{"GET", "HEAD"} {
+			got, body := fetch(t, server.URL, method, headers...)
+			if got.StatusCode != 404 || got.Header.Get("ETag") != "" || got.Header.Get("Cache-Control") != "no-store" || (len(body) == 0) != (method == "HEAD") {
+				t.Errorf("%s %v: %d, %d bytes, %v", method, headers, got.StatusCode, len(body), got.Header)
+			}
+		}
+	}
+}
+
+func TestWith(t *testing.T) {
+	a := New(Form{Type: "text/css", Cache: "public"}, bytes.Repeat([]byte("p { color: red } "), 200))
+	for form, want := range map[*Answer]string{a: "public", a.With("no-cache"): "no-cache"} {
+		for _, encoding := range []string{"", "gzip"} {
+			w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("Accept-Encoding", encoding)
+			w.Header().Set("Vary", "Origin")
+			form.ServeHTTP(w, r)
+			if got := w.Header().Get("Cache-Control"); got != want || w.Header().Get("Content-Encoding") != encoding {
+				t.Errorf("Accept-Encoding %q: Cache-Control %q, want %q", encoding, got, want)
+			}
+			if vary := w.Header()["Vary"]; len(vary) != 1 || vary[0] != "Origin, Accept-Encoding" {
+				t.Errorf("Vary: %q", vary)
+			}
+		}
 	}
 }

@@ -1,0 +1,186 @@
+// Package content holds answers that many readers get: encoded once, compressed
+// once, and sent with an ETag.
+package content
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Form says how a body is sent.
+type Form struct {
+	Type  string // Content-Type
+	Cache string // Cache-Control
+
+	// Status is that of the answer; default 200. An answer with another one has
+	// no ETag and is sent in full to everybody.
+	Status int
+
+	// Level is that of gzip; default gzip.BestSpeed. What is made once and sent
+	// for long deserves gzip.BestCompression.
+	Level int
+}
+
+// Answer is an answer that many readers get. It never changes, and is safe for
+// concurrent use.
+type Answer struct {
+	status int
+	plain  variant
+	gzip   *variant // nil where compressing does not pay
+}
+
+// variant is the answer in one encoding, with its header values ready to be
+// assigned. They are shared, and never written to.
+type variant struct {
+	body                                     []byte
+	etag                                     string
+	contentType, cacheControl, tag, encoding []string
+	length                                   []string // nil: net/http says it itself
+}
+
+const (
+	// compressFrom is the least size, in bytes, that is worth a compressed
+	// variant: below, all fits into one packet anyway.
+	compressFrom = 1400
+	// bufferedSize is how much net/http gathers before it sends: of an answer
+	// within it, net/http writes the length itself, cheaper than we can.
+	bufferedSize = 2048
+)
+
+var (
+	gzipEncoding = []string{"gzip"}
+	varyEncoding = []string{"Accept-Encoding"}
+)
+
+// New makes an answer of a body, which is sent as it is, or compressed. It must
+// not be changed any more. The ETag is strong, of the body's bytes.
+func New(form Form, body []byte) *Answer {
+	if form.Status == 0 {
+		form.Status = http.StatusOK
+	}
+	if form.Level == 0 {
+		form.Level = gzip.BestSpeed
+	}
+	sum := sha256.Sum256(body)
+	tag := base64.RawURLEncoding.EncodeToString(sum[:12])
+	a := &Answer{status: form.Status, plain: newVariant(&form, body, `"`+tag+`"`)}
+	if len(body) < compressFrom {
+		return a
+	}
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, form.Level)
+	if err != nil {
+		panic(err) // no such level: a bug
+	}
+	_, _ = w.Write(body) // a buffer takes all
+	_ = w.Close()
+	if packed.Len() < len(body) {
+		v := newVariant(&form, packed.Bytes(), `"`+tag+`-gzip"`)
+		v.encoding = gzipEncoding
+		a.gzip = &v
+	}
+	return a
+}
+
+func newVariant(form *Form, body []byte, etag string) variant {
+	v := variant{body: body, etag: etag, tag: []string{etag}, contentType: []string{form.Type}, cacheControl: []string{form.Cache}}
+	if len(body) > bufferedSize {
+		v.length = []string{strconv.Itoa(len(body))}
+	}
+	return v
+}
+
+// With returns the same answer with another Cache-Control.
+func (a *Answer) With(cacheControl string) *Answer {
+	value := []string{cacheControl}
+	other := *a
+	other.plain.cacheControl = value
+	if a.gzip != nil {
+		packed := *a.gzip
+		packed.cacheControl = value
+		other.gzip = &packed
+	}
+	return &other
+}
+
+// ServeHTTP answers GET and HEAD: with the body, or 304 without. It leaves the
+// headers that are set already, and adds to Vary.
+func (a *Answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := &a.plain
+	h := w.Header()
+	if a.gzip != nil {
+		if before := h["Vary"]; before == nil {
+			h["Vary"] = varyEncoding
+		} else {
+			h["Vary"] = []string{strings.Join(before, ", ") + ", Accept-Encoding"}
+		}
+		if acceptsGzip(r.Header["Accept-Encoding"]) {
+			v = a.gzip
+		}
+	}
+	h["Cache-Control"] = v.cacheControl
+	if a.status == http.StatusOK {
+		h["Etag"] = v.tag
+		if match := r.Header["If-None-Match"]; match != nil && matches(match, v.etag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	h["Content-Type"] = v.contentType
+	if v.encoding != nil {
+		h["Content-Encoding"] = v.encoding
+	}
+	if v.length != nil {
+		h["Content-Length"] = v.length
+	}
+	if a.status != http.StatusOK {
+		w.WriteHeader(a.status)
+	}
+	_, _ = w.Write(v.body) // a client that is gone needs no answer
+}
+
+// matches compares as RFC 9110 wants it for If-None-Match: weakly, a list,
+// over several lines perhaps, or "*".
+func matches(header []string, etag string) bool {
+	for _, line := range header {
+		if line == etag {
+			return true
+		}
+		for tag := range strings.SplitSeq(line, ",") { // our tags have no comma
+			tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
+			if tag == "*" || tag == etag {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// acceptsGzip reads Accept-Encoding: gzip (or "*", if gzip is not named) with a
+// weight above 0.
+func acceptsGzip(header []string) bool {
+	rest := false // what "*" says
+	for _, line := range header {
+		for item := range strings.SplitSeq(line, ",") {
+			name, weight, _ := strings.Cut(item, ";")
+			name = strings.TrimSpace(name)
+			ok := true
+			if q, found := strings.CutPrefix(strings.ToLower(strings.TrimSpace(weight)), "q="); found {
+				value, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+				ok = err == nil && value > 0
+			}
+			switch {
+			case strings.EqualFold(name, "gzip"):
+				return ok
+			case name == "*":
+				rest = ok
+			}
+		}
+	}
+	return rest
+}
