@@ -98,7 +98,9 @@ func RunServer(t *testing.T, server *Server) {
 func (s *Server) Databases(t *testing.T) func(t *testing.T) Database {
 	t.Helper()
 	url := s.Empty(t)
-	s.open(t, url)
+	if err := s.open(t, url).Close(); err != nil { // it has migrated
+		t.Fatal(err)
+	}
 	raw := s.Raw(t, url)
 	return func(t *testing.T) Database {
 		t.Helper()
