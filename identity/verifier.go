@@ -5,12 +5,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +39,7 @@ type Options struct {
 	Issuer   string // what a token's "iss" must be; empty: anything
 	Audience string // what must be among a token's "aud"; empty: anything
 
-	// Skew is the tolerance for "exp", "nbf" and "iat". 0: DefaultSkew;
+	// Skew is the tolerance for "exp" and "nbf". 0: DefaultSkew;
 	// negative: none.
 	Skew time.Duration
 	// Cache bounds the memory of remembered tokens, in bytes. 0: DefaultCache.
@@ -63,19 +61,11 @@ type Token struct {
 // withdrawn, in bounded memory, so that a buyer who presses the button again
 // costs no cryptography. It is safe for concurrent use.
 type Verifier struct {
-	o         Options
-	methods   map[string]bool // of the algorithms that are accepted
-	want      string          // those algorithms, for people
-	parser    *jwt.Parser
-	validator *jwt.Validator
-	verified  *otter.Cache[string, verified]
-	macs      sync.Pool // of hash.Hash, keyed with the secret
-}
-
-// claims are what is read of a token.
-type claims struct {
-	jwt.RegisteredClaims
-	Sales []string `json:"sluice_sales"`
+	o        Options
+	methods  map[string]jwt.SigningMethod // of the algorithms that are accepted
+	want     string                       // those algorithms, for people
+	verified *otter.Cache[string, verified]
+	macs     sync.Pool // of hash.Hash, keyed with the secret
 }
 
 // verified is a token that was good, and the key that said so, nil for the
@@ -99,17 +89,9 @@ func NewVerifier(o Options) *Verifier {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	rules := []jwt.ParserOption{jwt.WithExpirationRequired(), jwt.WithTimeFunc(o.Now), jwt.WithLeeway(o.Skew)}
-	if o.Issuer != "" {
-		rules = append(rules, jwt.WithIssuer(o.Issuer))
-	}
-	if o.Audience != "" {
-		rules = append(rules, jwt.WithAudience(o.Audience))
-	}
 	v := &Verifier{
-		o: o, methods: map[string]bool{}, validator: jwt.NewValidator(rules...),
-		parser: jwt.NewParser(jwt.WithStrictDecoding()),
-		macs:   sync.Pool{New: func() any { return hmac.New(sha256.New, o.Secret) }},
+		o: o, methods: map[string]jwt.SigningMethod{},
+		macs: sync.Pool{New: func() any { return hmac.New(sha256.New, o.Secret) }},
 		verified: otter.Must(&otter.Options[string, verified]{
 			MaximumWeight: o.Cache,
 			// The token, what was read of it, and the cache's own nodes, roughly.
@@ -124,7 +106,7 @@ func NewVerifier(o Options) *Verifier {
 		algorithms = append(algorithms, RS256, ES256, EdDSA)
 	}
 	for _, alg := range algorithms {
-		v.methods[alg] = true
+		v.methods[alg] = jwt.GetSigningMethod(alg)
 	}
 	v.want = strings.Join(algorithms, ", ")
 	return v
@@ -142,10 +124,6 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Token, error) {
 	if len(token) > MaxToken {
 		return Token{}, fmt.Errorf("the token is longer than %d bytes", MaxToken)
 	}
-	if t, ok := v.plain(token); ok {
-		v.verified.Set(strings.Clone(token), verified{Token: t})
-		return t, nil
-	}
 	found, err := v.judge(ctx, token)
 	if err != nil {
 		return Token{}, err
@@ -154,129 +132,93 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Token, error) {
 	return found.Token, nil
 }
 
-// judge is the long way, for any token. What a token claims is looked at before
-// its signature, so that one which has expired, or is for somebody else, asks
-// nobody for keys.
-func (v *Verifier) judge(ctx context.Context, text string) (verified, error) {
-	var c claims
-	token, parts, err := v.parser.ParseUnverified(text, &c)
-	if errors.Is(err, jwt.ErrTokenMalformed) || token == nil {
-		return verified{}, errors.New("the token is not a JWT")
+// base64url is that of JWTs: no padding, and one spelling of everything.
+var base64url = base64.RawURLEncoding.Strict()
+
+// plainHeader is the first part of nearly every HS256 token,
+// {"alg":"HS256","typ":"JWT"}: it need not be read again and again.
+const plainHeader = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9"
+
+// judge looks at a token that is not remembered. What it claims is looked at
+// before its signature, so that one which has expired, or is for somebody else,
+// asks nobody for keys.
+func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
+	signed := token[:max(0, strings.LastIndexByte(token, '.'))]
+	first, second, dotted := strings.Cut(signed, ".")
+	payload, err := base64url.DecodeString(second)
+	if err != nil || !dotted {
+		return verified{}, errNoJWT
 	}
-	alg, _ := token.Header["alg"].(string)
-	if err != nil || !v.methods[alg] {
-		return verified{}, fmt.Errorf("the token's alg is not accepted here; want %s", v.want)
+	signature, err := base64url.DecodeString(token[len(signed)+1:])
+	if err != nil {
+		return verified{}, errNoJWT
 	}
-	if _, ok := token.Header["crit"]; ok {
-		return verified{}, errors.New(`the token's header has "crit", of which nothing is supported`)
-	}
-	if err := v.check(&c.RegisteredClaims); err != nil {
-		return verified{}, err
-	}
-	found := verified{Token: Token{Buyer: sluice.BuyerID(c.Subject), Expires: c.ExpiresAt.Time, Sales: c.Sales}}
-	var key any = v.o.Secret
-	if alg != HS256 { // what a key is for is the key's to say: a token cannot turn a public key into a secret
-		if found.key, err = v.key(ctx, token, alg); err != nil {
+	h := header{alg: HS256}
+	if first != plainHeader {
+		text, err := base64url.DecodeString(first)
+		if err != nil {
+			return verified{}, errNoJWT
+		}
+		if h, err = parseHeader(text); err != nil {
 			return verified{}, err
 		}
-		key = found.key.key
 	}
-	if token.Method.Verify(strings.Join(parts[:2], "."), token.Signature, key) != nil {
-		return verified{}, errors.New("the token's signature is not valid")
+	method := v.methods[h.alg]
+	if method == nil {
+		return verified{}, fmt.Errorf("the token's alg is not accepted here; want %s", v.want)
 	}
-	return found, nil
-}
-
-// check says what is wrong with what a token claims.
-func (v *Verifier) check(c *jwt.RegisteredClaims) error {
-	err := v.validator.Validate(c)
-	switch {
-	case err == nil:
-	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing) && c.ExpiresAt == nil:
-		return errors.New(`the token has no "exp"`)
-	case errors.Is(err, jwt.ErrTokenExpired):
-		return errors.New("the token has expired")
-	case errors.Is(err, jwt.ErrTokenNotValidYet):
-		return errors.New("the token is not valid yet")
-	case errors.Is(err, jwt.ErrTokenInvalidIssuer), v.o.Issuer != "" && c.Issuer == "":
-		return errors.New(`the token's "iss" is not the issuer whose tokens are accepted here`)
-	default:
-		return errors.New(`the token's "aud" does not name this shop`)
+	if h.crit {
+		return verified{}, errors.New(`the token's header has "crit", of which nothing is supported`)
 	}
-	if err := sluice.BuyerID(c.Subject).Validate(); err != nil {
-		return errors.New(`the token's "sub": ` + err.Error())
+	c, err := parseClaims(payload)
+	if err == nil {
+		err = v.check(&c)
 	}
-	return nil
-}
-
-func (v *Verifier) key(ctx context.Context, token *jwt.Token, alg string) (*publicKey, error) {
-	id, ok := token.Header["kid"].(string)
-	if !ok && token.Header["kid"] != nil || len(id) > maxKeyID {
-		return nil, errors.New(`the token's "kid" is not the name of a key`)
-	}
-	key, err := v.o.Keys.key(ctx, id, alg)
 	if err != nil {
-		return nil, err
+		return verified{}, err
 	}
-	if key == nil && id == "" {
-		return nil, errors.New(`the token has no "kid", and there is not just one key for its alg`)
+	found := verified{Token: Token{Buyer: sluice.BuyerID(c.subject), Expires: c.expires, Sales: c.sales}}
+	if h.alg == HS256 {
+		if !v.sealed(signed, signature) {
+			return verified{}, errSignature
+		}
+		return found, nil
 	}
-	if key == nil {
-		return nil, errors.New("the token's key is not among those of the shop")
-	}
-	return key, nil
+	// What a key is for is the key's to say: a token cannot turn a public key
+	// into a secret.
+	found.key, err = v.signer(ctx, h, func(key *publicKey) bool {
+		return method.Verify(signed, signature, key.key) == nil
+	})
+	return found, err
 }
 
-// plainHeader is the first part, with its dot, of nearly every HS256 token:
-// {"alg":"HS256","typ":"JWT"}.
-const plainHeader = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
+var errSignature = errors.New("the token's signature is not valid")
 
-// plain verifies the usual sort of HS256 token without the library's general
-// JSON, which costs more than the rest of a claim. It only ever says yes:
-// exactly this header, a valid signature, sub, exp, nbf if there is one, and the
-// issuer and audience that are wanted. Whatever is not as plain as that takes
-// the long way.
-func (v *Verifier) plain(token string) (Token, bool) {
-	rest, found := strings.CutPrefix(token, plainHeader)
-	payload, signature, dotted := strings.Cut(rest, ".")
-	if !found || !dotted || len(v.o.Secret) == 0 {
-		return Token{}, false
-	}
-	have, err := base64.RawURLEncoding.Strict().DecodeString(signature)
-	if err != nil {
-		return Token{}, false
-	}
+// sealed reports whether a signature is that of the secret.
+func (v *Verifier) sealed(text string, signature []byte) bool {
 	mac := v.macs.Get().(hash.Hash)
 	defer v.macs.Put(mac)
 	mac.Reset()
-	_, _ = io.WriteString(mac, token[:len(plainHeader)+len(payload)])
-	if !hmac.Equal(have, mac.Sum(nil)) {
-		return Token{}, false
+	_, _ = io.WriteString(mac, text)
+	return hmac.Equal(signature, mac.Sum(nil))
+}
+
+// signer returns the key that a token was signed with: the one that its header
+// names, if valid says so.
+func (v *Verifier) signer(ctx context.Context, h header, valid func(*publicKey) bool) (*publicKey, error) {
+	if h.badKid {
+		return nil, errors.New(`the token's "kid" is not the name of a key`)
 	}
-	text, err := base64.RawURLEncoding.Strict().DecodeString(payload)
-	if err != nil {
-		return Token{}, false
+	key, err := v.o.Keys.key(ctx, h.kid, h.alg)
+	switch {
+	case err != nil:
+		return nil, err
+	case key != nil && valid(key):
+		return key, nil
+	case key != nil:
+		return nil, errSignature
+	case h.kid == "":
+		return nil, errors.New(`the token has no "kid", and there is not just one key for its alg`)
 	}
-	var claims struct {
-		Subject   sluice.BuyerID   `json:"sub"`
-		Expires   int64            `json:"exp"`
-		NotBefore int64            `json:"nbf"`
-		Issuer    string           `json:"iss"`
-		Audience  jwt.ClaimStrings `json:"aud"`
-		Sales     []string         `json:"sluice_sales"`
-		// Not looked at, but of the right type, as for the library.
-		IssuedAt int64  `json:"iat"`
-		ID       string `json:"jti"`
-	}
-	if json.Unmarshal(text, &claims) != nil || claims.Subject.Validate() != nil {
-		return Token{}, false
-	}
-	if v.o.Issuer != "" && claims.Issuer != v.o.Issuer || v.o.Audience != "" && !slices.Contains(claims.Audience, v.o.Audience) {
-		return Token{}, false
-	}
-	now, expires := v.o.Now(), time.Unix(claims.Expires, 0)
-	if !now.Before(expires.Add(v.o.Skew)) || now.Add(v.o.Skew).Before(time.Unix(claims.NotBefore, 0)) {
-		return Token{}, false
-	}
-	return Token{Buyer: claims.Subject, Expires: expires, Sales: claims.Sales}, true
+	return nil, errors.New("the token's key is not among those of the shop")
 }

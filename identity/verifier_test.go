@@ -179,7 +179,7 @@ func TestVerify(t *testing.T) {
 		{"jku is not followed", sign(t, jwt.SigningMethodRS256, rsaTwo().key, map[string]any{"kid": "rsa-1", "jku": "https://evil.example"}, good), "signature"},
 
 		{"no exp", rsaOne().token(t, jwt.MapClaims{"sub": "alice"}), `no "exp"`},
-		{"exp is a text", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": "tomorrow"}), "not a JWT"},
+		{"exp is a text", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": "tomorrow"}), `"exp" is not a number`},
 		{"no sub", rsaOne().token(t, jwt.MapClaims{"exp": at(time.Minute)}), `"sub"`},
 		{"no sub, HS256", signed(t, jwt.MapClaims{"exp": at(time.Minute)}), `"sub"`},
 		{"sub too long", rsaOne().token(t, jwt.MapClaims{"sub": strings.Repeat("a", 200), "exp": at(time.Minute)}), `"sub"`},
@@ -238,7 +238,7 @@ func TestIssuerAndAudience(t *testing.T) {
 		{"another audience", claims("aud", "other"), `"aud"`},
 		{"no audience", claims("aud", nil), `"aud"`},
 		{"an empty list", claims("aud", []string{}), `"aud"`},
-		{"an audience that is a number", claims("aud", 7), "not a JWT"},
+		{"an audience that is a number", claims("aud", 7), `"aud"`},
 		{"the letters differ", claims("aud", "Sluice"), `"aud"`},
 	} {
 		want(t, v, c.name+", HS256", signed(t, c.claims), c.problem)
@@ -280,46 +280,6 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestPlainTokens(t *testing.T) {
-	v := verifier(Options{Secret: secret, Skew: -1})
-	named := verifier(Options{Secret: secret, Skew: -1, Issuer: "shop", Audience: "sluice"})
-	at := tokenTime.Unix()
-	for _, c := range []struct {
-		name   string
-		claims jwt.MapClaims
-		plain  bool
-		named  bool
-	}{
-		{"sub and exp", jwt.MapClaims{"sub": "张三", "exp": at + 1}, true, false},
-		{"more claims", jwt.MapClaims{"sub": "a", "exp": at + 1, "nbf": at, "iat": at, "aud": []string{"x"}, "roles": 7}, true, false},
-		{"issuer and audience", jwt.MapClaims{"sub": "a", "exp": at + 1, "iss": "shop", "aud": "sluice"}, true, true},
-		{"another issuer", jwt.MapClaims{"sub": "a", "exp": at + 1, "iss": "shops", "aud": "sluice"}, true, false},
-		{"a list of audiences", jwt.MapClaims{"sub": "a", "exp": at + 1, "iss": "shop", "aud": []string{"x", "sluice"}}, true, true},
-		{"iss is a list", jwt.MapClaims{"sub": "a", "exp": at + 1, "iss": []string{"shop"}}, false, false},
-		{"jti is a number", jwt.MapClaims{"sub": "a", "exp": at + 1, "jti": 7}, false, false},
-		{"expires now", jwt.MapClaims{"sub": "a", "exp": at}, false, false},
-		{"no exp", jwt.MapClaims{"sub": "a"}, false, false},
-		{"not yet", jwt.MapClaims{"sub": "a", "exp": at + 9, "nbf": at + 1}, false, false},
-		{"no sub", jwt.MapClaims{"exp": at + 1}, false, false},
-		{"sub is a number", jwt.MapClaims{"sub": 7, "exp": at + 1}, false, false},
-		{"a fraction is for the library", jwt.MapClaims{"sub": "a", "exp": float64(at) + 1.5}, false, false},
-	} {
-		token := signed(t, c.claims)
-		if !strings.HasPrefix(token, plainHeader) {
-			t.Fatalf("the header of %s is not the usual one", token)
-		}
-		if _, ok := v.plain(token); ok != c.plain {
-			t.Errorf("%s: plain %v, want %v", c.name, ok, c.plain)
-		}
-		if _, ok := named.plain(token); ok != c.named {
-			t.Errorf("%s: plain %v for those who want an issuer and an audience, want %v", c.name, ok, c.named)
-		}
-		if _, ok := v.plain(token[:len(token)-1]); ok {
-			t.Errorf("%s: a token with half a signature is good", c.name)
-		}
-	}
-}
-
 func TestInvitations(t *testing.T) {
 	v := verifier(Options{Secret: secret, Keys: keysOf(t, document(t, ecOne()))})
 	claims := jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "sluice_sales": []string{"vip", "early"}}
@@ -331,7 +291,7 @@ func TestInvitations(t *testing.T) {
 		}
 	}
 	claims["sluice_sales"] = "vip"
-	want(t, v, "one that is no list", signed(t, claims), "not a JWT")
+	want(t, v, "one that is no list", signed(t, claims), `"sluice_sales"`)
 }
 
 func TestVerifyAllocates(t *testing.T) {
