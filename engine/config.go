@@ -62,8 +62,10 @@ type Config struct {
 	// Refresh is how often the board reads the ledger; default 200 ms.
 	Refresh time.Duration
 	// EventStreams is how many event streams may be open at a time; default
-	// 10,000, negative: none.
-	EventStreams int
+	// 10,000, negative: none. EventsPerAddress is how many of them one client
+	// address may hold (of IPv6: one /64); default 1,000, negative: no such limit.
+	EventStreams     int
+	EventsPerAddress int
 	// CORSOrigins are the origins whose pages may use the buyers' half of the
 	// API, like https://shop.example; none unless given.
 	CORSOrigins []string

@@ -159,7 +159,7 @@ func (e *Engine) compose() error {
 		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
 		reconciler: settle.NewReconciler(e.store, e.ledger), settled: settled.reconciled,
 	})
-	counts.Streams(func() int64 { return e.server.Streams() })
+	counts.Streams(func() int64 { return e.server.Streams() }, func() (total, address int64) { return e.server.StreamsRefused() })
 	counts.Differences(e.reconcile.differences)
 	e.who.measure(counts)
 	e.events.compose(e, counts)
@@ -174,7 +174,7 @@ func (e *Engine) compose() error {
 	e.server = httpapi.New(httpapi.Options{
 		Entrance: entrance,
 		Proxies:  httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader},
-		Events:   httpapi.EventsOptions{Streams: e.cfg.EventStreams}, Origins: e.cfg.CORSOrigins,
+		Events:   httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress}, Origins: e.cfg.CORSOrigins,
 		Gate: gate, Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
 		Audit:     e.Audit,

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,11 @@ type EventsOptions struct {
 	// negative: none is allowed. Whoever comes then gets 503 with Retry-After.
 	Streams int
 
+	// PerAddress bounds those of one client address (of IPv6: one /64), as
+	// Options.Proxies tell it; default DefaultPerAddress, negative: no such limit.
+	// Whoever comes then is told the same.
+	PerAddress int
+
 	// Look is how often the board is looked at, default 100 ms; Pace the least
 	// time between two events of a sale whose state is the same, default 500 ms.
 	Look, Pace time.Duration
@@ -38,6 +44,9 @@ type EventsOptions struct {
 func (o EventsOptions) withDefaults() EventsOptions {
 	if o.Streams == 0 {
 		o.Streams = DefaultStreams
+	}
+	if o.PerAddress == 0 {
+		o.PerAddress = DefaultPerAddress
 	}
 	for _, d := range []struct {
 		value  *time.Duration
@@ -58,9 +67,10 @@ type fan struct {
 	board func() map[sluice.SaleID]*admission.View
 	now   func() time.Time
 
-	open   atomic.Int64  // streams
+	places *places
 	closed chan struct{} // closed by close
 	once   sync.Once
+	warn   sync.Once // of an address that holds all that it may
 
 	mu      sync.Mutex
 	topics  map[sluice.SaleID]*topic // of sales that somebody listens to
@@ -84,27 +94,25 @@ type event struct {
 }
 
 func newFan(o EventsOptions, board func() map[sluice.SaleID]*admission.View, now func() time.Time) *fan {
-	return &fan{EventsOptions: o.withDefaults(), board: board, now: now, closed: make(chan struct{}), topics: map[sluice.SaleID]*topic{}}
+	o = o.withDefaults()
+	return &fan{
+		EventsOptions: o, board: board, now: now, places: newPlaces(max(o.Streams, 0), o.PerAddress),
+		closed: make(chan struct{}), topics: map[sluice.SaleID]*topic{},
+	}
 }
 
 // close ends all streams, soon, and lets no more in. It is idempotent.
 func (f *fan) close() { f.once.Do(func() { close(f.closed) }) }
 
-// enter takes a place, if there is one; leave gives it back.
-func (f *fan) enter() bool {
+// enter takes a place, if there is one; places.leave gives it back.
+func (f *fan) enter(o origin) limit {
 	select {
 	case <-f.closed:
-		return false
+		return limitTotal
 	default:
+		return f.places.enter(o)
 	}
-	if f.open.Add(1) > int64(f.Streams) {
-		f.open.Add(-1)
-		return false
-	}
-	return true
 }
-
-func (f *fan) leave() { f.open.Add(-1) }
 
 // join makes a stream a listener of a sale.
 func (f *fan) join(v *admission.View) *topic {
@@ -193,8 +201,8 @@ var heartbeat = []byte(":\n\n")
 
 // serve is the life of a stream: the current event, each newer one, and
 // heartbeats in between. It gives the place back.
-func (f *fan) serve(out outlet, sale sluice.SaleID, t *topic) {
-	defer f.leave()
+func (f *fan) serve(out outlet, o origin, sale sluice.SaleID, t *topic) {
+	defer f.places.leave(o)
 	defer f.part(sale, t)
 	defer out.close()
 	// Not all at the same time.
@@ -244,24 +252,46 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.
 	if r.Method == http.MethodHead {
 		return
 	}
-	if !s.events.enter() {
-		delete(h, "X-Accel-Buffering")
-		h["Retry-After"] = []string{strconv.Itoa(5 + rand.IntN(11))} // not all at the same time
-		writeProblem(w, wire.Problem{Code: sluice.Overloaded.String(), Detail: "no more event streams on this server; ask GET /v1/sales/{sale} now and then"})
+	address := s.Proxies.client(r)
+	from := originOf(address)
+	if full := s.events.enter(from); full != noLimit {
+		s.noStream(w, full, address)
 		return
 	}
+	served := false // then serve gives the place back
+	defer func() {
+		if !served {
+			s.events.places.leave(from)
+		}
+	}()
 	out, err := s.events.openOutlet(w, r)
 	if err != nil { // the reader has left
-		s.events.leave()
 		return
 	}
 	t := s.events.join(view)
+	served = true
 	if raw, ok := out.(*rawOutlet); ok {
 		// All that net/http keeps for a request is freed when this returns.
-		go s.events.serve(raw, view.Sale.ID, t)
+		go s.events.serve(raw, from, view.Sale.ID, t)
 		return
 	}
-	s.events.serve(out, view.Sale.ID, t)
+	s.events.serve(out, from, view.Sale.ID, t)
+}
+
+// noStream answers a reader for whom there is no place.
+func (s *Server) noStream(w http.ResponseWriter, full limit, address netip.Addr) {
+	h := w.Header()
+	delete(h, "X-Accel-Buffering")
+	h["Retry-After"] = []string{strconv.Itoa(5 + rand.IntN(11))} // not all at the same time
+	where := "on this server"
+	if full == limitAddress {
+		where = "for this address on this server"
+		s.events.warn.Do(func() {
+			s.Log.Warn("an address holds as many event streams as one may, and this is said once; if it is a proxy of yours, name it in trusted_proxies",
+				"address", addressText(address), "events_per_address", s.events.PerAddress)
+		})
+	}
+	writeProblem(w, wire.Problem{Code: sluice.Overloaded.String(), Detail: "no more event streams " + where + "; ask GET /v1/sales/{sale} now and then"})
 }
 
 // CloseStreams ends all event streams, soon, and lets no more in: connections
@@ -269,7 +299,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.
 func (s *Server) CloseStreams() { s.events.close() }
 
 // Streams is how many event streams are open.
-func (s *Server) Streams() int64 { return s.events.open.Load() }
+func (s *Server) Streams() int64 { return s.events.places.open() }
 
 // socketBuffer bounds what the system keeps for a reader who does not read, in
 // bytes.

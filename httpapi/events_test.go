@@ -204,7 +204,7 @@ func TestEventStreamsEndAtShutdown(t *testing.T) {
 			}
 		}
 		await(t, "no stream is left", func() bool { return st.Streams() == 0 })
-		if st.events.enter() {
+		if st.events.enter(origin{}) == noLimit {
 			t.Error("a stream was let in after shutdown")
 		}
 	}
@@ -267,7 +267,7 @@ func TestEventStreamHeartbeat(t *testing.T) {
 func TestEventStreamDropsSlowReaders(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		o := quick
-		o.Patience = time.Second
+		o.Patience, o.PerAddress = time.Second, 2
 		st := newStage(t, o, secure)
 		var d net.Dialer
 		conn, err := d.DialContext(t.Context(), "tcp", st.http.Listener.Addr().String())
@@ -292,6 +292,11 @@ func TestEventStreamDropsSlowReaders(t *testing.T) {
 			reader.until(n, sluice.StateOpen) // so each event is sent
 			return st.Streams() == 1
 		})
+		// Its place is free, once.
+		st.listen(t).until(n, sluice.StateOpen)
+		if third := st.listen(t); third.answer.StatusCode != 503 {
+			t.Errorf("the third of two after one was dropped: %d", third.answer.StatusCode)
+		}
 	}
 }
 

@@ -93,9 +93,10 @@ func reachable(addr net.Addr, secure bool) string {
 
 func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 	return engine.Config{
-		EventStreams: cmp.Or(c.EventStreams, -1), // 0: none
-		CORSOrigins:  c.CORSOrigins,
-		DataDir:      c.DataDir, Ledger: c.Ledger, LedgerReplica: c.LedgerReplica, Store: c.Store, Node: c.Node,
+		EventStreams:     cmp.Or(c.EventStreams, -1),     // 0: none
+		EventsPerAddress: cmp.Or(c.EventsPerAddress, -1), // 0: no limit
+		CORSOrigins:      c.CORSOrigins,
+		DataDir:          c.DataDir, Ledger: c.Ledger, LedgerReplica: c.LedgerReplica, Store: c.Store, Node: c.Node,
 		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret, AdminKeys: c.AdminKeys,
 		BuyerJWKS: c.BuyerJWKS, BuyerIssuer: c.BuyerIssuer, BuyerAudience: c.BuyerAudience, ClockSkew: cmp.Or(c.ClockSkew, -1), // 0: none
 		Pages:        engine.Pages{LoginURL: c.LoginURL, PayURL: c.PayURL},

@@ -30,6 +30,7 @@ type Config struct {
 	Listen, ReadyFile, Node string
 	TLSCert, TLSKey         string
 	EventStreams            int
+	EventsPerAddress        int // 0: no such limit
 	CORSOrigins             []string
 	AdminKey, BuyerSecret   string
 	AdminKeys               []identity.AdminKey

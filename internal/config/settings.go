@@ -160,6 +160,11 @@ var settings = []setting{
 		check: number(func(c *Config) *int { return &c.EventStreams }, 0, 1_000_000),
 	},
 	{
+		key: "events_per_address", preset: "1000", arg: "N",
+		help:  "event streams that one client address (of IPv6: one /64) may have open at a time; 0: no such limit",
+		check: number(func(c *Config) *int { return &c.EventsPerAddress }, 0, 1_000_000),
+	},
+	{
 		key: "claim_queue", preset: "20000", arg: "N",
 		help:  "claims of one sale that may wait for the ledger before more are refused as overloaded",
 		check: number(func(c *Config) *int { return &c.ClaimQueue }, 1, 10_000_000),

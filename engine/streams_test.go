@@ -1,0 +1,51 @@
+package engine_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/engine"
+)
+
+// The limit of an address reaches the streams, and what it refuses is counted.
+func TestEventsPerAddress(t *testing.T) {
+	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), EventsPerAddress: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = e.NewServer()
+	server.Start()
+	defer server.Close()
+	if _, err := e.Control().Create(t.Context(), prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{})); err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) *http.Response {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		return answer
+	}
+	if first, second := get("/v1/sales/phones/events"), get("/v1/sales/phones/events"); first.StatusCode != 200 || second.StatusCode != 503 || second.Header.Get("Retry-After") == "" {
+		t.Errorf("the first of one is answered %d, the second %d %v", first.StatusCode, second.StatusCode, second.Header)
+	}
+	metrics, err := io.ReadAll(get("/metrics").Body)
+	for _, want := range []string{"\nsluice_event_streams 1\n", `sluice_event_streams_refused_total{limit="address"} 1`, `sluice_event_streams_refused_total{limit="total"} 0`} {
+		if err != nil || !strings.Contains(string(metrics), want) {
+			t.Errorf("%v, the metrics lack %s", err, want)
+		}
+	}
+}

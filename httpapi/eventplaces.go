@@ -1,0 +1,98 @@
+package httpapi
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// DefaultPerAddress is how many event streams one address may hold at a time
+// on one server. Offices and mobile carriers have thousands of readers behind
+// one IPv4 address; a program with one connection each should still not have
+// all places.
+const DefaultPerAddress = 1000
+
+// places are the places for event streams of a server, in all and for each
+// address. Whoever has taken one gives it back once.
+type places struct {
+	most, perAddress int // perAddress below 0: no such limit
+
+	mu     sync.Mutex // guards all below
+	taken  int
+	from   map[origin]int // how many of them, only where there are some
+	denied [2]int64       // by limit
+}
+
+// limit is what keeps a reader from a place.
+type limit int
+
+const (
+	limitTotal limit = iota
+	limitAddress
+	noLimit limit = -1
+)
+
+func newPlaces(most, perAddress int) *places {
+	return &places{most: most, perAddress: perAddress, from: map[origin]int{}}
+}
+
+// enter takes a place, unless a limit is in the way.
+func (p *places) enter(o origin) limit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.taken >= p.most:
+		p.denied[limitTotal]++
+		return limitTotal
+	case p.perAddress >= 0 && p.from[o] >= p.perAddress:
+		p.denied[limitAddress]++
+		return limitAddress
+	}
+	p.taken++
+	p.from[o]++
+	return noLimit
+}
+
+// leave gives a place back.
+func (p *places) leave(o origin) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+	if p.from[o]--; p.from[o] <= 0 {
+		delete(p.from, o)
+	}
+}
+
+func (p *places) open() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int64(p.taken)
+}
+
+// origin is what counts as one address: of IPv6 the /64, since who has one
+// address has all of them; of IPv4 the address. What has no address that
+// anybody could tell is one together.
+type origin struct {
+	v6   bool
+	bits [8]byte
+}
+
+func originOf(address netip.Addr) (o origin) {
+	if address = address.Unmap(); address.Is4() {
+		four := address.As4()
+		copy(o.bits[:], four[:])
+		return o
+	}
+	sixteen := address.As16() // of no address: zero
+	o.v6 = true
+	copy(o.bits[:], sixteen[:8])
+	return o
+}
+
+// StreamsRefused is how many event streams found no place: on the server, and
+// for their address.
+func (s *Server) StreamsRefused() (total, address int64) {
+	p := s.events.places
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.denied[limitTotal], p.denied[limitAddress]
+}
