@@ -2,12 +2,17 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"mime"
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/sluicehq/sluice/internal/content"
 )
 
 //go:embed static
@@ -18,8 +23,15 @@ var static embed.FS
 // relative paths, and a page never mixes two builds.
 type assets struct {
 	build string
-	files map[string]*document
-	order []string // names, sorted
+	files map[string]*asset
+}
+
+// asset is a file. A page that was made by another version of the program, while
+// servers are being replaced, gets the file as it is here, and nobody may keep
+// that under the other build's name.
+type asset struct {
+	text        string
+	ours, other *content.Answer // to the pages of this build, and of another
 }
 
 const (
@@ -33,14 +45,14 @@ var kinds = map[string]string{
 }
 
 func loadAssets() *assets {
-	a := &assets{files: map[string]*document{}}
+	a := &assets{files: map[string]*asset{}}
 	entries, err := static.ReadDir("static")
 	if err != nil {
 		panic(err)
 	}
 	var all bytes.Buffer
 	for _, e := range entries { // sorted by name
-		content, err := static.ReadFile("static/" + e.Name())
+		text, err := static.ReadFile("static/" + e.Name())
 		if err != nil {
 			panic(err)
 		}
@@ -48,12 +60,13 @@ func loadAssets() *assets {
 		if kind == "" {
 			kind = mime.TypeByExtension(path.Ext(e.Name()))
 		}
-		a.files[e.Name()] = newDocument(content, kind, keepForever)
-		a.order = append(a.order, e.Name())
-		fmt.Fprintf(&all, "%s %d\n", e.Name(), len(content))
-		all.Write(content)
+		answer := content.New(content.Form{Type: kind, Cache: keepForever, Level: gzip.BestCompression}, text)
+		a.files[e.Name()] = &asset{text: string(text), ours: answer, other: answer.With(keepAsking)}
+		fmt.Fprintf(&all, "%s %d\n", e.Name(), len(text))
+		all.Write(text)
 	}
-	a.build = hash(all.Bytes())
+	sum := sha256.Sum256(all.Bytes())
+	a.build = hex.EncodeToString(sum[:8])
 	return a
 }
 
@@ -78,11 +91,11 @@ func (a *assets) modules(kind string) []string {
 // imports follows `from "./x.js"`. What is imported only when it is needed
 // (`import("./x.js")`) is left alone.
 func imports(a *assets, name string, seen map[string]bool) (all []string) {
-	doc := a.files[name]
-	if doc == nil {
+	file := a.files[name]
+	if file == nil {
 		return nil
 	}
-	for line := range strings.Lines(string(doc.plain)) {
+	for line := range strings.Lines(file.text) {
 		_, rest, ok := strings.Cut(line, ` from "./`)
 		next, _, closed := strings.Cut(rest, `"`)
 		if !ok || !closed || !strings.HasPrefix(line, "import ") || seen[next] {
@@ -94,19 +107,14 @@ func imports(a *assets, name string, seen map[string]bool) (all []string) {
 	return all
 }
 
-// ServeHTTP answers with a file. A page that was made by another version of
-// the program, while servers are being replaced, gets the file as it is here,
-// and nobody may keep that under the other build's name.
+// ServeHTTP answers with a file.
 func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	doc := a.files[r.PathValue("file")]
-	if doc == nil {
+	switch file := a.files[r.PathValue("file")]; {
+	case file == nil:
 		http.Error(w, "no such file", http.StatusNotFound)
-		return
+	case r.PathValue("build") == a.build:
+		file.ours.ServeHTTP(w, r)
+	default:
+		file.other.ServeHTTP(w, r)
 	}
-	if r.PathValue("build") != a.build {
-		other := *doc
-		other.keep = keepAsking
-		doc = &other
-	}
-	doc.serve(w, r)
 }

@@ -82,9 +82,8 @@ type (
 	}
 )
 
-func daysOf(sales []wire.Sale) (days []day) {
-	for i := range sales {
-		f := factsOf(&sales[i])
+func daysOf(sales []facts) (days []day) {
+	for _, f := range sales {
 		date, clock := f.OpensAt.UTC().Format("2006-01-02"), f.OpensAt.UTC().Format("15:00")
 		if len(days) == 0 || days[len(days)-1].Date != date {
 			days = append(days, day{Date: date})

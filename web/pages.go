@@ -2,17 +2,19 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
+	"maps"
 	"net/http"
-	"sync"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/content"
 )
 
 // Source is where the pages find the sales.
@@ -21,6 +23,10 @@ type Source interface {
 	Sale(ctx context.Context, id sluice.SaleID) (wire.Sale, error)
 	// Sales returns those that are or will be open, by opening time.
 	Sales() []wire.Sale
+	// Snapshot names what Sales is told from, by a value that can be compared:
+	// as long as it is the same, nobody asks for Sales again. It is another after
+	// every change, and at least every few seconds, since sales close by time.
+	Snapshot() any
 }
 
 // Options are the settings of the pages. The zero value is complete.
@@ -37,6 +43,10 @@ type Options struct {
 
 // Pages answers GET / (the sales), /s/{sale}, /o/{order} and
 // /assets/{build}/{file}. It is safe for concurrent use.
+//
+// No request is worth a rendering of its own: what does not depend on the sales
+// is rendered by New, the list and the page of a sale when they are asked for
+// the first time and when they have changed.
 type Pages struct {
 	source Source
 	opts   Options
@@ -44,7 +54,11 @@ type Pages struct {
 	assets *assets
 	tmpl   *template.Template
 
-	kept sync.Map // sluice.SaleID to *kept: the page of a sale as last rendered
+	lists listPages
+	sales salePages
+	shell *content.Answer // the order page, of all orders
+
+	noSale, noOrder, noAnswer *content.Answer // in place of what was asked for
 }
 
 //go:embed templates
@@ -70,11 +84,15 @@ func New(source Source, opts Options) (*Pages, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pages{source: source, opts: opts, mux: http.NewServeMux(), assets: loadAssets()}
+	p := &Pages{source: source, opts: opts, mux: http.NewServeMux(), assets: loadAssets(), sales: salePages{most: mostSalePages}}
 	p.tmpl = template.Must(template.New("").Funcs(template.FuncMap{
 		"asset": p.assets.path, "modules": p.assets.modules, "both": both,
 		"money": money, "clock": clock, "off": off,
 	}).ParseFS(templates, "templates/*.html"))
+	p.shell = p.render("order.html", page{Kind: "order"}, http.StatusOK, keepShell)
+	p.noSale = p.trouble(http.StatusNotFound, "There is no such sale.", "没有这个活动。")
+	p.noOrder = p.trouble(http.StatusNotFound, "There is no such order.", "没有这个订单。")
+	p.noAnswer = p.trouble(http.StatusServiceUnavailable, "The server cannot look this up at the moment. Please try again.", "服务器暂时无法查询，请稍后再试。")
 	p.mux.HandleFunc("GET /{$}", p.list)
 	p.mux.HandleFunc("GET /s/{sale}", p.sale)
 	p.mux.HandleFunc("GET /o/{order}", p.order)
@@ -83,7 +101,10 @@ func New(source Source, opts Options) (*Pages, error) {
 }
 
 // ServeHTTP answers a request for a page.
-func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.mux.ServeHTTP(w, r) }
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	maps.Copy(w.Header(), secure)
+	p.mux.ServeHTTP(w, r)
+}
 
 // page is what the templates are given.
 type page struct {
@@ -95,68 +116,46 @@ type page struct {
 	PayURL   string
 }
 
-// sale is the page of one sale. It holds what seldom changes, so it is rendered
-// once, and again when the merchant has changed the sale.
+// trouble is what a page says in place of what was asked for.
+type trouble struct{ EN, ZH string }
+
+// list is the page of the sales.
+func (p *Pages) list(w http.ResponseWriter, r *http.Request) { p.listPage().ServeHTTP(w, r) }
+
+// sale is the page of one sale. It holds what seldom changes.
 func (p *Pages) sale(w http.ResponseWriter, r *http.Request) {
 	sale, err := p.source.Sale(r.Context(), sluice.SaleID(r.PathValue("sale")))
-	if err != nil {
-		p.fail(w, r, err)
-		return
+	switch {
+	case err == nil:
+		p.salePage(factsOf(&sale)).ServeHTTP(w, r)
+	case errors.Is(err, sluice.ErrSaleNotFound):
+		p.noSale.ServeHTTP(w, r)
+	default:
+		if r.Context().Err() == nil {
+			p.opts.Log.Warn("a page cannot be made", "path", r.URL.Path, "error", err)
+		}
+		p.noAnswer.ServeHTTP(w, r)
 	}
-	f := factsOf(&sale)
-	if k, ok := p.kept.Load(f.ID); ok && k.(*kept).facts == f {
-		k.(*kept).doc.serve(w, r)
-		return
-	}
-	doc := p.render("sale.html", page{Kind: "sale", Sale: &f}, keepSale)
-	p.kept.Store(f.ID, &kept{facts: f, doc: doc})
-	doc.serve(w, r)
 }
 
-// kept is a rendered page and what it was made of.
-type kept struct {
-	facts facts
-	doc   *document
-}
-
-func (p *Pages) list(w http.ResponseWriter, r *http.Request) {
-	p.render("list.html", page{Kind: "list", Days: daysOf(p.source.Sales())}, keepList).serve(w, r)
-}
-
+// order is the page of an order, which knows nothing of it but how ids look.
 func (p *Pages) order(w http.ResponseWriter, r *http.Request) {
 	if _, ok := sluice.OrderID(r.PathValue("order")).Sale(); !ok {
-		p.fail(w, r, sluice.ErrOrderNotFound)
+		p.noOrder.ServeHTTP(w, r)
 		return
 	}
-	p.render("order.html", page{Kind: "order"}, keepShell).serve(w, r)
+	p.shell.ServeHTTP(w, r)
 }
 
-// trouble is what a page says in place of what was asked for.
-type trouble struct {
-	status int
-	EN, ZH string
+func (p *Pages) trouble(status int, en, zh string) *content.Answer {
+	return p.render("trouble.html", page{Kind: "trouble", Problem: &trouble{en, zh}}, status, keepError)
 }
 
-func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
-	t := trouble{http.StatusServiceUnavailable, "The server cannot look this up at the moment. Please try again.", "服务器暂时无法查询，请稍后再试。"}
-	switch {
-	case errors.Is(err, sluice.ErrSaleNotFound):
-		t = trouble{http.StatusNotFound, "There is no such sale.", "没有这个活动。"}
-	case errors.Is(err, sluice.ErrOrderNotFound):
-		t = trouble{http.StatusNotFound, "There is no such order.", "没有这个订单。"}
-	case r.Context().Err() == nil:
-		p.opts.Log.Warn("a page cannot be made", "path", r.URL.Path, "error", err)
-	}
-	doc := p.render("trouble.html", page{Kind: "trouble", Problem: &t}, keepError)
-	doc.status = t.status
-	doc.serve(w, r)
-}
-
-func (p *Pages) render(name string, content page, keep string) *document {
-	content.LoginURL, content.PayURL = p.opts.LoginURL, p.opts.PayURL
+func (p *Pages) render(name string, what page, status int, keep string) *content.Answer {
+	what.LoginURL, what.PayURL = p.opts.LoginURL, p.opts.PayURL
 	var b bytes.Buffer
-	if err := p.tmpl.ExecuteTemplate(&b, name, content); err != nil {
+	if err := p.tmpl.ExecuteTemplate(&b, name, what); err != nil {
 		panic(err) // a template that does not fit its page: a bug
 	}
-	return newDocument(b.Bytes(), "text/html; charset=utf-8", keep)
+	return content.New(content.Form{Type: "text/html; charset=utf-8", Cache: keep, Status: status, Level: gzip.BestCompression}, b.Bytes())
 }

@@ -177,6 +177,22 @@ func allStates() []state {
 			})()`))
 			b.says("status", "another tab")
 		}},
+		{name: "limit-many", arrange: func(t *testing.T, s *site, b *tab) {
+			sale := s.sale(t, named(lamp), units(40), func(c *wire.CreateSale) { c.MaxPerBuyer = wire.Value(int64(3)) })
+			s.claim(t, sale, "alice") // on another device
+			b.openSale(sale, "alice")
+			b.wait(canBuy)
+			b.do(chromedp.SetValue(chromedp.CSS("#quantity"), "3"))
+			b.click("#buy")
+			b.wait(payNow)
+			b.says("status", "Together with what you already have")
+		}},
+		{name: "focus", arrange: func(t *testing.T, s *site, b *tab) {
+			b.openSale(s.sale(t, named(lamp), units(40)), "alice")
+			b.wait(canBuy)
+			b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("buy").focus({ focusVisible: true })`))
+			b.wait(`getComputedStyle(document.getElementById("buy")).outlineStyle === "solid"`)
+		}},
 		bought("queued", `{ status: "queued", expires_at: null, stored_at: null }`, yours),
 		bought("pending", "null", yours),
 		bought("urgent", `{ get expires_at() { return window.until ??= `+soon+`; } }`, yours),

@@ -36,10 +36,37 @@ func TestEnoughUnitsWakeWhoWantsMore(t *testing.T) {
 	b.says("status", "There are enough now: 3 left")
 	b.says("said", "There are enough now")
 	b.wait(`document.title.startsWith("● Available!")`)
+	// Somebody else is quicker, and gives it back: said each time.
+	third := s.claim(t, sale, "quick")
+	b.says("status", "Only 2 left")
+	b.wait(`!document.title.includes("Available")`)
+	s.orders(t, sale, 3)
+	cancel(third)
+	b.says("status", "There are enough now: 3 left")
 	b.click("#buy")
 	b.says("order-title", "They are yours")
 	b.says("order-text", "Your 3 units are held")
-	if orders := s.orders(t, sale, 3); orders[2].Quantity != 3 || orders[2].BuyerID != "greedy" {
+	if orders := s.orders(t, sale, 4); orders[3].Quantity != 3 || orders[3].BuyerID != "greedy" {
+		t.Errorf("orders: %+v", orders)
+	}
+}
+
+// Who then asks for fewer is not told any more that there are too few.
+func TestAskingForFewer(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	sale := s.sale(t, units(2), unlimited)
+	b := visit(t, s, "modest").tab()
+	b.openSale(sale, "modest")
+	b.wait(canBuy)
+	b.do(chromedp.SetValue(chromedp.CSS("#quantity"), "3"))
+	b.click("#buy")
+	b.says("status", "Only 2 left")
+	b.do(chromedp.Evaluate[chromedp.Void](`(() => { const q = document.getElementById("quantity"); q.value = "2"; q.dispatchEvent(new Event("change")); })()`))
+	b.says("status", "Press the button")
+	b.click("#buy")
+	b.says("order-title", "They are yours")
+	if orders := s.orders(t, sale, 1); orders[0].Quantity != 2 {
 		t.Errorf("orders: %+v", orders)
 	}
 }

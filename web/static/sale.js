@@ -28,6 +28,7 @@ const view = {
   // label: what the button says that can do nothing for this buyer.
   note: null,
   came: null, // units came while we were waiting: the key of what to say
+  wants: 0, // and how many had been asked for
   lost: false, // the server does not answer
   focus: false, // the order takes the focus when it is there
 };
@@ -46,7 +47,10 @@ function onSale(sale) {
   if (["sold_out", "paused"].includes(before) && after === "open") reopenedAt = clock.now();
   if (after !== "open") view.came = null;
   else if (before === "sold_out" && sale.available !== 0) [view.came, view.note] = ["back", null];
-  else if (enough(sale)) [view.came, view.note] = ["enough", null];
+  else if (enough(sale)) [view.came, view.wants, view.note] = ["enough", view.note.wants, null];
+  else if (view.came === "enough" && units(sale) < view.wants) { // others were quicker
+    [view.came, view.note] = [null, { key: "insufficient", wants: view.wants, at: -Infinity, until: after }];
+  }
   // What was said of a refusal holds until the state is another one.
   if (before !== after && view.note?.until && view.note.until !== after) view.note = null;
   schedule();
@@ -65,7 +69,8 @@ const older = (sale, moment) => Date.parse(sale.server_time) < moment && clock.n
 const outdated = (sale) => sale.state === "open" && older(sale, soldOutAt);
 
 // enough: there were fewer units than were asked for, and now there are enough.
-const enough = (sale) => view.note?.wants && !older(sale, view.note.at) && (sale.available ?? Infinity) >= view.note.wants;
+const enough = (sale) => view.note?.wants && !older(sale, view.note.at) && units(sale) >= view.note.wants;
+const units = (sale) => sale.available ?? Infinity;
 
 // state is the sale's at this very moment: opening and closing need nobody to
 // tell us.
@@ -478,6 +483,8 @@ document.addEventListener("visibilitychange", async () => {
 $("buy").addEventListener("click", press);
 $("quantity").addEventListener("change", ({ target }) => { // what is seen is what is bought
   target.value = Math.min(Math.max(1, Math.trunc(Number(target.value)) || 1), Number(target.max) || Infinity);
+  if (view.note?.wants && target.value <= units(view.sale)) view.note = null; // so many there are
+  render();
 });
 onLanguage(() => {
   announce(""); // it was said in the other language
