@@ -39,6 +39,8 @@ func (s pageSource) Sale(ctx context.Context, id sluice.SaleID) (wire.Sale, erro
 	return wire.NewSale(&view.Sale, view.Shown()), nil
 }
 
+func (s pageSource) Snapshot() any { return s.board.Snapshot() }
+
 func (s pageSource) Sales() []wire.Sale {
 	now := time.Now()
 	var sales []wire.Sale
