@@ -15,6 +15,7 @@ type claims struct {
 	subject   string
 	expires   time.Time
 	notBefore time.Time
+	issued    time.Time // as it says; it makes no token good or bad
 	issuer    string
 	audience  []string
 	sales     []string
@@ -32,8 +33,8 @@ func parseClaims(payload []byte) (c claims, err error) {
 			c.expires, fault = parseTime(value)
 		case "nbf":
 			c.notBefore, fault = parseTime(value)
-		case "iat": // says nothing about whether the token is good
-			_, fault = parseTime(value)
+		case "iat":
+			c.issued, fault = parseTime(value)
 		case "iss":
 			c.issuer, fault = parseText(value)
 		case "jti":

@@ -30,7 +30,7 @@ type KeysOptions struct {
 	// Refresh is how often the keys are read again; default 5 minutes. After a
 	// failure they are asked for sooner, at growing intervals from a second on.
 	Refresh time.Duration
-	// Cooldown is how long after reading the keys a token with an unknown kid
+	// Cooldown is how long after reading the keys a token that they do not fit
 	// does not make them be read again; default 5 seconds.
 	Cooldown time.Duration
 	// Timeout bounds one reading; default 5 seconds.
@@ -42,8 +42,8 @@ type KeysOptions struct {
 }
 
 // Keys are the public keys of whoever signs buyers' tokens: a JWKS that is read
-// at the start, again and again in the background, and when a token names a key
-// that is not there. When reading fails, the last good set goes on being used,
+// at the start, again and again in the background, and when a token comes that
+// was signed with none of them. When reading fails, the last good set goes on being used,
 // for as long as it takes. It is safe for concurrent use.
 type Keys struct {
 	o     KeysOptions
@@ -54,7 +54,7 @@ type Keys struct {
 
 	mu      sync.Mutex
 	reading *reading  // the one under way, or nil
-	last    time.Time // when the last one ended
+	last    *reading  // the last one that has ended, or nil
 	good    time.Time // when the last one that succeeded ended
 	waiting int       // requests that wait for the one under way
 
@@ -65,8 +65,10 @@ type Keys struct {
 
 // reading is one attempt; done is closed when its outcome is known.
 type reading struct {
-	done chan struct{}
-	err  error // once done
+	began time.Time
+	done  chan struct{}
+	ended time.Time // once done, as err
+	err   error
 }
 
 // Bounds of requests that wait for keys.
@@ -210,7 +212,7 @@ func (k *Keys) begin() *reading {
 	if k.reading != nil {
 		return k.reading
 	}
-	r := &reading{done: make(chan struct{})}
+	r := &reading{began: k.o.Now(), done: make(chan struct{})}
 	if err := k.life.Err(); err != nil {
 		r.err = err
 		close(r.done)
@@ -219,10 +221,11 @@ func (k *Keys) begin() *reading {
 	k.reading = r
 	k.work.Go(func() {
 		r.err = k.read()
+		r.ended = k.o.Now()
 		k.mu.Lock()
-		k.reading, k.last = nil, k.o.Now()
+		k.reading, k.last = nil, r
 		if r.err == nil {
-			k.good = k.last
+			k.good = r.ended
 		}
 		k.mu.Unlock()
 		close(r.done)
@@ -318,35 +321,49 @@ func readAll(r io.Reader) ([]byte, error) {
 	return document, err
 }
 
-// key returns the key that a token was signed with. If it is not there the keys
-// are read again, unless that has just been done. A nil key without an error:
-// the keys are fresh, and there is none of this name.
-func (k *Keys) key(ctx context.Context, id, alg string) (*publicKey, error) {
+// find returns the key at hand that a token names, or nil.
+func (k *Keys) find(id, alg string) *publicKey {
 	if set := k.set.Load(); set != nil {
-		if key := set.find(id, alg); key != nil || id == "" || set.names[id] {
-			return key, nil // one that names no key, or one of another algorithm, is not helped by new keys
-		}
+		return set.find(id, alg)
 	}
-	r, err := k.ask()
-	if err != nil {
-		return nil, err
+	return nil
+}
+
+// renew reads the keys again for a token that those at hand do not fit: it
+// names none of them, or its signature is that of none. Whoever rotates keys
+// may use a name again, or no names at all. Nothing is read if that has just
+// been done.
+//
+// After nil the keys at hand are newer than the token, as far as anybody can
+// tell: if it does not fit those either, it is no good. ErrNoKeys: it may be.
+// Signed is when the token says that it was signed, or zero.
+func (k *Keys) renew(ctx context.Context, id string, signed time.Time) error {
+	r, err := k.ask(id, signed)
+	if r == nil {
+		return err
 	}
 	defer k.leave()
 	ctx, cancel := context.WithTimeout(ctx, k.patience)
 	defer cancel()
 	if err := r.wait(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoKeys, err)
+		return fmt.Errorf("%w: %w", ErrNoKeys, err)
 	}
-	return k.set.Load().find(id, alg), nil
+	if signed.After(r.began) { // it joined a reading that was under way
+		return ErrNoKeys
+	}
+	return nil
 }
 
 // ask joins the reading under way or, if the last one is some time ago, starts
-// one.
-func (k *Keys) ask() (*reading, error) {
+// one. Else there is none, and the error is that of renew.
+func (k *Keys) ask(id string, signed time.Time) (*reading, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.reading == nil && !k.last.IsZero() {
-		if since := k.o.Now().Sub(k.last); since >= 0 && since < k.o.Cooldown {
+	if last := k.last; k.reading == nil && last != nil {
+		if since := k.o.Now().Sub(last.ended); since >= 0 && since < k.o.Cooldown {
+			if last.err == nil && k.set.Load().knows(id) && !signed.After(last.began) {
+				return nil, nil
+			}
 			return nil, ErrNoKeys // the key may have been added just now
 		}
 	}

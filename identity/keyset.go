@@ -166,6 +166,9 @@ func (s *keySet) find(id, alg string) *publicKey {
 	return s.keys[keyName{id, alg}]
 }
 
+// knows reports whether there is a key of this name, or whether it is none.
+func (s *keySet) knows(id string) bool { return id == "" || s.names[id] }
+
 // succeed makes next follow s: keys that stay remain the same ones, so that
 // tokens verified with them stay verified; keys that are gone are marked so.
 // It reports whether anything changed.

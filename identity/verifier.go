@@ -186,7 +186,7 @@ func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
 	}
 	// What a key is for is the key's to say: a token cannot turn a public key
 	// into a secret.
-	found.key, err = v.signer(ctx, h, func(key *publicKey) bool {
+	found.key, err = v.signer(ctx, h, c.issued, func(key *publicKey) bool {
 		return method.Verify(signed, signature, key.key) == nil
 	})
 	return found, err
@@ -204,17 +204,26 @@ func (v *Verifier) sealed(text string, signature []byte) bool {
 }
 
 // signer returns the key that a token was signed with: the one that its header
-// names, if valid says so.
-func (v *Verifier) signer(ctx context.Context, h header, valid func(*publicKey) bool) (*publicKey, error) {
+// names, if valid says so. Signed is when the token says that it was signed.
+func (v *Verifier) signer(ctx context.Context, h header, signed time.Time, valid func(*publicKey) bool) (*publicKey, error) {
 	if h.badKid {
 		return nil, errors.New(`the token's "kid" is not the name of a key`)
 	}
-	key, err := v.o.Keys.key(ctx, h.kid, h.alg)
-	switch {
-	case err != nil:
-		return nil, err
-	case key != nil && valid(key):
+	key := v.o.Keys.find(h.kid, h.alg)
+	if key != nil && valid(key) {
 		return key, nil
+	}
+	if signed.After(v.o.Now().Add(v.o.Skew)) {
+		signed = time.Time{} // nobody can have signed it then
+	}
+	unknown := v.o.Keys.renew(ctx, h.kid, signed)
+	before := key
+	key = v.o.Keys.find(h.kid, h.alg)
+	switch {
+	case key != nil && key != before && valid(key):
+		return key, nil
+	case unknown != nil:
+		return nil, unknown
 	case key != nil:
 		return nil, errSignature
 	case h.kid == "":
