@@ -78,6 +78,8 @@ type Server struct {
 	events  *fan
 	cors    *cors // nil: none
 	hot     hotRoutes
+
+	readiness readiness
 }
 
 // New returns a Server.

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -160,31 +159,6 @@ func (s *Server) unavailable(w http.ResponseWriter, r *http.Request, err error) 
 
 // patience is how long a request waits for one answer of a database.
 const patience = 2 * time.Second
-
-// probePatience bounds readiness: probes give up after a second.
-const probePatience = 800 * time.Millisecond
-
-// health says that the process lives; ready that it can decide claims.
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
-}
-
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), probePatience)
-	defer cancel()
-	pinged := make(chan error, 1)
-	go func() { pinged <- s.Store.Ping(ctx) }()
-	if _, err := s.Ledger.Read(ctx, []sluice.SaleID{"readyz"}); err != nil { // any id will do
-		s.unavailable(w, r, err)
-		return
-	}
-	status := s.Kinds
-	status.Status, status.StoreState = "ready", "ok"
-	if err := <-pinged; err != nil {
-		status.StoreState = "down; accepted orders wait in the journal"
-	}
-	writeJSON(w, http.StatusOK, status)
-}
 
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if s.Metrics == nil {
