@@ -33,7 +33,7 @@ func Decode(data []byte, dst any) error {
 		return fmt.Errorf("byte %d: something follows the JSON value", dec.InputOffset())
 	}
 	if err := json.Unmarshal(data, dst); err != nil {
-		return describe(err, data)
+		return describe(asWritten(err, reflect.TypeOf(dst)), data)
 	}
 	return nil
 }
