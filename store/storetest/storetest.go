@@ -37,133 +37,145 @@ type Database struct {
 // makes before.
 type Databases func(t *testing.T) (create func(t *testing.T) Database)
 
-// Run runs the suite.
+// Run runs the suite. With -short, which goes with the race detector, it is the
+// tests of what happens together.
 func Run(t *testing.T, databases Databases) {
 	create := databases(t)
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, Database)
-	}{
-		{"CreateSale", testCreateSale},
-		{"CreateSaleRefusesWhatIsInvalid", testCreateInvalid},
-		{"AbsentLimits", testAbsentLimits},
-		{"TextsComeBackAsTheyWere", testTexts},
-		{"SalesAreListedByOpeningTime", testSales},
-		{"ChangeSale", testChangeSale},
-		{"ChangeSaleThatIsRefusedWritesNothing", testChangeRefused},
-		{"ChangesFollowEachOther", testConcurrentChanges},
-		{"FenceSale", testFence},
-
-		{"InsertStoresOrders", testInsert},
-		{"InsertNothing", testInsertNothing},
-		{"InsertRefusesWhatNoLedgerWrites", testInsertInvalid},
-		{"RedeliveryInsertsNothing", testRedelivery},
-		{"RedeliveryWithinABatch", testRedeliveryWithin},
-		{"ConflictsStoreNothing", testConflicts},
-		{"EqualKeysOfTwoBuyersAreTwoClaims", testEqualKeys},
-		{"IdsDifferByEveryByte", testExactIDs},
-		{"SequenceRestartsWithTheEpoch", testEpochs},
-		{"BeyondTheTotalIsNotCovered", testNotCovered},
-		{"NotCoveredAmongOthers", testNotCoveredMixed},
-		{"CancelledInsertIsAllOrNothing", testCancelledInsert},
-
-		{"OldEpochsBringNothingNew", testOldEpochs},
-
-		{"StateMachine", testStateMachine},
-		{"ChangeOfOthersOrders", testChangeOfOthers},
-		{"ChangeRefusesWhatIsInvalid", testChangeInvalid},
-		{"PaymentConflict", testPaymentConflict},
-		{"History", testHistory},
-		{"ExpireDue", testExpireDue},
-		{"ExpiryIsInTime", testExpiryIsInTime},
-		{"Releases", testReleases},
-		{"ReleasesComeAgain", testReleasesComeAgain},
-		{"ReleasesOfOthersGoOn", testReleasesOfOthersGoOn},
-		{"ReleasesInOtherHands", testReleasesInOtherHands},
-
-		{"PaymentAgainstExpiry", testPaymentAgainstExpiry},
-		{"PaymentAgainstCancel", testPaymentAgainstCancel},
-		{"SameChangeTwice", testSameChangeTwice},
-		{"ConcurrentExpiry", testConcurrentExpiry},
-		{"ConcurrentGivers", testConcurrentGivers},
-		{"LoadsAgainstEndings", testLoadsAgainstEndings},
-		{"EverythingAtOnce", testEverythingAtOnce},
-
-		{"Rules", testRules},
-		{"Restock", testRestock},
-		{"RestockThatIsRefusedWritesNothing", testRestockRefused},
-		{"LateClaimsUnderTheOldTotal", testCap},
-		{"CapOfASaleWithoutATotal", testCapOfNoTotal},
-		{"ConcurrentRestocks", testConcurrentRestock},
-		{"RestockAgainstInserts", testRestockAgainstInserts},
-		{"Archive", testArchive},
-		{"ArchiveAgainstRefund", testArchiveAgainstRefund},
-		{"ArchiveAgainstChanges", testArchiveAgainstChanges},
-		{"Claim", testClaim},
-		{"ResolveDeadLetter", testResolveDeadLetter},
-		{"ConcurrentResolve", testConcurrentResolve},
-
-		{"WaitingReleases", testWaitingReleases},
-		{"ReissueRelease", testReissueRelease},
-		{"ReissueReleaseConditions", testReissueReleaseConditions},
-		{"ReissueReleaseOfAnArchivedSale", testReissueReleaseArchived},
-		{"ConcurrentReissue", testConcurrentReissue},
-		{"ReissueAgainstEndings", testReissueAgainstEndings},
-		{"RecountTaken", testRecountTaken},
-		{"RecountBeyondTheCap", testRecountBeyondTheCap},
-		{"RecountAgainstChanges", testRecountAgainstChanges},
-
-		{"Backlog", testBacklog},
-
-		{"Leases", testLeases},
-		{"LeaseExpires", testLeaseExpires},
-		{"ConcurrentLeases", testConcurrentLeases},
-		{"Heartbeats", testHeartbeats},
-		{"ConcurrentHeartbeats", testConcurrentHeartbeats},
-		{"Gathered", testGathered},
-
-		{"Lists", testLists},
-		{"ListsThatAreNotReplaced", testListsThatAreNotReplaced},
-		{"LongList", testLongList},
-		{"ConcurrentLists", testConcurrentLists},
-		{"Clock", testClock},
-
-		{"CapHoldsAmongManyWriters", testConcurrentCap},
-		{"ServersThatRedeliverTogether", testConcurrentRedelivery},
-		{"SnapshotWhileWritersRun", testSnapshotConsistency},
-
-		{"AdminActions", testAdminActions},
-		{"AdminActionsOfStrangeTexts", testAdminActionsOfStrangeTexts},
-		{"AdminActionsInPages", testAdminActionsInPages},
-
-		{"Order", testOrder},
-		{"OrdersInPages", testPages},
-		{"OrdersByFilter", testFilters},
-		{"PagesStayWhileOrdersCome", testPagesWhileInserting},
-		{"BadCursors", testBadCursors},
-
-		{"Events", testEvents},
-		{"EventsOfNothing", testEventsOfNothing},
-		{"EventsInSmallSteps", testEventsInSmallSteps},
-		{"EventsWhileWritersRun", testEventsWhileWritersRun},
-		{"Webhooks", testWebhooks},
-		{"WebhookProgress", testWebhookProgress},
-		{"WebhookRivals", testWebhookRivals},
-
-		{"Load", testLoad},
-		{"LoadImageHoldsEveryClaim", testLoadRecords},
-		{"LastSeq", testLastSeq},
-		{"DeadLetters", testDeadLetters},
-		{"DamagedDeadLetters", testDamagedDeadLetters},
-		{"Snapshot", testSnapshot},
-		{"SnapshotOfEndings", testSnapshotOfEndings},
-		{"ReadOnly", testReadOnly},
-		{"Closed", testClosed},
-
-		{"RandomRun", testRandom},
-	} {
+	tests := together
+	if !testing.Short() {
+		tests = slices.Concat(alone, together)
+	}
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.run(t, create(t)) })
 	}
+}
+
+type storeTest struct {
+	name string
+	run  func(*testing.T, Database)
+}
+
+// In these one goroutine does all, one thing after the other.
+var alone = []storeTest{
+	{"CreateSale", testCreateSale},
+	{"CreateSaleRefusesWhatIsInvalid", testCreateInvalid},
+	{"AbsentLimits", testAbsentLimits},
+	{"TextsComeBackAsTheyWere", testTexts},
+	{"SalesAreListedByOpeningTime", testSales},
+	{"ChangeSale", testChangeSale},
+	{"ChangeSaleThatIsRefusedWritesNothing", testChangeRefused},
+	{"FenceSale", testFence},
+
+	{"InsertStoresOrders", testInsert},
+	{"InsertNothing", testInsertNothing},
+	{"InsertRefusesWhatNoLedgerWrites", testInsertInvalid},
+	{"RedeliveryInsertsNothing", testRedelivery},
+	{"RedeliveryWithinABatch", testRedeliveryWithin},
+	{"ConflictsStoreNothing", testConflicts},
+	{"EqualKeysOfTwoBuyersAreTwoClaims", testEqualKeys},
+	{"IdsDifferByEveryByte", testExactIDs},
+	{"SequenceRestartsWithTheEpoch", testEpochs},
+	{"BeyondTheTotalIsNotCovered", testNotCovered},
+	{"NotCoveredAmongOthers", testNotCoveredMixed},
+	{"CancelledInsertIsAllOrNothing", testCancelledInsert},
+
+	{"OldEpochsBringNothingNew", testOldEpochs},
+
+	{"StateMachine", testStateMachine},
+	{"ChangeOfOthersOrders", testChangeOfOthers},
+	{"ChangeRefusesWhatIsInvalid", testChangeInvalid},
+	{"PaymentConflict", testPaymentConflict},
+	{"History", testHistory},
+	{"ExpireDue", testExpireDue},
+	{"ExpiryIsInTime", testExpiryIsInTime},
+	{"Releases", testReleases},
+	{"ReleasesComeAgain", testReleasesComeAgain},
+	{"ReleasesOfOthersGoOn", testReleasesOfOthersGoOn},
+
+	{"Rules", testRules},
+	{"Restock", testRestock},
+	{"RestockThatIsRefusedWritesNothing", testRestockRefused},
+	{"LateClaimsUnderTheOldTotal", testCap},
+	{"CapOfASaleWithoutATotal", testCapOfNoTotal},
+	{"Archive", testArchive},
+	{"Claim", testClaim},
+	{"ResolveDeadLetter", testResolveDeadLetter},
+
+	{"WaitingReleases", testWaitingReleases},
+	{"ReissueRelease", testReissueRelease},
+	{"ReissueReleaseConditions", testReissueReleaseConditions},
+	{"ReissueReleaseOfAnArchivedSale", testReissueReleaseArchived},
+	{"RecountTaken", testRecountTaken},
+	{"RecountBeyondTheCap", testRecountBeyondTheCap},
+
+	{"Backlog", testBacklog},
+
+	{"Leases", testLeases},
+	{"LeaseExpires", testLeaseExpires},
+	{"Heartbeats", testHeartbeats},
+	{"Gathered", testGathered},
+
+	{"Lists", testLists},
+	{"ListsThatAreNotReplaced", testListsThatAreNotReplaced},
+	{"LongList", testLongList},
+	{"Clock", testClock},
+
+	{"AdminActions", testAdminActions},
+	{"AdminActionsOfStrangeTexts", testAdminActionsOfStrangeTexts},
+
+	{"Order", testOrder},
+	{"OrdersInPages", testPages},
+	{"OrdersByFilter", testFilters},
+	{"PagesStayWhileOrdersCome", testPagesWhileInserting},
+	{"BadCursors", testBadCursors},
+
+	{"Events", testEvents},
+	{"EventsOfNothing", testEventsOfNothing},
+	{"EventsInSmallSteps", testEventsInSmallSteps},
+	{"Webhooks", testWebhooks},
+	{"WebhookProgress", testWebhookProgress},
+
+	{"Load", testLoad},
+	{"LoadImageHoldsEveryClaim", testLoadRecords},
+	{"LastSeq", testLastSeq},
+	{"DeadLetters", testDeadLetters},
+	{"DamagedDeadLetters", testDamagedDeadLetters},
+	{"Snapshot", testSnapshot},
+	{"SnapshotOfEndings", testSnapshotOfEndings},
+	{"ReadOnly", testReadOnly},
+}
+
+// In these several goroutines use the store. The last two go through all
+// methods.
+var together = []storeTest{
+	{"ChangesFollowEachOther", testConcurrentChanges},
+	{"ReleasesInOtherHands", testReleasesInOtherHands},
+	{"PaymentAgainstExpiry", testPaymentAgainstExpiry},
+	{"PaymentAgainstCancel", testPaymentAgainstCancel},
+	{"SameChangeTwice", testSameChangeTwice},
+	{"ConcurrentExpiry", testConcurrentExpiry},
+	{"ConcurrentGivers", testConcurrentGivers},
+	{"LoadsAgainstEndings", testLoadsAgainstEndings},
+	{"EverythingAtOnce", testEverythingAtOnce},
+	{"ConcurrentRestocks", testConcurrentRestock},
+	{"RestockAgainstInserts", testRestockAgainstInserts},
+	{"ArchiveAgainstRefund", testArchiveAgainstRefund},
+	{"ArchiveAgainstChanges", testArchiveAgainstChanges},
+	{"ConcurrentResolve", testConcurrentResolve},
+	{"ConcurrentReissue", testConcurrentReissue},
+	{"ReissueAgainstEndings", testReissueAgainstEndings},
+	{"RecountAgainstChanges", testRecountAgainstChanges},
+	{"ConcurrentLeases", testConcurrentLeases},
+	{"ConcurrentHeartbeats", testConcurrentHeartbeats},
+	{"ConcurrentLists", testConcurrentLists},
+	{"CapHoldsAmongManyWriters", testConcurrentCap},
+	{"ServersThatRedeliverTogether", testConcurrentRedelivery},
+	{"SnapshotWhileWritersRun", testSnapshotConsistency},
+	{"AdminActionsInPages", testAdminActionsInPages},
+	{"EventsWhileWritersRun", testEventsWhileWritersRun},
+	{"WebhookRivals", testWebhookRivals},
+	{"Closed", testClosed},
+	{"RandomRun", testRandom},
 }
 
 // aSale is a valid sale, open since a while.
