@@ -74,3 +74,21 @@ func BenchmarkPages(b *testing.B) {
 		})
 	}
 }
+
+// What the first who asks after a reading of the board pays, when nothing that
+// the list says has changed.
+func BenchmarkListOfAnotherSnapshot(b *testing.B) {
+	m := &market{sales: soon(61)}
+	p, err := New(m, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	first := p.listPage()
+	b.ReportAllocs()
+	for b.Loop() {
+		m.snapshot++
+		if p.listPage() != first {
+			b.Fatal("rendered anew")
+		}
+	}
+}
