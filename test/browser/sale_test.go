@@ -39,27 +39,40 @@ func TestOpensAtTheServersMoment(t *testing.T) {
 		});
 	}`
 	b := visit(t, s, "punctual").tab(wrongClock)
-	var sale sluice.SaleID
-	var opens time.Time
-	// On a busy machine the page may come too late to count down.
-	for lead := 4 * time.Second; ; lead *= 3 {
-		opens = time.Now().Add(lead).Truncate(time.Millisecond)
-		sale = s.sale(t, func(c *wire.CreateSale) { c.OpensAt = wire.Some(wire.At(opens)) })
-		b.openSale(sale, "punctual")
-		b.wait(`["upcoming", "open"].includes(document.body.dataset.state)`)
-		seen := b.is(`document.getElementById("countdown-label").textContent === "Opens in" && document.getElementById("countdown").checkVisibility() && !window.openedAt`)
-		if seen && time.Now().Before(opens) || lead > patience {
+	open := func() (sale sluice.SaleID, late float64) {
+		var opens time.Time
+		// On a busy machine the page may come too late to count down.
+		for lead := 4 * time.Second; ; lead *= 3 {
+			opens = time.Now().Add(lead).Truncate(time.Millisecond)
+			sale = s.sale(t, func(c *wire.CreateSale) { c.OpensAt = wire.Some(wire.At(opens)) })
+			b.openSale(sale, "punctual")
+			b.wait(`["upcoming", "open"].includes(document.body.dataset.state)`)
+			seen := b.is(`document.getElementById("countdown-label").textContent === "Opens in" && document.getElementById("countdown").checkVisibility() && !window.openedAt`)
+			if seen && time.Now().Before(opens) || lead > patience {
+				break
+			}
+		}
+		// This machine's clock is the server's.
+		b.wait("window.openedAt")
+		late = b.number("openedAt") - float64(opens.UnixMilli())
+		doubt := b.number(`(await import(document.querySelector('link[href$="/clock.js"]').href)).error()`)
+		t.Logf("the button opened %.0f ms after the server's moment; the page knew the server's clock to %.1f ms", late, doubt)
+		if late < -doubt-20 {
+			t.Errorf("the button opened %.0f ms before the server's moment", -late)
+		}
+		return sale, late
+	}
+	// The first of a few that is in time is enough: a busy machine may let the
+	// page wait, but a page that is late by itself is late each time.
+	sale, late := open()
+	for range 4 {
+		if late <= 200 {
 			break
 		}
+		sale, late = open()
 	}
-	// This machine's clock is the server's.
-	b.wait("window.openedAt")
-	late := b.number("openedAt") - float64(opens.UnixMilli())
-	doubt := b.number(`(await import(document.querySelector('link[href$="/clock.js"]').href)).error()`)
-	t.Logf("the button opened %.0f ms after the server's moment; the page knew the server's clock to %.1f ms", late, doubt)
-	// Generous, for busy machines; on an idle one it is some milliseconds.
-	if late < -doubt-20 || late > 3000 {
-		t.Errorf("the button opened %.0f ms after the server's moment", late)
+	if late > 200 {
+		t.Errorf("the button opens %.0f ms after the server's moment, and was no faster in five openings; want 200 at most", late)
 	}
 	b.says("said", "The sale is open")
 	b.click("#buy")
