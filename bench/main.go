@@ -77,6 +77,7 @@ type options struct {
 	long    time.Duration // the measured part of a round
 	pool    int           // requests that are prepared for wrk
 	orders  int           // of the sale that is reconciled
+	streams int           // event streams that are open
 	seed    uint64
 	batch   int    // MaxBatch of the batcher; 0: what the engine sets
 	flights int    // InFlight of the batcher; 0: its default
@@ -86,7 +87,7 @@ type options struct {
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
-	o := options{rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, orders: 1_000_000, callers: callers, dir: defaultDir()}
+	o := options{rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, orders: 1_000_000, streams: 10_000, callers: callers, dir: defaultDir()}
 	quick := false
 	only := ""
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -103,6 +104,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.pool, "pool", o.pool, "how many requests are prepared for wrk; a fast machine needs more")
 	flags.IntVar(&o.orders, "orders", o.orders, "how many orders the sale has that is reconciled")
 	flags.Uint64Var(&o.seed, "seed", 1, "the buyers and keys are made from this `number`")
+	flags.IntVar(&o.streams, "streams", o.streams, "how many event streams are open; each takes an open file on both sides")
 	flags.StringVar(&o.dir, "dir", o.dir, "`folder` for temporary files; on the disk whose fsync is to be measured")
 	flags.StringVar(&o.profile, "profile", "", "after measuring, profile Sluice's sides into this `folder`")
 	if err := flags.Parse(args); err != nil {
@@ -145,6 +147,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, errors.New("--rounds, --warm, --for and --callers: want more than 0")
 	case o.orders < 1 || o.orders > ledgerTotal:
 		return o, fmt.Errorf("--orders: want 1 to %d", ledgerTotal)
+	case o.streams < 2 || o.streams > 1_000_000:
+		return o, errors.New("--streams: want 2 to 1000000")
 	case o.pool < 1000:
 		return o, errors.New("--pool: want 1000 or more")
 	}

@@ -24,21 +24,21 @@ import (
 
 const (
 	streamsName   = "event streams, all told of a sale"
-	streamCount   = 10_000
 	streamUpdates = 5 // per round
 	// hearing is how long all listeners are waited for before the run fails.
 	hearing = 30 * time.Second
 )
 
-func openStreamsGroup(_ context.Context, _ *options) ([]side, func(), error) {
-	does := fmt.Sprintf("%d connections to GET /v1/sales/{sale}/events; a unit is bought %d times; a second is the slowest listener's", streamCount, streamUpdates)
-	return []side{{name: streamsName, own: true, does: does, run: runStreams}}, func() {}, nil
+func openStreamsGroup(_ context.Context, o *options) ([]side, func(), error) {
+	does := fmt.Sprintf("%d connections to GET /v1/sales/{sale}/events; a unit is bought %d times; a second is the slowest listener's", o.streams, streamUpdates)
+	run := func(ctx context.Context, r *round) (figure, error) { return runStreams(ctx, r, o.streams) }
+	return []side{{name: streamsName, own: true, does: does, run: run}}, func() {}, nil
 }
 
-func runStreams(ctx context.Context, r *round) (figure, error) {
+func runStreams(ctx context.Context, r *round, streams int) (figure, error) {
 	const secret = "a secret that signs the tokens of the buyers of a benchmark"
 	p, err := startServer(ctx, serveConfig{
-		DataDir: filepath.Join(r.dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: secret, Streams: streamCount,
+		DataDir: filepath.Join(r.dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: secret, Streams: streams,
 	})
 	if err != nil {
 		return figure{}, err
@@ -51,10 +51,10 @@ func runStreams(ctx context.Context, r *round) (figure, error) {
 	if err != nil {
 		return figure{}, err
 	}
-	crowd := &listeners{heard: make(chan struct{}, 1)}
+	crowd := &listeners{count: int64(streams), heard: make(chan struct{}, 1)}
 	defer crowd.close()
 	crowd.want(soldOutUnits)
-	for range streamCount {
+	for range streams {
 		if err := crowd.connect(ctx, strings.TrimPrefix(p.URL, "http://")); err != nil {
 			return figure{}, err
 		}
@@ -85,16 +85,17 @@ func runStreams(ctx context.Context, r *round) (figure, error) {
 		}
 		slowest, median = max(slowest, time.Since(start)), max(median, half.Sub(start))
 	}
-	return figure{perSecond: streamCount / slowest.Seconds(), also: map[string]float64{
+	return figure{perSecond: float64(streams) / slowest.Seconds(), also: map[string]float64{
 		"slowest_ms": float64(slowest.Microseconds()) / 1000, "half_told_ms": float64(median.Microseconds()) / 1000,
-		"memory_kB_per_stream":  (after.resident - before.resident) / streamCount / 1000,
-		"heap_kB_per_stream":    (after.heap - before.heap) / streamCount / 1000,
-		"goroutines_per_stream": (after.goroutines - before.goroutines) / streamCount,
+		"memory_kB_per_stream":  (after.resident - before.resident) / float64(streams) / 1000,
+		"heap_kB_per_stream":    (after.heap - before.heap) / float64(streams) / 1000,
+		"goroutines_per_stream": (after.goroutines - before.goroutines) / float64(streams),
 	}}, nil
 }
 
 // listeners are connections that each wait for the same news.
 type listeners struct {
+	count  int64
 	conns  []net.Conn
 	news   atomic.Pointer[[]byte] // what all wait for
 	left   atomic.Int64           // how many have not heard it
@@ -106,12 +107,13 @@ type listeners struct {
 
 func (l *listeners) want(available int64) {
 	text := []byte(`"available":` + strconv.FormatInt(available, 10) + ",")
-	l.left.Store(streamCount)
+	l.left.Store(l.count)
 	l.news.Store(&text)
 }
 
 func (l *listeners) connect(ctx context.Context, addr string) error {
-	var d net.Dialer
+	// One address of this machine has no more than some 28,000 ports.
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+len(l.conns)/20_000))}}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
@@ -138,7 +140,7 @@ func (l *listeners) listen(conn net.Conn) {
 		if news := l.news.Load(); news != known && bytes.Contains(line, *news) {
 			known = news
 			switch left := l.left.Add(-1); left {
-			case streamCount / 2:
+			case l.count / 2:
 				l.half.Store(time.Now().UnixNano())
 			case 0:
 				l.heard <- struct{}{}
@@ -157,7 +159,7 @@ func (l *listeners) await(ctx context.Context) (half time.Time, err error) {
 	case <-time.After(hearing):
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return half, fmt.Errorf("%d of %d listeners have not heard it after %s (%w)", l.left.Load(), streamCount, hearing, l.failed)
+		return half, fmt.Errorf("%d of %d listeners have not heard it after %s (%w)", l.left.Load(), l.count, hearing, l.failed)
 	}
 }
 
