@@ -317,6 +317,7 @@ func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request) (outlet, error)
 			if c, ok := bottom(conn).(interface{ SetWriteBuffer(n int) error }); ok {
 				_ = c.SetWriteBuffer(socketBuffer) // helps, where it can
 			}
+			limitSilence(bottom(conn)) // whoever serves; NewServer has done it
 			out := &rawOutlet{conn: conn, patience: f.Patience}
 			if err = out.send(streamHead(w.Header(), first, f.now())); err != nil {
 				out.close()

@@ -150,8 +150,8 @@ func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	problem(w, wire.CodeNotFound, "no such path; see the API reference")
 }
 
-// NewServer returns an http.Server with limits that keep slow and idle clients
-// from holding it: no request lasts longer than 30 seconds.
+// NewServer returns an http.Server with limits that keep slow, idle and vanished
+// clients from holding it: no request lasts longer than 30 seconds.
 func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:        handler,
@@ -159,6 +159,8 @@ func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 16 << 10,
+		ConnContext:    shedVanished,
+		HTTP2:          http2Limits(),
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

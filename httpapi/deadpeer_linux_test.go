@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The system is told to give up on peers who vanish: on each connection of
+// NewServer, and on those of streams whoever serves.
+func TestVanishedPeersAreShed(t *testing.T) {
+	const stream, ordinary = "/v1/sales/phone/events", "/ordinary"
+	for name, c := range map[string]struct {
+		server   func(http.Handler) *http.Server
+		path     string
+		protocol string // of TLS; none: without
+	}{
+		"a request":                   {ours, ordinary, ""},
+		"a request, TLS":              {ours, ordinary, "http/1.1"},
+		"a request, HTTP/2":           {ours, ordinary, "h2"},
+		"a stream":                    {ours, stream, ""},
+		"a stream, TLS":               {ours, stream, "http/1.1"},
+		"a stream, HTTP/2":            {ours, stream, "h2"},
+		"a stream of any server":      {bareServer, stream, ""},
+		"a stream of any server, TLS": {bareServer, stream, "http/1.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newDeadStage(t, quick, c.protocol != "", c.server)
+			dial := &http.Transport{ForceAttemptHTTP2: c.protocol == "h2"}
+			if c.protocol != "" {
+				dial.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{c.protocol}}
+			}
+			defer dial.CloseIdleConnections()
+			client := http.Client{Transport: dial, Timeout: soon}
+			answer, err := client.Get(st.http.URL + c.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			if want := map[bool]int{false: 1, true: 2}[c.protocol == "h2"]; answer.StatusCode != 200 || answer.ProtoMajor != want {
+				t.Fatalf("%s, want HTTP/%d", answer.Proto+" "+answer.Status, want)
+			}
+			if c.path == stream {
+				if _, err := io.ReadFull(answer.Body, make([]byte, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := userTimeout(t, <-st.accepted); got != vanishedAfter {
+				t.Errorf("the system gives up after %v, want %v", got, vanishedAfter)
+			}
+			if len(st.accepted) > 0 {
+				t.Error("more than one connection")
+			}
+		})
+	}
+	if d := (EventsOptions{}).withDefaults(); vanishedAfter <= d.Heartbeat || vanishedAfter >= 2*d.Heartbeat {
+		t.Errorf("%v is not between one heartbeat and two: %v", vanishedAfter, d.Heartbeat)
+	}
+}
+
+// userTimeout is how long sent data may stay unacknowledged; 0: the system's own limit.
+func userTimeout(t *testing.T, conn *net.TCPConn) time.Duration {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ms int
+	var failed error
+	if err := raw.Control(func(fd uintptr) { ms, failed = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout) }); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	return time.Duration(ms) * time.Millisecond
+}
