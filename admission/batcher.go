@@ -105,12 +105,15 @@ type Batcher struct {
 	closed atomic.Bool
 	flying sync.WaitGroup
 	places atomic.Int64 // taken, of all lanes
+	tries  *tries       // at what comes before a claim
 }
 
 // NewBatcher returns a batcher in front of the ledger.
 func NewBatcher(ledger sluice.Decider, opts BatcherOptions) *Batcher {
+	opts = opts.withDefaults()
 	return &Batcher{
-		ledger: ledger, opts: opts.withDefaults(), lanes: xsync.NewMap[sluice.SaleID, *lane](),
+		ledger: ledger, opts: opts, lanes: xsync.NewMap[sluice.SaleID, *lane](),
+		tries: &tries{limiter: opts.Limiter, batch: opts.MaxBatch, most: opts.MaxQueue, waiting: map[sluice.SaleID][]*counted{}},
 		calls: sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }},
 	}
 }

@@ -150,16 +150,6 @@ func (g *Gate) admit(view *View, claim *sluice.Claim, caller *Caller) error {
 	return g.entry.Check(view, claim, caller)
 }
 
-// Try counts a try at something that comes before a claim ("ticket", say) by
-// the sale's rates on this server, and returns how long to wait if it is not
-// within them. Each kind of try has the rates' allowance to itself, so that
-// preparing a claim uses up nothing of the claim's.
-func (g *Gate) Try(kind string, view *View, buyer sluice.BuyerID, address netip.Addr) (wait time.Duration) {
-	name := view.Sale.ID + sluice.SaleID("/"+kind) // no sale is called so
-	_, wait = g.rates.check(&view.Sale.Rules, name, buyer, address, g.now())
-	return wait
-}
-
 // recall answers a claim that is not let in, for the reason given: its order if
 // it was accepted before, otherwise the reason.
 func (g *Gate) recall(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim, why error) (sluice.Decision, error) {

@@ -79,11 +79,6 @@ func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind st
 		s.noTicket(w, wire.Problem{Code: wire.CodeSaleState, Detail: "this sale asks for no ticket: claim without one"})
 		return nil, now, false
 	}
-	if wait := s.Gate.Try(kind, view, token.Buyer, s.Proxies.client(r)); wait > 0 {
-		w.Header()["Retry-After"] = retryIn(wait)
-		s.noTicket(w, wire.Problem{Code: sluice.RateLimited.String()})
-		return nil, now, false
-	}
 	now = view.LedgerTime(s.Now())
 	terms := &view.Sale.Terms
 	if view.Reading.Loaded {
@@ -101,6 +96,9 @@ func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind st
 		})
 		return nil, now, false
 	}
+	if !s.mayTry(w, r, kind, view, token.Buyer) {
+		return nil, now, false
+	}
 	var refused *admission.RefusedError
 	err := s.Entrance.Entry.Eligible(view, token.Buyer, &admission.Caller{Sales: token.Sales})
 	switch {
@@ -114,8 +112,23 @@ func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind st
 	return view, now, true
 }
 
+// mayTry counts a try by the sale's rates, and answers one that is not within
+// them, or that cannot be counted.
+func (s *Server) mayTry(w http.ResponseWriter, r *http.Request, kind string, view *admission.View, buyer sluice.BuyerID) bool {
+	wait, err := s.Gate.Try(r.Context(), kind, view, buyer, s.Proxies.client(r))
+	switch {
+	case wait > 0:
+		w.Header()["Retry-After"] = retryIn(wait)
+		s.noTicket(w, wire.Problem{Code: sluice.RateLimited.String()})
+	case err != nil:
+		s.noTicket(w, wire.Problem{Code: sluice.Overloaded.String()})
+	}
+	return wait <= 0 && err == nil
+}
+
 // makeChallenge hands out a proof of work to be done.
 func (s *Server) makeChallenge(w http.ResponseWriter, r *http.Request, token identity.Token) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxAskTicket)
 	if !noBody(w, r) {
 		return
 	}
@@ -132,8 +145,12 @@ func (s *Server) makeChallenge(w http.ResponseWriter, r *http.Request, token ide
 	writeJSON(w, http.StatusOK, wire.Challenge{Challenge: challenge, Difficulty: difficulty, ExpiresAt: wire.At(expires)})
 }
 
-// Bounds of what a page may send for a ticket.
-const maxRiskToken = 4096 // bytes
+// Bounds of what a page may send for a ticket, in bytes. A challenge and its
+// nonce are short.
+const (
+	maxRiskToken = 4096
+	maxAskTicket = 8 << 10 // the whole body
+)
 
 // makeTicket hands out a purchase ticket.
 func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token identity.Token) {
@@ -166,7 +183,12 @@ func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token identi
 
 // readAskTicket reads the body, which may be empty.
 func readAskTicket(w http.ResponseWriter, r *http.Request) (ask wire.AskTicket, ok bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAskTicket))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		problem(w, wire.CodeTooLarge, "the body of a request for a ticket is at most 8192 bytes")
+		return ask, false
+	}
 	if err != nil {
 		bodyProblem(w, err)
 		return ask, false

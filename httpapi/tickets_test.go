@@ -234,6 +234,31 @@ func TestTicketsAreRateLimited(t *testing.T) {
 	}
 }
 
+// What may be read of a request for a ticket is little; the error says how much.
+func TestTicketBodies(t *testing.T) {
+	s := open(t)
+	s.must(s.create("phones", `ticket={"before_s":60}`, `challenge={"difficulty":1}`), 201)
+	s.must(s.ticket("phones", "ann", `{"token":"`+strings.Repeat("x", 4096)+`"}`+strings.Repeat(" ", 4000)), 403, "forbidden")
+	if a := s.must(s.ticket("phones", "ann", strings.Repeat(" ", 8193)), 413, "too_large"); !strings.Contains(a.text("detail"), "8192 bytes") {
+		t.Errorf("too large: %s", a.body)
+	}
+	s.must(s.do("POST", "/v1/sales/phones/challenge", "{}"+strings.Repeat(" ", 8190), s.auth("ann")), 200)
+	s.must(s.do("POST", "/v1/sales/phones/challenge", "{}"+strings.Repeat(" ", 8191), s.auth("ann")), 413, "too_large")
+}
+
+// A rate over all servers tells how long to wait as exactly as one of a server.
+func TestTicketsAreRateLimitedTogether(t *testing.T) {
+	s := open(t)
+	s.must(s.create("phones", `ticket={"before_s":60}`, `buyer_rate={"requests":3,"per_s":3600,"shared":true}`), 201)
+	for range 3 {
+		s.must(s.ticket("phones", "ann", ""), 200)
+	}
+	for range 2 { // told, and remembered
+		limited(t, "the fourth", s.ticket("phones", "ann", ""), 900, 1200)
+	}
+	s.must(s.ticket("phones", "bob", ""), 200)
+}
+
 func TestEligibility(t *testing.T) {
 	s := open(t)
 	s.must(s.create("club", `eligibility="token"`, "max_per_buyer=5"), 201)
