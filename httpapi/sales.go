@@ -143,9 +143,10 @@ func sortedViews(board map[sluice.SaleID]*admission.View) []*admission.View {
 	return views
 }
 
-// time tells the server's clock, for countdowns.
+// time tells the clock that opens and closes sales, for countdowns: this
+// server's own may be off.
 func (s *Server) time(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, wire.ServerTime{ServerTime: wire.At(s.Now())})
+	writeJSON(w, http.StatusOK, wire.ServerTime{ServerTime: wire.At(s.Board.LedgerTime(s.Now()))})
 }
 
 // unavailable answers 503 for a backend that does not answer; why is in the
