@@ -34,6 +34,7 @@ const rereadFile = 10 * time.Second
 // keys must be good. A server that does not answer is only logged: the tokens
 // that it answers for are refused as unavailable until it does.
 func (e *Engine) openIdentity(ctx context.Context) (err error) {
+	e.warnOfShortKeys()
 	if e.who.admins, err = identity.NewAdmins(e.adminKey, e.cfg.AdminKeys); err != nil {
 		return err
 	}
@@ -67,6 +68,30 @@ func (e *Engine) openSecret() (err error) {
 		err = errors.New("engine: the buyers' secret is empty")
 	}
 	return err
+}
+
+// minSecret is how long an HS256 secret wants to be, in bytes: as long as the
+// hash, or it can be guessed from one token.
+const minSecret = 32
+
+// warnOfShortKeys logs the keys that can be guessed, given or kept in the data
+// folder. They are no errors: these two are part of the outside (SLUICE_ADMIN_KEY,
+// SLUICE_BUYER_SECRET), and a shop's tests and first tries give short ones.
+func (e *Engine) warnOfShortKeys() {
+	if len(e.adminKey) < identity.MinAdminKey {
+		e.cfg.Log.Warn("admin_key is short: whoever guesses it owns every sale; want at least 16 characters, random ones", "from", origin(e.cfg.AdminKey, "admin.key"))
+	}
+	if e.secret != "" && len(e.secret) < minSecret {
+		e.cfg.Log.Warn("buyer_secret is short: whoever guesses it can be any buyer; HS256 wants at least 32 bytes, random ones", "from", origin(e.cfg.BuyerSecret, "buyer.secret"))
+	}
+}
+
+// origin says where a key comes from, never what it is.
+func origin(given, file string) string {
+	if given != "" {
+		return "the settings"
+	}
+	return file + " in the data folder"
 }
 
 // run reads the keys of buyers' tokens again and again.

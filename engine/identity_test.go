@@ -6,10 +6,12 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -117,5 +119,57 @@ func TestKeysThatAreWrong(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), long) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
 		}
+	}
+}
+
+// Keys that can be guessed are no errors, but warned of at the start, wherever
+// they come from; the warning does not repeat them.
+func TestShortKeysAreWarnedOf(t *testing.T) {
+	const admin, buyer = "admin_key is short", "buyer_secret is short"
+	long := strings.Repeat("x", 32)
+	for name, c := range map[string]struct {
+		cfg    engine.Config
+		files  map[string]string
+		warned []string
+	}{
+		"generated":       {},
+		"short":           {cfg: engine.Config{AdminKey: "q7q", BuyerSecret: "q8q"}, warned: []string{admin, buyer}},
+		"nearly":          {cfg: engine.Config{AdminKey: long[:15], BuyerSecret: long[:31]}, warned: []string{admin, buyer}},
+		"just enough":     {cfg: engine.Config{AdminKey: long[:16], BuyerSecret: long}},
+		"one of them":     {cfg: engine.Config{AdminKey: long, BuyerSecret: "q8q"}, warned: []string{buyer}},
+		"kept in a file":  {files: map[string]string{"admin.key": "q7q\n", "buyer.secret": "q8q\n"}, warned: []string{admin, buyer, "from=\"admin.key in", "from=\"buyer.secret in"}},
+		"no secret: JWKS": {cfg: engine.Config{AdminKey: long, BuyerJWKS: "http://127.0.0.1:1/"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.cfg.DataDir = t.TempDir()
+			for file, text := range c.files {
+				if err := os.WriteFile(filepath.Join(c.cfg.DataDir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var log strings.Builder
+			c.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+			e, err := engine.Open(t.Context(), c.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Close(t.Context()); err != nil { // nobody writes to the log any more
+				t.Fatal(err)
+			}
+			said := log.String()
+			for _, warning := range c.warned {
+				if !strings.Contains(said, warning) {
+					t.Errorf("want %q in %s", warning, said)
+				}
+			}
+			for _, line := range []string{admin, buyer} {
+				if strings.Contains(said, line) && !slices.Contains(c.warned, line) {
+					t.Errorf("%q is said of keys that are long enough", line)
+				}
+			}
+			if strings.Contains(said, "q7q") || strings.Contains(said, "q8q") {
+				t.Error("a key is in the log")
+			}
+		})
 	}
 }

@@ -271,6 +271,7 @@ func TestUnknownKeysAreRateLimited(t *testing.T) {
 		t.Errorf("tokens that are void made the server be asked %d times, want none besides the first", n)
 	}
 	flood(jwt.MapClaims{"sub": "eve", "exp": at(time.Hour)})
+	later(t, v, "a new name so soon may be that of a new key", newSigner("new", ES256).token(t, jwt.MapClaims{"sub": "eve", "exp": at(time.Hour)}))
 	if n := server.asked.Load(); n != 2 {
 		t.Errorf("the server was asked %d times, want 2", n)
 	}

@@ -83,16 +83,11 @@ func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) e
 	return errors.Join(broken, err)
 }
 
-// warnOfRisks says what a server on the open should not do.
+// warnOfRisks says what a server on the open should not do; of short keys the
+// engine warns.
 func warnOfRisks(log *slog.Logger, c *config.Config, secure bool) {
 	if host, _, _ := net.SplitHostPort(c.Listen); !isLoopback(host) && !secure {
 		log.Warn("listening beyond this machine without TLS: put a proxy with TLS in front, or give --tls-cert and --tls-key", "listen", c.Listen)
-	}
-	if secret := c.BuyerSecret; secret != "" && len(secret) < 32 {
-		log.Warn("buyer_secret is short: HS256 wants at least 32 bytes")
-	}
-	if key := c.AdminKey; key != "" && len(key) < 16 {
-		log.Warn("admin_key is short: want at least 16 characters")
 	}
 }
 
