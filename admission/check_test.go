@@ -288,9 +288,9 @@ func TestAdmissionRatio(t *testing.T) {
 		crowd.Wait()
 		want("who is accepted", 0, 1)
 		show(g, sold(func(v *View) { v.Sale.Rules.AdmissionRatio = 0.1 })) // its lease is long over, so the ledger is asked
-		crowd.Go(func() { results <- try(g, "holder", home) })
 		enter(600, 3)
 		want("sold out: one of them", 2, 0)
+		crowd.Go(func() { results <- try(g, "holder", home) })
 		crowd.Wait()
 		want("and the holder, who may be repeating", 0, 2)
 		show(g, sold(func(v *View) { v.Sale.Rules.AdmissionRatio = 0.1; v.Reading.Terms.Total = sluice.Unlimited }))
