@@ -44,7 +44,7 @@ func noteSale(r *http.Request, sale sluice.SaleID) {
 }
 
 // recordPatience is how long a request waits for its record to be written.
-const recordPatience = 2 * time.Second
+const recordPatience = 5 * time.Second
 
 // asked answers an admin who may ask. A change is recorded before it is
 // answered: its answer waits in memory until the record is stored. If that
