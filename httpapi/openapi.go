@@ -203,6 +203,9 @@ func (s *schemas) responses(o *describedRoute) object {
 			headers["Location"] = object{"description": "of the order", "schema": text}
 		}
 	}
+	if o.changes() && o.Access != Buyers {
+		headers["X-Request-Id"] = object{"description": "by which GET /v1/admin/actions lists the request", "schema": text}
+	}
 	if len(headers) > 0 {
 		success["headers"] = headers
 	}
@@ -217,6 +220,9 @@ func (s *schemas) responses(o *describedRoute) object {
 	for status, codes := range byStatus {
 		all[strconv.Itoa(status)] = s.problems(status, codes)
 	}
+	for _, status := range o.pages {
+		all[strconv.Itoa(status)] = object{"description": http.StatusText(status), "content": object{o.media: object{"schema": text}}}
+	}
 	return all
 }
 
@@ -226,6 +232,9 @@ func (o *describedRoute) success() int {
 	}
 	return o.status
 }
+
+// changes reports whether a route may change something: then it reads a body.
+func (o *describedRoute) changes() bool { return o.method != http.MethodGet }
 
 // problems are the codes that a route may answer: its own, and those of every
 // route of its kind.
@@ -241,13 +250,13 @@ func (o *describedRoute) problems() []string {
 	if o.Access != Anyone {
 		add(wire.CodeUnauthenticated, wire.CodeForbidden)
 	}
-	if o.Access == Buyers || o.method != http.MethodGet && o.Access != Anyone {
+	if o.changes() || len(o.query) > 0 { // strict in what they read, also where they want no body
 		add(wire.CodeBadRequest)
 	}
-	if o.request != nil || o.bodyMedia != nil {
+	if o.changes() {
 		add(wire.CodeTooLarge)
 	}
-	if o.tag != tagPages && o.tag != tagOperation {
+	if o.Access == Buyers { // the key of the token may not be known yet
 		add(sluice.Unavailable.String())
 	}
 	slices.Sort(codes)
@@ -266,8 +275,20 @@ func (s *schemas) problems(status int, codes []string) object {
 		"description": strings.Join(titles, "; "),
 		"content":     object{problemType[0]: object{"schema": s.of(typed[wire.Problem]()), "examples": examples}},
 	}
-	if _, waits := retryAfter[codes[0]]; waits {
-		made["headers"] = object{"Retry-After": object{"description": "seconds to wait", "schema": object{"type": "integer"}}}
+	headers, waiting := object{}, 0
+	for _, code := range codes {
+		if _, waits := retryAfter[code]; waits || code == wire.CodeOrderQueued {
+			waiting++
+		}
+	}
+	if waiting > 0 { // always there if every code of this status has it
+		headers["Retry-After"] = object{"description": "seconds to wait", "required": waiting == len(codes), "schema": object{"type": "integer", "minimum": 1}}
+	}
+	if status == http.StatusUnauthorized {
+		headers["WWW-Authenticate"] = object{"description": "Bearer", "required": true, "schema": text}
+	}
+	if len(headers) > 0 {
+		made["headers"] = headers
 	}
 	return made
 }

@@ -18,6 +18,14 @@ type object = map[string]any
 // components, named like the type.
 type schemas struct {
 	components object
+	reading    bool // of what is read: strictly, and with what may be left out
+}
+
+// filledIn are the fields that a request may leave out of a type, though they are
+// always there in answers.
+var filledIn = map[reflect.Type][]string{
+	reflect.TypeFor[sluice.BuyerRate](): {"shared"},
+	reflect.TypeFor[sluice.Risk]():      {"timeout_ms", "on_failure"},
 }
 
 // leaves are the schemas of types that are not what they are made of.
@@ -69,6 +77,9 @@ func (s *schemas) of(t reflect.Type) object {
 		if pkg := t.PkgPath(); strings.HasSuffix(pkg, "/sluice") {
 			name = "Rule" + name // the domain's own, as it stands in a sale's rules
 		}
+		if s.reading {
+			name += "Input" // what it is part of is strict
+		}
 		if _, made := s.components[name]; !made {
 			s.components[name] = nil // a type that holds itself ends here
 			s.components[name] = s.structure(t)
@@ -90,7 +101,7 @@ func (s *schemas) structure(t reflect.Type) object {
 			continue
 		}
 		schema := s.of(f.Type)
-		absent := strings.Contains(rest, "omitempty") || strings.Contains(rest, "omitzero")
+		absent := strings.Contains(rest, "omitempty") || strings.Contains(rest, "omitzero") || s.reading && slices.Contains(filledIn[t], name)
 		if !absent {
 			required = append(required, name)
 			if f.Type.Kind() == reflect.Pointer {
@@ -102,6 +113,9 @@ func (s *schemas) structure(t reflect.Type) object {
 	made := object{"type": "object", "properties": properties}
 	if len(required) > 0 {
 		made["required"] = required
+	}
+	if s.reading {
+		made["additionalProperties"] = false
 	}
 	return made
 }
@@ -129,13 +143,14 @@ func optional(t reflect.Type) (value reflect.Type, nullable, ok bool) {
 }
 
 // request is the schema of a message that is read strictly: unknown fields are
-// errors.
+// errors, in what it is made of, too.
 func (s *schemas) request(t reflect.Type, required []string) object {
-	ref := s.of(t)
-	schema := s.components[t.Name()].(object)
-	schema["additionalProperties"] = false
+	s.reading = true
+	defer func() { s.reading = false }()
+	schema := s.structure(t)
 	if required != nil {
 		schema["required"] = slices.Clone(required)
 	}
-	return ref
+	s.components[t.Name()] = schema
+	return object{"$ref": "#/components/schemas/" + t.Name()}
 }

@@ -22,6 +22,7 @@ type operation struct {
 	example            string       // of the request
 	answer             string       // an example of the response
 	codes              []string     // problems, besides those that every such route has
+	pages              []int        // statuses that are answered by a page for people, in the route's media
 	cached             bool         // ETag and 304
 }
 
@@ -69,6 +70,9 @@ const (
 	examplePlaced = `{"order_id":"` + exampleOrder + `","sale_id":"phone-2026","quantity":1,"status":"queued"}`
 )
 
+// onLists are the problems of routes that change a list.
+var onLists = []string{sluice.SaleNotFound.String(), wire.CodeNotFound, wire.CodeSaleState, sluice.Unavailable.String()}
+
 // onSales are the problems of routes that change a sale.
 var onSales = []string{sluice.SaleNotFound.String(), wire.CodeSaleState, wire.CodeOutcomeUnknown, sluice.Unavailable.String()}
 
@@ -110,7 +114,7 @@ var operations = map[string]operation{
 		codes: []string{
 			sluice.SoldOut.String(), sluice.Insufficient.String(), sluice.BuyerLimit.String(), sluice.NotOpen.String(), sluice.Closed.String(), sluice.Paused.String(),
 			sluice.SaleNotFound.String(), sluice.RateLimited.String(), sluice.Overloaded.String(), sluice.Unavailable.String(), wire.CodeOutcomeUnknown,
-			sluice.KeyReused.String(), wire.CodeTooLarge,
+			sluice.KeyReused.String(),
 		},
 	},
 	"GET /v1/orders": {
@@ -145,7 +149,10 @@ var operations = map[string]operation{
 		tag: tagAdmin, summary: "Change the total by a number of units, once per id", request: typed[wire.Restock](), response: typed[wire.AdminSale](),
 		example: `{"id":"delivery-7","delta":100}`, codes: append([]string{wire.CodeBelowTaken, sluice.KeyReused.String()}, onSales...),
 	},
-	"POST /v1/admin/sales/{sale}/rebuild": {tag: tagCare, summary: "Rebuild a sale in the ledger from what is known", response: typed[wire.AdminSale](), codes: onSales},
+	"POST /v1/admin/sales/{sale}/rebuild": {
+		tag: tagCare, summary: "Rebuild a sale in the ledger from what is known", status: 202, response: typed[wire.AdminSale](),
+		codes: []string{sluice.SaleNotFound.String(), wire.CodeSaleState, sluice.Unavailable.String()}, more: "It is fenced at once, and resumes by itself when it is rebuilt.",
+	},
 	"POST /v1/admin/sales/{sale}/reconcile": {
 		tag: tagCare, summary: "Compare ledger and store; with apply, repair what is safe", request: typed[wire.Reconcile](), required: []string{}, optionalBody: true,
 		response: typed[wire.ReconcileReport](), example: `{"apply":false}`, codes: []string{sluice.SaleNotFound.String(), sluice.Unavailable.String()},
@@ -166,20 +173,20 @@ var operations = map[string]operation{
 		tag: tagAdmin, summary: "Check a sale before it opens", response: typed[wire.SaleCheck](), codes: []string{sluice.SaleNotFound.String(), sluice.Unavailable.String()},
 	},
 	"PUT /v1/admin/sales/{sale}/lists/{list}": {
-		tag: tagLists, summary: "Replace a list by the buyers in the body, one a line", bodyMedia: []string{"text/plain", "application/x-ndjson"}, response: typed[wire.BuyerList](), codes: onSales,
+		tag: tagLists, summary: "Replace a list by the buyers in the body, one a line", bodyMedia: []string{"text/plain", "application/x-ndjson"}, response: typed[wire.BuyerList](), codes: onLists,
 	},
 	"GET /v1/admin/sales/{sale}/lists/{list}": {
 		tag: tagLists, summary: "A list: its size, and its buyers page by page", response: typed[wire.BuyerPage](), query: []parameter{pageSize, cursor},
-		codes: []string{sluice.SaleNotFound.String(), wire.CodeBadRequest, sluice.Unavailable.String()},
+		codes: []string{sluice.SaleNotFound.String(), wire.CodeNotFound, sluice.Unavailable.String()},
 	},
-	"DELETE /v1/admin/sales/{sale}/lists/{list}": {tag: tagLists, summary: "Empty a list", response: typed[wire.BuyerList](), codes: onSales},
+	"DELETE /v1/admin/sales/{sale}/lists/{list}": {tag: tagLists, summary: "Empty a list", response: typed[wire.BuyerList](), codes: onLists},
 
 	"GET /v1/admin/orders": {
 		tag: tagPayments, summary: "Stored orders, oldest first", response: typed[wire.OrderPage](), query: []parameter{ofSale, ofStatus, ofBuyer, pageSize, cursor},
 		codes: []string{wire.CodeBadRequest, sluice.Unavailable.String()},
 	},
 	"GET /v1/admin/orders/{order}":         {tag: tagPayments, summary: "An order", response: typed[wire.Order](), codes: []string{wire.CodeOrderNotFound, sluice.Unavailable.String()}},
-	"GET /v1/admin/orders/{order}/history": {tag: tagPayments, summary: "What became of an order, and by whom", response: typed[wire.OrderHistory](), codes: []string{wire.CodeOrderNotFound, wire.CodeOrderQueued, sluice.Unavailable.String()}},
+	"GET /v1/admin/orders/{order}/history": {tag: tagPayments, summary: "What became of an order, and by whom", response: typed[wire.OrderHistory](), codes: []string{wire.CodeOrderNotFound, sluice.Unavailable.String()}},
 	"POST /v1/admin/orders/{order}/pay": {
 		tag: tagPayments, summary: "Record a payment", request: typed[wire.PayOrder](), response: typed[wire.Order](), example: `{"payment_id":"pay-1"}`,
 		codes: append([]string{wire.CodePaymentConflict}, onOrders...), more: "The order becomes paid, or refund_due when the payment came too late. Idempotent by payment id.",
@@ -229,9 +236,9 @@ var operations = map[string]operation{
 	},
 
 	"GET /{$}":                   {tag: tagPages, summary: "Sales by day and hour", media: "text/html"},
-	"GET /s/{sale}":              {tag: tagPages, summary: "The page of a sale", media: "text/html"},
-	"GET /o/{order}":             {tag: tagPages, summary: "The page of an order", media: "text/html"},
-	"GET /assets/{build}/{file}": {tag: tagPages, summary: "What the pages need", media: "*/*"},
+	"GET /s/{sale}":              {tag: tagPages, summary: "The page of a sale", media: "text/html", pages: []int{404, 503}},
+	"GET /o/{order}":             {tag: tagPages, summary: "The page of an order", media: "text/html", pages: []int{404}},
+	"GET /assets/{build}/{file}": {tag: tagPages, summary: "What the pages need", media: "*/*", pages: []int{404}},
 	"GET /docs":                  {tag: tagOperation, summary: "This reference, for people", media: "text/html", cached: true},
 	"GET /openapi.json":          {tag: tagOperation, summary: "This reference, for programs (OpenAPI 3.1)", media: "application/json", cached: true},
 	"GET /healthz":               {tag: tagOperation, summary: "The process lives", response: typed[map[string]string]()},
