@@ -73,15 +73,15 @@ const enough = (sale) => view.note?.wants && !older(sale, view.note.at) && units
 const units = (sale) => sale.available ?? Infinity;
 
 // state is the sale's at this very moment: opening and closing need nobody to
-// tell us.
+// tell us. But a sale that the server says has begun has, whatever the countdown
+// is at: the clock that it goes by may be a little behind.
 function state() {
   const { sale } = view;
   if (!sale) return "unknown";
   const now = clock.now();
   if (sale.closes_at && now >= Date.parse(sale.closes_at)) return "closed";
-  if (now < Date.parse(sale.opens_at)) return ["unavailable", "closed", "paused"].includes(sale.state) ? sale.state : "upcoming";
-  if (sale.state === "upcoming") return sale.available === 0 ? "sold_out" : "open";
-  return sale.state;
+  if (sale.state !== "upcoming" || now < Date.parse(sale.opens_at)) return sale.state;
+  return sale.available === 0 ? "sold_out" : "open";
 }
 
 // schedule has the page rendered at the instants of opening and closing.
