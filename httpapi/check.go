@@ -52,18 +52,20 @@ func (c *saleCheck) say(name string, status wire.CheckStatus, format string, arg
 	c.answer.Checks = append(c.answer.Checks, wire.Check{Name: name, Status: status, Detail: fmt.Sprintf(format, args...)})
 }
 
-// Clocks that differ by more than this are worth a look: claims are judged by
-// the ledger's, payments by the store's, countdowns and tokens by the servers'.
+// Clocks that differ by more than this are worth a look. No sale opens or closes
+// wrongly for it: claims are judged by the ledger's clock, and countdowns go by
+// it (Board.LedgerTime).
 const clockTolerance = 500 * time.Millisecond
 
-// clocks compares this server's clock with the others', allowing for the time
-// that asking took.
+// clocks compares this server's clock, which judges buyers' tokens, with the
+// ledger's, and the ledger's, by which pages count down, with the store's, which
+// judges payments. It allows for the time that asking took.
 func (c *saleCheck) clocks(ctx context.Context) {
 	c.answer.ServerTime = wire.At(c.server.Now())
-	ask := func(name, judges string, clock func() (time.Time, error)) *wire.Time {
-		before := c.server.Now()
+	ask := func(name, whose, harm string, ours func() time.Time, clock func() (time.Time, error)) *wire.Time {
+		before := ours()
 		there, err := clock()
-		after := c.server.Now()
+		after := ours()
 		if err != nil {
 			c.say(name, wire.CheckFail, "it does not answer")
 			return nil
@@ -78,19 +80,20 @@ func (c *saleCheck) clocks(ctx context.Context) {
 		}
 		status, rest := wire.CheckOK, ""
 		if differs.Abs() > clockTolerance {
-			status, rest = wire.CheckWarn, "; "+judges
+			status, rest = wire.CheckWarn, "; "+harm
 		}
-		c.say(name, status, "differs from this server's by %s%s", differs.Round(time.Millisecond), rest)
+		c.say(name, status, "differs from %s by %s%s", whose, differs.Round(time.Millisecond), rest)
 		return wire.AtOrNull(there)
 	}
-	c.answer.LedgerTime = ask("ledger clock", "it alone opens and closes the sale, but countdowns and tokens go by the servers'", func() (time.Time, error) {
+	c.answer.LedgerTime = ask("ledger clock", "this server's", "the sale opens and countdowns run by the ledger's, so they agree; buyers' tokens are judged by this server's", c.server.Now, func() (time.Time, error) {
 		readings, err := c.server.Ledger.Read(ctx, []sluice.SaleID{c.view.Sale.ID})
 		if err != nil {
 			return time.Time{}, err
 		}
 		return readings[0].Now, nil
 	})
-	c.answer.StoreTime = ask("store clock", "it judges payments and expiry", func() (time.Time, error) { return c.server.Store.Clock(ctx) })
+	ledgers := func() time.Time { return c.server.Board.LedgerTime(c.server.Now()) }
+	c.answer.StoreTime = ask("store clock", "the ledger's", "it judges payments and expiry, and pages count down to them by the ledger's", ledgers, func() (time.Time, error) { return c.server.Store.Clock(ctx) })
 }
 
 // loaded: claims are accepted only when ledger and store agree.

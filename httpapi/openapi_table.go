@@ -102,7 +102,7 @@ var operations = map[string]operation{
 		codes:  []string{sluice.SaleNotFound.String(), sluice.Overloaded.String(), sluice.Unavailable.String()},
 		answer: "retry: 1500\n\ndata: " + exampleSale + "\n\n",
 	},
-	"GET /v1/time": {tag: tagSales, summary: "The server's clock, for countdowns; never cached", response: typed[wire.ServerTime]()},
+	"GET /v1/time": {tag: tagSales, summary: "The clock that opens and closes sales, for countdowns; never cached", response: typed[wire.ServerTime]()},
 	"POST /v1/sales/{sale}/orders": {
 		tag: tagOrders, summary: "Claim units", status: 202, request: typed[wire.PlaceOrder](), response: typed[wire.Placed](), example: `{"quantity":1,"meta":{"size":"XL"}}`, answer: examplePlaced,
 		more: "The key names the attempt: sent again, with the same content, it gets the same body and Idempotent-Replayed: true, for ever. After 503 outcome_unknown, or no " +

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -33,9 +35,12 @@ func (l *offLedger) Read(_ context.Context, ids []sluice.SaleID) ([]sluice.Readi
 }
 
 type offStore struct {
-	sluice.SaleStore
+	sluice.Store
 	ledger *offLedger
+	off    time.Duration // of its clock against this machine's
 }
+
+func (s offStore) Clock(context.Context) (time.Time, error) { return time.Now().Add(s.off), nil }
 
 func (s offStore) Sale(_ context.Context, id sluice.SaleID) (sluice.Sale, error) {
 	return sluice.Sale{ID: id, Terms: s.ledger.terms(), Epoch: 1, LoadedEpoch: 1}, nil
@@ -84,5 +89,37 @@ func TestTimeIsTheLedgers(t *testing.T) {
 				t.Errorf("ledger off by %v: the sale is open, and %v is told, %v before it opens", off, got, ledger.opens.Sub(got))
 			}
 		}
+	}
+}
+
+// What an operator is told of clocks that differ: warned, with what it affects.
+// It fails no check, since no sale opens or closes wrongly for it.
+func TestSaleCheckOfClocks(t *testing.T) {
+	for _, c := range []struct {
+		ledger, store time.Duration // off against this server
+		want          [2]wire.CheckStatus
+	}{
+		{0, 0, [2]wire.CheckStatus{wire.CheckOK, wire.CheckOK}},
+		{time.Minute, 0, [2]wire.CheckStatus{wire.CheckWarn, wire.CheckWarn}},
+		{time.Minute, time.Minute, [2]wire.CheckStatus{wire.CheckWarn, wire.CheckOK}},
+		{0, -time.Minute, [2]wire.CheckStatus{wire.CheckOK, wire.CheckWarn}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ledger := &offLedger{off: c.ledger, opens: time.Now().Add(c.ledger).Truncate(time.Millisecond)}
+			store := offStore{ledger: ledger, off: c.store}
+			board := admission.NewBoard(ledger, store, admission.BoardOptions{Encode: EncodeSale})
+			view, err := board.Reload(t.Context(), "phone")
+			if err != nil {
+				t.Fatal(err)
+			}
+			check := &saleCheck{server: New(Options{Board: board, Ledger: ledger, Store: store}), view: view}
+			check.clocks(t.Context())
+			for i, judged := range []string{"buyers' tokens", "payments and expiry"} {
+				got := check.answer.Checks[i]
+				if got.Status != c.want[i] || strings.Contains(got.Detail, judged) != (c.want[i] == wire.CheckWarn) {
+					t.Errorf("ledger off by %v, store by %v: %+v, want %s", c.ledger, c.store, got, c.want[i])
+				}
+			}
+		})
 	}
 }

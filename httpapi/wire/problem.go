@@ -84,7 +84,7 @@ func Title(code string) string {
 	return code
 }
 
-// ServerTime is the server's clock.
+// ServerTime is the clock that opens and closes sales, as the server knows it.
 type ServerTime struct {
 	ServerTime Time `json:"server_time"`
 }
