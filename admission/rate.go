@@ -24,23 +24,28 @@ type attempter struct {
 	buyer sluice.BuyerID
 }
 
-// origin is an address at a sale. Of IPv6 it is the /64, since who has one
-// address has all of them; of IPv4 the address, since many share one.
-type origin struct {
+// neighbours are an address at a sale.
+type neighbours struct {
 	sale sluice.SaleID
+	from Origin
+}
+
+// Origin is what counts as one address: of IPv6 the /64, since who has one
+// address has all of them; of IPv4 the address, though many may share it.
+type Origin struct {
 	v6   bool
 	bits [8]byte
 }
 
-func originOf(sale sluice.SaleID, address netip.Addr) origin {
-	o := origin{sale: sale}
+// OriginOf returns an address's origin. Addresses that nobody could tell are
+// one origin together.
+func OriginOf(address netip.Addr) (o Origin) {
 	if address = address.Unmap(); address.Is4() {
 		four := address.As4()
 		copy(o.bits[:], four[:])
 		return o
 	}
-	// An address that nobody could tell is all such together.
-	sixteen := address.WithZone("").As16()
+	sixteen := address.As16() // of no address: zero
 	o.v6 = true
 	copy(o.bits[:], sixteen[:8])
 	return o
@@ -78,7 +83,7 @@ func (r *rates) buyer(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.Buye
 }
 
 func (r *rates) address(rules *sluice.Rules, sale sluice.SaleID, address netip.Addr) meters.Attempt {
-	return meters.Attempt{Table: r.addresses, Meter: rules.AddressRate.Meter(), Key: meters.Key(r.addresses, originOf(sale, address))}
+	return meters.Attempt{Table: r.addresses, Meter: rules.AddressRate.Meter(), Key: meters.Key(r.addresses, neighbours{sale, OriginOf(address)})}
 }
 
 // denied takes back what the address has paid for a try that the rate over all

@@ -1,8 +1,9 @@
 package httpapi
 
 import (
-	"net/netip"
 	"sync"
+
+	"github.com/sluicehq/sluice/admission"
 )
 
 // DefaultPerAddress is how many event streams one address may hold at a time
@@ -18,8 +19,8 @@ type places struct {
 
 	mu     sync.Mutex // guards all below
 	taken  int
-	from   map[origin]int // how many of them, only where there are some
-	denied [2]int64       // by limit
+	from   map[admission.Origin]int // how many of them, only where there are some
+	denied [2]int64                 // by limit
 }
 
 // limit is what keeps a reader from a place.
@@ -32,11 +33,11 @@ const (
 )
 
 func newPlaces(most, perAddress int) *places {
-	return &places{most: most, perAddress: perAddress, from: map[origin]int{}}
+	return &places{most: most, perAddress: perAddress, from: map[admission.Origin]int{}}
 }
 
 // enter takes a place, unless a limit is in the way.
-func (p *places) enter(o origin) limit {
+func (p *places) enter(o admission.Origin) limit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -53,7 +54,7 @@ func (p *places) enter(o origin) limit {
 }
 
 // leave gives a place back.
-func (p *places) leave(o origin) {
+func (p *places) leave(o admission.Origin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
@@ -66,26 +67,6 @@ func (p *places) open() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int64(p.taken)
-}
-
-// origin is what counts as one address: of IPv6 the /64, since who has one
-// address has all of them; of IPv4 the address. What has no address that
-// anybody could tell is one together.
-type origin struct {
-	v6   bool
-	bits [8]byte
-}
-
-func originOf(address netip.Addr) (o origin) {
-	if address = address.Unmap(); address.Is4() {
-		four := address.As4()
-		copy(o.bits[:], four[:])
-		return o
-	}
-	sixteen := address.As16() // of no address: zero
-	o.v6 = true
-	copy(o.bits[:], sixteen[:8])
-	return o
 }
 
 // StreamsRefused is how many event streams found no place: on the server, and

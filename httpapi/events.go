@@ -105,7 +105,7 @@ func newFan(o EventsOptions, board func() map[sluice.SaleID]*admission.View, now
 func (f *fan) close() { f.once.Do(func() { close(f.closed) }) }
 
 // enter takes a place, if there is one; places.leave gives it back.
-func (f *fan) enter(o origin) limit {
+func (f *fan) enter(o admission.Origin) limit {
 	select {
 	case <-f.closed:
 		return limitTotal
@@ -201,7 +201,7 @@ var heartbeat = []byte(":\n\n")
 
 // serve is the life of a stream: the current event, each newer one, and
 // heartbeats in between. It gives the place back.
-func (f *fan) serve(out outlet, o origin, sale sluice.SaleID, t *topic) {
+func (f *fan) serve(out outlet, o admission.Origin, sale sluice.SaleID, t *topic) {
 	defer f.places.leave(o)
 	defer f.part(sale, t)
 	defer out.close()
@@ -253,7 +253,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.
 		return
 	}
 	address := s.Proxies.client(r)
-	from := originOf(address)
+	from := admission.OriginOf(address)
 	if full := s.events.enter(from); full != noLimit {
 		s.noStream(w, full, address)
 		return
