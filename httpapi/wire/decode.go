@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -26,7 +27,8 @@ func Decode(data []byte, dst any) error {
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	if err := checkKeys(dec, reflect.TypeOf(dst), ""); err != nil {
+	var missing []string
+	if err := checkKeys(dec, reflect.TypeOf(dst), "", &missing); err != nil {
 		return describe(err, data)
 	}
 	if _, err := dec.Token(); err != io.EOF {
@@ -35,14 +37,18 @@ func Decode(data []byte, dst any) error {
 	if err := json.Unmarshal(data, dst); err != nil {
 		return describe(asWritten(err, reflect.TypeOf(dst)), data)
 	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s: is missing", missing[0])
+	}
 	return nil
 }
 
 // checkKeys walks one value and compares the keys of objects that become a
 // struct with the struct's fields. encoding/json alone lets repeated keys and
 // other spellings ("Quantity") pass. It goes no deeper than our types do: a
-// message that is nested ten thousand times costs as much as a flat one.
-func checkKeys(dec *json.Decoder, t reflect.Type, path string) error {
+// message that is nested ten thousand times costs as much as a flat one. What must
+// be there and is not is added to missing.
+func checkKeys(dec *json.Decoder, t reflect.Type, path string, missing *[]string) error {
 	tok, err := dec.Token()
 	if err != nil {
 		return err
@@ -52,16 +58,17 @@ func checkKeys(dec *json.Decoder, t reflect.Type, path string) error {
 		return nil
 	}
 	fields := fieldsOf(t)
-	seen := map[string]bool{}
+	seen, required := map[string]bool{}, requiredIn(t)
 	for dec.More() {
 		at := path
 		var next reflect.Type
+		var key string
 		if delim == '{' {
 			name, err := dec.Token()
 			if err != nil {
 				return err
 			}
-			key := name.(string)
+			key = name.(string)
 			at = join(path, key)
 			if fields != nil {
 				if seen[key] {
@@ -80,14 +87,24 @@ func checkKeys(dec *json.Decoder, t reflect.Type, path string) error {
 			if err := dec.Decode(&value); err != nil {
 				return err
 			}
+			if delim == '{' && string(value) == "null" && slices.Contains(required, key) {
+				return fmt.Errorf("%s: is null; want a value", at)
+			}
 			continue
 		}
-		if err := checkKeys(dec, next, at); err != nil {
+		if err := checkKeys(dec, next, at, missing); err != nil {
 			return err
 		}
 	}
-	_, err = dec.Token() // the closing delimiter
-	return err
+	if _, err := dec.Token(); err != nil { // the closing delimiter
+		return err
+	}
+	for _, name := range required {
+		if delim == '{' && !seen[name] {
+			*missing = append(*missing, join(path, name))
+		}
+	}
+	return nil
 }
 
 // strip takes pointers and Opt and Nullable off a type.
@@ -131,6 +148,20 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		fields[name] = f.Type
 	}
 	return fields
+}
+
+// requiredIn lists the fields of a struct type that no message may leave out.
+func requiredIn(t reflect.Type) (names []string) {
+	if t = strip(t); t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Tag.Get("wire") == "required" {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // describe turns an error of encoding/json into a sentence about the message.

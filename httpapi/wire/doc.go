@@ -61,8 +61,8 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 
 // Money is an amount in the currency's minor unit.
 type Money struct {
-	Amount   int64  `json:"amount"`
-	Currency string `json:"currency"`
+	Amount   int64  `json:"amount" wire:"required"` // a forgotten one would be a gift
+	Currency string `json:"currency" wire:"required"`
 }
 
 // Opt is a field that may be absent but not null.

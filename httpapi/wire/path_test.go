@@ -31,8 +31,8 @@ func TestErrorsNameFieldsAsWritten(t *testing.T) {
 					body = fmt.Sprintf(`{%q:%s}`, name, body)
 				}
 				err := Decode([]byte(body), reflect.New(root.Elem()).Interface())
-				if err == nil {
-					continue // it may be so
+				if err == nil || strings.HasSuffix(err.Error(), ": is missing") {
+					continue // it may be so, and what is wrong is that others are missing
 				}
 				tried++
 				at, _, _ := strings.Cut(err.Error(), ": ")
