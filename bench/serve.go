@@ -87,11 +87,7 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 			return err
 		}
 		defer e.Close(ctx)
-		// The limits that `sluice serve` sets.
-		server = &http.Server{
-			Handler: e.Handler(), ReadTimeout: 10 * time.Second,
-			WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		}
+		server = e.NewServer()
 	}
 	var r ready
 	if r.URL, err = listen(server); err != nil {
