@@ -3,6 +3,7 @@ package browser
 import (
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -172,4 +173,27 @@ func TestOneKeyWithoutLocks(t *testing.T) {
 	if first.text("keys.length === 2 && keys[0] !== keys[1]") != "true" {
 		t.Errorf("keys: %s", first.text("keys"))
 	}
+}
+
+// A phone that is back in reach does not trust the connection it had: it is not
+// told when that is dead.
+func TestBackOnlineAsksAnew(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	sale := s.sale(t, units(10), unlimited)
+	b := visit(t, s, "commuter").tab(`
+		window.made = 0;
+		window.EventSource = class extends EventTarget { readyState = 1; constructor() { super(); window.made++; } close() {} };`)
+	b.openSale(sale, "commuter")
+	b.wait(`window.made === 1 && document.body.innerText.includes("10 of 10 left")`)
+	s.claim(t, sale, "somebody")
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if seen, err := s.merchant.Sale(t.Context(), sale); err == nil && *seen.Available == 9 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("%+v, %v", seen, err)
+		}
+	}
+	b.is(`dispatchEvent(new Event("online"))`)
+	b.wait(`window.made === 2 && document.body.innerText.includes("9 of 10 left")`)
 }

@@ -4,6 +4,7 @@
 import { api, Problem, salePath, sleep } from "./api.js";
 
 const RETRY_EVENTS = 30_000; // ms until events are tried again after they failed
+const SILENCE = 60_000; // ms without news until the server is asked all the same: a connection may be dead unnoticed
 
 // follow calls onSale with every new reading of a sale, gone when the server
 // says that there is no such sale, and lost(true or false) when the server stops
@@ -11,10 +12,11 @@ const RETRY_EVENTS = 30_000; // ms until events are tried again after they faile
 // It returns {refresh, ask, stop}: refresh asks unless events come, ask in any
 // case.
 export function follow(id, { onSale, onGone, onLost, pace }) {
-  let sale = null, events = null, noEventsBefore = 0, wake = new AbortController(), stopped = false;
+  let sale = null, events = null, noEventsBefore = 0, heard = 0, wake = new AbortController(), stopped = false;
 
   const take = (news) => {
     sale = { ...sale, ...news };
+    heard = performance.now();
     onLost(false);
     onSale(sale);
   };
@@ -57,7 +59,7 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
 
   async function run() {
     while (!stopped) {
-      if (!live()) await ask();
+      if (!live() || performance.now() - heard > SILENCE) await ask();
       listen();
       wake = new AbortController();
       const wait = document.hidden ? 10_000 : pace(sale);
@@ -70,11 +72,15 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
     if (document.hidden) mute();
     refresh();
   };
+  const onOnline = () => { // what was connected before is not any more
+    mute();
+    refresh();
+  };
   document.addEventListener("visibilitychange", onVisible);
-  addEventListener("online", refresh);
+  addEventListener("online", onOnline);
   run();
   return {
     refresh, ask,
-    stop: () => { stopped = true; document.removeEventListener("visibilitychange", onVisible); removeEventListener("online", refresh); refresh(); },
+    stop: () => { stopped = true; document.removeEventListener("visibilitychange", onVisible); removeEventListener("online", onOnline); refresh(); },
   };
 }
