@@ -185,6 +185,10 @@ func exactly(names ...string) cobra.PositionalArgs {
 
 // flagError names the flag that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		return usage(flagValueFault(value))
+	}
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
 		var names []string

@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -238,13 +235,13 @@ func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (w
 			return m, fmt.Errorf("--%s: %w", l.flag, err)
 		}
 	}
-	opens, err := parseTime(f.opens, now)
-	if err != nil || opens.Null {
-		return m, fmt.Errorf("--opens-at %q: want a time like 2026-11-11T12:00:00Z, +10m or now", f.opens)
+	opens, err := flagTime("opens-at", f.opens, now, "now")
+	if err != nil {
+		return m, err
 	}
 	m.OpensAt = wire.Some(opens.Value)
-	if m.ClosesAt, err = parseTime(f.closes, now); err != nil {
-		return m, fmt.Errorf("--closes-at %q: want a time like 2026-11-11T12:00:00Z, +10m or none", f.closes)
+	if m.ClosesAt, err = flagTime("closes-at", f.closes, now, "none"); err != nil {
+		return m, err
 	}
 	if given("payment-window") {
 		m.PaymentWindowS = wire.Some(int64(f.window / time.Second))
@@ -290,25 +287,4 @@ func parseLimit(text string) (wire.Nullable[int64], error) {
 		return wire.Nullable[int64]{}, fmt.Errorf("%q: want a whole number, or none", text)
 	}
 	return wire.Value(n), nil
-}
-
-func parseTime(text string, now time.Time) (wire.Nullable[wire.Time], error) {
-	switch {
-	case text == "none":
-		return wire.Null[wire.Time](), nil
-	case text == "now":
-		return wire.Value(wire.At(now)), nil
-	case strings.HasPrefix(text, "+"):
-		d, err := time.ParseDuration(text[1:])
-		if err != nil {
-			return wire.Nullable[wire.Time]{}, errors.New("not a duration")
-		}
-		return wire.Value(wire.At(now.Add(d))), nil
-	}
-	var at wire.Time
-	quoted, err := json.Marshal(text)
-	if err == nil {
-		err = at.UnmarshalJSON(quoted)
-	}
-	return wire.Value(at), err
 }

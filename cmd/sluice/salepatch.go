@@ -92,15 +92,15 @@ func (f *salePatchFlags) message(cmd *cobra.Command, now time.Time) (m wire.Patc
 		}
 	}
 	if given("opens-at") {
-		opens, err := parseTime(f.opens, now)
-		if err != nil || opens.Null {
-			return m, fmt.Errorf("--opens-at %q: want a time like 2026-11-11T12:00:00Z, or +10m", f.opens)
+		opens, err := flagTime("opens-at", f.opens, now, "now")
+		if err != nil {
+			return m, err
 		}
 		m.OpensAt = wire.Some(opens.Value)
 	}
 	if given("closes-at") {
-		if m.ClosesAt, err = parseTime(f.closes, now); err != nil {
-			return m, fmt.Errorf("--closes-at %q: want a time like 2026-11-11T12:00:00Z, +10m or none", f.closes)
+		if m.ClosesAt, err = flagTime("closes-at", f.closes, now, "none"); err != nil {
+			return m, err
 		}
 	}
 	if given("payment-window") {
@@ -128,7 +128,7 @@ func (f *salePatchFlags) prices(given func(string) bool, m *wire.PatchSale) erro
 	if given("list-price") {
 		amount, err := parseLimit(f.listPrice)
 		if err != nil {
-			return fmt.Errorf("--list-price: %w", err)
+			return fmt.Errorf("--list-price %q: want minor units, a whole number: %s; or none", f.listPrice, minorUnits(f.listPrice))
 		}
 		m.ListPrice = wire.Null[wire.Money]()
 		if !amount.Null {

@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // hint names the nearest right name, when one is near enough to be meant.
 func hint(have string, names []string) string {
@@ -41,4 +45,18 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// DurationHint says what keeps a text from being a duration: days, or no unit.
+// It is "" when that is anybody's guess.
+func DurationHint(have string) string {
+	digits, days := strings.CutSuffix(have, "d")
+	n, err := strconv.ParseInt(digits, 10, 32)
+	switch {
+	case err != nil || n <= 0:
+		return ""
+	case days:
+		return fmt.Sprintf("there is no unit d (write %dh)", 24*n)
+	}
+	return fmt.Sprintf("the unit is missing (write %ds, %dm or %dh)", n, n, n)
 }

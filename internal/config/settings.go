@@ -295,6 +295,9 @@ func oneOf(at func(*Config) *string, words ...string) func(*Config, string) erro
 func duration(at func(*Config) *time.Duration, least, most time.Duration) func(*Config, string) error {
 	return func(c *Config, value string) error {
 		d, err := time.ParseDuration(value)
+		if hint := DurationHint(value); err != nil && hint != "" {
+			return fmt.Errorf("%s; want a duration from %s to %s", hint, least, most)
+		}
 		if err != nil || d < least || d > most {
 			return fmt.Errorf("want a duration from %s to %s, like 250ms", least, most)
 		}
