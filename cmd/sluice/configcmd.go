@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluicehq/sluice/identity"
 	"github.com/sluicehq/sluice/internal/config"
 )
 
@@ -37,7 +40,7 @@ func (a *app) configInit() *cobra.Command {
 			}
 			path := a.file()
 			if path == "" {
-				path = "sluice.yaml"
+				path = usualFile
 			}
 			if err := config.WriteTemplate(path); err != nil {
 				return usage(err)
@@ -46,6 +49,7 @@ func (a *app) configInit() *cobra.Command {
 				return a.printJSON(map[string]string{"path": path})
 			}
 			fmt.Fprintf(a.stdout, "wrote %s\n", path)
+			a.say("It is read where it is named: sluice serve --config %s", path)
 			return nil
 		},
 	}
@@ -62,15 +66,76 @@ func (a *app) configCheck() *cobra.Command {
 			if err := c.CheckFiles(); err != nil {
 				return usage(err)
 			}
-			if a.json {
-				return a.printJSON(map[string]bool{"ok": true})
+			warnings, err := shortKeys(c)
+			if err != nil {
+				return err
 			}
-			fmt.Fprintln(a.stdout, "the settings are right")
+			if a.json {
+				return a.printJSON(struct {
+					OK       bool     `json:"ok"`
+					File     string   `json:"file"` // empty: none was read
+					Warnings []string `json:"warnings,omitempty"`
+				}{true, a.file(), warnings})
+			}
+			for _, w := range warnings {
+				a.say("warning: %s", w)
+			}
+			fmt.Fprintf(a.stdout, "the settings are right (%s)\n", a.fileRead())
 			return nil
 		},
 	}
 	config.AddFlags(cmd.Flags(), append(serverSettings, "url")...)
 	return cmd
+}
+
+// usualFile is where config init writes to. It is read like any other file:
+// when it is named.
+const usualFile = "sluice.yaml"
+
+// fileRead says which file the settings came from, and which one did not count.
+func (a *app) fileRead() string {
+	if file := a.file(); file != "" {
+		return "file: " + file
+	}
+	if info, err := os.Stat(usualFile); err == nil && info.Mode().IsRegular() {
+		return "file: none; ./" + usualFile + " is not used without --config"
+	}
+	return "file: none"
+}
+
+// minBuyerSecret is how long a buyer_secret wants to be, in bytes. The engine
+// warns of the same at the start.
+const minBuyerSecret = 32
+
+// shortKeys are the warnings of keys that can be guessed, given or kept in the
+// data folder. They never hold the keys.
+func shortKeys(c *config.Config) (warnings []string, err error) {
+	kept := func(key, given, file string) (secret, origin string, err error) {
+		if given != "" {
+			return given, c.Origin(key), nil
+		}
+		path := filepath.Join(c.DataDir, file)
+		secret, err = readSecret(path)
+		return secret, path, err
+	}
+	admin, origin, err := kept("admin_key", c.AdminKey, adminKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	if admin != "" && len(admin) < identity.MinAdminKey {
+		warnings = append(warnings, fmt.Sprintf("admin_key (from %s) is short: whoever guesses it owns every sale; want at least %d characters, random ones", origin, identity.MinAdminKey))
+	}
+	if c.BuyerSecret == "" && c.BuyerJWKS != "" {
+		return warnings, nil // the kept one signs nothing then
+	}
+	secret, origin, err := kept("buyer_secret", c.BuyerSecret, buyerSecretFile)
+	if err != nil {
+		return nil, err
+	}
+	if secret != "" && len(secret) < minBuyerSecret {
+		warnings = append(warnings, fmt.Sprintf("buyer_secret (from %s) is short: whoever guesses it can be any buyer; HS256 wants at least %d bytes, random ones", origin, minBuyerSecret))
+	}
+	return warnings, nil
 }
 
 func (a *app) configPrint() *cobra.Command {
@@ -89,6 +154,7 @@ func (a *app) configPrint() *cobra.Command {
 				rows = append(rows, []string{r.Key, r.Value, r.Origin})
 			}
 			a.printTable([]string{"SETTING", "VALUE", "FROM"}, rows)
+			a.say("%s", a.fileRead())
 			return nil
 		},
 	}

@@ -289,13 +289,15 @@ func TestVersion(t *testing.T) {
 
 func TestConfigCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
-	if out := ok(t, nil, "config", "init", "--config", file); out != "wrote "+file+"\n" {
-		t.Error(out)
+	if got := command(t, nil, "config", "init", "--config", file); got.code != exitOK || got.out != "wrote "+file+"\n" || !strings.Contains(got.stderr, "sluice serve --config "+file) {
+		t.Errorf("%+v", got)
 	}
 	if again := command(t, nil, "config", "init", "--config", file); again.code != exitUsage || !strings.Contains(again.stderr, "exists already") {
 		t.Errorf("%+v", again)
 	}
-	ok(t, nil, "config", "check", "--config", file)
+	if out := ok(t, nil, "config", "check", "--config", file); out != "the settings are right (file: "+file+")\n" {
+		t.Error(out)
+	}
 	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:1\nadmin_key: geheim\nstore: postgres://u:geheim@h/d\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -311,5 +313,65 @@ func TestConfigCommands(t *testing.T) {
 	rows := okJSON[printed](t, env, "config", "print", "--config", file)
 	if len(rows.Settings) < 15 || rows.Settings[0].Key != "data_dir" {
 		t.Errorf("%+v", rows)
+	}
+}
+
+// A file counts only when it is named; the check says so.
+func TestConfigCheckTellsTheFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if out := ok(t, nil, "config", "check"); out != "the settings are right (file: none)\n" {
+		t.Error(out)
+	}
+	if err := os.WriteFile(usualFile, []byte("lisen: :1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := ok(t, nil, "config", "check"); out != "the settings are right (file: none; ./sluice.yaml is not used without --config)\n" {
+		t.Error(out)
+	}
+	if got := command(t, nil, "config", "print"); got.code != exitOK || !strings.Contains(got.stderr, "./sluice.yaml is not used without --config") {
+		t.Errorf("%+v", got)
+	}
+	if got := command(t, nil, "config", "check", "--config", usualFile); got.code != exitUsage || !strings.Contains(got.stderr, "did you mean listen?") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What the engine warns of at the start, the check does before.
+func TestConfigCheckWarnsOfShortKeys(t *testing.T) {
+	long := strings.Repeat("k", 32)
+	kept := t.TempDir()
+	if err := os.WriteFile(filepath.Join(kept, adminKeyFile), []byte("geheim\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		env  []string
+		want []string
+	}{
+		{nil, nil},
+		{[]string{"SLUICE_ADMIN_KEY=" + long[:16], "SLUICE_BUYER_SECRET=" + long}, nil},
+		{[]string{"SLUICE_ADMIN_KEY=geheim", "SLUICE_BUYER_SECRET=" + long}, []string{"admin_key (from SLUICE_ADMIN_KEY) is short"}},
+		{[]string{"SLUICE_ADMIN_KEY=" + long, "SLUICE_BUYER_SECRET=geheim"}, []string{"buyer_secret (from SLUICE_BUYER_SECRET) is short"}},
+		{[]string{"SLUICE_DATA_DIR=" + kept}, []string{"admin_key (from " + filepath.Join(kept, adminKeyFile) + ") is short"}},
+	} {
+		env := append([]string{"SLUICE_DATA_DIR=" + t.TempDir()}, tc.env...)
+		if len(tc.env) == 1 {
+			env = tc.env
+		}
+		got := command(t, env, "config", "check")
+		if got.code != exitOK || !strings.HasPrefix(got.out, "the settings are right") || strings.Count(got.stderr, "\n") != len(tc.want) || strings.Contains(got.stderr, "geheim") {
+			t.Errorf("%v: %+v", tc.env, got)
+		}
+		for _, w := range tc.want {
+			if !strings.Contains(got.stderr, "warning: "+w) {
+				t.Errorf("%v: have %s, want %s", tc.env, got.stderr, w)
+			}
+		}
+		type checked struct {
+			OK       bool
+			Warnings []string
+		}
+		if v := okJSON[checked](t, env, "config", "check"); !v.OK || len(v.Warnings) != len(tc.want) {
+			t.Errorf("%v: %+v", tc.env, v)
+		}
 	}
 }
