@@ -100,6 +100,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if err := e.compose(); err != nil {
 		return err
 	}
+	e.warn(ctx)
 	e.start(ctx)
 	return nil
 }

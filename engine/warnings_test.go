@@ -1,0 +1,110 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// logged is a log that a test reads while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// lines are those that hold all words.
+func (l *logged) lines(words ...string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		all := true
+		for _, word := range words {
+			all = all && strings.Contains(line, word)
+		}
+		if all {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// What a start warns of: settings of Redis that lose accepted claims, and a
+// store that no second server can share.
+func TestWarningsAtStart(t *testing.T) {
+	const ownFile = "a second server needs --store postgres://"
+	for _, test := range []struct {
+		name string
+		args []string
+		want []string // of each warning of Redis, in order
+	}{
+		{name: "the recommended settings"},
+		{"no file", []string{"--appendonly", "no"}, []string{"setting=appendonly value=no"}},
+		{"not at once", []string{"--appendfsync", "everysec"}, []string{"setting=appendfsync value=everysec"}},
+		{"evicting", []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, []string{"setting=maxmemory-policy value=allkeys-lru"}},
+		{"a policy that never acts", []string{"--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"}, nil},
+		{
+			"all of it",
+			[]string{"--appendonly", "no", "--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"},
+			[]string{"setting=appendonly", "setting=maxmemory-policy"},
+		},
+		{"settings that nobody may read", []string{"--appendonly", "no", "--rename-command", "CONFIG", ""}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			log := openLogged(t, servertest.StartRedis(t, test.args...).URL())
+			got := log.lines("level=WARN", "can lose accepted claims")
+			if len(got) != len(test.want) {
+				t.Fatalf("warned of %q, want %q", got, test.want)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(got[i], want) || !strings.Contains(got[i], "risk=") || !strings.Contains(got[i], "want=") {
+					t.Errorf("warned: %s want %q, its risk, and what is right", got[i], want)
+				}
+			}
+			if len(log.lines("level=WARN", ownFile)) != 1 {
+				t.Error("no warning of a store that is this server's own file")
+			}
+		})
+	}
+	t.Run("embedded", func(t *testing.T) {
+		if got := openLogged(t, "").lines("level=WARN"); got != nil {
+			t.Errorf("warned: %q", got)
+		}
+	})
+	t.Run("a store that servers share", func(t *testing.T) {
+		log := new(logged)
+		openBranch(t, engine.Config{Ledger: servertest.Redis(t), Store: servertest.Postgres(t), Node: "a", Log: log.logger()})
+		if got := log.lines("level=WARN", ownFile); got != nil {
+			t.Errorf("warned: %q", got)
+		}
+	})
+}
+
+func openLogged(t *testing.T, ledger string) *logged {
+	t.Helper()
+	log := new(logged)
+	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), Ledger: ledger, Log: log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := e.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	return log
+}
