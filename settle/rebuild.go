@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ type Rebuilder struct {
 	idle     func(sluice.SaleID) bool
 	log      *slog.Logger
 
+	said     map[sluice.SaleID]int64 // epoch of which this server has announced the loss
 	gathered map[sluice.SaleID]int64 // epoch of which this server has gathered
 	rebuilds atomic.Int64
 }
@@ -75,6 +77,7 @@ func NewRebuilder(node string, store RebuildStore, ledger RebuildLedger, loader 
 	return &Rebuilder{
 		node: node, store: store, ledger: ledger, loader: loader, memory: memory, idle: idle, log: log,
 		replayer: NewReplayer(store, ledger),
+		said:     map[sluice.SaleID]int64{},
 		gathered: map[sluice.SaleID]int64{},
 	}
 }
@@ -83,6 +86,7 @@ func NewRebuilder(node string, store RebuildStore, ledger RebuildLedger, loader 
 // the sale is rebuilt. Call it again while the sale stays fenced; it is for one
 // goroutine.
 func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, err error) {
+	r.announce(sale)
 	if r.gathered[sale.ID] < sale.Epoch {
 		done, err := r.gather(ctx, sale)
 		if err != nil || !done {
@@ -101,6 +105,17 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 		}
 		return r.rebuild(ctx, sale)
 	})
+}
+
+// announce logs a loss, once. A rebuild that a person has asked for is none.
+func (r *Rebuilder) announce(sale *sluice.Sale) {
+	if r.said[sale.ID] >= sale.Epoch {
+		return
+	}
+	r.said[sale.ID] = sale.Epoch
+	if why, lost := strings.CutPrefix(sale.Fence, sluice.FenceLost+": "); lost {
+		r.log.Warn("data of a sale has been lost; the sale is fenced and rebuilt", "sale", sale.ID, "epoch", sale.Epoch, "why", why)
+	}
 }
 
 // Adopt makes good a load that another server has begun and not finished. It

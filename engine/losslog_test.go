@@ -1,0 +1,54 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// Each server warns of each loss once; one of them tells of the rebuild.
+func TestALossIsAWarning(t *testing.T) {
+	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
+	var logs []*logged
+	var branches []*branch
+	for _, node := range []string{"a", "b"} {
+		log := new(logged)
+		logs = append(logs, log)
+		branches = append(branches, openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: node, Log: log.logger()}))
+	}
+	sell(t, branches, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+
+	for loss := 1; loss <= 2; loss++ {
+		if err := c.Do(t.Context(), c.B().Flushall().Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range branches {
+			until(t, "the sale to be rebuilt", func() bool {
+				sale, err := b.client.AdminSale(t.Context(), "phones")
+				return err == nil && sale.Epoch == int64(loss)+1 && sale.Fence == "" && sale.Loaded
+			})
+		}
+		for i, log := range logs {
+			if got := log.lines("level=WARN", "has been lost", "sale=phones"); len(got) != loss {
+				t.Errorf("after %d losses server %d has warned: %q", loss, i, got)
+			}
+		}
+		until(t, "one rebuild per loss to be logged", func() bool { // the sale is seen to be back a moment earlier
+			rebuilt := 0
+			for _, log := range logs {
+				rebuilt += len(log.lines("level=INFO", "a sale is rebuilt", "sale=phones"))
+			}
+			return rebuilt == loss
+		})
+	}
+}
