@@ -226,11 +226,24 @@ func (c *Config) Rows() []Row {
 		s := &settings[i]
 		value := s.show(c.values[s.key])
 		if value == "" && (s.key == "ledger" || s.key == "store") {
-			value = "sqlite:" + filepath.Join(c.DataDir, s.key+".db")
+			value = c.embedded(s.key)
 		}
 		rows = append(rows, Row{Key: s.key, Value: value, Origin: c.Origin(s.key)})
 	}
 	return rows
+}
+
+// embedded is the URL of the ledger or store of a server that is given none.
+func (c *Config) embedded(key string) string {
+	return "sqlite:" + filepath.Join(c.DataDir, key+".db")
+}
+
+// shownLedger is the ledger as it may be printed.
+func (c *Config) shownLedger() string {
+	if c.Ledger == "" {
+		return c.embedded("ledger")
+	}
+	return find("ledger").show(c.Ledger)
 }
 
 func keys() []string {

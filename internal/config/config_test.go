@@ -100,9 +100,20 @@ func TestWrong(t *testing.T) {
 		{"expiry off", "expiry_interval: off\n", nil, nil, []string{`expiry_interval "off"`, `want a duration from 10ms to 1m0s`}},
 		{"abandoned within a transaction", "", []string{"SLUICE_ABANDONED_AFTER=10s"}, nil, []string{`abandoned_after "10s" (from SLUICE_ABANDONED_AFTER): want a duration from 15s to 1h0m0s`}},
 		{"number", "", nil, []string{"--claim-queue=0"}, []string{`claim_queue "0" (from --claim-queue): want a whole number from 1 to`}},
-		{"replica", "", nil, []string{"--ledger-replica=redis://h:6379"}, []string{`ledger_replica "redis://h:6379" (from --ledger-replica): is for a ledger in Redis`}},
+		{"replica", "", nil, []string{"--ledger-replica=redis://h:6379"}, []string{`ledger_replica "redis://h:6379" (from --ledger-replica): needs --ledger redis://...; this ledger is sqlite:sluice-data/ledger.db`}},
+		{"replica of a file", "", nil, []string{"--ledger=sqlite:a.db", "--ledger-replica=redis://u:geheim@h"}, []string{`needs --ledger redis://...; this ledger is sqlite:a.db`}},
+		{"an address for a ledger", "", nil, []string{"--ledger=127.0.0.1:6379"}, []string{`ledger "127.0.0.1:6379" (from --ledger): want sqlite:PATH, redis://`, `; did you mean redis://127.0.0.1:6379?`}},
+		{"a name for a ledger", "", nil, []string{"--ledger=localhost:6379"}, []string{`ledger "localhost:6379"`, `; did you mean redis://localhost:6379?`}},
+		{"a password for a ledger", "", nil, []string{"--ledger=u:geheim@h:6379"}, []string{`ledger "u:***" (from --ledger)`}},
+		{"IPv6 for a ledger", "", nil, []string{"--ledger=[::1]:6379"}, []string{`ledger "[::1]:6379"`, `; did you mean redis://[::1]:6379?`}},
+		{"an address for a store", "", nil, []string{"--store=db:5432"}, []string{`; did you mean postgres://db:5432/DATABASE?`}},
+		{"another address for a store", "", nil, []string{"--store=10.0.0.1:3306"}, []string{`store "10.0.0.1:3306"`, `; did you mean mysql://10.0.0.1:3306/DATABASE?`}},
+		{"nearly Redis", "", nil, []string{"--ledger=reids://:geheim@h"}, []string{`ledger "reids://:***@h"`, `; did you mean redis://...?`}},
+		{"nearly MySQL", "", nil, []string{"--store=mariadb://u:geheim@h/d"}, []string{`store "mariadb://u:***@h/d"`, `; did you mean mysql://...?`}},
+		{"nearly PostgreSQL", "", nil, []string{"--store=postgre://h/d"}, []string{`; did you mean postgres://...?`}},
+		{"a path for a store", "", nil, []string{"--store=shop/orders.db"}, []string{`; did you mean sqlite:shop/orders.db?`}},
 		{"replica of what", "", nil, []string{"--ledger=redis://h", "--ledger-replica=postgres://h/d"}, []string{`ledger_replica "postgres://h/d" (from --ledger-replica): want`}},
-		{"replicas", "", nil, []string{"--wait-replicas=1"}, []string{`wait_replicas "1" (from --wait-replicas): is for a ledger in Redis`}},
+		{"replicas", "", nil, []string{"--wait-replicas=1"}, []string{`wait_replicas "1" (from --wait-replicas): needs --ledger redis://...; this ledger is sqlite:sluice-data/ledger.db`}},
 		{"all at once", "nod: x\nlog_level: loud\n", []string{"SLUICE_X=1"}, []string{"--listen=x"}, []string{"did you mean node?", "loud", "SLUICE_X", `listen "x"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -224,6 +235,10 @@ func TestRedact(t *testing.T) {
 		"redis:u:geheim@h":                    "redis:***",
 		"u:geheim@h":                          "u:***",
 		"geheim@h:1":                          "***",
+		"127.0.0.1:6379":                      "127.0.0.1:6379",
+		"[::1]:6379":                          "[::1]:6379",
+		"u/geheim@h:1":                        "***",
+		"geheim@h":                            "***",
 	} {
 		got := Redact(raw)
 		if strings.Contains(got, "heim") {

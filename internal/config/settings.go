@@ -246,12 +246,18 @@ func Redact(raw string) string {
 	if strings.EqualFold(name, "sqlite") {
 		return raw
 	}
+	if _, _, plain := hostPort(raw); plain {
+		return raw
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		if strings.ContainsAny(name, "@/ ") {
 			return "***"
 		}
 		return name + "://***"
+	}
+	if u.Scheme == "" && strings.Contains(raw, "@") {
+		return "***" // a URL whose scheme was forgotten
 	}
 	if u.Opaque != "" && strings.Contains(u.Opaque, "@") {
 		return name + ":***"
@@ -346,7 +352,7 @@ func backend(at func(*Config) *string, schemes ...string) func(*Config, string) 
 		}
 		switch {
 		case !known:
-			return fmt.Errorf("want %s", orList(schemes))
+			return fmt.Errorf("want %s%s", orList(schemes), backendHint(value, schemes))
 		case strings.EqualFold(name, "sqlite"):
 			if rest == "" || strings.HasPrefix(rest, "//") {
 				return errors.New("want a path after sqlite:, like sqlite:/var/lib/sluice/orders.db")
@@ -435,10 +441,10 @@ func (c *Config) checkTogether() []error {
 		say("store", "is the ledger's file as well; want a file of its own")
 	}
 	if c.LedgerReplica != "" && !strings.HasPrefix(strings.ToLower(c.Ledger), "redis") {
-		say("ledger_replica", "is for a ledger in Redis; want none with this ledger")
+		say("ledger_replica", "needs --ledger redis://...; this ledger is %s", c.shownLedger())
 	}
 	if c.WaitReplicas > 0 && !strings.HasPrefix(strings.ToLower(c.Ledger), "redis") {
-		say("wait_replicas", "is for a ledger in Redis; want 0 with this ledger")
+		say("wait_replicas", "needs --ledger redis://...; this ledger is %s", c.shownLedger())
 	}
 	return wrong
 }
