@@ -177,6 +177,10 @@ func (c *saleCheck) entrance() {
 		text += fmt.Sprintf(", if the risk service agrees (%d ms, then %s)", rules.Risk.TimeoutMS, rules.Risk.OnFailure)
 	}
 	status := wire.CheckOK
+	if rules.Risk != (sluice.Risk{}) { // asking it about a buyer who does not exist would prove little, and stand in its books
+		status = wire.CheckWarn
+		text += "; the risk service was not asked: try it with a ticket of your own"
+	}
 	if n := rules.Challenge.Difficulty; n > hardWork {
 		status = wire.CheckWarn
 		text += fmt.Sprintf("; more than %d bits take a phone minutes", hardWork)

@@ -49,6 +49,9 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, buyer sluice
 	case err == nil && decision.Code == sluice.Accepted:
 		s.Decided.Count(decision.Code.String())
 		writePlaced(w, sale, decision)
+	case err == nil && decision.Code == sluice.BuyerLimit:
+		s.Decided.Count(decision.Code.String())
+		writeProblem(w, wire.Problem{Code: decision.Code.String(), OrderIDs: decision.Orders, Detail: s.limitOf(sale, claim.Quantity, decision.Orders)})
 	case err == nil:
 		s.refuse(w, decision)
 	default:
@@ -128,8 +131,6 @@ func (s *Server) refuse(w http.ResponseWriter, d sluice.Decision) {
 	switch d.Code {
 	case sluice.NotOpen:
 		s.notOpen.of(d.OpensAt).write(w, nil)
-	case sluice.BuyerLimit:
-		writeProblem(w, wire.Problem{Code: d.Code.String(), OrderIDs: d.Orders})
 	default:
 		refusals[d.Code].write(w, retryIn(d.RetryAfter))
 	}

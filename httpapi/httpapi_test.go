@@ -160,8 +160,11 @@ func TestAClaimBecomesAnOrder(t *testing.T) {
 	s.must(s.claim("phone", "alice", "attempt-1", `{"quantity":2}`), 422, "idempotency_key_reused")
 	s.must(s.claim("phone", "alice", "attempt-1"), 422, "idempotency_key_reused") // no meta
 	limit := s.must(s.claim("phone", "alice", "attempt-2"), 409, "buyer_limit")
-	if limit.text("order_ids") != "["+id+"]" {
-		t.Errorf("buyer_limit carries %v, want the live order %s", limit.fields["order_ids"], id)
+	if limit.text("order_ids") != "["+id+"]" || limit.text("detail") != "at most 1 per buyer" {
+		t.Errorf("buyer_limit carries %v and says %q, want the live order %s and the limit", limit.fields["order_ids"], limit.text("detail"), id)
+	}
+	if much := s.must(s.claim("phone", "carol", "attempt-1", `{"quantity":2}`), 409, "buyer_limit"); much.text("detail") != "at most 1 per buyer" {
+		t.Errorf("more than the limit at once: %s", much.body)
 	}
 	if other := s.must(s.claim("phone", "bob", "attempt-1"), 202); other.text("order_id") == id {
 		t.Error("equal keys of two buyers are one claim")
@@ -243,6 +246,25 @@ func TestRefusals(t *testing.T) {
 	for _, id := range []string{"phone", "later", "none"} {
 		if report := s.must(s.admin("GET", "/v1/admin/sales/"+id+"/audit", ""), 200); report.text("ok") != "true" {
 			t.Errorf("audit of %s: %s", id, report.body)
+		}
+	}
+}
+
+// A buyer who has nothing any more, and has had all orders that one may have,
+// is told of that limit.
+func TestTheLimitOfOrdersIsNamed(t *testing.T) {
+	s := open(t)
+	s.must(s.create("phone", "max_orders_per_buyer=1"), 201)
+	id := s.must(s.claim("phone", "alice", "attempt-1"), 202).text("order_id")
+	s.stored(id)
+	s.must(s.do("POST", "/v1/orders/"+id+"/cancel", "", s.auth("alice")), 200)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		a := s.must(s.claim("phone", "alice", "attempt-2"), 409, "buyer_limit")
+		if a.text("detail") == "orders per buyer, ended ones too: at most 1" {
+			return
+		}
+		if time.Now().After(deadline) { // the unit has come back by now
+			t.Fatalf("told: %s", a.body)
 		}
 	}
 }
@@ -376,7 +398,8 @@ func TestBadSales(t *testing.T) {
 		{"negative price", `price={"amount":-1,"currency":"CNY"}`, "price"},
 		{"no price", `price=`, "price"},
 		{"exotic currency", `price={"amount":1,"currency":"yuan"}`, "currency"},
-		{"closing before opening", `closes_at="2025-01-01T00:00:00Z"`, "closes_at"},
+		{"closing before opening", `closes_at="2025-01-01T00:00:00Z"`, "closes_at: want"},
+		{"closed before it exists", `closes_at="2026-01-02T00:00:00Z"`, "closes_at: 2026-01-02T00:00:00.000Z is already past"},
 		{"negative total", `total=-1`, "total"},
 		{"no word of the total", `total=`, "total"},
 		{"limit 0", `max_per_buyer=0`, "max_per_buyer"},

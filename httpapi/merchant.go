@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/sluicehq/sluice"
@@ -19,6 +20,11 @@ func (s *Server) createSale(w http.ResponseWriter, r *http.Request) {
 	sale, err := message.Domain(s.NewSaleID)
 	if err != nil {
 		problem(w, wire.CodeBadRequest, err.Error())
+		return
+	}
+	if now := s.Board.LedgerTime(s.Now()); !sale.ClosesAt.IsZero() && !sale.ClosesAt.After(now) {
+		// It would be archived at once, and its id burnt for a mistyped year.
+		problem(w, wire.CodeBadRequest, fmt.Sprintf("closes_at: %s is already past", wire.At(sale.ClosesAt)))
 		return
 	}
 	sale, err = s.Control.Create(r.Context(), sale)

@@ -132,7 +132,7 @@ var operations = map[string]operation{
 	"POST /v1/admin/sales": {
 		tag: tagAdmin, summary: "Create a sale", status: 201, request: typed[wire.CreateSale](), response: typed[wire.AdminSale](), example: exampleCreate,
 		required: []string{"sku", "title", "price", "total", "max_per_buyer", "opens_at"},
-		more:     "opens_at in the past opens it at once. total, max_per_buyer and closes_at may be null: no such limit.",
+		more:     "opens_at in the past opens it at once; closes_at must be in the future. total, max_per_buyer and closes_at may be null: no such limit.",
 		codes:    []string{wire.CodeSaleState, wire.CodeOutcomeUnknown, sluice.Unavailable.String()},
 	},
 	"GET /v1/admin/sales":        {tag: tagAdmin, summary: "All sales", response: typed[wire.AdminSaleList]()},

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
@@ -45,6 +46,25 @@ func encodeRefusal(p wire.Problem) *refusal {
 		r.after = []string{after}
 	}
 	return r
+}
+
+// limitOf says which limit a buyer who holds the orders reached by a claim of
+// the quantity, as far as this server knows the sale; it asks nobody.
+func (s *Server) limitOf(sale sluice.SaleID, quantity int64, orders []sluice.OrderID) string {
+	view := s.Board.View(sale)
+	if view == nil {
+		return ""
+	}
+	units, most := view.Reading.Terms.MaxPerBuyer, view.Reading.Terms.MaxOrders
+	switch {
+	case !view.Reading.Loaded:
+		return ""
+	case units != sluice.Unlimited && (quantity > units || len(orders) > 0):
+		return fmt.Sprintf("at most %d per buyer", units)
+	case most != sluice.Unlimited: // they have nothing that counts against the units
+		return fmt.Sprintf("orders per buyer, ended ones too: at most %d", most)
+	}
+	return ""
 }
 
 // write answers. after, if not nil, is the Retry-After of this answer.

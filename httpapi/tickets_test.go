@@ -389,6 +389,11 @@ func TestSaleCheck(t *testing.T) {
 	if odd["units"] != wire.CheckFail || odd["eligibility"] != wire.CheckFail || odd["loaded"] != wire.CheckOK {
 		t.Errorf("%+v", c.Checks)
 	}
+	s.must(s.create("asking", soon(), `ticket={"before_s":600}`, `risk={"url":"https://risk.invalid/"}`), 201)
+	c, asking := checks("asking")
+	if asking["tickets"] != wire.CheckWarn || !strings.Contains(fmt.Sprint(c.Checks), "the risk service was not asked") {
+		t.Errorf("%+v", c.Checks)
+	}
 	s.must(s.admin("POST", "/v1/admin/sales/ready/pause", ""), 200)
 	if c, paused := checks("ready"); paused["opening"] != wire.CheckFail {
 		t.Errorf("%+v", c.Checks)
