@@ -200,11 +200,17 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 	set(&s.Title, p.Title)
 	if p.Price.Set {
 		s.Price = sluice.Money(p.Price.Value)
+		if err := checkCurrency("price", s.Price); err != nil {
+			return err
+		}
 	}
 	if p.ListPrice.Set {
 		s.ListPrice = sluice.Money(p.ListPrice.Value) // null: the zero value, none
 		if !p.ListPrice.Null && p.ListPrice.Value == (Money{}) {
 			return errors.New("list_price: want money, or null for none")
+		}
+		if err := checkCurrency("list_price", s.ListPrice); err != nil {
+			return err
 		}
 	}
 	if err := setLimit(&s.Total, p.Total, "total"); err != nil {

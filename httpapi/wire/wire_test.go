@@ -58,6 +58,7 @@ func TestCreateSaleRefused(t *testing.T) {
 		{"negative price", `"amount":1`, `"amount":-1`, "price: amount -1"},
 		{"fractional price", `"amount":1`, `"amount":1.5`, "amount: want a whole number that fits 64 bits, have 1.5"},
 		{"currency", `CNY`, `cny`, "price: currency"},
+		{"mistaken currency", `CNY`, `RMB`, `price: currency "RMB": want an ISO 4217 code like CNY`},
 		{"no price", `"price":{"amount":1,"currency":"CNY"},`, ``, "price: is missing"},
 		{"forgotten amount", `"amount":1,`, ``, "price.amount: is missing"},
 		{"null amount", `"amount":1,`, `"amount":null,`, "price.amount: is null"},
@@ -128,6 +129,7 @@ func TestPatchTellsAbsentFromNull(t *testing.T) {
 		{`{"title":null}`, nil, "title: want a string, have null"},
 		{`{"list_price":{"amount":9,"currency":"CNY"}}`, func(s *sluice.Sale) { s.ListPrice = sluice.Money{Amount: 9, Currency: "CNY"} }, ""},
 		{`{"list_price":{"amount":9,"currency":"EUR"}}`, nil, "differs"},
+		{`{"list_price":{"amount":9,"currency":"NTD"}}`, nil, `list_price: currency "NTD": want an ISO 4217 code like TWD`},
 		{`{"id":"other"}`, nil, "id: unknown field"},
 		{`null`, nil, "want a JSON object"},
 	} {
