@@ -112,8 +112,10 @@ func (l *listeners) want(available int64) {
 }
 
 func (l *listeners) connect(ctx context.Context, addr string) error {
-	// One address of this machine has no more than some 28,000 ports.
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+len(l.conns)/20_000))}}
+	var d net.Dialer
+	if more := len(l.conns) / 20_000; more > 0 { // one address of this machine has no more than some 28,000 ports
+		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+more))}
+	}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
