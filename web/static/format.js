@@ -16,26 +16,31 @@ export const number = (n) => new Intl.NumberFormat(lang()).format(n);
 
 const sameDay = (a, b) => a.toDateString() === b.toDateString();
 
-// time is a clock's time, with the day unless that is today.
+// yearUnless names the year of a date, unless it is now's.
+const yearUnless = (date, now) => (date.getFullYear() === new Date(now).getFullYear() ? {} : { year: "numeric" });
+
+// time is a clock's time, with the day unless that is today, and its year
+// unless that is this one.
 export function time(ms, now, weekday = true) {
   const date = new Date(ms);
   const seconds = date.getSeconds() ? { second: "2-digit" } : {};
   const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...seconds };
-  const day = sameDay(date, new Date(now)) ? {} : { month: "short", day: "numeric", ...(weekday && { weekday: "short" }) };
+  const day = sameDay(date, new Date(now)) ? {} : { ...yearUnless(date, now), month: "short", day: "numeric", ...(weekday && { weekday: "short" }) };
   return new Intl.DateTimeFormat(lang(), { ...day, ...clock }).format(date);
 }
 
 export const clockTime = (ms) =>
   new Intl.DateTimeFormat(lang(), { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }).format(new Date(ms));
 
-// day is the name of a day: today, tomorrow, or its date.
+// day is the name of a day: today, tomorrow, or its date, with the year unless
+// that is this one.
 export function day(ms, now) {
   const date = new Date(ms);
   const next = new Date(now);
   if (sameDay(date, next)) return t("today");
   next.setDate(next.getDate() + 1);
   if (sameDay(date, next)) return t("tomorrow");
-  return new Intl.DateTimeFormat(lang(), { weekday: "long", month: "long", day: "numeric" }).format(date);
+  return new Intl.DateTimeFormat(lang(), { ...yearUnless(date, now), weekday: "long", month: "long", day: "numeric" }).format(date);
 }
 
 // split takes a duration apart. A second that has begun counts: 0 means over.

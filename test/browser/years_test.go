@@ -1,0 +1,30 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/httpapi/wire"
+)
+
+// A time of another year says which, and one of this year does not.
+func TestTimesNameAnotherYear(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	b := visit(t, s, "years").tab()
+	sale := s.sale(t, opensIn(time.Hour), func(c *wire.CreateSale) {
+		c.ClosesAt = wire.Value(wire.At(time.Date(2099, 6, 15, 12, 0, 0, 0, time.UTC)))
+	})
+	b.openSale(sale, "")
+	b.wait(`document.getElementById("closes").textContent.includes("2099")`)
+
+	got := strings.Fields(b.text(`(await import(document.querySelector('link[href$="/format.js"]').href).then(({ time, day }) => {
+		const now = Date.parse("2026-06-15T12:00:00Z"), other = Date.parse("2027-06-15T12:00:00Z"), same = Date.parse("2026-07-20T12:00:00Z");
+		return [time(other, now), day(other, now), time(same, now), day(same, now), time(now, other), time(now, now)]
+			.map((text) => text.match(/20\d\d/)?.[0] ?? "none").join(" ");
+	}))`))
+	if want := "2027 2027 none none 2026 none"; strings.Join(got, " ") != want {
+		t.Errorf("the years named are %q, want %q", got, want)
+	}
+}
