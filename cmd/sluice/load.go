@@ -33,7 +33,9 @@ func (a *app) loadCommand() *cobra.Command {
 	var sale, tokens, promises string
 	cmd := &cobra.Command{
 		Use: "load --sale SALE", Short: "Let a crowd rush a sale over HTTP, and measure", Args: exactly(),
-		Long: "Every buyer tries once, a share of them twice. Without --rate each connection\n" +
+		Long: "It buys for real: the orders that it gets are orders like any other, and their\n" +
+			"units are gone. Rehearse on a copy of the sale, made under another id.\n\n" +
+			"Every buyer tries once, a share of them twice. Without --rate each connection\n" +
 			"sends its next request when the answer has come; with it, tries start at fixed\n" +
 			"moments, and latency counts from when a try should have started.\n\n" +
 			"If the sale asks for purchase tickets, buyers do what the pages do: they get\n" +
@@ -43,6 +45,9 @@ func (a *app) loadCommand() *cobra.Command {
 			"server on this machine keeps in --data-dir, or read from --tokens. Exit code 4:\n" +
 			"a --goal was missed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("sale") {
+				return usage(errors.New("--sale is missing"))
+			}
 			c, err := a.load(cmd)
 			if err != nil {
 				return err
@@ -103,6 +108,10 @@ func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g
 	ready, _ := cl.Ready(ctx) // a crowd may rush a server that is not; its names then stay empty
 	if o.Tickets, err = entrance(ctx, cl, &shown); err != nil {
 		return err
+	}
+	if o.Tickets == nil && shown.State == sluice.StateUpcoming {
+		// Also with --json: figures of a closed door are easily taken for those of a sale.
+		fmt.Fprintf(a.stderr, "sluice: warning: the sale opens at %s; everything until then is refused\n", shown.OpensAt)
 	}
 	_, out, err := a.rush(ctx, o)
 	if out == nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -69,7 +70,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
@@ -78,11 +79,21 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = errors.New("interrupted")
 	}
 	if text := err.Error(); text != "" {
+		if nobodyThere(err) && cmd.Flags().Lookup("url") != nil {
+			text += "; is it another address? give --url or SLUICE_URL"
+		}
 		for line := range strings.Lines(text) {
 			fmt.Fprintln(stderr, "sluice: "+strings.TrimRight(line, "\n"))
 		}
 	}
 	return code
+}
+
+// nobodyThere reports whether a server was called that could not be reached.
+func nobodyThere(err error) bool {
+	var call *client.NetworkError
+	var op *net.OpError
+	return errors.As(err, &call) && errors.As(call, &op) && op.Op == "dial"
 }
 
 // exitCode finds the code of an error. What a server calls a bad request was
@@ -144,7 +155,7 @@ func group(cmd *cobra.Command) {
 				names = append(names, sub.Name())
 			}
 		}
-		text := fmt.Sprintf("%s: unknown command %q", cmd.CommandPath(), args[0])
+		text := fmt.Sprintf("%sunknown command %q", at(cmd), args[0])
 		if near := config.Nearest(args[0], names); near != "" {
 			return usage(fmt.Errorf("%s; did you mean %s?", text, near))
 		}
@@ -170,14 +181,24 @@ func strict(cmd *cobra.Command) {
 	}
 }
 
+// at is how a sentence about a command begins, "sale show: "; that it is
+// sluice's is said of every error.
+func at(cmd *cobra.Command) string {
+	_, name, below := strings.Cut(cmd.CommandPath(), " ")
+	if !below {
+		return ""
+	}
+	return name + ": "
+}
+
 // exactly wants these arguments, by name; without names, none.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return fmt.Errorf("%s: %s is missing", cmd.CommandPath(), names[len(args)])
+			return fmt.Errorf("%s%s is missing", at(cmd), names[len(args)])
 		case len(args) > len(names):
-			return fmt.Errorf("%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
+			return fmt.Errorf("%sunexpected argument %q", at(cmd), args[len(names)])
 		}
 		return nil
 	}

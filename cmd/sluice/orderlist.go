@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
@@ -60,7 +61,7 @@ func (a *app) orderList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.printOrders(page)
+				return a.printSaleOrders(cmd, c, filter, page)
 			}
 			var page wire.OrderPage
 			for o, err := range c.AllAdminOrders(cmd.Context(), filter) {
@@ -69,7 +70,7 @@ func (a *app) orderList() *cobra.Command {
 				}
 				page.Orders = append(page.Orders, o)
 			}
-			return a.printOrders(page)
+			return a.printSaleOrders(cmd, c, filter, page)
 		},
 	}
 	of.flags(cmd)
@@ -78,6 +79,18 @@ func (a *app) orderList() *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "all pages from there on")
 	clientFlags(cmd)
 	return cmd
+}
+
+// printSaleOrders tells no orders of a sale from no such sale: the server
+// filters, and does not look whether there is what it filters by.
+func (a *app) printSaleOrders(cmd *cobra.Command, c *client.Client, filter sluice.OrderFilter, page wire.OrderPage) error {
+	if len(page.Orders) == 0 && filter.Sale != "" {
+		// Any other error is no reason to withhold what was found.
+		if _, err := c.AdminSale(cmd.Context(), filter.Sale); client.CodeOf(err) == sluice.SaleNotFound.String() {
+			return err
+		}
+	}
+	return a.printOrders(page)
 }
 
 func statusList() string {
@@ -100,6 +113,9 @@ func (a *app) printOrders(page wire.OrderPage) error {
 		rows = append(rows, []string{string(o.OrderID), clean(string(o.BuyerID)), thousands(o.Quantity), string(o.Status), o.AcceptedAt.String()})
 	}
 	a.printTable([]string{"ORDER", "BUYER", ">UNITS", "STATUS", "ACCEPTED"}, rows)
+	if len(rows) == 0 {
+		a.say("no orders")
+	}
 	if page.NextCursor != "" {
 		a.say("more with --cursor %s", page.NextCursor)
 	}

@@ -26,12 +26,14 @@ func (a *app) saleRestock() *cobra.Command {
 			if delta == 0 {
 				return usage(errors.New("--delta: want a number of units, not 0"))
 			}
-			if id == "" {
-				id = string(client.NewKey())
-			}
 			c, err := a.merchant(cmd)
 			if err != nil {
 				return err
+			}
+			if id == "" {
+				id = string(client.NewKey())
+				// Before it is sent: whoever interrupts it needs the id most.
+				a.say("This change is --id %s; with that it can be repeated, and happens once.", id)
 			}
 			restocked, err := c.RestockSale(cmd.Context(), sale, id, delta)
 			var refused *client.Error
@@ -60,6 +62,9 @@ func (a *app) rebuildCommand() *cobra.Command {
 			"it into the ledger under a new epoch. Servers do so by themselves when they find that\n" +
 			"a ledger has lost data; meanwhile buyers are told unavailable.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("sale") {
+				return usage(errors.New("--sale is missing"))
+			}
 			id := sluice.SaleID(sale)
 			if err := id.Validate(); err != nil {
 				return usage(fmt.Errorf("--sale: %w", err))

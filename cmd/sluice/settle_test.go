@@ -24,6 +24,17 @@ func TestRestockCanBeSentAgain(t *testing.T) {
 	if first.stderr == second.stderr || strings.Contains(first.stderr, "--id  ") {
 		t.Errorf("two restocks have one id: %s", first.stderr)
 	}
+	// One that succeeds has told its id as well, and only one that was made here.
+	api.answers[path] = always(sampleSale)
+	told := command(t, env, "sale", "restock", "phone", "--delta", "1")
+	_, id, _ := strings.Cut(told.stderr, "--id ")
+	id, _, _ = strings.Cut(id, ";")
+	if told.code != exitOK || id == "" || api.bodies[path] != `{"id":"`+id+`","delta":1}` {
+		t.Errorf("%+v, sent %s", told, api.bodies[path])
+	}
+	if named := command(t, env, "sale", "restock", "phone", "--delta", "1", "--id", "po-1"); named.code != exitOK || named.stderr != "" {
+		t.Errorf("%+v", named)
+	}
 	api.answers[path] = always(wire.Problem{Status: 409, Code: wire.CodeBelowTaken})
 	if got := command(t, env, "sale", "restock", "phone", "--delta=-5"); got.code != exitFailed || strings.Contains(got.stderr, "may have") {
 		t.Errorf("%+v", got)

@@ -27,6 +27,9 @@ func (a *app) tokenCommand() *cobra.Command {
 		Example: "  sluice token --buyer alice --ttl 10m\n" +
 			"  sluice token --buyer alice --invite phone,tablet",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("buyer") {
+				return usage(errors.New("--buyer is missing"))
+			}
 			c, err := a.load(cmd)
 			if err != nil {
 				return err
