@@ -199,36 +199,51 @@ type outlet interface {
 
 var heartbeat = []byte(":\n\n")
 
+// stream is one reader's. What it needs lies here and not in its goroutine,
+// whose stack would otherwise be a page larger.
+type stream struct {
+	fan   *fan
+	out   outlet
+	from  admission.Origin
+	sale  sluice.SaleID
+	topic *topic
+	beat  *time.Timer
+}
+
 // serve is the life of a stream: the current event, each newer one, and
 // heartbeats in between. It gives the place back.
-func (f *fan) serve(out outlet, o admission.Origin, sale sluice.SaleID, t *topic) {
-	defer f.places.leave(o)
-	defer f.part(sale, t)
-	defer out.close()
+func (st *stream) serve() {
+	defer st.end()
 	// Not all at the same time.
-	beat := time.NewTimer(f.Heartbeat/2 + rand.N(f.Heartbeat/2+1))
-	defer beat.Stop()
+	st.beat = time.NewTimer(st.fan.Heartbeat/2 + rand.N(st.fan.Heartbeat/2+1))
 	for {
-		e := t.current.Load()
-		if out.send(e.text) != nil {
+		e := st.topic.current.Load()
+		if st.out.send(e.text) != nil {
 			return
 		}
 		for fresh := false; !fresh; {
 			select {
 			case <-e.next:
 				fresh = true
-			case <-beat.C:
-				if out.send(heartbeat) != nil {
+			case <-st.beat.C:
+				if st.out.send(heartbeat) != nil {
 					return
 				}
-				beat.Reset(f.Heartbeat)
-			case <-out.gone():
+				st.beat.Reset(st.fan.Heartbeat)
+			case <-st.out.gone():
 				return
-			case <-f.closed:
+			case <-st.fan.closed:
 				return
 			}
 		}
 	}
+}
+
+func (st *stream) end() {
+	st.beat.Stop()
+	st.out.close()
+	st.fan.part(st.sale, st.topic)
+	st.fan.places.leave(st.from)
 }
 
 var (
@@ -268,14 +283,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.
 	if err != nil { // the reader has left
 		return
 	}
-	t := s.events.join(view)
+	l := &stream{fan: s.events, out: out, from: from, sale: view.Sale.ID, topic: s.events.join(view)}
 	served = true
-	if raw, ok := out.(*rawOutlet); ok {
+	if _, ok := out.(*rawOutlet); ok {
 		// All that net/http keeps for a request is freed when this returns.
-		go s.events.serve(raw, from, view.Sale.ID, t)
+		go l.serve()
 		return
 	}
-	s.events.serve(out, from, view.Sale.ID, t)
+	l.serve()
 }
 
 // noStream answers a reader for whom there is no place.
