@@ -87,8 +87,9 @@ func TestOrderChanges(t *testing.T) {
 	}
 
 	api.answers[path+"/pay"] = status(sluice.RefundDue)
+	api.answers["GET /v1/admin/orders/"+id+"/history"] = always(wire.OrderHistory{Changes: []wire.OrderChange{{From: sluice.Pending, To: sluice.RefundDue}}})
 	late := command(t, env, "order", "pay", id, "--payment-id", "p-1")
-	if late.code != exitOK || !strings.Contains(late.stderr, "sluice order refund "+id) || !strings.Contains(late.out, "refund_due") {
+	if late.code != exitOK || !strings.HasPrefix(late.stderr, "The payment came too late: ") || !strings.Contains(late.stderr, "sluice order refund "+id) || !strings.Contains(late.out, "refund_due") {
 		t.Errorf("%+v", late)
 	}
 	for _, code := range []string{wire.CodePaymentConflict, wire.CodeOrderEnded, wire.CodeOrderQueued} {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +50,7 @@ func (a *app) orderPay() *cobra.Command {
 	cmd := a.orderVerb("pay", "Record a payment", func(c *client.Client, ctx context.Context, id sluice.OrderID) (wire.Order, error) {
 		order, err := c.PayOrder(ctx, id, payment)
 		if err == nil && order.Status == sluice.RefundDue {
-			a.say("The payment came too late: the order is refund_due. When the money is back: sluice order refund %s", id)
+			a.say("%s: the money must go back (refund_due). When it is back: sluice order refund %s", whyRefund(ctx, c, id), id)
 		}
 		return order, err
 	})
@@ -59,6 +60,19 @@ func (a *app) orderPay() *cobra.Command {
 	cmd.Use = "pay ORDER --payment-id ID"
 	cmd.Flags().StringVar(&payment, "payment-id", "", "`ID` that the payment has in your books")
 	return needs(cmd, "payment-id")
+}
+
+// whyRefund says what the order was when its payment came.
+func whyRefund(ctx context.Context, c *client.Client, id sluice.OrderID) string {
+	history, err := c.OrderHistory(ctx, id)
+	if err == nil {
+		for _, change := range slices.Backward(history.Changes) {
+			if change.To == sluice.RefundDue && !change.From.Live() {
+				return fmt.Sprintf("The order was %s already", change.From)
+			}
+		}
+	}
+	return "The payment came too late"
 }
 
 func (a *app) orderReject() *cobra.Command {

@@ -94,7 +94,7 @@ func TestSettleByHand(t *testing.T) {
 		}
 	}
 	// Money for an order that has ended is due back.
-	if late := command(t, s.env, "order", "pay", cancelled, "--payment-id", "p-3"); late.code != exitOK || !strings.Contains(late.stderr, "refund_due") {
+	if late := command(t, s.env, "order", "pay", cancelled, "--payment-id", "p-3"); late.code != exitOK || !strings.Contains(late.stderr, "The order was cancelled already: the money must go back (refund_due)") {
 		t.Errorf("%+v", late)
 	}
 	if o := okJSON[wire.Order](t, s.env, "order", "refund", cancelled); o.Status != sluice.Refunded {
