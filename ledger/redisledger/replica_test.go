@@ -157,6 +157,14 @@ func TestReplicaBySentinel(t *testing.T) {
 		}
 		return decisions[0].Code == sluice.Accepted
 	})
+	defer func() {
+		if t.Failed() {
+			for _, question := range []string{"MASTER", "REPLICAS"} {
+				answer := command(t, watcher, "SENTINEL", question, "shop")
+				t.Log(answer.String())
+			}
+		}
+	}()
 	awaitReading(t, replica, "s", sequence(4))
 }
 
