@@ -73,12 +73,11 @@ func StartRedis(t testing.TB, args ...string) *RedisServer {
 
 // StartSentinel starts a sentinel of the test's own that alone decides when
 // the primary, which it knows as name, is down: after five seconds, since a
-// busy machine may keep one that is well from answering for longer than one
-// would like, and a second failover loses what the first one has accepted.
+// busy machine may keep one that is well from answering.
 func StartSentinel(t testing.TB, name string, primary *RedisServer) *RedisServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	text := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\nsentinel down-after-milliseconds %s 5000\nsentinel failover-timeout %s 60000\n",
+	text := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\nsentinel down-after-milliseconds %s 5000\nsentinel failover-timeout %s 5000\n",
 		name, primary.port, name, name)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
