@@ -128,7 +128,7 @@ func TestReplicaBySentinel(t *testing.T) {
 	})
 
 	url := "redis+sentinel://" + sentinel.Addr() + "/shop"
-	l := open(t, url, redisledger.Options{Node: "a", WaitReplicas: 2})
+	l := open(t, url, redisledger.Options{Node: "a"})
 	loadOpen(t, l, "s", tight(100))
 	wantAll(t, claim(t, l, "s", makeClaims("s", 0, 3)...), sluice.Accepted)
 	replica := newReplica(t, url)
