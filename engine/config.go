@@ -137,7 +137,10 @@ func scheme(backend string) (name, rest string) {
 
 // Redact returns a backend's URL without its password, for people and logs.
 func Redact(backend string) string {
-	if name, _ := scheme(backend); name == "sqlite" || name == "" {
+	switch name, _ := scheme(backend); {
+	case name == "" && strings.Contains(backend, "@"):
+		return "***" // a URL whose scheme was forgotten
+	case name == "sqlite" || name == "":
 		return backend
 	}
 	u, err := url.Parse(backend)
