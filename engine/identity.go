@@ -70,24 +70,20 @@ func (e *Engine) openSecret() (err error) {
 	return err
 }
 
-// minSecret is how long an HS256 secret wants to be, in bytes: as long as the
-// hash, or it can be guessed from one token.
-const minSecret = 32
-
 // warnOfShortKeys logs the keys that can be guessed, given or kept in the data
 // folder. They are no errors: these two are part of the outside (SLUICE_ADMIN_KEY,
 // SLUICE_BUYER_SECRET), and a shop's tests and first tries give short ones.
 func (e *Engine) warnOfShortKeys() {
 	if len(e.adminKey) < identity.MinAdminKey {
-		e.cfg.Log.Warn("admin_key is short: whoever guesses it owns every sale; want at least 16 characters, random ones", "from", origin(e.cfg.AdminKey, "admin.key"))
+		e.cfg.Log.Warn("admin_key is short: whoever guesses it owns every sale; want at least 16 characters, random ones", "from", whence(e.cfg.AdminKey, "admin.key"))
 	}
-	if e.secret != "" && len(e.secret) < minSecret {
-		e.cfg.Log.Warn("buyer_secret is short: whoever guesses it can be any buyer; HS256 wants at least 32 bytes, random ones", "from", origin(e.cfg.BuyerSecret, "buyer.secret"))
+	if e.secret != "" && len(e.secret) < identity.MinSecret {
+		e.cfg.Log.Warn("buyer_secret is short: whoever guesses it can be any buyer; HS256 wants at least 32 bytes, random ones", "from", whence(e.cfg.BuyerSecret, "buyer.secret"))
 	}
 }
 
-// origin says where a key comes from, never what it is.
-func origin(given, file string) string {
+// whence says where a key comes from, never what it is.
+func whence(given, file string) string {
 	if given != "" {
 		return "the settings"
 	}

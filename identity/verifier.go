@@ -22,6 +22,11 @@ import (
 // MaxToken bounds a token's length in bytes: longer ones are refused unread.
 const MaxToken = 8192
 
+// MinSecret is how long an HS256 secret of buyers' tokens should be, in bytes: as
+// long as the hash, or it can be guessed from one token. Shorter ones work, and
+// are warned of.
+const MinSecret = 32
+
 // DefaultSkew is how far apart the clocks of servers and of whoever signs
 // tokens may be, unless given.
 const DefaultSkew = 30 * time.Second

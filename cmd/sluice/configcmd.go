@@ -103,12 +103,8 @@ func (a *app) fileRead() string {
 	return "file: none"
 }
 
-// minBuyerSecret is how long a buyer_secret wants to be, in bytes. The engine
-// warns of the same at the start.
-const minBuyerSecret = 32
-
 // shortKeys are the warnings of keys that can be guessed, given or kept in the
-// data folder. They never hold the keys.
+// data folder. They never hold the keys. The engine warns of the same at the start.
 func shortKeys(c *config.Config) (warnings []string, err error) {
 	kept := func(key, given, file string) (secret, origin string, err error) {
 		if given != "" {
@@ -132,8 +128,8 @@ func shortKeys(c *config.Config) (warnings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if secret != "" && len(secret) < minBuyerSecret {
-		warnings = append(warnings, fmt.Sprintf("buyer_secret (from %s) is short: whoever guesses it can be any buyer; HS256 wants at least %d bytes, random ones", origin, minBuyerSecret))
+	if secret != "" && len(secret) < identity.MinSecret {
+		warnings = append(warnings, fmt.Sprintf("buyer_secret (from %s) is short: whoever guesses it can be any buyer; HS256 wants at least %d bytes, random ones", origin, identity.MinSecret))
 	}
 	return warnings, nil
 }
