@@ -102,7 +102,7 @@ var statements = sqlcore.Statements{
 	AddNode: `INSERT INTO nodes (node, seen_at) VALUES (?, ?)
 		ON DUPLICATE KEY UPDATE node = node`,
 	ForgetNodes: `DELETE FROM nodes WHERE seen_at < ?`,
-	LiveNodes:   `SELECT node FROM nodes WHERE seen_at > ? ORDER BY node`,
+	LiveNodes:   `SELECT node FROM nodes WHERE seen_at > ? AND seen_at < ? ORDER BY node`,
 	AddGathered: `INSERT INTO gathered (sale_id, epoch, node, gathered_at) VALUES (?, ?, ?, ?)
 		ON DUPLICATE KEY UPDATE sale_id = sale_id`,
 	Gathered: `SELECT node FROM gathered WHERE sale_id = ? AND epoch = ? ORDER BY node`,

@@ -97,7 +97,7 @@ var statements = sqlcore.Statements{
 	AddNode: `INSERT INTO nodes (node, seen_at) VALUES ($1, $2)
 		ON CONFLICT (node) DO NOTHING`,
 	ForgetNodes: `DELETE FROM nodes WHERE seen_at < $1`,
-	LiveNodes:   `SELECT node FROM nodes WHERE seen_at > $1 ORDER BY node`,
+	LiveNodes:   `SELECT node FROM nodes WHERE seen_at > $1 AND seen_at < $2 ORDER BY node`,
 	AddGathered: `INSERT INTO gathered (sale_id, epoch, node, gathered_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (sale_id, epoch, node) DO NOTHING`,
 	Gathered: `SELECT node FROM gathered WHERE sale_id = $1 AND epoch = $2 ORDER BY node`,

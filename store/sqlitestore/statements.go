@@ -95,7 +95,7 @@ var statements = sqlcore.Statements{
 	AddNode: `INSERT INTO nodes (node, seen_at) VALUES (?, ?)
 		ON CONFLICT (node) DO NOTHING`,
 	ForgetNodes: `DELETE FROM nodes WHERE seen_at < ?`,
-	LiveNodes:   `SELECT node FROM nodes WHERE seen_at > ? ORDER BY node`,
+	LiveNodes:   `SELECT node FROM nodes WHERE seen_at > ? AND seen_at < ? ORDER BY node`,
 	AddGathered: `INSERT INTO gathered (sale_id, epoch, node, gathered_at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (sale_id, epoch, node) DO NOTHING`,
 	Gathered: `SELECT node FROM gathered WHERE sale_id = ? AND epoch = ? ORDER BY node`,

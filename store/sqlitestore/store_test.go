@@ -35,6 +35,7 @@ func databases(t *testing.T) func(t *testing.T) storetest.Database {
 			Open:         func(t *testing.T) sluice.Store { return open(t, path) },
 			OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, path) },
 			Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, path, sale, by) },
+			Earlier:      func(column, seconds string) string { return column + " - (" + seconds + ") * 1000" },
 			Execute:      func(t *testing.T, statement string) { execute(t, path, statement) },
 		}
 	}

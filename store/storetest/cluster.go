@@ -211,6 +211,57 @@ func testHeartbeats(t *testing.T, db Database) {
 	}
 }
 
+// The store's clock stepped back by an hour while a server was dead: what the
+// server left behind lies in the future, and holds up the others no longer than
+// if the clock had gone on.
+func testClockStepsBack(t *testing.T, db Database) {
+	s := db.Open(t)
+	const ttl, within = 15 * time.Second, 5 * time.Second
+	for _, node := range []string{"dead", "alive"} {
+		if err := s.Heartbeat(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"jobs", "renewed"} {
+		if !lease(t, s, name, "dead", ttl) {
+			t.Fatal("not taken")
+		}
+	}
+	stepBack(t, db, time.Hour)
+	if err := s.Heartbeat(t.Context(), "alive"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.LiveNodes(t.Context(), within); err != nil || len(got) != 1 || got[0] != "alive" {
+		t.Errorf("live: %q, %v; want only the server that has sent a heartbeat since", got, err)
+	}
+	if !lease(t, s, "jobs", "alive", ttl) || lease(t, s, "jobs", "dead", ttl) {
+		t.Error("a lease of the future is not expired, or not the next one's")
+	}
+	if !lease(t, s, "renewed", "dead", ttl) || lease(t, s, "renewed", "alive", ttl) {
+		t.Error("its holder cannot renew a lease of the future")
+	}
+	// A small step changes nothing: the holder is at work.
+	if !lease(t, s, "small", "a", ttl) {
+		t.Fatal("not taken")
+	}
+	stepBack(t, db, 500*time.Millisecond)
+	if lease(t, s, "small", "b", ttl) {
+		t.Error("a clock that stepped back by half a second ended a lease")
+	}
+	if got, err := s.LiveNodes(t.Context(), within); err != nil || len(got) != 1 || got[0] != "alive" {
+		t.Errorf("live after a small step: %q, %v", got, err)
+	}
+}
+
+// stepBack moves what the store has noted of the cluster ahead, which is the
+// same as a clock that steps back.
+func stepBack(t *testing.T, db Database, by time.Duration) {
+	t.Helper()
+	for table, column := range map[string]string{"nodes": "seen_at", "leases": "expires_at"} {
+		db.Execute(t, fmt.Sprintf("UPDATE %s SET %s = %s", table, column, db.Earlier(column, fmt.Sprint(-by.Seconds()))))
+	}
+}
+
 func testConcurrentHeartbeats(t *testing.T, db Database) {
 	handles := []sluice.Store{db.Open(t), db.Open(t)}
 	var running sync.WaitGroup

@@ -33,8 +33,7 @@ type Server struct {
 	Raw func(t testing.TB, url string) *sql.DB
 	// Tables selects the names of the tables of the database.
 	Tables string
-	// Earlier is the expression of a time so many seconds before that of the
-	// column; seconds is an expression, too.
+	// Earlier: see Database.Earlier.
 	Earlier func(column, seconds string) string
 	// Deadlocks counts those of a server since it started. No store is open.
 	Deadlocks func(t *testing.T, url string) int
@@ -110,6 +109,7 @@ func (s *Server) Databases(t *testing.T) func(t *testing.T) Database {
 			Open:         func(t *testing.T) sluice.Store { return s.open(t, url) },
 			OpenReadOnly: func(t *testing.T) sluice.Store { return s.openReadOnly(t, url) },
 			Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { s.age(t, raw, sale, by) },
+			Earlier:      s.Earlier,
 			Execute:      run,
 		}
 	}

@@ -29,6 +29,9 @@ type Database struct {
 	// Age makes the orders of a sale older: stored_at, expires_at, keep_until
 	// and updated_at go back by this much.
 	Age func(t *testing.T, sale sluice.SaleID, by time.Duration)
+	// Earlier is the expression of a time so many seconds before that of the
+	// column; seconds is an expression, too.
+	Earlier func(column, seconds string) string
 	// Execute runs one SQL statement behind the store's back, to plant damage.
 	Execute func(t *testing.T, statement string)
 }
@@ -113,6 +116,7 @@ var alone = []storeTest{
 	{"Leases", testLeases},
 	{"LeaseExpires", testLeaseExpires},
 	{"Heartbeats", testHeartbeats},
+	{"ClockStepsBack", testClockStepsBack},
 	{"Gathered", testGathered},
 
 	{"Lists", testLists},

@@ -12,9 +12,17 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
+// clockMargin is how far a lease may end beyond its ttl from now: the database's
+// clock may step back that far before a lease counts as one of another time.
+const clockMargin = time.Second
+
 // Lease takes or renews a lease. The clock is read once the lease's row is
 // locked, so of two that want it the second one sees what the first one got.
 // The row of a name stays for ever: one that vanished could not be locked.
+//
+// A lease that ends later than a lease taken now would, was taken before the
+// database's clock stepped back. It has expired: its holder, if it lives, renews
+// it by the new time, and if it is dead the others must not wait for the step.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (got bool, err error) {
 	defer s.wrap(&err, "lease %s to %s", name, holder)
 	switch {
@@ -53,7 +61,8 @@ func (s *Store) lease(ctx context.Context, tx *sql.Tx, name, holder string, ttl 
 		return false, err
 	}
 	now, err := s.d.Now(ctx, tx)
-	if err != nil || by != "" && by != holder && now.Before(until) {
+	held := now.Before(until) && !until.After(now.Add(ttl+clockMargin))
+	if err != nil || by != "" && by != holder && held {
 		return false, err
 	}
 	_, err = exec(ctx, tx, s.sql.SetLease, holder, s.d.Time(now.Add(ttl)), name)
@@ -112,7 +121,9 @@ func (s *Store) Heartbeat(ctx context.Context, node string) (err error) {
 	})
 }
 
-// LiveNodes returns the servers that were heard of lately, by name.
+// LiveNodes returns the servers whose last heartbeat is near, by name. One that
+// lies farther ahead was sent before the database's clock stepped back, by a
+// server that has sent none since.
 func (s *Store) LiveNodes(ctx context.Context, within time.Duration) (nodes []string, err error) {
 	defer s.wrap(&err, "list live servers")
 	err = s.view(ctx, func(tx *sql.Tx) error {
@@ -120,7 +131,7 @@ func (s *Store) LiveNodes(ctx context.Context, within time.Duration) (nodes []st
 		if err != nil {
 			return err
 		}
-		nodes, err = texts(ctx, tx, s.sql.LiveNodes, s.d.Time(now.Add(-within)))
+		nodes, err = texts(ctx, tx, s.sql.LiveNodes, s.d.Time(now.Add(-within)), s.d.Time(now.Add(within)))
 		return err
 	})
 	return nodes, err

@@ -149,7 +149,7 @@ type Statements struct {
 	Beat        string // seen_at, node
 	AddNode     string // node, seen_at; nothing if it is there
 	ForgetNodes string // those with seen_at < time
-	LiveNodes   string // those with seen_at > time, by name
+	LiveNodes   string // those with seen_at between two times, by name
 	AddGathered string // sale, epoch, node, gathered_at; nothing if it is there
 	Gathered    string // sale, epoch; nodes by name
 
