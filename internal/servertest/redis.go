@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,6 +85,46 @@ func StartSentinel(t testing.TB, name string, primary *RedisServer) *RedisServer
 	}
 	return startOwn(t, &RedisServer{t: t, program: redisProgram(t), file: file, args: []string{"--sentinel"}})
 }
+
+// StartCluster starts a Redis Cluster of n primaries without replicas, which
+// share the slots evenly in their order. A shard that is down leaves the others
+// their slots.
+func StartCluster(t testing.TB, n int, args ...string) []*RedisServer {
+	t.Helper()
+	args = append([]string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"}, args...)
+	nodes := make([]*RedisServer, n)
+	ask := func(s *RedisServer, format string, values ...any) []string {
+		t.Helper()
+		lines, err := askRedis(s.Addr(), fmt.Sprintf(format, values...))
+		if err != nil {
+			t.Fatalf("servertest: redis cluster: %v", err)
+		}
+		return lines
+	}
+	for i := range nodes {
+		nodes[i] = StartRedis(t, args...)
+		ask(nodes[i], "CLUSTER ADDSLOTSRANGE %d %d", i*slots/n, (i+1)*slots/n-1)
+		if i > 0 {
+			ask(nodes[i], "CLUSTER MEET 127.0.0.1 %d", nodes[0].port)
+		}
+	}
+	want := []string{"cluster_state:ok", "cluster_known_nodes:" + strconv.Itoa(n), "cluster_slots_ok:" + strconv.Itoa(slots)}
+	for _, node := range nodes {
+		for deadline := time.Now().Add(redisStartTimeout); ; time.Sleep(5 * time.Millisecond) {
+			info := ask(node, "CLUSTER INFO")
+			if !slices.ContainsFunc(want, func(line string) bool { return !slices.Contains(info, line) }) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("servertest: the redis cluster does not come together:\n%s", strings.Join(info, "\n"))
+			}
+		}
+	}
+	return nodes
+}
+
+// slots is how many a Redis Cluster has.
+const slots = 16384
 
 func startOwn(t testing.TB, s *RedisServer) *RedisServer {
 	t.Helper()
@@ -231,32 +272,40 @@ func awaitRedis(addr string, pid int, ended <-chan struct{}) error {
 var errOtherRedis = errors.New("another server has the port")
 
 func pingRedis(addr string, pid int) error {
+	lines, err := askRedis(addr, "INFO server")
+	if err == nil && !slices.Contains(lines, "process_id:"+strconv.Itoa(pid)) {
+		return errOtherRedis
+	}
+	return err
+}
+
+// askRedis sends one inline command and returns the lines of the answer. An
+// error of the server is an error.
+func askRedis(addr, command string) (lines []string, err error) {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := io.WriteString(conn, "INFO server\r\nPING\r\n"); err != nil {
-		return err
+	if _, err := io.WriteString(conn, command+"\r\nPING\r\n"); err != nil { // PING marks the end
+		return nil, err
 	}
-	ours := "process_id:" + strconv.Itoa(pid)
-	found := false
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		switch line := lines.Text(); {
-		case line == ours:
-			found = true
-		case line == "+PONG" && found:
-			return nil
-		case line == "+PONG", strings.HasPrefix(line, "-NOAUTH"):
-			return errOtherRedis
+	for answer := bufio.NewScanner(conn); answer.Scan(); {
+		switch line := answer.Text(); {
+		case line == "+PONG":
+			return lines, nil
+		case strings.HasPrefix(line, "-NOAUTH"):
+			return nil, errOtherRedis
 		case strings.HasPrefix(line, "-"):
-			return errors.New(line)
+			return nil, errors.New(line)
+		default:
+			lines = append(lines, line)
 		}
 	}
-	return errors.New("no answer")
+	return nil, errors.New("no answer")
 }
 
 func redisProgram(t testing.TB) string {

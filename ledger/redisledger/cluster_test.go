@@ -1,9 +1,7 @@
 package redisledger_test
 
 import (
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
@@ -13,26 +11,8 @@ import (
 // In a cluster each sale is in one slot; calls on several sales go to several
 // servers, each with a script cache of its own.
 func TestCluster(t *testing.T) {
-	one := servertest.StartRedis(t, "--cluster-enabled", "yes")
-	two := servertest.StartRedis(t, "--cluster-enabled", "yes")
-	clients := [...]*servertest.RedisServer{one, two}
-	for i, slots := range [...][2]string{{"0", "8191"}, {"8192", "16383"}} {
-		command(t, newClient(t, clients[i].URL()), "CLUSTER", "ADDSLOTSRANGE", slots[0], slots[1])
-	}
-	host, port, _ := strings.Cut(two.Addr(), ":")
-	command(t, newClient(t, one.URL()), "CLUSTER", "MEET", host, port)
-	for _, server := range clients {
-		client, deadline := newClient(t, server.URL()), time.Now().Add(20*time.Second)
-		for ready := false; !ready; {
-			info := command(t, client, "CLUSTER", "INFO")
-			text, _ := info.ToString()
-			ready = strings.Contains(text, "cluster_state:ok") && strings.Contains(text, "cluster_known_nodes:2") &&
-				strings.Contains(text, "cluster_slots_ok:16384")
-			if !ready && time.Now().After(deadline) {
-				t.Fatal(text)
-			}
-		}
-	}
+	clients := servertest.StartCluster(t, 2)
+	one, two := clients[0], clients[1]
 
 	l := open(t, "redis+cluster://"+one.Addr()+","+two.Addr(), redisledger.Options{Node: "a"})
 	sales := []sluice.SaleID{"a", "b", "c", "d", "e", "f"}

@@ -15,10 +15,22 @@ import (
 
 var sales atomic.Int64
 
-// createSale makes an open sale. Backends may be shared, so its id is new.
+// newSaleID is new everywhere: tests may share their backends.
+func newSaleID() sluice.SaleID {
+	return sluice.SaleID(fmt.Sprintf("e2e-%x-%d", time.Now().UnixNano(), sales.Add(1)))
+}
+
+// createSale creates an open sale under a new id.
 func createSale(t testing.TB, s *server, total, perBuyer int64) sluice.SaleID {
 	t.Helper()
-	id := sluice.SaleID(fmt.Sprintf("e2e-%x-%d", time.Now().UnixNano(), sales.Add(1)))
+	id := newSaleID()
+	createSaleAs(t, s, id, total, perBuyer)
+	return id
+}
+
+// createSaleAs creates an open sale under this id.
+func createSaleAs(t testing.TB, s *server, id sluice.SaleID, total, perBuyer int64) {
+	t.Helper()
 	_, err := s.merchant().CreateSale(t.Context(), wire.CreateSale{
 		ID: wire.Some(id), SKU: "E2E-1", Title: "A thing",
 		Price: wire.Some(wire.Money{Amount: 100, Currency: "CNY"}),
@@ -28,7 +40,6 @@ func createSale(t testing.TB, s *server, total, perBuyer int64) sluice.SaleID {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return id
 }
 
 // buyer returns a client with a buyer's token.

@@ -1,0 +1,262 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// One thing misbehaves while others sell: a server is frozen, a row is locked,
+// a shard hangs or flaps, the database stalls, one buyer floods. The sale beside
+// it goes on for as long as that lasts, and afterwards every promise of both is
+// kept and the audit agrees.
+func TestNeighbours(t *testing.T) {
+	t.Parallel()
+	n := newNeighbours(t)
+	r := seeded(t, 5)
+	for _, trouble := range troubles {
+		n.round(t, r, trouble)
+	}
+}
+
+// The same in any order, for as long as SLUICE_TEST_SOAK says.
+func TestSoakNeighbours(t *testing.T) {
+	end := time.Now().Add(soak(t))
+	n := newNeighbours(t)
+	seed := uint64(time.Now().UnixNano())
+	for i := uint64(0); time.Now().Before(end) && !t.Failed(); i++ {
+		r := seeded(t, seed+i)
+		n.round(t, r, troubles[r.IntN(len(troubles))])
+	}
+}
+
+// neighbours are three servers, a cluster of two Redis servers and PostgreSQL.
+type neighbours struct {
+	shards   []*servertest.RedisServer
+	postgres *servertest.PostgresServer
+	servers  []*server
+	urls     []string
+}
+
+func newNeighbours(t *testing.T) *neighbours {
+	n := &neighbours{shards: servertest.StartCluster(t, 2), postgres: servertest.StartPostgres(t)}
+	n.servers, n.urls = startCluster(t, 3, backends{
+		"redis+cluster://" + n.shards[0].Addr() + "," + n.shards[1].Addr(), n.postgres.URL(),
+	})
+	return n
+}
+
+// trouble harms what a sale needs, and returns how to mend it.
+type trouble struct {
+	name  string
+	begin func(t *testing.T, n *neighbours, r *rand.Rand, sale sluice.SaleID) (mend func())
+	// frozen: of a server, which answers nothing while it lasts; the crowds
+	// come to the others.
+	frozen bool
+}
+
+var troubles = []trouble{
+	{name: "a frozen server", frozen: true, begin: func(t *testing.T, n *neighbours, _ *rand.Rand, _ sluice.SaleID) func() {
+		pid := n.servers[2].cmd.Process.Pid
+		return freeze(t, pid)
+	}},
+	{name: "a locked sale", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, sale sluice.SaleID) func() {
+		return n.lock(t, "SELECT 1 FROM sales WHERE id = $1 FOR UPDATE", sale)
+	}},
+	{name: "locked orders", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, sale sluice.SaleID) func() {
+		return n.lock(t, "SELECT 1 FROM orders WHERE sale_id = $1 FOR UPDATE", sale)
+	}},
+	{name: "a hung shard", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, sale sluice.SaleID) func() {
+		shard := n.shards[n.shard(t, sale)]
+		shard.Freeze()
+		return shard.Thaw
+	}},
+	{name: "a flapping shard", begin: func(t *testing.T, n *neighbours, r *rand.Rand, sale sluice.SaleID) func() {
+		shard := n.shards[n.shard(t, sale)]
+		for range 3 {
+			shard.Kill()
+			time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+			shard.Start()
+			time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+		}
+		shard.Kill()
+		return shard.Start
+	}},
+	{name: "a stalled database", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, _ sluice.SaleID) func() {
+		return freeze(t, n.postmaster(t))
+	}},
+	{name: "a flood of one buyer", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, sale sluice.SaleID) func() {
+		return n.flood(t, sale)
+	}},
+}
+
+// lasting is how long a trouble lasts at least: longer than a server believes
+// what it has read of the ledger (three seconds).
+const lasting = 4 * time.Second
+
+// round lets crowds rush two sales, on a shard each, and harms the first.
+func (n *neighbours) round(t *testing.T, r *rand.Rand, trouble trouble) {
+	t.Helper()
+	t.Logf("%s", trouble.name)
+	const total, perBuyer = 1_000_000, 50
+	urls := n.urls
+	if trouble.frozen {
+		urls = urls[:2]
+	}
+	var rushes []*rush
+	for shard := range 2 {
+		sale := n.saleOn(t, shard, total, perBuyer)
+		awaitState(t, n.servers, sale, sluice.StateOpen)
+		rushes = append(rushes, startRush(t, loadgen.Options{
+			Sale: sale, Buyers: 500, Rate: 60, Duration: 3 * lasting,
+		}, urls, r.Uint64()>>16, r.Uint64()>>16, r.Uint64()>>16))
+	}
+	harmed, beside := rushes[0], rushes[1]
+	for _, rush := range rushes {
+		await(t, "a rush that has begun", func() bool { return rush.accepted() > 50 })
+	}
+	began := time.Now()
+	mend := trouble.begin(t, n, r, harmed.sale)
+	mended := sync.OnceFunc(mend)
+	defer mended()
+	await(t, "a trouble that lasts", func() bool { return time.Since(began) > lasting })
+	before := beside.accepted()
+	await(t, "claims of the sale beside "+trouble.name, func() bool { return beside.accepted() > before+100 })
+	mended()
+	for _, rush := range rushes {
+		verify(t, n.servers[r.IntN(2)], rush, total, perBuyer)
+	}
+}
+
+// saleOn creates an open sale whose keys are on this shard.
+func (n *neighbours) saleOn(t *testing.T, shard int, total, perBuyer int64) sluice.SaleID {
+	t.Helper()
+	for {
+		if sale := newSaleID(); n.shard(t, sale) == shard {
+			createSaleAs(t, n.servers[0], sale, total, perBuyer)
+			return sale
+		}
+	}
+}
+
+// shard is which shard has the sale's keys: each has half of the slots.
+func (n *neighbours) shard(t *testing.T, sale sluice.SaleID) int {
+	t.Helper()
+	answer := redisCommand(t, n.shards[1].Addr(), fmt.Sprintf("CLUSTER KEYSLOT {%s}", sale))
+	slot, err := strconv.Atoi(strings.TrimPrefix(answer, ":"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slot * 2 / 16384
+}
+
+// lock runs a statement of a sale in a transaction that stays open until mended.
+func (n *neighbours) lock(t *testing.T, statement string, sale sluice.SaleID) (mend func()) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), n.postgres.URL())
+	if err == nil {
+		_, err = conn.Exec(t.Context(), "BEGIN")
+	}
+	if err == nil {
+		_, err = conn.Exec(t.Context(), statement, string(sale))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = conn.Close(context.Background()) }
+}
+
+// postmaster is the process id of PostgreSQL.
+func (n *neighbours) postmaster(t *testing.T) int {
+	t.Helper()
+	folder := column(t, n.postgres.URL(), "SHOW data_directory")[0]
+	text, err := os.ReadFile(filepath.Join(folder, "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// freeze stops a process and its children with SIGSTOP.
+func freeze(t *testing.T, pid int) (thaw func()) {
+	t.Helper()
+	pids := []int{pid}
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // first: it makes no child any more
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		t.Logf("no children known of process %d: %v", pid, err)
+	}
+	for child := range strings.FieldsSeq(string(children)) {
+		if id, err := strconv.Atoi(child); err == nil {
+			pids = append(pids, id)
+			_ = syscall.Kill(id, syscall.SIGSTOP)
+		}
+	}
+	return func() {
+		for _, id := range pids {
+			_ = syscall.Kill(id, syscall.SIGCONT)
+		}
+	}
+}
+
+// flood lets one buyer send claims, cancels and reads of the sale on many
+// connections to all servers, until mended. The claims are beyond the buyer's
+// limit, which the ledger alone can tell.
+func (n *neighbours) flood(t *testing.T, sale sluice.SaleID) (mend func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	token := mint(t, "flooder", time.Hour)
+	var done sync.WaitGroup
+	for i := range 60 {
+		transport := &http.Transport{MaxIdleConnsPerHost: 1}
+		url := n.urls[i%len(n.urls)]
+		done.Go(func() {
+			defer transport.CloseIdleConnections()
+			for k := 0; ctx.Err() == nil; k++ {
+				method, path := http.MethodPost, "/v1/sales/"+string(sale)+"/orders"
+				switch k % 4 {
+				case 1:
+					path = fmt.Sprintf("/v1/orders/%s.%032x/cancel", sale, k)
+				case 2:
+					method, path = http.MethodGet, "/v1/orders?sale="+string(sale)
+				case 3:
+					method, path = http.MethodGet, fmt.Sprintf("/v1/orders/made-up-%d.%032x", k, k)
+				}
+				request, err := http.NewRequestWithContext(ctx, method, url+path, strings.NewReader(`{"quantity":51}`))
+				if err != nil {
+					return
+				}
+				request.Header.Set("Authorization", "Bearer "+token)
+				request.Header.Set("Idempotency-Key", string(client.NewKey()))
+				if answer, err := transport.RoundTrip(request); err == nil {
+					answer.Body.Close()
+				}
+			}
+		})
+	}
+	return func() {
+		stop()
+		done.Wait()
+	}
+}
