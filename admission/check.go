@@ -17,6 +17,9 @@ const (
 	CheckSale
 	// CheckState: fenced, or by window, pause, or sold out.
 	CheckState
+	// CheckRepeat: the claim would be refused unless it repeats an accepted one,
+	// and the buyer has had that asked too often on this server.
+	CheckRepeat
 	// CheckPlaces: the server has as many claims on their way as it may.
 	CheckPlaces
 	// CheckBuyerRate and CheckAddressRate: they try too often on this server.
@@ -35,8 +38,8 @@ const (
 )
 
 var checkNames = [numChecks]string{
-	CheckSale: "sale", CheckState: "state", CheckPlaces: "places", CheckBuyerRate: "buyer_rate", CheckAddressRate: "address_rate",
-	CheckEntry: "entry", CheckRatio: "ratio", CheckQueue: "queue", CheckSharedRate: "shared_rate",
+	CheckSale: "sale", CheckState: "state", CheckRepeat: "repeat", CheckPlaces: "places", CheckBuyerRate: "buyer_rate",
+	CheckAddressRate: "address_rate", CheckEntry: "entry", CheckRatio: "ratio", CheckQueue: "queue", CheckSharedRate: "shared_rate",
 }
 
 // String returns the check's name in metrics, for instance "buyer_rate".

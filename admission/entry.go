@@ -156,6 +156,9 @@ func (g *Gate) recall(ctx context.Context, sale sluice.SaleID, claim *sluice.Cla
 	if errors.Is(why, ErrUnready) {
 		return sluice.Decision{Code: sluice.Unavailable}, nil // says nothing about earlier attempts
 	}
+	if wait := g.rates.repeat(sale, claim.Buyer, g.now()); wait > 0 {
+		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+	}
 	select {
 	case g.recalling <- struct{}{}:
 		defer func() { <-g.recalling }()

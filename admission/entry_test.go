@@ -274,7 +274,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ledger := &memory{record: record, err: c.err}
-			gate := &Gate{}
+			gate := &Gate{rates: newRates(0, clock), now: func() time.Time { return clock }}
 			gate.Guard(&Entry{}, ledger)
 			d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, c.why)
 			if d.Code != c.want || !errors.Is(err, c.is) || ledger.asked != c.asked {
@@ -287,7 +287,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 	}
 	// A flood of refused claims asks the ledger only so often at a time.
 	ledger := &memory{record: record}
-	gate := &Gate{}
+	gate := &Gate{rates: newRates(0, clock), now: func() time.Time { return clock }}
 	gate.Guard(&Entry{}, ledger)
 	for range recalls {
 		gate.recalling <- struct{}{}

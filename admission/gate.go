@@ -16,9 +16,10 @@ import (
 //
 // A refusal that is already known costs no network, but only if it cannot
 // break I4: the view must be sure of it (View.refusal), and the set of holders
-// must cover the view's sequence and lack the buyer. Everybody else asks the
-// ledger, unless too many do: RateLimited and Overloaded say nothing about
-// earlier attempts with the key, so they break no promise.
+// must cover the view's sequence and lack the buyer. A buyer in the set may be
+// repeating an accepted claim and asks the ledger, at repeatRate. Everybody
+// else asks the ledger, unless too many do: RateLimited and Overloaded say
+// nothing about earlier attempts with the key, so they break no promise.
 //
 // Limits fail closed: what cannot be counted does not pass.
 type Gate struct {
@@ -70,8 +71,13 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 	now := g.now()
 	view.want()
 	if !view.Archived() {
-		if decision, known := refuse(view, &claim, now); known {
+		switch decision, standing := refuse(view, &claim, now); standing {
+		case refused:
 			return g.tally.refused(CheckState, decision)
+		case repeating:
+			if wait := g.rates.repeat(sale, claim.Buyer, now); wait > 0 {
+				return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+			}
 		}
 	}
 	if g.batcher.Full() {
@@ -119,6 +125,9 @@ func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, 
 // archived answers a claim on an archived sale from the store: a repeat of an
 // accepted claim gets its order, for ever (I4); everybody else is too late.
 func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim) (sluice.Decision, error) {
+	if wait := g.rates.repeat(sale, claim.Buyer, g.now()); wait > 0 {
+		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+	}
 	order, err := g.archive.Claim(ctx, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
 	switch {
 	case errors.Is(err, sluice.ErrOrderNotFound):
@@ -135,16 +144,29 @@ func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.C
 	}, nil
 }
 
-// refuse returns the refusal that needs no ledger, if there is one.
-func refuse(view *View, claim *sluice.Claim, now time.Time) (sluice.Decision, bool) {
+// standing is what a view alone says of a claim.
+type standing uint8
+
+const (
+	undecided standing = iota // only the ledger can decide it
+	refused                   // no ledger is needed
+	repeating                 // a refusal, unless the claim repeats an accepted one; only the ledger knows
+)
+
+// refuse returns what the view alone says of a claim, and the refusal if that is
+// enough.
+func refuse(view *View, claim *sluice.Claim, now time.Time) (sluice.Decision, standing) {
 	if view.Sale.Fence != "" || view.Reading.Loaded && view.Reading.Epoch < view.Sale.Epoch {
 		// Fenced, or a ledger that came back from the past. 503 says nothing
 		// about earlier attempts with the key.
-		return sluice.Decision{Code: sluice.Unavailable}, true
+		return sluice.Decision{Code: sluice.Unavailable}, refused
 	}
 	code := view.refusal(now)
-	if code == 0 || !view.holders.covers(&view.Reading) || view.holders.has(claim.Buyer) {
-		return sluice.Decision{}, false
+	switch {
+	case code == 0 || !view.holders.covers(&view.Reading):
+		return sluice.Decision{}, undecided
+	case view.holders.has(claim.Buyer):
+		return sluice.Decision{}, repeating
 	}
 	decision := sluice.Decision{Code: code}
 	switch limit := view.Reading.Terms.MaxPerBuyer; {
@@ -153,5 +175,5 @@ func refuse(view *View, claim *sluice.Claim, now time.Time) (sluice.Decision, bo
 	case code == sluice.SoldOut && limit != sluice.Unlimited && claim.Quantity > limit:
 		decision.Code = sluice.BuyerLimit // it outranks sold_out
 	}
-	return decision, true
+	return decision, refused
 }

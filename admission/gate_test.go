@@ -1,7 +1,10 @@
 package admission
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -41,9 +44,12 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 		claim  sluice.Claim
 		after  time.Duration // since the ledger was asked
 		want   sluice.Code
+
+		repeats bool // the ledger is asked because the claim may be a repeat
 	}{
 		{name: "sold out", want: sluice.SoldOut},
-		{name: "a holder may be repeating (I4)", claim: sluice.Claim{Buyer: "holder"}, want: asks},
+		{name: "a holder may be repeating (I4)", claim: sluice.Claim{Buyer: "holder"}, want: asks, repeats: true},
+		{name: "of units left a holder may take more", change: func(v *View) { v.Reading.Taken = 9 }, claim: sluice.Claim{Buyer: "holder"}, want: asks},
 		{name: "the holders lag behind the sequence", change: func(v *View) { v.Reading.Seq = 11 }, want: asks},
 		{name: "the holders are of an older epoch", change: func(v *View) { v.Reading.Epoch, v.Sale.Epoch, v.Sale.LoadedEpoch = 2, 2, 2 }, want: asks},
 		{name: "no holders yet", change: func(v *View) { v.holders = nil }, want: asks},
@@ -87,9 +93,9 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 				c.claim.Quantity = 1
 			}
 			view := sold(c.change)
-			got, known := refuse(view, &c.claim, clock.Add(c.after))
-			if known != (c.want != asks) || got.Code != c.want {
-				t.Errorf("refuse = %v, known %v; want %v", got.Code, known, c.want)
+			got, standing := refuse(view, &c.claim, clock.Add(c.after))
+			if (standing == refused) != (c.want != asks) || (standing == repeating) != c.repeats || got.Code != c.want {
+				t.Errorf("refuse = %v, standing %v; want %v, repeating %v", got.Code, standing, c.want, c.repeats)
 			}
 			if got.Code == sluice.NotOpen && !got.OpensAt.Equal(view.Reading.Terms.OpensAt) {
 				t.Errorf("not_open carries %v, want the opening time %v", got.OpensAt, view.Reading.Terms.OpensAt)
@@ -118,5 +124,113 @@ func TestViewState(t *testing.T) {
 				t.Errorf("State = %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// A buyer who holds something has the ledger asked, since the claim may be a
+// repeat (I4), but not by a flood: beyond repeatRate the answer is
+// rate_limited, which says nothing about earlier attempts. The same bound holds
+// for everything else that asks only whether a refused claim is a repeat.
+func TestAHoldersFloodIsRefusedForFree(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func(ledger *keeper) *Gate
+	}{
+		{"sold out", func(l *keeper) *Gate { return gateBefore(l, sold(nil), BatcherOptions{}) }},
+		{"not let in", func(l *keeper) *Gate {
+			g := gateBefore(l, open(sluice.Rules{Eligibility: sluice.EligibleToken}), BatcherOptions{})
+			g.Guard(&Entry{}, l)
+			return g
+		}},
+		{"archived", func(l *keeper) *Gate {
+			g := gateBefore(l, sold(func(v *View) { v.Sale.ArchivedAt = clock }), BatcherOptions{})
+			g.archive = shelved{l}
+			return g
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ledger := &keeper{claim: sluice.Claim{Buyer: "holder", Key: "key-00001", Quantity: 1, Order: "sale.1"}}
+				g := c.make(ledger)
+				now := clock.Add(10 * time.Millisecond)
+				g.now = func() time.Time { return now }
+				for i := range 1000 {
+					d, _ := g.Claim(t.Context(), "sale", sluice.Claim{Buyer: "holder", Key: sluice.Key(fmt.Sprintf("other-%05d", i)), Quantity: 1}, Caller{})
+					if limited := d.Code == sluice.RateLimited; limited != (i >= 10) || limited && d.RetryAfter != time.Second {
+						t.Fatalf("claim %d: %+v", i, d)
+					}
+				}
+				if ledger.asked != 10 || g.Refused()["repeat"] != 990 {
+					t.Errorf("asked %d times, %v refused; want 10 and 990", ledger.asked, g.Refused())
+				}
+				now = now.Add(time.Second) // an accepted claim's repeat gets its order when the wait is over
+				if c.name == "sold out" {
+					show(g, sold(func(v *View) { v.Asked, v.Told = now, now }))
+				}
+				d, err := g.Claim(t.Context(), "sale", ledger.claim, Caller{})
+				if d.Code != sluice.Accepted || d.Order != "sale.1" || err != nil {
+					t.Errorf("the repeat after the wait: %+v, %v", d, err)
+				}
+			})
+		})
+	}
+}
+
+// keeper is a ledger and archive that is sold out and has one accepted claim.
+type keeper struct {
+	claim sluice.Claim
+	asked int
+}
+
+func (k *keeper) Recall(_ context.Context, id sluice.ClaimID) (sluice.Record, error) {
+	k.asked++
+	if id.Key != k.claim.Key {
+		return sluice.Record{}, sluice.ErrOrderNotFound
+	}
+	return sluice.Record{Claim: k.claim, Sale: id.Sale}, nil
+}
+
+func (k *keeper) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	decisions := make([]sluice.Decision, len(claims))
+	for i := range claims {
+		decisions[i].Code = sluice.SoldOut
+		if r, err := k.Recall(ctx, sluice.ClaimID{Sale: sale, Key: claims[i].Key}); err == nil {
+			decisions[i] = sluice.Decision{Code: sluice.Accepted, Order: r.Order, Replayed: true}
+		}
+	}
+	return decisions, nil
+}
+
+// shelved is what the keeper knows, in an archive.
+type shelved struct{ *keeper }
+
+func (s shelved) Claim(ctx context.Context, id sluice.ClaimID) (sluice.Order, error) {
+	r, err := s.Recall(ctx, id)
+	return r.AsOrder(sluice.Money{}), err
+}
+
+// A claim on an archived sale is answered from the store: the same content gets
+// its order (I4), other content under the same key is a reused key.
+func TestAReusedKeyOnAnArchivedSale(t *testing.T) {
+	first := sluice.Claim{Buyer: "holder", Key: "key-00001", Quantity: 2, Meta: `{"a":1}`, Order: "sale.1"}
+	g := gateBefore(&refusingLedger{code: sluice.Paused}, sold(func(v *View) { v.Sale.ArchivedAt = clock }), BatcherOptions{})
+	g.archive = shelved{&keeper{claim: first}}
+	for _, c := range []struct {
+		name   string
+		change func(*sluice.Claim)
+		want   sluice.Code
+	}{
+		{"a repeat", func(*sluice.Claim) {}, sluice.Accepted},
+		{"another quantity", func(c *sluice.Claim) { c.Quantity = 1 }, sluice.KeyReused},
+		{"another meta", func(c *sluice.Claim) { c.Meta = "" }, sluice.KeyReused},
+		{"another key", func(c *sluice.Claim) { c.Key = "key-00002" }, sluice.Closed},
+	} {
+		again := first
+		again.Order = ""
+		c.change(&again)
+		d, err := g.Claim(t.Context(), "sale", again, Caller{})
+		if d.Code != c.want || err != nil || (d.Order == first.Order) != (c.want == sluice.Accepted) || d.Replayed != (c.want == sluice.Accepted) {
+			t.Errorf("%s: %+v, %v; want %v", c.name, d, err, c.want)
+		}
 	}
 }

@@ -86,6 +86,19 @@ func (r *rates) address(rules *sluice.Rules, sale sluice.SaleID, address netip.A
 	return meters.Attempt{Table: r.addresses, Meter: rules.AddressRate.Meter(), Key: meters.Key(r.addresses, neighbours{sale, OriginOf(address)})}
 }
 
+// repeatRate is how often one buyer may have the ledger asked, on each server,
+// for nothing but whether a claim that would be refused repeats an accepted
+// one: often enough for a client that retries, and too seldom for a holder's
+// flood to reach the ledger.
+var repeatRate = sluice.BuyerRate{Requests: 10, PerS: 10}
+
+// repeat counts a claim that asks the ledger under repeatRate, and returns how
+// long to wait if it is not within it.
+func (r *rates) repeat(sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) time.Duration {
+	key := meters.Key(r.buyers, attempter{sale + "/repeat", buyer}) // no sale is called so
+	return time.Duration(r.buyers.Try(repeatRate.Meter(), key, now.Sub(r.start).Microseconds())) * time.Microsecond
+}
+
 // denied takes back what the address has paid for a try that the rate over all
 // servers then denied, and learns from the denial.
 func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr, wait time.Duration, now time.Time) {
