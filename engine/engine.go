@@ -245,13 +245,20 @@ func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 	e.follower.nudge()
 }
 
-// Handler returns the HTTP API.
+// Handler returns the whole HTTP API.
 func (e *Engine) Handler() http.Handler { return e.server }
 
-// NewServer returns an http.Server for the handler, with limits that keep slow
-// and idle clients from holding it. The caller serves and shuts it down.
-func (e *Engine) NewServer() *http.Server {
-	server := httpapi.NewServer(e.server, e.cfg.Log)
+// NewServer returns an http.Server for the whole API, with limits that keep slow
+// and idle clients from holding it. NewPublicServer and NewAdminServer return one
+// for each of two listeners: the first has no routes for admins and no metrics;
+// the second has those, and the probes like the first. The caller serves them and
+// shuts them down.
+func (e *Engine) NewServer() *http.Server       { return e.newServer(e.server) }
+func (e *Engine) NewPublicServer() *http.Server { return e.newServer(e.server.Public()) }
+func (e *Engine) NewAdminServer() *http.Server  { return e.newServer(e.server.Admin()) }
+
+func (e *Engine) newServer(handler http.Handler) *http.Server {
+	server := httpapi.NewServer(handler, e.cfg.Log)
 	server.RegisterOnShutdown(e.server.CloseStreams)
 	return server
 }

@@ -66,10 +66,11 @@ type Options struct {
 // Counter counts by code.
 type Counter interface{ Count(code string) }
 
-// Server answers the HTTP API. It is an http.Handler.
+// Server answers the HTTP API. It is an http.Handler for one listener with the
+// whole API; Public and Admin are for two.
 type Server struct {
 	Options
-	mux      *http.ServeMux
+	whole    side
 	refusals bucket // of the records of what was forbidden
 	notOpen  notOpens
 
@@ -77,7 +78,6 @@ type Server struct {
 	list    atomic.Pointer[saleList]
 	events  *fan
 	cors    *cors // nil: none
-	hot     hotRoutes
 
 	readiness readiness
 }
@@ -96,11 +96,8 @@ func New(o Options) *Server {
 	if o.AdminDecided == nil {
 		o.AdminDecided = noCounter{}
 	}
-	s := &Server{Options: o, mux: http.NewServeMux()}
-	for _, r := range s.routes() {
-		s.mux.Handle(r.Pattern, r.handler)
-		s.hot.add(r)
-	}
+	s := &Server{Options: o}
+	s.whole = s.side(func(Route) bool { return true })
 	s.events, s.cors = newFan(o.Events, o.Board.Views, o.Now), newCORS(o.Origins)
 	return s
 }
@@ -109,46 +106,8 @@ type noCounter struct{}
 
 func (noCounter) Count(string) {}
 
-// ServeHTTP answers a request. A panic is a bug: it is logged, and the client
-// is told that the outcome is unknown.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		if p := recover(); p != nil {
-			if p == http.ErrAbortHandler {
-				panic(p)
-			}
-			s.Log.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", p)
-			problem(w, wire.CodeOutcomeUnknown, "an unexpected error; it is in the server's log")
-		}
-	}()
-	if s.cors != nil && s.cors.handle(w, r) {
-		return
-	}
-	if h := s.hot.find(r); h != nil {
-		h.ServeHTTP(w, r)
-		return
-	}
-	s.mux.ServeHTTP(w, r)
-}
-
-// methods are tried to tell a wrong method from a wrong path.
-var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
-
-func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	var allowed []string
-	for _, m := range methods {
-		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
-		if _, pattern := s.mux.Handler(probe); pattern != "/" && pattern != "" {
-			allowed = append(allowed, m)
-		}
-	}
-	if len(allowed) > 0 {
-		w.Header()["Allow"] = allowed
-		problem(w, wire.CodeMethodNotAllowed, r.Method+" is not for this path")
-		return
-	}
-	problem(w, wire.CodeNotFound, "no such path; see the API reference")
-}
+// ServeHTTP answers a request for any route.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.whole.ServeHTTP(w, r) }
 
 // NewServer returns an http.Server with limits that keep slow, idle and vanished
 // clients from holding it: no request lasts longer than 30 seconds.

@@ -122,7 +122,7 @@ func (s *Server) routes() []route {
 		s.anyone("GET /healthz", s.health),
 		s.anyone("GET /readyz", s.ready),
 		s.anyone("GET /metrics", s.metrics),
-		s.anyone("/", s.notFound),
+		s.anyone("/", notFound), // what it answers knows the other routes of its listener: see side
 	}
 }
 

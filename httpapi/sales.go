@@ -163,7 +163,7 @@ const patience = 2 * time.Second
 
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if s.Metrics == nil {
-		s.notFound(w, r)
+		notFound(w, r)
 		return
 	}
 	s.Metrics.ServeHTTP(w, r)

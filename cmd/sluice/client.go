@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,7 +22,7 @@ const (
 
 // clientFlags are those of the commands that speak to a server as the merchant.
 func clientFlags(cmd *cobra.Command) {
-	config.AddFlags(cmd.Flags(), "url", "admin_key", "data_dir")
+	config.AddFlags(cmd.Flags(), "url", "admin_url", "admin_key", "data_dir")
 	cmd.Flags().Lookup("url").Usage = "the server (default http://127.0.0.1:8080)"
 	cmd.Flags().Lookup("admin-key").Usage = "the merchant's key (default: for a server on this machine, the one in data_dir)"
 	keptIn(cmd)
@@ -40,18 +39,18 @@ func (a *app) merchant(cmd *cobra.Command) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := keptSecret(c, c.AdminKey, adminKeyFile)
+	key, err := keptSecret(c, c.AdminURL, c.AdminKey, adminKeyFile)
 	if err != nil {
 		return nil, err
 	}
 	if key == "" {
 		return nil, usage(fmt.Errorf("no admin key: give --admin-key or SLUICE_ADMIN_KEY; the server keeps a generated one in its data folder as %s", adminKeyFile))
 	}
-	return newClient(c, client.Options{AdminKey: key})
+	return newClient(c.AdminURL, client.Options{AdminKey: key})
 }
 
-func newClient(c *config.Config, o client.Options) (*client.Client, error) {
-	cl, err := client.New(c.URL, o)
+func newClient(url string, o client.Options) (*client.Client, error) {
+	cl, err := client.New(url, o)
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -60,11 +59,11 @@ func newClient(c *config.Config, o client.Options) (*client.Client, error) {
 
 // keptSecret returns a secret that was given, or the one that a server on this
 // machine has generated. That one is never sent elsewhere.
-func keptSecret(c *config.Config, given, file string) (string, error) {
+func keptSecret(c *config.Config, url, given, file string) (string, error) {
 	if given != "" {
 		return given, nil
 	}
-	if !isLoopbackURL(c.URL) {
+	if !isLoopbackURL(url) {
 		return "", nil
 	}
 	return readSecret(filepath.Join(c.DataDir, file))
@@ -84,14 +83,5 @@ func readSecret(path string) (string, error) {
 
 func isLoopbackURL(raw string) bool {
 	u, err := url.Parse(raw)
-	return err == nil && isLoopback(u.Hostname())
-}
-
-// isLoopback reports whether a host is this machine and nobody else can reach it.
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return err == nil && config.IsLoopback(u.Hostname())
 }

@@ -14,7 +14,7 @@ import (
 // serverSettings have a flag at serve, auditSettings at audit.
 var (
 	serverSettings = []string{
-		"data_dir", "ledger", "store", "listen", "ready_file", "node", "tls_cert", "tls_key", "admin_key", "buyer_jwks", "buyer_issuer", "buyer_audience", "clock_skew",
+		"data_dir", "ledger", "store", "listen", "admin_listen", "ready_file", "node", "tls_cert", "tls_key", "admin_key", "buyer_jwks", "buyer_issuer", "buyer_audience", "clock_skew",
 		"log_level", "log_format", "shutdown_timeout", "refresh_interval", "login_url", "pay_url", "cors_origins", "event_streams", "events_per_address", "ledger_replica", "claim_queue", "claims_in_flight", "trusted_proxies", "client_address_header", "retention", "reconcile_interval", "expiry_interval", "abandoned_after", "wait_replicas",
 	}
 	auditSettings = []string{"data_dir", "ledger", "store"}

@@ -100,7 +100,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		defer d.tryout.close()
 		cfg.Pages = d.tryout.pages()
 	}
-	if d.server, err = startServer(ctx, cfg, "127.0.0.1:0", nil); err != nil {
+	if d.server, err = startServer(ctx, cfg, addresses{public: "127.0.0.1:0"}); err != nil {
 		return err
 	}
 	defer func() {

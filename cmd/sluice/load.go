@@ -97,7 +97,7 @@ func crowdFlags(cmd *cobra.Command, o *loadgen.Options, buyers int) {
 
 func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g goals, promises string) error {
 	ctx := cmd.Context()
-	cl, err := newClient(c, client.Options{})
+	cl, err := newClient(c.URL, client.Options{})
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (g *goals) missed(r *loadgen.Result) error {
 // crowdTokens finds the buyers' tokens or the secret to sign them with.
 func crowdTokens(o *loadgen.Options, c *config.Config, file string, counted bool) error {
 	if file == "" {
-		secret, err := keptSecret(c, c.BuyerSecret, buyerSecretFile)
+		secret, err := keptSecret(c, c.URL, c.BuyerSecret, buyerSecretFile)
 		if err == nil && secret == "" {
 			err = fmt.Errorf("no buyers' tokens: set SLUICE_BUYER_SECRET, or give --tokens")
 		}

@@ -50,7 +50,7 @@ func (a *app) saleCheck() *cobra.Command {
 			}
 			report := saleReport{SaleID: sale}
 			var answers []wire.SaleCheck
-			for _, url := range append([]string{settings.URL}, more...) {
+			for _, url := range append([]string{settings.AdminURL}, more...) {
 				c, err := client.New(url, client.Options{AdminKey: key})
 				if err != nil {
 					return usage(fmt.Errorf("--server %s: %w", config.Redact(url), err))
@@ -76,7 +76,7 @@ func (a *app) adminKeyFor(c *config.Config, urls []string) (string, error) {
 			}
 		}
 	}
-	key, err := keptSecret(c, c.AdminKey, adminKeyFile)
+	key, err := keptSecret(c, c.AdminURL, c.AdminKey, adminKeyFile)
 	if err == nil && key == "" {
 		err = usage(fmt.Errorf("no admin key: give --admin-key or SLUICE_ADMIN_KEY; the server keeps a generated one in its data folder as %s", adminKeyFile))
 	}

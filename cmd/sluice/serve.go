@@ -49,13 +49,13 @@ func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) e
 			return fmt.Errorf("ready file: %w", err)
 		}
 	}
-	s, err := startServer(ctx, engineConfig(c, log), c.Listen, secure)
+	s, err := startServer(ctx, engineConfig(c, log), addresses{public: c.Listen, admin: c.AdminListen, secure: secure})
 	if err != nil {
 		return err
 	}
 	warnOfRisks(log, c, secure != nil)
 	if c.ReadyFile != "" {
-		if err := writeReady(c.ReadyFile, s.url); err != nil {
+		if err := writeReady(c.ReadyFile, s); err != nil {
 			return errors.Join(err, s.stop(context.Background()))
 		}
 		defer os.Remove(c.ReadyFile)
@@ -86,8 +86,10 @@ func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) e
 // warnOfRisks says what a server on the open should not do; of short keys the
 // engine warns.
 func warnOfRisks(log *slog.Logger, c *config.Config, secure bool) {
-	if host, _, _ := net.SplitHostPort(c.Listen); !isLoopback(host) && !secure {
-		log.Warn("listening beyond this machine without TLS: put a proxy with TLS in front, or give --tls-cert and --tls-key", "listen", c.Listen)
+	for _, listen := range []string{c.Listen, c.AdminListen} {
+		if host, _, _ := net.SplitHostPort(listen); listen != "" && !config.IsLoopback(host) && !secure {
+			log.Warn("listening beyond this machine without TLS: put a proxy with TLS in front, or give --tls-cert and --tls-key", "listen", listen)
+		}
 	}
 }
 
@@ -96,23 +98,28 @@ func (a *app) banner(s *server, c *config.Config) error {
 	cfg := engineConfig(c, nil)
 	ledger, store := backends(cfg)
 	if a.json {
-		return a.printJSON(map[string]string{"url": s.url, "node": s.engine.Node(), "ledger": ledger, "store": store})
+		return a.printJSON(map[string]string{"url": s.url, "admin_url": s.admin, "node": s.engine.Node(), "ledger": ledger, "store": store})
 	}
 	key := "as configured (" + c.Origin("admin_key") + ")"
 	if c.AdminKey == "" {
 		key = "in " + filepath.Join(c.DataDir, adminKeyFile)
 	}
 	fmt.Fprintf(a.stdout, "Sluice %s, node %s\n", buildVersion().Version, s.engine.Node())
-	a.printFields([][2]string{
+	rows := [][2]string{
 		{"  url", a.link(s.url)},
 		{"  pages", a.link(s.url + "/")},
 		{"  sales", a.link(s.url + "/v1/sales")},
 		{"  ready", a.link(s.url + "/readyz")},
-		{"  metrics", a.link(s.url + "/metrics")},
-		{"  ledger", ledger},
-		{"  store", store},
-		{"  admin key", key},
-	})
+	}
+	if s.admin != s.url {
+		rows = append(rows, [2]string{"  admin url", a.link(s.admin)})
+	}
+	a.printFields(append(rows,
+		[2]string{"  metrics", a.link(s.admin + "/metrics")},
+		[2]string{"  ledger", ledger},
+		[2]string{"  store", store},
+		[2]string{"  admin key", key},
+	))
 	fmt.Fprintln(a.stdout, "Ctrl-C stops it.")
 	return nil
 }

@@ -15,13 +15,15 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // running is a `sluice serve` of this test.
 type running struct {
-	url, data   string
+	url, admin  string // the lines of its ready file; admin is empty without a second
+	data        string
 	env         []string // with which commands speak to it
 	out, stderr safeBuffer
 	stop        context.CancelFunc
@@ -43,7 +45,7 @@ func serve(t *testing.T, args ...string) *running {
 	t.Cleanup(func() { r.end(t) })
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if url, err := os.ReadFile(ready); err == nil && !strings.Contains(string(url), "killed") {
-			r.url = strings.TrimSpace(string(url))
+			r.url, r.admin, _ = strings.Cut(strings.TrimSpace(string(url)), "\n")
 			break
 		}
 		if len(r.code) > 0 || time.Now().After(deadline) {
@@ -240,7 +242,7 @@ func TestSecondServeOnTheSameFolder(t *testing.T) {
 }
 
 func TestServeBeyondLoopbackWarns(t *testing.T) {
-	s := serve(t, "--listen", "0.0.0.0:0", "--admin-key", "short")
+	s := serve(t, "--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0", "--admin-key", "short")
 	if log := s.stderr.String(); !strings.Contains(log, "without TLS") || !strings.Contains(log, "admin_key is short") || strings.Contains(log, "admin_key=short") {
 		t.Error(log)
 	}
@@ -249,6 +251,50 @@ func TestServeBeyondLoopbackWarns(t *testing.T) {
 	}
 	if log := serve(t).stderr.String(); log != "" {
 		t.Errorf("a quiet server says %s", log)
+	}
+}
+
+func TestAdminListener(t *testing.T) {
+	status := func(url, path string) int {
+		t.Helper()
+		res, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	s := serve(t, "--admin-listen", "127.0.0.1:0", "--admin-key", "an-admin-key-of-this-test")
+	for path, want := range map[string][2]int{ // on the public listener, and on the other
+		"/healthz": {200, 200}, "/readyz": {200, 200}, "/openapi.json": {200, 200}, "/v1/sales": {200, 404}, "/": {200, 404}, "/v1/orders": {401, 404},
+		"/metrics": {404, 200}, "/v1/admin/sales": {404, 401}, "/v1/admin/orders/x/pay": {404, 405}, "/no/such/path": {404, 404},
+	} {
+		if s.admin == "" || s.admin == s.url {
+			t.Fatalf("ready file: %q, %q", s.url, s.admin)
+		}
+		if got := [2]int{status(s.url, path), status(s.admin, path)}; got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+	if !strings.Contains(s.out.String(), s.admin+"/metrics") {
+		t.Errorf("banner: %s", s.out.String())
+	}
+
+	key := "SLUICE_ADMIN_KEY=an-admin-key-of-this-test"
+	elsewhere := command(t, []string{"SLUICE_URL=" + s.url, key}, "sale", "list")
+	if elsewhere.code != exitFailed || !strings.Contains(elsewhere.stderr, "SLUICE_ADMIN_URL") {
+		t.Errorf("the wrong listener: %+v", elsewhere)
+	}
+	ok(t, []string{"SLUICE_URL=" + s.url, "SLUICE_ADMIN_URL=" + s.admin, key}, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "1")
+	ok(t, []string{"SLUICE_ADMIN_URL=" + s.url, key}, "sale", "show", "phone", "--url", s.admin) // what was typed last
+	ok(t, []string{"SLUICE_URL=" + s.url, key}, "sale", "check", "phone", "--admin-url", s.admin)
+
+	if one := serve(t); one.admin != "" {
+		t.Errorf("one listener on loopback has a second line %q in the ready file", one.admin)
+	}
+	busy := command(t, nil, "serve", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0", "--admin-listen", strings.TrimPrefix(s.admin, "http://"))
+	if busy.code != exitFailed || !strings.Contains(busy.stderr, "address already in use") || !strings.Contains(busy.stderr, "--admin-listen") {
+		t.Errorf("a busy address: %+v", busy)
 	}
 }
 
@@ -288,7 +334,7 @@ func TestKeptKeyStaysOnThisMachine(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for host, want := range map[string]bool{"127.0.0.1": true, "localhost": true, "::1": true, "127.9.9.9": true, "10.0.0.1": false, "": false, "example.com": false} {
-		if isLoopback(host) != want {
+		if config.IsLoopback(host) != want {
 			t.Errorf("%q: %v", host, !want)
 		}
 	}

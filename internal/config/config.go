@@ -28,6 +28,7 @@ type Config struct {
 	DataDir, Ledger, Store  string
 	LedgerReplica           string
 	Listen, ReadyFile, Node string
+	AdminListen             string // empty: one listener, Listen, for all
 	TLSCert, TLSKey         string
 	EventStreams            int
 	EventsPerAddress        int // 0: no such limit
@@ -40,7 +41,7 @@ type Config struct {
 	TicketSecret            string
 	TicketSecretPrevious    string
 	LoginURL, PayURL        string
-	URL                     string
+	URL, AdminURL           string // never empty
 	LogLevel, LogFormat     string
 	ShutdownTimeout         time.Duration
 	RefreshInterval         time.Duration

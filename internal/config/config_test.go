@@ -266,3 +266,49 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+func TestListeners(t *testing.T) {
+	for name, tc := range map[string]struct{ listen, given, want string }{
+		"loopback":              {"127.0.0.1:8080", "", ""},
+		"localhost":             {"localhost:9", "", ""},
+		"all addresses":         {"0.0.0.0:8080", "", "127.0.0.1:8081"},
+		"any":                   {":0", "", "127.0.0.1:8081"},
+		"IPv6 loopback":         {"[::1]:1", "", ""},
+		"another":               {"127.0.0.1:8080", "127.0.0.1:9090", "127.0.0.1:9090"},
+		"the same":              {"10.0.0.1:8080", "10.0.0.1:8080", ""},
+		"two picked ports":      {"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"},
+		"beyond, and both open": {"0.0.0.0:80", "0.0.0.0:81", "0.0.0.0:81"},
+	} {
+		c, err := Load(Source{Environ: []string{"SLUICE_LISTEN=" + tc.listen, "SLUICE_ADMIN_LISTEN=" + tc.given}})
+		if err != nil || c.AdminListen != tc.want {
+			t.Errorf("%s: %q (%v), want %q", name, c.AdminListen, err, tc.want)
+		}
+	}
+	if _, err := Load(Source{Environ: []string{"SLUICE_ADMIN_LISTEN=8081"}}); err == nil || !strings.Contains(err.Error(), "want HOST:PORT") {
+		t.Error(err)
+	}
+}
+
+// Merchant commands go to admin_url, unless a --url was typed after it was set.
+func TestAdminURL(t *testing.T) {
+	for _, tc := range []struct {
+		env, args []string
+		want      string
+	}{
+		{nil, nil, "http://127.0.0.1:8080"},
+		{[]string{"SLUICE_URL=http://a"}, nil, "http://a"},
+		{[]string{"SLUICE_URL=http://a", "SLUICE_ADMIN_URL=http://b"}, nil, "http://b"},
+		{[]string{"SLUICE_ADMIN_URL=http://b"}, []string{"--url=http://c"}, "http://c"},
+		{[]string{"SLUICE_ADMIN_URL=http://b"}, []string{"--url=http://c", "--admin-url=http://d"}, "http://d"},
+	} {
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		AddFlags(flags, "url", "admin_url")
+		if err := flags.Parse(tc.args); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(Source{Environ: tc.env, Flags: flags})
+		if err != nil || c.AdminURL != tc.want {
+			t.Errorf("%v %v: %v, want %s (%v)", tc.env, tc.args, c, tc.want, err)
+		}
+	}
+}

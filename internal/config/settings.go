@@ -50,11 +50,16 @@ var settings = []setting{
 	},
 	{
 		key: "listen", preset: "127.0.0.1:8080", arg: "HOST:PORT",
-		help: "address of the HTTP server; port 0 picks a free one", check: checkListen,
+		help: "address of the HTTP server; port 0 picks a free one", check: listen(func(c *Config) *string { return &c.Listen }),
+	},
+	{
+		key: "admin_listen", arg: "HOST:PORT",
+		help:  "address of the merchant's API and the metrics (default: that of listen if it is on loopback, else " + defaultAdminListen + ")",
+		check: listen(func(c *Config) *string { return &c.AdminListen }),
 	},
 	{
 		key: "ready_file", arg: "PATH",
-		help:  "file that gets the server's URL once it is ready",
+		help:  "file that gets the server's URL once it is ready; the second line is that of admin_listen, if it is another",
 		check: text(func(c *Config) *string { return &c.ReadyFile }),
 	},
 	{
@@ -125,7 +130,12 @@ var settings = []setting{
 	},
 	{
 		key: "url", preset: "http://127.0.0.1:8080", arg: "URL",
-		help: "server that sale, order and load speak to", check: checkURL,
+		help: "server that sale, order and load speak to", check: serverURL(func(c *Config) *string { return &c.URL }),
+	},
+	{
+		key: "admin_url", arg: "URL",
+		help:  "where that server has the merchant's API, if its admin_listen is another address (default: url)",
+		check: serverURL(func(c *Config) *string { return &c.AdminURL }),
 	},
 	{
 		key: "log_level", preset: "info", arg: "LEVEL", help: "debug, info, warn or error",
@@ -247,6 +257,7 @@ func (c *Config) checkTogether() []error {
 	if c.TLSKey != "" && c.TLSCert == "" {
 		say("tls_key", "goes with tls_cert, which is not set")
 	}
+	c.completeListen()
 	if c.Ledger != "" && c.Ledger == c.Store {
 		say("store", "is the ledger's file as well; want a file of its own")
 	}

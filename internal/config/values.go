@@ -108,16 +108,49 @@ func orList(schemes []string) string {
 	return strings.Join(forms[:len(forms)-1], ", ") + " or " + forms[len(forms)-1]
 }
 
-func checkListen(c *Config, value string) error {
-	c.Listen = value
-	_, port, err := net.SplitHostPort(value)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
+func listen(at func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		*at(c) = value
+		if value == "" {
+			return nil
+		}
+		_, port, err := net.SplitHostPort(value)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			return errors.New("want HOST:PORT, like 127.0.0.1:8080, or :0 for any free port")
+		}
+		return nil
 	}
-	if err != nil {
-		return errors.New("want HOST:PORT, like 127.0.0.1:8080, or :0 for any free port")
+}
+
+// defaultAdminListen is where the merchant's API is when the public can reach
+// listen.
+const defaultAdminListen = "127.0.0.1:8081"
+
+// completeListen finds the addresses that were not given. For the commands, a
+// --url that was typed beats an admin_url of the file or the environment.
+func (c *Config) completeListen() {
+	switch host, port, _ := net.SplitHostPort(c.Listen); {
+	case c.AdminListen == "" && !IsLoopback(host):
+		c.AdminListen = defaultAdminListen
+	case c.AdminListen == c.Listen && port != "0": // two ports that the system picks differ
+		c.AdminListen = ""
 	}
-	return nil
+	typed := func(key string) bool { return strings.HasPrefix(c.Origin(key), "--") }
+	if c.AdminURL == "" || typed("url") && !typed("admin_url") {
+		c.AdminURL = c.URL
+	}
+}
+
+// IsLoopback reports whether a host is this machine and no other can reach it.
+func IsLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
 }
 
 func checkNode(c *Config, value string) error {
@@ -146,14 +179,20 @@ func checkSecret(at func(*Config) *string) func(*Config, string) error {
 	}
 }
 
-func checkURL(c *Config, value string) error {
-	c.URL = value
-	u, err := url.Parse(value)
-	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return errors.New("want http://host:port or https://host")
+// serverURL wants the address of a server, and nothing more.
+func serverURL(at func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, value string) error {
+		*at(c) = value
+		if value == "" {
+			return nil
+		}
+		u, err := url.Parse(value)
+		if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return errors.New("want http://host:port or https://host")
+		}
+		if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return errors.New("want no user, query or fragment in it")
+		}
+		return nil
 	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("want no user, query or fragment in it")
-	}
-	return nil
 }

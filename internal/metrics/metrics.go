@@ -79,9 +79,9 @@ func (m *Metrics) Stored(s sluice.Stored) {
 	m.notCovered.Add(float64(len(s.Rejected)))
 }
 
-// Handler serves the metrics in Prometheus' format.
+// Handler serves the metrics in Prometheus' text format.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return newKept(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{DisableCompression: true}))
 }
 
 // saleCollector reports the board when it is asked.

@@ -1,0 +1,78 @@
+package metrics
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// keepFor is how long rendered metrics are handed out: rendering costs more the
+// more sales there are, and must not cost more the more often it is asked for.
+const keepFor = time.Second
+
+// kept renders the metrics once a second at most, whoever asks however often: one
+// request renders while the others wait for its text.
+type kept struct {
+	render http.Handler
+
+	turn   chan struct{} // holds a value while one request reads or makes what is below
+	at     time.Time     // when; the zero time: never
+	page   *page
+	zipped []byte // nil until a client wants it
+}
+
+func newKept(render http.Handler) *kept { return &kept{render: render, turn: make(chan struct{}, 1)} }
+
+// ServeHTTP implements http.Handler.
+func (k *kept) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	zip := strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+	page, text := k.get(r, zip)
+	h := w.Header()
+	for name, values := range page.header {
+		h[name] = values
+	}
+	h["Vary"] = []string{"Accept-Encoding"}
+	if zip {
+		h["Content-Encoding"] = []string{"gzip"}
+	}
+	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	w.WriteHeader(page.status)
+	_, _ = w.Write(text)
+}
+
+func (k *kept) get(r *http.Request, zip bool) (*page, []byte) {
+	k.turn <- struct{}{}
+	defer func() { <-k.turn }()
+	if age := time.Since(k.at); k.page == nil || age < 0 || age >= keepFor {
+		page := &page{header: http.Header{}, status: http.StatusOK}
+		plain := r.Clone(r.Context())
+		plain.Header = http.Header{} // one format for all who ask
+		k.render.ServeHTTP(page, plain)
+		k.at, k.page, k.zipped = time.Now(), page, nil
+	}
+	if !zip {
+		return k.page, k.page.body.Bytes()
+	}
+	if k.zipped == nil {
+		var b bytes.Buffer
+		zipper, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+		_, _ = zipper.Write(k.page.body.Bytes())
+		_ = zipper.Close()
+		k.zipped = b.Bytes()
+	}
+	return k.page, k.zipped
+}
+
+// page is an http.ResponseWriter that keeps what is written.
+type page struct {
+	status int
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (p *page) Header() http.Header            { return p.header }
+func (p *page) Write(text []byte) (int, error) { return p.body.Write(text) }
+func (p *page) WriteHeader(status int)         { p.status = status }
