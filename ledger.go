@@ -53,6 +53,11 @@ type Reader interface {
 	// Read returns a reading of each sale, in order, each taken in one step.
 	// A sale that the ledger does not hold has Loaded false; that is not an
 	// error, and never a full sale.
+	//
+	// One sale that cannot be read (its shard hangs, its data is damaged or of
+	// a newer format) does not hide the others: its Reading.Err says why, Read
+	// returns an error as well, and the other readings are valid. Without any
+	// readings the error is about all sales.
 	Read(ctx context.Context, sales []SaleID) ([]Reading, error)
 
 	// Records calls yield with every accepted claim of the sale, ended ones
@@ -74,7 +79,8 @@ type Reader interface {
 // Reading is a sale as the ledger has it at one moment.
 type Reading struct {
 	Sale   SaleID
-	Loaded bool // false: the ledger does not hold the sale; the rest means nothing but Now
+	Err    error // why the sale could not be read; then the rest means nothing
+	Loaded bool  // false: the ledger does not hold the sale; the rest means nothing but Now
 	Epoch  int64
 	Seq    int64 // of the last accepted claim of this epoch; 0 before the first
 	Taken  int64 // units of live orders: queued, pending or paid

@@ -55,6 +55,27 @@ var recallCases = []testCase{
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
 		e.recall(old.Claim)
 	}},
+	{"a fenced sale gives no final answer about a claim that it does not have", 0, func(e *env) {
+		e.load(sale, total(5))
+		there, gone := e.claim("ann", "k", 1), e.claim("ann", "other", 1)
+		e.accepted(there)
+		find := func(c sluice.Claim, buyer sluice.BuyerID, want error) {
+			e.Helper()
+			_, err := e.ledger.Find(e.ctx, c.Order, buyer)
+			e.wantErr("Find", err, want)
+		}
+		find(gone, gone.Buyer, sluice.ErrOrderNotFound)
+		find(gone, "", sluice.ErrOrderNotFound)
+		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, sluice.FenceLost+": a disk"))
+		e.recall(there)
+		for _, buyer := range []sluice.BuyerID{gone.Buyer, "", "stranger"} {
+			find(gone, buyer, sluice.ErrNotLoaded)
+		}
+		e.wantNoRecall(gone.Buyer, gone.Key, sluice.ErrNotLoaded)
+		e.wantNoRecall("stranger", gone.Key, sluice.ErrNotLoaded)
+		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
+		e.wantNoRecall(gone.Buyer, gone.Key, sluice.ErrOrderNotFound)
+	}},
 	{"what was not accepted is not recalled", 0, func(e *env) {
 		c := e.claim("ann", "k", 1)
 		e.wantNoRecall(c.Buyer, c.Key, sluice.ErrNotLoaded)

@@ -1,7 +1,9 @@
 package redisledger_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
@@ -13,7 +15,6 @@ import (
 func TestCluster(t *testing.T) {
 	clients := servertest.StartCluster(t, 2)
 	one, two := clients[0], clients[1]
-
 	l := open(t, "redis+cluster://"+one.Addr()+","+two.Addr(), redisledger.Options{Node: "a"})
 	sales := []sluice.SaleID{"a", "b", "c", "d", "e", "f"}
 	for i, sale := range sales {
@@ -72,6 +73,71 @@ func TestCluster(t *testing.T) {
 		waits, err := l.Allow(t.Context(), sale, sluice.BuyerRate{Requests: 1, PerS: 3600}, []sluice.BuyerID{"ann", "{b}", "ann"})
 		if err != nil || waits[0] != 0 || waits[1] != 0 || waits[2] == 0 {
 			t.Errorf("Allow: %v, %v", waits, err)
+		}
+	}
+}
+
+// A shard that hangs is one shard: the sales of the others are read, claimed
+// and looked up meanwhile.
+func TestHungShard(t *testing.T) {
+	nodes := servertest.StartCluster(t, 3, "--cluster-node-timeout", "3000")
+	two := nodes[1]
+	l := open(t, "redis+cluster://"+nodes[0].Addr()+","+two.Addr(), redisledger.Options{Node: "a", Timeout: time.Second})
+	var here, there sluice.SaleID
+	for n := range 20 {
+		sale := sluice.SaleID(fmt.Sprint("sale-", n))
+		reply := command(t, newClient(t, two.URL()), "CLUSTER", "KEYSLOT", "{"+string(sale)+"}")
+		slot, err := reply.AsInt64()
+		must(t, err)
+		if slot*3/16384 == 1 {
+			there = sale
+		} else {
+			here = sale
+		}
+	}
+	for _, sale := range []sluice.SaleID{here, there} {
+		loadOpen(t, l, sale, tight(500))
+		wantAll(t, claim(t, l, sale, makeClaim(sale, 0)), sluice.Accepted)
+	}
+	two.Freeze()
+	defer two.Thaw()
+	hung := make(chan error, 1)
+	go func() {
+		_, err := l.Claim(t.Context(), there, makeClaims(there, 1, 2))
+		hung <- err
+	}()
+	for end, n := time.Now().Add(8*time.Second), 1; time.Now().Before(end); n++ {
+		begun := time.Now()
+		wantAll(t, claim(t, l, here, makeClaim(here, n)), sluice.Accepted)
+		if took := time.Since(begun); took > 500*time.Millisecond {
+			t.Errorf("%s after the other shard hung, a claim took %s", time.Until(end), took)
+		}
+		begun = time.Now()
+		if r := read(t, l, here); r.Seq != int64(n+1) {
+			t.Errorf("reading %+v, want sequence %d", r, n+1)
+		}
+		if took := time.Since(begun); took > 500*time.Millisecond {
+			t.Errorf("a reading took %s", took)
+		}
+		if n%20 == 0 {
+			readings, err := l.Read(t.Context(), []sluice.SaleID{there, here})
+			if err == nil || len(readings) != 2 || readings[0].Err == nil || readings[1].Err != nil || readings[1].Seq != int64(n+1) {
+				t.Errorf("both: %+v, %v", readings, err)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := <-hung; err == nil {
+		t.Error("a claim at the shard that hangs was decided")
+	}
+	two.Thaw()
+	for deadline := time.Now().Add(15 * time.Second); ; {
+		readings, err := l.Read(t.Context(), []sluice.SaleID{there})
+		if err == nil && readings[0].Loaded {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the shard is back, and its sale cannot be read: %v", err)
 		}
 	}
 }

@@ -429,3 +429,39 @@ func TestWaitForReplicas(t *testing.T) {
 		t.Errorf("%+v, want what was accepted the first time", d)
 	}
 }
+
+// One damaged sale hides no other: its own reading has an error, or finds the
+// loss and fences that sale.
+func TestDamageIsOfOneSale(t *testing.T) {
+	url := servertest.Redis(t)
+	for _, field := range []string{"format", "epoch", "seq", "taken", "terms", "total", "max_buyer", "max_orders", "opens", "closes", "paused", "calm_until", "entries"} {
+		for _, damage := range [][]string{{"HDEL", field}, {"HSET", field, "x"}} {
+			prefix := newPrefix(t, url)
+			l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+			for _, sale := range []sluice.SaleID{"s", "t", "u"} {
+				loadOpen(t, l, sale, tight(5))
+				wantAll(t, claim(t, l, sale, makeClaim(sale, 0)), sluice.Accepted)
+			}
+			command(t, newClient(t, url), append([]string{damage[0], prefix + ":{t}:sale"}, damage[1:]...)...)
+			readings, err := l.Read(t.Context(), []sluice.SaleID{"s", "t", "u"})
+			if len(readings) != 3 {
+				t.Fatalf("%v: %d readings, %v", damage, len(readings), err)
+			}
+			for _, i := range []int{0, 2} {
+				if r := readings[i]; r.Err != nil || !r.Loaded || r.Fence != "" || r.Seq != 1 {
+					t.Errorf("%v of one sale: another reads %+v", damage, r)
+				}
+			}
+			r := readings[1]
+			if (r.Err != nil) != (err != nil) {
+				t.Errorf("%v: the reading's error is %v, that of Read %v", damage, r.Err, err)
+			}
+			if damage[0] == "HDEL" && r.Err != nil && field != "epoch" {
+				t.Errorf("%v is not found to be a loss: %v", damage, r.Err)
+			}
+			if state := r.State(time.Now()); r.Err == nil && state != sluice.StateUnavailable {
+				t.Errorf("%v: the sale is %s", damage, state)
+			}
+		}
+	}
+}

@@ -29,6 +29,25 @@ func (l *Ledger) known(sale sluice.SaleID) *known {
 	return k.(*known)
 }
 
+// markOf is what this server was told of a sale, without remembering a sale of
+// which it was told nothing: ids may be made up.
+func (l *Ledger) markOf(sale sluice.SaleID) mark {
+	if k, ok := l.sales.Load(sale); ok {
+		m, _ := k.(*known).get()
+		return m
+	}
+	return mark{}
+}
+
+// layoutOf is the layout of a sale as last seen; a guess until then.
+func (l *Ledger) layoutOf(sale sluice.SaleID) string {
+	if k, ok := l.sales.Load(sale); ok {
+		_, layout := k.(*known).get()
+		return layout
+	}
+	return whole
+}
+
 func (k *known) get() (mark, string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -37,14 +37,10 @@ func (l *Ledger) allow(ctx context.Context, sale sluice.SaleID, meter sluice.Met
 		}
 		batches = append(batches, keys)
 	}
-	results, err := l.runMany(ctx, rateScript, batches, l.rateArgs(meter))
-	if err != nil {
-		return nil, err
-	}
-	for i, result := range results {
+	for i, result := range l.runMany(ctx, rateScript, batches, l.rateArgs(meter)) {
 		micros, err := result.AsIntSlice()
 		if err != nil {
-			return nil, err
+			return nil, l.explain(err)
 		}
 		if len(micros) != len(batches[i]) {
 			return nil, fmt.Errorf("%d answers to %d tries", len(micros), len(batches[i]))

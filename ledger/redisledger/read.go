@@ -2,6 +2,7 @@ package redisledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -19,40 +20,55 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Read
 	}
 	marks := make([]mark, len(sales)) // before the reading: answers to claims may overtake it
 	for i, sale := range sales {
-		marks[i], _ = l.known(sale).get()
+		marks[i] = l.markOf(sale)
 	}
-	results, err := l.readMany(ctx, sales)
+	readings, lost, err := l.readMany(ctx, sales, func(i int, r *sluice.Reading, told int64) string {
+		return marks[i].lostIn(r, told, l.opts.Node)
+	})
+	for i := range readings {
+		switch r := &readings[i]; {
+		case r.Err != nil || !r.Loaded:
+		case lost[i]:
+			l.fenceLost(ctx, r)
+		case r.Fence == "":
+			l.known(r.Sale).advance(mark{epoch: r.Epoch, seen: r.Seq})
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("redisledger: read: %w", err)
-	}
-	readings := make([]sluice.Reading, len(sales))
-	for i, sale := range sales {
-		r, told, missing, err := parseReading(sale, results[i])
-		if err != nil {
-			return nil, fmt.Errorf("redisledger: read sale=%s: %w", sale, err)
-		}
-		if r.Loaded && r.Fence == "" {
-			if r.Fence = missing; missing == "" {
-				r.Fence = marks[i].lostIn(&r, told, l.opts.Node)
-			}
-			if r.Fence != "" {
-				l.fenceLost(ctx, &r)
-			} else {
-				l.known(sale).advance(mark{epoch: r.Epoch, seen: r.Seq})
-			}
-		}
-		readings[i] = r
+		return readings, fmt.Errorf("redisledger: read: %w", err)
 	}
 	return readings, nil
 }
 
-// readMany calls read.lua for each sale.
-func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID) ([]rueidis.RedisResult, error) {
+// readMany calls read.lua for each sale. The fence of a sale that has lost
+// data, by the reading or by judge, is that finding, and lost says so. The
+// error is of the first sale that cannot be read; the others are valid.
+func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID, judge func(i int, r *sluice.Reading, told int64) string) (readings []sluice.Reading, lost []bool, failed error) {
 	keys := make([][]string, len(sales))
 	for i, sale := range sales {
 		keys[i] = l.keys.of(sale)
 	}
-	return l.runMany(ctx, readScript, keys, []string{l.now(), toldPrefix + l.opts.Node})
+	results := l.runMany(ctx, readScript, keys, []string{l.now(), toldPrefix + l.opts.Node})
+	readings, lost = make([]sluice.Reading, len(sales)), make([]bool, len(sales))
+	for i, sale := range sales {
+		r, told, missing, err := parseReading(sale, results[i])
+		if err != nil {
+			err = fmt.Errorf("sale=%s: %w", sale, l.explain(err))
+			readings[i] = sluice.Reading{Sale: sale, Err: err}
+			if failed == nil {
+				failed = err
+			}
+			continue
+		}
+		if r.Loaded && r.Fence == "" {
+			if r.Fence = missing; missing == "" {
+				r.Fence = judge(i, &r, told)
+			}
+			lost[i] = r.Fence != ""
+		}
+		readings[i] = r
+	}
+	return readings, lost, failed
 }
 
 // lostIn says what the sale lost since this server was told of it, or nothing.
@@ -76,6 +92,11 @@ func (l *Ledger) fenceLost(ctx context.Context, r *sluice.Reading) {
 	}
 }
 
+// readingFields names the parts of a reply that are fields of the sale hash.
+var readingFields = [...]string{
+	3: "format", "epoch", "seq", "taken", "terms", "total", "max_buyer", "max_orders", "opens", "closes", "paused", "fence", "calm_until",
+}
+
 // parseReading reads a reply of read.lua; told is what this server was told
 // according to the ledger, missing says which data of the sale is gone.
 func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Reading, told int64, missing string, err error) {
@@ -85,8 +106,13 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 		return r, 0, "", err
 	}
 	fields := parser{text: make([]string, len(parts))}
+	gap := -1 // a field that the sale hash should have
 	for i := range parts {
-		if fields.text[i], err = partText(&parts[i]); err != nil {
+		fields.text[i], err = partText(&parts[i])
+		if rueidis.IsRedisNil(err) {
+			gap, fields.text[i], err = i, "0", nil
+		}
+		if err != nil {
 			return r, 0, "", fmt.Errorf("part %d of the reply: %w", i, err)
 		}
 	}
@@ -100,16 +126,24 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if v := fields.text[3]; v != format {
 		return r, 0, "", fmt.Errorf("format %q of the sale is unknown to this version", v)
 	}
+	if gap == 4 {
+		return r, 0, "", errors.New("the sale hash has no epoch")
+	}
+	if gap >= 0 && gap < len(readingFields) {
+		fields.text[1] = fmt.Sprintf("%s: the sale's field %q is gone", sluice.FenceLost, readingFields[gap])
+	}
 	r.Loaded = true
 	r.Backlog, r.Epoch, r.Seq, r.Taken = fields.number(2), fields.number(4), fields.number(5), fields.number(6)
 	r.Terms = sluice.Terms{
 		Version: fields.number(7), Total: fields.number(8), MaxPerBuyer: fields.number(9), MaxOrders: fields.number(10),
-		OpensAt: fields.time(11), Paused: fields.text[13] == "1",
+		OpensAt: fields.time(11), Paused: fields.number(13) == 1,
 	}
 	if fields.text[12] != "0" {
 		r.Terms.ClosesAt = fields.time(12)
 	}
-	r.Fence = fields.text[14]
+	if gap != 14 {
+		r.Fence = fields.text[14]
+	}
 	if calm := fields.time(15); r.Now.Before(calm) {
 		r.Calm = calm
 	}
@@ -117,8 +151,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	return r, told, fields.text[1], fields.err
 }
 
-// partText is a part of a reply as text; a nil is a field that the sale hash
-// should have.
+// partText is a part of a reply as text.
 func partText(part *rueidis.RedisMessage) (string, error) {
 	if part.IsInt64() {
 		n, err := part.AsInt64()

@@ -7,8 +7,8 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// Recall returns the accepted claim with this id: one command, of the buyer's
-// own fields.
+// Recall returns the accepted claim with this id, from the buyer's own fields:
+// one transaction that only reads.
 func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (found sluice.Record, err error) {
 	err = l.recordsOf(ctx, claim.Sale, claim.Buyer, func(r sluice.Record) bool {
 		if r.Key != claim.Key {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -62,7 +63,7 @@ func (l *Ledger) Holders(ctx context.Context, sale sluice.SaleID, yield func(slu
 // perhaps more than once. That the hash is whole, and the same one, is checked
 // before and after.
 func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(field, value string) (bool, error)) error {
-	before, _, err := l.held(ctx, sale)
+	before, err := l.held(ctx, sale)
 	if err != nil {
 		return err
 	}
@@ -83,8 +84,8 @@ func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(field,
 			break
 		}
 	}
-	after, _, err := l.held(ctx, sale)
-	if err == nil && after != before {
+	after, err := l.held(ctx, sale)
+	if err == nil && after.epoch != before.epoch {
 		err = errors.New("the sale was loaded anew in the meantime")
 	}
 	return err
@@ -124,6 +125,12 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 			buyer, _, _ := strings.Cut(field, "\n")
 			return eachLine(sale, sluice.BuyerID(buyer), value, hit)
 		})
+		if err == nil && found.Order == "" {
+			var h held
+			if h, err = l.held(ctx, sale); err == nil {
+				err = h.doubt()
+			}
+		}
 	}
 	if err == nil && found.Order == "" {
 		err = sluice.ErrOrderNotFound
@@ -145,20 +152,26 @@ func (l *Ledger) buyerInJournal(ctx context.Context, sale sluice.SaleID, order s
 	return buyer, err
 }
 
-// recordsOf calls yield with the records of one buyer.
+// recordsOf calls yield with the records of one buyer. When it has yielded all
+// of them and the ledger may have lost some, it returns an error: "no such
+// record" would be a final answer about a promise that a rebuild may still
+// bring back.
 func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice.BuyerID, yield func(sluice.Record) bool) error {
-	k := l.known(sale)
+	guess := l.layoutOf(sale)
 	for range 2 {
-		_, guess := k.get()
-		_, layout, values, err := l.heldWith(ctx, sale, l.recordCommand(sale, buyer, guess))
+		s, values, err := l.heldWith(ctx, sale, l.recordCommand(sale, buyer, guess))
 		if err != nil {
 			return err
 		}
-		if layout != guess {
-			k.setLayout(layout)
+		if s.layout != guess {
+			guess = s.layout
+			l.known(sale).setLayout(guess)
 			continue
 		}
-		return eachValue(sale, buyer, values, yield)
+		if more, err := eachValue(sale, buyer, values, yield); err != nil || !more {
+			return err
+		}
+		return s.doubt()
 	}
 	return errors.New("the sale changes its layout with every call")
 }
@@ -176,68 +189,105 @@ func (l *Ledger) recordCommand(sale sluice.SaleID, buyer sluice.BuyerID, layout 
 }
 
 // eachValue calls yield with the records in the fields that recordCommand read.
-func eachValue(sale sluice.SaleID, buyer sluice.BuyerID, values []rueidis.RedisMessage, yield func(sluice.Record) bool) error {
+func eachValue(sale sluice.SaleID, buyer sluice.BuyerID, values []rueidis.RedisMessage, yield func(sluice.Record) bool) (more bool, err error) {
 	for i := range values {
 		if values[i].IsNil() {
 			continue
 		}
 		value, err := values[i].ToString()
 		if err != nil {
-			return err
+			return false, err
 		}
 		if more, err := eachLine(sale, buyer, value, yield); err != nil || !more {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
-// held returns the epoch and layout of a sale whose records are all there, or
-// why they are not.
-func (l *Ledger) held(ctx context.Context, sale sluice.SaleID) (epoch, layout string, err error) {
-	epoch, layout, _, err = l.heldWith(ctx, sale)
-	return epoch, layout, err
+// held is a sale whose records are all there, at the moment of a command.
+type held struct {
+	epoch  string
+	layout string
+	fence  string // as recorded, or what this server's mark proves lost
 }
 
-// heldWith is held, with one more command in the same round trip that returns
-// a list.
-func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueidis.Completed) (epoch, layout string, list []rueidis.RedisMessage, err error) {
+// doubt is an error if records may be missing: the sale is fenced, so it has
+// lost some or is being loaded.
+func (h *held) doubt() error {
+	if h.fence == "" {
+		return nil
+	}
+	return fmt.Errorf("the sale is fenced (%s): %w", h.fence, sluice.ErrNotLoaded)
+}
+
+// held reads a sale whose records are all there, or why they are not.
+func (l *Ledger) held(ctx context.Context, sale sluice.SaleID) (held, error) {
+	h, _, err := l.heldWith(ctx, sale)
+	return h, err
+}
+
+// heldWith is held, with one more command in the same transaction that returns
+// a list: a load or a loss between them would make an accepted claim look as
+// if it had never been there.
+func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueidis.Completed) (h held, list []rueidis.RedisMessage, err error) {
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
-	results := l.client.DoMulti(ctx, append([]rueidis.Completed{
-		l.client.B().Hmget().Key(l.keys.sale(sale)).Field("format", "epoch", "layout", "fence").Build(),
+	mark := l.markOf(sale) // before the reading
+	commands := append([]rueidis.Completed{
+		l.client.B().Multi().Build(),
+		l.client.B().Hmget().Key(l.keys.sale(sale)).Field("format", "epoch", "layout", "fence", "seq", toldPrefix+l.opts.Node).Build(),
 		l.client.B().Hget().Key(l.keys.buyers(sale)).Field(sentinel).Build(),
-	}, more...)...)
-	for _, result := range results {
-		if err := result.NonRedisError(); err != nil {
-			return "", "", nil, l.explain(err)
+	}, more...)
+	results := l.client.DoMulti(ctx, append(commands, l.client.B().Exec().Build())...)
+	replies, err := results[len(results)-1].ToArray()
+	if err == nil && len(replies) != 2+len(more) {
+		err = fmt.Errorf("%d replies to %d commands", len(replies), 2+len(more))
+	}
+	if err != nil {
+		return held{}, nil, l.explain(err)
+	}
+	for i := range replies { // of a key of the wrong type
+		if err := replies[i].Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return held{}, nil, l.explain(err)
 		}
 	}
-	fields, err := results[0].AsStrSlice() // absent fields are empty
+	fields, err := replies[0].AsStrSlice() // absent fields are empty
 	if err != nil {
-		return "", "", nil, l.explain(err)
+		return held{}, nil, l.explain(err)
 	}
-	complete, err := results[1].ToString()
+	complete, err := replies[1].ToString()
 	if err != nil && !rueidis.IsRedisNil(err) {
-		return "", "", nil, l.explain(err)
+		return held{}, nil, l.explain(err)
 	}
-	epoch, layout = fields[1], fields[2]
+	h = held{epoch: fields[1], layout: fields[2], fence: fields[3]}
 	switch {
 	case fields[0] == "":
-		return "", "", nil, sluice.ErrNotLoaded
+		return held{}, nil, sluice.ErrNotLoaded
 	case fields[0] != format:
-		return "", "", nil, fmt.Errorf("format %q of the sale is unknown to this version", fields[0])
-	case complete != epoch && fields[3] == sluice.FenceLoading:
-		return "", "", nil, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)
-	case complete != epoch:
-		return "", "", nil, errGone
+		return held{}, nil, fmt.Errorf("format %q of the sale is unknown to this version", fields[0])
+	case complete != h.epoch && h.fence == sluice.FenceLoading:
+		return held{}, nil, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)
+	case complete != h.epoch:
+		return held{}, nil, errGone
+	}
+	if h.fence == "" {
+		r := sluice.Reading{Epoch: atoi(fields[1]), Seq: atoi(fields[4])}
+		h.fence = mark.lostIn(&r, atoi(fields[5]), l.opts.Node)
 	}
 	if len(more) > 0 {
-		if list, err = results[2].ToArray(); err != nil {
-			return "", "", nil, l.explain(err)
+		if list, err = replies[2].ToArray(); err != nil {
+			return held{}, nil, l.explain(err)
 		}
 	}
-	return epoch, layout, list, nil
+	return h, list, nil
+}
+
+// atoi is a number of the sale hash; one that is absent or damaged is 0, which
+// is less than what any server was told.
+func atoi(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
 }
 
 // do runs one command within Options.Timeout.

@@ -38,7 +38,8 @@ func NewReplica(url string, opts Options) (*Replica, error) {
 }
 
 // Read returns a reading of each sale, in order, as the replica has it; Now is
-// the replica's clock. A sale that has not reached it has Loaded false.
+// the replica's clock. A sale that has not reached it has Loaded false. Errors
+// are those of sluice.Reader.
 func (r *Replica) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
 	if len(sales) == 0 {
 		return nil, nil
@@ -47,20 +48,9 @@ func (r *Replica) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Rea
 	if err != nil {
 		return nil, err
 	}
-	results, err := l.readMany(ctx, sales)
+	readings, _, err := l.readMany(ctx, sales, func(int, *sluice.Reading, int64) string { return "" })
 	if err != nil {
-		return nil, fmt.Errorf("redisledger: read from a replica: %w", err)
-	}
-	readings := make([]sluice.Reading, len(sales))
-	for i, sale := range sales {
-		reading, _, missing, err := parseReading(sale, results[i])
-		if err != nil {
-			return nil, fmt.Errorf("redisledger: read sale=%s from a replica: %w", sale, err)
-		}
-		if reading.Fence == "" {
-			reading.Fence = missing
-		}
-		readings[i] = reading
+		return readings, fmt.Errorf("redisledger: read from a replica: %w", err)
 	}
 	return readings, nil
 }

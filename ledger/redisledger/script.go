@@ -66,31 +66,33 @@ func (l *Ledger) run(ctx context.Context, s *script, keys, args []string) (rueid
 	return message, l.explain(err)
 }
 
-// runMany calls a script once for each list of keys, in one round trip.
-func (l *Ledger) runMany(ctx context.Context, s *script, keys [][]string, args []string) ([]rueidis.RedisResult, error) {
-	for _, withText := range []bool{false, true} {
-		results, err := l.runManyOnce(ctx, s, withText, keys, args)
-		if !isNoScript(err) {
-			return results, l.explain(err)
-		}
-	}
-	return nil, fmt.Errorf("script %s is not kept by the server", s.name)
-}
-
-func (l *Ledger) runManyOnce(ctx context.Context, s *script, withText bool, keys [][]string, args []string) ([]rueidis.RedisResult, error) {
+// runMany calls a script once for each list of keys, in one round trip. Each
+// result has its own error: in a Cluster one shard may answer and another not.
+func (l *Ledger) runMany(ctx context.Context, s *script, keys [][]string, args []string) []rueidis.RedisResult {
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
-	commands := make([]rueidis.Completed, len(keys))
-	for i := range keys {
-		commands[i] = l.command(s, withText, keys[i], args)
+	results := make([]rueidis.RedisResult, len(keys))
+	waiting := make([]int, len(keys)) // calls that did not run yet
+	for i := range waiting {
+		waiting[i] = i
 	}
-	results := l.client.DoMulti(ctx, commands...)
-	for _, result := range results {
-		if err := result.Error(); err != nil {
-			return nil, err
+	for _, withText := range []bool{false, true} {
+		commands := make([]rueidis.Completed, len(waiting))
+		for n, i := range waiting {
+			commands[n] = l.command(s, withText, keys[i], args)
+		}
+		again := waiting[:0]
+		for n, result := range l.client.DoMulti(ctx, commands...) {
+			i := waiting[n]
+			if results[i] = result; isNoScript(result.Error()) {
+				again = append(again, i)
+			}
+		}
+		if waiting = again; len(waiting) == 0 {
+			break
 		}
 	}
-	return results, nil
+	return results
 }
 
 func isNoScript(err error) bool {

@@ -123,7 +123,7 @@ func (s *sale) order(ctx context.Context, order sluice.OrderID, buyer sluice.Buy
 		return found.Order == ""
 	})
 	if err == nil && found.Order == "" {
-		err = sluice.ErrOrderNotFound
+		err = s.view.Load().missing()
 	}
 	return found, err
 }
@@ -139,5 +139,5 @@ func (s *sale) orderOf(order sluice.OrderID, buyer sluice.BuyerID) (sluice.Recor
 			}
 		}
 	}
-	return sluice.Record{}, sluice.ErrOrderNotFound
+	return sluice.Record{}, v.missing()
 }

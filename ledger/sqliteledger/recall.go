@@ -26,5 +26,14 @@ func (s *sale) claimOf(buyer sluice.BuyerID, key sluice.Key) (sluice.Record, err
 	if i := s.find(s.account(buyer), key); i >= 0 && int(i) < v.count { // otherwise it is not committed yet
 		return v.record(int(i)), nil
 	}
-	return sluice.Record{}, sluice.ErrOrderNotFound
+	return sluice.Record{}, v.missing()
+}
+
+// missing is the error about a claim that the view does not have. That of a
+// fenced sale is not final: it may have lost claims that a rebuild brings back.
+func (v *view) missing() error {
+	if v.reading.Fence != "" {
+		return fmt.Errorf("the sale is fenced (%s): %w", v.reading.Fence, sluice.ErrNotLoaded)
+	}
+	return sluice.ErrOrderNotFound
 }

@@ -27,7 +27,7 @@ if redis.call('HGET', KEYS[2], '\n') ~= sale[2] then
 elseif entries == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
   lost = 'lost: the journal is gone'
 elseif entries ~= tonumber(expected) then
-  lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. expected .. ' are on record'
+  lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. (expected or 'none') .. ' are on record'
 end
 sale[14] = sale[14] or '0'
 sale[15] = '0'
