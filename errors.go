@@ -21,6 +21,10 @@ var (
 	ErrBadCursor          = errors.New("the cursor is not one of ours")
 	ErrNotLoaded          = errors.New("the ledger does not hold the sale")
 	ErrStaleEpoch         = errors.New("another epoch of the sale is in force")
+	// ErrTotalUndecided: the total cannot change now, and was not changed. A lower
+	// one needs a ledger that holds the sale, loaded and not fenced; and while one
+	// waits for the ledger, the total stays.
+	ErrTotalUndecided = errors.New("the ledger cannot decide about the total now")
 	// ErrSaleLive: the sale is loaded and not fenced; loading it again would
 	// forget claims that only the ledger knows.
 	ErrSaleLive = errors.New("the sale is live in the ledger")

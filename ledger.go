@@ -133,7 +133,9 @@ type Keeper interface {
 	// Apply makes terms of a higher version than the ledger's the ones that
 	// decide; an equal or lower version changes nothing. ErrBelowTaken, and
 	// nothing changes, if the total would be below taken (I1); ErrStaleEpoch if
-	// the ledger holds another epoch, ErrNotLoaded if it does not hold the sale.
+	// the ledger holds another epoch, or would lower the total while the sale is
+	// fenced: its taken may be less than what was accepted; ErrNotLoaded if it
+	// does not hold the sale.
 	// When the change reopens the sale, the sale rests for RefusalLease; a new
 	// rest takes the place of one that has not ended.
 	Apply(ctx context.Context, sale SaleID, epoch int64, terms Terms) error

@@ -70,6 +70,11 @@ func (t *Terms) Available(taken int64) int64 {
 	return max(t.Total-taken, 0)
 }
 
+// Lowers reports whether another total is less than that of the terms.
+func (t *Terms) Lowers(total int64) bool {
+	return total != Unlimited && (t.Total == Unlimited || total < t.Total)
+}
+
 // Sale is one item, sold at a price, in a quantity, during a window. It is the
 // store's row; the ledger holds its Terms.
 type Sale struct {
@@ -105,6 +110,18 @@ type Sale struct {
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	ArchivedAt time.Time // zero unless archived: the ledger has forgotten the sale
+}
+
+// TotalCanBe reports whether the total can be changed to this now. A lower total
+// is the ledger's to decide (I1), so the sale must be loaded and not fenced; and
+// while one waits for the ledger (Cap is above Total) the total stays, so that
+// the lowering can be taken back alone. A sale that no ledger ever held has
+// nothing to be decided.
+func (s *Sale) TotalCanBe(total int64) bool {
+	if total == s.Total || s.Epoch == 0 {
+		return true
+	}
+	return s.Cap == s.Total && (!s.Terms.Lowers(total) || s.LoadedEpoch == s.Epoch && s.Fence == "")
 }
 
 // Validate says what is wrong with a sale that somebody wants to create or

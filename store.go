@@ -61,14 +61,23 @@ type SaleStore interface {
 type RestockStore interface {
 	// Restock changes the total by delta, as a new version of the terms; once
 	// per sale and restock id, and a repeat returns the sale as it is. The cap
-	// is raised with the total at once, and lowered only by ConfirmTotal.
-	// ErrBelowTaken if the new total is below Taken; ErrNoTotal for a sale
-	// without a total; ErrRestockReused if the id was used with another delta;
-	// ErrArchived. The id is 1 to 255 bytes of UTF-8.
+	// is raised with the total at once, and lowered only by ConfirmTotal. Until
+	// then the lowering waits for the ledger, and may be taken back.
+	// ErrBelowTaken if the new total is below Taken; ErrTotalUndecided, unless
+	// Sale.TotalCanBe; ErrNoTotal for a sale without a total; ErrRestockReused if
+	// the id was used with another delta; ErrArchived. The id is 1 to 255 bytes of
+	// UTF-8.
 	Restock(ctx context.Context, id SaleID, restock string, delta int64) (Sale, error)
-	// UndoRestock takes back a restock that the ledger refused, as a new
-	// version again; then its id can be used again. It is idempotent.
-	UndoRestock(ctx context.Context, id SaleID, restock string) (Sale, error)
+	// Restocked returns the sale and whether this restock of it was made, and not
+	// taken back. ErrRestockReused.
+	Restocked(ctx context.Context, id SaleID, restock string, delta int64) (sale Sale, made bool, err error)
+	// UndoLowering takes back the lowering that waits, which the ledger refused
+	// with this version of the terms: the total is the cap again, as a new
+	// version, and the id of the restock that lowered it can be used again. It
+	// changes nothing if the sale's version is another, or no lowering waits, and
+	// returns the sale as it is. BeginLoad does the same: a ledger that is loaded
+	// cannot judge what the one before it accepted (I1).
+	UndoLowering(ctx context.Context, id SaleID, version int64) (Sale, error)
 	// ConfirmTotal lowers the cap to the total, when the ledger has applied
 	// this version of the terms. It does nothing if the sale's is another.
 	ConfirmTotal(ctx context.Context, id SaleID, version int64) error

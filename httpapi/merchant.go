@@ -85,11 +85,15 @@ func (s *Server) changeProblem(w http.ResponseWriter, r *http.Request, err error
 		problem(w, wire.CodeSaleState, state.Detail)
 	case errors.As(err, &pending):
 		s.Log.Warn("a change waits for the ledger", "path", r.URL.Path, "error", err)
-		problem(w, wire.CodeOutcomeUnknown, "the change is stored; it takes effect when the ledger answers again")
+		problem(w, wire.CodeOutcomeUnknown, "the change is stored; it takes effect when the ledger answers again"+
+			" (a lower total may be taken back then: send the same request again to see)")
 	case errors.Is(err, sluice.ErrSaleExists):
 		problem(w, wire.CodeSaleState, "a sale with this id exists")
 	case errors.Is(err, sluice.ErrBelowTaken):
 		problem(w, wire.CodeBelowTaken, "the total would be below the units already taken")
+	case errors.Is(err, sluice.ErrTotalUndecided):
+		problem(w, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger that holds the sale and has not fenced it, "+
+			"one lowering at a time; try again")
 	case errors.Is(err, sluice.ErrNoTotal):
 		problem(w, wire.CodeSaleState, "the sale has no total; there is nothing to add to")
 	case errors.Is(err, sluice.ErrRestockReused):

@@ -1,6 +1,7 @@
 package settle_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -88,6 +89,168 @@ func TestALoweringIsMadeGoodAfterACrash(t *testing.T) {
 		if s, reading := r.sale(), r.reading(); s.Total != want || s.Cap != want || reading.Terms.Total != want {
 			t.Errorf("%d sold: total %d, cap %d, ledger %d; want %d everywhere", sold, s.Total, s.Cap, reading.Terms.Total, want)
 		}
+	}
+}
+
+// lowering writes a lower total that has not reached the ledger, as a server
+// that dies in between leaves it.
+func (r *rig) lowering(restock string, delta int64) sluice.Sale {
+	r.t.Helper()
+	sale, err := r.store.Restock(r.t.Context(), id, restock, delta)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return sale
+}
+
+// totals checks the total and cap of the store, and the ledger's total.
+func (r *rig) totals(total, limit, ledger int64) {
+	r.t.Helper()
+	if s, reading := r.sale(), r.reading(); s.Total != total || s.Cap != limit || reading.Terms.Total != ledger {
+		r.t.Errorf("total %d, cap %d, ledger %d; want %d, %d, %d", s.Total, s.Cap, reading.Terms.Total, total, limit, ledger)
+	}
+}
+
+// Two servers that both see the ledger refuse a lowering take it back once, and
+// whoever asks under its id again gets the ledger's answer.
+func TestALoweringIsTakenBackOnce(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 9 {
+		r.accepted(fmt.Sprint("buyer-", i), true)
+	}
+	seen := r.lowering("recall", -4)
+	for range 2 { // both with the row as it was
+		if _, err := r.loader.Follow(ctx, &seen, new(r.reading())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.totals(10, 10, 10)
+	for range 2 {
+		if _, err := r.desk.Restock(ctx, id, "recall", -4); !errors.Is(err, sluice.ErrBelowTaken) {
+			t.Errorf("the lowering that was taken back, again: %v, want ErrBelowTaken", err)
+		}
+		r.totals(10, 10, 10)
+	}
+	if _, err := r.desk.Restock(ctx, id, "recall", -1); err != nil {
+		t.Error(err)
+	}
+	r.totals(9, 9, 9)
+	r.drain()
+	for r.follow(false) {
+	}
+	r.totals(9, 9, 9)
+}
+
+// The follower of another server is faster than the server that was asked.
+func TestALoweringTakenBackMeanwhileIsNotDone(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 9 {
+		r.accepted(fmt.Sprint("buyer-", i), true)
+	}
+	ledger := &overtaken{Ledger: r.ledger, before: func() { r.follow(false) }}
+	desk := settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger))
+	if _, err := desk.Restock(ctx, id, "recall", -4); !errors.Is(err, sluice.ErrTotalUndecided) {
+		t.Errorf("a lowering that another server took back: %v, want ErrTotalUndecided", err)
+	}
+	_, err := desk.Patch(ctx, id, func(s *sluice.Sale) error { s.Paused = true; return nil })
+	if err != nil || !r.sale().Paused {
+		t.Errorf("paused %v: %v", r.sale().Paused, err)
+	}
+	r.totals(10, 10, 10)
+}
+
+// overtaken is a ledger that another server reaches first, once, before terms are applied.
+type overtaken struct {
+	settle.Ledger
+	before func()
+}
+
+func (l *overtaken) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+	if l.before != nil {
+		before := l.before
+		l.before = nil
+		before()
+	}
+	return l.Ledger.Apply(ctx, sale, epoch, terms)
+}
+
+// Without a ledger that can decide, a lowering writes nothing: the units may
+// have been promised.
+func TestALoweringNeedsTheLedger(t *testing.T) {
+	for name, lose := range map[string]func(r *rig) error{
+		"not loaded": func(r *rig) error { return r.ledger.Drop(r.t.Context(), id, 1) },
+		"fenced in the ledger": func(r *rig) error {
+			return r.ledger.Fence(r.t.Context(), id, 1, "lost: told more than it knows")
+		},
+		"fenced in the store": func(r *rig) error { return r.store.FenceSale(r.t.Context(), id, 1, "lost: it is") },
+		"being loaded": func(r *rig) error {
+			err := r.store.FenceSale(r.t.Context(), id, 1, "lost: it is")
+			if err == nil {
+				_, err = r.store.BeginLoad(r.t.Context(), id)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			if _, err := r.desk.Create(t.Context(), phone(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.desk.Restock(t.Context(), id, "done", -1); err != nil {
+				t.Fatal(err)
+			}
+			if err := lose(r); err != nil {
+				t.Fatal(err)
+			}
+			before := r.sale()
+			if _, err := r.desk.Restock(t.Context(), id, "recall", -4); !errors.Is(err, sluice.ErrTotalUndecided) {
+				t.Errorf("lowered: %v, want ErrTotalUndecided", err)
+			}
+			_, err := r.desk.Patch(t.Context(), id, func(s *sluice.Sale) error { s.Total = 4; return nil })
+			if !errors.Is(err, sluice.ErrTotalUndecided) {
+				t.Errorf("lowered before the opening: %v, want ErrTotalUndecided", err)
+			}
+			if r.sale() != before {
+				t.Errorf("the sale changed:\n%+v\n%+v", before, r.sale())
+			}
+			if sale, err := r.desk.Restock(t.Context(), id, "done", -1); err != nil || sale.Total != 9 {
+				t.Errorf("a lowering that is done, again: total %d, %v", sale.Total, err)
+			}
+		})
+	}
+}
+
+// A lowering that a loss overtakes is taken back by the load, so that every
+// promise made under the old total is kept.
+func TestALoweringThatALossOvertakes(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	r.lowering("recall", -4)
+	for i := range 10 {
+		r.accepted(fmt.Sprint("buyer-", i), true)
+	}
+	if err := r.store.FenceSale(ctx, id, 1, "lost: it is"); err != nil {
+		t.Fatal(err)
+	}
+	sale := r.sale()
+	if _, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &sale); err != nil {
+		t.Fatal(err)
+	}
+	r.inStep(2)
+	r.totals(10, 10, 10)
+	if s, reading := r.sale(), r.reading(); s.Taken != 10 || reading.Taken != 10 {
+		t.Errorf("taken %d in the store, %d in the ledger; want 10", s.Taken, reading.Taken)
 	}
 }
 

@@ -156,6 +156,7 @@ func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluic
 	}
 	told := time.Now()
 	var before sluice.Sale
+	var lowered bool
 	sale, err := c.store.ChangeSale(ctx, id, func(s *sluice.Sale) error {
 		before = *s
 		now := reading.Now.Add(time.Since(told)).UTC().Truncate(time.Millisecond) // the row may have been waited for
@@ -164,6 +165,10 @@ func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluic
 		}
 		if *s == before {
 			return errUnchanged
+		}
+		lowered = before.Lowers(s.Total)
+		if !before.TotalCanBe(s.Total) || lowered && before.Epoch > 0 && !decides(&reading) {
+			return sluice.ErrTotalUndecided
 		}
 		return nil
 	})
@@ -176,13 +181,12 @@ func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluic
 	if !reading.Loaded {
 		return sale, nil // the load will bring the new terms
 	}
-	if err := c.ledger.Apply(ctx, id, sale.Epoch, sale.Terms); err != nil {
+	refused, err := c.loader.apply(ctx, &sale)
+	switch {
+	case err != nil:
 		return sale, &PendingError{Cause: err}
-	}
-	if sale.Cap != sale.Total {
-		if err := c.store.ConfirmTotal(ctx, id, sale.Version); err != nil {
-			return sale, &PendingError{Cause: err}
-		}
+	case lowered && refused:
+		return sale, sluice.ErrBelowTaken
 	}
 	return sale, c.waitCalm(ctx, id)
 }

@@ -106,26 +106,38 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 	case reading.Fence != "":
 		return true, l.store.FenceSale(ctx, sale.ID, sale.Epoch, reading.Fence)
 	case reading.Terms.Version < sale.Terms.Version:
-		return true, l.apply(ctx, sale)
+		row := *sale
+		_, err := l.apply(ctx, &row)
+		return true, err
 	case sale.Cap != sale.Total && reading.Terms.Version == sale.Terms.Version:
 		return true, l.store.ConfirmTotal(ctx, sale.ID, sale.Version)
 	}
 	return false, nil
 }
 
-// apply passes new terms on. If their total is below what was taken meanwhile,
-// the lowering is taken back: the cap still has the old total.
-func (l *Loader) apply(ctx context.Context, sale *sluice.Sale) error {
-	err := l.ledger.Apply(ctx, sale.ID, sale.Epoch, sale.Terms)
-	if errors.Is(err, sluice.ErrBelowTaken) {
-		_, err = l.store.ChangeSale(ctx, sale.ID, func(s *sluice.Sale) error {
-			if s.Version == sale.Version {
-				s.Total = s.Cap
+// apply passes the terms of a row on to the ledger, and lets the store's cap
+// follow. If their total is below what is taken, the lowering is taken back in
+// the store, and the terms that come of it are passed on: refused is true. Sale
+// becomes the row that was passed on. This is the only place that takes back a
+// lowering by the ledger's word, and the store does it once per version.
+func (l *Loader) apply(ctx context.Context, sale *sluice.Sale) (refused bool, err error) {
+	for {
+		err := l.ledger.Apply(ctx, sale.ID, sale.Epoch, sale.Terms)
+		if !errors.Is(err, sluice.ErrBelowTaken) {
+			if err == nil && sale.Cap != sale.Total {
+				err = l.store.ConfirmTotal(ctx, sale.ID, sale.Version)
 			}
-			return nil
-		})
+			return refused, err
+		}
+		now, undo := l.store.UndoLowering(ctx, sale.ID, sale.Version)
+		if undo != nil {
+			return refused, undo
+		}
+		if now.Version == sale.Version { // no lowering waits: the ledger has taken more than the store lets it
+			return refused, err
+		}
+		*sale, refused = now, true
 	}
-	return err
 }
 
 // Verify compares the sequences: a store that holds an order with a later one

@@ -182,6 +182,9 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *
 			return err
 		}
 		r.log.Warn("the store had forgotten terms that the ledger decides by", "sale", sale.ID, "version", changed.Version)
+		if changed.Version == reading.Terms.Version { // a total that they lowered was decided; the load must not take it back
+			return r.store.ConfirmTotal(ctx, sale.ID, changed.Version)
+		}
 	}
 }
 

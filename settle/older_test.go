@@ -147,12 +147,15 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 	if _, err := r.desk.Restock(ctx, id, "more", 5); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := r.desk.Restock(ctx, id, "recall", -8); err != nil {
+		t.Fatal(err)
+	}
 	r.accepted("alice", true)
 	if _, err := r.desk.Pause(ctx, id); err != nil {
 		t.Fatal(err)
 	}
 	r.olderStore(sale, r.waiting())
-	if !r.verify() || !strings.Contains(r.sale().Fence, "version 3 of the terms") {
+	if !r.verify() || !strings.Contains(r.sale().Fence, "version 4 of the terms") {
 		t.Fatalf("fence %q", r.sale().Fence)
 	}
 	fenced := r.sale()
@@ -160,12 +163,12 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 		t.Fatal(done, err)
 	}
 	r.inStep(2)
-	if s := r.sale(); !s.Paused || s.Total != 15 || s.Cap != 15 || s.Version != 3 {
-		t.Errorf("%+v", s.Terms)
+	if s := r.sale(); !s.Paused || s.Total != 7 || s.Cap != 7 || s.Version != 4 {
+		t.Errorf("cap %d, %+v", s.Cap, s.Terms)
 	}
 	err := r.store.Snapshot(ctx, id, func(s sluice.Snapshot) error {
 		for _, v := range s.TermsVersions() {
-			if paused := v.Version == 3; v.Paused != paused {
+			if paused := v.Version == 4; v.Paused != paused {
 				t.Errorf("version %d: paused %v", v.Version, v.Paused)
 			}
 		}

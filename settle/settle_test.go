@@ -367,7 +367,7 @@ func TestAChangeWaitsForTheLedger(t *testing.T) {
 	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	desk := settle.NewControl(r.store, cut{r.ledger}, r.loader)
+	desk := settle.NewControl(r.store, cut{r.ledger}, settle.NewLoader(r.store, cut{r.ledger}))
 	var pending *settle.PendingError
 	if _, err := desk.Pause(t.Context(), id); !errors.As(err, &pending) {
 		t.Fatalf("err = %v, want a PendingError", err)

@@ -67,6 +67,17 @@ var termsCases = []testCase{
 			e.Errorf("fence %q, version %d; want why, 2", r.Fence, r.Terms.Version)
 		}
 	}},
+	{"a fenced sale's total is not lowered: more may have been accepted than is known", 0, func(e *env) {
+		e.load(sale, total(9))
+		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, "why"))
+		for _, low := range []int64{8, 0} {
+			terms := with(func(t *sluice.Terms) { t.Version, t.Total = 2, low })
+			e.wantErr("lower", e.ledger.Apply(e.ctx, sale, 1, terms), sluice.ErrStaleEpoch)
+		}
+		e.same("terms", e.read(sale).Terms, total(9))
+		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
+		e.change(sale, func(t *sluice.Terms) { t.Total = 8 })
+	}},
 	{"an entry carries the version it was decided under", 0, func(e *env) {
 		e.load(sale, plenty())
 		e.accepted(e.claim("ann", "k1", 1))

@@ -135,6 +135,8 @@ func (m *model) apply(now time.Time, id sluice.SaleID, epoch int64, terms sluice
 		return sluice.ErrStaleEpoch
 	case terms.Version <= s.terms.Version:
 		return nil
+	case s.fence != "" && terms.Total != unlimited && (s.terms.Total == unlimited || terms.Total < s.terms.Total):
+		return sluice.ErrStaleEpoch
 	case terms.Total != unlimited && terms.Total < s.taken():
 		return sluice.ErrBelowTaken
 	}

@@ -144,6 +144,9 @@ func (g *group) apply(id sluice.SaleID, epoch int64, terms sluice.Terms) error {
 	if terms.Version <= s.terms.Version {
 		return nil
 	}
+	if s.fence != "" && s.terms.Lowers(terms.Total) {
+		return sluice.ErrStaleEpoch
+	}
 	if terms.Total != sluice.Unlimited && terms.Total < s.taken {
 		return sluice.ErrBelowTaken // I1
 	}

@@ -83,9 +83,10 @@ var statements = sqlcore.Statements{
 
 	SelectRestock: `SELECT delta FROM restocks WHERE sale_id = ? AND restock_id = ?`,
 	InsertRestock: `INSERT INTO restocks (` + sqlcore.RestockColumns + `) VALUES (?, ?, ?, ?, ?)`,
-	DeleteRestock: `DELETE FROM restocks WHERE sale_id = ? AND restock_id = ?`,
-	SetCap:        `UPDATE sales SET cap = ?, updated_at = ? WHERE id = ?`,
-	SelectClaim:   `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE buyer_id = ? AND sale_id = ? AND claim_key = ?`,
+	DeleteLowering: `DELETE FROM restocks WHERE sale_id = ? AND delta < 0 AND terms_version >
+		(SELECT MAX(version) FROM sale_terms WHERE sale_id = ? AND (total IS NULL OR total >= ?))`,
+	SetCap:      `UPDATE sales SET cap = ?, updated_at = ? WHERE id = ?`,
+	SelectClaim: `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE buyer_id = ? AND sale_id = ? AND claim_key = ?`,
 	Unsettled: `SELECT EXISTS (SELECT 1 FROM orders WHERE sale_id = ? AND status = 'pending')
 		OR EXISTS (SELECT 1 FROM releases WHERE sale_id = ?)
 		OR EXISTS (SELECT 1 FROM dead_letters WHERE sale_id = ? AND resolved_at IS NULL)`,

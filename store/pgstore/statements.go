@@ -78,9 +78,10 @@ var statements = sqlcore.Statements{
 
 	SelectRestock: `SELECT delta FROM restocks WHERE sale_id = $1 AND restock_id = $2`,
 	InsertRestock: `INSERT INTO restocks (` + sqlcore.RestockColumns + `) VALUES ($1, $2, $3, $4, $5)`,
-	DeleteRestock: `DELETE FROM restocks WHERE sale_id = $1 AND restock_id = $2`,
-	SetCap:        `UPDATE sales SET cap = $1, updated_at = $2 WHERE id = $3`,
-	SelectClaim:   `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE buyer_id = $1 AND sale_id = $2 AND claim_key = $3`,
+	DeleteLowering: `DELETE FROM restocks WHERE sale_id = $1 AND delta < 0 AND terms_version >
+		(SELECT MAX(version) FROM sale_terms WHERE sale_id = $2 AND (total IS NULL OR total >= $3))`,
+	SetCap:      `UPDATE sales SET cap = $1, updated_at = $2 WHERE id = $3`,
+	SelectClaim: `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE buyer_id = $1 AND sale_id = $2 AND claim_key = $3`,
 	Unsettled: `SELECT EXISTS (SELECT 1 FROM orders WHERE sale_id = $1 AND status = 'pending')
 		OR EXISTS (SELECT 1 FROM releases WHERE sale_id = $2)
 		OR EXISTS (SELECT 1 FROM dead_letters WHERE sale_id = $3 AND resolved_at IS NULL)`,

@@ -263,7 +263,7 @@ func testReadOnly(t *testing.T, db Database) {
 		_, expired := ender.ExpireDue(t.Context(), 1)
 		_, given := ender.GiveReleases(t.Context(), 1, nil)
 		_, restocked := r.Restock(t.Context(), "phones", "a", 1)
-		_, undone := r.UndoRestock(t.Context(), "phones", "a")
+		_, undone := r.UndoLowering(t.Context(), "phones", 1)
 		_, archived := r.Archive(t.Context(), "phones")
 		_, leased := r.Lease(t.Context(), "x", "a", time.Hour)
 		for i, err := range []error{

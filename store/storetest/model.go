@@ -265,6 +265,10 @@ func (r *randomRun) load() {
 		r.t.Error(err)
 		return
 	}
+	if m.Cap != m.Total { // a lowering that no ledger has decided about
+		m.Total, m.Version = m.Cap, m.Version+1
+		r.model.terms = append(r.model.terms, m.Terms)
+	}
 	m.Epoch++
 	var records []sluice.Record
 	for _, o := range r.model.orders {

@@ -4,7 +4,8 @@
 -- ARGV:    1 epoch, 2 now in ms or '' for this server's clock, 3 how long a reopened sale rests, in ms,
 --          4 version, 5 total, 6 max_buyer, 7 max_orders (-1: no limit), 8 opens, 9 closes (0: none), 10 paused
 -- Returns: 1 when applied, 2 when the ledger's version is as high already, 0 when the sale is not loaded,
---          -1 when the ledger holds another epoch, -2 when the total is below the units taken
+--          -1 when the ledger holds another epoch, or the total would be lowered while the sale is fenced,
+--          -2 when the total is below the units taken
 -- Keeps:   I1 (never a total below taken), I4 (a reopened sale rests until no server repeats the old refusal)
 -- Cost:    two or three commands
 -- Resend:  safe: the version is as high already
@@ -14,7 +15,7 @@ local CLOSED = 6
 local PAUSED = 7
 local SOLD_OUT = 9
 
-local sale = redis.call('HMGET', KEYS[1], 'epoch', 'terms', 'taken', 'total', 'opens', 'closes', 'paused')
+local sale = redis.call('HMGET', KEYS[1], 'epoch', 'terms', 'taken', 'total', 'opens', 'closes', 'paused', 'fence')
 if not sale[1] then
   return 0
 end
@@ -24,7 +25,10 @@ end
 if tonumber(ARGV[4]) <= tonumber(sale[2]) then
   return 2
 end
-local taken, total = tonumber(sale[3]), tonumber(ARGV[5])
+local taken, total, had = tonumber(sale[3]), tonumber(ARGV[5]), tonumber(sale[4])
+if sale[8] ~= '' and total >= 0 and (had < 0 or total < had) then
+  return -1
+end
 if total >= 0 and total < taken then
   return -2
 end
@@ -56,7 +60,6 @@ elseif after == NOT_OPEN and before == NOT_OPEN then
     calm = NOT_OPEN
   end
 elseif not after then
-  local had = tonumber(sale[4])
   if had >= 0 and taken >= had and (total < 0 or taken < total) then
     calm = SOLD_OUT
   end

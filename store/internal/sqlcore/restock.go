@@ -24,16 +24,10 @@ func (s *Store) Restock(ctx context.Context, id sluice.SaleID, restock string, d
 		if sale, err = s.lockSale(ctx, tx, id); err != nil {
 			return err
 		}
-		done, found, err := s.restockOf(ctx, tx, id, restock)
-		switch {
-		case err != nil:
+		if made, err := s.restocked(ctx, tx, id, restock, delta); err != nil || made {
 			return err
-		case found && done != delta:
-			return fmt.Errorf("it was %d before, and is %d now: %w", done, delta, sluice.ErrRestockReused)
-		case found:
-			return nil
 		}
-		if err := s.addUnits(ctx, tx, &sale, delta, true); err != nil {
+		if err := s.addUnits(ctx, tx, &sale, delta); err != nil {
 			return err
 		}
 		_, err = exec(ctx, tx, s.sql.InsertRestock, id, restock, delta, sale.Version, s.d.Time(sale.UpdatedAt))
@@ -45,27 +39,14 @@ func (s *Store) Restock(ctx context.Context, id sluice.SaleID, restock string, d
 	return sale, nil
 }
 
-// UndoRestock takes back a restock, which then was never made.
-func (s *Store) UndoRestock(ctx context.Context, id sluice.SaleID, restock string) (sale sluice.Sale, err error) {
-	defer s.wrap(&err, "undo restock sale=%s restock=%s", id, restock)
-	if !shortText(restock) {
-		return sluice.Sale{}, errNotShort("restock id", restock)
-	}
+// UndoLowering takes back the lowering that the ledger refused.
+func (s *Store) UndoLowering(ctx context.Context, id sluice.SaleID, version int64) (sale sluice.Sale, err error) {
+	defer s.wrap(&err, "undo lowering sale=%s version=%d", id, version)
 	err = s.change(ctx, func(tx *sql.Tx) error {
-		if sale, err = s.lockSale(ctx, tx, id); err != nil {
+		if sale, err = s.lockSale(ctx, tx, id); err != nil || sale.Version != version {
 			return err
 		}
-		done, found, err := s.restockOf(ctx, tx, id, restock)
-		if err != nil || !found {
-			return err
-		}
-		// A total that goes up again may still be below taken, when it was
-		// lowered twice: each step up must be possible.
-		if err := s.addUnits(ctx, tx, &sale, -done, done > 0); err != nil {
-			return err
-		}
-		_, err = exec(ctx, tx, s.sql.DeleteRestock, id, restock)
-		return err
+		return s.undoLowering(ctx, tx, &sale)
 	})
 	if err != nil {
 		return sluice.Sale{}, err
@@ -73,18 +54,55 @@ func (s *Store) UndoRestock(ctx context.Context, id sluice.SaleID, restock strin
 	return sale, nil
 }
 
-// restockOf returns what a restock added, and whether it was made.
-func (s *Store) restockOf(ctx context.Context, tx *sql.Tx, id sluice.SaleID, restock string) (delta int64, found bool, err error) {
-	err = tx.QueryRowContext(ctx, s.sql.SelectRestock, id, restock).Scan(&delta)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, false, nil
+// undoLowering raises the total of a sale, which is locked, to the cap again, as
+// a new version, and frees the id of the restock that had lowered it. The cap
+// has covered that total all along (I1). It changes nothing if no lowering waits.
+func (s *Store) undoLowering(ctx context.Context, tx *sql.Tx, sale *sluice.Sale) error {
+	if sale.Cap == sale.Total {
+		return nil
 	}
-	return delta, err == nil, err
+	if _, err := exec(ctx, tx, s.sql.DeleteLowering, sale.ID, sale.ID, sale.Cap); err != nil {
+		return err
+	}
+	sale.Total = sale.Cap
+	sale.Version++
+	return s.writeChange(ctx, tx, sale)
+}
+
+// Restocked reads a sale, and whether a restock of it was made, at one moment.
+func (s *Store) Restocked(ctx context.Context, id sluice.SaleID, restock string, delta int64) (sale sluice.Sale, made bool, err error) {
+	defer s.wrap(&err, "read restock sale=%s restock=%s", id, restock)
+	err = s.view(ctx, func(tx *sql.Tx) error {
+		if sale, err = oneSale(tx.QueryRowContext(ctx, s.sql.SelectSale, id)); err != nil {
+			return err
+		}
+		made, err = s.restocked(ctx, tx, id, restock, delta)
+		return err
+	})
+	if err != nil {
+		return sluice.Sale{}, false, err
+	}
+	return sale, made, nil
+}
+
+// restocked reports whether a restock was made, with this delta.
+func (s *Store) restocked(ctx context.Context, tx *sql.Tx, id sluice.SaleID, restock string, delta int64) (bool, error) {
+	var done int64
+	err := tx.QueryRowContext(ctx, s.sql.SelectRestock, id, restock).Scan(&done)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	case done != delta:
+		return false, fmt.Errorf("it was %d before, and is %d now: %w", done, delta, sluice.ErrRestockReused)
+	}
+	return true, nil
 }
 
 // addUnits writes a sale, which is locked, with another total as a new version
-// of its terms. If covered, the new total must cover what is taken (I1).
-func (s *Store) addUnits(ctx context.Context, tx *sql.Tx, sale *sluice.Sale, delta int64, covered bool) error {
+// of its terms. The new total must cover what is taken (I1).
+func (s *Store) addUnits(ctx context.Context, tx *sql.Tx, sale *sluice.Sale, delta int64) error {
 	if !sale.ArchivedAt.IsZero() {
 		return sluice.ErrArchived
 	}
@@ -95,8 +113,10 @@ func (s *Store) addUnits(ctx context.Context, tx *sql.Tx, sale *sluice.Sale, del
 	switch {
 	case total > sluice.MaxUnits:
 		return fmt.Errorf("total %d and %d more: want at most %d in all", sale.Total, delta, int64(sluice.MaxUnits))
-	case total < 0, covered && total < sale.Taken:
+	case total < sale.Taken:
 		return fmt.Errorf("total %d, taken %d: %w", total, sale.Taken, sluice.ErrBelowTaken)
+	case !sale.TotalCanBe(total):
+		return sluice.ErrTotalUndecided
 	}
 	sale.Total = total
 	sale.Version++

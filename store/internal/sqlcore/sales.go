@@ -183,9 +183,10 @@ func edited(before, after *sluice.Sale) error {
 
 // raiseCap lets the cap follow a new total. A lowered one leaves it: claims that
 // the ledger accepted under the old total may still be on their way, and only
-// ConfirmTotal knows that it accepts no more of them.
+// ConfirmTotal knows that it accepts no more of them. A sale that was never
+// loaded has no such claims.
 func raiseCap(sale *sluice.Sale) {
-	if sale.Total == sluice.Unlimited || sale.Cap == sluice.Unlimited {
+	if sale.Total == sluice.Unlimited || sale.Cap == sluice.Unlimited || sale.Epoch == 0 {
 		sale.Cap = sale.Total
 	}
 	sale.Cap = max(sale.Cap, sale.Total)

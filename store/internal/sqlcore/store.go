@@ -132,9 +132,10 @@ type Statements struct {
 
 	SelectRestock string // sale, restock_id; delta
 	InsertRestock string // RestockColumns
-	DeleteRestock string // sale, restock_id
-	SetCap        string // cap, updated_at, id
-	SelectClaim   string // buyer, sale, claim_key; OrderColumns
+	// DeleteLowering deletes what has lowered the total since it last was the cap.
+	DeleteLowering string // sale, sale, cap
+	SetCap         string // cap, updated_at, id
+	SelectClaim    string // buyer, sale, claim_key; OrderColumns
 	// Unsettled says whether orders are pending, releases wait or dead letters
 	// are not resolved.
 	Unsettled   string // sale, sale, sale
