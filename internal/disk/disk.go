@@ -1,0 +1,99 @@
+// Package disk writes files that only their owner may read and that survive a
+// crash of the machine.
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// private is the mode of every file that Sluice writes: orders, buyers' ids and
+// secrets are in them.
+const private fs.FileMode = 0o600
+
+// SyncDir makes the creation, renaming and removal of files in the folder
+// durable. On Windows it does nothing: a folder cannot be flushed there, and
+// NTFS keeps these changes in a journal of its own.
+func SyncDir(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Private makes the file of a database readable by its owner alone, whatever the
+// umask is, and creates it empty if it is missing. The files that SQLite keeps
+// beside a database (-wal, -shm, -journal) get the mode of the database; those
+// that an earlier version left behind are changed as well.
+func Private(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, private)
+	if err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if err := Restrict(path + suffix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restrict takes every right but the owner's from a file, if there is one. It
+// leaves a file alone that is private already: it may be another user's, or on
+// a file system that cannot be written to.
+func Restrict(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !loose(info):
+		return nil
+	}
+	return os.Chmod(path, private)
+}
+
+// loose reports whether others than the owner have rights. Windows has access
+// lists instead, which the mode does not show.
+func loose(info fs.FileInfo) bool {
+	return runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0
+}
+
+// LooseFolder reports whether others than its owner may read or enter the
+// folder.
+func LooseFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && loose(info)
+}
+
+// Write replaces a file so that after a crash it holds the old content or the
+// new, whole. Only its owner may read it.
+func Write(path, content string) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // no longer there once renamed
+	_, err = file.WriteString(content)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}

@@ -1,0 +1,159 @@
+// Package install tests that the module can be installed by its version, as
+// `go install github.com/sluicehq/sluice/cmd/sluice@VERSION` does.
+package install
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+var release = module.Version{Path: "github.com/sluicehq/sluice", Version: "v0.1.0-installed"}
+
+// TestInstallByVersion publishes this tree on a module proxy of files and asks
+// go to install it from there, without network. `-n` makes go choose every
+// module, find every package and every embedded file, and print the commands
+// of the build instead of running them: other tests compile the same files.
+func TestInstallByVersion(t *testing.T) {
+	top, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, proxy := moduleCache(t), t.TempDir()
+	publish(t, top, proxy)
+	install := exec.Command("go", "install", "-n", release.Path+"/cmd/sluice@"+release.Version)
+	install.Dir = t.TempDir() // of no module
+	install.Env = append(os.Environ(),
+		"GOFLAGS=-mod=mod -modcacherw", "GOWORK=off", "GONOSUMDB="+release.Path, "GOSUMDB=off", "GONOPROXY=", "GOPRIVATE=", "GOTOOLCHAIN=local",
+		"GOMODCACHE="+shadow(t, cache), "GOBIN="+t.TempDir(),
+		"GOPROXY="+url(proxy)+","+url(filepath.Join(cache, "cache", "download")),
+	)
+	out, err := install.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", install.Args, err, tail(out))
+	}
+	if want := "github.com/sluicehq/sluice/cmd/sluice"; !bytes.Contains(out, []byte("# "+want+"\n")) {
+		t.Errorf("%v does not build %s:\n%s", install.Args, want, tail(out))
+	}
+}
+
+// publish writes the files of a version as a module proxy serves them. The zip
+// leaves out nested modules (tools), as every proxy does.
+func publish(t *testing.T, top, proxy string) {
+	t.Helper()
+	folder := filepath.Join(proxy, filepath.FromSlash(release.Path), "@v")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(top, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := json.Marshal(map[string]string{"Version": release.Version, "Time": "2026-01-02T03:04:05Z"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"list": []byte(release.Version + "\n"), release.Version + ".mod": mod, release.Version + ".info": info} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.Create(filepath.Join(folder, release.Version+".zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Create(file, release, files(t, top)); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files lists what git keeps, or would: a proxy makes its zip from that and
+// not from what else lies in the folder.
+func files(t *testing.T, top string) []zip.File {
+	t.Helper()
+	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = top
+	out, err := list.Output()
+	if err != nil {
+		t.Skipf("needs the repository, which says which files belong to the module: %v", err)
+	}
+	names := slices.DeleteFunc(strings.Split(strings.TrimRight(string(out), "\x00"), "\x00"), func(name string) bool {
+		_, err := os.Lstat(filepath.Join(top, name))
+		return err != nil || strings.HasPrefix(name, "tools/") // removed, or of a nested module
+	})
+	slices.Sort(names)
+	var all []zip.File
+	for _, name := range slices.Compact(names) {
+		all = append(all, file{top, name})
+	}
+	return all
+}
+
+// file is a file of the module.
+type file struct{ top, name string }
+
+func (f file) Path() string                { return f.name }
+func (f file) Lstat() (os.FileInfo, error) { return os.Lstat(f.path()) }
+func (f file) Open() (io.ReadCloser, error) {
+	return os.Open(f.path())
+}
+func (f file) path() string { return filepath.Join(f.top, filepath.FromSlash(f.name)) }
+
+// moduleCache returns the module cache of this machine, which holds every
+// module of the build.
+func moduleCache(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// shadow makes a module cache that shows the modules of this machine's, so that
+// they are not unpacked again, and keeps to itself what is added.
+func shadow(t *testing.T, cache string) string {
+	t.Helper()
+	mine := t.TempDir()
+	for _, folder := range []string{"", filepath.Join("cache", "download")} {
+		mirror(t, filepath.Join(cache, folder), filepath.Join(mine, folder), "cache", "github.com")
+		mirror(t, filepath.Join(cache, folder, "github.com"), filepath.Join(mine, folder, "github.com"), "sluicehq")
+	}
+	return mine
+}
+
+// mirror links everything in a folder but the names given.
+func mirror(t *testing.T, from, to string, but ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if slices.Contains(but, e.Name()) {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func url(path string) string { return "file://" + filepath.ToSlash(path) }
+
+func tail(out []byte) []byte { return out[max(0, len(out)-2000):] }
