@@ -138,6 +138,14 @@ func (a *app) root() *cobra.Command {
 		a.saleCommand(), a.orderCommand(), a.deadLetterCommand(), a.eventsCommand(), a.webhookCommand(), a.rebuildCommand(), a.reconcileCommand(), a.adminCommand(), a.tokenCommand(), a.configCommand(), a.versionCommand(),
 	)
 	group(root)
+	version := root.Flags().Bool("version", false, "print the version")
+	help := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *version {
+			return a.printVersion()
+		}
+		return help(cmd, args)
+	}
 	strict(root)
 	return root
 }

@@ -284,8 +284,15 @@ func TestVersion(t *testing.T) {
 	if v.Version == "" || !strings.HasPrefix(v.Go, "go1.") {
 		t.Errorf("%+v", v)
 	}
-	if out := ok(t, nil, "version"); !strings.HasPrefix(out, "sluice  ") {
+	out := ok(t, nil, "version")
+	if !strings.HasPrefix(out, "sluice  ") {
 		t.Error(out)
+	}
+	if flag := ok(t, nil, "--version"); flag != out {
+		t.Errorf("--version: %s, want %s", flag, out)
+	}
+	if flag := okJSON[versionInfo](t, nil, "--version"); flag != v {
+		t.Errorf("--version --json: %+v, want %+v", flag, v)
 	}
 }
 

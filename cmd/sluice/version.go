@@ -38,20 +38,23 @@ func buildVersion() versionInfo {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: exactly(),
-		RunE: func(*cobra.Command, []string) error {
-			if err := a.checkEnvironment(); err != nil {
-				return err
-			}
-			info := buildVersion()
-			if a.json {
-				return a.printJSON(info)
-			}
-			fields := [][2]string{{"sluice", info.Version}, {"go", info.Go + " " + info.Platform}}
-			if info.Commit != "" {
-				fields = append(fields, [2]string{"commit", info.Commit})
-			}
-			a.printFields(fields)
-			return nil
-		},
+		RunE: func(*cobra.Command, []string) error { return a.printVersion() },
 	}
+}
+
+// printVersion is also what `sluice --version` does.
+func (a *app) printVersion() error {
+	if err := a.checkEnvironment(); err != nil {
+		return err
+	}
+	info := buildVersion()
+	if a.json {
+		return a.printJSON(info)
+	}
+	fields := [][2]string{{"sluice", info.Version}, {"go", info.Go + " " + info.Platform}}
+	if info.Commit != "" {
+		fields = append(fields, [2]string{"commit", info.Commit})
+	}
+	a.printFields(fields)
+	return nil
 }
