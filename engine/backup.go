@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/disk"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -141,7 +142,7 @@ func copySecrets(from, to string) (copied []string, err error) {
 			continue // configured, so not kept here
 		}
 		if err == nil {
-			err = writeSynced(filepath.Join(to, name), string(content))
+			err = write(filepath.Join(to, name), string(content))
 		}
 		if err != nil {
 			return nil, err
@@ -154,7 +155,7 @@ func copySecrets(from, to string) (copied []string, err error) {
 // publish gives a finished folder its name, so that after a crash it is whole
 // or absent.
 func publish(work, target string) error {
-	if err := syncDir(work); err != nil {
+	if err := disk.SyncDir(work); err != nil {
 		return err
 	}
 	// An empty folder may be there; one that got something meanwhile stays.
@@ -164,13 +165,5 @@ func publish(work, target string) error {
 	if err := os.Rename(work, target); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(target))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return disk.SyncDir(filepath.Dir(target))
 }

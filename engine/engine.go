@@ -73,7 +73,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 }
 
 func (e *Engine) open(ctx context.Context) (err error) {
-	if e.folder, err = openFolder(e.cfg.DataDir); err != nil {
+	if e.folder, err = openFolder(e.cfg.DataDir, e.cfg.Log); err != nil {
 		return err
 	}
 	if e.node, err = e.folder.node(e.cfg.Node); err != nil {

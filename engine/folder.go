@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,20 +13,24 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/disk"
 )
 
 // folder is the data folder, owned by one process at a time.
 type folder struct {
 	path string
 	lock *flock.Flock
+	log  *slog.Logger
 }
 
-// openFolder makes the folder if it is missing and takes its lock.
-func openFolder(path string) (*folder, error) {
+// openFolder makes the folder if it is missing and takes its lock. It warns of a
+// folder that others may enter: the files in it are private (disk.Private), but
+// their names, and what other programs put there, are not.
+func openFolder(path string, log *slog.Logger) (*folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("engine: data folder: %w", err)
 	}
-	lock := flock.New(filepath.Join(path, "lock"))
+	lock := flock.New(filepath.Join(path, "lock"), flock.SetPermissions(0o600))
 	taken, err := lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("engine: data folder %s: lock: %w", path, err)
@@ -33,7 +38,10 @@ func openFolder(path string) (*folder, error) {
 	if !taken {
 		return nil, fmt.Errorf("engine: data folder %s: %w", path, sluice.ErrInUse)
 	}
-	return &folder{path: path, lock: lock}, nil
+	if disk.LooseFolder(path) {
+		log.Warn("others than its owner may enter the data folder, which holds orders, buyers' ids and secrets; want chmod 700", "folder", path)
+	}
+	return &folder{path: path, lock: lock, log: log}, nil
 }
 
 func (f *folder) close() error { return f.lock.Close() }
@@ -56,6 +64,9 @@ func (f *folder) keep(given, file string, make func() string) (string, error) {
 	path := filepath.Join(f.path, file)
 	kept, err := os.ReadFile(path)
 	if err == nil {
+		if err := disk.Restrict(path); err != nil {
+			f.log.Warn("others than its owner may read this file, and that cannot be changed", "file", path, "error", err)
+		}
 		value := strings.TrimSpace(string(kept))
 		if value == "" {
 			return "", fmt.Errorf("engine: %s is empty; delete it to have a new one made", path)
@@ -66,27 +77,11 @@ func (f *folder) keep(given, file string, make func() string) (string, error) {
 		return "", fmt.Errorf("engine: %w", err)
 	}
 	value := make()
-	return value, writeSynced(path, value+"\n")
+	return value, write(path, value+"\n")
 }
 
-// writeSynced writes a file so that after a crash it is whole or absent.
-func writeSynced(path, content string) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("engine: %w", err)
-	}
-	defer os.Remove(file.Name()) // no longer there once renamed
-	_, err = file.WriteString(content)
-	if err == nil {
-		err = file.Sync()
-	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
+func write(path, content string) error {
+	if err := disk.Write(path, content); err != nil {
 		return fmt.Errorf("engine: %s: %w", path, err)
 	}
 	return nil
@@ -103,5 +98,5 @@ func (f *folder) setMigrated(store string) error {
 	if f.migrated(store) {
 		return nil
 	}
-	return writeSynced(filepath.Join(f.path, "store.migrated"), Redact(store)+"\n")
+	return write(filepath.Join(f.path, "store.migrated"), Redact(store)+"\n")
 }

@@ -32,7 +32,7 @@ func (f *folder) keepRules(rules map[sluice.SaleID]sluice.Rules) error {
 	if err != nil {
 		return err
 	}
-	return writeSynced(filepath.Join(f.path, rulesFile), string(text)+"\n")
+	return write(filepath.Join(f.path, rulesFile), string(text)+"\n")
 }
 
 // rulesChanged keeps the rules of all sales.

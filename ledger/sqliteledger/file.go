@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/disk"
 	_ "modernc.org/sqlite" // the driver
 )
 
@@ -58,6 +59,9 @@ func openDB(path, mode string, pragmas ...string) *sql.DB {
 // openFile opens the ledger's file for writing, and makes it if there is none.
 func openFile(ctx context.Context, path string) (*file, error) {
 	_, statErr := os.Stat(path)
+	if err := disk.Private(path); err != nil {
+		return nil, err
+	}
 	db := openDB(path, "rwc",
 		"busy_timeout(10000)",      // a reader that takes its snapshot, the audit
 		"journal_mode(WAL)",        // readers do not hinder the writer
@@ -67,7 +71,7 @@ func openFile(ctx context.Context, path string) (*file, error) {
 	f := &file{db: db}
 	err := f.prepare(ctx)
 	if err == nil && errors.Is(statErr, os.ErrNotExist) {
-		err = syncDir(filepath.Dir(path))
+		err = disk.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		f.close()

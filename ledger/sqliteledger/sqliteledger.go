@@ -37,7 +37,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -179,13 +178,4 @@ func (l *Ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) err
 		return fmt.Errorf("sqliteledger: unfence sale=%s: %w", id, err)
 	}
 	return nil
-}
-
-// syncDir makes the creation of files in the folder durable.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -24,6 +24,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/disk"
 	"github.com/sluicehq/sluice/store/internal/sqlcore"
 )
 
@@ -74,6 +75,9 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 
 func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := findable(path, false); err != nil {
+		return nil, err
+	}
+	if err := disk.Private(path); err != nil {
 		return nil, err
 	}
 	// The keys of orders are scattered, so a batch touches many pages: room for
