@@ -12,6 +12,13 @@ import (
 // on one server is never refused by another that has not heard yet (I4).
 const RefusalLease = 500 * time.Millisecond
 
+// Resting reports whether a sale that rests until calm does so at now. One that
+// would rest for longer than RefusalLease does not: the ledger's clock has been
+// set back since, by whatever, and the sale must not stand still for as long.
+func Resting(now, calm time.Time) bool {
+	return now.Before(calm) && !calm.After(now.Add(RefusalLease))
+}
+
 // Ledger decides claims and remembers the accepted ones. It is the only place
 // where units are taken. Implementations are safe for concurrent use.
 type Ledger interface {

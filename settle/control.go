@@ -201,15 +201,15 @@ func (c *Control) read(ctx context.Context, id sluice.SaleID) (sluice.Reading, e
 	return readings[0], nil
 }
 
-// waitCalm returns when a reopened sale has rested, so that whoever reopened
-// it finds it open.
+// waitCalm returns when a reopened sale has rested, after RefusalLease at the
+// latest, so that the operator who reopened it finds it open.
 func (c *Control) waitCalm(ctx context.Context, id sluice.SaleID) error {
 	reading, err := c.read(ctx, id)
 	if err != nil || reading.Calm.IsZero() {
-		return nil // it is open in a moment; nobody needs to know how soon
+		return nil // it is open in a moment; the operator need not know how soon
 	}
 	select {
-	case <-time.After(reading.Calm.Sub(reading.Now)):
+	case <-time.After(min(reading.Calm.Sub(reading.Now), sluice.RefusalLease)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

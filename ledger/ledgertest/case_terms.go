@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -213,6 +214,29 @@ var calmCases = []testCase{
 		e.must("Apply again", e.ledger.Apply(e.ctx, sale, 1, e.terms[sale]))
 		e.accepted(e.claim("ann", "k", 1))
 	}},
+	{"a rest ends when the clock is set back by more than it", 0, func(e *env) {
+		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
+		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
+		e.clock.Advance(-time.Millisecond)
+		e.wantNoRest()
+		e.clock.Advance(-time.Minute)
+		e.wantNoRest()
+		e.restart()
+		e.wantNoRest()
+		e.clock.Set(Start) // the moment at which it began: as if nothing had been
+		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
+	}},
+	{"so does one after a release", Releases, func(e *env) {
+		e.load(sale, total(1))
+		c := e.claim("ann", "k", 1)
+		e.accepted(c)
+		_, err := e.ledger.Release(e.ctx, sale, []sluice.Release{{Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 1}})
+		e.must("Release", err)
+		e.wantCode(e.claim("bob", "k", 1), sluice.SoldOut)
+		e.clock.Advance(-time.Minute)
+		e.change(sale, func(t *sluice.Terms) { t.Total = 2 })
+		e.wantNoRest()
+	}},
 	{"a rest survives a restart", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
@@ -221,6 +245,15 @@ var calmCases = []testCase{
 		e.clock.Advance(sluice.RefusalLease)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
+}
+
+// wantNoRest checks that the sale says that it does not rest, and accepts.
+func (e *env) wantNoRest() {
+	e.Helper()
+	if r := e.read(sale); !r.Calm.IsZero() {
+		e.Errorf("calm until %v at %v, want none", r.Calm, r.Now)
+	}
+	e.accepted(e.claim(sluice.BuyerID(fmt.Sprint("buyer-", e.orders)), "k", 1))
 }
 
 // reopens returns a case: under before the sale answers code, change reopens

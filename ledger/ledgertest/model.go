@@ -44,6 +44,13 @@ func (s *modelSale) seq() (last int64) {
 	return last
 }
 
+// resting: a rest that ends later than one that begins now is over, since the
+// clock has been set back.
+func (s *modelSale) resting(now time.Time) bool {
+	left := s.calmUntil.Sub(now)
+	return left > 0 && left <= sluice.RefusalLease
+}
+
 // refusals returns every code that speaks against a new claim.
 func (s *modelSale) refusals(now time.Time, c sluice.Claim) (codes []sluice.Code) {
 	if now.Before(s.terms.OpensAt) {
@@ -55,7 +62,7 @@ func (s *modelSale) refusals(now time.Time, c sluice.Claim) (codes []sluice.Code
 	if s.terms.Paused {
 		codes = append(codes, sluice.Paused)
 	}
-	if now.Before(s.calmUntil) {
+	if s.resting(now) {
 		codes = append(codes, s.calm)
 	}
 	var units, orders int64
@@ -228,7 +235,7 @@ func (m *model) reading(now time.Time, id sluice.SaleID) sluice.Reading {
 	r := sluice.Reading{
 		Sale: id, Loaded: true, Epoch: s.epoch, Seq: s.seq(), Taken: s.taken(), Terms: s.terms, Fence: s.fence, Now: now,
 	}
-	if now.Before(s.calmUntil) {
+	if s.resting(now) {
 		r.Calm = s.calmUntil
 	}
 	return r

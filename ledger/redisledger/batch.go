@@ -78,10 +78,11 @@ func opposite(layout string) string {
 }
 
 // appendAsker appends what claim.lua and release.lua begin with: the layout
-// assumed, who asks, what was told there, and the clock.
+// assumed, who asks, what was told there, the clock, and whether WAIT follows.
 func (l *Ledger) appendAsker(args []string, m mark, layout string) []string {
 	return append(args, layout, l.opts.Node, toldPrefix+l.opts.Node,
-		strconv.FormatInt(m.epoch, 10), strconv.FormatInt(m.told, 10), strconv.FormatInt(m.seen, 10), l.now())
+		strconv.FormatInt(m.epoch, 10), strconv.FormatInt(m.told, 10), strconv.FormatInt(m.seen, 10), l.now(),
+		strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10), oneIf(l.opts.WaitReplicas > 0))
 }
 
 // runBatches runs a script once for each list of arguments, in order, and waits
@@ -109,7 +110,9 @@ func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args 
 			commands = append(commands, l.client.B().Exec().Build())
 		}
 		if l.opts.WaitReplicas > 0 {
-			// WAIT covers the writes of its own connection; DoMulti keeps all on one.
+			// WAIT covers the writes of its own connection, from Redis 7.2 on nothing
+			// else; DoMulti keeps all on one, and the scripts write what must be
+			// covered, also where they change nothing.
 			commands = append(commands, l.client.B().Wait().
 				Numreplicas(int64(l.opts.WaitReplicas)).Timeout(l.opts.WaitTimeout.Milliseconds()).Build())
 		}

@@ -55,7 +55,7 @@ func (l *Ledger) claimArgs(m mark, layout string, claims []sluice.Claim) []strin
 			ones = ""
 		}
 	}
-	args := l.appendAsker(make([]string, 0, 10+4*n), m, layout)
+	args := l.appendAsker(make([]string, 0, 12+4*n), m, layout)
 	args = append(args, strconv.Itoa(n), ones, oneIf(buyersRecur(claims)))
 	for i := range claims {
 		args = append(args, string(claims[i].Buyer))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
@@ -72,8 +73,9 @@ func parseReply(message rueidis.RedisMessage) (claimReply, error) {
 	return r, nil
 }
 
-// decide turns the answers into decisions, and returns the highest sequence
-// among the claims accepted now.
+// decide turns the answers into decisions, and returns the sequence up to which
+// this server has been told: that of the sale, if a claim was accepted now or
+// before. claim.lua writes the same (I4: a replay is an acceptance too).
 func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply, decisions []sluice.Decision) (told int64, err error) {
 	n := len(claims)
 	at := fromMillis(reply.at)
@@ -85,7 +87,7 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 				Code: sluice.Accepted, Order: claims[i].Order, Quantity: claims[i].Quantity, Seq: answer, At: at,
 				Epoch: reply.epoch, Terms: reply.terms,
 			}
-			told = answer
+			told = reply.seq
 			accepted++
 			return
 		}
@@ -124,6 +126,9 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 			text, err := answers[i].ToString()
 			if err != nil {
 				return 0, err
+			}
+			if strings.HasPrefix(text, "R") {
+				told = reply.seq
 			}
 			if decisions[i], err = decideText(sale, &claims[i], text); err != nil {
 				return 0, err

@@ -400,36 +400,6 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// WAIT: a batch counts only when the replicas have it.
-func TestWaitForReplicas(t *testing.T) {
-	primary := servertest.StartRedis(t, "--repl-diskless-sync-delay", "0")
-	host, port, _ := strings.Cut(primary.Addr(), ":")
-	replica := servertest.StartRedis(t, "--replicaof", host+" "+port)
-	l := open(t, primary.URL(), redisledger.Options{Node: "a", WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond})
-	loadOpen(t, l, "s", tight(1000))
-
-	claims := makeClaims("s", 0, 100)
-	wantAll(t, claimWhenBack(t, l, "s", claims), sluice.Accepted) // once the replica is in step
-	client := newClient(t, replica.URL())
-	seq := command(t, client, "HGET", "sluice:{s}:sale", "seq")
-	if text, _ := seq.ToString(); text != "100" {
-		t.Errorf("the replica has sequence %q, want 100", text)
-	}
-
-	replica.Kill()
-	more := makeClaims("s", 100, 110)
-	if d, err := l.Claim(t.Context(), "s", more); err == nil || !strings.Contains(err.Error(), "outcome unknown") {
-		t.Errorf("without a replica: %v, %v; want outcome unknown", d, err)
-	}
-	replica.Start()
-	command(t, newClient(t, primary.URL()), "SCRIPT", "FLUSH")
-	decisions := claimWhenBack(t, l, "s", more)
-	wantAll(t, decisions, sluice.Accepted)
-	if d := decisions[0]; !d.Replayed || d.Seq != 101 {
-		t.Errorf("%+v, want what was accepted the first time", d)
-	}
-}
-
 // One damaged sale hides no other: its own reading has an error, or finds the
 // loss and fences that sale.
 func TestDamageIsOfOneSale(t *testing.T) {

@@ -144,7 +144,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if gap != 14 {
 		r.Fence = fields.text[14]
 	}
-	if calm := fields.time(15); r.Now.Before(calm) {
+	if calm := fields.time(15); sluice.Resting(r.Now, calm) {
 		r.Calm = calm
 	}
 	told, r.Oldest = fields.number(16), fields.number(17)

@@ -87,9 +87,8 @@ func byEpoch(releases []sluice.Release) (calls [][]sluice.Release, highest int64
 // releaseArgs builds the arguments of release.lua; its header explains them.
 func (l *Ledger) releaseArgs(m mark, layout string, highest int64, releases []sluice.Release) []string {
 	n := len(releases)
-	args := l.appendAsker(make([]string, 0, 11+3*n), m, layout)
-	args = append(args, strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10),
-		strconv.FormatInt(releases[0].Epoch, 10), strconv.FormatInt(highest, 10), strconv.Itoa(n))
+	args := l.appendAsker(make([]string, 0, 12+3*n), m, layout)
+	args = append(args, strconv.FormatInt(releases[0].Epoch, 10), strconv.FormatInt(highest, 10), strconv.Itoa(n))
 	for i := range releases {
 		args = append(args, string(releases[i].Buyer))
 	}

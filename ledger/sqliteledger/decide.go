@@ -17,7 +17,7 @@ type verdict struct {
 // verdict returns the sale's at this instant.
 func (s *sale) verdict(now time.Time) verdict {
 	v := verdict{now: now, standing: s.terms.Refusal(now)}
-	if s.calm == 0 || !now.Before(s.calmUntil) {
+	if s.calm == 0 || !sluice.Resting(now, s.calmUntil) {
 		return v
 	}
 	if s.calm == sluice.SoldOut {

@@ -40,7 +40,7 @@ func (all salesByID) read(ids []sluice.SaleID, now time.Time) []sluice.Reading {
 	for i, id := range ids {
 		if s := all[id]; s != nil {
 			readings[i] = s.view.Load().reading
-			if !now.Before(readings[i].Calm) {
+			if !sluice.Resting(now, readings[i].Calm) {
 				readings[i].Calm = time.Time{}
 			}
 		}

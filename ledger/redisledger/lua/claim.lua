@@ -4,11 +4,12 @@
 -- ARGV:    1 layout the caller assumes, 'whole' or 'split';
 --          2 name of the asking server, 3 its field in the sale hash ('told:' and the name);
 --          4 epoch and 5 sequence it was last told there, 6 highest sequence it has seen there (0 0 0: none);
---          7 now in ms, or '' for this server's clock;
---          8 n, the number of claims, 9 '1' if all of them ask for one unit, else '',
---          10 '1' if a buyer occurs more than once, else '';
---          11.. n buyers, n lines (buyer TAB key TAB order TAB quantity TAB meta),
---          n fields of the buyers hash (layout split only), n quantities (unless 9)
+--          7 now in ms, or '' for this server's clock; 8 how long a reopened sale rests, in ms,
+--          9 '1' if WAIT follows, else '';
+--          10 n, the number of claims, 11 '1' if all of them ask for one unit, else '',
+--          12 '1' if a buyer occurs more than once, else '';
+--          13.. n buyers, n lines (buyer TAB key TAB order TAB quantity TAB meta),
+--          n fields of the buyers hash (layout split only), n quantities (unless 11)
 -- Returns: {state, epoch, sequence after, now in ms, opens in ms, version of the terms, answers...}; state 0:
 --          decided, 1: not loaded, 2: fenced, 3: has lost data, now fenced, 4: the layout is the other one.
 --          When decided, no answers if all were accepted, one if all were refused by the same code, else one per
@@ -17,7 +18,9 @@
 -- Keeps:   I1 (taken <= total), I3 (limits), I4 (a key on record answers first), I5 (record and journal entry
 --          in one step), I7 (sold out only when nothing is available), I8 (window and pause by one clock);
 --          loss is visible: a missing sale, record, journal entry or told sequence is never a refusal, and an entry
---          too many, of a torn transaction (docs/redis-keys.md), is none either
+--          too many, of a torn transaction (docs/redis-keys.md), is none either. A batch that was accepted or
+--          repeated in part counts as told up to the sequence after it, and under WAIT it writes: from Redis 7.2 on
+--          WAIT covers nothing but the writes of its own connection
 -- Cost:    5 to 7 commands a call whatever n is, and a few string operations a claim: under 1 ms for 250
 -- Resend:  safe: what was accepted the first time is on record and answers 'R'
 
@@ -39,7 +42,7 @@ local DIGITS = {[0] = '00',
 local ARGV = ARGV
 local unpack = table.unpack or unpack
 local find, sub, match = string.find, string.sub, string.match
-local n = tonumber(ARGV[8])
+local n = tonumber(ARGV[10])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3], 'terms',
   'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code', 'entries')
@@ -55,7 +58,7 @@ if sale[5] ~= '' then
 end
 
 -- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.
-local heads = redis.call('HMGET', KEYS[2], '\n', unpack(ARGV, 11, 10 + n))
+local heads = redis.call('HMGET', KEYS[2], '\n', unpack(ARGV, 13, 12 + n))
 
 local known = tonumber(ARGV[4])
 local lost
@@ -99,9 +102,11 @@ elseif closes ~= 0 and now >= closes then
 elseif sale[14] == '1' then
   refusal = PAUSED
 end
--- A sale that has just reopened rests: its old refusal goes on, at its own place in the precedence.
+-- A sale that has just reopened rests: its old refusal goes on, at its own place in the precedence. A rest that
+-- ends later than one that begins now is over: the clock has been set back since.
 local resting = false
-if now < tonumber(sale[15]) then
+local left = tonumber(sale[15]) - now
+if left > 0 and left <= tonumber(ARGV[8]) then
   local calm = tonumber(sale[16])
   if calm == SOLD_OUT then
     resting = true
@@ -110,16 +115,16 @@ if now < tonumber(sale[15]) then
   end
 end
 
-local buyers, lines = 10, 10 + n
-local fields, quantities = 10, 10 + 2 * n -- positions before the first one
+local buyers, lines = 12, 12 + n
+local fields, quantities = 12, 12 + 2 * n -- positions before the first one
 local split, terms = sale[6] == 'split', tonumber(sale[8])
 local stored, first = heads, 1
 if split then
-  fields = 10 + 2 * n
-  quantities = 10 + 3 * n
+  fields = 12 + 2 * n
+  quantities = 12 + 3 * n
   stored, first = redis.call('HMGET', KEYS[2], unpack(ARGV, fields + 1, fields + n)), 0
 end
-local ones, again = ARGV[9] == '1', ARGV[10] == '1'
+local ones, again = ARGV[11] == '1', ARGV[12] == '1'
 local total, max_buyer, max_orders = tonumber(sale[9]), tonumber(sale[10]), tonumber(sale[11])
 local stamp = '\t' .. sale[2] .. '\t' .. at .. '\t' .. sale[8] .. '\t1'
 local start = seq
@@ -128,6 +133,7 @@ local high = '\t' .. (sub(sale[3], 1, -3))
 local fresh = {}                -- fields as this batch leaves them, if it may come by one again
 local writes, w = {}, 0         -- the same as arguments of HSET
 local refused, code = 0, nil    -- how many refusals there are of the code that came last
+local repeated = false
 local out = {0, epoch, seq, now, opens, terms}
 
 for i = 1, n do
@@ -139,6 +145,7 @@ for i = 1, n do
     from = find(record, '\n' .. sub(line, 1, find(line, '\t', find(line, '\t', 1, true) + 1, true)), 1, true)
   end
   if from then -- I4
+    repeated = true
     out[6 + i] = 'R' .. sub(record, from + 1, (find(record, '\n', from + 1, true) or 0) - 1)
   else
     local quantity, units, count, no = 1, 0, 0, refusal
@@ -215,6 +222,8 @@ if seq > start then -- I5; the journal first, since it alone may still be of the
     'c', entry .. '\n')
   redis.call('HSET', KEYS[2], unpack(writes))
   redis.call('HSET', KEYS[1], 'seq', seq, 'taken', taken, 'entries', tonumber(sale[17]) + 1, ARGV[3], seq)
+elseif repeated and (ARGV[9] == '1' or tonumber(sale[7] or -1) ~= seq) then -- I4: a replay is an acceptance too
+  redis.call('HSET', KEYS[1], ARGV[3], seq)
 end
 if seq - start == n then
   return {0, epoch, seq, now, opens, terms}

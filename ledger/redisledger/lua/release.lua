@@ -4,16 +4,18 @@
 -- ARGV:    1 layout the caller assumes, 'whole' or 'split';
 --          2 name of the asking server, 3 its field in the sale hash ('told:' and the name);
 --          4 epoch and 5 sequence it was last told there, 6 highest sequence it has seen there (0 0 0: none);
---          7 now in ms, or '' for this server's clock; 8 how long a reopened sale rests, in ms;
---          9 epoch of these releases, 10 highest epoch of all that the caller gives; 11 n, their number;
---          12.. n buyers, n beginnings of lines (LF buyer TAB key TAB order TAB),
+--          7 now in ms, or '' for this server's clock; 8 how long a reopened sale rests, in ms,
+--          9 '1' if WAIT follows, else '';
+--          10 epoch of these releases, 11 highest epoch of all that the caller gives; 12 n, their number;
+--          13.. n buyers, n beginnings of lines (LF buyer TAB key TAB order TAB),
 --          n fields of the buyers hash (layout split only)
 -- Returns: {state, epoch, sequence, ended now, ended before, positions (from 1) of the unknown...}; state 0: done,
 --          1: not loaded, 2: fenced, 3: has lost data, now fenced, 4: the layout is the other one, 5: a release
 --          is of a later epoch than the sale. Nothing has changed but with 0, and the fence with 3
 -- Keeps:   I6 (a line ends once, and its units return with it, in one step), I4 (the line stays), I2, I3 (taken
 --          and the buyer's units fall by what the line holds), I7 (returned units can be sold; a sale that was
---          sold out rests first, until no server repeats that); loss is visible, as in claim.lua
+--          sold out rests first, until no server repeats that); loss is visible, and WAIT finds a write, as in
+--          claim.lua
 -- Cost:    4 to 7 commands a call whatever n is, and a few string operations a release: under 1 ms for 250
 -- Resend:  safe: what ended the first time has ended before
 
@@ -22,7 +24,7 @@ local SOLD_OUT = 9
 local ARGV = ARGV
 local unpack = table.unpack or unpack
 local find, sub, match = string.find, string.sub, string.match
-local n = tonumber(ARGV[11])
+local n = tonumber(ARGV[12])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3],
   'total', 'opens', 'closes', 'paused', 'entries')
@@ -38,7 +40,7 @@ if sale[5] ~= '' then
 end
 
 -- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.
-local heads = redis.call('HMGET', KEYS[2], '\n', unpack(ARGV, 12, 11 + n))
+local heads = redis.call('HMGET', KEYS[2], '\n', unpack(ARGV, 13, 12 + n))
 
 local known = tonumber(ARGV[4])
 local lost
@@ -62,21 +64,21 @@ if lost then
   redis.call('HSET', KEYS[1], 'fence', lost)
   return {3, epoch, seq, 0, 0}
 end
-if tonumber(ARGV[10]) > epoch then
+if tonumber(ARGV[11]) > epoch then
   return {5, epoch, seq, 0, 0}
 end
-if tonumber(ARGV[9]) < epoch then -- I6: counted when the sale was loaded
+if tonumber(ARGV[10]) < epoch then -- I6: counted when the sale was loaded
   return {0, epoch, seq, 0, n}
 end
 if sale[6] ~= ARGV[1] then
   return {4, epoch, seq, 0, 0}
 end
 
-local buyers, lines, fields = 11, 11 + n, 11 -- positions before the first one
+local buyers, lines, fields = 12, 12 + n, 12 -- positions before the first one
 local split = sale[6] == 'split'
 local stored, first = heads, 1
 if split then
-  fields = 11 + 2 * n
+  fields = 12 + 2 * n
   stored, first = redis.call('HMGET', KEYS[2], unpack(ARGV, fields + 1, fields + n)), 0
 end
 local fresh, changed, c = {}, {}, 0 -- fields as this call leaves them, and which they are
@@ -127,6 +129,9 @@ for i = 1, n do
 end
 out[4], out[5] = ended, before
 if ended == 0 then
+  if before > 0 and ARGV[9] == '1' then
+    redis.call('HSET', KEYS[1], 'taken', taken)
+  end
   return out
 end
 

@@ -1,0 +1,269 @@
+package redisledger_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+)
+
+// WAIT: a batch counts only when the replicas have it.
+func TestWaitForReplicas(t *testing.T) {
+	primary := startPrimary(t)
+	replica := startReplica(t, primary)
+	l := open(t, primary.URL(), redisledger.Options{Node: "a", WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond})
+	loadOpen(t, l, "s", tight(1000))
+
+	claims := makeClaims("s", 0, 100)
+	wantAll(t, claimWhenBack(t, l, "s", claims), sluice.Accepted) // once the replica is in step
+	client := newClient(t, replica.URL())
+	seq := command(t, client, "HGET", "sluice:{s}:sale", "seq")
+	if text, _ := seq.ToString(); text != "100" {
+		t.Errorf("the replica has sequence %q, want 100", text)
+	}
+
+	replica.Kill()
+	more := makeClaims("s", 100, 110)
+	if d, err := l.Claim(t.Context(), "s", more); err == nil || !strings.Contains(err.Error(), "outcome unknown") {
+		t.Errorf("without a replica: %v, %v; want outcome unknown", d, err)
+	}
+	replica.Start()
+	command(t, newClient(t, primary.URL()), "SCRIPT", "FLUSH")
+	decisions := claimWhenBack(t, l, "s", more)
+	wantAll(t, decisions, sluice.Accepted)
+	if d := decisions[0]; !d.Replayed || d.Seq != 101 {
+		t.Errorf("%+v, want what was accepted the first time", d)
+	}
+}
+
+// Two replicas are not one.
+func TestWaitForTwoReplicas(t *testing.T) {
+	primary := startPrimary(t)
+	startReplica(t, primary)
+	one := open(t, primary.URL(), redisledger.Options{Node: "one", WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond})
+	two := open(t, primary.URL(), redisledger.Options{Node: "two", WaitReplicas: 2, WaitTimeout: 100 * time.Millisecond})
+	loadOpen(t, one, "s", tight(1000))
+	wantAll(t, claimWhenBack(t, one, "s", makeClaims("s", 0, 3)), sluice.Accepted)
+	if d, err := two.Claim(t.Context(), "s", makeClaims("s", 3, 6)); err == nil || !strings.Contains(err.Error(), "1 of 2 replicas") {
+		t.Errorf("%v, %v; want an unknown outcome, since one of two replicas has it", d, err)
+	}
+	startReplica(t, primary)
+	wantAll(t, claimWhenBack(t, two, "s", makeClaims("s", 3, 6)), sluice.Accepted)
+}
+
+// From Redis 7.2 on WAIT returns at once on a connection that has itself
+// written nothing. A repeat of an accepted claim must be as safe as the first
+// answer, and a release that was applied before as one that is applied now: so
+// both write, and are unknown as long as no replica has them (I4, I6).
+func TestWaitCoversWhatChangesNothing(t *testing.T) {
+	primary := startPrimary(t)
+	replica := startReplica(t, primary)
+	a := open(t, primary.URL(), redisledger.Options{Node: "a"})
+	loadOpen(t, a, "s", tight(1000))
+	claims, give := makeClaims("s", 0, 3), releasesOf("s", 1, makeClaims("s", 1, 3)...)
+	// Once the replica is in step.
+	strict := redisledger.Options{Node: "b", WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond}
+	direct := open(t, primary.URL(), strict)
+	wantAll(t, claimWhenBack(t, direct, "s", claims), sluice.Accepted)
+
+	replica.Freeze()
+	defer replica.Thaw()
+	wantAll(t, claim(t, a, "s", makeClaims("s", 3, 5)...), sluice.Accepted)
+	if _, err := a.Release(t.Context(), "s", give); err != nil {
+		t.Fatal(err)
+	}
+	proxy := newWait72(t, primary)
+	// Each on connections of its own, which have written nothing yet.
+	fresh := func() *redisledger.Ledger { return open(t, "redis://"+proxy.addr, strict) }
+	other := makeClaims("s", 3, 5)
+	other[0].Quantity, other[1].Quantity = 2, 2 // the keys of accepted claims, with other content
+	for what, repeat := range map[string][]sluice.Claim{"claims accepted elsewhere": makeClaims("s", 3, 5), "keys used elsewhere": other} {
+		for try := range 2 { // the second time it is told already
+			if d, err := fresh().Claim(t.Context(), "s", repeat); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+				t.Errorf("%s, try %d: %v, %v; want an unknown outcome", what, try, d, err)
+			}
+		}
+	}
+	if got, err := fresh().Release(t.Context(), "s", give); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		t.Errorf("releases applied before: %+v, %v; want an unknown outcome", got, err)
+	}
+	// The proxy does what it says: what writes nothing waits for nothing.
+	wantAll(t, claim(t, fresh(), "s", sluice.Claim{
+		Buyer: "buyer-0", Key: "another-key", Quantity: 9, Order: makeClaim("s", 77).Order,
+	}), sluice.BuyerLimit)
+
+	replica.Thaw()
+	b := fresh()
+	wantAll(t, claimWhenBack(t, b, "s", makeClaims("s", 3, 5)), sluice.Accepted)
+	if got := releaseWhenBack(t, b, "s", give); got.Before != 2 {
+		t.Errorf("%+v, want two that were applied before", got)
+	}
+}
+
+// wait72 stands in front of a Redis and answers WAIT as Redis 7.2 does: it waits
+// for what the connection itself has written, not for what others have.
+type wait72 struct {
+	t       *testing.T
+	primary *servertest.RedisServer
+	addr    string
+	waits   atomic.Int64 // answered at once
+}
+
+func newWait72(t *testing.T, primary *servertest.RedisServer) *wait72 {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &wait72{t: t, primary: primary, addr: listener.Addr().String()}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
+	t.Cleanup(func() {
+		listener.Close()
+		mu.Lock()
+		for _, conn := range open {
+			conn.Close()
+		}
+		mu.Unlock()
+		group.Wait()
+	})
+	group.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", primary.Addr())
+			if err != nil {
+				client.Close()
+				return
+			}
+			side, err := net.Dial("tcp", primary.Addr())
+			if err != nil {
+				client.Close()
+				server.Close()
+				return
+			}
+			mu.Lock()
+			open = append(open, client, server, side)
+			mu.Unlock()
+			group.Go(func() {
+				p.serve(client, server, side)
+				client.Close()
+				server.Close()
+				side.Close()
+			})
+		}
+	})
+	return p
+}
+
+// serve passes commands on one by one, and looks before and after each how far
+// the primary's writes have come: nothing else writes meanwhile.
+func (p *wait72) serve(client, server, side net.Conn) {
+	fromClient, fromServer, fromSide := bufio.NewReader(client), bufio.NewReader(server), bufio.NewReader(side)
+	written := int64(0) // offset of the connection's last write
+	for {
+		command, words, err := readRESP(fromClient)
+		if err != nil {
+			return
+		}
+		before, acked, err := replication(side, fromSide)
+		if err != nil {
+			return
+		}
+		if len(words) == 3 && strings.EqualFold(words[0], "WAIT") {
+			want, _ := strconv.Atoi(words[1])
+			if have := len(slices.DeleteFunc(acked, func(at int64) bool { return at < written })); have >= want {
+				p.waits.Add(1)
+				if _, err := fmt.Fprintf(client, ":%d\r\n", have); err != nil {
+					return
+				}
+				continue
+			}
+		}
+		if _, err := server.Write(command); err != nil {
+			return
+		}
+		reply, _, err := readRESP(fromServer)
+		if err != nil {
+			return
+		}
+		after, _, err := replication(side, fromSide)
+		if err != nil {
+			return
+		}
+		if after > before {
+			written = after
+		}
+		if _, err := client.Write(reply); err != nil {
+			return
+		}
+	}
+}
+
+// replication asks a primary for the offset of its writes, and what each replica
+// has acknowledged.
+func replication(conn net.Conn, from *bufio.Reader) (offset int64, acked []int64, err error) {
+	if _, err := io.WriteString(conn, "*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n"); err != nil {
+		return 0, nil, err
+	}
+	_, words, err := readRESP(from)
+	if err != nil || len(words) != 1 {
+		return 0, nil, fmt.Errorf("INFO: %d parts: %w", len(words), err)
+	}
+	for line := range strings.Lines(words[0]) {
+		line = strings.TrimSpace(line)
+		if text, ok := strings.CutPrefix(line, "master_repl_offset:"); ok {
+			offset, err = strconv.ParseInt(text, 10, 64)
+		} else if _, rest, ok := strings.Cut(line, ",offset="); ok && strings.HasPrefix(line, "slave") {
+			text, _, _ := strings.Cut(rest, ",")
+			at, _ := strconv.ParseInt(text, 10, 64)
+			acked = append(acked, at)
+		}
+	}
+	return offset, acked, err
+}
+
+// readRESP reads one value of Redis's protocol, as it came and as its strings.
+func readRESP(from *bufio.Reader) (raw []byte, words []string, err error) {
+	line, err := from.ReadBytes('\n')
+	if err != nil || len(line) < 3 {
+		return nil, nil, fmt.Errorf("%q: %w", line, err)
+	}
+	raw = line
+	n, _ := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
+	switch line[0] {
+	case '$', '=', '!':
+		if n < 0 {
+			return raw, nil, nil
+		}
+		body := make([]byte, n+2)
+		if _, err := io.ReadFull(from, body); err != nil {
+			return nil, nil, err
+		}
+		return append(raw, body...), []string{string(body[:n])}, nil
+	case '%', '|':
+		n *= 2
+		fallthrough
+	case '*', '~', '>':
+		for range n {
+			part, more, err := readRESP(from)
+			if err != nil {
+				return nil, nil, err
+			}
+			raw, words = append(raw, part...), append(words, more...)
+		}
+	}
+	return raw, words, nil
+}
