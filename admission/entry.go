@@ -137,7 +137,7 @@ const recalls = 256
 //
 // A claim that the entry refuses may still be the repeat of one that was
 // accepted: before it is refused the ledger is asked for that, and if it was,
-// the buyer gets his order (I4).
+// the buyer gets that order (I4).
 func (g *Gate) Guard(entry *Entry, ledger sluice.Recaller) {
 	g.entry, g.ledger, g.recalling = entry, ledger, make(chan struct{}, recalls)
 }
@@ -150,9 +150,12 @@ func (g *Gate) admit(view *View, claim *sluice.Claim, caller *Caller) error {
 	return g.entry.Check(view, claim, caller)
 }
 
-// recall answers a claim that is not let in, for the reason given: its order if
-// it was accepted before, otherwise the reason.
-func (g *Gate) recall(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim, why error) (sluice.Decision, error) {
+// recall answers a claim that is not let in, for the reason given: that reason,
+// unless the claim was accepted before. Then it goes the way of every claim and
+// is accepted again there, so that this answer is protected as the first one
+// was: by what the ledger notes as told, by this server's memory, and by WAIT
+// (I4).
+func (g *Gate) recall(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim, rules *sluice.Rules, address netip.Addr, why error) (sluice.Decision, error) {
 	if errors.Is(why, ErrUnready) {
 		return sluice.Decision{Code: sluice.Unavailable}, nil // says nothing about earlier attempts
 	}
@@ -161,11 +164,11 @@ func (g *Gate) recall(ctx context.Context, sale sluice.SaleID, claim *sluice.Cla
 	}
 	select {
 	case g.recalling <- struct{}{}:
-		defer func() { <-g.recalling }()
 	default:
 		return sluice.Decision{Code: sluice.Overloaded}, nil // says nothing about them either
 	}
 	record, err := g.ledger.Recall(ctx, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
+	<-g.recalling
 	switch {
 	case errors.Is(err, sluice.ErrOrderNotFound):
 		return sluice.Decision{}, why
@@ -176,8 +179,5 @@ func (g *Gate) recall(ctx context.Context, sale sluice.SaleID, claim *sluice.Cla
 	case !record.SameContent(claim):
 		return sluice.Decision{Code: sluice.KeyReused}, nil
 	}
-	return sluice.Decision{
-		Code: sluice.Accepted, Replayed: true, Order: record.Order, Quantity: record.Quantity,
-		Seq: record.Seq, Epoch: record.Epoch, Terms: record.Terms, At: record.At,
-	}, nil
+	return g.ask(ctx, sale, *claim, sluice.Unlimited, rules, address)
 }

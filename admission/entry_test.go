@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -252,7 +254,19 @@ func (m *memory) Recall(_ context.Context, claim sluice.ClaimID) (sluice.Record,
 	return m.record, m.err
 }
 
-// Whoever is not let in still gets the order of an accepted claim (I4).
+// Claim accepts what is known again.
+func (m *memory) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	decisions := make([]sluice.Decision, len(claims))
+	for i := range claims {
+		if decisions[i].Code = sluice.SoldOut; claims[i].Key == m.record.Key {
+			decisions[i] = sluice.Decision{Code: sluice.Accepted, Replayed: true, Order: m.record.Order, Quantity: m.record.Quantity, Seq: m.record.Seq}
+		}
+	}
+	return decisions, nil
+}
+
+// A buyer who is not let in still gets the order of an accepted claim, and by
+// the way of every claim: so the server remembers that it said so (I4).
 func TestRecallOfTheRefused(t *testing.T) {
 	record := sluice.Record{Claim: sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2, Order: "sale.x"}, Sale: "sale", Seq: 7, Epoch: 1, Terms: 3, At: clock}
 	why := &RefusedError{TicketMissing, "get one"}
@@ -274,14 +288,22 @@ func TestRecallOfTheRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ledger := &memory{record: record, err: c.err}
-			gate := &Gate{rates: newRates(0, clock), now: func() time.Time { return clock }}
+			var told []sluice.OrderID
+			gate := NewGate(nil, NewBatcher(ledger, BatcherOptions{Decided: func(_ sluice.SaleID, _ []sluice.Claim, decisions []sluice.Decision) {
+				for _, d := range decisions {
+					told = append(told, d.Order)
+				}
+			}}), nil, func(sluice.SaleID) sluice.OrderID { return "sale.new" })
 			gate.Guard(&Entry{}, ledger)
-			d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, c.why)
+			d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, &sluice.Rules{}, netip.Addr{}, c.why)
 			if d.Code != c.want || !errors.Is(err, c.is) || ledger.asked != c.asked {
 				t.Errorf("%v, %v, asked %d times; want %v, %v, %d", d.Code, err, ledger.asked, c.want, c.is, c.asked)
 			}
 			if c.want == sluice.Accepted && (!d.Replayed || d.Order != "sale.x" || d.Quantity != 2 || d.Seq != 7) {
 				t.Errorf("decision %+v", d)
+			}
+			if (c.want == sluice.Accepted) != slices.Equal(told, []sluice.OrderID{"sale.x"}) {
+				t.Errorf("answered %v, while the batcher has told %v", d.Code, told)
 			}
 		})
 	}
@@ -292,7 +314,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 	for range recalls {
 		gate.recalling <- struct{}{}
 	}
-	if d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2}, why); d.Code != sluice.Overloaded || err != nil || ledger.asked != 0 {
+	if d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2}, nil, netip.Addr{}, why); d.Code != sluice.Overloaded || err != nil || ledger.asked != 0 {
 		t.Errorf("%v, %v, asked %d times; want overloaded", d.Code, err, ledger.asked)
 	}
 }

@@ -92,7 +92,7 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 	}
 	if why := g.admit(view, &claim, &caller); why != nil {
 		g.tally[CheckEntry].n.Add(1)
-		return g.recall(ctx, sale, &claim, why)
+		return g.recall(ctx, sale, &claim, rules, caller.Address, why)
 	}
 	return g.ask(ctx, sale, claim, admissible(view, claim.Buyer), rules, caller.Address)
 }

@@ -55,7 +55,7 @@ func (g *Gate) unseen(ctx context.Context, sale sluice.SaleID, claim sluice.Clai
 		entry.Lists = nil
 		if why := entry.Check(&View{Sale: sluice.Sale{ID: sale, Rules: rules}}, &claim, caller); why != nil {
 			g.tally[CheckEntry].n.Add(1)
-			return g.recall(ctx, sale, &claim, why)
+			return g.recall(ctx, sale, &claim, &rules, caller.Address, why)
 		}
 	}
 	return g.ask(ctx, sale, claim, sluice.Unlimited, &rules, caller.Address)

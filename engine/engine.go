@@ -237,7 +237,7 @@ func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []
 // a restart, wake the pipeline; a sale out of step wakes the follower.
 func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 	for id, v := range views {
-		e.memory.Read(&v.Reading)
+		e.memory.Read(&v.Reading, v.Asked)
 		if v.Reading.Backlog > 0 {
 			e.pipeline.Wake(id)
 		}

@@ -2,23 +2,44 @@ package settle
 
 import (
 	"sync"
+	"time"
 
 	"github.com/sluicehq/sluice"
 )
 
-// Memory is what this server remembers of the claims it has had accepted until
-// it knows that they are stored. When a ledger loses data, this is what saves
-// the promises that were younger than the loss (I5).
+// Memory is what this server remembers of the claims it has answered as
+// accepted, for the first time or again, until it knows that they are stored.
+// When a ledger loses data, this is what saves the promises that were younger
+// than the loss (I4, I5).
 type Memory struct {
 	max int
 
 	mu    sync.Mutex
-	sales map[sluice.SaleID][]sluice.Entry
-	count map[sluice.SaleID]int
+	sales map[sluice.SaleID]*remembered
+}
+
+// remembered is what a server remembers of one sale, each order once: a buyer
+// who repeats a claim again and again pushes no other promise out.
+type remembered struct {
+	entries []told // oldest first
+	orders  map[promise]struct{}
+}
+
+// told is an entry that this server put together when it was told of its claims.
+type told struct {
+	sluice.Entry
+	since time.Time
+}
+
+// promise is an order and the epoch it was accepted in: one that a rebuild has
+// claimed again is another promise.
+type promise struct {
+	order sluice.OrderID
+	epoch int64
 }
 
 // DefaultMemory is how many claims a server remembers per sale, unless told
-// otherwise: about 50 MB when the store is down for long.
+// otherwise: about 60 MB when the store is down for long.
 const DefaultMemory = 200_000
 
 // NewMemory returns an empty memory for max claims per sale; the oldest are
@@ -27,23 +48,36 @@ func NewMemory(max int) *Memory {
 	if max <= 0 {
 		max = DefaultMemory
 	}
-	return &Memory{max: max, sales: map[sluice.SaleID][]sluice.Entry{}, count: map[sluice.SaleID]int{}}
+	return &Memory{max: max, sales: map[sluice.SaleID]*remembered{}}
 }
 
 // Decided remembers the claims of one ledger call that were accepted, by it or
 // before, as entries of claims that follow each other.
 func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim, decisions []sluice.Decision) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.sales[sale]
 	var entry sluice.Entry
 	for i := range decisions {
 		d := &decisions[i]
 		if d.Code != sluice.Accepted { // a repeat may be of a call whose reply was lost
 			continue
 		}
-		if entry.Claims == nil {
-			entry = sluice.Entry{Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq}
+		if r == nil {
+			r = &remembered{orders: map[promise]struct{}{}}
+			m.sales[sale] = r
 		}
-		if d.Epoch != entry.Epoch || d.Seq != entry.FirstSeq+int64(len(entry.Claims)) {
-			m.keep(entry) // a call that was split has gaps between its steps
+		id := promise{d.Order, d.Epoch}
+		if _, known := r.orders[id]; known {
+			continue
+		}
+		r.orders[id] = struct{}{}
+		if entry.Claims != nil && (d.Epoch != entry.Epoch || d.Seq != entry.FirstSeq+int64(len(entry.Claims))) {
+			r.entries = append(r.entries, told{entry, now}) // a call that was split has gaps between its steps
+			entry.Claims = nil
+		}
+		if entry.Claims == nil {
 			entry = sluice.Entry{Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq}
 		}
 		claim := claims[i]
@@ -51,51 +85,59 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 		entry.Claims = append(entry.Claims, claim)
 	}
 	if entry.Claims != nil {
-		m.keep(entry)
+		r.entries = append(r.entries, told{entry, now})
+		r.bound(m.max)
 	}
 }
 
-func (m *Memory) keep(entry sluice.Entry) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := append(m.sales[entry.Sale], entry)
-	n := m.count[entry.Sale] + len(entry.Claims)
-	for n > m.max && len(all) > 1 {
-		n -= len(all[0].Claims)
-		all[0] = sluice.Entry{}
-		all = all[1:]
+// bound forgets the oldest entries, so that no more than max claims are left.
+func (r *remembered) bound(max int) {
+	for len(r.orders) > max && len(r.entries) > 1 {
+		r.forgotten(&r.entries[0].Entry)
+		r.entries[0] = told{}
+		r.entries = r.entries[1:]
 	}
-	m.sales[entry.Sale], m.count[entry.Sale] = all, n
 }
 
-// Read forgets what a reading proves to be stored: when the journal is empty,
-// everything up to its sequence is.
-func (m *Memory) Read(r *sluice.Reading) {
-	if !r.Loaded || r.Backlog > 0 || r.Fence != "" {
+func (r *remembered) forgotten(e *sluice.Entry) {
+	for i := range e.Claims {
+		delete(r.orders, promise{e.Claims[i].Order, e.Epoch})
+	}
+}
+
+// drop forgets the entries of a sale for which gone is true. The caller holds mu.
+func (m *Memory) drop(sale sluice.SaleID, gone func(e *told) bool) {
+	r := m.sales[sale]
+	if r == nil {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := m.sales[r.Sale]
-	if len(all) == 0 {
-		return
-	}
-	kept, n := all[:0], 0
-	for _, e := range all {
-		last := e.FirstSeq + int64(len(e.Claims)) - 1
-		if e.Epoch == r.Epoch && last <= r.Seq {
-			continue
+	kept := r.entries[:0]
+	for i := range r.entries {
+		if e := &r.entries[i]; gone(e) {
+			r.forgotten(&e.Entry)
+		} else {
+			kept = append(kept, *e)
 		}
-		kept = append(kept, e)
-		n += len(e.Claims)
 	}
-	clear(all[len(kept):])
-	if len(kept) == 0 {
-		delete(m.sales, r.Sale)
-		delete(m.count, r.Sale)
+	clear(r.entries[len(kept):])
+	if r.entries = kept; len(kept) == 0 {
+		delete(m.sales, sale)
+	}
+}
+
+// Read forgets what a reading, asked for at this moment, proves to be stored:
+// when the journal is empty, everything up to its sequence is. Of claims that
+// were answered after the question it proves nothing: another ledger may have
+// answered, which has lost them.
+func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
+	if r.Err != nil || !r.Loaded || r.Backlog > 0 || r.Fence != "" {
 		return
 	}
-	m.sales[r.Sale], m.count[r.Sale] = kept, n
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(r.Sale, func(e *told) bool {
+		return e.Epoch == r.Epoch && e.FirstSeq+int64(len(e.Claims))-1 <= r.Seq && e.since.Before(asked)
+	})
 }
 
 // Until returns what is remembered of a sale up to an epoch, oldest first.
@@ -103,9 +145,11 @@ func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var entries []sluice.Entry
-	for _, e := range m.sales[sale] {
-		if e.Epoch <= epoch {
-			entries = append(entries, e)
+	if r := m.sales[sale]; r != nil {
+		for i := range r.entries {
+			if r.entries[i].Epoch <= epoch {
+				entries = append(entries, r.entries[i].Entry)
+			}
 		}
 	}
 	return entries
@@ -115,14 +159,5 @@ func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
 func (m *Memory) Forget(sale sluice.SaleID, before int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := m.sales[sale]
-	kept, n := all[:0], 0
-	for _, e := range all {
-		if e.Epoch >= before {
-			kept = append(kept, e)
-			n += len(e.Claims)
-		}
-	}
-	clear(all[len(kept):])
-	m.sales[sale], m.count[sale] = kept, n
+	m.drop(sale, func(e *told) bool { return e.Epoch < before })
 }

@@ -17,7 +17,10 @@ func decided(epoch int64, seqs ...int64) ([]sluice.Claim, []sluice.Decision) {
 		claims[i] = sluice.Claim{Buyer: sluice.BuyerID(fmt.Sprint("buyer-", max(seq, -seq))), Key: "attempt-1", Quantity: 1}
 		decisions[i] = sluice.Decision{Code: sluice.SoldOut}
 		if seq != 0 {
-			decisions[i] = sluice.Decision{Code: sluice.Accepted, Seq: max(seq, -seq), Epoch: epoch, Terms: 1, At: time.Unix(0, 0), Replayed: seq < 0}
+			decisions[i] = sluice.Decision{
+				Code: sluice.Accepted, Seq: max(seq, -seq), Epoch: epoch, Terms: 1, At: time.Unix(0, 0), Replayed: seq < 0,
+				Order: sluice.MakeOrderID("sale", fmt.Sprintf("%032x", max(seq, -seq))),
+			}
 		}
 	}
 	return claims, decisions
@@ -55,21 +58,23 @@ func TestMemory(t *testing.T) {
 	check("one call is one entry", " 1:6+3")
 	tell(4, -2)
 	check("a repeat may be of a call whose reply was lost", " 1:6+3 4:2+1")
-	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 4, Seq: 2})
+	later := func() time.Time { return time.Now().Add(time.Minute) }
+	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 4, Seq: 2}, later())
 	check("it is stored", " 1:6+3")
 	tell(1, 20, 21, 30)
 	check("a gap begins an entry", " 1:6+3 1:20+2 1:30+1")
 
 	read := func(epoch, seq, backlog int64) {
-		m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: epoch, Seq: seq, Backlog: backlog})
+		m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: epoch, Seq: seq, Backlog: backlog}, later())
 	}
 	read(1, 30, 1)
 	check("entries wait in the journal", " 1:6+3 1:20+2 1:30+1")
 	read(1, 20, 0)
 	check("an entry that ends later is kept", " 1:20+2 1:30+1")
-	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 99, Fence: "lost"})
-	m.Read(&sluice.Reading{Sale: "sale"})
-	check("a fenced or missing sale proves nothing", " 1:20+2 1:30+1")
+	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 99, Fence: "lost"}, later())
+	m.Read(&sluice.Reading{Sale: "sale"}, later())
+	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 99}, time.Now().Add(-time.Minute))
+	check("a fenced or missing sale proves nothing, nor does an answer to an older question", " 1:20+2 1:30+1")
 	read(2, 50, 0)
 	check("a later epoch proves nothing of this one", " 1:20+2 1:30+1")
 	tell(2, 1, 2, 3, 4, 5, 6, 7, 8)
@@ -83,4 +88,34 @@ func TestMemory(t *testing.T) {
 	check("all is stored", "")
 	tell(3, 1)
 	check("and it goes on", " 3:1+1")
+}
+
+// A repeat is remembered as the first answer is, and once: a buyer who repeats
+// one claim for ever pushes nothing out (I4, I5).
+func TestMemoryKeepsEachOrderOnce(t *testing.T) {
+	m := NewMemory(4)
+	tell := func(epoch int64, seqs ...int64) {
+		claims, decisions := decided(epoch, seqs...)
+		m.Decided("sale", "a", claims, decisions)
+	}
+	tell(1, 1, 2, 3)
+	for range 10 {
+		tell(1, -2, -2, -7, -1)
+	}
+	if got, want := have(m, 9), " 1:1+3 1:7+1"; got != want {
+		t.Errorf("remembers%s, want%s", got, want)
+	}
+	tell(2, 2) // claimed again by a rebuild, which is another promise
+	if got, want := have(m, 9), " 1:7+1 2:2+1"; got != want {
+		t.Errorf("remembers%s, want%s", got, want)
+	}
+	tell(1, -1) // what was forgotten may come back
+	if got, want := have(m, 9), " 1:7+1 2:2+1 1:1+1"; got != want {
+		t.Errorf("remembers%s, want%s", got, want)
+	}
+	m.Forget("sale", 2)
+	tell(1, -7)
+	if got, want := have(m, 9), " 2:2+1 1:7+1"; got != want {
+		t.Errorf("remembers%s, want%s", got, want)
+	}
 }
