@@ -33,6 +33,11 @@ var (
 	// ErrArchived: the sale is over for good, and no longer changes.
 	ErrArchived = errors.New("the sale is archived")
 	ErrClosed   = errors.New("closed")
+	// ErrStoreBusy: the store could not do it now, and it is not the fault of
+	// what it was asked: a row is locked, the database is slow, full, stopping or
+	// out of reach. Nothing was changed, or the outcome is unknown; the same call
+	// may succeed later.
+	ErrStoreBusy = errors.New("the store is busy")
 	// ErrInUse: another process owns the file or folder.
 	ErrInUse = errors.New("in use by another process")
 )

@@ -56,6 +56,9 @@ const (
 	// numberBatch bounds one transaction: in an embedded store nobody else
 	// writes while it runs.
 	numberBatch = 1000
+	// numberTimeout bounds one step: a slow database may take longer than the
+	// lease, which does no harm.
+	numberTimeout = 10 * time.Second
 	// goodbye bounds giving a lease back when the server stops.
 	goodbye = 2 * time.Second
 )
@@ -73,7 +76,7 @@ func (n *Numberer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var err error
 		if now := time.Now(); now.After(renew) {
-			mine, err = n.store.Lease(ctx, numberLease, n.Node, numberTTL)
+			mine, err = n.lease(ctx)
 			renew = now.Add(numberTTL / 3)
 		}
 		if mine && err == nil {
@@ -99,13 +102,27 @@ func (n *Numberer) Run(ctx context.Context) {
 // number works until nothing is new, or the lease wants to be renewed.
 func (n *Numberer) number(ctx context.Context) error {
 	for until := time.Now().Add(numberTTL / 3); time.Now().Before(until); {
-		count, err := n.store.NumberEvents(ctx, numberBatch)
+		count, err := n.once(ctx)
 		if err != nil || count == 0 {
 			return err
 		}
 		n.Numbered(count)
 	}
 	return nil
+}
+
+// Each step ends in time: a row that another session holds must not keep this
+// server from noticing that it has lost the lease.
+func (n *Numberer) lease(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, numberTimeout)
+	defer cancel()
+	return n.store.Lease(ctx, numberLease, n.Node, numberTTL)
+}
+
+func (n *Numberer) once(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, numberTimeout)
+	defer cancel()
+	return n.store.NumberEvents(ctx, numberBatch)
 }
 
 // pause waits, unless the context ends.

@@ -74,7 +74,7 @@ func (w *worker) took(r reading) ([]sluice.Entry, error) {
 // nothing of the worker that changes.
 func (w *worker) readNew(read sluice.JournalRead) (r reading) {
 	for {
-		page, err := w.p.journal.ReadJournal(w.p.ctx, read)
+		page, err := w.read(read)
 		if err != nil && len(r.entries) == 0 {
 			return reading{err: err}
 		}
@@ -121,7 +121,7 @@ func (w *worker) sendAck(ids []string) error {
 
 func (w *worker) ackFailed(err error) {
 	if !errors.Is(err, context.Canceled) {
-		w.p.opts.Log.Warn("stored entries cannot be acknowledged yet", "sale", w.sale, "error", err)
+		w.warn("stored entries cannot be acknowledged yet", err)
 	}
 	w.recovered, w.after = false, ""
 	w.sleep(w.p.opts.Backoff)

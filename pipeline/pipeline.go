@@ -40,8 +40,9 @@ type Options struct {
 	Linger time.Duration
 	// Attempts is how often an entry that fails alone is tried before it is set
 	// aside; default 5. An attempt counts only when other entries of the sale
-	// have been stored since the one before, or after Patience: trouble that
-	// everybody has is the store's, not the entry's. Default 10 minutes.
+	// have been stored since the one before, or after Patience (default 10
+	// minutes), and never when the store says that it is busy
+	// (sluice.ErrStoreBusy): that trouble is the store's, not the entry's.
 	Attempts int
 	Patience time.Duration
 	// Backoff is the pause after a first failure; it doubles up to
@@ -126,7 +127,7 @@ func (p *Pipeline) Wake(sale sluice.SaleID) {
 	}
 	w := p.workers[sale]
 	if w == nil {
-		w = &worker{p: p, sale: sale, bell: make(chan struct{}, 1)}
+		w = &worker{p: p, sale: sale, bell: make(chan struct{}, 1), most: p.opts.MaxClaims}
 		p.workers[sale] = w
 	}
 	w.woken = true

@@ -44,6 +44,7 @@ type faults struct {
 	mu     sync.Mutex
 	poison func(*sluice.Entry) error // why an entry cannot be stored
 	damage func(*sluice.Entry)       // what the journal does to an entry
+	atOnce func([]sluice.Entry) error
 }
 
 var errDown = errors.New("connection refused")
@@ -62,6 +63,11 @@ func (f *faults) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.
 	f.inserts.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.atOnce != nil {
+		if err := f.atOnce(entries); err != nil {
+			return sluice.Stored{}, err
+		}
+	}
 	for i := range entries {
 		if f.poison != nil {
 			if err := f.poison(&entries[i]); err != nil {

@@ -28,8 +28,10 @@ type worker struct {
 
 	more     bool     // the last reading of new entries left some, it seems
 	perEntry int      // claims of an entry, going by the last reading
+	most     int      // claims of one transaction; fewer while the store is slow
 	unacked  []string // stored entries that are acknowledged with the next reading
 	ahead    *ahead   // nil when nothing is read ahead
+	said     said
 }
 
 // suspect is an entry that could not be stored together with others.
@@ -59,7 +61,7 @@ func (w *worker) run() {
 			w.stopped()
 			return
 		case err != nil:
-			w.p.opts.Log.Warn("the journal cannot be read", "sale", w.sale, "error", err)
+			w.warn("the journal cannot be read", err)
 			w.recovered, w.after = false, "" // entries may have been handed out in a reply that was lost
 			w.sleep(w.p.opts.Backoff * 4)
 			continue
@@ -109,7 +111,7 @@ func (w *worker) next() ([]sluice.Entry, error) {
 	for !w.recovered {
 		read := w.readOf(sluice.Own)
 		read.After = w.after
-		entries, err := w.p.journal.ReadJournal(w.p.ctx, read)
+		entries, err := w.read(read)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +132,7 @@ func (w *worker) next() ([]sluice.Entry, error) {
 		return nil, nil
 	}
 	w.adopted = time.Now()
-	entries, err = w.p.journal.ReadJournal(w.p.ctx, w.readOf(sluice.Abandoned))
+	entries, err = w.read(w.readOf(sluice.Abandoned))
 	if len(entries) > 0 {
 		w.adopted = time.Time{} // there may be more
 	}
@@ -143,14 +145,29 @@ func (w *worker) clearWoken() {
 	w.woken = false
 }
 
-// handle stores entries in transactions of at most MaxClaims claims. What
-// cannot be stored together is tried one by one; what cannot be stored alone
-// becomes a suspect. When the store is down it waits here: nothing is lost,
-// and reading on would only fill memory.
+// read reads a page of the journal, in time.
+func (w *worker) read(read sluice.JournalRead) ([]sluice.Entry, error) {
+	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
+	defer cancel()
+	return w.p.journal.ReadJournal(ctx, read)
+}
+
+// handle stores entries in transactions of at most MaxClaims claims, and of
+// fewer while the store is slow. What cannot be stored together is tried one by
+// one; what cannot be stored alone becomes a suspect. When the store is down or
+// busy it waits here: nothing is lost, and reading on would only fill memory.
 func (w *worker) handle(entries []sluice.Entry) {
 	for len(entries) > 0 && w.p.ctx.Err() == nil {
-		batch := w.take(&entries)
-		if err := w.storeWhenUp(batch); err == nil {
+		rest := entries
+		batch := w.take(&rest)
+		err := w.storeWhenUp(batch)
+		if errors.Is(err, errSmaller) {
+			w.most = max(claims(batch)/2, 1)
+			continue
+		}
+		entries = rest
+		if err == nil {
+			w.most = min(2*w.most, w.p.opts.MaxClaims)
 			continue
 		}
 		for i := range batch {
@@ -188,7 +205,7 @@ func (w *worker) take(entries *[]sluice.Entry) []sluice.Entry {
 	all := *entries
 	n, size := 1, len(all[0].Claims)
 	if !alone(&all[0]) {
-		for n < len(all) && size+len(all[n].Claims) <= w.p.opts.MaxClaims && !alone(&all[n]) {
+		for n < len(all) && size+len(all[n].Claims) <= w.most && !alone(&all[n]) {
 			size += len(all[n].Claims)
 			n++
 		}
@@ -197,10 +214,15 @@ func (w *worker) take(entries *[]sluice.Entry) []sluice.Entry {
 	return all[:n]
 }
 
-var errDamaged = errors.New("the entry is damaged")
+var (
+	errDamaged = errors.New("the entry is damaged")
+	// errSmaller: the store is busy, and might be quick enough for less at once.
+	errSmaller = errors.New("the batch is to be smaller")
+)
 
 // storeWhenUp stores and acknowledges a batch. While the store does not even
-// answer a ping, it waits and tries again; any other failure is returned.
+// answer a ping, or says that it is busy, it waits and tries again: that is not
+// the entries' fault, however long it lasts. Any other failure is returned.
 func (w *worker) storeWhenUp(batch []sluice.Entry) error {
 	if batch[0].Damage != nil {
 		return errDamaged
@@ -211,12 +233,16 @@ func (w *worker) storeWhenUp(batch []sluice.Entry) error {
 		if err == nil || w.p.ctx.Err() != nil {
 			return err
 		}
-		if w.up() {
-			w.p.opts.Log.Warn("entries cannot be stored", "sale", w.sale, "entries", len(batch), "error", err)
+		busy := errors.Is(err, sluice.ErrStoreBusy)
+		if !busy && w.up() {
+			w.warn("entries cannot be stored", err, "entries", len(batch))
 			return err
 		}
-		w.p.opts.Log.Warn("the store is down; the journal waits", "sale", w.sale, "error", err)
+		w.warn("the store is down or busy; the journal waits", err)
 		w.sleep(pause)
+		if busy && len(batch) > 1 {
+			return errSmaller
+		}
 		pause = min(pause*2, w.p.opts.BackoffMax)
 	}
 }
@@ -280,7 +306,7 @@ func (w *worker) retrySuspects() (next time.Time) {
 		if err == nil {
 			continue
 		}
-		if w.up() && (w.stored > s.stored || time.Since(s.since) > w.p.opts.Patience) {
+		if !errors.Is(err, sluice.ErrStoreBusy) && w.up() && (w.stored > s.stored || time.Since(s.since) > w.p.opts.Patience) {
 			s.attempts++
 			s.stored = w.stored
 		}

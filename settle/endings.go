@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -13,7 +14,8 @@ import (
 // Ender ends what is due and gives units back: the expiry of unpaid orders,
 // and the releases of ended ones, on their way from the store's outbox to the
 // ledger. Every server runs one; they share the work by passing over rows that
-// another has in hand.
+// another has in hand. Expiry and releases go their own ways: the one needs the
+// database alone, and must not wait for a ledger.
 //
 // It keeps I6 together with store and ledger: an ending and its release are
 // one transaction, a release is forgotten only after the ledger has applied
@@ -75,6 +77,13 @@ func (e *Ender) Wake() {
 
 // Run works until the context ends.
 func (e *Ender) Run(ctx context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() { e.loop(ctx, nil, "orders cannot be ended for the moment", e.expire) })
+	both.Go(func() { e.loop(ctx, e.wake, "units of ended orders cannot be given back for the moment", e.release) })
+	both.Wait()
+}
+
+func (e *Ender) loop(ctx context.Context, wake <-chan struct{}, trouble string, once func(context.Context) error) {
 	tick := time.NewTicker(e.opts.Every)
 	defer tick.Stop()
 	failing := false
@@ -83,11 +92,11 @@ func (e *Ender) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-e.wake:
+		case <-wake:
 		}
-		err := e.Once(ctx)
+		err := once(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			e.opts.Log.Warn("orders cannot be ended, or their units not given back, for the moment", "error", err)
+			e.opts.Log.Warn(trouble, "error", err)
 		}
 		failing = err != nil
 	}
@@ -95,16 +104,23 @@ func (e *Ender) Run(ctx context.Context) {
 
 // Once expires what is due and gives back what waits, now.
 func (e *Ender) Once(ctx context.Context) error {
-	return errors.Join(
-		e.repeat(ctx, func() (int, error) {
-			n, err := e.store.ExpireDue(ctx, e.opts.Batch)
-			if n > 0 {
-				e.opts.Ended(n)
-			}
-			return n, err
-		}),
-		e.repeat(ctx, func() (int, error) { return e.store.GiveReleases(ctx, e.opts.Batch, e.give(ctx)) }),
-	)
+	return errors.Join(e.expire(ctx), e.release(ctx))
+}
+
+// expire ends what is due. Units that return are given back at once.
+func (e *Ender) expire(ctx context.Context) error {
+	return e.repeat(ctx, func() (int, error) {
+		n, err := e.store.ExpireDue(ctx, e.opts.Batch)
+		if n > 0 {
+			e.opts.Ended(n)
+			e.Wake()
+		}
+		return n, err
+	})
+}
+
+func (e *Ender) release(ctx context.Context) error {
+	return e.repeat(ctx, func() (int, error) { return e.store.GiveReleases(ctx, e.opts.Batch, e.give(ctx)) })
 }
 
 // repeat goes on while batches come back full, also when a part of one failed:
@@ -118,11 +134,17 @@ func (e *Ender) repeat(ctx context.Context, batch func() (int, error)) error {
 	}
 }
 
+// giveTimeout bounds what is asked of ledger and store while releases are in
+// hand. The store's transaction waits for it meanwhile, and holds their rows.
+const giveTimeout = 3 * time.Second
+
 // give hands releases to the ledger. An error keeps them in the store. A
 // release that the ledger cannot place is evidence of loss: the rebuild that
 // follows counts the ending, so that release is done with.
 func (e *Ender) give(ctx context.Context) func(sluice.SaleID, []sluice.Release) error {
 	return func(sale sluice.SaleID, releases []sluice.Release) error {
+		ctx, cancel := context.WithTimeout(ctx, giveTimeout)
+		defer cancel()
 		result, err := e.ledger.Release(ctx, sale, releases)
 		if err != nil {
 			return err

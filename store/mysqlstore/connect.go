@@ -116,12 +116,21 @@ func seconds(value string) (time.Duration, error) {
 // session makes every connection the same, whatever the server is configured
 // for. Strict: what does not fit is an error, not cut off. Under READ COMMITTED
 // nothing but the rows that a statement finds is locked, and each statement
-// sees what is committed.
+// sees what is committed. The times, in seconds, are those of pgstore's session;
+// MariaDB reads the first comment, and MySQL, which knows no time for idle
+// transactions alone, the second.
 var session = []string{
 	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_ENGINE_SUBSTITUTION',
-		time_zone = '+00:00', innodb_lock_wait_timeout = 10`,
+		time_zone = '+00:00', innodb_lock_wait_timeout = 3
+		/*M!100600 , max_statement_time = 60, idle_write_transaction_timeout = 10, idle_transaction_timeout = 120 */
+		/*!80000 , max_execution_time = 60000, wait_timeout = 120 */`,
 	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 }
+
+// unlimited undoes the limits of session.
+const unlimited = `SET SESSION innodb_lock_wait_timeout = 300
+	/*M!100600 , max_statement_time = 0, idle_write_transaction_timeout = 0, idle_transaction_timeout = 0 */
+	/*!80000 , max_execution_time = 0, wait_timeout = 28800 */`
 
 // readOnly is for a connection that must not write.
 const readOnly = `SET SESSION TRANSACTION READ ONLY`

@@ -34,6 +34,9 @@ func (dialect) Time(t time.Time) any {
 
 // List is JSON, which both databases read as a table.
 func (dialect) List(ids []string) any {
+	if ids == nil {
+		ids = []string{}
+	}
 	text, err := json.Marshal(ids)
 	if err != nil {
 		panic(err) // strings are always JSON
@@ -57,17 +60,33 @@ func (dialect) ReadOnce() *sql.TxOptions {
 const (
 	tooManyConnections   = 1040
 	serverShutdown       = 1053
+	tableFull            = 1114 // or the disk
 	noSuchTable          = 1146
 	tooManyOfUser        = 1203
 	lockWaitTimeout      = 1205
 	deadlock             = 1213
+	readOnlyServer       = 1290
+	queryInterrupted     = 1317
+	readOnlyMode         = 1836
 	sessionKilled        = 1927 // MariaDB, as it shuts down
+	statementTimeout     = 1969 // MariaDB
 	sessionKilledOfMySQL = 3169
+
+	statementTimeoutOfMySQL = 3024
+	idleTooLong             = 4031
 )
 
-func (dialect) Retry(err error) bool {
-	number := errorNumber(err)
-	return number == deadlock || number == lockWaitTimeout
+func (dialect) Retry(err error) bool { return errorNumber(err) == deadlock }
+
+// Busy: 1020 to 1030 are about the disk and the storage engine.
+func (dialect) Busy(err error) bool {
+	switch number := errorNumber(err); number {
+	case deadlock, lockWaitTimeout, tooManyConnections, tooManyOfUser, serverShutdown, sessionKilled, sessionKilledOfMySQL,
+		queryInterrupted, statementTimeout, statementTimeoutOfMySQL, idleTooLong, tableFull, readOnlyServer, readOnlyMode:
+		return true
+	default:
+		return number >= 1020 && number <= 1030 || errors.Is(err, mysql.ErrInvalidConn)
+	}
 }
 
 func errorNumber(err error) uint16 {

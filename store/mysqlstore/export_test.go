@@ -17,6 +17,9 @@ const (
 // Retry reports whether an error is worth another try.
 func Retry(err error) bool { return dialect{}.Retry(err) }
 
+// Busy reports whether an error is the database's trouble.
+func Busy(err error) bool { return dialect{}.Busy(err) }
+
 // Statements of the dialect.
 func Statements() *sqlcore.Statements { return &statements }
 

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -36,11 +37,16 @@ func (s *Store) migrate(ctx context.Context) error {
 	if number := errorNumber(err); number != 0 && number != noSuchTable || isUnreachable(ctx, err) {
 		return err
 	}
-	return s.alone(ctx, func(conn *sql.Conn) error {
+	// A migration may take long, so it has connections of its own, without limits.
+	own := *s.connector
+	own.session = append(slices.Clone(own.session), unlimited)
+	db := sql.OpenDB(&own)
+	defer db.Close()
+	return alone(ctx, db, func(conn *sql.Conn) error {
 		if err := prepareVersions(ctx, conn); err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
-		return sqlcore.Migrate(ctx, goose.DialectMySQL, s.db, migrations())
+		return sqlcore.Migrate(ctx, goose.DialectMySQL, db, migrations())
 	})
 }
 
@@ -75,8 +81,8 @@ const (
 
 // alone calls do while no other server migrates this database, with the
 // connection that holds the lock.
-func (s *Store) alone(ctx context.Context, do func(*sql.Conn) error) error {
-	conn, err := s.db.Conn(ctx)
+func alone(ctx context.Context, db *sql.DB, do func(*sql.Conn) error) error {
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,7 +94,6 @@ func (s *Store) alone(ctx context.Context, do func(*sql.Conn) error) error {
 	if ours.Int64 != 1 {
 		return fmt.Errorf("the migration of another server takes more than %d s", lockSeconds)
 	}
-	// The connection goes on to live in the pool. If this fails it does not.
 	defer conn.ExecContext(context.WithoutCancel(ctx), releaseLock)
 	return do(conn)
 }

@@ -44,6 +44,7 @@ var statements = sqlcore.Statements{
 	History: `SELECT ` + sqlcore.HistoryColumns + ` FROM orders LEFT JOIN order_changes c ON c.order_id = orders.order_id
 		WHERE orders.order_id = ? ORDER BY c.position`,
 
+	TryLockSale: `SELECT id FROM sales WHERE id = ? FOR UPDATE SKIP LOCKED`,
 	SelectDue: `SELECT o.order_id, o.sale_id, o.quantity FROM ` + list + ` STRAIGHT_JOIN orders o FORCE INDEX (orders_order_id)
 		ON o.order_id = list.id WHERE o.status = 'pending' LIMIT ? FOR UPDATE SKIP LOCKED`,
 	ExpireOrders: `UPDATE (SELECT CAST(? AS DATETIME(3)) AS now) AS clock
@@ -124,7 +125,8 @@ const list = `JSON_TABLE(?, '$[*]' COLUMNS (id VARBINARY(81) PATH '$')) AS list`
 // The indexes are forced in both: here another one would mean to read all
 // orders, and there to lock them.
 const findDue = `SELECT order_id FROM orders FORCE INDEX (orders_to_expire)
-	WHERE status = 'pending' AND keep_until <= ? ORDER BY keep_until LIMIT ?`
+	WHERE status = 'pending' AND keep_until <= ? AND sale_id NOT IN (SELECT id FROM ` + list + `)
+	ORDER BY keep_until LIMIT ?`
 
 // The store's clock, when this statement began.
 const selectNow = `SELECT utc_timestamp(3)`

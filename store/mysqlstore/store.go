@@ -44,6 +44,7 @@ type Options struct {
 type Store struct {
 	*sqlcore.Store
 	db        *sql.DB
+	connector *connector
 	name      string // of the database, for errors
 	readiness *sqlcore.Readiness
 }
@@ -108,9 +109,9 @@ func connect(url string, opts Options, session []string) (*Store, error) {
 	db := sql.OpenDB(c)
 	db.SetMaxOpenConns(a.conns)
 	db.SetMaxIdleConns(a.conns)
-	db.SetConnMaxIdleTime(3 * time.Minute) // before anybody between us and the server forgets the connection
+	db.SetConnMaxIdleTime(time.Minute) // before the server's wait_timeout, and before a firewall forgets the connection
 	s := &Store{
-		Store: sqlcore.New(dialect{}, db, db), db: db,
+		Store: sqlcore.New(dialect{}, db, db), db: db, connector: c,
 		name: fmt.Sprintf("database %s at %s", strconv.Quote(a.config.DBName), a.config.Addr),
 	}
 	s.readiness = sqlcore.NewReadiness(func(ctx context.Context) error {

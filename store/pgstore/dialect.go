@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +19,10 @@ import (
 // dialect is PostgreSQL as sqlcore sees it. The hot path goes to the pool
 // directly; all else goes through database/sql, which takes its connections
 // from the same pool.
-type dialect struct{ pool *pgxpool.Pool }
+type dialect struct {
+	pool *pgxpool.Pool
+	*session
+}
 
 func (dialect) Name() string { return "pgstore" }
 
@@ -33,7 +37,12 @@ func (dialect) Time(t time.Time) any {
 	return t
 }
 
-func (dialect) List(ids []string) any { return ids }
+func (dialect) List(ids []string) any {
+	if ids == nil {
+		ids = []string{} // nil would be NULL
+	}
+	return ids
+}
 
 func (dialect) Now(ctx context.Context, tx *sql.Tx) (now time.Time, err error) {
 	err = tx.QueryRowContext(ctx, selectNow).Scan(sqlcore.Moment(&now))
@@ -55,6 +64,19 @@ const (
 	cannotConnectNow     = "57P03"
 	tooManyConnections   = "53300"
 )
+
+// busyClasses are the classes of states whose cause is not in the statement: of
+// connections, of transactions that others rolled back or that were idle too
+// long, of resources, of locks, of operators, and of the system.
+var busyClasses = []string{"08", "25", "40", "53", "55", "57", "58"}
+
+func (dialect) Busy(err error) bool {
+	if state := sqlState(err); state != "" {
+		return slices.Contains(busyClasses, state[:2])
+	}
+	connecting := (*pgconn.ConnectError)(nil)
+	return errors.As(err, &connecting) || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
+}
 
 func (dialect) Retry(err error) bool {
 	state := sqlState(err)
@@ -79,13 +101,19 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 	inserted := int64(0)
 	first := &pgx.Batch{}
 	first.Queue("BEGIN")
+	if d.pooled.Load() {
+		first.Queue(d.local)
+	}
 	first.Queue(insertFast, fastArgs(batch)...).Exec(func(tag pgconn.CommandTag) error {
 		inserted = tag.RowsAffected()
 		return nil
 	})
 	err = conn.SendBatch(ctx, first).Close()
 	if err != nil || inserted != int64(len(batch.Claims)) {
-		_, undo := conn.Exec(ctx, "ROLLBACK")
+		var undo error
+		if !conn.Conn().IsClosed() {
+			_, undo = conn.Exec(ctx, "ROLLBACK")
+		}
 		if sqlState(err) == uniqueViolation { // by whatever: nobody has decided yet what it means
 			err = nil
 		}

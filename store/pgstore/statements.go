@@ -43,8 +43,10 @@ var statements = sqlcore.Statements{
 	History: `SELECT ` + sqlcore.HistoryColumns + ` FROM orders LEFT JOIN order_changes c ON c.order_id = orders.order_id
 		WHERE orders.order_id = $1 ORDER BY c.position`,
 
+	TryLockSale: `SELECT id FROM sales WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED`,
 	SelectDue: `SELECT order_id, sale_id, quantity FROM orders WHERE status = 'pending' AND keep_until <= $1
-		ORDER BY keep_until LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED`,
+			AND sale_id <> ALL ($2::text[])
+		ORDER BY keep_until LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED`,
 	ExpireOrders: `UPDATE orders SET status = 'expired', updated_at = greatest(updated_at, $1)
 		WHERE order_id = ANY ($2::text[]) AND status = 'pending' AND keep_until <= $3`,
 	AddExpired: `INSERT INTO order_changes (` + sqlcore.ChangeColumns + `)

@@ -13,13 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/store/internal/sqlcore"
@@ -51,9 +50,10 @@ type Options struct {
 // Store is a sluice.Store in PostgreSQL.
 type Store struct {
 	*sqlcore.Store
-	pool *pgxpool.Pool
-	db   *sql.DB // on the pool
-	name string  // of the database, for errors
+	pool    *pgxpool.Pool
+	db      *sql.DB // on the pool
+	session *session
+	name    string // of the database, for errors
 
 	readiness *sqlcore.Readiness
 }
@@ -66,7 +66,7 @@ var (
 // Open connects to the database and brings its schema up to date. Several
 // servers may do so together. ErrUnreachable if the database does not answer.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
-	s, err := connect(url, opts, nil)
+	s, err := connect(url, opts, false)
 	if err != nil {
 		return nil, err
 	}
@@ -82,15 +82,12 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 // write to it. It does not migrate: a missing schema, or one of another
 // version, is an error. Every method that changes something fails.
 func OpenReadOnly(ctx context.Context, url string) (*Store, error) {
-	s, err := connect(url, Options{}, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "SET default_transaction_read_only = on")
-		return err
-	})
+	s, err := connect(url, Options{}, true)
 	if err != nil {
 		return nil, err
 	}
 	s.ReadOnly = true
-	if err = s.CheckVersion(ctx, migrations()); err != nil {
+	if err = again(func() error { return s.CheckVersion(ctx, migrations()) }); err != nil {
 		s.Close()
 		if sqlState(err) == undefinedTable {
 			return nil, fmt.Errorf("pgstore: %s holds no store of sluice", s.name)
@@ -101,7 +98,7 @@ func OpenReadOnly(ctx context.Context, url string) (*Store, error) {
 }
 
 // connect makes a store without asking the database anything.
-func connect(url string, opts Options, afterConnect func(context.Context, *pgx.Conn) error) (*Store, error) {
+func connect(url string, opts Options, readOnly bool) (*Store, error) {
 	config, err := parse(url)
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
@@ -115,13 +112,15 @@ func connect(url string, opts Options, afterConnect func(context.Context, *pgx.C
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "sluice"
 	}
-	config.AfterConnect = afterConnect
+	config.ConnConfig.DialFunc = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
+	own := newSession(config.ConnConfig, readOnly)
+	config.BeforeConnect, config.AfterConnect = own.beforeConnect, own.afterConnect
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
 	db := stdlib.OpenDBFromPool(pool)
-	s := &Store{Store: sqlcore.New(dialect{pool}, db, db), pool: pool, db: db, name: databaseName(config.ConnConfig)}
+	s := &Store{Store: sqlcore.New(dialect{pool, own}, db, db), pool: pool, db: db, session: own, name: databaseName(config.ConnConfig)}
 	s.readiness = sqlcore.NewReadiness(func(ctx context.Context) error {
 		if err := s.migrate(ctx); err != nil {
 			return s.explain(ctx, err)
@@ -137,22 +136,45 @@ func (s *Store) NotReady() error { return s.readiness.NotReady() }
 
 // migrationLock is the advisory lock that servers which start together queue
 // for. It is a number of our own, so that no other user of goose waits for us.
-const migrationLock = 0x736c75696365 // "sluice"
+// migrationWait is how long.
+const (
+	migrationLock = 0x736c75696365 // "sluice"
+	migrationWait = "5min"
+)
 
 func (s *Store) migrate(ctx context.Context) error {
 	// The usual case needs no lock, and this is the ping as well.
-	err := s.CheckVersion(ctx, migrations())
+	err := again(func() error { return s.CheckVersion(ctx, migrations()) })
 	if err == nil {
 		return nil
 	}
 	if pg := sqlState(err); pg != "" && pg != undefinedTable || isUnreachable(ctx, err) {
 		return err
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(migrationLock), lock.WithLockTimeout(1, 300))
+	// A migration may take long, so it has connections of its own, without limits.
+	config := s.pool.Config().ConnConfig
+	if err := s.session.beforeConnect(ctx, config); err != nil {
+		return err
+	}
+	db := stdlib.OpenDB(*config)
+	defer db.Close()
+	// The lock is that of a transaction: one of a session would stay behind in a
+	// pooler.
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	return sqlcore.Migrate(ctx, goose.DialectPostgres, s.db, migrations(), goose.WithSessionLocker(locker))
+	defer tx.Rollback()
+	for _, statement := range []string{
+		"SELECT set_config('lock_timeout', '" + migrationWait + "', true), set_config('statement_timeout', '0', true), " +
+			"set_config('" + idleSetting + "', '0', true)",
+		fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", migrationLock),
+	} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("wait for the migration of another server: %w", err)
+		}
+	}
+	return sqlcore.Migrate(ctx, goose.DialectPostgres, db, migrations())
 }
 
 // Close closes all connections. It waits for calls under way, and is

@@ -18,6 +18,8 @@ func TestConformance(t *testing.T) { storetest.Run(t, server.Databases) }
 
 func TestServer(t *testing.T) { storetest.RunServer(t, server) }
 
+func TestChild(t *testing.T) { storetest.Child(t, server) }
+
 func TestSoak(t *testing.T) { storetest.Soak(t, server.Databases) }
 
 var server = &storetest.Server{

@@ -15,7 +15,7 @@ import (
 
 func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	url := servertest.Postgres(t)
-	old, err := connect(url, Options{}, nil)
+	old, err := connect(url, Options{}, false)
 	old = storetest.Kept(t, old, err)
 	storetest.Upgrade(t, storetest.Older{
 		DB: old.db, Dialect: goose.DialectPostgres, Migrations: migrations(), VersionTable: sqlcore.VersionTable,
@@ -26,7 +26,7 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 			return storetest.Kept(t, s, err)
 		},
 		Raw: func(t *testing.T) *sql.DB {
-			s, err := connect(url, Options{}, nil)
+			s, err := connect(url, Options{}, false)
 			return storetest.Kept(t, s, err).db
 		},
 		CheckFails: func(err error) bool { return sqlState(err) == "23514" },

@@ -4,8 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/store/internal/sqlcore"
@@ -32,6 +36,9 @@ func (dialect) Time(t time.Time) any {
 
 // List is JSON, which SQLite reads as a table.
 func (dialect) List(ids []string) any {
+	if ids == nil {
+		ids = []string{}
+	}
 	text, err := json.Marshal(ids)
 	if err != nil {
 		panic(err) // strings are always JSON
@@ -78,6 +85,20 @@ func (dialect) ReadOnce() *sql.TxOptions { return &sql.TxOptions{ReadOnly: true}
 
 // Retry: nothing else writes to the file but what busy_timeout waits for.
 func (dialect) Retry(error) bool { return false }
+
+// Busy: the file is locked, the disk is full or fails, or memory is short.
+func (dialect) Busy(err error) bool {
+	failed := (*sqlite.Error)(nil)
+	if !errors.As(err, &failed) {
+		return false
+	}
+	switch failed.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT,
+		sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN:
+		return true
+	}
+	return false
+}
 
 func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (int, error) {
 	// The driver starts a goroutine per statement whose context can end; the

@@ -41,7 +41,9 @@ var statements = sqlcore.Statements{
 	History: `SELECT ` + sqlcore.HistoryColumns + ` FROM orders LEFT JOIN order_changes c ON c.order_id = orders.order_id
 		WHERE orders.order_id = ? ORDER BY c.position`,
 
+	TryLockSale: `SELECT id FROM sales WHERE id = ?`, // as with LockSale
 	SelectDue: `SELECT order_id, sale_id, quantity FROM orders WHERE status = 'pending' AND keep_until <= ?
+			AND sale_id NOT IN (SELECT value FROM json_each(?))
 		ORDER BY keep_until LIMIT ?`,
 	ExpireOrders: `UPDATE orders SET status = 'expired', updated_at = max(updated_at, ?)
 		WHERE order_id IN (SELECT value FROM json_each(?)) AND status = 'pending' AND keep_until <= ?`,

@@ -87,6 +87,9 @@ func RunServer(t *testing.T, server *Server) {
 		{"OpenErrors", testOpenErrors},
 		{"DatabaseGoesAndComesBack", testComesBack},
 		{"NobodyWaitsInACircle", testNoCircle},
+		{"ALockedRowStopsOneSale", testLockedRow},
+		{"ALockedFeedStopsNoLonger", testLockedFeed},
+		{"AFrozenServerLetsGo", testFrozenServer},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
 	}

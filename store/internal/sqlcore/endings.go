@@ -171,77 +171,155 @@ func execAll(ctx context.Context, tx *sql.Tx, n int, query string, args ...any) 
 
 // DueFinder is a dialect that would hold, in the index by which it finds orders
 // that are due, those that it passes over as well. It finds them first and holds
-// none, by FindDue (now, limit), which selects ids; its SelectDue then takes
-// their list in place of now.
+// none, by FindDue (now, list of sales, limit), which selects ids; its SelectDue
+// then takes their list and the limit.
 type DueFinder interface{ FindDue() string }
 
 // dueRoom is how many times the orders that one call is asked to end are found:
 // room for as many servers, which pass over what others hold.
 const dueRoom = 8
 
-func (s *Store) findDue(ctx context.Context, tx *sql.Tx, finder DueFinder, now any, limit int) (ids []string, err error) {
-	err = each(ctx, tx, finder.FindDue(), []any{now, limit * dueRoom}, func(r *sql.Rows) error {
-		var id string
-		err := r.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
-}
-
-// ExpireDue ends pending orders whose time has passed.
+// ExpireDue ends pending orders whose time has passed, of all sales together,
+// the most overdue first.
+//
+// A sale whose row another transaction holds is passed over. At the end one such
+// sale is waited for: the row of a sale that sells is nearly always held, so not
+// to wait would mean not to get it. A sale that was waited for in vain rests.
 func (s *Store) ExpireDue(ctx context.Context, limit int) (expired int, err error) {
 	defer s.wrap(&err, "expire orders")
 	if limit < 1 {
 		return 0, fmt.Errorf("limit %d: want 1 or more", limit)
 	}
-	err = s.change(ctx, func(tx *sql.Tx) (err error) {
-		expired, err = s.expireDue(ctx, tx, limit)
-		return err
-	})
-	if err != nil {
-		return 0, err
+	var held []string // sales that are passed over
+	for expired < limit {
+		n, others, err := s.expirePass(ctx, limit-expired, held, "")
+		expired += n
+		if err != nil {
+			return expired, err
+		}
+		if len(others) == 0 {
+			break
+		}
+		held = append(held, others...)
 	}
-	return expired, nil
+	wait := s.waitFor(held)
+	if expired >= limit || wait == "" {
+		return expired, nil
+	}
+	held = slices.DeleteFunc(held, func(sale string) bool { return sale == string(wait) })
+	begun := time.Now()
+	n, _, err := s.expirePass(ctx, limit-expired, held, wait)
+	s.slow.expiry.note(wait, time.Since(begun), err != nil)
+	if err != nil {
+		err = fmt.Errorf("sale=%s: %w", wait, err)
+	}
+	return expired + n, err
 }
 
-func (s *Store) expireDue(ctx context.Context, tx *sql.Tx, limit int) (int, error) {
-	read, err := s.d.Now(ctx, tx)
-	if err != nil {
-		return 0, err
-	}
-	now := s.d.Time(read)
-	from := now
-	if finder, ok := s.d.(DueFinder); ok {
-		found, err := s.findDue(ctx, tx, finder, now, limit)
-		if err != nil || len(found) == 0 {
-			return 0, err
+// waitFor chooses the next one, in turns, of the sales that do not rest; empty
+// if all do.
+func (s *Store) waitFor(held []string) sluice.SaleID {
+	var awake []sluice.SaleID
+	for _, id := range held {
+		if sale := sluice.SaleID(id); !s.slow.expiry.resting(sale) {
+			awake = append(awake, sale)
 		}
-		from = s.d.List(found)
 	}
-	var ids []string
-	units := map[sluice.SaleID]int64{}
-	err = each(ctx, tx, s.sql.SelectDue, []any{from, limit}, func(r *sql.Rows) error {
-		var id string
-		var sale sluice.SaleID
-		var quantity int64
-		err := r.Scan(&id, &sale, &quantity)
-		ids = append(ids, id)
-		units[sale] += quantity
+	if len(awake) == 0 {
+		return ""
+	}
+	slices.Sort(awake)
+	i, found := slices.BinarySearch(awake, *s.expiring.Load())
+	if found {
+		i++
+	}
+	next := awake[i%len(awake)]
+	s.expiring.Store(&next)
+	return next
+}
+
+// expirePass is one transaction. It returns the sales whose orders it passed
+// over because another transaction holds their rows; it waits only for the row
+// of the sale wait, if there is one.
+func (s *Store) expirePass(ctx context.Context, limit int, skip []string, wait sluice.SaleID) (expired int, held []string, err error) {
+	err = s.change(ctx, func(tx *sql.Tx) (err error) {
+		expired, held, err = s.expireDue(ctx, tx, limit, skip, wait)
 		return err
 	})
-	if err != nil || len(ids) == 0 {
-		return 0, err
+	if err != nil {
+		return 0, nil, err
+	}
+	return expired, held, nil
+}
+
+func (s *Store) expireDue(ctx context.Context, tx *sql.Tx, limit int, skip []string, wait sluice.SaleID) (int, []string, error) {
+	if wait != "" { // before anything else is held
+		if _, err := s.lockSale(ctx, tx, wait); err != nil {
+			return 0, nil, err
+		}
+	}
+	read, err := s.d.Now(ctx, tx)
+	if err != nil {
+		return 0, nil, err
+	}
+	now := s.d.Time(read)
+	due, err := s.selectDue(ctx, tx, now, skip, limit)
+	if err != nil || len(due) == 0 {
+		return 0, nil, err
+	}
+	var ids, held []string
+	units := map[sluice.SaleID]int64{}
+	for _, sale := range slices.Sorted(maps.Keys(due)) {
+		if err := tx.QueryRowContext(ctx, s.sql.TryLockSale, sale).Scan(new(string)); errors.Is(err, sql.ErrNoRows) {
+			held = append(held, string(sale))
+			continue
+		} else if err != nil {
+			return 0, nil, err
+		}
+		for _, o := range due[sale] {
+			ids = append(ids, o.id)
+			units[sale] += o.quantity
+		}
+	}
+	if len(ids) == 0 {
+		return 0, held, nil
 	}
 	if err := s.lowerTaken(ctx, tx, units); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	list := s.d.List(ids)
 	if err := execAll(ctx, tx, len(ids), s.sql.ExpireOrders, now, list, now); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if err := execAll(ctx, tx, len(ids), s.sql.AddExpired, byExpiry, list); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	return len(ids), s.addReleases(ctx, tx, ids)
+	return len(ids), held, s.addReleases(ctx, tx, ids)
+}
+
+// dueOrder is a pending order whose time has passed.
+type dueOrder struct {
+	id       string
+	quantity int64
+}
+
+// selectDue locks orders that are due, without changing them yet.
+func (s *Store) selectDue(ctx context.Context, tx *sql.Tx, now any, skip []string, limit int) (map[sluice.SaleID][]dueOrder, error) {
+	args := []any{now, s.d.List(skip), limit}
+	if finder, ok := s.d.(DueFinder); ok {
+		found, err := texts(ctx, tx, finder.FindDue(), now, s.d.List(skip), limit*dueRoom)
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+		args = []any{s.d.List(found), limit}
+	}
+	due := map[sluice.SaleID][]dueOrder{}
+	err := each(ctx, tx, s.sql.SelectDue, args, func(r *sql.Rows) error {
+		var o dueOrder
+		var sale sluice.SaleID
+		err := r.Scan(&o.id, &sale, &o.quantity)
+		due[sale] = append(due[sale], o)
+		return err
+	})
+	return due, err
 }

@@ -52,6 +52,8 @@ func (s *Store) insertFast(ctx context.Context, batch *Batch) (done bool, err er
 		if s.ReadOnly {
 			return false, errReadOnly
 		}
+		ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+		defer cancel()
 		done, err := fast.InsertFast(ctx, batch)
 		if err != nil && s.d.Retry(err) {
 			return false, nil // the careful way tries again

@@ -12,7 +12,7 @@ import (
 // of the sale's row keeps every Insert out, so the orders read are complete.
 func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID) (image sluice.LoadImage, err error) {
 	defer s.wrap(&err, "begin load sale=%s", id)
-	err = s.change(ctx, func(tx *sql.Tx) error {
+	err = s.changeWithin(ctx, longTimeout, func(tx *sql.Tx) error {
 		sale, err := s.lockSale(ctx, tx, id)
 		if err != nil {
 			return err

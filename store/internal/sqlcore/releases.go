@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluicehq/sluice"
 )
@@ -19,10 +20,10 @@ type Holder interface {
 // GiveReleases hands up to limit releases of each sale that has any to give,
 // one sale after the other. A sale whose releases cannot be given does not stop
 // those of others: the errors are joined, and come with the count of what was
-// given. The next call begins with the next sale, so that one that takes all
-// the time of ctx does not either.
+// given. A sale for which that took long rests for a while. The next call begins
+// with the next sale, so that one that takes all the time of ctx does not either.
 func (s *Store) GiveReleases(ctx context.Context, limit int, give func(sluice.SaleID, []sluice.Release) error) (given int, err error) {
-	defer s.wrap(&err, "give releases")
+	defer s.wrapAsIs(&err, "give releases")
 	if limit < 1 {
 		return 0, fmt.Errorf("limit %d: want 1 or more", limit)
 	}
@@ -47,8 +48,13 @@ func (s *Store) GiveReleases(ctx context.Context, limit int, give func(sluice.Sa
 		}
 		sale = next
 		s.releasing.Store(&next)
+		if s.slow.releases.resting(sale) {
+			continue
+		}
+		begun := time.Now()
 		n, err := s.giveSale(ctx, sale, limit, give)
 		given += n
+		s.slow.releases.note(sale, time.Since(begun), err != nil)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("sale=%s: %w", sale, err))
 		}
@@ -71,7 +77,9 @@ func (s *Store) giveSale(ctx context.Context, sale sluice.SaleID, limit int, giv
 	holder, ok := s.d.(Holder)
 	if !ok {
 		n := 0
-		err := within(ctx, s.write, nil, func(tx *sql.Tx) error {
+		ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+		defer cancel()
+		err := s.within(ctx, s.write, nil, false, func(tx *sql.Tx) error {
 			releases, err := s.selectReleases(ctx, tx, sale, limit)
 			if err != nil || len(releases) == 0 {
 				return err

@@ -11,7 +11,7 @@ import (
 // Snapshot calls read with a view of one sale, all of it of one moment.
 func (s *Store) Snapshot(ctx context.Context, id sluice.SaleID, read func(sluice.Snapshot) error) (err error) {
 	var judged error // by read; it is returned as it is
-	err = s.view(ctx, func(tx *sql.Tx) error {
+	err = s.viewWithin(ctx, longTimeout, func(tx *sql.Tx) error {
 		snap := &snapshot{ctx: ctx, store: s, tx: tx}
 		var err error
 		if snap.sale, err = oneSale(tx.QueryRowContext(ctx, s.sql.SelectSale, id)); err != nil {

@@ -16,7 +16,17 @@
 // over those that others hold if it may choose. Then it takes the rows of their
 // sales, by id, and only then changes anything: a transaction that stores
 // orders holds the sale, and where it meets a changed order it waits for the
-// outcome, while it does not mind a locked one. So nobody waits in a circle.
+// outcome, while it does not mind a locked one. So no lock cycle can form.
+// Expiry, which ends orders of many sales, does not even wait for a sale's row:
+// it passes over the sale, and waits for one such sale at a time before it holds
+// anything else.
+//
+// # Waiting
+//
+// A row that a frozen server or a person's session holds must cost its own sale
+// only, and not for ever. Sessions of the store wait for a lock a few seconds;
+// the database ends a transaction whose client says nothing for some seconds;
+// and every call has a deadline of its own. What fails by that is ErrStoreBusy.
 //
 // And whatever a load reads: either it has counted the ending, or the ending
 // has waited for it, and stamps its release with the epoch of that load.
@@ -25,7 +35,11 @@ package sqlcore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -63,8 +77,18 @@ type Dialect interface {
 	// Webhooks returns the SQL of webhooks.
 	Webhooks() *WebhookStatements
 	// Retry reports whether the transaction failed because of another one (a
-	// deadlock, for instance), so that trying again helps.
+	// deadlock, for instance), so that trying again at once helps.
 	Retry(err error) bool
+	// Busy reports whether the database failed for a reason that is not in the
+	// statement and may pass: a lock that was not free in time, a full disk, a
+	// shutdown. Errors of the network, and deadlines, need not be told here.
+	Busy(err error) bool
+}
+
+// Beginner is a dialect that has something to do when a transaction begins.
+// Long says that it only reads, and that the caller may take its time.
+type Beginner interface {
+	Begin(ctx context.Context, tx *sql.Tx, long bool) error
 }
 
 // FastInserter is a dialect that can store a batch of new claims in one
@@ -103,10 +127,13 @@ type Statements struct {
 	AddChange, AddRefusal string
 	History               string // order_id; HistoryColumns; one row at least if the order is there, in order of position
 
+	// TryLockSale is as LockSale, but selects only the id, and nothing if another
+	// transaction holds the row.
+	TryLockSale string // id
 	// SelectDue selects order_id, sale_id, quantity of pending orders with
-	// keep_until <= now, the most overdue first; it holds them, and passes over
-	// those that another transaction holds.
-	SelectDue    string // now, limit
+	// keep_until <= now that are of none of the sales listed, the most overdue
+	// first; it holds them, and passes over those that another transaction holds.
+	SelectDue    string // now, list of sales, limit
 	ExpireOrders string // now, list, now; those that are pending and whose keep_until <= now; updated_at does not go back
 	AddExpired   string // changed_by, list; a change from pending to expired, at the order's updated_at
 
@@ -169,7 +196,7 @@ type Store struct {
 	events   *EventStatements
 	webhooks *WebhookStatements
 	write    *sql.DB
-	read     *sql.DB // may be the same
+	read     reader // may be of the same
 
 	// Ready, if set, is called before every use and may refuse it.
 	Ready func(context.Context) error
@@ -177,14 +204,17 @@ type Store struct {
 	ReadOnly bool
 
 	releasing atomic.Pointer[sluice.SaleID] // whose releases were handed out last
+	expiring  atomic.Pointer[sluice.SaleID] // whose row expiry waited for last
+	slow      struct{ releases, expiry rests }
 	closed    atomic.Bool
 }
 
 // New returns a store on two handles of one database, for changes and for
 // reading; they may be the same. The adapter closes them.
 func New(d Dialect, write, read *sql.DB) *Store {
-	s := &Store{d: d, sql: d.Statements(), events: d.Events(), webhooks: d.Webhooks(), write: write, read: read}
+	s := &Store{d: d, sql: d.Statements(), events: d.Events(), webhooks: d.Webhooks(), write: write, read: reader{read}}
 	s.releasing.Store(new(sluice.SaleID))
+	s.expiring.Store(new(sluice.SaleID))
 	return s
 }
 
@@ -197,6 +227,8 @@ func (s *Store) Ping(ctx context.Context) (err error) {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
 	return s.read.PingContext(ctx)
 }
 
@@ -210,29 +242,61 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
-// wrap says where an error happened. It is deferred by every method of the
-// port, once.
+// wrap says where an error happened, and whether it was the store's trouble
+// (ErrStoreBusy). It is deferred by every method of the port, once.
 func (s *Store) wrap(err *error, format string, args ...any) {
+	if *err == nil {
+		return
+	}
+	if s.busy(*err) {
+		*err = fmt.Errorf("%w: %w", sluice.ErrStoreBusy, *err)
+	}
+	s.wrapAsIs(err, format, args...)
+}
+
+// wrapAsIs is wrap for errors that may come from elsewhere.
+func (s *Store) wrapAsIs(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %s: %w", s.d.Name(), fmt.Sprintf(format, args...), *err)
 	}
+}
+
+func (s *Store) busy(err error) bool {
+	network := net.Error(nil)
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || s.d.Busy(err)
 }
 
 // attempts bounds how often a transaction is tried that others keep from
 // committing.
 const attempts = 4
 
+// Every use of the database ends in time, also when the server's process is
+// frozen or the network swallows what is sent. The caller's deadline holds if it
+// is earlier.
+const (
+	queryTimeout  = 10 * time.Second // a query outside of a transaction
+	changeTimeout = 15 * time.Second // a transaction
+	longTimeout   = 10 * time.Minute // one that reads all orders of a sale
+)
+
 // change runs do in a transaction and commits it. It tries again when the
 // database says that another transaction was in the way.
 func (s *Store) change(ctx context.Context, do func(*sql.Tx) error) error {
+	return s.changeWithin(ctx, changeTimeout, do)
+}
+
+func (s *Store) changeWithin(ctx context.Context, timeout time.Duration, do func(*sql.Tx) error) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	if s.ReadOnly {
 		return errReadOnly
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	for try := 1; ; try++ {
-		err := within(ctx, s.write, nil, do)
+		err := s.within(ctx, s.write, nil, false, do)
 		if err == nil || try == attempts || !s.d.Retry(err) {
 			return err
 		}
@@ -241,22 +305,54 @@ func (s *Store) change(ctx context.Context, do func(*sql.Tx) error) error {
 
 // view runs do in a transaction that sees one moment and changes nothing.
 func (s *Store) view(ctx context.Context, do func(*sql.Tx) error) error {
+	return s.viewWithin(ctx, changeTimeout, do)
+}
+
+func (s *Store) viewWithin(ctx context.Context, timeout time.Duration, do func(*sql.Tx) error) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	return within(ctx, s.read, s.d.ReadOnce(), do)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return s.within(ctx, s.read.DB, s.d.ReadOnce(), timeout == longTimeout, do)
 }
 
-func within(ctx context.Context, db *sql.DB, opts *sql.TxOptions, do func(*sql.Tx) error) error {
+func (s *Store) within(ctx context.Context, db *sql.DB, opts *sql.TxOptions, long bool, do func(*sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, opts)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // also when do panics; after Commit it does nothing
+	if b, ok := s.d.(Beginner); ok {
+		if err := b.Begin(ctx, tx, long); err != nil {
+			return err
+		}
+	}
 	if err := do(tx); err != nil {
 		return err
 	}
 	return tx.Commit()
+}
+
+// reader reads outside of transactions, each query within queryTimeout.
+type reader struct{ *sql.DB }
+
+// QueryRowContext returns a row that is read when it is scanned.
+func (r reader) QueryRowContext(ctx context.Context, query string, args ...any) row {
+	return &lateRow{r.DB, ctx, query, args}
+}
+
+type lateRow struct {
+	db    *sql.DB
+	ctx   context.Context // of the call that the row lives in
+	query string
+	args  []any
+}
+
+func (r *lateRow) Scan(dest ...any) error {
+	ctx, cancel := context.WithTimeout(r.ctx, queryTimeout)
+	defer cancel()
+	return r.db.QueryRowContext(ctx, r.query, r.args...).Scan(dest...)
 }
 
 // exec runs a statement that must change exactly one row, or none: it reports
@@ -278,6 +374,11 @@ func exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (bool, err
 
 // each calls scan for every row of a query.
 func each(ctx context.Context, q querier, query string, args []any, scan func(*sql.Rows) error) error {
+	if _, ok := q.(reader); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, queryTimeout)
+		defer cancel()
+	}
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

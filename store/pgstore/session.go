@@ -1,0 +1,135 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// session is what every transaction of the store can rely on: that it waits for
+// a lock for seconds at most, and that the database ends it when its server is
+// frozen or gone. What the URL sets itself is left as it is.
+//
+// A pooler such as PgBouncer, which gives each transaction another connection,
+// keeps neither settings nor prepared statements. Behind one, statements are sent
+// unprepared, and each transaction sets for itself.
+type session struct {
+	pooled atomic.Bool // there is a pooler between us and the database
+	set    string      // for a connection, if it leads to the database itself
+	local  string      // for a transaction
+	long   string      // for one that may take its time
+}
+
+type setting struct{ name, value string }
+
+const idleSetting = "idle_in_transaction_session_timeout"
+
+// limits: a row is locked for milliseconds, the longest statement reads all
+// orders of a sale, and while orders' units are given to the ledger a transaction
+// is idle for some seconds.
+var limits = []setting{
+	{"lock_timeout", "3s"},
+	{"statement_timeout", "60s"},
+	{idleSetting, "10s"},
+	{"tcp_keepalives_idle", "30"},
+	{"tcp_keepalives_interval", "10"},
+	{"tcp_keepalives_count", "3"},
+}
+
+// longIdle is for a transaction that only reads, and whose reader may be busy
+// with what it has read.
+const longIdle = "2min"
+
+func newSession(config *pgx.ConnConfig, readOnly bool) *session {
+	var set, local, long []setting
+	for _, l := range limits {
+		if _, given := config.RuntimeParams[l.name]; given {
+			continue
+		}
+		set = append(set, l)
+		if !strings.HasPrefix(l.name, "tcp_") { // those are of the connection, which is the pooler's
+			local = append(local, l)
+		}
+		if l.name == idleSetting {
+			long = append(long, setting{l.name, longIdle})
+		}
+	}
+	if readOnly {
+		set = append(set, setting{"default_transaction_read_only", "on"})
+		local = append(local, setting{"transaction_read_only", "on"})
+	}
+	return &session{
+		set: "SELECT pg_backend_pid() = %[1]d, CASE WHEN pg_backend_pid() = %[1]d THEN concat(" + calls(set, false) + ") END",
+		// One row each, so that nothing is to be read but its end.
+		local: "SELECT " + calls(local, true),
+		long:  "SELECT " + calls(long, true),
+	}
+}
+
+func calls(settings []setting, local bool) string {
+	all := []string{"''"}
+	for _, s := range settings {
+		all = append(all, fmt.Sprintf("set_config('%s', '%s', %t)", s.name, s.value, local))
+	}
+	return strings.Join(all, ", ")
+}
+
+// errPooler: the connection leads to a pooler, as has just been noticed. The
+// next one is made as that needs it.
+var errPooler = errors.New("there is a connection pooler before the database")
+
+// beforeConnect is for pgxpool.
+func (s *session) beforeConnect(_ context.Context, config *pgx.ConnConfig) error {
+	if s.pooled.Load() {
+		config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	return nil
+}
+
+// afterConnect is for pgxpool. A pooler is noticed by this: it invents the
+// number of the database's process.
+func (s *session) afterConnect(ctx context.Context, conn *pgx.Conn) error {
+	if s.pooled.Load() {
+		return nil
+	}
+	results, err := conn.PgConn().Exec(ctx, fmt.Sprintf(s.set, conn.PgConn().PID())).ReadAll()
+	if err != nil {
+		return err
+	}
+	if string(results[0].Rows[0][0]) != "t" {
+		s.pooled.Store(true)
+		return errPooler
+	}
+	return nil
+}
+
+// Begin is of sqlcore.Beginner.
+func (s *session) Begin(ctx context.Context, tx *sql.Tx, long bool) error {
+	var statements []string
+	if s.pooled.Load() {
+		statements = append(statements, s.local)
+	}
+	if long {
+		statements = append(statements, s.long)
+	}
+	for _, statement := range statements {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again calls do once more if that noticed a pooler.
+func again(do func() error) error {
+	err := do()
+	if errors.Is(err, errPooler) {
+		err = do()
+	}
+	return err
+}
