@@ -17,7 +17,8 @@ type comparison struct {
 
 	first, second sluice.Reading
 	claims        map[claimKey]claimState
-	unitsLive     int64 // of the claims up to the first reading
+	unitsLive     int64           // of the claims up to the first reading
+	newer         map[int64]int64 // units of the claims after it that were met anywhere, by sequence
 	stored        sluice.Sale
 	terms         []sluice.Terms
 	unitsStored   int64 // of the live orders in the snapshot
@@ -31,6 +32,33 @@ type comparison struct {
 	reissue []sluice.OrderID
 	recount bool
 	mending bool // the comparison is complete
+
+	blamed map[DifferenceClass]int64 // differences that a rebuild repairs
+	why    string                    // the first of them; the reason of the fence
+}
+
+// blame reports a difference that only a rebuild repairs: what the ledger holds
+// is wrong, and not merely late.
+func (c *comparison) blame(class DifferenceClass, order sluice.OrderID, format string, args ...any) {
+	why := fmt.Sprintf(format, args...)
+	c.report.found(class, order).note("%s", why)
+	if c.why == "" {
+		c.why = why
+	}
+	if c.blamed == nil {
+		c.blamed = map[DifferenceClass]int64{}
+	}
+	c.blamed[class]++
+}
+
+// isNewer notes a claim or order after the first reading, and reports that it
+// is one.
+func (c *comparison) isNewer(epoch, seq, quantity int64) bool {
+	if epoch != c.first.Epoch || seq <= c.first.Seq {
+		return false
+	}
+	c.newer[seq] = max(c.newer[seq], quantity) // a torn transaction may have left another there
+	return true
 }
 
 // claimKey is the part of an order id that differs within a sale.
@@ -122,7 +150,7 @@ func (c *comparison) gather(ctx context.Context) (err error) {
 
 func (c *comparison) readClaims(ctx context.Context) (err error) {
 	c.claims = make(map[claimKey]claimState, c.first.Seq)
-	c.strays = map[sluice.OrderID]bool{}
+	c.strays, c.newer = map[sluice.OrderID]bool{}, map[int64]int64{}
 	err = c.ledger.Records(ctx, c.sale, func(r sluice.Record) bool {
 		key := keyOf(r.Order)
 		if before, twice := c.claims[key]; twice && !before.live {
@@ -130,7 +158,7 @@ func (c *comparison) readClaims(ctx context.Context) (err error) {
 		}
 		// A key of its own, or each would keep what the record was read from.
 		c.claims[claimKey(strings.Clone(string(key)))] = claimState{
-			quantity: int32(r.Quantity), live: r.Live, newer: r.Epoch == c.first.Epoch && r.Seq > c.first.Seq,
+			quantity: int32(r.Quantity), live: r.Live, newer: c.isNewer(r.Epoch, r.Seq, r.Quantity),
 		}
 		return true
 	})
@@ -163,7 +191,8 @@ func (c *comparison) readJournal(ctx context.Context) error {
 			return true
 		}
 		for i := range e.Claims {
-			if claim, known := c.place(e.Claims[i].Order); known && !claim.newer {
+			newer := c.isNewer(e.Epoch, e.FirstSeq+int64(i), e.Claims[i].Quantity)
+			if _, known := c.place(e.Claims[i].Order); known && !newer {
 				c.report.Of(InFlight).Count++
 			}
 		}
@@ -184,6 +213,7 @@ func (c *comparison) readStore(s sluice.Snapshot) error {
 		}
 		for j := range claims {
 			c.place(claims[j].Order)
+			c.isNewer(letters[i].Epoch, letters[i].FirstSeq+int64(j), claims[j].Quantity)
 		}
 	}
 	return s.Orders(func(o sluice.Order) bool {
@@ -198,8 +228,11 @@ func (c *comparison) readOrder(o *sluice.Order) {
 		c.unitsStored += o.Quantity
 	}
 	claim, known := c.place(o.ID)
+	newer := c.isNewer(o.Epoch, o.Seq, o.Quantity)
 	switch {
-	case !known && o.Epoch == c.first.Epoch && o.Seq > c.first.Seq: // newer
+	case !known && newer:
+	case known && int64(claim.quantity) != o.Quantity: // neither ever changes
+		c.blame(Drift, o.ID, "%s holds %d units in the ledger, and %d in the store", o.ID, claim.quantity, o.Quantity)
 	case !known, live && !claim.live:
 		c.orphans = append(c.orphans, *o)
 	case !live && claim.live:
@@ -253,12 +286,12 @@ func (c *comparison) judgeEnded(ctx context.Context) error {
 		record, err := c.ledger.Find(ctx, o.ID, o.Buyer)
 		switch {
 		case errors.Is(err, sluice.ErrOrderNotFound):
-			c.report.found(OrphanOrder, o.ID)
+			c.orphan(o.ID)
 		case err != nil:
 			return err
 		case !record.Live: // it has returned meanwhile
 		case o.Reason == sluice.NotCovered: // its units were never the store's
-			c.report.found(OrphanHold, o.ID).note("%s is beyond the cap", o.ID)
+			c.blame(OrphanHold, o.ID, "%s is beyond the cap", o.ID)
 		default:
 			c.report.found(LostRelease, o.ID)
 			c.reissue = append(c.reissue, o.ID)
@@ -287,10 +320,14 @@ func (c *comparison) judgeOrphans(ctx context.Context) error {
 		case err != nil:
 			return err
 		case missing || now.Status.Live():
-			c.report.found(OrphanOrder, o.ID)
+			c.orphan(o.ID)
 		}
 	}
 	return nil
+}
+
+func (c *comparison) orphan(order sluice.OrderID) {
+	c.blame(OrphanOrder, order, "the ledger does not hold the units of order %s, which is stored", order)
 }
 
 // judgeStrays reads the ledger's claims again, for the records of those that
@@ -320,7 +357,7 @@ func (c *comparison) judgeStrays(ctx context.Context) error {
 		case !r.Live:
 			c.report.found(LostOrder, r.Order).note("%s has given its units back; nobody knows how it ended", r.Order)
 		case r.Epoch != c.first.Epoch:
-			c.report.found(OrphanHold, r.Order).note("%s was accepted in epoch %d", r.Order, r.Epoch)
+			c.blame(OrphanHold, r.Order, "%s was accepted in epoch %d", r.Order, r.Epoch)
 		default:
 			c.report.found(LostOrder, r.Order)
 			c.restore = append(c.restore, *r)
@@ -338,26 +375,38 @@ func (c *comparison) judgeCounters(ctx context.Context) error {
 	if c.ledgerAddsUp() {
 		return nil
 	}
-	again := &comparison{Reconciler: c.Reconciler, sale: c.sale}
-	var err error
-	if again.first, err = again.read(ctx); err != nil {
+	again := &comparison{Reconciler: c.Reconciler, sale: c.sale, report: &ReconcileReport{}}
+	if err := again.gather(ctx); err != nil {
 		return err
 	}
-	if err := again.readClaims(ctx); err != nil || again.ledgerAddsUp() {
-		return err
+	if again.report.Skipped != "" {
+		return errMoved
 	}
-	c.report.found(Drift, "").note("the ledger says %d taken, its live claims hold %d", again.first.Taken, again.unitsLive)
+	if !again.ledgerAddsUp() {
+		c.blame(Drift, "", "the ledger says %d taken, its live claims hold %d", again.first.Taken, again.unitsLive)
+	}
 	return nil
 }
 
-// ledgerAddsUp compares the ledger's counter with its claims. Those were read
-// between two readings: none of them can have been added since the first, and,
-// unless something was sold, those that were released are the difference.
+// ledgerAddsUp compares the ledger's counter with its claims. Those up to the
+// first reading were read after it and before the second. So the first counter
+// counts all that were found live, and more that were released since; and the
+// second counts none but those, and what was accepted in between. That is
+// known once every sequence in between was met: in the records, the journal, a
+// dead letter or the store.
 func (c *comparison) ledgerAddsUp() bool {
 	if c.unitsLive > c.first.Taken {
 		return false
 	}
-	return c.first.Seq != c.second.Seq || c.unitsLive >= c.second.Taken
+	most := c.unitsLive
+	for seq := c.first.Seq + 1; seq <= c.second.Seq; seq++ {
+		units, met := c.newer[seq]
+		if !met {
+			return true // on its way; the next reconciliation will see
+		}
+		most += units
+	}
+	return c.second.Taken <= most
 }
 
 // judgeTerms compares the terms that decide with what the store keeps of their
@@ -369,11 +418,11 @@ func (c *comparison) judgeTerms() {
 			continue
 		}
 		if describeTerms(&t) != describeTerms(&have) {
-			c.report.found(Drift, "").note("version %d of the terms: the store has %s, the ledger %s", t.Version, describeTerms(&t), describeTerms(&have))
+			c.blame(Drift, "", "version %d of the terms: the store has %s, the ledger %s", t.Version, describeTerms(&t), describeTerms(&have))
 		}
 		return
 	}
-	c.report.found(Drift, "").note("the store does not have version %d of the terms, by which the ledger decides", have.Version)
+	c.blame(Drift, "", "the store does not have version %d of the terms, by which the ledger decides", have.Version)
 }
 
 func describeTerms(t *sluice.Terms) string {

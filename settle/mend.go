@@ -3,7 +3,6 @@ package settle
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/sluicehq/sluice"
 )
@@ -88,26 +87,27 @@ func (c *comparison) unrestorable(order sluice.OrderID, why string) {
 			break
 		}
 	}
-	c.report.found(OrphanHold, order).note("%s: %s", order, why)
+	c.blame(OrphanHold, order, "%s: %s", order, why)
 }
 
-// fence stops a sale of whose orders the ledger does not know; its rebuild
-// counts them.
+// fence stops a sale of which the ledger holds something wrong; its rebuild
+// loads what the store has.
 func (c *comparison) fence(ctx context.Context) error {
-	orphans := c.report.Of(OrphanOrder)
-	if orphans.Count == 0 {
+	if c.why == "" {
 		return nil
 	}
-	reason := fmt.Sprintf("%s: the ledger does not hold the units of order %s, which is stored", sluice.FenceLost, orphans.Orders[0])
+	reason := sluice.FenceLost + ": " + c.why
 	if err := c.store.FenceSale(ctx, c.sale, c.first.Epoch, reason); err != nil {
 		return err
 	}
 	err := c.ledger.Fence(ctx, c.sale, c.first.Epoch, reason)
-	if err == nil {
-		orphans.Repaired = orphans.Count
-	}
 	if errors.Is(err, sluice.ErrStaleEpoch) {
 		return errMoved
+	}
+	if err == nil {
+		for class, n := range c.blamed {
+			c.report.Of(class).Repaired += n
+		}
 	}
 	return err
 }

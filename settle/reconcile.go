@@ -73,15 +73,18 @@ const (
 	LostRelease DifferenceClass = "lost_release"
 	// OrphanHold: units that the ledger counts for an order that cannot be
 	// restored: of an epoch before, beyond the cap, or in conflict with what is
-	// stored. It is only reported; a rebuild ends the hold.
+	// stored.
 	OrphanHold DifferenceClass = "orphan_hold"
 	// OrphanOrder: an order of which the ledger has no claim, or whose units it
-	// has given back although the order lives. It is evidence that the ledger
-	// lost data: the sale is fenced, and a rebuild follows.
+	// has given back although the order lives.
 	OrphanOrder DifferenceClass = "orphan_order"
-	// Drift: a counter that is not the sum of what it counts, or terms that
-	// differ at one version. The store's counter is counted again; the rest is
-	// only reported.
+	// Drift: a counter that is not the sum of what it counts, a claim with other
+	// units than its order, or terms that differ at one version. The store's
+	// counter is counted again.
+	//
+	// For the rest of Drift, for OrphanHold and for OrphanOrder the sale is
+	// fenced: the ledger holds something wrong, and a rebuild, which follows,
+	// loads what is right.
 	Drift DifferenceClass = "drift"
 )
 
@@ -97,7 +100,7 @@ const MaxOffenders = 20
 type Difference struct {
 	Class    DifferenceClass
 	Count    int64
-	Repaired int64            // of Count; for OrphanOrder, those for which the sale was fenced
+	Repaired int64            // of Count; those for which the sale was fenced are among them
 	Orders   []sluice.OrderID // up to MaxOffenders, never of InFlight
 	Details  []string         // of Drift: what differs; else why it was not repaired
 }

@@ -2,6 +2,7 @@ package settle_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -51,6 +52,16 @@ func reconcileInARush(t *testing.T, p *pair, buyersEach int) {
 			}
 		})
 	}
+	buying.Go(func() { // and the total moves
+		desk := settle.NewControl(p.store, p.ledger, settle.NewLoader(p.store, p.ledger))
+		for n := range 20 {
+			delta := []int64{+3, -2}[n%2]
+			_, err := desk.Restock(ctx, p.id, fmt.Sprint("move-", n), delta)
+			if err != nil && (delta > 0 || !errors.Is(err, sluice.ErrBelowTaken)) {
+				t.Error(err)
+			}
+		}
+	})
 	over := make(chan struct{})
 	go func() {
 		buying.Wait()

@@ -4,15 +4,19 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/redis/rueidis"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/audit"
@@ -240,14 +244,13 @@ func TestReconcilePlanted(t *testing.T) {
 		{
 			name: "a hold that the cap does not cover", total: 1,
 			plant: func(p *pair) { p.accept("a"); p.drain(true); p.stray("thief", 7) },
-			looks: want{settle.LostOrder: {1, 0, []string{"a"}}}, mends: want{settle.OrphanHold: {1, 0, []string{"a"}}},
-			after: want{settle.LostOrder: {1, 0, []string{"a"}}},
+			looks: want{settle.LostOrder: {1, 0, []string{"a"}}}, mends: want{settle.OrphanHold: {1, 1, []string{"a"}}}, fenced: true,
 		},
 		{
 			name: "an order without a claim, in another's place", total: 10, fenced: true,
 			plant: func(p *pair) { p.accept("a"); p.drain(true); p.accept("b"); p.drain(false); p.stray("thief", 1) },
 			looks: want{settle.LostOrder: {1, 0, []string{"a"}}, settle.OrphanOrder: {1, 0, []string{"thief"}}},
-			mends: want{settle.OrphanHold: {1, 0, []string{"a"}}, settle.OrphanOrder: {1, 1, []string{"thief"}}},
+			mends: want{settle.OrphanHold: {1, 1, []string{"a"}}, settle.OrphanOrder: {1, 1, []string{"thief"}}},
 		},
 		{
 			name: "a live order whose units are for sale", total: 10, fenced: true,
@@ -271,13 +274,25 @@ func TestReconcilePlanted(t *testing.T) {
 			looks: want{settle.Drift: {Count: 1}}, mends: want{settle.Drift: {Count: 1, Repaired: 1}},
 		},
 		{
+			name: "an order's quantity", total: 10, fenced: true,
+			plant: func(p *pair) {
+				p.accept("a", "b")
+				p.drain(false)
+				_, err := p.db.Exec("UPDATE orders SET quantity = 2 WHERE order_id = '" + string(p.orders["a"]) + "'")
+				p.must(err)
+				_, err = p.db.Exec("UPDATE sales SET taken = taken + 1 WHERE id = '" + string(p.id) + "'")
+				p.must(err)
+			},
+			looks: want{settle.Drift: {1, 0, []string{"a"}}}, mends: want{settle.Drift: {1, 1, []string{"a"}}},
+		},
+		{
 			name: "terms that the store does not have", total: 10,
 			plant: func(p *pair) {
 				terms := phone(-time.Hour).Terms
 				terms.Version = 2
 				p.must(p.ledger.Apply(p.t.Context(), p.id, 1, terms))
 			},
-			looks: want{settle.Drift: {Count: 1}}, mends: want{settle.Drift: {Count: 1}}, after: want{settle.Drift: {Count: 1}},
+			looks: want{settle.Drift: {Count: 1}}, mends: want{settle.Drift: {Count: 1, Repaired: 1}}, fenced: true,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -356,29 +371,136 @@ func TestReconciledIsWhole(t *testing.T) {
 	})
 }
 
-// miscounting is a ledger whose counter is wrong.
+// miscounting is a ledger whose counter is wrong, until the sale is loaded.
 type miscounting struct {
 	sluice.Ledger
-	by int64
+	by atomic.Int64
 }
 
-func (m miscounting) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (m *miscounting) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
 	readings, err := m.Ledger.Read(ctx, sales)
 	for i := range readings {
-		readings[i].Taken += m.by
+		readings[i].Taken += m.by.Load()
 	}
 	return readings, err
 }
 
-func TestReconcileTheLedgersCounter(t *testing.T) {
-	p := newPair(t, 10)
-	p.accept("a", "b")
-	p.drain(false)
-	for _, by := range []int64{-1, 1} {
-		r, err := settle.NewReconciler(p.store, miscounting{p.ledger, by}).Reconcile(t.Context(), p.id, true)
-		p.must(err)
-		if d := r.Of(settle.Drift); d.Count != 1 || d.Repaired != 0 || r.Remaining() != 1 {
-			t.Errorf("off by %d: %+v", by, r)
-		}
+func (m *miscounting) Load(ctx context.Context, image sluice.LoadImage) error {
+	m.by.Store(0)
+	return m.Ledger.Load(ctx, image)
+}
+
+// miscount makes the ledger's counter wrong: Redis's own, and of the embedded
+// ledger, which has no counter that could be changed, what it says.
+func (p *pair) miscount(by int64) {
+	p.t.Helper()
+	if _, ok := p.ledger.(*redisledger.Ledger); !ok {
+		wrong := &miscounting{Ledger: p.ledger}
+		wrong.by.Store(by)
+		p.ledger = wrong
+		return
 	}
+	options, err := rueidis.ParseURL(servertest.Redis(p.t))
+	p.must(err)
+	client, err := rueidis.NewClient(options)
+	p.must(err)
+	defer client.Close()
+	key := "sluice:{" + string(p.id) + "}:sale"
+	p.must(client.Do(p.t.Context(), client.B().Hincrby().Key(key).Field("taken").Increment(by).Build()).Error())
+}
+
+// A counter of the ledger that is wrong is found, fenced and rebuilt, and the
+// sale goes on with the units that it has.
+func TestTheLedgersCounterIsRepaired(t *testing.T) {
+	for _, by := range []int64{-2, 3} {
+		t.Run(fmt.Sprintf("%+d", by), func(t *testing.T) {
+			pairs(t, 6, func(t *testing.T, p *pair) {
+				p.accept("a", "b", "c")
+				p.drain(false)
+				p.accept("d") // on its way
+				p.miscount(by)
+				if r := p.reconcile(false); r.Of(settle.Drift).Count != 1 || r.Of(settle.Drift).Repaired != 0 {
+					t.Errorf("looking: %+v", r)
+				}
+				if r := p.reconcile(true); r.Of(settle.Drift).Repaired != 1 || r.Remaining() != 0 {
+					t.Errorf("mending: %+v", r)
+				}
+				p.rebuild()
+				if r := p.reconcile(true); r.Remaining() != 0 || r.Skipped != "" {
+					t.Errorf("after the rebuild: %+v", r)
+				}
+				p.accept("e", "f")
+				decisions, err := p.ledger.Claim(t.Context(), p.id, []sluice.Claim{{Buyer: "g", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", "g"))}})
+				p.must(err)
+				if decisions[0].Code != sluice.SoldOut {
+					t.Errorf("the seventh of six: %v", decisions[0].Code)
+				}
+				p.drain(false)
+				proof, err := audit.Run(t.Context(), p.ledger, p.store, p.id)
+				p.must(err)
+				if !proof.OK {
+					t.Errorf("%+v", proof)
+				}
+			})
+		})
+	}
+}
+
+// rebuild does what a server does with a sale that is fenced.
+func (p *pair) rebuild() {
+	p.t.Helper()
+	sale, err := p.store.Sale(p.t.Context(), p.id)
+	p.must(err)
+	idle := func(sluice.SaleID) bool { return true }
+	rebuilder := settle.NewRebuilder("a", p.store, p.ledger, settle.NewLoader(p.store, p.ledger), settle.NewMemory(0), idle, slog.New(slog.DiscardHandler))
+	if done, err := rebuilder.Step(p.t.Context(), &sale); !done || err != nil {
+		p.t.Fatalf("rebuilt %v, %v; fence %q", done, err, sale.Fence)
+	}
+}
+
+// A wrong counter is found while claims are accepted all the time.
+func TestAWrongCounterIsFoundInARush(t *testing.T) {
+	pairs(t, sluice.Unlimited, func(t *testing.T, p *pair) {
+		ctx := t.Context()
+		claimed := make(chan struct{}, 1)
+		stop := make(chan struct{})
+		var buying sync.WaitGroup
+		defer func() { close(stop); buying.Wait() }()
+		ledger := p.ledger
+		buying.Go(func() {
+			for n := 0; ; n++ {
+				order := sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", n))
+				claim := sluice.Claim{Buyer: sluice.BuyerID(fmt.Sprint("b-", n)), Key: "attempt-1", Quantity: 2, Order: order}
+				if _, err := ledger.Claim(ctx, p.id, []sluice.Claim{claim}); err != nil {
+					return
+				}
+				select {
+				case claimed <- struct{}{}:
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+		p.miscount(1)
+		busy := &selling{Ledger: p.ledger, claimed: claimed}
+		r, err := settle.NewReconciler(p.store, busy).Reconcile(ctx, p.id, false)
+		p.must(err)
+		if d := r.Of(settle.Drift); d.Count != 1 {
+			t.Errorf("found %+v", d)
+		}
+	})
+}
+
+// selling is a ledger that has accepted something between any two readings.
+type selling struct {
+	sluice.Ledger
+	claimed chan struct{}
+}
+
+func (s *selling) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+	for range 2 { // one may have been accepted before
+		<-s.claimed
+	}
+	return s.Ledger.Read(ctx, sales)
 }
