@@ -45,7 +45,9 @@ type Engine struct {
 	ender    *settle.Ender
 	memory   *settle.Memory
 	server   *httpapi.Server
-	control  *settle.Control
+
+	connections listeners
+	control     *settle.Control
 
 	reconcile *reconcileJob
 	settling  *settling
@@ -172,9 +174,11 @@ func (e *Engine) compose() error {
 	gate := admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID)
 	gate.Guard(e.entrance.entry, e.ledger)
 	counts.Gate(gate.Refused, e.batcher.OnTheirWay)
+	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
+	e.connections.compose(e, proxies, counts)
 	e.server = httpapi.New(httpapi.Options{
 		Entrance: entrance,
-		Proxies:  httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader},
+		Proxies:  proxies,
 		Events:   httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress}, Origins: e.cfg.CORSOrigins,
 		Gate: gate, Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
@@ -248,19 +252,43 @@ func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 // Handler returns the whole HTTP API.
 func (e *Engine) Handler() http.Handler { return e.server }
 
-// NewServer returns an http.Server for the whole API, with limits that keep slow
-// and idle clients from holding it. NewPublicServer and NewAdminServer return one
-// for each of two listeners: the first has no routes for admins and no metrics;
-// the second has those, and the probes like the first. The caller serves them and
-// shuts them down.
-func (e *Engine) NewServer() *http.Server       { return e.newServer(e.server) }
-func (e *Engine) NewPublicServer() *http.Server { return e.newServer(e.server.Public()) }
-func (e *Engine) NewAdminServer() *http.Server  { return e.newServer(e.server.Admin()) }
+// NewServer returns an http.Server for the whole API, with limits that keep slow,
+// idle and too many clients from holding it. NewPublicServer and NewAdminServer
+// return one for each of two listeners: the first has no routes for admins and no
+// metrics; the second has those, and the probes like the first. The caller serves
+// them and shuts them down.
+func (e *Engine) NewServer() *http.Server { return e.newServer(e.server, e.connections.public) }
 
-func (e *Engine) newServer(handler http.Handler) *http.Server {
-	server := httpapi.NewServer(handler, e.cfg.Log)
+func (e *Engine) NewPublicServer() *http.Server {
+	return e.newServer(e.server.Public(), e.connections.public)
+}
+
+func (e *Engine) NewAdminServer() *http.Server {
+	return e.newServer(e.server.Admin(), e.connections.admin)
+}
+
+func (e *Engine) newServer(handler http.Handler, limit *httpapi.Connections) *http.Server {
+	server := httpapi.NewServer(handler, limit)
 	server.RegisterOnShutdown(e.server.CloseStreams)
 	return server
+}
+
+// listeners are the limits of what may connect.
+type listeners struct{ public, admin *httpapi.Connections }
+
+func (l *listeners) compose(e *Engine, proxies httpapi.Proxies, counts *metrics.Metrics) {
+	public, admin := httpapi.MostConnections()
+	l.public = httpapi.NewConnections(public, proxies, e.cfg.Log.With("listener", "public"))
+	l.admin = httpapi.NewConnections(admin, proxies, e.cfg.Log.With("listener", "admin"))
+	both := map[string]*httpapi.Connections{"public": l.public, "admin": l.admin}
+	counts.Connections(func() []metrics.Listener {
+		var all []metrics.Listener
+		for name, l := range both {
+			open, c := l.Counts()
+			all = append(all, metrics.Listener{Name: name, Open: open, RefusedTotal: c.Total, RefusedAddress: c.Address, ClosedIdle: c.Idle, AcceptErrors: c.Errors})
+		}
+		return all
+	})
 }
 
 // Node returns this server's name, AdminKey the merchant's key and BuyerSecret

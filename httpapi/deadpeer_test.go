@@ -73,7 +73,7 @@ func newDeadStage(t *testing.T, o EventsOptions, secure bool, server func(http.H
 }
 
 func ours(handler http.Handler) *http.Server {
-	return NewServer(handler, slog.New(slog.DiscardHandler))
+	return NewServer(handler, NewConnections(1000, Proxies{}, slog.New(slog.DiscardHandler)))
 }
 
 // bareServer has no limits of its own.

@@ -333,7 +333,7 @@ func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request) (outlet, error)
 				_ = c.SetWriteBuffer(socketBuffer) // helps, where it can
 			}
 			limitSilence(bottom(conn)) // whoever serves; NewServer has done it
-			out := &rawOutlet{conn: conn, patience: f.Patience}
+			out := &rawOutlet{conn: conn, place: connectionOf(r), patience: f.Patience}
 			if err = out.send(streamHead(w.Header(), first, f.now())); err != nil {
 				out.close()
 			}
@@ -369,6 +369,7 @@ func streamHead(h http.Header, first string, now time.Time) []byte {
 // rawOutlet is a connection that net/http has handed over.
 type rawOutlet struct {
 	conn     net.Conn
+	place    *connection // among all connections; nil: they are not limited
 	patience time.Duration
 }
 
@@ -381,7 +382,10 @@ func (o *rawOutlet) send(text []byte) error {
 }
 
 func (o *rawOutlet) gone() <-chan struct{} { return nil }
-func (o *rawOutlet) close()                { _ = o.conn.Close() }
+func (o *rawOutlet) close() {
+	_ = o.conn.Close()
+	o.place.leave()
+}
 
 // httpOutlet is a stream of HTTP/2, or a ResponseWriter that cannot be taken over.
 type httpOutlet struct {

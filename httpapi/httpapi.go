@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -109,18 +111,21 @@ func (noCounter) Count(string) {}
 // ServeHTTP answers a request for any route.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.whole.ServeHTTP(w, r) }
 
-// NewServer returns an http.Server with limits that keep slow, idle and vanished
-// clients from holding it: no request lasts longer than 30 seconds.
-func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
+// NewServer returns an http.Server with limits that keep slow, idle, vanished and
+// too many clients from holding it: no request lasts longer than 30 seconds.
+func NewServer(handler http.Handler, connections *Connections) *http.Server {
 	return &http.Server{
 		Handler:        handler,
 		ReadTimeout:    10 * time.Second, // of the header, too: a limit of its own costs each request a timer
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 16 << 10,
-		ConnContext:    shedVanished,
-		HTTP2:          http2Limits(),
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return connections.context(shedVanished(ctx, conn), conn)
+		},
+		ConnState: connections.changed,
+		HTTP2:     http2Limits(),
+		ErrorLog:  log.New(connections, "", 0),
 	}
 }
 

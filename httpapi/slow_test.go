@@ -23,7 +23,7 @@ import (
 // shorter, so that nobody waits for minutes.
 func slowServer(t *testing.T, handler http.Handler) (address string) {
 	t.Helper()
-	server := httpapi.NewServer(handler, slog.New(slog.DiscardHandler))
+	server := httpapi.NewServer(handler, httpapi.NewConnections(1000, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
 	for _, limit := range []struct {
 		name    string
 		real    *time.Duration

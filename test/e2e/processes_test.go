@@ -61,6 +61,8 @@ type server struct {
 	url  string
 	args []string // of serve, besides those for the above
 
+	files int // descriptors that the process may have; 0: as many as this one
+
 	cmd   *exec.Cmd // nil while it is not running
 	ended chan struct{}
 	watch *exec.Cmd // ends the process if the test binary dies
@@ -129,6 +131,9 @@ func (s *server) launch() {
 	defer log.Close()
 	args := append([]string{"serve", "--listen", s.addr, "--ready-file", s.readyPath()}, s.on.flags(s.dir)...)
 	cmd := exec.Command(binary, append(args, s.args...)...)
+	if s.files > 0 {
+		cmd = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(s.files), binary}, cmd.Args[1:]...)...)
+	}
 	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), log, log
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)

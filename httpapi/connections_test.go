@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// crowded is a server with room for a few connections; get asks it from an
+// address of this machine, over a connection that stays open.
+type crowded struct {
+	t     *testing.T
+	limit *Connections
+	at    string
+}
+
+func newCrowded(t *testing.T, most int, trusted ...netip.Prefix) *crowded {
+	c := &crowded{t: t, limit: NewConnections(most, Proxies{Trusted: trusted}, slog.New(slog.DiscardHandler))}
+	c.limit.patience = 100 * time.Millisecond
+	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), c.limit)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.at = l.Addr().String()
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return c
+}
+
+// get reports whether a new connection from an address is answered. With request
+// false it connects and says nothing.
+func (c *crowded) get(from string, request bool) bool {
+	c.t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 5 * time.Second}
+	conn, err := dialer.Dial("tcp", c.at)
+	if err != nil {
+		return false // refused while it was made
+	}
+	c.t.Cleanup(func() { _ = conn.Close() })
+	if !request {
+		return true
+	}
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err == nil {
+		_, err = io.ReadFull(conn, make([]byte, len("HTTP/1.1 200")))
+	}
+	return err == nil
+}
+
+// await waits until the server has seen what the test did.
+func (c *crowded) await(what string, holds func(open int, counts ConnectionCounts) bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		open, counts := c.limit.Counts()
+		if holds(open, counts) {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("never: %s; open %d, %+v", what, open, counts)
+		}
+	}
+}
+
+// An address that holds nearly all connections gets no more; others do, and get
+// those that it leaves idle.
+func TestConnectionsAreShared(t *testing.T) {
+	const most = 80
+	c := newCrowded(t, most)
+	for range most + 20 {
+		c.get("127.0.0.1", false) // and says nothing
+	}
+	c.await("refused for the address", func(open int, n ConnectionCounts) bool { return n.Address >= 20 && n.Total == 0 && open < most })
+	if !c.get("127.0.0.2", true) {
+		t.Error("another address got no connection beside a greedy one")
+	}
+	if c.get("127.0.0.1", true) {
+		t.Error("the greedy address got one more")
+	}
+	c.await("idle ones closed until there are enough", func(open int, n ConnectionCounts) bool { return n.Idle > 0 && most-open >= most/8 })
+	if !c.get("127.0.0.3", true) {
+		t.Error("no connection when there are enough again")
+	}
+}
+
+// However many addresses there are, some descriptors are kept.
+func TestConnectionsInAll(t *testing.T) {
+	const most = 16
+	c := newCrowded(t, most, netip.MustParsePrefix("127.0.1.0/24"))
+	c.limit.patience = time.Hour
+	for range most {
+		if !c.get("127.0.1.1", true) {
+			t.Fatal("a trusted proxy is limited like a client")
+		}
+	}
+	for _, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.1.1"} {
+		if c.get(from, true) {
+			t.Errorf("%s got a connection of those that are kept", from)
+		}
+	}
+	if _, counts := c.limit.Counts(); counts.Total != 3 || counts.Address != 0 {
+		t.Errorf("%+v", counts)
+	}
+}
+
+// A stream that has taken its connection over counts until it ends.
+func TestStreamsCountAsConnections(t *testing.T) {
+	limit := NewConnections(10, Proxies{}, slog.New(slog.DiscardHandler))
+	ours, theirs := net.Pipe()
+	held := connectionOf((&http.Request{}).WithContext(limit.context(t.Context(), ours)))
+	limit.changed(ours, http.StateHijacked)
+	if open, _ := limit.Counts(); open != 1 {
+		t.Errorf("%d open while a stream runs", open)
+	}
+	out := &rawOutlet{conn: ours, place: held}
+	out.close()
+	out.close()
+	if open, _ := limit.Counts(); open != 0 {
+		t.Errorf("%d open after it", open)
+	}
+	_ = theirs.Close()
+}
+
+func TestAcceptErrorsAreCounted(t *testing.T) {
+	limit := NewConnections(10, Proxies{}, slog.New(slog.DiscardHandler))
+	server := NewServer(nil, limit)
+	server.ErrorLog.Printf("http: Accept error: %v; retrying in %v", "accept tcp 127.0.0.1:1: too many open files", time.Second)
+	server.ErrorLog.Printf("http: TLS handshake error from %s", "127.0.0.1:2")
+	if _, counts := limit.Counts(); counts.Errors != 1 {
+		t.Errorf("%+v", counts)
+	}
+}
