@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/admission"
 	"github.com/sluicehq/sluice/settle"
@@ -13,7 +15,9 @@ import (
 
 // follower keeps ledger and store in step, for every sale on the board: it
 // finishes loads, passes on terms, fences what is lost, rebuilds what is
-// fenced, and archives what is settled. One goroutine, per server, does it.
+// fenced, and archives what is settled. One loop, per server, sees what is to
+// be done; each sale's work has a goroutine and a deadline of its own, so that
+// one that is slow, or has much to load, keeps no other waiting.
 type follower struct {
 	node      string
 	store     sluice.Store
@@ -25,36 +29,83 @@ type follower struct {
 	log       *slog.Logger
 
 	wake chan struct{}
-	seen map[sluice.SaleID]*followed
+	done chan outcome
+
+	// Of the loop.
+	seen    map[sluice.SaleID]*followed
+	waiting [tasks][]sluice.SaleID // sales that have something to be done
+	running [tasks]int
 
 	mu      sync.Mutex
-	letters map[sluice.SaleID]bool // sales with new dead letters
+	letters map[sluice.SaleID]bool // sales with dead letters that are not replayed yet
 }
 
-// followed is what the follower remembers of a sale.
+// followed is what the loop remembers of a sale.
 type followed struct {
 	epoch, loaded int64     // of the row, when last seen
 	since         time.Time // since when they have been so
 
-	verified int64 // epoch whose sequences have been compared
-	seq      int64 // of the ledger, when last seen
-	failing  bool
+	reading, seq     int64 // epoch and sequence of the ledger, when last seen in step
+	doubts, verified int   // readings that began an epoch or went backwards, and those of them that have been compared
+
+	busy   bool
+	ready  bool      // all servers have gathered, of this epoch
+	failed int       // steps in a row
+	rest   time.Time // until when it is left alone
 }
 
-// A load that was begun and is not confirmed is made good by another server
-// after this long: soon if it is the first, of a sale without orders; later if
-// there may be much to load.
+// task is a kind of work for a sale.
+type task int
+
 const (
-	adoptFirst = 3 * time.Second
-	adoptLater = time.Minute
+	stepping  task = iota // what is short: terms, fences, the archive, dead letters
+	repeating             // the same, after it has failed
+	gathering             // storing what this server remembers of a fenced sale
+	loading               // rebuilding it, or loading it
+	tasks
 )
 
-// stepTimeout bounds what is done for one sale at a time, but for a load of
-// what may be many orders.
+// limits bound the work of each kind: how many sales at once, and each for how
+// long. Sales that fail keep to themselves, since they may do so by hanging.
+var limits = [tasks]struct {
+	sales   int
+	timeout time.Duration
+}{
+	stepping:  {8, stepTimeout},
+	repeating: {2, stepTimeout},
+	gathering: {4, time.Minute},
+	loading:   {4, 10 * time.Minute},
+}
+
+// stepTimeout bounds what is short for one sale.
 const stepTimeout = 10 * time.Second
 
+// outcome is what became of a task.
+type outcome struct {
+	sale     sluice.SaleID
+	task     task
+	verified int // doubts that have been compared
+	ready    bool
+	changed  bool
+	err      error
+}
+
+// The first load of a sale is made by the server that creates the sale. If it is
+// not confirmed after adoptAfter, another server loads it. Every later load has
+// a lease (settle.Rebuilder.Adopt): it is adopted as soon as no server is at it.
+const adoptAfter = 3 * time.Second
+
+// A sale is looked at again at the board's next refresh. One whose task fails
+// is tried again after restMin, then after twice as long each time, up to restMax.
+const (
+	restMin = 100 * time.Millisecond
+	restMax = 5 * time.Second
+	// restLoading is between two attempts to get the lease of a load.
+	restLoading = time.Second
+)
+
 func newFollower(f *follower) *follower {
-	f.wake = make(chan struct{}, 1)
+	f.wake, f.done = make(chan struct{}, 1), make(chan outcome)
 	f.seen = map[sluice.SaleID]*followed{}
 	f.letters = map[sluice.SaleID]bool{}
 	return f
@@ -67,13 +118,20 @@ func (f *follower) nudge() {
 	}
 }
 
-// aside notes that a sale has a new dead letter. If it is of an epoch that a
-// rebuild has ended, it can be claimed anew.
+// aside notes that a sale has a dead letter. If it is of an epoch that a rebuild
+// has ended, its claims can be claimed again.
 func (f *follower) aside(sale sluice.SaleID) {
 	f.mu.Lock()
 	f.letters[sale] = true
 	f.mu.Unlock()
 	f.nudge()
+}
+
+// letter reports whether a sale has dead letters to replay.
+func (f *follower) letter(sale sluice.SaleID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.letters[sale]
 }
 
 // heartbeat says that this server lives, so that a rebuild waits for what it
@@ -97,110 +155,208 @@ func (f *follower) heartbeat(ctx context.Context) {
 
 // first compares ledger and store of every sale before this server takes its
 // first claim: one of them may have been restored from an older copy, and a
-// sequence must not be given twice. What cannot be compared now is compared
-// later, by check.
+// sequence must not be given twice. What cannot be compared within stepTimeout
+// is compared later, by check.
 func (f *follower) first(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	var sales errgroup.Group
+	sales.SetLimit(limits[stepping].sales)
 	for id, view := range f.board.Views() {
 		if view.Down || !view.InStep() {
 			continue
 		}
-		step, cancel := context.WithTimeout(ctx, stepTimeout)
-		fenced, err := f.rebuilder.Verify(step, &view.Sale)
-		if err == nil && fenced {
-			_, err = f.board.Reload(step, id)
-		}
-		cancel()
-		if err != nil {
-			f.log.Warn("ledger and store of a sale are not compared yet", "sale", id, "error", err)
-		}
+		sales.Go(func() error {
+			fenced, err := f.rebuilder.Verify(ctx, &view.Sale)
+			if err == nil && fenced {
+				_, err = f.board.Reload(ctx, id)
+			}
+			if err != nil {
+				f.log.Warn("ledger and store of a sale are not compared yet", "sale", id, "error", err)
+			}
+			return nil
+		})
 	}
+	_ = sales.Wait()
 }
 
+// run works until the context ends.
 func (f *follower) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-f.wake:
+			f.look()
+		case o := <-f.done:
+			f.finished(ctx, &o)
 		}
-		for id, view := range f.board.Views() {
-			if view.Down {
-				continue
+		for t := range tasks {
+			for len(f.waiting[t]) > 0 && f.running[t] < limits[t].sales {
+				id := f.waiting[t][0]
+				f.waiting[t] = f.waiting[t][1:]
+				f.start(ctx, &running, id, t)
 			}
-			s := f.look(id, view)
-			changed, err := f.follow(ctx, s, view)
-			if changed && err == nil {
-				_, err = f.board.Reload(ctx, id)
-			}
-			if err != nil && ctx.Err() == nil && !s.failing {
-				f.log.Warn("a sale cannot be brought in step", "sale", id, "error", err)
-			}
-			s.failing = err != nil
 		}
 	}
 }
 
-// look notes what the board says of a sale now.
-func (f *follower) look(id sluice.SaleID, view *admission.View) *followed {
+// look sees what is to be done.
+func (f *follower) look() {
+	now := time.Now()
+	for t := range tasks {
+		f.waiting[t] = nil
+	}
+	for id, view := range f.board.Views() {
+		if view.Down {
+			continue
+		}
+		s := f.note(id, view, now)
+		if t, due := f.due(s, view, now); due && !s.busy && !now.Before(s.rest) {
+			f.waiting[t] = append(f.waiting[t], id)
+		}
+	}
+}
+
+// note notes what the board says of a sale now.
+func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *followed {
 	s := f.seen[id]
 	if s == nil {
-		s = &followed{since: time.Now()}
+		s = &followed{since: now}
 		f.seen[id] = s
 	}
 	if row := &view.Sale; row.Epoch != s.epoch || row.LoadedEpoch != s.loaded {
-		s.epoch, s.loaded, s.since = row.Epoch, row.LoadedEpoch, time.Now()
+		s.epoch, s.loaded, s.since, s.ready = row.Epoch, row.LoadedEpoch, now, false
+	}
+	if view.InStep() {
+		if view.Reading.Epoch != s.reading || view.Reading.Seq < s.seq {
+			s.doubts++
+		}
+		s.reading, s.seq = view.Reading.Epoch, view.Reading.Seq
 	}
 	return s
 }
 
-// follow does the next thing for a sale, and reports whether there was one.
-func (f *follower) follow(ctx context.Context, s *followed, view *admission.View) (changed bool, err error) {
-	if view.Sale.Fence != "" && view.Sale.LoadedEpoch == view.Sale.Epoch {
-		return f.rebuilder.Step(ctx, &view.Sale)
+// due says what is to be done for a sale, if anything is.
+func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, bool) {
+	short := stepping
+	if s.failed > 0 {
+		short = repeating
 	}
-	if s.abandoned(&view.Sale) {
-		return f.rebuilder.Adopt(ctx, &view.Sale)
+	row, reading := &view.Sale, &view.Reading
+	switch {
+	case view.Archived():
+		return short, f.archiver.Due(row, reading)
+	case fenced(row) && !s.ready:
+		return gathering, true
+	case fenced(row) || s.abandoned(row, now):
+		return loading, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
+	return short, !view.InStep() || f.archiver.Due(row, reading) || s.doubts != s.verified || reading.Terms.Version != row.Version || row.Cap != row.Total ||
+		f.letter(row.ID) || f.rebuilder.Remembers(row)
+}
+
+// fenced reports whether a sale waits for its rebuild.
+func fenced(sale *sluice.Sale) bool { return sale.Fence != "" && sale.LoadedEpoch == sale.Epoch }
+
+// abandoned reports whether a load was begun, or should have been, that no
+// server may be at any more.
+func (s *followed) abandoned(sale *sluice.Sale, now time.Time) bool {
+	if sale.Epoch > 0 && sale.LoadedEpoch == sale.Epoch {
+		return false
+	}
+	return s.epoch > 1 || now.Sub(s.since) > adoptAfter
+}
+
+// start does a task for a sale, as the board says now.
+func (f *follower) start(ctx context.Context, running *sync.WaitGroup, id sluice.SaleID, t task) {
+	s, view := f.seen[id], f.board.View(id)
+	if view == nil || s.busy {
+		return
+	}
+	if now, due := f.due(s, view, time.Now()); !due || now != t {
+		return // the board has changed since
+	}
+	s.busy = true
+	f.running[t]++
+	doubts, compare := s.doubts, s.doubts != s.verified
+	running.Go(func() {
+		o := outcome{sale: id, task: t}
+		bound, cancel := context.WithTimeout(ctx, limits[t].timeout)
+		switch {
+		case t == gathering:
+			o.ready, o.err = f.rebuilder.Gather(bound, &view.Sale)
+		case t == loading && fenced(&view.Sale):
+			o.changed, o.err = f.rebuilder.Step(bound, &view.Sale)
+		case t == loading:
+			o.changed, o.err = f.rebuilder.Adopt(bound, &view.Sale)
+		default:
+			o.changed, o.err = f.step(bound, view, compare)
+		}
+		if o.changed && o.err == nil {
+			_, o.err = f.board.Reload(bound, id)
+		}
+		cancel()
+		if o.err == nil && t <= repeating && view.InStep() {
+			o.verified = doubts
+		}
+		select {
+		case f.done <- o:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// finished takes note of what became of a task.
+func (f *follower) finished(ctx context.Context, o *outcome) {
+	s := f.seen[o.sale]
+	s.busy, s.ready = false, o.ready
+	f.running[o.task]--
+	s.verified = max(s.verified, o.verified)
+	switch {
+	case o.err == nil:
+		s.failed = 0
+		if o.ready {
+			f.waiting[loading] = append(f.waiting[loading], o.sale)
+		}
+		if o.task == loading && !o.changed {
+			s.rest = time.Now().Add(restLoading)
+		}
+		return
+	case ctx.Err() != nil:
+		return
+	case s.failed == 0:
+		f.log.Warn("cannot synchronise sale between ledger and store", "sale", o.sale, "error", o.err)
+	}
+	s.rest = time.Now().Add(min(restMin<<min(s.failed, 10), restMax))
+	s.failed++
+}
+
+// step does what is short for a sale, and reports whether there was anything.
+func (f *follower) step(ctx context.Context, view *admission.View, compare bool) (changed bool, err error) {
 	if changed, err := f.archiver.Step(ctx, &view.Sale, &view.Reading); changed || err != nil || view.Archived() {
 		return changed, err
 	}
 	if view.InStep() {
-		if err := f.check(ctx, s, view); err != nil {
+		if err := f.check(ctx, view, compare); err != nil {
 			return false, err
 		}
 	}
 	return f.loader.Follow(ctx, &view.Sale, &view.Reading)
 }
 
-// abandoned reports whether a load was begun and nobody has confirmed it for
-// too long.
-func (s *followed) abandoned(sale *sluice.Sale) bool {
-	if !sale.ArchivedAt.IsZero() || sale.Epoch > 0 && sale.LoadedEpoch == sale.Epoch {
-		return false
-	}
-	patience := adoptLater
-	if s.epoch <= 1 {
-		patience = adoptFirst
-	}
-	return time.Since(s.since) > patience
-}
-
-// check looks after a sale that is in step: the first reading of an epoch, and
-// one that went backwards, are compared with what the store holds; what this
-// server remembers of epochs before is brought in, and dead letters of theirs
-// are claimed anew.
-func (f *follower) check(ctx context.Context, s *followed, view *admission.View) error {
-	if s.verified != view.Reading.Epoch || view.Reading.Seq < s.seq {
+// check looks after a sale that is in step. If compare is set, its reading began
+// an epoch or went backwards, and is compared with what the store holds. What
+// this server remembers of epochs before is brought in, and dead letters of
+// theirs are replayed.
+func (f *follower) check(ctx context.Context, view *admission.View, compare bool) error {
+	if compare {
 		if fenced, err := f.rebuilder.Verify(ctx, &view.Sale); err != nil || fenced {
 			return err
 		}
-		f.mu.Lock()
-		f.letters[view.Sale.ID] = true
-		f.mu.Unlock()
 	}
-	s.verified, s.seq = view.Reading.Epoch, view.Reading.Seq
 	late, err := f.rebuilder.Late(ctx, &view.Sale)
 	if err != nil {
 		return err
@@ -209,7 +365,7 @@ func (f *follower) check(ctx context.Context, s *followed, view *admission.View)
 	waiting := f.letters[view.Sale.ID]
 	delete(f.letters, view.Sale.ID)
 	f.mu.Unlock()
-	if !late && !waiting {
+	if !late && !waiting && !compare {
 		return nil
 	}
 	if err := f.replayer.Pending(ctx, &view.Sale); err != nil {

@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -16,6 +17,7 @@ type Archiver struct {
 	ledger sluice.Dropper
 	after  time.Duration
 
+	mu      sync.Mutex
 	dropped map[sluice.SaleID]bool // archived sales that the ledger has forgotten for sure
 }
 
@@ -36,26 +38,37 @@ func NewArchiver(store ArchiveStore, ledger sluice.Dropper, after time.Duration)
 	return &Archiver{store: store, ledger: ledger, after: after, dropped: map[sluice.SaleID]bool{}}
 }
 
-// Step archives a sale if it is settled, and makes the ledger forget one that
-// is archived. It reports whether it archived the sale now; otherwise it costs
-// nothing. It is for one goroutine.
-func (a *Archiver) Step(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (bool, error) {
+// Due reports whether Step has something to try for a sale.
+func (a *Archiver) Due(sale *sluice.Sale, reading *sluice.Reading) bool {
 	if sale.ArchivedAt.IsZero() {
 		closes := sale.ClosesAt
-		if closes.IsZero() || reading.Now.Before(closes.Add(a.after)) || !reading.Loaded || reading.Backlog > 0 || reading.Fence != "" {
-			return false, nil
-		}
+		return !closes.IsZero() && !reading.Now.Before(closes.Add(a.after)) && reading.Loaded && reading.Backlog == 0 && reading.Fence == ""
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.dropped[sale.ID]
+}
+
+// Step archives a sale if it is settled, and makes the ledger forget one that
+// is archived. It reports whether it archived the sale now. It does nothing for
+// a sale that is not Due.
+func (a *Archiver) Step(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (bool, error) {
+	if !a.Due(sale, reading) {
+		return false, nil
+	}
+	if sale.ArchivedAt.IsZero() {
 		archived, err := a.store.Archive(ctx, sale.ID)
 		if err != nil || !archived {
 			return false, err
 		}
 		return true, a.ledger.Drop(ctx, sale.ID, sale.Epoch)
 	}
-	if a.dropped[sale.ID] {
-		return false, nil
-	}
-	// Whoever archived it may have died before the ledger forgot it.
+	// The server that archived it may have died before the ledger forgot it.
 	err := a.ledger.Drop(ctx, sale.ID, sale.Epoch)
-	a.dropped[sale.ID] = err == nil
+	if err == nil {
+		a.mu.Lock()
+		a.dropped[sale.ID] = true
+		a.mu.Unlock()
+	}
 	return false, err
 }

@@ -178,11 +178,12 @@ func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluic
 	if err != nil {
 		return sluice.Sale{}, err
 	}
-	if !reading.Loaded {
-		return sale, nil // the load will bring the new terms
-	}
 	refused, err := c.loader.apply(ctx, &sale)
 	switch {
+	case errors.Is(err, sluice.ErrNotLoaded) && sale.LoadedEpoch == sale.Epoch:
+		// When the change was written no load was under way. The next one has read
+		// the new terms; one that was under way may open the sale under the old.
+		return sale, nil
 	case err != nil:
 		return sale, &PendingError{Cause: err}
 	case lowered && refused:

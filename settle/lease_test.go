@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,16 @@ func (s *leases) ConfirmLoad(_ context.Context, _ sluice.SaleID, epoch int64) er
 	return nil
 }
 
+func (s *leases) MarkGathered(context.Context, sluice.SaleID, int64, string) error { return nil }
+
+func (s *leases) Gathered(context.Context, sluice.SaleID, int64) ([]string, error) {
+	return []string{"a"}, nil
+}
+
+func (s *leases) LiveNodes(context.Context, time.Duration) ([]string, error) {
+	return []string{"a", "frozen"}, nil
+}
+
 // slowLedger takes long to load a sale.
 type slowLedger struct {
 	settle.RebuildLedger
@@ -87,6 +98,8 @@ func (l slowLedger) Load(ctx context.Context, _ sluice.LoadImage) error {
 func (l slowLedger) Read(context.Context, []sluice.SaleID) ([]sluice.Reading, error) {
 	return make([]sluice.Reading, 1), nil // it holds nothing
 }
+
+func (l slowLedger) Fence(context.Context, sluice.SaleID, int64, string) error { return nil }
 
 func (l slowLedger) Unfence(context.Context, sluice.SaleID, int64) error { return nil }
 
@@ -145,6 +158,26 @@ func TestALostLeaseEndsTheLoad(t *testing.T) {
 		}
 		if store.sale.LoadedEpoch != 0 {
 			t.Error("the load is confirmed without a lease")
+		}
+	})
+}
+
+// The log names the servers that a rebuild waits for, once.
+func TestTheLogNamesWhoIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &leases{sale: sluice.Sale{ID: id, Epoch: 1, LoadedEpoch: 1, Fence: sluice.FenceLost}}
+		ledger := slowLedger{}
+		var log strings.Builder
+		r := settle.NewRebuilder("a", store, ledger, settle.NewLoader(store, ledger), settle.NewMemory(0),
+			func(sluice.SaleID) bool { return true }, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		for i := range 20 {
+			if rebuilt, err := r.Step(t.Context(), &store.sale); rebuilt || err != nil {
+				t.Fatalf("rebuilt %v, %v", rebuilt, err)
+			}
+			if named := strings.Count(log.String(), "servers=[frozen]"); i == 0 && named != 0 || i == 19 && named != 1 {
+				t.Errorf("after step %d the servers are named %d times:\n%s", i, named, log.String())
+			}
+			time.Sleep(200 * time.Millisecond)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -155,9 +156,22 @@ func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
 	return entries
 }
 
-// Forget drops what is remembered of a sale's epochs before this one.
-func (m *Memory) Forget(sale sluice.SaleID, before int64) {
+// Before reports whether something is remembered of epochs before this one.
+func (m *Memory) Before(sale sluice.SaleID, epoch int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(sale, func(e *told) bool { return e.Epoch < before })
+	r := m.sales[sale]
+	return r != nil && slices.ContainsFunc(r.entries, func(e told) bool { return e.Epoch < epoch })
+}
+
+// Forget drops entries that Until has returned, and no other: one that has been
+// remembered since is not saved yet.
+func (m *Memory) Forget(sale sluice.SaleID, saved []sluice.Entry) {
+	gone := make(map[*sluice.Claim]bool, len(saved)) // an entry is known by its claims, which are its own
+	for i := range saved {
+		gone[&saved[i].Claims[0]] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(sale, func(e *told) bool { return gone[&e.Claims[0]] })
 }

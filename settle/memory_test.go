@@ -82,7 +82,11 @@ func TestMemory(t *testing.T) {
 	if got := have(m, 1); got != " 1:30+1" {
 		t.Errorf("until epoch 1:%s", got)
 	}
-	m.Forget("sale", 2)
+	saved := m.Until("sale", 1)
+	tell(1, 40)
+	m.Forget("sale", saved)
+	check("what was remembered meanwhile is not saved", " 2:1+8 1:40+1")
+	m.Forget("sale", m.Until("sale", 1))
 	check("an old epoch is forgotten", " 2:1+8")
 	read(2, 8, 0)
 	check("all is stored", "")
@@ -113,7 +117,7 @@ func TestMemoryKeepsEachOrderOnce(t *testing.T) {
 	if got, want := have(m, 9), " 1:7+1 2:2+1 1:1+1"; got != want {
 		t.Errorf("remembers%s, want%s", got, want)
 	}
-	m.Forget("sale", 2)
+	m.Forget("sale", m.Until("sale", 1))
 	tell(1, -7)
 	if got, want := have(m, 9), " 2:2+1 1:7+1"; got != want {
 		t.Errorf("remembers%s, want%s", got, want)

@@ -263,7 +263,8 @@ func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *slu
 	slices.SortFunc(entries, func(a, b sluice.Entry) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
 	})
-	return r.save(ctx, sale.ID, entries)
+	saved, _, err = r.save(ctx, sale.ID, entries)
+	return saved, err
 }
 
 // place is where a claim stands among the accepted ones, and holder the one who

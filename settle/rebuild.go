@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,9 +32,27 @@ type Rebuilder struct {
 	idle     func(sluice.SaleID) bool
 	log      *slog.Logger
 
-	said     map[sluice.SaleID]int64 // epoch of which this server has announced the loss
-	gathered map[sluice.SaleID]int64 // epoch of which this server has gathered
+	mu       sync.Mutex // guards the map; each sale's progress belongs to the goroutine that works on it
+	sales    map[sluice.SaleID]*progress
 	rebuilds atomic.Int64
+}
+
+// progress is how far this server has come with the loss of an epoch of a sale.
+type progress struct {
+	epoch    int64
+	gathered time.Time // when it had stored what it remembers; zero before
+	waits    string    // servers that the log says are waited for
+}
+
+// of returns the progress with the present epoch of a sale, and whether it begins now.
+func (r *Rebuilder) of(sale *sluice.Sale) (p *progress, begins bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p = r.sales[sale.ID]; p == nil || p.epoch < sale.Epoch {
+		p, begins = &progress{epoch: sale.Epoch}, true
+		r.sales[sale.ID] = p
+	}
+	return p, begins
 }
 
 // Rebuilds counts the sales that this server has rebuilt since it started.
@@ -63,8 +82,8 @@ const (
 	// SilentAfter how long a rebuild waits for one that does not.
 	HeartbeatEvery = time.Second
 	SilentAfter    = 5 * time.Second
-	// leaseFor is how long a rebuild may take before another server tries.
-	leaseFor = time.Minute
+	// leaseFor is how long the others wait for a server that died in a rebuild.
+	leaseFor = 15 * time.Second
 	// gatherBatch bounds the claims of one transaction.
 	gatherBatch = 2000
 )
@@ -77,24 +96,15 @@ func NewRebuilder(node string, store RebuildStore, ledger RebuildLedger, loader 
 	return &Rebuilder{
 		node: node, store: store, ledger: ledger, loader: loader, memory: memory, idle: idle, log: log,
 		replayer: NewReplayer(store, ledger),
-		said:     map[sluice.SaleID]int64{},
-		gathered: map[sluice.SaleID]int64{},
+		sales:    map[sluice.SaleID]*progress{},
 	}
 }
 
 // Step does what this server can do now for a fenced sale, and reports whether
-// the sale is rebuilt. Call it again while the sale stays fenced; it is for one
-// goroutine.
+// the sale is rebuilt. Call it again while the sale stays fenced, from one
+// goroutine per sale.
 func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, err error) {
-	r.announce(sale)
-	if r.gathered[sale.ID] < sale.Epoch {
-		done, err := r.gather(ctx, sale)
-		if err != nil || !done {
-			return false, err
-		}
-		r.gathered[sale.ID] = sale.Epoch
-	}
-	ready, err := r.allGathered(ctx, sale)
+	ready, err := r.Gather(ctx, sale)
 	if err != nil || !ready {
 		return false, err
 	}
@@ -107,24 +117,39 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 	})
 }
 
-// announce logs a loss, once. A rebuild that a person has asked for is none.
-func (r *Rebuilder) announce(sale *sluice.Sale) {
-	if r.said[sale.ID] >= sale.Epoch {
-		return
+// Gather is the part of Step before the rebuild: it stores what this server
+// remembers of a fenced sale, and reports whether all servers that live have
+// done so. What it has stored is not stored again when it is called again.
+func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, err error) {
+	p, begins := r.of(sale)
+	if begins {
+		r.announce(sale)
 	}
-	r.said[sale.ID] = sale.Epoch
+	if p.gathered.IsZero() {
+		done, err := r.gather(ctx, sale)
+		if err != nil || !done {
+			return false, err
+		}
+		p.gathered = time.Now()
+	}
+	return r.allGathered(ctx, sale, p)
+}
+
+// announce logs a loss. A rebuild that a person has asked for is none.
+func (r *Rebuilder) announce(sale *sluice.Sale) {
 	if why, lost := strings.CutPrefix(sale.Fence, sluice.FenceLost+": "); lost {
 		r.log.Warn("data of a sale has been lost; the sale is fenced and rebuilt", "sale", sale.ID, "epoch", sale.Epoch, "why", why)
 	}
 }
 
-// Adopt makes good a load that another server has begun and not finished. It
-// reports whether this server was the one to do so.
+// Adopt repeats a load that was begun and not finished, and that no server is
+// at: one that is holds the lease. It reports whether this server did so, or
+// found that another has.
 func (r *Rebuilder) Adopt(ctx context.Context, sale *sluice.Sale) (bool, error) {
 	return underLease(ctx, r.store, rebuildLease(sale.ID), r.node, leaseFor, func(ctx context.Context) error {
 		now, err := r.store.Sale(ctx, sale.ID)
 		if err != nil || now.Epoch != sale.Epoch || now.LoadedEpoch != sale.LoadedEpoch {
-			return err // somebody was faster
+			return err // another server was faster
 		}
 		err = r.loader.Load(ctx, sale.ID)
 		if errors.Is(err, sluice.ErrSaleLive) || errors.Is(err, sluice.ErrStaleEpoch) {
@@ -148,7 +173,7 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 		return false, nil
 	}
 	entries := r.memory.Until(sale.ID, sale.Epoch)
-	saved, err := r.save(ctx, sale.ID, entries)
+	saved, err := r.remembered(ctx, sale.ID, entries)
 	if err != nil {
 		return false, err
 	}
@@ -156,23 +181,32 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 	return true, r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node)
 }
 
-// Late stores, or sets aside to be claimed anew, what this server remembers of
+// Remembers reports whether there is something for Late to do.
+func (r *Rebuilder) Remembers(sale *sluice.Sale) bool {
+	return r.memory.Before(sale.ID, sale.Epoch)
+}
+
+// Late stores, or sets aside to be claimed again, what this server remembers of
 // epochs before the sale's: it may have been silent while the sale was
 // rebuilt. It reports whether it remembered anything.
 func (r *Rebuilder) Late(ctx context.Context, sale *sluice.Sale) (bool, error) {
 	entries := r.memory.Until(sale.ID, sale.Epoch-1)
-	if len(entries) == 0 {
-		return false, nil
-	}
-	if _, err := r.save(ctx, sale.ID, entries); err != nil {
-		return false, err
-	}
-	r.memory.Forget(sale.ID, sale.Epoch)
-	return true, nil
+	_, err := r.remembered(ctx, sale.ID, entries)
+	return len(entries) > 0, err
 }
 
-// allGathered reports whether every server that lives has gathered.
-func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale) (bool, error) {
+// remembered saves what this server remembers, and forgets what is stored or set
+// aside, and nothing else: what is remembered meanwhile stays (I5), and work that
+// is broken off goes on where it was.
+func (r *Rebuilder) remembered(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (saved int, err error) {
+	saved, done, err := r.save(ctx, sale, entries)
+	r.memory.Forget(sale, entries[:done])
+	return saved, err
+}
+
+// allGathered reports whether every server that lives has gathered. The log
+// names those that it takes longer than a heartbeat to wait for.
+func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progress) (bool, error) {
 	live, err := r.store.LiveNodes(ctx, SilentAfter)
 	if err != nil {
 		return false, err
@@ -181,12 +215,12 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale) (bool, e
 	if err != nil {
 		return false, err
 	}
-	for _, node := range live {
-		if !slices.Contains(gathered, node) {
-			return false, nil
-		}
+	missing := slices.DeleteFunc(live, func(node string) bool { return slices.Contains(gathered, node) })
+	if waits := strings.Join(missing, " "); waits != "" && waits != p.waits && time.Since(p.gathered) >= HeartbeatEvery {
+		p.waits = waits
+		r.log.Warn("a rebuild waits until other servers have stored what they remember", "sale", sale.ID, "epoch", sale.Epoch, "servers", missing)
 	}
-	return true, nil
+	return len(missing) == 0, nil
 }
 
 // rebuild stores what the journal and the records still have, and loads.
@@ -206,7 +240,7 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err != nil && !errors.Is(err, sluice.ErrNotLoaded) {
 		return err
 	}
-	saved, err := r.save(ctx, sale.ID, survivors)
+	saved, _, err := r.save(ctx, sale.ID, survivors)
 	if err != nil {
 		return err
 	}
@@ -227,68 +261,71 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	return nil
 }
 
-// save stores entries, each claim once. A claim that conflicts with a stored
-// one (the ledger gave its place twice) is set aside, to be claimed anew.
-func (r *Rebuilder) save(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (saved int, err error) {
-	for len(entries) > 0 {
-		batch, claims := entries[:1], len(entries[0].Claims)
-		for len(batch) < len(entries) && entries[len(batch)].Damage == nil && batch[0].Damage == nil &&
-			claims+len(entries[len(batch)].Claims) <= gatherBatch {
-			claims += len(entries[len(batch)].Claims)
-			batch = entries[:len(batch)+1]
+// save stores entries, each claim once, and reports how many of them, from the
+// first on, are dealt with. A claim that conflicts with a stored one (the ledger
+// gave its place twice), and an entry of an epoch that is over, are set aside, to
+// be claimed again.
+func (r *Rebuilder) save(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (saved, done int, err error) {
+	alone := 0 // so many are tried one by one, since together they were refused
+	for done < len(entries) {
+		n := batchOf(entries[done:])
+		if alone > 0 {
+			n = 1
 		}
-		entries = entries[len(batch):]
-		stored, err := r.insert(ctx, sale, batch)
+		stored, err := r.insert(ctx, sale, entries[done:done+n])
+		if n > 1 && refused(err) {
+			alone = n
+			continue
+		}
 		if err != nil {
-			return saved, err
+			return saved, done, err
 		}
-		saved += stored
+		saved, done, alone = saved+stored, done+n, alone-1
 	}
-	return saved, nil
+	return saved, done, nil
 }
 
-// insert stores a batch, or, if a part of it conflicts, its entries and then
-// its claims one by one.
+// batchOf returns how many of the entries one transaction takes; one that is
+// damaged stands alone.
+func batchOf(entries []sluice.Entry) int {
+	n, claims := 1, len(entries[0].Claims)
+	for entries[0].Damage == nil && n < len(entries) && entries[n].Damage == nil && claims+len(entries[n].Claims) <= gatherBatch {
+		claims += len(entries[n].Claims)
+		n++
+	}
+	return n
+}
+
+// refused reports whether the store can never take an entry as it is.
+func refused(err error) bool {
+	var conflict *sluice.ConflictError
+	return errors.As(err, &conflict) || errors.Is(err, sluice.ErrStaleEpoch)
+}
+
+// insert stores a batch. One entry that is refused is set aside; of one that
+// conflicts, only the claims that do.
 func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []sluice.Entry) (int, error) {
 	if batch[0].Damage != nil {
 		return 0, r.store.SetAside(ctx, batch[0].DeadLetter(batch[0].Damage))
 	}
 	stored, err := r.store.Insert(ctx, sale, batch)
-	var conflict *sluice.ConflictError
-	if err == nil {
+	switch {
+	case err == nil:
 		return stored.Inserted - len(stored.Rejected), nil
-	}
-	if !errors.As(err, &conflict) && !errors.Is(err, sluice.ErrStaleEpoch) {
+	case len(batch) > 1 || !refused(err):
 		return 0, err
-	}
-	parts := split(batch)
-	if parts == nil {
+	case len(batch[0].Claims) < 2 || errors.Is(err, sluice.ErrStaleEpoch):
 		return 0, r.store.SetAside(ctx, batch[0].DeadLetter(err))
 	}
-	n := 0
-	for i := range parts {
-		one, err := r.insert(ctx, sale, parts[i:i+1])
-		if err != nil {
-			return n, err
-		}
-		n += one
-	}
-	return n, nil
+	saved, _, err := r.save(ctx, sale, split(&batch[0]))
+	return saved, err
 }
 
-// split cuts a batch into entries, and an entry into claims; a single claim
-// cannot be cut.
-func split(batch []sluice.Entry) []sluice.Entry {
-	if len(batch) > 1 {
-		return batch
-	}
-	e := batch[0]
-	if len(e.Claims) < 2 {
-		return nil
-	}
+// split cuts an entry into its claims, which are then tried one by one.
+func split(e *sluice.Entry) []sluice.Entry {
 	parts := make([]sluice.Entry, len(e.Claims))
 	for i := range parts {
-		parts[i] = e
+		parts[i] = *e
 		parts[i].ID = "" // a part is named by its server and sequence
 		parts[i].FirstSeq += int64(i)
 		parts[i].Claims = e.Claims[i : i+1]

@@ -387,3 +387,71 @@ type cut struct{ *sqliteledger.Ledger }
 func (cut) Apply(context.Context, sluice.SaleID, int64, sluice.Terms) error {
 	return errors.New("connection reset")
 }
+
+// A pause of a sale that the ledger does not hold is in force when it is
+// answered: no load that follows, or that has begun before, opens the sale.
+func TestAPauseOfASaleThatIsNotLoaded(t *testing.T) {
+	load := func(r *rig) {
+		t.Helper()
+		if err := r.loader.Load(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("none is under way", func(t *testing.T) {
+		r := newRig(t)
+		r.create(-time.Hour)
+		if _, err := r.desk.Pause(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		load(r)
+		if d := r.claim("alice"); d.Code != sluice.Paused {
+			t.Errorf("after the pause a claim is %v", d.Code)
+		}
+	})
+	t.Run("one has read the old terms", func(t *testing.T) {
+		r := newRig(t)
+		r.create(-time.Hour)
+		image, err := r.store.BeginLoad(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pending *settle.PendingError
+		if _, err := r.desk.Pause(t.Context(), id); !errors.As(err, &pending) {
+			t.Errorf("err = %v, want a PendingError", err)
+		}
+		if err := r.ledger.Load(t.Context(), image); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.desk.Pause(t.Context(), id); err != nil {
+			t.Errorf("again, when the ledger holds the sale: %v", err)
+		}
+		if reading := r.reading(); !reading.Terms.Paused {
+			t.Error("the pause is answered, and not in force")
+		}
+	})
+	t.Run("one ends meanwhile", func(t *testing.T) {
+		r := newRig(t)
+		r.create(-time.Hour)
+		desk := settle.NewControl(r.store, outdated{r.ledger, func() { load(r) }}, r.loader)
+		if _, err := desk.Pause(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if d := r.claim("alice"); d.Code != sluice.Paused {
+			t.Errorf("after the pause a claim is %v", d.Code)
+		}
+	})
+}
+
+// outdated is a ledger whose readings are old when they are answered.
+type outdated struct {
+	settle.Ledger
+	meanwhile func()
+}
+
+func (l outdated) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+	readings, err := l.Ledger.Read(ctx, sales)
+	if err == nil && !readings[0].Loaded {
+		l.meanwhile()
+	}
+	return readings, err
+}

@@ -1,0 +1,247 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+	"github.com/sluicehq/sluice/settle"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+// followRig is a store, a ledger and a follower between them.
+type followRig struct {
+	t      *testing.T
+	store  *sqlitestore.Store
+	ledger *faultyLedger
+	desk   *settle.Control
+}
+
+// faultyLedger is a ledger whose loads and changes of terms may fail or hang.
+type faultyLedger struct {
+	*sqliteledger.Ledger
+	load  func(ctx context.Context, image sluice.LoadImage) error
+	apply func(ctx context.Context, sale sluice.SaleID) error
+}
+
+func (l *faultyLedger) Load(ctx context.Context, image sluice.LoadImage) error {
+	if err := l.load(ctx, image); err != nil {
+		return err
+	}
+	return l.Ledger.Load(ctx, image)
+}
+
+func (l *faultyLedger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+	if err := l.apply(ctx, sale); err != nil {
+		return err
+	}
+	return l.Ledger.Apply(ctx, sale, epoch, terms)
+}
+
+// hang is a call that no server answers.
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *followRig {
+	r := &followRig{t: t, ledger: ledger}
+	dir := t.TempDir()
+	var err error
+	if r.store, err = sqlitestore.Open(t.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.store.Close() })
+	if ledger.Ledger, err = sqliteledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ledger.Close() })
+	loader := settle.NewLoader(r.store, ledger.Ledger)
+	r.desk = settle.NewControl(r.store, ledger.Ledger, loader)
+	for _, id := range sales {
+		_, err := r.desk.Create(t.Context(), sluice.Sale{
+			ID: id, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 100, Currency: "CNY"},
+			Terms: sluice.Terms{
+				Version: 1, Total: 10, MaxPerBuyer: 2, MaxOrders: 2, OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+			},
+			PaymentWindow: time.Minute,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.store.Heartbeat(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+
+	log := slog.New(slog.DiscardHandler)
+	var f *follower
+	board := admission.NewBoard(ledger, r.store, admission.BoardOptions{
+		Refresh: 20 * time.Millisecond, Sales: 50 * time.Millisecond, Refreshed: func(map[sluice.SaleID]*admission.View) { f.nudge() },
+	})
+	loader = settle.NewLoader(r.store, ledger)
+	f = newFollower(&follower{
+		node: "a", store: r.store, board: board, loader: loader, log: log,
+		rebuilder: settle.NewRebuilder("a", r.store, ledger, loader, settle.NewMemory(0), func(sluice.SaleID) bool { return true }, log),
+		replayer:  settle.NewReplayer(r.store, ledger), archiver: settle.NewArchiver(r.store, ledger, 0),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{}, 2)
+	go func() { board.Run(ctx); ended <- struct{}{} }()
+	go func() { f.run(ctx); ended <- struct{}{} }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		<-ended
+	})
+	return r
+}
+
+func (r *followRig) fence(id sluice.SaleID) {
+	r.t.Helper()
+	if err := r.store.FenceSale(r.t.Context(), id, 1, "rebuild: the test asks for it"); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// pause changes the terms in the store alone, as a server that then dies does.
+func (r *followRig) pause(id sluice.SaleID) {
+	r.t.Helper()
+	if _, err := r.store.ChangeSale(r.t.Context(), id, func(s *sluice.Sale) error { s.Paused = true; return nil }); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *followRig) until(what string, reached func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !reached(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("waited 20 s for %s", what)
+		}
+	}
+}
+
+func (r *followRig) reading(id sluice.SaleID) sluice.Reading {
+	r.t.Helper()
+	readings, err := r.ledger.Read(r.t.Context(), []sluice.SaleID{id})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return readings[0]
+}
+
+func (r *followRig) rebuilt(id sluice.SaleID) bool {
+	r.t.Helper()
+	sale, err := r.store.Sale(r.t.Context(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	reading := r.reading(id)
+	return sale.Epoch > 1 && sale.LoadedEpoch == sale.Epoch && sale.Fence == "" && reading.Epoch == sale.Epoch && reading.Fence == ""
+}
+
+// Rebuilds that take long hold up nothing else: other sales are rebuilt as long
+// as some may be, and gathered and given their terms in any case.
+func TestABigRebuildHoldsUpNoOther(t *testing.T) {
+	release, begun := make(chan struct{}), make(chan sluice.SaleID, 100)
+	big := []sluice.SaleID{"big-1", "big-2", "big-3", "big-4"}
+	r := newFollowRig(t, &faultyLedger{
+		load: func(ctx context.Context, image sluice.LoadImage) error {
+			if !strings.HasPrefix(string(image.Sale), "big") {
+				return nil
+			}
+			begun <- image.Sale
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		},
+		apply: func(context.Context, sluice.SaleID) error { return nil },
+	}, append([]sluice.SaleID{"small", "gathered", "paused"}, big...)...)
+
+	loads := func(id sluice.SaleID) {
+		t.Helper()
+		r.fence(id)
+		r.until("the load of "+string(id), func() bool { return len(begun) > 0 })
+		<-begun
+	}
+	for _, id := range big[:3] {
+		loads(id)
+	}
+	r.fence("small")
+	r.until("the rebuild of a small sale", func() bool { return r.rebuilt("small") })
+	loads(big[3])
+	r.fence("gathered")
+	r.until("a server to store what it remembers of another sale", func() bool {
+		nodes, err := r.store.Gathered(t.Context(), "gathered", 1)
+		return err == nil && slices.Contains(nodes, "a") && r.reading("gathered").Fence != ""
+	})
+	r.pause("paused")
+	r.until("the terms of another sale", func() bool { return r.reading("paused").Terms.Paused })
+	if len(begun) > 0 || r.rebuilt("gathered") {
+		t.Errorf("more than %d sales are loaded at once", limits[loading].sales)
+	}
+	close(release)
+	r.until("all to be rebuilt", func() bool {
+		return r.rebuilt("gathered") && !slices.ContainsFunc(big, func(id sluice.SaleID) bool { return !r.rebuilt(id) })
+	})
+}
+
+// Sales whose ledger hangs keep only themselves waiting.
+func TestSalesThatHangHoldUpNoOther(t *testing.T) {
+	before := limits
+	defer func() { limits = before }()
+	limits[stepping].timeout = 50 * time.Millisecond
+	hung := make([]sluice.SaleID, limits[stepping].sales+limits[repeating].sales+2)
+	for i := range hung {
+		hung[i] = sluice.SaleID(fmt.Sprint("hung-", i))
+	}
+	var calls atomic.Int64
+	r := newFollowRig(t, &faultyLedger{
+		load: func(context.Context, sluice.LoadImage) error { return nil },
+		apply: func(ctx context.Context, sale sluice.SaleID) error {
+			if strings.HasPrefix(string(sale), "hung") {
+				calls.Add(1)
+				return hang(ctx)
+			}
+			return nil
+		},
+	}, append([]sluice.SaleID{"well"}, hung...)...)
+	for _, id := range hung {
+		r.pause(id)
+	}
+	r.until("all that hang to be tried", func() bool { return calls.Load() >= int64(len(hung)+limits[repeating].sales) })
+	r.pause("well")
+	r.until("the terms of a sale that is well", func() bool { return r.reading("well").Terms.Paused })
+}
+
+// A load that fails is repeated at once by the server that began it.
+func TestALoadThatFailsIsRepeated(t *testing.T) {
+	var loads atomic.Int64
+	r := newFollowRig(t, &faultyLedger{
+		load: func(context.Context, sluice.LoadImage) error {
+			if loads.Add(1) <= 3 {
+				return errors.New("connection refused")
+			}
+			return nil
+		},
+		apply: func(context.Context, sluice.SaleID) error { return nil },
+	}, "phone")
+	r.fence("phone")
+	r.until("the rebuild", func() bool { return r.rebuilt("phone") })
+	if loads.Load() != 4 {
+		t.Errorf("%d loads, want 4", loads.Load())
+	}
+}
