@@ -76,7 +76,7 @@ type Decision struct {
 
 	// Of the refusals that carry more:
 	OpensAt time.Time // not_open: when the sale opens
-	Orders  []OrderID // buyer_limit: the buyer's live orders of this sale
+	Orders  []OrderID // buyer_limit: the buyer's live orders of this sale; not all where there are many to look up
 	// RetryAfter, of rate_limited and overloaded, is how long to wait before the
 	// next try; zero when nobody can say.
 	RetryAfter time.Duration

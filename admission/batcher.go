@@ -35,13 +35,15 @@ import (
 // sale, so a batch of mixed sales is many calls); a channel per lane (a
 // channel send costs as much as the mutex and cannot be drained in one step).
 //
-// The queue is bounded. When it is full the answer is ErrOverloaded, at once:
-// a queue that grows only tells buyers later what they could know now.
+// The queue is bounded, in all and for each buyer. When it is full the answer is
+// ErrOverloaded, at once: a queue that grows only tells buyers later what they
+// could know now.
 //
 // A caller may leave (its context ends): the claim is still decided and its
 // order still made, because the ledger may have it already (I4, I5).
 
-// ErrOverloaded: nothing was decided; the lane's queue is full.
+// ErrOverloaded: nothing was decided; the lane's queue is full, or holds as many
+// claims of the buyer as it may.
 var ErrOverloaded = errors.New("admission: the queue is full")
 
 // ErrOutcomeUnknown: the ledger did not answer, or not in time. The claim may
@@ -53,6 +55,10 @@ type BatcherOptions struct {
 	MaxBatch int // claims in one ledger call; default 250
 	MaxQueue int // claims waiting in one lane; default 20,000
 	InFlight int // ledger calls of one lane at a time; default 2
+	// MaxPerBuyer bounds the claims of one buyer that wait in one lane, and so
+	// those in one ledger call; default 16. More are refused at once, so that a
+	// buyer who sends hundreds at a time takes no place in the batches of others.
+	MaxPerBuyer int
 	// MaxPlaces bounds the claims of all sales that are on their way to a
 	// decision (Batcher.Enter); default 50,000.
 	MaxPlaces int
@@ -80,6 +86,9 @@ func (o BatcherOptions) withDefaults() BatcherOptions {
 	}
 	if o.InFlight <= 0 {
 		o.InFlight = 2
+	}
+	if o.MaxPerBuyer <= 0 {
+		o.MaxPerBuyer = 16
 	}
 	if o.MaxPlaces <= 0 {
 		o.MaxPlaces = DefaultMaxPlaces
@@ -131,7 +140,8 @@ type call struct {
 type lane struct {
 	mu      sync.Mutex
 	waiting []*call
-	flying  int // ledger calls in flight
+	buyers  map[sluice.BuyerID]int // whose claims are waiting, and how many
+	flying  int                    // ledger calls in flight
 
 	places atomic.Int64 // taken
 }
@@ -178,9 +188,13 @@ func (b *Batcher) enqueue(sale sluice.SaleID, l *lane, c *call) error {
 	if b.closed.Load() {
 		return sluice.ErrClosed
 	}
-	if len(l.waiting) >= b.opts.MaxQueue {
+	if len(l.waiting) >= b.opts.MaxQueue || l.buyers[c.claim.Buyer] >= b.opts.MaxPerBuyer {
 		return ErrOverloaded
 	}
+	if l.buyers == nil {
+		l.buyers = map[sluice.BuyerID]int{}
+	}
+	l.buyers[c.claim.Buyer]++
 	l.waiting = append(l.waiting, c)
 	if l.flying == 0 || l.flying < b.opts.InFlight && len(l.waiting) >= b.opts.MaxBatch {
 		l.flying++
@@ -204,6 +218,11 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 			return
 		}
 		batch = append(batch[:0], l.waiting[:n]...)
+		for _, c := range batch {
+			if l.buyers[c.claim.Buyer]--; l.buyers[c.claim.Buyer] == 0 {
+				delete(l.buyers, c.claim.Buyer)
+			}
+		}
 		rest := copy(l.waiting, l.waiting[n:])
 		clear(l.waiting[rest:])
 		l.waiting = l.waiting[:rest]
@@ -248,7 +267,7 @@ func (b *Batcher) land(l *lane, calls []*call) {
 func (b *Batcher) giveUp(l *lane) {
 	l.mu.Lock()
 	waiting := l.waiting
-	l.waiting = nil
+	l.waiting, l.buyers = nil, nil
 	l.mu.Unlock()
 	for _, c := range waiting {
 		c.err = ErrOverloaded

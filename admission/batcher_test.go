@@ -299,3 +299,53 @@ var accepted = make([]sluice.Decision, 250)
 func (instant) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
 	return accepted[:len(claims)], nil
 }
+
+// However many claims one buyer sends at a time, a ledger call has few of them,
+// and the others are told at once: the rest of the crowd is in the next call.
+func TestOneBuyersClaimsAreFewInABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{delay: time.Second}
+		b := NewBatcher(ledger, BatcherOptions{InFlight: 1, MaxPerBuyer: 3})
+		var refused atomic.Int64
+		flood := func(n int) *sync.WaitGroup {
+			var done sync.WaitGroup
+			for i := range n {
+				c := claim(0)
+				c.Key = sluice.Key(fmt.Sprintf("key-%05d", i))
+				done.Go(func() {
+					if _, err := b.Claim(context.Background(), "sale", c); errors.Is(err, ErrOverloaded) {
+						refused.Add(1)
+					}
+				})
+			}
+			synctest.Wait()
+			return &done
+		}
+		first := send(b, 100, 1) // while this call is in flight the others gather
+		floods := flood(50)
+		if n := refused.Load(); n != 47 {
+			t.Errorf("%d of 50 claims of one buyer are refused while 3 may wait", n)
+		}
+		crowd := send(b, 1, 60)
+		first.Wait()
+		synctest.Wait()
+		again := flood(5) // what was taken into a call waits no longer
+		if n := refused.Load(); n != 49 {
+			t.Errorf("%d claims refused, want 2 more", n)
+		}
+		floods.Wait()
+		crowd.Wait()
+		again.Wait()
+		if got := fmt.Sprint(ledger.sizes()); got != "[1 63 3]" {
+			t.Errorf("calls of %s claims, want 1, 63 and 3", got)
+		}
+		if n := len(waitingBuyers(b)); n != 0 {
+			t.Errorf("%d buyers are counted when nothing waits", n)
+		}
+	})
+}
+
+func waitingBuyers(b *Batcher) map[sluice.BuyerID]int {
+	l, _ := b.lanes.Load("sale")
+	return l.buyers
+}

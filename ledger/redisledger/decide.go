@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
@@ -80,7 +81,7 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 	n := len(claims)
 	at := fromMillis(reply.at)
 	var accepted int64
-	var limits []limitAnswer
+	limited, records := false, map[sluice.BuyerID]string(nil) // by a limit; and those buyers' records
 	number := func(i int, answer int64) {
 		if answer > 0 {
 			decisions[i] = sluice.Decision{
@@ -96,7 +97,7 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 		case sluice.NotOpen:
 			decisions[i].OpensAt = fromMillis(reply.opens)
 		case sluice.BuyerLimit:
-			limits = append(limits, limitAnswer{claim: i, accepted: accepted})
+			limited = true
 		}
 	}
 
@@ -127,9 +128,14 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 			if err != nil {
 				return 0, err
 			}
-			if strings.HasPrefix(text, "R") {
-				told = reply.seq
+			if record, ok := strings.CutPrefix(text, "L"); ok {
+				if records == nil {
+					records = map[sluice.BuyerID]string{}
+				}
+				decisions[i].Code, records[claims[i].Buyer], limited = sluice.BuyerLimit, record, true
+				continue
 			}
+			told = reply.seq
 			if decisions[i], err = decideText(sale, &claims[i], text); err != nil {
 				return 0, err
 			}
@@ -137,25 +143,19 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 	default:
 		return 0, fmt.Errorf("%d answers for %d claims", len(answers), n)
 	}
-	if _, layout := l.known(sale).get(); layout == split && len(limits) > 0 {
-		for i := range limits {
-			limits[i].seq = reply.seq - accepted + limits[i].accepted
-		}
-		err = l.fillOrders(ctx, sale, claims, reply.epoch, limits, decisions)
+	if limited {
+		l.fillOrders(ctx, sale, claims, mark{epoch: reply.epoch, seen: reply.seq - accepted}, records, decisions)
 	}
-	return told, err
+	return told, nil
 }
 
-// decideText decides a claim whose answer carries what is on record.
+// decideText decides a claim whose answer carries the line on record.
 func decideText(sale sluice.SaleID, claim *sluice.Claim, text string) (sluice.Decision, error) {
-	if len(text) == 0 || text[0] != 'R' && text[0] != 'L' {
+	line, ok := strings.CutPrefix(text, "R")
+	if !ok {
 		return sluice.Decision{}, fmt.Errorf("answer %q", text)
 	}
-	if text[0] == 'L' {
-		orders, err := liveOrders(sale, claim.Buyer, text[1:])
-		return sluice.Decision{Code: sluice.BuyerLimit, Orders: orders}, err
-	}
-	record, err := parseLine(sale, claim.Buyer, text[1:])
+	record, err := parseLine(sale, claim.Buyer, line)
 	if err != nil {
 		return sluice.Decision{}, err
 	}
@@ -168,33 +168,82 @@ func decideText(sale sluice.SaleID, claim *sluice.Claim, text string) (sluice.De
 	}, nil
 }
 
-// limitAnswer is an answer BuyerLimit that does not carry the buyer's orders.
-type limitAnswer struct {
-	claim    int   // index in the batch
-	accepted int64 // claims of the batch accepted before it
-	seq      int64 // of the sale, when it was decided
+// What fillOrders reads at most, of layout split: so many buyers, with so many
+// accepted claims together, in so long.
+const (
+	ordersBuyers = 64
+	ordersClaims = 4096
+	ordersWait   = 250 * time.Millisecond
+)
+
+// fillOrders lists what buyers beyond their limit hold: what their records had
+// before the batch, and what the batch accepted before the refusal. In layout
+// split the records are apart and are read now, all in one round trip; where
+// that would be much, or fails, orders are missing in the answer: the batch is
+// decided.
+func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, before mark, records map[sluice.BuyerID]string, decisions []sluice.Decision) {
+	held := map[sluice.BuyerID][]sluice.OrderID{}
+	var apart []sluice.BuyerID
+	most := int64(ordersClaims)
+	for i := range decisions {
+		buyer := claims[i].Buyer
+		if _, seen := held[buyer]; seen || decisions[i].Code != sluice.BuyerLimit {
+			continue
+		}
+		record := records[buyer]
+		head, _, complete := strings.Cut(record, "\n")
+		held[buyer] = nil
+		if complete {
+			held[buyer], _ = liveOrders(sale, buyer, record)
+			continue
+		}
+		units, count, _ := strings.Cut(head, "\t")
+		if n := atoi(count); atoi(units) > 0 && n <= most && len(apart) < ordersBuyers {
+			apart, most = append(apart, buyer), most-n
+		}
+	}
+	l.readOrders(ctx, sale, before, apart, held)
+	for i := range decisions {
+		orders, limited := held[claims[i].Buyer]
+		switch d := &decisions[i]; {
+		case !limited:
+		case d.Code == sluice.BuyerLimit:
+			d.Orders = slices.Clip(orders)
+		case d.Code == sluice.Accepted && !d.Replayed:
+			held[claims[i].Buyer] = append(orders, d.Order)
+		}
+	}
 }
 
-// fillOrders looks up what buyers beyond their limit hold, where the script
-// does not have it at hand: layout split, with a limit set since the load.
-func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, epoch int64, limits []limitAnswer, decisions []sluice.Decision) error {
-	for _, answer := range limits {
+// readOrders reads the live orders of these buyers, as far as they were accepted
+// up to this place, in order.
+func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until mark, buyers []sluice.BuyerID, held map[sluice.BuyerID][]sluice.OrderID) {
+	if len(buyers) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(ordersWait, l.opts.Timeout))
+	defer cancel()
+	commands := make([]rueidis.Completed, len(buyers))
+	for i, buyer := range buyers {
+		commands[i] = l.recordCommand(sale, buyer, split)
+	}
+	for i, result := range l.client.DoMulti(ctx, commands...) {
+		values, err := result.ToArray()
+		if err != nil {
+			continue
+		}
 		var live []sluice.Record
-		err := l.recordsOf(ctx, sale, claims[answer.claim].Buyer, func(r sluice.Record) bool {
-			if r.Live && (r.Epoch < epoch || r.Seq <= answer.seq) {
+		_, _ = eachValue(sale, buyers[i], values, func(r sluice.Record) bool {
+			if r.Live && (r.Epoch < until.epoch || r.Epoch == until.epoch && r.Seq <= until.seen) {
 				live = append(live, r)
 			}
 			return true
 		})
-		if err != nil {
-			return err
-		}
 		slices.SortFunc(live, func(a, b sluice.Record) int {
 			return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq))
 		})
 		for _, r := range live {
-			decisions[answer.claim].Orders = append(decisions[answer.claim].Orders, r.Order)
+			held[buyers[i]] = append(held[buyers[i]], r.Order)
 		}
 	}
-	return nil
 }

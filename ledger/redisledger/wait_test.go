@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,13 +117,13 @@ type wait72 struct {
 	t       *testing.T
 	primary *servertest.RedisServer
 	addr    string
-	waits   atomic.Int64 // answered at once
+	refuse  string // a command that is answered with an error
 }
 
-func newWait72(t *testing.T, primary *servertest.RedisServer) *wait72 {
+func newWait72(t *testing.T, primary *servertest.RedisServer, refuse ...string) *wait72 {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	p := &wait72{t: t, primary: primary, addr: listener.Addr().String()}
+	p := &wait72{t: t, primary: primary, addr: listener.Addr().String(), refuse: strings.Join(refuse, "")}
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn
@@ -178,6 +177,12 @@ func (p *wait72) serve(client, server, side net.Conn) {
 		if err != nil {
 			return
 		}
+		if len(words) > 0 && words[0] == p.refuse {
+			if _, err := io.WriteString(client, "-ERR refused by the test\r\n"); err != nil {
+				return
+			}
+			continue
+		}
 		before, acked, err := replication(side, fromSide)
 		if err != nil {
 			return
@@ -185,7 +190,6 @@ func (p *wait72) serve(client, server, side net.Conn) {
 		if len(words) == 3 && strings.EqualFold(words[0], "WAIT") {
 			want, _ := strconv.Atoi(words[1])
 			if have := len(slices.DeleteFunc(acked, func(at int64) bool { return at < written })); have >= want {
-				p.waits.Add(1)
 				if _, err := fmt.Fprintf(client, ":%d\r\n", have); err != nil {
 					return
 				}

@@ -1,13 +1,15 @@
 -- apply.lua: make newer terms the ones that decide.
 --
--- KEYS:    1 sale hash
+-- KEYS:    1 sale hash, 2 buyers hash
 -- ARGV:    1 epoch, 2 now in ms or '' for this server's clock, 3 how long a reopened sale rests, in ms,
---          4 version, 5 total, 6 max_buyer, 7 max_orders (-1: no limit), 8 opens, 9 closes (0: none), 10 paused
+--          4 version, 5 total, 6 max_buyer, 7 max_orders (-1: no limit), 8 opens, 9 closes (0: none), 10 paused,
+--          11 layout that suits these terms
 -- Returns: 1 when applied, 2 when the ledger's version is as high already, 0 when the sale is not loaded,
 --          -1 when the ledger holds another epoch, or the total would be lowered while the sale is fenced,
 --          -2 when the total is below the units taken
 -- Keeps:   I1 (never a total below taken), I4 (a reopened sale rests until no server repeats the old refusal)
--- Cost:    two or three commands
+--          bounded work: a sale without records takes the layout that suits its limits
+-- Cost:    three to six commands
 -- Resend:  safe: the version is as high already
 
 local NOT_OPEN = 5
@@ -67,6 +69,10 @@ end
 
 redis.call('HSET', KEYS[1], 'terms', ARGV[4], 'total', ARGV[5], 'max_buyer', ARGV[6], 'max_orders', ARGV[7],
   'opens', ARGV[8], 'closes', ARGV[9], 'paused', ARGV[10])
+-- Limits that are lifted before anything is sold: a buyer's record may get long. Later they are fixed.
+if redis.call('HLEN', KEYS[2]) == 1 and redis.call('HGET', KEYS[2], '\n') == sale[1] then
+  redis.call('HSET', KEYS[1], 'layout', ARGV[11])
+end
 if calm then
   redis.call('HSET', KEYS[1], 'calm_until', now + tonumber(ARGV[3]), 'calm_code', calm)
 end

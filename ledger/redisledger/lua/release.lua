@@ -16,7 +16,8 @@
 --          and the buyer's units fall by what the line holds), I7 (returned units can be sold; a sale that was
 --          sold out rests first, until no server repeats that); loss is visible, and WAIT finds a write, as in
 --          claim.lua
--- Cost:    4 to 7 commands a call whatever n is, and a few string operations a release: under 1 ms for 250
+-- Cost:    4 to 7 commands a call whatever n is; each field is read once, searched once for each of its
+--          releases, and put together and written once: under 1 ms for 250, unless fields are long (docs/redis-keys.md)
 -- Resend:  safe: what ended the first time has ended before
 
 local SOLD_OUT = 9
@@ -40,7 +41,20 @@ if sale[5] ~= '' then
 end
 
 -- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.
-local heads = redis.call('HMGET', KEYS[2], '\n', unpack(ARGV, 13, 12 + n))
+-- Each is read once, however often its buyer occurs.
+local function read(from, names)
+  local at, seen = {}, {}
+  for i = 1, n do
+    local name = ARGV[from + i]
+    if not seen[name] then
+      names[#names + 1] = name
+      seen[name] = #names
+    end
+    at[i] = seen[name]
+  end
+  return redis.call('HMGET', KEYS[2], unpack(names)), at
+end
+local heads, head_at = read(12, {'\n'})
 
 local known = tonumber(ARGV[4])
 local lost
@@ -76,54 +90,48 @@ end
 
 local buyers, lines, fields = 12, 12 + n, 12 -- positions before the first one
 local split = sale[6] == 'split'
-local stored, first = heads, 1
+local stored, stored_at = heads, head_at
 if split then
   fields = 12 + 2 * n
-  stored, first = redis.call('HMGET', KEYS[2], unpack(ARGV, fields + 1, fields + n)), 0
+  stored, stored_at = read(fields, {})
 end
-local fresh, changed, c = {}, {}, 0 -- fields as this call leaves them, and which they are
+local left, who, b = {}, {}, 0         -- by buyer: the units that stay; and the buyers, by the first release of each
+local ends, changed, c = {}, {}, 0     -- by field: where lines end, as a list, and as a set by the negative; fields
 local ended, units, before = 0, 0, 0
 local out = {0, epoch, seq, 0, 0}
 
 for i = 1, n do
-  local field, line = ARGV[fields + i], ARGV[lines + i]
-  local record = fresh[field] or stored[first + i]
+  local field, line, record = ARGV[fields + i], ARGV[lines + i], stored[stored_at[i]]
   local from = record and find(record, line, 1, true)
   if not from then
     out[#out + 1] = i
   else
-    local from = from + #line -- quantity TAB meta ... TAB live
+    from = from + #line -- quantity TAB meta ... TAB live
     local live = (find(record, '\n', from, true) or #record + 1) - 1
-    if sub(record, live, live) == '0' then
+    if sub(record, live, live) == '0' or (ends[field] and ends[field][-live]) then
       before = before + 1
     else
-      local quantity = tonumber(match(record, '^%d+', from))
-      local buyer = ARGV[buyers + i]
-      local head = record
-      if split then head = fresh[buyer] or heads[1 + i] or '' end
-      local tab = find(head, '\t', 1, true) or 1
-      local left = (tonumber(sub(head, 1, tab - 1)) or 0) - quantity
+      local quantity, buyer = tonumber(match(record, '^%d+', from)), ARGV[buyers + i]
+      if not left[buyer] then
+        local head = heads[head_at[i]] or ''
+        b = b + 1
+        who[b], left[buyer] = i, tonumber(sub(head, 1, (find(head, '\t', 1, true) or 1) - 1)) or 0
+      end
+      left[buyer] = left[buyer] - quantity
       ended = ended + 1
       units = units + quantity
-      if left < 0 or units > taken then -- nothing is written yet
+      if left[buyer] < 0 or units > taken then -- nothing is written yet
         lost = 'lost: more units of buyer ' .. buyer .. ' end than are on record'
         redis.call('HSET', KEYS[1], 'fence', lost)
         return {3, epoch, seq, 0, 0}
       end
-      if not fresh[field] then
+      if not ends[field] then
         c = c + 1
-        changed[c] = field
+        changed[c], ends[field] = i, {}
       end
-      if split then
-        if not fresh[buyer] then
-          c = c + 1
-          changed[c] = buyer
-        end
-        fresh[buyer] = left .. sub(head, tab)
-        fresh[field] = sub(record, 1, live - 1) .. '0' .. sub(record, live + 1)
-      else
-        fresh[field] = left .. sub(record, tab, live - 1) .. '0' .. sub(record, live + 1)
-      end
+      local all = ends[field]
+      all[#all + 1] = live
+      all[-live] = true
     end
   end
 end
@@ -135,9 +143,29 @@ if ended == 0 then
   return out
 end
 
-local writes = {}
-for i = 1, c do
-  writes[2 * i - 1], writes[2 * i] = changed[i], fresh[changed[i]]
+local writes, w = {}, 0
+if split then
+  for j = 1, b do
+    local buyer, head = ARGV[buyers + who[j]], heads[head_at[who[j]]]
+    writes[w + 1], writes[w + 2] = buyer, left[buyer] .. sub(head, find(head, '\t', 1, true) or 1)
+    w = w + 2
+  end
+end
+for j = 1, c do -- each field is put together once
+  local field, record = ARGV[fields + changed[j]], stored[stored_at[changed[j]]]
+  local parts, from, all = {}, 1, ends[field]
+  if not split then
+    parts[1], from = left[field], find(record, '\t', 1, true) or 1
+  end
+  table.sort(all)
+  for k = 1, #all do
+    parts[#parts + 1] = sub(record, from, all[k] - 1)
+    parts[#parts + 1] = '0'
+    from = all[k] + 1
+  end
+  parts[#parts + 1] = sub(record, from)
+  writes[w + 1], writes[w + 2] = field, table.concat(parts)
+  w = w + 2
 end
 redis.call('HSET', KEYS[2], unpack(writes))
 
