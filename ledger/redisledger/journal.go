@@ -31,9 +31,13 @@ func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) ([]sl
 	if read.Max <= 0 {
 		read.Max = defaultRead
 	}
+	_, read.After = splitID(read.After)
 	entries, err := l.readJournal(ctx, &read)
 	if err != nil {
 		return nil, fmt.Errorf("redisledger: read journal sale=%s: %w", read.Sale, err)
+	}
+	for i := range entries {
+		entries[i].ID = entryID(&entries[i])
 	}
 	return entries, nil
 }
@@ -107,7 +111,7 @@ func (l *Ledger) readOwn(ctx context.Context, read *sluice.JournalRead) ([]sluic
 			}
 			return false
 		})
-		if err := l.ack(ctx, read.Sale, deleted); err != nil {
+		if err := l.ack(ctx, read.Sale, deleted); err != nil { // they are in no journal
 			return nil, err
 		}
 		if len(entries) > 0 {
@@ -310,19 +314,41 @@ func (l *Ledger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) erro
 }
 
 func (l *Ledger) ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
-	args := []string{group}
-	for i, id := range ids {
-		if isStreamID(id) { // what is none is unknown, and ignored like other unknown ids
-			args = append(args, id)
+	byEpoch := map[string][]string{} // of one epoch, as a rule
+	for _, id := range ids {
+		// What is no id is unknown, and ignored like other unknown ids.
+		if epoch, id := splitID(id); isStreamID(id) {
+			byEpoch[epoch] = append(byEpoch[epoch], id)
 		}
-		if len(args) > ackCount || i == len(ids)-1 && len(args) > 1 {
+	}
+	for epoch, ids := range byEpoch {
+		for chunk := range slices.Chunk(ids, ackCount) {
+			args := append([]string{group, epoch}, chunk...)
 			if _, err := l.run(ctx, ackScript, []string{l.keys.journal(sale), l.keys.sale(sale)}, args); err != nil {
 				return err
 			}
-			args = args[:1]
 		}
 	}
 	return nil
+}
+
+// entryID names an entry for those outside: EPOCH:ID, as the stream calls it, so
+// that Ack takes nothing out of another epoch's journal. Of a damaged entry the
+// epoch is not known.
+func entryID(e *sluice.Entry) string {
+	if e.Damage != nil {
+		return e.ID
+	}
+	return strconv.FormatInt(e.Epoch, 10) + ":" + e.ID
+}
+
+// splitID is the inverse of entryID; without an epoch, that is empty.
+func splitID(name string) (epoch, id string) {
+	epoch, id, found := strings.Cut(name, ":")
+	if !found {
+		return "", name
+	}
+	return epoch, id
 }
 
 // isStreamID reports whether id is written as Redis writes the id of an entry.
@@ -355,7 +381,9 @@ func (l *Ledger) peek(ctx context.Context, sale sluice.SaleID, yield func(sluice
 			return l.explain(err)
 		}
 		for _, raw := range page {
-			if !torn[raw.ID] && !yield(decodeEntry(sale, raw)) {
+			entry := decodeEntry(sale, raw)
+			entry.ID = entryID(&entry)
+			if !torn[raw.ID] && !yield(entry) {
 				return nil
 			}
 		}

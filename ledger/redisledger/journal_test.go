@@ -287,3 +287,39 @@ func TestFind(t *testing.T) {
 		})
 	}
 }
+
+// Acknowledging entries of an epoch that is over takes nothing out of the
+// journal, whatever they are called, and makes no sale where there is none.
+func TestAckOfAnotherEpoch(t *testing.T) {
+	url := servertest.Redis(t)
+	prefix := newPrefix(t, url)
+	l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+	loadOpen(t, l, "s", tight(100))
+	loadEpoch(t, l, "s", 2, tight(100))
+	wantAll(t, claim(t, l, "s", makeClaims("s", 0, 2)...), sluice.Accepted)
+	entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	id := entries[0].ID
+	old := "1" + strings.TrimPrefix(id, "2") // what the old journal called so, when the clock was there before
+	must(t, l.Ack(t.Context(), "s", []string{old, "nonsense", "2:nonsense"}))
+	if r := read(t, l, "s"); r.Backlog != 1 || r.Fence != "" {
+		t.Errorf("after an acknowledgement of epoch 1: %+v", r)
+	}
+	must(t, l.Ack(t.Context(), "s", []string{old, id}))
+	if r := read(t, l, "s"); r.Backlog != 0 || r.Fence != "" {
+		t.Errorf("acknowledged: %+v", r)
+	}
+
+	wantAll(t, claim(t, l, "s", makeClaims("s", 2, 4)...), sluice.Accepted)
+	entries, err = l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
+	must(t, err)
+	client := newClient(t, url)
+	command(t, client, "DEL", prefix+":{s}:sale")
+	must(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
+	message := command(t, client, "EXISTS", prefix+":{s}:sale")
+	if n, _ := message.AsInt64(); n != 0 {
+		t.Error("an acknowledgement has made a sale of nothing but a number of entries")
+	}
+}

@@ -245,7 +245,7 @@ func TestLoadKeepsTheOldJournalAside(t *testing.T) {
 		}
 	}
 	aside, err := l.client.Do(ctx, l.client.B().Xrange().Key(l.keys.aside("s", 2)).Start("-").End("+").Build()).AsXRange()
-	if err != nil || len(aside) != 1 || aside[0].ID != entries[1].ID {
+	if err != nil || len(aside) != 1 || "1:"+aside[0].ID != entries[1].ID {
 		t.Fatalf("kept aside: %v, %v; want entry %s", aside, err, entries[1].ID)
 	}
 	if e := decodeEntry("s", aside[0]); e.Damage != nil || e.Claims[0].Order != claims[1].Order {
