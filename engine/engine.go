@@ -10,6 +10,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/sluicehq/sluice/audit"
 	"github.com/sluicehq/sluice/httpapi"
 	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/internal/loglimit"
 	"github.com/sluicehq/sluice/internal/metrics"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/pipeline"
@@ -28,6 +30,7 @@ import (
 // Engine is a running Sluice. It is safe for concurrent use.
 type Engine struct {
 	cfg      Config
+	log      *loglimit.Handler // of cfg.Log
 	folder   *folder
 	node     string
 	adminKey string
@@ -67,6 +70,8 @@ type Engine struct {
 // about the URL or the backend otherwise. Close the engine to free everything.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg.withDefaults(), stop: func() {}}
+	e.log = loglimit.New(e.cfg.Log.Handler())
+	e.cfg.Log = slog.New(e.log)
 	if err := e.open(ctx); err != nil {
 		e.release()
 		return nil, err
@@ -359,6 +364,7 @@ func (e *Engine) release() {
 	if e.folder != nil {
 		e.err = errors.Join(e.err, e.folder.close())
 	}
+	e.log.Close()
 }
 
 // ShutdownTimeout is a good limit for Close when nothing else bounds it.

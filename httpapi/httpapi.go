@@ -74,6 +74,7 @@ type Server struct {
 	Options
 	whole    side
 	refusals bucket // of the records of what was forbidden
+	panics   bucket // of the log's lines about them
 	notOpen  notOpens
 
 	listing sync.Mutex // one list is made at a time

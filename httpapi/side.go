@@ -60,7 +60,9 @@ func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if p == http.ErrAbortHandler {
 				panic(p)
 			}
-			d.server.Log.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", p)
+			if d.server.panics.admit(d.server.Now()) {
+				d.server.Log.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", p)
+			}
 			problem(w, wire.CodeOutcomeUnknown, "an unexpected error; it is in the server's log")
 		}
 	}()

@@ -69,6 +69,7 @@ var table = []row{
 	{"internal/archtest", nil, nil},
 	{"internal/content", nil, nil},
 	{"internal/disk", nil, nil},
+	{"internal/loglimit", nil, nil},
 	{"internal/config", []string{root, "identity"}, []string{"*"}},
 	{"internal/loadgen", []string{root, "client", "tickets", "httpapi/wire"}, []string{"*"}},
 	{"internal/meters", []string{root}, nil},
@@ -78,7 +79,7 @@ var table = []row{
 	// Composition.
 	{"engine", []string{
 		root, "admission/...", "pipeline/...", "settle/...", "audit", "events", "webhook", "ledger/...", "store/...", "httpapi/...", "web/...", "identity", "tickets", "risk",
-		"internal/config", "internal/disk", "internal/metrics",
+		"internal/config", "internal/disk", "internal/loglimit", "internal/metrics",
 	}, []string{"*"}},
 
 	// Programs.
