@@ -31,7 +31,8 @@ func Statuses() []Status {
 func (s Status) Live() bool { return s == Queued || s == Pending || s == Paid }
 
 // NotCovered is the reason of an order that the store rejected because its
-// units would have exceeded the total (I1 for the second time).
+// units would have exceeded the total (I1 for the second time). It is reserved:
+// Change rejects no order with it.
 const NotCovered = "not_covered"
 
 // Order is a hold as the store knows it.

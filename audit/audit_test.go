@@ -51,7 +51,13 @@ func TestRightIsGreen(t *testing.T) {
 			return w
 		}(),
 		"ended, not released yet": func() *world { w := sold(); w.end(0); return w }(),
-		"ended and released":      func() *world { w := sold(); w.end(0); w.release(orderID(1, 1)); return w }(),
+		"rejected, in the store's own word": func() *world { // its history says that it had units
+			w := sold()
+			w.end(0)
+			w.orders[0].Status, w.orders[0].Reason = sluice.Rejected, sluice.NotCovered
+			return w
+		}(),
+		"ended and released": func() *world { w := sold(); w.end(0); w.release(orderID(1, 1)); return w }(),
 		"ended, released, loaded again, sold again": func() *world {
 			w := sold()
 			w.finish()
@@ -129,6 +135,14 @@ func TestPlanted(t *testing.T) {
 			w.orders[0].Status, w.orders[0].Reason = sluice.Rejected, sluice.NotCovered
 			w.sale.Taken--
 		}, "I1", []string{"1 accepted claims were promised beyond the total", string(orderID(1, 1))}},
+		{"a promise not covered, and paid", func(w *world) {
+			w.orders[0].Status, w.orders[0].Reason = sluice.RefundDue, sluice.NotCovered
+			w.sale.Taken--
+		}, "I1", []string{"1 accepted claims were promised beyond the total", string(orderID(1, 1))}},
+		{"a promise not covered, and refunded", func(w *world) {
+			w.orders[0].Status, w.orders[0].Reason = sluice.Refunded, sluice.NotCovered
+			w.sale.Taken--
+		}, "I1", []string{string(orderID(1, 1))}},
 
 		{"a unit lost in the ledger", func(w *world) { w.reading.Taken++ }, "I2", []string{"ledger: 11 taken, but the live claims hold 10"}},
 		{"a unit won in the ledger", func(w *world) { w.reading.Taken-- }, "I2", []string{"ledger: 9 taken, but the live claims hold 10"}},

@@ -173,7 +173,7 @@ func (b *book) readStore(s sluice.Snapshot) error {
 		b.byStatus[o.Status]++
 		r := o.Record()
 		row := b.row(&r)
-		row.refused = o.Status == sluice.Rejected && o.Reason == sluice.NotCovered
+		row.refused = !row.live && o.Reason == sluice.NotCovered // unless its history says that it ended: readEndings
 		b.orders = append(b.orders, row)
 		return true
 	})

@@ -19,6 +19,9 @@ func (b *book) readEndings(s sluice.Snapshot) error {
 	if err != nil {
 		return err
 	}
+	for i := range b.orders { // one that has ended held units before, whatever its reason says
+		b.orders[i].refused = b.orders[i].refused && b.endings.times[b.orders[i].order] == 0
+	}
 	return s.Returning(func(id sluice.OrderID) bool {
 		if order, ok := b.names.suffix(id); ok {
 			b.endings.returning[order] = true

@@ -23,7 +23,7 @@ type row struct {
 	at       int64  // when it was accepted, in Unix milliseconds
 	buyer    uint32 // index into names
 	live     bool   // holds units
-	refused  bool   // of an order: rejected because the total did not cover it
+	refused  bool   // of an order: stored without units, because the total did not cover it; paid since, perhaps
 }
 
 // sameClaim reports whether two rows tell of the same accepted claim.

@@ -59,6 +59,10 @@ func (s *Server) rejectOrder(w http.ResponseWriter, r *http.Request) {
 		problem(w, wire.CodeBadRequest, "reason: "+err.Error())
 		return
 	}
+	if message.Reason == sluice.NotCovered {
+		problem(w, wire.CodeBadRequest, "reason: "+sluice.NotCovered+" is reserved for orders beyond the total; want another word")
+		return
+	}
 	s.changeOrder(w, r, sluice.Change{Action: sluice.Reject, Reason: message.Reason, By: admin(r).Name}, wire.NewAdminOrder)
 }
 

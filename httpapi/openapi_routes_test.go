@@ -328,6 +328,7 @@ func (c *checked) conflicts() {
 	paid := "/v1/admin/orders/" + place("ann")
 	c.merchant(409, "POST", paid+"/cancel", "")
 	c.merchant(409, "POST", paid+"/reject", `{"reason":"none left"}`)
+	c.merchant(400, "POST", paid+"/reject", `{"reason":"not_covered"}`)
 	open := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth("bob"), "Idempotency-Key: attempt-1").text("order_id")
 	c.must(c.eventually(func() answer { return c.admin("GET", "/v1/admin/orders?sale=shop&status=pending", "") }, 200), 200)
 	c.must(c.eventually(func() answer { return c.admin("POST", "/v1/admin/orders/"+open+"/cancel", "") }, 200), 200)

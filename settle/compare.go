@@ -290,9 +290,15 @@ func (c *comparison) judgeEnded(ctx context.Context) error {
 		case err != nil:
 			return err
 		case !record.Live: // it has returned meanwhile
-		case o.Reason == sluice.NotCovered: // its units were never the store's
-			c.blame(OrphanHold, o.ID, "%s is beyond the cap", o.ID)
 		default:
+			history, err := c.store.History(ctx, o.ID)
+			if err != nil {
+				return err
+			}
+			if history[0].To == sluice.Rejected { // its units were never the store's
+				c.blame(OrphanHold, o.ID, "%s is beyond the cap", o.ID)
+				continue
+			}
 			c.report.found(LostRelease, o.ID)
 			c.reissue = append(c.reissue, o.ID)
 		}

@@ -41,6 +41,7 @@ type ReconcileStore interface {
 	sluice.ReconcileStore
 	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
 	Order(ctx context.Context, id sluice.OrderID) (sluice.Order, error)
+	History(ctx context.Context, order sluice.OrderID) ([]sluice.HistoryEntry, error)
 	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
 	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
 }

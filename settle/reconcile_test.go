@@ -242,6 +242,19 @@ func TestReconcilePlanted(t *testing.T) {
 			after: want{settle.InFlight: {Count: 1}},
 		},
 		{
+			name: "a lost release of an order that was rejected in the store's own word", total: 10,
+			plant: func(p *pair) {
+				p.accept("a", "b")
+				p.drain(false)
+				p.cancel("a")
+				p.loseReleases()
+				_, err := p.db.Exec("UPDATE orders SET reason = 'not_covered' WHERE order_id = '" + string(p.orders["a"]) + "'")
+				p.must(err)
+			},
+			looks: want{settle.LostRelease: {1, 0, []string{"a"}}}, mends: want{settle.LostRelease: {1, 1, []string{"a"}}},
+			after: want{settle.InFlight: {Count: 1}},
+		},
+		{
 			name: "a hold that the cap does not cover", total: 1,
 			plant: func(p *pair) { p.accept("a"); p.drain(true); p.stray("thief", 7) },
 			looks: want{settle.LostOrder: {1, 0, []string{"a"}}}, mends: want{settle.OrphanHold: {1, 1, []string{"a"}}}, fenced: true,

@@ -280,6 +280,7 @@ func testChangeInvalid(t *testing.T, db Database) {
 			"payment of two lines":   {Order: order, Action: sluice.Pay, PaymentID: "a\nb"},
 			"payment not UTF-8":      {Order: order, Action: sluice.Pay, PaymentID: "\xff"},
 			"cancel with payment":    {Order: order, Action: sluice.Cancel, PaymentID: "p"},
+			"the store's own reason": {Order: order, Action: sluice.Reject, Reason: sluice.NotCovered},
 			"over-long reason":       {Order: order, Action: sluice.Reject, Reason: strings.Repeat("r", 1025)},
 			"over-long name of some": {Order: order, Action: sluice.Reject, By: strings.Repeat("b", 257)},
 		} {

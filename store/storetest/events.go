@@ -86,7 +86,7 @@ func testEvents(t *testing.T, db Database) {
 	numberAll(t, other, 100)
 	change(t, s, sluice.Change{Order: id(1), Action: sluice.Cancel})
 	change(t, s, sluice.Change{Order: id(1), Action: sluice.Pay, PaymentID: "p2"})
-	change(t, s, sluice.Change{Order: id(2), Action: sluice.Reject, Reason: sluice.NotCovered}) // as the store says, but later
+	change(t, s, sluice.Change{Order: id(2), Action: sluice.Reject, Reason: "broken"})
 	change(t, s, sluice.Change{Order: id(6), Action: sluice.Pay, PaymentID: "p6"})
 	db.Age(t, "phones", time.Hour)
 	change(t, s, sluice.Change{Order: id(3), Action: sluice.Pay, PaymentID: "p3"}) // too late
@@ -114,7 +114,7 @@ func testEvents(t *testing.T, db Database) {
 		"phones":      {"sale.created", "sale.available", "sale.unavailable", "sale.updated", "sale.updated"},
 		string(id(0)): {"order.created buyer-1-1 pending///", "order.paid buyer-1-1 paid//p0/", "order.payment_refused buyer-1-1 paid//p0/p1", "order.refunded buyer-1-1 refunded//p0/"},
 		string(id(1)): {"order.created buyer-1-2 pending///", "order.cancelled buyer-1-2 cancelled///", "order.refund_due buyer-1-2 refund_due//p2/"},
-		string(id(2)): {"order.created buyer-1-3 pending///", "order.rejected buyer-1-3 rejected/not_covered//"},
+		string(id(2)): {"order.created buyer-1-3 pending///", "order.rejected buyer-1-3 rejected/broken//"},
 		string(id(3)): {"order.created buyer-1-4 pending///", "order.expired buyer-1-4 expired///", "order.refund_due buyer-1-4 refund_due//p3/"},
 		string(id(4)): {"order.created buyer-1-5 pending///", "order.expired buyer-1-5 expired///"},
 		string(id(5)): {"order.created buyer-1-6 pending///", "order.expired buyer-1-6 expired///"},

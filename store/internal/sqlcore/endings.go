@@ -50,6 +50,8 @@ func checkChange(c *sluice.Change) error {
 		return errors.New("payment id: only a payment has one")
 	case c.Action == sluice.Pay && (len(id) < 1 || len(id) > 128 || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl)):
 		return fmt.Errorf("payment id of %d bytes: want 1 to 128 bytes of UTF-8, without control characters", len(id))
+	case c.Action == sluice.Reject && c.Reason == sluice.NotCovered:
+		return fmt.Errorf("reason: %s is what the store itself says of an order beyond the total; want another word", sluice.NotCovered)
 	case len(c.By) > 256 || len(c.Reason) > 1024:
 		return fmt.Errorf("by of %d bytes, reason of %d: want at most 256 and 1024", len(c.By), len(c.Reason))
 	}

@@ -38,7 +38,10 @@ func (s *Store) ReissueRelease(ctx context.Context, id sluice.OrderID, epoch int
 		if errors.Is(err, sql.ErrNoRows) {
 			err = sluice.ErrOrderNotFound
 		}
-		if err != nil || order.Status.Live() || order.Reason == sluice.NotCovered {
+		if err != nil || order.Status.Live() {
+			return err
+		}
+		if first, err := s.firstStatus(ctx, tx, &order); err != nil || first != sluice.Pending {
 			return err
 		}
 		sale, err := s.lockSale(ctx, tx, of)
