@@ -31,7 +31,7 @@ var statements = sqlcore.Statements{
 	Take: `UPDATE sales SET taken = taken + ? WHERE id = ? AND (cap IS NULL OR taken + ? <= cap)`,
 
 	SelectOrder: `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE order_id = ?`,
-	OrdersOfSale: `SELECT ` + sqlcore.OrderColumns + ` FROM orders
+	OrdersOfSale: `SELECT ` + sqlcore.OrderColumns + ` FROM orders FORCE INDEX (orders_of_sale)
 		WHERE sale_id = ? AND position > ? ORDER BY position LIMIT ?`,
 
 	LockOrder: `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE order_id = ? FOR UPDATE`,
@@ -86,8 +86,9 @@ var statements = sqlcore.Statements{
 	InsertRestock: `INSERT INTO restocks (` + sqlcore.RestockColumns + `) VALUES (?, ?, ?, ?, ?)`,
 	DeleteLowering: `DELETE FROM restocks WHERE sale_id = ? AND delta < 0 AND terms_version >
 		(SELECT MAX(version) FROM sale_terms WHERE sale_id = ? AND (total IS NULL OR total >= ?))`,
-	SetCap:      `UPDATE sales SET cap = ?, updated_at = ? WHERE id = ?`,
-	SelectClaim: `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE buyer_id = ? AND sale_id = ? AND claim_key = ?`,
+	SetCap: `UPDATE sales SET cap = ?, updated_at = ? WHERE id = ?`,
+	SelectClaim: `SELECT ` + sqlcore.OrderColumns + ` FROM orders FORCE INDEX (orders_claim)
+		WHERE buyer_id = ? AND sale_id = ? AND claim_key = ?`,
 	Unsettled: `SELECT EXISTS (SELECT 1 FROM orders WHERE sale_id = ? AND status = 'pending')
 		OR EXISTS (SELECT 1 FROM releases WHERE sale_id = ?)
 		OR EXISTS (SELECT 1 FROM dead_letters WHERE sale_id = ? AND resolved_at IS NULL)`,

@@ -47,7 +47,7 @@ func (s *Store) Orders(ctx context.Context, filter sluice.OrderFilter) (page []s
 	if err := s.enter(ctx); err != nil {
 		return nil, "", err
 	}
-	query, args := s.pageQuery(&filter, after)
+	query, args := PageQuery(s.d, &filter, after)
 	last := int64(0)
 	err = each(ctx, s.read, query, args, func(r *sql.Rows) error {
 		order, position, err := ScanOrder(r)
@@ -71,22 +71,39 @@ func findable(f *sluice.OrderFilter) bool {
 		cleanText(string(f.Status)) == string(f.Status)
 }
 
-// pageQuery is composed, so that each combination of filters is a statement of
-// its own and the database plans it by the index that it deserves.
-func (s *Store) pageQuery(f *sluice.OrderFilter, after int64) (string, []any) {
+// PageHinter is a dialect that needs to be told by which index it finds a page
+// of orders.
+type PageHinter interface {
+	PageHint(f *sluice.OrderFilter) string
+}
+
+// PageQuery is composed, so that each combination of filters is a statement of
+// its own and the database plans it by the index that it deserves: with a buyer,
+// by the buyer's claims. To read the sale, or all orders, in order of position
+// until there are enough of the buyer's is what databases guess to be cheaper,
+// and it is a scan for everyone who has few. So that index is made useless.
+func PageQuery(d Dialect, f *sluice.OrderFilter, after int64) (string, []any) {
 	query := strings.Builder{}
 	args := []any{after}
-	query.WriteString("SELECT " + OrderColumns + " FROM orders WHERE position > " + s.d.Arg(1))
+	position := "position"
+	if f.Buyer != "" {
+		position = "position + 0"
+	}
+	query.WriteString("SELECT " + OrderColumns + " FROM orders")
+	if h, ok := d.(PageHinter); ok {
+		query.WriteString(h.PageHint(f))
+	}
+	query.WriteString(" WHERE " + position + " > " + d.Arg(1))
 	for _, by := range []struct{ column, value string }{
 		{"sale_id", string(f.Sale)}, {"buyer_id", string(f.Buyer)}, {"status", string(f.Status)},
 	} {
 		if by.value != "" {
 			args = append(args, by.value)
-			query.WriteString(" AND " + by.column + " = " + s.d.Arg(len(args)))
+			query.WriteString(" AND " + by.column + " = " + d.Arg(len(args)))
 		}
 	}
 	args = append(args, f.Limit+1)
-	query.WriteString(" ORDER BY position LIMIT " + s.d.Arg(len(args)))
+	query.WriteString(" ORDER BY " + position + " LIMIT " + d.Arg(len(args)))
 	return query.String(), args
 }
 

@@ -1,0 +1,62 @@
+package mysqlstore
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/store/storetest"
+)
+
+// The statistics are what the database makes by itself and what ANALYZE makes,
+// with and without its own of columns: they must not matter.
+func TestPlansOfAll(t *testing.T) {
+	for name, analyze := range map[string]string{
+		"of the engine":  "ANALYZE TABLE orders, releases, order_changes, sale_buyers, sale_events, order_events, sales",
+		"of all columns": "ANALYZE TABLE orders PERSISTENT FOR ALL",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.Context(), servertest.MySQL(t), Options{})
+			s = storetest.Kept(t, s, err)
+			storetest.Plans(t, &storetest.Planned{Store: s, DB: s.db, Dialect: dialect{}, Analyze: analyze, Rows: rowsRead})
+		})
+	}
+}
+
+// rowsRead counts as the storage engine does.
+func rowsRead(t *testing.T, tx *sql.Tx, query string, args []any) (int, string) {
+	t.Helper()
+	before := handled(t, tx)
+	if strings.HasPrefix(query, "SELECT") {
+		rows, err := tx.QueryContext(t.Context(), query, args...)
+		if err != nil {
+			t.Errorf("%s: %v", query, err)
+			return 0, ""
+		}
+		for rows.Next() {
+		}
+		rows.Close()
+	} else if _, err := tx.ExecContext(t.Context(), query, args...); err != nil {
+		t.Errorf("%s: %v", query, err)
+	}
+	return handled(t, tx) - before, ""
+}
+
+func handled(t *testing.T, tx *sql.Tx) (all int) {
+	t.Helper()
+	rows, err := tx.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int
+		if err := rows.Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		all += n
+	}
+	return all
+}

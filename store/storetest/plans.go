@@ -1,0 +1,261 @@
+package storetest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+// Planned is an adapter whose statements Plans runs.
+type Planned struct {
+	Store   ServerStore
+	DB      *sql.DB // of that store
+	Dialect sqlcore.Dialect
+	Analyze string // makes the database's statistics
+	// Rows runs a statement in a transaction that is rolled back, and returns how
+	// many rows of tables and indexes the database has looked at, and how.
+	Rows func(t *testing.T, tx *sql.Tx, query string, args []any) (rows int, plan string)
+}
+
+// What Plans stores: a sale of many orders, half of them ended, and a small one.
+const (
+	manyOrders, fewOrders = 20_000, 60
+	// fewRows is what a statement may look at that is about the small sale, one
+	// buyer, one order, a page, or what waits.
+	fewRows = 2000
+)
+
+// arguments of each statement, in order. Those that only insert the rows given
+// have none here: they read nothing.
+var arguments = map[string]string{
+	"SelectSale": "sale", "LockSale": "sale", "TryLockSale": "sale", "SelectSales": "", "SelectTerms": "sale",
+	"UpdateSale":  "text text one cny null null one one rules one null null null now null no null now sale",
+	"FenceSale":   "text now sale one",
+	"RaiseEpoch":  "two now sale",
+	"ConfirmLoad": "text one now sale",
+	"LastSeq":     "sale one",
+	"Take":        "zero sale zero", "SelectOrder": "order", "OrdersOfSale": "sale zero page", "LockOrder": "order",
+	"ChangeOrder": "expired text text now order pending now yes", "LowerTaken": "zero sale", "History": "order",
+	"SelectDue": "now none page", "ExpireOrders": "now orders now", "AddExpired": "text orders", "AddReleases": "orders",
+	"NextReleasing": "text", "SelectReleases": "sale page", "DeleteReleases": "orders", "PendingReleases": "sale",
+	"WaitingReleases": "sale", "ReleaseOf": "order", "LiveUnits": "sale", "SetTaken": "zero now sale",
+	"SelectDeadLetters": "", "EndingsOfSale": "sale", "ReturningOfSale": "sale", "DeadLettersOfSale": "sale",
+	"SelectDeadLetter": "one", "ResolveDeadLetter": "now text one", "SelectRestock": "sale text",
+	"DeleteLowering": "sale sale one", "SetCap": "null now sale", "SelectClaim": "buyer sale key", "Unsettled": "sale sale sale",
+	"ArchiveSale": "now now sale", "ArchivedOf": "orders", "LockLease": "text", "SetLease": "text now text",
+	"EndLease": "text text", "Beat": "now text", "ForgetNodes": "now", "LiveNodes": "now now", "Gathered": "sale one", "Version": "",
+
+	"Lists.LockBuyerList": "sale allow", "Lists.SetLastGeneration": "one sale allow", "Lists.PublishBuyerList": "one one now sale allow",
+	"Lists.SelectBuyerLists": "", "Lists.AddListed": "sale allow one orders", "Lists.SelectListed": "sale allow one buyer page",
+	"Lists.DeleteListed": "sale allow one buyer", "Lists.OldestGeneration": "sale allow two",
+	"Admin.SelectAdminActions": "max page", "Backlog.DeadLetters": "", "Backlog.Releases": "", "Backlog.Overdue": "now",
+
+	"Events.LockFeed": "", "Events.SetFeed": "max", "Events.LastEvent": "", "Events.SalesWithNewOrders": "",
+	"Events.NewOrders": "sale zero page", "Events.NewChanges": "page", "Events.NewSaleEvents": "page",
+	"Events.NumberChanges": "pairs", "Events.NumberSaleEvents": "pairs", "Events.OrderEvents": "after upto page",
+	"Events.ChangeEvents": "after upto", "Events.SaleEvents": "after upto", "Events.FirstStatus": "order",
+
+	"Webhooks.Select": "text", "Webhooks.Lock": "text", "Webhooks.All": "", "Webhooks.Delete": "text", "Webhooks.DeleteAllOf": "text",
+	"Webhooks.SetEnabled": "now text zero now now text", "Webhooks.SetProgress": "zero zero zero now now now text text",
+	"Webhooks.SetCursor": "zero text", "Webhooks.Change": "pending one now one text now text one", "Webhooks.Forget": "text one",
+	"Webhooks.ForgetFrom": "text one", "Webhooks.AllDue": "now text", "Webhooks.Due": "text now page", "Webhooks.Held": "text orders",
+	"Webhooks.List": "text zero pending pending page", "Webhooks.Count": "text pending", "Webhooks.Unfail": "now now text",
+	"Webhooks.HasEvent": "text one",
+}
+
+// whole are the statements that read all of a sale: its orders, or its releases
+// that wait. None of them is on the way of a request or runs all the time.
+var whole = map[string]bool{"LiveUnits": true, "EndingsOfSale": true, "Unsettled": true, "Lists.DeleteListed": true}
+
+// Plans runs every statement of the product beside a big sale, and refuses those
+// that look at more than they are about.
+func Plans(t *testing.T, p *Planned) {
+	few := loadForPlans(t, p)
+	order := few[10]
+	last, err := p.Store.LastEvent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whole milliseconds: MariaDB compares a time with more digits otherwise.
+	now := p.Dialect.Time(time.Now().UTC().Truncate(time.Millisecond))
+	value := map[string]any{
+		"sale": "few", "buyer": string(order.Buyer), "order": string(order.ID), "key": string(order.Key),
+		"orders": p.Dialect.List([]string{string(order.ID), string(few[11].ID)}), "none": p.Dialect.List(nil),
+		"now": now, "null": nil, "no": false, "yes": true, "rules": "{}", "cny": "CNY", "text": "x",
+		"pending": "pending", "expired": "expired", "allow": "allow",
+		"zero": 0, "one": 1, "two": 2, "page": 100, "max": int64(math.MaxInt64), "after": last - 100, "upto": last,
+	}
+	finder, finds := p.Dialect.(sqlcore.DueFinder)
+	run := func(name, query string, args []any) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		tx, err := p.DB.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if rows, plan := p.Rows(t, tx, query, args); rows > fewRows {
+			t.Errorf("%s looks at %d rows, want at most %d:\n%s\n%s", name, rows, fewRows, query, plan)
+		}
+	}
+	statements(p.Dialect, func(name, query string) {
+		words, known := arguments[name]
+		if strings.HasPrefix(query, "INSERT") && strings.Contains(query, "VALUES (") {
+			return
+		}
+		if !known {
+			t.Errorf("%s: storetest knows no arguments for this statement", name)
+			return
+		}
+		if name == "SelectDue" && finds {
+			run("FindDue", finder.FindDue(), []any{now, value["none"], 100})
+			words = "orders page"
+		}
+		var args []any
+		ofSale := -1
+		for i, word := range strings.Fields(words) {
+			v, known := value[word]
+			switch {
+			case word == "pairs":
+				args = append(args, p.Dialect.Pairs([]sqlcore.Pair{{Position: 1, Event: 1}, {Position: 2, Event: 2}})...)
+			case !known:
+				t.Fatalf("%s: %s", name, word)
+			default:
+				args = append(args, v)
+			}
+			if word == "sale" {
+				ofSale = i
+			}
+		}
+		run(name, query, args)
+		if ofSale >= 0 && !whole[name] {
+			for i, v := range args {
+				if v == value["sale"] {
+					args[i] = "many"
+				}
+			}
+			run(name+" of the big sale", query, args)
+		}
+	})
+	// Pages of orders, of the big sale as well: whoever has bought there asks for
+	// a few.
+	buyer := sluice.BuyerID("buyer-1-9000")
+	for _, filter := range []sluice.OrderFilter{
+		{}, {Sale: "many"}, {Sale: "few"}, {Buyer: buyer}, {Sale: "many", Buyer: buyer}, {Sale: "many", Buyer: "stranger"},
+		{Sale: "many", Buyer: buyer, Status: sluice.Paid}, {Buyer: buyer, Status: sluice.Pending},
+		{Sale: "few", Status: sluice.Paid}, {Sale: "many", Status: sluice.Expired},
+	} {
+		filter.Limit = 100
+		query, args := sqlcore.PageQuery(p.Dialect, &filter, 0)
+		run(fmt.Sprintf("Orders %+v", filter), query, args)
+	}
+}
+
+// statements calls do with each statement of a dialect and its name.
+func statements(d sqlcore.Dialect, do func(name, query string)) {
+	var walk func(prefix string, v reflect.Value)
+	walk = func(prefix string, v reflect.Value) {
+		for i := range v.NumField() {
+			switch name := prefix + v.Type().Field(i).Name; v.Field(i).Kind() {
+			case reflect.String:
+				do(name, v.Field(i).String())
+			case reflect.Struct:
+				walk(name+".", v.Field(i))
+			}
+		}
+	}
+	walk("", reflect.ValueOf(*d.Statements()))
+	walk("Events.", reflect.ValueOf(*d.Events()))
+	walk("Webhooks.", reflect.ValueOf(*d.Webhooks()))
+}
+
+// loadForPlans stores the two sales, numbers what happened, and returns the
+// orders of the small one.
+func loadForPlans(t *testing.T, p *Planned) []sluice.Order {
+	t.Helper()
+	s := p.Store
+	for _, of := range []struct {
+		sale   sluice.SaleID
+		orders int
+	}{{"many", manyOrders}, {"few", fewOrders}} {
+		create(t, s, aSale(of.sale, sluice.Unlimited))
+		src := source{sale: of.sale, epoch: 1}
+		for left := of.orders; left > 0; left -= 2000 {
+			n := min(left, 2000)
+			insert(t, s, sluice.Stored{Inserted: n}, src.entry(n))
+		}
+	}
+	tx, err := p.DB.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	// As an ending does it, but for time: half of the orders have expired.
+	var ids []string
+	rows, err := tx.QueryContext(t.Context(), "SELECT order_id FROM orders WHERE sale_id = 'many' AND position % 2 = 0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sql := p.Dialect.Statements()
+	for i := 0; i < len(ids); i += 2000 {
+		list := p.Dialect.List(ids[i:min(i+2000, len(ids))])
+		for _, run := range []struct {
+			query string
+			args  []any
+		}{
+			{sql.AddExpired, []any{"expiry", list}}, {sql.AddReleases, []any{list}},
+			{sql.Lists.AddListed, []any{"many", "allow", 1, list}},
+		} {
+			if _, err := tx.ExecContext(t.Context(), run.query, run.args...); err != nil {
+				t.Fatalf("%s: %v", run.query, err)
+			}
+		}
+	}
+	for _, query := range []string{
+		"UPDATE orders SET status = 'expired' WHERE sale_id = 'many' AND position % 2 = 0",
+		"UPDATE orders SET status = 'paid' WHERE sale_id = 'many' AND position % 2 = 1",
+		fmt.Sprintf("UPDATE sales SET taken = taken - %d WHERE id = 'many'", len(ids)),
+	} {
+		if _, err := tx.ExecContext(t.Context(), query); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		n, err := s.NumberEvents(t.Context(), 5000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+	}
+	// Nearly all releases have been given.
+	for _, query := range []string{"DELETE FROM releases WHERE position % 200 <> 0", p.Analyze} {
+		if _, err := p.DB.ExecContext(t.Context(), query); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+	}
+	return look(t, s, "few").Orders
+}
