@@ -37,38 +37,42 @@ const (
 // have none here: they read nothing.
 var arguments = map[string]string{
 	"SelectSale": "sale", "LockSale": "sale", "TryLockSale": "sale", "SelectSales": "", "SelectTerms": "sale",
-	"UpdateSale":  "text text one cny null null one one rules one null null null now null no null now sale",
-	"FenceSale":   "text now sale one",
-	"RaiseEpoch":  "two now sale",
-	"ConfirmLoad": "text one now sale",
-	"LastSeq":     "sale one",
-	"Take":        "zero sale zero", "SelectOrder": "order", "OrdersOfSale": "sale zero page", "LockOrder": "order",
-	"ChangeOrder": "expired text text now order pending now yes", "LowerTaken": "zero sale", "History": "order",
-	"SelectDue": "now none page", "ExpireOrders": "now orders now", "AddExpired": "text orders", "AddReleases": "orders",
-	"NextReleasing": "text", "SelectReleases": "sale page", "DeleteReleases": "orders", "PendingReleases": "sale",
-	"WaitingReleases": "sale", "ReleaseOf": "order", "LiveUnits": "sale", "SetTaken": "zero now sale",
-	"SelectDeadLetters": "", "EndingsOfSale": "sale", "ReturningOfSale": "sale", "DeadLettersOfSale": "sale",
-	"SelectDeadLetter": "one", "ResolveDeadLetter": "now text one", "SelectRestock": "sale text",
-	"DeleteLowering": "sale sale one", "SetCap": "null now sale", "SelectClaim": "buyer sale key", "Unsettled": "sale sale sale",
+	"UpdateSale": "text text one cny null null one one rules one null null null now null no null now sale",
+	"FenceSale":  "text now sale one", "RaiseEpoch": "two now sale", "ConfirmLoad": "text one now sale",
+	"LastSeq": "sale one", "Take": "zero sale zero", "SelectOrder": "order", "OrdersOfSale": "sale zero page",
+	"LockOrder": "order", "ChangeOrder": "expired text text now order pending now yes", "LowerTaken": "zero sale",
+	"History": "order", "SelectDue": "now none page", "ExpireOrders": "now orders now",
+	"AddExpired": "text orders", "AddReleases": "orders", "NextReleasing": "text", "SelectReleases": "sale page",
+	"DeleteReleases": "orders", "PendingReleases": "sale", "WaitingReleases": "sale", "ReleaseOf": "order",
+	"LiveUnits": "sale", "SetTaken": "zero now sale", "SelectDeadLetters": "", "EndingsOfSale": "sale",
+	"ReturningOfSale": "sale", "DeadLettersOfSale": "sale", "SelectDeadLetter": "one",
+	"ResolveDeadLetter": "now text one", "SelectRestock": "sale text", "DeleteLowering": "sale sale one",
+	"SetCap": "null now sale", "SelectClaim": "buyer sale key", "Unsettled": "sale sale sale",
 	"ArchiveSale": "now now sale", "ArchivedOf": "orders", "LockLease": "text", "SetLease": "text now text",
-	"EndLease": "text text", "Beat": "now text", "ForgetNodes": "now", "LiveNodes": "now now", "Gathered": "sale one", "Version": "",
+	"EndLease": "text text", "Beat": "now text", "ForgetNodes": "now", "LiveNodes": "now now",
+	"Gathered": "sale one", "Version": "",
 
-	"Lists.LockBuyerList": "sale allow", "Lists.SetLastGeneration": "one sale allow", "Lists.PublishBuyerList": "one one now sale allow",
-	"Lists.SelectBuyerLists": "", "Lists.AddListed": "sale allow one orders", "Lists.SelectListed": "sale allow one buyer page",
+	"Lists.LockBuyerList": "sale allow", "Lists.SetLastGeneration": "one sale allow",
+	"Lists.PublishBuyerList": "one one now sale allow", "Lists.SelectBuyerLists": "",
+	"Lists.AddListed": "sale allow one orders", "Lists.SelectListed": "sale allow one buyer page",
 	"Lists.DeleteListed": "sale allow one buyer", "Lists.OldestGeneration": "sale allow two",
-	"Admin.SelectAdminActions": "max page", "Backlog.DeadLetters": "", "Backlog.Releases": "", "Backlog.Overdue": "now",
+
+	"Admin.SelectAdminActions": "max page",
+
+	"Backlog.DeadLetters": "", "Backlog.Releases": "", "Backlog.Overdue": "now",
 
 	"Events.LockFeed": "", "Events.SetFeed": "max", "Events.LastEvent": "", "Events.SalesWithNewOrders": "",
 	"Events.NewOrders": "sale zero page", "Events.NewChanges": "page", "Events.NewSaleEvents": "page",
 	"Events.NumberChanges": "pairs", "Events.NumberSaleEvents": "pairs", "Events.OrderEvents": "after upto page",
 	"Events.ChangeEvents": "after upto", "Events.SaleEvents": "after upto", "Events.FirstStatus": "order",
 
-	"Webhooks.Select": "text", "Webhooks.Lock": "text", "Webhooks.All": "", "Webhooks.Delete": "text", "Webhooks.DeleteAllOf": "text",
-	"Webhooks.SetEnabled": "now text zero now now text", "Webhooks.SetProgress": "zero zero zero now now now text text",
-	"Webhooks.SetCursor": "zero text", "Webhooks.Change": "pending one now one text now text one", "Webhooks.Forget": "text one",
-	"Webhooks.ForgetFrom": "text one", "Webhooks.AllDue": "now text", "Webhooks.Due": "text now page", "Webhooks.Held": "text orders",
-	"Webhooks.List": "text zero pending pending page", "Webhooks.Count": "text pending", "Webhooks.Unfail": "now now text",
-	"Webhooks.HasEvent": "text one",
+	"Webhooks.Select": "text", "Webhooks.Lock": "text", "Webhooks.All": "", "Webhooks.Delete": "text",
+	"Webhooks.DeleteAllOf": "text", "Webhooks.SetEnabled": "now text zero now now text",
+	"Webhooks.SetProgress": "zero zero zero now now now text text", "Webhooks.SetCursor": "zero text",
+	"Webhooks.Change": "pending one now one text now text one", "Webhooks.Forget": "text one",
+	"Webhooks.ForgetFrom": "text one", "Webhooks.AllDue": "now text", "Webhooks.Due": "text now page",
+	"Webhooks.Held": "text orders", "Webhooks.List": "text zero pending pending page",
+	"Webhooks.Count": "text pending", "Webhooks.Unfail": "now now text", "Webhooks.HasEvent": "text one",
 }
 
 // whole are the statements that read all of a sale: its orders, or its releases
@@ -150,9 +154,16 @@ func Plans(t *testing.T, p *Planned) {
 	// a few.
 	buyer := sluice.BuyerID("buyer-1-9000")
 	for _, filter := range []sluice.OrderFilter{
-		{}, {Sale: "many"}, {Sale: "few"}, {Buyer: buyer}, {Sale: "many", Buyer: buyer}, {Sale: "many", Buyer: "stranger"},
-		{Sale: "many", Buyer: buyer, Status: sluice.Paid}, {Buyer: buyer, Status: sluice.Pending},
-		{Sale: "few", Status: sluice.Paid}, {Sale: "many", Status: sluice.Expired},
+		{},
+		{Sale: "many"},
+		{Sale: "few"},
+		{Buyer: buyer},
+		{Sale: "many", Buyer: buyer},
+		{Sale: "many", Buyer: "stranger"},
+		{Sale: "many", Buyer: buyer, Status: sluice.Paid},
+		{Buyer: buyer, Status: sluice.Pending},
+		{Sale: "few", Status: sluice.Paid},
+		{Sale: "many", Status: sluice.Expired},
 	} {
 		filter.Limit = 100
 		query, args := sqlcore.PageQuery(p.Dialect, &filter, 0)
@@ -222,7 +233,8 @@ func loadForPlans(t *testing.T, p *Planned) []sluice.Order {
 			query string
 			args  []any
 		}{
-			{sql.AddExpired, []any{"expiry", list}}, {sql.AddReleases, []any{list}},
+			{sql.AddExpired, []any{"expiry", list}},
+			{sql.AddReleases, []any{list}},
 			{sql.Lists.AddListed, []any{"many", "allow", 1, list}},
 		} {
 			if _, err := tx.ExecContext(t.Context(), run.query, run.args...); err != nil {
