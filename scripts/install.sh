@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: scripts/install.sh [redis|postgres|mysql|chromium|wrk|gcc]...
+# usage: scripts/install.sh [redis|postgres|pgbouncer|mysql|chromium|wrk|gcc]...
 #
 # Installs the Debian packages of what is named and missing. Does nothing, and
 # needs no rights, when nothing is missing. Services that a package would start
@@ -14,6 +14,7 @@ present() {
 	case $1 in
 	redis) [ -n "${SLUICE_TEST_REDIS_URL:-}" ] || on_path redis-server ;;
 	postgres) [ -n "${SLUICE_TEST_POSTGRES_URL:-}" ] || on_path initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ;;
+	pgbouncer) on_path pgbouncer || [ -x /usr/sbin/pgbouncer ] ;;
 	mysql) [ -n "${SLUICE_TEST_MYSQL_URL:-}" ] || { on_path mariadb-install-db && { on_path mariadbd || [ -x /usr/sbin/mariadbd ]; }; } ;;
 	chromium) on_path chromium || on_path google-chrome ;;
 	wrk) on_path wrk ;;
@@ -26,6 +27,7 @@ packages_of() {
 	case $1 in
 	redis) echo redis-server ;;
 	postgres) echo postgresql ;;
+	pgbouncer) echo pgbouncer ;;
 	mysql) echo mariadb-server ;;
 	chromium) echo chromium ;;
 	wrk) echo wrk ;;

@@ -175,7 +175,11 @@ func postgresFolder() (string, error) {
 // command makes a command line that runs as the user postgres if we are root:
 // PostgreSQL refuses to.
 func (s *PostgresServer) command(program string, args ...string) []string {
-	line := append([]string{filepath.Join(s.bin, program)}, args...)
+	return asPostgres(filepath.Join(s.bin, program), args...)
+}
+
+func asPostgres(program string, args ...string) []string {
+	line := append([]string{program}, args...)
 	if os.Geteuid() != 0 {
 		return line
 	}

@@ -87,8 +87,7 @@ func RunServer(t *testing.T, server *Server) {
 		{"OpenErrors", testOpenErrors},
 		{"DatabaseGoesAndComesBack", testComesBack},
 		{"NobodyWaitsInACircle", testNoCircle},
-		{"ALockedRowStopsOneSale", testLockedRow},
-		{"ALockedFeedStopsNoLonger", testLockedFeed},
+		{"Locks", Locks},
 		{"AFrozenServerLetsGo", testFrozenServer},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, server) })

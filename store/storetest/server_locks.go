@@ -54,6 +54,12 @@ func pendingOf(t *testing.T, s sluice.Store, id sluice.SaleID) (n int) {
 	return n
 }
 
+// Locks runs what rows that other sessions hold must not do.
+func Locks(t *testing.T, server *Server) {
+	t.Run("ALockedRowStopsOneSale", func(t *testing.T) { testLockedRow(t, server) })
+	t.Run("ALockedFeedStopsNoLonger", func(t *testing.T) { testLockedFeed(t, server) })
+}
+
 // Another session holds the rows of two sales and does not let go. The orders
 // of the third end, and their units return, at once; what needs the held rows
 // fails after a while, by an error that says so, and goes on when they are free.

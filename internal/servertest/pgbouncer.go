@@ -1,0 +1,105 @@
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PgBouncer returns what makes a URL of the server lead through a PgBouncer of
+// the test's own. It gives each transaction whichever of a few connections is
+// free (pool_mode=transaction), and is otherwise as it comes.
+func PgBouncer(t testing.TB, s *PostgresServer) (via func(url string) string) {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
+			unavailable(t, "pgbouncer", "no pgbouncer on the PATH or in /usr/sbin")
+		}
+	}
+	dir, err := os.MkdirTemp("", "sluice-pgbouncer-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	port, err := FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := filepath.Join(dir, "users")
+	config := fmt.Sprintf(`[databases]
+* = host=127.0.0.1 port=%d user=%s password=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = trust
+auth_file = %s
+pool_mode = transaction
+default_pool_size = 8
+`, s.port, postgresUser, postgresPassword, port, users)
+	for path, text := range map[string]string{filepath.Join(dir, "ini"): config, users: strconv.Quote(postgresUser) + ` ""` + "\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Geteuid() == 0 { // it does not run as root either
+		owner, err := user.Lookup("postgres")
+		if err != nil {
+			t.Fatal(err)
+		}
+		uid, _ := strconv.Atoi(owner.Uid)
+		gid, _ := strconv.Atoi(owner.Gid)
+		if err := os.Chown(dir, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	via = func(text string) string {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		return u.String()
+	}
+	b := &supervised{name: "pgbouncer", dir: dir, last: "KILL"}
+	line := asPostgres(program, filepath.Join(dir, "ini"))
+	err = b.start(line, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for {
+			conn, err := pgx.Connect(ctx, via(s.URL()))
+			if err == nil {
+				return conn.Close(ctx)
+			}
+			// Before it listens there is nothing to wait on but the clock.
+			select {
+			case <-ctx.Done():
+				return err
+			case <-b.gone:
+				return errors.New("it has ended")
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.end("KILL"); err != nil {
+			t.Error(err)
+		}
+	})
+	return via
+}

@@ -1,0 +1,57 @@
+package pgstore_test
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"testing"
+
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/store/pgstore"
+	"github.com/sluicehq/sluice/store/storetest"
+)
+
+// Behind PgBouncer the store does all that it does without: it notices that its
+// statements may run on any connection, and that settings of a session are not
+// its own.
+func TestPgBouncer(t *testing.T) {
+	process := servertest.StartPostgres(t)
+	via := servertest.PgBouncer(t, process)
+	direct, databases := raw(t, process.URL()), 0
+	through, names := *server, map[string]string{} // by URL
+	through.Empty = func(t testing.TB) string {
+		databases++
+		name := fmt.Sprintf("test_%d", databases)
+		if _, err := direct.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(process.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Path = name
+		names[via(u.String())] = u.String()
+		return via(u.String())
+	}
+	through.Raw = func(t testing.TB, url string) *sql.DB { return raw(t, names[url]) }
+
+	t.Run("Conformance", func(t *testing.T) { storetest.RunAlone(t, through.Databases) })
+	t.Run("Locks", func(t *testing.T) { storetest.Locks(t, &through) })
+
+	// A program that only reads leaves no connection behind that refuses to write.
+	url := through.Empty(t)
+	s, err := pgstore.Open(t.Context(), url, pgstore.Options{})
+	s = storetest.Kept(t, s, err)
+	storetest.Load(t, s)
+	for n := 1; n <= 20; n++ {
+		reader, err := pgstore.OpenReadOnly(t.Context(), url)
+		reader = storetest.Kept(t, reader, err)
+		if err := reader.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := storetest.Batches(t, reader); got != n-1 {
+			t.Errorf("%d batches read, want %d", got, n-1)
+		}
+		storetest.InsertBatch(t, s, storetest.Batch(n))
+	}
+}
