@@ -173,3 +173,68 @@ func TestRedisIsEmptiedInARush(t *testing.T) {
 		t.Errorf("taken %d by the ledger, %d by the store, %v; want %d", sale.Taken, sale.StoredTaken, err, total)
 	}
 }
+
+// Whichever keys of a sale are gone, the sale comes back by itself, with every
+// promise that was made.
+func TestAnyKeysOfASaleAreGone(t *testing.T) {
+	f := newFleet(t, 2, 10)
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	keys := []string{"sale", "buyers", "journal"}
+	type promise struct {
+		buyer int
+		order string
+	}
+	promised := map[sluice.SaleID][]promise{}
+	for gone := 1; gone < 1<<len(keys); gone++ {
+		f.sale = sluice.SaleID(fmt.Sprint("sale-", gone))
+		_, err := f.clients[0].CreateSale(t.Context(), wire.CreateSale{
+			ID: wire.Some(f.sale), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
+			Total: wire.Value[int64](10), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for buyer := range 4 {
+			f.until("a claim to be accepted", func() bool {
+				status, order := f.claim(buyer%2, buyer)
+				if status == http.StatusAccepted {
+					promised[f.sale] = append(promised[f.sale], promise{buyer, order})
+				}
+				return status == http.StatusAccepted
+			})
+		}
+		var names []string
+		for i, key := range keys {
+			if gone&(1<<i) != 0 {
+				names = append(names, "sluice:{"+string(f.sale)+"}:"+key)
+			}
+		}
+		if err := c.Do(t.Context(), c.B().Del().Key(names...).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for gone := 1; gone < 1<<len(keys); gone++ {
+		f.sale = sluice.SaleID(fmt.Sprint("sale-", gone))
+		f.until(fmt.Sprintf("the sale to come back without keys %03b", gone), func() bool {
+			sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
+			return err == nil && sale.Epoch >= 2 && sale.Fence == "" && sale.Backlog == 0 && sale.StoredTaken == 4 && sale.Taken == 4
+		})
+		for _, p := range promised[f.sale] {
+			if status, order := f.claim(0, p.buyer); status != http.StatusAccepted || order != p.order {
+				t.Errorf("keys %03b: buyer %d was promised %s, and gets %d %s now", gone, p.buyer, p.order, status, order)
+			}
+		}
+		f.until("a new claim to be accepted by the other server", func() bool {
+			status, _ := f.claim(1, 9)
+			return status == http.StatusAccepted
+		})
+		report, err := f.engines[0].Audit(t.Context(), f.sale)
+		if err != nil || !report.OK {
+			t.Errorf("keys %03b: audit %+v, %v", gone, report.Checks, err)
+		}
+	}
+}

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 func (a *app) saleRestock() *cobra.Command {
@@ -52,6 +56,39 @@ func (a *app) saleRestock() *cobra.Command {
 	return cmd
 }
 
+// rebuildWait is how long a rebuild may take until the command fails: a dead
+// server is waited for, and one that died in the middle of a load.
+var rebuildWait = time.Minute
+
+// awaitRebuilt returns the sale as soon as it is loaded under a later epoch and
+// not fenced, or an error that says why it still is.
+func awaitRebuilt(ctx context.Context, c *client.Client, before wire.AdminSale) (wire.AdminSale, error) {
+	limit := time.NewTimer(rebuildWait)
+	defer limit.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	last := before
+	for {
+		sale, err := c.AdminSale(ctx, before.ID)
+		if err == nil {
+			if last = sale; sale.Epoch > before.Epoch && sale.Loaded && sale.Fence == "" {
+				return sale, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return last, ctx.Err()
+		case <-limit.C:
+			if err != nil {
+				return last, fmt.Errorf("sale %s: no answer for whether it is rebuilt: %w", before.ID, err)
+			}
+			return last, fmt.Errorf("sale %s is not rebuilt after %s (%s): the servers' log says what they wait for",
+				before.ID, rebuildWait, cmp.Or(last.Fence, "not loaded"))
+		case <-tick.C:
+		}
+	}
+}
+
 // rebuildCommand is a verb of its own: it is about the ledger, not about what
 // is sold.
 func (a *app) rebuildCommand() *cobra.Command {
@@ -60,7 +97,8 @@ func (a *app) rebuildCommand() *cobra.Command {
 		Use: "rebuild --sale SALE", Short: "Load a sale into its ledger again, after a loss", Args: exactly(),
 		Long: "Fences the sale, gathers what the servers and the journal still know of it, and loads\n" +
 			"it into the ledger under a new epoch. Servers do so by themselves when they find that\n" +
-			"a ledger has lost data; meanwhile buyers are told unavailable.",
+			"a ledger has lost data; meanwhile buyers are told unavailable. Ends when the sale is on\n" +
+			"again, and with an error if it is still fenced after a minute.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("sale") {
 				return usage(errors.New("--sale is missing"))
@@ -77,7 +115,10 @@ func (a *app) rebuildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.say("The servers rebuild it now; sluice sale show %s tells when it is on again.", id)
+			a.say("The servers rebuild it now.")
+			if rebuilt, err = awaitRebuilt(cmd.Context(), c, rebuilt); err != nil {
+				return err
+			}
 			return a.printSale(rebuilt)
 		},
 	}

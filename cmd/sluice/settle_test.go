@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -129,7 +130,9 @@ func TestSettleByHand(t *testing.T) {
 			t.Errorf("%v: %+v", args, list)
 		}
 	}
-	ok(t, s.env, "rebuild", "--sale", "phone")
+	if sale := okJSON[wire.AdminSale](t, s.env, "rebuild", "--sale", "phone"); sale.Epoch != 2 || sale.Fence != "" || !sale.Loaded {
+		t.Errorf("rebuilt: %+v", sale)
+	}
 	if out := ok(t, s.env, "dead-letter", "list"); strings.Count(out, "\n") != 1 {
 		t.Errorf("dead letters: %s", out)
 	}
@@ -155,6 +158,21 @@ func TestReconcileTellsWhatRemains(t *testing.T) {
 		t.Errorf("%+v, sent %s", got, api.bodies[path])
 	}
 	if got := command(t, env, "reconcile", "--sale", "A sale"); got.code != exitUsage {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A rebuild that does not end is no success.
+func TestRebuildThatDoesNotEnd(t *testing.T) {
+	defer func(was time.Duration) { rebuildWait = was }(rebuildWait)
+	rebuildWait = 50 * time.Millisecond
+	fenced := wire.AdminSale{Epoch: 1, Fence: "lost: the journal is gone"}
+	fenced.ID, fenced.Loaded = "phone", true
+	api := &merchantAPI{answers: map[string]func(string) any{
+		"POST /v1/admin/sales/phone/rebuild": always(fenced), "GET /v1/admin/sales/phone": always(fenced),
+	}}
+	got := command(t, api.against(t), "rebuild", "--sale", "phone")
+	if got.code != exitFailed || !strings.Contains(got.stderr, "not rebuilt") || !strings.Contains(got.stderr, "the journal is gone") {
 		t.Errorf("%+v", got)
 	}
 }

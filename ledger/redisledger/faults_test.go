@@ -1,6 +1,7 @@
 package redisledger_test
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -432,6 +433,50 @@ func TestDamageIsOfOneSale(t *testing.T) {
 			if state := r.State(time.Now()); r.Err == nil && state != sluice.StateUnavailable {
 				t.Errorf("%v: the sale is %s", damage, state)
 			}
+		}
+	}
+}
+
+// Whichever keys are gone, nothing is decided and nothing is called unknown for
+// good, a rebuild reads what is left (I5), and a load brings the sale back.
+func TestAnyKeysAreGone(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	keys := []string{"sale", "buyers", "journal"}
+	for gone := 1; gone < 1<<len(keys); gone++ {
+		prefix := newPrefix(t, url)
+		l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+		loadOpen(t, l, "s", tight(100))
+		claims := makeClaims("s", 0, 3)
+		wantAll(t, claim(t, l, "s", claims...), sluice.Accepted)
+		for i, key := range keys {
+			if gone&(1<<i) != 0 {
+				command(t, client, "DEL", prefix+":{s}:"+key)
+			}
+		}
+		wantAll(t, claim(t, l, "s", claims...), sluice.Unavailable)
+		if _, err := l.Find(t.Context(), claims[0].Order, ""); !errors.Is(err, sluice.ErrNotLoaded) && err != nil {
+			t.Errorf("keys %03b: Find: %v", gone, err)
+		}
+		if _, err := l.Release(t.Context(), "s", releasesOf("s", 1, claims[0])); err == nil {
+			t.Errorf("keys %03b: released", gone)
+		}
+		entries, records := 0, 0
+		peekErr := l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool { entries += len(e.Claims); return true })
+		recordsErr := l.Records(t.Context(), "s", func(sluice.Record) bool { records++; return true })
+		for what, got := range map[string]struct {
+			err     error
+			n       int
+			missing bool
+		}{"journal": {peekErr, entries, gone&4 != 0}, "records": {recordsErr, records, gone&2 != 0}} {
+			if got.missing && !errors.Is(got.err, sluice.ErrNotLoaded) || !got.missing && (got.err != nil || got.n != 3) {
+				t.Errorf("keys %03b: %s: %d claims, %v", gone, what, got.n, got.err)
+			}
+		}
+		loadEpoch(t, l, "s", 2, tight(100))
+		wantAll(t, claim(t, l, "s", makeClaim("s", 7)), sluice.Accepted)
+		if r := read(t, l, "s"); r.Epoch != 2 || r.Fence != "" || r.Seq != 1 || r.Backlog != 1 {
+			t.Errorf("keys %03b: after the load %+v", gone, r)
 		}
 	}
 }

@@ -60,6 +60,10 @@ func (l *Ledger) readJournal(ctx context.Context, read *sluice.JournalRead) ([]s
 	return nil, fmt.Errorf("unknown source %d", read.Source)
 }
 
+// errOnlyJournal: the sale is gone and its journal is not. A rebuild stores what
+// waits there (I5).
+var errOnlyJournal = fmt.Errorf("only the journal is left: %w", sluice.ErrNotLoaded)
+
 // hasJournal tells a sale that is not loaded from one that lost its journal,
 // and fences the latter.
 func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
@@ -69,17 +73,19 @@ func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 		l.client.B().Hget().Key(l.keys.sale(sale)).Field("epoch").Build(),
 		l.client.B().Exists().Key(l.keys.journal(sale)).Build())
 	epoch, err := results[0].AsInt64()
-	if rueidis.IsRedisNil(err) {
-		return sluice.ErrNotLoaded
-	}
+	unloaded := rueidis.IsRedisNil(err)
 	there := int64(0)
-	if err == nil {
+	if err == nil || unloaded {
 		there, err = results[1].AsInt64()
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return l.explain(err)
-	}
-	if there == 0 {
+	case unloaded && there > 0:
+		return errOnlyJournal
+	case unloaded:
+		return sluice.ErrNotLoaded
+	case there == 0:
 		l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: epoch, Fence: "lost: the journal is gone"})
 		return errNoJournal
 	}
@@ -368,7 +374,7 @@ func (l *Ledger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func
 }
 
 func (l *Ledger) peek(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
-	if err := l.hasJournal(ctx, sale); err != nil {
+	if err := l.hasJournal(ctx, sale); err != nil && !errors.Is(err, errOnlyJournal) {
 		return err
 	}
 	torn, err := l.torn(ctx, sale)

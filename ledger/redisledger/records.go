@@ -14,9 +14,9 @@ import (
 // scanCount is how many fields a step of a scan looks at.
 const scanCount = 500
 
-// errGone: the sale hash is there, what belongs to it is not. It is never told
-// as "no such order".
-var errGone = errors.New("the records of the buyers are gone")
+// errGone: the sale hash is there, what belongs to it is not. It never becomes
+// "no such order", and holds up no rebuild: what is gone cannot be read.
+var errGone = fmt.Errorf("the records of the buyers are gone: %w", sluice.ErrNotLoaded)
 
 // Records implements sluice.Reader.
 func (l *Ledger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
@@ -63,7 +63,14 @@ func (l *Ledger) Holders(ctx context.Context, sale sluice.SaleID, yield func(slu
 // perhaps more than once. That the hash is whole, and the same one, is checked
 // before and after.
 func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(field, value string) (bool, error)) error {
-	before, err := l.held(ctx, sale)
+	whole := func() (epoch string, err error) {
+		h, err := l.held(ctx, sale)
+		if errors.Is(err, sluice.ErrNotLoaded) && h.epoch != "" {
+			err = nil // only the sale hash is gone: a rebuild reads what the records still have (I5)
+		}
+		return h.epoch, err
+	}
+	before, err := whole()
 	if err != nil {
 		return err
 	}
@@ -84,9 +91,9 @@ func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(field,
 			break
 		}
 	}
-	after, err := l.held(ctx, sale)
-	if err == nil && after.epoch != before.epoch {
-		err = errors.New("the sale was loaded anew in the meantime")
+	after, err := whole()
+	if err == nil && after != before {
+		err = errors.New("the sale was loaded again in the meantime")
 	}
 	return err
 }
@@ -263,7 +270,7 @@ func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueid
 	h = held{epoch: fields[1], layout: fields[2], fence: fields[3]}
 	switch {
 	case fields[0] == "":
-		return held{}, nil, sluice.ErrNotLoaded
+		return held{epoch: complete}, nil, sluice.ErrNotLoaded
 	case fields[0] != format:
 		return held{}, nil, fmt.Errorf("format %q of the sale is unknown to this version", fields[0])
 	case complete != h.epoch && h.fence == sluice.FenceLoading:

@@ -2,6 +2,7 @@ package redisledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -78,7 +79,9 @@ func (l *Ledger) torn(ctx context.Context, sale sluice.SaleID) (map[string]bool,
 		return nil, l.explain(err)
 	}
 	count, err := parseCount(replies)
-	if err != nil || count.lost() == "" {
+	if errors.Is(err, sluice.ErrNotLoaded) {
+		err = nil // nothing says how many entries there should be: each is judged
+	} else if err != nil || count.lost() == "" {
 		return nil, l.explain(err)
 	}
 
