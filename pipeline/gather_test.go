@@ -143,3 +143,31 @@ func TestAFailedAcknowledgementIsMadeGood(t *testing.T) {
 		}
 	}
 }
+
+// A restart finds pages of entries that are this server's own. When the first
+// acknowledgement fails there, it begins with the first of them again: none stays
+// in the journal, and none is stored twice (I5).
+func TestARecoveryWhoseFirstAcknowledgementFails(t *testing.T) {
+	for refuse := int64(1); refuse <= 5; refuse++ {
+		r := newRig(t)
+		r.faults.noAck.Store(true)
+		orders := r.accept(23, 1)
+		p := r.pipeline()
+		p.Wake(sale)
+		eventually(t, "all to be stored", func() bool { return len(r.stored()) == len(orders) })
+		killed, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = p.Close(killed)
+		r.close()
+		r.open()
+
+		p = pipeline.New(&noAcks{Journal: r.ledger, refuse: refuse}, r.faults, pipeline.Options{
+			MaxClaims: 5, MaxEntries: 5, Backoff: time.Millisecond, // five pages
+		})
+		p.Wake(sale)
+		r.drained(orders)
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
