@@ -148,7 +148,7 @@ func (e *Engine) compose() error {
 			e.decided(sale, claims, decisions)
 		},
 	})
-	replayer := settle.NewReplayer(e.store, e.ledger)
+	replayer := settle.NewReplayer(e.store, e.ledger, e.decided)
 	e.follower = newFollower(&follower{
 		loader: loader, board: e.board, log: e.cfg.Log, node: e.node, store: e.store, replayer: replayer,
 		archiver:  settle.NewArchiver(e.store, e.ledger, e.cfg.Retention),
@@ -189,7 +189,7 @@ func (e *Engine) compose() error {
 		Store: e.store, Ledger: e.ledger,
 		Audit:     e.Audit,
 		Ended:     e.ender.Wake,
-		Replay:    replayer.Replay,
+		Replay:    e.follower.replay,
 		NewSaleID: admission.NewSaleID,
 		Reconcile: e.Reconcile,
 		Kinds:     wire.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},

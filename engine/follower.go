@@ -119,12 +119,12 @@ func (f *follower) nudge() {
 }
 
 // aside notes that a sale has a dead letter. If it is of an epoch that a rebuild
-// has ended, its claims can be claimed again.
+// has ended, its claims can be claimed again. It is looked at with the next
+// refresh of the board.
 func (f *follower) aside(sale sluice.SaleID) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.letters[sale] = true
-	f.mu.Unlock()
-	f.nudge()
 }
 
 // letter reports whether a sale has dead letters to replay.
@@ -368,9 +368,21 @@ func (f *follower) check(ctx context.Context, view *admission.View, compare bool
 	if !late && !waiting && !compare {
 		return nil
 	}
-	if err := f.replayer.Pending(ctx, &view.Sale); err != nil {
+	waits, err := f.replayer.Pending(ctx, &view.Sale)
+	if waits || err != nil {
 		f.aside(view.Sale.ID)
-		return err
 	}
-	return nil
+	return err
+}
+
+// replay deals with a dead letter at a person's request; what waits for the
+// store is followed up.
+func (f *follower) replay(ctx context.Context, letter int64) (settle.Replayed, error) {
+	replayed, err := f.replayer.Replay(ctx, letter)
+	if replayed.Waiting {
+		if sale, ok := replayed.Saved[0].Sale(); ok {
+			f.aside(sale)
+		}
+	}
+	return replayed, err
 }

@@ -39,7 +39,7 @@ func (s *Server) showDeadLetter(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, wire.NewDeadLetter(&letter))
 }
 
-// replayDeadLetter stores the entry, or claims its units anew.
+// replayDeadLetter stores the entry, or claims its units again.
 func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 	if !noBody(w, r) {
 		return

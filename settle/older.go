@@ -191,7 +191,7 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *
 // restore stores the orders of live claims that the ledger has on record, and
 // the store neither as an order nor as a dead letter: acknowledged once, and
 // forgotten since. One of an epoch that is over is set aside, to be claimed
-// anew; one beyond the cap is stored as rejected. Either way it is listed (I1,
+// again; one beyond the cap is stored as rejected. Either way it is listed (I1,
 // I5).
 //
 // A record whose place a stored order or a later claim has, or that is beyond

@@ -95,7 +95,9 @@ func NewRebuilder(node string, store RebuildStore, ledger RebuildLedger, loader 
 ) *Rebuilder {
 	return &Rebuilder{
 		node: node, store: store, ledger: ledger, loader: loader, memory: memory, idle: idle, log: log,
-		replayer: NewReplayer(store, ledger),
+		replayer: NewReplayer(store, ledger, func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
+			memory.Decided(sale, node, claims, decisions)
+		}),
 		sales:    map[sluice.SaleID]*progress{},
 	}
 }

@@ -11,10 +11,11 @@ import (
 )
 
 // Replayer deals with journal entries that were set aside: it stores them, or,
-// when the sale has been rebuilt since, claims them anew under their own ids.
+// when the sale has been rebuilt since, claims them again under their own ids.
 type Replayer struct {
-	store  ReplayStore
-	ledger sluice.Decider
+	store   ReplayStore
+	ledger  sluice.Decider
+	decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision)
 }
 
 // ReplayStore is what a Replayer needs of sluice.Store.
@@ -26,21 +27,26 @@ type ReplayStore interface {
 	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
 }
 
-// NewReplayer returns a Replayer.
-func NewReplayer(store ReplayStore, ledger sluice.Decider) *Replayer {
-	return &Replayer{store: store, ledger: ledger}
+// NewReplayer returns a Replayer. Decided receives the ledger's answers to the
+// claims that it makes again, for the server's Memory.
+func NewReplayer(store ReplayStore, ledger sluice.Decider, decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision)) *Replayer {
+	return &Replayer{store: store, ledger: ledger, decided: decided}
 }
 
 // Replayed says what became of the claims of a dead letter.
 type Replayed struct {
-	Saved []sluice.OrderID // stored now or before, or accepted anew
+	Saved []sluice.OrderID // stored now or before, or accepted again
 	// Lost were refused, because there were no units left for them or the sale
 	// is over, or replaced: the buyer has since got another order for the key.
 	Lost []sluice.OrderID
+	// Waiting: some were accepted again and are not stored yet. The letter stays
+	// until the store has them, since the ledger may forget them once more (I5);
+	// replay it again then.
+	Waiting bool
 }
 
 // lostReason starts the reason of a dead letter whose claims were refused when
-// they were claimed anew. It lists what could not be saved, by order id.
+// they were claimed again. It lists what could not be saved, by order id.
 const lostReason = "promise lost"
 
 // Replay deals with one dead letter. What cannot be saved stays listed, as a
@@ -59,7 +65,7 @@ func (r *Replayer) Replay(ctx context.Context, id int64) (Replayed, error) {
 	}
 	claims, err := sluice.ParseClaims(letter.Claims)
 	if err == nil && (letter.Epoch < 1 || len(claims) == 0) {
-		err = errors.New("nobody can say which claims it held")
+		err = errors.New("its claims cannot be read")
 	}
 	if err != nil {
 		return Replayed{}, fmt.Errorf("settle: dead letter %d is damaged: %w", id, err)
@@ -71,7 +77,7 @@ func (r *Replayer) Replay(ctx context.Context, id int64) (Replayed, error) {
 	if letter.Epoch == sale.Epoch {
 		return r.insert(ctx, &letter, claims)
 	}
-	return r.claimAnew(ctx, &letter, claims)
+	return r.claimAgain(ctx, &letter, claims)
 }
 
 // insert stores the letter's entry as it is.
@@ -93,9 +99,9 @@ func (r *Replayer) insert(ctx context.Context, letter *sluice.DeadLetter, claims
 	return result, r.store.ResolveDeadLetter(ctx, letter.ID, "stored")
 }
 
-// claimAnew asks the ledger for the units again, for those claims of an older
+// claimAgain asks the ledger for the units again, for those claims of an older
 // epoch that are not stored.
-func (r *Replayer) claimAnew(ctx context.Context, letter *sluice.DeadLetter, claims []sluice.Claim) (result Replayed, err error) {
+func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, claims []sluice.Claim) (result Replayed, err error) {
 	var open []sluice.Claim
 	for i := range claims {
 		order, err := r.store.Claim(ctx, sluice.ClaimID{Sale: letter.Sale, Buyer: claims[i].Buyer, Key: claims[i].Key})
@@ -103,7 +109,7 @@ func (r *Replayer) claimAnew(ctx context.Context, letter *sluice.DeadLetter, cla
 		case err == nil && order.ID == claims[i].Order:
 			result.Saved = append(result.Saved, claims[i].Order)
 		case err == nil:
-			open = append(open, claims[i]) // the ledger will tell that it is replaced
+			open = append(open, claims[i]) // the ledger will say that it is replaced
 		case errors.Is(err, sluice.ErrOrderNotFound):
 			open = append(open, claims[i])
 		default:
@@ -117,12 +123,13 @@ func (r *Replayer) claimAnew(ctx context.Context, letter *sluice.DeadLetter, cla
 	if err != nil {
 		return Replayed{}, err
 	}
+	r.decided(letter.Sale, open, decisions)
 	lost := sluice.Entry{ID: letter.EntryID + "/lost", Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node, Terms: letter.Terms, At: letter.At, FirstSeq: letter.FirstSeq}
 	why := sluice.Code(0)
 	for i := range decisions {
 		switch d := &decisions[i]; {
 		case d.Code == sluice.Accepted && d.Order == open[i].Order:
-			result.Saved = append(result.Saved, open[i].Order)
+			result.Saved, result.Waiting = append(result.Saved, open[i].Order), true
 		case d.Code == sluice.Unavailable:
 			return Replayed{}, fmt.Errorf("settle: dead letter %d: the sale is not available now; try again later", letter.ID)
 		default: // refused, or the buyer has meanwhile got another order for the key
@@ -131,6 +138,9 @@ func (r *Replayer) claimAnew(ctx context.Context, letter *sluice.DeadLetter, cla
 			lost.Claims = append(lost.Claims, open[i])
 		}
 	}
+	if result.Waiting {
+		return result, nil // what is lost is listed in the same letter until then
+	}
 	if len(lost.Claims) > 0 && !strings.HasPrefix(letter.Reason, lostReason) {
 		if err := r.store.SetAside(ctx, lost.DeadLetter(fmt.Errorf("%s: %s", lostReason, why))); err != nil {
 			return Replayed{}, err
@@ -138,7 +148,7 @@ func (r *Replayer) claimAnew(ctx context.Context, letter *sluice.DeadLetter, cla
 	} else if len(lost.Claims) > 0 {
 		return result, nil // it is listed already
 	}
-	return result, r.store.ResolveDeadLetter(ctx, letter.ID, "claimed anew")
+	return result, r.store.ResolveDeadLetter(ctx, letter.ID, "claimed again")
 }
 
 // current tries to store the dead letters of the sale's present epoch. Those
@@ -156,12 +166,13 @@ func (r *Replayer) current(ctx context.Context, sale *sluice.Sale) error {
 	return ctx.Err()
 }
 
-// Pending replays every dead letter of an older epoch that has not been tried
-// since the sale was rebuilt: the promises of the lost epoch.
-func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) error {
+// Pending replays every dead letter of an older epoch, the promises of the lost
+// epoch, but those that list what is lost. It reports whether some wait for the
+// store, and are to be replayed again.
+func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) (waiting bool, err error) {
 	letters, err := r.store.DeadLetters(ctx, sale.ID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i := range letters {
 		if letters[i].Epoch >= sale.Epoch || letters[i].Epoch < 1 || strings.HasPrefix(letters[i].Reason, lostReason) {
@@ -170,9 +181,11 @@ func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) error {
 		if _, err := sluice.ParseClaims(letters[i].Claims); err != nil {
 			continue // damaged: for a person
 		}
-		if _, err := r.Replay(ctx, letters[i].ID); err != nil {
-			return err
+		replayed, err := r.Replay(ctx, letters[i].ID)
+		if err != nil {
+			return waiting, err
 		}
+		waiting = waiting || replayed.Waiting
 	}
-	return nil
+	return waiting, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sluicehq/sluice/settle"
 )
 
-// Claims of a lost epoch are claimed anew under their own ids. What the buyer
+// Claims of a lost epoch are claimed again under their own ids. What the buyer
 // was promised counts: an order of another id under the same key is no
 // replacement, so the promised one is listed as lost.
 func TestClaimsOfALostEpoch(t *testing.T) {
@@ -58,15 +58,49 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	if err != nil || len(letters) != 1 {
 		t.Fatalf("%d dead letters, %v", len(letters), err)
 	}
-	replayer := settle.NewReplayer(r.store, r.ledger)
-	order := func(n int) sluice.OrderID { return claim("", n).Order }
-	for range 2 { // the second time finds it done
+	memory := settle.NewMemory(0)
+	replay := func() (waiting bool) {
+		t.Helper()
 		current := r.sale()
-		if err := replayer.Pending(ctx, &current); err != nil {
+		waiting, err := settle.NewReplayer(r.store, r.ledger, func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
+			memory.Decided(sale, "a", claims, decisions)
+		}).Pending(ctx, &current)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return waiting
+	}
+	order := func(n int) sluice.OrderID { return claim("", n).Order }
+	remembers := func(epoch int64) bool {
+		return slices.ContainsFunc(memory.Until(id, epoch), func(e sluice.Entry) bool {
+			return e.Epoch == epoch && slices.ContainsFunc(e.Claims, func(c sluice.Claim) bool { return c.Order == order(3) })
+		})
+	}
+	for range 2 { // until the store has the order, the letter stays
+		if !replay() || !remembers(2) {
+			t.Error("a claim that is accepted again, and not stored, is forgotten")
+		}
+	}
+	// The ledger forgets it once more. Neither memory nor letter does.
+	r.loseLedger()
+	r.follow(false)
+	fenced = r.sale()
+	if done, err := r.rebuilder("b", settle.NewMemory(0)).Step(ctx, &fenced); done || err != nil { // waits for a
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	r.inStep(3)
+	if !replay() || !remembers(3) {
+		t.Error("a claim that the ledger has forgotten twice is not claimed again")
 	}
 	r.drain()
+	for range 2 { // the second time finds it done
+		if replay() {
+			t.Error("it waits for what the store has")
+		}
+	}
 
 	for _, want := range []struct {
 		order  int

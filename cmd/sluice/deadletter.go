@@ -84,7 +84,7 @@ func (a *app) deadLetterReplay() *cobra.Command {
 		}
 		return a.printReplayed(replayed)
 	})
-	cmd.Long = "Tries to store the entry's orders; those of an epoch that is over are claimed anew,\n" +
+	cmd.Long = "Tries to store the entry's orders; those of an epoch that is over are claimed again,\n" +
 		"under their own ids. Orders that could not be saved are named, and the exit code is 2."
 	return cmd
 }
