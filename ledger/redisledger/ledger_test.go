@@ -216,8 +216,8 @@ func TestClose(t *testing.T) {
 // A Redis that hangs ends the call in time, with an error, not an answer.
 func TestTimeout(t *testing.T) {
 	server := servertest.StartRedis(t)
+	loadOpen(t, open(t, server.URL(), redisledger.Options{Node: "b"}), "s", tight(10))
 	l := open(t, server.URL(), redisledger.Options{Node: "a", Timeout: 200 * time.Millisecond})
-	loadOpen(t, l, "s", tight(10))
 	server.Freeze()
 	start := time.Now()
 	_, err := l.Claim(t.Context(), "s", makeClaims("s", 0, 1))
