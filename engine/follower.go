@@ -66,15 +66,16 @@ const (
 )
 
 // limits bound the work of each kind: how many sales at once, and each for how
-// long. Sales that fail keep to themselves, since they may do so by hanging.
+// long. Sales that fail keep to themselves, since they may do so by hanging. What
+// is long leaves connections of the database to all others.
 var limits = [tasks]struct {
 	sales   int
 	timeout time.Duration
 }{
 	stepping:  {8, stepTimeout},
 	repeating: {2, stepTimeout},
-	gathering: {4, time.Minute},
-	loading:   {4, 10 * time.Minute},
+	gathering: {2, time.Minute},
+	loading:   {2, 10 * time.Minute},
 }
 
 // stepTimeout bounds what is short for one sale.

@@ -154,7 +154,10 @@ func (r *followRig) rebuilt(id sluice.SaleID) bool {
 // as some may be, and gathered and given their terms in any case.
 func TestABigRebuildHoldsUpNoOther(t *testing.T) {
 	release, begun := make(chan struct{}), make(chan sluice.SaleID, 100)
-	big := []sluice.SaleID{"big-1", "big-2", "big-3", "big-4"}
+	big := make([]sluice.SaleID, limits[loading].sales)
+	for i := range big {
+		big[i] = sluice.SaleID(fmt.Sprint("big-", i))
+	}
 	r := newFollowRig(t, &faultyLedger{
 		load: func(ctx context.Context, image sluice.LoadImage) error {
 			if !strings.HasPrefix(string(image.Sale), "big") {
@@ -177,12 +180,12 @@ func TestABigRebuildHoldsUpNoOther(t *testing.T) {
 		r.until("the load of "+string(id), func() bool { return len(begun) > 0 })
 		<-begun
 	}
-	for _, id := range big[:3] {
+	for _, id := range big[1:] {
 		loads(id)
 	}
 	r.fence("small")
 	r.until("the rebuild of a small sale", func() bool { return r.rebuilt("small") })
-	loads(big[3])
+	loads(big[0])
 	r.fence("gathered")
 	r.until("a server to store what it remembers of another sale", func() bool {
 		nodes, err := r.store.Gathered(t.Context(), "gathered", 1)
