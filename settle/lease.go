@@ -11,14 +11,15 @@ import (
 // errLeaseLost ends work whose lease went to another server meanwhile.
 var errLeaseLost = errors.New("another server has taken over")
 
-// rebuildLease names the lease of whoever loads a sale that was loaded before.
+// rebuildLease names the lease of the server that loads a sale that was loaded before.
 func rebuildLease(sale sluice.SaleID) string { return "rebuild:" + string(sale) }
 
 // underLease runs work if this server gets the lease, and reports whether it
 // did. The lease is renewed for as long as the work takes, and given back after
-// it. If it cannot be renewed in time the work's context ends: what the work
-// does must be right even so (every step of a load is guarded by its epoch),
-// but two servers that load the same sale only hold each other up.
+// it. If another server has got it the work's context ends: what the work does
+// must be right even so (every step of a load is guarded by its epoch), but two
+// servers that load the same sale only hold each other up. A store that does not
+// answer ends nothing: it may be busy with the load itself.
 func underLease(ctx context.Context, store sluice.ClusterStore, name, holder string, ttl time.Duration, work func(context.Context) error) (mine bool, err error) {
 	mine, err = store.Lease(ctx, name, holder, ttl)
 	if err != nil || !mine {
@@ -45,21 +46,16 @@ func underLease(ctx context.Context, store sluice.ClusterStore, name, holder str
 func renew(ctx context.Context, cancel context.CancelCauseFunc, store sluice.ClusterStore, name, holder string, ttl time.Duration) {
 	tick := time.NewTicker(ttl / 4)
 	defer tick.Stop()
-	held := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		asked := time.Now()
 		step, done := context.WithTimeout(ctx, ttl/4)
 		mine, err := store.Lease(step, name, holder, ttl)
 		done()
-		switch {
-		case err == nil && mine:
-			held = asked
-		case err == nil || time.Since(held) > ttl*3/4:
+		if err == nil && !mine {
 			cancel(errLeaseLost)
 			return
 		}

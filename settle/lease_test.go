@@ -140,24 +140,32 @@ func TestOneServerLoadsAtATime(t *testing.T) {
 	})
 }
 
-// A server that cannot renew its lease stops before another may begin.
+// A store that is busy for longer than the lease ends no load; a lease that has
+// become another server's does.
 func TestALostLeaseEndsTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &leases{sale: sluice.Sale{ID: id, Epoch: 1}}
 		a := adopter("a", store, 10*time.Minute)
 		seen, begun := store.sale, time.Now()
-		go func() {
-			time.Sleep(20 * time.Second)
+		set := func(change func()) {
 			store.mu.Lock()
 			defer store.mu.Unlock()
-			store.down = true
+			change()
+		}
+		go func() {
+			time.Sleep(20 * time.Second)
+			set(func() { store.down = true })
+			time.Sleep(time.Minute)
+			set(func() { store.down = false })
+			time.Sleep(time.Minute)
+			set(func() { store.holder, store.until = "b", time.Now().Add(time.Hour) })
 		}()
 		_, err := a.Adopt(t.Context(), &seen)
-		if err == nil || time.Now().After(store.until) || time.Since(begun) < 20*time.Second {
-			t.Errorf("ended %s after the beginning with %v; the lease ends %s after it", time.Since(begun), err, store.until.Sub(begun))
+		if took := time.Since(begun); err == nil || took < 140*time.Second || took > 145*time.Second {
+			t.Errorf("ended %s after the beginning with %v; another server took the lease after 140 s", took, err)
 		}
-		if store.sale.LoadedEpoch != 0 {
-			t.Error("the load is confirmed without a lease")
+		if store.sale.LoadedEpoch != 0 || store.holder != "b" {
+			t.Errorf("the load is confirmed as %d without a lease, or the lease of %q given back", store.sale.LoadedEpoch, store.holder)
 		}
 	})
 }
