@@ -98,7 +98,7 @@ func NewRebuilder(node string, store RebuildStore, ledger RebuildLedger, loader 
 		replayer: NewReplayer(store, ledger, func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
 			memory.Decided(sale, node, claims, decisions)
 		}),
-		sales:    map[sluice.SaleID]*progress{},
+		sales: map[sluice.SaleID]*progress{},
 	}
 }
 
