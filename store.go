@@ -42,8 +42,12 @@ type SaleStore interface {
 	// Sale returns one sale. ErrSaleNotFound.
 	Sale(ctx context.Context, id SaleID) (Sale, error)
 
-	// Sales returns all sales, by opening time and id.
+	// Sales returns all sales, by opening time and id. There may be very many.
 	Sales(ctx context.Context) ([]Sale, error)
+
+	// SelectSales returns the sales that the filter selects, by id. Those that
+	// do not exist are left out.
+	SelectSales(ctx context.Context, filter SaleFilter) ([]Sale, error)
 
 	// ChangeSale reads the sale, lets change edit its descriptive fields and
 	// terms, and writes it with Terms.Version raised by one, in one
@@ -55,6 +59,17 @@ type SaleStore interface {
 	// FenceSale records why the sale's claims must be refused; the first
 	// reason stands. It changes nothing when epoch is not the sale's.
 	FenceSale(ctx context.Context, id SaleID, epoch int64, reason string) error
+}
+
+// SaleFilter selects sales, in one of three ways.
+type SaleFilter struct {
+	// Live selects those that are not archived.
+	Live bool
+	// IDs selects these.
+	IDs []SaleID
+	// Limit selects a page of all: so many after this id.
+	After SaleID
+	Limit int
 }
 
 // RestockStore changes totals while a sale runs.

@@ -14,6 +14,10 @@ var statements = sqlcore.Statements{
 	SelectSale:  `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = ?`,
 	LockSale:    `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = ? FOR UPDATE`,
 	SelectSales: `SELECT ` + sqlcore.SaleColumns + ` FROM sales ORDER BY opens_at, id`,
+	LiveSales:   `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE archived_at IS NULL ORDER BY id`,
+	NamedSales: `SELECT ` + sqlcore.SaleColumns + ` FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARBINARY(64) PATH '$')) AS wanted
+		STRAIGHT_JOIN sales ON sales.id = wanted.name ORDER BY id`,
+	PageOfSales: `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id > ? ORDER BY id LIMIT ?`,
 	SelectTerms: `SELECT ` + sqlcore.TermsColumns + ` FROM sale_terms WHERE sale_id = ? ORDER BY version`,
 	UpdateSale: `UPDATE sales SET
 			sku = ?, title = ?, price_amount = ?, price_currency = ?, list_price_amount = ?, list_price_currency = ?,

@@ -11,6 +11,9 @@ var statements = sqlcore.Statements{
 	SelectSale:  `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = $1`,
 	LockSale:    `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = $1 FOR NO KEY UPDATE`,
 	SelectSales: `SELECT ` + sqlcore.SaleColumns + ` FROM sales ORDER BY opens_at, id`,
+	LiveSales:   `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE archived_at IS NULL ORDER BY id`,
+	NamedSales:  `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = ANY($1::text[]) ORDER BY id`,
+	PageOfSales: `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id > $1 ORDER BY id LIMIT $2`,
 	SelectTerms: `SELECT ` + sqlcore.TermsColumns + ` FROM sale_terms WHERE sale_id = $1 ORDER BY version`,
 	UpdateSale: `UPDATE sales SET
 			sku = $1, title = $2, price_amount = $3, price_currency = $4, list_price_amount = $5, list_price_currency = $6,

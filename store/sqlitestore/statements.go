@@ -11,6 +11,9 @@ var statements = sqlcore.Statements{
 	SelectSale:  `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = ?`,
 	LockSale:    `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = ?`, // a transaction that changes holds the whole file
 	SelectSales: `SELECT ` + sqlcore.SaleColumns + ` FROM sales ORDER BY opens_at, id`,
+	LiveSales:   `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE archived_at IS NULL ORDER BY id`,
+	NamedSales:  `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id`,
+	PageOfSales: `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id > ? ORDER BY id LIMIT ?`,
 	SelectTerms: `SELECT ` + sqlcore.TermsColumns + ` FROM sale_terms WHERE sale_id = ? ORDER BY version`,
 	UpdateSale: `UPDATE sales SET
 			sku = ?, title = ?, price_amount = ?, price_currency = ?, list_price_amount = ?, list_price_currency = ?,

@@ -145,6 +145,51 @@ func testSales(t *testing.T, db Database) {
 	}
 }
 
+func testSelectSales(t *testing.T, db Database) {
+	s := db.Open(t)
+	for _, id := range []sluice.SaleID{"c", "a", "e", "b", "d"} {
+		row := aSale(id, 10)
+		if id == "b" || id == "e" {
+			row.OpensAt, row.ClosesAt = time.Now().Add(-time.Hour), time.Now().Add(-time.Minute)
+		}
+		create(t, s, row)
+		if id == "b" || id == "e" {
+			if archived, err := s.(settling).Archive(t.Context(), id); err != nil || !archived {
+				t.Fatal(archived, err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		filter sluice.SaleFilter
+		want   []sluice.SaleID
+	}{
+		{sluice.SaleFilter{Live: true}, []sluice.SaleID{"a", "c", "d"}},
+		{sluice.SaleFilter{IDs: []sluice.SaleID{"e", "none", "a", "A"}}, []sluice.SaleID{"a", "e"}},
+		{sluice.SaleFilter{IDs: []sluice.SaleID{}}, nil},
+		{sluice.SaleFilter{Limit: 2}, []sluice.SaleID{"a", "b"}},
+		{sluice.SaleFilter{After: "b", Limit: 2}, []sluice.SaleID{"c", "d"}},
+		{sluice.SaleFilter{After: "d", Limit: 2}, []sluice.SaleID{"e"}},
+	} {
+		list, err := s.SelectSales(t.Context(), c.filter)
+		if err != nil {
+			t.Fatalf("%+v: %v", c.filter, err)
+		}
+		var ids []sluice.SaleID
+		for _, sale := range list {
+			ids = append(ids, sale.ID)
+			if diff := cmp.Diff(read(t, s, sale.ID), sale); diff != "" {
+				t.Errorf("%+v: sale %s (-alone +selected):\n%s", c.filter, sale.ID, diff)
+			}
+		}
+		if diff := cmp.Diff(c.want, ids); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.filter, diff)
+		}
+	}
+	if _, err := s.SelectSales(t.Context(), sluice.SaleFilter{}); err == nil {
+		t.Error("a page without a limit was read")
+	}
+}
+
 func testChangeSale(t *testing.T, db Database) {
 	s := db.Open(t)
 	before := create(t, s, aSale("phones", 10))

@@ -74,6 +74,7 @@ var alone = []storeTest{
 	{"AbsentLimits", testAbsentLimits},
 	{"TextsComeBackAsTheyWere", testTexts},
 	{"SalesAreListedByOpeningTime", testSales},
+	{"SalesAreSelected", testSelectSales},
 	{"ChangeSale", testChangeSale},
 	{"ChangeSaleThatIsRefusedWritesNothing", testChangeRefused},
 	{"FenceSale", testFence},

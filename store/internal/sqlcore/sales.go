@@ -109,6 +109,33 @@ func (s *Store) Sales(ctx context.Context) (all []sluice.Sale, err error) {
 	return all, err
 }
 
+// SelectSales returns some sales.
+func (s *Store) SelectSales(ctx context.Context, f sluice.SaleFilter) (list []sluice.Sale, err error) {
+	defer s.wrap(&err, "select sales")
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	query, args := s.sql.PageOfSales, []any{f.After, f.Limit}
+	switch {
+	case f.Live:
+		query, args = s.sql.LiveSales, nil
+	case f.IDs != nil:
+		ids := make([]string, len(f.IDs))
+		for i, id := range f.IDs {
+			ids[i] = string(id)
+		}
+		query, args = s.sql.NamedSales, []any{s.d.List(ids)}
+	case f.Limit < 1:
+		return nil, errors.New("limit: want 1 or more")
+	}
+	err = each(ctx, s.read, query, args, func(r *sql.Rows) error {
+		sale, err := scanSale(r)
+		list = append(list, sale)
+		return err
+	})
+	return list, err
+}
+
 // ChangeSale edits a sale. The change must not use the store: it runs inside
 // the transaction.
 func (s *Store) ChangeSale(ctx context.Context, id sluice.SaleID, change func(*sluice.Sale) error) (sluice.Sale, error) {

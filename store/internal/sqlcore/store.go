@@ -107,6 +107,9 @@ type Statements struct {
 	SelectSale  string // id
 	LockSale    string // id; as SelectSale, and holds the row until the transaction ends
 	SelectSales string // no arguments; by opens_at and id
+	LiveSales   string // no arguments; those without archived_at, by id
+	NamedSales  string // list of ids; by id
+	PageOfSales string // id, limit; those after it, by id
 	SelectTerms string // sale; the first version first
 	UpdateSale  string // EditableColumns, terms_version, TermsColumns without version, cap, updated_at, id
 
