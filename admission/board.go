@@ -3,29 +3,30 @@ package admission
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/singleflight"
+	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/sluicehq/sluice"
 )
 
 // BoardOptions are the settings of a Board. Zero values mean the defaults.
 type BoardOptions struct {
-	// Refresh is how often the ledger is read, for all sales at once; default
-	// 200 ms. It must be well below sluice.RefusalLease, or refusals are not
-	// repeated without asking the ledger.
+	// Refresh is how often the ledger is read for a sale that is being sold or
+	// looked at; default 200 ms. It must be well below sluice.RefusalLease, or
+	// refusals are not repeated without asking the ledger. Idle sales are read
+	// rarely (reading.go).
 	Refresh time.Duration
 	// Replica, if there is one, is read as often for those who look on; then
 	// the ledger is read as often for sales that are claimed here, and once a
 	// second for the others (replica.go).
 	Replica Replica
-	// Sales is how often the store's list of sales is read; default 1 s. It is
-	// read sooner when the ledger shows that a sale has changed.
+	// Sales is how often the store's list of live sales is read at most;
+	// default 1 s. Reading it takes at most a fiftieth of the time. A sale's
+	// row is read sooner when the ledger shows that it has changed.
 	Sales time.Duration
 	// Timeout bounds one reading; default 2 s.
 	Timeout time.Duration
@@ -37,42 +38,71 @@ type BoardOptions struct {
 	// one has come or changed, for Rules the next time. It may take a moment.
 	RulesChanged func(map[sluice.SaleID]sluice.Rules)
 
-	// Encode makes View.Body. It is called when a view is made.
+	// Encode makes View.Body. It is called when a view is made; a view that
+	// looks like the one before gets the same value.
 	Encode func(v, before *View) any
-	// Refreshed is called, from the board's goroutine, after every refresh
-	// that reached the ledger. It must not block.
+	// Refreshed is called with the views that are new, after a reading of the
+	// ledger and when a sale is archived. It must not block.
 	Refreshed func(views map[sluice.SaleID]*View)
 	Log       *slog.Logger
 }
 
-// Board is what this server knows of every sale: an immutable snapshot behind
-// an atomic pointer, so that reading takes no lock and no network.
+// Board is what this server knows of every live sale: an immutable view of
+// each behind an atomic pointer, so that looking at it takes no lock and no
+// network. What it does follows what is being sold: archived sales are not on
+// it, and idle ones are read rarely.
 type Board struct {
 	ledger sluice.Reader
 	store  sluice.SaleStore
 	opts   BoardOptions
 
-	views   atomic.Pointer[map[sluice.SaleID]*View]
+	sales    *xsync.Map[sluice.SaleID, *entry] // not archived, as far as known
+	archived *xsync.Map[sluice.SaleID, *View]  // of those that were asked for; at most maxArchived
+	version  atomic.Uint64                     // raised when a view looks different
+
 	clock   ledgerClock
 	nudge   chan struct{} // asks for a reading of the wanted sales soon
-	changed chan struct{} // asks for the store's list soon
-	lookups singleflight.Group
-	asking  chan struct{} // holds one value per lookup under way
-	unknown unknownSales
+	changed chan struct{} // asks for rows soon
+	lookups lookups
+	calls   sync.WaitGroup
 
 	telling   sync.Mutex  // one RulesChanged at a time
 	replicaUp atomic.Bool // the replica has answered the last time
+	wanting   wanting
 
-	lookupFailed atomic.Int64 // when the store did not answer a lookup, in Unix nanoseconds
+	mu      sync.Mutex // guards the fields below, and those of entries
+	due     dueHeap
+	flying  map[*readCall]struct{}     // that are not split yet
+	rows    map[sluice.SaleID]bool     // to be read in the store again
+	hot     map[*entry]struct{}        // beside a replica: those it is read for
+	rules   bool                       // some have changed since RulesChanged was called
+	failing map[sluice.SaleID]struct{} // whose last reading failed
+}
 
-	mu    sync.Mutex                    // one reading at a time; guards the fields below
-	sales map[sluice.SaleID]sluice.Sale // the store's rows, as last read
-	fetch map[sluice.SaleID]bool        // holders being fetched
-	found map[sluice.SaleID]*holders    // holders fetched, newest
-	newer map[sluice.SaleID]int64       // versions of terms for which the list has been asked for
-	rules bool                          // some have changed since RulesChanged was called
+// entry is a sale on the board.
+type entry struct {
+	id    sluice.SaleID
+	board *Board
+	view  atomic.Pointer[View] // nil until the first reading has ended
 
-	wanted map[sluice.SaleID]*atomic.Bool // of all sales: a reading is wanted sooner than the pace brings it
+	// Set without a lock, for wanting.
+	wanted, watched, nudged, queued atomic.Bool
+
+	// Guarded by Board.mu.
+	sale      sluice.Sale // the store's row, as last read
+	rowAsked  time.Time   // when it was last asked for out of turn
+	newer     int64       // version of the terms for which it has been asked for
+	retired   bool        // archived: no longer on the board
+	next      time.Time   // when it is to be read
+	index     int         // in dueHeap; -1: not there
+	call      *readCall   // reading it; nil: none
+	again     bool        // wanted while call is under way
+	apart     bool        // it does not answer in time, and is read by calls of its own
+	hotUntil  time.Time
+	failed    time.Time // since when its readings fail; zero: they do not
+	holders   *holders  // newest
+	fetching  bool
+	fetchNext time.Time // the earliest moment of the next fetch
 }
 
 // NewBoard returns an empty board; Run fills it.
@@ -95,37 +125,52 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Board{
-		ledger: ledger, store: store, opts: opts, nudge: make(chan struct{}, 1), changed: make(chan struct{}, 1), asking: make(chan struct{}, maxLookups),
-		sales: map[sluice.SaleID]sluice.Sale{}, fetch: map[sluice.SaleID]bool{}, found: map[sluice.SaleID]*holders{},
-		newer: map[sluice.SaleID]int64{}, wanted: map[sluice.SaleID]*atomic.Bool{},
+	return &Board{
+		ledger: ledger, store: store, opts: opts, nudge: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		sales: xsync.NewMap[sluice.SaleID, *entry](), archived: xsync.NewMap[sluice.SaleID, *View](),
+		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*entry]struct{}{}, failing: map[sluice.SaleID]struct{}{},
 	}
-	b.views.Store(&map[sluice.SaleID]*View{})
-	return b
 }
 
 // View returns what is known of a sale, nil if it is not on the board.
-func (b *Board) View(id sluice.SaleID) *View { return (*b.views.Load())[id] }
+func (b *Board) View(id sluice.SaleID) *View {
+	if e, ok := b.sales.Load(id); ok {
+		return e.view.Load()
+	}
+	v, _ := b.archived.Load(id)
+	return v
+}
 
-// Views returns all of the board. The caller must not change the map.
-func (b *Board) Views() map[sluice.SaleID]*View { return *b.views.Load() }
+// Views returns the views of all live sales. It costs as much as there are.
+func (b *Board) Views() map[sluice.SaleID]*View {
+	views := make(map[sluice.SaleID]*View, b.sales.Size())
+	for id, e := range b.sales.Range {
+		if v := e.view.Load(); v != nil {
+			views[id] = v
+		}
+	}
+	return views
+}
 
-// Snapshot returns Views by its address: two that are equal are one board, so
-// what has been made of it is still right. The caller must not change the map.
-func (b *Board) Snapshot() *map[sluice.SaleID]*View { return b.views.Load() }
+// Version changes when a view looks different or a sale comes or goes: what was
+// made of Views under the same version, read before them, is still right.
+func (b *Board) Version() uint64 { return b.version.Load() }
 
 // Nudge asks for a reading of one sale soon, for instance because the ledger
 // has just said that it is sold out. It does not block, and many are one.
 func (b *Board) Nudge(id sluice.SaleID) {
-	if view := b.View(id); view != nil {
-		view.want()
+	if e, ok := b.sales.Load(id); ok {
+		e.nudged.Store(true)
+		b.wanting.add(e)
+		b.poke()
 	}
-	b.poke()
 }
 
-func (b *Board) poke() {
+func (b *Board) poke() { ring(b.nudge) }
+
+func ring(bell chan struct{}) {
 	select {
-	case b.nudge <- struct{}{}:
+	case bell <- struct{}{}:
 	default:
 	}
 }
@@ -133,39 +178,59 @@ func (b *Board) poke() {
 // minPause keeps nudges from turning into a reading per ledger call.
 const minPause = 10 * time.Millisecond
 
+// Reading the list of sales takes at most one part in listShare of the time,
+// and comes every listMax all the same.
+const (
+	listShare = 50
+	listMax   = time.Minute
+)
+
 // Run refreshes the board until the context ends. The store's list, the ledger
 // and its replica are read by a loop each, so that none waits for another that
 // is down.
 func (b *Board) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		b.loop(ctx, "sales", b.opts.Sales, b.changed, b.ReadSales)
+		b.loop(ctx, "sales", b.opts.Sales, b.changed, b.followStore)
 	})
 	loops.Go(func() {
-		b.loop(ctx, "ledger", b.opts.Refresh, b.nudge, b.refreshDue)
+		b.loop(ctx, "ledger", b.opts.Refresh, b.nudge, func(ctx context.Context, _ bool) (time.Duration, error) {
+			b.readDue(ctx)
+			return 0, nil
+		})
 	})
 	if b.opts.Replica != nil {
 		loops.Go(func() {
-			b.loop(ctx, "replica", b.opts.Refresh, nil, b.readReplica)
+			b.loop(ctx, "replica", b.opts.Refresh, nil, func(ctx context.Context, _ bool) (time.Duration, error) {
+				return 0, b.readReplica(ctx)
+			})
 		})
 	}
 	loops.Wait()
+	b.calls.Wait()
 }
 
-// loop calls do at intervals, or when nudged, and tells the log when it begins
-// and ceases to fail.
-func (b *Board) loop(ctx context.Context, what string, every time.Duration, nudge <-chan struct{}, do func(context.Context) error) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+// loop calls do at intervals, or when nudged, and logs when it begins and ceases
+// to fail. The interval is every, or what do asks for if that is longer.
+func (b *Board) loop(ctx context.Context, what string, every time.Duration, nudge <-chan struct{},
+	do func(ctx context.Context, nudged bool) (pause time.Duration, err error),
+) {
+	begun, next := time.Now(), time.Now()
 	failing := false
 	for {
+		timer := time.NewTimer(time.Until(next))
+		nudged := false
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return
 		case <-timer.C:
 		case <-nudge:
+			timer.Stop()
+			nudged = time.Now().Before(next)
 		}
-		err := do(ctx)
+		begun = time.Now()
+		pause, err := do(ctx, nudged)
 		if ctx.Err() != nil {
 			return
 		}
@@ -175,131 +240,180 @@ func (b *Board) loop(ctx context.Context, what string, every time.Duration, nudg
 			b.opts.Log.Info("the board is refreshed again", "from", what)
 		}
 		failing = err != nil
+		if !nudged || what != "sales" {
+			next = begun.Add(max(every, pause))
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(minPause):
 		}
-		timer.Reset(max(every-minPause, 0))
 	}
 }
 
-// ReadSales reads the store's list of sales. If that fails the old one stays.
+// followStore reads the list of sales, or, when nudged, the rows that have been
+// asked for.
+func (b *Board) followStore(ctx context.Context, nudged bool) (pause time.Duration, err error) {
+	if nudged {
+		return 0, b.readRows(ctx)
+	}
+	begun := time.Now()
+	err = b.ReadSales(ctx)
+	return min(listShare*time.Since(begun), listMax), err
+}
+
+// ReadSales reads the store's list of live sales. If that fails the old one
+// stays. What has left the list is read by itself: it may be archived.
 func (b *Board) ReadSales(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	asking, cancel := context.WithTimeout(ctx, max(b.opts.Timeout, listTimeout))
 	defer cancel()
-	all, err := b.store.Sales(ctx)
+	list, err := b.store.SelectSales(asking, sluice.SaleFilter{Live: true})
 	if err != nil {
 		return err
 	}
+	b.take(list)
+	if b.sales.Size() > len(list) {
+		listed := make(map[sluice.SaleID]bool, len(list))
+		for i := range list {
+			listed[list[i].ID] = true
+		}
+		b.mu.Lock()
+		for id, e := range b.sales.Range {
+			if !listed[id] {
+				b.askRow(e)
+			}
+		}
+		b.mu.Unlock()
+	}
+	return b.readRows(ctx)
+}
+
+// listTimeout bounds a reading of the list, which may be long.
+const listTimeout = 10 * time.Second
+
+// rowsAtOnce bounds the rows asked for by one query.
+const rowsAtOnce = 500
+
+// rowEvery is how long a sale's row is not asked for again out of turn.
+const rowEvery = time.Second
+
+// askRow asks for a sale's row. The caller holds mu.
+func (b *Board) askRow(e *entry) {
+	if now := time.Now(); now.Sub(e.rowAsked) >= rowEvery {
+		e.rowAsked = now
+		b.rows[e.id] = true
+		ring(b.changed)
+	}
+}
+
+// readRows reads the rows that have been asked for.
+func (b *Board) readRows(ctx context.Context) error {
+	for {
+		var ids []sluice.SaleID
+		b.mu.Lock()
+		for id := range b.rows {
+			if delete(b.rows, id); len(ids) < rowsAtOnce {
+				ids = append(ids, id)
+			}
+			if len(ids) == rowsAtOnce {
+				break
+			}
+		}
+		b.mu.Unlock()
+		if len(ids) == 0 {
+			return nil
+		}
+		asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+		rows, err := b.store.SelectSales(asking, sluice.SaleFilter{IDs: ids})
+		cancel()
+		if err != nil {
+			return err // the readings ask again
+		}
+		b.take(rows)
+	}
+}
+
+// take puts rows on the board.
+func (b *Board) take(rows []sluice.Sale) {
 	defer b.tell()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	news := false
-	for _, sale := range all {
-		news = b.keep(sale) || news
+	for i := range rows {
+		b.keep(&rows[i])
 	}
-	if news {
-		b.poke()
-	}
-	return nil
-}
-
-// Refresh reads all sales in the ledger and publishes new views.
-func (b *Board) Refresh(ctx context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.readLedger(ctx, func(sluice.SaleID, *View) bool { return true })
-}
-
-// refreshDue is Refresh for the sales that are due.
-func (b *Board) refreshDue(ctx context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	pace := b.opts.Refresh
-	if b.replicaUp.Load() {
-		pace = max(pace, idlePace)
-	}
-	now := time.Now()
-	return b.readLedger(ctx, func(id sluice.SaleID, view *View) bool {
-		return view == nil || view.Down || b.wanted[id].Load() || now.Sub(view.Asked) >= pace-2*minPause
-	})
 }
 
 // Reload puts the store's row of one sale on the board with a fresh reading:
-// what a server does with a sale it has just changed, or never heard of. If
-// only the ledger does not answer, the view says that (View.Down).
+// what a server does with a sale it has just changed. If only the ledger does
+// not answer, the view says that (View.Down).
 func (b *Board) Reload(ctx context.Context, id sluice.SaleID) (*View, error) {
 	sale, err := b.store.Sale(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	defer b.tell()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.keep(sale)
-	_ = b.readLedger(ctx, func(other sluice.SaleID, _ *View) bool { return other == id }) // the view tells
-	return b.View(id), nil
-}
-
-// errLookup: the store has not answered a lookup a moment ago.
-var errLookup = errors.New("admission: the store does not answer")
-
-// maxLookups is how many sales are looked up in the store at a time.
-const maxLookups = 4
-
-// Lookup is View for a sale that may not be on the board yet: the store is
-// asked, once for all who ask at the same time, before the answer is
-// sluice.ErrSaleNotFound. That answer is remembered for a second.
-func (b *Board) Lookup(ctx context.Context, id sluice.SaleID) (*View, error) {
-	if view := b.View(id); view != nil {
-		return view, nil
-	}
-	if id.Validate() != nil || b.unknown.has(id) {
+	b.take([]sluice.Sale{sale})
+	b.readNow(ctx, id)
+	view := b.View(id)
+	if view == nil {
 		return nil, sluice.ErrSaleNotFound
 	}
-	if time.Since(time.Unix(0, b.lookupFailed.Load())) < time.Second {
-		return nil, errLookup
-	}
-	v, err, _ := b.lookups.Do(string(id), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opts.Timeout)
-		defer cancel()
-		select { // made-up ids must not take all the store's connections
-		case b.asking <- struct{}{}:
-			defer func() { <-b.asking }()
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		return b.Reload(ctx, id)
-	})
-	if errors.Is(err, sluice.ErrSaleNotFound) {
-		b.unknown.add(id)
-	} else if err != nil {
-		b.lookupFailed.Store(time.Now().UnixNano())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return v.(*View), nil
+	return view, nil
 }
 
+// maxArchived bounds the views of archived sales, which are kept as long as
+// they are asked for.
+const maxArchived = 4096
+
 // keep takes a row unless the board has a newer one: the list may have been
-// read before a change that this server has made itself. It reports news.
-func (b *Board) keep(sale sluice.Sale) bool {
-	old, ok := b.sales[sale.ID]
-	if ok && older(&sale, &old) {
-		return false
+// read before a change that this server has made itself. The caller holds mu.
+func (b *Board) keep(sale *sluice.Sale) {
+	e, ok := b.sales.Load(sale.ID)
+	if ok && older(sale, &e.sale) {
+		return
 	}
-	b.sales[sale.ID] = sale
-	b.rules = b.rules || !ok || old.Rules != sale.Rules
+	if !sale.ArchivedAt.IsZero() {
+		b.retire(e, sale)
+		return
+	}
+	if v, ok := b.archived.Load(sale.ID); ok && older(sale, &v.Sale) {
+		return
+	}
 	if !ok {
-		b.wanted[sale.ID] = new(atomic.Bool)
+		e = &entry{id: sale.ID, board: b, index: -1}
+		b.sales.Store(sale.ID, e)
+		b.version.Add(1)
 	}
-	if ok && old == sale {
-		return false
+	b.rules = b.rules || !ok || e.sale.Rules != sale.Rules
+	news := !ok || e.sale != *sale
+	if e.sale = *sale; news {
+		b.plan(e, time.Now())
+		b.poke()
 	}
-	b.wanted[sale.ID].Store(true)
-	return true
+}
+
+// retire takes a sale that is archived off the board: nothing is read of it any
+// more. It is told to Refreshed once. The caller holds mu.
+func (b *Board) retire(e *entry, sale *sluice.Sale) {
+	old, _ := b.archived.Load(sale.ID)
+	if e != nil {
+		e.retired = true
+		b.unplan(e)
+		delete(b.hot, e)
+		b.recovered(e)
+		old = e.view.Load()
+		b.sales.Delete(e.id)
+		b.rules = true
+	}
+	v := &View{Sale: *sale, Reading: sluice.Reading{Sale: sale.ID, Now: sale.UpdatedAt}}
+	v.Body = b.opts.Encode(v, old)
+	if b.archived.Size() >= maxArchived {
+		b.archived.Clear()
+	}
+	b.archived.Store(sale.ID, v)
+	b.version.Add(1)
+	if e != nil {
+		b.opts.Refreshed(map[sluice.SaleID]*View{sale.ID: v})
+	}
 }
 
 // older compares two states of a row by what only grows, whatever a database's
@@ -317,128 +431,4 @@ func older(a, b *sluice.Sale) bool {
 		cmp.Compare(a.Version, b.Version), cmp.Compare(fenced(a), fenced(b)),
 		a.ArchivedAt.Compare(b.ArchivedAt),
 	) < 0
-}
-
-// readLedger reads the sales that are due and publishes the board with them.
-// The caller holds mu.
-func (b *Board) readLedger(ctx context.Context, due func(sluice.SaleID, *View) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
-	defer cancel()
-	before := b.Views()
-	var ids []sluice.SaleID
-	views := make(map[sluice.SaleID]*View, len(b.sales))
-	for id, sale := range b.sales {
-		switch old := before[id]; {
-		case !sale.ArchivedAt.IsZero():
-			delete(b.found, id)
-			views[id] = b.archivedView(sale)
-		case due(id, old):
-			ids = append(ids, id)
-			b.wanted[id].Store(false)
-		case old != nil:
-			views[id] = old
-		}
-	}
-	asked := time.Now()
-	readings, err := b.ledger.Read(ctx, ids)
-	if err != nil {
-		for _, id := range ids {
-			b.wanted[id].Store(true)
-		}
-		b.publishDown(before)
-		return err
-	}
-	told := time.Now()
-	b.clock.take(asked, told, readings)
-	for i, r := range readings {
-		id := ids[i]
-		v := &View{Sale: b.sales[id], Reading: r, Asked: asked, Told: told, holders: b.found[id], wanted: b.wanted[id]}
-		b.follow(v)
-		if v.InStep() && v.State(told) != sluice.StateOpen && !v.holders.covers(&v.Reading) {
-			b.fetchHolders(v.Reading)
-		}
-		v.Body = b.opts.Encode(v, before[id])
-		views[id] = v
-	}
-	b.views.Store(&views)
-	b.opts.Refreshed(views)
-	return nil
-}
-
-// follow asks for the store's list when the ledger has newer terms than the
-// row, once for each version: whatever an operator changes raises it, rules
-// too, and the ledger is read more often. The caller holds mu.
-func (b *Board) follow(v *View) {
-	version := v.Reading.Terms.Version
-	if !v.Reading.Loaded || version <= max(v.Sale.Version, b.newer[v.Sale.ID]) {
-		return
-	}
-	b.newer[v.Sale.ID] = version
-	select {
-	case b.changed <- struct{}{}:
-	default:
-	}
-}
-
-// archivedView is what is known of a sale that the ledger has forgotten. It
-// is made once, and again only if the row has changed.
-func (b *Board) archivedView(sale sluice.Sale) *View {
-	old := b.View(sale.ID)
-	if old != nil && old.Sale == sale {
-		return old
-	}
-	v := &View{Sale: sale, Reading: sluice.Reading{Sale: sale.ID, Now: sale.UpdatedAt}, wanted: b.wanted[sale.ID]}
-	v.Body = b.opts.Encode(v, old)
-	return v
-}
-
-// downAfter is how long readers are told the last known state when the ledger
-// does not answer.
-const downAfter = 3 * time.Second
-
-// publishDown marks views that have grown too old, and makes one for a sale
-// that has none. The caller holds mu.
-func (b *Board) publishDown(before map[sluice.SaleID]*View) {
-	views := make(map[sluice.SaleID]*View, len(b.sales))
-	for id, sale := range b.sales {
-		old := before[id]
-		if !sale.ArchivedAt.IsZero() {
-			views[id] = b.archivedView(sale)
-			continue
-		}
-		if old != nil && (old.Down || time.Since(old.Asked) < downAfter) {
-			views[id] = old
-			continue
-		}
-		v := &View{Sale: sale, Reading: sluice.Reading{Sale: id}, wanted: b.wanted[id]}
-		if old != nil {
-			*v = *old
-		}
-		v.Down = true
-		v.Body = b.opts.Encode(v, old)
-		views[id] = v
-	}
-	b.views.Store(&views)
-}
-
-// fetchHolders reads the holders of a sale in the background, once at a time.
-func (b *Board) fetchHolders(r sluice.Reading) {
-	if b.fetch[r.Sale] {
-		return
-	}
-	b.fetch[r.Sale] = true
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		h, err := fetchHolders(ctx, b.ledger, &r)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.fetch[r.Sale] = false
-		if err != nil {
-			b.opts.Log.Warn("the holders of a sale cannot be read", "sale", r.Sale, "error", err)
-			return
-		}
-		b.found[r.Sale] = h
-		b.Nudge(r.Sale)
-	}()
 }

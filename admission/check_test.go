@@ -32,9 +32,16 @@ func gateBefore(ledger sluice.Decider, view *View, opts BatcherOptions) *Gate {
 	return g
 }
 
+// put puts a view on the board.
+func (b *Board) put(view *View) {
+	e := &entry{id: view.Sale.ID, board: b, sale: view.Sale, index: -1}
+	e.view.Store(view)
+	b.sales.Store(e.id, e)
+}
+
 // show puts another view on the board.
 func show(g *Gate, view *View) {
-	g.board.views.Store(&map[sluice.SaleID]*View{view.Sale.ID: view})
+	g.board.put(view)
 }
 
 type noArchive struct{}
@@ -315,7 +322,8 @@ func TestPlaces(t *testing.T) {
 		g := gateBefore(ledger, view, BatcherOptions{MaxPlaces: 3, MaxQueue: 1, InFlight: 1})
 		other := *view
 		other.Sale.ID, other.Sale.Rules = "other", sluice.Rules{}
-		g.board.views.Store(&map[sluice.SaleID]*View{"sale": view, "other": &other})
+		g.board.put(view)
+		g.board.put(&other)
 		var crowd sync.WaitGroup
 		for i := range 2 {
 			crowd.Go(func() {

@@ -19,7 +19,9 @@ type oneSale struct {
 	sale sluice.Sale
 }
 
-func (s oneSale) Sales(context.Context) ([]sluice.Sale, error)             { return []sluice.Sale{s.sale}, nil }
+func (s oneSale) SelectSales(context.Context, sluice.SaleFilter) ([]sluice.Sale, error) {
+	return []sluice.Sale{s.sale}, nil
+}
 func (s oneSale) Sale(context.Context, sluice.SaleID) (sluice.Sale, error) { return s.sale, nil }
 
 // A server whose own clock is off neither opens a sale early nor late, and so

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"hash/maphash"
+	"time"
 
 	"github.com/sluicehq/sluice"
 )
@@ -10,7 +11,7 @@ import (
 // holders is who has accepted claims of a sale, as hashes of buyer ids: the
 // buyers whom a server must not refuse by itself, since their attempt may be
 // the repeat of an accepted one (I4). It covers the claims of an epoch up to a
-// sequence; with any later claim accepted, it is of no use and fetched anew.
+// sequence; with any later claim accepted, it is of no use and fetched again.
 //
 // Two buyers with one hash cost a call to the ledger, nothing else.
 type holders struct {
@@ -37,6 +38,39 @@ func (h *holders) has(b sluice.BuyerID) bool {
 	}
 	_, ok := h.buyers[hashBuyer(b)]
 	return ok
+}
+
+// A set is read whole, so with many holders it costs the ledger something:
+// after a fetch the next one of the sale waits for holdersRest, or holdersShare
+// times as long as the fetch took. Meanwhile the ledger refuses.
+const (
+	holdersRest  = time.Second
+	holdersShare = 20
+)
+
+// fetchHolders reads the holders of a sale in the background, once at a time.
+// The caller holds mu.
+func (b *Board) fetchHolders(e *entry, r sluice.Reading) {
+	begun := time.Now()
+	if e.fetching || begun.Before(e.fetchNext) {
+		return
+	}
+	e.fetching = true
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		h, err := fetchHolders(ctx, b.ledger, &r)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		now := time.Now()
+		e.fetching, e.fetchNext = false, now.Add(max(holdersRest, holdersShare*now.Sub(begun)))
+		if err != nil {
+			b.opts.Log.Warn("the holders of a sale cannot be read", "sale", r.Sale, "error", err)
+			return
+		}
+		e.holders = h
+		b.Nudge(r.Sale)
+	}()
 }
 
 // fetchHolders reads the set that covers the reading: whoever was accepted

@@ -15,13 +15,10 @@ type Replica interface {
 	Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error)
 }
 
-// idlePace is how often the ledger is read, beside a replica that answers, for
-// a sale that nobody claims here.
-const idlePace = time.Second
-
-// readReplica reads all sales in the replica and publishes what is news.
+// readReplica reads in the replica the sales that are hot here, and publishes
+// what is news. The others are read in the ledger, rarely.
 func (b *Board) readReplica(ctx context.Context) error {
-	ids := b.running()
+	entries, ids := b.watched()
 	reading, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	readings, err := b.opts.Replica.Read(reading, ids)
@@ -31,47 +28,50 @@ func (b *Board) readReplica(ctx context.Context) error {
 	defer b.mu.Unlock()
 	b.replicaUp.Store(err == nil)
 	if err != nil {
-		return err
-	}
-	before := b.Views()
-	views := make(map[sluice.SaleID]*View, len(before))
-	for id, view := range before {
-		views[id] = view
-	}
-	for i := range readings {
-		if old := views[ids[i]]; old != nil && !old.Down && !old.Archived() {
-			views[ids[i]] = b.beside(old, &readings[i], told)
+		now := time.Now()
+		for _, e := range entries { // the ledger's turn
+			b.plan(e, now)
 		}
 	}
-	b.views.Store(&views)
-	return nil
+	for i := range readings {
+		e := entries[i]
+		if old := e.view.Load(); readings[i].Err == nil && old != nil && !old.Down && !e.retired {
+			b.beside(e, old, &readings[i], told)
+		}
+	}
+	return err
 }
 
 // ReplicaUp reports whether the replica has answered the last time.
 func (b *Board) ReplicaUp() bool { return b.replicaUp.Load() }
 
-// running lists the sales that are not archived.
-func (b *Board) running() []sluice.SaleID {
+// watched lists the sales that the replica is read for.
+func (b *Board) watched() (entries []*entry, ids []sluice.SaleID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ids := make([]sluice.SaleID, 0, len(b.sales))
-	for id, sale := range b.sales {
-		if sale.ArchivedAt.IsZero() {
-			ids = append(ids, id)
+	now := time.Now()
+	for e := range b.hot {
+		if now.After(e.hotUntil) {
+			delete(b.hot, e)
+			continue
 		}
+		entries, ids = append(entries, e), append(ids, e.id)
 	}
-	return ids
+	return entries, ids
 }
 
-// beside is a view with what a replica told besides. A reading of the ledger
-// that is as fresh as the pace brings them stands, and so it does if the
+// beside publishes a view with what a replica told besides. A reading of the
+// ledger that is as fresh as the pace brings them stands, and so it does if the
 // replica is behind it; then only the clock goes on. The caller holds mu.
-func (b *Board) beside(old *View, r *sluice.Reading, told time.Time) *View {
+func (b *Board) beside(e *entry, old *View, r *sluice.Reading, told time.Time) {
 	if told.Sub(old.Asked) < b.opts.Refresh {
-		return old
+		return
 	}
 	shown := *old.Shown()
 	if follows(r, &old.Reading) {
+		if differ(r, &shown) {
+			b.heat(e, told)
+		}
 		shown = *r
 		if r.Terms.Version > old.Reading.Terms.Version {
 			old.want() // an operator has changed something
@@ -80,8 +80,7 @@ func (b *Board) beside(old *View, r *sluice.Reading, told time.Time) *View {
 	shown.Now = old.earliest(told)
 	v := *old
 	v.replica = &shown
-	v.Body = b.opts.Encode(&v, old)
-	return &v
+	b.show(e, &v, old)
 }
 
 // follows reports whether a replica's reading is of the same load as the

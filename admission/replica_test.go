@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +30,7 @@ type side struct {
 	hangs bool
 }
 
-func (c *copies) Sales(context.Context) (list []sluice.Sale, err error) {
+func (c *copies) SelectSales(context.Context, sluice.SaleFilter) (list []sluice.Sale, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, r := range c.ledger.sales {
@@ -92,7 +91,8 @@ func (s *side) count(id sluice.SaleID, while time.Duration) int {
 }
 
 // watched runs a board over a ledger and a replica that both have the sales a
-// and b, open, ten units each; a second later everything has been read.
+// and b, open, ten units each, with readers who look at a; a second later
+// everything has been read.
 func watched(t *testing.T, test func(t *testing.T, c *copies, b *Board)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,6 +105,14 @@ func watched(t *testing.T, test func(t *testing.T, c *copies, b *Board)) {
 		running, stop := context.WithCancel(t.Context())
 		var done sync.WaitGroup
 		done.Go(func() { b.Run(running) })
+		done.Go(func() { // somebody looks at a
+			for running.Err() == nil {
+				if v := b.View("a"); v != nil {
+					v.Watch()
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		})
 		defer done.Wait()
 		defer stop()
 		time.Sleep(time.Second)
@@ -149,10 +157,10 @@ func TestReplicaTakesTheReadings(t *testing.T) {
 // itself.
 func TestAClaimWantsReadings(t *testing.T) {
 	for name, view := range map[string]*View{"open": open(sluice.Rules{}), "sold out": sold(func(*View) {})} {
-		view.wanted = new(atomic.Bool)
+		view.entry = &entry{board: &Board{}}
 		g := gateBefore(&slowLedger{}, view, BatcherOptions{})
 		try(g, "somebody", home)
-		if !view.wanted.Load() {
+		if !view.entry.wanted.Load() {
 			t.Errorf("%s: a claim asks for no reading", name)
 		}
 	}

@@ -24,11 +24,9 @@ func (b *Board) tell() {
 	b.rules = false
 	var all map[sluice.SaleID]sluice.Rules
 	if changed {
-		all = make(map[sluice.SaleID]sluice.Rules, len(b.sales))
-		for id := range b.sales {
-			if sale := b.sales[id]; sale.ArchivedAt.IsZero() {
-				all[id] = sale.Rules
-			}
+		all = make(map[sluice.SaleID]sluice.Rules, b.sales.Size())
+		for id, e := range b.sales.Range {
+			all[id] = e.sale.Rules
 		}
 	}
 	b.mu.Unlock()

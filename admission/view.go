@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -23,7 +22,7 @@ type View struct {
 
 	holders *holders
 	replica *sluice.Reading // what a replica has told since, by the ledger's clock; nil if nothing
-	wanted  *atomic.Bool    // Board.wanted of the sale; nil in views that are on no board
+	entry   *entry          // of the board; nil in views that are on none
 
 	// Body is the public answer about this sale, encoded once per change by
 	// the board's Encode; readers get it without any work.
@@ -54,11 +53,21 @@ func (v *View) Shown() *sluice.Reading {
 // sluice.Unlimited.
 func (v *View) Available() int64 { return v.Shown().Terms.Available(v.Shown().Taken) }
 
-// want asks for a reading of the sale sooner than the pace brings it. Of many
-// claims one writes.
+// want asks for readings of the sale at the pace of one that is claimed. Of
+// many claims one writes.
 func (v *View) want() {
-	if v.wanted != nil && !v.wanted.Load() {
-		v.wanted.Store(true)
+	if e := v.entry; e != nil && !e.wanted.Load() {
+		e.wanted.Store(true)
+		e.board.wanting.add(e)
+	}
+}
+
+// Watch asks for readings of the sale at the pace of one that is looked at. It
+// is cheap, and is to be called for every look.
+func (v *View) Watch() {
+	if e := v.entry; e != nil && !e.watched.Load() {
+		e.watched.Store(true)
+		e.board.wanting.add(e)
 	}
 }
 

@@ -38,16 +38,17 @@ type Engine struct {
 	who      who
 	entrance entrance
 
-	ledger   sluice.Ledger
-	replica  *redisledger.Replica // nil if there is none
-	store    sluice.Store
-	board    *admission.Board
-	batcher  *admission.Batcher
-	pipeline *pipeline.Pipeline
-	follower *follower
-	ender    *settle.Ender
-	memory   *settle.Memory
-	server   *httpapi.Server
+	ledger    sluice.Ledger
+	replica   *redisledger.Replica // nil if there is none
+	store     sluice.Store
+	board     *admission.Board
+	batcher   *admission.Batcher
+	pipeline  *pipeline.Pipeline
+	follower  *follower
+	forgetter *forgetter
+	ender     *settle.Ender
+	memory    *settle.Memory
+	server    *httpapi.Server
 
 	connections listeners
 	control     *settle.Control
@@ -154,6 +155,7 @@ func (e *Engine) compose() error {
 		archiver:  settle.NewArchiver(e.store, e.ledger, e.cfg.Retention),
 		rebuilder: settle.NewRebuilder(e.node, e.store, e.ledger, loader, e.memory, e.batcher.Idle, e.cfg.Log),
 	})
+	e.forgetter = newForgetter(e.store, e.ledger, e.cfg.Log)
 	e.ender = settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
 		Every: e.cfg.Expiry,
 		Ended: settled.Expired,
@@ -213,6 +215,7 @@ func (e *Engine) start(ctx context.Context) {
 	e.loops.Go(func() { e.who.run(running) })
 	e.loops.Go(func() { e.entrance.lists.Run(running) })
 	e.loops.Go(func() { e.follower.run(running) })
+	e.loops.Go(func() { e.forgetter.run(running) })
 	e.loops.Go(func() { e.follower.heartbeat(running) })
 	e.loops.Go(func() { e.ender.Run(running) })
 	e.loops.Go(func() { e.reconcile.run(running) })
@@ -242,10 +245,14 @@ func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []
 	}
 }
 
-// refreshed is told of every new board: entries of other servers, or of before
+// refreshed is told of every new view: entries of other servers, or of before
 // a restart, wake the pipeline; a sale out of step wakes the follower.
 func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 	for id, v := range views {
+		if v.Archived() {
+			e.forgetter.saw(v)
+			continue
+		}
 		e.memory.Read(&v.Reading, v.Asked)
 		if v.Reading.Backlog > 0 {
 			e.pipeline.Wake(id)

@@ -36,10 +36,11 @@ func (s pageSource) Sale(ctx context.Context, id sluice.SaleID) (wire.Sale, erro
 	if err != nil {
 		return wire.Sale{}, err
 	}
+	view.Watch()
 	return wire.NewSale(&view.Sale, view.Shown()), nil
 }
 
-func (s pageSource) Snapshot() any { return s.board.Snapshot() }
+func (s pageSource) Snapshot() any { return s.board.Version() }
 
 func (s pageSource) Sales() []wire.Sale {
 	now := time.Now()

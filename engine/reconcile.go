@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -18,6 +19,12 @@ import (
 // after a run, the sale rests for this many times as long as it took.
 const reconcileShare = 20
 
+// idleShare bounds the part of the time that goes into sales in which nothing
+// has happened since their last run: of each interval one part in so many, the
+// longest ago first. So a few idle sales are reconciled every time, and a
+// hundred thousand cost no more than a few.
+const idleShare = 100
+
 // reconcileTimeout bounds one run.
 const reconcileTimeout = 5 * time.Minute
 
@@ -32,14 +39,30 @@ type reconcileJob struct {
 	settled    func(*settle.ReconcileReport) // told of every run that compared something
 	log        *slog.Logger
 
-	rests map[sluice.SaleID]time.Time // until when
+	rests map[sluice.SaleID]time.Time    // until when
+	last  map[sluice.SaleID]reconcileRun // of this server
 
 	mu    sync.Mutex
 	found map[sluice.SaleID]settle.ReconcileReport // of the last run of this server
 }
 
+// reconcileRun is the last run of a sale.
+type reconcileRun struct {
+	at      time.Time
+	reading sluice.Reading // before it
+	clean   bool           // nothing differed
+}
+
+// idle reports whether nothing has happened since, as far as the ledger's
+// reading shows. Before the first run nothing is known.
+func (r *reconcileRun) idle(now *sluice.Reading) bool {
+	was := &r.reading
+	return r.at.IsZero() || r.clean && now.Backlog == 0 && was.Backlog == 0 &&
+		now.Epoch == was.Epoch && now.Seq == was.Seq && now.Taken == was.Taken && now.Terms == was.Terms
+}
+
 func newReconcileJob(j *reconcileJob) *reconcileJob {
-	j.rests = map[sluice.SaleID]time.Time{}
+	j.rests, j.last = map[sluice.SaleID]time.Time{}, map[sluice.SaleID]reconcileRun{}
 	j.found = map[sluice.SaleID]settle.ReconcileReport{}
 	return j
 }
@@ -56,56 +79,92 @@ func (j *reconcileJob) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		views := j.board.Views()
-		j.forget(views)
-		for _, id := range slices.Sorted(maps.Keys(views)) {
-			if view := views[id]; view.Down || !view.InStep() || time.Now().Before(j.rests[id]) {
-				continue
-			}
-			if err := j.once(ctx, id); err != nil && ctx.Err() == nil {
-				j.log.Warn("a sale cannot be reconciled", "sale", id, "error", err)
-			}
+		j.round(ctx)
+	}
+}
+
+// round reconciles the sales in which something has happened, and idle ones for
+// a bounded time, at least one.
+func (j *reconcileJob) round(ctx context.Context) {
+	views := j.board.Views()
+	j.forget(views)
+	var busy, idle []sluice.SaleID
+	for id, view := range views {
+		if view.Down || !view.InStep() || time.Now().Before(j.rests[id]) {
+			continue
+		}
+		if last := j.last[id]; last.idle(&view.Reading) {
+			idle = append(idle, id)
+		} else {
+			busy = append(busy, id)
+		}
+	}
+	slices.Sort(busy)
+	slices.SortFunc(idle, func(a, b sluice.SaleID) int {
+		return cmp.Or(j.last[a].at.Compare(j.last[b].at), cmp.Compare(a, b))
+	})
+	spent := time.Duration(0)
+	for i, id := range append(busy, idle...) {
+		if ctx.Err() != nil || i > len(busy) && spent > j.every/idleShare {
+			return
+		}
+		begun := time.Now()
+		view := views[id]
+		clean, err := j.once(ctx, id)
+		if err != nil && ctx.Err() == nil {
+			j.log.Warn("a sale cannot be reconciled", "sale", id, "error", err)
+		}
+		j.last[id] = reconcileRun{at: begun, reading: view.Reading, clean: clean && err == nil}
+		if i >= len(busy) {
+			spent += time.Since(begun)
 		}
 	}
 }
 
 // forget drops what is known of sales that are not on the board any more.
 func (j *reconcileJob) forget(views map[sluice.SaleID]*admission.View) {
-	maps.DeleteFunc(j.rests, func(id sluice.SaleID, _ time.Time) bool { return views[id] == nil })
+	maps.DeleteFunc(j.rests, func(id sluice.SaleID, until time.Time) bool { return views[id] == nil || time.Now().After(until) })
+	maps.DeleteFunc(j.last, func(id sluice.SaleID, _ reconcileRun) bool { return views[id] == nil })
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	maps.DeleteFunc(j.found, func(id sluice.SaleID, _ settle.ReconcileReport) bool {
-		return views[id] == nil || views[id].Archived()
+		return views[id] == nil
 	})
 }
 
-func (j *reconcileJob) once(ctx context.Context, sale sluice.SaleID) error {
+// once reconciles a sale, unless another server does, and reports whether
+// nothing differed.
+func (j *reconcileJob) once(ctx context.Context, sale sluice.SaleID) (clean bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	mine, err := j.store.Lease(ctx, "reconcile:"+string(sale), j.node, max(2*j.every, time.Second))
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !mine { // then another server reports it
 		j.mu.Lock()
 		delete(j.found, sale)
 		j.mu.Unlock()
-		return nil
+		return true, nil
 	}
 	start := time.Now()
 	report, err := j.reconciler.Reconcile(ctx, sale, true)
 	j.rests[sale] = time.Now().Add(reconcileShare * time.Since(start))
 	if errors.Is(err, sluice.ErrSaleNotFound) {
-		return nil
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if report.Skipped == "" {
 		j.settled(&report)
 	}
 	j.note(&report)
-	return nil
+	clean = report.Skipped == ""
+	for _, d := range report.Differences {
+		clean = clean && (d.Class == settle.InFlight || d.Count == 0)
+	}
+	return clean, nil
 }
 
 // note keeps a report for the metrics, and logs what was wrong.

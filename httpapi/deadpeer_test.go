@@ -47,7 +47,7 @@ func newDeadStage(t *testing.T, o EventsOptions, secure bool, server func(http.H
 		stage:    &stage{Server: New(Options{Board: admission.NewBoard(nil, nil, admission.BoardOptions{})})},
 		accepted: make(chan *net.TCPConn, 10), begun: make(chan struct{}, 10), left: make(chan struct{}, 10),
 	}
-	st.events = newFan(o, func() map[sluice.SaleID]*admission.View { return *st.views.Load() }, time.Now)
+	st.events = newFan(o, func(id sluice.SaleID) *admission.View { return (*st.views.Load())[id] }, time.Now)
 	st.set(10, sluice.StateOpen)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/sales/phone/events", func(w http.ResponseWriter, r *http.Request) {

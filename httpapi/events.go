@@ -64,7 +64,7 @@ func (o EventsOptions) withDefaults() EventsOptions {
 // older one skips what came between. While nobody listens nothing runs.
 type fan struct {
 	EventsOptions
-	board func() map[sluice.SaleID]*admission.View
+	board func(sluice.SaleID) *admission.View
 	now   func() time.Time
 
 	places *places
@@ -93,7 +93,7 @@ type event struct {
 	next chan struct{} // closed when there is a newer one
 }
 
-func newFan(o EventsOptions, board func() map[sluice.SaleID]*admission.View, now func() time.Time) *fan {
+func newFan(o EventsOptions, board func(sluice.SaleID) *admission.View, now func() time.Time) *fan {
 	o = o.withDefaults()
 	return &fan{
 		EventsOptions: o, board: board, now: now, places: newPlaces(max(o.Streams, 0), o.PerAddress),
@@ -161,12 +161,12 @@ func (f *fan) run() {
 func (f *fan) look() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	board := f.board()
 	for sale, t := range f.topics {
-		view := board[sale]
+		view := f.board(sale)
 		if view == nil {
 			continue
 		}
+		view.Watch()
 		body := view.Body.(*saleBody)
 		if body == t.body || body.sale.State == t.body.sale.State && f.now().Sub(t.at) < f.Pace {
 			continue

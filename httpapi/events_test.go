@@ -40,7 +40,7 @@ func newStage(t *testing.T, o EventsOptions, secure bool, timeouts ...time.Durat
 		timeout = timeouts[0]
 	}
 	st := &stage{Server: New(Options{Board: admission.NewBoard(nil, nil, admission.BoardOptions{})})}
-	st.events = newFan(o, func() map[sluice.SaleID]*admission.View { return *st.views.Load() }, time.Now)
+	st.events = newFan(o, func(id sluice.SaleID) *admission.View { return (*st.views.Load())[id] }, time.Now)
 	st.set(10, sluice.StateOpen)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/sales/{sale}/events", func(w http.ResponseWriter, r *http.Request) {
@@ -305,7 +305,7 @@ func TestEventStreamDropsSlowReaders(t *testing.T) {
 func TestEventPace(t *testing.T) {
 	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 	st := &stage{Server: New(Options{Board: admission.NewBoard(nil, nil, admission.BoardOptions{})})}
-	f := newFan(EventsOptions{Pace: time.Second}, func() map[sluice.SaleID]*admission.View { return *st.views.Load() }, func() time.Time { return now })
+	f := newFan(EventsOptions{Pace: time.Second}, func(id sluice.SaleID) *admission.View { return (*st.views.Load())[id] }, func() time.Time { return now })
 	st.set(10, sluice.StateOpen)
 	f.running = true // the test looks itself
 	topic := f.join((*st.views.Load())["phone"])

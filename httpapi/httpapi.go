@@ -101,7 +101,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{Options: o}
 	s.whole = s.side(func(Route) bool { return true })
-	s.events, s.cors = newFan(o.Events, o.Board.Views, o.Now), newCORS(o.Origins)
+	s.events, s.cors = newFan(o.Events, o.Board.View, o.Now), newCORS(o.Origins)
 	return s
 }
 

@@ -116,11 +116,21 @@ func (s *Server) writeSale(w http.ResponseWriter, r *http.Request, status int, s
 	writeJSON(w, status, wire.NewAdminSale(&sale, &reading))
 }
 
-// adminListSales lists all sales, closed ones too.
-func (s *Server) adminListSales(w http.ResponseWriter, _ *http.Request) {
-	list := wire.AdminSaleList{Sales: []wire.AdminSale{}}
-	for _, view := range sortedViews(s.Board.Views()) {
-		list.Sales = append(list.Sales, wire.NewAdminSale(&view.Sale, &view.Reading))
+// adminListSales lists all sales, closed and archived ones too: the store's,
+// with what the board knows of those that are not archived.
+func (s *Server) adminListSales(w http.ResponseWriter, r *http.Request) {
+	sales, err := s.Store.Sales(r.Context())
+	if err != nil {
+		s.unavailable(w, r, err)
+		return
+	}
+	list := wire.AdminSaleList{Sales: make([]wire.AdminSale, len(sales))}
+	for i := range sales {
+		sale, reading := &sales[i], sluice.Reading{Sale: sales[i].ID, Now: s.Now()}
+		if view := s.Board.View(sale.ID); view != nil {
+			sale, reading = &view.Sale, view.Reading
+		}
+		list.Sales[i] = wire.NewAdminSale(sale, &reading)
 	}
 	writeJSON(w, http.StatusOK, list)
 }

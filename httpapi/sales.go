@@ -70,12 +70,10 @@ func (s *Server) showSale(w http.ResponseWriter, r *http.Request) {
 // view finds the sale of the path on the board, or in the store, or answers.
 func (s *Server) view(w http.ResponseWriter, r *http.Request) (*admission.View, bool) {
 	id := pathSale(r)
-	if view := s.Board.View(id); view != nil {
-		return view, true
-	}
 	view, err := s.Board.Lookup(r.Context(), id)
 	switch {
 	case err == nil:
+		view.Watch()
 		return view, true
 	case errors.Is(err, sluice.ErrSaleNotFound):
 		problem(w, sluice.SaleNotFound.String(), "")
@@ -87,15 +85,15 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) (*admission.View, 
 
 // saleList is the answer to GET /v1/sales, made once per change.
 type saleList struct {
-	views  *map[sluice.SaleID]*admission.View // the board that it is of
-	bodies []*saleBody                        // of the sales listed, in order
-	answer *content.Answer
+	version uint64      // of the board that it is of
+	bodies  []*saleBody // of the sales listed, in order
+	answer  *content.Answer
 }
 
 // listSales lists the sales that are or will be open, by opening time.
 func (s *Server) listSales(w http.ResponseWriter, r *http.Request) {
 	list := s.list.Load()
-	if list == nil || list.views != s.Board.Snapshot() {
+	if list == nil || list.version != s.Board.Version() {
 		list = s.makeList()
 	}
 	list.answer.ServeHTTP(w, r)
@@ -106,12 +104,12 @@ func (s *Server) listSales(w http.ResponseWriter, r *http.Request) {
 func (s *Server) makeList() *saleList {
 	s.listing.Lock()
 	defer s.listing.Unlock()
-	old, now := s.list.Load(), s.Board.Snapshot()
-	if old != nil && old.views == now {
+	old, now := s.list.Load(), s.Board.Version()
+	if old != nil && old.version == now {
 		return old
 	}
-	list := &saleList{views: now}
-	for _, view := range sortedViews(*now) {
+	list := &saleList{version: now}
+	for _, view := range sortedViews(s.Board.Views()) {
 		if body := view.Body.(*saleBody); body.sale.State != sluice.StateClosed {
 			list.bodies = append(list.bodies, body)
 		}

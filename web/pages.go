@@ -24,8 +24,8 @@ type Source interface {
 	// Sales returns those that are or will be open, by opening time.
 	Sales() []wire.Sale
 	// Snapshot names what Sales is told from, by a value that can be compared:
-	// as long as it is the same, nobody asks for Sales again. It is another after
-	// every change, and at least every few seconds, since sales close by time.
+	// as long as it is the same, Sales is not called again. It is another after
+	// every change, also when a sale opens or closes by time.
 	Snapshot() any
 }
 

@@ -1,0 +1,159 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Sales that are not on the board are looked up in the store, all that are
+// asked for meanwhile by one query, and one query at a time: a flood of made-up
+// ids costs the store a few dozen small queries a second, however large it is.
+//
+// "No such sale" is final for a buyer: another server may have accepted their
+// claim a moment ago, on a sale that is new (I4). So it is said only of an id
+// that a query begun after the request does not find. Nothing is remembered.
+
+// errLookup: the store has not answered a lookup, or too many wait for one.
+var errLookup = errors.New("admission: the store does not answer")
+
+const (
+	// maxLookups bounds the ids that wait to be looked up.
+	maxLookups = 5000
+	// lookupPause is the rest between two queries.
+	lookupPause = 20 * time.Millisecond
+	// lookupRest: for so long after a query has failed, there is none.
+	lookupRest = time.Second
+)
+
+type lookups struct {
+	failed atomic.Int64 // when a query failed, in Unix nanoseconds
+	next   time.Time    // the earliest moment of the next query; of the goroutine that makes them
+
+	mu      sync.Mutex
+	waiting map[sluice.SaleID]*lookup
+	running bool
+}
+
+// lookup is one id. Err is set when done is closed.
+type lookup struct {
+	done chan struct{}
+	err  error
+}
+
+// Lookup is View for a sale that may not be on the board yet: then the store is
+// asked.
+//
+// Errors: sluice.ErrSaleNotFound, of a query begun after this call; any other
+// says nothing about the sale.
+func (b *Board) Lookup(ctx context.Context, id sluice.SaleID) (*View, error) {
+	if view := b.View(id); view != nil {
+		return view, nil
+	}
+	if id.Validate() != nil {
+		return nil, sluice.ErrSaleNotFound
+	}
+	if time.Since(time.Unix(0, b.lookups.failed.Load())) < lookupRest {
+		return nil, errLookup
+	}
+	l, err := b.join(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	if view := b.View(id); view != nil {
+		return view, nil
+	}
+	return nil, errLookup // archived, and pushed out by others meanwhile
+}
+
+// join adds an id to those that the next query asks for.
+func (b *Board) join(ctx context.Context, id sluice.SaleID) (*lookup, error) {
+	ls := &b.lookups
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.waiting[id]; l != nil {
+		return l, nil
+	}
+	if len(ls.waiting) >= maxLookups {
+		return nil, fmt.Errorf("%w in time", errLookup)
+	}
+	if ls.waiting == nil {
+		ls.waiting = map[sluice.SaleID]*lookup{}
+	}
+	l := &lookup{done: make(chan struct{})}
+	ls.waiting[id] = l
+	if !ls.running {
+		ls.running = true
+		go b.lookUp(context.WithoutCancel(ctx))
+	}
+	return l, nil
+}
+
+// lookUp makes queries until none is wanted.
+func (b *Board) lookUp(ctx context.Context) {
+	ls := &b.lookups
+	for {
+		ls.mu.Lock()
+		if len(ls.waiting) == 0 {
+			ls.running = false
+			ls.mu.Unlock()
+			return
+		}
+		ls.mu.Unlock()
+		time.Sleep(time.Until(ls.next))
+		batch := map[sluice.SaleID]*lookup{}
+		ls.mu.Lock()
+		for id, l := range ls.waiting {
+			if len(batch) == rowsAtOnce {
+				break
+			}
+			batch[id] = l
+			delete(ls.waiting, id)
+		}
+		ls.mu.Unlock()
+		b.lookUpBatch(ctx, batch)
+		ls.next = time.Now().Add(lookupPause)
+	}
+}
+
+func (b *Board) lookUpBatch(ctx context.Context, batch map[sluice.SaleID]*lookup) {
+	ids := make([]sluice.SaleID, 0, len(batch))
+	for id := range batch {
+		ids = append(ids, id)
+	}
+	asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	rows, err := b.store.SelectSales(asking, sluice.SaleFilter{IDs: ids})
+	if err != nil {
+		b.lookups.failed.Store(time.Now().UnixNano())
+		err = fmt.Errorf("%w: %w", errLookup, err)
+	} else {
+		b.take(rows)
+		err = sluice.ErrSaleNotFound
+	}
+	for i := range rows {
+		l := batch[rows[i].ID]
+		delete(batch, rows[i].ID)
+		go func() { // its reading may hang, and no other waits for it
+			b.readNow(ctx, rows[i].ID)
+			close(l.done)
+		}()
+	}
+	for _, l := range batch {
+		l.err = err
+		close(l.done)
+	}
+}

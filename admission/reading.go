@@ -1,0 +1,395 @@
+package admission
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// How often a sale is read in the ledger.
+//
+// A sale that is claimed or looked at here, or that changes, is hot: it is read
+// every Refresh. The others are idle: together they are read idleReads times a
+// second, each at most once in idlePace, so that ten idle sales are known to
+// the second, and a hundred thousand cost no more than a few hundred. A claim
+// on an idle sale goes to the ledger and makes the sale hot; opening and closing
+// are read when they are due.
+//
+// Sales that are due are read together. A call that has not ended after a while
+// is no reason to wait: its sales are read again by a call of their own each,
+// and those that answer in time go back to the others. So a shard that hangs is
+// known by its own sales only, and costs the others one refresh.
+const (
+	hotFor    = 10 * time.Second
+	idlePace  = time.Second
+	idleReads = 250
+	// together bounds the sales of one call.
+	together = 500
+	// minPatience is the least time that a call for several sales may take.
+	minPatience = 100 * time.Millisecond
+)
+
+// readCall is one reading of the ledger.
+type readCall struct {
+	entries []*entry
+	asked   time.Time
+	done    chan struct{} // closed when its views are on the board
+	err     error         // set then; of the first sale that could not be read
+}
+
+// wanting gathers the sales that claims, readers and nudges ask for.
+type wanting struct {
+	mu  sync.Mutex
+	all []*entry
+}
+
+func (w *wanting) add(e *entry) {
+	if e.queued.Load() || !e.queued.CompareAndSwap(false, true) {
+		return
+	}
+	w.mu.Lock()
+	w.all = append(w.all, e)
+	w.mu.Unlock()
+}
+
+func (w *wanting) drain() []*entry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.all
+	w.all = nil
+	return all
+}
+
+// readDue begins to read the sales that are due.
+func (b *Board) readDue(ctx context.Context) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for _, e := range b.wanting.drain() {
+		e.queued.Store(false)
+		wanted, watched, nudged := e.wanted.Swap(false), e.watched.Swap(false), e.nudged.Swap(false)
+		if e.retired {
+			continue
+		}
+		if wanted || watched {
+			b.heat(e, now)
+		}
+		switch v := e.view.Load(); {
+		case nudged || v == nil:
+			b.plan(e, now)
+		case wanted || watched && !b.replicaUp.Load():
+			b.plan(e, v.Asked.Add(b.opts.Refresh))
+		}
+	}
+	b.split(ctx, now)
+	var group []*entry
+	for len(b.due) > 0 && !b.due[0].next.After(now.Add(2*minPause)) {
+		e := b.due[0]
+		b.unplan(e)
+		if e.apart {
+			b.begin(ctx, e)
+		} else if group = append(group, e); len(group) == together {
+			b.begin(ctx, group...)
+			group = nil
+		}
+	}
+	if len(group) > 0 {
+		b.begin(ctx, group...)
+	}
+}
+
+// split reads the sales of calls that take too long by calls of their own. The
+// caller holds mu.
+func (b *Board) split(ctx context.Context, now time.Time) {
+	for c := range b.flying {
+		if now.Sub(c.asked) < max(b.opts.Refresh, minPatience)-2*minPause {
+			continue
+		}
+		delete(b.flying, c)
+		for _, e := range c.entries {
+			if e.call == c {
+				e.apart = true
+				b.begin(ctx, e)
+			}
+		}
+	}
+}
+
+// begin starts a call. The caller holds mu.
+func (b *Board) begin(ctx context.Context, entries ...*entry) *readCall {
+	c := &readCall{entries: entries, asked: time.Now(), done: make(chan struct{})}
+	ids := make([]sluice.SaleID, len(entries))
+	for i, e := range entries {
+		b.unplan(e)
+		e.call, e.again, ids[i] = c, false, e.id
+	}
+	if len(entries) > 1 {
+		b.flying[c] = struct{}{}
+	}
+	b.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opts.Timeout)
+		defer cancel()
+		readings, err := b.ledger.Read(ctx, ids)
+		told := time.Now()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		defer close(c.done)
+		delete(b.flying, c)
+		b.end(c, readings, err, told)
+	})
+	return c
+}
+
+// end puts what a call has read on the board. The caller holds mu.
+func (b *Board) end(c *readCall, readings []sluice.Reading, err error, told time.Time) {
+	if len(readings) != len(c.entries) {
+		if err == nil {
+			err = fmt.Errorf("%d readings of %d sales", len(readings), len(c.entries))
+		}
+		readings = nil
+	}
+	c.err = err
+	b.clock.take(c.asked, told, readings)
+	views := make(map[sluice.SaleID]*View, len(c.entries))
+	for i, e := range c.entries {
+		mine := e.call == c
+		if mine {
+			e.call = nil
+		}
+		failed := err
+		if readings != nil {
+			failed = readings[i].Err
+		}
+		switch old := e.view.Load(); {
+		case e.retired:
+			continue
+		case failed != nil && mine:
+			b.fail(e, old, c.asked, failed)
+		case failed == nil && (old == nil || !c.asked.Before(old.Asked)):
+			v := &View{Sale: e.sale, Reading: readings[i], Asked: c.asked, Told: told, entry: e}
+			if told.Sub(c.asked) < max(b.opts.Refresh, minPatience) {
+				e.apart = false
+			}
+			b.recovered(e)
+			b.follow(e, v, old)
+			b.show(e, v, old)
+			views[e.id] = v
+		}
+		if mine && e.again {
+			b.plan(e, time.Now())
+		} else if e.call == nil && e.index < 0 {
+			b.plan(e, b.nextReading(e, c.asked))
+		}
+	}
+	if len(views) > 0 {
+		b.opts.Refreshed(views)
+	}
+}
+
+// follow does what a new view asks for. The caller holds mu.
+func (b *Board) follow(e *entry, v, old *View) {
+	v.holders = e.holders
+	r := &v.Reading
+	if r.Loaded && r.Terms.Version > max(v.Sale.Version, e.newer) {
+		e.newer = r.Terms.Version // once for each version: whatever an operator changes raises it
+		e.rowAsked = time.Time{}
+		b.askRow(e)
+	} else if !v.InStep() {
+		b.askRow(e)
+	}
+	if !v.InStep() || r.Backlog > 0 || old != nil && (old.Down || differ(r, &old.Reading)) {
+		b.heat(e, v.Asked)
+	}
+	if v.InStep() && v.State(v.Told) != sluice.StateOpen && !v.holders.covers(r) {
+		b.fetchHolders(e, *r)
+	}
+}
+
+// differ reports whether something was sold, returned or changed between two
+// readings, or a moment has come.
+func differ(a, b *sluice.Reading) bool {
+	return a.Loaded != b.Loaded || a.Epoch != b.Epoch || a.Seq != b.Seq || a.Taken != b.Taken || a.Terms != b.Terms || a.Fence != b.Fence ||
+		a.State(a.Now) != b.State(b.Now)
+}
+
+// heat has a sale read often for a while. The caller holds mu.
+func (b *Board) heat(e *entry, now time.Time) {
+	e.hotUntil = now.Add(hotFor)
+	if b.opts.Replica != nil {
+		b.hot[e] = struct{}{}
+	}
+}
+
+// nextReading is when a sale that was read at asked is to be read again. The
+// caller holds mu.
+func (b *Board) nextReading(e *entry, asked time.Time) time.Time {
+	hot := asked.Before(e.hotUntil)
+	pace := b.opts.Refresh
+	if !hot || b.replicaUp.Load() {
+		pace = max(pace, idlePace)
+	}
+	if !hot {
+		pace = max(pace, time.Duration(b.sales.Size())*time.Second/idleReads)
+	}
+	next := asked.Add(pace)
+	v := e.view.Load()
+	if v == nil || v.Asked.Before(asked) {
+		return next
+	}
+	for _, at := range [...]time.Time{v.Reading.Terms.OpensAt, v.Reading.Terms.ClosesAt, v.Reading.Calm} {
+		if at.After(v.Reading.Now) {
+			if due := v.Told.Add(at.Sub(v.Reading.Now)); due.Before(next) {
+				next = due
+			}
+		}
+	}
+	return next
+}
+
+// downAfter is how long readers are told the last known state when the ledger
+// does not answer for a sale.
+const downAfter = 3 * time.Second
+
+// fail notes a reading that failed: after a while, or at once if there was none
+// before, the sale is down. The caller holds mu.
+func (b *Board) fail(e *entry, old *View, asked time.Time, err error) {
+	if e.failed.IsZero() {
+		e.failed = asked
+		if len(b.failing) == 0 {
+			b.opts.Log.Warn("the ledger does not answer for a sale; it may be others, too", "sale", e.id, "error", err)
+		}
+		b.failing[e.id] = struct{}{}
+	}
+	down := old == nil || old.Down || time.Since(e.failed) >= downAfter
+	if old != nil && old.Down == down && old.Sale == e.sale {
+		return
+	}
+	v := &View{Reading: sluice.Reading{Sale: e.id}, entry: e}
+	if old != nil {
+		*v = *old
+	}
+	v.Sale, v.Down = e.sale, down
+	b.show(e, v, old)
+}
+
+// recovered ends fail. The caller holds mu.
+func (b *Board) recovered(e *entry) {
+	if e.failed.IsZero() {
+		return
+	}
+	e.failed = time.Time{}
+	if delete(b.failing, e.id); len(b.failing) == 0 {
+		b.opts.Log.Info("the ledger answers for all sales again")
+	}
+}
+
+// show publishes a view. The caller holds mu.
+func (b *Board) show(e *entry, v, old *View) {
+	v.Body = b.opts.Encode(v, old)
+	e.view.Store(v)
+	if old == nil || old.Body != v.Body || old.Sale != v.Sale {
+		b.version.Add(1)
+	}
+}
+
+// Refresh reads all sales in the ledger and publishes new views. An error is of
+// a sale that could not be read; the others are.
+func (b *Board) Refresh(ctx context.Context) error {
+	b.mu.Lock()
+	var waiting []*readCall
+	var all []*entry
+	for _, e := range b.sales.Range {
+		all = append(all, e)
+	}
+	for group := range slices.Chunk(all, together) {
+		waiting = append(waiting, b.begin(ctx, group...))
+	}
+	b.mu.Unlock()
+	enough := time.NewTimer(max(b.opts.Refresh, minPatience))
+	defer enough.Stop()
+	for _, c := range waiting {
+		select {
+		case <-c.done:
+		case <-enough.C:
+			b.mu.Lock()
+			b.split(ctx, time.Now())
+			b.mu.Unlock()
+			enough.Reset(b.opts.Timeout)
+			<-c.done
+		}
+	}
+	for _, c := range waiting {
+		if c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}
+
+// readNow reads one sale and returns when that has ended, well or not.
+func (b *Board) readNow(ctx context.Context, id sluice.SaleID) {
+	e, ok := b.sales.Load(id)
+	if !ok {
+		return
+	}
+	b.mu.Lock()
+	b.heat(e, time.Now())
+	c := b.begin(ctx, e)
+	b.mu.Unlock()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+	}
+}
+
+// plan has a sale read at a moment, or sooner if that is planned. While it is
+// being read, it is read once more. The caller holds mu.
+func (b *Board) plan(e *entry, at time.Time) {
+	switch {
+	case e.retired:
+	case e.call != nil:
+		e.again = true
+	case e.index < 0:
+		e.next = at
+		heap.Push(&b.due, e)
+	case at.Before(e.next):
+		e.next = at
+		heap.Fix(&b.due, e.index)
+	}
+}
+
+func (b *Board) unplan(e *entry) {
+	if e.index >= 0 {
+		heap.Remove(&b.due, e.index)
+	}
+}
+
+// dueHeap orders sales by when they are to be read.
+type dueHeap []*entry
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *dueHeap) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *dueHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	e.index = -1
+	return e
+}
