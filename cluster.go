@@ -28,4 +28,9 @@ type ClusterStore interface {
 	// this epoch of a sale. Gathered returns the servers that have said so.
 	MarkGathered(ctx context.Context, sale SaleID, epoch int64, node string) error
 	Gathered(ctx context.Context, sale SaleID, epoch int64) ([]string, error)
+
+	// Tidy deletes what has done its work: lists of buyers of archived sales,
+	// leases that ended long ago, marks of rebuilds that are over. Any server may
+	// call it at any time.
+	Tidy(ctx context.Context) error
 }

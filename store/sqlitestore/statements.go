@@ -108,7 +108,15 @@ var statements = sqlcore.Statements{
 
 	Admin:   adminStatements,
 	Backlog: backlog,
-	Lists:   listStatements,
+	Tidy: sqlcore.TidyStatements{
+		ArchivedList: `SELECT l.sale_id, l.kind FROM sale_lists l JOIN sales ON sales.id = l.sale_id
+			WHERE sales.archived_at IS NOT NULL LIMIT 1`,
+		DeleteList: `DELETE FROM sale_lists WHERE sale_id = ? AND kind = ?`,
+		DeleteGathered: `DELETE FROM gathered WHERE gathered_at < ?
+			AND EXISTS (SELECT 1 FROM sales WHERE sales.id = gathered.sale_id AND sales.epoch > gathered.epoch)`,
+		DeleteLeases: `DELETE FROM leases WHERE expires_at < ?`,
+	},
+	Lists: listStatements,
 
 	Version: `SELECT max(version_id) FROM ` + sqlcore.VersionTable + ` WHERE is_applied`,
 }

@@ -307,3 +307,58 @@ func testGathered(t *testing.T, db Database) {
 		t.Error("a mark of nobody: no error")
 	}
 }
+
+// What has done its work goes: of archived sales the lists, old leases, marks of
+// epochs that are over. The rest stays.
+func testTidy(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	over, on := aSale("over", 10), aSale("on", 10)
+	over.OpensAt, over.ClosesAt = time.Now().Add(-48*time.Hour), time.Time{}
+	create(t, s, over)
+	create(t, s, on)
+	for _, id := range []sluice.SaleID{"over", "on"} {
+		replace(t, s, id, sluice.DenyList, "eve")
+		replace(t, s, id, sluice.AllowList, "ann", "bob", "cy")
+		for epoch := range int64(2) {
+			if err := s.MarkGathered(t.Context(), id, epoch, "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, name := range []string{"old", "held"} {
+		if got, err := s.Lease(t.Context(), name, "a", time.Hour); !got || err != nil {
+			t.Fatal(got, err)
+		}
+	}
+	const longAgo = "(SELECT opens_at FROM sales WHERE id = 'over')"
+	db.Execute(t, "UPDATE leases SET expires_at = "+longAgo+" WHERE name = 'old'")
+	db.Execute(t, "UPDATE gathered SET gathered_at = "+longAgo)
+	closed(t, s, "over")
+	if archived, err := s.Archive(t.Context(), "over"); !archived || err != nil {
+		t.Fatal(archived, err)
+	}
+	for range 2 {
+		if err := s.Tidy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lists, err := s.Lists(t.Context())
+	if err != nil || len(lists) != 2 || lists[0].Sale != "on" || lists[1].Sale != "on" {
+		t.Errorf("lists %+v, %v, want the two of the sale that goes on", lists, err)
+	}
+	// What is left of the other list would be in the way of these rows.
+	for _, buyer := range []string{"ann", "bob", "cy"} {
+		db.Execute(t, "INSERT INTO sale_buyers (sale_id, kind, generation, buyer_id) VALUES ('over', 'allow', 1, '"+buyer+"')")
+	}
+	db.Execute(t, "INSERT INTO leases (name, holder, expires_at) VALUES ('old', 'b', "+longAgo+")")
+	if got, err := s.Lease(t.Context(), "held", "b", time.Hour); got || err != nil {
+		t.Errorf("a lease that is held is taken by another: %v, %v", got, err)
+	}
+	for _, id := range []sluice.SaleID{"over", "on"} {
+		for epoch, want := range []int{0, 1} {
+			if nodes, err := s.Gathered(t.Context(), id, int64(epoch)); err != nil || len(nodes) != want {
+				t.Errorf("%s, epoch %d: gathered by %v, %v, want %d", id, epoch, nodes, err, want)
+			}
+		}
+	}
+}

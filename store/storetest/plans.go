@@ -66,6 +66,8 @@ var arguments = map[string]string{
 	"Events.NumberChanges": "pairs", "Events.NumberSaleEvents": "pairs", "Events.OrderEvents": "after upto page",
 	"Events.ChangeEvents": "after upto", "Events.SaleEvents": "after upto", "Events.FirstStatus": "order",
 
+	"Tidy.ArchivedList": "", "Tidy.DeleteList": "sale allow", "Tidy.DeleteGathered": "now", "Tidy.DeleteLeases": "now",
+
 	"Webhooks.Select": "text", "Webhooks.Lock": "text", "Webhooks.All": "", "Webhooks.Delete": "text",
 	"Webhooks.DeleteAllOf": "text", "Webhooks.SetEnabled": "now text zero now now text",
 	"Webhooks.SetProgress": "zero zero zero now now now text text", "Webhooks.SetCursor": "zero text",

@@ -128,6 +128,7 @@ var alone = []storeTest{
 	{"Heartbeats", testHeartbeats},
 	{"ClockStepsBack", testClockStepsBack},
 	{"Gathered", testGathered},
+	{"Tidy", testTidy},
 
 	{"Lists", testLists},
 	{"ListsThatAreNotReplaced", testListsThatAreNotReplaced},

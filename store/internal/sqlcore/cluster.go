@@ -18,7 +18,8 @@ const clockMargin = time.Second
 
 // Lease takes or renews a lease. The clock is read once the lease's row is
 // locked, so of two that want it the second one sees what the first one got.
-// The row of a name stays for ever: one that vanished could not be locked.
+// The row of a name stays until a day after its end (see Tidy): one that vanished
+// could not be locked.
 //
 // A lease that ends later than a lease taken now would, was taken before the
 // database's clock stepped back. It has expired: its holder, if it lives, renews

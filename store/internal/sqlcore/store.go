@@ -187,6 +187,7 @@ type Statements struct {
 	Lists   ListStatements
 	Admin   AdminStatements
 	Backlog BacklogStatements
+	Tidy    TidyStatements
 
 	Version string // no arguments; the highest migration applied
 }
