@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/httpapi/wire"
@@ -39,6 +40,11 @@ func (s *Server) asToken(next func(http.ResponseWriter, *http.Request, identity.
 		}
 		token, err := s.Buyers.Verify(r.Context(), text)
 		if err == nil {
+			if !s.shares.enter(token.Buyer) {
+				refusals[sluice.RateLimited].write(w, retryIn(time.Second))
+				return
+			}
+			defer s.shares.leave(token.Buyer)
 			next(w, r, token)
 			return
 		}

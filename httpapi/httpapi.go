@@ -76,6 +76,7 @@ type Server struct {
 	refusals bucket // of the records of what was forbidden
 	panics   bucket // of the log's lines about them
 	notOpen  notOpens
+	shares   *shares
 
 	listing sync.Mutex // one list is made at a time
 	list    atomic.Pointer[saleList]
@@ -99,7 +100,7 @@ func New(o Options) *Server {
 	if o.AdminDecided == nil {
 		o.AdminDecided = noCounter{}
 	}
-	s := &Server{Options: o}
+	s := &Server{Options: o, shares: newShares(o.Now())}
 	s.whole = s.side(func(Route) bool { return true })
 	s.events, s.cors = newFan(o.Events, o.Board.View, o.Now), newCORS(o.Origins)
 	return s

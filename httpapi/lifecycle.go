@@ -76,7 +76,11 @@ func checkWords(text string) error {
 // changeOrder takes an action on the order of the path and answers with it.
 func (s *Server) changeOrder(w http.ResponseWriter, r *http.Request, change sluice.Change, view func(*sluice.Order) wire.Order) {
 	change.Order = sluice.OrderID(r.PathValue("order"))
-	order, err := s.Store.Change(r.Context(), change)
+	var order sluice.Order
+	var err error
+	if !inTurn(w, r, turns(s.shares.changes, change.Buyer), func() { order, err = s.Store.Change(r.Context(), change) }) {
+		return
+	}
 	if err == nil {
 		if !order.Status.Live() && s.Ended != nil {
 			s.Ended()

@@ -119,14 +119,14 @@ var operations = map[string]operation{
 	},
 	"GET /v1/orders": {
 		tag: tagOrders, summary: "The buyer's own stored orders, oldest first", response: typed[wire.OrderPage](), query: []parameter{ofSale, ofStatus, pageSize, cursor},
-		codes: []string{wire.CodeBadRequest, sluice.Unavailable.String()},
+		codes: []string{wire.CodeBadRequest, sluice.RateLimited.String(), sluice.Overloaded.String(), sluice.Unavailable.String()},
 	},
 	"GET /v1/orders/{order}": {
 		tag: tagOrders, summary: "One of the buyer's own orders", response: typed[wire.Order](),
-		codes: []string{wire.CodeOrderNotFound, sluice.Unavailable.String()},
+		codes: []string{wire.CodeOrderNotFound, sluice.RateLimited.String(), sluice.Overloaded.String(), sluice.Unavailable.String()},
 	},
 	"POST /v1/orders/{order}/cancel": {
-		tag: tagOrders, summary: "Cancel an order that is not paid", response: typed[wire.Order](), codes: onOrders, more: "The units are for sale again. Idempotent.",
+		tag: tagOrders, summary: "Cancel an order that is not paid", response: typed[wire.Order](), codes: append([]string{sluice.RateLimited.String(), sluice.Overloaded.String()}, onOrders...), more: "The units are for sale again. Idempotent.",
 	},
 
 	"POST /v1/admin/sales": {

@@ -29,7 +29,13 @@ func (s *Server) showOrder(w http.ResponseWriter, r *http.Request) {
 
 // order answers for the order of the path, if it is the buyer's own.
 func (s *Server) order(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sluice.Order, bool) {
-	order, err := s.findOrder(r.Context(), sluice.OrderID(r.PathValue("order")), buyer)
+	var order sluice.Order
+	var err error
+	if !inTurn(w, r, turns(s.shares.reads, buyer), func() {
+		order, err = s.findOrder(r.Context(), sluice.OrderID(r.PathValue("order")), buyer)
+	}) {
+		return order, false
+	}
 	switch {
 	case err == nil && (buyer == "" || order.Buyer == buyer):
 		return order, true
@@ -102,7 +108,7 @@ func (s *Server) listOwnOrders(w http.ResponseWriter, r *http.Request, buyer slu
 		return
 	}
 	filter.Buyer = buyer
-	s.writeOrders(w, r, filter, wire.NewOrder)
+	s.writeOrders(w, r, filter, s.shares.reads, wire.NewOrder)
 }
 
 // listOrders lists stored orders for the merchant.
@@ -112,11 +118,16 @@ func (s *Server) listOrders(w http.ResponseWriter, r *http.Request) {
 		problem(w, wire.CodeBadRequest, err.Error())
 		return
 	}
-	s.writeOrders(w, r, filter, wire.NewAdminOrder)
+	s.writeOrders(w, r, filter, nil, wire.NewAdminOrder)
 }
 
-func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter sluice.OrderFilter, view func(*sluice.Order) wire.Order) {
-	orders, next, err := s.Store.Orders(r.Context(), filter)
+func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter sluice.OrderFilter, places chan struct{}, view func(*sluice.Order) wire.Order) {
+	var orders []sluice.Order
+	var next string
+	var err error
+	if !inTurn(w, r, places, func() { orders, next, err = s.Store.Orders(r.Context(), filter) }) {
+		return
+	}
 	if errors.Is(err, sluice.ErrBadCursor) {
 		problem(w, wire.CodeBadRequest, "cursor: want the next_cursor of the page before")
 		return

@@ -71,9 +71,9 @@ func (s *Server) routes() []route {
 		s.buyer("POST /v1/sales/{sale}/orders", s.placeOrder),
 		s.buyerToken("POST /v1/sales/{sale}/challenge", s.makeChallenge),
 		s.buyerToken("POST /v1/sales/{sale}/ticket", s.makeTicket),
-		s.buyer("GET /v1/orders", s.listOwnOrders),
-		s.buyer("GET /v1/orders/{order}", s.showOwnOrder),
-		s.buyer("POST /v1/orders/{order}/cancel", s.cancelOwnOrder),
+		s.buyer("GET /v1/orders", s.metered(s.listOwnOrders)),
+		s.buyer("GET /v1/orders/{order}", s.metered(s.showOwnOrder)),
+		s.buyer("POST /v1/orders/{order}/cancel", s.metered(s.cancelOwnOrder)),
 
 		s.admin(Viewers, "GET /v1/admin/actions", s.listActions),
 		s.admin(Owners, "POST /v1/admin/sales", s.createSale),

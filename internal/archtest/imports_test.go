@@ -60,7 +60,7 @@ var table = []row{
 	{"store/mysqlstore/...", []string{root, "store/mysqlstore/...", "store/internal/..."}, []string{"*"}},
 	{"risk", []string{root}, nil},
 	{"httpapi/wire", []string{root}, nil},
-	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "identity", "tickets", "httpapi/wire", "internal/content"}, []string{"*"}},
+	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "identity", "tickets", "httpapi/wire", "internal/content", "internal/meters"}, []string{"*"}},
 	{"web/...", []string{root, "httpapi/wire", "internal/content"}, nil},
 	{"client", []string{root, "tickets", "httpapi/wire"}, nil},
 	{"webhook", []string{root, "events"}, nil},

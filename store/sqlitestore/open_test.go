@@ -3,6 +3,7 @@ package sqlitestore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,5 +135,34 @@ func execute(t testing.TB, path, statement string) {
 	defer db.Close()
 	if _, err := db.Exec(statement); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A buyer's change of an order that is not there, or is another's, does not wait
+// for the one writer of the database, let alone hold it.
+func TestAStrangersChangeNeedsNoWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	if _, err := s.CreateSale(t.Context(), aSale()); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	conn, err := writer.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	order := sluice.MakeOrderID("phones", strings.Repeat("f", 32))
+	if _, err := s.Change(ctx, sluice.Change{Action: sluice.Cancel, Order: order, Buyer: "ann"}); !errors.Is(err, sluice.ErrOrderNotFound) {
+		t.Errorf("while another writes: %v", err)
 	}
 }

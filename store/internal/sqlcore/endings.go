@@ -30,6 +30,11 @@ func (s *Store) Change(ctx context.Context, c sluice.Change) (order sluice.Order
 	if err := checkChange(&c); err != nil {
 		return sluice.Order{}, err
 	}
+	if c.Buyer != "" {
+		if order, done, err := s.answered(ctx, &c); done || err != nil {
+			return order, err
+		}
+	}
 	var refused error // and that is recorded
 	err = s.change(ctx, func(tx *sql.Tx) (err error) {
 		order, refused, err = s.changeOrder(ctx, tx, &c)
@@ -39,6 +44,28 @@ func (s *Store) Change(ctx context.Context, c sluice.Change) (order sluice.Order
 		return sluice.Order{}, err
 	}
 	return order, nil
+}
+
+// answered answers a buyer's change that changes nothing, without a transaction
+// for changes: any buyer may send as many as they like for orders that are not
+// there, are another's or have ended. What an order is after its end it stays, as
+// far as buyers can do anything about it; only a pending one is left to the lock.
+func (s *Store) answered(ctx context.Context, c *sluice.Change) (o sluice.Order, done bool, err error) {
+	o, err = s.Order(ctx, c.Order)
+	switch {
+	case err != nil:
+		return sluice.Order{}, true, err
+	case o.Buyer != c.Buyer:
+		return sluice.Order{}, true, sluice.ErrOrderNotFound
+	case o.Status == sluice.Pending:
+		return o, false, nil
+	}
+	if step, ok := o.Status.Step(c.Action, true); !ok {
+		return sluice.Order{}, true, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
+	} else if !step.Repeat {
+		return o, false, nil
+	}
+	return o, true, nil
 }
 
 // checkChange refuses what cannot be stored, and makes texts storable.

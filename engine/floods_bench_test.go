@@ -1,0 +1,165 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/httpapi"
+)
+
+// A flood: floodRate requests a second over floodConnections, of one buyer where a
+// route is for buyers and else of a stranger. Beside it politeRate other buyers
+// claim each second.
+const (
+	floodRate, floodConnections = 1000, 64
+	politeRate, politeBuyers    = 150, 300
+)
+
+// BenchmarkFloods measures how long other buyers wait for their answers beside a
+// flood of each route, and prints a table with the share of what they wait beside
+// the same flood of /healthz. The embedded ledger and store are those measured, or
+// SLUICE_TEST_FLOOD_LEDGER and SLUICE_TEST_FLOOD_STORE. It needs minutes:
+//
+//	go test ./engine -run '^$' -bench Floods -benchtime 3x -timeout 1h
+func BenchmarkFloods(b *testing.B) {
+	k := openTill(b, engine.Config{Ledger: os.Getenv("SLUICE_TEST_FLOOD_LEDGER"), Store: os.Getenv("SLUICE_TEST_FLOOD_STORE")}, 2*floodConnections+politeBuyers)
+	sale := prepared(fmt.Sprint("flood-", time.Now().UnixNano()), time.Now().Add(-time.Second), sluice.Rules{})
+	sale.Total, sale.MaxPerBuyer = sluice.Unlimited, 1
+	if _, err := k.engine.Control().Create(context.Background(), sale); err != nil {
+		b.Fatal(err)
+	}
+	f := &floods{b: b, till: k, sale: sale.ID, buyer: tokenOf(b, "flooder"), p50: map[string][]time.Duration{}, p99: map[string][]time.Duration{}}
+	if status, code, _, err := k.claim(sale.ID, f.buyer, "the-flooders-own"); err != nil || status != http.StatusAccepted {
+		b.Fatalf("%d %s %v", status, code, err)
+	}
+	const base = "GET /healthz"
+	f.measure(base) // to warm up
+	delete(f.p50, base)
+	delete(f.p99, base)
+	for range b.N {
+		for i, r := range httpapi.Routes() {
+			if i%6 == 0 {
+				f.measure(base)
+			}
+			if r.Pattern != base {
+				f.measure(r.Pattern)
+			}
+		}
+	}
+	middle := func(of []time.Duration) time.Duration {
+		slices.Sort(of)
+		return of[len(of)/2]
+	}
+	beside := middle(f.p99[base])
+	var table strings.Builder
+	worst := 0.0
+	for _, r := range httpapi.Routes() {
+		p99 := middle(f.p99[r.Pattern])
+		ratio := float64(p99) / float64(beside)
+		worst = max(worst, ratio)
+		fmt.Fprintf(&table, "| `%s` | %s | %.1f | %.1f | %.1f |\n", r.Pattern, r.Access, ms(middle(f.p50[r.Pattern])), ms(p99), ratio)
+	}
+	b.Logf("\n| route | for | p50 ms | p99 ms | p99 to that of /healthz |\n|---|---|---|---|---|\n%s", &table)
+	b.ReportMetric(ms(beside), "ms-p99-healthz")
+	b.ReportMetric(worst, "worst-ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+type floods struct {
+	b        *testing.B
+	till     *till
+	sale     sluice.SaleID
+	buyer    string // the flooder's token
+	n        atomic.Int64
+	p50, p99 map[string][]time.Duration
+}
+
+// request is one of a flood; each names another order, key and address of nothing.
+func (f *floods) request(ctx context.Context, pattern string) (*http.Request, error) {
+	n := f.n.Add(1)
+	method, path, ok := strings.Cut(pattern, " ")
+	if !ok {
+		method, path = http.MethodGet, fmt.Sprint("/no/such/path/", n)
+	}
+	path = strings.NewReplacer("{$}", "", "{sale}", string(f.sale), "{order}", string(sluice.MakeOrderID(f.sale, fmt.Sprintf("%032x", n))),
+		"{list}", "allow", "{id}", fmt.Sprint(n), "{webhook}", "wh-1", "{build}", "x", "{file}", "x.js").Replace(path)
+	body := ""
+	if method == http.MethodPost && strings.HasSuffix(path, "/orders") {
+		body = `{"quantity":1}`
+	}
+	r, err := http.NewRequestWithContext(ctx, method, f.till.url+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Idempotency-Key", fmt.Sprint("flood-", n))
+	switch {
+	case strings.HasPrefix(path, "/v1/admin/"):
+		r.Header.Set("Authorization", "Bearer a-guessed-key-"+fmt.Sprint(n))
+	case strings.HasPrefix(path, "/v1/"):
+		r.Header.Set("Authorization", "Bearer "+f.buyer)
+	}
+	return r, nil
+}
+
+// measure floods a route, and takes the time of those who buy meanwhile.
+func (f *floods) measure(pattern string) {
+	f.b.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var all, polite sync.WaitGroup
+	for i := range floodConnections {
+		all.Go(func() {
+			const every = floodConnections * time.Second / floodRate
+			time.Sleep(time.Duration(i) * every / floodConnections)
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				r, err := f.request(ctx, pattern)
+				if err != nil {
+					f.b.Error(err)
+					return
+				}
+				if response, err := f.till.http.Do(r); err == nil {
+					if strings.HasSuffix(pattern, "/{sale}/events") {
+						_, _ = response.Body.Read(make([]byte, 1)) // it never ends
+					} else {
+						_, _ = io.Copy(io.Discard, response.Body)
+					}
+					_ = response.Body.Close()
+				}
+				<-tick.C
+			}
+		})
+	}
+	took := make([]time.Duration, politeBuyers)
+	begin := time.Now().Add(200 * time.Millisecond)
+	for i := range took {
+		due := begin.Add(time.Duration(i) * time.Second / politeRate) // open loop: from the intended start
+		token := tokenOf(f.b, fmt.Sprint("polite-", f.n.Add(1)))
+		polite.Go(func() {
+			time.Sleep(time.Until(due))
+			if status, code, _, err := f.till.claim(f.sale, token, "key-00001"); err != nil || status != http.StatusAccepted {
+				f.b.Errorf("beside a flood of %s a polite buyer gets %d %s, %v", pattern, status, code, err)
+			}
+			took[i] = time.Since(due)
+		})
+	}
+	polite.Wait()
+	stop()
+	all.Wait()
+	slices.Sort(took)
+	f.p50[pattern] = append(f.p50[pattern], took[len(took)/2])
+	f.p99[pattern] = append(f.p99[pattern], took[len(took)*99/100])
+}

@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"hash/maphash"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/meters"
+)
+
+// What one buyer may have of a server, however many connections send their
+// requests, and what all buyers together may have of its databases.
+const (
+	// buyerRequests are the requests of a buyer that are answered at a time.
+	buyerRequests = 32
+	// buyerReads and buyerChanges are the queries for orders and the cancellations
+	// of all buyers that the databases see at a time. They leave the pipeline,
+	// expiry and payments the rest of the connections. More requests wait.
+	buyerReads, buyerChanges = 4, 2
+)
+
+// buyerMeter is how often a buyer may ask for or cancel orders, on each server:
+// 20 times a second, after 100 at once.
+var buyerMeter = sluice.BuyerRate{Requests: 100, PerS: 5}.Meter()
+
+// shares counts what buyers have.
+type shares struct {
+	seed   maphash.Seed
+	shards [64]struct {
+		mu  sync.Mutex
+		now map[sluice.BuyerID]int // requests that are being answered; absent: 0
+	}
+	asked *meters.Table
+	start time.Time
+
+	reads, changes chan struct{} // a value for each that the databases see
+}
+
+func newShares(now time.Time) *shares {
+	s := &shares{
+		seed: maphash.MakeSeed(), asked: meters.New(1 << 18), start: now,
+		reads: make(chan struct{}, buyerReads), changes: make(chan struct{}, buyerChanges),
+	}
+	for i := range s.shards {
+		s.shards[i].now = map[sluice.BuyerID]int{}
+	}
+	return s
+}
+
+// enter counts a request of a buyer, unless there are too many. Leave ends it.
+func (s *shares) enter(buyer sluice.BuyerID) bool {
+	shard := &s.shards[maphash.Comparable(s.seed, buyer)%uint64(len(s.shards))]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	n := shard.now[buyer]
+	if n >= buyerRequests {
+		return false
+	}
+	shard.now[buyer] = n + 1
+	return true
+}
+
+func (s *shares) leave(buyer sluice.BuyerID) {
+	shard := &s.shards[maphash.Comparable(s.seed, buyer)%uint64(len(s.shards))]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if n := shard.now[buyer]; n > 1 {
+		shard.now[buyer] = n - 1
+	} else {
+		delete(shard.now, buyer)
+	}
+}
+
+// metered is a handler that a buyer may ask as often as buyerMeter says.
+func (s *Server) metered(next func(http.ResponseWriter, *http.Request, sluice.BuyerID)) func(http.ResponseWriter, *http.Request, sluice.BuyerID) {
+	return func(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
+		asked := s.shares.asked
+		if wait := asked.Try(buyerMeter, meters.Key(asked, buyer), s.Now().Sub(s.shares.start).Microseconds()); wait > 0 {
+			refusals[sluice.RateLimited].write(w, retryIn(time.Duration(wait)*time.Microsecond))
+			return
+		}
+		next(w, r, buyer)
+	}
+}
+
+// inTurn asks the databases for a buyer, while few enough others are asked for.
+// Neither a body that comes slowly nor an answer that is read slowly may be part of
+// it. It reports false if it has answered itself that there was no turn in time.
+// Without places, the merchant's, it is always the turn.
+func inTurn(w http.ResponseWriter, r *http.Request, places chan struct{}, ask func()) bool {
+	if places == nil {
+		ask()
+		return true
+	}
+	enough := time.NewTimer(patience)
+	defer enough.Stop()
+	select {
+	case places <- struct{}{}:
+	case <-enough.C:
+		refusals[sluice.Overloaded].write(w, retryIn(time.Second))
+		return false
+	case <-r.Context().Done(): // the client has left
+		return false
+	}
+	defer func() { <-places }()
+	ask()
+	return true
+}
+
+// turns are those of buyers' requests, none of the merchant's.
+func turns(of chan struct{}, buyer sluice.BuyerID) chan struct{} {
+	if buyer == "" {
+		return nil
+	}
+	return of
+}

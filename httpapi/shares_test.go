@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// A thousand requests for the databases at the same time: few are asked at a time,
+// the merchant's are not among them, and what waits too long is told so.
+func TestDatabasesAreAskedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShares(time.Now())
+		var now, most, answered, refused atomic.Int64
+		var wg sync.WaitGroup
+		ask := func() {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(10 * time.Millisecond)
+			now.Add(-1)
+		}
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+		for range 1000 {
+			wg.Go(func() {
+				w := httptest.NewRecorder()
+				if inTurn(w, request, turns(s.changes, "ann"), ask) {
+					answered.Add(1)
+				} else if w.Code == 503 && w.Header().Get("Retry-After") == "1" {
+					refused.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		if !inTurn(httptest.NewRecorder(), request, turns(s.changes, ""), func() {}) || time.Since(start) > 0 {
+			t.Error("the merchant waits behind buyers")
+		}
+		wg.Wait()
+		if most.Load() != buyerChanges || answered.Load()+refused.Load() != 1000 || answered.Load() < 300 {
+			t.Errorf("%d at a time, %d answered, %d refused", most.Load(), answered.Load(), refused.Load())
+		}
+	})
+}
+
+// One buyer has a part of the server, not all of it; others have theirs.
+func TestOneBuyersShare(t *testing.T) {
+	now := time.Now()
+	s := newShares(now)
+	for range buyerRequests {
+		if !s.enter("ann") {
+			t.Fatal("too few")
+		}
+	}
+	if s.enter("ann") || !s.enter("bob") {
+		t.Error("ann has more than a buyer may have, or bob nothing")
+	}
+	s.leave("ann")
+	if !s.enter("ann") {
+		t.Error("what has ended still counts")
+	}
+	for range buyerRequests {
+		s.leave("ann")
+	}
+	s.leave("bob")
+	for i := range s.shards {
+		if n := len(s.shards[i].now); n != 0 {
+			t.Errorf("%d buyers are kept who ask nothing", n)
+		}
+	}
+
+	server := &Server{Options: Options{Now: func() time.Time { return now }}, shares: s}
+	ask := func(buyer sluice.BuyerID) int {
+		w := httptest.NewRecorder()
+		server.metered(func(w http.ResponseWriter, _ *http.Request, _ sluice.BuyerID) { w.WriteHeader(204) })(w, nil, buyer)
+		if w.Code == 429 && w.Header().Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		return w.Code
+	}
+	for range 100 {
+		if code := ask("ann"); code != 204 {
+			t.Fatal(code)
+		}
+	}
+	if ask("ann") != 429 || ask("bob") != 204 {
+		t.Error("ann asks too often, bob does not")
+	}
+	if now = now.Add(50 * time.Millisecond); ask("ann") != 204 || ask("ann") != 429 {
+		t.Error("20 a second")
+	}
+}
