@@ -159,3 +159,6 @@ func wantLost(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, why strin
 	}
 	wantAll(t, claim(t, l, sale, makeClaim(sale, 999_999)), sluice.Unavailable)
 }
+
+// streamID is the id of an entry in its stream.
+func streamID(e sluice.Entry) string { return strings.TrimPrefix(e.ID, fmt.Sprintf("%d:", e.Epoch)) }

@@ -131,7 +131,7 @@ func TestDeletedEntriesAreAcknowledged(t *testing.T) {
 	client := newClient(t, j.url)
 	entries := j.read(j.Ledger, sluice.New, "", 10)
 	for _, e := range entries[:3] {
-		command(t, client, "XDEL", j.key, e.ID)
+		command(t, client, "XDEL", j.key, streamID(e))
 	}
 	// The first page has nothing but deleted ones; the read goes on behind it.
 	j.want("own", j.read(j.Ledger, sluice.Own, "", 2), "4x2")

@@ -100,7 +100,7 @@ func TestEntriesAreCounted(t *testing.T) {
 	}
 	harms := map[string]func(t *testing.T, j *journal){
 		"has 1 entries, where 2": func(t *testing.T, j *journal) {
-			command(t, newClient(t, j.url), "XDEL", j.key, j.read(j.Ledger, sluice.New, "", 1)[0].ID)
+			command(t, newClient(t, j.url), "XDEL", j.key, streamID(j.read(j.Ledger, sluice.New, "", 1)[0]))
 		},
 		"has 3 entries, where 2": func(t *testing.T, j *journal) { command(t, newClient(t, j.url), "XADD", j.key, "*", "v", "1") },
 	}
