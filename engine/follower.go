@@ -255,7 +255,8 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 	case fenced(row) || s.abandoned(row, now):
 		return loading, true
 	}
-	return short, !view.InStep() || f.archiver.Due(row, reading) || s.doubts != s.verified || reading.Terms.Version != row.Version || row.Cap != row.Total ||
+	changed := reading.Terms.Version != row.Version || row.Cap != row.Total
+	return short, !view.InStep() || changed || s.doubts != s.verified || f.archiver.Due(row, reading) ||
 		f.letter(row.ID) || f.rebuilder.Remembers(row)
 }
 
