@@ -58,11 +58,13 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 	r := &followRig{t: t, ledger: ledger}
 	dir := t.TempDir()
 	var err error
-	if r.store, err = sqlitestore.Open(t.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{}); err != nil {
+	r.store, err = sqlitestore.Open(t.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.store.Close() })
-	if ledger.Ledger, err = sqliteledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"}); err != nil {
+	ledger.Ledger, err = sqliteledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ledger.Close() })
@@ -72,7 +74,8 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 		_, err := r.desk.Create(t.Context(), sluice.Sale{
 			ID: id, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 100, Currency: "CNY"},
 			Terms: sluice.Terms{
-				Version: 1, Total: 10, MaxPerBuyer: 2, MaxOrders: 2, OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+				Version: 1, Total: 10, MaxPerBuyer: 2, MaxOrders: 2,
+				OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
 			},
 			PaymentWindow: time.Minute,
 		})
@@ -87,13 +90,16 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 	log := slog.New(slog.DiscardHandler)
 	var f *follower
 	board := admission.NewBoard(ledger, r.store, admission.BoardOptions{
-		Refresh: 20 * time.Millisecond, Sales: 50 * time.Millisecond, Refreshed: func(map[sluice.SaleID]*admission.View) { f.nudge() },
+		Refresh: 20 * time.Millisecond, Sales: 50 * time.Millisecond,
+		Refreshed: func(map[sluice.SaleID]*admission.View) { f.nudge() },
 	})
 	loader = settle.NewLoader(r.store, ledger)
 	f = newFollower(&follower{
 		node: "a", store: r.store, board: board, loader: loader, log: log,
-		rebuilder: settle.NewRebuilder("a", r.store, ledger, loader, settle.NewMemory(0), func(sluice.SaleID) bool { return true }, log),
-		replayer:  settle.NewReplayer(r.store, ledger, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}), archiver: settle.NewArchiver(r.store, ledger, 0),
+		rebuilder: settle.NewRebuilder("a", r.store, ledger, loader, settle.NewMemory(0),
+			func(sluice.SaleID) bool { return true }, log),
+		replayer: settle.NewReplayer(r.store, ledger, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}),
+		archiver: settle.NewArchiver(r.store, ledger, 0),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)
@@ -117,7 +123,8 @@ func (r *followRig) fence(id sluice.SaleID) {
 // pause changes the terms in the store alone, as a server that then dies does.
 func (r *followRig) pause(id sluice.SaleID) {
 	r.t.Helper()
-	if _, err := r.store.ChangeSale(r.t.Context(), id, func(s *sluice.Sale) error { s.Paused = true; return nil }); err != nil {
+	pause := func(s *sluice.Sale) error { s.Paused = true; return nil }
+	if _, err := r.store.ChangeSale(r.t.Context(), id, pause); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -147,7 +154,8 @@ func (r *followRig) rebuilt(id sluice.SaleID) bool {
 		r.t.Fatal(err)
 	}
 	reading := r.reading(id)
-	return sale.Epoch > 1 && sale.LoadedEpoch == sale.Epoch && sale.Fence == "" && reading.Epoch == sale.Epoch && reading.Fence == ""
+	return sale.Epoch > 1 && sale.LoadedEpoch == sale.Epoch && sale.Fence == "" &&
+		reading.Epoch == sale.Epoch && reading.Fence == ""
 }
 
 // Rebuilds that take long hold up nothing else: other sales are rebuilt as long
@@ -225,7 +233,9 @@ func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 	for _, id := range hung {
 		r.pause(id)
 	}
-	r.until("all that hang to be tried", func() bool { return calls.Load() >= int64(len(hung)+limits[repeating].sales) })
+	r.until("all that hang to be tried", func() bool {
+		return calls.Load() >= int64(len(hung)+limits[repeating].sales)
+	})
 	r.pause("well")
 	r.until("the terms of a sale that is well", func() bool { return r.reading("well").Terms.Paused })
 }

@@ -218,9 +218,11 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 		return false, err
 	}
 	missing := slices.DeleteFunc(live, func(node string) bool { return slices.Contains(gathered, node) })
-	if waits := strings.Join(missing, " "); waits != "" && waits != p.waits && time.Since(p.gathered) >= HeartbeatEvery {
+	waits := strings.Join(missing, " ")
+	if waits != "" && waits != p.waits && time.Since(p.gathered) >= HeartbeatEvery {
 		p.waits = waits
-		r.log.Warn("a rebuild waits until other servers have stored what they remember", "sale", sale.ID, "epoch", sale.Epoch, "servers", missing)
+		r.log.Warn("a rebuild waits until other servers have stored what they remember",
+			"sale", sale.ID, "epoch", sale.Epoch, "servers", missing)
 	}
 	return len(missing) == 0, nil
 }
@@ -291,7 +293,8 @@ func (r *Rebuilder) save(ctx context.Context, sale sluice.SaleID, entries []slui
 // damaged stands alone.
 func batchOf(entries []sluice.Entry) int {
 	n, claims := 1, len(entries[0].Claims)
-	for entries[0].Damage == nil && n < len(entries) && entries[n].Damage == nil && claims+len(entries[n].Claims) <= gatherBatch {
+	for entries[0].Damage == nil && n < len(entries) && entries[n].Damage == nil &&
+		claims+len(entries[n].Claims) <= gatherBatch {
 		claims += len(entries[n].Claims)
 		n++
 	}

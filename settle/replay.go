@@ -29,7 +29,9 @@ type ReplayStore interface {
 
 // NewReplayer returns a Replayer. Decided receives the ledger's answers to the
 // claims that it makes again, for the server's Memory.
-func NewReplayer(store ReplayStore, ledger sluice.Decider, decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision)) *Replayer {
+func NewReplayer(
+	store ReplayStore, ledger sluice.Decider, decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision),
+) *Replayer {
 	return &Replayer{store: store, ledger: ledger, decided: decided}
 }
 
