@@ -45,6 +45,19 @@ type Webhook struct {
 // Wants reports whether events of a type are for this webhook.
 func (w *Webhook) Wants(t EventType) bool { return len(w.Types) == 0 || slices.Contains(w.Types, t) }
 
+// SealedSecret is what the secret of a webhook begins with that a store has
+// sealed and could not open, for want of the right key.
+const SealedSecret = "s1:"
+
+// SecretSealer is a store that keeps the secrets of webhooks encrypted.
+type SecretSealer interface {
+	// SealSecrets keeps the secrets of webhooks encrypted from now on, and those
+	// that are there in clear as well. It returns how many stay in clear: all
+	// that are, if key is empty. An error names those that are sealed with
+	// another key; it leaves them as they are. It is called before other methods.
+	SealSecrets(ctx context.Context, key string) (clear int, err error)
+}
+
 const (
 	secretPrefix   = "whsec_"
 	maxWebhookURL  = 2048
@@ -94,6 +107,9 @@ func checkWebhookURL(text string) error {
 
 // Key returns the bytes of the secret. Errors never repeat it.
 func (w *Webhook) Key() ([]byte, error) {
+	if strings.HasPrefix(w.Secret, SealedSecret) {
+		return nil, errors.New("it is sealed with another key: give every server the webhook_key that it was sealed with")
+	}
 	text, found := strings.CutPrefix(w.Secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
 	if !found || err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes {

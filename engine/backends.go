@@ -63,6 +63,9 @@ func (c Config) Check() error {
 	if err := httpapi.CheckOrigins(c.CORSOrigins); err != nil {
 		return err
 	}
+	if c.BuyerJWKS != "" && c.BuyerAudience == "" {
+		return errors.New(`buyer_audience is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * to accept every token of that login`)
+	}
 	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) {
 		return fmt.Errorf("ledger %q: want %s", Redact(c.Ledger), ledgerURLs)
 	}

@@ -25,7 +25,9 @@ type BackupReport struct {
 }
 
 // secretFiles are the files of a data folder that a backup holds only if asked.
-func secretFiles() []string { return []string{"admin.key", "buyer.secret"} }
+func secretFiles() []string {
+	return []string{"admin.key", "buyer.secret", "ticket.secret", "webhook.key"}
+}
 
 // Backup copies an embedded ledger and store to a folder, also while a server
 // owns them and goes on selling. The folder is made; it may exist if it is

@@ -37,6 +37,12 @@ type Config struct {
 	// buyer.secret, mode 0600.
 	AdminKey    string
 	BuyerSecret string
+	// BuyerSecretPrevious is the buyer secret before: its tokens stay good while
+	// BuyerSecret is replaced.
+	BuyerSecretPrevious string
+	// Exposed: other machines can reach the server, so that short secrets, which
+	// can be guessed, are an error of Open and not only a warning.
+	Exposed bool
 	// AdminKeys are more keys of admins, each with a name and a role. AdminKey
 	// is an owner's, named "admin".
 	AdminKeys []AdminKey
@@ -46,8 +52,13 @@ type Config struct {
 	// tokens are good only if BuyerSecret is given.
 	BuyerJWKS string
 	// BuyerIssuer and BuyerAudience, if given, are what every buyer's token
-	// must have as its "iss" and among its "aud".
+	// must have as its "iss" and among its "aud". With BuyerJWKS an audience is
+	// required, since a login signs tokens for other services as well;
+	// AnyAudience accepts those, too.
 	BuyerIssuer, BuyerAudience string
+	// TokenLife is how far ahead the "exp" of a buyer's token may lie; default 31
+	// days, negative: as far as it likes.
+	TokenLife time.Duration
 	// ClockSkew is the tolerance for the times in tokens; default 30 s,
 	// negative: none.
 	ClockSkew time.Duration
@@ -58,6 +69,11 @@ type Config struct {
 	// its tickets stay good.
 	TicketSecret         string
 	TicketSecretPrevious string
+
+	// WebhookKey encrypts the secrets of webhooks in the store; all servers of a
+	// shop need the same. Default: with an embedded store generated and kept in
+	// DataDir as webhook.key; with any other store they are kept in clear.
+	WebhookKey string
 
 	// Refresh is how often the board reads the ledger; default 200 ms.
 	Refresh time.Duration
@@ -107,6 +123,12 @@ type Config struct {
 	Log *slog.Logger // default: silent
 }
 
+// AnyAudience as BuyerAudience accepts tokens for every audience, or for none.
+const AnyAudience = "*"
+
+// DefaultTokenLife is how far ahead the "exp" of a buyer's token may lie.
+const DefaultTokenLife = 31 * 24 * time.Hour
+
 func (c Config) withDefaults() Config {
 	if c.DataDir == "" {
 		c.DataDir = "./sluice-data"
@@ -119,6 +141,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Reconcile == 0 {
 		c.Reconcile = time.Minute
+	}
+	if c.TokenLife == 0 {
+		c.TokenLife = DefaultTokenLife
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -105,6 +105,9 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if e.store, err = openStore(ctx, e.cfg, e.folder); err != nil {
 		return err
 	}
+	if err := e.sealWebhooks(ctx); err != nil {
+		return err
+	}
 	if err := e.compose(); err != nil {
 		return err
 	}

@@ -39,3 +39,28 @@ func (j *eventJobs) start(ctx context.Context, e *Engine) {
 		j.client.Close()
 	})
 }
+
+// sealWebhooks has the store keep the secrets of webhooks encrypted: with the key
+// that was given, or, where the store is this server's own file, with one of the
+// data folder. Other stores have many servers, of which each would make its own:
+// without a key they keep the secrets in clear, which is warned of.
+func (e *Engine) sealWebhooks(ctx context.Context) (err error) {
+	sealer, ok := e.store.(sluice.SecretSealer)
+	if !ok {
+		return nil
+	}
+	key := e.cfg.WebhookKey
+	if _, own := sqlitePath(e.cfg.Store); own {
+		if key, err = e.folder.secret(key, "webhook.key"); err != nil {
+			return err
+		}
+	}
+	clear, err := sealer.SealSecrets(ctx, key)
+	if err != nil {
+		e.cfg.Log.Warn("secrets of webhooks are not what they should be", "error", err)
+	}
+	if clear > 0 {
+		e.cfg.Log.Warn("the secrets of webhooks are in the database in clear; want the same webhook_key (SLUICE_WEBHOOK_KEY) on every server", "webhooks", clear)
+	}
+	return nil
+}

@@ -24,8 +24,8 @@ type folder struct {
 }
 
 // openFolder makes the folder if it is missing and takes its lock. It warns of a
-// folder that others may enter: the files in it are private (disk.Private), but
-// their names, and what other programs put there, are not.
+// folder that others may write to: its files are private (disk.Private), but
+// another user could put others in their place.
 func openFolder(path string, log *slog.Logger) (*folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("engine: data folder: %w", err)
@@ -39,7 +39,7 @@ func openFolder(path string, log *slog.Logger) (*folder, error) {
 		return nil, fmt.Errorf("engine: data folder %s: %w", path, sluice.ErrInUse)
 	}
 	if disk.LooseFolder(path) {
-		log.Warn("others than its owner may enter the data folder, which holds orders, buyers' ids and secrets; want chmod 700", "folder", path)
+		log.Warn("others than its owner may replace files of the data folder, its secrets too; want chmod 700", "folder", path)
 	}
 	return &folder{path: path, lock: lock, log: log}, nil
 }

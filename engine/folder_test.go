@@ -53,7 +53,7 @@ func TestDataFilesArePrivate(t *testing.T) {
 			t.Errorf("warned should be %v: %s", warned, log.String())
 		}
 	}
-	open(true)
+	open(false)
 	chmod := func(name string, mode fs.FileMode) {
 		t.Helper()
 		if err := os.Chmod(filepath.Join(folder, name), mode); err != nil {
@@ -63,6 +63,6 @@ func TestDataFilesArePrivate(t *testing.T) {
 	for _, name := range []string{"ledger.db", "store.db", "admin.key"} {
 		chmod(name, 0o644)
 	}
-	chmod("", 0o700)
-	open(false)
+	chmod("", 0o775)
+	open(true)
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -34,7 +35,9 @@ const rereadFile = 10 * time.Second
 // keys must be good. A server that does not answer is only logged: the tokens
 // that it answers for are refused as unavailable until it does.
 func (e *Engine) openIdentity(ctx context.Context) (err error) {
-	e.warnOfShortKeys()
+	if err := e.shortSecrets(); err != nil {
+		return err
+	}
 	if e.who.admins, err = identity.NewAdmins(e.adminKey, e.cfg.AdminKeys); err != nil {
 		return err
 	}
@@ -51,8 +54,13 @@ func (e *Engine) openIdentity(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	audience := e.cfg.BuyerAudience
+	if audience == AnyAudience {
+		audience = ""
+	}
 	e.who.verifier = identity.NewVerifier(identity.Options{
-		Secret: []byte(e.secret), Keys: e.who.keys, Issuer: e.cfg.BuyerIssuer, Audience: e.cfg.BuyerAudience, Skew: e.cfg.ClockSkew,
+		Secret: []byte(e.secret), Previous: []byte(e.cfg.BuyerSecretPrevious), Keys: e.who.keys,
+		Issuer: e.cfg.BuyerIssuer, Audience: audience, Skew: e.cfg.ClockSkew, MaxLife: e.cfg.TokenLife,
 	})
 	return nil
 }
@@ -70,16 +78,33 @@ func (e *Engine) openSecret() (err error) {
 	return err
 }
 
-// warnOfShortKeys logs the keys that can be guessed, given or kept in the data
-// folder. They are no errors: these two are part of the outside (SLUICE_ADMIN_KEY,
-// SLUICE_BUYER_SECRET), and a shop's tests and first tries give short ones.
-func (e *Engine) warnOfShortKeys() {
-	if len(e.adminKey) < identity.MinAdminKey {
-		e.cfg.Log.Warn("admin_key is short: whoever guesses it owns every sale; want at least 16 characters, random ones", "from", whence(e.cfg.AdminKey, "admin.key"))
+// shortSecrets logs the secrets that can be guessed, given or kept in the data
+// folder. They are an error where other machines can reach this server; on
+// loopback a shop's tests and first tries give short ones.
+func (e *Engine) shortSecrets() (err error) {
+	for _, s := range []struct {
+		key, value, given, file string
+		least                   int
+		harm                    string
+	}{
+		{"admin_key", e.adminKey, e.cfg.AdminKey, "admin.key", identity.MinAdminKey, "whoever guesses it owns every sale"},
+		{"buyer_secret", e.secret, e.cfg.BuyerSecret, "buyer.secret", identity.MinSecret, "whoever guesses it can be any buyer"},
+		{"buyer_secret_previous", e.cfg.BuyerSecretPrevious, e.cfg.BuyerSecretPrevious, "", identity.MinSecret, "whoever guesses it can be any buyer"},
+		{"ticket_secret", e.cfg.TicketSecret, e.cfg.TicketSecret, "", identity.MinSecret, "whoever guesses it makes tickets"},
+		{"webhook_key", e.cfg.WebhookKey, e.cfg.WebhookKey, "", identity.MinSecret, "whoever guesses it opens the webhooks' secrets"},
+		{"ticket_secret_previous", e.cfg.TicketSecretPrevious, e.cfg.TicketSecretPrevious, "", identity.MinSecret, "whoever guesses it makes tickets"},
+	} {
+		if s.value == "" || len(s.value) >= s.least {
+			continue
+		}
+		if !e.cfg.Exposed {
+			e.cfg.Log.Warn(s.key+" is short: "+s.harm, "from", whence(s.given, s.file), "want", fmt.Sprintf("at least %d random bytes", s.least))
+			continue
+		}
+		err = errors.Join(err, fmt.Errorf("%s (from %s) is short: %s. Want at least %d random bytes where other machines can reach the server",
+			s.key, whence(s.given, s.file), s.harm, s.least))
 	}
-	if e.secret != "" && len(e.secret) < identity.MinSecret {
-		e.cfg.Log.Warn("buyer_secret is short: whoever guesses it can be any buyer; HS256 wants at least 32 bytes, random ones", "from", whence(e.cfg.BuyerSecret, "buyer.secret"))
-	}
+	return err
 }
 
 // whence says where a key comes from, never what it is.

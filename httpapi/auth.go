@@ -48,9 +48,11 @@ func (s *Server) asToken(next func(http.ResponseWriter, *http.Request, identity.
 			next(w, r, token)
 			return
 		}
-		if _, ok := s.Admins.Find(text); ok {
-			problem(w, wire.CodeForbidden, "this is for buyers; an admin's key is not a buyer")
-			return
+		if !looksLikeToken(text) {
+			if _, ok, _ := s.guesses.find(text, s.Proxies.client(r), s.Now()); ok {
+				problem(w, wire.CodeForbidden, "this is for buyers; an admin's key is not a buyer")
+				return
+			}
 		}
 		if errors.Is(err, identity.ErrNoKeys) { // it may be a good token: that is for later
 			problem(w, sluice.Unavailable.String(), "the key of this token is not known here yet; try again in a moment")
@@ -70,14 +72,18 @@ func (s *Server) asAdmin(route Route, next http.HandlerFunc) http.HandlerFunc {
 			problem(w, wire.CodeUnauthenticated, "want the header Authorization: Bearer ADMIN_KEY")
 			return
 		}
-		admin, ok := s.Admins.Find(key)
-		switch {
-		case !ok:
+		if looksLikeToken(key) {
 			if token, err := s.Buyers.Verify(r.Context(), key); err == nil {
 				s.refused(route, r, "buyer:"+string(token.Buyer))
 				problem(w, wire.CodeForbidden, "this is for the merchant; a buyer's token is not an admin's key")
 				return
 			}
+		}
+		admin, ok, held := s.guesses.find(key, s.Proxies.client(r), s.Now())
+		switch {
+		case held:
+			problem(w, wire.CodeUnauthenticated, "too many wrong admin keys from this address; try again in a minute")
+		case !ok:
 			problem(w, wire.CodeUnauthenticated, "the admin key is not right")
 		case !admin.Role.May(needed):
 			s.refused(route, r, admin.Name)

@@ -173,7 +173,7 @@ func TestAuthorization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := openWith(t, func(c *engine.Config) { c.BuyerJWKS = jwksFile(t, "shop-1", key) })
+	s := openWith(t, func(c *engine.Config) { c.BuyerJWKS, c.BuyerAudience = jwksFile(t, "shop-1", key), engine.AnyAudience })
 	s.must(s.create("matrix", "max_per_buyer=null"), 201)
 	placed := s.must(s.claim("matrix", "alice", "attempt-1"), 202)
 	order := placed.text("order_id")

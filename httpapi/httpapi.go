@@ -59,7 +59,8 @@ type Options struct {
 	Metrics http.Handler // GET /metrics; nil: 404
 	Decided Counter      // counts the answers to claims by code; nil: nobody counts
 	// AdminDecided counts admins' actions: recorded, unrecorded (the store did
-	// not take the record), forbidden; nil: nobody counts.
+	// not take the record), forbidden, and wrong_key: tries of keys that are
+	// nobody's; nil: no counting.
 	AdminDecided Counter
 	Now          func() time.Time
 	Log          *slog.Logger
@@ -75,6 +76,7 @@ type Server struct {
 	whole    side
 	refusals bucket // of the records of what was forbidden
 	panics   bucket // of the log's lines about them
+	guesses  *guesses
 	notOpen  notOpens
 	shares   *shares
 
@@ -101,6 +103,7 @@ func New(o Options) *Server {
 		o.AdminDecided = noCounter{}
 	}
 	s := &Server{Options: o, shares: newShares(o.Now())}
+	s.guesses = newGuesses(&s.Options)
 	s.whole = s.side(func(Route) bool { return true })
 	s.events, s.cors = newFan(o.Events, o.Board.View, o.Now), newCORS(o.Origins)
 	return s

@@ -60,6 +60,8 @@ func (v *Verifier) check(c *claims) error {
 		return errors.New(`the token has no "exp"`)
 	case !now.Before(c.expires.Add(v.o.Skew)):
 		return errors.New("the token has expired")
+	case v.o.MaxLife > 0 && c.expires.After(now.Add(v.o.MaxLife+v.o.Skew)):
+		return fmt.Errorf(`the token's "exp" lies more than %v ahead, which is not accepted here`, v.o.MaxLife)
 	case now.Add(v.o.Skew).Before(c.notBefore):
 		return errors.New("the token is not valid yet")
 	case v.o.Issuer != "" && c.issuer != v.o.Issuer:

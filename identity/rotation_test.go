@@ -2,6 +2,7 @@ package identity
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -216,4 +217,44 @@ func TestSignedWhileTheKeysAreRead(t *testing.T) {
 	untilWaiting(t, k, 2)
 	release()
 	all.Wait()
+}
+
+// A token without kid is void as soon as its key is withdrawn, though it was
+// good before and is remembered, and though the keys were read since then and
+// before: each reading makes a new set of the same keys.
+func TestWithdrawnWithoutKid(t *testing.T) {
+	for name, after := range map[string][]signer{"another key instead": {unnamed(newSigner("", ES256))}, "a key of another algorithm": {unnamed(edOne())}} {
+		t.Run(name, func(t *testing.T) {
+			old := unnamed(ecOne())
+			server := newLogin(t, serve(document(t, old)))
+			clock := newClock()
+			k := keysAt(t, server.URL, clock)
+			v := verifier(Options{Keys: k})
+			issue := func(nth int) string {
+				return old.token(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "jti": fmt.Sprint(nth)})
+			}
+			tokens := []string{issue(0), issue(1), issue(2)}
+			want(t, v, "before", tokens[0], "")
+			refresh := func(signers ...signer) {
+				t.Helper()
+				server.set(serve(document(t, signers...)))
+				clock.advance(time.Minute)
+				if err := k.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refresh(old)
+			want(t, v, "after a reading", tokens[1], "")
+			refresh(old)
+			want(t, v, "after another", tokens[2], "")
+			for range 2 {
+				refresh(after...)
+				for i, token := range tokens {
+					if got, err := v.Verify(t.Context(), token); err == nil {
+						t.Errorf("token %d is good after its key is withdrawn: %+v", i, got)
+					}
+				}
+			}
+		})
+	}
 }

@@ -39,7 +39,10 @@ const DefaultCache = 64 << 20
 // both, either kind of token is.
 type Options struct {
 	Secret []byte // of HS256 tokens; empty: none are accepted
-	Keys   *Keys  // of RS256, ES256 and EdDSA tokens; nil: none are accepted
+	// Previous is the secret before: its tokens are good while Secret is
+	// replaced. Empty: there is none.
+	Previous []byte
+	Keys     *Keys // of RS256, ES256 and EdDSA tokens; nil: none are accepted
 
 	Issuer   string // what a token's "iss" must be; empty: anything
 	Audience string // what must be among a token's "aud"; empty: anything
@@ -47,6 +50,9 @@ type Options struct {
 	// Skew is the tolerance for "exp" and "nbf". 0: DefaultSkew;
 	// negative: none.
 	Skew time.Duration
+	// MaxLife is how far ahead "exp" may lie: a token that is good for years
+	// outlives every theft and every change of mind. 0: as far as it likes.
+	MaxLife time.Duration
 	// Cache bounds the memory of remembered tokens, in bytes. 0: DefaultCache.
 	Cache uint64
 	Now   func() time.Time // default time.Now
@@ -70,7 +76,7 @@ type Verifier struct {
 	methods  map[string]jwt.SigningMethod // of the algorithms that are accepted
 	want     string                       // those algorithms, for people
 	verified *otter.Cache[string, verified]
-	macs     sync.Pool // of hash.Hash, keyed with the secret
+	macs     []*sync.Pool // of hash.Hash, keyed with the secret, and with the one before
 }
 
 // verified is a token that was good, and the key that said so, nil for the
@@ -96,7 +102,6 @@ func NewVerifier(o Options) *Verifier {
 	}
 	v := &Verifier{
 		o: o, methods: map[string]jwt.SigningMethod{},
-		macs: sync.Pool{New: func() any { return hmac.New(sha256.New, o.Secret) }},
 		verified: otter.Must(&otter.Options[string, verified]{
 			MaximumWeight: o.Cache,
 			// The token, what was read of it, and the cache's own nodes, roughly.
@@ -104,7 +109,12 @@ func NewVerifier(o Options) *Verifier {
 		}),
 	}
 	var algorithms []string
-	if len(o.Secret) > 0 {
+	for _, secret := range [][]byte{o.Secret, o.Previous} {
+		if len(secret) > 0 {
+			v.macs = append(v.macs, &sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }})
+		}
+	}
+	if len(v.macs) > 0 {
 		algorithms = append(algorithms, HS256)
 	}
 	if o.Keys != nil {
@@ -199,13 +209,19 @@ func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
 
 var errSignature = errors.New("the token's signature is not valid")
 
-// sealed reports whether a signature is that of the secret.
+// sealed reports whether a signature is that of a secret.
 func (v *Verifier) sealed(text string, signature []byte) bool {
-	mac := v.macs.Get().(hash.Hash)
-	defer v.macs.Put(mac)
-	mac.Reset()
-	_, _ = io.WriteString(mac, text)
-	return hmac.Equal(signature, mac.Sum(nil))
+	for _, macs := range v.macs {
+		mac := macs.Get().(hash.Hash)
+		mac.Reset()
+		_, _ = io.WriteString(mac, text)
+		good := hmac.Equal(signature, mac.Sum(nil))
+		macs.Put(mac)
+		if good {
+			return true
+		}
+	}
+	return false
 }
 
 // signer returns the key that a token was signed with: the one that its header

@@ -306,3 +306,25 @@ func TestVerifyAllocates(t *testing.T) {
 		}
 	}
 }
+
+// While a secret is replaced, tokens of the one before stay good; afterwards they
+// are void, also those that were remembered before the restart that it takes.
+func TestPreviousSecret(t *testing.T) {
+	claims := jwt.MapClaims{"sub": "alice", "exp": at(time.Hour)}
+	next := sign(t, jwt.SigningMethodHS256, []byte("next"), nil, claims)
+	both := verifier(Options{Secret: []byte("next"), Previous: secret})
+	want(t, both, "the new one", next, "")
+	want(t, both, "the one before", signed(t, claims), "")
+	want(t, both, "a third", sign(t, jwt.SigningMethodHS256, []byte("third"), nil, claims), "signature")
+	want(t, verifier(Options{Secret: []byte("next")}), "without the one before", signed(t, claims), "signature")
+	want(t, verifier(Options{Previous: secret}), "only the one before", signed(t, claims), "")
+}
+
+func TestMaxLife(t *testing.T) {
+	life := func(exp time.Duration) string { return signed(t, jwt.MapClaims{"sub": "alice", "exp": at(exp)}) }
+	v := verifier(Options{Secret: secret, MaxLife: 31 * 24 * time.Hour})
+	want(t, v, "a month", life(31*24*time.Hour), "")
+	want(t, v, "a month by a clock that is ahead", life(31*24*time.Hour+DefaultSkew), "")
+	want(t, v, "a second more", life(31*24*time.Hour+DefaultSkew+time.Second), "lies more than 744h")
+	want(t, verifier(Options{Secret: secret}), "no limit", life(100*365*24*time.Hour), "")
+}

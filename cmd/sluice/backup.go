@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -78,8 +79,8 @@ func (a *app) printBackup(r *engine.BackupReport, dataDir string, secrets bool) 
 	fmt.Fprintln(a.stdout, "Backed up to "+r.Folder)
 	switch {
 	case !secrets:
-		a.say("The keys are not in it; --with-secrets copies admin.key and buyer.secret.")
-	case len(r.Secrets) < 2:
+		a.say("The keys are not in it; --with-secrets copies admin.key, buyer.secret and webhook.key.")
+	case !slices.Contains(r.Secrets, adminKeyFile) || !slices.Contains(r.Secrets, buyerSecretFile):
 		a.say("%s does not have both admin.key and buyer.secret: keep what you have configured with the backup.", filepath.Clean(dataDir))
 	}
 	return nil

@@ -60,17 +60,17 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := okJSON[backupJSON](t, s.env, "backup", "--to", second, "--with-secrets")
-	if j.Folder != second || j.Ledger.Sales != 1 || j.Ledger.Rows == 0 || j.Store.Orders != 40 || j.Store.Bytes == 0 || len(j.Secrets) != 2 {
+	if j.Folder != second || j.Ledger.Sales != 1 || j.Ledger.Rows == 0 || j.Store.Orders != 40 || j.Store.Bytes == 0 || len(j.Secrets) != 3 {
 		t.Errorf("%+v", j)
 	}
-	for _, name := range []string{"admin.key", "buyer.secret"} {
+	for _, name := range []string{"admin.key", "buyer.secret", "webhook.key"} {
 		want, _ := os.ReadFile(filepath.Join(s.data, name))
 		have, err := os.ReadFile(filepath.Join(second, name))
 		if err != nil || string(have) != string(want) || len(have) == 0 {
 			t.Errorf("%s: %v, %d bytes", name, err, len(have))
 		}
 	}
-	if files := listed(t, second); len(files) != 4 || files["admin.key"] != 0o600 {
+	if files := listed(t, second); len(files) != 5 || files["admin.key"] != 0o600 {
 		t.Errorf("%v", files)
 	}
 	for _, entry := range must(os.ReadDir(parent)) {

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +17,7 @@ import (
 // serverSettings have a flag at serve, auditSettings at audit.
 var (
 	serverSettings = []string{
-		"data_dir", "ledger", "store", "listen", "admin_listen", "ready_file", "node", "tls_cert", "tls_key", "admin_key", "buyer_jwks", "buyer_issuer", "buyer_audience", "clock_skew",
+		"data_dir", "ledger", "store", "listen", "admin_listen", "ready_file", "node", "tls_cert", "tls_key", "admin_key", "buyer_jwks", "buyer_issuer", "buyer_audience", "buyer_token_life", "clock_skew",
 		"log_level", "log_format", "shutdown_timeout", "refresh_interval", "login_url", "pay_url", "cors_origins", "event_streams", "events_per_address", "ledger_replica", "claim_queue", "claims_in_flight", "trusted_proxies", "client_address_header", "retention", "reconcile_interval", "expiry_interval", "abandoned_after", "wait_replicas",
 	}
 	auditSettings = []string{"data_dir", "ledger", "store"}
@@ -70,6 +73,9 @@ func (a *app) configCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(warnings) > 0 && exposed(c) { // serve would not start
+				return usage(errors.New(strings.Join(warnings, "\n")))
+			}
 			if a.json {
 				return a.printJSON(struct {
 					OK       bool     `json:"ok"`
@@ -121,6 +127,14 @@ func shortKeys(c *config.Config) (warnings []string, err error) {
 	if admin != "" && len(admin) < identity.MinAdminKey {
 		warnings = append(warnings, fmt.Sprintf("admin_key (from %s) is short: whoever guesses it owns every sale; want at least %d characters, random ones", origin, identity.MinAdminKey))
 	}
+	for key, given := range map[string]string{
+		"buyer_secret_previous": c.BuyerSecretPrevious, "ticket_secret": c.TicketSecret, "ticket_secret_previous": c.TicketSecretPrevious, "webhook_key": c.WebhookKey,
+	} {
+		if given != "" && len(given) < identity.MinSecret {
+			warnings = append(warnings, fmt.Sprintf("%s (from %s) is short: want at least %d random bytes", key, c.Origin(key), identity.MinSecret))
+		}
+	}
+	slices.Sort(warnings)
 	if c.BuyerSecret == "" && c.BuyerJWKS != "" {
 		return warnings, nil // the kept one signs nothing then
 	}

@@ -242,9 +242,28 @@ func TestSecondServeOnTheSameFolder(t *testing.T) {
 }
 
 func TestServeBeyondLoopbackWarns(t *testing.T) {
-	s := serve(t, "--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0", "--admin-key", "short")
-	if log := s.stderr.String(); !strings.Contains(log, "without TLS") || !strings.Contains(log, "admin_key is short") || strings.Contains(log, "admin_key=short") {
+	beyond := []string{"--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0"}
+	s := serve(t, append(beyond, "--admin-key", "just-long-enough")...)
+	if log := s.stderr.String(); !strings.Contains(log, "without TLS") || strings.Contains(log, "short") {
 		t.Error(log)
+	}
+	for setting, want := range map[string]string{
+		"SLUICE_ADMIN_KEY=q7q": "admin_key", "SLUICE_BUYER_SECRET=q7q": "buyer_secret", "SLUICE_TICKET_SECRET=q7q": "ticket_secret",
+	} {
+		refused := command(t, []string{setting}, append([]string{"serve", "--data-dir", t.TempDir()}, beyond...)...)
+		if refused.code == exitOK || !strings.Contains(refused.stderr, want+" (from the settings) is short") || strings.Contains(refused.stderr, "q7q") {
+			t.Errorf("%s: %+v", setting, refused)
+		}
+		checked := command(t, []string{setting}, append([]string{"config", "check"}, beyond...)...)
+		if checked.code != exitUsage || !strings.Contains(checked.stderr, want) {
+			t.Errorf("config check, %s: %+v", setting, checked)
+		}
+		if checked := command(t, []string{setting}, "config", "check"); checked.code != exitOK {
+			t.Errorf("config check on loopback, %s: %+v", setting, checked)
+		}
+	}
+	if log := serve(t, "--admin-key", "short").stderr.String(); !strings.Contains(log, "admin_key is short") || strings.Contains(log, "admin_key=short") {
+		t.Errorf("short keys on loopback: %s", log)
 	}
 	if !strings.HasPrefix(s.url, "http://127.0.0.1:") {
 		t.Error(s.url)

@@ -126,6 +126,7 @@ func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 		EventsPerAddress: cmp.Or(c.EventsPerAddress, -1), // 0: no limit
 		CORSOrigins:      c.CORSOrigins,
 		DataDir:          c.DataDir, Ledger: c.Ledger, LedgerReplica: c.LedgerReplica, Store: c.Store, Node: c.Node,
+		Exposed: exposed(c), BuyerSecretPrevious: c.BuyerSecretPrevious, WebhookKey: c.WebhookKey, TokenLife: orNever(c.BuyerTokenLife),
 		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret, AdminKeys: c.AdminKeys,
 		BuyerJWKS: c.BuyerJWKS, BuyerIssuer: c.BuyerIssuer, BuyerAudience: c.BuyerAudience, ClockSkew: cmp.Or(c.ClockSkew, -1), // 0: none
 		Pages:        engine.Pages{LoginURL: c.LoginURL, PayURL: c.PayURL},
@@ -134,6 +135,16 @@ func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 		ClaimsInFlight: c.ClaimsInFlight, TrustedProxies: c.TrustedProxies, ClientAddressHeader: c.ClientAddressHeader,
 		Retention: c.Retention, Reconcile: orNever(c.ReconcileInterval), Expiry: c.ExpiryInterval, Abandoned: c.AbandonedAfter, Log: log,
 	}
+}
+
+// exposed reports whether other machines can reach the server.
+func exposed(c *config.Config) bool {
+	for _, listen := range []string{c.Listen, c.AdminListen} {
+		if host, _, err := net.SplitHostPort(listen); err == nil && !config.IsLoopback(host) {
+			return true
+		}
+	}
+	return false
 }
 
 // orNever is an interval as the engine wants it: 0 there means the default.

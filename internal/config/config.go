@@ -40,6 +40,9 @@ type Config struct {
 	ClockSkew               time.Duration
 	TicketSecret            string
 	TicketSecretPrevious    string
+	BuyerSecretPrevious     string
+	WebhookKey              string
+	BuyerTokenLife          time.Duration // 0: any
 	LoginURL, PayURL        string
 	URL, AdminURL           string // never empty
 	LogLevel, LogFormat     string

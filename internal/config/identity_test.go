@@ -120,6 +120,8 @@ func TestBuyersTokens(t *testing.T) {
 		"SLUICE_BUYER_JWKS=http://login.example.com/jwks":   "want https",
 		"SLUICE_BUYER_JWKS=ftp://login.example.com/jwks":    "want https",
 		"SLUICE_BUYER_JWKS=https://a:b@login.example.com/x": "no user",
+		"SLUICE_BUYER_JWKS=https://login.example.com/x":     "buyer_audience",
+		"SLUICE_BUYER_TOKEN_LIFE=1s":                        "want a duration",
 		"SLUICE_CLOCK_SKEW=-1s":                             "want a duration",
 		"SLUICE_CLOCK_SKEW=1h":                              "want a duration",
 	} {
@@ -127,7 +129,7 @@ func TestBuyersTokens(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", value, err, want)
 		}
 	}
-	c, err = Load(Source{Environ: []string{"SLUICE_BUYER_JWKS=https://login.example.com/jwks?key=hidden"}})
+	c, err = Load(Source{Environ: []string{"SLUICE_BUYER_JWKS=https://login.example.com/jwks?key=hidden", "SLUICE_BUYER_AUDIENCE=*"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,6 +86,16 @@ var settings = []setting{
 		check: checkSecret(func(c *Config) *string { return &c.BuyerSecret }),
 	},
 	{
+		key: "buyer_secret_previous", arg: "SECRET", secret: true, noFlag: true,
+		help:  "the buyer_secret before: its tokens stay good while it is replaced",
+		check: checkSecret(func(c *Config) *string { return &c.BuyerSecretPrevious }),
+	},
+	{
+		key: "webhook_key", arg: "SECRET", secret: true, noFlag: true,
+		help:  "encrypts the webhooks' secrets in the store; all servers of a shop need the same (default: with an embedded store kept in data_dir)",
+		check: checkSecret(func(c *Config) *string { return &c.WebhookKey }),
+	},
+	{
 		key: "ticket_secret", arg: "SECRET", secret: true, noFlag: true,
 		help:  "signs purchase tickets; all servers of a shop need the same (default: derived from buyer_secret)",
 		check: checkSecret(func(c *Config) *string { return &c.TicketSecret }),
@@ -110,8 +120,13 @@ var settings = []setting{
 		check: text(func(c *Config) *string { return &c.BuyerIssuer }),
 	},
 	{
-		key: "buyer_audience", arg: "TEXT", help: `what must be among the "aud" of every buyer's token`,
+		key: "buyer_audience", arg: "TEXT", help: `what must be among the "aud" of every buyer's token; needed with buyer_jwks; *: any`,
 		check: text(func(c *Config) *string { return &c.BuyerAudience }),
+	},
+	{
+		key: "buyer_token_life", preset: "744h", arg: "DURATION",
+		help:  `how far ahead the "exp" of a buyer's token may lie; off: as far as it likes`,
+		check: durationOrOff(func(c *Config) *time.Duration { return &c.BuyerTokenLife }, time.Minute, 100*365*24*time.Hour),
 	},
 	{
 		key: "clock_skew", preset: "30s", arg: "DURATION",
@@ -253,6 +268,9 @@ func (c *Config) checkTogether() []error {
 	}
 	if c.TLSCert != "" && c.TLSKey == "" {
 		say("tls_cert", "goes with tls_key, which is not set")
+	}
+	if c.BuyerJWKS != "" && c.BuyerAudience == "" {
+		say("buyer_audience", `is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * for every token`)
 	}
 	if c.TLSKey != "" && c.TLSCert == "" {
 		say("tls_key", "goes with tls_cert, which is not set")

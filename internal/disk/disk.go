@@ -58,23 +58,23 @@ func Restrict(path string) error {
 		return nil
 	case err != nil:
 		return err
-	case !loose(info):
+	case !loose(info, 0o077):
 		return nil
 	}
 	return os.Chmod(path, private)
 }
 
-// loose reports whether others than the owner have rights. Windows has access
-// lists instead, which the mode does not show.
-func loose(info fs.FileInfo) bool {
-	return runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0
+// loose reports whether others than the owner have some of the rights. Windows
+// has access lists instead, which the mode does not show.
+func loose(info fs.FileInfo, rights fs.FileMode) bool {
+	return runtime.GOOS != "windows" && info.Mode().Perm()&rights != 0
 }
 
-// LooseFolder reports whether others than its owner may read or enter the
-// folder.
+// LooseFolder reports whether others than its owner may replace or remove the
+// folder's files, private as they are. Who may only look finds names.
 func LooseFolder(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && loose(info)
+	return err == nil && loose(info, 0o022)
 }
 
 // Write replaces a file so that after a crash it holds the old content or the

@@ -11,12 +11,13 @@ type AdminActions struct{ vec *prometheus.CounterVec }
 
 // AdminActions returns a counter of what admins did, by what became of the
 // record: recorded, unrecorded (the store did not take it; the log has it),
-// forbidden (all of those, recorded or not).
+// forbidden (all of those, recorded or not), wrong_key (a key that is no
+// admin's).
 func (m *Metrics) AdminActions() AdminActions {
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_admin_actions_total", Help: "Requests of admins that change something, by what became of their record.",
 	}, []string{"result"})
-	for _, result := range []string{"recorded", "unrecorded", "forbidden"} {
+	for _, result := range []string{"recorded", "unrecorded", "forbidden", "wrong_key"} {
 		vec.WithLabelValues(result)
 	}
 	m.registry.MustRegister(vec)

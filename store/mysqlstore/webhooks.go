@@ -18,6 +18,7 @@ var webhooks = sqlcore.WebhookStatements{
 			last_success = ?, last_failure = ?, last_error = ?
 		WHERE id = ?`,
 	SetCursor: `UPDATE webhooks SET last_event = ? WHERE id = ?`,
+	SetSecret: `UPDATE webhooks SET secret = ? WHERE id = ?`,
 
 	Keep: `INSERT INTO webhook_deliveries (` + sqlcore.DeliveryColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON DUPLICATE KEY UPDATE state = VALUES(state), attempts = VALUES(attempts),

@@ -18,6 +18,7 @@ var webhooks = sqlcore.WebhookStatements{
 			last_success = $5, last_failure = $6, last_error = $7
 		WHERE id = $8`,
 	SetCursor: `UPDATE webhooks SET last_event = $1 WHERE id = $2`,
+	SetSecret: `UPDATE webhooks SET secret = $1 WHERE id = $2`,
 
 	Keep: `INSERT INTO webhook_deliveries (` + sqlcore.DeliveryColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (webhook_id, event) DO UPDATE SET state = excluded.state, attempts = excluded.attempts,

@@ -18,6 +18,7 @@ var webhooks = sqlcore.WebhookStatements{
 			last_success = ?, last_failure = ?, last_error = ?
 		WHERE id = ?`,
 	SetCursor: `UPDATE webhooks SET last_event = ? WHERE id = ?`,
+	SetSecret: `UPDATE webhooks SET secret = ? WHERE id = ?`,
 
 	Keep: `INSERT INTO webhook_deliveries (` + sqlcore.DeliveryColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (webhook_id, event) DO UPDATE SET state = excluded.state, attempts = excluded.attempts,

@@ -148,6 +148,7 @@ var alone = []storeTest{
 	{"EventsOfNothing", testEventsOfNothing},
 	{"EventsInSmallSteps", testEventsInSmallSteps},
 	{"Webhooks", testWebhooks},
+	{"WebhookSecretsAreSealed", testWebhookSecrets},
 	{"WebhookProgress", testWebhookProgress},
 
 	{"Load", testLoad},

@@ -34,6 +34,7 @@ package sqlcore
 
 import (
 	"context"
+	"crypto/cipher"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -206,6 +207,7 @@ type Store struct {
 	Ready func(context.Context) error
 	// ReadOnly refuses every change before the database is asked.
 	ReadOnly bool
+	sealer   cipher.AEAD // of the webhooks' secrets; nil: they are kept in clear
 
 	releasing atomic.Pointer[sluice.SaleID] // whose releases were handed out last
 	expiring  atomic.Pointer[sluice.SaleID] // whose row expiry waited for last

@@ -23,6 +23,7 @@ type WebhookStatements struct {
 	SetEnabled  string // disabled_at, disabled_why, failures, retry_at, updated_at, id
 	SetProgress string // last_event, delivered, failures, retry_at, last_success, last_failure, last_error, id
 	SetCursor   string // last_event, id
+	SetSecret   string // secret, id
 
 	// Keep inserts DeliveryColumns, or writes them over those of the same event.
 	Keep       string
@@ -91,7 +92,11 @@ func (s *Store) CreateWebhook(ctx context.Context, w sluice.Webhook) (_ sluice.W
 			ID: w.ID, URL: w.URL, Description: w.Description, Secret: w.Secret, Types: slices.Clone(w.Types),
 			CreatedAt: now, UpdatedAt: now, Cursor: last,
 		}
-		_, err = exec(ctx, tx, s.webhooks.Insert, w.ID, w.URL, w.Description, w.Secret, strings.Join(types, " "), s.d.Time(now), s.d.Time(now), nil, "",
+		kept, err := s.seal(w.ID, w.Secret)
+		if err != nil {
+			return err
+		}
+		_, err = exec(ctx, tx, s.webhooks.Insert, w.ID, w.URL, w.Description, kept, strings.Join(types, " "), s.d.Time(now), s.d.Time(now), nil, "",
 			last, 0, 0, nil, nil, nil, "")
 		return err
 	})
@@ -109,6 +114,7 @@ func (s *Store) Webhooks(ctx context.Context) (all []sluice.Webhook, err error) 
 	}
 	err = each(ctx, s.read, s.webhooks.All, nil, func(r *sql.Rows) error {
 		w, err := scanWebhook(r)
+		s.unseal(&w)
 		all = append(all, w)
 		return err
 	})
@@ -132,6 +138,7 @@ func (s *Store) oneWebhook(r row) (sluice.Webhook, error) {
 	if err != nil {
 		return sluice.Webhook{}, err
 	}
+	s.unseal(&w)
 	return w, nil
 }
 

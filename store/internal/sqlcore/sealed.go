@@ -1,0 +1,124 @@
+package sqlcore
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/sluicehq/sluice"
+)
+
+// A secret of a webhook is kept as sluice.SealedSecret and the base64 of nonce
+// and AES-256-GCM of the secret's bytes, bound to the webhook's id: at most 126
+// characters. What sealing protects is a copy of the database, or of its backup.
+
+var base64Sealed = base64.RawStdEncoding
+
+// SealSecrets implements sluice.SecretSealer.
+func (s *Store) SealSecrets(ctx context.Context, key string) (clear int, err error) {
+	defer s.wrap(&err, "seal the webhooks' secrets")
+	if key != "" {
+		if s.sealer, err = newSealer(key); err != nil {
+			return 0, err
+		}
+	}
+	all, err := s.Webhooks(ctx)
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	var foreign []string
+	for _, w := range all {
+		if strings.HasPrefix(w.Secret, sluice.SealedSecret) { // scanWebhook could not open it
+			foreign = append(foreign, string(w.ID))
+		}
+	}
+	err = s.changeAll(ctx, func(id sluice.WebhookID, kept string) (string, error) {
+		if strings.HasPrefix(kept, sluice.SealedSecret) {
+			return kept, nil
+		}
+		if s.sealer == nil {
+			clear++
+			return kept, nil
+		}
+		return s.seal(id, kept)
+	}, all)
+	if err == nil && len(foreign) > 0 {
+		err = fmt.Errorf("the secrets of %s are sealed with another key: give every server the webhook_key that they were sealed with", strings.Join(foreign, ", "))
+	}
+	return clear, err
+}
+
+// changeAll rewrites the secrets of webhooks as they are kept, each in its own
+// transaction: another server may do the same at the same moment.
+func (s *Store) changeAll(ctx context.Context, change func(id sluice.WebhookID, kept string) (string, error), all []sluice.Webhook) error {
+	for _, w := range all {
+		err := s.change(ctx, func(tx *sql.Tx) error {
+			kept, err := scanWebhook(tx.QueryRowContext(ctx, s.webhooks.Lock, w.ID))
+			if err != nil {
+				return err
+			}
+			next, err := change(w.ID, kept.Secret)
+			if err != nil || next == kept.Secret {
+				return err
+			}
+			_, err = exec(ctx, tx, s.webhooks.SetSecret, next, w.ID)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newSealer(key string) (cipher.AEAD, error) {
+	derived, err := hkdf.Key(sha256.New, []byte(key), nil, "sluice: secrets of webhooks", 32)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(derived)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+// seal returns a secret as it is kept.
+func (s *Store) seal(id sluice.WebhookID, secret string) (string, error) {
+	if s.sealer == nil {
+		return secret, nil
+	}
+	w := sluice.Webhook{Secret: secret}
+	key, err := w.Key()
+	if err != nil {
+		return "", err
+	}
+	nonce := make([]byte, s.sealer.NonceSize())
+	_, _ = rand.Read(nonce) // never fails
+	return sluice.SealedSecret + base64Sealed.EncodeToString(s.sealer.Seal(nonce, nonce, key, []byte(id))), nil
+}
+
+// unseal returns a secret as it is used. What cannot be opened stays as it is
+// kept, so that webhooks can be listed and deleted without it: Webhook.Key says
+// then what is wrong.
+func (s *Store) unseal(w *sluice.Webhook) {
+	text, sealed := strings.CutPrefix(w.Secret, sluice.SealedSecret)
+	if !sealed || s.sealer == nil {
+		return
+	}
+	whole, err := base64Sealed.DecodeString(text)
+	if err != nil || len(whole) < s.sealer.NonceSize() {
+		return
+	}
+	size := s.sealer.NonceSize()
+	if key, err := s.sealer.Open(nil, whole[:size], whole[size:], []byte(w.ID)); err == nil {
+		w.Secret = sluice.MakeWebhookSecret(key)
+	}
+}
