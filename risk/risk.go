@@ -20,6 +20,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/outbound"
 )
 
 // Bounds of what one service can cost.
@@ -76,6 +77,7 @@ type service struct {
 // New returns an Asker. Log may be nil.
 func New(log *slog.Logger) *Asker {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = outbound.Dialer().DialContext
 	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = MaxAtATime, MaxAtATime
 	transport.MaxResponseHeaderBytes = 16 << 10
 	if log == nil {

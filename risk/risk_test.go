@@ -219,3 +219,13 @@ func TestAddress(t *testing.T) {
 		t.Errorf("%v", v.Failed)
 	}
 }
+
+// A service at an address where a cloud keeps its machines' secrets is not asked.
+func TestGuardedAddresses(t *testing.T) {
+	a := New(nil)
+	defer a.Close()
+	v := a.Ask(t.Context(), sluice.Risk{URL: "http://169.254.169.254/latest/meta-data", TimeoutMS: 5000}, Question{})
+	if v.Failed == nil || !strings.Contains(v.Failed.Error(), "not an address") {
+		t.Errorf("%+v", v)
+	}
+}

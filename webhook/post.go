@@ -4,17 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/sluicehq/sluice/events"
+	"github.com/sluicehq/sluice/internal/outbound"
 )
 
 // Client posts messages. It is safe for concurrent use.
@@ -30,12 +27,11 @@ const maxBody = 16 << 10
 // New returns a client that calls itself sluice/version. It follows no redirect
 // and keeps no cookies; a proxy is the one of the environment (HTTPS_PROXY).
 //
-// Private addresses are allowed: a merchant's receiver is often one. Link-local
-// ones are not, for there a cloud tells its machines their secrets.
+// Private addresses are allowed, those where a cloud keeps its machines' secrets
+// are not (package outbound).
 func New(version string) *Client {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: guard}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		Proxy: http.ProxyFromEnvironment, DialContext: outbound.Dialer().DialContext, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
 	}
@@ -43,20 +39,6 @@ func New(version string) *Client {
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-}
-
-// guard refuses addresses that no receiver has. It sees the address that the
-// name was resolved to, so a name that changes is no way around it.
-func guard(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	ip := at.Addr().Unmap()
-	if ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-		return fmt.Errorf("%s is not an address for a webhook", ip)
-	}
-	return nil
 }
 
 // Post makes one attempt.

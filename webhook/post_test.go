@@ -131,15 +131,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestGuard(t *testing.T) {
-	for address, ok := range map[string]bool{
-		"127.0.0.1:80": true, "10.1.2.3:443": true, "192.168.0.1:8080": true, "[::1]:80": true, "[fd00::1]:80": true, "93.184.216.34:443": true,
-		"169.254.169.254:80": false, "[::ffff:169.254.169.254]:80": false, "[fe80::1]:80": false, "0.0.0.0:80": false, "[::]:80": false, "224.0.0.1:80": false,
-	} {
-		if err := guard("tcp", address, nil); (err == nil) != ok {
-			t.Errorf("%s: %v", address, err)
-		}
-	}
+func TestGuarded(t *testing.T) {
 	if _, err := New("test").Post(t.Context(), message("http://169.254.169.254/latest/meta-data")); err == nil || !strings.Contains(err.Error(), "not an address for a webhook") {
 		t.Errorf("link-local: %v", err)
 	}

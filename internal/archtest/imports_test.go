@@ -58,12 +58,12 @@ var table = []row{
 	{"store/sqlitestore/...", []string{root, "store/sqlitestore/...", "store/internal/...", "internal/disk"}, []string{"*"}},
 	{"store/pgstore/...", []string{root, "store/pgstore/...", "store/internal/..."}, []string{"*"}},
 	{"store/mysqlstore/...", []string{root, "store/mysqlstore/...", "store/internal/..."}, []string{"*"}},
-	{"risk", []string{root}, nil},
+	{"risk", []string{root, "internal/outbound"}, nil},
 	{"httpapi/wire", []string{root}, nil},
 	{"httpapi", []string{root, "admission/...", "audit", "settle/...", "identity", "tickets", "httpapi/wire", "internal/content", "internal/meters"}, []string{"*"}},
 	{"web/...", []string{root, "httpapi/wire", "internal/content"}, nil},
 	{"client", []string{root, "tickets", "httpapi/wire"}, nil},
-	{"webhook", []string{root, "events"}, nil},
+	{"webhook", []string{root, "events", "internal/outbound"}, nil},
 
 	// What has no place in the order, and so may know little.
 	{"internal/archtest", nil, nil},
@@ -73,6 +73,7 @@ var table = []row{
 	{"internal/config", []string{root, "identity"}, []string{"*"}},
 	{"internal/loadgen", []string{root, "client", "tickets", "httpapi/wire"}, []string{"*"}},
 	{"internal/meters", []string{root}, nil},
+	{"internal/outbound", nil, nil},
 	{"internal/metrics", []string{root}, []string{"*"}},
 	{"internal/servertest", nil, []string{"*"}},
 
