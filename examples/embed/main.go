@@ -19,5 +19,7 @@ func main() {
 
 	http.Handle("/v1/", e.Handler()) // beside the shop's own pages
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("the shop\n")) })
-	log.Println(http.ListenAndServe("127.0.0.1:8080", nil))
+	server := e.NewServer() // with its limits of time and connections
+	server.Addr, server.Handler = "127.0.0.1:8080", http.DefaultServeMux
+	log.Println(server.ListenAndServe())
 }

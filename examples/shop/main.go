@@ -47,7 +47,10 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	go func() { log.Fatal(http.ListenAndServe("127.0.0.1:8081", m)) }()
+	own := &http.Server{Addr: "127.0.0.1:8081", Handler: m, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	go func() { log.Fatal(own.ListenAndServe()) }()
 	log.Println("a sale opens in a minute; start at " + shop)
-	log.Println(http.ListenAndServe("127.0.0.1:8080", e.Handler()))
+	server := e.NewServer() // with its limits of time and connections
+	server.Addr = "127.0.0.1:8080"
+	log.Println(server.ListenAndServe())
 }
