@@ -328,3 +328,10 @@ func TestMaxLife(t *testing.T) {
 	want(t, v, "a second more", life(31*24*time.Hour+DefaultSkew+time.Second), "lies more than 744h")
 	want(t, verifier(Options{Secret: secret}), "no limit", life(100*365*24*time.Hour), "")
 }
+
+func TestInvisibleBuyers(t *testing.T) {
+	v := verifier(Options{Secret: secret})
+	for _, sub := range []string{"ali\u200bce", "\u202ealice", "alice\ufeff", "ali\u00adce", "a\U000e0061"} {
+		want(t, v, fmt.Sprintf("%q", sub), signed(t, jwt.MapClaims{"sub": sub, "exp": at(time.Hour)}), "invisible character")
+	}
+}
