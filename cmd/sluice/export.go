@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -116,11 +117,20 @@ func (c *orderCSV) order(o *wire.Order) error {
 		meta = ""
 	}
 	return c.w.Write([]string{
-		string(o.OrderID), string(o.SaleID), string(o.BuyerID), number(o.Quantity), string(o.Status), o.Reason,
-		number(o.Price.Amount), o.Price.Currency, o.PaymentID,
+		string(o.OrderID), string(o.SaleID), cell(string(o.BuyerID)), number(o.Quantity), string(o.Status), cell(o.Reason),
+		number(o.Price.Amount), o.Price.Currency, cell(o.PaymentID),
 		o.AcceptedAt.String(), timeOrNone(o.StoredAt), timeOrNone(o.ExpiresAt), timeOrNone(o.KeepUntil), timeOrNone(o.UpdatedAt),
-		string(o.Key), number(o.Epoch), number(o.Seq), meta,
+		cell(string(o.Key)), number(o.Epoch), number(o.Seq), cell(meta),
 	})
+}
+
+// cell keeps a spreadsheet from taking a text that others chose for a formula: an
+// apostrophe before it makes it text.
+func cell(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
+		return "'" + text
+	}
+	return text
 }
 
 func (c *orderCSV) end() error {
