@@ -51,6 +51,16 @@ func OriginOf(address netip.Addr) (o Origin) {
 	return o
 }
 
+// Wider returns the network of so many bits, a multiple of 8, that an IPv6 origin
+// is in: providers give a home a /56 and a company a /48. False: it is an IPv4
+// address.
+func (o Origin) Wider(bits int) (Origin, bool) {
+	for i := bits / 8; i < len(o.bits); i++ {
+		o.bits[i] = 0
+	}
+	return o, o.v6
+}
+
 // check counts a try, and returns how long to wait if it is not within the
 // rates: until it is within both. Then it counts in neither, so whoever tries
 // too often uses up nothing of what his neighbours share with him, and a

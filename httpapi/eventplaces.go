@@ -20,6 +20,7 @@ type places struct {
 	mu     sync.Mutex // guards all below
 	taken  int
 	from   map[admission.Origin]int // how many of them, only where there are some
+	wide   map[network]int          // the same for wider networks of IPv6
 	denied [2]int64                 // by limit
 }
 
@@ -33,7 +34,42 @@ const (
 )
 
 func newPlaces(most, perAddress int) *places {
-	return &places{most: most, perAddress: perAddress, from: map[admission.Origin]int{}}
+	return &places{most: most, perAddress: perAddress, from: map[admission.Origin]int{}, wide: map[network]int{}}
+}
+
+// network is what an origin of IPv6 is in.
+type network struct {
+	origin admission.Origin
+	bits   int
+}
+
+// wider are the networks that have a limit together, since who has one has all of
+// its /64: so many times that of an address.
+var wider = []struct{ bits, times int }{{56, 2}, {48, 4}}
+
+// crowded reports whether a network that the origin is in has no place left. The
+// caller holds mu.
+func (p *places) crowded(o admission.Origin) bool {
+	for _, w := range wider {
+		if in, ok := o.Wider(w.bits); ok && p.wide[network{in, w.bits}] >= w.times*p.perAddress {
+			return true
+		}
+	}
+	return false
+}
+
+// count adds to what the networks that the origin is in have. The caller holds mu.
+func (p *places) count(o admission.Origin, n int) {
+	for _, w := range wider {
+		in, ok := o.Wider(w.bits)
+		if !ok {
+			return
+		}
+		key := network{in, w.bits}
+		if p.wide[key] += n; p.wide[key] <= 0 {
+			delete(p.wide, key)
+		}
+	}
 }
 
 // enter takes a place, unless a limit is in the way.
@@ -44,12 +80,13 @@ func (p *places) enter(o admission.Origin) limit {
 	case p.taken >= p.most:
 		p.denied[limitTotal]++
 		return limitTotal
-	case p.perAddress >= 0 && p.from[o] >= p.perAddress:
+	case p.perAddress >= 0 && (p.from[o] >= p.perAddress || p.crowded(o)):
 		p.denied[limitAddress]++
 		return limitAddress
 	}
 	p.taken++
 	p.from[o]++
+	p.count(o, 1)
 	return noLimit
 }
 
@@ -61,6 +98,7 @@ func (p *places) leave(o admission.Origin) {
 	if p.from[o]--; p.from[o] <= 0 {
 		delete(p.from, o)
 	}
+	p.count(o, -1)
 }
 
 func (p *places) open() int64 {

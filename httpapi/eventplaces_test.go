@@ -165,3 +165,37 @@ func TestEventStreamsWithoutALimitPerAddress(t *testing.T) {
 		}
 	}
 }
+
+// Who has a /56 or a /48 of IPv6 has many /64: all of it has twice, and four
+// times, what an address has.
+func TestEventStreamsPerNetwork(t *testing.T) {
+	p := newPlaces(1000, 2)
+	enter := func(address string) bool {
+		return p.enter(admission.OriginOf(netip.MustParseAddr(address))) == noLimit
+	}
+	taken := map[string]int{}
+	for _, home := range []string{"2001:db8:1:10", "2001:db8:1:20", "2001:db8:1:30"} {
+		for _, net := range []string{"1", "2", "3", "4"} {
+			for range 3 {
+				if address := home + net + "::1"; enter(address) {
+					taken[home]++
+				}
+			}
+		}
+	}
+	if taken["2001:db8:1:10"] != 4 || taken["2001:db8:1:20"] != 4 || taken["2001:db8:1:30"] != 0 {
+		t.Errorf("taken by /56: %v, want 4, 4 and 0: a /48 has 8", taken)
+	}
+	if !enter("2001:db8:2::1") || !enter("203.0.113.1") {
+		t.Error("others find no place")
+	}
+	for _, address := range []string{"2001:db8:1:101::1", "2001:db8:2::1", "203.0.113.1"} {
+		p.leave(admission.OriginOf(netip.MustParseAddr(address)))
+	}
+	if enter("2001:db8:1:201::1") || !enter("2001:db8:1:101::1") || enter("2001:db8:1:101::1") {
+		t.Error("one has left the /56 and the /48, so one may come to it")
+	}
+	if len(p.wide) != 3 { // two /56 and their /48; of the others all have left
+		t.Errorf("%d networks are remembered", len(p.wide))
+	}
+}

@@ -52,6 +52,10 @@ func (s *Server) side(has func(Route) bool) side {
 	return d
 }
 
+// hsts has browsers come by HTTPS only, for a year. A server behind a proxy with
+// TLS leaves it to the proxy.
+var hsts = []string{"max-age=31536000"}
+
 // ServeHTTP answers a request. A panic is a bug: it is logged, and the client
 // gets "the outcome is unknown".
 func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -66,11 +70,16 @@ func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			problem(w, wire.CodeOutcomeUnknown, "an unexpected error; it is in the server's log")
 		}
 	}()
+	h := w.Header()
+	h["X-Content-Type-Options"] = noSniff
+	if r.TLS != nil {
+		h["Strict-Transport-Security"] = hsts
+	}
 	if d.server.cors != nil && d.server.cors.handle(w, r) {
 		return
 	}
-	if h := d.hot.find(r); h != nil {
-		h.ServeHTTP(w, r)
+	if hot := d.hot.find(r); hot != nil {
+		hot.ServeHTTP(w, r)
 		return
 	}
 	d.mux.ServeHTTP(w, r)

@@ -182,7 +182,7 @@ var settings = []setting{
 	},
 	{
 		key: "events_per_address", preset: "1000", arg: "N",
-		help:  "event streams that one client address (of IPv6: one /64) may have open at a time; 0: no such limit",
+		help:  "event streams that one client address (of IPv6: one /64; a /56 twice, a /48 four times as many) may have open at a time; 0: no such limit",
 		check: number(func(c *Config) *int { return &c.EventsPerAddress }, 0, 1_000_000),
 	},
 	{
