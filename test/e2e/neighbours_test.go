@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
@@ -64,11 +65,10 @@ func newNeighbours(t *testing.T) *neighbours {
 
 // trouble harms what a sale needs, and returns how to mend it.
 type trouble struct {
-	name  string
-	begin func(t *testing.T, n *neighbours, r *rand.Rand, sale sluice.SaleID) (mend func())
-	// frozen: of a server, which answers nothing while it lasts; the crowds
-	// come to the others.
-	frozen bool
+	name    string
+	begin   func(t *testing.T, n *neighbours, r *rand.Rand, sale sluice.SaleID) (mend func())
+	frozen  bool // the last server answers nothing; the crowds come to the others
+	stalled bool // no order can be stored or end
 }
 
 var troubles = []trouble{
@@ -98,7 +98,7 @@ var troubles = []trouble{
 		shard.Kill()
 		return shard.Start
 	}},
-	{name: "a stalled database", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, _ sluice.SaleID) func() {
+	{name: "a stalled database", stalled: true, begin: func(t *testing.T, n *neighbours, _ *rand.Rand, _ sluice.SaleID) func() {
 		return freeze(t, n.postmaster(t))
 	}},
 	{name: "a flood of one buyer", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, sale sluice.SaleID) func() {
@@ -106,42 +106,89 @@ var troubles = []trouble{
 	}},
 }
 
-// lasting is how long a trouble lasts at least: longer than a server believes
-// what it has read of the ledger (three seconds).
-const lasting = 4 * time.Second
+const (
+	// lasting is how long a trouble lasts at least: longer than a server
+	// believes what it has read, and than its calls of a backend wait.
+	lasting = 8 * time.Second
+	// soon is how long the sales beside it may take for what they do at once
+	// otherwise; several times what a busy machine needs.
+	soon = 10 * time.Second
+)
 
 // round lets crowds rush two sales, on a shard each, and harms the first.
 func (n *neighbours) round(t *testing.T, r *rand.Rand, trouble trouble) {
 	t.Helper()
-	t.Logf("%s", trouble.name)
 	const total, perBuyer = 1_000_000, 50
-	urls := n.urls
+	servers, urls := n.servers, n.urls
 	if trouble.frozen {
-		urls = urls[:2]
+		servers, urls = servers[:2], urls[:2]
 	}
 	var rushes []*rush
 	for shard := range 2 {
 		sale := n.saleOn(t, shard, total, perBuyer)
 		awaitState(t, n.servers, sale, sluice.StateOpen)
 		rushes = append(rushes, startRush(t, loadgen.Options{
-			Sale: sale, Buyers: 500, Rate: 60, Duration: 3 * lasting,
+			Sale: sale, Buyers: 500, Rate: 60, Duration: lasting + soon/2,
 		}, urls, r.Uint64()>>16, r.Uint64()>>16, r.Uint64()>>16))
 	}
 	harmed, beside := rushes[0], rushes[1]
+	expiring := n.saleOn(t, 1, 1, 1)
+	if _, err := servers[0].merchant().PatchSale(t.Context(), expiring, wire.PatchSale{
+		PaymentWindowS: wire.Some[int64](1), PaymentGraceS: wire.Some[int64](0),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	awaitState(t, n.servers, expiring, sluice.StateOpen)
 	for _, rush := range rushes {
 		await(t, "a rush that has begun", func() bool { return rush.accepted() > 50 })
 	}
-	began := time.Now()
-	mend := trouble.begin(t, n, r, harmed.sale)
-	mended := sync.OnceFunc(mend)
-	defer mended()
-	await(t, "a trouble that lasts", func() bool { return time.Since(began) > lasting })
-	before := beside.accepted()
-	await(t, "claims of the sale beside "+trouble.name, func() bool { return beside.accepted() > before+100 })
-	mended()
+
+	mend := sync.OnceFunc(trouble.begin(t, n, r, harmed.sale))
+	defer mend()
+	time.Sleep(lasting)
+	within(t, soon, "claims beside "+trouble.name, func() func() bool {
+		before := beside.accepted()
+		return func() bool { return beside.accepted() > before+50 || beside.isOver() }
+	}())
+	for _, s := range servers {
+		within(t, soon, s.url+" showing the sale beside "+trouble.name+" as open", func() bool {
+			shown, err := s.merchant().Sale(t.Context(), beside.sale)
+			return err == nil && shown.State == sluice.StateOpen
+		})
+		within(t, soon, s.url+" ready beside "+trouble.name, func() bool { return isReady(s) || trouble.stalled })
+	}
+	for i := range 2 { // the second gets the unit of the first, who does not pay
+		late := buyer(t, servers[i].url, sluice.BuyerID(fmt.Sprintf("late-%d", i)), client.Options{})
+		within(t, soon, "a unit that returns beside "+trouble.name, func() bool {
+			_, err := late.Place(t.Context(), expiring, client.NewKey(), wire.PlaceOrder{Quantity: 1})
+			return err == nil || trouble.stalled && i > 0
+		})
+	}
+	mend()
 	for _, rush := range rushes {
 		verify(t, n.servers[r.IntN(2)], rush, total, perBuyer)
 	}
+}
+
+// within is await with another patience.
+func within(t *testing.T, patience time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for began := time.Now(); !holds(); {
+		if time.Since(began) > patience {
+			t.Errorf("after %s still not: %s", patience, what)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func isReady(s *server) bool {
+	answer, err := http.Get(s.url + "/readyz")
+	if err != nil {
+		return false
+	}
+	answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
 }
 
 // saleOn creates an open sale whose keys are on this shard.
