@@ -28,7 +28,8 @@ const (
 	// Paused: by a person.
 	Paused
 	// BuyerLimit: the quantity, with what the buyer has, exceeds max_per_buyer,
-	// or the buyer has had max_orders_per_buyer accepted claims.
+	// or the buyer has had max_orders_per_buyer accepted claims, or
+	// max_unpaid_per_buyer of them ended unpaid.
 	BuyerLimit
 	// SoldOut: nothing is available now (I7).
 	SoldOut

@@ -91,11 +91,18 @@ func end(from, to Status) (Step, bool) {
 type Change struct {
 	Order  OrderID
 	Action Action
-	Buyer  BuyerID // if given, the order must be this buyer's
+	Buyer  BuyerID // if given, this buyer asks, and the order must be theirs
 
 	By        string // who asks, for the history: "buyer", the name of an admin's key, a node's name
 	Reason    string // why; kept on the order when it is rejected
 	PaymentID string // of Pay: 1 to 128 bytes
+}
+
+// Unpaid reports whether the change, if it ends a pending order, is an unpaid
+// ending (Order.Unpaid): the order expires, or its own buyer cancels it. What
+// the merchant cancels or rejects is none, nor is a payment that came too late.
+func (c *Change) Unpaid() bool {
+	return c.Action == Expire || c.Action == Cancel && c.Buyer != ""
 }
 
 // HistoryEntry is one change of an order, as it is kept for ever.
@@ -142,6 +149,7 @@ type Release struct {
 	Key      Key
 	Quantity int64
 	Epoch    int64
+	Unpaid   bool // the order ended unpaid: it counts against Terms.MaxUnpaid
 }
 
 // Released says what a ledger did with releases.

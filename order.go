@@ -59,6 +59,12 @@ type Order struct {
 	UpdatedAt  time.Time // of the last change of status
 
 	PaymentID string // of a payment that was recorded, in time or too late
+
+	// Unpaid: it ended because its buyer did not pay, by expiry or by the
+	// buyer's own cancel, and counts against Terms.MaxUnpaid. A payment that
+	// comes later does not change it. Endings that a version without this count
+	// wrote have it false.
+	Unpaid bool
 }
 
 // Record returns the claim that the order came from.
@@ -66,6 +72,7 @@ func (o *Order) Record() Record {
 	return Record{
 		Claim: Claim{Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Order: o.ID, Meta: o.Meta},
 		Sale:  o.Sale, Epoch: o.Epoch, Seq: o.Seq, Terms: o.Terms, At: o.AcceptedAt, Live: o.Status.Live(),
+		Unpaid: o.Unpaid,
 	}
 }
 

@@ -17,6 +17,8 @@ type Record struct {
 	Terms int64     // version of the terms it was decided under
 	At    time.Time // when, by the ledger's clock
 	Live  bool      // its units are still held
+	// Unpaid: it ended unpaid (Order.Unpaid), and counts against Terms.MaxUnpaid.
+	Unpaid bool
 }
 
 // Entry is one journal entry: the accepted claims of one batch, in sequence,

@@ -18,6 +18,9 @@ const (
 	DefaultPaymentGrace  = 30 * time.Second
 	// ExtraOrders: MaxOrders is MaxPerBuyer plus this, unless given.
 	ExtraOrders = 9
+	// DefaultMaxUnpaid is MaxUnpaid of a sale that does not say, on the API and
+	// the command line.
+	DefaultMaxUnpaid = 2
 	// MaxUnits bounds Total and MaxPerBuyer, so that sums of units stay exact
 	// in every ledger (Lua and JavaScript count in doubles).
 	MaxUnits = 1_000_000_000_000
@@ -41,6 +44,10 @@ type Terms struct {
 	// MaxOrders bounds the accepted claims of a buyer, ended ones too, so that
 	// claiming and cancelling in turns comes to an end. Or Unlimited.
 	MaxOrders int64
+	// MaxUnpaid bounds how many orders of a buyer may end unpaid (Order.Unpaid):
+	// from then on the buyer is refused as BuyerLimit for the rest of the sale,
+	// so that holding units without paying comes to an end. 0: no such limit.
+	MaxUnpaid int64
 
 	OpensAt  time.Time // inclusive; UTC, whole milliseconds
 	ClosesAt time.Time // exclusive; zero when the sale has no closing time
@@ -185,6 +192,9 @@ func (t *Terms) validate() error {
 	}
 	if t.MaxOrders != Unlimited && (t.MaxOrders < 1 || t.MaxOrders > MaxUnits) {
 		return fmt.Errorf("max_orders_per_buyer %d: want 1 or more, or null for no limit", t.MaxOrders)
+	}
+	if t.MaxUnpaid < 0 || t.MaxUnpaid > MaxUnits {
+		return fmt.Errorf("max_unpaid_per_buyer %d: want 1 or more, or null for no limit", t.MaxUnpaid)
 	}
 	if t.OpensAt.IsZero() {
 		return errors.New("opens_at: want a time, like 2026-11-11T12:00:00.000Z")

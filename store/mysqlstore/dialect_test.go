@@ -252,7 +252,7 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	result, err := holder.ExecContext(ctx, statements.ChangeOrder, "cancelled", "", "", now, string(e.Claims[7].Order), "pending", now, true)
+	result, err := holder.ExecContext(ctx, statements.ChangeOrder, "cancelled", "", "", now, false, string(e.Claims[7].Order), "pending", now, true)
 	if err != nil {
 		t.Fatal(err)
 	}

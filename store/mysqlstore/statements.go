@@ -7,10 +7,10 @@ import "github.com/sluicehq/sluice/store/internal/sqlcore"
 // IGNORE, which forgives every other error too.
 var statements = sqlcore.Statements{
 	InsertSale: `INSERT INTO sales (` + sqlcore.SaleColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON DUPLICATE KEY UPDATE id = id`,
 	InsertTerms: `INSERT INTO sale_terms (sale_id, ` + sqlcore.TermsColumns + `, changed_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 	SelectSale:  `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = ?`,
 	LockSale:    `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = ? FOR UPDATE`,
 	SelectSales: `SELECT ` + sqlcore.SaleColumns + ` FROM sales ORDER BY opens_at, id`,
@@ -22,7 +22,7 @@ var statements = sqlcore.Statements{
 	UpdateSale: `UPDATE sales SET
 			sku = ?, title = ?, price_amount = ?, price_currency = ?, list_price_amount = ?, list_price_currency = ?,
 			payment_window_ms = ?, payment_grace_ms = ?, rules = ?,
-			terms_version = ?, total = ?, max_per_buyer = ?, max_orders = ?, opens_at = ?, closes_at = ?, paused = ?,
+			terms_version = ?, total = ?, max_per_buyer = ?, max_orders = ?, max_unpaid = ?, opens_at = ?, closes_at = ?, paused = ?,
 			cap = ?, updated_at = ?
 		WHERE id = ?`,
 
@@ -39,7 +39,7 @@ var statements = sqlcore.Statements{
 		WHERE sale_id = ? AND position > ? ORDER BY position LIMIT ?`,
 
 	LockOrder: `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE order_id = ? FOR UPDATE`,
-	ChangeOrder: `UPDATE orders SET status = ?, reason = ?, payment_id = ?, updated_at = ?
+	ChangeOrder: `UPDATE orders SET status = ?, reason = ?, payment_id = ?, updated_at = ?, unpaid = ?
 		WHERE order_id = ? AND status = ? AND (keep_until <= ?) = ?`,
 	LowerTaken: `UPDATE sales SET taken = taken - ? WHERE id = ?`,
 	AddChange:  `INSERT INTO order_changes (` + sqlcore.ChangeColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -53,14 +53,14 @@ var statements = sqlcore.Statements{
 		ON o.order_id = list.id WHERE o.status = 'pending' LIMIT ? FOR UPDATE SKIP LOCKED`,
 	ExpireOrders: `UPDATE (SELECT CAST(? AS DATETIME(3)) AS now) AS clock
 			STRAIGHT_JOIN ` + list + ` STRAIGHT_JOIN orders ON orders.order_id = list.id
-		SET orders.status = 'expired', orders.updated_at = greatest(orders.updated_at, clock.now)
+		SET orders.status = 'expired', orders.unpaid = TRUE, orders.updated_at = greatest(orders.updated_at, clock.now)
 		WHERE orders.status = 'pending' AND orders.keep_until <= ?`,
 	AddExpired: `INSERT INTO order_changes (` + sqlcore.ChangeColumns + `)
 		SELECT o.order_id, o.updated_at, 'pending', 'expired', 'expire', ?, '', '', ''
 		FROM ` + list + ` STRAIGHT_JOIN orders o ON o.order_id = list.id`,
 
 	AddReleases: `INSERT INTO releases (` + sqlcore.ReleaseColumns + `, created_at)
-		SELECT o.order_id, o.sale_id, o.buyer_id, o.claim_key, o.quantity, sales.epoch, o.updated_at
+		SELECT o.order_id, o.sale_id, o.buyer_id, o.claim_key, o.quantity, sales.epoch, o.unpaid, o.updated_at
 		FROM ` + list + ` STRAIGHT_JOIN orders o ON o.order_id = list.id STRAIGHT_JOIN sales ON sales.id = o.sale_id
 		WHERE sales.archived_at IS NULL`,
 	NextReleasing: `SELECT sale_id FROM releases WHERE sale_id > ? ORDER BY sale_id LIMIT 1`,

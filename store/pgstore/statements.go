@@ -4,10 +4,10 @@ import "github.com/sluicehq/sluice/store/internal/sqlcore"
 
 var statements = sqlcore.Statements{
 	InsertSale: `INSERT INTO sales (` + sqlcore.SaleColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)
 		ON CONFLICT (id) DO NOTHING`,
 	InsertTerms: `INSERT INTO sale_terms (sale_id, ` + sqlcore.TermsColumns + `, changed_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 	SelectSale:  `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = $1`,
 	LockSale:    `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = $1 FOR NO KEY UPDATE`,
 	SelectSales: `SELECT ` + sqlcore.SaleColumns + ` FROM sales ORDER BY opens_at, id`,
@@ -18,9 +18,9 @@ var statements = sqlcore.Statements{
 	UpdateSale: `UPDATE sales SET
 			sku = $1, title = $2, price_amount = $3, price_currency = $4, list_price_amount = $5, list_price_currency = $6,
 			payment_window_ms = $7, payment_grace_ms = $8, rules = $9,
-			terms_version = $10, total = $11, max_per_buyer = $12, max_orders = $13, opens_at = $14, closes_at = $15, paused = $16,
-			cap = $17, updated_at = $18
-		WHERE id = $19`,
+			terms_version = $10, total = $11, max_per_buyer = $12, max_orders = $13, max_unpaid = $14, opens_at = $15,
+			closes_at = $16, paused = $17, cap = $18, updated_at = $19
+		WHERE id = $20`,
 
 	FenceSale:   `UPDATE sales SET fence = $1, updated_at = $2 WHERE id = $3 AND epoch = $4 AND fence = ''`,
 	RaiseEpoch:  `UPDATE sales SET epoch = $1, updated_at = $2 WHERE id = $3`,
@@ -35,8 +35,8 @@ var statements = sqlcore.Statements{
 		WHERE sale_id = $1 AND position > $2 ORDER BY position LIMIT $3`,
 
 	LockOrder: `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE order_id = $1 FOR NO KEY UPDATE`,
-	ChangeOrder: `UPDATE orders SET status = $1, reason = $2, payment_id = $3, updated_at = $4
-		WHERE order_id = $5 AND status = $6 AND (keep_until <= $7) = $8`,
+	ChangeOrder: `UPDATE orders SET status = $1, reason = $2, payment_id = $3, updated_at = $4, unpaid = $5
+		WHERE order_id = $6 AND status = $7 AND (keep_until <= $8) = $9`,
 	LowerTaken: `UPDATE sales SET taken = taken - $1 WHERE id = $2`,
 	AddChange: `INSERT INTO order_changes (` + sqlcore.ChangeColumns + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
@@ -50,13 +50,13 @@ var statements = sqlcore.Statements{
 	SelectDue: `SELECT order_id, sale_id, quantity FROM orders WHERE status = 'pending' AND keep_until <= $1
 			AND sale_id <> ALL ($2::text[])
 		ORDER BY keep_until LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED`,
-	ExpireOrders: `UPDATE orders SET status = 'expired', updated_at = greatest(updated_at, $1)
+	ExpireOrders: `UPDATE orders SET status = 'expired', unpaid = true, updated_at = greatest(updated_at, $1)
 		WHERE order_id = ANY ($2::text[]) AND status = 'pending' AND keep_until <= $3`,
 	AddExpired: `INSERT INTO order_changes (` + sqlcore.ChangeColumns + `)
 		SELECT order_id, updated_at, 'pending', 'expired', 'expire', $1::text, '', '', '' FROM orders WHERE order_id = ANY ($2::text[])`,
 
 	AddReleases: `INSERT INTO releases (` + sqlcore.ReleaseColumns + `, created_at)
-		SELECT o.order_id, o.sale_id, o.buyer_id, o.claim_key, o.quantity, sales.epoch, o.updated_at
+		SELECT o.order_id, o.sale_id, o.buyer_id, o.claim_key, o.quantity, sales.epoch, o.unpaid, o.updated_at
 		FROM orders o JOIN sales ON sales.id = o.sale_id WHERE o.order_id = ANY ($1::text[]) AND sales.archived_at IS NULL`,
 	NextReleasing: `SELECT sale_id FROM releases WHERE sale_id > $1 ORDER BY sale_id LIMIT 1`,
 	SelectReleases: `SELECT ` + sqlcore.ReleaseColumns + ` FROM releases

@@ -4,10 +4,10 @@ import "github.com/sluicehq/sluice/store/internal/sqlcore"
 
 var statements = sqlcore.Statements{
 	InsertSale: `INSERT INTO sales (` + sqlcore.SaleColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO NOTHING`,
 	InsertTerms: `INSERT INTO sale_terms (sale_id, ` + sqlcore.TermsColumns + `, changed_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 	SelectSale:  `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = ?`,
 	LockSale:    `SELECT ` + sqlcore.SaleColumns + ` FROM sales WHERE id = ?`, // a transaction that changes holds the whole file
 	SelectSales: `SELECT ` + sqlcore.SaleColumns + ` FROM sales ORDER BY opens_at, id`,
@@ -18,7 +18,7 @@ var statements = sqlcore.Statements{
 	UpdateSale: `UPDATE sales SET
 			sku = ?, title = ?, price_amount = ?, price_currency = ?, list_price_amount = ?, list_price_currency = ?,
 			payment_window_ms = ?, payment_grace_ms = ?, rules = ?,
-			terms_version = ?, total = ?, max_per_buyer = ?, max_orders = ?, opens_at = ?, closes_at = ?, paused = ?,
+			terms_version = ?, total = ?, max_per_buyer = ?, max_orders = ?, max_unpaid = ?, opens_at = ?, closes_at = ?, paused = ?,
 			cap = ?, updated_at = ?
 		WHERE id = ?`,
 
@@ -35,7 +35,7 @@ var statements = sqlcore.Statements{
 		WHERE sale_id = ? AND position > ? ORDER BY position LIMIT ?`,
 
 	LockOrder: `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE order_id = ?`, // as with LockSale
-	ChangeOrder: `UPDATE orders SET status = ?, reason = ?, payment_id = ?, updated_at = ?
+	ChangeOrder: `UPDATE orders SET status = ?, reason = ?, payment_id = ?, updated_at = ?, unpaid = ?
 		WHERE order_id = ? AND status = ? AND (keep_until <= ?) = ?`,
 	LowerTaken: `UPDATE sales SET taken = taken - ? WHERE id = ?`,
 	AddChange:  `INSERT INTO order_changes (` + sqlcore.ChangeColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -48,14 +48,14 @@ var statements = sqlcore.Statements{
 	SelectDue: `SELECT order_id, sale_id, quantity FROM orders WHERE status = 'pending' AND keep_until <= ?
 			AND sale_id NOT IN (SELECT value FROM json_each(?))
 		ORDER BY keep_until LIMIT ?`,
-	ExpireOrders: `UPDATE orders SET status = 'expired', updated_at = max(updated_at, ?)
+	ExpireOrders: `UPDATE orders SET status = 'expired', unpaid = 1, updated_at = max(updated_at, ?)
 		WHERE order_id IN (SELECT value FROM json_each(?)) AND status = 'pending' AND keep_until <= ?`,
 	AddExpired: `INSERT INTO order_changes (` + sqlcore.ChangeColumns + `)
 		SELECT order_id, updated_at, 'pending', 'expired', 'expire', ?, '', '', '' FROM orders
 		WHERE order_id IN (SELECT value FROM json_each(?))`,
 
 	AddReleases: `INSERT INTO releases (` + sqlcore.ReleaseColumns + `, created_at)
-		SELECT o.order_id, o.sale_id, o.buyer_id, o.claim_key, o.quantity, sales.epoch, o.updated_at
+		SELECT o.order_id, o.sale_id, o.buyer_id, o.claim_key, o.quantity, sales.epoch, o.unpaid, o.updated_at
 		FROM orders o JOIN sales ON sales.id = o.sale_id WHERE o.order_id IN (SELECT value FROM json_each(?)) AND sales.archived_at IS NULL`,
 	NextReleasing:   `SELECT sale_id FROM releases WHERE sale_id > ? ORDER BY sale_id LIMIT 1`,
 	SelectReleases:  `SELECT ` + sqlcore.ReleaseColumns + ` FROM releases WHERE sale_id = ? ORDER BY position LIMIT ?`,

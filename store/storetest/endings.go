@@ -89,7 +89,7 @@ func given(t *testing.T, s settling) (all []sluice.Release) {
 
 // releaseOf is the release of an order that ends under this epoch.
 func releaseOf(o *sluice.Order, epoch int64) sluice.Release {
-	return sluice.Release{Order: o.ID, Sale: o.Sale, Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Epoch: epoch}
+	return sluice.Release{Order: o.ID, Sale: o.Sale, Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Epoch: epoch, Unpaid: o.Unpaid}
 }
 
 // The whole state machine, by real rows: every action on every status, in time
@@ -192,6 +192,8 @@ func oneStep(t *testing.T, s settling, id sluice.OrderID, action sluice.Action, 
 			after.PaymentID = payment
 		case sluice.Reject:
 			after.Reason = why
+		case sluice.Expire:
+			after.Unpaid = true
 		}
 	}
 	if diff := cmp.Diff(after, got); diff != "" {
@@ -205,7 +207,7 @@ func oneStep(t *testing.T, s settling, id sluice.OrderID, action sluice.Action, 
 	}
 	var releases []sluice.Release
 	if strings.Contains(wanted, "*") {
-		releases = []sluice.Release{releaseOf(&before, 1)}
+		releases = []sluice.Release{releaseOf(&after, 1)}
 		taken -= before.Quantity
 	}
 	if got := read(t, s, before.Sale).Taken; got != taken {
@@ -232,6 +234,78 @@ func steps(before, after *sluice.Order, action sluice.Action, to sluice.Status, 
 		last.From = sluice.Expired
 	}
 	return append(entries, last)
+}
+
+// An order that ends because its buyer did not pay says so for ever, its release
+// carries it to the ledger, and so does the image of a load.
+func testUnpaidEndings(t *testing.T, db Database) {
+	s := openSettling(t, db)
+	create(t, s, aSale("phones", 100))
+	src := source{sale: "phones", epoch: 1}
+	want := map[sluice.OrderID]bool{}
+	for _, c := range []struct {
+		name   string
+		unpaid bool
+		end    func(order sluice.OrderID, buyer sluice.BuyerID)
+	}{
+		{"the buyer cancels", true, func(order sluice.OrderID, buyer sluice.BuyerID) {
+			change(t, s, sluice.Change{Order: order, Action: sluice.Cancel, Buyer: buyer, By: someone})
+		}},
+		{"the merchant cancels", false, func(order sluice.OrderID, _ sluice.BuyerID) {
+			change(t, s, sluice.Change{Order: order, Action: sluice.Cancel, By: someone})
+		}},
+		{"the merchant cancels, and then the buyer", false, func(order sluice.OrderID, buyer sluice.BuyerID) {
+			change(t, s, sluice.Change{Order: order, Action: sluice.Cancel, By: someone})
+			change(t, s, sluice.Change{Order: order, Action: sluice.Cancel, Buyer: buyer, By: someone})
+		}},
+		{"the merchant rejects", false, func(order sluice.OrderID, _ sluice.BuyerID) {
+			change(t, s, sluice.Change{Order: order, Action: sluice.Reject, By: someone})
+		}},
+		{"paid and refunded", false, func(order sluice.OrderID, _ sluice.BuyerID) {
+			change(t, s, sluice.Change{Order: order, Action: sluice.Pay, PaymentID: payment})
+			change(t, s, sluice.Change{Order: order, Action: sluice.Refund})
+		}},
+		{"paid too late, before it expires", false, func(order sluice.OrderID, _ sluice.BuyerID) {
+			db.age(t, "phones", 24*time.Hour)
+			change(t, s, sluice.Change{Order: order, Action: sluice.Pay, PaymentID: payment})
+		}},
+		{"it expires", true, func(sluice.OrderID, sluice.BuyerID) {
+			db.age(t, "phones", 24*time.Hour)
+			if n, err := s.ExpireDue(t.Context(), 10); n != 1 || err != nil {
+				t.Errorf("%d expired, %v", n, err)
+			}
+		}},
+		{"it is expired, paid then, and refunded", true, func(order sluice.OrderID, _ sluice.BuyerID) {
+			db.age(t, "phones", 24*time.Hour)
+			change(t, s, sluice.Change{Order: order, Action: sluice.Expire})
+			change(t, s, sluice.Change{Order: order, Action: sluice.Pay, PaymentID: payment})
+			change(t, s, sluice.Change{Order: order, Action: sluice.Refund})
+		}},
+	} {
+		entry := src.entry(1)
+		insert(t, s, sluice.Stored{Inserted: 1}, entry)
+		order := entry.Claims[0].Order
+		c.end(order, entry.Claims[0].Buyer)
+		want[order] = c.unpaid
+		if got := read1(t, s, order); got.Unpaid != c.unpaid {
+			t.Errorf("%s: the order says unpaid %v", c.name, got.Unpaid)
+		}
+		if releases := given(t, s); len(releases) != 1 || releases[0].Order != order || releases[0].Unpaid != c.unpaid {
+			t.Errorf("%s: releases %+v", c.name, releases)
+		}
+	}
+	if err := s.FenceSale(t.Context(), "phones", 1, "test"); err != nil {
+		t.Fatal(err)
+	}
+	image, err := s.BeginLoad(t.Context(), "phones")
+	if err != nil || len(image.Records) != len(want) {
+		t.Fatalf("%d records to load, %v", len(image.Records), err)
+	}
+	for _, r := range image.Records {
+		if r.Unpaid != want[r.Order] || r.Live {
+			t.Errorf("record to load of %s: unpaid %v, live %v; want unpaid %v, ended", r.Order, r.Unpaid, r.Live, want[r.Order])
+		}
+	}
 }
 
 func testChangeOfOthers(t *testing.T, db Database) {

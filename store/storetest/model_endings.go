@@ -70,6 +70,7 @@ func (m *model) change(c sluice.Change) (sluice.Order, error) {
 			Order: o.ID, From: o.Status, To: to, Action: c.Action, By: c.By, Reason: c.Reason, PaymentID: c.PaymentID,
 		})
 		o.Status = to
+		o.Unpaid = o.Unpaid || to == sluice.Expired || to == sluice.Cancelled && c.Buyer != ""
 		if held && to != sluice.Paid {
 			m.sale.Taken -= o.Quantity
 			m.releases[o.ID] = releaseOf(o, m.sale.Epoch)

@@ -72,9 +72,10 @@ func testCreateInvalid(t *testing.T, db Database) {
 func testAbsentLimits(t *testing.T, db Database) {
 	s := db.Open(t)
 	sale := aSale("endless", sluice.Unlimited)
-	sale.MaxPerBuyer, sale.MaxOrders, sale.ClosesAt, sale.ListPrice = sluice.Unlimited, sluice.Unlimited, time.Time{}, sluice.Money{}
+	sale.MaxPerBuyer, sale.MaxOrders, sale.MaxUnpaid = sluice.Unlimited, sluice.Unlimited, 0
+	sale.ClosesAt, sale.ListPrice = time.Time{}, sluice.Money{}
 	created := create(t, s, sale)
-	if created.Total != sluice.Unlimited || created.MaxPerBuyer != sluice.Unlimited || created.MaxOrders != sluice.Unlimited ||
+	if created.Total != sluice.Unlimited || created.MaxPerBuyer != sluice.Unlimited || created.MaxOrders != sluice.Unlimited || created.MaxUnpaid != 0 ||
 		!created.ClosesAt.IsZero() || created.ListPrice != (sluice.Money{}) {
 		t.Errorf("read back: %+v", created)
 	}
@@ -195,7 +196,7 @@ func testChangeSale(t *testing.T, db Database) {
 	before := create(t, s, aSale("phones", 10))
 	want := before
 	want.Title, want.SKU, want.Price, want.ListPrice = "New", "sku-2", sluice.Money{Amount: 1, Currency: "EUR"}, sluice.Money{}
-	want.Total, want.MaxPerBuyer, want.MaxOrders, want.Paused = sluice.Unlimited, 5, sluice.Unlimited, true
+	want.Total, want.MaxPerBuyer, want.MaxOrders, want.MaxUnpaid, want.Paused = sluice.Unlimited, 5, sluice.Unlimited, 7, true
 	want.OpensAt, want.ClosesAt = want.OpensAt.Add(time.Hour), time.Time{}
 	want.PaymentWindow, want.PaymentGrace = time.Hour, 0
 	changed, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {

@@ -96,6 +96,7 @@ var alone = []storeTest{
 
 	{"StateMachine", testStateMachine},
 	{"ChangeOfOthersOrders", testChangeOfOthers},
+	{"UnpaidEndings", testUnpaidEndings},
 	{"ChangeRefusesWhatIsInvalid", testChangeInvalid},
 	{"PaymentConflict", testPaymentConflict},
 	{"History", testHistory},
@@ -200,7 +201,7 @@ func aSale(id sluice.SaleID, total int64) sluice.Sale {
 		ID: id, SKU: "sku-1", Title: "A thing",
 		Price: sluice.Money{Amount: 199900, Currency: "CNY"}, ListPrice: sluice.Money{Amount: 299900, Currency: "CNY"},
 		Terms: sluice.Terms{
-			Total: total, MaxPerBuyer: 2, MaxOrders: 11,
+			Total: total, MaxPerBuyer: 2, MaxOrders: 11, MaxUnpaid: 2,
 			OpensAt: time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC), ClosesAt: time.Date(2026, 11, 12, 12, 0, 0, 0, time.UTC),
 		},
 		PaymentWindow: 15 * time.Minute, PaymentGrace: 30 * time.Second,

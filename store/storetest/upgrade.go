@@ -42,14 +42,14 @@ func Upgrade(t *testing.T, old Older) {
 		t.Fatal("the store is no sluice.SettleStore")
 	}
 	got, err := s.Sale(t.Context(), "phones")
-	if err != nil || got.Cap != 10 || got.Total != 10 || got.Taken != 3 || got.Fence != "why" || !got.ArchivedAt.IsZero() ||
+	if err != nil || got.Cap != 10 || got.Total != 10 || got.Taken != 3 || got.MaxUnpaid != 0 || got.Fence != "why" || !got.ArchivedAt.IsZero() ||
 		got.CreatedAt.UnixMilli() != 5000 || got.UpdatedAt.UnixMilli() != 6000 {
 		t.Errorf("sale %+v, %v", got, err)
 	}
 	if got, err := s.Sale(t.Context(), "endless"); err != nil || got.Cap != sluice.Unlimited || got.Total != sluice.Unlimited {
 		t.Errorf("sale without a total: %+v, %v", got, err)
 	}
-	if page, _, err := s.Orders(t.Context(), sluice.OrderFilter{Sale: "phones", Limit: 10}); err != nil || len(page) != 1 || page[0].ID != oldOrder {
+	if page, _, err := s.Orders(t.Context(), sluice.OrderFilter{Sale: "phones", Limit: 10}); err != nil || len(page) != 1 || page[0].ID != oldOrder || page[0].Unpaid {
 		t.Errorf("orders %+v, %v", page, err)
 	}
 	if letters, err := s.DeadLetters(t.Context(), "phones"); err != nil || len(letters) != 1 {

@@ -17,17 +17,18 @@ const (
 		payment_window_ms, payment_grace_ms, rules`
 	// TermsColumns are those of one version of the terms.
 	TermsColumns = `version, ` + limitColumns
-	limitColumns = `total, max_per_buyer, max_orders, opens_at, closes_at, paused`
+	limitColumns = `total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused`
 
 	OrderColumns = `position, order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
-		status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until, updated_at, payment_id`
+		status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until, updated_at, payment_id,
+		unpaid`
 
 	ChangeColumns = `order_id, changed_at, from_status, to_status, action, changed_by, reason, payment_id, refused`
 	// HistoryColumns are of an order and, NULL if there is none, of a change.
 	HistoryColumns = `orders.node, orders.stored_at, orders.status, orders.reason,
 		c.changed_at, c.from_status, c.to_status, c.action, c.changed_by, c.reason, c.payment_id, c.refused`
 	RestockColumns = `sale_id, restock_id, delta, terms_version, created_at`
-	ReleaseColumns = `order_id, sale_id, buyer_id, claim_key, quantity, epoch`
+	ReleaseColumns = `order_id, sale_id, buyer_id, claim_key, quantity, epoch, unpaid`
 
 	DeadLetterColumns = `id, sale_id, epoch, entry_id, reason, claims, first_seq, terms, node, accepted_at, created_at,
 		resolved_at, resolution`
@@ -49,6 +50,17 @@ func (l limit) Scan(src any) error {
 		return fmt.Errorf("a limit is stored as %T", src)
 	}
 	return nil
+}
+
+// orZero scans a limit of which NULL, no limit, is 0 in the domain.
+type orZero struct{ to *int64 }
+
+func (l orZero) Scan(src any) error {
+	if src == nil {
+		*l.to = 0
+		return nil
+	}
+	return limit(l).Scan(src)
 }
 
 // limitArg is the inverse of limit.
@@ -106,7 +118,7 @@ func scanSale(r row) (sluice.Sale, error) {
 	var listAmount sql.NullInt64
 	var listCurrency sql.NullString
 	err := r.Scan(&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency,
-		millis{&s.PaymentWindow}, millis{&s.PaymentGrace}, rules{&s.Rules}, &s.Version, limit{&s.Total}, limit{&s.MaxPerBuyer}, limit{&s.MaxOrders},
+		millis{&s.PaymentWindow}, millis{&s.PaymentGrace}, rules{&s.Rules}, &s.Version, limit{&s.Total}, limit{&s.MaxPerBuyer}, limit{&s.MaxOrders}, orZero{&s.MaxUnpaid},
 		moment{&s.OpensAt}, moment{&s.ClosesAt}, &s.Paused, &s.Epoch, &s.LoadedEpoch, &s.Fence, &s.Taken, limit{&s.Cap},
 		moment{&s.CreatedAt}, moment{&s.UpdatedAt}, moment{&s.ArchivedAt})
 	s.ListPrice = sluice.Money{Amount: listAmount.Int64, Currency: listCurrency.String}
@@ -128,14 +140,14 @@ func editableArgs(s *sluice.Sale) []any {
 // termsArgs are the values of TermsColumns.
 func termsArgs(d Dialect, t *sluice.Terms) []any {
 	return []any{
-		t.Version, limitArg(t.Total), limitArg(t.MaxPerBuyer), limitArg(t.MaxOrders),
+		t.Version, limitArg(t.Total), limitArg(t.MaxPerBuyer), limitArg(t.MaxOrders), sql.NullInt64{Int64: t.MaxUnpaid, Valid: t.MaxUnpaid != 0},
 		d.Time(t.OpensAt), d.Time(t.ClosesAt), t.Paused,
 	}
 }
 
 func scanTerms(r row) (sluice.Terms, error) {
 	var t sluice.Terms
-	err := r.Scan(&t.Version, limit{&t.Total}, limit{&t.MaxPerBuyer}, limit{&t.MaxOrders}, moment{&t.OpensAt}, moment{&t.ClosesAt}, &t.Paused)
+	err := r.Scan(&t.Version, limit{&t.Total}, limit{&t.MaxPerBuyer}, limit{&t.MaxOrders}, orZero{&t.MaxUnpaid}, moment{&t.OpensAt}, moment{&t.ClosesAt}, &t.Paused)
 	return t, err
 }
 
@@ -143,7 +155,7 @@ func scanTerms(r row) (sluice.Terms, error) {
 func ScanOrder(r row) (o sluice.Order, position int64, err error) {
 	err = r.Scan(&position, &o.ID, &o.Sale, &o.Buyer, &o.Key, &o.Quantity, &o.Meta, &o.Price.Amount, &o.Price.Currency,
 		&o.Status, &o.Reason, &o.Epoch, &o.Seq, &o.Terms, moment{&o.AcceptedAt}, moment{&o.StoredAt}, moment{&o.ExpiresAt},
-		moment{&o.KeepUntil}, moment{&o.UpdatedAt}, &o.PaymentID)
+		moment{&o.KeepUntil}, moment{&o.UpdatedAt}, &o.PaymentID, &o.Unpaid)
 	return o, position, err
 }
 

@@ -127,6 +127,7 @@ func (s *Store) takeStep(ctx context.Context, tx *sql.Tx, c *sluice.Change, o *s
 	case sluice.Reject:
 		o.Reason = c.Reason
 	}
+	o.Unpaid = o.Unpaid || c.Unpaid()
 	if now.After(o.UpdatedAt) { // a clock may be set back
 		o.UpdatedAt = now
 	}
@@ -135,7 +136,7 @@ func (s *Store) takeStep(ctx context.Context, tx *sql.Tx, c *sluice.Change, o *s
 			return err
 		}
 	}
-	changed, err := exec(ctx, tx, s.sql.ChangeOrder, string(o.Status), o.Reason, o.PaymentID, s.d.Time(o.UpdatedAt), o.ID, string(from), s.d.Time(now), late)
+	changed, err := exec(ctx, tx, s.sql.ChangeOrder, string(o.Status), o.Reason, o.PaymentID, s.d.Time(o.UpdatedAt), o.Unpaid, o.ID, string(from), s.d.Time(now), late)
 	if err != nil {
 		return err
 	}

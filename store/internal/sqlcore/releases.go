@@ -117,7 +117,7 @@ func (s *Store) giveSale(ctx context.Context, sale sluice.SaleID, limit int, giv
 func (s *Store) selectReleases(ctx context.Context, q querier, sale sluice.SaleID, limit int) (all []sluice.Release, err error) {
 	err = each(ctx, q, s.sql.SelectReleases, []any{sale, limit}, func(rows *sql.Rows) error {
 		var r sluice.Release
-		err := rows.Scan(&r.Order, &r.Sale, &r.Buyer, &r.Key, &r.Quantity, &r.Epoch)
+		err := rows.Scan(&r.Order, &r.Sale, &r.Buyer, &r.Key, &r.Quantity, &r.Epoch, &r.Unpaid)
 		all = append(all, r)
 		return err
 	})

@@ -124,7 +124,7 @@ type Statements struct {
 	OrdersOfSale string // sale, position after which, limit; by position
 
 	LockOrder   string // order_id; as SelectOrder, and holds the row until the transaction ends
-	ChangeOrder string // status, reason, payment_id, updated_at, order_id, status before, now, late: (keep_until <= now) = late
+	ChangeOrder string // status, reason, payment_id, updated_at, unpaid, order_id, status before, now, late: (keep_until <= now) = late
 	LowerTaken  string // n, id
 	// AddChange inserts ChangeColumns. AddRefusal, too, but nothing if the
 	// payment was refused in this status before.
