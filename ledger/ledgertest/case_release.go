@@ -34,6 +34,79 @@ func (e *env) release(claims ...sluice.Claim) sluice.Released {
 	return got
 }
 
+// releaseUnpaid gives claims of the first epoch back that ended unpaid.
+func (e *env) releaseUnpaid(claims ...sluice.Claim) sluice.Released {
+	e.Helper()
+	var releases []sluice.Release
+	for _, c := range claims {
+		r := releaseOf(sale, c, 1)
+		r.Unpaid = true
+		releases = append(releases, r)
+	}
+	got, err := e.releaser().Release(e.ctx, sale, releases)
+	e.must("Release", err)
+	return got
+}
+
+// unpaidEndings plays MaxUnpaid with either layout of records: few claims per
+// buyer, or any number.
+func unpaidEndings(maxOrders int64) func(e *env) {
+	return func(e *env) {
+		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer, t.MaxOrders, t.MaxUnpaid = 3, maxOrders, 2 }))
+		paid, kept, first, second := e.claim("ann", "paid", 1), e.claim("ann", "kept", 1), e.claim("ann", "first", 1), e.claim("ann", "second", 1)
+		e.claims(paid, kept)
+		e.same("the merchant's ending", e.release(paid), sluice.Released{Applied: 1})
+		e.accepted(first)
+		e.same("unpaid", e.releaseUnpaid(first, first), sluice.Released{Applied: 1, Before: 1})
+		e.same("again", e.releaseUnpaid(first, paid), sluice.Released{Before: 2})
+		e.accepted(second) // one of two; and what is added to the record keeps the count
+		e.same("the last one", e.releaseUnpaid(second), sluice.Released{Applied: 1})
+		refused := func() {
+			e.Helper()
+			d := e.wantCode(e.claim("ann", "third", 1), sluice.BuyerLimit)
+			e.same("orders", d.Orders, []sluice.OrderID{kept.Order})
+			e.wantCode(e.claim("ann", "third", 1), sluice.BuyerLimit)
+		}
+		refused()
+		for _, c := range []sluice.Claim{paid, kept, first, second} { // I4
+			if d := e.wantCode(c, sluice.Accepted); !d.Replayed || d.Order != c.Order {
+				e.Errorf("the repeat of %s: %+v", c.Key, d)
+			}
+		}
+		e.accepted(e.claim("bob", "k", 1))
+		records := e.records(sale)
+		for _, c := range []sluice.Claim{paid, kept, first, second} {
+			want := c.Order == first.Order || c.Order == second.Order
+			if r := records[c.Order]; r.Unpaid != want || r.Live != (c.Order == kept.Order) {
+				e.Errorf("record of %s: live %v, unpaid %v; want unpaid %v", c.Key, r.Live, r.Unpaid, want)
+			}
+		}
+		e.restart()
+		refused()
+		e.same("records after a restart", e.records(sale), records)
+
+		image := sluice.LoadImage{Sale: sale, Epoch: 2, Terms: e.terms[sale]}
+		for _, r := range records {
+			image.Records = append(image.Records, r)
+			if r.Live {
+				image.Taken += r.Quantity
+			}
+		}
+		e.must("Load", e.ledger.Load(e.ctx, image))
+		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
+		refused()
+		e.same("records after a load", e.records(sale), records)
+		e.restart()
+		refused()
+		e.change(sale, func(t *sluice.Terms) { t.MaxUnpaid = 3 })
+		e.accepted(e.claim("ann", "third", 1))
+		e.change(sale, func(t *sluice.Terms) { t.MaxUnpaid = 1 })
+		e.wantCode(e.claim("ann", "fourth", 1), sluice.BuyerLimit)
+		e.change(sale, func(t *sluice.Terms) { t.MaxUnpaid = 0 })
+		e.accepted(e.claim("ann", "fourth", 1))
+	}
+}
+
 // releaseCases: units come back, once (I6), and can be sold again (I7).
 var releaseCases = []testCase{
 	{"units and the buyer's allowance return, the claim stays on record", Releases, func(e *env) {
@@ -140,6 +213,19 @@ var releaseCases = []testCase{
 		}
 		d := e.wantCode(e.claim("ann", "k9", 1), sluice.BuyerLimit)
 		e.same("orders", d.Orders, []sluice.OrderID(nil))
+	}},
+	{"MaxUnpaid counts what ended unpaid, and nothing else", Releases, unpaidEndings(40)},
+	{"MaxUnpaid, where a buyer may have any number of claims", Releases, unpaidEndings(unlimited)},
+	{"a batch whose buyers have unpaid endings", Releases, func(e *env) {
+		e.load(sale, with(func(t *sluice.Terms) { t.MaxUnpaid = 1 }))
+		ann, bob, eve := e.claim("ann", "1", 1), e.claim("bob", "1", 1), e.claim("eve", "1", 1)
+		e.claims(ann, bob, eve)
+		e.releaseUnpaid(ann, bob)
+		var codes []sluice.Code
+		for _, d := range e.claims(e.claim("ann", "2", 1), e.claim("eve", "2", 1), e.claim("bob", "2", 1), e.claim("eve", "3", 1), e.claim("ann", "3", 1)) {
+			codes = append(codes, d.Code)
+		}
+		e.same("codes", codes, []sluice.Code{sluice.BuyerLimit, sluice.Accepted, sluice.BuyerLimit, sluice.Accepted, sluice.BuyerLimit})
 	}},
 	{"what was released stays released after a restart", Releases, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 4, 2 }))

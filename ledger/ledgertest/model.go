@@ -65,10 +65,13 @@ func (s *modelSale) refusals(now time.Time, c sluice.Claim) (codes []sluice.Code
 	if s.resting(now) {
 		codes = append(codes, s.calm)
 	}
-	var units, orders int64
+	var units, orders, unpaid int64
 	for _, r := range s.records {
 		if r.Buyer == c.Buyer {
 			orders++
+			if r.Unpaid {
+				unpaid++
+			}
 			if r.Live {
 				units += r.Quantity
 			}
@@ -78,6 +81,9 @@ func (s *modelSale) refusals(now time.Time, c sluice.Claim) (codes []sluice.Code
 		codes = append(codes, sluice.BuyerLimit)
 	}
 	if s.terms.MaxOrders != unlimited && orders+1 > s.terms.MaxOrders {
+		codes = append(codes, sluice.BuyerLimit)
+	}
+	if s.terms.MaxUnpaid > 0 && unpaid+1 > s.terms.MaxUnpaid {
 		codes = append(codes, sluice.BuyerLimit)
 	}
 	if s.terms.Total != unlimited {
@@ -200,7 +206,7 @@ func (m *model) release(now time.Time, id sluice.SaleID, releases []sluice.Relea
 		case i < 0:
 			answer.Unknown = append(answer.Unknown, r.Order)
 		case s.records[i].Live:
-			s.records[i].Live = false
+			s.records[i].Live, s.records[i].Unpaid = false, r.Unpaid
 			answer.Applied++
 		default:
 			answer.Before++
@@ -360,7 +366,7 @@ func checkJournal(r sluice.Reading, seen map[int64]sluice.Record, journal []slui
 			}
 			last = got.Seq
 			waiting[got.Seq] = true
-			got.Live = seen[got.Seq].Live // an order may end before its entry is acknowledged
+			got.Live, got.Unpaid = seen[got.Seq].Live, seen[got.Seq].Unpaid // an order may end before its entry is acknowledged
 			if d := diff(seen[got.Seq], got); d != "" {
 				complain("I5: entry %s, seq %d: -record +journal\n%s", e.ID, got.Seq, d)
 			}

@@ -181,7 +181,7 @@ func (a *author) claim(id sluice.SaleID) {
 func (a *author) randomTerms(before sluice.Terms, taken int64) sluice.Terms {
 	t := before
 	t.Version += pick(a, int64(1), 1, 1, 1, 0, -1)
-	switch a.IntN(7) {
+	switch a.IntN(8) {
 	case 0, 6:
 		t.Total = pick(a, unlimited, taken-1, taken-1, taken-5, taken, taken+3, taken+6, taken+20, taken+100)
 		t.Total = max(t.Total, unlimited)
@@ -197,6 +197,8 @@ func (a *author) randomTerms(before sluice.Terms, taken int64) sluice.Terms {
 		t.ClosesAt = a.now.Add(pick(a, -time.Second, 0, time.Millisecond, 600*time.Millisecond, time.Hour))
 	case 5:
 		t.Paused = !t.Paused
+	case 7:
+		t.MaxUnpaid = pick(a, int64(0), 1, 2, 5)
 	}
 	return t
 }
@@ -212,7 +214,7 @@ func (a *author) reopen(id sluice.SaleID) {
 	terms := held.terms
 	terms.Version++
 	terms.Paused, terms.OpensAt, terms.ClosesAt = false, a.now.Add(-time.Hour), time.Time{}
-	terms.MaxPerBuyer, terms.MaxOrders = pick(a, unlimited, 3, 6), unlimited
+	terms.MaxPerBuyer, terms.MaxOrders, terms.MaxUnpaid = pick(a, unlimited, 3, 6), unlimited, pick(a, int64(0), 3)
 	a.add(step{act: doFence, sale: id, epoch: held.epoch})
 	a.add(step{act: doApply, sale: id, epoch: held.epoch, terms: terms})
 }
@@ -227,7 +229,9 @@ func (a *author) release(id sluice.SaleID) {
 	s := step{act: doRelease, sale: id}
 	for range min(len(held.records), pick(a, 1, 2, 10, 30)) {
 		r := pick(a, held.records...)
-		s.ended = append(s.ended, releaseOf(id, r.Claim, held.epoch-pick(a, int64(0), 0, 0, 1)))
+		release := releaseOf(id, r.Claim, held.epoch-pick(a, int64(0), 0, 0, 1))
+		release.Unpaid = a.IntN(2) == 0
+		s.ended = append(s.ended, release)
 	}
 	if a.IntN(8) == 0 {
 		stranger := sluice.Claim{Buyer: "nobody", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", a.IntN(99)))}
@@ -247,7 +251,9 @@ func (a *author) load(id sluice.SaleID) {
 		image.Terms = held.terms
 		image.Terms.Version++
 		for _, r := range held.records {
-			r.Live = r.Live && a.IntN(4) > 0
+			if r.Live && a.IntN(4) == 0 {
+				r.Live, r.Unpaid = false, a.IntN(2) == 0
+			}
 			image.Records = append(image.Records, r)
 			if r.Live {
 				image.Taken += r.Quantity

@@ -80,7 +80,7 @@ func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, layout,
 		"layout", layout, "fence", sluice.FenceLoading, "calm_until", "0", "calm_code", "0",
 		"terms", strconv.FormatInt(t.Version, 10),
 	}
-	for i, name := range [...]string{"total", "max_buyer", "max_orders", "opens", "closes", "paused"} {
+	for i, name := range [...]string{"total", "max_buyer", "max_orders", "opens", "closes", "paused", "max_unpaid"} {
 		args = append(args, name, termsArgs(t)[i])
 	}
 	keys := []string{l.keys.sale(image.Sale), l.keys.buyers(image.Sale), l.keys.journal(image.Sale), l.keys.aside(image.Sale, image.Epoch)}
@@ -100,8 +100,8 @@ func (l *Ledger) loadRecords(ctx context.Context, sale sluice.SaleID, args []str
 }
 
 // termsArgs are the terms as they stand in the sale hash: total, max_buyer,
-// max_orders, opens, closes (0: never), paused.
-func termsArgs(t *sluice.Terms) [6]string {
+// max_orders, opens, closes (0: never), paused, max_unpaid (0: no limit).
+func termsArgs(t *sluice.Terms) [7]string {
 	closes, paused := "0", "0"
 	if !t.ClosesAt.IsZero() {
 		closes = millis(t.ClosesAt)
@@ -111,7 +111,7 @@ func termsArgs(t *sluice.Terms) [6]string {
 	}
 	return [...]string{
 		strconv.FormatInt(t.Total, 10), strconv.FormatInt(t.MaxPerBuyer, 10), strconv.FormatInt(t.MaxOrders, 10),
-		millis(t.OpensAt), closes, paused,
+		millis(t.OpensAt), closes, paused, strconv.FormatInt(t.MaxUnpaid, 10),
 	}
 }
 
@@ -119,6 +119,7 @@ func termsArgs(t *sluice.Terms) [6]string {
 type buyerImage struct {
 	units  int64
 	claims int64
+	unpaid int64
 	lines  []byte            // layout whole: all of them
 	shards map[string][]byte // layout split: by field
 }
@@ -153,6 +154,9 @@ func gather(image *sluice.LoadImage, layout string) (map[sluice.BuyerID]*buyerIm
 		if r.Live {
 			b.units += r.Quantity
 		}
+		if r.Unpaid {
+			b.unpaid++
+		}
 		if layout == whole {
 			b.lines = appendLine(b.lines, r)
 			continue
@@ -169,6 +173,9 @@ func gather(image *sluice.LoadImage, layout string) (map[sluice.BuyerID]*buyerIm
 // fields calls add with the fields of the buyers hash that hold the record.
 func (b *buyerImage) fields(buyer sluice.BuyerID, layout string, add func(field, value string) error) error {
 	head := strconv.FormatInt(b.units, 10) + "\t" + strconv.FormatInt(b.claims, 10)
+	if b.unpaid > 0 { // older versions wrote and know two numbers
+		head += "\t" + strconv.FormatInt(b.unpaid, 10)
+	}
 	if layout == whole {
 		return add(string(buyer), head+string(b.lines))
 	}

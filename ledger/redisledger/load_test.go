@@ -327,3 +327,63 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// What a version without unpaid endings has written is read as it was: no limit
+// of them, heads of two numbers, and no line that has ended unpaid.
+func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
+	for layout, terms := range layouts {
+		t.Run(layout, func(t *testing.T) {
+			l := openTest(t)
+			must(t, l.Load(t.Context(), image(2, 6, terms)))
+			must(t, l.Unfence(t.Context(), "s", 2))
+			must(t, l.client.Do(t.Context(), l.client.B().Hdel().Key(l.keys.sale("s")).Field("max_unpaid").Build()).Error())
+			head := func(buyer sluice.BuyerID) string {
+				t.Helper()
+				value, err := l.client.Do(t.Context(), l.client.B().Hget().Key(l.keys.buyers("s")).Field(string(buyer)).Build()).ToString()
+				must(t, err)
+				value, _, _ = strings.Cut(value, "\n")
+				return value
+			}
+			claim := func(key string) sluice.Claim {
+				return sluice.Claim{Buyer: "old", Key: sluice.Key(key), Quantity: 1, Order: sluice.MakeOrderID("s", strings.Repeat("e", 24)+key)}
+			}
+			end := func(c sluice.Claim) {
+				t.Helper()
+				answer, err := l.Release(t.Context(), "s", []sluice.Release{{Order: c.Order, Sale: "s", Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 2, Unpaid: true}})
+				if err != nil || answer.Applied != 1 {
+					t.Fatalf("%+v, %v", answer, err)
+				}
+			}
+			accept := func(c sluice.Claim) {
+				t.Helper()
+				decisions, err := l.Claim(t.Context(), "s", []sluice.Claim{c})
+				if err != nil || decisions[0].Code != sluice.Accepted {
+					t.Fatalf("%+v, %v", decisions, err)
+				}
+			}
+			if readings, err := l.Read(t.Context(), []sluice.SaleID{"s"}); err != nil || readings[0].Fence != "" || readings[0].Terms.MaxUnpaid != 0 {
+				t.Fatalf("%+v, %v", readings, err)
+			}
+			first, second := claim("aaaaaaa1"), claim("aaaaaaa2")
+			accept(first)
+			if got := head("old"); got != "1\t1" {
+				t.Errorf("head %q", got)
+			}
+			end(first)
+			accept(second) // there is no limit
+			if got := head("old"); got != "1\t2\t1" {
+				t.Errorf("head %q", got)
+			}
+			found, err := l.Recall(t.Context(), sluice.ClaimID{Sale: "s", Buyer: "old", Key: first.Key})
+			if err != nil || found.Live || !found.Unpaid {
+				t.Errorf("record %+v, %v", found, err)
+			}
+			terms := terms
+			terms.Version, terms.OpensAt, terms.MaxUnpaid = 2, time.UnixMilli(1000).UTC(), 1
+			must(t, l.Apply(t.Context(), "s", 2, terms))
+			if decisions, err := l.Claim(t.Context(), "s", []sluice.Claim{claim("aaaaaaa3")}); err != nil || decisions[0].Code != sluice.BuyerLimit {
+				t.Errorf("%+v, %v", decisions, err)
+			}
+		})
+	}
+}

@@ -120,7 +120,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if len(parts) == 1 {
 		return r, 0, "", fields.err
 	}
-	if len(parts) != 18 {
+	if len(parts) != 19 {
 		return r, 0, "", fmt.Errorf("reply of %d parts", len(parts))
 	}
 	if v := fields.text[3]; v != format {
@@ -136,7 +136,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	r.Backlog, r.Epoch, r.Seq, r.Taken = fields.number(2), fields.number(4), fields.number(5), fields.number(6)
 	r.Terms = sluice.Terms{
 		Version: fields.number(7), Total: fields.number(8), MaxPerBuyer: fields.number(9), MaxOrders: fields.number(10),
-		OpensAt: fields.time(11), Paused: fields.number(13) == 1,
+		MaxUnpaid: fields.number(18), OpensAt: fields.time(11), Paused: fields.number(13) == 1,
 	}
 	if fields.text[12] != "0" {
 		r.Terms.ClosesAt = fields.time(12)

@@ -12,7 +12,11 @@ import (
 // appendLine appends the record as a line of the buyers hash, with its leading
 // line feed:
 //
-//	LF buyer TAB key TAB order TAB quantity TAB meta TAB seq TAB epoch TAB at (ms) TAB terms TAB live (1 or 0)
+//	LF buyer TAB key TAB order TAB quantity TAB meta TAB seq TAB epoch TAB at (ms) TAB terms TAB life
+//
+// life is 1 while the record is live, 0 when it has ended, and 20 when it has
+// ended unpaid: a program that looks at the last digit alone, as the first
+// version of release.lua did, reads an ended claim.
 //
 // claim.lua writes the same lines and finds a key by LF buyer TAB key TAB, which
 // occurs nowhere else, since no field of a valid claim holds either.
@@ -24,8 +28,11 @@ func appendLine(dst []byte, r *sluice.Record) []byte {
 		dst = append(dst, '\t')
 		dst = strconv.AppendInt(dst, n, 10)
 	}
-	if r.Live {
+	switch {
+	case r.Live:
 		return append(dst, "\t1"...)
+	case r.Unpaid:
+		return append(dst, "\t20"...)
 	}
 	return append(dst, "\t0"...)
 }
@@ -56,6 +63,7 @@ func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (sluice.Re
 	}
 	r.Claim = claim
 	r.Seq, r.Epoch, r.At, r.Terms, r.Live = number[0], number[1], fromMillis(number[2]), number[3], number[4] == 1
+	r.Unpaid = number[4] == 20
 	return r, nil
 }
 

@@ -101,7 +101,14 @@ func (l *Ledger) releaseArgs(m mark, layout string, highest int64, releases []sl
 			args = append(args, shardField(releases[i].Buyer, releases[i].Key))
 		}
 	}
-	return args
+	unpaid := make([]byte, n)
+	for i := range releases {
+		unpaid[i] = '0'
+		if releases[i].Unpaid {
+			unpaid[i] = '1'
+		}
+	}
+	return append(args, string(unpaid))
 }
 
 // releaseReply is a reply of release.lua.

@@ -64,14 +64,17 @@ func (s *sale) decide(v *verdict, a *account, c *sluice.Claim) sluice.Decision {
 	}
 }
 
-// overLimit reports whether the claim would exceed the limit per buyer (I3) or
-// the number of orders per buyer.
+// overLimit reports whether the claim would exceed the limit per buyer (I3), or
+// the buyer has had all the orders, or all the unpaid endings, of the terms.
 func (s *sale) overLimit(a *account, quantity int64) bool {
 	var have account
 	if a != nil {
 		have = *a
 	}
 	if s.terms.MaxPerBuyer != sluice.Unlimited && have.units+quantity > s.terms.MaxPerBuyer {
+		return true
+	}
+	if s.terms.MaxUnpaid != 0 && int64(have.unpaid) >= s.terms.MaxUnpaid {
 		return true
 	}
 	return s.terms.MaxOrders != sluice.Unlimited && int64(have.orders) >= s.terms.MaxOrders
@@ -82,7 +85,7 @@ func (s *sale) overLimit(a *account, quantity int64) bool {
 func (s *sale) accept(a *account, c *sluice.Claim, line string, b *batch) {
 	s.seq++
 	s.taken += c.Quantity
-	s.remember(a, c, line, s.seq, b, true)
+	s.remember(a, c, line, s.seq, b, true, false)
 }
 
 // changeTerms makes the terms the ones that decide, and lets the sale rest if

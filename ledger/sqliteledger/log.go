@@ -23,7 +23,7 @@ import (
 //	fence   epoch, at         0           0             the reason; empty: the fence is lifted
 //	handed  epoch, at         0           a row's id    empty; the journal is handed out up to it
 //	ack     epoch, at         0           their number  ids of claims rows, separated by spaces
-//	release epoch, at         0           their number  a line per ended claim, see encodeEnding
+//	release epoch, at         0           their number  a line per ended claim, see encodeEndings
 //	drop    at                0           0             the sale that was dropped, of whose rows none is left
 //
 // A claims row and its acknowledgement stay until the sale is archived: the
@@ -161,6 +161,7 @@ type termsJSON struct {
 	Total       int64 `json:"total"`
 	MaxPerBuyer int64 `json:"max_per_buyer"`
 	MaxOrders   int64 `json:"max_orders"`
+	MaxUnpaid   int64 `json:"max_unpaid,omitempty"` // 0 or, as older versions wrote it, absent: no limit
 	OpensAt     int64 `json:"opens_at"`
 	ClosesAt    int64 `json:"closes_at,omitempty"` // it is after opens_at, so 0 is free to mean none
 	Paused      bool  `json:"paused,omitempty"`
@@ -169,7 +170,7 @@ type termsJSON struct {
 func toJSON(t sluice.Terms) termsJSON {
 	j := termsJSON{
 		Version: t.Version, Total: t.Total, MaxPerBuyer: t.MaxPerBuyer, MaxOrders: t.MaxOrders,
-		OpensAt: t.OpensAt.UnixMilli(), Paused: t.Paused,
+		MaxUnpaid: t.MaxUnpaid, OpensAt: t.OpensAt.UnixMilli(), Paused: t.Paused,
 	}
 	if !t.ClosesAt.IsZero() {
 		j.ClosesAt = t.ClosesAt.UnixMilli()
@@ -180,7 +181,7 @@ func toJSON(t sluice.Terms) termsJSON {
 func (j *termsJSON) terms() sluice.Terms {
 	t := sluice.Terms{
 		Version: j.Version, Total: j.Total, MaxPerBuyer: j.MaxPerBuyer, MaxOrders: j.MaxOrders,
-		OpensAt: time.UnixMilli(j.OpensAt).UTC(), Paused: j.Paused,
+		MaxUnpaid: j.MaxUnpaid, OpensAt: time.UnixMilli(j.OpensAt).UTC(), Paused: j.Paused,
 	}
 	if j.ClosesAt != 0 {
 		t.ClosesAt = time.UnixMilli(j.ClosesAt).UTC()
@@ -226,16 +227,21 @@ func encodeJSON(v any) string {
 
 // encodeRecords writes loaded records, a line each:
 //
-//	epoch TAB seq TAB terms TAB at TAB live TAB claim, as sluice.AppendClaim has it
+//	epoch TAB seq TAB terms TAB at TAB life TAB claim, as sluice.AppendClaim has it
+//
+// life is 1 while the record is live, 2 if it ended unpaid, else 0.
 func encodeRecords(records []sluice.Record) string {
 	var b []byte
 	for i := range records {
 		r := &records[i]
-		live := int64(0)
-		if r.Live {
-			live = 1
+		life := int64(0)
+		switch {
+		case r.Live:
+			life = 1
+		case r.Unpaid:
+			life = 2
 		}
-		for _, n := range []int64{r.Epoch, r.Seq, r.Terms, r.At.UnixMilli(), live} {
+		for _, n := range []int64{r.Epoch, r.Seq, r.Terms, r.At.UnixMilli(), life} {
 			b = strconv.AppendInt(b, n, 10)
 			b = append(b, '\t')
 		}
@@ -270,7 +276,7 @@ func (s *sale) addLoaded(body string) error {
 		if at := time.UnixMilli(number[3]).UTC(); b.epoch != number[0] || b.terms != number[2] || !b.at.Equal(at) {
 			b = &batch{epoch: number[0], terms: number[2], at: at} // neighbours often share theirs
 		}
-		s.remember(s.account(c.Buyer), &c, line, number[1], b, number[4] == 1)
+		s.remember(s.account(c.Buyer), &c, line, number[1], b, number[4] == 1, number[4] == 2)
 	}
 	return nil
 }

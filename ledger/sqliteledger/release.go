@@ -47,7 +47,7 @@ func (g *group) release(id sluice.SaleID, releases []sluice.Release) (answer slu
 	case s.fence != "":
 		return answer, sluice.ErrStaleEpoch
 	}
-	var ending []int32
+	var all endings
 	for _, r := range releases {
 		switch i := s.find(s.account(r.Buyer), r.Key); {
 		case r.Epoch > s.epoch:
@@ -56,46 +56,72 @@ func (g *group) release(id sluice.SaleID, releases []sluice.Release) (answer slu
 			answer.Before++
 		case i < 0 || s.records.at(int(i)).order() != r.Order:
 			answer.Unknown = append(answer.Unknown, r.Order)
-		case !s.live(i) || slices.Contains(ending, i):
+		case !s.live(i) || all.has(i):
 			answer.Before++
 		default:
 			answer.Applied++
-			ending = append(ending, i)
+			all = append(all, ending{i, r.Unpaid})
 		}
 	}
-	if len(ending) > 0 {
+	if len(all) > 0 {
 		g.closeRow(s)
-		g.add(s, row{kind: kindRelease, epoch: s.epoch, at: g.now, n: int64(len(ending)), body: s.encodeEnding(ending)})
+		g.add(s, row{kind: kindRelease, epoch: s.epoch, at: g.now, n: int64(len(all)), body: s.encodeEndings(all)})
 		s.mu.Lock()
-		s.end(ending, g.now)
+		s.end(all, g.now)
 		s.mu.Unlock()
 	}
 	return answer, nil
 }
 
+// ending is the end of a live claim.
+type ending struct {
+	place  int32
+	unpaid bool // it counts against the buyer's unpaid endings
+}
+
+type endings []ending
+
+func (all endings) has(place int32) bool {
+	return slices.ContainsFunc(all, func(e ending) bool { return e.place == place })
+}
+
 // end ends claims that are live: their units are available again. If nothing
 // was, the sale rests.
-func (s *sale) end(places []int32, now time.Time) {
+func (s *sale) end(all endings, now time.Time) {
 	soldOut := s.terms.Refusal(now) == 0 && s.terms.Available(s.taken) == 0
-	s.ended = s.ended.with(places)
-	for _, i := range places {
-		r := s.records.at(int(i))
+	var ended, unpaid []int32
+	for _, e := range all {
+		r := s.records.at(int(e.place))
+		a := s.account(r.buyer())
 		s.taken -= r.quantity
-		s.account(r.buyer()).units -= r.quantity
+		a.units -= r.quantity
+		ended = append(ended, e.place)
+		if e.unpaid {
+			a.unpaid++
+			unpaid = append(unpaid, e.place)
+		}
+	}
+	s.ended = s.ended.with(ended)
+	if len(unpaid) > 0 {
+		s.unpaid = s.unpaid.with(unpaid)
 	}
 	if soldOut && s.terms.Available(s.taken) != 0 {
 		s.calm, s.calmUntil = sluice.SoldOut, now.Add(sluice.RefusalLease)
 	}
 }
 
-// encodeEnding writes the claims that end, a line each: buyer TAB key.
-func (s *sale) encodeEnding(places []int32) string {
+// encodeEndings writes the claims that end, a line each: buyer TAB key, and if
+// it ended unpaid TAB "unpaid".
+func (s *sale) encodeEndings(all endings) string {
 	var b []byte
-	for _, i := range places {
-		r := s.records.at(int(i))
+	for _, e := range all {
+		r := s.records.at(int(e.place))
 		b = append(b, r.buyer()...)
 		b = append(b, '\t')
 		b = append(b, r.key()...)
+		if e.unpaid {
+			b = append(b, "\tunpaid"...)
+		}
 		b = append(b, '\n')
 	}
 	return string(b)
@@ -103,20 +129,21 @@ func (s *sale) encodeEnding(places []int32) string {
 
 // applyRelease ends the claims of a release row.
 func (s *sale) applyRelease(r *row) {
-	var places []int32
+	var all endings
 	for line := range strings.Lines(r.body) {
 		buyer, key, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		key, unpaid := strings.CutSuffix(key, "\tunpaid")
 		i := s.find(s.account(sluice.BuyerID(buyer)), sluice.Key(key))
-		if i < 0 || !s.live(i) || slices.Contains(places, i) {
+		if i < 0 || !s.live(i) || all.has(i) {
 			s.lost("row %d releases a claim of %q that is not live", r.id, buyer)
 			continue
 		}
-		places = append(places, i)
+		all = append(all, ending{i, unpaid})
 	}
-	if int64(len(places)) != r.n {
-		s.lost("row %d releases %d claims, want %d", r.id, len(places), r.n)
+	if int64(len(all)) != r.n {
+		s.lost("row %d releases %d claims, want %d", r.id, len(all), r.n)
 	}
-	s.end(places, r.at)
+	s.end(all, r.at)
 }
 
 // drop forgets a sale. One row stays behind, the same for all dropped sales,

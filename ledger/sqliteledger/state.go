@@ -30,6 +30,7 @@ type sale struct {
 
 	records records
 	ended   bits    // records whose units have returned
+	unpaid  bits    // those of them that ended unpaid
 	open    openRow // the row that accepted claims of this group go to
 	journal journal
 
@@ -46,6 +47,7 @@ type view struct {
 	reading sluice.Reading // without Now; Calm is in force until it is reached
 	records records        // of which count are committed
 	ended   bits
+	unpaid  bits
 	count   int
 }
 
@@ -66,6 +68,7 @@ func (s *sale) publish() {
 		},
 		records: s.records,
 		ended:   s.ended,
+		unpaid:  s.unpaid,
 		count:   s.records.n,
 	})
 }
@@ -84,6 +87,7 @@ type record struct {
 	buyerLen uint8
 	keyLen   uint8
 	live     bool  // when it was remembered; since then see sale.ended
+	unpaid   bool  // likewise; see sale.unpaid
 	prev     int32 // the buyer's claim before this one, -1 for none
 	seq      int64
 	quantity int64
@@ -113,7 +117,7 @@ func (v *view) record(i int) sluice.Record {
 	r := v.records.at(i)
 	return sluice.Record{
 		Claim: r.claim(), Sale: v.reading.Sale, Epoch: r.batch.epoch, Seq: r.seq, Terms: r.batch.terms, At: r.batch.at,
-		Live: r.live && !v.ended.has(i),
+		Live: r.live && !v.ended.has(i), Unpaid: r.unpaid || v.unpaid.has(i),
 	}
 }
 
@@ -171,6 +175,7 @@ func (b bits) with(places []int32) bits {
 type account struct {
 	units  int64 // of live orders (I3)
 	orders int32 // accepted claims, ended ones too
+	unpaid int32 // of them, those that ended unpaid
 	last   int32 // the latest claim, the head of the chain of record.prev
 	// keys finds a claim among many; nil while the chain is short.
 	keys map[sluice.Key]int32
@@ -210,9 +215,9 @@ func (s *sale) find(a *account, key sluice.Key) int32 {
 // remember adds an accepted claim to the records and to its buyer's account,
 // which is nil if the buyer has none yet.
 // It does not count its units as taken: see accept and the load row.
-func (s *sale) remember(a *account, c *sluice.Claim, line string, seq int64, b *batch, live bool) {
+func (s *sale) remember(a *account, c *sluice.Claim, line string, seq int64, b *batch, live, unpaid bool) {
 	r := record{
-		line: line, buyerLen: uint8(len(c.Buyer)), keyLen: uint8(len(c.Key)), live: live,
+		line: line, buyerLen: uint8(len(c.Buyer)), keyLen: uint8(len(c.Key)), live: live, unpaid: unpaid,
 		prev: -1, seq: seq, quantity: c.Quantity, batch: b,
 	}
 	if a == nil {
@@ -225,6 +230,9 @@ func (s *sale) remember(a *account, c *sluice.Claim, line string, seq int64, b *
 	a.orders++
 	if live {
 		a.units += c.Quantity
+	}
+	if unpaid {
+		a.unpaid++
 	}
 	switch {
 	case a.keys != nil:

@@ -47,7 +47,8 @@ local find, sub, match = string.find, string.sub, string.match
 local n = tonumber(ARGV[10])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3], 'terms',
-  'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code', 'entries')
+  'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code', 'entries',
+  'max_unpaid')
 if not sale[1] then
   return {1}
 end
@@ -143,12 +144,13 @@ if split then
   stored, stored_at = read(fields, {})
 end
 local total, max_buyer, max_orders = tonumber(sale[9]), tonumber(sale[10]), tonumber(sale[11])
+local max_unpaid = tonumber(sale[18] or 0) -- a sale that an older version has loaded has none
 local stamp = '\t' .. sale[2] .. '\t' .. at .. '\t' .. sale[8] .. '\t1'
 local start = seq
 local low = seq % 100
 local high = '\t' .. (sub(sale[3], 1, -3))
 local writes, w = {}, 0         -- arguments of HSET
-local made, tops = {}, {}       -- if a buyer occurs again: this batch's lines by claim, units and claims by buyer
+local made, tops = {}, {}       -- if a buyer occurs again: this batch's lines by claim, and heads by buyer
 local grown, more, g = {}, {}, 0 -- and the fields that get lines: of which claim first, and the lines
 local shown = {}                -- buyers whose record is in the answer
 local refused, code = 0, nil    -- how many refusals there are of the code that came last
@@ -171,16 +173,17 @@ for i = 1, n do
   else
     local buyer = ARGV[buyers + i]
     local head, top = heads[head_at[i]], tops[buyer]
-    local quantity, units, count, no = 1, 0, 0, refusal
+    local quantity, units, count, unpaid, no = 1, 0, 0, '', refusal -- unpaid as in the head: with its tab, or nothing
     if not no then
       if not ones then quantity = tonumber(ARGV[quantities + i]) end
       if top then
-        units, count = top[1], top[2]
+        units, count, unpaid = top[1], top[2], top[3]
       elseif head then
-        units, count = match(head, '^(%d+)\t(%d+)')
+        units, count, unpaid = match(head, '^(%d+)\t(%d+)(\t?%d*)')
         units, count = tonumber(units), tonumber(count)
       end
-      if (max_buyer >= 0 and units + quantity > max_buyer) or (max_orders >= 0 and count >= max_orders) then -- I3
+      if (max_buyer >= 0 and units + quantity > max_buyer) or (max_orders >= 0 and count >= max_orders) or
+        (max_unpaid > 0 and unpaid ~= '' and tonumber(sub(unpaid, 2)) >= max_unpaid) then -- I3
         no = BUYER_LIMIT
       elseif resting or (total >= 0 and taken >= total) then -- I7
         no = SOLD_OUT
@@ -218,19 +221,19 @@ for i = 1, n do
             w = w + 2
           end
         end
-        top[1], top[2] = units + quantity, count + 1
+        top[1], top[2], top[3] = units + quantity, count + 1, unpaid
         if not more[field] then
           g = g + 1
           grown[g], more[field] = i, {}
         end
         more[field][#more[field] + 1] = text
       elseif split then
-        writes[w + 1], writes[w + 2] = buyer, (units + quantity) .. '\t' .. (count + 1)
+        writes[w + 1], writes[w + 2] = buyer, (units + quantity) .. '\t' .. (count + 1) .. unpaid
         writes[w + 3], writes[w + 4] = ARGV[fields + i], (record or '') .. '\n' .. text
         w = w + 4
       else
         local body = record and sub(record, find(record, '\n', 1, true), -1) or ''
-        writes[w + 1], writes[w + 2] = buyer, (units + quantity) .. '\t' .. (count + 1) .. body .. '\n' .. text
+        writes[w + 1], writes[w + 2] = buyer, (units + quantity) .. '\t' .. (count + 1) .. unpaid .. body .. '\n' .. text
         w = w + 2
       end
     end
@@ -238,7 +241,7 @@ for i = 1, n do
 end
 if again then -- only heads are in it
   for i = 2, w, 2 do
-    writes[i] = writes[i][1] .. '\t' .. writes[i][2]
+    writes[i] = writes[i][1] .. '\t' .. writes[i][2] .. writes[i][3]
   end
 end
 for j = 1, g do
@@ -246,7 +249,7 @@ for j = 1, g do
   local field, record = ARGV[fields + i], stored[stored_at[i]] or ''
   if not split then
     local top = tops[field]
-    record = top[1] .. '\t' .. top[2] .. sub(record, find(record, '\n', 1, true) or 1, -1)
+    record = top[1] .. '\t' .. top[2] .. top[3] .. sub(record, find(record, '\n', 1, true) or 1, -1)
   end
   writes[w + 1], writes[w + 2] = field, record .. '\n' .. table.concat(more[field], '\n')
   w = w + 2

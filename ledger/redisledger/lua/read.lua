@@ -5,7 +5,8 @@
 --          its name)
 -- Returns: {now in ms} when the sale is not loaded, else {now in ms, why data is missing or '', length of the
 --          journal, format, epoch, seq, taken, terms, total, max_buyer, max_orders, opens, closes, paused,
---          fence, calm_until, sequence the server was last told, sequence of the journal's first claim or 0}
+--          fence, calm_until, sequence the server was last told, sequence of the journal's first claim or 0,
+--          max_unpaid}
 -- Keeps:   a reading is of one moment; missing records, and a journal with other entries than were written, are told as loss
 -- Cost:    five to seven commands
 -- Resend:  safe
@@ -20,7 +21,8 @@ local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'te
 if not sale[1] then
   return {at}
 end
-local entries, expected = redis.call('XLEN', KEYS[3]), redis.call('HGET', KEYS[1], 'entries')
+local entries, more = redis.call('XLEN', KEYS[3]), redis.call('HMGET', KEYS[1], 'entries', 'max_unpaid')
+local expected = more[1]
 local lost = ''
 if redis.call('HGET', KEYS[2], '\n') ~= sale[2] then
   lost = 'lost: the records of the buyers are gone'
@@ -39,4 +41,5 @@ if entries > 0 then
     end
   end
 end
+sale[16] = more[2] or '0' -- a sale that an older version has loaded has none
 return {at, lost, entries, (table.unpack or unpack)(sale)}

@@ -8,12 +8,12 @@
 --          9 '1' if WAIT follows, else '';
 --          10 epoch of these releases, 11 highest epoch of all that the caller gives; 12 n, their number;
 --          13.. n buyers, n beginnings of lines (LF buyer TAB key TAB order TAB),
---          n fields of the buyers hash (layout split only)
+--          n fields of the buyers hash (layout split only), n digits in one: 1 if the order ended unpaid, else 0
 -- Returns: {state, epoch, sequence, ended now, ended before, positions (from 1) of the unknown...}; state 0: done,
 --          1: not loaded, 2: fenced, 3: has lost data, now fenced, 4: the layout is the other one, 5: a release
 --          is of a later epoch than the sale. Nothing has changed but with 0, and the fence with 3
 -- Keeps:   I6 (a line ends once, and its units return with it, in one step), I4 (the line stays), I2, I3 (taken
---          and the buyer's units fall by what the line holds), I7 (returned units can be sold; a sale that was
+--          and the buyer's units fall by what the line holds, and an unpaid ending is counted), I7 (returned units can be sold; a sale that was
 --          sold out rests first, until no server repeats that); loss is visible, and WAIT finds a write, as in
 --          claim.lua
 -- Cost:    4 to 7 commands a call whatever n is; each field is read once, searched once for each of its
@@ -98,6 +98,7 @@ end
 local left, who, b = {}, {}, 0         -- by buyer: the units that stay; and the buyers, by the first release of each
 local ends, changed, c = {}, {}, 0     -- by field: where lines end, as a list, and as a set by the negative; fields
 local ended, units, before = 0, 0, 0
+local marks, unpaid = ARGV[#ARGV], {}  -- which endings are unpaid; by buyer: how many of this call
 local out = {0, epoch, seq, 0, 0}
 
 for i = 1, n do
@@ -131,7 +132,10 @@ for i = 1, n do
       end
       local all = ends[field]
       all[#all + 1] = live
-      all[-live] = true
+      all[-live] = '0'
+      if sub(marks, i, i) == '1' then
+        all[-live], unpaid[buyer] = '20', (unpaid[buyer] or 0) + 1
+      end
     end
   end
 end
@@ -143,11 +147,18 @@ if ended == 0 then
   return out
 end
 
+-- A buyer's head as it is then, and where it has ended in what is stored.
+local function headed(buyer, stored)
+  local count, had, rest = match(stored, '^%d+(\t%d+)\t?(%d*)()')
+  local all = (tonumber(had) or 0) + (unpaid[buyer] or 0)
+  return left[buyer] .. count .. (all > 0 and '\t' .. all or ''), rest
+end
+
 local writes, w = {}, 0
 if split then
   for j = 1, b do
-    local buyer, head = ARGV[buyers + who[j]], heads[head_at[who[j]]]
-    writes[w + 1], writes[w + 2] = buyer, left[buyer] .. sub(head, find(head, '\t', 1, true) or 1)
+    local buyer = ARGV[buyers + who[j]]
+    writes[w + 1], writes[w + 2] = buyer, (headed(buyer, heads[head_at[who[j]]]))
     w = w + 2
   end
 end
@@ -155,12 +166,12 @@ for j = 1, c do -- each field is put together once
   local field, record = ARGV[fields + changed[j]], stored[stored_at[changed[j]]]
   local parts, from, all = {}, 1, ends[field]
   if not split then
-    parts[1], from = left[field], find(record, '\t', 1, true) or 1
+    parts[1], from = headed(field, record)
   end
   table.sort(all)
   for k = 1, #all do
     parts[#parts + 1] = sub(record, from, all[k] - 1)
-    parts[#parts + 1] = '0'
+    parts[#parts + 1] = all[-all[k]]
     from = all[k] + 1
   end
   parts[#parts + 1] = sub(record, from)
