@@ -68,6 +68,25 @@ func TestRightIsGreen(t *testing.T) {
 			w.drain()
 			return w
 		}(),
+		"ended unpaid": func() *world {
+			w := sold()
+			w.change(func(t *sluice.Terms) { t.MaxUnpaid = 1 })
+			w.end(0)
+			w.end(1)
+			w.end(2)
+			w.orders[0].Unpaid, w.orders[1].Unpaid = true, true
+			w.release(orderID(1, 1))
+			w.records[0].Unpaid = true
+			w.release(orderID(1, 3))
+			return w
+		}(),
+		"an unpaid ending that an older server gave, without the limit": func() *world {
+			w := sold()
+			w.end(0)
+			w.orders[0].Unpaid = true
+			w.release(orderID(1, 1))
+			return w
+		}(),
 		"limit lowered later": func() *world {
 			w := newWorld(10, 3)
 			w.claim("a", "a", "a", "b")
@@ -165,6 +184,19 @@ func TestPlanted(t *testing.T) {
 			w.change(func(t *sluice.Terms) { t.MaxPerBuyer = 1; t.Total = 20 })
 			w.claim("b1")
 		}, "I3", []string{`"b1": 4 of 1`}},
+
+		{"an unpaid ending that the ledger does not count", func(w *world) {
+			w.change(func(t *sluice.Terms) { t.MaxUnpaid = 1 })
+			w.end(0)
+			w.orders[0].Unpaid = true
+			w.release(orderID(1, 1))
+		}, "I3", []string{"1 ended claims are unpaid on one side only", string(orderID(1, 1))}},
+		{"an unpaid ending of the ledger's own", func(w *world) {
+			w.change(func(t *sluice.Terms) { t.MaxUnpaid = 1 })
+			w.end(0)
+			w.release(orderID(1, 1))
+			w.records[0].Unpaid = true
+		}, "I3", []string{"1 ended claims are unpaid on one side only", string(orderID(1, 1))}},
 
 		{"a claim accepted twice", func(w *world) {
 			w.records[4].Buyer, w.records[4].Key = "b4", w.records[3].Key

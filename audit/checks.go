@@ -55,7 +55,7 @@ func (b *book) report() Report {
 	r.Figures.Store.SetAside = joined.setAside.n
 
 	found := [len(checkNames)]finding{
-		b.oversell(r.Figures), b.conservation(r.Figures, joined), b.limit(), b.unique(joined), b.oneOrder(joined), b.oneEnd(), b.window(),
+		b.oversell(r.Figures), b.conservation(r.Figures, joined), b.limit(joined), b.unique(joined), b.oneOrder(joined), b.oneEnd(), b.window(),
 	}
 	for i, c := range checkNames {
 		archived := errors.Is(b.ledgerErr, errArchived)
@@ -223,10 +223,22 @@ func (b *book) released() int64 {
 
 // limit is I3. The limit may have been changed, so each live claim is judged
 // by the limit it was accepted under: with the buyer's older claims that are
-// live still, and so were live then, it must not exceed it.
-func (b *book) limit() (c finding) {
+// live still, and so were live then, it must not exceed it. The unpaid endings
+// that the ledger counts must be those of the store; whether one came before a
+// claim was accepted nothing tells, since they have two clocks.
+func (b *book) limit(j *joined) (c finding) {
 	for _, s := range b.sides() {
 		b.limitOf(&c, s.name, s.rows)
+	}
+	if b.stored.MaxUnpaid != 0 { // without the limit an older server may have given releases that say nothing of it
+		c.offence(&j.unpaid, "%d ended claims are unpaid on one side only, and count for or against their buyers wrongly")
+		var unpaid int64
+		for i := range b.orders {
+			if b.orders[i].unpaid {
+				unpaid++
+			}
+		}
+		c.fact("store: %d orders ended unpaid, at most %d for each buyer now", unpaid, b.stored.MaxUnpaid)
 	}
 	if b.stored.MaxPerBuyer == sluice.Unlimited {
 		c.fact("no limit now")

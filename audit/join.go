@@ -20,6 +20,7 @@ type joined struct {
 	differ   list // claims whose order, or journal entry, says something else
 	answers  list // one claim id, another order on each side
 	resold   list // orders that live while the ledger has their units back
+	unpaid   list // ended claims whose ending is unpaid on one side only
 
 	// Units of the ledger's live claims, by where the store has them.
 	storedUnits, flightUnits, returningUnits, asideUnits int64
@@ -83,6 +84,8 @@ func (b *book) placeClaim(j *joined, c *row) (stored bool) {
 		case o.live:
 			// An order ends in the store first, and the store was read last.
 			j.resold.add(b.name(c))
+		case c.unpaid != o.unpaid:
+			j.unpaid.add(b.name(c))
 		}
 		return true
 	}

@@ -23,6 +23,7 @@ type row struct {
 	at       int64  // when it was accepted, in Unix milliseconds
 	buyer    uint32 // index into names
 	live     bool   // holds units
+	unpaid   bool   // ended unpaid
 	refused  bool   // of an order: stored without units, because the total did not cover it; paid since, perhaps
 }
 
@@ -60,7 +61,7 @@ func (n *names) row(r *sluice.Record) (row, bool) {
 	out := row{
 		key:   maphash.String(n.seed, string(r.Key)),
 		epoch: r.Epoch, seq: r.Seq, quantity: r.Quantity, terms: r.Terms, at: r.At.UnixMilli(),
-		buyer: n.buyer(r.Buyer), live: r.Live,
+		buyer: n.buyer(r.Buyer), live: r.Live, unpaid: r.Unpaid,
 	}
 	if order, ok := n.suffix(r.Order); ok {
 		out.order = order

@@ -432,6 +432,6 @@ func (c *comparison) judgeTerms() {
 }
 
 func describeTerms(t *sluice.Terms) string {
-	return fmt.Sprintf("total %d, %d units and %d orders a buyer, open from %d to %d, paused %v",
-		t.Total, t.MaxPerBuyer, t.MaxOrders, t.OpensAt.UnixMilli(), t.ClosesAt.UnixMilli(), t.Paused)
+	return fmt.Sprintf("total %d, %d units, %d orders and %d unpaid endings a buyer, open from %d to %d, paused %v",
+		t.Total, t.MaxPerBuyer, t.MaxOrders, t.MaxUnpaid, t.OpensAt.UnixMilli(), t.ClosesAt.UnixMilli(), t.Paused)
 }
