@@ -260,13 +260,62 @@ func TestTheLimitOfOrdersIsNamed(t *testing.T) {
 	s.must(s.do("POST", "/v1/orders/"+id+"/cancel", "", s.auth("alice")), 200)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		a := s.must(s.claim("phone", "alice", "attempt-2"), 409, "buyer_limit")
-		if a.text("detail") == "orders per buyer, ended ones too: at most 1" {
+		if a.text("detail") == "orders per buyer, ended ones too: at most 1; after 2 that expired or that the buyer cancelled: none" {
 			return
 		}
 		if time.Now().After(deadline) { // the unit has come back by now
 			t.Fatalf("told: %s", a.body)
 		}
 	}
+}
+
+// A buyer who takes units again and again and does not pay is refused for the
+// rest of the sale, on a ledger that was loaded again too. The merchant's own
+// endings do not count, nor against others, and null lifts the limit.
+func TestHoldingWithoutPayingComesToAnEnd(t *testing.T) {
+	s := open(t)
+	if sale := s.must(s.create("phone"), 201); sale.fields["max_unpaid_per_buyer"] != 2.0 {
+		t.Errorf("max_unpaid_per_buyer %v, want 2", sale.fields["max_unpaid_per_buyer"])
+	}
+	attempt := 0
+	claim := func(code int, detail string) string { // when the unit has come back
+		t.Helper()
+		attempt++
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			a := s.claim("phone", "alice", fmt.Sprintf("attempt-%d", attempt))
+			if a.status == code && (detail == "" || a.text("detail") == detail) {
+				return a.text("order_id")
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("attempt %d: %s", attempt, a.body)
+			}
+		}
+	}
+	ended := func(cancel func(id string)) {
+		t.Helper()
+		id := claim(202, "")
+		s.stored(id)
+		cancel(id)
+	}
+	byMerchant := func(id string) { s.must(s.admin("POST", "/v1/admin/orders/"+id+"/cancel", ""), 200) }
+	byBuyer := func(id string) { s.must(s.do("POST", "/v1/orders/"+id+"/cancel", "", s.auth("alice")), 200) }
+	ended(byMerchant)
+	ended(byBuyer)
+	ended(byMerchant)
+	ended(byBuyer)
+	const detail = "orders per buyer, ended ones too: at most 10; after 2 that expired or that the buyer cancelled: none"
+	claim(409, detail)
+	s.must(s.claim("phone", "bob", "attempt-1"), 202)
+	s.must(s.claim("phone", "alice", "attempt-2"), 202) // a repeat (I4)
+	s.must(s.admin("POST", "/v1/admin/sales/phone/rebuild", ""), 202)
+	claim(409, detail)
+	if report := s.must(s.admin("GET", "/v1/admin/sales/phone/audit", ""), 200); report.text("ok") != "true" {
+		t.Errorf("audit: %s", report.body)
+	}
+	if sale := s.must(s.admin("PATCH", "/v1/admin/sales/phone", `{"max_unpaid_per_buyer":null}`), 200); sale.fields["max_unpaid_per_buyer"] != nil {
+		t.Errorf("lifted: %s", sale.body)
+	}
+	claim(202, "")
 }
 
 func TestLimitsMayBeAbsent(t *testing.T) {
@@ -404,6 +453,7 @@ func TestBadSales(t *testing.T) {
 		{"no word of the total", `total=`, "total"},
 		{"limit 0", `max_per_buyer=0`, "max_per_buyer"},
 		{"orders 0", `max_orders_per_buyer=0`, "max_orders_per_buyer"},
+		{"unpaid 0", `max_unpaid_per_buyer=0`, "max_unpaid_per_buyer 0: want 1 or more, or null for no limit"},
 		{"fractional total", `total=1.5`, "total"},
 		{"no time", `opens_at="tomorrow"`, "opens_at"},
 		{"no title", `title=""`, "title"},

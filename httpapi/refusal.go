@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -48,23 +49,32 @@ func encodeRefusal(p wire.Problem) *refusal {
 	return r
 }
 
-// limitOf says which limit a buyer who holds the orders reached by a claim of
-// the quantity, as far as this server knows the sale; it asks nobody.
+// limitOf says which limit, or one of which, a buyer who holds the orders
+// reached by a claim of the quantity, as far as this server knows the sale; it
+// makes no request.
 func (s *Server) limitOf(sale sluice.SaleID, quantity int64, orders []sluice.OrderID) string {
 	view := s.Board.View(sale)
 	if view == nil {
 		return ""
 	}
-	units, most := view.Reading.Terms.MaxPerBuyer, view.Reading.Terms.MaxOrders
-	switch {
-	case !view.Reading.Loaded:
+	if !view.Reading.Loaded {
 		return ""
-	case units != sluice.Unlimited && (quantity > units || len(orders) > 0):
-		return fmt.Sprintf("at most %d per buyer", units)
-	case most != sluice.Unlimited: // they have nothing that counts against the units
-		return fmt.Sprintf("orders per buyer, ended ones too: at most %d", most)
 	}
-	return ""
+	var limits []string
+	terms := &view.Reading.Terms
+	if units := terms.MaxPerBuyer; units != sluice.Unlimited && (quantity > units || len(orders) > 0) {
+		limits = append(limits, fmt.Sprintf("at most %d per buyer", units))
+		if quantity+int64(len(orders)) > units { // an order holds one unit at least
+			return limits[0]
+		}
+	}
+	if terms.MaxOrders != sluice.Unlimited {
+		limits = append(limits, fmt.Sprintf("orders per buyer, ended ones too: at most %d", terms.MaxOrders))
+	}
+	if terms.MaxUnpaid != 0 {
+		limits = append(limits, fmt.Sprintf("after %d that expired or that the buyer cancelled: none", terms.MaxUnpaid))
+	}
+	return strings.Join(limits, "; ")
 }
 
 // write answers. after, if not nil, is the Retry-After of this answer.

@@ -138,6 +138,9 @@ func perBuyer(s wire.AdminSale) string {
 	if s.MaxOrdersPerBuyer != nil {
 		text += ", in at most " + plural(*s.MaxOrdersPerBuyer, "order", "orders")
 	}
+	if s.MaxUnpaidPerBuyer != nil {
+		text += ", none after " + plural(*s.MaxUnpaidPerBuyer, "unpaid ending", "unpaid endings")
+	}
 	return text
 }
 
@@ -147,12 +150,12 @@ func money(m wire.Money) string { return thousands(m.Amount) + " " + m.Currency 
 
 // newSale holds the flags of sale create as they were typed.
 type newSale struct {
-	file, id, sku, title, currency string
-	price, listPrice               int64
-	total, perBuyer, maxOrders     string
-	opens, closes                  string
-	window, grace                  time.Duration
-	rules                          ruleFlags
+	file, id, sku, title, currency        string
+	price, listPrice                      int64
+	total, perBuyer, maxOrders, maxUnpaid string
+	opens, closes                         string
+	window, grace                         time.Duration
+	rules                                 ruleFlags
 }
 
 func (a *app) saleCreate() *cobra.Command {
@@ -188,6 +191,7 @@ func (a *app) saleCreate() *cobra.Command {
 	fl.StringVar(&f.total, "total", "", "units for sale, `N` or none for no total")
 	fl.StringVar(&f.perBuyer, "max-per-buyer", "1", "units that one buyer may hold, `N` or none for no limit")
 	fl.StringVar(&f.maxOrders, "max-orders-per-buyer", "", "accepted claims of one buyer, ended ones too, `N` or none (default max-per-buyer + 9)")
+	fl.StringVar(&f.maxUnpaid, "max-unpaid-per-buyer", "", fmt.Sprintf("orders of one buyer that may expire, or be cancelled by the buyer, `N` or none (default %d)", sluice.DefaultMaxUnpaid))
 	fl.StringVar(&f.opens, "opens-at", "now", "`TIME` in RFC 3339, or +10m for in ten minutes, or now")
 	fl.StringVar(&f.closes, "closes-at", "none", "`TIME` as for opens-at, or none")
 	fl.DurationVar(&f.window, "payment-window", sluice.DefaultPaymentWindow, "how long a buyer may take to pay")
@@ -227,8 +231,8 @@ func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (w
 	for _, l := range []struct {
 		flag, value string
 		into        *wire.Nullable[int64]
-	}{{"total", f.total, &m.Total}, {"max-per-buyer", f.perBuyer, &m.MaxPerBuyer}, {"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer}} {
-		if l.value == "" && l.flag == "max-orders-per-buyer" {
+	}{{"total", f.total, &m.Total}, {"max-per-buyer", f.perBuyer, &m.MaxPerBuyer}, {"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer}, {"max-unpaid-per-buyer", f.maxUnpaid, &m.MaxUnpaidPerBuyer}} {
+		if l.value == "" && l.flag != "total" && l.flag != "max-per-buyer" {
 			continue
 		}
 		if *l.into, err = parseLimit(l.value); err != nil {

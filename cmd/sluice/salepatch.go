@@ -13,12 +13,12 @@ import (
 
 // salePatchFlags holds the flags of sale patch as they were typed.
 type salePatchFlags struct {
-	sku, title, currency, listPrice string
-	price                           int64
-	total, perBuyer, maxOrders      string
-	opens, closes                   string
-	window, grace                   time.Duration
-	rules                           ruleFlags
+	sku, title, currency, listPrice       string
+	price                                 int64
+	total, perBuyer, maxOrders, maxUnpaid string
+	opens, closes                         string
+	window, grace                         time.Duration
+	rules                                 ruleFlags
 }
 
 func (a *app) salePatch() *cobra.Command {
@@ -59,6 +59,7 @@ func (a *app) salePatch() *cobra.Command {
 	fl.StringVar(&f.total, "total", "", "units for sale, `N` or none for no total")
 	fl.StringVar(&f.perBuyer, "max-per-buyer", "", "units that one buyer may hold, `N` or none for no limit")
 	fl.StringVar(&f.maxOrders, "max-orders-per-buyer", "", "accepted claims of one buyer, ended ones too, `N` or none")
+	fl.StringVar(&f.maxUnpaid, "max-unpaid-per-buyer", "", "orders of one buyer that may expire, or be cancelled by the buyer, `N` or none")
 	fl.StringVar(&f.opens, "opens-at", "", "`TIME` in RFC 3339, or +10m for in ten minutes")
 	fl.StringVar(&f.closes, "closes-at", "", "`TIME` as for opens-at, or now, or none")
 	fl.DurationVar(&f.window, "payment-window", 0, "how long a buyer may take to pay")
@@ -83,7 +84,7 @@ func (f *salePatchFlags) message(cmd *cobra.Command, now time.Time) (m wire.Patc
 	for _, l := range []struct {
 		flag, value string
 		into        *wire.Nullable[int64]
-	}{{"total", f.total, &m.Total}, {"max-per-buyer", f.perBuyer, &m.MaxPerBuyer}, {"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer}} {
+	}{{"total", f.total, &m.Total}, {"max-per-buyer", f.perBuyer, &m.MaxPerBuyer}, {"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer}, {"max-unpaid-per-buyer", f.maxUnpaid, &m.MaxUnpaidPerBuyer}} {
 		if !given(l.flag) {
 			continue
 		}

@@ -36,6 +36,7 @@ type EventSale struct {
 	Total             *int64        `json:"total"`
 	MaxPerBuyer       *int64        `json:"max_per_buyer"`
 	MaxOrdersPerBuyer *int64        `json:"max_orders_per_buyer"`
+	MaxUnpaidPerBuyer *int64        `json:"max_unpaid_per_buyer"`
 	OpensAt           Time          `json:"opens_at"`
 	ClosesAt          *Time         `json:"closes_at"`
 	Paused            bool          `json:"paused"`
@@ -61,7 +62,8 @@ func NewEvent(e *sluice.Event) Event {
 	v.Data.Sale = &EventSale{
 		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: Money(s.Price),
 		Total: limit(s.Total), MaxPerBuyer: limit(s.MaxPerBuyer), MaxOrdersPerBuyer: limit(s.MaxOrders),
-		OpensAt: At(s.OpensAt), ClosesAt: AtOrNull(s.ClosesAt), Paused: s.Paused,
+		MaxUnpaidPerBuyer: orNull(s.MaxUnpaid),
+		OpensAt:           At(s.OpensAt), ClosesAt: AtOrNull(s.ClosesAt), Paused: s.Paused,
 		PaymentWindowS: int64(s.PaymentWindow / time.Second), PaymentGraceS: int64(s.PaymentGrace / time.Second),
 		TermsVersion: s.Version, Epoch: s.Epoch, Fence: s.Fence,
 		CreatedAt: At(s.CreatedAt), UpdatedAt: At(s.UpdatedAt), ArchivedAt: AtOrNull(s.ArchivedAt),

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -32,6 +33,7 @@ type Sale struct {
 type AdminSale struct {
 	Sale
 	MaxOrdersPerBuyer *int64 `json:"max_orders_per_buyer"`
+	MaxUnpaidPerBuyer *int64 `json:"max_unpaid_per_buyer"`
 	PaymentWindowS    int64  `json:"payment_window_s"`
 	PaymentGraceS     int64  `json:"payment_grace_s"`
 	Paused            bool   `json:"paused"`
@@ -99,6 +101,7 @@ func NewAdminSale(s *sluice.Sale, r *sluice.Reading) AdminSale {
 	v := AdminSale{
 		Sale:              NewSale(s, r),
 		MaxOrdersPerBuyer: limit(s.MaxOrders),
+		MaxUnpaidPerBuyer: orNull(s.MaxUnpaid),
 		PaymentWindowS:    int64(s.PaymentWindow / time.Second),
 		PaymentGraceS:     int64(s.PaymentGrace / time.Second),
 		Paused:            s.Paused, TermsVersion: s.Version,
@@ -123,6 +126,14 @@ func limit(v int64) *int64 {
 	return &v
 }
 
+// orNull is null on the wire for a limit whose absence is 0.
+func orNull(v int64) *int64 {
+	if v == 0 {
+		return nil
+	}
+	return &v
+}
+
 // CreateSale asks for a new sale. total and max_per_buyer must be said, if only
 // as null (no such limit); an absent closes_at is null.
 type CreateSale struct {
@@ -138,6 +149,7 @@ type CreateSale struct {
 	PaymentWindowS    Opt[int64]         `json:"payment_window_s,omitzero"`
 	PaymentGraceS     Opt[int64]         `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]    `json:"max_orders_per_buyer,omitzero"`
+	MaxUnpaidPerBuyer Nullable[int64]    `json:"max_unpaid_per_buyer,omitzero"` // absent: sluice.DefaultMaxUnpaid
 	PatchRules
 }
 
@@ -157,7 +169,7 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 	s := sluice.Sale{
 		SKU: c.SKU, Title: c.Title,
 		PaymentWindow: sluice.DefaultPaymentWindow, PaymentGrace: sluice.DefaultPaymentGrace,
-		Terms: sluice.Terms{Version: 1, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited},
+		Terms: sluice.Terms{Version: 1, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited, MaxUnpaid: sluice.DefaultMaxUnpaid},
 	}
 	if c.ID.Set {
 		s.ID = c.ID.Value
@@ -168,7 +180,7 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 		Price: c.Price, ListPrice: c.ListPrice, Total: c.Total, MaxPerBuyer: c.MaxPerBuyer,
 		OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
 		PaymentWindowS: c.PaymentWindowS, PaymentGraceS: c.PaymentGraceS, MaxOrdersPerBuyer: c.MaxOrdersPerBuyer,
-		PatchRules: c.PatchRules,
+		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, PatchRules: c.PatchRules,
 	}
 	if err := patch.Apply(&s); err != nil {
 		return sluice.Sale{}, err
@@ -189,6 +201,7 @@ type PatchSale struct {
 	PaymentWindowS    Opt[int64]      `json:"payment_window_s,omitzero"`
 	PaymentGraceS     Opt[int64]      `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64] `json:"max_orders_per_buyer,omitzero"`
+	MaxUnpaidPerBuyer Nullable[int64] `json:"max_unpaid_per_buyer,omitzero"`
 	PatchRules
 }
 
@@ -224,6 +237,12 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 	}
 	if err := setLimit(&s.MaxOrders, p.MaxOrdersPerBuyer, "max_orders_per_buyer"); err != nil {
 		return err
+	}
+	if n := p.MaxUnpaidPerBuyer; n.Set {
+		if !n.Null && n.Value < 1 {
+			return fmt.Errorf("max_unpaid_per_buyer %d: want 1 or more, or null for no limit", n.Value)
+		}
+		s.MaxUnpaid = n.Value // null: 0, none
 	}
 	if p.OpensAt.Set {
 		s.OpensAt = p.OpensAt.Value.Time

@@ -29,7 +29,7 @@ func TestCreateSaleDefaults(t *testing.T) {
 	want := sluice.Sale{
 		ID: "s1", SKU: "K", Title: "T", Price: sluice.Money{Amount: 1, Currency: "CNY"},
 		Terms: sluice.Terms{
-			Version: 1, Total: 10, MaxPerBuyer: 1, MaxOrders: 10,
+			Version: 1, Total: 10, MaxPerBuyer: 1, MaxOrders: 10, MaxUnpaid: 2,
 			OpensAt: time.Date(2026, 11, 11, 12, 0, 0, 500e6, time.UTC),
 		},
 		PaymentWindow: 900 * time.Second, PaymentGrace: 30 * time.Second,
@@ -125,6 +125,10 @@ func TestPatchTellsAbsentFromNull(t *testing.T) {
 		{`{"max_per_buyer":5}`, func(s *sluice.Sale) { s.MaxPerBuyer, s.MaxOrders = 5, 14 }, ""},
 		{`{"max_per_buyer":null}`, func(s *sluice.Sale) { s.MaxPerBuyer, s.MaxOrders = sluice.Unlimited, sluice.Unlimited }, ""},
 		{`{"max_per_buyer":5,"max_orders_per_buyer":6}`, func(s *sluice.Sale) { s.MaxPerBuyer, s.MaxOrders = 5, 6 }, ""},
+		{`{"max_unpaid_per_buyer":5}`, func(s *sluice.Sale) { s.MaxUnpaid = 5 }, ""},
+		{`{"max_unpaid_per_buyer":null}`, func(s *sluice.Sale) { s.MaxUnpaid = 0 }, ""},
+		{`{"max_unpaid_per_buyer":0}`, nil, "max_unpaid_per_buyer 0: want 1 or more, or null for no limit"},
+		{`{"max_unpaid_per_buyer":-1}`, nil, "max_unpaid_per_buyer -1: want 1 or more"},
 		{`{"title":"New"}`, func(s *sluice.Sale) { s.Title = "New" }, ""},
 		{`{"title":null}`, nil, "title: want a string, have null"},
 		{`{"list_price":{"amount":9,"currency":"CNY"}}`, func(s *sluice.Sale) { s.ListPrice = sluice.Money{Amount: 9, Currency: "CNY"} }, ""},
@@ -243,7 +247,7 @@ func TestSaleViews(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	got, _ = json.Marshal(NewAdminSale(&s, &r))
-	want = want[:len(want)-1] + `,"max_orders_per_buyer":4,"payment_window_s":60,"payment_grace_s":0,"paused":false,"terms_version":3,` +
+	want = want[:len(want)-1] + `,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"payment_window_s":60,"payment_grace_s":0,"paused":false,"terms_version":3,` +
 		`"loaded":true,"epoch":2,"seq":5,"taken":4,"stored_taken":1,"backlog":1,"fence":"",` +
 		`"created_at":"2026-11-11T12:00:00.000Z","updated_at":"2026-11-11T12:00:00.000Z","archived_at":null,` +
 		`"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null}`
