@@ -38,10 +38,10 @@ const (
 var arguments = map[string]string{
 	"LiveSales": "", "NamedSales": "orders", "PageOfSales": "text page",
 	"SelectSale": "sale", "LockSale": "sale", "TryLockSale": "sale", "SelectSales": "", "SelectTerms": "sale",
-	"UpdateSale": "text text one cny null null one one rules one null null null now null no null now sale",
+	"UpdateSale": "text text one cny null null one one rules one null null null null now null no null now sale",
 	"FenceSale":  "text now sale one", "RaiseEpoch": "two now sale", "ConfirmLoad": "text one now sale",
 	"LastSeq": "sale one", "Take": "zero sale zero", "SelectOrder": "order", "OrdersOfSale": "sale zero page",
-	"LockOrder": "order", "ChangeOrder": "expired text text now order pending now yes", "LowerTaken": "zero sale",
+	"LockOrder": "order", "ChangeOrder": "expired text text now no order pending now yes", "LowerTaken": "zero sale",
 	"History": "order", "SelectDue": "now none page", "ExpireOrders": "now orders now",
 	"AddExpired": "text orders", "AddReleases": "orders", "NextReleasing": "text", "SelectReleases": "sale page",
 	"DeleteReleases": "orders", "PendingReleases": "sale", "WaitingReleases": "sale", "ReleaseOf": "order",
