@@ -686,3 +686,42 @@ func TestUnpaidOrdersExpire(t *testing.T) {
 		t.Errorf("the merchant's list of refunds due: %s", due.body)
 	}
 }
+
+// A buyer's list holds that buyer's orders alone, whatever is asked for and
+// with whichever cursor.
+func TestAnotherBuyersOrdersAreNotListed(t *testing.T) {
+	s := open(t)
+	own := map[string]map[string]bool{"alice": {}, "eve": {}}
+	for _, sale := range []string{"phone", "lamp"} {
+		s.must(s.create(sale, "max_per_buyer=3"), 201)
+		for buyer, orders := range own {
+			for n := range 2 {
+				id := s.must(s.claim(sale, buyer, fmt.Sprintf("attempt-%d", n)), 202).text("order_id")
+				s.stored(id)
+				orders[id] = true
+			}
+		}
+	}
+	page := s.must(s.do("GET", "/v1/orders?limit=1", "", s.auth("alice")), 200)
+	cursor := page.text("next_cursor")
+	if cursor == "" {
+		t.Fatalf("no cursor: %s", page.body)
+	}
+	for query, want := range map[string]int{
+		"": 4, "sale=phone": 2, "sale=lamp": 2, "sale=other": 0, "status=pending": 4, "status=paid": 0, "limit=1": 1, "limit=1000": 4,
+		"sale=phone&status=pending": 2, "sale=lamp&limit=1": 1, "sale=lamp&status=pending&limit=1000": 2,
+		"cursor=" + cursor: -1, "sale=phone&cursor=" + cursor: -1, "sale=lamp&status=pending&limit=5&cursor=" + cursor: -1,
+	} {
+		a := s.must(s.do("GET", "/v1/orders?"+query, "", s.auth("eve")), 200)
+		list, _ := a.fields["orders"].([]any)
+		if want >= 0 && len(list) != want {
+			t.Errorf("%q: %d orders, want %d", query, len(list), want)
+		}
+		for _, o := range list {
+			if id, _ := o.(map[string]any)["order_id"].(string); !own["eve"][id] {
+				t.Errorf("%q shows order %s, which is alice's", query, id)
+			}
+		}
+	}
+	s.must(s.do("GET", "/v1/orders?buyer=alice", "", s.auth("eve")), 400, "bad_request")
+}
