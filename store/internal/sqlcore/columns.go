@@ -140,7 +140,8 @@ func editableArgs(s *sluice.Sale) []any {
 // termsArgs are the values of TermsColumns.
 func termsArgs(d Dialect, t *sluice.Terms) []any {
 	return []any{
-		t.Version, limitArg(t.Total), limitArg(t.MaxPerBuyer), limitArg(t.MaxOrders), sql.NullInt64{Int64: t.MaxUnpaid, Valid: t.MaxUnpaid != 0},
+		t.Version, limitArg(t.Total), limitArg(t.MaxPerBuyer), limitArg(t.MaxOrders),
+		sql.NullInt64{Int64: t.MaxUnpaid, Valid: t.MaxUnpaid != 0},
 		d.Time(t.OpensAt), d.Time(t.ClosesAt), t.Paused,
 	}
 }
