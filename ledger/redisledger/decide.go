@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
@@ -169,11 +168,11 @@ func decideText(sale sluice.SaleID, claim *sluice.Claim, text string) (sluice.De
 }
 
 // What fillOrders reads at most, of layout split: so many buyers, with so many
-// accepted claims together, in so long.
+// accepted claims together, in this part of Options.Timeout: 250 ms by default.
 const (
 	ordersBuyers = 64
 	ordersClaims = 4096
-	ordersWait   = 250 * time.Millisecond
+	ordersPart   = 8
 )
 
 // fillOrders lists what buyers beyond their limit hold: what their records had
@@ -221,7 +220,7 @@ func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until mark,
 	if len(buyers) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(ordersWait, l.opts.Timeout))
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout/ordersPart)
 	defer cancel()
 	commands := make([]rueidis.Completed, len(buyers))
 	for i, buyer := range buyers {
