@@ -318,8 +318,14 @@ func (e *Engine) BuyerSecret() string { return e.secret }
 // HTTP.
 func (e *Engine) Control() *settle.Control { return e.control }
 
-// Audit proves one sale, also while it runs.
+// Audit proves one sale, also while it runs. One audit or reconciliation runs at
+// a time; settle.ErrBusy if others take longer than half a minute.
 func (e *Engine) Audit(ctx context.Context, sale sluice.SaleID) (audit.Report, error) {
+	done, err := e.reconcile.turn.take(ctx, turnPatience)
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer done()
 	return audit.Run(ctx, e.ledger, e.store, sale)
 }
 

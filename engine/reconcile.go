@@ -28,6 +28,30 @@ const idleShare = 100
 // reconcileTimeout bounds one run.
 const reconcileTimeout = 5 * time.Minute
 
+// turnPatience bounds how long a request waits for the server's turn.
+const turnPatience = 30 * time.Second
+
+// turn lets one audit or reconciliation of a server run at a time: each reads a
+// whole sale, and holds a connection of the store and memory for each of its
+// orders while it does.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// take waits for the turn, which done ends. settle.ErrBusy after patience.
+func (t turn) take(ctx context.Context, patience time.Duration) (done func(), err error) {
+	wait := time.NewTimer(patience)
+	defer wait.Stop()
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-wait.C:
+		return nil, settle.ErrBusy
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // reconcileJob reconciles every sale on an interval, with repairs. A lease in
 // the store leaves each sale to one server at a time.
 type reconcileJob struct {
@@ -39,6 +63,7 @@ type reconcileJob struct {
 	settled    func(*settle.ReconcileReport) // told of every run that compared something
 	log        *slog.Logger
 
+	turn  turn
 	rests map[sluice.SaleID]time.Time    // until when
 	last  map[sluice.SaleID]reconcileRun // of this server
 
@@ -62,6 +87,7 @@ func (r *reconcileRun) idle(now *sluice.Reading) bool {
 }
 
 func newReconcileJob(j *reconcileJob) *reconcileJob {
+	j.turn = newTurn()
 	j.rests, j.last = map[sluice.SaleID]time.Time{}, map[sluice.SaleID]reconcileRun{}
 	j.found = map[sluice.SaleID]settle.ReconcileReport{}
 	return j
@@ -137,6 +163,11 @@ func (j *reconcileJob) forget(views map[sluice.SaleID]*admission.View) {
 func (j *reconcileJob) once(ctx context.Context, sale sluice.SaleID) (clean bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
+	done, err := j.turn.take(ctx, reconcileTimeout)
+	if err != nil {
+		return false, err
+	}
+	defer done()
 	mine, err := j.store.Lease(ctx, "reconcile:"+string(sale), j.node, max(2*j.every, time.Second))
 	if err != nil {
 		return false, err
@@ -198,7 +229,13 @@ func (j *reconcileJob) differences() map[string]int64 {
 }
 
 // Reconcile compares ledger and store of one sale now, and with apply repairs
-// what is safe.
+// what is safe. One audit or reconciliation runs at a time; settle.ErrBusy if
+// others take longer than half a minute.
 func (e *Engine) Reconcile(ctx context.Context, sale sluice.SaleID, apply bool) (settle.ReconcileReport, error) {
+	done, err := e.reconcile.turn.take(ctx, turnPatience)
+	if err != nil {
+		return settle.ReconcileReport{}, err
+	}
+	defer done()
 	return e.reconcile.reconciler.Reconcile(ctx, sale, apply)
 }

@@ -94,6 +94,8 @@ func (s *Server) changeProblem(w http.ResponseWriter, r *http.Request, err error
 	case errors.Is(err, sluice.ErrTotalUndecided):
 		problem(w, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger that holds the sale and has not fenced it, "+
 			"one lowering at a time; try again")
+	case errors.Is(err, settle.ErrBusy):
+		problem(w, sluice.Overloaded.String(), err.Error()+"; try again")
 	case errors.Is(err, sluice.ErrNoTotal):
 		problem(w, wire.CodeSaleState, "the sale has no total; there is nothing to add to")
 	case errors.Is(err, sluice.ErrRestockReused):

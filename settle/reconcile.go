@@ -188,5 +188,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, sale sluice.SaleID, apply bo
 	return report, nil
 }
 
+// ErrBusy: other audits or reconciliations have run on this server for too long
+// to wait for them. Try again.
+var ErrBusy = errors.New("another audit or reconciliation is running on this server")
+
 // errMoved: the sale was loaded, fenced or archived while it was compared.
 var errMoved = errors.New("the sale was loaded or fenced meanwhile")

@@ -25,7 +25,7 @@ const urlForm = "mysql://user:password@host:port/database"
 // Defaults of settings in the URL.
 const (
 	defaultPort  = "3306"
-	defaultConns = 10
+	defaultConns = 12
 )
 
 // address is what a URL says.

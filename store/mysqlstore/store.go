@@ -27,7 +27,7 @@ import (
 )
 
 // Options of a store. The zero value is good. The URL may set more:
-// pool_max_conns (default 10), connect_timeout, read_timeout and write_timeout
+// pool_max_conns (default 12), connect_timeout, read_timeout and write_timeout
 // in seconds, and tls (true, false, skip-verify, or preferred, the default:
 // with TLS if the server has it).
 type Options struct {
@@ -43,7 +43,8 @@ type Options struct {
 // Store is a sluice.Store in MySQL or MariaDB.
 type Store struct {
 	*sqlcore.Store
-	db        *sql.DB
+	db        *sql.DB // for changes
+	reads     *sql.DB
 	connector *connector
 	name      string // of the database, for errors
 	readiness *sqlcore.Readiness
@@ -106,12 +107,11 @@ func connect(url string, opts Options, session []string) (*Store, error) {
 	if c.timeout <= 0 {
 		c.timeout = 5 * time.Second
 	}
-	db := sql.OpenDB(c)
-	db.SetMaxOpenConns(a.conns)
-	db.SetMaxIdleConns(a.conns)
-	db.SetConnMaxIdleTime(time.Minute) // before the server's wait_timeout, and before a firewall forgets the connection
+	// Half of the connections are for changes, so that audits and lists never
+	// take the last one from the pipeline and the server's heartbeat.
+	db, reads := pool(c, a.conns/2), pool(c, a.conns-a.conns/2)
 	s := &Store{
-		Store: sqlcore.New(dialect{}, db, db), db: db, connector: c,
+		Store: sqlcore.New(dialect{}, db, reads), db: db, reads: reads, connector: c,
 		name: fmt.Sprintf("database %s at %s", strconv.Quote(a.config.DBName), a.config.Addr),
 	}
 	s.readiness = sqlcore.NewReadiness(func(ctx context.Context) error {
@@ -121,6 +121,14 @@ func connect(url string, opts Options, session []string) (*Store, error) {
 		return nil
 	})
 	return s, nil
+}
+
+func pool(c *connector, conns int) *sql.DB {
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(time.Minute) // before the server's wait_timeout, and before a firewall forgets the connection
+	return db
 }
 
 // NotReady says why a lazily opened store has not been migrated yet; nil once
@@ -133,7 +141,7 @@ func (s *Store) Close() error {
 	if !s.Shut() {
 		return nil
 	}
-	if err := s.db.Close(); err != nil {
+	if err := errors.Join(s.reads.Close(), s.db.Close()); err != nil {
 		return fmt.Errorf("mysqlstore: close: %w", err)
 	}
 	return nil

@@ -31,6 +31,9 @@ func parse(text string) (*pgxpool.Config, error) {
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err == nil {
+		if !u.Query().Has("pool_max_conns") {
+			config.MaxConns = defaultConns
+		}
 		return config, nil
 	}
 	detail := oneSentence(err)

@@ -36,7 +36,7 @@ func migrations() fs.FS {
 }
 
 // Options of a store. The zero value is good. The URL may set more, as pgx
-// documents it: pool_max_conns, connect_timeout, sslmode, search_path, ...
+// documents it: pool_max_conns (default 12), connect_timeout, sslmode, search_path, ...
 type Options struct {
 	// Lazy lets Open succeed while the database cannot be reached. The first
 	// use that reaches it migrates it. Until then every method fails, and
@@ -52,6 +52,7 @@ type Store struct {
 	*sqlcore.Store
 	pool    *pgxpool.Pool
 	db      *sql.DB // on the pool
+	reads   *sql.DB // on the pool, but for what changes are left
 	session *session
 	name    string // of the database, for errors
 
@@ -97,6 +98,15 @@ func OpenReadOnly(ctx context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
+// changesOnly is how many connections of the pool reading leaves to changes, so
+// that audits and lists never take the last one from the pipeline and the
+// server's heartbeat. defaultConns is the size of the pool, unless the URL says
+// pool_max_conns.
+const (
+	changesOnly  = 2
+	defaultConns = 12
+)
+
 // connect makes a store without asking the database anything.
 func connect(url string, opts Options, readOnly bool) (*Store, error) {
 	config, err := parse(url)
@@ -119,8 +129,9 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
-	db := stdlib.OpenDBFromPool(pool)
-	s := &Store{Store: sqlcore.New(dialect{pool, own}, db, db), pool: pool, db: db, session: own, name: databaseName(config.ConnConfig)}
+	db, reads := stdlib.OpenDBFromPool(pool), stdlib.OpenDBFromPool(pool)
+	reads.SetMaxOpenConns(int(max(1, config.MaxConns-changesOnly))) // 0 would be no bound
+	s := &Store{Store: sqlcore.New(dialect{pool, own}, db, reads), pool: pool, db: db, reads: reads, session: own, name: databaseName(config.ConnConfig)}
 	s.readiness = sqlcore.NewReadiness(func(ctx context.Context) error {
 		if err := s.migrate(ctx); err != nil {
 			return s.explain(ctx, err)
@@ -183,7 +194,7 @@ func (s *Store) Close() error {
 	if !s.Shut() {
 		return nil
 	}
-	err := s.db.Close()
+	err := errors.Join(s.reads.Close(), s.db.Close())
 	s.pool.Close()
 	if err != nil {
 		return fmt.Errorf("pgstore: close: %w", err)

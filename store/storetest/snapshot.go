@@ -1,7 +1,10 @@
 package storetest
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice"
 )
@@ -50,4 +53,46 @@ func testSnapshotOfEndings(t *testing.T, db Database) {
 	check("given back", 0)
 	change(t, s, sluice.Change{Order: releases[0].Order, Action: sluice.Pay, PaymentID: "late", By: "test"})
 	check("paid too late", 0) // refund_due is no second end
+}
+
+// However many audits read, the server's heartbeat and the pipeline get through.
+func testReadingLeavesAConnection(t *testing.T, db Database) {
+	s := db.Open(t)
+	create(t, s, aSale("phones", 10))
+	inside, leave := make(chan struct{}), make(chan struct{})
+	var reading sync.WaitGroup
+	for range 40 { // more than any pool
+		reading.Go(func() {
+			err := s.Snapshot(t.Context(), "phones", func(sluice.Snapshot) error {
+				select {
+				case inside <- struct{}{}:
+				case <-leave:
+				}
+				<-leave
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-inside
+	for full := false; !full; { // no more get a connection
+		select {
+		case <-inside:
+		case <-time.After(200 * time.Millisecond):
+			full = true
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := s.Heartbeat(ctx, "a"); err != nil {
+		t.Errorf("heartbeat: %v", err)
+	}
+	src := source{sale: "phones", epoch: 1}
+	if _, err := s.Insert(ctx, "phones", []sluice.Entry{src.entry(1)}); err != nil {
+		t.Errorf("insert: %v", err)
+	}
+	close(leave)
+	reading.Wait()
 }

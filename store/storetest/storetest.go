@@ -176,6 +176,7 @@ var together = []storeTest{
 	{"EverythingAtOnce", testEverythingAtOnce},
 	{"ConcurrentRestocks", testConcurrentRestock},
 	{"RestockAgainstInserts", testRestockAgainstInserts},
+	{"ReadingLeavesChangesAConnection", testReadingLeavesAConnection},
 	{"ArchiveAgainstRefund", testArchiveAgainstRefund},
 	{"ArchiveAgainstChanges", testArchiveAgainstChanges},
 	{"ConcurrentResolve", testConcurrentResolve},

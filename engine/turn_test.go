@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicehq/sluice/settle"
+)
+
+// One audit or reconciliation runs at a time, and none waits without end.
+func TestTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Engine{reconcile: newReconcileJob(&reconcileJob{})}
+		done, err := e.reconcile.turn.take(t.Context(), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := e.Audit(t.Context(), "phone"); !errors.Is(err, settle.ErrBusy) || time.Since(began) != turnPatience {
+			t.Errorf("an audit beside another, after %v: %v", time.Since(began), err)
+		}
+		if _, err := e.Reconcile(t.Context(), "phone", true); !errors.Is(err, settle.ErrBusy) {
+			t.Errorf("a reconciliation beside an audit: %v", err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := e.Audit(gone, "phone"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a request that is gone: %v", err)
+		}
+		time.AfterFunc(time.Second, done)
+		next, err := e.reconcile.turn.take(t.Context(), 2*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next()
+	})
+}
