@@ -21,6 +21,9 @@ var (
 	ErrBadCursor          = errors.New("the cursor is not one of ours")
 	ErrNotLoaded          = errors.New("the ledger does not hold the sale")
 	ErrStaleEpoch         = errors.New("another epoch of the sale is in force")
+	// ErrRefusesWrites: the ledger does not write now, since its disk or memory is
+	// full, or it is a replica. Nothing was written, and nothing decided.
+	ErrRefusesWrites = errors.New("the ledger refuses to write")
 	// ErrTotalUndecided: the total cannot change now, and was not changed. A lower
 	// one needs a ledger that holds the sale, loaded and not fenced; and while one
 	// waits for the ledger, the total stays.

@@ -46,6 +46,9 @@ import (
 // claims of the buyer as it may.
 var ErrOverloaded = errors.New("admission: the queue is full")
 
+// ErrRefusesWrites: nothing was decided; the ledger has refused to write.
+var ErrRefusesWrites = errors.New("admission: nothing was decided")
+
 // ErrOutcomeUnknown: the ledger did not answer, or not in time. The claim may
 // have been accepted; the same claim id will tell.
 var ErrOutcomeUnknown = errors.New("admission: the ledger's answer is not known")
@@ -71,6 +74,10 @@ type BatcherOptions struct {
 	// Decided is called after every ledger call, from the lane's goroutine,
 	// with what it decided. It must not block, nor keep the slices.
 	Decided func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision)
+
+	// Failed is called when a batch is given up, with the cause. It must not
+	// block.
+	Failed func(sale sluice.SaleID, err error)
 
 	// Limiter counts the tries that a rate over all servers bounds. Without
 	// one, no such try passes.
@@ -102,6 +109,9 @@ func (o BatcherOptions) withDefaults() BatcherOptions {
 	if o.Decided == nil {
 		o.Decided = func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}
 	}
+	if o.Failed == nil {
+		o.Failed = func(sluice.SaleID, error) {}
+	}
 	return o
 }
 
@@ -115,6 +125,8 @@ type Batcher struct {
 	flying sync.WaitGroup
 	places atomic.Int64 // taken, of all lanes
 	tries  *tries       // at what comes before a claim
+
+	refusing atomic.Int64 // since when the ledger refuses every write, in Unix nanoseconds; 0: it does not
 }
 
 // NewBatcher returns a batcher in front of the ledger.
@@ -236,7 +248,8 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 		if len(claims) > 0 {
 			decisions, err := b.decide(sale, claims)
 			if err != nil {
-				b.giveUp(l)
+				b.opts.Failed(sale, err)
+				b.giveUp(l, err)
 			}
 			for i, c := range asking {
 				if err != nil {
@@ -264,13 +277,16 @@ func (b *Batcher) land(l *lane, calls []*call) {
 // giveUp refuses everything that waits, after the ledger has failed to answer:
 // those claims were never sent, and each batch in turn would only learn the
 // same, later and later.
-func (b *Batcher) giveUp(l *lane) {
+func (b *Batcher) giveUp(l *lane, cause error) {
+	if !errors.Is(cause, ErrRefusesWrites) {
+		cause = ErrOverloaded
+	}
 	l.mu.Lock()
 	waiting := l.waiting
 	l.waiting, l.buyers = nil, nil
 	l.mu.Unlock()
 	for _, c := range waiting {
-		c.err = ErrOverloaded
+		c.err = cause
 	}
 	b.land(l, waiting)
 }
@@ -278,14 +294,22 @@ func (b *Batcher) giveUp(l *lane) {
 // decide calls the ledger until it answers, at most Attempts times.
 func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
 	pause := b.opts.Backoff
+	refused := true // by every attempt
 	for attempt := 1; ; attempt++ {
 		decisions, err := b.ledger.Claim(context.Background(), sale, claims)
 		if err == nil && len(decisions) != len(claims) {
 			err = fmt.Errorf("%d decisions for %d claims", len(decisions), len(claims))
 		}
 		if err == nil {
+			b.refusing.Store(0)
 			b.opts.Decided(sale, claims, decisions)
 			return decisions, nil
+		}
+		if refused = refused && errors.Is(err, sluice.ErrRefusesWrites); refused {
+			b.refusing.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		if refused && attempt >= b.opts.Attempts {
+			return nil, fmt.Errorf("%w: %w", ErrRefusesWrites, err)
 		}
 		if attempt >= b.opts.Attempts || errors.Is(err, sluice.ErrClosed) {
 			return nil, fmt.Errorf("%w: %v", ErrOutcomeUnknown, err) // whatever the cause was, this is what the caller must know
@@ -294,6 +318,10 @@ func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim) ([]sluice.De
 		pause *= 2
 	}
 }
+
+// Refusing reports whether the ledger has refused to write every claim for a
+// while, up to the last one.
+func (b *Batcher) Refusing() bool { return b.refusing.Load() != 0 }
 
 // Idle reports whether no claim of the sale is on its way to the ledger.
 func (b *Batcher) Idle(sale sluice.SaleID) bool {

@@ -349,3 +349,44 @@ func waitingBuyers(b *Batcher) map[sluice.BuyerID]int {
 	l, _ := b.lanes.Load("sale")
 	return l.buyers
 }
+
+// full is a ledger that refuses to write.
+type full struct{ sluice.Decider }
+
+func (full) Claim(context.Context, sluice.SaleID, []sluice.Claim) ([]sluice.Decision, error) {
+	return nil, fmt.Errorf("disk full: %w", sluice.ErrRefusesWrites)
+}
+
+// A ledger that refuses to write is told from one whose answer is unknown, and
+// its cause is passed on.
+func TestBatcherKnowsARefusalToWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		b := NewBatcher(full{}, BatcherOptions{Failed: func(_ sluice.SaleID, err error) { cause = err }})
+		_, err := b.Claim(t.Context(), "sale", claim(1))
+		if !errors.Is(err, ErrRefusesWrites) || errors.Is(err, ErrOutcomeUnknown) || !b.Refusing() || !errors.Is(cause, sluice.ErrRefusesWrites) {
+			t.Errorf("%v; refusing %t, cause %v", err, b.Refusing(), cause)
+		}
+		b.ledger = instant{}
+		if _, err := b.Claim(t.Context(), "sale", claim(2)); err != nil || b.Refusing() {
+			t.Errorf("when it writes again: %v, refusing %t", err, b.Refusing())
+		}
+	})
+}
+
+// One sale whose ledger hangs does not take every place.
+func TestOneSaleLeavesPlaces(t *testing.T) {
+	b := NewBatcher(instant{}, BatcherOptions{MaxPlaces: 100, MaxBatch: 10})
+	n := 0
+	for ; ; n++ {
+		if _, err := b.Enter("hung", sluice.Unlimited); err != nil {
+			break
+		}
+	}
+	if n < 49 || n > 51 {
+		t.Errorf("one sale has %d of 100 places, want half", n)
+	}
+	if _, err := b.Enter("other", sluice.Unlimited); err != nil {
+		t.Error(err)
+	}
+}

@@ -66,8 +66,9 @@ type Board struct {
 	lookups lookups
 	calls   sync.WaitGroup
 
-	telling   sync.Mutex  // one RulesChanged at a time
-	replicaUp atomic.Bool // the replica has answered the last time
+	answered  atomic.Int64 // when the ledger last did, in Unix nanoseconds
+	telling   sync.Mutex   // one RulesChanged at a time
+	replicaUp atomic.Bool  // the replica has answered the last time
 	wanting   wanting
 
 	mu      sync.Mutex // guards the fields below, and those of entries
@@ -155,6 +156,15 @@ func (b *Board) Views() map[sluice.SaleID]*View {
 // Version changes when a view looks different or a sale comes or goes: what was
 // made of Views under the same version, read before them, is still right.
 func (b *Board) Version() uint64 { return b.version.Load() }
+
+// Answered is when the ledger last answered for any sale, by this server's
+// clock; zero if it never has.
+func (b *Board) Answered() time.Time {
+	if at := b.answered.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
 
 // Nudge asks for a reading of one sale soon, for instance because the ledger
 // has just said that it is sold out. It does not block, and many are one.

@@ -34,6 +34,12 @@ func (b *Batcher) Enter(sale sluice.SaleID, most int64) (Place, error) {
 	if !ok {
 		l, _ = b.lanes.LoadOrStore(sale, &lane{})
 	}
+	// A sale may have as many as are free for the others: one whose shard hangs
+	// gathers claims, and must not take every place.
+	if n := l.places.Load(); n >= int64(b.opts.MaxBatch) && n > int64(b.opts.MaxPlaces)-b.places.Load() {
+		b.places.Add(-1)
+		return Place{}, ErrOverloaded
+	}
 	if !raise(&l.places, most) {
 		b.places.Add(-1)
 		return Place{}, errSaleFull

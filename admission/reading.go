@@ -175,6 +175,7 @@ func (b *Board) end(c *readCall, readings []sluice.Reading, err error, told time
 			if told.Sub(c.asked) < max(b.opts.Refresh, minPatience) {
 				e.apart = false
 			}
+			b.answered.Store(told.UnixNano())
 			b.recovered(e)
 			b.follow(e, v, old)
 			b.show(e, v, old)

@@ -147,6 +147,9 @@ func (e *Engine) compose() error {
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),
 		MaxPlaces: e.cfg.ClaimsInFlight, Limiter: limiter(e.ledger),
+		Failed: func(sale sluice.SaleID, err error) {
+			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
+		},
 		Decided: func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
 			counts.Decided(len(decisions))
 			e.decided(sale, claims, decisions)
@@ -190,7 +193,8 @@ func (e *Engine) compose() error {
 		Entrance: entrance,
 		Proxies:  proxies,
 		Events:   httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress}, Origins: e.cfg.CORSOrigins,
-		Gate: gate, Board: e.board, Control: e.control,
+		Refusing: e.batcher.Refusing,
+		Gate:     gate, Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
 		Audit:     e.Audit,
 		Ended:     e.ender.Wake,

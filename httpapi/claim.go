@@ -68,6 +68,9 @@ func (s *Server) notDecided(w http.ResponseWriter, err error) {
 		notLetIn(w, refused)
 	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed): // it was never sent
 		s.refuse(w, sluice.Decision{Code: sluice.Overloaded})
+	case errors.Is(err, admission.ErrRefusesWrites):
+		s.Decided.Count(sluice.Unavailable.String())
+		problem(w, sluice.Unavailable.String(), "the ledger refuses to write; nothing was decided")
 	default:
 		s.Decided.Count(wire.CodeOutcomeUnknown)
 		problem(w, wire.CodeOutcomeUnknown, "the claim may have been accepted; the same key will tell")

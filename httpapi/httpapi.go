@@ -63,7 +63,9 @@ type Options struct {
 	// nobody's; nil: no counting.
 	AdminDecided Counter
 	Now          func() time.Time
-	Log          *slog.Logger
+	// Refusing reports whether the ledger refuses to write every claim; nil: no.
+	Refusing func() bool
+	Log      *slog.Logger
 }
 
 // Counter counts by code.

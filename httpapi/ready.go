@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -67,11 +69,36 @@ func (s *Server) askBoth(ctx context.Context) (ledger, store error) {
 	defer stop()
 	pinged := make(chan error, 1)
 	go func() { pinged <- s.Store.Ping(ctx) }()
-	if _, ledger = s.Ledger.Read(ctx, []sluice.SaleID{"readyz"}); ledger != nil { // any id will do
+	if ledger = s.askLedger(ctx); ledger != nil {
 		stop() // there is nothing more to know
-		s.Log.Warn("not ready: the ledger does not answer", "error", ledger)
+		s.Log.Warn("not ready", "error", ledger)
 	}
 	return ledger, <-pinged
+}
+
+// answered is how long a reading of any sale proves that the ledger answers.
+const answered = 1500 * time.Millisecond
+
+// askLedger asks whether the ledger decides. Any answer will do: one shard that
+// hangs is not the ledger.
+func (s *Server) askLedger(ctx context.Context) error {
+	if s.Refusing != nil && s.Refusing() {
+		return sluice.ErrRefusesWrites
+	}
+	if s.Board != nil && s.Now().Sub(s.Board.Answered()) < answered {
+		return nil
+	}
+	probes := make([]sluice.SaleID, 16) // any ids will do, of several shards
+	for i := range probes {
+		probes[i] = sluice.SaleID("readyz-" + strconv.Itoa(i))
+	}
+	readings, err := s.Ledger.Read(ctx, probes)
+	for i := range readings {
+		if readings[i].Err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // health says that the process lives.
@@ -93,7 +120,11 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if l.ledger != nil {
-		problem(w, sluice.Unavailable.String(), "the ledger does not answer; try again")
+		detail := "the ledger does not answer; try again"
+		if errors.Is(l.ledger, sluice.ErrRefusesWrites) {
+			detail = "the ledger refuses to write; the cause is in the server's log"
+		}
+		problem(w, sluice.Unavailable.String(), detail)
 		return
 	}
 	status := s.Kinds

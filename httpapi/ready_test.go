@@ -24,7 +24,10 @@ type readyLedger struct {
 
 func (l *readyLedger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
 	l.asked.Add(1)
-	return make([]sluice.Reading, len(sales)), l.answer(ctx)
+	if err := l.answer(ctx); err != nil {
+		return nil, err
+	}
+	return make([]sluice.Reading, len(sales)), nil
 }
 
 type readyStore struct {

@@ -137,6 +137,11 @@ func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args 
 // returns the calls of which none ran, for want of the script.
 func executed(calls []int, results []rueidis.RedisResult, messages []rueidis.RedisMessage) (again []int, err error) {
 	for group := range slices.Chunk(calls, together) {
+		for _, queued := range results[1 : len(group)+1] {
+			if err := queued.Error(); err != nil { // EXEC would only say that something was wrong
+				return nil, perhaps(len(calls) > together, err)
+			}
+		}
 		exec := results[len(group)+1]
 		results = results[len(group)+2:]
 		replies, err := exec.ToArray()
@@ -150,12 +155,21 @@ func executed(calls []int, results []rueidis.RedisResult, messages []rueidis.Red
 			if err := replies[n].Error(); isNoScript(err) {
 				again = append(again, i)
 			} else if err != nil {
-				return nil, err
+				return nil, perhaps(len(calls) > 1, err)
 			}
 			messages[i] = replies[n]
 		}
 	}
 	return again, nil
+}
+
+// perhaps is an error that says nothing about what was done, if another call
+// may have been: it must not be taken for a refusal to write anything.
+func perhaps(others bool, err error) error {
+	if others {
+		return fmt.Errorf("outcome unknown: %s", err.Error())
+	}
+	return err
 }
 
 // checkWait is an error unless enough replicas have received the batches.

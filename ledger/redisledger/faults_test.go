@@ -480,3 +480,23 @@ func TestAnyKeysAreGone(t *testing.T) {
 		}
 	}
 }
+
+// A Redis without memory refuses every claim and says so; nothing is decided,
+// also in a transaction, whose EXEC only says that something was wrong.
+func TestRefusalToWrite(t *testing.T) {
+	for _, replicas := range []int{0, 1} {
+		server := servertest.StartRedis(t)
+		l := open(t, server.URL(), redisledger.Options{Node: "a", WaitReplicas: replicas, WaitTimeout: 50 * time.Millisecond})
+		loadOpen(t, l, "s", tight(500))
+		client := newClient(t, server.URL())
+		command(t, client, "CONFIG", "SET", "maxmemory", "1")
+		_, err := l.Claim(t.Context(), "s", makeClaims("s", 0, 5))
+		if !errors.Is(err, sluice.ErrRefusesWrites) || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("%d replicas: %v", replicas, err)
+		}
+		command(t, client, "CONFIG", "SET", "maxmemory", "0")
+		if r := read(t, l, "s"); r.Seq != 0 || r.Fence != "" {
+			t.Errorf("%d replicas: reading %+v", replicas, r)
+		}
+	}
+}

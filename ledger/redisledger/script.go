@@ -100,6 +100,18 @@ func isNoScript(err error) bool {
 	return ok && redisErr.IsNoScript()
 }
 
+// refusesWrites reports whether Redis says that it does not write now: the disk
+// or the memory is full, the node is a replica, or lacks replicas of its own.
+// Every script writes its first key before any other, so nothing was written.
+func refusesWrites(text string) bool {
+	for _, prefix := range []string{"MISCONF", "OOM", "READONLY", "NOREPLICAS"} {
+		if strings.HasPrefix(text, prefix) || strings.Contains(text, "-"+prefix+" ") { // the latter from within a script
+			return true
+		}
+	}
+	return false
+}
+
 // explain says in our words what an operator can do something about.
 func (l *Ledger) explain(err error) error {
 	switch redisErr, ok := rueidis.IsRedisErr(err); {
@@ -107,6 +119,8 @@ func (l *Ledger) explain(err error) error {
 		return nil
 	case l.closed.Load():
 		return sluice.ErrClosed
+	case ok && refusesWrites(redisErr.Error()):
+		return fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, err)
 	case ok && strings.HasPrefix(redisErr.Error(), "WRONGTYPE"):
 		return fmt.Errorf("a key of the sale holds something else than a ledger's data: %w", err)
 	}
