@@ -35,6 +35,9 @@ func testWebhookSecrets(t *testing.T, db Database) {
 	if created, err := s.CreateWebhook(t.Context(), long); err != nil || created.Secret != long.Secret {
 		t.Fatalf("%+v, %v", created, err)
 	}
+	if got := getWebhook(t, plain, long.ID); !strings.HasPrefix(got.Secret, sluice.SealedSecret) { // before a start seals what is in clear
+		t.Errorf("a new webhook is kept as %q", got.Secret)
+	}
 	s = sealing(key, 0, "")
 	for _, w := range []sluice.Webhook{old, long} {
 		if got := getWebhook(t, s, w.ID); got.Secret != w.Secret {
