@@ -4,9 +4,9 @@ package servertest
 
 import "syscall"
 
-// Freeze stops the server's process without ending it: it keeps its
-// connections and answers nothing, until Thaw.
-func (s *RedisServer) Freeze() { _ = s.cmd.Process.Signal(syscall.SIGSTOP) }
+// Freeze stops a process without ending it: it keeps its connections and
+// answers nothing, until Thaw.
+func Freeze(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
-func (s *RedisServer) Thaw() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
+func Thaw(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }

@@ -153,6 +153,13 @@ func (s *RedisServer) Kill() { s.end(func(p *os.Process) error { return p.Kill()
 // Stop ends the server in good order.
 func (s *RedisServer) Stop() { s.end(func(p *os.Process) error { return p.Signal(os.Interrupt) }) }
 
+// Freeze stops the server's process without ending it: it keeps its
+// connections and answers nothing, until Thaw.
+func (s *RedisServer) Freeze() { _ = Freeze(s.cmd.Process.Pid) }
+
+// Thaw ends Freeze.
+func (s *RedisServer) Thaw() { _ = Thaw(s.cmd.Process.Pid) }
+
 func (s *RedisServer) end(signal func(*os.Process) error) {
 	if s.cmd == nil {
 		return

@@ -9,11 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // stuckFor is how long a call may take that meets a row which another session
@@ -188,7 +188,7 @@ func testFrozenServer(t *testing.T, server *Server) {
 		t.Fatal(err)
 	}
 	defer func() {
-		_ = child.Process.Signal(syscall.SIGCONT)
+		_ = servertest.Thaw(child.Process.Pid)
 		_ = child.Process.Kill()
 		_ = child.Wait()
 	}()
@@ -216,10 +216,10 @@ func testFrozenServer(t *testing.T, server *Server) {
 	inside := false
 	for try := 0; try < 200 && !inside; try++ {
 		if try > 0 {
-			_ = child.Process.Signal(syscall.SIGCONT)
+			_ = servertest.Thaw(child.Process.Pid)
 			time.Sleep(time.Duration(try%17) * time.Millisecond)
 		}
-		if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		if err := servertest.Freeze(child.Process.Pid); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 { // what was on its way may still be done

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -249,7 +248,7 @@ func (n *neighbours) postmaster(t *testing.T) int {
 func freeze(t *testing.T, pid int) (thaw func()) {
 	t.Helper()
 	pids := []int{pid}
-	_ = syscall.Kill(pid, syscall.SIGSTOP) // first: it makes no child any more
+	_ = servertest.Freeze(pid) // first: it makes no child any more
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		t.Logf("no children known of process %d: %v", pid, err)
@@ -257,12 +256,12 @@ func freeze(t *testing.T, pid int) (thaw func()) {
 	for child := range strings.FieldsSeq(string(children)) {
 		if id, err := strconv.Atoi(child); err == nil {
 			pids = append(pids, id)
-			_ = syscall.Kill(id, syscall.SIGSTOP)
+			_ = servertest.Freeze(id)
 		}
 	}
 	return func() {
 		for _, id := range pids {
-			_ = syscall.Kill(id, syscall.SIGCONT)
+			_ = servertest.Thaw(id)
 		}
 	}
 }
