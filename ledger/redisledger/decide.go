@@ -196,7 +196,8 @@ func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sl
 			held[buyer], _ = liveOrders(sale, buyer, record)
 			continue
 		}
-		units, count, _ := strings.Cut(head, "\t")
+		units, rest, _ := strings.Cut(head, "\t")
+		count, _, _ := strings.Cut(rest, "\t") // the unpaid endings may follow
 		if n := atoi(count); atoi(units) > 0 && n <= most && len(apart) < ordersBuyers {
 			apart, most = append(apart, buyer), most-n
 		}
