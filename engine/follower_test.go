@@ -258,3 +258,24 @@ func TestALoadThatFailsIsRepeated(t *testing.T) {
 		t.Errorf("%d loads, want 4", loads.Load())
 	}
 }
+
+// A sale that has had no run since the start is idle until something happens in
+// it: those that sell do not wait behind all that do not.
+func TestWhatSellsIsReconciledBeforeWhatIsIdle(t *testing.T) {
+	j := newReconcileJob(&reconcileJob{})
+	for i, step := range []struct {
+		seq  int64
+		idle bool
+	}{{3, true}, {3, true}, {4, false}, {4, false}} {
+		if got := j.idle("sells", &sluice.Reading{Seq: step.seq}); got != step.idle {
+			t.Errorf("look %d: idle is %v", i, got)
+		}
+	}
+	j.last["sells"] = reconcileRun{at: time.Now(), reading: sluice.Reading{Seq: 4}, clean: true}
+	if !j.idle("sells", &sluice.Reading{Seq: 4}) {
+		t.Error("after a clean run nothing has happened")
+	}
+	if j.idle("waits", &sluice.Reading{Backlog: 1}) {
+		t.Error("entries wait in the journal")
+	}
+}

@@ -73,16 +73,23 @@ type reconcileJob struct {
 
 // reconcileRun is the last run of a sale.
 type reconcileRun struct {
-	at      time.Time
-	reading sluice.Reading // before it
+	at      time.Time      // zero: it has had none since this server started
+	reading sluice.Reading // before it, or when the sale was first seen
 	clean   bool           // nothing differed
 }
 
-// idle reports whether nothing has happened since, as far as the ledger's
-// reading shows. Before the first run nothing is known.
-func (r *reconcileRun) idle(now *sluice.Reading) bool {
+// idle reports whether nothing has happened in a sale since its last run, as far
+// as the ledger's reading shows. Of a sale that has had none nothing is known: it
+// is idle until something happens, so that after a start those that sell need not
+// wait for those that do not.
+func (j *reconcileJob) idle(id sluice.SaleID, now *sluice.Reading) bool {
+	r, known := j.last[id]
+	if !known {
+		r.reading = *now
+		j.last[id] = r
+	}
 	was := &r.reading
-	return r.at.IsZero() || r.clean && now.Backlog == 0 && was.Backlog == 0 &&
+	return (r.clean || r.at.IsZero()) && now.Backlog == 0 && was.Backlog == 0 &&
 		now.Epoch == was.Epoch && now.Seq == was.Seq && now.Taken == was.Taken && now.Terms == was.Terms
 }
 
@@ -119,7 +126,7 @@ func (j *reconcileJob) round(ctx context.Context) {
 		if view.Down || !view.InStep() || time.Now().Before(j.rests[id]) {
 			continue
 		}
-		if last := j.last[id]; last.idle(&view.Reading) {
+		if j.idle(id, &view.Reading) {
 			idle = append(idle, id)
 		} else {
 			busy = append(busy, id)
