@@ -126,7 +126,7 @@ type Batcher struct {
 	places atomic.Int64 // taken, of all lanes
 	tries  *tries       // at what comes before a claim
 
-	refusing atomic.Int64 // since when the ledger refuses every write, in Unix nanoseconds; 0: it does not
+	refusing atomic.Int64 // when the ledger last refused to write, in Unix nanoseconds; 0: it has written since
 }
 
 // NewBatcher returns a batcher in front of the ledger.
@@ -306,7 +306,7 @@ func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim) ([]sluice.De
 			return decisions, nil
 		}
 		if refused = refused && errors.Is(err, sluice.ErrRefusesWrites); refused {
-			b.refusing.CompareAndSwap(0, time.Now().UnixNano())
+			b.refusing.Store(time.Now().UnixNano())
 		}
 		if refused && attempt >= b.opts.Attempts {
 			return nil, fmt.Errorf("%w: %w", ErrRefusesWrites, err)
@@ -319,9 +319,17 @@ func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim) ([]sluice.De
 	}
 }
 
-// Refusing reports whether the ledger has refused to write every claim for a
-// while, up to the last one.
-func (b *Batcher) Refusing() bool { return b.refusing.Load() != 0 }
+// refusingFor is how long a refusal to write counts. It must end by itself: a
+// server that is not ready may get no claims, by which it would learn that the
+// ledger writes again.
+const refusingFor = 5 * time.Second
+
+// Refusing reports whether the ledger has refused to write the last claims, a
+// moment ago.
+func (b *Batcher) Refusing() bool {
+	at := b.refusing.Load()
+	return at != 0 && time.Since(time.Unix(0, at)) < refusingFor
+}
 
 // Idle reports whether no claim of the sale is on its way to the ledger.
 func (b *Batcher) Idle(sale sluice.SaleID) bool {

@@ -367,6 +367,13 @@ func TestBatcherKnowsARefusalToWrite(t *testing.T) {
 		if !errors.Is(err, ErrRefusesWrites) || errors.Is(err, ErrOutcomeUnknown) || !b.Refusing() || !errors.Is(cause, sluice.ErrRefusesWrites) {
 			t.Errorf("%v; refusing %t, cause %v", err, b.Refusing(), cause)
 		}
+		time.Sleep(refusingFor)
+		if b.Refusing() {
+			t.Error("a server that is not ready gets no claims, and must find out all the same that the ledger writes again")
+		}
+		if _, err := b.Claim(t.Context(), "sale", claim(3)); !errors.Is(err, ErrRefusesWrites) || !b.Refusing() {
+			t.Errorf("%v; refusing %t", err, b.Refusing())
+		}
 		b.ledger = instant{}
 		if _, err := b.Claim(t.Context(), "sale", claim(2)); err != nil || b.Refusing() {
 			t.Errorf("when it writes again: %v, refusing %t", err, b.Refusing())
