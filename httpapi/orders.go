@@ -30,11 +30,19 @@ func (s *Server) showOrder(w http.ResponseWriter, r *http.Request) {
 // order answers for the order of the path, if it is the buyer's own.
 func (s *Server) order(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sluice.Order, bool) {
 	var order sluice.Order
-	var err error
-	if !inTurn(w, r, turns(s.shares.reads, buyer), func() {
-		order, err = s.findOrder(r.Context(), sluice.OrderID(r.PathValue("order")), buyer)
-	}) {
-		return order, false
+	err := sluice.ErrOrderNotFound
+	id := sluice.OrderID(r.PathValue("order"))
+	if _, ok := id.Sale(); ok {
+		if !inTurn(w, r, turns(s.shares.reads, buyer), func() {
+			asking, cancel := context.WithTimeout(r.Context(), patience)
+			defer cancel()
+			order, err = s.Store.Order(asking, id)
+		}) {
+			return order, false
+		}
+		if err != nil { // not in turn: a ledger that hangs holds up its own sale alone
+			order, err = s.findQueued(r.Context(), id, buyer, err)
+		}
 	}
 	switch {
 	case err == nil && (buyer == "" || order.Buyer == buyer):
@@ -47,21 +55,12 @@ func (s *Server) order(w http.ResponseWriter, r *http.Request, buyer sluice.Buye
 	return sluice.Order{}, false
 }
 
-// findOrder looks in the store, then in the ledger of the sale that the id
-// carries: an order is queued until it is stored. It is not found only when
-// both sides say so; if one cannot answer and the other does not have it,
-// that is an error.
-func (s *Server) findOrder(ctx context.Context, id sluice.OrderID, buyer sluice.BuyerID) (sluice.Order, error) {
-	sale, ok := id.Sale()
-	if !ok {
-		return sluice.Order{}, sluice.ErrOrderNotFound
-	}
-	asking, cancel := context.WithTimeout(ctx, patience)
-	order, stored := s.Store.Order(asking, id)
-	cancel()
-	if stored == nil {
-		return order, nil
-	}
+// findQueued looks in the ledger of the sale that the id carries, after the store
+// did not have the order, for the reason stored: an order is queued until it is
+// stored. It is not found only when both sides say so; if one cannot answer and
+// the other does not have it, that is an error.
+func (s *Server) findQueued(ctx context.Context, id sluice.OrderID, buyer sluice.BuyerID, stored error) (sluice.Order, error) {
+	sale, _ := id.Sale()
 	record, queued := s.Ledger.Find(ctx, id, buyer)
 	if queued == nil && !errors.Is(stored, sluice.ErrOrderNotFound) && !s.waits(&record) {
 		return sluice.Order{}, stored // it may have been stored, even paid: only the store can say

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -44,6 +46,45 @@ func TestDatabasesAreAskedInTurn(t *testing.T) {
 		if most.Load() != buyerChanges || answered.Load()+refused.Load() != 1000 || answered.Load() < 300 {
 			t.Errorf("%d at a time, %d answered, %d refused", most.Load(), answered.Load(), refused.Load())
 		}
+	})
+}
+
+// hungLedger is a ledger that does not answer, behind a store that does.
+type hungLedger struct{ sluice.Reader }
+
+func (hungLedger) Find(ctx context.Context, _ sluice.OrderID, _ sluice.BuyerID) (sluice.Record, error) {
+	<-ctx.Done()
+	return sluice.Record{}, ctx.Err()
+}
+
+type emptyStore struct{ sluice.Store }
+
+func (emptyStore) Order(context.Context, sluice.OrderID) (sluice.Order, error) {
+	return sluice.Order{}, sluice.ErrOrderNotFound
+}
+
+// Requests for orders of a sale whose ledger hangs hold none of the places from
+// which the databases are asked: they are those of other sales as well.
+func TestHungLedgerHoldsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{Options: Options{Store: emptyStore{}, Ledger: hungLedger{}, Log: slog.New(slog.DiscardHandler)}, shares: newShares(time.Now())}
+		ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+		defer leave()
+		var wg sync.WaitGroup
+		for range 2 * buyerReads {
+			wg.Go(func() {
+				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+				r.SetPathValue("order", "phones.0123456789abcdef0123456789abcdef")
+				s.order(httptest.NewRecorder(), r, "ann")
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		if !inTurn(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), s.shares.reads, func() {}) || time.Since(start) > 0 {
+			t.Errorf("another sale's order waited %v", time.Since(start))
+		}
+		leave()
+		wg.Wait()
 	})
 }
 
