@@ -166,3 +166,17 @@ func TestAStrangersChangeNeedsNoWriter(t *testing.T) {
 		t.Errorf("while another writes: %v", err)
 	}
 }
+
+// Before its first load no ledger has accepted anything under the total before,
+// which earlier versions kept as the cap: the lower total stays.
+func TestFirstLoadKeepsLoweredTotal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	if _, err := s.CreateSale(t.Context(), aSale()); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, path, "UPDATE sales SET total = 6")
+	if image, err := s.BeginLoad(t.Context(), "phones"); err != nil || image.Terms.Total != 6 {
+		t.Errorf("loaded with a total of %d, %v; want 6", image.Terms.Total, err)
+	}
+}

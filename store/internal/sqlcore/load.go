@@ -23,9 +23,11 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID) (image sluice.L
 		if sale.Epoch > 0 && sale.LoadedEpoch == sale.Epoch && sale.Fence == "" {
 			return sluice.ErrSaleLive
 		}
-		// What waits in the old ledger may hold more than a lower total that it has not decided about (I1).
-		if err := s.undoLowering(ctx, tx, &sale); err != nil {
-			return err
+		// What waits in the old ledger, if there is one, may hold more than a lower total that it has not decided about (I1).
+		if sale.Epoch > 0 {
+			if err := s.undoLowering(ctx, tx, &sale); err != nil {
+				return err
+			}
 		}
 		now, err := s.d.Now(ctx, tx)
 		if err != nil {
