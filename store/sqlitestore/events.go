@@ -33,6 +33,9 @@ var events = sqlcore.EventStatements{
 	SalesWithNewOrders: `SELECT s.id, coalesce(m.position, 0) FROM sales s LEFT JOIN event_marks m ON m.sale_id = s.id
 		WHERE (SELECT o.position FROM orders o WHERE o.sale_id = s.id ORDER BY o.position DESC LIMIT 1) > coalesce(m.position, 0)
 		ORDER BY s.id`,
+	LiveWithNewOrders: `SELECT s.id, coalesce(m.position, 0) FROM sales s LEFT JOIN event_marks m ON m.sale_id = s.id
+		WHERE s.archived_at IS NULL AND (SELECT o.position FROM orders o WHERE o.sale_id = s.id ORDER BY o.position DESC LIMIT 1) > coalesce(m.position, 0)
+		ORDER BY s.id`,
 	NewOrders: `SELECT position, stored_at FROM orders WHERE sale_id = ? AND position > ? ORDER BY position LIMIT ?`,
 	SetMark: `INSERT INTO event_marks (sale_id, position) VALUES (?, ?)
 		ON CONFLICT (sale_id) DO UPDATE SET position = excluded.position`,

@@ -22,6 +22,7 @@ type EventStatements struct {
 	// SalesWithNewOrders selects the sales whose last order is beyond their
 	// mark, with the mark (0 if there is none), by id.
 	SalesWithNewOrders string
+	LiveWithNewOrders  string // the same, of sales that are not archived
 	NewOrders          string // sale, position after which, limit; position, stored_at, by position
 	SetMark            string // sale, position; inserts or updates
 	// NewChanges selects changes that have no number: position, order_id,

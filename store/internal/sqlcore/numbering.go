@@ -120,13 +120,22 @@ type newSaleEvent struct {
 	at       time.Time
 }
 
+// numberAllEvery is how often archived sales are looked through for orders
+// without a number: one can have some only if it was archived before they were
+// numbered. That leaves an event of the sale, and is looked for at once.
+const numberAllEvery = time.Minute
+
 // findNew reads what has no number: orders first, and the sales' own events
 // last, so that a sale which is new is not seen after its orders.
 func (s *Store) findNew(ctx context.Context, q querier, limit int) (found newRows, err error) {
 	if err := s.enter(ctx); err != nil {
 		return found, err
 	}
-	err = each(ctx, q, s.events.SalesWithNewOrders, nil, func(r *sql.Rows) error {
+	query, now := s.events.LiveWithNewOrders, time.Now()
+	if s.numberAll.Load() || now.Sub(time.Unix(0, s.numberedAll.Load())).Abs() > numberAllEvery {
+		query = s.events.SalesWithNewOrders
+	}
+	err = each(ctx, q, query, nil, func(r *sql.Rows) error {
 		var m newOrders
 		err := r.Scan(&m.sale, &m.mark)
 		found.marks = append(found.marks, m)
@@ -170,6 +179,12 @@ func (s *Store) findNew(ctx context.Context, q querier, limit int) (found newRow
 		found.sales = append(found.sales, e)
 		return err
 	})
+	if err == nil {
+		s.numberAll.Store(len(found.sales) > 0)
+		if query == s.events.SalesWithNewOrders {
+			s.numberedAll.Store(now.UnixNano())
+		}
+	}
 	return found, err
 }
 
