@@ -225,7 +225,7 @@ func (b *Board) Run(ctx context.Context) {
 func (b *Board) loop(ctx context.Context, what string, every time.Duration, nudge <-chan struct{},
 	do func(ctx context.Context, nudged bool) (pause time.Duration, err error),
 ) {
-	begun, next := time.Now(), time.Now()
+	next := time.Now()
 	failing := false
 	for {
 		timer := time.NewTimer(time.Until(next))
@@ -239,7 +239,7 @@ func (b *Board) loop(ctx context.Context, what string, every time.Duration, nudg
 			timer.Stop()
 			nudged = time.Now().Before(next)
 		}
-		begun = time.Now()
+		begun := time.Now()
 		pause, err := do(ctx, nudged)
 		if ctx.Err() != nil {
 			return

@@ -70,7 +70,7 @@ var arguments = map[string]string{
 	"Tidy.ArchivedList": "", "Tidy.DeleteList": "sale allow", "Tidy.DeleteGathered": "now", "Tidy.DeleteLeases": "now",
 
 	"Webhooks.Select": "text", "Webhooks.Lock": "text", "Webhooks.All": "", "Webhooks.Delete": "text",
-	"Webhooks.DeleteAllOf": "text", "Webhooks.SetEnabled": "now text zero now now text",
+	"Webhooks.DeleteAllOf": "text", "Webhooks.SetSecret": "text text", "Webhooks.SetEnabled": "now text zero now now text",
 	"Webhooks.SetProgress": "zero zero zero now now now text text", "Webhooks.SetCursor": "zero text",
 	"Webhooks.Change": "pending one now one text now text one", "Webhooks.Forget": "text one",
 	"Webhooks.ForgetFrom": "text one", "Webhooks.AllDue": "now text", "Webhooks.Due": "text now page",
