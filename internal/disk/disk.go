@@ -33,11 +33,13 @@ func SyncDir(path string) error {
 // beside a database (-wal, -shm, -journal) get the mode of the database; those
 // that an earlier version left behind are changed as well.
 func Private(path string) error {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, private)
-	if err != nil {
-		return err
+	// A file that is there is not opened: closing it would end the locks that this
+	// process has on it, those of a database that it has open already.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
+	if err == nil {
+		err = file.Close()
 	}
-	if err := file.Close(); err != nil {
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -178,5 +180,36 @@ func TestFirstLoadKeepsLoweredTotal(t *testing.T) {
 	execute(t, path, "UPDATE sales SET total = 6")
 	if image, err := s.BeginLoad(t.Context(), "phones"); err != nil || image.Terms.Total != 6 {
 		t.Errorf("loaded with a total of %d, %v; want 6", image.Terms.Total, err)
+	}
+}
+
+// The system forgets a process's locks of a file as soon as the process closes
+// any descriptor of it. Without them another process that opens and closes the
+// file, like the audit, takes away the log that this one writes to.
+func TestOpenAgainKeepsLocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	locks := func() (n int) {
+		all, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Skip("this system does not list locks")
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inode := fmt.Sprintf(":%d ", reflect.ValueOf(info.Sys()).Elem().FieldByName("Ino").Uint())
+		return strings.Count(string(all), inode)
+	}
+	s := open(t, path)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := locks()
+	if before == 0 {
+		t.Skip("this system does not list the locks of this file system")
+	}
+	open(t, path)
+	if after := locks(); after < before {
+		t.Errorf("%d locks after the file was opened again, %d before", after, before)
 	}
 }
