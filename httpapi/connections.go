@@ -54,6 +54,7 @@ type connection struct {
 	from   admission.Origin
 	exempt bool         // of a trusted proxy
 	idle   atomic.Int64 // since when, in ns of Unix time; 0: it is used
+	stream atomic.Bool  // an event stream takes it over, and gives the place back when it ends
 	left   atomic.Bool
 }
 
@@ -131,6 +132,13 @@ func (c *Connections) enter(held *connection) (room bool) {
 	return false
 }
 
+// keep leaves the place to who takes the connection over, until leave.
+func (held *connection) keep() {
+	if held != nil {
+		held.stream.Store(true)
+	}
+}
+
 // leave gives a connection's place back, once.
 func (held *connection) leave() {
 	if held == nil || held.left.Swap(true) {
@@ -160,8 +168,11 @@ func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 		held.idle.Store(0)
 	case http.StateIdle:
 		held.idle.Store(time.Now().UnixNano())
-	case http.StateHijacked: // an event stream gives the place back when it ends
+	case http.StateHijacked:
 		c.known.Delete(conn)
+		if !held.stream.Load() { // a handler beside the API: nothing says when it is done
+			held.leave()
+		}
 	case http.StateClosed:
 		c.known.Delete(conn)
 		held.leave()

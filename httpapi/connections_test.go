@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
@@ -21,7 +22,13 @@ type crowded struct {
 func newCrowded(t *testing.T, most int, trusted ...netip.Prefix) *crowded {
 	c := &crowded{t: t, limit: NewConnections(most, Proxies{Trusted: trusted}, slog.New(slog.DiscardHandler))}
 	c.limit.patience = 100 * time.Millisecond
-	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), c.limit)
+	server := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hijacked" {
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_ = conn.Close()
+			}
+		}
+	}), c.limit)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -110,19 +117,31 @@ func TestConnectionsInAll(t *testing.T) {
 // A stream that has taken its connection over counts until it ends.
 func TestStreamsCountAsConnections(t *testing.T) {
 	limit := NewConnections(10, Proxies{}, slog.New(slog.DiscardHandler))
-	ours, theirs := net.Pipe()
-	held := connectionOf((&http.Request{}).WithContext(limit.context(t.Context(), ours)))
-	limit.changed(ours, http.StateHijacked)
+	streams := make(chan outlet, 1)
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out, err := newFan(EventsOptions{}, nil, time.Now).openOutlet(w, r)
+		if err != nil {
+			t.Error(err)
+		}
+		streams <- out
+	}), limit)
+	server.Start()
+	defer server.Close()
+	response, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	out := <-streams
 	if open, _ := limit.Counts(); open != 1 {
 		t.Errorf("%d open while a stream runs", open)
 	}
-	out := &rawOutlet{conn: ours, place: held}
 	out.close()
 	out.close()
 	if open, _ := limit.Counts(); open != 0 {
 		t.Errorf("%d open after it", open)
 	}
-	_ = theirs.Close()
 }
 
 func TestAcceptErrorsAreCounted(t *testing.T) {
@@ -133,4 +152,14 @@ func TestAcceptErrorsAreCounted(t *testing.T) {
 	if _, counts := limit.Counts(); counts.Errors != 1 {
 		t.Errorf("%+v", counts)
 	}
+}
+
+// A handler of the shop's own, beside the API, may take a connection over: nothing
+// says when it is done with it, so its place is free at once.
+func TestConnectionsThatOthersTakeOver(t *testing.T) {
+	c := newCrowded(t, 16)
+	if response, err := http.Get("http://" + c.at + "/hijacked"); err == nil {
+		_ = response.Body.Close()
+	}
+	c.await("the place that was given back", func(open int, _ ConnectionCounts) bool { return open == 0 })
 }

@@ -327,13 +327,15 @@ func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request) (outlet, error)
 	first := "retry: " + strconv.Itoa(1000+rand.IntN(2000)) + "\n\n"
 	control := http.NewResponseController(w)
 	if r.ProtoMajor == 1 {
+		place := connectionOf(r)
+		place.keep()
 		conn, _, err := control.Hijack()
 		if err == nil {
 			if c, ok := bottom(conn).(interface{ SetWriteBuffer(n int) error }); ok {
 				_ = c.SetWriteBuffer(socketBuffer) // helps, where it can
 			}
 			limitSilence(bottom(conn)) // whoever serves; NewServer has done it
-			out := &rawOutlet{conn: conn, place: connectionOf(r), patience: f.Patience}
+			out := &rawOutlet{conn: conn, place: place, patience: f.Patience}
 			if err = out.send(streamHead(w.Header(), first, f.now())); err != nil {
 				out.close()
 			}
