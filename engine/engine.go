@@ -323,7 +323,7 @@ func (e *Engine) BuyerSecret() string { return e.secret }
 func (e *Engine) Control() *settle.Control { return e.control }
 
 // Audit proves one sale, also while it runs. One audit or reconciliation runs at
-// a time; settle.ErrBusy if others take longer than half a minute.
+// a time; settle.ErrBusy if others take longer than 15 seconds.
 func (e *Engine) Audit(ctx context.Context, sale sluice.SaleID) (audit.Report, error) {
 	done, err := e.reconcile.turn.take(ctx, turnPatience)
 	if err != nil {

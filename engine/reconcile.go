@@ -29,7 +29,8 @@ const idleShare = 100
 const reconcileTimeout = 5 * time.Minute
 
 // turnPatience bounds how long a request waits for the server's turn.
-const turnPatience = 30 * time.Second
+// The HTTP server ends a request after half a minute.
+const turnPatience = 15 * time.Second
 
 // turn lets one audit or reconciliation of a server run at a time: each reads a
 // whole sale, and holds a connection of the store and memory for each of its
@@ -237,7 +238,7 @@ func (j *reconcileJob) differences() map[string]int64 {
 
 // Reconcile compares ledger and store of one sale now, and with apply repairs
 // what is safe. One audit or reconciliation runs at a time; settle.ErrBusy if
-// others take longer than half a minute.
+// others take longer than 15 seconds.
 func (e *Engine) Reconcile(ctx context.Context, sale sluice.SaleID, apply bool) (settle.ReconcileReport, error) {
 	done, err := e.reconcile.turn.take(ctx, turnPatience)
 	if err != nil {

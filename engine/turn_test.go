@@ -3,15 +3,21 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sluicehq/sluice/httpapi"
 	"github.com/sluicehq/sluice/settle"
 )
 
 // One audit or reconciliation runs at a time, and none waits without end.
 func TestTurn(t *testing.T) {
+	server := httpapi.NewServer(nil, httpapi.NewConnections(1, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
+	if turnPatience > server.WriteTimeout/2 {
+		t.Errorf("a request waits %v for its turn, and then has %v to be answered", turnPatience, server.WriteTimeout-turnPatience)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		e := &Engine{reconcile: newReconcileJob(&reconcileJob{})}
 		done, err := e.reconcile.turn.take(t.Context(), time.Second)
