@@ -429,6 +429,31 @@ func TestConflictFencesTheSale(t *testing.T) {
 	}
 }
 
+// An entry of an epoch that a rebuild has ended can never be stored: it is set
+// aside without the patience that other failures get, and is no loss.
+func TestAStaleEntryIsSetAsideAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.accept(1, 2)
+	if err := r.store.FenceSale(t.Context(), sale, 1, "a person asked for a rebuild"); err != nil {
+		t.Fatal(err)
+	}
+	if image, err := r.store.BeginLoad(t.Context(), sale); err != nil || image.Epoch != 2 {
+		t.Fatal(image.Epoch, err)
+	}
+	r.pipeline().Wake(sale)
+	eventually(t, "the journal to be empty", func() bool { return r.backlog() == 0 })
+	letters, err := r.store.DeadLetters(t.Context(), sale)
+	if err != nil || len(letters) != 1 || letters[0].Epoch != 1 || len(r.stored()) != 0 {
+		t.Errorf("%d orders, dead letters %+v, %v; want no order and the entry of epoch 1", len(r.stored()), letters, err)
+	}
+	if n := r.faults.inserts.Load(); n > 3 { // with others, alone, and as a suspect
+		t.Errorf("it was tried %d times", n)
+	}
+	if s, err := r.store.Sale(t.Context(), sale); err != nil || s.Fence != "a person asked for a rebuild" {
+		t.Errorf("fence %q, %v; want it unchanged", s.Fence, err)
+	}
+}
+
 func TestDamagedEntryIsSetAside(t *testing.T) {
 	r := newRig(t)
 	r.accept(1, 1)
