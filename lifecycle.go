@@ -173,8 +173,11 @@ type SettleStore interface {
 	Change(ctx context.Context, change Change) (Order, error)
 
 	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and
-	// returns how many. Several servers may call it at the same time.
-	ExpireDue(ctx context.Context, limit int) (int, error)
+	// returns how many of each sale, also with an error. Until, if given, is called
+	// in the transaction with the store's clock, and must not block: orders kept
+	// until after the moment that it returns stay. Several servers may call
+	// ExpireDue at the same time.
+	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[SaleID]int, error)
 
 	// History returns the changes of an order, the first one first. The order
 	// having been stored is the first.

@@ -163,8 +163,10 @@ func (e *Engine) compose() error {
 	})
 	e.forgetter = newForgetter(e.store, e.ledger, e.cfg.Log)
 	e.ender = settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
-		Every: e.cfg.Expiry,
-		Ended: settled.Expired,
+		Every:      e.cfg.Expiry,
+		LedgerTime: func() time.Time { return e.board.LedgerTime(time.Now()) },
+		Clocks:     func(c settle.Clocks) { settled.Clocks(c.Store, c.Ledger, c.Behind) },
+		Ended:      settled.Expired,
 		Released: func(sale sluice.SaleID, result sluice.Released) {
 			settled.Released(&result)
 			e.board.Nudge(sale)

@@ -58,7 +58,7 @@ func TestMetricsOfSettling(t *testing.T) {
 		_ = e.Close(context.Background())
 	})
 	awaitMetrics(t, server.URL, "sluice_store_up 1", "sluice_release_oldest_seconds 0", "sluice_order_overdue_oldest_seconds 0",
-		"sluice_dead_letters_total 0", "sluice_rebuilds_total 0", "sluice_orders_expired_total 0",
+		"sluice_dead_letters_total 0", "sluice_rebuilds_total 0", `sluice_orders_expired_total{sale=""} 0`,
 		`sluice_reconcile_found_total{class="drift"} 0`, `sluice_releases_total{result="applied"} 0`)
 	c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
 	if err != nil {
@@ -100,7 +100,7 @@ func TestMetricsOfSettling(t *testing.T) {
 	if _, err := buyer.Place(t.Context(), id, client.NewKey(), wire.PlaceOrder{Quantity: 1}); err != nil {
 		t.Fatal(err)
 	}
-	awaitMetrics(t, server.URL, "sluice_orders_expired_total 1", `sluice_releases_total{result="applied"} 1`)
+	awaitMetrics(t, server.URL, `sluice_orders_expired_total{sale="`+string(id)+`"} 1`, `sluice_releases_total{result="applied"} 1`)
 	if _, err := c.RebuildSale(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,12 @@ type Ender struct {
 	ledger sluice.Releaser
 	opts   EnderOptions
 	wake   chan struct{}
+	clocks *clocks
 }
 
 // EndingStore is what an Ender needs of sluice.Store.
 type EndingStore interface {
-	ExpireDue(ctx context.Context, limit int) (int, error)
+	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[sluice.SaleID]int, error)
 	GiveReleases(ctx context.Context, limit int, give func(sluice.SaleID, []sluice.Release) error) (int, error)
 	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
 }
@@ -39,9 +40,14 @@ type EnderOptions struct {
 	Every time.Duration // between looks at the store; default 250 ms
 	Batch int           // orders or releases in one transaction; default 500
 
-	// Ended is told how many orders have expired, and Released how many units
-	// are for sale again. They must not block.
-	Ended    func(orders int)
+	// LedgerTime returns the ledger's clock, as far as this server knows it, or the
+	// zero time. Clocks receives how the clocks differ at each look for due orders.
+	LedgerTime func() time.Time
+	Clocks     func(Clocks)
+
+	// Ended is told how many orders of a sale have expired, and Released how many
+	// units are for sale again. They must not block.
+	Ended    func(sale sluice.SaleID, orders int)
 	Released func(sale sluice.SaleID, result sluice.Released)
 	Log      *slog.Logger
 }
@@ -55,7 +61,7 @@ func NewEnder(store EndingStore, ledger sluice.Releaser, opts EnderOptions) *End
 		opts.Batch = 500
 	}
 	if opts.Ended == nil {
-		opts.Ended = func(int) {}
+		opts.Ended = func(sluice.SaleID, int) {}
 	}
 	if opts.Released == nil {
 		opts.Released = func(sluice.SaleID, sluice.Released) {}
@@ -63,7 +69,16 @@ func NewEnder(store EndingStore, ledger sluice.Releaser, opts EnderOptions) *End
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Ender{store: store, ledger: ledger, opts: opts, wake: make(chan struct{}, 1)}
+	if opts.LedgerTime == nil {
+		opts.LedgerTime = func() time.Time { return time.Time{} }
+	}
+	if opts.Clocks == nil {
+		opts.Clocks = func(Clocks) {}
+	}
+	return &Ender{
+		store: store, ledger: ledger, opts: opts, wake: make(chan struct{}, 1),
+		clocks: &clocks{ledger: opts.LedgerTime, told: opts.Clocks, log: opts.Log},
+	}
 }
 
 // Wake says that an order has ended on this server: its units go back at once.
@@ -110,9 +125,13 @@ func (e *Ender) Once(ctx context.Context) error {
 // expire ends what is due. Units that return are given back at once.
 func (e *Ender) expire(ctx context.Context) error {
 	return e.repeat(ctx, func() (int, error) {
-		n, err := e.store.ExpireDue(ctx, e.opts.Batch)
+		asked, n := time.Now(), 0
+		expired, err := e.store.ExpireDue(ctx, e.opts.Batch, func(now time.Time) time.Time { return e.clocks.judge(now, asked) })
+		for sale, orders := range expired {
+			e.opts.Ended(sale, orders)
+			n += orders
+		}
 		if n > 0 {
-			e.opts.Ended(n)
 			e.Wake()
 		}
 		return n, err

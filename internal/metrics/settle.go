@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,11 +13,17 @@ import (
 // Settling counts what happens after the claim: endings, releases, dead
 // letters, rebuilds and reconciliations; and what waits for it.
 type Settling struct {
-	expired                  prometheus.Counter
+	expired                  *prometheus.CounterVec
 	applied, before, unknown prometheus.Counter
 	aside                    prometheus.Counter
 	reconciled               prometheus.Counter
 	found, repaired          *prometheus.CounterVec
+
+	clocks *prometheus.GaugeVec
+	behind prometheus.Gauge
+
+	expiringMu sync.Mutex
+	expiring   map[sluice.SaleID]bool // sales with a counter of their own
 
 	backlog atomic.Pointer[sluice.Backlog]
 }
@@ -34,12 +42,21 @@ func (m *Metrics) Settling(classes []string, rebuilds func() int64) *Settling {
 		return c
 	}
 	s := &Settling{
-		expired:    counter("sluice_orders_expired_total", "Unpaid orders that this server ended because they were due."),
+		expired:    vec("sluice_orders_expired_total", "Unpaid orders that this server ended because they were due; without a sale: of further sales.", "sale"),
 		aside:      counter("sluice_dead_letters_total", "Journal entries that this server set aside because they could not be stored."),
 		reconciled: counter("sluice_reconciliations_total", "Comparisons of ledger and store that this server finished."),
 		found:      vec("sluice_reconcile_found_total", "Differences between ledger and store that this server's reconciliations found, those in flight apart.", "class"),
 		repaired:   vec("sluice_reconcile_repaired_total", "Differences that this server's reconciliations repaired.", "class"),
 	}
+	s.expiring = map[sluice.SaleID]bool{}
+	s.expired.WithLabelValues("")
+	s.clocks = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sluice_clock_ahead_seconds", Help: "How far the clock of ledger or store is ahead of this server's; negative: behind.",
+	}, []string{"clock"})
+	s.behind = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sluice_expiry_behind_seconds", Help: "How far expiry is behind the store's clock after that jumped ahead.",
+	})
+	m.registry.MustRegister(s.clocks, s.behind)
 	released := vec("sluice_releases_total", "Releases that this server gave to the ledger, by what became of them.", "result")
 	s.applied, s.before, s.unknown = released.WithLabelValues("applied"), released.WithLabelValues("before"), released.WithLabelValues("unknown")
 	for _, class := range classes {
@@ -52,8 +69,31 @@ func (m *Metrics) Settling(classes []string, rebuilds func() int64) *Settling {
 	return s
 }
 
-// Expired counts orders that were due.
-func (s *Settling) Expired(n int) { s.expired.Add(float64(n)) }
+// mostExpiring is of how many sales, since the start, expired orders are counted
+// apart. Those of further sales are counted together, without a sale.
+const mostExpiring = 1000
+
+// Expired counts orders of a sale that were due.
+func (s *Settling) Expired(sale sluice.SaleID, n int) {
+	s.expiringMu.Lock()
+	defer s.expiringMu.Unlock()
+	if !s.expiring[sale] {
+		if len(s.expiring) >= mostExpiring {
+			sale = ""
+		} else {
+			s.expiring[sale] = true
+		}
+	}
+	s.expired.WithLabelValues(string(sale)).Add(float64(n))
+}
+
+// Clocks sets how far the store's and the ledger's clock are ahead of this server's,
+// and how far expiry is behind the store's.
+func (s *Settling) Clocks(store, ledger, behind time.Duration) {
+	s.clocks.WithLabelValues("store").Set(store.Seconds())
+	s.clocks.WithLabelValues("ledger").Set(ledger.Seconds())
+	s.behind.Set(behind.Seconds())
+}
 
 // Released counts what the ledger did with releases.
 func (s *Settling) Released(r *sluice.Released) {

@@ -28,7 +28,7 @@ func BenchmarkEndings(b *testing.B, store sluice.Store, age func(sale sluice.Sal
 			sale, orders := bench.orders(10_000)
 			age(sale, time.Hour)
 			n += len(orders)
-			expiring += bench.drain(len(orders), func() (int, error) { return s.ExpireDue(b.Context(), 500) })
+			expiring += bench.drain(len(orders), func() (int, error) { return expireDue(b.Context(), s, 500) })
 			giving += bench.drain(len(orders), bench.give)
 		}
 		b.ReportMetric(float64(n)/expiring.Seconds(), "expired/s")

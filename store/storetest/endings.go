@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -271,7 +273,7 @@ func testUnpaidEndings(t *testing.T, db Database) {
 		}},
 		{"it expires", true, func(sluice.OrderID, sluice.BuyerID) {
 			db.age(t, "phones", 24*time.Hour)
-			if n, err := s.ExpireDue(t.Context(), 10); n != 1 || err != nil {
+			if n, err := expireDue(t.Context(), s, 10); n != 1 || err != nil {
 				t.Errorf("%d expired, %v", n, err)
 			}
 		}},
@@ -478,9 +480,18 @@ func testHistory(t *testing.T, db Database) {
 	check(entry.Claims[1].Order, first, sluice.HistoryEntry{From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry"}, due(sluice.Expired))
 }
 
+// expireDue ends what is due by the store's clock, and returns how many.
+func expireDue(ctx context.Context, s sluice.SettleStore, limit int) (n int, err error) {
+	expired, err := s.ExpireDue(ctx, limit, nil)
+	for _, orders := range expired {
+		n += orders
+	}
+	return n, err
+}
+
 func expire(t *testing.T, s settling, limit, want int) {
 	t.Helper()
-	if n, err := s.ExpireDue(t.Context(), limit); err != nil || n != want {
+	if n, err := expireDue(t.Context(), s, limit); err != nil || n != want {
 		t.Fatalf("%d expired, error %v, want %d", n, err, want)
 	}
 }
@@ -502,8 +513,27 @@ func testExpireDue(t *testing.T, db Database) {
 	db.age(t, "phones", time.Hour)
 	db.age(t, "tablets", 2*time.Hour)
 
+	// Orders kept until after the moment that the caller chooses stay; a moment
+	// after the store's clock is of no effect.
+	before, err := s.Clock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for moment, want := range map[time.Duration]int{
+		-100 * 24 * time.Hour: 0, look(t, s, "tablets").Orders[0].KeepUntil.Sub(before) - time.Millisecond: 0,
+	} {
+		var now time.Time
+		expired, err := s.ExpireDue(t.Context(), 3, func(at time.Time) time.Time { now = at; return before.Add(moment) })
+		if err != nil || len(expired) != want || now.Before(before) || now.After(before.Add(time.Minute)) {
+			t.Errorf("up to %v from now: %v expired at %v, %v", moment, expired, now, err)
+		}
+	}
+
 	// The most overdue first.
-	expire(t, s, 3, 3)
+	expired, err := s.ExpireDue(t.Context(), 3, func(now time.Time) time.Time { return now.Add(time.Hour) })
+	if want := map[sluice.SaleID]int{"tablets": 3}; err != nil || !maps.Equal(expired, want) {
+		t.Errorf("%v expired, %v, want %v", expired, err, want)
+	}
 	expire(t, s, 1, 1)
 	for _, o := range look(t, s, "tablets").Orders {
 		if entries := history(t, s, o.ID); o.Status != sluice.Expired || len(entries) != 2 || entries[1] != (sluice.HistoryEntry{
@@ -523,7 +553,7 @@ func testExpireDue(t *testing.T, db Database) {
 		}
 	}
 	for _, limit := range []int{0, -1} {
-		if _, err := s.ExpireDue(t.Context(), limit); err == nil {
+		if _, err := expireDue(t.Context(), s, limit); err == nil {
 			t.Errorf("limit %d: no error", limit)
 		}
 	}
@@ -555,7 +585,7 @@ func testExpiryIsInTime(t *testing.T, db Database) {
 	db.age(t, "phones", order.KeepUntil.Sub(order.StoredAt)-150*time.Millisecond)
 	keepUntil := read1(t, s, order.ID).KeepUntil
 	for deadline := time.Now().Add(time.Minute); ; {
-		n, err := s.ExpireDue(t.Context(), 10)
+		n, err := expireDue(t.Context(), s, 10)
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("%d expired, error %v", n, err)
 		}

@@ -90,7 +90,7 @@ func testEvents(t *testing.T, db Database) {
 	change(t, s, sluice.Change{Order: id(6), Action: sluice.Pay, PaymentID: "p6"})
 	db.Age(t, "phones", time.Hour)
 	change(t, s, sluice.Change{Order: id(3), Action: sluice.Pay, PaymentID: "p3"}) // too late
-	if n, err := s.ExpireDue(t.Context(), 10); err != nil || n != 2 {
+	if n, err := expireDue(t.Context(), s, 10); err != nil || n != 2 {
 		t.Errorf("expired %d, %v", n, err)
 	}
 	if _, err := s.Restock(t.Context(), "phones", "r1", 4); err != nil {

@@ -170,7 +170,7 @@ func (r *randomRun) grow() {
 func (r *randomRun) expire() {
 	limit := 1 + r.random.IntN(20)
 	due := r.model.due()
-	n, err := r.s.ExpireDue(r.t.Context(), limit)
+	n, err := expireDue(r.t.Context(), r.s, limit)
 	if err != nil || n != min(due, limit) {
 		r.t.Errorf("%d expired, error %v; %d are due, the limit is %d", n, err, due, limit)
 	}

@@ -64,7 +64,7 @@ func racePaymentAndExpiry(t *testing.T, db Database, n int) {
 		for range 2 {
 			expiring.Go(func() {
 				for !paidUp.Load() {
-					expired, err := handles[1].ExpireDue(t.Context(), 5)
+					expired, err := expireDue(t.Context(), handles[1], 5)
 					if err != nil {
 						t.Error(err)
 						return
@@ -241,7 +241,7 @@ func testConcurrentExpiry(t *testing.T, db Database) {
 	for worker := range 4 {
 		running.Go(func() {
 			for {
-				n, err := handles[worker%3].ExpireDue(t.Context(), 17)
+				n, err := expireDue(t.Context(), handles[worker%3], 17)
 				if err != nil {
 					t.Error(err)
 				}
@@ -266,7 +266,7 @@ func testConcurrentExpiry(t *testing.T, db Database) {
 	running.Wait()
 	// A pass over what others hold may have left some.
 	for {
-		n, err := handles[0].ExpireDue(t.Context(), 100)
+		n, err := expireDue(t.Context(), handles[0], 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +408,7 @@ func testEverythingAtOnce(t *testing.T, db Database) {
 				}
 				switch random.IntN(8) {
 				case 0:
-					if _, err := s.ExpireDue(t.Context(), 1+random.IntN(3)); err != nil {
+					if _, err := expireDue(t.Context(), s, 1+random.IntN(3)); err != nil {
 						t.Error(err)
 					}
 				case 1:

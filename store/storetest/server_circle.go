@@ -40,7 +40,7 @@ func testNoCircle(t *testing.T, server *Server) {
 		s := handles[worker]
 		running.Go(func() {
 			for {
-				n, err := s.ExpireDue(t.Context(), 6)
+				n, err := expireDue(t.Context(), s, 6)
 				if err != nil {
 					t.Error(err)
 				}

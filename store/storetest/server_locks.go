@@ -84,7 +84,7 @@ func testLockedRow(t *testing.T, server *Server) {
 		}
 	}
 	start := time.Now()
-	n, err := s.ExpireDue(soon(t), 100)
+	n, err := expireDue(soon(t), s, 100)
 	if took := time.Since(start); n != 10 || !errors.Is(err, sluice.ErrStoreBusy) || took > stuckFor {
 		t.Errorf("%d expired in %v, %v, want those of the other sale", n, took, err)
 	}
@@ -92,10 +92,10 @@ func testLockedRow(t *testing.T, server *Server) {
 	insert(t, s, sluice.Stored{Inserted: 3}, sources["other"].entry(3))
 	server.Age(t, url)("other", time.Hour)
 	alive()
-	_, _ = s.ExpireDue(soon(t), 100) // the other held sale is waited for, once
+	_, _ = expireDue(soon(t), s, 100) // the other held sale is waited for, once
 	alive()
 	start = time.Now()
-	if n, err := s.ExpireDue(soon(t), 100); n != 0 || err != nil || time.Since(start) > time.Second {
+	if n, err := expireDue(soon(t), s, 100); n != 0 || err != nil || time.Since(start) > time.Second {
 		t.Errorf("%d expired in %v, %v, want none at once", n, time.Since(start), err)
 	}
 	if n := pendingOf(t, s, "other"); n != 0 {
@@ -118,7 +118,7 @@ func testLockedRow(t *testing.T, server *Server) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.ExpireDue(soon(t), 100); n != 20 || err != nil {
+	if n, err := expireDue(soon(t), s, 100); n != 20 || err != nil {
 		t.Errorf("%d expired, %v, once the rows are free; want 20", n, err)
 	}
 	for _, id := range []sluice.SaleID{"held-1", "held-2", "other"} {
@@ -231,7 +231,7 @@ func testFrozenServer(t *testing.T, server *Server) {
 		t.Skip("the child was never caught inside an insert")
 	}
 	start := time.Now()
-	if n, err := s.ExpireDue(soon(t), 100); n != 10 || time.Since(start) > stuckFor {
+	if n, err := expireDue(soon(t), s, 100); n != 10 || time.Since(start) > stuckFor {
 		t.Errorf("%d expired in %v, %v, want those of the other sale", n, time.Since(start), err)
 	}
 	for locked() && time.Since(start) < time.Minute {
@@ -244,7 +244,7 @@ func testFrozenServer(t *testing.T, server *Server) {
 	if _, err := s.Insert(soon(t), "frozen", []sluice.Entry{sources["frozen"].entry(5)}); err != nil {
 		t.Error(err)
 	}
-	if n, err := s.ExpireDue(soon(t), 100); n != 10 || err != nil {
+	if n, err := expireDue(soon(t), s, 100); n != 10 || err != nil {
 		t.Errorf("%d expired, %v, once the row is free", n, err)
 	}
 }

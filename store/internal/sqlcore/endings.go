@@ -215,15 +215,26 @@ const dueRoom = 8
 // A sale whose row another transaction holds is passed over. At the end one such
 // sale is waited for: the row of a sale that sells is nearly always held, so not
 // to wait would mean not to get it. A sale that was waited for in vain rests.
-func (s *Store) ExpireDue(ctx context.Context, limit int) (expired int, err error) {
+func (s *Store) ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (expired map[sluice.SaleID]int, err error) {
 	defer s.wrap(&err, "expire orders")
 	if limit < 1 {
-		return 0, fmt.Errorf("limit %d: want 1 or more", limit)
+		return nil, fmt.Errorf("limit %d: want 1 or more", limit)
+	}
+	if until == nil {
+		until = func(now time.Time) time.Time { return now }
+	}
+	expired = map[sluice.SaleID]int{}
+	pass := func(skip []string, wait sluice.SaleID) (held []string, err error) {
+		ended, held, err := s.expirePass(ctx, limit, skip, wait, until)
+		for sale, n := range ended {
+			expired[sale] += n
+			limit -= n
+		}
+		return held, err
 	}
 	var held []string // sales that are passed over
-	for expired < limit {
-		n, others, err := s.expirePass(ctx, limit-expired, held, "")
-		expired += n
+	for limit > 0 {
+		others, err := pass(held, "")
 		if err != nil {
 			return expired, err
 		}
@@ -233,17 +244,17 @@ func (s *Store) ExpireDue(ctx context.Context, limit int) (expired int, err erro
 		held = append(held, others...)
 	}
 	wait := s.waitFor(held)
-	if expired >= limit || wait == "" {
+	if limit <= 0 || wait == "" {
 		return expired, nil
 	}
 	held = slices.DeleteFunc(held, func(sale string) bool { return sale == string(wait) })
 	begun := time.Now()
-	n, _, err := s.expirePass(ctx, limit-expired, held, wait)
+	_, err = pass(held, wait)
 	s.slow.expiry.note(wait, time.Since(begun), err != nil)
 	if err != nil {
 		err = fmt.Errorf("sale=%s: %w", wait, err)
 	}
-	return expired + n, err
+	return expired, err
 }
 
 // waitFor chooses the next one, in turns, of the sales that do not rest; empty
@@ -271,60 +282,72 @@ func (s *Store) waitFor(held []string) sluice.SaleID {
 // expirePass is one transaction. It returns the sales whose orders it passed
 // over because another transaction holds their rows; it waits only for the row
 // of the sale wait, if there is one.
-func (s *Store) expirePass(ctx context.Context, limit int, skip []string, wait sluice.SaleID) (expired int, held []string, err error) {
+func (s *Store) expirePass(
+	ctx context.Context, limit int, skip []string, wait sluice.SaleID, until func(now time.Time) time.Time,
+) (expired map[sluice.SaleID]int, held []string, err error) {
 	err = s.change(ctx, func(tx *sql.Tx) (err error) {
-		expired, held, err = s.expireDue(ctx, tx, limit, skip, wait)
+		expired, held, err = s.expireDue(ctx, tx, limit, skip, wait, until)
 		return err
 	})
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
 	return expired, held, nil
 }
 
-func (s *Store) expireDue(ctx context.Context, tx *sql.Tx, limit int, skip []string, wait sluice.SaleID) (int, []string, error) {
+func (s *Store) expireDue(
+	ctx context.Context, tx *sql.Tx, limit int, skip []string, wait sluice.SaleID, until func(now time.Time) time.Time,
+) (map[sluice.SaleID]int, []string, error) {
 	if wait != "" { // before anything else is held
 		if _, err := s.lockSale(ctx, tx, wait); err != nil {
-			return 0, nil, err
+			return nil, nil, err
 		}
 	}
 	read, err := s.d.Now(ctx, tx)
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
-	now := s.d.Time(read)
-	due, err := s.selectDue(ctx, tx, now, skip, limit)
+	now, latest := s.d.Time(read), s.d.Time(earlier(read, until(read)))
+	due, err := s.selectDue(ctx, tx, latest, skip, limit)
 	if err != nil || len(due) == 0 {
-		return 0, nil, err
+		return nil, nil, err
 	}
 	var ids, held []string
-	units := map[sluice.SaleID]int64{}
+	units, expired := map[sluice.SaleID]int64{}, map[sluice.SaleID]int{}
 	for _, sale := range slices.Sorted(maps.Keys(due)) {
 		if err := tx.QueryRowContext(ctx, s.sql.TryLockSale, sale).Scan(new(string)); errors.Is(err, sql.ErrNoRows) {
 			held = append(held, string(sale))
 			continue
 		} else if err != nil {
-			return 0, nil, err
+			return nil, nil, err
 		}
 		for _, o := range due[sale] {
 			ids = append(ids, o.id)
 			units[sale] += o.quantity
+			expired[sale]++
 		}
 	}
 	if len(ids) == 0 {
-		return 0, held, nil
+		return nil, held, nil
 	}
 	if err := s.lowerTaken(ctx, tx, units); err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
 	list := s.d.List(ids)
-	if err := execAll(ctx, tx, len(ids), s.sql.ExpireOrders, now, list, now); err != nil {
-		return 0, nil, err
+	if err := execAll(ctx, tx, len(ids), s.sql.ExpireOrders, now, list, latest); err != nil {
+		return nil, nil, err
 	}
 	if err := execAll(ctx, tx, len(ids), s.sql.AddExpired, byExpiry, list); err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
-	return len(ids), held, s.addReleases(ctx, tx, ids)
+	return expired, held, s.addReleases(ctx, tx, ids)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // dueOrder is a pending order whose time has passed.

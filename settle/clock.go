@@ -1,0 +1,102 @@
+package settle
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// ClockMargin is how far clocks may differ, and how far the store's clock may
+// jump, without a consequence. It is below the grace that payments usually have.
+const ClockMargin = 5 * time.Second
+
+// clocks compares the store's clock with the ledger's and with this server's own,
+// whenever the store's is read to expire orders, and limits the pace at which
+// orders expire: an order whose deadline passes only because the store's clock
+// jumped ahead has not had its time.
+//
+// Expiry goes by the store's clock as long as that goes on as this server's
+// monotonic clock does. After a jump ahead it goes by the store's clock as it was
+// before the jump, carried on at twice the pace of real time until it has caught
+// up. Of the first reading, a clock ahead of both others counts as having jumped.
+type clocks struct {
+	ledger func() time.Time // the ledger's clock now; the zero time: unknown
+	told   func(Clocks)
+	log    *slog.Logger
+
+	mu       sync.Mutex // guards all below
+	until    time.Time  // expiry was at it, by the store's clock ...
+	at       time.Time  // ... at this moment of the monotonic clock
+	behind   bool       // expiry is behind the store's clock
+	disagree bool
+}
+
+// Clocks says how far other clocks are ahead of a server's own, and how far its
+// expiry is behind the store's clock.
+type Clocks struct{ Store, Ledger, Behind time.Duration }
+
+// judge returns the moment of the store's clock up to which orders may expire. The
+// store read now from its clock after this server began to ask, at asked.
+func (c *clocks) judge(now, asked time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	told, ledger := time.Now(), c.ledger()
+	if c.at.IsZero() {
+		c.until, c.at = now, told
+		if first := latest(told, ledger); !ledger.IsZero() && now.After(first.Add(ClockMargin)) {
+			c.until = first.Round(0).UTC() // without the monotonic clock
+		}
+	}
+	passed := max(told.Sub(c.at), 0)
+	if now.After(c.until.Add(passed + ClockMargin)) {
+		c.until, c.at = c.until.Add(2*passed), told
+		if c.until.After(now) {
+			c.until = now
+		}
+	} else { // a step back is followed at once: it ends no order early
+		c.until, c.at = now, asked
+	}
+	c.tell(now, asked, told, ledger)
+	return c.until.Truncate(time.Millisecond)
+}
+
+// tell reports how the clocks differ, and logs when that changes.
+func (c *clocks) tell(now, asked, told, ledger time.Time) {
+	s := Clocks{Behind: now.Sub(c.until)}
+	switch { // the reading is of a moment between asked and told
+	case now.After(told):
+		s.Store = now.Sub(told)
+	case now.Before(asked):
+		s.Store = now.Sub(asked)
+	}
+	if !ledger.IsZero() {
+		s.Ledger = ledger.Sub(told)
+	}
+	c.told(s)
+	differ := max(s.Store.Abs(), s.Ledger.Abs(), (s.Store - s.Ledger).Abs())
+	if disagree := differ > ClockMargin; disagree != c.disagree {
+		c.disagree = disagree
+		if disagree {
+			c.log.Warn("the clocks of ledger, store and this server disagree: set them right, with NTP",
+				"ledger_ahead", s.Ledger.Round(time.Millisecond), "store_ahead", s.Store.Round(time.Millisecond))
+		} else {
+			c.log.Info("the clocks of ledger, store and this server agree again")
+		}
+	}
+	if behind := s.Behind > 0; behind != c.behind {
+		c.behind = behind
+		if behind {
+			c.log.Warn("the store's clock is ahead of where it should be: orders expire by the clock before the jump, until that has caught up",
+				"behind", s.Behind.Round(time.Millisecond))
+		} else {
+			c.log.Info("orders expire by the store's clock again")
+		}
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
