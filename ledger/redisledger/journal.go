@@ -72,8 +72,9 @@ func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 	results := l.client.DoMulti(bound,
 		l.client.B().Hget().Key(l.keys.sale(sale)).Field("epoch").Build(),
 		l.client.B().Exists().Key(l.keys.journal(sale)).Build())
-	epoch, err := results[0].AsInt64()
-	unloaded := rueidis.IsRedisNil(err)
+	text, err := results[0].ToString()
+	epoch := atoi(text)
+	unloaded := rueidis.IsRedisNil(err) || err == nil && epoch == 0 // gone, or damaged
 	there := int64(0)
 	if err == nil || unloaded {
 		there, err = results[1].AsInt64()

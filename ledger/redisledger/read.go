@@ -2,7 +2,6 @@ package redisledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -92,13 +91,16 @@ func (l *Ledger) fenceLost(ctx context.Context, r *sluice.Reading) {
 	}
 }
 
-// readingFields names the parts of a reply that are fields of the sale hash.
+// readingFields names the parts of a reply that are fields of the sale hash, and
+// numbers but for format and fence.
 var readingFields = [...]string{
 	3: "format", "epoch", "seq", "taken", "terms", "total", "max_buyer", "max_orders", "opens", "closes", "paused", "fence", "calm_until",
+	16: "told", 18: "max_unpaid",
 }
 
 // parseReading reads a reply of read.lua; told is what this server was told
-// according to the ledger, missing says which data of the sale is gone.
+// according to the ledger, missing says which data of the sale is gone or
+// damaged. Without an epoch the sale is not loaded: a rebuild brings it back.
 func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Reading, told int64, missing string, err error) {
 	r.Sale = sale
 	parts, err := result.ToArray()
@@ -126,11 +128,16 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if v := fields.text[3]; v != format {
 		return r, 0, "", fmt.Errorf("format %q of the sale is unknown to this version", v)
 	}
-	if gap == 4 {
-		return r, 0, "", errors.New("the sale hash has no epoch")
+	for i, name := range readingFields {
+		if _, err := strconv.ParseInt(fields.text[i], 10, 64); err != nil && name != "" && name != "format" && name != "fence" {
+			gap, fields.text[i] = i, "0"
+		}
 	}
-	if gap >= 0 && gap < len(readingFields) {
-		fields.text[1] = fmt.Sprintf("%s: the sale's field %q is gone", sluice.FenceLost, readingFields[gap])
+	if fields.number(4) == 0 {
+		return r, 0, "", fields.err
+	}
+	if gap >= 0 {
+		fields.text[1] = fmt.Sprintf("%s: the sale's field %q is gone or damaged", sluice.FenceLost, readingFields[gap])
 	}
 	r.Loaded = true
 	r.Backlog, r.Epoch, r.Seq, r.Taken = fields.number(2), fields.number(4), fields.number(5), fields.number(6)

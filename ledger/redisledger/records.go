@@ -269,10 +269,10 @@ func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueid
 	}
 	h = held{epoch: fields[1], layout: fields[2], fence: fields[3]}
 	switch {
-	case fields[0] == "":
-		return held{epoch: complete}, nil, sluice.ErrNotLoaded
-	case fields[0] != format:
+	case fields[0] != "" && fields[0] != format:
 		return held{}, nil, fmt.Errorf("format %q of the sale is unknown to this version", fields[0])
+	case fields[0] == "" || atoi(h.epoch) == 0:
+		return held{epoch: complete}, nil, sluice.ErrNotLoaded
 	case complete != h.epoch && h.fence == sluice.FenceLoading:
 		return held{}, nil, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)
 	case complete != h.epoch:

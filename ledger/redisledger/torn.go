@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
@@ -40,19 +41,18 @@ func parseCount(replies []rueidis.RedisMessage) (c entryCount, err error) {
 	if len(replies) < 2 {
 		return c, fmt.Errorf("%d replies", len(replies))
 	}
-	fields, err := replies[0].ToArray()
-	if err == nil && (len(fields) != 2 || fields[0].IsNil()) {
+	fields, err := replies[0].AsStrSlice() // absent fields are empty
+	if err != nil {
+		return c, err
+	}
+	if len(fields) != 2 || atoi(fields[0]) == 0 {
 		return c, sluice.ErrNotLoaded
 	}
-	if err == nil {
-		c.epoch, err = fields[0].AsInt64()
+	c.epoch = atoi(fields[0])
+	if c.recorded, err = strconv.ParseInt(fields[1], 10, 64); err != nil {
+		c.recorded = -1 // no number that a journal has
 	}
-	if err == nil {
-		c.recorded, err = fields[1].AsInt64()
-	}
-	if err == nil {
-		c.there, err = replies[1].AsInt64()
-	}
+	c.there, err = replies[1].AsInt64()
 	return c, err
 }
 

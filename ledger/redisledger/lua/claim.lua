@@ -49,7 +49,7 @@ local n = tonumber(ARGV[10])
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3], 'terms',
   'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code', 'entries',
   'max_unpaid')
-if not sale[1] then
+if not sale[1] or not tonumber(sale[2]) then -- gone, or damaged
   return {1}
 end
 if sale[1] ~= '1' then
@@ -57,7 +57,7 @@ if sale[1] ~= '1' then
 end
 local epoch, seq, taken = tonumber(sale[2]), tonumber(sale[3]), tonumber(sale[4])
 if sale[5] ~= '' then
-  return {2, epoch, seq, 0, 0, 0}
+  return {2, epoch, seq or 0, 0, 0, 0}
 end
 
 -- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.

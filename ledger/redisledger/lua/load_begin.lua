@@ -8,8 +8,8 @@
 -- Cost:    a handful of commands; the old buyers hash is freed in the background
 -- Resend:  not safe: the same epoch is refused the second time; load again under a higher one
 
-local held = redis.call('HGET', KEYS[1], 'epoch')
-if held and tonumber(held) >= tonumber(ARGV[1]) then
+local held = tonumber(redis.call('HGET', KEYS[1], 'epoch')) -- nil: none, or damaged
+if held and held >= tonumber(ARGV[1]) then
   return 0
 end
 local buyers = redis.call('TYPE', KEYS[2]).ok

@@ -21,11 +21,13 @@ local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'te
 if not sale[1] then
   return {at}
 end
-local entries, more = redis.call('XLEN', KEYS[3]), redis.call('HMGET', KEYS[1], 'entries', 'max_unpaid')
+local entries, more = redis.call('XLEN', KEYS[3]), redis.call('HMGET', KEYS[1], 'entries', 'max_unpaid', 'layout')
 local expected = more[1]
 local lost = ''
 if redis.call('HGET', KEYS[2], '\n') ~= sale[2] then
   lost = 'lost: the records of the buyers are gone'
+elseif more[3] ~= 'whole' and more[3] ~= 'split' then
+  lost = 'lost: how the records are laid out is gone'
 elseif entries == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
   lost = 'lost: the journal is gone'
 elseif entries ~= tonumber(expected) then
