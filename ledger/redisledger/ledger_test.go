@@ -16,9 +16,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Whatever the terms of the suite, each layout passes all of it.
+// Whatever the terms of the suite, each layout passes all of it, as a user of
+// Redis with no more rights than are documented.
 func TestConformance(t *testing.T) {
 	url := servertest.Redis(t)
+	least := leastRights(t, url)
 	for _, layout := range []string{"whole", "split"} {
 		t.Run(layout, func(t *testing.T) {
 			t.Parallel()
@@ -27,7 +29,7 @@ func TestConformance(t *testing.T) {
 				New: func(t testing.TB) ledgertest.Open {
 					prefix := newPrefix(t, url)
 					return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
-						l := open(t, url, redisledger.Options{Node: node, Prefix: prefix, Now: clock.Now, Timeout: 20 * time.Second})
+						l := open(t, least, redisledger.Options{Node: node, Prefix: prefix, Now: clock.Now, Timeout: 20 * time.Second})
 						l.ForceLayout(layout)
 						return l
 					}

@@ -238,3 +238,12 @@ func TestEveryScriptIsLoaded(t *testing.T) {
 		}
 	}
 }
+
+// A setting that Redis returns no value for is an error, and the others are
+// judged all the same.
+func TestRisksOfUnknownSettings(t *testing.T) {
+	found, err := risks(map[string]string{"maxmemory": "1", "maxmemory-policy": "allkeys-lru"})
+	if len(found) != 1 || err == nil || !strings.Contains(err.Error(), "appendonly, appendfsync") {
+		t.Errorf("%+v, %v; want the policy, and an error that names the file's settings", found, err)
+	}
+}

@@ -2,7 +2,10 @@ package redisledger
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/redis/rueidis"
 )
@@ -16,14 +19,13 @@ type Risk struct {
 
 // Risks names the settings of the Redis that can lose accepted claims; none is
 // the recommended state. Of a cluster it asks the nodes that happen to answer.
-// What Redis does not tell is not judged.
 //
-// Errors: of a Redis that does not answer, or lets nobody ask for its settings,
-// as some managed ones do.
+// Errors: Redis does not answer, does not allow CONFIG GET, as some managed ones
+// and users without this right, or returns no value for some of the settings.
+// Those it does return are judged all the same.
 func (l *Ledger) Risks(ctx context.Context) ([]Risk, error) {
-	asked := []string{"appendonly", "appendfsync", "maxmemory", "maxmemory-policy"}
-	commands := make([]rueidis.Completed, len(asked))
-	for i, name := range asked { // one by one: Redis 6 takes no list
+	commands := make([]rueidis.Completed, len(judged))
+	for i, name := range judged { // one by one: Redis 6 takes no list
 		commands[i] = l.client.B().ConfigGet().Parameter(name).Build()
 	}
 	ctx, cancel := l.bounded(ctx)
@@ -36,12 +38,18 @@ func (l *Ledger) Risks(ctx context.Context) ([]Risk, error) {
 		}
 		maps.Copy(settings, answer)
 	}
-	return risks(settings), nil
+	return risks(settings)
 }
 
-// risks judges settings; an empty value is one that is not known.
-func risks(settings map[string]string) []Risk {
-	var found []Risk
+// judged are the settings that risks looks at.
+var judged = []string{"appendonly", "appendfsync", "maxmemory", "maxmemory-policy"}
+
+// risks judges settings. An absent one is not known, which is the error.
+func risks(settings map[string]string) (found []Risk, err error) {
+	unknown := slices.DeleteFunc(slices.Clone(judged), func(name string) bool { return settings[name] != "" })
+	if len(unknown) > 0 {
+		err = fmt.Errorf("CONFIG GET returns no value for %s", strings.Join(unknown, ", "))
+	}
 	judge := func(setting, harm, want string) {
 		found = append(found, Risk{Setting: setting, Value: settings[setting], Harm: harm, Want: want})
 	}
@@ -56,5 +64,5 @@ func risks(settings map[string]string) []Risk {
 	if policy != "" && policy != "noeviction" && limit != "" && limit != "0" {
 		judge("maxmemory-policy", "when its memory is full, Redis deletes keys of running sales, and with them accepted claims", "maxmemory-policy noeviction")
 	}
-	return found
+	return found, err
 }
