@@ -24,7 +24,8 @@ func (e *Engine) warn(ctx context.Context) {
 	defer cancel()
 	risks, err := ledger.Risks(ctx)
 	if err != nil {
-		e.cfg.Log.Debug("Redis does not tell its settings; whether they keep accepted claims is not known", "error", err)
+		e.cfg.Log.Warn("cannot check whether the settings of Redis keep accepted claims", "error", err,
+			"want", "allow CONFIG GET (ACL: +config|get), or make sure of appendonly yes, appendfsync always and maxmemory-policy noeviction")
 	}
 	for _, risk := range risks {
 		e.cfg.Log.Warn("a setting of Redis can lose accepted claims", "setting", risk.Setting, "value", risk.Value, "risk", risk.Harm, "want", risk.Want)

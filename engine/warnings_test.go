@@ -46,7 +46,7 @@ func (l *logged) lines(words ...string) (found []string) {
 // What a start warns of: settings of Redis that lose accepted claims, and a
 // store that no second server can share.
 func TestWarningsAtStart(t *testing.T) {
-	const ownFile = "a second server needs --store postgres://"
+	const ownFile, unknown = "a second server needs --store postgres://", "cannot check whether the settings of Redis keep accepted claims"
 	for _, test := range []struct {
 		name string
 		args []string
@@ -62,10 +62,15 @@ func TestWarningsAtStart(t *testing.T) {
 			[]string{"--appendonly", "no", "--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl"},
 			[]string{"setting=appendonly", "setting=maxmemory-policy"},
 		},
-		{"settings that nobody may read", []string{"--appendonly", "no", "--rename-command", "CONFIG", ""}, nil},
+		{"settings that Redis does not allow to read", []string{"--appendonly", "no", "--rename-command", "CONFIG", ""}, nil},
+		{"a user without the right", strings.Fields("--appendonly no --user default on nopass ~* +@all -config|get"), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := openLogged(t, servertest.StartRedis(t, test.args...).URL())
+			hidden := strings.Contains(strings.ToLower(strings.Join(test.args, " ")), "config")
+			if got := log.lines("level=WARN", unknown, "+config|get", "appendfsync always"); (len(got) == 1) != hidden {
+				t.Errorf("settings are hidden: %t, warned of it: %q", hidden, got)
+			}
 			got := log.lines("level=WARN", "can lose accepted claims")
 			if len(got) != len(test.want) {
 				t.Fatalf("warned of %q, want %q", got, test.want)
