@@ -78,7 +78,8 @@ func (s *Server) changeOrder(w http.ResponseWriter, r *http.Request, change slui
 	change.Order = sluice.OrderID(r.PathValue("order"))
 	var order sluice.Order
 	var err error
-	if !inTurn(w, r, turns(s.shares.changes, change.Buyer), func() { order, err = s.Store.Change(r.Context(), change) }) {
+	sale, _ := change.Order.Sale()
+	if !inTurn(w, r, s.shares.changeOf(sale, change.Buyer), func() { order, err = s.Store.Change(r.Context(), change) }) {
 		return
 	}
 	if err == nil {

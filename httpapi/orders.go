@@ -33,7 +33,7 @@ func (s *Server) order(w http.ResponseWriter, r *http.Request, buyer sluice.Buye
 	err := sluice.ErrOrderNotFound
 	id := sluice.OrderID(r.PathValue("order"))
 	if _, ok := id.Sale(); ok {
-		if !inTurn(w, r, turns(s.shares.reads, buyer), func() {
+		if !inTurn(w, r, turns(buyer, s.shares.reads), func() {
 			asking, cancel := context.WithTimeout(r.Context(), patience)
 			defer cancel()
 			order, err = s.Store.Order(asking, id)
@@ -107,7 +107,7 @@ func (s *Server) listOwnOrders(w http.ResponseWriter, r *http.Request, buyer slu
 		return
 	}
 	filter.Buyer = buyer
-	s.writeOrders(w, r, filter, s.shares.reads, wire.NewOrder)
+	s.writeOrders(w, r, filter, turns(buyer, s.shares.reads), wire.NewOrder)
 }
 
 // listOrders lists stored orders for the merchant.
@@ -120,7 +120,7 @@ func (s *Server) listOrders(w http.ResponseWriter, r *http.Request) {
 	s.writeOrders(w, r, filter, nil, wire.NewAdminOrder)
 }
 
-func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter sluice.OrderFilter, places chan struct{}, view func(*sluice.Order) wire.Order) {
+func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter sluice.OrderFilter, places []chan struct{}, view func(*sluice.Order) wire.Order) {
 	var orders []sluice.Order
 	var next string
 	var err error

@@ -35,7 +35,8 @@ type shares struct {
 	asked *meters.Table
 	start time.Time
 
-	reads, changes chan struct{} // a value for each that the databases see
+	reads, changes chan struct{}     // a value for each that the databases see
+	sales          [64]chan struct{} // a value for each change of the sales that share it
 }
 
 func newShares(now time.Time) *shares {
@@ -45,6 +46,9 @@ func newShares(now time.Time) *shares {
 	}
 	for i := range s.shards {
 		s.shards[i].now = map[sluice.BuyerID]int{}
+	}
+	for i := range s.sales {
+		s.sales[i] = make(chan struct{}, 1)
 	}
 	return s
 }
@@ -85,34 +89,42 @@ func (s *Server) metered(next func(http.ResponseWriter, *http.Request, sluice.Bu
 	}
 }
 
-// inTurn asks the databases for a buyer, while few enough others are asked for.
-// Neither a body that comes slowly nor an answer that is read slowly may be part of
-// it. It reports false if it has answered itself that there was no turn in time.
-// Without places, the merchant's, it is always the turn.
-func inTurn(w http.ResponseWriter, r *http.Request, places chan struct{}, ask func()) bool {
-	if places == nil {
+// inTurn asks the databases for a buyer, while few enough others are asked for: when
+// it has got each of the places. Neither a body that comes slowly nor an answer that
+// is read slowly may be part of it. It reports false if it has answered itself that
+// there was no turn in time. Without places, the merchant's, it is always the turn.
+func inTurn(w http.ResponseWriter, r *http.Request, places []chan struct{}, ask func()) bool {
+	if len(places) == 0 {
 		ask()
 		return true
 	}
 	enough := time.NewTimer(patience)
 	defer enough.Stop()
-	select {
-	case places <- struct{}{}:
-	case <-enough.C:
-		refusals[sluice.Overloaded].write(w, retryIn(time.Second))
-		return false
-	case <-r.Context().Done(): // the client has left
-		return false
+	for _, place := range places {
+		select {
+		case place <- struct{}{}:
+			defer func() { <-place }()
+		case <-enough.C:
+			refusals[sluice.Overloaded].write(w, retryIn(time.Second))
+			return false
+		case <-r.Context().Done(): // the client has left
+			return false
+		}
 	}
-	defer func() { <-places }()
 	ask()
 	return true
 }
 
 // turns are those of buyers' requests, none of the merchant's.
-func turns(of chan struct{}, buyer sluice.BuyerID) chan struct{} {
+func turns(buyer sluice.BuyerID, of ...chan struct{}) []chan struct{} {
 	if buyer == "" {
 		return nil
 	}
 	return of
+}
+
+// changeOf are the turns of a change of an order. A sale has one at a time: those
+// that wait for its row, which may be locked for long, leave turns to other sales.
+func (s *shares) changeOf(sale sluice.SaleID, buyer sluice.BuyerID) []chan struct{} {
+	return turns(buyer, s.sales[maphash.Comparable(s.seed, sale)%uint64(len(s.sales))], s.changes)
 }

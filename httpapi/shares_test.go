@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -30,7 +31,7 @@ func TestDatabasesAreAskedInTurn(t *testing.T) {
 		for range 1000 {
 			wg.Go(func() {
 				w := httptest.NewRecorder()
-				if inTurn(w, request, turns(s.changes, "ann"), ask) {
+				if inTurn(w, request, turns("ann", s.changes), ask) {
 					answered.Add(1)
 				} else if w.Code == 503 && w.Header().Get("Retry-After") == "1" {
 					refused.Add(1)
@@ -39,7 +40,7 @@ func TestDatabasesAreAskedInTurn(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		if !inTurn(httptest.NewRecorder(), request, turns(s.changes, ""), func() {}) || time.Since(start) > 0 {
+		if !inTurn(httptest.NewRecorder(), request, turns("", s.changes), func() {}) || time.Since(start) > 0 {
 			t.Error("the merchant waits behind buyers")
 		}
 		wg.Wait()
@@ -80,10 +81,35 @@ func TestHungLedgerHoldsNoTurn(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		if !inTurn(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), s.shares.reads, func() {}) || time.Since(start) > 0 {
+		if !inTurn(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), turns("bob", s.shares.reads), func() {}) || time.Since(start) > 0 {
 			t.Errorf("another sale's order waited %v", time.Since(start))
 		}
 		leave()
+		wg.Wait()
+	})
+}
+
+// Cancellations that wait for the locked row of one sale leave a turn to those of
+// another.
+func TestLockedSaleLeavesATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShares(time.Now())
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+		var wg sync.WaitGroup
+		for range 2 * buyerChanges {
+			wg.Go(func() {
+				inTurn(httptest.NewRecorder(), r, s.changeOf("phones", "ann"), func() { time.Sleep(3 * time.Second) })
+			})
+		}
+		synctest.Wait()
+		other := s.changeOf("lamps", "bob")
+		for i := 0; other[0] == s.changeOf("phones", "ann")[0]; i++ {
+			other = s.changeOf(sluice.SaleID(fmt.Sprintf("lamps-%d", i)), "bob")
+		}
+		start := time.Now()
+		if !inTurn(httptest.NewRecorder(), r, other, func() {}) || time.Since(start) > 0 {
+			t.Errorf("another sale's cancellation waited %v", time.Since(start))
+		}
 		wg.Wait()
 	})
 }
