@@ -78,6 +78,7 @@ type claimState struct {
 	live     bool
 	newer    bool // accepted after the first reading
 	placed   bool // in the journal, in a dead letter or stored
+	unpaid   bool // ended unpaid
 }
 
 // read takes a reading; it fails with errMoved if the sale is another load's
@@ -159,6 +160,7 @@ func (c *comparison) readClaims(ctx context.Context) (err error) {
 		// A key of its own, or each would keep what the record was read from.
 		c.claims[claimKey(strings.Clone(string(key)))] = claimState{
 			quantity: int32(r.Quantity), live: r.Live, newer: c.isNewer(r.Epoch, r.Seq, r.Quantity),
+			unpaid: r.Unpaid,
 		}
 		return true
 	})
@@ -235,6 +237,8 @@ func (c *comparison) readOrder(o *sluice.Order) {
 		c.blame(Drift, o.ID, "%s holds %d units in the ledger, and %d in the store", o.ID, claim.quantity, o.Quantity)
 	case !known, live && !claim.live:
 		c.orphans = append(c.orphans, *o)
+	case !live && !claim.live && c.stored.MaxUnpaid != 0 && claim.unpaid != o.Unpaid: // neither changes after the end (I3)
+		c.blame(Drift, o.ID, "%s ended unpaid: %v in the ledger, %v in the store", o.ID, claim.unpaid, o.Unpaid)
 	case !live && claim.live:
 		c.ended = append(c.ended, *o)
 	}

@@ -107,7 +107,7 @@ func (p *pair) ready(total int64) *pair {
 	p.orders = map[string]sluice.OrderID{}
 	p.id = sluice.SaleID("sale-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:20])
 	sale := phone(-time.Hour)
-	sale.ID, sale.Total, sale.PaymentWindow = p.id, total, time.Hour
+	sale.ID, sale.Total, sale.MaxUnpaid, sale.PaymentWindow = p.id, total, 2, time.Hour
 	_, err := p.store.CreateSale(p.t.Context(), sale)
 	p.must(err)
 	p.must(settle.NewLoader(p.store, p.ledger).Load(p.t.Context(), p.id))
@@ -253,6 +253,18 @@ func TestReconcilePlanted(t *testing.T) {
 			},
 			looks: want{settle.LostRelease: {1, 0, []string{"a"}}}, mends: want{settle.LostRelease: {1, 1, []string{"a"}}},
 			after: want{settle.InFlight: {Count: 1}},
+		},
+		{
+			name: "an unpaid ending that an older server released without its mark", total: 10,
+			plant: func(p *pair) {
+				p.accept("a", "b")
+				p.drain(false)
+				_, err := p.store.Change(p.t.Context(), sluice.Change{Order: p.orders["a"], Action: sluice.Cancel, Buyer: "a", By: "buyer"})
+				p.must(err)
+				p.loseReleases()
+				p.release("a")
+			},
+			looks: want{settle.Drift: {1, 0, []string{"a"}}}, mends: want{settle.Drift: {1, 1, []string{"a"}}}, fenced: true,
 		},
 		{
 			name: "a hold that the cap does not cover", total: 1,
