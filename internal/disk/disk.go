@@ -14,6 +14,10 @@ import (
 // secrets are in them.
 const private fs.FileMode = 0o600
 
+// Flush makes what is written to a file or folder durable. Tests replace it to
+// see what is flushed, and when: only a crash of the machine shows it otherwise.
+var Flush = (*os.File).Sync
+
 // SyncDir makes the creation, renaming and removal of files in the folder
 // durable. On Windows it does nothing: a folder cannot be flushed there, and
 // NTFS keeps these changes in a journal of its own.
@@ -25,7 +29,7 @@ func SyncDir(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(Flush(dir), dir.Close())
 }
 
 // Private makes the file of a database readable by its owner alone, whatever the
@@ -89,7 +93,7 @@ func Write(path, content string) error {
 	defer os.Remove(file.Name()) // no longer there once renamed
 	_, err = file.WriteString(content)
 	if err == nil {
-		err = file.Sync()
+		err = Flush(file)
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err

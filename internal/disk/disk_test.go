@@ -1,9 +1,11 @@
 package disk_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/disk"
@@ -42,5 +44,39 @@ func TestWriteAndPrivate(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none", "file")
 	if disk.Write(missing, "") == nil || disk.Private(missing) == nil || disk.SyncDir(filepath.Dir(missing)) == nil && runtime.GOOS != "windows" {
 		t.Error("a folder that is missing is no error")
+	}
+}
+
+// A crash of the machine leaves the old content or the new: the content is
+// durable before it gets the name, and the name before Write returns.
+func TestWriteFlushesContentThenFolder(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a folder cannot be flushed on Windows")
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	flush := disk.Flush
+	defer func() { disk.Flush = flush }()
+	var flushed []string
+	disk.Flush = func(f *os.File) error {
+		named, _ := os.ReadFile(path)
+		if f.Name() == filepath.Dir(path) {
+			flushed = append(flushed, "folder with "+string(named))
+		} else {
+			content, _ := os.ReadFile(f.Name())
+			flushed = append(flushed, string(content)+" beside "+string(named))
+		}
+		return flush(f)
+	}
+	for _, content := range []string{"old", "new"} {
+		if err := disk.Write(path, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"old beside ", "folder with old", "new beside old", "folder with new"}; !slices.Equal(flushed, want) {
+		t.Errorf("flushed %q, want %q", flushed, want)
+	}
+	disk.Flush = func(*os.File) error { return errors.New("the disk is gone") }
+	if disk.Write(path, "lost") == nil || disk.SyncDir(filepath.Dir(path)) == nil {
+		t.Error("what could not be flushed is reported as durable")
 	}
 }
