@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -51,4 +52,42 @@ func benchClaim(n int64) sluice.Claim {
 	}
 	s := string(id)
 	return sluice.Claim{Buyer: sluice.BuyerID(s[14:]), Key: "0123456789abcdef", Quantity: 1, Order: sluice.OrderID(s)}
+}
+
+// BenchmarkMemory measures what an accepted claim of a buyer who comes once
+// holds of the heap when it is acknowledged. Run it with -benchtime 1x.
+func BenchmarkMemory(b *testing.B) {
+	const claims, size = 200_000, 250
+	for b.Loop() {
+		before := heap()
+		l := open(b, filepath.Join(b.TempDir(), "ledger.db"))
+		load(b, l, "s", sluice.Unlimited)
+		for n := int64(0); n < claims; n += size {
+			batch := make([]sluice.Claim, size)
+			for i := range batch {
+				batch[i] = benchClaim(n + int64(i))
+			}
+			if _, err := l.Claim(b.Context(), "s", batch); err != nil {
+				b.Fatal(err)
+			}
+			entries, err := l.ReadJournal(b.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: size})
+			if err != nil || len(entries) != 1 {
+				b.Fatalf("%d entries, %v", len(entries), err)
+			}
+			if err := l.Ack(b.Context(), "s", []string{entries[0].ID}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(heap()-before)/claims, "B/claim")
+		runtime.KeepAlive(l)
+	}
+}
+
+// heap is what is in use of the heap, in bytes.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what a pool held is gone after the second
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }
