@@ -76,9 +76,9 @@ func TestSession(t *testing.T) {
 
 // Settings of the URL, in one that works.
 func TestURLSettings(t *testing.T) {
-	s := open(t, servertest.MySQL(t)+"?tls=false&connect_timeout=3&read_timeout=30&write_timeout=30&pool_max_conns=2")
+	s := open(t, servertest.MySQL(t)+"?tls=false&connect_timeout=3&read_timeout=30&write_timeout=30&pool_max_conns=4")
 	if n := mysqlstore.RawDB(s).Stats().MaxOpenConnections; n != 2 {
-		t.Errorf("at most %d connections, want 2", n)
+		t.Errorf("at most %d connections for changes, want 2 of 4", n)
 	}
 	storetest.Load(t, s)
 	insideSnapshot := s.Snapshot(t.Context(), "phones", func(sluice.Snapshot) error { storetest.InsertBatch(t, s, storetest.Batch(1)); return nil })
