@@ -32,8 +32,9 @@ type Source interface {
 // Options are the settings of the pages. The zero value is complete.
 type Options struct {
 	// LoginURL is the shop's login. In it, {return} becomes the address, query
-	// escaped, of the page that wants a buyer. Empty: the page says that one
-	// has to sign in, without a link.
+	// escaped, of the page that wants a buyer, with the one-time state that
+	// lets this page sign in without asking. Empty: the page says that one has
+	// to sign in, without a link.
 	LoginURL string
 	// PayURL is where the shop takes the money for an order. In it, {order}
 	// becomes the order's id and {return} the page's address. Empty: no link.

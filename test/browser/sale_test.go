@@ -427,8 +427,10 @@ func TestBuyerAndOrderPage(t *testing.T) {
 	sale := s.sale(t, units(5))
 	b.openSale(sale, "")
 	b.says("login", "Sign in to buy")
-	b.wait(`document.getElementById("login").getAttribute("href") === "` + s.shop + `/login?return=" + encodeURIComponent(location.origin + location.pathname)`)
+	b.wait(`document.getElementById("login").getAttribute("href") === "` + s.shop + `/login?return=" +
+		encodeURIComponent(location.origin + location.pathname + "?state=" + localStorage.getItem("sluice_state"))`)
 	b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`location.hash = "token=" + %q`, s.token("anna"))))
+	b.click("#ask-yes")
 	b.says("buyer", "Signed in as anna")
 	b.wait(`location.hash === ""`)
 	b.wait(canBuy)
@@ -459,6 +461,76 @@ func TestBuyerAndOrderPage(t *testing.T) {
 	b.wait(canBuy)
 }
 
+// A link with another buyer's token changes nothing unless the visitor agrees:
+// without a state, with a forged one, with one that was used, and with this
+// browser's own as long as another buyer is signed in.
+func TestLinkWithAnotherBuyersToken(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	b := visit(t, s, "victim").tab()
+	path := "/s/" + string(s.sale(t, units(5)))
+	mallory := s.token("mallory")
+	// asks opens a link, and wants a question and no other token than before.
+	const signedIn = `localStorage.getItem("sluice_token")`
+	asks := func(name, link, question string) {
+		t.Helper()
+		before := b.text(signedIn)
+		b.open(link, "")
+		b.wait(`location.hash + location.search === ""`)
+		if !b.is(`document.getElementById("ask")?.textContent.includes("`+question+`") && document.activeElement.id === "ask-no"`) ||
+			b.text(signedIn) != before {
+			t.Fatalf("%s: not asked; the page says:\n%s", name, b.text("document.body.innerText"))
+		}
+		b.press("\u001b")
+		b.wait(`!document.getElementById("ask").checkVisibility()`)
+		if b.text(signedIn) != before {
+			t.Fatalf("%s: Escape signed in", name)
+		}
+	}
+	const state = `new URL(new URL(document.getElementById("login").href).searchParams.get("return")).searchParams.get("state")`
+
+	b.open(path, "")
+	asks("signed out", path+"#token="+mallory, "Sign in as mallory?")
+	asks("signed out, forged state", path+"?state=forged#token="+mallory, "Sign in as mallory?")
+	b.says("login", "Sign in to buy")
+	own := b.text(state)
+	b.open(path+"#state="+own+"&token="+s.token("victim"), "")
+	b.says("buyer", "Signed in as victim")
+
+	change := "You are signed in as victim. Change to mallory?"
+	for name, link := range map[string]string{
+		"no state": "#token=" + mallory, "forged state": "?state=forged#token=" + mallory,
+		"forged state in the fragment": "#token=" + mallory + "&state=forged", "empty state": "#state=&token=" + mallory,
+		"null": "#state=null&token=" + mallory, "used state": "?state=" + own + "#token=" + mallory,
+	} {
+		asks(name, path+link, change)
+		asks(name+", on the list", "/"+link, change)
+	}
+	b.open(path, "")
+	b.wait(`document.getElementById("login").href`)
+	asks("own state, change of buyer", path+"?state="+b.text(state)+"#token="+mallory, change)
+	b.says("buyer", "Signed in as victim")
+
+	asks("another token of the same buyer", path+"#token="+s.token("victim")+"forged", "Sign in as victim?")
+
+	// Agreeing signs in; by the keyboard here.
+	b.open(path+"#token="+mallory, "")
+	b.wait(`document.activeElement.id === "ask-no"`)
+	b.press("\t")
+	b.wait(`document.activeElement.id === "ask-yes"`)
+	b.press("\r")
+	b.says("buyer", "Signed in as mallory")
+	b.wait(canBuy)
+
+	// A state is good for one login, and for a day.
+	b.click("#buyer button")
+	asks("signed out, used state", path+"?state="+own+"#token="+mallory, "Sign in as mallory?")
+	b.do(chromedp.Evaluate[chromedp.Void](`localStorage.setItem("sluice_state", (Date.now() - 25 * 3600e3).toString(36) + ".old")`))
+	old := b.text(`localStorage.getItem("sluice_state")`)
+	asks("old state", path+"?state="+old+"#token="+mallory, "Sign in as mallory?")
+	b.wait(`localStorage.getItem("sluice_state") !== "` + old + `"`)
+}
+
 // From the shop's login to the payment, with the mouse only, as a visitor of
 // `sluice demo --keep` does it.
 func TestThroughTheShop(t *testing.T) {
@@ -472,7 +544,7 @@ func TestThroughTheShop(t *testing.T) {
 	b.do(chromedp.SetValue(chromedp.CSS(`input[name="name"]`), "carol"))
 	b.click("#go")
 	b.says("buyer", "Signed in as carol")
-	b.wait(`location.pathname === "/s/` + string(sale) + `" && location.hash === ""`)
+	b.wait(`location.pathname === "/s/` + string(sale) + `" && location.hash + location.search === ""`)
 	b.wait(canBuy)
 	b.click("#buy")
 	b.wait(payNow)

@@ -111,6 +111,17 @@ func allStates() []state {
 		signedOut("signed-out", "", "login", "Sign in to buy"),
 		signedOut("signed-out-upcoming", "", "login", "Sign in to buy", opensIn(time.Hour)),
 		signedOut("signed-out-no-link", `addEventListener("readystatechange", () => { delete document.body?.dataset.login; }, true);`, "status", "at the shop"),
+		{name: "asked", arrange: func(t *testing.T, s *site, b *tab) {
+			b.open("/s/"+string(s.sale(t, named(lamp), units(40)))+"#token="+s.token("bob"), "")
+			b.says("ask", "Sign in as bob?")
+		}},
+		{name: "asked-change", arrange: func(t *testing.T, s *site, b *tab) {
+			sale := s.sale(t, named(lamp), units(40))
+			b.openSale(sale, "alice")
+			b.wait(canBuy)
+			b.open("/s/"+string(sale)+"#token="+s.token("bob"), "")
+			b.says("ask", "You are signed in as alice. Change to bob?")
+		}},
 		{name: "token-expired", arrange: func(t *testing.T, s *site, b *tab) {
 			sale := s.sale(t, named(lamp), units(40))
 			old := jwt.RegisteredClaims{Subject: "alice", ExpiresAt: jwt.NewNumericDate(time.Now().Add(-time.Minute))}
@@ -118,7 +129,7 @@ func allStates() []state {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.open("/s/"+string(sale)+"#token="+token, "")
+			b.openToken("/s/"+string(sale), token)
 			b.says("status", "expired")
 		}},
 		shows("server-gone", `addEventListener("load", () => setTimeout(() => { stub.gone = true; stub.sale = {}; }, 1500));

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -163,9 +164,32 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 func (b *tab) open(path, buyer string) {
 	b.t.Helper()
 	if buyer != "" {
-		path += "#token=" + b.site.token(buyer)
+		b.openToken(path, b.site.token(buyer))
+		return
 	}
 	b.do(chromedp.Navigate(b.site.url + path))
+}
+
+// openToken opens a path with a token and a state that the browser has, as if
+// one of its pages had begun the login.
+func (b *tab) openToken(path, token string) {
+	b.t.Helper()
+	state := strconv.FormatInt(time.Now().UnixMilli(), 36) + ".begun"
+	b.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		added, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+			Source: fmt.Sprintf(`localStorage.setItem("sluice_state", %q)`, state),
+		})
+		if err != nil {
+			return err
+		}
+		if err := chromedp.Do(ctx, chromedp.Navigate(b.site.url+path+"?state="+state+"#token="+token)); err != nil {
+			return err
+		}
+		_, err = chromedp.Call(ctx, page.RemoveScriptToEvaluateOnNewDocument, page.RemoveScriptToEvaluateOnNewDocumentParams{
+			Identifier: added.Identifier,
+		})
+		return err
+	}))
 }
 
 func (b *tab) openSale(sale sluice.SaleID, buyer string) {

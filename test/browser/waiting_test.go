@@ -87,6 +87,7 @@ func TestNoButtonForWhoMayNotBuy(t *testing.T) {
 	}
 	// It is that account's, not the page's.
 	b.openSale(sale, "somebody")
+	b.click("#ask-yes")
 	b.says("buyer", "Signed in as somebody")
 	b.wait(canBuy)
 }

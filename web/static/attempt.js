@@ -88,7 +88,8 @@ function write(name, value) {
 // orderOf is the order to show of an attempt, or null.
 export const orderOf = (attempt) => attempt?.order ?? attempt?.earlier ?? null;
 
-function newKey() {
+// newKey returns 24 letters that cannot be guessed.
+export function newKey() {
   const random = crypto.getRandomValues(new Uint8Array(18));
   return btoa(String.fromCharCode(...random)).replaceAll("+", "-").replaceAll("/", "_");
 }

@@ -87,8 +87,9 @@ func (s *shop) home(w http.ResponseWriter, r *http.Request) {
 	s.show(w, http.StatusOK, content{Sales: sales})
 }
 
-// returnTo accepts only the pages of our own Sluice server: whoever is sent
-// elsewhere would take the buyer's token along.
+// returnTo accepts only the pages of our own Sluice server: any other address
+// would get the buyer's token. It keeps the query, whose state shows the page
+// that its own browser began this login.
 func (s *shop) returnTo(r *http.Request) string {
 	to := r.FormValue("return")
 	if u, err := url.Parse(to); err == nil && u.Fragment == "" && strings.HasPrefix(to, s.Pages+"/") {
