@@ -185,9 +185,7 @@ func (b *tab) openToken(path, token string) {
 		if err := chromedp.Do(ctx, chromedp.Navigate(b.site.url+path+"?state="+state+"#token="+token)); err != nil {
 			return err
 		}
-		_, err = chromedp.Call(ctx, page.RemoveScriptToEvaluateOnNewDocument, page.RemoveScriptToEvaluateOnNewDocumentParams{
-			Identifier: added.Identifier,
-		})
+		_, err = chromedp.Call(ctx, page.RemoveScriptToEvaluateOnNewDocument, page.RemoveScriptToEvaluateOnNewDocumentParams(added))
 		return err
 	}))
 }
