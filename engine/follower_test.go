@@ -213,7 +213,7 @@ func TestABigRebuildHoldsUpNoOther(t *testing.T) {
 // Sales whose ledger hangs keep only themselves waiting.
 func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 	before := limits
-	defer func() { limits = before }()
+	t.Cleanup(func() { limits = before }) // after the rig has stopped
 	limits[stepping].timeout = 50 * time.Millisecond
 	hung := make([]sluice.SaleID, limits[stepping].sales+limits[repeating].sales+2)
 	for i := range hung {
