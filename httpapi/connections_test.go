@@ -19,9 +19,9 @@ type crowded struct {
 	at    string
 }
 
-func newCrowded(t *testing.T, most int, trusted ...netip.Prefix) *crowded {
+func newCrowded(t *testing.T, most int, patience time.Duration, trusted ...netip.Prefix) *crowded {
 	c := &crowded{t: t, limit: NewConnections(most, Proxies{Trusted: trusted}, slog.New(slog.DiscardHandler))}
-	c.limit.patience = 100 * time.Millisecond
+	c.limit.patience = patience
 	server := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hijacked" {
 			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
@@ -77,7 +77,7 @@ func (c *crowded) await(what string, holds func(open int, counts ConnectionCount
 // those that it leaves idle.
 func TestConnectionsAreShared(t *testing.T) {
 	const most = 80
-	c := newCrowded(t, most)
+	c := newCrowded(t, most, 100*time.Millisecond)
 	for range most + 20 {
 		c.get("127.0.0.1", false) // and says nothing
 	}
@@ -97,8 +97,7 @@ func TestConnectionsAreShared(t *testing.T) {
 // However many addresses there are, some descriptors are kept.
 func TestConnectionsInAll(t *testing.T) {
 	const most = 16
-	c := newCrowded(t, most, netip.MustParsePrefix("127.0.1.0/24"))
-	c.limit.patience = time.Hour
+	c := newCrowded(t, most, time.Hour, netip.MustParsePrefix("127.0.1.0/24"))
 	for range most {
 		if !c.get("127.0.1.1", true) {
 			t.Fatal("a trusted proxy is limited like a client")
@@ -157,7 +156,7 @@ func TestAcceptErrorsAreCounted(t *testing.T) {
 // A handler of the shop's own, beside the API, may take a connection over: nothing
 // says when it is done with it, so its place is free at once.
 func TestConnectionsThatOthersTakeOver(t *testing.T) {
-	c := newCrowded(t, 16)
+	c := newCrowded(t, 16, 100*time.Millisecond)
 	if response, err := http.Get("http://" + c.at + "/hijacked"); err == nil {
 		_ = response.Body.Close()
 	}

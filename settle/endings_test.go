@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,15 +28,14 @@ func (h *hungLedger) Release(ctx context.Context, _ sluice.SaleID, _ []sluice.Re
 }
 
 // endings is a store in which an order is due at every look, and a release waits.
-type endings struct{ expired, given int }
+type endings struct{ expired atomic.Int64 }
 
 func (e *endings) ExpireDue(context.Context, int, func(time.Time) time.Time) (map[sluice.SaleID]int, error) {
-	e.expired++
+	e.expired.Add(1)
 	return map[sluice.SaleID]int{"phones": 1}, nil
 }
 
-func (e *endings) GiveReleases(_ context.Context, _ int, give func(sluice.SaleID, []sluice.Release) error) (int, error) {
-	e.given++
+func (*endings) GiveReleases(_ context.Context, _ int, give func(sluice.SaleID, []sluice.Release) error) (int, error) {
 	return 0, give("phones", []sluice.Release{{Order: "phones.1"}})
 }
 
@@ -54,9 +54,9 @@ func TestExpiryDoesNotWaitForALedger(t *testing.T) {
 		}()
 		begun := time.Now()
 		<-ledger.asked
-		before := store.expired
+		before := store.expired.Load()
 		time.Sleep(2 * time.Second)
-		if n := store.expired - before; n < 7 {
+		if n := store.expired.Load() - before; n < 7 {
 			t.Errorf("%d looks for due orders in 2 s while the ledger hangs, want about 8", n)
 		}
 		<-ledger.asked // again: the first call has ended
@@ -72,11 +72,11 @@ func TestExpiryDoesNotWaitForALedger(t *testing.T) {
 // due at moments of the store's clock.
 type dueStore struct {
 	endings
-	ahead time.Duration
+	ahead atomic.Int64 // a time.Duration
 	due   []time.Time
 }
 
-func (s *dueStore) now() time.Time { return time.Now().Round(0).Add(s.ahead) }
+func (s *dueStore) now() time.Time { return time.Now().Round(0).Add(time.Duration(s.ahead.Load())) }
 
 func (s *dueStore) ExpireDue(_ context.Context, _ int, until func(time.Time) time.Time) (map[sluice.SaleID]int, error) {
 	limit, now := until(s.now()), s.now()
@@ -123,7 +123,8 @@ func TestExpiryAndTheStoresClock(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				begun := time.Now()
-				store := &dueStore{ahead: test.ahead}
+				store := &dueStore{}
+				store.ahead.Store(int64(test.ahead))
 				for due := test.first; due <= test.last; due += time.Second {
 					store.due = append(store.due, store.now().Add(due))
 				}
@@ -153,13 +154,15 @@ func TestExpiryAndTheStoresClock(t *testing.T) {
 				done := make(chan struct{})
 				go func() { ender.Run(ctx); close(done) }()
 				time.Sleep(time.Minute)
-				store.ahead += test.step
+				store.ahead.Add(int64(test.step))
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				if want := test.ahead + test.step; seen.Store != want || test.ledger != never && seen.Ledger != test.ledger {
 					t.Errorf("the clocks differ by %+v, want %v for the store and %v for the ledger", seen, want, test.ledger)
 				}
-				store.ahead += test.back
+				store.ahead.Add(int64(test.back))
 				time.Sleep(2 * time.Hour)
+				synctest.Wait()
 				if len(store.due) != 0 {
 					t.Fatalf("%d of %d orders never ended", len(store.due), orders)
 				}
