@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -472,10 +473,14 @@ func TestLinkWithAnotherBuyersToken(t *testing.T) {
 	mallory := s.token("mallory")
 	// asks opens a link, and wants a question and no other token than before.
 	const signedIn = `localStorage.getItem("sluice_token")`
-	asks := func(name, link, question string) {
+	asks := func(name, link, question string, has ...string) {
 		t.Helper()
 		before := b.text(signedIn)
-		b.open(link, "")
+		if len(has) > 0 { // the state of this browser
+			b.openState(link, has[0])
+		} else {
+			b.open(link, "")
+		}
 		b.wait(`location.hash + location.search === ""`)
 		if !b.is(`document.getElementById("ask")?.textContent.includes("`+question+`") && document.activeElement.id === "ask-no"`) ||
 			b.text(signedIn) != before {
@@ -525,9 +530,8 @@ func TestLinkWithAnotherBuyersToken(t *testing.T) {
 	// A state is good for one login, and for a day.
 	b.click("#buyer button")
 	asks("signed out, used state", path+"?state="+own+"#token="+mallory, "Sign in as mallory?")
-	b.do(chromedp.Evaluate[chromedp.Void](`localStorage.setItem("sluice_state", (Date.now() - 25 * 3600e3).toString(36) + ".old")`))
-	old := b.text(`localStorage.getItem("sluice_state")`)
-	asks("old state", path+"?state="+old+"#token="+mallory, "Sign in as mallory?")
+	old := strconv.FormatInt(time.Now().Add(-25*time.Hour).UnixMilli(), 36) + ".old"
+	asks("old state", path+"?state="+old+"#token="+mallory, "Sign in as mallory?", old)
 	b.wait(`localStorage.getItem("sluice_state") !== "` + old + `"`)
 }
 

@@ -175,6 +175,12 @@ func (b *tab) open(path, buyer string) {
 func (b *tab) openToken(path, token string) {
 	b.t.Helper()
 	state := strconv.FormatInt(time.Now().UnixMilli(), 36) + ".begun"
+	b.openState(path+"?state="+state+"#token="+token, state)
+}
+
+// openState opens a link in a browser that has this state when the page begins.
+func (b *tab) openState(link, state string) {
+	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		added, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
 			Source: fmt.Sprintf(`localStorage.setItem("sluice_state", %q)`, state),
@@ -182,7 +188,7 @@ func (b *tab) openToken(path, token string) {
 		if err != nil {
 			return err
 		}
-		if err := chromedp.Do(ctx, chromedp.Navigate(b.site.url+path+"?state="+state+"#token="+token)); err != nil {
+		if err := chromedp.Do(ctx, chromedp.Navigate(b.site.url+link)); err != nil {
 			return err
 		}
 		_, err = chromedp.Call(ctx, page.RemoveScriptToEvaluateOnNewDocument, page.RemoveScriptToEvaluateOnNewDocumentParams(added))
