@@ -93,7 +93,14 @@ func TestTwoTabsAndADoubleClickBuyOnce(t *testing.T) {
 	sale := s.sale(t, units(10), unlimited)
 	first.openSale(sale, "hasty")
 	first.wait(canBuy)
-	second := v.tab()
+	// What this tab learns of the other one's lock comes late.
+	second := v.tab(`
+		const query = navigator.locks.query.bind(navigator.locks);
+		navigator.locks.query = async () => {
+			const seen = await query();
+			await new Promise((done) => setTimeout(done, 500));
+			return seen;
+		};`)
 	second.openSale(sale, "") // the tabs share who is signed in
 	second.wait(canBuy)
 	const hasty = `(() => { const b = document.getElementById("buy"); b.click(); b.click(); return true; })()`

@@ -57,11 +57,14 @@ export class Attempts {
     return navigator.locks.request(this.name, run);
   }
 
-  // busy says whether some tab is at it.
+  // busy reports whether some tab runs alone.
   async busy() {
     if (!navigator.locks) return false;
-    return (await navigator.locks.query()).held.some(({ name }) => name === this.name);
+    return (await navigator.locks.query()).held.some(({ name, mode }) => name === this.name && mode === "exclusive");
   }
+
+  // idle resolves when no tab runs alone any more: it has finished, or was closed.
+  async idle() { return navigator.locks.request(this.name, { mode: "shared" }, () => {}); }
 
   // onChange calls back when another tab has changed the attempt.
   onChange(changed) {

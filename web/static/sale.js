@@ -126,13 +126,19 @@ function onWho() {
 }
 
 // onAttempt looks at what is kept of the buyer's attempt: another tab may have
-// changed it.
+// changed it, or may be gone in the middle of it.
+let looks = 0;
 async function onAttempt() {
+  const look = ++looks;
   const attempt = view.attempts?.get() ?? null;
   const order = orderOf(attempt);
   if (order !== shown || panel.token !== (view.who?.token ?? null)) showOrder(order);
-  view.elsewhere = Boolean(attempt?.sent && !view.busy && await view.attempts.busy());
+  const { attempts } = view;
+  const elsewhere = Boolean(attempt?.sent && !view.busy && await attempts.busy());
+  if (look !== looks) return; // a later look has newer facts
+  view.elsewhere = elsewhere;
   render();
+  if (elsewhere) attempts.idle().then(onAttempt);
 }
 
 let shown = null; // id of the order in the panel
