@@ -8,11 +8,11 @@ SHELL := /bin/bash
 SERVERS := redis postgres pgbouncer mysql chromium
 
 # What takes longest comes first, so that none of it runs alone at the end.
-LONG_PKGS := ./test/e2e ./engine ./store/... ./httpapi ./ledger/... ./test/...
+LONG_PKGS := ./test/e2e ./engine ./store/... ./internal/httpapi ./ledger/... ./test/...
 
 # What runs a second time under the race detector, with -short: everything that
 # shares memory between goroutines; the longest first, too.
-RACE_DIRS := engine store httpapi ledger settle pipeline audit admission client events identity internal risk tickets web webhook
+RACE_DIRS := engine store internal ledger client
 RACE_PKGS := $(foreach dir,$(RACE_DIRS),$(if $(wildcard $(dir)),./$(dir)/...)) .
 
 # SQLite is C that was translated to Go, and its memory lies outside Go's heap,

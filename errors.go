@@ -41,6 +41,9 @@ var (
 	// out of reach. Nothing was changed, or the outcome is unknown; the same call
 	// may succeed later.
 	ErrStoreBusy = errors.New("the store is busy")
+	// ErrAuditBusy: other audits or reconciliations have run on this server for too
+	// long to wait any longer.
+	ErrAuditBusy = errors.New("another audit or reconciliation is running on this server")
 	// ErrInUse: another process owns the file or folder.
 	ErrInUse = errors.New("in use by another process")
 )
@@ -57,3 +60,21 @@ type ConflictError struct {
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("entry %s, order %s: %s", e.Entry, e.Order, e.Detail)
 }
+
+// StateError says that the sale is not in a state that allows what was asked.
+type StateError struct {
+	Sale   SaleID
+	Detail string
+}
+
+func (e *StateError) Error() string { return fmt.Sprintf("sale %s: %s", e.Sale, e.Detail) }
+
+// PendingError says that a change is in the store, and will reach the ledger
+// by itself, but has not yet.
+type PendingError struct{ Cause error }
+
+func (e *PendingError) Error() string {
+	return "the change is stored; it takes effect when the ledger answers again: " + e.Cause.Error()
+}
+
+func (e *PendingError) Unwrap() error { return e.Cause }

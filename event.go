@@ -3,11 +3,17 @@ package sluice
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // EventType says what happened to an order or a sale.
@@ -141,4 +147,213 @@ type EventStore interface {
 
 	// LastEvent returns the last number given, 0 if there is none.
 	LastEvent(ctx context.Context) (int64, error)
+}
+
+// WebhookID names a webhook: "wh_" and 24 hex digits.
+type WebhookID string
+
+// Webhook is an endpoint of the merchant's to which events are posted, by the
+// Standard Webhooks specification.
+type Webhook struct {
+	ID          WebhookID
+	URL         string // http or https
+	Description string
+	Secret      string      // signs: "whsec_" and base64 of 24 to 64 bytes
+	Types       []EventType // only these; empty: all
+
+	CreatedAt   time.Time
+	UpdatedAt   time.Time // of the last change by a person, or of being disabled
+	DisabledAt  time.Time // zero while it is in use
+	DisabledWhy string
+
+	// Cursor: the events up to this number have been delivered, or are kept as
+	// deliveries. Those after it wait, also while the webhook is disabled.
+	Cursor int64
+
+	Delivered   int64     // how many have been
+	Failures    int       // attempts that failed since the last one that did not
+	RetryAt     time.Time // while it fails: no attempt before; else zero
+	LastSuccess time.Time
+	LastFailure time.Time
+	LastError   string // of LastFailure
+}
+
+// Wants reports whether events of a type are for this webhook.
+func (w *Webhook) Wants(t EventType) bool { return len(w.Types) == 0 || slices.Contains(w.Types, t) }
+
+// SealedSecret is what the secret of a webhook begins with that a store has
+// sealed and could not open, for want of the right key.
+const SealedSecret = "s1:"
+
+// SecretSealer is a store that keeps the secrets of webhooks encrypted.
+type SecretSealer interface {
+	// SealSecrets keeps the secrets of webhooks encrypted from now on, and those
+	// that are there in clear as well. It returns how many stay in clear: all
+	// that are, if key is empty. An error names those that are sealed with
+	// another key; it leaves them as they are. It is called before other methods.
+	SealSecrets(ctx context.Context, key string) (clear int, err error)
+}
+
+const (
+	secretPrefix   = "whsec_"
+	maxWebhookURL  = 2048
+	minSecretBytes = 24
+	maxSecretBytes = 64
+)
+
+// Validate says what is wrong with a webhook that somebody wants to create,
+// and what would be right.
+func (w *Webhook) Validate() error {
+	if err := checkWebhookURL(w.URL); err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	if len(w.Description) > 256 || !utf8.ValidString(w.Description) || strings.ContainsFunc(w.Description, unicode.IsControl) {
+		return errors.New("description: want at most 256 bytes of UTF-8, without control characters")
+	}
+	if _, err := w.Key(); err != nil {
+		return fmt.Errorf("secret: %w", err)
+	}
+	for i, t := range w.Types {
+		if !slices.Contains(EventTypes(), t) {
+			return fmt.Errorf("types: %q is none; want some of %v", shorten(string(t)), EventTypes())
+		}
+		if slices.Contains(w.Types[:i], t) {
+			return fmt.Errorf("types: %s stands twice", t)
+		}
+	}
+	return nil
+}
+
+func checkWebhookURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case len(text) > maxWebhookURL:
+		return fmt.Errorf("%d bytes: want at most %d", len(text), maxWebhookURL)
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "":
+		return errors.New("want http://host/path or https://host/path")
+	case u.User != nil:
+		return errors.New("want no user or password in it; the signature says who sends")
+	case strings.Contains(text, "#"):
+		return errors.New("want no fragment in it")
+	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("want printable ASCII characters without spaces; others percent-encoded")
+	}
+	return nil
+}
+
+// Key returns the bytes of the secret. Errors never repeat it.
+func (w *Webhook) Key() ([]byte, error) {
+	if strings.HasPrefix(w.Secret, SealedSecret) {
+		return nil, errors.New("it is sealed with another key: give every server the webhook_key that it was sealed with")
+	}
+	text, found := strings.CutPrefix(w.Secret, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(text)
+	if !found || err != nil || len(key) < minSecretBytes || len(key) > maxSecretBytes {
+		return nil, fmt.Errorf("want %s followed by base64 of %d to %d bytes", secretPrefix, minSecretBytes, maxSecretBytes)
+	}
+	return key, nil
+}
+
+// MakeWebhookSecret makes a secret of random bytes.
+func MakeWebhookSecret(random []byte) string {
+	return secretPrefix + base64.StdEncoding.EncodeToString(random)
+}
+
+// DeliveryState says whether a delivery will be tried.
+type DeliveryState string
+
+// The states of a delivery that is kept. One that succeeds is kept no longer.
+const (
+	DeliveryPending DeliveryState = "pending" // to be tried, when NextAt has come and no earlier one of its subject is pending
+	DeliveryFailed  DeliveryState = "failed"  // given up, until an operator replays it
+)
+
+// Delivery is one event that has not reached one webhook.
+type Delivery struct {
+	Webhook  WebhookID
+	Event    int64
+	Subject  string // of the event
+	State    DeliveryState
+	Attempts int
+	NextAt   time.Time
+	// LastStatus is the HTTP status of the last attempt, 0 if there was none,
+	// and LastError what was wrong.
+	LastStatus int
+	LastError  string
+	UpdatedAt  time.Time
+}
+
+// Progress is what a sender has done for a webhook.
+type Progress struct {
+	// The events after From, up to To, are dealt with; both are the cursor if
+	// there was none.
+	From, To int64
+	// Kept are those of them that were not delivered.
+	Kept []Delivery
+	// Tried are kept deliveries that have been tried, as they were.
+	Tried []Tried
+
+	Delivered int64 // how many reached the receiver
+	// The webhook's health from now on.
+	Failures    int
+	RetryAt     time.Time // zero: at any time
+	LastSuccess time.Time // zero: no change; so of the next two
+	LastFailure time.Time
+	LastError   string
+	// Recovered makes all that is pending due at once.
+	Recovered bool
+}
+
+// Tried is a kept delivery that has been tried: Delivery as it was, and After
+// as it is now, unless it is Done and goes.
+type Tried struct {
+	Delivery
+	Done  bool
+	After Delivery
+}
+
+// WebhookStore keeps webhooks, and what has not been delivered to them.
+type WebhookStore interface {
+	// CreateWebhook adds a valid webhook, and returns it with its times and
+	// cursor: it gets the events that are numbered from now on.
+	CreateWebhook(ctx context.Context, w Webhook) (Webhook, error)
+	// Webhooks returns all of them, by creation.
+	Webhooks(ctx context.Context) ([]Webhook, error)
+	// Webhook returns one. ErrWebhookNotFound.
+	Webhook(ctx context.Context, id WebhookID) (Webhook, error)
+	// DeleteWebhook deletes one, with what is kept for it. ErrWebhookNotFound.
+	DeleteWebhook(ctx context.Context, id WebhookID) error
+	// EnableWebhook lets a disabled webhook go on where it was; it also forgets
+	// its failures, so that the next attempt is at once. DisableWebhook stops
+	// it; the first reason stands. ErrWebhookNotFound.
+	EnableWebhook(ctx context.Context, id WebhookID) (Webhook, error)
+	DisableWebhook(ctx context.Context, id WebhookID, why string) (Webhook, error)
+
+	// Advance records progress, in one transaction. It reports false, and
+	// nothing is written, if the webhook is gone or its cursor is not From:
+	// then another has sent as well.
+	Advance(ctx context.Context, id WebhookID, p Progress) (bool, error)
+	// DueDeliveries returns up to limit pending deliveries whose time has come,
+	// by the store's clock, and that are the earliest pending ones of their
+	// subjects; by event.
+	DueDeliveries(ctx context.Context, id WebhookID, limit int) ([]Delivery, error)
+	// HeldSubjects returns those of the subjects that have a pending delivery.
+	HeldSubjects(ctx context.Context, id WebhookID, subjects []string) ([]string, error)
+
+	// Deliveries returns up to limit kept deliveries of events after a number,
+	// in this state or in any if it is empty; by event.
+	Deliveries(ctx context.Context, id WebhookID, state DeliveryState, after int64, limit int) ([]Delivery, error)
+	// CountDeliveries counts what is kept for a webhook.
+	CountDeliveries(ctx context.Context, id WebhookID) (pending, failed int64, err error)
+	// ReplayFailed makes all failed deliveries pending and due, as if they had
+	// never been tried, and returns how many. ErrWebhookNotFound.
+	ReplayFailed(ctx context.Context, id WebhookID) (int64, error)
+	// ReplayEvent does so with one event, delivered before or not.
+	// ErrWebhookNotFound; ErrEventNotFound if the cursor is before it: then it
+	// is yet to be sent.
+	ReplayEvent(ctx context.Context, id WebhookID, event int64, subject string) error
+	// ReplayFrom sets the cursor back, so that this event and all after it are
+	// sent (again), and forgets what is kept of them. ErrWebhookNotFound;
+	// ErrEventNotFound if the cursor is before it.
+	ReplayFrom(ctx context.Context, id WebhookID, event int64) error
 }

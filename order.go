@@ -1,6 +1,10 @@
 package sluice
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"time"
+)
 
 // Status is where an order is in its life:
 //
@@ -82,4 +86,217 @@ func (r *Record) AsOrder(price Money) Order {
 		ID: r.Claim.Order, Sale: r.Sale, Buyer: r.Buyer, Key: r.Key, Quantity: r.Quantity, Meta: r.Meta, Price: price,
 		Status: Queued, Epoch: r.Epoch, Seq: r.Seq, Terms: r.Terms, AcceptedAt: r.At,
 	}
+}
+
+// Action is what happens to a stored order.
+type Action string
+
+// The actions, and who takes them.
+const (
+	Pay    Action = "pay"    // the merchant's payment callback
+	Cancel Action = "cancel" // the buyer or the merchant
+	Expire Action = "expire" // the expiry job, when the units are kept no longer
+	Reject Action = "reject" // the merchant: the order failed after the grab
+	Refund Action = "refund" // the merchant, when the money has been given back
+)
+
+// Actions lists every action.
+func Actions() []Action { return []Action{Pay, Cancel, Expire, Reject, Refund} }
+
+// Step is what an action does to an order with some status. It is the whole
+// state machine of a stored order:
+//
+//	pending    -- pay in time --> paid         -- refund --> refunded   *
+//	pending    -- pay too late --> refund_due * -- refund --> refunded
+//	pending    -- cancel | expire | reject --> cancelled | expired | rejected   *
+//	cancelled, expired, rejected -- pay --> refund_due
+//
+// An asterisk: the units return (I6: each order passes at most one of them).
+// A repeat of the action that led to a status changes nothing.
+type Step struct {
+	To       Status
+	Releases bool // the order's units return
+	Repeat   bool // nothing changes: the order is already there
+}
+
+// Step returns what action does to an order with status s, or false when the
+// status does not allow it. Late says that the order's KeepUntil has passed,
+// by the store's clock: its units are no longer kept for a payment.
+func (s Status) Step(action Action, late bool) (Step, bool) {
+	switch action {
+	case Pay:
+		switch s {
+		case Pending:
+			if late {
+				return Step{To: RefundDue, Releases: true}, true
+			}
+			return Step{To: Paid}, true
+		case Cancelled, Expired, Rejected:
+			return Step{To: RefundDue}, true
+		case Paid, RefundDue, Refunded: // a PaymentConflictError if the payment is another one
+			return Step{To: s, Repeat: true}, true
+		}
+	case Cancel:
+		return end(s, Cancelled)
+	case Reject:
+		return end(s, Rejected)
+	case Expire:
+		if s == Pending && !late {
+			return Step{}, false
+		}
+		return end(s, Expired)
+	case Refund:
+		switch s {
+		case Paid:
+			return Step{To: Refunded, Releases: true}, true
+		case RefundDue:
+			return Step{To: Refunded}, true
+		case Refunded:
+			return Step{To: Refunded, Repeat: true}, true
+		}
+	}
+	return Step{}, false
+}
+
+// end is an ending that only a pending order can have.
+func end(from, to Status) (Step, bool) {
+	switch from {
+	case Pending:
+		return Step{To: to, Releases: true}, true
+	case to:
+		return Step{To: to, Repeat: true}, true
+	}
+	return Step{}, false
+}
+
+// Change asks for one action on one order.
+type Change struct {
+	Order  OrderID
+	Action Action
+	Buyer  BuyerID // if given, this buyer asks, and the order must be theirs
+
+	By        string // who asks, for the history: "buyer", the name of an admin's key, a node's name
+	Reason    string // why; kept on the order when it is rejected
+	PaymentID string // of Pay: 1 to 128 bytes
+}
+
+// Unpaid reports whether the change, if it ends a pending order, is an unpaid
+// ending (Order.Unpaid): the order expires, or its own buyer cancels it. What
+// the merchant cancels or rejects is none, nor is a payment that came too late.
+func (c *Change) Unpaid() bool {
+	return c.Action == Expire || c.Action == Cancel && c.Buyer != ""
+}
+
+// HistoryEntry is one change of an order, as it is kept for ever.
+type HistoryEntry struct {
+	Order     OrderID
+	At        time.Time // by the store's clock
+	From, To  Status    // the same when a payment was refused
+	Action    Action
+	By        string
+	Reason    string
+	PaymentID string
+}
+
+// OrderStateError: the order's status does not allow the action.
+type OrderStateError struct {
+	Order  OrderID
+	Status Status
+	Action Action
+}
+
+func (e *OrderStateError) Error() string {
+	return fmt.Sprintf("order %s is %s: %s is not possible", e.Order, e.Status, e.Action)
+}
+
+// PaymentConflictError: the order was paid with another payment. The attempt
+// is in the order's history.
+type PaymentConflictError struct {
+	Order OrderID
+	Have  string // the payment that the order has
+}
+
+func (e *PaymentConflictError) Error() string {
+	return fmt.Sprintf("order %s was paid with another payment, %q", e.Order, e.Have)
+}
+
+// Release is the way of an ended order's units back to the ledger. It is
+// written with the ending, in the same transaction, and stamped with the epoch
+// of that moment: a ledger of a later epoch has counted the ending when it was
+// loaded (I6).
+type Release struct {
+	Order    OrderID
+	Sale     SaleID
+	Buyer    BuyerID
+	Key      Key
+	Quantity int64
+	Epoch    int64
+	Unpaid   bool // the order ended unpaid: it counts against Terms.MaxUnpaid
+}
+
+// Released says what a ledger did with releases.
+type Released struct {
+	Applied int // their units are for sale again
+	Before  int // applied before, or of an older epoch: nothing changed
+	// Unknown are orders that the ledger has no accepted claim for, although
+	// it holds the sale under the same epoch: it has lost them.
+	Unknown []OrderID
+}
+
+// SettleStore is the part of a store that ends orders.
+type SettleStore interface {
+	// Change takes an action on a stored order, as Status.Step says, by one
+	// conditional update and the store's clock: of two that race, one wins and
+	// the other finds the outcome. In the same transaction it writes the
+	// history, and, when units return, lowers the sale's taken and writes the
+	// release. A repeat returns the order as it is.
+	//
+	// Errors: ErrOrderNotFound, *OrderStateError, *PaymentConflictError.
+	Change(ctx context.Context, change Change) (Order, error)
+
+	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and
+	// returns how many of each sale, also with an error. Until, if given, is called
+	// in the transaction with the store's clock, and must not block: orders kept
+	// until after the moment that it returns stay. Several servers may call
+	// ExpireDue at the same time.
+	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[SaleID]int, error)
+
+	// History returns the changes of an order, the first one first. The order
+	// having been stored is the first.
+	History(ctx context.Context, order OrderID) ([]HistoryEntry, error)
+
+	// GiveReleases hands up to limit releases of one sale to give, and forgets
+	// them when it returns nil. Releases in other hands are passed over. If the
+	// server dies in between they are handed out again (I6: the ledger applies
+	// each once). It returns how many were given.
+	GiveReleases(ctx context.Context, limit int, give func(sale SaleID, releases []Release) error) (int, error)
+
+	// PendingReleases counts the releases of a sale that wait.
+	PendingReleases(ctx context.Context, sale SaleID) (int64, error)
+}
+
+// Releaser is the part of a ledger that takes units back.
+type Releaser interface {
+	// Release ends the accepted claims of these orders: their units are for
+	// sale again, and count no longer for their buyers (but for MaxOrders,
+	// which counts ended claims too). Each is applied once, however often it
+	// comes and in whatever order (I6). The claims stay on record (I4).
+	//
+	// Releases of an epoch older than the ledger's change nothing. A release
+	// of a newer epoch, or of a fenced sale: ErrStaleEpoch; a sale that is not
+	// loaded: ErrNotLoaded. Then, and after any other error, give them again
+	// later.
+	//
+	// If the sale was sold out, it rests for RefusalLease.
+	Release(ctx context.Context, sale SaleID, releases []Release) (Released, error)
+}
+
+// Dropper is the part of a ledger that forgets archived sales.
+type Dropper interface {
+	// Drop removes everything that the ledger holds of a sale under this
+	// epoch; the store answers for it from then on. It is idempotent: a sale
+	// that is not loaded is no error. ErrStaleEpoch if the ledger holds
+	// another epoch; an error, and nothing removed, if entries of the sale
+	// wait in the journal.
+	Drop(ctx context.Context, sale SaleID, epoch int64) error
 }

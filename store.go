@@ -230,3 +230,82 @@ type Snapshot interface {
 	Endings(yield func(order OrderID, times int64) bool) error
 	Returning(yield func(order OrderID) bool) error
 }
+
+// BacklogStore counts what a store's sales wait for, for metrics and alarms.
+type BacklogStore interface {
+	// Backlog returns what waits now, all of it of one moment.
+	Backlog(ctx context.Context) (Backlog, error)
+}
+
+// Backlog is what waits in a store at one moment.
+type Backlog struct {
+	At    time.Time              // by the store's clock
+	Sales map[SaleID]SaleBacklog // those that something waits of
+}
+
+// SaleBacklog is what waits of one sale.
+type SaleBacklog struct {
+	// DeadLetters are journal entries set aside and not dealt with.
+	DeadLetters int64
+	// Releases of ended orders are not with the ledger yet; OldestRelease is
+	// when the first of them ended, zero without any.
+	Releases      int64
+	OldestRelease time.Time
+	// Overdue orders are pending although their KeepUntil has passed; OldestDue
+	// is the first KeepUntil, zero without any.
+	Overdue   int64
+	OldestDue time.Time
+}
+
+// ReconcileStore is what a reconciliation needs of a store besides the audit's
+// view of it. Each repair looks again under the locks that the ordinary changes
+// take, so it can run beside them.
+type ReconcileStore interface {
+	// WaitingReleases returns the orders of a sale whose releases wait, in no
+	// particular order. It is read after a Snapshot that showed an ended order:
+	// if the order is not in it, the ledger has applied the release, or it is
+	// lost.
+	WaitingReleases(ctx context.Context, sale SaleID) ([]OrderID, error)
+
+	// ReissueRelease writes the release of an ended order again, stamped with
+	// this epoch, and reports whether it did: not if one waits, if the order is
+	// live or never held units (NotCovered), or if the sale has another epoch or
+	// is archived. A ledger that has applied the order's release before changes
+	// nothing for the second one (I6). ErrOrderNotFound.
+	ReissueRelease(ctx context.Context, order OrderID, epoch int64) (bool, error)
+
+	// RecountTaken sets the sale's taken to the units of its live orders, and
+	// returns both (I2). It is an error, and nothing changes, if those exceed
+	// the cap (I1). ErrSaleNotFound.
+	RecountTaken(ctx context.Context, sale SaleID) (before, after int64, err error)
+}
+
+// ClusterStore is how the servers of one store know of each other: jobs that
+// one of them does at a time, and a rebuild that waits for all of them.
+type ClusterStore interface {
+	// Lease takes the named lease for holder, or renews it, for ttl by the
+	// store's clock. False: another holds it. All servers ask for one name with
+	// one ttl: a lease that ends later than ttl from now, by more than a second,
+	// was taken before the store's clock stepped back, and has expired. Nothing
+	// may depend on a lease for being correct, only for not being done twice.
+	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+	// Unlease gives a lease back. It is idempotent.
+	Unlease(ctx context.Context, name, holder string) error
+
+	// Heartbeat says that a server lives.
+	Heartbeat(ctx context.Context, node string) error
+	// LiveNodes returns the servers whose last heartbeat is less than within away
+	// from the store's clock, on either side: a heartbeat farther ahead was sent
+	// before the clock stepped back.
+	LiveNodes(ctx context.Context, within time.Duration) ([]string, error)
+
+	// MarkGathered says that a server has stored every claim it remembers of
+	// this epoch of a sale. Gathered returns the servers that have said so.
+	MarkGathered(ctx context.Context, sale SaleID, epoch int64, node string) error
+	Gathered(ctx context.Context, sale SaleID, epoch int64) ([]string, error)
+
+	// Tidy deletes what has done its work: lists of buyers of archived sales,
+	// leases that ended long ago, marks of rebuilds that are over. Any server may
+	// call it at any time.
+	Tidy(ctx context.Context) error
+}

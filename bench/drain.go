@@ -17,11 +17,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/redisledger"
-	"github.com/sluicehq/sluice/pipeline"
-	"github.com/sluicehq/sluice/settle"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
 

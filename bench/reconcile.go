@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
-	"github.com/sluicehq/sluice/pipeline"
-	"github.com/sluicehq/sluice/settle"
 	"github.com/sluicehq/sluice/store/pgstore"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -180,7 +180,7 @@ func (b *bigSale) reconcile(ctx context.Context, r *round) (f figure, err error)
 	}
 	f.perSecond = float64(r.orders) / took.Seconds()
 	f.also["took_s"], f.also["memory_before_mb"], f.also["peak_mb"] = took.Seconds(), before, statusMB("VmHWM")
-	if report.Skipped != "" || report.Remaining() != 0 || report.Of(settle.InFlight).Count != 0 {
+	if report.Skipped != "" || report.Remaining() != 0 || report.Of(sluice.InFlight).Count != 0 {
 		return f, errors.Join(errors.New("the reconciliation found something where nothing is"), fmt.Errorf("%+v", report))
 	}
 	return f, nil

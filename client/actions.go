@@ -7,12 +7,12 @@ import (
 	"strconv"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // AdminActions returns a page of what admins changed, or tried to, the newest
 // first. Without a limit the server chooses a page's size.
-func (c *Client) AdminActions(ctx context.Context, filter sluice.AdminActionFilter) (wire.AdminActionPage, error) {
+func (c *Client) AdminActions(ctx context.Context, filter sluice.AdminActionFilter) (api.AdminActionPage, error) {
 	values := url.Values{}
 	if filter.Limit > 0 {
 		values.Set("limit", strconv.Itoa(filter.Limit))
@@ -24,7 +24,7 @@ func (c *Client) AdminActions(ctx context.Context, filter sluice.AdminActionFilt
 	if len(values) > 0 {
 		path += "?" + values.Encode()
 	}
-	var page wire.AdminActionPage
+	var page api.AdminActionPage
 	_, err := c.do(ctx, request{method: http.MethodGet, path: path, bearer: c.adminKey, into: &page})
 	return page, err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // script answers the n-th request with the n-th step, the last one for ever,
@@ -58,7 +58,7 @@ func problem(status int, code, header, value string) http.HandlerFunc {
 			w.Header().Set(header, value)
 		}
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(wire.Problem{Title: wire.Title(code), Status: status, Code: code})
+		_ = json.NewEncoder(w).Encode(api.Problem{Title: api.Title(code), Status: status, Code: code})
 	}
 }
 
@@ -72,7 +72,7 @@ func accept(replayed bool) http.HandlerFunc {
 			w.Header().Set("Idempotent-Replayed", "true")
 		}
 		w.WriteHeader(http.StatusAccepted)
-		_, _ = w.Write(wire.AppendPlaced(nil, "s1", order1, 1))
+		_, _ = w.Write(api.AppendPlaced(nil, "s1", order1, 1))
 	}
 }
 
@@ -85,11 +85,11 @@ func TestPlaceKeepsItsKey(t *testing.T) {
 		drop, problem(503, "outcome_unknown", "", ""), problem(503, "overloaded", "Retry-After", "0"),
 		problem(429, "rate_limited", "", ""), html, accept(true),
 	)
-	got, err := c.Place(t.Context(), "s1", "key-0001", wire.PlaceOrder{Quantity: 1})
+	got, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Placed{Placed: wire.Placed{OrderID: order1, SaleID: "s1", Quantity: 1, Status: sluice.Queued}, Replayed: true, Attempts: 6}
+	want := Placed{Placed: api.Placed{OrderID: order1, SaleID: "s1", Quantity: 1, Status: sluice.Queued}, Replayed: true, Attempts: 6}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -104,7 +104,7 @@ func TestPlaceKeepsItsKey(t *testing.T) {
 func TestPlaceStopsAtADecision(t *testing.T) {
 	for _, code := range []string{"sold_out", "buyer_limit", "closed", "idempotency_key_reused", "rate_limited", "bad_request", "unauthenticated"} {
 		c, s := serve(t, Options{}, problem(409, code, "", ""))
-		_, err := c.Place(t.Context(), "s1", NewKey(), wire.PlaceOrder{Quantity: 1})
+		_, err := c.Place(t.Context(), "s1", NewKey(), api.PlaceOrder{Quantity: 1})
 		if CodeOf(err) != code || len(s.seen) != 1 {
 			t.Errorf("%s: %v after %d requests", code, err, len(s.seen))
 		}
@@ -118,7 +118,7 @@ func TestPlaceStopsAtADecision(t *testing.T) {
 func TestPlaceGivesUp(t *testing.T) {
 	t.Run("nothing was decided", func(t *testing.T) {
 		c, s := serve(t, Options{PlaceAttempts: 3}, problem(503, "unavailable", "", ""))
-		_, err := c.Place(t.Context(), "s1", "key-0001", wire.PlaceOrder{Quantity: 1})
+		_, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
 		var unknown *OutcomeUnknownError
 		if CodeOf(err) != "unavailable" || errors.As(err, &unknown) || len(s.seen) != 3 {
 			t.Errorf("%v after %d requests", err, len(s.seen))
@@ -126,7 +126,7 @@ func TestPlaceGivesUp(t *testing.T) {
 	})
 	t.Run("a try may have been accepted", func(t *testing.T) {
 		c, s := serve(t, Options{PlaceAttempts: 2}, drop, problem(503, "unavailable", "", ""))
-		_, err := c.Place(t.Context(), "s1", "key-0001", wire.PlaceOrder{Quantity: 1})
+		_, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
 		var unknown *OutcomeUnknownError
 		if !errors.As(err, &unknown) || unknown.Key != "key-0001" || unknown.Attempts != 2 || len(s.seen) != 2 {
 			t.Errorf("%v after %d requests", err, len(s.seen))
@@ -139,7 +139,7 @@ func TestPlaceGivesUp(t *testing.T) {
 		}
 		l.Close()
 		c, _ := New("http://"+l.Addr().String(), Options{PlaceAttempts: 2})
-		_, err = c.Place(t.Context(), "s1", "key-0001", wire.PlaceOrder{Quantity: 1})
+		_, err = c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
 		var network *NetworkError
 		var unknown *OutcomeUnknownError
 		if !errors.As(err, &network) || errors.As(err, &unknown) || !strings.Contains(err.Error(), "refused") {
@@ -149,7 +149,7 @@ func TestPlaceGivesUp(t *testing.T) {
 	t.Run("an answer that is none", func(t *testing.T) {
 		lie := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"order_id":"x"}`)) }
 		c, _ := serve(t, Options{PlaceAttempts: 1}, lie)
-		_, err := c.Place(t.Context(), "s1", "key-0001", wire.PlaceOrder{Quantity: 1})
+		_, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
 		var unknown *OutcomeUnknownError
 		if !errors.As(err, &unknown) {
 			t.Error(err)
@@ -157,7 +157,7 @@ func TestPlaceGivesUp(t *testing.T) {
 	})
 	t.Run("a key that the server would refuse", func(t *testing.T) {
 		c, s := serve(t, Options{}, accept(false))
-		if _, err := c.Place(t.Context(), "s1", "short", wire.PlaceOrder{Quantity: 1}); err == nil || len(s.seen) != 0 {
+		if _, err := c.Place(t.Context(), "s1", "short", api.PlaceOrder{Quantity: 1}); err == nil || len(s.seen) != 0 {
 			t.Error(err)
 		}
 	})
@@ -169,7 +169,7 @@ func TestPlaceHonoursRetryAfterWithinTheDeadline(t *testing.T) {
 	c, s := serve(t, Options{}, problem(503, "overloaded", "Retry-After", "3600"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour/2)
 	defer cancel()
-	_, err := c.Place(ctx, "s1", "key-0001", wire.PlaceOrder{Quantity: 1})
+	_, err := c.Place(ctx, "s1", "key-0001", api.PlaceOrder{Quantity: 1})
 	var e *Error
 	if !errors.As(err, &e) || e.Code != "overloaded" || e.RetryAfter != time.Hour || len(s.seen) != 1 {
 		t.Errorf("%v after %d requests", err, len(s.seen))
@@ -180,7 +180,7 @@ func TestPlaceHonoursRetryAfterWithinTheDeadline(t *testing.T) {
 		problem(503, "overloaded", "Retry-After", "3600")(w, r)
 		time.AfterFunc(10*time.Millisecond, cancel)
 	})
-	if _, err := c.Place(ctx, "s1", "key-0001", wire.PlaceOrder{Quantity: 1}); err == nil {
+	if _, err := c.Place(ctx, "s1", "key-0001", api.PlaceOrder{Quantity: 1}); err == nil {
 		t.Error("placed after the context was cancelled")
 	}
 }
@@ -188,7 +188,7 @@ func TestPlaceHonoursRetryAfterWithinTheDeadline(t *testing.T) {
 func TestPlaceWaitsAsLongAsAsked(t *testing.T) {
 	c, _ := serve(t, Options{}, problem(503, "overloaded", "Retry-After", "1"), accept(false))
 	start := time.Now()
-	if _, err := c.Place(t.Context(), "s1", "key-0001", wire.PlaceOrder{Quantity: 1}); err != nil || time.Since(start) < time.Second {
+	if _, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1}); err != nil || time.Since(start) < time.Second {
 		t.Errorf("%v after %s", err, time.Since(start))
 	}
 }
@@ -201,7 +201,7 @@ func TestErrorCarriesTheExtensions(t *testing.T) {
 		w.WriteHeader(409)
 		_, _ = w.Write([]byte(`{"title":"T","status":409,"code":"not_open","detail":"D","opens_at":"2026-11-11T12:00:00.000Z","order_ids":["a.b"],"more":1}`))
 	})
-	_, err := c.Place(t.Context(), "s1", "key-0001", wire.PlaceOrder{Quantity: 1})
+	_, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
 	want := &Error{Code: "not_open", Status: 409, Title: "T", Detail: "D", RetryAfter: 7 * time.Second, OpensAt: opens, OrderIDs: []sluice.OrderID{"a.b"}}
 	if d := cmp.Diff(error(want), err); d != "" {
 		t.Error(d)
@@ -229,13 +229,13 @@ func TestCalls(t *testing.T) {
 		{"GET /v1/orders?limit=5 Bearer tok ", func() error { _, err := c.Orders(ctx, sluice.OrderFilter{Limit: 5}); return err }},
 		{"POST /v1/orders/s1.0/cancel Bearer tok ", func() error { _, err := c.CancelOrder(ctx, "s1.0"); return err }},
 		{`POST /v1/admin/sales Bearer adm {"sku":"K","title":"T","total":null}`, func() error {
-			_, err := c.CreateSale(ctx, wire.CreateSale{SKU: "K", Title: "T", Total: wire.Null[int64]()})
+			_, err := c.CreateSale(ctx, api.CreateSale{SKU: "K", Title: "T", Total: api.Null[int64]()})
 			return err
 		}},
 		{"GET /v1/admin/sales Bearer adm ", func() error { _, err := c.AdminSales(ctx); return err }},
 		{"GET /v1/admin/sales/s1 Bearer adm ", func() error { _, err := c.AdminSale(ctx, "s1"); return err }},
 		{`PATCH /v1/admin/sales/s1 Bearer adm {"closes_at":null}`, func() error {
-			_, err := c.PatchSale(ctx, "s1", wire.PatchSale{ClosesAt: wire.Null[wire.Time]()})
+			_, err := c.PatchSale(ctx, "s1", api.PatchSale{ClosesAt: api.Null[api.Time]()})
 			return err
 		}},
 		{"POST /v1/admin/sales/s1/open Bearer adm ", func() error { _, err := c.OpenSale(ctx, "s1"); return err }},

@@ -10,20 +10,20 @@ import (
 	"strconv"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
-	"github.com/sluicehq/sluice/tickets"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/tickets"
 )
 
 // Challenge asks for the proof of work that a sale wants before a ticket.
-func (c *Client) Challenge(ctx context.Context, sale sluice.SaleID) (wire.Challenge, error) {
-	var challenge wire.Challenge
+func (c *Client) Challenge(ctx context.Context, sale sluice.SaleID) (api.Challenge, error) {
+	var challenge api.Challenge
 	_, err := c.do(ctx, request{method: http.MethodPost, path: salePath(sale) + "/challenge", bearer: c.token, into: &challenge})
 	return challenge, err
 }
 
 // AskTicket asks once for a purchase ticket of the buyer of the client's token.
-func (c *Client) AskTicket(ctx context.Context, sale sluice.SaleID, ask wire.AskTicket) (wire.Ticket, error) {
-	var ticket wire.Ticket
+func (c *Client) AskTicket(ctx context.Context, sale sluice.SaleID, ask api.AskTicket) (api.Ticket, error) {
+	var ticket api.Ticket
 	_, err := c.do(ctx, request{method: http.MethodPost, path: salePath(sale) + "/ticket", bearer: c.token, body: ask, into: &ticket})
 	return ticket, err
 }
@@ -34,34 +34,34 @@ func (c *Client) AskTicket(ctx context.Context, sale sluice.SaleID, ask wire.Ask
 //
 // Before tickets are handed out the error has the code not_open; of a sale that
 // asks for no tickets, sale_state.
-func (c *Client) Ticket(ctx context.Context, sale sluice.SaleID, riskToken string) (wire.Ticket, error) {
-	ask := wire.AskTicket{Token: riskToken}
+func (c *Client) Ticket(ctx context.Context, sale sluice.SaleID, riskToken string) (api.Ticket, error) {
+	ask := api.AskTicket{Token: riskToken}
 	ticket, err := c.AskTicket(ctx, sale, ask)
 	if ReasonOf(err) != "challenge_missing" {
 		return ticket, err
 	}
 	challenge, err := c.Challenge(ctx, sale)
 	if err != nil {
-		return wire.Ticket{}, err
+		return api.Ticket{}, err
 	}
 	ask.Challenge = challenge.Challenge
 	if ask.Nonce, err = tickets.Solve(ctx, challenge.Challenge, int(challenge.Difficulty)); err != nil {
-		return wire.Ticket{}, err
+		return api.Ticket{}, err
 	}
 	return c.AskTicket(ctx, sale, ask)
 }
 
 // CheckSale asks one server whether a sale is ready to be sold.
-func (c *Client) CheckSale(ctx context.Context, sale sluice.SaleID) (wire.SaleCheck, error) {
-	var check wire.SaleCheck
+func (c *Client) CheckSale(ctx context.Context, sale sluice.SaleID) (api.SaleCheck, error) {
+	var check api.SaleCheck
 	_, err := c.do(ctx, request{method: http.MethodGet, path: adminSalePath(sale) + "/check", bearer: c.adminKey, into: &check})
 	return check, err
 }
 
 // ReplaceBuyers makes the buyers that body holds, an id a line, the sale's
 // list; none makes an empty one. It takes as long as it takes, until ctx ends.
-func (c *Client) ReplaceBuyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, body io.Reader) (wire.BuyerList, error) {
-	var list wire.BuyerList
+func (c *Client) ReplaceBuyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, body io.Reader) (api.BuyerList, error) {
+	var list api.BuyerList
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+listPath(sale, kind), body)
 	if err != nil {
 		return list, fmt.Errorf("client: %w", err)
@@ -89,16 +89,16 @@ func (c *Client) ReplaceBuyers(ctx context.Context, sale sluice.SaleID, kind slu
 }
 
 // ClearBuyers empties a list.
-func (c *Client) ClearBuyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind) (wire.BuyerList, error) {
-	var list wire.BuyerList
+func (c *Client) ClearBuyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind) (api.BuyerList, error) {
+	var list api.BuyerList
 	_, err := c.do(ctx, request{method: http.MethodDelete, path: listPath(sale, kind), bearer: c.adminKey, into: &list})
 	return list, err
 }
 
 // Buyers returns a page of a list, in the order of their bytes. The cursor is
 // that of the page before, empty for the first; limit is 1 to sluice.MaxPage.
-func (c *Client) Buyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, limit int, cursor string) (wire.BuyerPage, error) {
-	var page wire.BuyerPage
+func (c *Client) Buyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, limit int, cursor string) (api.BuyerPage, error) {
+	var page api.BuyerPage
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != "" {
 		query.Set("cursor", cursor)

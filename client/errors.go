@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // Error is an answer of the server that is not the one hoped for. Code tells
-// what it is: the String of a sluice.Code, or a wire.CodeX. It is empty when
+// what it is: the String of a sluice.Code, or a api.CodeX. It is empty when
 // something that is no Sluice server answered, a proxy for instance.
 type Error struct {
 	Code   string
@@ -39,7 +39,7 @@ func (e *Error) Error() string {
 		}
 	}
 	if !e.OpensAt.IsZero() {
-		text += " (opens at " + wire.At(e.OpensAt).String() + ")"
+		text += " (opens at " + api.At(e.OpensAt).String() + ")"
 	}
 	return text
 }
@@ -97,7 +97,7 @@ func IsDecision(err error) bool {
 
 func parseError(res *http.Response, data []byte) error {
 	e := &Error{Status: res.StatusCode, RetryAfter: parseRetryAfter(res.Header.Get("Retry-After"), time.Now())}
-	var p wire.Problem
+	var p api.Problem
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/problem+json") && json.Unmarshal(data, &p) == nil {
 		e.Code, e.Title, e.Detail, e.Reason, e.OrderIDs = p.Code, p.Title, p.Detail, p.Reason, p.OrderIDs
 		if p.OpensAt != nil {

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // LatestEvent, as what to ask after, gives no events and the id of the last one.
@@ -15,8 +15,8 @@ const LatestEvent = "latest"
 // Events returns up to limit (1 to 1000; 0: the server's default) events after
 // the one with this id, in order; from the first one if it is empty. Ask again
 // after the page's Next: nothing is skipped, however long that is later. If the
-// store has been replaced by an older copy it is wire.CodeStaleCursor.
-func (c *Client) Events(ctx context.Context, after string, limit int) (wire.EventPage, error) {
+// store has been replaced by an older copy it is api.CodeStaleCursor.
+func (c *Client) Events(ctx context.Context, after string, limit int) (api.EventPage, error) {
 	q := url.Values{}
 	if after != "" {
 		q.Set("after", after)
@@ -28,7 +28,7 @@ func (c *Client) Events(ctx context.Context, after string, limit int) (wire.Even
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}
-	var page wire.EventPage
+	var page api.EventPage
 	_, err := c.do(ctx, request{method: http.MethodGet, path: path, bearer: c.adminKey, into: &page})
 	return page, err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 func answers(v any) http.HandlerFunc {
@@ -19,7 +19,7 @@ func answers(v any) http.HandlerFunc {
 
 func TestChangesAreSentOnce(t *testing.T) {
 	for code, status := range map[string]int{
-		wire.CodePaymentConflict: 409, wire.CodeOrderEnded: 409, wire.CodeOrderQueued: 409, wire.CodeOrderNotFound: 404, wire.CodeOutcomeUnknown: 503,
+		api.CodePaymentConflict: 409, api.CodeOrderEnded: 409, api.CodeOrderQueued: 409, api.CodeOrderNotFound: 404, api.CodeOutcomeUnknown: 503,
 	} {
 		c, s := serve(t, Options{AdminKey: "adm"}, problem(status, code, "Retry-After", "1"))
 		_, err := c.PayOrder(t.Context(), order1, "p-1")
@@ -35,7 +35,7 @@ func TestChangesAreSentOnce(t *testing.T) {
 
 // A payment that came too late is recorded, and that is no error.
 func TestLatePaymentIsAnAnswer(t *testing.T) {
-	c, _ := serve(t, Options{AdminKey: "adm"}, answers(wire.Order{OrderID: order1, Status: sluice.RefundDue, PaymentID: "p-1"}))
+	c, _ := serve(t, Options{AdminKey: "adm"}, answers(api.Order{OrderID: order1, Status: sluice.RefundDue, PaymentID: "p-1"}))
 	got, err := c.PayOrder(t.Context(), order1, "p-1")
 	if err != nil || got.Status != sluice.RefundDue || got.PaymentID != "p-1" {
 		t.Errorf("%+v %v", got, err)
@@ -44,9 +44,9 @@ func TestLatePaymentIsAnAnswer(t *testing.T) {
 
 func TestAllAdminOrders(t *testing.T) {
 	page := func(next string, ids ...sluice.OrderID) http.HandlerFunc {
-		p := wire.OrderPage{NextCursor: next}
+		p := api.OrderPage{NextCursor: next}
 		for _, id := range ids {
-			p.Orders = append(p.Orders, wire.Order{OrderID: id})
+			p.Orders = append(p.Orders, api.Order{OrderID: id})
 		}
 		return answers(p)
 	}

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // Placed is an accepted claim.
 type Placed struct {
-	wire.Placed
+	api.Placed
 	Replayed bool // an earlier try with this key had been accepted already
 	Attempts int  // requests sent
 }
@@ -33,13 +33,13 @@ const (
 //
 // The error is an *Error for what the server refused, an *OutcomeUnknownError
 // when it gave up and an earlier try may have been accepted.
-func (c *Client) Place(ctx context.Context, sale sluice.SaleID, key sluice.Key, order wire.PlaceOrder) (Placed, error) {
+func (c *Client) Place(ctx context.Context, sale sluice.SaleID, key sluice.Key, order api.PlaceOrder) (Placed, error) {
 	return c.PlaceWithTicket(ctx, sale, key, "", order)
 }
 
 // PlaceWithTicket is Place for a sale that asks for a purchase ticket (see
 // Ticket). Tries of one attempt may carry different tickets.
-func (c *Client) PlaceWithTicket(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string, order wire.PlaceOrder) (Placed, error) {
+func (c *Client) PlaceWithTicket(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string, order api.PlaceOrder) (Placed, error) {
 	if err := key.Validate(); err != nil {
 		return Placed{}, fmt.Errorf("client: %w", err)
 	}
@@ -64,7 +64,7 @@ func (c *Client) PlaceWithTicket(ctx context.Context, sale sluice.SaleID, key sl
 	}
 }
 
-func (c *Client) placeOnce(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string, order wire.PlaceOrder) (Placed, error) {
+func (c *Client) placeOnce(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string, order api.PlaceOrder) (Placed, error) {
 	var placed Placed
 	header := http.Header{"Idempotency-Key": {string(key)}}
 	if ticket != "" {
@@ -98,7 +98,7 @@ func undecided(err error, unknown bool) (again, lost bool) {
 	switch e.Code {
 	case sluice.Overloaded.String(), sluice.Unavailable.String():
 		return true, false
-	case wire.CodeOutcomeUnknown:
+	case api.CodeOutcomeUnknown:
 		return true, true
 	case sluice.RateLimited.String():
 		return unknown, false

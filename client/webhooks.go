@@ -7,30 +7,30 @@ import (
 	"strconv"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 const webhooksPath = "/v1/admin/webhooks"
 
 func webhookPath(id sluice.WebhookID) string { return webhooksPath + "/" + url.PathEscape(string(id)) }
 
-// The calls of one webhook fail with wire.CodeWebhookNotFound if there is none.
+// The calls of one webhook fail with api.CodeWebhookNotFound if there is none.
 
 // CreateWebhook adds an endpoint. Keep the secret of the answer: no other one
 // has it.
-func (c *Client) CreateWebhook(ctx context.Context, w wire.CreateWebhook) (wire.Webhook, error) {
+func (c *Client) CreateWebhook(ctx context.Context, w api.CreateWebhook) (api.Webhook, error) {
 	return c.webhook(ctx, http.MethodPost, webhooksPath, w)
 }
 
 // Webhooks returns all of them, by creation.
-func (c *Client) Webhooks(ctx context.Context) ([]wire.Webhook, error) {
-	var list wire.WebhookList
+func (c *Client) Webhooks(ctx context.Context) ([]api.Webhook, error) {
+	var list api.WebhookList
 	_, err := c.do(ctx, request{method: http.MethodGet, path: webhooksPath, bearer: c.adminKey, into: &list})
 	return list.Webhooks, err
 }
 
 // Webhook returns one.
-func (c *Client) Webhook(ctx context.Context, id sluice.WebhookID) (wire.Webhook, error) {
+func (c *Client) Webhook(ctx context.Context, id sluice.WebhookID) (api.Webhook, error) {
 	return c.webhook(ctx, http.MethodGet, webhookPath(id), nil)
 }
 
@@ -42,26 +42,26 @@ func (c *Client) DeleteWebhook(ctx context.Context, id sluice.WebhookID) error {
 
 // EnableWebhook lets a disabled webhook go on where it was, and one that is down
 // be tried at once.
-func (c *Client) EnableWebhook(ctx context.Context, id sluice.WebhookID) (wire.Webhook, error) {
+func (c *Client) EnableWebhook(ctx context.Context, id sluice.WebhookID) (api.Webhook, error) {
 	return c.webhook(ctx, http.MethodPost, webhookPath(id)+"/enable", nil)
 }
 
 // DisableWebhook stops a webhook; its events wait.
-func (c *Client) DisableWebhook(ctx context.Context, id sluice.WebhookID) (wire.Webhook, error) {
+func (c *Client) DisableWebhook(ctx context.Context, id sluice.WebhookID) (api.Webhook, error) {
 	return c.webhook(ctx, http.MethodPost, webhookPath(id)+"/disable", nil)
 }
 
 // ReplayWebhook sends events again, and returns how many. If the webhook has not
-// come to the event yet it is wire.CodeEventNotFound.
-func (c *Client) ReplayWebhook(ctx context.Context, id sluice.WebhookID, r wire.ReplayWebhook) (int64, error) {
-	var replayed wire.WebhookReplayed
+// come to the event yet it is api.CodeEventNotFound.
+func (c *Client) ReplayWebhook(ctx context.Context, id sluice.WebhookID, r api.ReplayWebhook) (int64, error) {
+	var replayed api.WebhookReplayed
 	_, err := c.do(ctx, request{method: http.MethodPost, path: webhookPath(id) + "/replay", bearer: c.adminKey, body: r, into: &replayed})
 	return replayed.Replayed, err
 }
 
 // Deliveries returns a page of what has not reached a webhook: in this state, or
 // in any if it is empty; after the page's Next. 0 is the server's limit.
-func (c *Client) Deliveries(ctx context.Context, id sluice.WebhookID, state sluice.DeliveryState, after string, limit int) (wire.DeliveryPage, error) {
+func (c *Client) Deliveries(ctx context.Context, id sluice.WebhookID, state sluice.DeliveryState, after string, limit int) (api.DeliveryPage, error) {
 	q := url.Values{}
 	for _, p := range []struct{ name, value string }{{"state", string(state)}, {"after", after}} {
 		if p.value != "" {
@@ -71,13 +71,13 @@ func (c *Client) Deliveries(ctx context.Context, id sluice.WebhookID, state slui
 	if limit > 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
-	var page wire.DeliveryPage
+	var page api.DeliveryPage
 	_, err := c.do(ctx, request{method: http.MethodGet, path: webhookPath(id) + "/deliveries?" + q.Encode(), bearer: c.adminKey, into: &page})
 	return page, err
 }
 
-func (c *Client) webhook(ctx context.Context, method, path string, body any) (wire.Webhook, error) {
-	var w wire.Webhook
+func (c *Client) webhook(ctx context.Context, method, path string, body any) (api.Webhook, error) {
+	var w api.Webhook
 	_, err := c.do(ctx, request{method: method, path: path, bearer: c.adminKey, body: body, into: &w})
 	return w, err
 }

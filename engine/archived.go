@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/internal/admission"
 )
 
 // forgetter makes the ledger forget archived sales. The server that archives a

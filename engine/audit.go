@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/audit"
+	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -66,12 +66,12 @@ func openAuditStore(ctx context.Context, url string) (auditStore, error) {
 }
 
 // Audit proves one sale.
-func (a *Auditor) Audit(ctx context.Context, sale sluice.SaleID) (audit.Report, error) {
+func (a *Auditor) Audit(ctx context.Context, sale sluice.SaleID) (sluice.AuditReport, error) {
 	return audit.Run(ctx, a.ledger, a.store, sale)
 }
 
 // AuditAll proves every sale, one report each.
-func (a *Auditor) AuditAll(ctx context.Context) ([]audit.Report, error) {
+func (a *Auditor) AuditAll(ctx context.Context) ([]sluice.AuditReport, error) {
 	return audit.RunAll(ctx, a.ledger, a.store)
 }
 

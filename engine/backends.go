@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi"
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/mysqlstore"

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sluicehq/sluice"
 )
 
 // Config says what an engine is made of. The zero value is a good embedded
@@ -45,7 +47,7 @@ type Config struct {
 	Exposed bool
 	// AdminKeys are more keys of admins, each with a name and a role. AdminKey
 	// is an owner's, named "admin".
-	AdminKeys []AdminKey
+	AdminKeys []sluice.AdminKey
 
 	// BuyerJWKS is where the public keys of buyers' RS256, ES256 and EdDSA
 	// tokens come from: the path of a JWKS file, or an https URL. With it, HS256

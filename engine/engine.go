@@ -16,15 +16,15 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/admission"
-	"github.com/sluicehq/sluice/audit"
-	"github.com/sluicehq/sluice/httpapi"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/loglimit"
 	"github.com/sluicehq/sluice/internal/metrics"
+	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/redisledger"
-	"github.com/sluicehq/sluice/pipeline"
-	"github.com/sluicehq/sluice/settle"
 )
 
 // Engine is a running Sluice. It is safe for concurrent use.
@@ -118,7 +118,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 
 // compose wires the parts; nothing runs yet.
 func (e *Engine) compose() error {
-	counts := metrics.New(e.saleMetrics, wire.CodeOutcomeUnknown, wire.CodeForbidden)
+	counts := metrics.New(e.saleMetrics, api.CodeOutcomeUnknown, api.CodeForbidden)
 	settled := newSettling(counts, e.store, func() int64 { return e.follower.rebuilder.Rebuilds() })
 	e.settling = settled
 	loader := settle.NewLoader(e.store, e.ledger)
@@ -203,7 +203,7 @@ func (e *Engine) compose() error {
 		Replay:    e.follower.replay,
 		NewSaleID: admission.NewSaleID,
 		Reconcile: e.Reconcile,
-		Kinds:     wire.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},
+		Kinds:     api.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},
 		Buyers:    e.who.verifier,
 		Admins:    e.who.admins, AdminDecided: counts.AdminActions(),
 		Pages: pages, Metrics: counts.Handler(), Decided: counts, Log: e.cfg.Log,
@@ -322,14 +322,14 @@ func (e *Engine) BuyerSecret() string { return e.secret }
 
 // Control returns what operators do to sales, for programs that do it without
 // HTTP.
-func (e *Engine) Control() *settle.Control { return e.control }
+func (e *Engine) Control() sluice.Control { return e.control }
 
 // Audit proves one sale, also while it runs. One audit or reconciliation runs at
-// a time; settle.ErrBusy if others take longer than 15 seconds.
-func (e *Engine) Audit(ctx context.Context, sale sluice.SaleID) (audit.Report, error) {
+// a time; sluice.ErrAuditBusy if others take longer than 15 seconds.
+func (e *Engine) Audit(ctx context.Context, sale sluice.SaleID) (sluice.AuditReport, error) {
 	done, err := e.reconcile.turn.take(ctx, turnPatience)
 	if err != nil {
-		return audit.Report{}, err
+		return sluice.AuditReport{}, err
 	}
 	defer done()
 	return audit.Run(ctx, e.ledger, e.store, sale)

@@ -4,18 +4,17 @@ import (
 	"context"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/admission"
-	"github.com/sluicehq/sluice/httpapi"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/metrics"
-	"github.com/sluicehq/sluice/risk"
-	"github.com/sluicehq/sluice/tickets"
+	"github.com/sluicehq/sluice/internal/tickets"
 )
 
 // entrance is what stands before sales: tickets, lists, a risk service.
 type entrance struct {
 	keys  *tickets.Keys
 	lists *admission.Lists
-	asker *risk.Asker
+	asker *tickets.Asker
 	entry *admission.Entry
 }
 
@@ -41,12 +40,12 @@ func (e *Engine) openEntrance() error {
 // compose wires the entrance, and returns what the API needs of it.
 func (n *entrance) compose(e *Engine, counts *metrics.Entry) httpapi.Entrance {
 	n.lists = admission.NewLists(e.store, e.board, e.cfg.Log)
-	n.asker = risk.New(e.cfg.Log)
+	n.asker = tickets.NewAsker(e.cfg.Log)
 	n.entry = &admission.Entry{Lists: n.lists, Ticket: httpapi.TicketReason(n.keys)}
 	return httpapi.Entrance{
 		Entry: n.entry, Lists: n.lists, Tickets: n.keys, Count: counts.Ticket,
 		Risk: func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address, token string) (bool, string) {
-			v := n.asker.Ask(ctx, rule, risk.Question{Sale: sale, Buyer: buyer, Address: address, Token: token})
+			v := n.asker.Ask(ctx, rule, tickets.Question{Sale: sale, Buyer: buyer, Address: address, Token: token})
 			counts.Risk(v.Allow, v.Failed != nil, v.Took)
 			return v.Allow, v.Reason
 		},

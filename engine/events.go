@@ -4,33 +4,33 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/sluicehq/sluice/internal/notify"
+
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/events"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/metrics"
-	"github.com/sluicehq/sluice/webhook"
 )
 
 // eventJobs tell the merchant what happens to orders and sales.
 type eventJobs struct {
-	numberer *events.Numberer
-	sender   *events.Sender
-	client   *webhook.Client
+	numberer *notify.Numberer
+	sender   *notify.Sender
+	client   *notify.Client
 }
 
 func (j *eventJobs) compose(e *Engine, counts *metrics.Metrics) {
 	counters := counts.Events()
-	j.client = webhook.New("1")
-	j.sender = events.NewSender(e.store, events.SenderOptions{
+	j.client = notify.NewClient("1")
+	j.sender = notify.NewSender(e.store, notify.SenderOptions{
 		Node: e.node, Post: j.client.Post, Encode: encodeEvent, Observer: counters, Log: e.cfg.Log,
 	})
-	j.numberer = events.NewNumberer(e.store, events.NumbererOptions{
+	j.numberer = notify.NewNumberer(e.store, notify.NumbererOptions{
 		Node: e.node, Numbered: func(n int) { counters.Numbered(n); j.sender.Wake() }, Log: e.cfg.Log,
 	})
 }
 
 // encodeEvent is the body of a webhook: the event as the feed has it.
-func encodeEvent(e *sluice.Event) ([]byte, error) { return json.Marshal(wire.NewEvent(e)) }
+func encodeEvent(e *sluice.Event) ([]byte, error) { return json.Marshal(api.NewEvent(e)) }
 
 func (j *eventJobs) start(ctx context.Context, e *Engine) {
 	e.loops.Go(func() { j.numberer.Run(ctx) })

@@ -14,9 +14,9 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 // A sale that is created in a running engine reaches the merchant's endpoint,
@@ -27,9 +27,9 @@ func TestWebhooksEndToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := httptest.NewServer(e.Handler())
+	server := httptest.NewServer(e.Handler())
 	defer func() {
-		api.Close()
+		server.Close()
 		if err := e.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -37,13 +37,13 @@ func TestWebhooksEndToEnd(t *testing.T) {
 
 	var mu sync.Mutex
 	var secret string
-	var got []wire.Event
+	var got []api.Event
 	refuse := true
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		body, _ := io.ReadAll(r.Body)
-		var event wire.Event
+		var event api.Event
 		verifier, err := standard.NewWebhook(secret)
 		if err == nil {
 			err = verifier.Verify(body, r.Header)
@@ -62,7 +62,7 @@ func TestWebhooksEndToEnd(t *testing.T) {
 		got = append(got, event)
 	}))
 	defer receiver.Close()
-	received := func() []wire.Event {
+	received := func() []api.Event {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(got)
@@ -76,15 +76,15 @@ func TestWebhooksEndToEnd(t *testing.T) {
 		}
 	}
 
-	c, err := client.New(api.URL, client.Options{AdminKey: e.AdminKey()})
+	c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
-	hook, err := c.CreateWebhook(t.Context(), wire.CreateWebhook{URL: receiver.URL, Description: "orders"})
+	hook, err := c.CreateWebhook(t.Context(), api.CreateWebhook{URL: receiver.URL, Description: "orders"})
 	secret = hook.Secret
 	mu.Unlock()
-	if err != nil || hook.Status != wire.WebhookActive {
+	if err != nil || hook.Status != api.WebhookActive {
 		t.Fatalf("%+v, %v", hook, err)
 	}
 	sale := sluice.Sale{
@@ -106,19 +106,19 @@ func TestWebhooksEndToEnd(t *testing.T) {
 	if err != nil || len(page.Events) != 2 || page.Events[0].ID != received()[0].ID || page.Next != received()[1].ID {
 		t.Errorf("the feed: %+v, %v", page, err)
 	}
-	for i, replay := range []wire.ReplayWebhook{{Event: page.Events[1].ID}, {From: page.Events[0].ID}} {
+	for i, replay := range []api.ReplayWebhook{{Event: page.Events[1].ID}, {From: page.Events[0].ID}} {
 		if n, err := c.ReplayWebhook(t.Context(), hook.ID, replay); err != nil || n != int64(i)+1 {
 			t.Errorf("replayed %d, %v", n, err)
 		}
 		until("it is sent again", func() bool { return len(received()) == 3+2*i })
 	}
-	if _, err := c.ReplayWebhook(t.Context(), hook.ID, wire.ReplayWebhook{Event: "evt_1_00000000"}); client.CodeOf(err) != wire.CodeEventNotFound {
+	if _, err := c.ReplayWebhook(t.Context(), hook.ID, api.ReplayWebhook{Event: "evt_1_00000000"}); client.CodeOf(err) != api.CodeEventNotFound {
 		t.Errorf("replay of no event: %v", err)
 	}
 	if err := c.DeleteWebhook(t.Context(), hook.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Webhook(t.Context(), hook.ID); client.CodeOf(err) != wire.CodeWebhookNotFound {
+	if _, err := c.Webhook(t.Context(), hook.ID); client.CodeOf(err) != api.CodeWebhookNotFound {
 		t.Errorf("a deleted webhook: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi"
+	"github.com/sluicehq/sluice/internal/httpapi"
 )
 
 // A flood: floodRate requests a second over floodConnections, of one buyer where a
@@ -23,7 +23,7 @@ import (
 // claim each second.
 const (
 	floodRate, floodConnections = 1000, 64
-	politeRate, politeBuyers    = 150, 300
+	politeRate, politeBuyers    = 150, 600
 )
 
 // BenchmarkFloods measures how long other buyers wait for their answers beside a

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/admission"
-	"github.com/sluicehq/sluice/settle"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // follower keeps ledger and store in step, for every sale on the board: it

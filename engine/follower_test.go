@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/admission"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
-	"github.com/sluicehq/sluice/settle"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
 

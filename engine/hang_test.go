@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -129,9 +129,9 @@ func TestADatabaseHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &fleet{t: t, redis: redis, engines: []*engine.Engine{e}, clients: []*client.Client{merchant}, sale: "phone"}
-	if _, err := merchant.CreateSale(t.Context(), wire.CreateSale{
-		ID: wire.Some(f.sale), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
-		Total: wire.Value[int64](100), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
+	if _, err := merchant.CreateSale(t.Context(), api.CreateSale{
+		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		Total: api.Value[int64](100), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,25 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice/identity"
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/metrics"
-)
-
-// AdminKey is one named key of an admin, with a role.
-type AdminKey = identity.AdminKey
-
-// The roles of admins. Each may do what those before it may.
-const (
-	Viewer   = identity.Viewer   // reads everything
-	Operator = identity.Operator // runs sales and orders
-	Owner    = identity.Owner    // everything
 )
 
 // who is how an engine knows who asks.
 type who struct {
-	admins   *identity.Admins
-	verifier *identity.Verifier
-	keys     *identity.Keys // nil without a JWKS
+	admins   *auth.Admins
+	verifier *auth.Verifier
+	keys     *auth.Keys // nil without a JWKS
 }
 
 // rereadFile is how often a JWKS file is read again.
@@ -38,16 +28,16 @@ func (e *Engine) openIdentity(ctx context.Context) (err error) {
 	if err := e.shortSecrets(); err != nil {
 		return err
 	}
-	if e.who.admins, err = identity.NewAdmins(e.adminKey, e.cfg.AdminKeys); err != nil {
+	if e.who.admins, err = auth.NewAdmins(e.adminKey, e.cfg.AdminKeys); err != nil {
 		return err
 	}
 	if location := e.cfg.BuyerJWKS; location != "" {
 		remote := strings.Contains(location, "://")
-		o := identity.KeysOptions{Location: location, Log: e.cfg.Log}
+		o := auth.KeysOptions{Location: location, Log: e.cfg.Log}
 		if !remote {
 			o.Refresh = rereadFile
 		}
-		if e.who.keys, err = identity.NewKeys(o); err != nil {
+		if e.who.keys, err = auth.NewKeys(o); err != nil {
 			return err
 		}
 		if err := e.who.keys.Refresh(ctx); err != nil && (!remote || ctx.Err() != nil) {
@@ -58,7 +48,7 @@ func (e *Engine) openIdentity(ctx context.Context) (err error) {
 	if audience == AnyAudience {
 		audience = ""
 	}
-	e.who.verifier = identity.NewVerifier(identity.Options{
+	e.who.verifier = auth.NewVerifier(auth.Options{
 		Secret: []byte(e.secret), Previous: []byte(e.cfg.BuyerSecretPrevious), Keys: e.who.keys,
 		Issuer: e.cfg.BuyerIssuer, Audience: audience, Skew: e.cfg.ClockSkew, MaxLife: e.cfg.TokenLife,
 	})
@@ -87,12 +77,12 @@ func (e *Engine) shortSecrets() (err error) {
 		least                   int
 		harm                    string
 	}{
-		{"admin_key", e.adminKey, e.cfg.AdminKey, "admin.key", identity.MinAdminKey, "whoever guesses it owns every sale"},
-		{"buyer_secret", e.secret, e.cfg.BuyerSecret, "buyer.secret", identity.MinSecret, "whoever guesses it can be any buyer"},
-		{"buyer_secret_previous", e.cfg.BuyerSecretPrevious, e.cfg.BuyerSecretPrevious, "", identity.MinSecret, "whoever guesses it can be any buyer"},
-		{"ticket_secret", e.cfg.TicketSecret, e.cfg.TicketSecret, "", identity.MinSecret, "whoever guesses it makes tickets"},
-		{"webhook_key", e.cfg.WebhookKey, e.cfg.WebhookKey, "", identity.MinSecret, "whoever guesses it opens the webhooks' secrets"},
-		{"ticket_secret_previous", e.cfg.TicketSecretPrevious, e.cfg.TicketSecretPrevious, "", identity.MinSecret, "whoever guesses it makes tickets"},
+		{"admin_key", e.adminKey, e.cfg.AdminKey, "admin.key", auth.MinAdminKey, "whoever guesses it owns every sale"},
+		{"buyer_secret", e.secret, e.cfg.BuyerSecret, "buyer.secret", auth.MinSecret, "whoever guesses it can be any buyer"},
+		{"buyer_secret_previous", e.cfg.BuyerSecretPrevious, e.cfg.BuyerSecretPrevious, "", auth.MinSecret, "whoever guesses it can be any buyer"},
+		{"ticket_secret", e.cfg.TicketSecret, e.cfg.TicketSecret, "", auth.MinSecret, "whoever guesses it makes tickets"},
+		{"webhook_key", e.cfg.WebhookKey, e.cfg.WebhookKey, "", auth.MinSecret, "whoever guesses it opens the webhooks' secrets"},
+		{"ticket_secret_previous", e.cfg.TicketSecretPrevious, e.cfg.TicketSecretPrevious, "", auth.MinSecret, "whoever guesses it makes tickets"},
 	} {
 		if s.value == "" || len(s.value) >= s.least {
 			continue

@@ -20,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 )
 
@@ -115,8 +116,8 @@ func TestKeysThatAreWrong(t *testing.T) {
 		"a short buyer secret before": {engine.Config{Exposed: true, BuyerSecretPrevious: "q7q"}, "buyer_secret_previous"},
 		"a short ticket secret":       {engine.Config{Exposed: true, TicketSecret: "q7q"}, "ticket_secret (from"},
 		"a short webhook key":         {engine.Config{Exposed: true, WebhookKey: "q7q"}, "webhook_key (from"},
-		"a short key":                 {engine.Config{AdminKeys: []engine.AdminKey{{Name: "ann", Role: engine.Viewer, Key: "short"}}}, "ann: key: it is short"},
-		"a key twice":                 {engine.Config{AdminKey: long, AdminKeys: []engine.AdminKey{{Name: "ann", Role: engine.Viewer, Key: long}}}, "same key as that of admin"},
+		"a short key":                 {engine.Config{AdminKeys: []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, Key: "short"}}}, "ann: key: it is short"},
+		"a key twice":                 {engine.Config{AdminKey: long, AdminKeys: []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, Key: long}}}, "same key as that of admin"},
 	} {
 		c.cfg.DataDir = t.TempDir()
 		e, err := engine.Open(t.Context(), c.cfg)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -84,7 +84,7 @@ func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
 	}
 
 	// Rules that one server changes hold on the others.
-	if _, err := branches[0].client.PatchSale(t.Context(), "phones", wire.PatchSale{PatchRules: wire.PatchRules{BuyerRate: wire.Null[sluice.BuyerRate]()}}); err != nil {
+	if _, err := branches[0].client.PatchSale(t.Context(), "phones", api.PatchSale{PatchRules: api.PatchRules{BuyerRate: api.Null[sluice.BuyerRate]()}}); err != nil {
 		t.Fatal(err)
 	}
 	for i, b := range branches {
@@ -117,7 +117,7 @@ func TestReturnedUnitsLetTrafficInOnAllServers(t *testing.T) {
 			return err == nil && seen.State == sluice.StateSoldOut
 		})
 	}
-	var orders []wire.Order
+	var orders []api.Order
 	until(t, "the orders to be stored", func() bool {
 		page, err := branches[1].client.AdminOrders(t.Context(), sluice.OrderFilter{Sale: "phones", Limit: 10})
 		orders = page.Orders

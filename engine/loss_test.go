@@ -15,9 +15,9 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -54,9 +54,9 @@ func newFleet(t *testing.T, servers int, total int64) *fleet {
 		}
 		f.engines, f.clients = append(f.engines, e), append(f.clients, c)
 	}
-	_, err := f.clients[0].CreateSale(t.Context(), wire.CreateSale{
-		ID: wire.Some(f.sale), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
-		Total: wire.Value(total), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
+	_, err := f.clients[0].CreateSale(t.Context(), api.CreateSale{
+		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		Total: api.Value(total), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -191,9 +191,9 @@ func TestAnyKeysOfASaleAreGone(t *testing.T) {
 	promised := map[sluice.SaleID][]promise{}
 	for gone := 1; gone < 1<<len(keys); gone++ {
 		f.sale = sluice.SaleID(fmt.Sprint("sale-", gone))
-		_, err := f.clients[0].CreateSale(t.Context(), wire.CreateSale{
-			ID: wire.Some(f.sale), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
-			Total: wire.Value[int64](10), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
+		_, err := f.clients[0].CreateSale(t.Context(), api.CreateSale{
+			ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+			Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // aofFolder is where Redis 7 keeps its append-only file; older ones have one
@@ -69,9 +69,9 @@ func (f *fleet) cancel(server int, order string) {
 }
 
 // storedOrders reads every order of the fleet's sale.
-func (f *fleet) storedOrders() map[sluice.OrderID]wire.Order {
+func (f *fleet) storedOrders() map[sluice.OrderID]api.Order {
 	f.t.Helper()
-	orders := map[sluice.OrderID]wire.Order{}
+	orders := map[sluice.OrderID]api.Order{}
 	for o, err := range f.clients[0].AllAdminOrders(f.t.Context(), sluice.OrderFilter{Sale: f.sale}) {
 		if err != nil {
 			f.t.Fatal(err)
@@ -181,7 +181,7 @@ func TestRedisComesBackOlder(t *testing.T) {
 
 // listedAsLost are the promises that could not be kept, by order id: rejected
 // as not covered, or named by a dead letter.
-func (f *fleet) listedAsLost(orders map[sluice.OrderID]wire.Order) map[string]bool {
+func (f *fleet) listedAsLost(orders map[sluice.OrderID]api.Order) map[string]bool {
 	f.t.Helper()
 	listed := map[string]bool{}
 	for id, o := range orders {

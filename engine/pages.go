@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/admission"
-	"github.com/sluicehq/sluice/httpapi/wire"
-	"github.com/sluicehq/sluice/web"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/web"
 )
 
 // Pages are the settings of the buyer's pages.
@@ -31,26 +31,26 @@ func (e *Engine) newPages() (*web.Pages, error) {
 // pageSource finds the sales on the board, which costs memory only.
 type pageSource struct{ board *admission.Board }
 
-func (s pageSource) Sale(ctx context.Context, id sluice.SaleID) (wire.Sale, error) {
+func (s pageSource) Sale(ctx context.Context, id sluice.SaleID) (api.Sale, error) {
 	view, err := s.board.Lookup(ctx, id)
 	if err != nil {
-		return wire.Sale{}, err
+		return api.Sale{}, err
 	}
 	view.Watch()
-	return wire.NewSale(&view.Sale, view.Shown()), nil
+	return api.NewSale(&view.Sale, view.Shown()), nil
 }
 
 func (s pageSource) Snapshot() any { return s.board.Version() }
 
-func (s pageSource) Sales() []wire.Sale {
+func (s pageSource) Sales() []api.Sale {
 	now := time.Now()
-	var sales []wire.Sale
+	var sales []api.Sale
 	for _, view := range s.board.Views() {
 		if view.State(now) != sluice.StateClosed {
-			sales = append(sales, wire.NewSale(&view.Sale, view.Shown()))
+			sales = append(sales, api.NewSale(&view.Sale, view.Shown()))
 		}
 	}
-	slices.SortFunc(sales, func(a, b wire.Sale) int {
+	slices.SortFunc(sales, func(a, b api.Sale) int {
 		return cmp.Or(a.OpensAt.Compare(b.OpensAt.Time), cmp.Compare(a.ID, b.ID))
 	})
 	return sales

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/admission"
-	"github.com/sluicehq/sluice/settle"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // reconcileShare bounds the part of the time that a sale is being reconciled:
@@ -39,7 +39,7 @@ type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
 
-// take waits for the turn, which done ends. settle.ErrBusy after patience.
+// take waits for the turn, which done ends. sluice.ErrAuditBusy after patience.
 func (t turn) take(ctx context.Context, patience time.Duration) (done func(), err error) {
 	wait := time.NewTimer(patience)
 	defer wait.Stop()
@@ -47,7 +47,7 @@ func (t turn) take(ctx context.Context, patience time.Duration) (done func(), er
 	case t <- struct{}{}:
 		return func() { <-t }, nil
 	case <-wait.C:
-		return nil, settle.ErrBusy
+		return nil, sluice.ErrAuditBusy
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -61,7 +61,7 @@ type reconcileJob struct {
 	store      sluice.ClusterStore
 	board      *admission.Board
 	reconciler *settle.Reconciler
-	settled    func(*settle.ReconcileReport) // told of every run that compared something
+	settled    func(*sluice.ReconcileReport) // told of every run that compared something
 	log        *slog.Logger
 
 	turn  turn
@@ -69,7 +69,7 @@ type reconcileJob struct {
 	last  map[sluice.SaleID]reconcileRun // of this server
 
 	mu    sync.Mutex
-	found map[sluice.SaleID]settle.ReconcileReport // of the last run of this server
+	found map[sluice.SaleID]sluice.ReconcileReport // of the last run of this server
 }
 
 // reconcileRun is the last run of a sale.
@@ -97,7 +97,7 @@ func (j *reconcileJob) idle(id sluice.SaleID, now *sluice.Reading) bool {
 func newReconcileJob(j *reconcileJob) *reconcileJob {
 	j.turn = newTurn()
 	j.rests, j.last = map[sluice.SaleID]time.Time{}, map[sluice.SaleID]reconcileRun{}
-	j.found = map[sluice.SaleID]settle.ReconcileReport{}
+	j.found = map[sluice.SaleID]sluice.ReconcileReport{}
 	return j
 }
 
@@ -161,7 +161,7 @@ func (j *reconcileJob) forget(views map[sluice.SaleID]*admission.View) {
 	maps.DeleteFunc(j.last, func(id sluice.SaleID, _ reconcileRun) bool { return views[id] == nil })
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	maps.DeleteFunc(j.found, func(id sluice.SaleID, _ settle.ReconcileReport) bool {
+	maps.DeleteFunc(j.found, func(id sluice.SaleID, _ sluice.ReconcileReport) bool {
 		return views[id] == nil
 	})
 }
@@ -201,18 +201,18 @@ func (j *reconcileJob) once(ctx context.Context, sale sluice.SaleID) (clean bool
 	j.note(&report)
 	clean = report.Skipped == ""
 	for _, d := range report.Differences {
-		clean = clean && (d.Class == settle.InFlight || d.Count == 0)
+		clean = clean && (d.Class == sluice.InFlight || d.Count == 0)
 	}
 	return clean, nil
 }
 
 // note keeps a report for the metrics, and logs what was wrong.
-func (j *reconcileJob) note(r *settle.ReconcileReport) {
+func (j *reconcileJob) note(r *sluice.ReconcileReport) {
 	j.mu.Lock()
 	j.found[r.Sale] = *r
 	j.mu.Unlock()
 	for _, d := range r.Differences {
-		if d.Class != settle.InFlight && d.Count > 0 {
+		if d.Class != sluice.InFlight && d.Count > 0 {
 			j.log.Error("ledger and store differ", "sale", r.Sale, "class", d.Class, "count", d.Count, "repaired", d.Repaired,
 				"orders", d.Orders, "details", d.Details)
 		}
@@ -223,7 +223,7 @@ func (j *reconcileJob) note(r *settle.ReconcileReport) {
 // in it until the next one.
 func (j *reconcileJob) differences() map[string]int64 {
 	counts := map[string]int64{}
-	for _, class := range settle.DifferenceClasses() {
+	for _, class := range sluice.DifferenceClasses() {
 		counts[string(class)] = 0
 	}
 	j.mu.Lock()
@@ -237,12 +237,12 @@ func (j *reconcileJob) differences() map[string]int64 {
 }
 
 // Reconcile compares ledger and store of one sale now, and with apply repairs
-// what is safe. One audit or reconciliation runs at a time; settle.ErrBusy if
+// what is safe. One audit or reconciliation runs at a time; sluice.ErrAuditBusy if
 // others take longer than 15 seconds.
-func (e *Engine) Reconcile(ctx context.Context, sale sluice.SaleID, apply bool) (settle.ReconcileReport, error) {
+func (e *Engine) Reconcile(ctx context.Context, sale sluice.SaleID, apply bool) (sluice.ReconcileReport, error) {
 	done, err := e.reconcile.turn.take(ctx, turnPatience)
 	if err != nil {
-		return settle.ReconcileReport{}, err
+		return sluice.ReconcileReport{}, err
 	}
 	defer done()
 	return e.reconcile.reconciler.Reconcile(ctx, sale, apply)

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 // A counter of the store that is damaged from outside is mended by the job,
@@ -35,9 +35,9 @@ func TestTheReconcileJobMends(t *testing.T) {
 		t.Fatal(err)
 	}
 	const id = sluice.SaleID("phone")
-	_, err = c.CreateSale(t.Context(), wire.CreateSale{
-		ID: wire.Some(id), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
-		Total: wire.Value[int64](10), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
+	_, err = c.CreateSale(t.Context(), api.CreateSale{
+		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 	})
 	if err != nil {
 		t.Fatal(err)

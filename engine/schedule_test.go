@@ -12,9 +12,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
@@ -116,7 +116,7 @@ func TestASaleIsWarmedUpAndOpensByItself(t *testing.T) {
 	}
 	until(t, "one of them to load it", func() bool {
 		check, err := one.client.CheckSale(t.Context(), "phones")
-		return err == nil && statusOf(check, "loaded") == wire.CheckOK
+		return err == nil && statusOf(check, "loaded") == api.CheckOK
 	})
 	row, err := written.Sale(t.Context(), "phones")
 	if err != nil || row.Epoch != 1 || row.LoadedEpoch != 1 {
@@ -140,7 +140,7 @@ func TestASaleIsWarmedUpAndOpensByItself(t *testing.T) {
 		}
 		until(t, "an accepted claim", func() bool {
 			status, answer := b.claim("phones", buyer, ticket)
-			if status == http.StatusConflict && (answer["code"] != "not_open" || answer["opens_at"] != wire.At(opens).String()) {
+			if status == http.StatusConflict && (answer["code"] != "not_open" || answer["opens_at"] != api.At(opens).String()) {
 				t.Errorf("refused with %v, want not_open and the opening time", answer)
 			}
 			if status == http.StatusForbidden {
@@ -177,7 +177,7 @@ func TestASaleIsWarmedUpAndOpensByItself(t *testing.T) {
 	}
 }
 
-func statusOf(check wire.SaleCheck, name string) wire.CheckStatus {
+func statusOf(check api.SaleCheck, name string) api.CheckStatus {
 	for _, c := range check.Checks {
 		if c.Name == name {
 			return c.Status
@@ -191,10 +191,10 @@ func TestListsReachAllServers(t *testing.T) {
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	one := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "one"})
 	two := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "two"})
-	_, err := one.client.CreateSale(t.Context(), wire.CreateSale{
-		ID: wire.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
-		Total: wire.Value[int64](1_000_000), MaxPerBuyer: wire.Null[int64](), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
-		PatchRules: wire.PatchRules{Eligibility: wire.Value(sluice.EligibleList)},
+	_, err := one.client.CreateSale(t.Context(), api.CreateSale{
+		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		Total: api.Value[int64](1_000_000), MaxPerBuyer: api.Null[int64](), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
+		PatchRules: api.PatchRules{Eligibility: api.Value(sluice.EligibleList)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -229,9 +229,9 @@ func TestASaleOpensWhileNobodyRuns(t *testing.T) {
 	dir := t.TempDir()
 	before := openBranch(t, engine.Config{DataDir: dir})
 	opens := time.Now().Add(time.Second).UTC().Truncate(time.Millisecond)
-	_, err := before.client.CreateSale(t.Context(), wire.CreateSale{
-		ID: wire.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
-		Total: wire.Value[int64](10), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(opens)),
+	_, err := before.client.CreateSale(t.Context(), api.CreateSale{
+		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(opens)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/metrics"
-	"github.com/sluicehq/sluice/settle"
 )
 
 // settling tells the metrics what happens after the claim, and how much of it
@@ -22,10 +21,10 @@ type settling struct {
 const backlogEvery = 5 * time.Second
 
 func newSettling(counts *metrics.Metrics, store sluice.BacklogStore, rebuilds func() int64) *settling {
-	classes := settle.DifferenceClasses()
+	classes := sluice.DifferenceClasses()
 	names := make([]string, 0, len(classes))
 	for _, class := range classes {
-		if class != settle.InFlight {
+		if class != sluice.InFlight {
 			names = append(names, string(class))
 		}
 	}
@@ -57,10 +56,10 @@ func (s *settling) count(ctx context.Context) {
 }
 
 // reconciled counts what a reconciliation found, those in flight apart.
-func (s *settling) reconciled(r *settle.ReconcileReport) {
+func (s *settling) reconciled(r *sluice.ReconcileReport) {
 	s.Reconciled()
 	for i := range r.Differences {
-		if d := &r.Differences[i]; d.Class != settle.InFlight {
+		if d := &r.Differences[i]; d.Class != sluice.InFlight {
 			s.Found(string(d.Class), d.Count, d.Repaired)
 		}
 	}

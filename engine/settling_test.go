@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -65,10 +65,10 @@ func TestMetricsOfSettling(t *testing.T) {
 		t.Fatal(err)
 	}
 	const id = sluice.SaleID("phone")
-	_, err = c.CreateSale(t.Context(), wire.CreateSale{
-		ID: wire.Some(id), SKU: "sku", Title: "title", Price: wire.Some(wire.Money{Amount: 1, Currency: "CNY"}),
-		Total: wire.Value[int64](10), MaxPerBuyer: wire.Value[int64](1), OpensAt: wire.Some(wire.At(time.Now().Add(-time.Hour))),
-		PaymentWindowS: wire.Some[int64](1), PaymentGraceS: wire.Some[int64](0),
+	_, err = c.CreateSale(t.Context(), api.CreateSale{
+		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
+		PaymentWindowS: api.Some[int64](1), PaymentGraceS: api.Some[int64](0),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestMetricsOfSettling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := buyer.Place(t.Context(), id, client.NewKey(), wire.PlaceOrder{Quantity: 1}); err != nil {
+	if _, err := buyer.Place(t.Context(), id, client.NewKey(), api.PlaceOrder{Quantity: 1}); err != nil {
 		t.Fatal(err)
 	}
 	awaitMetrics(t, server.URL, `sluice_orders_expired_total{sale="`+string(id)+`"} 1`, `sluice_releases_total{result="applied"} 1`)

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluicehq/sluice/httpapi"
-	"github.com/sluicehq/sluice/settle"
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/httpapi"
 )
 
 // One audit or reconciliation runs at a time, and none waits without end.
@@ -25,10 +25,10 @@ func TestTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := e.Audit(t.Context(), "phone"); !errors.Is(err, settle.ErrBusy) || time.Since(began) != turnPatience {
+		if _, err := e.Audit(t.Context(), "phone"); !errors.Is(err, sluice.ErrAuditBusy) || time.Since(began) != turnPatience {
 			t.Errorf("an audit beside another, after %v: %v", time.Since(began), err)
 		}
-		if _, err := e.Reconcile(t.Context(), "phone", true); !errors.Is(err, settle.ErrBusy) {
+		if _, err := e.Reconcile(t.Context(), "phone", true); !errors.Is(err, sluice.ErrAuditBusy) {
 			t.Errorf("a reconciliation beside an audit: %v", err)
 		}
 		gone, cancel := context.WithCancel(t.Context())

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 func (a *app) adminCommand() *cobra.Command {
@@ -45,10 +45,10 @@ func (a *app) adminLog() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printActions(page wire.AdminActionPage) error {
+func (a *app) printActions(page api.AdminActionPage) error {
 	if a.json {
 		if page.Actions == nil {
-			page.Actions = []wire.AdminAction{}
+			page.Actions = []api.AdminAction{}
 		}
 		return a.printJSON(page)
 	}

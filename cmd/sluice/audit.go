@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/audit"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/config"
 )
 
@@ -35,7 +35,7 @@ func (a *app) auditCommand() *cobra.Command {
 				return err
 			}
 			defer func() { _ = auditor.Close() }() // it was only read
-			var reports []audit.Report
+			var reports []sluice.AuditReport
 			if sale != "" {
 				report, err := auditor.Audit(cmd.Context(), sluice.SaleID(sale))
 				if errors.Is(err, sluice.ErrSaleNotFound) {
@@ -45,7 +45,7 @@ func (a *app) auditCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				reports = []audit.Report{report}
+				reports = []sluice.AuditReport{report}
 			} else if reports, err = auditor.AuditAll(cmd.Context()); err != nil {
 				return err
 			}
@@ -59,8 +59,8 @@ func (a *app) auditCommand() *cobra.Command {
 
 // printAudit prints the reports and returns what the exit code should be. Of
 // all sales, the object is the sum, with the reports under "sales".
-func (a *app) printAudit(reports []audit.Report, all bool) error {
-	var sum audit.Report
+func (a *app) printAudit(reports []sluice.AuditReport, all bool) error {
+	var sum sluice.AuditReport
 	if all {
 		sum = audit.Merge(reports)
 	} else {
@@ -70,9 +70,9 @@ func (a *app) printAudit(reports []audit.Report, all bool) error {
 	switch {
 	case a.json && all:
 		err = a.printJSON(struct {
-			audit.Report
-			Sales []audit.Report `json:"sales"`
-		}{sum, append([]audit.Report{}, reports...)})
+			sluice.AuditReport
+			Sales []sluice.AuditReport `json:"sales"`
+		}{sum, append([]sluice.AuditReport{}, reports...)})
 	case a.json:
 		err = a.printJSON(sum)
 	default:
@@ -96,7 +96,7 @@ func (a *app) printAudit(reports []audit.Report, all bool) error {
 	return nil
 }
 
-func verdict(sum audit.Report, sales int) string {
+func verdict(sum sluice.AuditReport, sales int) string {
 	switch {
 	case sales == 0:
 		return "There are no sales."
@@ -114,7 +114,7 @@ type checkRow struct {
 	ok, unchecked    bool
 }
 
-func checkRows(r audit.Report) []checkRow {
+func checkRows(r sluice.AuditReport) []checkRow {
 	rows := make([]checkRow, len(r.Checks))
 	for i, c := range r.Checks {
 		rows[i] = checkRow{c.ID, c.Name, c.Detail, c.OK, c.Unchecked}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/audit"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -41,7 +40,7 @@ func TestBackup(t *testing.T) {
 	if info, err := os.Stat(to); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder: %v, %v; want mode 700", info.Mode(), err)
 	}
-	report := okJSON[audit.Report](t, nil, "audit", "--data-dir", to, "--sale", "phone")
+	report := okJSON[sluice.AuditReport](t, nil, "audit", "--data-dir", to, "--sale", "phone")
 	if !report.OK || report.Figures.Store.Orders != 40 || !strings.HasPrefix(report.Figures.Store.Fence, "restored from the backup of ") {
 		t.Errorf("%+v", report)
 	}

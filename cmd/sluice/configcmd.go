@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluicehq/sluice/identity"
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/config"
 )
 
@@ -124,14 +124,14 @@ func shortKeys(c *config.Config) (warnings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if admin != "" && len(admin) < identity.MinAdminKey {
-		warnings = append(warnings, fmt.Sprintf("admin_key (from %s) is short: whoever guesses it owns every sale; want at least %d characters, random ones", origin, identity.MinAdminKey))
+	if admin != "" && len(admin) < auth.MinAdminKey {
+		warnings = append(warnings, fmt.Sprintf("admin_key (from %s) is short: whoever guesses it owns every sale; want at least %d characters, random ones", origin, auth.MinAdminKey))
 	}
 	for key, given := range map[string]string{
 		"buyer_secret_previous": c.BuyerSecretPrevious, "ticket_secret": c.TicketSecret, "ticket_secret_previous": c.TicketSecretPrevious, "webhook_key": c.WebhookKey,
 	} {
-		if given != "" && len(given) < identity.MinSecret {
-			warnings = append(warnings, fmt.Sprintf("%s (from %s) is short: want at least %d random bytes", key, c.Origin(key), identity.MinSecret))
+		if given != "" && len(given) < auth.MinSecret {
+			warnings = append(warnings, fmt.Sprintf("%s (from %s) is short: want at least %d random bytes", key, c.Origin(key), auth.MinSecret))
 		}
 	}
 	slices.Sort(warnings)
@@ -142,8 +142,8 @@ func shortKeys(c *config.Config) (warnings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if secret != "" && len(secret) < identity.MinSecret {
-		warnings = append(warnings, fmt.Sprintf("buyer_secret (from %s) is short: whoever guesses it can be any buyer; HS256 wants at least %d bytes, random ones", origin, identity.MinSecret))
+	if secret != "" && len(secret) < auth.MinSecret {
+		warnings = append(warnings, fmt.Sprintf("buyer_secret (from %s) is short: whoever guesses it can be any buyer; HS256 wants at least %d bytes, random ones", origin, auth.MinSecret))
 	}
 	return warnings, nil
 }

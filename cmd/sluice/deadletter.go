@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 func (a *app) deadLetterCommand() *cobra.Command {
@@ -48,12 +48,12 @@ func (a *app) deadLetterList() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printDeadLetters(letters []wire.DeadLetter) error {
+func (a *app) printDeadLetters(letters []api.DeadLetter) error {
 	if a.json {
 		if letters == nil {
-			letters = []wire.DeadLetter{}
+			letters = []api.DeadLetter{}
 		}
-		return a.printJSON(wire.DeadLetterList{DeadLetters: letters})
+		return a.printJSON(api.DeadLetterList{DeadLetters: letters})
 	}
 	rows := make([][]string, len(letters))
 	for i, l := range letters {
@@ -109,7 +109,7 @@ func (a *app) deadLetterVerb(verb, short string, do func(context.Context, *clien
 	return cmd
 }
 
-func (a *app) printDeadLetter(l wire.DeadLetter) error {
+func (a *app) printDeadLetter(l api.DeadLetter) error {
 	if a.json {
 		return a.printJSON(l)
 	}
@@ -132,7 +132,7 @@ func (a *app) printDeadLetter(l wire.DeadLetter) error {
 }
 
 // printReplayed names the orders; one that is lost is a failure.
-func (a *app) printReplayed(r wire.Replayed) error {
+func (a *app) printReplayed(r api.Replayed) error {
 	if a.json {
 		if err := a.printJSON(r); err != nil {
 			return err

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
@@ -164,14 +164,14 @@ func (d *demo) sell(ctx context.Context) (result *loadgen.Result, broken, err er
 	return &proof.out.Result, proof.late, nil
 }
 
-func (d *demo) createSale(ctx context.Context) (wire.AdminSale, error) {
-	sale := wire.CreateSale{
-		ID: wire.Some(sluice.SaleID(fmt.Sprintf("demo-%x", time.Now().UnixNano()))), SKU: "DEMO-1", Title: "A thing that everybody wants",
-		Price: wire.Some(wire.Money{Amount: 19900, Currency: "CNY"}), Total: wire.Value(d.stock), MaxPerBuyer: wire.Value(int64(1)),
-		OpensAt: wire.Some(wire.At(time.Now().Add(-time.Minute))), ClosesAt: wire.Null[wire.Time](),
+func (d *demo) createSale(ctx context.Context) (api.AdminSale, error) {
+	sale := api.CreateSale{
+		ID: api.Some(sluice.SaleID(fmt.Sprintf("demo-%x", time.Now().UnixNano()))), SKU: "DEMO-1", Title: "A thing that everybody wants",
+		Price: api.Some(api.Money{Amount: 19900, Currency: "CNY"}), Total: api.Value(d.stock), MaxPerBuyer: api.Value(int64(1)),
+		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 	}
 	if d.lifecycle {
-		sale.PaymentWindowS, sale.PaymentGraceS = wire.Some(int64(d.window/time.Second)), wire.Some(int64(lifeGrace/time.Second))
+		sale.PaymentWindowS, sale.PaymentGraceS = api.Some(int64(d.window/time.Second)), api.Some(int64(lifeGrace/time.Second))
 	}
 	return d.client.CreateSale(ctx, sale)
 }

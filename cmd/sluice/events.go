@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 // followEvery is how often --follow asks for more.
@@ -101,7 +101,7 @@ func mayRecover(err error) bool {
 }
 
 // printEvent prints a line.
-func (a *app) printEvent(e *wire.Event) error {
+func (a *app) printEvent(e *api.Event) error {
 	if a.json {
 		line, err := json.Marshal(e)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 func (a *app) orderExport() *cobra.Command {
@@ -71,7 +71,7 @@ func (a *app) orderExport() *cobra.Command {
 
 // orderWriter writes orders in some format.
 type orderWriter interface {
-	order(o *wire.Order) error
+	order(o *api.Order) error
 	end() error
 }
 
@@ -84,8 +84,8 @@ func newNDJSON(w io.Writer) *ndjson {
 	return &ndjson{enc}
 }
 
-func (n *ndjson) order(o *wire.Order) error { return n.enc.Encode(o) }
-func (n *ndjson) end() error                { return nil }
+func (n *ndjson) order(o *api.Order) error { return n.enc.Encode(o) }
+func (n *ndjson) end() error               { return nil }
 
 // orderCSV is RFC 4180: lines end with CRLF, the first one has the names of
 // the columns.
@@ -107,7 +107,7 @@ func newCSV(w io.Writer) *orderCSV {
 	return c
 }
 
-func (c *orderCSV) order(o *wire.Order) error {
+func (c *orderCSV) order(o *api.Order) error {
 	if c.err != nil {
 		return c.err
 	}

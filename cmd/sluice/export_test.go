@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // No text that a buyer, or a payment service, chose becomes a formula.
@@ -14,7 +14,7 @@ func TestExportedCellsAreNoFormulas(t *testing.T) {
 	w := newCSV(&out)
 	formulas := []string{`=HYPERLINK("http://evil.example","x")`, "+1", "-1", "@SUM(1)", "\t=1", "\r=1"}
 	for _, text := range formulas {
-		o := wire.Order{Reason: text, PaymentID: text}
+		o := api.Order{Reason: text, PaymentID: text}
 		o.BuyerID, o.Key, o.Meta = "=1+1", "-attempt", []byte(`{"note":"=1"}`)
 		if err := w.order(&o); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -45,7 +45,7 @@ admin_keys:
 		t.Errorf("tokens for nobody are good: %+v", got)
 	}
 
-	page := okJSON[wire.AdminActionPage](t, as(vera), "admin", "log", "--limit", "10")
+	page := okJSON[api.AdminActionPage](t, as(vera), "admin", "log", "--limit", "10")
 	if len(page.Actions) != 2 || page.Actions[0].By != "vera" || page.Actions[0].Status != 403 || page.Actions[1].By != "olga" || page.Actions[1].SaleID != "phone" {
 		t.Errorf("recorded: %+v", page)
 	}
@@ -53,7 +53,7 @@ admin_keys:
 	if !strings.Contains(table, "vera") || !strings.Contains(table, "403 forbidden") || strings.Contains(table, "olga") {
 		t.Errorf("the table: %s", table)
 	}
-	more := okJSON[wire.AdminActionPage](t, as(vera), "admin", "log", "--limit", "1", "--cursor", okJSON[wire.AdminActionPage](t, as(vera), "admin", "log", "--limit", "1").NextCursor)
+	more := okJSON[api.AdminActionPage](t, as(vera), "admin", "log", "--limit", "1", "--cursor", okJSON[api.AdminActionPage](t, as(vera), "admin", "log", "--limit", "1").NextCursor)
 	if len(more.Actions) != 1 || more.Actions[0].By != "olga" {
 		t.Errorf("the second page: %+v", more)
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -169,7 +169,7 @@ func (l *lives) settle(ctx context.Context, w winner) {
 	var e *client.Error
 	final := false
 	if errors.As(err, &e) {
-		final = e.Status < 500 && e.Code != wire.CodeOrderQueued
+		final = e.Status < 500 && e.Code != api.CodeOrderQueued
 		wait = max(wait, e.RetryAfter)
 	}
 	if final || ctx.Err() != nil || time.Since(w.since) > settleFor {
@@ -216,7 +216,7 @@ func (l *lives) cancel(ctx context.Context, w winner) (sluice.Status, error) {
 		return "", err
 	}
 	order, err := buyer.CancelOrder(ctx, w.Order)
-	if client.CodeOf(err) == wire.CodeOrderEnded {
+	if client.CodeOf(err) == api.CodeOrderEnded {
 		return sluice.Expired, nil
 	}
 	return order.Status, err

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -43,25 +43,25 @@ func TestLivesTakeTheirCourse(t *testing.T) {
 		refuse := func(status int, code string) {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(status)
-			_ = json.NewEncoder(w).Encode(wire.Problem{Status: status, Code: code})
+			_ = json.NewEncoder(w).Encode(api.Problem{Status: status, Code: code})
 		}
 		status := map[string]sluice.Status{"pay": sluice.Paid, "cancel": sluice.Cancelled, "refund": sluice.Refunded}[verb]
 		switch n := len(calls[id]); {
 		case id == order(0) && n == 1:
-			refuse(http.StatusConflict, wire.CodeOrderQueued)
+			refuse(http.StatusConflict, api.CodeOrderQueued)
 			return
 		case id == order(3) && n == 1:
 			panic(http.ErrAbortHandler)
 		case id == order(4):
-			refuse(http.StatusConflict, wire.CodeOrderEnded)
+			refuse(http.StatusConflict, api.CodeOrderEnded)
 			return
 		case id == order(6) && verb == "pay":
 			status = sluice.RefundDue
 		case id == order(7):
-			refuse(http.StatusForbidden, wire.CodeForbidden)
+			refuse(http.StatusForbidden, api.CodeForbidden)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(wire.Order{Status: status})
+		_ = json.NewEncoder(w).Encode(api.Order{Status: status})
 	}))
 	defer srv.Close()
 	admin, err := client.New(srv.URL, client.Options{AdminKey: "adm"})
@@ -189,7 +189,7 @@ func TestProofOfLives(t *testing.T) {
 		tc.damage(p)
 		life := p.figures(tc.available)
 		var bad []string
-		for _, c := range []wire.AuditCheck{p.conserved(&life, tc.taken), p.oneEnd(tc.twice, 2), p.soldAgain(&life)} {
+		for _, c := range []api.AuditCheck{p.conserved(&life, tc.taken), p.oneEnd(tc.twice, 2), p.soldAgain(&life)} {
 			if !c.OK {
 				bad = append(bad, c.ID)
 			}
@@ -198,10 +198,10 @@ func TestProofOfLives(t *testing.T) {
 			t.Errorf("%s: %v fail, want %v", name, bad, tc.bad)
 		}
 	}
-	if n := returns([]wire.OrderChange{{From: "queued", To: "pending"}, {From: "pending", To: "refund_due"}, {From: "refund_due", To: "refunded"}}); n != 1 {
+	if n := returns([]api.OrderChange{{From: "queued", To: "pending"}, {From: "pending", To: "refund_due"}, {From: "refund_due", To: "refunded"}}); n != 1 {
 		t.Errorf("a late payment and its refund return the units %d times", n)
 	}
-	if n := returns([]wire.OrderChange{{From: "pending", To: "cancelled"}, {From: "pending", To: "expired"}}); n != 2 {
+	if n := returns([]api.OrderChange{{From: "pending", To: "cancelled"}, {From: "pending", To: "expired"}}); n != 2 {
 		t.Errorf("two endings count %d", n)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -55,7 +55,7 @@ func (l *lives) trouble() error {
 // settled adds the figures of the lives, and the checks that can be made from
 // outside: with the crowd's promises, what buyers and merchant were told, and
 // the sale and the orders as they are now.
-func (p *proof) settled(ctx context.Context) ([]wire.AuditCheck, error) {
+func (p *proof) settled(ctx context.Context) ([]api.AuditCheck, error) {
 	sale, err := p.client.AdminSale(ctx, p.out.SaleID)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (p *proof) settled(ctx context.Context) ([]wire.AuditCheck, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []wire.AuditCheck{p.conserved(&life, sale.Taken), p.oneEnd(twice, read), p.soldAgain(&life)}, nil
+	return []api.AuditCheck{p.conserved(&life, sale.Taken), p.oneEnd(twice, read), p.soldAgain(&life)}, nil
 }
 
 func (p *proof) figures(available int64) loadgen.Lifecycle {
@@ -98,14 +98,14 @@ func (p *proof) figures(available int64) loadgen.Lifecycle {
 }
 
 // conserved: in the end every unit is available or paid (I2).
-func (p *proof) conserved(life *loadgen.Lifecycle, taken int64) wire.AuditCheck {
+func (p *proof) conserved(life *loadgen.Lifecycle, taken int64) api.AuditCheck {
 	return judged("I2", "Conservation (from outside)", p.stock == life.Available+life.Paid && taken == life.Paid,
 		fmt.Sprintf("total %s = %s available + %s paid; the ledger holds %s", thousands(p.stock), thousands(life.Available), thousands(life.Paid), thousands(taken)), nil)
 }
 
 // oneEnd: what buyers and merchant were told is how the orders are, and no
 // history lets units return twice (I6).
-func (p *proof) oneEnd(twice []string, read int) wire.AuditCheck {
+func (p *proof) oneEnd(twice []string, read int) api.AuditCheck {
 	offenders := twice
 	for order, status := range p.lives.told {
 		if have := p.stored[order].status; have != status {
@@ -120,7 +120,7 @@ func (p *proof) oneEnd(twice []string, read int) wire.AuditCheck {
 
 // soldAgain: every unit that returned was sold again or can be bought, and
 // nobody went away with nothing while there was one (I7).
-func (p *proof) soldAgain(life *loadgen.Lifecycle) wire.AuditCheck {
+func (p *proof) soldAgain(life *loadgen.Lifecycle) api.AuditCheck {
 	neverSold := max(p.stock-life.Accepted, 0)
 	left := int64(life.CameBack.Left)
 	refused := p.out.Decisions[sluice.SoldOut]
@@ -155,7 +155,7 @@ func (p *proof) histories(ctx context.Context) (offenders []string, read int, er
 }
 
 // returns counts the changes that gave units back.
-func returns(changes []wire.OrderChange) int {
+func returns(changes []api.OrderChange) int {
 	n := 0
 	for _, c := range changes {
 		if c.From.Live() && !c.To.Live() {

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
@@ -136,7 +136,7 @@ func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g
 const longestWait = time.Hour
 
 // entrance is nil for a sale that asks for no tickets, or for nothing any more.
-func entrance(ctx context.Context, cl *client.Client, sale *wire.Sale) (*loadgen.Entrance, error) {
+func entrance(ctx context.Context, cl *client.Client, sale *api.Sale) (*loadgen.Entrance, error) {
 	if sale.TicketsFrom == nil || sale.State == sluice.StateClosed {
 		return nil, nil
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/config"
 )
 
@@ -103,7 +103,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &exit):
 		return exit.code
-	case client.CodeOf(err) == wire.CodeBadRequest:
+	case client.CodeOf(err) == api.CodeBadRequest:
 		return exitUsage
 	}
 	return exitFailed

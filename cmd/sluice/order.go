@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 func (a *app) orderCommand() *cobra.Command {
@@ -23,7 +23,7 @@ func (a *app) orderShow() *cobra.Command {
 	return a.orderVerb("show", "Show an order, a queued one too", (*client.Client).AdminOrder)
 }
 
-func (a *app) printOrder(o wire.Order) error {
+func (a *app) printOrder(o api.Order) error {
 	if a.json {
 		return a.printJSON(o)
 	}
@@ -55,14 +55,14 @@ func (a *app) printOrder(o wire.Order) error {
 }
 
 // timeOrNone is empty while there is no such time.
-func timeOrNone(t *wire.Time) string {
+func timeOrNone(t *api.Time) string {
 	if t == nil {
 		return ""
 	}
 	return t.String()
 }
 
-func metaText(o wire.Order) string {
+func metaText(o api.Order) string {
 	if text := string(o.Meta); text != "null" {
 		return clean(text)
 	}

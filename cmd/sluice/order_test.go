@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // merchantAPI answers a "METHOD path" with something, or with a problem.
@@ -36,7 +36,7 @@ func (m *merchantAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m.bodies[call] = string(body)
 	v := answer(r.URL.RawQuery)
-	if p, bad := v.(wire.Problem); bad {
+	if p, bad := v.(api.Problem); bad {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(p.Status)
 	}
@@ -53,7 +53,7 @@ func (m *merchantAPI) against(t *testing.T) []string {
 	return []string{"SLUICE_URL=" + srv.URL, "SLUICE_ADMIN_KEY=adm"}
 }
 
-func orderWith(edit func(*wire.Order)) wire.Order {
+func orderWith(edit func(*api.Order)) api.Order {
 	o := sampleOrder
 	edit(&o)
 	return o
@@ -63,13 +63,13 @@ func TestOrderChanges(t *testing.T) {
 	id := string(sampleOrder.OrderID)
 	path := "POST /v1/admin/orders/" + id
 	status := func(s sluice.Status) func(string) any {
-		return always(orderWith(func(o *wire.Order) { o.Status = s }))
+		return always(orderWith(func(o *api.Order) { o.Status = s }))
 	}
-	api := &merchantAPI{answers: map[string]func(string) any{
+	shop := &merchantAPI{answers: map[string]func(string) any{
 		path + "/pay": status(sluice.Paid), path + "/cancel": status(sluice.Cancelled),
 		path + "/refund": status(sluice.Refunded), path + "/reject": status(sluice.Rejected),
 	}}
-	env := api.against(t)
+	env := shop.against(t)
 	for _, tc := range []struct {
 		args []string
 		want sluice.Status
@@ -80,20 +80,20 @@ func TestOrderChanges(t *testing.T) {
 		{[]string{"refund", id}, sluice.Refunded, ""},
 		{[]string{"reject", id, "--reason", "no such colour"}, sluice.Rejected, `{"reason":"no such colour"}`},
 	} {
-		got := okJSON[wire.Order](t, env, append([]string{"order"}, tc.args...)...)
-		if body := api.bodies[path+"/"+tc.args[0]]; got.Status != tc.want || body != tc.body {
+		got := okJSON[api.Order](t, env, append([]string{"order"}, tc.args...)...)
+		if body := shop.bodies[path+"/"+tc.args[0]]; got.Status != tc.want || body != tc.body {
 			t.Errorf("%v: %s, sent %q", tc.args, got.Status, body)
 		}
 	}
 
-	api.answers[path+"/pay"] = status(sluice.RefundDue)
-	api.answers["GET /v1/admin/orders/"+id+"/history"] = always(wire.OrderHistory{Changes: []wire.OrderChange{{From: sluice.Pending, To: sluice.RefundDue}}})
+	shop.answers[path+"/pay"] = status(sluice.RefundDue)
+	shop.answers["GET /v1/admin/orders/"+id+"/history"] = always(api.OrderHistory{Changes: []api.OrderChange{{From: sluice.Pending, To: sluice.RefundDue}}})
 	late := command(t, env, "order", "pay", id, "--payment-id", "p-1")
 	if late.code != exitOK || !strings.HasPrefix(late.stderr, "The payment came too late: ") || !strings.Contains(late.stderr, "sluice order refund "+id) || !strings.Contains(late.out, "refund_due") {
 		t.Errorf("%+v", late)
 	}
-	for _, code := range []string{wire.CodePaymentConflict, wire.CodeOrderEnded, wire.CodeOrderQueued} {
-		api.answers[path+"/pay"] = always(wire.Problem{Status: 409, Code: code, Title: wire.Title(code)})
+	for _, code := range []string{api.CodePaymentConflict, api.CodeOrderEnded, api.CodeOrderQueued} {
+		shop.answers[path+"/pay"] = always(api.Problem{Status: 409, Code: code, Title: api.Title(code)})
 		if got := command(t, env, "order", "pay", id, "--payment-id", "p-2"); got.code != exitFailed || !strings.HasPrefix(got.stderr, "sluice: "+code+": ") || got.out != "" {
 			t.Errorf("%+v", got)
 		}
@@ -101,12 +101,12 @@ func TestOrderChanges(t *testing.T) {
 }
 
 // Orders that a spreadsheet and a line reader would trip over.
-var awkward = []wire.Order{
-	orderWith(func(o *wire.Order) {
+var awkward = []api.Order{
+	orderWith(func(o *api.Order) {
 		o.BuyerID, o.PaymentID, o.Status = `"Ann", B`, "p,1", sluice.Paid
 		o.KeepUntil, o.UpdatedAt, o.Epoch, o.Seq = &noon, &noon, 1, 7
 	}),
-	orderWith(func(o *wire.Order) {
+	orderWith(func(o *api.Order) {
 		o.BuyerID, o.Reason, o.Meta, o.StoredAt, o.ExpiresAt = " 张三", "=1+1; <b>", []byte("null"), nil, nil
 	}),
 }
@@ -119,7 +119,7 @@ func pages(n int) func(string) any {
 			cursor, _, _ = strings.Cut(cursor, "&")
 			at, _ = strconv.Atoi(cursor)
 		}
-		page := wire.OrderPage{Orders: awkward[at%len(awkward) : at%len(awkward)+1]}
+		page := api.OrderPage{Orders: awkward[at%len(awkward) : at%len(awkward)+1]}
 		if at+1 < n {
 			page.NextCursor = strconv.Itoa(at + 1)
 		}
@@ -128,8 +128,8 @@ func pages(n int) func(string) any {
 }
 
 func TestExport(t *testing.T) {
-	api := &merchantAPI{answers: map[string]func(string) any{"GET /v1/admin/orders": pages(2)}}
-	env := api.against(t)
+	shop := &merchantAPI{answers: map[string]func(string) any{"GET /v1/admin/orders": pages(2)}}
+	env := shop.against(t)
 	asCSV := ok(t, env, "order", "export", "--format", "csv")
 	golden(t, "export.csv", asCSV)
 	rows, err := csv.NewReader(strings.NewReader(asCSV)).ReadAll()
@@ -140,10 +140,10 @@ func TestExport(t *testing.T) {
 		t.Errorf("want lines that end with CRLF: %q", asCSV)
 	}
 
-	var back []wire.Order
+	var back []api.Order
 	lines := bufio.NewScanner(strings.NewReader(ok(t, env, "order", "export")))
 	for lines.Scan() {
-		var o wire.Order
+		var o api.Order
 		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
 			t.Errorf("%s: %v", lines.Text(), err)
 		}
@@ -153,7 +153,7 @@ func TestExport(t *testing.T) {
 		t.Error(d)
 	}
 
-	api.answers["GET /v1/admin/orders"] = always(wire.OrderPage{})
+	shop.answers["GET /v1/admin/orders"] = always(api.OrderPage{})
 	if got := ok(t, env, "order", "export", "--format", "csv"); got != strings.Join(csvHeader, ",")+"\r\n" {
 		t.Errorf("without orders: %q", got)
 	}
@@ -166,12 +166,12 @@ func TestExport(t *testing.T) {
 func TestExportSaysThatItIsNotComplete(t *testing.T) {
 	second := func(query string) any {
 		if strings.Contains(query, "cursor=") {
-			return wire.Problem{Status: 503, Code: "unavailable", Title: "The sale is not available now"}
+			return api.Problem{Status: 503, Code: "unavailable", Title: "The sale is not available now"}
 		}
 		return pages(2)(query)
 	}
-	api := &merchantAPI{answers: map[string]func(string) any{"GET /v1/admin/orders": second}}
-	env := api.against(t)
+	shop := &merchantAPI{answers: map[string]func(string) any{"GET /v1/admin/orders": second}}
+	env := shop.against(t)
 	got := command(t, env, "order", "export", "--sale", "phone", "--status", "paid")
 	if got.code != exitFailed || !strings.Contains(got.stderr, "the export is not complete: unavailable") || strings.Count(got.out, "\n") != 1 {
 		t.Errorf("%+v", got)
@@ -188,23 +188,23 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on 
 
 func TestListAllAndFilters(t *testing.T) {
 	var asked []string
-	api := &merchantAPI{answers: map[string]func(string) any{
+	shop := &merchantAPI{answers: map[string]func(string) any{
 		"GET /v1/admin/orders": func(query string) any { asked = append(asked, query); return pages(3)(query) },
 		"GET /v1/admin/dead-letters": func(query string) any {
 			asked = append(asked, query)
-			return wire.DeadLetterList{DeadLetters: []wire.DeadLetter{{ID: 7, SaleID: "phone"}}}
+			return api.DeadLetterList{DeadLetters: []api.DeadLetter{{ID: 7, SaleID: "phone"}}}
 		},
 	}}
-	env := api.against(t)
-	page := okJSON[wire.OrderPage](t, env, "order", "list", "--sale", "phone", "--status", "paid", "--buyer", "b", "--limit", "1")
+	env := shop.against(t)
+	page := okJSON[api.OrderPage](t, env, "order", "list", "--sale", "phone", "--status", "paid", "--buyer", "b", "--limit", "1")
 	if len(page.Orders) != 1 || page.NextCursor != "1" {
 		t.Errorf("%+v", page)
 	}
-	page = okJSON[wire.OrderPage](t, env, "order", "list", "--limit", "1", "--cursor", "1", "--all")
+	page = okJSON[api.OrderPage](t, env, "order", "list", "--limit", "1", "--cursor", "1", "--all")
 	if len(page.Orders) != 2 || page.NextCursor != "" {
 		t.Errorf("%+v", page)
 	}
-	if list := okJSON[wire.DeadLetterList](t, env, "dead-letter", "list", "--sale", "phone"); len(list.DeadLetters) != 1 || list.DeadLetters[0].ID != 7 {
+	if list := okJSON[api.DeadLetterList](t, env, "dead-letter", "list", "--sale", "phone"); len(list.DeadLetters) != 1 || list.DeadLetters[0].ID != 7 {
 		t.Errorf("%+v", list)
 	}
 	want := []string{"buyer=b&limit=1&sale=phone&status=paid", "cursor=1&limit=1", "cursor=2&limit=1", "sale=phone"}
@@ -215,10 +215,10 @@ func TestListAllAndFilters(t *testing.T) {
 
 func TestOrderHistoryCommand(t *testing.T) {
 	id := string(sampleOrder.OrderID)
-	api := &merchantAPI{answers: map[string]func(string) any{
-		"GET /v1/admin/orders/" + id + "/history": always(wire.OrderHistory{OrderID: sampleOrder.OrderID, Changes: []wire.OrderChange{{At: noon, From: "queued", To: "pending", By: "n1"}}}),
+	shop := &merchantAPI{answers: map[string]func(string) any{
+		"GET /v1/admin/orders/" + id + "/history": always(api.OrderHistory{OrderID: sampleOrder.OrderID, Changes: []api.OrderChange{{At: noon, From: "queued", To: "pending", By: "n1"}}}),
 	}}
-	h := okJSON[wire.OrderHistory](t, api.against(t), "order", "history", id)
+	h := okJSON[api.OrderHistory](t, shop.against(t), "order", "history", id)
 	if len(h.Changes) != 1 || h.Changes[0].To != sluice.Pending {
 		t.Errorf("%+v", h)
 	}

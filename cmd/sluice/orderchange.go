@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 // orderCall does one thing with one order.
-type orderCall func(*client.Client, context.Context, sluice.OrderID) (wire.Order, error)
+type orderCall func(*client.Client, context.Context, sluice.OrderID) (api.Order, error)
 
 // orderVerb is a command that does one thing with one order and shows it.
 func (a *app) orderVerb(verb, short string, do orderCall) *cobra.Command {
@@ -47,7 +47,7 @@ func (a *app) merchantOrder(cmd *cobra.Command, text string) (*client.Client, sl
 
 func (a *app) orderPay() *cobra.Command {
 	var payment string
-	cmd := a.orderVerb("pay", "Record a payment", func(c *client.Client, ctx context.Context, id sluice.OrderID) (wire.Order, error) {
+	cmd := a.orderVerb("pay", "Record a payment", func(c *client.Client, ctx context.Context, id sluice.OrderID) (api.Order, error) {
 		order, err := c.PayOrder(ctx, id, payment)
 		if err == nil && order.Status == sluice.RefundDue {
 			a.say("%s: the money must go back (refund_due). When it is back: sluice order refund %s", whyRefund(ctx, c, id), id)
@@ -77,7 +77,7 @@ func whyRefund(ctx context.Context, c *client.Client, id sluice.OrderID) string 
 
 func (a *app) orderReject() *cobra.Command {
 	var reason string
-	cmd := a.orderVerb("reject", "End an unpaid order that failed after the grab; its units return", func(c *client.Client, ctx context.Context, id sluice.OrderID) (wire.Order, error) {
+	cmd := a.orderVerb("reject", "End an unpaid order that failed after the grab; its units return", func(c *client.Client, ctx context.Context, id sluice.OrderID) (api.Order, error) {
 		return c.RejectOrder(ctx, id, reason)
 	})
 	cmd.Use = "reject ORDER --reason TEXT"
@@ -116,7 +116,7 @@ func (a *app) orderHistory() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printHistory(h wire.OrderHistory) error {
+func (a *app) printHistory(h api.OrderHistory) error {
 	if a.json {
 		return a.printJSON(h)
 	}

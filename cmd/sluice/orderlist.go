@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 // orderFilter holds the flags that select orders.
@@ -63,7 +63,7 @@ func (a *app) orderList() *cobra.Command {
 				}
 				return a.printSaleOrders(cmd, c, filter, page)
 			}
-			var page wire.OrderPage
+			var page api.OrderPage
 			for o, err := range c.AllAdminOrders(cmd.Context(), filter) {
 				if err != nil {
 					return err
@@ -83,7 +83,7 @@ func (a *app) orderList() *cobra.Command {
 
 // printSaleOrders tells no orders of a sale from no such sale: the server
 // filters, and does not look whether there is what it filters by.
-func (a *app) printSaleOrders(cmd *cobra.Command, c *client.Client, filter sluice.OrderFilter, page wire.OrderPage) error {
+func (a *app) printSaleOrders(cmd *cobra.Command, c *client.Client, filter sluice.OrderFilter, page api.OrderPage) error {
 	if len(page.Orders) == 0 && filter.Sale != "" {
 		// Any other error is no reason to withhold what was found.
 		if _, err := c.AdminSale(cmd.Context(), filter.Sale); client.CodeOf(err) == sluice.SaleNotFound.String() {
@@ -101,10 +101,10 @@ func statusList() string {
 	return strings.Join(names, ", ")
 }
 
-func (a *app) printOrders(page wire.OrderPage) error {
+func (a *app) printOrders(page api.OrderPage) error {
 	if a.json {
 		if page.Orders == nil {
-			page.Orders = []wire.Order{}
+			page.Orders = []api.Order{}
 		}
 		return a.printJSON(page)
 	}

@@ -7,26 +7,26 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/audit"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
-var noon = wire.At(time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC))
+var noon = api.At(time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC))
 
 func ptr[T any](v T) *T { return &v }
 
-var sampleSale = wire.AdminSale{
-	Sale: wire.Sale{
-		ID: "phone", SKU: "P-1", Title: "手机 A phone", Price: wire.Money{Amount: 99900, Currency: "CNY"}, ListPrice: &wire.Money{Amount: 129900, Currency: "CNY"},
+var sampleSale = api.AdminSale{
+	Sale: api.Sale{
+		ID: "phone", SKU: "P-1", Title: "手机 A phone", Price: api.Money{Amount: 99900, Currency: "CNY"}, ListPrice: &api.Money{Amount: 129900, Currency: "CNY"},
 		Total: ptr(int64(1000)), Available: ptr(int64(12)), MaxPerBuyer: ptr(int64(1)), OpensAt: noon, ClosesAt: &noon, State: "open", ServerTime: noon,
 	},
 	MaxOrdersPerBuyer: ptr(int64(10)), PaymentWindowS: 900, PaymentGraceS: 30, Taken: 988, StoredTaken: 980, Backlog: 1, Fence: "lost: sequence 7",
 }
 
-var sampleOrder = wire.Order{
+var sampleOrder = api.Order{
 	OrderID: "phone.0123456789abcdef0123456789abcdef", SaleID: "phone", BuyerID: "alice", Quantity: 1, Status: "pending",
-	Price: wire.Money{Amount: 99900, Currency: "CNY"}, Meta: []byte(`{"colour":"red"}`), AcceptedAt: noon, StoredAt: &noon, ExpiresAt: &noon, Key: "key-0001",
+	Price: api.Money{Amount: 99900, Currency: "CNY"}, Meta: []byte(`{"colour":"red"}`), AcceptedAt: noon, StoredAt: &noon, ExpiresAt: &noon, Key: "key-0001",
 }
 
 var sampleResult = loadgen.Result{
@@ -51,7 +51,7 @@ func TestOutput(t *testing.T) {
 	unknown.Available, unknown.ListPrice, unknown.ClosesAt, unknown.MaxPerBuyer, unknown.MaxOrdersPerBuyer, unknown.Fence = nil, nil, nil, nil, nil, ""
 	section("sale without limits", func() { _ = a.printSale(unknown) })
 	asking := unknown
-	asking.Rules = wire.NewRules(&sluice.Rules{
+	asking.Rules = api.NewRules(&sluice.Rules{
 		BuyerRate: sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true}, AddressRate: sluice.AddressRate{Requests: 1, PerS: 90}, AdmissionRatio: 1.5,
 		Ticket: sluice.Ticket{BeforeS: 60}, Challenge: sluice.Challenge{Difficulty: 18}, Eligibility: sluice.EligibleToken,
 		Risk: sluice.Risk{URL: "https://risk.example/check", TimeoutMS: 300, OnFailure: sluice.Deny},
@@ -61,12 +61,12 @@ func TestOutput(t *testing.T) {
 	hostile.Title = "\x1b[2Jgone\r\n"
 	section("hostile title", func() { a.printFields([][2]string{{"title", clean(hostile.Title)}}) })
 	section("order", func() { _ = a.printOrder(sampleOrder) })
-	section("orders", func() { _ = a.printOrders(wire.OrderPage{Orders: []wire.Order{sampleOrder}, NextCursor: "abc"}) })
+	section("orders", func() { _ = a.printOrders(api.OrderPage{Orders: []api.Order{sampleOrder}, NextCursor: "abc"}) })
 	paid := sampleOrder
 	paid.Status, paid.PaymentID, paid.KeepUntil, paid.UpdatedAt = sluice.Paid, "pay\x1b-7", &noon, &noon
 	section("order of a merchant", func() { _ = a.printOrder(paid) })
 	section("history", func() {
-		_ = a.printHistory(wire.OrderHistory{OrderID: sampleOrder.OrderID, Changes: []wire.OrderChange{
+		_ = a.printHistory(api.OrderHistory{OrderID: sampleOrder.OrderID, Changes: []api.OrderChange{
 			{At: noon, From: "queued", To: "pending", By: "node-1"},
 			{At: noon, From: "pending", To: "paid", Action: sluice.Pay, By: "merchant", PaymentID: "pay-7"},
 			{At: noon, From: "paid", To: "paid", Action: sluice.Pay, By: "merchant", PaymentID: "pay-8", Reason: "refused"},
@@ -74,29 +74,29 @@ func TestOutput(t *testing.T) {
 		}})
 	})
 	section("dead letters", func() {
-		_ = a.printDeadLetters([]wire.DeadLetter{
+		_ = a.printDeadLetters([]api.DeadLetter{
 			{ID: 7, SaleID: "phone", EntryID: "1700000000000-0", Reason: "entry 1: order is another", Claims: "a\nb\n", At: &noon, CreatedAt: noon},
 			{ID: 12, SaleID: "phone", EntryID: "1700000000000-1", Reason: "format\t9", Claims: "?", CreatedAt: noon},
 		})
 	})
 	section("dead letter", func() {
-		_ = a.printDeadLetter(wire.DeadLetter{
+		_ = a.printDeadLetter(api.DeadLetter{
 			ID: 7, SaleID: "phone", EntryID: "1700000000000-0", Reason: "entry 1: order is another", Node: "n1", Epoch: 1, FirstSeq: 8,
 			Claims: "alice\tkey-0001\tphone.01\t1\t{}\nbob\x1b\tkey-0002\tphone.02\t1\t\n", At: &noon, CreatedAt: noon,
 		})
-		_ = a.printDeadLetter(wire.DeadLetter{ID: 8, SaleID: "phone", CreatedAt: noon, ResolvedAt: &noon, Resolution: "replayed"})
+		_ = a.printDeadLetter(api.DeadLetter{ID: 8, SaleID: "phone", CreatedAt: noon, ResolvedAt: &noon, Resolution: "replayed"})
 	})
 	section("replayed", func() {
-		err := a.printReplayed(wire.Replayed{Saved: []sluice.OrderID{"phone.01"}, Lost: []sluice.OrderID{"phone.02"}})
+		err := a.printReplayed(api.Replayed{Saved: []sluice.OrderID{"phone.01"}, Lost: []sluice.OrderID{"phone.02"}})
 		if codeOf(err) != exitFailed || err.Error() != "1 order could not be saved" {
 			t.Error(err)
 		}
 	})
-	section("no orders", func() { _ = a.printOrders(wire.OrderPage{}) })
+	section("no orders", func() { _ = a.printOrders(api.OrderPage{}) })
 	section("load", func() { a.printRush(&sampleResult) })
 	section("audit", func() {
-		good := audit.Report{Sale: "phone", OK: true, Checks: []audit.Check{{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"}}}
-		_ = a.printAudit([]audit.Report{good}, false)
+		good := sluice.AuditReport{Sale: "phone", OK: true, Checks: []sluice.AuditCheck{{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"}}}
+		_ = a.printAudit([]sluice.AuditReport{good}, false)
 	})
 	golden(t, "output", b.String())
 }
@@ -106,7 +106,7 @@ func TestDemoOutput(t *testing.T) {
 	d := &demo{app: &app{stdout: &b, stderr: &b}, stock: 1000}
 	r := sampleResult
 	r.Errors, r.ErrorReasons, r.Replayed = 0, nil, 0
-	r.Audit = &wire.AuditReport{OK: true, Checks: []wire.AuditCheck{
+	r.Audit = &api.AuditReport{OK: true, Checks: []api.AuditCheck{
 		{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"}, {ID: "I7", Name: "No undersell", OK: true, Detail: "1,000 of 1,000 units went"},
 	}}
 	if err := d.print(&r); err != nil {
@@ -125,12 +125,12 @@ func TestDemoOutput(t *testing.T) {
 
 // The exit code follows the audit, and nothing cheerful is said over a failure.
 func TestVerdicts(t *testing.T) {
-	check := func(ok, unchecked bool) audit.Check {
-		return audit.Check{ID: "I1", Name: "No oversell", OK: ok, Unchecked: unchecked, Detail: "d"}
+	check := func(ok, unchecked bool) sluice.AuditCheck {
+		return sluice.AuditCheck{ID: "I1", Name: "No oversell", OK: ok, Unchecked: unchecked, Detail: "d"}
 	}
 	for _, tc := range []struct {
 		name string
-		c    audit.Check
+		c    sluice.AuditCheck
 		code int
 		want string
 	}{
@@ -148,7 +148,7 @@ func TestVerdicts(t *testing.T) {
 					full.Checks[i] = tc.c
 				}
 			}
-			err := a.printAudit([]audit.Report{full}, true)
+			err := a.printAudit([]sluice.AuditReport{full}, true)
 			if got := codeOf(err); got != tc.code || !strings.Contains(b.String(), tc.want) {
 				t.Errorf("exit %d\n%s", got, &b)
 			}
@@ -157,7 +157,7 @@ func TestVerdicts(t *testing.T) {
 			d := &demo{app: a}
 			r := sampleResult
 			r.Errors = 0
-			r.Audit = &wire.AuditReport{OK: tc.c.OK, Checks: []wire.AuditCheck{{ID: "I1", OK: tc.c.OK, Unchecked: tc.c.Unchecked}}}
+			r.Audit = &api.AuditReport{OK: tc.c.OK, Checks: []api.AuditCheck{{ID: "I1", OK: tc.c.OK, Unchecked: tc.c.Unchecked}}}
 			_ = d.print(&r)
 			if got := codeOf(demoVerdict(&r)); got != tc.code || strings.Contains(b.String(), "Nothing was sold twice") != tc.c.OK {
 				t.Errorf("demo: exit %d\n%s", got, &b)
@@ -165,7 +165,7 @@ func TestVerdicts(t *testing.T) {
 		})
 	}
 	r := sampleResult
-	r.Audit = &wire.AuditReport{OK: true}
+	r.Audit = &api.AuditReport{OK: true}
 	if err := demoVerdict(&r); codeOf(err) != exitFailed {
 		t.Errorf("tries without a decision: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -60,7 +60,7 @@ func (p *proof) gather(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
-	checks := []wire.AuditCheck{p.promises(), p.sameAnswer(ctx)}
+	checks := []api.AuditCheck{p.promises(), p.sameAnswer(ctx)}
 	if p.lives == nil {
 		checks = append(checks, p.undersell())
 	} else {
@@ -74,7 +74,7 @@ func (p *proof) gather(ctx context.Context) error {
 		report.Checks = append(report.Checks, check)
 		report.OK = report.OK && check.OK
 	}
-	slices.SortStableFunc(report.Checks, func(a, b wire.AuditCheck) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(report.Checks, func(a, b api.AuditCheck) int { return strings.Compare(a.ID, b.ID) })
 	p.out.Audit = &report
 	return ctx.Err()
 }
@@ -83,8 +83,8 @@ func (p *proof) gather(ctx context.Context) error {
 // have been stored up to a poll earlier than this notices.
 func (p *proof) waitStored(ctx context.Context) error {
 	deadline := time.Now().Add(storeWithin(len(p.out.Promises)))
-	var seen atomic.Pointer[wire.AdminSale]
-	seen.Store(&wire.AdminSale{})
+	var seen atomic.Pointer[api.AdminSale]
+	seen.Store(&api.AdminSale{})
 	stop := p.watch(func() string {
 		sale := seen.Load()
 		return fmt.Sprintf("  orders   %s%s of %s stored", p.bar(sale.StoredTaken, sale.Taken), thousands(sale.StoredTaken), thousands(sale.Taken))
@@ -123,7 +123,7 @@ func (p *proof) readOrders(ctx context.Context) error {
 }
 
 // promises holds every 202 against the stored orders (I5, from the buyers' side).
-func (p *proof) promises() wire.AuditCheck {
+func (p *proof) promises() api.AuditCheck {
 	var missing []string
 	for _, promise := range p.out.Promises {
 		if p.stored[promise.Order].buyer != loadgen.BuyerName(promise.Buyer) {
@@ -139,7 +139,7 @@ const repeats = 200
 
 // sameAnswer repeats accepted claims with their keys, now that the sale is
 // sold out or the buyer has all that the limit allows (I4).
-func (p *proof) sameAnswer(ctx context.Context) wire.AuditCheck {
+func (p *proof) sameAnswer(ctx context.Context) api.AuditCheck {
 	sample := p.out.Promises
 	if len(sample) > repeats {
 		spread := make([]loadgen.Promise, repeats)
@@ -158,16 +158,16 @@ func (p *proof) sameAnswer(ctx context.Context) wire.AuditCheck {
 
 // undersell: nothing was given back, so "sold out" must mean that all units
 // went (I7).
-func (p *proof) undersell() wire.AuditCheck {
+func (p *proof) undersell() api.AuditCheck {
 	accepted, refused := p.out.Decisions[sluice.Accepted], p.out.Decisions[sluice.SoldOut]
 	return judged("I7", "No undersell", refused == 0 || accepted == p.stock,
 		fmt.Sprintf("%s heard sold out, and %s of %s units went", thousands(refused), thousands(accepted), thousands(p.stock)), nil)
 }
 
 // judged makes a check; the first offenders are named.
-func judged(id, name string, ok bool, detail string, offenders []string) wire.AuditCheck {
+func judged(id, name string, ok bool, detail string, offenders []string) api.AuditCheck {
 	if len(offenders) > 0 {
 		detail += ": " + strings.Join(offenders[:min(len(offenders), 3)], ", ")
 	}
-	return wire.AuditCheck{ID: id, Name: name, OK: ok, Detail: detail}
+	return api.AuditCheck{ID: id, Name: name, OK: ok, Detail: detail}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 func (a *app) reconcileCommand() *cobra.Command {
@@ -42,7 +42,7 @@ func (a *app) reconcileCommand() *cobra.Command {
 					ids = append(ids, sales[i].ID)
 				}
 			}
-			list := wire.ReconcileList{Reports: []wire.ReconcileReport{}}
+			list := api.ReconcileList{Reports: []api.ReconcileReport{}}
 			for _, id := range ids {
 				report, err := c.ReconcileSale(cmd.Context(), id, apply)
 				if err != nil {
@@ -60,7 +60,7 @@ func (a *app) reconcileCommand() *cobra.Command {
 }
 
 // printReconciled prints the reports; what remains is a failure.
-func (a *app) printReconciled(list wire.ReconcileList) error {
+func (a *app) printReconciled(list api.ReconcileList) error {
 	remaining := int64(0)
 	var rows [][]string
 	for _, r := range list.Reports {

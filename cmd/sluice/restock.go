@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 func (a *app) saleRestock() *cobra.Command {
@@ -62,7 +62,7 @@ var rebuildWait = time.Minute
 
 // awaitRebuilt returns the sale as soon as it is loaded under a later epoch and
 // not fenced, or an error that says why it still is.
-func awaitRebuilt(ctx context.Context, c *client.Client, before wire.AdminSale) (wire.AdminSale, error) {
+func awaitRebuilt(ctx context.Context, c *client.Client, before api.AdminSale) (api.AdminSale, error) {
 	limit := time.NewTimer(rebuildWait)
 	defer limit.Stop()
 	tick := time.NewTicker(200 * time.Millisecond)

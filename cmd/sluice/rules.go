@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // ruleFlags holds the flags of a sale's rules as they were typed. Each takes
@@ -42,7 +42,7 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 }
 
 // message puts what was typed into the API's message.
-func (f *ruleFlags) message(cmd *cobra.Command, m *wire.PatchRules) error {
+func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	return cmp.Or(
 		flagRule(given, "buyer-rate", f.buyerRate, &m.BuyerRate, func(text string) (rate sluice.BuyerRate, err error) {
@@ -82,7 +82,7 @@ func (f *ruleFlags) message(cmd *cobra.Command, m *wire.PatchRules) error {
 	)
 }
 
-func (f *ruleFlags) riskMessage(given func(string) bool, m *wire.PatchRules) error {
+func (f *ruleFlags) riskMessage(given func(string) bool, m *api.PatchRules) error {
 	for _, name := range []string{"risk-timeout", "risk-on-failure"} {
 		if given(name) && (!given("risk-url") || f.risk == "none") {
 			return fmt.Errorf("--%s: want --risk-url with it", name)
@@ -97,17 +97,17 @@ func (f *ruleFlags) riskMessage(given func(string) bool, m *wire.PatchRules) err
 }
 
 // flagRule reads one flag, if it was given.
-func flagRule[T any](given func(string) bool, name, text string, into *wire.Nullable[T], parse func(string) (T, error)) error {
+func flagRule[T any](given func(string) bool, name, text string, into *api.Nullable[T], parse func(string) (T, error)) error {
 	switch {
 	case !given(name):
 	case text == "none":
-		*into = wire.Null[T]()
+		*into = api.Null[T]()
 	default:
 		v, err := parse(text)
 		if err != nil {
 			return fmt.Errorf("--%s %q: %w", name, text, err)
 		}
-		*into = wire.Value(v)
+		*into = api.Value(v)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func parseRate(text string) (requests, perS int64, err error) {
 }
 
 // showRules are the rules of a sale for people, those that it has.
-func showRules(r *wire.Rules) (fields [][2]string) {
+func showRules(r *api.Rules) (fields [][2]string) {
 	add := func(name, text string) { fields = append(fields, [2]string{name, text}) }
 	rate := func(requests, perS int64) string {
 		return fmt.Sprintf("%s in %s", plural(requests, "try", "tries"), time.Duration(perS)*time.Second)

@@ -6,15 +6,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // What the flags of a sale's rules become, typed against an API that keeps
 // what it was sent.
 func TestRuleFlags(t *testing.T) {
 	path := "PATCH /v1/admin/sales/phone"
-	api := &merchantAPI{answers: map[string]func(string) any{path: always(wire.AdminSale{})}}
-	env := api.against(t)
+	shop := &merchantAPI{answers: map[string]func(string) any{path: always(api.AdminSale{})}}
+	env := shop.against(t)
 	for _, c := range []struct{ flags, want string }{
 		{"--buyer-rate 10/1s", `{"buyer_rate":{"requests":10,"per_s":1,"shared":false}}`},
 		{"--buyer-rate 10/1m30s,shared", `{"buyer_rate":{"requests":10,"per_s":90,"shared":true}}`},
@@ -28,13 +28,13 @@ func TestRuleFlags(t *testing.T) {
 		{"--price 5 --currency EUR --list-price none", `{"price":{"amount":5,"currency":"EUR"},"list_price":null}`},
 		{"--total none --max-per-buyer 2 --payment-window 60s", `{"total":null,"max_per_buyer":2,"payment_window_s":60}`},
 	} {
-		delete(api.bodies, path)
+		delete(shop.bodies, path)
 		got := command(t, env, append([]string{"sale", "patch", "phone"}, strings.Fields(c.flags)...)...)
-		if d := cmp.Diff(c.want, api.bodies[path]); got.code != exitOK || d != "" {
+		if d := cmp.Diff(c.want, shop.bodies[path]); got.code != exitOK || d != "" {
 			t.Errorf("%s: %+v, sent (-want +got):\n%s", c.flags, got, d)
 		}
 	}
-	delete(api.bodies, path)
+	delete(shop.bodies, path)
 	for _, c := range []struct{ flags, want string }{
 		{"", "nothing to change"},
 		{"--buyer-rate 10", `--buyer-rate "10": want a number of tries per whole seconds like 10/1s`},
@@ -53,8 +53,8 @@ func TestRuleFlags(t *testing.T) {
 		{"--burst 4", "unknown flag"},
 	} {
 		got := command(t, env, append([]string{"sale", "patch", "phone"}, strings.Fields(c.flags)...)...)
-		if got.code != exitUsage || !strings.Contains(got.stderr, c.want) || api.bodies[path] != "" {
-			t.Errorf("%s: %+v, want %q; sent %s", c.flags, got, c.want, api.bodies[path])
+		if got.code != exitUsage || !strings.Contains(got.stderr, c.want) || shop.bodies[path] != "" {
+			t.Errorf("%s: %+v, want %q; sent %s", c.flags, got, c.want, shop.bodies[path])
 		}
 	}
 }
@@ -62,14 +62,14 @@ func TestRuleFlags(t *testing.T) {
 // Rules as an operator types them, against a real server.
 func TestRulesByHand(t *testing.T) {
 	s := serve(t)
-	made := okJSON[wire.AdminSale](t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "3",
+	made := okJSON[api.AdminSale](t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "3",
 		"--buyer-rate", "10/1s,shared", "--admission-ratio", "2", "--ticket-before", "1m")
 	if r := made.Rules; r.BuyerRate == nil || !r.BuyerRate.Shared || r.AdmissionRatio == nil || *r.AdmissionRatio != 2 || r.Ticket == nil || r.AddressRate != nil {
 		t.Errorf("%+v", r)
 	}
-	patched := okJSON[wire.AdminSale](t, s.env, "sale", "patch", "phone", "--admission-ratio", "1.25", "--buyer-rate", "none", "--address-rate", "9/3s", "--ticket-before", "none")
-	shown := okJSON[wire.AdminSale](t, s.env, "sale", "show", "phone")
-	for how, r := range map[string]wire.Rules{"patched": patched.Rules, "shown": shown.Rules} {
+	patched := okJSON[api.AdminSale](t, s.env, "sale", "patch", "phone", "--admission-ratio", "1.25", "--buyer-rate", "none", "--address-rate", "9/3s", "--ticket-before", "none")
+	shown := okJSON[api.AdminSale](t, s.env, "sale", "show", "phone")
+	for how, r := range map[string]api.Rules{"patched": patched.Rules, "shown": shown.Rules} {
 		if r.BuyerRate != nil || r.AdmissionRatio == nil || *r.AdmissionRatio != 1.25 || r.AddressRate == nil || r.AddressRate.Requests != 9 || r.Ticket != nil {
 			t.Errorf("%s: %+v", how, r)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 func (a *app) saleCommand() *cobra.Command {
@@ -33,7 +33,7 @@ func (a *app) saleCommand() *cobra.Command {
 }
 
 // saleVerb is a command that does one thing to one sale and shows it.
-func (a *app) saleVerb(verb, short string, do func(*client.Client, context.Context, sluice.SaleID) (wire.AdminSale, error)) *cobra.Command {
+func (a *app) saleVerb(verb, short string, do func(*client.Client, context.Context, sluice.SaleID) (api.AdminSale, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: verb + " SALE", Short: short, Args: exactly("SALE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,7 +69,7 @@ func (a *app) saleList() *cobra.Command {
 				return err
 			}
 			if a.json {
-				return a.printJSON(wire.AdminSaleList{Sales: sales})
+				return a.printJSON(api.AdminSaleList{Sales: sales})
 			}
 			var rows [][]string
 			for _, s := range sales {
@@ -86,14 +86,14 @@ func (a *app) saleList() *cobra.Command {
 }
 
 // available is "unknown" while nobody can say.
-func available(s wire.Sale) string {
+func available(s api.Sale) string {
 	if s.Available == nil && s.Total != nil {
 		return "unknown"
 	}
 	return limit(s.Available)
 }
 
-func (a *app) printSale(s wire.AdminSale) error {
+func (a *app) printSale(s api.AdminSale) error {
 	if a.json {
 		return a.printJSON(s)
 	}
@@ -130,7 +130,7 @@ func (a *app) printSale(s wire.AdminSale) error {
 	return nil
 }
 
-func perBuyer(s wire.AdminSale) string {
+func perBuyer(s api.AdminSale) string {
 	text := "no limit"
 	if s.MaxPerBuyer != nil {
 		text = plural(*s.MaxPerBuyer, "unit", "units")
@@ -146,7 +146,7 @@ func perBuyer(s wire.AdminSale) string {
 
 // money writes minor units as they are: how many digits a currency has is the
 // shop's to know.
-func money(m wire.Money) string { return thousands(m.Amount) + " " + m.Currency + " (minor units)" }
+func money(m api.Money) string { return thousands(m.Amount) + " " + m.Currency + " (minor units)" }
 
 // newSale holds the flags of sale create as they were typed.
 type newSale struct {
@@ -202,35 +202,35 @@ func (a *app) saleCreate() *cobra.Command {
 }
 
 // message makes the API's message of what was typed.
-func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (wire.CreateSale, error) {
+func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (api.CreateSale, error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	if f.file != "" {
 		for _, name := range append([]string{"id", "sku", "title", "price", "list-price", "total", "max-per-buyer", "opens-at", "closes-at"}, ruleFlagNames...) {
 			if given(name) {
-				return wire.CreateSale{}, fmt.Errorf("--file and --%s: want one or the other", name)
+				return api.CreateSale{}, fmt.Errorf("--file and --%s: want one or the other", name)
 			}
 		}
 		return readSale(f.file, stdin)
 	}
 	for _, name := range []string{"title", "price", "total"} {
 		if !given(name) {
-			return wire.CreateSale{}, fmt.Errorf("--%s is missing", name)
+			return api.CreateSale{}, fmt.Errorf("--%s is missing", name)
 		}
 	}
-	m := wire.CreateSale{SKU: f.sku, Title: f.title, Price: wire.Some(wire.Money{Amount: f.price, Currency: f.currency})}
+	m := api.CreateSale{SKU: f.sku, Title: f.title, Price: api.Some(api.Money{Amount: f.price, Currency: f.currency})}
 	if f.id != "" {
-		m.ID = wire.Some(sluice.SaleID(f.id))
+		m.ID = api.Some(sluice.SaleID(f.id))
 	}
 	if f.sku == "" {
 		m.SKU = f.title
 	}
 	if given("list-price") {
-		m.ListPrice = wire.Value(wire.Money{Amount: f.listPrice, Currency: f.currency})
+		m.ListPrice = api.Value(api.Money{Amount: f.listPrice, Currency: f.currency})
 	}
 	var err error
 	for _, l := range []struct {
 		flag, value string
-		into        *wire.Nullable[int64]
+		into        *api.Nullable[int64]
 	}{{"total", f.total, &m.Total}, {"max-per-buyer", f.perBuyer, &m.MaxPerBuyer}, {"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer}, {"max-unpaid-per-buyer", f.maxUnpaid, &m.MaxUnpaidPerBuyer}} {
 		if l.value == "" && l.flag != "total" && l.flag != "max-per-buyer" {
 			continue
@@ -243,15 +243,15 @@ func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (w
 	if err != nil {
 		return m, err
 	}
-	m.OpensAt = wire.Some(opens.Value)
+	m.OpensAt = api.Some(opens.Value)
 	if m.ClosesAt, err = flagTime("closes-at", f.closes, now, "none"); err != nil {
 		return m, err
 	}
 	if given("payment-window") {
-		m.PaymentWindowS = wire.Some(int64(f.window / time.Second))
+		m.PaymentWindowS = api.Some(int64(f.window / time.Second))
 	}
 	if given("payment-grace") {
-		m.PaymentGraceS = wire.Some(int64(f.grace / time.Second))
+		m.PaymentGraceS = api.Some(int64(f.grace / time.Second))
 	}
 	if err := f.rules.message(cmd, &m.PatchRules); err != nil {
 		return m, err
@@ -261,8 +261,8 @@ func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (w
 	return m, err
 }
 
-func readSale(path string, stdin io.Reader) (wire.CreateSale, error) {
-	var m wire.CreateSale
+func readSale(path string, stdin io.Reader) (api.CreateSale, error) {
+	var m api.CreateSale
 	var data []byte
 	var err error
 	if path == "-" {
@@ -273,7 +273,7 @@ func readSale(path string, stdin io.Reader) (wire.CreateSale, error) {
 	if err != nil {
 		return m, err
 	}
-	if err := wire.Decode(data, &m); err != nil {
+	if err := api.Decode(data, &m); err != nil {
 		return m, fmt.Errorf("%s: %w", path, err)
 	}
 	if _, err := m.Domain(func() sluice.SaleID { return "unnamed" }); err != nil {
@@ -282,13 +282,13 @@ func readSale(path string, stdin io.Reader) (wire.CreateSale, error) {
 	return m, nil
 }
 
-func parseLimit(text string) (wire.Nullable[int64], error) {
+func parseLimit(text string) (api.Nullable[int64], error) {
 	if text == "none" {
-		return wire.Null[int64](), nil
+		return api.Null[int64](), nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return wire.Nullable[int64]{}, fmt.Errorf("%q: want a whole number, or none", text)
+		return api.Nullable[int64]{}, fmt.Errorf("%q: want a whole number, or none", text)
 	}
-	return wire.Value(n), nil
+	return api.Value(n), nil
 }

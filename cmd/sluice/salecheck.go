@@ -9,22 +9,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/config"
 )
 
 // saleReport is what sale check prints with --json.
 type saleReport struct {
-	SaleID sluice.SaleID    `json:"sale_id"`
-	Status wire.CheckStatus `json:"status"` // the worst of the checks
-	Checks []serverCheck    `json:"checks"`
+	SaleID sluice.SaleID   `json:"sale_id"`
+	Status api.CheckStatus `json:"status"` // the worst of the checks
+	Checks []serverCheck   `json:"checks"`
 }
 
 // serverCheck is one check of one server, or with an empty server of all.
 type serverCheck struct {
 	Server string `json:"server"`
-	wire.Check
+	api.Check
 }
 
 func (a *app) saleCheck() *cobra.Command {
@@ -49,7 +49,7 @@ func (a *app) saleCheck() *cobra.Command {
 				return err
 			}
 			report := saleReport{SaleID: sale}
-			var answers []wire.SaleCheck
+			var answers []api.SaleCheck
 			for _, url := range append([]string{settings.AdminURL}, more...) {
 				c, err := client.New(url, client.Options{AdminKey: key})
 				if err != nil {
@@ -83,15 +83,15 @@ func (a *app) adminKeyFor(c *config.Config, urls []string) (string, error) {
 	return key, err
 }
 
-func (r *saleReport) say(server, name string, status wire.CheckStatus, format string, args ...any) {
-	r.Checks = append(r.Checks, serverCheck{server, wire.Check{Name: name, Status: status, Detail: fmt.Sprintf(format, args...)}})
+func (r *saleReport) say(server, name string, status api.CheckStatus, format string, args ...any) {
+	r.Checks = append(r.Checks, serverCheck{server, api.Check{Name: name, Status: status, Detail: fmt.Sprintf(format, args...)}})
 }
 
 // ask adds what one server says.
-func (r *saleReport) ask(ctx context.Context, c *client.Client, url string, answers []wire.SaleCheck) []wire.SaleCheck {
+func (r *saleReport) ask(ctx context.Context, c *client.Client, url string, answers []api.SaleCheck) []api.SaleCheck {
 	answer, err := c.CheckSale(ctx, r.SaleID)
 	if err != nil {
-		r.say(url, "known", wire.CheckFail, "%v", err)
+		r.say(url, "known", api.CheckFail, "%v", err)
 		return answers
 	}
 	for _, check := range answer.Checks {
@@ -101,27 +101,27 @@ func (r *saleReport) ask(ctx context.Context, c *client.Client, url string, answ
 }
 
 // compare adds what only all servers together show.
-func (r *saleReport) compare(answers []wire.SaleCheck) {
+func (r *saleReport) compare(answers []api.SaleCheck) {
 	defer r.sum()
 	if len(answers) == 0 {
 		return
 	}
 	asked := map[string]bool{}
-	differ := func(what string, of func(*wire.SaleCheck) string) {
+	differ := func(what string, of func(*api.SaleCheck) string) {
 		var all []string
 		for i := range answers {
 			all = append(all, of(&answers[i]))
 		}
 		slices.Sort(all)
 		if all = slices.Compact(all); len(all) > 1 {
-			r.say("", "servers", wire.CheckFail, "they differ in %s: %s", what, strings.Join(all, ", "))
+			r.say("", "servers", api.CheckFail, "they differ in %s: %s", what, strings.Join(all, ", "))
 		}
 	}
 	for i := range answers {
 		asked[answers[i].Node] = true
 	}
-	differ("the secret of tickets (set ticket_secret)", func(c *wire.SaleCheck) string { return c.TicketKey })
-	differ("the load of the sale (a moment later they may agree)", func(c *wire.SaleCheck) string { return fmt.Sprintf("epoch %d, terms %d", c.Epoch, c.Terms) })
+	differ("the secret of tickets (set ticket_secret)", func(c *api.SaleCheck) string { return c.TicketKey })
+	differ("the load of the sale (a moment later they may agree)", func(c *api.SaleCheck) string { return fmt.Sprintf("epoch %d, terms %d", c.Epoch, c.Terms) })
 	var missing []string
 	for _, node := range answers[0].LiveNodes {
 		if !asked[node] {
@@ -129,17 +129,17 @@ func (r *saleReport) compare(answers []wire.SaleCheck) {
 		}
 	}
 	if len(missing) > 0 {
-		r.say("", "servers", wire.CheckWarn, "%d of %d live ones were asked; give --server for %s",
+		r.say("", "servers", api.CheckWarn, "%d of %d live ones were asked; give --server for %s",
 			len(answers[0].LiveNodes)-len(missing), len(answers[0].LiveNodes), strings.Join(missing, ", "))
 	} else {
-		r.say("", "servers", wire.CheckOK, "all %d live ones were asked", len(asked))
+		r.say("", "servers", api.CheckOK, "all %d live ones were asked", len(asked))
 	}
 }
 
 func (r *saleReport) sum() {
-	r.Status = wire.CheckOK
+	r.Status = api.CheckOK
 	for _, c := range r.Checks {
-		if c.Status == wire.CheckFail || c.Status == wire.CheckWarn && r.Status == wire.CheckOK {
+		if c.Status == api.CheckFail || c.Status == api.CheckWarn && r.Status == api.CheckOK {
 			r.Status = c.Status
 		}
 	}
@@ -161,7 +161,7 @@ func (a *app) printSaleReport(r *saleReport) error {
 		}
 		a.printTable([]string{"STATUS", "SERVER", "CHECK", "DETAIL"}, rows)
 	}
-	if r.Status == wire.CheckFail {
+	if r.Status == api.CheckFail {
 		return &exitError{code: exitFailed} // the table says it
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // The lists and the check of a sale as an operator types them.
@@ -22,7 +22,7 @@ func TestPrepareASaleByHand(t *testing.T) {
 	if err := os.WriteFile(file, []byte("bob\nann\n\nbob\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l := okJSON[wire.BuyerList](t, s.env, "sale", "allow", "phone", "--file", file); l.Size != 2 || l.List != sluice.AllowList {
+	if l := okJSON[api.BuyerList](t, s.env, "sale", "allow", "phone", "--file", file); l.Size != 2 || l.List != sluice.AllowList {
 		t.Errorf("upload: %+v", l)
 	}
 	if out := ok(t, s.env, "sale", "allow", "phone", "--export"); out != "ann\nbob\n" {
@@ -32,14 +32,14 @@ func TestPrepareASaleByHand(t *testing.T) {
 		t.Errorf("a list that nobody has uploaded: %s", out)
 	}
 	report := okJSON[saleReport](t, s.env, "sale", "check", "phone")
-	if report.Status != wire.CheckOK || len(report.Checks) < 8 {
+	if report.Status != api.CheckOK || len(report.Checks) < 8 {
 		t.Errorf("check: %+v", report)
 	}
 	out := ok(t, s.env, "sale", "check", "phone", "--server", s.url) // the same one twice
 	if !strings.Contains(out, "all 1 live ones were asked") || !strings.Contains(out, "2 buyers") {
 		t.Errorf("check: %s", out)
 	}
-	if l := okJSON[wire.BuyerList](t, s.env, "sale", "allow", "phone", "--empty"); l.Size != 0 {
+	if l := okJSON[api.BuyerList](t, s.env, "sale", "allow", "phone", "--empty"); l.Size != 0 {
 		t.Errorf("emptied: %+v", l)
 	}
 
@@ -72,19 +72,19 @@ func TestPrepareASaleByHand(t *testing.T) {
 
 // What several servers say is compared.
 func TestSaleCheckCompares(t *testing.T) {
-	answer := func(node, key string, epoch int64, live ...string) wire.SaleCheck {
-		return wire.SaleCheck{Node: node, TicketKey: key, Epoch: epoch, Terms: 1, LiveNodes: live}
+	answer := func(node, key string, epoch int64, live ...string) api.SaleCheck {
+		return api.SaleCheck{Node: node, TicketKey: key, Epoch: epoch, Terms: 1, LiveNodes: live}
 	}
 	for _, c := range []struct {
 		name    string
-		answers []wire.SaleCheck
-		want    wire.CheckStatus
+		answers []api.SaleCheck
+		want    api.CheckStatus
 		text    string
 	}{
-		{"agree", []wire.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "k", 1, "a", "b")}, wire.CheckOK, "all 2"},
-		{"one was not asked", []wire.SaleCheck{answer("a", "k", 1, "a", "b")}, wire.CheckWarn, "give --server for b"},
-		{"other secrets", []wire.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "l", 1, "a", "b")}, wire.CheckFail, "ticket_secret"},
-		{"another load", []wire.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "k", 2, "a", "b")}, wire.CheckFail, "epoch 1, terms 1, epoch 2, terms 1"},
+		{"agree", []api.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "k", 1, "a", "b")}, api.CheckOK, "all 2"},
+		{"one was not asked", []api.SaleCheck{answer("a", "k", 1, "a", "b")}, api.CheckWarn, "give --server for b"},
+		{"other secrets", []api.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "l", 1, "a", "b")}, api.CheckFail, "ticket_secret"},
+		{"another load", []api.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "k", 2, "a", "b")}, api.CheckFail, "epoch 1, terms 1, epoch 2, terms 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &saleReport{}

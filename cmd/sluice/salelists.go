@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 // saleBuyers is `sale allow` and `sale deny`.
@@ -44,7 +44,7 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 			if err != nil {
 				return err
 			}
-			var list wire.BuyerList
+			var list api.BuyerList
 			switch {
 			case export:
 				return a.exportBuyers(cmd, c, sale, kind)
@@ -53,7 +53,7 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 			case file != "":
 				list, err = a.uploadBuyers(cmd, c, sale, kind, file)
 			default:
-				var page wire.BuyerPage
+				var page api.BuyerPage
 				page, err = c.Buyers(cmd.Context(), sale, kind, 1, "")
 				list = page.BuyerList
 			}
@@ -70,12 +70,12 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 	return cmd
 }
 
-func (a *app) uploadBuyers(cmd *cobra.Command, c *client.Client, sale sluice.SaleID, kind sluice.ListKind, path string) (wire.BuyerList, error) {
+func (a *app) uploadBuyers(cmd *cobra.Command, c *client.Client, sale sluice.SaleID, kind sluice.ListKind, path string) (api.BuyerList, error) {
 	var body io.Reader = a.stdin
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return wire.BuyerList{}, usage(err)
+			return api.BuyerList{}, usage(err)
 		}
 		defer f.Close()
 		body = f
@@ -104,7 +104,7 @@ func (a *app) exportBuyers(cmd *cobra.Command, c *client.Client, sale sluice.Sal
 	return nil
 }
 
-func (a *app) printBuyerList(l wire.BuyerList) error {
+func (a *app) printBuyerList(l api.BuyerList) error {
 	if a.json {
 		return a.printJSON(l)
 	}

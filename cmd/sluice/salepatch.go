@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // salePatchFlags holds the flags of sale patch as they were typed.
@@ -70,20 +70,20 @@ func (a *app) salePatch() *cobra.Command {
 }
 
 // message makes the API's message of what was typed.
-func (f *salePatchFlags) message(cmd *cobra.Command, now time.Time) (m wire.PatchSale, err error) {
+func (f *salePatchFlags) message(cmd *cobra.Command, now time.Time) (m api.PatchSale, err error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	if given("sku") {
-		m.SKU = wire.Some(f.sku)
+		m.SKU = api.Some(f.sku)
 	}
 	if given("title") {
-		m.Title = wire.Some(f.title)
+		m.Title = api.Some(f.title)
 	}
 	if err := f.prices(given, &m); err != nil {
 		return m, err
 	}
 	for _, l := range []struct {
 		flag, value string
-		into        *wire.Nullable[int64]
+		into        *api.Nullable[int64]
 	}{{"total", f.total, &m.Total}, {"max-per-buyer", f.perBuyer, &m.MaxPerBuyer}, {"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer}, {"max-unpaid-per-buyer", f.maxUnpaid, &m.MaxUnpaidPerBuyer}} {
 		if !given(l.flag) {
 			continue
@@ -97,7 +97,7 @@ func (f *salePatchFlags) message(cmd *cobra.Command, now time.Time) (m wire.Patc
 		if err != nil {
 			return m, err
 		}
-		m.OpensAt = wire.Some(opens.Value)
+		m.OpensAt = api.Some(opens.Value)
 	}
 	if given("closes-at") {
 		if m.ClosesAt, err = flagTime("closes-at", f.closes, now, "none"); err != nil {
@@ -105,35 +105,35 @@ func (f *salePatchFlags) message(cmd *cobra.Command, now time.Time) (m wire.Patc
 		}
 	}
 	if given("payment-window") {
-		m.PaymentWindowS = wire.Some(int64(f.window / time.Second))
+		m.PaymentWindowS = api.Some(int64(f.window / time.Second))
 	}
 	if given("payment-grace") {
-		m.PaymentGraceS = wire.Some(int64(f.grace / time.Second))
+		m.PaymentGraceS = api.Some(int64(f.grace / time.Second))
 	}
 	if err := f.rules.message(cmd, &m.PatchRules); err != nil {
 		return m, err
 	}
-	if m == (wire.PatchSale{}) {
+	if m == (api.PatchSale{}) {
 		return m, errors.New("nothing to change: want one flag at least, like --title")
 	}
 	return m, nil
 }
 
-func (f *salePatchFlags) prices(given func(string) bool, m *wire.PatchSale) error {
+func (f *salePatchFlags) prices(given func(string) bool, m *api.PatchSale) error {
 	if (given("price") || given("list-price") && f.listPrice != "none") != given("currency") {
 		return errors.New("--price, --list-price and --currency: want an amount and its currency")
 	}
 	if given("price") {
-		m.Price = wire.Some(wire.Money{Amount: f.price, Currency: f.currency})
+		m.Price = api.Some(api.Money{Amount: f.price, Currency: f.currency})
 	}
 	if given("list-price") {
 		amount, err := parseLimit(f.listPrice)
 		if err != nil {
 			return fmt.Errorf("--list-price %q: want minor units, a whole number: %s; or none", f.listPrice, minorUnits(f.listPrice))
 		}
-		m.ListPrice = wire.Null[wire.Money]()
+		m.ListPrice = api.Null[api.Money]()
 		if !amount.Null {
-			m.ListPrice = wire.Value(wire.Money{Amount: amount.Value, Currency: f.currency})
+			m.ListPrice = api.Value(api.Money{Amount: amount.Value, Currency: f.currency})
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/servertest"
@@ -83,7 +83,7 @@ func TestServeSellAudit(t *testing.T) {
 		t.Error("the admin key is short, or printed")
 	}
 
-	sale := okJSON[wire.AdminSale](t, s.env, "sale", "create", "--id", "phone", "--title", "手机 A phone", "--price", "99900", "--total", "20")
+	sale := okJSON[api.AdminSale](t, s.env, "sale", "create", "--id", "phone", "--title", "手机 A phone", "--price", "99900", "--total", "20")
 	if sale.ID != "phone" || sale.State != sluice.StateOpen || *sale.Available != 20 {
 		t.Errorf("%+v", sale)
 	}
@@ -108,19 +108,19 @@ func TestServeSellAudit(t *testing.T) {
 	}
 
 	waitStored(t, s, "phone", 20)
-	page := okJSON[wire.OrderPage](t, s.env, "order", "list", "--sale", "phone", "--limit", "3", "--all")
+	page := okJSON[api.OrderPage](t, s.env, "order", "list", "--sale", "phone", "--limit", "3", "--all")
 	if len(page.Orders) != 20 || page.NextCursor != "" {
 		t.Errorf("%d orders, next %q", len(page.Orders), page.NextCursor)
 	}
 	first := page.Orders[0]
-	if shown := okJSON[wire.Order](t, s.env, "order", "show", string(first.OrderID)); shown.BuyerID != first.BuyerID || shown.Status != sluice.Pending {
+	if shown := okJSON[api.Order](t, s.env, "order", "show", string(first.OrderID)); shown.BuyerID != first.BuyerID || shown.Status != sluice.Pending {
 		t.Errorf("%+v", shown)
 	}
 	for _, step := range []struct {
 		verb string
 		want sluice.State
 	}{{"pause", sluice.StatePaused}, {"resume", sluice.StateSoldOut}, {"close", sluice.StateClosed}} {
-		if got := okJSON[wire.AdminSale](t, s.env, "sale", step.verb, "phone"); got.State != step.want {
+		if got := okJSON[api.AdminSale](t, s.env, "sale", step.verb, "phone"); got.State != step.want {
 			t.Errorf("%s: %s", step.verb, got.State)
 		}
 	}
@@ -154,7 +154,7 @@ func TestServeSellAudit(t *testing.T) {
 func waitStored(t *testing.T, s *running, sale string, units int64) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		now := okJSON[wire.AdminSale](t, s.env, "sale", "show", sale)
+		now := okJSON[api.AdminSale](t, s.env, "sale", "show", sale)
 		if now.StoredTaken == units && now.Backlog == 0 {
 			return
 		}
@@ -210,7 +210,7 @@ func TestTokensAreTheServersOwn(t *testing.T) {
 		t.Fatalf("promises: %s", promised)
 	}
 	for _, id := range orders {
-		if o := okJSON[wire.Order](t, s.env, "order", "show", id); string(o.OrderID) != id {
+		if o := okJSON[api.Order](t, s.env, "order", "show", id); string(o.OrderID) != id {
 			t.Errorf("%+v", o)
 		}
 	}
@@ -480,7 +480,7 @@ func TestDemoKeep(t *testing.T) {
 		if !found {
 			continue
 		}
-		var sale wire.Sale
+		var sale api.Sale
 		err := json.NewDecoder(get(server + "/v1/sales/" + id).Body).Decode(&sale)
 		prefix := id[:strings.Index(id, "-")+1]
 		if err != nil || sale.State != states[prefix] {

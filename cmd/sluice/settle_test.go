@@ -8,17 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
 func TestRestockCanBeSentAgain(t *testing.T) {
 	path := "POST /v1/admin/sales/phone/restock"
-	api := &merchantAPI{answers: map[string]func(string) any{path: always(wire.Problem{Status: 503, Code: wire.CodeOutcomeUnknown})}}
-	env := api.against(t)
+	shop := &merchantAPI{answers: map[string]func(string) any{path: always(api.Problem{Status: 503, Code: api.CodeOutcomeUnknown})}}
+	env := shop.against(t)
 	got := command(t, env, "sale", "restock", "phone", "--delta=-5", "--id", "recall-1")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "it may have happened: --id recall-1 tries again") || api.bodies[path] != `{"id":"recall-1","delta":-5}` {
-		t.Errorf("%+v, sent %s", got, api.bodies[path])
+	if got.code != exitFailed || !strings.Contains(got.stderr, "it may have happened: --id recall-1 tries again") || shop.bodies[path] != `{"id":"recall-1","delta":-5}` {
+		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}
 	first := command(t, env, "sale", "restock", "phone", "--delta", "1")
 	second := command(t, env, "sale", "restock", "phone", "--delta", "1")
@@ -26,33 +26,33 @@ func TestRestockCanBeSentAgain(t *testing.T) {
 		t.Errorf("two restocks have one id: %s", first.stderr)
 	}
 	// One that succeeds has told its id as well, and only one that was made here.
-	api.answers[path] = always(sampleSale)
+	shop.answers[path] = always(sampleSale)
 	told := command(t, env, "sale", "restock", "phone", "--delta", "1")
 	_, id, _ := strings.Cut(told.stderr, "--id ")
 	id, _, _ = strings.Cut(id, ";")
-	if told.code != exitOK || id == "" || api.bodies[path] != `{"id":"`+id+`","delta":1}` {
-		t.Errorf("%+v, sent %s", told, api.bodies[path])
+	if told.code != exitOK || id == "" || shop.bodies[path] != `{"id":"`+id+`","delta":1}` {
+		t.Errorf("%+v, sent %s", told, shop.bodies[path])
 	}
 	if named := command(t, env, "sale", "restock", "phone", "--delta", "1", "--id", "po-1"); named.code != exitOK || named.stderr != "" {
 		t.Errorf("%+v", named)
 	}
-	api.answers[path] = always(wire.Problem{Status: 409, Code: wire.CodeBelowTaken})
+	shop.answers[path] = always(api.Problem{Status: 409, Code: api.CodeBelowTaken})
 	if got := command(t, env, "sale", "restock", "phone", "--delta=-5"); got.code != exitFailed || strings.Contains(got.stderr, "may have") {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestDeadLetterCommands(t *testing.T) {
-	api := &merchantAPI{answers: map[string]func(string) any{
-		"GET /v1/admin/dead-letters/7":         always(wire.DeadLetter{ID: 7, SaleID: "phone"}),
-		"POST /v1/admin/dead-letters/7/replay": always(wire.NewReplayed([]sluice.OrderID{"phone.01"}, nil)),
-		"POST /v1/admin/dead-letters/8/replay": always(wire.NewReplayed(nil, []sluice.OrderID{"phone.02"})),
+	shop := &merchantAPI{answers: map[string]func(string) any{
+		"GET /v1/admin/dead-letters/7":         always(api.DeadLetter{ID: 7, SaleID: "phone"}),
+		"POST /v1/admin/dead-letters/7/replay": always(api.NewReplayed([]sluice.OrderID{"phone.01"}, nil)),
+		"POST /v1/admin/dead-letters/8/replay": always(api.NewReplayed(nil, []sluice.OrderID{"phone.02"})),
 	}}
-	env := api.against(t)
-	if l := okJSON[wire.DeadLetter](t, env, "dead-letter", "show", "7"); l.ID != 7 {
+	env := shop.against(t)
+	if l := okJSON[api.DeadLetter](t, env, "dead-letter", "show", "7"); l.ID != 7 {
 		t.Errorf("%+v", l)
 	}
-	if r := okJSON[wire.Replayed](t, env, "dead-letter", "replay", "7"); len(r.Saved) != 1 || len(r.Lost) != 0 {
+	if r := okJSON[api.Replayed](t, env, "dead-letter", "replay", "7"); len(r.Saved) != 1 || len(r.Lost) != 0 {
 		t.Errorf("%+v", r)
 	}
 	if got := command(t, env, "dead-letter", "replay", "8"); got.code != exitFailed || !strings.Contains(got.out, "phone.02  lost") {
@@ -69,7 +69,7 @@ func TestSettleByHand(t *testing.T) {
 		t.Errorf("%+v", load)
 	}
 	waitStored(t, s, "phone", 3)
-	orders := okJSON[wire.OrderPage](t, s.env, "order", "list", "--sale", "phone", "--status", "pending").Orders
+	orders := okJSON[api.OrderPage](t, s.env, "order", "list", "--sale", "phone", "--status", "pending").Orders
 	if len(orders) != 3 {
 		t.Fatalf("%+v", orders)
 	}
@@ -80,7 +80,7 @@ func TestSettleByHand(t *testing.T) {
 			sluice.Cancelled: {"order", "cancel", cancelled},
 			sluice.Rejected:  {"order", "reject", rejected, "--reason", "broken glass"},
 		} {
-			if o := okJSON[wire.Order](t, s.env, args...); o.Status != status {
+			if o := okJSON[api.Order](t, s.env, args...); o.Status != status {
 				t.Errorf("%v: %s", args, o.Status)
 			}
 		}
@@ -98,7 +98,7 @@ func TestSettleByHand(t *testing.T) {
 	if late := command(t, s.env, "order", "pay", cancelled, "--payment-id", "p-3"); late.code != exitOK || !strings.Contains(late.stderr, "The order was cancelled already: the money must go back (refund_due)") {
 		t.Errorf("%+v", late)
 	}
-	if o := okJSON[wire.Order](t, s.env, "order", "refund", cancelled); o.Status != sluice.Refunded {
+	if o := okJSON[api.Order](t, s.env, "order", "refund", cancelled); o.Status != sluice.Refunded {
 		t.Errorf("%+v", o)
 	}
 	type step struct {
@@ -107,7 +107,7 @@ func TestSettleByHand(t *testing.T) {
 		By, Pay string
 	}
 	var steps []step
-	for _, c := range okJSON[wire.OrderHistory](t, s.env, "order", "history", paid).Changes[1:] {
+	for _, c := range okJSON[api.OrderHistory](t, s.env, "order", "history", paid).Changes[1:] {
 		steps = append(steps, step{c.Action, c.To, c.By, c.PaymentID})
 	}
 	want := []step{{sluice.Pay, sluice.Paid, "admin", "p-1"}, {sluice.Pay, sluice.Paid, "admin", "p-2"}}
@@ -118,19 +118,19 @@ func TestSettleByHand(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 
-	sale := okJSON[wire.AdminSale](t, s.env, "sale", "restock", "phone", "--delta", "2", "--id", "r-1")
-	if again := okJSON[wire.AdminSale](t, s.env, "sale", "restock", "phone", "--delta", "2", "--id", "r-1"); *sale.Total != 5 || *again.Total != 5 {
+	sale := okJSON[api.AdminSale](t, s.env, "sale", "restock", "phone", "--delta", "2", "--id", "r-1")
+	if again := okJSON[api.AdminSale](t, s.env, "sale", "restock", "phone", "--delta", "2", "--id", "r-1"); *sale.Total != 5 || *again.Total != 5 {
 		t.Errorf("%d, then %d", *sale.Total, *again.Total)
 	}
 	if got := command(t, s.env, "sale", "restock", "phone", "--delta=-5"); got.code != exitFailed || !strings.Contains(got.stderr, "below_taken") {
 		t.Errorf("%+v", got)
 	}
 	for _, args := range [][]string{{"reconcile"}, {"reconcile", "--sale", "phone", "--apply"}} {
-		if list := okJSON[wire.ReconcileList](t, s.env, args...); len(list.Reports) != 1 || list.Reports[0].Remaining != 0 || list.Reports[0].Skipped != "" {
+		if list := okJSON[api.ReconcileList](t, s.env, args...); len(list.Reports) != 1 || list.Reports[0].Remaining != 0 || list.Reports[0].Skipped != "" {
 			t.Errorf("%v: %+v", args, list)
 		}
 	}
-	if sale := okJSON[wire.AdminSale](t, s.env, "rebuild", "--sale", "phone"); sale.Epoch != 2 || sale.Fence != "" || !sale.Loaded {
+	if sale := okJSON[api.AdminSale](t, s.env, "rebuild", "--sale", "phone"); sale.Epoch != 2 || sale.Fence != "" || !sale.Loaded {
 		t.Errorf("rebuilt: %+v", sale)
 	}
 	if out := ok(t, s.env, "dead-letter", "list"); strings.Count(out, "\n") != 1 {
@@ -139,23 +139,23 @@ func TestSettleByHand(t *testing.T) {
 }
 
 func TestReconcileTellsWhatRemains(t *testing.T) {
-	report := wire.ReconcileReport{SaleID: "phone", Remaining: 1, Differences: []wire.Difference{
+	report := api.ReconcileReport{SaleID: "phone", Remaining: 1, Differences: []api.Difference{
 		{Class: "lost_order", Count: 3, Repaired: 3, Orders: []sluice.OrderID{"phone.01", "phone.02", "phone.03"}},
 		{Class: "drift", Count: 1, Details: []string{"version 1 of the terms"}},
 		{Class: "in_flight"},
 	}}
 	path := "POST /v1/admin/sales/phone/reconcile"
-	api := &merchantAPI{answers: map[string]func(string) any{path: always(report)}}
-	env := api.against(t)
+	shop := &merchantAPI{answers: map[string]func(string) any{path: always(report)}}
+	env := shop.against(t)
 	got := command(t, env, "reconcile", "--sale", "phone")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "1 difference is not repaired") || api.bodies[path] != `{"apply":false}` ||
+	if got.code != exitFailed || !strings.Contains(got.stderr, "1 difference is not repaired") || shop.bodies[path] != `{"apply":false}` ||
 		!strings.Contains(got.out, "phone.01 and 2 more") || !strings.Contains(got.out, "version 1 of the terms") || strings.Contains(got.out, "in_flight") {
-		t.Errorf("%+v, sent %s", got, api.bodies[path])
+		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}
 	report.Remaining = 0
-	api.answers[path] = always(report)
-	if got := command(t, env, "reconcile", "--sale", "phone", "--apply"); got.code != exitOK || api.bodies[path] != `{"apply":true}` {
-		t.Errorf("%+v, sent %s", got, api.bodies[path])
+	shop.answers[path] = always(report)
+	if got := command(t, env, "reconcile", "--sale", "phone", "--apply"); got.code != exitOK || shop.bodies[path] != `{"apply":true}` {
+		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}
 	if got := command(t, env, "reconcile", "--sale", "A sale"); got.code != exitUsage {
 		t.Errorf("%+v", got)
@@ -166,12 +166,12 @@ func TestReconcileTellsWhatRemains(t *testing.T) {
 func TestRebuildThatDoesNotEnd(t *testing.T) {
 	defer func(was time.Duration) { rebuildWait = was }(rebuildWait)
 	rebuildWait = 50 * time.Millisecond
-	fenced := wire.AdminSale{Epoch: 1, Fence: "lost: the journal is gone"}
+	fenced := api.AdminSale{Epoch: 1, Fence: "lost: the journal is gone"}
 	fenced.ID, fenced.Loaded = "phone", true
-	api := &merchantAPI{answers: map[string]func(string) any{
+	shop := &merchantAPI{answers: map[string]func(string) any{
 		"POST /v1/admin/sales/phone/rebuild": always(fenced), "GET /v1/admin/sales/phone": always(fenced),
 	}}
-	got := command(t, api.against(t), "rebuild", "--sale", "phone")
+	got := command(t, shop.against(t), "rebuild", "--sale", "phone")
 	if got.code != exitFailed || !strings.Contains(got.stderr, "not rebuilt") || !strings.Contains(got.stderr, "the journal is gone") {
 		t.Errorf("%+v", got)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
@@ -60,12 +60,12 @@ func (a *app) tokenCommand() *cobra.Command {
 			}
 			if a.json {
 				return a.printJSON(struct {
-					Buyer     string    `json:"buyer"`
-					Token     string    `json:"token"`
-					ExpiresAt wire.Time `json:"expires_at"`
+					Buyer     string   `json:"buyer"`
+					Token     string   `json:"token"`
+					ExpiresAt api.Time `json:"expires_at"`
 
 					Sales []sluice.SaleID `json:"sales,omitempty"`
-				}{buyer, token, wire.At(now.Add(ttl)), invited})
+				}{buyer, token, api.At(now.Add(ttl)), invited})
 			}
 			fmt.Fprintln(a.stdout, token)
 			return nil

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/examples/shop/merchant"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 // tryout is what a person needs to click through the pages that `demo --keep`
@@ -61,14 +61,14 @@ func (t *tryout) close() {
 }
 
 // createTrySale makes the sale for the person, beside the crowd's.
-func (d *demo) createTrySale(ctx context.Context) (wire.AdminSale, error) {
-	money := func(amount int64) wire.Money { return wire.Money{Amount: amount, Currency: "CNY"} }
-	return d.client.CreateSale(ctx, wire.CreateSale{
-		ID: wire.Some(sluice.SaleID(fmt.Sprintf("try-%x", time.Now().UnixNano()))), SKU: "DEMO-2", Title: "Aurora desk lamp, limited edition",
-		Price: wire.Some(money(19900)), ListPrice: wire.Value(money(29900)),
-		Total: wire.Value(int64(tryUnits)), MaxPerBuyer: wire.Value(int64(1)),
-		OpensAt: wire.Some(wire.At(time.Now().Add(tryOpens))), ClosesAt: wire.Null[wire.Time](),
-		PaymentWindowS: wire.Some(int64(tryWindow / time.Second)),
+func (d *demo) createTrySale(ctx context.Context) (api.AdminSale, error) {
+	money := func(amount int64) api.Money { return api.Money{Amount: amount, Currency: "CNY"} }
+	return d.client.CreateSale(ctx, api.CreateSale{
+		ID: api.Some(sluice.SaleID(fmt.Sprintf("try-%x", time.Now().UnixNano()))), SKU: "DEMO-2", Title: "Aurora desk lamp, limited edition",
+		Price: api.Some(money(19900)), ListPrice: api.Value(money(29900)),
+		Total: api.Value(int64(tryUnits)), MaxPerBuyer: api.Value(int64(1)),
+		OpensAt: api.Some(api.At(time.Now().Add(tryOpens))), ClosesAt: api.Null[api.Time](),
+		PaymentWindowS: api.Some(int64(tryWindow / time.Second)),
 	})
 }
 

@@ -11,13 +11,13 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/config"
 )
 
 // flagTime reads the time of a flag: RFC 3339, +10m, now, or none where that
 // is the word. The error says what is wrong with it, and what would be right.
-func flagTime(name, text string, now time.Time, word string) (wire.Nullable[wire.Time], error) {
+func flagTime(name, text string, now time.Time, word string) (api.Nullable[api.Time], error) {
 	at, err := parseTime(text, now)
 	if err == nil && at.Null && word != "none" {
 		err = errors.New("")
@@ -35,20 +35,20 @@ func flagTime(name, text string, now time.Time, word string) (wire.Nullable[wire
 }
 
 // parseTime's error is what is wrong, or empty when that is anybody's guess.
-func parseTime(text string, now time.Time) (wire.Nullable[wire.Time], error) {
+func parseTime(text string, now time.Time) (api.Nullable[api.Time], error) {
 	switch {
 	case text == "none":
-		return wire.Null[wire.Time](), nil
+		return api.Null[api.Time](), nil
 	case text == "now":
-		return wire.Value(wire.At(now)), nil
+		return api.Value(api.At(now)), nil
 	case strings.HasPrefix(text, "+"):
 		d, err := time.ParseDuration(text[1:])
 		if err != nil {
-			return wire.Nullable[wire.Time]{}, errors.New(config.DurationHint(text[1:]))
+			return api.Nullable[api.Time]{}, errors.New(config.DurationHint(text[1:]))
 		}
-		return wire.Value(wire.At(now.Add(d))), nil
+		return api.Value(api.At(now.Add(d))), nil
 	}
-	var at wire.Time
+	var at api.Time
 	quoted, err := json.Marshal(text)
 	if err == nil {
 		err = at.UnmarshalJSON(quoted)
@@ -56,7 +56,7 @@ func parseTime(text string, now time.Time) (wire.Nullable[wire.Time], error) {
 	if err != nil {
 		err = errors.New(timeFault(text))
 	}
-	return wire.Value(at), err
+	return api.Value(at), err
 }
 
 var almostTime = regexp.MustCompile(`^(\d{4})-(\d\d?)-(\d\d?)(?:([Tt ])(\d\d?):(\d\d)(:\d\d(?:\.\d+)?)?)?([Zz]|[+-]\d\d:?\d\d)?$`)

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 func (a *app) webhookCommand() *cobra.Command {
@@ -26,7 +26,7 @@ func (a *app) webhookCommand() *cobra.Command {
 }
 
 func (a *app) webhookCreate() *cobra.Command {
-	var message wire.CreateWebhook
+	var message api.CreateWebhook
 	var types []string
 	cmd := &cobra.Command{
 		Use: "create URL", Short: "Add an endpoint, and print its secret", Args: exactly("URL"),
@@ -70,9 +70,9 @@ func (a *app) webhookList() *cobra.Command {
 			}
 			if a.json {
 				if list == nil {
-					list = []wire.Webhook{}
+					list = []api.Webhook{}
 				}
-				return a.printJSON(wire.WebhookList{Webhooks: list})
+				return a.printJSON(api.WebhookList{Webhooks: list})
 			}
 			rows := make([][]string, len(list))
 			for i, w := range list {
@@ -90,7 +90,7 @@ func (a *app) webhookList() *cobra.Command {
 }
 
 // webhookVerb is a command that does one thing with one webhook, and shows it.
-func (a *app) webhookVerb(verb, short string, do func(*client.Client, context.Context, sluice.WebhookID) (wire.Webhook, error)) *cobra.Command {
+func (a *app) webhookVerb(verb, short string, do func(*client.Client, context.Context, sluice.WebhookID) (api.Webhook, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: verb + " ID", Short: short, Args: exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,7 +109,7 @@ func (a *app) webhookVerb(verb, short string, do func(*client.Client, context.Co
 	return cmd
 }
 
-func (a *app) printWebhook(w wire.Webhook) error {
+func (a *app) printWebhook(w api.Webhook) error {
 	if a.json {
 		return a.printJSON(w)
 	}
@@ -148,7 +148,7 @@ func (a *app) webhookDelete() *cobra.Command {
 				return err
 			}
 			if a.json {
-				return a.printJSON(wire.WebhookDeleted{Deleted: sluice.WebhookID(args[0])})
+				return a.printJSON(api.WebhookDeleted{Deleted: sluice.WebhookID(args[0])})
 			}
 			a.say("deleted %s", clean(args[0]))
 			return nil
@@ -197,7 +197,7 @@ func (a *app) webhookDeliveries() *cobra.Command {
 }
 
 func (a *app) webhookReplay() *cobra.Command {
-	var message wire.ReplayWebhook
+	var message api.ReplayWebhook
 	cmd := &cobra.Command{
 		Use: "replay ID", Short: "Send events again", Args: exactly("ID"),
 		Long: "Sends again the events that were given up (--failed), one event (--event), or one\n" +
@@ -217,7 +217,7 @@ func (a *app) webhookReplay() *cobra.Command {
 				return err
 			}
 			if a.json {
-				return a.printJSON(wire.WebhookReplayed{Replayed: n})
+				return a.printJSON(api.WebhookReplayed{Replayed: n})
 			}
 			fmt.Fprintf(a.stdout, "%s will be sent again\n", plural(n, "event", "events"))
 			return nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // Events and webhooks as an operator types them, against a real server.
@@ -31,16 +31,16 @@ func TestEventsByHand(t *testing.T) {
 			return ""
 		}
 	}
-	made := okJSON[wire.Webhook](t, s.env, "webhook", "create", receiver.URL, "--types", "sale.created,sale.updated", "--description", "shop")
+	made := okJSON[api.Webhook](t, s.env, "webhook", "create", receiver.URL, "--types", "sale.created,sale.updated", "--description", "shop")
 	id := string(made.ID)
-	if !strings.HasPrefix(made.Secret, "whsec_") || made.Status != wire.WebhookActive || len(made.Types) != 2 {
+	if !strings.HasPrefix(made.Secret, "whsec_") || made.Status != api.WebhookActive || len(made.Types) != 2 {
 		t.Errorf("%+v", made)
 	}
 	ok(t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "3")
 	first := receive()
 
 	lines := strings.Split(strings.TrimSpace(ok(t, s.env, "events", "--json", "--limit", "1")), "\n")
-	var event wire.Event
+	var event api.Event
 	if err := json.Unmarshal([]byte(lines[0]), &event); err != nil || len(lines) != 1 || event.ID != first || event.Type != "sale.created" {
 		t.Errorf("%s: %v, want %s", lines, err, first)
 	}
@@ -49,25 +49,25 @@ func TestEventsByHand(t *testing.T) {
 	if text := ok(t, s.env, "events", "--after", first); !strings.Contains(text, "sale.available") || !strings.Contains(text, "sale.updated") || strings.Contains(text, "sale.created") {
 		t.Errorf("events:\n%s", text)
 	}
-	if r := okJSON[wire.WebhookReplayed](t, s.env, "webhook", "replay", id, "--event", first); r.Replayed != 1 || receive() != first {
+	if r := okJSON[api.WebhookReplayed](t, s.env, "webhook", "replay", id, "--event", first); r.Replayed != 1 || receive() != first {
 		t.Errorf("%+v", r)
 	}
 	if text := ok(t, s.env, "webhook", "replay", id, "--failed"); text != "0 events will be sent again\n" {
 		t.Error(text)
 	}
-	if w := okJSON[wire.Webhook](t, s.env, "webhook", "disable", id); w.Status != wire.WebhookDisabled {
+	if w := okJSON[api.Webhook](t, s.env, "webhook", "disable", id); w.Status != api.WebhookDisabled {
 		t.Errorf("%+v", w)
 	}
-	if w := okJSON[wire.Webhook](t, s.env, "webhook", "enable", id); w.Status != wire.WebhookActive {
+	if w := okJSON[api.Webhook](t, s.env, "webhook", "enable", id); w.Status != api.WebhookActive {
 		t.Errorf("%+v", w)
 	}
 	if text := ok(t, s.env, "webhook", "show", id); !strings.Contains(text, receiver.URL) || strings.Contains(text, made.Secret) {
 		t.Errorf("show:\n%s", text)
 	}
-	if page := okJSON[wire.DeliveryPage](t, s.env, "webhook", "deliveries", id); page.Next != "" {
+	if page := okJSON[api.DeliveryPage](t, s.env, "webhook", "deliveries", id); page.Next != "" {
 		t.Errorf("%+v", page)
 	}
-	if list := okJSON[wire.WebhookList](t, s.env, "webhook", "list"); len(list.Webhooks) != 1 {
+	if list := okJSON[api.WebhookList](t, s.env, "webhook", "list"); len(list.Webhooks) != 1 {
 		t.Errorf("%+v", list)
 	}
 	ok(t, s.env, "webhook", "delete", id)

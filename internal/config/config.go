@@ -19,7 +19,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
-	"github.com/sluicehq/sluice/identity"
+	"github.com/sluicehq/sluice"
 )
 
 // Config is all settings, valid. Where an empty value means a default that
@@ -34,7 +34,7 @@ type Config struct {
 	EventsPerAddress        int // 0: no such limit
 	CORSOrigins             []string
 	AdminKey, BuyerSecret   string
-	AdminKeys               []identity.AdminKey
+	AdminKeys               []sluice.AdminKey
 	BuyerJWKS, BuyerIssuer  string
 	BuyerAudience           string
 	ClockSkew               time.Duration

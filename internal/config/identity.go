@@ -8,7 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sluicehq/sluice/identity"
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // adminKeyFields are the fields of one entry of admin_keys.
@@ -18,21 +19,21 @@ const wantAdminKeys = "want a list of entries with name, role, and key, key_sha2
 
 // parseAdminKeys reads the list of admin_keys, YAML or JSON. Its errors never
 // repeat a value but names and roles: the rest may be a secret.
-func parseAdminKeys(text string) ([]identity.AdminKey, error) {
+func parseAdminKeys(text string) ([]sluice.AdminKey, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.SequenceNode {
 		return nil, errors.New(wantAdminKeys)
 	}
-	var keys []identity.AdminKey
-	names := map[string]bool{identity.MasterName: true}
+	var keys []sluice.AdminKey
+	names := map[string]bool{auth.MasterName: true}
 	for i, entry := range doc.Content[0].Content {
 		key, err := parseAdminKey(entry)
 		if err == nil {
-			err = key.Validate()
+			err = auth.ValidateKey(&key)
 		}
 		if err == nil && names[key.Name] {
 			err = fmt.Errorf("%s: the name stands twice", key.Name)
-			if key.Name == identity.MasterName {
+			if key.Name == auth.MasterName {
 				err = fmt.Errorf("%s: the name is that of admin_key", key.Name)
 			}
 		}
@@ -45,7 +46,7 @@ func parseAdminKeys(text string) ([]identity.AdminKey, error) {
 	return keys, nil
 }
 
-func parseAdminKey(entry *yaml.Node) (key identity.AdminKey, err error) {
+func parseAdminKey(entry *yaml.Node) (key sluice.AdminKey, err error) {
 	if entry.Kind != yaml.MappingNode {
 		return key, errors.New(wantAdminKeys)
 	}
@@ -63,9 +64,9 @@ func parseAdminKey(entry *yaml.Node) (key identity.AdminKey, err error) {
 		}
 		seen[field] = value.Value
 	}
-	key = identity.AdminKey{Name: seen["name"], Key: seen["key"], SHA256: seen["key_sha256"], File: seen["key_file"]}
+	key = sluice.AdminKey{Name: seen["name"], Key: seen["key"], SHA256: seen["key_sha256"], File: seen["key_file"]}
 	if key.Name != "" && seen["role"] != "" {
-		if key.Role, err = identity.ParseRole(seen["role"]); err != nil {
+		if key.Role, err = sluice.ParseRole(seen["role"]); err != nil {
 			return key, fmt.Errorf("%s: %w", key.Name, err)
 		}
 	}
@@ -97,7 +98,7 @@ func checkJWKS(c *Config, value string) error {
 	if value == "" {
 		return nil
 	}
-	return identity.CheckKeysLocation(value)
+	return auth.CheckKeysLocation(value)
 }
 
 // showJWKS hides what a URL may hold of secrets.
@@ -115,11 +116,11 @@ func showJWKS(value string) string {
 // checkIdentityFiles reads the files of keys.
 func (c *Config) checkIdentityFiles() error {
 	if c.BuyerJWKS != "" && !strings.Contains(c.BuyerJWKS, "://") {
-		if err := identity.CheckKeysFile(c.BuyerJWKS); err != nil {
+		if err := auth.CheckKeysFile(c.BuyerJWKS); err != nil {
 			return c.complain("buyer_jwks", err)
 		}
 	}
-	if _, err := identity.NewAdmins(c.AdminKey, c.AdminKeys); err != nil {
+	if _, err := auth.NewAdmins(c.AdminKey, c.AdminKeys); err != nil {
 		return c.complain("admin_keys", err)
 	}
 	return nil

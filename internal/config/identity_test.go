@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluicehq/sluice/identity"
+	"github.com/sluicehq/sluice"
 )
 
 const (
@@ -17,10 +17,10 @@ const (
 )
 
 func TestAdminKeys(t *testing.T) {
-	want := []identity.AdminKey{
-		{Name: "vera", Role: identity.Viewer, Key: testKey},
-		{Name: "otto@shop", Role: identity.Operator, SHA256: testSum},
-		{Name: "job", Role: identity.Owner, File: "/run/secrets/job"},
+	want := []sluice.AdminKey{
+		{Name: "vera", Role: sluice.Viewer, Key: testKey},
+		{Name: "otto@shop", Role: sluice.Operator, SHA256: testSum},
+		{Name: "job", Role: sluice.Owner, File: "/run/secrets/job"},
 	}
 	entries := []string{
 		"{name: vera, role: viewer, key: " + testKey + "}", "{name: otto@shop, role: operator, key_sha256: " + testSum + "}", "{name: job, role: owner, key_file: /run/secrets/job}",

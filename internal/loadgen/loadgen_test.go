@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,7 +47,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, err := jwt.ParseWithClaims(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), &claims,
 		func(*jwt.Token) (any, error) { return secret, nil }, jwt.WithValidMethods([]string{"HS256"}), jwt.WithExpirationRequired())
 	if err != nil {
-		refuse(w, 401, wire.CodeUnauthenticated)
+		refuse(w, 401, api.CodeUnauthenticated)
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
@@ -84,7 +84,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Idempotent-Replayed", "true")
 	}
 	w.WriteHeader(202)
-	_, _ = w.Write(wire.AppendPlaced(nil, "s1", order, 1))
+	_, _ = w.Write(api.AppendPlaced(nil, "s1", order, 1))
 }
 
 // hang never answers. A server sees that its client has left only after it has
@@ -97,7 +97,7 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(wire.Problem{Title: wire.Title(code), Status: status, Code: code})
+	_ = json.NewEncoder(w).Encode(api.Problem{Title: api.Title(code), Status: status, Code: code})
 }
 
 func rush(t *testing.T, h http.Handler, edit func(*Options)) (*Outcome, *Crowd) {
@@ -194,7 +194,7 @@ func TestTroubleIsRetriedWithTheSameKey(t *testing.T) {
 		{name: "empty 202", trouble: func(w http.ResponseWriter) { w.WriteHeader(202) }},
 		{name: "somebody else's order", trouble: func(w http.ResponseWriter) {
 			w.WriteHeader(202)
-			_, _ = w.Write(wire.AppendPlaced(nil, "s2", sluice.MakeOrderID("s2", strings.Repeat("0", 32)), 1))
+			_, _ = w.Write(api.AppendPlaced(nil, "s2", sluice.MakeOrderID("s2", strings.Repeat("0", 32)), 1))
 		}},
 		{name: "cheerful lie", trouble: func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"code":"accepted"}`)) }},
 		{name: "cut off", trouble: func(w http.ResponseWriter) {
@@ -328,7 +328,7 @@ func TestCancelEndsTheRush(t *testing.T) {
 func TestTLSAndChunks(t *testing.T) {
 	chunked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(202)
-		body := wire.AppendPlaced(nil, "s1", sluice.MakeOrderID("s1", strings.Repeat("a", 32)), 1)
+		body := api.AppendPlaced(nil, "s1", sluice.MakeOrderID("s1", strings.Repeat("a", 32)), 1)
 		_, _ = w.Write(body[:20])
 		_ = http.NewResponseController(w).Flush()
 		_, _ = w.Write(body[20:])
@@ -351,7 +351,7 @@ func TestResultJSON(t *testing.T) {
 		SaleID: "s1", Ledger: "sqlite", Store: "sqlite", Buyers: 5, Stock: &stock, Seed: 1, DurationS: 1.5, Requests: 6, RequestsPerS: 4,
 		Decisions: Decisions{sluice.Accepted: 2, sluice.SoldOut: 4, sluice.RateLimited: 1},
 		LatencyMS: Latency{P50: 1, P95: 2, P99: 3, Max: 4}, OrdersStored: &stored, DistinctBuyers: &stored, StoredAfterS: &after,
-		Audit: &wire.AuditReport{OK: true, Checks: []wire.AuditCheck{{ID: "I1", Name: "no oversell", OK: true, Detail: "2 <= 2"}}},
+		Audit: &api.AuditReport{OK: true, Checks: []api.AuditCheck{{ID: "I1", Name: "no oversell", OK: true, Detail: "2 <= 2"}}},
 	}
 	got, err := json.Marshal(r)
 	want := `{"sale_id":"s1","ledger":"sqlite","store":"sqlite","buyers":5,"stock":2,"seed":1,"duration_s":1.5,"requests":6,"requests_per_s":4,` +
@@ -397,7 +397,7 @@ func TestNewRefuses(t *testing.T) {
 // What the crowd itself costs: `go test -bench Rush`, against a handler that
 // answers a constant.
 func BenchmarkRush(b *testing.B) {
-	body, _ := json.Marshal(wire.Problem{Title: "Sold out", Status: 409, Code: "sold_out"})
+	body, _ := json.Marshal(api.Problem{Title: "Sold out", Status: 409, Code: "sold_out"})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(409)
 		_, _ = w.Write(body)

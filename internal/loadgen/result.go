@@ -10,7 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // Result is what `sluice load --json` and `sluice demo --json` print: other
@@ -30,10 +30,10 @@ type Result struct {
 	Errors       int64         `json:"errors"` // tries without a decision after retries
 	LatencyMS    Latency       `json:"latency_ms"`
 
-	OrdersStored   *int64            `json:"orders_stored,omitempty"`
-	DistinctBuyers *int64            `json:"distinct_buyers,omitempty"` // of the stored orders
-	StoredAfterS   *float64          `json:"stored_after_s,omitempty"`  // from the last answer to the last order stored
-	Audit          *wire.AuditReport `json:"audit,omitempty"`
+	OrdersStored   *int64           `json:"orders_stored,omitempty"`
+	DistinctBuyers *int64           `json:"distinct_buyers,omitempty"` // of the stored orders
+	StoredAfterS   *float64         `json:"stored_after_s,omitempty"`  // from the last answer to the last order stored
+	Audit          *api.AuditReport `json:"audit,omitempty"`
 
 	Replayed     int64            `json:"replayed,omitempty"`      // of accepted: decided by an earlier request with the key
 	ErrorReasons map[string]int64 `json:"error_reasons,omitempty"` // why tries were not decided
@@ -73,7 +73,7 @@ type Latency struct {
 	Max float64 `json:"max"`
 }
 
-// Forbidden stands in Decisions for wire.CodeForbidden, which is none of the
+// Forbidden stands in Decisions for api.CodeForbidden, which is none of the
 // ledger's: the buyer is not let in, for a reason of its own.
 const Forbidden = sluice.Code(math.MaxUint8)
 
@@ -83,14 +83,14 @@ func Codes() []sluice.Code { return append(sluice.Codes(), Forbidden) }
 // CodeName is a code as it stands on the wire.
 func CodeName(c sluice.Code) string {
 	if c == Forbidden {
-		return wire.CodeForbidden
+		return api.CodeForbidden
 	}
 	return c.String()
 }
 
 // parseCode is the inverse of CodeName.
 func parseCode(name string) (sluice.Code, error) {
-	if name == wire.CodeForbidden {
+	if name == api.CodeForbidden {
 		return Forbidden, nil
 	}
 	return sluice.ParseCode(name)

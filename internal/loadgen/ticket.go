@@ -15,8 +15,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
-	"github.com/sluicehq/sluice/tickets"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/tickets"
 )
 
 // Entrance is what the server says of a sale that asks for tickets, by the
@@ -189,7 +189,7 @@ func (w *worker) getTicket(ctx context.Context, buyer int) (got verdict, ok bool
 type asking struct {
 	*worker
 	token string
-	got   wire.Ticket   // in the end; empty if the sale asks for none
+	got   api.Ticket    // in the end; empty if the sale asks for none
 	away  time.Duration // spent on the proof of work, and waiting for a core
 }
 
@@ -205,11 +205,11 @@ func (a *asking) run(ctx context.Context, until time.Time) (got verdict, ok bool
 		switch {
 		case got == verdict{}:
 			return got, true
-		case got.reason == wire.CodeSaleState && work:
+		case got.reason == api.CodeSaleState && work:
 			// No proof is asked for any more; or no ticket, as the next answer says.
 			a.c.wallet.work.Store(false)
 			final = false
-		case got.reason == wire.CodeSaleState:
+		case got.reason == api.CodeSaleState:
 			return got, true
 		case got.code == Forbidden && got.reason == challengeMissing && !work:
 			a.c.wallet.work.Store(true)
@@ -240,7 +240,7 @@ func (a *asking) prove(ctx context.Context) (got verdict, wait time.Duration, fi
 		return verdict{reason: plain(ctx.Err())}, 0, true
 	}
 	defer func() { <-t.hands }()
-	var challenge wire.Challenge
+	var challenge api.Challenge
 	got, wait, final = a.request(ctx, "challenge", "", &challenge)
 	if got != (verdict{}) {
 		return got, wait, final
@@ -249,7 +249,7 @@ func (a *asking) prove(ctx context.Context) (got verdict, wait time.Duration, fi
 	if err != nil {
 		return verdict{reason: "the proof of work took longer than " + tickets.ChallengeLife.String()}, 0, true
 	}
-	body, err := json.Marshal(wire.AskTicket{Challenge: challenge.Challenge, Nonce: nonce})
+	body, err := json.Marshal(api.AskTicket{Challenge: challenge.Challenge, Nonce: nonce})
 	if err != nil {
 		return verdict{reason: plain(err)}, 0, true
 	}
@@ -257,7 +257,7 @@ func (a *asking) prove(ctx context.Context) (got verdict, wait time.Duration, fi
 }
 
 // solve does the work on a core of its own.
-func (a *asking) solve(ctx context.Context, c wire.Challenge) (nonce string, err error) {
+func (a *asking) solve(ctx context.Context, c api.Challenge) (nonce string, err error) {
 	t := a.c.wallet
 	if !a.queue(ctx, t.cores) {
 		return "", ctx.Err()
@@ -296,7 +296,7 @@ func (a *asking) take(ctx context.Context, body string) (got verdict, wait time.
 	got, wait, final = a.request(ctx, "ticket", body, &a.got)
 	bad := func(r rune) bool { return r <= ' ' || r > '~' }
 	if got == (verdict{}) && (a.got.Ticket == "" || strings.ContainsFunc(a.got.Ticket, bad)) {
-		a.got = wire.Ticket{}
+		a.got = api.Ticket{}
 		return verdict{reason: "200 without a ticket"}, 0, false
 	}
 	return got, wait, final

@@ -15,9 +15,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 // store is a real embedded server, and how often each path was asked for.
@@ -266,10 +266,10 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/s1/ticket"):
 		d.asked[claims.Subject]++
 		if d.trouble == nil || !d.trouble(d.asked[claims.Subject], w) {
-			_ = json.NewEncoder(w).Encode(wire.Ticket{Ticket: ticket})
+			_ = json.NewEncoder(w).Encode(api.Ticket{Ticket: ticket})
 		}
 	case strings.HasSuffix(r.URL.Path, "/s1/challenge"):
-		_ = json.NewEncoder(w).Encode(wire.Challenge{Challenge: "e", Difficulty: max(d.difficulty, 1)})
+		_ = json.NewEncoder(w).Encode(api.Challenge{Challenge: "e", Difficulty: max(d.difficulty, 1)})
 	case r.Header.Get("Sluice-Ticket") != ticket:
 		bar(w, "ticket_missing")
 	default:
@@ -283,7 +283,7 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func bar(w http.ResponseWriter, reason string) {
 	w.WriteHeader(403)
-	_ = json.NewEncoder(w).Encode(wire.Problem{Title: "Forbidden", Status: 403, Code: wire.CodeForbidden, Reason: reason})
+	_ = json.NewEncoder(w).Encode(api.Problem{Title: "Forbidden", Status: 403, Code: api.CodeForbidden, Reason: reason})
 }
 
 // Whatever time mends does not keep a buyer from the ticket.
@@ -300,7 +300,7 @@ func TestTroubleOnTheWayToATicket(t *testing.T) {
 		{"too early", func(w http.ResponseWriter) {
 			from := time.Now().Add(time.Second)
 			w.WriteHeader(409)
-			_ = json.NewEncoder(w).Encode(wire.Problem{Status: 409, Code: "not_open", TicketsFrom: wire.AtOrNull(from)})
+			_ = json.NewEncoder(w).Encode(api.Problem{Status: 409, Code: "not_open", TicketsFrom: api.AtOrNull(from)})
 		}, 900},
 		{"a new challenge", func(w http.ResponseWriter) { bar(w, "challenge_expired") }, 0},
 		{"no proof any more", func(w http.ResponseWriter) { bar(w, "challenge_missing") }, 0},
@@ -374,7 +374,7 @@ func TestNoTicketToBeHad(t *testing.T) {
 func TestATicketThatIsNoGood(t *testing.T) {
 	d := &doorman{shop: newShop(t, 5), asked: map[string]int{}}
 	d.trouble = func(_ int, w http.ResponseWriter) bool {
-		_ = json.NewEncoder(w).Encode(wire.Ticket{Ticket: "another's"})
+		_ = json.NewEncoder(w).Encode(api.Ticket{Ticket: "another's"})
 		return true
 	}
 	out, _ := rush(t, d, func(o *Options) {
@@ -482,7 +482,7 @@ func TestCancelEndsTheWayToTickets(t *testing.T) {
 	}
 	hard := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/challenge") {
-			_ = json.NewEncoder(w).Encode(wire.Challenge{Challenge: "c", Difficulty: 200})
+			_ = json.NewEncoder(w).Encode(api.Challenge{Challenge: "c", Difficulty: 200})
 			return
 		}
 		bar(w, "challenge_missing")

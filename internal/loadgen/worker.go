@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // worker is one connection.
@@ -175,7 +175,7 @@ func (w *worker) send(ctx context.Context, sent *atomic.Int64, request ...string
 
 // accepted believes a 202 only if it is the answer to this claim.
 func (w *worker) accepted(a answer) (verdict, bool) {
-	var p wire.Placed
+	var p api.Placed
 	if err := json.Unmarshal(a.body, &p); err != nil {
 		return verdict{reason: "202 without an order"}, false
 	}
@@ -190,7 +190,7 @@ func (w *worker) accepted(a answer) (verdict, bool) {
 func (w *worker) refused(a answer) (verdict, bool) {
 	got, ok := w.known[string(a.body)]
 	if !ok {
-		var p wire.Problem
+		var p api.Problem
 		if a.status < 400 || json.Unmarshal(a.body, &p) != nil || p.Status != a.status || p.Code == "" {
 			return verdict{reason: fmt.Sprintf("HTTP %d without a code", a.status)}, false
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // TestLooks takes pictures of the pages into the folder SLUICE_TEST_PICTURES, for
@@ -17,9 +17,9 @@ func TestLooks(t *testing.T) {
 		t.Skip("SLUICE_TEST_PICTURES names no folder")
 	}
 	s := start(t)
-	title := func(text string) saleOption { return func(c *wire.CreateSale) { c.Title = text } }
+	title := func(text string) saleOption { return func(c *api.CreateSale) { c.Title = text } }
 	closes := func(d time.Duration) saleOption {
-		return func(c *wire.CreateSale) { c.ClosesAt = wire.Value(wire.At(time.Now().Add(d))) }
+		return func(c *api.CreateSale) { c.ClosesAt = api.Value(api.At(time.Now().Add(d))) }
 	}
 	upcoming := s.sale(t, title("Aurora desk lamp, limited edition"), opensIn(3*time.Hour+25*time.Minute), units(500), closes(30*time.Hour))
 	open := s.sale(t, title("Aurora desk lamp, limited edition"), units(500), closes(40*time.Minute))

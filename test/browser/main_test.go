@@ -21,10 +21,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/examples/shop/merchant"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -154,17 +154,17 @@ func startBrowser(program, profile string) error {
 }
 
 // saleOption changes the sale that a test asks for.
-type saleOption func(*wire.CreateSale)
+type saleOption func(*api.CreateSale)
 
 // sale creates a sale: one unit, one per buyer, open, unless the options say
 // otherwise.
 func (s *site) sale(t *testing.T, options ...saleOption) sluice.SaleID {
 	t.Helper()
 	id := sluice.SaleID(fmt.Sprintf("s%d", time.Now().UnixNano()))
-	sale := wire.CreateSale{
-		ID: wire.Some(id), SKU: "LAMP-1", Title: "A lamp", Price: wire.Some(wire.Money{Amount: 19900, Currency: "CNY"}),
-		ListPrice: wire.Value(wire.Money{Amount: 29900, Currency: "CNY"}), Total: wire.Value(int64(1)), MaxPerBuyer: wire.Value(int64(1)),
-		OpensAt: wire.Some(wire.At(time.Now().Add(-time.Minute))), ClosesAt: wire.Null[wire.Time](),
+	sale := api.CreateSale{
+		ID: api.Some(id), SKU: "LAMP-1", Title: "A lamp", Price: api.Some(api.Money{Amount: 19900, Currency: "CNY"}),
+		ListPrice: api.Value(api.Money{Amount: 29900, Currency: "CNY"}), Total: api.Value(int64(1)), MaxPerBuyer: api.Value(int64(1)),
+		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 	}
 	for _, change := range options {
 		change(&sale)
@@ -176,13 +176,13 @@ func (s *site) sale(t *testing.T, options ...saleOption) sluice.SaleID {
 }
 
 func opensIn(d time.Duration) saleOption {
-	return func(s *wire.CreateSale) { s.OpensAt = wire.Some(wire.At(time.Now().Add(d))) }
+	return func(s *api.CreateSale) { s.OpensAt = api.Some(api.At(time.Now().Add(d))) }
 }
 
-func units(n int64) saleOption { return func(s *wire.CreateSale) { s.Total = wire.Value(n) } }
+func units(n int64) saleOption { return func(s *api.CreateSale) { s.Total = api.Value(n) } }
 
 // unlimited lets a buyer buy as many as there are.
-func unlimited(s *wire.CreateSale) { s.MaxPerBuyer = wire.Null[int64]() }
+func unlimited(s *api.CreateSale) { s.MaxPerBuyer = api.Null[int64]() }
 
 // token is a buyer's, as the shop's login would mint it.
 func (s *site) token(buyer string) string {
@@ -201,7 +201,7 @@ func (s *site) claim(t *testing.T, sale sluice.SaleID, buyer string) sluice.Orde
 	if err != nil {
 		t.Fatal(err)
 	}
-	placed, err := c.Place(t.Context(), sale, client.NewKey(), wire.PlaceOrder{Quantity: 1})
+	placed, err := c.Place(t.Context(), sale, client.NewKey(), api.PlaceOrder{Quantity: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func (s *site) claim(t *testing.T, sale sluice.SaleID, buyer string) sluice.Orde
 }
 
 // orders are the stored orders of a sale, once there are as many as wanted.
-func (s *site) orders(t *testing.T, sale sluice.SaleID, want int) []wire.Order {
+func (s *site) orders(t *testing.T, sale sluice.SaleID, want int) []api.Order {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		page, err := s.merchant.AdminOrders(t.Context(), sluice.OrderFilter{Sale: sale})

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // What a buyer hears.
@@ -45,7 +45,7 @@ func TestOpensAtTheServersMoment(t *testing.T) {
 		// On a busy machine the page may come too late to count down.
 		for lead := 4 * time.Second; ; lead *= 3 {
 			opens = time.Now().Add(lead).Truncate(time.Millisecond)
-			sale = s.sale(t, func(c *wire.CreateSale) { c.OpensAt = wire.Some(wire.At(opens)) })
+			sale = s.sale(t, func(c *api.CreateSale) { c.OpensAt = api.Some(api.At(opens)) })
 			b.openSale(sale, "punctual")
 			b.wait(`["upcoming", "open"].includes(document.body.dataset.state)`)
 			seen := b.is(`document.getElementById("countdown-label").textContent === "Opens in" && document.getElementById("countdown").checkVisibility() && !window.openedAt`)
@@ -296,8 +296,8 @@ func TestFollowsTheShop(t *testing.T) {
 	if b.is(canBuy) {
 		t.Error("the button of a paused sale can be pressed")
 	}
-	price := wire.Money{Amount: 12300, Currency: "CNY"}
-	if _, err := s.merchant.PatchSale(t.Context(), sale, wire.PatchSale{Price: wire.Some(price)}); err != nil {
+	price := api.Money{Amount: 12300, Currency: "CNY"}
+	if _, err := s.merchant.PatchSale(t.Context(), sale, api.PatchSale{Price: api.Some(price)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.merchant.ResumeSale(t.Context(), sale); err != nil {
@@ -671,7 +671,7 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	b := visit(t, s, "browsing").tab()
-	name := func(text string) saleOption { return func(c *wire.CreateSale) { c.Title = text } }
+	name := func(text string) saleOption { return func(c *api.CreateSale) { c.Title = text } }
 	now := s.sale(t, units(7), name("Listed, on sale"))
 	later := s.sale(t, opensIn(48*time.Hour), name("Listed, in two days"))
 	tile := func(sale sluice.SaleID) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // stubs lets a test say what the server answers where that is hard to bring
@@ -53,7 +53,7 @@ type state struct {
 
 const lamp = "Aurora lamp"
 
-func named(title string) saleOption { return func(c *wire.CreateSale) { c.Title = title } }
+func named(title string) saleOption { return func(c *api.CreateSale) { c.Title = title } }
 
 // shows is a state of a sale's page, reached when an element has the words.
 func shows(name, before, id, words string, options ...saleOption) state {
@@ -79,11 +79,11 @@ func bought(name, order, words string) state {
 }
 
 func closesIn(d time.Duration) saleOption {
-	return func(c *wire.CreateSale) { c.ClosesAt = wire.Value(wire.At(time.Now().Add(d))) }
+	return func(c *api.CreateSale) { c.ClosesAt = api.Value(api.At(time.Now().Add(d))) }
 }
 
-func anyTotal(c *wire.CreateSale)    { c.Total = wire.Null[int64]() }
-func noListPrice(c *wire.CreateSale) { c.ListPrice = wire.Null[wire.Money]() }
+func anyTotal(c *api.CreateSale)    { c.Total = api.Null[int64]() }
+func noListPrice(c *api.CreateSale) { c.ListPrice = api.Null[api.Money]() }
 
 // allStates are what a buyer may see.
 func allStates() []state {
@@ -189,7 +189,7 @@ func allStates() []state {
 			b.says("status", "another tab")
 		}},
 		{name: "limit-many", arrange: func(t *testing.T, s *site, b *tab) {
-			sale := s.sale(t, named(lamp), units(40), func(c *wire.CreateSale) { c.MaxPerBuyer = wire.Value(int64(3)) })
+			sale := s.sale(t, named(lamp), units(40), func(c *api.CreateSale) { c.MaxPerBuyer = api.Value(int64(3)) })
 			s.claim(t, sale, "alice") // on another device
 			b.openSale(sale, "alice")
 			b.wait(canBuy)
@@ -262,9 +262,9 @@ func allStates() []state {
 			b.wait(`document.body.innerText.includes("no such order")`)
 		}},
 		{name: "long-title", foreign: `a{9,}`, arrange: func(t *testing.T, s *site, b *tab) {
-			b.openSale(s.sale(t, named(strings.Repeat("a", 150)), units(1_234_567), unlimited, func(c *wire.CreateSale) {
-				c.Price = wire.Some(wire.Money{Amount: 123_456_789_00, Currency: "CNY"})
-				c.ListPrice = wire.Value(wire.Money{Amount: 223_456_789_00, Currency: "CNY"})
+			b.openSale(s.sale(t, named(strings.Repeat("a", 150)), units(1_234_567), unlimited, func(c *api.CreateSale) {
+				c.Price = api.Some(api.Money{Amount: 123_456_789_00, Currency: "CNY"})
+				c.ListPrice = api.Value(api.Money{Amount: 223_456_789_00, Currency: "CNY"})
 			}), strings.Repeat("a", 100))
 			b.wait(canBuy)
 		}},

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // asksTicket makes a sale ask for a ticket and a proof of work before it.
-func asksTicket(c *wire.CreateSale) {
-	c.Ticket = wire.Value(sluice.Ticket{BeforeS: 7200})
-	c.Challenge = wire.Value(sluice.Challenge{Difficulty: 12})
+func asksTicket(c *api.CreateSale) {
+	c.Ticket = api.Value(sluice.Ticket{BeforeS: 7200})
+	c.Challenge = api.Value(sluice.Challenge{Difficulty: 12})
 }
 
 // The ticket is there before the opening, the work done in a worker, and the

@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // Who wants more units than there are is told, and woken when there are enough:
@@ -97,7 +97,7 @@ func TestQuantityIsWhatIsSeen(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	b := visit(t, s, "clumsy").tab()
-	b.openSale(s.sale(t, units(9), func(c *wire.CreateSale) { c.MaxPerBuyer = wire.Value(int64(4)) }), "clumsy")
+	b.openSale(s.sale(t, units(9), func(c *api.CreateSale) { c.MaxPerBuyer = api.Value(int64(4)) }), "clumsy")
 	b.wait(canBuy)
 	for typed, want := range map[string]string{"7": "4", "0": "1", "2.9": "2", "": "1", "3": "3"} {
 		if got := b.text(`(() => { const q = document.getElementById("quantity"); q.value = "` + typed + `"; q.dispatchEvent(new Event("change")); return q.value; })()`); got != want {

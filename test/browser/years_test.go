@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // A time of another year says which, and one of this year does not.
@@ -13,8 +13,8 @@ func TestTimesNameAnotherYear(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	b := visit(t, s, "years").tab()
-	sale := s.sale(t, opensIn(time.Hour), func(c *wire.CreateSale) {
-		c.ClosesAt = wire.Value(wire.At(time.Date(2099, 6, 15, 12, 0, 0, 0, time.UTC)))
+	sale := s.sale(t, opensIn(time.Hour), func(c *api.CreateSale) {
+		c.ClosesAt = api.Value(api.At(time.Date(2099, 6, 15, 12, 0, 0, 0, time.UTC)))
 	})
 	b.openSale(sale, "")
 	b.wait(`document.getElementById("closes").textContent.includes("2099")`)

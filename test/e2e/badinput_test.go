@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 )
 
 // call is one request as some client sends it, and the answer it must get.
@@ -69,7 +69,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("there are orders: %+v", orders)
 			}
 			alice := buyer(t, s.url, "alice", client.Options{})
-			if _, err := alice.Place(t.Context(), sale, "attempt-0001", wire.PlaceOrder{Quantity: 1}); err != nil {
+			if _, err := alice.Place(t.Context(), sale, "attempt-0001", api.PlaceOrder{Quantity: 1}); err != nil {
 				t.Errorf("after all that, a good claim: %v", err)
 			}
 		})

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -32,7 +32,7 @@ func TestALostOrderIsFound(t *testing.T) {
 	}
 	for _, when := range []string{"with the server up", "with the server down"} {
 		report := audit(t, s, sale, 3, when)
-		i := slices.IndexFunc(report.Checks, func(c wire.AuditCheck) bool { return c.ID == "I5" })
+		i := slices.IndexFunc(report.Checks, func(c api.AuditCheck) bool { return c.ID == "I5" })
 		if i < 0 || report.Checks[i].OK || !strings.Contains(report.Checks[i].Detail, string(lost)) {
 			t.Errorf("the audit %s does not name the lost order: %+v", when, report.Checks)
 		}
@@ -42,11 +42,11 @@ func TestALostOrderIsFound(t *testing.T) {
 
 // Each kind of broken promise, planted into what was stored.
 func TestBrokenPromisesAreFound(t *testing.T) {
-	order := func(buyer int, key sluice.Key, id sluice.OrderID) wire.Order {
-		return wire.Order{BuyerID: loadgen.BuyerName(buyer), Key: key, OrderID: id, Quantity: 1, Status: sluice.Pending}
+	order := func(buyer int, key sluice.Key, id sluice.OrderID) api.Order {
+		return api.Order{BuyerID: loadgen.BuyerName(buyer), Key: key, OrderID: id, Quantity: 1, Status: sluice.Pending}
 	}
 	promises := []loadgen.Promise{{Buyer: 1, Key: "key-1", Order: "s.1"}, {Buyer: 2, Key: "key-2", Order: "s.2"}}
-	good := []wire.Order{order(1, "key-1", "s.1"), order(2, "key-2", "s.2")}
+	good := []api.Order{order(1, "key-1", "s.1"), order(2, "key-2", "s.2")}
 	outcome := func(promises []loadgen.Promise) []*loadgen.Outcome {
 		return []*loadgen.Outcome{{Promises: promises, Result: loadgen.Result{Decisions: loadgen.Decisions{sluice.SoldOut: 1}}}}
 	}
@@ -57,7 +57,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	rejected[0].Status = sluice.Rejected
 	for name, c := range map[string]struct {
 		promises        []loadgen.Promise
-		stored          []wire.Order
+		stored          []api.Order
 		total, perBuyer int64
 		want            string
 	}{
@@ -66,7 +66,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"an order twice":           {promises, append(slices.Clone(good), good[0]), 3, 2, "is there twice"},
 		"a claim with two orders":  {promises, append(slices.Clone(good), order(1, "key-1", "s.9")), 3, 2, "has the orders"},
 		"a claim promised twice":   {append(slices.Clone(promises), loadgen.Promise{Buyer: 1, Key: "key-1", Order: "s.9"}), good, 2, 1, "(I4)"},
-		"another order":            {promises, []wire.Order{good[0], order(2, "key-2", "s.9")}, 2, 1, "and the store has"},
+		"another order":            {promises, []api.Order{good[0], order(2, "key-2", "s.9")}, 2, 1, "and the store has"},
 		"a rejected order":         {promises, rejected, 2, 1, "is rejected"},
 		"oversell":                 {promises, good, 1, 1, "(I1)"},
 		"undersell":                {promises, good, 3, 1, "(I7)"},

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
@@ -53,7 +53,7 @@ func TestThreeServers(t *testing.T) {
 
 	merchant := servers[1].merchant()
 	for _, change := range []struct {
-		do   func(context.Context, sluice.SaleID) (wire.AdminSale, error)
+		do   func(context.Context, sluice.SaleID) (api.AdminSale, error)
 		want sluice.State
 		code sluice.Code // of a claim that was never made before
 	}{
@@ -72,7 +72,7 @@ func TestThreeServers(t *testing.T) {
 			// Each server is asked for what another one has promised.
 			other := rush.outcomes[(i+1)%len(urls)]
 			repeatAt(t, url, sale, other, 30, string(change.want))
-			_, err := buyer(t, url, "latecomer", client.Options{}).Place(t.Context(), sale, client.NewKey(), wire.PlaceOrder{Quantity: 1})
+			_, err := buyer(t, url, "latecomer", client.Options{}).Place(t.Context(), sale, client.NewKey(), api.PlaceOrder{Quantity: 1})
 			if client.CodeOf(err) != change.code.String() {
 				t.Errorf("%s: a latecomer is told %v, want %s", change.want, err, change.code)
 			}
@@ -98,7 +98,7 @@ func repeatAt(t *testing.T, url string, sale sluice.SaleID, of *loadgen.Outcome,
 	t.Helper()
 	for _, p := range spread(of.Promises, n) {
 		c := buyer(t, url, loadgen.BuyerName(p.Buyer), client.Options{})
-		got, err := c.Place(t.Context(), sale, p.Key, wire.PlaceOrder{Quantity: 1})
+		got, err := c.Place(t.Context(), sale, p.Key, api.PlaceOrder{Quantity: 1})
 		if err != nil || got.OrderID != p.Order || !got.Replayed {
 			t.Errorf("%s: %s of %s repeated at %s: %+v, %v (I4)", when, p.Order, loadgen.BuyerName(p.Buyer), url, got, err)
 		}
@@ -116,7 +116,7 @@ func TestKeys(t *testing.T) {
 	bob := buyer(t, urls[1], "bob", client.Options{})
 	place := func(c *client.Client, quantity int64) client.Placed {
 		t.Helper()
-		got, err := c.Place(t.Context(), sale, key, wire.PlaceOrder{Quantity: quantity})
+		got, err := c.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: quantity})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("the same claim on another server: %+v, first %+v (I4)", again, first)
 	}
 	for _, c := range alice {
-		_, err := c.Place(t.Context(), sale, key, wire.PlaceOrder{Quantity: 3})
+		_, err := c.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: 3})
 		var refused *client.Error
 		if !errors.As(err, &refused) || refused.Code != sluice.KeyReused.String() || refused.Status != 422 {
 			t.Errorf("the same key with another quantity: %v", err)

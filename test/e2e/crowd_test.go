@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -31,11 +31,11 @@ func createSale(t testing.TB, s *server, total, perBuyer int64) sluice.SaleID {
 // createSaleAs creates an open sale under this id.
 func createSaleAs(t testing.TB, s *server, id sluice.SaleID, total, perBuyer int64) {
 	t.Helper()
-	_, err := s.merchant().CreateSale(t.Context(), wire.CreateSale{
-		ID: wire.Some(id), SKU: "E2E-1", Title: "A thing",
-		Price: wire.Some(wire.Money{Amount: 100, Currency: "CNY"}),
-		Total: wire.Value(total), MaxPerBuyer: wire.Value(perBuyer),
-		OpensAt: wire.Some(wire.At(time.Now().Add(-time.Minute))), ClosesAt: wire.Null[wire.Time](),
+	_, err := s.merchant().CreateSale(t.Context(), api.CreateSale{
+		ID: api.Some(id), SKU: "E2E-1", Title: "A thing",
+		Price: api.Some(api.Money{Amount: 100, Currency: "CNY"}),
+		Total: api.Value(total), MaxPerBuyer: api.Value(perBuyer),
+		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 )
 
 // demoOutput is what `sluice demo --json` prints, read as another program
@@ -20,7 +20,7 @@ type demoOutput struct {
 	Errors         int64            `json:"errors"`
 	OrdersStored   int64            `json:"orders_stored"`
 	DistinctBuyers int64            `json:"distinct_buyers"`
-	Audit          wire.AuditReport `json:"audit"`
+	Audit          api.AuditReport  `json:"audit"`
 }
 
 // The demo on Redis and PostgreSQL. (On SQLite: scripts/demo.txtar.)
@@ -42,7 +42,7 @@ func TestDemoOnRedisAndPostgres(t *testing.T) {
 		t.Errorf("%s", stdout)
 	}
 	for _, id := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8"} {
-		if !slices.ContainsFunc(out.Audit.Checks, func(c wire.AuditCheck) bool { return c.ID == id }) {
+		if !slices.ContainsFunc(out.Audit.Checks, func(c api.AuditCheck) bool { return c.ID == id }) {
 			t.Errorf("the audit does not check %s", id)
 		}
 	}

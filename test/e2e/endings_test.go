@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
@@ -75,8 +75,8 @@ func endingsRound(t *testing.T, servers int, on backends, r *rand.Rand) {
 	}
 
 	timed := createSale(t, cluster[0], total, 1)
-	if _, err := cluster[0].merchant().PatchSale(t.Context(), timed, wire.PatchSale{
-		PaymentWindowS: wire.Some[int64](1), PaymentGraceS: wire.Some[int64](0),
+	if _, err := cluster[0].merchant().PatchSale(t.Context(), timed, api.PatchSale{
+		PaymentWindowS: api.Some[int64](1), PaymentGraceS: api.Some[int64](0),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -203,13 +203,13 @@ func (e *endings) begin(promises []loadgen.Promise, r *rand.Rand) {
 				order := shuffled[n].Order
 				switch n % 3 {
 				case 0:
-					e.until(order, func(ctx context.Context) (wire.Order, error) { return c.AdminCancelOrder(ctx, order) })
+					e.until(order, func(ctx context.Context) (api.Order, error) { return c.AdminCancelOrder(ctx, order) })
 				case 1:
-					e.until(order, func(ctx context.Context) (wire.Order, error) {
+					e.until(order, func(ctx context.Context) (api.Order, error) {
 						return c.PayOrder(ctx, order, "pay-"+string(order)[len(order)-8:])
 					})
 					if n%12 == 1 {
-						e.until(order, func(ctx context.Context) (wire.Order, error) { return c.RefundOrder(ctx, order) })
+						e.until(order, func(ctx context.Context) (api.Order, error) { return c.RefundOrder(ctx, order) })
 					}
 				}
 				e.answered.Add(1)
@@ -219,7 +219,7 @@ func (e *endings) begin(promises []loadgen.Promise, r *rand.Rand) {
 }
 
 // until asks for one change until it is answered for good.
-func (e *endings) until(order sluice.OrderID, change func(context.Context) (wire.Order, error)) {
+func (e *endings) until(order sluice.OrderID, change func(context.Context) (api.Order, error)) {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		o, err := change(ctx)
@@ -230,7 +230,7 @@ func (e *endings) until(order sluice.OrderID, change func(context.Context) (wire
 			e.told[order] = o.Status
 			e.mu.Unlock()
 			return
-		case client.CodeOf(err) == wire.CodeOrderEnded:
+		case client.CodeOf(err) == api.CodeOrderEnded:
 			return // time was faster
 		case time.Now().After(deadline):
 			e.t.Errorf("%s: no answer: %v", order, err)
@@ -261,7 +261,7 @@ func (e *endings) awaitAnswered(n int64) bool {
 func conserved(t *testing.T, s *server, sale sluice.SaleID, total int64, e *endings) map[sluice.Status]int {
 	t.Helper()
 	inStep(t, s, sale)
-	var got wire.AdminSale
+	var got api.AdminSale
 	await(t, "every unit to be back", func() (back bool) {
 		var err error
 		got, err = s.merchant().AdminSale(t.Context(), sale)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
@@ -40,7 +40,7 @@ func TestDemoLifecycleOnServers(t *testing.T) {
 				t.Errorf("%s", stdout)
 			}
 			for _, id := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8"} {
-				if !slices.ContainsFunc(out.Audit.Checks, func(c wire.AuditCheck) bool { return c.ID == id }) {
+				if !slices.ContainsFunc(out.Audit.Checks, func(c api.AuditCheck) bool { return c.ID == id }) {
 					t.Errorf("the audit does not check %s", id)
 				}
 			}
@@ -58,7 +58,7 @@ func typed(t testing.TB, s *server, args ...string) string {
 	return stdout
 }
 
-func shown(t testing.TB, s *server, sale sluice.SaleID) (shown wire.AdminSale) {
+func shown(t testing.TB, s *server, sale sluice.SaleID) (shown api.AdminSale) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(typed(t, s, "sale", "show", string(sale), "--json")), &shown); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestReconcileByCommand(t *testing.T) {
 	compare := func(wantCode int, apply ...string) map[string][3]int64 {
 		t.Helper()
 		code, stdout, stderr := command(t, append([]string{"reconcile", "--sale", string(sale), "--json", "--url", s.url}, apply...)...)
-		var list wire.ReconcileList
+		var list api.ReconcileList
 		if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != wantCode || len(list.Reports) != 1 || list.Reports[0].Skipped != "" {
 			t.Fatalf("exit %d, want %d: %v\n%s%s", code, wantCode, err, stdout, stderr)
 		}

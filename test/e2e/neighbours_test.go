@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
@@ -132,8 +132,8 @@ func (n *neighbours) round(t *testing.T, r *rand.Rand, trouble trouble) {
 	}
 	harmed, beside := rushes[0], rushes[1]
 	expiring := n.saleOn(t, 1, 1, 1)
-	if _, err := servers[0].merchant().PatchSale(t.Context(), expiring, wire.PatchSale{
-		PaymentWindowS: wire.Some[int64](1), PaymentGraceS: wire.Some[int64](0),
+	if _, err := servers[0].merchant().PatchSale(t.Context(), expiring, api.PatchSale{
+		PaymentWindowS: api.Some[int64](1), PaymentGraceS: api.Some[int64](0),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func (n *neighbours) round(t *testing.T, r *rand.Rand, trouble trouble) {
 	for i := range 2 { // the second gets the unit of the first, who does not pay
 		late := buyer(t, servers[i].url, sluice.BuyerID(fmt.Sprintf("late-%d", i)), client.Options{})
 		within(t, soon, "a unit that returns beside "+trouble.name, func() bool {
-			_, err := late.Place(t.Context(), expiring, client.NewKey(), wire.PlaceOrder{Quantity: 1})
+			_, err := late.Place(t.Context(), expiring, client.NewKey(), api.PlaceOrder{Quantity: 1})
 			return err == nil || trouble.stalled && i > 0
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/httpapi/wire"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -32,14 +32,14 @@ func TestReplyLost(t *testing.T) {
 				alice := buyer(t, proxy.url, "alice", client.Options{})
 				key := client.NewKey()
 				proxy.lose.Store(lost)
-				got, err := alice.Place(t.Context(), sale, key, wire.PlaceOrder{Quantity: 1})
+				got, err := alice.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: 1})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if int64(got.Attempts) != lost+1 || got.Replayed != (lost > 0) {
 					t.Errorf("after %d lost replies: %+v", lost, got)
 				}
-				again, err := alice.Place(t.Context(), sale, key, wire.PlaceOrder{Quantity: 1})
+				again, err := alice.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: 1})
 				if err != nil || again.Placed != got.Placed || !again.Replayed {
 					t.Errorf("repeated: %+v, %v; first %+v (I4)", again, err, got)
 				}

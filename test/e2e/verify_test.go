@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/httpapi/wire"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -36,7 +36,7 @@ func promised(outcomes []*loadgen.Outcome) (orders map[claimID]sluice.OrderID, p
 // brokenPromises holds what crowds were promised against the stored orders of
 // a sale, all of them. Every try must have been decided: then there is an
 // order for every promise and no other.
-func brokenPromises(outcomes []*loadgen.Outcome, stored []wire.Order, total, perBuyer int64) []string {
+func brokenPromises(outcomes []*loadgen.Outcome, stored []api.Order, total, perBuyer int64) []string {
 	want, problems := promised(outcomes)
 	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	byClaim := map[claimID]sluice.OrderID{}
@@ -81,9 +81,9 @@ func brokenPromises(outcomes []*loadgen.Outcome, stored []wire.Order, total, per
 }
 
 // storedOrders reads all orders of a sale from the store.
-func storedOrders(t testing.TB, s *server, sale sluice.SaleID) []wire.Order {
+func storedOrders(t testing.TB, s *server, sale sluice.SaleID) []api.Order {
 	t.Helper()
-	var all []wire.Order
+	var all []api.Order
 	filter := sluice.OrderFilter{Sale: sale, Limit: sluice.MaxPage}
 	for {
 		page, err := s.merchant().AdminOrders(t.Context(), filter)
@@ -102,7 +102,7 @@ func storedOrders(t testing.TB, s *server, sale sluice.SaleID) []wire.Order {
 func awaitStored(t testing.TB, s *server, sale sluice.SaleID) {
 	t.Helper()
 	merchant := s.merchant()
-	var last wire.AdminSale
+	var last api.AdminSale
 	defer func() {
 		if t.Failed() {
 			t.Logf("sale %s at last: %+v", sale, last)
@@ -120,11 +120,11 @@ func awaitStored(t testing.TB, s *server, sale sluice.SaleID) {
 
 // audit runs `sluice audit` and fails the test unless it exits with want. It
 // says when it looked.
-func audit(t testing.TB, s *server, sale sluice.SaleID, want int, when string) wire.AuditReport {
+func audit(t testing.TB, s *server, sale sluice.SaleID, want int, when string) api.AuditReport {
 	t.Helper()
 	args := append([]string{"audit", "--json", "--sale", string(sale)}, s.on.flags(s.dir)...)
 	code, stdout, stderr := command(t, args...)
-	var report wire.AuditReport
+	var report api.AuditReport
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil && code != 2 {
 		t.Errorf("audit %s: %v", when, err)
 	}

@@ -1,0 +1,88 @@
+package sluice
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Role is what an admin may do. Each role may do what those before it may.
+type Role uint8
+
+// The roles. The zero Role is none, and may do nothing.
+const (
+	Viewer   Role = iota + 1 // reads everything
+	Operator                 // runs sales and orders: pause, restock, pay, refund, reconcile
+	Owner                    // everything: also creates sales and rebuilds them
+)
+
+var roleNames = [...]string{Viewer: "viewer", Operator: "operator", Owner: "owner"}
+
+// Roles lists every role, the weakest first.
+func Roles() []Role { return []Role{Viewer, Operator, Owner} }
+
+// ParseRole reads a role's name.
+func ParseRole(name string) (Role, error) {
+	for _, r := range Roles() {
+		if roleNames[r] == name {
+			return r, nil
+		}
+	}
+	return 0, fmt.Errorf("role %q: want viewer, operator or owner", name)
+}
+
+// May reports whether an admin with role r may do what needs role needed.
+func (r Role) May(needed Role) bool { return needed != 0 && r >= needed }
+
+func (r Role) String() string {
+	if r == 0 || int(r) >= len(roleNames) {
+		return "none"
+	}
+	return roleNames[r]
+}
+
+// AdminKey is one key of an admin, or of a program that acts as one: a name
+// for the records, a role, and the key itself in one of three forms.
+type AdminKey struct {
+	Name string // 1 to 64 of A-Z a-z 0-9 . _ @ -
+	Role Role
+
+	Key    string // the key, at least 16 characters
+	SHA256 string // or its SHA-256 in hexadecimal, so that the settings hold no secret
+	File   string // or the path of a file that holds the key, and nothing else
+}
+
+// AdminAction is one request by which somebody changed something as an admin,
+// or tried to without being allowed to, as it is kept for ever.
+type AdminAction struct {
+	ID int64     // given by the store; grows
+	At time.Time // by the store's clock
+
+	By      string // the name of the key; "buyer:" and the buyer's id if it was a buyer's token
+	Route   string // the pattern of the route: "POST /v1/admin/sales/{sale}/pause"
+	Path    string // as it was asked for
+	Sale    SaleID // if it was about one
+	Order   OrderID
+	Status  int    // of HTTP; 403: it was refused
+	Code    string // of the problem; empty if it was done
+	Request string // the request's id
+	Address string // where it came from
+	Node    string // the server that answered
+}
+
+// AdminActionFilter selects actions.
+type AdminActionFilter struct {
+	Limit  int    // page size, 1 to MaxPage
+	Cursor string // from the page before; empty for the first
+}
+
+// AdminStore keeps what admins did.
+type AdminStore interface {
+	// RecordAdminAction adds one; ID and At are the store's to give. Texts are
+	// cut to 255 bytes and made valid UTF-8, so that no request is too strange
+	// to be recorded.
+	RecordAdminAction(ctx context.Context, action AdminAction) error
+	// AdminActions returns a page, the newest first, and the cursor of the next
+	// page, empty after the last. ErrBadCursor.
+	AdminActions(ctx context.Context, filter AdminActionFilter) (page []AdminAction, next string, err error)
+}

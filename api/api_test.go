@@ -1,0 +1,287 @@
+package api
+
+import (
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluicehq/sluice"
+)
+
+const goodSale = `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"total":10,"max_per_buyer":1,
+	"opens_at":"2026-11-11T20:00:00.5+08:00","closes_at":null}`
+
+func fixedID() sluice.SaleID { return "made" }
+
+func TestCreateSaleDefaults(t *testing.T) {
+	var c CreateSale
+	if err := Decode([]byte(goodSale), &c); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Domain(fixedID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sluice.Sale{
+		ID: "s1", SKU: "K", Title: "T", Price: sluice.Money{Amount: 1, Currency: "CNY"},
+		Terms: sluice.Terms{
+			Version: 1, Total: 10, MaxPerBuyer: 1, MaxOrders: 10, MaxUnpaid: 2,
+			OpensAt: time.Date(2026, 11, 11, 12, 0, 0, 500e6, time.UTC),
+		},
+		PaymentWindow: 900 * time.Second, PaymentGrace: 30 * time.Second,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+
+	c.ID = Opt[sluice.SaleID]{}
+	c.Total, c.MaxPerBuyer = Null[int64](), Null[int64]()
+	got, err = c.Domain(fixedID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ID != "made" || got.Total != sluice.Unlimited || got.MaxPerBuyer != sluice.Unlimited || got.MaxOrders != sluice.Unlimited {
+		t.Errorf("got %+v, want a made id and no limits", got)
+	}
+}
+
+func TestCreateSaleRefused(t *testing.T) {
+	for _, tc := range []struct{ name, replace, with, want string }{
+		{"unknown field", `"sku":`, `"stock":1,"sku":`, "stock: unknown field (byte"},
+		{"other spelling", `"sku":`, `"SKU":`, "SKU: unknown field"},
+		{"twice", `"sku":"K"`, `"sku":"K","sku":"L"`, "sku: the field stands twice"},
+		{"nested unknown", `"amount":1`, `"amount":1,"cents":2`, "price.cents: unknown field"},
+		{"negative price", `"amount":1`, `"amount":-1`, "price: amount -1"},
+		{"fractional price", `"amount":1`, `"amount":1.5`, "amount: want a whole number that fits 64 bits, have 1.5"},
+		{"currency", `CNY`, `cny`, "price: currency"},
+		{"mistaken currency", `CNY`, `RMB`, `price: currency "RMB": want an ISO 4217 code like CNY`},
+		{"no price", `"price":{"amount":1,"currency":"CNY"},`, ``, "price: is missing"},
+		{"forgotten amount", `"amount":1,`, ``, "price.amount: is missing"},
+		{"null amount", `"amount":1,`, `"amount":null,`, "price.amount: is null"},
+		{"forgotten currency", `,"currency":"CNY"`, ``, "price.currency: is missing"},
+		{"null price", `{"amount":1,"currency":"CNY"}`, `null`, "price: want money"},
+		{"negative total", `"total":10`, `"total":-1`, "total: want 0 or more"},
+		{"huge total", `"total":10`, `"total":99999999999999999999`, "total: want a whole number that fits 64 bits"},
+		{"no total", `"total":10,`, ``, "total: is missing"},
+		{"limit 0", `"max_per_buyer":1`, `"max_per_buyer":0`, "max_per_buyer 0: want 1 or more"},
+		{"limit as text", `"max_per_buyer":1`, `"max_per_buyer":"1"`, "max_per_buyer: want a whole number"},
+		{"no opening", `"opens_at":"2026-11-11T20:00:00.5+08:00",`, ``, "opens_at: is missing"},
+		{"loose time", `2026-11-11T20:00:00.5+08:00`, `2026-11-11 20:00`, "opens_at: want a time in RFC 3339"},
+		{"unreal time", `2026-11-11T20:00:00.5+08:00`, `2026-02-30T20:00:00Z`, "opens_at: want a time in RFC 3339"},
+		{"closing before opening", `"closes_at":null`, `"closes_at":"2026-11-11T12:00:00Z"`, "closes_at: want a time after opens_at"},
+		{"window", `"closes_at":null`, `"payment_window_s":0`, "payment_window_s: want 1 to"},
+		{"endless window", `"closes_at":null`, `"payment_window_s":9223372036854775807`, "payment_window_s: want"},
+		{"bad id", `"id":"s1"`, `"id":"S 1"`, "sale id"},
+		{"broken", `"sku":"K"`, `"sku":"K`, "broken JSON at byte"},
+		{"cut", `"closes_at":null}`, ``, "broken JSON: it ends at byte"},
+		{"trailing", `"closes_at":null}`, `"closes_at":null} {}`, "something follows"},
+		{"array", goodSale, `[]`, "want a JSON object"},
+		{"empty", goodSale, ` `, "the body is empty"},
+		{"utf8", `"T"`, "\"\xff\"", "not valid UTF-8"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			body := strings.Replace(goodSale, tc.replace, tc.with, 1)
+			if body == goodSale {
+				t.Fatal("the case replaces nothing")
+			}
+			var c CreateSale
+			err := Decode([]byte(body), &c)
+			if err == nil {
+				_, err = c.Domain(fixedID)
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestPatchTellsAbsentFromNull(t *testing.T) {
+	base := func() sluice.Sale {
+		var c CreateSale
+		if err := Decode([]byte(goodSale), &c); err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Domain(fixedID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ClosesAt = s.OpensAt.Add(time.Hour)
+		return s
+	}
+	for _, tc := range []struct {
+		body string
+		edit func(*sluice.Sale)
+		err  string
+	}{
+		{`{}`, func(*sluice.Sale) {}, ""},
+		{`{"total":null}`, func(s *sluice.Sale) { s.Total = sluice.Unlimited }, ""},
+		{`{"total":0}`, func(s *sluice.Sale) { s.Total = 0 }, ""},
+		{`{"closes_at":null}`, func(s *sluice.Sale) { s.ClosesAt = time.Time{} }, ""},
+		{`{"max_per_buyer":5}`, func(s *sluice.Sale) { s.MaxPerBuyer, s.MaxOrders = 5, 14 }, ""},
+		{`{"max_per_buyer":null}`, func(s *sluice.Sale) { s.MaxPerBuyer, s.MaxOrders = sluice.Unlimited, sluice.Unlimited }, ""},
+		{`{"max_per_buyer":5,"max_orders_per_buyer":6}`, func(s *sluice.Sale) { s.MaxPerBuyer, s.MaxOrders = 5, 6 }, ""},
+		{`{"max_unpaid_per_buyer":5}`, func(s *sluice.Sale) { s.MaxUnpaid = 5 }, ""},
+		{`{"max_unpaid_per_buyer":null}`, func(s *sluice.Sale) { s.MaxUnpaid = 0 }, ""},
+		{`{"max_unpaid_per_buyer":0}`, nil, "max_unpaid_per_buyer 0: want 1 or more, or null for no limit"},
+		{`{"max_unpaid_per_buyer":-1}`, nil, "max_unpaid_per_buyer -1: want 1 or more"},
+		{`{"title":"New"}`, func(s *sluice.Sale) { s.Title = "New" }, ""},
+		{`{"title":null}`, nil, "title: want a string, have null"},
+		{`{"list_price":{"amount":9,"currency":"CNY"}}`, func(s *sluice.Sale) { s.ListPrice = sluice.Money{Amount: 9, Currency: "CNY"} }, ""},
+		{`{"list_price":{"amount":9,"currency":"EUR"}}`, nil, "differs"},
+		{`{"list_price":{"amount":9,"currency":"NTD"}}`, nil, `list_price: currency "NTD": want an ISO 4217 code like TWD`},
+		{`{"id":"other"}`, nil, "id: unknown field"},
+		{`null`, nil, "want a JSON object"},
+	} {
+		var p PatchSale
+		err := Decode([]byte(tc.body), &p)
+		got := base()
+		if err == nil {
+			err = p.Apply(&got)
+		}
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: got %v, want %q", tc.body, err, tc.err)
+			}
+			continue
+		}
+		want := base()
+		tc.edit(&want)
+		if d := cmp.Diff(want, got); d != "" || err != nil {
+			t.Errorf("%s: %v %s", tc.body, err, d)
+		}
+		back, _ := json.Marshal(p)
+		var again PatchSale
+		if err := Decode(back, &again); err != nil || again != p {
+			t.Errorf("%s: written as %s and read back as %+v, %v", tc.body, back, again, err)
+		}
+	}
+}
+
+func TestParsePlaceOrder(t *testing.T) {
+	deep := `{"quantity":1,"meta":{"a":"` + strings.Repeat("x", 505) + `"}}`
+	for _, tc := range []struct{ body, meta, err string }{
+		{`{"quantity":1}`, "", ""},
+		{` { "quantity" : 3 , "meta" : { "a" : [1, {"b":null}], "a":2 } } `, `{"a":[1,{"b":null}],"a":2}`, ""},
+		{`{"quantity":1,"meta":null}`, "", ""},
+		{`{"quantity":1000000}`, "", ""},
+		{`{"quantity":1000001}`, "", "quantity: want a whole number, 1 to 1000000, have 1000001"},
+		{`{"quantity":0}`, "", "have 0"},
+		{`{"quantity":-1}`, "", "have -1"},
+		{`{"quantity":1.5}`, "", "have 1.5"},
+		{`{"quantity":1e3}`, "", "have 1e3"},
+		{`{"quantity":"1"}`, "", `have "1"`},
+		{`{"quantity":null}`, "", "have null"},
+		{`{"quantity":99999999999999999999999}`, "", "quantity: want a whole number"},
+		{`{}`, "", "quantity: is missing"},
+		{`{"quantity":1,"Meta":{}}`, "", "Meta: unknown field"},
+		{`{"quantity":1,"coupon":1}`, "", "coupon: unknown field"},
+		{`{"quantity":1,"meta":"x"}`, "", "meta: want a JSON object"},
+		{`{"quantity":1,"meta":[]}`, "", "meta: want a JSON object"},
+		{deep, "", "meta: 513 bytes of compact JSON: want at most 512"},
+		{`{"quantity":1`, "", "broken JSON"},
+		{`{"quantity":1}}`, "", "something follows"},
+		{``, "", "the body is empty"},
+	} {
+		got, err := ParsePlaceOrder([]byte(tc.body))
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%.60s: got %v, want %q", tc.body, err, tc.err)
+			}
+			continue
+		}
+		if err != nil || string(got.Meta) != tc.meta {
+			t.Errorf("%s: got %+v, %v", tc.body, got, err)
+		}
+	}
+}
+
+// A message that is nested as deep as it is long costs no more memory than a
+// few times its length, wherever the nesting stands.
+func TestNestingCostsLittle(t *testing.T) {
+	const depth = 9_000 // encoding/json takes 10,000
+	deep := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
+	list := strings.Repeat(`[`, depth) + strings.Repeat("]", depth)
+	for _, value := range []string{deep, list} {
+		for body, dst := range map[string]any{
+			`{"token":` + value + `}`:             new(AskTicket),
+			`{"price":` + value + `}`:             new(CreateSale),
+			`{"quantity":1,"meta":` + value + `}`: new(PlaceOrder),
+			`{"unknown":` + value + `}`:           new(CreateSale),
+		} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_ = Decode([]byte(body), dst)
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > 5<<20 {
+				t.Errorf("%.20s… of %d bytes, as %T: %d MB allocated", body, len(body), dst, n>>20)
+			}
+		}
+	}
+}
+
+func TestAppendPlacedIsPlaced(t *testing.T) {
+	order := sluice.MakeOrderID("s1", strings.Repeat("0a", 16))
+	want, _ := json.Marshal(Placed{OrderID: order, SaleID: "s1", Quantity: 2, Status: sluice.Queued})
+	if got := string(AppendPlaced(nil, "s1", order, 2)); got != string(want)+"\n" {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestSaleViews(t *testing.T) {
+	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+	s := sluice.Sale{
+		ID: "s1", SKU: "K", Title: "T", Price: sluice.Money{Amount: 1, Currency: "CNY"}, Taken: 1, Epoch: 2,
+		Terms:         sluice.Terms{Version: 3, Total: 10, MaxPerBuyer: sluice.Unlimited, MaxOrders: 4, OpensAt: now},
+		PaymentWindow: time.Minute, CreatedAt: now, UpdatedAt: now,
+	}
+	r := sluice.Reading{Sale: "s1", Loaded: true, Epoch: 2, Seq: 5, Taken: 4, Terms: s.Terms, Now: now.Add(1500 * time.Millisecond), Backlog: 1}
+	got, _ := json.Marshal(NewSale(&s, &r))
+	want := `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"list_price":null,"total":10,"available":6,` +
+		`"max_per_buyer":null,"opens_at":"2026-11-11T12:00:00.000Z","closes_at":null,"state":"open","server_time":"2026-11-11T12:00:01.500Z"}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	got, _ = json.Marshal(NewAdminSale(&s, &r))
+	want = want[:len(want)-1] + `,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"payment_window_s":60,"payment_grace_s":0,"paused":false,"terms_version":3,` +
+		`"loaded":true,"epoch":2,"seq":5,"taken":4,"stored_taken":1,"backlog":1,"fence":"",` +
+		`"created_at":"2026-11-11T12:00:00.000Z","updated_at":"2026-11-11T12:00:00.000Z","archived_at":null,` +
+		`"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// Loss is visible: a sale that the ledger does not hold is never "0 available".
+	lost := NewSale(&s, &sluice.Reading{Sale: "s1", Now: now})
+	if lost.State != sluice.StateUnavailable || lost.Available != nil || *lost.Total != 10 {
+		t.Errorf("not loaded: %+v", lost)
+	}
+}
+
+func TestOrderViews(t *testing.T) {
+	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+	o := sluice.Order{ID: "s1.x", Sale: "s1", Buyer: "b", Key: "key-0001", Quantity: 1, Meta: `{"a":1}`, Price: sluice.Money{Amount: 1, Currency: "CNY"}, Status: sluice.Queued, Epoch: 1, Seq: 7, AcceptedAt: now}
+	got, _ := json.Marshal(NewOrder(&o))
+	want := `{"order_id":"s1.x","sale_id":"s1","quantity":1,"status":"queued","price":{"amount":1,"currency":"CNY"},"meta":{"a":1},` +
+		`"accepted_at":"2026-11-11T12:00:00.000Z","stored_at":null,"expires_at":null}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	o.Meta = ""
+	var back Order
+	admin, _ := json.Marshal(NewAdminOrder(&o))
+	if err := json.Unmarshal(admin, &back); err != nil || back.BuyerID != "b" || back.Key != "key-0001" || string(back.Meta) != "null" {
+		t.Errorf("got %+v, %v", back, err)
+	}
+}
+
+func TestEveryCodeHasATitle(t *testing.T) {
+	for _, c := range sluice.Codes()[1:] { // accepted is no problem
+		if Title(c.String()) == c.String() {
+			t.Errorf("%s has no title", c)
+		}
+	}
+}

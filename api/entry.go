@@ -1,0 +1,83 @@
+package api
+
+import "github.com/sluicehq/sluice"
+
+// Challenge asks for a proof of work: a nonce such that the SHA-256 of
+// challenge, a dot and nonce begins with difficulty zero bits.
+type Challenge struct {
+	Challenge  string `json:"challenge"`
+	Difficulty int64  `json:"difficulty"`
+	ExpiresAt  Time   `json:"expires_at"`
+}
+
+// AskTicket asks for a purchase ticket. Challenge and Nonce are needed if the
+// sale asks for a proof of work; Token goes to the merchant's own service, if
+// the sale has one.
+type AskTicket struct {
+	Challenge string `json:"challenge,omitempty"`
+	Nonce     string `json:"nonce,omitempty"`
+	Token     string `json:"token,omitempty"`
+}
+
+// Ticket is a purchase ticket, for the header Sluice-Ticket of a claim.
+type Ticket struct {
+	Ticket    string `json:"ticket"`
+	ExpiresAt Time   `json:"expires_at"`
+}
+
+// BuyerList is a sale's allow or deny list as a whole; BuyerPage is it with
+// some of its buyers, in the order of their bytes.
+type (
+	BuyerList struct {
+		SaleID    sluice.SaleID   `json:"sale_id"`
+		List      sluice.ListKind `json:"list"`
+		Size      int64           `json:"size"`
+		UpdatedAt *Time           `json:"updated_at"` // null: never uploaded
+	}
+	BuyerPage struct {
+		BuyerList
+		Buyers     []sluice.BuyerID `json:"buyers"`
+		NextCursor string           `json:"next_cursor"` // empty after the last page
+	}
+)
+
+// NewBuyerList returns the list as it stands on the wire.
+func NewBuyerList(l *sluice.BuyerList) BuyerList {
+	return BuyerList{SaleID: l.Sale, List: l.Kind, Size: l.Size, UpdatedAt: AtOrNull(l.UpdatedAt)}
+}
+
+// SaleCheck is what one server says of a sale that is to be sold soon.
+type SaleCheck struct {
+	SaleID sluice.SaleID `json:"sale_id"`
+	Node   string        `json:"node"`
+	Checks []Check       `json:"checks"`
+
+	OpensAt    Time  `json:"opens_at"`
+	ServerTime Time  `json:"server_time"` // this server's own clock
+	LedgerTime *Time `json:"ledger_time"` // null: the ledger does not answer
+	StoreTime  *Time `json:"store_time"`  // null: the store does not answer
+	// TicketKey names the secret of the tickets; it must be the same on all
+	// servers.
+	TicketKey string   `json:"ticket_key"`
+	Epoch     int64    `json:"epoch"`         // of the sale, as this server knows it
+	Terms     int64    `json:"terms_version"` // as this server knows them
+	LiveNodes []string `json:"live_nodes"`    // servers that the store has heard of lately
+}
+
+// Check is one thing that was looked at.
+type Check struct {
+	Name   string      `json:"name"`
+	Status CheckStatus `json:"status"`
+	Detail string      `json:"detail"`
+}
+
+// CheckStatus says how a check ended.
+type CheckStatus string
+
+// A warning is worth a look; a failure means that the sale will not be sold as
+// it should.
+const (
+	CheckOK   CheckStatus = "ok"
+	CheckWarn CheckStatus = "warn"
+	CheckFail CheckStatus = "fail"
+)

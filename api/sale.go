@@ -1,0 +1,302 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Sale is what everybody may know of a sale. Limits that the sale does not
+// have are null; available is null as well while nobody can say.
+type Sale struct {
+	ID          sluice.SaleID `json:"id"`
+	SKU         string        `json:"sku"`
+	Title       string        `json:"title"`
+	Price       Money         `json:"price"`
+	ListPrice   *Money        `json:"list_price"`
+	Total       *int64        `json:"total"`
+	Available   *int64        `json:"available"`
+	MaxPerBuyer *int64        `json:"max_per_buyer"`
+	OpensAt     Time          `json:"opens_at"`
+	ClosesAt    *Time         `json:"closes_at"`
+	State       sluice.State  `json:"state"`
+	ServerTime  Time          `json:"server_time"` // of the reading
+
+	// TicketsFrom is from when on purchase tickets are handed out; absent if
+	// the sale asks for none.
+	TicketsFrom *Time `json:"tickets_from,omitempty"`
+}
+
+// AdminSale is a sale as its merchant sees it.
+type AdminSale struct {
+	Sale
+	MaxOrdersPerBuyer *int64 `json:"max_orders_per_buyer"`
+	MaxUnpaidPerBuyer *int64 `json:"max_unpaid_per_buyer"`
+	PaymentWindowS    int64  `json:"payment_window_s"`
+	PaymentGraceS     int64  `json:"payment_grace_s"`
+	Paused            bool   `json:"paused"`
+	TermsVersion      int64  `json:"terms_version"`
+	Loaded            bool   `json:"loaded"`       // the ledger holds it
+	Epoch             int64  `json:"epoch"`        // of the store
+	Seq               int64  `json:"seq"`          // last sequence in the ledger
+	Taken             int64  `json:"taken"`        // units, by the ledger
+	StoredTaken       int64  `json:"stored_taken"` // units, by the store
+	Backlog           int64  `json:"backlog"`      // journal entries not stored yet
+	Fence             string `json:"fence"`        // why claims are unavailable; empty when they are not
+	CreatedAt         Time   `json:"created_at"`
+	UpdatedAt         Time   `json:"updated_at"`
+	ArchivedAt        *Time  `json:"archived_at"` // null unless the ledger has forgotten the sale
+	Rules
+}
+
+// Restock changes the total by delta, once per id.
+type Restock struct {
+	ID    string `json:"id"`
+	Delta int64  `json:"delta"`
+}
+
+// SaleList is a list of public sales, AdminSaleList the merchant's.
+type (
+	SaleList struct {
+		Sales []Sale `json:"sales"`
+	}
+	AdminSaleList struct {
+		Sales []AdminSale `json:"sales"`
+	}
+)
+
+// NewSale joins the store's description and the ledger's reading. The terms
+// are those that decide: the ledger's, when it holds the sale.
+func NewSale(s *sluice.Sale, r *sluice.Reading) Sale {
+	terms := &s.Terms
+	if r.Loaded {
+		terms = &r.Terms
+	}
+	v := Sale{
+		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: Money(s.Price),
+		Total: limit(terms.Total), MaxPerBuyer: limit(terms.MaxPerBuyer),
+		OpensAt: At(terms.OpensAt), ClosesAt: AtOrNull(terms.ClosesAt),
+		State: r.State(r.Now), ServerTime: At(r.Now),
+	}
+	if s.ListPrice != (sluice.Money{}) {
+		list := Money(s.ListPrice)
+		v.ListPrice = &list
+	}
+	if before := s.Rules.Ticket.BeforeS; before > 0 {
+		v.TicketsFrom = AtOrNull(terms.OpensAt.Add(-time.Duration(before) * time.Second))
+	}
+	if r.Loaded {
+		v.Available = limit(terms.Available(r.Taken))
+	}
+	if !s.ArchivedAt.IsZero() {
+		v.State = sluice.StateClosed // the ledger has forgotten it; the store answers
+	}
+	return v
+}
+
+// NewAdminSale is NewSale with everything a merchant may know.
+func NewAdminSale(s *sluice.Sale, r *sluice.Reading) AdminSale {
+	v := AdminSale{
+		Sale:              NewSale(s, r),
+		MaxOrdersPerBuyer: limit(s.MaxOrders),
+		MaxUnpaidPerBuyer: orNull(s.MaxUnpaid),
+		PaymentWindowS:    int64(s.PaymentWindow / time.Second),
+		PaymentGraceS:     int64(s.PaymentGrace / time.Second),
+		Paused:            s.Paused, TermsVersion: s.Version,
+		Loaded: r.Loaded, Epoch: s.Epoch, StoredTaken: s.Taken, Fence: s.Fence,
+		CreatedAt: At(s.CreatedAt), UpdatedAt: At(s.UpdatedAt), ArchivedAt: AtOrNull(s.ArchivedAt),
+		Rules: NewRules(&s.Rules),
+	}
+	if r.Loaded {
+		v.Seq, v.Taken, v.Backlog, v.Paused = r.Seq, r.Taken, r.Backlog, r.Terms.Paused
+		if r.Fence != "" {
+			v.Fence = r.Fence
+		}
+	}
+	return v
+}
+
+// limit is null on the wire for an absent limit.
+func limit(v int64) *int64 {
+	if v == sluice.Unlimited {
+		return nil
+	}
+	return &v
+}
+
+// orNull is null on the wire for a limit whose absence is 0.
+func orNull(v int64) *int64 {
+	if v == 0 {
+		return nil
+	}
+	return &v
+}
+
+// CreateSale asks for a new sale. total and max_per_buyer must be said, if only
+// as null (no such limit); an absent closes_at is null.
+type CreateSale struct {
+	ID                Opt[sluice.SaleID] `json:"id,omitzero"` // absent: the server makes one
+	SKU               string             `json:"sku"`
+	Title             string             `json:"title"`
+	Price             Opt[Money]         `json:"price,omitzero"`
+	ListPrice         Nullable[Money]    `json:"list_price,omitzero"`
+	Total             Nullable[int64]    `json:"total,omitzero"`
+	MaxPerBuyer       Nullable[int64]    `json:"max_per_buyer,omitzero"`
+	OpensAt           Opt[Time]          `json:"opens_at,omitzero"`
+	ClosesAt          Nullable[Time]     `json:"closes_at,omitzero"`
+	PaymentWindowS    Opt[int64]         `json:"payment_window_s,omitzero"`
+	PaymentGraceS     Opt[int64]         `json:"payment_grace_s,omitzero"`
+	MaxOrdersPerBuyer Nullable[int64]    `json:"max_orders_per_buyer,omitzero"`
+	MaxUnpaidPerBuyer Nullable[int64]    `json:"max_unpaid_per_buyer,omitzero"` // absent: sluice.DefaultMaxUnpaid
+	PatchRules
+}
+
+// Domain returns the sale asked for, valid, with defaults filled in. newID
+// names it when the request does not.
+func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
+	switch {
+	case !c.Price.Set:
+		return sluice.Sale{}, errors.New("price: is missing")
+	case !c.Total.Set:
+		return sluice.Sale{}, errors.New("total: is missing; null means no total")
+	case !c.MaxPerBuyer.Set:
+		return sluice.Sale{}, errors.New("max_per_buyer: is missing; null means no limit")
+	case !c.OpensAt.Set:
+		return sluice.Sale{}, errors.New("opens_at: is missing; a time in the past opens the sale at once")
+	}
+	s := sluice.Sale{
+		SKU: c.SKU, Title: c.Title,
+		PaymentWindow: sluice.DefaultPaymentWindow, PaymentGrace: sluice.DefaultPaymentGrace,
+		Terms: sluice.Terms{Version: 1, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited, MaxUnpaid: sluice.DefaultMaxUnpaid},
+	}
+	if c.ID.Set {
+		s.ID = c.ID.Value
+	} else {
+		s.ID = newID()
+	}
+	patch := PatchSale{
+		Price: c.Price, ListPrice: c.ListPrice, Total: c.Total, MaxPerBuyer: c.MaxPerBuyer,
+		OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
+		PaymentWindowS: c.PaymentWindowS, PaymentGraceS: c.PaymentGraceS, MaxOrdersPerBuyer: c.MaxOrdersPerBuyer,
+		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, PatchRules: c.PatchRules,
+	}
+	if err := patch.Apply(&s); err != nil {
+		return sluice.Sale{}, err
+	}
+	return s, nil
+}
+
+// PatchSale changes a sale; absent fields stay as they are.
+type PatchSale struct {
+	SKU               Opt[string]     `json:"sku,omitzero"`
+	Title             Opt[string]     `json:"title,omitzero"`
+	Price             Opt[Money]      `json:"price,omitzero"`
+	ListPrice         Nullable[Money] `json:"list_price,omitzero"`
+	Total             Nullable[int64] `json:"total,omitzero"`
+	MaxPerBuyer       Nullable[int64] `json:"max_per_buyer,omitzero"`
+	OpensAt           Opt[Time]       `json:"opens_at,omitzero"`
+	ClosesAt          Nullable[Time]  `json:"closes_at,omitzero"`
+	PaymentWindowS    Opt[int64]      `json:"payment_window_s,omitzero"`
+	PaymentGraceS     Opt[int64]      `json:"payment_grace_s,omitzero"`
+	MaxOrdersPerBuyer Nullable[int64] `json:"max_orders_per_buyer,omitzero"`
+	MaxUnpaidPerBuyer Nullable[int64] `json:"max_unpaid_per_buyer,omitzero"`
+	PatchRules
+}
+
+// Apply edits the sale and says what is wrong with the outcome. As long as
+// max_orders_per_buyer has its default it follows max_per_buyer.
+func (p *PatchSale) Apply(s *sluice.Sale) error {
+	followed := s.MaxOrders == defaultMaxOrders(s.MaxPerBuyer)
+	set(&s.SKU, p.SKU)
+	set(&s.Title, p.Title)
+	if p.Price.Set {
+		s.Price = sluice.Money(p.Price.Value)
+		if err := checkCurrency("price", s.Price); err != nil {
+			return err
+		}
+	}
+	if p.ListPrice.Set {
+		s.ListPrice = sluice.Money(p.ListPrice.Value) // null: the zero value, none
+		if !p.ListPrice.Null && p.ListPrice.Value == (Money{}) {
+			return errors.New("list_price: want money, or null for none")
+		}
+		if err := checkCurrency("list_price", s.ListPrice); err != nil {
+			return err
+		}
+	}
+	if err := setLimit(&s.Total, p.Total, "total"); err != nil {
+		return err
+	}
+	if err := setLimit(&s.MaxPerBuyer, p.MaxPerBuyer, "max_per_buyer"); err != nil {
+		return err
+	}
+	if followed {
+		s.MaxOrders = defaultMaxOrders(s.MaxPerBuyer)
+	}
+	if err := setLimit(&s.MaxOrders, p.MaxOrdersPerBuyer, "max_orders_per_buyer"); err != nil {
+		return err
+	}
+	if n := p.MaxUnpaidPerBuyer; n.Set {
+		if !n.Null && n.Value < 1 {
+			return fmt.Errorf("max_unpaid_per_buyer %d: want 1 or more, or null for no limit", n.Value)
+		}
+		s.MaxUnpaid = n.Value // null: 0, none
+	}
+	if p.OpensAt.Set {
+		s.OpensAt = p.OpensAt.Value.Time
+	}
+	if p.ClosesAt.Set {
+		s.ClosesAt = p.ClosesAt.Value.Time // null: the zero time, none
+	}
+	if err := setSeconds(&s.PaymentWindow, p.PaymentWindowS, "payment_window_s"); err != nil {
+		return err
+	}
+	if err := setSeconds(&s.PaymentGrace, p.PaymentGraceS, "payment_grace_s"); err != nil {
+		return err
+	}
+	if err := p.PatchRules.apply(&s.Rules); err != nil {
+		return err
+	}
+	return s.Validate()
+}
+
+func defaultMaxOrders(maxPerBuyer int64) int64 {
+	if maxPerBuyer == sluice.Unlimited {
+		return sluice.Unlimited
+	}
+	return min(maxPerBuyer+sluice.ExtraOrders, sluice.MaxUnits)
+}
+
+func set[T any](dst *T, o Opt[T]) {
+	if o.Set {
+		*dst = o.Value
+	}
+}
+
+// setLimit keeps a negative number, above all -1, from becoming Unlimited.
+func setLimit(dst *int64, n Nullable[int64], field string) error {
+	switch {
+	case !n.Set:
+	case n.Null:
+		*dst = sluice.Unlimited
+	case n.Value < 0:
+		return errors.New(field + ": want 0 or more, or null for no limit")
+	default:
+		*dst = n.Value
+	}
+	return nil
+}
+
+// setSeconds bounds the number before it is multiplied.
+func setSeconds(dst *time.Duration, o Opt[int64], field string) error {
+	if !o.Set {
+		return nil
+	}
+	if o.Value < 0 || o.Value > 365*24*3600 {
+		return errors.New(field + ": want 0 or more seconds, and less than a year")
+	}
+	*dst = time.Duration(o.Value) * time.Second
+	return nil
+}

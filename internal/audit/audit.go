@@ -1,0 +1,121 @@
+// Package audit proves what a sale has done. It reads the ledger, its journal
+// and the store, changes nothing, and recomputes the invariants I1, I2, I3, I5,
+// I6 and I8 and the uniqueness that I4 rests on. (I7 and the sameness of
+// repeated answers can only be seen from the buyers' side, where the demo and
+// the tests check them.)
+//
+// # Why it raises no false alarm while the sale runs
+//
+// The order of reading does it. A claim goes ledger and journal (one step),
+// store, acknowledgement; an ending goes store, ledger. The audit reads
+//
+//  1. the ledger's reading, in one step: everything after its sequence is
+//     newer than this audit, is counted and left to the next one;
+//  2. the ledger's claims, and a second reading;
+//  3. the journal: a claim that is not there any more was acknowledged before,
+//     so it was committed to the store (or set aside there) before;
+//  4. one snapshot of the store, which therefore has it;
+//  5. a third reading: nothing in the snapshot can be beyond its sequence, and
+//     if the sale was loaded again meanwhile, all is read again.
+//
+// So a claim of 2 is in 3 or in 4, or it is lost; an order of 4 has its claim
+// in 2, or is beyond the sequence of 1, or never had one. Units that were
+// released between 1 and 2 are known from the two readings.
+//
+// # What could not be checked
+//
+// A check that could not be made is never OK: it has Unchecked set and says
+// why, for instance because the ledger does not answer or does not hold the
+// sale. What the store alone can show is checked all the same. A sale that no
+// ledger ever held is checked in full: it must not have orders.
+package audit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Ledger is what the audit reads of a sluice.Ledger.
+type Ledger interface {
+	Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error)
+	Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error
+	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error
+}
+
+// A Refresher is a Ledger that shows one past moment, for instance of a file
+// that a server goes on writing. Refresh moves it to the present; the audit
+// calls it before the last reading. Without it, what the store took since that
+// moment would look like orders from nowhere.
+type Refresher interface {
+	Refresh(ctx context.Context) error
+}
+
+// Store is what an audit of all sales reads of a sluice.Store.
+type Store interface {
+	sluice.AuditStore
+	Sales(ctx context.Context) ([]sluice.Sale, error)
+}
+
+// Run audits one sale. A ledger that does not answer makes checks Unchecked; a
+// store that does not answer, or does not know the sale (ErrSaleNotFound), is
+// an error.
+//
+// It holds about 270 bytes per order, and reads everything once; a sale that
+// is loaded into the ledger meanwhile is read again.
+func Run(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID) (sluice.AuditReport, error) {
+	b, err := gather(ctx, ledger, store, sale)
+	if err != nil {
+		return sluice.AuditReport{}, fmt.Errorf("audit: sale=%s: %w", sale, err)
+	}
+	return b.report(), nil
+}
+
+// RunAll audits every sale of the store, one after the other, in the store's
+// order.
+func RunAll(ctx context.Context, ledger Ledger, store Store) ([]sluice.AuditReport, error) {
+	sales, err := store.Sales(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("audit: sales: %w", err)
+	}
+	reports := make([]sluice.AuditReport, 0, len(sales))
+	for i := range sales {
+		r, err := Run(ctx, ledger, store, sales[i].ID)
+		if err != nil {
+			return reports, err
+		}
+		reports = append(reports, r)
+	}
+	return reports, nil
+}
+
+// Merge makes one report of several: a check is OK if it is for every sale.
+// Its detail tells of the sales for which it is not.
+func Merge(reports []sluice.AuditReport) sluice.AuditReport {
+	all := sluice.AuditReport{OK: true, Checks: make([]sluice.AuditCheck, 0, len(checkNames))}
+	for _, c := range checkNames {
+		all.Checks = append(all.Checks, sluice.AuditCheck{ID: c.id, Name: c.name, OK: true})
+	}
+	for i := range all.Checks {
+		c := &all.Checks[i]
+		var bad list
+		for _, r := range reports {
+			if of := r.Checks[i]; !of.OK {
+				// A violation anywhere outranks what could not be checked.
+				c.Unchecked = of.Unchecked && (c.OK || c.Unchecked)
+				c.OK = false
+				bad.add(func() string { return fmt.Sprintf("%s: %s", r.Sale, of.Detail) })
+			}
+		}
+		c.Detail = fmt.Sprintf("%d sales", len(reports))
+		if bad.n > 0 {
+			c.Detail = fmt.Sprintf("%d of %d sales: %s", bad.n, len(reports), bad.names())
+		}
+		all.OK = all.OK && c.OK
+	}
+	for _, r := range reports {
+		all.InFlight += r.InFlight
+	}
+	return all
+}

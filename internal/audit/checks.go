@@ -1,0 +1,394 @@
+package audit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// checkNames lists the checks in the order of the report.
+var checkNames = [...]struct{ id, name string }{
+	{"I1", "No oversell"},
+	{"I2", "Conservation"},
+	{"I3", "Limit"},
+	{"I4", "Same answer (unique)"},
+	{"I5", "One order"},
+	{"I6", "One end"},
+	{"I8", "Window"},
+}
+
+// finding gathers what one check saw.
+type finding struct {
+	faults []string
+	facts  []string
+}
+
+func (f *finding) fact(format string, args ...any) {
+	f.facts = append(f.facts, fmt.Sprintf(format, args...))
+}
+
+func (f *finding) fault(format string, args ...any) {
+	f.faults = append(f.faults, fmt.Sprintf(format, args...))
+}
+
+// offence is a fault if the list has anything in it. The text has one %d, for
+// how many.
+func (f *finding) offence(l *list, format string) {
+	if l.n > 0 {
+		f.fault(format+" (%s)", l.n, l.names())
+	}
+}
+
+// report makes every check. The order matters: join sorts by order, the
+// others by what they need.
+func (b *book) report() sluice.AuditReport {
+	r := sluice.AuditReport{Sale: b.names.sale, OK: true, Figures: b.figures()}
+	joined := b.join()
+	r.InFlight = joined.inFlight
+	r.Figures.Newer = joined.newer
+	r.Figures.Store.SetAside = joined.setAside.n
+
+	found := [len(checkNames)]finding{
+		b.oversell(r.Figures), b.conservation(r.Figures, joined), b.limit(joined), b.unique(joined), b.oneOrder(joined), b.oneEnd(), b.window(),
+	}
+	for i, c := range checkNames {
+		archived := errors.Is(b.ledgerErr, errArchived)
+		check := sluice.AuditCheck{ID: c.id, Name: c.name, OK: len(found[i].faults) == 0 && (b.ledgerErr == nil || archived)}
+		parts := found[i].facts
+		switch {
+		case archived:
+			parts = append([]string{errArchived.Error()}, parts...)
+		case b.ledgerErr != nil:
+			check.Unchecked = len(found[i].faults) == 0
+			parts = append([]string{"not checked with the ledger: " + b.ledgerErr.Error()}, parts...)
+		}
+		check.Detail = strings.Join(append(found[i].faults, parts...), "; ")
+		r.Checks = append(r.Checks, check)
+		r.OK = r.OK && check.OK
+	}
+	return r
+}
+
+func (b *book) figures() *sluice.AuditFigures {
+	f := &sluice.AuditFigures{
+		At: b.first.Now,
+		Ledger: sluice.LedgerFigures{
+			Loaded: b.first.Loaded, Epoch: b.first.Epoch, Seq: b.first.Seq, Total: limited(b.first.Terms.Total),
+			Taken: b.first.Taken, Claims: int64(len(b.claims)), Fence: b.first.Fence,
+		},
+		Journal: sluice.JournalFigures{Entries: b.entries, Claims: int64(len(b.journal)), Damaged: b.damaged},
+		Store: sluice.StoreFigures{
+			Epoch: b.stored.Epoch, Total: limited(b.stored.Total), Taken: b.stored.Taken, Orders: int64(len(b.orders)),
+			ByStatus: b.byStatus, DeadLetters: b.asides, Fence: b.stored.Fence,
+		},
+	}
+	if b.ledgerErr != nil {
+		f.Ledger.Error = b.ledgerErr.Error()
+	}
+	for i := range b.claims {
+		if b.claims[i].live {
+			f.Ledger.LiveClaims++
+			f.Ledger.LiveUnits += b.claims[i].quantity
+		}
+	}
+	for i := range b.orders {
+		if b.orders[i].live {
+			f.Store.LiveUnits += b.orders[i].quantity
+		}
+	}
+	return f
+}
+
+// limited returns nil for a limit that is absent. A ledger that does not hold
+// the sale has terms of version 0 and so a total that means nothing.
+func limited(n int64) *int64 {
+	if n == sluice.Unlimited {
+		return nil
+	}
+	return &n
+}
+
+// A side is what the same check looks at in the ledger and in the store.
+type side struct {
+	name, what string
+	rows       []row
+}
+
+// sides leaves out the ledger when it could not be read.
+func (b *book) sides() []side {
+	store := side{"store", "orders", b.orders}
+	if b.ledgerErr != nil {
+		return []side{store}
+	}
+	return []side{{"ledger", "claims", b.claims}, store}
+}
+
+// oversell is I1: neither side holds more than its total, and nothing was
+// promised that the store had to refuse.
+func (b *book) oversell(f *sluice.AuditFigures) (c finding) {
+	if b.first.Loaded {
+		compareTotal(&c, "ledger", f.Ledger.Total, f.Ledger.Taken)
+	}
+	// The store's own limit is its cap: the total, or more for a moment after a
+	// person has lowered it.
+	compareTotal(&c, "store", limited(b.stored.Cap), max(f.Store.Taken, f.Store.LiveUnits))
+	var refused list
+	for i := range b.orders {
+		if b.orders[i].refused {
+			refused.add(func() string { return b.names.order(&b.orders[i]) })
+		}
+	}
+	c.offence(&refused, "%d accepted claims were promised beyond the total and are rejected as "+sluice.NotCovered)
+	return c
+}
+
+func compareTotal(c *finding, side string, total *int64, taken int64) {
+	switch {
+	case total == nil:
+		c.fact("%s: %d taken, no total", side, taken)
+	case taken > *total:
+		c.fault("%s: %d taken of a total of %d", side, taken, *total)
+	default:
+		c.fact("%s: %d taken of a total of %d", side, taken, *total)
+	}
+}
+
+// conservation is I2: what each side counts is what its live claims and orders
+// add up to, and no unit is back in the ledger while its order lives.
+func (b *book) conservation(f *sluice.AuditFigures, j *joined) (c finding) {
+	if b.stored.Total == sluice.Unlimited && (!b.first.Loaded || b.first.Terms.Total == sluice.Unlimited) {
+		c.fact("does not apply: the sale has no total")
+		return c
+	}
+	if b.first.Loaded && b.ledgerErr == nil {
+		b.ledgerSum(&c, f)
+	}
+	if b.stored.Taken != f.Store.LiveUnits {
+		c.fault("store: %d taken, but the live orders hold %d", b.stored.Taken, f.Store.LiveUnits)
+	} else {
+		c.fact("store: %d taken = %d in live orders", b.stored.Taken, f.Store.LiveUnits)
+	}
+	c.offence(&j.resold, "%d orders live in the store whose units the ledger has taken back")
+	if b.first.Loaded && b.ledgerErr == nil {
+		c.fact("of the ledger's units %d are stored, %d in flight, %d returning, %d set aside",
+			j.storedUnits, j.flightUnits, j.returningUnits, j.asideUnits)
+	}
+	return c
+}
+
+func (b *book) ledgerSum(c *finding, f *sluice.AuditFigures) {
+	live, taken := f.Ledger.LiveUnits, f.Ledger.Taken
+	// Claims are read after taken: what was released in between is missing.
+	missing, released := taken-live, b.released()
+	if missing < 0 || missing > released {
+		c.fault("ledger: %d taken, but the live claims hold %d", taken, live)
+		return
+	}
+	if total := f.Ledger.Total; total != nil {
+		c.fact("ledger: total %d = %d available + %d taken", *total, b.first.Terms.Available(taken), taken)
+	}
+	c.fact("ledger: %d taken = %d in live claims", taken, live)
+	if missing > 0 {
+		c.fact("%d released while the claims were read", missing)
+	}
+}
+
+// released returns the units that the ledger took back between the first and
+// the second reading: what it had, and got, and has no more. When the new
+// claims in between are not all known it cannot be told, and is anything.
+func (b *book) released() int64 {
+	got := make(map[int64]int64, b.second.Seq-b.first.Seq)
+	for _, rows := range [][]row{b.later, b.journal, b.letters, b.orders} {
+		for i := range rows {
+			if r := &rows[i]; r.epoch == b.first.Epoch && r.seq > b.first.Seq && r.seq <= b.second.Seq {
+				got[r.seq] = r.quantity
+			}
+		}
+	}
+	if int64(len(got)) != b.second.Seq-b.first.Seq {
+		return math.MaxInt64
+	}
+	units := b.first.Taken - b.second.Taken
+	for _, n := range got {
+		units += n
+	}
+	return units
+}
+
+// limit is I3. The limit may have been changed, so each live claim is judged
+// by the limit it was accepted under: with the buyer's older claims that are
+// live still, and so were live then, it must not exceed it. The unpaid endings
+// that the ledger counts must be those of the store; whether one came before a
+// claim was accepted nothing tells, since they have two clocks.
+func (b *book) limit(j *joined) (c finding) {
+	for _, s := range b.sides() {
+		b.limitOf(&c, s.name, s.rows)
+	}
+	if b.stored.MaxUnpaid != 0 { // without the limit an older server may have given releases that say nothing of it
+		c.offence(&j.unpaid, "%d ended claims are unpaid on one side only, and count for or against their buyers wrongly")
+		var unpaid int64
+		for i := range b.orders {
+			if b.orders[i].unpaid {
+				unpaid++
+			}
+		}
+		c.fact("store: %d orders ended unpaid, at most %d for each buyer now", unpaid, b.stored.MaxUnpaid)
+	}
+	if b.stored.MaxPerBuyer == sluice.Unlimited {
+		c.fact("no limit now")
+	} else {
+		c.fact("limit now %d", b.stored.MaxPerBuyer)
+	}
+	return c
+}
+
+func (b *book) limitOf(c *finding, side string, rows []row) {
+	slices.SortFunc(rows, byBuyer)
+	var over list
+	var buyers, held, most int64
+	var reported bool // of a buyer, the first claim beyond the limit is enough
+	for i := range rows {
+		r := &rows[i]
+		if i == 0 || rows[i-1].buyer != r.buyer {
+			held, reported = 0, false
+		}
+		if !r.live {
+			continue
+		}
+		if held == 0 {
+			buyers++
+		}
+		held += r.quantity
+		most = max(most, held)
+		if t, ok := b.versions[r.terms]; ok && t.MaxPerBuyer != sluice.Unlimited && held > t.MaxPerBuyer && !reported {
+			reported = true
+			over.add(func() string {
+				return fmt.Sprintf("%q: %d of %d", b.names.buyers[r.buyer], held, t.MaxPerBuyer)
+			})
+		}
+	}
+	c.offence(&over, side+": %d buyers over their limit")
+	c.fact("%s: %d buyers with live units, at most %d each", side, buyers, most)
+}
+
+// unique is what I4 rests on: an order, a claim and a place in the sequence
+// are each there once, and both sides say the same of them.
+func (b *book) unique(j *joined) (c finding) {
+	for _, s := range b.sides() {
+		b.uniqueIn(&c, s.name, s.rows)
+	}
+	c.offence(&j.answers, "%d claims have one order in the ledger and another in the store")
+	c.offence(&b.foreign, "%d order ids are not of this sale")
+	return c
+}
+
+func (b *book) uniqueIn(c *finding, side string, rows []row) {
+	for _, by := range []struct {
+		what    string
+		compare func(a, b row) int
+	}{
+		{"an order id", func(a, b row) int { return slices.Compare(a.order[:], b.order[:]) }},
+		{"a claim id", byClaim},
+		{"a place in the sequence", byPlace},
+	} {
+		slices.SortFunc(rows, by.compare)
+		var twice list
+		for i := 1; i < len(rows); i++ {
+			if a, r := &rows[i-1], &rows[i]; by.compare(*a, *r) == 0 {
+				twice.add(func() string {
+					return fmt.Sprintf("%s and %s, buyer %q, epoch %d sequence %d",
+						b.names.order(a), b.names.order(r), b.names.buyers[r.buyer], r.epoch, r.seq)
+				})
+			}
+		}
+		c.offence(&twice, side+": %d rows repeat "+by.what)
+	}
+	c.fact("%s: %d order ids, claim ids and places", side, len(rows))
+}
+
+// window is I8: every claim was accepted while the terms it was decided under
+// let it, and newer terms were never followed by older ones.
+func (b *book) window() (c finding) {
+	for _, s := range b.sides() {
+		b.windowOf(&c, s.name, s.what, s.rows)
+	}
+	c.fact("%d versions of the terms", len(b.versions))
+	return c
+}
+
+func (b *book) windowOf(c *finding, side, what string, rows []row) {
+	slices.SortFunc(rows, byPlace)
+	var outside, unknown, backwards list
+	var newest int64
+	for i := range rows {
+		r := &rows[i]
+		if r.terms < newest {
+			backwards.add(func() string { return fmt.Sprintf("%s: version %d after %d", b.names.order(r), r.terms, newest) })
+		}
+		newest = max(newest, r.terms)
+		t, ok := b.versions[r.terms]
+		if !ok {
+			unknown.add(func() string { return fmt.Sprintf("%s: version %d", b.names.order(r), r.terms) })
+			continue
+		}
+		at := time.UnixMilli(r.at)
+		if code := t.Refusal(at); code != 0 {
+			outside.add(func() string {
+				return fmt.Sprintf("%s: %s at %s under version %d", b.names.order(r), code, at.UTC().Format("2006-01-02T15:04:05.000Z"), r.terms)
+			})
+		}
+	}
+	c.offence(&outside, side+": %d "+what+" accepted outside their window")
+	c.offence(&unknown, side+": %d "+what+" carry terms that the store does not know")
+	c.offence(&backwards, side+": %d "+what+" were decided under older terms than those before them")
+	c.fact("%s: %d %s", side, len(rows), what)
+}
+
+// gaps returns the sequences from 1 to the epoch's last that rows, sorted by
+// place, do not have.
+func gaps(rows []row, epoch, last int64) (missing list) {
+	i, _ := slices.BinarySearchFunc(rows, epoch, func(r row, epoch int64) int { return cmp.Compare(r.epoch, epoch) })
+	for next := int64(1); next <= last; {
+		until := last + 1
+		if i < len(rows) && rows[i].epoch == epoch {
+			until = rows[i].seq
+			i++
+		}
+		if until > next {
+			missing.n += until - next
+			if len(missing.shown) < maxShown {
+				missing.shown = append(missing.shown, span(next, until-1))
+			}
+		}
+		next = max(next, until+1)
+	}
+	return missing
+}
+
+func span(from, to int64) string {
+	if from == to {
+		return fmt.Sprint(from)
+	}
+	return fmt.Sprintf("%d to %d", from, to)
+}
+
+// earlierGaps counts the places without a claim in epochs before this one, up
+// to the last claim of each that is known.
+func earlierGaps(rows []row, epoch int64) (n int64) {
+	for i := range rows {
+		if r := &rows[i]; r.epoch < epoch {
+			if i > 0 && rows[i-1].epoch == r.epoch {
+				n += max(r.seq-rows[i-1].seq-1, 0)
+			} else {
+				n += r.seq - 1
+			}
+		}
+	}
+	return n
+}

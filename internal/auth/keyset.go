@@ -1,0 +1,203 @@
+package auth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// The signing algorithms of tokens. Each goes with one type of key: a token
+// never chooses what a key is used for.
+const (
+	HS256 = "HS256" // the secret shared with the shop
+	RS256 = "RS256" // RSA of 2048 to 8192 bits
+	ES256 = "ES256" // ECDSA on P-256
+	EdDSA = "EdDSA" // Ed25519
+)
+
+// Bounds of a JWKS document.
+const (
+	MaxKeySetBytes = 512 << 10
+	maxKeys        = 200
+)
+
+// publicKey is one key that may verify tokens of one algorithm.
+type publicKey struct {
+	id, alg string
+	key     crypto.PublicKey
+	// gone: the key is in no set any more, and what it has signed is void.
+	gone atomic.Bool
+}
+
+// keySet is an immutable JWKS.
+type keySet struct {
+	keys map[keyName]*publicKey
+	only map[string]*publicKey // by algorithm, where there is just one: for tokens without kid
+	// names holds every kid, of any algorithm.
+	names map[string]bool
+}
+
+type keyName struct{ id, alg string }
+
+// parseKeySet reads a JWKS document. Keys that are for something else (to
+// encrypt, symmetric, other algorithms) are passed over; skipped says which,
+// and why. A document that leaves no key to use, or that has two of one name,
+// is an error.
+func parseKeySet(document []byte) (set *keySet, skipped []string, err error) {
+	if len(document) > MaxKeySetBytes {
+		return nil, nil, fmt.Errorf("the document is larger than %d bytes", MaxKeySetBytes)
+	}
+	var outer struct {
+		Keys *[]json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(document, &outer); err != nil {
+		return nil, nil, fmt.Errorf(`want a JSON object {"keys": [...]}: %w`, err)
+	}
+	if outer.Keys == nil {
+		return nil, nil, errors.New(`want a JSON object {"keys": [...]}; it has no keys`)
+	}
+	if n := len(*outer.Keys); n > maxKeys {
+		return nil, nil, fmt.Errorf("%d keys: want at most %d", n, maxKeys)
+	}
+	set = &keySet{keys: map[keyName]*publicKey{}, only: map[string]*publicKey{}, names: map[string]bool{}}
+	for i, raw := range *outer.Keys {
+		key, err := parseKey(raw)
+		if err != nil {
+			skipped = append(skipped, fmt.Sprintf("key %d: %v", i+1, err))
+			continue
+		}
+		name := keyName{key.id, key.alg}
+		if twin := set.keys[name]; twin != nil && !same(twin.key, key.key) {
+			return nil, skipped, fmt.Errorf("two keys for %s have the kid %q", key.alg, key.id)
+		}
+		set.keys[name], set.names[key.id] = key, true
+	}
+	if len(set.keys) == 0 {
+		if len(skipped) > 0 {
+			return nil, skipped, fmt.Errorf("no key that can be used: %s", strings.Join(skipped[:min(len(skipped), 3)], "; "))
+		}
+		return nil, nil, errors.New("no keys in it")
+	}
+	set.index()
+	return set, skipped, nil
+}
+
+// index finds the keys that a token need not name.
+func (s *keySet) index() {
+	clear(s.only)
+	seen := map[string]int{}
+	for name, key := range s.keys {
+		seen[name.alg]++
+		s.only[name.alg] = key
+	}
+	for alg, n := range seen {
+		if n > 1 {
+			delete(s.only, alg)
+		}
+	}
+}
+
+// maxKeyID bounds a kid, in bytes.
+const maxKeyID = 512
+
+func parseKey(raw json.RawMessage) (*publicKey, error) {
+	// Symmetric and private keys have no place in a document that is public.
+	var secret struct{ D, K json.RawMessage }
+	if err := json.Unmarshal(raw, &secret); err != nil {
+		return nil, errors.New("it is no JSON object")
+	}
+	if secret.D != nil || secret.K != nil {
+		return nil, errors.New("it holds a secret; want public keys only")
+	}
+	var jwk jose.JSONWebKey
+	if err := json.Unmarshal(raw, &jwk); err != nil {
+		return nil, fmt.Errorf("it cannot be read: %w", err)
+	}
+	if jwk.Use != "" && jwk.Use != "sig" {
+		return nil, fmt.Errorf("its use is %q, not to sign", shorten(jwk.Use))
+	}
+	if len(jwk.KeyID) > maxKeyID {
+		return nil, fmt.Errorf("its kid is longer than %d bytes", maxKeyID)
+	}
+	key := &publicKey{id: jwk.KeyID, key: jwk.Key}
+	switch k := jwk.Key.(type) {
+	case *rsa.PublicKey:
+		key.alg = RS256
+		if bits := k.N.BitLen(); bits < 2048 || bits > 8192 {
+			return nil, fmt.Errorf("an RSA key of %d bits: want 2048 to 8192", bits)
+		}
+		if k.E < 3 || k.E%2 == 0 {
+			return nil, fmt.Errorf("an RSA key with the exponent %d", k.E)
+		}
+	case *ecdsa.PublicKey:
+		key.alg = ES256
+		if k.Curve != elliptic.P256() {
+			return nil, errors.New("an ECDSA key on another curve than P-256")
+		}
+	case ed25519.PublicKey:
+		key.alg = EdDSA
+		if len(k) != ed25519.PublicKeySize {
+			return nil, errors.New("an Ed25519 key of the wrong length")
+		}
+	default:
+		return nil, errors.New("another type of key than RSA, EC or Ed25519")
+	}
+	if jwk.Algorithm != "" && jwk.Algorithm != key.alg {
+		return nil, fmt.Errorf("its alg is %q: want RS256, ES256 or EdDSA", shorten(jwk.Algorithm))
+	}
+	return key, nil
+}
+
+// find returns the key of a token: the one that it names, or, if it names
+// none, the only one of its algorithm.
+func (s *keySet) find(id, alg string) *publicKey {
+	if id == "" {
+		return s.only[alg]
+	}
+	return s.keys[keyName{id, alg}]
+}
+
+// knows reports whether there is a key of this name, or whether it is none.
+func (s *keySet) knows(id string) bool { return id == "" || s.names[id] }
+
+// succeed makes next follow s: keys that stay remain the same ones, so that
+// tokens verified with them stay verified; keys that are gone are marked so.
+// It reports whether anything changed.
+func (s *keySet) succeed(next *keySet) (changed bool) {
+	if s == nil {
+		return true
+	}
+	for name, old := range s.keys {
+		if now := next.keys[name]; now != nil && same(old.key, now.key) {
+			next.keys[name] = old
+			continue
+		}
+		old.gone.Store(true)
+		changed = true
+	}
+	next.index()
+	return changed || len(next.keys) != len(s.keys)
+}
+
+func same(a, b crypto.PublicKey) bool {
+	k, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && k.Equal(b)
+}
+
+// shorten keeps what others wrote from filling a log.
+func shorten(text string) string {
+	const most = 40
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
+}

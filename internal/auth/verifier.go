@@ -1,0 +1,254 @@
+package auth
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/maypok86/otter/v2"
+
+	"github.com/sluicehq/sluice"
+)
+
+// MaxToken bounds a token's length in bytes: longer ones are refused unread.
+const MaxToken = 8192
+
+// MinSecret is how long an HS256 secret of buyers' tokens should be, in bytes: as
+// long as the hash, or it can be guessed from one token. Shorter ones work, and
+// are warned of.
+const MinSecret = 32
+
+// DefaultSkew is how far apart the clocks of servers and of whoever signs
+// tokens may be, unless given.
+const DefaultSkew = 30 * time.Second
+
+// DefaultCache bounds the memory of the tokens that a Verifier remembers, in
+// bytes.
+const DefaultCache = 64 << 20
+
+// Options say which tokens are good. One of Secret and Keys is needed; with
+// both, either kind of token is.
+type Options struct {
+	Secret []byte // of HS256 tokens; empty: none are accepted
+	// Previous is the secret before: its tokens are good while Secret is
+	// replaced. Empty: there is none.
+	Previous []byte
+	Keys     *Keys // of RS256, ES256 and EdDSA tokens; nil: none are accepted
+
+	Issuer   string // what a token's "iss" must be; empty: anything
+	Audience string // what must be among a token's "aud"; empty: anything
+
+	// Skew is the tolerance for "exp" and "nbf". 0: DefaultSkew;
+	// negative: none.
+	Skew time.Duration
+	// MaxLife is how far ahead "exp" may lie: a token that is good for years
+	// outlives every theft and every change of mind. 0: as far as it likes.
+	MaxLife time.Duration
+	// Cache bounds the memory of remembered tokens, in bytes. 0: DefaultCache.
+	Cache uint64
+	Now   func() time.Time // default time.Now
+}
+
+// Token is what a verified token says.
+type Token struct {
+	Buyer   sluice.BuyerID
+	Expires time.Time // from then on it is void; the tolerance is not in it
+	// Sales are the ids in the claim "sluice_sales": sales by invitation that
+	// the shop lets this buyer into (sluice.EligibleToken).
+	Sales []string
+}
+
+// Verifier tells whose a buyer's token is: a JWT with "sub" (the buyer) and
+// "exp". A verified token is remembered until it expires or its key is
+// withdrawn, in bounded memory, so that a buyer who presses the button again
+// costs no cryptography. It is safe for concurrent use.
+type Verifier struct {
+	o        Options
+	methods  map[string]jwt.SigningMethod // of the algorithms that are accepted
+	want     string                       // those algorithms, for people
+	verified *otter.Cache[string, verified]
+	macs     []*sync.Pool // of hash.Hash, keyed with the secret, and with the one before
+}
+
+// verified is a token that was good, and the key that said so, nil for the
+// secret.
+type verified struct {
+	Token
+	key *publicKey
+}
+
+// NewVerifier returns a Verifier.
+func NewVerifier(o Options) *Verifier {
+	switch {
+	case o.Skew == 0:
+		o.Skew = DefaultSkew
+	case o.Skew < 0:
+		o.Skew = 0
+	}
+	if o.Cache == 0 {
+		o.Cache = DefaultCache
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	v := &Verifier{
+		o: o, methods: map[string]jwt.SigningMethod{},
+		verified: otter.Must(&otter.Options[string, verified]{
+			MaximumWeight: o.Cache,
+			// The token, what was read of it, and the cache's own nodes, roughly.
+			Weigher: func(token string, v verified) uint32 { return uint32(2*len(token) + 250) },
+		}),
+	}
+	var algorithms []string
+	for _, secret := range [][]byte{o.Secret, o.Previous} {
+		if len(secret) > 0 {
+			v.macs = append(v.macs, &sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }})
+		}
+	}
+	if len(v.macs) > 0 {
+		algorithms = append(algorithms, HS256)
+	}
+	if o.Keys != nil {
+		algorithms = append(algorithms, RS256, ES256, EdDSA)
+	}
+	for _, alg := range algorithms {
+		v.methods[alg] = jwt.GetSigningMethod(alg)
+	}
+	v.want = strings.Join(algorithms, ", ")
+	return v
+}
+
+// Verify says whose token this is, or why it is nobody's: an error that may be
+// shown. ErrNoKeys says nothing about the token: ask again later.
+func (v *Verifier) Verify(ctx context.Context, token string) (Token, error) {
+	if known, ok := v.verified.GetIfPresent(token); ok {
+		if v.o.Now().Before(known.Expires.Add(v.o.Skew)) && (known.key == nil || !known.key.gone.Load()) {
+			return known.Token, nil
+		}
+		v.verified.Invalidate(token)
+	}
+	if len(token) > MaxToken {
+		return Token{}, fmt.Errorf("the token is longer than %d bytes", MaxToken)
+	}
+	found, err := v.judge(ctx, token)
+	if err != nil {
+		return Token{}, err
+	}
+	v.verified.Set(strings.Clone(token), found)
+	return found.Token, nil
+}
+
+// base64url is that of JWTs: no padding, and one spelling of everything.
+var base64url = base64.RawURLEncoding.Strict()
+
+// plainHeader is the first part of nearly every HS256 token,
+// {"alg":"HS256","typ":"JWT"}: it need not be read again and again.
+const plainHeader = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9"
+
+// judge looks at a token that is not remembered. What it claims is looked at
+// before its signature, so that one which has expired, or is for somebody else,
+// asks nobody for keys.
+func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
+	signed := token[:max(0, strings.LastIndexByte(token, '.'))]
+	first, second, dotted := strings.Cut(signed, ".")
+	payload, err := base64url.DecodeString(second)
+	if err != nil || !dotted {
+		return verified{}, errNoJWT
+	}
+	signature, err := base64url.DecodeString(token[len(signed)+1:])
+	if err != nil {
+		return verified{}, errNoJWT
+	}
+	h := header{alg: HS256}
+	if first != plainHeader {
+		text, err := base64url.DecodeString(first)
+		if err != nil {
+			return verified{}, errNoJWT
+		}
+		if h, err = parseHeader(text); err != nil {
+			return verified{}, err
+		}
+	}
+	method := v.methods[h.alg]
+	if method == nil {
+		return verified{}, fmt.Errorf("the token's alg is not accepted here; want %s", v.want)
+	}
+	if h.crit {
+		return verified{}, errors.New(`the token's header has "crit", of which nothing is supported`)
+	}
+	c, err := parseClaims(payload)
+	if err == nil {
+		err = v.check(&c)
+	}
+	if err != nil {
+		return verified{}, err
+	}
+	found := verified{Token: Token{Buyer: sluice.BuyerID(c.subject), Expires: c.expires, Sales: c.sales}}
+	if h.alg == HS256 {
+		if !v.sealed(signed, signature) {
+			return verified{}, errSignature
+		}
+		return found, nil
+	}
+	// What a key is for is the key's to say: a token cannot turn a public key
+	// into a secret.
+	found.key, err = v.signer(ctx, h, c.issued, func(key *publicKey) bool {
+		return method.Verify(signed, signature, key.key) == nil
+	})
+	return found, err
+}
+
+var errSignature = errors.New("the token's signature is not valid")
+
+// sealed reports whether a signature is that of a secret.
+func (v *Verifier) sealed(text string, signature []byte) bool {
+	for _, macs := range v.macs {
+		mac := macs.Get().(hash.Hash)
+		mac.Reset()
+		_, _ = io.WriteString(mac, text)
+		good := hmac.Equal(signature, mac.Sum(nil))
+		macs.Put(mac)
+		if good {
+			return true
+		}
+	}
+	return false
+}
+
+// signer returns the key that a token was signed with: the one that its header
+// names, if valid says so. Signed is when the token says that it was signed.
+func (v *Verifier) signer(ctx context.Context, h header, signed time.Time, valid func(*publicKey) bool) (*publicKey, error) {
+	if h.badKid {
+		return nil, errors.New(`the token's "kid" is not the name of a key`)
+	}
+	key := v.o.Keys.find(h.kid, h.alg)
+	if key != nil && valid(key) {
+		return key, nil
+	}
+	if signed.After(v.o.Now().Add(v.o.Skew)) {
+		signed = time.Time{} // nobody can have signed it then
+	}
+	unknown := v.o.Keys.renew(ctx, h.kid, signed)
+	before := key
+	key = v.o.Keys.find(h.kid, h.alg)
+	switch {
+	case key != nil && key != before && valid(key):
+		return key, nil
+	case unknown != nil:
+		return nil, unknown
+	case key != nil:
+		return nil, errSignature
+	case h.kid == "":
+		return nil, errors.New(`the token has no "kid", and there is not just one key for its alg`)
+	}
+	return nil, errors.New("the token's key is not among those of the shop")
+}

@@ -1,0 +1,257 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/auth"
+)
+
+// acting is who asks for an admin's route, and what of it the record wants to
+// know that only the handler does. It travels in the request's context.
+type acting struct {
+	auth.Admin
+	sale sluice.SaleID // of a sale that was created
+}
+
+type actingKey struct{}
+
+// admin returns who asks for an admin's route.
+func admin(r *http.Request) auth.Admin {
+	if a, ok := r.Context().Value(actingKey{}).(*acting); ok {
+		return a.Admin
+	}
+	return auth.Admin{}
+}
+
+// noteSale tells the record which sale the request is about, where its path
+// does not.
+func noteSale(r *http.Request, sale sluice.SaleID) {
+	if a, ok := r.Context().Value(actingKey{}).(*acting); ok {
+		a.sale = sale
+	}
+}
+
+// recordPatience is how long a request waits for its record to be written.
+const recordPatience = 5 * time.Second
+
+// asked answers an admin who may ask. A change is recorded before it is
+// answered: its answer waits in memory until the record is stored. If that
+// fails, the change has happened all the same, so it is answered as it is; the
+// log has the record then, and a metric says that one is missing in the store.
+func (s *Server) asked(route Route, who auth.Admin, next http.HandlerFunc, w http.ResponseWriter, r *http.Request) {
+	a := &acting{Admin: who}
+	r = r.WithContext(context.WithValue(r.Context(), actingKey{}, a))
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		next(w, r)
+		return
+	}
+	action := s.action(route, r, who.Name)
+	w.Header()["X-Request-Id"] = []string{action.Request}
+	held := &heldAnswer{to: w}
+	defer func() {
+		p := recover()
+		if p != nil {
+			action.Status, action.Code = http.StatusServiceUnavailable, api.CodeOutcomeUnknown
+		} else {
+			action.Status, action.Code = held.outcome()
+		}
+		if a.sale != "" {
+			action.Sale = a.sale
+		}
+		s.record(r.Context(), action)
+		if p != nil {
+			panic(p)
+		}
+		held.send()
+	}()
+	next(held, r)
+}
+
+// refused records a request that was forbidden; a flood of them is only
+// counted.
+func (s *Server) refused(route Route, r *http.Request, by string) {
+	s.AdminDecided.Count("forbidden")
+	if !s.refusals.admit(s.Now()) {
+		return
+	}
+	action := s.action(route, r, by)
+	action.Status, action.Code = http.StatusForbidden, api.CodeForbidden
+	s.record(r.Context(), action)
+}
+
+// action is what is known of a request before it is answered.
+func (s *Server) action(route Route, r *http.Request, by string) sluice.AdminAction {
+	a := sluice.AdminAction{
+		By: by, Route: route.Pattern, Path: r.URL.Path, Request: requestID(r), Address: s.address(r), Node: s.Kinds.Node,
+		Sale: sluice.SaleID(r.PathValue("sale")), Order: sluice.OrderID(r.PathValue("order")),
+	}
+	if sale, ok := a.Order.Sale(); ok {
+		a.Sale = sale
+	}
+	return a
+}
+
+// record writes it, also when whoever asked is gone.
+func (s *Server) record(ctx context.Context, a sluice.AdminAction) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordPatience)
+	defer cancel()
+	if err := s.Store.RecordAdminAction(ctx, a); err != nil {
+		s.AdminDecided.Count("unrecorded")
+		s.Log.Error("an admin's action could not be recorded in the store; this line is its record", "by", a.By, "route", a.Route, "path", a.Path,
+			"sale", a.Sale, "order", a.Order, "status", a.Status, "code", a.Code, "request", a.Request, "address", a.Address, "error", err)
+		return
+	}
+	s.AdminDecided.Count("recorded")
+}
+
+// requestID is the one that a proxy or the client gave, if it is sane, or a new
+// one.
+func requestID(r *http.Request) string {
+	const most = 64
+	id := r.Header.Get("X-Request-Id")
+	ok := id != "" && len(id) <= most
+	for i := range len(id) {
+		ok = ok && id[i] > ' ' && id[i] <= '~'
+	}
+	if ok {
+		return id
+	}
+	return rand.Text()[:16]
+}
+
+// address is where a request comes from, as far as anybody is believed.
+func (s *Server) address(r *http.Request) string {
+	if client := s.Proxies.client(r); client.IsValid() {
+		return client.String()
+	}
+	return r.RemoteAddr
+}
+
+// heldAnswer keeps an answer until its request is recorded. The header is the
+// real one.
+type heldAnswer struct {
+	to     http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (h *heldAnswer) Header() http.Header { return h.to.Header() }
+
+// Unwrap lets handlers put off the deadlines of their connections.
+func (h *heldAnswer) Unwrap() http.ResponseWriter { return h.to }
+
+// Flush does nothing: the answer is not to be sent yet.
+func (h *heldAnswer) Flush() {}
+
+func (h *heldAnswer) WriteHeader(status int) {
+	if h.status == 0 {
+		h.status = status
+	}
+}
+
+func (h *heldAnswer) Write(p []byte) (int, error) {
+	h.WriteHeader(http.StatusOK)
+	return h.body.Write(p)
+}
+
+// outcome is the answer's status, and the code if it is a problem.
+func (h *heldAnswer) outcome() (status int, code string) {
+	h.WriteHeader(http.StatusOK)
+	if h.status >= 400 {
+		var p struct {
+			Code string `json:"code"`
+		}
+		_ = json.Unmarshal(h.body.Bytes(), &p)
+		code = p.Code
+	}
+	return h.status, code
+}
+
+func (h *heldAnswer) send() {
+	h.to.WriteHeader(h.status)
+	_, _ = h.to.Write(h.body.Bytes())
+}
+
+// bucket admits a burst, and then one per period.
+type bucket struct {
+	mu   sync.Mutex
+	full time.Time // when it has room for the whole burst again
+}
+
+// Of requests that were forbidden, so many are recorded at once, and then one
+// per period, on each server.
+const (
+	refusalBurst  = 30
+	refusalPeriod = 10 * time.Second
+)
+
+func (b *bucket) admit(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.full.Before(now) {
+		b.full = now
+	}
+	next := b.full.Add(refusalPeriod)
+	if next.Sub(now) > refusalBurst*refusalPeriod {
+		return false
+	}
+	b.full = next
+	return true
+}
+
+// listActions lists what admins did, the newest first.
+func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
+	filter, err := actionFilter(r.URL.RawQuery)
+	if err != nil {
+		problem(w, api.CodeBadRequest, err.Error())
+		return
+	}
+	actions, next, err := s.Store.AdminActions(r.Context(), filter)
+	if errors.Is(err, sluice.ErrBadCursor) {
+		problem(w, api.CodeBadRequest, "cursor: want the next_cursor of the page before")
+		return
+	}
+	if err != nil {
+		s.unavailable(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, api.NewAdminActionPage(actions, next))
+}
+
+func actionFilter(raw string) (sluice.AdminActionFilter, error) {
+	f := sluice.AdminActionFilter{Limit: defaultPage}
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return f, errors.New("the query string cannot be read")
+	}
+	for name, values := range query {
+		if name != "limit" && name != "cursor" {
+			return f, fmt.Errorf("%q: unknown parameter; want some of [limit cursor]", name)
+		}
+		if len(values) != 1 {
+			return f, fmt.Errorf("%s: stands more than once", name)
+		}
+		switch value := values[0]; {
+		case value == "":
+		case name == "cursor":
+			f.Cursor = value
+		default:
+			if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 1 || f.Limit > sluice.MaxPage {
+				return f, fmt.Errorf("limit: want 1 to %d", sluice.MaxPage)
+			}
+		}
+	}
+	return f, nil
+}

@@ -1,0 +1,140 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/admission"
+)
+
+// maxClaimBody bounds a claim's body, in bytes: meta is at most 512.
+const maxClaimBody = 4 << 10
+
+var bodies = sync.Pool{New: func() any { return new(body) }}
+
+// body is a message being read or written, used again and again.
+type body struct {
+	bytes.Buffer
+	limit io.LimitedReader
+}
+
+// read reads what comes, and no more than limit.
+func (b *body) read(from io.Reader, limit int64) error {
+	b.Reset()
+	b.limit = io.LimitedReader{R: from, N: limit}
+	_, err := b.ReadFrom(&b.limit)
+	b.limit.R = nil
+	return err
+}
+
+// placeOrder is the hot path: one claim of one buyer.
+func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
+	claim, ok := readClaim(w, r, buyer)
+	if !ok {
+		return
+	}
+	sale := pathSale(r)
+	if sale.Validate() != nil {
+		s.refuse(w, sluice.Decision{Code: sluice.SaleNotFound})
+		return
+	}
+	decision, err := s.Gate.Claim(r.Context(), sale, claim, s.caller(r, sale))
+	switch {
+	case err == nil && decision.Code == sluice.Accepted:
+		s.Decided.Count(decision.Code.String())
+		writePlaced(w, sale, decision)
+	case err == nil && decision.Code == sluice.BuyerLimit:
+		s.Decided.Count(decision.Code.String())
+		writeProblem(w, api.Problem{Code: decision.Code.String(), OrderIDs: decision.Orders, Detail: s.limitOf(sale, claim.Quantity, decision.Orders)})
+	case err == nil:
+		s.refuse(w, decision)
+	default:
+		s.notDecided(w, err)
+	}
+}
+
+// notDecided answers a claim that the gate has an error for.
+func (s *Server) notDecided(w http.ResponseWriter, err error) {
+	var refused *admission.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		s.Decided.Count(api.CodeForbidden)
+		notLetIn(w, refused)
+	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed): // it was never sent
+		s.refuse(w, sluice.Decision{Code: sluice.Overloaded})
+	case errors.Is(err, admission.ErrRefusesWrites):
+		s.Decided.Count(sluice.Unavailable.String())
+		problem(w, sluice.Unavailable.String(), "the ledger refuses to write; nothing was decided")
+	default:
+		s.Decided.Count(api.CodeOutcomeUnknown)
+		problem(w, api.CodeOutcomeUnknown, "the claim may have been accepted; the same key will tell")
+	}
+}
+
+// readClaim reads key and body, or answers why it cannot. The order id is the
+// gate's to make.
+func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sluice.Claim, bool) {
+	keys := r.Header["Idempotency-Key"]
+	if len(keys) != 1 {
+		problem(w, api.CodeBadRequest, "want the header Idempotency-Key, once: a name for this attempt, the same when it is tried again")
+		return sluice.Claim{}, false
+	}
+	key := sluice.Key(keys[0])
+	if err := key.Validate(); err != nil {
+		problem(w, api.CodeBadRequest, "Idempotency-Key: "+err.Error())
+		return sluice.Claim{}, false
+	}
+	body := bodies.Get().(*body)
+	defer bodies.Put(body)
+	if err := body.read(r.Body, maxClaimBody+1); err != nil {
+		bodyProblem(w, err)
+		return sluice.Claim{}, false
+	}
+	if body.Len() > maxClaimBody {
+		w.Header().Set("Connection", "close") // do not read the rest
+		problem(w, api.CodeTooLarge, "the body of a claim is at most 4096 bytes")
+		return sluice.Claim{}, false
+	}
+	order, err := api.ParsePlaceOrder(body.Bytes())
+	if err != nil {
+		problem(w, api.CodeBadRequest, err.Error())
+		return sluice.Claim{}, false
+	}
+	return sluice.Claim{Buyer: buyer, Key: key, Quantity: order.Quantity, Meta: string(order.Meta)}, true
+}
+
+var replayed = []string{"true"}
+
+func writePlaced(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
+	body := bodies.Get().(*body)
+	defer bodies.Put(body)
+	body.Reset()
+	body.Write(api.AppendPlaced(body.AvailableBuffer(), sale, d.Order, d.Quantity))
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Cache-Control"] = noStore
+	h["Content-Length"] = []string{strconv.Itoa(body.Len())}
+	h["Location"] = []string{"/v1/orders/" + string(d.Order)}
+	if d.Replayed {
+		h["Idempotent-Replayed"] = replayed
+	}
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write(body.Bytes())
+}
+
+// refuse writes a refusal; most carry nothing but their code.
+func (s *Server) refuse(w http.ResponseWriter, d sluice.Decision) {
+	s.Decided.Count(d.Code.String())
+	switch d.Code {
+	case sluice.NotOpen:
+		s.notOpen.of(d.OpensAt).write(w, nil)
+	default:
+		refusals[d.Code].write(w, retryIn(d.RetryAfter))
+	}
+}

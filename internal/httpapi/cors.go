@@ -1,0 +1,100 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/sluicehq/sluice/api"
+)
+
+// cors lets the pages of configured origins, the shop's own, use the buyers'
+// half of the API. Credentials are never allowed: buyers' tokens travel in a
+// header that the page sets itself. The admins' half has no CORS at all.
+type cors struct {
+	origins map[string][]string // an origin, and the header value that allows it
+}
+
+// CheckOrigin says what is wrong with an origin in a list of those allowed.
+func CheckOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	switch {
+	case origin == "*" || strings.Contains(origin, "*"):
+		return fmt.Errorf("origin %q: want exact origins, without wildcards", origin)
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return fmt.Errorf("origin %q: want scheme and host, like https://shop.example", origin)
+	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.HasSuffix(origin, "?") || strings.HasSuffix(origin, "#"):
+		return fmt.Errorf("origin %q: want scheme and host alone: %s://%s", origin, u.Scheme, u.Host)
+	case origin != strings.ToLower(origin):
+		return fmt.Errorf("origin %q: want it in lower case, as browsers send it", origin)
+	case u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" || strings.HasSuffix(u.Host, ":"):
+		return fmt.Errorf("origin %q: want no port, as browsers send it: %s://%s", origin, u.Scheme, u.Hostname())
+	}
+	return nil
+}
+
+// CheckOrigins is CheckOrigin for each of a list.
+func CheckOrigins(origins []string) error {
+	var wrong []error
+	for _, origin := range origins {
+		wrong = append(wrong, CheckOrigin(origin))
+	}
+	return errors.Join(wrong...)
+}
+
+// newCORS returns nil if no origin is allowed.
+func newCORS(origins []string) *cors {
+	if len(origins) == 0 {
+		return nil
+	}
+	c := &cors{origins: map[string][]string{}}
+	for _, origin := range origins {
+		c.origins[origin] = []string{origin}
+	}
+	return c
+}
+
+var (
+	varyOrigin    = []string{"Origin"}
+	varyPreflight = []string{"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"}
+	corsMethods   = []string{"GET, HEAD, POST"}
+	corsHeaders   = []string{"Authorization, Content-Type, Idempotency-Key, If-None-Match, Sluice-Ticket"}
+	corsExposed   = []string{"ETag, Idempotent-Replayed, Location, Retry-After"}
+	corsMaxAge    = []string{"600"}
+)
+
+// handle adds what a page of an allowed origin needs to read the answer. It
+// reports whether the request was a preflight, and is answered.
+func (c *cors) handle(w http.ResponseWriter, r *http.Request) bool {
+	path := r.URL.Path
+	if !strings.HasPrefix(path, "/v1/") || path == "/v1/admin" || strings.HasPrefix(path, "/v1/admin/") {
+		return false
+	}
+	h := w.Header()
+	h["Vary"] = varyOrigin // also without an Origin: caches keep one answer for all otherwise
+	origin := r.Header["Origin"]
+	preflight := r.Method == http.MethodOptions && len(origin) == 1 && len(r.Header["Access-Control-Request-Method"]) > 0
+	var allow []string
+	if len(origin) == 1 {
+		allow = c.origins[origin[0]]
+	}
+	if allow != nil {
+		h["Access-Control-Allow-Origin"] = allow
+	}
+	if !preflight {
+		if allow != nil {
+			h["Access-Control-Expose-Headers"] = corsExposed
+		}
+		return false
+	}
+	h["Vary"] = varyPreflight
+	if allow == nil {
+		problem(w, api.CodeForbidden, "pages of this origin may not use the API; see the setting cors_origins")
+		return true
+	}
+	h["Access-Control-Allow-Methods"], h["Access-Control-Allow-Headers"], h["Access-Control-Max-Age"] = corsMethods, corsHeaders, corsMaxAge
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}

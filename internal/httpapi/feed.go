@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+)
+
+// latestEvent asks for what comes after the last event there is.
+const latestEvent = "latest"
+
+// listEvents is the feed: events after the one that is named, in order.
+func (s *Server) listEvents(w http.ResponseWriter, r *http.Request) {
+	after, limit, err := eventQuery(r.URL.RawQuery)
+	if err != nil {
+		problem(w, api.CodeBadRequest, err.Error())
+		return
+	}
+	page, err := s.eventsAfter(r.Context(), after, limit)
+	switch {
+	case errors.Is(err, sluice.ErrBadCursor):
+		problem(w, api.CodeStaleCursor, "after: the feed has no such event; has the store been replaced by an older copy?")
+	case err != nil:
+		s.unavailable(w, r, err)
+	default:
+		writeJSON(w, http.StatusOK, page)
+	}
+}
+
+// eventsAfter reads a page. The event that is named must be the one that stands
+// at its number: so a store that was replaced is noticed.
+func (s *Server) eventsAfter(ctx context.Context, after string, limit int) (api.EventPage, error) {
+	page := api.EventPage{Events: []api.Event{}, Next: after}
+	seq, _ := sluice.ParseEventID(after)
+	if after == latestEvent {
+		var err error
+		if seq, err = s.Store.LastEvent(ctx); err != nil {
+			return page, err
+		}
+		page.Next, limit = "", 0
+	}
+	if seq > 0 {
+		last, err := s.Store.Events(ctx, seq-1, 1)
+		if err == nil && (len(last) == 0 || after != latestEvent && last[0].ID() != after) {
+			err = sluice.ErrBadCursor
+		}
+		if err != nil {
+			return page, err
+		}
+		page.Next = last[0].ID()
+	}
+	if limit == 0 {
+		return page, nil
+	}
+	events, err := s.Store.Events(ctx, seq, limit)
+	for i := range events {
+		page.Events = append(page.Events, api.NewEvent(&events[i]))
+		page.Next = page.Events[i].ID
+	}
+	return page, err
+}
+
+// eventQuery reads the query of the feed; other parameters are errors.
+func eventQuery(raw string) (after string, limit int, err error) {
+	limit = defaultPage
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return "", 0, errors.New("the query string cannot be read")
+	}
+	for name, values := range query {
+		value := values[0]
+		switch {
+		case name != "after" && name != "limit":
+			return "", 0, fmt.Errorf("%q: unknown parameter; want some of [after limit]", name)
+		case len(values) != 1:
+			return "", 0, fmt.Errorf("%s: stands more than once", name)
+		case value == "":
+		case name == "limit":
+			if limit, err = strconv.Atoi(value); err != nil || limit < 1 || limit > sluice.MaxPage {
+				return "", 0, fmt.Errorf("limit: want 1 to %d", sluice.MaxPage)
+			}
+		default:
+			if _, ok := sluice.ParseEventID(value); !ok && value != latestEvent {
+				return "", 0, fmt.Errorf("after: want the id of an event, like evt_17_0123abcd, or %s", latestEvent)
+			}
+			after = value
+		}
+	}
+	return after, limit, nil
+}

@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Access says who may ask for a route.
+type Access string
+
+// Anyone needs no token. The other kinds send Authorization: Bearer, with a
+// buyer's token or with an admin's key of this role or a stronger one.
+const (
+	Anyone    Access = "anyone"
+	Buyers    Access = "buyer"
+	Viewers   Access = "viewer"
+	Operators Access = "operator"
+	Owners    Access = "owner"
+)
+
+// Role is the weakest role of an admin who may ask, 0 where it is not for
+// admins.
+func (a Access) Role() sluice.Role {
+	switch a {
+	case Viewers:
+		return sluice.Viewer
+	case Operators:
+		return sluice.Operator
+	case Owners:
+		return sluice.Owner
+	case Anyone, Buyers:
+	}
+	return 0
+}
+
+// Route is one row of the API: what the documentation and the authorization
+// matrix are made from.
+type Route struct {
+	Pattern string // as http.ServeMux has it: "GET /v1/sales/{sale}"
+	Access  Access
+}
+
+// Routes lists the whole API.
+func Routes() []Route {
+	table := new(Server).routes()
+	all := make([]Route, len(table))
+	for i := range table {
+		all[i] = table[i].Route
+	}
+	return all
+}
+
+// route is a Route with what answers it.
+type route struct {
+	Route
+	handler http.Handler
+}
+
+// routes is the whole API in one table. Whatever the server answers stands
+// here, with who may ask for it. A new row also wants one in the test
+// TestAuthorization. It is called without a running server, too: it must not
+// look into the Options.
+func (s *Server) routes() []route {
+	return []route{
+		s.anyone("GET /v1/sales", s.listSales),
+		s.anyone("GET /v1/sales/{sale}", s.showSale),
+		s.anyone("GET /v1/sales/{sale}/events", s.saleEvents),
+		s.anyone("GET /v1/time", s.time),
+		s.buyer("POST /v1/sales/{sale}/orders", s.placeOrder),
+		s.buyerToken("POST /v1/sales/{sale}/challenge", s.makeChallenge),
+		s.buyerToken("POST /v1/sales/{sale}/ticket", s.makeTicket),
+		s.buyer("GET /v1/orders", s.metered(s.listOwnOrders)),
+		s.buyer("GET /v1/orders/{order}", s.metered(s.showOwnOrder)),
+		s.buyer("POST /v1/orders/{order}/cancel", s.metered(s.cancelOwnOrder)),
+
+		s.admin(Viewers, "GET /v1/admin/actions", s.listActions),
+		s.admin(Owners, "POST /v1/admin/sales", s.createSale),
+		s.admin(Viewers, "GET /v1/admin/sales", s.adminListSales),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}", s.adminShowSale),
+		s.admin(Owners, "PATCH /v1/admin/sales/{sale}", s.patchSale),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/open", s.changeSale(sluice.Control.Open)),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/pause", s.changeSale(sluice.Control.Pause)),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/resume", s.changeSale(sluice.Control.Resume)),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/close", s.changeSale(sluice.Control.Close)),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/restock", s.restockSale),
+		s.admin(Owners, "POST /v1/admin/sales/{sale}/rebuild", s.rebuildSale),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/reconcile", s.reconcileSale),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}/audit", s.auditSale),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}/check", s.checkSale),
+		s.admin(Operators, "PUT /v1/admin/sales/{sale}/lists/{list}", s.putList),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}/lists/{list}", s.showList),
+		s.admin(Operators, "DELETE /v1/admin/sales/{sale}/lists/{list}", s.deleteList),
+		s.admin(Viewers, "GET /v1/admin/orders", s.listOrders),
+		s.admin(Viewers, "GET /v1/admin/orders/{order}", s.showOrder),
+		s.admin(Viewers, "GET /v1/admin/orders/{order}/history", s.orderHistory),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/pay", s.payOrder),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/cancel", s.merchantAction(sluice.Cancel)),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/refund", s.merchantAction(sluice.Refund)),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/reject", s.rejectOrder),
+		s.admin(Viewers, "GET /v1/admin/dead-letters", s.listDeadLetters),
+		s.admin(Viewers, "GET /v1/admin/dead-letters/{id}", s.showDeadLetter),
+		s.admin(Operators, "POST /v1/admin/dead-letters/{id}/replay", s.replayDeadLetter),
+		s.admin(Viewers, "GET /v1/admin/events", s.listEvents),
+		s.admin(Owners, "POST /v1/admin/webhooks", s.createWebhook),
+		s.admin(Viewers, "GET /v1/admin/webhooks", s.listWebhooks),
+		s.admin(Viewers, "GET /v1/admin/webhooks/{webhook}", s.showWebhook),
+		s.admin(Owners, "DELETE /v1/admin/webhooks/{webhook}", s.deleteWebhook),
+		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/enable", s.enableWebhook),
+		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/disable", s.disableWebhook),
+		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/replay", s.replayWebhook),
+		s.admin(Viewers, "GET /v1/admin/webhooks/{webhook}/deliveries", s.listDeliveries),
+
+		s.anyone("GET /{$}", s.page),
+		s.anyone("GET /s/{sale}", s.page),
+		s.anyone("GET /o/{order}", s.page),
+		s.anyone("GET /assets/{build}/{file}", s.page),
+
+		s.anyone("GET /docs", s.reference),
+		s.anyone("GET /openapi.json", s.openAPI),
+		s.anyone("GET /healthz", s.health),
+		s.anyone("GET /readyz", s.ready),
+		s.anyone("GET /metrics", s.metrics),
+		s.anyone("/", notFound), // what it answers knows the other routes of its listener: see side
+	}
+}
+
+// anyone is a row that needs no token.
+func (s *Server) anyone(pattern string, h http.HandlerFunc) route {
+	return route{Route{pattern, Anyone}, h}
+}
+
+// buyer is a row for buyers: the handler is told which.
+func (s *Server) buyer(pattern string, h func(http.ResponseWriter, *http.Request, sluice.BuyerID)) route {
+	return route{Route{pattern, Buyers}, s.asBuyer(h)}
+}
+
+// admin is a row for admins with this role or a stronger one.
+func (s *Server) admin(access Access, pattern string, h http.HandlerFunc) route {
+	return route{Route{pattern, access}, s.asAdmin(Route{pattern, access}, h)}
+}

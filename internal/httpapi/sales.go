@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/content"
+)
+
+// saleForm is that of a sale and of the list of sales.
+var saleForm = content.Form{Type: jsonType[0], Cache: "public, max-age=1, stale-while-revalidate=2"}
+
+// saleBody is a sale's public answer, encoded when its view is made.
+type saleBody struct {
+	sale   api.Sale
+	json   []byte // of sale, without a line feed
+	answer *content.Answer
+}
+
+// EncodeSale makes the body of a view; it is admission.BoardOptions.Encode. As
+// long as nothing but the clock has changed, the view gets the body that it had
+// before: its server_time is the moment of the snapshot in which the sale first
+// looked like this, and the ETag stays.
+func EncodeSale(v, before *admission.View) any {
+	public := publicSale(v)
+	if before != nil {
+		if old, ok := before.Body.(*saleBody); ok && sameSale(old.sale, public) {
+			return old
+		}
+	}
+	text, err := json.Marshal(public)
+	if err != nil {
+		panic(err)
+	}
+	return &saleBody{sale: public, json: text, answer: content.New(saleForm, append(slices.Clip(text), '\n'))}
+}
+
+// sameSale compares all but server_time.
+func sameSale(a, b api.Sale) bool {
+	a.ServerTime, b.ServerTime = api.Time{}, api.Time{}
+	return reflect.DeepEqual(a, b)
+}
+
+func publicSale(v *admission.View) api.Sale {
+	sale := api.NewSale(&v.Sale, v.Shown())
+	if !v.Archived() && (v.Down || !v.InStep()) {
+		sale.State = sluice.StateUnavailable
+	}
+	if sale.State == sluice.StateUnavailable {
+		sale.Available = nil
+	}
+	return sale
+}
+
+// showSale answers from memory: one map lookup and one write.
+func (s *Server) showSale(w http.ResponseWriter, r *http.Request) {
+	if view, ok := s.view(w, r); ok {
+		view.Body.(*saleBody).answer.ServeHTTP(w, r)
+	}
+}
+
+// view finds the sale of the path on the board, or in the store, or answers.
+func (s *Server) view(w http.ResponseWriter, r *http.Request) (*admission.View, bool) {
+	id := pathSale(r)
+	view, err := s.Board.Lookup(r.Context(), id)
+	switch {
+	case err == nil:
+		view.Watch()
+		return view, true
+	case errors.Is(err, sluice.ErrSaleNotFound):
+		problem(w, sluice.SaleNotFound.String(), "")
+	default:
+		s.unavailable(w, r, err)
+	}
+	return nil, false
+}
+
+// saleList is the answer to GET /v1/sales, made once per change.
+type saleList struct {
+	version uint64      // of the board that it is of
+	bodies  []*saleBody // of the sales listed, in order
+	answer  *content.Answer
+}
+
+// listSales lists the sales that are or will be open, by opening time.
+func (s *Server) listSales(w http.ResponseWriter, r *http.Request) {
+	list := s.list.Load()
+	if list == nil || list.version != s.Board.Version() {
+		list = s.makeList()
+	}
+	list.answer.ServeHTTP(w, r)
+}
+
+// makeList joins what is encoded already. One request does it per refresh of
+// the board, those that come meanwhile wait for it.
+func (s *Server) makeList() *saleList {
+	s.listing.Lock()
+	defer s.listing.Unlock()
+	old, now := s.list.Load(), s.Board.Version()
+	if old != nil && old.version == now {
+		return old
+	}
+	list := &saleList{version: now}
+	for _, view := range sortedViews(s.Board.Views()) {
+		if body := view.Body.(*saleBody); body.sale.State != sluice.StateClosed {
+			list.bodies = append(list.bodies, body)
+		}
+	}
+	if old != nil && slices.Equal(list.bodies, old.bodies) {
+		list.answer = old.answer
+	} else {
+		text := []byte(`{"sales":[`)
+		for i, body := range list.bodies {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = append(text, body.json...)
+		}
+		list.answer = content.New(saleForm, append(text, "]}\n"...))
+	}
+	s.list.Store(list)
+	return list
+}
+
+func sortedViews(board map[sluice.SaleID]*admission.View) []*admission.View {
+	views := make([]*admission.View, 0, len(board))
+	for _, v := range board {
+		views = append(views, v)
+	}
+	slices.SortFunc(views, func(a, b *admission.View) int {
+		return cmp.Or(a.Sale.OpensAt.Compare(b.Sale.OpensAt), cmp.Compare(a.Sale.ID, b.Sale.ID))
+	})
+	return views
+}
+
+// time tells the clock that opens and closes sales, for countdowns: this
+// server's own may be off.
+func (s *Server) time(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, api.ServerTime{ServerTime: api.At(s.Board.LedgerTime(s.Now()))})
+}
+
+// unavailable answers 503 for a backend that does not answer; why is in the
+// log, since it may name hosts.
+func (s *Server) unavailable(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil {
+		s.Log.Warn("a request could not be answered", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	problem(w, sluice.Unavailable.String(), "a database does not answer; try again")
+}
+
+// patience is how long a request waits for one answer of a database.
+const patience = 2 * time.Second
+
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	if s.Metrics == nil {
+		notFound(w, r)
+		return
+	}
+	s.Metrics.ServeHTTP(w, r)
+}

@@ -1,0 +1,216 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/httpapi"
+)
+
+// slowServer is the API's own server on a real listener, with its limits made
+// shorter, so that nobody waits for minutes.
+func slowServer(t *testing.T, handler http.Handler) (address string) {
+	t.Helper()
+	server := httpapi.NewServer(handler, httpapi.NewConnections(1000, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
+	for _, limit := range []struct {
+		name    string
+		real    *time.Duration
+		shorter time.Duration
+	}{
+		{"ReadTimeout", &server.ReadTimeout, 2 * time.Second}, // of the header, too, unless that has a limit of its own
+		{"WriteTimeout", &server.WriteTimeout, 4 * time.Second},
+		{"IdleTimeout", &server.IdleTimeout, time.Second},
+	} {
+		if *limit.real <= 0 || *limit.real > 2*time.Minute {
+			t.Errorf("%s is %v: a slow client could hold a connection", limit.name, *limit.real)
+		}
+		*limit.real = limit.shorter
+	}
+	if server.MaxHeaderBytes <= 0 || server.MaxHeaderBytes > 64<<10 {
+		t.Errorf("MaxHeaderBytes is %d", server.MaxHeaderBytes)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// ended reads until the server closes the connection, and returns what it said.
+func ended(t *testing.T, conn net.Conn) string {
+	t.Helper()
+	said, err := io.ReadAll(conn)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal("the server holds the connection")
+	}
+	return string(said) // an error is a connection that was reset, which ends it as well
+}
+
+// Slow clients, and those who have gone without saying so, are shed; meanwhile
+// everybody else is served.
+func TestSlowClientsAreShed(t *testing.T) {
+	handler := bare(t, httpapi.Options{Store: &forgetful{}})
+	address := slowServer(t, handler)
+	serves := func() bool {
+		response, err := http.Get("http://" + address + "/healthz")
+		if err != nil { // the limits are for others; a machine that is busy enough meets them
+			return false
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}
+	const head = "POST /v1/admin/sales/phone/restock HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + operatorKey + "\r\n"
+	for name, send := range map[string]string{
+		"nothing at all":            "",
+		"half a request line":       "GET /v1/sa",
+		"half a header":             head,
+		"a body that stays out":     head + "Content-Length: 20\r\n\r\n",
+		"half a body":               head + "Content-Length: 20\r\n\r\n{\"id\":",
+		"half a chunked body":       head + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"id\"\r\n",
+		"one request, then silence": "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+		"a header without end":      "GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 1<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := dial(t, address)
+			if _, err := io.WriteString(conn, send); err != nil && !strings.Contains(name, "without end") {
+				t.Fatal(err)
+			}
+			said := ended(t, conn)
+			if strings.Contains(name, "body") && !strings.HasPrefix(said, "HTTP/1.1 400") {
+				t.Errorf("the answer to %s: %q", name, said)
+			}
+			if strings.Contains(name, "silence") && !strings.HasPrefix(said, "HTTP/1.1 200") {
+				t.Errorf("the answer before the silence: %q", said)
+			}
+		})
+	}
+	t.Run("one byte at a time", func(t *testing.T) {
+		t.Parallel()
+		conn := dial(t, address)
+		stop := make(chan struct{})
+		fed := make(chan struct{})
+		go func() { // never as slow as to be idle, never done
+			defer close(fed)
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			_, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nX: ")
+			for err == nil {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+					_, err = conn.Write([]byte("x"))
+				}
+			}
+		}()
+		ended(t, conn)
+		close(stop)
+		<-fed
+	})
+	t.Run("others meanwhile", func(t *testing.T) {
+		t.Parallel()
+		for deadline := time.Now().Add(time.Minute); !serves(); {
+			if time.Now().After(deadline) {
+				t.Fatal("nobody is served")
+			}
+		}
+	})
+}
+
+// A client that has gone, or does not read, cannot hold a handler.
+func TestReadersWhoDoNotReadAreShed(t *testing.T) {
+	freed := make(chan error, 1)
+	address := slowServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		chunk := bytes.Repeat([]byte("x"), 1<<20)
+		var err error
+		for err == nil {
+			_, err = w.Write(chunk)
+		}
+		freed <- err
+	}))
+	conn := dial(t, address)
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReaderSize(conn, 16).ReadByte(); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	select {
+	case <-freed:
+	case <-time.After(time.Minute):
+		t.Error("the handler waits for a client that does not read")
+	}
+}
+
+// lister is a store that reads the lists that it is given.
+type lister struct{ forgetful }
+
+func (*lister) ReplaceList(_ context.Context, sale sluice.SaleID, kind sluice.ListKind, buyers iter.Seq2[sluice.BuyerID, error]) (sluice.BuyerList, error) {
+	list := sluice.BuyerList{Sale: sale, Kind: kind}
+	for _, err := range buyers {
+		if err != nil {
+			return list, err
+		}
+		list.Size++
+	}
+	return list, nil
+}
+
+// An upload that keeps coming may take longer than other requests, although its
+// answer is held back until it is recorded.
+func TestUploadsMayTakeLonger(t *testing.T) {
+	t.Parallel()
+	store := &lister{}
+	address := slowServer(t, bare(t, httpapi.Options{Store: store}))
+	conn := dial(t, address)
+	send := func(text string) {
+		t.Helper()
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("PUT /v1/admin/sales/phone/lists/deny HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n" +
+		"Authorization: Bearer " + operatorKey + "\r\n\r\nalice\n")
+	time.Sleep(4500 * time.Millisecond) // longer than the server waits for a body, or to write an answer
+	send("bobby\n")
+	if said := ended(t, conn); !strings.HasPrefix(said, "HTTP/1.1 200") || !strings.Contains(said, `"size":2`) {
+		t.Errorf("the answer: %q", said)
+	}
+	if len(store.tried) != 1 || store.tried[0].Status != 200 {
+		t.Errorf("recorded: %+v", store.tried)
+	}
+}

@@ -1,0 +1,248 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+)
+
+// createWebhook adds an endpoint. The answer is the only one with its secret.
+func (s *Server) createWebhook(w http.ResponseWriter, r *http.Request) {
+	var message api.CreateWebhook
+	if !readBody(w, r, &message) {
+		return
+	}
+	hook := sluice.Webhook{
+		ID: "wh_" + sluice.WebhookID(hex.EncodeToString(randomBytes(12))), URL: message.URL, Description: message.Description,
+		Types: message.Types, Secret: message.Secret,
+	}
+	if hook.Secret == "" {
+		hook.Secret = sluice.MakeWebhookSecret(randomBytes(32))
+	}
+	if err := hook.Validate(); err != nil {
+		problem(w, api.CodeBadRequest, err.Error())
+		return
+	}
+	hook, err := s.Store.CreateWebhook(r.Context(), hook)
+	if err != nil {
+		s.webhookProblem(w, r, err)
+		return
+	}
+	answer := api.NewWebhook(&hook)
+	answer.Secret = hook.Secret
+	writeJSON(w, http.StatusCreated, answer)
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+func (s *Server) listWebhooks(w http.ResponseWriter, r *http.Request) {
+	hooks, err := s.Store.Webhooks(r.Context())
+	list := api.WebhookList{Webhooks: make([]api.Webhook, len(hooks))}
+	for i := range hooks {
+		if err == nil {
+			list.Webhooks[i], err = s.webhookView(r.Context(), &hooks[i])
+		}
+	}
+	if err != nil {
+		s.webhookProblem(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+func (s *Server) showWebhook(w http.ResponseWriter, r *http.Request) {
+	hook, err := s.Store.Webhook(r.Context(), webhookID(r))
+	s.writeWebhook(w, r, hook, err)
+}
+
+// writeWebhook answers with a webhook and what waits for it.
+func (s *Server) writeWebhook(w http.ResponseWriter, r *http.Request, hook sluice.Webhook, err error) {
+	var view api.Webhook
+	if err == nil {
+		view, err = s.webhookView(r.Context(), &hook)
+	}
+	if err != nil {
+		s.webhookProblem(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, view)
+}
+
+func (s *Server) webhookView(ctx context.Context, hook *sluice.Webhook) (api.Webhook, error) {
+	v := api.NewWebhook(hook)
+	last, err := s.Store.LastEvent(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.Behind = max(last-hook.Cursor, 0)
+	v.Pending, v.Failed, err = s.Store.CountDeliveries(ctx, hook.ID)
+	return v, err
+}
+
+func (s *Server) deleteWebhook(w http.ResponseWriter, r *http.Request) {
+	if !noBody(w, r) {
+		return
+	}
+	if err := s.Store.DeleteWebhook(r.Context(), webhookID(r)); err != nil {
+		s.webhookProblem(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, api.WebhookDeleted{Deleted: webhookID(r)})
+}
+
+func (s *Server) enableWebhook(w http.ResponseWriter, r *http.Request) {
+	if !noBody(w, r) {
+		return
+	}
+	hook, err := s.Store.EnableWebhook(r.Context(), webhookID(r))
+	s.writeWebhook(w, r, hook, err)
+}
+
+func (s *Server) disableWebhook(w http.ResponseWriter, r *http.Request) {
+	if !noBody(w, r) {
+		return
+	}
+	hook, err := s.Store.DisableWebhook(r.Context(), webhookID(r), "by a person")
+	s.writeWebhook(w, r, hook, err)
+}
+
+// listDeliveries lists what has not reached a webhook.
+func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) {
+	state, after, limit, err := deliveryQuery(r.URL.RawQuery)
+	if err != nil {
+		problem(w, api.CodeBadRequest, err.Error())
+		return
+	}
+	hook, err := s.Store.Webhook(r.Context(), webhookID(r))
+	if err != nil {
+		s.webhookProblem(w, r, err)
+		return
+	}
+	kept, err := s.Store.Deliveries(r.Context(), hook.ID, state, after, limit)
+	page := api.DeliveryPage{Deliveries: make([]api.Delivery, len(kept))}
+	for i := range kept {
+		var event sluice.Event
+		if err == nil {
+			event, err = s.event(r.Context(), kept[i].Event)
+		}
+		page.Deliveries[i] = api.NewDelivery(&kept[i], event.ID())
+	}
+	if err != nil {
+		s.webhookProblem(w, r, err)
+		return
+	}
+	if len(kept) == limit {
+		page.Next = strconv.FormatInt(kept[limit-1].Event, 10)
+	}
+	writeJSON(w, http.StatusOK, page)
+}
+
+// event reads one event. sluice.ErrEventNotFound.
+func (s *Server) event(ctx context.Context, seq int64) (sluice.Event, error) {
+	page, err := s.Store.Events(ctx, seq-1, 1)
+	if errors.Is(err, sluice.ErrBadCursor) || err == nil && len(page) == 0 {
+		err = sluice.ErrEventNotFound
+	}
+	if err != nil {
+		return sluice.Event{}, err
+	}
+	return page[0], nil
+}
+
+// deliveryQuery reads the query of a list of deliveries.
+func deliveryQuery(raw string) (state sluice.DeliveryState, after int64, limit int, err error) {
+	limit = defaultPage
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return "", 0, 0, errors.New("the query string cannot be read")
+	}
+	known := []string{"state", "after", "limit"}
+	for name, values := range query {
+		value := values[0]
+		switch {
+		case !slices.Contains(known, name):
+			return "", 0, 0, fmt.Errorf("%q: unknown parameter; want some of %v", name, known)
+		case len(values) != 1:
+			return "", 0, 0, fmt.Errorf("%s: stands more than once", name)
+		case value == "":
+		case name == "state":
+			if state = sluice.DeliveryState(value); state != sluice.DeliveryPending && state != sluice.DeliveryFailed {
+				return "", 0, 0, fmt.Errorf("state: want %s or %s", sluice.DeliveryPending, sluice.DeliveryFailed)
+			}
+		case name == "after":
+			if after, err = strconv.ParseInt(value, 10, 64); err != nil || after < 0 {
+				return "", 0, 0, errors.New("after: want the next of the page before")
+			}
+		default:
+			if limit, err = strconv.Atoi(value); err != nil || limit < 1 || limit > sluice.MaxPage {
+				return "", 0, 0, fmt.Errorf("limit: want 1 to %d", sluice.MaxPage)
+			}
+		}
+	}
+	return state, after, limit, nil
+}
+
+// replayWebhook sends events again.
+func (s *Server) replayWebhook(w http.ResponseWriter, r *http.Request) {
+	var message api.ReplayWebhook
+	if !readBody(w, r, &message) {
+		return
+	}
+	if err := message.Validate(); err != nil {
+		problem(w, api.CodeBadRequest, err.Error())
+		return
+	}
+	n, err := s.replay(r.Context(), webhookID(r), &message)
+	if err != nil {
+		s.webhookProblem(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, api.WebhookReplayed{Replayed: n})
+}
+
+func (s *Server) replay(ctx context.Context, id sluice.WebhookID, m *api.ReplayWebhook) (int64, error) {
+	if m.Failed {
+		return s.Store.ReplayFailed(ctx, id)
+	}
+	seq, _ := sluice.ParseEventID(m.Event + m.From) // one of them is empty
+	hook, err := s.Store.Webhook(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	event, err := s.event(ctx, seq)
+	switch {
+	case err != nil:
+		return 0, err
+	case event.ID() != m.Event+m.From, seq > hook.Cursor:
+		return 0, sluice.ErrEventNotFound
+	case m.From != "":
+		return hook.Cursor - seq + 1, s.Store.ReplayFrom(ctx, id, seq)
+	}
+	return 1, s.Store.ReplayEvent(ctx, id, seq, event.Subject())
+}
+
+func webhookID(r *http.Request) sluice.WebhookID { return sluice.WebhookID(r.PathValue("webhook")) }
+
+func (s *Server) webhookProblem(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, sluice.ErrWebhookNotFound):
+		problem(w, api.CodeWebhookNotFound, "")
+	case errors.Is(err, sluice.ErrEventNotFound):
+		problem(w, api.CodeEventNotFound, "the feed has no such event, or the webhook has yet to get it for the first time")
+	default:
+		s.unavailable(w, r, err)
+	}
+}

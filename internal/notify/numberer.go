@@ -1,0 +1,136 @@
+// Package notify reports orders and sales to the merchant: a feed of numbered
+// events to pull, and webhooks to which they are sent.
+//
+// The store knows what was committed; the Numberer gives it numbers, a moment
+// later and in one order. The Sender posts what is numbered to the merchant's
+// endpoints, through a Client. Both run on every server, and a lease leaves the work to one.
+package notify
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// NumbererStore is what a Numberer needs of the store.
+type NumbererStore interface {
+	NumberEvents(ctx context.Context, limit int) (int, error)
+	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+	Unlease(ctx context.Context, name, holder string) error
+}
+
+// NumbererOptions of a Numberer. All but Node may be absent.
+type NumbererOptions struct {
+	Node string // this server
+	// Every is how often the store is asked for what is new; default 200 ms.
+	Every time.Duration
+	// Numbered is told how many events got their numbers.
+	Numbered func(n int)
+	Log      *slog.Logger
+}
+
+// Numberer gives events their numbers.
+type Numberer struct {
+	store NumbererStore
+	NumbererOptions
+}
+
+// NewNumberer returns a Numberer. Run it.
+func NewNumberer(store NumbererStore, o NumbererOptions) *Numberer {
+	if o.Every <= 0 {
+		o.Every = 200 * time.Millisecond
+	}
+	if o.Numbered == nil {
+		o.Numbered = func(int) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Numberer{store, o}
+}
+
+const (
+	numberLease = "events"
+	// numberTTL is how long the others wait for a server that has died.
+	numberTTL = 3 * time.Second
+	// numberBatch bounds one transaction: in an embedded store nobody else
+	// writes while it runs.
+	numberBatch = 1000
+	// numberTimeout bounds one step: a slow database may take longer than the
+	// lease, which does no harm.
+	numberTimeout = 10 * time.Second
+	// goodbye bounds giving a lease back when the server stops.
+	goodbye = 2 * time.Second
+)
+
+// Run gives numbers until the context ends. The lease only saves the others
+// from asking: the store numbers one after the other by itself.
+func (n *Numberer) Run(ctx context.Context) {
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+		defer cancel()
+		_ = n.store.Unlease(ctx, numberLease, n.Node) // it ends by itself as well
+	}()
+	var renew time.Time
+	mine, failing := false, false
+	for ctx.Err() == nil {
+		var err error
+		if now := time.Now(); now.After(renew) {
+			mine, err = n.lease(ctx)
+			renew = now.Add(numberTTL / 3)
+		}
+		if mine && err == nil {
+			err = n.number(ctx)
+		}
+		wait := n.Every
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if !failing {
+				n.Log.Warn("events get no numbers for now", "error", err)
+			}
+			mine, renew, wait = false, time.Time{}, max(n.Every, time.Second)
+		case failing:
+			n.Log.Info("events get numbers again")
+		}
+		failing = err != nil
+		pause(ctx, wait)
+	}
+}
+
+// number works until nothing is new, or the lease wants to be renewed.
+func (n *Numberer) number(ctx context.Context) error {
+	for until := time.Now().Add(numberTTL / 3); time.Now().Before(until); {
+		count, err := n.once(ctx)
+		if err != nil || count == 0 {
+			return err
+		}
+		n.Numbered(count)
+	}
+	return nil
+}
+
+// Each step ends in time: a row that another session holds must not keep this
+// server from noticing that it has lost the lease.
+func (n *Numberer) lease(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, numberTimeout)
+	defer cancel()
+	return n.store.Lease(ctx, numberLease, n.Node, numberTTL)
+}
+
+func (n *Numberer) once(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, numberTimeout)
+	defer cancel()
+	return n.store.NumberEvents(ctx, numberBatch)
+}
+
+// pause waits, unless the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

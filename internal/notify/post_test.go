@@ -1,0 +1,149 @@
+package notify
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/sluicehq/sluice"
+)
+
+func message(url string) *Message {
+	return &Message{
+		URL: url, ID: "evt_17_0123abcd", At: time.Now(), Key: []byte("0123456789abcdef0123456789abcdef"), Body: []byte(`{"id":"evt_17_0123abcd","title":"手机 & <b>"}`),
+	}
+}
+
+// What is sent verifies with the specification's own library, and with nothing
+// changed.
+func TestSignatureVerifies(t *testing.T) {
+	var header http.Header
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.RequestURI() != "/hook?shop=1" {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		header = r.Header
+		body, _ = io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer server.Close()
+	m := message(server.URL + "/hook?shop=1")
+	client := NewClient("test")
+	defer client.Close()
+	answer, err := client.Post(t.Context(), m)
+	if err != nil || answer != (Answer{Status: 204}) {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	if string(body) != string(m.Body) || header.Get("Content-Type") != "application/json" || header.Get("User-Agent") != "sluice/test" {
+		t.Errorf("body %s, header %v", body, header)
+	}
+	verifier, err := standard.NewWebhook(sluice.MakeWebhookSecret(m.Key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := verifier.Verify(body, header); err != nil {
+		t.Errorf("it does not verify: %v", err)
+	}
+	for name, change := range map[string]func(http.Header){
+		"id":        func(h http.Header) { h.Set("webhook-id", "evt_18_0123abcd") },
+		"timestamp": func(h http.Header) { h.Set("webhook-timestamp", "1") },
+		"signature": func(h http.Header) { h.Set("webhook-signature", "v1,AAAA") },
+	} {
+		h := header.Clone()
+		change(h)
+		if verifier.Verify(body, h) == nil {
+			t.Errorf("another %s verifies", name)
+		}
+	}
+	if verifier.Verify(append(body, ' '), header) == nil {
+		t.Error("another body verifies")
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
+	defer elsewhere.Close()
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/redirect":
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		case "/busy":
+			w.Header().Set("Retry-After", "120")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "/endless":
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		case "/headers":
+			w.Header().Set("X-Large", strings.Repeat("x", 100<<10))
+		case "/silent":
+			<-release
+		case "/broken":
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	client := NewClient("test")
+	defer client.Close()
+	for _, c := range []struct {
+		path   string
+		status int
+		after  time.Duration
+		error  string // contained
+	}{
+		{path: "/redirect", status: 307},
+		{path: "/busy", status: 429, after: 2 * time.Minute},
+		{path: "/endless", status: 200},
+		{path: "/headers", error: "header"},
+		{path: "/silent", error: "no answer in time"},
+		{path: "/broken", error: "EOF"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		if c.path == "/silent" {
+			cancel()
+			ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+		}
+		answer, err := client.Post(ctx, message(server.URL+c.path))
+		cancel()
+		if c.error == "" && (err != nil || answer.Status != c.status || answer.RetryAfter != c.after) {
+			t.Errorf("%s: %+v, %v", c.path, answer, err)
+		}
+		if c.error != "" && (err == nil || !strings.Contains(err.Error(), c.error) || strings.Contains(err.Error(), server.URL)) {
+			t.Errorf("%s: %+v, %v, want %q", c.path, answer, err, c.error)
+		}
+	}
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	if answer, err := client.Post(t.Context(), message(closed.URL)); err == nil {
+		t.Errorf("nobody listens: %+v", answer)
+	}
+}
+
+func TestGuarded(t *testing.T) {
+	if _, err := NewClient("test").Post(t.Context(), message("http://169.254.169.254/latest/meta-data")); err == nil || !strings.Contains(err.Error(), "not an address for a webhook") {
+		t.Errorf("link-local: %v", err)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-7": 0, "99999999": 0, "x": 0,
+		"Wed, 11 Nov 2026 12:00:30 GMT": 30 * time.Second, "Wed, 11 Nov 2026 11:00:30 GMT": 0,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

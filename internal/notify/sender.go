@@ -1,0 +1,288 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// SenderStore is what a Sender needs of the store.
+type SenderStore interface {
+	Webhooks(ctx context.Context) ([]sluice.Webhook, error)
+	Webhook(ctx context.Context, id sluice.WebhookID) (sluice.Webhook, error)
+	DisableWebhook(ctx context.Context, id sluice.WebhookID, why string) (sluice.Webhook, error)
+	Advance(ctx context.Context, id sluice.WebhookID, p sluice.Progress) (bool, error)
+	DueDeliveries(ctx context.Context, id sluice.WebhookID, limit int) ([]sluice.Delivery, error)
+	HeldSubjects(ctx context.Context, id sluice.WebhookID, subjects []string) ([]string, error)
+	Events(ctx context.Context, after int64, limit int) ([]sluice.Event, error)
+	LastEvent(ctx context.Context) (int64, error)
+	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+	Unlease(ctx context.Context, name, holder string) error
+}
+
+// Message is an event on its way to a webhook.
+type Message struct {
+	URL  string
+	ID   string    // of the event: the same in every attempt
+	At   time.Time // of the attempt
+	Key  []byte    // signs it
+	Body []byte
+}
+
+// Answer is what the receiver said.
+type Answer struct {
+	Status     int           // of HTTP
+	RetryAfter time.Duration // how long it asks to wait; 0 when it does not
+}
+
+// Observer is told what became of attempts, for the metrics.
+type Observer interface {
+	// Tried: delivered and failed attempts, and events that were given up.
+	Tried(delivered, failed, parked int)
+	// Lag is how many events wait behind a webhook's cursor, by webhook, as far
+	// as this server sends.
+	Lag(lag map[sluice.WebhookID]int64)
+}
+
+// SenderOptions of a Sender. Node, Post and Encode are needed.
+type SenderOptions struct {
+	Node string // this server
+	// Post makes one attempt. An error means that no answer came.
+	Post func(ctx context.Context, m *Message) (Answer, error)
+	// Encode makes the body of an event.
+	Encode func(e *sluice.Event) ([]byte, error)
+
+	// Timeout bounds one attempt; default 10 s.
+	Timeout time.Duration
+	// Backoff is the waits before each retry of an event; then it is given up.
+	// Each is made up to a fifth longer or shorter. Default: ten retries in
+	// about 28 hours.
+	Backoff []time.Duration
+	// Probe and MaxProbe bound the waits between attempts while a webhook is
+	// down; default 1 s, which doubles, and 1 min.
+	Probe, MaxProbe time.Duration
+	// Margin is how much longer a lease is than an attempt; default 10 s. An
+	// attempt is begun only if the lease covers it, so two servers that are both
+	// well do not send at the same time. It is also how long the others wait
+	// for a server that has died, besides Timeout.
+	Margin time.Duration
+	// Poll is how often the store is asked; default 500 ms. Wake is faster.
+	Poll time.Duration
+
+	Observer Observer     // default: nobody
+	Log      *slog.Logger // default: silent
+}
+
+// Sender posts events to webhooks. Every webhook has its own loop, so one that
+// is slow or down keeps nobody waiting. See round for what it promises.
+type Sender struct {
+	store SenderStore
+	SenderOptions
+
+	until atomic.Int64 // the end of the lease, in nanoseconds of this clock
+
+	mu    sync.Mutex
+	loops map[sluice.WebhookID]*loop
+	lag   map[sluice.WebhookID]int64
+}
+
+// loop is the running loop of one webhook.
+type loop struct {
+	stop context.CancelFunc
+	wake chan struct{}
+}
+
+// DefaultBackoff is the waits before the retries of an event.
+var DefaultBackoff = []time.Duration{
+	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 12 * time.Hour,
+}
+
+// NewSender returns a Sender. Run it.
+func NewSender(store SenderStore, o SenderOptions) *Sender {
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.Backoff == nil {
+		o.Backoff = DefaultBackoff
+	}
+	if o.Probe <= 0 {
+		o.Probe = time.Second
+	}
+	if o.MaxProbe <= 0 {
+		o.MaxProbe = time.Minute
+	}
+	if o.Margin <= 0 {
+		o.Margin = 10 * time.Second
+	}
+	if o.Poll <= 0 {
+		o.Poll = 500 * time.Millisecond
+	}
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Sender{store: store, SenderOptions: o, loops: map[sluice.WebhookID]*loop{}, lag: map[sluice.WebhookID]int64{}}
+}
+
+type nobody struct{}
+
+func (nobody) Tried(int, int, int)            {}
+func (nobody) Lag(map[sluice.WebhookID]int64) {}
+
+const sendLease = "webhooks"
+
+// Wake makes every webhook look for new events now.
+func (s *Sender) Wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.loops {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run sends until the context ends; then it waits for what it is recording.
+// Attempts under way are broken off, and made again by whoever sends next.
+func (s *Sender) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer func() {
+		running.Wait()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+		defer cancel()
+		_ = s.store.Unlease(ctx, sendLease, s.Node) // it ends by itself as well
+	}()
+	ttl := s.Timeout + s.Margin
+	var renew time.Time
+	mine, failing := false, false
+	for ctx.Err() == nil {
+		var err error
+		if now := time.Now(); now.After(renew) {
+			if mine, err = s.store.Lease(ctx, sendLease, s.Node, ttl); mine && err == nil {
+				s.until.Store(now.Add(ttl).UnixNano())
+			}
+			renew = now.Add(min(ttl/4, 2*time.Second)) // the others take over within the lease and this
+		}
+		var webhooks []sluice.Webhook
+		if mine && err == nil {
+			webhooks, err = s.store.Webhooks(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil: // the loops go on as long as the lease lets them
+			if !failing {
+				s.Log.Warn("webhooks cannot be sent for now", "error", err)
+			}
+			renew = time.Time{}
+		default:
+			s.follow(ctx, &running, webhooks)
+		}
+		failing = err != nil
+		pause(ctx, max(s.Poll, 200*time.Millisecond))
+	}
+}
+
+// follow starts and ends loops, so that each webhook has one; none if this
+// server does not send.
+func (s *Sender) follow(ctx context.Context, running *sync.WaitGroup, webhooks []sluice.Webhook) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted := map[sluice.WebhookID]bool{}
+	for i := range webhooks {
+		id := webhooks[i].ID
+		wanted[id] = true
+		if s.loops[id] == nil {
+			own, stop := context.WithCancel(ctx)
+			l := &loop{stop: stop, wake: make(chan struct{}, 1)}
+			s.loops[id] = l
+			running.Go(func() { s.loop(own, id, l) })
+		}
+	}
+	for id, l := range s.loops {
+		if !wanted[id] {
+			l.stop()
+			delete(s.loops, id)
+			delete(s.lag, id)
+		}
+	}
+	s.tellLag()
+}
+
+// tellLag is called with the lock held.
+func (s *Sender) tellLag() {
+	lag := make(map[sluice.WebhookID]int64, len(s.lag))
+	for id, n := range s.lag {
+		lag[id] = n
+	}
+	s.Observer.Lag(lag)
+}
+
+func (s *Sender) setLag(id sluice.WebhookID, lag int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.loops[id] != nil {
+		s.lag[id] = lag
+		s.tellLag()
+	}
+}
+
+// covered reports whether the lease covers an attempt that begins now.
+func (s *Sender) covered() bool {
+	return time.Now().Add(s.Timeout).UnixNano() < s.until.Load()
+}
+
+// loop sends to one webhook.
+func (s *Sender) loop(ctx context.Context, id sluice.WebhookID, l *loop) {
+	failing := false
+	for ctx.Err() == nil {
+		more, err := s.once(ctx, id)
+		if err != nil && ctx.Err() == nil && !failing {
+			s.Log.Warn("a webhook cannot be served for now", "webhook", id, "error", err)
+		}
+		failing = err != nil
+		if more && err == nil {
+			continue
+		}
+		timer := time.NewTimer(s.Poll)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-l.wake:
+		}
+		timer.Stop()
+	}
+}
+
+// once makes a round, if it is time for one. It reports whether there is more
+// to do at once.
+func (s *Sender) once(ctx context.Context, id sluice.WebhookID) (more bool, err error) {
+	w, err := s.store.Webhook(ctx, id)
+	if errors.Is(err, sluice.ErrWebhookNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !w.DisabledAt.IsZero() || w.Failures >= downAfter && time.Now().Before(w.RetryAt) || !s.covered() {
+		return false, nil
+	}
+	r := &round{s: s, webhook: w}
+	return r.run(ctx)
+}
+
+// jitter makes a wait up to a fifth longer or shorter, so that what failed
+// together is not tried again together.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+}

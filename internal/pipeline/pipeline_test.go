@@ -1,0 +1,529 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+const sale = sluice.SaleID("sale")
+
+// rig is a real ledger and a real store with a sale of 100,000 units, and
+// faults in between.
+type rig struct {
+	t      *testing.T
+	dir    string
+	ledger *sqliteledger.Ledger
+	store  *sqlitestore.Store
+	faults *faults
+	next   int
+}
+
+// faults is the journal and the store, as the pipeline meets them.
+type faults struct {
+	sluice.Journal
+	*sqlitestore.Store
+
+	down    atomic.Bool  // the store does not answer
+	noReply atomic.Int64 // readings of new entries whose reply gets lost
+	noAck   atomic.Bool
+	inserts atomic.Int64
+
+	mu     sync.Mutex
+	poison func(*sluice.Entry) error // why an entry cannot be stored
+	damage func(*sluice.Entry)       // what the journal does to an entry
+	atOnce func([]sluice.Entry) error
+}
+
+var errDown = errors.New("connection refused")
+
+func (f *faults) Ping(ctx context.Context) error {
+	if f.down.Load() {
+		return errDown
+	}
+	return f.Store.Ping(ctx)
+}
+
+func (f *faults) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+	if f.down.Load() {
+		return sluice.Stored{}, errDown
+	}
+	f.inserts.Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.atOnce != nil {
+		if err := f.atOnce(entries); err != nil {
+			return sluice.Stored{}, err
+		}
+	}
+	for i := range entries {
+		if f.poison != nil {
+			if err := f.poison(&entries[i]); err != nil {
+				return sluice.Stored{}, err
+			}
+		}
+	}
+	return f.Store.Insert(ctx, id, entries)
+}
+
+func (f *faults) SetAside(ctx context.Context, letter sluice.DeadLetter) error {
+	if f.down.Load() {
+		return errDown
+	}
+	return f.Store.SetAside(ctx, letter)
+}
+
+func (f *faults) Ack(ctx context.Context, id sluice.SaleID, ids []string) error {
+	if f.noAck.Load() {
+		return errDown
+	}
+	return f.Journal.Ack(ctx, id, ids)
+}
+
+func (f *faults) ReadJournal(ctx context.Context, read sluice.JournalRead) ([]sluice.Entry, error) {
+	entries, err := f.Journal.ReadJournal(ctx, read)
+	if read.Source == sluice.New && len(entries) > 0 && f.noReply.Add(-1) >= 0 {
+		return nil, errDown
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range entries {
+		if f.damage != nil {
+			f.damage(&entries[i])
+		}
+	}
+	return entries, err
+}
+
+func (f *faults) set(poison func(*sluice.Entry) error, damage func(*sluice.Entry)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.poison, f.damage = poison, damage
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t, dir: t.TempDir()}
+	r.open()
+	created, err := r.store.CreateSale(t.Context(), sluice.Sale{
+		ID: sale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 100, Currency: "CNY"},
+		Terms: sluice.Terms{
+			Version: 1, Total: 100_000, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
+			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+		},
+		PaymentWindow: time.Minute,
+	})
+	if err == nil {
+		err = settle.NewLoader(r.store, r.ledger).Load(t.Context(), created.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) open() {
+	var err error
+	if r.ledger, err = sqliteledger.Open(r.t.Context(), filepath.Join(r.dir, "ledger.db"), sqliteledger.Options{Node: "a"}); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.store, err = sqlitestore.Open(r.t.Context(), filepath.Join(r.dir, "store.db"), sqlitestore.Options{}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.faults = &faults{Journal: r.ledger, Store: r.store}
+	r.t.Cleanup(r.close)
+}
+
+func (r *rig) close() {
+	_ = r.ledger.Close()
+	_ = r.store.Close()
+}
+
+// pipeline starts one that is quick to try again.
+func (r *rig) pipeline() *pipeline.Pipeline {
+	p := pipeline.New(r.faults, r.faults, pipeline.Options{Backoff: time.Millisecond, BackoffMax: 5 * time.Millisecond, Attempts: 3, MaxClaims: 20})
+	r.t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = p.Close(ctx)
+	})
+	return p
+}
+
+// accept makes journal entries of size claims each, and returns the orders.
+func (r *rig) accept(entries, size int) []sluice.OrderID {
+	r.t.Helper()
+	var orders []sluice.OrderID
+	for range entries {
+		claims := make([]sluice.Claim, size)
+		for i := range claims {
+			r.next++
+			claims[i] = sluice.Claim{
+				Buyer: sluice.BuyerID(fmt.Sprint("buyer-", r.next)), Key: "attempt-1", Quantity: 1,
+				Order: admission.NewOrderID(sale),
+			}
+		}
+		decisions, err := r.ledger.Claim(r.t.Context(), sale, claims)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, d := range decisions {
+			if d.Code != sluice.Accepted {
+				r.t.Fatalf("decision %v", d.Code)
+			}
+			orders = append(orders, d.Order)
+		}
+	}
+	return orders
+}
+
+func (r *rig) stored() []sluice.Order {
+	r.t.Helper()
+	var all []sluice.Order
+	filter := sluice.OrderFilter{Sale: sale, Limit: sluice.MaxPage}
+	for {
+		page, next, err := r.store.Orders(context.Background(), filter)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all = append(all, page...)
+		if filter.Cursor = next; next == "" {
+			return all
+		}
+	}
+}
+
+func (r *rig) backlog() int64 {
+	r.t.Helper()
+	readings, err := r.ledger.Read(context.Background(), []sluice.SaleID{sale})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return readings[0].Backlog
+}
+
+// drained waits until the journal is empty, and checks that the orders are
+// stored, each once.
+func (r *rig) drained(orders []sluice.OrderID) {
+	r.t.Helper()
+	eventually(r.t, "the journal to be empty", func() bool { return r.backlog() == 0 })
+	want := map[sluice.OrderID]bool{}
+	for _, id := range orders {
+		want[id] = true
+	}
+	all := r.stored()
+	for _, o := range all {
+		if !want[o.ID] {
+			r.t.Errorf("order %s is stored twice, or was never accepted (I5)", o.ID)
+		}
+		delete(want, o.ID)
+	}
+	for id := range want {
+		r.t.Errorf("order %s was promised and is not stored (I5)", id)
+	}
+}
+
+func eventually(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !reached(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 20 s for %s", what)
+		}
+	}
+}
+
+func TestDrainsInOrder(t *testing.T) {
+	r := newRig(t)
+	orders := r.accept(40, 7)
+	p := r.pipeline()
+	p.Wake(sale)
+	r.drained(orders)
+	for i, o := range r.stored() {
+		if o.Seq != int64(i+1) || o.Status != sluice.Pending {
+			t.Fatalf("order %d has sequence %d and is %s, want %d and pending", i, o.Seq, o.Status, i+1)
+		}
+	}
+	if n := r.faults.inserts.Load(); n > 40*7/14+1 {
+		t.Errorf("%d transactions for 280 claims, want batches of up to 20", n)
+	}
+	more := r.accept(3, 1)
+	p.Wake(sale)
+	r.drained(append(orders, more...))
+}
+
+func TestWaitsWhileTheStoreIsDown(t *testing.T) {
+	r := newRig(t)
+	r.faults.down.Store(true)
+	p := r.pipeline()
+	orders := r.accept(5, 3)
+	p.Wake(sale)
+	orders = append(orders, r.accept(5, 3)...) // buyers are still answered
+	p.Wake(sale)
+	if r.backlog() != 10 {
+		t.Fatalf("backlog %d while the store is down, want 10", r.backlog())
+	}
+	r.faults.down.Store(false)
+	r.drained(orders)
+	if letters, _ := r.store.DeadLetters(t.Context(), sale); len(letters) != 0 {
+		t.Errorf("%d entries were set aside because the store was down", len(letters))
+	}
+}
+
+func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
+	r := newRig(t)
+	bad := r.accept(1, 2)
+	good := r.accept(10, 2)
+	r.faults.set(func(e *sluice.Entry) error {
+		if e.FirstSeq == 1 {
+			return errors.New("a constraint nobody knows")
+		}
+		return nil
+	}, nil)
+	p := r.pipeline()
+	p.Wake(sale)
+	var letters []sluice.DeadLetter
+	var err error
+	for len(letters) == 0 && err == nil { // that others are stored is what makes it the entry's fault
+		good = append(good, r.accept(1, 1)...)
+		p.Wake(sale)
+		letters, err = r.store.DeadLetters(t.Context(), sale)
+	}
+	r.drained(good)
+	if err != nil || len(letters) != 1 {
+		t.Fatalf("%d dead letters, %v; want 1", len(letters), err)
+	}
+	claims, err := sluice.ParseClaims(letters[0].Claims)
+	if err != nil || len(claims) != 2 || claims[0].Order != bad[0] || claims[1].Order != bad[1] {
+		t.Errorf("the dead letter holds %+v, %v; want the orders %v", claims, err, bad)
+	}
+	if letters[0].FirstSeq != 1 || letters[0].Reason != "a constraint nobody knows" {
+		t.Errorf("dead letter %+v", letters[0])
+	}
+	if s, _ := r.store.Sale(t.Context(), sale); s.Fence != "" {
+		t.Errorf("the sale is fenced (%s); a failure that is no conflict is no loss", s.Fence)
+	}
+}
+
+func TestPoisonDoesNotDelayNewEntries(t *testing.T) {
+	r := newRig(t)
+	r.accept(1, 1)
+	r.faults.set(func(e *sluice.Entry) error {
+		if e.FirstSeq == 1 {
+			return errors.New("poison")
+		}
+		return nil
+	}, nil)
+	p := pipeline.New(r.faults, r.faults, pipeline.Options{Backoff: time.Hour, BackoffMax: time.Hour})
+	p.Wake(sale)
+	eventually(t, "the poison to fail alone", func() bool { return r.faults.inserts.Load() >= 2 })
+	good := r.accept(3, 1)
+	p.Wake(sale)
+	eventually(t, "the new entries", func() bool { return len(r.stored()) == len(good) && r.backlog() == 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Close(ctx); err == nil {
+		t.Error("Close says that all is stored, while an entry waits")
+	}
+	if r.backlog() != 1 {
+		t.Errorf("backlog %d, want the poison to stay in the journal", r.backlog())
+	}
+}
+
+func TestATransientFailureIsTriedAgain(t *testing.T) {
+	r := newRig(t)
+	orders := r.accept(4, 1)
+	var failures atomic.Int64
+	r.faults.set(func(e *sluice.Entry) error {
+		if e.FirstSeq == 3 && failures.Add(1) <= 3 { // together, alone, and once as a suspect
+			return errors.New("deadlock detected")
+		}
+		return nil
+	}, nil)
+	r.pipeline().Wake(sale)
+	r.drained(orders)
+	if letters, _ := r.store.DeadLetters(t.Context(), sale); len(letters) != 0 {
+		t.Errorf("%d entries were set aside, want none", len(letters))
+	}
+}
+
+// Trouble that every entry has is the store's: nothing is set aside for it.
+func TestTroubleOfTheStoreIsNobodysFault(t *testing.T) {
+	r := newRig(t)
+	var failures atomic.Int64
+	r.faults.set(func(*sluice.Entry) error {
+		if failures.Add(1) <= 300 { // far more than all attempts, while Ping works
+			return errors.New("disk quota exceeded")
+		}
+		return nil
+	}, nil)
+	orders := r.accept(10, 3)
+	r.pipeline().Wake(sale)
+	r.drained(orders)
+	if letters, _ := r.store.DeadLetters(t.Context(), sale); len(letters) != 0 {
+		t.Errorf("%d entries were set aside, want none", len(letters))
+	}
+}
+
+// A suspect gets its turn although new entries keep coming.
+func TestSuspectsDoNotStarve(t *testing.T) {
+	r := newRig(t)
+	first := r.accept(1, 1)
+	var failures atomic.Int64
+	r.faults.set(func(e *sluice.Entry) error {
+		if e.FirstSeq == 1 && failures.Add(1) <= 2 {
+			return errors.New("deadlock detected")
+		}
+		return nil
+	}, nil)
+	p := r.pipeline()
+	p.Wake(sale)
+	orders := first
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		orders = append(orders, r.accept(1, 1)...)
+		p.Wake(sale)
+		if _, err := r.store.Order(t.Context(), first[0]); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the first order waits for the end of the rush")
+		}
+	}
+	r.drained(orders)
+}
+
+func TestConflictFencesTheSale(t *testing.T) {
+	r := newRig(t)
+	r.accept(1, 1)
+	r.faults.set(nil, func(e *sluice.Entry) {
+		if e.FirstSeq == 2 {
+			e.FirstSeq = 1 // what a ledger that lost its last entry would say
+		}
+	})
+	p := r.pipeline()
+	p.Wake(sale)
+	eventually(t, "the first order", func() bool { return len(r.stored()) == 1 })
+	r.accept(1, 1)
+	p.Wake(sale)
+	eventually(t, "the journal to be empty", func() bool { return r.backlog() == 0 })
+	s, err := r.store.Sale(t.Context(), sale)
+	if err != nil || s.Fence == "" {
+		t.Errorf("fence %q, %v; want the sale fenced", s.Fence, err)
+	}
+	letters, err := r.store.DeadLetters(t.Context(), sale)
+	if err != nil || len(letters) != 1 {
+		t.Errorf("%d dead letters, %v; want the evidence kept", len(letters), err)
+	}
+	if n := len(r.stored()); n != 1 {
+		t.Errorf("%d orders, want 1", n)
+	}
+}
+
+// An entry of an epoch that a rebuild has ended can never be stored: it is set
+// aside without the patience that other failures get, and is no loss.
+func TestAStaleEntryIsSetAsideAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.accept(1, 2)
+	if err := r.store.FenceSale(t.Context(), sale, 1, "a person asked for a rebuild"); err != nil {
+		t.Fatal(err)
+	}
+	if image, err := r.store.BeginLoad(t.Context(), sale); err != nil || image.Epoch != 2 {
+		t.Fatal(image.Epoch, err)
+	}
+	r.pipeline().Wake(sale)
+	eventually(t, "the journal to be empty", func() bool { return r.backlog() == 0 })
+	letters, err := r.store.DeadLetters(t.Context(), sale)
+	if err != nil || len(letters) != 1 || letters[0].Epoch != 1 || len(r.stored()) != 0 {
+		t.Errorf("%d orders, dead letters %+v, %v; want no order and the entry of epoch 1", len(r.stored()), letters, err)
+	}
+	if n := r.faults.inserts.Load(); n > 3 { // with others, alone, and as a suspect
+		t.Errorf("it was tried %d times", n)
+	}
+	if s, err := r.store.Sale(t.Context(), sale); err != nil || s.Fence != "a person asked for a rebuild" {
+		t.Errorf("fence %q, %v; want it unchanged", s.Fence, err)
+	}
+}
+
+func TestDamagedEntryIsSetAside(t *testing.T) {
+	r := newRig(t)
+	r.accept(1, 1)
+	good := r.accept(5, 1)
+	r.faults.set(nil, func(e *sluice.Entry) {
+		if e.FirstSeq == 1 {
+			*e = sluice.Entry{ID: e.ID, Sale: e.Sale, Damage: errors.New("format 9 is not known"), Raw: "what stood there"}
+		}
+	})
+	r.pipeline().Wake(sale)
+	r.drained(good)
+	letters, err := r.store.DeadLetters(t.Context(), sale)
+	if err != nil || len(letters) != 1 || letters[0].Claims != "what stood there" {
+		t.Errorf("dead letters %+v, %v; want the damaged entry's content", letters, err)
+	}
+}
+
+func TestALostAcknowledgementIsMadeGood(t *testing.T) {
+	r := newRig(t)
+	r.faults.noAck.Store(true)
+	p := r.pipeline()
+	orders := r.accept(6, 2)
+	p.Wake(sale)
+	eventually(t, "the orders", func() bool { return len(r.stored()) == len(orders) })
+	r.faults.noAck.Store(false)
+	r.drained(orders)
+}
+
+// Entries are handed out, and the reply that has them gets lost: they are this
+// server's own, so nobody else will read them.
+func TestALostReplyOfTheJournalIsMadeGood(t *testing.T) {
+	r := newRig(t)
+	r.faults.noReply.Store(2)
+	p := r.pipeline()
+	orders := r.accept(40, 1)
+	p.Wake(sale)
+	r.drained(orders)
+}
+
+// The server dies between commit and acknowledgement: the next one reads the
+// entries again, and stores nothing twice.
+func TestRestartBetweenCommitAndAck(t *testing.T) {
+	r := newRig(t)
+	r.faults.noAck.Store(true)
+	p := r.pipeline()
+	orders := r.accept(6, 2)
+	p.Wake(sale)
+	eventually(t, "the orders", func() bool { return len(r.stored()) == len(orders) })
+	killed, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = p.Close(killed)
+	r.close()
+
+	r.open()
+	orders = append(orders, r.accept(2, 1)...)
+	r.pipeline().Wake(sale)
+	r.drained(orders)
+}
+
+func TestCloseDrains(t *testing.T) {
+	r := newRig(t)
+	orders := r.accept(50, 5)
+	p := r.pipeline()
+	p.Wake(sale)
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.backlog() != 0 {
+		t.Errorf("backlog %d after Close, want 0", r.backlog())
+	}
+	r.drained(orders)
+	p.Wake(sale) // does nothing, harmlessly
+}

@@ -1,0 +1,189 @@
+package settle
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Control implements sluice.Control. Loader.Follow repairs, on any server, what a
+// crash between store and ledger left.
+type Control struct {
+	store  Store
+	ledger Ledger
+	loader *Loader
+}
+
+// NewControl returns the operators' side of a store and a ledger.
+func NewControl(store Store, ledger Ledger, loader *Loader) *Control {
+	return &Control{store: store, ledger: ledger, loader: loader}
+}
+
+func (c *Control) Create(ctx context.Context, sale sluice.Sale) (sluice.Sale, error) {
+	if err := c.loader.forgotten(ctx, sale.ID); err != nil {
+		return sluice.Sale{}, err
+	}
+	sale, err := c.store.CreateSale(ctx, sale)
+	if err != nil {
+		return sluice.Sale{}, err
+	}
+	if err := c.loader.Load(ctx, sale.ID); err != nil {
+		return sale, &sluice.PendingError{Cause: err}
+	}
+	return c.store.Sale(ctx, sale.ID)
+}
+
+func (c *Control) Open(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+		switch s.Terms.Refusal(now) {
+		case sluice.NotOpen:
+			s.OpensAt = now
+		case sluice.Closed:
+			return &sluice.StateError{Sale: id, Detail: "it is closed; move closes_at to open it again"}
+		}
+		return nil
+	})
+}
+
+func (c *Control) Pause(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+		if s.Terms.Refusal(now) == sluice.Closed {
+			return &sluice.StateError{Sale: id, Detail: "it is closed"}
+		}
+		s.Paused = true
+		return nil
+	})
+}
+
+func (c *Control) Resume(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, _ time.Time) error {
+		s.Paused = false
+		return nil
+	})
+}
+
+func (c *Control) Close(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+		switch s.Terms.Refusal(now) {
+		case sluice.Closed:
+			return nil
+		case sluice.NotOpen: // a window must not be empty; nobody can claim in the past
+			s.OpensAt = now.Add(-time.Millisecond)
+		}
+		s.ClosesAt = now
+		return nil
+	})
+}
+
+// margin is how long before the opening everything may change.
+const margin = 2 * sluice.RefusalLease
+
+// loweringMargin is the same for a lower total. It is much longer: a lower
+// total that reaches the ledger after the opening would come too late, and
+// nobody may be promised a unit that the store refuses.
+const loweringMargin = 30 * time.Second
+
+func (c *Control) Patch(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {
+	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+		before := s.Terms
+		if err := edit(s); err != nil {
+			return err
+		}
+		// The change must be in force, and known to all servers, before the opening.
+		if before.Refusal(now.Add(margin)) == sluice.NotOpen {
+			if !s.OpensAt.Equal(before.OpensAt) && s.OpensAt.Before(now.Add(margin)) {
+				return &sluice.StateError{Sale: id, Detail: "opens_at is less than a second away; use open to start at once"}
+			}
+			if s.Total < before.Total && before.Total != sluice.Unlimited && before.Refusal(now.Add(loweringMargin)) != sluice.NotOpen {
+				return &sluice.StateError{Sale: id, Detail: "the sale opens in a moment: the total can only be raised"}
+			}
+			return nil
+		}
+		switch {
+		case !s.OpensAt.Equal(before.OpensAt):
+			return &sluice.StateError{Sale: id, Detail: "opens_at is fixed once the sale has opened"}
+		case s.MaxPerBuyer != before.MaxPerBuyer:
+			return &sluice.StateError{Sale: id, Detail: "max_per_buyer is fixed once the sale has opened"}
+		case s.MaxOrders != before.MaxOrders:
+			return &sluice.StateError{Sale: id, Detail: "max_orders_per_buyer is fixed once the sale has opened"}
+		case s.Total != before.Total && (s.Total == sluice.Unlimited || before.Total == sluice.Unlimited):
+			return &sluice.StateError{Sale: id, Detail: "a total cannot come or go once the sale has opened"}
+		case s.Total < before.Total:
+			return &sluice.StateError{Sale: id, Detail: "the total can only be raised once the sale has opened"}
+		}
+		return nil
+	})
+}
+
+// change edits the sale at the ledger's time, applies the new terms, and
+// returns when they are in force, also on servers that have not heard yet (see
+// sluice.RefusalLease). An edit that changes nothing writes nothing.
+func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale, time.Time) error) (sluice.Sale, error) {
+	reading, err := c.read(ctx, id)
+	if err != nil {
+		return sluice.Sale{}, err
+	}
+	told := time.Now()
+	var before sluice.Sale
+	var lowered bool
+	sale, err := c.store.ChangeSale(ctx, id, func(s *sluice.Sale) error {
+		before = *s
+		now := reading.Now.Add(time.Since(told)).UTC().Truncate(time.Millisecond) // the row may have been waited for
+		if err := edit(s, now); err != nil {
+			return err
+		}
+		if *s == before {
+			return errUnchanged
+		}
+		lowered = before.Lowers(s.Total)
+		if !before.TotalCanBe(s.Total) || lowered && before.Epoch > 0 && !decides(&reading) {
+			return sluice.ErrTotalUndecided
+		}
+		return nil
+	})
+	if errors.Is(err, errUnchanged) {
+		sale, err = before, nil
+	}
+	if err != nil {
+		return sluice.Sale{}, err
+	}
+	refused, err := c.loader.apply(ctx, &sale)
+	switch {
+	case errors.Is(err, sluice.ErrNotLoaded) && sale.LoadedEpoch == sale.Epoch:
+		// When the change was written no load was under way. The next one has read
+		// the new terms; one that was under way may open the sale under the old.
+		return sale, nil
+	case err != nil:
+		return sale, &sluice.PendingError{Cause: err}
+	case lowered && refused:
+		return sale, sluice.ErrBelowTaken
+	}
+	return sale, c.waitCalm(ctx, id)
+}
+
+var errUnchanged = errors.New("settle: nothing to change")
+
+func (c *Control) read(ctx context.Context, id sluice.SaleID) (sluice.Reading, error) {
+	readings, err := c.ledger.Read(ctx, []sluice.SaleID{id})
+	if err != nil {
+		return sluice.Reading{}, err
+	}
+	return readings[0], nil
+}
+
+// waitCalm returns when a reopened sale has rested, after RefusalLease at the
+// latest, so that the operator who reopened it finds it open.
+func (c *Control) waitCalm(ctx context.Context, id sluice.SaleID) error {
+	reading, err := c.read(ctx, id)
+	if err != nil || reading.Calm.IsZero() {
+		return nil // it is open in a moment; the operator need not know how soon
+	}
+	select {
+	case <-time.After(min(reading.Calm.Sub(reading.Now), sluice.RefusalLease)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

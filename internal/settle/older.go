@@ -1,0 +1,285 @@
+package settle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// A store may be restored from a copy that is older than its ledger. Then it
+// lacks orders that the ledger has acknowledged, and versions of the terms that
+// the ledger decides by; nobody else notices, since a ledger that is ahead of
+// its store is the usual thing. Verify notices it, and the rebuild brings back
+// what the ledger's records still have.
+
+// Verify compares ledger and store when a server first sees an epoch of a sale,
+// or a sequence that went backwards. If one of them has forgotten what the
+// other knows, it fences the sale, whose rebuild follows, and reports true.
+func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool, err error) {
+	if err := r.loader.Verify(ctx, sale); err != nil {
+		return false, err
+	}
+	why, reading, err := r.olderStore(ctx, sale)
+	if err == nil && why != "" {
+		err = r.loader.lost(ctx, sale, &reading, why)
+	}
+	if err != nil {
+		return false, err
+	}
+	now, err := r.store.Sale(ctx, sale.ID)
+	return now.Fence != "", err
+}
+
+// olderStore says why the store must be older than its ledger, if it must.
+// Everything is in the store before the ledger may rely on it: terms before
+// they are applied, claims before they are acknowledged. So the ledger is read
+// first, and the store may only have more.
+func (r *Rebuilder) olderStore(ctx context.Context, sale *sluice.Sale) (why string, reading sluice.Reading, err error) {
+	if reading, err = r.loader.read(ctx, sale.ID); err != nil {
+		return "", reading, err
+	}
+	if !reading.Loaded || reading.Epoch != sale.Epoch || reading.Fence != "" {
+		return "", reading, nil // another matter, which Follow sees
+	}
+	acked, err := r.acknowledged(ctx, &reading)
+	if err != nil {
+		return "", reading, err
+	}
+	row, err := r.store.Sale(ctx, sale.ID)
+	if err != nil {
+		return "", reading, err
+	}
+	if reading.Terms.Version > row.Terms.Version {
+		return fmt.Sprintf("the ledger decides by version %d of the terms, the store only knows %d: it is older than its ledger",
+			reading.Terms.Version, row.Terms.Version), reading, nil
+	}
+	stored, err := r.store.LastSeq(ctx, sale.ID, sale.Epoch)
+	if err != nil || stored >= acked {
+		return "", reading, err
+	}
+	aside, known, err := r.lastAside(ctx, sale)
+	if err != nil || !known || aside >= acked {
+		return "", reading, err
+	}
+	return fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger", acked, max(stored, aside)), reading, nil
+}
+
+// acknowledged returns the last sequence of the reading that is not in the
+// journal any more, and so must be in the store; 0 if there is none, or if the
+// journal cannot tell.
+func (r *Rebuilder) acknowledged(ctx context.Context, reading *sluice.Reading) (int64, error) {
+	type span struct{ first, last int64 }
+	var waiting []span
+	damaged := false
+	err := r.ledger.PeekJournal(ctx, reading.Sale, func(e sluice.Entry) bool {
+		if e.Damage != nil {
+			damaged = true
+		} else if e.Epoch == reading.Epoch {
+			waiting = append(waiting, span{e.FirstSeq, e.FirstSeq + int64(len(e.Claims)) - 1})
+		}
+		return !damaged
+	})
+	if errors.Is(err, sluice.ErrNotLoaded) {
+		return 0, nil
+	}
+	if err != nil || damaged {
+		return 0, err
+	}
+	slices.SortFunc(waiting, func(a, b span) int { return cmp.Compare(b.first, a.first) })
+	last := reading.Seq
+	for _, w := range waiting {
+		if w.first <= last && w.last >= last {
+			last = w.first - 1
+		}
+	}
+	return last, nil
+}
+
+// lastAside returns the last sequence of this epoch that is in a dead letter.
+// It does not know if a letter cannot be read.
+func (r *Rebuilder) lastAside(ctx context.Context, sale *sluice.Sale) (last int64, known bool, err error) {
+	letters, err := r.store.DeadLetters(ctx, sale.ID)
+	for i := range letters {
+		claims, bad := sluice.ParseClaims(letters[i].Claims)
+		if bad != nil {
+			return 0, false, err
+		}
+		if letters[i].Epoch == sale.Epoch {
+			last = max(last, letters[i].FirstSeq+int64(len(claims))-1)
+		}
+	}
+	return last, true, err
+}
+
+// forgotten refuses to load a sale for the first time over one with the same id
+// that the ledger holds: it was sold from under a store that is gone, and its
+// claims would be forgotten with it (I1, I4). A ledger that cannot be read
+// refuses the load by itself.
+func (l *Loader) forgotten(ctx context.Context, id sluice.SaleID) error {
+	reading, err := l.read(ctx, id)
+	if err != nil || !reading.Loaded {
+		return nil
+	}
+	row, err := l.store.Sale(ctx, id)
+	if err != nil && !errors.Is(err, sluice.ErrSaleNotFound) {
+		return err
+	}
+	if row.LoadedEpoch > 0 || reading.Epoch <= row.Epoch {
+		return nil // or a first load that was not finished
+	}
+	return &sluice.StateError{Sale: id, Detail: fmt.Sprintf("the ledger holds a sale with this id, in epoch %d, that this store has never loaded: restore the store it belongs to, or choose another id", reading.Epoch)}
+}
+
+// hold keeps the ledger from accepting more while its records are read, under
+// whichever epoch it holds the sale.
+func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice.Reading, err error) {
+	if reading, err = r.loader.read(ctx, sale.ID); err != nil || !reading.Loaded || reading.Fence != "" {
+		return reading, err
+	}
+	err = r.ledger.Fence(ctx, sale.ID, reading.Epoch, cmp.Or(sale.Fence, sluice.FenceLost))
+	if errors.Is(err, sluice.ErrNotLoaded) || errors.Is(err, sluice.ErrStaleEpoch) {
+		err = nil
+	}
+	return reading, err
+}
+
+// adoptTerms gives the store the terms that its ledger decided by, if the store
+// has forgotten them: a pause stays, and units that were added are covered. Of
+// the versions in between nobody knows more than that they let pass what was
+// accepted.
+func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
+	if !reading.Loaded {
+		return nil
+	}
+	for {
+		changed, err := r.store.ChangeSale(ctx, sale.ID, func(s *sluice.Sale) error {
+			if s.Version >= reading.Terms.Version {
+				return errUnchanged
+			}
+			before := s.Terms
+			s.Terms = reading.Terms
+			if s.Total != sluice.Unlimited && s.Total < s.Taken {
+				s.Total = before.Total // what is stored is sold
+			}
+			if before.Version+1 < reading.Terms.Version {
+				s.Paused, s.ClosesAt = false, time.Time{}
+				if before.OpensAt.Before(s.OpensAt) {
+					s.OpensAt = before.OpensAt
+				}
+				s.MaxPerBuyer, s.MaxOrders = max(s.MaxPerBuyer, before.MaxPerBuyer), max(s.MaxOrders, before.MaxOrders)
+			}
+			return nil
+		})
+		if errors.Is(err, errUnchanged) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.log.Warn("the store had forgotten terms that the ledger decides by", "sale", sale.ID, "version", changed.Version)
+		if changed.Version == reading.Terms.Version { // a total that they lowered was decided; the load must not take it back
+			return r.store.ConfirmTotal(ctx, sale.ID, changed.Version)
+		}
+	}
+}
+
+// restore stores the orders of live claims that the ledger has on record, and
+// the store neither as an order nor as a dead letter: acknowledged once, and
+// forgotten since. One of an epoch that is over is set aside, to be claimed
+// again; one beyond the cap is stored as rejected. Either way it is listed (I1,
+// I5).
+//
+// A record whose place a stored order or a later claim has, or that is beyond
+// the ledger's own sequence, is what is left of a batch that was never decided
+// (docs/adr/0007): nobody was promised anything.
+func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (saved int, err error) {
+	missing := map[claimKey]bool{} // on record and not stored; true: live
+	places := map[place]holder{}
+	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
+		key := keyOf(c.Order)
+		missing[key] = c.Live
+		at := place{c.Epoch, c.Seq}
+		if h, taken := places[at]; !taken || h.at.Before(c.At) {
+			places[at] = holder{key, c.At}
+		}
+		return true
+	})
+	if errors.Is(err, sluice.ErrNotLoaded) || len(missing) == 0 && err == nil {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	err = r.store.Snapshot(ctx, sale.ID, func(s sluice.Snapshot) error {
+		letters, err := s.DeadLetters()
+		if err != nil {
+			return err
+		}
+		for i := range letters {
+			claims, _ := sluice.ParseClaims(letters[i].Claims) // damaged: nobody knows which
+			for j := range claims {
+				delete(missing, keyOf(claims[j].Order))
+			}
+		}
+		return s.Orders(func(o sluice.Order) bool {
+			key := keyOf(o.ID)
+			delete(missing, key)
+			places[place{o.Epoch, o.Seq}] = holder{key: key}
+			return true
+		})
+	})
+	if err != nil || len(missing) == 0 {
+		return 0, err
+	}
+	var entries []sluice.Entry
+	var ended, undecided []sluice.OrderID
+	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
+		key := keyOf(c.Order)
+		live, unknown := missing[key]
+		delete(missing, key) // a ledger may tell of one twice
+		switch {
+		case !unknown:
+		case places[place{c.Epoch, c.Seq}].key != key || c.Epoch == reading.Epoch && c.Seq > reading.Seq:
+			undecided = append(undecided, c.Order)
+		case live:
+			e := restored(&c)
+			e.ID, e.Node = "ledger/"+string(c.Order), r.node
+			entries = append(entries, e)
+		default:
+			ended = append(ended, c.Order)
+		}
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	r.tell("the store has forgotten orders that had ended; nobody knows how", sale.ID, ended)
+	r.tell("the ledger has records of claims that were never decided", sale.ID, undecided)
+	slices.SortFunc(entries, func(a, b sluice.Entry) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
+	})
+	saved, _, err = r.save(ctx, sale.ID, entries)
+	return saved, err
+}
+
+// place is where a claim stands among the accepted ones, and holder the one who
+// has it.
+type (
+	place  struct{ epoch, seq int64 }
+	holder struct {
+		key claimKey
+		at  time.Time
+	}
+)
+
+// tell logs orders, if there are any.
+func (r *Rebuilder) tell(what string, sale sluice.SaleID, orders []sluice.OrderID) {
+	if len(orders) > 0 {
+		r.log.Warn(what, "sale", sale, "count", len(orders), "orders", orders[:min(len(orders), sluice.MaxOffenders)])
+	}
+}

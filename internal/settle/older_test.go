@@ -1,0 +1,312 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+// olderStore puts a store in the place of the rig's that knows the sale as it
+// was created and loaded, and these entries.
+func (r *rig) olderStore(sale sluice.Sale, entries []sluice.Entry) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	store, err := sqlitestore.Open(ctx, filepath.Join(r.t.TempDir(), "store.db"), sqlitestore.Options{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { store.Close() })
+	_, err = store.CreateSale(ctx, sale)
+	if err == nil {
+		_, err = store.BeginLoad(ctx, id)
+	}
+	if err == nil {
+		err = store.ConfirmLoad(ctx, id, 1)
+	}
+	if err == nil {
+		_, err = store.Insert(ctx, id, entries)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.store = store
+	r.loader = settle.NewLoader(r.store, r.ledger)
+	r.desk = settle.NewControl(r.store, r.ledger, r.loader)
+}
+
+// waiting returns what is in the ledger's journal.
+func (r *rig) waiting() (entries []sluice.Entry) {
+	r.t.Helper()
+	err := r.ledger.PeekJournal(r.t.Context(), id, func(e sluice.Entry) bool { entries = append(entries, e); return true })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return entries
+}
+
+// verify compares, and reports whether the sale is fenced then.
+func (r *rig) verify() bool {
+	r.t.Helper()
+	sale := r.sale()
+	fenced, err := r.rebuilder("a", settle.NewMemory(0)).Verify(r.t.Context(), &sale)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if now := r.sale().Fence != ""; now != fenced {
+		r.t.Errorf("told fenced %v, and the row says %v", fenced, now)
+	}
+	return fenced
+}
+
+// A store that was restored from before the ledger's last acknowledgements: the
+// orders that it has live, those that it forgot are brought back as far as the
+// total covers them, and the others are listed. Nothing is sold again.
+func TestAStoreOlderThanItsLedger(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 3
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	alice, bob := r.accepted("alice", true), r.accepted("bob", true)
+	entries := r.waiting()
+	r.drain()
+	carol := r.accepted("carol", true)
+	r.drain()
+	if _, err := r.store.Change(ctx, sluice.Change{Order: alice, Action: sluice.Cancel, By: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+		_, err := r.ledger.Release(ctx, id, releases)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// The sale was sold out, and rests after alice's unit came back.
+	var dave sluice.OrderID
+	for deadline := time.Now().Add(20 * time.Second); dave == ""; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the unit does not come back")
+		}
+		if calm := r.reading().Calm; calm.IsZero() {
+			dave = r.accepted("dave", true) // alice's unit
+		}
+	}
+	r.drain()
+	if r.verify() {
+		t.Fatalf("fenced, and nothing is wrong: %s", r.sale().Fence)
+	}
+
+	r.olderStore(sale, entries)
+	if !r.verify() || !strings.Contains(r.sale().Fence, "older than its ledger") {
+		t.Fatalf("fence %q", r.sale().Fence)
+	}
+	fenced := r.sale()
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	r.inStep(2)
+	for order, want := range map[sluice.OrderID]sluice.Status{
+		alice: sluice.Pending, bob: sluice.Pending, // as they were in the copy
+		carol: sluice.Pending,  // brought back
+		dave:  sluice.Rejected, // alice's order holds the unit again
+	} {
+		o, err := r.store.Order(ctx, order)
+		if err != nil || o.Status != want || want == sluice.Rejected && o.Reason != sluice.NotCovered {
+			t.Errorf("%s: %s %s, %v; want %s", order, o.Status, o.Reason, err, want)
+		}
+	}
+	if s, reading := r.sale(), r.reading(); s.Taken != 3 || reading.Taken != 3 {
+		t.Errorf("taken %d and %d of 3", s.Taken, reading.Taken)
+	}
+	r.accepted("eve", false)
+	if r.verify() {
+		t.Errorf("fenced again: %s", r.sale().Fence)
+	}
+}
+
+// The terms that the ledger decides by are brought back too: a pause stays one.
+func TestAStoreThatForgotItsTerms(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.desk.Restock(ctx, id, "more", 5); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.desk.Restock(ctx, id, "recall", -8); err != nil {
+		t.Fatal(err)
+	}
+	r.accepted("alice", true)
+	if _, err := r.desk.Pause(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	r.olderStore(sale, r.waiting())
+	if !r.verify() || !strings.Contains(r.sale().Fence, "version 4 of the terms") {
+		t.Fatalf("fence %q", r.sale().Fence)
+	}
+	fenced := r.sale()
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	r.inStep(2)
+	if s := r.sale(); !s.Paused || s.Total != 7 || s.Cap != 7 || s.Version != 4 {
+		t.Errorf("cap %d, %+v", s.Cap, s.Terms)
+	}
+	err := r.store.Snapshot(ctx, id, func(s sluice.Snapshot) error {
+		for _, v := range s.TermsVersions() {
+			if paused := v.Version == 4; v.Paused != paused {
+				t.Errorf("version %d: paused %v", v.Version, v.Paused)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// haunted is a ledger with records that nobody decided, as a torn transaction
+// leaves them.
+type haunted struct {
+	*sqliteledger.Ledger
+	ghosts []sluice.Record
+}
+
+func (h haunted) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
+	for i := range h.ghosts {
+		if !yield(h.ghosts[i]) {
+			return nil
+		}
+	}
+	return h.Ledger.Records(ctx, sale, yield)
+}
+
+// A rebuild brings back what was forgotten, and nothing that was never decided.
+func TestARebuildKnowsWhatWasNeverDecided(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	r.accepted("alice", true)
+	r.drain()
+	bob := r.accepted("bob", true)
+	if err := r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}); err != nil { // forgotten by the store
+		t.Fatal(err)
+	}
+	ghost := func(buyer string, seq int64, at time.Duration) sluice.Record {
+		return sluice.Record{
+			Claim: sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))},
+			Sale:  id, Epoch: 1, Seq: seq, Terms: 1, At: time.Now().Add(at).UTC().Truncate(time.Millisecond), Live: true,
+		}
+	}
+	ghosts := []sluice.Record{ // alice's order is stored; of two claims at bob's place the later one is real
+		ghost("at alice's place", 1, time.Hour), ghost("at bob's place", 2, -time.Hour), ghost("beyond", 3, 0),
+	}
+	if !r.verify() {
+		t.Fatal("the store is older, and it is not noticed")
+	}
+	fenced := r.sale()
+	idle := func(sluice.SaleID) bool { return true }
+	rebuilder := settle.NewRebuilder("a", r.store, haunted{r.ledger, ghosts}, r.loader, settle.NewMemory(0), idle, slog.New(slog.DiscardHandler))
+	if done, err := rebuilder.Step(ctx, &fenced); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	page, _, err := r.store.Orders(ctx, sluice.OrderFilter{Sale: id, Limit: 10})
+	if err != nil || len(page) != 2 || page[1].ID != bob {
+		t.Errorf("%d orders, %v: want alice's and bob's", len(page), err)
+	}
+	letters, err := r.store.DeadLetters(ctx, id)
+	if err != nil || len(letters) != 0 {
+		t.Errorf("%+v, %v", letters, err)
+	}
+}
+
+// A store is gone, and its ledger is not: the ids that the ledger has sold under
+// are not sold again.
+func TestASaleThatOnlyTheLedgerKnows(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	alice := r.accepted("alice", true)
+	if _, err := r.desk.Create(ctx, sale); !errors.Is(err, sluice.ErrSaleExists) {
+		t.Errorf("created twice: %v, want ErrSaleExists", err)
+	}
+	store, err := sqlitestore.Open(ctx, filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	r.store = store
+	r.loader = settle.NewLoader(r.store, r.ledger)
+	r.desk = settle.NewControl(r.store, r.ledger, r.loader)
+	var state *sluice.StateError
+	if _, err := r.desk.Create(ctx, sale); !errors.As(err, &state) || !strings.Contains(err.Error(), "never loaded") {
+		t.Errorf("created over what the ledger holds: %v, want a sluice.StateError", err)
+	}
+	if _, err := r.store.Sale(ctx, id); !errors.Is(err, sluice.ErrSaleNotFound) {
+		t.Errorf("the refused sale is stored: %v", err)
+	}
+	if _, err := r.store.CreateSale(ctx, sale); err != nil { // as if the ledger had not answered then
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := r.loader.Load(ctx, id); !errors.As(err, &state) {
+			t.Errorf("loaded over what the ledger holds: %v, want a sluice.StateError", err)
+		}
+	}
+	if got := r.accepted("alice", true); got != alice {
+		t.Errorf("alice's claim gets %s, want %s (I4)", got, alice)
+	}
+}
+
+// What is on its way, or set aside, is no sign of an older store.
+func TestVerifyKnowsWhatIsUnderWay(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	r.accepted("alice", true)
+	r.accepted("bob", true)
+	if r.verify() {
+		t.Fatalf("two claims wait in the journal: %s", r.sale().Fence)
+	}
+	entries := r.waiting()
+	if err := r.store.SetAside(ctx, entries[1].DeadLetter(errors.New("a test"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ledger.Ack(ctx, id, []string{entries[1].ID}); err != nil {
+		t.Fatal(err)
+	}
+	if r.verify() {
+		t.Fatalf("one is set aside: %s", r.sale().Fence)
+	}
+	if err := r.ledger.Ack(ctx, id, []string{entries[0].ID}); err != nil {
+		t.Fatal(err)
+	}
+	r.accepted("carol", true)
+	if err := r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}); err != nil {
+		t.Fatal(err)
+	}
+	if !r.verify() || !strings.Contains(r.sale().Fence, "sequence 3 was acknowledged, the store ends at 2") {
+		t.Fatalf("three are acknowledged, and two nowhere: %q", r.sale().Fence)
+	}
+}

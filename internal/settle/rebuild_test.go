@@ -1,0 +1,199 @@
+package settle_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+)
+
+// rebuilder is a server's, with what it remembers.
+func (r *rig) rebuilder(node string, memory *settle.Memory) *settle.Rebuilder {
+	idle := func(sluice.SaleID) bool { return true }
+	return settle.NewRebuilder(node, r.store, r.ledger, r.loader, memory, idle, slog.New(slog.DiscardHandler))
+}
+
+// loseLedger closes the ledger and puts an empty one in its place.
+func (r *rig) loseLedger() {
+	r.t.Helper()
+	if err := r.ledger.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	var err error
+	if r.ledger, err = sqliteledger.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "a"}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { r.ledger.Close() })
+	r.loader = settle.NewLoader(r.store, r.ledger)
+	r.desk = settle.NewControl(r.store, r.ledger, r.loader)
+}
+
+// The ledger's file is gone: what the store has, and what each live server
+// remembers, is saved; the rest is listed.
+func TestRebuild(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 4
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	stored := r.accepted("alice", true)
+	r.drain()
+	claim := func(buyer string) ([]sluice.Claim, []sluice.Decision) {
+		claims := []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))}}
+		decisions, err := r.ledger.Claim(ctx, id, claims)
+		if err != nil || decisions[0].Code != sluice.Accepted {
+			t.Fatalf("%s: %v, %v", buyer, decisions, err)
+		}
+		return claims, decisions
+	}
+	memoryA, memoryB := settle.NewMemory(0), settle.NewMemory(0)
+	claims, decisions := claim("bob")
+	memoryA.Decided(id, "a", claims, decisions)
+	claims, decisions = claim("carol")
+	memoryB.Decided(id, "b", claims, decisions)
+
+	r.loseLedger()
+	a, b := r.rebuilder("a", memoryA), r.rebuilder("b", memoryB)
+	for _, node := range []string{"a", "b"} {
+		if err := r.store.Heartbeat(ctx, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.follow(false) // fences
+	fenced := r.sale()
+	if fenced.Fence == "" {
+		t.Fatal("the loss is not noticed")
+	}
+	if done, err := a.Step(ctx, &fenced); done || err != nil {
+		t.Fatalf("a rebuilt %v, %v before b has gathered", done, err)
+	}
+	if done, err := b.Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v after all have gathered", done, err)
+	}
+	r.inStep(2)
+	if _, err := a.Step(ctx, &fenced); err != nil { // what a saw of the sale is old
+		t.Fatal(err)
+	}
+	r.inStep(2)
+	if got := r.accepted("alice", true); got != stored {
+		t.Errorf("alice's claim now gets %s, want %s (I4)", got, stored)
+	}
+	for _, buyer := range []string{"bob", "carol"} {
+		want := sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))
+		if o, err := r.store.Order(ctx, want); err != nil || o.Status != sluice.Pending {
+			t.Errorf("%s's promise: %v, %v; want it stored", buyer, o.Status, err)
+		}
+	}
+	r.accepted("dave", true) // the fourth unit
+	r.accepted("eve", false)
+}
+
+// The ledger falls back to a copy without a claim whose answer is on its way to
+// a server. The server fences the ledger, waits until no claim of its own is in
+// flight, and only then stores what it remembers and says so; the rebuild waits
+// for it (I5).
+func TestARebuildWaitsForClaimsInFlight(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	created, err := r.desk.Create(ctx, phone(-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []sluice.Claim{{Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", "bob"))}}
+	decisions, err := r.ledger.Claim(ctx, id, claims)
+	if err != nil || decisions[0].Code != sluice.Accepted {
+		t.Fatal(decisions, err)
+	}
+	r.loseLedger()
+	if err := r.ledger.Load(ctx, sluice.LoadImage{Sale: id, Epoch: 1, Terms: created.Terms}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ledger.Unfence(ctx, id, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.store.FenceSale(ctx, id, 1, sluice.FenceLost+": test"); err != nil {
+		t.Fatal(err)
+	}
+	fenced := r.sale()
+	for _, node := range []string{"a", "b"} {
+		if err := r.store.Heartbeat(ctx, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory, landed := settle.NewMemory(0), false
+	b := settle.NewRebuilder("b", r.store, r.ledger, r.loader, memory, func(sluice.SaleID) bool {
+		if r.reading().Fence == "" {
+			t.Error("asked for claims in flight before the ledger is fenced; more may be accepted")
+		}
+		if landed { // at this moment: what was read of the memory before is old
+			memory.Decided(id, "b", claims, decisions)
+		}
+		return landed
+	}, slog.New(slog.DiscardHandler))
+	for range 2 {
+		for _, server := range []*settle.Rebuilder{b, r.rebuilder("a", settle.NewMemory(0))} {
+			if done, err := server.Step(ctx, &fenced); done || err != nil {
+				t.Fatalf("rebuilt %v, %v, with a claim of b in flight", done, err)
+			}
+		}
+		if nodes, err := r.store.Gathered(ctx, id, 1); err != nil || !slices.Equal(nodes, []string{"a"}) {
+			t.Fatalf("%v have stored what they remember, %v; b cannot have", nodes, err)
+		}
+	}
+	landed = true
+	if done, err := b.Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v after the claim has landed", done, err)
+	}
+	r.inStep(2)
+	if o, err := r.store.Order(ctx, claims[0].Order); err != nil || o.Status != sluice.Pending {
+		t.Errorf("the promise: %v, %v; want it stored (I5)", o.Status, err)
+	}
+}
+
+// A dead letter of the epoch that is lost is stored before the rebuild loads the
+// sale, which would sell its units again (I1, I5). One that cannot be stored
+// stays, and holds up nothing.
+func TestARebuildStoresTheDeadLettersOfItsEpoch(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 2
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	r.accepted("alice", true)
+	r.drain()
+	bob := r.accepted("bob", true)
+	entries := r.waiting()
+	letter := entries[0].DeadLetter(errors.New("the table was locked"))
+	damaged := letter
+	damaged.EntryID, damaged.FirstSeq, damaged.Claims = "damaged", 9, "?"
+	for _, l := range []sluice.DeadLetter{damaged, letter} {
+		if err := r.store.SetAside(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.loseLedger()
+	r.follow(false)
+	fenced := r.sale()
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	r.inStep(2)
+	if o, err := r.store.Order(ctx, bob); err != nil || o.Status != sluice.Pending {
+		t.Errorf("the promise that was set aside: %v, %v; want it stored", o.Status, err)
+	}
+	r.accepted("carol", false)
+	if letters, err := r.store.DeadLetters(ctx, id); err != nil || len(letters) != 1 || letters[0].EntryID != "damaged" {
+		t.Errorf("dead letters %+v, %v; want the damaged one alone", letters, err)
+	}
+}

@@ -1,0 +1,112 @@
+package settle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Reconciler compares the ledger, its journal, the store and its outbox of one
+// sale, and mends what is provably broken.
+//
+// # Why it repairs nothing that was not broken
+//
+// A claim goes ledger and journal (one step), store, acknowledgement. An ending
+// goes store and outbox (one transaction), ledger, outbox emptied. Reconcile
+// reads in that order: a reading of the ledger, its claims, the journal, one
+// snapshot of the store, the outbox, and a last reading. So, if the epoch is the
+// same at both ends:
+//
+//   - a claim up to the first reading's sequence is in the journal, or in the
+//     snapshot as an order or a dead letter, or it is lost;
+//   - an order in the snapshot up to that sequence has its claim among those
+//     read, or the ledger has lost it;
+//   - an order that has ended in the snapshot and is not in the outbox read
+//     afterwards has been released in the ledger, or its release is lost. For
+//     this the ledger is asked once more.
+//
+// Everything that these rules make suspect is looked at a second time, on both
+// sides, before it counts.
+type Reconciler struct {
+	store  ReconcileStore
+	ledger ReconcileLedger
+}
+
+// ReconcileStore is what a Reconciler needs of a store.
+type ReconcileStore interface {
+	sluice.AuditStore
+	sluice.ReconcileStore
+	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
+	Order(ctx context.Context, id sluice.OrderID) (sluice.Order, error)
+	History(ctx context.Context, order sluice.OrderID) ([]sluice.HistoryEntry, error)
+	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
+	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
+}
+
+// ReconcileLedger is what a Reconciler needs of sluice.Ledger.
+type ReconcileLedger interface {
+	sluice.Reader
+	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error
+	Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error
+}
+
+// NewReconciler returns a Reconciler between a store and a ledger.
+func NewReconciler(store ReconcileStore, ledger ReconcileLedger) *Reconciler {
+	return &Reconciler{store: store, ledger: ledger}
+}
+
+// found counts one of a class.
+func found(r *sluice.ReconcileReport, class sluice.DifferenceClass, order sluice.OrderID) *sluice.Difference {
+	d := r.Of(class)
+	d.Count++
+	if order != "" && len(d.Orders) < sluice.MaxOffenders {
+		d.Orders = append(d.Orders, order)
+	}
+	return d
+}
+
+// note adds a detail to a class.
+func note(d *sluice.Difference, format string, args ...any) {
+	if len(d.Details) < sluice.MaxOffenders {
+		d.Details = append(d.Details, fmt.Sprintf(format, args...))
+	}
+}
+
+// Reconcile compares one sale, and with apply mends what is safe to mend. It
+// may run at any time, on any number of servers. It holds about 200 bytes for
+// each accepted claim, and those that are suspect in full.
+//
+// Errors: sluice.ErrSaleNotFound, and those of store and ledger. What was
+// repaired before an error stays repaired; call again.
+func (r *Reconciler) Reconcile(ctx context.Context, sale sluice.SaleID, apply bool) (sluice.ReconcileReport, error) {
+	report := sluice.ReconcileReport{Sale: sale, Applied: apply}
+	for _, class := range sluice.DifferenceClasses() {
+		report.Of(class)
+	}
+	c := &comparison{Reconciler: r, sale: sale, report: &report}
+	err := c.gather(ctx)
+	if err == nil && report.Skipped == "" {
+		err = c.judge(ctx)
+	}
+	if err == nil && report.Skipped == "" && apply {
+		err = c.repair(ctx)
+	}
+	if errors.Is(err, sluice.ErrNotLoaded) || errors.Is(err, errMoved) {
+		report.Skipped, err = "it is being loaded", nil
+	}
+	if err != nil {
+		return report, fmt.Errorf("settle: reconcile sale=%s: %w", sale, err)
+	}
+	if report.Skipped != "" && !c.mending { // half a look proves nothing
+		report.Differences = nil
+		for _, class := range sluice.DifferenceClasses() {
+			report.Of(class)
+		}
+	}
+	return report, nil
+}
+
+// errMoved: the sale was loaded, fenced or archived while it was compared.
+var errMoved = errors.New("the sale was loaded or fenced meanwhile")

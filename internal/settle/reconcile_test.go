@@ -1,0 +1,531 @@
+package settle_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+	"github.com/sluicehq/sluice/store/mysqlstore"
+	"github.com/sluicehq/sluice/store/pgstore"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+// pair is a ledger and a store with a sale that is loaded.
+type pair struct {
+	t      *testing.T
+	ledger sluice.Ledger
+	store  interface {
+		sluice.Store
+		sluice.ReconcileStore
+	}
+	db     *sql.DB // the store's
+	id     sluice.SaleID
+	orders map[string]sluice.OrderID
+}
+
+// pairs runs a test on each pair of a ledger and a store.
+func pairs(t *testing.T, total int64, test func(*testing.T, *pair)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newPair(t, total))
+	})
+	t.Run("redis and postgres", func(t *testing.T) {
+		t.Parallel()
+		p, url := &pair{t: t}, servertest.Postgres(t)
+		var err error
+		p.ledger, err = redisledger.Open(t.Context(), servertest.Redis(t), redisledger.Options{Node: "a"})
+		p.must(err)
+		p.store, err = pgstore.Open(t.Context(), url, pgstore.Options{})
+		p.must(err)
+		p.db, err = sql.Open("pgx", url)
+		p.must(err)
+		test(t, p.ready(total))
+	})
+	t.Run("sqlite and mysql", func(t *testing.T) {
+		t.Parallel()
+		p, url := &pair{t: t}, servertest.MySQL(t)
+		var err error
+		p.ledger, err = sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "a"})
+		p.must(err)
+		p.store, err = mysqlstore.Open(t.Context(), url, mysqlstore.Options{})
+		p.must(err)
+		p.db = openMySQL(t, url)
+		test(t, p.ready(total))
+	})
+}
+
+// openMySQL connects with the driver's own form of the URL.
+func openMySQL(t *testing.T, raw string) *sql.DB {
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	db, err := sql.Open("mysql", fmt.Sprintf("%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func newPair(t *testing.T, total int64) *pair {
+	p, dir := &pair{t: t}, t.TempDir()
+	var err error
+	p.ledger, err = sqliteledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"})
+	p.must(err)
+	p.store, err = sqlitestore.Open(t.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{})
+	p.must(err)
+	p.db, err = sql.Open("sqlite", filepath.Join(dir, "store.db")+"?_pragma=busy_timeout(5000)")
+	p.must(err)
+	return p.ready(total)
+}
+
+func (p *pair) ready(total int64) *pair {
+	p.t.Cleanup(func() { p.ledger.Close(); p.store.Close() })
+	if p.db != nil {
+		p.t.Cleanup(func() { p.db.Close() })
+	}
+	p.orders = map[string]sluice.OrderID{}
+	p.id = sluice.SaleID("sale-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:20])
+	sale := phone(-time.Hour)
+	sale.ID, sale.Total, sale.MaxUnpaid, sale.PaymentWindow = p.id, total, 2, time.Hour
+	_, err := p.store.CreateSale(p.t.Context(), sale)
+	p.must(err)
+	p.must(settle.NewLoader(p.store, p.ledger).Load(p.t.Context(), p.id))
+	return p
+}
+
+func (p *pair) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// accept has claims of one unit accepted, and leaves them in the journal.
+func (p *pair) accept(buyers ...string) {
+	p.t.Helper()
+	for _, b := range buyers {
+		p.orders[b] = sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", []byte(b)))
+		decisions, err := p.ledger.Claim(p.t.Context(), p.id, []sluice.Claim{{Buyer: sluice.BuyerID(b), Key: "attempt-1", Quantity: 1, Order: p.orders[b]}})
+		p.must(err)
+		if decisions[0].Code != sluice.Accepted {
+			p.t.Fatalf("%s: %v", b, decisions[0].Code)
+		}
+	}
+}
+
+// drain stores what is in the journal, or, if lose is true, forgets it.
+func (p *pair) drain(lose bool) {
+	p.t.Helper()
+	entries, err := p.ledger.ReadJournal(p.t.Context(), sluice.JournalRead{Sale: p.id, Source: sluice.New, Max: 1000})
+	p.must(err)
+	if !lose {
+		_, err = p.store.Insert(p.t.Context(), p.id, entries)
+		p.must(err)
+	}
+	var ids []string
+	for _, e := range entries {
+		ids = append(ids, e.ID)
+	}
+	p.must(p.ledger.Ack(p.t.Context(), p.id, ids))
+}
+
+func (p *pair) cancel(buyer string) {
+	p.t.Helper()
+	_, err := p.store.Change(p.t.Context(), sluice.Change{Order: p.orders[buyer], Action: sluice.Cancel, By: "test"})
+	p.must(err)
+}
+
+// loseReleases forgets what waits in the outbox.
+func (p *pair) loseReleases() {
+	p.t.Helper()
+	_, err := p.store.GiveReleases(p.t.Context(), 1000, func(sluice.SaleID, []sluice.Release) error { return nil })
+	p.must(err)
+}
+
+// stray is an order in the store that no ledger has promised.
+func (p *pair) stray(buyer string, seq int64) {
+	p.t.Helper()
+	p.orders[buyer] = sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", []byte(buyer)))
+	_, err := p.store.Insert(p.t.Context(), p.id, []sluice.Entry{{
+		ID: "planted", Sale: p.id, Epoch: 1, Terms: 1, FirstSeq: seq, At: time.Now(),
+		Claims: []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: p.orders[buyer]}},
+	}})
+	p.must(err)
+}
+
+func (p *pair) release(buyer string) {
+	p.t.Helper()
+	_, err := p.ledger.Release(p.t.Context(), p.id, []sluice.Release{{
+		Order: p.orders[buyer], Sale: p.id, Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Epoch: 1,
+	}})
+	p.must(err)
+}
+
+func (p *pair) reconcile(apply bool) sluice.ReconcileReport {
+	p.t.Helper()
+	report, err := settle.NewReconciler(p.store, p.ledger).Reconcile(p.t.Context(), p.id, apply)
+	p.must(err)
+	return report
+}
+
+// found is what a report says of the classes that it found.
+type found struct {
+	Count, Repaired int64
+	Orders          []string // buyers
+}
+
+func (p *pair) found(r *sluice.ReconcileReport) map[sluice.DifferenceClass]found {
+	all := map[sluice.DifferenceClass]found{}
+	for _, d := range r.Differences {
+		f := found{Count: d.Count, Repaired: d.Repaired}
+		for buyer, id := range p.orders {
+			if slices.Contains(d.Orders, id) {
+				f.Orders = append(f.Orders, buyer)
+			}
+		}
+		slices.Sort(f.Orders)
+		if d.Count > 0 {
+			all[d.Class] = f
+		}
+	}
+	return all
+}
+
+// Each kind of damage is found without apply, and then mended or reported.
+func TestReconcilePlanted(t *testing.T) {
+	type want = map[sluice.DifferenceClass]found
+	for _, c := range []struct {
+		name   string
+		total  int64
+		plant  func(*pair)
+		looks  want
+		mends  want
+		after  want // the next report
+		fenced bool
+	}{
+		{name: "nothing", total: 10, plant: func(p *pair) { p.accept("a", "b"); p.drain(false) }},
+		{
+			name: "in flight", total: 10,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(false); p.cancel("a"); p.accept("c") },
+			looks: want{sluice.InFlight: {Count: 2}}, mends: want{sluice.InFlight: {Count: 2}}, after: want{sluice.InFlight: {Count: 2}},
+		},
+		{
+			name: "lost orders", total: 3,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(true); p.accept("c"); p.drain(false) },
+			looks: want{sluice.LostOrder: {2, 0, []string{"a", "b"}}}, mends: want{sluice.LostOrder: {2, 2, []string{"a", "b"}}},
+		},
+		{
+			name: "a lost release", total: 10,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(false); p.cancel("a"); p.loseReleases() },
+			looks: want{sluice.LostRelease: {1, 0, []string{"a"}}}, mends: want{sluice.LostRelease: {1, 1, []string{"a"}}},
+			after: want{sluice.InFlight: {Count: 1}},
+		},
+		{
+			name: "a lost release of an order that was rejected in the store's own word", total: 10,
+			plant: func(p *pair) {
+				p.accept("a", "b")
+				p.drain(false)
+				p.cancel("a")
+				p.loseReleases()
+				_, err := p.db.Exec("UPDATE orders SET reason = 'not_covered' WHERE order_id = '" + string(p.orders["a"]) + "'")
+				p.must(err)
+			},
+			looks: want{sluice.LostRelease: {1, 0, []string{"a"}}}, mends: want{sluice.LostRelease: {1, 1, []string{"a"}}},
+			after: want{sluice.InFlight: {Count: 1}},
+		},
+		{
+			name: "an unpaid ending that an older server released without its mark", total: 10,
+			plant: func(p *pair) {
+				p.accept("a", "b")
+				p.drain(false)
+				_, err := p.store.Change(p.t.Context(), sluice.Change{Order: p.orders["a"], Action: sluice.Cancel, Buyer: "a", By: "buyer"})
+				p.must(err)
+				p.loseReleases()
+				p.release("a")
+			},
+			looks: want{sluice.Drift: {1, 0, []string{"a"}}}, mends: want{sluice.Drift: {1, 1, []string{"a"}}}, fenced: true,
+		},
+		{
+			name: "a hold that the cap does not cover", total: 1,
+			plant: func(p *pair) { p.accept("a"); p.drain(true); p.stray("thief", 7) },
+			looks: want{sluice.LostOrder: {1, 0, []string{"a"}}}, mends: want{sluice.OrphanHold: {1, 1, []string{"a"}}}, fenced: true,
+		},
+		{
+			name: "an order without a claim, in another's place", total: 10, fenced: true,
+			plant: func(p *pair) { p.accept("a"); p.drain(true); p.accept("b"); p.drain(false); p.stray("thief", 1) },
+			looks: want{sluice.LostOrder: {1, 0, []string{"a"}}, sluice.OrphanOrder: {1, 0, []string{"thief"}}},
+			mends: want{sluice.OrphanHold: {1, 1, []string{"a"}}, sluice.OrphanOrder: {1, 1, []string{"thief"}}},
+		},
+		{
+			name: "a live order whose units are for sale", total: 10, fenced: true,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(false); p.release("a") },
+			looks: want{sluice.OrphanOrder: {1, 0, []string{"a"}}}, mends: want{sluice.OrphanOrder: {1, 1, []string{"a"}}},
+		},
+		{
+			name: "a claim without units or order", total: 10,
+			plant: func(p *pair) { p.accept("a", "b"); p.drain(true); p.release("a") },
+			looks: want{sluice.LostOrder: {2, 0, []string{"a", "b"}}}, mends: want{sluice.LostOrder: {2, 1, []string{"a", "b"}}},
+			after: want{sluice.LostOrder: {1, 0, []string{"a"}}},
+		},
+		{
+			name: "the store's counter", total: 10,
+			plant: func(p *pair) {
+				p.accept("a", "b")
+				p.drain(false)
+				_, err := p.db.Exec("UPDATE sales SET taken = taken + 1 WHERE id = '" + string(p.id) + "'")
+				p.must(err)
+			},
+			looks: want{sluice.Drift: {Count: 1}}, mends: want{sluice.Drift: {Count: 1, Repaired: 1}},
+		},
+		{
+			name: "an order's quantity", total: 10, fenced: true,
+			plant: func(p *pair) {
+				p.accept("a", "b")
+				p.drain(false)
+				_, err := p.db.Exec("UPDATE orders SET quantity = 2 WHERE order_id = '" + string(p.orders["a"]) + "'")
+				p.must(err)
+				_, err = p.db.Exec("UPDATE sales SET taken = taken + 1 WHERE id = '" + string(p.id) + "'")
+				p.must(err)
+			},
+			looks: want{sluice.Drift: {1, 0, []string{"a"}}}, mends: want{sluice.Drift: {1, 1, []string{"a"}}},
+		},
+		{
+			name: "terms that the store does not have", total: 10,
+			plant: func(p *pair) {
+				terms := phone(-time.Hour).Terms
+				terms.Version = 2
+				p.must(p.ledger.Apply(p.t.Context(), p.id, 1, terms))
+			},
+			looks: want{sluice.Drift: {Count: 1}}, mends: want{sluice.Drift: {Count: 1, Repaired: 1}}, fenced: true,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pairs(t, c.total, func(t *testing.T, p *pair) {
+				c.plant(p)
+				is := func(what string, r sluice.ReconcileReport, want want) {
+					t.Helper()
+					if want == nil {
+						want = map[sluice.DifferenceClass]found{}
+					}
+					if d := cmp.Diff(want, p.found(&r)); d != "" {
+						t.Errorf("%s: %s\n%+v", what, d, r)
+					}
+				}
+				is("looking", p.reconcile(false), c.looks)
+				is("looking again", p.reconcile(false), c.looks) // it changed nothing
+				is("mending", p.reconcile(true), c.mends)
+				sale, err := p.store.Sale(t.Context(), p.id)
+				p.must(err)
+				after := p.reconcile(false)
+				if fenced := sale.Fence != ""; fenced != c.fenced || fenced != (after.Skipped != "") {
+					t.Errorf("fence %q, skipped %q; want fenced %v", sale.Fence, after.Skipped, c.fenced)
+				}
+				is("afterwards", after, c.after)
+			})
+		})
+	}
+}
+
+// What was mended is as if nothing had happened: the audit is green, and the
+// units of a lost release are for sale again, once.
+func TestReconciledIsWhole(t *testing.T) {
+	pairs(t, 3, func(t *testing.T, p *pair) {
+		p.accept("a")
+		p.drain(true)
+		p.accept("b", "c")
+		p.drain(false)
+		p.cancel("b")
+		p.loseReleases()
+		if r := p.reconcile(true); r.Remaining() != 0 {
+			t.Errorf("%+v", r)
+		}
+		for range 2 {
+			p.must(settle.NewEnder(p.store, p.ledger, settle.EnderOptions{}).Once(t.Context()))
+			// A release that was applied and is written again changes nothing (I6).
+			written, err := p.store.ReissueRelease(t.Context(), p.orders["b"], 1)
+			if err != nil || !written {
+				t.Errorf("written %v, %v", written, err)
+			}
+		}
+		if again, err := p.store.ReissueRelease(t.Context(), p.orders["b"], 1); again || err != nil {
+			t.Errorf("a release that waits is written again: %v, %v", again, err)
+		}
+		for why, try := range map[string]struct {
+			order sluice.OrderID
+			epoch int64
+		}{"of a live order": {p.orders["c"], 1}, "of another epoch": {p.orders["b"], 2}} {
+			if again, err := p.store.ReissueRelease(t.Context(), try.order, try.epoch); again || err != nil {
+				t.Errorf("%s: %v, %v", why, again, err)
+			}
+		}
+		p.must(settle.NewEnder(p.store, p.ledger, settle.EnderOptions{}).Once(t.Context()))
+		readings, err := p.ledger.Read(t.Context(), []sluice.SaleID{p.id})
+		p.must(err)
+		if readings[0].Taken != 2 {
+			t.Errorf("the ledger has %d taken, want 2", readings[0].Taken)
+		}
+		if before, after, err := p.store.RecountTaken(t.Context(), p.id); before != 2 || after != 2 || err != nil {
+			t.Errorf("counted again: %d, %d, %v", before, after, err)
+		}
+		proof, err := audit.Run(t.Context(), p.ledger, p.store, p.id)
+		p.must(err)
+		if !proof.OK {
+			t.Errorf("%+v", proof)
+		}
+	})
+}
+
+// miscounting is a ledger whose counter is wrong, until the sale is loaded.
+type miscounting struct {
+	sluice.Ledger
+	by atomic.Int64
+}
+
+func (m *miscounting) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+	readings, err := m.Ledger.Read(ctx, sales)
+	for i := range readings {
+		readings[i].Taken += m.by.Load()
+	}
+	return readings, err
+}
+
+func (m *miscounting) Load(ctx context.Context, image sluice.LoadImage) error {
+	m.by.Store(0)
+	return m.Ledger.Load(ctx, image)
+}
+
+// miscount makes the ledger's counter wrong: Redis's own, and of the embedded
+// ledger, which has no counter that could be changed, what it says.
+func (p *pair) miscount(by int64) {
+	p.t.Helper()
+	if _, ok := p.ledger.(*redisledger.Ledger); !ok {
+		wrong := &miscounting{Ledger: p.ledger}
+		wrong.by.Store(by)
+		p.ledger = wrong
+		return
+	}
+	options, err := rueidis.ParseURL(servertest.Redis(p.t))
+	p.must(err)
+	client, err := rueidis.NewClient(options)
+	p.must(err)
+	defer client.Close()
+	key := "sluice:{" + string(p.id) + "}:sale"
+	p.must(client.Do(p.t.Context(), client.B().Hincrby().Key(key).Field("taken").Increment(by).Build()).Error())
+}
+
+// A counter of the ledger that is wrong is found, fenced and rebuilt, and the
+// sale goes on with the units that it has.
+func TestTheLedgersCounterIsRepaired(t *testing.T) {
+	for _, by := range []int64{-2, 3} {
+		t.Run(fmt.Sprintf("%+d", by), func(t *testing.T) {
+			pairs(t, 6, func(t *testing.T, p *pair) {
+				p.accept("a", "b", "c")
+				p.drain(false)
+				p.accept("d") // on its way
+				p.miscount(by)
+				if r := p.reconcile(false); r.Of(sluice.Drift).Count != 1 || r.Of(sluice.Drift).Repaired != 0 {
+					t.Errorf("looking: %+v", r)
+				}
+				if r := p.reconcile(true); r.Of(sluice.Drift).Repaired != 1 || r.Remaining() != 0 {
+					t.Errorf("mending: %+v", r)
+				}
+				p.rebuild()
+				if r := p.reconcile(true); r.Remaining() != 0 || r.Skipped != "" {
+					t.Errorf("after the rebuild: %+v", r)
+				}
+				p.accept("e", "f")
+				decisions, err := p.ledger.Claim(t.Context(), p.id, []sluice.Claim{{Buyer: "g", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", "g"))}})
+				p.must(err)
+				if decisions[0].Code != sluice.SoldOut {
+					t.Errorf("the seventh of six: %v", decisions[0].Code)
+				}
+				p.drain(false)
+				proof, err := audit.Run(t.Context(), p.ledger, p.store, p.id)
+				p.must(err)
+				if !proof.OK {
+					t.Errorf("%+v", proof)
+				}
+			})
+		})
+	}
+}
+
+// rebuild does what a server does with a sale that is fenced.
+func (p *pair) rebuild() {
+	p.t.Helper()
+	sale, err := p.store.Sale(p.t.Context(), p.id)
+	p.must(err)
+	idle := func(sluice.SaleID) bool { return true }
+	rebuilder := settle.NewRebuilder("a", p.store, p.ledger, settle.NewLoader(p.store, p.ledger), settle.NewMemory(0), idle, slog.New(slog.DiscardHandler))
+	if done, err := rebuilder.Step(p.t.Context(), &sale); !done || err != nil {
+		p.t.Fatalf("rebuilt %v, %v; fence %q", done, err, sale.Fence)
+	}
+}
+
+// A wrong counter is found while claims are accepted all the time.
+func TestAWrongCounterIsFoundInARush(t *testing.T) {
+	pairs(t, sluice.Unlimited, func(t *testing.T, p *pair) {
+		ctx := t.Context()
+		claimed := make(chan struct{}, 1)
+		stop := make(chan struct{})
+		var buying sync.WaitGroup
+		defer func() { close(stop); buying.Wait() }()
+		ledger := p.ledger
+		buying.Go(func() {
+			for n := 0; ; n++ {
+				order := sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", n))
+				claim := sluice.Claim{Buyer: sluice.BuyerID(fmt.Sprint("b-", n)), Key: "attempt-1", Quantity: 2, Order: order}
+				if _, err := ledger.Claim(ctx, p.id, []sluice.Claim{claim}); err != nil {
+					return
+				}
+				select {
+				case claimed <- struct{}{}:
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+		p.miscount(1)
+		busy := &selling{Ledger: p.ledger, claimed: claimed}
+		r, err := settle.NewReconciler(p.store, busy).Reconcile(ctx, p.id, false)
+		p.must(err)
+		if d := r.Of(sluice.Drift); d.Count != 1 {
+			t.Errorf("found %+v", d)
+		}
+	})
+}
+
+// selling is a ledger that has accepted something between any two readings.
+type selling struct {
+	sluice.Ledger
+	claimed chan struct{}
+}
+
+func (s *selling) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+	for range 2 { // one may have been accepted before
+		<-s.claimed
+	}
+	return s.Ledger.Read(ctx, sales)
+}

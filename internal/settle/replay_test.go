@@ -1,0 +1,131 @@
+package settle_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/settle"
+)
+
+// Claims of a lost epoch are claimed again under their own ids. What the buyer
+// was promised counts: an order of another id under the same key is no
+// replacement, so the promised one is listed as lost.
+func TestClaimsOfALostEpoch(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 3
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	claim := func(buyer string, order int) sluice.Claim {
+		return sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", order))}
+	}
+	accept := func(c sluice.Claim) {
+		t.Helper()
+		decisions, err := r.ledger.Claim(ctx, id, []sluice.Claim{c})
+		if err != nil || decisions[0].Code != sluice.Accepted || decisions[0].Order != c.Order {
+			t.Fatalf("%s: %v, %v", c.Buyer, decisions, err)
+		}
+	}
+	accept(claim("stored", 1))
+	r.drain()
+	r.loseLedger()
+	r.follow(false)
+	fenced := r.sale()
+	if err := r.store.Heartbeat(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	r.inStep(2)
+	accept(claim("again", 20)) // has lost patience: the same key, and so another order
+	r.drain()
+
+	// A server comes back from its silence with what it was told before.
+	aside := sluice.Entry{
+		ID: "late", Sale: id, Epoch: 1, Node: "b", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond), FirstSeq: 2,
+		Claims: []sluice.Claim{claim("stored", 1), claim("again", 2), claim("patient", 3), claim("beyond", 4)},
+	}
+	if err := r.store.SetAside(ctx, aside.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := r.store.DeadLetters(ctx, id)
+	if err != nil || len(letters) != 1 {
+		t.Fatalf("%d dead letters, %v", len(letters), err)
+	}
+	memory := settle.NewMemory(0)
+	replay := func() (waiting bool) {
+		t.Helper()
+		current := r.sale()
+		waiting, err := settle.NewReplayer(r.store, r.ledger, func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
+			memory.Decided(sale, "a", claims, decisions)
+		}).Pending(ctx, &current)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return waiting
+	}
+	order := func(n int) sluice.OrderID { return claim("", n).Order }
+	remembers := func(epoch int64) bool {
+		return slices.ContainsFunc(memory.Until(id, epoch), func(e sluice.Entry) bool {
+			return e.Epoch == epoch && slices.ContainsFunc(e.Claims, func(c sluice.Claim) bool { return c.Order == order(3) })
+		})
+	}
+	for range 2 { // until the store has the order, the letter stays
+		if !replay() || !remembers(2) {
+			t.Error("a claim that is accepted again, and not stored, is forgotten")
+		}
+	}
+	// The ledger forgets it once more. Neither memory nor letter does.
+	r.loseLedger()
+	r.follow(false)
+	fenced = r.sale()
+	if done, err := r.rebuilder("b", settle.NewMemory(0)).Step(ctx, &fenced); done || err != nil { // waits for a
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	r.inStep(3)
+	if !replay() || !remembers(3) {
+		t.Error("a claim that the ledger has forgotten twice is not claimed again")
+	}
+	r.drain()
+	for range 2 { // the second time finds it done
+		if replay() {
+			t.Error("it waits for what the store has")
+		}
+	}
+
+	for _, want := range []struct {
+		order  int
+		stored bool
+	}{{1, true}, {2, false}, {3, true}, {4, false}, {20, true}} {
+		_, err := r.store.Order(ctx, order(want.order))
+		if stored := err == nil; stored != want.stored {
+			t.Errorf("order %d: stored %v (%v), want %v", want.order, stored, err, want.stored)
+		}
+	}
+	if letters, err = r.store.DeadLetters(ctx, id); err != nil || len(letters) != 1 {
+		t.Fatalf("%d dead letters, %v; want one that lists what is lost", len(letters), err)
+	}
+	lost, err := sluice.ParseClaims(letters[0].Claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []sluice.OrderID
+	for i := range lost {
+		ids = append(ids, lost[i].Order)
+	}
+	if !slices.Equal(ids, []sluice.OrderID{order(2), order(4)}) {
+		t.Errorf("listed as lost: %v; want the orders 2 (replaced) and 4 (no units)", ids)
+	}
+	if r.reading().Taken != 3 {
+		t.Errorf("taken %d, want 3", r.reading().Taken)
+	}
+}

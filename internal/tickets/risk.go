@@ -1,0 +1,246 @@
+package tickets
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/outbound"
+)
+
+// Bounds of what one service can cost.
+const (
+	// MaxAtATime is how many questions one service is asked at a time; for
+	// more it counts as failed, at once.
+	MaxAtATime = 64
+	// After FailuresToRest failures in a row a service is left alone for Rest,
+	// and counts as failed; then one question finds out.
+	FailuresToRest = 5
+	Rest           = time.Second
+
+	maxAnswer = 4 << 10 // bytes
+	maxReason = 200     // bytes
+)
+
+// Question is what the service is asked: POST, as JSON.
+type Question struct {
+	Sale    sluice.SaleID  `json:"sale"`
+	Buyer   sluice.BuyerID `json:"buyer"`
+	Address string         `json:"address"` // of the buyer's network
+	Token   string         `json:"token"`   // what the page got from a captcha, unread; may be empty
+}
+
+// Verdict is what comes of a question.
+type Verdict struct {
+	Allow  bool
+	Reason string // the service's, for the buyer; may be empty
+	// Failed says why the service did not judge; then Allow is the sale's
+	// policy. Nil if it did.
+	Failed error
+	Took   time.Duration
+}
+
+// Asker asks services. Make one with New. It is safe for concurrent use.
+type Asker struct {
+	client *http.Client
+	log    *slog.Logger
+	now    func() time.Time
+
+	mu       sync.Mutex
+	services map[string]*service // by URL
+}
+
+// service is what is known of one URL.
+type service struct {
+	slots chan struct{}
+
+	mu       sync.Mutex
+	failures int       // in a row
+	rests    time.Time // not asked before this
+}
+
+// NewAsker returns an Asker. Log may be nil.
+func NewAsker(log *slog.Logger) *Asker {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = outbound.Dialer().DialContext
+	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = MaxAtATime, MaxAtATime
+	transport.MaxResponseHeaderBytes = 16 << 10
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Asker{
+		log: log, now: time.Now, services: map[string]*service{},
+		client: &http.Client{
+			Transport: transport,
+			// Whoever is asked answers himself: buyers' data goes nowhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// Close lets go of idle connections.
+func (a *Asker) Close() { a.client.CloseIdleConnections() }
+
+// Errors of a service that was not asked.
+var (
+	errBusy  = fmt.Errorf("%d questions wait for its answer", MaxAtATime)
+	errRests = errors.New("it has failed several times in a row, and is left alone for a moment")
+)
+
+// Ask asks the service of the rule, for its timeout at most. It always comes
+// to a verdict.
+func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question) Verdict {
+	began := a.now()
+	s := a.service(rule.URL)
+	var v Verdict
+	select {
+	case s.slots <- struct{}{}:
+		v.Failed = s.ready(began)
+		if v.Failed == nil {
+			v, v.Failed = a.ask(ctx, rule, q)
+			// A buyer who left says nothing about the service.
+			if v.Failed == nil || ctx.Err() == nil {
+				s.note(v.Failed != nil, a.now(), func() {
+					a.log.Warn("a risk service fails and is left alone for a moment", "url", address(rule.URL), "error", v.Failed)
+				})
+			}
+		}
+		<-s.slots
+	default:
+		v.Failed = errBusy
+	}
+	if v.Failed != nil {
+		v.Allow = rule.OnFailure == sluice.Allow
+	}
+	v.Took = a.now().Sub(began)
+	return v
+}
+
+// maxServices bounds what is remembered of services that nobody asks any more.
+const maxServices = 1000
+
+func (a *Asker) service(url string) *service {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.services[url]
+	if s == nil {
+		if len(a.services) >= maxServices {
+			clear(a.services)
+		}
+		s = &service{slots: make(chan struct{}, MaxAtATime)}
+		a.services[url] = s
+	}
+	return s
+}
+
+// ready reports whether the service may be asked now. The first one to ask
+// after a rest keeps the others away until it knows more.
+func (s *service) ready(now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failures < FailuresToRest {
+		return nil
+	}
+	if now.Before(s.rests) {
+		return errRests
+	}
+	s.rests = now.Add(Rest)
+	return nil
+}
+
+// note counts an outcome, and calls resting when the service begins to rest.
+func (s *service) note(failed bool, now time.Time, resting func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !failed {
+		s.failures = 0
+		return
+	}
+	s.failures++
+	if s.failures >= FailuresToRest {
+		s.rests = now.Add(Rest)
+	}
+	if s.failures == FailuresToRest {
+		resting()
+	}
+}
+
+func (a *Asker) ask(ctx context.Context, rule sluice.Risk, q Question) (Verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(rule.TimeoutMS)*time.Millisecond)
+	defer cancel()
+	body, err := json.Marshal(q)
+	if err != nil {
+		return Verdict{}, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, rule.URL, bytes.NewReader(body))
+	if err != nil {
+		return Verdict{}, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "sluice")
+	response, err := a.client.Do(request)
+	if err != nil {
+		return Verdict{}, cause(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return Verdict{}, err
+	case response.StatusCode != http.StatusOK:
+		return Verdict{}, fmt.Errorf("it answers %s; want 200", response.Status)
+	case len(answer) > maxAnswer:
+		return Verdict{}, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
+	}
+	var said struct {
+		Allow  *bool  `json:"allow"`
+		Reason string `json:"reason"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil || said.Allow == nil {
+		return Verdict{}, errors.New(`its answer is not {"allow": true or false, "reason": "..."}`)
+	}
+	return Verdict{Allow: *said.Allow, Reason: clean(said.Reason)}, nil
+}
+
+// clean keeps a reason short and on one line.
+func clean(reason string) string {
+	for len(reason) > maxReason {
+		_, size := utf8.DecodeLastRuneInString(reason)
+		reason = reason[:len(reason)-size]
+	}
+	for _, r := range reason {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return ""
+		}
+	}
+	return reason
+}
+
+// cause takes off what repeats the URL, which may hold a secret.
+func cause(err error) error {
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}
+
+// address is a URL as it may be logged: its query may hold a secret.
+func address(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "?"
+	}
+	return u.Scheme + "://" + u.Host + u.Path
+}

@@ -1,0 +1,231 @@
+package tickets
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// asker returns an Asker with a clock that the test moves.
+func asker(t *testing.T) (*Asker, *atomic.Int64) {
+	a := NewAsker(nil)
+	t.Cleanup(a.Close)
+	ms := new(atomic.Int64)
+	a.now = func() time.Time { return time.UnixMilli(ms.Load()) }
+	return a, ms
+}
+
+func rule(url string, onFailure sluice.OnFailure) sluice.Risk {
+	return sluice.Risk{URL: url, TimeoutMS: 10_000, OnFailure: onFailure}
+}
+
+var question = Question{Sale: "phones", Buyer: "ann", Address: "192.0.2.7", Token: "tok"}
+
+func TestAsk(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		t.Error("a redirect was followed")
+		_, _ = io.WriteString(w, `{"allow":true}`)
+	}))
+	defer elsewhere.Close()
+	long := strings.Repeat("手", 100)
+	for _, c := range []struct {
+		name   string
+		status int
+		answer string
+		allow  bool
+		reason string
+		failed bool
+	}{
+		{"allowed", 200, `{"allow":true}`, true, "", false},
+		{"denied", 200, `{"allow":false,"reason":"a robot"}`, false, "a robot", false},
+		{"more fields", 200, `{"allow":true,"score":0.9}`, true, "", false},
+		{"a long reason", 200, `{"allow":false,"reason":"` + long + `"}`, false, long[:198], false},
+		{"a reason of many lines", 200, `{"allow":false,"reason":"a\nb"}`, false, "", false},
+		{"no verdict", 200, `{}`, false, "", true},
+		{"null", 200, `{"allow":null}`, false, "", true},
+		{"a word", 200, `{"allow":"true"}`, false, "", true},
+		{"not JSON", 200, `yes`, false, "", true},
+		{"nothing", 200, ``, false, "", true},
+		{"an endless answer", 200, `{"allow":true,"x":"` + strings.Repeat("x", maxAnswer) + `"}`, false, "", true},
+		{"an error", 500, `{"allow":true}`, false, "", true},
+		{"another success", 204, ``, false, "", true},
+		{"elsewhere", 302, `{"allow":true}`, false, "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got Question
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" || json.NewDecoder(r.Body).Decode(&got) != nil {
+					t.Errorf("request %s %v", r.Method, r.Header)
+				}
+				w.Header().Set("Location", elsewhere.URL)
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.answer)
+			}))
+			defer server.Close()
+			a, _ := asker(t)
+			for _, policy := range []sluice.OnFailure{sluice.Allow, sluice.Deny} {
+				v := a.Ask(t.Context(), rule(server.URL, policy), question)
+				want := c.allow
+				if c.failed {
+					want = policy == sluice.Allow
+				}
+				if v.Allow != want || v.Reason != c.reason || (v.Failed != nil) != c.failed {
+					t.Errorf("policy %s: %+v, want allow %v, reason %q, failed %v", policy, v, want, c.reason, c.failed)
+				}
+			}
+			if got != question {
+				t.Errorf("asked %+v, want %+v", got, question)
+			}
+		})
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer server.Close()
+	defer close(release)
+	a, _ := asker(t)
+	r := rule(server.URL, sluice.Deny)
+	r.TimeoutMS = 1
+	if v := a.Ask(t.Context(), r, question); v.Failed == nil || v.Allow {
+		t.Errorf("%+v, want a failure", v)
+	}
+}
+
+// A service that does not answer holds so many questions, and no more.
+func TestAtATime(t *testing.T) {
+	arrived, release := make(chan struct{}, MaxAtATime), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		<-release
+		_, _ = io.WriteString(w, `{"allow":true}`)
+	}))
+	defer server.Close()
+	a, _ := asker(t)
+	var waiting sync.WaitGroup
+	for range MaxAtATime {
+		waiting.Go(func() {
+			if v := a.Ask(context.Background(), rule(server.URL, sluice.Deny), question); !v.Allow || v.Failed != nil {
+				t.Errorf("%+v, want allowed", v)
+			}
+		})
+	}
+	for range MaxAtATime {
+		<-arrived
+	}
+	if v := a.Ask(t.Context(), rule(server.URL, sluice.Allow), question); v.Failed != errBusy || !v.Allow {
+		t.Errorf("one more: %+v, want %v and the policy", v, errBusy)
+	}
+	// Another service is asked as ever.
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"allow":true}`) }))
+	defer other.Close()
+	if v := a.Ask(t.Context(), rule(other.URL, sluice.Deny), question); !v.Allow || v.Failed != nil {
+		t.Errorf("another service: %+v", v)
+	}
+	close(release)
+	waiting.Wait()
+}
+
+func TestRest(t *testing.T) {
+	var asked, status atomic.Int64
+	status.Store(500)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(int(status.Load()))
+		_, _ = io.WriteString(w, `{"allow":true}`)
+	}))
+	defer server.Close()
+	a, ms := asker(t)
+	ask := func() error { return a.Ask(t.Context(), rule(server.URL, sluice.Deny), question).Failed }
+	want := func(what string, n int64, err error, want error) {
+		t.Helper()
+		if asked.Load() != n || (want == errRests) != (err == errRests) || (want == nil) != (err == nil) {
+			t.Errorf("%s: asked %d times, %v; want %d, %v", what, asked.Load(), err, n, want)
+		}
+	}
+	var last error
+	for range FailuresToRest {
+		last = ask()
+	}
+	want("it failed", FailuresToRest, last, io.EOF)
+	want("it rests", FailuresToRest, ask(), errRests)
+	ms.Add(Rest.Milliseconds() - 1)
+	want("until the end", FailuresToRest, ask(), errRests)
+	ms.Add(1)
+	want("one finds out", FailuresToRest+1, ask(), io.EOF)
+	want("and it rests again", FailuresToRest+1, ask(), errRests)
+	ms.Add(Rest.Milliseconds())
+	status.Store(200)
+	want("well again", FailuresToRest+2, ask(), nil)
+	want("as ever", FailuresToRest+3, ask(), nil)
+
+	// Buyers who leave are no failures.
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 * FailuresToRest {
+		a.Ask(gone, rule(server.URL, sluice.Deny), question)
+	}
+	if err := ask(); err != nil {
+		t.Errorf("after buyers who left: %v", err)
+	}
+}
+
+// After a rest one question finds out, and the others do not wait for it.
+func TestOneFindsOut(t *testing.T) {
+	var hold atomic.Bool
+	arrived, release := make(chan struct{}, 2), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if hold.Load() {
+			arrived <- struct{}{}
+			<-release
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	defer server.Close()
+	a, ms := asker(t)
+	for range FailuresToRest {
+		a.Ask(t.Context(), rule(server.URL, sluice.Deny), question)
+	}
+	ms.Add(Rest.Milliseconds())
+	hold.Store(true)
+	var first sync.WaitGroup
+	first.Go(func() { a.Ask(context.Background(), rule(server.URL, sluice.Deny), question) })
+	<-arrived
+	if v := a.Ask(t.Context(), rule(server.URL, sluice.Allow), question); v.Failed != errRests || !v.Allow {
+		t.Errorf("while one finds out: %+v, want %v", v, errRests)
+	}
+	close(release)
+	first.Wait()
+}
+
+// What is logged names no secret.
+func TestAddress(t *testing.T) {
+	if got := address("https://risk.example/check?key=secret"); got != "https://risk.example/check" {
+		t.Errorf("%q", got)
+	}
+	a, _ := asker(t)
+	v := a.Ask(t.Context(), rule("http://127.0.0.1:1/?key=secret", sluice.Deny), question)
+	if v.Failed == nil || strings.Contains(v.Failed.Error(), "secret") {
+		t.Errorf("%v", v.Failed)
+	}
+}
+
+// A service at an address where a cloud keeps its machines' secrets is not asked.
+func TestGuardedAddresses(t *testing.T) {
+	a := NewAsker(nil)
+	defer a.Close()
+	v := a.Ask(t.Context(), sluice.Risk{URL: "http://169.254.169.254/latest/meta-data", TimeoutMS: 5000}, Question{})
+	if v.Failed == nil || !strings.Contains(v.Failed.Error(), "not an address") {
+		t.Errorf("%+v", v)
+	}
+}

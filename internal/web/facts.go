@@ -1,0 +1,158 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+)
+
+// facts are what a page says of a sale: what its merchant has said, not what
+// happens. They are comparable.
+type facts struct {
+	ID          sluice.SaleID
+	Title       string
+	Price       api.Money
+	ListPrice   api.Money // zero: none
+	Total       int64     // 0: none said
+	MaxPerBuyer int64     // 0: no limit
+	OpensAt     time.Time
+	ClosesAt    time.Time // zero: none
+}
+
+func factsOf(s *api.Sale) facts {
+	f := facts{ID: s.ID, Title: s.Title, Price: s.Price, OpensAt: s.OpensAt.Time}
+	if s.ListPrice != nil {
+		f.ListPrice = *s.ListPrice
+	}
+	if s.Total != nil {
+		f.Total = *s.Total
+	}
+	if s.MaxPerBuyer != nil {
+		f.MaxPerBuyer = *s.MaxPerBuyer
+	}
+	if s.ClosesAt != nil {
+		f.ClosesAt = s.ClosesAt.Time
+	}
+	return f
+}
+
+// JSON is for the page's script, in the words of GET /v1/sales/{sale}: it shows
+// prices and times in the visitor's own way before the server has answered.
+func (f facts) JSON() (string, error) {
+	v := struct {
+		Title       string     `json:"title"`
+		Price       api.Money  `json:"price"`
+		ListPrice   *api.Money `json:"list_price"`
+		Total       *int64     `json:"total"`
+		MaxPerBuyer *int64     `json:"max_per_buyer"`
+		OpensAt     api.Time   `json:"opens_at"`
+		ClosesAt    *api.Time  `json:"closes_at"`
+	}{Title: f.Title, Price: f.Price, OpensAt: api.At(f.OpensAt), ClosesAt: api.AtOrNull(f.ClosesAt)}
+	if f.ListPrice.Currency != "" {
+		v.ListPrice = &f.ListPrice
+	}
+	if f.Total > 0 {
+		v.Total = &f.Total
+	}
+	if f.MaxPerBuyer > 0 {
+		v.MaxPerBuyer = &f.MaxPerBuyer
+	}
+	text, err := json.Marshal(v)
+	return string(text), err
+}
+
+// A day of the list, by UTC: the script sorts them again by the visitor's own
+// clock.
+type (
+	day struct {
+		Date  string
+		Hours []hour
+	}
+	hour struct {
+		Hour  string
+		Sales []facts
+	}
+)
+
+func daysOf(sales []facts) (days []day) {
+	for _, f := range sales {
+		date, clock := f.OpensAt.UTC().Format("2006-01-02"), f.OpensAt.UTC().Format("15:00")
+		if len(days) == 0 || days[len(days)-1].Date != date {
+			days = append(days, day{Date: date})
+		}
+		d := &days[len(days)-1]
+		if len(d.Hours) == 0 || d.Hours[len(d.Hours)-1].Hour != clock {
+			d.Hours = append(d.Hours, hour{Hour: clock})
+		}
+		h := &d.Hours[len(d.Hours)-1]
+		h.Sales = append(h.Sales, f)
+	}
+	return days
+}
+
+// both is a text in both languages; the style sheet shows one.
+func both(en, zh string) template.HTML {
+	return template.HTML(`<span class="t" lang="en">` + template.HTMLEscapeString(en) +
+		`</span><span class="t" lang="zh-CN">` + template.HTMLEscapeString(zh) + `</span>`)
+}
+
+// clock is a time for those who have no script.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// digits are those behind the point of currencies that do not have two
+// (ISO 4217).
+var digits = map[string]int{
+	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0,
+	"UGX": 0, "UYI": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
+	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3, "CLF": 4, "UYW": 4,
+}
+
+// money is an amount for those who have no script: 199.00 CNY.
+func money(m api.Money) string {
+	n, ok := digits[m.Currency]
+	if !ok {
+		n = 2
+	}
+	text := strconv.FormatInt(m.Amount, 10)
+	if n > 0 {
+		text = strings.Repeat("0", max(n+1-len(text), 0)) + text
+		text = text[:len(text)-n] + "." + text[len(text)-n:]
+	}
+	return text + " " + m.Currency
+}
+
+// off is how much the price is below the former one, in whole percent; 0 if
+// it is not.
+func off(price, former api.Money) int64 {
+	if former.Amount <= 0 || price.Amount >= former.Amount {
+		return 0
+	}
+	return int64(100 * (1 - float64(price.Amount)/float64(former.Amount)))
+}
+
+// checkLink wants nothing, a path of this server, or an address of the web.
+func checkLink(link string) error {
+	if link == "" || strings.HasPrefix(link, "/") && !strings.HasPrefix(link, "//") && !strings.Contains(link, `\`) {
+		return nil
+	}
+	u, err := url.Parse(link)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q: want an address like https://shop.example/login, or a path like /login", link)
+	}
+	return nil
+}
+
+func checkPayLink(link string) error {
+	if link != "" && !strings.Contains(link, "{order}") {
+		return errors.New("want {order} in it, where the order's id goes")
+	}
+	return checkLink(link)
+}

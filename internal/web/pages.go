@@ -1,0 +1,162 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"maps"
+	"net/http"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/content"
+)
+
+// Source is where the pages find the sales.
+type Source interface {
+	// Sale returns a sale, or sluice.ErrSaleNotFound.
+	Sale(ctx context.Context, id sluice.SaleID) (api.Sale, error)
+	// Sales returns those that are or will be open, by opening time.
+	Sales() []api.Sale
+	// Snapshot names what Sales is told from, by a value that can be compared:
+	// as long as it is the same, Sales is not called again. It is another after
+	// every change, also when a sale opens or closes by time.
+	Snapshot() any
+}
+
+// Options are the settings of the pages. The zero value is complete.
+type Options struct {
+	// LoginURL is the shop's login. In it, {return} becomes the address, query
+	// escaped, of the page that wants a buyer, with the one-time state that
+	// lets this page sign in without asking. Empty: the page says that one has
+	// to sign in, without a link.
+	LoginURL string
+	// PayURL is where the shop takes the money for an order. In it, {order}
+	// becomes the order's id and {return} the page's address. Empty: no link.
+	PayURL string
+	Log    *slog.Logger // default: silent
+}
+
+// Pages answers GET / (the sales), /s/{sale}, /o/{order} and
+// /assets/{build}/{file}. It is safe for concurrent use.
+//
+// No request is worth a rendering of its own: what does not depend on the sales
+// is rendered by New, the list and the page of a sale when they are asked for
+// the first time and when they have changed.
+type Pages struct {
+	source Source
+	opts   Options
+	mux    *http.ServeMux
+	assets *assets
+	tmpl   *template.Template
+
+	lists listPages
+	sales salePages
+	shell *content.Answer // the order page, of all orders
+
+	noSale, noOrder, noAnswer *content.Answer // in place of what was asked for
+}
+
+//go:embed templates
+var templates embed.FS
+
+// How long a browser and a CDN may show a page without asking again. What may
+// change meanwhile, the page's script sets right.
+const (
+	keepSale  = "public, max-age=60, stale-while-revalidate=600"
+	keepList  = "public, max-age=10, stale-while-revalidate=60"
+	keepShell = "public, max-age=300, stale-while-revalidate=3600" // the order page knows nothing of the order
+	keepError = "no-store"
+)
+
+// New returns the pages. The error is a link that is none.
+func New(source Source, opts Options) (*Pages, error) {
+	if err := checkLink(opts.LoginURL); err != nil {
+		return nil, fmt.Errorf("login URL: %w", err)
+	}
+	if err := checkPayLink(opts.PayURL); err != nil {
+		return nil, fmt.Errorf("pay URL: %w", err)
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &Pages{source: source, opts: opts, mux: http.NewServeMux(), assets: loadAssets(), sales: salePages{most: mostSalePages}}
+	p.tmpl = template.Must(template.New("").Funcs(template.FuncMap{
+		"asset": p.assets.path, "modules": p.assets.modules, "both": both,
+		"money": money, "clock": clock, "off": off,
+	}).ParseFS(templates, "templates/*.html"))
+	p.shell = p.render("order.html", page{Kind: "order"}, http.StatusOK, keepShell)
+	p.noSale = p.trouble(http.StatusNotFound, "There is no such sale.", "没有这个活动。")
+	p.noOrder = p.trouble(http.StatusNotFound, "There is no such order.", "没有这个订单。")
+	p.noAnswer = p.trouble(http.StatusServiceUnavailable, "The server cannot look this up at the moment. Please try again.", "服务器暂时无法查询，请稍后再试。")
+	p.mux.HandleFunc("GET /{$}", p.list)
+	p.mux.HandleFunc("GET /s/{sale}", p.sale)
+	p.mux.HandleFunc("GET /o/{order}", p.order)
+	p.mux.Handle("GET /assets/{build}/{file}", p.assets)
+	return p, nil
+}
+
+// ServeHTTP answers a request for a page.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	maps.Copy(w.Header(), secure)
+	p.mux.ServeHTTP(w, r)
+}
+
+// page is what the templates are given.
+type page struct {
+	Kind     string // which script: list, sale, order, trouble
+	Sale     *facts
+	Days     []day
+	Problem  *trouble
+	LoginURL string
+	PayURL   string
+}
+
+// trouble is what a page says in place of what was asked for.
+type trouble struct{ EN, ZH string }
+
+// list is the page of the sales.
+func (p *Pages) list(w http.ResponseWriter, r *http.Request) { p.listPage().ServeHTTP(w, r) }
+
+// sale is the page of one sale. It holds what seldom changes.
+func (p *Pages) sale(w http.ResponseWriter, r *http.Request) {
+	sale, err := p.source.Sale(r.Context(), sluice.SaleID(r.PathValue("sale")))
+	switch {
+	case err == nil:
+		p.salePage(factsOf(&sale)).ServeHTTP(w, r)
+	case errors.Is(err, sluice.ErrSaleNotFound):
+		p.noSale.ServeHTTP(w, r)
+	default:
+		if r.Context().Err() == nil {
+			p.opts.Log.Warn("a page cannot be made", "path", r.URL.Path, "error", err)
+		}
+		p.noAnswer.ServeHTTP(w, r)
+	}
+}
+
+// order is the page of an order, which knows nothing of it but how ids look.
+func (p *Pages) order(w http.ResponseWriter, r *http.Request) {
+	if _, ok := sluice.OrderID(r.PathValue("order")).Sale(); !ok {
+		p.noOrder.ServeHTTP(w, r)
+		return
+	}
+	p.shell.ServeHTTP(w, r)
+}
+
+func (p *Pages) trouble(status int, en, zh string) *content.Answer {
+	return p.render("trouble.html", page{Kind: "trouble", Problem: &trouble{en, zh}}, status, keepError)
+}
+
+func (p *Pages) render(name string, what page, status int, keep string) *content.Answer {
+	what.LoginURL, what.PayURL = p.opts.LoginURL, p.opts.PayURL
+	var b bytes.Buffer
+	if err := p.tmpl.ExecuteTemplate(&b, name, what); err != nil {
+		panic(err) // a template that does not fit its page: a bug
+	}
+	return content.New(content.Form{Type: "text/html; charset=utf-8", Cache: keep, Status: status, Level: gzip.BestCompression}, b.Bytes())
+}

@@ -1,0 +1,162 @@
+package sluice
+
+import "time"
+
+// AuditReport is the outcome of an audit of one sale, or of several.
+type AuditReport struct {
+	Sale     SaleID       `json:"sale_id,omitempty"` // empty: several sales
+	OK       bool         `json:"ok"`                // every check is
+	Checks   []AuditCheck `json:"checks"`
+	InFlight int64        `json:"in_flight"` // accepted claims on their way from the journal to the store
+
+	// Figures are what was compared; nil in a report of several sales.
+	Figures *AuditFigures `json:"figures,omitempty"`
+}
+
+// AuditCheck is one invariant, recomputed.
+type AuditCheck struct {
+	ID   string `json:"id"` // I1, I2, I3, I4, I5 or I8
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	// Unchecked: the check, or a part of it, could not be made, and what could
+	// be seen was right. It goes with OK false.
+	Unchecked bool   `json:"unchecked,omitempty"`
+	Detail    string `json:"detail"` // what was compared, with figures; offenders first
+}
+
+// Violated reports whether a check was made and failed. A report that is
+// neither OK nor violated could not be completed.
+func (r *AuditReport) Violated() bool {
+	for _, c := range r.Checks {
+		if !c.OK && !c.Unchecked {
+			return true
+		}
+	}
+	return false
+}
+
+// AuditFigures are the sums that an audit compared.
+type AuditFigures struct {
+	At      time.Time      `json:"at"` // the ledger's clock at the first reading; zero without a ledger
+	Ledger  LedgerFigures  `json:"ledger"`
+	Journal JournalFigures `json:"journal"`
+	Store   StoreFigures   `json:"store"`
+	// Newer counts the claims and orders after the ledger's first reading,
+	// which the next audit will judge.
+	Newer int64 `json:"newer"`
+}
+
+// LedgerFigures are the ledger's, at the first reading.
+type LedgerFigures struct {
+	Loaded     bool   `json:"loaded"`
+	Epoch      int64  `json:"epoch"`
+	Seq        int64  `json:"seq"`   // of the last accepted claim of the epoch
+	Total      *int64 `json:"total"` // null: no total
+	Taken      int64  `json:"taken"`
+	Claims     int64  `json:"claims"`      // accepted, ended ones too
+	LiveClaims int64  `json:"live_claims"` // of Claims, those that hold units
+	LiveUnits  int64  `json:"live_units"`
+	Fence      string `json:"fence,omitempty"`
+	Error      string `json:"error,omitempty"` // why the ledger could not be read
+}
+
+// JournalFigures count what is not acknowledged.
+type JournalFigures struct {
+	Entries int64 `json:"entries"`
+	Claims  int64 `json:"claims"`
+	Damaged int64 `json:"damaged"` // of Entries
+}
+
+// StoreFigures are the store's, of one moment.
+type StoreFigures struct {
+	Epoch       int64            `json:"epoch"`
+	Total       *int64           `json:"total"` // null: no total
+	Taken       int64            `json:"taken"`
+	Orders      int64            `json:"orders"`
+	LiveUnits   int64            `json:"live_units"`
+	ByStatus    map[Status]int64 `json:"by_status"`
+	DeadLetters int64            `json:"dead_letters"` // journal entries set aside
+	SetAside    int64            `json:"set_aside"`    // claims in them that have no order
+	Fence       string           `json:"fence,omitempty"`
+}
+
+// DifferenceClass is a kind of difference between ledger and store.
+type DifferenceClass string
+
+// The classes of differences.
+const (
+	// InFlight: on its way, as it should be: in the journal, a release that
+	// waits, or newer than the reading.
+	InFlight DifferenceClass = "in_flight"
+	// LostOrder: an accepted claim that is nowhere else. If it is live, its
+	// order is stored from the ledger's record, once.
+	LostOrder DifferenceClass = "lost_order"
+	// LostRelease: an ended order whose units the ledger still counts, without
+	// a release on its way. The release is written again.
+	LostRelease DifferenceClass = "lost_release"
+	// OrphanHold: units that the ledger counts for an order that cannot be
+	// restored: of an epoch before, beyond the cap, or in conflict with what is
+	// stored.
+	OrphanHold DifferenceClass = "orphan_hold"
+	// OrphanOrder: an order of which the ledger has no claim, or whose units it
+	// has given back although the order lives.
+	OrphanOrder DifferenceClass = "orphan_order"
+	// Drift: a counter that is not the sum of what it counts, a claim with other
+	// units than its order, or terms that differ at one version. The store's
+	// counter is counted again.
+	//
+	// For the rest of Drift, for OrphanHold and for OrphanOrder the sale is
+	// fenced: the ledger holds something wrong, and a rebuild, which follows,
+	// loads what is right.
+	Drift DifferenceClass = "drift"
+)
+
+// DifferenceClasses lists every class.
+func DifferenceClasses() []DifferenceClass {
+	return []DifferenceClass{InFlight, LostOrder, LostRelease, OrphanHold, OrphanOrder, Drift}
+}
+
+// MaxOffenders bounds the order ids that a report names of each class.
+const MaxOffenders = 20
+
+// Difference is what was found of one class.
+type Difference struct {
+	Class    DifferenceClass
+	Count    int64
+	Repaired int64     // of Count; those for which the sale was fenced are among them
+	Orders   []OrderID // up to MaxOffenders, never of InFlight
+	Details  []string  // of Drift: what differs; else why it was not repaired
+}
+
+// ReconcileReport is what one reconciliation found and did.
+type ReconcileReport struct {
+	Sale    SaleID
+	At      time.Time // the ledger's clock at the first reading
+	Applied bool      // repairs were allowed
+	// Skipped says why nothing was compared: the sale is fenced, being loaded,
+	// not loaded or archived. Then another part of Sluice has it in hand.
+	Skipped     string
+	Differences []Difference // one of every class, also when there is none
+}
+
+// Of returns what was found of a class.
+func (r *ReconcileReport) Of(class DifferenceClass) *Difference {
+	for i := range r.Differences {
+		if r.Differences[i].Class == class {
+			return &r.Differences[i]
+		}
+	}
+	r.Differences = append(r.Differences, Difference{Class: class})
+	return &r.Differences[len(r.Differences)-1]
+}
+
+// Remaining counts the differences, those in flight apart, that were not
+// repaired.
+func (r *ReconcileReport) Remaining() (n int64) {
+	for i := range r.Differences {
+		if d := &r.Differences[i]; d.Class != InFlight {
+			n += d.Count - d.Repaired
+		}
+	}
+	return n
+}
