@@ -2,6 +2,7 @@ package redisledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -17,6 +18,12 @@ func (l *Ledger) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.
 	err := l.writable()
 	if err == nil && len(claims) > 0 {
 		err = l.claim(ctx, sale, claims, decisions)
+	}
+	if errors.Is(err, sluice.ErrNotLoaded) { // a key of another type: nothing was decided
+		err = nil
+		for i := range decisions {
+			decisions[i] = sluice.Decision{Code: sluice.Unavailable}
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("redisledger: claim sale=%s: %w", sale, err)

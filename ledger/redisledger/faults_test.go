@@ -344,42 +344,6 @@ func TestMissingKeysFenceWhenRead(t *testing.T) {
 	}
 }
 
-// A key of the sale that somebody else uses is an error that says so, and
-// nothing is changed.
-func TestWrongTypes(t *testing.T) {
-	url := servertest.Redis(t)
-	client := newClient(t, url)
-	for _, key := range []string{"sale", "buyers", "journal"} {
-		t.Run(key, func(t *testing.T) {
-			prefix := newPrefix(t, url)
-			l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
-			loadOpen(t, l, "s", tight(100))
-			wantAll(t, claim(t, l, "s", makeClaims("s", 0, 2)...), sluice.Accepted)
-			name := prefix + ":{s}:" + key
-			command(t, client, "SET", name, "something else")
-
-			_, err := l.Claim(t.Context(), "s", makeClaims("s", 2, 4))
-			if err == nil || !strings.Contains(err.Error(), "something else than a ledger's data") {
-				t.Errorf("Claim: %v", err)
-			}
-			err = l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: tight(100)})
-			if err == nil || !strings.Contains(err.Error(), "something else than a ledger's data") {
-				t.Errorf("Load: %v", err)
-			}
-			value := command(t, client, "GET", name)
-			if text, _ := value.ToString(); text != "something else" {
-				t.Errorf("the foreign key now holds %q", text)
-			}
-			if key == "journal" {
-				taken := command(t, client, "HGET", prefix+":{s}:sale", "taken")
-				if text, _ := taken.ToString(); text != "2" {
-					t.Errorf("taken %q after a batch that failed, want 2", text)
-				}
-			}
-		})
-	}
-}
-
 // A Redis without memory refuses a batch whole; with memory it goes on.
 func TestOutOfMemory(t *testing.T) {
 	server := servertest.StartRedis(t)
@@ -455,46 +419,59 @@ func TestDamageIsOfOneSale(t *testing.T) {
 	}
 }
 
-// Whichever keys are gone, nothing is decided and nothing is called unknown for
-// good, a rebuild reads what is left (I5), and a load brings the sale back.
+// Whichever keys are gone or hold something else, nothing is decided and nothing is
+// called unknown for good, a rebuild reads what is left (I5), and a load brings the
+// sale back.
 func TestAnyKeysAreGone(t *testing.T) {
 	url := servertest.Redis(t)
 	client := newClient(t, url)
 	keys := []string{"sale", "buyers", "journal"}
-	for gone := 1; gone < 1<<len(keys); gone++ {
-		prefix := newPrefix(t, url)
-		l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
-		loadOpen(t, l, "s", tight(100))
-		claims := makeClaims("s", 0, 3)
-		wantAll(t, claim(t, l, "s", claims...), sluice.Accepted)
-		for i, key := range keys {
-			if gone&(1<<i) != 0 {
-				command(t, client, "DEL", prefix+":{s}:"+key)
+	for _, damage := range [][]string{{"DEL"}, {"SET", "something else"}} {
+		for gone := 1; gone < 1<<len(keys); gone++ {
+			for _, wait := range []int{0, 3} { // entries in the journal
+				prefix := newPrefix(t, url)
+				l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+				loadOpen(t, l, "s", tight(100))
+				claims := makeClaims("s", 0, 3)
+				wantAll(t, claim(t, l, "s", claims...), sluice.Accepted)
+				if wait == 0 {
+					entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
+					must(t, err)
+					must(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
+				}
+				for i, key := range keys {
+					if gone&(1<<i) != 0 {
+						command(t, client, append([]string{damage[0], prefix + ":{s}:" + key}, damage[1:]...)...)
+					}
+				}
+				if r := read(t, l, "s"); r.Loaded != (gone&1 == 0) || r.Loaded && !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+					t.Errorf("%s %03b: reading %+v", damage[0], gone, r)
+				}
+				wantAll(t, claim(t, l, "s", claims...), sluice.Unavailable)
+				if _, err := l.Find(t.Context(), claims[0].Order, ""); !errors.Is(err, sluice.ErrNotLoaded) && err != nil {
+					t.Errorf("%s %03b: Find: %v", damage[0], gone, err)
+				}
+				if _, err := l.Release(t.Context(), "s", releasesOf("s", 1, claims[0])); err == nil {
+					t.Errorf("%s %03b: released", damage[0], gone)
+				}
+				entries, records := 0, 0
+				peekErr := l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool { entries += len(e.Claims); return true })
+				recordsErr := l.Records(t.Context(), "s", func(sluice.Record) bool { records++; return true })
+				for what, got := range map[string]struct {
+					err     error
+					n, want int
+					missing bool
+				}{"journal": {peekErr, entries, wait, gone&4 != 0}, "records": {recordsErr, records, 3, gone&2 != 0}} {
+					if got.missing && !errors.Is(got.err, sluice.ErrNotLoaded) || !got.missing && (got.err != nil || got.n != got.want) {
+						t.Errorf("%s %03b: %s: %d claims, %v", damage[0], gone, what, got.n, got.err)
+					}
+				}
+				loadEpoch(t, l, "s", 2, tight(100))
+				wantAll(t, claim(t, l, "s", makeClaim("s", 7)), sluice.Accepted)
+				if r := read(t, l, "s"); r.Epoch != 2 || r.Fence != "" || r.Seq != 1 || r.Backlog != 1 {
+					t.Errorf("%s %03b: after the load %+v", damage[0], gone, r)
+				}
 			}
-		}
-		wantAll(t, claim(t, l, "s", claims...), sluice.Unavailable)
-		if _, err := l.Find(t.Context(), claims[0].Order, ""); !errors.Is(err, sluice.ErrNotLoaded) && err != nil {
-			t.Errorf("keys %03b: Find: %v", gone, err)
-		}
-		if _, err := l.Release(t.Context(), "s", releasesOf("s", 1, claims[0])); err == nil {
-			t.Errorf("keys %03b: released", gone)
-		}
-		entries, records := 0, 0
-		peekErr := l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool { entries += len(e.Claims); return true })
-		recordsErr := l.Records(t.Context(), "s", func(sluice.Record) bool { records++; return true })
-		for what, got := range map[string]struct {
-			err     error
-			n       int
-			missing bool
-		}{"journal": {peekErr, entries, gone&4 != 0}, "records": {recordsErr, records, gone&2 != 0}} {
-			if got.missing && !errors.Is(got.err, sluice.ErrNotLoaded) || !got.missing && (got.err != nil || got.n != 3) {
-				t.Errorf("keys %03b: %s: %d claims, %v", gone, what, got.n, got.err)
-			}
-		}
-		loadEpoch(t, l, "s", 2, tight(100))
-		wantAll(t, claim(t, l, "s", makeClaim("s", 7)), sluice.Accepted)
-		if r := read(t, l, "s"); r.Epoch != 2 || r.Fence != "" || r.Seq != 1 || r.Backlog != 1 {
-			t.Errorf("keys %03b: after the load %+v", gone, r)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 		l.client.B().Exists().Key(l.keys.journal(sale)).Build())
 	text, err := results[0].ToString()
 	epoch := atoi(text)
-	unloaded := rueidis.IsRedisNil(err) || err == nil && epoch == 0 // gone, or damaged
+	unloaded := rueidis.IsRedisNil(err) || isWrongType(err) || err == nil && epoch == 0 // gone, or damaged
 	there := int64(0)
 	if err == nil || unloaded {
 		there, err = results[1].AsInt64()

@@ -254,17 +254,15 @@ func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueid
 	if err != nil {
 		return held{}, nil, l.explain(err)
 	}
-	for i := range replies { // of a key of the wrong type
-		if err := replies[i].Error(); err != nil && !rueidis.IsRedisNil(err) {
-			return held{}, nil, l.explain(err)
-		}
-	}
 	fields, err := replies[0].AsStrSlice() // absent fields are empty
+	if isWrongType(err) {
+		fields, err = make([]string, 6), nil
+	}
 	if err != nil {
 		return held{}, nil, l.explain(err)
 	}
 	complete, err := replies[1].ToString()
-	if err != nil && !rueidis.IsRedisNil(err) {
+	if err != nil && !rueidis.IsRedisNil(err) && !isWrongType(err) {
 		return held{}, nil, l.explain(err)
 	}
 	h = held{epoch: fields[1], layout: fields[2], fence: fields[3]}

@@ -71,7 +71,7 @@ func TestDocumentedRightsAreThoseInUse(t *testing.T) {
 	must(t, err)
 	scripts, err := filepath.Glob("lua/*.lua")
 	must(t, err)
-	sent := regexp.MustCompile(`\.B\(\)\.([A-Z][a-z]+)([A-Z][a-z]+)?\(\)|redis\.call\('([A-Z]+)'(?:, '(CREATE)')?`)
+	sent := regexp.MustCompile(`\.B\(\)\.([A-Z][a-z]+)([A-Z][a-z]+)?\(\)|redis\.p?call\('([A-Z]+)'(?:, '(CREATE)')?`)
 	for _, file := range append(sources, scripts...) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue

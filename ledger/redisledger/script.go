@@ -121,8 +121,16 @@ func (l *Ledger) explain(err error) error {
 		return sluice.ErrClosed
 	case ok && refusesWrites(redisErr.Error()):
 		return fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, err)
-	case ok && strings.HasPrefix(redisErr.Error(), "WRONGTYPE"):
-		return fmt.Errorf("a key of the sale holds something else than a ledger's data: %w", err)
+	case isWrongType(err):
+		return fmt.Errorf("a key of the sale holds something else than a ledger's data: %w: %w", sluice.ErrNotLoaded, err)
 	}
 	return err
+}
+
+// isWrongType reports whether a key has another type than the ledger gave it.
+// What it held is gone, as if the key were: Read says so, and a rebuild follows.
+// Scripts find that before they write anything.
+func isWrongType(err error) bool {
+	redisErr, ok := rueidis.IsRedisErr(err)
+	return ok && strings.Contains(redisErr.Error(), "WRONGTYPE") // Redis 6 says first in which script
 }

@@ -79,10 +79,11 @@ func (l *Ledger) torn(ctx context.Context, sale sluice.SaleID) (map[string]bool,
 		return nil, l.explain(err)
 	}
 	count, err := parseCount(replies)
+	err = l.explain(err)
 	if errors.Is(err, sluice.ErrNotLoaded) {
 		err = nil // nothing says how many entries there should be: each is judged
 	} else if err != nil || count.lost() == "" {
-		return nil, l.explain(err)
+		return nil, err
 	}
 
 	torn := map[string]bool{}

@@ -5,22 +5,20 @@
 -- Returns: 1 when removed, 0 when the sale was not loaded (what was left of it is removed), -1 when the ledger
 --          holds another epoch, -2 when entries wait; -1 and -2 change nothing
 -- Keeps:   I5 (an entry leaves only after its orders are stored)
--- Cost:    four or five commands; the memory is freed in the background
+-- Cost:    five commands; the memory is freed in the background
 -- Resend:  safe
 
-local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch')
+-- What has another type is nothing that a load wrote.
+local hash = redis.call('TYPE', KEYS[1]).ok == 'hash'
+local sale = hash and redis.call('HMGET', KEYS[1], 'format', 'epoch') or {}
 if sale[1] and sale[1] ~= '1' then
   return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
 end
 if sale[2] and sale[2] ~= ARGV[1] then
   return -1
 end
-if redis.call('XLEN', KEYS[3]) > 0 then
+if redis.call('TYPE', KEYS[3]).ok == 'stream' and redis.call('XLEN', KEYS[3]) > 0 then
   return -2
-end
-local buyers = redis.call('TYPE', KEYS[2]).ok
-if buyers ~= 'hash' and buyers ~= 'none' then
-  return redis.error_reply('WRONGTYPE the buyers key of the sale holds a ' .. buyers)
 end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
 return sale[1] and 1 or 0

@@ -8,15 +8,13 @@
 -- Cost:    a handful of commands; the old buyers hash is freed in the background
 -- Resend:  not safe: the same epoch is refused the second time; load again under a higher one
 
-local held = tonumber(redis.call('HGET', KEYS[1], 'epoch')) -- nil: none, or damaged
+-- What has another type is nothing that a load wrote.
+local hash = redis.call('TYPE', KEYS[1]).ok == 'hash'
+local held = hash and tonumber(redis.call('HGET', KEYS[1], 'epoch')) -- nil: none, or damaged
 if held and held >= tonumber(ARGV[1]) then
   return 0
 end
-local buyers = redis.call('TYPE', KEYS[2]).ok
-if buyers ~= 'hash' and buyers ~= 'none' then
-  return redis.error_reply('WRONGTYPE the buyers key of the sale holds a ' .. buyers)
-end
-if redis.call('XLEN', KEYS[3]) > 0 then
+if redis.call('TYPE', KEYS[3]).ok == 'stream' and redis.call('XLEN', KEYS[3]) > 0 then
   redis.call('RENAME', KEYS[3], KEYS[4])
 else
   redis.call('DEL', KEYS[3])

@@ -7,7 +7,8 @@
 --          journal, format, epoch, seq, taken, terms, total, max_buyer, max_orders, opens, closes, paused,
 --          fence, calm_until, sequence the server was last told, sequence of the journal's first claim or 0,
 --          max_unpaid}
--- Keeps:   a reading is of one moment; missing records, and a journal with other entries than were written, are told as loss
+-- Keeps:   a reading is of one moment; missing records, and a journal with other entries than were written, are told
+--          as loss; a key of another type counts as missing
 -- Cost:    five to seven commands
 -- Resend:  safe
 
@@ -16,19 +17,32 @@ if at == '' then
   local t = redis.call('TIME')
   at = t[1] .. string.sub('000000' .. t[2], -6, -4)
 end
-local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'terms', 'total', 'max_buyer', 'max_orders',
-  'opens', 'closes', 'paused', 'fence', 'calm_until', ARGV[2])
+
+-- What a key of another type held is gone, as if the key were. Every other error ends the script.
+local function got(reply)
+  if type(reply) ~= 'table' or not reply.err then
+    return reply
+  elseif not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    error(reply.err)
+  end
+  return {}
+end
+
+local sale = got(redis.pcall('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'terms', 'total', 'max_buyer', 'max_orders',
+  'opens', 'closes', 'paused', 'fence', 'calm_until', ARGV[2]))
 if not sale[1] then
   return {at}
 end
-local entries, more = redis.call('XLEN', KEYS[3]), redis.call('HMGET', KEYS[1], 'entries', 'max_unpaid', 'layout')
+local length = tonumber(got(redis.pcall('XLEN', KEYS[3])))
+local entries = length or 0
+local more = redis.call('HMGET', KEYS[1], 'entries', 'max_unpaid', 'layout')
 local expected = more[1]
 local lost = ''
-if redis.call('HGET', KEYS[2], '\n') ~= sale[2] then
+if got(redis.pcall('HGET', KEYS[2], '\n')) ~= sale[2] then
   lost = 'lost: the records of the buyers are gone'
 elseif more[3] ~= 'whole' and more[3] ~= 'split' then
   lost = 'lost: how the records are laid out is gone'
-elseif entries == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
+elseif not length or length == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
   lost = 'lost: the journal is gone'
 elseif entries ~= tonumber(expected) then
   lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. (expected or 'none') .. ' are on record'
