@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -219,12 +220,17 @@ func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 	for i := range hung {
 		hung[i] = sluice.SaleID(fmt.Sprint("hung-", i))
 	}
-	var calls atomic.Int64
+	var calls, again, most atomic.Int64 // most: of those tried before, at the same time
+	var tried sync.Map
 	r := newFollowRig(t, &faultyLedger{
 		load: func(context.Context, sluice.LoadImage) error { return nil },
 		apply: func(ctx context.Context, sale sluice.SaleID) error {
 			if strings.HasPrefix(string(sale), "hung") {
 				calls.Add(1)
+				if _, before := tried.LoadOrStore(sale, true); before {
+					most.Store(max(most.Load(), again.Add(1)))
+					defer again.Add(-1)
+				}
 				return hang(ctx)
 			}
 			return nil
@@ -236,8 +242,17 @@ func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 	r.until("all that hang to be tried", func() bool {
 		return calls.Load() >= int64(len(hung)+limits[repeating].sales)
 	})
-	r.pause("well")
-	r.until("the terms of a sale that is well", func() bool { return r.reading("well").Terms.Paused })
+	begun := time.Now()
+	for version := int64(2); version <= 6; version++ { // and those that hang come and go
+		r.pause("well")
+		r.until("the terms of a sale that is well", func() bool { return r.reading("well").Terms.Version == version })
+	}
+	if took := time.Since(begun); took > stepTimeout/2 {
+		t.Errorf("five changes of a sale that is well took %v", took)
+	}
+	if most.Load() > int64(limits[repeating].sales) {
+		t.Errorf("%d sales that have hung before are tried at the same time, want at most %d", most.Load(), limits[repeating].sales)
+	}
 }
 
 // A load that fails is repeated at once by the server that began it.

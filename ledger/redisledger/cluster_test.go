@@ -101,10 +101,15 @@ func TestHungShard(t *testing.T) {
 	}
 	two.Freeze()
 	defer two.Thaw()
-	hung := make(chan error, 1)
+	type answer struct {
+		took time.Duration
+		err  error
+	}
+	hung := make(chan answer, 1)
 	go func() {
+		begun := time.Now()
 		_, err := l.Claim(t.Context(), there, makeClaims(there, 1, 2))
-		hung <- err
+		hung <- answer{time.Since(begun), err}
 	}()
 	for end, n := time.Now().Add(8*time.Second), 1; time.Now().Before(end); n++ {
 		begun := time.Now()
@@ -127,8 +132,8 @@ func TestHungShard(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if err := <-hung; err == nil {
-		t.Error("a claim at the shard that hangs was decided")
+	if a := <-hung; a.err == nil || a.took > 2*time.Second {
+		t.Errorf("a claim at the shard that hangs returned %v after %s; want an error after the timeout of 1s", a.err, a.took)
 	}
 	two.Thaw()
 	for deadline := time.Now().Add(15 * time.Second); ; {
