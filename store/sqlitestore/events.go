@@ -30,6 +30,7 @@ var events = sqlcore.EventStatements{
 	SetFeed:   `UPDATE event_feed SET last_event = ? WHERE id = 1`,
 	LastEvent: `SELECT last_event FROM event_feed WHERE id = 1`,
 
+	Unnumbered: sqlcore.Unnumbered,
 	SalesWithNewOrders: `SELECT s.id, coalesce(m.position, 0) FROM sales s LEFT JOIN event_marks m ON m.sale_id = s.id
 		WHERE (SELECT o.position FROM orders o WHERE o.sale_id = s.id ORDER BY o.position DESC LIMIT 1) > coalesce(m.position, 0)
 		ORDER BY s.id`,

@@ -19,6 +19,9 @@ type EventStatements struct {
 	SetFeed   string // last_event
 	LastEvent string // no arguments
 
+	// Unnumbered selects the last position of an order (0 if there is none), and
+	// whether a change of an order or an event of a sale has no number.
+	Unnumbered string
 	// SalesWithNewOrders selects the sales whose last order is beyond their
 	// mark, with the mark (0 if there is none), by id.
 	SalesWithNewOrders string
@@ -43,6 +46,11 @@ type EventStatements struct {
 	SaleEvents   string // after, upto; event, type, created_at, sale
 	FirstStatus  string // order_id; from_status of its first change; no row if there was none
 }
+
+// Unnumbered is the same for all databases. ORDER BY makes them use the index.
+const Unnumbered = `SELECT coalesce((SELECT max(position) FROM orders), 0), coalesce(
+	(SELECT position FROM order_changes WHERE event IS NULL ORDER BY event, position LIMIT 1),
+	(SELECT position FROM sale_events WHERE event IS NULL ORDER BY event, position LIMIT 1)) IS NOT NULL`
 
 // Pair is a row's position, and the number of the event that it is.
 type Pair struct{ Position, Event int64 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -35,7 +36,11 @@ func (s *Store) NumberEvents(ctx context.Context, limit int) (numbered int, err 
 	if s.ReadOnly {
 		return 0, errReadOnly
 	}
-	// Nearly always there is nothing to do, and to see that needs no lock.
+	// Nearly always there is nothing to do, and to see that needs neither a lock
+	// nor a look at each sale.
+	if look, err := s.mayBeNew(ctx); err != nil || !look {
+		return 0, err
+	}
 	if found, err := s.findNew(ctx, s.read, 1); err != nil || len(found.marks) == 0 && len(found.changes) == 0 && len(found.sales) == 0 {
 		return 0, err
 	}
@@ -120,10 +125,67 @@ type newSaleEvent struct {
 	at       time.Time
 }
 
-// numberAllEvery is how often archived sales are looked through for orders
-// without a number: one can have some only if it was archived before they were
-// numbered. That leaves an event of the sale, and is looked for at once.
-const numberAllEvery = time.Minute
+// lookout is what a store knows of orders that may have no number.
+type lookout struct {
+	mu     sync.Mutex
+	newest int64     // the last position of an order
+	since  time.Time // when that appeared, or when orders without a number were found last
+	clean  bool      // a look found none, so late that no transaction from before can have stored any since
+	all    time.Time // when the orders of all sales, archived ones too, were looked through
+	leave  bool      // a sale may have been archived since
+}
+
+const (
+	// lastCommit is how long live sales are looked through after an order has
+	// appeared: another one may have got its position before, and be committed later.
+	lastCommit = 2 * changeTimeout
+	// numberAllEvery is how often archived sales are looked through for orders
+	// without a number: one can have some only if it was archived before they were
+	// numbered. That leaves an event of the sale, and is looked for at once.
+	numberAllEvery = time.Minute
+)
+
+// mayBeNew reports whether anything may be without a number. It asks one
+// question, however many sales there are.
+func (s *Store) mayBeNew(ctx context.Context) (bool, error) {
+	if err := s.enter(ctx); err != nil {
+		return false, err
+	}
+	var newest int64
+	var waiting bool
+	if err := s.read.QueryRowContext(ctx, s.events.Unnumbered).Scan(&newest, &waiting); err != nil {
+		return false, err
+	}
+	l, now := &s.lookout, time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if newest != l.newest {
+		l.newest, l.since, l.clean = newest, now, false
+	}
+	return waiting || !l.clean || l.leave || now.Sub(l.all) > numberAllEvery, nil
+}
+
+// everywhere reports whether a look must include archived sales.
+func (l *lookout) everywhere(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leave || now.Sub(l.all) > numberAllEvery
+}
+
+// looked notes what a look that began at now has found.
+func (l *lookout) looked(now time.Time, found *newRows, everywhere bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(found.marks) > 0 {
+		l.since, l.clean = now, false
+	} else if now.Sub(l.since) > lastCommit {
+		l.clean = true
+	}
+	l.leave = len(found.sales) > 0
+	if everywhere {
+		l.all = now
+	}
+}
 
 // findNew reads what has no number: orders first, and the sales' own events
 // last, so that a sale which is new is not seen after its orders.
@@ -132,7 +194,8 @@ func (s *Store) findNew(ctx context.Context, q querier, limit int) (found newRow
 		return found, err
 	}
 	query, now := s.events.LiveWithNewOrders, time.Now()
-	if s.numberAll.Load() || now.Sub(time.Unix(0, s.numberedAll.Load())).Abs() > numberAllEvery {
+	everywhere := s.lookout.everywhere(now)
+	if everywhere {
 		query = s.events.SalesWithNewOrders
 	}
 	err = each(ctx, q, query, nil, func(r *sql.Rows) error {
@@ -180,10 +243,7 @@ func (s *Store) findNew(ctx context.Context, q querier, limit int) (found newRow
 		return err
 	})
 	if err == nil {
-		s.numberAll.Store(len(found.sales) > 0)
-		if query == s.events.SalesWithNewOrders {
-			s.numberedAll.Store(now.UnixNano())
-		}
+		s.lookout.looked(now, &found, everywhere)
 	}
 	return found, err
 }

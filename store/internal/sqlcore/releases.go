@@ -40,10 +40,11 @@ func (s *Store) GiveReleases(ctx context.Context, limit int, give func(sluice.Sa
 		switch {
 		case err != nil:
 			return given, errors.Join(append(failures, err)...)
-		case next == "" && !wrapped:
+		case next == "" && !wrapped && *start != "":
 			sale, wrapped = "", true
 			continue
-		case next == "" || wrapped && next > *start:
+		case next == "" || wrapped && next > *start: // all have had their turn
+			s.releasing.Store(new(sluice.SaleID))
 			return given, errors.Join(failures...)
 		}
 		sale = next

@@ -209,8 +209,7 @@ type Store struct {
 	ReadOnly bool
 	sealer   cipher.AEAD // of the webhooks' secrets; nil: they are kept in clear
 
-	numberedAll atomic.Int64 // when orders of all sales were last looked for, in Unix nanoseconds
-	numberAll   atomic.Bool  // a sale may have been archived since
+	lookout lookout
 
 	releasing atomic.Pointer[sluice.SaleID] // whose releases were handed out last
 	expiring  atomic.Pointer[sluice.SaleID] // whose row expiry waited for last
