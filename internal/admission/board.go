@@ -25,8 +25,8 @@ type BoardOptions struct {
 	// second for the others (replica.go).
 	Replica Replica
 	// Sales is how often the store's list of live sales is read at most;
-	// default 1 s. Reading it takes at most a fiftieth of the time. A sale's
-	// row is read sooner when the ledger shows that it has changed.
+	// default 1 s, and more with more sales (listRows). A sale's row is read sooner
+	// when the ledger shows that it has changed.
 	Sales time.Duration
 	// Timeout bounds one reading; default 2 s.
 	Timeout time.Duration
@@ -188,9 +188,10 @@ func ring(bell chan struct{}) {
 // minPause keeps nudges from turning into a reading per ledger call.
 const minPause = 10 * time.Millisecond
 
-// Reading the list of sales takes at most one part in listShare of the time,
-// and comes every listMax all the same.
+// Of the list of sales at most listRows are read in a second, and reading it takes
+// at most one part in listShare of the time. It is read every listMax all the same.
 const (
+	listRows  = 500
 	listShare = 50
 	listMax   = time.Minute
 )
@@ -269,7 +270,8 @@ func (b *Board) followStore(ctx context.Context, nudged bool) (pause time.Durati
 	}
 	begun := time.Now()
 	err = b.ReadSales(ctx)
-	return min(listShare*time.Since(begun), listMax), err
+	pause = max(listShare*time.Since(begun), time.Duration(b.sales.Size())*time.Second/listRows)
+	return min(pause, listMax), err
 }
 
 // ReadSales reads the store's list of live sales. If that fails the old one
