@@ -1,8 +1,12 @@
 package mysqlstore
 
 import (
+	"context"
 	"database/sql"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice/store/internal/sqlcore"
 )
@@ -35,4 +39,15 @@ func OpenRaw(t testing.TB, url string) *sql.DB {
 	}
 	t.Cleanup(func() { s.Close() })
 	return s.db
+}
+
+// OpenAhead opens a store for whose sessions the database's clock stands still, so
+// far ahead of what it was when they began.
+func OpenAhead(ctx context.Context, url string, by time.Duration) (*Store, error) {
+	s, err := connect(url, Options{}, append(slices.Clip(session), fmt.Sprintf("SET SESSION timestamp = unix_timestamp(now(6)) + %.3f", by.Seconds())))
+	if err != nil {
+		return nil, err
+	}
+	s.Ready = s.readiness.Ready
+	return s, s.Ready(ctx)
 }

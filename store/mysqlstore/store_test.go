@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -29,6 +30,9 @@ var server = &storetest.Server{
 	},
 	OpenReadOnly: func(ctx context.Context, url string) (storetest.ServerStore, error) {
 		return opened(mysqlstore.OpenReadOnly(ctx, url))
+	},
+	OpenAhead: func(t testing.TB, url string, by time.Duration) (storetest.ServerStore, error) {
+		return opened(mysqlstore.OpenAhead(t.Context(), url, by))
 	},
 	LiftReadOnly:  func(s storetest.ServerStore) { s.(*mysqlstore.Store).ReadOnly = false },
 	ReadOnlyError: "READ ONLY",

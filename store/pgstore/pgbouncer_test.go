@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -32,6 +33,9 @@ func TestPgBouncer(t *testing.T) {
 		u.Path = name
 		names[via(u.String())] = u.String()
 		return via(u.String())
+	}
+	through.OpenAhead = func(t testing.TB, url string, by time.Duration) (storetest.ServerStore, error) {
+		return server.OpenAhead(t, names[url], by) // a pooler does not pass on what the clock is set by
 	}
 	through.Raw = func(t testing.TB, url string) *sql.DB { return raw(t, names[url]) }
 

@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"net/url"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ var server = &storetest.Server{
 	OpenReadOnly: func(ctx context.Context, url string) (storetest.ServerStore, error) {
 		return opened(pgstore.OpenReadOnly(ctx, url))
 	},
+	OpenAhead:      openAhead,
 	LiftReadOnly:   func(s storetest.ServerStore) { s.(*pgstore.Store).ReadOnly = false },
 	ReadOnlyError:  "read-only",
 	Raw:            raw,
@@ -75,6 +77,29 @@ func raw(t testing.TB, url string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", url)
 	return storetest.Kept(t, db, err)
+}
+
+// openAhead opens a store that finds a clock of the test's before PostgreSQL's: for
+// all others pg_catalog comes first.
+func openAhead(t testing.TB, base string, by time.Duration) (storetest.ServerStore, error) {
+	t.Helper()
+	db, schema := raw(t, base), ""
+	if err := db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {
+		t.Fatal(err)
+	}
+	_, err := db.ExecContext(t.Context(), fmt.Sprintf("CREATE OR REPLACE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql "+
+		"AS $$SELECT pg_catalog.clock_timestamp() + interval '%d milliseconds'$$", by.Milliseconds()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("search_path", schema+",pg_catalog")
+	u.RawQuery = query.Encode()
+	return opened(pgstore.Open(t.Context(), u.String(), pgstore.Options{}))
 }
 
 func holdMigrations(t *testing.T, url string) (release func()) {

@@ -1,6 +1,7 @@
 package sqlitestore_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -36,9 +37,17 @@ func databases(t *testing.T) func(t *testing.T) storetest.Database {
 		return storetest.Database{
 			Open:         func(t *testing.T) sluice.Store { return open(t, path) },
 			OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, path) },
-			Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, path, sale, by) },
-			Earlier:      func(column, seconds string) string { return column + " - (" + seconds + ") * 1000" },
-			Execute:      func(t *testing.T, statement string) { execute(t, path, statement) },
+			OpenAhead: func(t *testing.T, by time.Duration) sluice.Store {
+				s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{Now: func() time.Time { return time.Now().Add(by) }})
+				return storetest.Kept(t, s, err)
+			},
+			Hold: func(t *testing.T, statement string) func() {
+				db, err := sql.Open("sqlite", path)
+				return storetest.Hold(t, storetest.Kept(t, db, err), statement)
+			},
+			Age:     func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, path, sale, by) },
+			Earlier: func(column, seconds string) string { return column + " - (" + seconds + ") * 1000" },
+			Execute: func(t *testing.T, statement string) { execute(t, path, statement) },
 		}
 	}
 }

@@ -24,6 +24,7 @@ type Server struct {
 
 	Open         func(ctx context.Context, url string, opts ServerOptions) (ServerStore, error)
 	OpenReadOnly func(ctx context.Context, url string) (ServerStore, error)
+	OpenAhead    func(t testing.TB, url string, by time.Duration) (ServerStore, error) // see Database.OpenAhead
 	// LiftReadOnly lets a read-only store try to change something, and
 	// ReadOnlyError is in what the database then says.
 	LiftReadOnly  func(s ServerStore)
@@ -110,9 +111,13 @@ func (s *Server) Databases(t *testing.T) func(t *testing.T) Database {
 		return Database{
 			Open:         func(t *testing.T) sluice.Store { return s.open(t, url) },
 			OpenReadOnly: func(t *testing.T) sluice.Store { return s.openReadOnly(t, url) },
-			Age:          func(t *testing.T, sale sluice.SaleID, by time.Duration) { s.age(t, raw, sale, by) },
-			Earlier:      s.Earlier,
-			Execute:      run,
+			OpenAhead: func(t *testing.T, by time.Duration) sluice.Store {
+				return s.opened(t)(s.OpenAhead(t, url, by))
+			},
+			Hold:    func(t *testing.T, statement string) func() { return Hold(t, raw, statement) },
+			Age:     func(t *testing.T, sale sluice.SaleID, by time.Duration) { s.age(t, raw, sale, by) },
+			Earlier: s.Earlier,
+			Execute: run,
 		}
 	}
 }
@@ -226,4 +231,20 @@ func execute(t testing.TB, db *sql.DB, statement string) {
 	if _, err := db.ExecContext(t.Context(), statement); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Hold runs a statement in a transaction that stays open until free, or the end
+// of the test.
+func Hold(t testing.TB, db *sql.DB, statement string) (free func()) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free = func() { _ = tx.Rollback() }
+	t.Cleanup(free)
+	if _, err := tx.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+	return free
 }

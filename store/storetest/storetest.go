@@ -26,6 +26,10 @@ type Database struct {
 	Open func(t *testing.T) sluice.Store
 	// OpenReadOnly returns a handle like the audit's.
 	OpenReadOnly func(t *testing.T) sluice.Store
+	// OpenAhead returns a handle for which the database's clock is so far ahead.
+	OpenAhead func(t *testing.T, by time.Duration) sluice.Store
+	// Hold runs one SQL statement in a transaction that stays open until free.
+	Hold func(t *testing.T, statement string) (free func())
 	// Age makes the orders of a sale older: stored_at, expires_at, keep_until
 	// and updated_at go back by this much.
 	Age func(t *testing.T, sale sluice.SaleID, by time.Duration)
@@ -135,6 +139,7 @@ var alone = []storeTest{
 	{"ListsThatAreNotReplaced", testListsThatAreNotReplaced},
 	{"LongList", testLongList},
 	{"Clock", testClock},
+	{"TheDatabasesClockJudges", testDatabasesClock},
 
 	{"AdminActions", testAdminActions},
 	{"AdminActionsOfStrangeTexts", testAdminActionsOfStrangeTexts},
@@ -169,6 +174,7 @@ var together = []storeTest{
 	{"ReleasesInOtherHands", testReleasesInOtherHands},
 	{"PaymentAgainstExpiry", testPaymentAgainstExpiry},
 	{"PaymentAgainstCancel", testPaymentAgainstCancel},
+	{"TimeIsReadAfterTheLock", testTimeAfterLock},
 	{"SameChangeTwice", testSameChangeTwice},
 	{"ConcurrentExpiry", testConcurrentExpiry},
 	{"ConcurrentGivers", testConcurrentGivers},
