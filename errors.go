@@ -25,9 +25,11 @@ var (
 	// full, or it is a replica. Nothing was written, and nothing decided.
 	ErrRefusesWrites = errors.New("the ledger refuses to write")
 	// ErrTotalUndecided: the total cannot change now, and was not changed. A lower
-	// one needs a ledger that holds the sale, loaded and not fenced; and while one
-	// waits for the ledger, the total stays.
+	// one needs a ledger that holds the sale, loaded and not fenced.
 	ErrTotalUndecided = errors.New("the ledger cannot decide about the total now")
+	// ErrLoweringWaits is an ErrTotalUndecided: a lower total waits for the ledger,
+	// and until it has decided the total changes neither down nor up.
+	ErrLoweringWaits = fmt.Errorf("a lower total waits for the ledger: %w", ErrTotalUndecided)
 	// ErrSaleLive: the sale is loaded and not fenced; loading it again would
 	// forget claims that only the ledger knows.
 	ErrSaleLive = errors.New("the sale is live in the ledger")

@@ -23,8 +23,8 @@ const (
 	// DefaultMaxUnpaid is MaxUnpaid of a sale that does not say, on the API and
 	// the command line.
 	DefaultMaxUnpaid = 2
-	// MaxUnits bounds Total and MaxPerBuyer, so that sums of units stay exact
-	// in every ledger (Lua and JavaScript count in doubles).
+	// MaxUnits bounds Total and the limits per buyer, so that sums stay exact in
+	// every ledger (Lua and JavaScript count in doubles).
 	MaxUnits = 1_000_000_000_000
 )
 
@@ -121,16 +121,21 @@ type Sale struct {
 	ArchivedAt time.Time // zero unless archived: the ledger has forgotten the sale
 }
 
-// TotalCanBe reports whether the total can be changed to this now. A lower total
-// is the ledger's to decide (I1), so the sale must be loaded and not fenced; and
-// while one waits for the ledger (Cap is above Total) the total stays, so that
-// the lowering can be taken back alone. A sale that no ledger ever held has
-// nothing to be decided.
-func (s *Sale) TotalCanBe(total int64) bool {
-	if total == s.Total || s.Epoch == 0 {
-		return true
+// TotalCanBe returns nil if the total can be changed to this now. A lower total
+// is the ledger's to decide (I1), so the sale must be loaded and not fenced, else
+// ErrTotalUndecided. While one waits for the ledger (Cap is above Total) the total
+// stays, so that the lowering can be taken back alone: ErrLoweringWaits. A sale
+// that no ledger ever held has nothing to be decided.
+func (s *Sale) TotalCanBe(total int64) error {
+	switch {
+	case total == s.Total || s.Epoch == 0:
+		return nil
+	case s.Cap != s.Total:
+		return ErrLoweringWaits
+	case s.Terms.Lowers(total) && (s.LoadedEpoch != s.Epoch || s.Fence != ""):
+		return ErrTotalUndecided
 	}
-	return s.Cap == s.Total && (!s.Terms.Lowers(total) || s.LoadedEpoch == s.Epoch && s.Fence == "")
+	return nil
 }
 
 // Validate says what is wrong with a sale that somebody wants to create or
@@ -190,13 +195,13 @@ func (t *Terms) validate() error {
 		return fmt.Errorf("total %d: want 0 to %d, or null for no total", t.Total, int64(MaxUnits))
 	}
 	if t.MaxPerBuyer != Unlimited && (t.MaxPerBuyer < 1 || t.MaxPerBuyer > MaxUnits) {
-		return fmt.Errorf("max_per_buyer %d: want 1 or more, or null for no limit", t.MaxPerBuyer)
+		return fmt.Errorf("max_per_buyer %d: want 1 to %d, or null for no limit", t.MaxPerBuyer, int64(MaxUnits))
 	}
 	if t.MaxOrders != Unlimited && (t.MaxOrders < 1 || t.MaxOrders > MaxUnits) {
-		return fmt.Errorf("max_orders_per_buyer %d: want 1 or more, or null for no limit", t.MaxOrders)
+		return fmt.Errorf("max_orders_per_buyer %d: want 1 to %d, or null for no limit", t.MaxOrders, int64(MaxUnits))
 	}
 	if t.MaxUnpaid < 0 || t.MaxUnpaid > MaxUnits {
-		return fmt.Errorf("max_unpaid_per_buyer %d: want 1 or more, or null for no limit", t.MaxUnpaid)
+		return fmt.Errorf("max_unpaid_per_buyer %d: want 1 to %d, or null for no limit", t.MaxUnpaid, int64(MaxUnits))
 	}
 	if t.OpensAt.IsZero() {
 		return errors.New("opens_at: want a time, like 2026-11-11T12:00:00.000Z")

@@ -78,8 +78,8 @@ type RestockStore interface {
 	// per sale and restock id, and a repeat returns the sale as it is. The cap
 	// is raised with the total at once, and lowered only by ConfirmTotal. Until
 	// then the lowering waits for the ledger, and may be taken back.
-	// ErrBelowTaken if the new total is below Taken; ErrTotalUndecided, unless
-	// Sale.TotalCanBe; ErrNoTotal for a sale without a total; ErrRestockReused if
+	// ErrBelowTaken if the new total is below Taken; what Sale.TotalCanBe says;
+	// ErrNoTotal for a sale without a total; ErrRestockReused if
 	// the id was used with another delta; ErrArchived. The id is 1 to 255 bytes of
 	// UTF-8.
 	Restock(ctx context.Context, id SaleID, restock string, delta int64) (Sale, error)

@@ -240,7 +240,7 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 	}
 	if n := p.MaxUnpaidPerBuyer; n.Set {
 		if !n.Null && n.Value < 1 {
-			return fmt.Errorf("max_unpaid_per_buyer %d: want 1 or more, or null for no limit", n.Value)
+			return fmt.Errorf("max_unpaid_per_buyer %d: want 1 to %d, or null for no limit", n.Value, int64(sluice.MaxUnits))
 		}
 		s.MaxUnpaid = n.Value // null: 0, none
 	}

@@ -196,7 +196,7 @@ func TestUsageIsExit1(t *testing.T) {
 		{with("--price", "0.5"), "", "50 for 0.50\n"},
 		{with("--list-price", "9,99"), "", `--list-price "9,99": want minor units, a whole number: 19900 for 199.00`},
 		{[]string{"sale", "patch", "phone", "--list-price", "12.5", "--currency", "CNY"}, "", `--list-price "12.5": want minor units, a whole number: 1250 for 12.50; or none`},
-		{with("--max-per-buyer", "0"), "", "max_per_buyer 0: want 1 or more"},
+		{with("--max-per-buyer", "0"), "", "max_per_buyer 0: want 1 to 1000000000000"},
 		{with("--opens-at", "tomorrow"), "", `--opens-at "tomorrow": want a time`},
 		{with("--opens-at", "none"), "", `--opens-at "none": want a time`},
 		{with("--opens-at", "2099-11-22T12:00:00"), "", `the time zone is missing (add Z for UTC, or an offset like +08:00); want a time like `},

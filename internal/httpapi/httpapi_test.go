@@ -453,7 +453,7 @@ func TestBadSales(t *testing.T) {
 		{"no word of the total", `total=`, "total"},
 		{"limit 0", `max_per_buyer=0`, "max_per_buyer"},
 		{"orders 0", `max_orders_per_buyer=0`, "max_orders_per_buyer"},
-		{"unpaid 0", `max_unpaid_per_buyer=0`, "max_unpaid_per_buyer 0: want 1 or more, or null for no limit"},
+		{"unpaid 0", `max_unpaid_per_buyer=0`, "max_unpaid_per_buyer 0: want 1 to 1000000000000, or null for no limit"},
 		{"fractional total", `total=1.5`, "total"},
 		{"no time", `opens_at="tomorrow"`, "opens_at"},
 		{"no title", `title=""`, "title"},

@@ -90,9 +90,11 @@ func (s *Server) changeProblem(w http.ResponseWriter, r *http.Request, err error
 		problem(w, api.CodeSaleState, "a sale with this id exists")
 	case errors.Is(err, sluice.ErrBelowTaken):
 		problem(w, api.CodeBelowTaken, "the total would be below the units already taken")
+	case errors.Is(err, sluice.ErrLoweringWaits):
+		problem(w, sluice.Unavailable.String(), "the total was not changed: a lower total is on its way to the ledger, "+
+			"and until the ledger has decided about it no other can follow; try again")
 	case errors.Is(err, sluice.ErrTotalUndecided):
-		problem(w, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger that holds the sale and has not fenced it, "+
-			"one lowering at a time; try again")
+		problem(w, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger that holds the sale and has not fenced it; try again")
 	case errors.Is(err, sluice.ErrAuditBusy):
 		problem(w, sluice.Overloaded.String(), err.Error()+"; try again")
 	case errors.Is(err, sluice.ErrNoTotal):

@@ -2,6 +2,10 @@ package httpapi
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,5 +48,21 @@ func TestEncodeSaleOncePerChange(t *testing.T) {
 	down.Down = true
 	if got := encode(down, same); got == body || got.sale.State != sluice.StateUnavailable {
 		t.Errorf("the ledger is down: %s", got.json)
+	}
+}
+
+// A total that does not change says why: a raise that a waiting lowering stops is
+// not refused as a lowering.
+func TestWhyATotalStays(t *testing.T) {
+	for want, err := range map[string]error{
+		"a lower total is on its way to the ledger": sluice.ErrLoweringWaits,
+		"lowering it needs a ledger that holds":     sluice.ErrTotalUndecided,
+		"below the units already taken":             sluice.ErrBelowTaken,
+	} {
+		answer := httptest.NewRecorder()
+		(&Server{}).changeProblem(answer, httptest.NewRequest(http.MethodPatch, "/v1/admin/sales/phone", nil), fmt.Errorf("store: %w", err))
+		if !strings.Contains(answer.Body.String(), want) {
+			t.Errorf("%v: %s, want %q", err, answer.Body, want)
+		}
 	}
 }

@@ -120,6 +120,13 @@ func TestALoweringIsTakenBackOnce(t *testing.T) {
 		r.accepted(fmt.Sprint("buyer-", i), true)
 	}
 	seen := r.lowering("recall", -4)
+	_, added := r.desk.Restock(ctx, id, "more", 1)
+	_, raised := r.desk.Patch(ctx, id, func(s *sluice.Sale) error { s.Total = 12; return nil })
+	for _, err := range []error{added, raised} {
+		if !errors.Is(err, sluice.ErrLoweringWaits) {
+			t.Errorf("raised while a lower total waits: %v, want ErrLoweringWaits", err)
+		}
+	}
 	for range 2 { // both with the row as it was
 		if _, err := r.loader.Follow(ctx, &seen, new(r.reading())); err != nil {
 			t.Fatal(err)
@@ -208,11 +215,11 @@ func TestALoweringNeedsTheLedger(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := r.sale()
-			if _, err := r.desk.Restock(t.Context(), id, "recall", -4); !errors.Is(err, sluice.ErrTotalUndecided) {
+			if _, err := r.desk.Restock(t.Context(), id, "recall", -4); !errors.Is(err, sluice.ErrTotalUndecided) || errors.Is(err, sluice.ErrLoweringWaits) {
 				t.Errorf("lowered: %v, want ErrTotalUndecided", err)
 			}
 			_, err := r.desk.Patch(t.Context(), id, func(s *sluice.Sale) error { s.Total = 4; return nil })
-			if !errors.Is(err, sluice.ErrTotalUndecided) {
+			if !errors.Is(err, sluice.ErrTotalUndecided) || errors.Is(err, sluice.ErrLoweringWaits) {
 				t.Errorf("lowered before the opening: %v, want ErrTotalUndecided", err)
 			}
 			if r.sale() != before {

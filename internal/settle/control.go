@@ -138,10 +138,10 @@ func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluic
 			return errUnchanged
 		}
 		lowered = before.Lowers(s.Total)
-		if !before.TotalCanBe(s.Total) || lowered && before.Epoch > 0 && !decides(&reading) {
+		if lowered && before.Epoch > 0 && !decides(&reading) {
 			return sluice.ErrTotalUndecided
 		}
-		return nil
+		return before.TotalCanBe(s.Total)
 	})
 	if errors.Is(err, errUnchanged) {
 		sale, err = before, nil

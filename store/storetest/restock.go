@@ -86,7 +86,7 @@ func testRestock(t *testing.T, db Database) {
 		restock(t, s, "A", -8)
 		for _, delta := range []int64{-1, +1, +8} {
 			_, err := s.Restock(t.Context(), "phones", "b", delta)
-			wantError(t, err, sluice.ErrTotalUndecided)
+			wantError(t, err, sluice.ErrLoweringWaits)
 		}
 		undo(t, s, 2) // of other terms
 		undo(t, s, 4)

@@ -115,8 +115,9 @@ func (s *Store) addUnits(ctx context.Context, tx *sql.Tx, sale *sluice.Sale, del
 		return fmt.Errorf("total %d and %d more: want at most %d in all", sale.Total, delta, int64(sluice.MaxUnits))
 	case total < sale.Taken:
 		return fmt.Errorf("total %d, taken %d: %w", total, sale.Taken, sluice.ErrBelowTaken)
-	case !sale.TotalCanBe(total):
-		return sluice.ErrTotalUndecided
+	}
+	if err := sale.TotalCanBe(total); err != nil {
+		return err
 	}
 	sale.Total = total
 	sale.Version++
