@@ -19,7 +19,13 @@ func BenchmarkVerify(b *testing.B) {
 	for i := range fresh {
 		fresh[i] = signed(b, claims(i))
 	}
+	const few = 2000 // more than fit in, too, and quickly signed
+	rs256, es256 := make([]string, few), make([]string, few)
+	for i := range few {
+		rs256[i], es256[i] = rsaOne().token(b, claims(i)), ecOne().token(b, claims(i))
+	}
 	for name, all := range map[string][]string{
+		"RS256": rs256, "ES256": es256,
 		"HS256": fresh, "remembered": fresh[:1],
 		"forged": {fresh[0][:len(fresh[0])-4] + "AAAA"},
 	} {

@@ -6,9 +6,11 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 	"sync/atomic"
 
@@ -155,6 +157,23 @@ func parseKey(raw json.RawMessage) (*publicKey, error) {
 		return nil, fmt.Errorf("its alg is %q: want RS256, ES256 or EdDSA", shorten(jwk.Algorithm))
 	}
 	return key, nil
+}
+
+// signed reports whether a signature of a text is this key's. The type of the
+// key decides how it is read.
+func (k *publicKey) signed(text string, signature []byte) bool {
+	sum := sha256.Sum256([]byte(text))
+	switch key := k.key.(type) {
+	case *rsa.PublicKey:
+		return rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature) == nil
+	case *ecdsa.PublicKey:
+		const half = 32 // bytes of a number of P-256
+		return len(signature) == 2*half && ecdsa.Verify(key, sum[:],
+			new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:]))
+	case ed25519.PublicKey:
+		return ed25519.Verify(key, []byte(text), signature)
+	}
+	return false
 }
 
 // find returns the key of a token: the one that it names, or, if it names

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // BuyerName is the i-th buyer of a crowd whose tokens are minted.
@@ -33,8 +32,12 @@ type Minter struct {
 
 // buyerClaims are what a buyer's token says.
 type buyerClaims struct {
-	jwt.RegisteredClaims
-	Sales []sluice.SaleID `json:"sluice_sales,omitempty"`
+	Buyer    sluice.BuyerID  `json:"sub"`
+	Issuer   string          `json:"iss,omitempty"`
+	Audience string          `json:"aud,omitempty"`
+	Issued   int64           `json:"iat"` // as Expires, seconds since 1970
+	Expires  int64           `json:"exp"`
+	Sales    []sluice.SaleID `json:"sluice_sales,omitempty"`
 }
 
 // Mint signs a token that is valid for ttl from now.
@@ -42,13 +45,10 @@ func (m Minter) Mint(buyer sluice.BuyerID, now time.Time, ttl time.Duration) (st
 	if err := buyer.Validate(); err != nil {
 		return "", err
 	}
-	claims := buyerClaims{Sales: m.Sales, RegisteredClaims: jwt.RegisteredClaims{
-		Subject: string(buyer), Issuer: m.Issuer, IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
-	}}
-	if m.Audience != "" {
-		claims.Audience = jwt.ClaimStrings{m.Audience}
-	}
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(m.Secret)
+	token, err := auth.Sign(m.Secret, buyerClaims{
+		Buyer: buyer, Issuer: m.Issuer, Audience: m.Audience,
+		Issued: now.Unix(), Expires: now.Add(ttl).Unix(), Sales: m.Sales,
+	})
 	if err != nil {
 		return "", fmt.Errorf("loadgen: sign a token: %w", err)
 	}
