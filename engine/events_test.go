@@ -23,6 +23,7 @@ import (
 // signed, also when the endpoint fails first; the feed says the same; and what
 // was delivered is sent again when an operator asks for it.
 func TestWebhooksEndToEnd(t *testing.T) {
+	t.Parallel()
 	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

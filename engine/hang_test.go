@@ -101,6 +101,7 @@ func (s *strait) carry(near net.Conn) {
 // request is answered all the same, by the side that can answer, and what was
 // promised meanwhile is kept.
 func TestADatabaseHangs(t *testing.T) {
+	t.Parallel()
 	redis, postgres := servertest.StartRedis(t), servertest.Postgres(t)
 	at, err := url.Parse(postgres)
 	if err != nil {

@@ -145,6 +145,7 @@ func TestReturnedUnitsLetTrafficInOnAllServers(t *testing.T) {
 // A server that starts while the store does not answer sells on, by the rules
 // that it knew; what it does not know it does not sell.
 func TestRulesHoldOverAStartWithoutTheStore(t *testing.T) {
+	t.Parallel()
 	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)
 	cfg := engine.Config{DataDir: t.TempDir(), Ledger: redis.URL(), Store: postgres.URL(), Node: "one"}
 	before := openBranch(t, cfg)

@@ -177,6 +177,7 @@ func TestRedisIsEmptiedInARush(t *testing.T) {
 // Whichever keys of a sale are gone, or hold something else, the sale comes back by
 // itself, with every promise that was made.
 func TestAnyKeysOfASaleAreGone(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, 10)
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 // Each server warns of each loss once; one of them tells of the rebuild.
 func TestALossIsAWarning(t *testing.T) {
+	t.Parallel()
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	var logs []*logged
 	var branches []*branch

@@ -86,6 +86,7 @@ func (f *fleet) storedOrders() map[sluice.OrderID]api.Order {
 // that were stored are as they were, and promises that only the lost part of
 // the file knew are kept from the servers' memory.
 func TestRedisComesBackOlder(t *testing.T) {
+	t.Parallel()
 	const buyers, total, servers = 1600, 1000, 2
 	f := newFleet(t, servers, total)
 	kept := t.TempDir()

@@ -17,6 +17,7 @@ import (
 // A server with a replica starts without it, shows what another server sells,
 // sells itself, and misses nothing while the replica is down or hangs.
 func TestAReplicaMayBeDown(t *testing.T) {
+	t.Parallel()
 	primary, store := servertest.StartRedis(t, "--repl-diskless-sync-delay", "0"), servertest.Postgres(t)
 	host, port, _ := net.SplitHostPort(primary.Addr())
 	replica := servertest.StartRedis(t, "--replicaof", host+" "+port)

@@ -187,6 +187,7 @@ func stored(t *testing.T, file string) map[sluice.OrderID]sluice.Order {
 // A ledger and a store of different moments of a rush are put together, in every
 // way that a restore can: the sale is rebuilt, and nothing wrong is sold.
 func TestRestore(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	s := openShop(t, filepath.Join(base, "original"))
 	sale := sluice.Sale{

@@ -12,6 +12,7 @@ import (
 // The statistics are what the database makes by itself and what ANALYZE makes,
 // with and without its own of columns: they must not matter.
 func TestPlansOfAll(t *testing.T) {
+	t.Parallel()
 	for name, analyze := range map[string]string{
 		"of the engine":  "ANALYZE TABLE orders, releases, order_changes, sale_buyers, sale_events, order_events, sales",
 		"of all columns": "ANALYZE TABLE orders PERSISTENT FOR ALL",

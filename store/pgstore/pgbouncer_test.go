@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,14 +17,18 @@ import (
 // statements may run on any connection, and that settings of a session are not
 // its own.
 func TestPgBouncer(t *testing.T) {
+	t.Parallel()
 	process := servertest.StartPostgres(t)
 	via := servertest.PgBouncer(t, process)
-	direct, databases := raw(t, process.URL()), 0
+	admin, databases := raw(t, process.URL()), 0
 	through, names := *server, map[string]string{} // by URL
+	var mu sync.Mutex
 	through.Empty = func(t testing.TB) string {
+		mu.Lock()
+		defer mu.Unlock()
 		databases++
 		name := fmt.Sprintf("test_%d", databases)
-		if _, err := direct.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 			t.Fatal(err)
 		}
 		u, err := url.Parse(process.URL())
@@ -34,10 +39,15 @@ func TestPgBouncer(t *testing.T) {
 		names[via(u.String())] = u.String()
 		return via(u.String())
 	}
-	through.OpenAhead = func(t testing.TB, url string, by time.Duration) (storetest.ServerStore, error) {
-		return server.OpenAhead(t, names[url], by) // a pooler does not pass on what the clock is set by
+	direct := func(via string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		return names[via]
 	}
-	through.Raw = func(t testing.TB, url string) *sql.DB { return raw(t, names[url]) }
+	through.OpenAhead = func(t testing.TB, url string, by time.Duration) (storetest.ServerStore, error) {
+		return server.OpenAhead(t, direct(url), by) // a pooler does not pass on what the clock is set by
+	}
+	through.Raw = func(t testing.TB, url string) *sql.DB { return raw(t, direct(url)) }
 
 	t.Run("Conformance", func(t *testing.T) { storetest.RunAlone(t, through.Databases) })
 	t.Run("Locks", func(t *testing.T) { storetest.Locks(t, &through) })

@@ -11,6 +11,7 @@ import (
 )
 
 func TestPlans(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), servertest.Postgres(t), Options{})
 	s = storetest.Kept(t, s, err)
 	storetest.Plans(t, &storetest.Planned{

@@ -15,9 +15,15 @@ import (
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-func TestConformance(t *testing.T) { storetest.Run(t, server.Databases) }
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, server.Databases)
+}
 
-func TestServer(t *testing.T) { storetest.RunServer(t, server) }
+func TestServer(t *testing.T) {
+	t.Parallel()
+	storetest.RunServer(t, server)
+}
 
 func TestChild(t *testing.T) { storetest.Child(t, server) }
 

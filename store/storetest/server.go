@@ -91,7 +91,11 @@ func RunServer(t *testing.T, server *Server) {
 		{"Locks", Locks},
 		{"AFrozenServerLetsGo", testFrozenServer},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, server) })
+		// Each has a database of its own, and most of them wait.
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, server)
+		})
 	}
 }
 

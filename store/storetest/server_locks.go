@@ -56,8 +56,12 @@ func pendingOf(t *testing.T, s sluice.Store, id sluice.SaleID) (n int) {
 
 // Locks runs what rows that other sessions hold must not do.
 func Locks(t *testing.T, server *Server) {
-	t.Run("ALockedRowStopsOneSale", func(t *testing.T) { testLockedRow(t, server) })
-	t.Run("ALockedFeedStopsNoLonger", func(t *testing.T) { testLockedFeed(t, server) })
+	for name, run := range map[string]func(*testing.T, *Server){"ALockedRowStopsOneSale": testLockedRow, "ALockedFeedStopsNoLonger": testLockedFeed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, server)
+		})
+	}
 }
 
 // Another session holds the rows of two sales and does not let go. The orders
