@@ -109,8 +109,9 @@ func TestFailedCommit(t *testing.T) {
 				return nil
 			})
 			second := someClaims(4, 4)
-			if _, err := fl.Claim(t.Context(), "s", second); !errors.Is(err, errDisk) || !strings.Contains(err.Error(), "outcome unknown") {
-				t.Fatalf("error %v, want outcome unknown and what the disk said", err)
+			if _, err := fl.Claim(t.Context(), "s", second); !errors.Is(err, errDisk) ||
+				strings.Contains(err.Error(), "outcome unknown") != reached || errors.Is(err, sluice.ErrRefusesWrites) == reached {
+				t.Fatalf("error %v, want what the disk said, and that nothing was written or the outcome is unknown", err)
 			}
 			fl.set(nil)
 			want := int64(3)
@@ -155,8 +156,8 @@ func TestFullDisk(t *testing.T) {
 		claims[i].Meta = strings.Repeat("m", sluice.MaxMeta) // a row of several pages
 		claims[i].Buyer += sluice.BuyerID(strings.Repeat("b", 100))
 	}
-	if _, err := fl.Claim(t.Context(), "s", claims); err == nil || !strings.Contains(err.Error(), "full") {
-		t.Fatalf("error %v, want a full disk", err)
+	if _, err := fl.Claim(t.Context(), "s", claims); !errors.Is(err, sluice.ErrRefusesWrites) || !strings.Contains(err.Error(), "full") {
+		t.Fatalf("error %v, want a full disk that takes nothing", err)
 	}
 	if r := fl.reading(t); r.Taken != 0 || r.Seq != 0 {
 		t.Errorf("taken %d, seq %d; want nothing", r.Taken, r.Seq)
@@ -191,12 +192,12 @@ func TestNothingIsDecidedUntilRebuilt(t *testing.T) {
 		}
 		return errDisk
 	})
-	if _, err := fl.Claim(t.Context(), "s", someClaims(3, 1)); !errors.Is(err, errDisk) {
-		t.Fatalf("error %v, want what the disk said", err)
+	if _, err := fl.Claim(t.Context(), "s", someClaims(3, 1)); !errors.Is(err, errDisk) || errors.Is(err, sluice.ErrRefusesWrites) {
+		t.Fatalf("error %v, want what the disk said, and no word of what is written", err)
 	}
 	for n := range 3 {
-		if d, err := fl.Claim(t.Context(), "s", someClaims(1, 1)); err == nil {
-			t.Fatalf("attempt %d: %+v, want an error: even the repeat is not known for sure", n, d)
+		if d, err := fl.Claim(t.Context(), "s", someClaims(1, 1)); !errors.Is(err, sluice.ErrRefusesWrites) {
+			t.Fatalf("attempt %d: %+v, %v, want a refusal: even the repeat is not known for sure", n, d, err)
 		}
 	}
 	if err := fl.Fence(t.Context(), "s", 1, "x"); err == nil {

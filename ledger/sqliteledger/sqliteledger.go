@@ -9,11 +9,11 @@
 // isolation level to think about.
 //
 // The file is an append-only log (log.go); memory is what the log says
-// (state.go). After a failed commit the writer cannot know whether the rows
-// have reached the disk: everybody in the group is told that the outcome is
-// unknown, memory is thrown away, and nothing is decided until it has been
-// rebuilt from the reopened file. A repeat of the claim then gets the answer
-// that the file knows (I4).
+// (state.go). After a failed commit memory is thrown away, and nothing is decided
+// until it has been rebuilt from the reopened file. If none of the group's rows is
+// there, as when the disk is full, its callers get sluice.ErrRefusesWrites;
+// otherwise the outcome is unknown, and a repeat of the claim gets the answer that
+// the file knows (I4).
 //
 // Readers never wait for the disk. What they see is published after the
 // commit, per sale, as an immutable view behind an atomic pointer.

@@ -130,12 +130,12 @@ func (w *writer) run() {
 	}
 }
 
-// commit runs the ops as one group. An error is everybody's: the outcome is
-// unknown.
+// commit runs the ops as one group. An error is that of every op: either nothing
+// was written (sluice.ErrRefusesWrites), or the outcome is unknown.
 func (w *writer) commit(ops []*op) error {
 	if w.file == nil {
 		if err := w.rebuild(context.Background()); err != nil {
-			return fmt.Errorf("nothing is decided until memory is rebuilt from the file: %w", err)
+			return fmt.Errorf("%w: nothing is decided until memory is rebuilt from the file: %w", sluice.ErrRefusesWrites, err)
 		}
 	}
 	g := newGroup(w)
@@ -145,14 +145,17 @@ func (w *writer) commit(ops []*op) error {
 	g.finish()
 	if len(g.rows) > 0 {
 		if err := w.append(g.rows); err != nil {
-			// The rows may have reached the disk all the same, so memory, which
-			// holds them already, is worth nothing now.
+			// Memory holds the rows already. Whether they have reached the disk all
+			// the same, as they may if the commit itself failed, the file says when it
+			// is read again: none or all of them are there.
+			before := w.lastID
 			w.drop()
-			err = fmt.Errorf("outcome unknown: %w", err)
 			if again := w.rebuild(context.Background()); again != nil {
 				err = errors.Join(err, again)
+			} else if w.lastID == before {
+				return fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, err)
 			}
-			return err
+			return fmt.Errorf("outcome unknown: %w", err)
 		}
 		w.lastID = g.lastID
 	}
