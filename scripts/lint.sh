@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# gofumpt, go vet and staticcheck over all packages; go vet also for Windows and
-# macOS. Says all it finds, then fails if it found anything.
+# gofumpt, go vet and staticcheck over all packages, go vet also for Windows and
+# macOS; then the rules on imports and documents. Says all it finds, then fails
+# if it found anything.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,4 +19,5 @@ for system in windows darwin; do
 	GOOS=$system CGO_ENABLED=0 go vet -gcflags='modernc.org/...=-N -l' ./... || failed=1
 done
 go tool -modfile=tools/go.mod staticcheck ./... || failed=1
+go test -count=1 -vet=off ./internal/archtest || failed=1
 exit $failed

@@ -1,4 +1,5 @@
-// Package archtest holds the import table of the module as a test:
+// Package archtest holds rules of the module as tests: the style of its
+// documents, and its import table:
 //
 //	domain <- policy <- adapters <- engine <- cmd
 //
