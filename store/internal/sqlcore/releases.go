@@ -55,7 +55,9 @@ func (s *Store) GiveReleases(ctx context.Context, limit int, give func(sluice.Sa
 		begun := time.Now()
 		n, err := s.giveSale(ctx, sale, limit, give)
 		given += n
-		s.slow.releases.note(sale, time.Since(begun), err != nil)
+		if n > 0 || err != nil { // else another server may have them in hand
+			s.slow.releases.note(sale, time.Since(begun), err != nil)
+		}
 		if err != nil {
 			failures = append(failures, fmt.Errorf("sale=%s: %w", sale, err))
 		}

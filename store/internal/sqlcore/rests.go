@@ -1,6 +1,7 @@
 package sqlcore
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -10,22 +11,16 @@ import (
 // rests are sales that made a loop over all sales wait. Such a sale is passed
 // over for a while, so that it delays the others now and then, not every time.
 type rests struct {
-	mu sync.Mutex
-	of map[sluice.SaleID]rest
-}
-
-type rest struct {
-	pause time.Duration
-	until time.Time
+	mu    sync.Mutex
+	until map[sluice.SaleID]time.Time
 }
 
 const (
 	// isSlow is how long a failure must take to be followed by a rest: those that
 	// come at once delay nothing, and may be over as quickly.
-	isSlow              = time.Second
-	firstRest, longRest = 10 * time.Second, time.Minute
-	// Together, sales that make the loop wait take this share of its time at most,
-	// unless they rest for longestRest each.
+	isSlow = time.Second
+	// Together, sales that make the loop wait take about one part in slowShare of its
+	// time at most, unless they rest for longestRest each.
 	slowShare   = 4
 	longestRest = 5 * time.Minute
 )
@@ -33,22 +28,28 @@ const (
 func (r *rests) resting(sale sluice.SaleID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return time.Now().Before(r.of[sale].until)
+	return time.Now().Before(r.until[sale])
 }
 
-// note says how long the sale took, and whether in vain. Each rest is twice as
-// long as the one before.
+// note notes how long the sale took, and whether in vain. A success after a rest
+// ends the rests of all: what they wait for is often the same, and one that still
+// has to wait costs its time once more.
 func (r *rests) note(sale sluice.SaleID, took time.Duration, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !failed || took < isSlow {
-		delete(r.of, sale)
-		return
+	now, rested := time.Now(), !r.until[sale].IsZero()
+	switch {
+	case !failed && rested:
+		clear(r.until)
+	case !failed || took < isSlow:
+		delete(r.until, sale)
+	default:
+		// A sale that had nothing to do after its rest is not noted again.
+		maps.DeleteFunc(r.until, func(_ sluice.SaleID, until time.Time) bool { return now.Sub(until) > longestRest })
+		if r.until == nil {
+			r.until = map[sluice.SaleID]time.Time{}
+		}
+		r.until[sale] = now
+		r.until[sale] = now.Add(min(slowShare*took*time.Duration(len(r.until)), longestRest))
 	}
-	if r.of == nil {
-		r.of = map[sluice.SaleID]rest{}
-	}
-	pause := min(max(2*r.of[sale].pause, firstRest), longRest)
-	pause = min(max(pause, slowShare*took*time.Duration(len(r.of))), longestRest)
-	r.of[sale] = rest{pause, time.Now().Add(pause)}
 }
