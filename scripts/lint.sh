@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gofumpt, go vet and staticcheck over all packages, go vet also for Windows and
+# gofumpt, go vet and staticcheck over all packages, vet also for Windows and
 # macOS; then the rules on imports and documents. Says all it finds, then fails
 # if it found anything.
 set -uo pipefail
@@ -13,11 +13,7 @@ if [ -n "$unformatted" ]; then
 fi
 go vet ./... || failed=1
 go -C tools vet ./... || failed=1
-# vet compiles everything but does not link it. SQLite, a million lines of
-# translated C, is compiled without optimization here, which takes half the time.
-for system in windows darwin; do
-	GOOS=$system CGO_ENABLED=0 go vet -gcflags='modernc.org/...=-N -l' ./... || failed=1
-done
+go -C tools run ./crossvet .. windows darwin || failed=1
 go tool -modfile=tools/go.mod staticcheck ./... || failed=1
 go test -count=1 -vet=off ./internal/archtest || failed=1
 exit $failed

@@ -153,6 +153,9 @@ func plan(t *testing.T, db *sql.DB, table, query string, args ...any) (access, e
 			access, extra = row["type"].String+" "+row["key"].String, row["Extra"].String
 		}
 	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
 	return access, extra
 }
 
@@ -302,6 +305,9 @@ func column(t *testing.T, tx *sql.Tx, query string, args ...any) (all []string) 
 			t.Fatal(err)
 		}
 		all = append(all, first)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
 	return all
 }

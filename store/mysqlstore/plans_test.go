@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 
@@ -37,7 +38,9 @@ func rowsRead(t *testing.T, tx *sql.Tx, query string, args []any) (int, string) 
 		}
 		for rows.Next() {
 		}
-		rows.Close()
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Errorf("%s: %v", query, err)
+		}
 	} else if _, err := tx.ExecContext(t.Context(), query, args...); err != nil {
 		t.Errorf("%s: %v", query, err)
 	}
@@ -58,6 +61,9 @@ func handled(t *testing.T, tx *sql.Tx) (all int) {
 			t.Fatal(err)
 		}
 		all += n
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
 	return all
 }

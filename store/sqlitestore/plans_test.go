@@ -48,6 +48,9 @@ func TestPlans(t *testing.T) {
 					many = 1e6
 				}
 			}
+			if err := rows.Err(); err != nil {
+				t.Errorf("%s: %v", query, err)
+			}
 			return many, strings.Join(plan, "\n")
 		},
 	})
