@@ -268,7 +268,7 @@ func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 			e.pipeline.Wake(id)
 		}
 	}
-	e.follower.nudge()
+	e.follower.saw(views)
 }
 
 // Handler returns the whole HTTP API.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -33,11 +34,13 @@ type follower struct {
 
 	// Of the loop.
 	seen    map[sluice.SaleID]*followed
-	waiting [tasks][]sluice.SaleID // sales that have something to be done
+	open    map[sluice.SaleID]struct{} // sales to look at: with news, or with something to be done
+	waiting [tasks][]sluice.SaleID     // sales that have something to be done
 	running [tasks]int
 
 	mu      sync.Mutex
-	letters map[sluice.SaleID]bool // sales with dead letters that are not replayed yet
+	news    map[sluice.SaleID]struct{} // sales to look at, since the loop did last
+	letters map[sluice.SaleID]bool     // sales with dead letters that are not replayed yet
 }
 
 // followed is what the loop remembers of a sale.
@@ -107,12 +110,20 @@ const (
 
 func newFollower(f *follower) *follower {
 	f.wake, f.done = make(chan struct{}, 1), make(chan outcome)
-	f.seen = map[sluice.SaleID]*followed{}
+	f.seen, f.open = map[sluice.SaleID]*followed{}, map[sluice.SaleID]struct{}{}
+	f.news = map[sluice.SaleID]struct{}{}
 	f.letters = map[sluice.SaleID]bool{}
 	return f
 }
 
-func (f *follower) nudge() {
+// saw notes the sales that the board has new views of: only those are looked at,
+// so that idle sales cost what their readings do.
+func (f *follower) saw(views map[sluice.SaleID]*admission.View) {
+	f.mu.Lock()
+	for id := range views {
+		f.news[id] = struct{}{}
+	}
+	f.mu.Unlock()
 	select {
 	case f.wake <- struct{}{}:
 	default:
@@ -125,7 +136,7 @@ func (f *follower) nudge() {
 func (f *follower) aside(sale sluice.SaleID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.letters[sale] = true
+	f.letters[sale], f.news[sale] = true, struct{}{}
 }
 
 // letter reports whether a sale has dead letters to replay.
@@ -210,13 +221,29 @@ func (f *follower) look() {
 	for t := range tasks {
 		f.waiting[t] = nil
 	}
-	for id, view := range f.board.Views() {
-		if view.Down {
-			continue
+	f.mu.Lock()
+	maps.Copy(f.open, f.news)
+	clear(f.news)
+	f.mu.Unlock()
+	for id := range f.open {
+		s, view := f.seen[id], f.board.View(id)
+		gone := view == nil || view.Archived()
+		if !gone && !view.Down {
+			s = f.note(id, view, now)
 		}
-		s := f.note(id, view, now)
-		if t, due := f.due(s, view, now); due && !s.busy && !now.Before(s.rest) {
-			f.waiting[t] = append(f.waiting[t], id)
+		switch {
+		case s != nil && s.busy: // until that has ended
+		case gone:
+			delete(f.seen, id)
+			delete(f.open, id)
+		case view.Down: // until it is read again
+			delete(f.open, id)
+		default:
+			if t, due := f.due(s, view, now); !due {
+				delete(f.open, id)
+			} else if !now.Before(s.rest) {
+				f.waiting[t] = append(f.waiting[t], id)
+			}
 		}
 	}
 }
@@ -248,8 +275,6 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 	}
 	row, reading := &view.Sale, &view.Reading
 	switch {
-	case view.Archived():
-		return short, f.archiver.Due(row, reading)
 	case fenced(row) && !s.ready:
 		return gathering, true
 	case fenced(row) || s.abandoned(row, now):

@@ -92,7 +92,7 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 	var f *follower
 	board := admission.NewBoard(ledger, r.store, admission.BoardOptions{
 		Refresh: 20 * time.Millisecond, Sales: 50 * time.Millisecond,
-		Refreshed: func(map[sluice.SaleID]*admission.View) { f.nudge() },
+		Refreshed: func(views map[sluice.SaleID]*admission.View) { f.saw(views) },
 	})
 	loader = settle.NewLoader(r.store, ledger)
 	f = newFollower(&follower{
