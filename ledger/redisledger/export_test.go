@@ -6,3 +6,9 @@ import "github.com/sluicehq/sluice"
 func (l *Ledger) ForceLayout(layout string) {
 	l.layoutFor = func(*sluice.Terms) string { return layout }
 }
+
+// Remembered counts the sales of which this handle was told something.
+func (l *Ledger) Remembered() (n int) {
+	l.sales.Range(func(any, any) bool { n++; return true })
+	return n
+}

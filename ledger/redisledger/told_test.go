@@ -1,6 +1,7 @@
 package redisledger_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -137,5 +138,30 @@ func TestLossOfOne(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Whatever is asked about sales that do not exist, nothing of them is kept: buyers
+// can name any number of them.
+func TestMadeUpSalesAreNotRemembered(t *testing.T) {
+	l := open(t, servertest.Redis(t), redisledger.Options{Node: "a"})
+	loadOpen(t, l, "s", tight(5))
+	for n := range 10 {
+		id := sluice.SaleID(fmt.Sprint("made-up-", n))
+		c := makeClaim(id, 0)
+		if r := read(t, l, id); r.Loaded {
+			t.Errorf("%+v", r)
+		}
+		for _, buyer := range []sluice.BuyerID{c.Buyer, ""} {
+			if _, err := l.Find(t.Context(), c.Order, buyer); err == nil {
+				t.Error("an order of a sale that does not exist is found")
+			}
+		}
+		if _, err := l.Recall(t.Context(), sluice.ClaimID{Sale: id, Buyer: c.Buyer, Key: c.Key}); err == nil {
+			t.Error("a claim of a sale that does not exist is recalled")
+		}
+	}
+	if n := l.Remembered(); n != 1 {
+		t.Errorf("%d sales are remembered, want the one that exists", n)
 	}
 }
