@@ -5,6 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -389,5 +394,25 @@ func TestChecksHaveNames(t *testing.T) {
 			t.Errorf("check %d is called %q", c, c)
 		}
 		seen[c.String()] = true
+	}
+}
+
+// docs/gate.md lists the checks in their order.
+func TestChecksAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "gate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| check |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented, want []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)`").FindAllStringSubmatch(table, -1) {
+		documented = append(documented, row[1])
+	}
+	for _, c := range Checks() {
+		want = append(want, c.String())
+	}
+	if !slices.Equal(documented, want) {
+		t.Errorf("docs/gate.md has the checks %q, want %q", documented, want)
 	}
 }

@@ -2,9 +2,57 @@ package httpapi
 
 import (
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice"
 )
+
+// docs/codes.md has every code with its number and status, and no other.
+func TestCodesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "codes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]int{} // status by code
+	numbers := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		number, err := strconv.Atoi(cells[0])
+		if err == nil {
+			cells = cells[1:]
+		}
+		codes := regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[0], -1)
+		if len(cells) < 3 || len(codes) == 0 {
+			continue
+		}
+		for i, status := range strings.Split(cells[1], " / ") {
+			for _, c := range codes[i:] {
+				documented[c[1]], _ = strconv.Atoi(status)
+				numbers[c[1]] = number
+			}
+		}
+	}
+	for code, status := range statuses {
+		if documented[code] != status {
+			t.Errorf("%s has the status %d, in docs/codes.md %d", code, status, documented[code])
+		}
+		delete(documented, code)
+	}
+	for code := range documented {
+		t.Errorf("docs/codes.md has %s, which has no status", code)
+	}
+	for _, code := range sluice.Codes() {
+		if name := code.String(); numbers[name] != int(code) || statuses[name] == 0 {
+			t.Errorf("%s has the number %d, in docs/codes.md %d, and the status %d", name, code, numbers[name], statuses[name])
+		}
+	}
+}
 
 // Whoever waits as long as Retry-After says must not come too early: part of a
 // second is a whole one.
