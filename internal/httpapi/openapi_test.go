@@ -1,54 +1,226 @@
 package httpapi
 
 import (
+	"bytes"
+	"encoding/json"
+	"flag"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 )
 
-// Every route is described, and nothing else is.
-func TestEveryRouteIsDescribed(t *testing.T) {
-	routes := map[string]bool{}
-	for _, r := range Routes() {
-		routes[r.Pattern] = true
-		op, ok := operations[r.Pattern]
-		switch {
-		case r.Pattern == "/":
-			if ok {
-				t.Error("what answers unknown paths is no operation")
+var update = flag.Bool("update", false, "write openapi.json again")
+
+// The document that is served is made of the one that people edit.
+func TestDocumentIsCurrent(t *testing.T) {
+	text, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source yaml.Node
+	if err := yaml.Unmarshal(text, &source); err != nil {
+		t.Fatal(err)
+	}
+	top := source.Content[0]
+	for i := 0; i < len(top.Content); i += 2 {
+		switch top.Content[i].Value {
+		case "x-shared":
+			top.Content = slices.Delete(top.Content, i, i+2)
+			i -= 2
+		case "components":
+			var schemas yaml.Node
+			if err := yaml.Unmarshal([]byte(inJSON(t, allSchemas())), &schemas); err != nil { // YAML has JSON in it
+				t.Fatal(err)
 			}
-		case !ok:
-			t.Errorf("%s: is not described: internal/httpapi/openapi_table.go wants a row", r.Pattern)
-		case op.summary == "" || !slices.Contains(tags, op.tag) || op.response == nil && op.media == "":
-			t.Errorf("%s: want a summary, a tag of the list, and a response or media", r.Pattern)
-		}
-		for _, code := range op.codes {
-			if statuses[code] == 0 {
-				t.Errorf("%s: code %q has no status", r.Pattern, code)
-			}
+			name := &yaml.Node{Kind: yaml.ScalarNode, Value: "schemas"}
+			top.Content[i+1].Content = append(top.Content[i+1].Content, name, schemas.Content[0])
 		}
 	}
-	for pattern := range operations {
-		if !routes[pattern] {
-			t.Errorf("%s: is described, but no route", pattern)
+	var made bytes.Buffer
+	writeJSONOf(t, &made, top)
+	made.WriteByte('\n')
+	if *update {
+		if err := os.WriteFile("openapi.json", made.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
 		}
+		return
+	}
+	if !bytes.Equal(made.Bytes(), openAPIText) {
+		t.Error("openapi.json is not what openapi.yaml and the types of package api make: run this test with -update")
 	}
 }
 
-// Every code of the API stands in the document.
+// writeJSONOf writes YAML as JSON, in the same order, with aliases and merges
+// ("<<") resolved.
+func writeJSONOf(t *testing.T, out *bytes.Buffer, n *yaml.Node) {
+	t.Helper()
+	switch n.Kind {
+	case yaml.AliasNode:
+		writeJSONOf(t, out, n.Alias)
+	case yaml.SequenceNode:
+		out.WriteByte('[')
+		for i, element := range n.Content {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			writeJSONOf(t, out, element)
+		}
+		out.WriteByte(']')
+	case yaml.MappingNode:
+		out.WriteByte('{')
+		for i, m := range members(n) {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			out.WriteString(strconv.Quote(m[0].Value) + ":")
+			writeJSONOf(t, out, m[1])
+		}
+		out.WriteByte('}')
+	default:
+		var v any
+		if err := n.Decode(&v); err != nil {
+			t.Fatalf("openapi.yaml:%d: %v", n.Line, err)
+		}
+		out.WriteString(inJSON(t, v))
+	}
+}
+
+// members are the names and values of a mapping, and those that it merges and
+// does not have itself.
+func members(n *yaml.Node) (all [][2]*yaml.Node) {
+	has := map[string]bool{}
+	add := func(name, value *yaml.Node) {
+		if !has[name.Value] {
+			has[name.Value] = true
+			all = append(all, [2]*yaml.Node{name, value})
+		}
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value != "<<" {
+			add(n.Content[i], n.Content[i+1])
+		}
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == "<<" {
+			for _, m := range members(n.Content[i+1].Alias) {
+				add(m[0], m[1])
+			}
+		}
+	}
+	return all
+}
+
+func inJSON(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// servedDocument is the document as another library reads it.
+func servedDocument(t *testing.T) *openapi3.T {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(openAPIText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// Every route is described, with who may ask for it, and nothing else is.
+func TestEveryRouteIsDescribed(t *testing.T) {
+	doc := servedDocument(t)
+	routes := map[string]Access{}
+	for _, r := range Routes() {
+		routes[strings.TrimSuffix(r.Pattern, "{$}")] = r.Access
+	}
+	delete(routes, "/") // what answers unknown paths is no operation
+	for path, item := range doc.Paths.Map() {
+		for method, o := range item.Operations() {
+			name := method + " " + path
+			access, ok := routes[name]
+			if !ok {
+				t.Errorf("%s: is described, but no route", name)
+			}
+			delete(routes, name)
+			if o.Summary == "" || len(o.Tags) != 1 || doc.Tags.Get(o.Tags[0]) == nil {
+				t.Errorf("%s: want a summary, and a tag of the list", name)
+			}
+			words := strings.FieldsFunc(path, func(c rune) bool { return strings.ContainsRune("/{}.", c) })
+			if id := strings.Join(append([]string{strings.ToLower(method)}, words...), "-"); o.OperationID != id {
+				t.Errorf("%s: operationId %q, want %q", name, o.OperationID, id)
+			}
+			need, role := `[{"admin":[]}]`, "For admins with the role "+string(access)+", or a stronger one."
+			switch access {
+			case Anyone:
+				need, role = `[]`, ""
+			case Buyers:
+				need, role = `[{"buyer":[]}]`, ""
+			case Viewers, Operators, Owners:
+			}
+			described := o.Extensions["x-access"]
+			if described != string(access) || inJSON(t, o.Security) != need || !strings.HasSuffix(o.Description, role) {
+				t.Errorf("%s: is for %s, and described for %s, %s: %s", name, access, described, inJSON(t, o.Security), o.Description)
+			}
+		}
+	}
+	for name := range routes {
+		t.Errorf("%s: is not described: internal/httpapi/openapi.yaml wants it", name)
+	}
+}
+
+// Every code of the API stands in the document, as it is answered.
 func TestEveryCodeIsDocumented(t *testing.T) {
 	documented := map[string]bool{
 		sluice.Accepted.String(): true,                                 // no problem
 		api.CodeNotFound:         true, api.CodeMethodNotAllowed: true, // of no route
 	}
-	for _, o := range described(Routes()) {
-		for _, code := range o.problems() {
-			documented[code] = true
+	for path, item := range servedDocument(t).Paths.Map() {
+		for method, o := range item.Operations() {
+			for status, r := range o.Responses.Map() {
+				media := r.Value.Content[problemType[0]]
+				if media == nil {
+					continue
+				}
+				var titles []string
+				waits := 0
+				for code, example := range media.Examples {
+					documented[code] = true
+					titles = append(titles, code+": "+api.Title(code))
+					if retryAfter[code] != "" || code == api.CodeOrderQueued {
+						waits++
+					}
+					want := inJSON(t, api.Problem{Title: api.Title(code), Status: statuses[code], Code: code})
+					var got api.Problem
+					if err := json.Unmarshal([]byte(inJSON(t, example.Value.Value)), &got); err != nil || inJSON(t, got) != want ||
+						status != strconv.Itoa(got.Status) {
+						t.Errorf("%s %s: %s has the example %s, want %s", method, path, status, inJSON(t, got), want)
+					}
+				}
+				slices.Sort(titles)
+				if want := strings.Join(titles, "; "); *r.Value.Description != want {
+					t.Errorf("%s %s: %s is described as %q, want %q", method, path, status, *r.Value.Description, want)
+				}
+				after := r.Value.Headers["Retry-After"]
+				if (after != nil) != (waits > 0) || after != nil && after.Value.Required != (waits == len(titles)) {
+					t.Errorf("%s %s: %s: of %d problems %d have Retry-After: %s", method, path, status, len(titles), waits, inJSON(t, after))
+				}
+				if (r.Value.Headers["WWW-Authenticate"] != nil) != (status == "401") {
+					t.Errorf("%s %s: %s: WWW-Authenticate is of 401", method, path, status)
+				}
+			}
 		}
 	}
 	for code := range statuses {
@@ -61,7 +233,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 // The page asks nobody for anything, and its policy fits its style.
 func TestReferencePage(t *testing.T) {
 	w := httptest.NewRecorder()
-	apiDocuments.make().page.ServeHTTP(w, httptest.NewRequest("GET", "/docs", nil))
+	referencePage().ServeHTTP(w, httptest.NewRequest("GET", "/docs", nil))
 	page := w.Body.String()
 	for _, not := range []string{"<script", "http://", "https://", "src=", "@import", "url(", "<link", "style="} {
 		if at := strings.Index(page, not); at >= 0 {
@@ -83,9 +255,11 @@ func TestReferencePage(t *testing.T) {
 			t.Errorf("a link to #%s, which is not there", link[1])
 		}
 	}
-	for _, o := range described(Routes()) {
-		if !ids[operationID(o.method, o.path)] || !strings.Contains(page, o.path) {
-			t.Errorf("%s %s is not on the page", o.method, o.path)
+	for path, item := range servedDocument(t).Paths.Map() {
+		for method, o := range item.Operations() {
+			if !ids[o.OperationID] || !strings.Contains(page, path) {
+				t.Errorf("%s %s is not on the page", method, path)
+			}
 		}
 	}
 }

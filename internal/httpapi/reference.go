@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/content"
 )
 
-// The reference for people: one page, made of the same tables as the document,
-// without script and without a request to anywhere.
+// The reference for people: one page, made of the document, without script and
+// without a request to anywhere.
 
 //go:embed reference.html
 var referenceText string
@@ -26,7 +28,8 @@ var referenceText string
 var referenceStyle string
 
 // referencePolicy allows the page its own style and nothing else.
-var referencePolicy = []string{"default-src 'none'; style-src 'sha256-" + styleHash() + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+var referencePolicy = []string{"default-src 'none'; style-src 'sha256-" + styleHash() +
+	"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
 
 func styleHash() string {
 	sum := sha256.Sum256([]byte(referenceStyle))
@@ -37,103 +40,68 @@ var noSniff = []string{"nosniff"}
 
 func (s *Server) reference(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h["Content-Security-Policy"], h["X-Content-Type-Options"], h["Referrer-Policy"] = referencePolicy, noSniff, []string{"no-referrer"}
-	apiDocuments.make().page.ServeHTTP(w, r)
+	h["Content-Security-Policy"], h["X-Content-Type-Options"] = referencePolicy, noSniff
+	h["Referrer-Policy"] = []string{"no-referrer"}
+	referencePage().ServeHTTP(w, r)
 }
 
-// referenceRow is an operation as the page shows it.
-type referenceRow struct {
-	ID, Method, Path, Access, Summary, More string
-	Parameters                              []referenceParameter
-	Request, Response                       *referenceBody
-	Problems                                []referenceProblem
-}
+// referencePage is made when somebody first asks. It is set by init, since it
+// lists the routes, of which it is one.
+var referencePage func() *content.Answer
 
-type referenceParameter struct {
-	Name, In, Type, What string
-	Required             bool
-}
+func init() { referencePage = sync.OnceValue(makeReference) }
 
-// referenceBody is a message: its fields, and an example.
-type referenceBody struct {
-	Status  int // of a response
-	Media   string
-	Fields  []referenceField
-	Example string
-}
-
-type referenceField struct {
-	Name, Type, Link string // Link: the name of a type on this page, if it is or holds one
-	Required         bool
-}
-
-type referenceType struct {
-	Name   string
-	Fields []referenceField
-}
-
-type referenceProblem struct {
-	Status      int
-	Code, Title string
-}
-
-type referenceTag struct {
-	ID, Name string
-	Rows     []referenceRow
-}
-
-func referencePage(operations []describedRoute) []byte {
-	// Through JSON, so that the page says what the document says.
-	var doc document
-	text, err := json.Marshal(openAPI(operations))
-	if err == nil {
-		err = json.Unmarshal(text, &doc)
-	}
-	if err != nil {
-		panic(err)
-	}
-	var groups []referenceTag
-	for i := range operations {
-		o := &operations[i]
-		if len(groups) == 0 || groups[len(groups)-1].Name != o.tag {
-			groups = append(groups, referenceTag{ID: "tag-" + strconv.Itoa(len(groups)), Name: o.tag})
-		}
-		g := &groups[len(groups)-1]
-		g.Rows = append(g.Rows, doc.row(o))
-	}
-	page := template.Must(template.New("reference").Parse(referenceText))
+func makeReference() *content.Answer {
+	doc := readDocument()
+	page := template.Must(template.New("reference").Funcs(template.FuncMap{"fields": doc.fields}).Parse(referenceText))
 	var out bytes.Buffer
-	err = page.Execute(&out, struct {
-		Style       template.CSS
-		Description string
-		Groups      []referenceTag
-		Types       []referenceType
-	}{template.CSS(referenceStyle), apiDescription, groups, doc.types()})
-	if err != nil {
+	if err := page.Execute(&out, struct {
+		*document
+		Style  template.CSS
+		Groups []referenceGroup
+	}{doc, template.CSS(referenceStyle), doc.groups()}); err != nil {
 		panic(err)
 	}
-	return out.Bytes()
+	return content.New(content.Form{Type: "text/html; charset=utf-8", Cache: keepReference}, out.Bytes())
 }
 
 // document is what the page needs of the OpenAPI document.
 type document struct {
+	Info       struct{ Description string }
+	Tags       []struct{ Name string }
 	Paths      map[string]map[string]documentOperation
 	Components struct{ Schemas map[string]documentSchema }
 }
 
+func readDocument() *document {
+	var doc document
+	if err := json.Unmarshal(openAPIText, &doc); err != nil {
+		panic(err)
+	}
+	return &doc
+}
+
 type documentOperation struct {
-	Parameters []struct {
+	Method, Path                      string
+	OperationID, Summary, Description string
+	Access                            string `json:"x-access"`
+	Tags                              []string
+	Parameters                        []struct {
 		Name, In, Description string
 		Required              bool
 		Schema                documentSchema
 	}
-	RequestBody *struct{ Content map[string]documentMedia }
-	Responses   map[string]struct{ Content map[string]documentMedia }
+	RequestBody *documentBody
+	Responses   map[string]documentBody
 }
 
-type documentMedia struct {
-	Schema  documentSchema
-	Example json.RawMessage
+// documentBody is a message, in one form or several.
+type documentBody struct {
+	Content map[string]struct {
+		Schema   documentSchema
+		Example  json.RawMessage
+		Examples map[string]struct{ Value api.Problem }
+	}
 }
 
 type documentSchema struct {
@@ -147,108 +115,137 @@ type documentSchema struct {
 	Required   []string
 }
 
-func (d *document) row(o *describedRoute) referenceRow {
-	op := d.Paths[o.path][strings.ToLower(o.method)]
-	row := referenceRow{ID: operationID(o.method, o.path), Method: o.method, Path: o.path, Access: string(o.Access), Summary: o.summary, More: o.more}
-	for _, p := range op.Parameters {
-		row.Parameters = append(row.Parameters, referenceParameter{Name: p.Name, In: p.In, Type: p.Schema.words(), What: p.Description, Required: p.Required})
-	}
-	if op.RequestBody != nil {
-		row.Request = d.body(op.RequestBody.Content)
-	}
-	row.Response = d.body(op.Responses[strconv.Itoa(o.success())].Content)
-	row.Response.Status = o.success()
-	for _, code := range o.problems() {
-		row.Problems = append(row.Problems, referenceProblem{Status: statuses[code], Code: code, Title: api.Title(code)})
-	}
-	return row
+// referenceGroup are the operations of one tag.
+type referenceGroup struct {
+	ID, Name string
+	Rows     []documentOperation
 }
 
-func (d *document) body(content map[string]documentMedia) *referenceBody {
-	b := &referenceBody{}
-	for media, m := range content {
-		b.Media = strings.TrimPrefix(b.Media+", "+media, ", ")
-		b.Fields = d.fields(m.Schema)
-		if len(m.Example) == 0 {
-			continue
+// groups are in the order of the tags, their rows in that of the routes.
+func (d *document) groups() []referenceGroup {
+	var groups []referenceGroup
+	for i, tag := range d.Tags {
+		group := referenceGroup{ID: "tag-" + strconv.Itoa(i), Name: tag.Name}
+		for _, r := range Routes() {
+			method, path, _ := strings.Cut(strings.TrimSuffix(r.Pattern, "{$}"), " ")
+			if o, ok := d.Paths[path][strings.ToLower(method)]; ok && slices.Contains(o.Tags, tag.Name) {
+				o.Method, o.Path = method, path
+				group.Rows = append(group.Rows, o)
+			}
 		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// More is the description without what the page says of the access anyway.
+func (o documentOperation) More() string {
+	more, _, _ := strings.Cut(o.Description, "For admins with the role ")
+	return strings.TrimSpace(more)
+}
+
+// Success is the status of the answer that is no problem.
+func (o documentOperation) Success() string {
+	return slices.Min(slices.Collect(maps.Keys(o.Responses)))
+}
+
+// Response is the body of that answer.
+func (o documentOperation) Response() documentBody { return o.Responses[o.Success()] }
+
+// Problems are those of all statuses, by their codes.
+func (o documentOperation) Problems() map[string]api.Problem {
+	all := map[string]api.Problem{}
+	for _, r := range o.Responses {
+		for _, m := range r.Content {
+			for code, example := range m.Examples {
+				all[code] = example.Value
+			}
+		}
+	}
+	return all
+}
+
+// Media are the forms of a body.
+func (b documentBody) Media() string { return strings.Join(slices.Sorted(maps.Keys(b.Content)), ", ") }
+
+// Schema is that of a body; all of its forms have the same.
+func (b documentBody) Schema() (schema documentSchema) {
+	for _, m := range b.Content {
+		schema = m.Schema
+	}
+	return schema
+}
+
+// Example is that of a body, if it has one: a text, or JSON.
+func (b documentBody) Example() string {
+	for _, m := range b.Content {
 		var text string
 		if json.Unmarshal(m.Example, &text) == nil {
-			b.Example = text
-			continue
+			return text
 		}
 		var out bytes.Buffer
 		if json.Indent(&out, m.Example, "", "  ") == nil {
-			b.Example = out.String()
+			return out.String()
 		}
 	}
-	return b
+	return ""
+}
+
+type referenceField struct {
+	documentSchema
+	Name     string
+	Required bool
 }
 
 // fields lists the fields of a message, its required ones first.
-func (d *document) fields(s documentSchema) []referenceField {
+func (d *document) fields(s documentSchema) (fields []referenceField) {
 	if s.Ref != "" {
-		s = d.Components.Schemas[s.name()]
+		s = d.Components.Schemas[s.Link()]
 	}
-	var fields []referenceField
 	for _, required := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 			if slices.Contains(s.Required, name) == required {
-				field := s.Properties[name]
-				fields = append(fields, referenceField{Name: name, Type: field.words(), Link: d.link(field), Required: required})
+				fields = append(fields, referenceField{s.Properties[name], name, required})
 			}
 		}
 	}
 	return fields
 }
 
-// types are the components that have fields.
-func (d *document) types() []referenceType {
-	var types []referenceType
-	for _, name := range slices.Sorted(maps.Keys(d.Components.Schemas)) {
-		types = append(types, referenceType{Name: name, Fields: d.fields(d.Components.Schemas[name])})
+// Link is the component that a schema is or holds, if any.
+func (s documentSchema) Link() string {
+	switch {
+	case s.Items != nil:
+		return s.Items.Link()
+	case len(s.AnyOf) > 0:
+		return s.AnyOf[0].Link()
 	}
-	return types
+	return strings.TrimPrefix(s.Ref, "#/components/schemas/")
 }
 
-func (s documentSchema) name() string { return strings.TrimPrefix(s.Ref, "#/components/schemas/") }
-
-// link is the component that a field is or holds, if any.
-func (d *document) link(s documentSchema) string {
+// Words says a schema in a few words.
+func (s documentSchema) Words() string {
+	var choices []string
+	kinds, several := s.Type.([]any)
+	for _, one := range s.AnyOf {
+		choices = append(choices, one.Words())
+	}
+	for _, kind := range kinds {
+		one := s
+		one.Type = kind
+		choices = append(choices, one.Words())
+	}
 	switch {
 	case s.Ref != "":
-		return s.name()
-	case s.Items != nil:
-		return d.link(*s.Items)
+		return s.Link()
 	case len(s.AnyOf) > 0:
-		return d.link(s.AnyOf[0])
-	}
-	return ""
-}
-
-// words says a schema in a few words.
-func (s documentSchema) words() string {
-	switch kinds, _ := s.Type.([]any); {
-	case s.Ref != "":
-		return s.name()
-	case len(s.AnyOf) > 0:
-		var all []string
-		for _, one := range s.AnyOf {
-			all = append(all, one.words())
-		}
-		return strings.Join(all, " or ")
+		return strings.Join(choices, " or ")
 	case len(s.Enum) > 0:
 		return strings.Join(s.Enum, " | ")
 	case s.Items != nil:
-		return "array of " + s.Items.words()
-	case kinds != nil:
-		all := make([]string, len(kinds))
-		for i, kind := range kinds {
-			one := s
-			one.Type = kind
-			all[i] = one.words()
-		}
-		return strings.Join(all, " or ")
+		return "array of " + s.Items.Words()
+	case several:
+		return strings.Join(choices, " or ")
 	case s.Format == "date-time" && s.Type == "string":
 		return "time"
 	case s.Type == nil:

@@ -11,6 +11,60 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
+// messages are the bodies of answers; what they are made of follows by itself.
+var messages = []any{
+	api.AdminActionPage{},
+	api.AdminSaleList{},
+	api.AuditReport{},
+	api.BuyerList{},
+	api.BuyerPage{},
+	api.Challenge{},
+	api.DeadLetterList{},
+	api.DeliveryPage{},
+	api.EventPage{},
+	api.OrderHistory{},
+	api.OrderPage{},
+	api.Placed{},
+	api.Problem{},
+	api.Ready{},
+	api.ReconcileReport{},
+	api.Replayed{},
+	api.SaleCheck{},
+	api.SaleList{},
+	api.ServerTime{},
+	api.Ticket{},
+	api.WebhookDeleted{},
+	api.WebhookList{},
+	api.WebhookReplayed{},
+}
+
+// requests are the bodies of requests, and which of their fields are required
+// where the type does not say it: nil where it does.
+var requests = map[reflect.Type][]string{
+	reflect.TypeFor[api.AskTicket]():     nil,
+	reflect.TypeFor[api.CreateSale]():    {"sku", "title", "price", "total", "max_per_buyer", "opens_at"},
+	reflect.TypeFor[api.CreateWebhook](): {"url"},
+	reflect.TypeFor[api.PatchSale]():     {},
+	reflect.TypeFor[api.PayOrder]():      nil,
+	reflect.TypeFor[api.PlaceOrder]():    nil,
+	reflect.TypeFor[api.Reconcile]():     {},
+	reflect.TypeFor[api.RejectOrder]():   nil,
+	reflect.TypeFor[api.ReplayWebhook](): {},
+	reflect.TypeFor[api.Restock]():       nil,
+}
+
+// allSchemas are the components of the document.
+func allSchemas() object {
+	s := &schemas{components: object{}}
+	for _, m := range messages {
+		s.of(reflect.TypeOf(m))
+	}
+	for t, required := range requests {
+		s.request(t, required)
+	}
+	return s.components
+}
+
 // object is a JSON object of the OpenAPI document.
 type object = map[string]any
 
@@ -33,7 +87,7 @@ var leaves = map[reflect.Type]object{
 	reflect.TypeFor[api.Time]():        {"type": "string", "format": "date-time", "examples": []string{"2026-11-11T12:00:00.000Z"}},
 	reflect.TypeFor[json.RawMessage](): {"type": []string{"object", "null"}, "description": "any object"},
 	reflect.TypeFor[sluice.SaleID]():   {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,47}$", "examples": []string{"phone-2026"}},
-	reflect.TypeFor[sluice.OrderID]():  {"type": "string", "description": "carries the id of its sale", "examples": []string{exampleOrder}},
+	reflect.TypeFor[sluice.OrderID]():  {"type": "string", "description": "carries the id of its sale", "examples": []string{"phone-2026.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f"}},
 	reflect.TypeFor[sluice.BuyerID]():  {"type": "string", "description": "1 to 128 bytes of UTF-8"},
 	reflect.TypeFor[sluice.Key]():      {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
 	reflect.TypeFor[sluice.State](): {"type": "string", "enum": []sluice.State{
@@ -43,8 +97,6 @@ var leaves = map[reflect.Type]object{
 		sluice.Queued, sluice.Pending, sluice.Paid, sluice.Rejected, sluice.Cancelled, sluice.Expired, sluice.Refunded, sluice.RefundDue,
 	}},
 }
-
-const exampleOrder = "phone-2026.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f"
 
 // of returns the schema of a type: a reference where it is a component.
 func (s *schemas) of(t reflect.Type) object {
@@ -144,13 +196,12 @@ func optional(t reflect.Type) (value reflect.Type, nullable, ok bool) {
 
 // request is the schema of a message that is read strictly: unknown fields are
 // errors, in what it is made of, too.
-func (s *schemas) request(t reflect.Type, required []string) object {
+func (s *schemas) request(t reflect.Type, required []string) {
 	s.reading = true
 	defer func() { s.reading = false }()
 	schema := s.structure(t)
 	if required != nil {
-		schema["required"] = slices.Clone(required)
+		schema["required"] = required
 	}
 	s.components[t.Name()] = schema
-	return object{"$ref": "#/components/schemas/" + t.Name()}
 }
