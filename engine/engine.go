@@ -36,7 +36,7 @@ type Engine struct {
 	adminKey string
 	secret   string
 	who      who
-	entrance entrance
+	eligibility eligibility
 
 	ledger    sluice.Ledger
 	replica   *redisledger.Replica // nil if there is none
@@ -91,7 +91,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err = errors.Join(e.openSecret(), e.openIdentity(ctx)); err == nil {
-		err = e.openEntrance()
+		err = e.openEligibility()
 	}
 	if err != nil {
 		return err
@@ -185,14 +185,14 @@ func (e *Engine) compose() error {
 	if err != nil {
 		return err
 	}
-	entrance := e.entrance.compose(e, counts.Entry())
+	eligibility := e.eligibility.compose(e, counts.Eligibility())
 	gate := admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID)
-	gate.Guard(e.entrance.entry, e.ledger)
+	gate.Guard(e.eligibility.check, e.ledger)
 	counts.Gate(gate.Refused, e.batcher.OnTheirWay)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
 	e.connections.compose(e, proxies, counts)
 	e.server = httpapi.New(httpapi.Options{
-		Entrance: entrance,
+		Eligibility: eligibility,
 		Proxies:  proxies,
 		Events:   httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress}, Origins: e.cfg.CORSOrigins,
 		Refusing: e.batcher.Refusing,
@@ -216,13 +216,13 @@ func (e *Engine) start(ctx context.Context) {
 	if err := errors.Join(e.board.ReadSales(ctx), e.board.Refresh(ctx)); err != nil {
 		e.cfg.Log.Warn("the board is not complete yet", "error", err)
 	}
-	e.entrance.first(ctx, e)
+	e.eligibility.first(ctx, e)
 	e.follower.first(ctx)
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })
 	e.loops.Go(func() { e.who.run(running) })
-	e.loops.Go(func() { e.entrance.lists.Run(running) })
+	e.loops.Go(func() { e.eligibility.lists.Run(running) })
 	e.loops.Go(func() { e.follower.run(running) })
 	e.loops.Go(func() { e.forgetter.run(running) })
 	e.loops.Go(func() { e.follower.heartbeat(running) })
@@ -374,7 +374,7 @@ func (e *Engine) release() {
 	e.stop()
 	e.loops.Wait()
 	e.who.close()
-	e.entrance.close()
+	e.eligibility.close()
 	if e.store != nil {
 		e.err = errors.Join(e.err, e.store.Close())
 	}

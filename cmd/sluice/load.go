@@ -106,7 +106,7 @@ func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g
 		return err
 	}
 	ready, _ := cl.Ready(ctx) // a crowd may rush a server that is not; its names then stay empty
-	if o.Tickets, err = entrance(ctx, cl, &shown); err != nil {
+	if o.Tickets, err = ticketWindow(ctx, cl, &shown); err != nil {
 		return err
 	}
 	if o.Tickets == nil && shown.State == sluice.StateUpcoming {
@@ -135,8 +135,8 @@ func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g
 // longestWait is how long before the opening a crowd may come and wait for it.
 const longestWait = time.Hour
 
-// entrance is nil for a sale that asks for no tickets, or for nothing any more.
-func entrance(ctx context.Context, cl *client.Client, sale *api.Sale) (*loadgen.Entrance, error) {
+// ticketWindow is nil for a sale that asks for no tickets, or for nothing any more.
+func ticketWindow(ctx context.Context, cl *client.Client, sale *api.Sale) (*loadgen.TicketWindow, error) {
 	if sale.TicketsFrom == nil || sale.State == sluice.StateClosed {
 		return nil, nil
 	}
@@ -149,7 +149,7 @@ func entrance(ctx context.Context, cl *client.Client, sale *api.Sale) (*loadgen.
 		return nil, fmt.Errorf("a crowd with tickets waits for the opening, and %s opens in %s (%s): start it at most an hour before",
 			sale.ID, wait.Round(time.Second), sale.OpensAt)
 	}
-	return &loadgen.Entrance{
+	return &loadgen.TicketWindow{
 		TicketsFrom: sale.TicketsFrom.Time, Opens: sale.OpensAt.Time,
 		Ahead: now.Sub(before.Add(time.Since(before) / 2)),
 	}, nil

@@ -115,10 +115,10 @@ func (a *app) rush(ctx context.Context, o loadgen.Options) (*loadgen.Crowd, *loa
 }
 
 // opening is when a sale with tickets opens, by this machine's clock.
-func opening(e *loadgen.Entrance) time.Time { return e.Opens.Add(-e.Ahead) }
+func opening(e *loadgen.TicketWindow) time.Time { return e.Opens.Add(-e.Ahead) }
 
 // ahead says when tickets are handed out, while none has been.
-func ahead(e *loadgen.Entrance, asked int64) string {
+func ahead(e *loadgen.TicketWindow, asked int64) string {
 	wait := time.Until(e.TicketsFrom.Add(-e.Ahead))
 	if asked > 0 || wait <= 0 {
 		return ""

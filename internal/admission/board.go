@@ -56,9 +56,9 @@ type Board struct {
 	store  sluice.SaleStore
 	opts   BoardOptions
 
-	sales    *xsync.Map[sluice.SaleID, *entry] // not archived, as far as known
-	archived *xsync.Map[sluice.SaleID, *View]  // of those that were asked for; at most maxArchived
-	version  atomic.Uint64                     // raised when a view looks different
+	sales    *xsync.Map[sluice.SaleID, *boardSale] // not archived, as far as known
+	archived *xsync.Map[sluice.SaleID, *View]      // of those that were asked for; at most maxArchived
+	version  atomic.Uint64                         // raised when a view looks different
 
 	clock   ledgerClock
 	nudge   chan struct{} // asks for a reading of the wanted sales soon
@@ -71,17 +71,17 @@ type Board struct {
 	replicaUp atomic.Bool  // the replica has answered the last time
 	wanting   wanting
 
-	mu      sync.Mutex // guards the fields below, and those of entries
+	mu      sync.Mutex // guards the fields below, and those of its sales
 	due     dueHeap
 	flying  map[*readCall]struct{}     // that are not split yet
 	rows    map[sluice.SaleID]bool     // to be read in the store again
-	hot     map[*entry]struct{}        // beside a replica: those it is read for
+	hot     map[*boardSale]struct{}    // beside a replica: those it is read for
 	rules   bool                       // some have changed since RulesChanged was called
 	failing map[sluice.SaleID]struct{} // whose last reading failed
 }
 
-// entry is a sale on the board.
-type entry struct {
+// boardSale is a sale on the board.
+type boardSale struct {
 	id    sluice.SaleID
 	board *Board
 	view  atomic.Pointer[View] // nil until the first reading has ended
@@ -128,8 +128,8 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 	}
 	return &Board{
 		ledger: ledger, store: store, opts: opts, nudge: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		sales: xsync.NewMap[sluice.SaleID, *entry](), archived: xsync.NewMap[sluice.SaleID, *View](),
-		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*entry]struct{}{}, failing: map[sluice.SaleID]struct{}{},
+		sales: xsync.NewMap[sluice.SaleID, *boardSale](), archived: xsync.NewMap[sluice.SaleID, *View](),
+		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*boardSale]struct{}{}, failing: map[sluice.SaleID]struct{}{},
 	}
 }
 
@@ -310,7 +310,7 @@ const rowsAtOnce = 500
 const rowEvery = time.Second
 
 // askRow asks for a sale's row. The caller holds mu.
-func (b *Board) askRow(e *entry) {
+func (b *Board) askRow(e *boardSale) {
 	if now := time.Now(); now.Sub(e.rowAsked) >= rowEvery {
 		e.rowAsked = now
 		b.rows[e.id] = true
@@ -391,7 +391,7 @@ func (b *Board) keep(sale *sluice.Sale) {
 		return
 	}
 	if !ok {
-		e = &entry{id: sale.ID, board: b, index: -1}
+		e = &boardSale{id: sale.ID, board: b, index: -1}
 		b.sales.Store(sale.ID, e)
 		b.version.Add(1)
 	}
@@ -405,7 +405,7 @@ func (b *Board) keep(sale *sluice.Sale) {
 
 // retire takes a sale that is archived off the board: nothing is read of it any
 // more. It is told to Refreshed once. The caller holds mu.
-func (b *Board) retire(e *entry, sale *sluice.Sale) {
+func (b *Board) retire(e *boardSale, sale *sluice.Sale) {
 	old, _ := b.archived.Load(sale.ID)
 	if e != nil {
 		e.retired = true

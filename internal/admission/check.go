@@ -25,8 +25,8 @@ const (
 	// CheckBuyerRate and CheckAddressRate: they try too often on this server.
 	CheckBuyerRate
 	CheckAddressRate
-	// CheckEntry: not let in, see Entry.
-	CheckEntry
+	// CheckEntry: not let in, see Eligibility.
+	CheckEligibility
 	// CheckRatio: the sale has as many claims on their way as its units allow.
 	CheckRatio
 	// CheckQueue: as many claims wait for the ledger as may.
@@ -39,7 +39,7 @@ const (
 
 var checkNames = [numChecks]string{
 	CheckSale: "sale", CheckState: "state", CheckRepeat: "repeat", CheckPlaces: "places", CheckBuyerRate: "buyer_rate",
-	CheckAddressRate: "address_rate", CheckEntry: "entry", CheckRatio: "ratio", CheckQueue: "queue", CheckSharedRate: "shared_rate",
+	CheckAddressRate: "address_rate", CheckEligibility: "entry", CheckRatio: "ratio", CheckQueue: "queue", CheckSharedRate: "shared_rate",
 }
 
 // String returns the check's name in metrics, for instance "buyer_rate".

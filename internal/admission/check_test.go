@@ -39,7 +39,7 @@ func gateBefore(ledger sluice.Decider, view *View, opts BatcherOptions) *Gate {
 
 // put puts a view on the board.
 func (b *Board) put(view *View) {
-	e := &entry{id: view.Sale.ID, board: b, sale: view.Sale, index: -1}
+	e := &boardSale{id: view.Sale.ID, board: b, sale: view.Sale, index: -1}
 	e.view.Store(view)
 	b.sales.Store(e.id, e)
 }
@@ -134,7 +134,7 @@ func TestWhichTriesCount(t *testing.T) {
 			}
 		}
 		// Who is not let in is not heard more often either.
-		g.Guard(&Entry{Lists: nil}, forgetful{})
+		g.Guard(&Eligibility{Lists: nil}, forgetful{})
 		show(g, open(sluice.Rules{BuyerRate: rules.BuyerRate, Eligibility: sluice.EligibleToken}))
 		const notInvited = `this sale is for invited buyers: the token's "sluice_sales" does not name it`
 		for i, want := range []string{notInvited, notInvited, "rate_limited 5s", "rate_limited 5s"} {

@@ -32,9 +32,9 @@ type Gate struct {
 	tally   tally
 
 	// Of Guard; nil when everybody is let in.
-	entry     *Entry
-	ledger    sluice.Recaller
-	recalling chan struct{} // holds one value per recall under way
+	eligibility *Eligibility
+	ledger      sluice.Recaller
+	recalling   chan struct{} // holds one value per recall under way
 }
 
 // Archive answers for the accepted claims of sales that the ledger has
@@ -91,7 +91,7 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 		return g.archived(ctx, sale, &claim)
 	}
 	if why := g.admit(view, &claim, &caller); why != nil {
-		g.tally[CheckEntry].n.Add(1)
+		g.tally[CheckEligibility].n.Add(1)
 		return g.recall(ctx, sale, &claim, rules, caller.Address, why)
 	}
 	return g.ask(ctx, sale, claim, admissible(view, claim.Buyer), rules, caller.Address)

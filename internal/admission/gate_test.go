@@ -139,7 +139,7 @@ func TestAHoldersFloodIsRefusedForFree(t *testing.T) {
 		{"sold out", func(l *keeper) *Gate { return gateBefore(l, sold(nil), BatcherOptions{}) }},
 		{"not let in", func(l *keeper) *Gate {
 			g := gateBefore(l, open(sluice.Rules{Eligibility: sluice.EligibleToken}), BatcherOptions{})
-			g.Guard(&Entry{}, l)
+			g.Guard(&Eligibility{}, l)
 			return g
 		}},
 		{"archived", func(l *keeper) *Gate {

@@ -50,7 +50,7 @@ const (
 
 // fetchHolders reads the holders of a sale in the background, once at a time.
 // The caller holds mu.
-func (b *Board) fetchHolders(e *entry, r sluice.Reading) {
+func (b *Board) fetchHolders(e *boardSale, r sluice.Reading) {
 	begun := time.Now()
 	if e.fetching || begun.Before(e.fetchNext) {
 		return

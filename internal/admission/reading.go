@@ -36,19 +36,19 @@ const (
 
 // readCall is one reading of the ledger.
 type readCall struct {
-	entries []*entry
-	asked   time.Time
-	done    chan struct{} // closed when its views are on the board
-	err     error         // set then; of the first sale that could not be read
+	sales []*boardSale
+	asked time.Time
+	done  chan struct{} // closed when its views are on the board
+	err   error         // set then; of the first sale that could not be read
 }
 
 // wanting gathers the sales that claims, readers and nudges ask for.
 type wanting struct {
 	mu  sync.Mutex
-	all []*entry
+	all []*boardSale
 }
 
-func (w *wanting) add(e *entry) {
+func (w *wanting) add(e *boardSale) {
 	if e.queued.Load() || !e.queued.CompareAndSwap(false, true) {
 		return
 	}
@@ -57,7 +57,7 @@ func (w *wanting) add(e *entry) {
 	w.mu.Unlock()
 }
 
-func (w *wanting) drain() []*entry {
+func (w *wanting) drain() []*boardSale {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := w.all
@@ -87,7 +87,7 @@ func (b *Board) readDue(ctx context.Context) {
 		}
 	}
 	b.split(ctx, now)
-	var group []*entry
+	var group []*boardSale
 	for len(b.due) > 0 && !b.due[0].next.After(now.Add(2*minPause)) {
 		e := b.due[0]
 		b.unplan(e)
@@ -111,7 +111,7 @@ func (b *Board) split(ctx context.Context, now time.Time) {
 			continue
 		}
 		delete(b.flying, c)
-		for _, e := range c.entries {
+		for _, e := range c.sales {
 			if e.call == c {
 				e.apart = true
 				b.begin(ctx, e)
@@ -121,14 +121,14 @@ func (b *Board) split(ctx context.Context, now time.Time) {
 }
 
 // begin starts a call. The caller holds mu.
-func (b *Board) begin(ctx context.Context, entries ...*entry) *readCall {
-	c := &readCall{entries: entries, asked: time.Now(), done: make(chan struct{})}
-	ids := make([]sluice.SaleID, len(entries))
-	for i, e := range entries {
+func (b *Board) begin(ctx context.Context, sales ...*boardSale) *readCall {
+	c := &readCall{sales: sales, asked: time.Now(), done: make(chan struct{})}
+	ids := make([]sluice.SaleID, len(sales))
+	for i, e := range sales {
 		b.unplan(e)
 		e.call, e.again, ids[i] = c, false, e.id
 	}
-	if len(entries) > 1 {
+	if len(sales) > 1 {
 		b.flying[c] = struct{}{}
 	}
 	b.calls.Go(func() {
@@ -147,16 +147,16 @@ func (b *Board) begin(ctx context.Context, entries ...*entry) *readCall {
 
 // end puts what a call has read on the board. The caller holds mu.
 func (b *Board) end(c *readCall, readings []sluice.Reading, err error, told time.Time) {
-	if len(readings) != len(c.entries) {
+	if len(readings) != len(c.sales) {
 		if err == nil {
-			err = fmt.Errorf("%d readings of %d sales", len(readings), len(c.entries))
+			err = fmt.Errorf("%d readings of %d sales", len(readings), len(c.sales))
 		}
 		readings = nil
 	}
 	c.err = err
 	b.clock.take(c.asked, told, readings)
-	views := make(map[sluice.SaleID]*View, len(c.entries))
-	for i, e := range c.entries {
+	views := make(map[sluice.SaleID]*View, len(c.sales))
+	for i, e := range c.sales {
 		mine := e.call == c
 		if mine {
 			e.call = nil
@@ -171,7 +171,7 @@ func (b *Board) end(c *readCall, readings []sluice.Reading, err error, told time
 		case failed != nil && mine:
 			b.fail(e, old, c.asked, failed)
 		case failed == nil && (old == nil || !c.asked.Before(old.Asked)):
-			v := &View{Sale: e.sale, Reading: readings[i], Asked: c.asked, Told: told, entry: e}
+			v := &View{Sale: e.sale, Reading: readings[i], Asked: c.asked, Told: told, onBoard: e}
 			if told.Sub(c.asked) < max(b.opts.Refresh, minPatience) {
 				e.apart = false
 			}
@@ -193,7 +193,7 @@ func (b *Board) end(c *readCall, readings []sluice.Reading, err error, told time
 }
 
 // follow does what a new view asks for. The caller holds mu.
-func (b *Board) follow(e *entry, v, old *View) {
+func (b *Board) follow(e *boardSale, v, old *View) {
 	v.holders = e.holders
 	r := &v.Reading
 	if r.Loaded && r.Terms.Version > max(v.Sale.Version, e.newer) {
@@ -219,7 +219,7 @@ func differ(a, b *sluice.Reading) bool {
 }
 
 // heat has a sale read often for a while. The caller holds mu.
-func (b *Board) heat(e *entry, now time.Time) {
+func (b *Board) heat(e *boardSale, now time.Time) {
 	e.hotUntil = now.Add(hotFor)
 	if b.opts.Replica != nil {
 		b.hot[e] = struct{}{}
@@ -228,7 +228,7 @@ func (b *Board) heat(e *entry, now time.Time) {
 
 // nextReading is when a sale that was read at asked is to be read again. The
 // caller holds mu.
-func (b *Board) nextReading(e *entry, asked time.Time) time.Time {
+func (b *Board) nextReading(e *boardSale, asked time.Time) time.Time {
 	hot := asked.Before(e.hotUntil)
 	pace := b.opts.Refresh
 	if !hot || b.replicaUp.Load() {
@@ -258,7 +258,7 @@ const downAfter = 3 * time.Second
 
 // fail notes a reading that failed: after a while, or at once if there was none
 // before, the sale is down. The caller holds mu.
-func (b *Board) fail(e *entry, old *View, asked time.Time, err error) {
+func (b *Board) fail(e *boardSale, old *View, asked time.Time, err error) {
 	if e.failed.IsZero() {
 		e.failed = asked
 		if len(b.failing) == 0 {
@@ -270,7 +270,7 @@ func (b *Board) fail(e *entry, old *View, asked time.Time, err error) {
 	if old != nil && old.Down == down && old.Sale == e.sale {
 		return
 	}
-	v := &View{Reading: sluice.Reading{Sale: e.id}, entry: e}
+	v := &View{Reading: sluice.Reading{Sale: e.id}, onBoard: e}
 	if old != nil {
 		*v = *old
 	}
@@ -279,7 +279,7 @@ func (b *Board) fail(e *entry, old *View, asked time.Time, err error) {
 }
 
 // recovered ends fail. The caller holds mu.
-func (b *Board) recovered(e *entry) {
+func (b *Board) recovered(e *boardSale) {
 	if e.failed.IsZero() {
 		return
 	}
@@ -290,7 +290,7 @@ func (b *Board) recovered(e *entry) {
 }
 
 // show publishes a view. The caller holds mu.
-func (b *Board) show(e *entry, v, old *View) {
+func (b *Board) show(e *boardSale, v, old *View) {
 	v.Body = b.opts.Encode(v, old)
 	e.view.Store(v)
 	if old == nil || old.Body != v.Body || old.Sale != v.Sale {
@@ -303,7 +303,7 @@ func (b *Board) show(e *entry, v, old *View) {
 func (b *Board) Refresh(ctx context.Context) error {
 	b.mu.Lock()
 	var waiting []*readCall
-	var all []*entry
+	var all []*boardSale
 	for _, e := range b.sales.Range {
 		all = append(all, e)
 	}
@@ -350,7 +350,7 @@ func (b *Board) readNow(ctx context.Context, id sluice.SaleID) {
 
 // plan has a sale read at a moment, or sooner if that is planned. While it is
 // being read, it is read once more. The caller holds mu.
-func (b *Board) plan(e *entry, at time.Time) {
+func (b *Board) plan(e *boardSale, at time.Time) {
 	switch {
 	case e.retired:
 	case e.call != nil:
@@ -364,14 +364,14 @@ func (b *Board) plan(e *entry, at time.Time) {
 	}
 }
 
-func (b *Board) unplan(e *entry) {
+func (b *Board) unplan(e *boardSale) {
 	if e.index >= 0 {
 		heap.Remove(&b.due, e.index)
 	}
 }
 
 // dueHeap orders sales by when they are to be read.
-type dueHeap []*entry
+type dueHeap []*boardSale
 
 func (h dueHeap) Len() int           { return len(h) }
 func (h dueHeap) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
@@ -381,7 +381,7 @@ func (h dueHeap) Swap(i, j int) {
 }
 
 func (h *dueHeap) Push(x any) {
-	e := x.(*entry)
+	e := x.(*boardSale)
 	e.index = len(*h)
 	*h = append(*h, e)
 }

@@ -18,7 +18,7 @@ type Replica interface {
 // readReplica reads in the replica the sales that are hot here, and publishes
 // what is news. The others are read in the ledger, rarely.
 func (b *Board) readReplica(ctx context.Context) error {
-	entries, ids := b.watched()
+	sales, ids := b.watched()
 	reading, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	readings, err := b.opts.Replica.Read(reading, ids)
@@ -29,12 +29,12 @@ func (b *Board) readReplica(ctx context.Context) error {
 	b.replicaUp.Store(err == nil)
 	if err != nil {
 		now := time.Now()
-		for _, e := range entries { // the ledger's turn
+		for _, e := range sales { // the ledger's turn
 			b.plan(e, now)
 		}
 	}
 	for i := range readings {
-		e := entries[i]
+		e := sales[i]
 		if old := e.view.Load(); readings[i].Err == nil && old != nil && !old.Down && !e.retired {
 			b.beside(e, old, &readings[i], told)
 		}
@@ -46,7 +46,7 @@ func (b *Board) readReplica(ctx context.Context) error {
 func (b *Board) ReplicaUp() bool { return b.replicaUp.Load() }
 
 // watched lists the sales that the replica is read for.
-func (b *Board) watched() (entries []*entry, ids []sluice.SaleID) {
+func (b *Board) watched() (sales []*boardSale, ids []sluice.SaleID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -55,15 +55,15 @@ func (b *Board) watched() (entries []*entry, ids []sluice.SaleID) {
 			delete(b.hot, e)
 			continue
 		}
-		entries, ids = append(entries, e), append(ids, e.id)
+		sales, ids = append(sales, e), append(ids, e.id)
 	}
-	return entries, ids
+	return sales, ids
 }
 
 // beside publishes a view with what a replica told besides. A reading of the
 // ledger that is as fresh as the pace brings them stands, and so it does if the
 // replica is behind it; then only the clock goes on. The caller holds mu.
-func (b *Board) beside(e *entry, old *View, r *sluice.Reading, told time.Time) {
+func (b *Board) beside(e *boardSale, old *View, r *sluice.Reading, told time.Time) {
 	if told.Sub(old.Asked) < b.opts.Refresh {
 		return
 	}

@@ -157,10 +157,10 @@ func TestReplicaTakesTheReadings(t *testing.T) {
 // itself.
 func TestAClaimWantsReadings(t *testing.T) {
 	for name, view := range map[string]*View{"open": open(sluice.Rules{}), "sold out": sold(func(*View) {})} {
-		view.entry = &entry{board: &Board{}}
+		view.onBoard = &boardSale{board: &Board{}}
 		g := gateBefore(&slowLedger{}, view, BatcherOptions{})
 		try(g, "somebody", home)
-		if !view.entry.wanted.Load() {
+		if !view.onBoard.wanted.Load() {
 			t.Errorf("%s: a claim asks for no reading", name)
 		}
 	}

@@ -48,11 +48,11 @@ func (g *Gate) unseen(ctx context.Context, sale sluice.SaleID, claim sluice.Clai
 	if check, wait := g.rates.check(&rules, sale, claim.Buyer, caller.Address, g.now()); wait > 0 {
 		return g.tally.refused(check, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 	}
-	if g.entry != nil {
-		entry := *g.entry
-		entry.Lists = nil
-		if why := entry.Check(&View{Sale: sluice.Sale{ID: sale, Rules: rules}}, &claim, caller); why != nil {
-			g.tally[CheckEntry].n.Add(1)
+	if g.eligibility != nil {
+		eligibility := *g.eligibility
+		eligibility.Lists = nil
+		if why := eligibility.Check(&View{Sale: sluice.Sale{ID: sale, Rules: rules}}, &claim, caller); why != nil {
+			g.tally[CheckEligibility].n.Add(1)
 			return g.recall(ctx, sale, &claim, &rules, caller.Address, why)
 		}
 	}

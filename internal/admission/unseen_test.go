@@ -49,7 +49,7 @@ func TestRulesHoldWithoutTheStore(t *testing.T) {
 			}
 			board := NewBoard(noReadings{}, silent{}, BoardOptions{Rules: remembered})
 			g := NewGate(board, NewBatcher(ledger, BatcherOptions{Limiter: &sharedLimiter{}}), noArchive{}, func(id sluice.SaleID) sluice.OrderID { return sluice.OrderID(id) })
-			g.Guard(&Entry{Lists: NewLists(&shelf{}, nil, nil)}, forgetful{}) // lists that were never read
+			g.Guard(&Eligibility{Lists: NewLists(&shelf{}, nil, nil)}, forgetful{}) // lists that were never read
 			for i, want := range c.want {
 				if got := try(g, "ann", home); got != want {
 					t.Errorf("%s: try %d: %s, want %s", name, i, got, want)

@@ -22,7 +22,7 @@ type View struct {
 
 	holders *holders
 	replica *sluice.Reading // what a replica has told since, by the ledger's clock; nil if nothing
-	entry   *entry          // of the board; nil in views that are on none
+	onBoard *boardSale      // of the board; nil in views that are on none
 
 	// Body is the public answer about this sale, encoded once per change by
 	// the board's Encode; readers get it without any work.
@@ -56,7 +56,7 @@ func (v *View) Available() int64 { return v.Shown().Terms.Available(v.Shown().Ta
 // want asks for readings of the sale at the pace of one that is claimed. Of
 // many claims one writes.
 func (v *View) want() {
-	if e := v.entry; e != nil && !e.wanted.Load() {
+	if e := v.onBoard; e != nil && !e.wanted.Load() {
 		e.wanted.Store(true)
 		e.board.wanting.add(e)
 	}
@@ -65,7 +65,7 @@ func (v *View) want() {
 // Watch asks for readings of the sale at the pace of one that is looked at. It
 // is cheap, and is to be called for every look.
 func (v *View) Watch() {
-	if e := v.entry; e != nil && !e.watched.Load() {
+	if e := v.onBoard; e != nil && !e.watched.Load() {
 		e.watched.Store(true)
 		e.board.wanting.add(e)
 	}

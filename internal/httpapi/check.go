@@ -30,7 +30,7 @@ func (s *Server) checkSale(w http.ResponseWriter, r *http.Request) {
 	c.loaded()
 	c.opening()
 	c.units()
-	c.entrance()
+	c.eligibility()
 	c.lists(ctx)
 	if nodes, err := s.Store.LiveNodes(ctx, liveWithin); err == nil {
 		c.answer.LiveNodes = append(c.answer.LiveNodes, nodes...)
@@ -158,10 +158,10 @@ func (c *saleCheck) units() {
 	}
 }
 
-// entrance: what the rules ask before a claim is heard.
-func (c *saleCheck) entrance() {
+// eligibility: what the rules ask before a claim is heard.
+func (c *saleCheck) eligibility() {
 	rules := &c.view.Sale.Rules
-	if keys := c.server.Entrance.Tickets; keys != nil {
+	if keys := c.server.Eligibility.Tickets; keys != nil {
 		c.answer.TicketKey = keys.ID()
 	}
 	if rules.Ticket == (sluice.Ticket{}) {
@@ -205,7 +205,7 @@ func (c *saleCheck) lists(ctx context.Context) {
 		}
 		sizes[l.Kind] = l.Size
 		name := string(l.Kind) + " list"
-		if lists := c.server.Entrance.Lists; lists != nil {
+		if lists := c.server.Eligibility.Lists; lists != nil {
 			if generation, _ := lists.Loaded(l.Sale, l.Kind); generation != l.Generation {
 				c.say(name, api.CheckFail, "%d buyers; this server has not loaded it yet", l.Size)
 				continue

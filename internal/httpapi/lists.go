@@ -81,8 +81,8 @@ func (s *Server) replaceList(w http.ResponseWriter, r *http.Request, sale sluice
 	case err != nil:
 		s.changeProblem(w, r, err)
 	default:
-		if s.Entrance.Lists != nil { // others see it within a second
-			if err := s.Entrance.Lists.Refresh(r.Context()); err != nil {
+		if s.Eligibility.Lists != nil { // others see it within a second
+			if err := s.Eligibility.Lists.Refresh(r.Context()); err != nil {
 				s.Log.Warn("the lists of buyers cannot be read", "error", err)
 			}
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/sluicehq/sluice/internal/tickets"
 )
 
-// Entrance is what stands before a sale that not everybody may enter as he
-// likes. Without Tickets nobody gets one.
-type Entrance struct {
-	Entry   *admission.Entry
+// Eligibility is what stands before a sale that not everybody may enter as they
+// tickets, lists and a risk service. Without Tickets there are none to be had.
+type Eligibility struct {
+	Check   *admission.Eligibility
 	Lists   *admission.Lists // refreshed when this server has changed one; nil: nobody looks at lists
 	Tickets *tickets.Keys
 	// Risk asks the merchant's own service, and always comes to a verdict.
@@ -37,7 +37,7 @@ const (
 	reasonRisk              = "risk"
 )
 
-// TicketReason says what is wrong with a ticket, as admission.Entry wants it.
+// TicketReason says what is wrong with a ticket, as admission.Eligibility wants it.
 func TicketReason(keys *tickets.Keys) func(string, sluice.SaleID, sluice.BuyerID, time.Time) admission.Reason {
 	return func(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) admission.Reason {
 		switch err := keys.CheckTicket(ticket, sale, buyer, now); {
@@ -61,8 +61,8 @@ func (s *Server) noTicket(w http.ResponseWriter, p api.Problem) {
 }
 
 func (s *Server) countTicket(outcome string) {
-	if s.Entrance.Count != nil {
-		s.Entrance.Count(outcome)
+	if s.Eligibility.Count != nil {
+		s.Eligibility.Count(outcome)
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind st
 		return nil, now, false
 	}
 	var refused *admission.RefusedError
-	err := s.Entrance.Entry.Eligible(view, token.Buyer, &admission.Caller{Sales: token.Sales})
+	err := s.Eligibility.Check.Eligible(view, token.Buyer, &admission.Caller{Sales: token.Sales})
 	switch {
 	case errors.As(err, &refused):
 		s.noTicket(w, api.Problem{Code: api.CodeForbidden, Reason: string(refused.Reason), Detail: refused.Detail})
@@ -141,7 +141,7 @@ func (s *Server) makeChallenge(w http.ResponseWriter, r *http.Request, token aut
 		s.noTicket(w, api.Problem{Code: api.CodeSaleState, Detail: "this sale asks for no proof of work: ask for the ticket without one"})
 		return
 	}
-	challenge, expires := s.Entrance.Tickets.Challenge(view.Sale.ID, token.Buyer, int(difficulty), now)
+	challenge, expires := s.Eligibility.Tickets.Challenge(view.Sale.ID, token.Buyer, int(difficulty), now)
 	writeJSON(w, http.StatusOK, api.Challenge{Challenge: challenge, Difficulty: difficulty, ExpiresAt: api.At(expires)})
 }
 
@@ -163,7 +163,7 @@ func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token auth.T
 		return
 	}
 	if rule := view.Sale.Rules.Risk; rule != (sluice.Risk{}) {
-		allow, reason := s.Entrance.Risk(r.Context(), rule, view.Sale.ID, token.Buyer, addressText(s.Proxies.client(r)), ask.Token)
+		allow, reason := s.Eligibility.Risk(r.Context(), rule, view.Sale.ID, token.Buyer, addressText(s.Proxies.client(r)), ask.Token)
 		if !allow {
 			if reason == "" {
 				reason = "the shop does not hand out a ticket to this buyer now"
@@ -176,7 +176,7 @@ func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token auth.T
 	if view.Reading.Loaded {
 		opens = view.Reading.Terms.OpensAt
 	}
-	ticket, expires := s.Entrance.Tickets.Ticket(view.Sale.ID, token.Buyer, opens, now)
+	ticket, expires := s.Eligibility.Tickets.Ticket(view.Sale.ID, token.Buyer, opens, now)
 	s.countTicket("handed_out")
 	writeJSON(w, http.StatusOK, api.Ticket{Ticket: ticket, ExpiresAt: api.At(expires)})
 }
@@ -221,7 +221,7 @@ func (s *Server) solved(w http.ResponseWriter, view *admission.View, buyer sluic
 	if ask.Challenge == "" {
 		return no(reasonChallengeMissing, "this sale wants a proof of work before a ticket: challenge and nonce"+again)
 	}
-	switch err := s.Entrance.Tickets.CheckSolution(ask.Challenge, ask.Nonce, view.Sale.ID, buyer, int(difficulty), now); {
+	switch err := s.Eligibility.Tickets.CheckSolution(ask.Challenge, ask.Nonce, view.Sale.ID, buyer, int(difficulty), now); {
 	case err == nil:
 		return true
 	case errors.Is(err, tickets.ErrExpired):

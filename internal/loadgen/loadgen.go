@@ -56,7 +56,7 @@ type Options struct {
 
 	// Tickets: the sale asks for tickets. Nil: it does not, as far as is known;
 	// a buyer whose claim is refused for the want of one gets it all the same.
-	Tickets *Entrance
+	Tickets *TicketWindow
 
 	RetryFor time.Duration // of one try; default 30 s
 	Timeout  time.Duration // of one request; default 10 s

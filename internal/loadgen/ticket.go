@@ -19,9 +19,9 @@ import (
 	"github.com/sluicehq/sluice/internal/tickets"
 )
 
-// Entrance is what the server says of a sale that asks for tickets, by the
+// TicketWindow is what the server says of a sale that asks for tickets, by the
 // server's clock.
-type Entrance struct {
+type TicketWindow struct {
 	TicketsFrom time.Time // from when on tickets are handed out
 	Opens       time.Time // the tries begin then
 	// Ahead is how far the server's clock is ahead of this machine's.

@@ -70,14 +70,14 @@ func (s *store) sell(opens time.Time, rules sluice.Rules) {
 	}
 }
 
-// entrance is what the server says of its sale.
-func (s *store) entrance() *Entrance {
+// window is what the server says of its sale.
+func (s *store) window() *TicketWindow {
 	s.t.Helper()
 	sale, err := s.client.Sale(s.t.Context(), "s1")
 	if err != nil || sale.TicketsFrom == nil {
 		s.t.Fatalf("%v, %+v", err, sale)
 	}
-	return &Entrance{TicketsFrom: sale.TicketsFrom.Time, Opens: sale.OpensAt.Time}
+	return &TicketWindow{TicketsFrom: sale.TicketsFrom.Time, Opens: sale.OpensAt.Time}
 }
 
 // crowd rushes with 60 buyers, half of them twice.
@@ -110,7 +110,7 @@ var (
 func TestBuyersGetTicketsBeforeTheyTry(t *testing.T) {
 	s := openStore(t)
 	s.sell(longAgo, guarded)
-	c, out := s.crowd(func(o *Options) { o.Tickets = s.entrance() })
+	c, out := s.crowd(func(o *Options) { o.Tickets = s.window() })
 	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.Accepted]+out.Decisions[sluice.SoldOut]+out.Decisions[sluice.BuyerLimit] != 90 || out.Errors != 0 {
 		t.Errorf("%+v", out.Result)
 	}
@@ -154,7 +154,7 @@ func TestTicketsThatAreNotAskedForAnyMore(t *testing.T) {
 	for _, work := range []bool{false, true} {
 		c, err := New(Options{
 			URL: s.http.URL, Sale: "s1", Buyers: 20, Connections: 1, Secret: []byte(s.engine.BuyerSecret()),
-			Seed: map[bool]uint64{true: 1}[work], Tickets: &Entrance{TicketsFrom: longAgo, Opens: longAgo},
+			Seed: map[bool]uint64{true: 1}[work], Tickets: &TicketWindow{TicketsFrom: longAgo, Opens: longAgo},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -193,11 +193,11 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		rules := guarded
 		rules.Eligibility = sluice.EligibleToken
 		s.sell(longAgo, rules)
-		_, out := s.crowd(func(o *Options) { o.Tickets = s.entrance() })
+		_, out := s.crowd(func(o *Options) { o.Tickets = s.window() })
 		if out.Decisions[Forbidden] != 90 || out.ForbiddenReasons["not_eligible"] != 90 || out.Errors != 0 || out.Tickets.Refused["not_eligible"] != 60 || out.Tickets.HandedOut != 0 {
 			t.Errorf("%+v, tickets %+v", out.Result, out.Tickets)
 		}
-		_, out = s.crowd(func(o *Options) { o.Tickets, o.Invited = s.entrance(), true })
+		_, out = s.crowd(func(o *Options) { o.Tickets, o.Invited = s.window(), true })
 		if out.Decisions[sluice.Accepted] != 40 || out.Decisions[Forbidden] != 0 || out.Tickets.HandedOut != 60 {
 			t.Errorf("invited: %+v, tickets %+v", out.Result, out.Tickets)
 		}
@@ -215,7 +215,7 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		rules := guarded
 		rules.Risk = sluice.Risk{URL: service.URL, TimeoutMS: 10_000, OnFailure: sluice.Deny}
 		s.sell(longAgo, rules)
-		_, out := s.crowd(func(o *Options) { o.Tickets, o.Again = s.entrance(), 0 })
+		_, out := s.crowd(func(o *Options) { o.Tickets, o.Again = s.window(), 0 })
 		// A refused buyer whose claim is refused for it asks once more; who comes
 		// after the last unit hears of that.
 		barred := out.Decisions[Forbidden]
@@ -236,7 +236,7 @@ func TestTheCrowdWaitsForTheOpening(t *testing.T) {
 	rules := guarded
 	rules.Ticket.BeforeS = 1
 	s.sell(opens, rules)
-	_, out := s.crowd(func(o *Options) { o.Tickets = s.entrance() })
+	_, out := s.crowd(func(o *Options) { o.Tickets = s.window() })
 	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.NotOpen] != 0 || out.Tickets.HandedOut != 60 || len(out.Tickets.Refused) != 0 || time.Now().Before(opens) {
 		t.Errorf("%+v, tickets %+v", out.Result, out.Tickets)
 	}
@@ -318,7 +318,7 @@ func TestTroubleOnTheWayToATicket(t *testing.T) {
 				return n == 1
 			}
 			out, _ := rush(t, d, func(o *Options) {
-				o.Buyers, o.Again, o.Tickets = 10, 0, &Entrance{TicketsFrom: longAgo, Opens: longAgo}
+				o.Buyers, o.Again, o.Tickets = 10, 0, &TicketWindow{TicketsFrom: longAgo, Opens: longAgo}
 			})
 			if out.Tickets.HandedOut != 10 || out.Tickets.Errors != 0 || len(out.Tickets.Refused) != 0 || out.Decisions[sluice.Accepted] != 5 || out.Requests != 10 {
 				t.Errorf("%+v, tickets %+v", out.Result, out.Tickets)
@@ -354,7 +354,7 @@ func TestNoTicketToBeHad(t *testing.T) {
 				return true
 			}
 			out, _ := rush(t, d, func(o *Options) {
-				o.Buyers, o.Again, o.RetryFor, o.Tickets = 3, 0, 100*time.Millisecond, &Entrance{TicketsFrom: longAgo, Opens: longAgo}
+				o.Buyers, o.Again, o.RetryFor, o.Tickets = 3, 0, 100*time.Millisecond, &TicketWindow{TicketsFrom: longAgo, Opens: longAgo}
 			})
 			got := out.Tickets
 			if got.HandedOut != 0 || out.Requests != 3 {
@@ -378,7 +378,7 @@ func TestATicketThatIsNoGood(t *testing.T) {
 		return true
 	}
 	out, _ := rush(t, d, func(o *Options) {
-		o.Buyers, o.Again, o.Tickets = 3, 0, &Entrance{TicketsFrom: longAgo, Opens: longAgo}
+		o.Buyers, o.Again, o.Tickets = 3, 0, &TicketWindow{TicketsFrom: longAgo, Opens: longAgo}
 	})
 	if out.Decisions[Forbidden] != 3 || out.ForbiddenReasons["ticket_missing"] != 3 || out.Requests != 6 || out.Tickets.HandedOut != 6 {
 		t.Errorf("%+v, tickets %+v", out.Result, out.Tickets)
@@ -415,7 +415,7 @@ func TestWorkIsNotInTheLatencyOfTickets(t *testing.T) {
 		return n == 1
 	}
 	out, _ := rush(t, d, func(o *Options) {
-		o.Buyers, o.Again, o.Tickets = 1, 0, &Entrance{TicketsFrom: longAgo, Opens: longAgo}
+		o.Buyers, o.Again, o.Tickets = 1, 0, &TicketWindow{TicketsFrom: longAgo, Opens: longAgo}
 	})
 	got := out.Tickets
 	if got.HandedOut != 1 || got.Solved != 1 || got.WorkMS.Max < 10 {
@@ -434,7 +434,7 @@ func TestTooEarlyIsTriedAgain(t *testing.T) {
 		defer srv.Close()
 		c, err := New(Options{
 			URL: srv.URL + "/base", Sale: "s1", Buyers: 10, Connections: 4, Secret: secret,
-			Tickets: &Entrance{TicketsFrom: longAgo, Opens: time.Now().Add(-time.Second)},
+			Tickets: &TicketWindow{TicketsFrom: longAgo, Opens: time.Now().Add(-time.Second)},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -455,7 +455,7 @@ func TestEntranceByTheServersClock(t *testing.T) {
 	d := &doorman{shop: newShop(t, 10), asked: map[string]int{}}
 	out, _ := rush(t, d, func(o *Options) { // a server whose clock is an hour ahead opens in a second
 		o.Buyers, o.Again = 2, 0
-		o.Tickets = &Entrance{TicketsFrom: start.Add(time.Hour), Opens: start.Add(time.Hour + time.Second), Ahead: time.Hour}
+		o.Tickets = &TicketWindow{TicketsFrom: start.Add(time.Hour), Opens: start.Add(time.Hour + time.Second), Ahead: time.Hour}
 	})
 	if took := time.Since(start); took < time.Second || took > 10*time.Minute || out.Decisions[sluice.Accepted] != 2 {
 		t.Errorf("%s: %+v", took, out.Result)
@@ -465,7 +465,7 @@ func TestEntranceByTheServersClock(t *testing.T) {
 // While a crowd waits for the opening, or works, it can be called off.
 func TestCancelEndsTheWayToTickets(t *testing.T) {
 	d := &doorman{shop: newShop(t, 10), asked: map[string]int{}}
-	for _, e := range []Entrance{
+	for _, e := range []TicketWindow{
 		{TicketsFrom: time.Now().Add(time.Hour)}, {Opens: time.Now().Add(time.Hour)},
 	} {
 		srv := httptest.NewServer(d)
@@ -489,7 +489,7 @@ func TestCancelEndsTheWayToTickets(t *testing.T) {
 	})
 	srv := httptest.NewServer(hard)
 	defer srv.Close()
-	c, err := New(Options{URL: srv.URL, Sale: "s1", Buyers: 20, Secret: secret, Tickets: &Entrance{}})
+	c, err := New(Options{URL: srv.URL, Sale: "s1", Buyers: 20, Secret: secret, Tickets: &TicketWindow{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,18 +10,18 @@ import (
 	"github.com/sluicehq/sluice/internal/tickets"
 )
 
-// entrance is what stands before sales: tickets, lists, a risk service.
-type entrance struct {
+// eligibility is what stands before sales: tickets, lists, a risk service.
+type eligibility struct {
 	keys  *tickets.Keys
 	lists *admission.Lists
 	asker *tickets.Asker
-	entry *admission.Entry
+	check *admission.Eligibility
 }
 
-// openEntrance finds the secret of tickets: the one configured, or what all
+// openEligibility finds the secret of tickets: the one configured, or what all
 // servers of a shop share anyway, the secret of buyers' tokens, or without that
 // one of this server's own.
-func (e *Engine) openEntrance() error {
+func (e *Engine) openEligibility() error {
 	secret := e.cfg.TicketSecret
 	if secret == "" {
 		secret = e.secret
@@ -33,17 +33,17 @@ func (e *Engine) openEntrance() error {
 		}
 	}
 	var err error
-	e.entrance.keys, err = tickets.NewKeys(secret, e.cfg.TicketSecretPrevious)
+	e.eligibility.keys, err = tickets.NewKeys(secret, e.cfg.TicketSecretPrevious)
 	return err
 }
 
-// compose wires the entrance, and returns what the API needs of it.
-func (n *entrance) compose(e *Engine, counts *metrics.Entry) httpapi.Entrance {
+// compose wires them, and returns what the API needs of it.
+func (n *eligibility) compose(e *Engine, counts *metrics.Eligibility) httpapi.Eligibility {
 	n.lists = admission.NewLists(e.store, e.board, e.cfg.Log)
 	n.asker = tickets.NewAsker(e.cfg.Log)
-	n.entry = &admission.Entry{Lists: n.lists, Ticket: httpapi.TicketReason(n.keys)}
-	return httpapi.Entrance{
-		Entry: n.entry, Lists: n.lists, Tickets: n.keys, Count: counts.Ticket,
+	n.check = &admission.Eligibility{Lists: n.lists, Ticket: httpapi.TicketReason(n.keys)}
+	return httpapi.Eligibility{
+		Check: n.check, Lists: n.lists, Tickets: n.keys, Count: counts.Ticket,
 		Risk: func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address, token string) (bool, string) {
 			v := n.asker.Ask(ctx, rule, tickets.Question{Sale: sale, Buyer: buyer, Address: address, Token: token})
 			counts.Risk(v.Allow, v.Failed != nil, v.Took)
@@ -53,13 +53,13 @@ func (n *entrance) compose(e *Engine, counts *metrics.Entry) httpapi.Entrance {
 }
 
 // first reads the lists before the first claim comes.
-func (n *entrance) first(ctx context.Context, e *Engine) {
+func (n *eligibility) first(ctx context.Context, e *Engine) {
 	if err := n.lists.Refresh(ctx); err != nil {
 		e.cfg.Log.Warn("the lists of buyers are not known yet", "error", err)
 	}
 }
 
-func (n *entrance) close() {
+func (n *eligibility) close() {
 	if n.asker != nil {
 		n.asker.Close()
 	}

@@ -75,7 +75,7 @@ func TestEntry(t *testing.T) {
 	if err := lists.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	entry := &Entry{
+	eligibility := &Eligibility{
 		Lists: lists,
 		Ticket: func(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) Reason {
 			switch {
@@ -115,7 +115,7 @@ func TestEntry(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			view := sold(func(v *View) { v.Sale.Rules = c.rules })
-			err := entry.Check(view, &sluice.Claim{Buyer: c.buyer}, &c.caller)
+			err := eligibility.Check(view, &sluice.Claim{Buyer: c.buyer}, &c.caller)
 			var refused *RefusedError
 			if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &refused) || refused.Reason != c.want || refused.Detail == "") {
 				t.Errorf("%v, want %q", err, c.want)
@@ -133,14 +133,14 @@ func TestTicketsAreJudgedByTheLedgersClock(t *testing.T) {
 			v.Sale.Rules.Ticket.BeforeS = 60
 		})
 		var asked time.Time
-		entry := &Entry{
+		eligibility := &Eligibility{
 			Now: func() time.Time { return local.Add(3 * time.Second) },
 			Ticket: func(_ string, _ sluice.SaleID, _ sluice.BuyerID, now time.Time) Reason {
 				asked = now
 				return ""
 			},
 		}
-		if err := entry.Check(view, &sluice.Claim{Buyer: "ann"}, &Caller{Ticket: "x"}); err != nil {
+		if err := eligibility.Check(view, &sluice.Claim{Buyer: "ann"}, &Caller{Ticket: "x"}); err != nil {
 			t.Error(err)
 		}
 		if want := clock.Add(3 * time.Second); !asked.Equal(want) {
@@ -294,7 +294,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 					told = append(told, d.Order)
 				}
 			}}), nil, func(sluice.SaleID) sluice.OrderID { return "sale.new" })
-			gate.Guard(&Entry{}, ledger)
+			gate.Guard(&Eligibility{}, ledger)
 			d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, &sluice.Rules{}, netip.Addr{}, c.why)
 			if d.Code != c.want || !errors.Is(err, c.is) || ledger.asked != c.asked {
 				t.Errorf("%v, %v, asked %d times; want %v, %v, %d", d.Code, err, ledger.asked, c.want, c.is, c.asked)
@@ -310,7 +310,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 	// A flood of refused claims asks the ledger only so often at a time.
 	ledger := &memory{record: record}
 	gate := &Gate{rates: newRates(0, clock), now: func() time.Time { return clock }}
-	gate.Guard(&Entry{}, ledger)
+	gate.Guard(&Eligibility{}, ledger)
 	for range recalls {
 		gate.recalling <- struct{}{}
 	}

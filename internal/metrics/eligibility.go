@@ -6,15 +6,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Entry counts what stands before a sale. Make it with Metrics.Entry, once.
-type Entry struct {
+// Eligibility counts what stands before a sale. Make it with Metrics.Eligibility, once.
+type Eligibility struct {
 	tickets *prometheus.CounterVec
 	risk    *prometheus.HistogramVec
 }
 
-// Entry adds the counters of tickets and of the merchants' risk services.
-func (m *Metrics) Entry() *Entry {
-	e := &Entry{
+// Eligibility adds the counters of tickets and of the merchants' risk services.
+func (m *Metrics) Eligibility() *Eligibility {
+	e := &Eligibility{
 		tickets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_ticket_requests_total",
 			Help: "Requests for tickets and challenges, by what became of them: handed_out, the reason of a refusal, or a code.",
@@ -31,10 +31,10 @@ func (m *Metrics) Entry() *Entry {
 }
 
 // Ticket counts one request for a ticket.
-func (e *Entry) Ticket(outcome string) { e.tickets.WithLabelValues(outcome).Inc() }
+func (e *Eligibility) Ticket(outcome string) { e.tickets.WithLabelValues(outcome).Inc() }
 
 // Risk counts one verdict.
-func (e *Entry) Risk(allow, failed bool, took time.Duration) {
+func (e *Eligibility) Risk(allow, failed bool, took time.Duration) {
 	verdict := "denied"
 	if allow {
 		verdict = "allowed"

@@ -48,9 +48,9 @@ func (e *RefusedError) Error() string { return e.Detail }
 // ErrUnready: this server cannot say yet who may buy; a moment later it can.
 var ErrUnready = errors.New("admission: the lists of the sale are not loaded yet")
 
-// Entry says who may buy at a sale at all: the deny list, then the sale's own
+// Eligibility says who may buy at a sale at all: the deny list, then the sale's own
 // rules about eligibility and tickets. It costs no network.
-type Entry struct {
+type Eligibility struct {
 	// Lists holds the lists of all sales. With nil there are none.
 	Lists *Lists
 	// Ticket returns nil for a good ticket, or the reason why it is not.
@@ -62,7 +62,7 @@ type Entry struct {
 
 // Eligible returns nil if the buyer may have a ticket of the sale, or buy
 // where none is asked for; a *RefusedError or ErrUnready otherwise.
-func (e *Entry) Eligible(view *View, buyer sluice.BuyerID, caller *Caller) error {
+func (e *Eligibility) Eligible(view *View, buyer sluice.BuyerID, caller *Caller) error {
 	sale := &view.Sale
 	denied, err := e.Lists.has(sale.ID, sluice.DenyList, buyer)
 	if err != nil {
@@ -93,7 +93,7 @@ func (e *Entry) Eligible(view *View, buyer sluice.BuyerID, caller *Caller) error
 
 // Check returns nil if the claim may go to the ledger; a *RefusedError or
 // ErrUnready otherwise.
-func (e *Entry) Check(view *View, claim *sluice.Claim, caller *Caller) error {
+func (e *Eligibility) Check(view *View, claim *sluice.Claim, caller *Caller) error {
 	if err := e.Eligible(view, claim.Buyer, caller); err != nil {
 		return err
 	}
@@ -132,22 +132,22 @@ func (v *View) LedgerTime(now time.Time) time.Time {
 // recalls bounds how many refused claims are looked up at a time.
 const recalls = 256
 
-// Guard makes the gate let only those through whom the entry lets in. It is
+// Guard makes the gate let only those through who are eligible. It is
 // called once, before the first claim.
 //
-// A claim that the entry refuses may still be the repeat of one that was
+// A claim that is refused so may still be the repeat of one that was
 // accepted: before it is refused the ledger is asked for that, and if it was,
 // the buyer gets that order (I4).
-func (g *Gate) Guard(entry *Entry, ledger sluice.Recaller) {
-	g.entry, g.ledger, g.recalling = entry, ledger, make(chan struct{}, recalls)
+func (g *Gate) Guard(eligibility *Eligibility, ledger sluice.Recaller) {
+	g.eligibility, g.ledger, g.recalling = eligibility, ledger, make(chan struct{}, recalls)
 }
 
 // admit returns nil if the claim may go to the ledger.
 func (g *Gate) admit(view *View, claim *sluice.Claim, caller *Caller) error {
-	if g.entry == nil {
+	if g.eligibility == nil {
 		return nil
 	}
-	return g.entry.Check(view, claim, caller)
+	return g.eligibility.Check(view, claim, caller)
 }
 
 // recall answers a claim that is not let in, for the reason given: that reason,
