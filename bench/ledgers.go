@@ -92,7 +92,7 @@ func (r *round) batched(ctx context.Context, ledger sluice.Ledger, maxBatch int,
 	}
 	var calls, claims atomic.Int64
 	batcher := admission.NewBatcher(ledger, admission.BatcherOptions{
-		MaxBatch: maxBatch, InFlight: r.flights,
+		MaxBatch: maxBatch, Calls: r.flights,
 		Decided: func(_ sluice.SaleID, _ []sluice.Claim, decisions []sluice.Decision) {
 			calls.Add(1)
 			claims.Add(int64(len(decisions)))

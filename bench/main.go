@@ -80,7 +80,7 @@ type options struct {
 	streams int           // event streams that are open
 	seed    uint64
 	batch   int    // MaxBatch of the batcher; 0: what the engine sets
-	flights int    // InFlight of the batcher; 0: its default
+	flights int    // Calls of the batcher; 0: its default
 	callers int    // claims under way at a time
 	dir     string // where ledgers and servers keep their files
 	profile string // where profiles go; empty: none are taken

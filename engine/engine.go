@@ -29,13 +29,13 @@ import (
 
 // Engine is a running Sluice. It is safe for concurrent use.
 type Engine struct {
-	cfg      Config
-	log      *loglimit.Handler // of cfg.Log
-	folder   *folder
-	node     string
-	adminKey string
-	secret   string
-	who      who
+	cfg         Config
+	log         *loglimit.Handler // of cfg.Log
+	folder      *folder
+	node        string
+	adminKey    string
+	secret      string
+	who         who
 	eligibility eligibility
 
 	ledger    sluice.Ledger
@@ -146,7 +146,7 @@ func (e *Engine) compose() error {
 	}
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),
-		MaxPlaces: e.cfg.ClaimsInFlight, Limiter: limiter(e.ledger),
+		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: limiter(e.ledger),
 		Failed: func(sale sluice.SaleID, err error) {
 			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
 		},
@@ -188,13 +188,13 @@ func (e *Engine) compose() error {
 	eligibility := e.eligibility.compose(e, counts.Eligibility())
 	gate := admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID)
 	gate.Guard(e.eligibility.check, e.ledger)
-	counts.Gate(gate.Refused, e.batcher.OnTheirWay)
+	counts.Gate(gate.Refused, e.batcher.InFlight)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
 	e.connections.compose(e, proxies, counts)
 	e.server = httpapi.New(httpapi.Options{
 		Eligibility: eligibility,
-		Proxies:  proxies,
-		Events:   httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress}, Origins: e.cfg.CORSOrigins,
+		Proxies:     proxies,
+		Events:      httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress}, Origins: e.cfg.CORSOrigins,
 		Refusing: e.batcher.Refusing,
 		Gate:     gate, Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,

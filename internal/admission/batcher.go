@@ -57,14 +57,14 @@ var ErrOutcomeUnknown = errors.New("admission: the ledger's answer is not known"
 type BatcherOptions struct {
 	MaxBatch int // claims in one ledger call; default 250
 	MaxQueue int // claims waiting in one lane; default 20,000
-	InFlight int // ledger calls of one lane at a time; default 2
+	Calls    int // ledger calls of one lane at a time; default 2
 	// MaxPerBuyer bounds the claims of one buyer that wait in one lane, and so
 	// those in one ledger call; default 16. More are refused at once, so that a
-	// buyer who sends hundreds at a time takes no place in the batches of others.
+	// buyer who sends hundreds at a time takes no slot in the batches of others.
 	MaxPerBuyer int
-	// MaxPlaces bounds the claims of all sales that are on their way to a
-	// decision (Batcher.Enter); default 50,000.
-	MaxPlaces int
+	// MaxInFlight bounds the claims of all sales that are on their way to a
+	// decision (Batcher.Acquire); default 50,000.
+	MaxInFlight int
 	// Attempts bounds how often a batch is sent when the outcome is unknown;
 	// default 4. Repeating is safe, since the claim ids are the same.
 	Attempts int
@@ -91,14 +91,14 @@ func (o BatcherOptions) withDefaults() BatcherOptions {
 	if o.MaxQueue <= 0 {
 		o.MaxQueue = 20_000
 	}
-	if o.InFlight <= 0 {
-		o.InFlight = 2
+	if o.Calls <= 0 {
+		o.Calls = 2
 	}
 	if o.MaxPerBuyer <= 0 {
 		o.MaxPerBuyer = 16
 	}
-	if o.MaxPlaces <= 0 {
-		o.MaxPlaces = DefaultMaxPlaces
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = DefaultMaxInFlight
 	}
 	if o.Attempts <= 0 {
 		o.Attempts = 4
@@ -123,7 +123,7 @@ type Batcher struct {
 	calls  sync.Pool // of *call
 	closed atomic.Bool
 	flying sync.WaitGroup
-	places atomic.Int64 // taken, of all lanes
+	slots  atomic.Int64 // taken, of all lanes
 	tries  *tries       // at what comes before a claim
 
 	refusing atomic.Int64 // when the ledger last refused to write, in Unix nanoseconds; 0: it has written since
@@ -155,31 +155,31 @@ type lane struct {
 	buyers  map[sluice.BuyerID]int // whose claims are waiting, and how many
 	flying  int                    // ledger calls in flight
 
-	places atomic.Int64 // taken
+	slots atomic.Int64 // taken
 }
 
-// Claim is Enter, without a bound for the sale, and then Place.Claim, without a
+// Claim is Acquire, without a bound for the sale, and then Slot.Claim, without a
 // rate.
 func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
-	place, err := b.Enter(sale, sluice.Unlimited)
+	slot, err := b.Acquire(sale, sluice.Unlimited)
 	if err != nil {
 		return sluice.Decision{}, err
 	}
-	return place.Claim(ctx, claim, sluice.BuyerRate{})
+	return slot.Claim(ctx, claim, sluice.BuyerRate{})
 }
 
 // Claim hands a valid claim to the ledger and waits for the decision. A rate
 // that is not zero is one over all servers: the try is counted first, and may be
-// refused as RateLimited. It ends the place.
+// refused as RateLimited. It ends the slot.
 //
 // Errors: ErrOverloaded (nothing was decided), ErrOutcomeUnknown, the
 // context's error (the outcome is unknown too), sluice.ErrClosed.
-func (p Place) Claim(ctx context.Context, claim sluice.Claim, rate sluice.BuyerRate) (sluice.Decision, error) {
+func (p Slot) Claim(ctx context.Context, claim sluice.Claim, rate sluice.BuyerRate) (sluice.Decision, error) {
 	b := p.batcher
 	c := b.calls.Get().(*call)
 	c.claim, c.rate = claim, rate
 	if err := b.enqueue(p.sale, p.lane, c); err != nil {
-		p.Leave()
+		p.Release()
 		b.calls.Put(c)
 		return sluice.Decision{}, err
 	}
@@ -190,7 +190,7 @@ func (p Place) Claim(ctx context.Context, claim sluice.Claim, rate sluice.BuyerR
 		b.calls.Put(c)
 		return decision, err
 	case <-ctx.Done():
-		return sluice.Decision{}, ctx.Err() // the lane still owns c, and its place
+		return sluice.Decision{}, ctx.Err() // the lane still owns c, and its slot
 	}
 }
 
@@ -208,7 +208,7 @@ func (b *Batcher) enqueue(sale sluice.SaleID, l *lane, c *call) error {
 	}
 	l.buyers[c.claim.Buyer]++
 	l.waiting = append(l.waiting, c)
-	if l.flying == 0 || l.flying < b.opts.InFlight && len(l.waiting) >= b.opts.MaxBatch {
+	if l.flying == 0 || l.flying < b.opts.Calls && len(l.waiting) >= b.opts.MaxBatch {
 		l.flying++
 		b.flying.Add(1)
 		go b.fly(sale, l)
@@ -264,11 +264,11 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 	}
 }
 
-// land gives the places of calls free, whose decisions or errors are set, and
+// land gives the slots of calls free, whose decisions or errors are set, and
 // tells their callers. The calls are theirs then.
 func (b *Batcher) land(l *lane, calls []*call) {
-	l.places.Add(-int64(len(calls)))
-	b.places.Add(-int64(len(calls)))
+	l.slots.Add(-int64(len(calls)))
+	b.slots.Add(-int64(len(calls)))
 	for _, c := range calls {
 		c.done <- struct{}{}
 	}

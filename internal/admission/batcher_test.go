@@ -96,7 +96,7 @@ func TestBatcherClocksItself(t *testing.T) {
 func TestBatcherOverlapsOnlyFullBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{delay: time.Millisecond}
-		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 100, InFlight: 2})
+		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 100, Calls: 2})
 		send(b, 0, 1)
 		send(b, 1, 99)
 		if got := fmt.Sprint(ledger.sizes()); got != "[1]" {
@@ -126,7 +126,7 @@ func TestBatcherOverlapsOnlyFullBatches(t *testing.T) {
 func TestBatcherRefusesWhenFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{delay: time.Second}
-		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 10, MaxQueue: 5, InFlight: 1})
+		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 10, MaxQueue: 5, Calls: 1})
 		first := send(b, 0, 1)
 		waiting := send(b, 1, 5)
 		before := time.Now()
@@ -190,7 +190,7 @@ func TestBatcherGivesUpForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{delay: 2 * time.Second}
 		ledger.fail.Store(1000)
-		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 10, InFlight: 1})
+		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 10, Calls: 1})
 		var unknown, overloaded atomic.Int64
 		var done sync.WaitGroup
 		started := time.Now()
@@ -232,7 +232,7 @@ func TestBatcherTrustsNoShortAnswer(t *testing.T) {
 func TestBatcherCloseLandsWhatFlies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{delay: time.Second}
-		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 2, InFlight: 1})
+		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 2, Calls: 1})
 		if !b.Idle("sale") {
 			t.Error("busy before the first claim")
 		}
@@ -305,7 +305,7 @@ func (instant) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim) 
 func TestOneBuyersClaimsAreFewInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{delay: time.Second}
-		b := NewBatcher(ledger, BatcherOptions{InFlight: 1, MaxPerBuyer: 3})
+		b := NewBatcher(ledger, BatcherOptions{Calls: 1, MaxPerBuyer: 3})
 		var refused atomic.Int64
 		flood := func(n int) *sync.WaitGroup {
 			var done sync.WaitGroup
@@ -381,19 +381,19 @@ func TestBatcherKnowsARefusalToWrite(t *testing.T) {
 	})
 }
 
-// One sale whose ledger hangs does not take every place.
+// One sale whose ledger hangs does not take every slot.
 func TestOneSaleLeavesPlaces(t *testing.T) {
-	b := NewBatcher(instant{}, BatcherOptions{MaxPlaces: 100, MaxBatch: 10})
+	b := NewBatcher(instant{}, BatcherOptions{MaxInFlight: 100, MaxBatch: 10})
 	n := 0
 	for ; ; n++ {
-		if _, err := b.Enter("hung", sluice.Unlimited); err != nil {
+		if _, err := b.Acquire("hung", sluice.Unlimited); err != nil {
 			break
 		}
 	}
 	if n < 49 || n > 51 {
-		t.Errorf("one sale has %d of 100 places, want half", n)
+		t.Errorf("one sale has %d of 100 slots, want half", n)
 	}
-	if _, err := b.Enter("other", sluice.Unlimited); err != nil {
+	if _, err := b.Acquire("other", sluice.Unlimited); err != nil {
 		t.Error(err)
 	}
 }

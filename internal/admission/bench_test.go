@@ -25,18 +25,18 @@ func BenchmarkRefused(b *testing.B) {
 		}), check: CheckState},
 		{name: "buyer_rate", view: open(second), check: CheckBuyerRate},
 		{name: "address_rate", view: open(sluice.Rules{AddressRate: sluice.AddressRate{Requests: 1, PerS: 86_400}}), check: CheckAddressRate},
-		{name: "places", view: open(sluice.Rules{}), opts: BatcherOptions{MaxPlaces: 1}, fill: true, check: CheckPlaces},
+		{name: "places", view: open(sluice.Rules{}), opts: BatcherOptions{MaxInFlight: 1}, fill: true, check: CheckSlots},
 		{name: "ratio", view: open(sluice.Rules{AdmissionRatio: 0.1}), fill: true, check: CheckRatio},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			g := gateBefore(instant{}, c.view, c.opts)
 			g.now = func() time.Time { return clock.Add(10 * time.Millisecond) }
 			if c.fill {
-				place, err := g.batcher.Enter("sale", sluice.Unlimited)
+				slot, err := g.batcher.Acquire("sale", sluice.Unlimited)
 				if err != nil {
 					b.Fatal(err)
 				}
-				defer place.Leave()
+				defer slot.Release()
 			}
 			claim := sluice.Claim{Buyer: "a-buyer-with-a-name", Key: "key-00001", Quantity: 1}
 			ask := func() sluice.Code {

@@ -20,8 +20,8 @@ const (
 	// CheckRepeat: the claim would be refused unless it repeats an accepted one,
 	// and the buyer has had that asked too often on this server.
 	CheckRepeat
-	// CheckPlaces: the server has as many claims on their way as it may.
-	CheckPlaces
+	// CheckSlots: the server has as many claims on their way as it may.
+	CheckSlots
 	// CheckBuyerRate and CheckAddressRate: they try too often on this server.
 	CheckBuyerRate
 	CheckAddressRate
@@ -38,7 +38,7 @@ const (
 )
 
 var checkNames = [numChecks]string{
-	CheckSale: "sale", CheckState: "state", CheckRepeat: "repeat", CheckPlaces: "places", CheckBuyerRate: "buyer_rate",
+	CheckSale: "sale", CheckState: "state", CheckRepeat: "repeat", CheckSlots: "places", CheckBuyerRate: "buyer_rate",
 	CheckAddressRate: "address_rate", CheckEligibility: "entry", CheckRatio: "ratio", CheckQueue: "queue", CheckSharedRate: "shared_rate",
 }
 

@@ -313,18 +313,18 @@ func TestAdmissionRatio(t *testing.T) {
 		if got := refusedBy(g); len(got) != 1 || got["ratio"] != 85+10+7+8+10+9+2 {
 			t.Errorf("refused by %v", got)
 		}
-		if n := g.batcher.places.Load(); n != 0 {
-			t.Errorf("%d places are taken by nobody", n)
+		if n := g.batcher.slots.Load(); n != 0 {
+			t.Errorf("%d slots are taken by nobody", n)
 		}
 	})
 }
 
-// No more claims than places are on their way, of all sales together.
+// No more claims than slots are on their way, of all sales together.
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{delay: time.Second}
 		view := open(sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 1, PerS: 60}})
-		g := gateBefore(ledger, view, BatcherOptions{MaxPlaces: 3, MaxQueue: 1, InFlight: 1})
+		g := gateBefore(ledger, view, BatcherOptions{MaxInFlight: 3, MaxQueue: 1, Calls: 1})
 		other := *view
 		other.Sale.ID, other.Sale.Rules = "other", sluice.Rules{}
 		g.board.put(view)
@@ -341,13 +341,13 @@ func TestPlaces(t *testing.T) {
 		}
 		crowd.Go(func() {
 			if got := try(g, "first", home); got != "accepted" {
-				t.Errorf("a place is left: %s", got)
+				t.Errorf("a slot is left: %s", got)
 			}
 		})
 		synctest.Wait()
 		for range 3 {
 			if got := try(g, "ann", home); got != "overloaded 1s" {
-				t.Errorf("no place is left: %s", got)
+				t.Errorf("no slot is left: %s", got)
 			}
 		}
 		crowd.Wait()
@@ -357,18 +357,18 @@ func TestPlaces(t *testing.T) {
 		if got := refusedBy(g); got["places"] != 3 || got["queue"] != 1 || len(got) != 2 {
 			t.Errorf("refused by %v", got)
 		}
-		if n := g.batcher.places.Load(); n != 0 {
-			t.Errorf("%d places are taken by nobody", n)
+		if n := g.batcher.slots.Load(); n != 0 {
+			t.Errorf("%d slots are taken by nobody", n)
 		}
 	})
 }
 
-// A ledger that does not answer leaves no place taken.
+// A ledger that does not answer leaves no slot taken.
 func TestPlacesAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{delay: time.Millisecond}
 		ledger.fail.Store(1000)
-		g := gateBefore(ledger, open(sluice.Rules{AdmissionRatio: 5}), BatcherOptions{MaxBatch: 2, InFlight: 1})
+		g := gateBefore(ledger, open(sluice.Rules{AdmissionRatio: 5}), BatcherOptions{MaxBatch: 2, Calls: 1})
 		var crowd sync.WaitGroup
 		for i := range 20 {
 			crowd.Go(func() { try(g, sluice.BuyerID(fmt.Sprint(i)), home) })
@@ -381,8 +381,8 @@ func TestPlacesAfterFailure(t *testing.T) {
 			t.Errorf("closed: %s", got)
 		}
 		l, _ := g.batcher.lanes.Load("sale")
-		if n, m := g.batcher.places.Load(), l.places.Load(); n != 0 || m != 0 {
-			t.Errorf("%d and %d places are taken by nobody", n, m)
+		if n, m := g.batcher.slots.Load(), l.slots.Load(); n != 0 || m != 0 {
+			t.Errorf("%d and %d slots are taken by nobody", n, m)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 // Gate answers claims that this server can answer by itself and hands the
 // others to the batcher. Its checks (Check) come cheapest first: known sale;
-// window, paused, sold out; places; rates; who is let in; ratio.
+// window, paused, sold out; slots; rates; who is let in; ratio.
 //
 // A refusal that is already known costs no network, but only if it cannot
 // break I4: the view must be sure of it (View.refusal), and the set of holders
@@ -81,7 +81,7 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 		}
 	}
 	if g.batcher.Full() {
-		return g.tally.refused(CheckPlaces, sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second})
+		return g.tally.refused(CheckSlots, sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second})
 	}
 	rules := &view.Sale.Rules
 	if check, wait := g.rates.check(rules, sale, claim.Buyer, caller.Address, now); wait > 0 {
@@ -101,15 +101,15 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 // their way.
 func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, most int64, rules *sluice.Rules, address netip.Addr) (sluice.Decision, error) {
 	busy := sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second}
-	place, err := g.batcher.Enter(sale, most)
+	slot, err := g.batcher.Acquire(sale, most)
 	switch {
 	case errors.Is(err, errSaleFull):
 		return g.tally.refused(CheckRatio, busy)
 	case err != nil:
-		return g.tally.refused(CheckPlaces, busy)
+		return g.tally.refused(CheckSlots, busy)
 	}
 	claim.Order = g.newID(sale)
-	decision, err := place.Claim(ctx, claim, sharedRate(rules))
+	decision, err := slot.Claim(ctx, claim, sharedRate(rules))
 	switch {
 	case errors.Is(err, errNotCounted):
 		return g.tally.refused(CheckSharedRate, busy)

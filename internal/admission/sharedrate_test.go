@@ -129,14 +129,14 @@ func TestSharedRateTakesOneCallABatch(t *testing.T) {
 		var crowd sync.WaitGroup
 		enter := func(i int, buyer sluice.BuyerID, rate sluice.BuyerRate) {
 			crowd.Go(func() {
-				place, err := b.Enter("sale", sluice.Unlimited)
+				slot, err := b.Acquire("sale", sluice.Unlimited)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				c := claim(i)
 				c.Buyer = buyer
-				d, err := place.Claim(t.Context(), c, rate)
+				d, err := slot.Claim(t.Context(), c, rate)
 				if err != nil || d.Code == sluice.Accepted && d.Order != c.Order {
 					t.Errorf("claim %d: %+v, %v", i, d, err)
 				}
@@ -161,8 +161,8 @@ func TestSharedRateTakesOneCallABatch(t *testing.T) {
 		if got := fmt.Sprint(limiter.calls, ledger.sizes()); got != "[1 6] [1 4]" {
 			t.Errorf("calls of the limiter and the ledger %s, want [1 6] [1 4]", got)
 		}
-		if n := b.places.Load(); n != 0 {
-			t.Errorf("%d places are taken by nobody", n)
+		if n := b.slots.Load(); n != 0 {
+			t.Errorf("%d slots are taken by nobody", n)
 		}
 	})
 }
@@ -194,8 +194,8 @@ func TestSharedRateFailsClosed(t *testing.T) {
 			if n := len(ledger.sizes()); n != 0 {
 				t.Errorf("%s: the ledger was asked %d times", name, n)
 			}
-			if got := refusedBy(g); got["shared_rate"] != 5 || g.batcher.places.Load() != 0 {
-				t.Errorf("%s: refused by %v, %d places taken", name, got, g.batcher.places.Load())
+			if got := refusedBy(g); got["shared_rate"] != 5 || g.batcher.slots.Load() != 0 {
+				t.Errorf("%s: refused by %v, %d slots taken", name, got, g.batcher.slots.Load())
 			}
 			show(g, open(sluice.Rules{})) // the merchant can do without
 			if got := try(g, "ann", home); got != "accepted" {

@@ -49,7 +49,7 @@ type Options struct {
 
 	// Replay deals with a dead letter.
 	Replay func(ctx context.Context, id int64) (settle.Replayed, error)
-	// Entrance is what stands before sales with tickets, lists or a risk service.
+	// Eligibility is what stands before sales with tickets, lists or a risk service.
 	Eligibility Eligibility
 	// Ended is called when an order has ended: its units are on their way back.
 	Ended func()

@@ -3,26 +3,26 @@ package metrics
 import "github.com/prometheus/client_golang/prometheus"
 
 // Gate adds how many claims each check of this server's gate has refused, and
-// how many claims are on their way, asked for whenever somebody reads the
+// how many claims are in flight, asked for whenever somebody reads the
 // metrics.
-func (m *Metrics) Gate(refused func() map[string]int64, places func() int64) {
-	m.registry.MustRegister(&gateCollector{refused, places})
+func (m *Metrics) Gate(refused func() map[string]int64, inFlight func() int64) {
+	m.registry.MustRegister(&gateCollector{refused, inFlight})
 }
 
 type gateCollector struct {
-	refused func() map[string]int64
-	places  func() int64
+	refused  func() map[string]int64
+	inFlight func() int64
 }
 
 var (
-	gateDesc   = prometheus.NewDesc("sluice_gate_refused_total", "Claims that this server refused before the ledger was asked, by check.", []string{"check"}, nil)
-	placesDesc = prometheus.NewDesc("sluice_claims_on_their_way", "Claims that this server has let through and that are not decided.", nil, nil)
+	gateDesc     = prometheus.NewDesc("sluice_gate_refused_total", "Claims that this server refused before the ledger was asked, by check.", []string{"check"}, nil)
+	inFlightDesc = prometheus.NewDesc("sluice_claims_on_their_way", "Claims that this server has let through and that are not decided.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *gateCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- gateDesc
-	ch <- placesDesc
+	ch <- inFlightDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -30,5 +30,5 @@ func (c *gateCollector) Collect(ch chan<- prometheus.Metric) {
 	for check, n := range c.refused() {
 		ch <- prometheus.MustNewConstMetric(gateDesc, prometheus.CounterValue, float64(n), check)
 	}
-	ch <- prometheus.MustNewConstMetric(placesDesc, prometheus.GaugeValue, float64(c.places()))
+	ch <- prometheus.MustNewConstMetric(inFlightDesc, prometheus.GaugeValue, float64(c.inFlight()))
 }
