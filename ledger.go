@@ -7,16 +7,16 @@ import (
 
 // RefusalLease is how long a server may repeat, without asking the ledger, a
 // refusal it has read there (sold out, closed, paused, not open). In return
-// the ledger lets what it has reopened rest for as long before it accepts
+// what the ledger reopens has a cooldown of the same length before it accepts
 // again: by then no server still repeats the old refusal, so a claim accepted
 // on one server is never refused by another that has not heard yet (I4).
 const RefusalLease = 500 * time.Millisecond
 
-// Resting reports whether a sale that rests until calm does so at now. One that
-// would rest for longer than RefusalLease does not: the ledger's clock has been
-// set back since, by whatever, and the sale must not stand still for as long.
-func Resting(now, calm time.Time) bool {
-	return now.Before(calm) && !calm.After(now.Add(RefusalLease))
+// InCooldown reports whether a cooldown that ends at until lasts at now. One that
+// would last longer than RefusalLease is over: the ledger's clock has been set
+// back since, and the sale must not stand still for as long.
+func InCooldown(now, until time.Time) bool {
+	return now.Before(until) && !until.After(now.Add(RefusalLease))
 }
 
 // Ledger decides claims and remembers the accepted ones. It is the only place
@@ -85,16 +85,16 @@ type Reader interface {
 
 // Reading is a sale as the ledger has it at one moment.
 type Reading struct {
-	Sale   SaleID
-	Err    error // why the sale could not be read; then the rest means nothing
-	Loaded bool  // false: the ledger does not hold the sale; the rest means nothing but Now
-	Epoch  int64
-	Seq    int64 // of the last accepted claim of this epoch; 0 before the first
-	Taken  int64 // units of live orders: queued, pending or paid
-	Terms  Terms
-	Fence  string    // why claims are Unavailable; empty when they are not
-	Calm   time.Time // until then the sale rests after reopening (see RefusalLease); zero when it does not
-	Now    time.Time // the ledger's clock
+	Sale          SaleID
+	Err           error // why the sale could not be read; then the rest means nothing
+	Loaded        bool  // false: the ledger does not hold the sale; the rest means nothing but Now
+	Epoch         int64
+	Seq           int64 // of the last accepted claim of this epoch; 0 before the first
+	Taken         int64 // units of live orders: queued, pending or paid
+	Terms         Terms
+	Fence         string    // why claims are Unavailable; empty when they are not
+	CooldownUntil time.Time // the end of the cooldown after a reopening (see RefusalLease); zero when there is none
+	Now           time.Time // the ledger's clock
 	// Backlog is the number of journal entries not acknowledged yet, and Oldest
 	// the sequence of the first claim in the oldest of them, 0 if there is none
 	// (or it is damaged): what was accepted before it has left the journal.
@@ -143,8 +143,8 @@ type Keeper interface {
 	// the ledger holds another epoch, or would lower the total while the sale is
 	// fenced: its taken may be less than what was accepted; ErrNotLoaded if it
 	// does not hold the sale.
-	// When the change reopens the sale, the sale rests for RefusalLease; a new
-	// rest takes the place of one that has not ended.
+	// When the change reopens the sale, it has a cooldown of RefusalLease; a new
+	// one takes the place of one that has not ended.
 	Apply(ctx context.Context, sale SaleID, epoch int64, terms Terms) error
 
 	// Fence makes every claim Unavailable, with a reason; the first reason

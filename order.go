@@ -287,7 +287,7 @@ type Releaser interface {
 	// loaded: ErrNotLoaded. Then, and after any other error, give them again
 	// later.
 	//
-	// If the sale was sold out, it rests for RefusalLease.
+	// If the sale was sold out, a cooldown of RefusalLease begins.
 	Release(ctx context.Context, sale SaleID, releases []Release) (Released, error)
 }
 

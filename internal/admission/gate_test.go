@@ -60,7 +60,7 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 		{name: "at the end of the lease", after: sluice.RefusalLease - leaseMargin, want: asks},
 		{name: "just before it", after: sluice.RefusalLease - leaseMargin - 1, want: sluice.SoldOut},
 		{name: "a ledger of the past", change: func(v *View) { v.Sale.Epoch = 2 }, want: sluice.Unavailable},
-		{name: "the sale rests after reopening", change: func(v *View) { v.Reading.Calm = clock.Add(time.Second) }, want: asks},
+		{name: "a cooldown after reopening", change: func(v *View) { v.Reading.CooldownUntil = clock.Add(time.Second) }, want: asks},
 		{name: "more than one buyer may have outranks sold out", claim: sluice.Claim{Quantity: 3}, want: sluice.BuyerLimit},
 		{name: "exactly what one buyer may have", claim: sluice.Claim{Quantity: 2}, want: sluice.SoldOut},
 		{name: "units left", change: func(v *View) { v.Reading.Taken = 9 }, want: asks},

@@ -242,7 +242,7 @@ func (b *Board) nextReading(e *boardSale, asked time.Time) time.Time {
 	if v == nil || v.Asked.Before(asked) {
 		return next
 	}
-	for _, at := range [...]time.Time{v.Reading.Terms.OpensAt, v.Reading.Terms.ClosesAt, v.Reading.Calm} {
+	for _, at := range [...]time.Time{v.Reading.Terms.OpensAt, v.Reading.Terms.ClosesAt, v.Reading.CooldownUntil} {
 		if at.After(v.Reading.Now) {
 			if due := v.Told.Add(at.Sub(v.Reading.Now)); due.Before(next) {
 				next = due

@@ -103,7 +103,7 @@ const leaseMargin = 20 * time.Millisecond
 // to the ledger until a later reading shows it, since it may have been moved
 // (I4, I8).
 func (v *View) refusal(now time.Time) sluice.Code {
-	if now.Sub(v.Asked) >= sluice.RefusalLease-leaseMargin || !v.InStep() || !v.Reading.Calm.IsZero() {
+	if now.Sub(v.Asked) >= sluice.RefusalLease-leaseMargin || !v.InStep() || !v.Reading.CooldownUntil.IsZero() {
 		return 0
 	}
 	terms := &v.Reading.Terms

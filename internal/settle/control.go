@@ -160,7 +160,7 @@ func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluic
 	case lowered && refused:
 		return sale, sluice.ErrBelowTaken
 	}
-	return sale, c.waitCalm(ctx, id)
+	return sale, c.waitCooldown(ctx, id)
 }
 
 var errUnchanged = errors.New("settle: nothing to change")
@@ -173,15 +173,15 @@ func (c *Control) read(ctx context.Context, id sluice.SaleID) (sluice.Reading, e
 	return readings[0], nil
 }
 
-// waitCalm returns when a reopened sale has rested, after RefusalLease at the
+// waitCooldown returns when the cooldown of a reopened sale is over, after RefusalLease at the
 // latest, so that the operator who reopened it finds it open.
-func (c *Control) waitCalm(ctx context.Context, id sluice.SaleID) error {
+func (c *Control) waitCooldown(ctx context.Context, id sluice.SaleID) error {
 	reading, err := c.read(ctx, id)
-	if err != nil || reading.Calm.IsZero() {
+	if err != nil || reading.CooldownUntil.IsZero() {
 		return nil // it is open in a moment; the operator need not know how soon
 	}
 	select {
-	case <-time.After(min(reading.Calm.Sub(reading.Now), sluice.RefusalLease)):
+	case <-time.After(min(reading.CooldownUntil.Sub(reading.Now), sluice.RefusalLease)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

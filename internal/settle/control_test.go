@@ -9,28 +9,28 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// calmFor is a ledger whose sale rests for that long, by what it says.
-type calmFor struct {
+// coolingFor is a ledger whose sale is in cooldown for that long, by what it says.
+type coolingFor struct {
 	Ledger
-	rest time.Duration
+	cooldown time.Duration
 }
 
-func (l calmFor) Read(context.Context, []sluice.SaleID) ([]sluice.Reading, error) {
+func (l coolingFor) Read(context.Context, []sluice.SaleID) ([]sluice.Reading, error) {
 	now := time.Now()
-	return []sluice.Reading{{Loaded: true, Now: now, Calm: now.Add(l.rest)}}, nil
+	return []sluice.Reading{{Loaded: true, Now: now, CooldownUntil: now.Add(l.cooldown)}}, nil
 }
 
-// An operator waits for the end of a rest, and no longer than a rest takes,
+// An operator waits for the end of a cooldown, and no longer than one takes,
 // whatever the ledger's clock says.
 func TestWaitForARestIsBounded(t *testing.T) {
-	for rest, want := range map[time.Duration]time.Duration{
+	for cooldown, want := range map[time.Duration]time.Duration{
 		100 * time.Millisecond: 100 * time.Millisecond, time.Hour: sluice.RefusalLease,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			err := NewControl(nil, calmFor{rest: rest}, nil).waitCalm(t.Context(), "sale")
+			err := NewControl(nil, coolingFor{cooldown: cooldown}, nil).waitCooldown(t.Context(), "sale")
 			if took := time.Since(start); err != nil || took != want {
-				t.Errorf("a rest of %s: waited %s, %v; want %s", rest, took, err, want)
+				t.Errorf("a cooldown of %s: waited %s, %v; want %s", cooldown, took, err, want)
 			}
 		})
 	}

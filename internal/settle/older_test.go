@@ -99,7 +99,7 @@ func TestAStoreOlderThanItsLedger(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the unit does not come back")
 		}
-		if calm := r.reading().Calm; calm.IsZero() {
+		if cooldown := r.reading().CooldownUntil; cooldown.IsZero() {
 			dave = r.accepted("dave", true) // alice's unit
 		}
 	}

@@ -37,7 +37,7 @@ func (c *Control) Restock(ctx context.Context, id sluice.SaleID, restock string,
 	if err != nil {
 		return sale, &sluice.PendingError{Cause: err}
 	}
-	return sale, c.waitCalm(ctx, id)
+	return sale, c.waitCooldown(ctx, id)
 }
 
 // decides reports whether a ledger can decide about a lower total.

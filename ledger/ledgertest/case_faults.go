@@ -93,8 +93,8 @@ var faultCases = []testCase{
 				e.wantErr("Apply", err, ErrInjected)
 			}
 		}
-		if r := e.read(sale); r.Terms.Version != 2 || !r.Calm.Equal(Start.Add(sluice.RefusalLease)) {
-			e.Errorf("%+v, want version 2, resting from the first time on", r)
+		if r := e.read(sale); r.Terms.Version != 2 || !r.CooldownUntil.Equal(Start.Add(sluice.RefusalLease)) {
+			e.Errorf("%+v, want version 2, in cooldown from the first time on", r)
 		}
 	}},
 	{"a shaky ledger, a stubborn crowd", 0, func(e *env) {

@@ -177,30 +177,30 @@ var releaseCases = []testCase{
 		_, err := e.releaser().Release(e.ctx, sale, []sluice.Release{releaseOf(sale, e.claim("ann", "k", 1), 1)})
 		e.wantErr("Release", err, sluice.ErrNotLoaded)
 	}},
-	{"a sold-out sale rests, and sells again", Releases, func(e *env) {
+	{"a sold-out sale has a cooldown, and sells again", Releases, func(e *env) {
 		e.load(sale, total(2))
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
 		e.release(a)
 		until := Start.Add(sluice.RefusalLease)
-		if r := e.read(sale); !r.Calm.Equal(until) || r.Taken != 0 {
-			e.Errorf("%+v, want nothing taken, resting until %v", r, until)
+		if r := e.read(sale); !r.CooldownUntil.Equal(until) || r.Taken != 0 {
+			e.Errorf("%+v, want nothing taken, in cooldown until %v", r, until)
 		}
 		e.wantCode(e.claim("bob", "k", 1), sluice.SoldOut)
 		e.clock.Set(until)
 		e.accepted(e.claim("bob", "k", 2))
-		e.release(a) // again: no rest begins
-		if r := e.read(sale); !r.Calm.IsZero() || r.Taken != 2 {
-			e.Errorf("%+v, want 2 taken, not resting", r)
+		e.release(a) // again: no cooldown begins
+		if r := e.read(sale); !r.CooldownUntil.IsZero() || r.Taken != 2 {
+			e.Errorf("%+v, want 2 taken, no cooldown", r)
 		}
 	}},
-	{"a sale with units left needs no rest", Releases, func(e *env) {
+	{"a sale with units left needs no cooldown", Releases, func(e *env) {
 		e.load(sale, total(3))
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
 		e.release(a)
-		if r := e.read(sale); !r.Calm.IsZero() {
-			e.Errorf("calm until %v, want none", r.Calm)
+		if r := e.read(sale); !r.CooldownUntil.IsZero() {
+			e.Errorf("in cooldown until %v, want none", r.CooldownUntil)
 		}
 		e.accepted(e.claim("bob", "k", 3))
 	}},

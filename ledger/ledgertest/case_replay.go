@@ -36,7 +36,7 @@ var replayCases = []testCase{
 		e.change(sale, func(t *sluice.Terms) { t.OpensAt, t.ClosesAt = Start.Add(-time.Hour), Start })
 		e.same("closed", e.one(claim), want)
 		e.change(sale, func(t *sluice.Terms) { t.ClosesAt, t.Total = time.Time{}, 2 })
-		e.same("resting", e.one(claim), want)
+		e.same("in cooldown", e.one(claim), want)
 		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, "test"))
 		e.wantCode(claim, sluice.Unavailable)
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))

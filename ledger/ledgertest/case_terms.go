@@ -91,9 +91,9 @@ var termsCases = []testCase{
 	}},
 }
 
-// calmCases: what Apply reopens rests for RefusalLease, so that a server that
+// cooldownCases: what Apply reopens has a cooldown of RefusalLease, so that a server that
 // still repeats the old refusal never contradicts an acceptance (I4).
-var calmCases = []testCase{
+var cooldownCases = []testCase{
 	{"after a pause", 0, reopens(sluice.Paused,
 		with(func(t *sluice.Terms) { t.Paused = true }), func(t *sluice.Terms) { t.Paused = false })},
 	{"after opening early", 0, reopens(sluice.NotOpen,
@@ -112,19 +112,19 @@ var calmCases = []testCase{
 			e.Errorf("OpensAt %v, want %v", d.OpensAt, want)
 		}
 	}},
-	{"buyer_limit outranks a rest after sold out", 0, func(e *env) {
+	{"buyer_limit outranks a cooldown after sold out", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 1, 1 }))
 		e.accepted(e.claim("ann", "k1", 1))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
 		e.wantCode(e.claim("ann", "k2", 1), sluice.BuyerLimit)
 		e.wantCode(e.claim("bob", "k", 1), sluice.SoldOut)
 	}},
-	{"a rest after sold out outranks insufficient", 0, func(e *env) {
+	{"a cooldown after sold out outranks insufficient", 0, func(e *env) {
 		e.load(sale, total(0))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
 		e.wantCode(e.claim("bob", "k", 9), sluice.SoldOut)
 	}},
-	{"a rest after a pause outranks buyer_limit", 0, func(e *env) {
+	{"a cooldown after a pause outranks buyer_limit", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 1 }))
 		e.accepted(e.claim("ann", "k1", 1))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = true })
@@ -144,25 +144,25 @@ var calmCases = []testCase{
 		e.clock.Advance(time.Millisecond)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"an opening that moves, but not so near, or away, lets nothing rest", 0, func(e *env) {
+	{"an opening that moves, but not so near, or away, begins no cooldown", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = Start.Add(100 * time.Millisecond) }))
 		e.change(sale, func(t *sluice.Terms) { t.OpensAt = Start.Add(200 * time.Millisecond) })
 		e.change(sale, func(t *sluice.Terms) { t.OpensAt = Start.Add(time.Hour) })
 		e.change(sale, func(t *sluice.Terms) { t.OpensAt = Start.Add(sluice.RefusalLease) })
-		if r := e.read(sale); !r.Calm.IsZero() {
-			e.Errorf("calm until %v, want none", r.Calm)
+		if r := e.read(sale); !r.CooldownUntil.IsZero() {
+			e.Errorf("in cooldown until %v, want none", r.CooldownUntil)
 		}
 		e.clock.Advance(sluice.RefusalLease)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"a sale reopened while it is sold out rests, then says so", 0, func(e *env) {
+	{"a sale reopened while it is sold out has a cooldown, then says so", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.Paused = 0, true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
 		e.clock.Advance(sluice.RefusalLease)
 		e.wantCode(e.claim("ann", "k", 1), sluice.SoldOut)
 	}},
-	{"a new rest replaces one that lasts", 0, func(e *env) {
+	{"a new cooldown replaces one that lasts", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.Paused = 0, true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.clock.Advance(sluice.RefusalLease / 2)
@@ -173,14 +173,14 @@ var calmCases = []testCase{
 		e.clock.Advance(time.Millisecond)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"units added before the pause ends need no rest of their own", 0, func(e *env) {
+	{"units added before the pause ends need no cooldown of their own", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.Paused = 0, true }))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
-		if r := e.read(sale); !r.Calm.IsZero() {
-			e.Errorf("calm until %v, want none: it is still paused", r.Calm)
+		if r := e.read(sale); !r.CooldownUntil.IsZero() {
+			e.Errorf("in cooldown until %v, want none: it is still paused", r.CooldownUntil)
 		}
 	}},
-	{"a pause during a rest is the answer, if it comes first", 0, func(e *env) {
+	{"a pause during a cooldown is the answer, if it comes first", 0, func(e *env) {
 		e.load(sale, total(0))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
 		e.change(sale, func(t *sluice.Terms) { t.Paused = true })
@@ -190,15 +190,15 @@ var calmCases = []testCase{
 		e.change(sale, func(t *sluice.Terms) { t.Paused = true })
 		e.wantCode(e.claim("ann", "k", 1), sluice.NotOpen) // the rest's, which precedes paused
 	}},
-	{"a change that reopens nothing lets nothing rest", 0, func(e *env) {
+	{"a change that reopens nothing begins no cooldown", 0, func(e *env) {
 		e.load(sale, total(5))
 		e.change(sale, func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 9, 4 })
-		if r := e.read(sale); !r.Calm.IsZero() {
-			e.Errorf("calm until %v, want none", r.Calm)
+		if r := e.read(sale); !r.CooldownUntil.IsZero() {
+			e.Errorf("in cooldown until %v, want none", r.CooldownUntil)
 		}
 		e.accepted(e.claim("ann", "k1", 1))
 	}},
-	{"a rest goes on through another change", 0, func(e *env) {
+	{"a cooldown goes on through another change", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.clock.Advance(sluice.RefusalLease - time.Millisecond)
@@ -214,15 +214,15 @@ var calmCases = []testCase{
 		e.must("Apply again", e.ledger.Apply(e.ctx, sale, 1, e.terms[sale]))
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"a rest ends when the clock is set back by more than it", 0, func(e *env) {
+	{"a cooldown ends when the clock is set back by more than it", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.clock.Advance(-time.Millisecond)
-		e.wantNoRest()
+		e.wantNoCooldown()
 		e.clock.Advance(-time.Minute)
-		e.wantNoRest()
+		e.wantNoCooldown()
 		e.restart()
-		e.wantNoRest()
+		e.wantNoCooldown()
 		e.clock.Set(Start) // the moment at which it began: as if nothing had been
 		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
 	}},
@@ -235,9 +235,9 @@ var calmCases = []testCase{
 		e.wantCode(e.claim("bob", "k", 1), sluice.SoldOut)
 		e.clock.Advance(-time.Minute)
 		e.change(sale, func(t *sluice.Terms) { t.Total = 2 })
-		e.wantNoRest()
+		e.wantNoCooldown()
 	}},
-	{"a rest survives a restart", 0, func(e *env) {
+	{"a cooldown survives a restart", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.restart()
@@ -247,17 +247,17 @@ var calmCases = []testCase{
 	}},
 }
 
-// wantNoRest checks that the sale says that it does not rest, and accepts.
-func (e *env) wantNoRest() {
+// wantNoCooldown checks that the sale shows no cooldown, and accepts.
+func (e *env) wantNoCooldown() {
 	e.Helper()
-	if r := e.read(sale); !r.Calm.IsZero() {
-		e.Errorf("calm until %v at %v, want none", r.Calm, r.Now)
+	if r := e.read(sale); !r.CooldownUntil.IsZero() {
+		e.Errorf("in cooldown until %v at %v, want none", r.CooldownUntil, r.Now)
 	}
 	e.accepted(e.claim(sluice.BuyerID(fmt.Sprint("buyer-", e.orders)), "k", 1))
 }
 
 // reopens returns a case: under before the sale answers code, change reopens
-// it, and the code goes on until the rest is over, to the millisecond.
+// it, and the code goes on until the cooldown is over, to the millisecond.
 func reopens(code sluice.Code, before sluice.Terms, change func(t *sluice.Terms)) func(e *env) {
 	return func(e *env) {
 		e.load(sale, before)
@@ -265,14 +265,14 @@ func reopens(code sluice.Code, before sluice.Terms, change func(t *sluice.Terms)
 		e.change(sale, change)
 		until := Start.Add(sluice.RefusalLease)
 		e.wantCode(e.claim("ann", "k", 1), code)
-		if r := e.read(sale); !r.Calm.Equal(until) {
-			e.Errorf("calm until %v, want %v", r.Calm, until)
+		if r := e.read(sale); !r.CooldownUntil.Equal(until) {
+			e.Errorf("in cooldown until %v, want %v", r.CooldownUntil, until)
 		}
 		e.clock.Set(until.Add(-time.Millisecond))
 		e.wantCode(e.claim("ann", "k", 1), code)
 		e.clock.Set(until)
-		if r := e.read(sale); !r.Calm.IsZero() {
-			e.Errorf("calm until %v after the rest, want none", r.Calm)
+		if r := e.read(sale); !r.CooldownUntil.IsZero() {
+			e.Errorf("in cooldown until %v after the cooldown, want none", r.CooldownUntil)
 		}
 		e.accepted(e.claim("ann", "k", 1))
 	}

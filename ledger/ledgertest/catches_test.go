@@ -243,8 +243,8 @@ var brokenLedgers = []struct {
 			return l.Load(ctx, image)
 		}}
 	}},
-	{"does not rest after reopening", func() broken {
-		return broken{reading: func(r *sluice.Reading) { r.Calm = time.Time{} }}
+	{"has no cooldown after reopening", func() broken {
+		return broken{reading: func(r *sluice.Reading) { r.CooldownUntil = time.Time{} }}
 	}},
 	{"takes a lower version of the terms", func() broken {
 		return broken{apply: func(l sluice.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {

@@ -17,12 +17,12 @@
 //     claim, repeats included.
 //   - Apply of a total below the units taken is ErrBelowTaken and changes
 //     nothing (I1 holds at every instant).
-//   - Apply makes the sale rest when the old terms refuse by window or pause
-//     at that instant and the new ones do not (calm code: what the old ones
+//   - Apply begins a cooldown when the old terms refuse by window or pause
+//     at that instant and the new ones do not (cooldown code: what the old ones
 //     said), or when neither refuses, nothing was available under the old
-//     total, and something is under the new one (calm code: SoldOut). A new
-//     rest replaces one that still lasts. At Calm itself the rest is over.
-//   - While a sale rests, its calm code is one refusal more, at the calm
+//     total, and something is under the new one (cooldown code: SoldOut). A new
+//     cooldown replaces one that still lasts. At CooldownUntil itself it is over.
+//   - During a cooldown its code is one refusal more, at that
 //     code's place in the order of precedence.
 //   - Load empties the journal: what stood there must be in the image.
 package ledgertest
@@ -116,7 +116,7 @@ func Run(t *testing.T, h Harness) {
 		{"Replay", replayCases},
 		{"Batch", batchCases},
 		{"Terms", termsCases},
-		{"Calm", calmCases},
+		{"Cooldown", cooldownCases},
 		{"Load", loadCases},
 		{"Fence", fenceCases},
 		{"Read", readCases},

@@ -32,8 +32,8 @@ func TestScriptsReachEverything(t *testing.T) {
 				seen["error: "+s.err.Error()]++
 			}
 			for _, r := range s.readings {
-				if !r.Calm.IsZero() {
-					seen["calm"]++
+				if !r.CooldownUntil.IsZero() {
+					seen["cooldown"]++
 				}
 			}
 			if s.act == doRestart {
@@ -51,7 +51,7 @@ func TestScriptsReachEverything(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"repeat", "repeat after a load", "limit with orders", "calm", "restart", "released", "released before", "released and unknown",
+		"repeat", "repeat after a load", "limit with orders", "cooldown", "restart", "released", "released before", "released and unknown",
 		"error: " + sluice.ErrStaleEpoch.Error(), "error: " + sluice.ErrBelowTaken.Error(),
 	} {
 		if seen[what] < 3 {

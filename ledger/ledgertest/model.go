@@ -16,12 +16,12 @@ type model struct {
 }
 
 type modelSale struct {
-	epoch     int64
-	terms     sluice.Terms
-	fence     string
-	calm      sluice.Code
-	calmUntil time.Time
-	records   []sluice.Record
+	epoch         int64
+	terms         sluice.Terms
+	fence         string
+	cooldown      sluice.Code
+	cooldownUntil time.Time
+	records       []sluice.Record
 }
 
 func newModel() *model { return &model{sales: map[sluice.SaleID]*modelSale{}} }
@@ -44,10 +44,10 @@ func (s *modelSale) seq() (last int64) {
 	return last
 }
 
-// resting: a rest that ends later than one that begins now is over, since the
+// cooling: a cooldown that ends later than one that begins now is over, since the
 // clock has been set back.
-func (s *modelSale) resting(now time.Time) bool {
-	left := s.calmUntil.Sub(now)
+func (s *modelSale) cooling(now time.Time) bool {
+	left := s.cooldownUntil.Sub(now)
 	return left > 0 && left <= sluice.RefusalLease
 }
 
@@ -62,8 +62,8 @@ func (s *modelSale) refusals(now time.Time, c sluice.Claim) (codes []sluice.Code
 	if s.terms.Paused {
 		codes = append(codes, sluice.Paused)
 	}
-	if s.resting(now) {
-		codes = append(codes, s.calm)
+	if s.cooling(now) {
+		codes = append(codes, s.cooldown)
 	}
 	var units, orders, unpaid int64
 	for _, r := range s.records {
@@ -159,14 +159,14 @@ func (m *model) apply(now time.Time, id sluice.SaleID, epoch int64, terms sluice
 	soldOut := old.Total != unlimited && old.Total-s.taken() <= 0
 	left := terms.Total == unlimited || terms.Total-s.taken() > 0
 	if was != 0 && is == 0 {
-		s.calm, s.calmUntil = was, now.Add(sluice.RefusalLease)
+		s.cooldown, s.cooldownUntil = was, now.Add(sluice.RefusalLease)
 	}
 	moved := terms.OpensAt.Sub(now) < sluice.RefusalLease && old.OpensAt.Sub(terms.OpensAt) > 0
 	if was == sluice.NotOpen && is == sluice.NotOpen && moved {
-		s.calm, s.calmUntil = sluice.NotOpen, now.Add(sluice.RefusalLease)
+		s.cooldown, s.cooldownUntil = sluice.NotOpen, now.Add(sluice.RefusalLease)
 	}
 	if was == 0 && is == 0 && soldOut && left {
-		s.calm, s.calmUntil = sluice.SoldOut, now.Add(sluice.RefusalLease)
+		s.cooldown, s.cooldownUntil = sluice.SoldOut, now.Add(sluice.RefusalLease)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (m *model) release(now time.Time, id sluice.SaleID, releases []sluice.Relea
 		}
 	}
 	if wasSoldOut && s.terms.Total-s.taken() > 0 && s.terms.Refusal(now) == 0 {
-		s.calm, s.calmUntil = sluice.SoldOut, now.Add(sluice.RefusalLease)
+		s.cooldown, s.cooldownUntil = sluice.SoldOut, now.Add(sluice.RefusalLease)
 	}
 	return answer, nil
 }
@@ -241,8 +241,8 @@ func (m *model) reading(now time.Time, id sluice.SaleID) sluice.Reading {
 	r := sluice.Reading{
 		Sale: id, Loaded: true, Epoch: s.epoch, Seq: s.seq(), Taken: s.taken(), Terms: s.terms, Fence: s.fence, Now: now,
 	}
-	if s.resting(now) {
-		r.Calm = s.calmUntil
+	if s.cooling(now) {
+		r.CooldownUntil = s.cooldownUntil
 	}
 	return r
 }

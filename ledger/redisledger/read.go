@@ -151,8 +151,8 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if gap != 14 {
 		r.Fence = fields.text[14]
 	}
-	if calm := fields.time(15); sluice.Resting(r.Now, calm) {
-		r.Calm = calm
+	if cooldown := fields.time(15); sluice.InCooldown(r.Now, cooldown) {
+		r.CooldownUntil = cooldown
 	}
 	told, r.Oldest = fields.number(16), fields.number(17)
 	return r, told, fields.text[1], fields.err

@@ -68,15 +68,15 @@ func TestReleaseOfMany(t *testing.T) {
 			if got, err := l.Release(t.Context(), "s", append(slices.Clone(give), later...)); !errors.Is(err, sluice.ErrStaleEpoch) {
 				t.Errorf("with one of a later epoch: %+v, %v; want ErrStaleEpoch", got, err)
 			}
-			if r := read(t, l, "s"); r.Taken != 1500 || !r.Calm.IsZero() || r.Fence != "" {
+			if r := read(t, l, "s"); r.Taken != 1500 || !r.CooldownUntil.IsZero() || r.Fence != "" {
 				t.Errorf("%+v, want that nothing has changed", r)
 			}
 
 			fresh := open(t, url, redisledger.Options{Node: "b", Prefix: prefix}) // knows nothing of the layout
 			command(t, newClient(t, url), "SCRIPT", "FLUSH")
 			wantReleased(t, fresh, give, sluice.Released{Applied: 1093, Before: 12, Unknown: unknown})
-			if r := read(t, l, "s"); r.Taken != 407 || r.Seq != 1500 || r.Calm.IsZero() {
-				t.Errorf("%+v, want 407 taken, resting", r)
+			if r := read(t, l, "s"); r.Taken != 407 || r.Seq != 1500 || r.CooldownUntil.IsZero() {
+				t.Errorf("%+v, want 407 taken, in cooldown", r)
 			}
 			slices.Reverse(give)
 			slices.Reverse(unknown)
@@ -159,7 +159,7 @@ func TestReleaseAfterTheLayoutChanged(t *testing.T) {
 	}
 }
 
-// While the sale does not sell anyway, returning units need no rest; nor does
+// While the sale does not sell anyway, returning units need no cooldown; nor does
 // a sale without a total.
 func TestNoRestWithoutNeed(t *testing.T) {
 	url := servertest.Redis(t)
@@ -176,16 +176,16 @@ func TestNoRestWithoutNeed(t *testing.T) {
 			change(&terms)
 			terms.Version++
 			must(t, l.Apply(t.Context(), "s", 1, terms))
-			calm := read(t, l, "s").Calm // of the change itself
+			cooldown := read(t, l, "s").CooldownUntil // of the change itself
 			wantReleased(t, l, releasesOf("s", 1, makeClaim("s", 1)), sluice.Released{Applied: 1})
-			if r := read(t, l, "s"); r.Taken != 0 || r.Calm.After(calm) {
-				t.Errorf("%+v; want nothing taken, no rest after %v", r, calm)
+			if r := read(t, l, "s"); r.Taken != 0 || r.CooldownUntil.After(cooldown) {
+				t.Errorf("%+v; want nothing taken, no cooldown after %v", r, cooldown)
 			}
 		})
 	}
 }
 
-// Nor is there a rest as long as nothing is available.
+// Nor is there a cooldown as long as nothing is available.
 func TestNoRestWhileSoldOut(t *testing.T) {
 	url := servertest.Redis(t)
 	prefix := newPrefix(t, url)
@@ -193,10 +193,10 @@ func TestNoRestWhileSoldOut(t *testing.T) {
 	loadOpen(t, l, "s", tight(3))
 	wantAll(t, claim(t, l, "s", makeClaims("s", 0, 3)...), sluice.Accepted)
 	command(t, newClient(t, url), "HSET", prefix+":{s}:sale", "total", "2") // Apply would refuse it
-	for i, calm := range []bool{false, true} {
+	for i, cooldown := range []bool{false, true} {
 		wantReleased(t, l, releasesOf("s", 1, makeClaim("s", i)), sluice.Released{Applied: 1})
-		if r := read(t, l, "s"); r.Calm.IsZero() == calm {
-			t.Errorf("release %d: %+v; want a rest: %t", i, r, calm)
+		if r := read(t, l, "s"); r.CooldownUntil.IsZero() == cooldown {
+			t.Errorf("release %d: %+v; want a cooldown: %t", i, r, cooldown)
 		}
 	}
 }
@@ -296,7 +296,7 @@ func TestReleaseOutOfMemory(t *testing.T) {
 		t.Errorf("%+v, %v; want OOM", got, err)
 	}
 	command(t, client, "CONFIG", "SET", "maxmemory", "0")
-	if r := read(t, l, "s"); r.Taken != 5 || !r.Calm.IsZero() || r.Fence != "" {
+	if r := read(t, l, "s"); r.Taken != 5 || !r.CooldownUntil.IsZero() || r.Fence != "" {
 		t.Errorf("reading %+v, want that of before", r)
 	}
 	wantReleased(t, l, give, sluice.Released{Applied: 3})

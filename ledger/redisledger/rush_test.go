@@ -133,7 +133,7 @@ type rush struct {
 	testing.TB
 	nodes []*redisledger.Ledger
 	total int64
-	clock atomic.Int64 // ms; every call of a ledger moves it on, so that rests end
+	clock atomic.Int64 // ms; every call of a ledger moves it on, so that cooldowns end
 
 	next    atomic.Int64 // claims made
 	begun   atomic.Int64 // orders whose release may have begun

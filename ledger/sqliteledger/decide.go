@@ -10,20 +10,20 @@ import (
 // verdict is what is the same for every claim of a batch.
 type verdict struct {
 	now      time.Time
-	standing sluice.Code // what window, pause and calm say to every new claim, or 0 (I8)
-	resting  bool        // SoldOut goes on although units are available
+	standing sluice.Code // what window, pause and cooldown say to every new claim, or 0 (I8)
+	cooling  bool        // SoldOut goes on although units are available
 }
 
 // verdict returns the sale's at this instant.
 func (s *sale) verdict(now time.Time) verdict {
 	v := verdict{now: now, standing: s.terms.Refusal(now)}
-	if s.calm == 0 || !sluice.Resting(now, s.calmUntil) {
+	if s.cooldown == 0 || !sluice.InCooldown(now, s.cooldownUntil) {
 		return v
 	}
-	if s.calm == sluice.SoldOut {
-		v.resting = true
-	} else if v.standing == 0 || s.calm < v.standing { // the earlier in precedence
-		v.standing = s.calm
+	if s.cooldown == sluice.SoldOut {
+		v.cooling = true
+	} else if v.standing == 0 || s.cooldown < v.standing { // the earlier in precedence
+		v.standing = s.cooldown
 	}
 	return v
 }
@@ -53,7 +53,7 @@ func (s *sale) decide(v *verdict, a *account, c *sluice.Claim) sluice.Decision {
 		return sluice.Decision{Code: sluice.BuyerLimit, Orders: s.liveOrders(a)}
 	}
 	switch available := s.terms.Available(s.taken); {
-	case v.resting || available == 0:
+	case v.cooling || available == 0:
 		return sluice.Decision{Code: sluice.SoldOut}
 	case available != sluice.Unlimited && available < c.Quantity: // I1
 		return sluice.Decision{Code: sluice.Insufficient}
@@ -88,19 +88,19 @@ func (s *sale) accept(a *account, c *sluice.Claim, line string, b *batch) {
 	s.remember(a, c, line, s.seq, b, true, false)
 }
 
-// changeTerms makes the terms the ones that decide, and lets the sale rest if
-// they reopen it, now or before every server knows.
+// changeTerms makes the terms the ones that decide, and begins a cooldown if
+// they reopen the sale, now or before every server knows.
 func (s *sale) changeTerms(terms sluice.Terms, now time.Time) {
 	before, after := s.terms.Refusal(now), terms.Refusal(now)
-	rest := now.Add(sluice.RefusalLease)
+	until := now.Add(sluice.RefusalLease)
 	switch {
 	case after == 0 && before != 0:
-		s.calm, s.calmUntil = before, rest
+		s.cooldown, s.cooldownUntil = before, until
 	case after == 0 && s.terms.Available(s.taken) == 0 && terms.Available(s.taken) != 0:
-		s.calm, s.calmUntil = sluice.SoldOut, rest
+		s.cooldown, s.cooldownUntil = sluice.SoldOut, until
 	case after == sluice.NotOpen && before == sluice.NotOpen &&
-		terms.OpensAt.Before(s.terms.OpensAt) && terms.OpensAt.Before(rest):
-		s.calm, s.calmUntil = sluice.NotOpen, rest // the opening has moved nearer than the lease
+		terms.OpensAt.Before(s.terms.OpensAt) && terms.OpensAt.Before(until):
+		s.cooldown, s.cooldownUntil = sluice.NotOpen, until // the opening has moved nearer than the lease
 	}
 	s.terms = terms
 }

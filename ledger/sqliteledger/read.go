@@ -40,8 +40,8 @@ func (all salesByID) read(ids []sluice.SaleID, now time.Time) []sluice.Reading {
 	for i, id := range ids {
 		if s := all[id]; s != nil {
 			readings[i] = s.view.Load().reading
-			if !sluice.Resting(now, readings[i].Calm) {
-				readings[i].Calm = time.Time{}
+			if !sluice.InCooldown(now, readings[i].CooldownUntil) {
+				readings[i].CooldownUntil = time.Time{}
 			}
 		}
 		readings[i].Sale, readings[i].Now = id, now

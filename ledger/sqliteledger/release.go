@@ -86,7 +86,7 @@ func (all endings) has(place int32) bool {
 }
 
 // end ends claims that are live: their units are available again. If nothing
-// was, the sale rests.
+// was, a cooldown begins.
 func (s *sale) end(all endings, now time.Time) {
 	soldOut := s.terms.Refusal(now) == 0 && s.terms.Available(s.taken) == 0
 	var ended, unpaid []int32
@@ -106,7 +106,7 @@ func (s *sale) end(all endings, now time.Time) {
 		s.unpaid = s.unpaid.with(unpaid)
 	}
 	if soldOut && s.terms.Available(s.taken) != 0 {
-		s.calm, s.calmUntil = sluice.SoldOut, now.Add(sluice.RefusalLease)
+		s.cooldown, s.cooldownUntil = sluice.SoldOut, now.Add(sluice.RefusalLease)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestReleaseIsSeenWithItsCommit(t *testing.T) {
 }
 
 // TestReleaseInGroup: claims after a release stand after it in the log, so
-// that a restart finds the sale resting only if it does.
+// that a restart finds the sale in cooldown only if it is.
 func TestReleaseInGroup(t *testing.T) {
 	fl := openGated(t)
 	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 3)); err != nil {
@@ -73,7 +73,7 @@ func TestReleaseInGroup(t *testing.T) {
 	}
 	errs := fl.together(t,
 		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(4, 5)); return err },
-		func() error { // two units are left: no rest
+		func() error { // two units are left: no cooldown
 			_, err := fl.Release(context.Background(), "s", releasesOf(1, someClaims(1, 3)...))
 			return err
 		},
@@ -87,7 +87,7 @@ func TestReleaseInGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, records, entries := fl.state(t)
-	if before.Taken != 9 || before.Seq != 13 || before.Calm.IsZero() || len(entries) != 3 {
+	if before.Taken != 9 || before.Seq != 13 || before.CooldownUntil.IsZero() || len(entries) != 3 {
 		t.Errorf("%+v, %d entries; want 9 taken, seq 13, resting after the last release, 3 entries", before, len(entries))
 	}
 	if err := fl.Close(); err != nil {
@@ -134,8 +134,8 @@ func TestNoRestInvented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := all["s"]; s.calm != 0 || s.taken != 7 {
-		t.Errorf("calm %v, taken %d after reading the log; want none, 7", s.calm, s.taken)
+	if s := all["s"]; s.cooldown != 0 || s.taken != 7 {
+		t.Errorf("cooldown %v, taken %d after reading the log; want none, 7", s.cooldown, s.taken)
 	}
 }
 

@@ -20,13 +20,13 @@ type sale struct {
 	seq   int64 // of the last accepted claim of this epoch
 	taken int64 // units of live orders
 	terms sluice.Terms
-	// calm is the refusal that goes on until calmUntil although the terms have
+	// cooldown is the refusal that goes on until cooldownUntil although the terms have
 	// lifted it (sluice.RefusalLease).
-	calm      sluice.Code
-	calmUntil time.Time
-	fence     string // why claims are Unavailable; empty when they are not
-	damage    string // what is wrong with the sale's rows, found when they were read
-	expect    int64  // loaded records that are still to come, while the rows are read
+	cooldown      sluice.Code
+	cooldownUntil time.Time
+	fence         string // why claims are Unavailable; empty when they are not
+	damage        string // what is wrong with the sale's rows, found when they were read
+	expect        int64  // loaded records that are still to come, while the rows are read
 
 	records records
 	ended   bits    // records whose units have returned
@@ -44,7 +44,7 @@ type sale struct {
 // view is what readers see of a sale: the committed part. It is immutable, and
 // so are the first count records.
 type view struct {
-	reading sluice.Reading // without Now; Calm is in force until it is reached
+	reading sluice.Reading // without Now; CooldownUntil is in force until it is reached
 	records records        // of which count are committed
 	ended   bits
 	unpaid  bits
@@ -64,7 +64,7 @@ func (s *sale) publish() {
 	s.view.Store(&view{
 		reading: sluice.Reading{
 			Sale: s.id, Loaded: true, Epoch: s.epoch, Seq: s.seq, Taken: s.taken, Terms: s.terms,
-			Fence: s.fence, Calm: s.calmUntil, Backlog: backlog, Oldest: oldest,
+			Fence: s.fence, CooldownUntil: s.cooldownUntil, Backlog: backlog, Oldest: oldest,
 		},
 		records: s.records,
 		ended:   s.ended,

@@ -1,13 +1,13 @@
 -- apply.lua: make newer terms the ones that decide.
 --
 -- KEYS:    1 sale hash, 2 buyers hash
--- ARGV:    1 epoch, 2 now in ms or '' for this server's clock, 3 how long a reopened sale rests, in ms,
+-- ARGV:    1 epoch, 2 now in ms or '' for this server's clock, 3 the cooldown of a reopened sale, in ms,
 --          4 version, 5 total, 6 max_buyer, 7 max_orders (-1: no limit), 8 opens, 9 closes (0: none), 10 paused,
 --          11 max_unpaid (0: no limit), 12 layout that suits these terms
 -- Returns: 1 when applied, 2 when the ledger's version is as high already, 0 when the sale is not loaded,
 --          -1 when the ledger holds another epoch, or the total would be lowered while the sale is fenced,
 --          -2 when the total is below the units taken
--- Keeps:   I1 (never a total below taken), I4 (a reopened sale rests until no server repeats the old refusal)
+-- Keeps:   I1 (never a total below taken), I4 (a reopened sale is in cooldown until no server repeats the old refusal)
 --          bounded work: a sale without records takes the layout that suits its limits
 -- Cost:    three to six commands
 -- Resend:  safe: the version is as high already
@@ -53,17 +53,17 @@ local function refusal(opens, closes, paused)
 end
 
 local before, after = refusal(sale[5], sale[6], sale[7]), refusal(ARGV[8], ARGV[9], ARGV[10])
-local calm
+local cooldown
 if before and not after then
-  calm = before
+  cooldown = before
 elseif after == NOT_OPEN and before == NOT_OPEN then
   -- the opening has moved nearer than the lease
   if tonumber(ARGV[8]) < tonumber(sale[5]) and tonumber(ARGV[8]) < now + tonumber(ARGV[3]) then
-    calm = NOT_OPEN
+    cooldown = NOT_OPEN
   end
 elseif not after then
   if had >= 0 and taken >= had and (total < 0 or taken < total) then
-    calm = SOLD_OUT
+    cooldown = SOLD_OUT
   end
 end
 
@@ -73,7 +73,7 @@ redis.call('HSET', KEYS[1], 'terms', ARGV[4], 'total', ARGV[5], 'max_buyer', ARG
 if redis.call('HLEN', KEYS[2]) == 1 and redis.call('HGET', KEYS[2], '\n') == sale[1] then
   redis.call('HSET', KEYS[1], 'layout', ARGV[12])
 end
-if calm then
-  redis.call('HSET', KEYS[1], 'calm_until', now + tonumber(ARGV[3]), 'calm_code', calm)
+if cooldown then
+  redis.call('HSET', KEYS[1], 'calm_until', now + tonumber(ARGV[3]), 'calm_code', cooldown)
 end
 return 1

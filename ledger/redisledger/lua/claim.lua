@@ -4,7 +4,7 @@
 -- ARGV:    1 layout the caller assumes, 'whole' or 'split';
 --          2 name of the asking server, 3 its field in the sale hash ('told:' and the name);
 --          4 epoch and 5 sequence it was last told there, 6 highest sequence it has seen there (0 0 0: none);
---          7 now in ms, or '' for this server's clock; 8 how long a reopened sale rests, in ms,
+--          7 now in ms, or '' for this server's clock; 8 the cooldown of a reopened sale, in ms,
 --          9 '1' if WAIT follows, else '';
 --          10 n, the number of claims, 11 '1' if all of them ask for one unit, else '',
 --          12 '1' if a buyer occurs more than once, else '';
@@ -121,16 +121,16 @@ elseif closes ~= 0 and now >= closes then
 elseif sale[14] == '1' then
   refusal = PAUSED
 end
--- A sale that has just reopened rests: its old refusal goes on, at its own place in the precedence. A rest that
+-- A sale that has just reopened is in cooldown: its old refusal goes on, at its place in the precedence. One that
 -- ends later than one that begins now is over: the clock has been set back since.
-local resting = false
+local cooling = false
 local left = tonumber(sale[15]) - now
 if left > 0 and left <= tonumber(ARGV[8]) then
-  local calm = tonumber(sale[16])
-  if calm == SOLD_OUT then
-    resting = true
-  elseif not refusal or calm < refusal then
-    refusal = calm
+  local cooldown = tonumber(sale[16])
+  if cooldown == SOLD_OUT then
+    cooling = true
+  elseif not refusal or cooldown < refusal then
+    refusal = cooldown
   end
 end
 
@@ -185,7 +185,7 @@ for i = 1, n do
       if (max_buyer >= 0 and units + quantity > max_buyer) or (max_orders >= 0 and count >= max_orders) or
         (max_unpaid > 0 and unpaid ~= '' and tonumber(sub(unpaid, 2)) >= max_unpaid) then -- I3
         no = BUYER_LIMIT
-      elseif resting or (total >= 0 and taken >= total) then -- I7
+      elseif cooling or (total >= 0 and taken >= total) then -- I7
         no = SOLD_OUT
       elseif total >= 0 and taken + quantity > total then -- I1
         no = INSUFFICIENT

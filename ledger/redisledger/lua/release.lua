@@ -4,7 +4,7 @@
 -- ARGV:    1 layout the caller assumes, 'whole' or 'split';
 --          2 name of the asking server, 3 its field in the sale hash ('told:' and the name);
 --          4 epoch and 5 sequence it was last told there, 6 highest sequence it has seen there (0 0 0: none);
---          7 now in ms, or '' for this server's clock; 8 how long a reopened sale rests, in ms,
+--          7 now in ms, or '' for this server's clock; 8 the cooldown of a reopened sale, in ms,
 --          9 '1' if WAIT follows, else '';
 --          10 epoch of these releases, 11 highest epoch of all that the caller gives; 12 n, their number;
 --          13.. n buyers, n beginnings of lines (LF buyer TAB key TAB order TAB),
@@ -14,7 +14,7 @@
 --          is of a later epoch than the sale. Nothing has changed but with 0, and the fence with 3
 -- Keeps:   I6 (a line ends once, and its units return with it, in one step), I4 (the line stays), I2, I3 (taken
 --          and the buyer's units fall by what the line holds, and an unpaid ending is counted), I7 (returned units can be sold; a sale that was
---          sold out rests first, until no server repeats that); loss is visible, and WAIT finds a write, as in
+--          sold out has a cooldown first, until no server repeats that); loss is visible, and WAIT finds a write, as in
 --          claim.lua
 -- Cost:    4 to 7 commands a call whatever n is; each field is read once, searched once for each of its
 --          releases, and put together and written once: under 1 ms for 250, unless fields are long (docs/redis-keys.md)
