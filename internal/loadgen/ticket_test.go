@@ -450,7 +450,7 @@ func TestTooEarlyIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestEntranceByTheServersClock(t *testing.T) {
+func TestTicketWindowByTheServersClock(t *testing.T) {
 	start := time.Now()
 	d := &doorman{shop: newShop(t, 10), asked: map[string]int{}}
 	out, _ := rush(t, d, func(o *Options) { // a server whose clock is an hour ahead opens in a second
