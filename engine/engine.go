@@ -169,7 +169,7 @@ func (e *Engine) compose() error {
 		Ended:      settled.Expired,
 		Released: func(sale sluice.SaleID, result sluice.Released) {
 			settled.Released(&result)
-			e.board.Nudge(sale)
+			e.board.Wake(sale)
 		},
 		Log: e.cfg.Log,
 	})
@@ -251,7 +251,7 @@ func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []
 		e.pipeline.Wake(sale)
 	}
 	if refused {
-		e.board.Nudge(sale)
+		e.board.Wake(sale)
 	}
 }
 

@@ -29,7 +29,7 @@ type follower struct {
 	archiver  *settle.Archiver
 	log       *slog.Logger
 
-	wake chan struct{}
+	bell chan struct{}
 	done chan outcome
 
 	// Of the loop.
@@ -109,7 +109,7 @@ const (
 )
 
 func newFollower(f *follower) *follower {
-	f.wake, f.done = make(chan struct{}, 1), make(chan outcome)
+	f.bell, f.done = make(chan struct{}, 1), make(chan outcome)
 	f.seen, f.open = map[sluice.SaleID]*followed{}, map[sluice.SaleID]struct{}{}
 	f.news = map[sluice.SaleID]struct{}{}
 	f.letters = map[sluice.SaleID]bool{}
@@ -125,7 +125,7 @@ func (f *follower) saw(views map[sluice.SaleID]*admission.View) {
 	}
 	f.mu.Unlock()
 	select {
-	case f.wake <- struct{}{}:
+	case f.bell <- struct{}{}:
 	default:
 	}
 }
@@ -200,7 +200,7 @@ func (f *follower) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.wake:
+		case <-f.bell:
 			f.look()
 		case o := <-f.done:
 			f.finished(ctx, &o)

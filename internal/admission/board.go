@@ -61,7 +61,7 @@ type Board struct {
 	version  atomic.Uint64                         // raised when a view looks different
 
 	clock   ledgerClock
-	nudge   chan struct{} // asks for a reading of the wanted sales soon
+	bell    chan struct{} // rung when a sale is to be read soon
 	changed chan struct{} // asks for rows soon
 	lookups lookups
 	calls   sync.WaitGroup
@@ -69,7 +69,7 @@ type Board struct {
 	answered  atomic.Int64 // when the ledger last did, in Unix nanoseconds
 	telling   sync.Mutex   // one RulesChanged at a time
 	replicaUp atomic.Bool  // the replica has answered the last time
-	wanting   wanting
+	woken     woken
 
 	mu      sync.Mutex // guards the fields below, and those of its sales
 	due     dueHeap
@@ -86,8 +86,7 @@ type boardSale struct {
 	board *Board
 	view  atomic.Pointer[View] // nil until the first reading has ended
 
-	// Set without a lock, for wanting.
-	wanted, watched, nudged, queued atomic.Bool
+	why atomic.Uint32 // what has woken it since readDue has looked; set without a lock
 
 	// Guarded by Board.mu.
 	sale      sluice.Sale // the store's row, as last read
@@ -127,7 +126,7 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Board{
-		ledger: ledger, store: store, opts: opts, nudge: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		ledger: ledger, store: store, opts: opts, bell: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		sales: xsync.NewMap[sluice.SaleID, *boardSale](), archived: xsync.NewMap[sluice.SaleID, *View](),
 		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*boardSale]struct{}{}, failing: map[sluice.SaleID]struct{}{},
 	}
@@ -166,17 +165,14 @@ func (b *Board) Answered() time.Time {
 	return time.Time{}
 }
 
-// Nudge asks for a reading of one sale soon, for instance because the ledger
+// Wake asks for a reading of one sale soon, for instance because the ledger
 // has just said that it is sold out. It does not block, and many are one.
-func (b *Board) Nudge(id sluice.SaleID) {
+func (b *Board) Wake(id sluice.SaleID) {
 	if e, ok := b.sales.Load(id); ok {
-		e.nudged.Store(true)
-		b.wanting.add(e)
-		b.poke()
+		e.wake(wokenChanged)
+		ring(b.bell)
 	}
 }
-
-func (b *Board) poke() { ring(b.nudge) }
 
 func ring(bell chan struct{}) {
 	select {
@@ -185,7 +181,7 @@ func ring(bell chan struct{}) {
 	}
 }
 
-// minPause keeps nudges from turning into a reading per ledger call.
+// minPause keeps a rush from turning into a reading per ledger call.
 const minPause = 10 * time.Millisecond
 
 // Of the list of sales at most listRows are read in a second, and reading it takes
@@ -205,7 +201,7 @@ func (b *Board) Run(ctx context.Context) {
 		b.loop(ctx, "sales", b.opts.Sales, b.changed, b.followStore)
 	})
 	loops.Go(func() {
-		b.loop(ctx, "ledger", b.opts.Refresh, b.nudge, func(ctx context.Context, _ bool) (time.Duration, error) {
+		b.loop(ctx, "ledger", b.opts.Refresh, b.bell, func(ctx context.Context, _ bool) (time.Duration, error) {
 			b.readDue(ctx)
 			return 0, nil
 		})
@@ -221,27 +217,27 @@ func (b *Board) Run(ctx context.Context) {
 	b.calls.Wait()
 }
 
-// loop calls do at intervals, or when nudged, and logs when it begins and ceases
+// loop calls do at intervals, or when woken, and logs when it begins and ceases
 // to fail. The interval is every, or what do asks for if that is longer.
-func (b *Board) loop(ctx context.Context, what string, every time.Duration, nudge <-chan struct{},
-	do func(ctx context.Context, nudged bool) (pause time.Duration, err error),
+func (b *Board) loop(ctx context.Context, what string, every time.Duration, bell <-chan struct{},
+	do func(ctx context.Context, woken bool) (pause time.Duration, err error),
 ) {
 	next := time.Now()
 	failing := false
 	for {
 		timer := time.NewTimer(time.Until(next))
-		nudged := false
+		woken := false
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-timer.C:
-		case <-nudge:
+		case <-bell:
 			timer.Stop()
-			nudged = time.Now().Before(next)
+			woken = time.Now().Before(next)
 		}
 		begun := time.Now()
-		pause, err := do(ctx, nudged)
+		pause, err := do(ctx, woken)
 		if ctx.Err() != nil {
 			return
 		}
@@ -251,7 +247,7 @@ func (b *Board) loop(ctx context.Context, what string, every time.Duration, nudg
 			b.opts.Log.Info("the board is refreshed again", "from", what)
 		}
 		failing = err != nil
-		if !nudged || what != "sales" {
+		if !woken || what != "sales" {
 			next = begun.Add(max(every, pause))
 		}
 		select {
@@ -262,10 +258,10 @@ func (b *Board) loop(ctx context.Context, what string, every time.Duration, nudg
 	}
 }
 
-// followStore reads the list of sales, or, when nudged, the rows that have been
+// followStore reads the list of sales, or, when woken, the rows that have been
 // asked for.
-func (b *Board) followStore(ctx context.Context, nudged bool) (pause time.Duration, err error) {
-	if nudged {
+func (b *Board) followStore(ctx context.Context, woken bool) (pause time.Duration, err error) {
+	if woken {
 		return 0, b.readRows(ctx)
 	}
 	begun := time.Now()
@@ -399,7 +395,7 @@ func (b *Board) keep(sale *sluice.Sale) {
 	news := !ok || e.sale != *sale
 	if e.sale = *sale; news {
 		b.plan(e, time.Now())
-		b.poke()
+		ring(b.bell)
 	}
 }
 

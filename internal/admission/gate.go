@@ -69,7 +69,7 @@ func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim
 		}
 	}
 	now := g.now()
-	view.want()
+	view.wake()
 	if !view.Archived() {
 		switch decision, standing := refuse(view, &claim, now); standing {
 		case refused:

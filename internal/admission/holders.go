@@ -69,7 +69,7 @@ func (b *Board) fetchHolders(e *boardSale, r sluice.Reading) {
 			return
 		}
 		e.holders = h
-		b.Nudge(r.Sale)
+		b.Wake(r.Sale)
 	}()
 }
 

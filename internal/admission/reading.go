@@ -42,22 +42,32 @@ type readCall struct {
 	err   error         // set then; of the first sale that could not be read
 }
 
-// wanting gathers the sales that claims, readers and nudges ask for.
-type wanting struct {
+// What wakes a sale.
+const (
+	wokenClaimed = 1 << iota // a claim: it is read at the pace of a hot sale
+	wokenWatched             // a reader: the same, unless the replica is read for it
+	wokenChanged             // something has changed: it is read at once
+)
+
+// woken gathers the sales that have been woken.
+type woken struct {
 	mu  sync.Mutex
 	all []*boardSale
 }
 
-func (w *wanting) add(e *boardSale) {
-	if e.queued.Load() || !e.queued.CompareAndSwap(false, true) {
+// wake takes no lock but for the first reason since the last look. Of many
+// callers with the same reason one writes.
+func (e *boardSale) wake(why uint32) {
+	if e.why.Load()&why != 0 || e.why.Or(why) != 0 {
 		return
 	}
+	w := &e.board.woken
 	w.mu.Lock()
 	w.all = append(w.all, e)
 	w.mu.Unlock()
 }
 
-func (w *wanting) drain() []*boardSale {
+func (w *woken) drain() []*boardSale {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := w.all
@@ -70,19 +80,19 @@ func (b *Board) readDue(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	for _, e := range b.wanting.drain() {
-		e.queued.Store(false)
-		wanted, watched, nudged := e.wanted.Swap(false), e.watched.Swap(false), e.nudged.Swap(false)
+	for _, e := range b.woken.drain() {
+		why := e.why.Swap(0)
+		claimed, watched := why&wokenClaimed != 0, why&wokenWatched != 0
 		if e.retired {
 			continue
 		}
-		if wanted || watched {
+		if claimed || watched {
 			b.heat(e, now)
 		}
 		switch v := e.view.Load(); {
-		case nudged || v == nil:
+		case why&wokenChanged != 0 || v == nil:
 			b.plan(e, now)
-		case wanted || watched && !b.replicaUp.Load():
+		case claimed || watched && !b.replicaUp.Load():
 			b.plan(e, v.Asked.Add(b.opts.Refresh))
 		}
 	}

@@ -329,7 +329,7 @@ func TestHoldersHaveAnInterval(t *testing.T) {
 		s.change(func() { s.seq["sale-0"], s.scans = 10, 0 }) // sold out
 		for range 100 {
 			s.change(func() { s.seq["sale-0"]++ })
-			b.Nudge("sale-0")
+			b.Wake("sale-0")
 			time.Sleep(100 * time.Millisecond)
 		}
 		s.change(func() {

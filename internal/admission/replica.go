@@ -74,7 +74,7 @@ func (b *Board) beside(e *boardSale, old *View, r *sluice.Reading, told time.Tim
 		}
 		shown = *r
 		if r.Terms.Version > old.Reading.Terms.Version {
-			old.want() // an operator has changed something
+			old.wake() // an operator has changed something
 		}
 	}
 	shown.Now = old.earliest(told)

@@ -155,12 +155,12 @@ func TestReplicaTakesTheReadings(t *testing.T) {
 
 // The gate asks for fresh readings of what is claimed, also while it refuses by
 // itself.
-func TestAClaimWantsReadings(t *testing.T) {
+func TestAClaimWakesItsSale(t *testing.T) {
 	for name, view := range map[string]*View{"open": open(sluice.Rules{}), "sold out": sold(func(*View) {})} {
 		view.onBoard = &boardSale{board: &Board{}}
 		g := gateBefore(&slowLedger{}, view, BatcherOptions{})
 		try(g, "somebody", home)
-		if !view.onBoard.wanted.Load() {
+		if view.onBoard.why.Load() != wokenClaimed {
 			t.Errorf("%s: a claim asks for no reading", name)
 		}
 	}
@@ -317,12 +317,12 @@ func TestReplicaOrLedgerDown(t *testing.T) {
 	}
 }
 
-// A nudge is about one sale: the others keep their pace.
+// Board.Wake is about one sale: the others keep their pace.
 func TestANudgeReadsOneSale(t *testing.T) {
 	watched(t, func(t *testing.T, c *copies, b *Board) {
 		go func() {
 			for range 1000 {
-				b.Nudge("a")
+				b.Wake("a")
 				time.Sleep(time.Millisecond)
 			}
 		}()

@@ -53,21 +53,18 @@ func (v *View) Shown() *sluice.Reading {
 // sluice.Unlimited.
 func (v *View) Available() int64 { return v.Shown().Terms.Available(v.Shown().Taken) }
 
-// want asks for readings of the sale at the pace of one that is claimed. Of
-// many claims one writes.
-func (v *View) want() {
-	if e := v.onBoard; e != nil && !e.wanted.Load() {
-		e.wanted.Store(true)
-		e.board.wanting.add(e)
+// wake asks for readings of the sale at the pace of one that is claimed.
+func (v *View) wake() {
+	if v.onBoard != nil {
+		v.onBoard.wake(wokenClaimed)
 	}
 }
 
 // Watch asks for readings of the sale at the pace of one that is looked at. It
 // is cheap, and is to be called for every look.
 func (v *View) Watch() {
-	if e := v.onBoard; e != nil && !e.watched.Load() {
-		e.watched.Store(true)
-		e.board.wanting.add(e)
+	if v.onBoard != nil {
+		v.onBoard.wake(wokenWatched)
 	}
 }
 

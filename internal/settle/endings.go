@@ -24,7 +24,7 @@ type Ender struct {
 	store  EndingStore
 	ledger sluice.Releaser
 	opts   EnderOptions
-	wake   chan struct{}
+	bell   chan struct{}
 	clocks *clocks
 }
 
@@ -76,7 +76,7 @@ func NewEnder(store EndingStore, ledger sluice.Releaser, opts EnderOptions) *End
 		opts.Clocks = func(Clocks) {}
 	}
 	return &Ender{
-		store: store, ledger: ledger, opts: opts, wake: make(chan struct{}, 1),
+		store: store, ledger: ledger, opts: opts, bell: make(chan struct{}, 1),
 		clocks: &clocks{ledger: opts.LedgerTime, told: opts.Clocks, log: opts.Log},
 	}
 }
@@ -85,7 +85,7 @@ func NewEnder(store EndingStore, ledger sluice.Releaser, opts EnderOptions) *End
 // It does not block.
 func (e *Ender) Wake() {
 	select {
-	case e.wake <- struct{}{}:
+	case e.bell <- struct{}{}:
 	default:
 	}
 }
@@ -94,11 +94,11 @@ func (e *Ender) Wake() {
 func (e *Ender) Run(ctx context.Context) {
 	var both sync.WaitGroup
 	both.Go(func() { e.loop(ctx, nil, "orders cannot be ended for the moment", e.expire) })
-	both.Go(func() { e.loop(ctx, e.wake, "units of ended orders cannot be given back for the moment", e.release) })
+	both.Go(func() { e.loop(ctx, e.bell, "units of ended orders cannot be given back for the moment", e.release) })
 	both.Wait()
 }
 
-func (e *Ender) loop(ctx context.Context, wake <-chan struct{}, trouble string, once func(context.Context) error) {
+func (e *Ender) loop(ctx context.Context, bell <-chan struct{}, trouble string, once func(context.Context) error) {
 	tick := time.NewTicker(e.opts.Every)
 	defer tick.Stop()
 	failing := false
@@ -107,7 +107,7 @@ func (e *Ender) loop(ctx context.Context, wake <-chan struct{}, trouble string, 
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-wake:
+		case <-bell:
 		}
 		err := once(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
