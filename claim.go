@@ -55,12 +55,6 @@ func (c *Claim) Validate() error {
 	return nil
 }
 
-// SameContent reports whether a repeat with the same key asks for the same
-// thing. If it does not, the answer is KeyReused.
-func (c *Claim) SameContent(other *Claim) bool {
-	return c.Quantity == other.Quantity && c.Meta == other.Meta
-}
-
 // Decision is a ledger's answer to one claim. A refusal is a value, not an
 // error.
 type Decision struct {

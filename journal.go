@@ -21,6 +21,18 @@ type Record struct {
 	Unpaid bool
 }
 
+// Repeat decides a claim that has the key of this record: accepted again, with
+// the answer of the first time (I4), or KeyReused if it asks for something else.
+func (r *Record) Repeat(claim *Claim) Decision {
+	if claim.Quantity != r.Quantity || claim.Meta != r.Meta {
+		return Decision{Code: KeyReused}
+	}
+	return Decision{
+		Code: Accepted, Replayed: true, Order: r.Order, Quantity: r.Quantity,
+		Seq: r.Seq, At: r.At, Epoch: r.Epoch, Terms: r.Terms,
+	}
+}
+
 // Entry is one journal entry: the accepted claims of one batch, in sequence,
 // decided in one step under one version of the terms.
 type Entry struct {

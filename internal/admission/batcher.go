@@ -84,28 +84,21 @@ type BatcherOptions struct {
 	Limiter sluice.RateLimiter
 }
 
+// orDefault replaces a setting that is not positive.
+func orDefault[T int | time.Duration](value *T, otherwise T) {
+	if *value <= 0 {
+		*value = otherwise
+	}
+}
+
 func (o BatcherOptions) withDefaults() BatcherOptions {
-	if o.MaxBatch <= 0 {
-		o.MaxBatch = 250
-	}
-	if o.MaxQueue <= 0 {
-		o.MaxQueue = 20_000
-	}
-	if o.Calls <= 0 {
-		o.Calls = 2
-	}
-	if o.MaxPerBuyer <= 0 {
-		o.MaxPerBuyer = 16
-	}
-	if o.MaxInFlight <= 0 {
-		o.MaxInFlight = DefaultMaxInFlight
-	}
-	if o.Attempts <= 0 {
-		o.Attempts = 4
-	}
-	if o.Backoff <= 0 {
-		o.Backoff = 25 * time.Millisecond
-	}
+	orDefault(&o.MaxBatch, 250)
+	orDefault(&o.MaxQueue, 20_000)
+	orDefault(&o.Calls, 2)
+	orDefault(&o.MaxPerBuyer, 16)
+	orDefault(&o.MaxInFlight, DefaultMaxInFlight)
+	orDefault(&o.Attempts, 4)
+	orDefault(&o.Backoff, 25*time.Millisecond)
 	if o.Decided == nil {
 		o.Decided = func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}
 	}
@@ -158,6 +151,36 @@ type lane struct {
 	slots atomic.Int64 // taken
 }
 
+// Acquire takes a slot for a claim, of which the sale may have most (Unlimited:
+// any number), and all sales together BatcherOptions.MaxInFlight. When there is
+// none it says so at once, with an error, and nobody waits.
+func (b *Batcher) Acquire(sale sluice.SaleID, most int64) (Slot, error) {
+	if !raise(&b.slots, int64(b.opts.MaxInFlight)) {
+		return Slot{}, ErrOverloaded
+	}
+	l, ok := b.lanes.Load(sale)
+	if !ok {
+		l, _ = b.lanes.LoadOrStore(sale, &lane{})
+	}
+	// A sale may have as many as are free for the others: one whose shard hangs
+	// gathers claims, and must not take every slot.
+	if n := l.slots.Load(); n >= int64(b.opts.MaxBatch) && n > int64(b.opts.MaxInFlight)-b.slots.Load() {
+		b.slots.Add(-1)
+		return Slot{}, ErrOverloaded
+	}
+	if !raise(&l.slots, most) {
+		b.slots.Add(-1)
+		return Slot{}, errSaleFull
+	}
+	return Slot{batcher: b, lane: l, sale: sale}, nil
+}
+
+// Full reports whether there is no slot at all, at the price of looking.
+func (b *Batcher) Full() bool { return b.slots.Load() >= int64(b.opts.MaxInFlight) }
+
+// InFlight returns how many slots are taken.
+func (b *Batcher) InFlight() int64 { return b.slots.Load() }
+
 // Claim is Acquire, without a bound for the sale, and then Slot.Claim, without a
 // rate.
 func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
@@ -166,32 +189,6 @@ func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cl
 		return sluice.Decision{}, err
 	}
 	return slot.Claim(ctx, claim, sluice.BuyerRate{})
-}
-
-// Claim hands a valid claim to the ledger and waits for the decision. A rate
-// that is not zero is one over all servers: the try is counted first, and may be
-// refused as RateLimited. It ends the slot.
-//
-// Errors: ErrOverloaded (nothing was decided), ErrOutcomeUnknown, the
-// context's error (the outcome is unknown too), sluice.ErrClosed.
-func (p Slot) Claim(ctx context.Context, claim sluice.Claim, rate sluice.BuyerRate) (sluice.Decision, error) {
-	b := p.batcher
-	c := b.calls.Get().(*call)
-	c.claim, c.rate = claim, rate
-	if err := b.enqueue(p.sale, p.lane, c); err != nil {
-		p.Release()
-		b.calls.Put(c)
-		return sluice.Decision{}, err
-	}
-	select {
-	case <-c.done:
-		decision, err := c.decision, c.err
-		c.decision, c.err = sluice.Decision{}, nil
-		b.calls.Put(c)
-		return decision, err
-	case <-ctx.Done():
-		return sluice.Decision{}, ctx.Err() // the lane still owns c, and its slot
-	}
 }
 
 func (b *Batcher) enqueue(sale sluice.SaleID, l *lane, c *call) error {
@@ -262,6 +259,47 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 		}
 		clear(batch)
 	}
+}
+
+// within counts the tries of a batch that a rate over all servers bounds,
+// answers those that are not within it, and returns the calls that go on, in
+// order, in the batch's own array.
+func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
+	var rate sluice.BuyerRate
+	var buyers []sluice.BuyerID
+	for _, c := range batch {
+		if c.rate != (sluice.BuyerRate{}) {
+			rate = c.rate // the newest, when it has changed just now
+			if buyers == nil {
+				buyers = make([]sluice.BuyerID, 0, len(batch))
+			}
+			buyers = append(buyers, c.claim.Buyer)
+		}
+	}
+	if len(buyers) == 0 {
+		return batch
+	}
+	waits, err := allow(b.opts.Limiter, sale, rate, buyers)
+	asking := batch[:0]
+	var answered []*call
+	for _, c := range batch {
+		var wait time.Duration
+		if c.rate != (sluice.BuyerRate{}) {
+			if c.err = err; err == nil {
+				wait, waits = waits[0], waits[1:]
+			}
+		}
+		if wait > 0 {
+			c.decision = sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait}
+		}
+		if wait > 0 || c.err != nil {
+			answered = append(answered, c)
+		} else {
+			asking = append(asking, c)
+		}
+	}
+	b.land(l, answered)
+	return asking
 }
 
 // land gives the slots of calls free, whose decisions or errors are set, and

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -32,7 +31,7 @@ type BoardOptions struct {
 	Timeout time.Duration
 
 	// Rules are those of the sales that the store listed before this server
-	// started, for as long as it does not list them again (Board.unseen).
+	// started, for as long as it does not list them again (Board.remembered).
 	Rules map[sluice.SaleID]sluice.Rules
 	// RulesChanged is told the rules of all sales that are not archived, after
 	// one has come or changed, for Rules the next time. It may take a moment.
@@ -107,15 +106,9 @@ type boardSale struct {
 
 // NewBoard returns an empty board; Run fills it.
 func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *Board {
-	if opts.Refresh <= 0 {
-		opts.Refresh = 200 * time.Millisecond
-	}
-	if opts.Sales <= 0 {
-		opts.Sales = time.Second
-	}
-	if opts.Timeout <= 0 {
-		opts.Timeout = 2 * time.Second
-	}
+	orDefault(&opts.Refresh, 200*time.Millisecond)
+	orDefault(&opts.Sales, time.Second)
+	orDefault(&opts.Timeout, 2*time.Second)
 	if opts.Encode == nil {
 		opts.Encode = func(*View, *View) any { return nil }
 	}
@@ -165,6 +158,17 @@ func (b *Board) Answered() time.Time {
 	return time.Time{}
 }
 
+// LedgerTime is the ledger's clock at now by this server's clock, as well as
+// the readings of all sales tell; before the first one it is this server's. It
+// opens and closes sales, so it is what countdowns go by. View.LedgerTime is the
+// same for one sale, and never ahead.
+func (b *Board) LedgerTime(now time.Time) time.Time {
+	if known := b.clock.known.Load(); known != nil {
+		return known.at(now)
+	}
+	return now
+}
+
 // Wake asks for a reading of one sale soon, for instance because the ledger
 // has just said that it is sold out. It does not block, and many are one.
 func (b *Board) Wake(id sluice.SaleID) {
@@ -183,14 +187,6 @@ func ring(bell chan struct{}) {
 
 // minPause keeps a rush from turning into a reading per ledger call.
 const minPause = 10 * time.Millisecond
-
-// Of the list of sales at most listRows are read in a second, and reading it takes
-// at most one part in listShare of the time. It is read every listMax all the same.
-const (
-	listRows  = 500
-	listShare = 50
-	listMax   = time.Minute
-)
 
 // Run refreshes the board until the context ends. The store's list, the ledger
 // and its replica are read by a loop each, so that none waits for another that
@@ -256,187 +252,4 @@ func (b *Board) loop(ctx context.Context, what string, every time.Duration, bell
 		case <-time.After(minPause):
 		}
 	}
-}
-
-// followStore reads the list of sales, or, when woken, the rows that have been
-// asked for.
-func (b *Board) followStore(ctx context.Context, woken bool) (pause time.Duration, err error) {
-	if woken {
-		return 0, b.readRows(ctx)
-	}
-	begun := time.Now()
-	err = b.ReadSales(ctx)
-	pause = max(listShare*time.Since(begun), time.Duration(b.sales.Size())*time.Second/listRows)
-	return min(pause, listMax), err
-}
-
-// ReadSales reads the store's list of live sales. If that fails the old one
-// stays. What has left the list is read by itself: it may be archived.
-func (b *Board) ReadSales(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, max(b.opts.Timeout, listTimeout))
-	defer cancel()
-	list, err := b.store.SelectSales(asking, sluice.SaleFilter{Live: true})
-	if err != nil {
-		return err
-	}
-	b.take(list)
-	if b.sales.Size() > len(list) {
-		listed := make(map[sluice.SaleID]bool, len(list))
-		for i := range list {
-			listed[list[i].ID] = true
-		}
-		b.mu.Lock()
-		for id, e := range b.sales.Range {
-			if !listed[id] {
-				b.askRow(e)
-			}
-		}
-		b.mu.Unlock()
-	}
-	return b.readRows(ctx)
-}
-
-// listTimeout bounds a reading of the list, which may be long.
-const listTimeout = 10 * time.Second
-
-// rowsAtOnce bounds the rows asked for by one query.
-const rowsAtOnce = 500
-
-// rowEvery is how long a sale's row is not asked for again out of turn.
-const rowEvery = time.Second
-
-// askRow asks for a sale's row. The caller holds mu.
-func (b *Board) askRow(e *boardSale) {
-	if now := time.Now(); now.Sub(e.rowAsked) >= rowEvery {
-		e.rowAsked = now
-		b.rows[e.id] = true
-		ring(b.changed)
-	}
-}
-
-// readRows reads the rows that have been asked for.
-func (b *Board) readRows(ctx context.Context) error {
-	for {
-		var ids []sluice.SaleID
-		b.mu.Lock()
-		for id := range b.rows {
-			if delete(b.rows, id); len(ids) < rowsAtOnce {
-				ids = append(ids, id)
-			}
-			if len(ids) == rowsAtOnce {
-				break
-			}
-		}
-		b.mu.Unlock()
-		if len(ids) == 0 {
-			return nil
-		}
-		asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
-		rows, err := b.store.SelectSales(asking, sluice.SaleFilter{IDs: ids})
-		cancel()
-		if err != nil {
-			return err // the readings ask again
-		}
-		b.take(rows)
-	}
-}
-
-// take puts rows on the board.
-func (b *Board) take(rows []sluice.Sale) {
-	defer b.tell()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range rows {
-		b.keep(&rows[i])
-	}
-}
-
-// Reload puts the store's row of one sale on the board with a fresh reading:
-// what a server does with a sale it has just changed. If only the ledger does
-// not answer, the view says that (View.Down).
-func (b *Board) Reload(ctx context.Context, id sluice.SaleID) (*View, error) {
-	sale, err := b.store.Sale(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	b.take([]sluice.Sale{sale})
-	b.readNow(ctx, id)
-	view := b.View(id)
-	if view == nil {
-		return nil, sluice.ErrSaleNotFound
-	}
-	return view, nil
-}
-
-// maxArchived bounds the views of archived sales, which are kept as long as
-// they are asked for.
-const maxArchived = 4096
-
-// keep takes a row unless the board has a newer one: the list may have been
-// read before a change that this server has made itself. The caller holds mu.
-func (b *Board) keep(sale *sluice.Sale) {
-	e, ok := b.sales.Load(sale.ID)
-	if ok && older(sale, &e.sale) {
-		return
-	}
-	if !sale.ArchivedAt.IsZero() {
-		b.retire(e, sale)
-		return
-	}
-	if v, ok := b.archived.Load(sale.ID); ok && older(sale, &v.Sale) {
-		return
-	}
-	if !ok {
-		e = &boardSale{id: sale.ID, board: b, index: -1}
-		b.sales.Store(sale.ID, e)
-		b.version.Add(1)
-	}
-	b.rules = b.rules || !ok || e.sale.Rules != sale.Rules
-	news := !ok || e.sale != *sale
-	if e.sale = *sale; news {
-		b.plan(e, time.Now())
-		ring(b.bell)
-	}
-}
-
-// retire takes a sale that is archived off the board: nothing is read of it any
-// more. It is told to Refreshed once. The caller holds mu.
-func (b *Board) retire(e *boardSale, sale *sluice.Sale) {
-	old, _ := b.archived.Load(sale.ID)
-	if e != nil {
-		e.retired = true
-		b.unplan(e)
-		delete(b.hot, e)
-		b.recovered(e)
-		old = e.view.Load()
-		b.sales.Delete(e.id)
-		b.rules = true
-	}
-	v := &View{Sale: *sale, Reading: sluice.Reading{Sale: sale.ID, Now: sale.UpdatedAt}}
-	v.Body = b.opts.Encode(v, old)
-	if b.archived.Size() >= maxArchived {
-		b.archived.Clear()
-	}
-	b.archived.Store(sale.ID, v)
-	b.version.Add(1)
-	if e != nil {
-		b.opts.Refreshed(map[sluice.SaleID]*View{sale.ID: v})
-	}
-}
-
-// older compares two states of a row by what only grows, whatever a database's
-// clock does: epochs, the version of the terms, and under the same epoch the
-// fence, which only the next load lifts.
-func older(a, b *sluice.Sale) bool {
-	fenced := func(s *sluice.Sale) int {
-		if s.Fence != "" {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(
-		cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.LoadedEpoch, b.LoadedEpoch),
-		cmp.Compare(a.Version, b.Version), cmp.Compare(fenced(a), fenced(b)),
-		a.ArchivedAt.Compare(b.ArchivedAt),
-	) < 0
 }

@@ -389,7 +389,7 @@ func TestPlacesAfterFailure(t *testing.T) {
 
 func TestChecksHaveNames(t *testing.T) {
 	seen := map[string]bool{}
-	for _, c := range Checks() {
+	for c := checkNone + 1; c < numChecks; c++ {
 		if c.String() == "" || seen[c.String()] {
 			t.Errorf("check %d is called %q", c, c)
 		}

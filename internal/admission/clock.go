@@ -48,14 +48,3 @@ func (c *ledgerClock) take(asked, told time.Time, readings []sluice.Reading) {
 	}
 	c.known.Store(&moment{ledger: least, server: told})
 }
-
-// LedgerTime is the ledger's clock at now by this server's clock, as well as
-// the readings of all sales tell; before the first one it is this server's. It
-// opens and closes sales, so it is what countdowns go by. View.LedgerTime is the
-// same for one sale, and never ahead.
-func (b *Board) LedgerTime(now time.Time) time.Time {
-	if known := b.clock.known.Load(); known != nil {
-		return known.at(now)
-	}
-	return now
-}

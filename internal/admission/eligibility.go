@@ -1,9 +1,7 @@
 package admission
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -14,7 +12,7 @@ import (
 type Caller struct {
 	// Ticket is the purchase ticket, empty if none came.
 	Ticket string
-	// Sales are those that the buyer's token says he may buy at, signed by the
+	// Sales are those that the buyer's token admits the buyer to, signed by the
 	// shop (EligibleToken).
 	Sales []string
 	// Address is where the claim comes from, as far as it can be trusted.
@@ -63,8 +61,11 @@ type Eligibility struct {
 // Eligible returns nil if the buyer may have a ticket of the sale, or buy
 // where none is asked for; a *RefusedError or ErrUnready otherwise.
 func (e *Eligibility) Eligible(view *View, buyer sluice.BuyerID, caller *Caller) error {
-	sale := &view.Sale
-	denied, err := e.Lists.has(sale.ID, sluice.DenyList, buyer)
+	sale, lists := &view.Sale, e.Lists
+	if view.remembered { // the store does not answer: no deny list, and no server is sure of an allow list
+		lists = nil
+	}
+	denied, err := lists.has(sale.ID, sluice.DenyList, buyer)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (e *Eligibility) Eligible(view *View, buyer sluice.BuyerID, caller *Caller)
 		}
 		return &RefusedError{NotEligible, `this sale is for invited buyers: the token's "sluice_sales" does not name it`}
 	case sluice.EligibleList:
-		allowed, err := e.Lists.has(sale.ID, sluice.AllowList, buyer)
+		allowed, err := lists.has(sale.ID, sluice.AllowList, buyer)
 		if err != nil || allowed {
 			return err
 		}
@@ -116,68 +117,4 @@ func (e *Eligibility) Check(view *View, claim *sluice.Claim, caller *Caller) err
 	default:
 		return &RefusedError{TicketInvalid, "the purchase ticket is not one of ours, or another buyer's or another sale's" + get}
 	}
-}
-
-// LedgerTime is the ledger's clock at now by this server's clock, as well as
-// the last reading tells: never ahead of it, and behind by no more than the
-// reading took. So servers whose own clocks differ agree. Before the first
-// reading it is this server's clock.
-func (v *View) LedgerTime(now time.Time) time.Time {
-	if v.Reading.Now.IsZero() || v.Told.IsZero() {
-		return now
-	}
-	return v.earliest(now)
-}
-
-// recalls bounds how many refused claims are looked up at a time.
-const recalls = 256
-
-// Guard makes the gate let only those through who are eligible. It is
-// called once, before the first claim.
-//
-// A claim that is refused so may still be the repeat of one that was
-// accepted: before it is refused the ledger is asked for that, and if it was,
-// the buyer gets that order (I4).
-func (g *Gate) Guard(eligibility *Eligibility, ledger sluice.Recaller) {
-	g.eligibility, g.ledger, g.recalling = eligibility, ledger, make(chan struct{}, recalls)
-}
-
-// admit returns nil if the claim may go to the ledger.
-func (g *Gate) admit(view *View, claim *sluice.Claim, caller *Caller) error {
-	if g.eligibility == nil {
-		return nil
-	}
-	return g.eligibility.Check(view, claim, caller)
-}
-
-// recall answers a claim that is not let in, for the reason given: that reason,
-// unless the claim was accepted before. Then it goes the way of every claim and
-// is accepted again there, so that this answer is protected as the first one
-// was: by what the ledger notes as told, by this server's memory, and by WAIT
-// (I4).
-func (g *Gate) recall(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim, rules *sluice.Rules, address netip.Addr, why error) (sluice.Decision, error) {
-	if errors.Is(why, ErrUnready) {
-		return sluice.Decision{Code: sluice.Unavailable}, nil // says nothing about earlier attempts
-	}
-	if wait := g.rates.repeat(sale, claim.Buyer, g.now()); wait > 0 {
-		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
-	}
-	select {
-	case g.recalling <- struct{}{}:
-	default:
-		return sluice.Decision{Code: sluice.Overloaded}, nil // says nothing about them either
-	}
-	record, err := g.ledger.Recall(ctx, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
-	<-g.recalling
-	switch {
-	case errors.Is(err, sluice.ErrOrderNotFound):
-		return sluice.Decision{}, why
-	case errors.Is(err, sluice.ErrNotLoaded):
-		return sluice.Decision{Code: sluice.Unavailable}, nil
-	case err != nil:
-		return sluice.Decision{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-	case !record.SameContent(claim):
-		return sluice.Decision{Code: sluice.KeyReused}, nil
-	}
-	return g.ask(ctx, sale, *claim, sluice.Unlimited, rules, address)
 }

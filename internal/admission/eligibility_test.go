@@ -67,7 +67,7 @@ func (s *shelf) ReplaceList(context.Context, sluice.SaleID, sluice.ListKind, ite
 	panic("not asked here")
 }
 
-func TestEntry(t *testing.T) {
+func TestEligibility(t *testing.T) {
 	store := &shelf{}
 	store.put("sale", sluice.DenyList, "eve", "both")
 	store.put("sale", sluice.AllowList, "ann", "both")
@@ -270,6 +270,7 @@ func (m *memory) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim
 func TestRecallOfTheRefused(t *testing.T) {
 	record := sluice.Record{Claim: sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2, Order: "sale.x"}, Sale: "sale", Seq: 7, Epoch: 1, Terms: 3, At: clock}
 	why := &RefusedError{TicketMissing, "get one"}
+	view := &View{Sale: sluice.Sale{ID: "sale"}}
 	for _, c := range []struct {
 		name     string
 		key      sluice.Key
@@ -295,7 +296,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 				}
 			}}), nil, func(sluice.SaleID) sluice.OrderID { return "sale.new" })
 			gate.Guard(&Eligibility{}, ledger)
-			d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, &sluice.Rules{}, netip.Addr{}, c.why)
+			d, err := gate.recall(t.Context(), view, &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, netip.Addr{}, c.why)
 			if d.Code != c.want || !errors.Is(err, c.is) || ledger.asked != c.asked {
 				t.Errorf("%v, %v, asked %d times; want %v, %v, %d", d.Code, err, ledger.asked, c.want, c.is, c.asked)
 			}
@@ -314,7 +315,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 	for range recalls {
 		gate.recalling <- struct{}{}
 	}
-	if d, err := gate.recall(t.Context(), "sale", &sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2}, nil, netip.Addr{}, why); d.Code != sluice.Overloaded || err != nil || ledger.asked != 0 {
+	if d, err := gate.recall(t.Context(), view, &sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2}, netip.Addr{}, why); d.Code != sluice.Overloaded || err != nil || ledger.asked != 0 {
 		t.Errorf("%v, %v, asked %d times; want overloaded", d.Code, err, ledger.asked)
 	}
 }

@@ -5,21 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
 )
 
 // Gate answers claims that this server can answer by itself and hands the
-// others to the batcher. Its checks (Check) come cheapest first: known sale;
-// window, paused, sold out; slots; rates; who is let in; ratio.
+// others to the batcher.
 //
 // A refusal that is already known costs no network, but only if it cannot
 // break I4: the view must be sure of it (View.refusal), and the set of holders
 // must cover the view's sequence and lack the buyer. A buyer in the set may be
-// repeating an accepted claim and asks the ledger, at repeatRate. Everybody
-// else asks the ledger, unless too many do: RateLimited and Overloaded say
-// nothing about earlier attempts with the key, so they break no promise.
+// repeating an accepted claim, so the ledger is asked, at repeatRate. Every
+// other claim goes to the ledger, unless too many do: RateLimited and Overloaded
+// say nothing about earlier attempts with the key, so they break no promise.
 //
 // Limits fail closed: what cannot be counted does not pass.
 type Gate struct {
@@ -31,10 +31,10 @@ type Gate struct {
 	rates   *rates
 	tally   tally
 
-	// Of Guard; nil when everybody is let in.
+	// Of Guard; nil when every buyer is eligible.
 	eligibility *Eligibility
 	ledger      sluice.Recaller
-	recalling   chan struct{} // holds one value per recall under way
+	recalling   chan struct{} // holds one value per recall in flight
 }
 
 // Archive answers for the accepted claims of sales that the ledger has
@@ -43,64 +43,147 @@ type Archive interface {
 	Claim(ctx context.Context, claim sluice.ClaimID) (sluice.Order, error)
 }
 
+// recalls bounds how many refused claims are looked up at a time.
+const recalls = 256
+
 // NewGate returns the gate in front of a batcher. Claims that pass it get their
 // order ids from newID.
 func NewGate(board *Board, batcher *Batcher, archive Archive, newID func(sluice.SaleID) sluice.OrderID) *Gate {
 	return &Gate{board: board, batcher: batcher, archive: archive, newID: newID, now: time.Now, rates: newRates(0, time.Now())}
 }
 
+// Guard makes the gate pass only the claims of eligible buyers. Call it once,
+// before the first claim.
+//
+// The claim of a buyer who is not eligible may still repeat one that was
+// accepted: before it is refused the ledger is asked for that, and if it was,
+// the buyer gets that order (I4).
+func (g *Gate) Guard(eligibility *Eligibility, ledger sluice.Recaller) {
+	g.eligibility, g.ledger, g.recalling = eligibility, ledger, make(chan struct{}, recalls)
+}
+
+// Check is a step of the gate that refuses claims.
+type Check uint8
+
+// The checks, in the order of Claim: cheapest first, and what is known for sure
+// first of all. docs/gate.md lists what each costs.
+const (
+	checkNone Check = iota
+	// CheckSale: no such sale.
+	CheckSale
+	// CheckState: fenced, or by window, pause, or sold out.
+	CheckState
+	// CheckRepeat: the claim would be refused unless it repeats an accepted one,
+	// and the buyer has had that looked up too often on this server.
+	CheckRepeat
+	// CheckSlots: the server has as many claims in flight as it may.
+	CheckSlots
+	// CheckBuyerRate and CheckAddressRate: too many tries on this server.
+	CheckBuyerRate
+	CheckAddressRate
+	// CheckEligibility: the buyer may not buy here.
+	CheckEligibility
+	// CheckRatio: the sale has as many claims in flight as its units allow.
+	CheckRatio
+	// CheckQueue: as many claims wait for the ledger as may.
+	CheckQueue
+	// CheckSharedRate: too many tries of the buyer, over all servers.
+	CheckSharedRate
+
+	numChecks
+)
+
+var checkNames = [numChecks]string{
+	CheckSale: "sale", CheckState: "state", CheckRepeat: "repeat", CheckSlots: "places", CheckBuyerRate: "buyer_rate",
+	CheckAddressRate: "address_rate", CheckEligibility: "entry", CheckRatio: "ratio", CheckQueue: "queue",
+	CheckSharedRate: "shared_rate",
+}
+
+// String returns the check's name in metrics, for instance "buyer_rate".
+func (c Check) String() string { return checkNames[c] }
+
+// tally counts refusals by check.
+type tally [numChecks]struct {
+	n atomic.Int64
+	_ [56]byte // a cache line each
+}
+
+// refused counts a refusal, and returns it.
+func (t *tally) refused(by Check, decision sluice.Decision) (sluice.Decision, error) {
+	t[by].n.Add(1)
+	return decision, nil
+}
+
+// Refused returns how many claims each check has refused on this server, by
+// its name. Refusals of the ledger are not counted.
+func (g *Gate) Refused() map[string]int64 {
+	all := make(map[string]int64, numChecks-1)
+	for c := checkNone + 1; c < numChecks; c++ {
+		all[c.String()] = g.tally[c].n.Load()
+	}
+	return all
+}
+
 // Claim decides a claim that is valid but for its order id, which is made when
-// the ledger is asked. A sale that this server has not heard of is
-// looked up before the answer is SaleNotFound.
+// the ledger is asked. A sale that this server does not know is looked up before
+// the answer is SaleNotFound.
 //
 // Errors are those of Batcher.Claim, and *RefusedError for a buyer who is not
-// let in and has no accepted claim with this key.
+// eligible and has no accepted claim with this key.
 func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller) (sluice.Decision, error) {
-	view := g.board.View(sale)
-	if view == nil {
-		var err error
-		view, err = g.board.Lookup(ctx, sale)
-		if errors.Is(err, sluice.ErrSaleNotFound) {
-			return g.tally.refused(CheckSale, sluice.Decision{Code: sluice.SaleNotFound})
-		}
-		if err != nil {
-			// The store is down, and this server has not seen the sale yet.
-			return g.unseen(ctx, sale, claim, &caller)
+	// sale
+	view, err := g.board.Lookup(ctx, sale)
+	switch {
+	case errors.Is(err, sluice.ErrSaleNotFound):
+		return g.tally.refused(CheckSale, sluice.Decision{Code: sluice.SaleNotFound})
+	case err != nil:
+		if view = g.board.remembered(sale); view == nil {
+			return g.tally.refused(CheckState, sluice.Decision{Code: sluice.Unavailable})
 		}
 	}
+	// state
 	now := g.now()
 	view.wake()
-	if !view.Archived() {
-		switch decision, standing := refuse(view, &claim, now); standing {
-		case refused:
-			return g.tally.refused(CheckState, decision)
-		case repeating:
-			if wait := g.rates.repeat(sale, claim.Buyer, now); wait > 0 {
-				return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
-			}
+	decision, known := view.standing(&claim, now)
+	if known == refused {
+		return g.tally.refused(CheckState, decision)
+	}
+	// repeat
+	if known == repeating {
+		if wait := g.rates.repeat(sale, claim.Buyer, now); wait > 0 {
+			return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 		}
 	}
+	// places
 	if g.batcher.Full() {
-		return g.tally.refused(CheckSlots, sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second})
+		return g.tally.refused(CheckSlots, busy)
 	}
-	rules := &view.Sale.Rules
-	if check, wait := g.rates.check(rules, sale, claim.Buyer, caller.Address, now); wait > 0 {
+	// buyer_rate, address_rate
+	if check, wait := g.rates.check(&view.Sale.Rules, sale, claim.Buyer, caller.Address, now); wait > 0 {
 		return g.tally.refused(check, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 	}
 	if view.Archived() {
 		return g.archived(ctx, sale, &claim)
 	}
-	if why := g.admit(view, &claim, &caller); why != nil {
-		g.tally[CheckEligibility].n.Add(1)
-		return g.recall(ctx, sale, &claim, rules, caller.Address, why)
+	// entry
+	if g.eligibility != nil {
+		if why := g.eligibility.Check(view, &claim, &caller); why != nil {
+			g.tally[CheckEligibility].n.Add(1)
+			return g.recall(ctx, view, &claim, caller.Address, why)
+		}
 	}
-	return g.ask(ctx, sale, claim, admissible(view, claim.Buyer), rules, caller.Address)
+	return g.ask(ctx, view, claim, caller.Address, view.admissible(claim.Buyer))
 }
 
-// ask hands a claim to the batcher, if there are fewer than most of the sale on
-// their way.
-func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, most int64, rules *sluice.Rules, address netip.Addr) (sluice.Decision, error) {
-	busy := sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second}
+// busy refuses a claim without saying anything about earlier attempts with the
+// key.
+var busy = sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second}
+
+// ask makes the last checks, and hands a claim to the batcher if fewer than most
+// of the sale are in flight.
+func (g *Gate) ask(ctx context.Context, view *View, claim sluice.Claim, address netip.Addr, most int64) (sluice.Decision, error) {
+	sale, rules := view.Sale.ID, &view.Sale.Rules
+	// ratio
 	slot, err := g.batcher.Acquire(sale, most)
 	switch {
 	case errors.Is(err, errSaleFull):
@@ -108,6 +191,7 @@ func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, 
 	case err != nil:
 		return g.tally.refused(CheckSlots, busy)
 	}
+	// queue, shared_rate, and then the ledger
 	claim.Order = g.newID(sale)
 	decision, err := slot.Claim(ctx, claim, sharedRate(rules))
 	switch {
@@ -123,7 +207,7 @@ func (g *Gate) ask(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, 
 }
 
 // archived answers a claim on an archived sale from the store: a repeat of an
-// accepted claim gets its order, for ever (I4); everybody else is too late.
+// accepted claim gets its order, for ever (I4); any other is too late.
 func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim) (sluice.Decision, error) {
 	if wait := g.rates.repeat(sale, claim.Buyer, g.now()); wait > 0 {
 		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
@@ -135,45 +219,65 @@ func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.C
 	case err != nil:
 		return sluice.Decision{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	if record := order.Record(); !record.SameContent(claim) {
-		return sluice.Decision{Code: sluice.KeyReused}, nil
-	}
-	return sluice.Decision{
-		Code: sluice.Accepted, Replayed: true, Order: order.ID, Quantity: order.Quantity,
-		Seq: order.Seq, Epoch: order.Epoch, Terms: order.Terms, At: order.AcceptedAt,
-	}, nil
+	record := order.Record()
+	return record.Repeat(claim), nil
 }
 
-// standing is what a view alone says of a claim.
-type standing uint8
-
-const (
-	undecided standing = iota // only the ledger can decide it
-	refused                   // no ledger is needed
-	repeating                 // a refusal, unless the claim repeats an accepted one; only the ledger knows
-)
-
-// refuse returns what the view alone says of a claim, and the refusal if that is
-// enough.
-func refuse(view *View, claim *sluice.Claim, now time.Time) (sluice.Decision, standing) {
-	if view.Sale.Fence != "" || view.Reading.Loaded && view.Reading.Epoch < view.Sale.Epoch {
-		// Fenced, or a ledger that came back from the past. 503 says nothing
-		// about earlier attempts with the key.
-		return sluice.Decision{Code: sluice.Unavailable}, refused
+// recall answers a claim that is refused for the reason given: with that reason,
+// unless the claim was accepted before. Then it goes the way of every claim and
+// is accepted again there, so that this answer is protected as the first one
+// was: by what the ledger notes as told, by this server's memory, and by WAIT
+// (I4).
+func (g *Gate) recall(ctx context.Context, view *View, claim *sluice.Claim, address netip.Addr, why error) (sluice.Decision, error) {
+	sale := view.Sale.ID
+	if errors.Is(why, ErrUnready) {
+		return sluice.Decision{Code: sluice.Unavailable}, nil // says nothing about earlier attempts
 	}
-	code := view.refusal(now)
+	if wait := g.rates.repeat(sale, claim.Buyer, g.now()); wait > 0 {
+		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+	}
+	select {
+	case g.recalling <- struct{}{}:
+	default:
+		return sluice.Decision{Code: sluice.Overloaded}, nil // says nothing about them either
+	}
+	record, err := g.ledger.Recall(ctx, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
+	<-g.recalling
 	switch {
-	case code == 0 || !view.holders.covers(&view.Reading):
-		return sluice.Decision{}, undecided
-	case view.holders.has(claim.Buyer):
-		return sluice.Decision{}, repeating
+	case errors.Is(err, sluice.ErrOrderNotFound):
+		return sluice.Decision{}, why
+	case errors.Is(err, sluice.ErrNotLoaded):
+		return sluice.Decision{Code: sluice.Unavailable}, nil
+	case err != nil:
+		return sluice.Decision{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	decision := sluice.Decision{Code: code}
-	switch limit := view.Reading.Terms.MaxPerBuyer; {
-	case code == sluice.NotOpen:
-		decision.OpensAt = view.Reading.Terms.OpensAt
-	case code == sluice.SoldOut && limit != sluice.Unlimited && claim.Quantity > limit:
-		decision.Code = sluice.BuyerLimit // it outranks sold_out
+	if again := record.Repeat(claim); again.Code != sluice.Accepted {
+		return again, nil
 	}
-	return decision, refused
+	return g.ask(ctx, view, *claim, address, sluice.Unlimited)
+}
+
+// Try counts a try at something that comes before a claim ("ticket", say) by
+// the sale's rates, and returns how long to wait if it is not within them. Each
+// kind of try has the rates' allowance to itself, so that preparing a claim uses
+// up nothing of the claim's. A rate over all servers is counted where that of
+// claims is, under a name of its own; a buyer who is denied there is denied here
+// without asking again, until the wait is over.
+//
+// Limits fail closed: with an error (ErrOverloaded, or the context's) the try
+// must not pass.
+func (g *Gate) Try(ctx context.Context, kind string, view *View, buyer sluice.BuyerID, address netip.Addr) (wait time.Duration, err error) {
+	name := view.Sale.ID + sluice.SaleID("/"+kind) // no sale has this name
+	rules := &view.Sale.Rules
+	if _, wait = g.rates.check(rules, name, buyer, address, g.now()); wait > 0 {
+		return wait, nil
+	}
+	rate := sharedRate(rules)
+	if rate == (sluice.BuyerRate{}) {
+		return 0, nil
+	}
+	if wait, err = g.batcher.tries.count(ctx, name, rate, buyer); wait > 0 {
+		g.rates.denied(rules, name, buyer, address, wait, g.now())
+	}
+	return wait, err
 }

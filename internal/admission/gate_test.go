@@ -93,9 +93,9 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 				c.claim.Quantity = 1
 			}
 			view := sold(c.change)
-			got, standing := refuse(view, &c.claim, clock.Add(c.after))
+			got, standing := view.standing(&c.claim, clock.Add(c.after))
 			if (standing == refused) != (c.want != asks) || (standing == repeating) != c.repeats || got.Code != c.want {
-				t.Errorf("refuse = %v, standing %v; want %v, repeating %v", got.Code, standing, c.want, c.repeats)
+				t.Errorf("standing = %v, standing %v; want %v, repeating %v", got.Code, standing, c.want, c.repeats)
 			}
 			if got.Code == sluice.NotOpen && !got.OpensAt.Equal(view.Reading.Terms.OpensAt) {
 				t.Errorf("not_open carries %v, want the opening time %v", got.OpensAt, view.Reading.Terms.OpensAt)

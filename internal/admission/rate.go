@@ -62,9 +62,9 @@ func (o Origin) Wider(bits int) (Origin, bool) {
 }
 
 // check counts a try, and returns how long to wait if it is not within the
-// rates: until it is within both. Then it counts in neither, so whoever tries
-// too often uses up nothing of what his neighbours share with him, and a
-// neighbour who does nothing of his.
+// rates: until it is within both. Then it counts in neither, so a
+// buyer over their own limit does not consume the shared allowance of the
+// address, nor the other way round.
 func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr, now time.Time) (Check, time.Duration) {
 	at := now.Sub(r.start).Microseconds()
 	byBuyer, byAddress := rules.BuyerRate != (sluice.BuyerRate{}), rules.AddressRate != (sluice.AddressRate{})
@@ -123,4 +123,12 @@ func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.Buy
 // the wait is over they are refused here, without asking again.
 func (r *rates) learn(rate sluice.BuyerRate, sale sluice.SaleID, buyer sluice.BuyerID, wait time.Duration, now time.Time) {
 	r.buyers.Learn(rate.Meter(), meters.Key(r.buyers, attempter{sale, buyer}), now.Sub(r.start).Microseconds(), wait.Microseconds())
+}
+
+// sharedRate is the rate over all servers, zero if there is none.
+func sharedRate(rules *sluice.Rules) sluice.BuyerRate {
+	if rules.BuyerRate.Shared {
+		return rules.BuyerRate
+	}
+	return sluice.BuyerRate{}
 }

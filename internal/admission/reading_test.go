@@ -135,7 +135,7 @@ func TestOneSaleHidesNoOther(t *testing.T) {
 						s.change(func() { s.bad["sale-7"], s.bad["sale-8"] = why, why })
 					}
 					for id, v := range b.Views() {
-						v.want()
+						v.wake()
 						hidden := id == "sale-7" || id == "sale-8"
 						if age := time.Since(v.Asked); n >= 20 && !hidden && age > sluice.RefusalLease-leaseMargin {
 							t.Fatalf("%v after the others %s, %s was read %v ago", time.Duration(n-20)*50*time.Millisecond, name, id, age)
@@ -190,7 +190,7 @@ func TestIdleSalesAreReadRarely(t *testing.T) {
 			id  sluice.SaleID
 			act func(*View)
 		}{
-			{"sale-1", (*View).want},
+			{"sale-1", (*View).wake},
 			{"sale-2", (*View).Watch},
 			{"sale-3", func(*View) { s.change(func() { s.seq["sale-3"]++ }) }},
 		} {

@@ -124,7 +124,7 @@ func watched(t *testing.T, test func(t *testing.T, c *copies, b *Board)) {
 // claimed does for a while what the gate does for each claim.
 func claimed(b *Board, id sluice.SaleID, while time.Duration) {
 	for end := time.Now().Add(while); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		b.View(id).want()
+		b.View(id).wake()
 	}
 }
 

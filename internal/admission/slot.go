@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 
@@ -23,38 +24,37 @@ type Slot struct {
 	sale    sluice.SaleID
 }
 
-// Acquire takes a slot for a claim, of which the sale may have most (Unlimited:
-// any number), and all sales together BatcherOptions.MaxInFlight. When there is
-// none it says so at once, with an error, and nobody waits.
-func (b *Batcher) Acquire(sale sluice.SaleID, most int64) (Slot, error) {
-	if !raise(&b.slots, int64(b.opts.MaxInFlight)) {
-		return Slot{}, ErrOverloaded
+// Claim hands a valid claim to the ledger and waits for the decision. A rate
+// that is not zero is one over all servers: the try is counted first, and may be
+// refused as RateLimited. It ends the slot.
+//
+// Errors: ErrOverloaded (nothing was decided), ErrOutcomeUnknown, the
+// context's error (the outcome is unknown too), sluice.ErrClosed.
+func (s Slot) Claim(ctx context.Context, claim sluice.Claim, rate sluice.BuyerRate) (sluice.Decision, error) {
+	b := s.batcher
+	c := b.calls.Get().(*call)
+	c.claim, c.rate = claim, rate
+	if err := b.enqueue(s.sale, s.lane, c); err != nil {
+		s.Release()
+		b.calls.Put(c)
+		return sluice.Decision{}, err
 	}
-	l, ok := b.lanes.Load(sale)
-	if !ok {
-		l, _ = b.lanes.LoadOrStore(sale, &lane{})
+	select {
+	case <-c.done:
+		decision, err := c.decision, c.err
+		c.decision, c.err = sluice.Decision{}, nil
+		b.calls.Put(c)
+		return decision, err
+	case <-ctx.Done():
+		return sluice.Decision{}, ctx.Err() // the lane still owns c, and its slot
 	}
-	// A sale may have as many as are free for the others: one whose shard hangs
-	// gathers claims, and must not take every slot.
-	if n := l.slots.Load(); n >= int64(b.opts.MaxBatch) && n > int64(b.opts.MaxInFlight)-b.slots.Load() {
-		b.slots.Add(-1)
-		return Slot{}, ErrOverloaded
-	}
-	if !raise(&l.slots, most) {
-		b.slots.Add(-1)
-		return Slot{}, errSaleFull
-	}
-	return Slot{batcher: b, lane: l, sale: sale}, nil
 }
 
 // Release ends a slot without a claim.
-func (p Slot) Release() {
-	p.lane.slots.Add(-1)
-	p.batcher.slots.Add(-1)
+func (s Slot) Release() {
+	s.lane.slots.Add(-1)
+	s.batcher.slots.Add(-1)
 }
-
-// Full reports whether there is no slot at all, at the price of looking.
-func (b *Batcher) Full() bool { return b.slots.Load() >= int64(b.opts.MaxInFlight) }
 
 // raise adds one unless most is reached. It never passes most, not for a
 // moment: those who are turned away must not keep others out.
@@ -69,6 +69,3 @@ func raise(count *atomic.Int64, most int64) bool {
 		}
 	}
 }
-
-// InFlight returns how many slots are taken.
-func (b *Batcher) InFlight() int64 { return b.slots.Load() }

@@ -3,36 +3,35 @@ package admission
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
 )
 
-// Try counts a try at something that comes before a claim ("ticket", say) by
-// the sale's rates, and returns how long to wait if it is not within them. Each
-// kind of try has the rates' allowance to itself, so that preparing a claim uses
-// up nothing of the claim's. A rate over all servers is counted where that of
-// claims is, under a name of its own; who is denied there is denied here without
-// asking again, until the wait is over.
-//
-// Limits fail closed: with an error (ErrOverloaded, or the context's) the try
-// must not pass.
-func (g *Gate) Try(ctx context.Context, kind string, view *View, buyer sluice.BuyerID, address netip.Addr) (wait time.Duration, err error) {
-	name := view.Sale.ID + sluice.SaleID("/"+kind) // no sale is called so
-	rules := &view.Sale.Rules
-	if _, wait = g.rates.check(rules, name, buyer, address, g.now()); wait > 0 {
-		return wait, nil
+// A rate over all servers is counted where all of them can ask. Tries of claims
+// are counted with one call for a whole batch, just before the ledger decides it
+// (Batcher.within): so that costs no call per claim, and needs no queue of its
+// own. A batch that is sent again is not counted again. Tries at what comes
+// before a claim gather here.
+
+// errNotCounted: whether the try was within the rate is not known. Limits fail
+// closed: nothing was decided.
+var errNotCounted = fmt.Errorf("%w: the rates cannot be counted", ErrOverloaded)
+
+// allow asks the limiter how long each of these buyers has to wait.
+func allow(limiter sluice.RateLimiter, name sluice.SaleID, rate sluice.BuyerRate, buyers []sluice.BuyerID) ([]time.Duration, error) {
+	if limiter == nil {
+		return nil, errNotCounted
 	}
-	rate := sharedRate(rules)
-	if rate == (sluice.BuyerRate{}) {
-		return 0, nil
+	waits, err := limiter.Allow(context.Background(), name, rate, buyers)
+	if err == nil && len(waits) != len(buyers) {
+		err = fmt.Errorf("%d answers to %d tries", len(waits), len(buyers))
 	}
-	if wait, err = g.batcher.tries.count(ctx, name, rate, buyer); wait > 0 {
-		g.rates.denied(rules, name, buyer, address, wait, g.now())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", errNotCounted, err)
 	}
-	return wait, err
+	return waits, nil
 }
 
 // tries has the tries of a crowd counted over all servers. It is self-clocking,
@@ -100,7 +99,12 @@ func (t *tries) run(name sluice.SaleID) {
 
 // ask makes one call, and answers the batch. It reports whether that worked.
 func (t *tries) ask(name sluice.SaleID, batch []*counted) bool {
-	waits, err := t.allow(name, batch)
+	buyers := make([]sluice.BuyerID, len(batch))
+	for i, c := range batch {
+		buyers[i] = c.buyer
+	}
+	rate := batch[len(batch)-1].rate // the newest, when it has changed just now
+	waits, err := allow(t.limiter, name, rate, buyers)
 	for i, c := range batch {
 		if c.err = err; err == nil {
 			c.wait = waits[i]
@@ -108,25 +112,6 @@ func (t *tries) ask(name sluice.SaleID, batch []*counted) bool {
 		close(c.done)
 	}
 	return err == nil
-}
-
-func (t *tries) allow(name sluice.SaleID, batch []*counted) ([]time.Duration, error) {
-	if t.limiter == nil {
-		return nil, errNotCounted
-	}
-	buyers := make([]sluice.BuyerID, len(batch))
-	for i, c := range batch {
-		buyers[i] = c.buyer
-	}
-	rate := batch[len(batch)-1].rate // the newest, when it has changed just now
-	waits, err := t.limiter.Allow(context.Background(), name, rate, buyers)
-	if err == nil && len(waits) != len(buyers) {
-		err = fmt.Errorf("%d answers to %d tries", len(waits), len(buyers))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %v", errNotCounted, err)
-	}
-	return waits, nil
 }
 
 // giveUp refuses everybody who waits, after a call has failed: each in turn

@@ -24,6 +24,10 @@ type View struct {
 	replica *sluice.Reading // what a replica has told since, by the ledger's clock; nil if nothing
 	onBoard *boardSale      // of the board; nil in views that are on none
 
+	// remembered: the sale is not on the board and the store does not answer;
+	// of the view only the id and the rules are known (Board.remembered).
+	remembered bool
+
 	// Body is the public answer about this sale, encoded once per change by
 	// the board's Encode; readers get it without any work.
 	Body any
@@ -88,14 +92,25 @@ func (v *View) latest(now time.Time) time.Time {
 	return v.Reading.Now.Add(now.Sub(v.Asked) + time.Millisecond)
 }
 
+// LedgerTime is the ledger's clock at now by this server's clock, as well as
+// the last reading tells: never ahead of it, and behind by no more than the
+// reading took. So servers whose own clocks differ agree. Before the first
+// reading it is this server's clock.
+func (v *View) LedgerTime(now time.Time) time.Time {
+	if v.Reading.Now.IsZero() || v.Told.IsZero() {
+		return now
+	}
+	return v.earliest(now)
+}
+
 // leaseMargin is for clocks that do not run alike, and times cut to
 // milliseconds.
 const leaseMargin = 20 * time.Millisecond
 
 // refusal returns the refusal that this view is sure of at now, or 0. Being
 // sure means: the ledger would have said so at the moment of the reading, it
-// still would unless somebody has changed something, and what a person or
-// returned units have reopened since rests for sluice.RefusalLease before
+// still would unless an operator has changed something, and what an operator or
+// returned units have reopened since has a cooldown of sluice.RefusalLease before
 // anything is accepted. What comes with time alone (opening, closing) is left
 // to the ledger until a later reading shows it, since it may have been moved
 // (I4, I8).
@@ -115,4 +130,57 @@ func (v *View) refusal(now time.Time) sluice.Code {
 		return 0 // perhaps closed
 	}
 	return code
+}
+
+// standing is what a view alone says of a claim.
+type standing uint8
+
+const (
+	undecided standing = iota // only the ledger can decide it
+	refused                   // no ledger is needed
+	repeating                 // a refusal, unless the claim repeats an accepted one; only the ledger knows
+)
+
+// standing returns what the view alone says of a claim, and the refusal if that
+// is enough. For an archived sale the store answers.
+func (v *View) standing(claim *sluice.Claim, now time.Time) (sluice.Decision, standing) {
+	if v.Archived() {
+		return sluice.Decision{}, undecided
+	}
+	if v.Sale.Fence != "" || v.Reading.Loaded && v.Reading.Epoch < v.Sale.Epoch {
+		// Fenced, or a ledger that came back from the past. 503 says nothing
+		// about earlier attempts with the key.
+		return sluice.Decision{Code: sluice.Unavailable}, refused
+	}
+	code := v.refusal(now)
+	switch {
+	case code == 0 || !v.holders.covers(&v.Reading):
+		return sluice.Decision{}, undecided
+	case v.holders.has(claim.Buyer):
+		return sluice.Decision{}, repeating
+	}
+	decision := sluice.Decision{Code: code}
+	switch limit := v.Reading.Terms.MaxPerBuyer; {
+	case code == sluice.NotOpen:
+		decision.OpensAt = v.Reading.Terms.OpensAt
+	case code == sluice.SoldOut && limit != sluice.Unlimited && claim.Quantity > limit:
+		decision.Code = sluice.BuyerLimit // it outranks sold_out
+	}
+	return decision, refused
+}
+
+// admissible is how many claims of the sale may be in flight, for
+// this buyer: the sale's ratio times the units available by the last reading,
+// so returned units let more in with the next one; sluice.Unlimited without a
+// ratio or a total.
+//
+// It is never less than one: what this server knows may be out of date, and
+// only a claim finds out. Known holders are not held up: they may be
+// repeating, and there are no more of them than units (I4).
+func (v *View) admissible(buyer sluice.BuyerID) int64 {
+	ratio, available := v.Sale.Rules.AdmissionRatio, v.Available()
+	if v.remembered || ratio == 0 || available == sluice.Unlimited || v.holders.has(buyer) {
+		return sluice.Unlimited
+	}
+	return max(int64(ratio*float64(available)), 1)
 }

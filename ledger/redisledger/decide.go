@@ -158,13 +158,7 @@ func decideText(sale sluice.SaleID, claim *sluice.Claim, text string) (sluice.De
 	if err != nil {
 		return sluice.Decision{}, err
 	}
-	if !claim.SameContent(&record.Claim) {
-		return sluice.Decision{Code: sluice.KeyReused}, nil
-	}
-	return sluice.Decision{
-		Code: sluice.Accepted, Order: record.Order, Quantity: record.Quantity, Seq: record.Seq, At: record.At,
-		Epoch: record.Epoch, Terms: record.Terms, Replayed: true,
-	}, nil
+	return record.Repeat(claim), nil
 }
 
 // What fillOrders reads at most, of layout split: so many buyers, with so many

@@ -33,14 +33,8 @@ func (s *sale) verdict(now time.Time) verdict {
 // makes it so.
 func (s *sale) decide(v *verdict, a *account, c *sluice.Claim) sluice.Decision {
 	if i := s.find(a, c.Key); i >= 0 {
-		r := s.records.at(int(i))
-		if first := r.claim(); !c.SameContent(&first) {
-			return sluice.Decision{Code: sluice.KeyReused}
-		}
-		return sluice.Decision{ // I4
-			Code: sluice.Accepted, Order: r.order(), Quantity: r.quantity, Seq: r.seq, At: r.batch.at,
-			Epoch: r.batch.epoch, Terms: r.batch.terms, Replayed: true,
-		}
+		first := s.records.at(int(i)).record(s.id)
+		return first.Repeat(c)
 	}
 	if v.standing != 0 {
 		d := sluice.Decision{Code: v.standing}

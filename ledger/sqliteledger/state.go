@@ -112,13 +112,19 @@ func (r *record) claim() sluice.Claim {
 	return sluice.Claim{Buyer: r.buyer(), Key: r.key(), Quantity: r.quantity, Order: r.order(), Meta: r.meta()}
 }
 
+// record returns the record of a sale as the port has it, but for what has ended
+// since.
+func (r *record) record(sale sluice.SaleID) sluice.Record {
+	return sluice.Record{
+		Claim: r.claim(), Sale: sale, Epoch: r.batch.epoch, Seq: r.seq, Terms: r.batch.terms, At: r.batch.at, Live: r.live, Unpaid: r.unpaid,
+	}
+}
+
 // record returns the i-th record as the port has it.
 func (v *view) record(i int) sluice.Record {
-	r := v.records.at(i)
-	return sluice.Record{
-		Claim: r.claim(), Sale: v.reading.Sale, Epoch: r.batch.epoch, Seq: r.seq, Terms: r.batch.terms, At: r.batch.at,
-		Live: r.live && !v.ended.has(i), Unpaid: r.unpaid || v.unpaid.has(i),
-	}
+	r := v.records.at(i).record(v.reading.Sale)
+	r.Live, r.Unpaid = r.Live && !v.ended.has(i), r.Unpaid || v.unpaid.has(i)
+	return r
 }
 
 // records is an append-only list in chunks: growing copies no records, so a
