@@ -31,7 +31,6 @@ type worker struct {
 	most     int      // claims of one transaction; fewer while the store is slow
 	unacked  []string // stored entries that are acknowledged with the next reading
 	ahead    *ahead   // nil when nothing is read ahead
-	said     said
 }
 
 // suspect is an entry that could not be stored together with others.
@@ -273,6 +272,12 @@ func (w *worker) up() bool {
 	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
 	defer cancel()
 	return w.p.store.Ping(ctx) == nil
+}
+
+// warn logs trouble of the sale. Entries that are tried one by one repeat it; the
+// engine's log keeps the repetitions out (internal/loglimit).
+func (w *worker) warn(message string, err error, args ...any) {
+	w.p.opts.Log.Warn(message, append([]any{"sale", w.sale, "error", err}, args...)...)
 }
 
 // sleep waits, or ends early with the pipeline.
