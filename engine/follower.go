@@ -300,7 +300,7 @@ func (s *followed) abandoned(sale *sluice.Sale, now time.Time) bool {
 // start does a task for a sale, as the board says now.
 func (f *follower) start(ctx context.Context, running *sync.WaitGroup, id sluice.SaleID, t task) {
 	s, view := f.seen[id], f.board.View(id)
-	if view == nil || s.busy {
+	if view == nil || view.Archived() || s.busy {
 		return
 	}
 	if now, due := f.due(s, view, time.Now()); !due || now != t {
@@ -363,7 +363,7 @@ func (f *follower) finished(ctx context.Context, o *outcome) {
 
 // step does what is short for a sale, and reports whether there was anything.
 func (f *follower) step(ctx context.Context, view *admission.View, compare bool) (changed bool, err error) {
-	if changed, err := f.archiver.Step(ctx, &view.Sale, &view.Reading); changed || err != nil || view.Archived() {
+	if changed, err := f.archiver.Step(ctx, &view.Sale, &view.Reading); changed || err != nil {
 		return changed, err
 	}
 	if view.InStep() {

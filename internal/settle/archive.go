@@ -2,23 +2,19 @@ package settle
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
 )
 
-// Archiver lets ledgers forget sales that are settled: closed for long enough,
-// with nothing in the journal, pending or on its way back. From then on the
-// store answers for their claims, for ever (I4), and nothing of them stays in
-// Redis.
+// Archiver lets the ledger forget sales that are settled: closed for long enough,
+// with nothing in the journal, pending or returning. From then on the store
+// answers for their claims, for ever (I4). A server that dies between the two
+// leaves the sale in the ledger; the engine drops what it finds archived.
 type Archiver struct {
 	store  ArchiveStore
 	ledger sluice.Dropper
 	after  time.Duration
-
-	mu      sync.Mutex
-	dropped map[sluice.SaleID]bool // archived sales that the ledger has forgotten for sure
 }
 
 // ArchiveStore is what an Archiver needs of sluice.Store.
@@ -35,40 +31,23 @@ func NewArchiver(store ArchiveStore, ledger sluice.Dropper, after time.Duration)
 	if after <= 0 {
 		after = DefaultRetention
 	}
-	return &Archiver{store: store, ledger: ledger, after: after, dropped: map[sluice.SaleID]bool{}}
+	return &Archiver{store: store, ledger: ledger, after: after}
 }
 
 // Due reports whether Step has something to try for a sale.
 func (a *Archiver) Due(sale *sluice.Sale, reading *sluice.Reading) bool {
-	if sale.ArchivedAt.IsZero() {
-		closes := sale.ClosesAt
-		return !closes.IsZero() && !reading.Now.Before(closes.Add(a.after)) && reading.Loaded && reading.Backlog == 0 && reading.Fence == ""
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return !a.dropped[sale.ID]
+	return sale.ArchivedAt.IsZero() && !sale.ClosesAt.IsZero() && !reading.Now.Before(sale.ClosesAt.Add(a.after)) &&
+		reading.Loaded && reading.Backlog == 0 && reading.Fence == ""
 }
 
-// Step archives a sale if it is settled, and makes the ledger forget one that
-// is archived. It reports whether it archived the sale now. It does nothing for
-// a sale that is not Due.
+// Step archives a sale if it is Due and settled, and reports whether it did.
 func (a *Archiver) Step(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (bool, error) {
 	if !a.Due(sale, reading) {
 		return false, nil
 	}
-	if sale.ArchivedAt.IsZero() {
-		archived, err := a.store.Archive(ctx, sale.ID)
-		if err != nil || !archived {
-			return false, err
-		}
-		return true, a.ledger.Drop(ctx, sale.ID, sale.Epoch)
+	archived, err := a.store.Archive(ctx, sale.ID)
+	if err != nil || !archived {
+		return false, err
 	}
-	// The server that archived it may have died before the ledger forgot it.
-	err := a.ledger.Drop(ctx, sale.ID, sale.Epoch)
-	if err == nil {
-		a.mu.Lock()
-		a.dropped[sale.ID] = true
-		a.mu.Unlock()
-	}
-	return false, err
+	return true, a.ledger.Drop(ctx, sale.ID, sale.Epoch)
 }
