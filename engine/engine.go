@@ -271,6 +271,13 @@ func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 	e.follower.saw(views)
 }
 
+// rulesChanged keeps the rules of all sales.
+func (e *Engine) rulesChanged(rules map[sluice.SaleID]sluice.Rules) {
+	if err := e.folder.keepRules(rules); err != nil {
+		e.cfg.Log.Warn("the rules of the sales cannot be kept for a start without the store", "error", err)
+	}
+}
+
 // Handler returns the whole HTTP API.
 func (e *Engine) Handler() http.Handler { return e.server }
 

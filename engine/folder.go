@@ -2,6 +2,7 @@ package engine
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -99,4 +100,24 @@ func (f *folder) setMigrated(store string) error {
 		return nil
 	}
 	return write(filepath.Join(f.path, "store.migrated"), Redact(store)+"\n")
+}
+
+// rulesFile is where a server remembers the rules of its sales, for a start
+// while the store does not answer. Sales that it lacks are unavailable then.
+const rulesFile = "rules.json"
+
+func (f *folder) rules() (rules map[sluice.SaleID]sluice.Rules) {
+	kept, err := os.ReadFile(filepath.Join(f.path, rulesFile))
+	if err != nil || json.Unmarshal(kept, &rules) != nil {
+		return nil // none, or not whole: as if there were none
+	}
+	return rules
+}
+
+func (f *folder) keepRules(rules map[sluice.SaleID]sluice.Rules) error {
+	text, err := json.Marshal(rules)
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(f.path, rulesFile), string(text)+"\n")
 }
