@@ -409,7 +409,7 @@ func TestChecksAreDocumented(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)`").FindAllStringSubmatch(table, -1) {
 		documented = append(documented, row[1])
 	}
-	for _, c := range Checks() {
+	for c := checkNone + 1; c < numChecks; c++ {
 		want = append(want, c.String())
 	}
 	if !slices.Equal(documented, want) {
