@@ -22,8 +22,9 @@ const maxColumns = 120
 // notWrapped are documents whose lines may be longer.
 var notWrapped = []string{"CHANGELOG.md"}
 
-// TestStyle checks the documents, and what Go files say about documents: their
-// width, their titles, and that the files, headings and tests they name exist.
+// TestStyle checks the documents: their width, their titles, and that the files,
+// headings and tests they name exist. Files that comments of Go files name must
+// exist, too.
 func TestStyle(t *testing.T) {
 	files := map[string]string{} // by path
 	top := filepath.Join("..", "..")
@@ -96,9 +97,11 @@ func faults(files map[string]string, name, text string) []string {
 		if name == "internal/archtest/style_test.go" {
 			break // it names files of its own test
 		}
-		for _, doc := range docPath.FindAllString(text, -1) {
-			if doc = strings.TrimRight(doc, "."); !exists(files, doc) && !exists(files, doc+"*") {
-				fault("%s does not exist", doc)
+		for _, comment := range comment.FindAllString(text, -1) {
+			for _, file := range named.FindAllString(comment, -1) {
+				if file = strings.TrimRight(file, "."); !exists(files, file) && !exists(files, file+"-*") {
+					fault("a comment names %s, which does not exist", file)
+				}
 			}
 		}
 	}
@@ -141,7 +144,8 @@ var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^(#+) +(.*)$`)
 	slugged = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
-	docPath = regexp.MustCompile(`\bdocs/[A-Za-z0-9/_.-]+`)
+	comment = regexp.MustCompile(`(?m)(?:^|\s)//.*$`)
+	named   = regexp.MustCompile(`\bdocs/[A-Za-z0-9/_.-]+|\b[A-Za-z0-9_/-]+\.(?:go|lua|sql|md)\b`)
 	test    = regexp.MustCompile(`^(Test|Benchmark|Fuzz)[A-Z]\w*$`)
 	asPath  = regexp.MustCompile(`^[A-Za-z0-9_*-][A-Za-z0-9_./*-]*$`)
 	sources = []string{".go", ".md", ".lua", ".sql", ".js", ".sh", ".html", ".css", ".txtar"}
@@ -252,6 +256,8 @@ func TestFaults(t *testing.T) {
 		{"docs/b.md", "# B\n\n[a](a.md#gone)\n", false},
 		{"engine/x.go", "package x // see docs/a.md, docs/adr/0007.\n", true},
 		{"engine/x.go", "package x // see docs/gone.md.\n", false},
+		{"engine/x.go", "// See engine.go, engine/engine.go and docs/adr/0007.\npackage x\n", true},
+		{"engine/x.go", "// See gone.go.\npackage x\n", false},
 	} {
 		files["docs/b.md"] = c.text
 		if got := faults(files, c.name, c.text); (len(got) == 0) != c.ok {

@@ -4,7 +4,7 @@
 //
 // The suite judges a ledger in four ways: table cases for each rule (files
 // case_*.go), seeded random runs judged by a naive reference model (model.go,
-// random.go), the same operations through several ledgers (equivalent.go), and
+// random.go), the same operations through several ledgers (judge.go), and
 // concurrent histories (concurrent.go). Faulty wraps a ledger with faults; it
 // is exported because the tests of the layers above use it too.
 //
