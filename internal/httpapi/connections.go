@@ -20,8 +20,9 @@ import (
 // notices. When free ones are scarce (less than an eighth), an address may hold at most as
 // many as are free, so with n greedy addresses about one part of n+1 stays free for
 // others; and those that have been idle longest are closed. Trusted proxies carry
-// many clients and are bound by the limit in all alone. It is safe for concurrent
-// use.
+// many clients and are bound by the limit in all alone. Event streams, which have no
+// end, may take over half of all connections: the other half is for orders. It is
+// safe for concurrent use.
 type Connections struct {
 	most    int
 	proxies Proxies
@@ -30,6 +31,7 @@ type Connections struct {
 
 	mu       sync.Mutex // guards all below
 	open     int
+	streams  int                      // of them, taken over by event streams
 	from     map[admission.Origin]int // how many of them, but for trusted proxies
 	scarce   bool                     // a timer runs while it is
 	counts   ConnectionCounts
@@ -132,11 +134,24 @@ func (c *Connections) enter(held *connection) (room bool) {
 	return false
 }
 
-// keep leaves the place to who takes the connection over, until leave.
-func (held *connection) keep() {
-	if held != nil {
-		held.stream.Store(true)
+// keep leaves the place to an event stream, which takes the connection over, until
+// leave. It reports false, and keeps nothing, if the streams have their share.
+func (held *connection) keep() bool {
+	if held == nil {
+		return true
 	}
+	c := held.all
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held.stream.Load() {
+		return true // it could not be taken over before
+	}
+	if c.streams >= c.most/2 {
+		return false
+	}
+	c.streams++
+	held.stream.Store(true)
+	return true
 }
 
 // leave gives a connection's place back, once.
@@ -147,6 +162,9 @@ func (held *connection) leave() {
 	c := held.all
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if held.stream.Load() {
+		c.streams--
+	}
 	if c.open--; held.exempt {
 		return
 	}

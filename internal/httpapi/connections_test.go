@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/admission"
 )
 
 // crowded is a server with room for a few connections; get asks it from an
@@ -113,13 +115,20 @@ func TestConnectionsInAll(t *testing.T) {
 	}
 }
 
-// A stream that has taken its connection over counts until it ends.
+// Event streams that have taken their connections over count until they end, and
+// leave half of all connections to others.
 func TestStreamsCountAsConnections(t *testing.T) {
-	limit := NewConnections(10, Proxies{}, slog.New(slog.DiscardHandler))
+	limit := NewConnections(4, Proxies{}, slog.New(slog.DiscardHandler))
+	events := newFan(EventsOptions{}, nil, time.Now)
 	streams := make(chan outlet, 1)
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out, err := newFan(EventsOptions{}, nil, time.Now).openOutlet(w, r)
+		place := connectionOf(r)
+		if events.enter(admission.Origin{}, place) != noLimit {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		out, err := events.openOutlet(w, r, place)
 		if err != nil {
 			t.Error(err)
 		}
@@ -127,19 +136,44 @@ func TestStreamsCountAsConnections(t *testing.T) {
 	}), limit)
 	server.Start()
 	defer server.Close()
-	response, err := http.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
+	ask := func() int {
+		t.Helper()
+		response, err := server.Client().Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
 	}
-	defer response.Body.Close()
-	out := <-streams
-	if open, _ := limit.Counts(); open != 1 {
-		t.Errorf("%d open while a stream runs", open)
+	var running []outlet
+	for range 2 {
+		if status := ask(); status != http.StatusOK {
+			t.Fatal(status)
+		}
+		running = append(running, <-streams)
+		if open, _ := limit.Counts(); open != len(running) {
+			t.Errorf("%d open while %d streams run", open, len(running))
+		}
 	}
-	out.close()
-	out.close()
-	if open, _ := limit.Counts(); open != 0 {
-		t.Errorf("%d open after it", open)
+	for range 2 {
+		if status := ask(); status != http.StatusServiceUnavailable {
+			t.Errorf("beyond half of all connections a stream got %d", status)
+		}
+	}
+	if total, _ := (&Server{events: events}).StreamsRefused(); total != 2 || events.places.open() != 2 {
+		t.Errorf("%d refused, %d open", total, events.places.open())
+	}
+	for range 2 {
+		running[0].close()
+	}
+	if status := ask(); status != http.StatusOK {
+		t.Fatalf("after another has ended a stream got %d", status)
+	}
+	for _, out := range append(running, <-streams) {
+		out.close()
+	}
+	if open, _ := limit.Counts(); open > 1 || limit.streams != 0 { // that of the refusals may be idle
+		t.Errorf("%d open, %d of streams, after all have ended", open, limit.streams)
 	}
 }
 

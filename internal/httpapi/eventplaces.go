@@ -72,8 +72,9 @@ func (p *places) count(o admission.Origin, n int) {
 	}
 }
 
-// enter takes a place, unless a limit is in the way.
-func (p *places) enter(o admission.Origin) limit {
+// enter takes a place, and keeps that of the connection (nil: it has none), unless a
+// limit is in the way.
+func (p *places) enter(o admission.Origin, place *connection) limit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -83,6 +84,9 @@ func (p *places) enter(o admission.Origin) limit {
 	case p.perAddress >= 0 && (p.from[o] >= p.perAddress || p.crowded(o)):
 		p.denied[limitAddress]++
 		return limitAddress
+	case !place.keep():
+		p.denied[limitTotal]++
+		return limitTotal
 	}
 	p.taken++
 	p.from[o]++

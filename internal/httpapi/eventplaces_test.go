@@ -160,7 +160,7 @@ func TestEventStreamsWithoutALimitPerAddress(t *testing.T) {
 	p := newPlaces(3, -1)
 	one := admission.OriginOf(netip.MustParseAddr("203.0.113.1"))
 	for n := range 4 {
-		if got, want := p.enter(one), map[bool]limit{true: noLimit, false: limitTotal}[n < 3]; got != want {
+		if got, want := p.enter(one, nil), map[bool]limit{true: noLimit, false: limitTotal}[n < 3]; got != want {
 			t.Errorf("stream %d: %v, want %v", n, got, want)
 		}
 	}
@@ -171,7 +171,7 @@ func TestEventStreamsWithoutALimitPerAddress(t *testing.T) {
 func TestEventStreamsPerNetwork(t *testing.T) {
 	p := newPlaces(1000, 2)
 	enter := func(address string) bool {
-		return p.enter(admission.OriginOf(netip.MustParseAddr(address))) == noLimit
+		return p.enter(admission.OriginOf(netip.MustParseAddr(address)), nil) == noLimit
 	}
 	taken := map[string]int{}
 	for _, home := range []string{"2001:db8:1:10", "2001:db8:1:20", "2001:db8:1:30"} {

@@ -104,13 +104,14 @@ func newFan(o EventsOptions, board func(sluice.SaleID) *admission.View, now func
 // close ends all streams, soon, and lets no more in. It is idempotent.
 func (f *fan) close() { f.once.Do(func() { close(f.closed) }) }
 
-// enter takes a place, if there is one; places.leave gives it back.
-func (f *fan) enter(o admission.Origin) limit {
+// enter takes a place, if there is one, and the connection's; places.leave gives the
+// former back, and connection.leave the latter.
+func (f *fan) enter(o admission.Origin, place *connection) limit {
 	select {
 	case <-f.closed:
 		return limitTotal
 	default:
-		return f.places.enter(o)
+		return f.places.enter(o, place)
 	}
 }
 
@@ -269,7 +270,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.
 	}
 	address := s.Proxies.client(r)
 	from := admission.OriginOf(address)
-	if full := s.events.enter(from); full != noLimit {
+	place := connectionOf(r)
+	if r.ProtoMajor > 1 {
+		place = nil // streams share the connection
+	}
+	if full := s.events.enter(from, place); full != noLimit {
 		s.noStream(w, full, address)
 		return
 	}
@@ -279,7 +284,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.
 			s.events.places.leave(from)
 		}
 	}()
-	out, err := s.events.openOutlet(w, r)
+	out, err := s.events.openOutlet(w, r, place)
 	if err != nil { // the reader has left
 		return
 	}
@@ -322,13 +327,11 @@ const socketBuffer = 16 << 10
 
 // openOutlet answers the head of a stream. With HTTP/1 the connection is taken
 // over: net/http's buffers and goroutines would be most of what a stream costs.
-func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request) (outlet, error) {
+func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request, place *connection) (outlet, error) {
 	// Readers come back at different times, should all be thrown out at once.
 	first := "retry: " + strconv.Itoa(1000+rand.IntN(2000)) + "\n\n"
 	control := http.NewResponseController(w)
 	if r.ProtoMajor == 1 {
-		place := connectionOf(r)
-		place.keep()
 		conn, _, err := control.Hijack()
 		if err == nil {
 			if c, ok := bottom(conn).(interface{ SetWriteBuffer(n int) error }); ok {
