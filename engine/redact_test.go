@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 )
@@ -19,5 +21,23 @@ func TestRedactShowsNoPassword(t *testing.T) {
 		if got := Redact(given); got != want || strings.Contains(got, "hunter2") {
 			t.Errorf("%s is shown as %s, want %s", given, got, want)
 		}
+	}
+}
+
+// Whatever an engine warns of again and again is logged once, and then counted.
+func TestWarningsOfAnEngineAreCounted(t *testing.T) {
+	var out bytes.Buffer
+	e, err := Open(t.Context(), Config{DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&out, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		e.cfg.Log.Warn("trouble")
+	}
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(out.String(), "msg=trouble"); lines != 2 || !strings.Contains(out.String(), "msg=trouble repeated=999") {
+		t.Errorf("%d lines of one trouble:\n%.1000s", lines, out.String())
 	}
 }

@@ -12,7 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // A thousand requests for the databases at the same time: few are asked at a time,
@@ -160,4 +163,51 @@ func TestOneBuyersShare(t *testing.T) {
 	if now = now.Add(50 * time.Millisecond); ask("ann") != 204 || ask("ann") != 429 {
 		t.Error("20 a second")
 	}
+}
+
+// A buyer's requests beyond what one may have at a time are refused at once, whatever
+// they ask for.
+func TestOneBuyersRequestsAtATime(t *testing.T) {
+	secret := []byte("the shop's secret, long enough")
+	server := &Server{Options: Options{Buyers: auth.NewVerifier(auth.Options{Secret: secret})}, shares: newShares(time.Now())}
+	inside, leave := make(chan string, 2*buyerRequests), make(chan struct{})
+	handler := server.asToken(func(w http.ResponseWriter, _ *http.Request, token auth.Token) {
+		inside <- string(token.Buyer)
+		<-leave
+	})
+	var asking sync.WaitGroup
+	answers := make(chan *httptest.ResponseRecorder, 2*buyerRequests)
+	ask := func(buyer string) {
+		claims := jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Minute).Unix()}
+		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		asking.Go(func() {
+			w := httptest.NewRecorder()
+			handler(w, r)
+			answers <- w
+		})
+	}
+	for range buyerRequests {
+		ask("ann")
+		<-inside
+	}
+	ask("ann")
+	select {
+	case <-inside:
+		t.Errorf("%d requests of one buyer are answered at a time", buyerRequests+1)
+	case w := <-answers:
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+			t.Errorf("answer %d, %v", w.Code, w.Header())
+		}
+	}
+	ask("bob")
+	if who := <-inside; who != "bob" {
+		t.Errorf("%s is answered, want bob", who)
+	}
+	close(leave)
+	asking.Wait()
 }
