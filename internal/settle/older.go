@@ -150,8 +150,8 @@ func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice
 
 // adoptTerms gives the store the terms that its ledger decided by, if the store
 // has forgotten them: a pause stays, and units that were added are covered. Of
-// the versions in between nobody knows more than that they let pass what was
-// accepted.
+// the versions in between no more is known than that they let pass what was
+// accepted, under the limits of now: these are fixed once a sale has opened.
 func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
 	if !reading.Loaded {
 		return nil
@@ -171,7 +171,6 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *
 				if before.OpensAt.Before(s.OpensAt) {
 					s.OpensAt = before.OpensAt
 				}
-				s.MaxPerBuyer, s.MaxOrders = max(s.MaxPerBuyer, before.MaxPerBuyer), max(s.MaxOrders, before.MaxOrders)
 			}
 			return nil
 		})

@@ -179,6 +179,51 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 	}
 }
 
+// A limit that was lifted before the sale opened, of which the store knows nothing:
+// every version since lets pass what was accepted under it.
+func TestAStoreThatForgotALiftedLimit(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(time.Hour)
+	_, err := r.desk.Create(ctx, sale)
+	if err == nil {
+		_, err = r.desk.Patch(ctx, id, func(s *sluice.Sale) error {
+			s.MaxPerBuyer, s.MaxOrders = sluice.Unlimited, sluice.Unlimited
+			return nil
+		})
+	}
+	if err == nil {
+		_, err = r.desk.Open(ctx, id)
+	}
+	if err == nil {
+		_, err = r.desk.Pause(ctx, id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.olderStore(sale, nil)
+	if !r.verify() {
+		t.Fatal("the store is older, and it is not noticed")
+	}
+	fenced := r.sale()
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	versions := 0
+	err = r.store.Snapshot(ctx, id, func(s sluice.Snapshot) error {
+		for _, v := range s.TermsVersions() {
+			versions++
+			if v.Version > 1 && (v.MaxPerBuyer != sluice.Unlimited || v.MaxOrders != sluice.Unlimited) {
+				t.Errorf("version %d: %d units and %d orders a buyer, want no limit", v.Version, v.MaxPerBuyer, v.MaxOrders)
+			}
+		}
+		return nil
+	})
+	if err != nil || versions != 4 {
+		t.Errorf("%d versions, %v", versions, err)
+	}
+}
+
 // haunted is a ledger with records that nobody decided, as a torn transaction
 // leaves them.
 type haunted struct {
