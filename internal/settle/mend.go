@@ -47,6 +47,14 @@ func (c *comparison) restoreOrders(ctx context.Context) error {
 		if sale.Epoch != c.first.Epoch || sale.Fence != "" {
 			return errMoved
 		}
+		// After the row, which would count it: another reconciliation may have stored it.
+		if _, err := c.store.Order(ctx, r.Order); !errors.Is(err, sluice.ErrOrderNotFound) {
+			if err != nil {
+				return err
+			}
+			c.report.Of(sluice.LostOrder).Repaired++
+			continue
+		}
 		if sale.Cap != sluice.Unlimited && sale.Taken+r.Quantity > sale.Cap {
 			c.unrestorable(r.Order, "the cap does not cover it")
 			continue

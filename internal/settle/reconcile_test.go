@@ -529,3 +529,37 @@ func (s *selling) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Rea
 	}
 	return s.Ledger.Read(ctx, sales)
 }
+
+// outrun is a store that is asked to repair when another reconciliation has just
+// repaired the same.
+type outrun struct {
+	settle.ReconcileStore
+	first func()
+}
+
+func (o *outrun) Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	if first := o.first; first != nil {
+		o.first = nil
+		first()
+	}
+	return o.ReconcileStore.Sale(ctx, id)
+}
+
+// Two reconciliations at a time, by two servers or a server and a person, find the
+// same lost orders: each is restored once, and the second finds nothing wrong.
+func TestTwoReconciliationsAtATime(t *testing.T) {
+	p := newPair(t, 2)
+	p.accept("a", "b")
+	p.drain(true)
+	store := &outrun{p.store, func() { p.reconcile(true) }}
+	report, err := settle.NewReconciler(store, p.ledger).Reconcile(t.Context(), p.id, true)
+	p.must(err)
+	want := map[sluice.DifferenceClass]found{sluice.LostOrder: {2, 2, []string{"a", "b"}}}
+	if diff := cmp.Diff(want, p.found(&report)); diff != "" {
+		t.Errorf("found: -want +got\n%s", diff)
+	}
+	sale, err := p.store.Sale(t.Context(), p.id)
+	if err != nil || sale.Fence != "" || sale.Taken != 2 {
+		t.Errorf("taken %d of 2, fence %q, %v", sale.Taken, sale.Fence, err)
+	}
+}
