@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -61,7 +61,7 @@ func sqlitePath(backend string) (string, bool) {
 // Check says what is wrong with a configuration before anything is opened.
 func (c Config) Check() error {
 	c = c.withDefaults()
-	if err := httpapi.CheckOrigins(c.CORSOrigins); err != nil {
+	if err := auth.CheckOrigins(c.CORSOrigins); err != nil {
 		return err
 	}
 	if c.BuyerJWKS != "" && c.BuyerAudience == "" {

@@ -100,7 +100,6 @@ var reserved = []row{
 	{"charm.land/lipgloss/v2", []string{"cmd/..."}, nil},
 	{"charm.land/bubbletea/v2", []string{"cmd/..."}, nil},
 	{"charm.land/bubbles/v2", []string{"cmd/..."}, nil},
-	{"github.com/knadh/koanf", []string{"internal/config", "cmd/..."}, nil},
 }
 
 // For tests only: imported by test files and by each other, by nothing else.

@@ -14,9 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
 	"github.com/sluicehq/sluice"
@@ -88,9 +85,8 @@ func Load(src Source) (*Config, error) {
 			}
 		})
 	}
-	for i := range settings {
-		s := &settings[i]
-		if err := s.check(c, c.values[s.key]); err != nil {
+	for _, s := range c.settings() {
+		if err := s.check(c.values[s.key]); err != nil {
 			wrong = append(wrong, c.complain(s.key, err))
 		}
 	}
@@ -128,51 +124,43 @@ func (c *Config) Origin(key string) string {
 	return "default"
 }
 
-func (c *Config) loadFile(path string) []error {
-	k := koanf.New(".")
-	parser := &textYAML{}
-	if err := k.Load(file.Provider(path), parser); err != nil {
+func (c *Config) loadFile(path string) (wrong []error) {
+	data, err := os.ReadFile(path)
+	var lines []fileLine
+	if err == nil {
+		lines, err = parseFile(data)
+	}
+	if err != nil {
 		return []error{fmt.Errorf("config file %s: %w", path, cause(err))}
 	}
-	var wrong []error
-	for _, key := range parser.keys {
-		line := fmt.Sprintf("%s:%d", path, parser.lines[key])
-		if find(key) == nil {
-			wrong = append(wrong, fmt.Errorf("%s: unknown setting %q%s", line, key, hint(key, keys())))
+	for _, l := range lines {
+		at := fmt.Sprintf("%s:%d", path, l.number)
+		if find(l.key) == nil {
+			wrong = append(wrong, fmt.Errorf("%s: unknown setting %q%s", at, l.key, hint(l.key, keys())))
 			continue
 		}
-		c.set(key, k.String(key), line)
+		c.set(l.key, l.value, at)
 	}
 	return wrong
 }
 
-func (c *Config) loadEnv(environ []string) []error {
-	var wrong []error
-	k := koanf.New(".")
-	provider := env.Provider(".", env.Opt{
-		Prefix:      "SLUICE_",
-		EnvironFunc: func() []string { return environ },
-		TransformFunc: func(name, value string) (string, any) {
-			if foreign(name) {
-				return "", nil
+func (c *Config) loadEnv(environ []string) (wrong []error) {
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		upper, ours := strings.CutPrefix(name, "SLUICE_")
+		if !ours || foreign(name) {
+			continue
+		}
+		s := find(strings.ToLower(upper))
+		if s == nil || name != envName(s.key) {
+			names := keys()
+			for i := range names {
+				names[i] = envName(names[i])
 			}
-			s := find(strings.ToLower(strings.TrimPrefix(name, "SLUICE_")))
-			if s == nil || name != envName(s.key) {
-				names := keys()
-				for i := range names {
-					names[i] = envName(names[i])
-				}
-				wrong = append(wrong, fmt.Errorf("environment: unknown variable %s%s", name, hint(name, names)))
-				return "", nil
-			}
-			return s.key, value
-		},
-	})
-	if err := k.Load(provider, nil); err != nil {
-		return append(wrong, fmt.Errorf("environment: %w", err))
-	}
-	for _, key := range k.Keys() {
-		c.set(key, k.String(key), envName(key))
+			wrong = append(wrong, fmt.Errorf("environment: unknown variable %s%s", name, hint(name, names)))
+			continue
+		}
+		c.set(s.key, value, name)
 	}
 	return wrong
 }

@@ -73,7 +73,7 @@ func parseAdminKey(entry *yaml.Node) (key sluice.AdminKey, err error) {
 	return key, nil
 }
 
-func checkAdminKeys(c *Config, value string) (err error) {
+func (c *Config) checkAdminKeys(value string) (err error) {
 	if value != "" {
 		c.AdminKeys, err = parseAdminKeys(value)
 	}
@@ -93,7 +93,7 @@ func showAdminKeys(value string) string {
 	return strings.Join(shown, ", ")
 }
 
-func checkJWKS(c *Config, value string) error {
+func (c *Config) checkJWKS(value string) error {
 	c.BuyerJWKS = value
 	if value == "" {
 		return nil

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -23,214 +22,134 @@ type setting struct {
 	list   bool // in the file it may be a YAML list
 	// shown is how the value is printed, if neither as it is nor as ***.
 	shown func(value string) string
-	// check parses the value into the Config, or says what would be right.
-	check func(c *Config, value string) error
+	// check parses the value into a Config, or says what would be right.
+	check func(value string) error
 }
 
-var settings = []setting{
-	{
-		key: "data_dir", preset: "./sluice-data", arg: "PATH",
-		help:  "folder for this server's name, secrets and embedded databases; one process owns it at a time",
-		check: text(func(c *Config) *string { return &c.DataDir }),
-	},
-	{
-		key: "ledger", arg: "URL",
-		help:  "where claims are decided: sqlite:PATH, redis://, rediss://, redis+sentinel://, redis+cluster:// (default: SQLite in data_dir)",
-		check: backend(func(c *Config) *string { return &c.Ledger }, "sqlite", "redis", "rediss", "redis+sentinel", "redis+cluster"),
-	},
-	{
-		key: "ledger_replica", arg: "URL",
-		help:  "a replica of a Redis ledger, read for those who look on: redis://, rediss://, redis+sentinel://, redis+cluster:// (default: none)",
-		check: backend(func(c *Config) *string { return &c.LedgerReplica }, "redis", "rediss", "redis+sentinel", "redis+cluster"),
-	},
-	{
-		key: "store", arg: "URL",
-		help:  "where orders are kept: sqlite:PATH, postgres://, mysql:// (default: SQLite in data_dir)",
-		check: backend(func(c *Config) *string { return &c.Store }, "sqlite", "postgres", "postgresql", "mysql"),
-	},
-	{
-		key: "listen", preset: "127.0.0.1:8080", arg: "HOST:PORT",
-		help: "address of the HTTP server; port 0 picks a free one", check: listen(func(c *Config) *string { return &c.Listen }),
-	},
-	{
-		key: "admin_listen", arg: "HOST:PORT",
-		help:  "address of the merchant's API and the metrics (default: that of listen if it is on loopback, else " + defaultAdminListen + ")",
-		check: listen(func(c *Config) *string { return &c.AdminListen }),
-	},
-	{
-		key: "ready_file", arg: "PATH",
-		help:  "file that gets the server's URL once it is ready; the second line is that of admin_listen, if it is another",
-		check: text(func(c *Config) *string { return &c.ReadyFile }),
-	},
-	{
-		key: "node", arg: "NAME",
-		help:  "name of this server among those of one ledger (default: random, kept in data_dir)",
-		check: checkNode,
-	},
-	{
-		key: "tls_cert", arg: "PATH", help: "certificate chain (PEM) to serve HTTPS with; goes with tls_key",
-		check: text(func(c *Config) *string { return &c.TLSCert }),
-	},
-	{
-		key: "tls_key", arg: "PATH", help: "private key (PEM) of tls_cert",
-		check: text(func(c *Config) *string { return &c.TLSKey }),
-	},
-	{
-		key: "admin_key", arg: "KEY", secret: true,
-		help:  "the merchant's key (default: generated on first start, kept in data_dir as admin.key)",
-		check: checkSecret(func(c *Config) *string { return &c.AdminKey }),
-	},
-	{
-		key: "buyer_secret", arg: "SECRET", secret: true, noFlag: true,
-		help:  "signs buyers' tokens, HS256 (default: generated on first start, kept in data_dir as buyer.secret)",
-		check: checkSecret(func(c *Config) *string { return &c.BuyerSecret }),
-	},
-	{
-		key: "buyer_secret_previous", arg: "SECRET", secret: true, noFlag: true,
-		help:  "the buyer_secret before: its tokens stay good while it is replaced",
-		check: checkSecret(func(c *Config) *string { return &c.BuyerSecretPrevious }),
-	},
-	{
-		key: "webhook_key", arg: "SECRET", secret: true, noFlag: true,
-		help:  "encrypts the webhooks' secrets in the store; all servers of a shop need the same (default: with an embedded store kept in data_dir)",
-		check: checkSecret(func(c *Config) *string { return &c.WebhookKey }),
-	},
-	{
-		key: "ticket_secret", arg: "SECRET", secret: true, noFlag: true,
-		help:  "signs purchase tickets; all servers of a shop need the same (default: derived from buyer_secret)",
-		check: checkSecret(func(c *Config) *string { return &c.TicketSecret }),
-	},
-	{
-		key: "ticket_secret_previous", arg: "SECRET", secret: true, noFlag: true,
-		help:  "the ticket_secret before: its tickets stay good while it is replaced",
-		check: checkSecret(func(c *Config) *string { return &c.TicketSecretPrevious }),
-	},
-	{
-		key: "admin_keys", arg: "LIST", secret: true, noFlag: true, list: true, shown: showAdminKeys,
-		help:  "more keys of admins: a list of {name, role: viewer, operator or owner, and one of key, key_sha256, key_file}",
-		check: checkAdminKeys,
-	},
-	{
-		key: "buyer_jwks", arg: "PATH_OR_URL", shown: showJWKS,
-		help:  "public keys of buyers' tokens, RS256, ES256 or EdDSA: a JWKS file or https URL (then HS256 only if buyer_secret is set)",
-		check: checkJWKS,
-	},
-	{
-		key: "buyer_issuer", arg: "TEXT", help: `what the "iss" of every buyer's token must be`,
-		check: text(func(c *Config) *string { return &c.BuyerIssuer }),
-	},
-	{
-		key: "buyer_audience", arg: "TEXT", help: `what must be among the "aud" of every buyer's token; needed with buyer_jwks; *: any`,
-		check: text(func(c *Config) *string { return &c.BuyerAudience }),
-	},
-	{
-		key: "buyer_token_life", preset: "744h", arg: "DURATION",
-		help:  `how far ahead the "exp" of a buyer's token may lie; off: as far as it likes`,
-		check: durationOrOff(func(c *Config) *time.Duration { return &c.BuyerTokenLife }, time.Minute, 100*365*24*time.Hour),
-	},
-	{
-		key: "clock_skew", preset: "30s", arg: "DURATION",
-		help:  "how far the clocks of those who sign buyers' tokens may be off",
-		check: duration(func(c *Config) *time.Duration { return &c.ClockSkew }, 0, 10*time.Minute),
-	},
-	{
-		key: "login_url", arg: "URL",
-		help:  "the shop's login, which the buyer's pages link to; {return} in it becomes the address to come back to (default: no link)",
-		check: link(func(c *Config) *string { return &c.LoginURL }),
-	},
-	{
-		key: "pay_url", arg: "URL",
-		help:  "where the shop takes the money, which the buyer's pages link to; {order} in it becomes the order's id (default: no link)",
-		check: link(func(c *Config) *string { return &c.PayURL }, "{order}"),
-	},
-	{
-		key: "url", preset: "http://127.0.0.1:8080", arg: "URL",
-		help: "server that sale, order and load speak to", check: serverURL(func(c *Config) *string { return &c.URL }),
-	},
-	{
-		key: "admin_url", arg: "URL",
-		help:  "where that server has the merchant's API, if its admin_listen is another address (default: url)",
-		check: serverURL(func(c *Config) *string { return &c.AdminURL }),
-	},
-	{
-		key: "log_level", preset: "info", arg: "LEVEL", help: "debug, info, warn or error",
-		check: oneOf(func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
-	},
-	{
-		key: "log_format", preset: "text", arg: "FORMAT", help: "text or json",
-		check: oneOf(func(c *Config) *string { return &c.LogFormat }, "text", "json"),
-	},
-	{
-		key: "shutdown_timeout", preset: "15s", arg: "DURATION",
-		help:  "how long a stopping server may take to answer and store what it has taken",
-		check: duration(func(c *Config) *time.Duration { return &c.ShutdownTimeout }, 0, 10*time.Minute),
-	},
-	{
-		key: "refresh_interval", preset: "200ms", arg: "DURATION",
-		help:  "how often a server reads the state of the sales from the ledger",
-		check: duration(func(c *Config) *time.Duration { return &c.RefreshInterval }, 10*time.Millisecond, sluice.RefusalLease*4/5),
-	},
-	{
-		key: "cors_origins", arg: "ORIGINS",
-		help:  "origins whose pages may use the buyers' half of the API, separated by commas, like https://shop.example (default: none)",
-		check: checkOrigins,
-	},
-	{
-		key: "event_streams", preset: "10000", arg: "N",
-		help:  "event streams (GET /v1/sales/{sale}/events) that may be open at a time; 0: none",
-		check: number(func(c *Config) *int { return &c.EventStreams }, 0, 1_000_000),
-	},
-	{
-		key: "events_per_address", preset: "1000", arg: "N",
-		help:  "event streams that one client address (of IPv6: one /64; a /56 twice, a /48 four times as many) may have open at a time; 0: no such limit",
-		check: number(func(c *Config) *int { return &c.EventsPerAddress }, 0, 1_000_000),
-	},
-	{
-		key: "claim_queue", preset: "20000", arg: "N",
-		help:  "claims of one sale that may wait for the ledger before more are refused as overloaded",
-		check: number(func(c *Config) *int { return &c.ClaimQueue }, 1, 10_000_000),
-	},
-	{
-		key: "claims_in_flight", preset: "50000", arg: "N",
-		help:  "claims of all sales that may be on their way to a decision before more are refused as overloaded",
-		check: number(func(c *Config) *int { return &c.ClaimsInFlight }, 1, 10_000_000),
-	},
-	{
-		key: "trusted_proxies", arg: "CIDRS",
-		help:  "proxies that are believed when they say where a request comes from, like 10.0.0.0/8,192.0.2.1 (default: none)",
-		check: proxies(func(c *Config) *[]netip.Prefix { return &c.TrustedProxies }),
-	},
-	{
-		key: "client_address_header", preset: "x-forwarded-for", arg: "HEADER",
-		help:  "the header in which they say it: x-forwarded-for or forwarded (RFC 7239)",
-		check: oneOf(func(c *Config) *string { return &c.ClientAddressHeader }, "x-forwarded-for", "forwarded"),
-	},
-	{
-		key: "retention", preset: "168h", arg: "DURATION",
-		help:  "how long a closed and settled sale stays in the ledger before only the store answers for it",
-		check: duration(func(c *Config) *time.Duration { return &c.Retention }, time.Second, 10*365*24*time.Hour),
-	},
-	{
-		key: "reconcile_interval", preset: "1m", arg: "DURATION",
-		help:  "how often ledger and store of each sale are compared, and what is safe is repaired; off: never",
-		check: durationOrOff(func(c *Config) *time.Duration { return &c.ReconcileInterval }, time.Second, 24*time.Hour),
-	},
-	{
-		key: "expiry_interval", preset: "250ms", arg: "DURATION",
-		help:  "how often a server looks for unpaid orders that are due and for units on their way back to the ledger",
-		check: duration(func(c *Config) *time.Duration { return &c.ExpiryInterval }, 10*time.Millisecond, time.Minute),
-	},
-	{
+// plain is a setting that may be printed. An empty preset is no default.
+func plain(key, preset, arg string, check func(string) error, help string) setting {
+	return setting{key: key, preset: preset, arg: arg, check: check, help: help}
+}
+
+// hidden is a secret that has no flag.
+func hidden(key string, at *string, help string) setting {
+	return setting{key: key, arg: "SECRET", secret: true, noFlag: true, check: checkSecret(at), help: help}
+}
+
+// settings are all rows, for what needs no values.
+var settings = new(Config).settings()
+
+// settings is the table, with the places in c that checks write to.
+func (c *Config) settings() []setting {
+	return []setting{
+		plain("data_dir", "./sluice-data", "PATH", text(&c.DataDir),
+			"folder for this server's name, secrets and embedded databases; one process owns it at a time"),
+		plain("ledger", "", "URL", backend(&c.Ledger, "sqlite", "redis", "rediss", "redis+sentinel", "redis+cluster"),
+			"where claims are decided: sqlite:PATH, redis://, rediss://, redis+sentinel://, "+
+				"redis+cluster:// (default: SQLite in data_dir)"),
+		plain("ledger_replica", "", "URL", backend(&c.LedgerReplica, "redis", "rediss", "redis+sentinel", "redis+cluster"),
+			"a replica of a Redis ledger, read for those who look on: redis://, rediss://, "+
+				"redis+sentinel://, redis+cluster:// (default: none)"),
+		plain("store", "", "URL", backend(&c.Store, "sqlite", "postgres", "postgresql", "mysql"),
+			"where orders are kept: sqlite:PATH, postgres://, mysql:// (default: SQLite in data_dir)"),
+		plain("listen", "127.0.0.1:8080", "HOST:PORT", listen(&c.Listen),
+			"address of the HTTP server; port 0 picks a free one"),
+		plain("admin_listen", "", "HOST:PORT", listen(&c.AdminListen),
+			"address of the merchant's API and the metrics (default: that of listen if it is on loopback, "+
+				"else "+defaultAdminListen+")"),
+		plain("ready_file", "", "PATH", text(&c.ReadyFile),
+			"file that gets the server's URL once it is ready; the second line is that of admin_listen, if "+
+				"it is another"),
+		plain("node", "", "NAME", c.checkNode,
+			"name of this server among those of one ledger (default: random, kept in data_dir)"),
+		plain("tls_cert", "", "PATH", text(&c.TLSCert),
+			"certificate chain (PEM) to serve HTTPS with; goes with tls_key"),
+		plain("tls_key", "", "PATH", text(&c.TLSKey),
+			"private key (PEM) of tls_cert"),
+		{
+			key: "admin_key", arg: "KEY", secret: true, check: checkSecret(&c.AdminKey),
+			help: "the merchant's key (default: generated on first start, kept in data_dir as admin.key)",
+		},
+		hidden("buyer_secret", &c.BuyerSecret,
+			"signs buyers' tokens, HS256 (default: generated on first start, kept in data_dir as "+
+				"buyer.secret)"),
+		hidden("buyer_secret_previous", &c.BuyerSecretPrevious,
+			"the buyer_secret before: its tokens stay good while it is replaced"),
+		hidden("webhook_key", &c.WebhookKey,
+			"encrypts the webhooks' secrets in the store; all servers of a shop need the same (default: "+
+				"with an embedded store kept in data_dir)"),
+		hidden("ticket_secret", &c.TicketSecret,
+			"signs purchase tickets; all servers of a shop need the same (default: derived from buyer_secret)"),
+		hidden("ticket_secret_previous", &c.TicketSecretPrevious,
+			"the ticket_secret before: its tickets stay good while it is replaced"),
+		{
+			key: "admin_keys", arg: "LIST", secret: true, noFlag: true, list: true, shown: showAdminKeys,
+			check: c.checkAdminKeys,
+			help: "more keys of admins: a list of {name, role: viewer, operator or owner, and one of key, " +
+				"key_sha256, key_file}",
+		},
+		{
+			key: "buyer_jwks", arg: "PATH_OR_URL", shown: showJWKS, check: c.checkJWKS,
+			help: "public keys of buyers' tokens, RS256, ES256 or EdDSA: a JWKS file or https URL (then HS256 " +
+				"only if buyer_secret is set)",
+		},
+		plain("buyer_issuer", "", "TEXT", text(&c.BuyerIssuer),
+			`what the "iss" of every buyer's token must be`),
+		plain("buyer_audience", "", "TEXT", text(&c.BuyerAudience),
+			`what must be among the "aud" of every buyer's token; needed with buyer_jwks; *: any`),
+		plain("buyer_token_life", "744h", "DURATION", durationOrOff(&c.BuyerTokenLife, time.Minute, 100*365*24*time.Hour),
+			`how far ahead the "exp" of a buyer's token may lie; off: as far as it likes`),
+		plain("clock_skew", "30s", "DURATION", duration(&c.ClockSkew, 0, 10*time.Minute),
+			"how far the clocks of those who sign buyers' tokens may be off"),
+		plain("login_url", "", "URL", link(&c.LoginURL),
+			"the shop's login, which the buyer's pages link to; {return} in it becomes the address to come "+
+				"back to (default: no link)"),
+		plain("pay_url", "", "URL", link(&c.PayURL, "{order}"),
+			"where the shop takes the money, which the buyer's pages link to; {order} in it becomes the "+
+				"order's id (default: no link)"),
+		plain("url", "http://127.0.0.1:8080", "URL", serverURL(&c.URL),
+			"server that sale, order and load speak to"),
+		plain("admin_url", "", "URL", serverURL(&c.AdminURL),
+			"where that server has the merchant's API, if its admin_listen is another address (default: url)"),
+		plain("log_level", "info", "LEVEL", oneOf(&c.LogLevel, "debug", "info", "warn", "error"),
+			"debug, info, warn or error"),
+		plain("log_format", "text", "FORMAT", oneOf(&c.LogFormat, "text", "json"),
+			"text or json"),
+		plain("shutdown_timeout", "15s", "DURATION", duration(&c.ShutdownTimeout, 0, 10*time.Minute),
+			"how long a stopping server may take to answer and store what it has taken"),
+		plain("refresh_interval", "200ms", "DURATION", duration(&c.RefreshInterval, 10*time.Millisecond, sluice.RefusalLease*4/5),
+			"how often a server reads the state of the sales from the ledger"),
+		plain("cors_origins", "", "ORIGINS", c.checkOrigins,
+			"origins whose pages may use the buyers' half of the API, separated by commas, like "+
+				"https://shop.example (default: none)"),
+		plain("event_streams", "10000", "N", number(&c.EventStreams, 0, 1_000_000),
+			"event streams (GET /v1/sales/{sale}/events) that may be open at a time; 0: none"),
+		plain("events_per_address", "1000", "N", number(&c.EventsPerAddress, 0, 1_000_000),
+			"event streams that one client address (of IPv6: one /64; a /56 twice, a /48 four times as "+
+				"many) may have open at a time; 0: no such limit"),
+		plain("claim_queue", "20000", "N", number(&c.ClaimQueue, 1, 10_000_000),
+			"claims of one sale that may wait for the ledger before more are refused as overloaded"),
+		plain("claims_in_flight", "50000", "N", number(&c.ClaimsInFlight, 1, 10_000_000),
+			"claims of all sales that may be on their way to a decision before more are refused as overloaded"),
+		plain("trusted_proxies", "", "CIDRS", proxies(&c.TrustedProxies),
+			"proxies that are believed when they say where a request comes from, like 10.0.0.0/8,192.0.2.1 "+
+				"(default: none)"),
+		plain("client_address_header", "x-forwarded-for", "HEADER", oneOf(&c.ClientAddressHeader, "x-forwarded-for", "forwarded"),
+			"the header in which they say it: x-forwarded-for or forwarded (RFC 7239)"),
+		plain("retention", "168h", "DURATION", duration(&c.Retention, time.Second, 10*365*24*time.Hour),
+			"how long a closed and settled sale stays in the ledger before only the store answers for it"),
+		plain("reconcile_interval", "1m", "DURATION", durationOrOff(&c.ReconcileInterval, time.Second, 24*time.Hour),
+			"how often ledger and store of each sale are compared, and what is safe is repaired; off: never"),
+		plain("expiry_interval", "250ms", "DURATION", duration(&c.ExpiryInterval, 10*time.Millisecond, time.Minute),
+			"how often a server looks for unpaid orders that are due and for units on their way back to "+
+				"the ledger"),
 		// Longer than a transaction of the pipeline may take (10 s).
-		key: "abandoned_after", preset: "30s", arg: "DURATION",
-		help:  "how long another server may sit on an accepted claim without storing it before this one takes it over",
-		check: duration(func(c *Config) *time.Duration { return &c.AbandonedAfter }, 15*time.Second, time.Hour),
-	},
-	{
-		key: "wait_replicas", preset: "0", arg: "N",
-		help:  "replicas of a Redis ledger that must have a batch before its claims are answered",
-		check: number(func(c *Config) *int { return &c.WaitReplicas }, 0, 16),
-	},
+		plain("abandoned_after", "30s", "DURATION", duration(&c.AbandonedAfter, 15*time.Second, time.Hour),
+			"how long another server may sit on an accepted claim without storing it before this one takes "+
+				"it over"),
+		plain("wait_replicas", "0", "N", number(&c.WaitReplicas, 0, 16),
+			"replicas of a Redis ledger that must have a batch before its claims are answered"),
+	}
 }
 
 func find(key string) *setting {

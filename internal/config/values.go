@@ -4,26 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // What a setting may be: each of these makes a check of the table (settings.go).
 
-func text(at func(*Config) *string) func(*Config, string) error {
-	return func(c *Config, value string) error {
-		*at(c) = value
+func text(at *string) func(string) error {
+	return func(value string) error {
+		*at = value
 		return nil
 	}
 }
 
-func oneOf(at func(*Config) *string, words ...string) func(*Config, string) error {
-	return func(c *Config, value string) error {
+func oneOf(at *string, words ...string) func(string) error {
+	return func(value string) error {
 		for _, w := range words {
 			if value == w {
-				*at(c) = value
+				*at = value
 				return nil
 			}
 		}
@@ -31,8 +34,8 @@ func oneOf(at func(*Config) *string, words ...string) func(*Config, string) erro
 	}
 }
 
-func duration(at func(*Config) *time.Duration, least, most time.Duration) func(*Config, string) error {
-	return func(c *Config, value string) error {
+func duration(at *time.Duration, least, most time.Duration) func(string) error {
+	return func(value string) error {
 		d, err := time.ParseDuration(value)
 		if hint := DurationHint(value); err != nil && hint != "" {
 			return fmt.Errorf("%s; want a duration from %s to %s", hint, least, most)
@@ -40,41 +43,41 @@ func duration(at func(*Config) *time.Duration, least, most time.Duration) func(*
 		if err != nil || d < least || d > most {
 			return fmt.Errorf("want a duration from %s to %s, like 250ms", least, most)
 		}
-		*at(c) = d
+		*at = d
 		return nil
 	}
 }
 
 // durationOrOff is a duration, or "off", which is 0.
-func durationOrOff(at func(*Config) *time.Duration, least, most time.Duration) func(*Config, string) error {
+func durationOrOff(at *time.Duration, least, most time.Duration) func(string) error {
 	check := duration(at, least, most)
-	return func(c *Config, value string) error {
+	return func(value string) error {
 		if value == "off" {
-			*at(c) = 0
+			*at = 0
 			return nil
 		}
-		if err := check(c, value); err != nil {
+		if err := check(value); err != nil {
 			return fmt.Errorf("%w, or off", err)
 		}
 		return nil
 	}
 }
 
-func number(at func(*Config) *int, least, most int) func(*Config, string) error {
-	return func(c *Config, value string) error {
+func number(at *int, least, most int) func(string) error {
+	return func(value string) error {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < least || n > most {
 			return fmt.Errorf("want a whole number from %d to %d", least, most)
 		}
-		*at(c) = n
+		*at = n
 		return nil
 	}
 }
 
 // backend checks the form of a backend's URL; the backend itself reads it.
-func backend(at func(*Config) *string, schemes ...string) func(*Config, string) error {
-	return func(c *Config, value string) error {
-		*at(c) = value
+func backend(at *string, schemes ...string) func(string) error {
+	return func(value string) error {
+		*at = value
 		if value == "" {
 			return nil
 		}
@@ -108,9 +111,9 @@ func orList(schemes []string) string {
 	return strings.Join(forms[:len(forms)-1], ", ") + " or " + forms[len(forms)-1]
 }
 
-func listen(at func(*Config) *string) func(*Config, string) error {
-	return func(c *Config, value string) error {
-		*at(c) = value
+func listen(at *string) func(string) error {
+	return func(value string) error {
+		*at = value
 		if value == "" {
 			return nil
 		}
@@ -153,7 +156,7 @@ func IsLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-func checkNode(c *Config, value string) error {
+func (c *Config) checkNode(value string) error {
 	c.Node = value
 	if len(value) > 64 {
 		return errors.New("want at most 64 characters")
@@ -167,9 +170,9 @@ func checkNode(c *Config, value string) error {
 }
 
 // checkSecret wants what fits into a header as it is. It never repeats the value.
-func checkSecret(at func(*Config) *string) func(*Config, string) error {
-	return func(c *Config, value string) error {
-		*at(c) = value
+func checkSecret(at *string) func(string) error {
+	return func(value string) error {
+		*at = value
 		for i := range len(value) {
 			if value[i] <= ' ' || value[i] > '~' {
 				return errors.New("want printable ASCII characters without spaces")
@@ -180,9 +183,9 @@ func checkSecret(at func(*Config) *string) func(*Config, string) error {
 }
 
 // serverURL wants the address of a server, and nothing more.
-func serverURL(at func(*Config) *string) func(*Config, string) error {
-	return func(c *Config, value string) error {
-		*at(c) = value
+func serverURL(at *string) func(string) error {
+	return func(value string) error {
+		*at = value
 		if value == "" {
 			return nil
 		}
@@ -195,4 +198,68 @@ func serverURL(at func(*Config) *string) func(*Config, string) error {
 		}
 		return nil
 	}
+}
+
+// link checks an address that the buyer's pages link to: with all of the
+// placeholders that it must have.
+func link(at *string, placeholders ...string) func(string) error {
+	return func(value string) error {
+		*at = value
+		if value == "" {
+			return nil
+		}
+		for _, p := range placeholders {
+			if !strings.Contains(value, p) {
+				return errors.New("want " + p + " in it")
+			}
+		}
+		if strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "//") && !strings.Contains(value, `\`) {
+			return nil
+		}
+		u, err := url.Parse(value)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return errors.New("want an address like https://shop.example/path, or a path like /path")
+		}
+		return nil
+	}
+}
+
+// checkOrigins reads origins separated by commas or spaces.
+func (c *Config) checkOrigins(value string) error {
+	c.CORSOrigins = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+	return auth.CheckOrigins(c.CORSOrigins)
+}
+
+// proxies is a setting of addresses and CIDRs.
+func proxies(at *[]netip.Prefix) func(string) error {
+	return func(value string) (err error) {
+		*at, err = parseProxies(value)
+		return err
+	}
+}
+
+// parseProxies reads addresses and CIDRs, separated by commas.
+func parseProxies(list string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range strings.Split(list, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, bad := netip.ParseAddr(text)
+			if bad != nil || address.Zone() != "" {
+				return nil, fmt.Errorf("%q: want addresses or CIDRs, like 10.0.0.0/8, 2001:db8::1", text)
+			}
+			prefix = netip.PrefixFrom(address, address.BitLen())
+		}
+		if prefix.Addr().Is4In6() {
+			return nil, fmt.Errorf("%q: want IPv4 written as IPv4", text)
+		}
+		if prefix.Masked() != prefix {
+			return nil, fmt.Errorf("%q: the address has bits beyond the prefix; want %s", text, prefix.Masked())
+		}
+		all = append(all, prefix)
+	}
+	return all, nil
 }

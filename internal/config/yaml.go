@@ -3,28 +3,27 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// textYAML is koanf's parser of our file. It keeps values as they were
-// written (a key 00123 stays what it is), and remembers their lines.
-type textYAML struct {
-	keys  []string
-	lines map[string]int
+// fileLine is a setting of the file. Its value is as it was written: a key
+// 00123 stays what it is.
+type fileLine struct {
+	key, value string
+	number     int
 }
 
-// Unmarshal reads one flat mapping.
-func (p *textYAML) Unmarshal(data []byte) (map[string]any, error) {
-	p.lines = map[string]int{}
+// parseFile reads one flat mapping.
+func parseFile(data []byte) (lines []fileLine, err error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 	}
-	values := map[string]any{}
 	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
-		return values, nil
+		return nil, nil
 	}
 	top := doc.Content[0]
 	if top.Kind != yaml.MappingNode {
@@ -35,7 +34,7 @@ func (p *textYAML) Unmarshal(data []byte) (map[string]any, error) {
 		if value.Kind == yaml.AliasNode {
 			value = value.Alias
 		}
-		if _, twice := values[key.Value]; twice {
+		if slices.ContainsFunc(lines, func(l fileLine) bool { return l.key == key.Value }) {
 			return nil, fmt.Errorf("line %d: %s stands twice", key.Line, key.Value)
 		}
 		if s := find(key.Value); s != nil && s.list && value.Kind == yaml.SequenceNode {
@@ -48,18 +47,11 @@ func (p *textYAML) Unmarshal(data []byte) (map[string]any, error) {
 		if value.Kind != yaml.ScalarNode {
 			return nil, fmt.Errorf("line %d: %s: want one value, not a list or a group", key.Line, key.Value)
 		}
-		text := value.Value
+		line := fileLine{key.Value, value.Value, key.Line}
 		if value.Tag == "!!null" {
-			text = ""
+			line.value = ""
 		}
-		values[key.Value] = text
-		p.keys = append(p.keys, key.Value)
-		p.lines[key.Value] = key.Line
+		lines = append(lines, line)
 	}
-	return values, nil
-}
-
-// Marshal is never used.
-func (*textYAML) Marshal(map[string]any) ([]byte, error) {
-	return nil, errors.New("config: cannot write YAML")
+	return lines, nil
 }

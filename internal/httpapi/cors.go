@@ -1,10 +1,7 @@
 package httpapi
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/sluicehq/sluice/api"
@@ -15,33 +12,6 @@ import (
 // header that the page sets itself. The admins' half has no CORS at all.
 type cors struct {
 	origins map[string][]string // an origin, and the header value that allows it
-}
-
-// CheckOrigin says what is wrong with an origin in a list of those allowed.
-func CheckOrigin(origin string) error {
-	u, err := url.Parse(origin)
-	switch {
-	case origin == "*" || strings.Contains(origin, "*"):
-		return fmt.Errorf("origin %q: want exact origins, without wildcards", origin)
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return fmt.Errorf("origin %q: want scheme and host, like https://shop.example", origin)
-	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || strings.HasSuffix(origin, "?") || strings.HasSuffix(origin, "#"):
-		return fmt.Errorf("origin %q: want scheme and host alone: %s://%s", origin, u.Scheme, u.Host)
-	case origin != strings.ToLower(origin):
-		return fmt.Errorf("origin %q: want it in lower case, as browsers send it", origin)
-	case u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" || strings.HasSuffix(u.Host, ":"):
-		return fmt.Errorf("origin %q: want no port, as browsers send it: %s://%s", origin, u.Scheme, u.Hostname())
-	}
-	return nil
-}
-
-// CheckOrigins is CheckOrigin for each of a list.
-func CheckOrigins(origins []string) error {
-	var wrong []error
-	for _, origin := range origins {
-		wrong = append(wrong, CheckOrigin(origin))
-	}
-	return errors.Join(wrong...)
 }
 
 // newCORS returns nil if no origin is allowed.

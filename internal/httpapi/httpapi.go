@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Events EventsOptions // of GET /v1/sales/{sale}/events
 	// Origins are those whose pages may use the buyers' half of the API, as
-	// CheckOrigin wants them; none unless given.
+	// auth.CheckOrigins wants them; none unless given.
 	Origins []string
 
 	Gate    *admission.Gate
