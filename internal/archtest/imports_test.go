@@ -53,7 +53,7 @@ var table = []row{
 	// Policy.
 	{"internal/admission", []string{root, "internal/meters"}, []string{"github.com/google/uuid", "github.com/puzpuzpuz/xsync/v4"}},
 	{"internal/pipeline", []string{root}, nil},
-	{"internal/settle", []string{root}, nil},
+	{"internal/settle", []string{root, "internal/audit"}, nil},
 	{"internal/audit", []string{root}, nil},
 	{"internal/notify", []string{root, "internal/outbound"}, nil},
 	{"internal/tickets", []string{root, "internal/outbound"}, nil},

@@ -65,7 +65,7 @@ type Store interface {
 // It holds about 270 bytes per order, and reads everything once; a sale that
 // is loaded into the ledger meanwhile is read again.
 func Run(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID) (sluice.AuditReport, error) {
-	b, err := gather(ctx, ledger, store, sale)
+	b, err := Gather(ctx, ledger, store, sale, true)
 	if err != nil {
 		return sluice.AuditReport{}, fmt.Errorf("audit: sale=%s: %w", sale, err)
 	}

@@ -47,7 +47,7 @@ func (f *finding) offence(l *list, format string) {
 
 // report makes every check. The order matters: join sorts by order, the
 // others by what they need.
-func (b *book) report() sluice.AuditReport {
+func (b *Book) report() sluice.AuditReport {
 	r := sluice.AuditReport{Sale: b.names.sale, OK: true, Figures: b.figures()}
 	joined := b.join()
 	r.InFlight = joined.inFlight
@@ -58,15 +58,15 @@ func (b *book) report() sluice.AuditReport {
 		b.oversell(r.Figures), b.conservation(r.Figures, joined), b.limit(joined), b.unique(joined), b.oneOrder(joined), b.oneEnd(), b.window(),
 	}
 	for i, c := range checkNames {
-		archived := errors.Is(b.ledgerErr, errArchived)
-		check := sluice.AuditCheck{ID: c.id, Name: c.name, OK: len(found[i].faults) == 0 && (b.ledgerErr == nil || archived)}
+		archived := errors.Is(b.LedgerErr, errArchived)
+		check := sluice.AuditCheck{ID: c.id, Name: c.name, OK: len(found[i].faults) == 0 && (b.LedgerErr == nil || archived)}
 		parts := found[i].facts
 		switch {
 		case archived:
 			parts = append([]string{errArchived.Error()}, parts...)
-		case b.ledgerErr != nil:
+		case b.LedgerErr != nil:
 			check.Unchecked = len(found[i].faults) == 0
-			parts = append([]string{"not checked with the ledger: " + b.ledgerErr.Error()}, parts...)
+			parts = append([]string{"not checked with the ledger: " + b.LedgerErr.Error()}, parts...)
 		}
 		check.Detail = strings.Join(append(found[i].faults, parts...), "; ")
 		r.Checks = append(r.Checks, check)
@@ -75,34 +75,53 @@ func (b *book) report() sluice.AuditReport {
 	return r
 }
 
-func (b *book) figures() *sluice.AuditFigures {
+func (b *Book) figures() *sluice.AuditFigures {
 	f := &sluice.AuditFigures{
-		At: b.first.Now,
+		At: b.First.Now,
 		Ledger: sluice.LedgerFigures{
-			Loaded: b.first.Loaded, Epoch: b.first.Epoch, Seq: b.first.Seq, Total: limited(b.first.Terms.Total),
-			Taken: b.first.Taken, Claims: int64(len(b.claims)), Fence: b.first.Fence,
+			Loaded: b.First.Loaded, Epoch: b.First.Epoch, Seq: b.First.Seq, Total: limited(b.First.Terms.Total),
+			Taken: b.First.Taken, Claims: int64(len(b.claims)), Fence: b.First.Fence,
 		},
 		Journal: sluice.JournalFigures{Entries: b.entries, Claims: int64(len(b.journal)), Damaged: b.damaged},
 		Store: sluice.StoreFigures{
-			Epoch: b.stored.Epoch, Total: limited(b.stored.Total), Taken: b.stored.Taken, Orders: int64(len(b.orders)),
-			ByStatus: b.byStatus, DeadLetters: b.asides, Fence: b.stored.Fence,
+			Epoch: b.Stored.Epoch, Total: limited(b.Stored.Total), Taken: b.Stored.Taken, Orders: int64(len(b.orders)),
+			ByStatus: b.byStatus, DeadLetters: b.asides, Fence: b.Stored.Fence,
 		},
 	}
-	if b.ledgerErr != nil {
-		f.Ledger.Error = b.ledgerErr.Error()
+	if b.LedgerErr != nil {
+		f.Ledger.Error = b.LedgerErr.Error()
 	}
-	for i := range b.claims {
-		if b.claims[i].live {
-			f.Ledger.LiveClaims++
-			f.Ledger.LiveUnits += b.claims[i].quantity
-		}
-	}
-	for i := range b.orders {
-		if b.orders[i].live {
-			f.Store.LiveUnits += b.orders[i].quantity
-		}
-	}
+	f.Ledger.LiveClaims, f.Ledger.LiveUnits = live(b.claims)
+	f.Store.LiveUnits = b.StoredUnits()
 	return f
+}
+
+// live returns how many rows hold units, and how many units.
+func live(rows []Row) (n, units int64) {
+	for i := range rows {
+		if rows[i].Live {
+			n++
+			units += rows[i].Quantity
+		}
+	}
+	return n, units
+}
+
+// StoredUnits returns the units of the live orders of the snapshot.
+func (b *Book) StoredUnits() int64 {
+	_, units := live(b.orders)
+	return units
+}
+
+// Held returns the units of the ledger's live claims up to the first reading, and
+// whether its counter can be their sum. They were read after the first reading
+// and before the second. So the first counter counts all that were found live,
+// and more that were released since; and the second counts none but those, and
+// what was accepted in between.
+func (b *Book) Held() (units int64, addsUp bool) {
+	_, units = live(b.claims)
+	missing := b.First.Taken - units
+	return units, missing >= 0 && missing <= b.released()
 }
 
 // limited returns nil for a limit that is absent. A ledger that does not hold
@@ -117,13 +136,13 @@ func limited(n int64) *int64 {
 // A side is what the same check looks at in the ledger and in the store.
 type side struct {
 	name, what string
-	rows       []row
+	rows       []Row
 }
 
 // sides leaves out the ledger when it could not be read.
-func (b *book) sides() []side {
+func (b *Book) sides() []side {
 	store := side{"store", "orders", b.orders}
-	if b.ledgerErr != nil {
+	if b.LedgerErr != nil {
 		return []side{store}
 	}
 	return []side{{"ledger", "claims", b.claims}, store}
@@ -131,13 +150,13 @@ func (b *book) sides() []side {
 
 // oversell is I1: neither side holds more than its total, and nothing was
 // promised that the store had to refuse.
-func (b *book) oversell(f *sluice.AuditFigures) (c finding) {
-	if b.first.Loaded {
+func (b *Book) oversell(f *sluice.AuditFigures) (c finding) {
+	if b.First.Loaded {
 		compareTotal(&c, "ledger", f.Ledger.Total, f.Ledger.Taken)
 	}
 	// The store's own limit is its cap: the total, or more for a moment after a
 	// person has lowered it.
-	compareTotal(&c, "store", limited(b.stored.Cap), max(f.Store.Taken, f.Store.LiveUnits))
+	compareTotal(&c, "store", limited(b.Stored.Cap), max(f.Store.Taken, f.Store.LiveUnits))
 	var refused list
 	for i := range b.orders {
 		if b.orders[i].refused {
@@ -161,40 +180,39 @@ func compareTotal(c *finding, side string, total *int64, taken int64) {
 
 // conservation is I2: what each side counts is what its live claims and orders
 // add up to, and no unit is back in the ledger while its order lives.
-func (b *book) conservation(f *sluice.AuditFigures, j *joined) (c finding) {
-	if b.stored.Total == sluice.Unlimited && (!b.first.Loaded || b.first.Terms.Total == sluice.Unlimited) {
+func (b *Book) conservation(f *sluice.AuditFigures, j *joined) (c finding) {
+	if b.Stored.Total == sluice.Unlimited && (!b.First.Loaded || b.First.Terms.Total == sluice.Unlimited) {
 		c.fact("does not apply: the sale has no total")
 		return c
 	}
-	if b.first.Loaded && b.ledgerErr == nil {
+	if b.First.Loaded && b.LedgerErr == nil {
 		b.ledgerSum(&c, f)
 	}
-	if b.stored.Taken != f.Store.LiveUnits {
-		c.fault("store: %d taken, but the live orders hold %d", b.stored.Taken, f.Store.LiveUnits)
+	if b.Stored.Taken != f.Store.LiveUnits {
+		c.fault("store: %d taken, but the live orders hold %d", b.Stored.Taken, f.Store.LiveUnits)
 	} else {
-		c.fact("store: %d taken = %d in live orders", b.stored.Taken, f.Store.LiveUnits)
+		c.fact("store: %d taken = %d in live orders", b.Stored.Taken, f.Store.LiveUnits)
 	}
 	c.offence(&j.resold, "%d orders live in the store whose units the ledger has taken back")
-	if b.first.Loaded && b.ledgerErr == nil {
+	if b.First.Loaded && b.LedgerErr == nil {
 		c.fact("of the ledger's units %d are stored, %d in flight, %d returning, %d set aside",
 			j.storedUnits, j.flightUnits, j.returningUnits, j.asideUnits)
 	}
 	return c
 }
 
-func (b *book) ledgerSum(c *finding, f *sluice.AuditFigures) {
-	live, taken := f.Ledger.LiveUnits, f.Ledger.Taken
-	// Claims are read after taken: what was released in between is missing.
-	missing, released := taken-live, b.released()
-	if missing < 0 || missing > released {
+func (b *Book) ledgerSum(c *finding, f *sluice.AuditFigures) {
+	taken := f.Ledger.Taken
+	live, addsUp := b.Held()
+	if !addsUp {
 		c.fault("ledger: %d taken, but the live claims hold %d", taken, live)
 		return
 	}
 	if total := f.Ledger.Total; total != nil {
-		c.fact("ledger: total %d = %d available + %d taken", *total, b.first.Terms.Available(taken), taken)
+		c.fact("ledger: total %d = %d available + %d taken", *total, b.First.Terms.Available(taken), taken)
 	}
 	c.fact("ledger: %d taken = %d in live claims", taken, live)
-	if missing > 0 {
+	if missing := taken - live; missing > 0 {
 		c.fact("%d released while the claims were read", missing)
 	}
 }
@@ -202,19 +220,19 @@ func (b *book) ledgerSum(c *finding, f *sluice.AuditFigures) {
 // released returns the units that the ledger took back between the first and
 // the second reading: what it had, and got, and has no more. When the new
 // claims in between are not all known it cannot be told, and is anything.
-func (b *book) released() int64 {
-	got := make(map[int64]int64, b.second.Seq-b.first.Seq)
-	for _, rows := range [][]row{b.later, b.journal, b.letters, b.orders} {
+func (b *Book) released() int64 {
+	got := make(map[int64]int64, b.Second.Seq-b.First.Seq)
+	for _, rows := range [][]Row{b.later, b.journal, b.letters, b.orders} {
 		for i := range rows {
-			if r := &rows[i]; r.epoch == b.first.Epoch && r.seq > b.first.Seq && r.seq <= b.second.Seq {
-				got[r.seq] = r.quantity
+			if r := &rows[i]; r.Epoch == b.First.Epoch && r.Seq > b.First.Seq && r.Seq <= b.Second.Seq {
+				got[r.Seq] = r.Quantity
 			}
 		}
 	}
-	if int64(len(got)) != b.second.Seq-b.first.Seq {
+	if int64(len(got)) != b.Second.Seq-b.First.Seq {
 		return math.MaxInt64
 	}
-	units := b.first.Taken - b.second.Taken
+	units := b.First.Taken - b.Second.Taken
 	for _, n := range got {
 		units += n
 	}
@@ -226,29 +244,29 @@ func (b *book) released() int64 {
 // live still, and so were live then, it must not exceed it. The unpaid endings
 // that the ledger counts must be those of the store; whether one came before a
 // claim was accepted nothing tells, since they have two clocks.
-func (b *book) limit(j *joined) (c finding) {
+func (b *Book) limit(j *joined) (c finding) {
 	for _, s := range b.sides() {
 		b.limitOf(&c, s.name, s.rows)
 	}
-	if b.stored.MaxUnpaid != 0 { // without the limit an older server may have given releases that say nothing of it
+	if b.Stored.MaxUnpaid != 0 { // without the limit an older server may have given releases that say nothing of it
 		c.offence(&j.unpaid, "%d ended claims are unpaid on one side only, and count for or against their buyers wrongly")
 		var unpaid int64
 		for i := range b.orders {
-			if b.orders[i].unpaid {
+			if b.orders[i].Unpaid {
 				unpaid++
 			}
 		}
-		c.fact("store: %d orders ended unpaid, at most %d for each buyer now", unpaid, b.stored.MaxUnpaid)
+		c.fact("store: %d orders ended unpaid, at most %d for each buyer now", unpaid, b.Stored.MaxUnpaid)
 	}
-	if b.stored.MaxPerBuyer == sluice.Unlimited {
+	if b.Stored.MaxPerBuyer == sluice.Unlimited {
 		c.fact("no limit now")
 	} else {
-		c.fact("limit now %d", b.stored.MaxPerBuyer)
+		c.fact("limit now %d", b.Stored.MaxPerBuyer)
 	}
 	return c
 }
 
-func (b *book) limitOf(c *finding, side string, rows []row) {
+func (b *Book) limitOf(c *finding, side string, rows []Row) {
 	slices.SortFunc(rows, byBuyer)
 	var over list
 	var buyers, held, most int64
@@ -258,15 +276,15 @@ func (b *book) limitOf(c *finding, side string, rows []row) {
 		if i == 0 || rows[i-1].buyer != r.buyer {
 			held, reported = 0, false
 		}
-		if !r.live {
+		if !r.Live {
 			continue
 		}
 		if held == 0 {
 			buyers++
 		}
-		held += r.quantity
+		held += r.Quantity
 		most = max(most, held)
-		if t, ok := b.versions[r.terms]; ok && t.MaxPerBuyer != sluice.Unlimited && held > t.MaxPerBuyer && !reported {
+		if t, ok := b.Versions[r.terms]; ok && t.MaxPerBuyer != sluice.Unlimited && held > t.MaxPerBuyer && !reported {
 			reported = true
 			over.add(func() string {
 				return fmt.Sprintf("%q: %d of %d", b.names.buyers[r.buyer], held, t.MaxPerBuyer)
@@ -279,7 +297,7 @@ func (b *book) limitOf(c *finding, side string, rows []row) {
 
 // unique is what I4 rests on: an order, a claim and a place in the sequence
 // are each there once, and both sides say the same of them.
-func (b *book) unique(j *joined) (c finding) {
+func (b *Book) unique(j *joined) (c finding) {
 	for _, s := range b.sides() {
 		b.uniqueIn(&c, s.name, s.rows)
 	}
@@ -288,12 +306,12 @@ func (b *book) unique(j *joined) (c finding) {
 	return c
 }
 
-func (b *book) uniqueIn(c *finding, side string, rows []row) {
+func (b *Book) uniqueIn(c *finding, side string, rows []Row) {
 	for _, by := range []struct {
 		what    string
-		compare func(a, b row) int
+		compare func(a, b Row) int
 	}{
-		{"an order id", func(a, b row) int { return slices.Compare(a.order[:], b.order[:]) }},
+		{"an order id", func(a, b Row) int { return slices.Compare(a.order[:], b.order[:]) }},
 		{"a claim id", byClaim},
 		{"a place in the sequence", byPlace},
 	} {
@@ -303,7 +321,7 @@ func (b *book) uniqueIn(c *finding, side string, rows []row) {
 			if a, r := &rows[i-1], &rows[i]; by.compare(*a, *r) == 0 {
 				twice.add(func() string {
 					return fmt.Sprintf("%s and %s, buyer %q, epoch %d sequence %d",
-						b.names.order(a), b.names.order(r), b.names.buyers[r.buyer], r.epoch, r.seq)
+						b.names.order(a), b.names.order(r), b.names.buyers[r.buyer], r.Epoch, r.Seq)
 				})
 			}
 		}
@@ -314,15 +332,15 @@ func (b *book) uniqueIn(c *finding, side string, rows []row) {
 
 // window is I8: every claim was accepted while the terms it was decided under
 // let it, and newer terms were never followed by older ones.
-func (b *book) window() (c finding) {
+func (b *Book) window() (c finding) {
 	for _, s := range b.sides() {
 		b.windowOf(&c, s.name, s.what, s.rows)
 	}
-	c.fact("%d versions of the terms", len(b.versions))
+	c.fact("%d versions of the terms", len(b.Versions))
 	return c
 }
 
-func (b *book) windowOf(c *finding, side, what string, rows []row) {
+func (b *Book) windowOf(c *finding, side, what string, rows []Row) {
 	slices.SortFunc(rows, byPlace)
 	var outside, unknown, backwards list
 	var newest int64
@@ -332,7 +350,7 @@ func (b *book) windowOf(c *finding, side, what string, rows []row) {
 			backwards.add(func() string { return fmt.Sprintf("%s: version %d after %d", b.names.order(r), r.terms, newest) })
 		}
 		newest = max(newest, r.terms)
-		t, ok := b.versions[r.terms]
+		t, ok := b.Versions[r.terms]
 		if !ok {
 			unknown.add(func() string { return fmt.Sprintf("%s: version %d", b.names.order(r), r.terms) })
 			continue
@@ -352,12 +370,12 @@ func (b *book) windowOf(c *finding, side, what string, rows []row) {
 
 // gaps returns the sequences from 1 to the epoch's last that rows, sorted by
 // place, do not have.
-func gaps(rows []row, epoch, last int64) (missing list) {
-	i, _ := slices.BinarySearchFunc(rows, epoch, func(r row, epoch int64) int { return cmp.Compare(r.epoch, epoch) })
+func gaps(rows []Row, epoch, last int64) (missing list) {
+	i, _ := slices.BinarySearchFunc(rows, epoch, func(r Row, epoch int64) int { return cmp.Compare(r.Epoch, epoch) })
 	for next := int64(1); next <= last; {
 		until := last + 1
-		if i < len(rows) && rows[i].epoch == epoch {
-			until = rows[i].seq
+		if i < len(rows) && rows[i].Epoch == epoch {
+			until = rows[i].Seq
 			i++
 		}
 		if until > next {
@@ -380,13 +398,13 @@ func span(from, to int64) string {
 
 // earlierGaps counts the places without a claim in epochs before this one, up
 // to the last claim of each that is known.
-func earlierGaps(rows []row, epoch int64) (n int64) {
+func earlierGaps(rows []Row, epoch int64) (n int64) {
 	for i := range rows {
-		if r := &rows[i]; r.epoch < epoch {
-			if i > 0 && rows[i-1].epoch == r.epoch {
-				n += max(r.seq-rows[i-1].seq-1, 0)
+		if r := &rows[i]; r.Epoch < epoch {
+			if i > 0 && rows[i-1].Epoch == r.Epoch {
+				n += max(r.Seq-rows[i-1].Seq-1, 0)
 			} else {
-				n += r.seq - 1
+				n += r.Seq - 1
 			}
 		}
 	}

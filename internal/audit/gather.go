@@ -10,18 +10,21 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// book is what one audit has read. Rows are of one source each.
-type book struct {
+// A Book is what one reading of a sale in ledger, journal and store has found. It
+// is what an audit and a reconciliation judge. Rows are of one source each.
+type Book struct {
 	names names
 
-	first, second, last sluice.Reading
-	ledgerErr           error // why the ledger, or a part of it, could not be read
+	// First, Second and Last are the ledger's readings, as the package comment
+	// explains.
+	First, Second, Last sluice.Reading
+	LedgerErr           error // why the ledger, or a part of it, could not be read
 
-	claims  []row // the ledger's, up to the first reading
-	later   []row // the ledger's, after it
-	journal []row
-	letters []row // claims set aside as dead letters
-	orders  []row
+	claims  []Row // the ledger's, up to the first reading
+	later   []Row // the ledger's, after it
+	journal []Row
+	letters []Row // claims set aside as dead letters
+	orders  []Row
 
 	entries, damaged      int64 // journal entries
 	asides, damagedAsides int64 // dead letters
@@ -29,13 +32,13 @@ type book struct {
 
 	endings endings
 
-	stored   sluice.Sale
-	versions map[int64]sluice.Terms
+	Stored   sluice.Sale            // the store's row
+	Versions map[int64]sluice.Terms // of the terms, as the store has them
 	byStatus map[sluice.Status]int64
 }
 
-// errMoving: the sale was loaded into the ledger while it was read.
-var errMoving = errors.New("the sale was loaded into the ledger while it was read")
+// ErrMoving, as a Book's LedgerErr: the sale was loaded into the ledger while it was read.
+var ErrMoving = errors.New("the sale was loaded into the ledger while it was read")
 
 // errArchived: the ledger has forgotten the sale, as it should. The store
 // answers for it, and what the store shows is all there is to check.
@@ -45,44 +48,49 @@ var errArchived = errors.New("the sale is archived: the store alone answers for 
 // bad luck.
 const attempts = 4
 
-// gather reads everything, in the order that the package comment explains.
-func gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID) (*book, error) {
+// Gather reads everything, in the order that the package comment explains. How
+// often orders gave their units up is read only with history. Errors are the
+// store's and the context's; the ledger's are in the book.
+func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID, history bool) (*Book, error) {
 	for n := 1; ; n++ {
-		b := &book{names: newNames(sale), versions: map[int64]sluice.Terms{}, byStatus: map[sluice.Status]int64{}}
+		b := &Book{names: newNames(sale), Versions: map[int64]sluice.Terms{}, byStatus: map[sluice.Status]int64{}}
 		ledgerErr := b.readLedger(ctx, ledger)
-		if err := store.Snapshot(ctx, sale, b.readStore); err != nil {
+		if err := store.Snapshot(ctx, sale, func(s sluice.Snapshot) error { return b.readStore(s, history) }); err != nil {
 			return nil, err
 		}
 		if r, ok := ledger.(Refresher); ok && ledgerErr == nil {
 			ledgerErr = r.Refresh(ctx)
 		}
 		if ledgerErr == nil {
-			b.last, ledgerErr = b.read(ctx, ledger)
+			b.Last, ledgerErr = b.read(ctx, ledger)
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if ledgerErr == nil && (b.last.Loaded != b.first.Loaded || b.last.Epoch != b.first.Epoch) ||
+		if ledgerErr == nil && (b.Last.Loaded != b.First.Loaded || b.Last.Epoch != b.First.Epoch) ||
 			errors.Is(ledgerErr, sluice.ErrNotLoaded) {
 			if n < attempts {
 				continue
 			}
-			ledgerErr = errMoving
+			ledgerErr = ErrMoving
 		}
-		if ledgerErr == nil && !b.first.Loaded && !b.stored.ArchivedAt.IsZero() {
+		if ledgerErr == nil && !b.First.Loaded && !b.Stored.ArchivedAt.IsZero() {
 			ledgerErr = errArchived
 		}
-		if ledgerErr == nil && !b.first.Loaded && b.stored.LoadedEpoch > 0 {
-			ledgerErr = fmt.Errorf("the ledger does not hold the sale, which was loaded into it (epoch %d)", b.stored.LoadedEpoch)
+		if ledgerErr == nil && !b.First.Loaded && b.Stored.LoadedEpoch > 0 {
+			ledgerErr = fmt.Errorf("the ledger does not hold the sale, which was loaded into it (epoch %d)", b.Stored.LoadedEpoch)
 		}
 		if ledgerErr != nil {
-			b.ledgerErr, b.claims, b.later, b.journal = ledgerErr, nil, nil, nil // half a side proves nothing
+			b.LedgerErr, b.claims, b.later, b.journal = ledgerErr, nil, nil, nil // half a side proves nothing
+		}
+		for _, rows := range [][]Row{b.claims, b.orders, b.journal, b.letters} {
+			slices.SortFunc(rows, byOrder)
 		}
 		return b, nil
 	}
 }
 
-func (b *book) read(ctx context.Context, ledger Ledger) (sluice.Reading, error) {
+func (b *Book) read(ctx context.Context, ledger Ledger) (sluice.Reading, error) {
 	readings, err := ledger.Read(ctx, []sluice.SaleID{b.names.sale})
 	if err != nil {
 		return sluice.Reading{}, err
@@ -97,14 +105,14 @@ func (b *book) read(ctx context.Context, ledger Ledger) (sluice.Reading, error) 
 }
 
 // readLedger takes steps 1 to 3.
-func (b *book) readLedger(ctx context.Context, ledger Ledger) (err error) {
-	if b.first, err = b.read(ctx, ledger); err != nil || !b.first.Loaded {
+func (b *Book) readLedger(ctx context.Context, ledger Ledger) (err error) {
+	if b.First, err = b.read(ctx, ledger); err != nil || !b.First.Loaded {
 		return err
 	}
 	err = ledger.Records(ctx, b.names.sale, func(r sluice.Record) bool {
 		row := b.row(&r)
 		switch {
-		case row.epoch > b.first.Epoch || row.epoch == b.first.Epoch && row.seq > b.first.Seq:
+		case row.Epoch > b.First.Epoch || row.Epoch == b.First.Epoch && row.Seq > b.First.Seq:
 			b.later = append(b.later, row)
 		default:
 			b.claims = append(b.claims, row)
@@ -121,7 +129,7 @@ func (b *book) readLedger(ctx context.Context, ledger Ledger) (err error) {
 	slices.SortFunc(b.later, byOrder)
 	b.later = once(b.later)
 
-	if b.second, err = b.read(ctx, ledger); err != nil {
+	if b.Second, err = b.read(ctx, ledger); err != nil {
 		return err
 	}
 	return ledger.PeekJournal(ctx, b.names.sale, func(e sluice.Entry) bool {
@@ -135,7 +143,7 @@ func (b *book) readLedger(ctx context.Context, ledger Ledger) (err error) {
 	})
 }
 
-func (b *book) row(r *sluice.Record) row {
+func (b *Book) row(r *sluice.Record) Row {
 	row, ok := b.names.row(r)
 	if !ok {
 		b.foreign.add(func() string { return strconv.Quote(string(r.Order)) })
@@ -144,7 +152,7 @@ func (b *book) row(r *sluice.Record) row {
 }
 
 // once drops the repetitions of a claim from rows sorted by order and place.
-func once(rows []row) []row {
+func once(rows []Row) []Row {
 	out := rows[:0]
 	for _, r := range rows {
 		if n := len(out); n > 0 && out[n-1].order == r.order && out[n-1].sameClaim(&r) {
@@ -155,7 +163,7 @@ func once(rows []row) []row {
 	return out
 }
 
-func (b *book) appendEntry(rows []row, e *sluice.Entry) []row {
+func (b *Book) appendEntry(rows []Row, e *sluice.Entry) []Row {
 	for i := range e.Claims {
 		r := e.Record(i)
 		rows = append(rows, b.row(&r))
@@ -164,23 +172,23 @@ func (b *book) appendEntry(rows []row, e *sluice.Entry) []row {
 }
 
 // readStore takes step 4.
-func (b *book) readStore(s sluice.Snapshot) error {
-	b.stored = s.Sale()
+func (b *Book) readStore(s sluice.Snapshot, history bool) error {
+	b.Stored = s.Sale()
 	for _, t := range s.TermsVersions() {
-		b.versions[t.Version] = t
+		b.Versions[t.Version] = t
 	}
 	err := s.Orders(func(o sluice.Order) bool {
 		b.byStatus[o.Status]++
 		r := o.Record()
 		row := b.row(&r)
-		row.refused = !row.live && o.Reason == sluice.NotCovered // unless its history says that it ended: readEndings
+		row.refused = !row.Live && o.Reason == sluice.NotCovered // unless its history says that it ended: readEndings
 		b.orders = append(b.orders, row)
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	if err := b.readEndings(s); err != nil {
+	if err := b.readEndings(s, history); err != nil {
 		return err
 	}
 	letters, err := s.DeadLetters()
@@ -193,7 +201,7 @@ func (b *book) readStore(s sluice.Snapshot) error {
 	return nil
 }
 
-func (b *book) readLetter(l *sluice.DeadLetter) {
+func (b *Book) readLetter(l *sluice.DeadLetter) {
 	b.asides++
 	claims, err := sluice.ParseClaims(l.Claims)
 	if err != nil || len(claims) == 0 {

@@ -26,103 +26,120 @@ type joined struct {
 	storedUnits, flightUnits, returningUnits, asideUnits int64
 }
 
-// join sorts claims, orders, journal and letters by order id.
-func (b *book) join() *joined {
-	j := &joined{}
-	for _, rows := range [][]row{b.claims, b.orders, b.journal, b.letters} {
-		slices.SortFunc(rows, byOrder)
+// A Match is what a book has of one order id. A claim without an order has what
+// else is known of it.
+type Match struct{ Claim, Order, Entry, Letter *Row }
+
+// Each calls do for every claim up to the first reading; then for every order,
+// and then for every claim of the journal, without one. It is called before any
+// check.
+func (b *Book) Each(do func(m Match)) {
+	for i := range b.claims {
+		m := Match{Claim: &b.claims[i]}
+		if m.Order = find(b.orders, m.Claim); m.Order == nil {
+			m.Entry, m.Letter = find(b.journal, m.Claim), find(b.letters, m.Claim)
+		}
+		do(m)
 	}
+	for i := range b.orders {
+		if o := &b.orders[i]; find(b.claims, o) == nil {
+			do(Match{Order: o})
+		}
+	}
+	for i := range b.journal {
+		if e := &b.journal[i]; find(b.claims, e) == nil {
+			do(Match{Entry: e})
+		}
+	}
+}
+
+// Newer reports whether a claim or order is later than the first reading.
+func (b *Book) Newer(r *Row) bool { return r.Epoch == b.First.Epoch && r.Seq > b.First.Seq }
+
+// join judges what the sides say of each other. It comes before all other checks.
+func (b *Book) join() *joined {
+	j := &joined{}
 	for i := range b.letters {
 		if l := &b.letters[i]; find(b.orders, l) == nil {
 			j.setAside.add(b.name(l))
 		}
 	}
-	if b.ledgerErr != nil {
+	if b.LedgerErr != nil {
 		return j
 	}
-	j.newer = b.last.Seq - b.first.Seq
-
-	var alone []row // claims without an order, then orders without a claim
-	for i := range b.claims {
-		if c := &b.claims[i]; !b.placeClaim(j, c) {
-			alone = append(alone, *c)
+	j.newer = b.Last.Seq - b.First.Seq
+	var claims, orders []Row // without the other
+	b.Each(func(m Match) {
+		switch {
+		case m.Claim != nil:
+			b.placeClaim(j, &m)
+			if m.Order == nil {
+				claims = append(claims, *m.Claim)
+			}
+		case m.Order != nil:
+			orders = append(orders, *m.Order)
+			b.judgeStray(m.Order, &j.extra, &j.beyond)
+		default:
+			b.judgeStray(m.Entry, &j.orphans, &j.beyond)
 		}
-	}
-	claimsAlone := len(alone)
-	for i := range b.orders {
-		o := &b.orders[i]
-		if find(b.claims, o) != nil {
-			continue
-		}
-		alone = append(alone, *o)
-		b.judgeStray(o, &j.extra, &j.beyond)
-	}
-	for i := range b.journal {
-		if e := &b.journal[i]; find(b.claims, e) == nil {
-			b.judgeStray(e, &j.orphans, &j.beyond)
-		}
-	}
-	b.twoAnswers(j, alone[:claimsAlone], alone[claimsAlone:])
+	})
+	b.twoAnswers(j, claims, orders)
 	return j
 }
 
-func (b *book) name(r *row) func() string {
-	return func() string { return b.names.order(r) }
+func (b *Book) name(r *Row) func() string {
+	return func() string { return string(b.OrderID(r)) }
 }
 
-// placeClaim says where the claim is now. It returns false when it is not
-// stored.
-func (b *book) placeClaim(j *joined, c *row) (stored bool) {
-	if o := find(b.orders, c); o != nil {
-		switch {
-		case !o.sameClaim(c):
-			j.differ.add(b.name(c))
-		case c.live && o.live:
-			j.storedUnits += c.quantity
-		case c.live:
-			j.returningUnits += c.quantity
-		case o.live:
-			// An order ends in the store first, and the store was read last.
-			j.resold.add(b.name(c))
-		case c.unpaid != o.unpaid:
+// placeClaim says where the claim is now.
+func (b *Book) placeClaim(j *joined, m *Match) {
+	c, o, e := m.Claim, m.Order, m.Entry
+	var units *int64 // of a live claim
+	switch {
+	case o != nil && !o.sameClaim(c), o == nil && e != nil && !e.sameClaim(c):
+		j.differ.add(b.name(c))
+		return
+	case o != nil && c.Live && o.Live:
+		units = &j.storedUnits
+	case o != nil && c.Live:
+		units = &j.returningUnits
+	case o != nil && o.Live:
+		// An order ends in the store first, and the store was read last.
+		j.resold.add(b.name(c))
+		return
+	case o != nil:
+		if c.Unpaid != o.Unpaid {
 			j.unpaid.add(b.name(c))
 		}
-		return true
-	}
-	var units *int64
-	switch e := find(b.journal, c); {
-	case e != nil && !e.sameClaim(c):
-		j.differ.add(b.name(c))
-		return false
+		return
 	case e != nil:
 		j.inFlight++
 		units = &j.flightUnits
-	case find(b.letters, c) != nil:
+	case m.Letter != nil:
 		units = &j.asideUnits
 	default:
 		j.lost.add(b.name(c))
-		return false
+		return
 	}
-	if c.live {
-		*units += c.quantity
+	if c.Live {
+		*units += c.Quantity
 	}
-	return false
 }
 
 // judgeStray judges what is stored or in the journal without a claim among
 // those that were read: it is newer than they are, or wrong.
-func (b *book) judgeStray(r *row, wrong, beyond *list) {
+func (b *Book) judgeStray(r *Row, wrong, beyond *list) {
 	switch {
-	case r.epoch != b.first.Epoch || r.seq <= b.first.Seq:
+	case !b.Newer(r):
 		wrong.add(b.name(r))
-	case r.seq > b.last.Seq:
+	case r.Seq > b.Last.Seq:
 		beyond.add(b.name(r))
 	}
 }
 
 // twoAnswers looks for claim ids that have one order in the ledger and another
 // in the store.
-func (b *book) twoAnswers(j *joined, claims, orders []row) {
+func (b *Book) twoAnswers(j *joined, claims, orders []Row) {
 	slices.SortFunc(claims, byClaim)
 	slices.SortFunc(orders, byClaim)
 	for i := range claims {
@@ -137,13 +154,13 @@ func (b *book) twoAnswers(j *joined, claims, orders []row) {
 // oneOrder is I5: the ledger's sequence has no gap, each of its claims is an
 // order, or on the way to be one, and says the same there, and no order is
 // without a claim.
-func (b *book) oneOrder(j *joined) (c finding) {
-	if b.ledgerErr == nil {
+func (b *Book) oneOrder(j *joined) (c finding) {
+	if b.LedgerErr == nil {
 		b.compareSides(&c, j)
 	}
 	c.offence(&j.setAside, "%d accepted claims are set aside as dead letters and have no order")
 	c.fact("store: %d orders", len(b.orders))
-	if b.ledgerErr == nil {
+	if b.LedgerErr == nil {
 		c.fact("%d in flight, %d set aside, %d newer", j.inFlight, j.setAside.n, j.newer)
 	}
 	if b.damaged > 0 {
@@ -155,7 +172,7 @@ func (b *book) oneOrder(j *joined) (c finding) {
 	return c
 }
 
-func (b *book) compareSides(c *finding, j *joined) {
+func (b *Book) compareSides(c *finding, j *joined) {
 	where := "%d accepted claims are neither in the journal nor in the store"
 	if b.damaged+b.damagedAsides > 0 {
 		where += ", unless in what is damaged"
@@ -165,27 +182,27 @@ func (b *book) compareSides(c *finding, j *joined) {
 	c.offence(&j.orphans, "%d claims in the journal are not on record in the ledger")
 	c.offence(&j.beyond, "%d stored or queued claims are beyond the ledger's sequence")
 	c.offence(&j.differ, "%d claims differ between ledger and store or journal")
-	if !b.first.Loaded {
+	if !b.First.Loaded {
 		c.fact("ledger: never loaded, no claims")
 		return
 	}
 
 	slices.SortFunc(b.claims, byPlace)
-	missing := gaps(b.claims, b.first.Epoch, b.first.Seq)
+	missing := gaps(b.claims, b.First.Epoch, b.First.Seq)
 	c.offence(&missing, "ledger: %d places of the sequence have no claim")
-	if reason := b.first.Fence; strings.HasPrefix(reason, sluice.FenceLost) {
+	if reason := b.First.Fence; strings.HasPrefix(reason, sluice.FenceLost) {
 		c.fault("ledger: it has lost accepted claims (fenced: %s)", reason)
 	} else if reason != "" {
 		c.fact("ledger: fenced: %s", reason)
 	}
-	switch epoch := b.first.Epoch; {
-	case epoch < b.stored.LoadedEpoch:
-		c.fault("the ledger is at epoch %d, but epoch %d was loaded into it", epoch, b.stored.LoadedEpoch)
-	case epoch > b.stored.Epoch:
-		c.fault("the ledger is at epoch %d, but the store has only counted %d loads", epoch, b.stored.Epoch)
+	switch epoch := b.First.Epoch; {
+	case epoch < b.Stored.LoadedEpoch:
+		c.fault("the ledger is at epoch %d, but epoch %d was loaded into it", epoch, b.Stored.LoadedEpoch)
+	case epoch > b.Stored.Epoch:
+		c.fault("the ledger is at epoch %d, but the store has only counted %d loads", epoch, b.Stored.Epoch)
 	}
-	c.fact("ledger: %d claims, sequence %d of epoch %d", len(b.claims), b.first.Seq, b.first.Epoch)
-	if n := earlierGaps(b.claims, b.first.Epoch); n > 0 {
+	c.fact("ledger: %d claims, sequence %d of epoch %d", len(b.claims), b.First.Seq, b.First.Epoch)
+	if n := earlierGaps(b.claims, b.First.Epoch); n > 0 {
 		// A rebuild claims what it finds anew, in its own epoch, or lists it.
 		c.fact("%d places of earlier epochs were claimed anew or lost before a rebuild", n)
 	}

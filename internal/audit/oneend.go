@@ -8,16 +8,18 @@ type endings struct {
 	returning map[[16]byte]bool  // units in the outbox
 }
 
-func (b *book) readEndings(s sluice.Snapshot) error {
+func (b *Book) readEndings(s sluice.Snapshot, history bool) error {
 	b.endings = endings{times: map[[16]byte]int64{}, returning: map[[16]byte]bool{}}
-	err := s.Endings(func(id sluice.OrderID, times int64) bool {
-		if order, ok := b.names.suffix(id); ok {
-			b.endings.times[order] = times
+	if history {
+		err := s.Endings(func(id sluice.OrderID, times int64) bool {
+			if order, ok := b.names.suffix(id); ok {
+				b.endings.times[order] = times
+			}
+			return true
+		})
+		if err != nil {
+			return err
 		}
-		return true
-	})
-	if err != nil {
-		return err
 	}
 	for i := range b.orders { // one that has ended held units before, whatever its reason says
 		b.orders[i].refused = b.orders[i].refused && b.endings.times[b.orders[i].order] == 0
@@ -30,11 +32,14 @@ func (b *book) readEndings(s sluice.Snapshot) error {
 	})
 }
 
+// Returning reports whether the units of an order are in the outbox.
+func (b *Book) Returning(order *Row) bool { return b.endings.returning[order.order] }
+
 // oneEnd is I6: an order that holds no units has given them up once, by its
 // history; one that holds units never has, and returns none. (That the ledger
 // takes each order's units back once is its own record's doing: what it says is
 // held is summed up by I2, which also finds units that came back too early.)
-func (b *book) oneEnd() (c finding) {
+func (b *Book) oneEnd() (c finding) {
 	var twice, never, undead, early list
 	ended := 0
 	for i := range b.orders {
@@ -43,15 +48,15 @@ func (b *book) oneEnd() (c finding) {
 		switch {
 		case times > 1:
 			twice.add(b.name(o))
-		case o.live && times > 0:
+		case o.Live && times > 0:
 			undead.add(b.name(o))
-		case !o.live && !o.refused && times == 0:
+		case !o.Live && !o.refused && times == 0:
 			never.add(b.name(o))
 		}
-		if o.live && b.endings.returning[o.order] {
+		if o.Live && b.Returning(o) {
 			early.add(b.name(o))
 		}
-		if !o.live {
+		if !o.Live {
 			ended++
 		}
 	}

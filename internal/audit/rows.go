@@ -11,26 +11,26 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// A row is an accepted claim or a stored order, in what the checks compare. It
+// A Row is an accepted claim or a stored order, in what the checks compare. It
 // is small, since a sale may have millions: no meta, no strings.
-type row struct {
+type Row struct {
 	order    [16]byte // the unique part of the order id
 	key      uint64   // hash of the key; only compared among rows of one buyer
-	epoch    int64
-	seq      int64
-	quantity int64
+	Epoch    int64
+	Seq      int64
+	Quantity int64
 	terms    int64
 	at       int64  // when it was accepted, in Unix milliseconds
 	buyer    uint32 // index into names
-	live     bool   // holds units
-	unpaid   bool   // ended unpaid
+	Live     bool   // holds units
+	Unpaid   bool   // ended unpaid
 	refused  bool   // of an order: stored without units, because the total did not cover it; paid since, perhaps
 }
 
 // sameClaim reports whether two rows tell of the same accepted claim.
-func (r *row) sameClaim(o *row) bool {
-	return r.buyer == o.buyer && r.key == o.key && r.quantity == o.quantity &&
-		r.epoch == o.epoch && r.seq == o.seq && r.terms == o.terms && r.at == o.at
+func (r *Row) sameClaim(o *Row) bool {
+	return r.buyer == o.buyer && r.key == o.key && r.Quantity == o.Quantity &&
+		r.Epoch == o.Epoch && r.Seq == o.Seq && r.terms == o.terms && r.at == o.at
 }
 
 // names gives buyers numbers, and rows their strings back.
@@ -57,11 +57,11 @@ func (n *names) suffix(id sluice.OrderID) (order [16]byte, ok bool) {
 
 // row makes the row of a record. It returns false when the order id is not one
 // of this sale; the row then has a number of its own in its place.
-func (n *names) row(r *sluice.Record) (row, bool) {
-	out := row{
+func (n *names) row(r *sluice.Record) (Row, bool) {
+	out := Row{
 		key:   maphash.String(n.seed, string(r.Key)),
-		epoch: r.Epoch, seq: r.Seq, quantity: r.Quantity, terms: r.Terms, at: r.At.UnixMilli(),
-		buyer: n.buyer(r.Buyer), live: r.Live, unpaid: r.Unpaid,
+		Epoch: r.Epoch, Seq: r.Seq, Quantity: r.Quantity, terms: r.Terms, at: r.At.UnixMilli(),
+		buyer: n.buyer(r.Buyer), Live: r.Live, Unpaid: r.Unpaid,
 	}
 	if order, ok := n.suffix(r.Order); ok {
 		out.order = order
@@ -83,30 +83,34 @@ func (n *names) buyer(id sluice.BuyerID) uint32 {
 	return i
 }
 
-func (n *names) order(r *row) string {
+func (n *names) order(r *Row) string {
 	return string(sluice.MakeOrderID(n.sale, hex.EncodeToString(r.order[:])))
 }
 
-func byOrder(a, b row) int {
+// OrderID and Buyer return what a row is about.
+func (b *Book) OrderID(r *Row) sluice.OrderID { return sluice.OrderID(b.names.order(r)) }
+func (b *Book) Buyer(r *Row) sluice.BuyerID   { return b.names.buyers[r.buyer] }
+
+func byOrder(a, b Row) int {
 	return cmp.Or(slices.Compare(a.order[:], b.order[:]), byPlace(a, b))
 }
 
-func byPlace(a, b row) int {
-	return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.seq, b.seq))
+func byPlace(a, b Row) int {
+	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq))
 }
 
 // byClaim puts the rows of a claim id together.
-func byClaim(a, b row) int {
+func byClaim(a, b Row) int {
 	return cmp.Or(cmp.Compare(a.buyer, b.buyer), cmp.Compare(a.key, b.key))
 }
 
-func byBuyer(a, b row) int {
+func byBuyer(a, b Row) int {
 	return cmp.Or(cmp.Compare(a.buyer, b.buyer), byPlace(a, b))
 }
 
 // find returns the row with r's order in rows, which are sorted by order, or nil.
-func find(rows []row, r *row) *row {
-	i, ok := slices.BinarySearchFunc(rows, r, func(a row, b *row) int { return slices.Compare(a.order[:], b.order[:]) })
+func find(rows []Row, r *Row) *Row {
+	i, ok := slices.BinarySearchFunc(rows, r, func(a Row, b *Row) int { return slices.Compare(a.order[:], b.order[:]) })
 	if !ok {
 		return nil
 	}

@@ -4,29 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/audit"
 )
 
 // comparison is one look at a sale.
 type comparison struct {
 	*Reconciler
+	*audit.Book
 	sale   sluice.SaleID
 	report *sluice.ReconcileReport
 
-	first, second sluice.Reading
-	claims        map[claimKey]claimState
-	unitsLive     int64           // of the claims up to the first reading
-	newer         map[int64]int64 // units of the claims after it that were met anywhere, by sequence
-	stored        sluice.Sale
-	terms         []sluice.Terms
-	unitsStored   int64 // of the live orders in the snapshot
-
 	// Suspects, by what they may be.
 	strays  map[sluice.OrderID]bool // claims without an order
-	ended   []sluice.Order          // ended, with a live claim
-	orphans []sluice.Order          // orders without a claim, or living without their units
+	ended   []audit.Row             // orders that have ended, with a live claim
+	orphans []audit.Row             // orders without a claim, or living without their units
 
 	restore []sluice.Record // lost orders, looked at twice
 	reissue []sluice.OrderID
@@ -51,36 +44,6 @@ func (c *comparison) blame(class sluice.DifferenceClass, order sluice.OrderID, f
 	c.blamed[class]++
 }
 
-// isNewer notes a claim or order after the first reading, and reports that it
-// is one.
-func (c *comparison) isNewer(epoch, seq, quantity int64) bool {
-	if epoch != c.first.Epoch || seq <= c.first.Seq {
-		return false
-	}
-	c.newer[seq] = max(c.newer[seq], quantity) // a torn transaction may have left another there
-	return true
-}
-
-// claimKey is the part of an order id that differs within a sale.
-type claimKey string
-
-func keyOf(order sluice.OrderID) claimKey {
-	return claimKey(order[strings.LastIndexByte(string(order), '.')+1:])
-}
-
-func (c *comparison) orderOf(key claimKey) sluice.OrderID {
-	return sluice.MakeOrderID(c.sale, string(key))
-}
-
-// claimState is what is known of a claim of the ledger.
-type claimState struct {
-	quantity int32 // at most sluice.MaxQuantity
-	live     bool
-	newer    bool // accepted after the first reading
-	placed   bool // in the journal, in a dead letter or stored
-	unpaid   bool // ended unpaid
-}
-
 // read takes a reading; it fails with errMoved if the sale is another load's
 // than at first, or fenced.
 func (c *comparison) read(ctx context.Context) (sluice.Reading, error) {
@@ -89,188 +52,93 @@ func (c *comparison) read(ctx context.Context) (sluice.Reading, error) {
 		return sluice.Reading{}, err
 	}
 	r := readings[0]
-	if c.first.Loaded && (!r.Loaded || r.Epoch != c.first.Epoch || r.Fence != "") {
+	if c.Book != nil && (!r.Loaded || r.Epoch != c.First.Epoch || r.Fence != "") {
 		return r, errMoved
 	}
 	return r, nil
 }
 
-// gather reads everything, in the order that Reconciler explains.
-func (c *comparison) gather(ctx context.Context) (err error) {
-	if c.first, err = c.read(ctx); err != nil {
+// gather reads everything, unless there is nothing to compare.
+func (c *comparison) gather(ctx context.Context) error {
+	before, err := c.read(ctx)
+	if err != nil {
 		return err
 	}
-	c.report.At = c.first.Now
-	if !c.first.Loaded || c.first.Fence != "" {
+	c.report.At = before.Now
+	if !before.Loaded || before.Fence != "" {
 		sale, err := c.store.Sale(ctx, c.sale)
 		switch {
 		case err != nil:
 			return err
 		case !sale.ArchivedAt.IsZero():
 			c.report.Skipped = "it is archived"
-		case c.first.Loaded:
-			c.report.Skipped = "it is fenced: " + c.first.Fence
+		case before.Loaded:
+			c.report.Skipped = "it is fenced: " + before.Fence
 		default:
 			c.report.Skipped = "the ledger does not hold it"
 		}
 		return nil
 	}
-	if err := c.readClaims(ctx); err != nil {
-		return err
-	}
-	if err := c.readJournal(ctx); err != nil {
-		return err
-	}
-	if err := c.store.Snapshot(ctx, c.sale, c.readStore); err != nil {
-		return err
-	}
+	b, err := audit.Gather(ctx, c.ledger, c.store, c.sale, false)
 	switch {
-	case !c.stored.ArchivedAt.IsZero():
+	case err != nil:
+		return err
+	case !b.Stored.ArchivedAt.IsZero():
 		c.report.Skipped = "it is archived"
-		return nil
-	case c.stored.Fence != "":
-		c.report.Skipped = "it is fenced: " + c.stored.Fence
-		return nil
-	case c.stored.Epoch != c.first.Epoch || c.stored.LoadedEpoch != c.first.Epoch:
+	case b.Stored.Fence != "":
+		c.report.Skipped = "it is fenced: " + b.Stored.Fence
+	case errors.Is(b.LedgerErr, audit.ErrMoving) || b.LedgerErr == nil && moved(b):
 		return errMoved
+	case b.LedgerErr != nil:
+		return b.LedgerErr
 	}
-	for key, claim := range c.claims {
-		if !claim.placed && !claim.newer {
-			c.strays[c.orderOf(key)] = true
-		}
-	}
-	if err := c.readOutbox(ctx); err != nil {
-		return err
-	}
-	last, err := c.read(ctx)
-	if err == nil {
-		c.report.Of(sluice.InFlight).Count += last.Seq - c.first.Seq
-	}
-	return err
-}
-
-func (c *comparison) readClaims(ctx context.Context) (err error) {
-	c.claims = make(map[claimKey]claimState, c.first.Seq)
-	c.strays, c.newer = map[sluice.OrderID]bool{}, map[int64]int64{}
-	err = c.ledger.Records(ctx, c.sale, func(r sluice.Record) bool {
-		key := keyOf(r.Order)
-		if before, twice := c.claims[key]; twice && !before.live {
-			return true // told twice, before and after its units returned
-		}
-		// A key of its own, or each would keep what the record was read from.
-		c.claims[claimKey(strings.Clone(string(key)))] = claimState{
-			quantity: int32(r.Quantity), live: r.Live, newer: c.isNewer(r.Epoch, r.Seq, r.Quantity),
-			unpaid: r.Unpaid,
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	for _, claim := range c.claims {
-		if claim.live && !claim.newer {
-			c.unitsLive += int64(claim.quantity)
-		}
-	}
-	c.second, err = c.read(ctx)
-	return err
-}
-
-func (c *comparison) place(order sluice.OrderID) (claim claimState, known bool) {
-	key := keyOf(order)
-	if claim, known = c.claims[key]; known {
-		claim.placed = true
-		c.claims[key] = claim
-	}
-	return claim, known
-}
-
-// readJournal counts what is in flight. What it has of claims after the first
-// reading is counted with them.
-func (c *comparison) readJournal(ctx context.Context) error {
-	return c.ledger.PeekJournal(ctx, c.sale, func(e sluice.Entry) bool {
-		if e.Damage != nil {
-			return true
-		}
-		for i := range e.Claims {
-			newer := c.isNewer(e.Epoch, e.FirstSeq+int64(i), e.Claims[i].Quantity)
-			if _, known := c.place(e.Claims[i].Order); known && !newer {
-				c.report.Of(sluice.InFlight).Count++
-			}
-		}
-		return true
-	})
-}
-
-func (c *comparison) readStore(s sluice.Snapshot) error {
-	c.stored, c.terms = s.Sale(), s.TermsVersions()
-	letters, err := s.DeadLetters()
-	if err != nil {
-		return err
-	}
-	for i := range letters {
-		claims, err := sluice.ParseClaims(letters[i].Claims)
-		if err != nil {
-			continue
-		}
-		for j := range claims {
-			c.place(claims[j].Order)
-			c.isNewer(letters[i].Epoch, letters[i].FirstSeq+int64(j), claims[j].Quantity)
-		}
-	}
-	return s.Orders(func(o sluice.Order) bool {
-		c.readOrder(&o)
-		return true
-	})
-}
-
-func (c *comparison) readOrder(o *sluice.Order) {
-	live := o.Status.Live()
-	if live {
-		c.unitsStored += o.Quantity
-	}
-	claim, known := c.place(o.ID)
-	newer := c.isNewer(o.Epoch, o.Seq, o.Quantity)
-	switch {
-	case !known && newer:
-	case known && int64(claim.quantity) != o.Quantity: // neither ever changes
-		c.blame(sluice.Drift, o.ID, "%s holds %d units in the ledger, and %d in the store", o.ID, claim.quantity, o.Quantity)
-	case !known, live && !claim.live:
-		c.orphans = append(c.orphans, *o)
-	case !live && !claim.live && c.stored.MaxUnpaid != 0 && claim.unpaid != o.Unpaid: // neither changes after the end (I3)
-		c.blame(sluice.Drift, o.ID, "%s ended unpaid: %v in the ledger, %v in the store", o.ID, claim.unpaid, o.Unpaid)
-	case !live && claim.live:
-		c.ended = append(c.ended, *o)
-	}
-}
-
-// readOutbox takes those off the suspects whose release waits.
-func (c *comparison) readOutbox(ctx context.Context) error {
-	if len(c.ended) == 0 {
-		return nil
-	}
-	orders, err := c.store.WaitingReleases(ctx, c.sale)
-	if err != nil {
-		return err
-	}
-	waiting := make(map[sluice.OrderID]bool, len(orders))
-	for _, id := range orders {
-		waiting[id] = true
-	}
-	suspects := c.ended[:0]
-	for _, o := range c.ended {
-		if waiting[o.ID] {
-			c.report.Of(sluice.InFlight).Count++
-			continue
-		}
-		suspects = append(suspects, o)
-	}
-	c.ended = suspects
+	c.Book, c.report.At = b, b.First.Now
 	return nil
+}
+
+// moved reports whether the sale was fenced, loaded or dropped while it was read.
+func moved(b *audit.Book) bool {
+	return !b.First.Loaded || b.First.Fence != "" || b.Last.Fence != "" ||
+		b.Stored.Epoch != b.First.Epoch || b.Stored.LoadedEpoch != b.First.Epoch
+}
+
+// suspect sorts out what may be wrong, and counts what is on its way.
+func (c *comparison) suspect() {
+	c.strays = map[sluice.OrderID]bool{}
+	flying := c.report.Of(sluice.InFlight)
+	flying.Count += c.Last.Seq - c.First.Seq
+	c.Each(func(m audit.Match) {
+		claim, order := m.Claim, m.Order
+		switch {
+		case claim == nil: // the journal's are newer, or those of a torn transaction
+			if order != nil && !c.Newer(order) {
+				c.orphans = append(c.orphans, *order)
+			}
+		case order == nil && m.Entry != nil:
+			flying.Count++
+		case order == nil && m.Letter == nil:
+			c.strays[c.OrderID(claim)] = true
+		case order == nil: // set aside
+		case claim.Quantity != order.Quantity: // neither ever changes
+			id := c.OrderID(order)
+			c.blame(sluice.Drift, id, "%s holds %d units in the ledger, and %d in the store", id, claim.Quantity, order.Quantity)
+		case order.Live && !claim.Live:
+			c.orphans = append(c.orphans, *order)
+		case order.Live:
+		case claim.Live && c.Returning(order):
+			flying.Count++
+		case claim.Live:
+			c.ended = append(c.ended, *order)
+		case c.Stored.MaxUnpaid != 0 && claim.Unpaid != order.Unpaid: // neither changes after the end (I3)
+			id := c.OrderID(order)
+			c.blame(sluice.Drift, id, "%s ended unpaid: %v in the ledger, %v in the store", id, claim.Unpaid, order.Unpaid)
+		}
+	})
 }
 
 // judge looks at every suspect for the second time.
 func (c *comparison) judge(ctx context.Context) error {
+	c.suspect()
 	for _, look := range []func(context.Context) error{c.judgeEnded, c.judgeOrphans, c.judgeStrays, c.judgeCounters} {
 		if err := look(ctx); err != nil {
 			return err
@@ -282,29 +150,29 @@ func (c *comparison) judge(ctx context.Context) error {
 	return err
 }
 
-// judgeEnded: the outbox was read after the order had ended, and did not have
-// its release. If the ledger counts its units even now, the release is lost.
+// judgeEnded: the snapshot has the order ended, and its release not in the
+// outbox. If the ledger counts its units even now, the release is lost.
 func (c *comparison) judgeEnded(ctx context.Context) error {
 	for i := range c.ended {
-		o := &c.ended[i]
-		record, err := c.ledger.Find(ctx, o.ID, o.Buyer)
+		id := c.OrderID(&c.ended[i])
+		record, err := c.ledger.Find(ctx, id, c.Buyer(&c.ended[i]))
 		switch {
 		case errors.Is(err, sluice.ErrOrderNotFound):
-			c.orphan(o.ID)
+			c.orphan(id)
 		case err != nil:
 			return err
 		case !record.Live: // it has returned meanwhile
 		default:
-			history, err := c.store.History(ctx, o.ID)
+			history, err := c.store.History(ctx, id)
 			if err != nil {
 				return err
 			}
 			if history[0].To == sluice.Rejected { // its units were never the store's
-				c.blame(sluice.OrphanHold, o.ID, "%s is beyond the cap", o.ID)
+				c.blame(sluice.OrphanHold, id, "%s is beyond the cap", id)
 				continue
 			}
-			found(c.report, sluice.LostRelease, o.ID)
-			c.reissue = append(c.reissue, o.ID)
+			found(c.report, sluice.LostRelease, id)
+			c.reissue = append(c.reissue, id)
 		}
 	}
 	return nil
@@ -312,8 +180,8 @@ func (c *comparison) judgeEnded(ctx context.Context) error {
 
 func (c *comparison) judgeOrphans(ctx context.Context) error {
 	for i := range c.orphans {
-		o := &c.orphans[i]
-		record, err := c.ledger.Find(ctx, o.ID, o.Buyer)
+		id := c.OrderID(&c.orphans[i])
+		record, err := c.ledger.Find(ctx, id, c.Buyer(&c.orphans[i]))
 		missing := errors.Is(err, sluice.ErrOrderNotFound)
 		if err != nil && !missing {
 			return err
@@ -323,14 +191,14 @@ func (c *comparison) judgeOrphans(ctx context.Context) error {
 		}
 		// An order ends in the store first: if it lives now, after the ledger
 		// has given its units back, they can be sold twice.
-		now, err := c.store.Order(ctx, o.ID)
+		now, err := c.store.Order(ctx, id)
 		switch {
 		case errors.Is(err, sluice.ErrOrderNotFound):
 			continue
 		case err != nil:
 			return err
 		case missing || now.Status.Live():
-			c.orphan(o.ID)
+			c.orphan(id)
 		}
 	}
 	return nil
@@ -366,7 +234,7 @@ func (c *comparison) judgeStrays(ctx context.Context) error {
 			return err
 		case !r.Live:
 			note(found(c.report, sluice.LostOrder, r.Order), "%s has given its units back; nobody knows how it ended", r.Order)
-		case r.Epoch != c.first.Epoch:
+		case r.Epoch != c.First.Epoch:
 			c.blame(sluice.OrphanHold, r.Order, "%s was accepted in epoch %d", r.Order, r.Epoch)
 		default:
 			found(c.report, sluice.LostOrder, r.Order)
@@ -378,11 +246,11 @@ func (c *comparison) judgeStrays(ctx context.Context) error {
 
 // judgeCounters compares counters with sums.
 func (c *comparison) judgeCounters(ctx context.Context) error {
-	if c.stored.Taken != c.unitsStored { // of one moment
-		note(found(c.report, sluice.Drift, ""), "the store says %d taken, its live orders hold %d", c.stored.Taken, c.unitsStored)
+	if units := c.StoredUnits(); c.Stored.Taken != units { // of one moment
+		note(found(c.report, sluice.Drift, ""), "the store says %d taken, its live orders hold %d", c.Stored.Taken, units)
 		c.recount = true
 	}
-	if c.ledgerAddsUp() {
+	if _, addsUp := c.Held(); addsUp {
 		return nil
 	}
 	again := &comparison{Reconciler: c.Reconciler, sale: c.sale, report: &sluice.ReconcileReport{}}
@@ -392,41 +260,18 @@ func (c *comparison) judgeCounters(ctx context.Context) error {
 	if again.report.Skipped != "" {
 		return errMoved
 	}
-	if !again.ledgerAddsUp() {
-		c.blame(sluice.Drift, "", "the ledger says %d taken, its live claims hold %d", again.first.Taken, again.unitsLive)
+	if units, addsUp := again.Held(); !addsUp {
+		c.blame(sluice.Drift, "", "the ledger says %d taken, its live claims hold %d", again.First.Taken, units)
 	}
 	return nil
-}
-
-// ledgerAddsUp compares the ledger's counter with its claims. Those up to the
-// first reading were read after it and before the second. So the first counter
-// counts all that were found live, and more that were released since; and the
-// second counts none but those, and what was accepted in between. That is
-// known once every sequence in between was met: in the records, the journal, a
-// dead letter or the store.
-func (c *comparison) ledgerAddsUp() bool {
-	if c.unitsLive > c.first.Taken {
-		return false
-	}
-	most := c.unitsLive
-	for seq := c.first.Seq + 1; seq <= c.second.Seq; seq++ {
-		units, met := c.newer[seq]
-		if !met {
-			return true // on its way; the next reconciliation will see
-		}
-		most += units
-	}
-	return c.second.Taken <= most
 }
 
 // judgeTerms compares the terms that decide with what the store keeps of their
 // version. A version never changes, and is in the store first.
 func (c *comparison) judgeTerms() {
-	have := c.second.Terms
-	for _, t := range c.terms {
-		if t.Version != have.Version {
-			continue
-		}
+	have := c.Second.Terms
+	t, known := c.Versions[have.Version]
+	if known {
 		if describeTerms(&t) != describeTerms(&have) {
 			c.blame(sluice.Drift, "", "version %d of the terms: the store has %s, the ledger %s", t.Version, describeTerms(&t), describeTerms(&have))
 		}

@@ -21,7 +21,7 @@ func (c *comparison) repair(ctx context.Context) error {
 		note(drift, "the store's taken was %d, and is %d", before, after)
 	}
 	for _, id := range c.reissue {
-		written, err := c.store.ReissueRelease(ctx, id, c.first.Epoch)
+		written, err := c.store.ReissueRelease(ctx, id, c.First.Epoch)
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (c *comparison) restoreOrders(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if sale.Epoch != c.first.Epoch || sale.Fence != "" {
+		if sale.Epoch != c.First.Epoch || sale.Fence != "" {
 			return errMoved
 		}
 		// After the row, which would count it: another reconciliation may have stored it.
@@ -105,10 +105,10 @@ func (c *comparison) fence(ctx context.Context) error {
 		return nil
 	}
 	reason := sluice.FenceLost + ": " + c.why
-	if err := c.store.FenceSale(ctx, c.sale, c.first.Epoch, reason); err != nil {
+	if err := c.store.FenceSale(ctx, c.sale, c.First.Epoch, reason); err != nil {
 		return err
 	}
-	err := c.ledger.Fence(ctx, c.sale, c.first.Epoch, reason)
+	err := c.ledger.Fence(ctx, c.sale, c.First.Epoch, reason)
 	if errors.Is(err, sluice.ErrStaleEpoch) {
 		return errMoved
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -264,6 +265,13 @@ func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *slu
 	})
 	saved, _, err = r.save(ctx, sale.ID, entries)
 	return saved, err
+}
+
+// claimKey is the part of an order id that differs within a sale.
+type claimKey string
+
+func keyOf(order sluice.OrderID) claimKey {
+	return claimKey(order[strings.LastIndexByte(string(order), '.')+1:])
 }
 
 // place is where a claim stands among the accepted ones, and holder the one who

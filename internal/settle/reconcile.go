@@ -15,17 +15,17 @@ import (
 //
 // A claim goes ledger and journal (one step), store, acknowledgement. An ending
 // goes store and outbox (one transaction), ledger, outbox emptied. Reconcile
-// reads in that order: a reading of the ledger, its claims, the journal, one
-// snapshot of the store, the outbox, and a last reading. So, if the epoch is the
-// same at both ends:
+// reads what the audit reads, in its order (audit.Gather): a reading of the
+// ledger, its claims, a second reading, the journal, one snapshot of the store
+// with its outbox, and a last reading. So, if the epoch is the same at both ends:
 //
 //   - a claim up to the first reading's sequence is in the journal, or in the
 //     snapshot as an order or a dead letter, or it is lost;
 //   - an order in the snapshot up to that sequence has its claim among those
 //     read, or the ledger has lost it;
-//   - an order that has ended in the snapshot and is not in the outbox read
-//     afterwards has been released in the ledger, or its release is lost. For
-//     this the ledger is asked once more.
+//   - an order that has ended in the snapshot and is not in its outbox has been
+//     released in the ledger before, or its release is lost. For this the ledger
+//     is asked once more.
 //
 // Everything that these rules make suspect is looked at a second time, on both
 // sides, before it counts.
@@ -75,8 +75,8 @@ func note(d *sluice.Difference, format string, args ...any) {
 }
 
 // Reconcile compares one sale, and with apply mends what is safe to mend. It
-// may run at any time, on any number of servers. It holds about 200 bytes for
-// each accepted claim, and those that are suspect in full.
+// may run at any time, on any number of servers. It holds as much as an
+// audit: about 270 bytes for each order.
 //
 // Errors: sluice.ErrSaleNotFound, and those of store and ledger. What was
 // repaired before an error stays repaired; call again.
