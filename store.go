@@ -226,7 +226,8 @@ type Snapshot interface {
 	DeadLetters() ([]DeadLetter, error)
 	// Endings calls yield with the orders whose history says that they gave
 	// their units up, and how often; Returning with those whose units are in
-	// the outbox. In any order, until yield returns false.
+	// the outbox: of any other ended order the ledger has applied the release,
+	// or it is lost. In any order, until yield returns false.
 	Endings(yield func(order OrderID, times int64) bool) error
 	Returning(yield func(order OrderID) bool) error
 }
@@ -261,12 +262,6 @@ type SaleBacklog struct {
 // view of it. Each repair looks again under the locks that the ordinary changes
 // take, so it can run beside them.
 type ReconcileStore interface {
-	// WaitingReleases returns the orders of a sale whose releases wait, in no
-	// particular order. It is read after a Snapshot that showed an ended order:
-	// if the order is not in it, the ledger has applied the release, or it is
-	// lost.
-	WaitingReleases(ctx context.Context, sale SaleID) ([]OrderID, error)
-
 	// ReissueRelease writes the release of an ended order again, stamped with
 	// this epoch, and reports whether it did: not if one waits, if the order is
 	// live or never held units (NotCovered), or if the sale has another epoch or

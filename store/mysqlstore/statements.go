@@ -68,7 +68,6 @@ var statements = sqlcore.Statements{
 		WHERE sale_id = ? ORDER BY position LIMIT ? FOR UPDATE SKIP LOCKED`,
 	DeleteReleases:  `DELETE releases FROM ` + list + ` STRAIGHT_JOIN releases ON releases.order_id = list.id`,
 	PendingReleases: `SELECT count(*) FROM releases WHERE sale_id = ?`,
-	WaitingReleases: `SELECT order_id FROM releases WHERE sale_id = ?`,
 	ReleaseOf:       `SELECT count(*) FROM releases WHERE order_id = ?`,
 	LiveUnits:       `SELECT CAST(coalesce(sum(quantity), 0) AS SIGNED) FROM orders WHERE sale_id = ? AND status IN ('pending', 'paid')`,
 	SetTaken:        `UPDATE sales SET taken = ?, updated_at = ? WHERE id = ?`,

@@ -63,7 +63,6 @@ var statements = sqlcore.Statements{
 		WHERE sale_id = $1 ORDER BY position LIMIT $2 FOR UPDATE SKIP LOCKED`,
 	DeleteReleases:  `DELETE FROM releases WHERE order_id = ANY ($1::text[])`,
 	PendingReleases: `SELECT count(*) FROM releases WHERE sale_id = $1`,
-	WaitingReleases: `SELECT order_id FROM releases WHERE sale_id = $1`,
 	ReleaseOf:       `SELECT count(*) FROM releases WHERE order_id = $1`,
 	LiveUnits:       `SELECT coalesce(sum(quantity), 0)::bigint FROM orders WHERE sale_id = $1 AND status IN ('pending', 'paid')`,
 	SetTaken:        `UPDATE sales SET taken = $1, updated_at = $2 WHERE id = $3`,

@@ -61,7 +61,6 @@ var statements = sqlcore.Statements{
 	SelectReleases:  `SELECT ` + sqlcore.ReleaseColumns + ` FROM releases WHERE sale_id = ? ORDER BY position LIMIT ?`,
 	DeleteReleases:  `DELETE FROM releases WHERE order_id IN (SELECT value FROM json_each(?))`,
 	PendingReleases: `SELECT count(*) FROM releases WHERE sale_id = ?`,
-	WaitingReleases: `SELECT order_id FROM releases WHERE sale_id = ?`,
 	ReleaseOf:       `SELECT count(*) FROM releases WHERE order_id = ?`,
 	LiveUnits:       `SELECT coalesce(sum(quantity), 0) FROM orders WHERE sale_id = ? AND status IN ('pending', 'paid')`,
 	SetTaken:        `UPDATE sales SET taken = ?, updated_at = ? WHERE id = ?`,

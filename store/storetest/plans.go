@@ -45,7 +45,7 @@ var arguments = map[string]string{
 	"LockOrder": "order", "ChangeOrder": "expired text text now no order pending now yes", "LowerTaken": "zero sale",
 	"History": "order", "SelectDue": "now none page", "ExpireOrders": "now orders now",
 	"AddExpired": "text orders", "AddReleases": "orders", "NextReleasing": "text", "SelectReleases": "sale page",
-	"DeleteReleases": "orders", "PendingReleases": "sale", "WaitingReleases": "sale", "ReleaseOf": "order",
+	"DeleteReleases": "orders", "PendingReleases": "sale", "ReleaseOf": "order",
 	"LiveUnits": "sale", "SetTaken": "zero now sale", "SelectDeadLetters": "", "EndingsOfSale": "sale",
 	"ReturningOfSale": "sale", "DeadLettersOfSale": "sale", "SelectDeadLetter": "one",
 	"ResolveDeadLetter": "now text one", "SelectRestock": "sale text", "DeleteLowering": "sale sale one",

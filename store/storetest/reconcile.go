@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,10 +26,15 @@ func (db *Database) plant(t *testing.T, format string, args ...any) {
 	db.Execute(t, fmt.Sprintf(format, args...))
 }
 
-func waiting(t *testing.T, s sluice.Store, sale sluice.SaleID) []sluice.OrderID {
+func waiting(t *testing.T, s sluice.Store, sale sluice.SaleID) (orders []sluice.OrderID) {
 	t.Helper()
-	orders, err := s.WaitingReleases(t.Context(), sale)
-	if err != nil {
+	err := s.Snapshot(t.Context(), sale, func(n sluice.Snapshot) error {
+		return n.Returning(func(id sluice.OrderID) bool {
+			orders = append(orders, id)
+			return true
+		})
+	})
+	if err != nil && !errors.Is(err, sluice.ErrSaleNotFound) {
 		t.Fatal(err)
 	}
 	slices.Sort(orders)
@@ -51,7 +57,7 @@ func ordersOf(releases []sluice.Release) (orders []sluice.OrderID) {
 }
 
 // Releases wait from the ending until they are given, each under its own sale.
-func testWaitingReleases(t *testing.T, db Database) {
+func testReturning(t *testing.T, db Database) {
 	s := openSettling(t, db)
 	for _, sale := range []sluice.SaleID{"unknown", ""} {
 		if got := waiting(t, s, sale); len(got) != 0 {

@@ -119,7 +119,7 @@ var alone = []storeTest{
 	{"Claim", testClaim},
 	{"ResolveDeadLetter", testResolveDeadLetter},
 
-	{"WaitingReleases", testWaitingReleases},
+	{"Returning", testReturning},
 	{"ReissueRelease", testReissueRelease},
 	{"ReissueReleaseConditions", testReissueReleaseConditions},
 	{"ReissueReleaseOfAnArchivedSale", testReissueReleaseArchived},

@@ -9,21 +9,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// WaitingReleases returns the orders whose releases wait.
-func (s *Store) WaitingReleases(ctx context.Context, sale sluice.SaleID) (orders []sluice.OrderID, err error) {
-	defer s.wrap(&err, "list releases sale=%s", sale)
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	err = each(ctx, s.read, s.sql.WaitingReleases, []any{sale}, func(r *sql.Rows) error {
-		var id sluice.OrderID
-		err := r.Scan(&id)
-		orders = append(orders, id)
-		return err
-	})
-	return orders, err
-}
-
 // ReissueRelease writes the release of an ended order again. It locks the order
 // and then its sale, as an ending does.
 func (s *Store) ReissueRelease(ctx context.Context, id sluice.OrderID, epoch int64) (written bool, err error) {

@@ -148,7 +148,6 @@ type Statements struct {
 	SelectReleases  string // sale, limit; ReleaseColumns, the oldest first; holds and passes over as SelectDue does
 	DeleteReleases  string // list
 	PendingReleases string // sale; their count
-	WaitingReleases string // sale; order_id
 	ReleaseOf       string // order_id; the count of its releases, 0 or 1
 	LiveUnits       string // sale; the units of its live orders, 0 if there are none
 	SetTaken        string // taken, updated_at, id
