@@ -6,10 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
@@ -213,14 +210,13 @@ func (b *bucket) admit(now time.Time) bool {
 
 // listActions lists what admins did, the newest first.
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
-	filter, err := actionFilter(r.URL.RawQuery)
-	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
+	var filter sluice.AdminActionFilter
+	if !readQuery(w, r, pageSize(&filter.Limit), cursor(&filter.Cursor)) {
 		return
 	}
 	actions, next, err := s.Store.AdminActions(r.Context(), filter)
 	if errors.Is(err, sluice.ErrBadCursor) {
-		problem(w, api.CodeBadRequest, "cursor: want the next_cursor of the page before")
+		problem(w, api.CodeBadRequest, "cursor: "+wrongCursor)
 		return
 	}
 	if err != nil {
@@ -228,30 +224,4 @@ func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, api.NewAdminActionPage(actions, next))
-}
-
-func actionFilter(raw string) (sluice.AdminActionFilter, error) {
-	f := sluice.AdminActionFilter{Limit: defaultPage}
-	query, err := url.ParseQuery(raw)
-	if err != nil {
-		return f, errors.New("the query string cannot be read")
-	}
-	for name, values := range query {
-		if name != "limit" && name != "cursor" {
-			return f, fmt.Errorf("%q: unknown parameter; want some of [limit cursor]", name)
-		}
-		if len(values) != 1 {
-			return f, fmt.Errorf("%s: stands more than once", name)
-		}
-		switch value := values[0]; {
-		case value == "":
-		case name == "cursor":
-			f.Cursor = value
-		default:
-			if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 1 || f.Limit > sluice.MaxPage {
-				return f, fmt.Errorf("limit: want 1 to %d", sluice.MaxPage)
-			}
-		}
-	}
-	return f, nil
 }

@@ -12,12 +12,11 @@ import (
 // listDeadLetters lists the journal entries that could not be stored, and that
 // nobody has dealt with.
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) {
-	filter, err := orderFilter(r.URL.RawQuery, "sale")
-	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
+	var sale sluice.SaleID
+	if !readQuery(w, r, ofSale(&sale)) {
 		return
 	}
-	letters, err := s.Store.DeadLetters(r.Context(), filter.Sale)
+	letters, err := s.Store.DeadLetters(r.Context(), sale)
 	if err != nil {
 		s.unavailable(w, r, err)
 		return

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -17,9 +15,15 @@ const latestEvent = "latest"
 
 // listEvents is the feed: events after the one that is named, in order.
 func (s *Server) listEvents(w http.ResponseWriter, r *http.Request) {
-	after, limit, err := eventQuery(r.URL.RawQuery)
-	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
+	var after string
+	var limit int
+	if !readQuery(w, r, parameter{"after", func(value string) error {
+		if _, ok := sluice.ParseEventID(value); !ok && value != latestEvent {
+			return fmt.Errorf("want the id of an event, like evt_17_0123abcd, or %s", latestEvent)
+		}
+		after = value
+		return nil
+	}}, pageSize(&limit)) {
 		return
 	}
 	page, err := s.eventsAfter(r.Context(), after, limit)
@@ -64,33 +68,4 @@ func (s *Server) eventsAfter(ctx context.Context, after string, limit int) (api.
 		page.Next = page.Events[i].ID
 	}
 	return page, err
-}
-
-// eventQuery reads the query of the feed; other parameters are errors.
-func eventQuery(raw string) (after string, limit int, err error) {
-	limit = defaultPage
-	query, err := url.ParseQuery(raw)
-	if err != nil {
-		return "", 0, errors.New("the query string cannot be read")
-	}
-	for name, values := range query {
-		value := values[0]
-		switch {
-		case name != "after" && name != "limit":
-			return "", 0, fmt.Errorf("%q: unknown parameter; want some of [after limit]", name)
-		case len(values) != 1:
-			return "", 0, fmt.Errorf("%s: stands more than once", name)
-		case value == "":
-		case name == "limit":
-			if limit, err = strconv.Atoi(value); err != nil || limit < 1 || limit > sluice.MaxPage {
-				return "", 0, fmt.Errorf("limit: want 1 to %d", sluice.MaxPage)
-			}
-		default:
-			if _, ok := sluice.ParseEventID(value); !ok && value != latestEvent {
-				return "", 0, fmt.Errorf("after: want the id of an event, like evt_17_0123abcd, or %s", latestEvent)
-			}
-			after = value
-		}
-	}
-	return after, limit, nil
 }

@@ -11,8 +11,6 @@ import (
 	"iter"
 	"mime"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -182,9 +180,9 @@ func (s *Server) showList(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	limit, after, err := listPage(r.URL.RawQuery)
-	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
+	var limit int
+	var after sluice.BuyerID
+	if !readQuery(w, r, pageSize(&limit), buyerCursor(&after)) {
 		return
 	}
 	if _, err := s.Store.Sale(r.Context(), sale); err != nil {
@@ -214,34 +212,4 @@ func (s *Server) showList(w http.ResponseWriter, r *http.Request) {
 		page.Buyers = append(page.Buyers, buyers...)
 	}
 	writeJSON(w, http.StatusOK, page)
-}
-
-// listPage reads the query of showList; other parameters are errors.
-func listPage(raw string) (limit int, after sluice.BuyerID, err error) {
-	query, err := url.ParseQuery(raw)
-	if err != nil {
-		return 0, "", errors.New("the query string cannot be read")
-	}
-	limit = defaultPage
-	for name, values := range query {
-		if len(values) != 1 {
-			return 0, "", fmt.Errorf("%s: stands more than once", name)
-		}
-		switch value := values[0]; {
-		case name != "limit" && name != "cursor":
-			return 0, "", fmt.Errorf("%q: unknown parameter; want some of [limit cursor]", name)
-		case value == "":
-		case name == "limit":
-			if limit, err = strconv.Atoi(value); err != nil || limit < 1 || limit > sluice.MaxPage {
-				return 0, "", fmt.Errorf("limit: want 1 to %d", sluice.MaxPage)
-			}
-		default:
-			id, err := base64.RawURLEncoding.DecodeString(value)
-			after = sluice.BuyerID(id)
-			if err != nil || after.Validate() != nil {
-				return 0, "", errors.New("cursor: want the next_cursor of the page before")
-			}
-		}
-	}
-	return limit, after, nil
 }

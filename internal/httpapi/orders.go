@@ -3,11 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
-	"strconv"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -101,23 +97,20 @@ func (s *Server) waits(r *sluice.Record) bool {
 
 // listOwnOrders lists a buyer's stored orders, oldest first.
 func (s *Server) listOwnOrders(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
-	filter, err := orderFilter(r.URL.RawQuery, "sale", "status", "limit", "cursor")
-	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
+	f := sluice.OrderFilter{Buyer: buyer}
+	if !readQuery(w, r, ofSale(&f.Sale), ofStatus(&f.Status), pageSize(&f.Limit), cursor(&f.Cursor)) {
 		return
 	}
-	filter.Buyer = buyer
-	s.writeOrders(w, r, filter, turns(buyer, s.shares.reads), api.NewOrder)
+	s.writeOrders(w, r, f, turns(buyer, s.shares.reads), api.NewOrder)
 }
 
 // listOrders lists stored orders for the merchant.
 func (s *Server) listOrders(w http.ResponseWriter, r *http.Request) {
-	filter, err := orderFilter(r.URL.RawQuery, "sale", "status", "buyer", "limit", "cursor")
-	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
+	var f sluice.OrderFilter
+	if !readQuery(w, r, ofSale(&f.Sale), ofStatus(&f.Status), ofBuyer(&f.Buyer), pageSize(&f.Limit), cursor(&f.Cursor)) {
 		return
 	}
-	s.writeOrders(w, r, filter, nil, api.NewAdminOrder)
+	s.writeOrders(w, r, f, nil, api.NewAdminOrder)
 }
 
 func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter sluice.OrderFilter, places []chan struct{}, view func(*sluice.Order) api.Order) {
@@ -128,7 +121,7 @@ func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter slui
 		return
 	}
 	if errors.Is(err, sluice.ErrBadCursor) {
-		problem(w, api.CodeBadRequest, "cursor: want the next_cursor of the page before")
+		problem(w, api.CodeBadRequest, "cursor: "+wrongCursor)
 		return
 	}
 	if err != nil {
@@ -140,51 +133,4 @@ func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter slui
 		page.Orders[i] = view(&orders[i])
 	}
 	writeJSON(w, http.StatusOK, page)
-}
-
-const defaultPage = 100
-
-// orderFilter reads the query of a list; other parameters are errors.
-func orderFilter(raw string, allowed ...string) (sluice.OrderFilter, error) {
-	f := sluice.OrderFilter{Limit: defaultPage}
-	query, err := url.ParseQuery(raw)
-	if err != nil {
-		return f, errors.New("the query string cannot be read")
-	}
-	for name, values := range query {
-		if !slices.Contains(allowed, name) {
-			return f, fmt.Errorf("%q: unknown parameter; want some of %v", name, allowed)
-		}
-		if len(values) != 1 {
-			return f, fmt.Errorf("%s: stands more than once", name)
-		}
-		value := values[0]
-		if value == "" {
-			continue
-		}
-		switch name {
-		case "sale":
-			f.Sale = sluice.SaleID(value)
-			err = f.Sale.Validate()
-		case "buyer":
-			f.Buyer = sluice.BuyerID(value)
-			err = f.Buyer.Validate()
-		case "status":
-			f.Status = sluice.Status(value)
-			if !slices.Contains(sluice.Statuses(), f.Status) {
-				err = fmt.Errorf("%q: want one of %v", value, sluice.Statuses())
-			}
-		case "limit":
-			f.Limit, err = strconv.Atoi(value)
-			if err != nil || f.Limit < 1 || f.Limit > sluice.MaxPage {
-				err = fmt.Errorf("want 1 to %d", sluice.MaxPage)
-			}
-		case "cursor":
-			f.Cursor = value
-		}
-		if err != nil {
-			return f, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return f, nil
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/sluicehq/sluice"
@@ -121,9 +119,22 @@ func (s *Server) disableWebhook(w http.ResponseWriter, r *http.Request) {
 
 // listDeliveries lists what has not reached a webhook.
 func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) {
-	state, after, limit, err := deliveryQuery(r.URL.RawQuery)
-	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
+	var state sluice.DeliveryState
+	var after int64
+	var limit int
+	ofState := parameter{"state", func(value string) error {
+		if state = sluice.DeliveryState(value); state != sluice.DeliveryPending && state != sluice.DeliveryFailed {
+			return fmt.Errorf("want %s or %s", sluice.DeliveryPending, sluice.DeliveryFailed)
+		}
+		return nil
+	}}
+	next := parameter{"after", func(value string) (err error) {
+		if after, err = strconv.ParseInt(value, 10, 64); err != nil || after < 0 {
+			return errors.New("want the next of the page before")
+		}
+		return nil
+	}}
+	if !readQuery(w, r, ofState, next, pageSize(&limit)) {
 		return
 	}
 	hook, err := s.Store.Webhook(r.Context(), webhookID(r))
@@ -160,39 +171,6 @@ func (s *Server) event(ctx context.Context, seq int64) (sluice.Event, error) {
 		return sluice.Event{}, err
 	}
 	return page[0], nil
-}
-
-// deliveryQuery reads the query of a list of deliveries.
-func deliveryQuery(raw string) (state sluice.DeliveryState, after int64, limit int, err error) {
-	limit = defaultPage
-	query, err := url.ParseQuery(raw)
-	if err != nil {
-		return "", 0, 0, errors.New("the query string cannot be read")
-	}
-	known := []string{"state", "after", "limit"}
-	for name, values := range query {
-		value := values[0]
-		switch {
-		case !slices.Contains(known, name):
-			return "", 0, 0, fmt.Errorf("%q: unknown parameter; want some of %v", name, known)
-		case len(values) != 1:
-			return "", 0, 0, fmt.Errorf("%s: stands more than once", name)
-		case value == "":
-		case name == "state":
-			if state = sluice.DeliveryState(value); state != sluice.DeliveryPending && state != sluice.DeliveryFailed {
-				return "", 0, 0, fmt.Errorf("state: want %s or %s", sluice.DeliveryPending, sluice.DeliveryFailed)
-			}
-		case name == "after":
-			if after, err = strconv.ParseInt(value, 10, 64); err != nil || after < 0 {
-				return "", 0, 0, errors.New("after: want the next of the page before")
-			}
-		default:
-			if limit, err = strconv.Atoi(value); err != nil || limit < 1 || limit > sluice.MaxPage {
-				return "", 0, 0, fmt.Errorf("limit: want 1 to %d", sluice.MaxPage)
-			}
-		}
-	}
-	return state, after, limit, nil
 }
 
 // replayWebhook sends events again.
