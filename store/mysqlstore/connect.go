@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
 )
 
 // ErrUnreachable: the database did not answer, or is starting, stopping or
 // full. It may be there later, with the same URL.
-var ErrUnreachable = errors.New("the database is not reachable")
+var ErrUnreachable = sqlcore.ErrUnreachable
 
 const urlForm = "mysql://user:password@host:port/database"
 
@@ -36,7 +38,7 @@ type address struct {
 }
 
 // parse reads the URL. Errors never show it: it may hold a password, and in a
-// URL that cannot be parsed nobody knows where.
+// URL that cannot be parsed there is no telling where.
 func parse(text string) (*address, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -97,7 +99,8 @@ func (a *address) set(name, value string) (err error) {
 			err = errors.New("want 2 to 10000") // a snapshot holds one while orders are stored
 		}
 	default:
-		return fmt.Errorf("the URL: unknown setting %s: want tls, connect_timeout, read_timeout, write_timeout or pool_max_conns", strconv.Quote(name))
+		return fmt.Errorf("the URL: unknown setting %s: "+
+			"want tls, connect_timeout, read_timeout, write_timeout or pool_max_conns", strconv.Quote(name))
 	}
 	if err != nil {
 		return fmt.Errorf("the URL: %s: %w", name, err)
@@ -120,7 +123,8 @@ func seconds(value string) (time.Duration, error) {
 // MariaDB reads the first comment, and MySQL, which knows no time for idle
 // transactions alone, the second.
 var session = []string{
-	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_ENGINE_SUBSTITUTION',
+	`SET SESSION
+		sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_ENGINE_SUBSTITUTION',
 		time_zone = '+00:00', innodb_lock_wait_timeout = 3
 		/*M!100600 , max_statement_time = 60, idle_write_transaction_timeout = 10, idle_transaction_timeout = 120 */
 		/*!80000 , max_execution_time = 60000, wait_timeout = 120 */`,
@@ -147,7 +151,7 @@ func (c *connector) Connect(ctx context.Context) (_ driver.Conn, err error) {
 	defer cancel()
 	defer func() {
 		if err != nil && own.Err() != nil && ctx.Err() == nil {
-			err = &reason{text: "it does not answer within " + c.timeout.String(), err: context.DeadlineExceeded}
+			err = sqlcore.Plainly("it does not answer within "+c.timeout.String(), context.DeadlineExceeded)
 		}
 	}()
 	conn, err := c.Connector.Connect(own)
@@ -163,31 +167,15 @@ func (c *connector) Connect(ctx context.Context) (_ driver.Conn, err error) {
 	return conn, nil
 }
 
-// explain says in one sentence which database could not be used, and why.
-func (s *Store) explain(ctx context.Context, err error) error {
+func plain(err error) error {
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) {
-		err = &reason{text: "the connection broke", err: err}
+		return sqlcore.Plainly("the connection broke", err)
 	}
-	if isUnreachable(ctx, err) {
-		return fmt.Errorf("%s: %w: %w", s.name, ErrUnreachable, err)
-	}
-	return fmt.Errorf("%s: %w", s.name, err)
+	return err
 }
 
-// reason is an error with a better text.
-type reason struct {
-	text string
-	err  error
-}
-
-func (r *reason) Error() string { return r.text }
-func (r *reason) Unwrap() error { return r.err }
-
-// isUnreachable tells a database that is not there from one that says no.
-func isUnreachable(ctx context.Context, err error) bool {
-	if ctx.Err() == context.Canceled { // nobody waits for the answer
-		return false
-	}
+// isAway reports that the database is not there, but not that it refuses.
+func isAway(err error) bool {
 	switch errorNumber(err) {
 	case 0:
 		network := net.Error(nil)

@@ -3,7 +3,6 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -16,13 +15,9 @@ import (
 )
 
 // dialect is MySQL and MariaDB as sqlcore sees them.
-type dialect struct{}
+type dialect struct{ sqlcore.JSONTables }
 
 func (dialect) Name() string { return "mysqlstore" }
-
-func (dialect) Statements() *sqlcore.Statements { return &statements }
-
-func (dialect) Arg(int) string { return "?" }
 
 // Time returns NULL for a year that DATETIME cannot hold as well.
 func (dialect) Time(t time.Time) any {
@@ -30,32 +25,6 @@ func (dialect) Time(t time.Time) any {
 		return nil
 	}
 	return t
-}
-
-// List is JSON, which both databases read as a table.
-func (dialect) List(ids []string) any {
-	if ids == nil {
-		ids = []string{}
-	}
-	text, err := json.Marshal(ids)
-	if err != nil {
-		panic(err) // strings are always JSON
-	}
-	return string(text)
-}
-
-func (dialect) FindDue() string { return findDue }
-
-// PageHint: going by its own statistics, MariaDB reads a whole big sale for the
-// few orders that a buyer has there.
-func (dialect) PageHint(f *sluice.OrderFilter) string {
-	switch {
-	case f.Buyer != "":
-		return " FORCE INDEX (orders_claim)"
-	case f.Sale != "":
-		return " FORCE INDEX (orders_of_sale)"
-	}
-	return ""
 }
 
 func (dialect) Now(ctx context.Context, tx *sql.Tx) (now time.Time, err error) {
@@ -117,23 +86,27 @@ const (
 )
 
 // InsertOrders inserts nothing if an order is there already: to leave that one
-// out, the database would wait for whoever is changing it, and he may be waiting
-// for the sale's row, which we hold. The orders of a sale are inserted under the
-// lock of its row, so none can come between the look and the statement.
-func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (inserted int, err error) {
+// out, the database would wait for the transaction that is changing it, which may
+// be waiting for the sale's row, which we hold. The orders of a sale are inserted
+// under the lock of its row, so none can come between the look and the statement.
+func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (inserted int, err error) {
 	for part := range slices.Chunk(orders, maxRows) {
 		ids := make([]any, len(part))
 		for i := range part {
 			ids[i] = string(part[i].ID)
 		}
 		var there int
-		if err := tx.QueryRowContext(ctx, anyExisting+listOf(len(ids)), ids...).Scan(&there); err != nil || there > 0 {
+		if err := tx.QueryRowContext(ctx, anyExisting+sqlcore.Placeholders(len(ids)), ids...).Scan(&there); err != nil || there > 0 {
 			return 0, err
 		}
 	}
 	for len(orders) > 0 {
 		n := fitting(orders)
-		result, err := tx.ExecContext(ctx, insertOrders+strings.Repeat(orderRow+", ", n-1)+orderRow+orDuplicate, orderArgs(orders[:n])...)
+		row, args := sqlcore.Placeholders(len(orders[0].Values(d))), []any{}
+		for i := range orders[:n] {
+			args = append(args, orders[i].Values(d)...)
+		}
+		result, err := tx.ExecContext(ctx, insertOrders+strings.Repeat(row+", ", n-1)+row+orDuplicate, args...)
 		if err != nil {
 			return 0, err
 		}
@@ -160,19 +133,6 @@ func fitting(orders []sqlcore.NewOrder) int {
 	return min(len(orders), maxRows)
 }
 
-// orderArgs are the arguments of insertOrders, row by row.
-func orderArgs(orders []sqlcore.NewOrder) []any {
-	var d dialect
-	args := make([]any, 0, len(orders)*strings.Count(orderRow, "?"))
-	for i := range orders {
-		o := &orders[i]
-		args = append(args, string(o.ID), string(o.Sale), string(o.Buyer), string(o.Key), o.Quantity, o.Meta,
-			o.Price.Amount, o.Price.Currency, string(o.Status), o.Reason, o.Epoch, o.Seq, o.Terms, o.Node,
-			d.Time(o.AcceptedAt), d.Time(o.StoredAt), d.Time(o.ExpiresAt), d.Time(o.KeepUntil), d.Time(o.UpdatedAt))
-	}
-	return args
-}
-
 // Existing reads what is committed, which is all there is: the sale's row is
 // locked, and transactions read what is committed when each statement begins.
 func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (all []sluice.Order, err error) {
@@ -186,7 +146,8 @@ func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (
 	find := func(query string, args, list []any) {
 		for part := range slices.Chunk(list, maxRows) {
 			if err == nil {
-				all, err = appendOrders(ctx, tx, all, query+listOf(len(part)), slices.Concat(args, part))
+				rows, failed := tx.QueryContext(ctx, query+sqlcore.Placeholders(len(part)), slices.Concat(args, part)...)
+				all, err = sqlcore.AppendOrders(all, rows, failed)
 			}
 		}
 	}
@@ -196,22 +157,4 @@ func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (
 		find(existingPlaces, []any{string(batch.Sale), epoch}, seqs)
 	}
 	return all, err
-}
-
-func listOf(n int) string { return "(" + strings.Repeat("?, ", n-1) + "?)" }
-
-func appendOrders(ctx context.Context, tx *sql.Tx, all []sluice.Order, query string, args []any) ([]sluice.Order, error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		order, _, err := sqlcore.ScanOrder(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, order)
-	}
-	return all, rows.Err()
 }

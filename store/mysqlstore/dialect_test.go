@@ -109,16 +109,16 @@ func TestPlans(t *testing.T) {
 		args        []any
 		table, want string
 	}{
-		{mysqlstore.FindDue, []any{now, `["radios"]`, 100}, "orders", "range orders_to_expire"},
-		{sql.SelectDue, []any{ids, 100}, "o", "eq_ref orders_order_id"},
-		{sql.ExpireOrders, []any{now, ids, now}, "orders", "eq_ref orders_order_id"},
-		{sql.AddExpired, []any{"x", ids}, "o", "eq_ref orders_order_id"},
-		{sql.AddReleases, []any{ids}, "o", "eq_ref orders_order_id"},
-		{sql.NextReleasing, []any{""}, "releases", "range releases_of_sale"},
-		{sql.SelectReleases, []any{"phones", 100}, "releases", "ref releases_of_sale"},
-		{sql.DeleteReleases, []any{ids}, "releases", "eq_ref releases_order_id"},
-		{sql.LockOrder, []any{storetest.Batch(1).Claims[0].Order}, "orders", "const orders_order_id"},
-		{sql.LastSeq, []any{"phones", 1}, "", " "}, // by the end of an index, of which EXPLAIN names no table
+		{sql["FindDue"], []any{now, `["radios"]`, 100}, "orders", "range orders_to_expire"},
+		{sql["SelectDue"], []any{ids, 100}, "o", "eq_ref orders_order_id"},
+		{sql["ExpireOrders"], []any{now, ids, now}, "orders", "eq_ref orders_order_id"},
+		{sql["AddExpired"], []any{"x", ids}, "o", "eq_ref orders_order_id"},
+		{sql["AddReleases"], []any{ids}, "o", "eq_ref orders_order_id"},
+		{sql["NextReleasing"], []any{""}, "releases", "range releases_of_sale"},
+		{sql["SelectReleases"], []any{"phones", 100}, "releases", "ref releases_of_sale"},
+		{sql["DeleteReleases"], []any{ids}, "releases", "eq_ref releases_order_id"},
+		{sql["LockOrder"], []any{storetest.Batch(1).Claims[0].Order}, "orders", "const orders_order_id"},
+		{sql["LastSeq"], []any{"phones", 1}, "", " "}, // by the end of an index, of which EXPLAIN names no table
 	} {
 		if got, extra := plan(t, db, test.table, "EXPLAIN "+test.statement, test.args...); got != test.want || strings.Contains(extra, "filesort") {
 			t.Errorf("%s\nis done by %q (%s), want %q", test.statement, got, extra, test.want)
@@ -229,7 +229,7 @@ func mustBegin(t *testing.T, s *mysqlstore.Store) *sql.Tx {
 }
 
 // Who holds an order keeps nobody from expiring others, and is not kept from
-// changing it by those who passed it over (see findDue).
+// changing it by those who passed it over (see FindDue).
 func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	url := servertest.MySQL(t)
 	s := open(t, url)
@@ -239,23 +239,23 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	server.Age(t, url)("phones", time.Hour)
 	holder := mustBegin(t, s)
 	statements := mysqlstore.Statements()
-	if _, err := holder.Exec(statements.LockOrder, string(e.Claims[7].Order)); err != nil {
+	if _, err := holder.Exec(statements["LockOrder"], string(e.Claims[7].Order)); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	expiry := mustBegin(t, s)
-	found := column(t, expiry, mysqlstore.FindDue, now, "[]", storetest.BatchSize)
+	found := column(t, expiry, statements["FindDue"], now, "[]", storetest.BatchSize)
 	list, err := json.Marshal(found)
 	if err != nil || len(found) != storetest.BatchSize {
 		t.Fatalf("%d orders are due, %v, want %d", len(found), err, storetest.BatchSize)
 	}
-	held := column(t, expiry, statements.SelectDue, string(list), storetest.BatchSize)
+	held := column(t, expiry, statements["SelectDue"], string(list), storetest.BatchSize)
 	if len(held) != storetest.BatchSize-1 || slices.Contains(held, string(e.Claims[7].Order)) {
 		t.Errorf("%d orders are held, want all but one", len(held))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	result, err := holder.ExecContext(ctx, statements.ChangeOrder, "cancelled", "", "", now, false, string(e.Claims[7].Order), "pending", now, true)
+	result, err := holder.ExecContext(ctx, statements["ChangeOrder"], "cancelled", "", "", now, false, string(e.Claims[7].Order), "pending", now, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestStoringWaitsForNoOrder(t *testing.T) {
 	storetest.Load(t, s)
 	e := storetest.Batch(1)
 	storetest.InsertBatch(t, s, e)
-	if _, err := mustBegin(t, s).Exec(mysqlstore.Statements().LockOrder, string(e.Claims[7].Order)); err != nil {
+	if _, err := mustBegin(t, s).Exec(mysqlstore.Statements()["LockOrder"], string(e.Claims[7].Order)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

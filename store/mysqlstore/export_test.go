@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -15,7 +16,6 @@ import (
 const (
 	AcquireLock = acquireLock
 	ReleaseLock = releaseLock
-	FindDue     = findDue
 )
 
 // Retry reports whether an error is worth another try.
@@ -24,8 +24,8 @@ func Retry(err error) bool { return dialect{}.Retry(err) }
 // Busy reports whether an error is the database's trouble.
 func Busy(err error) bool { return dialect{}.Busy(err) }
 
-// Statements of the dialect.
-func Statements() *sqlcore.Statements { return &statements }
+// Statements of the dialect, by name.
+func Statements() map[string]string { return maps.Collect(sqlcore.Statements(dialect{})) }
 
 // RawDB is the store's own handle, whose sessions are as the store wants them.
 func RawDB(s *Store) *sql.DB { return s.db }
@@ -44,10 +44,10 @@ func OpenRaw(t testing.TB, url string) *sql.DB {
 // OpenAhead opens a store for whose sessions the database's clock stands still, so
 // far ahead of what it was when they began.
 func OpenAhead(ctx context.Context, url string, by time.Duration) (*Store, error) {
-	s, err := connect(url, Options{}, append(slices.Clip(session), fmt.Sprintf("SET SESSION timestamp = unix_timestamp(now(6)) + %.3f", by.Seconds())))
+	ahead := fmt.Sprintf("SET SESSION timestamp = unix_timestamp(now(6)) + %.3f", by.Seconds())
+	s, err := connect(url, Options{}, append(slices.Clip(session), ahead))
 	if err != nil {
 		return nil, err
 	}
-	s.Ready = s.readiness.Ready
-	return s, s.Ready(ctx)
+	return s, s.server.Open(ctx, false)
 }

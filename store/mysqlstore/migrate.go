@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/pressly/goose/v3"
@@ -17,26 +16,12 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-func migrations() fs.FS {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded above
-	}
-	return sub
-}
+var migrations = sqlcore.Migrations(migrationFiles)
 
 // migrate brings the schema up to date. MySQL commits each statement of a
 // migration by itself, so whatever this does can be done again after it was cut
 // off anywhere.
 func (s *Store) migrate(ctx context.Context) error {
-	// The usual case needs no lock, and this is the ping as well.
-	err := s.CheckVersion(ctx, migrations())
-	if err == nil {
-		return nil
-	}
-	if number := errorNumber(err); number != 0 && number != noSuchTable || isUnreachable(ctx, err) {
-		return err
-	}
 	// A migration may take long, so it has connections of its own, without limits.
 	own := *s.connector
 	own.session = append(slices.Clone(own.session), unlimited)
@@ -46,7 +31,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		if err := prepareVersions(ctx, conn); err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
-		return sqlcore.Migrate(ctx, goose.DialectMySQL, db, migrations())
+		return sqlcore.Migrate(ctx, goose.DialectMySQL, db, migrations)
 	})
 }
 
@@ -69,7 +54,7 @@ func prepareVersions(ctx context.Context, conn *sql.Conn) error {
 }
 
 // The lock that servers which start together queue for. It ends with its
-// connection, so a server that dies blocks nobody. (Goose's own lock for MySQL
+// connection, so a server that dies blocks no other. (Goose's own lock for MySQL
 // is a row with a lease.) Locks have one name for all databases of a server, of
 // 64 characters at most.
 const (

@@ -44,10 +44,8 @@ type Options struct {
 type Store struct {
 	*sqlcore.Store
 	db        *sql.DB // for changes
-	reads     *sql.DB
 	connector *connector
-	name      string // of the database, for errors
-	readiness *sqlcore.Readiness
+	server    *sqlcore.Server
 }
 
 var (
@@ -63,12 +61,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Ready = s.readiness.Ready
-	if err := s.Ready(ctx); err != nil && (!opts.Lazy || !errors.Is(err, ErrUnreachable)) {
-		s.Close()
-		return nil, fmt.Errorf("mysqlstore: %w", err)
-	}
-	return s, nil
+	return sqlcore.Opened(s, s.server.Open(ctx, opts.Lazy))
 }
 
 // OpenReadOnly connects to a database for reading only, also while servers
@@ -79,15 +72,7 @@ func OpenReadOnly(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ReadOnly = true
-	if err = s.CheckVersion(ctx, migrations()); err != nil {
-		s.Close()
-		if errorNumber(err) == noSuchTable {
-			return nil, fmt.Errorf("mysqlstore: %s holds no store of sluice", s.name)
-		}
-		return nil, fmt.Errorf("mysqlstore: %w", s.explain(ctx, err))
-	}
-	return s, nil
+	return sqlcore.Opened(s, s.server.OpenReadOnly(ctx))
 }
 
 // connect makes a store without asking the database anything.
@@ -110,16 +95,14 @@ func connect(url string, opts Options, session []string) (*Store, error) {
 	// Half of the connections are for changes, so that audits and lists never
 	// take the last one from the pipeline and the server's heartbeat.
 	db, reads := pool(c, a.conns/2), pool(c, a.conns-a.conns/2)
-	s := &Store{
-		Store: sqlcore.New(dialect{}, db, reads), db: db, reads: reads, connector: c,
-		name: fmt.Sprintf("database %s at %s", strconv.Quote(a.config.DBName), a.config.Addr),
+	s := &Store{Store: sqlcore.New(dialect{}, db, reads), db: db, connector: c}
+	s.server = &sqlcore.Server{
+		Store: s.Store, Database: fmt.Sprintf("database %s at %s", strconv.Quote(a.config.DBName), a.config.Addr),
+		Check:   func(ctx context.Context) error { return s.CheckVersion(ctx, migrations) },
+		Migrate: s.migrate, Plain: plain, Away: isAway,
+		NoTable: func(err error) bool { return errorNumber(err) == noSuchTable },
+		Refused: func(err error) bool { return errorNumber(err) != 0 },
 	}
-	s.readiness = sqlcore.NewReadiness(func(ctx context.Context) error {
-		if err := s.migrate(ctx); err != nil {
-			return s.explain(ctx, err)
-		}
-		return nil
-	})
 	return s, nil
 }
 
@@ -133,16 +116,4 @@ func pool(c *connector, conns int) *sql.DB {
 
 // NotReady says why a lazily opened store has not been migrated yet; nil once
 // it has.
-func (s *Store) NotReady() error { return s.readiness.NotReady() }
-
-// Close closes all connections. It waits for calls under way, and is
-// idempotent.
-func (s *Store) Close() error {
-	if !s.Shut() {
-		return nil
-	}
-	if err := errors.Join(s.reads.Close(), s.db.Close()); err != nil {
-		return fmt.Errorf("mysqlstore: close: %w", err)
-	}
-	return nil
-}
+func (s *Store) NotReady() error { return s.server.NotReady() }

@@ -22,7 +22,7 @@ const (
 func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	url := servertest.MySQL(t)
 	storetest.Upgrade(t, storetest.Older{
-		DB: OpenRaw(t, url), Dialect: goose.DialectMySQL, Migrations: migrations(), VersionTable: sqlcore.VersionTable,
+		DB: OpenRaw(t, url), Dialect: goose.DialectMySQL, Migrations: migrations, VersionTable: sqlcore.VersionTable,
 		Time:  func(ms int64) string { return fmt.Sprintf("FROM_UNIXTIME(%d / 1000.0)", ms) }, // sessions are in UTC
 		Bytes: "x'00'",
 		Open: func(t *testing.T) sluice.Store {

@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,18 +12,21 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
 )
 
 // ErrUnreachable: the database did not answer, or is starting, stopping or
 // full. It may be there later, with the same URL.
-var ErrUnreachable = errors.New("the database is not reachable")
+var ErrUnreachable = sqlcore.ErrUnreachable
 
 // parse reads the URL. Errors never show it: it may hold a password, and in a
-// URL that cannot be parsed nobody knows where.
+// URL that cannot be parsed there is no telling where.
 func parse(text string) (*pgxpool.Config, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, errors.New("the URL cannot be parsed: want postgres://user:password@host:port/database, with special characters percent-encoded")
+		return nil, errors.New("the URL cannot be parsed: " +
+			"want postgres://user:password@host:port/database, with special characters percent-encoded")
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return nil, errors.New("want a URL like postgres://user:password@host:port/database")
@@ -40,7 +42,8 @@ func parse(text string) (*pgxpool.Config, error) {
 	if inner := errors.Unwrap(err); inner != nil {
 		detail = oneSentence(inner)
 	}
-	if password, _ := u.User.Password(); password != "" && strings.Contains(detail, password) || strings.Contains(detail, u.Query().Get("password")) && u.Query().Has("password") {
+	if password, _ := u.User.Password(); password != "" && strings.Contains(detail, password) ||
+		strings.Contains(detail, u.Query().Get("password")) && u.Query().Has("password") {
 		detail = "a setting in it is not valid"
 	}
 	return nil, fmt.Errorf("the URL: %s", detail)
@@ -51,31 +54,15 @@ func databaseName(c *pgx.ConnConfig) string {
 	return fmt.Sprintf("database %s at %s", strconv.Quote(c.Database), net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
 }
 
-// explain says in one sentence which database could not be used, and why.
-func (s *Store) explain(ctx context.Context, err error) error {
+func plain(err error) error {
 	if connecting := (*pgconn.ConnectError)(nil); errors.As(err, &connecting) {
-		err = &reason{text: oneSentence(connecting.Unwrap()), err: err}
+		return sqlcore.Plainly(oneSentence(connecting.Unwrap()), err)
 	}
-	if isUnreachable(ctx, err) {
-		return fmt.Errorf("%s: %w: %w", s.name, ErrUnreachable, err)
-	}
-	return fmt.Errorf("%s: %w", s.name, err)
+	return err
 }
 
-// reason is an error with a better text.
-type reason struct {
-	text string
-	err  error
-}
-
-func (r *reason) Error() string { return r.text }
-func (r *reason) Unwrap() error { return r.err }
-
-// isUnreachable tells a database that is not there from one that says no.
-func isUnreachable(ctx context.Context, err error) bool {
-	if ctx.Err() == context.Canceled { // nobody waits for the answer
-		return false
-	}
+// isAway reports that the database is not there, but not that it refuses.
+func isAway(err error) bool {
 	switch sqlState(err) {
 	case "":
 		connecting, network := (*pgconn.ConnectError)(nil), net.Error(nil)
@@ -87,7 +74,7 @@ func isUnreachable(ctx context.Context, err error) bool {
 }
 
 // oneSentence joins the lines of an error, each once: pgx tries every address,
-// with and without TLS, and tells of each.
+// with and without TLS, and reports each.
 func oneSentence(err error) string {
 	var lines []string
 	for line := range strings.Lines(err.Error()) {

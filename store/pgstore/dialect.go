@@ -26,9 +26,8 @@ type dialect struct {
 
 func (dialect) Name() string { return "pgstore" }
 
-func (dialect) Statements() *sqlcore.Statements { return &statements }
-
-func (dialect) Arg(n int) string { return fmt.Sprintf("$%d", n) }
+// Close is of sqlcore.Store.Close.
+func (d dialect) Close() { d.pool.Close() }
 
 func (dialect) Time(t time.Time) any {
 	if t.IsZero() {
@@ -42,6 +41,14 @@ func (dialect) List(ids []string) any {
 		ids = []string{} // nil would be NULL
 	}
 	return ids
+}
+
+func (dialect) Pairs(pairs []sqlcore.Pair) []any {
+	positions, events := make([]int64, len(pairs)), make([]int64, len(pairs))
+	for i, p := range pairs {
+		positions[i], events[i] = p.Position, p.Event
+	}
+	return []any{positions, events}
 }
 
 func (dialect) Now(ctx context.Context, tx *sql.Tx) (now time.Time, err error) {
@@ -114,7 +121,7 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 		if !conn.Conn().IsClosed() {
 			_, undo = conn.Exec(ctx, "ROLLBACK")
 		}
-		if sqlState(err) == uniqueViolation { // by whatever: nobody has decided yet what it means
+		if sqlState(err) == uniqueViolation { // of any index: what it means is for the careful way to find out
 			err = nil
 		}
 		return false, errors.Join(err, undo)
@@ -129,7 +136,8 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 // fastArgs are the arguments of insertFast: the claims, column by column.
 func fastArgs(b *sqlcore.Batch) []any {
 	n := len(b.Claims)
-	ids, buyers, keys, metas, nodes := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	ids, buyers, keys, metas, nodes :=
+		make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	quantities, epochs, seqs, terms := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	accepted := make([]time.Time, n)
 	for i := range b.Claims {
@@ -138,7 +146,9 @@ func fastArgs(b *sqlcore.Batch) []any {
 		quantities[i], epochs[i], seqs[i], terms[i] = c.Quantity, c.Epoch, c.Seq, c.Terms
 		accepted[i] = c.At
 	}
-	return []any{string(b.Sale), b.Units, ids, buyers, keys, quantities, metas, epochs, seqs, terms, nodes, accepted, b.Epoch}
+	return []any{
+		string(b.Sale), b.Units, ids, buyers, keys, quantities, metas, epochs, seqs, terms, nodes, accepted, b.Epoch,
+	}
 }
 
 func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (int, error) {
@@ -147,11 +157,13 @@ func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.Ne
 	var accepted, stored, expires, kept, updated []time.Time
 	for i := range orders {
 		o := &orders[i]
-		ids, sales, buyers, keys = append(ids, string(o.ID)), append(sales, string(o.Sale)), append(buyers, string(o.Buyer)), append(keys, string(o.Key))
+		ids, sales = append(ids, string(o.ID)), append(sales, string(o.Sale))
+		buyers, keys = append(buyers, string(o.Buyer)), append(keys, string(o.Key))
 		quantities, metas = append(quantities, o.Quantity), append(metas, o.Meta)
 		prices, currencies = append(prices, o.Price.Amount), append(currencies, o.Price.Currency)
 		statuses, reasons = append(statuses, string(o.Status)), append(reasons, o.Reason)
-		epochs, seqs, terms, nodes = append(epochs, o.Epoch), append(seqs, o.Seq), append(terms, o.Terms), append(nodes, o.Node)
+		epochs, seqs = append(epochs, o.Epoch), append(seqs, o.Seq)
+		terms, nodes = append(terms, o.Terms), append(nodes, o.Node)
 		accepted, stored, expires = append(accepted, o.AcceptedAt), append(stored, o.StoredAt), append(expires, o.ExpiresAt)
 		kept, updated = append(kept, o.KeepUntil), append(updated, o.UpdatedAt)
 	}
@@ -164,7 +176,7 @@ func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.Ne
 	return int(n), err
 }
 
-func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (all []sluice.Order, err error) {
+func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) ([]sluice.Order, error) {
 	var ids, buyers, keys []string
 	var epochs, seqs []int64
 	for i := range batch.Claims {
@@ -173,16 +185,5 @@ func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (
 		epochs, seqs = append(epochs, c.Epoch), append(seqs, c.Seq)
 	}
 	rows, err := tx.QueryContext(ctx, selectExisting, string(batch.Sale), ids, buyers, keys, epochs, seqs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		order, _, err := sqlcore.ScanOrder(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, order)
-	}
-	return all, rows.Err()
+	return sqlcore.AppendOrders(nil, rows, err)
 }

@@ -10,9 +10,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"time"
 
@@ -27,13 +25,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-func migrations() fs.FS {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded above
-	}
-	return sub
-}
+var migrations = sqlcore.Migrations(migrationFiles)
 
 // Options of a store. The zero value is good. The URL may set more, as pgx
 // documents it: pool_max_conns (default 12), connect_timeout, sslmode, search_path, ...
@@ -52,11 +44,8 @@ type Store struct {
 	*sqlcore.Store
 	pool    *pgxpool.Pool
 	db      *sql.DB // on the pool
-	reads   *sql.DB // on the pool, but for what changes are left
 	session *session
-	name    string // of the database, for errors
-
-	readiness *sqlcore.Readiness
+	server  *sqlcore.Server
 }
 
 var (
@@ -71,12 +60,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Ready = s.readiness.Ready
-	if err := s.Ready(ctx); err != nil && (!opts.Lazy || !errors.Is(err, ErrUnreachable)) {
-		s.Close()
-		return nil, fmt.Errorf("pgstore: %w", err)
-	}
-	return s, nil
+	return sqlcore.Opened(s, s.server.Open(ctx, opts.Lazy))
 }
 
 // OpenReadOnly connects to a database for reading only, also while servers
@@ -87,15 +71,7 @@ func OpenReadOnly(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ReadOnly = true
-	if err = again(func() error { return s.CheckVersion(ctx, migrations()) }); err != nil {
-		s.Close()
-		if sqlState(err) == undefinedTable {
-			return nil, fmt.Errorf("pgstore: %s holds no store of sluice", s.name)
-		}
-		return nil, fmt.Errorf("pgstore: %w", s.explain(ctx, err))
-	}
-	return s, nil
+	return sqlcore.Opened(s, s.server.OpenReadOnly(ctx))
 }
 
 // changesOnly is how many connections of the pool reading leaves to changes, so
@@ -129,21 +105,25 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
+	// Reading leaves some connections to changes.
 	db, reads := stdlib.OpenDBFromPool(pool), stdlib.OpenDBFromPool(pool)
 	reads.SetMaxOpenConns(int(max(1, config.MaxConns-changesOnly))) // 0 would be no bound
-	s := &Store{Store: sqlcore.New(dialect{pool, own}, db, reads), pool: pool, db: db, reads: reads, session: own, name: databaseName(config.ConnConfig)}
-	s.readiness = sqlcore.NewReadiness(func(ctx context.Context) error {
-		if err := s.migrate(ctx); err != nil {
-			return s.explain(ctx, err)
-		}
-		return nil
-	})
+	s := &Store{Store: sqlcore.New(dialect{pool, own}, db, reads), pool: pool, db: db, session: own}
+	s.server = &sqlcore.Server{
+		Store: s.Store, Database: databaseName(config.ConnConfig),
+		Check: func(ctx context.Context) error {
+			return again(func() error { return s.CheckVersion(ctx, migrations) })
+		},
+		Migrate: s.migrate, Plain: plain, Away: isAway,
+		NoTable: func(err error) bool { return sqlState(err) == undefinedTable },
+		Refused: func(err error) bool { return sqlState(err) != "" },
+	}
 	return s, nil
 }
 
 // NotReady says why a lazily opened store has not been migrated yet; nil once
 // it has.
-func (s *Store) NotReady() error { return s.readiness.NotReady() }
+func (s *Store) NotReady() error { return s.server.NotReady() }
 
 // migrationLock is the advisory lock that servers which start together queue
 // for. It is a number of our own, so that no other user of goose waits for us.
@@ -154,14 +134,6 @@ const (
 )
 
 func (s *Store) migrate(ctx context.Context) error {
-	// The usual case needs no lock, and this is the ping as well.
-	err := again(func() error { return s.CheckVersion(ctx, migrations()) })
-	if err == nil {
-		return nil
-	}
-	if pg := sqlState(err); pg != "" && pg != undefinedTable || isUnreachable(ctx, err) {
-		return err
-	}
 	// A migration may take long, so it has connections of its own, without limits.
 	config := s.pool.Config().ConnConfig
 	if err := s.session.beforeConnect(ctx, config); err != nil {
@@ -185,19 +157,5 @@ func (s *Store) migrate(ctx context.Context) error {
 			return fmt.Errorf("wait for the migration of another server: %w", err)
 		}
 	}
-	return sqlcore.Migrate(ctx, goose.DialectPostgres, db, migrations())
-}
-
-// Close closes all connections. It waits for calls under way, and is
-// idempotent.
-func (s *Store) Close() error {
-	if !s.Shut() {
-		return nil
-	}
-	err := errors.Join(s.reads.Close(), s.db.Close())
-	s.pool.Close()
-	if err != nil {
-		return fmt.Errorf("pgstore: close: %w", err)
-	}
-	return nil
+	return sqlcore.Migrate(ctx, goose.DialectPostgres, db, migrations)
 }

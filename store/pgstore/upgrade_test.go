@@ -18,7 +18,7 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	old, err := connect(url, Options{}, false)
 	old = storetest.Kept(t, old, err)
 	storetest.Upgrade(t, storetest.Older{
-		DB: old.db, Dialect: goose.DialectPostgres, Migrations: migrations(), VersionTable: sqlcore.VersionTable,
+		DB: old.db, Dialect: goose.DialectPostgres, Migrations: migrations, VersionTable: sqlcore.VersionTable,
 		Time:  func(ms int64) string { return fmt.Sprintf("to_timestamp(%d / 1000.0)", ms) },
 		Bytes: `'\x00'`,
 		Open: func(t *testing.T) sluice.Store {

@@ -19,7 +19,7 @@ type Copied struct {
 // disk (not yet its name in the folder).
 //
 // Every sale in the copy that is loaded into a ledger is fenced there with this
-// reason: whoever starts with the copy, beside whatever ledger, loads each sale
+// reason: a server that starts with the copy, beside any ledger, loads each sale
 // again before the first claim. What the servers of the original said of
 // themselves (leases, heartbeats) is not in the copy.
 func Copy(ctx context.Context, from, to, fence string) (Copied, error) {
@@ -82,7 +82,8 @@ func prepareCopy(ctx context.Context, path, fence string) (c Copied, err error) 
 		return c, err
 	}
 	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
-	const loaded = `UPDATE sales SET fence = ? WHERE fence = '' AND epoch > 0 AND loaded_epoch = epoch AND archived_at IS NULL`
+	const loaded = `UPDATE sales SET fence = ?
+		WHERE fence = '' AND epoch > 0 AND loaded_epoch = epoch AND archived_at IS NULL`
 	if _, err := tx.ExecContext(ctx, loaded, fence); err != nil {
 		return c, err
 	}
@@ -101,6 +102,7 @@ func prepareCopy(ctx context.Context, path, fence string) (c Copied, err error) 
 	if sound != "ok" {
 		return c, errors.New(sound)
 	}
-	err = db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM sales), (SELECT count(*) FROM orders)`).Scan(&c.Sales, &c.Orders)
+	const counts = `SELECT (SELECT count(*) FROM sales), (SELECT count(*) FROM orders)`
+	err = db.QueryRowContext(ctx, counts).Scan(&c.Sales, &c.Orders)
 	return c, err
 }

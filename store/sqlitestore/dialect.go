@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -17,15 +16,12 @@ import (
 
 // dialect is SQLite as sqlcore sees it.
 type dialect struct {
+	sqlcore.JSONTables
 	path string // absolute
 	now  func() time.Time
 }
 
 func (dialect) Name() string { return "sqlitestore" }
-
-func (dialect) Statements() *sqlcore.Statements { return &statements }
-
-func (dialect) Arg(int) string { return "?" }
 
 func (dialect) Time(t time.Time) any {
 	if t.IsZero() {
@@ -34,19 +30,7 @@ func (dialect) Time(t time.Time) any {
 	return t.UnixMilli()
 }
 
-// List is JSON, which SQLite reads as a table.
-func (dialect) List(ids []string) any {
-	if ids == nil {
-		ids = []string{}
-	}
-	text, err := json.Marshal(ids)
-	if err != nil {
-		panic(err) // strings are always JSON
-	}
-	return string(text)
-}
-
-// inHand are the sales whose releases somebody is giving back. They are of this
+// inHand are the sales whose releases are being given back. They are of this
 // process because the file is: when it dies, nothing is in hand.
 var inHand = struct {
 	sync.Mutex
@@ -93,8 +77,8 @@ func (dialect) Busy(err error) bool {
 		return false
 	}
 	switch failed.Code() & 0xff {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT,
-		sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN:
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY,
+		sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN:
 		return true
 	}
 	return false
@@ -111,10 +95,7 @@ func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.
 	defer insert.Close()
 	inserted := int64(0)
 	for i := range orders {
-		o := &orders[i]
-		result, err := insert.ExecContext(ctx, string(o.ID), string(o.Sale), string(o.Buyer), string(o.Key), o.Quantity, o.Meta,
-			o.Price.Amount, o.Price.Currency, string(o.Status), o.Reason, o.Epoch, o.Seq, o.Terms, o.Node,
-			o.AcceptedAt.UnixMilli(), o.StoredAt.UnixMilli(), o.ExpiresAt.UnixMilli(), o.KeepUntil.UnixMilli(), o.UpdatedAt.UnixMilli())
+		result, err := insert.ExecContext(ctx, orders[i].Values(d)...)
 		if err != nil {
 			return 0, err
 		}
@@ -136,18 +117,7 @@ func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (
 	for i := range batch.Claims {
 		c := &batch.Claims[i]
 		rows, err := find.QueryContext(ctx, c.Order, c.Buyer, c.Sale, c.Key, c.Sale, c.Epoch, c.Seq)
-		if err != nil {
-			return nil, err
-		}
-		for rows.Next() {
-			order, _, err := sqlcore.ScanOrder(rows)
-			if err != nil {
-				rows.Close()
-				return nil, err
-			}
-			all = append(all, order)
-		}
-		if err := rows.Err(); err != nil {
+		if all, err = sqlcore.AppendOrders(all, rows, err); err != nil {
 			return nil, err
 		}
 	}

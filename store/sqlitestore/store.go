@@ -31,13 +31,7 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-func migrations() fs.FS {
-	sub, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded above
-	}
-	return sub
-}
+var migrations = sqlcore.Migrations(migrationFiles)
 
 // Options of a store. The zero value is good.
 type Options struct {
@@ -50,7 +44,7 @@ type Options struct {
 // Store is a sluice.Store in a file.
 type Store struct {
 	*sqlcore.Store
-	write, read *sql.DB // the same when read-only
+	write *sql.DB // only reads when read-only
 }
 
 var (
@@ -82,13 +76,13 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	}
 	// The keys of orders are scattered, so a batch touches many pages: room for
 	// 64 MiB of them, and checkpoints that gather 16 MiB.
-	write, err := handle(path, 1, "_txlock=immediate", "_pragma=journal_mode(WAL)", "_pragma=synchronous(FULL)", "_pragma=foreign_keys(ON)",
-		"_pragma=cache_size(-65536)", "_pragma=wal_autocheckpoint(4000)")
+	write, err := handle(path, 1, "_txlock=immediate", "_pragma=journal_mode(WAL)", "_pragma=synchronous(FULL)",
+		"_pragma=foreign_keys(ON)", "_pragma=cache_size(-65536)", "_pragma=wal_autocheckpoint(4000)")
 	if err != nil {
 		return nil, err
 	}
 	// The readers come after the migration: the file must be there, in WAL mode.
-	if err := sqlcore.Migrate(ctx, goose.DialectSQLite3, write, migrations()); err != nil {
+	if err := sqlcore.Migrate(ctx, goose.DialectSQLite3, write, migrations); err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
 	readers := opts.Readers
@@ -107,7 +101,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, write.Close(), read.Close())
 	}
-	return &Store{Store: sqlcore.New(dialect{absolute, now}, write, read), write: write, read: read}, nil
+	return &Store{Store: sqlcore.New(dialect{path: absolute, now: now}, write, read), write: write}, nil
 }
 
 // OpenReadOnly opens a file that is there, for reading only, also while
@@ -132,9 +126,9 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Store: sqlcore.New(dialect{now: time.Now}, read, read), write: read, read: read}
+	s := &Store{Store: sqlcore.New(dialect{now: time.Now}, read, read), write: read}
 	s.ReadOnly = true
-	if err := s.CheckVersion(ctx, migrations()); err != nil {
+	if err := s.CheckVersion(ctx, migrations); err != nil {
 		if strings.Contains(err.Error(), "no such table") {
 			err = errors.New("it holds no store of sluice")
 		}
@@ -179,19 +173,4 @@ func handle(path string, connections int, params ...string) (*sql.DB, error) {
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	return db, nil
-}
-
-// Close closes the file. It is idempotent.
-func (s *Store) Close() error {
-	if !s.Shut() {
-		return nil
-	}
-	err := s.read.Close()
-	if s.write != s.read {
-		err = errors.Join(err, s.write.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("sqlitestore: close: %w", err)
-	}
-	return nil
 }

@@ -23,7 +23,7 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 		return storetest.Kept(t, db, err)
 	}
 	storetest.Upgrade(t, storetest.Older{
-		DB: raw(t), Dialect: goose.DialectSQLite3, Migrations: migrations(), VersionTable: sqlcore.VersionTable,
+		DB: raw(t), Dialect: goose.DialectSQLite3, Migrations: migrations, VersionTable: sqlcore.VersionTable,
 		Time:  func(ms int64) string { return strconv.FormatInt(ms, 10) },
 		Bytes: "x'00'",
 		Open: func(t *testing.T) sluice.Store {

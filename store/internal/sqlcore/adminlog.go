@@ -2,7 +2,6 @@ package sqlcore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math"
 	"strings"
@@ -10,27 +9,24 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// AdminStatements is the SQL of what admins did, as Statements are.
-type AdminStatements struct {
-	AddAdminAction     string // AdminActionColumns without id
-	SelectAdminActions string // id before which, limit; AdminActionColumns, the highest id first
-}
+const (
+	newActionColumns = `acted_at, actor, route, path, sale_id, order_id, status, code, request_id, address, node`
+	actionColumns    = `id, ` + newActionColumns
+)
 
-// AdminActionColumns, in the order in which every dialect inserts and selects
-// them.
-const AdminActionColumns = `id, acted_at, actor, route, path, sale_id, order_id, status, code, request_id, address, node`
+var (
+	sqlAddAdminAction     = newStatement("Admin.AddAdminAction", insertInto("admin_actions", newActionColumns))
+	sqlSelectAdminActions = newStatement("Admin.SelectAdminActions",
+		`SELECT `+actionColumns+` FROM admin_actions WHERE id < ? ORDER BY id DESC LIMIT ?`)
+)
 
 // RecordAdminAction adds one.
 func (s *Store) RecordAdminAction(ctx context.Context, a sluice.AdminAction) (err error) {
 	defer s.wrap(&err, "record what %s did: %s", a.By, a.Route)
-	return s.change(ctx, func(tx *sql.Tx) error {
-		now, err := s.d.Now(ctx, tx)
-		if err != nil {
-			return err
-		}
-		_, err = exec(ctx, tx, s.sql.Admin.AddAdminAction, s.d.Time(now), recordable(a.By), recordable(a.Route), recordable(a.Path),
-			recordable(string(a.Sale)), recordable(string(a.Order)), a.Status, recordable(a.Code), recordable(a.Request), recordable(a.Address), recordable(a.Node))
-		return err
+	return s.change(ctx, func(tx *conn) error {
+		return tx.set(sqlAddAdminAction, storeNow, recordable(a.By), recordable(a.Route), recordable(a.Path),
+			recordable(string(a.Sale)), recordable(string(a.Order)), a.Status, recordable(a.Code), recordable(a.Request),
+			recordable(a.Address), recordable(a.Node))
 	})
 }
 
@@ -45,11 +41,10 @@ func recordable(text string) string {
 }
 
 // AdminActions returns a page of them, the newest first.
-func (s *Store) AdminActions(ctx context.Context, filter sluice.AdminActionFilter) (page []sluice.AdminAction, next string, err error) {
+func (s *Store) AdminActions(
+	ctx context.Context, filter sluice.AdminActionFilter,
+) (page []sluice.AdminAction, next string, err error) {
 	defer s.wrap(&err, "list what admins did")
-	if err := s.enter(ctx); err != nil {
-		return nil, "", err
-	}
 	if filter.Limit < 1 || filter.Limit > sluice.MaxPage {
 		return nil, "", fmt.Errorf("limit %d: want 1 to %d", filter.Limit, sluice.MaxPage)
 	}
@@ -60,12 +55,7 @@ func (s *Store) AdminActions(ctx context.Context, filter sluice.AdminActionFilte
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	err = each(ctx, s.read, s.sql.Admin.SelectAdminActions, []any{before, filter.Limit + 1}, func(r *sql.Rows) error {
-		var a sluice.AdminAction
-		err := r.Scan(&a.ID, moment{&a.At}, &a.By, &a.Route, &a.Path, &a.Sale, &a.Order, &a.Status, &a.Code, &a.Request, &a.Address, &a.Node)
-		page = append(page, a)
-		return err
-	})
+	page, err = all(s.reads(ctx), sqlSelectAdminActions, scanAction, before, filter.Limit+1)
 	if err != nil {
 		return nil, "", err
 	}
@@ -74,4 +64,10 @@ func (s *Store) AdminActions(ctx context.Context, filter sluice.AdminActionFilte
 		next = encodeCursor(page[filter.Limit-1].ID)
 	}
 	return page, next, nil
+}
+
+func scanAction(r row) (a sluice.AdminAction, err error) {
+	err = r.Scan(&a.ID, moment{&a.At}, &a.By, &a.Route, &a.Path, &a.Sale, &a.Order, &a.Status, &a.Code, &a.Request,
+		&a.Address, &a.Node)
+	return a, err
 }

@@ -12,6 +12,23 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
+var (
+	// LockLease holds the row until the transaction ends.
+	sqlLockLease = newStatement("LockLease", `SELECT holder, expires_at FROM leases WHERE name = ? FOR UPDATE`)
+	// AddLease adds a lease of no holder, and nothing if it is there.
+	sqlAddLease = newStatement("AddLease",
+		`INSERT INTO leases (name, holder, expires_at) VALUES (?, '', ?) ON CONFLICT (name) DO NOTHING`)
+	sqlSetLease    = newStatement("SetLease", update("leases", "holder, expires_at")+` WHERE name = ?`)
+	sqlEndLease    = newStatement("EndLease", `UPDATE leases SET holder = '' WHERE name = ? AND holder = ?`)
+	sqlBeat        = newStatement("Beat", update("nodes", "seen_at")+` WHERE node = ?`)
+	sqlAddNode     = newStatement("AddNode", insertInto("nodes", "node, seen_at")+` ON CONFLICT (node) DO NOTHING`)
+	sqlForgetNodes = newStatement("ForgetNodes", `DELETE FROM nodes WHERE seen_at < ?`)
+	sqlLiveNodes   = newStatement("LiveNodes", `SELECT node FROM nodes WHERE seen_at > ? AND seen_at < ? ORDER BY node`)
+	sqlAddGathered = newStatement("AddGathered",
+		insertInto("gathered", "sale_id, epoch, node, gathered_at")+` ON CONFLICT (sale_id, epoch, node) DO NOTHING`)
+	sqlGathered = newStatement("Gathered", `SELECT node FROM gathered WHERE sale_id = ? AND epoch = ? ORDER BY node`)
+)
+
 // clockMargin is how far a lease may end beyond its ttl from now: the database's
 // clock may step back that far before a lease counts as one of another time.
 const clockMargin = time.Second
@@ -34,26 +51,20 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	case ttl < time.Millisecond:
 		return false, fmt.Errorf("for %v: want a millisecond or more", ttl)
 	}
-	err = s.change(ctx, func(tx *sql.Tx) (err error) {
-		got, err = s.lease(ctx, tx, name, holder, ttl)
+	err = s.change(ctx, func(tx *conn) (err error) {
+		got, err = tx.lease(name, holder, ttl)
 		return err
 	})
 	return got && err == nil, err
 }
 
-func (s *Store) lease(ctx context.Context, tx *sql.Tx, name, holder string, ttl time.Duration) (bool, error) {
+func (q *conn) lease(name, holder string, ttl time.Duration) (bool, error) {
 	var by string
 	var until time.Time
-	lock := func() error {
-		return tx.QueryRowContext(ctx, s.sql.LockLease, name).Scan(&by, moment{&until})
-	}
+	lock := func() error { return q.row(sqlLockLease, name).Scan(&by, moment{&until}) }
 	err := lock()
-	if errors.Is(err, sql.ErrNoRows) { // nobody has ever asked for it
-		now, nowErr := s.d.Now(ctx, tx)
-		if nowErr != nil {
-			return false, nowErr
-		}
-		if _, err := exec(ctx, tx, s.sql.AddLease, name, s.d.Time(now)); err != nil {
+	if errors.Is(err, sql.ErrNoRows) { // no server has ever asked for it
+		if err := q.set(sqlAddLease, name, storeNow); err != nil {
 			return false, err
 		}
 		err = lock()
@@ -61,12 +72,12 @@ func (s *Store) lease(ctx context.Context, tx *sql.Tx, name, holder string, ttl 
 	if err != nil {
 		return false, err
 	}
-	now, err := s.d.Now(ctx, tx)
+	now, err := q.now()
 	held := now.Before(until) && !until.After(now.Add(ttl+clockMargin))
 	if err != nil || by != "" && by != holder && held {
 		return false, err
 	}
-	_, err = exec(ctx, tx, s.sql.SetLease, holder, s.d.Time(now.Add(ttl)), name)
+	err = q.set(sqlSetLease, holder, now.Add(ttl), name)
 	return err == nil, err
 }
 
@@ -74,16 +85,13 @@ func (s *Store) lease(ctx context.Context, tx *sql.Tx, name, holder string, ttl 
 func (s *Store) Unlease(ctx context.Context, name, holder string) (err error) {
 	defer s.wrap(&err, "give back the lease %s of %s", name, holder)
 	if !shortText(name) || !shortText(holder) {
-		return nil // nobody has it
+		return nil // no server has it
 	}
-	return s.change(ctx, func(tx *sql.Tx) error {
-		_, err := exec(ctx, tx, s.sql.EndLease, name, holder)
-		return err
-	})
+	return s.change(ctx, func(tx *conn) error { return tx.set(sqlEndLease, name, holder) })
 }
 
-// forgetAfter is when a server that is silent is forgotten, so that names which
-// are made up anew with each start do not stay for ever.
+// forgetAfter is when a silent server is forgotten, so that names which servers
+// make up at each start do not stay for ever.
 const forgetAfter = 30 * 24 * time.Hour
 
 // Heartbeat says that a server lives.
@@ -93,32 +101,29 @@ func (s *Store) Heartbeat(ctx context.Context, node string) (err error) {
 		return errNotShort("name of a server", node)
 	}
 	known := false
-	err = s.change(ctx, func(tx *sql.Tx) error {
-		now, err := s.d.Now(ctx, tx)
+	err = s.change(ctx, func(tx *conn) error {
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
-		known, err = exec(ctx, tx, s.sql.Beat, s.d.Time(now), node)
-		if err != nil || known {
+		if known, err = tx.changed(sqlBeat, now, node); err != nil || known {
 			return err
 		}
 		// It is new, or MySQL, which does not count a row that stays as it is,
 		// was asked twice in a millisecond.
-		_, err = exec(ctx, tx, s.sql.AddNode, node, s.d.Time(now))
-		return err
+		return tx.set(sqlAddNode, node, now)
 	})
 	if err != nil || known {
 		return err
 	}
-	// In a transaction of its own: it may wait for the rows of others, who must
-	// not wait for ours then.
-	return s.change(ctx, func(tx *sql.Tx) error {
-		now, err := s.d.Now(ctx, tx)
+	// In a transaction of its own: it may wait for the rows of other servers, which
+	// must not wait for ours then.
+	return s.change(ctx, func(tx *conn) error {
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, s.sql.ForgetNodes, s.d.Time(now.Add(-forgetAfter)))
-		return err
+		return tx.exec(sqlForgetNodes, now.Add(-forgetAfter))
 	})
 }
 
@@ -127,12 +132,12 @@ func (s *Store) Heartbeat(ctx context.Context, node string) (err error) {
 // server that has sent none since.
 func (s *Store) LiveNodes(ctx context.Context, within time.Duration) (nodes []string, err error) {
 	defer s.wrap(&err, "list live servers")
-	err = s.view(ctx, func(tx *sql.Tx) error {
-		now, err := s.d.Now(ctx, tx)
+	err = s.view(ctx, func(tx *conn) error {
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
-		nodes, err = texts(ctx, tx, s.sql.LiveNodes, s.d.Time(now.Add(-within)), s.d.Time(now.Add(within)))
+		nodes, err = all(tx, sqlLiveNodes, only[string], now.Add(-within), now.Add(within))
 		return err
 	})
 	return nodes, err
@@ -147,33 +152,13 @@ func (s *Store) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int6
 	if err := sale.Validate(); err != nil {
 		return err
 	}
-	return s.change(ctx, func(tx *sql.Tx) error {
-		now, err := s.d.Now(ctx, tx)
-		if err != nil {
-			return err
-		}
-		_, err = exec(ctx, tx, s.sql.AddGathered, sale, epoch, node, s.d.Time(now))
-		return err
-	})
+	return s.change(ctx, func(tx *conn) error { return tx.set(sqlAddGathered, sale, epoch, node, storeNow) })
 }
 
 // Gathered returns the servers that have said so, by name.
 func (s *Store) Gathered(ctx context.Context, sale sluice.SaleID, epoch int64) (nodes []string, err error) {
 	defer s.wrap(&err, "list gathered sale=%s epoch=%d", sale, epoch)
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	return texts(ctx, s.read, s.sql.Gathered, sale, epoch)
-}
-
-func texts(ctx context.Context, q querier, query string, args ...any) (all []string, err error) {
-	err = each(ctx, q, query, args, func(r *sql.Rows) error {
-		var text string
-		err := r.Scan(&text)
-		all = append(all, text)
-		return err
-	})
-	return all, err
+	return all(s.reads(ctx), sqlGathered, only[string], sale, epoch)
 }
 
 // maxShort is the longest name of something, in bytes.

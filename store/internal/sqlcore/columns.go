@@ -2,7 +2,9 @@ package sqlcore
 
 import (
 	"database/sql"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -10,28 +12,31 @@ import (
 
 // Columns, in the order in which every dialect inserts and selects them.
 const (
-	SaleColumns = `id, ` + EditableColumns + `, terms_version, ` + limitColumns +
+	saleColumns = `id, ` + editableColumns + `, terms_version, ` + limitColumns +
 		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at`
-	// EditableColumns are the descriptive fields of a sale.
-	EditableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency,
+	// editableColumns are the descriptive fields of a sale.
+	editableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency,
 		payment_window_ms, payment_grace_ms, rules`
-	// TermsColumns are those of one version of the terms.
-	TermsColumns = `version, ` + limitColumns
+	// termsColumns are those of one version of the terms.
+	termsColumns = `version, ` + limitColumns
 	limitColumns = `total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused`
 
 	OrderColumns = `position, order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
 		status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until, updated_at, payment_id,
 		unpaid`
 
-	ChangeColumns = `order_id, changed_at, from_status, to_status, action, changed_by, reason, payment_id, refused`
-	// HistoryColumns are of an order and, NULL if there is none, of a change.
-	HistoryColumns = `orders.node, orders.stored_at, orders.status, orders.reason,
-		c.changed_at, c.from_status, c.to_status, c.action, c.changed_by, c.reason, c.payment_id, c.refused`
-	RestockColumns = `sale_id, restock_id, delta, terms_version, created_at`
-	ReleaseColumns = `order_id, sale_id, buyer_id, claim_key, quantity, epoch, unpaid`
+	// NewOrderColumns are those of an order that is inserted: NewOrder.Values.
+	NewOrderColumns = `order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
+		status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at`
 
-	DeadLetterColumns = `id, sale_id, epoch, entry_id, reason, claims, first_seq, terms, node, accepted_at, created_at,
-		resolved_at, resolution`
+	changeColumns = `order_id, changed_at, from_status, to_status, action, changed_by, reason, payment_id, refused`
+	// historyColumns are of an order and, NULL if there is none, of a change.
+	historyColumns = `orders.node, orders.stored_at, orders.status, orders.reason,
+		c.changed_at, c.from_status, c.to_status, c.action, c.changed_by, c.reason, c.payment_id, c.refused`
+	releaseColumns = `order_id, sale_id, buyer_id, claim_key, quantity, epoch, unpaid`
+
+	newLetterColumns  = `sale_id, epoch, entry_id, reason, claims, first_seq, terms, node, accepted_at, created_at`
+	deadLetterColumns = `id, ` + newLetterColumns + `, resolved_at, resolution`
 )
 
 // row is what scanning needs of *sql.Row and *sql.Rows.
@@ -113,19 +118,59 @@ func (m millis) Scan(src any) error {
 	return nil
 }
 
+// rules scans the column that holds a sale's rules as one JSON object. Rules
+// that this program does not know are of a newer one, and skipped: it alone
+// asks for them.
+type rules struct{ to *sluice.Rules }
+
+func (r rules) Scan(src any) error {
+	var text []byte
+	switch v := src.(type) {
+	case []byte:
+		text = v
+	case string:
+		text = []byte(v)
+	default:
+		return fmt.Errorf("rules are stored as %T", src)
+	}
+	*r.to = sluice.Rules{}
+	if err := json.Unmarshal(text, r.to); err != nil {
+		return fmt.Errorf("the rules of a sale cannot be read: %w", err)
+	}
+	return nil
+}
+
+// rulesArg is the inverse of rules. A string, not bytes: MySQL takes those for
+// binary, which is no JSON.
+func rulesArg(r *sluice.Rules) string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and finite numbers: Validate has seen them
+	}
+	return string(text)
+}
+
 func scanSale(r row) (sluice.Sale, error) {
 	var s sluice.Sale
 	var listAmount sql.NullInt64
 	var listCurrency sql.NullString
-	err := r.Scan(&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency,
-		millis{&s.PaymentWindow}, millis{&s.PaymentGrace}, rules{&s.Rules}, &s.Version, limit{&s.Total}, limit{&s.MaxPerBuyer}, limit{&s.MaxOrders}, orZero{&s.MaxUnpaid},
-		moment{&s.OpensAt}, moment{&s.ClosesAt}, &s.Paused, &s.Epoch, &s.LoadedEpoch, &s.Fence, &s.Taken, limit{&s.Cap},
-		moment{&s.CreatedAt}, moment{&s.UpdatedAt}, moment{&s.ArchivedAt})
+	err := r.Scan(slices.Concat([]any{
+		&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency,
+		millis{&s.PaymentWindow},
+		millis{&s.PaymentGrace},
+		rules{&s.Rules},
+	}, termsInto(&s.Terms), []any{
+		&s.Epoch, &s.LoadedEpoch, &s.Fence, &s.Taken,
+		limit{&s.Cap},
+		moment{&s.CreatedAt},
+		moment{&s.UpdatedAt},
+		moment{&s.ArchivedAt},
+	})...)
 	s.ListPrice = sluice.Money{Amount: listAmount.Int64, Currency: listCurrency.String}
 	return s, err
 }
 
-// editableArgs are the values of EditableColumns.
+// editableArgs are the values of editableColumns.
 func editableArgs(s *sluice.Sale) []any {
 	list := []any{nil, nil}
 	if s.ListPrice != (sluice.Money{}) {
@@ -137,27 +182,54 @@ func editableArgs(s *sluice.Sale) []any {
 	}
 }
 
-// termsArgs are the values of TermsColumns.
-func termsArgs(d Dialect, t *sluice.Terms) []any {
+// termsArgs are the values of termsColumns.
+func termsArgs(t *sluice.Terms) []any {
 	return []any{
 		t.Version, limitArg(t.Total), limitArg(t.MaxPerBuyer), limitArg(t.MaxOrders),
 		sql.NullInt64{Int64: t.MaxUnpaid, Valid: t.MaxUnpaid != 0},
-		d.Time(t.OpensAt), d.Time(t.ClosesAt), t.Paused,
+		t.OpensAt, t.ClosesAt, t.Paused,
 	}
 }
 
-func scanTerms(r row) (sluice.Terms, error) {
-	var t sluice.Terms
-	err := r.Scan(&t.Version, limit{&t.Total}, limit{&t.MaxPerBuyer}, limit{&t.MaxOrders}, orZero{&t.MaxUnpaid}, moment{&t.OpensAt}, moment{&t.ClosesAt}, &t.Paused)
+// termsInto is where termsColumns are scanned to.
+func termsInto(t *sluice.Terms) []any {
+	return []any{
+		&t.Version,
+		limit{&t.Total},
+		limit{&t.MaxPerBuyer},
+		limit{&t.MaxOrders},
+		orZero{&t.MaxUnpaid},
+		moment{&t.OpensAt},
+		moment{&t.ClosesAt},
+		&t.Paused,
+	}
+}
+
+func scanTerms(r row) (t sluice.Terms, err error) {
+	err = r.Scan(termsInto(&t)...)
 	return t, err
 }
 
-// ScanOrder reads a row of OrderColumns, and the position that it has.
-func ScanOrder(r row) (o sluice.Order, position int64, err error) {
+func scanOrder(r row) (o sluice.Order, err error) {
+	o, _, err = scanOrderAt(r)
+	return o, err
+}
+
+// scanOrderAt reads a row of OrderColumns, and the position that it has.
+func scanOrderAt(r row) (o sluice.Order, position int64, err error) {
 	err = r.Scan(&position, &o.ID, &o.Sale, &o.Buyer, &o.Key, &o.Quantity, &o.Meta, &o.Price.Amount, &o.Price.Currency,
 		&o.Status, &o.Reason, &o.Epoch, &o.Seq, &o.Terms, moment{&o.AcceptedAt}, moment{&o.StoredAt}, moment{&o.ExpiresAt},
 		moment{&o.KeepUntil}, moment{&o.UpdatedAt}, &o.PaymentID, &o.Unpaid)
 	return o, position, err
+}
+
+// Values are those of NewOrderColumns.
+func (o *NewOrder) Values(d Dialect) []any {
+	return []any{
+		string(o.ID), string(o.Sale), string(o.Buyer), string(o.Key), o.Quantity, o.Meta, o.Price.Amount, o.Price.Currency,
+		string(o.Status), o.Reason, o.Epoch, o.Seq, o.Terms, o.Node,
+		d.Time(o.AcceptedAt), d.Time(o.StoredAt), d.Time(o.ExpiresAt), d.Time(o.KeepUntil), d.Time(o.UpdatedAt),
+	}
 }
 
 func scanDeadLetter(r row) (sluice.DeadLetter, error) {

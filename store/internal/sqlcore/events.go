@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,56 +14,30 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// EventStatements is the SQL of the feed; as with Statements.
-type EventStatements struct {
-	LockFeed  string // no arguments; last_event, and holds the row until the transaction ends
-	SetFeed   string // last_event
-	LastEvent string // no arguments
+var (
+	sqlLastEvent = newStatement("Events.LastEvent", `SELECT last_event FROM event_feed WHERE id = 1`)
 
-	// Unnumbered selects the last position of an order (0 if there is none), and
-	// whether a change of an order or an event of a sale has no number.
-	Unnumbered string
-	// SalesWithNewOrders selects the sales whose last order is beyond their
-	// mark, with the mark (0 if there is none), by id.
-	SalesWithNewOrders string
-	LiveWithNewOrders  string // the same, of sales that are not archived
-	NewOrders          string // sale, position after which, limit; position, stored_at, by position
-	SetMark            string // sale, position; inserts or updates
-	// NewChanges selects changes that have no number: position, order_id,
-	// changed_at, and of the order sale_id, position and its sale's mark (0 if
-	// there is none), by position.
-	NewChanges    string // limit
-	NewSaleEvents string // limit; position, sale_id, created_at, by position
-
-	// NumberChanges and NumberSaleEvents set the event at each position, if it
-	// has none; the arguments are those of Dialect.Pairs.
-	NumberChanges    string
-	NumberSaleEvents string
-	AddSaleEvent     string // sale_id, type, created_at, sale
-
-	// The events of a window, each with its number.
-	OrderEvents  string // after, upto, limit; first_event, last_event, sale_id, after_position, upto_position, by number
-	ChangeEvents string // after, upto; event, from_status, to_status, changed_at, refused, OrderColumns
-	SaleEvents   string // after, upto; event, type, created_at, sale
-	FirstStatus  string // order_id; from_status of its first change; no row if there was none
-}
-
-// Unnumbered is the same for all databases. ORDER BY makes them use the index.
-const Unnumbered = `SELECT coalesce((SELECT max(position) FROM orders), 0), coalesce(
-	(SELECT position FROM order_changes WHERE event IS NULL ORDER BY event, position LIMIT 1),
-	(SELECT position FROM sale_events WHERE event IS NULL ORDER BY event, position LIMIT 1)) IS NOT NULL`
-
-// Pair is a row's position, and the number of the event that it is.
-type Pair struct{ Position, Event int64 }
+	// The events of a window, after a number and up to one, each with its number.
+	sqlOrderEvents = newStatement("Events.OrderEvents",
+		`SELECT first_event, last_event, sale_id, after_position, upto_position FROM order_events
+		WHERE last_event > ? AND first_event <= ? ORDER BY last_event LIMIT ?`)
+	sqlChangeEvents = newStatement("Events.ChangeEvents",
+		`SELECT c.event, c.from_status, c.to_status, c.changed_at, c.refused, `+OrderColumns+`
+		FROM (SELECT event, order_id AS of_order, from_status, to_status, changed_at, refused FROM order_changes
+			WHERE event > ? AND event <= ?) c
+		STRAIGHT_JOIN orders ON orders.order_id = c.of_order`)
+	sqlSaleEvents = newStatement("Events.SaleEvents",
+		`SELECT event, type, created_at, sale FROM sale_events WHERE event > ? AND event <= ?`)
+	// FirstStatus is that before the first change; no row if there was none.
+	sqlFirstStatus = newStatement("Events.FirstStatus",
+		`SELECT from_status FROM order_changes WHERE order_id = ? ORDER BY position LIMIT 1`)
+	sqlAddSaleEvent = newStatement("Events.AddSaleEvent", insertInto("sale_events", "sale_id, type, created_at, sale"))
+)
 
 // LastEvent returns the last number given.
 func (s *Store) LastEvent(ctx context.Context) (last int64, err error) {
 	defer s.wrap(&err, "read the last event")
-	if err := s.enter(ctx); err != nil {
-		return 0, err
-	}
-	err = s.read.QueryRowContext(ctx, s.events.LastEvent).Scan(&last)
-	return last, err
+	return only[int64](s.reads(ctx).row(sqlLastEvent))
 }
 
 // Events returns a page of the feed. Numbers are dense, so the page is known
@@ -73,9 +48,9 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (page []slui
 	if limit < 1 || limit > sluice.MaxPage {
 		return nil, fmt.Errorf("limit %d: want 1 to %d", limit, sluice.MaxPage)
 	}
-	err = s.view(ctx, func(tx *sql.Tx) error {
-		var last int64
-		if err := tx.QueryRowContext(ctx, s.events.LastEvent).Scan(&last); err != nil {
+	err = s.view(ctx, func(tx *conn) error {
+		last, err := only[int64](tx.row(sqlLastEvent))
+		if err != nil {
 			return err
 		}
 		if after < 0 || after > last {
@@ -85,16 +60,13 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (page []slui
 		if len(page) == 0 {
 			return nil
 		}
-		return s.readEvents(ctx, tx, after, page)
+		return tx.readEvents(after, page)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return page, nil
+	return unless(page, err)
 }
 
 // readEvents fills the page with the events after the given number.
-func (s *Store) readEvents(ctx context.Context, tx *sql.Tx, after int64, page []sluice.Event) error {
+func (q *conn) readEvents(after int64, page []sluice.Event) error {
 	upto := after + int64(len(page))
 	set := func(e sluice.Event) error {
 		at := e.Seq - after - 1
@@ -104,12 +76,12 @@ func (s *Store) readEvents(ctx context.Context, tx *sql.Tx, after int64, page []
 		page[at] = e
 		return nil
 	}
-	if err := s.readCreated(ctx, tx, after, upto, len(page), set); err != nil {
+	if err := q.readCreated(after, upto, len(page), set); err != nil {
 		return err
 	}
-	err := each(ctx, tx, s.events.ChangeEvents, []any{after, upto}, func(r *sql.Rows) error {
+	err := q.each(sqlChangeEvents, []any{after, upto}, func(r row) error {
 		seq, change, refused := int64(0), sluice.HistoryEntry{}, ""
-		order, _, err := ScanOrder(prefixed{r, []any{&seq, &change.From, &change.To, moment{&change.At}, &refused}})
+		order, err := scanOrder(prefixed{r, []any{&seq, &change.From, &change.To, moment{&change.At}, &refused}})
 		if err != nil {
 			return err
 		}
@@ -119,7 +91,7 @@ func (s *Store) readEvents(ctx context.Context, tx *sql.Tx, after int64, page []
 	if err != nil {
 		return err
 	}
-	err = each(ctx, tx, s.events.SaleEvents, []any{after, upto}, func(r *sql.Rows) error {
+	err = q.each(sqlSaleEvents, []any{after, upto}, func(r row) error {
 		var e sluice.Event
 		var row []byte
 		if err := r.Scan(&e.Seq, &e.Type, moment{&e.At}, &row); err != nil {
@@ -153,9 +125,9 @@ func (p prefixed) Scan(dest ...any) error { return p.row.Scan(slices.Concat(p.fi
 const rangesAtOnce = 20
 
 // readCreated reads the events that orders were stored.
-func (s *Store) readCreated(ctx context.Context, tx *sql.Tx, after, upto int64, limit int, set func(sluice.Event) error) error {
+func (q *conn) readCreated(after, upto int64, limit int, set func(sluice.Event) error) error {
 	var ranges []orderRange
-	err := each(ctx, tx, s.events.OrderEvents, []any{after, upto, limit}, func(r *sql.Rows) error {
+	err := q.each(sqlOrderEvents, []any{after, upto, limit}, func(r row) error {
 		var o orderRange
 		err := r.Scan(&o.first, &o.last, &o.sale, &o.after, &o.upto)
 		ranges = append(ranges, o)
@@ -165,11 +137,11 @@ func (s *Store) readCreated(ctx context.Context, tx *sql.Tx, after, upto int64, 
 		return err
 	}
 	for part := range slices.Chunk(ranges, rangesAtOnce) {
-		if err := s.readRanges(ctx, tx, part, func(seq int64, o *sluice.Order) error {
+		if err := q.readRanges(part, func(seq int64, o *sluice.Order) error {
 			if seq <= after || seq > upto {
 				return nil
 			}
-			status, err := s.firstStatus(ctx, tx, o)
+			status, err := q.firstStatus(o)
 			if err != nil {
 				return err
 			}
@@ -184,16 +156,15 @@ func (s *Store) readCreated(ctx context.Context, tx *sql.Tx, after, upto int64, 
 // readRanges calls do with each order of the ranges, and its event. Each range
 // is a query of its own, all in one statement: not every database looks up a
 // range of positions by index if it comes from another table.
-func (s *Store) readRanges(ctx context.Context, tx *sql.Tx, ranges []orderRange, do func(seq int64, o *sluice.Order) error) error {
+func (q *conn) readRanges(ranges []orderRange, do func(seq int64, o *sluice.Order) error) error {
 	var query strings.Builder
 	var args []any
 	for i, r := range ranges {
 		if i > 0 {
 			query.WriteString(" UNION ALL ")
 		}
-		n := len(args)
-		fmt.Fprintf(&query, "SELECT %d AS part, %s FROM orders WHERE sale_id = %s AND position > %s AND position <= %s",
-			i, OrderColumns, s.d.Arg(n+1), s.d.Arg(n+2), s.d.Arg(n+3))
+		fmt.Fprintf(&query, "SELECT %d AS part, "+OrderColumns+
+			" FROM orders WHERE sale_id = ? AND position > ? AND position <= ?", i)
 		args = append(args, r.sale, r.after, r.upto)
 	}
 	type placed struct {
@@ -202,9 +173,9 @@ func (s *Store) readRanges(ctx context.Context, tx *sql.Tx, ranges []orderRange,
 		order    sluice.Order
 	}
 	var all []placed
-	err := each(ctx, tx, query.String(), args, func(r *sql.Rows) (err error) {
+	err := q.eachOf(q.s.d.SQL(query.String()), args, func(r row) (err error) {
 		var p placed
-		p.order, p.position, err = ScanOrder(prefixed{r, []any{&p.part}})
+		p.order, p.position, err = scanOrderAt(prefixed{r, []any{&p.part}})
 		all = append(all, p)
 		return err
 	})
@@ -233,37 +204,32 @@ func (s *Store) readRanges(ctx context.Context, tx *sql.Tx, ranges []orderRange,
 
 // firstStatus returns what an order was stored as. Only the reason that the
 // store itself gives makes it necessary to look.
-func (s *Store) firstStatus(ctx context.Context, tx *sql.Tx, o *sluice.Order) (sluice.Status, error) {
+func (q *conn) firstStatus(o *sluice.Order) (sluice.Status, error) {
 	if o.Reason != sluice.NotCovered {
 		return sluice.Pending, nil
 	}
-	var from sluice.Status
-	switch err := tx.QueryRowContext(ctx, s.events.FirstStatus, o.ID).Scan(&from); err {
-	case nil:
-		return from, nil
-	case sql.ErrNoRows:
+	from, err := only[sluice.Status](q.row(sqlFirstStatus, o.ID))
+	if errors.Is(err, sql.ErrNoRows) {
 		return o.Status, nil
-	default:
-		return "", err
 	}
+	return from, err
 }
 
 // addSaleEvent writes an event of a sale, in the transaction that changes it
 // and that holds its row.
-func (s *Store) addSaleEvent(ctx context.Context, tx *sql.Tx, kind sluice.EventType, sale *sluice.Sale, at time.Time) error {
+func (q *conn) addSaleEvent(kind sluice.EventType, sale *sluice.Sale, at time.Time) error {
 	row, err := json.Marshal(sale)
 	if err != nil {
 		return err
 	}
-	_, err = exec(ctx, tx, s.events.AddSaleEvent, sale.ID, string(kind), s.d.Time(at), string(row))
-	return err
+	return q.set(sqlAddSaleEvent, sale.ID, string(kind), at, string(row))
 }
 
 // addSaleEventOf is addSaleEvent of the sale as the transaction has left it.
-func (s *Store) addSaleEventOf(ctx context.Context, tx *sql.Tx, kind sluice.EventType, id sluice.SaleID, at time.Time) error {
-	sale, err := s.lockSale(ctx, tx, id)
+func (q *conn) addSaleEventOf(kind sluice.EventType, id sluice.SaleID, at time.Time) error {
+	sale, err := q.lockSale(id)
 	if err != nil {
 		return err
 	}
-	return s.addSaleEvent(ctx, tx, kind, &sale, at)
+	return q.addSaleEvent(kind, &sale, at)
 }

@@ -6,28 +6,53 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/sluicehq/sluice"
 )
 
 // A list is uploaded under a generation of its own, in small transactions that
-// keep nobody waiting, and then becomes the list by one row that names the
+// keep no other waiting, and then becomes the list by one row that names the
 // generation. What older generations have left, also those of uploads that
 // were cut off, is deleted after the next one.
 
-// ListStatements is the SQL of lists, as Statements are.
-type ListStatements struct {
-	AddBuyerList      string // sale, kind, updated_at; of no generation; nothing if it is there
-	LockBuyerList     string // sale, kind; generation, last_generation, and holds the row until the transaction ends
-	SetLastGeneration string // last_generation, sale, kind
-	PublishBuyerList  string // generation, size, updated_at, sale, kind
-	SelectBuyerLists  string // no arguments; sale, kind, generation, size, updated_at of those with a generation, by sale and kind
-	AddListed         string // sale, kind, generation, list; those that are not there
-	SelectListed      string // sale, kind, generation, buyer after whom, limit; buyers by their bytes
-	DeleteListed      string // sale, kind, generation, buyer; those up to this one, by their bytes
-	OldestGeneration  string // sale, kind, generation; the lowest below it that has buyers, or NULL
-}
+var (
+	// AddBuyerList adds a list of no generation, and nothing if it is there.
+	sqlAddBuyerList = newStatement("Lists.AddBuyerList",
+		insertInto("sale_lists", "sale_id, kind, updated_at")+` ON CONFLICT (sale_id, kind) DO NOTHING`)
+	// LockBuyerList holds the row until the transaction ends.
+	sqlLockBuyerList = newStatement("Lists.LockBuyerList",
+		`SELECT generation, last_generation FROM sale_lists WHERE sale_id = ? AND kind = ? FOR UPDATE`)
+	sqlSetLastGeneration = newStatement("Lists.SetLastGeneration",
+		update("sale_lists", "last_generation")+` WHERE sale_id = ? AND kind = ?`)
+	sqlPublishBuyerList = newStatement("Lists.PublishBuyerList",
+		update("sale_lists", "generation, size, updated_at")+` WHERE sale_id = ? AND kind = ?`)
+	sqlSelectBuyerLists = newStatement("Lists.SelectBuyerLists",
+		`SELECT sale_id, kind, generation, size, updated_at FROM sale_lists WHERE generation > 0 ORDER BY sale_id, kind`)
+	// AddListed adds those buyers of a list that are not there. SQLite needs the
+	// WHERE to know that ON begins no join.
+	sqlAddListed = newStatement("Lists.AddListed", `INSERT INTO sale_buyers (sale_id, kind, generation, buyer_id)
+		SELECT ?, ?, ?, list.id FROM unnest(?::text[]) AS list (id) WHERE true
+		ON CONFLICT (sale_id, kind, generation, buyer_id) DO NOTHING`)
+	// Buyers are ordered by their bytes.
+	sqlSelectListed = newStatement("Lists.SelectListed", `SELECT buyer_id FROM sale_buyers
+		WHERE sale_id = ? AND kind = ? AND generation = ? AND buyer_id > ? ORDER BY buyer_id LIMIT ?`)
+	sqlDeleteListed = newStatement("Lists.DeleteListed",
+		`DELETE FROM sale_buyers WHERE sale_id = ? AND kind = ? AND generation = ? AND buyer_id <= ?`)
+	// OldestGeneration is NULL if none below has buyers.
+	sqlOldestGeneration = newStatement("Lists.OldestGeneration",
+		`SELECT min(generation) FROM sale_buyers WHERE sale_id = ? AND kind = ? AND generation < ?`)
+
+	// ArchivedList is one of those whose sale is archived.
+	sqlArchivedList = newStatement("Tidy.ArchivedList", `SELECT l.sale_id, l.kind FROM sale_lists l
+		JOIN sales ON sales.id = l.sale_id WHERE sales.archived_at IS NOT NULL LIMIT 1`)
+	sqlDeleteList = newStatement("Tidy.DeleteList", `DELETE FROM sale_lists WHERE sale_id = ? AND kind = ?`)
+	// DeleteGathered deletes what is that old and of epochs that are over.
+	sqlDeleteGathered = newStatement("Tidy.DeleteGathered", `DELETE FROM gathered WHERE gathered_at < ?
+		AND EXISTS (SELECT 1 FROM sales WHERE sales.id = gathered.sale_id AND sales.epoch > gathered.epoch)`)
+	sqlDeleteLeases = newStatement("Tidy.DeleteLeases", `DELETE FROM leases WHERE expires_at < ?`)
+)
 
 // Sizes of one transaction that stores or deletes buyers: of ids, and of their
 // bytes, so that the statement fits the smallest packet a server may take.
@@ -40,7 +65,9 @@ const (
 const tidyTime = time.Minute
 
 // ReplaceList stores a list and puts it in the place of the old one.
-func (s *Store) ReplaceList(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, buyers iter.Seq2[sluice.BuyerID, error]) (list sluice.BuyerList, err error) {
+func (s *Store) ReplaceList(
+	ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, buyers iter.Seq2[sluice.BuyerID, error],
+) (list sluice.BuyerList, err error) {
 	defer s.wrap(&err, "replace the %s list of sale=%s", kind, sale)
 	if !kind.Valid() {
 		return list, fmt.Errorf("list %q: want allow or deny", kind)
@@ -63,40 +90,32 @@ func (s *Store) ReplaceList(ctx context.Context, sale sluice.SaleID, kind sluice
 }
 
 // nextGeneration takes a number that no other upload of the list has.
-func (s *Store) nextGeneration(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind) (generation int64, err error) {
-	err = s.change(ctx, func(tx *sql.Tx) error {
-		if _, err := s.lockSale(ctx, tx, sale); err != nil {
-			return err
-		}
-		now, err := s.d.Now(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if _, err := exec(ctx, tx, s.sql.Lists.AddBuyerList, sale, kind, s.d.Time(now)); err != nil {
+func (s *Store) nextGeneration(
+	ctx context.Context, sale sluice.SaleID, kind sluice.ListKind,
+) (generation int64, err error) {
+	err = s.changeSale(ctx, sale, func(tx *conn, _ *sluice.Sale) error {
+		if err := tx.set(sqlAddBuyerList, sale, kind, storeNow); err != nil {
 			return err
 		}
 		var published int64
-		if err := tx.QueryRowContext(ctx, s.sql.Lists.LockBuyerList, sale, kind).Scan(&published, &generation); err != nil {
+		if err := tx.row(sqlLockBuyerList, sale, kind).Scan(&published, &generation); err != nil {
 			return err
 		}
 		generation++
-		_, err = exec(ctx, tx, s.sql.Lists.SetLastGeneration, generation, sale, kind)
-		return err
+		return tx.set(sqlSetLastGeneration, generation, sale, kind)
 	})
 	return generation, err
 }
 
 // fillList stores the buyers of a generation, and counts them.
-func (s *Store) fillList(ctx context.Context, list *sluice.BuyerList, buyers iter.Seq2[sluice.BuyerID, error]) (size int64, err error) {
+func (s *Store) fillList(
+	ctx context.Context, list *sluice.BuyerList, buyers iter.Seq2[sluice.BuyerID, error],
+) (size int64, err error) {
 	chunk, bytes := make([]string, 0, listRows), 0
 	flush := func() error {
 		added := int64(0)
-		err := s.change(ctx, func(tx *sql.Tx) error {
-			result, err := tx.ExecContext(ctx, s.sql.Lists.AddListed, list.Sale, list.Kind, list.Generation, s.d.List(chunk))
-			if err != nil {
-				return err
-			}
-			added, err = result.RowsAffected()
+		err := s.change(ctx, func(tx *conn) (err error) {
+			added, err = tx.count(sqlAddListed, list.Sale, list.Kind, list.Generation, chunk)
 			return err
 		})
 		chunk, bytes = chunk[:0], 0
@@ -126,29 +145,27 @@ func (s *Store) fillList(ctx context.Context, list *sluice.BuyerList, buyers ite
 }
 
 func (s *Store) publishList(ctx context.Context, list *sluice.BuyerList) error {
-	return s.change(ctx, func(tx *sql.Tx) error {
+	return s.change(ctx, func(tx *conn) error {
 		var published, last int64
-		if err := tx.QueryRowContext(ctx, s.sql.Lists.LockBuyerList, list.Sale, list.Kind).Scan(&published, &last); err != nil {
+		if err := tx.row(sqlLockBuyerList, list.Sale, list.Kind).Scan(&published, &last); err != nil {
 			return err
 		}
 		if published > list.Generation {
 			return sluice.ErrListSuperseded
 		}
-		now, err := s.d.Now(ctx, tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
 		list.UpdatedAt = now
-		_, err = exec(ctx, tx, s.sql.Lists.PublishBuyerList, list.Generation, list.Size, s.d.Time(now), list.Sale, list.Kind)
-		return err
+		return tx.set(sqlPublishBuyerList, list.Generation, list.Size, now, list.Sale, list.Kind)
 	})
 }
 
 // dropBefore deletes the buyers of all generations before the list's.
 func (s *Store) dropBefore(ctx context.Context, list *sluice.BuyerList) error {
 	for {
-		var oldest sql.NullInt64
-		err := s.read.QueryRowContext(ctx, s.sql.Lists.OldestGeneration, list.Sale, list.Kind, list.Generation).Scan(&oldest)
+		oldest, err := only[sql.NullInt64](s.reads(ctx).row(sqlOldestGeneration, list.Sale, list.Kind, list.Generation))
 		if err != nil || !oldest.Valid {
 			return err
 		}
@@ -160,49 +177,78 @@ func (s *Store) dropBefore(ctx context.Context, list *sluice.BuyerList) error {
 
 func (s *Store) dropGeneration(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, generation int64) error {
 	for {
-		ids, err := texts(ctx, s.read, s.sql.Lists.SelectListed, sale, kind, generation, "", listRows)
+		ids, err := all(s.reads(ctx), sqlSelectListed, only[string], sale, kind, generation, "", listRows)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		err = s.change(ctx, func(tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, s.sql.Lists.DeleteListed, sale, kind, generation, ids[len(ids)-1])
-			return err
-		})
-		if err != nil {
+		if err := s.change(ctx, func(tx *conn) error {
+			return tx.exec(sqlDeleteListed, sale, kind, generation, ids[len(ids)-1])
+		}); err != nil {
 			return err
 		}
 	}
 }
 
 // Lists returns all lists.
-func (s *Store) Lists(ctx context.Context) (all []sluice.BuyerList, err error) {
+func (s *Store) Lists(ctx context.Context) (lists []sluice.BuyerList, err error) {
 	defer s.wrap(&err, "read the lists of buyers")
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	err = each(ctx, s.read, s.sql.Lists.SelectBuyerLists, nil, func(r *sql.Rows) error {
-		var l sluice.BuyerList
-		err := r.Scan(&l.Sale, &l.Kind, &l.Generation, &l.Size, moment{&l.UpdatedAt})
-		all = append(all, l)
-		return err
+	return all(s.reads(ctx), sqlSelectBuyerLists, func(r row) (l sluice.BuyerList, err error) {
+		err = r.Scan(&l.Sale, &l.Kind, &l.Generation, &l.Size, moment{&l.UpdatedAt})
+		return l, err
 	})
-	return all, err
 }
 
 // Listed returns some buyers of a list.
-func (s *Store) Listed(ctx context.Context, list sluice.BuyerList, after sluice.BuyerID, limit int) (page []sluice.BuyerID, err error) {
+func (s *Store) Listed(
+	ctx context.Context, list sluice.BuyerList, after sluice.BuyerID, limit int,
+) (page []sluice.BuyerID, err error) {
 	defer s.wrap(&err, "read the %s list of sale=%s", list.Kind, list.Sale)
 	if limit < 1 {
 		return nil, errors.New("limit: want 1 or more")
 	}
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	err = each(ctx, s.read, s.sql.Lists.SelectListed, []any{list.Sale, list.Kind, list.Generation, after, limit}, func(r *sql.Rows) error {
-		var id sluice.BuyerID
-		err := r.Scan(&id)
-		page = append(page, id)
-		return err
+	return all(s.reads(ctx), sqlSelectListed, only[sluice.BuyerID], list.Sale, list.Kind, list.Generation, after, limit)
+}
+
+// tidyAfter is how long something stays that has done its work: longer than any
+// step of a server that still might look at it.
+const tidyAfter = 24 * time.Hour
+
+// tidyLists bounds the lists that one call deletes.
+const tidyLists = 1000
+
+// Tidy deletes what has done its work, and would grow with every sale: the lists
+// of buyers of archived sales, leases that ended a day ago, and what servers
+// said of rebuilds that are over. It does so in small transactions, and is
+// harmless at any time and on several servers at once: a lease that is deleted
+// is taken as if it were new.
+func (s *Store) Tidy(ctx context.Context) (err error) {
+	defer s.wrap(&err, "tidy")
+	err = s.change(ctx, func(tx *conn) error {
+		now, err := tx.now()
+		if err != nil {
+			return err
+		}
+		old := now.Add(-tidyAfter)
+		if err := tx.exec(sqlDeleteGathered, old); err != nil {
+			return err
+		}
+		return tx.exec(sqlDeleteLeases, old)
 	})
-	return page, err
+	for range tidyLists {
+		if err != nil {
+			return err
+		}
+		list := sluice.BuyerList{Generation: math.MaxInt64}
+		err = s.reads(ctx).row(sqlArchivedList).Scan(&list.Sale, &list.Kind)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err == nil {
+			err = s.dropBefore(ctx, &list) // its buyers first: without the row they would not be found again
+		}
+		if err == nil {
+			err = s.change(ctx, func(tx *conn) error { return tx.exec(sqlDeleteList, list.Sale, list.Kind) })
+		}
+	}
+	return err
 }

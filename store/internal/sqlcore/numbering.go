@@ -2,7 +2,7 @@ package sqlcore
 
 import (
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +11,52 @@ import (
 
 	"github.com/sluicehq/sluice"
 )
+
+var (
+	// LockFeed holds the row until the transaction ends.
+	sqlLockFeed = newStatement("Events.LockFeed", `SELECT last_event FROM event_feed WHERE id = 1 FOR UPDATE`)
+	sqlSetFeed  = newStatement("Events.SetFeed", update("event_feed", "last_event")+` WHERE id = 1`)
+
+	// Unnumbered selects the last position of an order (0 if there is none), and
+	// whether a change of an order or an event of a sale has no number. ORDER BY
+	// makes the databases use the index.
+	sqlUnnumbered = newStatement("Events.Unnumbered", `SELECT coalesce((SELECT max(position) FROM orders), 0), coalesce(
+		(SELECT position FROM order_changes WHERE event IS NULL ORDER BY event, position LIMIT 1),
+		(SELECT position FROM sale_events WHERE event IS NULL ORDER BY event, position LIMIT 1)) IS NOT NULL`)
+	// SalesWithNewOrders selects the sales whose last order is beyond their mark,
+	// with the mark (0 if there is none), by id; LiveWithNewOrders those that are
+	// not archived.
+	sqlSalesWithNewOrders = newStatement("Events.SalesWithNewOrders", withNewOrders("true"))
+	sqlLiveWithNewOrders  = newStatement("Events.LiveWithNewOrders", withNewOrders("s.archived_at IS NULL"))
+	sqlNewOrders          = newStatement("Events.NewOrders", `SELECT position, stored_at FROM orders
+		FORCE INDEX (orders_of_sale) WHERE sale_id = ? AND position > ? ORDER BY position LIMIT ?`)
+	sqlSetMark = newStatement("Events.SetMark", insertInto("event_marks", "sale_id, position")+`
+		ON CONFLICT (sale_id) DO UPDATE SET position = excluded.position`)
+	// NewChanges selects changes that have no number, with the sale and position of
+	// the order, and its sale's mark (0 if there is none), by position.
+	sqlNewChanges = newStatement("Events.NewChanges",
+		`SELECT c.position, c.order_id, c.changed_at, o.sale_id, o.position, coalesce(m.position, 0)
+		FROM order_changes c JOIN orders o ON o.order_id = c.order_id LEFT JOIN event_marks m ON m.sale_id = o.sale_id
+		WHERE c.event IS NULL ORDER BY c.event, c.position LIMIT ?`)
+	sqlNewSaleEvents = newStatement("Events.NewSaleEvents",
+		`SELECT position, sale_id, created_at FROM sale_events WHERE event IS NULL ORDER BY event, position LIMIT ?`)
+
+	// NumberChanges and NumberSaleEvents set the event at each position of the
+	// Pairs, if it has none.
+	sqlNumberChanges = newStatement("Events.NumberChanges", `UPDATE order_changes SET event = pair.event
+		FROM unnest(?::bigint[], ?::bigint[]) AS pair (position, event)
+		WHERE order_changes.position = pair.position AND order_changes.event IS NULL`)
+	sqlNumberSaleEvents = newStatement("Events.NumberSaleEvents", `UPDATE sale_events SET event = pair.event
+		FROM unnest(?::bigint[], ?::bigint[]) AS pair (position, event)
+		WHERE sale_events.position = pair.position AND sale_events.event IS NULL`)
+)
+
+func withNewOrders(which string) string {
+	return `SELECT s.id, coalesce(m.position, 0) FROM sales s LEFT JOIN event_marks m ON m.sale_id = s.id
+		WHERE ` + which + ` AND (SELECT o.position FROM orders o FORCE INDEX (orders_of_sale) WHERE o.sale_id = s.id
+			ORDER BY o.position DESC LIMIT 1) > coalesce(m.position, 0)
+		ORDER BY s.id`
+}
 
 // NumberEvents numbers what was committed and has no number.
 //
@@ -41,25 +87,23 @@ func (s *Store) NumberEvents(ctx context.Context, limit int) (numbered int, err 
 	if look, err := s.mayBeNew(ctx); err != nil || !look {
 		return 0, err
 	}
-	if found, err := s.findNew(ctx, s.read, 1); err != nil || len(found.marks) == 0 && len(found.changes) == 0 && len(found.sales) == 0 {
+	found, err := s.reads(ctx).findNew(1)
+	if err != nil || len(found.marks) == 0 && len(found.changes) == 0 && len(found.sales) == 0 {
 		return 0, err
 	}
-	err = s.change(ctx, func(tx *sql.Tx) error {
-		numbered, err = s.numberEvents(ctx, tx, limit)
+	err = s.change(ctx, func(tx *conn) error {
+		numbered, err = tx.numberEvents(limit)
 		return err
 	})
+	return unless(numbered, err)
+}
+
+func (q *conn) numberEvents(limit int) (int, error) {
+	last, err := only[int64](q.row(sqlLockFeed))
 	if err != nil {
 		return 0, err
 	}
-	return numbered, nil
-}
-
-func (s *Store) numberEvents(ctx context.Context, tx *sql.Tx, limit int) (int, error) {
-	var last int64
-	if err := tx.QueryRowContext(ctx, s.events.LockFeed).Scan(&last); err != nil {
-		return 0, err
-	}
-	found, err := s.findNew(ctx, tx, limit)
+	found, err := q.findNew(limit)
 	if err != nil {
 		return 0, err
 	}
@@ -68,61 +112,50 @@ func (s *Store) numberEvents(ctx context.Context, tx *sql.Tx, limit int) (int, e
 		return 0, nil
 	}
 	ranges, changes, sales := number(items, last)
-	if err := s.addRanges(ctx, tx, ranges); err != nil {
+	if err := q.addRanges(ranges); err != nil {
 		return 0, err
 	}
 	for _, set := range []struct {
-		query string
+		st    statement
 		pairs []Pair
-	}{{s.events.NumberChanges, changes}, {s.events.NumberSaleEvents, sales}} {
+	}{{sqlNumberChanges, changes}, {sqlNumberSaleEvents, sales}} {
 		if len(set.pairs) > 0 {
-			if err := execAll(ctx, tx, len(set.pairs), set.query, s.d.Pairs(set.pairs)...); err != nil {
+			if err := q.exactly(len(set.pairs), q.s.sql[set.st], q.s.d.Pairs(set.pairs)...); err != nil {
 				return 0, err
 			}
 		}
 	}
 	for _, m := range found.marks {
-		if _, err := tx.ExecContext(ctx, s.events.SetMark, m.sale, m.upto); err != nil {
+		if err := q.exec(sqlSetMark, m.sale, m.upto); err != nil {
 			return 0, err
 		}
 	}
-	moved, err := exec(ctx, tx, s.events.SetFeed, last+int64(len(items)))
+	moved, err := q.changed(sqlSetFeed, last+int64(len(items)))
 	if err == nil && !moved {
-		err = fmt.Errorf("the feed has no row")
+		err = errors.New("the feed has no row")
 	}
 	return len(items), err
 }
 
 // newRows is what has no number yet.
 type newRows struct {
-	marks   []newOrders // of sales that have new orders
-	changes []newChange
-	sales   []newSaleEvent
+	marks          []newOrders // of sales that have new orders
+	changes, sales []newRow
 }
 
 type newOrders struct {
 	sale   sluice.SaleID
 	mark   int64 // the position after which the orders are new
 	upto   int64 // the new mark
-	orders []newOrder
+	orders []newRow
 }
 
-type newOrder struct {
+// newRow is an order, a change of one, or an event of a sale.
+type newRow struct {
 	position int64
 	at       time.Time
-}
-
-type newChange struct {
-	position      int64
-	order         sluice.OrderID
-	at            time.Time
-	orderPosition int64
-}
-
-type newSaleEvent struct {
-	position int64
-	sale     sluice.SaleID
-	at       time.Time
+	sale     sluice.SaleID // not of an order: there it is of the newOrders
+	order    int64         // of a change: the order's position
 }
 
 // lookout is what a store knows of orders that may have no number.
@@ -148,12 +181,9 @@ const (
 // mayBeNew reports whether anything may be without a number. It asks one
 // question, however many sales there are.
 func (s *Store) mayBeNew(ctx context.Context) (bool, error) {
-	if err := s.enter(ctx); err != nil {
-		return false, err
-	}
 	var newest int64
 	var waiting bool
-	if err := s.read.QueryRowContext(ctx, s.events.Unnumbered).Scan(&newest, &waiting); err != nil {
+	if err := s.reads(ctx).row(sqlUnnumbered).Scan(&newest, &waiting); err != nil {
 		return false, err
 	}
 	l, now := &s.lookout, time.Now()
@@ -189,20 +219,15 @@ func (l *lookout) looked(now time.Time, found *newRows, everywhere bool) {
 
 // findNew reads what has no number: orders first, and the sales' own events
 // last, so that a sale which is new is not seen after its orders.
-func (s *Store) findNew(ctx context.Context, q querier, limit int) (found newRows, err error) {
-	if err := s.enter(ctx); err != nil {
-		return found, err
-	}
-	query, now := s.events.LiveWithNewOrders, time.Now()
-	everywhere := s.lookout.everywhere(now)
+func (q *conn) findNew(limit int) (found newRows, err error) {
+	query, now := sqlLiveWithNewOrders, time.Now()
+	everywhere := q.s.lookout.everywhere(now)
 	if everywhere {
-		query = s.events.SalesWithNewOrders
+		query = sqlSalesWithNewOrders
 	}
-	err = each(ctx, q, query, nil, func(r *sql.Rows) error {
-		var m newOrders
-		err := r.Scan(&m.sale, &m.mark)
-		found.marks = append(found.marks, m)
-		return err
+	found.marks, err = all(q, query, func(r row) (m newOrders, err error) {
+		err = r.Scan(&m.sale, &m.mark)
+		return m, err
 	})
 	if err != nil {
 		return found, err
@@ -210,9 +235,9 @@ func (s *Store) findNew(ctx context.Context, q querier, limit int) (found newRow
 	marks := map[sluice.SaleID]int64{}
 	for i := range found.marks {
 		m := &found.marks[i]
-		share := max(1, limit/len(found.marks)) // no sale keeps the others waiting
-		err := each(ctx, q, s.events.NewOrders, []any{m.sale, m.mark, share}, func(r *sql.Rows) error {
-			var o newOrder
+		share := max(1, limit/len(found.marks)) // so that no sale delays the others
+		err := q.each(sqlNewOrders, []any{m.sale, m.mark, share}, func(r row) error {
+			var o newRow
 			err := r.Scan(&o.position, moment{&o.at})
 			m.orders, m.upto = append(m.orders, o), o.position
 			return err
@@ -223,12 +248,11 @@ func (s *Store) findNew(ctx context.Context, q querier, limit int) (found newRow
 		marks[m.sale] = m.upto
 	}
 	found.marks = slices.DeleteFunc(found.marks, func(m newOrders) bool { return len(m.orders) == 0 })
-	err = each(ctx, q, s.events.NewChanges, []any{limit}, func(r *sql.Rows) error {
-		var c newChange
-		var sale sluice.SaleID
+	err = q.each(sqlNewChanges, []any{limit}, func(r row) error {
+		var c newRow
 		var mark int64
-		err := r.Scan(&c.position, &c.order, moment{&c.at}, &sale, &c.orderPosition, &mark)
-		if c.orderPosition <= max(mark, marks[sale]) {
+		err := r.Scan(&c.position, new(string), moment{&c.at}, &c.sale, &c.order, &mark)
+		if c.order <= max(mark, marks[c.sale]) {
 			found.changes = append(found.changes, c)
 		}
 		return err
@@ -236,14 +260,12 @@ func (s *Store) findNew(ctx context.Context, q querier, limit int) (found newRow
 	if err != nil {
 		return found, err
 	}
-	err = each(ctx, q, s.events.NewSaleEvents, []any{limit}, func(r *sql.Rows) error {
-		var e newSaleEvent
-		err := r.Scan(&e.position, &e.sale, moment{&e.at})
-		found.sales = append(found.sales, e)
-		return err
-	})
+	found.sales, err = all(q, sqlNewSaleEvents, func(r row) (e newRow, err error) {
+		err = r.Scan(&e.position, &e.sale, moment{&e.at})
+		return e, err
+	}, limit)
 	if err == nil {
-		s.lookout.looked(now, &found, everywhere)
+		q.s.lookout.looked(now, &found, everywhere)
 	}
 	return found, err
 }
@@ -286,8 +308,8 @@ func (f *newRows) inOrder() []item {
 		}
 	}
 	for _, c := range f.changes {
-		at := later(c.at, stored[c.orderPosition])
-		stored[c.orderPosition] = at
+		at := later(c.at, stored[c.order])
+		stored[c.order] = at
 		items = append(items, item{kind: aChange, position: c.position, at: at})
 	}
 	slices.SortStableFunc(items, func(a, b item) int { return a.at.Compare(b.at) })
@@ -332,20 +354,15 @@ func number(items []item, last int64) (ranges []orderRange, changes, sales []Pai
 }
 
 // addRanges inserts rows of order_events, many in one statement.
-func (s *Store) addRanges(ctx context.Context, tx *sql.Tx, ranges []orderRange) error {
+func (q *conn) addRanges(ranges []orderRange) error {
+	insert := insertInto("order_events", "first_event, last_event, sale_id, after_position, upto_position")
 	for part := range slices.Chunk(ranges, 100) {
-		var query strings.Builder
-		query.WriteString("INSERT INTO order_events (first_event, last_event, sale_id, after_position, upto_position) VALUES ")
 		var args []any
-		for i, r := range part {
-			if i > 0 {
-				query.WriteString(", ")
-			}
-			n := len(args)
-			fmt.Fprintf(&query, "(%s, %s, %s, %s, %s)", s.d.Arg(n+1), s.d.Arg(n+2), s.d.Arg(n+3), s.d.Arg(n+4), s.d.Arg(n+5))
+		for _, r := range part {
 			args = append(args, r.first, r.last, r.sale, r.after, r.upto)
 		}
-		if err := execAll(ctx, tx, len(part), query.String(), args...); err != nil {
+		query := q.s.d.SQL(insert + strings.Repeat(", (?, ?, ?, ?, ?)", len(part)-1))
+		if err := q.exactly(len(part), query, args...); err != nil {
 			return err
 		}
 	}

@@ -4,31 +4,40 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluicehq/sluice"
+)
+
+var (
+	sqlSelectOrder = newStatement("SelectOrder", `SELECT `+OrderColumns+` FROM orders WHERE order_id = ?`)
+	sqlSelectClaim = newStatement("SelectClaim", `SELECT `+OrderColumns+` FROM orders FORCE INDEX (orders_claim)
+		WHERE buyer_id = ? AND sale_id = ? AND claim_key = ?`)
+	// History selects one row at least if the order is there.
+	sqlHistory = newStatement("History", `SELECT `+historyColumns+`
+		FROM orders LEFT JOIN order_changes c ON c.order_id = orders.order_id
+		WHERE orders.order_id = ? ORDER BY c.position`)
 )
 
 // Order returns a stored order.
 func (s *Store) Order(ctx context.Context, id sluice.OrderID) (order sluice.Order, err error) {
 	defer s.wrap(&err, "read order")
-	if _, ok := id.Sale(); !ok { // it is nobody's; the database need not see it
+	if _, ok := id.Sale(); !ok { // no order has this id; the database need not see it
 		return sluice.Order{}, sluice.ErrOrderNotFound
 	}
-	if err := s.enter(ctx); err != nil {
-		return sluice.Order{}, err
+	return one(s.reads(ctx), sluice.ErrOrderNotFound, sqlSelectOrder, scanOrder, id)
+}
+
+// Claim returns the order that an accepted claim became.
+func (s *Store) Claim(ctx context.Context, claim sluice.ClaimID) (order sluice.Order, err error) {
+	defer s.wrap(&err, "read claim sale=%s", claim.Sale)
+	if claim.Sale.Validate() != nil || claim.Buyer.Validate() != nil || claim.Key.Validate() != nil { // as with Order
+		return sluice.Order{}, sluice.ErrOrderNotFound
 	}
-	order, _, err = ScanOrder(s.read.QueryRowContext(ctx, s.sql.SelectOrder, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		err = sluice.ErrOrderNotFound
-	}
-	if err != nil {
-		return sluice.Order{}, err
-	}
-	return order, nil
+	return one(s.reads(ctx), sluice.ErrOrderNotFound, sqlSelectClaim, scanOrder, claim.Buyer, claim.Sale, claim.Key)
 }
 
 // Orders returns a page of stored orders.
@@ -44,13 +53,10 @@ func (s *Store) Orders(ctx context.Context, filter sluice.OrderFilter) (page []s
 	if !findable(&filter) {
 		return nil, "", nil
 	}
-	if err := s.enter(ctx); err != nil {
-		return nil, "", err
-	}
-	query, args := PageQuery(s.d, &filter, after)
+	query, args := PageQuery(&filter, after)
 	last := int64(0)
-	err = each(ctx, s.read, query, args, func(r *sql.Rows) error {
-		order, position, err := ScanOrder(r)
+	err = s.reads(ctx).eachOf(s.d.SQL(query), args, func(r row) error {
+		order, position, err := scanOrderAt(r)
 		if len(page) == filter.Limit { // one more was asked for, to know of the next page
 			next = encodeCursor(last)
 			return err
@@ -71,44 +77,34 @@ func findable(f *sluice.OrderFilter) bool {
 		cleanText(string(f.Status)) == string(f.Status)
 }
 
-// PageHinter is a dialect that needs to be told by which index it finds a page
-// of orders.
-type PageHinter interface {
-	PageHint(f *sluice.OrderFilter) string
-}
-
 // PageQuery is composed, so that each combination of filters is a statement of
 // its own and the database plans it by the index that it deserves: with a buyer,
 // by the buyer's claims. To read the sale, or all orders, in order of position
 // until there are enough of the buyer's is what databases guess to be cheaper,
 // and it is a scan for everyone who has few. So that index is made useless.
-func PageQuery(d Dialect, f *sluice.OrderFilter, after int64) (string, []any) {
-	query := strings.Builder{}
-	args := []any{after}
-	position := "position"
-	if f.Buyer != "" {
-		position = "position + 0"
+// MariaDB needs hints as well: going by its own statistics, it reads a whole big
+// sale for the few orders that a buyer has there.
+func PageQuery(f *sluice.OrderFilter, after int64) (string, []any) {
+	position, index := "position", ""
+	switch {
+	case f.Buyer != "":
+		position, index = "position + 0", " FORCE INDEX (orders_claim)"
+	case f.Sale != "":
+		index = " FORCE INDEX (orders_of_sale)"
 	}
-	query.WriteString("SELECT " + OrderColumns + " FROM orders")
-	if h, ok := d.(PageHinter); ok {
-		query.WriteString(h.PageHint(f))
-	}
-	query.WriteString(" WHERE " + position + " > " + d.Arg(1))
+	query, args := "SELECT "+OrderColumns+" FROM orders"+index+" WHERE "+position+" > ?", []any{after}
 	for _, by := range []struct{ column, value string }{
 		{"sale_id", string(f.Sale)}, {"buyer_id", string(f.Buyer)}, {"status", string(f.Status)},
 	} {
 		if by.value != "" {
-			args = append(args, by.value)
-			query.WriteString(" AND " + by.column + " = " + d.Arg(len(args)))
+			query, args = query+" AND "+by.column+" = ?", append(args, by.value)
 		}
 	}
-	args = append(args, f.Limit+1)
-	query.WriteString(" ORDER BY " + position + " LIMIT " + d.Arg(len(args)))
-	return query.String(), args
+	return query + " ORDER BY " + position + " LIMIT ?", append(args, f.Limit+1)
 }
 
 // A cursor is the position of the last order of a page, made opaque so that
-// nobody computes with it.
+// clients do not compute with it.
 const cursorPrefix = "position:"
 
 func encodeCursor(position int64) string {
@@ -129,4 +125,51 @@ func decodeCursor(cursor string) (position int64, err error) {
 		return 0, sluice.ErrBadCursor
 	}
 	return position, nil
+}
+
+// History returns the changes of an order. The first one, its being stored,
+// has no row of its own, to keep storing fast: it follows from the order.
+func (s *Store) History(ctx context.Context, id sluice.OrderID) (entries []sluice.HistoryEntry, err error) {
+	defer s.wrap(&err, "history order=%s", id)
+	if _, ok := id.Sale(); !ok {
+		return nil, sluice.ErrOrderNotFound
+	}
+	err = s.reads(ctx).each(sqlHistory, []any{id}, func(r row) error {
+		first, change, err := scanHistory(r, id)
+		if len(entries) == 0 {
+			entries = append(entries, first)
+		}
+		if change != nil {
+			entries = append(entries, *change)
+		}
+		return err
+	})
+	if err == nil && len(entries) == 0 {
+		err = sluice.ErrOrderNotFound
+	}
+	return unless(entries, err)
+}
+
+// scanHistory reads a row of historyColumns: what the order was stored as, if
+// this is the first row, and a change, nil if there was none.
+func scanHistory(r row, id sluice.OrderID) (first sluice.HistoryEntry, change *sluice.HistoryEntry, err error) {
+	var storedAt, changedAt time.Time
+	var node, reason string
+	var status sluice.Status
+	var from, to, action, by, why, payment, refused sql.NullString
+	err = r.Scan(&node, moment{&storedAt}, &status, &reason,
+		moment{&changedAt}, &from, &to, &action, &by, &why, &payment, &refused)
+	if from.Valid {
+		change = &sluice.HistoryEntry{
+			Order: id, At: changedAt, From: sluice.Status(from.String), To: sluice.Status(to.String),
+			Action: sluice.Action(action.String), By: by.String, Reason: why.String,
+			PaymentID: payment.String + refused.String, // one of them is empty
+		}
+		status = change.From
+	}
+	first = sluice.HistoryEntry{Order: id, At: storedAt, From: sluice.Queued, To: status, By: node}
+	if status == sluice.Rejected {
+		first.Reason = reason
+	}
+	return first, change, err
 }

@@ -118,7 +118,8 @@ func planBatch(b *Batch, sale *sluice.Sale, stored []sluice.Order, now time.Time
 			continue
 		}
 		if c.Epoch < sale.Epoch {
-			return nil, fmt.Errorf("entry %s, order %s of epoch %d, while the sale is in epoch %d: %w", c.Entry, c.Order, c.Epoch, sale.Epoch, sluice.ErrStaleEpoch)
+			return nil, fmt.Errorf("entry %s, order %s of epoch %d, while the sale is in epoch %d: %w",
+				c.Entry, c.Order, c.Epoch, sale.Epoch, sluice.ErrStaleEpoch)
 		}
 		o := c.order(sale, now)
 		if sale.Cap != sluice.Unlimited && o.Quantity > sale.Cap-sale.Taken-p.units {
@@ -150,9 +151,7 @@ type place struct{ epoch, seq int64 }
 func newIndex(stored []sluice.Order, more int) *index {
 	n := len(stored) + more
 	x := &index{
-		orders: make(map[sluice.OrderID]*sluice.Order, n),
-		claims: make(map[claimOf]*sluice.Order, n),
-		places: make(map[place]*sluice.Order, n),
+		make(map[sluice.OrderID]*sluice.Order, n), make(map[claimOf]*sluice.Order, n), make(map[place]*sluice.Order, n),
 	}
 	for i := range stored {
 		x.add(&stored[i])
@@ -182,8 +181,8 @@ func (x *index) find(c *Placed) (*sluice.Order, error) {
 	case byPlace != nil && byPlace != byOrder:
 		conflict.Detail = "the store has another order at the same place: " + describe(byPlace)
 	case byOrder.Quantity != c.Quantity || byOrder.Meta != c.Meta:
-		conflict.Detail = fmt.Sprintf("the store has this order with other content: quantity %d instead of %d, meta of %d bytes instead of %d",
-			byOrder.Quantity, c.Quantity, len(byOrder.Meta), len(c.Meta))
+		conflict.Detail = fmt.Sprintf("the store has this order with other content: "+
+			"quantity %d instead of %d, meta of %d bytes instead of %d", byOrder.Quantity, c.Quantity, len(byOrder.Meta), len(c.Meta))
 	default:
 		return byOrder, nil
 	}

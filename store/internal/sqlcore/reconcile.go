@@ -2,11 +2,26 @@ package sqlcore
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluicehq/sluice"
+)
+
+var (
+	sqlReleaseOf = newStatement("ReleaseOf", `SELECT count(*) FROM releases WHERE order_id = ?`)
+	sqlLiveUnits = newStatement("LiveUnits",
+		`SELECT coalesce(sum(quantity), 0) FROM orders WHERE sale_id = ? AND status IN ('pending', 'paid')`)
+	sqlSetTaken = newStatement("SetTaken", update("sales", "taken, updated_at")+` WHERE id = ?`)
+
+	// What waits, by sale: its id, how many, and since when the first one waits.
+	sqlWaitingLetters = newStatement("Backlog.DeadLetters",
+		`SELECT sale_id, count(*), min(created_at) FROM dead_letters WHERE resolved_at IS NULL GROUP BY sale_id`)
+	sqlReleaseBacklog = newStatement("Backlog.Releases",
+		`SELECT sale_id, count(*), min(created_at) FROM releases GROUP BY sale_id`)
+	sqlOverdue = newStatement("Backlog.Overdue",
+		`SELECT sale_id, count(*), min(keep_until) FROM orders FORCE INDEX (orders_to_expire)
+		WHERE status = 'pending' AND keep_until < ? GROUP BY sale_id`)
 )
 
 // ReissueRelease writes the release of an ended order again. It locks the order
@@ -14,31 +29,27 @@ import (
 func (s *Store) ReissueRelease(ctx context.Context, id sluice.OrderID, epoch int64) (written bool, err error) {
 	defer s.wrap(&err, "write a release again order=%s", id)
 	of, ok := id.Sale()
-	if !ok { // it is nobody's; the database need not see it
+	if !ok { // no order has this id; the database need not see it
 		return false, sluice.ErrOrderNotFound
 	}
-	err = s.change(ctx, func(tx *sql.Tx) error {
+	err = s.change(ctx, func(tx *conn) error {
 		written = false
-		order, _, err := ScanOrder(tx.QueryRowContext(ctx, s.sql.LockOrder, id))
-		if errors.Is(err, sql.ErrNoRows) {
-			err = sluice.ErrOrderNotFound
-		}
+		order, err := tx.lockOrder(id)
 		if err != nil || order.Status.Live() {
 			return err
 		}
-		if first, err := s.firstStatus(ctx, tx, &order); err != nil || first != sluice.Pending {
+		if first, err := tx.firstStatus(&order); err != nil || first != sluice.Pending {
 			return err
 		}
-		sale, err := s.lockSale(ctx, tx, of)
+		sale, err := tx.lockSale(of)
 		if err != nil || sale.Epoch != epoch || !sale.ArchivedAt.IsZero() {
 			return err
 		}
-		var waiting int
-		if err := tx.QueryRowContext(ctx, s.sql.ReleaseOf, id).Scan(&waiting); err != nil || waiting > 0 {
+		if waiting, err := only[int](tx.row(sqlReleaseOf, id)); err != nil || waiting > 0 {
 			return err
 		}
 		written = true
-		return s.addReleases(ctx, tx, []string{string(id)})
+		return tx.addReleases([]string{string(id)})
 	})
 	return written && err == nil, err
 }
@@ -47,27 +58,55 @@ func (s *Store) ReissueRelease(ctx context.Context, id sluice.OrderID, epoch int
 // holds the sale's row when it does, so under its lock they stand still.
 func (s *Store) RecountTaken(ctx context.Context, id sluice.SaleID) (before, after int64, err error) {
 	defer s.wrap(&err, "count taken again sale=%s", id)
-	err = s.change(ctx, func(tx *sql.Tx) error {
-		sale, err := s.lockSale(ctx, tx, id)
-		if err != nil {
-			return err
-		}
+	err = s.changeSale(ctx, id, func(tx *conn, sale *sluice.Sale) error {
 		before = sale.Taken
-		if err := tx.QueryRowContext(ctx, s.sql.LiveUnits, id).Scan(&after); err != nil || before == after {
+		if err := tx.row(sqlLiveUnits, id).Scan(&after); err != nil || before == after {
 			return err
 		}
 		if sale.Cap != sluice.Unlimited && after > sale.Cap { // I1
 			return fmt.Errorf("live orders hold %d units, more than the cap of %d", after, sale.Cap)
 		}
-		now, err := s.d.Now(ctx, tx)
-		if err != nil {
-			return err
-		}
-		_, err = exec(ctx, tx, s.sql.SetTaken, after, s.d.Time(now), id)
-		return err
+		return tx.set(sqlSetTaken, after, storeNow, id)
 	})
 	if err != nil {
 		return 0, 0, err
 	}
 	return before, after, nil
+}
+
+// Backlog counts what waits.
+func (s *Store) Backlog(ctx context.Context) (backlog sluice.Backlog, err error) {
+	defer s.wrap(&err, "count the backlog")
+	backlog.Sales = map[sluice.SaleID]sluice.SaleBacklog{}
+	err = s.view(ctx, func(tx *conn) (err error) {
+		if backlog.At, err = tx.now(); err != nil {
+			return err
+		}
+		count := func(st statement, args []any, add func(b *sluice.SaleBacklog, n int64, since time.Time)) error {
+			return tx.each(st, args, func(r row) error {
+				var id sluice.SaleID
+				var n int64
+				var since time.Time
+				err := r.Scan(&id, &n, moment{&since})
+				b := backlog.Sales[id]
+				add(&b, n, since)
+				backlog.Sales[id] = b
+				return err
+			})
+		}
+		err = count(sqlWaitingLetters, nil, func(b *sluice.SaleBacklog, n int64, _ time.Time) { b.DeadLetters = n })
+		if err != nil {
+			return err
+		}
+		err = count(sqlReleaseBacklog, nil, func(b *sluice.SaleBacklog, n int64, since time.Time) {
+			b.Releases, b.OldestRelease = n, since
+		})
+		if err != nil {
+			return err
+		}
+		return count(sqlOverdue, []any{backlog.At}, func(b *sluice.SaleBacklog, n int64, since time.Time) {
+			b.Overdue, b.OldestDue = n, since
+		})
+	})
+	return backlog, err
 }

@@ -10,6 +10,28 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
+var (
+	// AddReleases writes releases of orders, stamped with the epoch of their sales
+	// and the order's updated_at.
+	sqlAddReleases = newStatement("AddReleases", `INSERT INTO releases (`+releaseColumns+`, created_at)
+		SELECT o.order_id, o.sale_id, o.buyer_id, o.claim_key, o.quantity, sales.epoch, o.unpaid, o.updated_at
+		FROM orders o JOIN sales ON sales.id = o.sale_id WHERE o.order_id = ANY (?::text[])
+			AND sales.archived_at IS NULL`)
+	// ArchivedOf counts the orders whose sales are archived.
+	sqlArchivedOf = newStatement("ArchivedOf", `SELECT count(*)
+		FROM orders o JOIN sales ON sales.id = o.sale_id WHERE o.order_id = ANY (?::text[])
+			AND sales.archived_at IS NOT NULL`)
+	sqlNextReleasing = newStatement("NextReleasing",
+		`SELECT sale_id FROM releases WHERE sale_id > ? ORDER BY sale_id LIMIT 1`)
+	// SelectReleases selects the oldest first, holds them, and passes over those
+	// that another transaction holds.
+	sqlSelectReleases = newStatement("SelectReleases", `SELECT `+releaseColumns+`
+		FROM releases FORCE INDEX (releases_of_sale)
+		WHERE sale_id = ? ORDER BY position LIMIT ? FOR UPDATE SKIP LOCKED`)
+	sqlDeleteReleases  = newStatement("DeleteReleases", `DELETE FROM releases WHERE order_id = ANY (?::text[])`)
+	sqlPendingReleases = newStatement("PendingReleases", `SELECT count(*) FROM releases WHERE sale_id = ?`)
+)
+
 // Holder is a dialect that cannot hold rows without keeping all others from
 // writing. It knows by itself what is in hand: Hold reports false while another
 // has the sale's releases, else what to call when they are free again.
@@ -22,16 +44,15 @@ type Holder interface {
 // those of others: the errors are joined, and come with the count of what was
 // given. A sale for which that took long rests for a while. The next call begins
 // with the next sale, so that one that takes all the time of ctx does not either.
-func (s *Store) GiveReleases(ctx context.Context, limit int, give func(sluice.SaleID, []sluice.Release) error) (given int, err error) {
+func (s *Store) GiveReleases(
+	ctx context.Context, limit int, give func(sluice.SaleID, []sluice.Release) error,
+) (given int, err error) {
 	defer s.wrapAsIs(&err, "give releases")
 	if limit < 1 {
 		return 0, fmt.Errorf("limit %d: want 1 or more", limit)
 	}
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterToChange(ctx); err != nil {
 		return 0, err
-	}
-	if s.ReadOnly {
-		return 0, errReadOnly
 	}
 	var failures []error
 	start := s.releasing.Load()
@@ -65,10 +86,10 @@ func (s *Store) GiveReleases(ctx context.Context, limit int, give func(sluice.Sa
 }
 
 // nextReleasing returns the next sale that has releases; empty after the last.
-func (s *Store) nextReleasing(ctx context.Context, after sluice.SaleID) (next sluice.SaleID, err error) {
-	err = s.read.QueryRowContext(ctx, s.sql.NextReleasing, after).Scan(&next)
+func (s *Store) nextReleasing(ctx context.Context, after sluice.SaleID) (sluice.SaleID, error) {
+	next, err := only[sluice.SaleID](s.reads(ctx).row(sqlNextReleasing, after))
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+		err = nil
 	}
 	return next, err
 }
@@ -76,71 +97,67 @@ func (s *Store) nextReleasing(ctx context.Context, after sluice.SaleID) (next sl
 // giveSale hands out releases of one sale and deletes them. If that breaks off
 // anywhere, also because this server dies, they are there again (I6: the
 // ledger applies each once, whether or not it has seen it).
-func (s *Store) giveSale(ctx context.Context, sale sluice.SaleID, limit int, give func(sluice.SaleID, []sluice.Release) error) (int, error) {
-	holder, ok := s.d.(Holder)
-	if !ok {
-		n := 0
-		ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-		defer cancel()
-		err := s.within(ctx, s.write, nil, false, func(tx *sql.Tx) error {
-			releases, err := s.selectReleases(ctx, tx, sale, limit)
-			if err != nil || len(releases) == 0 {
-				return err
-			}
-			if err := give(sale, releases); err != nil {
-				return err
-			}
-			n = len(releases)
-			return s.deleteReleases(ctx, tx, releases)
-		})
-		if err != nil {
-			return 0, err
+func (s *Store) giveSale(
+	ctx context.Context, sale sluice.SaleID, limit int, give func(sluice.SaleID, []sluice.Release) error,
+) (n int, err error) {
+	handOut := func(from *conn, remove func(orders []string) error) error {
+		releases, err := all(from, sqlSelectReleases, scanRelease, sale, limit)
+		if err != nil || len(releases) == 0 {
+			return err
 		}
-		return n, nil
+		if err := give(sale, releases); err != nil {
+			return err
+		}
+		ids := make([]string, len(releases))
+		for i := range releases {
+			ids[i] = string(releases[i].Order)
+		}
+		n = len(ids)
+		return remove(ids)
 	}
-	free, ok := holder.Hold(sale)
-	if !ok {
-		return 0, nil
+	if holder, ok := s.d.(Holder); ok {
+		free, ok := holder.Hold(sale)
+		if !ok {
+			return 0, nil
+		}
+		defer free()
+		err = handOut(s.reads(ctx), func(orders []string) error {
+			return s.change(ctx, func(tx *conn) error { return tx.deleteReleases(orders) })
+		})
+		return unless(n, err)
 	}
-	defer free()
-	releases, err := s.selectReleases(ctx, s.read, sale, limit)
-	if err != nil || len(releases) == 0 {
-		return 0, err
-	}
-	if err := give(sale, releases); err != nil {
-		return 0, err
-	}
-	err = s.change(ctx, func(tx *sql.Tx) error { return s.deleteReleases(ctx, tx, releases) })
-	if err != nil {
-		return 0, err
-	}
-	return len(releases), nil
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	err = s.within(ctx, s.write, nil, false, func(tx *conn) error { return handOut(tx, tx.deleteReleases) })
+	return unless(n, err)
 }
 
-func (s *Store) selectReleases(ctx context.Context, q querier, sale sluice.SaleID, limit int) (all []sluice.Release, err error) {
-	err = each(ctx, q, s.sql.SelectReleases, []any{sale, limit}, func(rows *sql.Rows) error {
-		var r sluice.Release
-		err := rows.Scan(&r.Order, &r.Sale, &r.Buyer, &r.Key, &r.Quantity, &r.Epoch, &r.Unpaid)
-		all = append(all, r)
+func scanRelease(row row) (r sluice.Release, err error) {
+	err = row.Scan(&r.Order, &r.Sale, &r.Buyer, &r.Key, &r.Quantity, &r.Epoch, &r.Unpaid)
+	return r, err
+}
+
+func (q *conn) deleteReleases(orders []string) error {
+	return q.exactly(len(orders), q.s.sql[sqlDeleteReleases], orders)
+}
+
+// addReleases writes the releases of orders that the transaction has ended. The
+// sales' rows are locked by it. Those of an archived sale have none: the ledger
+// has forgotten the sale, or is about to, and could not take the units.
+func (q *conn) addReleases(orders []string) error {
+	added, err := q.count(sqlAddReleases, orders)
+	if err != nil || added == int64(len(orders)) {
 		return err
-	})
-	return all, err
-}
-
-func (s *Store) deleteReleases(ctx context.Context, tx *sql.Tx, releases []sluice.Release) error {
-	ids := make([]string, len(releases))
-	for i := range releases {
-		ids[i] = string(releases[i].Order)
 	}
-	return execAll(ctx, tx, len(ids), s.sql.DeleteReleases, s.d.List(ids))
+	without, err := only[int64](q.row(sqlArchivedOf, orders))
+	if err == nil && added+without != int64(len(orders)) {
+		err = fmt.Errorf("%d releases of %d orders, %d of archived sales", added, len(orders), without)
+	}
+	return err
 }
 
 // PendingReleases counts the releases of a sale that wait.
 func (s *Store) PendingReleases(ctx context.Context, sale sluice.SaleID) (n int64, err error) {
 	defer s.wrap(&err, "count releases sale=%s", sale)
-	if err := s.enter(ctx); err != nil {
-		return 0, err
-	}
-	err = s.read.QueryRowContext(ctx, s.sql.PendingReleases, sale).Scan(&n)
-	return n, err
+	return only[int64](s.reads(ctx).row(sqlPendingReleases, sale))
 }

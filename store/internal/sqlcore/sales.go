@@ -2,9 +2,9 @@ package sqlcore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,7 +12,28 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-var errReadOnly = errors.New("the store is open for reading only")
+var (
+	sqlInsertSale  = newStatement("InsertSale", insertInto("sales", saleColumns)+" ON CONFLICT (id) DO NOTHING")
+	sqlInsertTerms = newStatement("InsertTerms", insertInto("sale_terms", "sale_id, "+termsColumns+", changed_at"))
+	sqlSelectSale  = newStatement("SelectSale", `SELECT `+saleColumns+` FROM sales WHERE id = ?`)
+	// LockSale holds the row until the transaction ends.
+	sqlLockSale    = newStatement("LockSale", `SELECT `+saleColumns+` FROM sales WHERE id = ? FOR NO KEY UPDATE`)
+	sqlSelectSales = newStatement("SelectSales", `SELECT `+saleColumns+` FROM sales ORDER BY opens_at, id`)
+	sqlLiveSales   = newStatement("LiveSales", `SELECT `+saleColumns+` FROM sales WHERE archived_at IS NULL ORDER BY id`)
+	sqlNamedSales  = newStatement("NamedSales", `SELECT `+saleColumns+` FROM sales WHERE id = ANY (?::text[]) ORDER BY id`)
+	sqlPageOfSales = newStatement("PageOfSales", `SELECT `+saleColumns+` FROM sales WHERE id > ? ORDER BY id LIMIT ?`)
+	sqlUpdateSale  = newStatement("UpdateSale",
+		update("sales", editableColumns+", terms_version, "+limitColumns+", cap, updated_at")+` WHERE id = ?`)
+	// FenceSale changes nothing if there is a fence.
+	sqlFenceSale = newStatement("FenceSale",
+		update("sales", "fence, updated_at")+` WHERE id = ? AND epoch = ? AND fence = ''`)
+	// Unsettled reports whether orders are pending, releases wait or dead letters
+	// are not resolved.
+	sqlUnsettled = newStatement("Unsettled", `SELECT EXISTS (SELECT 1 FROM orders WHERE sale_id = ? AND status = 'pending')
+		OR EXISTS (SELECT 1 FROM releases WHERE sale_id = ?)
+		OR EXISTS (SELECT 1 FROM dead_letters WHERE sale_id = ? AND resolved_at IS NULL)`)
+	sqlArchiveSale = newStatement("ArchiveSale", update("sales", "archived_at, updated_at")+` WHERE id = ?`)
+)
 
 // CreateSale adds a sale.
 func (s *Store) CreateSale(ctx context.Context, sale sluice.Sale) (_ sluice.Sale, err error) {
@@ -22,38 +43,31 @@ func (s *Store) CreateSale(ctx context.Context, sale sluice.Sale) (_ sluice.Sale
 	if err := storable(&sale); err != nil {
 		return sluice.Sale{}, err
 	}
-	err = s.change(ctx, func(tx *sql.Tx) error {
-		now, err := s.d.Now(ctx, tx)
+	err = s.change(ctx, func(tx *conn) error {
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
 		sale.CreatedAt, sale.UpdatedAt = now, now
-		args := append([]any{sale.ID}, editableArgs(&sale)...)
-		args = append(args, termsArgs(s.d, &sale.Terms)...)
-		args = append(args, sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken, limitArg(sale.Cap), s.d.Time(now), s.d.Time(now), nil)
-		inserted, err := exec(ctx, tx, s.sql.InsertSale, args...)
+		inserted, err := tx.changed(sqlInsertSale, slices.Concat([]any{sale.ID}, editableArgs(&sale), termsArgs(&sale.Terms),
+			[]any{sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken, limitArg(sale.Cap), now, now, nil})...)
 		if err != nil {
 			return err
 		}
 		if !inserted {
 			return sluice.ErrSaleExists
 		}
-		if err := s.addTerms(ctx, tx, &sale); err != nil {
+		if err := tx.addTerms(&sale); err != nil {
 			return err
 		}
-		return s.addSaleEvent(ctx, tx, sluice.EventSaleCreated, &sale, now)
+		return tx.addSaleEvent(sluice.EventSaleCreated, &sale, now)
 	})
-	if err != nil {
-		return sluice.Sale{}, err
-	}
-	return sale, nil
+	return unless(sale, err)
 }
 
 // addTerms appends the sale's terms to their history.
-func (s *Store) addTerms(ctx context.Context, tx *sql.Tx, sale *sluice.Sale) error {
-	args := append([]any{sale.ID}, termsArgs(s.d, &sale.Terms)...)
-	_, err := exec(ctx, tx, s.sql.InsertTerms, append(args, s.d.Time(sale.UpdatedAt))...)
-	return err
+func (q *conn) addTerms(sale *sluice.Sale) error {
+	return q.set(sqlInsertTerms, slices.Concat([]any{sale.ID}, termsArgs(&sale.Terms), []any{sale.UpdatedAt})...)
 }
 
 // storable validates a sale and cuts its times to whole milliseconds.
@@ -74,114 +88,99 @@ func storable(sale *sluice.Sale) error {
 // Sale returns one sale.
 func (s *Store) Sale(ctx context.Context, id sluice.SaleID) (sale sluice.Sale, err error) {
 	defer s.wrap(&err, "read sale=%s", id)
-	if err := s.enter(ctx); err != nil {
-		return sale, err
-	}
-	return oneSale(s.read.QueryRowContext(ctx, s.sql.SelectSale, id))
+	return s.reads(ctx).sale(sqlSelectSale, id)
 }
 
-func (s *Store) lockSale(ctx context.Context, tx *sql.Tx, id sluice.SaleID) (sluice.Sale, error) {
-	return oneSale(tx.QueryRowContext(ctx, s.sql.LockSale, id))
+func (q *conn) sale(st statement, id sluice.SaleID) (sluice.Sale, error) {
+	return one(q, sluice.ErrSaleNotFound, st, scanSale, id)
 }
 
-func oneSale(r row) (sluice.Sale, error) {
-	sale, err := scanSale(r)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = sluice.ErrSaleNotFound
+func (q *conn) lockSale(id sluice.SaleID) (sluice.Sale, error) { return q.sale(sqlLockSale, id) }
+
+// changeSale calls do with a sale whose row is held.
+func (s *Store) changeSale(ctx context.Context, id sluice.SaleID, do func(tx *conn, sale *sluice.Sale) error) error {
+	return s.changeWithin(ctx, changeTimeout, onSale(id, do))
+}
+
+func onSale(id sluice.SaleID, do func(tx *conn, sale *sluice.Sale) error) func(*conn) error {
+	return func(tx *conn) error {
+		sale, err := tx.lockSale(id)
+		if err != nil {
+			return err
+		}
+		return do(tx, &sale)
 	}
-	if err != nil {
-		return sluice.Sale{}, err
-	}
-	return sale, nil
 }
 
 // Sales returns all sales.
-func (s *Store) Sales(ctx context.Context) (all []sluice.Sale, err error) {
+func (s *Store) Sales(ctx context.Context) (list []sluice.Sale, err error) {
 	defer s.wrap(&err, "list sales")
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	err = each(ctx, s.read, s.sql.SelectSales, nil, func(r *sql.Rows) error {
-		sale, err := scanSale(r)
-		all = append(all, sale)
-		return err
-	})
-	return all, err
+	return all(s.reads(ctx), sqlSelectSales, scanSale)
 }
 
 // SelectSales returns some sales.
 func (s *Store) SelectSales(ctx context.Context, f sluice.SaleFilter) (list []sluice.Sale, err error) {
 	defer s.wrap(&err, "select sales")
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	query, args := s.sql.PageOfSales, []any{f.After, f.Limit}
 	switch {
 	case f.Live:
-		query, args = s.sql.LiveSales, nil
+		return all(s.reads(ctx), sqlLiveSales, scanSale)
 	case f.IDs != nil:
-		ids := make([]string, len(f.IDs))
-		for i, id := range f.IDs {
-			ids[i] = string(id)
-		}
-		query, args = s.sql.NamedSales, []any{s.d.List(ids)}
+		return all(s.reads(ctx), sqlNamedSales, scanSale, asTexts(f.IDs))
 	case f.Limit < 1:
 		return nil, errors.New("limit: want 1 or more")
 	}
-	err = each(ctx, s.read, query, args, func(r *sql.Rows) error {
-		sale, err := scanSale(r)
-		list = append(list, sale)
-		return err
-	})
-	return list, err
+	return all(s.reads(ctx), sqlPageOfSales, scanSale, f.After, f.Limit)
+}
+
+// asTexts is a list of ids as a statement takes it.
+func asTexts[ID ~string](ids []ID) []string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = string(id)
+	}
+	return texts
 }
 
 // ChangeSale edits a sale. The change must not use the store: it runs inside
 // the transaction.
-func (s *Store) ChangeSale(ctx context.Context, id sluice.SaleID, change func(*sluice.Sale) error) (sluice.Sale, error) {
+func (s *Store) ChangeSale(
+	ctx context.Context, id sluice.SaleID, change func(*sluice.Sale) error,
+) (sluice.Sale, error) {
 	var sale sluice.Sale
 	var refused error // by change; it is returned as it is
-	err := s.change(ctx, func(tx *sql.Tx) error {
-		before, err := s.lockSale(ctx, tx, id)
-		if err != nil {
-			return err
-		}
+	err := s.changeSale(ctx, id, func(tx *conn, before *sluice.Sale) error {
 		if !before.ArchivedAt.IsZero() {
 			return sluice.ErrArchived
 		}
-		sale = before
+		sale = *before
 		if refused = change(&sale); refused != nil {
 			return refused
 		}
-		if err := edited(&before, &sale); err != nil {
+		if err := edited(before, &sale); err != nil {
 			return err
 		}
-		return s.writeChange(ctx, tx, &sale)
+		return tx.writeChange(&sale)
 	})
 	if refused != nil {
 		return sluice.Sale{}, refused
 	}
-	if err != nil {
-		s.wrap(&err, "change sale=%s", id)
-		return sluice.Sale{}, err
-	}
-	return sale, nil
+	s.wrap(&err, "change sale=%s", id)
+	return unless(sale, err)
 }
 
 // writeChange writes a sale that was edited, and its new version of the terms.
-func (s *Store) writeChange(ctx context.Context, tx *sql.Tx, sale *sluice.Sale) (err error) {
-	if sale.UpdatedAt, err = s.d.Now(ctx, tx); err != nil {
+func (q *conn) writeChange(sale *sluice.Sale) (err error) {
+	if sale.UpdatedAt, err = q.now(); err != nil {
 		return err
 	}
-	args := append(editableArgs(sale), termsArgs(s.d, &sale.Terms)...)
-	args = append(args, limitArg(sale.Cap), s.d.Time(sale.UpdatedAt), sale.ID)
-	if _, err := exec(ctx, tx, s.sql.UpdateSale, args...); err != nil {
+	if err := q.set(sqlUpdateSale, slices.Concat(editableArgs(sale), termsArgs(&sale.Terms),
+		[]any{limitArg(sale.Cap), sale.UpdatedAt, sale.ID})...); err != nil {
 		return err
 	}
-	if err := s.addTerms(ctx, tx, sale); err != nil {
+	if err := q.addTerms(sale); err != nil {
 		return err
 	}
-	return s.addSaleEvent(ctx, tx, sluice.EventSaleUpdated, sale, sale.UpdatedAt)
+	return q.addSaleEvent(sluice.EventSaleUpdated, sale, sale.UpdatedAt)
 }
 
 // edited judges a change of a sale and raises the version of its terms.
@@ -190,9 +189,11 @@ func edited(before, after *sluice.Sale) error {
 	switch {
 	case after.ID != before.ID:
 		return errors.New("the id of a sale cannot be changed")
-	case after.Epoch != before.Epoch || after.LoadedEpoch != before.LoadedEpoch || after.Fence != before.Fence || after.Taken != before.Taken || after.Cap != before.Cap:
+	case after.Epoch != before.Epoch || after.LoadedEpoch != before.LoadedEpoch || after.Fence != before.Fence ||
+		after.Taken != before.Taken || after.Cap != before.Cap:
 		return errors.New("epoch, fence, taken and cap of a sale are the store's own")
-	case !after.ArchivedAt.Equal(before.ArchivedAt) || !after.CreatedAt.Equal(before.CreatedAt) || !after.UpdatedAt.Equal(before.UpdatedAt):
+	case !after.ArchivedAt.Equal(before.ArchivedAt) || !after.CreatedAt.Equal(before.CreatedAt) ||
+		!after.UpdatedAt.Equal(before.UpdatedAt):
 		return errors.New("the times of a sale's row are the store's own")
 	}
 	after.Version = before.Version + 1
@@ -226,21 +227,47 @@ func (s *Store) FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, re
 	if reason == "" {
 		return errors.New("a fence needs a reason")
 	}
-	return s.change(ctx, func(tx *sql.Tx) error {
-		now, err := s.d.Now(ctx, tx)
+	return s.change(ctx, func(tx *conn) error {
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
-		fenced, err := exec(ctx, tx, s.sql.FenceSale, reason, s.d.Time(now), id, epoch)
+		fenced, err := tx.changed(sqlFenceSale, reason, now, id, epoch)
 		if err != nil {
 			return err
 		}
 		if fenced {
-			return s.addSaleEventOf(ctx, tx, sluice.EventSaleUnavailable, id, now)
+			return tx.addSaleEventOf(sluice.EventSaleUnavailable, id, now)
 		}
-		_, err = s.lockSale(ctx, tx, id)
+		_, err = tx.lockSale(id)
 		return err
 	})
+}
+
+// Archive marks a sale as over for good. The lock of the sale's row keeps out
+// what would store orders; what ends one either has written its release, and is
+// seen here, or finds the sale archived and writes none (see addReleases).
+func (s *Store) Archive(ctx context.Context, id sluice.SaleID) (archived bool, err error) {
+	defer s.wrap(&err, "archive sale=%s", id)
+	err = s.changeSale(ctx, id, func(tx *conn, sale *sluice.Sale) error {
+		if archived = !sale.ArchivedAt.IsZero(); archived {
+			return nil
+		}
+		now, err := tx.now()
+		if err != nil || sale.ClosesAt.IsZero() || now.Before(sale.ClosesAt) {
+			return err
+		}
+		var unsettled bool
+		if err := tx.row(sqlUnsettled, id, id, id).Scan(&unsettled); err != nil || unsettled {
+			return err
+		}
+		archived, err = tx.changed(sqlArchiveSale, now, now, id)
+		if err != nil || !archived {
+			return err
+		}
+		return tx.addSaleEventOf(sluice.EventSaleArchived, id, now)
+	})
+	return archived && err == nil, err
 }
 
 // cleanText makes a text storable in any database. It is for texts that may

@@ -7,7 +7,6 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -39,43 +38,32 @@ func (s *Store) SealSecrets(ctx context.Context, key string) (clear int, err err
 			foreign = append(foreign, string(w.ID))
 		}
 	}
-	err = s.changeAll(ctx, func(id sluice.WebhookID, kept string) (string, error) {
-		if strings.HasPrefix(kept, sluice.SealedSecret) {
-			return kept, nil
-		}
-		if s.sealer == nil {
-			clear++
-			return kept, nil
-		}
-		return s.seal(id, kept)
-	}, all)
-	if err == nil && len(foreign) > 0 {
-		err = fmt.Errorf("the secrets of %s are sealed with another key: give every server the webhook_key that they were sealed with", strings.Join(foreign, ", "))
-	}
-	return clear, err
-}
-
-// changeAll rewrites the secrets of webhooks as they are kept, each in its own
-// transaction: another server may do the same at the same moment.
-func (s *Store) changeAll(ctx context.Context, change func(id sluice.WebhookID, kept string) (string, error), all []sluice.Webhook) error {
 	for _, w := range all {
-		err := s.change(ctx, func(tx *sql.Tx) error {
-			kept, err := scanWebhook(tx.QueryRowContext(ctx, s.webhooks.Lock, w.ID))
+		// Each in its own transaction: another server may do the same at the same
+		// moment.
+		if err := s.change(ctx, func(tx *conn) error {
+			w, err := scanWebhook(tx.row(sqlLockWebhook, w.ID))
+			if err != nil || strings.HasPrefix(w.Secret, sluice.SealedSecret) {
+				return err
+			}
+			if s.sealer == nil {
+				clear++
+				return nil
+			}
+			sealed, err := s.seal(w.ID, w.Secret)
 			if err != nil {
 				return err
 			}
-			next, err := change(w.ID, kept.Secret)
-			if err != nil || next == kept.Secret {
-				return err
-			}
-			_, err = exec(ctx, tx, s.webhooks.SetSecret, next, w.ID)
-			return err
-		})
-		if err != nil {
-			return err
+			return tx.set(sqlSetSecret, sealed, w.ID)
+		}); err != nil {
+			return clear, err
 		}
 	}
-	return nil
+	if len(foreign) > 0 {
+		err = fmt.Errorf("the secrets of %s are sealed with another key: "+
+			"give every server the webhook_key that they were sealed with", strings.Join(foreign, ", "))
+	}
+	return clear, err
 }
 
 func newSealer(key string) (cipher.AEAD, error) {

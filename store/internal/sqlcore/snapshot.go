@@ -2,27 +2,34 @@ package sqlcore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"github.com/sluicehq/sluice"
 )
 
+var (
+	sqlSelectTerms = newStatement("SelectTerms",
+		`SELECT `+termsColumns+` FROM sale_terms WHERE sale_id = ? ORDER BY version`)
+	sqlOrdersOfSale = newStatement("OrdersOfSale", `SELECT `+OrderColumns+` FROM orders FORCE INDEX (orders_of_sale)
+		WHERE sale_id = ? AND position > ? ORDER BY position LIMIT ?`)
+	sqlReturningOfSale = newStatement("ReturningOfSale", `SELECT order_id FROM releases WHERE sale_id = ?`)
+	// EndingsOfSale selects orders that left pending or paid for another status, and
+	// how often.
+	sqlEndingsOfSale = newStatement("EndingsOfSale", `SELECT c.order_id, count(*)
+		FROM orders o JOIN order_changes c ON c.order_id = o.order_id
+		WHERE o.sale_id = ? AND c.from_status IN ('pending', 'paid') AND c.to_status NOT IN ('pending', 'paid')
+		GROUP BY c.order_id`)
+)
+
 // Snapshot calls read with a view of one sale, all of it of one moment.
 func (s *Store) Snapshot(ctx context.Context, id sluice.SaleID, read func(sluice.Snapshot) error) (err error) {
 	var judged error // by read; it is returned as it is
-	err = s.viewWithin(ctx, longTimeout, func(tx *sql.Tx) error {
-		snap := &snapshot{ctx: ctx, store: s, tx: tx}
-		var err error
-		if snap.sale, err = oneSale(tx.QueryRowContext(ctx, s.sql.SelectSale, id)); err != nil {
+	err = s.viewWithin(ctx, longTimeout, func(tx *conn) (err error) {
+		snap := &snapshot{conn: tx}
+		if snap.sale, err = tx.sale(sqlSelectSale, id); err != nil {
 			return err
 		}
-		err = each(ctx, tx, s.sql.SelectTerms, []any{id}, func(r *sql.Rows) error {
-			terms, err := scanTerms(r)
-			snap.terms = append(snap.terms, terms)
-			return err
-		})
-		if err != nil {
+		if snap.terms, err = all(tx, sqlSelectTerms, scanTerms, id); err != nil {
 			return err
 		}
 		judged = read(snap)
@@ -35,9 +42,7 @@ func (s *Store) Snapshot(ctx context.Context, id sluice.SaleID, read func(sluice
 }
 
 type snapshot struct {
-	ctx   context.Context // of the call that the snapshot lives in
-	store *Store
-	tx    *sql.Tx
+	conn  *conn
 	sale  sluice.Sale
 	terms []sluice.Terms
 }
@@ -47,45 +52,35 @@ func (n *snapshot) Sale() sluice.Sale { return n.sale }
 func (n *snapshot) TermsVersions() []sluice.Terms { return n.terms }
 
 func (n *snapshot) Orders(yield func(sluice.Order) bool) (err error) {
-	defer n.store.wrap(&err, "snapshot orders sale=%s", n.sale.ID)
-	return n.store.ordersOfSale(n.ctx, n.tx, n.sale.ID, yield)
+	defer n.conn.s.wrap(&err, "snapshot orders sale=%s", n.sale.ID)
+	return n.conn.ordersOfSale(n.sale.ID, yield)
 }
 
-func (n *snapshot) DeadLetters() (all []sluice.DeadLetter, err error) {
-	defer n.store.wrap(&err, "snapshot dead letters sale=%s", n.sale.ID)
-	return deadLetters(n.ctx, n.tx, n.store.sql.DeadLettersOfSale, n.sale.ID)
+func (n *snapshot) DeadLetters() (letters []sluice.DeadLetter, err error) {
+	defer n.conn.s.wrap(&err, "snapshot dead letters sale=%s", n.sale.ID)
+	return all(n.conn, sqlDeadLettersOfSale, scanDeadLetter, n.sale.ID)
 }
 
 func (n *snapshot) Endings(yield func(order sluice.OrderID, times int64) bool) (err error) {
-	defer n.store.wrap(&err, "snapshot endings sale=%s", n.sale.ID)
-	return n.until(n.store.sql.EndingsOfSale, func(r *sql.Rows) (bool, error) {
-		var order sluice.OrderID
-		var times int64
-		if err := r.Scan(&order, &times); err != nil {
-			return false, err
-		}
-		return yield(order, times), nil
-	})
+	defer n.conn.s.wrap(&err, "snapshot endings sale=%s", n.sale.ID)
+	var order sluice.OrderID
+	var times int64
+	return n.until(sqlEndingsOfSale, func() bool { return yield(order, times) }, &order, &times)
 }
 
 func (n *snapshot) Returning(yield func(order sluice.OrderID) bool) (err error) {
-	defer n.store.wrap(&err, "snapshot outbox sale=%s", n.sale.ID)
-	return n.until(n.store.sql.ReturningOfSale, func(r *sql.Rows) (bool, error) {
-		var order sluice.OrderID
-		if err := r.Scan(&order); err != nil {
-			return false, err
-		}
-		return yield(order), nil
-	})
+	defer n.conn.s.wrap(&err, "snapshot outbox sale=%s", n.sale.ID)
+	var order sluice.OrderID
+	return n.until(sqlReturningOfSale, func() bool { return yield(order) }, &order)
 }
 
 var errEnough = errors.New("enough")
 
-// until reads the sale's rows until one is enough.
-func (n *snapshot) until(query string, one func(*sql.Rows) (bool, error)) error {
-	err := each(n.ctx, n.tx, query, []any{n.sale.ID}, func(r *sql.Rows) error {
-		more, err := one(r)
-		if err == nil && !more {
+// until scans the sale's rows, one after the other, until one is enough.
+func (n *snapshot) until(st statement, more func() bool, into ...any) error {
+	err := n.conn.each(st, []any{n.sale.ID}, func(r row) error {
+		err := r.Scan(into...)
+		if err == nil && !more() {
 			err = errEnough
 		}
 		return err
@@ -101,12 +96,12 @@ const pageOfSale = 2000
 
 // ordersOfSale calls yield with the orders of a sale, oldest first, until it
 // returns false. It reads in pages, so that yield may use the transaction.
-func (s *Store) ordersOfSale(ctx context.Context, tx *sql.Tx, id sluice.SaleID, yield func(sluice.Order) bool) error {
+func (q *conn) ordersOfSale(id sluice.SaleID, yield func(sluice.Order) bool) error {
 	page := make([]sluice.Order, 0, pageOfSale)
 	for after := int64(0); ; {
 		page = page[:0]
-		err := each(ctx, tx, s.sql.OrdersOfSale, []any{id, after, pageOfSale}, func(r *sql.Rows) error {
-			order, position, err := ScanOrder(r)
+		err := q.each(sqlOrdersOfSale, []any{id, after, pageOfSale}, func(r row) error {
+			order, position, err := scanOrderAt(r)
 			page, after = append(page, order), position
 			return err
 		})

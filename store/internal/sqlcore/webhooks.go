@@ -12,56 +12,85 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// WebhookStatements is the SQL of webhooks; as with Statements.
-type WebhookStatements struct {
-	Insert      string // WebhookColumns
-	Select      string // id; WebhookColumns
-	Lock        string // id; as Select, and holds the row until the transaction ends
-	All         string // no arguments; by position
-	Delete      string // id
-	DeleteAllOf string // id; its deliveries
-	SetEnabled  string // disabled_at, disabled_why, failures, retry_at, updated_at, id
-	SetProgress string // last_event, delivered, failures, retry_at, last_success, last_failure, last_error, id
-	SetCursor   string // last_event, id
-	SetSecret   string // secret, id
-
-	// Keep inserts DeliveryColumns, or writes them over those of the same event.
-	Keep       string
-	Change     string // state, attempts, next_at, last_status, last_error, updated_at, webhook_id, event
-	Forget     string // webhook_id, event
-	ForgetFrom string // webhook_id, event; it and all after it
-	AllDue     string // next_at, webhook_id; all that are pending
-	// Due selects pending ones with next_at <= now, without an earlier pending
-	// one of the same subject, by event.
-	Due      string // webhook_id, now, limit; DeliveryColumns
-	Held     string // webhook_id, list of subjects; those with a pending one
-	List     string // webhook_id, event after which, state, the same, limit; DeliveryColumns; an empty state is any
-	Count    string // webhook_id, state
-	Unfail   string // next_at, updated_at, webhook_id; all that have failed
-	HasEvent string // webhook_id, event; its attempts
-}
-
-// Columns of webhooks and deliveries.
 const (
-	WebhookColumns = `id, url, description, secret, types, created_at, updated_at, disabled_at, disabled_why,
+	webhookColumns = `id, url, description, secret, types, created_at, updated_at, disabled_at, disabled_why,
 		last_event, delivered, failures, retry_at, last_success, last_failure, last_error`
-	DeliveryColumns = `webhook_id, event, subject, state, attempts, next_at, last_status, last_error, updated_at`
+	deliveryColumns = `webhook_id, event, subject, state, attempts, next_at, last_status, last_error, updated_at`
 )
 
+var (
+	sqlInsertWebhook = newStatement("Webhooks.Insert", insertInto("webhooks", webhookColumns))
+	sqlSelectWebhook = newStatement("Webhooks.Select", `SELECT `+webhookColumns+` FROM webhooks WHERE id = ?`)
+	// Lock holds the row until the transaction ends.
+	sqlLockWebhook   = newStatement("Webhooks.Lock", `SELECT `+webhookColumns+` FROM webhooks WHERE id = ? FOR UPDATE`)
+	sqlWebhooks      = newStatement("Webhooks.All", `SELECT `+webhookColumns+` FROM webhooks ORDER BY position`)
+	sqlDeleteWebhook = newStatement("Webhooks.Delete", `DELETE FROM webhooks WHERE id = ?`)
+	sqlSetEnabled    = newStatement("Webhooks.SetEnabled",
+		update("webhooks", "disabled_at, disabled_why, failures, retry_at, updated_at")+` WHERE id = ?`)
+	sqlSetProgress = newStatement("Webhooks.SetProgress", update("webhooks",
+		"last_event, delivered, failures, retry_at, last_success, last_failure, last_error")+` WHERE id = ?`)
+	sqlSetCursor = newStatement("Webhooks.SetCursor", update("webhooks", "last_event")+` WHERE id = ?`)
+	sqlSetSecret = newStatement("Webhooks.SetSecret", update("webhooks", "secret")+` WHERE id = ?`)
+
+	// Keep inserts a delivery, or writes it over that of the same event.
+	sqlKeep = newStatement("Webhooks.Keep", insertInto("webhook_deliveries", deliveryColumns)+`
+		ON CONFLICT (webhook_id, event) DO UPDATE SET state = excluded.state, attempts = excluded.attempts,
+			next_at = excluded.next_at, last_status = excluded.last_status, last_error = excluded.last_error,
+			updated_at = excluded.updated_at`)
+	sqlChangeDelivery = newStatement("Webhooks.Change", update("webhook_deliveries",
+		"state, attempts, next_at, last_status, last_error, updated_at")+` WHERE webhook_id = ? AND event = ?`)
+	sqlForget     = newStatement("Webhooks.Forget", `DELETE FROM webhook_deliveries WHERE webhook_id = ? AND event = ?`)
+	sqlForgetFrom = newStatement("Webhooks.ForgetFrom",
+		`DELETE FROM webhook_deliveries WHERE webhook_id = ? AND event >= ?`)
+	sqlDeleteAllOf = newStatement("Webhooks.DeleteAllOf", `DELETE FROM webhook_deliveries WHERE webhook_id = ?`)
+	sqlAllDue      = newStatement("Webhooks.AllDue",
+		update("webhook_deliveries", "next_at")+` WHERE webhook_id = ? AND state = 'pending'`)
+	// Due selects pending ones whose time has come, without an earlier pending one
+	// of the same subject, by event.
+	sqlDue = newStatement("Webhooks.Due", `SELECT `+deliveryColumns+` FROM webhook_deliveries d
+		WHERE webhook_id = ? AND state = 'pending' AND next_at <= ?
+			AND NOT EXISTS (SELECT 1 FROM webhook_deliveries e WHERE e.webhook_id = d.webhook_id AND e.subject = d.subject
+				AND e.state = 'pending' AND e.event < d.event)
+		ORDER BY event LIMIT ?`)
+	// Held selects those of a list of subjects that have a pending delivery.
+	sqlHeld = newStatement("Webhooks.Held", `SELECT DISTINCT subject FROM webhook_deliveries
+		WHERE webhook_id = ? AND state = 'pending' AND subject = ANY (?::text[])`)
+	// List selects those after an event. It takes the state twice; an empty one is
+	// any.
+	sqlListDeliveries = newStatement("Webhooks.List", `SELECT `+deliveryColumns+` FROM webhook_deliveries
+		WHERE webhook_id = ? AND event > ? AND (state = ? OR ? = '') ORDER BY event LIMIT ?`)
+	sqlCountDeliveries = newStatement("Webhooks.Count",
+		`SELECT count(*) FROM webhook_deliveries WHERE webhook_id = ? AND state = ?`)
+	sqlUnfail = newStatement("Webhooks.Unfail", `UPDATE webhook_deliveries
+		SET state = 'pending', attempts = 0, next_at = ?, updated_at = ? WHERE webhook_id = ? AND state = 'failed'`)
+	sqlAttempts = newStatement("Webhooks.HasEvent",
+		`SELECT attempts FROM webhook_deliveries WHERE webhook_id = ? AND event = ?`)
+)
+
+// scanWebhook scans the secret as it is kept.
 func scanWebhook(r row) (sluice.Webhook, error) {
 	var w sluice.Webhook
 	var types string
-	err := r.Scan(&w.ID, &w.URL, &w.Description, &w.Secret, &types, moment{&w.CreatedAt}, moment{&w.UpdatedAt}, moment{&w.DisabledAt}, &w.DisabledWhy,
-		&w.Cursor, &w.Delivered, &w.Failures, moment{&w.RetryAt}, moment{&w.LastSuccess}, moment{&w.LastFailure}, &w.LastError)
+	err := r.Scan(&w.ID, &w.URL, &w.Description, &w.Secret, &types, moment{&w.CreatedAt}, moment{&w.UpdatedAt},
+		moment{&w.DisabledAt}, &w.DisabledWhy, &w.Cursor, &w.Delivered, &w.Failures, moment{&w.RetryAt},
+		moment{&w.LastSuccess}, moment{&w.LastFailure}, &w.LastError)
 	for _, t := range strings.Fields(types) {
 		w.Types = append(w.Types, sluice.EventType(t))
 	}
 	return w, err
 }
 
+// openWebhook is scanWebhook with the secret as it is used.
+func (s *Store) openWebhook(r row) (sluice.Webhook, error) {
+	w, err := scanWebhook(r)
+	s.unseal(&w)
+	return w, err
+}
+
 func scanDelivery(r row) (sluice.Delivery, error) {
 	var d sluice.Delivery
-	err := r.Scan(&d.Webhook, &d.Event, &d.Subject, &d.State, &d.Attempts, moment{&d.NextAt}, &d.LastStatus, &d.LastError, moment{&d.UpdatedAt})
+	err := r.Scan(&d.Webhook, &d.Event, &d.Subject, &d.State, &d.Attempts, moment{&d.NextAt}, &d.LastStatus, &d.LastError,
+		moment{&d.UpdatedAt})
 	return d, err
 }
 
@@ -75,16 +104,12 @@ func (s *Store) CreateWebhook(ctx context.Context, w sluice.Webhook) (_ sluice.W
 	if !shortText(string(w.ID)) || len(w.ID) > 64 {
 		return sluice.Webhook{}, errors.New("id: want 1 to 64 bytes")
 	}
-	types := make([]string, len(w.Types))
-	for i, t := range w.Types {
-		types[i] = string(t)
-	}
-	err = s.change(ctx, func(tx *sql.Tx) error {
-		var last int64
-		if err := tx.QueryRowContext(ctx, s.events.LockFeed).Scan(&last); err != nil {
+	err = s.change(ctx, func(tx *conn) error {
+		last, err := only[int64](tx.row(sqlLockFeed))
+		if err != nil {
 			return err
 		}
-		now, err := s.d.Now(ctx, tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
@@ -96,64 +121,42 @@ func (s *Store) CreateWebhook(ctx context.Context, w sluice.Webhook) (_ sluice.W
 		if err != nil {
 			return err
 		}
-		_, err = exec(ctx, tx, s.webhooks.Insert, w.ID, w.URL, w.Description, kept, strings.Join(types, " "), s.d.Time(now), s.d.Time(now), nil, "",
-			last, 0, 0, nil, nil, nil, "")
-		return err
+		return tx.set(sqlInsertWebhook, w.ID, w.URL, w.Description, kept, strings.Join(asTexts(w.Types), " "),
+			now, now, nil, "", last, 0, 0, nil, nil, nil, "")
 	})
-	if err != nil {
-		return sluice.Webhook{}, err
-	}
-	return w, nil
+	return unless(w, err)
 }
 
 // Webhooks returns all webhooks.
-func (s *Store) Webhooks(ctx context.Context) (all []sluice.Webhook, err error) {
+func (s *Store) Webhooks(ctx context.Context) (list []sluice.Webhook, err error) {
 	defer s.wrap(&err, "list webhooks")
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	err = each(ctx, s.read, s.webhooks.All, nil, func(r *sql.Rows) error {
-		w, err := scanWebhook(r)
-		s.unseal(&w)
-		all = append(all, w)
-		return err
-	})
-	return all, err
+	return all(s.reads(ctx), sqlWebhooks, s.openWebhook)
 }
 
 // Webhook returns one webhook.
 func (s *Store) Webhook(ctx context.Context, id sluice.WebhookID) (w sluice.Webhook, err error) {
 	defer s.wrap(&err, "read webhook")
-	if err := s.enter(ctx); err != nil {
-		return w, err
-	}
-	return s.oneWebhook(s.read.QueryRowContext(ctx, s.webhooks.Select, webhookArg(id)))
+	return s.reads(ctx).webhook(sqlSelectWebhook, id)
 }
 
-func (s *Store) oneWebhook(r row) (sluice.Webhook, error) {
-	w, err := scanWebhook(r)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = sluice.ErrWebhookNotFound
-	}
-	if err != nil {
-		return sluice.Webhook{}, err
-	}
-	s.unseal(&w)
-	return w, nil
+func (q *conn) webhook(st statement, id sluice.WebhookID) (sluice.Webhook, error) {
+	return one(q, sluice.ErrWebhookNotFound, st, q.s.openWebhook, webhookArg(id))
 }
 
-// webhookArg keeps bytes from the database that might offend it: such an id is
-// nobody's.
+// webhookArg keeps bytes from the database that it might refuse: no webhook has
+// such an id.
 func webhookArg(id sluice.WebhookID) string { return cleanText(string(id)) }
 
 // changeWebhook calls do with a webhook whose row is held.
-func (s *Store) changeWebhook(ctx context.Context, id sluice.WebhookID, do func(*sql.Tx, *sluice.Webhook, time.Time) error) error {
-	return s.change(ctx, func(tx *sql.Tx) error {
-		w, err := s.oneWebhook(tx.QueryRowContext(ctx, s.webhooks.Lock, webhookArg(id)))
+func (s *Store) changeWebhook(
+	ctx context.Context, id sluice.WebhookID, do func(tx *conn, w *sluice.Webhook, now time.Time) error,
+) error {
+	return s.change(ctx, func(tx *conn) error {
+		w, err := tx.webhook(sqlLockWebhook, id)
 		if err != nil {
 			return err
 		}
-		now, err := s.d.Now(ctx, tx)
+		now, err := tx.now()
 		if err != nil {
 			return err
 		}
@@ -164,12 +167,11 @@ func (s *Store) changeWebhook(ctx context.Context, id sluice.WebhookID, do func(
 // DeleteWebhook deletes a webhook and what is kept for it.
 func (s *Store) DeleteWebhook(ctx context.Context, id sluice.WebhookID) (err error) {
 	defer s.wrap(&err, "delete webhook")
-	return s.changeWebhook(ctx, id, func(tx *sql.Tx, w *sluice.Webhook, _ time.Time) error {
-		if _, err := tx.ExecContext(ctx, s.webhooks.DeleteAllOf, w.ID); err != nil {
+	return s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, _ time.Time) error {
+		if err := tx.exec(sqlDeleteAllOf, w.ID); err != nil {
 			return err
 		}
-		_, err := exec(ctx, tx, s.webhooks.Delete, w.ID)
-		return err
+		return tx.set(sqlDeleteWebhook, w.ID)
 	})
 }
 
@@ -198,31 +200,29 @@ func (s *Store) DisableWebhook(ctx context.Context, id sluice.WebhookID, why str
 	})
 }
 
-func (s *Store) setEnabled(ctx context.Context, id sluice.WebhookID, edit func(*sluice.Webhook, time.Time) bool) (after sluice.Webhook, err error) {
-	err = s.changeWebhook(ctx, id, func(tx *sql.Tx, w *sluice.Webhook, now time.Time) error {
+func (s *Store) setEnabled(
+	ctx context.Context, id sluice.WebhookID, edit func(*sluice.Webhook, time.Time) bool,
+) (after sluice.Webhook, err error) {
+	err = s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, now time.Time) error {
 		changed := edit(w, now)
 		after = *w
 		if !changed {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, s.webhooks.SetEnabled, s.d.Time(w.DisabledAt), w.DisabledWhy, w.Failures, s.d.Time(w.RetryAt), s.d.Time(w.UpdatedAt), w.ID)
-		return err
+		return tx.set(sqlSetEnabled, w.DisabledAt, w.DisabledWhy, w.Failures, w.RetryAt, w.UpdatedAt, w.ID)
 	})
-	if err != nil {
-		return sluice.Webhook{}, err
-	}
-	return after, nil
+	return unless(after, err)
 }
 
-// Advance records what a sender has done. The cursor tells whether another one
-// has been there: whoever comes second writes nothing, and what he has sent was
-// sent twice.
+// Advance records what a sender has done. The cursor shows whether another one
+// has been there: the second sender writes nothing, and what it has sent was sent
+// twice.
 func (s *Store) Advance(ctx context.Context, id sluice.WebhookID, p sluice.Progress) (done bool, err error) {
 	defer s.wrap(&err, "advance webhook %s from %d to %d", id, p.From, p.To)
 	if p.From < 0 || p.To < p.From {
 		return false, errors.New("a cursor only goes forward")
 	}
-	err = s.changeWebhook(ctx, id, func(tx *sql.Tx, w *sluice.Webhook, now time.Time) error {
+	err = s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, now time.Time) error {
 		if done = w.Cursor == p.From; !done {
 			return nil
 		}
@@ -231,17 +231,17 @@ func (s *Store) Advance(ctx context.Context, id sluice.WebhookID, p sluice.Progr
 			if d.Event <= p.From || d.Event > p.To {
 				return fmt.Errorf("event %d is not among them", d.Event)
 			}
-			if err := s.keep(ctx, tx, w.ID, d, now); err != nil {
+			if err := tx.keep(w.ID, d, now); err != nil {
 				return err
 			}
 		}
 		for i := range p.Tried {
-			if err := s.settleTried(ctx, tx, w.ID, &p.Tried[i], now); err != nil {
+			if err := tx.settleTried(w.ID, &p.Tried[i], now); err != nil {
 				return err
 			}
 		}
 		if p.Recovered {
-			if _, err := tx.ExecContext(ctx, s.webhooks.AllDue, s.d.Time(now), w.ID); err != nil {
+			if err := tx.exec(sqlAllDue, now, w.ID); err != nil {
 				return err
 			}
 		}
@@ -251,9 +251,8 @@ func (s *Store) Advance(ctx context.Context, id sluice.WebhookID, p sluice.Progr
 		if !p.LastFailure.IsZero() {
 			w.LastFailure, w.LastError = p.LastFailure, cleanText(p.LastError)
 		}
-		_, err := tx.ExecContext(ctx, s.webhooks.SetProgress, p.To, w.Delivered+p.Delivered, p.Failures, s.d.Time(WholeMillis(p.RetryAt)),
-			s.d.Time(WholeMillis(w.LastSuccess)), s.d.Time(WholeMillis(w.LastFailure)), w.LastError, w.ID)
-		return err
+		return tx.set(sqlSetProgress, p.To, w.Delivered+p.Delivered, p.Failures, p.RetryAt,
+			w.LastSuccess, w.LastFailure, w.LastError, w.ID)
 	})
 	if errors.Is(err, sluice.ErrWebhookNotFound) {
 		return false, nil
@@ -261,10 +260,9 @@ func (s *Store) Advance(ctx context.Context, id sluice.WebhookID, p sluice.Progr
 	return done && err == nil, err
 }
 
-func (s *Store) keep(ctx context.Context, tx *sql.Tx, id sluice.WebhookID, d *sluice.Delivery, now time.Time) error {
-	_, err := tx.ExecContext(ctx, s.webhooks.Keep, id, d.Event, d.Subject, string(d.State), d.Attempts, s.d.Time(orNow(d.NextAt, now)),
-		d.LastStatus, cleanText(d.LastError), s.d.Time(now))
-	return err
+func (q *conn) keep(id sluice.WebhookID, d *sluice.Delivery, now time.Time) error {
+	return q.exec(sqlKeep, id, d.Event, d.Subject, string(d.State), d.Attempts, orNow(d.NextAt, now),
+		d.LastStatus, cleanText(d.LastError), now)
 }
 
 // orNow is a time that may be left to the store.
@@ -272,14 +270,13 @@ func orNow(at, now time.Time) time.Time {
 	if at.IsZero() {
 		return now
 	}
-	return WholeMillis(at)
+	return at
 }
 
 // settleTried writes what came of an attempt, unless an operator has replayed
-// the delivery meanwhile: then it stays as he wants it.
-func (s *Store) settleTried(ctx context.Context, tx *sql.Tx, id sluice.WebhookID, t *sluice.Tried, now time.Time) error {
-	var attempts int
-	err := tx.QueryRowContext(ctx, s.webhooks.HasEvent, id, t.Event).Scan(&attempts)
+// the delivery meanwhile: then it stays as the operator wants it.
+func (q *conn) settleTried(id sluice.WebhookID, t *sluice.Tried, now time.Time) error {
+	attempts, err := only[int](q.row(sqlAttempts, id, t.Event))
 	if errors.Is(err, sql.ErrNoRows) || err == nil && attempts != t.Attempts {
 		return nil
 	}
@@ -287,114 +284,87 @@ func (s *Store) settleTried(ctx context.Context, tx *sql.Tx, id sluice.WebhookID
 		return err
 	}
 	if t.Done {
-		_, err := tx.ExecContext(ctx, s.webhooks.Forget, id, t.Event)
-		return err
+		return q.set(sqlForget, id, t.Event)
 	}
 	a := &t.After
-	_, err = tx.ExecContext(ctx, s.webhooks.Change, string(a.State), a.Attempts, s.d.Time(orNow(a.NextAt, now)), a.LastStatus, cleanText(a.LastError), s.d.Time(now), id, t.Event)
-	return err
+	return q.set(sqlChangeDelivery, string(a.State), a.Attempts, orNow(a.NextAt, now), a.LastStatus,
+		cleanText(a.LastError), now, id, t.Event)
 }
 
 // DueDeliveries returns deliveries that can be tried now.
 func (s *Store) DueDeliveries(ctx context.Context, id sluice.WebhookID, limit int) (due []sluice.Delivery, err error) {
 	defer s.wrap(&err, "list due deliveries")
-	err = s.view(ctx, func(tx *sql.Tx) error {
-		now, err := s.d.Now(ctx, tx)
-		if err != nil {
-			return err
-		}
-		due, err = deliveries(ctx, tx, s.webhooks.Due, webhookArg(id), s.d.Time(now), limit)
+	err = s.view(ctx, func(tx *conn) error {
+		due, err = all(tx, sqlDue, scanDelivery, webhookArg(id), storeNow, limit)
 		return err
 	})
 	return due, err
 }
 
-func deliveries(ctx context.Context, q querier, query string, args ...any) (all []sluice.Delivery, err error) {
-	err = each(ctx, q, query, args, func(r *sql.Rows) error {
-		d, err := scanDelivery(r)
-		all = append(all, d)
-		return err
-	})
-	return all, err
-}
-
 // HeldSubjects returns the subjects that have a pending delivery.
 func (s *Store) HeldSubjects(ctx context.Context, id sluice.WebhookID, subjects []string) (held []string, err error) {
 	defer s.wrap(&err, "list held subjects")
-	if err := s.enter(ctx); err != nil || len(subjects) == 0 {
-		return nil, err
+	if len(subjects) == 0 {
+		return nil, s.enter(ctx)
 	}
-	return texts(ctx, s.read, s.webhooks.Held, webhookArg(id), s.d.List(subjects))
+	return all(s.reads(ctx), sqlHeld, only[string], webhookArg(id), subjects)
 }
 
 // Deliveries returns a page of what is kept.
-func (s *Store) Deliveries(ctx context.Context, id sluice.WebhookID, state sluice.DeliveryState, after int64, limit int) (page []sluice.Delivery, err error) {
+func (s *Store) Deliveries(
+	ctx context.Context, id sluice.WebhookID, state sluice.DeliveryState, after int64, limit int,
+) (page []sluice.Delivery, err error) {
 	defer s.wrap(&err, "list deliveries")
 	if limit < 1 || limit > sluice.MaxPage {
 		return nil, fmt.Errorf("limit %d: want 1 to %d", limit, sluice.MaxPage)
 	}
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	return deliveries(ctx, s.read, s.webhooks.List, webhookArg(id), after, string(state), string(state), limit)
+	return all(s.reads(ctx), sqlListDeliveries, scanDelivery, webhookArg(id), after, string(state), string(state), limit)
 }
 
 // CountDeliveries counts what is kept.
 func (s *Store) CountDeliveries(ctx context.Context, id sluice.WebhookID) (pending, failed int64, err error) {
 	defer s.wrap(&err, "count deliveries")
-	if err := s.enter(ctx); err != nil {
+	count := func(state sluice.DeliveryState) (int64, error) {
+		return only[int64](s.reads(ctx).row(sqlCountDeliveries, webhookArg(id), string(state)))
+	}
+	if pending, err = count(sluice.DeliveryPending); err != nil {
 		return 0, 0, err
 	}
-	for _, count := range []struct {
-		of sluice.DeliveryState
-		to *int64
-	}{{sluice.DeliveryPending, &pending}, {sluice.DeliveryFailed, &failed}} {
-		if err := s.read.QueryRowContext(ctx, s.webhooks.Count, webhookArg(id), string(count.of)).Scan(count.to); err != nil {
-			return 0, 0, err
-		}
-	}
-	return pending, failed, nil
+	failed, err = count(sluice.DeliveryFailed)
+	return pending, failed, err
 }
 
 // ReplayFailed makes failed deliveries due.
 func (s *Store) ReplayFailed(ctx context.Context, id sluice.WebhookID) (replayed int64, err error) {
 	defer s.wrap(&err, "replay failed deliveries")
-	err = s.changeWebhook(ctx, id, func(tx *sql.Tx, w *sluice.Webhook, now time.Time) error {
-		result, err := tx.ExecContext(ctx, s.webhooks.Unfail, s.d.Time(now), s.d.Time(now), w.ID)
-		if err != nil {
-			return err
-		}
-		replayed, err = result.RowsAffected()
+	err = s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, now time.Time) error {
+		replayed, err = tx.count(sqlUnfail, now, now, w.ID)
 		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return replayed, nil
+	return unless(replayed, err)
 }
 
 // ReplayEvent makes one event due.
 func (s *Store) ReplayEvent(ctx context.Context, id sluice.WebhookID, event int64, subject string) (err error) {
 	defer s.wrap(&err, "replay event %d", event)
-	return s.changeWebhook(ctx, id, func(tx *sql.Tx, w *sluice.Webhook, now time.Time) error {
+	return s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, now time.Time) error {
 		if event < 1 || event > w.Cursor {
 			return sluice.ErrEventNotFound
 		}
-		return s.keep(ctx, tx, w.ID, &sluice.Delivery{Event: event, Subject: subject, State: sluice.DeliveryPending}, now)
+		return tx.keep(w.ID, &sluice.Delivery{Event: event, Subject: subject, State: sluice.DeliveryPending}, now)
 	})
 }
 
 // ReplayFrom sets the cursor back.
 func (s *Store) ReplayFrom(ctx context.Context, id sluice.WebhookID, event int64) (err error) {
 	defer s.wrap(&err, "replay from event %d", event)
-	return s.changeWebhook(ctx, id, func(tx *sql.Tx, w *sluice.Webhook, _ time.Time) error {
+	return s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, _ time.Time) error {
 		if event < 1 || event > w.Cursor {
 			return sluice.ErrEventNotFound
 		}
-		if _, err := tx.ExecContext(ctx, s.webhooks.ForgetFrom, w.ID, event); err != nil {
+		if err := tx.exec(sqlForgetFrom, w.ID, event); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, s.webhooks.SetCursor, event-1, w.ID)
-		return err
+		return tx.set(sqlSetCursor, event-1, w.ID)
 	})
 }

@@ -1,0 +1,201 @@
+package sqlcore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// conn runs statements: all in one transaction, or, if it has none, each by
+// itself and within queryTimeout. An argument that is a time, a []string or
+// storeNow becomes what the dialect makes of it.
+type conn struct {
+	s   *Store
+	ctx context.Context // of the call that the conn lives in
+	tx  *sql.Tx
+}
+
+// reads runs statements that read, outside of transactions.
+func (s *Store) reads(ctx context.Context) *conn { return &conn{s, ctx, nil} }
+
+func (q *conn) now() (time.Time, error) { return q.s.d.Now(q.ctx, q.tx) }
+
+// storeNow is an argument: the store's clock just before the statement is sent,
+// so after every lock that the transaction has waited for.
+var storeNow any = clockReading{}
+
+type clockReading struct{}
+
+func (q *conn) bind(args []any) ([]any, error) {
+	bound := make([]any, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case time.Time:
+			bound[i] = q.s.d.Time(WholeMillis(v))
+		case []string:
+			bound[i] = q.s.d.List(v)
+		case clockReading:
+			now, err := q.now()
+			if err != nil {
+				return nil, err
+			}
+			bound[i] = q.s.d.Time(now)
+		default:
+			bound[i] = arg
+		}
+	}
+	return bound, nil
+}
+
+// each calls scan for every row of a query.
+func (q *conn) each(st statement, args []any, scan func(row) error) error {
+	return q.eachOf(q.s.sql[st], args, scan)
+}
+
+func (q *conn) eachOf(query string, args []any, scan func(row) error) error {
+	args, err := q.bind(args)
+	if err != nil {
+		return err
+	}
+	var rows *sql.Rows
+	if q.tx != nil {
+		rows, err = q.tx.QueryContext(q.ctx, query, args...)
+	} else {
+		if err := q.s.enter(q.ctx); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(q.ctx, queryTimeout)
+		defer cancel()
+		rows, err = q.s.read.QueryContext(ctx, query, args...)
+	}
+	return eachRow(rows, err, scan)
+}
+
+// eachRow calls scan for every row of what a query has returned.
+func eachRow(rows *sql.Rows, err error, scan func(row) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// AppendOrders appends the orders of what a query of OrderColumns has returned.
+func AppendOrders(all []sluice.Order, rows *sql.Rows, err error) ([]sluice.Order, error) {
+	err = eachRow(rows, err, func(r row) error {
+		order, err := scanOrder(r)
+		all = append(all, order)
+		return err
+	})
+	return all, err
+}
+
+// all returns the rows of a query.
+func all[T any](q *conn, st statement, scan func(row) (T, error), args ...any) (list []T, err error) {
+	err = q.each(st, args, func(r row) error {
+		v, err := scan(r)
+		list = append(list, v)
+		return err
+	})
+	return list, err
+}
+
+// one returns the row of a query that selects one at most, or the error none.
+func one[T any](q *conn, none error, st statement, scan func(row) (T, error), args ...any) (T, error) {
+	v, err := scan(q.row(st, args...))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = none
+	}
+	return unless(v, err)
+}
+
+// unless returns v, but nothing of it with an error.
+func unless[T any](v T, err error) (T, error) {
+	if err != nil {
+		v = *new(T)
+	}
+	return v, err
+}
+
+// only scans a row of one column.
+func only[T any](r row) (v T, err error) {
+	err = r.Scan(&v)
+	return v, err
+}
+
+// row returns the row of a query that selects one at most. It is read when it is
+// scanned, which fails with sql.ErrNoRows if there is none.
+func (q *conn) row(st statement, args ...any) row { return lateRow{q, st, args} }
+
+type lateRow struct {
+	q    *conn
+	st   statement
+	args []any
+}
+
+func (r lateRow) Scan(dest ...any) error {
+	found := false
+	err := r.q.each(r.st, r.args, func(r row) error {
+		found = true
+		return r.Scan(dest...)
+	})
+	if err == nil && !found {
+		err = sql.ErrNoRows
+	}
+	return err
+}
+
+// count runs a statement and returns how many rows it has changed.
+func (q *conn) count(st statement, args ...any) (int64, error) { return q.countOf(q.s.sql[st], args) }
+
+func (q *conn) countOf(query string, args []any) (int64, error) {
+	args, err := q.bind(args)
+	if err != nil {
+		return 0, err
+	}
+	result, err := q.tx.ExecContext(q.ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// exec runs a statement that changes any number of rows.
+func (q *conn) exec(st statement, args ...any) error {
+	_, err := q.count(st, args...)
+	return err
+}
+
+// changed runs a statement that must change exactly one row, or none: it reports
+// which.
+func (q *conn) changed(st statement, args ...any) (bool, error) {
+	n, err := q.count(st, args...)
+	if err == nil && n > 1 {
+		err = fmt.Errorf("%d rows changed instead of one", n)
+	}
+	return err == nil && n == 1, err
+}
+
+// set is changed for a caller that need not know.
+func (q *conn) set(st statement, args ...any) error {
+	_, err := q.changed(st, args...)
+	return err
+}
+
+// exactly runs a statement that must change n rows.
+func (q *conn) exactly(n int, query string, args ...any) error {
+	changed, err := q.countOf(query, args)
+	if err == nil && changed != int64(n) {
+		err = fmt.Errorf("%d rows changed instead of %d", changed, n)
+	}
+	return err
+}

@@ -1,0 +1,69 @@
+package sqlcore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluicehq/sluice"
+)
+
+var (
+	// InsertDeadLetter inserts nothing if the entry is there.
+	sqlInsertDeadLetter = newStatement("InsertDeadLetter",
+		insertInto("dead_letters", newLetterColumns)+` ON CONFLICT (sale_id, epoch, entry_id) DO NOTHING`)
+	sqlSelectDeadLetters = newStatement("SelectDeadLetters",
+		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE resolved_at IS NULL ORDER BY id`)
+	sqlDeadLettersOfSale = newStatement("DeadLettersOfSale",
+		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE sale_id = ? AND resolved_at IS NULL ORDER BY id`)
+	sqlSelectDeadLetter  = newStatement("SelectDeadLetter", `SELECT `+deadLetterColumns+` FROM dead_letters WHERE id = ?`)
+	sqlResolveDeadLetter = newStatement("ResolveDeadLetter",
+		update("dead_letters", "resolved_at, resolution")+` WHERE id = ? AND resolved_at IS NULL`)
+)
+
+// SetAside keeps an entry that could not be stored. It may be damaged, so its
+// claims are kept as bytes, and nothing else of it can be a reason to fail.
+func (s *Store) SetAside(ctx context.Context, l sluice.DeadLetter) (err error) {
+	defer s.wrap(&err, "set aside sale=%s entry=%s", l.Sale, l.EntryID)
+	return s.change(ctx, func(tx *conn) error {
+		return tx.set(sqlInsertDeadLetter, cleanText(string(l.Sale)), l.Epoch, cleanText(l.EntryID), cleanText(l.Reason),
+			[]byte(l.Claims), l.FirstSeq, l.Terms, cleanText(l.Node), l.At, storeNow)
+	})
+}
+
+// DeadLetters returns the entries set aside.
+func (s *Store) DeadLetters(ctx context.Context, sale sluice.SaleID) (letters []sluice.DeadLetter, err error) {
+	defer s.wrap(&err, "list dead letters")
+	if sale == "" {
+		return all(s.reads(ctx), sqlSelectDeadLetters, scanDeadLetter)
+	}
+	return all(s.reads(ctx), sqlDeadLettersOfSale, scanDeadLetter, sale)
+}
+
+// DeadLetter returns an entry that was set aside.
+func (s *Store) DeadLetter(ctx context.Context, id int64) (letter sluice.DeadLetter, err error) {
+	defer s.wrap(&err, "read dead letter %d", id)
+	return s.reads(ctx).deadLetter(id)
+}
+
+func (q *conn) deadLetter(id int64) (sluice.DeadLetter, error) {
+	return one(q, sluice.ErrDeadLetterNotFound, sqlSelectDeadLetter, scanDeadLetter, id)
+}
+
+// maxResolution bounds the note of how a dead letter was dealt with, in bytes.
+const maxResolution = 1024
+
+// ResolveDeadLetter notes how an entry was dealt with.
+func (s *Store) ResolveDeadLetter(ctx context.Context, id int64, how string) (err error) {
+	defer s.wrap(&err, "resolve dead letter %d", id)
+	if how = cleanText(how); len(how) > maxResolution {
+		return fmt.Errorf("a note of %d bytes: want at most %d", len(how), maxResolution)
+	}
+	return s.change(ctx, func(tx *conn) error {
+		resolved, err := tx.changed(sqlResolveDeadLetter, storeNow, how, id)
+		if err != nil || resolved {
+			return err
+		}
+		_, err = tx.deadLetter(id)
+		return err
+	})
+}

@@ -1,0 +1,199 @@
+package sqlcore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+var (
+	// TryLockSale holds the row, and selects nothing if another transaction does.
+	sqlTryLockSale = newStatement("TryLockSale", `SELECT id FROM sales WHERE id = ? FOR NO KEY UPDATE SKIP LOCKED`)
+	// SelectDue selects orders that are due and of none of the sales listed, the
+	// most overdue first; it holds them, and passes over those that another
+	// transaction holds. Where that would hold, in the index by which it finds
+	// them, those that it passes over as well, FindDue (with the same arguments)
+	// finds them first and holds none. SelectDue then takes their list and the limit.
+	sqlSelectDue = newStatement("SelectDue", `SELECT order_id, sale_id, quantity FROM orders
+		WHERE status = 'pending' AND keep_until <= ? AND sale_id <> ALL (?::text[])
+		ORDER BY keep_until LIMIT ? FOR NO KEY UPDATE SKIP LOCKED`)
+	sqlFindDue = newStatement("FindDue", "")
+	// ExpireOrders takes the store's clock, a list, and until when they are due:
+	// updated_at does not go back.
+	sqlExpireOrders = newStatement("ExpireOrders", `UPDATE orders
+		SET status = 'expired', unpaid = true, updated_at = greatest(updated_at, ?)
+		WHERE order_id = ANY (?::text[]) AND status = 'pending' AND keep_until <= ?`)
+	// AddExpired adds the change from pending to expired, by the one named.
+	sqlAddExpired = newStatement("AddExpired", `INSERT INTO order_changes (`+changeColumns+`)
+		SELECT o.order_id, o.updated_at, 'pending', 'expired', 'expire', ?, '', '', ''
+		FROM orders o WHERE o.order_id = ANY (?::text[])`)
+)
+
+// dueRoom is how many times the orders that one call is asked to end are found:
+// room for as many servers, which pass over what others hold.
+const dueRoom = 8
+
+// ExpireDue ends pending orders whose time has passed, of all sales together,
+// the most overdue first.
+//
+// A sale whose row another transaction holds is passed over. At the end one such
+// sale is waited for: the row of a sale that sells is nearly always held, so not
+// to wait would mean not to get it. A sale that was waited for in vain rests.
+func (s *Store) ExpireDue(
+	ctx context.Context, limit int, until func(now time.Time) time.Time,
+) (expired map[sluice.SaleID]int, err error) {
+	defer s.wrap(&err, "expire orders")
+	if limit < 1 {
+		return nil, fmt.Errorf("limit %d: want 1 or more", limit)
+	}
+	if until == nil {
+		until = func(now time.Time) time.Time { return now }
+	}
+	expired = map[sluice.SaleID]int{}
+	pass := func(skip []string, wait sluice.SaleID) (held []string, err error) {
+		var ended map[sluice.SaleID]int
+		err = s.change(ctx, func(tx *conn) (err error) {
+			ended, held, err = tx.expireDue(limit, skip, wait, until)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for sale, n := range ended {
+			expired[sale] += n
+			limit -= n
+		}
+		return held, nil
+	}
+	var held []string // sales that are passed over
+	for limit > 0 {
+		others, err := pass(held, "")
+		if err != nil {
+			return expired, err
+		}
+		if len(others) == 0 {
+			break
+		}
+		held = append(held, others...)
+	}
+	wait := s.waitFor(held)
+	if limit <= 0 || wait == "" {
+		return expired, nil
+	}
+	held = slices.DeleteFunc(held, func(sale string) bool { return sale == string(wait) })
+	begun := time.Now()
+	_, err = pass(held, wait)
+	s.slow.expiry.note(wait, time.Since(begun), err != nil)
+	if err != nil {
+		err = fmt.Errorf("sale=%s: %w", wait, err)
+	}
+	return expired, err
+}
+
+// waitFor chooses the next one, in turns, of the sales that do not rest; empty
+// if all do.
+func (s *Store) waitFor(held []string) sluice.SaleID {
+	var awake []sluice.SaleID
+	for _, id := range held {
+		if sale := sluice.SaleID(id); !s.slow.expiry.resting(sale) {
+			awake = append(awake, sale)
+		}
+	}
+	if len(awake) == 0 {
+		return ""
+	}
+	slices.Sort(awake)
+	i, found := slices.BinarySearch(awake, *s.expiring.Load())
+	if found {
+		i++
+	}
+	next := awake[i%len(awake)]
+	s.expiring.Store(&next)
+	return next
+}
+
+// expireDue is one transaction. It returns the sales whose orders it passed over
+// because another transaction holds their rows; it waits only for the row of the
+// sale wait, if there is one.
+func (q *conn) expireDue(
+	limit int, skip []string, wait sluice.SaleID, until func(now time.Time) time.Time,
+) (map[sluice.SaleID]int, []string, error) {
+	if wait != "" { // before anything else is held
+		if _, err := q.lockSale(wait); err != nil {
+			return nil, nil, err
+		}
+	}
+	now, err := q.now()
+	if err != nil {
+		return nil, nil, err
+	}
+	latest := now
+	if by := until(now); by.Before(now) {
+		latest = by
+	}
+	due, err := q.selectDue(latest, skip, limit)
+	if err != nil || len(due) == 0 {
+		return nil, nil, err
+	}
+	var ids, held []string
+	units, expired := map[sluice.SaleID]int64{}, map[sluice.SaleID]int{}
+	for _, sale := range slices.Sorted(maps.Keys(due)) {
+		if err := q.row(sqlTryLockSale, sale).Scan(new(string)); errors.Is(err, sql.ErrNoRows) {
+			held = append(held, string(sale))
+			continue
+		} else if err != nil {
+			return nil, nil, err
+		}
+		for _, o := range due[sale] {
+			ids = append(ids, o.id)
+			units[sale] += o.quantity
+			expired[sale]++
+		}
+	}
+	if len(ids) == 0 {
+		return nil, held, nil
+	}
+	if err := q.lowerTaken(units); err != nil {
+		return nil, nil, err
+	}
+	if err := q.exactly(len(ids), q.s.sql[sqlExpireOrders], now, ids, latest); err != nil {
+		return nil, nil, err
+	}
+	if err := q.exactly(len(ids), q.s.sql[sqlAddExpired], byExpiry, ids); err != nil {
+		return nil, nil, err
+	}
+	return expired, held, q.addReleases(ids)
+}
+
+// dueOrder is a pending order whose time has passed.
+type dueOrder struct {
+	id       string
+	quantity int64
+}
+
+// selectDue locks orders that are due, without changing them yet.
+func (q *conn) selectDue(now time.Time, skip []string, limit int) (map[sluice.SaleID][]dueOrder, error) {
+	args := []any{now, skip, limit}
+	if q.s.sql[sqlFindDue] != "" {
+		found, err := all(q, sqlFindDue, only[string], now, skip, limit*dueRoom)
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+		args = []any{found, limit}
+	}
+	due := map[sluice.SaleID][]dueOrder{}
+	err := q.each(sqlSelectDue, args, func(r row) error {
+		var o dueOrder
+		var sale sluice.SaleID
+		err := r.Scan(&o.id, &sale, &o.quantity)
+		due[sale] = append(due[sale], o)
+		return err
+	})
+	return due, err
+}
