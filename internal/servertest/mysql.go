@@ -5,16 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -25,18 +22,18 @@ import (
 // ends. All tests of a binary share one server; it ends with the binary.
 func MySQL(t testing.TB) string {
 	t.Helper()
-	base := os.Getenv("SLUICE_TEST_MYSQL_URL")
-	if base == "" {
-		shared, err := sharedMySQL()
-		if missing := (*missingError)(nil); errors.As(err, &missing) {
-			unavailable(t, "mysql", missing.Error())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		base = shared.URL()
-	}
-	return ownDatabase(t, base)
+	base := baseURL(t, "SLUICE_TEST_MYSQL_URL", "mysql", sharedMySQL)
+	db, err := openMySQL(base)
+	failIf(t, err)
+	t.Cleanup(func() { db.Close() })
+	name := ownName(t, "DATABASE", "", func(ctx context.Context, statement string) error {
+		_, err := db.ExecContext(ctx, statement)
+		return err
+	})
+	u, err := url.Parse(base)
+	failIf(t, err)
+	u.Path = "/" + name
+	return u.String()
 }
 
 // StartMySQL returns a MariaDB server for this test alone, so that it may be
@@ -45,71 +42,14 @@ func MySQL(t testing.TB) string {
 func StartMySQL(t testing.TB, args ...string) *MySQLServer {
 	t.Helper()
 	s, err := newMySQL(args...)
-	if missing := (*missingError)(nil); errors.As(err, &missing) {
-		unavailable(t, "mysql", missing.Error())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.end("KILL"); err != nil {
-			t.Error(err)
-		}
-		if err := os.RemoveAll(s.dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return ofTest(t, "mysql", s, err)
 }
 
-// MySQLServer is a private MariaDB server with one database, on one port and
-// one data folder for its whole life.
+// MySQLServer is a private MariaDB server with one database.
 type MySQLServer struct {
-	supervised
+	database
 	program string
 	args    []string
-	port    int
-}
-
-const (
-	mysqlUser     = "sluice"
-	mysqlPassword = "sluice-test" // so that tests can look for it where it must not be
-	mysqlDatabase = "sluice"
-)
-
-// URL returns the URL of the server's database.
-func (s *MySQLServer) URL() string {
-	u := url.URL{
-		Scheme: "mysql", User: url.UserPassword(mysqlUser, mysqlPassword),
-		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)), Path: mysqlDatabase,
-	}
-	return u.String()
-}
-
-// Stop stops the server as an administrator would: transactions are rolled
-// back, connections closed.
-func (s *MySQLServer) Stop(t testing.TB) {
-	t.Helper()
-	if err := s.end("TERM"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Kill kills the server with SIGKILL; it recovers from its log at Start.
-func (s *MySQLServer) Kill(t testing.TB) {
-	t.Helper()
-	if err := s.end("KILL"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Start starts the stopped server on the same port and data, and waits until
-// it answers.
-func (s *MySQLServer) Start(t testing.TB) {
-	t.Helper()
-	if err := s.start(); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // sharedMySQL starts the server of this test binary, once. Its supervisor
@@ -121,22 +61,9 @@ func newMySQL(args ...string) (*MySQLServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "sluice-mysql-")
-	if err != nil {
-		return nil, fmt.Errorf("servertest: %w", err)
-	}
-	port, err := FreePort()
-	if err != nil {
-		return nil, err
-	}
-	s := &MySQLServer{supervised: supervised{name: "mariadbd", dir: dir, last: "KILL"}, program: program, args: args, port: port}
-	if err := s.create(installer); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	if err := s.start(); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	return s, nil
+	s := &MySQLServer{program: program, args: args}
+	s.database = database{supervised: supervised{name: "mariadbd", last: "KILL"}, stop: "TERM", run: s.start}
+	return s, s.prepare("", "mysql", func() error { return s.create(installer) })
 }
 
 // mysqlPrograms finds mariadbd, which Debian keeps where only root looks, and
@@ -155,7 +82,7 @@ func mysqlPrograms() (server, installer string, err error) {
 }
 
 // options are common to the server and to the program that makes its folder.
-// MariaDB runs as root only if told so; nobody else can reach the folder.
+// MariaDB runs as root only with this option; no other user can reach the folder.
 func (s *MySQLServer) options() []string {
 	options := []string{"--no-defaults", "--datadir=" + s.data()}
 	if os.Geteuid() == 0 {
@@ -163,8 +90,6 @@ func (s *MySQLServer) options() []string {
 	}
 	return options
 }
-
-func (s *MySQLServer) data() string { return filepath.Join(s.dir, "data") }
 
 // initFile is run at every start of the server.
 func (s *MySQLServer) initFile() string { return filepath.Join(s.dir, "init.sql") }
@@ -176,8 +101,9 @@ func (s *MySQLServer) create(installer string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("servertest: mariadb-install-db: %w\n%s", err, out)
 	}
-	init := fmt.Sprintf("CREATE USER IF NOT EXISTS %[1]s@'127.0.0.1' IDENTIFIED BY '%[2]s';\nGRANT ALL ON *.* TO %[1]s@'127.0.0.1';\nCREATE DATABASE IF NOT EXISTS %[3]s;\n",
-		mysqlUser, mysqlPassword, mysqlDatabase)
+	const user = testUser + "@'127.0.0.1'"
+	init := "CREATE USER IF NOT EXISTS " + user + " IDENTIFIED BY '" + testPassword + "';\n" +
+		"GRANT ALL ON *.* TO " + user + ";\nCREATE DATABASE IF NOT EXISTS " + testDatabase + ";\n"
 	if err := os.WriteFile(s.initFile(), []byte(init), 0o600); err != nil {
 		return fmt.Errorf("servertest: %w", err)
 	}
@@ -186,40 +112,24 @@ func (s *MySQLServer) create(installer string) error {
 
 func (s *MySQLServer) start() error {
 	line := append([]string{s.program}, s.options()...)
-	line = append(line, "--port="+strconv.Itoa(s.port), "--bind-address=127.0.0.1", "--socket="+filepath.Join(s.dir, "socket"),
-		"--pid-file="+filepath.Join(s.dir, "pid"), "--init-file="+s.initFile(), "--skip-name-resolve", "--max-connections=200",
+	line = append(line, "--port="+strconv.Itoa(s.port), "--bind-address=127.0.0.1",
+		"--socket="+filepath.Join(s.dir, "socket"), "--pid-file="+filepath.Join(s.dir, "pid"),
+		"--init-file="+s.initFile(), "--skip-name-resolve", "--max-connections=200",
 		// What a store must not depend on is as no store wants it.
 		"--default-time-zone=+08:00", "--sql-mode=", "--character-set-server=latin1", "--transaction-isolation=SERIALIZABLE")
-	return s.supervised.start(append(line, s.args...), s.await)
-}
-
-// await waits until the server answers.
-func (s *MySQLServer) await() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	db, err := openMySQL(s.URL())
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	for {
+	return s.supervised.start(append(line, s.args...), func(ctx context.Context) error {
 		var folder string
 		err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&folder)
 		if err == nil && filepath.Clean(folder) != s.data() {
 			err = errors.New("another server has the port")
 		}
-		if err == nil {
-			return nil
-		}
-		// Before it listens there is nothing to wait on but the clock.
-		select {
-		case <-ctx.Done():
-			return err
-		case <-s.gone:
-			return errors.New("it has ended")
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return err
+	})
 }
 
 // openMySQL is for what tests themselves do. Settings in the URL are those of
@@ -241,37 +151,4 @@ func openMySQL(base string) (*sql.DB, error) {
 		return nil, fmt.Errorf("servertest: mysql: %w", err)
 	}
 	return sql.OpenDB(connector), nil
-}
-
-var databases atomic.Int64
-
-// ownDatabase makes a database for the test and returns the URL that leads
-// there.
-func ownDatabase(t testing.TB, base string) string {
-	t.Helper()
-	db, err := openMySQL(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	name := fmt.Sprintf("test_%d_%d_%d", os.Getpid(), time.Now().UnixNano(), databases.Add(1))
-	if _, err := db.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
-		t.Fatalf("servertest: mysql: %v", err)
-	}
-	t.Cleanup(func() {
-		defer db.Close()
-		// A test that left a transaction open fails here instead of hanging.
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if _, err := db.ExecContext(ctx, "DROP DATABASE "+name); err != nil {
-			t.Errorf("servertest: mysql: drop database: %v", err)
-		}
-	})
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Path = "/" + name
-	return u.String()
 }

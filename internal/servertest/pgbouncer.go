@@ -2,17 +2,14 @@ package servertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -48,23 +45,15 @@ auth_type = trust
 auth_file = %s
 pool_mode = transaction
 default_pool_size = 8
-`, s.port, postgresUser, postgresPassword, port, users)
-	for path, text := range map[string]string{filepath.Join(dir, "ini"): config, users: strconv.Quote(postgresUser) + ` ""` + "\n"} {
+`, s.port, testUser, testPassword, port, users)
+	for path, text := range map[string]string{
+		filepath.Join(dir, "ini"): config, users: strconv.Quote(testUser) + ` ""` + "\n",
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if os.Geteuid() == 0 { // it does not run as root either
-		owner, err := user.Lookup("postgres")
-		if err != nil {
-			t.Fatal(err)
-		}
-		uid, _ := strconv.Atoi(owner.Uid)
-		gid, _ := strconv.Atoi(owner.Gid)
-		if err := os.Chown(dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
-	}
+	failIf(t, giveToPostgres(dir))
 	via = func(text string) string {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -75,27 +64,13 @@ default_pool_size = 8
 	}
 	b := &supervised{name: "pgbouncer", dir: dir, last: "KILL"}
 	line := asPostgres(program, filepath.Join(dir, "ini"))
-	err = b.start(line, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		for {
-			conn, err := pgx.Connect(ctx, via(s.URL()))
-			if err == nil {
-				return conn.Close(ctx)
-			}
-			// Before it listens there is nothing to wait on but the clock.
-			select {
-			case <-ctx.Done():
-				return err
-			case <-b.gone:
-				return errors.New("it has ended")
-			case <-time.After(20 * time.Millisecond):
-			}
+	failIf(t, b.start(line, func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, via(s.URL()))
+		if err != nil {
+			return err
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+		return conn.Close(ctx)
+	}))
 	t.Cleanup(func() {
 		if err := b.end("KILL"); err != nil {
 			t.Error(err)

@@ -186,7 +186,7 @@ func (s *RedisServer) Start() {
 	}
 }
 
-// startFirst picks the folder and a free port, which somebody else may take
+// startFirst picks the folder and a free port, which another process may take
 // before the server does.
 func (s *RedisServer) startFirst() error {
 	dir, err := os.MkdirTemp("", "sluice-redis-")

@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +11,8 @@ import (
 	"time"
 )
 
-// supervised is the process of a server, and what ends it: whoever asks, or
-// the end of the test binary.
+// supervised is the process of a server, and what ends it: a test, or the end of
+// the test binary.
 type supervised struct {
 	name string // of the program, for errors
 	dir  string // holds its log and all else of it
@@ -42,12 +43,11 @@ else
 	rm -rf "$dir"
 fi`
 
-// start starts the server and returns when await does: it waits until the
-// server answers, or has ended. It tries more than once: somebody else may have
-// used the port for a moment.
-func (s *supervised) start(line []string, await func() error) (err error) {
+// start starts the server and returns once ask succeeds: ask connects to it. It
+// tries more than once: another process may have used the port for a moment.
+func (s *supervised) start(line []string, ask func(context.Context) error) (err error) {
 	for range 5 {
-		if err = s.tryStart(line, await); err == nil {
+		if err = s.tryStart(line, ask); err == nil {
 			return nil
 		}
 		time.Sleep(200 * time.Millisecond)
@@ -55,7 +55,7 @@ func (s *supervised) start(line []string, await func() error) (err error) {
 	return err
 }
 
-func (s *supervised) tryStart(line []string, await func() error) error {
+func (s *supervised) tryStart(line []string, ask func(context.Context) error) error {
 	cmd := exec.Command("sh", append([]string{"-c", supervise, "supervise", s.dir, s.last}, line...)...)
 	cmd.Dir = s.dir // the current one may be closed to the server's user
 	orders, err := cmd.StdinPipe()
@@ -80,11 +80,31 @@ func (s *supervised) tryStart(line []string, await func() error) error {
 		_, _ = io.Copy(io.Discard, alive) // until its end of file
 	}()
 	s.supervisor, s.orders, s.gone = cmd, orders, gone
-	if err := await(); err != nil {
+	if err := s.await(ask); err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 		return errors.Join(fmt.Errorf("servertest: %s does not start: %w\n%s", s.name, err, log), s.end("KILL"))
 	}
 	return nil
+}
+
+// await asks until the server answers, or has ended.
+func (s *supervised) await(ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		// Before it listens there is nothing to wait on but the clock.
+		select {
+		case <-ctx.Done():
+			return err
+		case <-s.gone:
+			return errors.New("it has ended")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // end ends the server with a signal and waits until it is gone.
@@ -101,7 +121,7 @@ func (s *supervised) end(signal string) error {
 	case <-time.After(time.Minute):
 		return fmt.Errorf("servertest: %s does not end by SIG%s", s.name, signal)
 	}
-	_ = s.supervisor.Wait() // tells how the server ended, which we know
+	_ = s.supervisor.Wait() // returns how the server ended, which we know
 	s.supervisor = nil
 	return nil
 }
