@@ -16,7 +16,6 @@ type Store interface {
 	RestockStore
 	LoadStore
 	DeadLetterStore
-	ReplayStore
 	ClusterStore
 	ReconcileStore
 	BacklogStore
@@ -191,13 +190,8 @@ type DeadLetterStore interface {
 	// SetAside keeps an entry. It is idempotent by (Sale, Epoch, EntryID).
 	SetAside(ctx context.Context, letter DeadLetter) error
 	// DeadLetters returns those of a sale, or of all sales when it is empty,
-	// that are not dealt with (ReplayStore), oldest first.
+	// that are not dealt with, oldest first.
 	DeadLetters(ctx context.Context, sale SaleID) ([]DeadLetter, error)
-}
-
-// ReplayStore lets dead letters be dealt with. DeadLetters lists only those
-// that are not.
-type ReplayStore interface {
 	// DeadLetter returns one, dealt with or not. ErrDeadLetterNotFound.
 	DeadLetter(ctx context.Context, id int64) (DeadLetter, error)
 	// ResolveDeadLetter notes how one was dealt with, when and how; the first

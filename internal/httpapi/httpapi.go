@@ -31,7 +31,7 @@ type Options struct {
 	Gate    *admission.Gate
 	Board   *admission.Board
 	Control sluice.Control
-	Store   sluice.Store
+	Store   Store
 	Ledger  sluice.Reader
 
 	// Audit proves a sale, now.
@@ -65,6 +65,21 @@ type Options struct {
 	// Refusing reports whether the ledger refuses to write every claim; nil: no.
 	Refusing func() bool
 	Log      *slog.Logger
+}
+
+// Store is what the API uses of sluice.Store.
+type Store interface {
+	sluice.SaleStore
+	sluice.OrderStore
+	sluice.SettleStore
+	sluice.DeadLetterStore
+	sluice.EventStore
+	sluice.WebhookStore
+	sluice.ListStore
+	sluice.ClockStore
+	sluice.AdminStore
+	Ping(ctx context.Context) error
+	LiveNodes(ctx context.Context, within time.Duration) ([]string, error)
 }
 
 // Counter counts by code.

@@ -63,7 +63,6 @@ type RebuildStore interface {
 	Store
 	sluice.ClusterStore
 	sluice.DeadLetterStore
-	sluice.ReplayStore
 	sluice.AuditStore
 	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
 }

@@ -30,12 +30,12 @@ import (
 // Everything that these rules make suspect is looked at a second time, on both
 // sides, before it counts.
 type Reconciler struct {
-	store  ReconcileStore
+	store  reconcilerStore
 	ledger ReconcileLedger
 }
 
-// ReconcileStore is what a Reconciler needs of a store.
-type ReconcileStore interface {
+// reconcilerStore is what a Reconciler needs of sluice.Store.
+type reconcilerStore interface {
 	sluice.AuditStore
 	sluice.ReconcileStore
 	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
@@ -53,7 +53,7 @@ type ReconcileLedger interface {
 }
 
 // NewReconciler returns a Reconciler between a store and a ledger.
-func NewReconciler(store ReconcileStore, ledger ReconcileLedger) *Reconciler {
+func NewReconciler(store reconcilerStore, ledger ReconcileLedger) *Reconciler {
 	return &Reconciler{store: store, ledger: ledger}
 }
 

@@ -33,10 +33,7 @@ import (
 type pair struct {
 	t      *testing.T
 	ledger sluice.Ledger
-	store  interface {
-		sluice.Store
-		sluice.ReconcileStore
-	}
+	store  sluice.Store
 	db     *sql.DB // the store's
 	id     sluice.SaleID
 	orders map[string]sluice.OrderID
@@ -533,7 +530,7 @@ func (s *selling) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Rea
 // outrun is a store that is asked to repair when another reconciliation has just
 // repaired the same.
 type outrun struct {
-	settle.ReconcileStore
+	sluice.Store
 	first func()
 }
 
@@ -542,7 +539,7 @@ func (o *outrun) Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error
 		o.first = nil
 		first()
 	}
-	return o.ReconcileStore.Sale(ctx, id)
+	return o.Store.Sale(ctx, id)
 }
 
 // Two reconciliations at a time, by two servers or a server and a person, find the

@@ -13,15 +13,14 @@ import (
 // Replayer deals with journal entries that were set aside: it stores them, or,
 // when the sale has been rebuilt since, claims them again under their own ids.
 type Replayer struct {
-	store   ReplayStore
+	store   letterStore
 	ledger  sluice.Decider
 	decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision)
 }
 
-// ReplayStore is what a Replayer needs of sluice.Store.
-type ReplayStore interface {
+// letterStore is what a Replayer needs of sluice.Store.
+type letterStore interface {
 	sluice.DeadLetterStore
-	sluice.ReplayStore
 	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
 	Claim(ctx context.Context, claim sluice.ClaimID) (sluice.Order, error)
 	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
@@ -30,7 +29,7 @@ type ReplayStore interface {
 // NewReplayer returns a Replayer. Decided receives the ledger's answers to the
 // claims that it makes again, for the server's Memory.
 func NewReplayer(
-	store ReplayStore, ledger sluice.Decider, decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision),
+	store letterStore, ledger sluice.Decider, decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision),
 ) *Replayer {
 	return &Replayer{store: store, ledger: ledger, decided: decided}
 }
