@@ -31,9 +31,6 @@ func AtOrNull(t time.Time) *Time {
 	return &at
 }
 
-// AppendTime appends t as it stands on the wire, without quotes.
-func AppendTime(dst []byte, t time.Time) []byte { return t.UTC().AppendFormat(dst, timeLayout) }
-
 // String returns t as it stands on the wire.
 func (t Time) String() string { return t.UTC().Format(timeLayout) }
 
@@ -41,7 +38,7 @@ func (t Time) String() string { return t.UTC().Format(timeLayout) }
 func (t Time) MarshalJSON() ([]byte, error) {
 	dst := make([]byte, 0, len(timeLayout)+2)
 	dst = append(dst, '"')
-	dst = AppendTime(dst, t.Time)
+	dst = t.UTC().AppendFormat(dst, timeLayout)
 	return append(dst, '"'), nil
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -226,21 +227,14 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 			return err
 		}
 	}
-	if err := setLimit(&s.Total, p.Total, "total"); err != nil {
-		return err
-	}
-	if err := setLimit(&s.MaxPerBuyer, p.MaxPerBuyer, "max_per_buyer"); err != nil {
-		return err
-	}
+	wrong := cmp.Or(setLimit(&s.Total, p.Total, "total"), setLimit(&s.MaxPerBuyer, p.MaxPerBuyer, "max_per_buyer"))
 	if followed {
 		s.MaxOrders = defaultMaxOrders(s.MaxPerBuyer)
 	}
-	if err := setLimit(&s.MaxOrders, p.MaxOrdersPerBuyer, "max_orders_per_buyer"); err != nil {
-		return err
-	}
+	wrong = cmp.Or(wrong, setLimit(&s.MaxOrders, p.MaxOrdersPerBuyer, "max_orders_per_buyer"))
 	if n := p.MaxUnpaidPerBuyer; n.Set {
-		if !n.Null && n.Value < 1 {
-			return fmt.Errorf("max_unpaid_per_buyer %d: want 1 to %d, or null for no limit", n.Value, int64(sluice.MaxUnits))
+		if wrong == nil && !n.Null && n.Value < 1 {
+			wrong = fmt.Errorf("max_unpaid_per_buyer %d: want 1 to %d, or null for no limit", n.Value, int64(sluice.MaxUnits))
 		}
 		s.MaxUnpaid = n.Value // null: 0, none
 	}
@@ -250,14 +244,13 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 	if p.ClosesAt.Set {
 		s.ClosesAt = p.ClosesAt.Value.Time // null: the zero time, none
 	}
-	if err := setSeconds(&s.PaymentWindow, p.PaymentWindowS, "payment_window_s"); err != nil {
-		return err
-	}
-	if err := setSeconds(&s.PaymentGrace, p.PaymentGraceS, "payment_grace_s"); err != nil {
-		return err
-	}
-	if err := p.PatchRules.apply(&s.Rules); err != nil {
-		return err
+	wrong = cmp.Or(wrong,
+		setSeconds(&s.PaymentWindow, p.PaymentWindowS, "payment_window_s"),
+		setSeconds(&s.PaymentGrace, p.PaymentGraceS, "payment_grace_s"),
+		p.PatchRules.apply(&s.Rules),
+	)
+	if wrong != nil {
+		return wrong
 	}
 	return s.Validate()
 }

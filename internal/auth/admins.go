@@ -21,8 +21,8 @@ import (
 // at the very least, `openssl rand -base64 32` for a good one.
 const MinAdminKey = 16
 
-// MaxAdminKeys bounds how many there are: each request is compared with all.
-const MaxAdminKeys = 1000
+// maxAdminKeys bounds how many there are: each request is compared with all.
+const maxAdminKeys = 1000
 
 // reservedNames are who else may stand in an order's history.
 var reservedNames = []string{"buyer", "merchant"}
@@ -127,8 +127,8 @@ const MasterName = "admin"
 // length; empty: there is none. Two keys of one name, or two names for one key,
 // are an error: the records would not say who it was.
 func NewAdmins(master string, keys []sluice.AdminKey) (*Admins, error) {
-	if len(keys) > MaxAdminKeys {
-		return nil, fmt.Errorf("identity: %d admin keys: want at most %d", len(keys), MaxAdminKeys)
+	if len(keys) > maxAdminKeys {
+		return nil, fmt.Errorf("identity: %d admin keys: want at most %d", len(keys), maxAdminKeys)
 	}
 	a := &Admins{}
 	if master != "" {

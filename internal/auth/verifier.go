@@ -20,8 +20,8 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// MaxToken bounds a token's length in bytes: longer ones are refused unread.
-const MaxToken = 8192
+// maxToken bounds a token's length in bytes: longer ones are refused unread.
+const maxToken = 8192
 
 // MinSecret is how long an HS256 secret of buyers' tokens should be, in bytes: as
 // long as the hash, or it can be guessed from one token. Shorter ones work, and
@@ -131,8 +131,8 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Token, error) {
 		}
 		v.verified.Invalidate(token)
 	}
-	if len(token) > MaxToken {
-		return Token{}, fmt.Errorf("the token is longer than %d bytes", MaxToken)
+	if len(token) > maxToken {
+		return Token{}, fmt.Errorf("the token is longer than %d bytes", maxToken)
 	}
 	found, err := v.judge(ctx, token)
 	if err != nil {

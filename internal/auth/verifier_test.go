@@ -196,7 +196,7 @@ func TestVerify(t *testing.T) {
 		{"empty", "", "not a JWT"},
 		{"four parts", "a.b.c.d", "not a JWT"},
 		{"padding", strings.TrimSuffix(signed(t, good), "=") + "=", "not a JWT"},
-		{"too long", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Minute), "x": strings.Repeat("x", MaxToken)}), "longer than"},
+		{"too long", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Minute), "x": strings.Repeat("x", maxToken)}), "longer than"},
 	} {
 		want(t, both, c.name, c.token, c.problem)
 	}
