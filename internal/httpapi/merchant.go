@@ -27,12 +27,10 @@ func (s *Server) createSale(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sale, err = s.Control.Create(r.Context(), sale)
-	if err != nil {
-		s.changeProblem(w, r, err)
-		return
+	if err == nil {
+		noteSale(r, sale.ID)
 	}
-	noteSale(r, sale.ID)
-	s.writeSale(w, r, http.StatusCreated, sale)
+	s.writeSale(w, r, http.StatusCreated, sale, err)
 }
 
 // patchSale changes what may be changed of a sale.
@@ -47,11 +45,7 @@ func (s *Server) patchSale(w http.ResponseWriter, r *http.Request) {
 		}
 		return nil
 	})
-	if err != nil {
-		s.changeProblem(w, r, err)
-		return
-	}
-	s.writeSale(w, r, http.StatusOK, sale)
+	s.writeSale(w, r, http.StatusOK, sale, err)
 }
 
 // badRequest marks an error as the client's.
@@ -64,11 +58,7 @@ func (s *Server) changeSale(change func(sluice.Control, context.Context, sluice.
 			return
 		}
 		sale, err := change(s.Control, r.Context(), sluice.SaleID(r.PathValue("sale")))
-		if err != nil {
-			s.changeProblem(w, r, err)
-			return
-		}
-		s.writeSale(w, r, http.StatusOK, sale)
+		s.writeSale(w, r, http.StatusOK, sale, err)
 	}
 }
 
@@ -86,32 +76,43 @@ func (s *Server) changeProblem(w http.ResponseWriter, r *http.Request, err error
 		s.Log.Warn("a change waits for the ledger", "path", r.URL.Path, "error", err)
 		problem(w, api.CodeOutcomeUnknown, "the change is stored; it takes effect when the ledger answers again"+
 			" (a lower total may be taken back then: send the same request again to see)")
-	case errors.Is(err, sluice.ErrSaleExists):
-		problem(w, api.CodeSaleState, "a sale with this id exists")
-	case errors.Is(err, sluice.ErrBelowTaken):
-		problem(w, api.CodeBelowTaken, "the total would be below the units already taken")
-	case errors.Is(err, sluice.ErrLoweringWaits):
-		problem(w, sluice.Unavailable.String(), "the total was not changed: a lower total is on its way to the ledger, "+
-			"and until the ledger has decided about it no other can follow; try again")
-	case errors.Is(err, sluice.ErrTotalUndecided):
-		problem(w, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger that holds the sale and has not fenced it; try again")
 	case errors.Is(err, sluice.ErrAuditBusy):
 		problem(w, sluice.Overloaded.String(), err.Error()+"; try again")
-	case errors.Is(err, sluice.ErrNoTotal):
-		problem(w, api.CodeSaleState, "the sale has no total; there is nothing to add to")
-	case errors.Is(err, sluice.ErrRestockReused):
-		problem(w, sluice.KeyReused.String(), "this restock id was used with another delta")
-	case errors.Is(err, sluice.ErrArchived):
-		problem(w, api.CodeSaleState, "the sale is archived; it does not change any more")
-	case errors.Is(err, sluice.ErrSaleNotFound):
-		problem(w, sluice.SaleNotFound.String(), "")
 	default:
+		for _, c := range changeFaults {
+			if errors.Is(err, c.err) {
+				problem(w, c.code, c.detail)
+				return
+			}
+		}
 		s.unavailable(w, r, err)
 	}
 }
 
-// writeSale answers with the sale as it is now on this server's board.
-func (s *Server) writeSale(w http.ResponseWriter, r *http.Request, status int, sale sluice.Sale) {
+// changeFaults are the answers to errors that always say the same.
+var changeFaults = []struct {
+	err          error
+	code, detail string
+}{
+	{sluice.ErrSaleExists, api.CodeSaleState, "a sale with this id exists"},
+	{sluice.ErrBelowTaken, api.CodeBelowTaken, "the total would be below the units already taken"},
+	{sluice.ErrLoweringWaits, sluice.Unavailable.String(), "the total was not changed: a lower total is on its way " +
+		"to the ledger, and until the ledger has decided about it no other can follow; try again"},
+	{sluice.ErrTotalUndecided, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger " +
+		"that holds the sale and has not fenced it; try again"},
+	{sluice.ErrNoTotal, api.CodeSaleState, "the sale has no total; there is nothing to add to"},
+	{sluice.ErrRestockReused, sluice.KeyReused.String(), "this restock id was used with another delta"},
+	{sluice.ErrArchived, api.CodeSaleState, "the sale is archived; it does not change any more"},
+	{sluice.ErrSaleNotFound, sluice.SaleNotFound.String(), ""},
+}
+
+// writeSale answers a change, with the sale as it is now on this server's board
+// or with what went wrong.
+func (s *Server) writeSale(w http.ResponseWriter, r *http.Request, status int, sale sluice.Sale, err error) {
+	if err != nil {
+		s.changeProblem(w, r, err)
+		return
+	}
 	reading := sluice.Reading{Sale: sale.ID, Now: s.Now()}
 	if view, err := s.Board.Reload(r.Context(), sale.ID); err == nil {
 		sale, reading = view.Sale, view.Reading
@@ -172,11 +173,7 @@ func (s *Server) restockSale(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sale, err := s.Control.Restock(r.Context(), sluice.SaleID(r.PathValue("sale")), message.ID, message.Delta)
-	if err != nil {
-		s.changeProblem(w, r, err)
-		return
-	}
-	s.writeSale(w, r, http.StatusOK, sale)
+	s.writeSale(w, r, http.StatusOK, sale, err)
 }
 
 // rebuildSale fences a sale, so that it is gathered and loaded again.
@@ -192,9 +189,5 @@ func (s *Server) rebuildSale(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.Store.FenceSale(r.Context(), id, sale.Epoch, "rebuild asked for by the merchant")
 	}
-	if err != nil {
-		s.changeProblem(w, r, err)
-		return
-	}
-	s.writeSale(w, r, http.StatusAccepted, sale)
+	s.writeSale(w, r, http.StatusAccepted, sale, err)
 }
