@@ -22,6 +22,9 @@
 // in 2, or is beyond the sequence of 1, or never had one. Units that were
 // released between 1 and 2 are known from the two readings.
 //
+// Gather does this, and Book.Each joins the sides. The reconciliation
+// (internal/settle) reads with them too, looks at its suspects again, and repairs.
+//
 // # What could not be checked
 //
 // A check that could not be made is never OK: it has Unchecked set and says
