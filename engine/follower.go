@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"sync"
@@ -39,8 +40,8 @@ type follower struct {
 	running [tasks]int
 
 	mu      sync.Mutex
-	news    map[sluice.SaleID]struct{} // sales to look at, since the loop did last
-	letters map[sluice.SaleID]bool     // sales with dead letters that are not replayed yet
+	news    map[sluice.SaleID]struct{}  // sales to look at, since the loop did last
+	letters map[sluice.SaleID]time.Time // when dead letters of a sale are to be replayed; zero: now
 }
 
 // followed is what the loop remembers of a sale.
@@ -112,7 +113,7 @@ func newFollower(f *follower) *follower {
 	f.bell, f.done = make(chan struct{}, 1), make(chan outcome)
 	f.seen, f.open = map[sluice.SaleID]*followed{}, map[sluice.SaleID]struct{}{}
 	f.news = map[sluice.SaleID]struct{}{}
-	f.letters = map[sluice.SaleID]bool{}
+	f.letters = map[sluice.SaleID]time.Time{}
 	return f
 }
 
@@ -124,6 +125,10 @@ func (f *follower) saw(views map[sluice.SaleID]*admission.View) {
 		f.news[id] = struct{}{}
 	}
 	f.mu.Unlock()
+	f.wake()
+}
+
+func (f *follower) wake() {
 	select {
 	case f.bell <- struct{}{}:
 	default:
@@ -136,14 +141,15 @@ func (f *follower) saw(views map[sluice.SaleID]*admission.View) {
 func (f *follower) aside(sale sluice.SaleID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.letters[sale], f.news[sale] = true, struct{}{}
+	f.letters[sale] = time.Time{}
 }
 
-// letter reports whether a sale has dead letters to replay.
-func (f *follower) letter(sale sluice.SaleID) bool {
+// letter reports whether a sale has dead letters to replay now.
+func (f *follower) letter(sale sluice.SaleID, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.letters[sale]
+	at, waits := f.letters[sale]
+	return waits && !now.Before(at)
 }
 
 // heartbeat says that this server lives, so that a rebuild waits for what it
@@ -224,6 +230,11 @@ func (f *follower) look() {
 	f.mu.Lock()
 	maps.Copy(f.open, f.news)
 	clear(f.news)
+	for id, at := range f.letters {
+		if !now.Before(at) {
+			f.open[id] = struct{}{}
+		}
+	}
 	f.mu.Unlock()
 	for id := range f.open {
 		s, view := f.seen[id], f.board.View(id)
@@ -282,7 +293,7 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 	}
 	changed := reading.Terms.Version != row.Version || row.Cap != row.Total
 	return short, !view.InStep() || changed || s.doubts != s.verified || f.archiver.Due(row, reading) ||
-		f.letter(row.ID) || f.rebuilder.Remembers(row)
+		f.letter(row.ID, now) || f.rebuilder.Remembers(row)
 }
 
 // fenced reports whether a sale waits for its rebuild.
@@ -388,18 +399,35 @@ func (f *follower) check(ctx context.Context, view *admission.View, compare bool
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	waiting := f.letters[view.Sale.ID]
-	delete(f.letters, view.Sale.ID)
-	f.mu.Unlock()
-	if !late && !waiting && !compare {
+	if !late && !compare && !f.letter(view.Sale.ID, time.Now()) {
 		return nil
 	}
-	waits, err := f.replayer.Pending(ctx, &view.Sale)
-	if waits || err != nil {
-		f.aside(view.Sale.ID)
+	return f.replayLetters(ctx, &view.Sale)
+}
+
+// replayLetters replays the dead letters of a sale that are due. One that fails is no
+// matter of the sale's other steps.
+func (f *follower) replayLetters(ctx context.Context, sale *sluice.Sale) error {
+	f.mu.Lock()
+	delete(f.letters, sale.ID) // what is set aside from now on is for the next time
+	f.mu.Unlock()
+	again, err := f.replayer.Pending(ctx, sale)
+	if again.IsZero() && err == nil {
+		return nil
 	}
-	return err
+	f.mu.Lock()
+	if _, newer := f.letters[sale.ID]; !newer {
+		f.letters[sale.ID] = again
+	}
+	f.mu.Unlock()
+	time.AfterFunc(time.Until(again), f.wake) // the board may have no news until then
+	if again.IsZero() || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	if err != nil {
+		f.log.Warn("dead letters of a sale cannot be replayed yet", "sale", sale.ID, "error", err)
+	}
+	return nil
 }
 
 // replay deals with a dead letter at a person's request; what waits for the

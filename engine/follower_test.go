@@ -31,8 +31,9 @@ type followRig struct {
 // faultyLedger is a ledger whose loads and changes of terms may fail or hang.
 type faultyLedger struct {
 	*sqliteledger.Ledger
-	load  func(ctx context.Context, image sluice.LoadImage) error
-	apply func(ctx context.Context, sale sluice.SaleID) error
+	claims atomic.Int64 // calls of Claim
+	load   func(ctx context.Context, image sluice.LoadImage) error
+	apply  func(ctx context.Context, sale sluice.SaleID) error
 }
 
 func (l *faultyLedger) Load(ctx context.Context, image sluice.LoadImage) error {
@@ -47,6 +48,11 @@ func (l *faultyLedger) Apply(ctx context.Context, sale sluice.SaleID, epoch int6
 		return err
 	}
 	return l.Ledger.Apply(ctx, sale, epoch, terms)
+}
+
+func (l *faultyLedger) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	l.claims.Add(1)
+	return l.Ledger.Claim(ctx, sale, claims)
 }
 
 // hang is a call that no server answers.
@@ -293,4 +299,37 @@ func TestWhatSellsIsReconciledBeforeWhatIsIdle(t *testing.T) {
 	if j.idle("waits", &sluice.Reading{Backlog: 1}) {
 		t.Error("entries wait in the journal")
 	}
+}
+
+// A dead letter whose claims the store never gets (this follower has no pipeline) is
+// replayed less and less often, not with every refresh of the board.
+func TestALetterThatWaitsIsReplayedLessAndLess(t *testing.T) {
+	r := newFollowRig(t, &faultyLedger{
+		load:  func(context.Context, sluice.LoadImage) error { return nil },
+		apply: func(context.Context, sluice.SaleID) error { return nil },
+	}, "phone")
+	rebuild := func(epoch int64) {
+		t.Helper()
+		if err := r.store.FenceSale(t.Context(), "phone", epoch, "rebuild: the test asks for it"); err != nil {
+			t.Fatal(err)
+		}
+		r.until("the rebuild", func() bool { return r.rebuilt("phone") && r.reading("phone").Epoch == epoch+1 })
+	}
+	rebuild(1)
+	lost := sluice.Entry{
+		ID: "lost", Sale: "phone", Epoch: 1, Node: "a", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond), FirstSeq: 1,
+		Claims: []sluice.Claim{{Buyer: "ann", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID("phone", strings.Repeat("0a", 16))}},
+	}
+	if err := r.store.SetAside(t.Context(), lost.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
+		t.Fatal(err)
+	}
+	rebuild(2)
+	r.until("the first replay", func() bool { return r.ledger.claims.Load() >= 1 })
+	begun := time.Now()
+	r.until("two more", func() bool { return r.ledger.claims.Load() >= 3 })
+	if took := time.Since(begun); took < 500*time.Millisecond { // 200 and 400 ms, less what passed before begun
+		t.Errorf("two more replays within %v", took)
+	}
+	r.pause("phone")
+	r.until("the terms of a sale with a letter", func() bool { return r.reading("phone").Terms.Paused })
 }

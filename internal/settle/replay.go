@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/sluicehq/sluice"
 )
@@ -16,7 +18,26 @@ type Replayer struct {
 	store   letterStore
 	ledger  sluice.Decider
 	decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision)
+
+	mu    sync.Mutex // guards rests
+	rests map[sluice.SaleID]map[int64]rest
 }
+
+// rest is how long Pending leaves a letter alone that waits for the store, or
+// that could not be replayed.
+type rest struct {
+	epoch int64 // of the sale, when the letter was replayed: under another one it has no rest
+	pause time.Duration
+	until time.Time
+}
+
+// The first rest, and the longest: of a letter whose claims hold their units and
+// wait for the store, and of one whose claims may hold none.
+const (
+	restFirst   = 200 * time.Millisecond
+	restWaiting = time.Minute
+	restFailing = 5 * time.Second
+)
 
 // letterStore is what a Replayer needs of sluice.Store.
 type letterStore interface {
@@ -31,7 +52,7 @@ type letterStore interface {
 func NewReplayer(
 	store letterStore, ledger sluice.Decider, decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision),
 ) *Replayer {
-	return &Replayer{store: store, ledger: ledger, decided: decided}
+	return &Replayer{store: store, ledger: ledger, decided: decided, rests: map[sluice.SaleID]map[int64]rest{}}
 }
 
 // Replayed says what became of the claims of a dead letter.
@@ -168,25 +189,51 @@ func (r *Replayer) current(ctx context.Context, sale *sluice.Sale) error {
 }
 
 // Pending replays every dead letter of an older epoch, the promises of the lost
-// epoch, but those that list what is lost. It reports whether some wait for the
-// store, and are to be replayed again.
-func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) (waiting bool, err error) {
+// epoch, but those that list what is lost, and those that rest: one that waits for
+// the store, or fails, is replayed less and less often, and holds up no other.
+// Again is when the first of these is due; zero: there are none. The error is of
+// those that failed; without again, the letters could not be listed.
+func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) (again time.Time, err error) {
 	letters, err := r.store.DeadLetters(ctx, sale.ID)
 	if err != nil {
-		return false, err
+		return time.Time{}, err
 	}
+	r.mu.Lock()
+	before := r.rests[sale.ID]
+	r.mu.Unlock()
+	rests := map[int64]rest{}
 	for i := range letters {
-		if letters[i].Epoch >= sale.Epoch || letters[i].Epoch < 1 || strings.HasPrefix(letters[i].Reason, lostReason) {
+		l := &letters[i]
+		if l.Epoch >= sale.Epoch || l.Epoch < 1 || strings.HasPrefix(l.Reason, lostReason) {
 			continue
 		}
-		if _, err := sluice.ParseClaims(letters[i].Claims); err != nil {
+		if _, err := sluice.ParseClaims(l.Claims); err != nil {
 			continue // damaged: for a person
 		}
-		replayed, err := r.Replay(ctx, letters[i].ID)
-		if err != nil {
-			return waiting, err
+		rest := before[l.ID]
+		if rest.epoch != sale.Epoch {
+			rest.epoch, rest.pause, rest.until = sale.Epoch, 0, time.Now()
 		}
-		waiting = waiting || replayed.Waiting
+		if ctx.Err() == nil && !time.Now().Before(rest.until) {
+			replayed, failed := r.Replay(ctx, l.ID)
+			longest := restWaiting
+			switch {
+			case failed != nil:
+				longest, err = restFailing, errors.Join(err, failed)
+			case !replayed.Waiting:
+				continue
+			}
+			rest.pause = min(max(2*rest.pause, restFirst), longest)
+			rest.until = time.Now().Add(rest.pause)
+		}
+		if rests[l.ID] = rest; again.IsZero() || rest.until.Before(again) {
+			again = rest.until
+		}
 	}
-	return waiting, nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rests[sale.ID] = rests; len(rests) == 0 {
+		delete(r.rests, sale.ID)
+	}
+	return again, err
 }

@@ -1,9 +1,13 @@
 package settle_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -59,16 +63,16 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 		t.Fatalf("%d dead letters, %v", len(letters), err)
 	}
 	memory := settle.NewMemory(0)
-	replay := func() (waiting bool) {
+	replay := func() (waits bool) {
 		t.Helper()
 		current := r.sale()
-		waiting, err := settle.NewReplayer(r.store, r.ledger, func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
+		again, err := settle.NewReplayer(r.store, r.ledger, func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
 			memory.Decided(sale, "a", claims, decisions)
 		}).Pending(ctx, &current)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return waiting
+		return !again.IsZero()
 	}
 	order := func(n int) sluice.OrderID { return claim("", n).Order }
 	remembers := func(epoch int64) bool {
@@ -128,4 +132,94 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	if r.reading().Taken != 3 {
 		t.Errorf("taken %d, want 3", r.reading().Taken)
 	}
+}
+
+// letters are the store and the ledger of a sale whose dead letters cannot be dealt
+// with: claims of "waits" are accepted again and never stored, those of "fails" are not
+// decided.
+type letters struct {
+	sluice.Store
+	sluice.Decider
+	all   []sluice.DeadLetter
+	sale  sluice.Sale
+	tried map[sluice.BuyerID]int
+}
+
+func (l *letters) DeadLetters(context.Context, sluice.SaleID) ([]sluice.DeadLetter, error) {
+	return l.all, nil
+}
+
+func (l *letters) DeadLetter(_ context.Context, id int64) (sluice.DeadLetter, error) {
+	return l.all[id], nil
+}
+
+func (l *letters) Sale(context.Context, sluice.SaleID) (sluice.Sale, error) { return l.sale, nil }
+
+func (l *letters) Claim(context.Context, sluice.ClaimID) (sluice.Order, error) {
+	return sluice.Order{}, sluice.ErrOrderNotFound
+}
+
+// decider is the ledger's half; both have a method Claim.
+type decider struct {
+	sluice.Decider
+	*letters
+}
+
+func (d decider) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	d.tried[claims[0].Buyer]++
+	if claims[0].Buyer == "fails" {
+		return nil, errors.New("connection refused")
+	}
+	return []sluice.Decision{{Code: sluice.Accepted, Order: claims[0].Order, Epoch: d.sale.Epoch, Seq: 1}}, nil
+}
+
+// What cannot be replayed is tried less and less often, holds up nothing that comes
+// after it, and is tried at once under another epoch.
+func TestLettersThatRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &letters{sale: sluice.Sale{ID: id, Epoch: 2}, tried: map[sluice.BuyerID]int{}}
+		add := func(buyer sluice.BuyerID) {
+			e := sluice.Entry{ID: string(buyer), Sale: id, Epoch: 1, Claims: []sluice.Claim{{Buyer: buyer, Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, strings.Repeat("0a", 16))}}}
+			letter := e.DeadLetter(sluice.ErrStaleEpoch)
+			letter.ID = int64(len(l.all))
+			l.all = append(l.all, letter)
+		}
+		r := settle.NewReplayer(l, decider{letters: l}, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
+		want := func(fails, waits, late int) {
+			t.Helper()
+			if l.tried["fails"] != fails || l.tried["waits"] != waits || l.tried["late"] != late {
+				t.Errorf("after %v: tried %v, want %d, %d, %d", time.Now(), l.tried, fails, waits, late)
+			}
+		}
+		replay := func() {
+			t.Helper()
+			again, err := r.Pending(t.Context(), &l.sale)
+			if wait := time.Until(again); wait <= 0 || wait > time.Minute {
+				t.Fatalf("again in %v, %v", wait, err)
+			}
+		}
+		add("fails")
+		add("waits")
+		replay()
+		want(1, 1, 0)
+		replay()
+		want(1, 1, 0)
+		for range 5 * 600 { // ten minutes
+			time.Sleep(200 * time.Millisecond)
+			replay()
+		}
+		if l.tried["fails"] < 100 || l.tried["fails"] > 130 || l.tried["waits"] < 15 || l.tried["waits"] > 20 {
+			t.Errorf("tried in ten minutes: %v", l.tried)
+		}
+		clear(l.tried)
+		add("late")
+		replay()
+		if l.tried["late"] != 1 || l.tried["waits"] != 0 {
+			t.Errorf("a new letter beside those that rest: %v", l.tried)
+		}
+		clear(l.tried)
+		l.sale.Epoch++
+		replay()
+		want(1, 1, 1)
+	})
 }
