@@ -52,8 +52,8 @@ type AdminKey struct {
 	File   string // or the path of a file that holds the key, and nothing else
 }
 
-// AdminAction is one request by which somebody changed something as an admin,
-// or tried to without being allowed to, as it is kept for ever.
+// AdminAction is one request by which an admin changed something, or tried to
+// without being allowed to, as it is kept for ever.
 type AdminAction struct {
 	ID int64     // given by the store; grows
 	At time.Time // by the store's clock

@@ -73,7 +73,7 @@ type Decision struct {
 	OpensAt time.Time // not_open: when the sale opens
 	Orders  []OrderID // buyer_limit: the buyer's live orders of this sale; not all where there are many to look up
 	// RetryAfter, of rate_limited and overloaded, is how long to wait before the
-	// next try; zero when nobody can say.
+	// next try; zero when it is not known.
 	RetryAfter time.Duration
 }
 

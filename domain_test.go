@@ -16,7 +16,7 @@ func TestCodesRoundTrip(t *testing.T) {
 		}
 	}
 	if _, err := ParseCode("nonsense"); err == nil {
-		t.Error("a code nobody knows is parsed")
+		t.Error("an unknown code is parsed")
 	}
 }
 

@@ -201,8 +201,8 @@ const (
 	maxSecretBytes = 64
 )
 
-// Validate says what is wrong with a webhook that somebody wants to create,
-// and what would be right.
+// Validate says what is wrong with a webhook before it is created, and what
+// would be right.
 func (w *Webhook) Validate() error {
 	if err := checkWebhookURL(w.URL); err != nil {
 		return fmt.Errorf("url: %w", err)

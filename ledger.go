@@ -48,8 +48,8 @@ type Decider interface {
 	// exception is a sale that is not loaded or fenced: then nothing is known,
 	// and the answer is Unavailable.
 	//
-	// The ledger remembers, per server and sale, the last sequence it told
-	// that server, and every call carries the last one this server was told.
+	// The ledger stores, per server and sale, the last sequence it returned to
+	// that server, and every call carries the last one this server received.
 	// If the ledger's is smaller, or its epoch is, it has lost accepted
 	// claims: the whole batch is Unavailable and the sale is fenced as lost.
 	Claim(ctx context.Context, sale SaleID, claims []Claim) ([]Decision, error)
@@ -108,7 +108,7 @@ const FenceLoading = "loading"
 // FenceLost starts the fence of a sale whose ledger has lost accepted claims.
 const FenceLost = "lost"
 
-// State returns what readers are told at now, by the ledger's clock.
+// State returns the state that readers see at now, by the ledger's clock.
 func (r *Reading) State(now time.Time) State {
 	if !r.Loaded || r.Fence != "" {
 		return StateUnavailable
@@ -132,9 +132,9 @@ type Keeper interface {
 	// Load is the one way to bring a sale into a ledger: warm-up, first load
 	// and rebuild are this. It replaces what the ledger held of the sale and
 	// leaves it fenced as FenceLoading; the journal is empty afterwards, so
-	// whoever loads has stored what was in it. It accepts only a higher epoch than the
-	// one it holds (ErrStaleEpoch), so it never refills a live sale. It is
-	// safe to call again after an error only with a higher epoch.
+	// the caller must have stored its entries before. It accepts only a higher
+	// epoch than the one it holds (ErrStaleEpoch), so it never refills a live
+	// sale. After an error, call it again only with a higher epoch.
 	Load(ctx context.Context, image LoadImage) error
 
 	// Apply makes terms of a higher version than the ledger's the ones that
@@ -214,7 +214,7 @@ type Recaller interface {
 	Recall(ctx context.Context, claim ClaimID) (Record, error)
 }
 
-// ClockStore tells the store's clock, which judges payments and expiry.
+// ClockStore reads the store's clock, which judges payments and expiry.
 type ClockStore interface {
 	// Clock returns the store's time, in whole milliseconds.
 	Clock(ctx context.Context) (time.Time, error)

@@ -10,7 +10,7 @@ import (
 // ListKind names one of a sale's two lists of buyers.
 type ListKind string
 
-// The lists of a sale. Whoever is on the deny list buys nothing there. The
+// The lists of a sale. A buyer on the deny list can buy nothing there. The
 // allow list says who may buy at all, where the rules ask for it
 // (EligibleList); otherwise it is not looked at. Deny wins.
 const (
@@ -25,7 +25,7 @@ func ListKinds() []ListKind { return []ListKind{AllowList, DenyList} }
 // bytes of each in memory.
 const MaxListed = 5_000_000
 
-// BuyerList is one list of a sale as a whole. A list that nobody has uploaded
+// BuyerList is one list of a sale as a whole. A list that was never uploaded
 // does not exist, which is the same as one without buyers.
 type BuyerList struct {
 	Sale       SaleID

@@ -58,7 +58,7 @@ type Order struct {
 
 	AcceptedAt time.Time // by the ledger's clock
 	StoredAt   time.Time // by the store's clock; zero while queued
-	ExpiresAt  time.Time // what the buyer is told to pay by; zero while queued
+	ExpiresAt  time.Time // the buyer's deadline to pay; zero while queued
 	KeepUntil  time.Time // ExpiresAt plus the sale's grace: a payment before it is in time
 	UpdatedAt  time.Time // of the last change of status
 

@@ -15,11 +15,11 @@ type RateLimiter interface {
 	// that is denied writes nothing, so trying on costs no time.
 	//
 	// Counts are kept for as long as they matter and no longer, and never
-	// survive the ledger's data: they bound how often somebody is heard, no
-	// promise hangs on them. The sale need not be loaded.
+	// survive the ledger's data: they only bound request rates, no promise
+	// depends on them. The sale need not be loaded.
 	//
 	// An error means that it is not known which tries were counted. Limits fail
-	// closed: whoever was not answered must not pass.
+	// closed: a buyer without an answer must not pass.
 	Allow(ctx context.Context, sale SaleID, rate BuyerRate, buyers []BuyerID) ([]time.Duration, error)
 }
 

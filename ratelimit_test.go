@@ -12,7 +12,7 @@ func TestMeter(t *testing.T) {
 		name string
 		rate BuyerRate
 		at   []int64 // when tries are made
-		wait []int64 // what they are told
+		wait []int64 // the answers
 	}{
 		{"one a second", BuyerRate{Requests: 1, PerS: 1}, []int64{0, 1, second - 1, second, second + 1}, []int64{0, second - 1, 1, 0, second - 1}},
 		{"as many at once", BuyerRate{Requests: 3, PerS: 3}, []int64{0, 0, 0, 0, second, second}, []int64{0, 0, 0, second, 0, second}},

@@ -138,8 +138,8 @@ func (s *Sale) TotalCanBe(total int64) error {
 	return nil
 }
 
-// Validate says what is wrong with a sale that somebody wants to create or
-// change, and what would be right.
+// Validate says what is wrong with a sale before it is created or changed, and
+// what would be right.
 func (s *Sale) Validate() error {
 	if err := s.ID.Validate(); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (t *Terms) validate() error {
 	return nil
 }
 
-// State is what readers are told of a sale.
+// State is the state of a sale that readers see.
 type State string
 
 // The states of a sale.
@@ -283,16 +283,16 @@ type Challenge struct {
 	Difficulty int64 `json:"difficulty"`
 }
 
-// Risk: the merchant's own service at URL is asked before a ticket is handed
-// out, for TimeoutMS milliseconds at most; OnFailure says what happens to the
-// buyer when it does not answer. An empty URL: nobody is asked.
+// Risk: the server asks the merchant's own service at URL before it issues a
+// ticket, and waits TimeoutMS milliseconds at most; OnFailure says what happens
+// to the buyer when the service does not answer. An empty URL: no check.
 type Risk struct {
 	URL       string    `json:"url"`
 	TimeoutMS int64     `json:"timeout_ms"`
 	OnFailure OnFailure `json:"on_failure"`
 }
 
-// OnFailure is what happens to a buyer whom nobody has judged.
+// OnFailure is what happens to a buyer whom the risk service has not judged.
 type OnFailure string
 
 // The two policies. Deny is the default.
@@ -390,7 +390,7 @@ func (r *Risk) validate() error {
 	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("url %q: want an address like https://risk.shop.example/check", shorten(r.URL))
 	case u.User != nil:
-		return errors.New("url: want no user name or password in it; it is shown to whoever may see the sale")
+		return errors.New("url: want no user name or password in it; everyone who may see the sale would see them")
 	case r.TimeoutMS < 1 || r.TimeoutMS > MaxRiskTimeoutMS:
 		return fmt.Errorf("timeout_ms %d: want 1 to %d", r.TimeoutMS, MaxRiskTimeoutMS)
 	case r.OnFailure != Allow && r.OnFailure != Deny:

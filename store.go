@@ -101,7 +101,7 @@ type RestockStore interface {
 	// archived now; false, without an error, if something is still to come: the
 	// closing time, a pending order, a release, a dead letter. What waits in the
 	// ledger's journal the store cannot know. Orders of an archived sale can
-	// still be refunded; that writes no release, for nobody could take it.
+	// still be refunded; that writes no release, for no ledger could apply it.
 	Archive(ctx context.Context, id SaleID) (bool, error)
 	// Claim returns the order that an accepted claim became. ErrOrderNotFound.
 	Claim(ctx context.Context, claim ClaimID) (Order, error)

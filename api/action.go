@@ -2,8 +2,8 @@ package api
 
 import "github.com/sluicehq/sluice"
 
-// AdminAction is one request by which somebody changed something as an admin,
-// or tried to without being allowed to.
+// AdminAction is one request by which an admin changed something, or tried to
+// without being allowed to.
 type AdminAction struct {
 	ID        int64          `json:"id"`
 	At        Time           `json:"at"`

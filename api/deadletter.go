@@ -15,7 +15,7 @@ type DeadLetter struct {
 	Node      string        `json:"node"`
 	At        *Time         `json:"accepted_at"`
 	CreatedAt Time          `json:"created_at"`
-	// When and how it was dealt with; null and empty if nobody has.
+	// When and how it was resolved; null and empty while it is not.
 	ResolvedAt *Time  `json:"resolved_at"`
 	Resolution string `json:"resolution"`
 }
@@ -36,7 +36,7 @@ func NewDeadLetter(d *sluice.DeadLetter) DeadLetter {
 
 // Replayed says what became of the orders of a dead letter.
 type Replayed struct {
-	Saved []sluice.OrderID `json:"saved"` // stored, or accepted anew
+	Saved []sluice.OrderID `json:"saved"` // stored, or accepted again
 	Lost  []sluice.OrderID `json:"lost"`  // could not be saved
 }
 

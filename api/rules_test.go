@@ -75,7 +75,7 @@ func TestRulesOfASale(t *testing.T) {
 		{"risk with a password", `{"risk":{"url":"https://a:b@risk.example/"}}`, none, none, "risk: url: want no user name or password"},
 		{"patient risk", `{"risk":{"url":"https://risk.example/","timeout_ms":10001}}`, none, none, "risk: timeout_ms 10001"},
 		{"risk's policy", `{"risk":{"url":"https://risk.example/","on_failure":"shrug"}}`, none, none, `on_failure "shrug": want allow or deny`},
-		{"nobody knows", `{"eligibility":"vip"}`, none, none, `eligibility "vip": want token or list`},
+		{"unknown eligibility", `{"eligibility":"vip"}`, none, none, `eligibility "vip": want token or list`},
 		{"empty eligibility", `{"eligibility":""}`, none, none, "eligibility: want token or list"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 )
 
 // Sale is what everybody may know of a sale. Limits that the sale does not
-// have are null; available is null as well while nobody can say.
+// have are null; available is null as well while it is not known.
 type Sale struct {
 	ID          sluice.SaleID `json:"id"`
 	SKU         string        `json:"sku"`

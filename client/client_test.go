@@ -132,7 +132,7 @@ func TestPlaceGivesUp(t *testing.T) {
 			t.Errorf("%v after %d requests", err, len(s.seen))
 		}
 	})
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 
 func deadLetterPath(id int64) string { return "/v1/admin/dead-letters/" + strconv.FormatInt(id, 10) }
 
-// DeadLetters returns the journal entries that could not be stored and that
-// nobody has dealt with, oldest first: of one sale, or of all when it is empty.
+// DeadLetters returns the journal entries that could not be stored and are not
+// resolved, oldest first: of one sale, or of all when it is empty.
 func (c *Client) DeadLetters(ctx context.Context, sale sluice.SaleID) ([]api.DeadLetter, error) {
 	var list api.DeadLetterList
 	path := "/v1/admin/dead-letters" + query(sluice.OrderFilter{Sale: sale})

@@ -13,8 +13,8 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
-// Error is an answer of the server that is not the one hoped for. Code tells
-// what it is: the String of a sluice.Code, or a api.CodeX. It is empty when
+// Error is an answer of the server other than success. Code says what it
+// is: the String of a sluice.Code, or an api.CodeX. It is empty when
 // something that is no Sluice server answered, a proxy for instance.
 type Error struct {
 	Code   string

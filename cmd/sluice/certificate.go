@@ -26,7 +26,7 @@ type certificate struct {
 	looked time.Time
 }
 
-// fileState tells one version of a file from another.
+// fileState distinguishes one version of a file from another.
 type fileState struct {
 	size int64
 	time time.Time

@@ -24,7 +24,7 @@ func (a *app) deadLetterCommand() *cobra.Command {
 func (a *app) deadLetterList() *cobra.Command {
 	var sale string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List those that nobody has dealt with, oldest first", Args: exactly(),
+		Use: "list", Short: "List unresolved dead letters, oldest first", Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			id := sluice.SaleID(sale)
 			if sale != "" {

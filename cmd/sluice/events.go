@@ -92,8 +92,8 @@ func (a *app) printEvents(cmd *cobra.Command, c *client.Client, after string, li
 	}
 }
 
-// mayRecover reports whether asking again may help: nobody answered, or the
-// server could not.
+// mayRecover reports whether a retry may help: there was no answer, or a
+// server error.
 func mayRecover(err error) bool {
 	var answer *client.Error
 	var network *client.NetworkError

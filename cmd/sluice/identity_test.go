@@ -42,7 +42,7 @@ admin_keys:
 	}
 	withoutFile := []string{"SLUICE_URL=" + s.url, "SLUICE_BUYER_SECRET=a-secret-that-is-long-enough-for-hs256"}
 	if got := command(t, withoutFile, "load", "--sale", "phone", "--buyers", "1", "--json"); strings.Contains(got.out, `"accepted":1`) || strings.Contains(got.out, `"sold_out":1`) {
-		t.Errorf("tokens for nobody are good: %+v", got)
+		t.Errorf("tokens without a buyer are good: %+v", got)
 	}
 
 	page := okJSON[api.AdminActionPage](t, as(vera), "admin", "log", "--limit", "10")

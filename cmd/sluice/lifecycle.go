@@ -29,17 +29,17 @@ func defaultWindow(stock int64) time.Duration {
 func (d *demo) patience() time.Duration { return d.window + lifeGrace + 15*time.Second }
 
 // settlers is how many orders are paid or cancelled at the same time. When
-// crowded winners wait for that, nobody else comes back: who buys more than can
-// be paid in time buys in vain.
+// crowded winners wait for that, no other buyer comes back: orders beyond what
+// can be paid in time would only expire.
 const (
 	settlers = 64
 	crowded  = 2 * settlers
 )
 
-// lives lets winners live on while the rush is still going: of those who get
-// the units first a third pay, a third cancel and a third do nothing; whoever
-// gets a unit that has returned pays. The merchant's calls and the buyers' are
-// the real ones, over HTTP.
+// lives settles the winners' orders while the rush is still going: of the
+// buyers who get units first a third pay, a third cancel and a third do nothing;
+// a buyer who gets a returned unit pays. The merchant's calls and the buyers'
+// are the real ones, over HTTP.
 type lives struct {
 	*demo
 	http    *http.Client // of all buyers
@@ -50,7 +50,7 @@ type lives struct {
 	room     *sync.Cond // fewer than crowded winners wait
 	queue    []winner
 	open     int   // winners who are not dealt with
-	over     bool  // nobody else will win
+	over     bool  // no further buyer will win
 	accepted int64 // promises so far
 	told     map[sluice.OrderID]sluice.Status
 	failed   []error
@@ -222,7 +222,7 @@ func (l *lives) cancel(ctx context.Context, w winner) (sluice.Status, error) {
 	return order.Status, err
 }
 
-// tell keeps what somebody has been told of an order's end.
+// tell keeps the end of an order as a buyer or the merchant saw it.
 func (l *lives) tell(order sluice.OrderID, status sluice.Status) {
 	l.mu.Lock()
 	l.told[order] = status

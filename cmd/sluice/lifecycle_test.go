@@ -108,7 +108,7 @@ func order(n int) string {
 	return "s1." + strings.Repeat("0", 30) + string(rune('0'+n/10)) + string(rune('0'+n%10))
 }
 
-// Nobody comes back while more winners wait than can be paid.
+// No buyer comes back while more winners wait than can be paid.
 func TestEnoughWaitsForTheSettlers(t *testing.T) {
 	l := newLives(&demo{app: &app{}, stock: 1000, window: time.Second})
 	l.moved.Store(time.Now().UnixNano())
@@ -176,7 +176,7 @@ func TestProofOfLives(t *testing.T) {
 		"a paid order expired all the same":  {0, 3, nil, func(p *proof) { p.stored["a"] = kept{"1", sluice.Expired} }, []string{"I2", "I6", "I7"}},
 		"units returned twice":               {0, 3, []string{"c returned its units 2 times"}, func(*proof) {}, []string{"I6"}},
 		"available, and people went without": {1, 2, nil, func(p *proof) { p.stored["e"] = kept{"5", sluice.Cancelled} }, []string{"I7"}},
-		"available, and nobody wants it": {1, 2, nil, func(p *proof) {
+		"available, and no buyer wants it": {1, 2, nil, func(p *proof) {
 			p.stored["e"] = kept{"5", sluice.Cancelled}
 			p.lives.back.Left = 0
 		}, nil},

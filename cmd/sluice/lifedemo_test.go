@@ -43,7 +43,7 @@ func TestDemoLifecycle(t *testing.T) {
 	checkLifecycle(t, okJSON[demoResult](t, nil, lifecycleArgs...), 60)
 }
 
-// With more units than buyers nobody comes back, and what returns stays.
+// With more units than buyers no buyer comes back, and what returns stays.
 func TestDemoLifecycleWithoutACrowd(t *testing.T) {
 	r := okJSON[demoResult](t, nil, "demo", "--lifecycle", "--payment-window", "1s", "--buyers", "30", "--stock", "100", "--again", "0")
 	life := r.Lifecycle

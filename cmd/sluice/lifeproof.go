@@ -61,7 +61,7 @@ func (p *proof) settled(ctx context.Context) ([]api.AuditCheck, error) {
 		return nil, err
 	}
 	if sale.Available == nil {
-		return nil, errors.New("nobody can say how many units are available")
+		return nil, errors.New("the server does not know how many units are available")
 	}
 	life := p.figures(*sale.Available)
 	p.out.Lifecycle = &life
@@ -118,8 +118,8 @@ func (p *proof) oneEnd(twice []string, read int) api.AuditCheck {
 			plural(int64(len(p.lives.told)), "answer", "answers"), plural(int64(read), "history", "histories")), offenders)
 }
 
-// soldAgain: every unit that returned was sold again or can be bought, and
-// nobody went away with nothing while there was one (I7).
+// soldAgain: every unit that returned was sold again or can be bought, and no
+// buyer went away with nothing while there was one (I7).
 func (p *proof) soldAgain(life *loadgen.Lifecycle) api.AuditCheck {
 	neverSold := max(p.stock-life.Accepted, 0)
 	left := int64(life.CameBack.Left)

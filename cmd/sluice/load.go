@@ -155,7 +155,8 @@ func ticketWindow(ctx context.Context, cl *client.Client, sale *api.Sale) (*load
 	}, nil
 }
 
-// writePromises leaves what must exist for ever to whoever checks it.
+// writePromises writes the accepted orders, which must exist for ever, to a
+// file for a later check.
 func writePromises(path string, promises []loadgen.Promise) error {
 	var b strings.Builder
 	for _, p := range promises {

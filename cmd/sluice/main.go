@@ -58,7 +58,7 @@ func usage(err error) error { return &exitError{exitUsage, err} }
 // the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) (code int) {
 	defer func() {
-		// A bug is told in one sentence, without a stack trace.
+		// A bug is reported in one sentence, without a stack trace.
 		if p := recover(); p != nil {
 			fmt.Fprintf(stderr, "sluice: unexpected error, please report it: %v\n", p)
 			code = exitFailed
@@ -122,7 +122,7 @@ type app struct {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
-		Short: "Sell a scarce thing to a crowd, and prove that nobody was cheated",
+		Short: "Sell a scarce thing to a crowd, and prove that the sale was correct",
 		Long: "Sluice answers every buyer at once, never sells a unit twice, never loses an\n" +
 			"order it promised, and proves it afterwards.\n\n" +
 			"Start with:  sluice demo",

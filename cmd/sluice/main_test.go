@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // golden compares with testdata/name.golden.
 func golden(t *testing.T, name, got string) {
@@ -37,7 +37,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s differs; -update writes it anew:\n%s", path, d)
+		t.Errorf("%s differs; -update rewrites it:\n%s", path, d)
 	}
 }
 
@@ -234,13 +234,13 @@ func TestFailuresAreExit2(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, args := range map[string][]string{
-		"nobody listens":      {"sale", "list", "--admin-key", "k", "--url", "http://127.0.0.1:1"},
+		"no listener":         {"sale", "list", "--admin-key", "k", "--url", "http://127.0.0.1:1"},
 		"no Redis":            {"serve", "--data-dir", dir, "--ledger", "redis://127.0.0.1:1", "--listen", "127.0.0.1:0"},
 		"no PostgreSQL":       {"serve", "--data-dir", dir, "--store", "postgres://u:geheim@127.0.0.1:1/d", "--listen", "127.0.0.1:0"},
 		"no database":         {"serve", "--data-dir", dir, "--store", "sqlite:" + notDB, "--listen", "127.0.0.1:0"},
 		"folder is a file":    {"serve", "--data-dir", notDB, "--listen", "127.0.0.1:0"},
 		"nothing to audit":    {"audit", "--data-dir", filepath.Join(dir, "nowhere")},
-		"somebody's address":  {"serve", "--data-dir", dir, "--listen", "192.0.2.1:1"},
+		"foreign address":     {"serve", "--data-dir", dir, "--listen", "192.0.2.1:1"},
 		"ready file nowhere":  {"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--ready-file", filepath.Join(dir, "no", "where")},
 		"load without server": {"load", "--sale", "s", "--url", "http://127.0.0.1:1"},
 	} {

@@ -81,8 +81,8 @@ func (a *app) orderList() *cobra.Command {
 	return cmd
 }
 
-// printSaleOrders tells no orders of a sale from no such sale: the server
-// filters, and does not look whether there is what it filters by.
+// printSaleOrders distinguishes a sale without orders from an unknown sale: the
+// server filters, and does not check that the sale exists.
 func (a *app) printSaleOrders(cmd *cobra.Command, c *client.Client, filter sluice.OrderFilter, page api.OrderPage) error {
 	if len(page.Orders) == 0 && filter.Sale != "" {
 		// Any other error is no reason to withhold what was found.

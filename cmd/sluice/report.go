@@ -105,7 +105,7 @@ func (a *app) printLives(l *loadgen.Lifecycle) {
 	a.printTable([]string{"ORDERS", ">", "STATUS"}, rows)
 	back := fmt.Sprintf("%s with the key they had, %s", plural(int64(l.CameBack.Buyers), "buyer", "buyers"), plural(l.CameBack.Requests, "request", "requests"))
 	if l.CameBack.Requests == 0 {
-		back = "nobody: what returned went to those who came later in the rush"
+		back = "no buyers: returned units went to buyers later in the rush"
 	}
 	a.printFields([][2]string{
 		{"returned", fmt.Sprintf("%s; %s sold again, %s available", plural(l.Returned, "unit", "units"), thousands(l.SoldAgain), thousands(l.Available))},

@@ -19,7 +19,7 @@ func (a *app) saleRestock() *cobra.Command {
 	var delta int64
 	cmd := &cobra.Command{
 		Use: "restock SALE --delta N", Short: "Change a sale's total while it runs", Args: exactly("SALE"),
-		Long: "Adds units to the total, or takes back those that nobody has. The same --id changes\n" +
+		Long: "Adds units to the total, or takes back unsold ones. The same --id changes\n" +
 			"the total once, however often it is sent.",
 		Example: "  sluice sale restock phone --delta 200\n  sluice sale restock phone --delta=-50 --id recall-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,7 +36,7 @@ func (a *app) saleRestock() *cobra.Command {
 			}
 			if id == "" {
 				id = string(client.NewKey())
-				// Before it is sent: whoever interrupts it needs the id most.
+				// Before it is sent: an operator who interrupts it needs the id most.
 				a.say("This change is --id %s; with that it can be repeated, and happens once.", id)
 			}
 			restocked, err := c.RestockSale(cmd.Context(), sale, id, delta)
@@ -97,7 +97,7 @@ func (a *app) rebuildCommand() *cobra.Command {
 		Use: "rebuild --sale SALE", Short: "Load a sale into its ledger again, after a loss", Args: exactly(),
 		Long: "Fences the sale, gathers what the servers and the journal still know of it, and loads\n" +
 			"it into the ledger under a new epoch. Servers do so by themselves when they find that\n" +
-			"a ledger has lost data; meanwhile buyers are told unavailable. Ends when the sale is on\n" +
+			"a ledger has lost data; meanwhile buyers get \"unavailable\". Ends when the sale is on\n" +
 			"again, and with an error if it is still fenced after a minute.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("sale") {

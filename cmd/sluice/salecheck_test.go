@@ -29,7 +29,7 @@ func TestPrepareASaleByHand(t *testing.T) {
 		t.Errorf("export: %q", out)
 	}
 	if out := ok(t, s.env, "sale", "deny", "phone"); !strings.Contains(out, "buyers   0\n") || !strings.Contains(out, "updated  never") {
-		t.Errorf("a list that nobody has uploaded: %s", out)
+		t.Errorf("a list that was never uploaded: %s", out)
 	}
 	report := okJSON[saleReport](t, s.env, "sale", "check", "phone")
 	if report.Status != api.CheckOK || len(report.Checks) < 8 {

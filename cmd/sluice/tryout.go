@@ -72,7 +72,7 @@ func (d *demo) createTrySale(ctx context.Context) (api.AdminSale, error) {
 	})
 }
 
-// wait leaves server, pages and shop up until somebody has seen enough.
+// wait leaves server, pages and shop up until the user stops them.
 func (d *demo) wait(ctx context.Context, sale sluice.SaleID) error {
 	if err := d.tryout.serve(d.server); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (d *demo) wait(ctx context.Context, sale sluice.SaleID) error {
 	case <-ctx.Done():
 	case <-d.server.failed:
 	}
-	// The ledger may be somebody's own: nothing is left on sale there.
+	// The ledger may be the user's own: nothing is left on sale there.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.ShutdownTimeout)
 	defer cancel()
 	for _, id := range []sluice.SaleID{try.ID, sale} {
