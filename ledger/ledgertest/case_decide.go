@@ -191,7 +191,7 @@ var decideCases = []testCase{
 		c.Order = e.order(other)
 		d := e.claimsOf(other, c)[0]
 		if d.Code != sluice.Accepted || d.Replayed || d.Seq != 1 {
-			e.Errorf("the same key in another sale: %+v, want accepted anew", d)
+			e.Errorf("the same key in another sale: %+v, want a new acceptance", d)
 		}
 	}},
 	{"an empty batch is no error", 0, func(e *env) {

@@ -314,7 +314,7 @@ var restartCases = []testCase{
 		if len(own) == 0 || own[0].FirstSeq != 2 || own[0].ID != handed[1].ID || own[0].Deliveries < 2 {
 			e.Fatalf("own %+v, want the entry at 2 again, with its id and a higher count", own)
 		}
-		// An entry that was handed to nobody may come as own or as new.
+		// An entry that no reader has received may come as own or as new.
 		e.same("all", seqs(append(own, e.journal(sluice.New, "", 10)...)), []int64{2, 3})
 		e.ackAll()
 		e.same("backlog", e.read(sale).Backlog, int64(0))

@@ -49,7 +49,7 @@ var loadCases = []testCase{
 		e.loadImage(image)
 		e.wantCode(live.Claim, sluice.Unavailable)
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 5))
-		e.wantTaken(3, 0) // the sequence starts anew
+		e.wantTaken(3, 0) // the sequence starts at 0 again
 
 		for _, r := range image.Records { // ended ones too (I4)
 			e.same("repeat", e.one(r.Claim), answerOf(r, true))
@@ -62,7 +62,7 @@ var loadCases = []testCase{
 		e.same("orders", d.Orders, []sluice.OrderID{live.Order})
 		d = e.accepted(e.claim("ann", "k4", 1))
 		if d.Seq != 1 {
-			e.Errorf("seq %d, want 1: the sequence starts anew with the epoch", d.Seq)
+			e.Errorf("seq %d, want 1: the sequence restarts with the epoch", d.Seq)
 		}
 		e.change(sale, func(t *sluice.Terms) { t.MaxPerBuyer = 9 })
 		e.wantCode(e.claim("ann", "k5", 1), sluice.BuyerLimit) // 3 accepted claims, one of them ended

@@ -18,7 +18,7 @@ var rateCases = []testCase{
 		e.wantWaits(e.allow(sale, rate, "ann", "ann", "bob", "ann", "ann", "bob"), 0, 0, 0, 0, 1000*time.Second, 0)
 		e.clock.Advance(400 * time.Second)
 		e.wantWaits(e.allow(sale, rate, "ann", "bob"), 600*time.Second, 0)
-		e.clock.Advance(600 * time.Second) // what it was told
+		e.clock.Advance(600 * time.Second) // the wait it received
 		e.wantWaits(e.allow(sale, rate, "ann", "ann"), 0, 1000*time.Second)
 		e.clock.Advance(100 * time.Hour) // a rest fills it again, and no more
 		e.wantWaits(e.allow(sale, rate, "ann", "ann", "ann", "ann"), 0, 0, 0, 1000*time.Second)

@@ -329,7 +329,7 @@ var dropCases = []testCase{
 		entries := e.journal(sluice.New, "", 2)
 		e.must("Ack", e.ledger.Ack(e.ctx, sale, ids(entries)))
 		if err := e.dropper().Drop(e.ctx, sale, 1); err == nil {
-			e.Error("no error, with an entry that was handed to nobody")
+			e.Error("no error, with an entry that no reader has received")
 		}
 		entries = e.journal(sluice.New, "", 2)
 		if err := e.dropper().Drop(e.ctx, sale, 1); err == nil {

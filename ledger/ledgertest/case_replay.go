@@ -102,7 +102,7 @@ var batchCases = []testCase{
 		want := first
 		want.Replayed = true
 		if first.Replayed || first.Code != sluice.Accepted {
-			e.Errorf("first: %+v, want accepted anew", first)
+			e.Errorf("first: %+v, want a new acceptance", first)
 		}
 		e.same("second", decisions[1], want)
 		e.same("third", decisions[2], want)

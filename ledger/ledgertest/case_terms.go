@@ -207,7 +207,7 @@ var cooldownCases = []testCase{
 		e.clock.Advance(time.Millisecond)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"the same version again does not begin the rest anew", 0, func(e *env) {
+	{"the same version again does not restart the cooldown", 0, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.clock.Advance(sluice.RefusalLease)

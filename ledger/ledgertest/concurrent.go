@@ -117,7 +117,7 @@ type stampede struct {
 	servers []sluice.Ledger
 
 	mu      sync.Mutex                        // guards what follows
-	orders  map[sluice.ClaimID]sluice.OrderID // as the crowd was told
+	orders  map[sluice.ClaimID]sluice.OrderID // as the crowd received them
 	journal map[sluice.OrderID]int            // how often each came through the journal
 	gone    map[int64]bool                    // acknowledged sequences
 }

@@ -145,7 +145,7 @@ func (e *env) accepted(claim sluice.Claim) sluice.Decision {
 	e.Helper()
 	d := e.one(claim)
 	if d.Code != sluice.Accepted || d.Replayed {
-		e.Fatalf("claim %s/%s: %s (replayed %t), want accepted anew", claim.Buyer, claim.Key, d.Code, d.Replayed)
+		e.Fatalf("claim %s/%s: %s (replayed %t), want a new acceptance", claim.Buyer, claim.Key, d.Code, d.Replayed)
 	}
 	return d
 }
@@ -251,7 +251,7 @@ func checkDecisions(claims []sluice.Claim, decisions []sluice.Decision) string {
 		case d.Code == sluice.Accepted && (d.Order == "" || d.Quantity != claims[i].Quantity || d.Seq < 1 || d.At.IsZero() || d.Epoch < 1 || d.Terms < 1):
 			problem = "accepted, but its order, quantity, place, time or terms are missing"
 		case d.Code == sluice.Accepted && !d.Replayed && d.Order != claims[i].Order:
-			problem = "accepted anew, but not with the order id it proposed"
+			problem = "newly accepted, but not with the order id it proposed"
 		case d.Code == sluice.Accepted && (!d.OpensAt.IsZero() || len(d.Orders) > 0):
 			problem = "accepted, but carries what belongs to a refusal"
 		case d.Code != sluice.Accepted && (d.Order != "" || d.Quantity != 0 || d.Seq != 0 || !d.At.IsZero() || d.Epoch != 0 || d.Terms != 0 || d.Replayed):

@@ -9,7 +9,7 @@ import (
 )
 
 // model is the reference that judges random runs: what a ledger should answer,
-// in the most naive way. It counts everything anew for every claim, and shares
+// in the most naive way. It recounts everything for every claim, and shares
 // no code with any ledger. It knows nothing of journals, disks and servers.
 type model struct {
 	sales map[sluice.SaleID]*modelSale

@@ -78,7 +78,8 @@ func opposite(layout string) string {
 }
 
 // appendAsker appends what claim.lua and release.lua begin with: the layout
-// assumed, who asks, what was told there, the clock, and whether WAIT follows.
+// assumed, the calling server, the sequences it has received, the clock, and
+// whether WAIT follows.
 func (l *Ledger) appendAsker(args []string, m mark, layout string) []string {
 	return append(args, layout, l.opts.Node, toldPrefix+l.opts.Node,
 		strconv.FormatInt(m.epoch, 10), strconv.FormatInt(m.told, 10), strconv.FormatInt(m.seen, 10), l.now(),

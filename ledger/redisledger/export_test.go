@@ -7,7 +7,7 @@ func (l *Ledger) ForceLayout(layout string) {
 	l.layoutFor = func(*sluice.Terms) string { return layout }
 }
 
-// Remembered counts the sales of which this handle was told something.
+// Remembered counts the sales of which this handle has received something.
 func (l *Ledger) Remembered() (n int) {
 	l.sales.Range(func(any, any) bool { n++; return true })
 	return n

@@ -34,7 +34,7 @@ func claimWhenBack(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, clai
 }
 
 // With appendfsync always, what was answered is on disk: SIGKILL at any moment
-// loses nothing that a server was told (I4, I5), and the same servers go on. A
+// loses nothing that a server received (I4, I5), and the same servers go on. A
 // kill in the middle of a write may leave a torn transaction, whose remains take
 // effect at the next start (docs/adr/0007): then the sale is fenced, and what was
 // answered is on record all the same.
@@ -127,7 +127,7 @@ func TestKillInTheMiddleOfClaims(t *testing.T) {
 	t.Logf("%d answers, %d records, %d kills, fence %q", n, len(records), kills, r.Fence)
 }
 
-// The script cache may be emptied at any moment; nobody notices.
+// The script cache may be emptied at any moment without an effect.
 func TestScriptFlushWhileClaiming(t *testing.T) {
 	server := servertest.StartRedis(t, "--appendfsync", "no")
 	l := open(t, server.URL(), redisledger.Options{Node: "a"})
@@ -184,7 +184,7 @@ func TestFlushAll(t *testing.T) {
 		t.Errorf("reading %+v", r)
 	}
 
-	// A load under the epoch that was lost would forget what was told.
+	// A load under the epoch that was lost would forget what servers received.
 	loadOpen(t, l, "s", tight(5))
 	wantLost(t, l, "s", "sequence")
 	loadEpoch(t, l, "s", 2, tight(5))
@@ -233,11 +233,11 @@ func TestOlderDataIsLoss(t *testing.T) {
 		wantAll(t, claim(t, b, "seen", makeClaim("seen", 50)), sluice.Unavailable)
 		wantLost(t, b, "seen", "saw 6")
 	})
-	t.Run("by what a server was told, though others have gone beyond it", func(t *testing.T) {
+	t.Run("by what a server received, though others have gone beyond it", func(t *testing.T) {
 		fresh := open(t, server.URL(), redisledger.Options{Node: "c"})
 		wantAll(t, claim(t, fresh, "grown", makeClaims("grown", 100, 110)...), sluice.Accepted)
 		wantAll(t, claim(t, a, "grown", makeClaims("grown", 3, 6)...), sluice.Unavailable)
-		wantLost(t, fresh, "grown", "told sequence 6")
+		wantLost(t, fresh, "grown", "received sequence 6")
 	})
 	t.Run("by reading alone", func(t *testing.T) {
 		fresh := open(t, server.URL(), redisledger.Options{Node: "d"})
@@ -312,7 +312,7 @@ func TestMissingKeysAreLoss(t *testing.T) {
 	}
 }
 
-// Whoever reads finds the loss too, and tells the other servers.
+// A reader finds the loss too, and its fence stops the other servers.
 func TestMissingKeysFenceWhenRead(t *testing.T) {
 	url := servertest.Redis(t)
 	client := newClient(t, url)

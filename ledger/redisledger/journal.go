@@ -22,7 +22,7 @@ const (
 )
 
 // errNoJournal: the sale is there and its journal is not, so entries that
-// nobody has stored yet may be gone with it.
+// no server has stored yet may be gone with it.
 var errNoJournal = fmt.Errorf("lost: the journal is gone: %w", sluice.ErrNotLoaded)
 
 // ReadJournal implements sluice.Journal. A journal that is missing while the
@@ -64,8 +64,8 @@ func (l *Ledger) readJournal(ctx context.Context, read *sluice.JournalRead) ([]s
 // waits there (I5).
 var errOnlyJournal = fmt.Errorf("only the journal is left: %w", sluice.ErrNotLoaded)
 
-// hasJournal tells a sale that is not loaded from one that lost its journal,
-// and fences the latter.
+// hasJournal distinguishes a sale that is not loaded from one that lost its
+// journal, and fences the latter.
 func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 	bound, cancel := l.bounded(ctx)
 	defer cancel()
@@ -127,9 +127,10 @@ func (l *Ledger) readOwn(ctx context.Context, read *sluice.JournalRead) ([]sluic
 	}
 }
 
-// readNew reads what was handed to nobody yet, and in the same step holds the
-// journal against the number of entries on record. If they differ, what was read
-// may never have been accepted, and nobody must store it: the sale is fenced.
+// readNew reads the entries that no reader has received, and in the same step
+// compares the journal with the number of entries on record. If they differ,
+// these entries may never have been accepted and must not be stored: the sale
+// is fenced.
 func (l *Ledger) readNew(ctx context.Context, read *sluice.JournalRead) ([]sluice.Entry, error) {
 	journal := l.keys.journal(read.Sale)
 	for range 2 {
@@ -243,8 +244,8 @@ func (l *Ledger) readAbandoned(ctx context.Context, read *sluice.JournalRead) ([
 	return nil, nil
 }
 
-// claimEntries makes other servers' entries this server's own, unless somebody
-// else was faster.
+// claimEntries makes other servers' entries this server's own, unless another
+// server was faster.
 func (l *Ledger) claimEntries(ctx context.Context, read *sluice.JournalRead, others []pendingEntry) ([]sluice.Entry, error) {
 	if len(others) == 0 {
 		return nil, nil

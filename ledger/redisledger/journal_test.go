@@ -65,7 +65,7 @@ func (j *journal) want(what string, got []sluice.Entry, want string) {
 	}
 }
 
-// What cannot be read is handed out with what stands there, and stops nobody.
+// An unreadable entry is handed out as it is, and blocks no other entry.
 func TestDamagedEntries(t *testing.T) {
 	j := newJournal(t, 1)
 	client := newClient(t, j.url)
@@ -125,7 +125,7 @@ func recordEntries(t testing.TB, client rueidis.Client, journal string, n int) {
 	command(t, client, "HINCRBY", strings.TrimSuffix(journal, "journal")+"sale", "entries", itoa(n))
 }
 
-// Entries that somebody deleted while they were handed out end there.
+// Entries that were deleted while they were handed out end there.
 func TestDeletedEntriesAreAcknowledged(t *testing.T) {
 	j := newJournal(t, 5)
 	client := newClient(t, j.url)
@@ -214,7 +214,7 @@ func TestPeekInPages(t *testing.T) {
 	}
 }
 
-// While buyers go on claiming, a scan tells of every earlier claim once.
+// While buyers go on claiming, a scan returns every earlier claim once.
 func TestRecordsWhileClaiming(t *testing.T) {
 	url := servertest.Redis(t)
 	for name, terms := range map[string]sluice.Terms{"whole": tight(1 << 40), "split": loose(1 << 40)} {
@@ -243,12 +243,12 @@ func TestRecordsWhileClaiming(t *testing.T) {
 			group.Wait()
 			for n := range before {
 				if order := makeClaim("s", n).Order; seen[order] != 1 {
-					t.Fatalf("order %s was told %d times", order, seen[order])
+				t.Fatalf("order %s was returned %d times", order, seen[order])
 				}
 			}
 			for order, times := range seen {
 				if times != 1 {
-					t.Fatalf("order %s was told %d times", order, times)
+					t.Fatalf("order %s was returned %d times", order, times)
 				}
 			}
 		})

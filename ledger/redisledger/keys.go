@@ -21,7 +21,7 @@ func (k keys) buyers(id sluice.SaleID) string { return string(k) + ":{" + string
 func (k keys) journal(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:journal" }
 
 // aside is the journal as it stood when the sale was loaded under epoch, with
-// the entries that nobody had acknowledged. It is kept as evidence for a
+// the entries that were not acknowledged. It is kept as evidence for a
 // rebuild, until the sale is dropped; a load that finds an empty journal leaves
 // none.
 func (k keys) aside(id sluice.SaleID, epoch int64) string {
@@ -49,7 +49,7 @@ const (
 	sentinel = "\n"
 
 	// toldPrefix and a server's name make the field of the sale hash with the
-	// last sequence that this server was told.
+	// last sequence that this server received.
 	toldPrefix = "told:"
 
 	// format is the version of all of this. Another one is an error, not a

@@ -6,7 +6,7 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// known is what this server was told of a sale. The next call carries it, and
+// known is what this server has received of a sale. The next call carries it, and
 // a ledger that knows less than that has lost data.
 type known struct {
 	mu     sync.Mutex
@@ -29,8 +29,8 @@ func (l *Ledger) known(sale sluice.SaleID) *known {
 	return k.(*known)
 }
 
-// markOf is what this server was told of a sale, without remembering a sale of
-// which it was told nothing: ids may be made up.
+// markOf is what this server has received of a sale; it adds no entry for a
+// sale of which it has received nothing: ids may be made up.
 func (l *Ledger) markOf(sale sluice.SaleID) mark {
 	if k, ok := l.sales.Load(sale); ok {
 		m, _ := k.(*known).get()

@@ -227,7 +227,7 @@ func TestTimeout(t *testing.T) {
 		t.Errorf("error %v after %s, want the deadline", err, took)
 	}
 	server.Thaw()
-	// The claim may have been decided in the meantime; its key tells.
+	// The claim may have been decided in the meantime; a repeat of its key shows it.
 	d := claimWhenBack(t, l, "s", makeClaims("s", 0, 1))
 	if d[0].Code != sluice.Accepted || d[0].Seq != 1 {
 		t.Errorf("decision %+v, want the first of the sale", d[0])

@@ -20,7 +20,7 @@ const (
 // and cannot be unfenced before the last, so a load that breaks off in the
 // middle leaves nothing that decides claims.
 //
-// Journal entries that nobody has acknowledged are not in the new journal.
+// Journal entries that were not acknowledged are not in the new journal.
 // They are kept in a stream of their own (keys.aside), as evidence.
 func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) error {
 	if err := l.load(ctx, &image); err != nil {

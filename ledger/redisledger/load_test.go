@@ -221,7 +221,7 @@ func TestLoadRefusesBadImages(t *testing.T) {
 	}
 }
 
-// A load starts a new journal and keeps what nobody has acknowledged.
+// A load starts a new journal and keeps the entries that were not acknowledged.
 func TestLoadKeepsTheOldJournalAside(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
 	must(t, l.Load(ctx, image(1, 0, layouts[whole])))

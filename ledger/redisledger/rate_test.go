@@ -59,7 +59,7 @@ func TestRateKeys(t *testing.T) {
 		t.Errorf("it is kept for %d ms, want up to 600,000", ms)
 	}
 	// A sale that is dropped, or never was, changes nothing about it; a key that
-	// somebody else has written is an error, so nobody passes.
+	// another program has written is an error, so no buyer passes.
 	command(t, client, "DEL", key)
 	command(t, client, "LPUSH", key, "x")
 	if waits, err := l.Allow(t.Context(), "phone", rate, []sluice.BuyerID{"bob", "ann"}); err == nil {
@@ -110,7 +110,7 @@ func TestRateWithoutAScriptCache(t *testing.T) {
 			}
 		}
 	}
-	// A Redis that is gone is an error: nobody passes unasked.
+	// A Redis that is gone is an error: no buyer passes unchecked.
 	server.Stop()
 	if waits, err := l.Allow(t.Context(), "phone", sluice.BuyerRate{Requests: 1, PerS: 1}, buyers[:1]); err == nil {
 		t.Errorf("without Redis: %v", waits)

@@ -70,13 +70,13 @@ func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID, judge func
 	return readings, lost, failed
 }
 
-// lostIn says what the sale lost since this server was told of it, or nothing.
+// lostIn says what the sale lost since this server's last reply, or nothing.
 func (m mark) lostIn(r *sluice.Reading, told int64, node string) string {
 	switch {
 	case r.Epoch < m.epoch:
 		return fmt.Sprintf("%s: epoch %d, where %s knew epoch %d", sluice.FenceLost, r.Epoch, node, m.epoch)
 	case r.Epoch == m.epoch && told < m.told:
-		return fmt.Sprintf("%s: %s was told sequence %d, on record is %d", sluice.FenceLost, node, m.told, told)
+		return fmt.Sprintf("%s: %s received sequence %d, on record is %d", sluice.FenceLost, node, m.told, told)
 	case r.Epoch == m.epoch && r.Seq < m.seen:
 		return fmt.Sprintf("%s: sequence %d, where %s saw %d", sluice.FenceLost, r.Seq, node, m.seen)
 	}
@@ -98,8 +98,8 @@ var readingFields = [...]string{
 	16: "told", 18: "max_unpaid",
 }
 
-// parseReading reads a reply of read.lua; told is what this server was told
-// according to the ledger, missing says which data of the sale is gone or
+// parseReading reads a reply of read.lua; told is the last sequence this server
+// received according to the ledger, missing says which data is gone or
 // damaged. Without an epoch the sale is not loaded: a rebuild brings it back.
 func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Reading, told int64, missing string, err error) {
 	r.Sale = sale

@@ -145,8 +145,8 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 	return found, err
 }
 
-// buyerInJournal finds who made a claim that is still in the journal, or
-// nobody.
+// buyerInJournal returns the buyer of a claim that is still in the journal, or
+// "".
 func (l *Ledger) buyerInJournal(ctx context.Context, sale sluice.SaleID, order sluice.OrderID) (buyer sluice.BuyerID, err error) {
 	err = l.peek(ctx, sale, func(e sluice.Entry) bool {
 		for i := range e.Claims {
@@ -289,7 +289,7 @@ func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueid
 }
 
 // atoi is a number of the sale hash; one that is absent or damaged is 0, which
-// is less than what any server was told.
+// is less than what any server received.
 func atoi(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n

@@ -57,8 +57,8 @@ func sequence(seq int64) func(*sluice.Reading) bool {
 	return func(r *sluice.Reading) bool { return r.Loaded && r.Seq == seq && r.Fence == "" }
 }
 
-// A replica tells what the ledger tells, a little later, whatever becomes of
-// it: it may be down at first, be killed, come back.
+// A replica returns what the ledger returns, a little later, even if it is down
+// at first, is killed or restarts.
 func TestReplicaReads(t *testing.T) {
 	primary := startPrimary(t)
 	l := open(t, primary.URL(), redisledger.Options{Node: "a"})

@@ -19,8 +19,8 @@ import (
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
-// documented returns the rights that docs/redis-keys.md tells an operator to
-// give, as the words of its ACL SETUSER line behind the password.
+// documented returns the rights that docs/redis-keys.md asks an operator to
+// grant, as the words of its ACL SETUSER line behind the password.
 func documented(t testing.TB) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "redis-keys.md"))

@@ -245,7 +245,7 @@ const keepLive = 30
 
 // releaseSome gives orders back: new ones, some of them twice, mixed with ones
 // that were given before and with ones of an epoch before, in any order. What
-// was not answered is given again, by whoever comes.
+// was not answered is given again, by the next caller.
 func (r *rush) releaseSome(random *rand.Rand) {
 	r.mu.Lock()
 	n := max(0, min(len(r.live)-keepLive, 1+random.IntN(15)))
@@ -331,7 +331,7 @@ func (r *rush) check() {
 	if entries != reading.Seq {
 		r.Errorf("I5: the journal ends at %d of %d", entries, reading.Seq)
 	}
-	// I3: what each buyer may still take tells what the ledger counts for them.
+	// I3: what each buyer may still take shows what the ledger counts for them.
 	r.clock.Add(sluice.RefusalLease.Milliseconds())
 	for buyer, units := range live {
 		c := makeClaim("s", int(r.next.Add(1)))

@@ -234,7 +234,7 @@ func TestEveryScriptIsLoaded(t *testing.T) {
 	}
 	for name := range luaSources(t) {
 		if !loaded[name] {
-			t.Errorf("%s.lua is called by nobody", name)
+			t.Errorf("%s.lua is never called", name)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestReplaysCountAsTold(t *testing.T) {
 					failover()
 					wantAll(t, claim(t, b, "s", makeClaims("s", 10, 21)...), sluice.Accepted)
 					notice(a)
-					if r := read(t, b, "s"); !strings.Contains(r.Fence, "a was told sequence 4") {
+					if r := read(t, b, "s"); !strings.Contains(r.Fence, "a received sequence 4") {
 						t.Errorf("noticed by %s: fence %q", what, r.Fence)
 					}
 				}
@@ -78,7 +78,7 @@ func TestReplaysCountAsTold(t *testing.T) {
 	}
 }
 
-// What is told already is not written again, unless a WAIT follows.
+// A sequence on record is not written again, unless a WAIT follows.
 func TestReplaysWriteOnce(t *testing.T) {
 	server := servertest.StartRedis(t, "--appendfsync", "no")
 	client := newClient(t, server.URL())
@@ -107,12 +107,12 @@ func TestReplaysWriteOnce(t *testing.T) {
 	wantAll(t, claim(t, a, "s", makeClaim("s", 0)), sluice.Accepted)
 	wantAll(t, claim(t, a, "s", sluice.Claim{Buyer: "buyer-9", Key: "too-many", Quantity: 9, Order: makeClaim("s", 9).Order}), sluice.BuyerLimit)
 	if got := writes() - before; got != 0 {
-		t.Errorf("a repeat and a refusal where all is told: %d writes, want none", got)
+		t.Errorf("a repeat and a refusal with all on record: %d writes, want none", got)
 	}
 }
 
 // The loss of a single sequence is a loss, by whatever it shows, and a reading
-// takes nothing from what the server was told before.
+// takes nothing from what the server received before.
 func TestLossOfOne(t *testing.T) {
 	url := servertest.Redis(t)
 	client := newClient(t, url)
@@ -121,7 +121,7 @@ func TestLossOfOne(t *testing.T) {
 		"read":    func(l *redisledger.Ledger) { read(t, l, "s") },
 		"release": func(l *redisledger.Ledger) { l.Release(t.Context(), "s", releasesOf("s", 1, makeClaim("s", 0))) },
 	} {
-		for field, why := range map[string]string{"told:a": "a was told sequence 3, on record is 2", "seq": "sequence 2, where a saw 3"} {
+		for field, why := range map[string]string{"told:a": "a received sequence 3, on record is 2", "seq": "sequence 2, where a saw 3"} {
 			for _, readings := range []int{0, 2} {
 				prefix := newPrefix(t, url)
 				a := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})

@@ -11,9 +11,9 @@ import (
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
-// Redis is killed while it writes a batch, so nobody hears of that batch, and
-// others get its place. One more restart, and Redis completes the torn
-// transaction with a later one (torn.go). Nobody must be answered by what it
+// Redis is killed while it writes a batch, so no client gets an answer to it,
+// and other claims take its places. One more restart, and Redis completes the
+// torn transaction with a later one (torn.go). No answer may come from what it
 // left, and nothing of it may be stored.
 func TestTornTransaction(t *testing.T) {
 	for _, c := range []struct {
@@ -78,8 +78,8 @@ func TestTornTransaction(t *testing.T) {
 	}
 }
 
-// An entry that disappears is a loss too, and so is one that appears, whoever
-// asks first.
+// An entry that disappears is a loss too, and so is one that appears, whichever
+// call comes first.
 func TestEntriesAreCounted(t *testing.T) {
 	askers := map[string]func(t *testing.T, l *redisledger.Ledger){
 		"claim": func(t *testing.T, l *redisledger.Ledger) {

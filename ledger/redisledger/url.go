@@ -66,7 +66,7 @@ func ParseURL(raw string) (rueidis.ClientOption, error) {
 			return option, errors.New("ledger URL: a cluster has no databases: want redis+cluster://HOST:PORT,HOST:PORT")
 		}
 		option.ShuffleInit = true
-		// A failover that no reply tells of is noticed all the same.
+		// A failover that no reply reveals is noticed all the same.
 		option.ClusterOption.ShardsRefreshInterval = 5 * time.Second
 		return option, nil
 	}

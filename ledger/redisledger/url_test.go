@@ -53,7 +53,7 @@ func TestParseURL(t *testing.T) {
 }
 
 // A wrong URL is one clear sentence, and no part of it is repeated: any part
-// may be the password of somebody who left out a character.
+// may be the password when a character is missing.
 func TestParseURLRefuses(t *testing.T) {
 	const secret = "hunter2"
 	for url, want := range map[string]string{

@@ -89,7 +89,7 @@ func TestWaitCoversWhatChangesNothing(t *testing.T) {
 	other := makeClaims("s", 3, 5)
 	other[0].Quantity, other[1].Quantity = 2, 2 // the keys of accepted claims, with other content
 	for what, repeat := range map[string][]sluice.Claim{"claims accepted elsewhere": makeClaims("s", 3, 5), "keys used elsewhere": other} {
-		for try := range 2 { // the second time it is told already
+		for try := range 2 { // the second time the sequence is on record
 			if d, err := fresh().Claim(t.Context(), "s", repeat); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
 				t.Errorf("%s, try %d: %v, %v; want an unknown outcome", what, try, d, err)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
-// info returns a number that Redis tells about itself.
+// info returns a number of Redis's INFO.
 func info(t *testing.T, client rueidis.Client, section, name string) int {
 	t.Helper()
 	message := command(t, client, "INFO", section)

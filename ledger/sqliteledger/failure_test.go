@@ -169,7 +169,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	for i, d := range decisions {
 		if d.Code != sluice.Accepted || d.Replayed || d.Seq != int64(i+1) {
-			t.Errorf("claim %d: %+v, want accepted anew", i, d)
+			t.Errorf("claim %d: %+v, want a new acceptance", i, d)
 		}
 	}
 }

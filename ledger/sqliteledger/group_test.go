@@ -65,7 +65,7 @@ func openGated(t *testing.T) *failing {
 	return fl
 }
 
-// state is all that readers are told of the sale.
+// state is all that readers see of the sale.
 func (fl *failing) state(t *testing.T) (sluice.Reading, []sluice.Record, []sluice.Entry) {
 	t.Helper()
 	r := fl.reading(t)
@@ -254,7 +254,7 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestCallerLeaves: its claim is still decided, and a repeat is told so.
+// TestCallerLeaves: its claim is still decided, and a repeat gets the decision.
 func TestCallerLeaves(t *testing.T) {
 	fl := openGated(t)
 	reached, goOn := fl.hold()

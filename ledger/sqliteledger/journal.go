@@ -36,7 +36,7 @@ type journal struct {
 	acked   int      // of entries
 	oldest  int      // place of the first one that is not acknowledged
 	// handed is the id up to which entries have been handed out: New goes
-	// through the entries in order, so one number tells own from new.
+	// through the entries in order, so one number separates own from new.
 	handed int64
 }
 
@@ -76,7 +76,7 @@ func (j *journal) own(after int64, most int) []delivery {
 	return j.hand(j.after(after), most, func(e *entry) bool { return e.id <= j.handed })
 }
 
-// fresh returns entries that were handed to nobody.
+// fresh returns entries that no reader has received.
 func (j *journal) fresh(most int) []delivery {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -192,7 +192,7 @@ func asEntries(id sluice.SaleID, handed []delivery) []sluice.Entry {
 
 // noteHanded writes down up to which entry the journal has been handed out.
 func (g *group) noteHanded(s *sale, last int64) error {
-	if g.sale(s.id) == s { // not loaded anew meanwhile
+	if g.sale(s.id) == s { // not reloaded meanwhile
 		g.add(s, row{kind: kindHanded, epoch: s.epoch, at: g.now, n: last})
 	}
 	return nil

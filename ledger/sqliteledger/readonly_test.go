@@ -68,7 +68,7 @@ func hex(n int) string {
 	return string(b)
 }
 
-// everything returns all that readers are told of a sale.
+// everything returns all that readers see of a sale.
 func everything(t testing.TB, l interface {
 	sluice.Reader
 	PeekJournal(context.Context, sluice.SaleID, func(sluice.Entry) bool) error

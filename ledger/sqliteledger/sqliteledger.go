@@ -28,7 +28,7 @@
 // million of them.
 //
 // One process owns the file, by a lock of the operating system on path+".lock".
-// Within it memory is the truth, so the sequence a server was told cannot be
+// Within it memory is the truth, so the sequence a server received cannot be
 // ahead of the ledger. What can still be lost is the file's content: a log
 // with gaps fences its sale as lost when it is opened.
 package sqliteledger
@@ -108,7 +108,7 @@ func Open(ctx context.Context, path string, opts Options) (*Ledger, error) {
 // Close answers what is queued, closes the file and gives it free.
 func (l *Ledger) Close() error {
 	if !l.queue.close() {
-		<-l.done // somebody else closes it
+		<-l.done // another call closes it
 		return nil
 	}
 	<-l.done

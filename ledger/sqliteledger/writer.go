@@ -17,7 +17,7 @@ import (
 type op struct {
 	run  func(g *group) error // decides in memory and adds rows to the group
 	err  error                // what run returned: an answer, valid once the group is committed
-	done chan error           // gets err, or why the outcome is unknown; nil when nobody waits
+	done chan error           // gets err, or why the outcome is unknown; nil when no caller waits
 }
 
 // queue is where callers leave their ops for the writer.

@@ -18,7 +18,7 @@
 --          the buyer's limit refuses (minus the code if there is none, or the batch's answers have it already)
 -- Keeps:   I1 (taken <= total), I3 (limits), I4 (a key on record answers first), I5 (record and journal entry
 --          in one step), I7 (sold out only when nothing is available), I8 (window and pause by one clock);
---          loss is visible: a missing sale, record, journal entry or told sequence is never a refusal, and an entry
+--          loss is visible: a missing sale, record, journal entry or received sequence is never a refusal, and an entry
 --          too many, of a torn transaction (docs/redis-keys.md), is none either. A batch that was accepted or
 --          repeated in part counts as told up to the sequence after it, and under WAIT it writes: from Redis 7.2 on
 --          WAIT covers nothing but the writes of its own connection
@@ -84,7 +84,7 @@ local lost
 if epoch < known then
   lost = 'lost: epoch ' .. sale[2] .. ', where ' .. ARGV[2] .. ' knew epoch ' .. ARGV[4]
 elseif epoch == known and tonumber(sale[7] or 0) < tonumber(ARGV[5]) then
-  lost = 'lost: ' .. ARGV[2] .. ' was told sequence ' .. ARGV[5] .. ', on record is ' .. (sale[7] or 'none')
+  lost = 'lost: ' .. ARGV[2] .. ' received sequence ' .. ARGV[5] .. ', on record is ' .. (sale[7] or 'none')
 elseif epoch == known and seq < tonumber(ARGV[6]) then
   lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[2] .. ' saw ' .. ARGV[6]
 elseif heads[1] ~= sale[2] then

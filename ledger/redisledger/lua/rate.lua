@@ -6,7 +6,7 @@
 -- Returns: per try 0 if it is within the rate and counted, else the µs until the buyer's next one would be
 -- Keeps:   no invariant; a denied try writes nothing
 -- Cost:    2 commands a counted try, 1 a denied one: under 1 ms for 250
--- Resend:  counts again; whoever got no answer does not pass, so nobody gains by it
+-- Resend:  counts again; a buyer without an answer does not pass, so a lost reply gains nothing
 
 local KEYS = KEYS
 local cost, full, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]

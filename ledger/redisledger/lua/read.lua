@@ -5,10 +5,10 @@
 --          its name)
 -- Returns: {now in ms} when the sale is not loaded, else {now in ms, why data is missing or '', length of the
 --          journal, format, epoch, seq, taken, terms, total, max_buyer, max_orders, opens, closes, paused,
---          fence, calm_until, sequence the server was last told, sequence of the journal's first claim or 0,
+--          fence, calm_until, sequence the server last received, sequence of the journal's first claim or 0,
 --          max_unpaid}
--- Keeps:   a reading is of one moment; missing records, and a journal with other entries than were written, are told
---          as loss; a key of another type counts as missing
+-- Keeps:   a reading is of one moment; missing records, and a journal with other entries than were written, are
+--          reported as loss; a key of another type counts as missing
 -- Cost:    five to seven commands
 -- Resend:  safe
 

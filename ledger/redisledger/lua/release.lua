@@ -61,7 +61,7 @@ local lost
 if epoch < known then
   lost = 'lost: epoch ' .. sale[2] .. ', where ' .. ARGV[2] .. ' knew epoch ' .. ARGV[4]
 elseif epoch == known and tonumber(sale[7] or 0) < tonumber(ARGV[5]) then
-  lost = 'lost: ' .. ARGV[2] .. ' was told sequence ' .. ARGV[5] .. ', on record is ' .. (sale[7] or 'none')
+  lost = 'lost: ' .. ARGV[2] .. ' received sequence ' .. ARGV[5] .. ', on record is ' .. (sale[7] or 'none')
 elseif epoch == known and seq < tonumber(ARGV[6]) then
   lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[2] .. ' saw ' .. ARGV[6]
 elseif heads[1] ~= sale[2] then
