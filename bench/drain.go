@@ -26,7 +26,7 @@ import (
 )
 
 // The way from the journal to the store: what the guarantees of a drained
-// order cost, beside rows that somebody just inserts.
+// order cost, beside plain inserts of rows.
 
 const (
 	drainClaims = 100_000
@@ -83,7 +83,7 @@ type drainage struct {
 
 // schema makes an empty schema with the store's tables, and returns the store
 // and a function that drops it. The log of what was before is on the disk, so
-// that nobody pays for another's.
+// that no round pays for another's.
 func (d *drainage) schema(ctx context.Context) (store *pgstore.Store, in string, drop func(), err error) {
 	name := fmt.Sprintf("round_%d", d.schemas.Add(1))
 	if err := d.execute(ctx, d.url, "CREATE SCHEMA "+name); err != nil {

@@ -169,7 +169,7 @@ func (g *httpGroup) rush(ctx context.Context, p *process, from, count int, long 
 }
 
 // soldOut measures refusals. Again is how many buyers come over and over; 0:
-// nobody comes twice.
+// no buyer comes twice.
 func (g *httpGroup) soldOut(again int) func(context.Context, *round) (figure, error) {
 	return func(ctx context.Context, r *round) (figure, error) {
 		p, err := g.start(ctx, r.dir, soldOutUnits, r.profileTo != "")

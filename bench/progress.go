@@ -8,8 +8,8 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// progress tells the person who waits what is being done: on a terminal a line
-// that changes, elsewhere nothing.
+// progress shows what is being done: on a terminal a line that changes,
+// elsewhere nothing.
 type progress struct{ screen io.Writer }
 
 func newProgress(w io.Writer) *progress {

@@ -199,8 +199,8 @@ func (p *process) awaitStored(ctx context.Context) error {
 }
 
 // audit asks the server for its proof, which must be whole, and compares the
-// number of orders. It lies in a range, since nobody has counted the claims
-// that were under way when wrk went.
+// number of orders. It lies in a range, since the claims that were in flight
+// when wrk ended are not counted.
 func (p *process) audit(ctx context.Context, least, most int64) error {
 	status, body, err := request(ctx, http.MethodGet, p.URL+"/v1/admin/sales/"+shopSale+"/audit", p.key, "", "")
 	if err != nil || status != http.StatusOK {

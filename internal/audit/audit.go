@@ -94,7 +94,7 @@ func RunAll(ctx context.Context, ledger Ledger, store Store) ([]sluice.AuditRepo
 }
 
 // Merge makes one report of several: a check is OK if it is for every sale.
-// Its detail tells of the sales for which it is not.
+// Its detail names the sales for which it is not.
 func Merge(reports []sluice.AuditReport) sluice.AuditReport {
 	all := sluice.AuditReport{OK: true, Checks: make([]sluice.AuditCheck, 0, len(checkNames))}
 	for _, c := range checkNames {

@@ -243,7 +243,7 @@ func (b *Book) released() int64 {
 // by the limit it was accepted under: with the buyer's older claims that are
 // live still, and so were live then, it must not exceed it. The unpaid endings
 // that the ledger counts must be those of the store; whether one came before a
-// claim was accepted nothing tells, since they have two clocks.
+// claim was accepted is unknown, since they have two clocks.
 func (b *Book) limit(j *joined) (c finding) {
 	for _, s := range b.sides() {
 		b.limitOf(&c, s.name, s.rows)

@@ -205,7 +205,7 @@ func (b *Book) readLetter(l *sluice.DeadLetter) {
 	b.asides++
 	claims, err := sluice.ParseClaims(l.Claims)
 	if err != nil || len(claims) == 0 {
-		b.damagedAsides++ // nobody can say which claims it holds
+		b.damagedAsides++ // which claims it holds is unknown
 		return
 	}
 	b.letters = b.appendEntry(b.letters, &sluice.Entry{

@@ -203,7 +203,7 @@ func (b *Book) compareSides(c *finding, j *joined) {
 	}
 	c.fact("ledger: %d claims, sequence %d of epoch %d", len(b.claims), b.First.Seq, b.First.Epoch)
 	if n := earlierGaps(b.claims, b.First.Epoch); n > 0 {
-		// A rebuild claims what it finds anew, in its own epoch, or lists it.
-		c.fact("%d places of earlier epochs were claimed anew or lost before a rebuild", n)
+		// A rebuild claims what it finds again, in its own epoch, or lists it.
+		c.fact("%d places of earlier epochs were claimed again or lost before a rebuild", n)
 	}
 }

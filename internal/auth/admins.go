@@ -68,7 +68,7 @@ func validName(name string) error {
 		}
 	}
 	if slices.Contains(reservedNames, name) {
-		return fmt.Errorf("name %q: it means somebody else in an order's history", name)
+		return fmt.Errorf("name %q: an order's history uses it for another actor", name)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", c.name, err, c.want)
 		}
 		if err != nil && (strings.Contains(err.Error(), keyOne) || strings.Contains(err.Error(), "fifteen-letters")) {
-			t.Errorf("%s: the error tells the key: %v", c.name, err)
+			t.Errorf("%s: the error shows the key: %v", c.name, err)
 		}
 	}
 }

@@ -69,8 +69,8 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// No token makes the verifier panic, and none is good that was not signed by
-// somebody who may.
+// No token makes the verifier panic, and none is good that was not signed with
+// an accepted key.
 func FuzzVerify(f *testing.F) {
 	v := verifier(Options{Secret: secret, Keys: keysOf(f, document(f, rsaOne(), ecOne(), edOne()))})
 	good := jwt.MapClaims{"sub": "alice", "exp": at(1e9)}

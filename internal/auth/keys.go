@@ -25,7 +25,7 @@ var ErrNoKeys = errors.New("identity: the keys of tokens cannot be read now")
 type KeysOptions struct {
 	// Location is the path of a JWKS file, or the https URL of a JWKS document.
 	// Plain http is for this machine only (localhost and loopback addresses):
-	// whoever can change the answer on its way can sign tokens.
+	// an attacker who can change the response in transit could sign tokens.
 	Location string
 	// Refresh is how often the keys are read again; default 5 minutes. After a
 	// failure they are asked for sooner, at growing intervals from a second on.
@@ -41,7 +41,7 @@ type KeysOptions struct {
 	Log    *slog.Logger     // default: silent
 }
 
-// Keys are the public keys of whoever signs buyers' tokens: a JWKS that is read
+// Keys are the public keys of the issuer of buyers' tokens: a JWKS that is read
 // at the start, again and again in the background, and when a token comes that
 // was signed with none of them. When reading fails, the last good set goes on being used,
 // for as long as it takes. It is safe for concurrent use.
@@ -135,7 +135,7 @@ func NewKeys(o KeysOptions) (*Keys, error) {
 	k.fetch = k.fetchFile
 	if strings.Contains(o.Location, "://") {
 		client := *o.Client
-		// A redirect would lead to where nobody has said that keys may come from.
+		// A redirect would lead to a host that is not configured as a source of keys.
 		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		k.fetch = func(ctx context.Context) ([]byte, error) { return fetchURL(ctx, &client, o.Location) }
 	}
@@ -330,9 +330,9 @@ func (k *Keys) find(id, alg string) *publicKey {
 }
 
 // renew reads the keys again for a token that those at hand do not fit: it
-// names none of them, or its signature is that of none. Whoever rotates keys
-// may use a name again, or no names at all. Nothing is read if that has just
-// been done.
+// names none of them, or its signature is that of none. An issuer that rotates
+// keys may reuse a name, or use no names at all. Nothing is read if that has
+// just been done.
 //
 // After nil the keys at hand are newer than the token, as far as anybody can
 // tell: if it does not fit those either, it is no good. ErrNoKeys: it may be.

@@ -91,8 +91,8 @@ func hanging(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// A server that is down, slow or lies locks nobody out: the keys from before
-// go on being used, and with its first good answer the new ones are.
+// A key server that is down, slow or wrong locks no buyer out: the previous
+// keys stay in use until its first good answer brings the new ones.
 func TestKeysOutliveTheirServer(t *testing.T) {
 	elsewhere := newLogin(t, serve(document(t, rsaTwo())))
 	good := jwt.MapClaims{"sub": "alice", "exp": at(time.Hour)}
@@ -160,8 +160,8 @@ func TestKeysOutliveTheirServer(t *testing.T) {
 	}
 }
 
-// A server that does not answer holds up nobody who has a known key, and those
-// with another one only until it is given up.
+// A key server that does not answer delays no token of a known key, and others
+// only until the request times out.
 func TestSlowServer(t *testing.T) {
 	server := newLogin(t, serve(document(t, rsaOne())))
 	c := newClock()
@@ -221,8 +221,8 @@ func TestFewWait(t *testing.T) {
 	}
 }
 
-// With no keys from the start, nobody is let in, and nobody is told that their
-// token is wrong.
+// With no keys from the start, no buyer is let in, and no token is reported as
+// wrong.
 func TestNoKeysAtStart(t *testing.T) {
 	server := newLogin(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
 	c := newClock()
@@ -246,8 +246,8 @@ func TestNoKeysAtStart(t *testing.T) {
 	want(t, v, "once it answers", rsaOne().token(t, good), "")
 }
 
-// Tokens with names of keys that nobody has make the server be asked once per
-// cooldown, not once per token; those that could not be good anyway, never.
+// Tokens with unknown key names cause one request to the key server per
+// cooldown, not one per token; those that could not be good anyway, none.
 func TestUnknownKeysAreRateLimited(t *testing.T) {
 	server := newLogin(t, serve(document(t, rsaOne())))
 	c := newClock()

@@ -27,10 +27,10 @@ type twiceError string
 
 func (e twiceError) Error() string { return strconv.Quote(string(e)) + " stands twice" }
 
-// eachMember tells see the members of a JSON object in their order: the name
-// without its escapes, and the value as it is written. No name may stand twice,
-// and everything must be characters. The time is that of the length, or, with
-// many members, of sorting them.
+// eachMember calls see with each member of a JSON object in order: the name
+// without its escapes, and the value as it is written. A duplicate name or
+// invalid UTF-8 is an error. The time grows with the length, or, with many
+// members, with sorting them.
 func eachMember(text []byte, see func(name, value []byte) error) error {
 	if !utf8.Valid(text) {
 		return errNoUTF8

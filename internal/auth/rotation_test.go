@@ -136,8 +136,8 @@ func TestForgedTokensAreRateLimited(t *testing.T) {
 	}
 }
 
-// All whose tokens do not fit wait for one reading; those whose tokens fit wait
-// for nobody.
+// All requests whose tokens do not fit wait for one reading of the keys; those
+// whose tokens fit do not wait.
 func TestRotationIsReadOnceForAll(t *testing.T) {
 	next := newSigner("ec-1", ES256)
 	server := newLogin(t, serve(document(t, ecOne())))

@@ -28,8 +28,8 @@ const maxToken = 8192
 // are warned of.
 const MinSecret = 32
 
-// DefaultSkew is how far apart the clocks of servers and of whoever signs
-// tokens may be, unless given.
+// DefaultSkew is how far apart the clocks of the servers and of the tokens'
+// issuer may be, unless given.
 const DefaultSkew = 30 * time.Second
 
 // DefaultCache bounds the memory of the tokens that a Verifier remembers, in
@@ -68,7 +68,7 @@ type Token struct {
 	Sales []string
 }
 
-// Verifier tells whose a buyer's token is: a JWT with "sub" (the buyer) and
+// Verifier identifies the buyer of a token: a JWT with "sub" (the buyer) and
 // "exp". A verified token is remembered until it expires or its key is
 // withdrawn, in bounded memory, so that a buyer who presses the button again
 // costs no cryptography. It is safe for concurrent use.
@@ -122,8 +122,8 @@ func NewVerifier(o Options) *Verifier {
 	return v
 }
 
-// Verify says whose token this is, or why it is nobody's: an error that may be
-// shown. ErrNoKeys says nothing about the token: ask again later.
+// Verify returns the token's buyer, or why the token is invalid: an error that
+// may be shown. ErrNoKeys says nothing about the token: try again later.
 func (v *Verifier) Verify(ctx context.Context, token string) (Token, error) {
 	if known, ok := v.verified.GetIfPresent(token); ok {
 		if v.o.Now().Before(known.Expires.Add(v.o.Skew)) && (known.key == nil || !known.key.gone.Load()) {
@@ -161,9 +161,9 @@ func Sign(secret []byte, claims any) (string, error) {
 	return text + "." + base64url.EncodeToString(mac.Sum(nil)), nil
 }
 
-// judge looks at a token that is not remembered. What it claims is looked at
-// before its signature, so that one which has expired, or is for somebody else,
-// asks nobody for keys.
+// judge verifies a token that is not remembered. It checks the claims before
+// the signature, so that a token which has expired, or is for another audience,
+// causes no request for keys.
 func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
 	signed := token[:max(0, strings.LastIndexByte(token, '.'))]
 	first, second, dotted := strings.Cut(signed, ".")
@@ -241,7 +241,7 @@ func (v *Verifier) signer(ctx context.Context, h header, signed time.Time, valid
 		return key, nil
 	}
 	if signed.After(v.o.Now().Add(v.o.Skew)) {
-		signed = time.Time{} // nobody can have signed it then
+		signed = time.Time{} // a time in the future cannot be right
 	}
 	unknown := v.o.Keys.renew(ctx, h.kid, signed)
 	before := key

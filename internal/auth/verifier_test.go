@@ -29,7 +29,7 @@ var (
 	secret    = []byte("secret")
 )
 
-// signer is somebody who signs tokens: a private key and its name.
+// signer signs tokens: a private key and its name.
 type signer struct {
 	kid    string
 	method jwt.SigningMethod

@@ -81,7 +81,7 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", value, err, want)
 		}
 		if err != nil && (strings.Contains(err.Error(), testKey) || strings.Contains(err.Error(), "short}")) {
-			t.Errorf("%s: the error tells a key: %v", value, err)
+			t.Errorf("%s: the error shows a key: %v", value, err)
 		}
 	}
 	file := write(t, "admin_key: "+testKey+"\nadmin_keys:\n  - {name: ann, role: owner, key: "+testKey+"}\n")

@@ -120,7 +120,7 @@ func TestAcceptsGzip(t *testing.T) {
 	}
 }
 
-// What goes wrong is told in full to everybody who asks.
+// An error page is sent in full to every client.
 func TestOtherStatus(t *testing.T) {
 	a := New(Form{Type: "text/html", Cache: "no-store", Status: http.StatusNotFound, Level: gzip.BestCompression}, bytes.Repeat([]byte("none "), 500))
 	server := httptest.NewServer(a)

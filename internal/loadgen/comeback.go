@@ -94,7 +94,7 @@ func (c *Crowd) unlucky() chan visitor {
 	return queue
 }
 
-// run is one connection: it serves the queue until nobody wants to go on.
+// run is one connection: it serves the queue until no buyer wants to go on.
 func (r *comeback) run(ctx, waiting context.Context, w *worker, start time.Time) {
 	for waiting.Err() == nil && r.wanting.Load() > 0 && !r.enough() {
 		n := r.tries.Add(1) - 1

@@ -46,8 +46,8 @@ func TestComeBackBuysWhatReturnedWithTheSameKey(t *testing.T) {
 	if rest := c.ComeBack(t.Context(), 5000, never); rest.Buyers != 60 || rest.Left != 0 || len(s.buyers) != 100 {
 		t.Errorf("%+v, %d buyers have one", rest, len(s.buyers))
 	}
-	if nobody := c.ComeBack(t.Context(), 5000, never); nobody.Buyers != 0 || nobody.Requests != 0 {
-		t.Errorf("%+v", nobody)
+	if none := c.ComeBack(t.Context(), 5000, never); none.Buyers != 0 || none.Requests != 0 {
+	t.Errorf("%+v", none)
 	}
 }
 

@@ -13,7 +13,7 @@
 //
 // Of a sale that asks for purchase tickets, buyers do what the buyers' pages
 // do: they get theirs before the tries begin (GetTickets), keep it for all
-// their tries, and get another one when the server wants one anew.
+// their tries, and get another one when the server demands a new one.
 package loadgen
 
 import (
@@ -64,8 +64,8 @@ type Options struct {
 
 	Progress *Progress // optional
 
-	// Accepted is told of every promise, one after the other, as soon as its
-	// answer has come. It must not block. Optional.
+	// Accepted is called with every promise, one after the other, as soon as
+	// its answer has come. It must not block. Optional.
 	Accepted func(Promise)
 	// Remember keeps who heard sold_out, for ComeBack.
 	Remember bool

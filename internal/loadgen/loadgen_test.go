@@ -192,7 +192,7 @@ func TestTroubleIsRetriedWithTheSameKey(t *testing.T) {
 		{name: "outcome unknown", trouble: func(w http.ResponseWriter) { refuse(w, 503, "outcome_unknown") }, after: true},
 		{name: "bad gateway", trouble: func(w http.ResponseWriter) { http.Error(w, "<h1>502</h1>", http.StatusBadGateway) }, after: true},
 		{name: "empty 202", trouble: func(w http.ResponseWriter) { w.WriteHeader(202) }},
-		{name: "somebody else's order", trouble: func(w http.ResponseWriter) {
+		{name: "another buyer's order", trouble: func(w http.ResponseWriter) {
 			w.WriteHeader(202)
 			_, _ = w.Write(api.AppendPlaced(nil, "s2", sluice.MakeOrderID("s2", strings.Repeat("0", 32)), 1))
 		}},
@@ -267,7 +267,7 @@ func TestErrorsAreTriesWithoutADecision(t *testing.T) {
 			}
 		})
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		srv := httptest.NewServer(nil)
 		srv.Close()
 		c, err := New(Options{URL: srv.URL, Sale: "s1", Buyers: 3, Secret: secret, RetryFor: 50 * time.Millisecond})
@@ -366,7 +366,7 @@ func TestResultJSON(t *testing.T) {
 		t.Errorf("%v\n%s", err, cmp.Diff(r, back))
 	}
 	if err := json.Unmarshal([]byte(`{"decisions":{"nonsense":1}}`), &back); err == nil {
-		t.Error("a code nobody knows is read")
+		t.Error("an unknown code is read")
 	}
 }
 

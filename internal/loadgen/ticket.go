@@ -55,7 +55,7 @@ const (
 // wallet is what a crowd has and knows of tickets.
 type wallet struct {
 	used     atomic.Bool  // there is a ticket in it
-	work     atomic.Bool  // the sale wants a proof of work, as some buyer was told
+	work     atomic.Bool  // the sale wants a proof of work, as an answer to some buyer said
 	requests atomic.Int64 // for tickets and challenges
 	once     sync.Once    // of GetTickets
 
@@ -89,7 +89,7 @@ func (t *wallet) ticket(buyer int) string {
 	return t.tickets[buyer]
 }
 
-// report is nil if nobody has asked for a ticket.
+// report is nil if no buyer has asked for a ticket.
 func (t *wallet) report() *Tickets {
 	if t.requests.Load() == 0 {
 		return nil
@@ -105,9 +105,9 @@ func (t *wallet) report() *Tickets {
 
 // GetTickets does what the buyers' pages do before the opening: each buyer gets
 // a ticket, as soon as they are handed out, with the proof of work if the sale
-// asks for one. Without Options.Tickets nothing is asked. Who gets none is no
-// error: he tries all the same, and asks once more if his claim is refused for
-// the want of a ticket. The error is the context's.
+// asks for one. Without Options.Tickets nothing is asked. A buyer who gets none
+// is no error: they try all the same, and ask once more if their claim is
+// refused for lack of a ticket. The error is the context's.
 //
 // Rush does it otherwise.
 func (c *Crowd) GetTickets(ctx context.Context) error {

@@ -114,8 +114,8 @@ func TestBuyersGetTicketsBeforeTheyTry(t *testing.T) {
 	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.Accepted]+out.Decisions[sluice.SoldOut]+out.Decisions[sluice.BuyerLimit] != 90 || out.Errors != 0 {
 		t.Errorf("%+v", out.Result)
 	}
-	// Each buyer one ticket, for all tries. At first nobody knows that the sale
-	// wants a proof of work: at most all connections are told.
+	// Each buyer one ticket, for all tries. At first no connection knows that the
+	// sale wants a proof of work: at most each learns it once.
 	got := out.Tickets
 	if got == nil || got.HandedOut != 60 || got.Solved != 60 || got.Errors != 0 || len(got.Refused) != 0 || got.Requests < 121 || got.Requests > 128 {
 		t.Fatalf("tickets %+v", got)
@@ -164,7 +164,7 @@ func TestTicketsThatAreNotAskedForAnyMore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The first one is told that there is no proof to be done.
+		// The answer to the first one says that no proof is needed.
 		want := map[bool]int64{false: 20, true: 21}[work]
 		if got := out.Tickets; got.Requests != want || got.HandedOut != 0 || got.Errors != 0 || len(got.Refused) != 0 || out.Errors != 0 || out.Requests != 20 {
 			t.Errorf("work %t: %+v, tickets %+v", work, out.Result, got)
@@ -172,7 +172,7 @@ func TestTicketsThatAreNotAskedForAnyMore(t *testing.T) {
 	}
 }
 
-// A crowd that has not heard of the rule gets its tickets when it is told.
+// A crowd that does not know of the rule gets its tickets at the first refusal.
 func TestTicketsThatAreAskedForLater(t *testing.T) {
 	s := openStore(t)
 	s.sell(longAgo, guarded)
@@ -395,7 +395,7 @@ func TestTicketsAreNotInTheLatencyOfClaims(t *testing.T) {
 		}
 		return n == 1
 	}
-	// Nobody has told the crowd of tickets: it asks in the middle of a try.
+	// The crowd does not know of tickets: it asks in the middle of a try.
 	out, _ := rush(t, d, func(o *Options) { o.Buyers, o.Again = 1, 0 })
 	if out.Decisions[sluice.Accepted] != 1 || out.Requests != 2 || out.Tickets.LatencyMS.Max < 1000 {
 		t.Fatalf("%+v, tickets %+v", out.Result, out.Tickets)
@@ -496,7 +496,7 @@ func TestCancelEndsTheWayToTickets(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := c.Rush(ctx); err == nil {
-		t.Error("a proof that nobody finds was found")
+		t.Error("an impossible proof was found")
 	}
 }
 

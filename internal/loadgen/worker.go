@@ -249,7 +249,7 @@ func countReason(reasons map[string]int64, reason string) {
 	}
 }
 
-// promised keeps a promise and tells of it; c.mu is held.
+// promised keeps a promise and reports it; c.mu is held.
 func (c *Crowd) promised(p Promise) {
 	c.promises = append(c.promises, p)
 	if c.o.Accepted != nil {

@@ -15,7 +15,7 @@ import (
 //
 // Memory is bounded. When a shard is full of those who still matter, all who
 // are new to it share one allowance until there is room: limits fail closed,
-// and nobody can make the table forget somebody else.
+// and no client can make the table forget another one.
 type Table struct {
 	seed   maphash.Seed
 	shards [shards]shard
@@ -52,8 +52,8 @@ func New(most int) *Table {
 	return &Table{seed: maphash.MakeSeed(), most: max(most/shards, 1)}
 }
 
-// Key returns the table's name of somebody. Two who share one, of 2^64, share
-// an allowance.
+// Key returns the table's key of who. Two who share one, of 2^64, share an
+// allowance.
 func Key[T comparable](t *Table, who T) uint64 { return maphash.Comparable(t.seed, who) }
 
 // Try makes one try at now, in µs by any clock that does not run backwards. It
@@ -125,8 +125,8 @@ func (s *shard) count(key uint64, after int64, room bool) {
 	}
 }
 
-// Learn notes that somebody has to wait, which is known from elsewhere: until
-// then they are denied here too. It does nothing when there is no room.
+// Learn notes that the owner of key has to wait, which is known from elsewhere:
+// until then they are denied here too. It does nothing when there is no room.
 func (t *Table) Learn(meter sluice.Meter, key uint64, now, wait int64) {
 	s := &t.shards[key%shards]
 	s.mu.Lock()

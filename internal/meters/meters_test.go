@@ -45,8 +45,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A table full of those who matter lets nobody new have an allowance of their
-// own, and forgets nobody for their sake.
+// A table full of those who matter gives no newcomer an allowance of their own,
+// and evicts no entry for their sake.
 func TestFullTableFailsClosed(t *testing.T) {
 	day := sluice.BuyerRate{Requests: 1, PerS: 86_400}.Meter()
 	table := New(shards) // one entry a shard
@@ -66,7 +66,7 @@ func TestFullTableFailsClosed(t *testing.T) {
 	}
 	for _, key := range first {
 		if table.Try(day, key, 2*second) == 0 {
-			t.Error("somebody was forgotten for the sake of newcomers")
+			t.Error("an entry was evicted for the sake of newcomers")
 		}
 	}
 	if n := table.Len(); n > shards {
@@ -112,7 +112,7 @@ func TestLearn(t *testing.T) {
 func TestTryBoth(t *testing.T) {
 	for _, most := range []int{0, 1} {
 		buyers, addresses := New(0), New(most)
-		if most == 1 { // somebody else has the only place of the shard
+		if most == 1 { // another key has the only place of the shard
 			day := sluice.AddressRate{Requests: 1, PerS: 86_400}.Meter()
 			for i := uint64(0); addresses.shards[Key(addresses, "home")%shards].paid == nil; i++ {
 				addresses.Try(day, Key(addresses, "home")%shards+shards*(i+1), 9*second)

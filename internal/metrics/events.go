@@ -6,7 +6,7 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// Events counts what the merchant is told. It is a notify.Observer.
+// Events counts the events that merchants receive. It is a notify.Observer.
 type Events struct {
 	numbered                  prometheus.Counter
 	delivered, failed, parked prometheus.Counter

@@ -3,8 +3,7 @@ package metrics
 import "github.com/prometheus/client_golang/prometheus"
 
 // Gate adds how many claims each check of this server's gate has refused, and
-// how many claims are in flight, asked for whenever somebody reads the
-// metrics.
+// how many claims are in flight; both are called at each scrape.
 func (m *Metrics) Gate(refused func() map[string]int64, inFlight func() int64) {
 	m.registry.MustRegister(&gateCollector{refused, inFlight})
 }

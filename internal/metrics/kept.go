@@ -13,8 +13,8 @@ import (
 // more sales there are, and must not cost more the more often it is asked for.
 const keepFor = time.Second
 
-// kept renders the metrics once a second at most, whoever asks however often: one
-// request renders while the others wait for its text.
+// kept renders the metrics once a second at most, however often they are
+// scraped: one request renders while the others wait for its text.
 type kept struct {
 	render http.Handler
 

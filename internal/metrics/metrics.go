@@ -1,6 +1,6 @@
-// Package metrics is what a server tells Prometheus. Counting on the hot path
-// costs an atomic addition; what can be read from the board is read when it is
-// asked for.
+// Package metrics exports a server's metrics to Prometheus. Counting on the hot
+// path costs an atomic addition; what can be read from the board is read at
+// each scrape.
 package metrics
 
 import (
@@ -33,8 +33,8 @@ type Sale struct {
 	Fenced    bool
 }
 
-// New returns counters at zero. Sales is called whenever somebody reads the
-// metrics; extra are codes besides the domain's that Count will meet.
+// New returns counters at zero. Sales is called at each scrape; extra are codes
+// besides the domain's that Count will meet.
 func New(sales func() []Sale, extra ...string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), claims: map[string]prometheus.Counter{}}
 	vec := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -121,8 +121,8 @@ func (c *saleCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Differences adds what the last reconciliations found, by class, asked for
-// whenever somebody reads the metrics.
+// Differences adds what the last reconciliations found, by class; found is
+// called at each scrape.
 func (m *Metrics) Differences(found func() map[string]int64) {
 	m.registry.MustRegister(&differenceCollector{found})
 }

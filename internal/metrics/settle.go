@@ -29,7 +29,7 @@ type Settling struct {
 }
 
 // Settling returns counters at zero. Classes are those of differences that
-// Found will meet; rebuilds is asked whenever somebody reads the metrics.
+// Found will meet; rebuilds is called at each scrape.
 func (m *Metrics) Settling(classes []string, rebuilds func() int64) *Settling {
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -123,7 +123,7 @@ type backlogCollector struct{ *Settling }
 
 var (
 	storeUpDesc       = prometheus.NewDesc("sluice_store_up", "1 if the store has answered lately.", nil, nil)
-	deadLettersDesc   = prometheus.NewDesc("sluice_dead_letters", "Dead letters that nobody has dealt with, by sale.", []string{"sale"}, nil)
+	deadLettersDesc   = prometheus.NewDesc("sluice_dead_letters", "Unresolved dead letters, by sale.", []string{"sale"}, nil)
 	releasesDesc      = prometheus.NewDesc("sluice_releases_waiting", "Releases of ended orders that are not with the ledger yet, by sale.", []string{"sale"}, nil)
 	oldestReleaseDesc = prometheus.NewDesc("sluice_release_oldest_seconds", "How long the oldest release waits; 0 if none does.", nil, nil)
 	overdueDesc       = prometheus.NewDesc("sluice_orders_overdue", "Orders that are pending although their deadline and grace have passed, by sale.", []string{"sale"}, nil)

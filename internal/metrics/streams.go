@@ -3,8 +3,7 @@ package metrics
 import "github.com/prometheus/client_golang/prometheus"
 
 // Streams adds how many event streams are open, and how many found no place: on
-// the server, and for their address. Both are asked for whenever somebody reads
-// the metrics.
+// the server, and for their address. Both are called at each scrape.
 func (m *Metrics) Streams(open func() int64, refused func() (total, address int64)) {
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -24,7 +24,7 @@ type NumbererOptions struct {
 	Node string // this server
 	// Every is how often the store is asked for what is new; default 200 ms.
 	Every time.Duration
-	// Numbered is told how many events got their numbers.
+	// Numbered receives how many events got their numbers.
 	Numbered func(n int)
 	Log      *slog.Logger
 }
@@ -53,8 +53,8 @@ const (
 	numberLease = "events"
 	// numberTTL is how long the others wait for a server that has died.
 	numberTTL = 3 * time.Second
-	// numberBatch bounds one transaction: in an embedded store nobody else
-	// writes while it runs.
+	// numberBatch bounds one transaction: in an embedded store no other
+	// transaction writes while it runs.
 	numberBatch = 1000
 	// numberTimeout bounds one step: a slow database may take longer than the
 	// lease, which does no harm.

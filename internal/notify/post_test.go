@@ -126,7 +126,7 @@ func TestAnswers(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 	if answer, err := client.Post(t.Context(), message(closed.URL)); err == nil {
-		t.Errorf("nobody listens: %+v", answer)
+		t.Errorf("no listener: %+v", answer)
 	}
 }
 

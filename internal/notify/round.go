@@ -19,8 +19,8 @@ const (
 	// done is recorded before long.
 	roundTime = 5 * time.Second
 	// downAfter failures without a success in between a webhook counts as down:
-	// then one attempt at a time tells when it is back, instead of each event
-	// failing for itself.
+	// then one attempt at a time probes whether it is back, instead of each
+	// event failing for itself.
 	downAfter = 8
 	// backAfter: a success after so many failures means that the webhook was
 	// down and is back, so all that waits is tried at once. Fewer may have been

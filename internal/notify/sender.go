@@ -41,7 +41,7 @@ type Answer struct {
 	RetryAfter time.Duration // how long it asks to wait; 0 when it does not
 }
 
-// Observer is told what became of attempts, for the metrics.
+// Observer receives the outcomes of attempts, for the metrics.
 type Observer interface {
 	// Tried: delivered and failed attempts, and events that were given up.
 	Tried(delivered, failed, parked int)
@@ -75,12 +75,12 @@ type SenderOptions struct {
 	// Poll is how often the store is asked; default 500 ms. Wake is faster.
 	Poll time.Duration
 
-	Observer Observer     // default: nobody
+	Observer Observer     // default: none
 	Log      *slog.Logger // default: silent
 }
 
 // Sender posts events to webhooks. Every webhook has its own loop, so one that
-// is slow or down keeps nobody waiting. See round for what it promises.
+// is slow or down delays no other. See round for what it promises.
 type Sender struct {
 	store SenderStore
 	SenderOptions
@@ -153,7 +153,7 @@ func (s *Sender) Wake() {
 }
 
 // Run sends until the context ends; then it waits for what it is recording.
-// Attempts under way are broken off, and made again by whoever sends next.
+// In-flight attempts are cancelled, and repeated by the next sender.
 func (s *Sender) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer func() {

@@ -430,7 +430,7 @@ func TestSlowReceiver(t *testing.T) {
 	w.mustHave("slow", 2, all)
 }
 
-// crashing is a store in whose process nothing is recorded: whoever uses it is
+// crashing is a store in whose process nothing is recorded: its sender is
 // killed between sending and recording.
 type crashing struct {
 	*sqlitestore.Store
@@ -475,9 +475,9 @@ func TestTwoServers(t *testing.T) {
 	w.until("everything is delivered", func() bool { return w.served(id) })
 	stopFirst()
 	w.orders(100)
-	w.until("everything is delivered by whoever is left", func() bool { return w.served(id) })
+	w.until("everything is delivered by the sender that is left", func() bool { return w.served(id) })
 	w.mustHave("a", 2, all)
 	if hook := w.show(id); hook.Delivered != 200 {
-		t.Errorf("%d delivered, want each once: nobody died", hook.Delivered)
+		t.Errorf("%d delivered, want each once: no sender died", hook.Delivered)
 	}
 }

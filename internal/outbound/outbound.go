@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A cloud tells its machines their secrets at these addresses, which are not all
+// Clouds serve their machines' secrets at these addresses, which are not all
 // link-local: fd00:ec2::254 (AWS), 100.100.100.200 (Alibaba), 168.63.129.16
 // (Azure). 64:ff9b::/96 (NAT64) holds every IPv4 address once more.
 var forbidden = []netip.Prefix{

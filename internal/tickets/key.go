@@ -62,7 +62,7 @@ const (
 )
 
 // Errors of checking. ErrExpired is a ticket or challenge that was good; every
-// other reason is ErrForged, for whoever makes one up needs no advice.
+// other reason is ErrForged, so that a forger gets no hint.
 var (
 	ErrForged  = errors.New("it is not one of ours, or is another buyer's or another sale's")
 	ErrExpired = errors.New("it has expired")

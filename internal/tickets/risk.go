@@ -83,7 +83,7 @@ func NewAsker(log *slog.Logger) *Asker {
 		log: log, now: time.Now, services: map[string]*service{},
 		client: &http.Client{
 			Transport: transport,
-			// Whoever is asked answers himself: buyers' data goes nowhere else.
+			// No redirects: buyers' data goes to the configured URL only.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -127,7 +127,7 @@ func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question) Verdict {
 	return v
 }
 
-// maxServices bounds what is remembered of services that nobody asks any more.
+// maxServices bounds what is remembered of services that are no longer in use.
 const maxServices = 1000
 
 func (a *Asker) service(url string) *service {

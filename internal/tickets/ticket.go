@@ -20,8 +20,8 @@ func From(opensAt time.Time, before time.Duration) time.Time { return opensAt.Ad
 
 // Ticket makes a ticket of one buyer for one sale, which is or will be open
 // from opensAt. Now is the ledger's clock, so that all servers agree. It is
-// the same for all calls of a millisecond: a buyer may ask for as many as he
-// likes, and has one right.
+// the same for all calls of a millisecond: a buyer may request any number of
+// tickets, and has one right.
 func (k *Keys) Ticket(sale sluice.SaleID, buyer sluice.BuyerID, opensAt, now time.Time) (ticket string, expires time.Time) {
 	if opensAt.After(now) {
 		now = opensAt

@@ -26,9 +26,9 @@ type assets struct {
 	files map[string]*asset
 }
 
-// asset is a file. A page that was made by another version of the program, while
-// servers are being replaced, gets the file as it is here, and nobody may keep
-// that under the other build's name.
+// asset is a file. While servers are being replaced, a page that was made by
+// another version of the program gets the file as it is here, and no cache may
+// store that under the other build's name.
 type asset struct {
 	text        string
 	ours, other *content.Answer // to the pages of this build, and of another

@@ -88,7 +88,7 @@ func BenchmarkListOfAnotherSnapshot(b *testing.B) {
 	for b.Loop() {
 		m.snapshot++
 		if p.listPage() != first {
-			b.Fatal("rendered anew")
+			b.Fatal("rendered again")
 		}
 	}
 }

@@ -3,8 +3,8 @@ package web
 import "net/http"
 
 // policy lets a page load its own scripts, styles and pictures, speak to its
-// own server, and nothing else. Nobody may frame it: a frame could have a
-// buyer press the button unawares.
+// own server, and nothing else. No site may frame it: a frame could trick a
+// buyer into pressing the button (clickjacking).
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 

@@ -101,7 +101,7 @@ func (p *Pages) makeSalePage(f facts) *content.Answer {
 	}
 	made := &salePage{facts: f, answer: p.render("sale.html", page{Kind: "sale", Sale: &f}, http.StatusOK, keepSale)}
 	if _, ok := s.kept.Load(f.ID); !ok {
-		if s.count >= s.most { // begin anew: which of them are still wanted shows at once
+		if s.count >= s.most { // start over: pages still in use are soon back
 			s.kept.Clear()
 			s.count = 0
 		}

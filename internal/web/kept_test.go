@@ -65,8 +65,8 @@ func renders(p *Pages) func() int {
 
 const anyOrder = "/o/lamp.0123456789abcdef0123456789abcdef"
 
-// Nobody can have the server render or compress by asking again, by asking for
-// what there is not, or with other headers.
+// No client can make the server render or compress by asking again, by asking
+// for what does not exist, or with other headers.
 func TestNothingIsRenderedPerRequest(t *testing.T) {
 	p := pages(t, shelf{lamp()}, Options{})
 	rendered := renders(p)
@@ -103,8 +103,8 @@ func TestNothingIsRenderedPerRequest(t *testing.T) {
 	}
 }
 
-// The list is told once per snapshot, rendered once per change of what it says,
-// and as long as it says the same, it has the same ETag.
+// The list is read once per snapshot, rendered once per change of its content,
+// and keeps its ETag as long as the content is the same.
 func TestListIsKept(t *testing.T) {
 	m := &market{sales: soon(3)}
 	p := pages(t, m, Options{})

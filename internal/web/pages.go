@@ -23,7 +23,7 @@ type Source interface {
 	Sale(ctx context.Context, id sluice.SaleID) (api.Sale, error)
 	// Sales returns those that are or will be open, by opening time.
 	Sales() []api.Sale
-	// Snapshot names what Sales is told from, by a value that can be compared:
+	// Snapshot identifies what Sales reads from, by a value that can be compared:
 	// as long as it is the same, Sales is not called again. It is another after
 	// every change, also when a sale opens or closes by time.
 	Snapshot() any

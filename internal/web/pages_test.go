@@ -123,7 +123,7 @@ func TestSalePageIsKept(t *testing.T) {
 		t.Error("the page depends on what is sold")
 	}
 	if now, _ := p.sales.kept.Load(sluice.SaleID("lamp")); now != kept {
-		t.Error("the page was made anew")
+		t.Error("the page was made again")
 	}
 	source[0].Price.Amount = 18900
 	if again := get(p, "GET", "/s/lamp"); again.Header.Get("Etag") == first || !strings.Contains(text(t, again), "189.00 CNY") {

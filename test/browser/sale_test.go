@@ -173,8 +173,8 @@ func TestReloadInTheMiddle(t *testing.T) {
 	s.orders(t, sale, 1)
 }
 
-// A lost reply: the page says that nobody knows, asks again with the same key,
-// and gets the same order.
+// A lost reply: the page says that the outcome is unknown, asks again with the
+// same key, and gets the same order.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -196,7 +196,7 @@ func TestLostReply(t *testing.T) {
 	b.wait(canBuy)
 	b.click("#buy")
 	b.wait(payNow)
-	if !b.is(`told.some((text) => text.includes("nobody knows"))`) {
+	if !b.is(`told.some((text) => text.includes("outcome is unknown"))`) {
 		t.Errorf("the page did not say that the outcome was unknown: %s", b.text("told.join(' / ')"))
 	}
 	if !b.is(`keys.length === 2 && keys[0] === keys[1] && /^[A-Za-z0-9_-]{24}$/.test(keys[0])`) {
@@ -312,7 +312,8 @@ func TestFollowsTheShop(t *testing.T) {
 	b.says("status", "is over")
 }
 
-// A rate limit: the page waits as long as it is told and tries again by itself.
+// A rate limit: the page waits as long as Retry-After says and tries again by
+// itself.
 func TestRateLimited(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -566,7 +567,7 @@ func TestThroughTheShop(t *testing.T) {
 	if orders := s.orders(t, sale, 1); orders[0].BuyerID != "carol" || orders[0].Status != sluice.Paid {
 		t.Errorf("orders: %+v", orders)
 	}
-	// The shop hands a token to nobody else's pages.
+	// The shop hands a token to no other site's pages.
 	for _, elsewhere := range []string{"https://evil.example/", s.url + ".evil.example/", "//evil.example/", "javascript:alert(1)"} {
 		r, err := http.Post(s.shop+"/login?return="+url.QueryEscape(elsewhere), "application/x-www-form-urlencoded", strings.NewReader("name=dora"))
 		if err != nil {
@@ -579,8 +580,8 @@ func TestThroughTheShop(t *testing.T) {
 	}
 }
 
-// A page that cannot be seen from the outside: its own scripts only, framed by
-// nobody, and complete with a screen reader's landmarks and names.
+// A closed page: its own scripts only, no framing by other sites, and complete
+// with a screen reader's landmarks and names.
 func TestAccessible(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -136,7 +136,7 @@ func allStates() []state {
 			window.EventSource = undefined;`, "status", "does not answer"),
 		shows("server-gone-at-start", `stub.gone = true;`, "status", "does not answer"),
 		pressed("sending", `stub.orders = "never";`, "status", "Sent."),
-		pressed("outcome-unknown", `stub.orders = "lost";`, "status", "nobody knows"),
+		pressed("outcome-unknown", `stub.orders = "lost";`, "status", "outcome is unknown"),
 		pressed("rate-limited", `stub.orders = { code: "rate_limited", status: 429, title: "Too many requests", after: 30 };`, "status", "Too many tries"),
 		pressed("overloaded", `stub.orders = { code: "overloaded", status: 503, title: "Too busy", after: 30 };`, "status", "too busy"),
 		pressed("claim-unavailable", `stub.orders = { code: "unavailable", status: 503, title: "Unavailable", after: 30 };`, "status", "being checked"),
@@ -359,7 +359,7 @@ func (b *tab) speak(lang string) {
 	b.wait(fmt.Sprintf("document.documentElement.lang === %q && document.querySelector('[data-lang=%q]').getAttribute('aria-current') === 'true'", lang, lang))
 }
 
-// looks tells what is wrong with what is to be seen.
+// looks reports what is wrong with what the page shows.
 func (b *tab) looks(t *testing.T, name, lang string, s *state) {
 	t.Helper()
 	if !b.is(`document.documentElement.scrollWidth <= innerWidth`) {
@@ -380,7 +380,7 @@ func (b *tab) looks(t *testing.T, name, lang string, s *state) {
 }
 
 // otherLanguage lists the texts, titles and labels that are not in the page's
-// language. Names, titles of the merchant's, ids and currencies are nobody's.
+// language. Names, the merchant's titles, ids and currencies belong to none.
 const otherLanguage = `(lang, foreign) => {
 	const usual = /Aurora lamp|alice|\bbob\b|EN|中文|s\d+\.[0-9a-f]+|CNY|CN¥|Language|语言/g;
 	const wrong = lang === "en" ? /[\u3000-\u9fff\uff00-\uffef]/ : /[A-Za-z]{2,}/;

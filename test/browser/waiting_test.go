@@ -11,8 +11,8 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
-// Who wants more units than there are is told, and woken when there are enough:
-// the same press then buys them.
+// A buyer who wants more units than there are sees so, and is woken when there
+// are enough: the same press then buys them.
 func TestEnoughUnitsWakeWhoWantsMore(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -37,7 +37,7 @@ func TestEnoughUnitsWakeWhoWantsMore(t *testing.T) {
 	b.says("status", "There are enough now: 3 left")
 	b.says("said", "There are enough now")
 	b.wait(`document.title.startsWith("● Available!")`)
-	// Somebody else is quicker, and gives it back: said each time.
+	// Another buyer is quicker, and gives it back: said each time.
 	third := s.claim(t, sale, "quick")
 	b.says("status", "Only 2 left")
 	b.wait(`!document.title.includes("Available")`)

@@ -62,7 +62,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		want            string
 	}{
 		"a missing order":          {promises, good[:1], 1, 1, "and the store has"},
-		"an order of nobody":       {promises, append(slices.Clone(good), order(3, "key-3", "s.3")), 3, 1, "never promised"},
+		"an order of no claim":     {promises, append(slices.Clone(good), order(3, "key-3", "s.3")), 3, 1, "never promised"},
 		"an order twice":           {promises, append(slices.Clone(good), good[0]), 3, 2, "is there twice"},
 		"a claim with two orders":  {promises, append(slices.Clone(good), order(1, "key-1", "s.9")), 3, 2, "has the orders"},
 		"a claim promised twice":   {append(slices.Clone(promises), loadgen.Promise{Buyer: 1, Key: "key-1", Order: "s.9"}), good, 2, 1, "(I4)"},

@@ -74,7 +74,7 @@ func TestThreeServers(t *testing.T) {
 			repeatAt(t, url, sale, other, 30, string(change.want))
 			_, err := buyer(t, url, "latecomer", client.Options{}).Place(t.Context(), sale, client.NewKey(), api.PlaceOrder{Quantity: 1})
 			if client.CodeOf(err) != change.code.String() {
-				t.Errorf("%s: a latecomer is told %v, want %s", change.want, err, change.code)
+				t.Errorf("%s: a latecomer gets %v, want %s", change.want, err, change.code)
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func TestAbandonedEntries(t *testing.T) {
 
 	rush.awaitDecided(200)
 	postgres.Stop(t)
-	victim.wait() // promised, and nobody can store it now
+	victim.wait() // promised, and no server can store it now
 	servers[2].kill()
 	postgres.Start(t)
 	rush.wait()

@@ -71,7 +71,7 @@ func endingsRound(t *testing.T, servers int, on backends, r *rand.Rand) {
 	e.done.Wait()
 	by := conserved(t, cluster[0], sale, total, e)
 	if by[sluice.Cancelled] == 0 || by[sluice.Paid] == 0 || by[sluice.Refunded] == 0 || by[sluice.Pending] == 0 {
-		t.Errorf("%v: the test tells nothing about some endings", by)
+		t.Errorf("%v: the test shows nothing about some endings", by)
 	}
 
 	timed := createSale(t, cluster[0], total, 1)
@@ -256,7 +256,7 @@ func (e *endings) awaitAnswered(n int64) bool {
 
 // conserved waits until the ledger has got every unit back, and holds the sums
 // and the histories against each other: total = available + units of orders that
-// hold them, nobody was told another ending than the order has, and no history
+// hold them, no client saw another ending than the order has, and no history
 // gives units back twice (I2, I6). It returns how many orders have which status.
 func conserved(t *testing.T, s *server, sale sluice.SaleID, total int64, e *endings) map[sluice.Status]int {
 	t.Helper()

@@ -93,7 +93,7 @@ func restockAndClose(t *testing.T, servers int, on backends) {
 	if got := shown(t, first, sale); got.Total == nil || *got.Total != want {
 		t.Errorf("total %v after a restock sent twice, want %d", got.Total, want)
 	}
-	// Taking back what nobody has works as long as there is any.
+	// Taking back unsold units works as long as there are any.
 	code, _, stderr := command(t, "sale", "restock", string(sale), "--delta="+strconv.Itoa(-back), "--id", "recall-1", "--url", first.url)
 	switch {
 	case code == 0:

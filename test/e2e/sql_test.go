@@ -27,8 +27,8 @@ func column(t testing.TB, url, query string, args ...any) []string {
 	return found
 }
 
-// editSQLite runs a statement on an SQLite file, as nobody should, and returns
-// how many rows it changed.
+// editSQLite runs a statement on an SQLite file, which no operator should do,
+// and returns how many rows it changed.
 func editSQLite(path, statement string, args ...any) (int64, error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {

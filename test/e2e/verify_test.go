@@ -17,7 +17,7 @@ type claimID struct {
 	key   sluice.Key
 }
 
-// promised collects what crowds were promised, by claim. problems tells of
+// promised collects what crowds were promised, by claim. problems lists the
 // claims that were promised two orders (I4).
 func promised(outcomes []*loadgen.Outcome) (orders map[claimID]sluice.OrderID, problems []string) {
 	orders = map[claimID]sluice.OrderID{}

@@ -1,5 +1,5 @@
 // Requests to the server. A request ends in one of three ways: an answer, a
-// Problem that the server stated, or Lost: nobody knows what became of it.
+// Problem that the server stated, or Lost: the outcome is unknown.
 
 export class Problem extends Error {
   constructor(body, status, retryAfter) {

@@ -5,16 +5,16 @@ import { api, Lost, Problem, salePath, sleep } from "./api.js";
 
 const FIRST = 500, LONGEST = 8000; // ms between two tries, where the server does not say
 
-// claim resolves to {order} or {refused: Problem}. say(key, values) is told
-// what is going on; a text with n is told again as the seconds pass.
+// claim resolves to {order} or {refused: Problem}. It reports its progress to
+// say(key, values); a text with n is repeated as the seconds pass.
 export async function claim({ sale, attempt, buyer, ticket, say, opensAt, resting, now }) {
-  for (let tries = 0, unknown = false, anew = false, renewed = false; ; tries++) {
+  for (let tries = 0, unknown = false, again = false, renewed = false; ; tries++) {
     say("sending");
     let problem;
     try {
       const placed = await api(`${salePath(sale)}/orders`, {
         method: "POST", token: buyer.token, keepalive: true,
-        headers: { "Idempotency-Key": attempt.key, "Content-Type": "application/json", ...await ticket(anew) },
+        headers: { "Idempotency-Key": attempt.key, "Content-Type": "application/json", ...await ticket(again) },
         body: JSON.stringify({ quantity: attempt.quantity }),
       });
       return { order: placed.order_id };
@@ -23,7 +23,7 @@ export async function claim({ sale, attempt, buyer, ticket, say, opensAt, restin
       problem = error;
     }
     if (problem.body?.reason?.startsWith("ticket_") && !renewed) {
-      anew = renewed = true; // this very claim was not accepted before, the server says
+      again = renewed = true; // this very claim was not accepted before, the server says
       continue;
     }
     if (problem instanceof Lost || problem.code === "outcome_unknown") {

@@ -5,7 +5,7 @@
 // Each sample asks the server for its time and assumes that the answer was
 // made half-way between question and arrival; the quickest sample is the best
 // one, since it can be wrong by half of its way at most. Between samples the
-// browser's monotonic clock counts, which nobody sets.
+// browser's monotonic clock counts, which is never adjusted.
 
 const SAMPLES = 5;
 const GOOD = 30; // ms to and fro, after which more samples bring little
@@ -48,7 +48,7 @@ export function at(time, callback) {
     const left = time - now();
     if (left <= 0) callback();
     // Timers run short over hours and after sleep, so the last stretch is
-    // measured anew.
+    // measured again.
     else timer = setTimeout(wait, left > 2000 ? Math.min(left - 1000, 60_000) : Math.max(left, 1));
   };
   wait();

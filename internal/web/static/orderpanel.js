@@ -12,8 +12,8 @@ const $ = (id) => document.getElementById(id);
 export const ended = (order) => ["cancelled", "expired", "rejected", "refunded", "refund_due"].includes(order.status);
 
 export class OrderPanel {
-  // onOrder is told of every new state of the order, and of null when this
-  // buyer has no such order.
+  // onOrder is called with every new state of the order, and with null when
+  // this buyer has no such order.
   constructor({ onOrder }) {
     this.onOrder = onOrder;
     this.order = null;

@@ -58,13 +58,13 @@ function onSale(sale) {
   render();
 }
 
-// outdated: a reading from before a claim of ours was told "sold out" (or that
-// there are too few), which is the newer word. A copy on the way is a few seconds old at most; what still
-// says so after that is true again.
+// outdated: a reading from before a claim of ours was refused as sold out (or
+// for too few units), which is newer. A cached copy is a few seconds old at
+// most; a reading that still says "open" after that is true again.
 const COPY = 3000; // ms
 const REST = 1000; // ms in which a sale that was reopened may still refuse
 let reopenedAt = -Infinity; // server's time
-let soldOutAt = -Infinity; // when a claim was told so, server's time
+let soldOutAt = -Infinity; // when a claim was refused so, server's time
 const older = (sale, moment) => Date.parse(sale.server_time) < moment && clock.now() - moment < COPY;
 const outdated = (sale) => sale.state === "open" && older(sale, soldOutAt);
 
@@ -72,9 +72,9 @@ const outdated = (sale) => sale.state === "open" && older(sale, soldOutAt);
 const enough = (sale) => view.note?.wants && !older(sale, view.note.at) && units(sale) >= view.note.wants;
 const units = (sale) => sale.available ?? Infinity;
 
-// state is the sale's at this very moment: opening and closing need nobody to
-// tell us. But a sale that the server says has begun has, whatever the countdown
-// is at: the clock that it goes by may be a little behind.
+// state is the sale's at this very moment: opening and closing need no message.
+// But a sale that the server says has begun has begun, whatever the countdown
+// shows: the page's clock may be a little behind.
 function state() {
   const { sale } = view;
   if (!sale) return "unknown";
@@ -189,7 +189,7 @@ async function buy(quantity) {
       attempt = attempts.press(quantity, clock.now());
       attempts.update(attempt.key, { sent: true });
       const outcome = await claim({
-        sale: id, attempt, buyer: who, say, ticket: (anew) => tickets.header(say, anew),
+        sale: id, attempt, buyer: who, say, ticket: (again) => tickets.header(say, again),
         opensAt: () => Date.parse(view.sale.opens_at), resting: () => clock.now() - reopenedAt < REST, now: clock.now,
       });
       // The order is what the attempt was for; a refusal leaves the key free for the next try.
@@ -217,7 +217,7 @@ async function refused(problem, { key, quantity }) {
     case "sold_out":
       soldOutAt = clock.now();
       view.sale = { ...view.sale, state: "sold_out", available: 0 };
-      setTimeout(live.ask, COPY + Math.random() * COPY); // no event tells what has not changed
+      setTimeout(live.ask, COPY + Math.random() * COPY); // no event reports what has not changed
       view.note = null;
       return;
     case "insufficient":

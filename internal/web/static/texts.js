@@ -36,7 +36,7 @@ const en = {
   sending: "Sent. Waiting for the answer…",
   otherTab: "Your request is under way in another tab of yours.",
   resuming: "Asking again about the request that you made before this page was loaded…",
-  retryUnknown: ({ n }) => `No answer, so nobody knows yet. Asking again in ${n} s, as the same request: it cannot buy twice.`,
+  retryUnknown: ({ n }) => `No answer, so the outcome is unknown. Asking again in ${n} s, as the same request: it cannot buy twice.`,
   retryBusy: ({ n }) => `The server is too busy; nothing is decided. Trying again in ${n} s.`,
   retryUnavailable: ({ n }) => `The sale is being checked; nothing is decided. Trying again in ${n} s.`,
   retryRate: ({ n }) => `Too many tries. Trying again for you in ${n} s.`,
@@ -64,8 +64,8 @@ const en = {
   s_late: "The time to pay is over", s_paid: "Paid", s_cancelled: "Cancelled", s_expired: "Not paid in time",
   s_rejected: "Could not be delivered", s_refunded: "Refunded", s_refund_due: "Refund on its way",
   t_queued: ({ n }) => `${held(n)} held for you, and your order is being written down. Nothing is lost if you close this page.`,
-  t_pending: ({ n }) => `${held(n)} held for you. Pay in time, or somebody else can buy ${n === 1 ? "it" : "them"}.`,
-  t_pendingShop: ({ n }) => `${held(n)} held for you. Pay at the shop in time, or somebody else can buy ${n === 1 ? "it" : "them"}.`,
+  t_pending: ({ n }) => `${held(n)} held for you. Pay in time, or someone else can buy ${n === 1 ? "it" : "them"}.`,
+  t_pendingShop: ({ n }) => `${held(n)} held for you. Pay at the shop in time, or someone else can buy ${n === 1 ? "it" : "them"}.`,
   t_late: "Do not pay any more. If you have just paid, the confirmation may still be on its way.",
   t_paid: "Thank you. The shop takes it from here.",
   t_cancelled: "This order was cancelled. There is nothing to pay.",
@@ -186,7 +186,7 @@ export function errorText({ code, status, title, detail, body }) {
 }
 
 // onLanguage makes the links switch without loading the page again, and calls
-// back when somebody has switched, in another tab too.
+// back when the language was switched, in another tab too.
 export function onLanguage(changed) {
   const links = document.querySelectorAll("[data-lang]");
   const show = () => {

@@ -61,18 +61,18 @@ export class Tickets {
 
   // header is what a claim carries: the ticket that is here, or is under way.
   // Without one the claim goes without, for it may be the repeat of an accepted
-  // one, which needs none; if the server wants one after all, it is asked for
-  // anew, and then a refusal is told.
-  async header(say, anew = false) {
-    if (!anew && !this.under && !this.kept()) return {};
-    if (anew || !this.kept()) {
-      if (anew && !this.under) this.drop();
+  // one, which needs none; if the server wants one after all, the page requests
+  // a new one, and then reports a refusal.
+  async header(say, again = false) {
+  if (!again && !this.under && !this.kept()) return {};
+  if (again || !this.kept()) {
+  if (again && !this.under) this.drop();
       say(this.share === null ? "ticket" : "proving", { percent: Math.round((this.share ?? 0) * 100) });
       this.say = say;
       try {
         await (this.under ?? this.fetch());
       } catch (error) {
-        if (anew) throw error;
+        if (again) throw error;
       } finally {
         this.say = null;
       }
