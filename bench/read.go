@@ -41,7 +41,9 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 		return nil, nil, err
 	}
 	done := func() { os.RemoveAll(dir) }
-	g := &readGroup{script: filepath.Join(dir, "get.lua"), secret: "a secret that reading does not need", crowd: newCrowd(o.seed)}
+	g := &readGroup{
+		script: filepath.Join(dir, "get.lua"), secret: "a secret that reading does not need", crowd: newCrowd(o.seed),
+	}
 	if err := os.WriteFile(g.script, getScript, 0o600); err != nil {
 		return nil, done, err
 	}
@@ -64,7 +66,10 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
 	return []side{
 		{name: bareSaleName, does: "net/http, the answer of GET /v1/sales/{sale} as a constant" + client, run: g.bare(full)},
-		{name: readName, own: true, does: "GET /v1/sales/{sale}, an open sale without buyers" + client, run: g.read(false)},
+		{
+			name: readName, own: true, run: g.read(false),
+			does: "GET /v1/sales/{sale}, an open sale without buyers" + client,
+		},
 		{name: bareSameName, does: "net/http, the 304 to the same with If-None-Match as a constant" + client, run: g.bare(same)},
 		{name: unchangedName, own: true, does: "GET /v1/sales/{sale} with If-None-Match: 304" + client, run: g.read(true)},
 	}, done, nil

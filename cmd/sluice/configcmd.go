@@ -125,7 +125,8 @@ func shortKeys(c *config.Config) (warnings []string, err error) {
 		return nil, err
 	}
 	if admin != "" && len(admin) < auth.MinAdminKey {
-		warnings = append(warnings, fmt.Sprintf("admin_key (from %s) is short: anyone who guesses it controls every sale; want at least %d random characters", origin, auth.MinAdminKey))
+		warnings = append(warnings, fmt.Sprintf("admin_key (from %s) is short: anyone who guesses it controls every sale; "+
+			"want at least %d random characters", origin, auth.MinAdminKey))
 	}
 	for key, given := range map[string]string{
 		"buyer_secret_previous": c.BuyerSecretPrevious, "ticket_secret": c.TicketSecret, "ticket_secret_previous": c.TicketSecretPrevious, "webhook_key": c.WebhookKey,
@@ -143,7 +144,8 @@ func shortKeys(c *config.Config) (warnings []string, err error) {
 		return nil, err
 	}
 	if secret != "" && len(secret) < auth.MinSecret {
-		warnings = append(warnings, fmt.Sprintf("buyer_secret (from %s) is short: anyone who guesses it can act as any buyer; HS256 wants at least %d random bytes", origin, auth.MinSecret))
+		warnings = append(warnings, fmt.Sprintf("buyer_secret (from %s) is short: anyone who guesses it can act as any buyer; "+
+			"HS256 wants at least %d random bytes", origin, auth.MinSecret))
 	}
 	return warnings, nil
 }

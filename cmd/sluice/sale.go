@@ -27,7 +27,8 @@ func (a *app) saleCommand() *cobra.Command {
 		a.saleVerb("close", "End a sale now; its orders stay as they are", (*client.Client).CloseSale),
 		a.salePatch(), a.saleRestock(), a.saleCheck(),
 		a.saleBuyers(sluice.AllowList, "Upload who may buy at a sale", "The allow list says who may buy, at a sale created or patched with --eligibility list."),
-		a.saleBuyers(sluice.DenyList, "Upload who may not buy at a sale", "Buyers on the deny list can buy nothing at the sale, whatever else lets them in."),
+		a.saleBuyers(sluice.DenyList, "Upload who may not buy at a sale",
+			"Buyers on the deny list can buy nothing at the sale, whatever else lets them in."),
 	)
 	return cmd
 }

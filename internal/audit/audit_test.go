@@ -276,7 +276,10 @@ func TestPlanted(t *testing.T) {
 			w.records[1].Live = true
 			w.reading.Taken++
 		}, "I6", []string{"1 orders hold units that they have given up before (" + string(orderID(1, 2)) + ")"}},
-		{"an ending that was not recorded", func(w *world) { w.end(0); delete(w.ended, w.orders[0].ID) }, "I6", []string{"history does not say how", string(orderID(1, 1))}},
+		{
+			"an ending that was not recorded", func(w *world) { w.end(0); delete(w.ended, w.orders[0].ID) }, "I6",
+			[]string{"history does not say how", string(orderID(1, 1))},
+		},
 		{"units on their way back that are held", func(w *world) { w.returning = append(w.returning, w.orders[3].ID) }, "I6", []string{"1 orders hold units that are on their way back (" + string(orderID(1, 4)) + ")"}},
 
 		{"a claim after closing", func(w *world) { w.versions[0].ClosesAt = opens.Add(2 * time.Millisecond) }, "I8", []string{"ledger: 7 claims accepted outside", "closed at 2026-11-11T12:00:00.002Z under version 1"}},

@@ -47,7 +47,7 @@ func TestComeBackBuysWhatReturnedWithTheSameKey(t *testing.T) {
 		t.Errorf("%+v, %d buyers have one", rest, len(s.buyers))
 	}
 	if none := c.ComeBack(t.Context(), 5000, never); none.Buyers != 0 || none.Requests != 0 {
-	t.Errorf("%+v", none)
+		t.Errorf("%+v", none)
 	}
 }
 

@@ -122,8 +122,9 @@ func (s *Settling) Backlog(b *sluice.Backlog) { s.backlog.Store(b) }
 type backlogCollector struct{ *Settling }
 
 var (
-	storeUpDesc       = prometheus.NewDesc("sluice_store_up", "1 if the store has answered lately.", nil, nil)
-	deadLettersDesc   = prometheus.NewDesc("sluice_dead_letters", "Unresolved dead letters, by sale.", []string{"sale"}, nil)
+	storeUpDesc     = prometheus.NewDesc("sluice_store_up", "1 if the store has answered lately.", nil, nil)
+	deadLettersDesc = prometheus.NewDesc("sluice_dead_letters", "Unresolved dead letters, by sale.",
+		[]string{"sale"}, nil)
 	releasesDesc      = prometheus.NewDesc("sluice_releases_waiting", "Releases of ended orders that are not with the ledger yet, by sale.", []string{"sale"}, nil)
 	oldestReleaseDesc = prometheus.NewDesc("sluice_release_oldest_seconds", "How long the oldest release waits; 0 if none does.", nil, nil)
 	overdueDesc       = prometheus.NewDesc("sluice_orders_overdue", "Orders that are pending although their deadline and grace have passed, by sale.", []string{"sale"}, nil)

@@ -243,7 +243,7 @@ func TestRecordsWhileClaiming(t *testing.T) {
 			group.Wait()
 			for n := range before {
 				if order := makeClaim("s", n).Order; seen[order] != 1 {
-				t.Fatalf("order %s was returned %d times", order, seen[order])
+					t.Fatalf("order %s was returned %d times", order, seen[order])
 				}
 			}
 			for order, times := range seen {

@@ -213,7 +213,9 @@ func TestReleaseFindsLoss(t *testing.T) {
 		{"buyers", "buyers are gone", tight(9), func(key string) { command(t, client, "DEL", key+"buyers") }},
 		{"sentinel", "buyers are gone", tight(9), func(key string) { command(t, client, "HDEL", key+"buyers", "\n") }},
 		{"journal", "journal is gone", tight(9), func(key string) { command(t, client, "DEL", key+"journal") }},
-		{"told", "received sequence 3", tight(9), func(key string) { command(t, client, "HSET", key+"sale", "told:a", "2") }},
+		{"told", "received sequence 3", tight(9), func(key string) {
+			command(t, client, "HSET", key+"sale", "told:a", "2")
+		}},
 		{"seen", "saw 3", tight(9), func(key string) { command(t, client, "HSET", key+"sale", "seq", "2") }},
 		{"head", "more units", loose(9), func(key string) { command(t, client, "HDEL", key+"buyers", "buyer-1") }},
 		{"taken", "more units", tight(9), func(key string) { command(t, client, "HSET", key+"sale", "taken", "1") }},

@@ -121,7 +121,9 @@ func TestLossOfOne(t *testing.T) {
 		"read":    func(l *redisledger.Ledger) { read(t, l, "s") },
 		"release": func(l *redisledger.Ledger) { l.Release(t.Context(), "s", releasesOf("s", 1, makeClaim("s", 0))) },
 	} {
-		for field, why := range map[string]string{"told:a": "a received sequence 3, on record is 2", "seq": "sequence 2, where a saw 3"} {
+		for field, why := range map[string]string{
+			"told:a": "a received sequence 3, on record is 2", "seq": "sequence 2, where a saw 3",
+		} {
 			for _, readings := range []int{0, 2} {
 				prefix := newPrefix(t, url)
 				a := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})

@@ -36,7 +36,8 @@ const en = {
   sending: "Sent. Waiting for the answer…",
   otherTab: "Your request is under way in another tab of yours.",
   resuming: "Asking again about the request that you made before this page was loaded…",
-  retryUnknown: ({ n }) => `No answer, so the outcome is unknown. Asking again in ${n} s, as the same request: it cannot buy twice.`,
+  retryUnknown: ({ n }) =>
+    `No answer, so the outcome is unknown. Asking again in ${n} s, as the same request: it cannot buy twice.`,
   retryBusy: ({ n }) => `The server is too busy; nothing is decided. Trying again in ${n} s.`,
   retryUnavailable: ({ n }) => `The sale is being checked; nothing is decided. Trying again in ${n} s.`,
   retryRate: ({ n }) => `Too many tries. Trying again for you in ${n} s.`,
@@ -65,7 +66,8 @@ const en = {
   s_rejected: "Could not be delivered", s_refunded: "Refunded", s_refund_due: "Refund on its way",
   t_queued: ({ n }) => `${held(n)} held for you, and your order is being written down. Nothing is lost if you close this page.`,
   t_pending: ({ n }) => `${held(n)} held for you. Pay in time, or someone else can buy ${n === 1 ? "it" : "them"}.`,
-  t_pendingShop: ({ n }) => `${held(n)} held for you. Pay at the shop in time, or someone else can buy ${n === 1 ? "it" : "them"}.`,
+  t_pendingShop: ({ n }) =>
+    `${held(n)} held for you. Pay at the shop in time, or someone else can buy ${n === 1 ? "it" : "them"}.`,
   t_late: "Do not pay any more. If you have just paid, the confirmation may still be on its way.",
   t_paid: "Thank you. The shop takes it from here.",
   t_cancelled: "This order was cancelled. There is nothing to pay.",

@@ -64,9 +64,9 @@ export class Tickets {
   // one, which needs none; if the server wants one after all, the page requests
   // a new one, and then reports a refusal.
   async header(say, again = false) {
-  if (!again && !this.under && !this.kept()) return {};
-  if (again || !this.kept()) {
-  if (again && !this.under) this.drop();
+    if (!again && !this.under && !this.kept()) return {};
+    if (again || !this.kept()) {
+      if (again && !this.under) this.drop();
       say(this.share === null ? "ticket" : "proving", { percent: Math.round((this.share ?? 0) * 100) });
       this.say = say;
       try {
