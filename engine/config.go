@@ -95,7 +95,7 @@ type Config struct {
 	ClaimsInFlight int
 	// TrustedProxies are believed when they say where a request comes from, in
 	// ClientAddressHeader: "x-forwarded-for" (default) or "forwarded" (RFC
-	// 7239). All of them must write it. Default: nobody is believed.
+	// 7239). All of them must write it. Default: no proxy is trusted.
 	TrustedProxies      []netip.Prefix
 	ClientAddressHeader string
 

@@ -233,7 +233,7 @@ func (e *Engine) start(ctx context.Context) {
 	e.events.start(running, e)
 }
 
-// decided is told of every ledger call: accepted claims wake the pipeline, and
+// decided is called after every ledger call: accepted claims wake the pipeline, and
 // a refusal that the board does not know yet asks for a new reading, so that
 // the rest of the crowd costs the ledger nothing.
 func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
@@ -255,7 +255,7 @@ func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []
 	}
 }
 
-// refreshed is told of every new view: entries of other servers, or of before
+// refreshed is called with new views: entries of other servers, or of before
 // a restart, wake the pipeline; a sale out of step wakes the follower.
 func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 	for id, v := range views {

@@ -73,11 +73,11 @@ func TestFilesOfANewerProgram(t *testing.T) {
 				t.Errorf("engine %v, error %v; want %q and the file", e, err, tc.want)
 			}
 			if _, err := engine.OpenAudit(t.Context(), engine.Config{DataDir: dir}); err == nil || !strings.Contains(err.Error(), "99") {
-				t.Errorf("audit: error %v, want one that tells the version", err)
+				t.Errorf("audit: error %v, want one that names the version", err)
 			}
 			to := filepath.Join(t.TempDir(), "backup")
 			if _, err := engine.Backup(t.Context(), engine.Config{DataDir: dir}, to, false); err == nil || !strings.Contains(err.Error(), "99") {
-				t.Errorf("backup: error %v, want one that tells the version", err)
+				t.Errorf("backup: error %v, want one that names the version", err)
 			}
 			if after := must(os.ReadFile(file)); string(after) != string(before) {
 				t.Error("the file was changed")
@@ -125,8 +125,8 @@ func openRedisShop(t *testing.T, dir, url string) *shop {
 	return s
 }
 
-// A sale of a newer format in Redis is not sold from, not fenced and not loaded
-// anew.
+// A sale of a newer format in Redis is not sold from, not fenced and not
+// reloaded.
 func TestASaleOfANewerFormatInRedis(t *testing.T) {
 	dir, url, redis := redisShop(t)
 	s := openRedisShop(t, dir, url)

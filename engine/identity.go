@@ -72,17 +72,24 @@ func (e *Engine) openSecret() (err error) {
 // folder. They are an error where other machines can reach this server; on
 // loopback a shop's tests and first tries give short ones.
 func (e *Engine) shortSecrets() (err error) {
+	const guesser = "anyone who guesses it "
 	for _, s := range []struct {
 		key, value, given, file string
 		least                   int
 		harm                    string
 	}{
-		{"admin_key", e.adminKey, e.cfg.AdminKey, "admin.key", auth.MinAdminKey, "whoever guesses it owns every sale"},
-		{"buyer_secret", e.secret, e.cfg.BuyerSecret, "buyer.secret", auth.MinSecret, "whoever guesses it can be any buyer"},
-		{"buyer_secret_previous", e.cfg.BuyerSecretPrevious, e.cfg.BuyerSecretPrevious, "", auth.MinSecret, "whoever guesses it can be any buyer"},
-		{"ticket_secret", e.cfg.TicketSecret, e.cfg.TicketSecret, "", auth.MinSecret, "whoever guesses it makes tickets"},
-		{"webhook_key", e.cfg.WebhookKey, e.cfg.WebhookKey, "", auth.MinSecret, "whoever guesses it opens the webhooks' secrets"},
-		{"ticket_secret_previous", e.cfg.TicketSecretPrevious, e.cfg.TicketSecretPrevious, "", auth.MinSecret, "whoever guesses it makes tickets"},
+		{"admin_key", e.adminKey, e.cfg.AdminKey, "admin.key", auth.MinAdminKey, guesser + "controls every sale"},
+		{"buyer_secret", e.secret, e.cfg.BuyerSecret, "buyer.secret", auth.MinSecret, guesser + "can act as any buyer"},
+		{
+			"buyer_secret_previous", e.cfg.BuyerSecretPrevious, e.cfg.BuyerSecretPrevious, "", auth.MinSecret,
+			guesser + "can act as any buyer",
+		},
+		{"ticket_secret", e.cfg.TicketSecret, e.cfg.TicketSecret, "", auth.MinSecret, guesser + "can forge tickets"},
+		{"webhook_key", e.cfg.WebhookKey, e.cfg.WebhookKey, "", auth.MinSecret, guesser + "can decrypt webhook secrets"},
+		{
+			"ticket_secret_previous", e.cfg.TicketSecretPrevious, e.cfg.TicketSecretPrevious, "", auth.MinSecret,
+			guesser + "can forge tickets",
+		},
 	} {
 		if s.value == "" || len(s.value) >= s.least {
 			continue
@@ -112,7 +119,7 @@ func (w *who) run(ctx context.Context) {
 	}
 }
 
-// measure tells the metrics of the keys.
+// measure reports the keys to the metrics.
 func (w *who) measure(counts *metrics.Metrics) {
 	if w.keys != nil {
 		counts.TokenKeys(w.keys.Status)

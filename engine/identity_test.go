@@ -37,8 +37,8 @@ func asks(t *testing.T, e *engine.Engine, token string) int {
 	return w.Code
 }
 
-// A server starts while the server of the keys of buyers' tokens is down, lets
-// nobody in by them until it is back, and then does.
+// A server starts while the key server of buyers' tokens is down, accepts none
+// of these tokens until it is back, and then does.
 func TestKeysThatComeLater(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -162,7 +162,7 @@ func TestShortKeysAreWarnedOf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := e.Close(t.Context()); err != nil { // nobody writes to the log any more
+			if err := e.Close(t.Context()); err != nil { // nothing writes to the log any more
 				t.Fatal(err)
 			}
 			said := log.String()

@@ -131,7 +131,7 @@ func BenchmarkOpening(b *testing.B) {
 			if err != nil || time.Now().After(deadline) {
 				b.Fatalf("audit: %v, %+v", err, report)
 			}
-			if report.OK && report.InFlight == 0 { // I8 among it: nobody was early
+			if report.OK && report.InFlight == 0 { // I8 among it: no buyer was early
 				at = firstAccepted(b, tills[0], sale.ID)
 			}
 		}
@@ -238,7 +238,7 @@ func BenchmarkFlood(b *testing.B) {
 				polite.Go(func() {
 					time.Sleep(time.Until(due))
 					if status, code, _, err := k.claim("phones", token, "key-00001"); err != nil || status != http.StatusAccepted {
-						b.Errorf("a polite buyer is told %d %s, %v", status, code, err)
+						b.Errorf("a polite buyer gets %d %s, %v", status, code, err)
 					}
 					took[i] = time.Since(due)
 				})

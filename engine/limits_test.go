@@ -48,8 +48,8 @@ func (b *branch) try(sale, buyer, key string) string {
 	return code
 }
 
-// A buyer who hammers three servers at once is heard as often as one who asks
-// one server; others are not held up by him.
+// A buyer who hammers three servers at once gets the same rate as at one
+// server; other buyers are not delayed.
 func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
 	branches := threeBranches(t)
 	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 20, PerS: sluice.MaxRatePerS, Shared: true}})
@@ -73,14 +73,14 @@ func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
 			for n := range 10 {
 				buyer := fmt.Sprintf("buyer-%d-%d", i, n)
 				if code := b.try("phones", buyer, "key-00001"); code != "accepted" {
-					t.Errorf("%s is told %s", buyer, code)
+					t.Errorf("%s gets %s", buyer, code)
 				}
 			}
 		})
 	}
 	crowd.Wait()
 	if codes["accepted"] != 20 || codes["rate_limited"] != 340 {
-		t.Errorf("the abuser is told %v, want 20 accepted and 340 rate_limited", codes)
+		t.Errorf("the abuser gets %v, want 20 accepted and 340 rate_limited", codes)
 	}
 
 	// Rules that one server changes hold on the others.
@@ -111,7 +111,7 @@ func TestReturnedUnitsLetTrafficInOnAllServers(t *testing.T) {
 		until(t, "every server to refuse by itself", func() bool {
 			n++
 			if code := b.try("phones", fmt.Sprint("stranger-", n), "key-00001"); code != "sold_out" && code != "overloaded" {
-				t.Fatalf("nothing is left, and a buyer is told %s", code)
+				t.Fatalf("nothing is left, and a buyer gets %s", code)
 			}
 			seen, err := b.client.Sale(t.Context(), "phones")
 			return err == nil && seen.State == sluice.StateSoldOut
@@ -134,7 +134,7 @@ func TestReturnedUnitsLetTrafficInOnAllServers(t *testing.T) {
 		})
 	}
 	if code := branches[0].try("phones", "too-late", "key-00001"); code != "sold_out" && code != "overloaded" {
-		t.Errorf("three units came back, and a fourth buyer is told %s", code)
+		t.Errorf("three units came back, and a fourth buyer gets %s", code)
 	}
 	until(t, "the audit to be complete", func() bool {
 		report, err := branches[2].engine.Audit(t.Context(), "phones")
@@ -158,13 +158,13 @@ func TestRulesHoldOverAStartWithoutTheStore(t *testing.T) {
 	after := openBranch(t, cfg)
 	for i, want := range []string{"accepted", "rate_limited"} {
 		if code := after.try("phones", "ann", fmt.Sprintf("key-0000%d", i)); code != want {
-			t.Errorf("try %d is told %s, want %s", i, code, want)
+			t.Errorf("try %d gets %s, want %s", i, code, want)
 		}
 	}
 	if code := after.try("tickets", "ann", "key-00001"); code != "forbidden" {
 		t.Errorf("without a ticket: %s, want forbidden", code)
 	}
 	if code := after.try("made-up", "ann", "key-00001"); code != "unavailable" {
-		t.Errorf("a sale that nobody has heard of: %s, want unavailable", code)
+		t.Errorf("an unknown sale: %s, want unavailable", code)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// Each server warns of each loss once; one of them tells of the rebuild.
+// Each server warns of each loss once; one of them reports the rebuild.
 func TestALossIsAWarning(t *testing.T) {
 	t.Parallel()
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)

@@ -268,7 +268,7 @@ func restored(t *testing.T, dir string, promised map[int]sluice.OrderID, rebuilt
 	t.Helper()
 	before := stored(t, filepath.Join(dir, "store.db"))
 	s := openShop(t, dir)
-	// All buyers come again, with the same keys: nobody gets another order.
+	// All buyers come again, with the same keys: no buyer gets another order.
 	again := s.rush(nil)
 	for buyer, order := range promised {
 		if again.orders[buyer] != order {

@@ -8,9 +8,9 @@ import (
 	"github.com/sluicehq/sluice/internal/metrics"
 )
 
-// settling tells the metrics what happens after the claim, and how much of it
-// waits. The store is asked now and then, not by whoever reads the metrics: a
-// database that hangs must not hang the monitoring too.
+// settling reports to the metrics what happens after the claim, and how much of
+// it waits. The store is read periodically, not at each scrape: a database that
+// hangs must not hang the monitoring too.
 type settling struct {
 	*metrics.Settling
 	store sluice.BacklogStore

@@ -51,21 +51,22 @@ func TestTheSharedRateHoldsForTickets(t *testing.T) {
 			crowd.Go(func() {
 				for n := range 3 {
 					if code := b.ask(what, "phones", fmt.Sprintf("buyer-%d-%d", i, n)); code != passed {
-						t.Errorf("another buyer asks for a %s and is told %q, want %q", what, code, passed)
+						t.Errorf("another buyer asks for a %s and gets %q, want %q", what, code, passed)
 					}
 				}
 			})
 		}
 		crowd.Wait()
 		if codes[passed] != 5 || codes["rate_limited"] != 55 {
-			t.Errorf("who asks for a %s 60 times is told %v, want 5 times %q and 55 times rate_limited", what, codes, passed)
+			t.Errorf("a buyer who asks for a %s 60 times gets %v, want 5 times %q and 55 times rate_limited",
+				what, codes, passed)
 		}
 	}
 	if code := branches[2].try("phones", "abuser", "key-00001"); code != "forbidden" {
-		t.Errorf("the claim is told %s, want forbidden: it has no ticket", code)
+		t.Errorf("the claim gets %s, want forbidden: it has no ticket", code)
 	}
 
-	// Nobody gets one whom nobody can count.
+	// Without a count, no buyer gets one.
 	redis.Stop()
 	status, answer := branches[0].post("/v1/sales/phones/ticket", "late", nil, "")
 	if status != http.StatusServiceUnavailable || answer["code"] != "overloaded" {

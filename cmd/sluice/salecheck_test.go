@@ -15,7 +15,7 @@ func TestPrepareASaleByHand(t *testing.T) {
 	s := serve(t)
 	ok(t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "3", "--opens-at", "+2h", "--ticket-before", "10m", "--eligibility", "list")
 	got := command(t, s.env, "sale", "check", "phone")
-	if got.code != exitFailed || got.stderr != "" || !strings.Contains(got.out, "nobody is on it") {
+	if got.code != exitFailed || got.stderr != "" || !strings.Contains(got.out, "it is empty") {
 		t.Errorf("without an allow list: %+v", got)
 	}
 	file := filepath.Join(t.TempDir(), "buyers.txt")

@@ -36,8 +36,7 @@ import (
 // channel send costs as much as the mutex and cannot be drained in one step).
 //
 // The queue is bounded, in all and for each buyer. When it is full the answer is
-// ErrOverloaded, at once: a queue that grows only tells buyers later what they
-// could know now.
+// ErrOverloaded, at once: a longer queue would only delay the same answer.
 //
 // A caller may leave (its context ends): the claim is still decided and its
 // order still made, because the ledger may have it already (I4, I5).
@@ -153,7 +152,7 @@ type lane struct {
 
 // Acquire takes a slot for a claim, of which the sale may have most (Unlimited:
 // any number), and all sales together BatcherOptions.MaxInFlight. When there is
-// none it says so at once, with an error, and nobody waits.
+// none it returns an error at once, without waiting.
 func (b *Batcher) Acquire(sale sluice.SaleID, most int64) (Slot, error) {
 	if !raise(&b.slots, int64(b.opts.MaxInFlight)) {
 		return Slot{}, ErrOverloaded
@@ -302,8 +301,8 @@ func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
 	return asking
 }
 
-// land gives the slots of calls free, whose decisions or errors are set, and
-// tells their callers. The calls are theirs then.
+// land frees the slots of calls whose decisions or errors are set, and wakes
+// their callers, who own the calls then.
 func (b *Batcher) land(l *lane, calls []*call) {
 	l.slots.Add(-int64(len(calls)))
 	b.slots.Add(-int64(len(calls)))

@@ -184,7 +184,7 @@ func TestBatcherRepeatsAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// When the ledger does not answer, nobody waits in line to learn it: what was
+// When the ledger does not answer, no caller waits in line to learn it: what was
 // not sent is refused, and what was sent stays unknown, however it ended.
 func TestBatcherGivesUpForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -301,7 +301,7 @@ func (instant) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim) 
 }
 
 // However many claims one buyer sends at a time, a ledger call has few of them,
-// and the others are told at once: the rest of the crowd is in the next call.
+// and the others are answered at once: the rest of the crowd is in the next call.
 func TestOneBuyersClaimsAreFewInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{delay: time.Second}
@@ -357,7 +357,7 @@ func (full) Claim(context.Context, sluice.SaleID, []sluice.Claim) ([]sluice.Deci
 	return nil, fmt.Errorf("disk full: %w", sluice.ErrRefusesWrites)
 }
 
-// A ledger that refuses to write is told from one whose answer is unknown, and
+// A ledger that refuses to write is distinguished from an unknown outcome, and
 // its cause is passed on.
 func TestBatcherKnowsARefusalToWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ type BoardOptions struct {
 	// Rules are those of the sales that the store listed before this server
 	// started, for as long as it does not list them again (Board.remembered).
 	Rules map[sluice.SaleID]sluice.Rules
-	// RulesChanged is told the rules of all sales that are not archived, after
+	// RulesChanged receives the rules of all sales that are not archived, after
 	// one has come or changed, for Rules the next time. It may take a moment.
 	RulesChanged func(map[sluice.SaleID]sluice.Rules)
 

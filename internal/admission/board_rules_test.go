@@ -10,7 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// shop is a store and a ledger in which somebody else changes a sale.
+// shop is a store and a ledger in which another server changes a sale.
 type shop struct {
 	sluice.SaleStore
 	sluice.Reader

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// rows is a store that says what the test tells it to.
+// rows is a store that returns what the test sets.
 type rows struct {
 	sluice.SaleStore
 	list  []sluice.Sale

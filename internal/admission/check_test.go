@@ -181,8 +181,12 @@ func TestAddressRate(t *testing.T) {
 			{name: "another /64", from: []string{"2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:3::1"}, want: []string{"accepted", "accepted", "accepted"}},
 			{name: "a zone is no address", from: []string{"fe80::1%eth0", "fe80::2%eth1", "fe80::3"}, want: []string{"accepted", "accepted", limited}},
 			{name: "an IPv4 address is no /64 with the same bytes", from: []string{"203.0.113.9", "203.0.113.9", "cb00:7109::1"}, want: []string{"accepted", "accepted", "accepted"}},
-			{name: "nobody can tell", from: []string{"", "", ""}, want: []string{"accepted", "accepted", limited}},
-			{name: "a buyer who tries too often uses up his own", from: []string{"203.0.113.9", "203.0.113.9", "203.0.113.9"}, want: []string{"accepted", "rate_limited 10s", "rate_limited 10s"}, buyer: true, buyRate: 1},
+			{name: "unknown addresses", from: []string{"", "", ""}, want: []string{"accepted", "accepted", limited}},
+			{
+				name: "a buyer over their own limit", buyer: true, buyRate: 1,
+				from: []string{"203.0.113.9", "203.0.113.9", "203.0.113.9"},
+				want: []string{"accepted", "rate_limited 10s", "rate_limited 10s"},
+			},
 		} {
 			rules := sluice.Rules{AddressRate: sluice.AddressRate{Requests: 2, PerS: 10}}
 			if c.buyRate > 0 {
@@ -204,7 +208,7 @@ func TestAddressRate(t *testing.T) {
 			}
 			if c.buyer {
 				if got := try(g, "neighbour", home); got != "accepted" {
-					t.Errorf("%s: and his neighbour is told %s", c.name, got)
+					t.Errorf("%s: and the neighbour gets %s", c.name, got)
 				}
 			}
 		}
@@ -226,7 +230,7 @@ func TestBothRates(t *testing.T) {
 		}
 		step(0, "ann", "accepted")
 		step(0, "bob", "rate_limited 2s")
-		step(2*time.Second, "bob", "accepted") // has not paid for the try that his neighbour denied him
+		step(2*time.Second, "bob", "accepted") // has not paid for the try that the neighbour's use denied
 		step(time.Second, "ann", "rate_limited 57s")
 		step(time.Second, "eve", "accepted") // and ann's was not on the address
 		step(0, "eve", "rate_limited 1m0s")
@@ -241,7 +245,7 @@ func TestBothRates(t *testing.T) {
 }
 
 // At most the ratio times the units available are on their way at a time; what
-// returns lets more in; whoever hangs up makes no room.
+// returns lets more in; a client that disconnects makes no room.
 func TestAdmissionRatio(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{delay: time.Second}
@@ -273,7 +277,7 @@ func TestAdmissionRatio(t *testing.T) {
 				}
 			}
 			if b != busy || o != other {
-				t.Errorf("%s: %d are told overloaded and %d something else, want %d and %d", what, b, o, busy, other)
+				t.Errorf("%s: %d get overloaded and %d something else, want %d and %d", what, b, o, busy, other)
 			}
 		}
 		enter(0, 100)
@@ -314,7 +318,7 @@ func TestAdmissionRatio(t *testing.T) {
 			t.Errorf("refused by %v", got)
 		}
 		if n := g.batcher.slots.Load(); n != 0 {
-			t.Errorf("%d slots are taken by nobody", n)
+			t.Errorf("%d slots are leaked", n)
 		}
 	})
 }
@@ -358,7 +362,7 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("refused by %v", got)
 		}
 		if n := g.batcher.slots.Load(); n != 0 {
-			t.Errorf("%d slots are taken by nobody", n)
+			t.Errorf("%d slots are leaked", n)
 		}
 	})
 }
@@ -382,7 +386,7 @@ func TestPlacesAfterFailure(t *testing.T) {
 		}
 		l, _ := g.batcher.lanes.Load("sale")
 		if n, m := g.batcher.slots.Load(), l.slots.Load(); n != 0 || m != 0 {
-			t.Errorf("%d and %d slots are taken by nobody", n, m)
+			t.Errorf("%d and %d slots are leaked", n, m)
 		}
 	})
 }

@@ -111,7 +111,7 @@ func TestEligibility(t *testing.T) {
 		{name: "another's ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "sale/ann"}, want: TicketInvalid},
 		{name: "expired ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "old"}, want: TicketExpired},
 		{name: "a ticket does not help the denied", rules: ticket, buyer: "eve", caller: Caller{Ticket: "sale/eve"}, want: Denied},
-		{name: "a ticket nobody asked for", buyer: "bob", caller: Caller{Ticket: "nonsense"}},
+		{name: "a ticket that is not required", buyer: "bob", caller: Caller{Ticket: "nonsense"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			view := sold(func(v *View) { v.Sale.Rules = c.rules })
@@ -232,7 +232,7 @@ func TestListsOfManyPages(t *testing.T) {
 		}
 	}
 	if found, _ := lists.has("a", sluice.AllowList, "nobody"); found {
-		t.Error("somebody else is on it")
+		t.Error("another buyer is on it")
 	}
 	if generation, size := lists.Loaded("a", sluice.AllowList); generation != 1 || size != int64(len(many)) {
 		t.Errorf("loaded: generation %d, %d buyers", generation, size)

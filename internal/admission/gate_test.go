@@ -53,7 +53,7 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 		{name: "the holders lag behind the sequence", change: func(v *View) { v.Reading.Seq = 11 }, want: asks},
 		{name: "the holders are of an older epoch", change: func(v *View) { v.Reading.Epoch, v.Sale.Epoch, v.Sale.LoadedEpoch = 2, 2, 2 }, want: asks},
 		{name: "no holders yet", change: func(v *View) { v.holders = nil }, want: asks},
-		{name: "nobody can hold anything yet", change: func(v *View) {
+		{name: "no buyer can hold anything yet", change: func(v *View) {
 			v.holders, v.Reading.Seq = nil, 0
 			v.Reading.Taken, v.Reading.Terms.Total = 0, 0
 		}, want: sluice.SoldOut},

@@ -73,8 +73,8 @@ func (b *Board) fetchHolders(e *boardSale, r sluice.Reading) {
 	}()
 }
 
-// fetchHolders reads the set that covers the reading: whoever was accepted
-// before the reading is in it, since the ledger is asked after.
+// fetchHolders reads the set that covers the reading: a buyer accepted before
+// the reading is in it, since the set is read afterwards.
 func fetchHolders(ctx context.Context, ledger sluice.Reader, r *sluice.Reading) (*holders, error) {
 	h := &holders{epoch: r.Epoch, seq: r.Seq, buyers: make(map[uint64]struct{}, r.Seq)}
 	err := ledger.Holders(ctx, r.Sale, func(b sluice.BuyerID) bool {

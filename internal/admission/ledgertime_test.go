@@ -60,7 +60,7 @@ func TestLedgerTime(t *testing.T) {
 				b.clock.take(at(step.asked), at(step.told), readings)
 				for _, later := range []time.Duration{0, time.Second, time.Hour} { // it goes on with this server's clock
 					if got, want := b.LedgerTime(at(step.told).Add(later)), at(step.want).Add(later); !got.Equal(want) {
-						t.Errorf("step %d, %v after it was told: off by %v", i, later, got.Sub(want))
+						t.Errorf("step %d, %v after the reply: off by %v", i, later, got.Sub(want))
 					}
 				}
 			}

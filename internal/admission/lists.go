@@ -16,9 +16,9 @@ import (
 // what is uploaded: about eight bytes per buyer, twice that for the moment in
 // which a list is replaced. A reader takes no lock.
 //
-// What is kept is 64 bits of a seeded hash per buyer, in order. A buyer who is
-// not on a list of a million is taken for one who is with a chance of one in
-// 10^13, whom nobody can choose.
+// What is kept is 64 bits of a seeded hash per buyer, in order. A buyer not on a
+// list of a million matches it with a chance of one in 10^13, and no client can
+// choose an id that does.
 type Lists struct {
 	store sluice.ListStore
 	board *Board
@@ -55,8 +55,8 @@ func NewLists(store sluice.ListStore, board *Board, log *slog.Logger) *Lists {
 	return &Lists{store: store, board: board, log: log}
 }
 
-// has reports whether a buyer is on a list; on one that nobody has uploaded is
-// nobody. ErrUnready if this server does not know the list yet, which happens
+// has reports whether a buyer is on a list; a list that was never uploaded is
+// empty. ErrUnready if this server does not know the list yet, which happens
 // only when it has just started: later a list holds until the next one is
 // loaded.
 func (l *Lists) has(sale sluice.SaleID, kind sluice.ListKind, buyer sluice.BuyerID) (bool, error) {

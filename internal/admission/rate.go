@@ -37,8 +37,8 @@ type Origin struct {
 	bits [8]byte
 }
 
-// OriginOf returns an address's origin. Addresses that nobody could tell are
-// one origin together.
+// OriginOf returns an address's origin. Unknown addresses are one origin
+// together.
 func OriginOf(address netip.Addr) (o Origin) {
 	if address = address.Unmap(); address.Is4() {
 		four := address.As4()

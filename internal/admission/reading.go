@@ -262,8 +262,8 @@ func (b *Board) nextReading(e *boardSale, asked time.Time) time.Time {
 	return next
 }
 
-// downAfter is how long readers are told the last known state when the ledger
-// does not answer for a sale.
+// downAfter is how long readers get the last known state when the ledger does
+// not answer for a sale.
 const downAfter = 3 * time.Second
 
 // fail notes a reading that failed: after a while, or at once if there was none

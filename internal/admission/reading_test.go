@@ -235,8 +235,8 @@ func TestIdleSalesOpenInTime(t *testing.T) {
 	})
 }
 
-// A sale that is archived leaves the board, and is told once. It is still found
-// when it is asked for.
+// A sale that is archived leaves the board, and is reported once. It is still
+// found when it is asked for.
 func TestArchivedSalesLeaveTheBoard(t *testing.T) {
 	var told atomic.Int64
 	running(t, 3, BoardOptions{Refreshed: func(views map[sluice.SaleID]*View) {
@@ -322,8 +322,8 @@ func (c *queried) SelectSales(ctx context.Context, f sluice.SaleFilter) ([]sluic
 	return c.shards.SelectSales(ctx, f)
 }
 
-// While returned units are sold again, each change needs the holders anew; they
-// are read whole, so once a second at most.
+// While returned units are sold again, each change makes the holders stale;
+// they are read whole, so once a second at most.
 func TestHoldersHaveAnInterval(t *testing.T) {
 	running(t, 1, BoardOptions{}, func(t *testing.T, s *shards, b *Board) {
 		s.change(func() { s.seq["sale-0"], s.scans = 10, 0 }) // sold out

@@ -8,7 +8,7 @@ import (
 )
 
 // Replica is a copy of the ledger that lags behind it by an unknown time. What
-// it tells is shown to readers and decides nothing: refusals, losses and the
+// it returns is shown to readers and decides nothing: refusals, losses and the
 // clock are read in the ledger itself (ADR 9).
 type Replica interface {
 	// Read is sluice.Reader's, but for the moment of the readings.
@@ -86,7 +86,7 @@ func (b *Board) beside(e *boardSale, old *View, r *sluice.Reading, told time.Tim
 // follows reports whether a replica's reading is of the same load as the
 // ledger's and not known to be older. Of two with as many claims accepted the
 // older one may have units that have been returned since: it is shown for a
-// moment, and misleads nobody who claims.
+// moment, and does not affect claims.
 func follows(replica, ledger *sluice.Reading) bool {
 	return replica.Loaded && ledger.Loaded && replica.Epoch == ledger.Epoch && replica.Fence == ledger.Fence &&
 		replica.Seq >= ledger.Seq && replica.Terms.Version >= ledger.Terms.Version

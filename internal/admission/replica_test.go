@@ -60,7 +60,7 @@ func (s *side) Read(ctx context.Context, ids []sluice.SaleID) (all []sluice.Read
 	return all, nil
 }
 
-// Holders of the ledger are nobody. A replica is not asked for them.
+// Holders of the ledger are none. A replica is not asked for them.
 func (s *side) Holders(context.Context, sluice.SaleID, func(sluice.BuyerID) bool) error {
 	if s == &s.of.copy {
 		panic("the replica is asked for holders")
@@ -105,7 +105,7 @@ func watched(t *testing.T, test func(t *testing.T, c *copies, b *Board)) {
 		running, stop := context.WithCancel(t.Context())
 		var done sync.WaitGroup
 		done.Go(func() { b.Run(running) })
-		done.Go(func() { // somebody looks at a
+		done.Go(func() { // a reader looks at a
 			for running.Err() == nil {
 				if v := b.View("a"); v != nil {
 					v.Watch()
@@ -137,7 +137,7 @@ func taken(n int64) func(*sluice.Reading) {
 func TestReplicaTakesTheReadings(t *testing.T) {
 	watched(t, func(t *testing.T, c *copies, b *Board) {
 		if n := c.ledger.count("a", 10*time.Second); n < 9 || n > 11 {
-			t.Errorf("the ledger was asked %d times in 10 s for a sale that nobody claims, want 10", n)
+			t.Errorf("the ledger was asked %d times in 10 s for a sale without claims, want 10", n)
 		}
 		if n := c.copy.count("a", 10*time.Second); n < 45 || n > 51 {
 			t.Errorf("the replica was asked %d times in 10 s, want 50", n)
@@ -166,8 +166,8 @@ func TestAClaimWakesItsSale(t *testing.T) {
 	}
 }
 
-// What the replica tells is shown, as long as it is not known to be older than
-// what the ledger told, by the ledger's clock.
+// The replica's reading is shown, as long as it is not known to be older than
+// the ledger's, by the ledger's clock.
 func TestReplicaIsShown(t *testing.T) {
 	watched(t, func(t *testing.T, c *copies, b *Board) {
 		shown := func(what string, want int64) {

@@ -160,7 +160,7 @@ func (b *Board) keep(sale *sluice.Sale) {
 }
 
 // retire takes a sale that is archived off the board: nothing is read of it any
-// more. It is told to Refreshed once. The caller holds mu.
+// more. Refreshed receives it once. The caller holds mu.
 func (b *Board) retire(e *boardSale, sale *sluice.Sale) {
 	old, _ := b.archived.Load(sale.ID)
 	if e != nil {

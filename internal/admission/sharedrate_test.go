@@ -118,8 +118,8 @@ func TestSharedRateAndAddressRate(t *testing.T) {
 	})
 }
 
-// One call for a batch, in its order, whoever else is in it; those denied do
-// not reach the ledger.
+// One call for a batch, in its order, whatever other buyers are in it; those
+// denied do not reach the ledger.
 func TestSharedRateTakesOneCallABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, ledger := &sharedLimiter{}, &slowLedger{delay: time.Second}
@@ -162,13 +162,13 @@ func TestSharedRateTakesOneCallABatch(t *testing.T) {
 			t.Errorf("calls of the limiter and the ledger %s, want [1 6] [1 4]", got)
 		}
 		if n := b.slots.Load(); n != 0 {
-			t.Errorf("%d slots are taken by nobody", n)
+			t.Errorf("%d slots are leaked", n)
 		}
 	})
 }
 
-// A batch that is sent again is counted once; a limiter that cannot be asked
-// lets nobody pass.
+// A batch that is sent again is counted once; a limiter that does not answer
+// lets no buyer pass.
 func TestSharedRateFailsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, ledger := &sharedLimiter{}, &slowLedger{}

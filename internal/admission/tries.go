@@ -78,7 +78,7 @@ func (t *tries) count(ctx context.Context, name sluice.SaleID, rate sluice.Buyer
 	}
 }
 
-// run makes calls until nobody waits.
+// run makes calls until no try waits.
 func (t *tries) run(name sluice.SaleID) {
 	for {
 		t.mu.Lock()

@@ -111,7 +111,7 @@ func TestTriesOverAllServers(t *testing.T) {
 	})
 }
 
-// A rate that is not shared is nobody's but this server's.
+// A rate that is not shared is this server's only.
 func TestTriesOfOneServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := &namedLimiter{}
@@ -151,7 +151,7 @@ func TestTriesThatNobodyCounts(t *testing.T) {
 }
 
 // A crowd is counted in a few calls, one at a time, and what does not fit into
-// the queue is refused at once. Who leaves holds nobody up.
+// the queue is refused at once. A caller who leaves delays no other.
 func TestTriesAreGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := &namedLimiter{takes: time.Second}
@@ -187,7 +187,7 @@ func TestTriesAreGathered(t *testing.T) {
 		synctest.Wait()
 		leave()
 		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Errorf("who left is told %v", err)
+			t.Errorf("a caller who left gets %v", err)
 		}
 		second := crowd("b", 12)
 		if got := heard(); got != "map[overloaded:3]" { // 9 and one who left wait

@@ -34,7 +34,7 @@ type View struct {
 	Body any
 }
 
-// State returns what readers are told at now, by this server's clock.
+// State returns the state that readers see at now, by this server's clock.
 func (v *View) State(now time.Time) sluice.State {
 	if v.Archived() {
 		return sluice.StateClosed
@@ -45,7 +45,7 @@ func (v *View) State(now time.Time) sluice.State {
 	return v.Shown().State(v.earliest(now))
 }
 
-// Shown is the reading that readers are told of: the ledger's, or a newer one
+// Shown is the reading that readers see: the ledger's, or a newer one
 // of its replica. Nothing is decided by it.
 func (v *View) Shown() *sluice.Reading {
 	if v.replica != nil {
@@ -54,7 +54,7 @@ func (v *View) Shown() *sluice.Reading {
 	return &v.Reading
 }
 
-// Available returns the units that can be taken, as readers are told, or
+// Available returns the units that can be taken, as readers see them, or
 // sluice.Unlimited.
 func (v *View) Available() int64 { return v.Shown().Terms.Available(v.Shown().Taken) }
 
@@ -94,7 +94,7 @@ func (v *View) latest(now time.Time) time.Time {
 }
 
 // LedgerTime is the ledger's clock at now by this server's clock, as well as
-// the last reading tells: never ahead of it, and behind by no more than the
+// the last reading shows: never ahead of it, and behind by no more than the
 // reading took. So servers whose own clocks differ agree. Before the first
 // reading it is this server's clock.
 func (v *View) LedgerTime(now time.Time) time.Time {

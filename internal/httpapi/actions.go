@@ -32,8 +32,8 @@ func admin(r *http.Request) auth.Admin {
 	return auth.Admin{}
 }
 
-// noteSale tells the record which sale the request is about, where its path
-// does not.
+// noteSale notes in the record which sale the request is about, where its path
+// does not say so.
 func noteSale(r *http.Request, sale sluice.SaleID) {
 	if a, ok := r.Context().Value(actingKey{}).(*acting); ok {
 		a.sale = sale
@@ -100,7 +100,7 @@ func (s *Server) action(route Route, r *http.Request, by string) sluice.AdminAct
 	return a
 }
 
-// record writes it, also when whoever asked is gone.
+// record writes it, also when the client is gone.
 func (s *Server) record(ctx context.Context, a sluice.AdminAction) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordPatience)
 	defer cancel()

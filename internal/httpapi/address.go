@@ -7,8 +7,8 @@ import (
 )
 
 // Proxies says which hops before this server are believed when they say where
-// a request comes from, and in which header they do. The zero value believes
-// nobody: a request comes from whoever has made the connection.
+// a request comes from, and in which header they do. The zero value trusts no
+// proxy: a request comes from the peer of its connection.
 type Proxies struct {
 	// Trusted are the addresses of the proxies.
 	Trusted []netip.Prefix
@@ -34,10 +34,9 @@ func (p *Proxies) trusts(address netip.Addr) bool {
 
 // client is where a request comes from: the nearest hop that is not a trusted
 // proxy, found from right to left, since each proxy appends who has connected
-// to it, and whatever stands further left is only said. If a trusted proxy
-// names nobody, or nobody that can be understood, the request comes from that
-// proxy itself: limits then count all such requests together. The zero Addr:
-// the connection has no address.
+// to it, and anything further left is unverified. If a trusted proxy names no
+// valid address, the request comes from that proxy itself: limits then count all
+// such requests together. The zero Addr: the connection has no address.
 func (p *Proxies) client(r *http.Request) netip.Addr {
 	hop := peer(r.RemoteAddr)
 	if len(p.Trusted) == 0 || !hop.IsValid() || !p.trusts(hop) {

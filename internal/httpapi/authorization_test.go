@@ -126,8 +126,8 @@ func openWith(t *testing.T, change func(*engine.Config)) *shop {
 	return &shop{t: t, engine: e, url: server.URL}
 }
 
-// caller is one kind of caller. Rank is 0 for nobody, 1 for a buyer, and 2, 3,
-// 4 for viewer, operator, owner.
+// caller is one kind of caller. Rank is 0 without credentials, 1 for a buyer,
+// and 2, 3, 4 for viewer, operator, owner.
 type caller struct {
 	name    string
 	headers []string
@@ -246,7 +246,7 @@ func (s *shop) callers(key *ecdsa.PrivateKey) []caller {
 	bearer := func(key string) []string { return []string{"Authorization: Bearer " + key} }
 	good := s.auth("alice")
 	return []caller{
-		{"nobody", nil, 0},
+		{"no credentials", nil, 0},
 		{"a buyer", []string{good}, 1},
 		{"a buyer by JWKS", []string{sign(jwt.SigningMethodES256, key, "alice", time.Hour)}, 1},
 		{"another buyer", []string{s.auth("bob")}, 1},

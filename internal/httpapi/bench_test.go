@@ -16,7 +16,7 @@ import (
 )
 
 // refusedClaims are claims that this server refuses by itself, each on a sale of
-// its own, by what they are told.
+// its own, by their answers.
 var refusedClaims = []struct {
 	code   string
 	status int
@@ -94,7 +94,7 @@ func refusing(t testing.TB) (*engine.Engine, []*again) {
 		all = append(all, newAgain(id, token))
 		for deadline := time.Now().Add(30 * time.Second); all[i].send(e.Handler()) != c.status; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("a claim is told %d, want %d %s", all[i].status, c.status, c.code)
+				t.Fatalf("a claim gets %d, want %d %s", all[i].status, c.status, c.code)
 			}
 		}
 	}

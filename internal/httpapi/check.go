@@ -129,7 +129,7 @@ func (c *saleCheck) opening() {
 	case !terms.ClosesAt.IsZero() && !now.Before(terms.ClosesAt):
 		c.say("opening", api.CheckFail, "it closed at %s", api.At(terms.ClosesAt))
 	case terms.Paused:
-		c.say("opening", api.CheckFail, "paused by a person; resume it, or nobody can buy")
+		c.say("opening", api.CheckFail, "paused by an admin; no buyer can buy until it is resumed")
 	case now.Before(terms.OpensAt):
 		c.say("opening", api.CheckOK, "opens in %s, at %s, %s", in, api.At(terms.OpensAt), closes)
 	default:
@@ -216,7 +216,7 @@ func (c *saleCheck) lists(ctx context.Context) {
 	switch c.view.Sale.Rules.Eligibility {
 	case sluice.EligibleList:
 		if sizes[sluice.AllowList] == 0 {
-			c.say("eligibility", api.CheckFail, "only buyers on the allow list may buy, and nobody is on it")
+			c.say("eligibility", api.CheckFail, "only buyers on the allow list may buy, and it is empty")
 			return
 		}
 		c.say("eligibility", api.CheckOK, "buyers on the allow list")

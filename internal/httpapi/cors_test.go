@@ -85,7 +85,7 @@ func TestCORS(t *testing.T) {
 		return again
 	}, 304), 304)
 
-	// Nobody else's pages, and never the admins' half.
+	// No other site's pages, and never the admins' half.
 	for _, origin := range []string{others, "https://SHOP.example", "http://shop.example", "https://shop.example:8443", "null", "https://x.shop.example", ""} {
 		a := s.must(s.do("GET", "/v1/sales/phone", "", "Origin: "+origin), 200)
 		if opened := corsHeaders(a); opened != "" || a.header.Get("Vary") != "Origin" {

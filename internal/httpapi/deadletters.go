@@ -9,8 +9,8 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
-// listDeadLetters lists the journal entries that could not be stored, and that
-// nobody has dealt with.
+// listDeadLetters lists the journal entries that could not be stored and are
+// not resolved.
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 	var sale sluice.SaleID
 	if !readQuery(w, r, ofSale(&sale)) {
@@ -51,7 +51,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, api.NewReplayed(replayed.Saved, replayed.Lost))
 }
 
-// letterID reads the id of the path; what is no number is nobody's id.
+// letterID reads the id of the path; what is no number matches none.
 func letterID(r *http.Request) int64 {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {

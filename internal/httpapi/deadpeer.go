@@ -16,7 +16,7 @@ const (
 	// vanishedAfter is how long a peer may leave unacknowledged what was sent to
 	// it. It is less than two heartbeats, so of those that a vanished reader of a
 	// stream does not get the third, at the latest, finds the connection closed:
-	// he keeps his place for 30 to 45 seconds. It is more than one, since readers
+	// its place stays taken for 30 to 45 seconds. It is more than one, since readers
 	// who come out of a tunnel should not have to come back.
 	vanishedAfter = 25 * time.Second
 

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The system is told to give up on peers who vanish: on each connection of
-// NewServer, and on those of streams whoever serves.
+// The kernel is set to give up on peers that vanish: on each connection of
+// NewServer, and on those of streams of any server.
 func TestVanishedPeersAreShed(t *testing.T) {
 	const stream, ordinary = "/v1/sales/phone/events", "/ordinary"
 	for name, c := range map[string]struct {

@@ -38,7 +38,7 @@ type deadStage struct {
 	*stage
 	accepted chan *net.TCPConn
 	begun    chan struct{} // gets a value when a reader has asked for a stream
-	left     chan struct{} // and one when his handler is done
+	left     chan struct{} // and one when its handler is done
 }
 
 func newDeadStage(t *testing.T, o EventsOptions, secure bool, server func(http.Handler) *http.Server) *deadStage {

@@ -40,7 +40,7 @@ func (s *Server) tokenSales(r *http.Request) []string {
 	return token.Sales
 }
 
-// buyerToken is a row for buyers whose handler is told all of the token.
+// buyerToken is a row for buyers whose handler receives the whole token.
 func (s *Server) buyerToken(pattern string, h func(http.ResponseWriter, *http.Request, auth.Token)) route {
 	return route{Route{pattern, Buyers}, s.asToken(h)}
 }

@@ -2,7 +2,7 @@ package httpapi_test
 
 import "testing"
 
-// Two tickets are no ticket: which of them is meant, nobody knows.
+// Two tickets are no ticket: which of them is meant is unclear.
 func TestATicketComesOnce(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phones", `ticket={"before_s":60}`), 201)

@@ -13,7 +13,7 @@ import (
 const DefaultPerAddress = 1000
 
 // places are the places for event streams of a server, in all and for each
-// address. Whoever has taken one gives it back once.
+// address. A stream that has taken one gives it back once.
 type places struct {
 	most, perAddress int // perAddress below 0: no such limit
 

@@ -22,12 +22,12 @@ const DefaultStreams = 10_000
 // mean the defaults.
 type EventsOptions struct {
 	// Streams bounds the streams open at a time; default DefaultStreams,
-	// negative: none is allowed. Whoever comes then gets 503 with Retry-After.
+	// negative: none is allowed. A request beyond it gets 503 with Retry-After.
 	Streams int
 
 	// PerAddress bounds those of one client address (of IPv6: one /64), as
-	// Options.Proxies tell it; default DefaultPerAddress, negative: no such limit.
-	// Whoever comes then is told the same.
+	// Options.Proxies determine it; default DefaultPerAddress, negative: no such
+	// limit. A request beyond it gets the same answer.
 	PerAddress int
 
 	// Look is how often the board is looked at, default 100 ms; Pace the least
@@ -61,7 +61,7 @@ func (o EventsOptions) withDefaults() EventsOptions {
 
 // fan hands what the board knows of a sale to all who listen. An event is
 // encoded once, as one immutable value; a stream that is still busy with an
-// older one skips what came between. While nobody listens nothing runs.
+// older one skips what came between. Without listeners nothing runs.
 type fan struct {
 	EventsOptions
 	board func(sluice.SaleID) *admission.View
@@ -73,7 +73,7 @@ type fan struct {
 	warn   sync.Once // of an address that holds all that it may
 
 	mu      sync.Mutex
-	topics  map[sluice.SaleID]*topic // of sales that somebody listens to
+	topics  map[sluice.SaleID]*topic // of sales with listeners
 	running bool                     // run is
 }
 
@@ -141,7 +141,7 @@ func (f *fan) part(sale sluice.SaleID, t *topic) {
 	}
 }
 
-// run looks for news as long as somebody listens.
+// run looks for news as long as there are listeners.
 func (f *fan) run() {
 	tick := time.NewTicker(f.Look)
 	defer tick.Stop()
@@ -157,8 +157,8 @@ func (f *fan) run() {
 	}
 }
 
-// look tells listeners what is new. It reports whether there are any. A change
-// of state is told at once, one of numbers alone at the pace.
+// look sends listeners what is new. It reports whether there are any. A change
+// of state is sent at once, one of numbers alone at the pace.
 func (f *fan) look() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -337,7 +337,7 @@ func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request, place *connecti
 			if c, ok := bottom(conn).(interface{ SetWriteBuffer(n int) error }); ok {
 				_ = c.SetWriteBuffer(socketBuffer) // helps, where it can
 			}
-			limitSilence(bottom(conn)) // whoever serves; NewServer has done it
+			limitSilence(bottom(conn)) // under any server; NewServer has done it
 			out := &rawOutlet{conn: conn, place: place, patience: f.Patience}
 			if err = out.send(streamHead(w.Header(), first, f.now())); err != nil {
 				out.close()

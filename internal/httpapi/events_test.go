@@ -300,7 +300,7 @@ func TestEventStreamDropsSlowReaders(t *testing.T) {
 	}
 }
 
-// An availability that changes all the time is told at the pace, a new state
+// An availability that changes all the time is sent at the pace, a new state
 // at once; what comes between is skipped.
 func TestEventPace(t *testing.T) {
 	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
@@ -332,11 +332,11 @@ func TestEventPace(t *testing.T) {
 	now = now.Add(time.Hour)
 	before := topic.current.Load()
 	if f.look(); !st.views.CompareAndSwap(st.views.Load(), &same) || topic.current.Load() != before {
-		t.Error("nothing has changed, and an event was told")
+		t.Error("nothing has changed, and an event was sent")
 	}
 	f.part("phone", topic)
 	if f.look() || f.running {
-		t.Error("nobody listens, and it goes on looking")
+		t.Error("no listeners, and it goes on looking")
 	}
 }
 

@@ -42,8 +42,8 @@ func typesOf(events []api.Event) (types []string) {
 	return types
 }
 
-// The feed tells the life of a sale and of its orders, and can be read on from
-// wherever it was left.
+// The feed reports the life of a sale and of its orders, and can be resumed
+// from any cursor.
 func TestFeed(t *testing.T) {
 	s := open(t)
 	if empty := s.must(s.admin("GET", "/v1/admin/events", ""), 200); empty.body != `{"events":[],"next":""}`+"\n" {

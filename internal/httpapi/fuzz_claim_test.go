@@ -73,7 +73,7 @@ func goodClaim(body string) (quantity int64, meta any, good bool) {
 
 // Whatever a buyer sends: what is accepted is a claim as the contract has it,
 // a repeat of it gets the same order (I4), the order has the meta that was sent,
-// and everything else is told what is wrong with it.
+// and every other request gets an answer that says what is wrong with it.
 func FuzzClaims(f *testing.F) {
 	e := fuzzedShop(f)
 	for _, key := range []string{"key-00001", "key", "", "clé-00001", strings.Repeat("k", 65), "key 00001", "key-00001\x00"} {
@@ -180,8 +180,8 @@ func compactJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Whatever a reader's headers are, he gets the bytes of the sale or is told that
-// he has them; and only the shop's pages may read them from another origin.
+// Whatever a reader's headers are, the answer is the bytes of the sale or a 304;
+// and only the shop's pages may read them from another origin.
 func FuzzReadingHeaders(f *testing.F) {
 	e := fuzzedShop(f)
 	ask := func(header http.Header) *httptest.ResponseRecorder {

@@ -56,10 +56,10 @@ type Options struct {
 
 	Pages   http.Handler // of buyers: GET /, /s/, /o/ and /assets/; nil: 404
 	Metrics http.Handler // GET /metrics; nil: 404
-	Decided Counter      // counts the answers to claims by code; nil: nobody counts
+	Decided Counter      // counts the answers to claims by code; nil: no counting
 	// AdminDecided counts admins' actions: recorded, unrecorded (the store did
-	// not take the record), forbidden, and wrong_key: tries of keys that are
-	// nobody's; nil: no counting.
+	// not take the record), forbidden, and wrong_key: tries of unknown keys;
+	// nil: no counting.
 	AdminDecided Counter
 	Now          func() time.Time
 	// Refusing reports whether the ledger refuses to write every claim; nil: no.

@@ -250,8 +250,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A buyer who has nothing any more, and has had all orders that one may have,
-// is told of that limit.
+// A buyer who holds nothing any more, and has had as many orders as allowed,
+// gets that limit as the reason.
 func TestTheLimitOfOrdersIsNamed(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phone", "max_orders_per_buyer=1"), 201)
@@ -666,7 +666,7 @@ func TestUnitsComeBack(t *testing.T) {
 	}
 }
 
-// An order that nobody pays ends by itself, and its unit comes back.
+// An unpaid order ends by itself, and its unit comes back.
 func TestUnpaidOrdersExpire(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phone", "total=1", "payment_window_s=1", "payment_grace_s=0"), 201)

@@ -103,8 +103,8 @@ func (s *Server) changeOrder(w http.ResponseWriter, r *http.Request, change slui
 	}
 }
 
-// notStored tells an order that is still queued from one that does not exist,
-// or is another's.
+// notStored distinguishes an order that is still queued from one that does not
+// exist or is another buyer's.
 func (s *Server) notStored(w http.ResponseWriter, r *http.Request, change sluice.Change) {
 	if _, ok := s.order(w, r, change.Buyer); !ok {
 		return

@@ -64,7 +64,7 @@ func TestAddressesAreLimited(t *testing.T) {
 		return []string{fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", n), fmt.Sprintf("Forwarded: for=203.0.113.%d", n), fmt.Sprintf("X-Real-IP: 203.0.113.%d", n)}
 	}
 	for name, proxies := range map[string][]netip.Prefix{
-		"nobody is trusted": nil, "somebody else is": {netip.MustParsePrefix("10.0.0.0/8")},
+		"no proxy is trusted": nil, "another proxy is": {netip.MustParsePrefix("10.0.0.0/8")},
 	} {
 		s := openWith(t, func(c *engine.Config) { c.TrustedProxies = proxies })
 		s.must(s.create("phone", limit...), 201)

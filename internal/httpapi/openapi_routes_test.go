@@ -44,7 +44,7 @@ var notProvoked = map[string]string{
 	"POST /v1/admin/dead-letters/{id}/replay 409":    "damage",
 }
 
-// complete finds what the document has and nobody was answered here.
+// complete finds what the document has and no answer here had.
 func (c *checked) complete() {
 	c.t.Helper()
 	answered := map[string]bool{}

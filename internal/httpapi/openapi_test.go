@@ -230,7 +230,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 	}
 }
 
-// The page asks nobody for anything, and its policy fits its style.
+// The page loads nothing from other hosts, and its policy fits its style.
 func TestReferencePage(t *testing.T) {
 	w := httptest.NewRecorder()
 	referencePage().ServeHTTP(w, httptest.NewRequest("GET", "/docs", nil))

@@ -52,7 +52,7 @@ func (r *readiness) ask(now func() time.Time, find func(context.Context) (ledger
 	}
 	l := &look{done: make(chan struct{})}
 	r.last = l
-	go func() { // not for whoever asked first alone: he may leave
+	go func() { // not bound to the first client, which may leave
 		ctx, cancel := context.WithTimeout(context.Background(), probePatience)
 		defer cancel()
 		l.ledger, l.store = find(ctx)
@@ -62,8 +62,8 @@ func (r *readiness) ask(now func() time.Time, find func(context.Context) (ledger
 	return l
 }
 
-// askBoth asks ledger and store at the same time. Of a ledger that does not
-// answer the log is told, once for all who ask.
+// askBoth asks ledger and store at the same time. A ledger that does not answer
+// is logged, once for all who ask.
 func (s *Server) askBoth(ctx context.Context) (ledger, store error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -116,7 +116,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	case <-enough.C:
 		problem(w, sluice.Unavailable.String(), "a database does not answer; try again")
 		return
-	case <-r.Context().Done(): // nobody reads the answer
+	case <-r.Context().Done(): // the client is gone
 		return
 	}
 	if l.ledger != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// readyLedger and readyStore count who asks, and answer as they are told.
+// readyLedger and readyStore count requests, and answer as the test sets.
 type readyLedger struct {
 	sluice.Reader
 	asked  atomic.Int64
@@ -100,8 +100,8 @@ func TestReadinessIsRemembered(t *testing.T) {
 	s.want(t, "a clock that was set back", 200, "down; accepted orders wait", 4)
 }
 
-// Those who come while the databases are asked wait for that answer, whoever
-// asked first.
+// Requests that come while the databases are asked wait for that answer, even
+// when the first client is gone.
 func TestReadinessIsAskedForOnce(t *testing.T) {
 	s := newReadyServer()
 	asked, answer := make(chan struct{}), make(chan struct{})
@@ -128,8 +128,8 @@ func TestReadinessIsAskedForOnce(t *testing.T) {
 	s.want(t, "afterwards", 200, "ready", 1)
 }
 
-// A database that hangs is asked once at a time, and nobody waits for it longer
-// than a probe does; the second one does not even heed its deadline.
+// A database that hangs is asked once at a time, and no request waits for it
+// longer than a probe does; the second one does not even heed its deadline.
 func TestReadinessOfWhatHangs(t *testing.T) {
 	end := make(chan struct{})
 	defer close(end)

@@ -45,7 +45,7 @@ func (s *Server) reference(w http.ResponseWriter, r *http.Request) {
 	referencePage().ServeHTTP(w, r)
 }
 
-// referencePage is made when somebody first asks. It is set by init, since it
+// referencePage is made at the first request. It is set by init, since it
 // lists the routes, of which it is one.
 var referencePage func() *content.Answer
 

@@ -100,7 +100,7 @@ var seconds = func() (all [121][]string) {
 }()
 
 // retryIn is a wait as Retry-After says it: whole seconds, never too few. Nil
-// for a wait that nobody knows.
+// for an unknown wait.
 func retryIn(wait time.Duration) []string {
 	n := int64((wait + time.Second - 1) / time.Second)
 	switch {
@@ -134,6 +134,6 @@ func (n *notOpens) of(opensAt time.Time) *refusal {
 	if known != nil && len(*known) < maxNotOpens {
 		maps.Copy(more, *known)
 	}
-	n.all.CompareAndSwap(known, &more) // or somebody else was faster; it is only a memory
+	n.all.CompareAndSwap(known, &more) // or another goroutine was faster; it is only a cache
 	return r
 }

@@ -54,8 +54,8 @@ func TestCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// Whoever waits as long as Retry-After says must not come too early: part of a
-// second is a whole one.
+// A client that waits as long as Retry-After says must not come too early: part
+// of a second is a whole one.
 func TestRetryAfterIsRoundedUp(t *testing.T) {
 	for _, c := range []struct {
 		wait time.Duration

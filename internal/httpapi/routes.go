@@ -130,7 +130,7 @@ func (s *Server) anyone(pattern string, h http.HandlerFunc) route {
 	return route{Route{pattern, Anyone}, h}
 }
 
-// buyer is a row for buyers: the handler is told which.
+// buyer is a row for buyers: the handler receives which.
 func (s *Server) buyer(pattern string, h func(http.ResponseWriter, *http.Request, sluice.BuyerID)) route {
 	return route{Route{pattern, Buyers}, s.asBuyer(h)}
 }

@@ -141,7 +141,7 @@ func sortedViews(board map[sluice.SaleID]*admission.View) []*admission.View {
 	return views
 }
 
-// time tells the clock that opens and closes sales, for countdowns: this
+// time returns the clock that opens and closes sales, for countdowns: this
 // server's own may be off.
 func (s *Server) time(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, api.ServerTime{ServerTime: api.At(s.Board.LedgerTime(s.Now()))})

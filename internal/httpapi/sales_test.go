@@ -37,11 +37,11 @@ func TestEncodeSaleOncePerChange(t *testing.T) {
 
 	same := view(0, 30*time.Second)
 	if encode(same, first) != body {
-		t.Error("only the clock has changed, and the sale was encoded anew")
+		t.Error("only the clock has changed, and the sale was encoded again")
 	}
 	for name, changed := range map[string]*admission.View{"a unit taken": view(1, time.Second), "opened": view(0, time.Minute), "closed": view(0, time.Hour)} {
 		if got := encode(changed, same); got == body || bytes.Equal(got.json, body.json) {
-			t.Errorf("%s: the reader is told what was before: %s", name, got.json)
+			t.Errorf("%s: the reader gets the old answer: %s", name, got.json)
 		}
 	}
 	down := view(0, time.Second)

@@ -19,7 +19,7 @@ import (
 )
 
 // A thousand requests for the databases at the same time: few are asked at a time,
-// the merchant's are not among them, and what waits too long is told so.
+// the merchant's are not among them, and a request that waits too long gets an error.
 func TestDatabasesAreAskedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(time.Now())

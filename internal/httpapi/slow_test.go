@@ -20,7 +20,7 @@ import (
 )
 
 // slowServer is the API's own server on a real listener, with its limits made
-// shorter, so that nobody waits for minutes.
+// shorter, so that no test waits for minutes.
 func slowServer(t *testing.T, handler http.Handler) (address string) {
 	t.Helper()
 	server := httpapi.NewServer(handler, httpapi.NewConnections(1000, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
@@ -145,7 +145,7 @@ func TestSlowClientsAreShed(t *testing.T) {
 		t.Parallel()
 		for deadline := time.Now().Add(time.Minute); !serves(); {
 			if time.Now().After(deadline) {
-				t.Fatal("nobody is served")
+				t.Fatal("no client is served")
 			}
 		}
 	})

@@ -19,12 +19,12 @@ import (
 // tickets, lists and a risk service. Without Tickets there are none to be had.
 type Eligibility struct {
 	Check   *admission.Eligibility
-	Lists   *admission.Lists // refreshed when this server has changed one; nil: nobody looks at lists
+	Lists   *admission.Lists // refreshed when this server has changed one; nil: no lists are checked
 	Tickets *tickets.Keys
 	// Risk asks the merchant's own service, and always comes to a verdict.
 	Risk func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address, token string) (allow bool, reason string)
-	// Count is told what became of each request for a ticket: "handed_out", a
-	// reason of a refusal, or a code. Nil: nobody counts.
+	// Count receives the outcome of each request for a ticket: "handed_out", a
+	// reason of a refusal, or a code. Nil: no counting.
 	Count func(outcome string)
 }
 
@@ -233,7 +233,7 @@ func (s *Server) solved(w http.ResponseWriter, view *admission.View, buyer sluic
 	}
 }
 
-// addressText is empty for an address that nobody knows.
+// addressText is empty for an unknown address.
 func addressText(address netip.Addr) string {
 	if !address.IsValid() {
 		return ""

@@ -246,7 +246,7 @@ func TestTicketBodies(t *testing.T) {
 	s.must(s.do("POST", "/v1/sales/phones/challenge", "{}"+strings.Repeat(" ", 8191), s.auth("ann")), 413, "too_large")
 }
 
-// A rate over all servers tells how long to wait as exactly as one of a server.
+// A rate over all servers reports the wait as exactly as one of a server.
 func TestTicketsAreRateLimitedTogether(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phones", `ticket={"before_s":60}`, `buyer_rate={"requests":3,"per_s":3600,"shared":true}`), 201)

@@ -86,14 +86,15 @@ func TestTimeIsTheLedgers(t *testing.T) {
 			got := tell()
 			between("after", low, got, time.Now().Add(off+time.Millisecond))
 			if got.Before(ledger.opens.Add(-doubt - time.Millisecond)) {
-				t.Errorf("ledger off by %v: the sale is open, and %v is told, %v before it opens", off, got, ledger.opens.Sub(got))
+				t.Errorf("ledger off by %v: the sale is open, and the time is %v, %v before it opens",
+					off, got, ledger.opens.Sub(got))
 			}
 		}
 	}
 }
 
-// What an operator is told of clocks that differ: warned, with what it affects.
-// It fails no check, since no sale opens or closes wrongly for it.
+// The check of clocks that differ: a warning that says what it affects. It fails
+// no check, since no sale opens or closes wrongly for it.
 func TestSaleCheckOfClocks(t *testing.T) {
 	for _, c := range []struct {
 		ledger, store time.Duration // off against this server

@@ -65,7 +65,7 @@ func TestTroubleIsLoggedNowAndThen(t *testing.T) {
 	var tries atomic.Int64
 	r.faults.set(func(e *sluice.Entry) error {
 		if tries.Add(1) < 400 {
-			return fmt.Errorf("order %s: a constraint nobody knows", e.Claims[0].Order)
+			return fmt.Errorf("order %s: an unknown constraint", e.Claims[0].Order)
 		}
 		return nil
 	}, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/sluicehq/sluice/internal/pipeline"
 )
 
-// pages counts the readings of new entries, loses the reply of one, and tells
-// of another.
+// pages counts the readings of new entries, loses the reply of one, and signals
+// another.
 type pages struct {
 	sluice.Journal
 	read    atomic.Int64
@@ -69,7 +69,7 @@ func TestAPageThatGetsLostIsReadAgain(t *testing.T) {
 	}
 }
 
-// slowStore holds the first batch back until somebody has read on.
+// slowStore holds the first batch back until the pipeline has read on.
 type slowStore struct {
 	*faults
 	first sync.Once
@@ -81,7 +81,7 @@ func (s *slowStore) Insert(ctx context.Context, id sluice.SaleID, entries []slui
 		select {
 		case <-s.on:
 		case <-time.After(20 * time.Second):
-			err = errors.New("nobody reads on while the store is busy")
+			err = errors.New("no worker reads on while the store is busy")
 		}
 	})
 	if err != nil {

@@ -286,7 +286,7 @@ func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
 	good := r.accept(10, 2)
 	r.faults.set(func(e *sluice.Entry) error {
 		if e.FirstSeq == 1 {
-			return errors.New("a constraint nobody knows")
+			return errors.New("an unknown constraint")
 		}
 		return nil
 	}, nil)
@@ -307,7 +307,7 @@ func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
 	if err != nil || len(claims) != 2 || claims[0].Order != bad[0] || claims[1].Order != bad[1] {
 		t.Errorf("the dead letter holds %+v, %v; want the orders %v", claims, err, bad)
 	}
-	if letters[0].FirstSeq != 1 || letters[0].Reason != "a constraint nobody knows" {
+	if letters[0].FirstSeq != 1 || letters[0].Reason != "an unknown constraint" {
 		t.Errorf("dead letter %+v", letters[0])
 	}
 	if s, _ := r.store.Sale(t.Context(), sale); s.Fence != "" {
@@ -483,7 +483,7 @@ func TestALostAcknowledgementIsMadeGood(t *testing.T) {
 }
 
 // Entries are handed out, and the reply that has them gets lost: they are this
-// server's own, so nobody else will read them.
+// server's own, so no other server will read them.
 func TestALostReplyOfTheJournalIsMadeGood(t *testing.T) {
 	r := newRig(t)
 	r.faults.noReply.Store(2)

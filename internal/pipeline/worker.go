@@ -90,7 +90,7 @@ func claims(entries []sluice.Entry) (n int) {
 	return n
 }
 
-// stopped marks the worker as not running, whoever has woken it.
+// stopped marks the worker as not running, even if it was woken meanwhile.
 func (w *worker) stopped() {
 	w.p.mu.Lock()
 	defer w.p.mu.Unlock()

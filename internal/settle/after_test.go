@@ -109,7 +109,7 @@ func (r *rig) totals(total, limit, ledger int64) {
 }
 
 // Two servers that both see the ledger refuse a lowering take it back once, and
-// whoever asks under its id again gets the ledger's answer.
+// a repeat with its id gets the ledger's answer.
 func TestALoweringIsTakenBackOnce(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()

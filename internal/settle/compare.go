@@ -233,7 +233,8 @@ func (c *comparison) judgeStrays(ctx context.Context) error {
 		case !errors.Is(err, sluice.ErrOrderNotFound):
 			return err
 		case !r.Live:
-			note(found(c.report, sluice.LostOrder, r.Order), "%s has given its units back; nobody knows how it ended", r.Order)
+			note(found(c.report, sluice.LostOrder, r.Order),
+				"%s has given its units back; how it ended is unknown", r.Order)
 		case r.Epoch != c.First.Epoch:
 			c.blame(sluice.OrphanHold, r.Order, "%s was accepted in epoch %d", r.Order, r.Epoch)
 		default:

@@ -69,7 +69,7 @@ func (c *Control) Close(ctx context.Context, id sluice.SaleID) (sluice.Sale, err
 		switch s.Terms.Refusal(now) {
 		case sluice.Closed:
 			return nil
-		case sluice.NotOpen: // a window must not be empty; nobody can claim in the past
+		case sluice.NotOpen: // a window must not be empty; no claim comes in the past
 			s.OpensAt = now.Add(-time.Millisecond)
 		}
 		s.ClosesAt = now
@@ -82,7 +82,7 @@ const margin = 2 * sluice.RefusalLease
 
 // loweringMargin is the same for a lower total. It is much longer: a lower
 // total that reaches the ledger after the opening would come too late, and
-// nobody may be promised a unit that the store refuses.
+// no buyer may be promised a unit that the store refuses.
 const loweringMargin = 30 * time.Second
 
 func (c *Control) Patch(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {

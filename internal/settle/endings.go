@@ -45,8 +45,8 @@ type EnderOptions struct {
 	LedgerTime func() time.Time
 	Clocks     func(Clocks)
 
-	// Ended is told how many orders of a sale have expired, and Released how many
-	// units are for sale again. They must not block.
+	// Ended receives how many orders of a sale have expired, and Released how
+	// many units are for sale again. They must not block.
 	Ended    func(sale sluice.SaleID, orders int)
 	Released func(sale sluice.SaleID, result sluice.Released)
 	Log      *slog.Logger

@@ -109,8 +109,8 @@ func adopter(node string, store *leases, takes time.Duration) *settle.Rebuilder 
 		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
 }
 
-// A load that takes longer than any lease is begun once: the others see that
-// somebody is at it, for as long as it takes.
+// A load that takes longer than any lease is begun once: the others see that a
+// server is loading, for as long as it takes.
 func TestOneServerLoadsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &leases{sale: sluice.Sale{ID: id, Epoch: 1}}

@@ -38,10 +38,10 @@ func NewLoader(store Store, ledger Ledger) *Loader { return &Loader{store: store
 
 // Load brings a sale into the ledger under its next epoch. Claims are accepted
 // only after the last of its four steps; a crash before that is repaired by
-// whoever calls Load or Follow next.
+// the next call of Load or Follow.
 //
-// Errors: sluice.ErrSaleLive (it is loaded), sluice.ErrStaleEpoch (somebody
-// else has begun a load since), and those of store and ledger.
+// Errors: sluice.ErrSaleLive (it is loaded), sluice.ErrStaleEpoch (another
+// server has begun a load since), and those of store and ledger.
 func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error {
 	image, err := l.begin(ctx, sale)
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImag
 		r, readErr := l.read(ctx, sale)
 		now, rowErr := l.store.Sale(ctx, sale)
 		if readErr != nil || rowErr != nil || !r.Loaded || r.Epoch < image.Epoch || now.Epoch != image.Epoch {
-			return image, err // somebody else has begun a load since
+			return image, err // another server has begun a load since
 		}
 	}
 }
@@ -82,8 +82,8 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImag
 // the row out of date. It is cheap when nothing is missing, and safe to repeat
 // on every server.
 //
-// A sale whose load is not confirmed is left alone: somebody is about to load
-// it. When nobody has for a while, see Rebuilder.Adopt.
+// A sale whose load is not confirmed is left alone: a server is about to load
+// it. If none does for a while, see Rebuilder.Adopt.
 func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (changed bool, err error) {
 	switch {
 	case !sale.ArchivedAt.IsZero():
@@ -204,8 +204,8 @@ func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *sluice.Re
 	return err
 }
 
-// ahead tells a row that was read a moment too early from a store that was
-// restored from an older copy.
+// ahead distinguishes a row that was read a moment too early from a store that
+// was restored from an older copy.
 func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
 	now, err := l.store.Sale(ctx, sale.ID)
 	if err != nil || now.Epoch >= reading.Epoch || now.Fence != "" {

@@ -26,7 +26,7 @@ type remembered struct {
 	orders  map[promise]struct{}
 }
 
-// told is an entry that this server put together when it was told of its claims.
+// told is an entry that this server made of the claims it received as accepted.
 type told struct {
 	sluice.Entry
 	since time.Time

@@ -26,7 +26,7 @@ func decided(epoch int64, seqs ...int64) ([]sluice.Claim, []sluice.Decision) {
 	return claims, decisions
 }
 
-// have tells what is remembered, as epoch:first+count.
+// have returns what is remembered, as epoch:first+count.
 func have(m *Memory, until int64) string {
 	text := ""
 	for _, e := range m.Until("sale", until) {

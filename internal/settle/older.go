@@ -14,9 +14,9 @@ import (
 
 // A store may be restored from a copy that is older than its ledger. Then it
 // lacks orders that the ledger has acknowledged, and versions of the terms that
-// the ledger decides by; nobody else notices, since a ledger that is ahead of
-// its store is the usual thing. Verify notices it, and the rebuild brings back
-// what the ledger's records still have.
+// the ledger decides by; no other check notices, since a ledger is usually ahead
+// of its store. Verify notices it, and the rebuild brings back what the ledger's
+// records still have.
 
 // Verify compares ledger and store when a server first sees an epoch of a sale,
 // or a sequence that went backwards. If one of them has forgotten what the
@@ -196,7 +196,7 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *
 //
 // A record whose place a stored order or a later claim has, or that is beyond
 // the ledger's own sequence, is what is left of a batch that was never decided
-// (docs/adr/0007): nobody was promised anything.
+// (docs/adr/0007): no buyer was promised anything.
 func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (saved int, err error) {
 	missing := map[claimKey]bool{} // on record and not stored; true: live
 	places := map[place]holder{}
@@ -221,7 +221,7 @@ func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *slu
 			return err
 		}
 		for i := range letters {
-			claims, _ := sluice.ParseClaims(letters[i].Claims) // damaged: nobody knows which
+			claims, _ := sluice.ParseClaims(letters[i].Claims) // damaged: which is unknown
 			for j := range claims {
 				delete(missing, keyOf(claims[j].Order))
 			}
@@ -258,7 +258,7 @@ func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *slu
 	if err != nil {
 		return 0, err
 	}
-	r.tell("the store has forgotten orders that had ended; nobody knows how", sale.ID, ended)
+	r.tell("the store has lost orders that had ended; how they ended is unknown", sale.ID, ended)
 	r.tell("the ledger has records of claims that were never decided", sale.ID, undecided)
 	slices.SortFunc(entries, func(a, b sluice.Entry) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))

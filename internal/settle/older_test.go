@@ -224,8 +224,8 @@ func TestAStoreThatForgotALiftedLimit(t *testing.T) {
 	}
 }
 
-// haunted is a ledger with records that nobody decided, as a torn transaction
-// leaves them.
+// haunted is a ledger with records of claims that were never decided, as a torn
+// transaction leaves them.
 type haunted struct {
 	*sqliteledger.Ledger
 	ghosts []sluice.Record

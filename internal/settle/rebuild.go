@@ -166,8 +166,8 @@ func (r *Rebuilder) Adopt(ctx context.Context, sale *sluice.Sale) (bool, error) 
 func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, err error) {
 	err = r.ledger.Fence(ctx, sale.ID, sale.Epoch, sale.Fence)
 	if err != nil && !errors.Is(err, sluice.ErrNotLoaded) && !errors.Is(err, sluice.ErrStaleEpoch) {
-		// Whoever reaches the ledger fences it; a server that does not must not
-		// hold up the others.
+		// A server that reaches the ledger fences the sale; one that does not must
+		// not hold up the others.
 		r.log.Warn("the ledger cannot be fenced from here", "sale", sale.ID, "error", err)
 	}
 	if !r.idle(sale.ID) {

@@ -40,7 +40,7 @@ func reconcileInARush(t *testing.T, p *pair, buyersEach int) {
 				if decisions[0].Code != sluice.Accepted {
 					ender.Wake()
 				}
-				// Somebody who came a little before gives up, or pays.
+				// A buyer who came a little before gives up, or pays.
 				before := sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", fmt.Appendf(nil, "b-%d-%d", crowd, n-5)))
 				change := sluice.Change{Order: before, Action: sluice.Cancel, By: "test"}
 				if n%5 == 0 {

@@ -50,7 +50,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	accept(claim("again", 20)) // has lost patience: the same key, and so another order
 	r.drain()
 
-	// A server comes back from its silence with what it was told before.
+	// A server that was silent comes back with what it received before.
 	aside := sluice.Entry{
 		ID: "late", Sale: id, Epoch: 1, Node: "b", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond), FirstSeq: 2,
 		Claims: []sluice.Claim{claim("stored", 1), claim("again", 2), claim("patient", 3), claim("beyond", 4)},

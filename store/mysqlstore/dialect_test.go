@@ -228,8 +228,8 @@ func mustBegin(t *testing.T, s *mysqlstore.Store) *sql.Tx {
 	return tx
 }
 
-// Who holds an order keeps nobody from expiring others, and is not kept from
-// changing it by those who passed it over (see FindDue).
+// A transaction that holds an order does not keep others from expiring the rest,
+// and those that skip the order do not keep it from changing it (see FindDue).
 func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	url := servertest.MySQL(t)
 	s := open(t, url)
@@ -264,8 +264,8 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	}
 }
 
-// Storing what is stored does not wait for somebody who holds one of the
-// orders: he may be waiting for the sale's row, which the storing holds.
+// An insert of stored orders does not wait for a transaction that holds one of
+// them: that one may be waiting for the sale's row, which the insert holds.
 func TestStoringWaitsForNoOrder(t *testing.T) {
 	s := open(t, servertest.MySQL(t))
 	storetest.Load(t, s)

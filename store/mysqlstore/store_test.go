@@ -91,7 +91,8 @@ func openErrors(t *testing.T, base, secret string) []storetest.OpenError {
 	with := func(query string) string { return "mysql://ann:" + secret + "@127.0.0.1/shop?" + query }
 	return []storetest.OpenError{
 		storetest.Away("no such host", "mysql://ann:"+secret+"@no-such-host.invalid/shop", `no-such-host.invalid:3306`),
-		storetest.Away("nobody answers", fmt.Sprintf("mysql://ann:%s@%s/shop?connect_timeout=1", secret, deaf(t)), "does not answer within 1s"),
+		storetest.Away("no answer",
+			fmt.Sprintf("mysql://ann:%s@%s/shop?connect_timeout=1", secret, deaf(t)), "does not answer within 1s"),
 		storetest.Wrong("wrong password", changed(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret) }), "Access denied"),
 		storetest.Wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }), `Unknown database 'nowhere'`),
 		storetest.Wrong("no TLS", changed(func(u *url.URL) { u.RawQuery = "tls=true" }), "TLS"),

@@ -14,7 +14,7 @@ import (
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-// Also what refers to the table of sales, which SQLite must make anew.
+// Also what refers to the table of sales, which SQLite must recreate.
 func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	raw := func(t *testing.T) *sql.DB {

@@ -47,9 +47,9 @@ func testLeases(t *testing.T, db Database) {
 			t.Fatal(err)
 		}
 	}
-	unlease("rebuild", "b") // is not his
+	unlease("rebuild", "b") // does not hold it
 	if lease(t, s, "rebuild", "b", time.Hour) {
-		t.Error("somebody gave back the lease of another")
+		t.Error("a server gave back the lease of another")
 	}
 	unlease("rebuild", "a")
 	unlease("rebuild", "a")
@@ -76,7 +76,7 @@ func testLeases(t *testing.T, db Database) {
 	}
 }
 
-// A lease ends by the store's clock, and until then nobody else gets it.
+// A lease ends by the store's clock, and until then no other server gets it.
 func testLeaseExpires(t *testing.T, db Database) {
 	s := db.Open(t)
 	const ttl = 300 * time.Millisecond
@@ -86,7 +86,7 @@ func testLeaseExpires(t *testing.T, db Database) {
 	}
 	for !lease(t, s, "x", "b", ttl) {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("a lease that nobody renews does not end")
+			t.Fatal("a lease that is not renewed does not end")
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -101,7 +101,7 @@ func testLeaseExpires(t *testing.T, db Database) {
 		t.Fatal("not taken")
 	}
 	if !lease(t, s, "y", "a", time.Hour) {
-		t.Error("not renewed, or not taken anew")
+		t.Error("not renewed, or not taken again")
 	}
 	time.Sleep(5 * time.Millisecond) // longer than the first term
 	if lease(t, s, "y", "b", time.Hour) {
@@ -145,7 +145,7 @@ func testConcurrentLeases(t *testing.T, db Database) {
 	if got.Load() < 3 {
 		t.Errorf("leases were taken %d times", got.Load())
 	}
-	// All at once, and nobody gives it back: it is one's.
+	// All at once, and no server gives it back: one holds it.
 	for round := range 5 {
 		var winners atomic.Int64
 		start := make(chan bool)
@@ -304,7 +304,7 @@ func testGathered(t *testing.T, db Database) {
 		}
 	}
 	if err := s.MarkGathered(t.Context(), "phones", 1, ""); err == nil {
-		t.Error("a mark of nobody: no error")
+		t.Error("a mark without a server: no error")
 	}
 }
 

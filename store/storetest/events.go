@@ -262,9 +262,9 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Writers on several servers, several that number and break off, and a reader
-// who follows: he sees every event once, in order, and never another one at a
-// number that he has read.
+// Writers on several servers, several numberers that break off, and a reader
+// who follows: the reader sees every event once, in order, and never another one
+// at a number already read.
 func testEventsWhileWritersRun(t *testing.T, db Database) {
 	const writers, rounds = 4, 10
 	setup := db.Open(t)
@@ -339,7 +339,7 @@ func writeForEvents(t *testing.T, s sluice.Store, writer, rounds int) {
 	var ids []sluice.OrderID
 	for range rounds {
 		entry := src.entry(1 + random.IntN(8))
-		if random.IntN(3) == 0 { // positions that nobody will see
+		if random.IntN(3) == 0 { // positions that no reader will see
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(3000))*time.Microsecond)
 			_, _ = s.Insert(ctx, sale, []sluice.Entry{entry})
 			cancel()

@@ -77,7 +77,7 @@ func testLists(t *testing.T, db Database) {
 	create(t, s, aSale("phones", 10))
 	create(t, s, aSale("tablets", 10))
 	if all := allLists(t, s); len(all) != 0 {
-		t.Fatalf("lists that nobody uploaded: %+v", all)
+		t.Fatalf("lists that were never uploaded: %+v", all)
 	}
 	// In the order of their bytes, whatever the database's language is.
 	odd := []sluice.BuyerID{"ann", "Ann", "手机", "a'b\"c\\d", "<&>", " ann", "ann ", "é", sluice.BuyerID(strings.Repeat("手", 42)), "ann"}
@@ -152,7 +152,7 @@ func testListsThatAreNotReplaced(t *testing.T, db Database) {
 		}
 	}
 	if _, err := s.Listed(t.Context(), old, "", 0); err == nil {
-		t.Error("a page of nobody: no error")
+		t.Error("a page of no buyers: no error")
 	}
 }
 

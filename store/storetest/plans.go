@@ -158,8 +158,7 @@ func Plans(t *testing.T, p *Planned) {
 			run(name+" of the big sale", query, args)
 		}
 	}
-	// Pages of orders, of the big sale as well: whoever has bought there asks for
-	// a few.
+	// Pages of orders, of the big sale as well: a buyer there asks for a few.
 	buyer := sluice.BuyerID("buyer-1-9000")
 	for _, filter := range []sluice.OrderFilter{
 		{},

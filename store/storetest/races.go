@@ -212,7 +212,7 @@ func testSameChangeTwice(t *testing.T, db Database) {
 }
 
 // Several servers expire side by side, while orders are cancelled and paid too
-// late: each order ends once, and nobody waits in a circle.
+// late: each order ends once, and no lock cycle forms.
 func testConcurrentExpiry(t *testing.T, db Database) {
 	handles := []settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
 	sales := []sluice.SaleID{"a", "b", "c"}

@@ -152,7 +152,7 @@ func testReissueReleaseConditions(t *testing.T, db Database) {
 	}
 }
 
-// An archived sale has nobody to give releases to.
+// An archived sale has no ledger to give releases to.
 func testReissueReleaseArchived(t *testing.T, db Database) {
 	s := openSettling(t, db)
 	releases := ended(t, s, "phones", 1)

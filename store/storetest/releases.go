@@ -180,8 +180,8 @@ func testReleasesOfOthersGoOn(t *testing.T, db Database) {
 	}
 }
 
-// While one server gives releases back, another passes them over: it neither
-// waits nor gets them. And nobody is kept from writing.
+// While one server gives releases back, another skips them: it neither waits
+// nor gets them. And no writer is blocked.
 func testReleasesInOtherHands(t *testing.T, db Database) {
 	s, other := openSettling(t, db), openSettling(t, db)
 	ended(t, s, "phones", 5)

@@ -77,7 +77,7 @@ func testRestock(t *testing.T, db Database) {
 		_, err := s.Restock(t.Context(), "phones", "a", 6)
 		wantError(t, err, sluice.ErrRestockReused)
 		if err != nil && (!strings.Contains(err.Error(), "5") || !strings.Contains(err.Error(), "6")) {
-			t.Errorf("error %v, want one that tells both", err)
+			t.Errorf("error %v, want one that names both", err)
 		}
 	})
 	restock(t, s, "A", -8) // ids differ by every byte
@@ -305,7 +305,7 @@ func testConcurrentRestock(t *testing.T, db Database) {
 					t.Error(err)
 				}
 			}
-			id := fmt.Sprintf("of-%d", worker/2) // with two deltas: one is told that it came second
+			id := fmt.Sprintf("of-%d", worker/2) // with two deltas: one learns that it came second
 			if _, err := s.Restock(t.Context(), "phones", id, 1+int64(worker%2)); err != nil && !errors.Is(err, sluice.ErrRestockReused) {
 				t.Error(err)
 			}
@@ -319,7 +319,7 @@ func testConcurrentRestock(t *testing.T, db Database) {
 }
 
 // I1 while the total goes up and down: at no moment does the store hold more
-// than the cap, and what is not covered is told.
+// than the cap, and what is not covered is reported.
 func testRestockAgainstInserts(t *testing.T, db Database) {
 	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
 	s := handles[0]

@@ -71,7 +71,7 @@ func testRules(t *testing.T, db Database) {
 		"negative ticket":            func(r *sluice.Rules) { r.Ticket.BeforeS = -1 },
 		"endless work":               func(r *sluice.Rules) { r.Challenge.Difficulty = 64 },
 		"risk service without a URL": func(r *sluice.Rules) { r.Risk = sluice.Risk{TimeoutMS: 5, OnFailure: sluice.Deny} },
-		"eligibility nobody knows":   func(r *sluice.Rules) { r.Eligibility = "vip" },
+		"unknown eligibility":        func(r *sluice.Rules) { r.Eligibility = "vip" },
 	} {
 		unchanged(t, s, "phones", func() {
 			if _, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error { spoil(&sale.Rules); return nil }); err == nil {

@@ -65,7 +65,7 @@ func testComesBack(t *testing.T, server *Server) {
 // ends, each until it is stored. It signals what it is doing without waiting
 // for anybody.
 func write(ctx context.Context, s sluice.Store, n int, working, failed chan<- struct{}) error {
-	defer close(working) // whoever waits for a signal goes on, and sees the error
+	defer close(working) // a test that waits for a signal goes on, and sees the error
 	defer close(failed)
 	for ; ctx.Err() == nil; n++ {
 		entry := Batch(n)

@@ -156,7 +156,7 @@ func testLockedFeed(t *testing.T, server *Server) {
 	}
 }
 
-// childEnv tells a test binary that it is the child of testFrozenServer.
+// childEnv marks a test binary as the child of testFrozenServer.
 const childEnv = "SLUICE_TEST_STORE_CHILD"
 
 // Child is the server that testFrozenServer freezes: a test of the adapter that

@@ -69,7 +69,7 @@ func testNewerSchema(t *testing.T, server *Server) {
 	execute(t, server.Raw(t, url), "INSERT INTO sluice_schema (version_id, is_applied) VALUES (999, true)")
 	for name, open := range server.openers() {
 		if _, err := open(t.Context(), url); err == nil || !strings.Contains(err.Error(), "999") {
-			t.Errorf("%s: error %v, want one that tells the version", name, err)
+			t.Errorf("%s: error %v, want one that names the version", name, err)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type Older struct {
 	Raw  func(t *testing.T) *sql.DB
 	// CheckFails reports whether a statement failed at a CHECK, and
 	// RefersToNone counts rows that refer to a row that is not there; nil where
-	// no migration makes a table anew.
+	// no migration recreates a table.
 	CheckFails   func(err error) bool
 	RefersToNone func(t *testing.T) int
 }

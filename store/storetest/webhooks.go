@@ -197,7 +197,7 @@ func testWebhookProgress(t *testing.T, db Database) {
 		t.Errorf("held of nothing: %q, %v", held, err)
 	}
 
-	// Somebody else was faster: nothing is written.
+	// Another sender was faster: nothing is written.
 	advance(false, sluice.Progress{From: 0, To: 8, Delivered: 8, Kept: []sluice.Delivery{{Event: 7, Subject: "x", State: pending}}})
 	advance(false, sluice.Progress{From: 7, To: 7})
 	if after := getWebhook(t, s, w.ID); cmp.Diff(got, after) != "" {
