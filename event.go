@@ -218,7 +218,7 @@ func (w *Webhook) Validate() error {
 			return fmt.Errorf("types: %q is none; want some of %v", shorten(string(t)), EventTypes())
 		}
 		if slices.Contains(w.Types[:i], t) {
-			return fmt.Errorf("types: %s stands twice", t)
+			return fmt.Errorf("types: %s is duplicated", t)
 		}
 	}
 	return nil

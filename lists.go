@@ -48,7 +48,7 @@ var (
 type ListStore interface {
 	// ReplaceList makes these buyers the list: all of them at one moment, when
 	// the last one is stored, and until then the old list holds. Buyers that
-	// stand twice count once; none makes an empty list. An error from the
+	// are duplicated count once; none makes an empty list. An error from the
 	// sequence is returned as it is, and the old list stays. Other errors:
 	// ErrSaleNotFound, ErrListSuperseded, ErrListTooLong.
 	ReplaceList(ctx context.Context, sale SaleID, kind ListKind, buyers iter.Seq2[BuyerID, error]) (BuyerList, error)

@@ -53,7 +53,7 @@ func TestCreateSaleRefused(t *testing.T) {
 	for _, tc := range []struct{ name, replace, with, want string }{
 		{"unknown field", `"sku":`, `"stock":1,"sku":`, "stock: unknown field (byte"},
 		{"other spelling", `"sku":`, `"SKU":`, "SKU: unknown field"},
-		{"twice", `"sku":"K"`, `"sku":"K","sku":"L"`, "sku: the field stands twice"},
+		{"twice", `"sku":"K"`, `"sku":"K","sku":"L"`, "sku: the field is duplicated"},
 		{"nested unknown", `"amount":1`, `"amount":1,"cents":2`, "price.cents: unknown field"},
 		{"negative price", `"amount":1`, `"amount":-1`, "price: amount -1"},
 		{"fractional price", `"amount":1`, `"amount":1.5`, "amount: want a whole number that fits 64 bits, have 1.5"},

@@ -72,7 +72,7 @@ func checkKeys(dec *json.Decoder, t reflect.Type, path string, missing *[]string
 			at = join(path, key)
 			if fields != nil {
 				if seen[key] {
-					return fmt.Errorf("%s: the field stands twice (byte %d)", at, dec.InputOffset())
+					return fmt.Errorf("%s: the field is duplicated (byte %d)", at, dec.InputOffset())
 				}
 				seen[key] = true
 				if next, ok = fields[key]; !ok {

@@ -61,7 +61,7 @@ type reconcileJob struct {
 	store      sluice.ClusterStore
 	board      *admission.Board
 	reconciler *settle.Reconciler
-	settled    func(*sluice.ReconcileReport) // told of every run that compared something
+	settled    func(*sluice.ReconcileReport) // receives every run that compared something
 	log        *slog.Logger
 
 	turn  turn

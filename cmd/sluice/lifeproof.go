@@ -114,7 +114,7 @@ func (p *proof) oneEnd(twice []string, read int) api.AuditCheck {
 	}
 	slices.Sort(offenders)
 	return judged("I6", "One end (from outside)", len(offenders) == 0,
-		fmt.Sprintf("%s of payments and cancellations stand, %s of ended orders tell of one return each",
+		fmt.Sprintf("%s of payments and cancellations stand, %s of ended orders show one return each",
 			plural(int64(len(p.lives.told)), "answer", "answers"), plural(int64(read), "history", "histories")), offenders)
 }
 

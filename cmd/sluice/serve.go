@@ -44,7 +44,7 @@ func (a *app) serveCommand() *cobra.Command {
 func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) error {
 	log := newLogger(a.stderr, c)
 	if c.ReadyFile != "" {
-		// One that a killed server left behind must not tell of this one.
+		// A file that a killed server left behind must not describe this one.
 		if err := os.Remove(c.ReadyFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("ready file: %w", err)
 		}

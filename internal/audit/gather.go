@@ -122,7 +122,7 @@ func (b *Book) readLedger(ctx context.Context, ledger Ledger) (err error) {
 	if err != nil {
 		return err
 	}
-	// A ledger that walks a hash may tell of the same claim twice, before and
+	// A ledger that walks a hash may return the same claim twice, before and
 	// after its units were released. Either will do: they were held at first.
 	slices.SortFunc(b.claims, byOrder)
 	b.claims = once(b.claims)

@@ -27,7 +27,7 @@ type Row struct {
 	refused  bool   // of an order: stored without units, because the total did not cover it; paid since, perhaps
 }
 
-// sameClaim reports whether two rows tell of the same accepted claim.
+// sameClaim reports whether two rows record the same accepted claim.
 func (r *Row) sameClaim(o *Row) bool {
 	return r.buyer == o.buyer && r.key == o.key && r.Quantity == o.Quantity &&
 		r.Epoch == o.Epoch && r.Seq == o.Seq && r.terms == o.terms && r.at == o.at

@@ -158,7 +158,7 @@ func (a *Admins) add(admin Admin, sum [sha256.Size]byte) {
 func (a *Admins) unlike(name string, sum [sha256.Size]byte) error {
 	for i, other := range a.admins {
 		if other.Name == name {
-			return fmt.Errorf("%s: the name stands twice", name)
+			return fmt.Errorf("%s: the name is duplicated", name)
 		}
 		if a.hashes[i] == sum {
 			return fmt.Errorf("%s: it is the same key as that of %s", name, other.Name)

@@ -82,8 +82,8 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 		{"no hash", []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, SHA256: strings.Repeat("x", 64)}}, "64 hexadecimal"},
 		{"no file", []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, File: "/nonexistent/key"}}, "key_file"},
 		{"an empty file", []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, File: file(t, "\n")}}, "at least 16"},
-		{"name twice", []sluice.AdminKey{good, {Name: "ann", Role: sluice.Owner, Key: keyTwo}}, "stands twice"},
-		{"the master's name", []sluice.AdminKey{{Name: "admin", Role: sluice.Viewer, Key: keyOne}}, "stands twice"},
+		{"name twice", []sluice.AdminKey{good, {Name: "ann", Role: sluice.Owner, Key: keyTwo}}, "is duplicated"},
+		{"the master's name", []sluice.AdminKey{{Name: "admin", Role: sluice.Viewer, Key: keyOne}}, "is duplicated"},
 		{"key twice", []sluice.AdminKey{good, {Name: "bob", Role: sluice.Owner, SHA256: sum(keyOne)}}, "same key as that of ann"},
 		{"the master's key", []sluice.AdminKey{{Name: "bob", Role: sluice.Viewer, Key: "master-0123456789"}}, "same key as that of admin"},
 	} {

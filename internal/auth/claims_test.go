@@ -20,7 +20,7 @@ func raw(t testing.TB, method jwt.SigningMethod, key any, header, payload string
 	return text + "." + segment(string(signature))
 }
 
-// Names of claims are exact, none stands twice, texts are texts and times are
+// Names of claims are exact, no name is duplicated, texts are texts and times are
 // numbers. What is wrong with a token that the shop has signed is said.
 func TestClaimsAreStrict(t *testing.T) {
 	v := verifier(Options{Secret: secret, Keys: keysOf(t, document(t, ecOne()))})

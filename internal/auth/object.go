@@ -22,10 +22,10 @@ var (
 	errHalf     = errors.New("it has half a surrogate pair")
 )
 
-// twiceError is the name of a member that stands twice.
+// twiceError is the name of a member that is duplicated.
 type twiceError string
 
-func (e twiceError) Error() string { return strconv.Quote(string(e)) + " stands twice" }
+func (e twiceError) Error() string { return strconv.Quote(string(e)) + " is duplicated" }
 
 // eachMember calls see with each member of a JSON object in order: the name
 // without its escapes, and the value as it is written. A duplicate name or

@@ -72,7 +72,7 @@ func TestWrong(t *testing.T) {
 		{"unknown key", "node: a\nledgr: x\n", nil, nil, []string{`sluice.yaml:2: unknown setting "ledgr"; did you mean ledger?`}},
 		{"nonsense key", "frobnicate: 1\n", nil, nil, []string{`:1: unknown setting "frobnicate"`}},
 		{"nested", "server:\n  listen: x\n", nil, nil, []string{"line 1: server: want one value, not a list or a group"}},
-		{"twice", "node: a\nnode: b\n", nil, nil, []string{"line 2: node stands twice"}},
+		{"twice", "node: a\nnode: b\n", nil, nil, []string{"line 2: node is duplicated"}},
 		{"no mapping", "- a\n", nil, nil, []string{`line 1: want lines like "listen: 127.0.0.1:8080"`}},
 		{"broken", "node: [\n", nil, nil, []string{"config file", "line"}},
 		{"unknown variable", "", []string{"SLUICE_LEDGR=x"}, nil, []string{"environment: unknown variable SLUICE_LEDGR; did you mean SLUICE_LEDGER?"}},

@@ -32,7 +32,7 @@ func parseAdminKeys(text string) ([]sluice.AdminKey, error) {
 			err = auth.ValidateKey(&key)
 		}
 		if err == nil && names[key.Name] {
-			err = fmt.Errorf("%s: the name stands twice", key.Name)
+			err = fmt.Errorf("%s: the name is duplicated", key.Name)
 			if key.Name == auth.MasterName {
 				err = fmt.Errorf("%s: the name is that of admin_key", key.Name)
 			}
@@ -58,7 +58,7 @@ func parseAdminKey(entry *yaml.Node) (key sluice.AdminKey, err error) {
 		case !slices.Contains(adminKeyFields, field):
 			return key, fmt.Errorf("unknown field %q%s", field, hint(field, adminKeyFields))
 		case twice:
-			return key, fmt.Errorf("%s stands twice", field)
+			return key, fmt.Errorf("%s is duplicated", field)
 		case value.Kind != yaml.ScalarNode || value.Tag == "!!null":
 			return key, fmt.Errorf("%s: want a text", field)
 		}

@@ -69,12 +69,12 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 		"[{name: ann, role: owner, key: short}]": "at least 16",
 		"[{name: ann, role: owner, key: " + testKey + ", key_sha256: " + testSum + "}]":                      "want one of key",
 		"[{name: ann, role: owner, kee: " + testKey + "}]":                                                   `unknown field "kee"`,
-		"[{name: ann, role: owner, key: " + testKey + ", key: " + testKey + "}]":                             "stands twice",
+		"[{name: ann, role: owner, key: " + testKey + ", key: " + testKey + "}]":                             "is duplicated",
 		"[{name: ann, role: owner, key: [" + testKey + "]}]":                                                 "want a text",
 		"[{name: ann, role: owner, key: }]":                                                                  "want a text",
 		"[{name: a b, role: owner, key: " + testKey + "}]":                                                   "want letters",
 		"[{name: admin, role: viewer, key: " + testKey + "}]":                                                "admin_key",
-		"[{name: ann, role: viewer, key: " + testKey + "}, {name: ann, role: owner, key: 0123456789abcdef}]": "entry 2: ann: the name stands twice",
+		"[{name: ann, role: viewer, key: " + testKey + "}, {name: ann, role: owner, key: 0123456789abcdef}]": "entry 2: ann: the name is duplicated",
 	} {
 		_, err := Load(Source{Environ: []string{"SLUICE_ADMIN_KEYS=" + value}})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "SLUICE_ADMIN_KEYS") {

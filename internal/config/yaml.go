@@ -35,7 +35,7 @@ func parseFile(data []byte) (lines []fileLine, err error) {
 			value = value.Alias
 		}
 		if slices.ContainsFunc(lines, func(l fileLine) bool { return l.key == key.Value }) {
-			return nil, fmt.Errorf("line %d: %s stands twice", key.Line, key.Value)
+			return nil, fmt.Errorf("line %d: %s is duplicated", key.Line, key.Value)
 		}
 		if s := find(key.Value); s != nil && s.list && value.Kind == yaml.SequenceNode {
 			text, err := yaml.Marshal(value)

@@ -512,7 +512,7 @@ func TestReading(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("readers are not told of the unit that was taken")
+			t.Fatal("readers do not see the unit that was taken")
 		}
 	}
 	s.must(s.do("GET", "/v1/sales/unknown", ""), 404, "sale_not_found")

@@ -246,7 +246,7 @@ func TestReferencePage(t *testing.T) {
 	ids := map[string]bool{}
 	for _, id := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1) {
 		if ids[id[1]] {
-			t.Errorf("id %q stands twice", id[1])
+			t.Errorf("id %q is duplicated", id[1])
 		}
 		ids[id[1]] = true
 	}

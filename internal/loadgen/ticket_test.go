@@ -180,7 +180,7 @@ func TestTicketsThatAreAskedForLater(t *testing.T) {
 	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.SoldOut] != 20 || out.Errors != 0 || out.Tickets == nil {
 		t.Fatalf("%+v", out.Result)
 	}
-	// Who comes after the last unit needs no ticket to be told so.
+	// A buyer who comes after the last unit needs no ticket to get that answer.
 	if got := out.Tickets; got.HandedOut < 40 || got.HandedOut > 60 || out.Requests != 60+got.HandedOut || got.DurationS != 0 {
 		t.Errorf("%d claims, tickets %+v", out.Requests, got)
 	}

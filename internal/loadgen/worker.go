@@ -52,7 +52,7 @@ func (w *worker) run(ctx context.Context, start time.Time) {
 		buyer, key := w.c.pick(n)
 		got := w.try(ctx, buyer, key, time.Now().Add(o.RetryFor))
 		if got.code == 0 && ctx.Err() != nil {
-			return // broken off by us, not by the server
+			return // cancelled by us, not by the server
 		}
 		w.c.record(buyer, key, got, time.Since(begin)-got.away)
 	}

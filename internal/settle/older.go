@@ -241,7 +241,7 @@ func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *slu
 	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
 		key := keyOf(c.Order)
 		live, unknown := missing[key]
-		delete(missing, key) // a ledger may tell of one twice
+		delete(missing, key) // a ledger may return one twice
 		switch {
 		case !unknown:
 		case places[place{c.Epoch, c.Seq}].key != key || c.Epoch == reading.Epoch && c.Seq > reading.Seq:

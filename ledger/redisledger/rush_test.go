@@ -138,7 +138,7 @@ type rush struct {
 	next    atomic.Int64 // claims made
 	begun   atomic.Int64 // orders whose release may have begun
 	applied atomic.Int64 // releases that were told as applied
-	refused atomic.Int64 // claims told sold out
+	refused atomic.Int64 // claims refused as sold out
 	lost    atomic.Int64 // release calls without a reply
 
 	mu     sync.Mutex

@@ -142,7 +142,7 @@ func (s *shop) askPay(w http.ResponseWriter, r *http.Request) {
 }
 
 // pay is what a shop does when its payment provider says that the money has
-// come. The id of the payment makes it safe to be told twice.
+// come. The id of the payment makes a repeated call safe.
 func (s *shop) pay(w http.ResponseWriter, r *http.Request) {
 	id := sluice.OrderID(r.FormValue("order"))
 	order, err := s.sluice.PayOrder(r.Context(), id, "mock-"+string(id))
