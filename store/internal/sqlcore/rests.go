@@ -13,6 +13,7 @@ import (
 type rests struct {
 	mu    sync.Mutex
 	until map[sluice.SaleID]time.Time
+	ended time.Time // when a success last ended the rests of all
 }
 
 const (
@@ -33,14 +34,16 @@ func (r *rests) resting(sale sluice.SaleID) bool {
 
 // note notes how long the sale took, and whether in vain. A success after a rest
 // ends the rests of all: what they wait for is often the same, and one that still
-// has to wait costs its time once more.
+// has to wait costs its time once more. That happens once per longestRest at most: a
+// sale that comes and goes must not wake those whose shard hangs each time.
 func (r *rests) note(sale sluice.SaleID, took time.Duration, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, rested := time.Now(), !r.until[sale].IsZero()
 	switch {
-	case !failed && rested:
+	case !failed && rested && now.Sub(r.ended) >= longestRest:
 		clear(r.until)
+		r.ended = now
 	case !failed || took < isSlow:
 		delete(r.until, sale)
 	default:

@@ -77,3 +77,33 @@ func TestRestsOfQuickFailures(t *testing.T) {
 		}
 	})
 }
+
+// A sale that comes and goes does not wake those that hang each time it is well.
+func TestRestsBesideASaleThatFlaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r rests
+		const hangs = 3 * time.Second
+		waited, flaps, begun := time.Duration(0), 0, time.Now()
+		for time.Since(begun) < time.Hour {
+			for i := range 20 {
+				if sale := sluice.SaleID(fmt.Sprint("sale-", i)); !r.resting(sale) {
+					time.Sleep(hangs)
+					waited += hangs
+					r.note(sale, hangs, true)
+				}
+			}
+			if !r.resting("flaps") {
+				if flaps++; flaps%2 == 0 {
+					r.note("flaps", 0, false)
+				} else {
+					time.Sleep(isSlow)
+					r.note("flaps", isSlow, true)
+				}
+			}
+			time.Sleep(250 * time.Millisecond)
+		}
+		if share := float64(waited) / float64(time.Since(begun)); share > 0.5 {
+			t.Errorf("sales that hang take %.2f of the loop's time", share)
+		}
+	})
+}
