@@ -225,7 +225,7 @@ func (b *Book) released() int64 {
 	for _, rows := range [][]Row{b.later, b.journal, b.letters, b.orders} {
 		for i := range rows {
 			if r := &rows[i]; r.Epoch == b.First.Epoch && r.Seq > b.First.Seq && r.Seq <= b.Second.Seq {
-				got[r.Seq] = r.Quantity
+				got[r.Seq] = max(got[r.Seq], r.Quantity) // a torn transaction may have left another there
 			}
 		}
 	}
