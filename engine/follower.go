@@ -245,6 +245,11 @@ func (f *follower) look() {
 		switch {
 		case s != nil && s.busy: // until that has ended
 		case gone:
+			if s != nil { // otherwise the board may not have it yet
+				f.mu.Lock()
+				delete(f.letters, id)
+				f.mu.Unlock()
+			}
 			delete(f.seen, id)
 			delete(f.open, id)
 		case view.Down: // until it is read again
