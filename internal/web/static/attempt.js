@@ -63,8 +63,13 @@ export class Attempts {
     return (await navigator.locks.query()).held.some(({ name, mode }) => name === this.name && mode === "exclusive");
   }
 
-  // idle resolves when no tab runs alone any more: it has finished, or was closed.
-  async idle() { return navigator.locks.request(this.name, { mode: "shared" }, () => {}); }
+  // idle calls back when no tab runs alone any more: it has finished, or was closed.
+  idle(then) {
+    if (this.waits) return;
+    this.waits = true;
+    navigator.locks.request(this.name, { mode: "shared" }, () => {}).catch(() => {}) // a page that is left
+      .then(() => { this.waits = false; then(); });
+  }
 
   // onChange calls back when another tab has changed the attempt.
   onChange(changed) {

@@ -138,7 +138,7 @@ async function onAttempt() {
   if (look !== looks) return; // a later look has newer facts
   view.elsewhere = elsewhere;
   render();
-  if (elsewhere) attempts.idle().then(onAttempt);
+  if (elsewhere) attempts.idle(onAttempt);
 }
 
 let shown = null; // id of the order in the panel
