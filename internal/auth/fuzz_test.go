@@ -125,8 +125,7 @@ func FuzzKeySet(f *testing.F) {
 			if name.alg != key.alg || name.id != key.id || set.find(name.id, name.alg) == nil && name.id != "" {
 				t.Errorf("key %+v is filed as %+v", key, name)
 			}
-			method := jwt.GetSigningMethod(key.alg)
-			if err := method.Verify("a.b", []byte("no signature"), key.key); err == nil {
+			if key.signed("a.b", []byte("no signature")) {
 				t.Errorf("key %+v takes anything for a signature", key)
 			}
 		}
