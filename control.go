@@ -29,7 +29,8 @@ type Control interface {
 	// returns.
 	//
 	// ErrBelowTaken if more are taken than would be left, ErrTotalUndecided if the
-	// ledger does not hold the sale or has fenced it and nothing was changed,
-	// ErrNoTotal, ErrRestockReused.
+	// ledger does not hold the sale or has fenced it and nothing was changed, or, as
+	// ErrLoweringWaits, if a lower total waits for the ledger, ErrNoTotal,
+	// ErrRestockReused.
 	Restock(ctx context.Context, id SaleID, restock string, delta int64) (Sale, error)
 }
