@@ -25,7 +25,11 @@ var (
 		(SELECT position FROM sale_events WHERE event IS NULL ORDER BY event, position LIMIT 1)) IS NOT NULL`)
 	// SalesWithNewOrders selects the sales whose last order is beyond their mark,
 	// with the mark (0 if there is none), by id; LiveWithNewOrders those that are
-	// not archived.
+	// not archived; SalesOfNewest all that have one of the first orders after a position.
+	sqlSalesOfNewest = newStatement("Events.SalesOfNewest", `SELECT o.sale_id, coalesce(m.position, 0)
+		FROM (SELECT DISTINCT sale_id FROM (SELECT sale_id FROM orders FORCE INDEX (PRIMARY)
+			WHERE position > ? ORDER BY position LIMIT ?) newest) o
+		LEFT JOIN event_marks m ON m.sale_id = o.sale_id ORDER BY o.sale_id`)
 	sqlSalesWithNewOrders = newStatement("Events.SalesWithNewOrders", withNewOrders("true"))
 	sqlLiveWithNewOrders  = newStatement("Events.LiveWithNewOrders", withNewOrders("s.archived_at IS NULL"))
 	sqlNewOrders          = newStatement("Events.NewOrders", `SELECT position, stored_at FROM orders
@@ -84,36 +88,41 @@ func (s *Store) NumberEvents(ctx context.Context, limit int) (numbered int, err 
 	}
 	// Nearly always there is nothing to do, and to see that needs neither a lock
 	// nor a look at each sale.
-	if look, err := s.mayBeNew(ctx); err != nil || !look {
+	l, err := s.nextLook(ctx)
+	if err != nil || l == nil {
 		return 0, err
 	}
-	found, err := s.reads(ctx).findNew(1)
-	if err != nil || len(found.marks) == 0 && len(found.changes) == 0 && len(found.sales) == 0 {
+	found, err := s.reads(ctx).findNew(l, 1)
+	if err != nil {
 		return 0, err
 	}
-	err = s.change(ctx, func(tx *conn) error {
-		numbered, err = tx.numberEvents(limit)
-		return err
-	})
+	if len(found.marks) > 0 || len(found.changes) > 0 || len(found.sales) > 0 {
+		err = s.change(ctx, func(tx *conn) error {
+			found, numbered, err = tx.numberEvents(l, limit)
+			return err
+		})
+	}
+	if err == nil {
+		s.lookout.looked(l, &found)
+	}
 	return unless(numbered, err)
 }
 
-func (q *conn) numberEvents(limit int) (int, error) {
+func (q *conn) numberEvents(l *look, limit int) (found newRows, numbered int, err error) {
 	last, err := only[int64](q.row(sqlLockFeed))
 	if err != nil {
-		return 0, err
+		return found, 0, err
 	}
-	found, err := q.findNew(limit)
-	if err != nil {
-		return 0, err
+	if found, err = q.findNew(l, limit); err != nil {
+		return found, 0, err
 	}
 	items := found.inOrder()
 	if len(items) == 0 {
-		return 0, nil
+		return found, 0, nil
 	}
 	ranges, changes, sales := number(items, last)
 	if err := q.addRanges(ranges); err != nil {
-		return 0, err
+		return found, 0, err
 	}
 	for _, set := range []struct {
 		st    statement
@@ -121,26 +130,27 @@ func (q *conn) numberEvents(limit int) (int, error) {
 	}{{sqlNumberChanges, changes}, {sqlNumberSaleEvents, sales}} {
 		if len(set.pairs) > 0 {
 			if err := q.exactly(len(set.pairs), q.s.sql[set.st], q.s.d.Pairs(set.pairs)...); err != nil {
-				return 0, err
+				return found, 0, err
 			}
 		}
 	}
 	for _, m := range found.marks {
 		if err := q.exec(sqlSetMark, m.sale, m.upto); err != nil {
-			return 0, err
+			return found, 0, err
 		}
 	}
 	moved, err := q.changed(sqlSetFeed, last+int64(len(items)))
 	if err == nil && !moved {
 		err = errors.New("the feed has no row")
 	}
-	return len(items), err
+	return found, len(items), err
 }
 
 // newRows is what has no number yet.
 type newRows struct {
 	marks          []newOrders // of sales that have new orders
 	changes, sales []newRow
+	more           bool // of a sale there may be more orders
 }
 
 type newOrders struct {
@@ -162,73 +172,94 @@ type newRow struct {
 type lookout struct {
 	mu     sync.Mutex
 	newest int64     // the last position of an order
-	since  time.Time // when that appeared, or when orders without a number were found last
+	seen   int64     // orders up to this position have a number, unless they were committed late
+	since  time.Time // when newest appeared, or when orders committed late were found last
 	clean  bool      // a look found none, so late that no transaction from before can have stored any since
-	all    time.Time // when the orders of all sales, archived ones too, were looked through
+	live   time.Time // when the orders of all live sales were looked through
+	all    time.Time // when those of archived sales were, too
 	leave  bool      // a sale may have been archived since
 }
 
 const (
 	// lastCommit is how long live sales are looked through after an order has
 	// appeared: another one may have got its position before, and be committed later.
+	// That happens every lateEvery: it asks of each sale, however few of them sell.
 	lastCommit = 2 * changeTimeout
+	lateEvery  = 2 * time.Second
+	// newestOrders is up to how many positions are looked through for the sales
+	// that sell now. If there are more, all live sales are.
+	newestOrders = 1000
 	// numberAllEvery is how often archived sales are looked through for orders
 	// without a number: one can have some only if it was archived before they were
 	// numbered. That leaves an event of the sale, and is looked for at once.
 	numberAllEvery = time.Minute
 )
 
-// mayBeNew reports whether anything may be without a number. It asks one
-// question, however many sales there are.
-func (s *Store) mayBeNew(ctx context.Context) (bool, error) {
-	var newest int64
+// look is a search for what has no number.
+type look struct {
+	at    time.Time
+	upto  int64     // the last position of an order before
+	sales statement // selects the sales whose orders are looked at
+	args  []any
+}
+
+// nextLook returns where anything may be without a number, nil if nothing is. It
+// asks one question, however many sales there are.
+func (s *Store) nextLook(ctx context.Context) (*look, error) {
+	next := &look{at: time.Now()}
 	var waiting bool
-	if err := s.reads(ctx).row(sqlUnnumbered).Scan(&newest, &waiting); err != nil {
-		return false, err
+	if err := s.reads(ctx).row(sqlUnnumbered).Scan(&next.upto, &waiting); err != nil {
+		return nil, err
 	}
-	l, now := &s.lookout, time.Now()
+	l := &s.lookout
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if newest != l.newest {
-		l.newest, l.since, l.clean = newest, now, false
+	if next.upto != l.newest {
+		l.newest, l.since, l.clean = next.upto, next.at, false
 	}
-	return waiting || !l.clean || l.leave || now.Sub(l.all) > numberAllEvery, nil
+	behind := next.upto - l.seen
+	switch {
+	case l.leave || next.at.Sub(l.all) > numberAllEvery:
+		next.sales = sqlSalesWithNewOrders
+	case behind < 0 || behind > newestOrders || !l.clean && next.at.Sub(l.live) > lateEvery:
+		next.sales = sqlLiveWithNewOrders
+	case behind > 0 || waiting:
+		next.sales, next.args = sqlSalesOfNewest, []any{l.seen, newestOrders}
+	default:
+		return nil, nil
+	}
+	return next, nil
 }
 
-// everywhere reports whether a look must include archived sales.
-func (l *lookout) everywhere(now time.Time) bool {
+// looked notes what a look has found, once that has its numbers.
+func (l *lookout) looked(at *look, found *newRows) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.leave || now.Sub(l.all) > numberAllEvery
-}
-
-// looked notes what a look that began at now has found.
-func (l *lookout) looked(now time.Time, found *newRows, everywhere bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(found.marks) > 0 {
-		l.since, l.clean = now, false
-	} else if now.Sub(l.since) > lastCommit {
-		l.clean = true
-	}
 	l.leave = len(found.sales) > 0
-	if everywhere {
-		l.all = now
+	if !found.more {
+		l.seen = at.upto
+	}
+	if at.sales == sqlSalesOfNewest {
+		return
+	}
+	l.live = at.at
+	if at.sales == sqlSalesWithNewOrders {
+		l.all = at.at
+	}
+	if len(found.marks) > 0 {
+		l.since, l.clean = at.at, false
+	} else if at.at.Sub(l.since) > lastCommit {
+		l.clean = true
 	}
 }
 
 // findNew reads what has no number: orders first, and the sales' own events
 // last, so that a sale which is new is not seen after its orders.
-func (q *conn) findNew(limit int) (found newRows, err error) {
-	query, now := sqlLiveWithNewOrders, time.Now()
-	everywhere := q.s.lookout.everywhere(now)
-	if everywhere {
-		query = sqlSalesWithNewOrders
-	}
-	found.marks, err = all(q, query, func(r row) (m newOrders, err error) {
+func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
+	found.marks, err = all(q, l.sales, func(r row) (m newOrders, err error) {
 		err = r.Scan(&m.sale, &m.mark)
 		return m, err
-	})
+	}, l.args...)
 	if err != nil {
 		return found, err
 	}
@@ -246,6 +277,7 @@ func (q *conn) findNew(limit int) (found newRows, err error) {
 			return found, err
 		}
 		marks[m.sale] = m.upto
+		found.more = found.more || len(m.orders) == share
 	}
 	found.marks = slices.DeleteFunc(found.marks, func(m newOrders) bool { return len(m.orders) == 0 })
 	err = q.each(sqlNewChanges, []any{limit}, func(r row) error {
@@ -264,9 +296,6 @@ func (q *conn) findNew(limit int) (found newRows, err error) {
 		err = r.Scan(&e.position, &e.sale, moment{&e.at})
 		return e, err
 	}, limit)
-	if err == nil {
-		q.s.lookout.looked(now, &found, everywhere)
-	}
 	return found, err
 }
 
