@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -189,6 +190,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 	}
 	for path, item := range servedDocument(t).Paths.Map() {
 		for method, o := range item.Operations() {
+			has := map[string]bool{}
 			for status, r := range o.Responses.Map() {
 				media := r.Value.Content[problemType[0]]
 				if media == nil {
@@ -197,7 +199,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 				var titles []string
 				waits := 0
 				for code, example := range media.Examples {
-					documented[code] = true
+					documented[code], has[code] = true, true
 					titles = append(titles, code+": "+api.Title(code))
 					if retryAfter[code] != "" || code == api.CodeOrderQueued {
 						waits++
@@ -221,6 +223,11 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 					t.Errorf("%s %s: %s: WWW-Authenticate is of 401", method, path, status)
 				}
 			}
+			for _, code := range everyHas(method, o) {
+				if !has[code] {
+					t.Errorf("%s %s: lacks the code %q, which every operation of its kind has", method, path, code)
+				}
+			}
 		}
 	}
 	for code := range statuses {
@@ -228,6 +235,26 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 			t.Errorf("code %q is of no operation", code)
 		}
 	}
+}
+
+// everyHas are the codes of every operation with this access and method.
+func everyHas(method string, o *openapi3.Operation) (codes []string) {
+	access := o.Extensions["x-access"]
+	if access != string(Anyone) {
+		codes = append(codes, api.CodeUnauthenticated, api.CodeForbidden)
+	}
+	query := slices.ContainsFunc(o.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.In == openapi3.ParameterInQuery })
+	changes := method != http.MethodGet // then it reads a body
+	if changes || query {               // strict in what they read, also where they want no body
+		codes = append(codes, api.CodeBadRequest)
+	}
+	if changes {
+		codes = append(codes, api.CodeTooLarge)
+	}
+	if access == string(Buyers) { // the key of the token may not be known yet
+		codes = append(codes, sluice.Unavailable.String())
+	}
+	return codes
 }
 
 // The page loads nothing from other hosts, and its policy fits its style.
