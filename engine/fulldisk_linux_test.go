@@ -60,7 +60,7 @@ func TestFullDisk(t *testing.T) {
 			return false
 		}
 		refused = buyer
-		return status == http.StatusServiceUnavailable && answer["detail"] == "the ledger refuses to write; nothing was decided"
+		return status == http.StatusServiceUnavailable && answer["detail"] == "the ledger refuses to write; this request decided nothing"
 	})
 	fill()
 	for range 3 {

@@ -70,7 +70,7 @@ func (s *Server) notDecided(w http.ResponseWriter, err error) {
 		s.refuse(w, sluice.Decision{Code: sluice.Overloaded})
 	case errors.Is(err, admission.ErrRefusesWrites):
 		s.Decided.Count(sluice.Unavailable.String())
-		problem(w, sluice.Unavailable.String(), "the ledger refuses to write; nothing was decided")
+		problem(w, sluice.Unavailable.String(), "the ledger refuses to write; this request decided nothing")
 	default:
 		s.Decided.Count(api.CodeOutcomeUnknown)
 		problem(w, api.CodeOutcomeUnknown, "the claim may have been accepted; the same key will tell")

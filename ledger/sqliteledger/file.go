@@ -12,7 +12,8 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/disk"
-	_ "modernc.org/sqlite" // the driver
+	"modernc.org/sqlite" // and the driver
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 const (
@@ -127,14 +128,28 @@ func checkFormat(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// append writes the rows as one transaction. After an error they may be on
-// the disk or not, and the file is good for nothing but close.
-func (f *file) append(rows []row) error {
+// append writes the rows as one transaction. After an error with nothing they are
+// not in the file, no recovery finds them, and the file can still be read. After
+// any other they may be on the disk or not, and the file is good for nothing but
+// close.
+func (f *file) append(rows []row) (nothing bool, err error) {
 	tx, err := f.db.Begin()
 	if err != nil {
-		return err
+		return false, err // something is wrong with the connection: open it again
 	}
 	defer tx.Rollback() // does nothing after Commit
+	if err := f.insertRows(tx, rows); err != nil {
+		return true, err
+	}
+	// SQLite finds the disk full while it writes pages, and the last thing that it
+	// writes is the mark that makes them count. The flush comes after the mark: when
+	// it fails, that proves nothing.
+	err = tx.Commit()
+	failed := (*sqlite.Error)(nil)
+	return errors.As(err, &failed) && failed.Code() == sqlite3.SQLITE_FULL, err
+}
+
+func (f *file) insertRows(tx *sql.Tx, rows []row) error {
 	insert := tx.Stmt(f.insert)
 	for i := range rows {
 		r := &rows[i]
@@ -155,7 +170,15 @@ func (f *file) append(rows []row) error {
 			return err
 		}
 	}
-	return tx.Commit()
+	return nil
+}
+
+// settle writes something, so that what the file says stays so. The pages of a
+// commit whose flush failed are not seen while another process, an audit, has the
+// file open, but a recovery would find them; these pages take their place.
+func (f *file) settle(ctx context.Context) error {
+	_, err := f.db.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", fileFormat))
+	return err
 }
 
 // replay reads the whole log, as one snapshot, and returns what it says and

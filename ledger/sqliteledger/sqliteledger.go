@@ -10,10 +10,10 @@
 //
 // The file is an append-only log (log.go); memory is what the log says
 // (state.go). After a failed commit memory is thrown away, and nothing is decided
-// until it has been rebuilt from the reopened file. If none of the group's rows is
-// there, as when the disk is full, its callers get sluice.ErrRefusesWrites;
-// otherwise the outcome is unknown, and a repeat of the claim gets the answer that
-// the file knows (I4).
+// until it has been rebuilt from the file. If the failure came before the mark of
+// the commit, as that of a full disk does, the group's callers get
+// sluice.ErrRefusesWrites; otherwise, and until the rebuild, the outcome is
+// unknown, and a repeat of the claim gets the answer that the file knows (I4).
 //
 // Readers never wait for the disk. What they see is published after the
 // commit, per sale, as an immutable view behind an atomic pointer.
@@ -98,7 +98,7 @@ func Open(ctx context.Context, path string, opts Options) (*Ledger, error) {
 	l := &Ledger{path: abs, node: opts.Node, now: opts.Now, hook: opts.hook, lock: lock, rates: meters.New(0), done: make(chan struct{})}
 	l.queue.init()
 	w := &writer{ledger: l}
-	if err := w.rebuild(ctx); err != nil {
+	if err := w.open(ctx, false); err != nil {
 		return nil, errors.Join(fmt.Errorf("sqliteledger: open %s: %w", path, err), lock.Unlock())
 	}
 	go w.run()

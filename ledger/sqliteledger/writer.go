@@ -131,11 +131,12 @@ func (w *writer) run() {
 }
 
 // commit runs the ops as one group. An error is that of every op: either nothing
-// was written (sluice.ErrRefusesWrites), or the outcome is unknown.
+// was written (sluice.ErrRefusesWrites), or the outcome is unknown. It is unknown,
+// also that of a repeat, until memory is what the file says.
 func (w *writer) commit(ops []*op) error {
 	if w.file == nil {
-		if err := w.rebuild(context.Background()); err != nil {
-			return fmt.Errorf("%w: nothing is decided until memory is rebuilt from the file: %w", sluice.ErrRefusesWrites, err)
+		if err := w.open(context.Background(), true); err != nil {
+			return fmt.Errorf("outcome unknown until memory is rebuilt from the file: %w", err)
 		}
 	}
 	g := newGroup(w)
@@ -144,18 +145,17 @@ func (w *writer) commit(ops []*op) error {
 	}
 	g.finish()
 	if len(g.rows) > 0 {
-		if err := w.append(g.rows); err != nil {
+		if nothing, err := w.append(g.rows); err != nil {
 			// Memory holds the rows already. Whether they have reached the disk all
 			// the same, as they may if the commit itself failed, the file says when it
 			// is read again: none or all of them are there.
 			before := w.lastID
-			w.drop()
-			if again := w.rebuild(context.Background()); again != nil {
-				err = errors.Join(err, again)
-			} else if w.lastID == before {
+			// In the open file: a full disk may have no room to open it again.
+			if nothing && w.rebuild(context.Background()) == nil && w.lastID == before {
 				return fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, err)
 			}
-			return fmt.Errorf("outcome unknown: %w", err)
+			w.drop()
+			return fmt.Errorf("outcome unknown: %w", errors.Join(err, w.open(context.Background(), true)))
 		}
 		w.lastID = g.lastID
 	}
@@ -163,18 +163,18 @@ func (w *writer) commit(ops []*op) error {
 	return nil
 }
 
-func (w *writer) append(rows []row) error {
+func (w *writer) append(rows []row) (nothing bool, err error) {
 	hook := w.ledger.hook
 	if hook == nil {
 		return w.file.append(rows)
 	}
 	if err := hook(w.file, false); err != nil {
-		return err
+		return true, err
 	}
-	if err := w.file.append(rows); err != nil {
-		return err
+	if nothing, err := w.file.append(rows); err != nil {
+		return nothing, err
 	}
-	return hook(w.file, true)
+	return false, hook(w.file, true)
 }
 
 func (w *writer) drop() {
@@ -182,20 +182,33 @@ func (w *writer) drop() {
 	w.file = nil
 }
 
-// rebuild opens the file and makes memory what the log says.
-func (w *writer) rebuild(ctx context.Context) error {
+// open opens the file, again after a failure, and rebuilds memory from it.
+func (w *writer) open(ctx context.Context, again bool) error {
 	f, err := openFile(ctx, w.ledger.path)
 	if err != nil {
 		return err
 	}
-	sales, lastID, err := f.replay(ctx)
-	if err != nil {
-		f.close()
-		return err
+	w.file = f
+	if again {
+		err = f.settle(ctx)
 	}
-	w.file, w.lastID = f, lastID
-	w.ledger.sales.Store(&sales)
-	return nil
+	if err == nil {
+		err = w.rebuild(ctx)
+	}
+	if err != nil {
+		w.drop()
+	}
+	return err
+}
+
+// rebuild makes memory what the log says.
+func (w *writer) rebuild(ctx context.Context) error {
+	sales, lastID, err := w.file.replay(ctx)
+	if err == nil {
+		w.lastID = lastID
+		w.ledger.sales.Store(&sales)
+	}
+	return err
 }
 
 // group is what is decided together: one transaction.
