@@ -28,6 +28,9 @@ const (
 	hotFor    = 10 * time.Second
 	idlePace  = time.Second
 	idleReads = 250
+	// beforeOpening is how long before it opens a sale gets hot: limits fail closed, so
+	// rules that another server has changed before must hold for the first claim.
+	beforeOpening = 2 * time.Second
 	// together bounds the sales of one call.
 	together = 500
 	// minPatience is the least time that a call for several sales may take.
@@ -213,7 +216,8 @@ func (b *Board) follow(e *boardSale, v, old *View) {
 	} else if !v.InStep() {
 		b.askRow(e)
 	}
-	if !v.InStep() || r.Backlog > 0 || old != nil && (old.Down || differ(r, &old.Reading)) {
+	wait := r.Terms.OpensAt.Sub(r.Now)
+	if 0 < wait && wait <= beforeOpening || !v.InStep() || r.Backlog > 0 || old != nil && (old.Down || differ(r, &old.Reading)) {
 		b.heat(e, v.Asked)
 	}
 	if v.InStep() && v.State(v.Told) != sluice.StateOpen && !v.holders.covers(r) {
@@ -252,7 +256,10 @@ func (b *Board) nextReading(e *boardSale, asked time.Time) time.Time {
 	if v == nil || v.Asked.Before(asked) {
 		return next
 	}
-	for _, at := range [...]time.Time{v.Reading.Terms.OpensAt, v.Reading.Terms.ClosesAt, v.Reading.CooldownUntil} {
+	terms := &v.Reading.Terms
+	for _, at := range [...]time.Time{
+		terms.OpensAt.Add(-beforeOpening), terms.OpensAt, terms.ClosesAt, v.Reading.CooldownUntil,
+	} {
 		if at.After(v.Reading.Now) {
 			if due := v.Told.Add(at.Sub(v.Reading.Now)); due.Before(next) {
 				next = due

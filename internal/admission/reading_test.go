@@ -235,6 +235,35 @@ func TestIdleSalesOpenInTime(t *testing.T) {
 	})
 }
 
+// Rules that another server changes shortly before a sale opens are known when it
+// opens, however rarely idle sales and the list are read.
+func TestRulesAreKnownAtTheOpening(t *testing.T) {
+	running(t, 2000, BoardOptions{}, func(t *testing.T, s *shards, b *Board) {
+		opens := time.Now().Add(30 * time.Second)
+		change := func(version int64, ratio float64) {
+			s.change(func() {
+				for i := range s.rows {
+					s.rows[i].Version, s.rows[i].OpensAt, s.rows[i].Rules.AdmissionRatio = version, opens, ratio
+				}
+			})
+		}
+		change(2, 0)
+		time.Sleep(27500 * time.Millisecond) // between two readings of the list
+		change(3, 5)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		stale := 0
+		for _, v := range b.Views() {
+			if v.Sale.Rules.AdmissionRatio != 5 {
+				stale++
+			}
+		}
+		if stale > 0 {
+			t.Errorf("shortly before they open, %d sales have the rules of a second ago", stale)
+		}
+	})
+}
+
 // A sale that is archived leaves the board, and is reported once. It is still
 // found when it is asked for.
 func TestArchivedSalesLeaveTheBoard(t *testing.T) {
