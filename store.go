@@ -60,10 +60,12 @@ type SaleStore interface {
 	FenceSale(ctx context.Context, id SaleID, epoch int64, reason string) error
 }
 
-// SaleFilter selects sales, in one of three ways.
+// SaleFilter selects sales, in one of four ways.
 type SaleFilter struct {
 	// Live selects those that are not archived.
 	Live bool
+	// Fenced selects those of the live ones that are fenced, or being loaded.
+	Fenced bool
 	// IDs selects these.
 	IDs []SaleID
 	// Limit selects a page of all: so many after this id.

@@ -69,6 +69,7 @@ type Board struct {
 	telling   sync.Mutex   // one RulesChanged at a time
 	replicaUp atomic.Bool  // the replica has answered the last time
 	woken     woken
+	nextList  time.Time // when the list of sales is to be read; of followStore
 
 	mu      sync.Mutex // guards the fields below, and those of its sales
 	due     dueHeap

@@ -50,7 +50,7 @@ func (s *shards) SelectSales(_ context.Context, f sluice.SaleFilter) (found []sl
 				found = append(found, row)
 			}
 		}
-		if f.Live && row.ArchivedAt.IsZero() {
+		if row.ArchivedAt.IsZero() && (f.Live || f.Fenced && row.Fence != "") {
 			found = append(found, row)
 		}
 	}
@@ -231,6 +231,20 @@ func TestIdleSalesOpenInTime(t *testing.T) {
 				}
 			}
 			time.Sleep(58 * time.Second)
+		}
+	})
+}
+
+// A rebuild waits for every server, so each knows soon that a sale is fenced, however
+// rarely idle sales and the list are read.
+func TestFencesAreKnownSoon(t *testing.T) {
+	running(t, 20_000, BoardOptions{}, func(t *testing.T, s *shards, b *Board) {
+		time.Sleep(10 * time.Second)
+		s.change(func() { s.rows[12_345].Fence = "lost" })
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		if got := b.View("sale-12345").Sale.Fence; got != "lost" {
+			t.Errorf("after a second and a half the fence on the board is %q", got)
 		}
 	})
 }

@@ -18,16 +18,31 @@ const (
 	listMax   = time.Minute
 )
 
-// followStore reads the list of sales, or, when woken, the rows that have been
+// followStore reads the list of sales, or between two lists those that are fenced,
+// for whose rebuild other servers wait; or, when woken, the rows that have been
 // asked for.
 func (b *Board) followStore(ctx context.Context, woken bool) (pause time.Duration, err error) {
-	if woken {
-		return 0, b.readRows(ctx)
-	}
 	begun := time.Now()
+	switch {
+	case woken:
+		return 0, b.readRows(ctx)
+	case begun.Before(b.nextList):
+		err = b.readFenced(ctx)
+		return min(listShare*time.Since(begun), listMax), err
+	}
 	err = b.ReadSales(ctx)
 	pause = max(listShare*time.Since(begun), time.Duration(b.sales.Size())*time.Second/listRows)
-	return min(pause, listMax), err
+	b.nextList = begun.Add(min(pause, listMax))
+	return 0, err
+}
+
+// readFenced reads the rows of sales that are fenced.
+func (b *Board) readFenced(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	fenced, err := b.store.SelectSales(asking, sluice.SaleFilter{Fenced: true})
+	b.take(fenced)
+	return err
 }
 
 // ReadSales reads the store's list of live sales. If that fails the old one

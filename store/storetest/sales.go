@@ -160,11 +160,20 @@ func testSelectSales(t *testing.T, db Database) {
 			}
 		}
 	}
+	for _, id := range []sluice.SaleID{"c", "d"} {
+		if err := s.FenceSale(t.Context(), id, 1, "lost"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.BeginLoad(t.Context(), "d"); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		filter sluice.SaleFilter
 		want   []sluice.SaleID
 	}{
 		{sluice.SaleFilter{Live: true}, []sluice.SaleID{"a", "c", "d"}},
+		{sluice.SaleFilter{Fenced: true}, []sluice.SaleID{"c", "d"}},
 		{sluice.SaleFilter{IDs: []sluice.SaleID{"e", "none", "a", "A"}}, []sluice.SaleID{"a", "e"}},
 		{sluice.SaleFilter{IDs: []sluice.SaleID{}}, nil},
 		{sluice.SaleFilter{Limit: 2}, []sluice.SaleID{"a", "b"}},

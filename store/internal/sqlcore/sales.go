@@ -20,6 +20,9 @@ var (
 	sqlLockSale    = newStatement("LockSale", `SELECT `+saleColumns+` FROM sales WHERE id = ? FOR NO KEY UPDATE`)
 	sqlSelectSales = newStatement("SelectSales", `SELECT `+saleColumns+` FROM sales ORDER BY opens_at, id`)
 	sqlLiveSales   = newStatement("LiveSales", `SELECT `+saleColumns+` FROM sales WHERE archived_at IS NULL ORDER BY id`)
+	// FencedSales looks at all live sales, where they are: it returns few.
+	sqlFencedSales = newStatement("FencedSales", `SELECT `+saleColumns+` FROM sales
+		WHERE archived_at IS NULL AND (fence <> '' OR epoch <> loaded_epoch) ORDER BY id`)
 	sqlNamedSales  = newStatement("NamedSales", `SELECT `+saleColumns+` FROM sales WHERE id = ANY (?::text[]) ORDER BY id`)
 	sqlPageOfSales = newStatement("PageOfSales", `SELECT `+saleColumns+` FROM sales WHERE id > ? ORDER BY id LIMIT ?`)
 	sqlUpdateSale  = newStatement("UpdateSale",
@@ -124,6 +127,8 @@ func (s *Store) SelectSales(ctx context.Context, f sluice.SaleFilter) (list []sl
 	switch {
 	case f.Live:
 		return all(s.reads(ctx), sqlLiveSales, scanSale)
+	case f.Fenced:
+		return all(s.reads(ctx), sqlFencedSales, scanSale)
 	case f.IDs != nil:
 		return all(s.reads(ctx), sqlNamedSales, scanSale, asTexts(f.IDs))
 	case f.Limit < 1:
