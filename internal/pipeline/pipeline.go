@@ -39,8 +39,9 @@ type Options struct {
 	// ms; negative: none.
 	Linger time.Duration
 	// Attempts is how often an entry that fails alone is tried before it is set
-	// aside; default 5. An attempt counts only when other entries of the sale
-	// have been stored since the one before, or after Patience (default 10
+	// aside; default 5. What the store takes of it is stored at the first. An attempt
+	// counts only when a part of the entry could be stored, or other entries of the
+	// sale since the attempt before, or after Patience (default 10
 	// minutes), and never when the store says that it is busy
 	// (sluice.ErrStoreBusy): that trouble is the store's, not the entry's.
 	Attempts int

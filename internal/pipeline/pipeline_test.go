@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -285,7 +286,7 @@ func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
 	bad := r.accept(1, 2)
 	good := r.accept(10, 2)
 	r.faults.set(func(e *sluice.Entry) error {
-		if e.FirstSeq == 1 {
+		if e.FirstSeq <= 2 {
 			return errors.New("an unknown constraint")
 		}
 		return nil
@@ -313,6 +314,30 @@ func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
 	if s, _ := r.store.Sale(t.Context(), sale); s.Fence != "" {
 		t.Errorf("the sale is fenced (%s); a failure that is no conflict is no loss", s.Fence)
 	}
+}
+
+// The store refuses one claim of an entry: the orders of the others are stored at
+// once, although nothing else of the sale is, and the entry is set aside soon.
+func TestARefusedClaimKeepsNoOtherBack(t *testing.T) {
+	r := newRig(t)
+	orders := r.accept(1, 9)
+	r.faults.set(func(e *sluice.Entry) error {
+		if e.FirstSeq <= 5 && 5 < e.FirstSeq+int64(len(e.Claims)) {
+			return errors.New("a constraint of the shop's own")
+		}
+		return nil
+	}, nil)
+	r.pipeline().Wake(sale)
+	eventually(t, "the orders of the others", func() bool { return len(r.stored()) == 8 })
+	var letters []sluice.DeadLetter
+	eventually(t, "the dead letter", func() bool {
+		letters, _ = r.store.DeadLetters(t.Context(), sale)
+		return len(letters) == 1 && r.backlog() == 0
+	})
+	if claims, err := sluice.ParseClaims(letters[0].Claims); err != nil || len(claims) != 9 || claims[4].Order != orders[4] {
+		t.Errorf("the dead letter holds %+v, %v", claims, err)
+	}
+	r.drained(slices.Concat(orders[:4], orders[5:]))
 }
 
 func TestPoisonDoesNotDelayNewEntries(t *testing.T) {

@@ -39,6 +39,8 @@ type suspect struct {
 	since    time.Time // when it failed alone for the first time
 	attempts int       // that count
 	stored   int64     // worker.stored at the last one
+	split    bool      // the store has taken what it takes of it
+	partly   bool      // and that was something: the fault is of single claims
 	retry    time.Time
 	pause    time.Duration
 }
@@ -248,6 +250,20 @@ func (w *worker) storeWhenUp(batch []sluice.Entry) error {
 
 // store is the heart: one transaction, then the acknowledgement (I5).
 func (w *worker) store(batch []sluice.Entry) error {
+	if err := w.insert(batch); err != nil {
+		return err
+	}
+	for i := range batch {
+		w.unacked = append(w.unacked, batch[i].ID)
+	}
+	if w.ahead == nil {
+		w.acknowledge()
+	}
+	return nil
+}
+
+// insert is one transaction.
+func (w *worker) insert(batch []sluice.Entry) error {
 	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
 	defer cancel()
 	stored, err := w.p.store.Insert(ctx, w.sale, batch)
@@ -259,13 +275,33 @@ func (w *worker) store(batch []sluice.Entry) error {
 	}
 	w.stored++
 	w.p.opts.Stored(w.sale, stored)
-	for i := range batch {
-		w.unacked = append(w.unacked, batch[i].ID)
-	}
-	if w.ahead == nil {
-		w.acknowledge()
-	}
 	return nil
+}
+
+// insertParts stores what the store takes of an entry that it refuses as a whole, by
+// halves, so that one refused claim does not keep the orders of other buyers back. The
+// entry stays in the journal until it is stored or set aside as a whole: the store
+// takes each claim once (I5). It reports whether some part was stored, and an error
+// that is not about the claims: then parts were left out.
+func (w *worker) insertParts(e sluice.Entry) (some bool, err error) {
+	for half := len(e.Claims) / 2; len(e.Claims) > 0; half = len(e.Claims) {
+		part := e
+		part.Claims = e.Claims[:half]
+		switch err := w.insert([]sluice.Entry{part}); {
+		case err == nil:
+			some = true
+		case w.p.ctx.Err() != nil || hopeless(err) || errors.Is(err, sluice.ErrStoreBusy) || !w.up():
+			return some, err
+		case half > 1:
+			more, err := w.insertParts(part)
+			some = some || more
+			if err != nil {
+				return some, err
+			}
+		}
+		e.FirstSeq, e.Claims = e.FirstSeq+int64(half), e.Claims[half:]
+	}
+	return some, nil
 }
 
 func (w *worker) up() bool {
@@ -311,9 +347,15 @@ func (w *worker) retrySuspects() (next time.Time) {
 		if err == nil {
 			continue
 		}
-		if !errors.Is(err, sluice.ErrStoreBusy) && w.up() && (w.stored > s.stored || time.Since(s.since) > w.p.opts.Patience) {
-			s.attempts++
-			s.stored = w.stored
+		if !errors.Is(err, sluice.ErrStoreBusy) && w.up() {
+			if !s.split && len(s.entry.Claims) > 1 && !hopeless(err) {
+				some, interrupted := w.insertParts(s.entry)
+				s.split, s.partly = interrupted == nil, s.partly || some
+			}
+			if s.partly || w.stored > s.stored || time.Since(s.since) > w.p.opts.Patience {
+				s.attempts++
+				s.stored = w.stored
+			}
 		}
 		if s.attempts >= w.p.opts.Attempts || hopeless(err) {
 			if w.setAside(s.entry, err) {
