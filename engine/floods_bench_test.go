@@ -114,6 +114,7 @@ func (f *floods) request(ctx context.Context, pattern string) (*http.Request, er
 	}
 	r.Close = strings.HasSuffix(pattern, "?new")
 	r.Header.Set("Idempotency-Key", fmt.Sprint("flood-", n))
+	r.Header.Set("Accept-Encoding", "gzip") // so that the flooder, in this process, unpacks nothing
 	switch {
 	case strings.HasPrefix(path, "/v1/admin/"):
 		r.Header.Set("Authorization", "Bearer a-guessed-key-"+fmt.Sprint(n))
