@@ -52,7 +52,9 @@ const recalls = 256
 // NewGate returns the gate in front of a batcher. Claims that pass it get their
 // order ids from newID.
 func NewGate(board *Board, batcher *Batcher, archive Archive, newID func(sluice.SaleID) sluice.OrderID) *Gate {
-	return &Gate{board: board, batcher: batcher, archive: archive, newID: newID, now: time.Now, rates: newRates(0, time.Now())}
+	return &Gate{
+		board: board, batcher: batcher, archive: archive, newID: newID, now: time.Now, rates: newRates(0, time.Now()),
+	}
 }
 
 // Guard makes the gate pass only the claims of eligible buyers. Call it once,
@@ -133,7 +135,9 @@ func (g *Gate) Refused() map[string]int64 {
 //
 // Errors are those of Batcher.Claim, and *RefusedError for a buyer who is not
 // eligible and has no accepted claim with this key.
-func (g *Gate) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller) (sluice.Decision, error) {
+func (g *Gate) Claim(
+	ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller,
+) (sluice.Decision, error) {
 	// sale
 	view, err := g.board.Lookup(ctx, sale)
 	switch {
@@ -184,7 +188,9 @@ var busy = sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second}
 
 // ask makes the last checks, and hands a claim to the batcher if fewer than most
 // of the sale are in flight.
-func (g *Gate) ask(ctx context.Context, view *View, claim sluice.Claim, address netip.Addr, most int64) (sluice.Decision, error) {
+func (g *Gate) ask(
+	ctx context.Context, view *View, claim sluice.Claim, address netip.Addr, most int64,
+) (sluice.Decision, error) {
 	sale, rules := view.Sale.ID, &view.Sale.Rules
 	// ratio
 	slot, err := g.batcher.Acquire(sale, most)
@@ -231,7 +237,9 @@ func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.C
 // is accepted again there, so that this answer is protected as the first one
 // was: by what the ledger notes as told, by this server's memory, and by WAIT
 // (I4).
-func (g *Gate) recall(ctx context.Context, view *View, claim *sluice.Claim, address netip.Addr, why error) (sluice.Decision, error) {
+func (g *Gate) recall(
+	ctx context.Context, view *View, claim *sluice.Claim, address netip.Addr, why error,
+) (sluice.Decision, error) {
 	sale := view.Sale.ID
 	if errors.Is(why, ErrUnready) {
 		return sluice.Decision{Code: sluice.Unavailable}, nil // says nothing about earlier attempts
@@ -269,7 +277,9 @@ func (g *Gate) recall(ctx context.Context, view *View, claim *sluice.Claim, addr
 //
 // Limits fail closed: with an error (ErrOverloaded, or the context's) the try
 // must not pass.
-func (g *Gate) Try(ctx context.Context, kind string, view *View, buyer sluice.BuyerID, address netip.Addr) (wait time.Duration, err error) {
+func (g *Gate) Try(
+	ctx context.Context, kind string, view *View, buyer sluice.BuyerID, address netip.Addr,
+) (wait time.Duration, err error) {
 	name := view.Sale.ID + sluice.SaleID("/"+kind) // no sale has this name
 	rules := &view.Sale.Rules
 	if _, wait = g.rates.check(rules, name, buyer, address, g.now()); wait > 0 {
