@@ -140,7 +140,7 @@ func tidy(ctx context.Context, store sluice.ClusterStore, node string, log *slog
 	defer tick.Stop()
 	for {
 		if err := tidyOnce(ctx, store, node); err != nil && ctx.Err() == nil && !errors.Is(err, sluice.ErrStoreBusy) {
-			log.Warn("what is over is not deleted from the store for now", "error", err)
+			log.Warn("cannot delete what is no longer needed from the store; trying again in an hour", "error", err)
 		}
 		select {
 		case <-ctx.Done():
