@@ -55,7 +55,10 @@ func TestIDs(t *testing.T) {
 	if sale, ok := MakeOrderID("phone", hex).Sale(); !ok || sale != "phone" {
 		t.Errorf("the order id carries %q, %v", sale, ok)
 	}
-	for _, bad := range []OrderID{"", "phone", OrderID("phone." + hex[1:]), OrderID("Phone." + hex), OrderID("phone." + strings.ToUpper(hex)), OrderID("a.b." + hex)} {
+	for _, bad := range []OrderID{
+		"", "phone", OrderID("phone." + hex[1:]), OrderID("Phone." + hex),
+		OrderID("phone." + strings.ToUpper(hex)), OrderID("a.b." + hex),
+	} {
 		if sale, ok := bad.Sale(); ok {
 			t.Errorf("%q carries the sale %q", bad, sale)
 		}

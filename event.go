@@ -26,7 +26,8 @@ const (
 	EventOrderPaid      EventType = "order.paid"
 	EventOrderCancelled EventType = "order.cancelled"
 	EventOrderExpired   EventType = "order.expired"
-	EventOrderRejected  EventType = "order.rejected" // also an order that was stored as rejected: then it is its first event
+	// also an order that was stored as rejected: then it is its first event
+	EventOrderRejected  EventType = "order.rejected"
 	EventOrderRefundDue EventType = "order.refund_due"
 	EventOrderRefunded  EventType = "order.refunded"
 	// EventPaymentRefused: a second payment, of another id, for an order that
@@ -207,7 +208,8 @@ func (w *Webhook) Validate() error {
 	if err := checkWebhookURL(w.URL); err != nil {
 		return fmt.Errorf("url: %w", err)
 	}
-	if len(w.Description) > 256 || !utf8.ValidString(w.Description) || strings.ContainsFunc(w.Description, unicode.IsControl) {
+	if len(w.Description) > 256 || !utf8.ValidString(w.Description) ||
+		strings.ContainsFunc(w.Description, unicode.IsControl) {
 		return errors.New("description: want at most 256 bytes of UTF-8, without control characters")
 	}
 	if _, err := w.Key(); err != nil {
@@ -264,8 +266,9 @@ type DeliveryState string
 
 // The states of a delivery that is kept. One that succeeds is kept no longer.
 const (
-	DeliveryPending DeliveryState = "pending" // to be tried, when NextAt has come and no earlier one of its subject is pending
-	DeliveryFailed  DeliveryState = "failed"  // given up, until an operator replays it
+	// to be tried, when NextAt has come and no earlier one of its subject is pending
+	DeliveryPending DeliveryState = "pending"
+	DeliveryFailed  DeliveryState = "failed" // given up, until an operator replays it
 )
 
 // Delivery is one event that has not reached one webhook.

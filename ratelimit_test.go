@@ -14,11 +14,36 @@ func TestMeter(t *testing.T) {
 		at   []int64 // when tries are made
 		wait []int64 // the answers
 	}{
-		{"one a second", BuyerRate{Requests: 1, PerS: 1}, []int64{0, 1, second - 1, second, second + 1}, []int64{0, second - 1, 1, 0, second - 1}},
-		{"as many at once", BuyerRate{Requests: 3, PerS: 3}, []int64{0, 0, 0, 0, second, second}, []int64{0, 0, 0, second, 0, second}},
-		{"a denial costs nothing", BuyerRate{Requests: 1, PerS: 10}, []int64{0, second, 2 * second, 9 * second, 10 * second}, []int64{0, 9 * second, 8 * second, second, 0}},
-		{"a rest fills it again, and no more", BuyerRate{Requests: 2, PerS: 2}, []int64{0, 0, 100 * second, 100 * second, 100 * second}, []int64{0, 0, 0, 0, second}},
-		{"what does not divide is rounded up", BuyerRate{Requests: 3, PerS: 1}, []int64{0, 0, 0, 333_333, 333_334}, []int64{0, 0, 0, 1, 0}},
+		{
+			"one a second",
+			BuyerRate{Requests: 1, PerS: 1},
+			[]int64{0, 1, second - 1, second, second + 1},
+			[]int64{0, second - 1, 1, 0, second - 1},
+		},
+		{
+			"as many at once",
+			BuyerRate{Requests: 3, PerS: 3},
+			[]int64{0, 0, 0, 0, second, second},
+			[]int64{0, 0, 0, second, 0, second},
+		},
+		{
+			"a denial costs nothing",
+			BuyerRate{Requests: 1, PerS: 10},
+			[]int64{0, second, 2 * second, 9 * second, 10 * second},
+			[]int64{0, 9 * second, 8 * second, second, 0},
+		},
+		{
+			"a rest fills it again, and no more",
+			BuyerRate{Requests: 2, PerS: 2},
+			[]int64{0, 0, 100 * second, 100 * second, 100 * second},
+			[]int64{0, 0, 0, 0, second},
+		},
+		{
+			"what does not divide is rounded up",
+			BuyerRate{Requests: 3, PerS: 1},
+			[]int64{0, 0, 0, 333_333, 333_334},
+			[]int64{0, 0, 0, 1, 0},
+		},
 	} {
 		var paid int64
 		const start = 1_800_000_000 * second

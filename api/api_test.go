@@ -44,7 +44,8 @@ func TestCreateSaleDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.ID != "made" || got.Total != sluice.Unlimited || got.MaxPerBuyer != sluice.Unlimited || got.MaxOrders != sluice.Unlimited {
+	if got.ID != "made" || got.Total != sluice.Unlimited || got.MaxPerBuyer != sluice.Unlimited ||
+		got.MaxOrders != sluice.Unlimited {
 		t.Errorf("got %+v, want a made id and no limits", got)
 	}
 }
@@ -72,7 +73,10 @@ func TestCreateSaleRefused(t *testing.T) {
 		{"no opening", `"opens_at":"2026-11-11T20:00:00.5+08:00",`, ``, "opens_at: is missing"},
 		{"loose time", `2026-11-11T20:00:00.5+08:00`, `2026-11-11 20:00`, "opens_at: want a time in RFC 3339"},
 		{"unreal time", `2026-11-11T20:00:00.5+08:00`, `2026-02-30T20:00:00Z`, "opens_at: want a time in RFC 3339"},
-		{"closing before opening", `"closes_at":null`, `"closes_at":"2026-11-11T12:00:00Z"`, "closes_at: want a time after opens_at"},
+		{
+			"closing before opening", `"closes_at":null`, `"closes_at":"2026-11-11T12:00:00Z"`,
+			"closes_at: want a time after opens_at",
+		},
 		{"window", `"closes_at":null`, `"payment_window_s":0`, "payment_window_s: want 1 to"},
 		{"endless window", `"closes_at":null`, `"payment_window_s":9223372036854775807`, "payment_window_s: want"},
 		{"bad id", `"id":"s1"`, `"id":"S 1"`, "sale id"},
@@ -123,21 +127,37 @@ func TestPatchTellsAbsentFromNull(t *testing.T) {
 		{`{"total":0}`, func(s *sluice.Sale) { s.Total = 0 }, ""},
 		{`{"closes_at":null}`, func(s *sluice.Sale) { s.ClosesAt = time.Time{} }, ""},
 		{`{"max_per_buyer":5}`, func(s *sluice.Sale) { s.MaxPerBuyer, s.MaxOrders = 5, 14 }, ""},
-		{`{"max_per_buyer":null}`, func(s *sluice.Sale) { s.MaxPerBuyer, s.MaxOrders = sluice.Unlimited, sluice.Unlimited }, ""},
+		{`{"max_per_buyer":null}`, func(s *sluice.Sale) {
+			s.MaxPerBuyer, s.MaxOrders = sluice.Unlimited, sluice.Unlimited
+		}, ""},
 		{`{"max_per_buyer":5,"max_orders_per_buyer":6}`, func(s *sluice.Sale) { s.MaxPerBuyer, s.MaxOrders = 5, 6 }, ""},
 		{`{"max_unpaid_per_buyer":5}`, func(s *sluice.Sale) { s.MaxUnpaid = 5 }, ""},
 		{`{"max_unpaid_per_buyer":null}`, func(s *sluice.Sale) { s.MaxUnpaid = 0 }, ""},
 		{`{"max_per_buyer":0}`, nil, "max_per_buyer 0: want 1 to 1000000000000, or null for no limit"},
-		{`{"max_per_buyer":1000000000001}`, nil, "max_per_buyer 1000000000001: want 1 to 1000000000000, or null for no limit"},
-		{`{"max_orders_per_buyer":1000000000001}`, nil, "max_orders_per_buyer 1000000000001: want 1 to 1000000000000, or null for no limit"},
+		{
+			`{"max_per_buyer":1000000000001}`, nil,
+			"max_per_buyer 1000000000001: want 1 to 1000000000000, or null for no limit",
+		},
+		{
+			`{"max_orders_per_buyer":1000000000001}`, nil,
+			"max_orders_per_buyer 1000000000001: want 1 to 1000000000000, or null for no limit",
+		},
 		{`{"max_unpaid_per_buyer":1000000000000}`, func(s *sluice.Sale) { s.MaxUnpaid = sluice.MaxUnits }, ""},
-		{`{"max_unpaid_per_buyer":1000000000001}`, nil, "max_unpaid_per_buyer 1000000000001: want 1 to 1000000000000, or null for no limit"},
-		{`{"max_unpaid_per_buyer":9223372036854775807}`, nil, "max_unpaid_per_buyer 9223372036854775807: want 1 to 1000000000000"},
+		{
+			`{"max_unpaid_per_buyer":1000000000001}`, nil,
+			"max_unpaid_per_buyer 1000000000001: want 1 to 1000000000000, or null for no limit",
+		},
+		{
+			`{"max_unpaid_per_buyer":9223372036854775807}`, nil,
+			"max_unpaid_per_buyer 9223372036854775807: want 1 to 1000000000000",
+		},
 		{`{"max_unpaid_per_buyer":0}`, nil, "max_unpaid_per_buyer 0: want 1 to 1000000000000, or null for no limit"},
 		{`{"max_unpaid_per_buyer":-1}`, nil, "max_unpaid_per_buyer -1: want 1 to 1000000000000"},
 		{`{"title":"New"}`, func(s *sluice.Sale) { s.Title = "New" }, ""},
 		{`{"title":null}`, nil, "title: want a string, have null"},
-		{`{"list_price":{"amount":9,"currency":"CNY"}}`, func(s *sluice.Sale) { s.ListPrice = sluice.Money{Amount: 9, Currency: "CNY"} }, ""},
+		{`{"list_price":{"amount":9,"currency":"CNY"}}`, func(s *sluice.Sale) {
+			s.ListPrice = sluice.Money{Amount: 9, Currency: "CNY"}
+		}, ""},
 		{`{"list_price":{"amount":9,"currency":"EUR"}}`, nil, "differs"},
 		{`{"list_price":{"amount":9,"currency":"NTD"}}`, nil, `list_price: currency "NTD": want an ISO 4217 code like TWD`},
 		{`{"id":"other"}`, nil, "id: unknown field"},
@@ -245,7 +265,10 @@ func TestSaleViews(t *testing.T) {
 		Terms:         sluice.Terms{Version: 3, Total: 10, MaxPerBuyer: sluice.Unlimited, MaxOrders: 4, OpensAt: now},
 		PaymentWindow: time.Minute, CreatedAt: now, UpdatedAt: now,
 	}
-	r := sluice.Reading{Sale: "s1", Loaded: true, Epoch: 2, Seq: 5, Taken: 4, Terms: s.Terms, Now: now.Add(1500 * time.Millisecond), Backlog: 1}
+	r := sluice.Reading{
+		Sale: "s1", Loaded: true, Epoch: 2, Seq: 5, Taken: 4, Terms: s.Terms,
+		Now: now.Add(1500 * time.Millisecond), Backlog: 1,
+	}
 	got, _ := json.Marshal(NewSale(&s, &r))
 	want := `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"list_price":null,"total":10,"available":6,` +
 		`"max_per_buyer":null,"opens_at":"2026-11-11T12:00:00.000Z","closes_at":null,"state":"open","server_time":"2026-11-11T12:00:01.500Z"}`
@@ -253,7 +276,8 @@ func TestSaleViews(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	got, _ = json.Marshal(NewAdminSale(&s, &r))
-	want = want[:len(want)-1] + `,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"payment_window_s":60,"payment_grace_s":0,"paused":false,"terms_version":3,` +
+	want = want[:len(want)-1] +
+		`,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"payment_window_s":60,"payment_grace_s":0,"paused":false,"terms_version":3,` +
 		`"loaded":true,"epoch":2,"seq":5,"taken":4,"stored_taken":1,"backlog":1,"fence":"",` +
 		`"created_at":"2026-11-11T12:00:00.000Z","updated_at":"2026-11-11T12:00:00.000Z","archived_at":null,` +
 		`"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null}`
@@ -269,7 +293,10 @@ func TestSaleViews(t *testing.T) {
 
 func TestOrderViews(t *testing.T) {
 	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
-	o := sluice.Order{ID: "s1.x", Sale: "s1", Buyer: "b", Key: "key-0001", Quantity: 1, Meta: `{"a":1}`, Price: sluice.Money{Amount: 1, Currency: "CNY"}, Status: sluice.Queued, Epoch: 1, Seq: 7, AcceptedAt: now}
+	o := sluice.Order{
+		ID: "s1.x", Sale: "s1", Buyer: "b", Key: "key-0001", Quantity: 1, Meta: `{"a":1}`,
+		Price: sluice.Money{Amount: 1, Currency: "CNY"}, Status: sluice.Queued, Epoch: 1, Seq: 7, AcceptedAt: now,
+	}
 	got, _ := json.Marshal(NewOrder(&o))
 	want := `{"order_id":"s1.x","sale_id":"s1","quantity":1,"status":"queued","price":{"amount":1,"currency":"CNY"},"meta":{"a":1},` +
 		`"accepted_at":"2026-11-11T12:00:00.000Z","stored_at":null,"expires_at":null}`
@@ -279,7 +306,8 @@ func TestOrderViews(t *testing.T) {
 	o.Meta = ""
 	var back Order
 	admin, _ := json.Marshal(NewAdminOrder(&o))
-	if err := json.Unmarshal(admin, &back); err != nil || back.BuyerID != "b" || back.Key != "key-0001" || string(back.Meta) != "null" {
+	if err := json.Unmarshal(admin, &back); err != nil || back.BuyerID != "b" || back.Key != "key-0001" ||
+		string(back.Meta) != "null" {
 		t.Errorf("got %+v, %v", back, err)
 	}
 }

@@ -172,7 +172,10 @@ type OrderHistory struct {
 func NewOrderHistory(order sluice.OrderID, entries []sluice.HistoryEntry) OrderHistory {
 	h := OrderHistory{OrderID: order, Changes: make([]OrderChange, len(entries))}
 	for i, e := range entries {
-		h.Changes[i] = OrderChange{At: At(e.At), From: e.From, To: e.To, Action: e.Action, By: e.By, Reason: e.Reason, PaymentID: e.PaymentID}
+		h.Changes[i] = OrderChange{
+			At: At(e.At), From: e.From, To: e.To, Action: e.Action, By: e.By, Reason: e.Reason,
+			PaymentID: e.PaymentID,
+		}
 	}
 	return h
 }

@@ -13,7 +13,8 @@ import (
 // requests are the messages that are read from clients.
 func requests() []any {
 	return []any{
-		new(CreateSale), new(PatchSale), new(Restock), new(Reconcile), new(AskTicket), new(PayOrder), new(RejectOrder), new(CreateWebhook), new(ReplayWebhook),
+		new(CreateSale), new(PatchSale), new(Restock), new(Reconcile), new(AskTicket), new(PayOrder), new(RejectOrder),
+		new(CreateWebhook), new(ReplayWebhook),
 	}
 }
 
@@ -61,7 +62,10 @@ func leafPaths(t reflect.Type, at string) (all []string) {
 }
 
 func namesGo(text string) bool {
-	for _, name := range []string{"PatchRules", "CreateSale", "Nullable", "Opt[", "api.", "sluice.", "struct", "int64", "json"} {
+	for _, name := range []string{
+		"PatchRules", "CreateSale", "Nullable", "Opt[", "api.", "sluice.", "struct", "int64",
+		"json",
+	} {
 		if strings.Contains(text, name) {
 			return true
 		}
@@ -71,11 +75,12 @@ func namesGo(text string) bool {
 
 func TestErrorPathOfARule(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"buyer_rate":{"requests":"many","per_s":1}}`: "buyer_rate.requests: want a whole number that fits 64 bits, have string",
-		`{"buyer_rate":{"requests":1,"shared":1}}`:     "buyer_rate.shared: want true or false, have number",
-		`{"risk":{"url":1}}`:                           "risk.url: want a string, have number",
-		`{"admission_ratio":"1"}`:                      "admission_ratio: want a number, have string",
-		`{"price":{"amount":1.5}}`:                     "price.amount: want a whole number that fits 64 bits, have 1.5",
+		`{"buyer_rate":{"requests":"many","per_s":1}}`: "buyer_rate.requests: want a whole number that fits 64 bits, have " +
+			"string",
+		`{"buyer_rate":{"requests":1,"shared":1}}`: "buyer_rate.shared: want true or false, have number",
+		`{"risk":{"url":1}}`:                       "risk.url: want a string, have number",
+		`{"admission_ratio":"1"}`:                  "admission_ratio: want a number, have string",
+		`{"price":{"amount":1.5}}`:                 "price.amount: want a whole number that fits 64 bits, have 1.5",
 	} {
 		for _, message := range []any{new(CreateSale), new(PatchSale)} {
 			if err := Decode([]byte(body), message); err == nil || err.Error() != want {

@@ -22,8 +22,10 @@ type Rules struct {
 // NewRules returns the rules as they stand on the wire.
 func NewRules(r *sluice.Rules) Rules {
 	return Rules{
-		BuyerRate: unlessZero(r.BuyerRate), AddressRate: unlessZero(r.AddressRate), AdmissionRatio: unlessZero(r.AdmissionRatio),
-		Ticket: unlessZero(r.Ticket), Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk), Eligibility: unlessZero(r.Eligibility),
+		BuyerRate: unlessZero(r.BuyerRate), AddressRate: unlessZero(r.AddressRate),
+		AdmissionRatio: unlessZero(r.AdmissionRatio),
+		Ticket:         unlessZero(r.Ticket), Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
+		Eligibility: unlessZero(r.Eligibility),
 	}
 }
 

@@ -38,8 +38,13 @@ func TestRulesOfASale(t *testing.T) {
 		{"all of them", everything, none, all, ""},
 		{"none said", `{}`, all, all, ""},
 		{"one", `{"admission_ratio":2}`, all, with(func(r *sluice.Rules) { r.AdmissionRatio = 2 }), ""},
-		{"null takes one away", `{"buyer_rate":null}`, all, with(func(r *sluice.Rules) { r.BuyerRate = sluice.BuyerRate{} }), ""},
-		{"null takes all away", `{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null}`, all, none, ""},
+		{"null takes one away", `{"buyer_rate":null}`, all, with(func(r *sluice.Rules) {
+			r.BuyerRate = sluice.BuyerRate{}
+		}), ""},
+		{
+			"null takes all away",
+			`{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null}`, all, none, "",
+		},
 		{
 			"a rate is not shared unless it says so", `{"buyer_rate":{"requests":3,"per_s":2}}`, none,
 			sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 3, PerS: 2}},
@@ -47,18 +52,29 @@ func TestRulesOfASale(t *testing.T) {
 		},
 		{
 			"what risk may leave out", `{"ticket":{"before_s":1},"risk":{"url":"http://127.0.0.1:9/"}}`, none,
-			sluice.Rules{Ticket: sluice.Ticket{BeforeS: 1}, Risk: sluice.Risk{URL: "http://127.0.0.1:9/", TimeoutMS: 1000, OnFailure: sluice.Deny}},
+			sluice.Rules{Ticket: sluice.Ticket{BeforeS: 1}, Risk: sluice.Risk{
+				URL: "http://127.0.0.1:9/", TimeoutMS: 1000, OnFailure: sluice.Deny,
+			}},
 			"",
 		},
 
 		{"unknown rule", `{"buyer_rates":null}`, none, none, "buyer_rates: unknown field"},
-		{"unknown field of a rule", `{"buyer_rate":{"requests":1,"per_s":1,"burst":2}}`, none, none, "buyer_rate.burst: unknown field"},
-		{"shared address rate", `{"address_rate":{"requests":1,"per_s":1,"shared":true}}`, none, none, "address_rate.shared: unknown field"},
+		{
+			"unknown field of a rule", `{"buyer_rate":{"requests":1,"per_s":1,"burst":2}}`, none, none,
+			"buyer_rate.burst: unknown field",
+		},
+		{
+			"shared address rate", `{"address_rate":{"requests":1,"per_s":1,"shared":true}}`, none, none,
+			"address_rate.shared: unknown field",
+		},
 		{"other spelling", `{"buyer_rate":{"Requests":1,"per_s":1}}`, none, none, "buyer_rate.Requests: unknown field"},
 		{"a rate of nothing", `{"buyer_rate":{}}`, none, none, "buyer_rate: want requests and per_s"},
 		{"no period", `{"buyer_rate":{"requests":1}}`, none, none, "buyer_rate: per_s 0: want 1 to 86400"},
 		{"no requests", `{"address_rate":{"per_s":1}}`, none, none, "address_rate: requests 0: want 1 to 1000000"},
-		{"too many requests", `{"address_rate":{"requests":1000001,"per_s":1}}`, none, none, "address_rate: requests 1000001"},
+		{
+			"too many requests", `{"address_rate":{"requests":1000001,"per_s":1}}`, none, none,
+			"address_rate: requests 1000001",
+		},
 		{"period of a fraction", `{"buyer_rate":{"requests":1,"per_s":0.5}}`, none, none, "per_s: want a whole number"},
 		{"ratio 0", `{"admission_ratio":0}`, none, none, "admission_ratio: want a number above 0"},
 		{"negative ratio", `{"admission_ratio":-0.5}`, none, none, "admission_ratio -0.5: want 0.001 to"},
@@ -67,14 +83,32 @@ func TestRulesOfASale(t *testing.T) {
 		{"ticket of no time", `{"ticket":{"before_s":0}}`, none, none, "ticket: want before_s"},
 		{"ticket as a flag", `{"ticket":true}`, none, none, "ticket: want an object, have bool"},
 		{"easy challenge", `{"challenge":{"difficulty":0}}`, none, none, "challenge: want a difficulty"},
-		{"endless challenge", `{"ticket":{"before_s":1},"challenge":{"difficulty":31}}`, none, none, "challenge: difficulty 31: want 1 to 30"},
-		{"challenge without a ticket", `{"challenge":{"difficulty":3}}`, none, none, "challenge: it is asked for before the ticket"},
+		{
+			"endless challenge", `{"ticket":{"before_s":1},"challenge":{"difficulty":31}}`, none, none,
+			"challenge: difficulty 31: want 1 to 30",
+		},
+		{
+			"challenge without a ticket", `{"challenge":{"difficulty":3}}`, none, none,
+			"challenge: it is asked for before the ticket",
+		},
 		{"ticket taken from a challenge", `{"ticket":null}`, all, none, "challenge: it is asked for before the ticket"},
-		{"risk without a ticket", `{"risk":{"url":"https://risk.example/"}}`, none, none, "risk: the service is asked before the ticket"},
-		{"risk of another scheme", `{"risk":{"url":"ftp://risk.example/"}}`, none, none, `risk: url "ftp://risk.example/": want an address`},
-		{"risk with a password", `{"risk":{"url":"https://a:b@risk.example/"}}`, none, none, "risk: url: want no user name or password"},
+		{
+			"risk without a ticket", `{"risk":{"url":"https://risk.example/"}}`, none, none,
+			"risk: the service is asked before the ticket",
+		},
+		{
+			"risk of another scheme", `{"risk":{"url":"ftp://risk.example/"}}`, none, none,
+			`risk: url "ftp://risk.example/": want an address`,
+		},
+		{
+			"risk with a password", `{"risk":{"url":"https://a:b@risk.example/"}}`, none, none,
+			"risk: url: want no user name or password",
+		},
 		{"patient risk", `{"risk":{"url":"https://risk.example/","timeout_ms":10001}}`, none, none, "risk: timeout_ms 10001"},
-		{"risk's policy", `{"risk":{"url":"https://risk.example/","on_failure":"shrug"}}`, none, none, `on_failure "shrug": want allow or deny`},
+		{
+			"risk's policy", `{"risk":{"url":"https://risk.example/","on_failure":"shrug"}}`, none, none,
+			`on_failure "shrug": want allow or deny`,
+		},
 		{"unknown eligibility", `{"eligibility":"vip"}`, none, none, `eligibility "vip": want token or list`},
 		{"empty eligibility", `{"eligibility":""}`, none, none, "eligibility: want token or list"},
 	} {

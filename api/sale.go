@@ -170,7 +170,10 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 	s := sluice.Sale{
 		SKU: c.SKU, Title: c.Title,
 		PaymentWindow: sluice.DefaultPaymentWindow, PaymentGrace: sluice.DefaultPaymentGrace,
-		Terms: sluice.Terms{Version: 1, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited, MaxUnpaid: sluice.DefaultMaxUnpaid},
+		Terms: sluice.Terms{
+			Version: 1, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
+			MaxUnpaid: sluice.DefaultMaxUnpaid,
+		},
 	}
 	if c.ID.Set {
 		s.ID = c.ID.Value

@@ -44,8 +44,9 @@ func NewWebhook(w *sluice.Webhook) Webhook {
 	v := Webhook{
 		ID: w.ID, URL: w.URL, Description: w.Description, Types: append([]sluice.EventType{}, w.Types...),
 		Status: WebhookActive, DisabledAt: AtOrNull(w.DisabledAt), DisabledWhy: w.DisabledWhy, Delivered: w.Delivered,
-		Failures: w.Failures, RetryAt: AtOrNull(w.RetryAt), LastSuccessAt: AtOrNull(w.LastSuccess), LastFailureAt: AtOrNull(w.LastFailure),
-		LastError: w.LastError, CreatedAt: At(w.CreatedAt), UpdatedAt: At(w.UpdatedAt),
+		Failures: w.Failures, RetryAt: AtOrNull(w.RetryAt), LastSuccessAt: AtOrNull(w.LastSuccess),
+		LastFailureAt: AtOrNull(w.LastFailure),
+		LastError:     w.LastError, CreatedAt: At(w.CreatedAt), UpdatedAt: At(w.UpdatedAt),
 	}
 	switch {
 	case !w.DisabledAt.IsZero():

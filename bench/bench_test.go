@@ -59,13 +59,23 @@ func TestOptions(t *testing.T) {
 	if o.rounds != 2 || o.long != time.Second || o.seed != 9 || len(o.only) != 2 {
 		t.Errorf("options: %+v", o)
 	}
-	for _, args := range [][]string{{"--only", "redis,lock"}, {"extra"}, {"--rounds", "0"}, {"--for", "-1s"}, {"--callers", "0"}, {"--pool", "10"}, {"--orders", "0"}, {"--nonsense"}} {
+	for _, args := range [][]string{
+		{"--only", "redis,lock"},
+		{"extra"},
+		{"--rounds", "0"},
+		{"--for", "-1s"},
+		{"--callers", "0"},
+		{"--pool", "10"},
+		{"--orders", "0"},
+		{"--nonsense"},
+	} {
 		if _, err := parseOptions(args, io.Discard); err == nil {
 			t.Errorf("%v was taken", args)
 		}
 	}
 	var help bytes.Buffer
-	if _, err := parseOptions([]string{"--help"}, &help); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-profile folder") {
+	if _, err := parseOptions([]string{"--help"}, &help); !errors.Is(err, flag.ErrHelp) ||
+		!strings.Contains(help.String(), "-profile folder") {
 		t.Errorf("help: %v\n%s", err, help.String())
 	}
 }
@@ -97,7 +107,10 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	rep := &report{Rounds: 3, Started: time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)}
-	rep.Machine = machine{CPU: "a processor", Cores: 2, MemoryGB: 24, OS: "Linux 6", Filesystem: "tmpfs", FsyncMS: 0.25, Load: 0.1}
+	rep.Machine = machine{
+		CPU: "a processor", Cores: 2, MemoryGB: 24, OS: "Linux 6", Filesystem: "tmpfs", FsyncMS: 0.25,
+		Load: 0.1,
+	}
 	rep.Versions = versions{Go: "go1.26", Redis: "7.0.15"}
 	for _, s := range []struct {
 		name   string
@@ -145,7 +158,10 @@ func TestParseWrk(t *testing.T) {
 	if err != nil || r.perSecond() != 30_000 || r.Not2xx3xx != 7 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for _, bad := range []string{"", "unable to connect", "\nbench: {", strings.Replace(text, `_errors":0`, `_errors":1`, 1), strings.Replace(text, "60000", "0", 1)} {
+	for _, bad := range []string{
+		"", "unable to connect", "\nbench: {",
+		strings.Replace(text, `_errors":0`, `_errors":1`, 1), strings.Replace(text, "60000", "0", 1),
+	} {
 		if _, err := parseWrk([]byte(bad)); err == nil {
 			t.Errorf("taken: %q", bad)
 		}
@@ -155,7 +171,8 @@ func TestParseWrk(t *testing.T) {
 func TestMissingProgram(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	var stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--only", "redis"}, io.Discard, &stderr); code != 1 || !strings.Contains(stderr.String(), "redis-server is not installed") {
+	if code := run(t.Context(), []string{"--only", "redis"}, io.Discard, &stderr); code != 1 ||
+		!strings.Contains(stderr.String(), "redis-server is not installed") {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
 }
@@ -164,7 +181,10 @@ func TestMissingProgram(t *testing.T) {
 func TestRunRedis(t *testing.T) {
 	needs(t, "redis-server")
 	var stdout, stderr bytes.Buffer
-	args := []string{"--json", "--only", "redis", "--rounds", "1", "--warm", "100ms", "--for", "400ms", "--dir", t.TempDir()}
+	args := []string{
+		"--json", "--only", "redis", "--rounds", "1", "--warm", "100ms", "--for", "400ms", "--dir",
+		t.TempDir(),
+	}
 	if code := run(t.Context(), args, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}

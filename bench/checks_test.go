@@ -72,12 +72,16 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		t.Error("a buyer who was refused counts as accepted")
 	}
 
-	ledger, err := sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "bench"})
+	ledger, err := sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"),
+		sqliteledger.Options{Node: "bench"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ledger.Close()
-	r := &round{options: options{warm: time.Millisecond, long: 30 * time.Millisecond, callers: 20, batch: 10}, crowd: newCrowd(1)}
+	r := &round{
+		options: options{warm: time.Millisecond, long: 30 * time.Millisecond, callers: 20, batch: 10},
+		crowd:   newCrowd(1),
+	}
 	f, err := r.batched(t.Context(), ledger, 10, nil)
 	if err != nil || f.perSecond <= 0 {
 		t.Fatal(f, err)
@@ -119,7 +123,8 @@ func TestServerProcess(t *testing.T) {
 	if err := p.sell(t.Context(), g.pool.secret, g.crowd, 1000, 1); err == nil {
 		t.Error("a sold-out sale sold a unit")
 	}
-	if c, err := p.counts(t.Context()); err != nil || c.accepted != 20 || c.soldOut < 2 || c.claims != c.accepted+c.soldOut {
+	if c, err := p.counts(t.Context()); err != nil || c.accepted != 20 || c.soldOut < 2 ||
+		c.claims != c.accepted+c.soldOut {
 		t.Errorf("counts: %+v, %v", c, err)
 	}
 }

@@ -54,12 +54,21 @@ type goal struct {
 var goals = []goal{
 	{"Redis ledger, no fsync, against one script call per request", batchedName("no"), eachName("no"), 4},
 	{"Redis ledger, no fsync, against the same pipelined", batchedName("no"), pipelinedName("no"), 1.4},
-	{"embedded ledger, every claim durable, against one script call per request, no fsync", sqliteName, eachName("no"), 2.5},
-	{"Redis ledger, appendfsync always, against one script call per request", batchedName("always"), eachName("always"), 4},
+	{
+		"embedded ledger, every claim durable, against one script call per request, no fsync", sqliteName, eachName("no"),
+		2.5,
+	},
+	{
+		"Redis ledger, appendfsync always, against one script call per request", batchedName("always"), eachName("always"),
+		4,
+	},
 	{"Redis ledger, appendfsync always, against the same pipelined", batchedName("always"), pipelinedName("always"), 1.4},
 	{"sold-out answers over HTTP, against a handler that returns a constant", soldOutName, bareRefusalName, 0.9},
 	{"a sale read over HTTP, against a handler that returns the same bytes", readName, bareSaleName, 0.9},
-	{"a sale read again with its ETag (304), against a handler that returns the same bytes", unchangedName, bareSameName, 0.9},
+	{
+		"a sale read again with its ETag (304), against a handler that returns the same bytes", unchangedName, bareSameName,
+		0.9,
+	},
 	{"accepted durable orders over HTTP, against a handler that returns a constant", acceptedName, bareOrderName, 0.5},
 	{"a journal of 100,000 entries into PostgreSQL, against a bare multi-row insert", drainEachName, bareRowsName, 0.7},
 	{"a journal of 100,000 claims in entries of 250, against a bare multi-row insert", drainManyName, bareRowsName, 0.7},
@@ -93,7 +102,10 @@ func measure(ctx context.Context, o options, p *progress) (*report, error) {
 	}
 	defer os.RemoveAll(top)
 	o.dir = top
-	rep := &report{Seed: o.seed, Rounds: o.rounds, WarmS: o.warm.Seconds(), MeasuredS: o.long.Seconds(), Started: time.Now().UTC()}
+	rep := &report{
+		Seed: o.seed, Rounds: o.rounds, WarmS: o.warm.Seconds(), MeasuredS: o.long.Seconds(),
+		Started: time.Now().UTC(),
+	}
 	rep.Tried = o.tried()
 	rep.Machine, rep.Versions = describeMachine(ctx, top), describeVersions(ctx)
 	for _, g := range groups {
@@ -176,7 +188,9 @@ func (s *side) turn(ctx context.Context, o *options, n int, profileTo string) (f
 
 // fileName is a side's name as part of a file's name.
 func fileName(name string) string {
-	words := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') })
+	words := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
+	})
 	return strings.Join(words, "-")
 }
 

@@ -53,8 +53,9 @@ func openDrainGroup(_ context.Context, o *options) ([]side, func(), error) {
 	sides := []side{
 		{
 			name: bareRowsName,
-			does: fmt.Sprintf("%d rows of an order into an empty table LIKE orders INCLUDING ALL: prepared INSERT ... VALUES of %d rows, each a transaction, one connection, no COPY", drainClaims, rowsPerInsert),
-			run:  func(ctx context.Context, r *round) (figure, error) { return d.bare(ctx, r, valuesInsert(), valuesArgs) },
+			does: fmt.Sprintf("%d rows of an order into an empty table LIKE orders INCLUDING ALL: prepared INSERT ... VALUES "+
+				"of %d rows, each a transaction, one connection, no COPY", drainClaims, rowsPerInsert),
+			run: func(ctx context.Context, r *round) (figure, error) { return d.bare(ctx, r, valuesInsert(), valuesArgs) },
 		},
 		{
 			name: bareArraysName,
@@ -63,8 +64,9 @@ func openDrainGroup(_ context.Context, o *options) ([]side, func(), error) {
 		},
 		{
 			name: drainEachName, own: true,
-			does: fmt.Sprintf("the pipeline empties the journal of a Redis ledger, appendfsync always, that holds %d entries of one claim, into an empty pgstore: read, stored, acknowledged", drainClaims),
-			run:  func(ctx context.Context, r *round) (figure, error) { return d.drain(ctx, r, 1) },
+			does: fmt.Sprintf("the pipeline empties the journal of a Redis ledger, appendfsync always, that holds %d entries "+
+				"of one claim, into an empty pgstore: read, stored, acknowledged", drainClaims),
+			run: func(ctx context.Context, r *round) (figure, error) { return d.drain(ctx, r, 1) },
 		},
 		{
 			name: drainManyName, own: true,
@@ -207,7 +209,8 @@ func (d *drainage) drain(ctx context.Context, r *round, perEntry int) (f figure,
 	case <-ctx.Done():
 		return f, ctx.Err()
 	case <-time.After(5 * time.Minute):
-		return f, fmt.Errorf("%d of %d claims are stored after 5 minutes, %d entries set aside", stored.Load(), drainClaims, alone.Load())
+		return f, fmt.Errorf("%d of %d claims are stored after 5 minutes, %d entries set aside", stored.Load(), drainClaims,
+			alone.Load())
 	}
 	err = lines.Close(ctx) // acknowledges the rest, and has read once that nothing is left
 	took := time.Since(start)
@@ -299,12 +302,16 @@ func checkDrained(ctx context.Context, ledger sluice.Ledger, store *pgstore.Stor
 	if err != nil {
 		return err
 	}
-	orders, err := countRows(ctx, in, "SELECT count(DISTINCT (buyer_id, claim_key)) FROM orders WHERE status = 'pending' AND seq BETWEEN 1 AND "+strconv.Itoa(drainClaims))
+	orders, err := countRows(ctx, in,
+		"SELECT count(DISTINCT (buyer_id, claim_key)) FROM orders WHERE status = 'pending' AND seq BETWEEN 1 AND "+
+			strconv.Itoa(drainClaims))
 	if err != nil {
 		return err
 	}
-	if reading.Backlog != 0 || reading.Taken != drainClaims || sale.Taken != drainClaims || sale.Fence != "" || orders != drainClaims {
-		return fmt.Errorf("accepted %d, but the ledger has taken %d with %d entries in the journal, the store has %d with %d orders, fence %q",
+	if reading.Backlog != 0 || reading.Taken != drainClaims || sale.Taken != drainClaims || sale.Fence != "" ||
+		orders != drainClaims {
+		return fmt.Errorf(
+			"accepted %d, but the ledger has taken %d with %d entries in the journal, the store has %d with %d orders, fence %q",
 			drainClaims, reading.Taken, reading.Backlog, sale.Taken, orders, sale.Fence)
 	}
 	return nil
@@ -329,7 +336,9 @@ type bareRow struct {
 }
 
 // bare measures inserts of as many rows, by one connection.
-func (d *drainage) bare(ctx context.Context, r *round, query string, args func(*sluice.Sale, []bareRow) []any) (f figure, err error) {
+func (d *drainage) bare(ctx context.Context, r *round, query string,
+	args func(*sluice.Sale, []bareRow) []any,
+) (f figure, err error) {
 	_, in, drop, err := d.schema(ctx)
 	if err != nil {
 		return f, err

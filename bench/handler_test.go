@@ -23,7 +23,10 @@ import (
 // BareHandler is what the harness itself costs.
 
 func BenchmarkHandlerBare(b *testing.B) {
-	c := &constant{Status: http.StatusConflict, Header: http.Header{"Content-Type": {"application/problem+json"}}, Body: strings.Repeat("x", 77)}
+	c := &constant{
+		Status: http.StatusConflict, Header: http.Header{"Content-Type": {"application/problem+json"}},
+		Body: strings.Repeat("x", 77),
+	}
 	benchHandler(b, c.handler(), http.StatusConflict, prepare(b, "secret", 0, 1), 1)
 }
 
@@ -70,7 +73,8 @@ func openEngine(tb testing.TB, total int64) *engine.Engine {
 	}
 	tb.Cleanup(func() { _ = e.Close(context.Background()) })
 	body := fmt.Sprintf(`{"id":%q,"sku":"PHONE-1","title":"A phone","price":{"amount":1,"currency":"CNY"},
-		"total":%d,"max_per_buyer":null,"max_orders_per_buyer":null,"opens_at":"2024-11-11T00:00:00Z","closes_at":null}`, shopSale, total)
+		"total":%d,"max_per_buyer":null,"max_orders_per_buyer":null,"opens_at":"2024-11-11T00:00:00Z","closes_at":null}`,
+		shopSale, total)
 	r := newRequest("POST", "/v1/admin/sales", e.AdminKey(), "", body)
 	w := &answer{header: http.Header{}}
 	e.Handler().ServeHTTP(w, r)

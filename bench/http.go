@@ -61,7 +61,8 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 		{name: bareOrderName, does: "net/http, the answer to an accepted order as a constant" + client, run: g.bare(order)},
 		{
 			name: acceptedName, own: true, run: g.accepted,
-			does: "embedded engine, every request a new buyer who gets a unit; answered when it is on the disk, and stored as an order meanwhile" + client,
+			does: "embedded engine, every request a new buyer who gets a unit; answered when it is on the disk, and stored " +
+				"as an order meanwhile" + client,
 		},
 	}, done, nil
 }
@@ -69,7 +70,8 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 // start starts an engine with the sale of the benchmark.
 func (g *httpGroup) start(ctx context.Context, dir string, total int64, profile bool) (*process, error) {
 	p, err := startServer(ctx, serveConfig{
-		DataDir: filepath.Join(dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: g.pool.secret, Profile: profile,
+		DataDir: filepath.Join(dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: g.pool.secret,
+		Profile: profile,
 	})
 	if err != nil {
 		return nil, err
@@ -135,7 +137,9 @@ func (g *httpGroup) bare(c *constant) func(context.Context, *round) (figure, err
 }
 
 func (r *rush) figure() figure {
-	return figure{perSecond: r.perSecond(), also: map[string]float64{"p50_ms": float64(r.P50US) / 1000, "p99_ms": float64(r.P99US) / 1000}}
+	return figure{perSecond: r.perSecond(), also: map[string]float64{
+		"p50_ms": float64(r.P50US) / 1000, "p99_ms": float64(r.P99US) / 1000,
+	}}
 }
 
 // underWay bounds the requests that a server decides after wrk has gone, of a
@@ -204,7 +208,8 @@ func (g *httpGroup) soldOut(again int) func(context.Context, *round) (figure, er
 		f := got.figure()
 		meter.stop(f.also, got.Requests)
 		if got.Not2xx3xx != got.Requests || c.soldOut != c.claims {
-			return figure{}, fmt.Errorf("of %d answers, %d were refusals and %d were sold_out", got.Requests, got.Not2xx3xx, c.soldOut)
+			return figure{}, fmt.Errorf("of %d answers, %d were refusals and %d were sold_out", got.Requests, got.Not2xx3xx,
+				c.soldOut)
 		}
 		f.also["asked_the_ledger_%"] = 100 * float64(c.decided) / float64(c.claims)
 		return f, p.audit(ctx, soldOutUnits, soldOutUnits)
@@ -245,10 +250,12 @@ func (g *httpGroup) accepted(ctx context.Context, r *round) (figure, error) {
 	f := got.figure()
 	meter.stop(f.also, got.Requests)
 	if got.Not2xx3xx != 0 || c.accepted < got.Requests {
-		return figure{}, fmt.Errorf("of %d answers, %d were refusals; the server accepted %d", got.Requests, got.Not2xx3xx, c.accepted)
+		return figure{}, fmt.Errorf("of %d answers, %d were refusals; the server accepted %d", got.Requests, got.Not2xx3xx,
+			c.accepted)
 	}
 	if got.Requests > int64(g.pool.size-g.warmShare()) {
-		return figure{}, fmt.Errorf("%d orders, but only %d are prepared: raise --pool", got.Requests, g.pool.size-g.warmShare())
+		return figure{}, fmt.Errorf("%d orders, but only %d are prepared: raise --pool", got.Requests,
+			g.pool.size-g.warmShare())
 	}
 	start := time.Now()
 	if err := p.awaitStored(ctx); err != nil {

@@ -37,7 +37,8 @@ const sqliteName = "embedded ledger, batched, fsync always"
 func batchedSide(fsync string) side {
 	return side{
 		name: batchedName(fsync), own: true,
-		does: fmt.Sprintf("redisledger behind the batcher, %d callers with a claim each, batches of at most %d, of which each 250 are one EVALSHA", callers, redisBatch),
+		does: fmt.Sprintf("redisledger behind the batcher, %d callers with a claim each, batches of at most %d, of which "+
+			"each 250 are one EVALSHA", callers, redisBatch),
 		run: func(ctx context.Context, r *round) (figure, error) {
 			server, err := startRedis(ctx, r.dir, fsync)
 			if err != nil {
@@ -57,7 +58,8 @@ func batchedSide(fsync string) side {
 func sqliteSide() side {
 	return side{
 		name: sqliteName, own: true,
-		does: fmt.Sprintf("sqliteledger behind the batcher, %d callers with a claim each, one fsync per batch of at most %d", callers, sqliteBatch),
+		does: fmt.Sprintf("sqliteledger behind the batcher, %d callers with a claim each, one fsync per batch of at most %d",
+			callers, sqliteBatch),
 		run: func(ctx context.Context, r *round) (figure, error) {
 			ledger, err := sqliteledger.Open(ctx, filepath.Join(r.dir, "ledger.db"), sqliteledger.Options{Node: "bench"})
 			if err != nil {
@@ -129,7 +131,8 @@ func caller(ctx context.Context, batcher *admission.Batcher, buyers crowd, first
 			return 0, err
 		}
 		if decision.Code != sluice.Accepted || decision.Order != claim.Order {
-			return 0, fmt.Errorf("claim %d: %s, order %q; want it accepted as %q", n-step, decision.Code, decision.Order, claim.Order)
+			return 0, fmt.Errorf("claim %d: %s, order %q; want it accepted as %q", n-step, decision.Code, decision.Order,
+				claim.Order)
 		}
 		return 1, nil
 	}
@@ -143,7 +146,8 @@ func checkLedger(ctx context.Context, ledger sluice.Ledger, accepted int64) erro
 		return err
 	}
 	if r := readings[0]; !r.Loaded || r.Fence != "" || r.Taken != accepted || r.Seq != accepted {
-		return fmt.Errorf("accepted %d, but the ledger has taken %d units up to sequence %d, fence %q", accepted, r.Taken, r.Seq, r.Fence)
+		return fmt.Errorf("accepted %d, but the ledger has taken %d units up to sequence %d, fence %q", accepted, r.Taken,
+			r.Seq, r.Fence)
 	}
 	holders := map[sluice.BuyerID]struct{}{}
 	err = ledger.Holders(ctx, ledgerSale, func(b sluice.BuyerID) bool {

@@ -87,7 +87,10 @@ type options struct {
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
-	o := options{rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, orders: 1_000_000, streams: 10_000, callers: callers, dir: defaultDir()}
+	o := options{
+		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, orders: 1_000_000, streams: 10_000,
+		callers: callers, dir: defaultDir(),
+	}
 	quick := false
 	only := ""
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -104,7 +107,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.pool, "pool", o.pool, "how many requests are prepared for wrk; a fast machine needs more")
 	flags.IntVar(&o.orders, "orders", o.orders, "how many orders the sale has that is reconciled")
 	flags.Uint64Var(&o.seed, "seed", 1, "the buyers and keys are made from this `number`")
-	flags.IntVar(&o.streams, "streams", o.streams, "how many event streams are open; each takes an open file on both sides")
+	flags.IntVar(&o.streams, "streams", o.streams,
+		"how many event streams are open; each takes an open file on both sides")
 	flags.StringVar(&o.dir, "dir", o.dir, "`folder` for temporary files; on the disk whose fsync is to be measured")
 	flags.StringVar(&o.profile, "profile", "", "after measuring, profile Sluice's sides into this `folder`")
 	if err := flags.Parse(args); err != nil {

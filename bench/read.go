@@ -70,14 +70,18 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 			name: readName, own: true, run: g.read(false),
 			does: "GET /v1/sales/{sale}, an open sale without buyers" + client,
 		},
-		{name: bareSameName, does: "net/http, the 304 to the same with If-None-Match as a constant" + client, run: g.bare(same)},
+		{
+			name: bareSameName, does: "net/http, the 304 to the same with If-None-Match as a constant" + client,
+			run: g.bare(same),
+		},
 		{name: unchangedName, own: true, does: "GET /v1/sales/{sale} with If-None-Match: 304" + client, run: g.read(true)},
 	}, done, nil
 }
 
 func (g *readGroup) start(ctx context.Context, dir string, profile bool) (*process, error) {
 	p, err := startServer(ctx, serveConfig{
-		DataDir: filepath.Join(dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: g.secret, Profile: profile,
+		DataDir: filepath.Join(dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: g.secret,
+		Profile: profile,
 	})
 	if err != nil {
 		return nil, err

@@ -50,7 +50,8 @@ func openReconcileGroup(ctx context.Context, o *options) ([]side, func(), error)
 		done()
 		return nil, nil, err
 	}
-	does := fmt.Sprintf("settle.Reconcile with repairs over a sale of %s stored orders: every claim, the journal, every order, the outbox; it must find nothing", whole(float64(o.orders)))
+	does := fmt.Sprintf("settle.Reconcile with repairs over a sale of %s stored orders: every claim, the journal, "+
+		"every order, the outbox; it must find nothing", whole(float64(o.orders)))
 	return []side{
 		{name: reconcileServersName, own: true, does: does, run: servers.reconcile},
 		{

@@ -20,7 +20,10 @@ func TestReconcileRound(t *testing.T) {
 		if err != nil || f.perSecond <= 0 || f.also["took_s"] <= 0 {
 			t.Fatalf("%+v, %v", f, err)
 		}
-		claim := sluice.Claim{Buyer: "one-more", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(ledgerSale, "ffffffffffffffffffffffffffffffff")}
+		claim := sluice.Claim{
+			Buyer: "one-more", Key: "attempt-1", Quantity: 1,
+			Order: sluice.MakeOrderID(ledgerSale, "ffffffffffffffffffffffffffffffff"),
+		}
 		if _, err := b.ledger.Claim(t.Context(), ledgerSale, []sluice.Claim{claim}); err != nil {
 			t.Fatal(err)
 		}

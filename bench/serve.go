@@ -82,7 +82,10 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 	if c.Constant != nil {
 		server.Handler = c.Constant.handler()
 	} else {
-		e, err := engine.Open(ctx, engine.Config{DataDir: c.DataDir, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret, EventStreams: c.Streams, EventsPerAddress: -1})
+		e, err := engine.Open(ctx, engine.Config{
+			DataDir: c.DataDir, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
+			EventStreams: c.Streams, EventsPerAddress: -1,
+		})
 		if err != nil {
 			return err
 		}

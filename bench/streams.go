@@ -30,7 +30,9 @@ const (
 )
 
 func openStreamsGroup(_ context.Context, o *options) ([]side, func(), error) {
-	does := fmt.Sprintf("%d connections to GET /v1/sales/{sale}/events; a unit is bought %d times; a second is the slowest listener's", o.streams, streamUpdates)
+	does := fmt.Sprintf(
+		"%d connections to GET /v1/sales/{sale}/events; a unit is bought %d times; a second is the slowest listener's",
+		o.streams, streamUpdates)
 	run := func(ctx context.Context, r *round) (figure, error) { return runStreams(ctx, r, o.streams) }
 	return []side{{name: streamsName, own: true, does: does, run: run}}, func() {}, nil
 }
@@ -38,7 +40,8 @@ func openStreamsGroup(_ context.Context, o *options) ([]side, func(), error) {
 func runStreams(ctx context.Context, r *round, streams int) (figure, error) {
 	const secret = "a secret that signs the tokens of the buyers of a benchmark"
 	p, err := startServer(ctx, serveConfig{
-		DataDir: filepath.Join(r.dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: secret, Streams: streams,
+		DataDir: filepath.Join(r.dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: secret,
+		Streams: streams,
 	})
 	if err != nil {
 		return figure{}, err
@@ -161,7 +164,8 @@ func (l *listeners) await(ctx context.Context) (half time.Time, err error) {
 	case <-time.After(hearing):
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return half, fmt.Errorf("%d of %d listeners have not heard it after %s (%w)", l.left.Load(), l.count, hearing, l.failed)
+		return half, fmt.Errorf("%d of %d listeners have not heard it after %s (%w)", l.left.Load(), l.count, hearing,
+			l.failed)
 	}
 }
 

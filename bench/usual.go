@@ -38,8 +38,9 @@ func usualSides(fsync string) []side {
 	return []side{
 		{
 			name: eachName(fsync),
-			does: fmt.Sprintf("S2's script, one EVALSHA per request, %d connections, each waits for its answer", usualConnections),
-			run:  func(ctx context.Context, r *round) (figure, error) { return r.usual(ctx, fsync, 1) },
+			does: fmt.Sprintf("S2's script, one EVALSHA per request, %d connections, each waits for its answer",
+				usualConnections),
+			run: func(ctx context.Context, r *round) (figure, error) { return r.usual(ctx, fsync, 1) },
 		},
 		{
 			name: pipelinedName(fsync),
@@ -137,7 +138,8 @@ func checkUsual(c *redisConn, accepted int64) error {
 		return err
 	}
 	if usualStock-stock != accepted || buyers != accepted || orders != accepted {
-		return fmt.Errorf("accepted %d, but %d units are gone, with %d buyers and %d orders", accepted, usualStock-stock, buyers, orders)
+		return fmt.Errorf("accepted %d, but %d units are gone, with %d buyers and %d orders", accepted, usualStock-stock,
+			buyers, orders)
 	}
 	return nil
 }

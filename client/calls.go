@@ -106,7 +106,10 @@ func (c *Client) RebuildSale(ctx context.Context, id sluice.SaleID) (api.AdminSa
 // Audit recomputes the invariants of a sale. A report that is not OK is no error.
 func (c *Client) Audit(ctx context.Context, id sluice.SaleID) (api.AuditReport, error) {
 	var report api.AuditReport
-	_, err := c.do(ctx, request{method: http.MethodGet, path: adminSalePath(id) + "/audit", bearer: c.adminKey, into: &report})
+	_, err := c.do(ctx, request{
+		method: http.MethodGet, path: adminSalePath(id) + "/audit", bearer: c.adminKey,
+		into: &report,
+	})
 	return report, err
 }
 

@@ -146,7 +146,10 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	}
 	// Unknown fields are let pass: a newer server may say more.
 	if err := json.Unmarshal(data, r.into); err != nil {
-		return a, &NetworkError{URL: c.base, Err: fmt.Errorf("the answer is not the JSON expected; is this a Sluice server? %w", err)}
+		return a, &NetworkError{
+			URL: c.base,
+			Err: fmt.Errorf("the answer is not the JSON expected; is this a Sluice server? %w", err),
+		}
 	}
 	return a, nil
 }

@@ -89,7 +89,10 @@ func TestPlaceKeepsItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Placed{Placed: api.Placed{OrderID: order1, SaleID: "s1", Quantity: 1, Status: sluice.Queued}, Replayed: true, Attempts: 6}
+	want := Placed{
+		Placed: api.Placed{OrderID: order1, SaleID: "s1", Quantity: 1, Status: sluice.Queued}, Replayed: true,
+		Attempts: 6,
+	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -102,7 +105,10 @@ func TestPlaceKeepsItsKey(t *testing.T) {
 }
 
 func TestPlaceStopsAtADecision(t *testing.T) {
-	for _, code := range []string{"sold_out", "buyer_limit", "closed", "idempotency_key_reused", "rate_limited", "bad_request", "unauthenticated"} {
+	for _, code := range []string{
+		"sold_out", "buyer_limit", "closed", "idempotency_key_reused", "rate_limited",
+		"bad_request", "unauthenticated",
+	} {
 		c, s := serve(t, Options{}, problem(409, code, "", ""))
 		_, err := c.Place(t.Context(), "s1", NewKey(), api.PlaceOrder{Quantity: 1})
 		if CodeOf(err) != code || len(s.seen) != 1 {
@@ -188,7 +194,8 @@ func TestPlaceHonoursRetryAfterWithinTheDeadline(t *testing.T) {
 func TestPlaceWaitsAsLongAsAsked(t *testing.T) {
 	c, _ := serve(t, Options{}, problem(503, "overloaded", "Retry-After", "1"), accept(false))
 	start := time.Now()
-	if _, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1}); err != nil || time.Since(start) < time.Second {
+	if _, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1}); err != nil ||
+		time.Since(start) < time.Second {
 		t.Errorf("%v after %s", err, time.Since(start))
 	}
 }
@@ -199,10 +206,14 @@ func TestErrorCarriesTheExtensions(t *testing.T) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(409)
-		_, _ = w.Write([]byte(`{"title":"T","status":409,"code":"not_open","detail":"D","opens_at":"2026-11-11T12:00:00.000Z","order_ids":["a.b"],"more":1}`))
+		_, _ = w.Write(
+			[]byte(`{"title":"T","status":409,"code":"not_open","detail":"D","opens_at":"2026-11-11T12:00:00.000Z","order_ids":["a.b"],"more":1}`))
 	})
 	_, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
-	want := &Error{Code: "not_open", Status: 409, Title: "T", Detail: "D", RetryAfter: 7 * time.Second, OpensAt: opens, OrderIDs: []sluice.OrderID{"a.b"}}
+	want := &Error{
+		Code: "not_open", Status: 409, Title: "T", Detail: "D", RetryAfter: 7 * time.Second, OpensAt: opens,
+		OrderIDs: []sluice.OrderID{"a.b"},
+	}
 	if d := cmp.Diff(error(want), err); d != "" {
 		t.Error(d)
 	}
@@ -226,7 +237,10 @@ func TestCalls(t *testing.T) {
 		{"GET /healthz  ", func() error { return c.Health(ctx) }},
 		{"GET /readyz  ", func() error { _, err := c.Ready(ctx); return err }},
 		{"GET /v1/orders/s1.0 Bearer tok ", func() error { _, err := c.Order(ctx, "s1.0"); return err }},
-		{"GET /v1/orders?limit=5 Bearer tok ", func() error { _, err := c.Orders(ctx, sluice.OrderFilter{Limit: 5}); return err }},
+		{"GET /v1/orders?limit=5 Bearer tok ", func() error {
+			_, err := c.Orders(ctx, sluice.OrderFilter{Limit: 5})
+			return err
+		}},
 		{"POST /v1/orders/s1.0/cancel Bearer tok ", func() error { _, err := c.CancelOrder(ctx, "s1.0"); return err }},
 		{`POST /v1/admin/sales Bearer adm {"sku":"K","title":"T","total":null}`, func() error {
 			_, err := c.CreateSale(ctx, api.CreateSale{SKU: "K", Title: "T", Total: api.Null[int64]()})
@@ -242,18 +256,36 @@ func TestCalls(t *testing.T) {
 		{"POST /v1/admin/sales/s1/pause Bearer adm ", func() error { _, err := c.PauseSale(ctx, "s1"); return err }},
 		{"POST /v1/admin/sales/s1/resume Bearer adm ", func() error { _, err := c.ResumeSale(ctx, "s1"); return err }},
 		{"POST /v1/admin/sales/s1/close Bearer adm ", func() error { _, err := c.CloseSale(ctx, "s1"); return err }},
-		{"GET /v1/admin/orders?buyer=b+%26&cursor=c%3D&limit=5&sale=s1&status=pending Bearer adm ", func() error { _, err := c.AdminOrders(ctx, filter); return err }},
+		{"GET /v1/admin/orders?buyer=b+%26&cursor=c%3D&limit=5&sale=s1&status=pending Bearer adm ", func() error {
+			_, err := c.AdminOrders(ctx, filter)
+			return err
+		}},
 		{"GET /v1/admin/orders/s1.0 Bearer adm ", func() error { _, err := c.AdminOrder(ctx, "s1.0"); return err }},
-		{`POST /v1/admin/orders/s1.0/pay Bearer adm {"payment_id":"p-1"}`, func() error { _, err := c.PayOrder(ctx, "s1.0", "p-1"); return err }},
+		{`POST /v1/admin/orders/s1.0/pay Bearer adm {"payment_id":"p-1"}`, func() error {
+			_, err := c.PayOrder(ctx, "s1.0", "p-1")
+			return err
+		}},
 		{"POST /v1/admin/orders/s1.0/refund Bearer adm ", func() error { _, err := c.RefundOrder(ctx, "s1.0"); return err }},
-		{"POST /v1/admin/orders/s1.0/cancel Bearer adm ", func() error { _, err := c.AdminCancelOrder(ctx, "s1.0"); return err }},
-		{`POST /v1/admin/orders/s1.0/reject Bearer adm {"reason":"no stock"}`, func() error { _, err := c.RejectOrder(ctx, "s1.0", "no stock"); return err }},
+		{"POST /v1/admin/orders/s1.0/cancel Bearer adm ", func() error {
+			_, err := c.AdminCancelOrder(ctx, "s1.0")
+			return err
+		}},
+		{`POST /v1/admin/orders/s1.0/reject Bearer adm {"reason":"no stock"}`, func() error {
+			_, err := c.RejectOrder(ctx, "s1.0", "no stock")
+			return err
+		}},
 		{"GET /v1/admin/orders/s1.0/history Bearer adm ", func() error { _, err := c.OrderHistory(ctx, "s1.0"); return err }},
 		{"GET /v1/admin/dead-letters Bearer adm ", func() error { _, err := c.DeadLetters(ctx, ""); return err }},
 		{"GET /v1/admin/dead-letters?sale=s1 Bearer adm ", func() error { _, err := c.DeadLetters(ctx, "s1"); return err }},
 		{"GET /v1/admin/dead-letters/7 Bearer adm ", func() error { _, err := c.DeadLetter(ctx, 7); return err }},
-		{"POST /v1/admin/dead-letters/7/replay Bearer adm ", func() error { _, err := c.ReplayDeadLetter(ctx, 7); return err }},
-		{`POST /v1/admin/sales/s1/restock Bearer adm {"id":"r-1","delta":-5}`, func() error { _, err := c.RestockSale(ctx, "s1", "r-1", -5); return err }},
+		{"POST /v1/admin/dead-letters/7/replay Bearer adm ", func() error {
+			_, err := c.ReplayDeadLetter(ctx, 7)
+			return err
+		}},
+		{`POST /v1/admin/sales/s1/restock Bearer adm {"id":"r-1","delta":-5}`, func() error {
+			_, err := c.RestockSale(ctx, "s1", "r-1", -5)
+			return err
+		}},
 		{"POST /v1/admin/sales/s1/rebuild Bearer adm ", func() error { _, err := c.RebuildSale(ctx, "s1"); return err }},
 		{"GET /v1/admin/sales/s1/audit Bearer adm ", func() error { _, err := c.Audit(ctx, "s1"); return err }},
 	} {
@@ -263,14 +295,18 @@ func TestCalls(t *testing.T) {
 		}
 		last := len(s.seen) - 1
 		r := s.seen[last]
-		if got := r.Method + " " + r.URL.RequestURI() + " " + r.Header.Get("Authorization") + " " + s.body[last]; got != call.want {
+		if got := r.Method + " " + r.URL.RequestURI() + " " + r.Header.Get("Authorization") + " " +
+			s.body[last]; got != call.want {
 			t.Errorf("got  %s\nwant %s", got, call.want)
 		}
 	}
 }
 
 func TestNewRefusesWhatIsNoServer(t *testing.T) {
-	for _, bad := range []string{"", "localhost:8080", "ftp://h", "http://", "http://u:p@h", "http://h?x=1", "http://h#f", "://"} {
+	for _, bad := range []string{
+		"", "localhost:8080", "ftp://h", "http://", "http://u:p@h", "http://h?x=1", "http://h#f",
+		"://",
+	} {
 		if _, err := New(bad, Options{}); err == nil {
 			t.Errorf("%q is taken", bad)
 		} else if strings.Contains(err.Error(), "u:p") {

@@ -31,6 +31,9 @@ func (c *Client) DeadLetter(ctx context.Context, id int64) (api.DeadLetter, erro
 // saved. It is idempotent.
 func (c *Client) ReplayDeadLetter(ctx context.Context, id int64) (api.Replayed, error) {
 	var replayed api.Replayed
-	_, err := c.do(ctx, request{method: http.MethodPost, path: deadLetterPath(id) + "/replay", bearer: c.adminKey, into: &replayed})
+	_, err := c.do(ctx, request{
+		method: http.MethodPost, path: deadLetterPath(id) + "/replay", bearer: c.adminKey,
+		into: &replayed,
+	})
 	return replayed, err
 }

@@ -17,14 +17,20 @@ import (
 // Challenge asks for the proof of work that a sale wants before a ticket.
 func (c *Client) Challenge(ctx context.Context, sale sluice.SaleID) (api.Challenge, error) {
 	var challenge api.Challenge
-	_, err := c.do(ctx, request{method: http.MethodPost, path: salePath(sale) + "/challenge", bearer: c.token, into: &challenge})
+	_, err := c.do(ctx, request{
+		method: http.MethodPost, path: salePath(sale) + "/challenge", bearer: c.token,
+		into: &challenge,
+	})
 	return challenge, err
 }
 
 // AskTicket asks once for a purchase ticket of the buyer of the client's token.
 func (c *Client) AskTicket(ctx context.Context, sale sluice.SaleID, ask api.AskTicket) (api.Ticket, error) {
 	var ticket api.Ticket
-	_, err := c.do(ctx, request{method: http.MethodPost, path: salePath(sale) + "/ticket", bearer: c.token, body: ask, into: &ticket})
+	_, err := c.do(ctx, request{
+		method: http.MethodPost, path: salePath(sale) + "/ticket", bearer: c.token, body: ask,
+		into: &ticket,
+	})
 	return ticket, err
 }
 
@@ -54,13 +60,18 @@ func (c *Client) Ticket(ctx context.Context, sale sluice.SaleID, riskToken strin
 // CheckSale asks one server whether a sale is ready to be sold.
 func (c *Client) CheckSale(ctx context.Context, sale sluice.SaleID) (api.SaleCheck, error) {
 	var check api.SaleCheck
-	_, err := c.do(ctx, request{method: http.MethodGet, path: adminSalePath(sale) + "/check", bearer: c.adminKey, into: &check})
+	_, err := c.do(ctx, request{
+		method: http.MethodGet, path: adminSalePath(sale) + "/check", bearer: c.adminKey,
+		into: &check,
+	})
 	return check, err
 }
 
 // ReplaceBuyers makes the buyers that body holds, an id a line, the sale's
 // list; none makes an empty one. It takes as long as it takes, until ctx ends.
-func (c *Client) ReplaceBuyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, body io.Reader) (api.BuyerList, error) {
+func (c *Client) ReplaceBuyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind,
+	body io.Reader,
+) (api.BuyerList, error) {
 	var list api.BuyerList
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+listPath(sale, kind), body)
 	if err != nil {
@@ -97,13 +108,18 @@ func (c *Client) ClearBuyers(ctx context.Context, sale sluice.SaleID, kind sluic
 
 // Buyers returns a page of a list, in the order of their bytes. The cursor is
 // that of the page before, empty for the first; limit is 1 to sluice.MaxPage.
-func (c *Client) Buyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, limit int, cursor string) (api.BuyerPage, error) {
+func (c *Client) Buyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, limit int,
+	cursor string,
+) (api.BuyerPage, error) {
 	var page api.BuyerPage
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	_, err := c.do(ctx, request{method: http.MethodGet, path: listPath(sale, kind) + "?" + query.Encode(), bearer: c.adminKey, into: &page})
+	_, err := c.do(ctx, request{
+		method: http.MethodGet, path: listPath(sale, kind) + "?" + query.Encode(),
+		bearer: c.adminKey, into: &page,
+	})
 	return page, err
 }
 

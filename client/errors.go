@@ -64,7 +64,8 @@ type OutcomeUnknownError struct {
 }
 
 func (e *OutcomeUnknownError) Error() string {
-	return fmt.Sprintf("the outcome is unknown after %d tries with the key %s; the same key gets the same answer: %v", e.Attempts, e.Key, e.Last)
+	return fmt.Sprintf("the outcome is unknown after %d tries with the key %s; the same key gets the same answer: %v",
+		e.Attempts, e.Key, e.Last)
 }
 
 func (e *OutcomeUnknownError) Unwrap() error { return e.Last }

@@ -75,14 +75,20 @@ func (c *Client) AdminOrder(ctx context.Context, id sluice.OrderID) (api.Order, 
 // order has none yet.
 func (c *Client) OrderHistory(ctx context.Context, id sluice.OrderID) (api.OrderHistory, error) {
 	var history api.OrderHistory
-	_, err := c.do(ctx, request{method: http.MethodGet, path: adminOrderPath(id) + "/history", bearer: c.adminKey, into: &history})
+	_, err := c.do(ctx, request{
+		method: http.MethodGet, path: adminOrderPath(id) + "/history", bearer: c.adminKey,
+		into: &history,
+	})
 	return history, err
 }
 
 // AdminOrders returns a page of stored orders, oldest first.
 func (c *Client) AdminOrders(ctx context.Context, filter sluice.OrderFilter) (api.OrderPage, error) {
 	var page api.OrderPage
-	_, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/admin/orders" + query(filter), bearer: c.adminKey, into: &page})
+	_, err := c.do(ctx, request{
+		method: http.MethodGet, path: "/v1/admin/orders" + query(filter), bearer: c.adminKey,
+		into: &page,
+	})
 	return page, err
 }
 

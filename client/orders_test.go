@@ -19,12 +19,14 @@ func answers(v any) http.HandlerFunc {
 
 func TestChangesAreSentOnce(t *testing.T) {
 	for code, status := range map[string]int{
-		api.CodePaymentConflict: 409, api.CodeOrderEnded: 409, api.CodeOrderQueued: 409, api.CodeOrderNotFound: 404, api.CodeOutcomeUnknown: 503,
+		api.CodePaymentConflict: 409, api.CodeOrderEnded: 409, api.CodeOrderQueued: 409, api.CodeOrderNotFound: 404,
+		api.CodeOutcomeUnknown: 503,
 	} {
 		c, s := serve(t, Options{AdminKey: "adm"}, problem(status, code, "Retry-After", "1"))
 		_, err := c.PayOrder(t.Context(), order1, "p-1")
 		var e *Error
-		if !errors.As(err, &e) || CodeOf(err) != code || e.Status != status || e.RetryAfter != time.Second || IsDecision(err) {
+		if !errors.As(err, &e) || CodeOf(err) != code || e.Status != status || e.RetryAfter != time.Second ||
+			IsDecision(err) {
 			t.Errorf("%s: %v", code, err)
 		}
 		if len(s.seen) != 1 {
@@ -35,7 +37,8 @@ func TestChangesAreSentOnce(t *testing.T) {
 
 // A payment that came too late is recorded, and that is no error.
 func TestLatePaymentIsAnAnswer(t *testing.T) {
-	c, _ := serve(t, Options{AdminKey: "adm"}, answers(api.Order{OrderID: order1, Status: sluice.RefundDue, PaymentID: "p-1"}))
+	c, _ := serve(t, Options{AdminKey: "adm"},
+		answers(api.Order{OrderID: order1, Status: sluice.RefundDue, PaymentID: "p-1"}))
 	got, err := c.PayOrder(t.Context(), order1, "p-1")
 	if err != nil || got.Status != sluice.RefundDue || got.PaymentID != "p-1" {
 		t.Errorf("%+v %v", got, err)
@@ -65,7 +68,8 @@ func TestAllAdminOrders(t *testing.T) {
 	if d := cmp.Diff([]sluice.OrderID{"a.1", "a.2", "a.3"}, got); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]string{"cursor=c1&limit=1000&sale=a", "cursor=c2&limit=1000&sale=a", "cursor=c3&limit=1000&sale=a"}, asked); d != "" {
+	if d := cmp.Diff([]string{"cursor=c1&limit=1000&sale=a", "cursor=c2&limit=1000&sale=a", "cursor=c3&limit=1000&sale=a"},
+		asked); d != "" {
 		t.Error(d)
 	}
 

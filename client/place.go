@@ -39,7 +39,9 @@ func (c *Client) Place(ctx context.Context, sale sluice.SaleID, key sluice.Key, 
 
 // PlaceWithTicket is Place for a sale that asks for a purchase ticket (see
 // Ticket). Tries of one attempt may carry different tickets.
-func (c *Client) PlaceWithTicket(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string, order api.PlaceOrder) (Placed, error) {
+func (c *Client) PlaceWithTicket(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string,
+	order api.PlaceOrder,
+) (Placed, error) {
 	if err := key.Validate(); err != nil {
 		return Placed{}, fmt.Errorf("client: %w", err)
 	}
@@ -64,7 +66,9 @@ func (c *Client) PlaceWithTicket(ctx context.Context, sale sluice.SaleID, key sl
 	}
 }
 
-func (c *Client) placeOnce(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string, order api.PlaceOrder) (Placed, error) {
+func (c *Client) placeOnce(ctx context.Context, sale sluice.SaleID, key sluice.Key, ticket string,
+	order api.PlaceOrder,
+) (Placed, error) {
 	var placed Placed
 	header := http.Header{"Idempotency-Key": {string(key)}}
 	if ticket != "" {

@@ -55,13 +55,18 @@ func (c *Client) DisableWebhook(ctx context.Context, id sluice.WebhookID) (api.W
 // come to the event yet it is api.CodeEventNotFound.
 func (c *Client) ReplayWebhook(ctx context.Context, id sluice.WebhookID, r api.ReplayWebhook) (int64, error) {
 	var replayed api.WebhookReplayed
-	_, err := c.do(ctx, request{method: http.MethodPost, path: webhookPath(id) + "/replay", bearer: c.adminKey, body: r, into: &replayed})
+	_, err := c.do(ctx, request{
+		method: http.MethodPost, path: webhookPath(id) + "/replay", bearer: c.adminKey, body: r,
+		into: &replayed,
+	})
 	return replayed.Replayed, err
 }
 
 // Deliveries returns a page of what has not reached a webhook: in this state, or
 // in any if it is empty; after the page's Next. 0 is the server's limit.
-func (c *Client) Deliveries(ctx context.Context, id sluice.WebhookID, state sluice.DeliveryState, after string, limit int) (api.DeliveryPage, error) {
+func (c *Client) Deliveries(ctx context.Context, id sluice.WebhookID, state sluice.DeliveryState, after string,
+	limit int,
+) (api.DeliveryPage, error) {
 	q := url.Values{}
 	for _, p := range []struct{ name, value string }{{"state", string(state)}, {"after", after}} {
 		if p.value != "" {
@@ -72,7 +77,10 @@ func (c *Client) Deliveries(ctx context.Context, id sluice.WebhookID, state slui
 		q.Set("limit", strconv.Itoa(limit))
 	}
 	var page api.DeliveryPage
-	_, err := c.do(ctx, request{method: http.MethodGet, path: webhookPath(id) + "/deliveries?" + q.Encode(), bearer: c.adminKey, into: &page})
+	_, err := c.do(ctx, request{
+		method: http.MethodGet, path: webhookPath(id) + "/deliveries?" + q.Encode(),
+		bearer: c.adminKey, into: &page,
+	})
 	return page, err
 }
 

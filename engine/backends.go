@@ -17,8 +17,9 @@ import (
 
 // The URLs that an engine understands.
 const (
-	ledgerURLs = "sqlite:PATH, redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT"
-	storeURLs  = "sqlite:PATH, postgres://USER@HOST:PORT/DATABASE or mysql://USER@HOST:PORT/DATABASE"
+	ledgerURLs = "sqlite:PATH, redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or " +
+		"redis+cluster://HOST:PORT"
+	storeURLs = "sqlite:PATH, postgres://USER@HOST:PORT/DATABASE or mysql://USER@HOST:PORT/DATABASE"
 )
 
 // isRedis reports whether a ledger's URL is one of Redis.
@@ -65,7 +66,8 @@ func (c Config) Check() error {
 		return err
 	}
 	if c.BuyerJWKS != "" && c.BuyerAudience == "" {
-		return errors.New(`buyer_audience is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * to accept every token of that login`)
+		return errors.New(
+			`buyer_audience is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * to accept every token of that login`)
 	}
 	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) {
 		return fmt.Errorf("ledger %q: want %s", Redact(c.Ledger), ledgerURLs)
@@ -75,7 +77,8 @@ func (c Config) Check() error {
 			return fmt.Errorf("ledger_replica: a ledger in Redis has replicas, %q has none", Redact(c.Ledger))
 		}
 		if !isRedis(c.LedgerReplica) {
-			return fmt.Errorf("ledger_replica %q: want redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT", Redact(c.LedgerReplica))
+			return fmt.Errorf("ledger_replica %q: want redis://HOST:PORT, rediss://HOST:PORT, "+
+				"redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT", Redact(c.LedgerReplica))
 		}
 	}
 	if _, ok := sqlitePath(c.Store); !ok && !isPostgres(c.Store) && !isMySQL(c.Store) {
@@ -124,7 +127,8 @@ func openStore(ctx context.Context, c Config, f *folder) (sluice.Store, error) {
 		return nil, err
 	}
 	if err := store.Ping(ctx); err != nil {
-		c.Log.Warn("the store does not answer; claims are taken and wait in the journal", "store", Redact(c.Store), "error", err)
+		c.Log.Warn("the store does not answer; claims are taken and wait in the journal", "store", Redact(c.Store), "error",
+			err)
 		return store, nil
 	}
 	if err := f.setMigrated(c.Store); err != nil {
@@ -173,7 +177,8 @@ const warnFor = time.Second
 // fails for nothing.
 func (e *Engine) warn(ctx context.Context) {
 	if _, own := sqlitePath(e.cfg.Store); own && isRedis(e.cfg.Ledger) {
-		e.cfg.Log.Warn("this store is this server's own file: a second server needs --store postgres://… or mysql://…", "store", Redact(e.cfg.Store))
+		e.cfg.Log.Warn("this store is this server's own file: a second server needs --store postgres://… or mysql://…",
+			"store", Redact(e.cfg.Store))
 	}
 	ledger, ok := e.ledger.(*redisledger.Ledger)
 	if !ok {
@@ -184,9 +189,11 @@ func (e *Engine) warn(ctx context.Context) {
 	risks, err := ledger.Risks(ctx)
 	if err != nil {
 		e.cfg.Log.Warn("cannot check whether the settings of Redis keep accepted claims", "error", err,
-			"want", "allow CONFIG GET (ACL: +config|get), or make sure of appendonly yes, appendfsync always and maxmemory-policy noeviction")
+			"want", "allow CONFIG GET (ACL: +config|get), or make sure of appendonly yes, appendfsync always and "+
+				"maxmemory-policy noeviction")
 	}
 	for _, risk := range risks {
-		e.cfg.Log.Warn("a setting of Redis can lose accepted claims", "setting", risk.Setting, "value", risk.Value, "risk", risk.Harm, "want", risk.Want)
+		e.cfg.Log.Warn("a setting of Redis can lose accepted claims", "setting", risk.Setting, "value", risk.Value, "risk",
+			risk.Harm, "want", risk.Want)
 	}
 }

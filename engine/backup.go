@@ -98,7 +98,8 @@ func Backup(ctx context.Context, cfg Config, folder string, secrets bool) (repor
 
 // notEmbedded says how what is not embedded is backed up, and in which order.
 func notEmbedded(cfg Config) error {
-	text := "a backup copies an embedded ledger and store only. Copy the ledger first, then the store, with their own tools: "
+	text := "a backup copies an embedded ledger and store only. Copy the ledger first, then the store, with their own " +
+		"tools: "
 	if isRedis(cfg.Ledger) {
 		text += "Redis: copy its append-only folder or run redis-cli --rdb; "
 	} else {

@@ -35,7 +35,10 @@ const (
 )
 
 func newForgetter(store sluice.SaleStore, ledger sluice.Dropper, log *slog.Logger) *forgetter {
-	return &forgetter{store: store, ledger: ledger, log: log, bell: make(chan struct{}, 1), left: map[sluice.SaleID]int64{}}
+	return &forgetter{
+		store: store, ledger: ledger, log: log, bell: make(chan struct{}, 1),
+		left: map[sluice.SaleID]int64{},
+	}
 }
 
 // saw notes the sales that are archived.

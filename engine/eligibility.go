@@ -44,7 +44,9 @@ func (n *eligibility) compose(e *Engine, counts *metrics.Eligibility) httpapi.El
 	n.check = &admission.Eligibility{Lists: n.lists, Ticket: httpapi.TicketReason(n.keys)}
 	return httpapi.Eligibility{
 		Check: n.check, Lists: n.lists, Tickets: n.keys, Count: counts.Ticket,
-		Risk: func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address, token string) (bool, string) {
+		Risk: func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address,
+			token string,
+		) (bool, string) {
 			v := n.asker.Ask(ctx, rule, tickets.Question{Sale: sale, Buyer: buyer, Address: address, Token: token})
 			counts.Risk(v.Allow, v.Failed != nil, v.Took)
 			return v.Allow, v.Reason

@@ -177,7 +177,9 @@ func (e *Engine) compose() error {
 		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
 		reconciler: settle.NewReconciler(e.store, e.ledger), settled: settled.reconciled,
 	})
-	counts.Streams(func() int64 { return e.server.Streams() }, func() (total, address int64) { return e.server.StreamsRefused() })
+	counts.Streams(func() int64 { return e.server.Streams() }, func() (total, address int64) {
+		return e.server.StreamsRefused()
+	})
 	counts.Differences(e.reconcile.differences)
 	e.who.measure(counts)
 	e.events.compose(e, counts)
@@ -194,9 +196,10 @@ func (e *Engine) compose() error {
 	e.server = httpapi.New(httpapi.Options{
 		Eligibility: eligibility,
 		Proxies:     proxies,
-		Events:      httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress}, Origins: e.cfg.CORSOrigins,
-		Refusing: e.batcher.Refusing,
-		Gate:     gate, Board: e.board, Control: e.control,
+		Events:      httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress},
+		Origins:     e.cfg.CORSOrigins,
+		Refusing:    e.batcher.Refusing,
+		Gate:        gate, Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
 		Audit:     e.Audit,
 		Ended:     e.ender.Wake,
@@ -314,7 +317,10 @@ func (l *listeners) compose(e *Engine, proxies httpapi.Proxies, counts *metrics.
 		var all []metrics.Listener
 		for name, l := range both {
 			open, c := l.Counts()
-			all = append(all, metrics.Listener{Name: name, Open: open, RefusedTotal: c.Total, RefusedAddress: c.Address, ClosedIdle: c.Idle, AcceptErrors: c.Errors})
+			all = append(all, metrics.Listener{
+				Name: name, Open: open, RefusedTotal: c.Total, RefusedAddress: c.Address,
+				ClosedIdle: c.Idle, AcceptErrors: c.Errors,
+			})
 		}
 		return all
 	})

@@ -60,7 +60,8 @@ func (e *Engine) sealWebhooks(ctx context.Context) (err error) {
 		e.cfg.Log.Warn("secrets of webhooks are not what they should be", "error", err)
 	}
 	if clear > 0 {
-		e.cfg.Log.Warn("the secrets of webhooks are in the database in clear; want the same webhook_key (SLUICE_WEBHOOK_KEY) on every server", "webhooks", clear)
+		e.cfg.Log.Warn("the secrets of webhooks are in the database in clear; want the same webhook_key "+
+			"(SLUICE_WEBHOOK_KEY) on every server", "webhooks", clear)
 	}
 	return nil
 }

@@ -96,12 +96,14 @@ func TestWebhooksEndToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	until("both events arrive", func() bool { return len(received()) == 2 })
-	if first, second := received()[0], received()[1]; first.Type != "sale.created" || second.Type != "sale.available" || first.Data.Sale.Title != "手机" {
+	if first, second := received()[0], received()[1]; first.Type != "sale.created" || second.Type != "sale.available" ||
+		first.Data.Sale.Title != "手机" {
 		t.Errorf("events %+v, %+v", first, second)
 	}
 	until("nothing waits", func() bool {
 		w, err := c.Webhook(t.Context(), hook.ID)
-		return err == nil && w.Pending == 0 && w.Behind == 0 && w.Delivered == 2 && w.Secret == "" && w.LastFailureAt != nil && w.LastError == "HTTP 500 Internal Server Error"
+		return err == nil && w.Pending == 0 && w.Behind == 0 && w.Delivered == 2 && w.Secret == "" &&
+			w.LastFailureAt != nil && w.LastError == "HTTP 500 Internal Server Error"
 	})
 	page, err := c.Events(t.Context(), "", 0)
 	if err != nil || len(page.Events) != 2 || page.Events[0].ID != received()[0].ID || page.Next != received()[1].ID {
@@ -113,7 +115,8 @@ func TestWebhooksEndToEnd(t *testing.T) {
 		}
 		until("it is sent again", func() bool { return len(received()) == 3+2*i })
 	}
-	if _, err := c.ReplayWebhook(t.Context(), hook.ID, api.ReplayWebhook{Event: "evt_1_00000000"}); client.CodeOf(err) != api.CodeEventNotFound {
+	if _, err := c.ReplayWebhook(t.Context(), hook.ID, api.ReplayWebhook{Event: "evt_1_00000000"}); client.CodeOf(err) !=
+		api.CodeEventNotFound {
 		t.Errorf("replay of no event: %v", err)
 	}
 	if err := c.DeleteWebhook(t.Context(), hook.ID); err != nil {

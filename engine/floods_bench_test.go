@@ -33,13 +33,19 @@ const (
 //
 //	go test ./engine -run '^$' -bench Floods -benchtime 3x -timeout 1h
 func BenchmarkFloods(b *testing.B) {
-	k := openTill(b, engine.Config{Ledger: os.Getenv("SLUICE_TEST_FLOOD_LEDGER"), Store: os.Getenv("SLUICE_TEST_FLOOD_STORE")}, 2*floodConnections+politeBuyers)
+	k := openTill(b, engine.Config{
+		Ledger: os.Getenv("SLUICE_TEST_FLOOD_LEDGER"),
+		Store:  os.Getenv("SLUICE_TEST_FLOOD_STORE"),
+	}, 2*floodConnections+politeBuyers)
 	sale := prepared(fmt.Sprint("flood-", time.Now().UnixNano()), time.Now().Add(-time.Second), sluice.Rules{})
 	sale.Total, sale.MaxPerBuyer = sluice.Unlimited, 1
 	if _, err := k.engine.Control().Create(context.Background(), sale); err != nil {
 		b.Fatal(err)
 	}
-	f := &floods{b: b, till: k, sale: sale.ID, buyer: tokenOf(b, "flooder"), p50: map[string][]time.Duration{}, p99: map[string][]time.Duration{}}
+	f := &floods{
+		b: b, till: k, sale: sale.ID, buyer: tokenOf(b, "flooder"), p50: map[string][]time.Duration{},
+		p99: map[string][]time.Duration{},
+	}
 	if status, code, _, err := k.claim(sale.ID, f.buyer, "the-flooders-own"); err != nil || status != http.StatusAccepted {
 		b.Fatalf("%d %s %v", status, code, err)
 	}
@@ -74,7 +80,8 @@ func BenchmarkFloods(b *testing.B) {
 			ratio = float64(p99) / float64(besideNew)
 		}
 		worst = max(worst, ratio)
-		fmt.Fprintf(&table, "| `%s` | %s | %.1f | %.1f | %.1f |\n", r.Pattern, r.Access, ms(middle(f.p50[r.Pattern])), ms(p99), ratio)
+		fmt.Fprintf(&table, "| `%s` | %s | %.1f | %.1f | %.1f |\n", r.Pattern, r.Access, ms(middle(f.p50[r.Pattern])),
+			ms(p99), ratio)
 	}
 	// b.Log cuts what is longer than ten lines.
 	fmt.Printf("\n| a flood of | for | p50 ms | p99 ms | to /healthz |\n|---|---|---|---|---|\n%s", &table)
@@ -102,7 +109,8 @@ func (f *floods) request(ctx context.Context, pattern string) (*http.Request, er
 	if !ok {
 		method, path = http.MethodGet, fmt.Sprint("/no/such/path/", n)
 	}
-	path = strings.NewReplacer("{$}", "", "{sale}", string(f.sale), "{order}", string(sluice.MakeOrderID(f.sale, fmt.Sprintf("%032x", n))),
+	path = strings.NewReplacer("{$}", "", "{sale}", string(f.sale), "{order}",
+		string(sluice.MakeOrderID(f.sale, fmt.Sprintf("%032x", n))),
 		"{list}", "allow", "{id}", fmt.Sprint(n), "{webhook}", "wh-1", "{build}", "x", "{file}", "x.js").Replace(path)
 	body := ""
 	if method == http.MethodPost && strings.HasSuffix(path, "/orders") {

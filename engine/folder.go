@@ -40,7 +40,8 @@ func openFolder(path string, log *slog.Logger) (*folder, error) {
 		return nil, fmt.Errorf("engine: data folder %s: %w", path, sluice.ErrInUse)
 	}
 	if disk.LooseFolder(path) {
-		log.Warn("others than its owner may replace files of the data folder, its secrets too; want chmod 700", "folder", path)
+		log.Warn("others than its owner may replace files of the data folder, its secrets too; want chmod 700", "folder",
+			path)
 	}
 	return &folder{path: path, lock: lock, log: log}, nil
 }

@@ -23,7 +23,8 @@ func TestDataFilesArePrivate(t *testing.T) {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "buyer.secret"), []byte(strings.Repeat("s", 40)+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "buyer.secret"), []byte(strings.Repeat("s", 40)+"\n"), 0o644); err !=
+		nil {
 		t.Fatal(err)
 	}
 	open := func(warned bool) {

@@ -50,7 +50,9 @@ func (l *faultyLedger) Apply(ctx context.Context, sale sluice.SaleID, epoch int6
 	return l.Ledger.Apply(ctx, sale, epoch, terms)
 }
 
-func (l *faultyLedger) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+func (l *faultyLedger) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision,
+	error,
+) {
 	l.claims.Add(1)
 	return l.Ledger.Claim(ctx, sale, claims)
 }
@@ -257,7 +259,8 @@ func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 		t.Errorf("five changes of a sale that is well took %v", took)
 	}
 	if most.Load() > int64(limits[repeating].sales) {
-		t.Errorf("%d sales that have hung before are tried at the same time, want at most %d", most.Load(), limits[repeating].sales)
+		t.Errorf("%d sales that have hung before are tried at the same time, want at most %d", most.Load(),
+			limits[repeating].sales)
 	}
 }
 
@@ -317,8 +320,12 @@ func TestALetterThatWaitsIsReplayedLessAndLess(t *testing.T) {
 	}
 	rebuild(1)
 	lost := sluice.Entry{
-		ID: "lost", Sale: "phone", Epoch: 1, Node: "a", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond), FirstSeq: 1,
-		Claims: []sluice.Claim{{Buyer: "ann", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID("phone", strings.Repeat("0a", 16))}},
+		ID: "lost", Sale: "phone", Epoch: 1, Node: "a", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond),
+		FirstSeq: 1,
+		Claims: []sluice.Claim{{
+			Buyer: "ann", Key: "attempt-1", Quantity: 1,
+			Order: sluice.MakeOrderID("phone", strings.Repeat("0a", 16)),
+		}},
 	}
 	if err := r.store.SetAside(t.Context(), lost.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,8 @@ func formatSale(id sluice.SaleID) sluice.Sale {
 	return sluice.Sale{
 		ID: id, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
 		Terms: sluice.Terms{
-			Version: 1, Total: 5, MaxPerBuyer: 1, MaxOrders: 9, OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+			Version: 1, Total: 5, MaxPerBuyer: 1, MaxOrders: 9,
+			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
 		},
 		PaymentWindow: time.Hour, PaymentGrace: time.Second,
 	}
@@ -47,9 +48,13 @@ func execFile(t *testing.T, file, statement string) {
 
 func TestFilesOfANewerProgram(t *testing.T) {
 	for name, tc := range map[string]struct{ file, newer, back, want string }{
-		"ledger": {"ledger.db", `PRAGMA user_version = 99`, `PRAGMA user_version = 1`, "the ledger has format 99, this program reads format 1"},
+		"ledger": {
+			"ledger.db", `PRAGMA user_version = 99`, `PRAGMA user_version = 1`,
+			"the ledger has format 99, this program reads format 1",
+		},
 		"store": {
-			"store.db", `INSERT INTO sluice_schema (version_id, is_applied) VALUES (999, 1)`, `DELETE FROM sluice_schema WHERE version_id = 999`,
+			"store.db", `INSERT INTO sluice_schema (version_id, is_applied) VALUES (999, 1)`,
+			`DELETE FROM sluice_schema WHERE version_id = 999`,
 			"a newer sluice has migrated it",
 		},
 	} {
@@ -72,11 +77,13 @@ func TestFilesOfANewerProgram(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), tc.file) {
 				t.Errorf("engine %v, error %v; want %q and the file", e, err, tc.want)
 			}
-			if _, err := engine.OpenAudit(t.Context(), engine.Config{DataDir: dir}); err == nil || !strings.Contains(err.Error(), "99") {
+			if _, err := engine.OpenAudit(t.Context(), engine.Config{DataDir: dir}); err == nil ||
+				!strings.Contains(err.Error(), "99") {
 				t.Errorf("audit: error %v, want one that names the version", err)
 			}
 			to := filepath.Join(t.TempDir(), "backup")
-			if _, err := engine.Backup(t.Context(), engine.Config{DataDir: dir}, to, false); err == nil || !strings.Contains(err.Error(), "99") {
+			if _, err := engine.Backup(t.Context(), engine.Config{DataDir: dir}, to, false); err == nil ||
+				!strings.Contains(err.Error(), "99") {
 				t.Errorf("backup: error %v, want one that names the version", err)
 			}
 			if after := must(os.ReadFile(file)); string(after) != string(before) {
@@ -115,7 +122,8 @@ func redisShop(t *testing.T) (dir, url string, redis rueidis.Client) {
 func openRedisShop(t *testing.T, dir, url string) *shop {
 	t.Helper()
 	e, err := engine.Open(t.Context(), engine.Config{
-		DataDir: dir, Ledger: url, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet", Reconcile: 200 * time.Millisecond,
+		DataDir: dir, Ledger: url, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet",
+		Reconcile: 200 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +152,8 @@ func TestASaleOfANewerFormatInRedis(t *testing.T) {
 	key := "sluice:{" + string(restoreSale) + "}:sale"
 	set := func(format string) {
 		t.Helper()
-		if err := redis.Do(t.Context(), redis.B().Hset().Key(key).FieldValue().FieldValue("format", format).Build()).Error(); err != nil {
+		if err := redis.Do(t.Context(), redis.B().Hset().Key(key).FieldValue().FieldValue("format", format).Build()).
+			Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +247,8 @@ func TestAnEntryOfANewerFormatInRedis(t *testing.T) {
 	}
 	s.close()
 	letters := deadLetters(t, filepath.Join(dir, "store.db"))
-	if len(letters) != 1 || !strings.Contains(letters[0].Reason, `journal format "2", want 1`) || !strings.Contains(letters[0].Claims, string(order)) {
+	if len(letters) != 1 || !strings.Contains(letters[0].Reason, `journal format "2", want 1`) ||
+		!strings.Contains(letters[0].Claims, string(order)) {
 		t.Errorf("%+v", letters)
 	}
 }

@@ -60,11 +60,13 @@ func TestFullDisk(t *testing.T) {
 			return false
 		}
 		refused = buyer
-		return status == http.StatusServiceUnavailable && answer["detail"] == "the ledger refuses to write; this request decided nothing"
+		return status == http.StatusServiceUnavailable &&
+			answer["detail"] == "the ledger refuses to write; this request decided nothing"
 	})
 	fill()
 	for range 3 {
-		if status, answer := b.claim("phones", refused, ""); status != http.StatusServiceUnavailable || answer["code"] != "unavailable" {
+		if status, answer := b.claim("phones", refused, ""); status != http.StatusServiceUnavailable ||
+			answer["code"] != "unavailable" {
 			t.Errorf("again: %d %v", status, answer)
 		}
 	}

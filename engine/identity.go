@@ -95,11 +95,13 @@ func (e *Engine) shortSecrets() (err error) {
 			continue
 		}
 		if !e.cfg.Exposed {
-			e.cfg.Log.Warn(s.key+" is short: "+s.harm, "from", whence(s.given, s.file), "want", fmt.Sprintf("at least %d random bytes", s.least))
+			e.cfg.Log.Warn(s.key+" is short: "+s.harm, "from", whence(s.given, s.file), "want",
+				fmt.Sprintf("at least %d random bytes", s.least))
 			continue
 		}
-		err = errors.Join(err, fmt.Errorf("%s (from %s) is short: %s. Want at least %d random bytes where other machines can reach the server",
-			s.key, whence(s.given, s.file), s.harm, s.least))
+		err = errors.Join(err,
+			fmt.Errorf("%s (from %s) is short: %s. Want at least %d random bytes where other machines can reach the server",
+				s.key, whence(s.given, s.file), s.harm, s.least))
 	}
 	return err
 }

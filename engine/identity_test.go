@@ -57,7 +57,10 @@ func TestKeysThatComeLater(t *testing.T) {
 		_, _ = w.Write(document)
 	}))
 	defer login.Close()
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), BuyerJWKS: login.URL, BuyerIssuer: "shop", BuyerAudience: "sluice"})
+	e, err := engine.Open(t.Context(), engine.Config{
+		DataDir: t.TempDir(), BuyerJWKS: login.URL, BuyerIssuer: "shop",
+		BuyerAudience: "sluice",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,18 +109,32 @@ func TestKeysThatAreWrong(t *testing.T) {
 		cfg  engine.Config
 		want string
 	}{
-		"no JWKS file":       {engine.Config{BuyerJWKS: "/nonexistent/jwks.json", BuyerAudience: "sluice"}, "/nonexistent/jwks.json"},
+		"no JWKS file": {
+			engine.Config{BuyerJWKS: "/nonexistent/jwks.json", BuyerAudience: "sluice"},
+			"/nonexistent/jwks.json",
+		},
 		"an empty JWKS file": {engine.Config{BuyerJWKS: path, BuyerAudience: engine.AnyAudience}, "no keys"},
 		"plain http":         {engine.Config{BuyerJWKS: "http://login.example.com/", BuyerAudience: "sluice"}, "https"},
 		"no audience":        {engine.Config{BuyerJWKS: "https://login.example.com/"}, "buyer_audience"},
 
-		"a short admin key":           {engine.Config{Exposed: true, AdminKey: "q7q"}, "admin_key (from the settings) is short"},
-		"a short buyer secret":        {engine.Config{Exposed: true, BuyerSecret: "q7q"}, "buyer_secret (from the settings) is short"},
+		"a short admin key": {
+			engine.Config{Exposed: true, AdminKey: "q7q"},
+			"admin_key (from the settings) is short",
+		},
+		"a short buyer secret": {
+			engine.Config{Exposed: true, BuyerSecret: "q7q"},
+			"buyer_secret (from the settings) is short",
+		},
 		"a short buyer secret before": {engine.Config{Exposed: true, BuyerSecretPrevious: "q7q"}, "buyer_secret_previous"},
 		"a short ticket secret":       {engine.Config{Exposed: true, TicketSecret: "q7q"}, "ticket_secret (from"},
 		"a short webhook key":         {engine.Config{Exposed: true, WebhookKey: "q7q"}, "webhook_key (from"},
-		"a short key":                 {engine.Config{AdminKeys: []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, Key: "short"}}}, "ann: key: it is short"},
-		"a key twice":                 {engine.Config{AdminKey: long, AdminKeys: []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, Key: long}}}, "same key as that of admin"},
+		"a short key": {
+			engine.Config{AdminKeys: []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, Key: "short"}}},
+			"ann: key: it is short",
+		},
+		"a key twice": {engine.Config{AdminKey: long, AdminKeys: []sluice.AdminKey{
+			{Name: "ann", Role: sluice.Viewer, Key: long},
+		}}, "same key as that of admin"},
 	} {
 		c.cfg.DataDir = t.TempDir()
 		e, err := engine.Open(t.Context(), c.cfg)
@@ -140,13 +157,16 @@ func TestShortKeysAreWarnedOf(t *testing.T) {
 		files  map[string]string
 		warned []string
 	}{
-		"generated":       {},
-		"short":           {cfg: engine.Config{AdminKey: "q7q", BuyerSecret: "q8q"}, warned: []string{admin, buyer}},
-		"nearly":          {cfg: engine.Config{AdminKey: long[:15], BuyerSecret: long[:31]}, warned: []string{admin, buyer}},
-		"just enough":     {cfg: engine.Config{AdminKey: long[:16], BuyerSecret: long}},
-		"of the open":     {cfg: engine.Config{Exposed: true, AdminKey: long[:16], BuyerSecret: long}},
-		"one of them":     {cfg: engine.Config{AdminKey: long, BuyerSecret: "q8q"}, warned: []string{buyer}},
-		"kept in a file":  {files: map[string]string{"admin.key": "q7q\n", "buyer.secret": "q8q\n"}, warned: []string{admin, buyer, "from=\"admin.key in", "from=\"buyer.secret in"}},
+		"generated":   {},
+		"short":       {cfg: engine.Config{AdminKey: "q7q", BuyerSecret: "q8q"}, warned: []string{admin, buyer}},
+		"nearly":      {cfg: engine.Config{AdminKey: long[:15], BuyerSecret: long[:31]}, warned: []string{admin, buyer}},
+		"just enough": {cfg: engine.Config{AdminKey: long[:16], BuyerSecret: long}},
+		"of the open": {cfg: engine.Config{Exposed: true, AdminKey: long[:16], BuyerSecret: long}},
+		"one of them": {cfg: engine.Config{AdminKey: long, BuyerSecret: "q8q"}, warned: []string{buyer}},
+		"kept in a file": {
+			files:  map[string]string{"admin.key": "q7q\n", "buyer.secret": "q8q\n"},
+			warned: []string{admin, buyer, "from=\"admin.key in", "from=\"buyer.secret in"},
+		},
 		"no secret: JWKS": {cfg: engine.Config{AdminKey: long, BuyerJWKS: "http://127.0.0.1:1/", BuyerAudience: "sluice"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -102,7 +102,8 @@ func archived(b *testing.B, driver, url, random string, n int) {
 	defer db.Close()
 	db.SetMaxOpenConns(1) // a temporary table is of its connection
 	for _, statement := range []string{
-		fmt.Sprintf(`CREATE TEMPORARY TABLE copies AS WITH RECURSIVE many(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many WHERE n < %d)
+		fmt.Sprintf(
+			`CREATE TEMPORARY TABLE copies AS WITH RECURSIVE many(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many WHERE n < %d)
 			SELECT sales.* FROM sales, many`, n),
 		`UPDATE copies SET id = ` + random + `, archived_at = updated_at`,
 		`INSERT INTO sales SELECT * FROM copies`,

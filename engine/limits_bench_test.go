@@ -41,11 +41,14 @@ func openTill(b *testing.B, cfg engine.Config, connections int) *till {
 		server.Close()
 		_ = e.Close(context.Background())
 	})
-	return &till{e, server.URL, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections}}}
+	return &till{e, server.URL, &http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections,
+	}}}
 }
 
 func tokenOf(b *testing.B, buyer string) string {
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Hour).Unix()}).
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+		jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Hour).Unix()}).
 		SignedString([]byte("buyer-secret-of-the-fleet"))
 	if err != nil {
 		b.Fatal(err)
@@ -55,7 +58,8 @@ func tokenOf(b *testing.B, buyer string) string {
 
 // claim sends one claim, and returns status, code and opens_at of the answer.
 func (k *till) claim(sale sluice.SaleID, token, key string) (status int, code, opens string, err error) {
-	request, err := http.NewRequest(http.MethodPost, k.url+"/v1/sales/"+string(sale)+"/orders", strings.NewReader(`{"quantity":1}`))
+	request, err := http.NewRequest(http.MethodPost, k.url+"/v1/sales/"+string(sale)+"/orders",
+		strings.NewReader(`{"quantity":1}`))
 	if err != nil {
 		return 0, "", "", err
 	}
@@ -190,7 +194,12 @@ func BenchmarkFlood(b *testing.B) {
 		name  string
 		rules sluice.Rules
 		flood int
-	}{{"quiet", rate, 0}, {"flood-limited", rate, 16}, {"flood-limited-shared", shared, 16}, {"flood-unlimited", sluice.Rules{}, 16}} {
+	}{
+		{"quiet", rate, 0},
+		{"flood-limited", rate, 16},
+		{"flood-limited-shared", shared, 16},
+		{"flood-unlimited", sluice.Rules{}, 16},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			redis := servertest.StartRedis(b, "--appendonly", "yes", "--appendfsync", "always")
 			k := openTill(b, engine.Config{Ledger: redis.URL()}, 200)

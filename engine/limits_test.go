@@ -40,7 +40,8 @@ func sell(t *testing.T, branches []*branch, sale sluice.Sale) {
 // try makes one try with a key of its own, and returns the code, accepted or
 // another.
 func (b *branch) try(sale, buyer, key string) string {
-	status, answer := b.post("/v1/sales/"+sale+"/orders", buyer, map[string]string{"Idempotency-Key": key}, `{"quantity":1}`)
+	status, answer := b.post("/v1/sales/"+sale+"/orders", buyer, map[string]string{"Idempotency-Key": key},
+		`{"quantity":1}`)
 	if status == http.StatusAccepted {
 		return "accepted"
 	}
@@ -52,7 +53,8 @@ func (b *branch) try(sale, buyer, key string) string {
 // server; other buyers are not delayed.
 func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
 	branches := threeBranches(t)
-	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 20, PerS: sluice.MaxRatePerS, Shared: true}})
+	sale := prepared("phones", time.Now().Add(-time.Minute),
+		sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 20, PerS: sluice.MaxRatePerS, Shared: true}})
 	sale.Total, sale.MaxPerBuyer, sale.MaxOrders = 10_000, sluice.Unlimited, sluice.Unlimited
 	sell(t, branches, sale)
 	var mu sync.Mutex
@@ -84,7 +86,8 @@ func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
 	}
 
 	// Rules that one server changes hold on the others.
-	if _, err := branches[0].client.PatchSale(t.Context(), "phones", api.PatchSale{PatchRules: api.PatchRules{BuyerRate: api.Null[sluice.BuyerRate]()}}); err != nil {
+	if _, err := branches[0].client.PatchSale(t.Context(), "phones",
+		api.PatchSale{PatchRules: api.PatchRules{BuyerRate: api.Null[sluice.BuyerRate]()}}); err != nil {
 		t.Fatal(err)
 	}
 	for i, b := range branches {
@@ -149,10 +152,12 @@ func TestRulesHoldOverAStartWithoutTheStore(t *testing.T) {
 	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)
 	cfg := engine.Config{DataDir: t.TempDir(), Ledger: redis.URL(), Store: postgres.URL(), Node: "one"}
 	before := openBranch(t, cfg)
-	limited := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 1, PerS: sluice.MaxRatePerS}})
+	limited := prepared("phones", time.Now().Add(-time.Minute),
+		sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 1, PerS: sluice.MaxRatePerS}})
 	limited.MaxPerBuyer = 10
 	sell(t, []*branch{before}, limited)
-	sell(t, []*branch{before}, prepared("tickets", time.Now().Add(-time.Minute), sluice.Rules{Ticket: sluice.Ticket{BeforeS: 60}}))
+	sell(t, []*branch{before}, prepared("tickets", time.Now().Add(-time.Minute),
+		sluice.Rules{Ticket: sluice.Ticket{BeforeS: 60}}))
 	before.close()
 	postgres.Stop(t)
 	after := openBranch(t, cfg)

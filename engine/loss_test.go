@@ -78,7 +78,8 @@ func (f *fleet) flush() {
 }
 
 func token(buyer string) string {
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Hour).Unix()}).
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+		jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Hour).Unix()}).
 		SignedString([]byte("buyer-secret-of-the-fleet"))
 	if err != nil {
 		panic(err)
@@ -89,7 +90,8 @@ func token(buyer string) string {
 // claim tries once on one server and returns the status and the order id.
 func (f *fleet) claim(server, buyer int) (status int, order string) {
 	name := fmt.Sprintf("buyer-%05d", buyer)
-	request := httptest.NewRequest(http.MethodPost, "/v1/sales/"+string(f.sale)+"/orders", strings.NewReader(`{"quantity":1}`))
+	request := httptest.NewRequest(http.MethodPost, "/v1/sales/"+string(f.sale)+"/orders",
+		strings.NewReader(`{"quantity":1}`))
 	request.Header.Set("Authorization", "Bearer "+token(name))
 	request.Header.Set("Idempotency-Key", "attempt-"+name)
 	answer := httptest.NewRecorder()
@@ -228,7 +230,8 @@ func TestAnyKeysOfASaleAreGone(t *testing.T) {
 		f.sale = id
 		f.until(fmt.Sprintf("%s to come back", id), func() bool {
 			sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
-			return err == nil && sale.Epoch >= 2 && sale.Fence == "" && sale.Backlog == 0 && sale.StoredTaken == 4 && sale.Taken == 4
+			return err == nil && sale.Epoch >= 2 && sale.Fence == "" && sale.Backlog == 0 && sale.StoredTaken == 4 &&
+				sale.Taken == 4
 		})
 		for _, p := range promises {
 			if status, order := f.claim(0, p.buyer); status != http.StatusAccepted || order != p.order {

@@ -20,7 +20,9 @@ func TestALossIsAWarning(t *testing.T) {
 	for _, node := range []string{"a", "b"} {
 		log := new(logged)
 		logs = append(logs, log)
-		branches = append(branches, openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: node, Log: log.logger()}))
+		branches = append(branches, openBranch(t, engine.Config{
+			Ledger: redis.URL(), Store: store, Node: node, Log: log.logger(),
+		}))
 	}
 	sell(t, branches, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true})

@@ -150,7 +150,8 @@ func TestRedisComesBackOlder(t *testing.T) {
 		have, there := now[id]
 		ended := have.Status == sluice.Cancelled && cancelled[string(id)]
 		if !there || have.BuyerID != o.BuyerID || have.Key != o.Key || have.Status != o.Status && !ended {
-			t.Errorf("order %s was stored before the loss as %s of %s; now it is %s of %q", id, o.Status, o.BuyerID, have.Status, have.BuyerID)
+			t.Errorf("order %s was stored before the loss as %s of %s; now it is %s of %q", id, o.Status, o.BuyerID, have.Status,
+				have.BuyerID)
 		}
 	}
 	listed := f.listedAsLost(now)
@@ -169,7 +170,8 @@ func TestRedisComesBackOlder(t *testing.T) {
 		}
 	}
 	sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
-	if err != nil || sale.Taken > total || sale.StoredTaken != sale.Taken || sale.Taken != int64(len(promised)-len(cancelled)-lost) {
+	if err != nil || sale.Taken > total || sale.StoredTaken != sale.Taken ||
+		sale.Taken != int64(len(promised)-len(cancelled)-lost) {
 		t.Errorf("taken %d by the ledger, %d by the store, %v; %d promises, %d cancelled, %d lost of %d units",
 			sale.Taken, sale.StoredTaken, err, len(promised), len(cancelled), lost, total)
 	}
@@ -177,7 +179,8 @@ func TestRedisComesBackOlder(t *testing.T) {
 	if err != nil || !report.OK && lost == 0 {
 		t.Errorf("audit: %+v, %v", report.Checks, err)
 	}
-	t.Logf("%d promises, %d cancelled, %d stored before the loss, %d listed as lost, epoch %d", len(promised), len(cancelled), len(before), lost, sale.Epoch)
+	t.Logf("%d promises, %d cancelled, %d stored before the loss, %d listed as lost, epoch %d", len(promised),
+		len(cancelled), len(before), lost, sale.Epoch)
 }
 
 // listedAsLost are the promises that could not be kept, by order id: rejected

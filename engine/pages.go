@@ -25,7 +25,10 @@ type Pages struct {
 
 // newPages makes the buyer's pages of what the board knows.
 func (e *Engine) newPages() (*web.Pages, error) {
-	return web.New(pageSource{e.board}, web.Options{LoginURL: e.cfg.Pages.LoginURL, PayURL: e.cfg.Pages.PayURL, Log: e.cfg.Log})
+	return web.New(pageSource{e.board}, web.Options{
+		LoginURL: e.cfg.Pages.LoginURL, PayURL: e.cfg.Pages.PayURL,
+		Log: e.cfg.Log,
+	})
 }
 
 // pageSource finds the sales on the board, which costs memory only.

@@ -157,7 +157,9 @@ func (j *reconcileJob) round(ctx context.Context) {
 
 // forget drops what is known of sales that are not on the board any more.
 func (j *reconcileJob) forget(views map[sluice.SaleID]*admission.View) {
-	maps.DeleteFunc(j.rests, func(id sluice.SaleID, until time.Time) bool { return views[id] == nil || time.Now().After(until) })
+	maps.DeleteFunc(j.rests, func(id sluice.SaleID, until time.Time) bool {
+		return views[id] == nil || time.Now().After(until)
+	})
 	maps.DeleteFunc(j.last, func(id sluice.SaleID, _ reconcileRun) bool { return views[id] == nil })
 	j.mu.Lock()
 	defer j.mu.Unlock()

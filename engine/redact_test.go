@@ -37,7 +37,8 @@ func TestWarningsOfAnEngineAreCounted(t *testing.T) {
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(out.String(), "msg=trouble"); lines != 2 || !strings.Contains(out.String(), "msg=trouble repeated=999") {
+	if lines := strings.Count(out.String(), "msg=trouble"); lines != 2 ||
+		!strings.Contains(out.String(), "msg=trouble repeated=999") {
 		t.Errorf("%d lines of one trouble:\n%.1000s", lines, out.String())
 	}
 }

@@ -24,7 +24,10 @@ func TestAReplicaMayBeDown(t *testing.T) {
 	replica.Kill()
 
 	seller := openBranch(t, engine.Config{Ledger: primary.URL(), Store: store, Node: "seller"})
-	reader := openBranch(t, engine.Config{Ledger: primary.URL(), LedgerReplica: replica.URL(), Store: store, Node: "reader"})
+	reader := openBranch(t, engine.Config{
+		Ledger: primary.URL(), LedgerReplica: replica.URL(), Store: store,
+		Node: "reader",
+	})
 	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{})
 	sell(t, []*branch{seller, reader}, sale)
 	up := func(want int) {

@@ -35,7 +35,8 @@ const (
 func openShop(t *testing.T, dir string) *shop {
 	t.Helper()
 	e, err := engine.Open(t.Context(), engine.Config{
-		DataDir: dir, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet", Reconcile: 200 * time.Millisecond,
+		DataDir: dir, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet",
+		Reconcile: 200 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,8 @@ func (s *shop) close() {
 func (s *shop) claim(buyer int) (order sluice.OrderID, code string) {
 	name := fmt.Sprintf("buyer-%05d", buyer)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		request := httptest.NewRequest(http.MethodPost, "/v1/sales/"+string(restoreSale)+"/orders", strings.NewReader(`{"quantity":1}`))
+		request := httptest.NewRequest(http.MethodPost, "/v1/sales/"+string(restoreSale)+"/orders",
+			strings.NewReader(`{"quantity":1}`))
 		request.Header.Set("Authorization", "Bearer "+token(name))
 		request.Header.Set("Idempotency-Key", "attempt-"+name)
 		answer := httptest.NewRecorder()
@@ -229,7 +231,8 @@ func TestRestore(t *testing.T) {
 		140: snapshot("later"),
 		150: func(p *promises) {
 			note("backup", p)
-			if _, err := engine.Backup(t.Context(), engine.Config{DataDir: s.dir}, filepath.Join(base, "backup"), false); err != nil {
+			if _, err := engine.Backup(t.Context(), engine.Config{DataDir: s.dir}, filepath.Join(base, "backup"), false); err !=
+				nil {
 				t.Error(err)
 			}
 		},
@@ -318,7 +321,8 @@ func TestRestoreOfAStoreThatIsEpochsBehind(t *testing.T) {
 	sale := sluice.Sale{
 		ID: restoreSale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
 		Terms: sluice.Terms{
-			Version: 1, Total: 5, MaxPerBuyer: 1, MaxOrders: 9, OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+			Version: 1, Total: 5, MaxPerBuyer: 1, MaxOrders: 9,
+			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
 		},
 		PaymentWindow: time.Hour, PaymentGrace: time.Second,
 	}

@@ -56,7 +56,8 @@ func (b *branch) close() {
 
 // post sends one request of a buyer, and returns status and fields of the answer.
 func (b *branch) post(path, buyer string, headers map[string]string, body string) (int, map[string]any) {
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Hour).Unix()}).
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+		jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Hour).Unix()}).
 		SignedString([]byte("buyer-secret-of-the-fleet"))
 	if err != nil {
 		b.t.Fatal(err)
@@ -93,7 +94,10 @@ func until(t *testing.T, what string, reached func() bool) {
 func prepared(id string, opens time.Time, rules sluice.Rules) sluice.Sale {
 	return sluice.Sale{
 		ID: sluice.SaleID(id), SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
-		Terms:         sluice.Terms{Version: 1, Total: 100, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: opens.UTC().Truncate(time.Millisecond)},
+		Terms: sluice.Terms{
+			Version: 1, Total: 100, MaxPerBuyer: 1, MaxOrders: 10,
+			OpensAt: opens.UTC().Truncate(time.Millisecond),
+		},
 		PaymentWindow: time.Minute, PaymentGrace: time.Second, Rules: rules,
 	}
 }
@@ -111,7 +115,8 @@ func TestASaleIsWarmedUpAndOpensByItself(t *testing.T) {
 	}
 	defer written.Close()
 	opens := time.Now().Add(7 * time.Second)
-	if _, err := written.CreateSale(t.Context(), prepared("phones", opens, sluice.Rules{Ticket: sluice.Ticket{BeforeS: 3600}})); err != nil {
+	if _, err := written.CreateSale(t.Context(),
+		prepared("phones", opens, sluice.Rules{Ticket: sluice.Ticket{BeforeS: 3600}})); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "one of them to load it", func() bool {
@@ -192,14 +197,17 @@ func TestListsReachAllServers(t *testing.T) {
 	one := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "one"})
 	two := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "two"})
 	_, err := one.client.CreateSale(t.Context(), api.CreateSale{
-		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
-		Total: api.Value[int64](1_000_000), MaxPerBuyer: api.Null[int64](), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
+		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title",
+		Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		Total: api.Value[int64](1_000_000), MaxPerBuyer: api.Null[int64](),
+		OpensAt:    api.Some(api.At(time.Now().Add(-time.Hour))),
 		PatchRules: api.PatchRules{Eligibility: api.Value(sluice.EligibleList)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := one.client.ReplaceBuyers(t.Context(), "phones", sluice.AllowList, strings.NewReader("ann\nbob\n")); err != nil {
+	if _, err := one.client.ReplaceBuyers(t.Context(), "phones", sluice.AllowList, strings.NewReader("ann\nbob\n")); err !=
+		nil {
 		t.Fatal(err)
 	}
 	if status, answer := one.claim("phones", "ann", ""); status != http.StatusAccepted {
@@ -209,14 +217,17 @@ func TestListsReachAllServers(t *testing.T) {
 		status, _ := two.claim("phones", "bob", "")
 		return status == http.StatusAccepted
 	})
-	if status, answer := two.claim("phones", "eve", ""); status != http.StatusForbidden || answer["reason"] != "not_eligible" {
+	if status, answer := two.claim("phones", "eve", ""); status != http.StatusForbidden ||
+		answer["reason"] != "not_eligible" {
 		t.Errorf("eve: %d %v", status, answer)
 	}
-	if _, err := two.client.ReplaceBuyers(t.Context(), "phones", sluice.DenyList, strings.NewReader("ann\nbob\n")); err != nil {
+	if _, err := two.client.ReplaceBuyers(t.Context(), "phones", sluice.DenyList, strings.NewReader("ann\nbob\n")); err !=
+		nil {
 		t.Fatal(err)
 	}
 	until(t, "the first server to know the deny list", func() bool {
-		status, answer := one.post("/v1/sales/phones/orders", "ann", map[string]string{"Idempotency-Key": "another-" + time.Now().Format("150405.000000")[7:]}, `{"quantity":1}`)
+		status, answer := one.post("/v1/sales/phones/orders", "ann",
+			map[string]string{"Idempotency-Key": "another-" + time.Now().Format("150405.000000")[7:]}, `{"quantity":1}`)
 		return status == http.StatusForbidden && answer["reason"] == "denied"
 	})
 	if status, answer := one.claim("phones", "ann", ""); status != http.StatusAccepted { // what was accepted stays (I4)
@@ -230,7 +241,8 @@ func TestASaleOpensWhileNobodyRuns(t *testing.T) {
 	before := openBranch(t, engine.Config{DataDir: dir})
 	opens := time.Now().Add(time.Second).UTC().Truncate(time.Millisecond)
 	_, err := before.client.CreateSale(t.Context(), api.CreateSale{
-		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title",
+		Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(opens)),
 	})
 	if err != nil {

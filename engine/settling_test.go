@@ -48,7 +48,10 @@ func grep(text, word string) string {
 // What waits in the store, and what is done about it, is in the metrics.
 func TestMetricsOfSettling(t *testing.T) {
 	dir := t.TempDir()
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Reconcile: 500 * time.Millisecond, Expiry: 10 * time.Millisecond})
+	e, err := engine.Open(t.Context(), engine.Config{
+		DataDir: dir, Reconcile: 500 * time.Millisecond,
+		Expiry: 10 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +60,8 @@ func TestMetricsOfSettling(t *testing.T) {
 		server.Close()
 		_ = e.Close(context.Background())
 	})
-	awaitMetrics(t, server.URL, "sluice_store_up 1", "sluice_release_oldest_seconds 0", "sluice_order_overdue_oldest_seconds 0",
+	awaitMetrics(t, server.URL, "sluice_store_up 1", "sluice_release_oldest_seconds 0",
+		"sluice_order_overdue_oldest_seconds 0",
 		"sluice_dead_letters_total 0", "sluice_rebuilds_total 0", `sluice_orders_expired_total{sale=""} 0`,
 		`sluice_reconcile_found_total{class="drift"} 0`, `sluice_releases_total{result="applied"} 0`)
 	c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
@@ -100,7 +104,8 @@ func TestMetricsOfSettling(t *testing.T) {
 	if _, err := buyer.Place(t.Context(), id, client.NewKey(), api.PlaceOrder{Quantity: 1}); err != nil {
 		t.Fatal(err)
 	}
-	awaitMetrics(t, server.URL, `sluice_orders_expired_total{sale="`+string(id)+`"} 1`, `sluice_releases_total{result="applied"} 1`)
+	awaitMetrics(t, server.URL, `sluice_orders_expired_total{sale="`+string(id)+`"} 1`,
+		`sluice_releases_total{result="applied"} 1`)
 	if _, err := c.RebuildSale(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}

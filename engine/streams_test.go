@@ -24,7 +24,8 @@ func TestEventsPerAddress(t *testing.T) {
 	server.Config = e.NewServer()
 	server.Start()
 	defer server.Close()
-	if _, err := e.Control().Create(t.Context(), prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{})); err != nil {
+	if _, err := e.Control().Create(t.Context(), prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{})); err !=
+		nil {
 		t.Fatal(err)
 	}
 	get := func(path string) *http.Response {
@@ -39,11 +40,15 @@ func TestEventsPerAddress(t *testing.T) {
 		t.Cleanup(func() { answer.Body.Close() })
 		return answer
 	}
-	if first, second := get("/v1/sales/phones/events"), get("/v1/sales/phones/events"); first.StatusCode != 200 || second.StatusCode != 503 || second.Header.Get("Retry-After") == "" {
+	if first, second := get("/v1/sales/phones/events"), get("/v1/sales/phones/events"); first.StatusCode != 200 ||
+		second.StatusCode != 503 || second.Header.Get("Retry-After") == "" {
 		t.Errorf("the first of one is answered %d, the second %d %v", first.StatusCode, second.StatusCode, second.Header)
 	}
 	metrics, err := io.ReadAll(get("/metrics").Body)
-	for _, want := range []string{"\nsluice_event_streams 1\n", `sluice_event_streams_refused_total{limit="address"} 1`, `sluice_event_streams_refused_total{limit="total"} 0`} {
+	for _, want := range []string{
+		"\nsluice_event_streams 1\n", `sluice_event_streams_refused_total{limit="address"} 1`,
+		`sluice_event_streams_refused_total{limit="total"} 0`,
+	} {
 		if err != nil || !strings.Contains(string(metrics), want) {
 			t.Errorf("%v, the metrics lack %s", err, want)
 		}

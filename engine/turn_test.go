@@ -16,7 +16,8 @@ import (
 func TestTurn(t *testing.T) {
 	server := httpapi.NewServer(nil, httpapi.NewConnections(1, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
 	if turnPatience > server.WriteTimeout/2 {
-		t.Errorf("a request waits %v for its turn, and then has %v to be answered", turnPatience, server.WriteTimeout-turnPatience)
+		t.Errorf("a request waits %v for its turn, and then has %v to be answered", turnPatience,
+			server.WriteTimeout-turnPatience)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		e := &Engine{reconcile: newReconcileJob(&reconcileJob{})}
@@ -25,7 +26,8 @@ func TestTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := e.Audit(t.Context(), "phone"); !errors.Is(err, sluice.ErrAuditBusy) || time.Since(began) != turnPatience {
+		if _, err := e.Audit(t.Context(), "phone"); !errors.Is(err, sluice.ErrAuditBusy) ||
+			time.Since(began) != turnPatience {
 			t.Errorf("an audit beside another, after %v: %v", time.Since(began), err)
 		}
 		if _, err := e.Reconcile(t.Context(), "phone", true); !errors.Is(err, sluice.ErrAuditBusy) {

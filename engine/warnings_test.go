@@ -46,7 +46,8 @@ func (l *logged) lines(words ...string) (found []string) {
 // What a start warns of: settings of Redis that lose accepted claims, and a
 // store that no second server can share.
 func TestWarningsAtStart(t *testing.T) {
-	const ownFile, unknown = "a second server needs --store postgres://", "cannot check whether the settings of Redis keep accepted claims"
+	const ownFile, unknown = "a second server needs --store postgres://",
+		"cannot check whether the settings of Redis keep accepted claims"
 	for _, test := range []struct {
 		name string
 		args []string
@@ -55,7 +56,11 @@ func TestWarningsAtStart(t *testing.T) {
 		{name: "the recommended settings"},
 		{"no file", []string{"--appendonly", "no"}, []string{"setting=appendonly value=no"}},
 		{"not at once", []string{"--appendfsync", "everysec"}, []string{"setting=appendfsync value=everysec"}},
-		{"evicting", []string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, []string{"setting=maxmemory-policy value=allkeys-lru"}},
+		{
+			"evicting",
+			[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"},
+			[]string{"setting=maxmemory-policy value=allkeys-lru"},
+		},
 		{"a policy that never acts", []string{"--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"}, nil},
 		{
 			"all of it",

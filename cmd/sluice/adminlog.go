@@ -62,7 +62,10 @@ func (a *app) printActions(page api.AdminActionPage) error {
 		if action.Code != "" {
 			outcome += " " + action.Code
 		}
-		rows[i] = []string{action.At.String(), clean(action.By), clean(action.Route), clean(about), clean(outcome), clean(action.Address), clean(action.RequestID)}
+		rows[i] = []string{
+			action.At.String(), clean(action.By), clean(action.Route), clean(about), clean(outcome),
+			clean(action.Address), clean(action.RequestID),
+		}
 	}
 	a.printTable([]string{"AT", "BY", "ROUTE", "ABOUT", "OUTCOME", "FROM", "REQUEST"}, rows)
 	if page.NextCursor != "" {

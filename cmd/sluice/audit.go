@@ -40,7 +40,9 @@ func (a *app) auditCommand() *cobra.Command {
 				report, err := auditor.Audit(cmd.Context(), sluice.SaleID(sale))
 				if errors.Is(err, sluice.ErrSaleNotFound) {
 					_, store := backends(engineConfig(c, nil))
-					return fmt.Errorf("there is no sale %s in the store %s; give the --ledger and --store of the server, or its --data-dir", sale, store)
+					return fmt.Errorf(
+						"there is no sale %s in the store %s; give the --ledger and --store of the server, or its --data-dir", sale,
+						store)
 				}
 				if err != nil {
 					return err

@@ -39,7 +39,8 @@ func (a *app) backupCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `FOLDER` to make; it may exist if it is empty")
-	cmd.Flags().BoolVar(&secrets, "with-secrets", false, "copy admin.key and buyer.secret too, where the data folder has them")
+	cmd.Flags().BoolVar(&secrets, "with-secrets", false,
+		"copy admin.key and buyer.secret too, where the data folder has them")
 	config.AddFlags(cmd.Flags(), auditSettings...)
 	return cmd
 }
@@ -63,14 +64,19 @@ type backupJSON struct {
 
 func (a *app) printBackup(r *engine.BackupReport, dataDir string, secrets bool) error {
 	if a.json {
-		j := backupJSON{Folder: r.Folder, At: r.At.Format("2006-01-02T15:04:05.000Z07:00"), Secrets: append([]string{}, r.Secrets...)}
+		j := backupJSON{
+			Folder: r.Folder, At: r.At.Format("2006-01-02T15:04:05.000Z07:00"),
+			Secrets: append([]string{}, r.Secrets...),
+		}
 		j.Ledger.Sales, j.Ledger.Rows, j.Ledger.Bytes = r.Ledger.Sales, r.Ledger.Rows, r.Ledger.Bytes
 		j.Store.Sales, j.Store.Orders, j.Store.Bytes = r.Store.Sales, r.Store.Orders, r.Store.Bytes
 		return a.printJSON(j)
 	}
 	rows := [][]string{
-		{"ledger.db", thousands(r.Ledger.Bytes), plural(r.Ledger.Sales, "sale", "sales") + ", " + plural(r.Ledger.Rows, "row", "rows") + " of the log"},
-		{"store.db", thousands(r.Store.Bytes), plural(r.Store.Sales, "sale", "sales") + ", " + plural(r.Store.Orders, "order", "orders")},
+		{"ledger.db", thousands(r.Ledger.Bytes), plural(r.Ledger.Sales, "sale", "sales") + ", " +
+			plural(r.Ledger.Rows, "row", "rows") + " of the log"},
+		{"store.db", thousands(r.Store.Bytes), plural(r.Store.Sales, "sale", "sales") + ", " +
+			plural(r.Store.Orders, "order", "orders")},
 	}
 	for _, name := range r.Secrets {
 		rows = append(rows, []string{name, "", "a secret"})
@@ -81,7 +87,8 @@ func (a *app) printBackup(r *engine.BackupReport, dataDir string, secrets bool) 
 	case !secrets:
 		a.say("The keys are not in it; --with-secrets copies admin.key, buyer.secret and webhook.key.")
 	case !slices.Contains(r.Secrets, adminKeyFile) || !slices.Contains(r.Secrets, buyerSecretFile):
-		a.say("%s does not have both admin.key and buyer.secret: keep what you have configured with the backup.", filepath.Clean(dataDir))
+		a.say("%s does not have both admin.key and buyer.secret: keep what you have configured with the backup.",
+			filepath.Clean(dataDir))
 	}
 	return nil
 }

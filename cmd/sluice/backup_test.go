@@ -41,7 +41,8 @@ func TestBackup(t *testing.T) {
 		t.Errorf("the folder: %v, %v; want mode 700", info.Mode(), err)
 	}
 	report := okJSON[sluice.AuditReport](t, nil, "audit", "--data-dir", to, "--sale", "phone")
-	if !report.OK || report.Figures.Store.Orders != 40 || !strings.HasPrefix(report.Figures.Store.Fence, "restored from the backup of ") {
+	if !report.OK || report.Figures.Store.Orders != 40 ||
+		!strings.HasPrefix(report.Figures.Store.Fence, "restored from the backup of ") {
 		t.Errorf("%+v", report)
 	}
 
@@ -59,7 +60,8 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := okJSON[backupJSON](t, s.env, "backup", "--to", second, "--with-secrets")
-	if j.Folder != second || j.Ledger.Sales != 1 || j.Ledger.Rows == 0 || j.Store.Orders != 40 || j.Store.Bytes == 0 || len(j.Secrets) != 3 {
+	if j.Folder != second || j.Ledger.Sales != 1 || j.Ledger.Rows == 0 || j.Store.Orders != 40 || j.Store.Bytes == 0 ||
+		len(j.Secrets) != 3 {
 		t.Errorf("%+v", j)
 	}
 	for _, name := range []string{"admin.key", "buyer.secret", "webhook.key"} {
@@ -95,10 +97,19 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		"redis and postgres": {
 			[]string{"--to", to, "--ledger", "redis://127.0.0.1:1", "--store", "postgres://u@127.0.0.1:1/d"},
 			exitFailed,
-			"the ledger first, then the store, with their own tools: Redis: copy its append-only folder or run redis-cli --rdb; PostgreSQL: pg_dump",
+			"the ledger first, then the store, with their own tools: Redis: copy its append-only folder or run redis-cli " +
+				"--rdb; PostgreSQL: pg_dump",
 		},
-		"mysql":      {[]string{"--to", to, "--store", "mysql://u@127.0.0.1:1/d"}, exitFailed, "mysqldump --single-transaction"},
-		"only redis": {[]string{"--to", to, "--ledger", "redis://127.0.0.1:1"}, exitFailed, "the embedded store: stop the server"},
+		"mysql": {
+			[]string{"--to", to, "--store", "mysql://u@127.0.0.1:1/d"},
+			exitFailed,
+			"mysqldump --single-transaction",
+		},
+		"only redis": {
+			[]string{"--to", to, "--ledger", "redis://127.0.0.1:1"},
+			exitFailed,
+			"the embedded store: stop the server",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "a file" {

@@ -24,13 +24,15 @@ const (
 func clientFlags(cmd *cobra.Command) {
 	config.AddFlags(cmd.Flags(), "url", "admin_url", "admin_key", "data_dir")
 	cmd.Flags().Lookup("url").Usage = "the server (default http://127.0.0.1:8080)"
-	cmd.Flags().Lookup("admin-key").Usage = "the merchant's key (default: for a server on this machine, the one in data_dir)"
+	cmd.Flags().Lookup(
+		"admin-key").Usage = "the merchant's key (default: for a server on this machine, the one in data_dir)"
 	keptIn(cmd)
 }
 
 // keptIn explains what --data-dir is for where there is no server to run.
 func keptIn(cmd *cobra.Command) {
-	cmd.Flags().Lookup("data-dir").Usage = "data folder of a server on this machine, for its key and secret (default ./sluice-data)"
+	cmd.Flags().Lookup(
+		"data-dir").Usage = "data folder of a server on this machine, for its key and secret (default ./sluice-data)"
 }
 
 // merchant makes a client for the merchant's calls.
@@ -44,7 +46,9 @@ func (a *app) merchant(cmd *cobra.Command) (*client.Client, error) {
 		return nil, err
 	}
 	if key == "" {
-		return nil, usage(fmt.Errorf("no admin key: give --admin-key or SLUICE_ADMIN_KEY; the server keeps a generated one in its data folder as %s", adminKeyFile))
+		return nil, usage(
+			fmt.Errorf("no admin key: give --admin-key or SLUICE_ADMIN_KEY; the server keeps a generated one in its data "+
+				"folder as %s", adminKeyFile))
 	}
 	return newClient(c.AdminURL, client.Options{AdminKey: key})
 }

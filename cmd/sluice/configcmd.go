@@ -17,8 +17,11 @@ import (
 // serverSettings have a flag at serve, auditSettings at audit.
 var (
 	serverSettings = []string{
-		"data_dir", "ledger", "store", "listen", "admin_listen", "ready_file", "node", "tls_cert", "tls_key", "admin_key", "buyer_jwks", "buyer_issuer", "buyer_audience", "buyer_token_life", "clock_skew",
-		"log_level", "log_format", "shutdown_timeout", "refresh_interval", "login_url", "pay_url", "cors_origins", "event_streams", "events_per_address", "ledger_replica", "claim_queue", "claims_in_flight", "trusted_proxies", "client_address_header", "retention", "reconcile_interval", "expiry_interval", "abandoned_after", "wait_replicas",
+		"data_dir", "ledger", "store", "listen", "admin_listen", "ready_file", "node", "tls_cert", "tls_key", "admin_key",
+		"buyer_jwks", "buyer_issuer", "buyer_audience", "buyer_token_life", "clock_skew",
+		"log_level", "log_format", "shutdown_timeout", "refresh_interval", "login_url", "pay_url", "cors_origins",
+		"event_streams", "events_per_address", "ledger_replica", "claim_queue", "claims_in_flight", "trusted_proxies",
+		"client_address_header", "retention", "reconcile_interval", "expiry_interval", "abandoned_after", "wait_replicas",
 	}
 	auditSettings = []string{"data_dir", "ledger", "store"}
 )
@@ -129,10 +132,12 @@ func shortKeys(c *config.Config) (warnings []string, err error) {
 			"want at least %d random characters", origin, auth.MinAdminKey))
 	}
 	for key, given := range map[string]string{
-		"buyer_secret_previous": c.BuyerSecretPrevious, "ticket_secret": c.TicketSecret, "ticket_secret_previous": c.TicketSecretPrevious, "webhook_key": c.WebhookKey,
+		"buyer_secret_previous": c.BuyerSecretPrevious, "ticket_secret": c.TicketSecret,
+		"ticket_secret_previous": c.TicketSecretPrevious, "webhook_key": c.WebhookKey,
 	} {
 		if given != "" && len(given) < auth.MinSecret {
-			warnings = append(warnings, fmt.Sprintf("%s (from %s) is short: want at least %d random bytes", key, c.Origin(key), auth.MinSecret))
+			warnings = append(warnings, fmt.Sprintf("%s (from %s) is short: want at least %d random bytes", key, c.Origin(key),
+				auth.MinSecret))
 		}
 	}
 	slices.Sort(warnings)
@@ -144,8 +149,9 @@ func shortKeys(c *config.Config) (warnings []string, err error) {
 		return nil, err
 	}
 	if secret != "" && len(secret) < auth.MinSecret {
-		warnings = append(warnings, fmt.Sprintf("buyer_secret (from %s) is short: anyone who guesses it can act as any buyer; "+
-			"HS256 wants at least %d random bytes", origin, auth.MinSecret))
+		warnings = append(warnings,
+			fmt.Sprintf("buyer_secret (from %s) is short: anyone who guesses it can act as any buyer; "+
+				"HS256 wants at least %d random bytes", origin, auth.MinSecret))
 	}
 	return warnings, nil
 }

@@ -67,23 +67,25 @@ func (a *app) printDeadLetters(letters []api.DeadLetter) error {
 }
 
 func (a *app) deadLetterShow() *cobra.Command {
-	return a.deadLetterVerb("show", "Show one, with its claims", func(ctx context.Context, c *client.Client, id int64) error {
-		letter, err := c.DeadLetter(ctx, id)
-		if err != nil {
-			return err
-		}
-		return a.printDeadLetter(letter)
-	})
+	return a.deadLetterVerb("show", "Show one, with its claims",
+		func(ctx context.Context, c *client.Client, id int64) error {
+			letter, err := c.DeadLetter(ctx, id)
+			if err != nil {
+				return err
+			}
+			return a.printDeadLetter(letter)
+		})
 }
 
 func (a *app) deadLetterReplay() *cobra.Command {
-	cmd := a.deadLetterVerb("replay", "Try to store one again", func(ctx context.Context, c *client.Client, id int64) error {
-		replayed, err := c.ReplayDeadLetter(ctx, id)
-		if err != nil {
-			return err
-		}
-		return a.printReplayed(replayed)
-	})
+	cmd := a.deadLetterVerb("replay", "Try to store one again",
+		func(ctx context.Context, c *client.Client, id int64) error {
+			replayed, err := c.ReplayDeadLetter(ctx, id)
+			if err != nil {
+				return err
+			}
+			return a.printReplayed(replayed)
+		})
 	cmd.Long = "Tries to store the entry's orders; those of an epoch that is over are claimed again,\n" +
 		"under their own ids. Orders that could not be saved are named, and the exit code is 2."
 	return cmd

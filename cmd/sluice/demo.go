@@ -74,9 +74,12 @@ func (a *app) demoCommand() *cobra.Command {
 	}
 	crowdFlags(cmd, &d.o, 100_000)
 	cmd.Flags().Int64Var(&d.stock, "stock", 1000, "units for sale")
-	cmd.Flags().BoolVar(&d.keep, "keep", false, "leave the server and its pages up afterwards, to be clicked through, until Ctrl-C")
-	cmd.Flags().BoolVar(&d.lifecycle, "lifecycle", false, "go on after the rush: orders are paid, cancelled and expire, units are sold again")
-	cmd.Flags().DurationVar(&d.window, "payment-window", 0, "with --lifecycle: how long a buyer may take to pay (default: 10s, and one more for each 1,000 units)")
+	cmd.Flags().BoolVar(&d.keep, "keep", false,
+		"leave the server and its pages up afterwards, to be clicked through, until Ctrl-C")
+	cmd.Flags().BoolVar(&d.lifecycle, "lifecycle", false,
+		"go on after the rush: orders are paid, cancelled and expire, units are sold again")
+	cmd.Flags().DurationVar(&d.window, "payment-window", 0,
+		"with --lifecycle: how long a buyer may take to pay (default: 10s, and one more for each 1,000 units)")
 	config.AddFlags(cmd.Flags(), "ledger", "store")
 	cmd.Flags().Lookup("ledger").Usage = "where claims are decided, as at serve (default: SQLite in the temporary folder)"
 	cmd.Flags().Lookup("store").Usage = "where orders are kept, as at serve (default: SQLite in the temporary folder)"
@@ -166,12 +169,15 @@ func (d *demo) sell(ctx context.Context) (result *loadgen.Result, broken, err er
 
 func (d *demo) createSale(ctx context.Context) (api.AdminSale, error) {
 	sale := api.CreateSale{
-		ID: api.Some(sluice.SaleID(fmt.Sprintf("demo-%x", time.Now().UnixNano()))), SKU: "DEMO-1", Title: "A thing that everybody wants",
-		Price: api.Some(api.Money{Amount: 19900, Currency: "CNY"}), Total: api.Value(d.stock), MaxPerBuyer: api.Value(int64(1)),
-		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
+		ID: api.Some(sluice.SaleID(fmt.Sprintf("demo-%x", time.Now().UnixNano()))), SKU: "DEMO-1",
+		Title: "A thing that everybody wants",
+		Price: api.Some(api.Money{Amount: 19900, Currency: "CNY"}), Total: api.Value(d.stock),
+		MaxPerBuyer: api.Value(int64(1)),
+		OpensAt:     api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 	}
 	if d.lifecycle {
-		sale.PaymentWindowS, sale.PaymentGraceS = api.Some(int64(d.window/time.Second)), api.Some(int64(lifeGrace/time.Second))
+		sale.PaymentWindowS, sale.PaymentGraceS = api.Some(int64(d.window/time.Second)),
+			api.Some(int64(lifeGrace/time.Second))
 	}
 	return d.client.CreateSale(ctx, sale)
 }
@@ -180,7 +186,8 @@ func (d *demo) print(r *loadgen.Result) error {
 	if d.json {
 		return d.printJSON(r)
 	}
-	fmt.Fprintf(d.stdout, "\n%s wanted %s.\n\n", plural(int64(r.Buyers), "buyer", "buyers"), plural(d.stock, "unit", "units"))
+	fmt.Fprintf(d.stdout, "\n%s wanted %s.\n\n", plural(int64(r.Buyers), "buyer", "buyers"),
+		plural(d.stock, "unit", "units"))
 	d.printRush(r)
 	if r.Lifecycle != nil {
 		d.printLives(r.Lifecycle)

@@ -119,7 +119,8 @@ func (c *orderCSV) order(o *api.Order) error {
 	return c.w.Write([]string{
 		string(o.OrderID), string(o.SaleID), cell(string(o.BuyerID)), number(o.Quantity), string(o.Status), cell(o.Reason),
 		number(o.Price.Amount), o.Price.Currency, cell(o.PaymentID),
-		o.AcceptedAt.String(), timeOrNone(o.StoredAt), timeOrNone(o.ExpiresAt), timeOrNone(o.KeepUntil), timeOrNone(o.UpdatedAt),
+		o.AcceptedAt.String(), timeOrNone(o.StoredAt), timeOrNone(o.ExpiresAt), timeOrNone(o.KeepUntil),
+		timeOrNone(o.UpdatedAt),
 		cell(string(o.Key)), number(o.Epoch), number(o.Seq), cell(meta),
 	})
 }

@@ -73,7 +73,10 @@ type winner struct {
 func newLives(d *demo) *lives {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = settlers
-	l := &lives{demo: d, http: &http.Client{Transport: transport, Timeout: 15 * time.Second}, told: map[sluice.OrderID]sluice.Status{}}
+	l := &lives{
+		demo: d, http: &http.Client{Transport: transport, Timeout: 15 * time.Second},
+		told: map[sluice.OrderID]sluice.Status{},
+	}
 	l.work, l.room = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
 	return l
 }
@@ -246,7 +249,8 @@ func (l *lives) goOn(ctx context.Context, crowd *loadgen.Crowd, out *loadgen.Out
 		accepted := l.accepted
 		l.mu.Unlock()
 		n := l.paid.Load()
-		return fmt.Sprintf("  paid     %s%s of %s, %s cancelled, %s sold again", l.bar(n, l.stock), thousands(n), thousands(l.stock),
+		return fmt.Sprintf("  paid     %s%s of %s, %s cancelled, %s sold again", l.bar(n, l.stock), thousands(n),
+			thousands(l.stock),
 			thousands(l.cancelled.Load()), thousands(max(accepted-l.stock, 0)))
 	})
 	l.back = crowd.ComeBack(ctx, float64(max(l.stock, 2000)), l.enough)

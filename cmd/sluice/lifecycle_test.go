@@ -82,8 +82,9 @@ func TestLivesTakeTheirCourse(t *testing.T) {
 		told[string(id)] = status
 	}
 	want := map[string]sluice.Status{
-		order(0): sluice.Paid, order(3): sluice.Paid, order(6): sluice.Refunded, order(9): sluice.Paid, order(10): sluice.Paid,
-		order(1): sluice.Cancelled, order(4): sluice.Expired,
+		order(0): sluice.Paid, order(3): sluice.Paid, order(6): sluice.Refunded, order(9): sluice.Paid,
+		order(10): sluice.Paid,
+		order(1):  sluice.Cancelled, order(4): sluice.Expired,
 	}
 	if d := cmp.Diff(want, told); d != "" {
 		t.Error(d)
@@ -96,7 +97,8 @@ func TestLivesTakeTheirCourse(t *testing.T) {
 	if d := cmp.Diff(wantCalls, calls); d != "" {
 		t.Error(d)
 	}
-	if err := l.trouble(); err == nil || !strings.Contains(err.Error(), "1 payment or cancellation stayed without an answer, the first: cancel "+order(7)+": forbidden") {
+	if err := l.trouble(); err == nil || !strings.Contains(err.Error(),
+		"1 payment or cancellation stayed without an answer, the first: cancel "+order(7)+": forbidden") {
 		t.Error(err)
 	}
 	if l.paid.Load() != 4 || l.cancelled.Load() != 1 || l.accepted != 11 {
@@ -153,12 +155,16 @@ func TestEnoughWaitsForTheSettlers(t *testing.T) {
 // Each check from outside goes red on what it is there for.
 func TestProofOfLives(t *testing.T) {
 	sound := func() *proof {
-		p := &proof{demo: &demo{app: &app{}, stock: 3, window: time.Second}, lives: &lives{told: map[sluice.OrderID]sluice.Status{"a": sluice.Paid, "b": sluice.Cancelled}}}
+		p := &proof{
+			demo:  &demo{app: &app{}, stock: 3, window: time.Second},
+			lives: &lives{told: map[sluice.OrderID]sluice.Status{"a": sluice.Paid, "b": sluice.Cancelled}},
+		}
 		p.lives.back = &loadgen.Comeback{Left: 5}
 		p.out = &loadgen.Outcome{Promises: make([]loadgen.Promise, 5)}
 		p.out.Decisions = loadgen.Decisions{sluice.Accepted: 3, sluice.SoldOut: 7}
 		p.stored = map[sluice.OrderID]kept{
-			"a": {"1", sluice.Paid}, "b": {"2", sluice.Cancelled}, "c": {"3", sluice.Expired}, "d": {"4", sluice.Paid}, "e": {"5", sluice.Paid},
+			"a": {"1", sluice.Paid}, "b": {"2", sluice.Cancelled}, "c": {"3", sluice.Expired}, "d": {"4", sluice.Paid},
+			"e": {"5", sluice.Paid},
 		}
 		return p
 	}
@@ -168,14 +174,28 @@ func TestProofOfLives(t *testing.T) {
 		damage           func(*proof)
 		bad              []string
 	}{
-		"sound":                              {0, 3, nil, func(*proof) {}, nil},
-		"a unit too many":                    {1, 3, nil, func(p *proof) { p.lives.back.Left = 0 }, []string{"I2", "I7"}},
-		"a unit lost on its way back":        {0, 3, nil, func(p *proof) { delete(p.stored, "e"); p.out.Promises = p.out.Promises[:4] }, []string{"I2", "I7"}},
-		"the ledger holds more":              {0, 4, nil, func(*proof) {}, []string{"I2"}},
-		"an order still pending":             {0, 3, nil, func(p *proof) { p.stored["e"] = kept{"5", sluice.Pending} }, []string{"I2"}},
-		"a paid order expired all the same":  {0, 3, nil, func(p *proof) { p.stored["a"] = kept{"1", sluice.Expired} }, []string{"I2", "I6", "I7"}},
-		"units returned twice":               {0, 3, []string{"c returned its units 2 times"}, func(*proof) {}, []string{"I6"}},
-		"available, and people went without": {1, 2, nil, func(p *proof) { p.stored["e"] = kept{"5", sluice.Cancelled} }, []string{"I7"}},
+		"sound":           {0, 3, nil, func(*proof) {}, nil},
+		"a unit too many": {1, 3, nil, func(p *proof) { p.lives.back.Left = 0 }, []string{"I2", "I7"}},
+		"a unit lost on its way back": {0, 3, nil, func(p *proof) {
+			delete(p.stored, "e")
+			p.out.Promises = p.out.Promises[:4]
+		}, []string{"I2", "I7"}},
+		"the ledger holds more": {0, 4, nil, func(*proof) {}, []string{"I2"}},
+		"an order still pending": {0, 3, nil, func(p *proof) {
+			p.stored["e"] = kept{"5", sluice.Pending}
+		}, []string{"I2"}},
+		"a paid order expired all the same": {0, 3, nil, func(p *proof) {
+			p.stored["a"] = kept{"1", sluice.Expired}
+		}, []string{"I2", "I6", "I7"}},
+		"units returned twice": {
+			0, 3,
+			[]string{"c returned its units 2 times"},
+			func(*proof) {},
+			[]string{"I6"},
+		},
+		"available, and people went without": {1, 2, nil, func(p *proof) {
+			p.stored["e"] = kept{"5", sluice.Cancelled}
+		}, []string{"I7"}},
 		"available, and no buyer wants it": {1, 2, nil, func(p *proof) {
 			p.stored["e"] = kept{"5", sluice.Cancelled}
 			p.lives.back.Left = 0
@@ -198,7 +218,11 @@ func TestProofOfLives(t *testing.T) {
 			t.Errorf("%s: %v fail, want %v", name, bad, tc.bad)
 		}
 	}
-	if n := returns([]api.OrderChange{{From: "queued", To: "pending"}, {From: "pending", To: "refund_due"}, {From: "refund_due", To: "refunded"}}); n != 1 {
+	if n := returns([]api.OrderChange{
+		{From: "queued", To: "pending"},
+		{From: "pending", To: "refund_due"},
+		{From: "refund_due", To: "refunded"},
+	}); n != 1 {
 		t.Errorf("a late payment and its refund return the units %d times", n)
 	}
 	if n := returns([]api.OrderChange{{From: "pending", To: "cancelled"}, {From: "pending", To: "expired"}}); n != 2 {

@@ -30,8 +30,10 @@ func (p *proof) waitSettled(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			p.late = errors.Join(p.late, fmt.Errorf("not settled after %s: %s of the ledger, %s of the store, %s still pending", p.patience(),
-				plural(sale.Taken, "unit", "units"), thousands(sale.StoredTaken), map[bool]string{true: "orders", false: "no order"}[len(pending.Orders) > 0]))
+			p.late = errors.Join(p.late, fmt.Errorf("not settled after %s: %s of the ledger, %s of the store, %s still pending",
+				p.patience(),
+				plural(sale.Taken, "unit", "units"), thousands(sale.StoredTaken),
+				map[bool]string{true: "orders", false: "no order"}[len(pending.Orders) > 0]))
 			return nil
 		}
 		select {
@@ -49,7 +51,8 @@ func (l *lives) trouble() error {
 	if len(l.failed) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s without an answer, the first: %w", plural(int64(len(l.failed)), "payment or cancellation stayed", "payments and cancellations stayed"), l.failed[0])
+	return fmt.Errorf("%s without an answer, the first: %w",
+		plural(int64(len(l.failed)), "payment or cancellation stayed", "payments and cancellations stayed"), l.failed[0])
 }
 
 // settled adds the figures of the lives, and the checks that can be made from
@@ -100,7 +103,8 @@ func (p *proof) figures(available int64) loadgen.Lifecycle {
 // conserved: in the end every unit is available or paid (I2).
 func (p *proof) conserved(life *loadgen.Lifecycle, taken int64) api.AuditCheck {
 	return judged("I2", "Conservation (from outside)", p.stock == life.Available+life.Paid && taken == life.Paid,
-		fmt.Sprintf("total %s = %s available + %s paid; the ledger holds %s", thousands(p.stock), thousands(life.Available), thousands(life.Paid), thousands(taken)), nil)
+		fmt.Sprintf("total %s = %s available + %s paid; the ledger holds %s", thousands(p.stock), thousands(life.Available),
+			thousands(life.Paid), thousands(taken)), nil)
 }
 
 // oneEnd: what buyers and merchant were told is how the orders are, and no
@@ -124,9 +128,12 @@ func (p *proof) soldAgain(life *loadgen.Lifecycle) api.AuditCheck {
 	neverSold := max(p.stock-life.Accepted, 0)
 	left := int64(life.CameBack.Left)
 	refused := p.out.Decisions[sluice.SoldOut]
-	ok := life.Returned == life.SoldAgain+life.Available-neverSold && (left == 0 || life.Available == 0) && (refused == 0 || neverSold == 0)
-	return judged("I7", "No undersell", ok, fmt.Sprintf("%s returned, %s sold again, %s available; %s went away with nothing",
-		plural(life.Returned, "unit", "units"), thousands(life.SoldAgain), thousands(life.Available), plural(left, "buyer", "buyers")), nil)
+	ok := life.Returned == life.SoldAgain+life.Available-neverSold && (left == 0 || life.Available == 0) &&
+		(refused == 0 || neverSold == 0)
+	return judged("I7", "No undersell", ok,
+		fmt.Sprintf("%s returned, %s sold again, %s available; %s went away with nothing",
+			plural(life.Returned, "unit", "units"), thousands(life.SoldAgain), thousands(life.Available),
+			plural(left, "buyer", "buyers")), nil)
 }
 
 // maxHistories is how many histories of ended orders are read.

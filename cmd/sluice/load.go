@@ -73,7 +73,8 @@ func (a *app) loadCommand() *cobra.Command {
 	crowdFlags(cmd, &o, 10_000)
 	fl.Float64Var(&o.Rate, "rate", 0, "tries a second, open loop (default: as fast as answers come)")
 	fl.DurationVar(&o.Duration, "duration", 0, "how long; the crowd comes round again until then (default: once)")
-	fl.BoolVar(&o.Invited, "invited", false, "name the sale in the tokens, for a sale that wants it there (eligibility token)")
+	fl.BoolVar(&o.Invited, "invited", false,
+		"name the sale in the tokens, for a sale that wants it there (eligibility token)")
 	fl.StringVar(&tokens, "tokens", "", "read buyers' tokens from `PATH`, one a line")
 	fl.DurationVar(&o.RetryFor, "retry-for", 30*time.Second, "how long an undecided try is repeated with its key")
 	fl.StringVar(&promises, "promises", "", "write the accepted orders to `PATH`, an id a line")
@@ -146,7 +147,8 @@ func ticketWindow(ctx context.Context, cl *client.Client, sale *api.Sale) (*load
 		return nil, err
 	}
 	if wait := sale.OpensAt.Sub(now); wait > longestWait {
-		return nil, fmt.Errorf("a crowd with tickets waits for the opening, and %s opens in %s (%s): start it at most an hour before",
+		return nil, fmt.Errorf(
+			"a crowd with tickets waits for the opening, and %s opens in %s (%s): start it at most an hour before",
 			sale.ID, wait.Round(time.Second), sale.OpensAt)
 	}
 	return &loadgen.TicketWindow{
@@ -180,10 +182,12 @@ func (g *goals) missed(r *loadgen.Result) error {
 		missed = append(missed, fmt.Errorf("goal missed: p99 is %s, wanted at most %s", milliseconds(r.LatencyMS.P99), g.p99))
 	}
 	if g.errors >= 0 && r.Errors > g.errors {
-		missed = append(missed, fmt.Errorf("goal missed: %s, wanted at most %s", plural(r.Errors, "try without a decision", "tries without a decision"), thousands(g.errors)))
+		missed = append(missed, fmt.Errorf("goal missed: %s, wanted at most %s",
+			plural(r.Errors, "try without a decision", "tries without a decision"), thousands(g.errors)))
 	}
 	if g.rate > 0 && r.RequestsPerS < g.rate {
-		missed = append(missed, fmt.Errorf("goal missed: %.0f requests a second, wanted at least %.0f", r.RequestsPerS, g.rate))
+		missed = append(missed, fmt.Errorf("goal missed: %.0f requests a second, wanted at least %.0f", r.RequestsPerS,
+			g.rate))
 	}
 	if len(missed) == 0 {
 		return nil

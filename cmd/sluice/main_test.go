@@ -118,7 +118,10 @@ func TestHelp(t *testing.T) {
 }
 
 func TestUsageIsExit1(t *testing.T) {
-	good := []string{"sale", "create", "--title", "T", "--price", "1", "--total", "1", "--admin-key", "k", "--url", "http://127.0.0.1:1"}
+	good := []string{
+		"sale", "create", "--title", "T", "--price", "1", "--total", "1", "--admin-key", "k", "--url",
+		"http://127.0.0.1:1",
+	}
 	with := func(more ...string) []string { return append(append([]string{}, good...), more...) }
 	for _, tc := range []struct {
 		args []string
@@ -142,8 +145,16 @@ func TestUsageIsExit1(t *testing.T) {
 		{[]string{"serve"}, "SLUICE_STORE=oracle://h", `store "oracle://h" (from SLUICE_STORE): want sqlite:PATH`},
 		{[]string{"serve", "--config", "/nowhere.yaml"}, "", "config file /nowhere.yaml: no such file"},
 		{[]string{"serve"}, "SLUICE_CONFIG=/nowhere.yaml", "config file /nowhere.yaml: no such file"},
-		{[]string{"serve", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"}, "", `tls_cert "/nowhere" (from --tls-cert): cannot be read`},
-		{[]string{"sale", "list", "--url", "http://example.invalid"}, "", "no admin key: give --admin-key or SLUICE_ADMIN_KEY"},
+		{
+			[]string{"serve", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"},
+			"",
+			`tls_cert "/nowhere" (from --tls-cert): cannot be read`,
+		},
+		{
+			[]string{"sale", "list", "--url", "http://example.invalid"},
+			"",
+			"no admin key: give --admin-key or SLUICE_ADMIN_KEY",
+		},
 		{[]string{"sale", "list", "--url", "example.invalid"}, "", `url "example.invalid" (from --url)`},
 		{[]string{"order", "list", "--limit", "0"}, "", "--limit: want 1 to 1000"},
 		{[]string{"order", "list", "--status", "lost"}, "", `--status "lost": want one of queued, pending`},
@@ -180,9 +191,17 @@ func TestUsageIsExit1(t *testing.T) {
 		{[]string{"load", "--again", "half"}, "", `--again "half": want a number like 0.5`},
 		{[]string{"load", "--duration", "30"}, "", `--duration "30": the unit is missing (write 30s, 30m or 30h)`},
 		{[]string{"load", "--invited=perhaps"}, "", `--invited "perhaps": want true or false`},
-		{[]string{"token", "--buyer", "b", "--ttl", "1d"}, "", `--ttl "1d": there is no unit d (write 24h); want a duration like 250ms, 90s, 10m or 24h` + "\n"},
+		{
+			[]string{"token", "--buyer", "b", "--ttl", "1d"},
+			"",
+			`--ttl "1d": there is no unit d (write 24h); want a duration like 250ms, 90s, 10m or 24h` + "\n",
+		},
 		{[]string{"token", "--buyer", "b", "--ttl", "long"}, "", `--ttl "long": want a duration`},
-		{[]string{"serve", "--retention", "7d"}, "", `retention "7d" (from --retention): there is no unit d (write 168h); want`},
+		{
+			[]string{"serve", "--retention", "7d"},
+			"",
+			`retention "7d" (from --retention): there is no unit d (write 168h); want`,
+		},
 		{[]string{"demo", "--ledger", "foo:bar"}, "", `ledger "foo:bar" (from --ledger): want sqlite:PATH`},
 		{[]string{"demo", "--payment-window", "3s"}, "", "--payment-window: goes with --lifecycle"},
 		{[]string{"demo", "--lifecycle", "--payment-window", "1500ms"}, "", "--payment-window: want whole seconds"},
@@ -192,14 +211,22 @@ func TestUsageIsExit1(t *testing.T) {
 		{with("--total", "-1"), "", "total: want 0 or more"},
 		{with("--total", "x"), "", `--total: "x": want a whole number, or none`},
 		{with("--price", "-1"), "", "price: amount -1"},
-		{with("--price", "999.00"), "", `sluice: --price "999.00": want minor units, a whole number: 99900 for 999.00` + "\n"},
+		{with("--price", "999.00"), "", `sluice: --price "999.00": want minor units, a whole number: 99900 for 999.00` +
+			"\n"},
 		{with("--price", "0.5"), "", "50 for 0.50\n"},
 		{with("--list-price", "9,99"), "", `--list-price "9,99": want minor units, a whole number: 19900 for 199.00`},
-		{[]string{"sale", "patch", "phone", "--list-price", "12.5", "--currency", "CNY"}, "", `--list-price "12.5": want minor units, a whole number: 1250 for 12.50; or none`},
+		{
+			[]string{"sale", "patch", "phone", "--list-price", "12.5", "--currency", "CNY"},
+			"",
+			`--list-price "12.5": want minor units, a whole number: 1250 for 12.50; or none`,
+		},
 		{with("--max-per-buyer", "0"), "", "max_per_buyer 0: want 1 to 1000000000000"},
 		{with("--opens-at", "tomorrow"), "", `--opens-at "tomorrow": want a time`},
 		{with("--opens-at", "none"), "", `--opens-at "none": want a time`},
-		{with("--opens-at", "2099-11-22T12:00:00"), "", `the time zone is missing (add Z for UTC, or an offset like +08:00); want a time like `},
+		{
+			with("--opens-at", "2099-11-22T12:00:00"), "",
+			`the time zone is missing (add Z for UTC, or an offset like +08:00); want a time like `,
+		},
 		{with("--opens-at", "2099-13-22T12:00:00"), "", `there is no month 13; want`},
 		{with("--opens-at", "2099-02-29T12:00:00Z"), "", `February 2099 has no day 29; want`},
 		{with("--opens-at", "2099-02-28T24:00:00Z"), "", `there is no hour 24; want`},
@@ -213,7 +240,11 @@ func TestUsageIsExit1(t *testing.T) {
 		{with("--opens-at", "+1d"), "", `--opens-at "+1d": there is no unit d (write 24h); want a time like `},
 		{with("--opens-at", "+10"), "", `the unit is missing (write 10s, 10m or 10h); want`},
 		{with("--closes-at", "2099-11-22T12:00:00"), "", `--closes-at "2099-11-22T12:00:00": the time zone is missing`},
-		{[]string{"sale", "patch", "phone", "--opens-at", "2099-11-22T12:00:00"}, "", `--opens-at "2099-11-22T12:00:00": the time zone is missing`},
+		{
+			[]string{"sale", "patch", "phone", "--opens-at", "2099-11-22T12:00:00"},
+			"",
+			`--opens-at "2099-11-22T12:00:00": the time zone is missing`,
+		},
 		{[]string{"sale", "patch", "phone", "--opens-at", "none"}, "", `--opens-at "none": want a time`},
 		{[]string{"sale", "patch", "phone", "--closes-at", "+1d"}, "", `--closes-at "+1d": there is no unit d (write 24h)`},
 		{with("--opens-at", "+2h", "--closes-at", "+1h"), "", "closes_at: want a time after opens_at"},
@@ -221,8 +252,10 @@ func TestUsageIsExit1(t *testing.T) {
 		{[]string{"sale", "create", "--file", "/nowhere.json"}, "", "/nowhere.json: no such file"},
 	} {
 		got := command(t, []string{tc.env}, tc.args...)
-		if got.code != exitUsage || !strings.Contains(got.stderr, tc.want) || got.out != "" || strings.Count(got.stderr, "\n") != 1 {
-			t.Errorf("%s sluice %s: exit %d\nhave %s%s\nwant %s", tc.env, strings.Join(tc.args, " "), got.code, got.out, got.stderr, tc.want)
+		if got.code != exitUsage || !strings.Contains(got.stderr, tc.want) || got.out != "" ||
+			strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%s sluice %s: exit %d\nhave %s%s\nwant %s", tc.env, strings.Join(tc.args, " "), got.code, got.out,
+				got.stderr, tc.want)
 		}
 	}
 }
@@ -234,14 +267,20 @@ func TestFailuresAreExit2(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, args := range map[string][]string{
-		"no listener":         {"sale", "list", "--admin-key", "k", "--url", "http://127.0.0.1:1"},
-		"no Redis":            {"serve", "--data-dir", dir, "--ledger", "redis://127.0.0.1:1", "--listen", "127.0.0.1:0"},
-		"no PostgreSQL":       {"serve", "--data-dir", dir, "--store", "postgres://u:geheim@127.0.0.1:1/d", "--listen", "127.0.0.1:0"},
-		"no database":         {"serve", "--data-dir", dir, "--store", "sqlite:" + notDB, "--listen", "127.0.0.1:0"},
-		"folder is a file":    {"serve", "--data-dir", notDB, "--listen", "127.0.0.1:0"},
-		"nothing to audit":    {"audit", "--data-dir", filepath.Join(dir, "nowhere")},
-		"foreign address":     {"serve", "--data-dir", dir, "--listen", "192.0.2.1:1"},
-		"ready file nowhere":  {"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--ready-file", filepath.Join(dir, "no", "where")},
+		"no listener": {"sale", "list", "--admin-key", "k", "--url", "http://127.0.0.1:1"},
+		"no Redis":    {"serve", "--data-dir", dir, "--ledger", "redis://127.0.0.1:1", "--listen", "127.0.0.1:0"},
+		"no PostgreSQL": {
+			"serve", "--data-dir", dir, "--store", "postgres://u:geheim@127.0.0.1:1/d", "--listen",
+			"127.0.0.1:0",
+		},
+		"no database":      {"serve", "--data-dir", dir, "--store", "sqlite:" + notDB, "--listen", "127.0.0.1:0"},
+		"folder is a file": {"serve", "--data-dir", notDB, "--listen", "127.0.0.1:0"},
+		"nothing to audit": {"audit", "--data-dir", filepath.Join(dir, "nowhere")},
+		"foreign address":  {"serve", "--data-dir", dir, "--listen", "192.0.2.1:1"},
+		"ready file nowhere": {
+			"serve", "--data-dir", dir, "--listen", "127.0.0.1:0", "--ready-file",
+			filepath.Join(dir, "no", "where"),
+		},
 		"load without server": {"load", "--sale", "s", "--url", "http://127.0.0.1:1"},
 	} {
 		got := command(t, []string{"SLUICE_BUYER_SECRET=0123456789abcdef0123456789abcdef"}, args...)
@@ -298,16 +337,19 @@ func TestVersion(t *testing.T) {
 
 func TestConfigCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
-	if got := command(t, nil, "config", "init", "--config", file); got.code != exitOK || got.out != "wrote "+file+"\n" || !strings.Contains(got.stderr, "sluice serve --config "+file) {
+	if got := command(t, nil, "config", "init", "--config", file); got.code != exitOK || got.out != "wrote "+file+"\n" ||
+		!strings.Contains(got.stderr, "sluice serve --config "+file) {
 		t.Errorf("%+v", got)
 	}
-	if again := command(t, nil, "config", "init", "--config", file); again.code != exitUsage || !strings.Contains(again.stderr, "exists already") {
+	if again := command(t, nil, "config", "init", "--config", file); again.code != exitUsage ||
+		!strings.Contains(again.stderr, "exists already") {
 		t.Errorf("%+v", again)
 	}
 	if out := ok(t, nil, "config", "check", "--config", file); out != "the settings are right (file: "+file+")\n" {
 		t.Error(out)
 	}
-	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:1\nadmin_key: geheim\nstore: postgres://u:geheim@h/d\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:1\nadmin_key: geheim\nstore: postgres://u:geheim@h/d\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	env := []string{"SLUICE_NODE=n1"}
@@ -334,13 +376,16 @@ func TestConfigCheckTellsTheFile(t *testing.T) {
 	if err := os.WriteFile(usualFile, []byte("lisen: :1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := ok(t, nil, "config", "check"); out != "the settings are right (file: none; ./sluice.yaml is not used without --config)\n" {
+	if out := ok(t, nil, "config", "check"); out !=
+		"the settings are right (file: none; ./sluice.yaml is not used without --config)\n" {
 		t.Error(out)
 	}
-	if got := command(t, nil, "config", "print"); got.code != exitOK || !strings.Contains(got.stderr, "./sluice.yaml is not used without --config") {
+	if got := command(t, nil, "config", "print"); got.code != exitOK ||
+		!strings.Contains(got.stderr, "./sluice.yaml is not used without --config") {
 		t.Errorf("%+v", got)
 	}
-	if got := command(t, nil, "config", "check", "--config", usualFile); got.code != exitUsage || !strings.Contains(got.stderr, "did you mean listen?") {
+	if got := command(t, nil, "config", "check", "--config", usualFile); got.code != exitUsage ||
+		!strings.Contains(got.stderr, "did you mean listen?") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -358,16 +403,24 @@ func TestConfigCheckWarnsOfShortKeys(t *testing.T) {
 	}{
 		{nil, nil},
 		{[]string{"SLUICE_ADMIN_KEY=" + long[:16], "SLUICE_BUYER_SECRET=" + long}, nil},
-		{[]string{"SLUICE_ADMIN_KEY=geheim", "SLUICE_BUYER_SECRET=" + long}, []string{"admin_key (from SLUICE_ADMIN_KEY) is short"}},
-		{[]string{"SLUICE_ADMIN_KEY=" + long, "SLUICE_BUYER_SECRET=geheim"}, []string{"buyer_secret (from SLUICE_BUYER_SECRET) is short"}},
-		{[]string{"SLUICE_DATA_DIR=" + kept}, []string{"admin_key (from " + filepath.Join(kept, adminKeyFile) + ") is short"}},
+		{
+			[]string{"SLUICE_ADMIN_KEY=geheim", "SLUICE_BUYER_SECRET=" + long},
+			[]string{"admin_key (from SLUICE_ADMIN_KEY) is short"},
+		},
+		{
+			[]string{"SLUICE_ADMIN_KEY=" + long, "SLUICE_BUYER_SECRET=geheim"},
+			[]string{"buyer_secret (from SLUICE_BUYER_SECRET) is short"},
+		},
+		{[]string{"SLUICE_DATA_DIR=" + kept}, []string{"admin_key (from " + filepath.Join(kept, adminKeyFile) +
+			") is short"}},
 	} {
 		env := append([]string{"SLUICE_DATA_DIR=" + t.TempDir()}, tc.env...)
 		if len(tc.env) == 1 {
 			env = tc.env
 		}
 		got := command(t, env, "config", "check")
-		if got.code != exitOK || !strings.HasPrefix(got.out, "the settings are right") || strings.Count(got.stderr, "\n") != len(tc.want) || strings.Contains(got.stderr, "geheim") {
+		if got.code != exitOK || !strings.HasPrefix(got.out, "the settings are right") ||
+			strings.Count(got.stderr, "\n") != len(tc.want) || strings.Contains(got.stderr, "geheim") {
 			t.Errorf("%v: %+v", tc.env, got)
 		}
 		for _, w := range tc.want {

@@ -87,14 +87,17 @@ func TestOrderChanges(t *testing.T) {
 	}
 
 	shop.answers[path+"/pay"] = status(sluice.RefundDue)
-	shop.answers["GET /v1/admin/orders/"+id+"/history"] = always(api.OrderHistory{Changes: []api.OrderChange{{From: sluice.Pending, To: sluice.RefundDue}}})
+	shop.answers["GET /v1/admin/orders/"+id+"/history"] = always(
+		api.OrderHistory{Changes: []api.OrderChange{{From: sluice.Pending, To: sluice.RefundDue}}})
 	late := command(t, env, "order", "pay", id, "--payment-id", "p-1")
-	if late.code != exitOK || !strings.HasPrefix(late.stderr, "The payment came too late: ") || !strings.Contains(late.stderr, "sluice order refund "+id) || !strings.Contains(late.out, "refund_due") {
+	if late.code != exitOK || !strings.HasPrefix(late.stderr, "The payment came too late: ") ||
+		!strings.Contains(late.stderr, "sluice order refund "+id) || !strings.Contains(late.out, "refund_due") {
 		t.Errorf("%+v", late)
 	}
 	for _, code := range []string{api.CodePaymentConflict, api.CodeOrderEnded, api.CodeOrderQueued} {
 		shop.answers[path+"/pay"] = always(api.Problem{Status: 409, Code: code, Title: api.Title(code)})
-		if got := command(t, env, "order", "pay", id, "--payment-id", "p-2"); got.code != exitFailed || !strings.HasPrefix(got.stderr, "sluice: "+code+": ") || got.out != "" {
+		if got := command(t, env, "order", "pay", id, "--payment-id", "p-2"); got.code != exitFailed ||
+			!strings.HasPrefix(got.stderr, "sluice: "+code+": ") || got.out != "" {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -133,7 +136,8 @@ func TestExport(t *testing.T) {
 	asCSV := ok(t, env, "order", "export", "--format", "csv")
 	golden(t, "export.csv", asCSV)
 	rows, err := csv.NewReader(strings.NewReader(asCSV)).ReadAll()
-	if err != nil || len(rows) != 3 || rows[1][2] != `"Ann", B` || rows[2][2] != " 张三" || rows[1][17] != `{"colour":"red"}` {
+	if err != nil || len(rows) != 3 || rows[1][2] != `"Ann", B` || rows[2][2] != " 张三" ||
+		rows[1][17] != `{"colour":"red"}` {
 		t.Errorf("%v %q", err, rows)
 	}
 	if strings.Count(asCSV, "\r\n") != 3 || strings.Count(asCSV, "\n") != 3 {
@@ -173,11 +177,13 @@ func TestExportSaysThatItIsNotComplete(t *testing.T) {
 	shop := &merchantAPI{answers: map[string]func(string) any{"GET /v1/admin/orders": second}}
 	env := shop.against(t)
 	got := command(t, env, "order", "export", "--sale", "phone", "--status", "paid")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "the export is not complete: unavailable") || strings.Count(got.out, "\n") != 1 {
+	if got.code != exitFailed || !strings.Contains(got.stderr, "the export is not complete: unavailable") ||
+		strings.Count(got.out, "\n") != 1 {
 		t.Errorf("%+v", got)
 	}
 	var stderr safeBuffer
-	if code := run(t.Context(), []string{"order", "export", "--format", "csv", "--status", "paid"}, nil, full{}, &stderr, env); code != exitFailed {
+	if code := run(t.Context(), []string{"order", "export", "--format", "csv", "--status", "paid"}, nil, full{}, &stderr,
+		env); code != exitFailed {
 		t.Errorf("a full disk: exit %d %s", code, stderr.String())
 	}
 }
@@ -196,7 +202,8 @@ func TestListAllAndFilters(t *testing.T) {
 		},
 	}}
 	env := shop.against(t)
-	page := okJSON[api.OrderPage](t, env, "order", "list", "--sale", "phone", "--status", "paid", "--buyer", "b", "--limit", "1")
+	page := okJSON[api.OrderPage](t, env, "order", "list", "--sale", "phone", "--status", "paid", "--buyer", "b",
+		"--limit", "1")
 	if len(page.Orders) != 1 || page.NextCursor != "1" {
 		t.Errorf("%+v", page)
 	}
@@ -204,7 +211,8 @@ func TestListAllAndFilters(t *testing.T) {
 	if len(page.Orders) != 2 || page.NextCursor != "" {
 		t.Errorf("%+v", page)
 	}
-	if list := okJSON[api.DeadLetterList](t, env, "dead-letter", "list", "--sale", "phone"); len(list.DeadLetters) != 1 || list.DeadLetters[0].ID != 7 {
+	if list := okJSON[api.DeadLetterList](t, env, "dead-letter", "list", "--sale", "phone"); len(list.DeadLetters) != 1 ||
+		list.DeadLetters[0].ID != 7 {
 		t.Errorf("%+v", list)
 	}
 	want := []string{"buyer=b&limit=1&sale=phone&status=paid", "cursor=1&limit=1", "cursor=2&limit=1", "sale=phone"}
@@ -216,7 +224,9 @@ func TestListAllAndFilters(t *testing.T) {
 func TestOrderHistoryCommand(t *testing.T) {
 	id := string(sampleOrder.OrderID)
 	shop := &merchantAPI{answers: map[string]func(string) any{
-		"GET /v1/admin/orders/" + id + "/history": always(api.OrderHistory{OrderID: sampleOrder.OrderID, Changes: []api.OrderChange{{At: noon, From: "queued", To: "pending", By: "n1"}}}),
+		"GET /v1/admin/orders/" + id + "/history": always(api.OrderHistory{
+			OrderID: sampleOrder.OrderID, Changes: []api.OrderChange{{At: noon, From: "queued", To: "pending", By: "n1"}},
+		}),
 	}}
 	h := okJSON[api.OrderHistory](t, shop.against(t), "order", "history", id)
 	if len(h.Changes) != 1 || h.Changes[0].To != sluice.Pending {

@@ -47,13 +47,14 @@ func (a *app) merchantOrder(cmd *cobra.Command, text string) (*client.Client, sl
 
 func (a *app) orderPay() *cobra.Command {
 	var payment string
-	cmd := a.orderVerb("pay", "Record a payment", func(c *client.Client, ctx context.Context, id sluice.OrderID) (api.Order, error) {
-		order, err := c.PayOrder(ctx, id, payment)
-		if err == nil && order.Status == sluice.RefundDue {
-			a.say("%s: the money must go back (refund_due). When it is back: sluice order refund %s", whyRefund(ctx, c, id), id)
-		}
-		return order, err
-	})
+	cmd := a.orderVerb("pay", "Record a payment",
+		func(c *client.Client, ctx context.Context, id sluice.OrderID) (api.Order, error) {
+			order, err := c.PayOrder(ctx, id, payment)
+			if err == nil && order.Status == sluice.RefundDue {
+				a.say("%s: the money must go back (refund_due). When it is back: sluice order refund %s", whyRefund(ctx, c, id), id)
+			}
+			return order, err
+		})
 	cmd.Long = "Records a payment, once by its id; Sluice moves no money. A payment that came too\n" +
 		"late, or for an order that has ended, makes the order refund_due. Another payment\n" +
 		"of a paid order is refused (payment_conflict), and stands in the order's history."
@@ -77,9 +78,10 @@ func whyRefund(ctx context.Context, c *client.Client, id sluice.OrderID) string 
 
 func (a *app) orderReject() *cobra.Command {
 	var reason string
-	cmd := a.orderVerb("reject", "End an unpaid order that failed after the grab; its units return", func(c *client.Client, ctx context.Context, id sluice.OrderID) (api.Order, error) {
-		return c.RejectOrder(ctx, id, reason)
-	})
+	cmd := a.orderVerb("reject", "End an unpaid order that failed after the grab; its units return",
+		func(c *client.Client, ctx context.Context, id sluice.OrderID) (api.Order, error) {
+			return c.RejectOrder(ctx, id, reason)
+		})
 	cmd.Use = "reject ORDER --reason TEXT"
 	cmd.Flags().StringVar(&reason, "reason", "", "why: a `TEXT` that the buyer reads too")
 	return needs(cmd, "reason")
@@ -126,7 +128,10 @@ func (a *app) printHistory(h api.OrderHistory) error {
 		if c.From == c.To {
 			to = "(" + to + ")" // refused: it stayed so
 		}
-		rows[i] = []string{c.At.String(), string(c.Action), string(c.From), to, clean(c.By), clean(c.PaymentID), clean(c.Reason)}
+		rows[i] = []string{
+			c.At.String(), string(c.Action), string(c.From), to, clean(c.By), clean(c.PaymentID),
+			clean(c.Reason),
+		}
 	}
 	a.printTable([]string{"AT", "ACTION", "FROM", "TO", "BY", "PAYMENT", "REASON"}, rows)
 	return nil

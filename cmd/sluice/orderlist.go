@@ -24,7 +24,10 @@ func (f *orderFilter) flags(cmd *cobra.Command) {
 
 // filter says what is wrong with what was typed before anything is asked.
 func (f *orderFilter) filter() (sluice.OrderFilter, error) {
-	filter := sluice.OrderFilter{Sale: sluice.SaleID(f.sale), Buyer: sluice.BuyerID(f.buyer), Status: sluice.Status(f.status)}
+	filter := sluice.OrderFilter{
+		Sale: sluice.SaleID(f.sale), Buyer: sluice.BuyerID(f.buyer),
+		Status: sluice.Status(f.status),
+	}
 	if f.sale != "" {
 		if err := filter.Sale.Validate(); err != nil {
 			return filter, usage(fmt.Errorf("--sale: %w", err))
@@ -83,7 +86,9 @@ func (a *app) orderList() *cobra.Command {
 
 // printSaleOrders distinguishes a sale without orders from an unknown sale: the
 // server filters, and does not check that the sale exists.
-func (a *app) printSaleOrders(cmd *cobra.Command, c *client.Client, filter sluice.OrderFilter, page api.OrderPage) error {
+func (a *app) printSaleOrders(cmd *cobra.Command, c *client.Client, filter sluice.OrderFilter,
+	page api.OrderPage,
+) error {
 	if len(page.Orders) == 0 && filter.Sale != "" {
 		// Any other error is no reason to withhold what was found.
 		if _, err := c.AdminSale(cmd.Context(), filter.Sale); client.CodeOf(err) == sluice.SaleNotFound.String() {
@@ -110,7 +115,10 @@ func (a *app) printOrders(page api.OrderPage) error {
 	}
 	var rows [][]string
 	for _, o := range page.Orders {
-		rows = append(rows, []string{string(o.OrderID), clean(string(o.BuyerID)), thousands(o.Quantity), string(o.Status), o.AcceptedAt.String()})
+		rows = append(rows, []string{
+			string(o.OrderID), clean(string(o.BuyerID)), thousands(o.Quantity), string(o.Status),
+			o.AcceptedAt.String(),
+		})
 	}
 	a.printTable([]string{"ORDER", "BUYER", ">UNITS", "STATUS", "ACCEPTED"}, rows)
 	if len(rows) == 0 {

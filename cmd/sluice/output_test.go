@@ -18,20 +18,27 @@ func ptr[T any](v T) *T { return &v }
 
 var sampleSale = api.AdminSale{
 	Sale: api.Sale{
-		ID: "phone", SKU: "P-1", Title: "手机 A phone", Price: api.Money{Amount: 99900, Currency: "CNY"}, ListPrice: &api.Money{Amount: 129900, Currency: "CNY"},
-		Total: ptr(int64(1000)), Available: ptr(int64(12)), MaxPerBuyer: ptr(int64(1)), OpensAt: noon, ClosesAt: &noon, State: "open", ServerTime: noon,
+		ID: "phone", SKU: "P-1", Title: "手机 A phone", Price: api.Money{Amount: 99900, Currency: "CNY"},
+		ListPrice: &api.Money{Amount: 129900, Currency: "CNY"},
+		Total:     ptr(int64(1000)), Available: ptr(int64(12)), MaxPerBuyer: ptr(int64(1)), OpensAt: noon, ClosesAt: &noon,
+		State: "open", ServerTime: noon,
 	},
-	MaxOrdersPerBuyer: ptr(int64(10)), PaymentWindowS: 900, PaymentGraceS: 30, Taken: 988, StoredTaken: 980, Backlog: 1, Fence: "lost: sequence 7",
+	MaxOrdersPerBuyer: ptr(int64(10)), PaymentWindowS: 900, PaymentGraceS: 30, Taken: 988, StoredTaken: 980, Backlog: 1,
+	Fence: "lost: sequence 7",
 }
 
 var sampleOrder = api.Order{
 	OrderID: "phone.0123456789abcdef0123456789abcdef", SaleID: "phone", BuyerID: "alice", Quantity: 1, Status: "pending",
-	Price: api.Money{Amount: 99900, Currency: "CNY"}, Meta: []byte(`{"colour":"red"}`), AcceptedAt: noon, StoredAt: &noon, ExpiresAt: &noon, Key: "key-0001",
+	Price: api.Money{Amount: 99900, Currency: "CNY"}, Meta: []byte(`{"colour":"red"}`), AcceptedAt: noon, StoredAt: &noon,
+	ExpiresAt: &noon, Key: "key-0001",
 }
 
 var sampleResult = loadgen.Result{
 	SaleID: "phone", Buyers: 100_000, Seed: 42, DurationS: 3.25, Requests: 105_003, RequestsPerS: 32308.6,
-	Decisions: loadgen.Decisions{sluice.Accepted: 1000, sluice.SoldOut: 99_000, sluice.BuyerLimit: 4999, sluice.RateLimited: 1}, Errors: 2,
+	Decisions: loadgen.Decisions{
+		sluice.Accepted: 1000, sluice.SoldOut: 99_000, sluice.BuyerLimit: 4999,
+		sluice.RateLimited: 1,
+	}, Errors: 2,
 	LatencyMS:    loadgen.Latency{P50: 1.234, P95: 9.96, P99: 35.2, Max: 1520},
 	OrdersStored: ptr(int64(1000)), DistinctBuyers: ptr(int64(1000)), StoredAfterS: ptr(0.0123), Replayed: 3,
 	ErrorReasons: map[string]int64{"no answer in time": 1, "connection lost: EOF": 1},
@@ -48,11 +55,13 @@ func TestOutput(t *testing.T) {
 	}
 	section("sale", func() { _ = a.printSale(sampleSale) })
 	unknown := sampleSale
-	unknown.Available, unknown.ListPrice, unknown.ClosesAt, unknown.MaxPerBuyer, unknown.MaxOrdersPerBuyer, unknown.Fence = nil, nil, nil, nil, nil, ""
+	unknown.Available, unknown.ListPrice, unknown.ClosesAt, unknown.MaxPerBuyer, unknown.MaxOrdersPerBuyer,
+		unknown.Fence = nil, nil, nil, nil, nil, ""
 	section("sale without limits", func() { _ = a.printSale(unknown) })
 	asking := unknown
 	asking.Rules = api.NewRules(&sluice.Rules{
-		BuyerRate: sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true}, AddressRate: sluice.AddressRate{Requests: 1, PerS: 90}, AdmissionRatio: 1.5,
+		BuyerRate:   sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
+		AddressRate: sluice.AddressRate{Requests: 1, PerS: 90}, AdmissionRatio: 1.5,
 		Ticket: sluice.Ticket{BeforeS: 60}, Challenge: sluice.Challenge{Difficulty: 18}, Eligibility: sluice.EligibleToken,
 		Risk: sluice.Risk{URL: "https://risk.example/check", TimeoutMS: 300, OnFailure: sluice.Deny},
 	})
@@ -75,16 +84,23 @@ func TestOutput(t *testing.T) {
 	})
 	section("dead letters", func() {
 		_ = a.printDeadLetters([]api.DeadLetter{
-			{ID: 7, SaleID: "phone", EntryID: "1700000000000-0", Reason: "entry 1: order is another", Claims: "a\nb\n", At: &noon, CreatedAt: noon},
+			{
+				ID: 7, SaleID: "phone", EntryID: "1700000000000-0", Reason: "entry 1: order is another", Claims: "a\nb\n",
+				At: &noon, CreatedAt: noon,
+			},
 			{ID: 12, SaleID: "phone", EntryID: "1700000000000-1", Reason: "format\t9", Claims: "?", CreatedAt: noon},
 		})
 	})
 	section("dead letter", func() {
 		_ = a.printDeadLetter(api.DeadLetter{
-			ID: 7, SaleID: "phone", EntryID: "1700000000000-0", Reason: "entry 1: order is another", Node: "n1", Epoch: 1, FirstSeq: 8,
-			Claims: "alice\tkey-0001\tphone.01\t1\t{}\nbob\x1b\tkey-0002\tphone.02\t1\t\n", At: &noon, CreatedAt: noon,
+			ID: 7, SaleID: "phone", EntryID: "1700000000000-0", Reason: "entry 1: order is another", Node: "n1", Epoch: 1,
+			FirstSeq: 8,
+			Claims:   "alice\tkey-0001\tphone.01\t1\t{}\nbob\x1b\tkey-0002\tphone.02\t1\t\n", At: &noon, CreatedAt: noon,
 		})
-		_ = a.printDeadLetter(api.DeadLetter{ID: 8, SaleID: "phone", CreatedAt: noon, ResolvedAt: &noon, Resolution: "replayed"})
+		_ = a.printDeadLetter(api.DeadLetter{
+			ID: 8, SaleID: "phone", CreatedAt: noon, ResolvedAt: &noon,
+			Resolution: "replayed",
+		})
 	})
 	section("replayed", func() {
 		err := a.printReplayed(api.Replayed{Saved: []sluice.OrderID{"phone.01"}, Lost: []sluice.OrderID{"phone.02"}})
@@ -95,7 +111,9 @@ func TestOutput(t *testing.T) {
 	section("no orders", func() { _ = a.printOrders(api.OrderPage{}) })
 	section("load", func() { a.printRush(&sampleResult) })
 	section("audit", func() {
-		good := sluice.AuditReport{Sale: "phone", OK: true, Checks: []sluice.AuditCheck{{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"}}}
+		good := sluice.AuditReport{Sale: "phone", OK: true, Checks: []sluice.AuditCheck{
+			{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"},
+		}}
 		_ = a.printAudit([]sluice.AuditReport{good}, false)
 	})
 	golden(t, "output", b.String())
@@ -107,7 +125,8 @@ func TestDemoOutput(t *testing.T) {
 	r := sampleResult
 	r.Errors, r.ErrorReasons, r.Replayed = 0, nil, 0
 	r.Audit = &api.AuditReport{OK: true, Checks: []api.AuditCheck{
-		{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"}, {ID: "I7", Name: "No undersell", OK: true, Detail: "1,000 of 1,000 units went"},
+		{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"},
+		{ID: "I7", Name: "No undersell", OK: true, Detail: "1,000 of 1,000 units went"},
 	}}
 	if err := d.print(&r); err != nil {
 		t.Fatal(err)
@@ -159,7 +178,8 @@ func TestVerdicts(t *testing.T) {
 			r.Errors = 0
 			r.Audit = &api.AuditReport{OK: tc.c.OK, Checks: []api.AuditCheck{{ID: "I1", OK: tc.c.OK, Unchecked: tc.c.Unchecked}}}
 			_ = d.print(&r)
-			if got := codeOf(demoVerdict(&r)); got != tc.code || strings.Contains(b.String(), "Nothing was sold twice") != tc.c.OK {
+			if got := codeOf(demoVerdict(&r)); got != tc.code ||
+				strings.Contains(b.String(), "Nothing was sold twice") != tc.c.OK {
 				t.Errorf("demo: exit %d\n%s", got, &b)
 			}
 		})
@@ -184,7 +204,10 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%d: %s", n, got)
 		}
 	}
-	for ms, want := range map[float64]string{0.04: "0.0 ms", 9.94: "9.9 ms", 35.2: "35 ms", 1520: "1.52 s", 15200: "15.2 s"} {
+	for ms, want := range map[float64]string{
+		0.04: "0.0 ms", 9.94: "9.9 ms", 35.2: "35 ms", 1520: "1.52 s",
+		15200: "15.2 s",
+	} {
 		if got := milliseconds(ms); got != want {
 			t.Errorf("%v: %s", ms, got)
 		}

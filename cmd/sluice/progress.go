@@ -59,7 +59,8 @@ func (a *app) bar(done, whole int64) string {
 	}
 	full := int(min(done, whole) * width / whole)
 	style := lipgloss.NewStyle().Foreground(lipgloss.Cyan)
-	return style.Render(strings.Repeat("━", full)) + lipgloss.NewStyle().Faint(true).Render(strings.Repeat("━", width-full)) + " "
+	return style.Render(strings.Repeat("━", full)) +
+		lipgloss.NewStyle().Faint(true).Render(strings.Repeat("━", width-full)) + " "
 }
 
 // rush lets a crowd loose, and shows it.
@@ -85,7 +86,8 @@ func (a *app) rush(ctx context.Context, o loadgen.Options) (*loadgen.Crowd, *loa
 	if o.Tickets != nil {
 		stop = a.watch(func() string {
 			n := p.Tickets.Load()
-			return fmt.Sprintf("  tickets  %s%s of %s buyers%s", a.bar(n, int64(o.Buyers)), thousands(n), thousands(int64(o.Buyers)), ahead(o.Tickets, n))
+			return fmt.Sprintf("  tickets  %s%s of %s buyers%s", a.bar(n, int64(o.Buyers)), thousands(n),
+				thousands(int64(o.Buyers)), ahead(o.Tickets, n))
 		})
 		err = crowd.GetTickets(ctx)
 		stop()
@@ -107,7 +109,8 @@ func (a *app) rush(ctx context.Context, o loadgen.Options) (*loadgen.Crowd, *loa
 		if whole > 0 {
 			of = " of " + thousands(whole)
 		}
-		return fmt.Sprintf("  answers  %s%s%s, %s accepted, %s a second", a.bar(n, whole), thousands(n), of, thousands(p.Accepted.Load()), thousands(int64(rate)))
+		return fmt.Sprintf("  answers  %s%s%s, %s accepted, %s a second", a.bar(n, whole), thousands(n), of,
+			thousands(p.Accepted.Load()), thousands(int64(rate)))
 	})
 	out, err := crowd.Rush(ctx)
 	stop()

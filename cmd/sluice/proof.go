@@ -87,7 +87,8 @@ func (p *proof) waitStored(ctx context.Context) error {
 	seen.Store(&api.AdminSale{})
 	stop := p.watch(func() string {
 		sale := seen.Load()
-		return fmt.Sprintf("  orders   %s%s of %s stored", p.bar(sale.StoredTaken, sale.Taken), thousands(sale.StoredTaken), thousands(sale.Taken))
+		return fmt.Sprintf("  orders   %s%s of %s stored", p.bar(sale.StoredTaken, sale.Taken), thousands(sale.StoredTaken),
+			thousands(sale.Taken))
 	})
 	defer stop()
 	for {
@@ -100,7 +101,8 @@ func (p *proof) waitStored(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			p.late = fmt.Errorf("%s of %s units were stored after %s, and %s wait", thousands(sale.StoredTaken), thousands(sale.Taken), storeWithin(len(p.out.Promises)), plural(sale.Backlog, "journal entry", "journal entries"))
+			p.late = fmt.Errorf("%s of %s units were stored after %s, and %s wait", thousands(sale.StoredTaken),
+				thousands(sale.Taken), storeWithin(len(p.out.Promises)), plural(sale.Backlog, "journal entry", "journal entries"))
 			return nil
 		}
 		select {
@@ -131,7 +133,8 @@ func (p *proof) promises() api.AuditCheck {
 		}
 	}
 	return judged("I5", "Every promise kept", len(missing) == 0,
-		fmt.Sprintf("%s of %s promised orders are stored", thousands(int64(len(p.out.Promises)-len(missing))), thousands(int64(len(p.out.Promises)))), missing)
+		fmt.Sprintf("%s of %s promised orders are stored", thousands(int64(len(p.out.Promises)-len(missing))),
+			thousands(int64(len(p.out.Promises)))), missing)
 }
 
 // repeats is how many accepted claims are sent again.
@@ -153,7 +156,8 @@ func (p *proof) sameAnswer(ctx context.Context) api.AuditCheck {
 		broken = append(broken, string(promise.Order)+" "+why)
 	}
 	return judged("I4", "Same answer (repeated)", len(broken) == 0,
-		fmt.Sprintf("%s of %s repeated claims got their order again", thousands(int64(len(sample)-len(broken))), thousands(int64(len(sample)))), broken)
+		fmt.Sprintf("%s of %s repeated claims got their order again", thousands(int64(len(sample)-len(broken))),
+			thousands(int64(len(sample)))), broken)
 }
 
 // undersell: nothing was given back, so "sold out" must mean that all units
@@ -161,7 +165,8 @@ func (p *proof) sameAnswer(ctx context.Context) api.AuditCheck {
 func (p *proof) undersell() api.AuditCheck {
 	accepted, refused := p.out.Decisions[sluice.Accepted], p.out.Decisions[sluice.SoldOut]
 	return judged("I7", "No undersell", refused == 0 || accepted == p.stock,
-		fmt.Sprintf("%s heard sold out, and %s of %s units went", thousands(refused), thousands(accepted), thousands(p.stock)), nil)
+		fmt.Sprintf("%s heard sold out, and %s of %s units went", thousands(refused), thousands(accepted),
+			thousands(p.stock)), nil)
 }
 
 // judged makes a check; the first offenders are named.

@@ -38,8 +38,10 @@ func (a *app) printRush(r *loadgen.Result) {
 	a.printReasons(r.ErrorReasons)
 	l := r.LatencyMS
 	fields := [][2]string{
-		{"requests", fmt.Sprintf("%s in %s, %s a second", thousands(r.Requests), seconds(r.DurationS), thousands(int64(r.RequestsPerS)))},
-		{"answered in", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", milliseconds(l.P50), milliseconds(l.P95), milliseconds(l.P99), milliseconds(l.Max))},
+		{"requests", fmt.Sprintf("%s in %s, %s a second", thousands(r.Requests), seconds(r.DurationS),
+			thousands(int64(r.RequestsPerS)))},
+		{"answered in", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", milliseconds(l.P50), milliseconds(l.P95),
+			milliseconds(l.P99), milliseconds(l.Max))},
 	}
 	if r.Tickets != nil {
 		fields = append(fields, ticketFields(r.Tickets)...)
@@ -49,7 +51,8 @@ func (a *app) printRush(r *loadgen.Result) {
 			thousands(*r.OrdersStored), plural(*r.DistinctBuyers, "buyer", "different buyers"), seconds(*r.StoredAfterS))})
 	}
 	if r.Replayed > 0 {
-		fields = append(fields, [2]string{"replayed", thousands(r.Replayed) + " had been accepted by an earlier request with their key"})
+		fields = append(fields, [2]string{"replayed", thousands(r.Replayed) +
+			" had been accepted by an earlier request with their key"})
 	}
 	fields = append(fields, [2]string{"seed", fmt.Sprint(r.Seed)})
 	a.printFields(fields)
@@ -71,12 +74,22 @@ func ticketFields(t *loadgen.Tickets) [][2]string {
 		got += fmt.Sprintf(", %s without an answer", thousands(t.Errors))
 	}
 	l, work := t.LatencyMS, t.WorkMS
-	fields := [][2]string{{"tickets", fmt.Sprintf("%s; %s in %s", got, plural(t.Requests, "request", "requests"), seconds(t.DurationS))}}
+	fields := [][2]string{
+		{"tickets", fmt.Sprintf("%s; %s in %s", got, plural(t.Requests, "request", "requests"), seconds(t.DurationS))},
+	}
 	if t.HandedOut > 0 {
-		fields = append(fields, [2]string{"handed out in", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", milliseconds(l.P50), milliseconds(l.P95), milliseconds(l.P99), milliseconds(l.Max))})
+		fields = append(fields, [2]string{
+			"handed out in",
+			fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", milliseconds(l.P50), milliseconds(l.P95), milliseconds(l.P99),
+				milliseconds(l.Max)),
+		})
 	}
 	if t.Solved > 0 {
-		fields = append(fields, [2]string{"proofs of work", fmt.Sprintf("%s, p50 %s, p95 %s, at most %s each", thousands(t.Solved), milliseconds(work.P50), milliseconds(work.P95), milliseconds(work.Max))})
+		fields = append(fields, [2]string{
+			"proofs of work",
+			fmt.Sprintf("%s, p50 %s, p95 %s, at most %s each", thousands(t.Solved), milliseconds(work.P50),
+				milliseconds(work.P95), milliseconds(work.Max)),
+		})
 	}
 	return fields
 }
@@ -103,13 +116,16 @@ func (a *app) printLives(l *loadgen.Lifecycle) {
 		rows = append(rows, []string{"paid too late, money back", thousands(l.Refunded), string(sluice.Refunded)})
 	}
 	a.printTable([]string{"ORDERS", ">", "STATUS"}, rows)
-	back := fmt.Sprintf("%s with the key they had, %s", plural(int64(l.CameBack.Buyers), "buyer", "buyers"), plural(l.CameBack.Requests, "request", "requests"))
+	back := fmt.Sprintf("%s with the key they had, %s", plural(int64(l.CameBack.Buyers), "buyer", "buyers"),
+		plural(l.CameBack.Requests, "request", "requests"))
 	if l.CameBack.Requests == 0 {
 		back = "no buyers: returned units went to buyers later in the rush"
 	}
 	a.printFields([][2]string{
-		{"returned", fmt.Sprintf("%s; %s sold again, %s available", plural(l.Returned, "unit", "units"), thousands(l.SoldAgain), thousands(l.Available))},
-		{"came back", fmt.Sprintf("%s; %s away with nothing", back, plural(int64(l.CameBack.Left), "buyer went", "buyers went"))},
+		{"returned", fmt.Sprintf("%s; %s sold again, %s available", plural(l.Returned, "unit", "units"),
+			thousands(l.SoldAgain), thousands(l.Available))},
+		{"came back", fmt.Sprintf("%s; %s away with nothing", back,
+			plural(int64(l.CameBack.Left), "buyer went", "buyers went"))},
 		{"settled", seconds(l.SettledAfterS) + " after the last answer of the rush"},
 	})
 }

@@ -30,10 +30,12 @@ var ruleFlagNames = []string{
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.buyerRate, "buyer-rate", "", "tries of one buyer, `N/PERIOD` like 10/1s, or 10/1s,shared over all servers, or none")
+	fl.StringVar(&f.buyerRate, "buyer-rate", "",
+		"tries of one buyer, `N/PERIOD` like 10/1s, or 10/1s,shared over all servers, or none")
 	fl.StringVar(&f.addressRate, "address-rate", "", "tries from one address, `N/PERIOD` like 100/1s, or none")
 	fl.StringVar(&f.ratio, "admission-ratio", "", "claims on their way at a time, `X` times the units available, or none")
-	fl.StringVar(&f.ticket, "ticket-before", "", "ask for a ticket, handed out from `DURATION` before the opening on, or none")
+	fl.StringVar(&f.ticket, "ticket-before", "",
+		"ask for a ticket, handed out from `DURATION` before the opening on, or none")
 	fl.StringVar(&f.challenge, "challenge", "", "ask for a proof of work of `BITS` before the ticket, or none")
 	fl.StringVar(&f.risk, "risk-url", "", "ask the service at `URL` before the ticket, or none")
 	fl.DurationVar(&f.riskTimeout, "risk-timeout", sluice.DefaultRiskTimeout, "how long to wait for it")
@@ -50,10 +52,11 @@ func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 			rate.Requests, rate.PerS, err = parseRate(text)
 			return rate, err
 		}),
-		flagRule(given, "address-rate", f.addressRate, &m.AddressRate, func(text string) (rate sluice.AddressRate, err error) {
-			rate.Requests, rate.PerS, err = parseRate(text)
-			return rate, err
-		}),
+		flagRule(given, "address-rate", f.addressRate, &m.AddressRate,
+			func(text string) (rate sluice.AddressRate, err error) {
+				rate.Requests, rate.PerS, err = parseRate(text)
+				return rate, err
+			}),
 		flagRule(given, "admission-ratio", f.ratio, &m.AdmissionRatio, func(text string) (float64, error) {
 			ratio, err := strconv.ParseFloat(text, 64)
 			if err != nil {
@@ -97,7 +100,9 @@ func (f *ruleFlags) riskMessage(given func(string) bool, m *api.PatchRules) erro
 }
 
 // flagRule reads one flag, if it was given.
-func flagRule[T any](given func(string) bool, name, text string, into *api.Nullable[T], parse func(string) (T, error)) error {
+func flagRule[T any](given func(string) bool, name, text string, into *api.Nullable[T],
+	parse func(string) (T, error),
+) error {
 	switch {
 	case !given(name):
 	case text == "none":
@@ -149,7 +154,8 @@ func showRules(r *api.Rules) (fields [][2]string) {
 		add("challenge", plural(r.Challenge.Difficulty, "bit", "bits"))
 	}
 	if k := r.Risk; k != nil {
-		add("risk", fmt.Sprintf("%s within %s, or %s", clean(k.URL), time.Duration(k.TimeoutMS)*time.Millisecond, k.OnFailure))
+		add("risk", fmt.Sprintf("%s within %s, or %s", clean(k.URL), time.Duration(k.TimeoutMS)*time.Millisecond,
+			k.OnFailure))
 	}
 	if r.Eligibility != nil {
 		add("eligibility", "by "+clean(string(*r.Eligibility)))

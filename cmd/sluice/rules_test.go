@@ -19,10 +19,22 @@ func TestRuleFlags(t *testing.T) {
 		{"--buyer-rate 10/1s", `{"buyer_rate":{"requests":10,"per_s":1,"shared":false}}`},
 		{"--buyer-rate 10/1m30s,shared", `{"buyer_rate":{"requests":10,"per_s":90,"shared":true}}`},
 		{"--buyer-rate none --address-rate 5/2s", `{"buyer_rate":null,"address_rate":{"requests":5,"per_s":2}}`},
-		{"--admission-ratio 1.5 --ticket-before 1m --challenge 18", `{"admission_ratio":1.5,"ticket":{"before_s":60},"challenge":{"difficulty":18}}`},
-		{"--admission-ratio none --ticket-before none --challenge none --eligibility none", `{"admission_ratio":null,"ticket":null,"challenge":null,"eligibility":null}`},
-		{"--risk-url https://r.example/?a=b,c", `{"risk":{"url":"https://r.example/?a=b,c","timeout_ms":1000,"on_failure":"deny"}}`},
-		{"--risk-url https://r.example --risk-timeout 300ms --risk-on-failure allow", `{"risk":{"url":"https://r.example","timeout_ms":300,"on_failure":"allow"}}`},
+		{
+			"--admission-ratio 1.5 --ticket-before 1m --challenge 18",
+			`{"admission_ratio":1.5,"ticket":{"before_s":60},"challenge":{"difficulty":18}}`,
+		},
+		{
+			"--admission-ratio none --ticket-before none --challenge none --eligibility none",
+			`{"admission_ratio":null,"ticket":null,"challenge":null,"eligibility":null}`,
+		},
+		{
+			"--risk-url https://r.example/?a=b,c",
+			`{"risk":{"url":"https://r.example/?a=b,c","timeout_ms":1000,"on_failure":"deny"}}`,
+		},
+		{
+			"--risk-url https://r.example --risk-timeout 300ms --risk-on-failure allow",
+			`{"risk":{"url":"https://r.example","timeout_ms":300,"on_failure":"allow"}}`,
+		},
 		{"--risk-url none", `{"risk":null}`},
 		{"--eligibility list --title T --closes-at none", `{"title":"T","closes_at":null,"eligibility":"list"}`},
 		{"--price 5 --currency EUR --list-price none", `{"price":{"amount":5,"currency":"EUR"},"list_price":null}`},
@@ -62,15 +74,19 @@ func TestRuleFlags(t *testing.T) {
 // Rules as an operator types them, against a real server.
 func TestRulesByHand(t *testing.T) {
 	s := serve(t)
-	made := okJSON[api.AdminSale](t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "3",
+	made := okJSON[api.AdminSale](t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total",
+		"3",
 		"--buyer-rate", "10/1s,shared", "--admission-ratio", "2", "--ticket-before", "1m")
-	if r := made.Rules; r.BuyerRate == nil || !r.BuyerRate.Shared || r.AdmissionRatio == nil || *r.AdmissionRatio != 2 || r.Ticket == nil || r.AddressRate != nil {
+	if r := made.Rules; r.BuyerRate == nil || !r.BuyerRate.Shared || r.AdmissionRatio == nil || *r.AdmissionRatio != 2 ||
+		r.Ticket == nil || r.AddressRate != nil {
 		t.Errorf("%+v", r)
 	}
-	patched := okJSON[api.AdminSale](t, s.env, "sale", "patch", "phone", "--admission-ratio", "1.25", "--buyer-rate", "none", "--address-rate", "9/3s", "--ticket-before", "none")
+	patched := okJSON[api.AdminSale](t, s.env, "sale", "patch", "phone", "--admission-ratio", "1.25", "--buyer-rate",
+		"none", "--address-rate", "9/3s", "--ticket-before", "none")
 	shown := okJSON[api.AdminSale](t, s.env, "sale", "show", "phone")
 	for how, r := range map[string]api.Rules{"patched": patched.Rules, "shown": shown.Rules} {
-		if r.BuyerRate != nil || r.AdmissionRatio == nil || *r.AdmissionRatio != 1.25 || r.AddressRate == nil || r.AddressRate.Requests != 9 || r.Ticket != nil {
+		if r.BuyerRate != nil || r.AdmissionRatio == nil || *r.AdmissionRatio != 1.25 || r.AddressRate == nil ||
+			r.AddressRate.Requests != 9 || r.Ticket != nil {
 			t.Errorf("%s: %+v", how, r)
 		}
 	}
@@ -78,13 +94,16 @@ func TestRulesByHand(t *testing.T) {
 	if !strings.Contains(text, "9 tries in 3s") || !strings.Contains(text, "1.25 claims at a time") {
 		t.Errorf("%s", text)
 	}
-	if got := command(t, s.env, "sale", "patch", "phone", "--challenge", "5"); got.code != exitUsage || !strings.Contains(got.stderr, "want a ticket too") {
+	if got := command(t, s.env, "sale", "patch", "phone", "--challenge", "5"); got.code != exitUsage ||
+		!strings.Contains(got.stderr, "want a ticket too") {
 		t.Errorf("%+v", got)
 	}
-	if got := command(t, s.env, "sale", "create", "--title", "T", "--price", "1", "--total", "3", "--challenge", "99"); got.code != exitUsage || !strings.Contains(got.stderr, "difficulty 99: want 1 to 30") {
+	if got := command(t, s.env, "sale", "create", "--title", "T", "--price", "1", "--total", "3", "--challenge",
+		"99"); got.code != exitUsage || !strings.Contains(got.stderr, "difficulty 99: want 1 to 30") {
 		t.Errorf("%+v", got)
 	}
-	if got := command(t, s.env, "sale", "create", "--file", "x.json", "--eligibility", "list"); got.code != exitUsage || !strings.Contains(got.stderr, "one or the other") {
+	if got := command(t, s.env, "sale", "create", "--file", "x.json", "--eligibility", "list"); got.code != exitUsage ||
+		!strings.Contains(got.stderr, "one or the other") {
 		t.Errorf("%+v", got)
 	}
 }

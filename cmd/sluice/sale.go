@@ -26,7 +26,8 @@ func (a *app) saleCommand() *cobra.Command {
 		a.saleVerb("resume", "End a pause", (*client.Client).ResumeSale),
 		a.saleVerb("close", "End a sale now; its orders stay as they are", (*client.Client).CloseSale),
 		a.salePatch(), a.saleRestock(), a.saleCheck(),
-		a.saleBuyers(sluice.AllowList, "Upload who may buy at a sale", "The allow list says who may buy, at a sale created or patched with --eligibility list."),
+		a.saleBuyers(sluice.AllowList, "Upload who may buy at a sale",
+			"The allow list says who may buy, at a sale created or patched with --eligibility list."),
 		a.saleBuyers(sluice.DenyList, "Upload who may not buy at a sale",
 			"Buyers on the deny list can buy nothing at the sale, whatever else lets them in."),
 	)
@@ -34,7 +35,9 @@ func (a *app) saleCommand() *cobra.Command {
 }
 
 // saleVerb is a command that does one thing to one sale and shows it.
-func (a *app) saleVerb(verb, short string, do func(*client.Client, context.Context, sluice.SaleID) (api.AdminSale, error)) *cobra.Command {
+func (a *app) saleVerb(verb, short string, do func(*client.Client, context.Context, sluice.SaleID) (api.AdminSale,
+	error),
+) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: verb + " SALE", Short: short, Args: exactly("SALE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,7 +78,8 @@ func (a *app) saleList() *cobra.Command {
 			var rows [][]string
 			for _, s := range sales {
 				rows = append(rows, []string{
-					string(s.ID), string(s.State), limit(s.Total), thousands(s.Taken), available(s.Sale), s.OpensAt.String(), clean(s.Title),
+					string(s.ID), string(s.State), limit(s.Total), thousands(s.Taken), available(s.Sale), s.OpensAt.String(),
+					clean(s.Title),
 				})
 			}
 			a.printTable([]string{"SALE", "STATE", ">TOTAL", ">TAKEN", ">AVAILABLE", "OPENS", "TITLE"}, rows)
@@ -120,8 +124,10 @@ func (a *app) printSale(s api.AdminSale) error {
 		[2]string{"per buyer", perBuyer(s)},
 		[2]string{"opens", s.OpensAt.String()},
 		[2]string{"closes", closes},
-		[2]string{"payment", fmt.Sprintf("within %s, and %s of grace", time.Duration(s.PaymentWindowS)*time.Second, time.Duration(s.PaymentGraceS)*time.Second)},
-		[2]string{"stored", plural(s.StoredTaken, "unit", "units") + ", " + plural(s.Backlog, "journal entry", "journal entries") + " waiting"},
+		[2]string{"payment", fmt.Sprintf("within %s, and %s of grace", time.Duration(s.PaymentWindowS)*time.Second,
+			time.Duration(s.PaymentGraceS)*time.Second)},
+		[2]string{"stored", plural(s.StoredTaken, "unit", "units") + ", " +
+			plural(s.Backlog, "journal entry", "journal entries") + " waiting"},
 	)
 	fields = append(fields, showRules(&s.Rules)...)
 	if s.Fence != "" {
@@ -191,8 +197,11 @@ func (a *app) saleCreate() *cobra.Command {
 	fl.StringVar(&f.currency, "currency", "CNY", "currency, a `CODE` of ISO 4217")
 	fl.StringVar(&f.total, "total", "", "units for sale, `N` or none for no total")
 	fl.StringVar(&f.perBuyer, "max-per-buyer", "1", "units that one buyer may hold, `N` or none for no limit")
-	fl.StringVar(&f.maxOrders, "max-orders-per-buyer", "", "accepted claims of one buyer, ended ones too, `N` or none (default max-per-buyer + 9)")
-	fl.StringVar(&f.maxUnpaid, "max-unpaid-per-buyer", "", fmt.Sprintf("orders of one buyer that may expire, or be cancelled by the buyer, `N` or none (default %d)", sluice.DefaultMaxUnpaid))
+	fl.StringVar(&f.maxOrders, "max-orders-per-buyer", "",
+		"accepted claims of one buyer, ended ones too, `N` or none (default max-per-buyer + 9)")
+	fl.StringVar(&f.maxUnpaid, "max-unpaid-per-buyer", "",
+		fmt.Sprintf("orders of one buyer that may expire, or be cancelled by the buyer, `N` or none (default %d)",
+			sluice.DefaultMaxUnpaid))
 	fl.StringVar(&f.opens, "opens-at", "now", "`TIME` in RFC 3339, or +10m for in ten minutes, or now")
 	fl.StringVar(&f.closes, "closes-at", "none", "`TIME` as for opens-at, or none")
 	fl.DurationVar(&f.window, "payment-window", sluice.DefaultPaymentWindow, "how long a buyer may take to pay")
@@ -206,7 +215,10 @@ func (a *app) saleCreate() *cobra.Command {
 func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (api.CreateSale, error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	if f.file != "" {
-		for _, name := range append([]string{"id", "sku", "title", "price", "list-price", "total", "max-per-buyer", "opens-at", "closes-at"}, ruleFlagNames...) {
+		for _, name := range append([]string{
+			"id", "sku", "title", "price", "list-price", "total", "max-per-buyer",
+			"opens-at", "closes-at",
+		}, ruleFlagNames...) {
 			if given(name) {
 				return api.CreateSale{}, fmt.Errorf("--file and --%s: want one or the other", name)
 			}
@@ -232,7 +244,12 @@ func (f *newSale) message(cmd *cobra.Command, stdin io.Reader, now time.Time) (a
 	for _, l := range []struct {
 		flag, value string
 		into        *api.Nullable[int64]
-	}{{"total", f.total, &m.Total}, {"max-per-buyer", f.perBuyer, &m.MaxPerBuyer}, {"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer}, {"max-unpaid-per-buyer", f.maxUnpaid, &m.MaxUnpaidPerBuyer}} {
+	}{
+		{"total", f.total, &m.Total},
+		{"max-per-buyer", f.perBuyer, &m.MaxPerBuyer},
+		{"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer},
+		{"max-unpaid-per-buyer", f.maxUnpaid, &m.MaxUnpaidPerBuyer},
+	} {
 		if l.value == "" && l.flag != "total" && l.flag != "max-per-buyer" {
 			continue
 		}

@@ -34,7 +34,8 @@ func (a *app) saleCheck() *cobra.Command {
 		Long: "Asks the server, and each of --server, whether the sale is loaded, when it opens, what\n" +
 			"it asks of buyers and whether the clocks agree; and compares what the servers say.\n" +
 			"Exit code 0 if all is ok or only worth a look (warn), 2 if something fails.",
-		Example: "  sluice sale check phone\n  sluice sale check phone --server http://10.0.0.2:8080 --server http://10.0.0.3:8080",
+		Example: "  sluice sale check phone\n  sluice sale check phone --server http://10.0.0.2:8080 --server " +
+			"http://10.0.0.3:8080",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sale := sluice.SaleID(args[0])
 			if err := sale.Validate(); err != nil {
@@ -72,19 +73,23 @@ func (a *app) adminKeyFor(c *config.Config, urls []string) (string, error) {
 	if c.AdminKey == "" {
 		for _, url := range urls {
 			if !isLoopbackURL(url) {
-				return "", usage(fmt.Errorf("--server %s is on another machine: give --admin-key or SLUICE_ADMIN_KEY", config.Redact(url)))
+				return "", usage(fmt.Errorf("--server %s is on another machine: give --admin-key or SLUICE_ADMIN_KEY",
+					config.Redact(url)))
 			}
 		}
 	}
 	key, err := keptSecret(c, c.AdminURL, c.AdminKey, adminKeyFile)
 	if err == nil && key == "" {
-		err = usage(fmt.Errorf("no admin key: give --admin-key or SLUICE_ADMIN_KEY; the server keeps a generated one in its data folder as %s", adminKeyFile))
+		err = usage(fmt.Errorf("no admin key: give --admin-key or SLUICE_ADMIN_KEY; the server keeps a generated one in "+
+			"its data folder as %s", adminKeyFile))
 	}
 	return key, err
 }
 
 func (r *saleReport) say(server, name string, status api.CheckStatus, format string, args ...any) {
-	r.Checks = append(r.Checks, serverCheck{server, api.Check{Name: name, Status: status, Detail: fmt.Sprintf(format, args...)}})
+	r.Checks = append(r.Checks, serverCheck{server, api.Check{
+		Name: name, Status: status, Detail: fmt.Sprintf(format, args...),
+	}})
 }
 
 // ask adds what one server says.
@@ -121,7 +126,9 @@ func (r *saleReport) compare(answers []api.SaleCheck) {
 		asked[answers[i].Node] = true
 	}
 	differ("the secret of tickets (set ticket_secret)", func(c *api.SaleCheck) string { return c.TicketKey })
-	differ("the load of the sale (a moment later they may agree)", func(c *api.SaleCheck) string { return fmt.Sprintf("epoch %d, terms %d", c.Epoch, c.Terms) })
+	differ("the load of the sale (a moment later they may agree)", func(c *api.SaleCheck) string {
+		return fmt.Sprintf("epoch %d, terms %d", c.Epoch, c.Terms)
+	})
 	var missing []string
 	for _, node := range answers[0].LiveNodes {
 		if !asked[node] {

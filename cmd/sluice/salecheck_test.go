@@ -13,7 +13,8 @@ import (
 // The lists and the check of a sale as an operator types them.
 func TestPrepareASaleByHand(t *testing.T) {
 	s := serve(t)
-	ok(t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "3", "--opens-at", "+2h", "--ticket-before", "10m", "--eligibility", "list")
+	ok(t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "3", "--opens-at", "+2h",
+		"--ticket-before", "10m", "--eligibility", "list")
 	got := command(t, s.env, "sale", "check", "phone")
 	if got.code != exitFailed || got.stderr != "" || !strings.Contains(got.out, "it is empty") {
 		t.Errorf("without an allow list: %+v", got)
@@ -22,13 +23,15 @@ func TestPrepareASaleByHand(t *testing.T) {
 	if err := os.WriteFile(file, []byte("bob\nann\n\nbob\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l := okJSON[api.BuyerList](t, s.env, "sale", "allow", "phone", "--file", file); l.Size != 2 || l.List != sluice.AllowList {
+	if l := okJSON[api.BuyerList](t, s.env, "sale", "allow", "phone", "--file", file); l.Size != 2 ||
+		l.List != sluice.AllowList {
 		t.Errorf("upload: %+v", l)
 	}
 	if out := ok(t, s.env, "sale", "allow", "phone", "--export"); out != "ann\nbob\n" {
 		t.Errorf("export: %q", out)
 	}
-	if out := ok(t, s.env, "sale", "deny", "phone"); !strings.Contains(out, "buyers   0\n") || !strings.Contains(out, "updated  never") {
+	if out := ok(t, s.env, "sale", "deny", "phone"); !strings.Contains(out, "buyers   0\n") ||
+		!strings.Contains(out, "updated  never") {
 		t.Errorf("a list that was never uploaded: %s", out)
 	}
 	report := okJSON[saleReport](t, s.env, "sale", "check", "phone")
@@ -65,7 +68,8 @@ func TestPrepareASaleByHand(t *testing.T) {
 			t.Errorf("%v: %+v, want exit code %d and %q", c.args, got, c.code, c.text)
 		}
 	}
-	if got := command(t, s.env, "sale", "check", "none"); got.code != exitFailed || !strings.Contains(got.out, "sale_not_found") {
+	if got := command(t, s.env, "sale", "check", "none"); got.code != exitFailed ||
+		!strings.Contains(got.out, "sale_not_found") {
 		t.Errorf("no such sale: %+v", got)
 	}
 }
@@ -83,8 +87,18 @@ func TestSaleCheckCompares(t *testing.T) {
 	}{
 		{"agree", []api.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "k", 1, "a", "b")}, api.CheckOK, "all 2"},
 		{"one was not asked", []api.SaleCheck{answer("a", "k", 1, "a", "b")}, api.CheckWarn, "give --server for b"},
-		{"other secrets", []api.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "l", 1, "a", "b")}, api.CheckFail, "ticket_secret"},
-		{"another load", []api.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "k", 2, "a", "b")}, api.CheckFail, "epoch 1, terms 1, epoch 2, terms 1"},
+		{
+			"other secrets",
+			[]api.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "l", 1, "a", "b")},
+			api.CheckFail,
+			"ticket_secret",
+		},
+		{
+			"another load",
+			[]api.SaleCheck{answer("a", "k", 1, "a", "b"), answer("b", "k", 2, "a", "b")},
+			api.CheckFail,
+			"epoch 1, terms 1, epoch 2, terms 1",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &saleReport{}

@@ -22,7 +22,8 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 		Use: string(kind) + " SALE", Short: short, Args: exactly("SALE"),
 		Long: long + "\n\nWithout flags it shows how long the list is. --file replaces all of it at one moment;\n" +
 			"a file that is wrong somewhere changes nothing. Servers follow within two seconds.",
-		Example: fmt.Sprintf("  sluice sale %s phone --file buyers.txt\n  sluice sale %s phone --export > buyers.txt", kind, kind),
+		Example: fmt.Sprintf("  sluice sale %s phone --file buyers.txt\n  sluice sale %s phone --export > buyers.txt", kind,
+			kind),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sale := sluice.SaleID(args[0])
 			if err := sale.Validate(); err != nil {
@@ -70,7 +71,9 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 	return cmd
 }
 
-func (a *app) uploadBuyers(cmd *cobra.Command, c *client.Client, sale sluice.SaleID, kind sluice.ListKind, path string) (api.BuyerList, error) {
+func (a *app) uploadBuyers(cmd *cobra.Command, c *client.Client, sale sluice.SaleID, kind sluice.ListKind,
+	path string,
+) (api.BuyerList, error) {
 	var body io.Reader = a.stdin
 	if path != "-" {
 		f, err := os.Open(path)

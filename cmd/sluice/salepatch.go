@@ -59,7 +59,8 @@ func (a *app) salePatch() *cobra.Command {
 	fl.StringVar(&f.total, "total", "", "units for sale, `N` or none for no total")
 	fl.StringVar(&f.perBuyer, "max-per-buyer", "", "units that one buyer may hold, `N` or none for no limit")
 	fl.StringVar(&f.maxOrders, "max-orders-per-buyer", "", "accepted claims of one buyer, ended ones too, `N` or none")
-	fl.StringVar(&f.maxUnpaid, "max-unpaid-per-buyer", "", "orders of one buyer that may expire, or be cancelled by the buyer, `N` or none")
+	fl.StringVar(&f.maxUnpaid, "max-unpaid-per-buyer", "",
+		"orders of one buyer that may expire, or be cancelled by the buyer, `N` or none")
 	fl.StringVar(&f.opens, "opens-at", "", "`TIME` in RFC 3339, or +10m for in ten minutes")
 	fl.StringVar(&f.closes, "closes-at", "", "`TIME` as for opens-at, or now, or none")
 	fl.DurationVar(&f.window, "payment-window", 0, "how long a buyer may take to pay")
@@ -84,7 +85,12 @@ func (f *salePatchFlags) message(cmd *cobra.Command, now time.Time) (m api.Patch
 	for _, l := range []struct {
 		flag, value string
 		into        *api.Nullable[int64]
-	}{{"total", f.total, &m.Total}, {"max-per-buyer", f.perBuyer, &m.MaxPerBuyer}, {"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer}, {"max-unpaid-per-buyer", f.maxUnpaid, &m.MaxUnpaidPerBuyer}} {
+	}{
+		{"total", f.total, &m.Total},
+		{"max-per-buyer", f.perBuyer, &m.MaxPerBuyer},
+		{"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer},
+		{"max-unpaid-per-buyer", f.maxUnpaid, &m.MaxUnpaidPerBuyer},
+	} {
 		if !given(l.flag) {
 			continue
 		}
@@ -129,7 +135,8 @@ func (f *salePatchFlags) prices(given func(string) bool, m *api.PatchSale) error
 	if given("list-price") {
 		amount, err := parseLimit(f.listPrice)
 		if err != nil {
-			return fmt.Errorf("--list-price %q: want minor units, a whole number: %s; or none", f.listPrice, minorUnits(f.listPrice))
+			return fmt.Errorf("--list-price %q: want minor units, a whole number: %s; or none", f.listPrice,
+				minorUnits(f.listPrice))
 		}
 		m.ListPrice = api.Null[api.Money]()
 		if !amount.Null {

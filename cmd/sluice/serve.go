@@ -74,7 +74,8 @@ func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) e
 	defer cancel()
 	err = s.stop(closing)
 	if errors.Is(err, context.DeadlineExceeded) {
-		log.Warn("not everything was finished in time; the journal keeps it for the next start", "shutdown_timeout", c.ShutdownTimeout)
+		log.Warn("not everything was finished in time; the journal keeps it for the next start", "shutdown_timeout",
+			c.ShutdownTimeout)
 		err = nil
 	}
 	if err == nil && broken == nil {
@@ -88,7 +89,8 @@ func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) e
 func warnOfRisks(log *slog.Logger, c *config.Config, secure bool) {
 	for _, listen := range []string{c.Listen, c.AdminListen} {
 		if host, _, _ := net.SplitHostPort(listen); listen != "" && !config.IsLoopback(host) && !secure {
-			log.Warn("listening beyond this machine without TLS: put a proxy with TLS in front, or give --tls-cert and --tls-key", "listen", listen)
+			log.Warn("listening beyond this machine without TLS: put a proxy with TLS in front, or give --tls-cert "+
+				"and --tls-key", "listen", listen)
 		}
 	}
 }
@@ -98,7 +100,10 @@ func (a *app) banner(s *server, c *config.Config) error {
 	cfg := engineConfig(c, nil)
 	ledger, store := backends(cfg)
 	if a.json {
-		return a.printJSON(map[string]string{"url": s.url, "admin_url": s.admin, "node": s.engine.Node(), "ledger": ledger, "store": store})
+		return a.printJSON(map[string]string{
+			"url": s.url, "admin_url": s.admin, "node": s.engine.Node(), "ledger": ledger,
+			"store": store,
+		})
 	}
 	key := "as configured (" + c.Origin("admin_key") + ")"
 	if c.AdminKey == "" {

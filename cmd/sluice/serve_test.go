@@ -79,11 +79,13 @@ func TestServeSellAudit(t *testing.T) {
 	if !strings.Contains(s.out.String(), s.url+"/v1/sales") || !strings.HasPrefix(s.url, "http://127.0.0.1:") {
 		t.Errorf("banner: %s", s.out.String())
 	}
-	if key, _ := os.ReadFile(filepath.Join(s.data, adminKeyFile)); len(key) < 32 || strings.Contains(s.out.String()+s.stderr.String(), strings.TrimSpace(string(key))) {
+	if key, _ := os.ReadFile(filepath.Join(s.data, adminKeyFile)); len(key) < 32 ||
+		strings.Contains(s.out.String()+s.stderr.String(), strings.TrimSpace(string(key))) {
 		t.Error("the admin key is short, or printed")
 	}
 
-	sale := okJSON[api.AdminSale](t, s.env, "sale", "create", "--id", "phone", "--title", "手机 A phone", "--price", "99900", "--total", "20")
+	sale := okJSON[api.AdminSale](t, s.env, "sale", "create", "--id", "phone", "--title", "手机 A phone", "--price",
+		"99900", "--total", "20")
 	if sale.ID != "phone" || sale.State != sluice.StateOpen || *sale.Available != 20 {
 		t.Errorf("%+v", sale)
 	}
@@ -95,15 +97,19 @@ func TestServeSellAudit(t *testing.T) {
 	load := okJSON[struct {
 		loadgen.Result
 		Decisions map[string]int64 `json:"decisions"`
-	}](t, s.env, "load", "--sale", "phone", "--buyers", "200", "--again", "0.5", "--connections", "16", "--goal-errors", "0")
-	if load.Decisions["accepted"] != 20 || load.Errors != 0 || *load.Stock != 20 || load.Requests != 300 || load.Audit != nil {
+	}](t, s.env, "load", "--sale", "phone", "--buyers", "200", "--again", "0.5", "--connections", "16",
+		"--goal-errors", "0")
+	if load.Decisions["accepted"] != 20 || load.Errors != 0 || *load.Stock != 20 || load.Requests != 300 ||
+		load.Audit != nil {
 		t.Errorf("%+v", load)
 	}
 	missed := command(t, s.env, "load", "--sale", "phone", "--buyers", "5", "--goal-p99", "1ns")
-	if missed.code != exitMissed || !strings.Contains(missed.stderr, "goal missed: p99 is") || !strings.Contains(missed.out, "requests") {
+	if missed.code != exitMissed || !strings.Contains(missed.stderr, "goal missed: p99 is") ||
+		!strings.Contains(missed.out, "requests") {
 		t.Errorf("%+v", missed)
 	}
-	if got := command(t, s.env, "load", "--sale", "nosuch"); got.code != exitFailed || !strings.Contains(got.stderr, "sale_not_found") {
+	if got := command(t, s.env, "load", "--sale", "nosuch"); got.code != exitFailed ||
+		!strings.Contains(got.stderr, "sale_not_found") {
 		t.Errorf("%+v", got)
 	}
 
@@ -113,7 +119,8 @@ func TestServeSellAudit(t *testing.T) {
 		t.Errorf("%d orders, next %q", len(page.Orders), page.NextCursor)
 	}
 	first := page.Orders[0]
-	if shown := okJSON[api.Order](t, s.env, "order", "show", string(first.OrderID)); shown.BuyerID != first.BuyerID || shown.Status != sluice.Pending {
+	if shown := okJSON[api.Order](t, s.env, "order", "show", string(first.OrderID)); shown.BuyerID != first.BuyerID ||
+		shown.Status != sluice.Pending {
 		t.Errorf("%+v", shown)
 	}
 	for _, step := range []struct {
@@ -179,7 +186,8 @@ func loseAnOrder(t *testing.T, data string) {
 
 func TestTokensAreTheServersOwn(t *testing.T) {
 	s := serve(t)
-	ok(t, s.env, "sale", "create", "--id", "s1", "--title", "T", "--price", "1", "--total", "none", "--max-per-buyer", "none")
+	ok(t, s.env, "sale", "create", "--id", "s1", "--title", "T", "--price", "1", "--total", "none", "--max-per-buyer",
+		"none")
 	token := strings.TrimSpace(ok(t, s.env, "token", "--buyer", "alice"))
 	req, _ := http.NewRequest("POST", s.url+"/v1/sales/s1/orders", strings.NewReader(`{"quantity":3}`))
 	req.Header.Set("Authorization", "Bearer "+token)
@@ -200,7 +208,8 @@ func TestTokensAreTheServersOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	promises := filepath.Join(t.TempDir(), "promises")
-	load := okJSON[map[string]any](t, s.env, "load", "--sale", "s1", "--tokens", file, "--again", "0", "--promises", promises)
+	load := okJSON[map[string]any](t, s.env, "load", "--sale", "s1", "--tokens", file, "--again", "0", "--promises",
+		promises)
 	if load["buyers"] != 2.0 || load["stock"] != nil || load["requests"] != 2.0 {
 		t.Errorf("%v", load)
 	}
@@ -232,11 +241,13 @@ type loadErrors struct {
 func TestSecondServeOnTheSameFolder(t *testing.T) {
 	s := serve(t)
 	got := command(t, nil, "serve", "--data-dir", s.data, "--listen", "127.0.0.1:0")
-	if got.code != exitFailed || got.stderr != "sluice: the data folder "+s.data+" is in use by another process; give this one its own --data-dir\n" {
+	if got.code != exitFailed || got.stderr != "sluice: the data folder "+s.data+
+		" is in use by another process; give this one its own --data-dir\n" {
 		t.Errorf("%+v", got)
 	}
 	taken := command(t, nil, "serve", "--data-dir", t.TempDir(), "--listen", strings.TrimPrefix(s.url, "http://"))
-	if taken.code != exitFailed || !strings.Contains(taken.stderr, "address already in use") || strings.Count(taken.stderr, "\n") != 1 {
+	if taken.code != exitFailed || !strings.Contains(taken.stderr, "address already in use") ||
+		strings.Count(taken.stderr, "\n") != 1 {
 		t.Errorf("%+v", taken)
 	}
 }
@@ -248,10 +259,12 @@ func TestServeBeyondLoopbackWarns(t *testing.T) {
 		t.Error(log)
 	}
 	for setting, want := range map[string]string{
-		"SLUICE_ADMIN_KEY=q7q": "admin_key", "SLUICE_BUYER_SECRET=q7q": "buyer_secret", "SLUICE_TICKET_SECRET=q7q": "ticket_secret",
+		"SLUICE_ADMIN_KEY=q7q": "admin_key", "SLUICE_BUYER_SECRET=q7q": "buyer_secret",
+		"SLUICE_TICKET_SECRET=q7q": "ticket_secret",
 	} {
 		refused := command(t, []string{setting}, append([]string{"serve", "--data-dir", t.TempDir()}, beyond...)...)
-		if refused.code == exitOK || !strings.Contains(refused.stderr, want+" (from the settings) is short") || strings.Contains(refused.stderr, "q7q") {
+		if refused.code == exitOK || !strings.Contains(refused.stderr, want+" (from the settings) is short") ||
+			strings.Contains(refused.stderr, "q7q") {
 			t.Errorf("%s: %+v", setting, refused)
 		}
 		checked := command(t, []string{setting}, append([]string{"config", "check"}, beyond...)...)
@@ -262,7 +275,8 @@ func TestServeBeyondLoopbackWarns(t *testing.T) {
 			t.Errorf("config check on loopback, %s: %+v", setting, checked)
 		}
 	}
-	if log := serve(t, "--admin-key", "short").stderr.String(); !strings.Contains(log, "admin_key is short") || strings.Contains(log, "admin_key=short") {
+	if log := serve(t, "--admin-key", "short").stderr.String(); !strings.Contains(log, "admin_key is short") ||
+		strings.Contains(log, "admin_key=short") {
 		t.Errorf("short keys on loopback: %s", log)
 	}
 	if !strings.HasPrefix(s.url, "http://127.0.0.1:") {
@@ -285,8 +299,10 @@ func TestAdminListener(t *testing.T) {
 	}
 	s := serve(t, "--admin-listen", "127.0.0.1:0", "--admin-key", "an-admin-key-of-this-test")
 	for path, want := range map[string][2]int{ // on the public listener, and on the other
-		"/healthz": {200, 200}, "/readyz": {200, 200}, "/openapi.json": {200, 200}, "/v1/sales": {200, 404}, "/": {200, 404}, "/v1/orders": {401, 404},
-		"/metrics": {404, 200}, "/v1/admin/sales": {404, 401}, "/v1/admin/orders/x/pay": {404, 405}, "/no/such/path": {404, 404},
+		"/healthz": {200, 200}, "/readyz": {200, 200}, "/openapi.json": {200, 200}, "/v1/sales": {200, 404}, "/": {200, 404},
+		"/v1/orders": {401, 404},
+		"/metrics":   {404, 200}, "/v1/admin/sales": {404, 401}, "/v1/admin/orders/x/pay": {404, 405},
+		"/no/such/path": {404, 404},
 	} {
 		if s.admin == "" || s.admin == s.url {
 			t.Fatalf("ready file: %q, %q", s.url, s.admin)
@@ -304,15 +320,18 @@ func TestAdminListener(t *testing.T) {
 	if elsewhere.code != exitFailed || !strings.Contains(elsewhere.stderr, "SLUICE_ADMIN_URL") {
 		t.Errorf("the wrong listener: %+v", elsewhere)
 	}
-	ok(t, []string{"SLUICE_URL=" + s.url, "SLUICE_ADMIN_URL=" + s.admin, key}, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total", "1")
+	ok(t, []string{"SLUICE_URL=" + s.url, "SLUICE_ADMIN_URL=" + s.admin, key}, "sale", "create", "--id", "phone",
+		"--title", "T", "--price", "1", "--total", "1")
 	ok(t, []string{"SLUICE_ADMIN_URL=" + s.url, key}, "sale", "show", "phone", "--url", s.admin) // what was typed last
 	ok(t, []string{"SLUICE_URL=" + s.url, key}, "sale", "check", "phone", "--admin-url", s.admin)
 
 	if one := serve(t); one.admin != "" {
 		t.Errorf("one listener on loopback has a second line %q in the ready file", one.admin)
 	}
-	busy := command(t, nil, "serve", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0", "--admin-listen", strings.TrimPrefix(s.admin, "http://"))
-	if busy.code != exitFailed || !strings.Contains(busy.stderr, "address already in use") || !strings.Contains(busy.stderr, "--admin-listen") {
+	busy := command(t, nil, "serve", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0", "--admin-listen",
+		strings.TrimPrefix(s.admin, "http://"))
+	if busy.code != exitFailed || !strings.Contains(busy.stderr, "address already in use") ||
+		!strings.Contains(busy.stderr, "--admin-listen") {
 		t.Errorf("a busy address: %+v", busy)
 	}
 }
@@ -352,7 +371,10 @@ func TestKeptKeyStaysOnThisMachine(t *testing.T) {
 	if got.code != exitUsage || !strings.Contains(got.stderr, "no admin key") {
 		t.Errorf("%+v", got)
 	}
-	for host, want := range map[string]bool{"127.0.0.1": true, "localhost": true, "::1": true, "127.9.9.9": true, "10.0.0.1": false, "": false, "example.com": false} {
+	for host, want := range map[string]bool{
+		"127.0.0.1": true, "localhost": true, "::1": true, "127.9.9.9": true,
+		"10.0.0.1": false, "": false, "example.com": false,
+	} {
 		if config.IsLoopback(host) != want {
 			t.Errorf("%q: %v", host, !want)
 		}
@@ -374,7 +396,8 @@ func TestRelativeFolders(t *testing.T) {
 	go func() {
 		done <- run(ctx, []string{"serve", "--listen", l.Addr().String()}, nil, &out, &out, nil)
 	}()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(out.String(), "Ctrl-C"); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(out.String(),
+		"Ctrl-C"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(out.String())
 		}
@@ -408,7 +431,8 @@ func TestDemo(t *testing.T) {
 	}
 	t.Run("for people", func(t *testing.T) {
 		got := command(t, nil, "demo", "--buyers", "300", "--stock", "10")
-		if got.code != exitOK || !strings.Contains(got.out, "Nothing was sold twice") || !strings.Contains(got.stderr, "answers  315 of 315") {
+		if got.code != exitOK || !strings.Contains(got.out, "Nothing was sold twice") ||
+			!strings.Contains(got.stderr, "answers  315 of 315") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -420,7 +444,8 @@ func TestDemo(t *testing.T) {
 
 func checkDemo(t *testing.T, r demoResult, accepted int64) {
 	t.Helper()
-	if r.Decisions["accepted"] != accepted || *r.OrdersStored != accepted || *r.DistinctBuyers != accepted || r.Errors != 0 || !r.Audit.OK || r.Seed != 7 {
+	if r.Decisions["accepted"] != accepted || *r.OrdersStored != accepted || *r.DistinctBuyers != accepted ||
+		r.Errors != 0 || !r.Audit.OK || r.Seed != 7 {
 		t.Errorf("%+v", r)
 	}
 	ids := map[string]bool{}
@@ -436,7 +461,8 @@ func checkDemo(t *testing.T, r demoResult, accepted int64) {
 
 func TestDemoOnRedisAndPostgres(t *testing.T) {
 	redis, postgres := servertest.Redis(t), servertest.Postgres(t)
-	r := okJSON[demoResult](t, nil, "demo", "--seed", "7", "--buyers", "2000", "--stock", "50", "--ledger", redis, "--store", postgres)
+	r := okJSON[demoResult](t, nil, "demo", "--seed", "7", "--buyers", "2000", "--stock", "50", "--ledger", redis,
+		"--store", postgres)
 	checkDemo(t, r, 50)
 	if !strings.HasPrefix(r.Ledger, "redis://") || !strings.HasPrefix(r.Store, "postgres") {
 		t.Errorf("%s %s", r.Ledger, r.Store)
@@ -451,7 +477,8 @@ func TestDemoKeep(t *testing.T) {
 	go func() {
 		done <- run(ctx, []string{"demo", "--keep", "--buyers", "50", "--stock", "5"}, nil, &out, &stderr, nil)
 	}()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(stderr.String(), "Ctrl-C stops it"); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(stderr.String(),
+		"Ctrl-C stops it"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) || len(done) > 0 {
 			t.Fatal(out.String(), stderr.String())
 		}
@@ -504,13 +531,15 @@ func TestDemoInterrupted(t *testing.T) {
 	go func() {
 		done <- run(ctx, []string{"demo", "--buyers", "1000000"}, nil, &out, &stderr, nil)
 	}()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(stderr.String(), "A server on"); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(stderr.String(),
+		"A server on"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(stderr.String())
 		}
 	}
 	stop()
-	if code := <-done; code != exitFailed || !strings.HasSuffix(stderr.String(), "sluice: interrupted\n") || out.String() != "" {
+	if code := <-done; code != exitFailed || !strings.HasSuffix(stderr.String(), "sluice: interrupted\n") ||
+		out.String() != "" {
 		t.Errorf("exit %d: %s", code, stderr.String())
 	}
 }

@@ -39,7 +39,8 @@ type addresses struct {
 func startServer(ctx context.Context, cfg engine.Config, at addresses) (*server, error) {
 	e, err := engine.Open(ctx, cfg)
 	if errors.Is(err, sluice.ErrInUse) {
-		return nil, fmt.Errorf("the data folder %s is in use by another process; give this one its own --data-dir", cfg.DataDir)
+		return nil, fmt.Errorf("the data folder %s is in use by another process; give this one its own --data-dir",
+			cfg.DataDir)
 	}
 	if err != nil {
 		return nil, err
@@ -126,14 +127,18 @@ func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 		EventsPerAddress: cmp.Or(c.EventsPerAddress, -1), // 0: no limit
 		CORSOrigins:      c.CORSOrigins,
 		DataDir:          c.DataDir, Ledger: c.Ledger, LedgerReplica: c.LedgerReplica, Store: c.Store, Node: c.Node,
-		Exposed: exposed(c), BuyerSecretPrevious: c.BuyerSecretPrevious, WebhookKey: c.WebhookKey, TokenLife: orNever(c.BuyerTokenLife),
-		AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret, AdminKeys: c.AdminKeys,
-		BuyerJWKS: c.BuyerJWKS, BuyerIssuer: c.BuyerIssuer, BuyerAudience: c.BuyerAudience, ClockSkew: cmp.Or(c.ClockSkew, -1), // 0: none
+		Exposed: exposed(c), BuyerSecretPrevious: c.BuyerSecretPrevious, WebhookKey: c.WebhookKey,
+		TokenLife: orNever(c.BuyerTokenLife),
+		AdminKey:  c.AdminKey, BuyerSecret: c.BuyerSecret, AdminKeys: c.AdminKeys,
+		// 0: none
+		BuyerJWKS: c.BuyerJWKS, BuyerIssuer: c.BuyerIssuer, BuyerAudience: c.BuyerAudience,
+		ClockSkew:    cmp.Or(c.ClockSkew, -1),
 		Pages:        engine.Pages{LoginURL: c.LoginURL, PayURL: c.PayURL},
 		TicketSecret: c.TicketSecret, TicketSecretPrevious: c.TicketSecretPrevious,
 		Refresh: c.RefreshInterval, Queue: c.ClaimQueue, WaitReplicas: c.WaitReplicas,
 		ClaimsInFlight: c.ClaimsInFlight, TrustedProxies: c.TrustedProxies, ClientAddressHeader: c.ClientAddressHeader,
-		Retention: c.Retention, Reconcile: orNever(c.ReconcileInterval), Expiry: c.ExpiryInterval, Abandoned: c.AbandonedAfter, Log: log,
+		Retention: c.Retention, Reconcile: orNever(c.ReconcileInterval), Expiry: c.ExpiryInterval,
+		Abandoned: c.AbandonedAfter, Log: log,
 	}
 }
 

@@ -14,10 +14,13 @@ import (
 
 func TestRestockCanBeSentAgain(t *testing.T) {
 	path := "POST /v1/admin/sales/phone/restock"
-	shop := &merchantAPI{answers: map[string]func(string) any{path: always(api.Problem{Status: 503, Code: api.CodeOutcomeUnknown})}}
+	shop := &merchantAPI{answers: map[string]func(string) any{
+		path: always(api.Problem{Status: 503, Code: api.CodeOutcomeUnknown}),
+	}}
 	env := shop.against(t)
 	got := command(t, env, "sale", "restock", "phone", "--delta=-5", "--id", "recall-1")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "it may have happened: --id recall-1 tries again") || shop.bodies[path] != `{"id":"recall-1","delta":-5}` {
+	if got.code != exitFailed || !strings.Contains(got.stderr, "it may have happened: --id recall-1 tries again") ||
+		shop.bodies[path] != `{"id":"recall-1","delta":-5}` {
 		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}
 	first := command(t, env, "sale", "restock", "phone", "--delta", "1")
@@ -33,11 +36,13 @@ func TestRestockCanBeSentAgain(t *testing.T) {
 	if told.code != exitOK || id == "" || shop.bodies[path] != `{"id":"`+id+`","delta":1}` {
 		t.Errorf("%+v, sent %s", told, shop.bodies[path])
 	}
-	if named := command(t, env, "sale", "restock", "phone", "--delta", "1", "--id", "po-1"); named.code != exitOK || named.stderr != "" {
+	if named := command(t, env, "sale", "restock", "phone", "--delta", "1", "--id", "po-1"); named.code != exitOK ||
+		named.stderr != "" {
 		t.Errorf("%+v", named)
 	}
 	shop.answers[path] = always(api.Problem{Status: 409, Code: api.CodeBelowTaken})
-	if got := command(t, env, "sale", "restock", "phone", "--delta=-5"); got.code != exitFailed || strings.Contains(got.stderr, "may have") {
+	if got := command(t, env, "sale", "restock", "phone", "--delta=-5"); got.code != exitFailed ||
+		strings.Contains(got.stderr, "may have") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -55,7 +60,8 @@ func TestDeadLetterCommands(t *testing.T) {
 	if r := okJSON[api.Replayed](t, env, "dead-letter", "replay", "7"); len(r.Saved) != 1 || len(r.Lost) != 0 {
 		t.Errorf("%+v", r)
 	}
-	if got := command(t, env, "dead-letter", "replay", "8"); got.code != exitFailed || !strings.Contains(got.out, "phone.02  lost") {
+	if got := command(t, env, "dead-letter", "replay", "8"); got.code != exitFailed ||
+		!strings.Contains(got.out, "phone.02  lost") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -95,7 +101,8 @@ func TestSettleByHand(t *testing.T) {
 		}
 	}
 	// Money for an order that has ended is due back.
-	if late := command(t, s.env, "order", "pay", cancelled, "--payment-id", "p-3"); late.code != exitOK || !strings.Contains(late.stderr, "The order was cancelled already: the money must go back (refund_due)") {
+	if late := command(t, s.env, "order", "pay", cancelled, "--payment-id", "p-3"); late.code != exitOK ||
+		!strings.Contains(late.stderr, "The order was cancelled already: the money must go back (refund_due)") {
 		t.Errorf("%+v", late)
 	}
 	if o := okJSON[api.Order](t, s.env, "order", "refund", cancelled); o.Status != sluice.Refunded {
@@ -114,23 +121,28 @@ func TestSettleByHand(t *testing.T) {
 	if d := cmp.Diff(want, steps); d != "" {
 		t.Error(d)
 	}
-	if out := ok(t, s.env, "order", "export", "--sale", "phone", "--format", "csv"); strings.Count(out, "\r\n") != 4 || !strings.Contains(out, ",broken glass,") {
+	if out := ok(t, s.env, "order", "export", "--sale", "phone", "--format", "csv"); strings.Count(out, "\r\n") != 4 ||
+		!strings.Contains(out, ",broken glass,") {
 		t.Errorf("%q", out)
 	}
 
 	sale := okJSON[api.AdminSale](t, s.env, "sale", "restock", "phone", "--delta", "2", "--id", "r-1")
-	if again := okJSON[api.AdminSale](t, s.env, "sale", "restock", "phone", "--delta", "2", "--id", "r-1"); *sale.Total != 5 || *again.Total != 5 {
+	if again := okJSON[api.AdminSale](t, s.env, "sale", "restock", "phone", "--delta", "2", "--id", "r-1"); *sale.Total !=
+		5 || *again.Total != 5 {
 		t.Errorf("%d, then %d", *sale.Total, *again.Total)
 	}
-	if got := command(t, s.env, "sale", "restock", "phone", "--delta=-5"); got.code != exitFailed || !strings.Contains(got.stderr, "below_taken") {
+	if got := command(t, s.env, "sale", "restock", "phone", "--delta=-5"); got.code != exitFailed ||
+		!strings.Contains(got.stderr, "below_taken") {
 		t.Errorf("%+v", got)
 	}
 	for _, args := range [][]string{{"reconcile"}, {"reconcile", "--sale", "phone", "--apply"}} {
-		if list := okJSON[api.ReconcileList](t, s.env, args...); len(list.Reports) != 1 || list.Reports[0].Remaining != 0 || list.Reports[0].Skipped != "" {
+		if list := okJSON[api.ReconcileList](t, s.env, args...); len(list.Reports) != 1 || list.Reports[0].Remaining != 0 ||
+			list.Reports[0].Skipped != "" {
 			t.Errorf("%v: %+v", args, list)
 		}
 	}
-	if sale := okJSON[api.AdminSale](t, s.env, "rebuild", "--sale", "phone"); sale.Epoch != 2 || sale.Fence != "" || !sale.Loaded {
+	if sale := okJSON[api.AdminSale](t, s.env, "rebuild", "--sale", "phone"); sale.Epoch != 2 || sale.Fence != "" ||
+		!sale.Loaded {
 		t.Errorf("rebuilt: %+v", sale)
 	}
 	if out := ok(t, s.env, "dead-letter", "list"); strings.Count(out, "\n") != 1 {
@@ -148,13 +160,16 @@ func TestReconcileTellsWhatRemains(t *testing.T) {
 	shop := &merchantAPI{answers: map[string]func(string) any{path: always(report)}}
 	env := shop.against(t)
 	got := command(t, env, "reconcile", "--sale", "phone")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "1 difference is not repaired") || shop.bodies[path] != `{"apply":false}` ||
-		!strings.Contains(got.out, "phone.01 and 2 more") || !strings.Contains(got.out, "version 1 of the terms") || strings.Contains(got.out, "in_flight") {
+	if got.code != exitFailed || !strings.Contains(got.stderr, "1 difference is not repaired") ||
+		shop.bodies[path] != `{"apply":false}` ||
+		!strings.Contains(got.out, "phone.01 and 2 more") || !strings.Contains(got.out, "version 1 of the terms") ||
+		strings.Contains(got.out, "in_flight") {
 		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}
 	report.Remaining = 0
 	shop.answers[path] = always(report)
-	if got := command(t, env, "reconcile", "--sale", "phone", "--apply"); got.code != exitOK || shop.bodies[path] != `{"apply":true}` {
+	if got := command(t, env, "reconcile", "--sale", "phone", "--apply"); got.code != exitOK ||
+		shop.bodies[path] != `{"apply":true}` {
 		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}
 	if got := command(t, env, "reconcile", "--sale", "A sale"); got.code != exitUsage {
@@ -172,7 +187,8 @@ func TestRebuildThatDoesNotEnd(t *testing.T) {
 		"POST /v1/admin/sales/phone/rebuild": always(fenced), "GET /v1/admin/sales/phone": always(fenced),
 	}}
 	got := command(t, shop.against(t), "rebuild", "--sale", "phone")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "not rebuilt") || !strings.Contains(got.stderr, "the journal is gone") {
+	if got.code != exitFailed || !strings.Contains(got.stderr, "not rebuilt") ||
+		!strings.Contains(got.stderr, "the journal is gone") {
 		t.Errorf("%+v", got)
 	}
 }

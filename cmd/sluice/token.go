@@ -51,10 +51,14 @@ func (a *app) tokenCommand() *cobra.Command {
 				}
 			}
 			if secret == "" {
-				return usage(fmt.Errorf("no buyer secret: set SLUICE_BUYER_SECRET, or give the --data-dir of a server that has generated one"))
+				return usage(fmt.Errorf("no buyer secret: set SLUICE_BUYER_SECRET, or give the --data-dir of a server that has " +
+					"generated one"))
 			}
 			now := time.Now()
-			token, err := loadgen.Minter{Secret: []byte(secret), Issuer: c.BuyerIssuer, Audience: c.BuyerAudience, Sales: invited}.Mint(sluice.BuyerID(buyer), now, ttl)
+			token, err := loadgen.Minter{
+				Secret: []byte(secret), Issuer: c.BuyerIssuer, Audience: c.BuyerAudience,
+				Sales: invited,
+			}.Mint(sluice.BuyerID(buyer), now, ttl)
 			if err != nil {
 				return err
 			}
@@ -72,7 +76,8 @@ func (a *app) tokenCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&buyer, "buyer", "", "the buyer's `ID`, as the shop knows it (the token's sub)")
-	cmd.Flags().StringArrayVar(&sales, "invite", nil, "the `SALES` that the buyer is invited to, with commas or once more each (the token's sluice_sales)")
+	cmd.Flags().StringArrayVar(&sales, "invite", nil,
+		"the `SALES` that the buyer is invited to, with commas or once more each (the token's sluice_sales)")
 	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token is valid")
 	config.AddFlags(cmd.Flags(), "data_dir")
 	keptIn(cmd)

@@ -44,7 +44,10 @@ func (t *tryout) pages() engine.Pages {
 
 // serve opens the shop of a running server.
 func (t *tryout) serve(s *server) error {
-	shop, err := merchant.New(merchant.Options{Pages: s.url, BuyerSecret: s.engine.BuyerSecret(), AdminKey: s.engine.AdminKey()})
+	shop, err := merchant.New(merchant.Options{
+		Pages: s.url, BuyerSecret: s.engine.BuyerSecret(),
+		AdminKey: s.engine.AdminKey(),
+	})
 	if err != nil {
 		return err
 	}
@@ -64,7 +67,8 @@ func (t *tryout) close() {
 func (d *demo) createTrySale(ctx context.Context) (api.AdminSale, error) {
 	money := func(amount int64) api.Money { return api.Money{Amount: amount, Currency: "CNY"} }
 	return d.client.CreateSale(ctx, api.CreateSale{
-		ID: api.Some(sluice.SaleID(fmt.Sprintf("try-%x", time.Now().UnixNano()))), SKU: "DEMO-2", Title: "Aurora desk lamp, limited edition",
+		ID: api.Some(sluice.SaleID(fmt.Sprintf("try-%x", time.Now().UnixNano()))), SKU: "DEMO-2",
+		Title: "Aurora desk lamp, limited edition",
 		Price: api.Some(money(19900)), ListPrice: api.Value(money(29900)),
 		Total: api.Value(int64(tryUnits)), MaxPerBuyer: api.Value(int64(1)),
 		OpensAt: api.Some(api.At(time.Now().Add(tryOpens))), ClosesAt: api.Null[api.Time](),

@@ -59,7 +59,8 @@ func parseTime(text string, now time.Time) (api.Nullable[api.Time], error) {
 	return api.Value(at), err
 }
 
-var almostTime = regexp.MustCompile(`^(\d{4})-(\d\d?)-(\d\d?)(?:([Tt ])(\d\d?):(\d\d)(:\d\d(?:\.\d+)?)?)?([Zz]|[+-]\d\d:?\d\d)?$`)
+var almostTime = regexp.MustCompile(
+	`^(\d{4})-(\d\d?)-(\d\d?)(?:([Tt ])(\d\d?):(\d\d)(:\d\d(?:\.\d+)?)?)?([Zz]|[+-]\d\d:?\d\d)?$`)
 
 // timeFault says what keeps a text from being a time of RFC 3339, or "".
 func timeFault(text string) string {

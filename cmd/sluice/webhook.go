@@ -50,7 +50,8 @@ func (a *app) webhookCreate() *cobra.Command {
 			return a.printWebhook(w)
 		},
 	}
-	cmd.Flags().StringSliceVar(&types, "types", nil, "only events of these `TYPES`, with commas between them (default: all)")
+	cmd.Flags().StringSliceVar(&types, "types", nil,
+		"only events of these `TYPES`, with commas between them (default: all)")
 	cmd.Flags().StringVar(&message.Description, "description", "", "what it is, a `TEXT` for people")
 	clientFlags(cmd)
 	return cmd
@@ -90,7 +91,9 @@ func (a *app) webhookList() *cobra.Command {
 }
 
 // webhookVerb is a command that does one thing with one webhook, and shows it.
-func (a *app) webhookVerb(verb, short string, do func(*client.Client, context.Context, sluice.WebhookID) (api.Webhook, error)) *cobra.Command {
+func (a *app) webhookVerb(verb, short string,
+	do func(*client.Client, context.Context, sluice.WebhookID) (api.Webhook, error),
+) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: verb + " ID", Short: short, Args: exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -180,7 +183,10 @@ func (a *app) webhookDeliveries() *cobra.Command {
 			}
 			rows := make([][]string, len(page.Deliveries))
 			for i, d := range page.Deliveries {
-				rows[i] = []string{d.EventID, clean(d.Subject), string(d.State), fmt.Sprint(d.Attempts), timeOrNone(d.NextAt), clean(d.LastError)}
+				rows[i] = []string{
+					d.EventID, clean(d.Subject), string(d.State), fmt.Sprint(d.Attempts), timeOrNone(d.NextAt),
+					clean(d.LastError),
+				}
 			}
 			a.printTable([]string{"EVENT", "SUBJECT", "STATE", ">ATTEMPTS", "NEXT", "LAST ERROR"}, rows)
 			if page.Next != "" {

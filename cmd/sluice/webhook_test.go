@@ -31,7 +31,8 @@ func TestEventsByHand(t *testing.T) {
 			return ""
 		}
 	}
-	made := okJSON[api.Webhook](t, s.env, "webhook", "create", receiver.URL, "--types", "sale.created,sale.updated", "--description", "shop")
+	made := okJSON[api.Webhook](t, s.env, "webhook", "create", receiver.URL, "--types", "sale.created,sale.updated",
+		"--description", "shop")
 	id := string(made.ID)
 	if !strings.HasPrefix(made.Secret, "whsec_") || made.Status != api.WebhookActive || len(made.Types) != 2 {
 		t.Errorf("%+v", made)
@@ -41,15 +42,18 @@ func TestEventsByHand(t *testing.T) {
 
 	lines := strings.Split(strings.TrimSpace(ok(t, s.env, "events", "--json", "--limit", "1")), "\n")
 	var event api.Event
-	if err := json.Unmarshal([]byte(lines[0]), &event); err != nil || len(lines) != 1 || event.ID != first || event.Type != "sale.created" {
+	if err := json.Unmarshal([]byte(lines[0]), &event); err != nil || len(lines) != 1 || event.ID != first ||
+		event.Type != "sale.created" {
 		t.Errorf("%s: %v, want %s", lines, err, first)
 	}
 	ok(t, s.env, "sale", "pause", "phone")
 	receive()
-	if text := ok(t, s.env, "events", "--after", first); !strings.Contains(text, "sale.available") || !strings.Contains(text, "sale.updated") || strings.Contains(text, "sale.created") {
+	if text := ok(t, s.env, "events", "--after", first); !strings.Contains(text, "sale.available") ||
+		!strings.Contains(text, "sale.updated") || strings.Contains(text, "sale.created") {
 		t.Errorf("events:\n%s", text)
 	}
-	if r := okJSON[api.WebhookReplayed](t, s.env, "webhook", "replay", id, "--event", first); r.Replayed != 1 || receive() != first {
+	if r := okJSON[api.WebhookReplayed](t, s.env, "webhook", "replay", id, "--event", first); r.Replayed != 1 ||
+		receive() != first {
 		t.Errorf("%+v", r)
 	}
 	if text := ok(t, s.env, "webhook", "replay", id, "--failed"); text != "0 events will be sent again\n" {
@@ -61,7 +65,8 @@ func TestEventsByHand(t *testing.T) {
 	if w := okJSON[api.Webhook](t, s.env, "webhook", "enable", id); w.Status != api.WebhookActive {
 		t.Errorf("%+v", w)
 	}
-	if text := ok(t, s.env, "webhook", "show", id); !strings.Contains(text, receiver.URL) || strings.Contains(text, made.Secret) {
+	if text := ok(t, s.env, "webhook", "show", id); !strings.Contains(text, receiver.URL) ||
+		strings.Contains(text, made.Secret) {
 		t.Errorf("show:\n%s", text)
 	}
 	if page := okJSON[api.DeliveryPage](t, s.env, "webhook", "deliveries", id); page.Next != "" {

@@ -126,7 +126,10 @@ func NewBatcher(ledger sluice.Decider, opts BatcherOptions) *Batcher {
 	opts = opts.withDefaults()
 	return &Batcher{
 		ledger: ledger, opts: opts, lanes: xsync.NewMap[sluice.SaleID, *lane](),
-		tries: &tries{limiter: opts.Limiter, batch: opts.MaxBatch, most: opts.MaxQueue, waiting: map[sluice.SaleID][]*counted{}},
+		tries: &tries{
+			limiter: opts.Limiter, batch: opts.MaxBatch, most: opts.MaxQueue,
+			waiting: map[sluice.SaleID][]*counted{},
+		},
 		calls: sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }},
 	}
 }

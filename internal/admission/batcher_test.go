@@ -238,7 +238,8 @@ func TestBatcherCloseLandsWhatFlies(t *testing.T) {
 		}
 		sent := send(b, 0, 5)
 		if b.Idle("sale") || !b.Idle("other") {
-			t.Errorf("idle: %v with five claims on their way, %v with none; want false and true", b.Idle("sale"), b.Idle("other"))
+			t.Errorf("idle: %v with five claims on their way, %v with none; want false and true", b.Idle("sale"),
+				b.Idle("other"))
 		}
 		if err := b.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -364,7 +365,8 @@ func TestBatcherKnowsARefusalToWrite(t *testing.T) {
 		var cause error
 		b := NewBatcher(full{}, BatcherOptions{Failed: func(_ sluice.SaleID, err error) { cause = err }})
 		_, err := b.Claim(t.Context(), "sale", claim(1))
-		if !errors.Is(err, ErrRefusesWrites) || errors.Is(err, ErrOutcomeUnknown) || !b.Refusing() || !errors.Is(cause, sluice.ErrRefusesWrites) {
+		if !errors.Is(err, ErrRefusesWrites) || errors.Is(err, ErrOutcomeUnknown) || !b.Refusing() ||
+			!errors.Is(cause, sluice.ErrRefusesWrites) {
 			t.Errorf("%v; refusing %t, cause %v", err, b.Refusing(), cause)
 		}
 		time.Sleep(refusingFor)

@@ -24,7 +24,10 @@ func BenchmarkRefused(b *testing.B) {
 			v.Reading.Terms.OpensAt, v.Reading.Terms.ClosesAt = clock.Add(time.Hour), time.Time{}
 		}), check: CheckState},
 		{name: "buyer_rate", view: open(second), check: CheckBuyerRate},
-		{name: "address_rate", view: open(sluice.Rules{AddressRate: sluice.AddressRate{Requests: 1, PerS: 86_400}}), check: CheckAddressRate},
+		{
+			name: "address_rate", view: open(sluice.Rules{AddressRate: sluice.AddressRate{Requests: 1, PerS: 86_400}}),
+			check: CheckAddressRate,
+		},
 		{name: "places", view: open(sluice.Rules{}), opts: BatcherOptions{MaxInFlight: 1}, fill: true, check: CheckSlots},
 		{name: "ratio", view: open(sluice.Rules{AdmissionRatio: 0.1}), fill: true, check: CheckRatio},
 	} {

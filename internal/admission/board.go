@@ -122,7 +122,8 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 	return &Board{
 		ledger: ledger, store: store, opts: opts, bell: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		sales: xsync.NewMap[sluice.SaleID, *boardSale](), archived: xsync.NewMap[sluice.SaleID, *View](),
-		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*boardSale]struct{}{}, failing: map[sluice.SaleID]struct{}{},
+		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*boardSale]struct{}{},
+		failing: map[sluice.SaleID]struct{}{},
 	}
 }
 

@@ -65,7 +65,10 @@ func (noReadings) Read(_ context.Context, ids []sluice.SaleID) ([]sluice.Reading
 // already: an old row never replaces a newer one, whatever its clock says.
 func TestAnOldRowIsNotNews(t *testing.T) {
 	row := func(epoch, loaded, version int64, fence string, updated time.Duration) sluice.Sale {
-		s := sluice.Sale{ID: "s", Epoch: epoch, LoadedEpoch: loaded, Fence: fence, UpdatedAt: time.Unix(1_000_000, 0).Add(updated)}
+		s := sluice.Sale{
+			ID: "s", Epoch: epoch, LoadedEpoch: loaded, Fence: fence,
+			UpdatedAt: time.Unix(1_000_000, 0).Add(updated),
+		}
 		s.Version = version
 		return s
 	}
@@ -109,7 +112,8 @@ func TestLookupsAreBounded(t *testing.T) {
 		var callers sync.WaitGroup
 		for n := range 100 {
 			callers.Go(func() {
-				if _, err := b.Lookup(t.Context(), sluice.SaleID("made-up-"+string(rune('a'+n%26))+string(rune('a'+n/26)))); err == nil || errors.Is(err, sluice.ErrSaleNotFound) {
+				if _, err := b.Lookup(t.Context(), sluice.SaleID("made-up-"+string(rune('a'+n%26))+string(rune('a'+n/26)))); err ==
+					nil || errors.Is(err, sluice.ErrSaleNotFound) {
 					t.Errorf("a lookup that the store did not answer: %v", err)
 				}
 			})

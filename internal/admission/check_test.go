@@ -30,7 +30,9 @@ func open(rules sluice.Rules) *View {
 // and nothing else.
 func gateBefore(ledger sluice.Decider, view *View, opts BatcherOptions) *Gate {
 	board := NewBoard(noReadings{}, &rows{}, BoardOptions{})
-	g := NewGate(board, NewBatcher(ledger, opts), noArchive{}, func(id sluice.SaleID) sluice.OrderID { return sluice.MakeOrderID(id, fmt.Sprintf("%032x", 1)) })
+	g := NewGate(board, NewBatcher(ledger, opts), noArchive{}, func(id sluice.SaleID) sluice.OrderID {
+		return sluice.MakeOrderID(id, fmt.Sprintf("%032x", 1))
+	})
 	start := time.Now()
 	g.now = func() time.Time { return clock.Add(time.Since(start)) }
 	show(g, view)
@@ -60,7 +62,8 @@ var home = netip.MustParseAddr("203.0.113.9")
 // try makes one try, and says how it ended: the code, and after rate_limited
 // and overloaded how long to wait.
 func try(g *Gate, buyer sluice.BuyerID, from netip.Addr) string {
-	d, err := g.Claim(context.Background(), "sale", sluice.Claim{Buyer: buyer, Key: "key-00001", Quantity: 1}, Caller{Address: from})
+	d, err := g.Claim(context.Background(), "sale", sluice.Claim{Buyer: buyer, Key: "key-00001", Quantity: 1},
+		Caller{Address: from})
 	switch {
 	case err != nil:
 		return err.Error()
@@ -92,7 +95,8 @@ func TestBuyerRate(t *testing.T) {
 		step(0, "ann", "accepted")
 		step(10*time.Millisecond, "bob", "accepted")
 		for i := range 4 { // trying on costs no time
-			step(time.Second, "ann", fmt.Sprintf("rate_limited %v", 5*time.Second-time.Duration(i+1)*time.Second-10*time.Millisecond))
+			step(time.Second, "ann", fmt.Sprintf("rate_limited %v",
+				5*time.Second-time.Duration(i+1)*time.Second-10*time.Millisecond))
 		}
 		step(0, "bob", "accepted") // who did nothing
 		step(time.Second-10*time.Millisecond, "ann", "accepted")
@@ -174,13 +178,34 @@ func TestAddressRate(t *testing.T) {
 			buyRate  int64
 			requests int64
 		}{
-			{name: "one address", from: []string{"203.0.113.9", "203.0.113.9", "203.0.113.9"}, want: []string{"accepted", "accepted", limited}},
-			{name: "neighbours of IPv4", from: []string{"203.0.113.9", "203.0.113.9", "203.0.113.10"}, want: []string{"accepted", "accepted", "accepted"}},
-			{name: "an IPv4 address written as IPv6", from: []string{"203.0.113.9", "::ffff:203.0.113.9", "203.0.113.9"}, want: []string{"accepted", "accepted", limited}},
-			{name: "one /64", from: []string{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:2:3::"}, want: []string{"accepted", "accepted", limited}},
-			{name: "another /64", from: []string{"2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:3::1"}, want: []string{"accepted", "accepted", "accepted"}},
-			{name: "a zone is no address", from: []string{"fe80::1%eth0", "fe80::2%eth1", "fe80::3"}, want: []string{"accepted", "accepted", limited}},
-			{name: "an IPv4 address is no /64 with the same bytes", from: []string{"203.0.113.9", "203.0.113.9", "cb00:7109::1"}, want: []string{"accepted", "accepted", "accepted"}},
+			{
+				name: "one address", from: []string{"203.0.113.9", "203.0.113.9", "203.0.113.9"},
+				want: []string{"accepted", "accepted", limited},
+			},
+			{
+				name: "neighbours of IPv4", from: []string{"203.0.113.9", "203.0.113.9", "203.0.113.10"},
+				want: []string{"accepted", "accepted", "accepted"},
+			},
+			{
+				name: "an IPv4 address written as IPv6", from: []string{"203.0.113.9", "::ffff:203.0.113.9", "203.0.113.9"},
+				want: []string{"accepted", "accepted", limited},
+			},
+			{
+				name: "one /64", from: []string{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:2:3::"},
+				want: []string{"accepted", "accepted", limited},
+			},
+			{
+				name: "another /64", from: []string{"2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:3::1"},
+				want: []string{"accepted", "accepted", "accepted"},
+			},
+			{
+				name: "a zone is no address", from: []string{"fe80::1%eth0", "fe80::2%eth1", "fe80::3"},
+				want: []string{"accepted", "accepted", limited},
+			},
+			{
+				name: "an IPv4 address is no /64 with the same bytes", from: []string{"203.0.113.9", "203.0.113.9", "cb00:7109::1"},
+				want: []string{"accepted", "accepted", "accepted"},
+			},
 			{name: "unknown addresses", from: []string{"", "", ""}, want: []string{"accepted", "accepted", limited}},
 			{
 				name: "a buyer over their own limit", buyer: true, buyRate: 1,
@@ -219,7 +244,10 @@ func TestAddressRate(t *testing.T) {
 // until it is within both.
 func TestBothRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rules := sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 1, PerS: 60}, AddressRate: sluice.AddressRate{Requests: 1, PerS: 2}}
+		rules := sluice.Rules{
+			BuyerRate:   sluice.BuyerRate{Requests: 1, PerS: 60},
+			AddressRate: sluice.AddressRate{Requests: 1, PerS: 2},
+		}
 		g := gateBefore(&slowLedger{}, open(rules), BatcherOptions{})
 		step := func(after time.Duration, buyer sluice.BuyerID, want string) {
 			t.Helper()
@@ -260,7 +288,10 @@ func TestAdmissionRatio(t *testing.T) {
 			}
 			for i := range n {
 				crowd.Go(func() {
-					d, err := g.Claim(ctx, "sale", sluice.Claim{Buyer: sluice.BuyerID(fmt.Sprintf("buyer-%d", from+i)), Key: "key-00001", Quantity: 1}, Caller{})
+					d, err := g.Claim(ctx, "sale", sluice.Claim{
+						Buyer: sluice.BuyerID(fmt.Sprintf("buyer-%d", from+i)),
+						Key:   "key-00001", Quantity: 1,
+					}, Caller{})
 					results <- fmt.Sprint(d.Code, d.RetryAfter, err)
 				})
 			}
@@ -336,11 +367,14 @@ func TestPlaces(t *testing.T) {
 		var crowd sync.WaitGroup
 		for i := range 2 {
 			crowd.Go(func() {
-				_, _ = g.Claim(t.Context(), "other", sluice.Claim{Buyer: sluice.BuyerID(fmt.Sprint(i)), Key: "key-00001", Quantity: 1}, Caller{})
+				_, _ = g.Claim(t.Context(), "other", sluice.Claim{
+					Buyer: sluice.BuyerID(fmt.Sprint(i)), Key: "key-00001", Quantity: 1,
+				}, Caller{})
 			})
 			synctest.Wait()
 		}
-		if d, err := g.Claim(t.Context(), "other", sluice.Claim{Buyer: "third", Key: "key-00001", Quantity: 1}, Caller{}); err != nil || d.Code != sluice.Overloaded {
+		if d, err := g.Claim(t.Context(), "other", sluice.Claim{Buyer: "third", Key: "key-00001", Quantity: 1},
+			Caller{}); err != nil || d.Code != sluice.Overloaded {
 			t.Errorf("the queue of one sale is full: %+v, %v", d, err)
 		}
 		crowd.Go(func() {

@@ -115,6 +115,7 @@ func (e *Eligibility) Check(view *View, claim *sluice.Claim, caller *Caller) err
 	case TicketExpired:
 		return &RefusedError{reason, "the purchase ticket has expired" + get}
 	default:
-		return &RefusedError{TicketInvalid, "the purchase ticket is not one of ours, or another buyer's or another sale's" + get}
+		return &RefusedError{TicketInvalid, "the purchase ticket is not one of ours, or another buyer's or another sale's" +
+			get}
 	}
 }

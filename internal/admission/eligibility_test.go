@@ -31,7 +31,10 @@ func (s *shelf) put(sale sluice.SaleID, kind sluice.ListKind, buyers ...sluice.B
 		s.lists, s.buyers = map[listName]sluice.BuyerList{}, map[listName][]sluice.BuyerID{}
 	}
 	name := listName{sale, kind}
-	s.lists[name] = sluice.BuyerList{Sale: sale, Kind: kind, Generation: s.lists[name].Generation + 1, Size: int64(len(buyers))}
+	s.lists[name] = sluice.BuyerList{
+		Sale: sale, Kind: kind, Generation: s.lists[name].Generation + 1,
+		Size: int64(len(buyers)),
+	}
 	s.buyers[name] = buyers
 }
 
@@ -44,7 +47,9 @@ func (s *shelf) Lists(context.Context) (all []sluice.BuyerList, err error) {
 	return all, s.fail
 }
 
-func (s *shelf) Listed(_ context.Context, list sluice.BuyerList, after sluice.BuyerID, limit int) ([]sluice.BuyerID, error) {
+func (s *shelf) Listed(_ context.Context, list sluice.BuyerList, after sluice.BuyerID, limit int) ([]sluice.BuyerID,
+	error,
+) {
 	if s.read != nil {
 		s.read()
 	}
@@ -63,7 +68,9 @@ func (s *shelf) Listed(_ context.Context, list sluice.BuyerList, after sluice.Bu
 	return page, nil
 }
 
-func (s *shelf) ReplaceList(context.Context, sluice.SaleID, sluice.ListKind, iter.Seq2[sluice.BuyerID, error]) (sluice.BuyerList, error) {
+func (s *shelf) ReplaceList(context.Context, sluice.SaleID, sluice.ListKind,
+	iter.Seq2[sluice.BuyerID, error],
+) (sluice.BuyerList, error) {
 	panic("not asked here")
 }
 
@@ -101,23 +108,39 @@ func TestEligibility(t *testing.T) {
 		{name: "on the list", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "ann"},
 		{name: "not on the list", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "bob", want: NotEligible},
 		{name: "deny wins", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "both", want: Denied},
-		{name: "the token names it", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "bob", caller: Caller{Sales: []string{"other", "sale"}}},
-		{name: "the token names others", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "bob", caller: Caller{Sales: []string{"other", "sal", "sales"}}, want: NotEligible},
-		{name: "the token names none", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "ann", want: NotEligible},
-		{name: "the token of a denied buyer", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "eve", caller: Caller{Sales: []string{"sale"}}, want: Denied},
+		{
+			name: "the token names it", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "bob",
+			caller: Caller{Sales: []string{"other", "sale"}},
+		},
+		{
+			name: "the token names others", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "bob",
+			caller: Caller{Sales: []string{"other", "sal", "sales"}}, want: NotEligible,
+		},
+		{
+			name: "the token names none", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "ann",
+			want: NotEligible,
+		},
+		{
+			name: "the token of a denied buyer", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "eve",
+			caller: Caller{Sales: []string{"sale"}}, want: Denied,
+		},
 		{name: "eligible in a way of the future", rules: sluice.Rules{Eligibility: "star"}, buyer: "ann", want: NotEligible},
 		{name: "good ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "sale/bob"}},
 		{name: "no ticket", rules: ticket, buyer: "bob", want: TicketMissing},
 		{name: "another's ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "sale/ann"}, want: TicketInvalid},
 		{name: "expired ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "old"}, want: TicketExpired},
-		{name: "a ticket does not help the denied", rules: ticket, buyer: "eve", caller: Caller{Ticket: "sale/eve"}, want: Denied},
+		{
+			name: "a ticket does not help the denied", rules: ticket, buyer: "eve", caller: Caller{Ticket: "sale/eve"},
+			want: Denied,
+		},
 		{name: "a ticket that is not required", buyer: "bob", caller: Caller{Ticket: "nonsense"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			view := sold(func(v *View) { v.Sale.Rules = c.rules })
 			err := eligibility.Check(view, &sluice.Claim{Buyer: c.buyer}, &c.caller)
 			var refused *RefusedError
-			if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &refused) || refused.Reason != c.want || refused.Detail == "") {
+			if c.want == "" && err != nil || c.want != "" &&
+				(!errors.As(err, &refused) || refused.Reason != c.want || refused.Detail == "") {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
@@ -259,7 +282,10 @@ func (m *memory) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim
 	decisions := make([]sluice.Decision, len(claims))
 	for i := range claims {
 		if decisions[i].Code = sluice.SoldOut; claims[i].Key == m.record.Key {
-			decisions[i] = sluice.Decision{Code: sluice.Accepted, Replayed: true, Order: m.record.Order, Quantity: m.record.Quantity, Seq: m.record.Seq}
+			decisions[i] = sluice.Decision{
+				Code: sluice.Accepted, Replayed: true, Order: m.record.Order,
+				Quantity: m.record.Quantity, Seq: m.record.Seq,
+			}
 		}
 	}
 	return decisions, nil
@@ -268,7 +294,10 @@ func (m *memory) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim
 // A buyer who is not let in still gets the order of an accepted claim, and by
 // the way of every claim: so the server remembers that it said so (I4).
 func TestRecallOfTheRefused(t *testing.T) {
-	record := sluice.Record{Claim: sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2, Order: "sale.x"}, Sale: "sale", Seq: 7, Epoch: 1, Terms: 3, At: clock}
+	record := sluice.Record{
+		Claim: sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2, Order: "sale.x"}, Sale: "sale",
+		Seq: 7, Epoch: 1, Terms: 3, At: clock,
+	}
 	why := &RefusedError{TicketMissing, "get one"}
 	view := &View{Sale: sluice.Sale{ID: "sale"}}
 	for _, c := range []struct {
@@ -283,20 +312,29 @@ func TestRecallOfTheRefused(t *testing.T) {
 		{name: "a repeat", key: "key-1", quantity: 2, why: why, want: sluice.Accepted, asked: 1},
 		{name: "other content", key: "key-1", quantity: 1, why: why, want: sluice.KeyReused, asked: 1},
 		{name: "another key", key: "key-2", quantity: 2, why: why, is: why, asked: 1},
-		{name: "the ledger is down", key: "key-1", quantity: 2, why: why, err: errors.New("down"), is: ErrOutcomeUnknown, asked: 1},
-		{name: "not loaded", key: "key-1", quantity: 2, why: why, err: sluice.ErrNotLoaded, want: sluice.Unavailable, asked: 1},
+		{
+			name: "the ledger is down", key: "key-1", quantity: 2, why: why, err: errors.New("down"), is: ErrOutcomeUnknown,
+			asked: 1,
+		},
+		{
+			name: "not loaded", key: "key-1", quantity: 2, why: why, err: sluice.ErrNotLoaded, want: sluice.Unavailable,
+			asked: 1,
+		},
 		{name: "not ready", key: "key-1", quantity: 2, why: ErrUnready, want: sluice.Unavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ledger := &memory{record: record, err: c.err}
 			var told []sluice.OrderID
-			gate := NewGate(nil, NewBatcher(ledger, BatcherOptions{Decided: func(_ sluice.SaleID, _ []sluice.Claim, decisions []sluice.Decision) {
-				for _, d := range decisions {
-					told = append(told, d.Order)
-				}
-			}}), nil, func(sluice.SaleID) sluice.OrderID { return "sale.new" })
+			gate := NewGate(nil, NewBatcher(ledger, BatcherOptions{
+				Decided: func(_ sluice.SaleID, _ []sluice.Claim, decisions []sluice.Decision) {
+					for _, d := range decisions {
+						told = append(told, d.Order)
+					}
+				},
+			}), nil, func(sluice.SaleID) sluice.OrderID { return "sale.new" })
 			gate.Guard(&Eligibility{}, ledger)
-			d, err := gate.recall(t.Context(), view, &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, netip.Addr{}, c.why)
+			d, err := gate.recall(t.Context(), view, &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, netip.Addr{},
+				c.why)
 			if d.Code != c.want || !errors.Is(err, c.is) || ledger.asked != c.asked {
 				t.Errorf("%v, %v, asked %d times; want %v, %v, %d", d.Code, err, ledger.asked, c.want, c.is, c.asked)
 			}
@@ -315,7 +353,8 @@ func TestRecallOfTheRefused(t *testing.T) {
 	for range recalls {
 		gate.recalling <- struct{}{}
 	}
-	if d, err := gate.recall(t.Context(), view, &sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2}, netip.Addr{}, why); d.Code != sluice.Overloaded || err != nil || ledger.asked != 0 {
+	if d, err := gate.recall(t.Context(), view, &sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2}, netip.Addr{},
+		why); d.Code != sluice.Overloaded || err != nil || ledger.asked != 0 {
 		t.Errorf("%v, %v, asked %d times; want overloaded", d.Code, err, ledger.asked)
 	}
 }

@@ -18,7 +18,10 @@ func sold(change func(*View)) *View {
 		Sale: sluice.Sale{ID: "sale", Epoch: 1, LoadedEpoch: 1},
 		Reading: sluice.Reading{
 			Sale: "sale", Loaded: true, Epoch: 1, Seq: 10, Taken: 10, Now: clock,
-			Terms: sluice.Terms{Version: 1, Total: 10, MaxPerBuyer: 2, MaxOrders: 11, OpensAt: opens, ClosesAt: clock.Add(time.Hour)},
+			Terms: sluice.Terms{
+				Version: 1, Total: 10, MaxPerBuyer: 2, MaxOrders: 11, OpensAt: opens,
+				ClosesAt: clock.Add(time.Hour),
+			},
 		},
 		Asked: clock, Told: clock.Add(10 * time.Millisecond),
 		holders: &holders{epoch: 1, seq: 10, buyers: map[uint64]struct{}{hashBuyer("holder"): {}}},
@@ -49,9 +52,14 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 	}{
 		{name: "sold out", want: sluice.SoldOut},
 		{name: "a holder may be repeating (I4)", claim: sluice.Claim{Buyer: "holder"}, want: asks, repeats: true},
-		{name: "of units left a holder may take more", change: func(v *View) { v.Reading.Taken = 9 }, claim: sluice.Claim{Buyer: "holder"}, want: asks},
+		{
+			name: "of units left a holder may take more", change: func(v *View) { v.Reading.Taken = 9 },
+			claim: sluice.Claim{Buyer: "holder"}, want: asks,
+		},
 		{name: "the holders lag behind the sequence", change: func(v *View) { v.Reading.Seq = 11 }, want: asks},
-		{name: "the holders are of an older epoch", change: func(v *View) { v.Reading.Epoch, v.Sale.Epoch, v.Sale.LoadedEpoch = 2, 2, 2 }, want: asks},
+		{name: "the holders are of an older epoch", change: func(v *View) {
+			v.Reading.Epoch, v.Sale.Epoch, v.Sale.LoadedEpoch = 2, 2, 2
+		}, want: asks},
 		{name: "no holders yet", change: func(v *View) { v.holders = nil }, want: asks},
 		{name: "no buyer can hold anything yet", change: func(v *View) {
 			v.holders, v.Reading.Seq = nil, 0
@@ -60,7 +68,9 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 		{name: "at the end of the lease", after: sluice.RefusalLease - leaseMargin, want: asks},
 		{name: "just before it", after: sluice.RefusalLease - leaseMargin - 1, want: sluice.SoldOut},
 		{name: "a ledger of the past", change: func(v *View) { v.Sale.Epoch = 2 }, want: sluice.Unavailable},
-		{name: "a cooldown after reopening", change: func(v *View) { v.Reading.CooldownUntil = clock.Add(time.Second) }, want: asks},
+		{name: "a cooldown after reopening", change: func(v *View) {
+			v.Reading.CooldownUntil = clock.Add(time.Second)
+		}, want: asks},
 		{name: "more than one buyer may have outranks sold out", claim: sluice.Claim{Quantity: 3}, want: sluice.BuyerLimit},
 		{name: "exactly what one buyer may have", claim: sluice.Claim{Quantity: 2}, want: sluice.SoldOut},
 		{name: "units left", change: func(v *View) { v.Reading.Taken = 9 }, want: asks},
@@ -70,15 +80,31 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 		{name: "fenced in the ledger", change: func(v *View) { v.Reading.Fence = "lost" }, want: asks},
 		{name: "fenced in the store", change: func(v *View) { v.Sale.Fence = "not_covered" }, want: sluice.Unavailable},
 
-		// The boundary: the ledger's clock lies 0 to 10 ms behind our reading of it, and what it said was cut to a millisecond.
+		// The boundary: the ledger's clock lies 0 to 10 ms behind our reading of it, and what it said was cut to a
+		// millisecond.
 		{name: "before opening", change: window(time.Second, time.Hour), want: sluice.NotOpen},
-		{name: "the last sure moment before opening", change: window(100*time.Millisecond, time.Hour), after: 99*time.Millisecond - 1, want: sluice.NotOpen},
+		{
+			name: "the last sure moment before opening", change: window(100*time.Millisecond, time.Hour),
+			after: 99*time.Millisecond - 1, want: sluice.NotOpen,
+		},
 		{name: "perhaps open", change: window(100*time.Millisecond, time.Hour), after: 99 * time.Millisecond, want: asks},
-		{name: "perhaps not open", change: window(100*time.Millisecond, time.Hour), after: 109 * time.Millisecond, want: asks},
-		{name: "open since the reading", change: window(100*time.Millisecond, time.Hour), after: 110 * time.Millisecond, want: asks},
-		{name: "the last moment of sold out", change: window(-time.Hour, 100*time.Millisecond), after: 99*time.Millisecond - 1, want: sluice.SoldOut},
+		{
+			name: "perhaps not open", change: window(100*time.Millisecond, time.Hour), after: 109 * time.Millisecond,
+			want: asks,
+		},
+		{
+			name: "open since the reading", change: window(100*time.Millisecond, time.Hour), after: 110 * time.Millisecond,
+			want: asks,
+		},
+		{
+			name: "the last moment of sold out", change: window(-time.Hour, 100*time.Millisecond),
+			after: 99*time.Millisecond - 1, want: sluice.SoldOut,
+		},
 		{name: "perhaps closed", change: window(-time.Hour, 100*time.Millisecond), after: 99 * time.Millisecond, want: asks},
-		{name: "closed since the reading, unless that was moved", change: window(-time.Hour, 100*time.Millisecond), after: 200 * time.Millisecond, want: asks},
+		{
+			name: "closed since the reading, unless that was moved", change: window(-time.Hour, 100*time.Millisecond),
+			after: 200 * time.Millisecond, want: asks,
+		},
 		{name: "closed", change: window(-time.Hour, -time.Minute), want: sluice.Closed},
 		{name: "open since the reading, and paused then", change: func(v *View) {
 			window(100*time.Millisecond, time.Hour)(v)
@@ -155,7 +181,9 @@ func TestAHoldersFloodIsRefusedForFree(t *testing.T) {
 				now := clock.Add(10 * time.Millisecond)
 				g.now = func() time.Time { return now }
 				for i := range 1000 {
-					d, _ := g.Claim(t.Context(), "sale", sluice.Claim{Buyer: "holder", Key: sluice.Key(fmt.Sprintf("other-%05d", i)), Quantity: 1}, Caller{})
+					d, _ := g.Claim(t.Context(), "sale", sluice.Claim{
+						Buyer: "holder", Key: sluice.Key(fmt.Sprintf("other-%05d", i)), Quantity: 1,
+					}, Caller{})
 					if limited := d.Code == sluice.RateLimited; limited != (i >= 10) || limited && d.RetryAfter != time.Second {
 						t.Fatalf("claim %d: %+v", i, d)
 					}
@@ -213,7 +241,9 @@ func (s shelved) Claim(ctx context.Context, id sluice.ClaimID) (sluice.Order, er
 // its order (I4), other content under the same key is a reused key.
 func TestAReusedKeyOnAnArchivedSale(t *testing.T) {
 	first := sluice.Claim{Buyer: "holder", Key: "key-00001", Quantity: 2, Meta: `{"a":1}`, Order: "sale.1"}
-	g := gateBefore(&refusingLedger{code: sluice.Paused}, sold(func(v *View) { v.Sale.ArchivedAt = clock }), BatcherOptions{})
+	g := gateBefore(&refusingLedger{code: sluice.Paused}, sold(func(v *View) {
+		v.Sale.ArchivedAt = clock
+	}), BatcherOptions{})
 	g.archive = shelved{&keeper{claim: first}}
 	for _, c := range []struct {
 		name   string
@@ -229,7 +259,8 @@ func TestAReusedKeyOnAnArchivedSale(t *testing.T) {
 		again.Order = ""
 		c.change(&again)
 		d, err := g.Claim(t.Context(), "sale", again, Caller{})
-		if d.Code != c.want || err != nil || (d.Order == first.Order) != (c.want == sluice.Accepted) || d.Replayed != (c.want == sluice.Accepted) {
+		if d.Code != c.want || err != nil || (d.Order == first.Order) != (c.want == sluice.Accepted) ||
+			d.Replayed != (c.want == sluice.Accepted) {
 			t.Errorf("%s: %+v, %v; want %v", c.name, d, err, c.want)
 		}
 	}

@@ -65,7 +65,9 @@ func (o Origin) Wider(bits int) (Origin, bool) {
 // rates: until it is within both. Then it counts in neither, so a
 // buyer over their own limit does not consume the shared allowance of the
 // address, nor the other way round.
-func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr, now time.Time) (Check, time.Duration) {
+func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr,
+	now time.Time,
+) (Check, time.Duration) {
 	at := now.Sub(r.start).Microseconds()
 	byBuyer, byAddress := rules.BuyerRate != (sluice.BuyerRate{}), rules.AddressRate != (sluice.AddressRate{})
 	var buyers, addresses int64
@@ -89,11 +91,17 @@ func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.Buye
 }
 
 func (r *rates) buyer(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID) meters.Attempt {
-	return meters.Attempt{Table: r.buyers, Meter: rules.BuyerRate.Meter(), Key: meters.Key(r.buyers, attempter{sale, buyer})}
+	return meters.Attempt{
+		Table: r.buyers, Meter: rules.BuyerRate.Meter(),
+		Key: meters.Key(r.buyers, attempter{sale, buyer}),
+	}
 }
 
 func (r *rates) address(rules *sluice.Rules, sale sluice.SaleID, address netip.Addr) meters.Attempt {
-	return meters.Attempt{Table: r.addresses, Meter: rules.AddressRate.Meter(), Key: meters.Key(r.addresses, neighbours{sale, OriginOf(address)})}
+	return meters.Attempt{
+		Table: r.addresses, Meter: rules.AddressRate.Meter(),
+		Key: meters.Key(r.addresses, neighbours{sale, OriginOf(address)}),
+	}
 }
 
 // repeatRate is how often one buyer may have the ledger asked, on each server,
@@ -111,7 +119,9 @@ func (r *rates) repeat(sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) 
 
 // denied takes back what the address has paid for a try that the rate over all
 // servers then denied, and learns from the denial.
-func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr, wait time.Duration, now time.Time) {
+func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr,
+	wait time.Duration, now time.Time,
+) {
 	r.learn(rules.BuyerRate, sale, buyer, wait, now)
 	if rules.AddressRate != (sluice.AddressRate{}) {
 		a := r.address(rules, sale, address)
@@ -121,8 +131,11 @@ func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.Buy
 
 // learn notes that a buyer has used up what all servers allow together: until
 // the wait is over they are refused here, without asking again.
-func (r *rates) learn(rate sluice.BuyerRate, sale sluice.SaleID, buyer sluice.BuyerID, wait time.Duration, now time.Time) {
-	r.buyers.Learn(rate.Meter(), meters.Key(r.buyers, attempter{sale, buyer}), now.Sub(r.start).Microseconds(), wait.Microseconds())
+func (r *rates) learn(rate sluice.BuyerRate, sale sluice.SaleID, buyer sluice.BuyerID, wait time.Duration,
+	now time.Time,
+) {
+	r.buyers.Learn(rate.Meter(), meters.Key(r.buyers, attempter{sale, buyer}), now.Sub(r.start).Microseconds(),
+		wait.Microseconds())
 }
 
 // sharedRate is the rate over all servers, zero if there is none.

@@ -217,7 +217,8 @@ func (b *Board) follow(e *boardSale, v, old *View) {
 		b.askRow(e)
 	}
 	wait := r.Terms.OpensAt.Sub(r.Now)
-	if 0 < wait && wait <= beforeOpening || !v.InStep() || r.Backlog > 0 || old != nil && (old.Down || differ(r, &old.Reading)) {
+	if 0 < wait && wait <= beforeOpening || !v.InStep() || r.Backlog > 0 || old != nil &&
+		(old.Down || differ(r, &old.Reading)) {
 		b.heat(e, v.Asked)
 	}
 	if v.InStep() && v.State(v.Told) != sluice.StateOpen && !v.holders.covers(r) {
@@ -228,7 +229,8 @@ func (b *Board) follow(e *boardSale, v, old *View) {
 // differ reports whether something was sold, returned or changed between two
 // readings, or a moment has come.
 func differ(a, b *sluice.Reading) bool {
-	return a.Loaded != b.Loaded || a.Epoch != b.Epoch || a.Seq != b.Seq || a.Taken != b.Taken || a.Terms != b.Terms || a.Fence != b.Fence ||
+	return a.Loaded != b.Loaded || a.Epoch != b.Epoch || a.Seq != b.Seq || a.Taken != b.Taken || a.Terms != b.Terms ||
+		a.Fence != b.Fence ||
 		a.State(a.Now) != b.State(b.Now)
 }
 

@@ -81,7 +81,10 @@ func (s *shards) Read(ctx context.Context, ids []sluice.SaleID) (all []sluice.Re
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		r := sluice.Reading{Sale: id, Loaded: true, Epoch: 2, Seq: s.seq[id], Taken: s.seq[id], Now: time.Now(), Terms: s.rows[0].Terms}
+		r := sluice.Reading{
+			Sale: id, Loaded: true, Epoch: 2, Seq: s.seq[id], Taken: s.seq[id], Now: time.Now(),
+			Terms: s.rows[0].Terms,
+		}
 		if why, bad := s.bad[id]; bad {
 			if r.Err = why; why == nil {
 				r.Err = ctx.Err()
@@ -296,7 +299,8 @@ func TestArchivedSalesLeaveTheBoard(t *testing.T) {
 		if views := b.Views(); len(views) != 2 || told.Load() != 1 || b.Version() == version {
 			t.Errorf("%d sales are on the board, %d were told as archived", len(views), told.Load())
 		}
-		if v, err := b.Lookup(t.Context(), "sale-1"); err != nil || v.State(time.Now()) != sluice.StateClosed || !v.Archived() {
+		if v, err := b.Lookup(t.Context(), "sale-1"); err != nil || v.State(time.Now()) != sluice.StateClosed ||
+			!v.Archived() {
 			t.Errorf("looked up: %+v, %v", v, err)
 		}
 		s.change(func() { clear(s.reads) })
@@ -340,7 +344,8 @@ func TestNoSuchSaleIsFresh(t *testing.T) {
 			flood.Go(func() {
 				time.Sleep(time.Duration(n) * time.Second / 3500)
 				begun := time.Now()
-				if _, err := b.Lookup(t.Context(), sluice.SaleID(fmt.Sprint("made-up-", n))); !errors.Is(err, sluice.ErrSaleNotFound) {
+				if _, err := b.Lookup(t.Context(), sluice.SaleID(fmt.Sprint("made-up-", n))); !errors.Is(err,
+					sluice.ErrSaleNotFound) {
 					t.Error(err)
 				}
 				if took := time.Since(begun); took > 2*lookupPause {

@@ -97,7 +97,9 @@ func watched(t *testing.T, test func(t *testing.T, c *copies, b *Board)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &copies{}
-		open := sluice.Reading{Loaded: true, Epoch: 1, Terms: sluice.Terms{Version: 1, Total: 10, OpensAt: time.Now().Add(-time.Hour)}}
+		open := sluice.Reading{Loaded: true, Epoch: 1, Terms: sluice.Terms{
+			Version: 1, Total: 10, OpensAt: time.Now().Add(-time.Hour),
+		}}
 		for _, s := range []*side{&c.ledger, &c.copy} {
 			*s = side{of: c, sales: map[sluice.SaleID]sluice.Reading{"a": open, "b": open}, reads: map[sluice.SaleID]int{}}
 		}
@@ -327,7 +329,8 @@ func TestANudgeReadsOneSale(t *testing.T) {
 			}
 		}()
 		if a, other := c.ledger.count("a", time.Second), c.ledger.reads["b"]; a < 50 || a > 105 || other > 5 {
-			t.Errorf("a second of nudges: %d readings of the sale, %d in all of the other; want up to 100, and at its pace", a, other)
+			t.Errorf("a second of nudges: %d readings of the sale, %d in all of the other; want up to 100, and at its pace", a,
+				other)
 		}
 	})
 }

@@ -38,9 +38,18 @@ func TestRulesHoldWithoutTheStore(t *testing.T) {
 			"not remembered": {nil, []string{"unavailable", "unavailable"}, 0},
 			"a rate":         {&sluice.Rules{BuyerRate: day}, []string{"accepted", "rate_limited 24h0m0s"}, 1},
 			"a shared rate":  {&sluice.Rules{BuyerRate: shared}, []string{"accepted", "rate_limited 24h0m0s"}, 1},
-			"a ticket":       {&sluice.Rules{Ticket: sluice.Ticket{BeforeS: 60}}, []string{"this sale wants a purchase ticket; POST /v1/sales/{sale}/ticket gives one, to be sent in the header Sluice-Ticket"}, 0},
-			"by invitation":  {&sluice.Rules{Eligibility: sluice.EligibleToken}, []string{`this sale is for invited buyers: the token's "sluice_sales" does not name it`}, 0},
-			"by a list":      {&sluice.Rules{Eligibility: sluice.EligibleList}, []string{"unavailable"}, 0},
+			"a ticket": {
+				&sluice.Rules{Ticket: sluice.Ticket{BeforeS: 60}},
+				[]string{"this sale wants a purchase ticket; POST /v1/sales/{sale}/ticket gives one, to be sent in the header " +
+					"Sluice-Ticket"},
+				0,
+			},
+			"by invitation": {
+				&sluice.Rules{Eligibility: sluice.EligibleToken},
+				[]string{`this sale is for invited buyers: the token's "sluice_sales" does not name it`},
+				0,
+			},
+			"by a list": {&sluice.Rules{Eligibility: sluice.EligibleList}, []string{"unavailable"}, 0},
 		} {
 			ledger := &slowLedger{}
 			remembered := map[sluice.SaleID]sluice.Rules{"another": {}}
@@ -48,7 +57,8 @@ func TestRulesHoldWithoutTheStore(t *testing.T) {
 				remembered["sale"] = *c.rules
 			}
 			board := NewBoard(noReadings{}, silent{}, BoardOptions{Rules: remembered})
-			g := NewGate(board, NewBatcher(ledger, BatcherOptions{Limiter: &sharedLimiter{}}), noArchive{}, func(id sluice.SaleID) sluice.OrderID { return sluice.OrderID(id) })
+			g := NewGate(board, NewBatcher(ledger, BatcherOptions{Limiter: &sharedLimiter{}}), noArchive{},
+				func(id sluice.SaleID) sluice.OrderID { return sluice.OrderID(id) })
 			g.Guard(&Eligibility{Lists: NewLists(&shelf{}, nil, nil)}, forgetful{}) // lists that were never read
 			for i, want := range c.want {
 				if got := try(g, "ann", home); got != want {
@@ -67,7 +77,9 @@ func TestRulesAreTold(t *testing.T) {
 	var told []map[sluice.SaleID]sluice.Rules
 	sale := sluice.Sale{ID: "s", Epoch: 1, LoadedEpoch: 1, Terms: sluice.Terms{Version: 1}}
 	store := &rows{list: []sluice.Sale{sale}}
-	b := NewBoard(noReadings{}, store, BoardOptions{RulesChanged: func(all map[sluice.SaleID]sluice.Rules) { told = append(told, maps.Clone(all)) }})
+	b := NewBoard(noReadings{}, store, BoardOptions{RulesChanged: func(all map[sluice.SaleID]sluice.Rules) {
+		told = append(told, maps.Clone(all))
+	}})
 	list := func(change func(*sluice.Sale), want int) {
 		t.Helper()
 		change(&sale)

@@ -22,7 +22,9 @@ type sharedLimiter struct {
 	short bool
 }
 
-func (l *sharedLimiter) Allow(_ context.Context, _ sluice.SaleID, rate sluice.BuyerRate, buyers []sluice.BuyerID) ([]time.Duration, error) {
+func (l *sharedLimiter) Allow(_ context.Context, _ sluice.SaleID, rate sluice.BuyerRate,
+	buyers []sluice.BuyerID,
+) ([]time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls = append(l.calls, len(buyers))
@@ -175,7 +177,8 @@ func TestSharedRateFailsClosed(t *testing.T) {
 		ledger.fail.Store(3)
 		g := gateBefore(ledger, open(sharedRules), BatcherOptions{Limiter: limiter})
 		if got := try(g, "ann", home); got != "accepted" || len(limiter.calls) != 1 || len(ledger.sizes()) != 4 {
-			t.Errorf("%s after %d calls of the limiter and %d of the ledger, want 1 and 4", got, len(limiter.calls), len(ledger.sizes()))
+			t.Errorf("%s after %d calls of the limiter and %d of the ledger, want 1 and 4", got, len(limiter.calls),
+				len(ledger.sizes()))
 		}
 		for name, broken := range map[string]sluice.RateLimiter{
 			"down": &sharedLimiter{fail: errors.New("down")}, "an answer is missing": &sharedLimiter{short: true}, "none": nil,

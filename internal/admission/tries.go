@@ -20,7 +20,9 @@ import (
 var errNotCounted = fmt.Errorf("%w: the rates cannot be counted", ErrOverloaded)
 
 // allow asks the limiter how long each of these buyers has to wait.
-func allow(limiter sluice.RateLimiter, name sluice.SaleID, rate sluice.BuyerRate, buyers []sluice.BuyerID) ([]time.Duration, error) {
+func allow(limiter sluice.RateLimiter, name sluice.SaleID, rate sluice.BuyerRate,
+	buyers []sluice.BuyerID,
+) ([]time.Duration, error) {
 	if limiter == nil {
 		return nil, errNotCounted
 	}
@@ -57,7 +59,9 @@ type counted struct {
 
 // count returns how long the buyer has to wait: not at all if the try is within
 // the rate.
-func (t *tries) count(ctx context.Context, name sluice.SaleID, rate sluice.BuyerRate, buyer sluice.BuyerID) (time.Duration, error) {
+func (t *tries) count(ctx context.Context, name sluice.SaleID, rate sluice.BuyerRate,
+	buyer sluice.BuyerID,
+) (time.Duration, error) {
 	c := &counted{buyer: buyer, rate: rate, done: make(chan struct{})}
 	t.mu.Lock()
 	waiting, underWay := t.waiting[name]

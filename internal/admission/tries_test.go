@@ -26,7 +26,9 @@ type namedLimiter struct {
 	short  bool
 }
 
-func (l *namedLimiter) Allow(_ context.Context, name sluice.SaleID, rate sluice.BuyerRate, buyers []sluice.BuyerID) ([]time.Duration, error) {
+func (l *namedLimiter) Allow(_ context.Context, name sluice.SaleID, rate sluice.BuyerRate,
+	buyers []sluice.BuyerID,
+) ([]time.Duration, error) {
 	time.Sleep(l.takes)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +95,8 @@ func TestTriesOverAllServers(t *testing.T) {
 		time.Sleep(time.Second)
 		step(three, "ticket", "ann", "4s") // what was learned is enough
 		if len(limiter.calls) != calls || limiter.writes != writes {
-			t.Errorf("%d calls and %d writes for a buyer who has to wait, want none", len(limiter.calls)-calls, limiter.writes-writes)
+			t.Errorf("%d calls and %d writes for a buyer who has to wait, want none", len(limiter.calls)-calls,
+				limiter.writes-writes)
 		}
 		step(one, "challenge", "ann", "ok")
 		if got := try(one, "ann", home); got != "accepted" {

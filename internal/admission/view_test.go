@@ -32,14 +32,18 @@ func TestTheLedgersClockOpensAndCloses(t *testing.T) {
 		t.Run(fmt.Sprint(skew), func(t *testing.T) {
 			t.Parallel()
 			ledgerNow := func() time.Time { return time.Now().Add(skew) } // this process' clock is the one that is off
-			ledger, err := sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "node", Now: ledgerNow})
+			ledger, err := sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"),
+				sqliteledger.Options{Node: "node", Now: ledgerNow})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer ledger.Close()
 			opens := ledgerNow().Add(3 * time.Second).Truncate(time.Millisecond)
 			closes := opens.Add(3 * time.Second)
-			terms := sluice.Terms{Version: 1, Total: 1_000_000, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited, OpensAt: opens, ClosesAt: closes}
+			terms := sluice.Terms{
+				Version: 1, Total: 1_000_000, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
+				OpensAt: opens, ClosesAt: closes,
+			}
 			if err := ledger.Load(t.Context(), sluice.LoadImage{Sale: "phones", Epoch: 1, Terms: terms}); err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +66,9 @@ func TestTheLedgersClockOpensAndCloses(t *testing.T) {
 			accepted, refused := 0, map[sluice.Code]int{}
 			for n := 0; ; n++ {
 				before := ledgerNow()
-				d, err := gate.Claim(t.Context(), "phones", sluice.Claim{Buyer: "ann", Key: sluice.Key(fmt.Sprintf("key-%08d", n)), Quantity: 1}, admission.Caller{})
+				d, err := gate.Claim(t.Context(), "phones", sluice.Claim{
+					Buyer: "ann", Key: sluice.Key(fmt.Sprintf("key-%08d", n)), Quantity: 1,
+				}, admission.Caller{})
 				after := ledgerNow()
 				if err != nil {
 					t.Fatal(err)

@@ -51,7 +51,11 @@ var table = []row{
 	{"internal/servertest", nil, []string{"*"}},
 
 	// Policy.
-	{"internal/admission", []string{root, "internal/meters"}, []string{"github.com/google/uuid", "github.com/puzpuzpuz/xsync/v4"}},
+	{
+		"internal/admission",
+		[]string{root, "internal/meters"},
+		[]string{"github.com/google/uuid", "github.com/puzpuzpuz/xsync/v4"},
+	},
 	{"internal/pipeline", []string{root}, nil},
 	{"internal/settle", []string{root, "internal/audit"}, nil},
 	{"internal/audit", []string{root}, nil},
@@ -70,7 +74,10 @@ var table = []row{
 	{"store/sqlitestore", []string{root, "store/internal/sqlcore", "internal/disk"}, []string{"*"}},
 	{"store/pgstore", []string{root, "store/internal/sqlcore"}, []string{"*"}},
 	{"store/mysqlstore", []string{root, "store/internal/sqlcore"}, []string{"*"}},
-	{"internal/httpapi", []string{root, "api", "internal/admission", "internal/settle", "internal/auth", "internal/tickets", "internal/content", "internal/meters"}, nil},
+	{"internal/httpapi", []string{
+		root, "api", "internal/admission", "internal/settle", "internal/auth",
+		"internal/tickets", "internal/content", "internal/meters",
+	}, nil},
 	{"internal/web", []string{root, "api", "internal/content"}, nil},
 
 	// Who talks to a server.

@@ -2,6 +2,8 @@ package archtest
 
 import (
 	"fmt"
+	"go/scanner"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
@@ -13,10 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// wrapped are the suffixes of the files whose lines have at most maxColumns.
-// Add ".go" when all Go files are wrapped.
-var wrapped = []string{".md"}
-
+// maxColumns is the width of documents and of Go. A tab counts as one column.
 const maxColumns = 120
 
 // TestStyle checks the documents: their width, their titles, and that the files,
@@ -66,10 +65,8 @@ func TestStyle(t *testing.T) {
 func faults(files map[string]string, name, text string) []string {
 	var all []string
 	fault := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	if slices.Contains(wrapped, path.Ext(name)) {
-		for _, n := range wideLines(name, text) {
-			fault("line %d has more than %d columns", n, maxColumns)
-		}
+	for _, n := range wideLines(name, text) {
+		fault("line %d has more than %d columns", n, maxColumns)
 	}
 	switch path.Ext(name) {
 	case ".md":
@@ -107,20 +104,25 @@ func faults(files map[string]string, name, text string) []string {
 
 // wideLines returns the numbers of lines that are too wide and can be broken. A
 // tab and a narrow character take one column, a Chinese character takes two. In
-// documents, code blocks, tables, images and words without a space cannot be
-// broken.
+// documents, code blocks, tables and images cannot be broken; in Go, raw strings.
+// Nor can words without a space.
 func wideLines(name, text string) []int {
 	var wide []int
 	inCode := false
+	raw := rawLines(name, text)
 	for i, line := range strings.Split(text, "\n") {
 		trimmed := strings.TrimLeft(line, " ")
 		if path.Ext(name) == ".md" {
 			if strings.HasPrefix(trimmed, "```") {
 				inCode = !inCode
 			}
-			if inCode || strings.HasPrefix(trimmed, "|") || strings.HasPrefix(trimmed, "![") || strings.HasPrefix(trimmed, "<img") {
+			if inCode || strings.HasPrefix(trimmed, "|") || strings.HasPrefix(trimmed, "![") ||
+				strings.HasPrefix(trimmed, "<img") {
 				continue
 			}
+		}
+		if raw[i+1] {
+			continue
 		}
 		columns := utf8.RuneCountInString(line)
 		for _, r := range line {
@@ -133,6 +135,31 @@ func wideLines(name, text string) []int {
 		}
 	}
 	return wide
+}
+
+// rawLines are the lines of a Go file that hold part of a raw string, which
+// cannot be wrapped: by line number.
+func rawLines(name, text string) map[int]bool {
+	lines := map[int]bool{}
+	if path.Ext(name) != ".go" {
+		return lines
+	}
+	fset := token.NewFileSet()
+	file := fset.AddFile(name, fset.Base(), len(text))
+	var s scanner.Scanner
+	s.Init(file, []byte(text), nil, 0)
+	for {
+		pos, tok, lit := s.Scan()
+		if tok == token.EOF {
+			return lines
+		}
+		if tok == token.STRING && lit[0] == '`' {
+			first := file.Line(pos)
+			for n := range strings.Count(lit, "\n") + 1 {
+				lines[first+n] = true
+			}
+		}
+	}
 }
 
 var (
@@ -226,7 +253,8 @@ func TestFaults(t *testing.T) {
 	long := strings.Repeat("word ", 25)
 	files := map[string]string{
 		root: "", "docs": "", "docs/a.md": "# A\n\n## Sales & co.\n", "docs/adr": "", "docs/adr/0007-torn.md": "# T\n",
-		"engine": "", "engine/engine.go": "", "order.go": "", "order_test.go": "package x\n\nfunc TestSteps(t *testing.T) {}\n",
+		"engine": "", "engine/engine.go": "", "order.go": "",
+		"order_test.go": "package x\n\nfunc TestSteps(t *testing.T) {}\n",
 	}
 	for _, c := range []struct {
 		name, text string
@@ -240,7 +268,8 @@ func TestFaults(t *testing.T) {
 		{"docs/b.md", "Text without a title.\n", false},
 		{"docs/b.md", "# B\n\n# C\n", false},
 		{"docs/b.md", "# B\n\n```sh\n# not a heading\n```\n", true},
-		{"docs/b.md", "# B\n\n`engine/engine.go`, `engine/`, `engine/*.go`, `docs/*`, `order.go`, `engine.go`, `text/plain`, `POST /v1`\n", true},
+		{"docs/b.md", "# B\n\n`engine/engine.go`, `engine/`, `engine/*.go`, `docs/*`, `order.go`, `engine.go`, " +
+			"`text/plain`, `POST /v1`\n", true},
 		{"docs/b.md", "# B\n\n`engine/gone.go`\n", false},
 		{"docs/b.md", "# B\n\n`gone/engine.go`\n", false},
 		{"docs/b.md", "# B\n\n`engine/gone`\n", false},

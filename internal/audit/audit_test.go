@@ -131,7 +131,8 @@ func TestFigures(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("figures\n%s, want\n%s", got, want)
 	}
-	want = "ledger: total 12 = 2 available + 10 taken; ledger: 10 taken = 10 in live claims; store: 9 taken = 9 in live orders; " +
+	want = "ledger: total 12 = 2 available + 10 taken; ledger: 10 taken = 10 in live claims; store: 9 taken = 9 in " +
+		"live orders; " +
 		"of the ledger's units 9 are stored, 1 in flight, 0 returning, 0 set aside"
 	if got := detail(r, "I2"); got != want {
 		t.Errorf("I2 says\n%s, want\n%s", got, want)
@@ -146,10 +147,21 @@ func TestPlanted(t *testing.T) {
 		red   string
 		says  []string
 	}{
-		{"ledger beyond its total", func(w *world) { w.reading.Terms.Total = 9 }, "I1", []string{"ledger: 10 taken of a total of 9"}},
-		{"store beyond its total", func(w *world) { w.sale.Total, w.sale.Cap = 8, 8 }, "I1", []string{"store: 9 taken of a total of 8"}},
-		{"the store counts beyond its total", func(w *world) { w.sale.Taken = 13 }, "I1 I2", []string{"store: 13 taken of a total of 12"}},
-		{"live orders beyond the total", func(w *world) { w.sale.Total, w.sale.Cap, w.sale.Taken = 8, 8, 8 }, "I1 I2", []string{"store: 9 taken of a total of 8"}},
+		{
+			"ledger beyond its total", func(w *world) { w.reading.Terms.Total = 9 }, "I1",
+			[]string{"ledger: 10 taken of a total of 9"},
+		},
+		{
+			"store beyond its total", func(w *world) { w.sale.Total, w.sale.Cap = 8, 8 }, "I1",
+			[]string{"store: 9 taken of a total of 8"},
+		},
+		{
+			"the store counts beyond its total", func(w *world) { w.sale.Taken = 13 }, "I1 I2",
+			[]string{"store: 13 taken of a total of 12"},
+		},
+		{"live orders beyond the total", func(w *world) {
+			w.sale.Total, w.sale.Cap, w.sale.Taken = 8, 8, 8
+		}, "I1 I2", []string{"store: 9 taken of a total of 8"}},
 		{"a promise not covered", func(w *world) {
 			w.orders[0].Status, w.orders[0].Reason = sluice.Rejected, sluice.NotCovered
 			w.sale.Taken--
@@ -163,12 +175,27 @@ func TestPlanted(t *testing.T) {
 			w.sale.Taken--
 		}, "I1", []string{string(orderID(1, 1))}},
 
-		{"a unit lost in the ledger", func(w *world) { w.reading.Taken++ }, "I2", []string{"ledger: 11 taken, but the live claims hold 10"}},
-		{"a unit won in the ledger", func(w *world) { w.reading.Taken-- }, "I2", []string{"ledger: 9 taken, but the live claims hold 10"}},
-		{"a unit lost in the store", func(w *world) { w.sale.Taken++ }, "I2", []string{"store: 10 taken, but the live orders hold 9"}},
+		{
+			"a unit lost in the ledger", func(w *world) { w.reading.Taken++ }, "I2",
+			[]string{"ledger: 11 taken, but the live claims hold 10"},
+		},
+		{
+			"a unit won in the ledger", func(w *world) { w.reading.Taken-- }, "I2",
+			[]string{"ledger: 9 taken, but the live claims hold 10"},
+		},
+		{
+			"a unit lost in the store", func(w *world) { w.sale.Taken++ }, "I2",
+			[]string{"store: 10 taken, but the live orders hold 9"},
+		},
 		{"a unit won in the store", func(w *world) { w.sale.Taken-- }, "I2", []string{"store: 8 taken"}},
-		{"released while the order lives", func(w *world) { w.release(orderID(1, 4)) }, "I2", []string{"1 orders live in the store whose units", string(orderID(1, 4))}},
-		{"ended and counted still", func(w *world) { w.end(2); w.sale.Taken++ }, "I2", []string{"store: 9 taken, but the live orders hold 8"}},
+		{
+			"released while the order lives", func(w *world) { w.release(orderID(1, 4)) }, "I2",
+			[]string{"1 orders live in the store whose units", string(orderID(1, 4))},
+		},
+		{
+			"ended and counted still", func(w *world) { w.end(2); w.sale.Taken++ }, "I2",
+			[]string{"store: 9 taken, but the live orders hold 8"},
+		},
 
 		{"a buyer over the limit", func(w *world) {
 			for i := range w.records {
@@ -177,7 +204,10 @@ func TestPlanted(t *testing.T) {
 				}
 			}
 			w.orders[1].Buyer = "b1"
-		}, "I3", []string{`ledger: 1 buyers over their limit ("b1": 2 of 1)`, `store: 1 buyers over their limit ("b1": 2 of 1)`}},
+		}, "I3", []string{
+			`ledger: 1 buyers over their limit ("b1": 2 of 1)`,
+			`store: 1 buyers over their limit ("b1": 2 of 1)`,
+		}},
 		{"a claim over a limit that was lowered before", func(w *world) {
 			w.change(func(t *sluice.Terms) { t.MaxPerBuyer = 3 })
 			w.claim("b1", "b1")
@@ -202,7 +232,10 @@ func TestPlanted(t *testing.T) {
 			w.records[4].Buyer, w.records[4].Key = "b4", w.records[3].Key
 			w.orders[4].Buyer, w.orders[4].Key = "b4", w.orders[3].Key
 			w.versions[0].MaxPerBuyer = 2
-		}, "I4", []string{"ledger: 1 rows repeat a claim id", "store: 1 rows repeat a claim id", string(orderID(1, 4)), string(orderID(1, 5))}},
+		}, "I4", []string{
+			"ledger: 1 rows repeat a claim id", "store: 1 rows repeat a claim id", string(orderID(1, 4)),
+			string(orderID(1, 5)),
+		}},
 		{"a place given twice", func(w *world) {
 			w.records[7].Seq, w.orders[7].Seq = 7, 7
 			w.records[9].Seq = 8
@@ -232,7 +265,10 @@ func TestPlanted(t *testing.T) {
 			w.orders = append(w.orders[:2:2], w.orders[3:]...)
 			w.sale.Taken--
 		}, "I5", []string{"1 accepted claims are neither in the journal nor in the store (" + string(orderID(1, 3)) + ")"}},
-		{"a missing journal entry", func(w *world) { w.journal = w.journal[:1] }, "I5", []string{"neither in the journal", string(orderID(1, 10))}},
+		{
+			"a missing journal entry", func(w *world) { w.journal = w.journal[:1] }, "I5",
+			[]string{"neither in the journal", string(orderID(1, 10))},
+		},
 		{"a missing claim", func(w *world) {
 			w.records = append(w.records[:2:2], w.records[3:]...)
 			w.reading.Taken--
@@ -242,12 +278,16 @@ func TestPlanted(t *testing.T) {
 			w.reading.Taken--
 		}, "I5", []string{"1 claims in the journal are not on record", "no claim (10)"}},
 		{"an order that says something else", func(w *world) {
-			w.orders[2].Terms, w.versions = 2, append(w.versions, sluice.Terms{Version: 2, Total: 12, MaxPerBuyer: 1, OpensAt: opens})
+			w.orders[2].Terms, w.versions = 2, append(w.versions,
+				sluice.Terms{Version: 2, Total: 12, MaxPerBuyer: 1, OpensAt: opens})
 			for i := 3; i < len(w.orders); i++ {
 				w.orders[i].Terms = 2
 			}
 		}, "I5", []string{"7 claims differ between ledger and store", string(orderID(1, 3)) + ", ", ", ..."}},
-		{"a journal entry that says something else", func(w *world) { w.journal[1].FirstSeq = 11 }, "I5", []string{"1 claims differ", string(orderID(1, 10))}},
+		{
+			"a journal entry that says something else", func(w *world) { w.journal[1].FirstSeq = 11 }, "I5",
+			[]string{"1 claims differ", string(orderID(1, 10))},
+		},
 		{"a dead letter", func(w *world) {
 			e := w.journal[1]
 			w.journal = w.journal[:1]
@@ -260,14 +300,26 @@ func TestPlanted(t *testing.T) {
 			w.journal[1] = sluice.Entry{ID: w.journal[1].ID, Sale: saleID, Damage: errors.New("torn"), Raw: "x"}
 		}, "I5", []string{"neither in the journal nor in the store, unless in what is damaged", "1 damaged journal entries"}},
 		{"a damaged dead letter", func(w *world) {
-			w.letters = append(w.letters, sluice.DeadLetter{Sale: saleID, EntryID: w.journal[1].ID, Claims: "torn"}, sluice.DeadLetter{Sale: saleID})
+			w.letters = append(w.letters, sluice.DeadLetter{Sale: saleID, EntryID: w.journal[1].ID, Claims: "torn"},
+				sluice.DeadLetter{Sale: saleID})
 			w.journal = w.journal[:1]
 		}, "I5", []string{"neither in the journal", "2 damaged dead letters"}},
-		{"loss that the ledger saw", func(w *world) { w.reading.Fence = sluice.FenceLost + ": told 12, has 10" }, "I5", []string{"it has lost accepted claims", "told 12"}},
-		{"an older ledger", func(w *world) { w.sale.Epoch, w.sale.LoadedEpoch = 2, 2 }, "I5", []string{"epoch 1, but epoch 2 was loaded"}},
-		{"an older store", func(w *world) { w.sale.Epoch, w.sale.LoadedEpoch = 0, 0 }, "I5", []string{"has only counted 0 loads"}},
+		{"loss that the ledger saw", func(w *world) {
+			w.reading.Fence = sluice.FenceLost + ": told 12, has 10"
+		}, "I5", []string{"it has lost accepted claims", "told 12"}},
+		{
+			"an older ledger", func(w *world) { w.sale.Epoch, w.sale.LoadedEpoch = 2, 2 }, "I5",
+			[]string{"epoch 1, but epoch 2 was loaded"},
+		},
+		{
+			"an older store", func(w *world) { w.sale.Epoch, w.sale.LoadedEpoch = 0, 0 }, "I5",
+			[]string{"has only counted 0 loads"},
+		},
 
-		{"an order that ended twice", func(w *world) { w.end(0); w.ended[w.orders[0].ID] = 2 }, "I6", []string{"1 orders ended more than once (" + string(orderID(1, 1)) + ")"}},
+		{
+			"an order that ended twice", func(w *world) { w.end(0); w.ended[w.orders[0].ID] = 2 }, "I6",
+			[]string{"1 orders ended more than once (" + string(orderID(1, 1)) + ")"},
+		},
 		{"an order that came back to life", func(w *world) {
 			w.end(1)
 			w.orders[1].Status = sluice.Paid
@@ -280,12 +332,21 @@ func TestPlanted(t *testing.T) {
 			"an ending that was not recorded", func(w *world) { w.end(0); delete(w.ended, w.orders[0].ID) }, "I6",
 			[]string{"history does not say how", string(orderID(1, 1))},
 		},
-		{"units on their way back that are held", func(w *world) { w.returning = append(w.returning, w.orders[3].ID) }, "I6", []string{"1 orders hold units that are on their way back (" + string(orderID(1, 4)) + ")"}},
+		{"units on their way back that are held", func(w *world) {
+			w.returning = append(w.returning, w.orders[3].ID)
+		}, "I6", []string{"1 orders hold units that are on their way back (" + string(orderID(1, 4)) + ")"}},
 
-		{"a claim after closing", func(w *world) { w.versions[0].ClosesAt = opens.Add(2 * time.Millisecond) }, "I8", []string{"ledger: 7 claims accepted outside", "closed at 2026-11-11T12:00:00.002Z under version 1"}},
-		{"a claim before opening", func(w *world) { w.versions[0].OpensAt = opens.Add(2 * time.Millisecond) }, "I8", []string{"store: 3 orders accepted outside", "not_open at"}},
+		{"a claim after closing", func(w *world) {
+			w.versions[0].ClosesAt = opens.Add(2 * time.Millisecond)
+		}, "I8", []string{"ledger: 7 claims accepted outside", "closed at 2026-11-11T12:00:00.002Z under version 1"}},
+		{"a claim before opening", func(w *world) {
+			w.versions[0].OpensAt = opens.Add(2 * time.Millisecond)
+		}, "I8", []string{"store: 3 orders accepted outside", "not_open at"}},
 		{"a claim while paused", func(w *world) { w.versions[0].Paused = true }, "I8", []string{"paused at"}},
-		{"unknown terms", func(w *world) { w.versions[0].Version = 9 }, "I8", []string{"carry terms that the store does not know", "version 1"}},
+		{
+			"unknown terms", func(w *world) { w.versions[0].Version = 9 }, "I8",
+			[]string{"carry terms that the store does not know", "version 1"},
+		},
 		{"older terms after newer", func(w *world) {
 			w.change(func(*sluice.Terms) {})
 			for i := range 3 {
@@ -318,7 +379,8 @@ func TestTwoAnswers(t *testing.T) {
 	w.orders[0].ID = orderID(9, 1)
 	r := run(t, w)
 	wantRed(t, r, "I4", "I5")
-	if d := detail(r, "I4"); !strings.Contains(d, "1 claims have one order in the ledger and another in the store ("+string(orderID(1, 1))+" and "+string(orderID(9, 1))+")") {
+	if d := detail(r, "I4"); !strings.Contains(d, "1 claims have one order in the ledger and another in the store ("+
+		string(orderID(1, 1))+" and "+string(orderID(9, 1))+")") {
 		t.Error(d)
 	}
 }
@@ -330,7 +392,8 @@ func TestUnchecked(t *testing.T) {
 	for _, method := range []string{"Read", "Records", "PeekJournal"} {
 		r := run(t, sold().failing(method))
 		wantRed(t, r, all...)
-		if r.Violated() || !strings.Contains(detail(r, "I3"), "not checked with the ledger: connection refused; store: 9 buyers") {
+		if r.Violated() || !strings.Contains(detail(r, "I3"),
+			"not checked with the ledger: connection refused; store: 9 buyers") {
 			t.Errorf("%s: violated %v: %s", method, r.Violated(), detail(r, "I3"))
 		}
 	}
@@ -339,7 +402,8 @@ func TestUnchecked(t *testing.T) {
 	gone.reading = sluice.Reading{Sale: saleID, Now: opens}
 	r := run(t, gone)
 	wantRed(t, r, all...)
-	if d := detail(r, "I5"); !strings.Contains(d, "the ledger does not hold the sale, which was loaded into it (epoch 1)") {
+	if d := detail(r, "I5"); !strings.Contains(d,
+		"the ledger does not hold the sale, which was loaded into it (epoch 1)") {
 		t.Error(d)
 	}
 
@@ -353,7 +417,8 @@ func TestUnchecked(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	if _, err := audit.Run(t.Context(), sold().failing("Snapshot"), sold().failing("Snapshot"), saleID); !errors.Is(err, errDown) {
+	if _, err := audit.Run(t.Context(), sold().failing("Snapshot"), sold().failing("Snapshot"), saleID); !errors.Is(err,
+		errDown) {
 		t.Errorf("store down: %v", err)
 	}
 	w := sold().failing("Sales")
@@ -375,7 +440,8 @@ func TestOffendersAreFew(t *testing.T) {
 	w.orders, w.sale.Taken = nil, 0
 	w.journal = nil
 	d := detail(run(t, w), "I5")
-	if !strings.Contains(d, "10 accepted claims are neither") || strings.Count(d, string(saleID)+".") != 5 || !strings.Contains(d, ", ...)") {
+	if !strings.Contains(d, "10 accepted claims are neither") || strings.Count(d, string(saleID)+".") != 5 ||
+		!strings.Contains(d, ", ...)") {
 		t.Error(d)
 	}
 }

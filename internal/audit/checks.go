@@ -55,7 +55,8 @@ func (b *Book) report() sluice.AuditReport {
 	r.Figures.Store.SetAside = joined.setAside.n
 
 	found := [len(checkNames)]finding{
-		b.oversell(r.Figures), b.conservation(r.Figures, joined), b.limit(joined), b.unique(joined), b.oneOrder(joined), b.oneEnd(), b.window(),
+		b.oversell(r.Figures), b.conservation(r.Figures, joined), b.limit(joined), b.unique(joined), b.oneOrder(joined),
+		b.oneEnd(), b.window(),
 	}
 	for i, c := range checkNames {
 		archived := errors.Is(b.LedgerErr, errArchived)
@@ -358,7 +359,8 @@ func (b *Book) windowOf(c *finding, side, what string, rows []Row) {
 		at := time.UnixMilli(r.at)
 		if code := t.Refusal(at); code != 0 {
 			outside.add(func() string {
-				return fmt.Sprintf("%s: %s at %s under version %d", b.names.order(r), code, at.UTC().Format("2006-01-02T15:04:05.000Z"), r.terms)
+				return fmt.Sprintf("%s: %s at %s under version %d", b.names.order(r), code,
+					at.UTC().Format("2006-01-02T15:04:05.000Z"), r.terms)
 			})
 		}
 	}

@@ -70,7 +70,8 @@ func (w *world) claim(buyers ...string) {
 	for _, b := range buyers {
 		n := w.reading.Seq + 1
 		e.Claims = append(e.Claims, sluice.Claim{
-			Buyer: sluice.BuyerID(b), Key: sluice.Key(fmt.Sprintf("key-%d-%05d", w.reading.Epoch, n)), Quantity: 1, Order: orderID(w.reading.Epoch, n),
+			Buyer: sluice.BuyerID(b), Key: sluice.Key(fmt.Sprintf("key-%d-%05d", w.reading.Epoch, n)), Quantity: 1,
+			Order: orderID(w.reading.Epoch, n),
 		})
 		w.records = append(w.records, e.Record(len(e.Claims)-1))
 		w.reading.Seq = n

@@ -51,7 +51,9 @@ const attempts = 4
 // Gather reads everything, in the order that the package comment explains. How
 // often orders gave their units up is read only with history. Errors are the
 // store's and the context's; the ledger's are in the book.
-func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID, history bool) (*Book, error) {
+func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID, history bool) (*Book,
+	error,
+) {
 	for n := 1; ; n++ {
 		b := &Book{names: newNames(sale), Versions: map[int64]sluice.Terms{}, byStatus: map[sluice.Status]int64{}}
 		ledgerErr := b.readLedger(ctx, ledger)
@@ -78,7 +80,8 @@ func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sl
 			ledgerErr = errArchived
 		}
 		if ledgerErr == nil && !b.First.Loaded && b.Stored.LoadedEpoch > 0 {
-			ledgerErr = fmt.Errorf("the ledger does not hold the sale, which was loaded into it (epoch %d)", b.Stored.LoadedEpoch)
+			ledgerErr = fmt.Errorf("the ledger does not hold the sale, which was loaded into it (epoch %d)",
+				b.Stored.LoadedEpoch)
 		}
 		if ledgerErr != nil {
 			b.LedgerErr, b.claims, b.later, b.journal = ledgerErr, nil, nil, nil // half a side proves nothing

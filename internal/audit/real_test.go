@@ -185,7 +185,8 @@ func TestRealSaleIsGreen(t *testing.T) {
 			check(t, err)
 			i := slices.IndexFunc(all, func(r sluice.AuditReport) bool { return r.Sale == s.sale })
 			wantRed(t, all[i])
-			if r.InFlight != inFlight || all[i].InFlight != inFlight || r.Figures.Ledger.Taken != 10 || r.Figures.Store.Taken != 10-inFlight {
+			if r.InFlight != inFlight || all[i].InFlight != inFlight || r.Figures.Ledger.Taken != 10 ||
+				r.Figures.Store.Taken != 10-inFlight {
 				t.Errorf("want %d in flight: %+v, from beside %d", inFlight, r, all[i].InFlight)
 			}
 			s.drain(t)
@@ -204,11 +205,17 @@ func TestRealPlanted(t *testing.T) {
 		{"a unit lost", "UPDATE sales SET taken = taken + 1 WHERE id = '{sale}'", "I2"},
 		{"a unit returned twice", "UPDATE sales SET taken = taken - 1 WHERE id = '{sale}'", "I2"},
 		{"a buyer over the limit", "UPDATE sale_terms SET max_per_buyer = 1 WHERE sale_id = '{sale}'", "I3"},
-		{"a missing order", "DELETE FROM orders WHERE position = " + last + "; UPDATE sales SET taken = taken - 1 WHERE id = '{sale}'", "I5"},
-		{"an order too many", "INSERT INTO orders (order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency, status, reason," +
-			" epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at) SELECT '{sale}.ffffffffffffffffffffffffffffffff', sale_id," +
-			" 'thief', claim_key, quantity, meta, price_amount, currency, status, reason, epoch, 1000, terms, node, accepted_at, stored_at," +
-			" expires_at, keep_until, updated_at FROM orders WHERE position = " + last + "; UPDATE sales SET taken = taken + 1 WHERE id = '{sale}'", "I5"},
+		{"a missing order", "DELETE FROM orders WHERE position = " + last +
+			"; UPDATE sales SET taken = taken - 1 WHERE id = '{sale}'", "I5"},
+		{
+			"an order too many",
+			"INSERT INTO orders (order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency, status, " +
+				"reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at) SELECT " +
+				"'{sale}.ffffffffffffffffffffffffffffffff', sale_id," +
+				" 'thief', claim_key, quantity, meta, price_amount, currency, status, reason, epoch, 1000, terms, node, " +
+				"accepted_at, stored_at, expires_at, keep_until, updated_at FROM orders WHERE position = " + last +
+				"; UPDATE sales SET taken = taken + 1 WHERE id = '{sale}'", "I5",
+		},
 		{"another buyer's order", "UPDATE orders SET buyer_id = 'thief' WHERE position = " + last, "I5"},
 		{"an order after closing", "UPDATE sale_terms SET opens_at = (SELECT min(opens_at) FROM sale_terms) - {minute}," +
 			" closes_at = opens_at WHERE sale_id = '{sale}'", "I8"},

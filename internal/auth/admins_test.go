@@ -41,7 +41,8 @@ func TestAdmins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]Admin{
-		"master": {"admin", sluice.Owner}, keyOne: {"ann", sluice.Viewer}, keyTwo: {"bob@shop", sluice.Operator}, keyThree: {"job-1", sluice.Owner},
+		"master": {"admin", sluice.Owner}, keyOne: {"ann", sluice.Viewer}, keyTwo: {"bob@shop", sluice.Operator},
+		keyThree: {"job-1", sluice.Owner},
 	} {
 		if got, ok := a.Find(key); !ok || got != want {
 			t.Errorf("the key of %s is %+v, %v", want.Name, got, ok)
@@ -75,7 +76,11 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 		{"no role", []sluice.AdminKey{{Name: "ann", Key: keyOne}}, "want a role"},
 		{"unknown role", []sluice.AdminKey{{Name: "ann", Role: 9, Key: keyOne}}, "want a role"},
 		{"no key", []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer}}, "want one of key"},
-		{"two forms", []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, Key: keyOne, SHA256: sum(keyTwo)}}, "want one of key"},
+		{
+			"two forms",
+			[]sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, Key: keyOne, SHA256: sum(keyTwo)}},
+			"want one of key",
+		},
 		{"short", []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, Key: "fifteen-letters"}}, "at least 16"},
 		{"spaces", []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, Key: "sixteen letters and more"}}, "printable"},
 		{"half a hash", []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, SHA256: sum(keyOne)[:32]}}, "64 hexadecimal"},
@@ -84,8 +89,16 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 		{"an empty file", []sluice.AdminKey{{Name: "ann", Role: sluice.Viewer, File: file(t, "\n")}}, "at least 16"},
 		{"name twice", []sluice.AdminKey{good, {Name: "ann", Role: sluice.Owner, Key: keyTwo}}, "is duplicated"},
 		{"the master's name", []sluice.AdminKey{{Name: "admin", Role: sluice.Viewer, Key: keyOne}}, "is duplicated"},
-		{"key twice", []sluice.AdminKey{good, {Name: "bob", Role: sluice.Owner, SHA256: sum(keyOne)}}, "same key as that of ann"},
-		{"the master's key", []sluice.AdminKey{{Name: "bob", Role: sluice.Viewer, Key: "master-0123456789"}}, "same key as that of admin"},
+		{
+			"key twice",
+			[]sluice.AdminKey{good, {Name: "bob", Role: sluice.Owner, SHA256: sum(keyOne)}},
+			"same key as that of ann",
+		},
+		{
+			"the master's key",
+			[]sluice.AdminKey{{Name: "bob", Role: sluice.Viewer, Key: "master-0123456789"}},
+			"same key as that of admin",
+		},
 	} {
 		_, err := NewAdmins("master-0123456789", c.keys)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

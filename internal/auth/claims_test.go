@@ -35,10 +35,13 @@ func TestClaimsAreStrict(t *testing.T) {
 		{v, "as usual", good + `}`, ""},
 		{v, "spaces", " {\n\t\"sub\" : \"alice\" , " + exp + " }\r\n", ""},
 		{v, "escapes are letters", `{"\u0073ub":"\u0061lice",` + exp + `}`, ""},
-		{v, "other claims are anybody's", good + `,"a":{"sub":"x","sub":"y","z":[{"exp":"}\"]"},[]]},"b":"\"}\\","c":null,"d":-1e9,"roles":7}`, ""},
+		{v, "other claims are anybody's", good +
+			`,"a":{"sub":"x","sub":"y","z":[{"exp":"}\"]"},[]]},"b":"\"}\\","c":null,"d":-1e9,"roles":7}`, ""},
 		{v, "many claims", good + manyClaims(200) + `}`, ""},
-		{v, "other letters mean another claim", good + `,"Sub":"eve","SUB":"eve","EXP":1,"Nbf":1e18,"ISS":7,"Sluice_Sales":7}`, ""},
-		{v, "null is as good as absent", good + `,"nbf":null,"iss":null,"aud":null,"sluice_sales":null,"iat":null,"jti":null}`, ""},
+		{v, "other letters mean another claim", good +
+			`,"Sub":"eve","SUB":"eve","EXP":1,"Nbf":1e18,"ISS":7,"Sluice_Sales":7}`, ""},
+		{v, "null is as good as absent", good +
+			`,"nbf":null,"iss":null,"aud":null,"sluice_sales":null,"iat":null,"jti":null}`, ""},
 		{v, "a pair of surrogates", good + `,"name":"\ud83d\uDE00"}`, ""},
 		{v, "a backslash before a u", good + `,"name":"\\ud83d"}`, ""},
 		{v, "a fraction", `{"sub":"alice","exp":` + strconv.FormatInt(at(-29*time.Second), 10) + `.5}`, ""},
@@ -98,9 +101,12 @@ func TestClaimsAreStrict(t *testing.T) {
 		{v, "something follows", good + `} {}`, "not a JWT"},
 		{v, "no claims", `{}`, `no "exp"`},
 	} {
-		want(t, c.v, c.name+", HS256", raw(t, jwt.SigningMethodHS256, secret, `{"alg":"HS256","typ":"JWT"}`, c.payload), c.wrong)
-		want(t, c.v, c.name+", HS256 the long way", raw(t, jwt.SigningMethodHS256, secret, `{"typ":"JWT","alg":"HS256"}`, c.payload), c.wrong)
-		want(t, c.v, c.name+", ES256", raw(t, ecOne().method, ecOne().key, `{"alg":"ES256","kid":"ec-1"}`, c.payload), c.wrong)
+		want(t, c.v, c.name+", HS256", raw(t, jwt.SigningMethodHS256, secret, `{"alg":"HS256","typ":"JWT"}`, c.payload),
+			c.wrong)
+		want(t, c.v, c.name+", HS256 the long way",
+			raw(t, jwt.SigningMethodHS256, secret, `{"typ":"JWT","alg":"HS256"}`, c.payload), c.wrong)
+		want(t, c.v, c.name+", ES256", raw(t, ecOne().method, ecOne().key, `{"alg":"ES256","kid":"ec-1"}`, c.payload),
+			c.wrong)
 	}
 }
 

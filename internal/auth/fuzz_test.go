@@ -51,7 +51,9 @@ func FuzzClaims(f *testing.F) {
 		}
 		// By a map: the library's own claims take other letters for the same name.
 		theirs := jwt.MapClaims{}
-		if _, err := library.ParseWithClaims(token, theirs, func(*jwt.Token) (any, error) { return secret, nil }); err != nil {
+		if _, err := library.ParseWithClaims(token, theirs, func(*jwt.Token) (any, error) {
+			return secret, nil
+		}); err != nil {
 			if nbf, _ := theirs["nbf"].(float64); nbf > -1e15 { // the same
 				t.Errorf("%q is good; the library: %v", payload, err)
 			}
@@ -75,7 +77,10 @@ func FuzzVerify(f *testing.F) {
 	v := verifier(Options{Secret: secret, Keys: keysOf(f, document(f, rsaOne(), ecOne(), edOne()))})
 	good := jwt.MapClaims{"sub": "alice", "exp": at(1e9)}
 	mine := map[string]bool{}
-	for _, token := range []string{signed(f, good), rsaOne().token(f, good), ecOne().token(f, good), edOne().token(f, good)} {
+	for _, token := range []string{
+		signed(f, good), rsaOne().token(f, good), ecOne().token(f, good),
+		edOne().token(f, good),
+	} {
 		mine[token] = true
 		f.Add(token)
 		f.Add(token[:len(token)/2])

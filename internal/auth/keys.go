@@ -94,7 +94,8 @@ func CheckKeysLocation(location string) error {
 	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
 		return nil
 	case u.Scheme == "http":
-		return errors.New("want https: over plain http anybody on the way could put in keys of their own (http is for this machine only)")
+		return errors.New(
+			"want https: over plain http anybody on the way could put in keys of their own (http is for this machine only)")
 	}
 	return fmt.Errorf("scheme %q: want https, or the path of a file", shorten(u.Scheme))
 }
@@ -247,7 +248,8 @@ func (k *Keys) read() error {
 	if err != nil {
 		err = fmt.Errorf("identity: keys from %s: %w", k.o.where(), err)
 		if k.life.Err() == nil {
-			k.o.Log.Warn("the keys of buyers' tokens cannot be read; those from before go on being used", "have", old.size(), "error", err)
+			k.o.Log.Warn("the keys of buyers' tokens cannot be read; those from before go on being used", "have", old.size(),
+				"error", err)
 		}
 		return err
 	}

@@ -141,7 +141,8 @@ func TestKeysOutliveTheirServer(t *testing.T) {
 			if k.set.Load().find("rsa-1", RS256) == nil {
 				t.Errorf("the keys from before are gone after %v", err)
 			}
-			want(t, v, "with the keys from before", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(2 * time.Hour)}), "")
+			want(t, v, "with the keys from before", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(2 * time.Hour)}),
+				"")
 			if _, err := v.Verify(t.Context(), rsaTwo().token(t, good)); !errors.Is(err, ErrNoKeys) {
 				t.Errorf("a key that is not there while the server fails: %v, want ErrNoKeys", err)
 			}
@@ -271,7 +272,8 @@ func TestUnknownKeysAreRateLimited(t *testing.T) {
 		t.Errorf("tokens that are void made the server be asked %d times, want none besides the first", n)
 	}
 	flood(jwt.MapClaims{"sub": "eve", "exp": at(time.Hour)})
-	later(t, v, "a new name so soon may be that of a new key", newSigner("new", ES256).token(t, jwt.MapClaims{"sub": "eve", "exp": at(time.Hour)}))
+	later(t, v, "a new name so soon may be that of a new key",
+		newSigner("new", ES256).token(t, jwt.MapClaims{"sub": "eve", "exp": at(time.Hour)}))
 	if n := server.asked.Load(); n != 2 {
 		t.Errorf("the server was asked %d times, want 2", n)
 	}
@@ -384,11 +386,14 @@ func TestRun(t *testing.T) {
 
 func TestKeysLocation(t *testing.T) {
 	for location, good := range map[string]bool{
-		"jwks.json": true, "/etc/sluice/jwks.json": true, "https://login.example.com/jwks": true, "https://login.example.com/jwks?tenant=7": true,
-		"http://127.0.0.1:8080/jwks": true, "http://[::1]/jwks": true, "http://localhost/jwks": true,
-		"": false, "http://login.example.com/jwks": false, "http://localhost.example.com/": false, "http://127.0.0.1.example.com/": false,
-		"http://10.0.0.1/jwks": false, "ftp://login.example.com/jwks": false, "https://": false, "https://user:pass@login.example.com/jwks": false,
-		"https://login.example.com/jwks#x": false, "file:///etc/jwks": false, "https://%zz/": false,
+		"jwks.json": true, "/etc/sluice/jwks.json": true, "https://login.example.com/jwks": true,
+		"https://login.example.com/jwks?tenant=7": true,
+		"http://127.0.0.1:8080/jwks":              true, "http://[::1]/jwks": true, "http://localhost/jwks": true,
+		"": false, "http://login.example.com/jwks": false, "http://localhost.example.com/": false,
+		"http://127.0.0.1.example.com/": false,
+		"http://10.0.0.1/jwks":          false, "ftp://login.example.com/jwks": false, "https://": false,
+		"https://user:pass@login.example.com/jwks": false,
+		"https://login.example.com/jwks#x":         false, "file:///etc/jwks": false, "https://%zz/": false,
 	} {
 		if err := CheckKeysLocation(location); (err == nil) != good {
 			t.Errorf("%q: %v, want good %v", location, err, good)
@@ -445,7 +450,8 @@ func TestKeySet(t *testing.T) {
 			t.Fatal(err)
 		}
 		set, skipped, err := parseKeySet(text)
-		if err != nil || set.size() != 1 || set.find("good", ES256) == nil || len(skipped) != 1 || !strings.Contains(skipped[0], c.want) {
+		if err != nil || set.size() != 1 || set.find("good", ES256) == nil || len(skipped) != 1 ||
+			!strings.Contains(skipped[0], c.want) {
 			t.Errorf("%s: %d keys, %q, %v; want it passed over for %q", c.name, set.size(), skipped, err, c.want)
 		}
 	}
@@ -454,7 +460,8 @@ func TestKeySet(t *testing.T) {
 		t.Errorf("the same key twice: %v", err)
 	}
 	many := bytes.Repeat([]byte(`{},`), maxKeys+1)
-	if _, _, err := parseKeySet([]byte(`{"keys":[` + string(many[:len(many)-1]) + `]}`)); err == nil || !strings.Contains(err.Error(), "at most") {
+	if _, _, err := parseKeySet([]byte(`{"keys":[` + string(many[:len(many)-1]) + `]}`)); err == nil ||
+		!strings.Contains(err.Error(), "at most") {
 		t.Errorf("too many keys: %v", err)
 	}
 }

@@ -29,7 +29,8 @@ func checkOrigin(origin string) error {
 	if plain := strings.ToLower(u.Scheme + "://" + u.Host); origin != plain {
 		return fmt.Errorf("want scheme and host alone, in lower case: %s", plain)
 	}
-	if u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" || strings.HasSuffix(u.Host, ":") {
+	if u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" ||
+		strings.HasSuffix(u.Host, ":") {
 		return fmt.Errorf("want no port, as browsers send it: %s://%s", u.Scheme, u.Hostname())
 	}
 	return nil

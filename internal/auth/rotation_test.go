@@ -130,7 +130,8 @@ func TestForgedTokensAreRateLimited(t *testing.T) {
 	for _, token := range forged {
 		later(t, v, "while the server fails", token)
 	}
-	want(t, v, "a good one while the server fails", ecOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(2 * time.Hour)}), "")
+	want(t, v, "a good one while the server fails",
+		ecOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(2 * time.Hour)}), "")
 	if n := server.asked.Load(); n != 5 {
 		t.Errorf("while it fails the server was asked %d times, want 5", n)
 	}
@@ -223,7 +224,10 @@ func TestSignedWhileTheKeysAreRead(t *testing.T) {
 // good before and is remembered, and though the keys were read since then and
 // before: each reading makes a new set of the same keys.
 func TestWithdrawnWithoutKid(t *testing.T) {
-	for name, after := range map[string][]signer{"another key instead": {unnamed(newSigner("", ES256))}, "a key of another algorithm": {unnamed(edOne())}} {
+	for name, after := range map[string][]signer{
+		"another key instead":        {unnamed(newSigner("", ES256))},
+		"a key of another algorithm": {unnamed(edOne())},
+	} {
 		t.Run(name, func(t *testing.T) {
 			old := unnamed(ecOne())
 			server := newLogin(t, serve(document(t, old)))

@@ -232,7 +232,9 @@ func (v *Verifier) sealed(text string, signature []byte) bool {
 
 // signer returns the key that a token was signed with: the one that its header
 // names, if valid says so. Signed is when the token says that it was signed.
-func (v *Verifier) signer(ctx context.Context, h header, signed time.Time, valid func(*publicKey) bool) (*publicKey, error) {
+func (v *Verifier) signer(ctx context.Context, h header, signed time.Time, valid func(*publicKey) bool) (*publicKey,
+	error,
+) {
 	if h.badKid {
 		return nil, errors.New(`the token's "kid" is not the name of a key`)
 	}

@@ -166,17 +166,23 @@ func TestVerify(t *testing.T) {
 		{"an empty secret", sign(t, jwt.SigningMethodHS256, []byte{}, nil, good), "signature"},
 		{"another key of that name", newSigner("ec-1", ES256).token(t, good), "signature"},
 		{"alg none", sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil, good), "alg"},
-		{"alg none with a kid", sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, map[string]any{"kid": "rsa-1"}, good), "alg"},
+		{"alg none with a kid", sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType,
+			map[string]any{"kid": "rsa-1"}, good), "alg"},
 		{"HS512", sign(t, jwt.SigningMethodHS512, secret, nil, good), "alg"},
 		{"PS256", sign(t, jwt.SigningMethodPS256, rsaOne().key, map[string]any{"kid": "rsa-1"}, good), "alg"},
 		{"RS512", sign(t, jwt.SigningMethodRS512, rsaOne().key, map[string]any{"kid": "rsa-1"}, good), "alg"},
-		{"HS256 with an RSA public key (PEM)", sign(t, jwt.SigningMethodHS256, pemOf(rsaOne()), map[string]any{"kid": "rsa-1"}, good), "signature"},
-		{"HS256 with an RSA modulus", sign(t, jwt.SigningMethodHS256, rsaOne().public().(*rsa.PublicKey).N.Bytes(), map[string]any{"kid": "rsa-1"}, good), "signature"},
-		{"RS256 with the name of an EC key", sign(t, jwt.SigningMethodRS256, rsaOne().key, map[string]any{"kid": "ec-1"}, good), "not among those"},
+		{"HS256 with an RSA public key (PEM)", sign(t, jwt.SigningMethodHS256, pemOf(rsaOne()),
+			map[string]any{"kid": "rsa-1"}, good), "signature"},
+		{"HS256 with an RSA modulus", sign(t, jwt.SigningMethodHS256, rsaOne().public().(*rsa.PublicKey).N.Bytes(),
+			map[string]any{"kid": "rsa-1"}, good), "signature"},
+		{"RS256 with the name of an EC key", sign(t, jwt.SigningMethodRS256, rsaOne().key, map[string]any{"kid": "ec-1"},
+			good), "not among those"},
 		{"a kid that is a number", sign(t, jwt.SigningMethodRS256, rsaOne().key, map[string]any{"kid": 1}, good), "kid"},
-		{"crit", sign(t, jwt.SigningMethodRS256, rsaOne().key, map[string]any{"kid": "rsa-1", "crit": []string{"b64"}, "b64": false}, good), "crit"},
+		{"crit", sign(t, jwt.SigningMethodRS256, rsaOne().key,
+			map[string]any{"kid": "rsa-1", "crit": []string{"b64"}, "b64": false}, good), "crit"},
 		{"crit, HS256", sign(t, jwt.SigningMethodHS256, secret, map[string]any{"crit": []string{"exp"}}, good), "crit"},
-		{"jku is not followed", sign(t, jwt.SigningMethodRS256, rsaTwo().key, map[string]any{"kid": "rsa-1", "jku": "https://evil.example"}, good), "signature"},
+		{"jku is not followed", sign(t, jwt.SigningMethodRS256, rsaTwo().key,
+			map[string]any{"kid": "rsa-1", "jku": "https://evil.example"}, good), "signature"},
 
 		{"no exp", rsaOne().token(t, jwt.MapClaims{"sub": "alice"}), `no "exp"`},
 		{"exp is a text", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": "tomorrow"}), `"exp" is not a number`},
@@ -187,16 +193,31 @@ func TestVerify(t *testing.T) {
 		{"within the tolerance, HS256", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(-29 * time.Second)}), ""},
 		{"expired", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(-30 * time.Second)}), "expired"},
 		{"expired, HS256", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(-30 * time.Second)}), "expired"},
-		{"nearly valid", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "nbf": at(30 * time.Second)}), ""},
-		{"nearly valid, HS256", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "nbf": at(30 * time.Second)}), ""},
-		{"not yet", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "nbf": at(31 * time.Second)}), "not valid yet"},
-		{"not yet, HS256", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "nbf": at(31 * time.Second)}), "not valid yet"},
+		{
+			"nearly valid", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "nbf": at(30 * time.Second)}),
+			"",
+		},
+		{
+			"nearly valid, HS256", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "nbf": at(30 * time.Second)}),
+			"",
+		},
+		{
+			"not yet", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "nbf": at(31 * time.Second)}),
+			"not valid yet",
+		},
+		{
+			"not yet, HS256", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Hour), "nbf": at(31 * time.Second)}),
+			"not valid yet",
+		},
 
 		{"no JWT", "abc", "not a JWT"},
 		{"empty", "", "not a JWT"},
 		{"four parts", "a.b.c.d", "not a JWT"},
 		{"padding", strings.TrimSuffix(signed(t, good), "=") + "=", "not a JWT"},
-		{"too long", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Minute), "x": strings.Repeat("x", maxToken)}), "longer than"},
+		{
+			"too long", signed(t, jwt.MapClaims{"sub": "alice", "exp": at(time.Minute), "x": strings.Repeat("x", maxToken)}),
+			"longer than",
+		},
 	} {
 		want(t, both, c.name, c.token, c.problem)
 	}
@@ -214,7 +235,10 @@ func TestVerify(t *testing.T) {
 }
 
 func TestIssuerAndAudience(t *testing.T) {
-	v := verifier(Options{Secret: secret, Keys: keysOf(t, document(t, ecOne())), Issuer: "https://login.example", Audience: "sluice"})
+	v := verifier(Options{
+		Secret: secret, Keys: keysOf(t, document(t, ecOne())), Issuer: "https://login.example",
+		Audience: "sluice",
+	})
 	claims := func(more ...any) jwt.MapClaims {
 		c := jwt.MapClaims{"sub": "alice", "exp": at(time.Minute), "iss": "https://login.example", "aud": "sluice"}
 		for i := 0; i < len(more); i += 2 {
@@ -270,7 +294,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	v := verifier(Options{Secret: secret, Cache: 100_000})
 	const tokens = 2000
 	for i := range tokens {
-		if _, err := v.Verify(t.Context(), signed(t, jwt.MapClaims{"sub": fmt.Sprint("buyer-", i), "exp": at(time.Hour), "x": strings.Repeat("x", 500)})); err != nil {
+		if _, err := v.Verify(t.Context(), signed(t, jwt.MapClaims{
+			"sub": fmt.Sprint("buyer-", i), "exp": at(time.Hour), "x": strings.Repeat("x", 500),
+		})); err != nil {
 			t.Fatal(err)
 		}
 	}

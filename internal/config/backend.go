@@ -10,7 +10,8 @@ import (
 
 // otherNames are schemes that people type for a backend that has another one.
 var otherNames = map[string]string{
-	"mariadb": "mysql", "pg": "postgres", "pgsql": "postgres", "psql": "postgres", "valkey": "redis", "valkeys": "rediss", "sqlite3": "sqlite",
+	"mariadb": "mysql", "pg": "postgres", "pgsql": "postgres", "psql": "postgres", "valkey": "redis", "valkeys": "rediss",
+	"sqlite3":        "sqlite",
 	"redis-sentinel": "redis+sentinel", "redis-cluster": "redis+cluster", "sentinel": "redis+sentinel",
 }
 
@@ -32,7 +33,8 @@ func backendHint(value string, schemes []string) string {
 	}
 	name, _, found := strings.Cut(value, ":")
 	if !found {
-		if ext := filepath.Ext(value); slices.Contains(schemes, "sqlite") && (ext == ".db" || ext == ".sqlite") && !strings.Contains(value, "@") {
+		if ext := filepath.Ext(value); slices.Contains(schemes, "sqlite") && (ext == ".db" || ext == ".sqlite") &&
+			!strings.Contains(value, "@") {
 			return mean("sqlite:" + value)
 		}
 		return ""

@@ -24,7 +24,8 @@ func write(t *testing.T, content string) string {
 func flags(t *testing.T, args ...string) *pflag.FlagSet {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	AddFlags(fs, "data_dir", "ledger", "store", "listen", "node", "tls_cert", "tls_key", "admin_key", "url", "claim_queue", "wait_replicas", "refresh_interval", "ledger_replica")
+	AddFlags(fs, "data_dir", "ledger", "store", "listen", "node", "tls_cert", "tls_key", "admin_key", "url", "claim_queue",
+		"wait_replicas", "refresh_interval", "ledger_replica")
 	fs.String("other", "", "a flag that is no setting")
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
@@ -33,17 +34,23 @@ func flags(t *testing.T, args ...string) *pflag.FlagSet {
 }
 
 func TestTheLaterWins(t *testing.T) {
-	file := write(t, "data_dir: from-file\nnode: from-file\nlisten: '127.0.0.1:1'\nadmin_key: 00123\nledger:\nshutdown_timeout: 3s # text\n")
+	file := write(t, "data_dir: from-file\nnode: from-file\nlisten: '127.0.0.1:1'\nadmin_key: "+
+		"00123\nledger:\nshutdown_timeout: 3s # text\n")
 	c, err := Load(Source{
-		File:    file,
-		Environ: []string{"SLUICE_NODE=from-env", "SLUICE_LISTEN=127.0.0.1:2", "SLUICE_STORE=", "PATH=/bin", "SLUICE_BUYER_SECRET=s3cret"},
-		Flags:   flags(t, "--listen=127.0.0.1:3", "--other=x"),
+		File: file,
+		Environ: []string{
+			"SLUICE_NODE=from-env", "SLUICE_LISTEN=127.0.0.1:2", "SLUICE_STORE=", "PATH=/bin",
+			"SLUICE_BUYER_SECRET=s3cret",
+		},
+		Flags: flags(t, "--listen=127.0.0.1:3", "--other=x"),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.DataDir != "from-file" || c.Node != "from-env" || c.Listen != "127.0.0.1:3" || c.AdminKey != "00123" || c.BuyerSecret != "s3cret" ||
-		c.ShutdownTimeout != 3*time.Second || c.ClaimQueue != 20000 || c.RefreshInterval != 200*time.Millisecond || c.Ledger != "" {
+	if c.DataDir != "from-file" || c.Node != "from-env" || c.Listen != "127.0.0.1:3" || c.AdminKey != "00123" ||
+		c.BuyerSecret != "s3cret" ||
+		c.ShutdownTimeout != 3*time.Second || c.ClaimQueue != 20000 || c.RefreshInterval != 200*time.Millisecond ||
+		c.Ledger != "" {
 		t.Errorf("%+v", c)
 	}
 	want := map[string]Row{
@@ -69,52 +76,171 @@ func TestWrong(t *testing.T) {
 		env, args  []string
 		want       []string
 	}{
-		{"unknown key", "node: a\nledgr: x\n", nil, nil, []string{`sluice.yaml:2: unknown setting "ledgr"; did you mean ledger?`}},
+		{"unknown key", "node: a\nledgr: x\n", nil, nil, []string{
+			`sluice.yaml:2: unknown setting "ledgr"; did you mean ledger?`,
+		}},
 		{"nonsense key", "frobnicate: 1\n", nil, nil, []string{`:1: unknown setting "frobnicate"`}},
 		{"nested", "server:\n  listen: x\n", nil, nil, []string{"line 1: server: want one value, not a list or a group"}},
 		{"twice", "node: a\nnode: b\n", nil, nil, []string{"line 2: node is duplicated"}},
 		{"no mapping", "- a\n", nil, nil, []string{`line 1: want lines like "listen: 127.0.0.1:8080"`}},
 		{"broken", "node: [\n", nil, nil, []string{"config file", "line"}},
-		{"unknown variable", "", []string{"SLUICE_LEDGR=x"}, nil, []string{"environment: unknown variable SLUICE_LEDGR; did you mean SLUICE_LEDGER?"}},
-		{"case of a variable", "", []string{"SLUICE_ledger=x"}, nil, []string{"unknown variable SLUICE_ledger; did you mean SLUICE_LEDGER?"}},
-		{"listen", "", []string{"SLUICE_LISTEN=8080"}, nil, []string{`listen "8080" (from SLUICE_LISTEN): want HOST:PORT, like 127.0.0.1:8080`}},
+		{
+			"unknown variable", "",
+			[]string{"SLUICE_LEDGR=x"},
+			nil,
+			[]string{"environment: unknown variable SLUICE_LEDGR; did you mean SLUICE_LEDGER?"},
+		},
+		{
+			"case of a variable", "",
+			[]string{"SLUICE_ledger=x"},
+			nil,
+			[]string{"unknown variable SLUICE_ledger; did you mean SLUICE_LEDGER?"},
+		},
+		{"listen", "", []string{"SLUICE_LISTEN=8080"}, nil, []string{
+			`listen "8080" (from SLUICE_LISTEN): want HOST:PORT, like 127.0.0.1:8080`,
+		}},
 		{"port", "", nil, []string{"--listen=:70000"}, []string{`listen ":70000" (from --listen)`}},
-		{"ledger", "", nil, []string{"--ledger=postgres://u:geheim@h/d"}, []string{`ledger "postgres://u:***@h/d" (from --ledger): want sqlite:PATH, redis://..., rediss://...`}},
+		{
+			"ledger", "", nil,
+			[]string{"--ledger=postgres://u:geheim@h/d"},
+			[]string{`ledger "postgres://u:***@h/d" (from --ledger): want sqlite:PATH, redis://..., rediss://...`},
+		},
 		{"ledger without scheme", "", nil, []string{"--ledger=localhost"}, []string{`want sqlite:PATH`}},
 		{"ledger without path", "", nil, []string{"--ledger=sqlite:"}, []string{`want a path after sqlite:`}},
 		{"sqlite host", "", nil, []string{"--store=sqlite://x.db"}, []string{`want a path after sqlite:`}},
 		{"ledger without host", "", nil, []string{"--ledger=redis://"}, []string{`want a host after redis://`}},
-		{"store", "", nil, []string{"--store=redis://h"}, []string{`store "redis://h" (from --store): want sqlite:PATH, postgres://..., postgresql://... or mysql://...`}},
-		{"same file", "", nil, []string{"--ledger=sqlite:a.db", "--store=sqlite:a.db"}, []string{`store "sqlite:a.db" (from --store): is the ledger's file as well`}},
+		{"store", "", nil, []string{"--store=redis://h"}, []string{
+			`store "redis://h" (from --store): want sqlite:PATH, postgres://..., postgresql://... or mysql://...`,
+		}},
+		{
+			"same file", "", nil,
+			[]string{"--ledger=sqlite:a.db", "--store=sqlite:a.db"},
+			[]string{`store "sqlite:a.db" (from --store): is the ledger's file as well`},
+		},
 		{"node", "node: a b\n", nil, nil, []string{`node "a b" (from `, `:1): want letters`}},
-		{"cert alone", "", nil, []string{"--tls-cert=c.pem"}, []string{`tls_cert "c.pem" (from --tls-cert): goes with tls_key, which is not set`}},
+		{
+			"cert alone", "", nil,
+			[]string{"--tls-cert=c.pem"},
+			[]string{`tls_cert "c.pem" (from --tls-cert): goes with tls_key, which is not set`},
+		},
 		{"key alone", "", nil, []string{"--tls-key=k.pem"}, []string{`goes with tls_cert, which is not set`}},
-		{"secret", "", []string{"SLUICE_BUYER_SECRET=ge heim"}, nil, []string{`buyer_secret "***" (from SLUICE_BUYER_SECRET): want printable ASCII`}},
-		{"url", "", nil, []string{"--url=localhost:8080"}, []string{`url "localhost:8080" (from --url): want http://host:port`}},
-		{"url with password", "", nil, []string{"--url=http://u:geheim@h"}, []string{`url "http://u:***@h" (from --url): want no user`}},
+		{
+			"secret", "",
+			[]string{"SLUICE_BUYER_SECRET=ge heim"},
+			nil,
+			[]string{`buyer_secret "***" (from SLUICE_BUYER_SECRET): want printable ASCII`},
+		},
+		{"url", "", nil, []string{"--url=localhost:8080"}, []string{
+			`url "localhost:8080" (from --url): want http://host:port`,
+		}},
+		{
+			"url with password", "", nil,
+			[]string{"--url=http://u:geheim@h"},
+			[]string{`url "http://u:***@h" (from --url): want no user`},
+		},
 		{"level", "log_level: loud\n", nil, nil, []string{`log_level "loud"`, `want debug, info, warn, error`}},
-		{"duration", "shutdown_timeout: 10\n", nil, nil, []string{`shutdown_timeout "10"`, `want a duration from 0s to 10m0s`}},
-		{"refresh longer than a lease", "", nil, []string{"--refresh-interval=500ms"}, []string{`want a duration from 10ms to 400ms`}},
-		{"reconcile too often", "", []string{"SLUICE_RECONCILE_INTERVAL=10ms"}, nil, []string{`reconcile_interval "10ms" (from SLUICE_RECONCILE_INTERVAL): want a duration from 1s to 24h0m0s, like 250ms, or off`}},
+		{"duration", "shutdown_timeout: 10\n", nil, nil, []string{
+			`shutdown_timeout "10"`, `want a duration from 0s to 10m0s`,
+		}},
+		{
+			"refresh longer than a lease", "", nil,
+			[]string{"--refresh-interval=500ms"},
+			[]string{`want a duration from 10ms to 400ms`},
+		},
+		{
+			"reconcile too often", "",
+			[]string{"SLUICE_RECONCILE_INTERVAL=10ms"},
+			nil,
+			[]string{`reconcile_interval "10ms" (from SLUICE_RECONCILE_INTERVAL): want a duration from 1s to 24h0m0s, like 250ms, or off`},
+		},
 		{"reconcile never", "reconcile_interval: never\n", nil, nil, []string{`reconcile_interval "never"`, "or off"}},
-		{"expiry off", "expiry_interval: off\n", nil, nil, []string{`expiry_interval "off"`, `want a duration from 10ms to 1m0s`}},
-		{"abandoned within a transaction", "", []string{"SLUICE_ABANDONED_AFTER=10s"}, nil, []string{`abandoned_after "10s" (from SLUICE_ABANDONED_AFTER): want a duration from 15s to 1h0m0s`}},
-		{"number", "", nil, []string{"--claim-queue=0"}, []string{`claim_queue "0" (from --claim-queue): want a whole number from 1 to`}},
-		{"replica", "", nil, []string{"--ledger-replica=redis://h:6379"}, []string{`ledger_replica "redis://h:6379" (from --ledger-replica): needs --ledger redis://...; this ledger is sqlite:sluice-data/ledger.db`}},
-		{"replica of a file", "", nil, []string{"--ledger=sqlite:a.db", "--ledger-replica=redis://u:geheim@h"}, []string{`needs --ledger redis://...; this ledger is sqlite:a.db`}},
-		{"an address for a ledger", "", nil, []string{"--ledger=127.0.0.1:6379"}, []string{`ledger "127.0.0.1:6379" (from --ledger): want sqlite:PATH, redis://`, `; did you mean redis://127.0.0.1:6379?`}},
-		{"a name for a ledger", "", nil, []string{"--ledger=localhost:6379"}, []string{`ledger "localhost:6379"`, `; did you mean redis://localhost:6379?`}},
-		{"a password for a ledger", "", nil, []string{"--ledger=u:geheim@h:6379"}, []string{`ledger "u:***" (from --ledger)`}},
-		{"IPv6 for a ledger", "", nil, []string{"--ledger=[::1]:6379"}, []string{`ledger "[::1]:6379"`, `; did you mean redis://[::1]:6379?`}},
-		{"an address for a store", "", nil, []string{"--store=db:5432"}, []string{`; did you mean postgres://db:5432/DATABASE?`}},
-		{"another address for a store", "", nil, []string{"--store=10.0.0.1:3306"}, []string{`store "10.0.0.1:3306"`, `; did you mean mysql://10.0.0.1:3306/DATABASE?`}},
-		{"nearly Redis", "", nil, []string{"--ledger=reids://:geheim@h"}, []string{`ledger "reids://:***@h"`, `; did you mean redis://...?`}},
-		{"nearly MySQL", "", nil, []string{"--store=mariadb://u:geheim@h/d"}, []string{`store "mariadb://u:***@h/d"`, `; did you mean mysql://...?`}},
+		{"expiry off", "expiry_interval: off\n", nil, nil, []string{
+			`expiry_interval "off"`, `want a duration from 10ms to 1m0s`,
+		}},
+		{
+			"abandoned within a transaction", "",
+			[]string{"SLUICE_ABANDONED_AFTER=10s"},
+			nil,
+			[]string{`abandoned_after "10s" (from SLUICE_ABANDONED_AFTER): want a duration from 15s to 1h0m0s`},
+		},
+		{"number", "", nil, []string{"--claim-queue=0"}, []string{
+			`claim_queue "0" (from --claim-queue): want a whole number from 1 to`,
+		}},
+		{
+			"replica", "", nil,
+			[]string{"--ledger-replica=redis://h:6379"},
+			[]string{`ledger_replica "redis://h:6379" (from --ledger-replica): needs --ledger redis://...; this ledger is sqlite:sluice-data/ledger.db`},
+		},
+		{
+			"replica of a file", "", nil,
+			[]string{"--ledger=sqlite:a.db", "--ledger-replica=redis://u:geheim@h"},
+			[]string{`needs --ledger redis://...; this ledger is sqlite:a.db`},
+		},
+		{
+			"an address for a ledger", "", nil,
+			[]string{"--ledger=127.0.0.1:6379"},
+			[]string{
+				`ledger "127.0.0.1:6379" (from --ledger): want sqlite:PATH, redis://`,
+				`; did you mean redis://127.0.0.1:6379?`,
+			},
+		},
+		{
+			"a name for a ledger", "", nil,
+			[]string{"--ledger=localhost:6379"},
+			[]string{`ledger "localhost:6379"`, `; did you mean redis://localhost:6379?`},
+		},
+		{
+			"a password for a ledger", "", nil,
+			[]string{"--ledger=u:geheim@h:6379"},
+			[]string{`ledger "u:***" (from --ledger)`},
+		},
+		{
+			"IPv6 for a ledger", "", nil,
+			[]string{"--ledger=[::1]:6379"},
+			[]string{`ledger "[::1]:6379"`, `; did you mean redis://[::1]:6379?`},
+		},
+		{
+			"an address for a store", "", nil,
+			[]string{"--store=db:5432"},
+			[]string{`; did you mean postgres://db:5432/DATABASE?`},
+		},
+		{
+			"another address for a store", "", nil,
+			[]string{"--store=10.0.0.1:3306"},
+			[]string{`store "10.0.0.1:3306"`, `; did you mean mysql://10.0.0.1:3306/DATABASE?`},
+		},
+		{
+			"nearly Redis", "", nil,
+			[]string{"--ledger=reids://:geheim@h"},
+			[]string{`ledger "reids://:***@h"`, `; did you mean redis://...?`},
+		},
+		{
+			"nearly MySQL", "", nil,
+			[]string{"--store=mariadb://u:geheim@h/d"},
+			[]string{`store "mariadb://u:***@h/d"`, `; did you mean mysql://...?`},
+		},
 		{"nearly PostgreSQL", "", nil, []string{"--store=postgre://h/d"}, []string{`; did you mean postgres://...?`}},
-		{"a path for a store", "", nil, []string{"--store=shop/orders.db"}, []string{`; did you mean sqlite:shop/orders.db?`}},
-		{"replica of what", "", nil, []string{"--ledger=redis://h", "--ledger-replica=postgres://h/d"}, []string{`ledger_replica "postgres://h/d" (from --ledger-replica): want`}},
-		{"replicas", "", nil, []string{"--wait-replicas=1"}, []string{`wait_replicas "1" (from --wait-replicas): needs --ledger redis://...; this ledger is sqlite:sluice-data/ledger.db`}},
-		{"all at once", "nod: x\nlog_level: loud\n", []string{"SLUICE_X=1"}, []string{"--listen=x"}, []string{"did you mean node?", "loud", "SLUICE_X", `listen "x"`}},
+		{
+			"a path for a store", "", nil,
+			[]string{"--store=shop/orders.db"},
+			[]string{`; did you mean sqlite:shop/orders.db?`},
+		},
+		{
+			"replica of what", "", nil,
+			[]string{"--ledger=redis://h", "--ledger-replica=postgres://h/d"},
+			[]string{`ledger_replica "postgres://h/d" (from --ledger-replica): want`},
+		},
+		{
+			"replicas", "", nil,
+			[]string{"--wait-replicas=1"},
+			[]string{`wait_replicas "1" (from --wait-replicas): needs --ledger redis://...; this ledger is sqlite:sluice-data/ledger.db`},
+		},
+		{
+			"all at once", "nod: x\nlog_level: loud\n",
+			[]string{"SLUICE_X=1"},
+			[]string{"--listen=x"},
+			[]string{"did you mean node?", "loud", "SLUICE_X", `listen "x"`},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			src := Source{Environ: tc.env, Flags: flags(t, tc.args...)}
@@ -139,10 +265,14 @@ func TestWrong(t *testing.T) {
 
 func TestIntervalsOfSettling(t *testing.T) {
 	c, err := Load(Source{})
-	if err != nil || c.ReconcileInterval != time.Minute || c.ExpiryInterval != 250*time.Millisecond || c.AbandonedAfter != 30*time.Second {
+	if err != nil || c.ReconcileInterval != time.Minute || c.ExpiryInterval != 250*time.Millisecond ||
+		c.AbandonedAfter != 30*time.Second {
 		t.Errorf("%+v, %v", c, err)
 	}
-	c, err = Load(Source{File: write(t, "reconcile_interval: off\nexpiry_interval: 1s\n"), Environ: []string{"SLUICE_ABANDONED_AFTER=1m"}})
+	c, err = Load(Source{
+		File:    write(t, "reconcile_interval: off\nexpiry_interval: 1s\n"),
+		Environ: []string{"SLUICE_ABANDONED_AFTER=1m"},
+	})
 	if err != nil || c.ReconcileInterval != 0 || c.ExpiryInterval != time.Second || c.AbandonedAfter != time.Minute {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -151,7 +281,8 @@ func TestIntervalsOfSettling(t *testing.T) {
 func TestForeignVariablesAreLeftAlone(t *testing.T) {
 	_, err := Load(Source{Environ: []string{
 		"SLUICE_TEST_REDIS_URL=x", "SLUICE_SERVICE_HOST=10.0.0.1", "SLUICE_SERVICE_PORT=80", "SLUICE_SERVICE_PORT_HTTP=80",
-		"SLUICE_PORT=tcp://10.0.0.1:80", "SLUICE_PORT_80_TCP=x", "SLUICE_PORT_80_TCP_ADDR=x", "SLUICE_ADMIN_SERVICE_HOST=x", "SLUICE_CONFIG=x",
+		"SLUICE_PORT=tcp://10.0.0.1:80", "SLUICE_PORT_80_TCP=x", "SLUICE_PORT_80_TCP_ADDR=x", "SLUICE_ADMIN_SERVICE_HOST=x",
+		"SLUICE_CONFIG=x",
 	}})
 	if err != nil {
 		t.Error(err)
@@ -164,7 +295,8 @@ func TestForeignVariablesAreLeftAlone(t *testing.T) {
 }
 
 func TestMissingFile(t *testing.T) {
-	if _, err := Load(Source{File: "/nowhere/sluice.yaml"}); err == nil || err.Error() != "config file /nowhere/sluice.yaml: no such file or directory" {
+	if _, err := Load(Source{File: "/nowhere/sluice.yaml"}); err == nil ||
+		err.Error() != "config file /nowhere/sluice.yaml: no such file or directory" {
 		t.Error(err)
 	}
 	if _, err := Load(Source{File: t.TempDir()}); err == nil {
@@ -174,7 +306,8 @@ func TestMissingFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(), `tls_cert "/nowhere/c.pem" (from --tls-cert): cannot be read: no such file`) {
+	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(),
+		`tls_cert "/nowhere/c.pem" (from --tls-cert): cannot be read: no such file`) {
 		t.Error(err)
 	}
 }
@@ -284,7 +417,8 @@ func TestListeners(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", name, c.AdminListen, err, tc.want)
 		}
 	}
-	if _, err := Load(Source{Environ: []string{"SLUICE_ADMIN_LISTEN=8081"}}); err == nil || !strings.Contains(err.Error(), "want HOST:PORT") {
+	if _, err := Load(Source{Environ: []string{"SLUICE_ADMIN_LISTEN=8081"}}); err == nil ||
+		!strings.Contains(err.Error(), "want HOST:PORT") {
 		t.Error(err)
 	}
 }

@@ -21,7 +21,8 @@ const wantAdminKeys = "want a list of entries with name, role, and key, key_sha2
 // repeat a value but names and roles: the rest may be a secret.
 func parseAdminKeys(text string) ([]sluice.AdminKey, error) {
 	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.SequenceNode {
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) != 1 ||
+		doc.Content[0].Kind != yaml.SequenceNode {
 		return nil, errors.New(wantAdminKeys)
 	}
 	var keys []sluice.AdminKey

@@ -23,16 +23,25 @@ func TestAdminKeys(t *testing.T) {
 		{Name: "job", Role: sluice.Owner, File: "/run/secrets/job"},
 	}
 	entries := []string{
-		"{name: vera, role: viewer, key: " + testKey + "}", "{name: otto@shop, role: operator, key_sha256: " + testSum + "}", "{name: job, role: owner, key_file: /run/secrets/job}",
+		"{name: vera, role: viewer, key: " + testKey + "}", "{name: otto@shop, role: operator, key_sha256: " + testSum + "}",
+		"{name: job, role: owner, key_file: /run/secrets/job}",
 	}
-	asBlock := "admin_keys:\n  - name: vera\n    role: viewer\n    key: " + testKey + "\n  - " + strings.Join(entries[1:], "\n  - ") + "\n"
+	asBlock := "admin_keys:\n  - name: vera\n    role: viewer\n    key: " + testKey + "\n  - " +
+		strings.Join(entries[1:], "\n  - ") + "\n"
 	for name, source := range map[string]Source{
-		"a list in the file":        {File: write(t, asBlock)},
-		"a list on one line":        {File: write(t, "admin_keys: ["+strings.Join(entries, ", ")+"]\n")},
-		"a text in the file":        {File: write(t, "admin_keys: '["+strings.Join(entries, ", ")+"]'\n")},
-		"YAML in the environment":   {Environ: []string{"SLUICE_ADMIN_KEYS=[" + strings.Join(entries, ", ") + "]"}},
-		"the environment wins":      {File: write(t, "admin_keys: [{name: x, role: viewer, key: "+testKey+"}]\n"), Environ: []string{"SLUICE_ADMIN_KEYS=[" + strings.Join(entries, ", ") + "]"}},
-		"JSON in the environment":   {Environ: []string{`SLUICE_ADMIN_KEYS=[{"name":"vera","role":"viewer","key":"` + testKey + `"},{"name":"otto@shop","role":"operator","key_sha256":"` + testSum + `"},{"name":"job","role":"owner","key_file":"/run/secrets/job"}]`}},
+		"a list in the file":      {File: write(t, asBlock)},
+		"a list on one line":      {File: write(t, "admin_keys: ["+strings.Join(entries, ", ")+"]\n")},
+		"a text in the file":      {File: write(t, "admin_keys: '["+strings.Join(entries, ", ")+"]'\n")},
+		"YAML in the environment": {Environ: []string{"SLUICE_ADMIN_KEYS=[" + strings.Join(entries, ", ") + "]"}},
+		"the environment wins": {
+			File:    write(t, "admin_keys: [{name: x, role: viewer, key: "+testKey+"}]\n"),
+			Environ: []string{"SLUICE_ADMIN_KEYS=[" + strings.Join(entries, ", ") + "]"},
+		},
+		"JSON in the environment": {Environ: []string{
+			`SLUICE_ADMIN_KEYS=[{"name":"vera","role":"viewer","key":"` + testKey +
+				`"},{"name":"otto@shop","role":"operator","key_sha256":"` + testSum +
+				`"},{"name":"job","role":"owner","key_file":"/run/secrets/job"}]`,
+		}},
 		"an anchor, used elsewhere": {File: write(t, "node: &n job\n"+asBlock)},
 	} {
 		c, err := Load(source)
@@ -67,14 +76,17 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 		"[{name: ann, role: boss}]":              `role "boss"`,
 		"[{name: ann, role: owner}]":             "want one of key",
 		"[{name: ann, role: owner, key: short}]": "at least 16",
-		"[{name: ann, role: owner, key: " + testKey + ", key_sha256: " + testSum + "}]":                      "want one of key",
-		"[{name: ann, role: owner, kee: " + testKey + "}]":                                                   `unknown field "kee"`,
-		"[{name: ann, role: owner, key: " + testKey + ", key: " + testKey + "}]":                             "is duplicated",
-		"[{name: ann, role: owner, key: [" + testKey + "]}]":                                                 "want a text",
-		"[{name: ann, role: owner, key: }]":                                                                  "want a text",
-		"[{name: a b, role: owner, key: " + testKey + "}]":                                                   "want letters",
-		"[{name: admin, role: viewer, key: " + testKey + "}]":                                                "admin_key",
-		"[{name: ann, role: viewer, key: " + testKey + "}, {name: ann, role: owner, key: 0123456789abcdef}]": "entry 2: ann: the name is duplicated",
+		"[{name: ann, role: owner, key: " + testKey + ", key_sha256: " + testSum +
+			"}]": "want one of key",
+		"[{name: ann, role: owner, kee: " + testKey +
+			"}]": `unknown field "kee"`,
+		"[{name: ann, role: owner, key: " + testKey + ", key: " + testKey + "}]": "is duplicated",
+		"[{name: ann, role: owner, key: [" + testKey + "]}]":                     "want a text",
+		"[{name: ann, role: owner, key: }]":                                      "want a text",
+		"[{name: a b, role: owner, key: " + testKey + "}]":                       "want letters",
+		"[{name: admin, role: viewer, key: " + testKey + "}]":                    "admin_key",
+		"[{name: ann, role: viewer, key: " + testKey +
+			"}, {name: ann, role: owner, key: 0123456789abcdef}]": "entry 2: ann: the name is duplicated",
 	} {
 		_, err := Load(Source{Environ: []string{"SLUICE_ADMIN_KEYS=" + value}})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "SLUICE_ADMIN_KEYS") {
@@ -89,7 +101,8 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(), "same key as that of admin") || strings.Contains(err.Error(), testKey) {
+	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(), "same key as that of admin") ||
+		strings.Contains(err.Error(), testKey) {
 		t.Errorf("one key under two names: %v", err)
 	}
 	c, err = Load(Source{Environ: []string{"SLUICE_ADMIN_KEYS=[{name: ann, role: owner, key_file: /nonexistent}]"}})
@@ -103,14 +116,18 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 
 func TestBuyersTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jwks.json")
-	c, err := Load(Source{Environ: []string{"SLUICE_BUYER_JWKS=" + path, "SLUICE_BUYER_ISSUER=https://login.example", "SLUICE_BUYER_AUDIENCE=sluice", "SLUICE_CLOCK_SKEW=0s"}})
+	c, err := Load(Source{Environ: []string{
+		"SLUICE_BUYER_JWKS=" + path, "SLUICE_BUYER_ISSUER=https://login.example",
+		"SLUICE_BUYER_AUDIENCE=sluice", "SLUICE_CLOCK_SKEW=0s",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.BuyerJWKS != path || c.BuyerIssuer != "https://login.example" || c.BuyerAudience != "sluice" || c.ClockSkew != 0 {
 		t.Errorf("%+v", c)
 	}
-	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(), "buyer_jwks") || !strings.Contains(err.Error(), "SLUICE_BUYER_JWKS") {
+	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(), "buyer_jwks") ||
+		!strings.Contains(err.Error(), "SLUICE_BUYER_JWKS") {
 		t.Errorf("a JWKS file that is not there: %v", err)
 	}
 	if c, err := Load(Source{}); err != nil || c.ClockSkew != 30*time.Second || c.BuyerJWKS != "" {
@@ -125,11 +142,15 @@ func TestBuyersTokens(t *testing.T) {
 		"SLUICE_CLOCK_SKEW=-1s":                             "want a duration",
 		"SLUICE_CLOCK_SKEW=1h":                              "want a duration",
 	} {
-		if _, err := Load(Source{Environ: []string{value}}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "a:b@") {
+		if _, err := Load(Source{Environ: []string{value}}); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "a:b@") {
 			t.Errorf("%s: %v, want an error with %q", value, err, want)
 		}
 	}
-	c, err = Load(Source{Environ: []string{"SLUICE_BUYER_JWKS=https://login.example.com/jwks?key=hidden", "SLUICE_BUYER_AUDIENCE=*"}})
+	c, err = Load(Source{Environ: []string{
+		"SLUICE_BUYER_JWKS=https://login.example.com/jwks?key=hidden",
+		"SLUICE_BUYER_AUDIENCE=*",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

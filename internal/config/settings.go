@@ -117,7 +117,8 @@ func (c *Config) settings() []setting {
 			"text or json"),
 		plain("shutdown_timeout", "15s", "DURATION", duration(&c.ShutdownTimeout, 0, 10*time.Minute),
 			"how long a stopping server may take to answer and store what it has taken"),
-		plain("refresh_interval", "200ms", "DURATION", duration(&c.RefreshInterval, 10*time.Millisecond, sluice.RefusalLease*4/5),
+		plain("refresh_interval", "200ms", "DURATION",
+			duration(&c.RefreshInterval, 10*time.Millisecond, sluice.RefusalLease*4/5),
 			"how often a server reads the state of the sales from the ledger"),
 		plain("cors_origins", "", "ORIGINS", c.checkOrigins,
 			"origins whose pages may use the buyers' half of the API, separated by commas, like "+
@@ -134,7 +135,8 @@ func (c *Config) settings() []setting {
 		plain("trusted_proxies", "", "CIDRS", proxies(&c.TrustedProxies),
 			"proxies that are believed when they say where a request comes from, like 10.0.0.0/8,192.0.2.1 "+
 				"(default: none)"),
-		plain("client_address_header", "x-forwarded-for", "HEADER", oneOf(&c.ClientAddressHeader, "x-forwarded-for", "forwarded"),
+		plain("client_address_header", "x-forwarded-for", "HEADER",
+			oneOf(&c.ClientAddressHeader, "x-forwarded-for", "forwarded"),
 			"the header in which they say it: x-forwarded-for or forwarded (RFC 7239)"),
 		plain("retention", "168h", "DURATION", duration(&c.Retention, time.Second, 10*365*24*time.Hour),
 			"how long a closed and settled sale stays in the ledger before only the store answers for it"),
@@ -189,7 +191,8 @@ func (c *Config) checkTogether() []error {
 		say("tls_cert", "goes with tls_key, which is not set")
 	}
 	if c.BuyerJWKS != "" && c.BuyerAudience == "" {
-		say("buyer_audience", `is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * for every token`)
+		say("buyer_audience",
+			`is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * for every token`)
 	}
 	if c.TLSKey != "" && c.TLSCert == "" {
 		say("tls_key", "goes with tls_cert, which is not set")

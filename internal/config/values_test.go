@@ -38,7 +38,8 @@ func TestOrigins(t *testing.T) {
 		t.Errorf("unless set: %v, %v", c.CORSOrigins, err)
 	}
 	for bad, why := range map[string]string{
-		"*": "exact", "shop.example": "scheme", "https://a.example https://b.example/": "alone", "https://A.example": "lower case",
+		"*": "exact", "shop.example": "scheme", "https://a.example https://b.example/": "alone",
+		"https://A.example":     "lower case",
 		"https://a.example:443": "no port", "null": "scheme",
 	} {
 		_, err := Load(Source{Environ: []string{"SLUICE_CORS_ORIGINS=" + bad}})

@@ -88,7 +88,10 @@ func New(form Form, body []byte) *Answer {
 }
 
 func newVariant(form *Form, body []byte, etag string) variant {
-	v := variant{body: body, etag: etag, tag: []string{etag}, contentType: []string{form.Type}, cacheControl: []string{form.Cache}}
+	v := variant{
+		body: body, etag: etag, tag: []string{etag}, contentType: []string{form.Type},
+		cacheControl: []string{form.Cache},
+	}
 	if len(body) > bufferedSize {
 		v.length = []string{strconv.Itoa(len(body))}
 	}

@@ -49,7 +49,8 @@ func TestAnswer(t *testing.T) {
 			full, got := fetch(t, server.URL, "GET")
 			etag := full.Header.Get("ETag")
 			if full.StatusCode != 200 || !bytes.Equal(got, body) || full.ContentLength != int64(len(body)) {
-				t.Fatalf("GET: %d, %d bytes, length %d; want 200 and the %d bytes", full.StatusCode, len(got), full.ContentLength, len(body))
+				t.Fatalf("GET: %d, %d bytes, length %d; want 200 and the %d bytes", full.StatusCode, len(got), full.ContentLength,
+					len(body))
 			}
 			if !strings.HasPrefix(etag, `"`) || len(etag) < 10 {
 				t.Errorf("ETag %q: want a strong one", etag)
@@ -58,14 +59,16 @@ func TestAnswer(t *testing.T) {
 				t.Errorf("header: %v", full.Header)
 			}
 			head, got := fetch(t, server.URL, "HEAD")
-			if head.StatusCode != 200 || len(got) != 0 || head.ContentLength != int64(len(body)) || head.Header.Get("ETag") != etag {
+			if head.StatusCode != 200 || len(got) != 0 || head.ContentLength != int64(len(body)) ||
+				head.Header.Get("ETag") != etag {
 				t.Errorf("HEAD: %d, %d bytes, %v; want what GET says, without the body", head.StatusCode, len(got), head.Header)
 			}
 
 			for _, match := range []string{etag, "W/" + etag, `"other", ` + etag, `"other",W/` + etag + `, "more"`, "*"} {
 				for _, method := range []string{"GET", "HEAD"} {
 					same, got := fetch(t, server.URL, method, "If-None-Match: "+match)
-					if same.StatusCode != 304 || len(got) != 0 || same.Header.Get("ETag") != etag || same.Header.Get("Cache-Control") == "" {
+					if same.StatusCode != 304 || len(got) != 0 || same.Header.Get("ETag") != etag ||
+						same.Header.Get("Cache-Control") == "" {
 						t.Errorf("%s, If-None-Match %s: %d, %v; want 304 with the ETag", method, match, same.StatusCode, same.Header)
 					}
 				}
@@ -86,7 +89,8 @@ func TestAnswer(t *testing.T) {
 				}
 				return
 			}
-			if packed.Header.Get("Content-Encoding") != "gzip" || packed.Header.Get("Vary") != "Accept-Encoding" || full.Header.Get("Vary") != "Accept-Encoding" {
+			if packed.Header.Get("Content-Encoding") != "gzip" || packed.Header.Get("Vary") != "Accept-Encoding" ||
+				full.Header.Get("Vary") != "Accept-Encoding" {
 				t.Fatalf("compressed: %v", packed.Header)
 			}
 			if packed.Header.Get("ETag") == etag {
@@ -99,7 +103,8 @@ func TestAnswer(t *testing.T) {
 			if text, err := io.ReadAll(unpack); err != nil || !bytes.Equal(text, body) {
 				t.Errorf("unpacked: %d bytes, %v", len(text), err)
 			}
-			if same, _ := fetch(t, server.URL, "GET", "Accept-Encoding: gzip", "If-None-Match: "+packed.Header.Get("ETag")); same.StatusCode != 304 {
+			if same, _ := fetch(t, server.URL, "GET", "Accept-Encoding: gzip",
+				"If-None-Match: "+packed.Header.Get("ETag")); same.StatusCode != 304 {
 				t.Errorf("the compressed tag: %d, want 304", same.StatusCode)
 			}
 		})
@@ -108,8 +113,9 @@ func TestAnswer(t *testing.T) {
 
 func TestAcceptsGzip(t *testing.T) {
 	for header, want := range map[string]bool{
-		"": false, "gzip": true, "GZIP": true, "br": false, "br,gzip": true, "gzip;q=0": false, "gzip; q=0.5": true, "gzip;Q=0.0": false,
-		"*": true, "*;q=0": false, "gzip;q=0, *": false, "identity": false, "xgzip": false, "gzip;q=x": false,
+		"": false, "gzip": true, "GZIP": true, "br": false, "br,gzip": true, "gzip;q=0": false, "gzip; q=0.5": true,
+		"gzip;Q=0.0": false,
+		"*":          true, "*;q=0": false, "gzip;q=0, *": false, "identity": false, "xgzip": false, "gzip;q=x": false,
 	} {
 		if got := acceptsGzip([]string{header}); got != want {
 			t.Errorf("Accept-Encoding %q: %v, want %v", header, got, want)
@@ -122,13 +128,15 @@ func TestAcceptsGzip(t *testing.T) {
 
 // An error page is sent in full to every client.
 func TestOtherStatus(t *testing.T) {
-	a := New(Form{Type: "text/html", Cache: "no-store", Status: http.StatusNotFound, Level: gzip.BestCompression}, bytes.Repeat([]byte("none "), 500))
+	a := New(Form{Type: "text/html", Cache: "no-store", Status: http.StatusNotFound, Level: gzip.BestCompression},
+		bytes.Repeat([]byte("none "), 500))
 	server := httptest.NewServer(a)
 	defer server.Close()
 	for _, headers := range [][]string{nil, {"If-None-Match: *"}, {"Accept-Encoding: gzip"}} {
 		for _, method := range []string{"GET", "HEAD"} {
 			got, body := fetch(t, server.URL, method, headers...)
-			if got.StatusCode != 404 || got.Header.Get("ETag") != "" || got.Header.Get("Cache-Control") != "no-store" || (len(body) == 0) != (method == "HEAD") {
+			if got.StatusCode != 404 || got.Header.Get("ETag") != "" || got.Header.Get("Cache-Control") != "no-store" ||
+				(len(body) == 0) != (method == "HEAD") {
 				t.Errorf("%s %v: %d, %d bytes, %v", method, headers, got.StatusCode, len(body), got.Header)
 			}
 		}

@@ -42,7 +42,8 @@ func TestWriteAndPrivate(t *testing.T) {
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "none", "file")
-	if disk.Write(missing, "") == nil || disk.Private(missing) == nil || disk.SyncDir(filepath.Dir(missing)) == nil && runtime.GOOS != "windows" {
+	if disk.Write(missing, "") == nil || disk.Private(missing) == nil || disk.SyncDir(filepath.Dir(missing)) == nil &&
+		runtime.GOOS != "windows" {
 		t.Error("a folder that is missing is no error")
 	}
 }
@@ -72,7 +73,8 @@ func TestWriteFlushesContentThenFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := []string{"old beside ", "folder with old", "new beside old", "folder with new"}; !slices.Equal(flushed, want) {
+	if want := []string{"old beside ", "folder with old", "new beside old", "folder with new"}; !slices.Equal(flushed,
+		want) {
 		t.Errorf("flushed %q, want %q", flushed, want)
 	}
 	disk.Flush = func(*os.File) error { return errors.New("the disk is gone") }

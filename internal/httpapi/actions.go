@@ -106,8 +106,10 @@ func (s *Server) record(ctx context.Context, a sluice.AdminAction) {
 	defer cancel()
 	if err := s.Store.RecordAdminAction(ctx, a); err != nil {
 		s.AdminDecided.Count("unrecorded")
-		s.Log.Error("an admin's action could not be recorded in the store; this line is its record", "by", a.By, "route", a.Route, "path", a.Path,
-			"sale", a.Sale, "order", a.Order, "status", a.Status, "code", a.Code, "request", a.Request, "address", a.Address, "error", err)
+		s.Log.Error("an admin's action could not be recorded in the store; this line is its record", "by", a.By, "route",
+			a.Route, "path", a.Path,
+			"sale", a.Sale, "order", a.Order, "status", a.Status, "code", a.Code, "request", a.Request, "address", a.Address,
+			"error", err)
 		return
 	}
 	s.AdminDecided.Count("recorded")

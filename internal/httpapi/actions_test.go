@@ -39,7 +39,8 @@ func TestAdminActionsAreRecorded(t *testing.T) {
 	s.must(as(ownerKey, "POST", "/v1/admin/sales", saleJSON("phone")), 201)
 	placed := s.must(s.claim("phone", "alice", "attempt-1"), 202)
 	order := placed.text("order_id")
-	for deadline := time.Now().Add(20 * time.Second); s.do("GET", "/v1/orders/"+order, "", s.auth("alice")).text("status") == "queued"; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); s.do("GET", "/v1/orders/"+order, "",
+		s.auth("alice")).text("status") == "queued"; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the order is not stored")
 		}
@@ -50,7 +51,8 @@ func TestAdminActionsAreRecorded(t *testing.T) {
 	}
 	s.must(as(operatorKey, "POST", "/v1/admin/orders/"+order+"/pay", `{"payment_id":"p-1"}`), 200)
 	s.must(as(operatorKey, "POST", "/v1/admin/orders/"+order+"/reject", `{"reason":"x"}`), 409, "order_ended")
-	s.must(as(operatorKey, "POST", "/v1/admin/sales/phone/restock", `{"id":"a","delta":0}`, "X-Request-Id: two words"), 400, "bad_request")
+	s.must(as(operatorKey, "POST", "/v1/admin/sales/phone/restock", `{"id":"a","delta":0}`, "X-Request-Id: two words"),
+		400, "bad_request")
 	s.must(as(viewerKey, "POST", "/v1/admin/sales/phone/resume", ""), 403, "forbidden")
 	s.must(s.do("GET", "/v1/admin/sales", "", s.auth("alice")), 403, "forbidden")
 	s.must(as(viewerKey, "GET", "/v1/admin/sales", ""), 200)
@@ -60,8 +62,10 @@ func TestAdminActionsAreRecorded(t *testing.T) {
 	var got []string
 	list := s.actions("")
 	for _, a := range list {
-		got = append(got, fmt.Sprint(a["by"], " ", a["route"], " ", a["sale_id"], " ", a["order_id"] == order, " ", a["status"], " ", a["code"]))
-		if a["address"] != "127.0.0.1" || a["node"] != s.engine.Node() || a["request_id"] == "" || a["request_id"] == "two words" || !strings.HasPrefix(fmt.Sprint(a["at"]), "20") {
+		got = append(got, fmt.Sprint(a["by"], " ", a["route"], " ", a["sale_id"], " ", a["order_id"] == order, " ",
+			a["status"], " ", a["code"]))
+		if a["address"] != "127.0.0.1" || a["node"] != s.engine.Node() || a["request_id"] == "" ||
+			a["request_id"] == "two words" || !strings.HasPrefix(fmt.Sprint(a["at"]), "20") {
 			t.Errorf("action %v", a)
 		}
 	}
@@ -90,7 +94,10 @@ func TestAdminActionsAreRecorded(t *testing.T) {
 	if next := s.actions("?limit=100&cursor=" + page.text("next_cursor")); len(next) != 5 || next[0]["by"] != "otto" {
 		t.Errorf("the second page: %v", next)
 	}
-	for _, bad := range []string{"?limit=0", "?limit=1001", "?limit=x", "?cursor=x", "?by=olga", "?limit=1&limit=2", "?%zz"} {
+	for _, bad := range []string{
+		"?limit=0", "?limit=1001", "?limit=x", "?cursor=x", "?by=olga", "?limit=1&limit=2",
+		"?%zz",
+	} {
 		s.must(as(viewerKey, "GET", "/v1/admin/actions"+bad, ""), 400, "bad_request")
 	}
 }
@@ -141,7 +148,10 @@ func TestRecordsThatCannotBeStored(t *testing.T) {
 	if counts.n["unrecorded"] != 1 || counts.n["recorded"] != 0 {
 		t.Errorf("counted %v", counts.n)
 	}
-	for _, want := range []string{"level=ERROR", "by=otto", `route="POST /v1/admin/sales/{sale}/restock"`, "sale=phone", "status=400", "the disk is full", "request="} {
+	for _, want := range []string{
+		"level=ERROR", "by=otto", `route="POST /v1/admin/sales/{sale}/restock"`, "sale=phone",
+		"status=400", "the disk is full", "request=",
+	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %s: %s", want, log.String())
 		}
@@ -161,7 +171,8 @@ func TestWhatIsRecordedInAnyCase(t *testing.T) {
 	if answer.Code != 503 || !strings.Contains(answer.Body.String(), api.CodeOutcomeUnknown) {
 		t.Errorf("the answer: %d %s", answer.Code, answer.Body)
 	}
-	if len(store.tried) != 1 || store.tried[0].Status != 503 || store.tried[0].Code != api.CodeOutcomeUnknown || store.tried[0].By != "olga" || store.tried[0].Sale != "phone" {
+	if len(store.tried) != 1 || store.tried[0].Status != 503 || store.tried[0].Code != api.CodeOutcomeUnknown ||
+		store.tried[0].By != "olga" || store.tried[0].Sale != "phone" {
 		t.Errorf("recorded: %+v", store.tried)
 	}
 }

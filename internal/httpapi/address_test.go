@@ -54,7 +54,9 @@ func TestClientAddress(t *testing.T) {
 		{"spoofed in a line before", trusted, "", "10.0.0.1:1", xff("198.51.100.1", "203.0.113.9"), "203.0.113.9"},
 		{"spoofed proxies", trusted, "", "10.0.0.1:1", xff("198.51.100.1, 10.9.9.9, 203.0.113.9"), "203.0.113.9"},
 		{"rubbish", trusted, "", "10.0.0.1:1", xff(`", for=198.51.100.1, 203.0.113.9`), "203.0.113.9"},
-		{"the other header", trusted, "", "10.0.0.1:1", header{"X-Forwarded-For": {"203.0.113.9"}, "Forwarded": {"for=198.51.100.1"}}, "203.0.113.9"},
+		{"the other header", trusted, "", "10.0.0.1:1", header{
+			"X-Forwarded-For": {"203.0.113.9"}, "Forwarded": {"for=198.51.100.1"},
+		}, "203.0.113.9"},
 		{"only the other header", trusted, "", "10.0.0.1:1", fwd("for=198.51.100.1"), "10.0.0.1"},
 		{"what a proxy writes and cannot be parsed", trusted, "", "10.0.0.1:1", xff("203.0.113.9, unknown"), "10.0.0.1"},
 		{"and after another proxy", trusted, "", "10.0.0.1:1", xff("unknown, 10.2.2.2"), "10.2.2.2"},
@@ -64,18 +66,40 @@ func TestClientAddress(t *testing.T) {
 		{"IPv4 in brackets", trusted, "", "10.0.0.1:1", xff("[203.0.113.9]"), "10.0.0.1"},
 
 		{"Forwarded", trusted, "forwarded", "10.0.0.1:1", fwd("for=203.0.113.9"), "203.0.113.9"},
-		{"Forwarded, all of it", trusted, "forwarded", "10.0.0.1:1", fwd(`For="[2001:db8::1]:4711";proto=https;by=10.0.0.1;host="a,b;c=\"d"`), "2001:db8::1"},
-		{"Forwarded, for later", trusted, "forwarded", "10.0.0.1:1", fwd(`host="x;for=198.51.100.1";for=203.0.113.9`), "203.0.113.9"},
-		{"Forwarded, two proxies", trusted, "forwarded", "10.0.0.1:1", fwd(`for=203.0.113.9, for="10.2.2.2:80"`), "203.0.113.9"},
-		{"Forwarded, two lines", trusted, "forwarded", "10.0.0.1:1", fwd(`for=198.51.100.1`, `for=203.0.113.9`), "203.0.113.9"},
+		{
+			"Forwarded, all of it", trusted, "forwarded", "10.0.0.1:1",
+			fwd(`For="[2001:db8::1]:4711";proto=https;by=10.0.0.1;host="a,b;c=\"d"`), "2001:db8::1",
+		},
+		{
+			"Forwarded, for later", trusted, "forwarded", "10.0.0.1:1", fwd(`host="x;for=198.51.100.1";for=203.0.113.9`),
+			"203.0.113.9",
+		},
+		{
+			"Forwarded, two proxies", trusted, "forwarded", "10.0.0.1:1", fwd(`for=203.0.113.9, for="10.2.2.2:80"`),
+			"203.0.113.9",
+		},
+		{
+			"Forwarded, two lines", trusted, "forwarded", "10.0.0.1:1", fwd(`for=198.51.100.1`, `for=203.0.113.9`),
+			"203.0.113.9",
+		},
 		{"Forwarded, spoofed", trusted, "forwarded", "10.0.0.1:1", fwd("for=198.51.100.1, for=203.0.113.9"), "203.0.113.9"},
-		{"Forwarded, a quote left open by the client", trusted, "forwarded", "10.0.0.1:1", fwd(`for="198.51.100.1, for=203.0.113.9`), "203.0.113.9"},
-		{"Forwarded, and one with a backslash", trusted, "forwarded", "10.0.0.1:1", fwd(`for="\", for="203.0.113.9"`), "203.0.113.9"},
+		{
+			"Forwarded, a quote left open by the client", trusted, "forwarded", "10.0.0.1:1",
+			fwd(`for="198.51.100.1, for=203.0.113.9`), "203.0.113.9",
+		},
+		{
+			"Forwarded, and one with a backslash", trusted, "forwarded", "10.0.0.1:1", fwd(`for="\", for="203.0.113.9"`),
+			"203.0.113.9",
+		},
 		{"Forwarded, unknown", trusted, "forwarded", "10.0.0.1:1", fwd("for=198.51.100.1, for=unknown"), "10.0.0.1"},
 		{"Forwarded, hidden", trusted, "forwarded", "10.0.0.1:1", fwd(`for="_gazonk"`), "10.0.0.1"},
 		{"Forwarded, without for", trusted, "forwarded", "10.0.0.1:1", fwd("for=198.51.100.1, proto=https"), "10.0.0.1"},
 		{"Forwarded, two for", trusted, "forwarded", "10.0.0.1:1", fwd("for=198.51.100.1;for=203.0.113.9"), "10.0.0.1"},
-		{"Forwarded, and the other header", trusted, "forwarded", "10.0.0.1:1", header{"X-Forwarded-For": {"198.51.100.1"}, "Forwarded": {"for=203.0.113.9"}}, "203.0.113.9"},
+		{
+			"Forwarded, and the other header", trusted, "forwarded", "10.0.0.1:1",
+			header{"X-Forwarded-For": {"198.51.100.1"}, "Forwarded": {"for=203.0.113.9"}},
+			"203.0.113.9",
+		},
 	} {
 		p := Proxies{Trusted: prefixesOf(c.trusted), Header: c.which}
 		got := p.client(&http.Request{RemoteAddr: c.remote, Header: http.Header(c.header)})
@@ -92,11 +116,17 @@ func TestClientAddress(t *testing.T) {
 // Whatever a client writes into the headers, it neither crashes the server nor
 // gets another address: what the trusted proxy appends is what counts.
 func FuzzClientAddress(f *testing.F) {
-	for _, seed := range []string{"", "198.51.100.1", `for="198.51.100.1`, `",`, `\", for=x`, "[::1]:80, ", ";;;", `for="a\"b,c";by=`, "for=1.2.3.4,", "\x00\xff"} {
+	for _, seed := range []string{
+		"", "198.51.100.1", `for="198.51.100.1`, `",`, `\", for=x`, "[::1]:80, ", ";;;",
+		`for="a\"b,c";by=`, "for=1.2.3.4,", "\x00\xff",
+	} {
 		f.Add(seed, seed)
 	}
 	f.Fuzz(func(t *testing.T, own, other string) {
-		for which, appended := range map[string]string{HeaderXForwardedFor: "203.0.113.9", HeaderForwarded: `for="203.0.113.9:4711";proto=https`} {
+		for which, appended := range map[string]string{
+			HeaderXForwardedFor: "203.0.113.9",
+			HeaderForwarded:     `for="203.0.113.9:4711";proto=https`,
+		} {
 			name := http.CanonicalHeaderKey(which)
 			p := Proxies{Trusted: prefixesOf("10.0.0.0/8"), Header: which}
 			for _, lines := range [][]string{{own + ", " + appended}, {own, appended}, {other, own + "," + appended}} {
@@ -116,7 +146,9 @@ func FuzzClientAddress(f *testing.F) {
 
 func BenchmarkClientAddress(b *testing.B) {
 	p := Proxies{Trusted: prefixesOf("10.0.0.0/8 2001:db8::/32")}
-	r := &http.Request{RemoteAddr: "10.0.0.1:4711", Header: http.Header{"X-Forwarded-For": {"198.51.100.1, 203.0.113.9, 10.2.2.2"}}}
+	r := &http.Request{RemoteAddr: "10.0.0.1:4711", Header: http.Header{
+		"X-Forwarded-For": {"198.51.100.1, 203.0.113.9, 10.2.2.2"},
+	}}
 	b.ReportAllocs()
 	for b.Loop() {
 		p.client(r)

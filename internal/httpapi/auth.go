@@ -87,7 +87,8 @@ func (s *Server) asAdmin(route Route, next http.HandlerFunc) http.HandlerFunc {
 			problem(w, api.CodeUnauthenticated, "the admin key is not right")
 		case !admin.Role.May(needed):
 			s.refused(route, r, admin.Name)
-			problem(w, api.CodeForbidden, fmt.Sprintf("this needs the role %s; the key %s has the role %s", needed, admin.Name, admin.Role))
+			problem(w, api.CodeForbidden, fmt.Sprintf("this needs the role %s; the key %s has the role %s", needed, admin.Name,
+				admin.Role))
 		default:
 			s.asked(route, admin, next, w, r)
 		}

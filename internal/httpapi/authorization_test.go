@@ -107,7 +107,10 @@ var testAdmins = []sluice.AdminKey{
 // openWith is open with more settings.
 func openWith(t *testing.T, change func(*engine.Config)) *shop {
 	t.Helper()
-	cfg := engine.Config{DataDir: t.TempDir(), Refresh: 20 * time.Millisecond, BuyerSecret: "the shop's secret, long enough", AdminKeys: testAdmins}
+	cfg := engine.Config{
+		DataDir: t.TempDir(), Refresh: 20 * time.Millisecond,
+		BuyerSecret: "the shop's secret, long enough", AdminKeys: testAdmins,
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -174,11 +177,14 @@ func TestAuthorization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := openWith(t, func(c *engine.Config) { c.BuyerJWKS, c.BuyerAudience = jwksFile(t, "shop-1", key), engine.AnyAudience })
+	s := openWith(t, func(c *engine.Config) {
+		c.BuyerJWKS, c.BuyerAudience = jwksFile(t, "shop-1", key), engine.AnyAudience
+	})
 	s.must(s.create("matrix", "max_per_buyer=null"), 201)
 	placed := s.must(s.claim("matrix", "alice", "attempt-1"), 202)
 	order := placed.text("order_id")
-	for deadline := time.Now().Add(20 * time.Second); s.do("GET", "/v1/orders/"+order, "", s.auth("alice")).text("status") == "queued"; {
+	for deadline := time.Now().Add(20 * time.Second); s.do("GET", "/v1/orders/"+order, "",
+		s.auth("alice")).text("status") == "queued"; {
 		if time.Now().After(deadline) {
 			t.Fatal("the order is not stored")
 		}
@@ -197,7 +203,8 @@ func TestAuthorization(t *testing.T) {
 			case want != 0 && (status != want || code != map[int]string{401: "unauthenticated", 403: "forbidden"}[want]):
 				t.Errorf("%s: %s gets %d %s, want %d", r.Pattern, c.name, status, code, want)
 			}
-			if c.name == "another buyer" && r.Access == httpapi.Buyers && strings.Contains(r.Pattern, "{order}") && (status != 404 || code != "order_not_found") {
+			if c.name == "another buyer" && r.Access == httpapi.Buyers && strings.Contains(r.Pattern, "{order}") &&
+				(status != 404 || code != "order_not_found") {
 				t.Errorf("%s: another buyer gets %d %s, want 404 as if there were no such order", r.Pattern, status, code)
 			}
 		}
@@ -258,9 +265,13 @@ func (s *shop) callers(key *ecdsa.PrivateKey) []caller {
 
 		{"a forged token", []string{sign(jwt.SigningMethodHS256, []byte("another secret"), "alice", time.Hour)}, 0},
 		{"a token of another key", []string{sign(jwt.SigningMethodES256, other, "alice", time.Hour)}, 0},
-		{"a token without signature", []string{sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "alice", time.Hour)}, 0},
+		{"a token without signature", []string{
+			sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "alice", time.Hour),
+		}, 0},
 		{"an expired token", []string{sign(jwt.SigningMethodES256, key, "alice", -time.Hour)}, 0},
-		{"an expired token, HS256", []string{sign(jwt.SigningMethodHS256, []byte(s.engine.BuyerSecret()), "alice", -time.Hour)}, 0},
+		{"an expired token, HS256", []string{
+			sign(jwt.SigningMethodHS256, []byte(s.engine.BuyerSecret()), "alice", -time.Hour),
+		}, 0},
 		{"a forged admin key", bearer("owner-0123456789abcdeg"), 0},
 		{"half an admin key", bearer(ownerKey[:len(ownerKey)-1]), 0},
 		{"the buyers' secret as a key", bearer(s.engine.BuyerSecret()), 0},

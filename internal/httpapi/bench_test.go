@@ -41,7 +41,10 @@ const oneUnit = `{"quantity":1}`
 func newAgain(sale, token string) *again {
 	a := &again{body: bytes.NewReader(nil), header: http.Header{}}
 	a.request = httptest.NewRequest(http.MethodPost, "/v1/sales/"+sale+"/orders", nil)
-	a.request.Header = http.Header{"Authorization": {"Bearer " + token}, "Idempotency-Key": {"attempt-1"}, "Content-Type": {"application/json"}}
+	a.request.Header = http.Header{
+		"Authorization": {"Bearer " + token}, "Idempotency-Key": {"attempt-1"},
+		"Content-Type": {"application/json"},
+	}
 	a.request.Body = io.NopCloser(a.body)
 	a.request.ContentLength = int64(len(oneUnit))
 	return a
@@ -69,7 +72,8 @@ func refusing(t testing.TB) (*engine.Engine, []*again) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close(context.Background()) })
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(e.BuyerSecret()))
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+		jwt.MapClaims{"sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(e.BuyerSecret()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +96,8 @@ func refusing(t testing.TB) (*engine.Engine, []*again) {
 			}
 		}
 		all = append(all, newAgain(id, token))
-		for deadline := time.Now().Add(30 * time.Second); all[i].send(e.Handler()) != c.status; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); all[i].send(e.Handler()) !=
+			c.status; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("a claim gets %d, want %d %s", all[i].status, c.status, c.code)
 			}

@@ -85,15 +85,20 @@ func (c *saleCheck) clocks(ctx context.Context) {
 		c.say(name, status, "differs from %s by %s%s", whose, differs.Round(time.Millisecond), rest)
 		return api.AtOrNull(there)
 	}
-	c.answer.LedgerTime = ask("ledger clock", "this server's", "the sale opens and countdowns run by the ledger's, so they agree; buyers' tokens are judged by this server's", c.server.Now, func() (time.Time, error) {
-		readings, err := c.server.Ledger.Read(ctx, []sluice.SaleID{c.view.Sale.ID})
-		if err != nil {
-			return time.Time{}, err
-		}
-		return readings[0].Now, nil
-	})
+	c.answer.LedgerTime = ask("ledger clock", "this server's",
+		"the sale opens and countdowns run by the ledger's, so they agree; buyers' tokens are judged by this server's",
+		c.server.Now, func() (time.Time, error) {
+			readings, err := c.server.Ledger.Read(ctx, []sluice.SaleID{c.view.Sale.ID})
+			if err != nil {
+				return time.Time{}, err
+			}
+			return readings[0].Now, nil
+		})
 	ledgers := func() time.Time { return c.server.Board.LedgerTime(c.server.Now()) }
-	c.answer.StoreTime = ask("store clock", "the ledger's", "it judges payments and expiry, and pages count down to them by the ledger's", ledgers, func() (time.Time, error) { return c.server.Store.Clock(ctx) })
+	c.answer.StoreTime = ask("store clock", "the ledger's",
+		"it judges payments and expiry, and pages count down to them by the ledger's", ledgers, func() (time.Time, error) {
+			return c.server.Store.Clock(ctx)
+		})
 }
 
 // loaded: claims are accepted only when ledger and store agree.
@@ -177,7 +182,8 @@ func (c *saleCheck) eligibility() {
 		text += fmt.Sprintf(", if the risk service agrees (%d ms, then %s)", rules.Risk.TimeoutMS, rules.Risk.OnFailure)
 	}
 	status := api.CheckOK
-	if rules.Risk != (sluice.Risk{}) { // asking it about a buyer who does not exist would prove little, and stand in its books
+	// asking it about a buyer who does not exist would prove little, and stand in its books
+	if rules.Risk != (sluice.Risk{}) {
 		status = api.CheckWarn
 		text += "; the risk service was not asked: try it with a ticket of your own"
 	}

@@ -51,7 +51,10 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, buyer sluice
 		writePlaced(w, sale, decision)
 	case err == nil && decision.Code == sluice.BuyerLimit:
 		s.Decided.Count(decision.Code.String())
-		writeProblem(w, api.Problem{Code: decision.Code.String(), OrderIDs: decision.Orders, Detail: s.limitOf(sale, claim.Quantity, decision.Orders)})
+		writeProblem(w, api.Problem{
+			Code: decision.Code.String(), OrderIDs: decision.Orders,
+			Detail: s.limitOf(sale, claim.Quantity, decision.Orders),
+		})
 	case err == nil:
 		s.refuse(w, decision)
 	default:
@@ -82,7 +85,8 @@ func (s *Server) notDecided(w http.ResponseWriter, err error) {
 func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sluice.Claim, bool) {
 	keys := r.Header["Idempotency-Key"]
 	if len(keys) != 1 {
-		problem(w, api.CodeBadRequest, "want the header Idempotency-Key, once: a name for this attempt, the same when it is tried again")
+		problem(w, api.CodeBadRequest,
+			"want the header Idempotency-Key, once: a name for this attempt, the same when it is tried again")
 		return sluice.Claim{}, false
 	}
 	key := sluice.Key(keys[0])

@@ -115,8 +115,10 @@ func (c *Connections) enter(held *connection) (room bool) {
 	free := c.most - c.open
 	if free < c.most/8 && !c.scarce {
 		c.scarce = true
-		c.log.Warn("connections are scarce: idle ones are closed, and an address may hold as many as are free; if it is a proxy of yours, name it in trusted_proxies",
-			"open", c.open, "most", c.most, "of_this_address", c.from[held.from], "address", addressText(peer(held.conn.RemoteAddr().String())))
+		c.log.Warn("connections are scarce: idle ones are closed, and an address may hold as many as are free; if it is a "+
+			"proxy of yours, name it in trusted_proxies",
+			"open", c.open, "most", c.most, "of_this_address", c.from[held.from], "address",
+			addressText(peer(held.conn.RemoteAddr().String())))
 		time.AfterFunc(c.patience, c.relieve)
 	}
 	switch {

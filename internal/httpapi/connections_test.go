@@ -83,14 +83,18 @@ func TestConnectionsAreShared(t *testing.T) {
 	for range most + 20 {
 		c.get("127.0.0.1", false) // and says nothing
 	}
-	c.await("refused for the address", func(open int, n ConnectionCounts) bool { return n.Address > 0 && n.Total == 0 && open < most })
+	c.await("refused for the address", func(open int, n ConnectionCounts) bool {
+		return n.Address > 0 && n.Total == 0 && open < most
+	})
 	if !c.get("127.0.0.2", true) {
 		t.Error("another address got no connection beside a greedy one")
 	}
 	if c.get("127.0.0.1", true) {
 		t.Error("the greedy address got one more")
 	}
-	c.await("idle ones closed until there are enough", func(open int, n ConnectionCounts) bool { return n.Idle > 0 && most-open >= most/8 })
+	c.await("idle ones closed until there are enough", func(open int, n ConnectionCounts) bool {
+		return n.Idle > 0 && most-open >= most/8
+	})
 	if !c.get("127.0.0.3", true) {
 		t.Error("no connection when there are enough again")
 	}
@@ -180,7 +184,8 @@ func TestStreamsCountAsConnections(t *testing.T) {
 func TestAcceptErrorsAreCounted(t *testing.T) {
 	limit := NewConnections(10, Proxies{}, slog.New(slog.DiscardHandler))
 	server := NewServer(nil, limit)
-	server.ErrorLog.Printf("http: Accept error: %v; retrying in %v", "accept tcp 127.0.0.1:1: too many open files", time.Second)
+	server.ErrorLog.Printf("http: Accept error: %v; retrying in %v", "accept tcp 127.0.0.1:1: too many open files",
+		time.Second)
 	server.ErrorLog.Printf("http: TLS handshake error from %s", "127.0.0.1:2")
 	if _, counts := limit.Counts(); counts.Errors != 1 {
 		t.Errorf("%+v", counts)

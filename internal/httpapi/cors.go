@@ -64,7 +64,8 @@ func (c *cors) handle(w http.ResponseWriter, r *http.Request) bool {
 		problem(w, api.CodeForbidden, "pages of this origin may not use the API; see the setting cors_origins")
 		return true
 	}
-	h["Access-Control-Allow-Methods"], h["Access-Control-Allow-Headers"], h["Access-Control-Max-Age"] = corsMethods, corsHeaders, corsMaxAge
+	h["Access-Control-Allow-Methods"], h["Access-Control-Allow-Headers"], h["Access-Control-Max-Age"] = corsMethods,
+		corsHeaders, corsMaxAge
 	w.WriteHeader(http.StatusNoContent)
 	return true
 }

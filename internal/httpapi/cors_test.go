@@ -12,7 +12,10 @@ import (
 
 func openTo(t *testing.T, origins ...string) *shop {
 	t.Helper()
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), Refresh: 20 * time.Millisecond, CORSOrigins: origins})
+	e, err := engine.Open(t.Context(), engine.Config{
+		DataDir: t.TempDir(), Refresh: 20 * time.Millisecond,
+		CORSOrigins: origins,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +50,8 @@ func TestCORS(t *testing.T) {
 	s.must(s.create("phone"), 201)
 
 	// Every kind of answer can be read by our pages: good, refused, unknown.
-	claim := s.do("POST", "/v1/sales/phone/orders", `{"quantity":1}`, s.auth("alice"), "Idempotency-Key: attempt-1", "Origin: "+ours)
+	claim := s.do("POST", "/v1/sales/phone/orders", `{"quantity":1}`, s.auth("alice"), "Idempotency-Key: attempt-1",
+		"Origin: "+ours)
 	s.must(claim, 202)
 	for what, a := range map[string]answer{
 		"a claim":      claim,
@@ -56,19 +60,24 @@ func TestCORS(t *testing.T) {
 		"no token":     s.must(s.do("GET", "/v1/orders", "", "Origin: "+ours), 401),
 		"no such sale": s.must(s.do("GET", "/v1/sales/nothing", "", "Origin: "+ours), 404),
 	} {
-		if a.header.Get("Access-Control-Allow-Origin") != ours || a.header.Get("Access-Control-Expose-Headers") != "ETag, Idempotent-Replayed, Location, Retry-After" ||
+		if a.header.Get("Access-Control-Allow-Origin") != ours ||
+			a.header.Get("Access-Control-Expose-Headers") != "ETag, Idempotent-Replayed, Location, Retry-After" ||
 			!strings.Contains(a.header.Get("Vary"), "Origin") || a.header.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: %v", what, a.header)
 		}
 	}
-	if a := s.must(s.do("GET", "/v1/time", "", "Origin: http://localhost:3000"), 200); a.header.Get("Access-Control-Allow-Origin") != "http://localhost:3000" {
+	if a := s.must(s.do("GET", "/v1/time", "", "Origin: http://localhost:3000"),
+		200); a.header.Get("Access-Control-Allow-Origin") != "http://localhost:3000" {
 		t.Errorf("the second origin: %v", a.header)
 	}
 
-	preflight := s.do("OPTIONS", "/v1/sales/phone/orders", "", "Origin: "+ours, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,idempotency-key")
+	preflight := s.do("OPTIONS", "/v1/sales/phone/orders", "", "Origin: "+ours, "Access-Control-Request-Method: POST",
+		"Access-Control-Request-Headers: authorization,idempotency-key")
 	if preflight.status != 204 || preflight.header.Get("Access-Control-Allow-Origin") != ours ||
-		!strings.Contains(preflight.header.Get("Access-Control-Allow-Methods"), "POST") || preflight.header.Get("Access-Control-Max-Age") == "" ||
-		preflight.header.Get("Access-Control-Allow-Headers") != "Authorization, Content-Type, Idempotency-Key, If-None-Match, Sluice-Ticket" {
+		!strings.Contains(preflight.header.Get("Access-Control-Allow-Methods"), "POST") ||
+		preflight.header.Get("Access-Control-Max-Age") == "" ||
+		preflight.header.Get("Access-Control-Allow-Headers") !=
+			"Authorization, Content-Type, Idempotency-Key, If-None-Match, Sluice-Ticket" {
 		t.Errorf("preflight: %d %v", preflight.status, preflight.header)
 	}
 
@@ -86,13 +95,17 @@ func TestCORS(t *testing.T) {
 	}, 304), 304)
 
 	// No other site's pages, and never the admins' half.
-	for _, origin := range []string{others, "https://SHOP.example", "http://shop.example", "https://shop.example:8443", "null", "https://x.shop.example", ""} {
+	for _, origin := range []string{
+		others, "https://SHOP.example", "http://shop.example", "https://shop.example:8443",
+		"null", "https://x.shop.example", "",
+	} {
 		a := s.must(s.do("GET", "/v1/sales/phone", "", "Origin: "+origin), 200)
 		if opened := corsHeaders(a); opened != "" || a.header.Get("Vary") != "Origin" {
 			t.Errorf("origin %q: %s, Vary %q", origin, opened, a.header.Get("Vary"))
 		}
 	}
-	s.must(s.do("OPTIONS", "/v1/sales/phone/orders", "", "Origin: "+others, "Access-Control-Request-Method: POST"), 403, "forbidden")
+	s.must(s.do("OPTIONS", "/v1/sales/phone/orders", "", "Origin: "+others, "Access-Control-Request-Method: POST"), 403,
+		"forbidden")
 	for _, path := range []string{"/v1/admin/sales", "/v1/admin/sales/phone", "/v1/%61dmin/sales", "/v1/admin"} {
 		a := s.do("OPTIONS", path, "", "Origin: "+ours, "Access-Control-Request-Method: POST")
 		b := s.do("GET", path, "", "Origin: "+ours, "Authorization: Bearer "+s.engine.AdminKey())

@@ -41,7 +41,8 @@ func TestVanishedPeersAreShed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer answer.Body.Close()
-			if want := map[bool]int{false: 1, true: 2}[c.protocol == "h2"]; answer.StatusCode != 200 || answer.ProtoMajor != want {
+			if want := map[bool]int{false: 1, true: 2}[c.protocol == "h2"]; answer.StatusCode != 200 ||
+				answer.ProtoMajor != want {
 				t.Fatalf("%s, want HTTP/%d", answer.Proto+" "+answer.Status, want)
 			}
 			if c.path == stream {
@@ -71,7 +72,9 @@ func userTimeout(t *testing.T, conn *net.TCPConn) time.Duration {
 	}
 	var ms int
 	var failed error
-	if err := raw.Control(func(fd uintptr) { ms, failed = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout) }); err != nil || failed != nil {
+	if err := raw.Control(func(fd uintptr) {
+		ms, failed = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout)
+	}); err != nil || failed != nil {
 		t.Fatal(err, failed)
 	}
 	return time.Duration(ms) * time.Millisecond

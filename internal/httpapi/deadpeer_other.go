@@ -12,6 +12,9 @@ import (
 func limitSilence(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		const interval, count = 5 * time.Second, 3
-		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: vanishedAfter - count*interval, Interval: interval, Count: count})
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
+			Enable: true, Idle: vanishedAfter - count*interval, Interval: interval,
+			Count: count,
+		})
 	}
 }

@@ -83,7 +83,10 @@ func bareServer(handler http.Handler) *http.Server { return &http.Server{Handler
 func (st *deadStage) setLarge(available int64) {
 	text := append([]byte(`{"title":"`), bytes.Repeat([]byte("x"), 16<<10)...)
 	text = append(text, `"}`...)
-	view := &admission.View{Sale: sluice.Sale{ID: "phone"}, Body: &saleBody{sale: api.Sale{Available: &available}, json: text}}
+	view := &admission.View{
+		Sale: sluice.Sale{ID: "phone"},
+		Body: &saleBody{sale: api.Sale{Available: &available}, json: text},
+	}
 	st.views.Store(&map[sluice.SaleID]*admission.View{"phone": view})
 }
 
@@ -163,7 +166,8 @@ func limitsOf(t *testing.T, ping, stuck time.Duration) func(http.Handler) *http.
 	return func(handler http.Handler) *http.Server {
 		server := ours(handler)
 		for name, limit := range map[string]time.Duration{
-			"SendPingTimeout": server.HTTP2.SendPingTimeout, "PingTimeout": server.HTTP2.PingTimeout, "WriteByteTimeout": server.HTTP2.WriteByteTimeout,
+			"SendPingTimeout": server.HTTP2.SendPingTimeout, "PingTimeout": server.HTTP2.PingTimeout,
+			"WriteByteTimeout": server.HTTP2.WriteByteTimeout,
 		} {
 			if limit <= 0 || limit > 20*time.Second {
 				t.Errorf("%s is %v: a vanished reader keeps its place", name, limit)
@@ -176,7 +180,8 @@ func limitsOf(t *testing.T, ping, stuck time.Duration) func(http.Handler) *http.
 			}
 			return min(real, to)
 		}
-		server.HTTP2.SendPingTimeout, server.HTTP2.PingTimeout = shorten(server.HTTP2.SendPingTimeout, ping), shorten(server.HTTP2.PingTimeout, ping)
+		server.HTTP2.SendPingTimeout, server.HTTP2.PingTimeout = shorten(server.HTTP2.SendPingTimeout, ping),
+			shorten(server.HTTP2.PingTimeout, ping)
 		server.HTTP2.WriteByteTimeout = shorten(server.HTTP2.WriteByteTimeout, stuck)
 		return server
 	}

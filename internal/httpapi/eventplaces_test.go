@@ -75,7 +75,8 @@ func TestEventStreamsPerAddress(t *testing.T) {
 				t.Fatalf("%s: %d, want 503", step.from, l.answer.StatusCode)
 			}
 			body, _ := io.ReadAll(l.answer.Body)
-			if !strings.Contains(string(body), `"code":"overloaded"`) || !strings.Contains(string(body), "for this address") || l.answer.Header.Get("Retry-After") == "" {
+			if !strings.Contains(string(body), `"code":"overloaded"`) || !strings.Contains(string(body), "for this address") ||
+				l.answer.Header.Get("Retry-After") == "" {
 				t.Errorf("%s: %v %s", step.from, l.answer.Header, body)
 			}
 		}
@@ -83,7 +84,8 @@ func TestEventStreamsPerAddress(t *testing.T) {
 		if total, address := st.StreamsRefused(); total != 0 || address != refused {
 			t.Errorf("%d and %d refused, want 0 and %d", total, address, refused)
 		}
-		if n := strings.Count(log.String(), "trusted_proxies"); n != 1 || !strings.Contains(log.String(), "address=203.0.113.1") {
+		if n := strings.Count(log.String(), "trusted_proxies"); n != 1 ||
+			!strings.Contains(log.String(), "address=203.0.113.1") {
 			t.Errorf("warned %d times: %s", n, log.String())
 		}
 	}
@@ -147,7 +149,8 @@ func TestAPlaceOfAStreamThatNeverBeganIsGivenBack(t *testing.T) {
 			st := newStage(t, quick, false)
 			func() {
 				defer func() { _ = recover() }()
-				st.stream(&broken{httptest.NewRecorder(), hijack}, httptest.NewRequest("GET", "/", nil), (*st.views.Load())["phone"])
+				st.stream(&broken{httptest.NewRecorder(), hijack}, httptest.NewRequest("GET", "/", nil),
+					(*st.views.Load())["phone"])
 			}()
 			if taken, origins := st.events.places.held(); taken != 0 || origins != 0 {
 				t.Errorf("%d places of %d origins are taken for ever", taken, origins)

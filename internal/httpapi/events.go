@@ -51,7 +51,12 @@ func (o EventsOptions) withDefaults() EventsOptions {
 	for _, d := range []struct {
 		value  *time.Duration
 		preset time.Duration
-	}{{&o.Look, 100 * time.Millisecond}, {&o.Pace, 500 * time.Millisecond}, {&o.Heartbeat, 15 * time.Second}, {&o.Patience, 5 * time.Second}} {
+	}{
+		{&o.Look, 100 * time.Millisecond},
+		{&o.Pace, 500 * time.Millisecond},
+		{&o.Heartbeat, 15 * time.Second},
+		{&o.Patience, 5 * time.Second},
+	} {
 		if *d.value <= 0 {
 			*d.value = d.preset
 		}
@@ -307,11 +312,15 @@ func (s *Server) noStream(w http.ResponseWriter, full limit, address netip.Addr)
 	if full == limitAddress {
 		where = "for this address on this server"
 		s.events.warn.Do(func() {
-			s.Log.Warn("an address holds as many event streams as one may, and this is said once; if it is a proxy of yours, name it in trusted_proxies",
+			s.Log.Warn("an address holds as many event streams as one may, and this is said once; if it is a proxy of yours, "+
+				"name it in trusted_proxies",
 				"address", addressText(address), "events_per_address", s.events.PerAddress)
 		})
 	}
-	writeProblem(w, api.Problem{Code: sluice.Overloaded.String(), Detail: "no more event streams " + where + "; ask GET /v1/sales/{sale} now and then"})
+	writeProblem(w, api.Problem{
+		Code:   sluice.Overloaded.String(),
+		Detail: "no more event streams " + where + "; ask GET /v1/sales/{sale} now and then",
+	})
 }
 
 // CloseStreams ends all event streams, soon, and lets no more in: connections

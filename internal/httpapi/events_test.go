@@ -166,7 +166,10 @@ func TestEventStream(t *testing.T) {
 			if want := map[bool]int{false: 1, true: 2}[secure]; l.answer.ProtoMajor != want {
 				t.Fatalf("HTTP/%d, want %d", l.answer.ProtoMajor, want)
 			}
-			for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"} {
+			for name, want := range map[string]string{
+				"Content-Type": "text/event-stream", "Cache-Control": "no-store",
+				"X-Accel-Buffering": "no",
+			} {
 				if got := l.answer.Header.Get(name); got != want {
 					t.Errorf("%s: %q, want %q", name, got, want)
 				}
@@ -229,7 +232,8 @@ func TestEventStreamLimit(t *testing.T) {
 	second.until(10, sluice.StateOpen)
 	refused := st.listen(t)
 	body, _ := io.ReadAll(refused.answer.Body)
-	if refused.answer.StatusCode != 503 || !strings.Contains(string(body), `"code":"overloaded"`) || refused.answer.Header.Get("Content-Type") != "application/problem+json" {
+	if refused.answer.StatusCode != 503 || !strings.Contains(string(body), `"code":"overloaded"`) ||
+		refused.answer.Header.Get("Content-Type") != "application/problem+json" {
 		t.Fatalf("the third of two: %d %s", refused.answer.StatusCode, body)
 	}
 	var seconds int
@@ -305,7 +309,9 @@ func TestEventStreamDropsSlowReaders(t *testing.T) {
 func TestEventPace(t *testing.T) {
 	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 	st := &stage{Server: New(Options{Board: admission.NewBoard(nil, nil, admission.BoardOptions{})})}
-	f := newFan(EventsOptions{Pace: time.Second}, func(id sluice.SaleID) *admission.View { return (*st.views.Load())[id] }, func() time.Time { return now })
+	f := newFan(EventsOptions{Pace: time.Second}, func(id sluice.SaleID) *admission.View {
+		return (*st.views.Load())[id]
+	}, func() time.Time { return now })
 	st.set(10, sluice.StateOpen)
 	f.running = true // the test looks itself
 	topic := f.join((*st.views.Load())["phone"])

@@ -68,7 +68,8 @@ func TestFeed(t *testing.T) {
 
 	// The order as it was then, and as the API shows it.
 	created, now := first[2].Data.Order, paid[0].Data.Order
-	if created.Status != "pending" || created.PaymentID != "" || string(created.Meta) != `{"colour":"red"}` || created.BuyerID != "alice" || paid[1].Data.RefusedPaymentID != "p-2" {
+	if created.Status != "pending" || created.PaymentID != "" || string(created.Meta) != `{"colour":"red"}` ||
+		created.BuyerID != "alice" || paid[1].Data.RefusedPaymentID != "p-2" {
 		t.Errorf("events %+v, %+v", created, paid[1].Data)
 	}
 	var shown api.Order
@@ -78,18 +79,23 @@ func TestFeed(t *testing.T) {
 	if diff := cmp.Diff(&shown, now); diff != "" {
 		t.Errorf("the order (-by the API +by the event):\n%s", diff)
 	}
-	if sale := first[0].Data.Sale; sale.ID != "phone" || *sale.Total != 3 || sale.MaxPerBuyer == nil || sale.ClosesAt != nil || sale.PaymentWindowS != 900 {
+	if sale := first[0].Data.Sale; sale.ID != "phone" || *sale.Total != 3 || sale.MaxPerBuyer == nil ||
+		sale.ClosesAt != nil || sale.PaymentWindowS != 900 {
 		t.Errorf("the sale is %+v", sale)
 	}
 
 	// From now on, and from what is not there.
-	if latest := s.must(s.admin("GET", "/v1/admin/events?after=latest", ""), 200); latest.body != `{"events":[],"next":"`+last+`"}`+"\n" {
+	if latest := s.must(s.admin("GET", "/v1/admin/events?after=latest", ""), 200); latest.body != `{"events":[],"next":"`+
+		last+`"}`+"\n" {
 		t.Errorf("the latest: %s, want %s", latest.body, last)
 	}
 	for _, stale := range []string{"evt_9999_00000000", "evt_3_00000000"} {
 		s.must(s.admin("GET", "/v1/admin/events?after="+stale, ""), 409, "stale_cursor")
 	}
-	for _, bad := range []string{"after=3", "after=evt_03_00000000", "after=evt_0_00000000", "limit=0", "limit=1001", "limit=x", "sale=phone", "limit=1&limit=2"} {
+	for _, bad := range []string{
+		"after=3", "after=evt_03_00000000", "after=evt_0_00000000", "limit=0", "limit=1001",
+		"limit=x", "sale=phone", "limit=1&limit=2",
+	} {
 		s.must(s.admin("GET", "/v1/admin/events?"+bad, ""), 400, "bad_request")
 	}
 	s.must(s.do("GET", "/v1/admin/events", ""), 401, "unauthenticated")

@@ -62,7 +62,8 @@ func goodClaim(body string) (quantity int64, meta any, good bool) {
 	}
 	if raw, found := fields["meta"]; found && string(raw) != "null" {
 		var compact bytes.Buffer
-		if json.Compact(&compact, raw) != nil || compact.Len() > 512 || json.Unmarshal(raw, &meta) != nil || compact.Bytes()[0] != '{' {
+		if json.Compact(&compact, raw) != nil || compact.Len() > 512 || json.Unmarshal(raw, &meta) != nil ||
+			compact.Bytes()[0] != '{' {
 			return 0, nil, false
 		}
 	}
@@ -76,15 +77,24 @@ func goodClaim(body string) (quantity int64, meta any, good bool) {
 // and every other request gets an answer that says what is wrong with it.
 func FuzzClaims(f *testing.F) {
 	e := fuzzedShop(f)
-	for _, key := range []string{"key-00001", "key", "", "clé-00001", strings.Repeat("k", 65), "key 00001", "key-00001\x00"} {
+	for _, key := range []string{
+		"key-00001", "key", "", "clé-00001", strings.Repeat("k", 65), "key 00001",
+		"key-00001\x00",
+	} {
 		f.Add("phone", key, `{"quantity":1}`, "")
 	}
 	for _, body := range []string{
-		"", "{}", "null", "[]", "1", `{"quantity":1}`, `{"quantity":2,"meta":{"a":"張三","b":[1,2.5e3,null]}}`, `{"quantity":1,"meta":null}`, `{"quantity":1,"meta":{}}`,
-		`{"quantity":1,"quantity":2}`, `{"Quantity":1}`, `{"quantity":1,"x":1}`, `{"quantity":-1}`, `{"quantity":1.0}`, `{"quantity":"1"}`, `{"quantity":01}`, `{"quantity":1e0}`, `{"quantity":+1}`,
-		`{"quantity":99999999999999999999}`, `{"quantity":1,"meta":[]}`, `{"quantity":1,"meta":"{}"}`, `{"quantity":1} {}`, `{"quantity":1}x`, " \n{\"quantity\" : 1 } \t", "\xef\xbb\xbf{\"quantity\":1}",
-		`{"quantity":1,"meta":{"a":"` + strings.Repeat("a", 504) + `"}}`, `{"quantity":1,"meta":{"a":"` + strings.Repeat("a", 505) + `"}}`, `{"quantity":1,"meta":{"a":"\ud800"}}`, "{\"quantity\":1,\"meta\":{\"a\":\"\xff\"}}",
-		`{"quantity":1,"meta":{"a":{"a":{"a":{}}},"a":1}}`, strings.Repeat(" ", 4095) + "{}", `{"quantity":1,"meta":{"a":"\u0000<\u2028>"}}`, `{"quant\u0069ty":1}`,
+		"", "{}", "null", "[]", "1", `{"quantity":1}`, `{"quantity":2,"meta":{"a":"張三","b":[1,2.5e3,null]}}`,
+		`{"quantity":1,"meta":null}`, `{"quantity":1,"meta":{}}`,
+		`{"quantity":1,"quantity":2}`, `{"Quantity":1}`, `{"quantity":1,"x":1}`, `{"quantity":-1}`, `{"quantity":1.0}`,
+		`{"quantity":"1"}`, `{"quantity":01}`, `{"quantity":1e0}`, `{"quantity":+1}`,
+		`{"quantity":99999999999999999999}`, `{"quantity":1,"meta":[]}`, `{"quantity":1,"meta":"{}"}`, `{"quantity":1} {}`,
+		`{"quantity":1}x`, " \n{\"quantity\" : 1 } \t", "\xef\xbb\xbf{\"quantity\":1}",
+		`{"quantity":1,"meta":{"a":"` + strings.Repeat("a", 504) + `"}}`,
+		`{"quantity":1,"meta":{"a":"` + strings.Repeat("a", 505) + `"}}`, `{"quantity":1,"meta":{"a":"\ud800"}}`,
+		"{\"quantity\":1,\"meta\":{\"a\":\"\xff\"}}",
+		`{"quantity":1,"meta":{"a":{"a":{"a":{}}},"a":1}}`, strings.Repeat(" ", 4095) + "{}",
+		`{"quantity":1,"meta":{"a":"\u0000<\u2028>"}}`, `{"quant\u0069ty":1}`,
 	} {
 		f.Add("phone", "key-00001", body, "")
 	}
@@ -95,7 +105,8 @@ func FuzzClaims(f *testing.F) {
 	buyer := 0
 	f.Fuzz(func(t *testing.T, sale, key, body, ticket string) {
 		buyer++
-		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": strconv.Itoa(buyer), "exp": time.Now().Add(time.Hour).Unix()}).
+		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+			jwt.MapClaims{"sub": strconv.Itoa(buyer), "exp": time.Now().Add(time.Hour).Unix()}).
 			SignedString([]byte("the shop's secret, long enough"))
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +148,8 @@ func FuzzClaims(f *testing.F) {
 			return
 		case status != http.StatusAccepted:
 			// Twice the same field, another spelling, and what is no UTF-8 are refused too.
-			if plain := `{"quantity":` + strconv.FormatInt(quantity, 10) + `}`; goodKey.MatchString(key) && good && strings.Join(strings.Fields(body), "") == plain {
+			if plain := `{"quantity":` + strconv.FormatInt(quantity, 10) + `}`; goodKey.MatchString(key) && good &&
+				strings.Join(strings.Fields(body), "") == plain {
 				t.Fatalf("status %d %+v", status, problem)
 			}
 			if problem.Code == "" || problem.Detail == "" {
@@ -152,7 +164,8 @@ func FuzzClaims(f *testing.F) {
 			t.Fatalf("the repeat: status %d, %+v, first %+v (I4)", status, again, placed)
 		}
 		other := quantity%sluice.MaxQuantity + 1
-		if status, _, problem := claim(`{"quantity":` + strconv.FormatInt(other, 10) + `}`); status != http.StatusUnprocessableEntity {
+		if status, _, problem := claim(`{"quantity":` + strconv.FormatInt(other, 10) + `}`); status !=
+			http.StatusUnprocessableEntity {
 			t.Fatalf("the same key with another quantity: status %d %+v", status, problem)
 		}
 		var order api.Order
@@ -196,7 +209,10 @@ func FuzzReadingHeaders(f *testing.F) {
 	for _, match := range []string{"", "*", tag, "W/" + tag, `"x", ` + tag, strings.Trim(tag, `"`), `"`, ",,,", "W/"} {
 		f.Add(match, "gzip", "https://shop.example")
 	}
-	for _, encoding := range []string{"", "*", "gzip;q=0", "gzip; q=0.001, *;q=0", "br;q=1.0, gzip;q=0.8, *;q=0.1", "GZIP", "gzip;q=", "gzip;q=NaN", "gzip;q=-1", ";;;"} {
+	for _, encoding := range []string{
+		"", "*", "gzip;q=0", "gzip; q=0.001, *;q=0", "br;q=1.0, gzip;q=0.8, *;q=0.1", "GZIP",
+		"gzip;q=", "gzip;q=NaN", "gzip;q=-1", ";;;",
+	} {
 		f.Add("", encoding, "null")
 	}
 	f.Add("", "", "https://shop.example.evil.example")
@@ -232,7 +248,8 @@ func FuzzReadingHeaders(f *testing.F) {
 		default:
 			t.Errorf("status %d", w.Code)
 		}
-		if allowed := w.Header().Get("Access-Control-Allow-Origin"); allowed != "" && (allowed != origin || origin != "https://shop.example") {
+		if allowed := w.Header().Get("Access-Control-Allow-Origin"); allowed != "" &&
+			(allowed != origin || origin != "https://shop.example") {
 			t.Errorf("%q may read, and it asked as %q", allowed, origin)
 		}
 	})

@@ -23,11 +23,14 @@ func FuzzAuthorization(f *testing.F) {
 		f.Fatal(err)
 	}
 	handler := httpapi.New(httpapi.Options{
-		Admins: admins, Buyers: auth.NewVerifier(auth.Options{Secret: []byte("the shop's secret, long enough")}), Store: &forgetful{},
+		Admins: admins, Buyers: auth.NewVerifier(auth.Options{Secret: []byte("the shop's secret, long enough")}),
+		Store: &forgetful{},
 	})
 	for _, value := range []string{
-		"", "Bearer", "Bearer ", "bearer x", "BEARER " + viewerKey, "Bearer  " + ownerKey, "Basic " + ownerKey, "Bearer " + ownerKey + ",Bearer x", "Bearer a.b.c",
-		"Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIiwiZXhwIjo5OTk5OTk5OTk5fQ.", "Bearer \x00", "Bearer 张三", strings.Repeat("Bearer ", 100),
+		"", "Bearer", "Bearer ", "bearer x", "BEARER " + viewerKey, "Bearer  " + ownerKey, "Basic " + ownerKey,
+		"Bearer " + ownerKey + ",Bearer x", "Bearer a.b.c",
+		"Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIiwiZXhwIjo5OTk5OTk5OTk5fQ.", "Bearer \x00", "Bearer 张三",
+		strings.Repeat("Bearer ", 100),
 	} {
 		f.Add(value, "")
 		f.Add(value, "Bearer "+ownerKey)
@@ -43,7 +46,8 @@ func FuzzAuthorization(f *testing.F) {
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, r)
 			scheme, key, _ := strings.Cut(first, " ")
-			known := second == "" && strings.EqualFold(scheme, "Bearer") && (key == viewerKey || key == operatorKey || key == ownerKey)
+			known := second == "" && strings.EqualFold(scheme, "Bearer") &&
+				(key == viewerKey || key == operatorKey || key == ownerKey)
 			if let := w.Code != http.StatusUnauthorized; let != known {
 				t.Errorf("%s with %q, %q: status %d", target, first, second, w.Code)
 			}
@@ -62,7 +66,10 @@ func FuzzAdminBodies(f *testing.F) {
 	send := func(pattern, body string) *httptest.ResponseRecorder {
 		method, path, _ := strings.Cut(pattern, " ")
 		r := httptest.NewRequest(method, wildcard.ReplaceAllStringFunc(path, func(name string) string {
-			return map[string]string{"{sale}": "phone", "{order}": "phone.0123456789abcdef0123456789abcdef", "{list}": "deny", "{id}": "1"}[name]
+			return map[string]string{
+				"{sale}": "phone", "{order}": "phone.0123456789abcdef0123456789abcdef", "{list}": "deny",
+				"{id}": "1",
+			}[name]
 		}), strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer "+ownerKey)
 		w := httptest.NewRecorder()
@@ -81,9 +88,12 @@ func FuzzAdminBodies(f *testing.F) {
 	}
 	for i := range patterns {
 		for _, body := range []string{
-			"", "{}", "null", "[]", `{"id":"a","delta":1}`, `{"id":"a","delta":1e300}`, `{"payment_id":"p"}`, `{"reason":"r"}`, `{"apply":true}`,
-			saleJSON("tv"), `{"total":5,"title":"x"}`, `{"total":null}`, `{"buyer_rate":{"requests":1,"per_s":1,"shared":true}}`, `{"unknown":1}`, `{"a":{"a":{"a":[[[]]]}}}`,
-			"\xff", `{"title":"\u0000"}`, `{"opens_at":"0000-01-01T00:00:00Z"}`, "alice\nbob\n", `["alice"]`, strings.Repeat("[", 10_000),
+			"", "{}", "null", "[]", `{"id":"a","delta":1}`, `{"id":"a","delta":1e300}`, `{"payment_id":"p"}`, `{"reason":"r"}`,
+			`{"apply":true}`,
+			saleJSON("tv"), `{"total":5,"title":"x"}`, `{"total":null}`, `{"buyer_rate":{"requests":1,"per_s":1,"shared":true}}`,
+			`{"unknown":1}`, `{"a":{"a":{"a":[[[]]]}}}`,
+			"\xff", `{"title":"\u0000"}`, `{"opens_at":"0000-01-01T00:00:00Z"}`, "alice\nbob\n", `["alice"]`,
+			strings.Repeat("[", 10_000),
 		} {
 			f.Add(uint8(i), body)
 		}
@@ -96,7 +106,8 @@ func FuzzAdminBodies(f *testing.F) {
 		if w.Body.Len() > 0 && json.Unmarshal(w.Body.Bytes(), &answer) != nil {
 			t.Errorf("%s with %.100q: the answer is no JSON: %.100q", pattern, body, w.Body)
 		}
-		if problem, ok := answer.(map[string]any); ok && w.Code >= 500 && problem["code"] == api.CodeOutcomeUnknown || w.Code == http.StatusUnauthorized || w.Code == http.StatusForbidden {
+		if problem, ok := answer.(map[string]any); ok && w.Code >= 500 && problem["code"] == api.CodeOutcomeUnknown ||
+			w.Code == http.StatusUnauthorized || w.Code == http.StatusForbidden {
 			t.Errorf("%s with %.100q: status %d %s", pattern, body, w.Code, w.Body)
 		}
 		if took := time.Since(began); took > 30*time.Second {

@@ -35,7 +35,10 @@ var guessRate = sluice.AddressRate{Requests: 20, PerS: 60}
 const maxGuessers = 1 << 16
 
 func newGuesses(o *Options) *guesses {
-	return &guesses{wrong: meters.New(maxGuessers), meter: guessRate.Meter(), count: o.AdminDecided, log: o.Log, admins: o.Admins}
+	return &guesses{
+		wrong: meters.New(maxGuessers), meter: guessRate.Meter(), count: o.AdminDecided, log: o.Log,
+		admins: o.Admins,
+	}
 }
 
 // find returns whose key this is. Held: it was not looked at, since its address
@@ -54,7 +57,8 @@ func (g *guesses) find(key string, from netip.Addr, now time.Time) (admin auth.A
 	}
 	g.count.Count("wrong_key")
 	if wait > 0 && g.quiet.admit(now) {
-		g.log.Warn("an address tries keys of admins; its requests are refused unread for a while, unless it is this machine's", "address", from)
+		g.log.Warn("an address tries keys of admins; its requests are refused unread for a while, "+
+			"unless it is this machine's", "address", from)
 	}
 	return auth.Admin{}, false, held
 }

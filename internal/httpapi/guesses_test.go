@@ -14,11 +14,16 @@ import (
 // those who use their keys; requests of this machine are only counted.
 func TestGuessingAdminKeys(t *testing.T) {
 	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
-	for name, route := range map[string]string{"of the merchant": "POST /v1/admin/sales/phone/pause", "of buyers": "GET /v1/orders"} {
+	for name, route := range map[string]string{
+		"of the merchant": "POST /v1/admin/sales/phone/pause",
+		"of buyers":       "GET /v1/orders",
+	} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
 			counts := &counted{}
-			handler := bare(t, httpapi.Options{Store: &forgetful{}, AdminDecided: counts, Now: func() time.Time { return now }, Log: textLog(&log)})
+			handler := bare(t, httpapi.Options{Store: &forgetful{}, AdminDecided: counts, Now: func() time.Time {
+				return now
+			}, Log: textLog(&log)})
 			ask := func(address, key string) (status int, body string) {
 				method, path, _ := strings.Cut(route, " ")
 				r := httptest.NewRequest(method, path, nil)
@@ -35,7 +40,8 @@ func TestGuessingAdminKeys(t *testing.T) {
 				}
 			}
 			for i := range 20 {
-				if status, body := ask("192.0.2.2:1", "wrong-0123456789abcdef"); status != unknown || strings.Contains(body, "too many") {
+				if status, body := ask("192.0.2.2:1", "wrong-0123456789abcdef"); status != unknown ||
+					strings.Contains(body, "too many") {
 					t.Fatalf("try %d: %d %s", i, status, body)
 				}
 			}

@@ -115,7 +115,8 @@ func saleJSON(id string, fields ...string) string {
 	sale := map[string]json.RawMessage{
 		"id": json.RawMessage(`"` + id + `"`), "sku": json.RawMessage(`"SKU"`), "title": json.RawMessage(`"Title"`),
 		"price": json.RawMessage(`{"amount":100,"currency":"CNY"}`), "total": json.RawMessage(`10`),
-		"max_per_buyer": json.RawMessage(`1`), "opens_at": json.RawMessage(`"2026-01-01T00:00:00Z"`), "closes_at": json.RawMessage(`null`),
+		"max_per_buyer": json.RawMessage(`1`), "opens_at": json.RawMessage(`"2026-01-01T00:00:00Z"`),
+		"closes_at": json.RawMessage(`null`),
 	}
 	for _, f := range fields {
 		name, value, _ := strings.Cut(f, "=")
@@ -145,7 +146,8 @@ func TestAClaimBecomesAnOrder(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phone"), 201)
 	placed := s.must(s.claim("phone", "alice", "attempt-1", `{"quantity":1,"meta":{"size": "XL"}}`), 202)
-	if placed.text("status") != "queued" || placed.text("sale_id") != "phone" || placed.header.Get("Idempotent-Replayed") != "" {
+	if placed.text("status") != "queued" || placed.text("sale_id") != "phone" ||
+		placed.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("placed: %s", placed.body)
 	}
 	id := placed.text("order_id")
@@ -155,15 +157,18 @@ func TestAClaimBecomesAnOrder(t *testing.T) {
 
 	again := s.must(s.claim("phone", "alice", "attempt-1", `{"meta":{"size":"XL"},"quantity":1}`), 202)
 	if again.body != placed.body || again.header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("a repeat: %s, replayed %q; want the same body and true (I4)", again.body, again.header.Get("Idempotent-Replayed"))
+		t.Errorf("a repeat: %s, replayed %q; want the same body and true (I4)", again.body,
+			again.header.Get("Idempotent-Replayed"))
 	}
 	s.must(s.claim("phone", "alice", "attempt-1", `{"quantity":2}`), 422, "idempotency_key_reused")
 	s.must(s.claim("phone", "alice", "attempt-1"), 422, "idempotency_key_reused") // no meta
 	limit := s.must(s.claim("phone", "alice", "attempt-2"), 409, "buyer_limit")
 	if limit.text("order_ids") != "["+id+"]" || limit.text("detail") != "at most 1 per buyer" {
-		t.Errorf("buyer_limit carries %v and says %q, want the live order %s and the limit", limit.fields["order_ids"], limit.text("detail"), id)
+		t.Errorf("buyer_limit carries %v and says %q, want the live order %s and the limit", limit.fields["order_ids"],
+			limit.text("detail"), id)
 	}
-	if much := s.must(s.claim("phone", "carol", "attempt-1", `{"quantity":2}`), 409, "buyer_limit"); much.text("detail") != "at most 1 per buyer" {
+	if much := s.must(s.claim("phone", "carol", "attempt-1", `{"quantity":2}`), 409, "buyer_limit"); much.text("detail") !=
+		"at most 1 per buyer" {
 		t.Errorf("more than the limit at once: %s", much.body)
 	}
 	if other := s.must(s.claim("phone", "bob", "attempt-1"), 202); other.text("order_id") == id {
@@ -260,7 +265,8 @@ func TestTheLimitOfOrdersIsNamed(t *testing.T) {
 	s.must(s.do("POST", "/v1/orders/"+id+"/cancel", "", s.auth("alice")), 200)
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		a := s.must(s.claim("phone", "alice", "attempt-2"), 409, "buyer_limit")
-		if a.text("detail") == "orders per buyer, ended ones too: at most 1; after 2 that expired or that the buyer cancelled: none" {
+		if a.text("detail") ==
+			"orders per buyer, ended ones too: at most 1; after 2 that expired or that the buyer cancelled: none" {
 			return
 		}
 		if time.Now().After(deadline) { // the unit has come back by now
@@ -312,7 +318,8 @@ func TestHoldingWithoutPayingComesToAnEnd(t *testing.T) {
 	if report := s.must(s.admin("GET", "/v1/admin/sales/phone/audit", ""), 200); report.text("ok") != "true" {
 		t.Errorf("audit: %s", report.body)
 	}
-	if sale := s.must(s.admin("PATCH", "/v1/admin/sales/phone", `{"max_unpaid_per_buyer":null}`), 200); sale.fields["max_unpaid_per_buyer"] != nil {
+	if sale := s.must(s.admin("PATCH", "/v1/admin/sales/phone", `{"max_unpaid_per_buyer":null}`),
+		200); sale.fields["max_unpaid_per_buyer"] != nil {
 		t.Errorf("lifted: %s", sale.body)
 	}
 	claim(202, "")
@@ -360,10 +367,20 @@ func TestBadClaimsChangeNothing(t *testing.T) {
 		{"exponent", `{"quantity":1e0}`, []string{alice, good}, 400, "bad_request"},
 		{"a string", `{"quantity":"1"}`, []string{alice, good}, 400, "bad_request"},
 		{"meta no object", `{"quantity":1,"meta":"x"}`, []string{alice, good}, 400, "bad_request"},
-		{"meta too large", `{"quantity":1,"meta":{"x":"` + strings.Repeat("y", 600) + `"}}`, []string{alice, good}, 400, "bad_request"},
+		{
+			"meta too large", `{"quantity":1,"meta":{"x":"` + strings.Repeat("y", 600) + `"}}`,
+			[]string{alice, good},
+			400,
+			"bad_request",
+		},
 		{"meta too deep", `{"quantity":1,"meta":` + deep + `}`, []string{alice, good}, 400, "bad_request"},
 		{"not UTF-8", "{\"quantity\":1,\"meta\":{\"x\":\"\xff\"}}", []string{alice, good}, 400, "bad_request"},
-		{"10 MB", `{"quantity":1,"meta":{"x":"` + strings.Repeat("y", 10<<20) + `"}}`, []string{alice, good}, 413, "too_large"},
+		{
+			"10 MB", `{"quantity":1,"meta":{"x":"` + strings.Repeat("y", 10<<20) + `"}}`,
+			[]string{alice, good},
+			413,
+			"too_large",
+		},
 		{"no key", `{"quantity":1}`, []string{alice}, 400, "bad_request"},
 		{"two keys", `{"quantity":1}`, []string{alice, good, good}, 400, "bad_request"},
 		{"short key", `{"quantity":1}`, []string{alice, "Idempotency-Key: 1234567"}, 400, "bad_request"},
@@ -392,15 +409,18 @@ func TestTokens(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phone"), 201)
 	hour := time.Now().Add(time.Hour).Unix()
-	forged, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString([]byte("another secret"))
+	forged, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+		jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString([]byte("another secret"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString(
+		jwt.UnsafeAllowNoneSignatureType)
 	if err != nil {
 		t.Fatal(err)
 	}
-	longer, err := jwt.NewWithClaims(jwt.SigningMethodHS512, jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString([]byte(s.engine.BuyerSecret()))
+	longer, err := jwt.NewWithClaims(jwt.SigningMethodHS512,
+		jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString([]byte(s.engine.BuyerSecret()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,12 +432,22 @@ func TestTokens(t *testing.T) {
 		{"none", "X: y", "unauthenticated"},
 		{"another scheme", "Authorization: Basic ZXZlOng=", "unauthenticated"},
 		{"not a JWT", "Authorization: Bearer abc", "unauthenticated"},
-		{"expired", "Authorization: Bearer " + s.token(jwt.MapClaims{"sub": "eve", "exp": time.Now().Add(-time.Minute).Unix()}), "unauthenticated"},
+		{"expired", "Authorization: Bearer " +
+			s.token(jwt.MapClaims{"sub": "eve", "exp": time.Now().Add(-time.Minute).Unix()}), "unauthenticated"},
 		{"no exp", "Authorization: Bearer " + s.token(jwt.MapClaims{"sub": "eve"}), "unauthenticated"},
-		{"not yet", "Authorization: Bearer " + s.token(jwt.MapClaims{"sub": "eve", "exp": hour, "nbf": hour - 60}), "unauthenticated"},
+		{
+			"not yet", "Authorization: Bearer " + s.token(jwt.MapClaims{"sub": "eve", "exp": hour, "nbf": hour - 60}),
+			"unauthenticated",
+		},
 		{"no sub", "Authorization: Bearer " + s.token(jwt.MapClaims{"exp": hour}), "unauthenticated"},
-		{"sub with a control character", "Authorization: Bearer " + s.token(jwt.MapClaims{"sub": "e\tve", "exp": hour}), "unauthenticated"},
-		{"sub too long", "Authorization: Bearer " + s.token(jwt.MapClaims{"sub": strings.Repeat("e", 129), "exp": hour}), "unauthenticated"},
+		{
+			"sub with a control character", "Authorization: Bearer " + s.token(jwt.MapClaims{"sub": "e\tve", "exp": hour}),
+			"unauthenticated",
+		},
+		{
+			"sub too long", "Authorization: Bearer " + s.token(jwt.MapClaims{"sub": strings.Repeat("e", 129), "exp": hour}),
+			"unauthenticated",
+		},
 		{"forged", "Authorization: Bearer " + forged, "unauthenticated"},
 		{"alg none", "Authorization: Bearer " + none, "unauthenticated"},
 		{"another alg", "Authorization: Bearer " + longer, "unauthenticated"},
@@ -429,7 +459,8 @@ func TestTokens(t *testing.T) {
 			s := &shop{t: t, engine: s.engine, url: s.url}
 			status := map[string]int{"unauthenticated": 401, "forbidden": 403}[c.code]
 			for range 2 { // the second time a remembered token would answer
-				s.must(s.do("POST", "/v1/sales/phone/orders", `{"quantity":1}`, c.header, "Idempotency-Key: attempt-1"), status, c.code)
+				s.must(s.do("POST", "/v1/sales/phone/orders", `{"quantity":1}`, c.header, "Idempotency-Key: attempt-1"), status,
+					c.code)
 			}
 		})
 	}
@@ -448,7 +479,10 @@ func TestBadSales(t *testing.T) {
 		{"no price", `price=`, "price"},
 		{"exotic currency", `price={"amount":1,"currency":"yuan"}`, "currency"},
 		{"closing before opening", `closes_at="2025-01-01T00:00:00Z"`, "closes_at: want"},
-		{"closed before it exists", `closes_at="2026-01-02T00:00:00Z"`, "closes_at: 2026-01-02T00:00:00.000Z is already past"},
+		{
+			"closed before it exists", `closes_at="2026-01-02T00:00:00Z"`,
+			"closes_at: 2026-01-02T00:00:00.000Z is already past",
+		},
 		{"negative total", `total=-1`, "total"},
 		{"no word of the total", `total=`, "total"},
 		{"limit 0", `max_per_buyer=0`, "max_per_buyer"},
@@ -508,7 +542,8 @@ func TestReading(t *testing.T) {
 	}
 	s.must(s.claim("phone", "alice", "attempt-1"), 202)
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		if changed := s.do("GET", "/v1/sales/phone", "", "If-None-Match: "+etag); changed.status == 200 && changed.text("available") == "9" {
+		if changed := s.do("GET", "/v1/sales/phone", "", "If-None-Match: "+etag); changed.status == 200 &&
+			changed.text("available") == "9" {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -519,7 +554,8 @@ func TestReading(t *testing.T) {
 	if list := s.must(s.do("GET", "/v1/sales", ""), 200); strings.Count(list.body, `"id"`) != 1 {
 		t.Errorf("sales: %s", list.body)
 	}
-	if now := s.must(s.do("GET", "/v1/time", ""), 200); len(now.text("server_time")) != len("2026-11-11T12:00:00.000Z") || now.header.Get("Cache-Control") != "no-store" {
+	if now := s.must(s.do("GET", "/v1/time", ""), 200); len(now.text("server_time")) != len("2026-11-11T12:00:00.000Z") ||
+		now.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("time: %s, %s", now.body, now.header.Get("Cache-Control"))
 	}
 	s.must(s.do("GET", "/healthz", ""), 200)
@@ -542,7 +578,8 @@ func TestListsOfOrders(t *testing.T) {
 	for i := range 25 {
 		s.must(s.claim("phone", fmt.Sprintf("buyer-%02d", i), "attempt-1"), 202)
 	}
-	for deadline := time.Now().Add(10 * time.Second); strings.Count(s.admin("GET", "/v1/admin/orders?sale=phone", "").body, "order_id") < 25; {
+	for deadline := time.Now().Add(10 * time.Second); strings.Count(s.admin("GET", "/v1/admin/orders?sale=phone", "").body,
+		"order_id") < 25; {
 		if time.Now().After(deadline) {
 			t.Fatal("the orders are not stored")
 		}
@@ -563,10 +600,14 @@ func TestListsOfOrders(t *testing.T) {
 	if seen != 25 {
 		t.Errorf("%d orders over all pages, want 25", seen)
 	}
-	if one := s.must(s.admin("GET", "/v1/admin/orders?buyer=buyer-07&status=pending", ""), 200); strings.Count(one.body, "order_id") != 1 {
+	if one := s.must(s.admin("GET", "/v1/admin/orders?buyer=buyer-07&status=pending", ""), 200); strings.Count(one.body,
+		"order_id") != 1 {
 		t.Errorf("by buyer: %s", one.body)
 	}
-	for _, query := range []string{"limit=0", "limit=1001", "limit=x", "status=sold", "cursor=nonsense", "colour=red", "sale=A%20B", "limit=1&limit=2", "%zz"} {
+	for _, query := range []string{
+		"limit=0", "limit=1001", "limit=x", "status=sold", "cursor=nonsense", "colour=red",
+		"sale=A%20B", "limit=1&limit=2", "%zz",
+	} {
 		s.must(s.admin("GET", "/v1/admin/orders?"+query, ""), 400, "bad_request")
 	}
 	s.must(s.admin("GET", "/v1/admin/dead-letters", ""), 200)
@@ -623,7 +664,8 @@ func TestUnitsComeBack(t *testing.T) {
 	}
 	b := buy("bob")
 	for range 2 {
-		if r := s.must(admin(b, "reject", `{"reason":"no address"}`), 200); r.text("status") != "rejected" || r.text("reason") != "no address" {
+		if r := s.must(admin(b, "reject", `{"reason":"no address"}`), 200); r.text("status") != "rejected" ||
+			r.text("reason") != "no address" {
 			t.Errorf("rejected: %s", r.body)
 		}
 	}
@@ -635,7 +677,8 @@ func TestUnitsComeBack(t *testing.T) {
 	}
 	c := buy("carol")
 	for range 2 {
-		if p := s.must(admin(c, "pay", `{"payment_id":"p-2"}`), 200); p.text("status") != "paid" || p.text("payment_id") != "p-2" {
+		if p := s.must(admin(c, "pay", `{"payment_id":"p-2"}`), 200); p.text("status") != "paid" ||
+			p.text("payment_id") != "p-2" {
 			t.Errorf("paid: %s", p.body)
 		}
 	}
@@ -646,7 +689,10 @@ func TestUnitsComeBack(t *testing.T) {
 		t.Errorf("refunded: %s", r.body)
 	}
 	d := buy("dave")
-	for _, bad := range []string{``, `{}`, `{"payment_id":""}`, `{"payment_id":"` + strings.Repeat("p", 129) + `"}`, `{"payment":"p"}`} {
+	for _, bad := range []string{
+		``, `{}`, `{"payment_id":""}`, `{"payment_id":"` + strings.Repeat("p", 129) + `"}`,
+		`{"payment":"p"}`,
+	} {
 		s.must(admin(d, "pay", bad), 400, "bad_request")
 	}
 	s.must(admin(d, "reject", `{"reason":""}`), 400, "bad_request")
@@ -671,7 +717,8 @@ func TestUnpaidOrdersExpire(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phone", "total=1", "payment_window_s=1", "payment_grace_s=0"), 201)
 	first := s.must(s.claim("phone", "alice", "attempt-1"), 202).text("order_id")
-	for deadline := time.Now().Add(20 * time.Second); s.claim("phone", "bob", "attempt-1").status != 202; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); s.claim("phone", "bob", "attempt-1").status !=
+		202; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the unit of an unpaid order does not come back")
 		}
@@ -679,7 +726,8 @@ func TestUnpaidOrdersExpire(t *testing.T) {
 	if o := s.stored(first); o.text("status") != "expired" {
 		t.Errorf("the unpaid order is %s", o.text("status"))
 	}
-	if late := s.must(s.admin("POST", "/v1/admin/orders/"+first+"/pay", `{"payment_id":"late"}`), 200); late.text("status") != "refund_due" {
+	if late := s.must(s.admin("POST", "/v1/admin/orders/"+first+"/pay", `{"payment_id":"late"}`),
+		200); late.text("status") != "refund_due" {
 		t.Errorf("a late payment: %s", late.body)
 	}
 	if due := s.must(s.admin("GET", "/v1/admin/orders?status=refund_due", ""), 200); !strings.Contains(due.body, first) {
@@ -708,7 +756,8 @@ func TestAnotherBuyersOrdersAreNotListed(t *testing.T) {
 		t.Fatalf("no cursor: %s", page.body)
 	}
 	for query, want := range map[string]int{
-		"": 4, "sale=phone": 2, "sale=lamp": 2, "sale=other": 0, "status=pending": 4, "status=paid": 0, "limit=1": 1, "limit=1000": 4,
+		"": 4, "sale=phone": 2, "sale=lamp": 2, "sale=other": 0, "status=pending": 4, "status=paid": 0, "limit=1": 1,
+		"limit=1000":                4,
 		"sale=phone&status=pending": 2, "sale=lamp&limit=1": 1, "sale=lamp&status=pending&limit=1000": 2,
 		"cursor=" + cursor: -1, "sale=phone&cursor=" + cursor: -1, "sale=lamp&status=pending&limit=5&cursor=" + cursor: -1,
 	} {

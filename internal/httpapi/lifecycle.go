@@ -46,7 +46,8 @@ func (s *Server) payOrder(w http.ResponseWriter, r *http.Request) {
 		problem(w, api.CodeBadRequest, "payment_id: "+err.Error())
 		return
 	}
-	s.changeOrder(w, r, sluice.Change{Action: sluice.Pay, PaymentID: message.PaymentID, By: admin(r).Name}, api.NewAdminOrder)
+	s.changeOrder(w, r, sluice.Change{Action: sluice.Pay, PaymentID: message.PaymentID, By: admin(r).Name},
+		api.NewAdminOrder)
 }
 
 // rejectOrder ends an order that failed after the grab.
@@ -60,7 +61,8 @@ func (s *Server) rejectOrder(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if message.Reason == sluice.NotCovered {
-		problem(w, api.CodeBadRequest, "reason: "+sluice.NotCovered+" is reserved for orders beyond the total; want another word")
+		problem(w, api.CodeBadRequest, "reason: "+sluice.NotCovered+
+			" is reserved for orders beyond the total; want another word")
 		return
 	}
 	s.changeOrder(w, r, sluice.Change{Action: sluice.Reject, Reason: message.Reason, By: admin(r).Name}, api.NewAdminOrder)
@@ -74,7 +76,9 @@ func checkWords(text string) error {
 }
 
 // changeOrder takes an action on the order of the path and answers with it.
-func (s *Server) changeOrder(w http.ResponseWriter, r *http.Request, change sluice.Change, view func(*sluice.Order) api.Order) {
+func (s *Server) changeOrder(w http.ResponseWriter, r *http.Request, change sluice.Change,
+	view func(*sluice.Order) api.Order,
+) {
 	change.Order = sluice.OrderID(r.PathValue("order"))
 	var order sluice.Order
 	var err error
@@ -95,7 +99,8 @@ func (s *Server) changeOrder(w http.ResponseWriter, r *http.Request, change slui
 	case errors.Is(err, sluice.ErrOrderNotFound):
 		s.notStored(w, r, change)
 	case errors.As(err, &conflict):
-		problem(w, api.CodePaymentConflict, fmt.Sprintf("the order has the payment %q; the other one is in its history", conflict.Have))
+		problem(w, api.CodePaymentConflict, fmt.Sprintf("the order has the payment %q; the other one is in its history",
+			conflict.Have))
 	case errors.As(err, &state):
 		problem(w, api.CodeOrderEnded, fmt.Sprintf("the order is %s; %s is not possible", state.Status, state.Action))
 	default:

@@ -23,13 +23,15 @@ func limited(t *testing.T, what string, a answer, least, most int) {
 	t.Helper()
 	after, err := strconv.Atoi(a.header.Get("Retry-After"))
 	if a.status != 429 || a.code() != "rate_limited" || err != nil || after < least || after > most {
-		t.Errorf("%s: %d %s, Retry-After %q; want 429 rate_limited and %d to %d seconds", what, a.status, a.body, a.header.Get("Retry-After"), least, most)
+		t.Errorf("%s: %d %s, Retry-After %q; want 429 rate_limited and %d to %d seconds", what, a.status, a.body,
+			a.header.Get("Retry-After"), least, most)
 	}
 }
 
 func TestBuyersAreLimited(t *testing.T) {
 	s := openWith(t, nil)
-	s.must(s.create("phone", `total=1000`, `max_per_buyer=null`, `max_orders_per_buyer=null`, `buyer_rate={"requests":3,"per_s":3600}`), 201)
+	s.must(s.create("phone", `total=1000`, `max_per_buyer=null`, `max_orders_per_buyer=null`,
+		`buyer_rate={"requests":3,"per_s":3600}`), 201)
 	for n := range 3 {
 		s.must(s.from("ann", n), 202)
 	}
@@ -49,7 +51,11 @@ func TestBuyersAreLimited(t *testing.T) {
 	if a := s.must(s.from("ann", 1), 202); a.header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("a repeat after the rate was taken away: %s (I4)", a.body)
 	}
-	for _, line := range []string{`sluice_gate_refused_total{check="buyer_rate"} `, `sluice_gate_refused_total{check="ratio"} 0`, `sluice_claims_total{code="rate_limited"} 4`, "sluice_claims_on_their_way 0"} {
+	for _, line := range []string{
+		`sluice_gate_refused_total{check="buyer_rate"} `,
+		`sluice_gate_refused_total{check="ratio"} 0`, `sluice_claims_total{code="rate_limited"} 4`,
+		"sluice_claims_on_their_way 0",
+	} {
 		if metrics := s.do("GET", "/metrics", ""); !strings.Contains(metrics.body, line) {
 			t.Errorf("no %q in the metrics", line)
 		}
@@ -61,7 +67,10 @@ func TestBuyersAreLimited(t *testing.T) {
 func TestAddressesAreLimited(t *testing.T) {
 	limit := []string{`total=1000`, `address_rate={"requests":3,"per_s":3600}`}
 	spoofs := func(n int) []string {
-		return []string{fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", n), fmt.Sprintf("Forwarded: for=203.0.113.%d", n), fmt.Sprintf("X-Real-IP: 203.0.113.%d", n)}
+		return []string{
+			fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", n), fmt.Sprintf("Forwarded: for=203.0.113.%d", n),
+			fmt.Sprintf("X-Real-IP: 203.0.113.%d", n),
+		}
 	}
 	for name, proxies := range map[string][]netip.Prefix{
 		"no proxy is trusted": nil, "another proxy is": {netip.MustParsePrefix("10.0.0.0/8")},
@@ -98,7 +107,10 @@ func TestAddressesAreLimited(t *testing.T) {
 		for n := range 2 {
 			s.must(next(header+": "+says(50+n)+", "+says(1)), 202)
 		}
-		other := map[string]string{"X-Forwarded-For": "Forwarded: for=198.51.100.7", "Forwarded": "X-Forwarded-For: 198.51.100.7"}[header]
+		other := map[string]string{
+			"X-Forwarded-For": "Forwarded: for=198.51.100.7",
+			"Forwarded":       "X-Forwarded-For: 198.51.100.7",
+		}[header]
 		for name, headers := range map[string][]string{
 			"said by the client before":           {header + ": " + says(60) + ", " + says(1)},
 			"said in a line before":               {header + ": " + says(61), header + ": " + says(1)},

@@ -52,7 +52,10 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) {
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(uploadAtMost)) // where there are no deadlines there is nothing to put off
-	body := &steady{from: http.MaxBytesReader(w, r.Body, maxListBody), control: control, until: time.Now().Add(uploadAtMost)}
+	body := &steady{
+		from: http.MaxBytesReader(w, r.Body, maxListBody), control: control,
+		until: time.Now().Add(uploadAtMost),
+	}
 	s.replaceList(w, r, sale, kind, buyersIn(body, line))
 }
 
@@ -65,13 +68,17 @@ func (s *Server) deleteList(w http.ResponseWriter, r *http.Request) {
 	s.replaceList(w, r, sale, kind, func(func(sluice.BuyerID, error) bool) {})
 }
 
-func (s *Server) replaceList(w http.ResponseWriter, r *http.Request, sale sluice.SaleID, kind sluice.ListKind, buyers iter.Seq2[sluice.BuyerID, error]) {
+func (s *Server) replaceList(w http.ResponseWriter, r *http.Request, sale sluice.SaleID, kind sluice.ListKind,
+	buyers iter.Seq2[sluice.BuyerID, error],
+) {
 	list, err := s.Store.ReplaceList(r.Context(), sale, kind, buyers)
 	var bad *badRequest
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge), errors.Is(err, sluice.ErrListTooLong):
-		problem(w, api.CodeTooLarge, fmt.Sprintf("a list holds at most %d buyers, in a body of at most %d bytes; the old list stays", sluice.MaxListed, maxListBody))
+		problem(w, api.CodeTooLarge,
+			fmt.Sprintf("a list holds at most %d buyers, in a body of at most %d bytes; the old list stays", sluice.MaxListed,
+				maxListBody))
 	case errors.As(err, &bad):
 		problem(w, api.CodeBadRequest, bad.Error()+"; the old list stays")
 	case errors.Is(err, sluice.ErrListSuperseded):
@@ -113,7 +120,8 @@ func lineReader(contentType string) (func([]byte) (sluice.BuyerID, error), error
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl"):
 		return ndjsonBuyer, nil
 	}
-	return nil, errors.New("Content-Type: want text/plain (an id a line) or application/x-ndjson (a JSON string, or an object with buyer_id, a line)")
+	return nil, errors.New("Content-Type: want text/plain (an id a line) or application/x-ndjson (a JSON string, or an " +
+		"object with buyer_id, a line)")
 }
 
 func ndjsonBuyer(line []byte) (sluice.BuyerID, error) {

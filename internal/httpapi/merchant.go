@@ -52,7 +52,9 @@ func (s *Server) patchSale(w http.ResponseWriter, r *http.Request) {
 type badRequest struct{ error }
 
 // changeSale is open, pause, resume and close.
-func (s *Server) changeSale(change func(sluice.Control, context.Context, sluice.SaleID) (sluice.Sale, error)) http.HandlerFunc {
+func (s *Server) changeSale(
+	change func(sluice.Control, context.Context, sluice.SaleID) (sluice.Sale, error),
+) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !noBody(w, r) {
 			return

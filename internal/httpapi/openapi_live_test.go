@@ -59,7 +59,8 @@ func (c *checked) call(wantStatus int, wrong bool, method, path, body string, he
 	}
 	a, err := c.judge(wantStatus, method, path, body, headers...)
 	if (err != nil) != wrong {
-		c.t.Errorf("%s %s %s: by the document the request is right: %v; want %v (%v)", method, path, body, err == nil, !wrong, err)
+		c.t.Errorf("%s %s %s: by the document the request is right: %v; want %v (%v)", method, path, body, err == nil, !wrong,
+			err)
 	}
 	return a
 }
@@ -91,17 +92,22 @@ func (c *checked) fits(a answer, method, path, body string, headers ...string) e
 		c.t.Fatalf("%s %s: the document does not have it: %v", method, path, err)
 	}
 	c.seen[fmt.Sprintf("%s %s %d", route.Method, route.Path, a.status)] = true
-	options := &openapi3filter.Options{IncludeResponseStatus: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}
+	options := &openapi3filter.Options{
+		IncludeResponseStatus: true,
+		AuthenticationFunc:    openapi3filter.NoopAuthenticationFunc,
+	}
 	input := &openapi3filter.RequestValidationInput{Request: request, PathParams: params, Route: route, Options: options}
 	wrong := openapi3filter.ValidateRequest(c.t.Context(), input)
 	err = openapi3filter.ValidateResponse(c.t.Context(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: input, Status: a.status, Header: a.header, Body: io.NopCloser(bytes.NewBufferString(a.body)), Options: options,
+		RequestValidationInput: input, Status: a.status, Header: a.header, Body: io.NopCloser(bytes.NewBufferString(a.body)),
+		Options: options,
 	})
 	if err != nil {
 		c.t.Errorf("%s %s: answer %d %.300s: %v", method, path, a.status, a.body, err)
 	}
 	if code := a.code(); a.status >= 400 && code != "" {
-		if problem := route.Operation.Responses.Status(a.status); problem == nil || problem.Value.Content["application/problem+json"].Examples[code] == nil {
+		if problem := route.Operation.Responses.Status(a.status); problem == nil ||
+			problem.Value.Content["application/problem+json"].Examples[code] == nil {
 			c.t.Errorf("%s %s: the document does not have %d %s there", method, path, a.status, code)
 		}
 	}
@@ -118,7 +124,8 @@ func init() { // types that the validator does not know are texts
 func TestReferenceIsServed(t *testing.T) {
 	s := open(t)
 	page := s.must(s.do("GET", "/docs", ""), 200)
-	if page.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(page.header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-") {
+	if page.header.Get("Content-Type") != "text/html; charset=utf-8" ||
+		!strings.HasPrefix(page.header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-") {
 		t.Errorf("header: %v", page.header)
 	}
 	if packed := s.do("GET", "/docs", "", "Accept-Encoding: gzip"); packed.header.Get("Content-Encoding") != "gzip" {

@@ -93,7 +93,8 @@ func (c *checked) operations() []operation {
 
 // missing is the path to something that does not exist, in a sale of this name.
 func (o *operation) missing(sale string) string {
-	return strings.NewReplacer("{sale}", sale, "{order}", sale+"."+strings.Repeat("0", 32), "{webhook}", "wh_nothing", "{id}", "999", "{list}", "allow",
+	return strings.NewReplacer("{sale}", sale, "{order}", sale+"."+strings.Repeat("0", 32), "{webhook}", "wh_nothing",
+		"{id}", "999", "{list}", "allow",
 		"{build}", "x", "{file}", "x").Replace(o.path)
 }
 
@@ -203,7 +204,8 @@ func (c *checked) selling() {
 	admin(201, "POST", "/v1/admin/sales", saleJSON("phone", "total=2"))
 	admin(409, "POST", "/v1/admin/sales", saleJSON("phone"))
 	c.call(400, true, "POST", "/v1/admin/sales", `{"id":"x","colour":"red"}`, key)
-	admin(201, "POST", "/v1/admin/sales", saleJSON("later", `opens_at="2099-01-01T00:00:00Z"`, "total=null", "max_per_buyer=null", `list_price={"amount":300,"currency":"CNY"}`,
+	admin(201, "POST", "/v1/admin/sales", saleJSON("later", `opens_at="2099-01-01T00:00:00Z"`, "total=null",
+		"max_per_buyer=null", `list_price={"amount":300,"currency":"CNY"}`,
 		`buyer_rate={"requests":10,"per_s":1,"shared":false}`))
 	admin(200, "GET", "/v1/admin/sales", "")
 	admin(200, "GET", "/v1/admin/sales/later", "")
@@ -271,7 +273,8 @@ func (c *checked) selling() {
 
 // entering is what stands before a sale: tickets, proofs of work, lists, rates.
 func (c *checked) entering() {
-	c.merchant(201, "POST", "/v1/admin/sales", saleJSON("club", "total=5", "max_per_buyer=5", `ticket={"before_s":60}`, `challenge={"difficulty":1}`,
+	c.merchant(201, "POST", "/v1/admin/sales", saleJSON("club", "total=5", "max_per_buyer=5", `ticket={"before_s":60}`,
+		`challenge={"difficulty":1}`,
 		`address_rate={"requests":300,"per_s":60}`, `admission_ratio=0.5`, `eligibility="list"`))
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"buyer_rate":{"requests":3,"per_s":86400}}`) // not shared
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"risk":{"url":"http://127.0.0.1:9/","on_failure":"allow"}}`)
@@ -310,7 +313,8 @@ func (c *checked) entering() {
 	ask(429, "ann", "ticket", "")
 	claim := func(status, n int, headers ...string) {
 		c.t.Helper()
-		c.call(status, false, "POST", "/v1/sales/club/orders", `{"quantity":1}`, append(headers, c.auth("ann"), fmt.Sprint("Idempotency-Key: attempt-", n))...)
+		c.call(status, false, "POST", "/v1/sales/club/orders", `{"quantity":1}`,
+			append(headers, c.auth("ann"), fmt.Sprint("Idempotency-Key: attempt-", n))...)
 	}
 	claim(403, 1)
 	claim(202, 2, "Sluice-Ticket: "+ticket)
@@ -324,8 +328,11 @@ func (c *checked) entering() {
 func (c *checked) conflicts() {
 	place := func(buyer string) string {
 		c.t.Helper()
-		id := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth(buyer), "Idempotency-Key: attempt-1").text("order_id")
-		c.must(c.eventually(func() answer { return c.admin("POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-1"}`) }, 200), 200)
+		id := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth(buyer),
+			"Idempotency-Key: attempt-1").text("order_id")
+		c.must(c.eventually(func() answer {
+			return c.admin("POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-1"}`)
+		}, 200), 200)
 		return id
 	}
 	c.merchant(201, "POST", "/v1/admin/sales", saleJSON("shop", "total=5"))
@@ -333,16 +340,23 @@ func (c *checked) conflicts() {
 	c.merchant(409, "POST", paid+"/cancel", "")
 	c.merchant(409, "POST", paid+"/reject", `{"reason":"none left"}`)
 	c.merchant(400, "POST", paid+"/reject", `{"reason":"not_covered"}`)
-	open := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth("bob"), "Idempotency-Key: attempt-1").text("order_id")
-	c.must(c.eventually(func() answer { return c.admin("GET", "/v1/admin/orders?sale=shop&status=pending", "") }, 200), 200)
+	open := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth("bob"),
+		"Idempotency-Key: attempt-1").text("order_id")
+	c.must(c.eventually(func() answer {
+		return c.admin("GET", "/v1/admin/orders?sale=shop&status=pending", "")
+	}, 200), 200)
 	c.must(c.eventually(func() answer { return c.admin("POST", "/v1/admin/orders/"+open+"/cancel", "") }, 200), 200)
 	c.merchant(200, "POST", "/v1/admin/orders/"+open+"/cancel", "")
 	c.merchant(409, "POST", "/v1/admin/orders/"+open+"/refund", "")
-	last := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth("cid"), "Idempotency-Key: attempt-1").text("order_id")
+	last := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth("cid"),
+		"Idempotency-Key: attempt-1").text("order_id")
 	c.must(c.eventually(func() answer { return c.do("POST", "/v1/orders/"+last+"/cancel", "", c.auth("cid")) }, 200), 200)
 	c.call(200, false, "POST", "/v1/orders/"+last+"/cancel", "{}", c.auth("cid"))
-	gone := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth("dan"), "Idempotency-Key: attempt-1").text("order_id")
-	c.must(c.eventually(func() answer { return c.admin("POST", "/v1/admin/orders/"+gone+"/reject", `{"reason":"x"}`) }, 200), 200)
+	gone := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth("dan"),
+		"Idempotency-Key: attempt-1").text("order_id")
+	c.must(c.eventually(func() answer {
+		return c.admin("POST", "/v1/admin/orders/"+gone+"/reject", `{"reason":"x"}`)
+	}, 200), 200)
 	c.merchant(200, "POST", "/v1/admin/orders/"+gone+"/reject", `{"reason":"x"}`)
 
 	sale := "/v1/admin/sales/shop"
@@ -366,7 +380,10 @@ func (c *checked) reading() {
 	page := c.call(200, false, "GET", "/s/phone", "")
 	_, asset, _ := strings.Cut(page.body, `"/assets/`)
 	asset, _, _ = strings.Cut(asset, `"`)
-	for _, path := range []string{"/", "/o/phone.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f", "/assets/" + asset, "/docs", "/openapi.json", "/metrics"} {
+	for _, path := range []string{
+		"/", "/o/phone.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f", "/assets/" + asset, "/docs",
+		"/openapi.json", "/metrics",
+	} {
 		c.call(200, false, "GET", path, "")
 	}
 

@@ -84,17 +84,28 @@ var filledIn = map[reflect.Type][]string{
 
 // leaves are the schemas of types that are not what they are made of.
 var leaves = map[reflect.Type]object{
-	reflect.TypeFor[api.Time]():        {"type": "string", "format": "date-time", "examples": []string{"2026-11-11T12:00:00.000Z"}},
+	reflect.TypeFor[api.Time](): {
+		"type": "string", "format": "date-time",
+		"examples": []string{"2026-11-11T12:00:00.000Z"},
+	},
 	reflect.TypeFor[json.RawMessage](): {"type": []string{"object", "null"}, "description": "any object"},
-	reflect.TypeFor[sluice.SaleID]():   {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,47}$", "examples": []string{"phone-2026"}},
-	reflect.TypeFor[sluice.OrderID]():  {"type": "string", "description": "carries the id of its sale", "examples": []string{"phone-2026.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f"}},
-	reflect.TypeFor[sluice.BuyerID]():  {"type": "string", "description": "1 to 128 bytes of UTF-8"},
-	reflect.TypeFor[sluice.Key]():      {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
+	reflect.TypeFor[sluice.SaleID](): {
+		"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,47}$",
+		"examples": []string{"phone-2026"},
+	},
+	reflect.TypeFor[sluice.OrderID](): {
+		"type": "string", "description": "carries the id of its sale",
+		"examples": []string{"phone-2026.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f"},
+	},
+	reflect.TypeFor[sluice.BuyerID](): {"type": "string", "description": "1 to 128 bytes of UTF-8"},
+	reflect.TypeFor[sluice.Key]():     {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
 	reflect.TypeFor[sluice.State](): {"type": "string", "enum": []sluice.State{
-		sluice.StateUpcoming, sluice.StateOpen, sluice.StatePaused, sluice.StateSoldOut, sluice.StateClosed, sluice.StateUnavailable,
+		sluice.StateUpcoming, sluice.StateOpen, sluice.StatePaused, sluice.StateSoldOut, sluice.StateClosed,
+		sluice.StateUnavailable,
 	}},
 	reflect.TypeFor[sluice.Status](): {"type": "string", "enum": []sluice.Status{
-		sluice.Queued, sluice.Pending, sluice.Paid, sluice.Rejected, sluice.Cancelled, sluice.Expired, sluice.Refunded, sluice.RefundDue,
+		sluice.Queued, sluice.Pending, sluice.Paid, sluice.Rejected, sluice.Cancelled, sluice.Expired, sluice.Refunded,
+		sluice.RefundDue,
 	}},
 }
 
@@ -153,7 +164,8 @@ func (s *schemas) structure(t reflect.Type) object {
 			continue
 		}
 		schema := s.of(f.Type)
-		absent := strings.Contains(rest, "omitempty") || strings.Contains(rest, "omitzero") || s.reading && slices.Contains(filledIn[t], name)
+		absent := strings.Contains(rest, "omitempty") || strings.Contains(rest, "omitzero") || s.reading &&
+			slices.Contains(filledIn[t], name)
 		if !absent {
 			required = append(required, name)
 			if f.Type.Kind() == reflect.Pointer {

@@ -173,7 +173,8 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			}
 			described := o.Extensions["x-access"]
 			if described != string(access) || inJSON(t, o.Security) != need || !strings.HasSuffix(o.Description, role) {
-				t.Errorf("%s: is for %s, and described for %s, %s: %s", name, access, described, inJSON(t, o.Security), o.Description)
+				t.Errorf("%s: is for %s, and described for %s, %s: %s", name, access, described, inJSON(t, o.Security),
+					o.Description)
 			}
 		}
 	}
@@ -217,7 +218,8 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 				}
 				after := r.Value.Headers["Retry-After"]
 				if (after != nil) != (waits > 0) || after != nil && after.Value.Required != (waits == len(titles)) {
-					t.Errorf("%s %s: %s: of %d problems %d have Retry-After: %s", method, path, status, len(titles), waits, inJSON(t, after))
+					t.Errorf("%s %s: %s: of %d problems %d have Retry-After: %s", method, path, status, len(titles), waits,
+						inJSON(t, after))
 				}
 				if (r.Value.Headers["WWW-Authenticate"] != nil) != (status == "401") {
 					t.Errorf("%s %s: %s: WWW-Authenticate is of 401", method, path, status)
@@ -243,7 +245,9 @@ func everyHas(method string, o *openapi3.Operation) (codes []string) {
 	if access != string(Anyone) {
 		codes = append(codes, api.CodeUnauthenticated, api.CodeForbidden)
 	}
-	query := slices.ContainsFunc(o.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.In == openapi3.ParameterInQuery })
+	query := slices.ContainsFunc(o.Parameters, func(p *openapi3.ParameterRef) bool {
+		return p.Value.In == openapi3.ParameterInQuery
+	})
 	changes := method != http.MethodGet // then it reads a body
 	if changes || query {               // strict in what they read, also where they want no body
 		codes = append(codes, api.CodeBadRequest)

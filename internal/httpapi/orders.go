@@ -55,7 +55,9 @@ func (s *Server) order(w http.ResponseWriter, r *http.Request, buyer sluice.Buye
 // did not have the order, for the reason stored: an order is queued until it is
 // stored. It is not found only when both sides say so; if one cannot answer and
 // the other does not have it, that is an error.
-func (s *Server) findQueued(ctx context.Context, id sluice.OrderID, buyer sluice.BuyerID, stored error) (sluice.Order, error) {
+func (s *Server) findQueued(ctx context.Context, id sluice.OrderID, buyer sluice.BuyerID, stored error) (sluice.Order,
+	error,
+) {
 	sale, _ := id.Sale()
 	record, queued := s.Ledger.Find(ctx, id, buyer)
 	if queued == nil && !errors.Is(stored, sluice.ErrOrderNotFound) && !s.waits(&record) {
@@ -113,7 +115,9 @@ func (s *Server) listOrders(w http.ResponseWriter, r *http.Request) {
 	s.writeOrders(w, r, f, nil, api.NewAdminOrder)
 }
 
-func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter sluice.OrderFilter, places []chan struct{}, view func(*sluice.Order) api.Order) {
+func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter sluice.OrderFilter, places []chan struct{},
+	view func(*sluice.Order) api.Order,
+) {
 	var orders []sluice.Order
 	var next string
 	var err error

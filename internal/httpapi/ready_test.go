@@ -53,7 +53,9 @@ func newReadyServer() *readyServer {
 	fine := func(context.Context) error { return nil }
 	s := &readyServer{ledger: &readyLedger{answer: fine}, store: &readyStore{answer: fine}}
 	s.Server = &Server{Options: Options{
-		Ledger: s.ledger, Store: s.store, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(0, s.now.Load()) },
+		Ledger: s.ledger, Store: s.store, Log: slog.New(slog.DiscardHandler), Now: func() time.Time {
+			return time.Unix(0, s.now.Load())
+		},
 	}}
 	return s
 }

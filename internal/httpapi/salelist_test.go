@@ -42,7 +42,8 @@ func TestSaleList(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d", "e"} { // enough to be compressed
 		s.must(s.create("more-"+id), 201)
 	}
-	if packed := s.do("GET", "/v1/sales", "", "Accept-Encoding: gzip"); packed.header.Get("Content-Encoding") != "gzip" || packed.header.Get("Vary") != "Accept-Encoding" {
+	if packed := s.do("GET", "/v1/sales", "", "Accept-Encoding: gzip"); packed.header.Get("Content-Encoding") != "gzip" ||
+		packed.header.Get("Vary") != "Accept-Encoding" {
 		t.Errorf("a longer list: %v", packed.header)
 	}
 	s.must(s.admin("POST", "/v1/admin/sales/phone/close", ""), 200)

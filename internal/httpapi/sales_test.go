@@ -20,8 +20,12 @@ func TestEncodeSaleOncePerChange(t *testing.T) {
 	view := func(taken int64, later time.Duration) *admission.View {
 		at := now.Add(later)
 		sale := sluice.Sale{
-			ID: "phone", SKU: "P", Title: "Phone", Price: sluice.Money{Amount: 100, Currency: "CNY"}, ListPrice: list, Epoch: 1, LoadedEpoch: 1,
-			Terms: sluice.Terms{Version: 1, Total: 10, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: now.Add(time.Minute), ClosesAt: now.Add(time.Hour)},
+			ID: "phone", SKU: "P", Title: "Phone", Price: sluice.Money{Amount: 100, Currency: "CNY"}, ListPrice: list, Epoch: 1,
+			LoadedEpoch: 1,
+			Terms: sluice.Terms{
+				Version: 1, Total: 10, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: now.Add(time.Minute),
+				ClosesAt: now.Add(time.Hour),
+			},
 		}
 		return &admission.View{
 			Sale: sale, Asked: at, Told: at,
@@ -39,7 +43,9 @@ func TestEncodeSaleOncePerChange(t *testing.T) {
 	if encode(same, first) != body {
 		t.Error("only the clock has changed, and the sale was encoded again")
 	}
-	for name, changed := range map[string]*admission.View{"a unit taken": view(1, time.Second), "opened": view(0, time.Minute), "closed": view(0, time.Hour)} {
+	for name, changed := range map[string]*admission.View{
+		"a unit taken": view(1, time.Second), "opened": view(0, time.Minute), "closed": view(0, time.Hour),
+	} {
 		if got := encode(changed, same); got == body || bytes.Equal(got.json, body.json) {
 			t.Errorf("%s: the reader gets the old answer: %s", name, got.json)
 		}
@@ -60,7 +66,8 @@ func TestWhyATotalStays(t *testing.T) {
 		"below the units already taken":             sluice.ErrBelowTaken,
 	} {
 		answer := httptest.NewRecorder()
-		(&Server{}).changeProblem(answer, httptest.NewRequest(http.MethodPatch, "/v1/admin/sales/phone", nil), fmt.Errorf("store: %w", err))
+		(&Server{}).changeProblem(answer, httptest.NewRequest(http.MethodPatch, "/v1/admin/sales/phone", nil),
+			fmt.Errorf("store: %w", err))
 		if !strings.Contains(answer.Body.String(), want) {
 			t.Errorf("%v: %s, want %q", err, answer.Body, want)
 		}

@@ -78,7 +78,8 @@ func (s *shares) leave(buyer sluice.BuyerID) {
 }
 
 // metered is a handler that a buyer may ask as often as buyerMeter says.
-func (s *Server) metered(next func(http.ResponseWriter, *http.Request, sluice.BuyerID)) func(http.ResponseWriter, *http.Request, sluice.BuyerID) {
+func (s *Server) metered(next func(http.ResponseWriter, *http.Request, sluice.BuyerID)) func(http.ResponseWriter,
+	*http.Request, sluice.BuyerID) {
 	return func(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
 		asked := s.shares.asked
 		if wait := asked.Try(buyerMeter, meters.Key(asked, buyer), s.Now().Sub(s.shares.start).Microseconds()); wait > 0 {

@@ -47,7 +47,8 @@ func TestDatabasesAreAskedInTurn(t *testing.T) {
 			t.Error("the merchant waits behind buyers")
 		}
 		wg.Wait()
-		if took := time.Since(start); most.Load() != buyerChanges || answered.Load()+refused.Load() != 1000 || answered.Load() < 300 || took > patience+time.Second {
+		if took := time.Since(start); most.Load() != buyerChanges || answered.Load()+refused.Load() != 1000 ||
+			answered.Load() < 300 || took > patience+time.Second {
 			t.Errorf("%d at a time, %d answered, %d refused, after %v", most.Load(), answered.Load(), refused.Load(), took)
 		}
 	})
@@ -71,7 +72,10 @@ func (emptyStore) Order(context.Context, sluice.OrderID) (sluice.Order, error) {
 // which the databases are asked: they are those of other sales as well.
 func TestHungLedgerHoldsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{Options: Options{Store: emptyStore{}, Ledger: hungLedger{}, Log: slog.New(slog.DiscardHandler)}, shares: newShares(time.Now())}
+		s := &Server{
+			Options: Options{Store: emptyStore{}, Ledger: hungLedger{}, Log: slog.New(slog.DiscardHandler)},
+			shares:  newShares(time.Now()),
+		}
 		ctx, leave := context.WithTimeout(t.Context(), time.Minute)
 		defer leave()
 		var wg sync.WaitGroup
@@ -84,7 +88,8 @@ func TestHungLedgerHoldsNoTurn(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		if !inTurn(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), turns("bob", s.shares.reads), func() {}) || time.Since(start) > 0 {
+		if !inTurn(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil),
+			turns("bob", s.shares.reads), func() {}) || time.Since(start) > 0 {
 			t.Errorf("another sale's order waited %v", time.Since(start))
 		}
 		leave()
@@ -169,7 +174,10 @@ func TestOneBuyersShare(t *testing.T) {
 // they ask for.
 func TestOneBuyersRequestsAtATime(t *testing.T) {
 	secret := []byte("the shop's secret, long enough")
-	server := &Server{Options: Options{Buyers: auth.NewVerifier(auth.Options{Secret: secret})}, shares: newShares(time.Now())}
+	server := &Server{
+		Options: Options{Buyers: auth.NewVerifier(auth.Options{Secret: secret})},
+		shares:  newShares(time.Now()),
+	}
 	inside, leave := make(chan string, 2*buyerRequests), make(chan struct{})
 	handler := server.asToken(func(w http.ResponseWriter, _ *http.Request, token auth.Token) {
 		inside <- string(token.Buyer)

@@ -102,8 +102,9 @@ func (d *side) notFound(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, pattern := d.server.whole.mux.Handler(r); pattern != "/" {
-		problem(w, api.CodeNotFound, "not on this listener: buyers' paths are at the server's listen address, the merchant's API and the metrics "+
-			"at admin_listen (commands take it from --admin-url or SLUICE_ADMIN_URL)")
+		problem(w, api.CodeNotFound,
+			"not on this listener: buyers' paths are at the server's listen address, the merchant's API and the metrics "+
+				"at admin_listen (commands take it from --admin-url or SLUICE_ADMIN_URL)")
 		return
 	}
 	notFound(w, r)

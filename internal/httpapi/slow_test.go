@@ -179,7 +179,9 @@ func TestReadersWhoDoNotReadAreShed(t *testing.T) {
 // lister is a store that reads the lists that it is given.
 type lister struct{ forgetful }
 
-func (*lister) ReplaceList(_ context.Context, sale sluice.SaleID, kind sluice.ListKind, buyers iter.Seq2[sluice.BuyerID, error]) (sluice.BuyerList, error) {
+func (*lister) ReplaceList(_ context.Context, sale sluice.SaleID, kind sluice.ListKind,
+	buyers iter.Seq2[sluice.BuyerID, error],
+) (sluice.BuyerList, error) {
 	list := sluice.BuyerList{Sale: sale, Kind: kind}
 	for _, err := range buyers {
 		if err != nil {
@@ -203,7 +205,8 @@ func TestUploadsMayTakeLonger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	send("PUT /v1/admin/sales/phone/lists/deny HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n" +
+	send("PUT /v1/admin/sales/phone/lists/deny HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: " +
+		"text/plain\r\nContent-Length: 12\r\n" +
 		"Authorization: Bearer " + operatorKey + "\r\n\r\nalice\n")
 	time.Sleep(4500 * time.Millisecond) // longer than the server waits for a body, or to write an answer
 	send("bobby\n")

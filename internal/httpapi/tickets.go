@@ -22,7 +22,8 @@ type Eligibility struct {
 	Lists   *admission.Lists // refreshed when this server has changed one; nil: no lists are checked
 	Tickets *tickets.Keys
 	// Risk asks the merchant's own service, and always comes to a verdict.
-	Risk func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address, token string) (allow bool, reason string)
+	Risk func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address,
+		token string) (allow bool, reason string)
 	// Count receives the outcome of each request for a ticket: "handed_out", a
 	// reason of a refusal, or a code. Nil: no counting.
 	Count func(outcome string)
@@ -69,7 +70,9 @@ func (s *Server) countTicket(outcome string) {
 // mayAskForTicket finds the sale and says whether its tickets are handed out
 // now, and to this buyer; otherwise it answers. Kind is what is asked for, which
 // counts by the sale's rates. Now is the ledger's clock.
-func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind string, token auth.Token) (view *admission.View, now time.Time, ok bool) {
+func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind string,
+	token auth.Token,
+) (view *admission.View, now time.Time, ok bool) {
 	view, ok = s.view(w, r)
 	if !ok {
 		return nil, now, false
@@ -114,7 +117,9 @@ func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind st
 
 // mayTry counts a try by the sale's rates, and answers one that is not within
 // them, or that cannot be counted.
-func (s *Server) mayTry(w http.ResponseWriter, r *http.Request, kind string, view *admission.View, buyer sluice.BuyerID) bool {
+func (s *Server) mayTry(w http.ResponseWriter, r *http.Request, kind string, view *admission.View,
+	buyer sluice.BuyerID,
+) bool {
 	wait, err := s.Gate.Try(r.Context(), kind, view, buyer, s.Proxies.client(r))
 	switch {
 	case wait > 0:
@@ -138,7 +143,10 @@ func (s *Server) makeChallenge(w http.ResponseWriter, r *http.Request, token aut
 	}
 	difficulty := view.Sale.Rules.Challenge.Difficulty
 	if difficulty == 0 {
-		s.noTicket(w, api.Problem{Code: api.CodeSaleState, Detail: "this sale asks for no proof of work: ask for the ticket without one"})
+		s.noTicket(w, api.Problem{
+			Code:   api.CodeSaleState,
+			Detail: "this sale asks for no proof of work: ask for the ticket without one",
+		})
 		return
 	}
 	challenge, expires := s.Eligibility.Tickets.Challenge(view.Sale.ID, token.Buyer, int(difficulty), now)
@@ -163,7 +171,8 @@ func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token auth.T
 		return
 	}
 	if rule := view.Sale.Rules.Risk; rule != (sluice.Risk{}) {
-		allow, reason := s.Eligibility.Risk(r.Context(), rule, view.Sale.ID, token.Buyer, addressText(s.Proxies.client(r)), ask.Token)
+		allow, reason := s.Eligibility.Risk(r.Context(), rule, view.Sale.ID, token.Buyer, addressText(s.Proxies.client(r)),
+			ask.Token)
 		if !allow {
 			if reason == "" {
 				reason = "the shop does not hand out a ticket to this buyer now"
@@ -208,7 +217,9 @@ func readAskTicket(w http.ResponseWriter, r *http.Request) (ask api.AskTicket, o
 
 // solved reports whether the proof of work is done, if one is asked for, or
 // answers why it is not.
-func (s *Server) solved(w http.ResponseWriter, view *admission.View, buyer sluice.BuyerID, ask *api.AskTicket, now time.Time) bool {
+func (s *Server) solved(w http.ResponseWriter, view *admission.View, buyer sluice.BuyerID, ask *api.AskTicket,
+	now time.Time,
+) bool {
 	difficulty := view.Sale.Rules.Challenge.Difficulty
 	if difficulty == 0 {
 		return true
@@ -221,13 +232,15 @@ func (s *Server) solved(w http.ResponseWriter, view *admission.View, buyer sluic
 	if ask.Challenge == "" {
 		return no(reasonChallengeMissing, "this sale wants a proof of work before a ticket: challenge and nonce"+again)
 	}
-	switch err := s.Eligibility.Tickets.CheckSolution(ask.Challenge, ask.Nonce, view.Sale.ID, buyer, int(difficulty), now); {
+	switch err := s.Eligibility.Tickets.CheckSolution(ask.Challenge, ask.Nonce, view.Sale.ID, buyer, int(difficulty),
+		now); {
 	case err == nil:
 		return true
 	case errors.Is(err, tickets.ErrExpired):
 		return no(reasonChallengeExpired, "the challenge has expired, or the sale asks for more work now"+again)
 	case errors.Is(err, tickets.ErrUnsolved):
-		return no(reasonChallengeUnsolved, "the nonce does not solve the challenge: SHA-256 of challenge, a dot and nonce must begin with the zero bits asked for")
+		return no(reasonChallengeUnsolved, "the nonce does not solve the challenge: SHA-256 of challenge, a dot and nonce "+
+			"must begin with the zero bits asked for")
 	default:
 		return no(reasonChallengeInvalid, "the challenge is not one of ours, or another buyer's or another sale's"+again)
 	}

@@ -30,12 +30,14 @@ func (s *shop) ticket(sale, buyer, body string) answer {
 // with sends a claim of one unit with a ticket.
 func (s *shop) with(ticket, sale, buyer, key string) answer {
 	s.t.Helper()
-	return s.do("POST", "/v1/sales/"+sale+"/orders", `{"quantity":1}`, s.auth(buyer), "Idempotency-Key: "+key, "Sluice-Ticket: "+ticket)
+	return s.do("POST", "/v1/sales/"+sale+"/orders", `{"quantity":1}`, s.auth(buyer), "Idempotency-Key: "+key,
+		"Sluice-Ticket: "+ticket)
 }
 
 func (s *shop) refusedFor(a answer, reason string) {
 	s.t.Helper()
-	if a.status != http.StatusForbidden || a.code() != "forbidden" || a.text("reason") != reason || a.text("detail") == "" {
+	if a.status != http.StatusForbidden || a.code() != "forbidden" || a.text("reason") != reason ||
+		a.text("detail") == "" {
 		s.t.Errorf("answer %d %s, want 403 with reason %s", a.status, a.body, reason)
 	}
 }
@@ -53,7 +55,8 @@ func TestTicketsBeforeTheOpening(t *testing.T) {
 	early := s.must(s.ticket("far", "ann", ""), 409, "not_open")
 	opens, err1 := time.Parse(time.RFC3339, early.text("opens_at"))
 	from, err2 := time.Parse(time.RFC3339, early.text("tickets_from"))
-	if err1 != nil || err2 != nil || opens.Sub(from) != 10*time.Minute || shown.text("tickets_from") != early.text("tickets_from") {
+	if err1 != nil || err2 != nil || opens.Sub(from) != 10*time.Minute ||
+		shown.text("tickets_from") != early.text("tickets_from") {
 		t.Errorf("too early: %s", early.body)
 	}
 	s.must(s.do("POST", "/v1/sales/far/challenge", "", s.auth("ann")), 409, "not_open")
@@ -71,7 +74,9 @@ func TestTicketsBeforeTheOpening(t *testing.T) {
 	// It does not open the sale.
 	s.must(s.with(got.text("ticket"), "near", "ann", "key-00000001"), 409, "not_open")
 	s.must(s.admin("POST", "/v1/admin/sales/near/open", ""), 200)
-	placed := s.must(s.eventually(func() answer { return s.with(got.text("ticket"), "near", "ann", "key-00000002") }, 202), 202)
+	placed := s.must(s.eventually(func() answer {
+		return s.with(got.text("ticket"), "near", "ann", "key-00000002")
+	}, 202), 202)
 	if placed.text("status") != "queued" {
 		t.Errorf("placed %s", placed.body)
 	}
@@ -200,7 +205,8 @@ func TestRiskService(t *testing.T) {
 	}
 	say.Store(`not JSON`)
 	s.refusedFor(s.ticket("phones", "ann", ""), "risk") // the policy is to deny
-	s.must(s.admin("PATCH", "/v1/admin/sales/phones", `{"risk":{"url":"`+service.URL+`","timeout_ms":10000,"on_failure":"allow"}}`), 200)
+	s.must(s.admin("PATCH", "/v1/admin/sales/phones", `{"risk":{"url":"`+service.URL+
+		`","timeout_ms":10000,"on_failure":"allow"}}`), 200)
 	s.must(s.ticket("phones", "ann", ""), 200)
 	got := s.do("GET", "/metrics", "")
 	for _, verdict := range []string{"allowed", "denied", "failed_denied", "failed_allowed"} {
@@ -214,7 +220,8 @@ func TestRiskService(t *testing.T) {
 // from what the claim has.
 func TestTicketsAreRateLimited(t *testing.T) {
 	s := open(t)
-	s.must(s.create("phones", `ticket={"before_s":60}`, `challenge={"difficulty":1}`, `buyer_rate={"requests":2,"per_s":86400}`), 201)
+	s.must(s.create("phones", `ticket={"before_s":60}`, `challenge={"difficulty":1}`,
+		`buyer_rate={"requests":2,"per_s":86400}`), 201)
 	for _, kind := range []string{"challenge", "ticket"} {
 		ask := func(buyer string) answer { return s.do("POST", "/v1/sales/phones/"+kind, "", s.auth(buyer)) }
 		for n := range 2 {
@@ -222,7 +229,8 @@ func TestTicketsAreRateLimited(t *testing.T) {
 				t.Errorf("try %d at a %s: %s", n+1, kind, a.body)
 			}
 		}
-		if a := s.must(ask("ann"), 429, "rate_limited"); a.header.Get("Retry-After") == "" || a.header.Get("Retry-After") == "1" {
+		if a := s.must(ask("ann"), 429, "rate_limited"); a.header.Get("Retry-After") == "" ||
+			a.header.Get("Retry-After") == "1" {
 			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 		}
 		if a := ask("bob"); a.code() == "rate_limited" {
@@ -238,8 +246,10 @@ func TestTicketsAreRateLimited(t *testing.T) {
 func TestTicketBodies(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phones", `ticket={"before_s":60}`, `challenge={"difficulty":1}`), 201)
-	s.must(s.ticket("phones", "ann", `{"token":"`+strings.Repeat("x", 4096)+`"}`+strings.Repeat(" ", 4000)), 403, "forbidden")
-	if a := s.must(s.ticket("phones", "ann", strings.Repeat(" ", 8193)), 413, "too_large"); !strings.Contains(a.text("detail"), "8192 bytes") {
+	s.must(s.ticket("phones", "ann", `{"token":"`+strings.Repeat("x", 4096)+`"}`+strings.Repeat(" ", 4000)), 403,
+		"forbidden")
+	if a := s.must(s.ticket("phones", "ann", strings.Repeat(" ", 8193)), 413,
+		"too_large"); !strings.Contains(a.text("detail"), "8192 bytes") {
 		t.Errorf("too large: %s", a.body)
 	}
 	s.must(s.do("POST", "/v1/sales/phones/challenge", "{}"+strings.Repeat(" ", 8190), s.auth("ann")), 200)
@@ -264,7 +274,9 @@ func TestEligibility(t *testing.T) {
 	s.must(s.create("club", `eligibility="token"`, "max_per_buyer=5"), 201)
 	s.must(s.create("list", `eligibility="list"`, "max_per_buyer=5"), 201)
 	s.must(s.create("open", "max_per_buyer=5"), 201)
-	member := "Authorization: Bearer " + s.token(jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Hour).Unix(), "sluice_sales": []string{"x", "club"}})
+	member := "Authorization: Bearer " + s.token(jwt.MapClaims{
+		"sub": "ann", "exp": time.Now().Add(time.Hour).Unix(), "sluice_sales": []string{"x", "club"},
+	})
 	place := func(sale, auth, key string) answer {
 		t.Helper()
 		return s.do("POST", "/v1/sales/"+sale+"/orders", `{"quantity":1}`, auth, "Idempotency-Key: "+key)
@@ -273,14 +285,16 @@ func TestEligibility(t *testing.T) {
 	s.refusedFor(place("club", s.auth("bob"), "key-00000001"), "not_eligible")
 	s.refusedFor(place("list", member, "key-00000001"), "not_eligible")
 	// A buyer whose token names the sale no more still gets the order.
-	if again := s.must(place("club", s.auth("ann"), "key-00000001"), 202); again.header.Get("Idempotent-Replayed") != "true" {
+	if again := s.must(place("club", s.auth("ann"), "key-00000001"), 202); again.header.Get("Idempotent-Replayed") !=
+		"true" {
 		t.Errorf("%s", again.body)
 	}
 	s.refusedFor(place("club", s.auth("ann"), "key-00000002"), "not_eligible")
 
 	put := func(sale, list, kind, body string) answer {
 		t.Helper()
-		return s.do("PUT", "/v1/admin/sales/"+sale+"/lists/"+list, body, "Authorization: Bearer "+s.engine.AdminKey(), "Content-Type: "+kind)
+		return s.do("PUT", "/v1/admin/sales/"+sale+"/lists/"+list, body, "Authorization: Bearer "+s.engine.AdminKey(),
+			"Content-Type: "+kind)
 	}
 	up := s.must(put("list", "allow", "text/plain", "\xef\xbb\xbfann\r\n\nbob\nann\n手机"), 200)
 	if up.text("size") != "3" || up.text("list") != "allow" || up.text("updated_at") == "<nil>" {
@@ -382,7 +396,8 @@ func TestSaleCheck(t *testing.T) {
 			t.Errorf("%s is %q; all: %+v", name, ready[name], c.Checks)
 		}
 	}
-	if c.Node != s.engine.Node() || c.TicketKey == "" || c.LedgerTime == nil || c.StoreTime == nil || c.Epoch != 1 || c.Terms != 1 {
+	if c.Node != s.engine.Node() || c.TicketKey == "" || c.LedgerTime == nil || c.StoreTime == nil || c.Epoch != 1 ||
+		c.Terms != 1 {
 		t.Errorf("%+v", c)
 	}
 	c, odd := checks("odd")

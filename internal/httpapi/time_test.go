@@ -29,7 +29,10 @@ func (l *offLedger) terms() sluice.Terms {
 func (l *offLedger) Read(_ context.Context, ids []sluice.SaleID) ([]sluice.Reading, error) {
 	readings := make([]sluice.Reading, len(ids))
 	for i, id := range ids {
-		readings[i] = sluice.Reading{Sale: id, Now: time.Now().Add(l.off).UTC().Truncate(time.Millisecond), Loaded: true, Epoch: 1, Terms: l.terms()}
+		readings[i] = sluice.Reading{
+			Sale: id, Now: time.Now().Add(l.off).UTC().Truncate(time.Millisecond), Loaded: true,
+			Epoch: 1, Terms: l.terms(),
+		}
 	}
 	return readings, nil
 }
@@ -50,7 +53,8 @@ func (s offStore) Sale(_ context.Context, id sluice.SaleID) (sluice.Sale, error)
 // it has come to the opening when the sale has opened, not ten seconds later.
 func TestTimeIsTheLedgers(t *testing.T) {
 	for _, off := range []time.Duration{0, 10 * time.Second, -10 * time.Second} {
-		ledger := &offLedger{off: off, opens: time.Now().Add(off).Truncate(time.Millisecond)} // open from now on, by its clock
+		// open from now on, by its clock
+		ledger := &offLedger{off: off, opens: time.Now().Add(off).Truncate(time.Millisecond)}
 		board := admission.NewBoard(ledger, offStore{ledger: ledger}, admission.BoardOptions{Encode: EncodeSale})
 		s := New(Options{Board: board})
 		tell := func() time.Time {
@@ -58,7 +62,8 @@ func TestTimeIsTheLedgers(t *testing.T) {
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/v1/time", nil))
 			var now api.ServerTime
-			if err := json.Unmarshal(w.Body.Bytes(), &now); err != nil || w.Code != 200 || w.Header().Get("Cache-Control") != "no-store" {
+			if err := json.Unmarshal(w.Body.Bytes(), &now); err != nil || w.Code != 200 ||
+				w.Header().Get("Cache-Control") != "no-store" {
 				t.Fatalf("%d %s %v, %v", w.Code, w.Body, w.Header(), err)
 			}
 			return now.ServerTime.Time

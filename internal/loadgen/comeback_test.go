@@ -29,7 +29,8 @@ func TestComeBackBuysWhatReturnedWithTheSameKey(t *testing.T) {
 	s.restock(30)
 	enough := func() bool { return len(c.Promises()) == 40 }
 	back := c.ComeBack(t.Context(), 5000, enough)
-	if back.Buyers != 90 || back.Left != 60 || back.Decisions[sluice.Accepted] != 30 || back.Errors != 0 || back.Requests < 30 {
+	if back.Buyers != 90 || back.Left != 60 || back.Decisions[sluice.Accepted] != 30 || back.Errors != 0 ||
+		back.Requests < 30 {
 		t.Errorf("%+v", back)
 	}
 	if len(s.orders) != 40 || len(s.buyers) != 40 || len(s.tries) != keys {
@@ -61,7 +62,8 @@ func TestComeBackSurvivesLostReplies(t *testing.T) {
 		return false
 	}
 	s.restock(20)
-	if back := c.ComeBack(t.Context(), 5000, never); back.Left != 0 || back.Requests != 40 || len(s.orders) != 20 || len(c.Promises()) != 20 {
+	if back := c.ComeBack(t.Context(), 5000, never); back.Left != 0 || back.Requests != 40 || len(s.orders) != 20 ||
+		len(c.Promises()) != 20 {
 		t.Errorf("%+v, %d orders, %d promises", back, len(s.orders), len(c.Promises()))
 	}
 }
@@ -72,13 +74,15 @@ func TestComeBackEnds(t *testing.T) {
 	_, c := rush(t, s, func(o *Options) { o.Buyers, o.Remember = 50, true })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if back := c.ComeBack(ctx, 5000, never); back.Left != 50 || back.Decisions[sluice.SoldOut] < 50 || back.Decisions[sluice.SoldOut] > 150 {
+	if back := c.ComeBack(ctx, 5000, never); back.Left != 50 || back.Decisions[sluice.SoldOut] < 50 ||
+		back.Decisions[sluice.SoldOut] > 150 {
 		t.Errorf("fifty buyers, each at most every %s: %+v", minVisit, back)
 	}
 	s.mu.Lock()
 	s.trouble = func(_ int, w http.ResponseWriter) bool { refuse(w, 409, "closed"); return true }
 	s.mu.Unlock()
-	if back := c.ComeBack(t.Context(), 5000, never); back.Left != 50 || back.Decisions[sluice.Closed] != 50 || back.Requests != 50 {
+	if back := c.ComeBack(t.Context(), 5000, never); back.Left != 50 || back.Decisions[sluice.Closed] != 50 ||
+		back.Requests != 50 {
 		t.Errorf("%+v", back)
 	}
 }

@@ -192,7 +192,8 @@ func (c *Crowd) address() error {
 	return nil
 }
 
-// Rush sends the crowd, when the sale opens if it asks for tickets. It returns what happened when every try has ended, and
+// Rush sends the crowd, when the sale opens if it asks for tickets. It returns what happened when every try has ended,
+// and
 // with an error what happened until ctx was cancelled.
 func (c *Crowd) Rush(ctx context.Context) (*Outcome, error) {
 	if c.tokens == nil {

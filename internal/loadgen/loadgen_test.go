@@ -39,20 +39,25 @@ type shop struct {
 }
 
 func newShop(t *testing.T, stock int) *shop {
-	return &shop{t: t, stock: stock, orders: map[string]sluice.OrderID{}, buyers: map[string]int{}, tries: map[string]int{}}
+	return &shop{
+		t: t, stock: stock, orders: map[string]sluice.OrderID{}, buyers: map[string]int{},
+		tries: map[string]int{},
+	}
 }
 
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var claims jwt.RegisteredClaims
 	_, err := jwt.ParseWithClaims(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), &claims,
-		func(*jwt.Token) (any, error) { return secret, nil }, jwt.WithValidMethods([]string{"HS256"}), jwt.WithExpirationRequired())
+		func(*jwt.Token) (any, error) { return secret, nil }, jwt.WithValidMethods([]string{"HS256"}),
+		jwt.WithExpirationRequired())
 	if err != nil {
 		refuse(w, 401, api.CodeUnauthenticated)
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
 	key := r.Header.Get("Idempotency-Key")
-	if r.Method != "POST" || r.URL.Path != "/base/v1/sales/s1/orders" || string(body) != `{"quantity":1}` || sluice.Key(key).Validate() != nil {
+	if r.Method != "POST" || r.URL.Path != "/base/v1/sales/s1/orders" || string(body) != `{"quantity":1}` ||
+		sluice.Key(key).Validate() != nil {
 		s.t.Errorf("request %s %s %q key %q", r.Method, r.URL, body, key)
 	}
 	id := claims.Subject + "/" + key
@@ -136,7 +141,8 @@ func TestRush(t *testing.T) {
 	s := newShop(t, 100)
 	out, c := rush(t, s, nil)
 	sum := out.Decisions[sluice.Accepted] + out.Decisions[sluice.SoldOut] + out.Decisions[sluice.BuyerLimit]
-	if out.Decisions[sluice.Accepted] != 100 || sum != 330 || out.Errors != 0 || out.Requests != 330 || len(s.buyers) != 100 {
+	if out.Decisions[sluice.Accepted] != 100 || sum != 330 || out.Errors != 0 || out.Requests != 330 ||
+		len(s.buyers) != 100 {
 		t.Errorf("%+v with %d buyers", out.Result, len(s.buyers))
 	}
 	if l := out.LatencyMS; !(0 < l.P50 && l.P50 <= l.P95 && l.P95 <= l.P99 && l.P99 <= l.Max) {
@@ -190,7 +196,9 @@ func TestTroubleIsRetriedWithTheSameKey(t *testing.T) {
 		{name: "overloaded", trouble: func(w http.ResponseWriter) { refuse(w, 503, "overloaded") }},
 		{name: "unavailable", trouble: func(w http.ResponseWriter) { refuse(w, 503, "unavailable") }},
 		{name: "outcome unknown", trouble: func(w http.ResponseWriter) { refuse(w, 503, "outcome_unknown") }, after: true},
-		{name: "bad gateway", trouble: func(w http.ResponseWriter) { http.Error(w, "<h1>502</h1>", http.StatusBadGateway) }, after: true},
+		{name: "bad gateway", trouble: func(w http.ResponseWriter) {
+			http.Error(w, "<h1>502</h1>", http.StatusBadGateway)
+		}, after: true},
 		{name: "empty 202", trouble: func(w http.ResponseWriter) { w.WriteHeader(202) }},
 		{name: "another buyer's order", trouble: func(w http.ResponseWriter) {
 			w.WriteHeader(202)
@@ -252,7 +260,9 @@ func TestErrorsAreTriesWithoutADecision(t *testing.T) {
 	}{
 		{"always down", "unavailable", func(w http.ResponseWriter, _ *http.Request) { refuse(w, 503, "unavailable") }, 0},
 		{"silent", "no answer in time", hang, 0},
-		{"wrong secret", "unauthenticated", func(w http.ResponseWriter, _ *http.Request) { refuse(w, 401, "unauthenticated") }, 5},
+		{"wrong secret", "unauthenticated", func(w http.ResponseWriter, _ *http.Request) {
+			refuse(w, 401, "unauthenticated")
+		}, 5},
 		{"not ours", "HTTP 404 without a code", http.NotFound, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -335,7 +345,10 @@ func TestTLSAndChunks(t *testing.T) {
 	})
 	srv := httptest.NewTLSServer(chunked)
 	defer srv.Close()
-	c, err := New(Options{URL: srv.URL, Sale: "s1", Tokens: []string{"a", "b", "c"}, TLS: srv.Client().Transport.(*http.Transport).TLSClientConfig})
+	c, err := New(Options{
+		URL: srv.URL, Sale: "s1", Tokens: []string{"a", "b", "c"},
+		TLS: srv.Client().Transport.(*http.Transport).TLSClientConfig,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,10 +361,14 @@ func TestTLSAndChunks(t *testing.T) {
 func TestResultJSON(t *testing.T) {
 	stock, stored, after := int64(2), int64(2), 0.25
 	r := Result{
-		SaleID: "s1", Ledger: "sqlite", Store: "sqlite", Buyers: 5, Stock: &stock, Seed: 1, DurationS: 1.5, Requests: 6, RequestsPerS: 4,
-		Decisions: Decisions{sluice.Accepted: 2, sluice.SoldOut: 4, sluice.RateLimited: 1},
-		LatencyMS: Latency{P50: 1, P95: 2, P99: 3, Max: 4}, OrdersStored: &stored, DistinctBuyers: &stored, StoredAfterS: &after,
-		Audit: &api.AuditReport{OK: true, Checks: []api.AuditCheck{{ID: "I1", Name: "no oversell", OK: true, Detail: "2 <= 2"}}},
+		SaleID: "s1", Ledger: "sqlite", Store: "sqlite", Buyers: 5, Stock: &stock, Seed: 1, DurationS: 1.5, Requests: 6,
+		RequestsPerS: 4,
+		Decisions:    Decisions{sluice.Accepted: 2, sluice.SoldOut: 4, sluice.RateLimited: 1},
+		LatencyMS:    Latency{P50: 1, P95: 2, P99: 3, Max: 4}, OrdersStored: &stored, DistinctBuyers: &stored,
+		StoredAfterS: &after,
+		Audit: &api.AuditReport{OK: true, Checks: []api.AuditCheck{
+			{ID: "I1", Name: "no oversell", OK: true, Detail: "2 <= 2"},
+		}},
 	}
 	got, err := json.Marshal(r)
 	want := `{"sale_id":"s1","ledger":"sqlite","store":"sqlite","buyers":5,"stock":2,"seed":1,"duration_s":1.5,"requests":6,"requests_per_s":4,` +

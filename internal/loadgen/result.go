@@ -35,7 +35,8 @@ type Result struct {
 	StoredAfterS   *float64         `json:"stored_after_s,omitempty"`  // from the last answer to the last order stored
 	Audit          *api.AuditReport `json:"audit,omitempty"`
 
-	Replayed     int64            `json:"replayed,omitempty"`      // of accepted: decided by an earlier request with the key
+	// of accepted: decided by an earlier request with the key
+	Replayed     int64            `json:"replayed,omitempty"`
 	ErrorReasons map[string]int64 `json:"error_reasons,omitempty"` // why tries were not decided
 
 	Lifecycle *Lifecycle `json:"lifecycle,omitempty"` // of the demo with --lifecycle

@@ -303,7 +303,9 @@ func (a *asking) take(ctx context.Context, body string) (got verdict, wait time.
 }
 
 // request sends one request; the verdict is empty when it did what was asked.
-func (a *asking) request(ctx context.Context, what, body string, into any) (got verdict, wait time.Duration, final bool) {
+func (a *asking) request(ctx context.Context, what, body string, into any) (got verdict, wait time.Duration,
+	final bool,
+) {
 	head := "\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n"
 	answer, err := a.send(ctx, &a.c.wallet.requests, a.c.sale, what, a.c.host, a.token, head, body)
 	switch {

@@ -51,7 +51,9 @@ func openStore(t *testing.T) *store {
 		}
 	})
 	transport := &http.Transport{DisableKeepAlives: true} // nothing is left behind
-	if s.client, err = client.New(s.http.URL, client.Options{AdminKey: e.AdminKey(), HTTPClient: &http.Client{Transport: transport}}); err != nil {
+	if s.client, err = client.New(s.http.URL, client.Options{
+		AdminKey: e.AdminKey(), HTTPClient: &http.Client{Transport: transport},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -62,7 +64,10 @@ func (s *store) sell(opens time.Time, rules sluice.Rules) {
 	s.t.Helper()
 	_, err := s.engine.Control().Create(s.t.Context(), sluice.Sale{
 		ID: "s1", SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
-		Terms:         sluice.Terms{Version: 1, Total: 40, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: opens.UTC().Truncate(time.Millisecond)},
+		Terms: sluice.Terms{
+			Version: 1, Total: 40, MaxPerBuyer: 1, MaxOrders: 10,
+			OpensAt: opens.UTC().Truncate(time.Millisecond),
+		},
 		PaymentWindow: time.Minute, PaymentGrace: time.Second, Rules: rules,
 	})
 	if err != nil {
@@ -83,7 +88,10 @@ func (s *store) window() *TicketWindow {
 // crowd rushes with 60 buyers, half of them twice.
 func (s *store) crowd(edit func(*Options)) (*Crowd, *Outcome) {
 	s.t.Helper()
-	o := Options{URL: s.http.URL, Sale: "s1", Buyers: 60, Again: 0.5, Connections: 8, Seed: 7, Secret: []byte(s.engine.BuyerSecret())}
+	o := Options{
+		URL: s.http.URL, Sale: "s1", Buyers: 60, Again: 0.5, Connections: 8, Seed: 7,
+		Secret: []byte(s.engine.BuyerSecret()),
+	}
 	edit(&o)
 	c, err := New(o)
 	if err != nil {
@@ -111,16 +119,19 @@ func TestBuyersGetTicketsBeforeTheyTry(t *testing.T) {
 	s := openStore(t)
 	s.sell(longAgo, guarded)
 	c, out := s.crowd(func(o *Options) { o.Tickets = s.window() })
-	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.Accepted]+out.Decisions[sluice.SoldOut]+out.Decisions[sluice.BuyerLimit] != 90 || out.Errors != 0 {
+	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.Accepted]+out.Decisions[sluice.SoldOut]+
+		out.Decisions[sluice.BuyerLimit] != 90 || out.Errors != 0 {
 		t.Errorf("%+v", out.Result)
 	}
 	// Each buyer one ticket, for all tries. At first no connection knows that the
 	// sale wants a proof of work: at most each learns it once.
 	got := out.Tickets
-	if got == nil || got.HandedOut != 60 || got.Solved != 60 || got.Errors != 0 || len(got.Refused) != 0 || got.Requests < 121 || got.Requests > 128 {
+	if got == nil || got.HandedOut != 60 || got.Solved != 60 || got.Errors != 0 || len(got.Refused) != 0 ||
+		got.Requests < 121 || got.Requests > 128 {
 		t.Fatalf("tickets %+v", got)
 	}
-	if s.requests("orders") != 90 || out.Requests != 90 || s.requests("ticket")+s.requests("challenge") != got.Requests || s.requests("challenge") != 60 {
+	if s.requests("orders") != 90 || out.Requests != 90 || s.requests("ticket")+s.requests("challenge") != got.Requests ||
+		s.requests("challenge") != 60 {
 		t.Errorf("%v, %d claims and %d for tickets", s.asked, out.Requests, got.Requests)
 	}
 	if l := got.LatencyMS; !(0 < l.P50 && l.P50 <= l.Max) || got.WorkMS.Max <= 0 || got.DurationS <= 0 {
@@ -141,7 +152,8 @@ func TestWithoutTheRuleNothingMoreIsAsked(t *testing.T) {
 	if out.Tickets != nil || out.Decisions[sluice.Accepted] != 40 || len(s.asked) != 1 || s.asked["orders"] != 90 {
 		t.Errorf("%v: %+v", s.asked, out.Result)
 	}
-	if text, err := json.Marshal(out.Result); err != nil || strings.Contains(string(text), "ticket") || strings.Contains(string(text), "forbidden") {
+	if text, err := json.Marshal(out.Result); err != nil || strings.Contains(string(text), "ticket") ||
+		strings.Contains(string(text), "forbidden") {
 		t.Errorf("%v, %s", err, text)
 	}
 }
@@ -166,7 +178,8 @@ func TestTicketsThatAreNotAskedForAnyMore(t *testing.T) {
 		}
 		// The answer to the first one says that no proof is needed.
 		want := map[bool]int64{false: 20, true: 21}[work]
-		if got := out.Tickets; got.Requests != want || got.HandedOut != 0 || got.Errors != 0 || len(got.Refused) != 0 || out.Errors != 0 || out.Requests != 20 {
+		if got := out.Tickets; got.Requests != want || got.HandedOut != 0 || got.Errors != 0 || len(got.Refused) != 0 ||
+			out.Errors != 0 || out.Requests != 20 {
 			t.Errorf("work %t: %+v, tickets %+v", work, out.Result, got)
 		}
 	}
@@ -177,11 +190,13 @@ func TestTicketsThatAreAskedForLater(t *testing.T) {
 	s := openStore(t)
 	s.sell(longAgo, guarded)
 	_, out := s.crowd(func(o *Options) { o.Again = 0 })
-	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.SoldOut] != 20 || out.Errors != 0 || out.Tickets == nil {
+	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.SoldOut] != 20 || out.Errors != 0 ||
+		out.Tickets == nil {
 		t.Fatalf("%+v", out.Result)
 	}
 	// A buyer who comes after the last unit needs no ticket to get that answer.
-	if got := out.Tickets; got.HandedOut < 40 || got.HandedOut > 60 || out.Requests != 60+got.HandedOut || got.DurationS != 0 {
+	if got := out.Tickets; got.HandedOut < 40 || got.HandedOut > 60 || out.Requests != 60+got.HandedOut ||
+		got.DurationS != 0 {
 		t.Errorf("%d claims, tickets %+v", out.Requests, got)
 	}
 }
@@ -194,7 +209,8 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		rules.Eligibility = sluice.EligibleToken
 		s.sell(longAgo, rules)
 		_, out := s.crowd(func(o *Options) { o.Tickets = s.window() })
-		if out.Decisions[Forbidden] != 90 || out.ForbiddenReasons["not_eligible"] != 90 || out.Errors != 0 || out.Tickets.Refused["not_eligible"] != 60 || out.Tickets.HandedOut != 0 {
+		if out.Decisions[Forbidden] != 90 || out.ForbiddenReasons["not_eligible"] != 90 || out.Errors != 0 ||
+			out.Tickets.Refused["not_eligible"] != 60 || out.Tickets.HandedOut != 0 {
 			t.Errorf("%+v, tickets %+v", out.Result, out.Tickets)
 		}
 		_, out = s.crowd(func(o *Options) { o.Tickets, o.Invited = s.window(), true })
@@ -219,7 +235,8 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		// A refused buyer whose claim is refused for it asks once more; who comes
 		// after the last unit hears of that.
 		barred := out.Decisions[Forbidden]
-		if out.Tickets.HandedOut != 54 || out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.SoldOut] != 20-barred || out.ForbiddenReasons["risk"] != barred {
+		if out.Tickets.HandedOut != 54 || out.Decisions[sluice.Accepted] != 40 ||
+			out.Decisions[sluice.SoldOut] != 20-barred || out.ForbiddenReasons["risk"] != barred {
 			t.Errorf("%+v", out.Result)
 		}
 		if again := out.Tickets.Refused["risk"]; again != 6+barred || asked.Load() != 54+again {
@@ -237,7 +254,8 @@ func TestTheCrowdWaitsForTheOpening(t *testing.T) {
 	rules.Ticket.BeforeS = 1
 	s.sell(opens, rules)
 	_, out := s.crowd(func(o *Options) { o.Tickets = s.window() })
-	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.NotOpen] != 0 || out.Tickets.HandedOut != 60 || len(out.Tickets.Refused) != 0 || time.Now().Before(opens) {
+	if out.Decisions[sluice.Accepted] != 40 || out.Decisions[sluice.NotOpen] != 0 || out.Tickets.HandedOut != 60 ||
+		len(out.Tickets.Refused) != 0 || time.Now().Before(opens) {
 		t.Errorf("%+v, tickets %+v", out.Result, out.Tickets)
 	}
 }
@@ -320,7 +338,8 @@ func TestTroubleOnTheWayToATicket(t *testing.T) {
 			out, _ := rush(t, d, func(o *Options) {
 				o.Buyers, o.Again, o.Tickets = 10, 0, &TicketWindow{TicketsFrom: longAgo, Opens: longAgo}
 			})
-			if out.Tickets.HandedOut != 10 || out.Tickets.Errors != 0 || len(out.Tickets.Refused) != 0 || out.Decisions[sluice.Accepted] != 5 || out.Requests != 10 {
+			if out.Tickets.HandedOut != 10 || out.Tickets.Errors != 0 || len(out.Tickets.Refused) != 0 ||
+				out.Decisions[sluice.Accepted] != 5 || out.Requests != 10 {
 				t.Errorf("%+v, tickets %+v", out.Result, out.Tickets)
 			}
 			if out.Tickets.LatencyMS.Max < tc.least {
@@ -354,13 +373,15 @@ func TestNoTicketToBeHad(t *testing.T) {
 				return true
 			}
 			out, _ := rush(t, d, func(o *Options) {
-				o.Buyers, o.Again, o.RetryFor, o.Tickets = 3, 0, 100*time.Millisecond, &TicketWindow{TicketsFrom: longAgo, Opens: longAgo}
+				o.Buyers, o.Again, o.RetryFor, o.Tickets = 3, 0, 100*time.Millisecond,
+					&TicketWindow{TicketsFrom: longAgo, Opens: longAgo}
 			})
 			got := out.Tickets
 			if got.HandedOut != 0 || out.Requests != 3 {
 				t.Errorf("%+v, tickets %+v", out.Result, got)
 			}
-			if tc.reason != "" && (got.Errors != 6 || got.ErrorReasons[tc.reason] != 6 || out.Errors != 3 || out.ErrorReasons[tc.reason] != 3) {
+			if tc.reason != "" && (got.Errors != 6 || got.ErrorReasons[tc.reason] != 6 || out.Errors != 3 ||
+				out.ErrorReasons[tc.reason] != 3) {
 				t.Errorf("want %s: %+v, tickets %+v", tc.reason, out.Result, got)
 			}
 			if tc.refused != "" && (got.Errors != 0 || got.Refused[tc.refused] != 6 || out.Errors != 0) {
@@ -380,7 +401,8 @@ func TestATicketThatIsNoGood(t *testing.T) {
 	out, _ := rush(t, d, func(o *Options) {
 		o.Buyers, o.Again, o.Tickets = 3, 0, &TicketWindow{TicketsFrom: longAgo, Opens: longAgo}
 	})
-	if out.Decisions[Forbidden] != 3 || out.ForbiddenReasons["ticket_missing"] != 3 || out.Requests != 6 || out.Tickets.HandedOut != 6 {
+	if out.Decisions[Forbidden] != 3 || out.ForbiddenReasons["ticket_missing"] != 3 || out.Requests != 6 ||
+		out.Tickets.HandedOut != 6 {
 		t.Errorf("%+v, tickets %+v", out.Result, out.Tickets)
 	}
 }
@@ -444,7 +466,8 @@ func TestTooEarlyIsTriedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if within == 0 && out.Decisions[sluice.NotOpen] != 10 || within > 0 && (out.Decisions[sluice.Accepted] != 10 || out.Requests != 20) {
+		if within == 0 && out.Decisions[sluice.NotOpen] != 10 || within > 0 &&
+			(out.Decisions[sluice.Accepted] != 10 || out.Requests != 20) {
 			t.Errorf("within %s: %+v", within, out.Result)
 		}
 	}
@@ -455,7 +478,10 @@ func TestTicketWindowByTheServersClock(t *testing.T) {
 	d := &doorman{shop: newShop(t, 10), asked: map[string]int{}}
 	out, _ := rush(t, d, func(o *Options) { // a server whose clock is an hour ahead opens in a second
 		o.Buyers, o.Again = 2, 0
-		o.Tickets = &TicketWindow{TicketsFrom: start.Add(time.Hour), Opens: start.Add(time.Hour + time.Second), Ahead: time.Hour}
+		o.Tickets = &TicketWindow{
+			TicketsFrom: start.Add(time.Hour), Opens: start.Add(time.Hour + time.Second),
+			Ahead: time.Hour,
+		}
 	})
 	if took := time.Since(start); took < time.Second || took > 10*time.Minute || out.Decisions[sluice.Accepted] != 2 {
 		t.Errorf("%s: %+v", took, out.Result)
@@ -505,7 +531,8 @@ func TestTicketsJSON(t *testing.T) {
 		Decisions: Decisions{sluice.Accepted: 2, Forbidden: 4}, ForbiddenReasons: map[string]int64{"risk": 4},
 		Tickets: &Tickets{
 			HandedOut: 3, Refused: map[string]int64{"risk": 1}, Errors: 1, Requests: 9, Solved: 3, DurationS: 0.5,
-			LatencyMS: Latency{P50: 1, P95: 2, P99: 3, Max: 4}, WorkMS: Latency{P50: 5, P95: 6, P99: 7, Max: 8}, ErrorReasons: map[string]int64{"unavailable": 1},
+			LatencyMS: Latency{P50: 1, P95: 2, P99: 3, Max: 4}, WorkMS: Latency{P50: 5, P95: 6, P99: 7, Max: 8},
+			ErrorReasons: map[string]int64{"unavailable": 1},
 		},
 	}
 	got, err := json.Marshal(r)

@@ -54,18 +54,21 @@ func TestRepeatsAreCounted(t *testing.T) {
 		log.Warn("another trouble")
 		log.Error("lost")
 		log.Error("lost")
-		says("at once", "level=WARN msg=down path=0", "level=WARN msg=down sale=a path=0", `level=WARN msg="another trouble"`, "level=ERROR msg=lost", "level=ERROR msg=lost")
+		says("at once", "level=WARN msg=down path=0", "level=WARN msg=down sale=a path=0", `level=WARN msg="another trouble"`,
+			"level=ERROR msg=lost", "level=ERROR msg=lost")
 		time.Sleep(Interval + time.Second)
 		synctest.Wait()
 		text := out.take()
-		if strings.Count(text, "\n") != 2 || !strings.Contains(text, "msg=down path=999 repeated=999\n") || !strings.Contains(text, "msg=down sale=a path=999 repeated=999\n") {
+		if strings.Count(text, "\n") != 2 || !strings.Contains(text, "msg=down path=999 repeated=999\n") ||
+			!strings.Contains(text, "msg=down sale=a path=999 repeated=999\n") {
 			t.Errorf("after an interval:\n%s", text)
 		}
 		log.Warn("down", "path", "x")
 		time.Sleep(Interval)
 		synctest.Wait()
 		text = out.take()
-		if strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=WARN msg=down path=x repeated=1\n") || !strings.Contains(text, `level=INFO msg="no longer: down" sale=a`) {
+		if strings.Count(text, "\n") != 2 || !strings.Contains(text, "level=WARN msg=down path=x repeated=1\n") ||
+			!strings.Contains(text, `level=INFO msg="no longer: down" sale=a`) {
 			t.Errorf("one trouble is over:\n%s", text)
 		}
 		log.Warn("down", "path", "y")

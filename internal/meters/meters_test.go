@@ -120,7 +120,8 @@ func TestTryBoth(t *testing.T) {
 		}
 		once := sluice.AddressRate{Requests: 1, PerS: 1}.Meter()
 		both := func(buyer, address string, at int64) [2]int64 {
-			a, b := TryBoth(Attempt{buyers, twoASecond, Key(buyers, buyer)}, Attempt{addresses, once, Key(addresses, address)}, at)
+			a, b := TryBoth(Attempt{buyers, twoASecond, Key(buyers, buyer)}, Attempt{addresses, once, Key(addresses, address)},
+				at)
 			return [2]int64{a, b}
 		}
 		for i, step := range []struct {

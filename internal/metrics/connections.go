@@ -20,9 +20,13 @@ type connectionCollector struct{ listeners func() []Listener }
 
 var (
 	openDesc    = prometheus.NewDesc("sluice_connections", "Connections that are open.", []string{"listener"}, nil)
-	refusedDesc = prometheus.NewDesc("sluice_connections_refused_total", "Connections that found no room, by the limit that was reached: total, or address.", []string{"listener", "limit"}, nil)
-	idleDesc    = prometheus.NewDesc("sluice_connections_closed_idle_total", "Idle connections that were closed early, since connections were scarce.", []string{"listener"}, nil)
-	acceptsDesc = prometheus.NewDesc("sluice_accept_errors_total", "Connections that the system could not accept.", []string{"listener"}, nil)
+	refusedDesc = prometheus.NewDesc("sluice_connections_refused_total",
+		"Connections that found no room, by the limit that was reached: total, or address.", []string{"listener", "limit"},
+		nil)
+	idleDesc = prometheus.NewDesc("sluice_connections_closed_idle_total",
+		"Idle connections that were closed early, since connections were scarce.", []string{"listener"}, nil)
+	acceptsDesc = prometheus.NewDesc("sluice_accept_errors_total", "Connections that the system could not accept.",
+		[]string{"listener"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -31,7 +31,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 			t.Errorf("no document in docs/ has the metric %s", name[1])
 		}
 	}
-	for _, name := range regexp.MustCompile("`(sluice_[a-z_]+)").FindAllStringSubmatch(read("../../docs/operating.md"), -1) {
+	for _, name := range regexp.MustCompile("`(sluice_[a-z_]+)").FindAllStringSubmatch(read("../../docs/operating.md"),
+		-1) {
 		if name[1] != "sluice_schema" && !strings.Contains(code, `"`+name[1]+`"`) {
 			t.Errorf("docs/operating.md has the metric %s, which does not exist", name[1])
 		}

@@ -21,7 +21,8 @@ func (m *Metrics) Eligibility() *Eligibility {
 		}, []string{"outcome"}),
 		risk: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sluice_risk_seconds",
-			Help: "How long merchants' risk services took, by verdict: allowed, denied, or failed_allowed and failed_denied by the sale's policy.",
+			Help: "How long merchants' risk services took, by verdict: allowed, denied, or failed_allowed and failed_denied " +
+				"by the sale's policy.",
 			// From a service next door to the longest timeout that a sale can have.
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"verdict"}),

@@ -24,10 +24,12 @@ func (m *Metrics) Events() *Events {
 		}),
 		delivered: attempts.WithLabelValues("delivered"), failed: attempts.WithLabelValues("failed"),
 		parked: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_webhook_given_up_total", Help: "Events that this server gave up for a webhook; an operator can replay them.",
+			Name: "sluice_webhook_given_up_total",
+			Help: "Events that this server gave up for a webhook; an operator can replay them.",
 		}),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sluice_webhook_lag_events", Help: "Events that have not been looked at for a webhook; of the server that sends.",
+			Name: "sluice_webhook_lag_events",
+			Help: "Events that have not been looked at for a webhook; of the server that sends.",
 		}, []string{"webhook"}),
 	}
 	m.registry.MustRegister(e.numbered, attempts, e.parked, e.lag)

@@ -14,8 +14,10 @@ type gateCollector struct {
 }
 
 var (
-	gateDesc     = prometheus.NewDesc("sluice_gate_refused_total", "Claims that this server refused before the ledger was asked, by check.", []string{"check"}, nil)
-	inFlightDesc = prometheus.NewDesc("sluice_claims_on_their_way", "Claims that this server has let through and that are not decided.", nil, nil)
+	gateDesc = prometheus.NewDesc("sluice_gate_refused_total",
+		"Claims that this server refused before the ledger was asked, by check.", []string{"check"}, nil)
+	inFlightDesc = prometheus.NewDesc("sluice_claims_on_their_way",
+		"Claims that this server has let through and that are not decided.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -38,7 +38,8 @@ func (m *Metrics) TokenKeys(status func() (keys int, read time.Time)) {
 			return float64(keys)
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sluice_token_keys_read_timestamp_seconds", Help: "When the public keys of buyers' tokens were last read without an error; 0: never.",
+			Name: "sluice_token_keys_read_timestamp_seconds",
+			Help: "When the public keys of buyers' tokens were last read without an error; 0: never.",
 		}, func() float64 {
 			_, read := status()
 			if read.IsZero() {

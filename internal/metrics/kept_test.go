@@ -47,7 +47,8 @@ func TestMetricsAreKept(t *testing.T) {
 							return
 						}
 					}
-					if got, _ := io.ReadAll(text); string(got) != want || w.Code != 200 || w.Header().Get("Content-Type") != "text/plain" {
+					if got, _ := io.ReadAll(text); string(got) != want || w.Code != 200 ||
+						w.Header().Get("Content-Type") != "text/plain" {
 						t.Errorf("%d %q, want %q", w.Code, got, want)
 					}
 				})

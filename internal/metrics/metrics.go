@@ -54,7 +54,8 @@ func New(sales func() []Sale, extra ...string) *Metrics {
 	orders := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_orders_stored_total", Help: "Claims that the pipeline brought to the store, by what became of them.",
 	}, []string{"result"})
-	m.stored, m.redelivered, m.notCovered = orders.WithLabelValues("stored"), orders.WithLabelValues("redelivered"), orders.WithLabelValues("not_covered")
+	m.stored, m.redelivered, m.notCovered = orders.WithLabelValues("stored"), orders.WithLabelValues("redelivered"),
+		orders.WithLabelValues("not_covered")
 	m.registry.MustRegister(vec, m.batches, orders, &saleCollector{sales},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -88,10 +89,14 @@ func (m *Metrics) Handler() http.Handler {
 type saleCollector struct{ sales func() []Sale }
 
 var (
-	takenDesc     = prometheus.NewDesc("sluice_sale_taken_units", "Units of live orders, by the ledger.", []string{"sale"}, nil)
-	availableDesc = prometheus.NewDesc("sluice_sale_available_units", "Units that can be taken, by the ledger.", []string{"sale"}, nil)
-	backlogDesc   = prometheus.NewDesc("sluice_sale_backlog_entries", "Journal entries that are not stored yet.", []string{"sale"}, nil)
-	fencedDesc    = prometheus.NewDesc("sluice_sale_fenced", "1 while claims are refused as unavailable until a rebuild.", []string{"sale"}, nil)
+	takenDesc = prometheus.NewDesc("sluice_sale_taken_units", "Units of live orders, by the ledger.", []string{"sale"},
+		nil)
+	availableDesc = prometheus.NewDesc("sluice_sale_available_units", "Units that can be taken, by the ledger.",
+		[]string{"sale"}, nil)
+	backlogDesc = prometheus.NewDesc("sluice_sale_backlog_entries", "Journal entries that are not stored yet.",
+		[]string{"sale"}, nil)
+	fencedDesc = prometheus.NewDesc("sluice_sale_fenced", "1 while claims are refused as unavailable until a rebuild.",
+		[]string{"sale"}, nil)
 )
 
 // Describe implements prometheus.Collector.

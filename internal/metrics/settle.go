@@ -42,23 +42,29 @@ func (m *Metrics) Settling(classes []string, rebuilds func() int64) *Settling {
 		return c
 	}
 	s := &Settling{
-		expired:    vec("sluice_orders_expired_total", "Unpaid orders that this server ended because they were due; without a sale: of further sales.", "sale"),
-		aside:      counter("sluice_dead_letters_total", "Journal entries that this server set aside because they could not be stored."),
+		expired: vec("sluice_orders_expired_total",
+			"Unpaid orders that this server ended because they were due; without a sale: of further sales.", "sale"),
+		aside: counter("sluice_dead_letters_total",
+			"Journal entries that this server set aside because they could not be stored."),
 		reconciled: counter("sluice_reconciliations_total", "Comparisons of ledger and store that this server finished."),
-		found:      vec("sluice_reconcile_found_total", "Differences between ledger and store that this server's reconciliations found, those in flight apart.", "class"),
-		repaired:   vec("sluice_reconcile_repaired_total", "Differences that this server's reconciliations repaired.", "class"),
+		found: vec("sluice_reconcile_found_total",
+			"Differences between ledger and store that this server's reconciliations found, those in flight apart.", "class"),
+		repaired: vec("sluice_reconcile_repaired_total", "Differences that this server's reconciliations repaired.", "class"),
 	}
 	s.expiring = map[sluice.SaleID]bool{}
 	s.expired.WithLabelValues("")
 	s.clocks = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sluice_clock_ahead_seconds", Help: "How far the clock of ledger or store is ahead of this server's; negative: behind.",
+		Name: "sluice_clock_ahead_seconds",
+		Help: "How far the clock of ledger or store is ahead of this server's; negative: behind.",
 	}, []string{"clock"})
 	s.behind = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sluice_expiry_behind_seconds", Help: "How far expiry is behind the store's clock after that jumped ahead.",
 	})
 	m.registry.MustRegister(s.clocks, s.behind)
-	released := vec("sluice_releases_total", "Releases that this server gave to the ledger, by what became of them.", "result")
-	s.applied, s.before, s.unknown = released.WithLabelValues("applied"), released.WithLabelValues("before"), released.WithLabelValues("unknown")
+	released := vec("sluice_releases_total", "Releases that this server gave to the ledger, by what became of them.",
+		"result")
+	s.applied, s.before, s.unknown = released.WithLabelValues("applied"), released.WithLabelValues("before"),
+		released.WithLabelValues("unknown")
 	for _, class := range classes {
 		s.found.WithLabelValues(class)
 		s.repaired.WithLabelValues(class)
@@ -125,15 +131,22 @@ var (
 	storeUpDesc     = prometheus.NewDesc("sluice_store_up", "1 if the store has answered lately.", nil, nil)
 	deadLettersDesc = prometheus.NewDesc("sluice_dead_letters", "Unresolved dead letters, by sale.",
 		[]string{"sale"}, nil)
-	releasesDesc      = prometheus.NewDesc("sluice_releases_waiting", "Releases of ended orders that are not with the ledger yet, by sale.", []string{"sale"}, nil)
-	oldestReleaseDesc = prometheus.NewDesc("sluice_release_oldest_seconds", "How long the oldest release waits; 0 if none does.", nil, nil)
-	overdueDesc       = prometheus.NewDesc("sluice_orders_overdue", "Orders that are pending although their deadline and grace have passed, by sale.", []string{"sale"}, nil)
-	oldestDueDesc     = prometheus.NewDesc("sluice_order_overdue_oldest_seconds", "How long the most overdue order is due; 0 if none is.", nil, nil)
+	releasesDesc = prometheus.NewDesc("sluice_releases_waiting",
+		"Releases of ended orders that are not with the ledger yet, by sale.", []string{"sale"}, nil)
+	oldestReleaseDesc = prometheus.NewDesc("sluice_release_oldest_seconds",
+		"How long the oldest release waits; 0 if none does.", nil, nil)
+	overdueDesc = prometheus.NewDesc("sluice_orders_overdue",
+		"Orders that are pending although their deadline and grace have passed, by sale.", []string{"sale"}, nil)
+	oldestDueDesc = prometheus.NewDesc("sluice_order_overdue_oldest_seconds",
+		"How long the most overdue order is due; 0 if none is.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *backlogCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storeUpDesc, deadLettersDesc, releasesDesc, oldestReleaseDesc, overdueDesc, oldestDueDesc} {
+	for _, d := range []*prometheus.Desc{
+		storeUpDesc, deadLettersDesc, releasesDesc, oldestReleaseDesc, overdueDesc,
+		oldestDueDesc,
+	} {
 		ch <- d
 	}
 }

@@ -16,7 +16,8 @@ import (
 
 func message(url string) *Message {
 	return &Message{
-		URL: url, ID: "evt_17_0123abcd", At: time.Now(), Key: []byte("0123456789abcdef0123456789abcdef"), Body: []byte(`{"id":"evt_17_0123abcd","title":"手机 & <b>"}`),
+		URL: url, ID: "evt_17_0123abcd", At: time.Now(), Key: []byte("0123456789abcdef0123456789abcdef"),
+		Body: []byte(`{"id":"evt_17_0123abcd","title":"手机 & <b>"}`),
 	}
 }
 
@@ -41,7 +42,8 @@ func TestSignatureVerifies(t *testing.T) {
 	if err != nil || answer != (Answer{Status: 204}) {
 		t.Fatalf("%+v, %v", answer, err)
 	}
-	if string(body) != string(m.Body) || header.Get("Content-Type") != "application/json" || header.Get("User-Agent") != "sluice/test" {
+	if string(body) != string(m.Body) || header.Get("Content-Type") != "application/json" ||
+		header.Get("User-Agent") != "sluice/test" {
 		t.Errorf("body %s, header %v", body, header)
 	}
 	verifier, err := standard.NewWebhook(sluice.MakeWebhookSecret(m.Key))
@@ -68,7 +70,9 @@ func TestSignatureVerifies(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("a redirect was followed")
+	}))
 	defer elsewhere.Close()
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +123,8 @@ func TestAnswers(t *testing.T) {
 		if c.error == "" && (err != nil || answer.Status != c.status || answer.RetryAfter != c.after) {
 			t.Errorf("%s: %+v, %v", c.path, answer, err)
 		}
-		if c.error != "" && (err == nil || !strings.Contains(err.Error(), c.error) || strings.Contains(err.Error(), server.URL)) {
+		if c.error != "" && (err == nil || !strings.Contains(err.Error(), c.error) ||
+			strings.Contains(err.Error(), server.URL)) {
 			t.Errorf("%s: %+v, %v, want %q", c.path, answer, err, c.error)
 		}
 	}

@@ -308,7 +308,8 @@ func (r *round) record(ctx context.Context) (more bool, err error) {
 		r.s.Log.Info("a webhook is back", "webhook", r.webhook.ID)
 	}
 	if parked > 0 {
-		r.s.Log.Warn("events were given up; list them and replay them", "webhook", r.webhook.ID, "events", parked, "error", r.last)
+		r.s.Log.Warn("events were given up; list them and replay them", "webhook", r.webhook.ID, "events", parked, "error",
+			r.last)
 	}
 	return true, nil
 }
@@ -317,7 +318,8 @@ func (r *round) jobs() []*job { return append(append([]*job{}, r.due...), r.fres
 
 // progress sums the round up.
 func (r *round) progress(now time.Time) (p sluice.Progress, parked int) {
-	p = sluice.Progress{From: r.webhook.Cursor, Failures: r.failures, Recovered: r.succeeded && r.webhook.Failures >= backAfter}
+	p = sluice.Progress{From: r.webhook.Cursor, Failures: r.failures, Recovered: r.succeeded &&
+		r.webhook.Failures >= backAfter}
 	if r.failures >= downAfter {
 		p.RetryAt = now.Add(r.probeAfter())
 	}

@@ -47,7 +47,10 @@ func newWorld(t *testing.T) *world {
 	})
 	sale := sluice.Sale{
 		ID: "phones", SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
-		Terms: sluice.Terms{Total: sluice.Unlimited, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited, OpensAt: time.UnixMilli(1)}, PaymentWindow: time.Hour,
+		Terms: sluice.Terms{
+			Total: sluice.Unlimited, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
+			OpensAt: time.UnixMilli(1),
+		}, PaymentWindow: time.Hour,
 	}
 	if _, err := s.CreateSale(t.Context(), sale); err != nil {
 		t.Fatal(err)
@@ -89,12 +92,17 @@ func (w *world) number() {
 // orders stores n orders.
 func (w *world) orders(n int) (ids []sluice.OrderID) {
 	w.t.Helper()
-	entry := sluice.Entry{ID: fmt.Sprint(w.made), Sale: "phones", Epoch: 1, Node: "n", Terms: 1, At: time.UnixMilli(1), FirstSeq: int64(w.made) + 1}
+	entry := sluice.Entry{
+		ID: fmt.Sprint(w.made), Sale: "phones", Epoch: 1, Node: "n", Terms: 1, At: time.UnixMilli(1),
+		FirstSeq: int64(w.made) + 1,
+	}
 	for range n {
 		w.made++
 		id := sluice.MakeOrderID("phones", fmt.Sprintf("%032x", w.made))
 		ids = append(ids, id)
-		entry.Claims = append(entry.Claims, sluice.Claim{Buyer: "ann", Key: sluice.Key(fmt.Sprintf("key-%08d", w.made)), Order: id, Quantity: 1})
+		entry.Claims = append(entry.Claims, sluice.Claim{
+			Buyer: "ann", Key: sluice.Key(fmt.Sprintf("key-%08d", w.made)), Order: id, Quantity: 1,
+		})
 	}
 	if _, err := w.store.Insert(w.t.Context(), "phones", []sluice.Entry{entry}); err != nil {
 		w.t.Fatal(err)
@@ -121,7 +129,9 @@ func (w *world) change(action sluice.Action, ids ...sluice.OrderID) {
 func (w *world) webhook(name string, types ...sluice.EventType) sluice.WebhookID {
 	w.t.Helper()
 	id := sluice.WebhookID("wh_" + name)
-	_, err := w.store.CreateWebhook(w.t.Context(), sluice.Webhook{ID: id, URL: "http://" + name, Secret: sluice.MakeWebhookSecret(make([]byte, 32)), Types: types})
+	_, err := w.store.CreateWebhook(w.t.Context(), sluice.Webhook{
+		ID: id, URL: "http://" + name, Secret: sluice.MakeWebhookSecret(make([]byte, 32)), Types: types,
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -286,7 +296,8 @@ func TestFailuresNowAndThen(t *testing.T) {
 	w.mustHave("b", 2, func(e *sluice.Event) bool {
 		return e.Type == sluice.EventOrderPaid || e.Type == sluice.EventOrderRefunded
 	})
-	if hook := w.show(first); hook.Delivered != 5*100 || hook.LastFailure.IsZero() || hook.LastError == "" || hook.LastSuccess.IsZero() {
+	if hook := w.show(first); hook.Delivered != 5*100 || hook.LastFailure.IsZero() || hook.LastError == "" ||
+		hook.LastSuccess.IsZero() {
 		t.Errorf("the webhook is %+v, want 500 delivered", hook)
 	}
 }
@@ -308,7 +319,8 @@ func TestReceiverIsDown(t *testing.T) {
 	tries := w.tries["http://a"]
 	w.mu.Unlock()
 	pending, failed := w.count(id)
-	if hook := w.show(id); hook.Cursor > 400 || failed != 0 || pending > int64(tries)+400 || hook.RetryAt.IsZero() || hook.LastError != "refused" {
+	if hook := w.show(id); hook.Cursor > 400 || failed != 0 || pending > int64(tries)+400 || hook.RetryAt.IsZero() ||
+		hook.LastError != "refused" {
 		t.Errorf("%d pending, %d failed after %d attempts: %+v", pending, failed, tries, hook)
 	}
 	w.answer(always(200))
@@ -341,7 +353,10 @@ func TestOneEventFails(t *testing.T) {
 	stop := w.send(options(w, "n"))
 	w.change(sluice.Pay, ids...)
 	w.change(sluice.Refund, bad)
-	w.until("only the bad one's are left", func() bool { pending, _ := w.count(id); return pending == 3 && w.show(id).Cursor == 2+30+30+1 })
+	w.until("only the bad one's are left", func() bool {
+		pending, _ := w.count(id)
+		return pending == 3 && w.show(id).Cursor == 2+30+30+1
+	})
 	stop()
 	w.mu.Lock()
 	for _, e := range w.got["http://a"] {
@@ -357,15 +372,20 @@ func TestOneEventFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := w.store.Deliveries(t.Context(), id, sluice.DeliveryPending, 0, 1)
-	if err != nil || len(page) != 1 || page[0].Attempts != 1 || page[0].LastStatus != 422 || time.Until(page[0].NextAt) < 50*time.Minute {
+	if err != nil || len(page) != 1 || page[0].Attempts != 1 || page[0].LastStatus != 422 ||
+		time.Until(page[0].NextAt) < 50*time.Minute {
 		t.Fatalf("kept: %+v, %v", page, err)
 	}
 	if err := w.store.ReplayEvent(t.Context(), id, page[0].Event, page[0].Subject); err != nil {
 		t.Fatal(err)
 	}
-	w.until("it is given up, and the others pass", func() bool { pending, failed := w.count(id); return pending == 0 && failed == 1 })
+	w.until("it is given up, and the others pass", func() bool {
+		pending, failed := w.count(id)
+		return pending == 0 && failed == 1
+	})
 	page, err = w.store.Deliveries(t.Context(), id, sluice.DeliveryFailed, 0, 10)
-	if err != nil || len(page) != 1 || page[0].Attempts != 4 || page[0].LastStatus != 422 || page[0].LastError != "HTTP 422 Unprocessable Entity" {
+	if err != nil || len(page) != 1 || page[0].Attempts != 4 || page[0].LastStatus != 422 ||
+		page[0].LastError != "HTTP 422 Unprocessable Entity" {
 		t.Errorf("failed: %+v, %v", page, err)
 	}
 	w.answer(always(200))
@@ -381,7 +401,10 @@ func TestOneEventFails(t *testing.T) {
 			of = append(of, e.Type)
 		}
 	}
-	if want := []sluice.EventType{sluice.EventOrderPaid, sluice.EventOrderRefunded, sluice.EventOrderCreated}; !slices.Equal(of, want) {
+	if want := []sluice.EventType{
+		sluice.EventOrderPaid, sluice.EventOrderRefunded,
+		sluice.EventOrderCreated,
+	}; !slices.Equal(of, want) {
 		t.Errorf("the events of the bad order came as %v, want %v", of, want)
 	}
 }

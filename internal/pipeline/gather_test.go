@@ -76,7 +76,9 @@ type slowStore struct {
 	on    chan struct{}
 }
 
-func (s *slowStore) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (stored sluice.Stored, err error) {
+func (s *slowStore) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (stored sluice.Stored,
+	err error,
+) {
 	s.first.Do(func() {
 		select {
 		case <-s.on:

@@ -136,10 +136,12 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) open() {
 	var err error
-	if r.ledger, err = sqliteledger.Open(r.t.Context(), filepath.Join(r.dir, "ledger.db"), sqliteledger.Options{Node: "a"}); err != nil {
+	if r.ledger, err = sqliteledger.Open(r.t.Context(), filepath.Join(r.dir, "ledger.db"),
+		sqliteledger.Options{Node: "a"}); err != nil {
 		r.t.Fatal(err)
 	}
-	if r.store, err = sqlitestore.Open(r.t.Context(), filepath.Join(r.dir, "store.db"), sqlitestore.Options{}); err != nil {
+	if r.store, err = sqlitestore.Open(r.t.Context(), filepath.Join(r.dir, "store.db"), sqlitestore.Options{}); err !=
+		nil {
 		r.t.Fatal(err)
 	}
 	r.faults = &faults{Journal: r.ledger, Store: r.store}
@@ -153,7 +155,9 @@ func (r *rig) close() {
 
 // pipeline starts one that is quick to try again.
 func (r *rig) pipeline() *pipeline.Pipeline {
-	p := pipeline.New(r.faults, r.faults, pipeline.Options{Backoff: time.Millisecond, BackoffMax: 5 * time.Millisecond, Attempts: 3, MaxClaims: 20})
+	p := pipeline.New(r.faults, r.faults, pipeline.Options{
+		Backoff: time.Millisecond, BackoffMax: 5 * time.Millisecond, Attempts: 3, MaxClaims: 20,
+	})
 	r.t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -334,7 +338,8 @@ func TestARefusedClaimKeepsNoOtherBack(t *testing.T) {
 		letters, _ = r.store.DeadLetters(t.Context(), sale)
 		return len(letters) == 1 && r.backlog() == 0
 	})
-	if claims, err := sluice.ParseClaims(letters[0].Claims); err != nil || len(claims) != 9 || claims[4].Order != orders[4] {
+	if claims, err := sluice.ParseClaims(letters[0].Claims); err != nil || len(claims) != 9 ||
+		claims[4].Order != orders[4] {
 		t.Errorf("the dead letter holds %+v, %v", claims, err)
 	}
 	r.drained(slices.Concat(orders[:4], orders[5:]))

@@ -185,7 +185,10 @@ func (w *worker) handle(entries []sluice.Entry) {
 // suspect keeps an entry that has failed alone out of the others' way.
 func (w *worker) suspect(e sluice.Entry) {
 	now := time.Now()
-	w.suspects = append(w.suspects, suspect{entry: e, since: now, stored: w.stored, pause: w.p.opts.Backoff, retry: now.Add(w.p.opts.Backoff)})
+	w.suspects = append(w.suspects, suspect{
+		entry: e, since: now, stored: w.stored, pause: w.p.opts.Backoff,
+		retry: now.Add(w.p.opts.Backoff),
+	})
 }
 
 // suspectDue reports whether a suspect's turn has come, also while new entries

@@ -77,7 +77,8 @@ func StartRedis(t testing.TB, args ...string) *RedisServer {
 func StartSentinel(t testing.TB, name string, primary *RedisServer) *RedisServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	text := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\nsentinel down-after-milliseconds %s 5000\nsentinel failover-timeout %s 5000\n",
+	text := fmt.Sprintf(
+		"sentinel monitor %s 127.0.0.1 %d 1\nsentinel down-after-milliseconds %s 5000\nsentinel failover-timeout %s 5000\n",
 		name, primary.port, name, name)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -107,7 +108,10 @@ func StartCluster(t testing.TB, n int, args ...string) []*RedisServer {
 			ask(nodes[i], "CLUSTER MEET 127.0.0.1 %d", nodes[0].port)
 		}
 	}
-	want := []string{"cluster_state:ok", "cluster_known_nodes:" + strconv.Itoa(n), "cluster_slots_ok:" + strconv.Itoa(slots)}
+	want := []string{
+		"cluster_state:ok", "cluster_known_nodes:" + strconv.Itoa(n),
+		"cluster_slots_ok:" + strconv.Itoa(slots),
+	}
 	for _, node := range nodes {
 		for deadline := time.Now().Add(redisStartTimeout); ; time.Sleep(5 * time.Millisecond) {
 			info := ask(node, "CLUSTER INFO")

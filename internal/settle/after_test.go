@@ -53,7 +53,9 @@ func TestRestock(t *testing.T) {
 func (r *rig) accepted(buyer string, want bool) sluice.OrderID {
 	r.t.Helper()
 	order := sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))
-	decisions, err := r.ledger.Claim(r.t.Context(), id, []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order}})
+	decisions, err := r.ledger.Claim(r.t.Context(), id, []sluice.Claim{
+		{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order},
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -215,7 +217,8 @@ func TestALoweringNeedsTheLedger(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := r.sale()
-			if _, err := r.desk.Restock(t.Context(), id, "recall", -4); !errors.Is(err, sluice.ErrTotalUndecided) || errors.Is(err, sluice.ErrLoweringWaits) {
+			if _, err := r.desk.Restock(t.Context(), id, "recall", -4); !errors.Is(err, sluice.ErrTotalUndecided) ||
+				errors.Is(err, sluice.ErrLoweringWaits) {
 				t.Errorf("lowered: %v, want ErrTotalUndecided", err)
 			}
 			_, err := r.desk.Patch(t.Context(), id, func(s *sluice.Sale) error { s.Total = 4; return nil })
@@ -331,7 +334,8 @@ func TestASettledSaleIsArchived(t *testing.T) {
 	if step() || r.follow(true) {
 		t.Error("an archived sale is touched again")
 	}
-	if kept, err := r.store.Claim(ctx, sluice.ClaimID{Sale: id, Buyer: "alice", Key: "attempt-1"}); err != nil || kept.ID != order {
+	if kept, err := r.store.Claim(ctx, sluice.ClaimID{Sale: id, Buyer: "alice", Key: "attempt-1"}); err != nil ||
+		kept.ID != order {
 		t.Errorf("the store answers %v, %v for the claim; want %s (I4)", kept.ID, err, order)
 	}
 	if _, err := r.desk.Restock(ctx, id, "late", 1); err == nil {

@@ -86,7 +86,8 @@ func (c *clocks) tell(now, asked, told, ledger time.Time) {
 	if behind := s.Behind > 0; behind != c.behind {
 		c.behind = behind
 		if behind {
-			c.log.Warn("the store's clock is ahead of where it should be: orders expire by the clock before the jump, until that has caught up",
+			c.log.Warn("the store's clock is ahead of where it should be: orders expire by the clock before the jump, until "+
+				"that has caught up",
 				"behind", s.Behind.Round(time.Millisecond))
 		} else {
 			c.log.Info("orders expire by the store's clock again")

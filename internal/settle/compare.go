@@ -274,7 +274,8 @@ func (c *comparison) judgeTerms() {
 	t, known := c.Versions[have.Version]
 	if known {
 		if describeTerms(&t) != describeTerms(&have) {
-			c.blame(sluice.Drift, "", "version %d of the terms: the store has %s, the ledger %s", t.Version, describeTerms(&t), describeTerms(&have))
+			c.blame(sluice.Drift, "", "version %d of the terms: the store has %s, the ledger %s", t.Version, describeTerms(&t),
+				describeTerms(&have))
 		}
 		return
 	}

@@ -96,7 +96,8 @@ func (c *Control) Patch(ctx context.Context, id sluice.SaleID, edit func(*sluice
 			if !s.OpensAt.Equal(before.OpensAt) && s.OpensAt.Before(now.Add(margin)) {
 				return &sluice.StateError{Sale: id, Detail: "opens_at is less than a second away; use open to start at once"}
 			}
-			if s.Total < before.Total && before.Total != sluice.Unlimited && before.Refusal(now.Add(loweringMargin)) != sluice.NotOpen {
+			if s.Total < before.Total && before.Total != sluice.Unlimited &&
+				before.Refusal(now.Add(loweringMargin)) != sluice.NotOpen {
 				return &sluice.StateError{Sale: id, Detail: "the sale opens in a moment: the total can only be raised"}
 			}
 			return nil
@@ -171,7 +172,9 @@ func (c *Control) restocked(ctx context.Context, id sluice.SaleID, restock strin
 // change edits the sale at the ledger's time, applies the new terms, and
 // returns when they are in force, also on servers that have not heard yet (see
 // sluice.RefusalLease). An edit that changes nothing writes nothing.
-func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale, time.Time) error) (sluice.Sale, error) {
+func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale, time.Time) error) (sluice.Sale,
+	error,
+) {
 	reading, err := c.read(ctx, id)
 	if err != nil {
 		return sluice.Sale{}, err

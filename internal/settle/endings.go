@@ -126,7 +126,9 @@ func (e *Ender) Once(ctx context.Context) error {
 func (e *Ender) expire(ctx context.Context) error {
 	return e.repeat(ctx, func() (int, error) {
 		asked, n := time.Now(), 0
-		expired, err := e.store.ExpireDue(ctx, e.opts.Batch, func(now time.Time) time.Time { return e.clocks.judge(now, asked) })
+		expired, err := e.store.ExpireDue(ctx, e.opts.Batch, func(now time.Time) time.Time {
+			return e.clocks.judge(now, asked)
+		})
 		for sale, orders := range expired {
 			e.opts.Ended(sale, orders)
 			n += orders
@@ -177,6 +179,7 @@ func (e *Ender) give(ctx context.Context) func(sluice.SaleID, []sluice.Release) 
 		for _, r := range releases {
 			newest = max(newest, r.Epoch)
 		}
-		return e.store.FenceSale(ctx, sale, newest, fmt.Sprintf("%s: the ledger does not know order %s, which has ended", sluice.FenceLost, result.Unknown[0]))
+		return e.store.FenceSale(ctx, sale, newest,
+			fmt.Sprintf("%s: the ledger does not know order %s, which has ended", sluice.FenceLost, result.Unknown[0]))
 	}
 }

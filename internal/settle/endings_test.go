@@ -106,17 +106,50 @@ func TestExpiryAndTheStoresClock(t *testing.T) {
 		wantLast      time.Duration // ... and the last one
 		warns, agrees bool
 	}{
-		"clocks agree":         {first: 5 * time.Minute, last: 6 * time.Minute, want: 5 * time.Minute, wantLast: 6 * time.Minute},
-		"a small jump":         {step: 4 * time.Second, first: 5 * time.Minute, last: 6 * time.Minute, want: 5*time.Minute - 4*time.Second, wantLast: 6*time.Minute - 4*time.Second},
-		"an hour ahead":        {step: time.Hour, first: 5 * time.Minute, last: 6 * time.Minute, want: 3 * time.Minute, wantLast: 3*time.Minute + 30*time.Second, warns: true},
-		"it has caught up":     {step: time.Hour, first: 122 * time.Minute, last: 122 * time.Minute, want: 62 * time.Minute, wantLast: 62 * time.Minute, warns: true},
-		"ahead and back":       {step: time.Hour, back: -time.Hour, first: 5 * time.Minute, last: 6 * time.Minute, want: 5 * time.Minute, wantLast: 6 * time.Minute, warns: true, agrees: true},
-		"an hour back":         {step: -time.Hour, first: 5 * time.Minute, last: 5 * time.Minute, want: 65 * time.Minute, wantLast: 65 * time.Minute, warns: true},
-		"back and ahead":       {step: -time.Hour, back: time.Hour, first: 5 * time.Minute, last: 6 * time.Minute, want: 33*time.Minute + 30*time.Second, wantLast: 34 * time.Minute, warns: true, agrees: true},
-		"ahead at the start":   {ahead: time.Hour, first: -50 * time.Minute, last: -50 * time.Minute, want: 5 * time.Minute, wantLast: 5 * time.Minute, warns: true},
-		"as ahead as a ledger": {ahead: time.Hour, ledger: time.Hour, first: 5 * time.Minute, last: 5 * time.Minute, want: 5 * time.Minute, wantLast: 5 * time.Minute, warns: true},
-		"behind at the start":  {ahead: -time.Hour, first: 5 * time.Minute, last: 5 * time.Minute, want: 5 * time.Minute, wantLast: 5 * time.Minute, warns: true},
-		"ledger not known":     {ledger: never, step: time.Hour, first: 5 * time.Minute, last: 5 * time.Minute, want: 3 * time.Minute, wantLast: 3 * time.Minute, warns: true},
+		"clocks agree": {
+			first: 5 * time.Minute, last: 6 * time.Minute, want: 5 * time.Minute,
+			wantLast: 6 * time.Minute,
+		},
+		"a small jump": {
+			step: 4 * time.Second, first: 5 * time.Minute, last: 6 * time.Minute,
+			want: 5*time.Minute - 4*time.Second, wantLast: 6*time.Minute - 4*time.Second,
+		},
+		"an hour ahead": {
+			step: time.Hour, first: 5 * time.Minute, last: 6 * time.Minute, want: 3 * time.Minute,
+			wantLast: 3*time.Minute + 30*time.Second, warns: true,
+		},
+		"it has caught up": {
+			step: time.Hour, first: 122 * time.Minute, last: 122 * time.Minute, want: 62 * time.Minute,
+			wantLast: 62 * time.Minute, warns: true,
+		},
+		"ahead and back": {
+			step: time.Hour, back: -time.Hour, first: 5 * time.Minute, last: 6 * time.Minute,
+			want: 5 * time.Minute, wantLast: 6 * time.Minute, warns: true, agrees: true,
+		},
+		"an hour back": {
+			step: -time.Hour, first: 5 * time.Minute, last: 5 * time.Minute, want: 65 * time.Minute,
+			wantLast: 65 * time.Minute, warns: true,
+		},
+		"back and ahead": {
+			step: -time.Hour, back: time.Hour, first: 5 * time.Minute, last: 6 * time.Minute,
+			want: 33*time.Minute + 30*time.Second, wantLast: 34 * time.Minute, warns: true, agrees: true,
+		},
+		"ahead at the start": {
+			ahead: time.Hour, first: -50 * time.Minute, last: -50 * time.Minute, want: 5 * time.Minute,
+			wantLast: 5 * time.Minute, warns: true,
+		},
+		"as ahead as a ledger": {
+			ahead: time.Hour, ledger: time.Hour, first: 5 * time.Minute, last: 5 * time.Minute,
+			want: 5 * time.Minute, wantLast: 5 * time.Minute, warns: true,
+		},
+		"behind at the start": {
+			ahead: -time.Hour, first: 5 * time.Minute, last: 5 * time.Minute, want: 5 * time.Minute,
+			wantLast: 5 * time.Minute, warns: true,
+		},
+		"ledger not known": {
+			ledger: never, step: time.Hour, first: 5 * time.Minute, last: 5 * time.Minute,
+			want: 3 * time.Minute, wantLast: 3 * time.Minute, warns: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,9 @@ func rebuildLease(sale sluice.SaleID) string { return "rebuild:" + string(sale) 
 // must be right even so (every step of a load is guarded by its epoch), but two
 // servers that load the same sale only hold each other up. A store that does not
 // answer ends nothing: it may be busy with the load itself.
-func underLease(ctx context.Context, store sluice.ClusterStore, name, holder string, ttl time.Duration, work func(context.Context) error) (mine bool, err error) {
+func underLease(ctx context.Context, store sluice.ClusterStore, name, holder string, ttl time.Duration,
+	work func(context.Context) error,
+) (mine bool, err error) {
 	mine, err = store.Lease(ctx, name, holder, ttl)
 	if err != nil || !mine {
 		return false, err
@@ -43,7 +45,9 @@ func underLease(ctx context.Context, store sluice.ClusterStore, name, holder str
 }
 
 // renew keeps a lease until ctx ends, and cancels when it is lost.
-func renew(ctx context.Context, cancel context.CancelCauseFunc, store sluice.ClusterStore, name, holder string, ttl time.Duration) {
+func renew(ctx context.Context, cancel context.CancelCauseFunc, store sluice.ClusterStore, name, holder string,
+	ttl time.Duration,
+) {
 	tick := time.NewTicker(ttl / 4)
 	defer tick.Stop()
 	for {

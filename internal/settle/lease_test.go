@@ -165,7 +165,8 @@ func TestALostLeaseEndsTheLoad(t *testing.T) {
 			t.Errorf("ended %s after the beginning with %v; another server took the lease after 140 s", took, err)
 		}
 		if store.sale.LoadedEpoch != 0 || store.holder != "b" {
-			t.Errorf("the load is confirmed as %d without a lease, or the lease of %q given back", store.sale.LoadedEpoch, store.holder)
+			t.Errorf("the load is confirmed as %d without a lease, or the lease of %q given back", store.sale.LoadedEpoch,
+				store.holder)
 		}
 	})
 }
@@ -177,7 +178,8 @@ func TestTheLogNamesWhoIsWaitedFor(t *testing.T) {
 		ledger := slowLedger{}
 		var log strings.Builder
 		r := settle.NewRebuilder("a", store, ledger, settle.NewLoader(store, ledger), settle.NewMemory(0),
-			func(sluice.SaleID) bool { return true }, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+			func(sluice.SaleID) bool { return true },
+			slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 		for i := range 20 {
 			if rebuilt, err := r.Step(t.Context(), &store.sale); rebuilt || err != nil {
 				t.Fatalf("rebuilt %v, %v", rebuilt, err)

@@ -100,7 +100,8 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 	case !reading.Loaded:
 		return true, l.lost(ctx, sale, reading, "the ledger does not hold the sale")
 	case reading.Epoch < sale.Epoch:
-		return true, l.lost(ctx, sale, reading, fmt.Sprintf("the ledger holds epoch %d of the sale, the store knows of %d", reading.Epoch, sale.Epoch))
+		return true, l.lost(ctx, sale, reading, fmt.Sprintf("the ledger holds epoch %d of the sale, the store knows of %d",
+			reading.Epoch, sale.Epoch))
 	case reading.Fence == sluice.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
 	case reading.Fence != "":
@@ -212,5 +213,6 @@ func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.R
 		return err
 	}
 	return l.store.FenceSale(ctx, sale.ID, now.Epoch,
-		fmt.Sprintf("%s: the ledger holds epoch %d of the sale, the store only knows of %d", sluice.FenceLost, reading.Epoch, now.Epoch))
+		fmt.Sprintf("%s: the ledger holds epoch %d of the sale, the store only knows of %d", sluice.FenceLost, reading.Epoch,
+			now.Epoch))
 }

@@ -56,7 +56,8 @@ func (r *Rebuilder) olderStore(ctx context.Context, sale *sluice.Sale) (why stri
 		return "", reading, err
 	}
 	if reading.Terms.Version > row.Terms.Version {
-		return fmt.Sprintf("the ledger decides by version %d of the terms, the store only knows %d: it is older than its ledger",
+		return fmt.Sprintf(
+			"the ledger decides by version %d of the terms, the store only knows %d: it is older than its ledger",
 			reading.Terms.Version, row.Terms.Version), reading, nil
 	}
 	stored, err := r.store.LastSeq(ctx, sale.ID, sale.Epoch)
@@ -67,7 +68,8 @@ func (r *Rebuilder) olderStore(ctx context.Context, sale *sluice.Sale) (why stri
 	if err != nil || !known || aside >= acked {
 		return "", reading, err
 	}
-	return fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger", acked, max(stored, aside)), reading, nil
+	return fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger",
+		acked, max(stored, aside)), reading, nil
 }
 
 // acknowledged returns the last sequence of the reading that is not in the
@@ -133,7 +135,8 @@ func (l *Loader) forgotten(ctx context.Context, id sluice.SaleID) error {
 	if row.LoadedEpoch > 0 || reading.Epoch <= row.Epoch {
 		return nil // or a first load that was not finished
 	}
-	return &sluice.StateError{Sale: id, Detail: fmt.Sprintf("the ledger holds a sale with this id, in epoch %d, that this store has never loaded: restore the store it belongs to, or choose another id", reading.Epoch)}
+	return &sluice.StateError{Sale: id, Detail: fmt.Sprintf("the ledger holds a sale with this id, in epoch %d, that "+
+		"this store has never loaded: restore the store it belongs to, or choose another id", reading.Epoch)}
 }
 
 // hold keeps the ledger from accepting more while its records are read, under

@@ -255,8 +255,11 @@ func TestARebuildKnowsWhatWasNeverDecided(t *testing.T) {
 	}
 	ghost := func(buyer string, seq int64, at time.Duration) sluice.Record {
 		return sluice.Record{
-			Claim: sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))},
-			Sale:  id, Epoch: 1, Seq: seq, Terms: 1, At: time.Now().Add(at).UTC().Truncate(time.Millisecond), Live: true,
+			Claim: sluice.Claim{
+				Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
+				Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer))),
+			},
+			Sale: id, Epoch: 1, Seq: seq, Terms: 1, At: time.Now().Add(at).UTC().Truncate(time.Millisecond), Live: true,
 		}
 	}
 	ghosts := []sluice.Record{ // alice's order is stored; of two claims at bob's place the later one is real
@@ -267,7 +270,8 @@ func TestARebuildKnowsWhatWasNeverDecided(t *testing.T) {
 	}
 	fenced := r.sale()
 	idle := func(sluice.SaleID) bool { return true }
-	rebuilder := settle.NewRebuilder("a", r.store, haunted{r.ledger, ghosts}, r.loader, settle.NewMemory(0), idle, slog.New(slog.DiscardHandler))
+	rebuilder := settle.NewRebuilder("a", r.store, haunted{r.ledger, ghosts}, r.loader, settle.NewMemory(0), idle,
+		slog.New(slog.DiscardHandler))
 	if done, err := rebuilder.Step(ctx, &fenced); !done || err != nil {
 		t.Fatal(done, err)
 	}

@@ -139,7 +139,8 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, 
 // announce logs a loss. A rebuild that a person has asked for is none.
 func (r *Rebuilder) announce(sale *sluice.Sale) {
 	if why, lost := strings.CutPrefix(sale.Fence, sluice.FenceLost+": "); lost {
-		r.log.Warn("data of a sale has been lost; the sale is fenced and rebuilt", "sale", sale.ID, "epoch", sale.Epoch, "why", why)
+		r.log.Warn("data of a sale has been lost; the sale is fenced and rebuilt", "sale", sale.ID, "epoch", sale.Epoch,
+			"why", why)
 	}
 }
 

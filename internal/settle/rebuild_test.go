@@ -27,7 +27,8 @@ func (r *rig) loseLedger() {
 		r.t.Fatal(err)
 	}
 	var err error
-	if r.ledger, err = sqliteledger.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "a"}); err != nil {
+	if r.ledger, err = sqliteledger.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "ledger.db"),
+		sqliteledger.Options{Node: "a"}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { r.ledger.Close() })
@@ -48,7 +49,10 @@ func TestRebuild(t *testing.T) {
 	stored := r.accepted("alice", true)
 	r.drain()
 	claim := func(buyer string) ([]sluice.Claim, []sluice.Decision) {
-		claims := []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))}}
+		claims := []sluice.Claim{{
+			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
+			Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer))),
+		}}
 		decisions, err := r.ledger.Claim(ctx, id, claims)
 		if err != nil || decisions[0].Code != sluice.Accepted {
 			t.Fatalf("%s: %v, %v", buyer, decisions, err)
@@ -108,7 +112,10 @@ func TestARebuildWaitsForClaimsInFlight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := []sluice.Claim{{Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", "bob"))}}
+	claims := []sluice.Claim{{
+		Buyer: "bob", Key: "attempt-1", Quantity: 1,
+		Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", "bob")),
+	}}
 	decisions, err := r.ledger.Claim(ctx, id, claims)
 	if err != nil || decisions[0].Code != sluice.Accepted {
 		t.Fatal(decisions, err)

@@ -31,7 +31,9 @@ func reconcileInARush(t *testing.T, p *pair, buyersEach int) {
 			for n := range buyersEach {
 				buyer := fmt.Sprintf("b-%d-%d", crowd, n)
 				order := sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", []byte(buyer)))
-				decisions, err := p.ledger.Claim(ctx, p.id, []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order}})
+				decisions, err := p.ledger.Claim(ctx, p.id, []sluice.Claim{
+					{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order},
+				})
 				if err != nil {
 					t.Error(err)
 					return

@@ -61,7 +61,8 @@ func pairs(t *testing.T, total int64, test func(*testing.T, *pair)) {
 		t.Parallel()
 		p, url := &pair{t: t}, servertest.MySQL(t)
 		var err error
-		p.ledger, err = sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "a"})
+		p.ledger, err = sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"),
+			sqliteledger.Options{Node: "a"})
 		p.must(err)
 		p.store, err = mysqlstore.Open(t.Context(), url, mysqlstore.Options{})
 		p.must(err)
@@ -123,7 +124,8 @@ func (p *pair) accept(buyers ...string) {
 	p.t.Helper()
 	for _, b := range buyers {
 		p.orders[b] = sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", []byte(b)))
-		decisions, err := p.ledger.Claim(p.t.Context(), p.id, []sluice.Claim{{Buyer: sluice.BuyerID(b), Key: "attempt-1", Quantity: 1, Order: p.orders[b]}})
+		decisions, err := p.ledger.Claim(p.t.Context(), p.id,
+			[]sluice.Claim{{Buyer: sluice.BuyerID(b), Key: "attempt-1", Quantity: 1, Order: p.orders[b]}})
 		p.must(err)
 		if decisions[0].Code != sluice.Accepted {
 			p.t.Fatalf("%s: %v", b, decisions[0].Code)
@@ -225,7 +227,8 @@ func TestReconcilePlanted(t *testing.T) {
 		{
 			name: "in flight", total: 10,
 			plant: func(p *pair) { p.accept("a", "b"); p.drain(false); p.cancel("a"); p.accept("c") },
-			looks: want{sluice.InFlight: {Count: 2}}, mends: want{sluice.InFlight: {Count: 2}}, after: want{sluice.InFlight: {Count: 2}},
+			looks: want{sluice.InFlight: {Count: 2}}, mends: want{sluice.InFlight: {Count: 2}},
+			after: want{sluice.InFlight: {Count: 2}},
 		},
 		{
 			name: "lost orders", total: 3,
@@ -256,7 +259,9 @@ func TestReconcilePlanted(t *testing.T) {
 			plant: func(p *pair) {
 				p.accept("a", "b")
 				p.drain(false)
-				_, err := p.store.Change(p.t.Context(), sluice.Change{Order: p.orders["a"], Action: sluice.Cancel, Buyer: "a", By: "buyer"})
+				_, err := p.store.Change(p.t.Context(), sluice.Change{
+					Order: p.orders["a"], Action: sluice.Cancel, Buyer: "a", By: "buyer",
+				})
 				p.must(err)
 				p.loseReleases()
 				p.release("a")
@@ -266,7 +271,8 @@ func TestReconcilePlanted(t *testing.T) {
 		{
 			name: "a hold that the cap does not cover", total: 1,
 			plant: func(p *pair) { p.accept("a"); p.drain(true); p.stray("thief", 7) },
-			looks: want{sluice.LostOrder: {1, 0, []string{"a"}}}, mends: want{sluice.OrphanHold: {1, 1, []string{"a"}}}, fenced: true,
+			looks: want{sluice.LostOrder: {1, 0, []string{"a"}}}, mends: want{sluice.OrphanHold: {1, 1, []string{"a"}}},
+			fenced: true,
 		},
 		{
 			name: "an order without a claim, in another's place", total: 10, fenced: true,
@@ -452,7 +458,11 @@ func TestTheLedgersCounterIsRepaired(t *testing.T) {
 					t.Errorf("after the rebuild: %+v", r)
 				}
 				p.accept("e", "f")
-				decisions, err := p.ledger.Claim(t.Context(), p.id, []sluice.Claim{{Buyer: "g", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", "g"))}})
+				decisions, err := p.ledger.Claim(t.Context(), p.id,
+					[]sluice.Claim{{
+						Buyer: "g", Key: "attempt-1", Quantity: 1,
+						Order: sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", "g")),
+					}})
 				p.must(err)
 				if decisions[0].Code != sluice.SoldOut {
 					t.Errorf("the seventh of six: %v", decisions[0].Code)
@@ -474,7 +484,8 @@ func (p *pair) rebuild() {
 	sale, err := p.store.Sale(p.t.Context(), p.id)
 	p.must(err)
 	idle := func(sluice.SaleID) bool { return true }
-	rebuilder := settle.NewRebuilder("a", p.store, p.ledger, settle.NewLoader(p.store, p.ledger), settle.NewMemory(0), idle, slog.New(slog.DiscardHandler))
+	rebuilder := settle.NewRebuilder("a", p.store, p.ledger, settle.NewLoader(p.store, p.ledger), settle.NewMemory(0),
+		idle, slog.New(slog.DiscardHandler))
 	if done, err := rebuilder.Step(p.t.Context(), &sale); !done || err != nil {
 		p.t.Fatalf("rebuilt %v, %v; fence %q", done, err, sale.Fence)
 	}

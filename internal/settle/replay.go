@@ -123,7 +123,9 @@ func (r *Replayer) insert(ctx context.Context, letter *sluice.DeadLetter, claims
 
 // claimAgain asks the ledger for the units again, for those claims of an older
 // epoch that are not stored.
-func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, claims []sluice.Claim) (result Replayed, err error) {
+func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, claims []sluice.Claim) (result Replayed,
+	err error,
+) {
 	var open []sluice.Claim
 	for i := range claims {
 		order, err := r.store.Claim(ctx, sluice.ClaimID{Sale: letter.Sale, Buyer: claims[i].Buyer, Key: claims[i].Key})
@@ -146,7 +148,10 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, cl
 		return Replayed{}, err
 	}
 	r.decided(letter.Sale, open, decisions)
-	lost := sluice.Entry{ID: letter.EntryID + "/lost", Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node, Terms: letter.Terms, At: letter.At, FirstSeq: letter.FirstSeq}
+	lost := sluice.Entry{
+		ID: letter.EntryID + "/lost", Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node,
+		Terms: letter.Terms, At: letter.At, FirstSeq: letter.FirstSeq,
+	}
 	why := sluice.Code(0)
 	for i := range decisions {
 		switch d := &decisions[i]; {

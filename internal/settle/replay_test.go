@@ -26,7 +26,10 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim := func(buyer string, order int) sluice.Claim {
-		return sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", order))}
+		return sluice.Claim{
+			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
+			Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", order)),
+		}
 	}
 	accept := func(c sluice.Claim) {
 		t.Helper()
@@ -66,9 +69,10 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	replay := func() (waits bool) {
 		t.Helper()
 		current := r.sale()
-		again, err := settle.NewReplayer(r.store, r.ledger, func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
-			memory.Decided(sale, "a", claims, decisions)
-		}).Pending(ctx, &current)
+		again, err := settle.NewReplayer(r.store, r.ledger,
+			func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
+				memory.Decided(sale, "a", claims, decisions)
+			}).Pending(ctx, &current)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +183,13 @@ func TestLettersThatRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &letters{sale: sluice.Sale{ID: id, Epoch: 2}, tried: map[sluice.BuyerID]int{}}
 		add := func(buyer sluice.BuyerID) {
-			e := sluice.Entry{ID: string(buyer), Sale: id, Epoch: 1, Claims: []sluice.Claim{{Buyer: buyer, Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, strings.Repeat("0a", 16))}}}
+			e := sluice.Entry{
+				ID: string(buyer), Sale: id, Epoch: 1,
+				Claims: []sluice.Claim{{
+					Buyer: buyer, Key: "attempt-1", Quantity: 1,
+					Order: sluice.MakeOrderID(id, strings.Repeat("0a", 16)),
+				}},
+			}
 			letter := e.DeadLetter(sluice.ErrStaleEpoch)
 			letter.ID = int64(len(l.all))
 			l.all = append(l.all, letter)

@@ -33,7 +33,8 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.store.Close() })
-	if r.ledger, err = sqliteledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"}); err != nil {
+	if r.ledger, err = sqliteledger.Open(t.Context(), filepath.Join(dir, "ledger.db"),
+		sqliteledger.Options{Node: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.ledger.Close() })
@@ -110,7 +111,8 @@ func (r *rig) claim(buyer string) sluice.Decision {
 func (r *rig) inStep(epoch int64) {
 	r.t.Helper()
 	sale, reading := r.sale(), r.reading()
-	if sale.Epoch != epoch || sale.LoadedEpoch != epoch || sale.Fence != "" || reading.Epoch != epoch || reading.Fence != "" {
+	if sale.Epoch != epoch || sale.LoadedEpoch != epoch || sale.Fence != "" || reading.Epoch != epoch ||
+		reading.Fence != "" {
 		r.t.Errorf("store: epoch %d, loaded %d, fence %q; ledger: epoch %d, fence %q; want epoch %d everywhere and no fence",
 			sale.Epoch, sale.LoadedEpoch, sale.Fence, reading.Epoch, reading.Fence, epoch)
 	}
@@ -230,9 +232,12 @@ func TestLossIsFenced(t *testing.T) {
 	})
 	t.Run("the store knows a later sequence", func(t *testing.T) {
 		r := live(t)
-		entry := sluice.Entry{ID: "1", Sale: id, Epoch: 1, Terms: 1, Node: "a", At: time.Now(), FirstSeq: 7, Claims: []sluice.Claim{{
-			Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, strings.Repeat("0b", 16)),
-		}}}
+		entry := sluice.Entry{
+			ID: "1", Sale: id, Epoch: 1, Terms: 1, Node: "a", At: time.Now(), FirstSeq: 7,
+			Claims: []sluice.Claim{{
+				Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, strings.Repeat("0b", 16)),
+			}},
+		}
 		if _, err := r.store.Insert(t.Context(), id, []sluice.Entry{entry}); err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +263,10 @@ func TestTermsAreFollowed(t *testing.T) {
 	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.ChangeSale(t.Context(), id, func(s *sluice.Sale) error { s.Paused = true; return nil }); err != nil {
+	if _, err := r.store.ChangeSale(t.Context(), id, func(s *sluice.Sale) error {
+		s.Paused = true
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if d := r.claim("alice"); d.Code != sluice.Accepted {
@@ -293,7 +301,8 @@ func TestOperators(t *testing.T) {
 		return func(s *sluice.Sale) error { change(s); return nil }
 	}
 	must(r.desk.Create(ctx, phone(time.Hour)))
-	must(r.desk.Patch(ctx, id, edit(func(s *sluice.Sale) { s.MaxPerBuyer, s.Total = 3, 5 }))) // before opening all may change
+	// before opening all may change
+	must(r.desk.Patch(ctx, id, edit(func(s *sluice.Sale) { s.MaxPerBuyer, s.Total = 3, 5 })))
 
 	refused(r.desk.Patch(ctx, id, edit(func(s *sluice.Sale) { s.OpensAt = time.Now().UTC().Truncate(time.Millisecond) })))
 	if opened := must(r.desk.Open(ctx, id)); opened.OpensAt.After(time.Now()) {
@@ -336,7 +345,9 @@ func TestOperators(t *testing.T) {
 	must(r.desk.Close(ctx, id))
 	refused(r.desk.Open(ctx, id))
 	refused(r.desk.Pause(ctx, id))
-	must(r.desk.Patch(ctx, id, edit(func(s *sluice.Sale) { s.ClosesAt = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond) })))
+	must(r.desk.Patch(ctx, id, edit(func(s *sluice.Sale) {
+		s.ClosesAt = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	})))
 	if d := r.claim("carol"); d.Code != sluice.Accepted {
 		t.Errorf("a claim after the closing time moved is %v", d.Code)
 	}

@@ -28,7 +28,9 @@ const saltBytes = 9
 // It may be solved once and handed in many times until it expires: each time
 // it gives a ticket for the same buyer and the same sale, which is no more
 // than the first one.
-func (k *Keys) Challenge(sale sluice.SaleID, buyer sluice.BuyerID, difficulty int, now time.Time) (challenge string, expires time.Time) {
+func (k *Keys) Challenge(sale sluice.SaleID, buyer sluice.BuyerID, difficulty int, now time.Time) (challenge string,
+	expires time.Time,
+) {
 	var salt [saltBytes]byte
 	_, _ = rand.Read(salt[:]) // never fails
 	difficulty = min(max(difficulty, 1), sluice.MaxDifficulty)
@@ -46,7 +48,9 @@ func (k *Keys) Challenge(sale sluice.SaleID, buyer sluice.BuyerID, difficulty in
 //
 // Of a challenge that was made when the sale asked for less, ErrExpired: a
 // new one is needed.
-func (k *Keys) CheckSolution(challenge, nonce string, sale sluice.SaleID, buyer sluice.BuyerID, difficulty int, now time.Time) error {
+func (k *Keys) CheckSolution(challenge, nonce string, sale sluice.SaleID, buyer sluice.BuyerID, difficulty int,
+	now time.Time,
+) error {
 	fields, err := k.open(challenge, forChallenge, 3, sale, buyer)
 	if err != nil {
 		return err

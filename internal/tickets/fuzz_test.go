@@ -56,7 +56,8 @@ func FuzzTicketMade(f *testing.F) {
 func FuzzSolution(f *testing.F) {
 	k := keys(f, "secret", "")
 	// As Challenge makes them, but the same in every process of a fuzzer.
-	good := k.known[0].sign("c1."+k.ID()+"."+formatTime(clock.Add(ChallengeLife).UnixMilli())+".6.c2FsdHNhbHRz", "phones", "ann")
+	good := k.known[0].sign("c1."+k.ID()+"."+formatTime(clock.Add(ChallengeLife).UnixMilli())+".6.c2FsdHNhbHRz", "phones",
+		"ann")
 	f.Add(good, solve(good, 6), 6)
 	f.Add(good, "", 6)
 	f.Add("c1."+k.ID()+".0.0..", "0", 0)

@@ -72,7 +72,8 @@ func TestSolverOfThePage(t *testing.T) {
 	}
 	for i, task := range tasks {
 		if want := solve(task.Challenge, task.Difficulty); got.Nonces[i] != want {
-			t.Errorf("challenge of %d bytes, difficulty %d: nonce %q, want %q", len(task.Challenge), task.Difficulty, got.Nonces[i], want)
+			t.Errorf("challenge of %d bytes, difficulty %d: nonce %q, want %q", len(task.Challenge), task.Difficulty,
+				got.Nonces[i], want)
 		}
 	}
 	if err := k.CheckSolution(tasks[2].Challenge, got.Nonces[2], "phones", "ann", 13, clock); err != nil {

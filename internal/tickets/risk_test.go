@@ -63,7 +63,8 @@ func TestAsk(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var got Question
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" || json.NewDecoder(r.Body).Decode(&got) != nil {
+				if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" ||
+					json.NewDecoder(r.Body).Decode(&got) != nil {
 					t.Errorf("request %s %v", r.Method, r.Header)
 				}
 				w.Header().Set("Location", elsewhere.URL)
@@ -127,7 +128,9 @@ func TestAtATime(t *testing.T) {
 		t.Errorf("one more: %+v, want %v and the policy", v, errBusy)
 	}
 	// Another service is asked as ever.
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"allow":true}`) }))
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"allow":true}`)
+	}))
 	defer other.Close()
 	if v := a.Ask(t.Context(), rule(other.URL, sluice.Deny), question); !v.Allow || v.Failed != nil {
 		t.Errorf("another service: %+v", v)

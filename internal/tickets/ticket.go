@@ -22,7 +22,9 @@ func From(opensAt time.Time, before time.Duration) time.Time { return opensAt.Ad
 // from opensAt. Now is the ledger's clock, so that all servers agree. It is
 // the same for all calls of a millisecond: a buyer may request any number of
 // tickets, and has one right.
-func (k *Keys) Ticket(sale sluice.SaleID, buyer sluice.BuyerID, opensAt, now time.Time) (ticket string, expires time.Time) {
+func (k *Keys) Ticket(sale sluice.SaleID, buyer sluice.BuyerID, opensAt, now time.Time) (ticket string,
+	expires time.Time,
+) {
 	if opensAt.After(now) {
 		now = opensAt
 	}

@@ -160,7 +160,14 @@ func TestZeroBits(t *testing.T) {
 	for _, c := range []struct {
 		first []byte
 		want  int
-	}{{[]byte{0x80}, 0}, {[]byte{0x40}, 1}, {[]byte{0x01}, 7}, {[]byte{0, 0x80}, 8}, {[]byte{0, 0, 0x10}, 19}, {nil, 256}} {
+	}{
+		{[]byte{0x80}, 0},
+		{[]byte{0x40}, 1},
+		{[]byte{0x01}, 7},
+		{[]byte{0, 0x80}, 8},
+		{[]byte{0, 0, 0x10}, 19},
+		{nil, 256},
+	} {
 		var sum [32]byte
 		copy(sum[:], c.first)
 		if got := zeroBits(sum); got != c.want {

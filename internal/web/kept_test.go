@@ -79,8 +79,10 @@ func TestNothingIsRenderedPerRequest(t *testing.T) {
 	}
 	for i := range 5 {
 		for path, want := range map[string]int{
-			"/": 200, "/?lang=zh": 200, "/s/lamp": 200, "/s/lamp?lang=en": 200, anyOrder: 200, fmt.Sprintf("/o/lamp.%032d", i): 200,
-			"/s/none": 404, fmt.Sprintf("/s/none-%d", i): 404, "/s/N": 404, "/s/down": 503, "/o/none": 404, fmt.Sprintf("/o/none-%d", i): 404,
+			"/": 200, "/?lang=zh": 200, "/s/lamp": 200, "/s/lamp?lang=en": 200, anyOrder: 200,
+			fmt.Sprintf("/o/lamp.%032d", i): 200,
+			"/s/none":                       404, fmt.Sprintf("/s/none-%d", i): 404, "/s/N": 404, "/s/down": 503, "/o/none": 404,
+			fmt.Sprintf("/o/none-%d", i): 404,
 		} {
 			for _, method := range []string{"GET", "HEAD"} {
 				for _, encoding := range []string{"", "gzip", "*"} {
@@ -145,7 +147,8 @@ func TestListIsKept(t *testing.T) {
 		t.Error("the list has the old title")
 	}
 	m.change(func() { m.sales = m.sales[1:] })
-	if closed := look("a sale closed", 1, 1); closed == named || strings.Contains(text(t, get(p, "GET", "/")), `"/s/lamp-0"`) {
+	if closed := look("a sale closed", 1, 1); closed == named ||
+		strings.Contains(text(t, get(p, "GET", "/")), `"/s/lamp-0"`) {
 		t.Error("the closed sale is still listed")
 	}
 	m.change(func() { m.sales = nil })
@@ -189,7 +192,8 @@ func TestSalePagesAreBounded(t *testing.T) {
 	p.sales.most = 3
 	for range 2 {
 		for i := range 7 {
-			if r := get(p, "GET", fmt.Sprintf("/s/lamp-%d", i)); !strings.Contains(text(t, r), fmt.Sprintf(`data-sale="lamp-%d"`, i)) {
+			if r := get(p, "GET", fmt.Sprintf("/s/lamp-%d", i)); !strings.Contains(text(t, r),
+				fmt.Sprintf(`data-sale="lamp-%d"`, i)) {
 				t.Errorf("sale %d has another one's page", i)
 			}
 			kept := 0

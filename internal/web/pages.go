@@ -85,7 +85,10 @@ func New(source Source, opts Options) (*Pages, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pages{source: source, opts: opts, mux: http.NewServeMux(), assets: loadAssets(), sales: salePages{most: mostSalePages}}
+	p := &Pages{
+		source: source, opts: opts, mux: http.NewServeMux(), assets: loadAssets(),
+		sales: salePages{most: mostSalePages},
+	}
 	p.tmpl = template.Must(template.New("").Funcs(template.FuncMap{
 		"asset": p.assets.path, "modules": p.assets.modules, "both": both,
 		"money": money, "clock": clock, "off": off,
@@ -93,7 +96,8 @@ func New(source Source, opts Options) (*Pages, error) {
 	p.shell = p.render("order.html", page{Kind: "order"}, http.StatusOK, keepShell)
 	p.noSale = p.trouble(http.StatusNotFound, "There is no such sale.", "没有这个活动。")
 	p.noOrder = p.trouble(http.StatusNotFound, "There is no such order.", "没有这个订单。")
-	p.noAnswer = p.trouble(http.StatusServiceUnavailable, "The server cannot look this up at the moment. Please try again.", "服务器暂时无法查询，请稍后再试。")
+	p.noAnswer = p.trouble(http.StatusServiceUnavailable,
+		"The server cannot look this up at the moment. Please try again.", "服务器暂时无法查询，请稍后再试。")
 	p.mux.HandleFunc("GET /{$}", p.list)
 	p.mux.HandleFunc("GET /s/{sale}", p.sale)
 	p.mux.HandleFunc("GET /o/{order}", p.order)
@@ -158,5 +162,8 @@ func (p *Pages) render(name string, what page, status int, keep string) *content
 	if err := p.tmpl.ExecuteTemplate(&b, name, what); err != nil {
 		panic(err) // a template that does not fit its page: a bug
 	}
-	return content.New(content.Form{Type: "text/html; charset=utf-8", Cache: keep, Status: status, Level: gzip.BestCompression}, b.Bytes())
+	return content.New(content.Form{
+		Type: "text/html; charset=utf-8", Cache: keep, Status: status,
+		Level: gzip.BestCompression,
+	}, b.Bytes())
 }

@@ -95,7 +95,8 @@ func TestSalePage(t *testing.T) {
 	if got := html.UnescapeString(facts); got != want {
 		t.Errorf("facts for the script:\n%s, want\n%s", got, want)
 	}
-	if strings.Contains(body, "<script>") || strings.Contains(body, "style=") || strings.Contains(body, " on") && regexp.MustCompile(` on\w+="`).MatchString(body) {
+	if strings.Contains(body, "<script>") || strings.Contains(body, "style=") || strings.Contains(body, " on") &&
+		regexp.MustCompile(` on\w+="`).MatchString(body) {
 		t.Error("there is a script or style in the page itself, which its policy forbids")
 	}
 	if got := regexp.MustCompile(`(?:src|href)="(https?:)?//[^"]*"`).FindString(body); got != "" {
@@ -126,7 +127,8 @@ func TestSalePageIsKept(t *testing.T) {
 		t.Error("the page was made again")
 	}
 	source[0].Price.Amount = 18900
-	if again := get(p, "GET", "/s/lamp"); again.Header.Get("Etag") == first || !strings.Contains(text(t, again), "189.00 CNY") {
+	if again := get(p, "GET", "/s/lamp"); again.Header.Get("Etag") == first ||
+		!strings.Contains(text(t, again), "189.00 CNY") {
 		t.Error("the page has the old price")
 	}
 }
@@ -143,7 +145,10 @@ func TestConditionalAndCompressed(t *testing.T) {
 			t.Errorf("If-None-Match %s: %d, want %d", c.match, r.StatusCode, c.want)
 		}
 	}
-	for accept, want := range map[string]string{"gzip": "gzip", "br, gzip;q=0.5": "gzip", "gzip;q=0": "", "": "", "br": "", "x-gzip": "", "*": "gzip", "*;q=0": "", "gzip;q=0, *": ""} {
+	for accept, want := range map[string]string{
+		"gzip": "gzip", "br, gzip;q=0.5": "gzip", "gzip;q=0": "", "": "", "br": "",
+		"x-gzip": "", "*": "gzip", "*;q=0": "", "gzip;q=0, *": "",
+	} {
 		r := get(p, "GET", "/s/lamp", "Accept-Encoding", accept)
 		body := []byte(text(t, r))
 		if got := r.Header.Get("Content-Encoding"); got != want {
@@ -168,16 +173,21 @@ func TestConditionalAndCompressed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer head.Body.Close()
-	if head.StatusCode != 200 || text(t, head) != "" || head.Header.Get("Etag") != etag || head.ContentLength != int64(len(plain)) {
+	if head.StatusCode != 200 || text(t, head) != "" || head.Header.Get("Etag") != etag ||
+		head.ContentLength != int64(len(plain)) {
 		t.Errorf("HEAD: %d %v", head.StatusCode, head.Header)
 	}
 }
 
 func TestEveryAnswerIsStrict(t *testing.T) {
 	p := pages(t, shelf{lamp()}, Options{})
-	for _, path := range []string{"/", "/s/lamp", "/s/none", "/s/down", "/o/lamp.0123", "/o/none", "/assets/" + p.assets.build + "/sale.js", "/assets/" + p.assets.build + "/none.js", "/none"} {
+	for _, path := range []string{
+		"/", "/s/lamp", "/s/none", "/s/down", "/o/lamp.0123", "/o/none",
+		"/assets/" + p.assets.build + "/sale.js", "/assets/" + p.assets.build + "/none.js", "/none",
+	} {
 		h := get(p, "GET", path).Header
-		if h.Get("Content-Security-Policy") != policy || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" {
+		if h.Get("Content-Security-Policy") != policy || h.Get("X-Content-Type-Options") != "nosniff" ||
+			h.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %v", path, h)
 		}
 	}
@@ -194,10 +204,12 @@ func TestTrouble(t *testing.T) {
 		status int
 		text   string
 	}{
-		"/s/none": {404, "There is no such sale."}, "/s/down": {503, "Please try again."}, "/o/none": {404, "There is no such order."},
+		"/s/none": {404, "There is no such sale."}, "/s/down": {503, "Please try again."},
+		"/o/none": {404, "There is no such order."},
 	} {
 		r := get(p, "GET", path, "If-None-Match", "*")
-		if body := text(t, r); r.StatusCode != want.status || !strings.Contains(body, want.text) || r.Header.Get("Cache-Control") != "no-store" {
+		if body := text(t, r); r.StatusCode != want.status || !strings.Contains(body, want.text) ||
+			r.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %v", path, r.StatusCode, r.Header)
 		}
 	}
@@ -229,10 +241,12 @@ func TestList(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
 	}
 	p := pages(t, shelf{at("a", 11, 9, 0)}, Options{})
-	if body := text(t, get(p, "GET", "/")); !strings.Contains(body, `href="/s/a"`) || !strings.Contains(body, `id="empty" class="notice" hidden`) {
+	if body := text(t, get(p, "GET", "/")); !strings.Contains(body, `href="/s/a"`) ||
+		!strings.Contains(body, `id="empty" class="notice" hidden`) {
 		t.Error(body)
 	}
-	if body := text(t, get(pages(t, shelf{}, Options{}), "GET", "/")); strings.Contains(body, `id="empty" class="notice" hidden`) {
+	if body := text(t, get(pages(t, shelf{}, Options{}), "GET", "/")); strings.Contains(body,
+		`id="empty" class="notice" hidden`) {
 		t.Error("an empty list does not say so")
 	}
 }
@@ -258,7 +272,8 @@ func TestAssets(t *testing.T) {
 	// While servers are replaced, a page of another build must work, and its
 	// files must not be taken for that build's for ever.
 	r := get(p, "GET", "/assets/0123456789abcdef/sale.js")
-	if r.StatusCode != 200 || r.Header.Get("Cache-Control") != "no-cache" || r.Header.Get("Content-Type") != "text/javascript; charset=utf-8" {
+	if r.StatusCode != 200 || r.Header.Get("Cache-Control") != "no-cache" ||
+		r.Header.Get("Content-Type") != "text/javascript; charset=utf-8" {
 		t.Errorf("another build: %d %v", r.StatusCode, r.Header)
 	}
 	if r := get(p, "GET", "/assets/"+p.assets.build+"/none.js"); r.StatusCode != 404 {
@@ -286,7 +301,8 @@ func TestMoney(t *testing.T) {
 func TestLinks(t *testing.T) {
 	for link, ok := range map[string]bool{
 		"": true, "/login": true, "https://shop.example/login?return={return}": true, "http://127.0.0.1:9/x": true,
-		"javascript:alert(1)": false, "//evil.example": false, `/\evil.example`: false, "shop.example/login": false, "https://": false, "data:text/html,x": false,
+		"javascript:alert(1)": false, "//evil.example": false, `/\evil.example`: false, "shop.example/login": false,
+		"https://": false, "data:text/html,x": false,
 	} {
 		if _, err := New(shelf{}, Options{LoginURL: link}); (err == nil) != ok {
 			t.Errorf("login %q: %v", link, err)

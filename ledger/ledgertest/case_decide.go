@@ -15,8 +15,14 @@ var decideCases = []testCase{
 		e.clock.Advance(1234567 * time.Microsecond)
 		first, second := e.claim("ann", "k", 1), e.claim("bob", "k", 2)
 		at := e.clock.Now().Truncate(time.Millisecond)
-		e.same("first", e.one(first), sluice.Decision{Code: sluice.Accepted, Order: first.Order, Quantity: 1, Seq: 1, At: at, Epoch: 1, Terms: 1})
-		e.same("second", e.one(second), sluice.Decision{Code: sluice.Accepted, Order: second.Order, Quantity: 2, Seq: 2, At: at, Epoch: 1, Terms: 1})
+		e.same("first", e.one(first), sluice.Decision{
+			Code: sluice.Accepted, Order: first.Order, Quantity: 1, Seq: 1, At: at,
+			Epoch: 1, Terms: 1,
+		})
+		e.same("second", e.one(second), sluice.Decision{
+			Code: sluice.Accepted, Order: second.Order, Quantity: 2, Seq: 2,
+			At: at, Epoch: 1, Terms: 1,
+		})
 		e.wantTaken(3, 2)
 	}},
 	{"a sale that is not loaded is unavailable, never sold out or not found", 0, func(e *env) {

@@ -16,7 +16,10 @@ var readCases = []testCase{
 		e.claimsOf("b", sluice.Claim{Buyer: "ann", Key: "key-0001", Quantity: 2, Order: e.order("b")})
 		readings, err := e.ledger.Read(e.ctx, []sluice.SaleID{"b", "unknown", "a", "b"})
 		e.must("Read", err)
-		b := sluice.Reading{Sale: "b", Loaded: true, Epoch: 1, Seq: 1, Taken: 2, Terms: plenty(), Now: Start, Backlog: 1, Oldest: 1}
+		b := sluice.Reading{
+			Sale: "b", Loaded: true, Epoch: 1, Seq: 1, Taken: 2, Terms: plenty(), Now: Start, Backlog: 1,
+			Oldest: 1,
+		}
 		e.same("readings", readings, []sluice.Reading{
 			b,
 			{Sale: "unknown", Now: Start},
@@ -82,7 +85,10 @@ var readCases = []testCase{
 		}
 	}},
 	{"holders are the buyers with accepted claims", 0, func(e *env) {
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(4), Records: []sluice.Record{e.record("old", "k", 1, 1, false)}})
+		e.loadImage(sluice.LoadImage{
+			Sale: sale, Epoch: 2, Terms: total(4),
+			Records: []sluice.Record{e.record("old", "k", 1, 1, false)},
+		})
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
 		e.claims(e.claim("ann", "k1", 1), e.claim("ann", "k2", 1), e.claim("bob", "k", 2), e.claim("cid", "k", 1))
 		holders := map[sluice.BuyerID]bool{}

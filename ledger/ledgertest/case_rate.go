@@ -91,7 +91,8 @@ var rateCases = []testCase{
 	}},
 	{"Closed", 0, func(e *env) {
 		e.must("Close", e.ledger.Close())
-		if waits, err := e.limiter(e.ledger).Allow(e.ctx, sale, sluice.BuyerRate{Requests: 1, PerS: 1}, []sluice.BuyerID{"ann"}); err == nil {
+		if waits, err := e.limiter(e.ledger).Allow(e.ctx, sale, sluice.BuyerRate{Requests: 1, PerS: 1},
+			[]sluice.BuyerID{"ann"}); err == nil {
 			e.Errorf("a closed ledger answers %v", waits)
 		}
 	}},

@@ -45,7 +45,9 @@ var recallCases = []testCase{
 		e.load(sale, total(5))
 		c := e.claim("ann", "k", 1)
 		e.accepted(c)
-		_, err := e.ledger.Release(e.ctx, sale, []sluice.Release{{Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 1}})
+		_, err := e.ledger.Release(e.ctx, sale, []sluice.Release{
+			{Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 1},
+		})
 		e.must("Release", err)
 		e.recall(c)
 	}},

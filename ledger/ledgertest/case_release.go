@@ -53,7 +53,8 @@ func (e *env) releaseUnpaid(claims ...sluice.Claim) sluice.Released {
 func unpaidEndings(maxOrders int64) func(e *env) {
 	return func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer, t.MaxOrders, t.MaxUnpaid = 3, maxOrders, 2 }))
-		paid, kept, first, second := e.claim("ann", "paid", 1), e.claim("ann", "kept", 1), e.claim("ann", "first", 1), e.claim("ann", "second", 1)
+		paid, kept, first, second := e.claim("ann", "paid", 1), e.claim("ann", "kept", 1), e.claim("ann", "first", 1),
+			e.claim("ann", "second", 1)
 		e.claims(paid, kept)
 		e.same("the merchant's ending", e.release(paid), sluice.Released{Applied: 1})
 		e.accepted(first)
@@ -222,10 +223,14 @@ var releaseCases = []testCase{
 		e.claims(ann, bob, eve)
 		e.releaseUnpaid(ann, bob)
 		var codes []sluice.Code
-		for _, d := range e.claims(e.claim("ann", "2", 1), e.claim("eve", "2", 1), e.claim("bob", "2", 1), e.claim("eve", "3", 1), e.claim("ann", "3", 1)) {
+		for _, d := range e.claims(e.claim("ann", "2", 1), e.claim("eve", "2", 1), e.claim("bob", "2", 1),
+			e.claim("eve", "3", 1), e.claim("ann", "3", 1)) {
 			codes = append(codes, d.Code)
 		}
-		e.same("codes", codes, []sluice.Code{sluice.BuyerLimit, sluice.Accepted, sluice.BuyerLimit, sluice.Accepted, sluice.BuyerLimit})
+		e.same("codes", codes, []sluice.Code{
+			sluice.BuyerLimit, sluice.Accepted, sluice.BuyerLimit, sluice.Accepted,
+			sluice.BuyerLimit,
+		})
 	}},
 	{"what was released stays released after a restart", Releases, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 4, 2 }))

@@ -136,7 +136,8 @@ var batchCases = []testCase{
 	}},
 	{"the last units go in order, and a smaller claim may still pass", 0, func(e *env) {
 		e.load(sale, total(5))
-		e.wantCodes(e.claims(e.claim("a", "k", 3), e.claim("b", "k", 3), e.claim("c", "k", 2), e.claim("d", "k", 1), e.claim("a", "k", 3)),
+		e.wantCodes(e.claims(e.claim("a", "k", 3), e.claim("b", "k", 3), e.claim("c", "k", 2), e.claim("d", "k", 1),
+			e.claim("a", "k", 3)),
 			sluice.Accepted, sluice.Insufficient, sluice.Accepted, sluice.SoldOut, sluice.Accepted)
 		e.wantTaken(5, 2)
 	}},
@@ -147,7 +148,8 @@ var batchCases = []testCase{
 		}
 		decisions := e.claims(batch...)
 		e.wantCodes(decisions, sluice.Accepted, sluice.BuyerLimit, sluice.Accepted, sluice.Accepted, sluice.Accepted)
-		e.same("sequences", []int64{decisions[0].Seq, decisions[2].Seq, decisions[3].Seq, decisions[4].Seq}, []int64{1, 2, 1, 3})
+		e.same("sequences", []int64{decisions[0].Seq, decisions[2].Seq, decisions[3].Seq, decisions[4].Seq},
+			[]int64{1, 2, 1, 3})
 		entries := e.peek(sale)
 		if len(entries) != 1 {
 			e.Fatalf("%d entries, want 1", len(entries))

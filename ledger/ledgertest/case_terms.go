@@ -230,7 +230,9 @@ var cooldownCases = []testCase{
 		e.load(sale, total(1))
 		c := e.claim("ann", "k", 1)
 		e.accepted(c)
-		_, err := e.ledger.Release(e.ctx, sale, []sluice.Release{{Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 1}})
+		_, err := e.ledger.Release(e.ctx, sale, []sluice.Release{
+			{Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 1},
+		})
 		e.must("Release", err)
 		e.wantCode(e.claim("bob", "k", 1), sluice.SoldOut)
 		e.clock.Advance(-time.Minute)

@@ -209,7 +209,9 @@ var brokenLedgers = []struct {
 		}}
 	}},
 	{"gives the units of an older epoch back, too", func() broken {
-		return broken{release: func(l sluice.Releaser, sale sluice.SaleID, releases []sluice.Release) (sluice.Released, error) {
+		return broken{release: func(l sluice.Releaser, sale sluice.SaleID, releases []sluice.Release) (sluice.Released,
+			error,
+		) {
 			readings, err := l.(sluice.Ledger).Read(ctx, []sluice.SaleID{sale})
 			if err != nil {
 				return sluice.Released{}, err
@@ -330,10 +332,16 @@ func TestInvariantsCatch(t *testing.T) {
 			{Buyer: "ann", Key: "k2", Quantity: 2, Order: "2"},
 			{Buyer: "bob", Key: "k1", Quantity: 2, Order: "3"},
 		} {
-			records = append(records, sluice.Record{Claim: c, Sale: sale, Epoch: 1, Seq: int64(i + 1), Terms: 1, At: Start, Live: true})
+			records = append(records, sluice.Record{
+				Claim: c, Sale: sale, Epoch: 1, Seq: int64(i + 1), Terms: 1, At: Start,
+				Live: true,
+			})
 		}
 		return r, records, []sluice.Entry{
-			{ID: "a", Sale: sale, Epoch: 1, Terms: 1, At: Start, FirstSeq: 1, Claims: []sluice.Claim{records[0].Claim, records[1].Claim}},
+			{
+				ID: "a", Sale: sale, Epoch: 1, Terms: 1, At: Start, FirstSeq: 1,
+				Claims: []sluice.Claim{records[0].Claim, records[1].Claim},
+			},
 			{ID: "b", Sale: sale, Epoch: 1, Terms: 1, At: Start, FirstSeq: 3, Claims: []sluice.Claim{records[2].Claim}},
 		}
 	}
@@ -344,21 +352,29 @@ func TestInvariantsCatch(t *testing.T) {
 		{"", func(r *sluice.Reading, records []sluice.Record, journal []sluice.Entry) {}},
 		{"I1: taken 5 of a total of 4", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Terms.Total = 4 }},
 		{"I2: taken 6", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Taken = 6 }},
-		{"I3: order 2 is the buyer's unit 5 of 4", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Quantity = 4 }},
+		{"I3: order 2 is the buyer's unit 5 of 4", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
+			records[1].Quantity = 4
+		}},
 		{"buyer's claim 3 of 2", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
 			records[2].Buyer, records[2].Key, records[2].Quantity = "ann", "k3", 1
 		}},
 		{"I5: claim", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Key = "k1" }},
-		{"I5: order 1 is on record twice", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Order = "1" }},
+		{"I5: order 1 is on record twice", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
+			records[1].Order = "1"
+		}},
 		{"I8: order 2", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
 			records[1].At = Start.Add(-2 * time.Hour)
 		}},
 		{"unknown terms 9", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Terms = 9 }},
-		{"seq 2 of 1 to 3 has no record", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Seq = 4 }},
+		{"seq 2 of 1 to 3 has no record", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
+			records[1].Seq = 4
+		}},
 		{"seq 3 is both", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Seq = 3 }},
 		{"oldest 2", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Oldest = 2 }},
 		{"backlog 3", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Backlog = 3 }},
-		{"I5: seq 3 is not in the journal", func(_ *sluice.Reading, _ []sluice.Record, journal []sluice.Entry) { journal[1].Claims = nil }},
+		{"I5: seq 3 is not in the journal", func(_ *sluice.Reading, _ []sluice.Record, journal []sluice.Entry) {
+			journal[1].Claims = nil
+		}},
 		{"seq 1 after 1", func(_ *sluice.Reading, _ []sluice.Record, journal []sluice.Entry) {
 			journal[1] = journal[0]
 			journal[0].Claims = journal[0].Claims[:1]
@@ -367,7 +383,8 @@ func TestInvariantsCatch(t *testing.T) {
 	} {
 		r, records, journal := newSale()
 		tc.plant(&r, records, journal)
-		wrong := strings.Join(checkInvariants(r, records, journal, nil, map[int64]sluice.Terms{1: newSaleTerms(newSale)}), "\n")
+		wrong := strings.Join(checkInvariants(r, records, journal, nil, map[int64]sluice.Terms{1: newSaleTerms(newSale)}),
+			"\n")
 		if (wrong == "") != (tc.want == "") || !strings.Contains(wrong, tc.want) {
 			t.Errorf("want %q, found:\n%s", tc.want, wrong)
 		}
@@ -385,7 +402,10 @@ func TestHistoriesCatch(t *testing.T) {
 		return call{sluice.Claim{Buyer: buyer, Key: key, Quantity: 1, Order: sluice.OrderID(string(buyer) + string(key))}}
 	}
 	accepted := func(c call, seq int64, replayed bool) answer {
-		return answer{decision: sluice.Decision{Code: sluice.Accepted, Order: c.claim.Order, Quantity: 1, Seq: seq, At: Start, Epoch: 1, Terms: 1, Replayed: replayed}}
+		return answer{decision: sluice.Decision{
+			Code: sluice.Accepted, Order: c.claim.Order, Quantity: 1, Seq: seq, At: Start,
+			Epoch: 1, Terms: 1, Replayed: replayed,
+		}}
 	}
 	ann, bob := claim("ann", "k"), claim("bob", "k")
 	soldOut := answer{decision: sluice.Decision{Code: sluice.SoldOut}}
@@ -393,7 +413,11 @@ func TestHistoriesCatch(t *testing.T) {
 		ok      bool
 		history []said
 	}{
-		"in turn":                    {true, []said{{ann, accepted(ann, 1, false)}, {bob, soldOut}, {ann, accepted(ann, 1, true)}}},
+		"in turn": {true, []said{
+			{ann, accepted(ann, 1, false)},
+			{bob, soldOut},
+			{ann, accepted(ann, 1, true)},
+		}},
 		"sold twice":                 {false, []said{{ann, accepted(ann, 1, false)}, {bob, accepted(bob, 2, false)}}},
 		"sold out before it is":      {false, []said{{bob, soldOut}, {ann, accepted(ann, 1, false)}}},
 		"a repeat is forgotten":      {false, []said{{ann, accepted(ann, 1, false)}, {ann, soldOut}}},

@@ -142,7 +142,8 @@ func (e *env) stampede(nodes int) {
 
 	e.wantTaken(stampedeStock, stampedeStock)
 	if len(s.orders) != stampedeStock || len(s.journal) != stampedeStock {
-		e.Errorf("%d claims were accepted and %d orders went through the journal, want %d", len(s.orders), len(s.journal), stampedeStock)
+		e.Errorf("%d claims were accepted and %d orders went through the journal, want %d", len(s.orders), len(s.journal),
+			stampedeStock)
 	}
 	for id, order := range s.orders {
 		if s.journal[order] != 1 {
@@ -261,7 +262,8 @@ func (e *env) linearizable(nodes int) {
 				var in call
 				if random.IntN(5) > 0 {
 					in.claim = sluice.Claim{
-						Buyer: sluice.BuyerID(fmt.Sprint("buyer-", random.IntN(6))), Key: sluice.Key(fmt.Sprint("attempt-", random.IntN(3))),
+						Buyer:    sluice.BuyerID(fmt.Sprint("buyer-", random.IntN(6))),
+						Key:      sluice.Key(fmt.Sprint("attempt-", random.IntN(3))),
 						Quantity: 1 + random.Int64N(2), Order: sluice.MakeOrderID(sale, fmt.Sprintf("%016x%016x", c, n)),
 					}
 				}

@@ -248,13 +248,15 @@ func checkDecisions(claims []sluice.Claim, decisions []sluice.Decision) string {
 	for i, d := range decisions {
 		var problem string
 		switch {
-		case d.Code == sluice.Accepted && (d.Order == "" || d.Quantity != claims[i].Quantity || d.Seq < 1 || d.At.IsZero() || d.Epoch < 1 || d.Terms < 1):
+		case d.Code == sluice.Accepted && (d.Order == "" || d.Quantity != claims[i].Quantity || d.Seq < 1 || d.At.IsZero() ||
+			d.Epoch < 1 || d.Terms < 1):
 			problem = "accepted, but its order, quantity, place, time or terms are missing"
 		case d.Code == sluice.Accepted && !d.Replayed && d.Order != claims[i].Order:
 			problem = "newly accepted, but not with the order id it proposed"
 		case d.Code == sluice.Accepted && (!d.OpensAt.IsZero() || len(d.Orders) > 0):
 			problem = "accepted, but carries what belongs to a refusal"
-		case d.Code != sluice.Accepted && (d.Order != "" || d.Quantity != 0 || d.Seq != 0 || !d.At.IsZero() || d.Epoch != 0 || d.Terms != 0 || d.Replayed):
+		case d.Code != sluice.Accepted && (d.Order != "" || d.Quantity != 0 || d.Seq != 0 || !d.At.IsZero() || d.Epoch != 0 ||
+			d.Terms != 0 || d.Replayed):
 			problem = "refused, but carries what belongs to an acceptance"
 		case d.Code == sluice.NotOpen == d.OpensAt.IsZero():
 			problem = "OpensAt belongs to not_open, and only there"

@@ -162,7 +162,9 @@ func (f *FaultyLedger) next(method string) (sluice.Ledger, Fault, error) {
 }
 
 // Claim implements sluice.Decider.
-func (f *FaultyLedger) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) (decisions []sluice.Decision, err error) {
+func (f *FaultyLedger) Claim(ctx context.Context, sale sluice.SaleID,
+	claims []sluice.Claim,
+) (decisions []sluice.Decision, err error) {
 	err = f.call(ctx, "Claim", func(l sluice.Ledger) (err error) {
 		decisions, err = l.Claim(ctx, sale, claims)
 		return err
@@ -196,7 +198,9 @@ func (f *FaultyLedger) Holders(ctx context.Context, sale sluice.SaleID, yield fu
 }
 
 // Find implements sluice.Reader.
-func (f *FaultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (record sluice.Record, err error) {
+func (f *FaultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (record sluice.Record,
+	err error,
+) {
 	err = f.call(ctx, "Find", func(l sluice.Ledger) (err error) {
 		record, err = l.Find(ctx, order, buyer)
 		return err
@@ -262,7 +266,9 @@ func (f *FaultyLedger) PeekJournal(ctx context.Context, sale sluice.SaleID, yiel
 }
 
 // Release implements sluice.Releaser, if the real ledger does.
-func (f *FaultyLedger) Release(ctx context.Context, sale sluice.SaleID, releases []sluice.Release) (released sluice.Released, err error) {
+func (f *FaultyLedger) Release(ctx context.Context, sale sluice.SaleID,
+	releases []sluice.Release,
+) (released sluice.Released, err error) {
 	err = f.call(ctx, "Release", func(l sluice.Ledger) (err error) {
 		releaser, ok := l.(sluice.Releaser)
 		if !ok {

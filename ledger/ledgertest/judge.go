@@ -40,7 +40,10 @@ func play(t testing.TB, open Open, script []step, seed uint64, batch int) (*play
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	p := &player{TB: t, ctx: ctx, open: open, clock: NewClock(), batch: batch, steps: script, gone: map[sluice.SaleID]map[int64]bool{}}
+	p := &player{
+		TB: t, ctx: ctx, open: open, clock: NewClock(), batch: batch, steps: script,
+		gone: map[sluice.SaleID]map[int64]bool{},
+	}
 	p.ledger = open(t, "node-a", p.clock)
 	for n := range script {
 		s := &script[n]
@@ -208,7 +211,9 @@ func (p *player) check(s *step, done []step) (wrong []string) {
 }
 
 // everything returns the records of a sale, by order id, and its journal.
-func everything(ctx context.Context, l sluice.Ledger, id sluice.SaleID) (records []sluice.Record, journal []sluice.Entry, err error) {
+func everything(ctx context.Context, l sluice.Ledger, id sluice.SaleID) (records []sluice.Record,
+	journal []sluice.Entry, err error,
+) {
 	err = errors.Join(
 		l.Records(ctx, id, func(r sluice.Record) bool { records = append(records, r); return true }),
 		l.PeekJournal(ctx, id, func(e sluice.Entry) bool { journal = append(journal, e); return true }),

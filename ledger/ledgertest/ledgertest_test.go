@@ -51,7 +51,8 @@ func TestScriptsReachEverything(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"repeat", "repeat after a load", "limit with orders", "cooldown", "restart", "released", "released before", "released and unknown",
+		"repeat", "repeat after a load", "limit with orders", "cooldown", "restart", "released", "released before",
+		"released and unknown",
 		"error: " + sluice.ErrStaleEpoch.Error(), "error: " + sluice.ErrBelowTaken.Error(),
 	} {
 		if seen[what] < 3 {

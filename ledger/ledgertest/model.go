@@ -183,7 +183,9 @@ func (m *model) load(image sluice.LoadImage) error {
 }
 
 // release ends the claims of these orders.
-func (m *model) release(now time.Time, id sluice.SaleID, releases []sluice.Release) (answer sluice.Released, err error) {
+func (m *model) release(now time.Time, id sluice.SaleID, releases []sluice.Release) (answer sluice.Released,
+	err error,
+) {
 	s := m.sales[id]
 	if s == nil {
 		return answer, sluice.ErrNotLoaded
@@ -327,9 +329,11 @@ func checkTerms(epoch int64, records []sluice.Record, versions map[int64]sluice.
 		case t.Total != unlimited && taken > t.Total:
 			wrong = append(wrong, fmt.Sprintf("I1: order %s took unit %d of %d", rec.Order, taken, t.Total))
 		case t.MaxPerBuyer != unlimited && units[rec.Buyer] > t.MaxPerBuyer:
-			wrong = append(wrong, fmt.Sprintf("I3: order %s is the buyer's unit %d of %d", rec.Order, units[rec.Buyer], t.MaxPerBuyer))
+			wrong = append(wrong, fmt.Sprintf("I3: order %s is the buyer's unit %d of %d", rec.Order, units[rec.Buyer],
+				t.MaxPerBuyer))
 		case t.MaxOrders != unlimited && count[rec.Buyer] > t.MaxOrders:
-			wrong = append(wrong, fmt.Sprintf("order %s is the buyer's claim %d of %d", rec.Order, count[rec.Buyer], t.MaxOrders))
+			wrong = append(wrong, fmt.Sprintf("order %s is the buyer's claim %d of %d", rec.Order, count[rec.Buyer],
+				t.MaxOrders))
 		}
 	}
 	return wrong
@@ -337,7 +341,9 @@ func checkTerms(epoch int64, records []sluice.Record, versions map[int64]sluice.
 
 // checkJournal: every accepted claim is in exactly one entry until that is
 // acknowledged, oldest first (I5).
-func checkJournal(r sluice.Reading, seen map[int64]sluice.Record, journal []sluice.Entry, gone map[int64]bool) (wrong []string) {
+func checkJournal(r sluice.Reading, seen map[int64]sluice.Record, journal []sluice.Entry,
+	gone map[int64]bool,
+) (wrong []string) {
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if r.Backlog != int64(len(journal)) {
 		complain("backlog %d, but %d entries in the journal", r.Backlog, len(journal))

@@ -103,7 +103,8 @@ func newScript(seed uint64, n int, has Feature) []step {
 		case p < 73:
 			a.load(id)
 		case p < 86:
-			a.add(step{act: doAdvance, advance: pick(a, time.Millisecond, 100*time.Millisecond, 499*time.Millisecond, 500*time.Millisecond)})
+			a.add(step{act: doAdvance, advance: pick(a, time.Millisecond, 100*time.Millisecond, 499*time.Millisecond,
+				500*time.Millisecond)})
 		case p < 93:
 			most := 1 + a.IntN(6)
 			read := sluice.JournalRead{Sale: id, Source: pick(a, sluice.Own, sluice.New), Max: most}
@@ -205,7 +206,10 @@ func (a *author) randomTerms(before sluice.Terms, taken int64) sluice.Terms {
 
 func (a *author) apply(id sluice.SaleID) {
 	held := a.model.sales[id]
-	a.add(step{act: doApply, sale: id, epoch: held.epoch + pick(a, int64(0), 0, 0, 0, 0, 0, 0, 0, -1, 1), terms: a.randomTerms(held.terms, held.taken())})
+	a.add(step{
+		act: doApply, sale: id, epoch: held.epoch + pick(a, int64(0), 0, 0, 0, 0, 0, 0, 0, -1, 1),
+		terms: a.randomTerms(held.terms, held.taken()),
+	})
 }
 
 // reopen lifts what refuses, so that the script goes on selling.
@@ -220,7 +224,10 @@ func (a *author) reopen(id sluice.SaleID) {
 }
 
 func (a *author) fence(id sluice.SaleID) {
-	a.add(step{act: doFence, sale: id, epoch: a.model.sales[id].epoch + pick(a, int64(0), 0, 0, 1), reason: pick(a, "", "", "a", "b")})
+	a.add(step{
+		act: doFence, sale: id, epoch: a.model.sales[id].epoch + pick(a, int64(0), 0, 0, 1),
+		reason: pick(a, "", "", "a", "b"),
+	})
 }
 
 // release gives some orders back, perhaps again, perhaps of another epoch.
@@ -234,7 +241,10 @@ func (a *author) release(id sluice.SaleID) {
 		s.ended = append(s.ended, release)
 	}
 	if a.IntN(8) == 0 {
-		stranger := sluice.Claim{Buyer: "nobody", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", a.IntN(99)))}
+		stranger := sluice.Claim{
+			Buyer: "nobody", Key: "attempt-1", Quantity: 1,
+			Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", a.IntN(99))),
+		}
 		s.ended = append(s.ended, releaseOf(id, stranger, held.epoch+pick(a, int64(0), 0, 1)))
 	}
 	if len(s.ended) > 0 {

@@ -89,7 +89,9 @@ func (l *Ledger) appendAsker(args []string, m mark, layout string) []string {
 // runBatches runs a script once for each list of arguments, in order, and waits
 // for the replicas if there are any to wait for. Every error means that the
 // outcome is unknown.
-func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args [][]string) ([]rueidis.RedisMessage, error) {
+func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args [][]string) ([]rueidis.RedisMessage,
+	error,
+) {
 	if len(args) == 1 && l.opts.WaitReplicas <= 0 {
 		message, err := l.run(ctx, s, keys, args[0])
 		return []rueidis.RedisMessage{message}, err
@@ -180,7 +182,8 @@ func (l *Ledger) checkWait(result rueidis.RedisResult) error {
 		return fmt.Errorf("wait for replicas: %w", l.explain(err))
 	}
 	if acks < int64(l.opts.WaitReplicas) {
-		return fmt.Errorf("outcome unknown: %d of %d replicas have the batch after %s", acks, l.opts.WaitReplicas, l.opts.WaitTimeout)
+		return fmt.Errorf("outcome unknown: %d of %d replicas have the batch after %s", acks, l.opts.WaitReplicas,
+			l.opts.WaitTimeout)
 	}
 	return nil
 }

@@ -32,7 +32,9 @@ func (l *Ledger) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.
 }
 
 // claim fills in the decisions.
-func (l *Ledger) claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) error {
+func (l *Ledger) claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim,
+	decisions []sluice.Decision,
+) error {
 	batch := func(i int) (from, to int) { return i * maxBatch, min((i+1)*maxBatch, len(claims)) }
 	return l.inBatches(ctx, batches{
 		script: claimScript, sale: sale, n: (len(claims) + maxBatch - 1) / maxBatch,

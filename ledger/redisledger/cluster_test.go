@@ -70,7 +70,8 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	for _, sale := range sales { // of a sale that is gone, too
-		waits, err := l.Allow(t.Context(), sale, sluice.BuyerRate{Requests: 1, PerS: 3600}, []sluice.BuyerID{"ann", "{b}", "ann"})
+		waits, err := l.Allow(t.Context(), sale, sluice.BuyerRate{Requests: 1, PerS: 3600},
+			[]sluice.BuyerID{"ann", "{b}", "ann"})
 		if err != nil || waits[0] != 0 || waits[1] != 0 || waits[2] == 0 {
 			t.Errorf("Allow: %v, %v", waits, err)
 		}
@@ -126,7 +127,8 @@ func TestHungShard(t *testing.T) {
 		}
 		if n%20 == 0 {
 			readings, err := l.Read(t.Context(), []sluice.SaleID{there, here})
-			if err == nil || len(readings) != 2 || readings[0].Err == nil || readings[1].Err != nil || readings[1].Seq != int64(n+1) {
+			if err == nil || len(readings) != 2 || readings[0].Err == nil || readings[1].Err != nil ||
+				readings[1].Seq != int64(n+1) {
 				t.Errorf("both: %+v, %v", readings, err)
 			}
 		}

@@ -21,7 +21,9 @@ const (
 )
 
 // answer turns a reply into decisions, and remembers what it told this server.
-func (l *Ledger) answer(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply, decisions []sluice.Decision) error {
+func (l *Ledger) answer(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply,
+	decisions []sluice.Decision,
+) error {
 	if reply.state == decided {
 		told, err := l.decide(ctx, sale, claims, reply, decisions)
 		if err == nil {
@@ -76,7 +78,9 @@ func parseReply(message rueidis.RedisMessage) (claimReply, error) {
 // decide turns the answers into decisions, and returns the sequence up to which
 // this server has been told: that of the sale, if a claim was accepted now or
 // before. claim.lua writes the same (I4: a replay is an acceptance too).
-func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply, decisions []sluice.Decision) (told int64, err error) {
+func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply,
+	decisions []sluice.Decision,
+) (told int64, err error) {
 	n := len(claims)
 	at := fromMillis(reply.at)
 	var accepted int64
@@ -174,7 +178,9 @@ const (
 // split the records are apart and are read now, all in one round trip; where
 // that would be much, or fails, orders are missing in the answer: the batch is
 // decided.
-func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, before mark, records map[sluice.BuyerID]string, decisions []sluice.Decision) {
+func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, before mark,
+	records map[sluice.BuyerID]string, decisions []sluice.Decision,
+) {
 	held := map[sluice.BuyerID][]sluice.OrderID{}
 	var apart []sluice.BuyerID
 	most := int64(ordersClaims)
@@ -211,7 +217,9 @@ func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sl
 
 // readOrders reads the live orders of these buyers, as far as they were accepted
 // up to this place, in order.
-func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until mark, buyers []sluice.BuyerID, held map[sluice.BuyerID][]sluice.OrderID) {
+func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until mark, buyers []sluice.BuyerID,
+	held map[sluice.BuyerID][]sluice.OrderID,
+) {
 	if len(buyers) == 0 {
 		return
 	}

@@ -300,7 +300,8 @@ func TestMissingKeysAreLoss(t *testing.T) {
 					t.Error("Records: no error")
 				}
 				for _, buyer := range []sluice.BuyerID{"buyer-0", ""} {
-					if r, err := l.Find(t.Context(), decisions[0].Order, buyer); err == nil || strings.Contains(err.Error(), sluice.ErrOrderNotFound.Error()) {
+					if r, err := l.Find(t.Context(), decisions[0].Order, buyer); err == nil ||
+						strings.Contains(err.Error(), sluice.ErrOrderNotFound.Error()) {
 						t.Errorf("Find: %+v, %v; want an error that is not ErrOrderNotFound", r, err)
 					}
 				}
@@ -462,7 +463,8 @@ func TestAnyKeysAreGone(t *testing.T) {
 					n, want int
 					missing bool
 				}{"journal": {peekErr, entries, wait, gone&4 != 0}, "records": {recordsErr, records, 3, gone&2 != 0}} {
-					if got.missing && !errors.Is(got.err, sluice.ErrNotLoaded) || !got.missing && (got.err != nil || got.n != got.want) {
+					if got.missing && !errors.Is(got.err, sluice.ErrNotLoaded) || !got.missing &&
+						(got.err != nil || got.n != got.want) {
 						t.Errorf("%s %03b: %s: %d claims, %v", damage[0], gone, what, got.n, got.err)
 					}
 				}

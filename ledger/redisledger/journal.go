@@ -178,7 +178,9 @@ func (l *Ledger) readGroup(read *sluice.JournalRead, from string) rueidis.Comple
 		Streams().Key(l.keys.journal(read.Sale)).Id(from).Build()
 }
 
-func (l *Ledger) decodeGroup(sale sluice.SaleID, streams map[string][]rueidis.XRangeEntry, err error) ([]sluice.Entry, error) {
+func (l *Ledger) decodeGroup(sale sluice.SaleID, streams map[string][]rueidis.XRangeEntry, err error) ([]sluice.Entry,
+	error,
+) {
 	if rueidis.IsRedisNil(err) {
 		return nil, nil
 	}
@@ -246,7 +248,9 @@ func (l *Ledger) readAbandoned(ctx context.Context, read *sluice.JournalRead) ([
 
 // claimEntries makes other servers' entries this server's own, unless another
 // server was faster.
-func (l *Ledger) claimEntries(ctx context.Context, read *sluice.JournalRead, others []pendingEntry) ([]sluice.Entry, error) {
+func (l *Ledger) claimEntries(ctx context.Context, read *sluice.JournalRead, others []pendingEntry) ([]sluice.Entry,
+	error,
+) {
 	if len(others) == 0 {
 		return nil, nil
 	}
@@ -384,7 +388,8 @@ func (l *Ledger) peek(ctx context.Context, sale sluice.SaleID, yield func(sluice
 		return err
 	}
 	for from := "-"; ; {
-		page, err := l.do(ctx, l.client.B().Xrange().Key(l.keys.journal(sale)).Start(from).End("+").Count(peekCount).Build()).AsXRange()
+		page, err := l.do(ctx, l.client.B().Xrange().Key(l.keys.journal(sale)).Start(from).End("+").Count(peekCount).Build()).
+			AsXRange()
 		if err != nil {
 			return l.explain(err)
 		}

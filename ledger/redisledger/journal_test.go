@@ -102,7 +102,8 @@ func TestDamagedEntries(t *testing.T) {
 	var ids []string
 	for i, e := range entries[1 : len(entries)-1] {
 		ids = append(ids, e.ID)
-		if e.Damage == nil || !strings.Contains(e.Damage.Error(), reasons[i]) || !strings.Contains(e.Raw, "at=1000\n") || e.Sale != "s" || e.ID == "" {
+		if e.Damage == nil || !strings.Contains(e.Damage.Error(), reasons[i]) || !strings.Contains(e.Raw, "at=1000\n") ||
+			e.Sale != "s" || e.ID == "" {
 			t.Errorf("want damage that says %q: %+v", reasons[i], e)
 		}
 	}
@@ -162,7 +163,9 @@ func TestAbandonedEntries(t *testing.T) {
 	j.want("b", j.read(b, sluice.New, "", 5), "3x1 4x1 5x1 6x1 7x1")
 	j.want("c", j.read(c, sluice.New, "", 2), "8x1 9x1")
 
-	taken, err := b.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.Abandoned, Idle: time.Hour, Max: 10})
+	taken, err := b.ReadJournal(t.Context(), sluice.JournalRead{
+		Sale: "s", Source: sluice.Abandoned, Idle: time.Hour, Max: 10,
+	})
 	if err != nil || len(taken) != 0 {
 		t.Errorf("idle for an hour: %s, %v", seqs(taken), err)
 	}
@@ -201,7 +204,8 @@ func TestPeekInPages(t *testing.T) {
 	j := newJournal(t, 0)
 	client := newClient(t, j.url)
 	for n := range 450 {
-		command(t, client, "XADD", j.key, "*", "v", "1", "e", "1", "n", "a", "t", "1", "at", "1000", "s", itoa(n+1), "c", claimLine(n))
+		command(t, client, "XADD", j.key, "*", "v", "1", "e", "1", "n", "a", "t", "1", "at", "1000", "s", itoa(n+1), "c",
+			claimLine(n))
 	}
 	recordEntries(t, client, j.key, 450)
 	var got []int64

@@ -40,12 +40,15 @@ var errIncomplete = errors.New("the records of the sale are not complete; load i
 // records are gone, stays fenced, and that is an error.
 func (l *Ledger) Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) error {
 	args := []string{strconv.FormatInt(epoch, 10)}
-	return l.keep(ctx, "unfence", unfenceScript, sale, epoch, []string{l.keys.sale(sale), l.keys.buyers(sale)}, args, errIncomplete)
+	return l.keep(ctx, "unfence", unfenceScript, sale, epoch, []string{l.keys.sale(sale), l.keys.buyers(sale)}, args,
+		errIncomplete)
 }
 
 // keep runs a script of the Keeper. What they return means the same for all,
 // but for -2.
-func (l *Ledger) keep(ctx context.Context, what string, s *script, sale sluice.SaleID, epoch int64, keys, args []string, minusTwo error) error {
+func (l *Ledger) keep(ctx context.Context, what string, s *script, sale sluice.SaleID, epoch int64, keys, args []string,
+	minusTwo error,
+) error {
 	err := l.writable()
 	var done int64
 	if err == nil {

@@ -142,8 +142,10 @@ func TestOpenReadOnly(t *testing.T) {
 	_, readErr := audit.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
 	for what, err := range map[string]error{
 		"Claim": claimErr, "ReadJournal": readErr, "Release": releaseErr, "Drop": audit.Drop(ctx, "s", 1),
-		"Ack": audit.Ack(ctx, "s", []string{"1-1"}), "Load": audit.Load(ctx, sluice.LoadImage{Sale: "s", Epoch: 9, Terms: terms}),
-		"Apply": audit.Apply(ctx, "s", 1, terms), "Fence": audit.Fence(ctx, "s", 1, "why"), "Unfence": audit.Unfence(ctx, "s", 1),
+		"Ack":   audit.Ack(ctx, "s", []string{"1-1"}),
+		"Load":  audit.Load(ctx, sluice.LoadImage{Sale: "s", Epoch: 9, Terms: terms}),
+		"Apply": audit.Apply(ctx, "s", 1, terms), "Fence": audit.Fence(ctx, "s", 1, "why"),
+		"Unfence": audit.Unfence(ctx, "s", 1),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "reading only") {
 			t.Errorf("%s: %v, want a refusal", what, err)
@@ -154,7 +156,8 @@ func TestOpenReadOnly(t *testing.T) {
 	if r := read(t, audit, "s"); !strings.HasPrefix(r.Fence, sluice.FenceLost) {
 		t.Errorf("fence %q", r.Fence)
 	}
-	if fence, _ := newClient(t, url).Do(ctx, newClient(t, url).B().Hget().Key(prefix+":{s}:sale").Field("fence").Build()).ToString(); fence != "" {
+	if fence, _ := newClient(t, url).Do(ctx, newClient(t, url).B().Hget().Key(prefix+":{s}:sale").Field("fence").Build()).
+		ToString(); fence != "" {
 		t.Errorf("the read-only ledger has written the fence %q", fence)
 	}
 }
@@ -178,7 +181,8 @@ func TestOpenSaysWhatItCannotReach(t *testing.T) {
 	must(t, err)
 	url := "redis://:secret@127.0.0.1:" + itoa(port)
 	_, err = redisledger.Open(t.Context(), url, redisledger.Options{Node: "a"})
-	if err == nil || !strings.Contains(err.Error(), "connect to 127.0.0.1:"+itoa(port)) || strings.Contains(err.Error(), "secret") {
+	if err == nil || !strings.Contains(err.Error(), "connect to 127.0.0.1:"+itoa(port)) ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -207,7 +211,10 @@ func TestClose(t *testing.T) {
 	must(t, l.Close())
 	_, claimErr := l.Claim(t.Context(), "s", makeClaims("s", 0, 1))
 	_, readErr := l.Read(t.Context(), []sluice.SaleID{"s"})
-	for what, err := range map[string]error{"Claim": claimErr, "Read": readErr, "Fence": l.Fence(t.Context(), "s", 1, "why")} {
+	for what, err := range map[string]error{
+		"Claim": claimErr, "Read": readErr,
+		"Fence": l.Fence(t.Context(), "s", 1, "why"),
+	} {
 		if !errors.Is(err, sluice.ErrClosed) {
 			t.Errorf("%s after Close: %v, want ErrClosed", what, err)
 		}

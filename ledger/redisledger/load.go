@@ -83,7 +83,10 @@ func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, layout,
 	for i, name := range [...]string{"total", "max_buyer", "max_orders", "opens", "closes", "paused", "max_unpaid"} {
 		args = append(args, name, termsArgs(t)[i])
 	}
-	keys := []string{l.keys.sale(image.Sale), l.keys.buyers(image.Sale), l.keys.journal(image.Sale), l.keys.aside(image.Sale, image.Epoch)}
+	keys := []string{
+		l.keys.sale(image.Sale), l.keys.buyers(image.Sale), l.keys.journal(image.Sale),
+		l.keys.aside(image.Sale, image.Epoch),
+	}
 	done, err := l.runInt(ctx, loadBeginScript, keys, args)
 	if err == nil && done == 0 {
 		err = sluice.ErrStaleEpoch

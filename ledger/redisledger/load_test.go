@@ -18,7 +18,9 @@ import (
 // openTest opens a ledger with keys of the test's own.
 func openTest(t *testing.T) *Ledger {
 	t.Helper()
-	l, err := Open(t.Context(), servertest.Redis(t), Options{Node: "a", Prefix: fmt.Sprintf("sluicetest-%016x", rand.Uint64())})
+	l, err := Open(t.Context(), servertest.Redis(t), Options{
+		Node: "a", Prefix: fmt.Sprintf("sluicetest-%016x", rand.Uint64()),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,8 @@ func TestLoadOfManyRecords(t *testing.T) {
 			decisions, err := l.Claim(t.Context(), "s", claims)
 			must(t, err)
 			for i, d := range decisions {
-				if r := image.Records[i]; d.Code != sluice.Accepted || !d.Replayed || d.Order != r.Order || d.Seq != r.Seq || !d.At.Equal(r.At) {
+				if r := image.Records[i]; d.Code != sluice.Accepted || !d.Replayed || d.Order != r.Order || d.Seq != r.Seq ||
+					!d.At.Equal(r.At) {
 					t.Fatalf("repeat of %+v: %+v", r, d)
 				}
 			}
@@ -121,7 +124,8 @@ func TestLoadCountsForTheLimits(t *testing.T) {
 	for _, d := range decisions {
 		got = append(got, fmt.Sprint(d.Code, len(d.Orders)))
 	}
-	if diff := cmp.Diff([]string{"buyer_limit 1", "accepted 0", "buyer_limit 2", "accepted 0", "buyer_limit 2"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"buyer_limit 1", "accepted 0", "buyer_limit 2", "accepted 0", "buyer_limit 2"},
+		got); diff != "" {
 		t.Errorf("codes and live orders: -want +got\n%s", diff)
 	}
 }
@@ -216,7 +220,8 @@ func TestLoadRefusesBadImages(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if readings, err := l.Read(ctx, []sluice.SaleID{"s"}); err != nil || readings[0].Epoch != 1 || readings[0].Fence != "" {
+	if readings, err := l.Read(ctx, []sluice.SaleID{"s"}); err != nil || readings[0].Epoch != 1 ||
+		readings[0].Fence != "" {
 		t.Errorf("reading %+v, %v; want the sale as it was", readings, err)
 	}
 }
@@ -240,7 +245,8 @@ func TestLoadKeepsTheOldJournalAside(t *testing.T) {
 
 	must(t, l.Load(ctx, image(2, 0, layouts[whole])))
 	for _, source := range []sluice.Source{sluice.Own, sluice.New} {
-		if entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: source}); err != nil || len(entries) != 0 {
+		if entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: source}); err != nil ||
+			len(entries) != 0 {
 			t.Errorf("source %d: %v, %v; want an empty journal", source, entries, err)
 		}
 	}
@@ -310,7 +316,8 @@ func TestRecordsAreToldOnce(t *testing.T) {
 func TestDamagedRecordsAreErrors(t *testing.T) {
 	good := string(appendLine(nil, &image(2, 1, layouts[whole]).Records[0]))[1:]
 	for _, line := range []string{
-		"", "\t\t\t\t", good[:len(good)-2], good + "\t1", strings.Replace(good, "买家", "x", 1), strings.Replace(good, "5000", "5k", 1),
+		"", "\t\t\t\t", good[:len(good)-2], good + "\t1", strings.Replace(good, "买家", "x", 1),
+		strings.Replace(good, "5000", "5k", 1),
 	} {
 		if r, err := parseLine("s", "买家 0", line); err == nil {
 			t.Errorf("%q: %+v, want an error", line, r)
@@ -339,17 +346,23 @@ func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
 			must(t, l.client.Do(t.Context(), l.client.B().Hdel().Key(l.keys.sale("s")).Field("max_unpaid").Build()).Error())
 			head := func(buyer sluice.BuyerID) string {
 				t.Helper()
-				value, err := l.client.Do(t.Context(), l.client.B().Hget().Key(l.keys.buyers("s")).Field(string(buyer)).Build()).ToString()
+				value, err := l.client.Do(t.Context(), l.client.B().Hget().Key(l.keys.buyers("s")).Field(string(buyer)).Build()).
+					ToString()
 				must(t, err)
 				value, _, _ = strings.Cut(value, "\n")
 				return value
 			}
 			claim := func(key string) sluice.Claim {
-				return sluice.Claim{Buyer: "old", Key: sluice.Key(key), Quantity: 1, Order: sluice.MakeOrderID("s", strings.Repeat("e", 24)+key)}
+				return sluice.Claim{
+					Buyer: "old", Key: sluice.Key(key), Quantity: 1,
+					Order: sluice.MakeOrderID("s", strings.Repeat("e", 24)+key),
+				}
 			}
 			end := func(c sluice.Claim) {
 				t.Helper()
-				answer, err := l.Release(t.Context(), "s", []sluice.Release{{Order: c.Order, Sale: "s", Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 2, Unpaid: true}})
+				answer, err := l.Release(t.Context(), "s", []sluice.Release{
+					{Order: c.Order, Sale: "s", Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 2, Unpaid: true},
+				})
 				if err != nil || answer.Applied != 1 {
 					t.Fatalf("%+v, %v", answer, err)
 				}
@@ -361,7 +374,8 @@ func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
 					t.Fatalf("%+v, %v", decisions, err)
 				}
 			}
-			if readings, err := l.Read(t.Context(), []sluice.SaleID{"s"}); err != nil || readings[0].Fence != "" || readings[0].Terms.MaxUnpaid != 0 {
+			if readings, err := l.Read(t.Context(), []sluice.SaleID{"s"}); err != nil || readings[0].Fence != "" ||
+				readings[0].Terms.MaxUnpaid != 0 {
 				t.Fatalf("%+v, %v", readings, err)
 			}
 			first, second := claim("aaaaaaa1"), claim("aaaaaaa2")
@@ -381,7 +395,8 @@ func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
 			terms := terms
 			terms.Version, terms.OpensAt, terms.MaxUnpaid = 2, time.UnixMilli(1000).UTC(), 1
 			must(t, l.Apply(t.Context(), "s", 2, terms))
-			if decisions, err := l.Claim(t.Context(), "s", []sluice.Claim{claim("aaaaaaa3")}); err != nil || decisions[0].Code != sluice.BuyerLimit {
+			if decisions, err := l.Claim(t.Context(), "s", []sluice.Claim{claim("aaaaaaa3")}); err != nil ||
+				decisions[0].Code != sluice.BuyerLimit {
 				t.Errorf("%+v, %v", decisions, err)
 			}
 		})

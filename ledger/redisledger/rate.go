@@ -16,7 +16,9 @@ var _ sluice.RateLimiter = (*Ledger)(nil)
 // script; more are several, in order, in the same round trip. The counts are
 // keys of their own that expire, beside the sale's: a rate that is forgotten
 // is no loss.
-func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.BuyerRate, buyers []sluice.BuyerID) ([]time.Duration, error) {
+func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.BuyerRate,
+	buyers []sluice.BuyerID,
+) ([]time.Duration, error) {
 	err := l.writable()
 	waits := make([]time.Duration, 0, len(buyers))
 	if err == nil && len(buyers) > 0 {
@@ -28,7 +30,9 @@ func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.Buye
 	return waits, nil
 }
 
-func (l *Ledger) allow(ctx context.Context, sale sluice.SaleID, meter sluice.Meter, buyers []sluice.BuyerID, waits []time.Duration) ([]time.Duration, error) {
+func (l *Ledger) allow(ctx context.Context, sale sluice.SaleID, meter sluice.Meter, buyers []sluice.BuyerID,
+	waits []time.Duration,
+) ([]time.Duration, error) {
 	batches := make([][]string, 0, len(buyers)/maxBatch+1)
 	for batch := range slices.Chunk(buyers, maxBatch) {
 		keys := make([]string, len(batch))
@@ -59,5 +63,8 @@ func (l *Ledger) rateArgs(meter sluice.Meter) []string {
 		now = strconv.FormatInt(l.opts.Now().UnixMicro(), 10)
 	}
 	keep := (meter.Full + 999) / 1000 // ms; then nothing is paid for any more
-	return []string{strconv.FormatInt(meter.Interval, 10), strconv.FormatInt(meter.Full, 10), strconv.FormatInt(keep, 10), now}
+	return []string{
+		strconv.FormatInt(meter.Interval, 10), strconv.FormatInt(meter.Full, 10), strconv.FormatInt(keep, 10),
+		now,
+	}
 }

@@ -55,7 +55,8 @@ func TestRateKeys(t *testing.T) {
 	if after, _ := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString(); after != before {
 		t.Errorf("denied tries changed what is kept from %s to %s", before, after)
 	}
-	if ms, err := client.Do(t.Context(), client.B().Pttl().Key(key).Build()).AsInt64(); err != nil || ms <= 0 || ms > 600_000 {
+	if ms, err := client.Do(t.Context(), client.B().Pttl().Key(key).Build()).AsInt64(); err != nil || ms <= 0 ||
+		ms > 600_000 {
 		t.Errorf("it is kept for %d ms, want up to 600,000", ms)
 	}
 	// A sale that is dropped, or never was, changes nothing about it; a key that

@@ -42,7 +42,9 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Read
 // readMany calls read.lua for each sale. The fence of a sale that has lost
 // data, by the reading or by judge, is that finding, and lost says so. The
 // error is of the first sale that cannot be read; the others are valid.
-func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID, judge func(i int, r *sluice.Reading, told int64) string) (readings []sluice.Reading, lost []bool, failed error) {
+func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
+	judge func(i int, r *sluice.Reading, told int64) string,
+) (readings []sluice.Reading, lost []bool, failed error) {
 	keys := make([][]string, len(sales))
 	for i, sale := range sales {
 		keys[i] = l.keys.of(sale)
@@ -94,14 +96,17 @@ func (l *Ledger) fenceLost(ctx context.Context, r *sluice.Reading) {
 // readingFields names the parts of a reply that are fields of the sale hash, and
 // numbers but for format and fence.
 var readingFields = [...]string{
-	3: "format", "epoch", "seq", "taken", "terms", "total", "max_buyer", "max_orders", "opens", "closes", "paused", "fence", "calm_until",
+	3: "format", "epoch", "seq", "taken", "terms", "total", "max_buyer", "max_orders", "opens", "closes", "paused",
+	"fence", "calm_until",
 	16: "told", 18: "max_unpaid",
 }
 
 // parseReading reads a reply of read.lua; told is the last sequence this server
 // received according to the ledger, missing says which data is gone or
 // damaged. Without an epoch the sale is not loaded: a rebuild brings it back.
-func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Reading, told int64, missing string, err error) {
+func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Reading, told int64, missing string,
+	err error,
+) {
 	r.Sale = sale
 	parts, err := result.ToArray()
 	if err != nil {
@@ -129,7 +134,8 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 		return r, 0, "", fmt.Errorf("format %q of the sale is unknown to this version", v)
 	}
 	for i, name := range readingFields {
-		if _, err := strconv.ParseInt(fields.text[i], 10, 64); err != nil && name != "" && name != "format" && name != "fence" {
+		if _, err := strconv.ParseInt(fields.text[i], 10, 64); err != nil && name != "" && name != "format" &&
+			name != "fence" {
 			gap, fields.text[i] = i, "0"
 		}
 	}

@@ -69,7 +69,9 @@ func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (sluice.Re
 
 // eachLine calls yield with the record of each line of a field of the buyers
 // hash, whatever its layout, until it returns false.
-func eachLine(sale sluice.SaleID, buyer sluice.BuyerID, value string, yield func(sluice.Record) bool) (more bool, err error) {
+func eachLine(sale sluice.SaleID, buyer sluice.BuyerID, value string, yield func(sluice.Record) bool) (more bool,
+	err error,
+) {
 	_, lines, _ := strings.Cut(value, "\n") // the head; of a shard, nothing
 	for len(lines) > 0 {
 		var line string

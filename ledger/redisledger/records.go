@@ -75,7 +75,8 @@ func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(field,
 		return err
 	}
 	for cursor := uint64(0); ; {
-		entry, err := l.do(ctx, l.client.B().Hscan().Key(l.keys.buyers(sale)).Cursor(cursor).Count(scanCount).Build()).AsScanEntry()
+		entry, err := l.do(ctx, l.client.B().Hscan().Key(l.keys.buyers(sale)).Cursor(cursor).Count(scanCount).Build()).
+			AsScanEntry()
 		if err != nil {
 			return l.explain(err)
 		}
@@ -113,7 +114,9 @@ func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.Bu
 	return record, nil
 }
 
-func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.OrderID, buyer sluice.BuyerID) (found sluice.Record, err error) {
+func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.OrderID,
+	buyer sluice.BuyerID,
+) (found sluice.Record, err error) {
 	hit := func(r sluice.Record) bool {
 		if r.Order == order {
 			found = r
@@ -147,7 +150,9 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 
 // buyerInJournal returns the buyer of a claim that is still in the journal, or
 // "".
-func (l *Ledger) buyerInJournal(ctx context.Context, sale sluice.SaleID, order sluice.OrderID) (buyer sluice.BuyerID, err error) {
+func (l *Ledger) buyerInJournal(ctx context.Context, sale sluice.SaleID, order sluice.OrderID) (buyer sluice.BuyerID,
+	err error,
+) {
 	err = l.peek(ctx, sale, func(e sluice.Entry) bool {
 		for i := range e.Claims {
 			if e.Claims[i].Order == order {
@@ -163,7 +168,9 @@ func (l *Ledger) buyerInJournal(ctx context.Context, sale sluice.SaleID, order s
 // of them and the ledger may have lost some, it returns an error: "no such
 // record" would be a final answer about a promise that a rebuild may still
 // bring back.
-func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice.BuyerID, yield func(sluice.Record) bool) error {
+func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice.BuyerID,
+	yield func(sluice.Record) bool,
+) error {
 	guess := l.layoutOf(sale)
 	for range 2 {
 		s, values, err := l.heldWith(ctx, sale, l.recordCommand(sale, buyer, guess))
@@ -196,7 +203,9 @@ func (l *Ledger) recordCommand(sale sluice.SaleID, buyer sluice.BuyerID, layout 
 }
 
 // eachValue calls yield with the records in the fields that recordCommand read.
-func eachValue(sale sluice.SaleID, buyer sluice.BuyerID, values []rueidis.RedisMessage, yield func(sluice.Record) bool) (more bool, err error) {
+func eachValue(sale sluice.SaleID, buyer sluice.BuyerID, values []rueidis.RedisMessage,
+	yield func(sluice.Record) bool,
+) (more bool, err error) {
 	for i := range values {
 		if values[i].IsNil() {
 			continue
@@ -237,13 +246,16 @@ func (l *Ledger) held(ctx context.Context, sale sluice.SaleID) (held, error) {
 // heldWith is held, with one more command in the same transaction that returns
 // a list: a load or a loss between them would make an accepted claim look as
 // if it had never been there.
-func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueidis.Completed) (h held, list []rueidis.RedisMessage, err error) {
+func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueidis.Completed) (h held,
+	list []rueidis.RedisMessage, err error,
+) {
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
 	mark := l.markOf(sale) // before the reading
 	commands := append([]rueidis.Completed{
 		l.client.B().Multi().Build(),
-		l.client.B().Hmget().Key(l.keys.sale(sale)).Field("format", "epoch", "layout", "fence", "seq", toldPrefix+l.opts.Node).Build(),
+		l.client.B().Hmget().Key(l.keys.sale(sale)).Field("format", "epoch", "layout", "fence", "seq",
+			toldPrefix+l.opts.Node).Build(),
 		l.client.B().Hget().Key(l.keys.buyers(sale)).Field(sentinel).Build(),
 	}, more...)
 	results := l.client.DoMulti(ctx, append(commands, l.client.B().Exec().Build())...)

@@ -34,7 +34,9 @@ func (l *Ledger) Release(ctx context.Context, sale sluice.SaleID, releases []slu
 	return answer, nil
 }
 
-func (l *Ledger) release(ctx context.Context, sale sluice.SaleID, releases []sluice.Release) (answer sluice.Released, err error) {
+func (l *Ledger) release(ctx context.Context, sale sluice.SaleID, releases []sluice.Release) (answer sluice.Released,
+	err error,
+) {
 	calls, highest := byEpoch(releases)
 	err = l.inBatches(ctx, batches{
 		script: releaseScript, sale: sale, n: len(calls),

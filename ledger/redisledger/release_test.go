@@ -19,7 +19,10 @@ import (
 func releasesOf(sale sluice.SaleID, epoch int64, claims ...sluice.Claim) []sluice.Release {
 	releases := make([]sluice.Release, len(claims))
 	for i, c := range claims {
-		releases[i] = sluice.Release{Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity, Epoch: epoch}
+		releases[i] = sluice.Release{
+			Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity,
+			Epoch: epoch,
+		}
 	}
 	return releases
 }
@@ -65,7 +68,8 @@ func TestReleaseOfMany(t *testing.T) {
 			give = slices.Concat(give[:400], older[:5], give[400:], older[5:])
 
 			later := releasesOf("s", 5, claims[1300])
-			if got, err := l.Release(t.Context(), "s", append(slices.Clone(give), later...)); !errors.Is(err, sluice.ErrStaleEpoch) {
+			if got, err := l.Release(t.Context(), "s", append(slices.Clone(give), later...)); !errors.Is(err,
+				sluice.ErrStaleEpoch) {
 				t.Errorf("with one of a later epoch: %+v, %v; want ErrStaleEpoch", got, err)
 			}
 			if r := read(t, l, "s"); r.Taken != 1500 || !r.CooldownUntil.IsZero() || r.Fence != "" {
@@ -123,7 +127,8 @@ func TestReleaseCountsForTheLimits(t *testing.T) {
 			wantAll(t, claim(t, l, "s", other), sluice.Accepted)
 			wantReleased(t, l, releasesOf("s", 1, b, other, b), sluice.Released{Applied: 2, Before: 1})
 			d := claim(t, l, "s", ask(5, 4), ask(6, 3), ask(7, 1))
-			if got := []sluice.Code{d[0].Code, d[1].Code, d[2].Code}; !slices.Equal(got, []sluice.Code{sluice.BuyerLimit, sluice.Accepted, sluice.BuyerLimit}) {
+			if got := []sluice.Code{d[0].Code, d[1].Code, d[2].Code}; !slices.Equal(got,
+				[]sluice.Code{sluice.BuyerLimit, sluice.Accepted, sluice.BuyerLimit}) {
 				t.Errorf("codes %v", got)
 			}
 			if diff := cmp.Diff([]sluice.OrderID{a.Order, c.Order}, d[0].Orders); diff != "" {
@@ -328,7 +333,9 @@ func TestReleaseWaitsForReplicas(t *testing.T) {
 }
 
 // releaseWhenBack gives releases until the ledger answers, as the store does.
-func releaseWhenBack(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, releases []sluice.Release) sluice.Released {
+func releaseWhenBack(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID,
+	releases []sluice.Release,
+) sluice.Released {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for {

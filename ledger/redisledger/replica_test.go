@@ -34,7 +34,9 @@ func newReplica(t *testing.T, url string) *redisledger.Replica {
 }
 
 // awaitReading reads until the reading is as wanted: a replica is behind.
-func awaitReading(t *testing.T, r *redisledger.Replica, sale sluice.SaleID, want func(*sluice.Reading) bool) sluice.Reading {
+func awaitReading(t *testing.T, r *redisledger.Replica, sale sluice.SaleID,
+	want func(*sluice.Reading) bool,
+) sluice.Reading {
 	t.Helper()
 	var last sluice.Reading
 	var err error
@@ -67,7 +69,8 @@ func TestReplicaReads(t *testing.T) {
 	second.Kill()
 
 	replica := newReplica(t, second.URL())
-	if _, err := replica.Read(t.Context(), []sluice.SaleID{"s"}); err == nil || !strings.Contains(err.Error(), second.Addr()) {
+	if _, err := replica.Read(t.Context(), []sluice.SaleID{"s"}); err == nil ||
+		!strings.Contains(err.Error(), second.Addr()) {
 		t.Fatalf("a replica that is down: %v, want an error that names it", err)
 	}
 	second.Start()

@@ -156,7 +156,8 @@ func work(t testing.TB, admin rueidis.Client, url string, sale sluice.SaleID) er
 	}
 	load := func(epoch int64) func() error {
 		return func() error {
-			return errors.Join(l.Load(ctx, sluice.LoadImage{Sale: sale, Epoch: epoch, Terms: terms}), l.Unfence(ctx, sale, epoch))
+			return errors.Join(l.Load(ctx, sluice.LoadImage{Sale: sale, Epoch: epoch, Terms: terms}),
+				l.Unfence(ctx, sale, epoch))
 		}
 	}
 	for i, step := range []func() error{

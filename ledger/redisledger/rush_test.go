@@ -165,7 +165,10 @@ func TestRushOfClaimsAndReleases(t *testing.T) {
 				l.ForceLayout(layout)
 				r.nodes = append(r.nodes, l)
 			}
-			loadEpoch(t, r.nodes[0], "s", 3, sluice.Terms{Version: 1, Total: r.total, MaxPerBuyer: 2, MaxOrders: sluice.Unlimited})
+			loadEpoch(t, r.nodes[0], "s", 3, sluice.Terms{
+				Version: 1, Total: r.total, MaxPerBuyer: 2,
+				MaxOrders: sluice.Unlimited,
+			})
 
 			stop := make(chan struct{})
 			var crowd sync.WaitGroup
@@ -317,7 +320,8 @@ func (r *rush) check() {
 		}
 	}
 	reading := read(r, l, "s")
-	if reading.Taken != int64(len(r.told)-len(r.given)) || reading.Seq != int64(len(records)) || len(records) != len(r.told) || reading.Fence != "" {
+	if reading.Taken != int64(len(r.told)-len(r.given)) || reading.Seq != int64(len(records)) ||
+		len(records) != len(r.told) || reading.Fence != "" {
 		r.Errorf("I2: %+v, with %d records, %d accepted, %d released", reading, len(records), len(r.told), len(r.given))
 	}
 	entries := int64(0)

@@ -55,14 +55,19 @@ func risks(settings map[string]string) (found []Risk, err error) {
 	}
 	switch fsync := settings["appendfsync"]; {
 	case settings["appendonly"] == "no":
-		judge("appendonly", "when Redis ends, all accepted claims since its last snapshot that are not stored yet are lost, and its sales stop until they are rebuilt",
+		judge("appendonly", "when Redis ends, all accepted claims since its last snapshot that are not stored yet are "+
+			"lost, and its sales stop until they are rebuilt",
 			"appendonly yes and appendfsync always")
 	case settings["appendonly"] == "yes" && fsync != "" && fsync != "always":
-		judge("appendfsync", "when the machine of Redis fails, the claims accepted last, with everysec those of about a second, are lost", "appendfsync always")
+		judge("appendfsync",
+			"when the machine of Redis fails, the claims accepted last, with everysec those of about a second, are lost",
+			"appendfsync always")
 	}
 	policy, limit := settings["maxmemory-policy"], settings["maxmemory"]
 	if policy != "" && policy != "noeviction" && limit != "" && limit != "0" {
-		judge("maxmemory-policy", "when its memory is full, Redis deletes keys of running sales, and with them accepted claims", "maxmemory-policy noeviction")
+		judge("maxmemory-policy",
+			"when its memory is full, Redis deletes keys of running sales, and with them accepted claims",
+			"maxmemory-policy noeviction")
 	}
 	return found, err
 }

@@ -41,8 +41,11 @@ func TestReplaysCountAsTold(t *testing.T) {
 	other.Quantity = 2
 	for _, terms := range []sluice.Terms{tight(100), loose(100)} {
 		for name, repeat := range map[string][]sluice.Claim{
-			"a repeat":                    makeClaims("s", 3, 4),
-			"one among refused":           {makeClaim("s", 3), {Buyer: "buyer-9", Key: "too-many", Quantity: 1000, Order: makeClaim("s", 9).Order}},
+			"a repeat": makeClaims("s", 3, 4),
+			"one among refused": {
+				makeClaim("s", 3),
+				{Buyer: "buyer-9", Key: "too-many", Quantity: 1000, Order: makeClaim("s", 9).Order},
+			},
 			"a repeat with other content": {other},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -105,7 +108,10 @@ func TestReplaysWriteOnce(t *testing.T) {
 	}
 	before := writes()
 	wantAll(t, claim(t, a, "s", makeClaim("s", 0)), sluice.Accepted)
-	wantAll(t, claim(t, a, "s", sluice.Claim{Buyer: "buyer-9", Key: "too-many", Quantity: 9, Order: makeClaim("s", 9).Order}), sluice.BuyerLimit)
+	wantAll(t, claim(t, a, "s", sluice.Claim{
+		Buyer: "buyer-9", Key: "too-many", Quantity: 9,
+		Order: makeClaim("s", 9).Order,
+	}), sluice.BuyerLimit)
 	if got := writes() - before; got != 0 {
 		t.Errorf("a repeat and a refusal with all on record: %d writes, want none", got)
 	}

@@ -102,7 +102,9 @@ func TestEntriesAreCounted(t *testing.T) {
 		"has 1 entries, where 2": func(t *testing.T, j *journal) {
 			command(t, newClient(t, j.url), "XDEL", j.key, streamID(j.read(j.Ledger, sluice.New, "", 1)[0]))
 		},
-		"has 3 entries, where 2": func(t *testing.T, j *journal) { command(t, newClient(t, j.url), "XADD", j.key, "*", "v", "1") },
+		"has 3 entries, where 2": func(t *testing.T, j *journal) {
+			command(t, newClient(t, j.url), "XADD", j.key, "*", "v", "1")
+		},
 	}
 	for why, harm := range harms {
 		for name, ask := range askers {

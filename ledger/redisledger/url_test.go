@@ -17,19 +17,25 @@ func TestParseURL(t *testing.T) {
 		Single         bool
 	}
 	for url, want := range map[string]parsed{
-		"redis://localhost":                     {Hosts: []string{"localhost:6379"}, Single: true},
-		"redis://10.0.0.1:7000/3":               {Hosts: []string{"10.0.0.1:7000"}, DB: 3, Single: true},
-		"redis://10.0.0.1:7000/":                {Hosts: []string{"10.0.0.1:7000"}, Single: true},
-		"redis://[::1]:7000":                    {Hosts: []string{"[::1]:7000"}, Single: true},
-		"redis://[::1]":                         {Hosts: []string{"[::1]:6379"}, Single: true},
-		"redis://:p%40ss%2F@h:1":                {Hosts: []string{"h:1"}, Password: "p@ss/", Single: true},
-		"redis://u:p@ss:w@h:1":                  {Hosts: []string{"h:1"}, User: "u", Password: "p@ss:w", Single: true},
-		"rediss://u:p@redis.example:6380":       {Hosts: []string{"redis.example:6380"}, User: "u", Password: "p", TLS: "redis.example", Single: true},
-		"redis+sentinel://a:1,b,c:3/main":       {Hosts: []string{"a:1", "b:26379", "c:3"}, Master: "main"},
-		"redis+sentinel://:p@a:1,b:2/my%2Fm/4":  {Hosts: []string{"a:1", "b:2"}, Password: "p", Master: "my/m", DB: 4},
-		"redis+cluster://a:1,b:2":               {Hosts: []string{"a:1", "b:2"}},
-		"rediss+cluster://u:p@a:1,b:2,[fe80::]": {Hosts: []string{"a:1", "b:2", "[fe80::]:6379"}, User: "u", Password: "p", TLS: "yes"},
-		"rediss+sentinel://a/main":              {Hosts: []string{"a:26379"}, Master: "main", TLS: "yes"},
+		"redis://localhost":       {Hosts: []string{"localhost:6379"}, Single: true},
+		"redis://10.0.0.1:7000/3": {Hosts: []string{"10.0.0.1:7000"}, DB: 3, Single: true},
+		"redis://10.0.0.1:7000/":  {Hosts: []string{"10.0.0.1:7000"}, Single: true},
+		"redis://[::1]:7000":      {Hosts: []string{"[::1]:7000"}, Single: true},
+		"redis://[::1]":           {Hosts: []string{"[::1]:6379"}, Single: true},
+		"redis://:p%40ss%2F@h:1":  {Hosts: []string{"h:1"}, Password: "p@ss/", Single: true},
+		"redis://u:p@ss:w@h:1":    {Hosts: []string{"h:1"}, User: "u", Password: "p@ss:w", Single: true},
+		"rediss://u:p@redis.example:6380": {
+			Hosts: []string{"redis.example:6380"}, User: "u", Password: "p",
+			TLS: "redis.example", Single: true,
+		},
+		"redis+sentinel://a:1,b,c:3/main":      {Hosts: []string{"a:1", "b:26379", "c:3"}, Master: "main"},
+		"redis+sentinel://:p@a:1,b:2/my%2Fm/4": {Hosts: []string{"a:1", "b:2"}, Password: "p", Master: "my/m", DB: 4},
+		"redis+cluster://a:1,b:2":              {Hosts: []string{"a:1", "b:2"}},
+		"rediss+cluster://u:p@a:1,b:2,[fe80::]": {
+			Hosts: []string{"a:1", "b:2", "[fe80::]:6379"}, User: "u", Password: "p",
+			TLS: "yes",
+		},
+		"rediss+sentinel://a/main": {Hosts: []string{"a:26379"}, Master: "main", TLS: "yes"},
 	} {
 		option, err := ParseURL(url)
 		if err != nil {
@@ -84,7 +90,8 @@ func TestParseURLRefuses(t *testing.T) {
 		switch {
 		case err == nil:
 			t.Errorf("%q: no error, %v", url, option.InitAddress)
-		case !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "\n"):
+		case !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) ||
+			strings.Contains(err.Error(), "\n"):
 			t.Errorf("%q: error %q, want one line that says %q", url, err, want)
 		}
 	}

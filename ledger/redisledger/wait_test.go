@@ -55,7 +55,8 @@ func TestWaitForTwoReplicas(t *testing.T) {
 	two := open(t, primary.URL(), redisledger.Options{Node: "two", WaitReplicas: 2, WaitTimeout: 100 * time.Millisecond})
 	loadOpen(t, one, "s", tight(1000))
 	wantAll(t, claimWhenBack(t, one, "s", makeClaims("s", 0, 3)), sluice.Accepted)
-	if d, err := two.Claim(t.Context(), "s", makeClaims("s", 3, 6)); err == nil || !strings.Contains(err.Error(), "1 of 2 replicas") {
+	if d, err := two.Claim(t.Context(), "s", makeClaims("s", 3, 6)); err == nil ||
+		!strings.Contains(err.Error(), "1 of 2 replicas") {
 		t.Errorf("%v, %v; want an unknown outcome, since one of two replicas has it", d, err)
 	}
 	startReplica(t, primary)
@@ -88,14 +89,18 @@ func TestWaitCoversWhatChangesNothing(t *testing.T) {
 	fresh := func() *redisledger.Ledger { return open(t, "redis://"+proxy.addr, strict) }
 	other := makeClaims("s", 3, 5)
 	other[0].Quantity, other[1].Quantity = 2, 2 // the keys of accepted claims, with other content
-	for what, repeat := range map[string][]sluice.Claim{"claims accepted elsewhere": makeClaims("s", 3, 5), "keys used elsewhere": other} {
+	for what, repeat := range map[string][]sluice.Claim{
+		"claims accepted elsewhere": makeClaims("s", 3, 5), "keys used elsewhere": other,
+	} {
 		for try := range 2 { // the second time the sequence is on record
-			if d, err := fresh().Claim(t.Context(), "s", repeat); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			if d, err := fresh().Claim(t.Context(), "s", repeat); err == nil ||
+				!strings.Contains(err.Error(), "0 of 1 replicas") {
 				t.Errorf("%s, try %d: %v, %v; want an unknown outcome", what, try, d, err)
 			}
 		}
 	}
-	if got, err := fresh().Release(t.Context(), "s", give); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+	if got, err := fresh().Release(t.Context(), "s", give); err == nil ||
+		!strings.Contains(err.Error(), "0 of 1 replicas") {
 		t.Errorf("releases applied before: %+v, %v; want an unknown outcome", got, err)
 	}
 	// The proxy does what it says: what writes nothing waits for nothing.

@@ -48,7 +48,9 @@ func TestWorkOfOneBuyersBatch(t *testing.T) {
 			l.ForceLayout(layout)
 			image := sluice.LoadImage{Sale: "s", Epoch: 2, Terms: loose(1 << 40), Taken: had}
 			for i, c := range ofBuyer("ann", 0, had) {
-				image.Records = append(image.Records, sluice.Record{Claim: c, Sale: "s", Epoch: 1, Seq: int64(i + 1), Terms: 1, At: time.Unix(0, 0), Live: true})
+				image.Records = append(image.Records, sluice.Record{
+					Claim: c, Sale: "s", Epoch: 1, Seq: int64(i + 1), Terms: 1, At: time.Unix(0, 0), Live: true,
+				})
 			}
 			must(t, l.Load(t.Context(), image))
 			must(t, l.Unfence(t.Context(), "s", 2))

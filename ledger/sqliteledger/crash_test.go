@@ -241,7 +241,10 @@ func TestDamage(t *testing.T) {
 			l := open(t, path)
 			loaded := sluice.Record{Claim: newClaim("s", 99), Sale: "s", Epoch: 1, Seq: 1, Terms: 1, At: time.UnixMilli(1).UTC()}
 			terms := sluice.Terms{Version: 1, Total: 100, MaxPerBuyer: 9, MaxOrders: 9, OpensAt: time.UnixMilli(0).UTC()}
-			if err := l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 1, Terms: terms, Records: []sluice.Record{loaded}}); err != nil {
+			if err := l.Load(t.Context(), sluice.LoadImage{
+				Sale: "s", Epoch: 1, Terms: terms,
+				Records: []sluice.Record{loaded},
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if err := l.Unfence(t.Context(), "s", 1); err != nil {
@@ -264,7 +267,8 @@ func TestDamage(t *testing.T) {
 			if !strings.HasPrefix(r.Fence, sluice.FenceLost+": ") || !strings.Contains(r.Fence, tc.fence) {
 				t.Errorf("fence %q, want lost: ... %s", r.Fence, tc.fence)
 			}
-			if d := claim(t, l, "s", newClaim("s", 1), newClaim("s", 50)); d[0].Code != sluice.Unavailable || d[1].Code != sluice.Unavailable {
+			if d := claim(t, l, "s", newClaim("s", 1), newClaim("s", 50)); d[0].Code != sluice.Unavailable ||
+				d[1].Code != sluice.Unavailable {
 				t.Errorf("%+v, want unavailable", d)
 			}
 			if strings.HasPrefix(name, "a body") && (len(entries) != 3 || entries[1].Damage == nil || entries[1].Raw == "") {
@@ -307,7 +311,8 @@ func TestUnknownRows(t *testing.T) {
 		if err := errors.Join(l.Close(), execSQL(path, harm)); err != nil {
 			t.Fatal(err)
 		}
-		if l, err := sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: "a"}); err == nil || !strings.Contains(err.Error(), "log row") {
+		if l, err := sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: "a"}); err == nil ||
+			!strings.Contains(err.Error(), "log row") {
 			t.Errorf("%s: ledger %v, error %v; want one that names the row", harm, l, err)
 		}
 	}

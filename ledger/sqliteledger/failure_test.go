@@ -126,7 +126,8 @@ func TestFailedCommit(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, d := range decisions {
-				if d.Code != sluice.Accepted || d.Seq != int64(i+1) || d.Order != append(first, second...)[i].Order || d.Replayed != (i < 3 || reached) {
+				if d.Code != sluice.Accepted || d.Seq != int64(i+1) || d.Order != append(first, second...)[i].Order ||
+					d.Replayed != (i < 3 || reached) {
 					t.Errorf("claim %d: %+v", i, d)
 				}
 			}
@@ -156,7 +157,8 @@ func TestFullDisk(t *testing.T) {
 		claims[i].Meta = strings.Repeat("m", sluice.MaxMeta) // a row of several pages
 		claims[i].Buyer += sluice.BuyerID(strings.Repeat("b", 100))
 	}
-	if _, err := fl.Claim(t.Context(), "s", claims); !errors.Is(err, sluice.ErrRefusesWrites) || !strings.Contains(err.Error(), "full") {
+	if _, err := fl.Claim(t.Context(), "s", claims); !errors.Is(err, sluice.ErrRefusesWrites) ||
+		!strings.Contains(err.Error(), "full") {
 		t.Fatalf("error %v, want a full disk that takes nothing", err)
 	}
 	if r := fl.reading(t); r.Taken != 0 || r.Seq != 0 {
@@ -195,7 +197,8 @@ func TestNothingIsDecidedUntilRebuilt(t *testing.T) {
 		}
 		return errDisk
 	})
-	if _, err := fl.Claim(t.Context(), "s", someClaims(3, 1)); !errors.Is(err, errDisk) || errors.Is(err, sluice.ErrRefusesWrites) {
+	if _, err := fl.Claim(t.Context(), "s", someClaims(3, 1)); !errors.Is(err, errDisk) ||
+		errors.Is(err, sluice.ErrRefusesWrites) {
 		t.Fatalf("error %v, want what the disk said, and no word of what is written", err)
 	}
 	for n := range 3 { // repeats: their claims were accepted, or may have been
@@ -242,7 +245,8 @@ func TestFailedFlush(t *testing.T) {
 		fl.set(nil)
 		return errors.Join(errDisk, os.WriteFile(fl.path+"-shm", index, 0o600)) // as if SQLite had not come so far
 	})
-	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 3)); !errors.Is(err, errDisk) || errors.Is(err, sluice.ErrRefusesWrites) {
+	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 3)); !errors.Is(err, errDisk) ||
+		errors.Is(err, sluice.ErrRefusesWrites) {
 		t.Fatalf("error %v, want an unknown outcome", err)
 	}
 	recovered := filepath.Join(t.TempDir(), "ledger.db")
@@ -289,7 +293,8 @@ func TestReadersDoNotSeeWhatIsNotCommitted(t *testing.T) {
 			t.Errorf("Find: %v, want ErrOrderNotFound", err)
 		}
 	}
-	if entries, err := fl.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 9}); len(entries) != 1 || err != nil {
+	if entries, err := fl.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 9}); len(
+		entries) != 1 || err != nil {
 		t.Errorf("%d entries, %v; want 1", len(entries), err)
 	}
 	goOn()

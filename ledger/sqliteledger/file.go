@@ -49,7 +49,8 @@ type file struct {
 // openDB opens the file with the settings given.
 func openDB(path, mode string, pragmas ...string) *sql.DB {
 	settings := url.Values{"mode": {mode}, "_txlock": {"immediate"}, "_pragma": pragmas}
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: settings.Encode()}).String())
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: settings.Encode()}).
+		String())
 	if err != nil {
 		panic(err) // only when the driver is not registered
 	}

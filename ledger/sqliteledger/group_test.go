@@ -58,7 +58,8 @@ func openGated(t *testing.T) *failing {
 	t.Helper()
 	fl := openFailing(t)
 	if err := errors.Join(
-		fl.Load(t.Context(), sluice.LoadImage{Sale: "gate", Epoch: 1, Terms: fl.reading(t).Terms}), fl.Unfence(t.Context(), "gate", 1),
+		fl.Load(t.Context(), sluice.LoadImage{Sale: "gate", Epoch: 1, Terms: fl.reading(t).Terms}),
+		fl.Unfence(t.Context(), "gate", 1),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +208,8 @@ func TestHandedOutWhileLoading(t *testing.T) {
 	loaded := make(chan error)
 	go func() { loaded <- fl.Load(context.Background(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms}) }()
 	fl.queued(t, 1)
-	if entries, err := fl.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 9}); len(entries) != 1 || err != nil {
+	if entries, err := fl.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 9}); len(
+		entries) != 1 || err != nil {
 		t.Errorf("%d entries, %v; want 1", len(entries), err)
 	}
 	fl.queued(t, 2)

@@ -13,7 +13,9 @@ var _ sluice.RateLimiter = (*Ledger)(nil)
 
 // Allow implements sluice.RateLimiter, in memory: one process owns the ledger,
 // so there is no other server to ask, and a rate that is forgotten is no loss.
-func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.BuyerRate, buyers []sluice.BuyerID) ([]time.Duration, error) {
+func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.BuyerRate,
+	buyers []sluice.BuyerID,
+) ([]time.Duration, error) {
 	err := ctx.Err()
 	select {
 	case <-l.done:

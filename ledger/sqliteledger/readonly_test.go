@@ -80,11 +80,17 @@ func everything(t testing.TB, l interface {
 		t.Fatal(err)
 	}
 	var records []sluice.Record
-	if err := l.Records(t.Context(), id, func(r sluice.Record) bool { records = append(records, r); return true }); err != nil {
+	if err := l.Records(t.Context(), id, func(r sluice.Record) bool {
+		records = append(records, r)
+		return true
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var entries []sluice.Entry
-	if err := l.PeekJournal(t.Context(), id, func(e sluice.Entry) bool { entries = append(entries, e); return true }); err != nil {
+	if err := l.PeekJournal(t.Context(), id, func(e sluice.Entry) bool {
+		entries = append(entries, e)
+		return true
+	}); err != nil {
 		t.Fatal(err)
 	}
 	readings[0].Now = time.Time{}
@@ -115,7 +121,10 @@ func TestReadOnlyWhileTheLedgerRuns(t *testing.T) {
 	defer snapshot.Close()
 	reading, records, journal := everything(t, l, "s")
 	gotReading, gotRecords, gotJournal := everything(t, snapshot, "s")
-	for _, d := range []string{cmp.Diff(reading, gotReading), cmp.Diff(records, gotRecords), cmp.Diff(journal, gotJournal)} {
+	for _, d := range []string{
+		cmp.Diff(reading, gotReading), cmp.Diff(records, gotRecords),
+		cmp.Diff(journal, gotJournal),
+	} {
 		if d != "" {
 			t.Errorf("-ledger +snapshot\n%s", d)
 		}

@@ -160,7 +160,8 @@ func (g *group) drop(id sluice.SaleID, epoch int64) error {
 	if v := s.view.Load(); v != nil {
 		published = v.reading.Seq
 	}
-	if waiting, _ := s.journal.backlog(); waiting > 0 || s.seq > published { // or claims of this group are on their way to it
+	// or claims of this group are on their way to it
+	if waiting, _ := s.journal.backlog(); waiting > 0 || s.seq > published {
 		return errors.New("entries of the sale wait in the journal")
 	}
 	g.lastID++

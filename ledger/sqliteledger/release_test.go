@@ -11,7 +11,10 @@ import (
 func releasesOf(epoch int64, claims ...sluice.Claim) []sluice.Release {
 	var releases []sluice.Release
 	for _, c := range claims {
-		releases = append(releases, sluice.Release{Order: c.Order, Sale: "s", Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity, Epoch: epoch})
+		releases = append(releases, sluice.Release{
+			Order: c.Order, Sale: "s", Buyer: c.Buyer, Key: c.Key,
+			Quantity: c.Quantity, Epoch: epoch,
+		})
 	}
 	return releases
 }

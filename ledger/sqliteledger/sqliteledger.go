@@ -95,7 +95,10 @@ func Open(ctx context.Context, path string, opts Options) (*Ledger, error) {
 	case !locked:
 		return nil, fmt.Errorf("sqliteledger: open %s: %w", path, sluice.ErrInUse)
 	}
-	l := &Ledger{path: abs, node: opts.Node, now: opts.Now, hook: opts.hook, lock: lock, rates: meters.New(0), done: make(chan struct{})}
+	l := &Ledger{
+		path: abs, node: opts.Node, now: opts.Now, hook: opts.hook, lock: lock, rates: meters.New(0),
+		done: make(chan struct{}),
+	}
 	l.queue.init()
 	w := &writer{ledger: l}
 	if err := w.open(ctx, false); err != nil {

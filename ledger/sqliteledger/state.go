@@ -116,7 +116,8 @@ func (r *record) claim() sluice.Claim {
 // since.
 func (r *record) record(sale sluice.SaleID) sluice.Record {
 	return sluice.Record{
-		Claim: r.claim(), Sale: sale, Epoch: r.batch.epoch, Seq: r.seq, Terms: r.batch.terms, At: r.batch.at, Live: r.live, Unpaid: r.unpaid,
+		Claim: r.claim(), Sale: sale, Epoch: r.batch.epoch, Seq: r.seq, Terms: r.batch.terms, At: r.batch.at, Live: r.live,
+		Unpaid: r.unpaid,
 	}
 }
 

@@ -96,7 +96,8 @@ func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.
 			ids[i] = string(part[i].ID)
 		}
 		var there int
-		if err := tx.QueryRowContext(ctx, anyExisting+sqlcore.Placeholders(len(ids)), ids...).Scan(&there); err != nil || there > 0 {
+		if err := tx.QueryRowContext(ctx, anyExisting+sqlcore.Placeholders(len(ids)), ids...).Scan(&there); err != nil ||
+			there > 0 {
 			return 0, err
 		}
 	}

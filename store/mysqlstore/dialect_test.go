@@ -26,11 +26,15 @@ func TestBatchesFitIntoSmallPackets(t *testing.T) {
 	s := open(t, server.URL())
 	storetest.Load(t, s)
 	const n = 1500
-	e := sluice.Entry{ID: "1", Sale: "phones", Epoch: 1, Node: strings.Repeat(`'`, 200), Terms: 1, At: time.Now(), FirstSeq: 1}
+	e := sluice.Entry{
+		ID: "1", Sale: "phones", Epoch: 1, Node: strings.Repeat(`'`, 200), Terms: 1, At: time.Now(),
+		FirstSeq: 1,
+	}
 	for i := range n {
 		e.Claims = append(e.Claims, sluice.Claim{
-			Buyer: sluice.BuyerID(fmt.Sprintf("%s%06d", strings.Repeat(`\`, 122), i)), Key: sluice.Key(fmt.Sprintf("%064d", i)), Quantity: 1,
-			Order: sluice.MakeOrderID("phones", fmt.Sprintf("%032x", i)), Meta: strings.Repeat(`"`, sluice.MaxMeta),
+			Buyer: sluice.BuyerID(fmt.Sprintf("%s%06d", strings.Repeat(`\`, 122), i)), Key: sluice.Key(fmt.Sprintf("%064d", i)),
+			Quantity: 1,
+			Order:    sluice.MakeOrderID("phones", fmt.Sprintf("%032x", i)), Meta: strings.Repeat(`"`, sluice.MaxMeta),
 		})
 	}
 	storetest.InsertBatch(t, s, e)
@@ -75,16 +79,17 @@ func TestChecks(t *testing.T) {
 	storetest.InsertBatch(t, s, e)
 	db := mysqlstore.RawDB(s)
 	for name, statement := range map[string]string{
-		"I1":              "UPDATE sales SET cap = taken - 1, total = taken - 1",
-		"taken":           "UPDATE sales SET taken = -1",
-		"epochs":          "UPDATE sales SET loaded_epoch = epoch + 1",
-		"status":          "UPDATE orders SET status = 'lost' LIMIT 1",
-		"quantity":        "UPDATE orders SET quantity = 0 LIMIT 1",
-		"times":           "UPDATE orders SET keep_until = stored_at LIMIT 1",
-		"I5, order":       "UPDATE orders SET order_id = 'x' LIMIT 2",
-		"I5, place":       "UPDATE orders SET seq = 1 LIMIT 2",
-		"I6, no way back": "INSERT INTO order_changes SELECT NULL, order_id, stored_at, 'expired', 'paid', 'pay', '', '', '', '' FROM orders LIMIT 1",
-		"too long":        "UPDATE orders SET payment_id = repeat('x', 129) LIMIT 1",
+		"I1":        "UPDATE sales SET cap = taken - 1, total = taken - 1",
+		"taken":     "UPDATE sales SET taken = -1",
+		"epochs":    "UPDATE sales SET loaded_epoch = epoch + 1",
+		"status":    "UPDATE orders SET status = 'lost' LIMIT 1",
+		"quantity":  "UPDATE orders SET quantity = 0 LIMIT 1",
+		"times":     "UPDATE orders SET keep_until = stored_at LIMIT 1",
+		"I5, order": "UPDATE orders SET order_id = 'x' LIMIT 2",
+		"I5, place": "UPDATE orders SET seq = 1 LIMIT 2",
+		"I6, no way back": "INSERT INTO order_changes SELECT NULL, order_id, stored_at, 'expired', 'paid', 'pay', '', '', " +
+			"'', '' FROM orders LIMIT 1",
+		"too long": "UPDATE orders SET payment_id = repeat('x', 129) LIMIT 1",
 	} {
 		result, err := db.ExecContext(t.Context(), statement)
 		if my := (*mysql.MySQLError)(nil); !errors.As(err, &my) {
@@ -120,7 +125,8 @@ func TestPlans(t *testing.T) {
 		{sql["LockOrder"], []any{storetest.Batch(1).Claims[0].Order}, "orders", "const orders_order_id"},
 		{sql["LastSeq"], []any{"phones", 1}, "", " "}, // by the end of an index, of which EXPLAIN names no table
 	} {
-		if got, extra := plan(t, db, test.table, "EXPLAIN "+test.statement, test.args...); got != test.want || strings.Contains(extra, "filesort") {
+		if got, extra := plan(t, db, test.table, "EXPLAIN "+test.statement, test.args...); got != test.want ||
+			strings.Contains(extra, "filesort") {
 			t.Errorf("%s\nis done by %q (%s), want %q", test.statement, got, extra, test.want)
 		}
 	}
@@ -207,11 +213,15 @@ func TestRetry(t *testing.T) {
 		if _, err := waiter.Exec("SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := waiter.Exec("SELECT * FROM things WHERE id = 1 FOR UPDATE"); mysqlstore.Retry(err) || !mysqlstore.Busy(err) {
+		if _, err := waiter.Exec("SELECT * FROM things WHERE id = 1 FOR UPDATE"); mysqlstore.Retry(err) ||
+			!mysqlstore.Busy(err) {
 			t.Errorf("error %v, want one of a busy store, which is not waited for again", err)
 		}
 	})
-	for _, err := range []error{nil, errors.New("x"), context.Canceled, &mysql.MySQLError{Number: 1062}, &mysql.MySQLError{Number: 4025}} {
+	for _, err := range []error{
+		nil, errors.New("x"), context.Canceled, &mysql.MySQLError{Number: 1062},
+		&mysql.MySQLError{Number: 4025},
+	} {
 		if mysqlstore.Retry(err) {
 			t.Errorf("%v: tried again", err)
 		}
@@ -255,7 +265,8 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	result, err := holder.ExecContext(ctx, statements["ChangeOrder"], "cancelled", "", "", now, false, string(e.Claims[7].Order), "pending", now, true)
+	result, err := holder.ExecContext(ctx, statements["ChangeOrder"], "cancelled", "", "", now, false,
+		string(e.Claims[7].Order), "pending", now, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,10 @@ func TestMigrationsCanBeRunAgain(t *testing.T) {
 		"all is done, and the last is not noted": {"DELETE FROM sluice_schema ORDER BY version_id DESC LIMIT 1"},
 		"all is done, and nothing is noted":      {"DELETE FROM sluice_schema WHERE version_id > 0"},
 		"not even that there is nothing":         {"DELETE FROM sluice_schema"},
-		"between two changes of a constraint":    {"DELETE FROM sluice_schema WHERE version_id > 2", "ALTER TABLE sales DROP CONSTRAINT sales_no_oversell, DROP CONSTRAINT sales_cap"},
+		"between two changes of a constraint": {
+			"DELETE FROM sluice_schema WHERE version_id > 2",
+			"ALTER TABLE sales DROP CONSTRAINT sales_no_oversell, DROP CONSTRAINT sales_cap",
+		},
 	} {
 		for _, statement := range harm {
 			execute(t, mysqlstore.RawDB(s), statement)
@@ -32,7 +35,8 @@ func TestMigrationsCanBeRunAgain(t *testing.T) {
 		if n := storetest.Batches(t, again); n != 1 {
 			t.Errorf("%s: %d batches, want 1", name, n)
 		}
-		if _, err := mysqlstore.RawDB(again).ExecContext(t.Context(), "UPDATE sales SET total = taken - 1, cap = taken - 1"); err == nil {
+		if _, err := mysqlstore.RawDB(again).ExecContext(t.Context(),
+			"UPDATE sales SET total = taken - 1, cap = taken - 1"); err == nil {
 			t.Errorf("%s: the check of I1 is missing", name)
 		}
 		readOnly, err := mysqlstore.OpenReadOnly(t.Context(), url)
@@ -81,7 +85,10 @@ func TestURLSettings(t *testing.T) {
 		t.Errorf("at most %d connections for changes, want 2 of 4", n)
 	}
 	storetest.Load(t, s)
-	insideSnapshot := s.Snapshot(t.Context(), "phones", func(sluice.Snapshot) error { storetest.InsertBatch(t, s, storetest.Batch(1)); return nil })
+	insideSnapshot := s.Snapshot(t.Context(), "phones", func(sluice.Snapshot) error {
+		storetest.InsertBatch(t, s, storetest.Batch(1))
+		return nil
+	})
 	if insideSnapshot != nil {
 		t.Error(insideSnapshot)
 	}

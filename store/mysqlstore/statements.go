@@ -20,7 +20,8 @@ var (
 	words     = strings.NewReplacer(
 		"FOR NO KEY UPDATE", "FOR UPDATE",
 		"FROM sales WHERE id = ANY (?::text[])",
-		"FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARBINARY(64) PATH '$')) AS list STRAIGHT_JOIN sales ON sales.id = list.name",
+		"FROM JSON_TABLE(?, '$[*]' COLUMNS (name VARBINARY(64) PATH '$')) AS list "+
+			"STRAIGHT_JOIN sales ON sales.id = list.name",
 		"FROM orders o WHERE o.order_id = ANY (?::text[])", "FROM "+ofList+" WHERE true",
 		"FROM orders o JOIN sales ON sales.id = o.sale_id WHERE o.order_id = ANY (?::text[])",
 		"FROM "+ofList+" STRAIGHT_JOIN sales ON sales.id = o.sale_id WHERE true",

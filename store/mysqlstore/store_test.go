@@ -47,7 +47,8 @@ var server = &storetest.Server{
 	Earlier:       func(column, seconds string) string { return column + " - INTERVAL (" + seconds + ") SECOND" },
 	Deadlocks: func(t *testing.T, url string) (n int) {
 		var name string
-		if err := mysqlstore.OpenRaw(t, url).QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").Scan(&name, &n); err != nil {
+		if err := mysqlstore.OpenRaw(t, url).QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").Scan(&name, &n); err !=
+			nil {
 			t.Fatal(err)
 		}
 		return n
@@ -93,7 +94,9 @@ func openErrors(t *testing.T, base, secret string) []storetest.OpenError {
 		storetest.Away("no such host", "mysql://ann:"+secret+"@no-such-host.invalid/shop", `no-such-host.invalid:3306`),
 		storetest.Away("no answer",
 			fmt.Sprintf("mysql://ann:%s@%s/shop?connect_timeout=1", secret, deaf(t)), "does not answer within 1s"),
-		storetest.Wrong("wrong password", changed(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret) }), "Access denied"),
+		storetest.Wrong("wrong password", changed(func(u *url.URL) {
+			u.User = url.UserPassword(u.User.Username(), secret)
+		}), "Access denied"),
 		storetest.Wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }), `Unknown database 'nowhere'`),
 		storetest.Wrong("no TLS", changed(func(u *url.URL) { u.RawQuery = "tls=true" }), "TLS"),
 		storetest.Wrong("not MySQL", "postgres://ann:"+secret+"@127.0.0.1/shop", "mysql://"),

@@ -22,10 +22,14 @@ import (
 func TestTLS(t *testing.T) {
 	cert, key := selfSigned(t)
 	server := servertest.StartMySQL(t, "--ssl-cert="+cert, "--ssl-key="+key)
-	for setting, encrypted := range map[string]bool{"": true, "?tls=preferred": true, "?tls=skip-verify": true, "?tls=false": false} {
+	for setting, encrypted := range map[string]bool{
+		"": true, "?tls=preferred": true, "?tls=skip-verify": true,
+		"?tls=false": false,
+	} {
 		s := open(t, server.URL()+setting)
 		var name, cipher string
-		if err := mysqlstore.RawDB(s).QueryRow("SHOW STATUS LIKE 'Ssl_cipher'").Scan(&name, &cipher); err != nil || (cipher != "") != encrypted {
+		if err := mysqlstore.RawDB(s).QueryRow("SHOW STATUS LIKE 'Ssl_cipher'").Scan(&name, &cipher); err != nil ||
+			(cipher != "") != encrypted {
 			t.Errorf("%q: cipher %q, %v, want encrypted: %v", setting, cipher, err, encrypted)
 		}
 	}
@@ -42,7 +46,10 @@ func selfSigned(t *testing.T) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)

@@ -58,8 +58,11 @@ var server = &storetest.Server{
 		}
 		return []storetest.OpenError{
 			storetest.Away("no such host", "postgres://ann:"+secret+"@no-such-host.invalid/shop", `no-such-host.invalid`),
-			storetest.Wrong("wrong password", changed(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret) }), "password authentication failed"),
-			storetest.Wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }), `database "nowhere" does not exist`),
+			storetest.Wrong("wrong password", changed(func(u *url.URL) {
+				u.User = url.UserPassword(u.User.Username(), secret)
+			}), "password authentication failed"),
+			storetest.Wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }),
+				`database "nowhere" does not exist`),
 			storetest.Wrong("not PostgreSQL", "mysql://ann:"+secret+"@127.0.0.1/shop", "postgres://"),
 			storetest.Wrong("no URL", "host=127.0.0.1 password="+secret, "postgres://"),
 			storetest.Wrong("password not encoded", "postgres://ann:s3cr3t-#/x@127.0.0.1/shop", "postgres://"),
@@ -93,8 +96,9 @@ func openAhead(t testing.TB, base string, by time.Duration) (storetest.ServerSto
 	if err := db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {
 		t.Fatal(err)
 	}
-	_, err := db.ExecContext(t.Context(), fmt.Sprintf("CREATE OR REPLACE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql "+
-		"AS $$SELECT pg_catalog.clock_timestamp() + interval '%d milliseconds'$$", by.Milliseconds()))
+	_, err := db.ExecContext(t.Context(),
+		fmt.Sprintf("CREATE OR REPLACE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql "+
+			"AS $$SELECT pg_catalog.clock_timestamp() + interval '%d milliseconds'$$", by.Milliseconds()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +133,8 @@ func deadlocks(t *testing.T, url string) (n int) {
 	db := raw(t, url)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		var others int
-		err := db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sluice'), deadlocks
+		err := db.QueryRowContext(t.Context(),
+			`SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sluice'), deadlocks
 			FROM pg_stat_database WHERE datname = current_database()`).Scan(&others, &n)
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("%d connections are left, %v", others, err)

@@ -100,7 +100,8 @@ func TestPathsWithSpecialCharacters(t *testing.T) {
 
 func TestClockIsInjected(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 678_999_999, time.FixedZone("", 3600))
-	s, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{Now: func() time.Time { return now }})
+	s, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"),
+		sqlitestore.Options{Now: func() time.Time { return now }})
 	s = storetest.Kept(t, s, err)
 	sale, err := s.CreateSale(t.Context(), aSale())
 	if want := time.Date(2030, 1, 2, 2, 4, 5, 678e6, time.UTC); err != nil || sale.CreatedAt != want {
@@ -164,7 +165,8 @@ func TestAStrangersChangeNeedsNoWriter(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	order := sluice.MakeOrderID("phones", strings.Repeat("f", 32))
-	if _, err := s.Change(ctx, sluice.Change{Action: sluice.Cancel, Order: order, Buyer: "ann"}); !errors.Is(err, sluice.ErrOrderNotFound) {
+	if _, err := s.Change(ctx, sluice.Change{Action: sluice.Cancel, Order: order, Buyer: "ann"}); !errors.Is(err,
+		sluice.ErrOrderNotFound) {
 		t.Errorf("while another writes: %v", err)
 	}
 }

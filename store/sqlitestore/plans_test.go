@@ -41,10 +41,12 @@ func TestPlans(t *testing.T) {
 				if bigScan.MatchString(step) && !strings.Contains(step, "_open") && !strings.Contains(query, "LIMIT") {
 					many = 1e6
 				}
-				if strings.HasSuffix(step, "(sale_id=?)") && strings.Contains(step, " orders") && slices.Contains(args, any("many")) {
+				if strings.HasSuffix(step, "(sale_id=?)") && strings.Contains(step, " orders") &&
+					slices.Contains(args, any("many")) {
 					many = 1e6
 				}
-				if strings.Contains(query, "buyer_id = ?") && strings.Contains(step, "orders") && !strings.Contains(step, "buyer_id=?") {
+				if strings.Contains(query, "buyer_id = ?") && strings.Contains(step, "orders") &&
+					!strings.Contains(step, "buyer_id=?") {
 					many = 1e6
 				}
 			}
@@ -56,4 +58,5 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-var bigScan = regexp.MustCompile(`^SCAN (orders|o|c|order_changes|sale_buyers|sale_events|order_events|webhook_deliveries)\b`)
+var bigScan = regexp.MustCompile(
+	`^SCAN (orders|o|c|order_changes|sale_buyers|sale_events|order_events|webhook_deliveries)\b`)

@@ -38,7 +38,9 @@ func databases(t *testing.T) func(t *testing.T) storetest.Database {
 			Open:         func(t *testing.T) sluice.Store { return open(t, path) },
 			OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, path) },
 			OpenAhead: func(t *testing.T, by time.Duration) sluice.Store {
-				s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{Now: func() time.Time { return time.Now().Add(by) }})
+				s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{Now: func() time.Time {
+					return time.Now().Add(by)
+				}})
 				return storetest.Kept(t, s, err)
 			},
 			Hold: func(t *testing.T, statement string) func() {
@@ -96,12 +98,16 @@ func TestLateOrdersAreNumbered(t *testing.T) {
 			key := fmt.Sprint("key-0000", seq[id])
 			stored, err := s.Insert(t.Context(), id, []sluice.Entry{{
 				ID: key, Sale: id, Epoch: 1, Node: "a", Terms: 1, At: time.Now(), FirstSeq: seq[id], Deliveries: 1,
-				Claims: []sluice.Claim{{Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", seq[id])), Buyer: "buyer", Key: sluice.Key(key), Quantity: 1}},
+				Claims: []sluice.Claim{{
+					Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", seq[id])), Buyer: "buyer",
+					Key: sluice.Key(key), Quantity: 1,
+				}},
 			}})
 			if err != nil || stored.Inserted != 1 {
 				t.Fatal(stored, err)
 			}
-			execute(t, path, fmt.Sprintf("UPDATE orders SET position = %d WHERE position = (SELECT max(position) FROM orders)", position))
+			execute(t, path, fmt.Sprintf("UPDATE orders SET position = %d WHERE position = (SELECT max(position) FROM orders)",
+				position))
 		}
 		numbered := func(want int) {
 			t.Helper()

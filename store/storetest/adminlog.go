@@ -42,11 +42,13 @@ func testAdminActions(t *testing.T, db Database) {
 		t.Fatalf("a new store has %+v", all)
 	}
 	first := sluice.AdminAction{
-		By: "ann", Route: "POST /v1/admin/sales/{sale}/pause", Path: "/v1/admin/sales/phones/pause", Sale: "phones", Status: 200,
+		By: "ann", Route: "POST /v1/admin/sales/{sale}/pause", Path: "/v1/admin/sales/phones/pause", Sale: "phones",
+		Status:  200,
 		Request: "r-1", Address: "192.0.2.1", Node: "node-1",
 	}
 	second := sluice.AdminAction{
-		By: "buyer:张三", Route: "POST /v1/admin/orders/{order}/pay", Path: "/v1/admin/orders/phones.1/pay", Sale: "phones", Order: "phones.1",
+		By: "buyer:张三", Route: "POST /v1/admin/orders/{order}/pay", Path: "/v1/admin/orders/phones.1/pay", Sale: "phones",
+		Order:  "phones.1",
 		Status: 403, Code: "forbidden", Request: "r-2", Address: "2001:db8::1", Node: "node-2",
 	}
 	recordAction(t, s, first)
@@ -71,14 +73,18 @@ func testAdminActions(t *testing.T, db Database) {
 func testAdminActionsOfStrangeTexts(t *testing.T, db Database) {
 	s := db.Open(t)
 	for _, text := range []string{
-		"\x00", "a\x00b", "\xff\xfe", strings.Repeat("\xff", 1000), strings.Repeat("x", 10_000), strings.Repeat("张", 400), "'; DROP TABLE sales; --", "\n\t\\ \"",
+		"\x00", "a\x00b", "\xff\xfe", strings.Repeat("\xff", 1000), strings.Repeat("x", 10_000), strings.Repeat("张", 400),
+		"'; DROP TABLE sales; --", "\n\t\\ \"",
 	} {
 		recordAction(t, s, sluice.AdminAction{
 			By: text, Route: text, Path: text, Sale: sluice.SaleID(text), Order: sluice.OrderID(text), Status: -1,
 			Code: text, Request: text, Address: text, Node: text,
 		})
 		got := actions(t, s, 10)[0]
-		for _, field := range []string{got.By, got.Route, got.Path, string(got.Sale), string(got.Order), got.Code, got.Request, got.Address, got.Node} {
+		for _, field := range []string{
+			got.By, got.Route, got.Path, string(got.Sale), string(got.Order), got.Code,
+			got.Request, got.Address, got.Node,
+		} {
 			if field == "" || len(field) > 255 || !utf8.ValidString(field) || field != got.By {
 				t.Errorf("%.20q came back as %.40q, of %d bytes", text, field, len(field))
 			}
@@ -125,7 +131,8 @@ func testAdminActionsInPages(t *testing.T, db Database) {
 		t.Fatal(err)
 	}
 	recordAction(t, s, sluice.AdminAction{By: "new"})
-	if more, _, err := s.AdminActions(t.Context(), sluice.AdminActionFilter{Limit: 5, Cursor: cursor}); err != nil || more[0].ID >= page[4].ID {
+	if more, _, err := s.AdminActions(t.Context(), sluice.AdminActionFilter{Limit: 5, Cursor: cursor}); err != nil ||
+		more[0].ID >= page[4].ID {
 		t.Errorf("a page moved when something was added: %+v, %v", more, err)
 	}
 	for _, bad := range []sluice.AdminActionFilter{{Limit: 0}, {Limit: sluice.MaxPage + 1}} {

@@ -35,7 +35,10 @@ func testArchive(t *testing.T, db Database) {
 	given(t, s)
 
 	archive(t, s, false, "without a closing time")
-	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error { s.ClosesAt = time.Now().Add(time.Hour); return nil }); err != nil {
+	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+		s.ClosesAt = time.Now().Add(time.Hour)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	archive(t, s, false, "before it closes")
@@ -138,7 +141,8 @@ func testArchiveAgainstRefund(t *testing.T, db Database) {
 		running.Wait()
 		n, err := s.PendingReleases(t.Context(), id)
 		c := mustBeSound(t, s, id)
-		if err != nil || archived != (n == 0) || archived == c.Sale.ArchivedAt.IsZero() || c.Sale.Taken != 0 || c.Orders[0].Status != sluice.Refunded {
+		if err != nil || archived != (n == 0) || archived == c.Sale.ArchivedAt.IsZero() || c.Sale.Taken != 0 ||
+			c.Orders[0].Status != sluice.Refunded {
 			t.Errorf("%s: archived %v, %d releases, %v, sale %+v", id, archived, n, err, c.Sale)
 		}
 		if archived {
@@ -193,7 +197,8 @@ func testArchiveAgainstChanges(t *testing.T, db Database) {
 	at := read(t, s, "phones")
 	running.Wait()
 	c := mustBeSound(t, s, "phones")
-	if c.Sale.Taken != 0 || len(c.Orders) != 20 || c.Sale.Version != at.Version || !c.Sale.ArchivedAt.Equal(at.ArchivedAt) {
+	if c.Sale.Taken != 0 || len(c.Orders) != 20 || c.Sale.Version != at.Version ||
+		!c.Sale.ArchivedAt.Equal(at.ArchivedAt) {
 		t.Errorf("%d orders, archived as %+v, now %+v", len(c.Orders), at, c.Sale)
 	}
 	if n, err := s.PendingReleases(t.Context(), "phones"); err != nil || n != 0 {

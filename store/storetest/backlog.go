@@ -42,7 +42,9 @@ func testBacklog(t *testing.T, db Database) {
 			since = at
 		}
 	}
-	is("pending in time, releases wait", map[sluice.SaleID]sluice.SaleBacklog{"phones": {Releases: 3, OldestRelease: since}})
+	is("pending in time, releases wait", map[sluice.SaleID]sluice.SaleBacklog{
+		"phones": {Releases: 3, OldestRelease: since},
+	})
 
 	db.age(t, "tablets", 24*time.Hour) // two pending orders are due
 	due := read1(t, s, entry.Claims[0].Order).KeepUntil

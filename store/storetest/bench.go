@@ -171,7 +171,8 @@ func (bare *Bare) insert(e *sluice.Entry) (string, []any) {
 	for i := range e.Claims {
 		c := &e.Claims[i]
 		row := []any{
-			string(c.Order), string(e.Sale), string(c.Buyer), string(c.Key), c.Quantity, c.Meta, sale.Price.Amount, sale.Price.Currency,
+			string(c.Order), string(e.Sale), string(c.Buyer), string(c.Key), c.Quantity, c.Meta, sale.Price.Amount,
+			sale.Price.Currency,
 			"pending", "", e.Epoch, e.FirstSeq + int64(i), e.Terms, e.Node, e.At, now,
 			now.Add(sale.PaymentWindow), now.Add(sale.PaymentWindow + sale.PaymentGrace), now,
 		}

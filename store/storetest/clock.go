@@ -65,7 +65,8 @@ func testDatabasesClock(t *testing.T, db Database) {
 			insert(t, skewed, sluice.Stored{Inserted: 1, Redelivered: 1}, second, third)
 			for _, e := range []sluice.Entry{second, third} {
 				o := read1(t, s, e.Claims[0].Order)
-				if o.StoredAt.Sub(now).Abs() > time.Minute || !o.KeepUntil.Equal(o.StoredAt.Add(sale.PaymentWindow+sale.PaymentGrace)) {
+				if o.StoredAt.Sub(now).Abs() > time.Minute ||
+					!o.KeepUntil.Equal(o.StoredAt.Add(sale.PaymentWindow+sale.PaymentGrace)) {
 					t.Errorf("stored at %v, kept until %v, by a clock of %v", o.StoredAt, o.KeepUntil, now)
 				}
 			}

@@ -152,7 +152,8 @@ func testConcurrentLeases(t *testing.T, db Database) {
 		for worker := range 6 {
 			running.Go(func() {
 				<-start
-				taken, err := handles[worker%3].Lease(t.Context(), fmt.Sprint("once-", round), fmt.Sprint("node-", worker), time.Hour)
+				taken, err := handles[worker%3].Lease(t.Context(), fmt.Sprint("once-", round), fmt.Sprint("node-", worker),
+					time.Hour)
 				if err != nil {
 					t.Error(err)
 				}
@@ -201,7 +202,8 @@ func testHeartbeats(t *testing.T, db Database) {
 	}
 	beat("b")
 	live(time.Hour, "a", "b", "手机")
-	if got, err := other.LiveNodes(t.Context(), 40*time.Millisecond); err != nil || len(got) > 1 || len(got) == 1 && got[0] != "b" {
+	if got, err := other.LiveNodes(t.Context(), 40*time.Millisecond); err != nil || len(got) > 1 || len(got) == 1 &&
+		got[0] != "b" {
 		t.Errorf("lately: %q, %v, want b", got, err)
 	}
 	for _, node := range []string{"", "\xff", "a\x00", strings.Repeat("x", 256)} {
@@ -297,7 +299,13 @@ func testGathered(t *testing.T, db Database) {
 		sale  sluice.SaleID
 		epoch int64
 		want  []string
-	}{{"phones", 1, []string{"a", "b"}}, {"phones", 2, []string{"c"}}, {"tablets", 1, []string{"d"}}, {"phones", 3, nil}, {"none", 1, nil}} {
+	}{
+		{"phones", 1, []string{"a", "b"}},
+		{"phones", 2, []string{"c"}},
+		{"tablets", 1, []string{"d"}},
+		{"phones", 3, nil},
+		{"none", 1, nil},
+	} {
 		got, err := s.Gathered(t.Context(), test.sale, test.epoch)
 		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
 			t.Errorf("%s, epoch %d: %v (-want +got):\n%s", test.sale, test.epoch, err, diff)
@@ -348,7 +356,8 @@ func testTidy(t *testing.T, db Database) {
 	}
 	// What is left of the other list would be in the way of these rows.
 	for _, buyer := range []string{"ann", "bob", "cy"} {
-		db.Execute(t, "INSERT INTO sale_buyers (sale_id, kind, generation, buyer_id) VALUES ('over', 'allow', 1, '"+buyer+"')")
+		db.Execute(t, "INSERT INTO sale_buyers (sale_id, kind, generation, buyer_id) VALUES ('over', 'allow', 1, '"+buyer+
+			"')")
 	}
 	db.Execute(t, "INSERT INTO leases (name, holder, expires_at) VALUES ('old', 'b', "+longAgo+")")
 	if got, err := s.Lease(t.Context(), "held", "b", time.Hour); got || err != nil {

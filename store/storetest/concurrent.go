@@ -38,7 +38,8 @@ func testConcurrentCap(t *testing.T, db Database) {
 	}
 	running.Wait()
 	c := mustBeSound(t, handles[0], "phones")
-	if c.Sale.Taken != 150 || len(c.Orders) != 200 || total.Inserted != 200 || len(total.Rejected) != 50 || c.Sale.Fence == "" {
+	if c.Sale.Taken != 150 || len(c.Orders) != 200 || total.Inserted != 200 || len(total.Rejected) != 50 ||
+		c.Sale.Fence == "" {
 		t.Errorf("taken %d, %d orders; told: %d inserted, %d rejected; fence %q",
 			c.Sale.Taken, len(c.Orders), total.Inserted, len(total.Rejected), c.Sale.Fence)
 	}

@@ -91,7 +91,10 @@ func given(t *testing.T, s settling) (all []sluice.Release) {
 
 // releaseOf is the release of an order that ends under this epoch.
 func releaseOf(o *sluice.Order, epoch int64) sluice.Release {
-	return sluice.Release{Order: o.ID, Sale: o.Sale, Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Epoch: epoch, Unpaid: o.Unpaid}
+	return sluice.Release{
+		Order: o.ID, Sale: o.Sale, Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Epoch: epoch,
+		Unpaid: o.Unpaid,
+	}
 }
 
 // The whole state machine, by real rows: every action on every status, in time
@@ -116,7 +119,8 @@ func testStateMachine(t *testing.T, db Database) {
 			{sluice.RefundDue, "=refund_due", "=refund_due", none, none, none, none, "refunded"},
 		} {
 			wants := map[sluice.Action]string{
-				sluice.Pay: row.pay, sluice.Cancel: row.cancel, sluice.Expire: row.expire, sluice.Reject: row.reject, sluice.Refund: row.refund,
+				sluice.Pay: row.pay, sluice.Cancel: row.cancel, sluice.Expire: row.expire, sluice.Reject: row.reject,
+				sluice.Refund: row.refund,
 			}
 			if late {
 				wants[sluice.Pay], wants[sluice.Expire] = row.payLate, row.expireLate
@@ -144,7 +148,8 @@ func become(t *testing.T, s settling, db Database, src *source, status sluice.St
 		db.age(t, src.sale, 24*time.Hour)
 	}
 	for _, action := range map[sluice.Status][]sluice.Action{
-		sluice.Paid: {sluice.Pay}, sluice.Cancelled: {sluice.Cancel}, sluice.Expired: {sluice.Expire}, sluice.Rejected: {sluice.Reject},
+		sluice.Paid: {sluice.Pay}, sluice.Cancelled: {sluice.Cancel}, sluice.Expired: {sluice.Expire},
+		sluice.Rejected: {sluice.Reject},
 		sluice.Refunded: {sluice.Pay, sluice.Refund}, sluice.RefundDue: {sluice.Cancel, sluice.Pay},
 	}[status] {
 		change(t, s, want(order, action))
@@ -174,7 +179,9 @@ func oneStep(t *testing.T, s settling, id sluice.OrderID, action sluice.Action, 
 
 	if wanted == "-" {
 		refused := (*sluice.OrderStateError)(nil)
-		if !errors.As(err, &refused) || *refused != (sluice.OrderStateError{Order: id, Status: before.Status, Action: action}) {
+		if !errors.As(err, &refused) || *refused != (sluice.OrderStateError{
+			Order: id, Status: before.Status, Action: action,
+		}) {
 			t.Errorf("error %v, want an OrderStateError", err)
 		}
 		got, wanted = before, "="+string(before.Status)
@@ -224,8 +231,13 @@ func oneStep(t *testing.T, s settling, id sluice.OrderID, action sluice.Action, 
 }
 
 // steps is what the history says of one change that took place.
-func steps(before, after *sluice.Order, action sluice.Action, to sluice.Status, two bool) (entries []sluice.HistoryEntry) {
-	last := sluice.HistoryEntry{Order: before.ID, At: after.UpdatedAt, From: before.Status, To: to, Action: action, By: someone, Reason: why}
+func steps(before, after *sluice.Order, action sluice.Action, to sluice.Status,
+	two bool,
+) (entries []sluice.HistoryEntry) {
+	last := sluice.HistoryEntry{
+		Order: before.ID, At: after.UpdatedAt, From: before.Status, To: to, Action: action,
+		By: someone, Reason: why,
+	}
 	if action == sluice.Pay {
 		last.PaymentID = payment
 	}
@@ -324,7 +336,10 @@ func testChangeOfOthers(t *testing.T, db Database) {
 			_, err := s.Change(t.Context(), c)
 			wantError(t, err, sluice.ErrOrderNotFound)
 		}
-		for _, id := range []sluice.OrderID{"", "x", "\x00\xff", sluice.MakeOrderID("phones", strings.Repeat("f", 32)), sluice.OrderID(strings.ToUpper(string(mine.Order)))} {
+		for _, id := range []sluice.OrderID{
+			"", "x", "\x00\xff", sluice.MakeOrderID("phones", strings.Repeat("f", 32)),
+			sluice.OrderID(strings.ToUpper(string(mine.Order))),
+		} {
 			_, err := s.Change(t.Context(), want(id, sluice.Cancel))
 			wantError(t, err, sluice.ErrOrderNotFound)
 			_, err = s.History(t.Context(), id)
@@ -368,8 +383,12 @@ func testChangeInvalid(t *testing.T, db Database) {
 		}
 	})
 	// Texts may quote anything.
-	got := change(t, s, sluice.Change{Order: order, Action: sluice.Reject, By: "\x00", Reason: "torn \xff\x00, 没有库存 ' \" \\ \n"})
-	if want := "torn \uFFFD\uFFFD, 没有库存 ' \" \\ \n"; got.Reason != want || read1(t, s, order).Reason != want || history(t, s, order)[1].Reason != want {
+	got := change(t, s, sluice.Change{
+		Order: order, Action: sluice.Reject, By: "\x00",
+		Reason: "torn \xff\x00, 没有库存 ' \" \\ \n",
+	})
+	if want := "torn \uFFFD\uFFFD, 没有库存 ' \" \\ \n"; got.Reason != want || read1(t, s, order).Reason != want ||
+		history(t, s, order)[1].Reason != want {
 		t.Errorf("reason %q", got.Reason)
 	}
 	exact := strings.Repeat("界", 42) + "!!"
@@ -399,7 +418,8 @@ func testPaymentConflict(t *testing.T, db Database) {
 			unchanged(t, s, "phones", func() {
 				got, err := s.Change(t.Context(), c)
 				conflict := (*sluice.PaymentConflictError)(nil)
-				if !errors.As(err, &conflict) || *conflict != (sluice.PaymentConflictError{Order: order, Have: payment}) || got != (sluice.Order{}) {
+				if !errors.As(err, &conflict) || *conflict != (sluice.PaymentConflictError{Order: order, Have: payment}) ||
+					got != (sluice.Order{}) {
 					t.Errorf("%s: %+v, error %v", status, got, err)
 				}
 			})
@@ -413,7 +433,10 @@ func testPaymentConflict(t *testing.T, db Database) {
 			if at := e.At; at.Before(past[len(past)-1].At) {
 				t.Errorf("%s: refused at %v, before the entry before it", status, at)
 			}
-			want := sluice.HistoryEntry{Order: order, At: e.At, From: status, To: status, Action: sluice.Pay, By: someone, Reason: why, PaymentID: other}
+			want := sluice.HistoryEntry{
+				Order: order, At: e.At, From: status, To: status, Action: sluice.Pay, By: someone,
+				Reason: why, PaymentID: other,
+			}
 			if diff := cmp.Diff(want, e); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", status, diff)
 			}
@@ -455,7 +478,10 @@ func testHistory(t *testing.T, db Database) {
 	first := sluice.HistoryEntry{From: sluice.Queued, To: sluice.Pending, By: "node-7"}
 	notCovered := sluice.HistoryEntry{From: sluice.Queued, To: sluice.Rejected, By: "node-7", Reason: sluice.NotCovered}
 	due := func(from sluice.Status) sluice.HistoryEntry {
-		return sluice.HistoryEntry{From: from, To: sluice.RefundDue, Action: sluice.Pay, By: someone, Reason: why, PaymentID: payment}
+		return sluice.HistoryEntry{
+			From: from, To: sluice.RefundDue, Action: sluice.Pay, By: someone, Reason: why,
+			PaymentID: payment,
+		}
 	}
 	step := func(from, to sluice.Status, action sluice.Action) sluice.HistoryEntry {
 		return sluice.HistoryEntry{From: from, To: to, Action: action, By: someone, Reason: why}
@@ -477,7 +503,9 @@ func testHistory(t *testing.T, db Database) {
 
 	db.age(t, "phones", 24*time.Hour)
 	change(t, s, want(entry.Claims[1].Order, sluice.Pay))
-	check(entry.Claims[1].Order, first, sluice.HistoryEntry{From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry"}, due(sluice.Expired))
+	check(entry.Claims[1].Order, first, sluice.HistoryEntry{
+		From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
+	}, due(sluice.Expired))
 }
 
 // expireDue ends what is due by the store's clock, and returns how many.
@@ -536,9 +564,10 @@ func testExpireDue(t *testing.T, db Database) {
 	}
 	expire(t, s, 1, 1)
 	for _, o := range look(t, s, "tablets").Orders {
-		if entries := history(t, s, o.ID); o.Status != sluice.Expired || len(entries) != 2 || entries[1] != (sluice.HistoryEntry{
-			Order: o.ID, At: o.UpdatedAt, From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
-		}) {
+		if entries := history(t, s, o.ID); o.Status != sluice.Expired || len(entries) != 2 ||
+			entries[1] != (sluice.HistoryEntry{
+				Order: o.ID, At: o.UpdatedAt, From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
+			}) {
 			t.Errorf("order %s is %s: %+v", o.ID, o.Status, entries)
 		}
 	}

@@ -79,7 +79,8 @@ func testEvents(t *testing.T, db Database) {
 	insert(t, s, sluice.Stored{Inserted: 7, Rejected: []sluice.OrderID{id(6)}}, entry)
 	numberAll(t, s, 100)
 	change(t, s, sluice.Change{Order: id(0), Action: sluice.Pay, PaymentID: "p0"})
-	if _, err := s.Change(t.Context(), sluice.Change{Order: id(0), Action: sluice.Pay, PaymentID: "p1"}); !errors.As(err, new(*sluice.PaymentConflictError)) {
+	if _, err := s.Change(t.Context(), sluice.Change{Order: id(0), Action: sluice.Pay, PaymentID: "p1"}); !errors.As(err,
+		new(*sluice.PaymentConflictError)) {
 		t.Errorf("second payment: %v", err)
 	}
 	change(t, s, sluice.Change{Order: id(0), Action: sluice.Refund})
@@ -96,7 +97,10 @@ func testEvents(t *testing.T, db Database) {
 	if _, err := s.Restock(t.Context(), "phones", "r1", 4); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error { sale.Paused, sale.Title = true, "Another thing"; return nil }); err != nil {
+	if _, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
+		sale.Paused, sale.Title = true, "Another thing"
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	numberAll(t, s, 100)
@@ -111,14 +115,26 @@ func testEvents(t *testing.T, db Database) {
 		}
 	}
 	want := map[string][]string{
-		"phones":      {"sale.created", "sale.available", "sale.unavailable", "sale.updated", "sale.updated"},
-		string(id(0)): {"order.created buyer-1-1 pending///", "order.paid buyer-1-1 paid//p0/", "order.payment_refused buyer-1-1 paid//p0/p1", "order.refunded buyer-1-1 refunded//p0/"},
-		string(id(1)): {"order.created buyer-1-2 pending///", "order.cancelled buyer-1-2 cancelled///", "order.refund_due buyer-1-2 refund_due//p2/"},
+		"phones": {"sale.created", "sale.available", "sale.unavailable", "sale.updated", "sale.updated"},
+		string(id(0)): {
+			"order.created buyer-1-1 pending///", "order.paid buyer-1-1 paid//p0/",
+			"order.payment_refused buyer-1-1 paid//p0/p1", "order.refunded buyer-1-1 refunded//p0/",
+		},
+		string(id(1)): {
+			"order.created buyer-1-2 pending///", "order.cancelled buyer-1-2 cancelled///",
+			"order.refund_due buyer-1-2 refund_due//p2/",
+		},
 		string(id(2)): {"order.created buyer-1-3 pending///", "order.rejected buyer-1-3 rejected/broken//"},
-		string(id(3)): {"order.created buyer-1-4 pending///", "order.expired buyer-1-4 expired///", "order.refund_due buyer-1-4 refund_due//p3/"},
+		string(id(3)): {
+			"order.created buyer-1-4 pending///", "order.expired buyer-1-4 expired///",
+			"order.refund_due buyer-1-4 refund_due//p3/",
+		},
 		string(id(4)): {"order.created buyer-1-5 pending///", "order.expired buyer-1-5 expired///"},
 		string(id(5)): {"order.created buyer-1-6 pending///", "order.expired buyer-1-6 expired///"},
-		string(id(6)): {"order.rejected buyer-1-7 rejected/not_covered//", "order.refund_due buyer-1-7 refund_due/not_covered/p6/"},
+		string(id(6)): {
+			"order.rejected buyer-1-7 rejected/not_covered//",
+			"order.refund_due buyer-1-7 refund_due/not_covered/p6/",
+		},
 	}
 	if diff := cmp.Diff(want, bySubject); diff != "" {
 		t.Errorf("events by subject (-want +got):\n%s", diff)
@@ -357,12 +373,16 @@ func writeForEvents(t *testing.T, s sluice.Store, writer, rounds int) {
 				c.PaymentID = fmt.Sprint("p-", random.IntN(3))
 			}
 			_, err := s.Change(t.Context(), c)
-			if err != nil && !errors.As(err, new(*sluice.OrderStateError)) && !errors.As(err, new(*sluice.PaymentConflictError)) {
+			if err != nil && !errors.As(err, new(*sluice.OrderStateError)) &&
+				!errors.As(err, new(*sluice.PaymentConflictError)) {
 				t.Error(err)
 			}
 		}
 		if random.IntN(4) == 0 {
-			if _, err := s.ChangeSale(t.Context(), sale, func(sale *sluice.Sale) error { sale.Paused = !sale.Paused; return nil }); err != nil {
+			if _, err := s.ChangeSale(t.Context(), sale, func(sale *sluice.Sale) error {
+				sale.Paused = !sale.Paused
+				return nil
+			}); err != nil {
 				t.Error(err)
 			}
 		}

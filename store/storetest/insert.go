@@ -41,7 +41,8 @@ func testInsert(t *testing.T, db Database) {
 	if diff := cmp.Diff(want, c.Orders); diff != "" {
 		t.Errorf("orders (-want +got):\n%s", diff)
 	}
-	if at := c.Orders[0].StoredAt; !at.Equal(at.Truncate(time.Millisecond)) || at.Location() != time.UTC || at.Before(sale.CreatedAt) {
+	if at := c.Orders[0].StoredAt; !at.Equal(at.Truncate(time.Millisecond)) || at.Location() != time.UTC ||
+		at.Before(sale.CreatedAt) {
 		t.Errorf("stored at %v, want whole milliseconds, UTC, after %v", at, sale.CreatedAt)
 	}
 }
@@ -66,9 +67,11 @@ func testInsertInvalid(t *testing.T, db Database) {
 	create(t, s, aSale("phones", 10))
 	unchanged(t, s, "phones", func() {
 		for name, spoil := range map[string]func(*sluice.Entry){
-			"damaged":             func(e *sluice.Entry) { e.Damage = errors.New("torn") },
-			"of another sale":     func(e *sluice.Entry) { e.Sale = "other" },
-			"order of another":    func(e *sluice.Entry) { e.Claims[1].Order = sluice.MakeOrderID("other", strings.Repeat("0", 32)) },
+			"damaged":         func(e *sluice.Entry) { e.Damage = errors.New("torn") },
+			"of another sale": func(e *sluice.Entry) { e.Sale = "other" },
+			"order of another": func(e *sluice.Entry) {
+				e.Claims[1].Order = sluice.MakeOrderID("other", strings.Repeat("0", 32))
+			},
 			"no epoch":            func(e *sluice.Entry) { e.Epoch = 0 },
 			"no sequence":         func(e *sluice.Entry) { e.FirstSeq = 0 },
 			"no terms":            func(e *sluice.Entry) { e.Terms = 0 },
@@ -118,7 +121,10 @@ func testRedelivery(t *testing.T, db Database) {
 	}
 
 	// What was redelivered has the first price and node, whatever is now.
-	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error { s.Price.Amount = 1; return nil }); err != nil {
+	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+		s.Price.Amount = 1
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	unchanged(t, s, "phones", func() { insert(t, s, sluice.Stored{Redelivered: 6}, first) })
@@ -151,7 +157,10 @@ func testConflicts(t *testing.T, db Database) {
 			e.Claims[0].Order = stored.Claims[0].Order
 			e.FirstSeq = 50
 		},
-		"order of another claim, place":  func(e *sluice.Entry) { e.Claims[0] = other; e.Claims[0].Order = stored.Claims[0].Order },
+		"order of another claim, place": func(e *sluice.Entry) {
+			e.Claims[0] = other
+			e.Claims[0].Order = stored.Claims[0].Order
+		},
 		"claim with another order":       func(e *sluice.Entry) { e.Claims[0].Order = other.Order; e.FirstSeq = 50 },
 		"claim with order of a neighbor": func(e *sluice.Entry) { e.Claims[0].Order = stored.Claims[1].Order },
 		"place of another claim":         func(e *sluice.Entry) { e.Claims[0] = other },
@@ -319,7 +328,10 @@ func testNotCoveredMixed(t *testing.T, db Database) {
 	old := src.entryOf(4)
 	insert(t, s, sluice.Stored{Inserted: 1}, old)
 	mixed := src.entryOf(5, 3, 1, 1)
-	insert(t, s, sluice.Stored{Inserted: 4, Redelivered: 1, Rejected: []sluice.OrderID{mixed.Claims[1].Order, mixed.Claims[3].Order}}, old, mixed)
+	insert(t, s, sluice.Stored{
+		Inserted: 4, Redelivered: 1,
+		Rejected: []sluice.OrderID{mixed.Claims[1].Order, mixed.Claims[3].Order},
+	}, old, mixed)
 	if c := mustBeSound(t, s, "phones"); c.Sale.Taken != 10 {
 		t.Errorf("taken %d, want 10", c.Sale.Taken)
 	}

@@ -39,7 +39,9 @@ func many(n int, err error) iter.Seq2[sluice.BuyerID, error] {
 	}
 }
 
-func replace(t *testing.T, s sluice.Store, sale sluice.SaleID, kind sluice.ListKind, buyers ...sluice.BuyerID) sluice.BuyerList {
+func replace(t *testing.T, s sluice.Store, sale sluice.SaleID, kind sluice.ListKind,
+	buyers ...sluice.BuyerID,
+) sluice.BuyerList {
 	t.Helper()
 	list, err := s.ReplaceList(t.Context(), sale, kind, seqOf(buyers...))
 	if err != nil {
@@ -80,10 +82,14 @@ func testLists(t *testing.T, db Database) {
 		t.Fatalf("lists that were never uploaded: %+v", all)
 	}
 	// In the order of their bytes, whatever the database's language is.
-	odd := []sluice.BuyerID{"ann", "Ann", "手机", "a'b\"c\\d", "<&>", " ann", "ann ", "é", sluice.BuyerID(strings.Repeat("手", 42)), "ann"}
+	odd := []sluice.BuyerID{
+		"ann", "Ann", "手机", "a'b\"c\\d", "<&>", " ann", "ann ", "é",
+		sluice.BuyerID(strings.Repeat("手", 42)), "ann",
+	}
 	want := slices.Compact(slices.Sorted(slices.Values(odd)))
 	first := replace(t, s, "phones", sluice.AllowList, odd...)
-	if first.Size != int64(len(want)) || first.Generation < 1 || first.UpdatedAt.IsZero() || first.Sale != "phones" || first.Kind != sluice.AllowList {
+	if first.Size != int64(len(want)) || first.Generation < 1 || first.UpdatedAt.IsZero() || first.Sale != "phones" ||
+		first.Kind != sluice.AllowList {
 		t.Errorf("list %+v, want %d buyers", first, len(want))
 	}
 	for _, page := range []int{1, 3, 100} {
@@ -111,7 +117,8 @@ func testLists(t *testing.T, db Database) {
 		t.Errorf("the other list (-want +got):\n%s", diff)
 	}
 	empty := replace(t, s, "phones", sluice.AllowList)
-	if diff := cmp.Diff([]sluice.BuyerList{empty, deny, elsewhere}, allLists(t, other)); diff != "" || empty.Size != 0 || empty.Generation <= second.Generation {
+	if diff := cmp.Diff([]sluice.BuyerList{empty, deny, elsewhere}, allLists(t, other)); diff != "" || empty.Size != 0 ||
+		empty.Generation <= second.Generation {
 		t.Errorf("emptied: %+v (-want +got):\n%s", empty, diff)
 	}
 }
@@ -147,7 +154,8 @@ func testListsThatAreNotReplaced(t *testing.T, db Database) {
 	}
 	// What the torn upload has left, whatever generation it had, is gone.
 	for generation := old.Generation + 1; generation < old.Generation+10; generation++ {
-		if left := listed(t, s, sluice.BuyerList{Sale: "phones", Kind: sluice.DenyList, Generation: generation}, 10); len(left) > 0 {
+		if left := listed(t, s, sluice.BuyerList{Sale: "phones", Kind: sluice.DenyList, Generation: generation},
+			10); len(left) > 0 {
 			t.Errorf("of generation %d remain %q", generation, left)
 		}
 	}
@@ -220,7 +228,8 @@ func testConcurrentLists(t *testing.T, db Database) {
 			t.Errorf("generation %d was in force, and %d is", generation, all[0].Generation)
 		}
 	}
-	if got := listed(t, handles[1], all[0], 1000); int64(len(got)) != all[0].Size || made[all[0].Generation] != all[0].Size {
+	if got := listed(t, handles[1], all[0], 1000); int64(len(got)) != all[0].Size ||
+		made[all[0].Generation] != all[0].Size {
 		t.Errorf("%d buyers, the list says %d, its upload said %d", len(got), all[0].Size, made[all[0].Generation])
 	}
 	// An upload that was overtaken is refused, and leaves nothing.

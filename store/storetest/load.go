@@ -20,7 +20,8 @@ func testLoad(t *testing.T, db Database) {
 	wantEpochs := func(epoch, loaded int64, fence string) {
 		t.Helper()
 		if got := read(t, s, "phones"); got.Epoch != epoch || got.LoadedEpoch != loaded || got.Fence != fence {
-			t.Errorf("epoch %d, loaded %d, fence %q; want %d, %d, %q", got.Epoch, got.LoadedEpoch, got.Fence, epoch, loaded, fence)
+			t.Errorf("epoch %d, loaded %d, fence %q; want %d, %d, %q", got.Epoch, got.LoadedEpoch, got.Fence, epoch, loaded,
+				fence)
 		}
 	}
 	begin := func(epoch int64) {
@@ -123,8 +124,9 @@ func testLastSeq(t *testing.T, db Database) {
 
 func aLetter(sale sluice.SaleID, epoch int64, entry string) sluice.DeadLetter {
 	return sluice.DeadLetter{
-		Sale: sale, EntryID: entry, Reason: "it fails", Claims: "ann\tkey-00000001\tx\t1\t{}\n", Epoch: epoch, FirstSeq: 3, Terms: 2,
-		Node: "node-1", At: acceptedAt,
+		Sale: sale, EntryID: entry, Reason: "it fails", Claims: "ann\tkey-00000001\tx\t1\t{}\n", Epoch: epoch, FirstSeq: 3,
+		Terms: 2,
+		Node:  "node-1", At: acceptedAt,
 	}
 }
 
@@ -145,7 +147,9 @@ func testDeadLetters(t *testing.T, db Database) {
 		t.Fatal(err)
 	}
 	given := cmpopts.IgnoreFields(sluice.DeadLetter{}, "ID", "CreatedAt")
-	for sale, want := range map[sluice.SaleID][]sluice.DeadLetter{"": letters, "phones": letters[:3], "unknown": letters[3:], "none": nil} {
+	for sale, want := range map[sluice.SaleID][]sluice.DeadLetter{
+		"": letters, "phones": letters[:3], "unknown": letters[3:], "none": nil,
+	} {
 		got, err := s.DeadLetters(t.Context(), sale)
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +172,10 @@ func testDeadLetters(t *testing.T, db Database) {
 // lose it.
 func testDamagedDeadLetters(t *testing.T, db Database) {
 	s := db.Open(t)
-	damaged := sluice.DeadLetter{Sale: "phones", EntryID: "1-1", Reason: "torn: \xff\x00", Claims: "\x00\xff\xfe'\"\\\n", Node: "\x00"}
+	damaged := sluice.DeadLetter{
+		Sale: "phones", EntryID: "1-1", Reason: "torn: \xff\x00", Claims: "\x00\xff\xfe'\"\\\n",
+		Node: "\x00",
+	}
 	if err := s.SetAside(t.Context(), damaged); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +239,10 @@ func testSnapshot(t *testing.T, db Database) {
 	if err := s.Snapshot(t.Context(), "phones", func(sluice.Snapshot) error { return mine }); err != mine {
 		t.Errorf("error %v, want the one of read as it is", err)
 	}
-	err = s.Snapshot(t.Context(), "unknown", func(sluice.Snapshot) error { t.Error("called for an unknown sale"); return nil })
+	err = s.Snapshot(t.Context(), "unknown", func(sluice.Snapshot) error {
+		t.Error("called for an unknown sale")
+		return nil
+	})
 	wantError(t, err, sluice.ErrSaleNotFound)
 }
 
@@ -268,7 +278,8 @@ func testReadOnly(t *testing.T, db Database) {
 		_, leased := r.Lease(t.Context(), "x", "a", time.Hour)
 		for i, err := range []error{
 			restocked, undone, archived, leased, r.ConfirmTotal(t.Context(), "phones", 1), r.Heartbeat(t.Context(), "a"),
-			r.Unlease(t.Context(), "x", "a"), r.MarkGathered(t.Context(), "phones", 1, "a"), r.ResolveDeadLetter(t.Context(), 1, "x"),
+			r.Unlease(t.Context(), "x", "a"), r.MarkGathered(t.Context(), "phones", 1, "a"),
+			r.ResolveDeadLetter(t.Context(), 1, "x"),
 			ended, expired, given, created, changed, inserted, begun, r.ConfirmLoad(t.Context(), "phones", 1),
 			r.FenceSale(t.Context(), "phones", 1, "x"), r.SetAside(t.Context(), aLetter("phones", 1, "x")),
 		} {

@@ -312,10 +312,12 @@ func (r *randomRun) compare() {
 		if o.StoredAt.Before(last) || !o.ExpiresAt.Equal(o.StoredAt.Add(want.PaymentWindow)) ||
 			!o.KeepUntil.Equal(o.ExpiresAt.Add(want.PaymentGrace)) || o.UpdatedAt.Before(o.StoredAt) ||
 			len(r.model.changes[o.ID]) == 0 && !o.UpdatedAt.Equal(o.StoredAt) {
-			t.Fatalf("order %d: stored at %v, expires at %v, kept until %v, updated at %v", i, o.StoredAt, o.ExpiresAt, o.KeepUntil, o.UpdatedAt)
+			t.Fatalf("order %d: stored at %v, expires at %v, kept until %v, updated at %v", i, o.StoredAt, o.ExpiresAt,
+				o.KeepUntil, o.UpdatedAt)
 		}
 		last = o.StoredAt.Add(-clockStep)
-		o.StoredAt, o.ExpiresAt, o.KeepUntil, o.UpdatedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{} // the model has no clock
+		// the model has no clock
+		o.StoredAt, o.ExpiresAt, o.KeepUntil, o.UpdatedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	}
 	if diff := differ(r.model.orders, c.Orders); diff != "" {
 		t.Fatalf("orders (-want +got):\n%.4000s", diff)

@@ -18,7 +18,11 @@ type endings struct {
 }
 
 func newEndings() endings {
-	return endings{map[sluice.OrderID]bool{}, map[sluice.OrderID][]sluice.HistoryEntry{}, map[sluice.OrderID]sluice.Release{}}
+	return endings{
+		map[sluice.OrderID]bool{},
+		map[sluice.OrderID][]sluice.HistoryEntry{},
+		map[sluice.OrderID]sluice.Release{},
+	}
 }
 
 // change is Change by the book.
@@ -40,7 +44,9 @@ func (m *model) change(c sluice.Change) (sluice.Order, error) {
 				return *o, nil
 			}
 			if o.Status == sluice.Pending && m.old[o.ID] {
-				m.changes[o.ID] = append(m.changes[o.ID], sluice.HistoryEntry{Order: o.ID, From: o.Status, To: sluice.Expired, Action: sluice.Expire, By: "expiry"})
+				m.changes[o.ID] = append(m.changes[o.ID], sluice.HistoryEntry{
+					Order: o.ID, From: o.Status, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
+				})
 				o.Status = sluice.Expired
 			}
 			to = sluice.RefundDue
@@ -54,7 +60,10 @@ func (m *model) change(c sluice.Change) (sluice.Order, error) {
 			}
 			to = sluice.Refunded
 		default:
-			to = map[sluice.Action]sluice.Status{sluice.Cancel: sluice.Cancelled, sluice.Expire: sluice.Expired, sluice.Reject: sluice.Rejected}[c.Action]
+			to = map[sluice.Action]sluice.Status{
+				sluice.Cancel: sluice.Cancelled, sluice.Expire: sluice.Expired,
+				sluice.Reject: sluice.Rejected,
+			}[c.Action]
 			early := c.Action == sluice.Expire && !m.old[o.ID]
 			if o.Status != to && (o.Status != sluice.Pending || early) {
 				return *o, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}

@@ -28,7 +28,8 @@ func testOrder(t *testing.T, db Database) {
 		}
 	}
 	for _, id := range []sluice.OrderID{
-		"", "x", "\x00\xff", sluice.MakeOrderID("phones", strings.Repeat("f", 32)), sluice.MakeOrderID("unknown", strings.Repeat("f", 32)),
+		"", "x", "\x00\xff", sluice.MakeOrderID("phones", strings.Repeat("f", 32)),
+		sluice.MakeOrderID("unknown", strings.Repeat("f", 32)),
 		sluice.OrderID(strings.ToUpper(string(entry.Claims[0].Order))),
 	} {
 		_, err := s.Order(t.Context(), id)
@@ -167,8 +168,10 @@ func testBadCursors(t *testing.T, db Database) {
 	}
 	for _, cursor := range []string{
 		"x", "1", "-1", good + "=", good + "A", good[1:], " " + good, "\x00", "' OR 1=1 --",
-		base64.RawURLEncoding.EncodeToString([]byte("position:")), base64.RawURLEncoding.EncodeToString([]byte("position:-1")),
-		base64.RawURLEncoding.EncodeToString([]byte("position:99999999999999999999")), base64.RawURLEncoding.EncodeToString([]byte("position:01")),
+		base64.RawURLEncoding.EncodeToString([]byte("position:")),
+		base64.RawURLEncoding.EncodeToString([]byte("position:-1")),
+		base64.RawURLEncoding.EncodeToString([]byte("position:99999999999999999999")),
+		base64.RawURLEncoding.EncodeToString([]byte("position:01")),
 		strings.Repeat("A", 10_000), fmt.Sprint(good, good),
 	} {
 		_, _, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: 1, Cursor: cursor})

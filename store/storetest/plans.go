@@ -63,8 +63,10 @@ var arguments = map[string]string{
 
 	"Backlog.DeadLetters": "", "Backlog.Releases": "", "Backlog.Overdue": "now",
 
-	"Events.LockFeed": "", "Events.SetFeed": "max", "Events.LastEvent": "", "Events.Unnumbered": "", "Events.SalesWithNewOrders": "", "Events.LiveWithNewOrders": "",
-	"Events.SalesOfNewest": "zero page", "Events.NewOrders": "sale zero page", "Events.NewChanges": "page", "Events.NewSaleEvents": "page",
+	"Events.LockFeed": "", "Events.SetFeed": "max", "Events.LastEvent": "", "Events.Unnumbered": "",
+	"Events.SalesWithNewOrders": "", "Events.LiveWithNewOrders": "",
+	"Events.SalesOfNewest": "zero page", "Events.NewOrders": "sale zero page", "Events.NewChanges": "page",
+	"Events.NewSaleEvents": "page",
 	"Events.NumberChanges": "pairs", "Events.NumberSaleEvents": "pairs", "Events.OrderEvents": "after upto page",
 	"Events.ChangeEvents": "after upto", "Events.SaleEvents": "after upto", "Events.FirstStatus": "order",
 

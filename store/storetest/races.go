@@ -89,7 +89,8 @@ func racePaymentAndExpiry(t *testing.T, db Database, n int) {
 	}
 	late := oneOutcomeEach(t, handles[0], told)
 	if n > 500 && (late == 0 || late == len(told) || byJob.Load() == 0) {
-		t.Errorf("%d of %d payments came too late, %d orders were expired by the job: that was no race", late, len(told), byJob.Load())
+		t.Errorf("%d of %d payments came too late, %d orders were expired by the job: that was no race", late, len(told),
+			byJob.Load())
 	}
 	t.Logf("%d races: %d payments came too late, %d orders were expired by the job", len(told), late, byJob.Load())
 }
@@ -115,7 +116,8 @@ func oneOutcomeEach(t *testing.T, s settling, told map[sluice.OrderID]sluice.Sta
 			ok = ok && released[o.ID] == 0 && len(entries) == 2 && entries[1].To == sluice.Paid
 		case sluice.RefundDue:
 			late++
-			ok = ok && released[o.ID] == 1 && len(entries) == 3 && entries[1].From == sluice.Pending && entries[2].To == sluice.RefundDue &&
+			ok = ok && released[o.ID] == 1 && len(entries) == 3 && entries[1].From == sluice.Pending &&
+				entries[2].To == sluice.RefundDue &&
 				entries[1].To == entries[2].From && !entries[2].At.Before(entries[1].At)
 		default:
 			ok = false
@@ -129,7 +131,9 @@ func oneOutcomeEach(t *testing.T, s settling, told map[sluice.OrderID]sluice.Sta
 
 // raceTwo lets two changes of each of n orders run at the same time, on two
 // handles, and hands the outcomes to judge.
-func raceTwo(t *testing.T, handles [2]settling, n int, both func(sluice.OrderID) [2]sluice.Change, judge func(sluice.OrderID, [2]sluice.Order, [2]error)) {
+func raceTwo(t *testing.T, handles [2]settling, n int, both func(sluice.OrderID) [2]sluice.Change,
+	judge func(sluice.OrderID, [2]sluice.Order, [2]error),
+) {
 	t.Helper()
 	orders := look(t, handles[0], "phones").Orders
 	for _, o := range orders[len(orders)-n:] {
@@ -194,14 +198,16 @@ func testSameChangeTwice(t *testing.T, db Database) {
 			winner = 1
 		}
 		conflict := (*sluice.PaymentConflictError)(nil)
-		if errs[winner] != nil || !errors.As(errs[1-winner], &conflict) || conflict.Have != got[winner].PaymentID || len(history(t, handles[0], id)) != 3 {
+		if errs[winner] != nil || !errors.As(errs[1-winner], &conflict) || conflict.Have != got[winner].PaymentID ||
+			len(history(t, handles[0], id)) != 3 {
 			t.Errorf("%s: %v and %v", id, errs[0], errs[1])
 		}
 	})
 	raceTwo(t, handles, n, func(id sluice.OrderID) [2]sluice.Change {
 		return [2]sluice.Change{want(id, sluice.Refund), want(id, sluice.Refund)}
 	}, func(id sluice.OrderID, got [2]sluice.Order, errs [2]error) {
-		if errs[0] != nil || errs[1] != nil || got[0] != got[1] || got[0].Status != sluice.Refunded || len(history(t, handles[0], id)) != 4 {
+		if errs[0] != nil || errs[1] != nil || got[0] != got[1] || got[0].Status != sluice.Refunded ||
+			len(history(t, handles[0], id)) != 4 {
 			t.Errorf("%s: %+v, %v and %+v, %v", id, got[0], errs[0], got[1], errs[1])
 		}
 	})
@@ -359,11 +365,13 @@ func testLoadsAgainstEndings(t *testing.T, db Database) {
 				units += r.Quantity
 			}
 			if r.Live != (stamped[r.Order] >= image.Epoch) {
-				t.Errorf("epoch %d has order %s live: %v, and its release is of epoch %d", image.Epoch, r.Order, r.Live, stamped[r.Order])
+				t.Errorf("epoch %d has order %s live: %v, and its release is of epoch %d", image.Epoch, r.Order, r.Live,
+					stamped[r.Order])
 			}
 		}
 		if units != image.Taken || len(image.Records) != n {
-			t.Errorf("epoch %d: taken %d, live records hold %d of %d records", image.Epoch, image.Taken, units, len(image.Records))
+			t.Errorf("epoch %d: taken %d, live records hold %d of %d records", image.Epoch, image.Taken, units,
+				len(image.Records))
 		}
 	}
 	t.Logf("%d loads", len(images))

@@ -94,7 +94,10 @@ func testReissueRelease(t *testing.T, db Database) {
 	s := openSettling(t, db)
 	create(t, s, aSale("phones", sluice.Unlimited))
 	src := source{sale: "phones", epoch: 1}
-	for _, status := range []sluice.Status{sluice.Cancelled, sluice.Expired, sluice.Rejected, sluice.Refunded, sluice.RefundDue} {
+	for _, status := range []sluice.Status{
+		sluice.Cancelled, sluice.Expired, sluice.Rejected, sluice.Refunded,
+		sluice.RefundDue,
+	} {
 		id := become(t, s, db, &src, status) // its release was given, or is lost: who knows
 		order := read1(t, s, id)
 		unchanged(t, s, "phones", func() { // but for the outbox
@@ -117,7 +120,8 @@ func testReissueReleaseConditions(t *testing.T, db Database) {
 	s := openSettling(t, db)
 	create(t, s, aSale("phones", 6))
 	src := source{sale: "phones", epoch: 1}
-	pending, paid, cancelled := become(t, s, db, &src, sluice.Pending), become(t, s, db, &src, sluice.Paid), sluice.OrderID("")
+	pending, paid, cancelled := become(t, s, db, &src, sluice.Pending), become(t, s, db, &src, sluice.Paid),
+		sluice.OrderID("")
 	for id, why := range map[sluice.OrderID]string{pending: "a pending order", paid: "a paid order"} {
 		reissue(t, s, id, 1, false, why)
 	}
@@ -140,7 +144,10 @@ func testReissueReleaseConditions(t *testing.T, db Database) {
 	if got := given(t, s); len(got) != 1 || got[0].Epoch != 2 {
 		t.Errorf("releases %+v", got)
 	}
-	for _, id := range []sluice.OrderID{sluice.MakeOrderID("phones", strings.Repeat("f", 32)), sluice.MakeOrderID("unknown", strings.Repeat("f", 32)), "no-order", "", "a\x00.b"} {
+	for _, id := range []sluice.OrderID{
+		sluice.MakeOrderID("phones", strings.Repeat("f", 32)),
+		sluice.MakeOrderID("unknown", strings.Repeat("f", 32)), "no-order", "", "a\x00.b",
+	} {
 		_, err := s.ReissueRelease(t.Context(), id, 1)
 		wantError(t, err, sluice.ErrOrderNotFound)
 	}
@@ -272,7 +279,8 @@ func testRecountBeyondTheCap(t *testing.T, db Database) {
 	src := source{sale: "phones", epoch: 1}
 	insert(t, s, sluice.Stored{Inserted: 5}, src.entry(5))
 	db.plant(t, "UPDATE sales SET taken = 1, total = 4, cap = 4 WHERE id = 'phones'")
-	if _, _, err := s.RecountTaken(t.Context(), "phones"); err == nil || !strings.Contains(err.Error(), "5 units, more than the cap of 4") {
+	if _, _, err := s.RecountTaken(t.Context(), "phones"); err == nil ||
+		!strings.Contains(err.Error(), "5 units, more than the cap of 4") {
 		t.Errorf("error %v", err)
 	}
 	if sale := read(t, s, "phones"); sale.Taken != 1 {

@@ -35,7 +35,10 @@ func testReleases(t *testing.T, db Database) {
 	if n, err := s.GiveReleases(t.Context(), 10, never); n != 0 || err != nil {
 		t.Errorf("%d given, %v", n, err)
 	}
-	want := map[sluice.SaleID][]sluice.Release{"phones": ended(t, s, "phones", 5), "tablets": ended(t, s, "tablets", 2), "radios": ended(t, s, "radios", 3)}
+	want := map[sluice.SaleID][]sluice.Release{
+		"phones": ended(t, s, "phones", 5), "tablets": ended(t, s, "tablets", 2),
+		"radios": ended(t, s, "radios", 3),
+	}
 	got := map[sluice.SaleID][]sluice.Release{}
 	total := 0
 	for total < 10 {
@@ -85,7 +88,10 @@ func testReleasesComeAgain(t *testing.T, db Database) {
 	keep := func(releases []sluice.Release) { handed = slices.Clone(releases) }
 	for name, attempt := range map[string]func(context.Context, context.CancelFunc) error{
 		"it fails": func(ctx context.Context, _ context.CancelFunc) error {
-			_, err := s.GiveReleases(ctx, 10, func(_ sluice.SaleID, r []sluice.Release) error { keep(r); return errLedgerIsDown })
+			_, err := s.GiveReleases(ctx, 10, func(_ sluice.SaleID, r []sluice.Release) error {
+				keep(r)
+				return errLedgerIsDown
+			})
 			wantError(t, err, errLedgerIsDown)
 			return err
 		},
@@ -146,7 +152,8 @@ func testReleasesOfOthersGoOn(t *testing.T, db Database) {
 			return nil
 		})
 		wantError(t, err, errLedgerIsDown)
-		if err == nil || !strings.Contains(err.Error(), "sale=a") || !strings.Contains(err.Error(), "sale=c") || strings.Contains(err.Error(), "sale=b") {
+		if err == nil || !strings.Contains(err.Error(), "sale=a") || !strings.Contains(err.Error(), "sale=c") ||
+			strings.Contains(err.Error(), "sale=b") {
 			t.Errorf("error %v, want one about a and c", err)
 		}
 		if n != 4 {

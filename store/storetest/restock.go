@@ -17,7 +17,8 @@ import (
 func wantTerms(t *testing.T, s sluice.Store, total, limit, taken, version int64) {
 	t.Helper()
 	c := mustBeSound(t, s, "phones")
-	if got := c.Sale; got.Total != total || got.Cap != limit || got.Taken != taken || got.Version != version || int64(len(c.Terms)) != version {
+	if got := c.Sale; got.Total != total || got.Cap != limit || got.Taken != taken || got.Version != version ||
+		int64(len(c.Terms)) != version {
 		t.Errorf("total %d, cap %d, taken %d, version %d of %d; want %d, %d, %d, %d",
 			got.Total, got.Cap, got.Taken, got.Version, len(c.Terms), total, limit, taken, version)
 	}
@@ -101,7 +102,10 @@ func testRestock(t *testing.T, db Database) {
 	})
 	restock(t, s, "A", -11) // its id can be used again, with another delta; down to taken
 	wantTerms(t, s, 4, 15, 4, 5)
-	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error { s.Paused = true; return nil }); err != nil {
+	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+		s.Paused = true
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	undo(t, s, 5) // the ledger never saw version 5 alone
@@ -114,7 +118,8 @@ func testRestock(t *testing.T, db Database) {
 	wantError(t, err, sluice.ErrRestockReused)
 
 	other := create(t, s, aSale("tablets", 10))
-	if got, err := s.Restock(t.Context(), "tablets", "a", 2); err != nil || got.Total != 12 || got.Version != other.Version+1 {
+	if got, err := s.Restock(t.Context(), "tablets", "a", 2); err != nil || got.Total != 12 ||
+		got.Version != other.Version+1 {
 		t.Errorf("the same id of another sale: %+v, %v", got, err)
 	}
 }
@@ -188,7 +193,8 @@ func testRestockRefused(t *testing.T, db Database) {
 	}
 	wantTerms(t, s, 13, 13, 11, 4)
 
-	if got, err := s.Restock(t.Context(), "phones", "max", sluice.MaxUnits-13); err != nil || got.Total != sluice.MaxUnits {
+	if got, err := s.Restock(t.Context(), "phones", "max", sluice.MaxUnits-13); err != nil ||
+		got.Total != sluice.MaxUnits {
 		t.Errorf("up to the most there can be: %+v, %v", got, err)
 	}
 	_, err := s.Restock(t.Context(), "endless", "a", 1)
@@ -222,7 +228,10 @@ func testCap(t *testing.T, db Database) {
 	}
 	lower := func(total int64) {
 		t.Helper()
-		if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error { s.Total = total; return nil }); err != nil {
+		if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+			s.Total = total
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -255,7 +264,10 @@ func testCap(t *testing.T, db Database) {
 
 	// The ledger refused that total. Meanwhile other terms can be changed, and
 	// the way back up is open.
-	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error { s.Paused = true; return nil }); err != nil {
+	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+		s.Paused = true
+		return nil
+	}); err != nil {
 		t.Errorf("pause with taken above the total: %v", err)
 	}
 	_, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error { s.Total = 14; return nil })
@@ -276,7 +288,10 @@ func testCapOfNoTotal(t *testing.T, db Database) {
 	s := db.Open(t)
 	create(t, s, aSale("phones", sluice.Unlimited))
 	for i, total := range []int64{7, 3, sluice.Unlimited, sluice.Unlimited, 0} {
-		if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error { s.Total = total; return nil }); err != nil {
+		if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+			s.Total = total
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		wantTerms(t, s, total, []int64{7, 7, sluice.Unlimited, sluice.Unlimited, 0}[i], 0, int64(i+2))
@@ -306,7 +321,8 @@ func testConcurrentRestock(t *testing.T, db Database) {
 				}
 			}
 			id := fmt.Sprintf("of-%d", worker/2) // with two deltas: one learns that it came second
-			if _, err := s.Restock(t.Context(), "phones", id, 1+int64(worker%2)); err != nil && !errors.Is(err, sluice.ErrRestockReused) {
+			if _, err := s.Restock(t.Context(), "phones", id, 1+int64(worker%2)); err != nil &&
+				!errors.Is(err, sluice.ErrRestockReused) {
 				t.Error(err)
 			}
 		})
@@ -380,7 +396,8 @@ func testRestockAgainstInserts(t *testing.T, db Database) {
 		}
 	}
 	if len(c.Orders) != 120 || int64(rejected) != 120-c.Sale.Taken || (rejected > 0) != (c.Sale.Fence != "") {
-		t.Errorf("%d orders, %d rejected, taken %d of %d, fence %q", len(c.Orders), rejected, c.Sale.Taken, c.Sale.Total, c.Sale.Fence)
+		t.Errorf("%d orders, %d rejected, taken %d of %d, fence %q", len(c.Orders), rejected, c.Sale.Taken, c.Sale.Total,
+			c.Sale.Fence)
 	}
 }
 

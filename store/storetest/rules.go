@@ -74,7 +74,10 @@ func testRules(t *testing.T, db Database) {
 		"unknown eligibility":        func(r *sluice.Rules) { r.Eligibility = "vip" },
 	} {
 		unchanged(t, s, "phones", func() {
-			if _, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error { spoil(&sale.Rules); return nil }); err == nil {
+			if _, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
+				spoil(&sale.Rules)
+				return nil
+			}); err == nil {
 				t.Errorf("%s: no error", name)
 			}
 		})

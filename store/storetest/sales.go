@@ -75,7 +75,8 @@ func testAbsentLimits(t *testing.T, db Database) {
 	sale.MaxPerBuyer, sale.MaxOrders, sale.MaxUnpaid = sluice.Unlimited, sluice.Unlimited, 0
 	sale.ClosesAt, sale.ListPrice = time.Time{}, sluice.Money{}
 	created := create(t, s, sale)
-	if created.Total != sluice.Unlimited || created.MaxPerBuyer != sluice.Unlimited || created.MaxOrders != sluice.Unlimited || created.MaxUnpaid != 0 ||
+	if created.Total != sluice.Unlimited || created.MaxPerBuyer != sluice.Unlimited ||
+		created.MaxOrders != sluice.Unlimited || created.MaxUnpaid != 0 ||
 		!created.ClosesAt.IsZero() || created.ListPrice != (sluice.Money{}) {
 		t.Errorf("read back: %+v", created)
 	}
@@ -95,7 +96,8 @@ func testAbsentLimits(t *testing.T, db Database) {
 func testTexts(t *testing.T, db Database) {
 	s := db.Open(t)
 	for i, text := range []string{
-		`it's "quoted" \ and %s $1 ?; DROP TABLE orders; --`, "手机 📱 é é", " spaces ", "\u202eright\u200bto\ufeffleft", strings.Repeat("界", 85),
+		`it's "quoted" \ and %s $1 ?; DROP TABLE orders; --`, "手机 📱 é é", " spaces ", "\u202eright\u200bto\ufeffleft",
+		strings.Repeat("界", 85),
 	} {
 		sale := aSale(sluice.SaleID(fmt.Sprintf("texts-%d", i)), 10)
 		sale.Title, sale.SKU = text, text
@@ -204,8 +206,10 @@ func testChangeSale(t *testing.T, db Database) {
 	s := db.Open(t)
 	before := create(t, s, aSale("phones", 10))
 	want := before
-	want.Title, want.SKU, want.Price, want.ListPrice = "New", "sku-2", sluice.Money{Amount: 1, Currency: "EUR"}, sluice.Money{}
-	want.Total, want.MaxPerBuyer, want.MaxOrders, want.MaxUnpaid, want.Paused = sluice.Unlimited, 5, sluice.Unlimited, 7, true
+	want.Title, want.SKU, want.Price, want.ListPrice = "New", "sku-2", sluice.Money{Amount: 1, Currency: "EUR"},
+		sluice.Money{}
+	want.Total, want.MaxPerBuyer, want.MaxOrders, want.MaxUnpaid, want.Paused = sluice.Unlimited, 5, sluice.Unlimited, 7,
+		true
 	want.OpensAt, want.ClosesAt = want.OpensAt.Add(time.Hour), time.Time{}
 	want.PaymentWindow, want.PaymentGrace = time.Hour, 0
 	changed, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
@@ -238,7 +242,10 @@ func testChangeSale(t *testing.T, db Database) {
 	if diff := cmp.Diff(third, c.Sale); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
-	_, err = s.ChangeSale(t.Context(), "unknown", func(*sluice.Sale) error { t.Error("called for an unknown sale"); return nil })
+	_, err = s.ChangeSale(t.Context(), "unknown", func(*sluice.Sale) error {
+		t.Error("called for an unknown sale")
+		return nil
+	})
 	wantError(t, err, sluice.ErrSaleNotFound)
 }
 
@@ -288,7 +295,10 @@ func testConcurrentChanges(t *testing.T, db Database) {
 		running.Go(func() {
 			handle := []sluice.Store{s, other}[i%2]
 			for range 5 {
-				if _, err := handle.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error { s.Total++; return nil }); err != nil {
+				if _, err := handle.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+					s.Total++
+					return nil
+				}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -33,7 +33,8 @@ func testNoCircle(t *testing.T, server *Server) {
 	}
 	// All are due, those of the sales in turns, so that a batch is of many.
 	execute(t, server.Raw(t, url), fmt.Sprintf("UPDATE orders SET stored_at = %s, expires_at = %s, keep_until = %s",
-		server.Earlier("stored_at", "7200"), server.Earlier("expires_at", "3600 + seq"), server.Earlier("keep_until", "3600 + seq")))
+		server.Earlier("stored_at", "7200"), server.Earlier("expires_at", "3600 + seq"),
+		server.Earlier("keep_until", "3600 + seq")))
 
 	var running sync.WaitGroup
 	for worker := range workers {

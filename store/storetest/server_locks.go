@@ -56,7 +56,9 @@ func pendingOf(t *testing.T, s sluice.Store, id sluice.SaleID) (n int) {
 
 // Locks runs what rows that other sessions hold must not do.
 func Locks(t *testing.T, server *Server) {
-	for name, run := range map[string]func(*testing.T, *Server){"ALockedRowStopsOneSale": testLockedRow, "ALockedFeedStopsNoLonger": testLockedFeed} {
+	for name, run := range map[string]func(*testing.T, *Server){
+		"ALockedRowStopsOneSale": testLockedRow, "ALockedFeedStopsNoLonger": testLockedFeed,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(t, server)
@@ -77,7 +79,8 @@ func testLockedRow(t *testing.T, server *Server) {
 	}
 	defer tx.Rollback()
 	for _, id := range []string{"held-1", "held-2"} {
-		if _, err := tx.ExecContext(t.Context(), fmt.Sprintf("UPDATE sales SET taken = taken + 1 WHERE id = '%s'", id)); err != nil {
+		if _, err := tx.ExecContext(t.Context(), fmt.Sprintf("UPDATE sales SET taken = taken + 1 WHERE id = '%s'",
+			id)); err != nil {
 			t.Fatal(err)
 		}
 	}

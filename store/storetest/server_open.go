@@ -33,7 +33,8 @@ func testOpensTogether(t *testing.T, server *Server) {
 	}
 	running.Wait()
 	var applied, versions int
-	row := server.Raw(t, url).QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT version_id) FROM sluice_schema WHERE version_id > 0")
+	row := server.Raw(t, url).QueryRowContext(t.Context(),
+		"SELECT count(*), count(DISTINCT version_id) FROM sluice_schema WHERE version_id > 0")
 	if err := row.Scan(&applied, &versions); err != nil || applied == 0 || applied != versions {
 		t.Errorf("%d migrations applied, of %d versions, %v", applied, versions, err)
 	}
@@ -137,7 +138,8 @@ func testOpenErrors(t *testing.T, server *Server) {
 	}
 	scheme, _, _ := strings.Cut(base, ":")
 	nothing := fmt.Sprintf("%s://ann:%s@127.0.0.1:%d/shop", scheme, secret, port)
-	for _, test := range append(server.OpenErrors(t, base, secret), Away("nothing listens", nothing, fmt.Sprintf(`database "shop" at 127.0.0.1:%d`, port))) {
+	for _, test := range append(server.OpenErrors(t, base, secret),
+		Away("nothing listens", nothing, fmt.Sprintf(`database "shop" at 127.0.0.1:%d`, port))) {
 		for name, open := range server.openers() {
 			_, err := open(t.Context(), test.url)
 			if err == nil {

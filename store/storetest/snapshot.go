@@ -36,7 +36,8 @@ func testSnapshotOfEndings(t *testing.T, db Database) {
 			t.Fatal(err)
 		}
 		if len(times) != len(releases) || len(waiting) != returning {
-			t.Errorf("%s: %d orders ended, the units of %d are in the outbox; want %d and %d", when, len(times), len(waiting), len(releases), returning)
+			t.Errorf("%s: %d orders ended, the units of %d are in the outbox; want %d and %d", when, len(times), len(waiting),
+				len(releases), returning)
 		}
 		for _, r := range releases {
 			if times[r.Order] != 1 || returning > 0 && !waiting[r.Order] {

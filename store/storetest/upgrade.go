@@ -42,21 +42,27 @@ func Upgrade(t *testing.T, old Older) {
 		t.Fatal("the store is no sluice.SettleStore")
 	}
 	got, err := s.Sale(t.Context(), "phones")
-	if err != nil || got.Cap != 10 || got.Total != 10 || got.Taken != 3 || got.MaxUnpaid != 0 || got.Fence != "why" || !got.ArchivedAt.IsZero() ||
+	if err != nil || got.Cap != 10 || got.Total != 10 || got.Taken != 3 || got.MaxUnpaid != 0 || got.Fence != "why" ||
+		!got.ArchivedAt.IsZero() ||
 		got.CreatedAt.UnixMilli() != 5000 || got.UpdatedAt.UnixMilli() != 6000 {
 		t.Errorf("sale %+v, %v", got, err)
 	}
-	if got, err := s.Sale(t.Context(), "endless"); err != nil || got.Cap != sluice.Unlimited || got.Total != sluice.Unlimited {
+	if got, err := s.Sale(t.Context(), "endless"); err != nil || got.Cap != sluice.Unlimited ||
+		got.Total != sluice.Unlimited {
 		t.Errorf("sale without a total: %+v, %v", got, err)
 	}
-	if page, _, err := s.Orders(t.Context(), sluice.OrderFilter{Sale: "phones", Limit: 10}); err != nil || len(page) != 1 || page[0].ID != oldOrder || page[0].Unpaid {
+	if page, _, err := s.Orders(t.Context(), sluice.OrderFilter{Sale: "phones", Limit: 10}); err != nil ||
+		len(page) != 1 || page[0].ID != oldOrder || page[0].Unpaid {
 		t.Errorf("orders %+v, %v", page, err)
 	}
 	if letters, err := s.DeadLetters(t.Context(), "phones"); err != nil || len(letters) != 1 {
 		t.Errorf("dead letters %+v, %v", letters, err)
 	}
 	raw := old.Raw(t)
-	for _, statement := range []string{"UPDATE sales SET taken = 11", "UPDATE sales SET cap = 9 WHERE id = 'phones'", "UPDATE sales SET cap = NULL WHERE id = 'phones'"} {
+	for _, statement := range []string{
+		"UPDATE sales SET taken = 11", "UPDATE sales SET cap = 9 WHERE id = 'phones'",
+		"UPDATE sales SET cap = NULL WHERE id = 'phones'",
+	} {
 		if _, err := raw.ExecContext(t.Context(), statement); !old.CheckFails(err) {
 			t.Errorf("%s: error %v, want the check to fail", statement, err)
 		}
@@ -76,7 +82,8 @@ func Upgrade(t *testing.T, old Older) {
 	if n, err := s.NumberEvents(t.Context(), 10); err != nil || n != 2 {
 		t.Errorf("%d events, %v", n, err)
 	}
-	if events, err := s.Events(t.Context(), 0, 10); err != nil || len(events) != 2 || events[0].Type != sluice.EventOrderCreated || events[1].Type != sluice.EventOrderCancelled {
+	if events, err := s.Events(t.Context(), 0, 10); err != nil || len(events) != 2 ||
+		events[0].Type != sluice.EventOrderCreated || events[1].Type != sluice.EventOrderCancelled {
 		t.Errorf("events %+v, %v", events, err)
 	}
 }
@@ -85,7 +92,8 @@ const oldOrder sluice.OrderID = "phones.0123456789abcdef0123456789abcdef"
 
 func (old *Older) fill(t *testing.T) {
 	t.Helper()
-	provider, err := goose.NewProvider(old.Dialect, old.DB, old.Migrations, goose.WithTableName(old.VersionTable), goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(old.Dialect, old.DB, old.Migrations, goose.WithTableName(old.VersionTable),
+		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,14 +102,16 @@ func (old *Older) fill(t *testing.T) {
 	}
 	at := func(second int64) string { return old.Time(second * 1000) }
 	sale := func(id, total string, taken int) string {
-		return fmt.Sprintf(`INSERT INTO sales VALUES ('%s', 'sku', 'title', 1, 'CNY', NULL, NULL, 1000, 0, 1, %s, NULL, NULL, %s, NULL, false, 1, 1, 'why', %d, %s, %s)`,
+		return fmt.Sprintf(
+			`INSERT INTO sales VALUES ('%s', 'sku', 'title', 1, 'CNY', NULL, NULL, 1000, 0, 1, %s, NULL, NULL, %s, NULL, false, 1, 1, 'why', %d, %s, %s)`,
 			id, total, at(1), taken, at(5), at(6))
 	}
 	for _, statement := range []string{
 		sale("phones", "10", 3),
 		sale("endless", "NULL", 0),
 		fmt.Sprintf(`INSERT INTO sale_terms VALUES ('phones', 1, 10, NULL, NULL, %s, NULL, false, %s)`, at(1), at(5)),
-		fmt.Sprintf(`INSERT INTO orders (order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency, status, reason, epoch, seq, terms, node,
+		fmt.Sprintf(
+			`INSERT INTO orders (order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency, status, reason, epoch, seq, terms, node,
 				accepted_at, stored_at, expires_at, keep_until, updated_at)
 			VALUES ('%[1]s', 'phones', 'ann', 'key-00000001', 3, '', 1, 'CNY', 'pending', '', 1, 1, 1, 'n', %[2]s, %[2]s, %[3]s, %[3]s, %[2]s)`, oldOrder, at(1), at(2)),
 		fmt.Sprintf(`INSERT INTO dead_letters (sale_id, epoch, entry_id, reason, claims, first_seq, terms, node, created_at)

@@ -15,8 +15,9 @@ import (
 
 func aWebhook(id sluice.WebhookID) sluice.Webhook {
 	return sluice.Webhook{
-		ID: id, URL: "http://127.0.0.1:9/orders?shop=1", Description: "订单", Secret: sluice.MakeWebhookSecret(make([]byte, 24)),
-		Types: []sluice.EventType{sluice.EventOrderPaid, sluice.EventSaleCreated},
+		ID: id, URL: "http://127.0.0.1:9/orders?shop=1", Description: "订单",
+		Secret: sluice.MakeWebhookSecret(make([]byte, 24)),
+		Types:  []sluice.EventType{sluice.EventOrderPaid, sluice.EventSaleCreated},
 	}
 }
 
@@ -186,11 +187,14 @@ func testWebhookProgress(t *testing.T, db Database) {
 		sluice.Delivery{Event: 3, Subject: "b", State: pending}, sluice.Delivery{Event: 5, Subject: "a", State: pending})
 	due(3)
 	got := getWebhook(t, other, w.ID)
-	if got.Cursor != 6 || got.Delivered != 3 || got.Failures != 1 || !got.RetryAt.Equal(at) || !got.LastFailure.Equal(at) || !got.LastSuccess.Equal(at) || got.LastError != "HTTP 500\uFFFD" {
+	if got.Cursor != 6 || got.Delivered != 3 || got.Failures != 1 || !got.RetryAt.Equal(at) ||
+		!got.LastFailure.Equal(at) || !got.LastSuccess.Equal(at) || got.LastError != "HTTP 500\uFFFD" {
 		t.Errorf("the webhook is %+v", got)
 	}
 	held, err := s.HeldSubjects(t.Context(), w.ID, []string{"b", "c", "a"})
-	if diff := cmp.Diff([]string{"a", "b"}, held, cmpopts.SortSlices(func(a, b string) bool { return a < b })); err != nil || diff != "" {
+	if diff := cmp.Diff([]string{"a", "b"}, held, cmpopts.SortSlices(func(a, b string) bool {
+		return a < b
+	})); err != nil || diff != "" {
 		t.Errorf("held: %v (-want +got):\n%s", err, diff)
 	}
 	if held, err := s.HeldSubjects(t.Context(), w.ID, nil); err != nil || len(held) != 0 {
@@ -198,7 +202,10 @@ func testWebhookProgress(t *testing.T, db Database) {
 	}
 
 	// Another sender was faster: nothing is written.
-	advance(false, sluice.Progress{From: 0, To: 8, Delivered: 8, Kept: []sluice.Delivery{{Event: 7, Subject: "x", State: pending}}})
+	advance(false, sluice.Progress{
+		From: 0, To: 8, Delivered: 8,
+		Kept: []sluice.Delivery{{Event: 7, Subject: "x", State: pending}},
+	})
 	advance(false, sluice.Progress{From: 7, To: 7})
 	if after := getWebhook(t, s, w.ID); cmp.Diff(got, after) != "" {
 		t.Errorf("the webhook changed: %s", cmp.Diff(got, after))
@@ -207,24 +214,42 @@ func testWebhookProgress(t *testing.T, db Database) {
 	// The one that was due fails for good; later all is due, and one is delivered.
 	three := sluice.Delivery{Event: 3, Subject: "b", State: pending}
 	failed := sluice.Delivery{State: sluice.DeliveryFailed, Attempts: 1, LastStatus: 404, LastError: "HTTP 404"}
-	advance(true, sluice.Progress{From: 6, To: 6, Tried: []sluice.Tried{{Delivery: three, After: failed}}, Recovered: true})
+	advance(true, sluice.Progress{
+		From: 6, To: 6, Tried: []sluice.Tried{{Delivery: three, After: failed}},
+		Recovered: true,
+	})
 	due(2)
-	advance(true, sluice.Progress{From: 6, To: 6, Delivered: 1, Tried: []sluice.Tried{{Delivery: sluice.Delivery{Event: 2, Attempts: 7}, Done: true}}}) // as it never was
+	// as it never was
+	advance(true, sluice.Progress{
+		From: 6, To: 6, Delivered: 1,
+		Tried: []sluice.Tried{{Delivery: sluice.Delivery{Event: 2, Attempts: 7}, Done: true}},
+	})
 	due(2)
-	advance(true, sluice.Progress{From: 6, To: 6, Delivered: 1, Tried: []sluice.Tried{{Delivery: sluice.Delivery{Event: 2, Attempts: 1}, Done: true}, {Delivery: sluice.Delivery{Event: 4}, Done: true}}})
+	advance(true, sluice.Progress{
+		From: 6, To: 6, Delivered: 1,
+		Tried: []sluice.Tried{
+			{Delivery: sluice.Delivery{Event: 2, Attempts: 1}, Done: true},
+			{Delivery: sluice.Delivery{Event: 4}, Done: true},
+		},
+	})
 	due(5)
-	keptNow(sluice.Delivery{Event: 3, Subject: "b", State: sluice.DeliveryFailed, Attempts: 1, LastStatus: 404, LastError: "HTTP 404"},
+	keptNow(sluice.Delivery{
+		Event: 3, Subject: "b", State: sluice.DeliveryFailed, Attempts: 1, LastStatus: 404,
+		LastError: "HTTP 404",
+	},
 		sluice.Delivery{Event: 5, Subject: "a", State: pending})
 	if p, f, err := s.CountDeliveries(t.Context(), w.ID); err != nil || p != 1 || f != 1 {
 		t.Errorf("counted %d pending, %d failed, %v", p, f, err)
 	}
-	if page, err := s.Deliveries(t.Context(), w.ID, sluice.DeliveryFailed, 0, 1); err != nil || len(page) != 1 || page[0].Event != 3 {
+	if page, err := s.Deliveries(t.Context(), w.ID, sluice.DeliveryFailed, 0, 1); err != nil || len(page) != 1 ||
+		page[0].Event != 3 {
 		t.Errorf("failed: %+v, %v", page, err)
 	}
 	if page, err := s.Deliveries(t.Context(), w.ID, sluice.DeliveryFailed, 3, 10); err != nil || len(page) != 0 {
 		t.Errorf("failed after 3: %+v, %v", page, err)
 	}
-	if got := getWebhook(t, s, w.ID); got.Delivered != 5 || got.Failures != 0 || !got.RetryAt.IsZero() || !got.LastFailure.Equal(at) {
+	if got := getWebhook(t, s, w.ID); got.Delivered != 5 || got.Failures != 0 || !got.RetryAt.IsZero() ||
+		!got.LastFailure.Equal(at) {
 		t.Errorf("the webhook is %+v", got)
 	}
 
@@ -257,7 +282,9 @@ func testWebhookProgress(t *testing.T, db Database) {
 	if _, err := s.Advance(t.Context(), w.ID, sluice.Progress{From: 2, To: 1}); err == nil {
 		t.Error("a cursor that goes back: no error")
 	}
-	if _, err := s.Advance(t.Context(), w.ID, sluice.Progress{From: 2, To: 3, Kept: []sluice.Delivery{{Event: 4, Subject: "a", State: pending}}}); err == nil {
+	if _, err := s.Advance(t.Context(), w.ID, sluice.Progress{
+		From: 2, To: 3, Kept: []sluice.Delivery{{Event: 4, Subject: "a", State: pending}},
+	}); err == nil {
 		t.Error("an event beyond the cursor: no error")
 	}
 }
@@ -284,7 +311,10 @@ func testWebhookRivals(t *testing.T, db Database) {
 				}
 				p := sluice.Progress{From: now.Cursor, To: now.Cursor + 1, Delivered: 1}
 				if p.To%4 == 0 {
-					p.Kept = []sluice.Delivery{{Event: p.To, Subject: fmt.Sprint(p.To), State: sluice.DeliveryPending, Attempts: worker}}
+					p.Kept = []sluice.Delivery{{
+						Event: p.To, Subject: fmt.Sprint(p.To), State: sluice.DeliveryPending,
+						Attempts: worker,
+					}}
 				}
 				done, err := s.Advance(t.Context(), w.ID, p)
 				if err != nil {

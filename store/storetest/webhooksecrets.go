@@ -35,7 +35,8 @@ func testWebhookSecrets(t *testing.T, db Database) {
 	if created, err := s.CreateWebhook(t.Context(), long); err != nil || created.Secret != long.Secret {
 		t.Fatalf("%+v, %v", created, err)
 	}
-	if got := getWebhook(t, plain, long.ID); !strings.HasPrefix(got.Secret, sluice.SealedSecret) { // before a start seals what is in clear
+	// before a start seals what is in clear
+	if got := getWebhook(t, plain, long.ID); !strings.HasPrefix(got.Secret, sluice.SealedSecret) {
 		t.Errorf("a new webhook is kept as %q", got.Secret)
 	}
 	s = sealing(key, 0, "")

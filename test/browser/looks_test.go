@@ -21,7 +21,8 @@ func TestLooks(t *testing.T) {
 	closes := func(d time.Duration) saleOption {
 		return func(c *api.CreateSale) { c.ClosesAt = api.Value(api.At(time.Now().Add(d))) }
 	}
-	upcoming := s.sale(t, title("Aurora desk lamp, limited edition"), opensIn(3*time.Hour+25*time.Minute), units(500), closes(30*time.Hour))
+	upcoming := s.sale(t, title("Aurora desk lamp, limited edition"), opensIn(3*time.Hour+25*time.Minute), units(500),
+		closes(30*time.Hour))
 	open := s.sale(t, title("Aurora desk lamp, limited edition"), units(500), closes(40*time.Minute))
 	for i := range 163 {
 		s.claim(t, open, "crowd-"+string(rune('a'+i%26))+string(rune('a'+i/26)))

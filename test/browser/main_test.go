@@ -106,7 +106,10 @@ func startSite(dir string) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	shop, err := merchant.New(merchant.Options{Pages: s.url, BuyerSecret: s.engine.BuyerSecret(), AdminKey: s.engine.AdminKey()})
+	shop, err := merchant.New(merchant.Options{
+		Pages: s.url, BuyerSecret: s.engine.BuyerSecret(),
+		AdminKey: s.engine.AdminKey(),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +166,9 @@ func (s *site) sale(t *testing.T, options ...saleOption) sluice.SaleID {
 	id := sluice.SaleID(fmt.Sprintf("s%d", time.Now().UnixNano()))
 	sale := api.CreateSale{
 		ID: api.Some(id), SKU: "LAMP-1", Title: "A lamp", Price: api.Some(api.Money{Amount: 19900, Currency: "CNY"}),
-		ListPrice: api.Value(api.Money{Amount: 29900, Currency: "CNY"}), Total: api.Value(int64(1)), MaxPerBuyer: api.Value(int64(1)),
-		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
+		ListPrice: api.Value(api.Money{Amount: 29900, Currency: "CNY"}), Total: api.Value(int64(1)),
+		MaxPerBuyer: api.Value(int64(1)),
+		OpensAt:     api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 	}
 	for _, change := range options {
 		change(&sale)

@@ -47,7 +47,8 @@ func TestACountdownIsQuiet(t *testing.T) {
 	if b.number("heard.length") > 3 { // on a busy machine there may be news of the server
 		t.Errorf("heard: %s", b.text("JSON.stringify(heard)"))
 	}
-	if bad := b.text(`[...document.querySelectorAll('[role="timer"]')].filter((e) => e.getAttribute("aria-live") !== "off").map((e) => e.outerHTML).join()`); bad != "" {
+	if bad := b.text(
+		`[...document.querySelectorAll('[role="timer"]')].filter((e) => e.getAttribute("aria-live") !== "off").map((e) => e.outerHTML).join()`); bad != "" {
 		t.Errorf("a timer that is read out: %s", bad)
 	}
 }

@@ -48,7 +48,8 @@ func TestOpensAtTheServersMoment(t *testing.T) {
 			sale = s.sale(t, func(c *api.CreateSale) { c.OpensAt = api.Some(api.At(opens)) })
 			b.openSale(sale, "punctual")
 			b.wait(`["upcoming", "open"].includes(document.body.dataset.state)`)
-			seen := b.is(`document.getElementById("countdown-label").textContent === "Opens in" && document.getElementById("countdown").checkVisibility() && !window.openedAt`)
+			seen := b.is(
+				`document.getElementById("countdown-label").textContent === "Opens in" && document.getElementById("countdown").checkVisibility() && !window.openedAt`)
 			if seen && time.Now().Before(opens) || lead > patience {
 				break
 			}
@@ -57,7 +58,8 @@ func TestOpensAtTheServersMoment(t *testing.T) {
 		b.wait("window.openedAt")
 		late = b.number("openedAt") - float64(opens.UnixMilli())
 		doubt := b.number(`(await import(document.querySelector('link[href$="/clock.js"]').href)).error()`)
-		t.Logf("the button opened %.0f ms after the server's moment; the page knew the server's clock to %.1f ms", late, doubt)
+		t.Logf("the button opened %.0f ms after the server's moment; the page knew the server's clock to %.1f ms", late,
+			doubt)
 		if late < -doubt-20 {
 			t.Errorf("the button opened %.0f ms before the server's moment", -late)
 		}
@@ -73,7 +75,8 @@ func TestOpensAtTheServersMoment(t *testing.T) {
 		sale, late = open()
 	}
 	if late > 200 {
-		t.Errorf("the button opens %.0f ms after the server's moment, and was no faster in five openings; want 200 at most", late)
+		t.Errorf("the button opens %.0f ms after the server's moment, and was no faster in five openings; want 200 at most",
+			late)
 	}
 	b.says("said", "The sale is open")
 	b.click("#buy")
@@ -238,7 +241,8 @@ func TestReturnedUnitWakesTheWaitingPage(t *testing.T) {
 	waiting.click("#buy")
 	waiting.wait(payNow)
 	orders := s.orders(t, sale, 2)
-	if orders[0].BuyerID != "winner" || orders[0].Status != sluice.Cancelled || orders[1].BuyerID != "waiting" || orders[1].Status != sluice.Pending {
+	if orders[0].BuyerID != "winner" || orders[0].Status != sluice.Cancelled || orders[1].BuyerID != "waiting" ||
+		orders[1].Status != sluice.Pending {
 		t.Errorf("orders: %+v", orders)
 	}
 	// Who gave it back may try again, as a new attempt, and hears the truth.
@@ -268,7 +272,8 @@ func TestSoldOutOnTheWay(t *testing.T) {
 	b.openSale(sale, "late")
 	b.wait(canBuy)
 	s.claim(t, sale, "quick")
-	b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("buy").addEventListener("click", () => { window.posted = true; })`))
+	b.do(chromedp.Evaluate[chromedp.Void](
+		`document.getElementById("buy").addEventListener("click", () => { window.posted = true; })`))
 	b.click("#buy")
 	b.says("badge", "Sold out")
 	b.says("status", "Units may come back")
@@ -445,7 +450,8 @@ func TestBuyerAndOrderPage(t *testing.T) {
 	b.wait(canBuy)
 	b.click("#buy")
 	b.wait(payNow)
-	b.wait(`document.getElementById("pay").getAttribute("href") === "` + s.shop + `/pay?order=" + document.getElementById("order-id").textContent`)
+	b.wait(`document.getElementById("pay").getAttribute("href") === "` + s.shop +
+		`/pay?order=" + document.getElementById("order-id").textContent`)
 	order := s.orders(t, sale, 1)[0].OrderID
 	b.click("#order-id")
 	b.wait(`location.pathname === "/o/` + string(order) + `"`)
@@ -490,7 +496,8 @@ func TestLinkWithAnotherBuyersToken(t *testing.T) {
 			b.open(link, "")
 		}
 		b.wait(`location.hash + location.search === ""`)
-		if !b.is(`document.getElementById("ask")?.textContent.includes("`+question+`") && document.activeElement.id === "ask-no"`) ||
+		if !b.is(`document.getElementById("ask")?.textContent.includes("`+question+
+			`") && document.activeElement.id === "ask-no"`) ||
 			b.text(signedIn) != before {
 			t.Fatalf("%s: not asked; the page says:\n%s", name, b.text("document.body.innerText"))
 		}
@@ -568,8 +575,12 @@ func TestThroughTheShop(t *testing.T) {
 		t.Errorf("orders: %+v", orders)
 	}
 	// The shop hands a token to no other site's pages.
-	for _, elsewhere := range []string{"https://evil.example/", s.url + ".evil.example/", "//evil.example/", "javascript:alert(1)"} {
-		r, err := http.Post(s.shop+"/login?return="+url.QueryEscape(elsewhere), "application/x-www-form-urlencoded", strings.NewReader("name=dora"))
+	for _, elsewhere := range []string{
+		"https://evil.example/", s.url + ".evil.example/", "//evil.example/",
+		"javascript:alert(1)",
+	} {
+		r, err := http.Post(s.shop+"/login?return="+url.QueryEscape(elsewhere), "application/x-www-form-urlencoded",
+			strings.NewReader("name=dora"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -654,7 +665,10 @@ func TestWithoutScripts(t *testing.T) {
 	b.noScripts()
 	b.openSale(sale, "")
 	text := b.text("document.body.innerText")
-	for _, want := range []string{"A lamp", "199.00 CNY", "299.00 CNY", "UTC", "Buying needs JavaScript", "购买需要启用 JavaScript", "Per buyer每人限购"} {
+	for _, want := range []string{
+		"A lamp", "199.00 CNY", "299.00 CNY", "UTC", "Buying needs JavaScript",
+		"购买需要启用 JavaScript", "Per buyer每人限购",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
@@ -679,8 +693,10 @@ func TestList(t *testing.T) {
 		return fmt.Sprintf(`document.querySelector('#days a[href="/s/%s"]')`, sale)
 	}
 	b.open("/", "")
-	b.wait(tile(now) + `?.innerText.includes("7 left") && ` + tile(now) + `.closest("section").innerText.startsWith("Now")`)
-	b.wait(tile(later) + `?.innerText.includes("Upcoming") && !` + tile(later) + `.closest("section").innerText.startsWith("Now")`)
+	b.wait(tile(now) + `?.innerText.includes("7 left") && ` + tile(now) +
+		`.closest("section").innerText.startsWith("Now")`)
+	b.wait(tile(later) + `?.innerText.includes("Upcoming") && !` + tile(later) +
+		`.closest("section").innerText.startsWith("Now")`)
 	s.claim(t, now, "someone")
 	b.wait(tile(now) + `?.innerText.includes("6 left")`)
 	b.do(chromedp.Evaluate[chromedp.Void](tile(now) + ".click()"))
@@ -705,7 +721,9 @@ func TestPageIsCached(t *testing.T) {
 	b.openSale(sale, "")
 	b.says("login", "Sign in")
 	var entries []entry
-	if err := json.Unmarshal([]byte(b.text(`JSON.stringify([...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+	if err := json.Unmarshal(
+		[]byte(b.text(
+			`JSON.stringify([...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
 		.map((e) => ({ name: e.name, transferSize: e.transferSize })))`)), &entries); err != nil {
 		t.Fatal(err)
 	}

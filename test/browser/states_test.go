@@ -104,13 +104,18 @@ func allStates() []state {
 		shows("paused", `stub.sale = { state: "paused" };`, "badge", "Paused"),
 		shows("closed", `stub.sale = { state: "closed" };`, "badge", "Over"),
 		shows("unavailable", `stub.sale = { state: "unavailable" };`, "badge", "Checking"),
-		shows("ticket-failed", `stub.ticket = { code: "overloaded", status: 503 };`, "status", "could not be fetched", opensIn(time.Hour), asksTicket),
-		shows("ticket-proving", `stub.challenge = { difficulty: 30 };`, "status", "small task", opensIn(time.Hour), asksTicket),
-		shows("ticket-not-eligible", `stub.ticket = { code: "forbidden", status: 403, reason: "not_eligible" };`, "status", "not for this account", opensIn(time.Hour), asksTicket),
+		shows("ticket-failed", `stub.ticket = { code: "overloaded", status: 503 };`, "status", "could not be fetched",
+			opensIn(time.Hour), asksTicket),
+		shows("ticket-proving", `stub.challenge = { difficulty: 30 };`, "status", "small task", opensIn(time.Hour),
+			asksTicket),
+		shows("ticket-not-eligible", `stub.ticket = { code: "forbidden", status: 403, reason: "not_eligible" };`, "status",
+			"not for this account", opensIn(time.Hour), asksTicket),
 		shows("ticket-here", "", "status", "Your ticket is here", opensIn(time.Hour), asksTicket),
 		signedOut("signed-out", "", "login", "Sign in to buy"),
 		signedOut("signed-out-upcoming", "", "login", "Sign in to buy", opensIn(time.Hour)),
-		signedOut("signed-out-no-link", `addEventListener("readystatechange", () => { delete document.body?.dataset.login; }, true);`, "status", "at the shop"),
+		signedOut("signed-out-no-link",
+			`addEventListener("readystatechange", () => { delete document.body?.dataset.login; }, true);`, "status",
+			"at the shop"),
 		{name: "asked", arrange: func(t *testing.T, s *site, b *tab) {
 			b.open("/s/"+string(s.sale(t, named(lamp), units(40)))+"#token="+s.token("bob"), "")
 			b.says("ask", "Sign in as bob?")
@@ -137,10 +142,14 @@ func allStates() []state {
 		shows("server-gone-at-start", `stub.gone = true;`, "status", "does not answer"),
 		pressed("sending", `stub.orders = "never";`, "status", "Sent."),
 		pressed("outcome-unknown", `stub.orders = "lost";`, "status", "outcome is unknown"),
-		pressed("rate-limited", `stub.orders = { code: "rate_limited", status: 429, title: "Too many requests", after: 30 };`, "status", "Too many tries"),
-		pressed("overloaded", `stub.orders = { code: "overloaded", status: 503, title: "Too busy", after: 30 };`, "status", "too busy"),
-		pressed("claim-unavailable", `stub.orders = { code: "unavailable", status: 503, title: "Unavailable", after: 30 };`, "status", "being checked"),
-		pressed("offline", `stub.orders = "lost"; Object.defineProperty(navigator, "onLine", { get: () => false });`, "status", "offline"),
+		pressed("rate-limited", `stub.orders = { code: "rate_limited", status: 429, title: "Too many requests", after: 30 };`,
+			"status", "Too many tries"),
+		pressed("overloaded", `stub.orders = { code: "overloaded", status: 503, title: "Too busy", after: 30 };`, "status",
+			"too busy"),
+		pressed("claim-unavailable", `stub.orders = { code: "unavailable", status: 503, title: "Unavailable", after: 30 };`,
+			"status", "being checked"),
+		pressed("offline", `stub.orders = "lost"; Object.defineProperty(navigator, "onLine", { get: () => false });`,
+			"status", "offline"),
 		pressed("claim-sold-out", `stub.orders = { code: "sold_out" };`, "badge", "Sold out"),
 		{name: "insufficient", arrange: func(t *testing.T, s *site, b *tab) {
 			b.openSale(s.sale(t, named(lamp), units(2), unlimited), "alice")
@@ -150,12 +159,19 @@ func allStates() []state {
 			b.says("status", "Only 2 left")
 		}},
 		pressed("limit", `stub.orders = { code: "buyer_limit", order_ids: [] };`, "status", "as many as"),
-		pressed("not-eligible", `stub.orders = { code: "forbidden", status: 403, reason: "not_eligible" };`, "status", "not for this account"),
-		pressed("ticket-risk", `stub.ticket = { code: "forbidden", status: 403, reason: "risk", title: "Forbidden", detail: "the shop does not hand out a ticket to this buyer now" };`, "status", "ticket", asksTicket),
-		pressed("ticket-refused", `stub.orders = { code: "forbidden", status: 403, reason: "ticket_invalid", title: "Forbidden", detail: "the purchase ticket is not one of ours" };`, "status", "ticket", asksTicket),
-		pressed("unauthenticated", `stub.orders = { code: "unauthenticated", status: 401, title: "Unauthenticated" };`, "status", "expired"),
-		pressed("bad-request", `stub.orders = { code: "bad_request", status: 400, title: "Bad request", detail: "quantity: want a whole number" };`, "status", "understand"),
-		pressed("unknown-code", `stub.orders = { code: "on_the_moon", status: 418, title: "The sale is on the moon", detail: "come back at full moon" };`, "status", "full moon").words("on_the_moon"),
+		pressed("not-eligible", `stub.orders = { code: "forbidden", status: 403, reason: "not_eligible" };`, "status",
+			"not for this account"),
+		pressed("ticket-risk",
+			`stub.ticket = { code: "forbidden", status: 403, reason: "risk", title: "Forbidden", detail: "the shop does not hand out a ticket to this buyer now" };`, "status", "ticket", asksTicket),
+		pressed("ticket-refused",
+			`stub.orders = { code: "forbidden", status: 403, reason: "ticket_invalid", title: "Forbidden", detail: "the purchase ticket is not one of ours" };`, "status", "ticket", asksTicket),
+		pressed("unauthenticated", `stub.orders = { code: "unauthenticated", status: 401, title: "Unauthenticated" };`,
+			"status", "expired"),
+		pressed("bad-request",
+			`stub.orders = { code: "bad_request", status: 400, title: "Bad request", detail: "quantity: want a whole number" };`,
+			"status", "understand"),
+		pressed("unknown-code",
+			`stub.orders = { code: "on_the_moon", status: 418, title: "The sale is on the moon", detail: "come back at full moon" };`, "status", "full moon").words("on_the_moon"),
 		pressed("no-such-sale", `stub.orders = { code: "sale_not_found", status: 404 };`, "status", "no such sale"),
 		{name: "limit-order", arrange: func(t *testing.T, s *site, b *tab) {
 			sale := s.sale(t, named(lamp), units(40))
@@ -245,7 +261,8 @@ func allStates() []state {
 			b.says("empty", "Nothing")
 		}},
 		{
-			name: "list", before: `stub.list = ["open", "sold_out", "paused", "upcoming", "upcoming"].map((state, i) => ({ id: "s" + i, title: "` + lamp + `", state,
+			name: "list",
+			before: `stub.list = ["open", "sold_out", "paused", "upcoming", "upcoming"].map((state, i) => ({ id: "s" + i, title: "` + lamp + `", state,
 			price: { amount: 19900, currency: "CNY" }, list_price: i % 2 ? { amount: 29900, currency: "CNY" } : null, total: 5, available: state === "sold_out" ? 0 : 1,
 			opens_at: new Date(Date.now() + (state === "upcoming" ? i * 9 * 3600e3 : -60e3)).toISOString(), closes_at: null, server_time: new Date().toISOString() }));`,
 			arrange: func(_ *testing.T, _ *site, b *tab) {
@@ -356,7 +373,8 @@ func (b *tab) speak(lang string) {
 	if b.is(fmt.Sprintf("document.documentElement.lang !== %q", lang)) {
 		b.click(fmt.Sprintf("[data-lang=%q]", lang))
 	}
-	b.wait(fmt.Sprintf("document.documentElement.lang === %q && document.querySelector('[data-lang=%q]').getAttribute('aria-current') === 'true'", lang, lang))
+	b.wait(fmt.Sprintf("document.documentElement.lang === %q && "+
+		"document.querySelector('[data-lang=%q]').getAttribute('aria-current') === 'true'", lang, lang))
 }
 
 // looks reports what is wrong with what the page shows.
@@ -368,7 +386,8 @@ func (b *tab) looks(t *testing.T, name, lang string, s *state) {
 	if bad := b.text(contrast); bad != "" {
 		t.Errorf("%s: too little contrast:\n%s", name, bad)
 	}
-	if bad := b.text(`[...document.querySelectorAll("button, .button, .langs a, input")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 36).map((e) => e.outerHTML).join("\n")`); bad != "" {
+	if bad := b.text(
+		`[...document.querySelectorAll("button, .button, .langs a, input")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 36).map((e) => e.outerHTML).join("\n")`); bad != "" {
 		t.Errorf("%s: too small for a finger:\n%s", name, bad)
 	}
 	if s.mixed {

@@ -77,7 +77,8 @@ func (v *visitor) tab(before ...string) *tab {
 			return err
 		}
 		for _, script := range append([]string{watchPolicy}, before...) {
-			if _, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
+			if _, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument,
+				page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
 				return err
 			}
 		}
@@ -191,7 +192,8 @@ func (b *tab) openState(link, state string) {
 		if err := chromedp.Do(ctx, chromedp.Navigate(b.site.url+link)); err != nil {
 			return err
 		}
-		_, err = chromedp.Call(ctx, page.RemoveScriptToEvaluateOnNewDocument, page.RemoveScriptToEvaluateOnNewDocumentParams(added))
+		_, err = chromedp.Call(ctx, page.RemoveScriptToEvaluateOnNewDocument,
+			page.RemoveScriptToEvaluateOnNewDocumentParams(added))
 		return err
 	}))
 }
@@ -223,13 +225,16 @@ func (b *tab) wait(expression string) {
 // says waits until an element's text has the words.
 func (b *tab) says(id, words string) {
 	b.t.Helper()
-	b.wait(fmt.Sprintf("document.getElementById(%q)?.checkVisibility() && document.getElementById(%q).textContent.includes(%q)", id, id, words))
+	b.wait(fmt.Sprintf(
+		"document.getElementById(%q)?.checkVisibility() && document.getElementById(%q).textContent.includes(%q)", id, id,
+		words))
 }
 
 func (b *tab) text(expression string) string {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("(async () => String("+expression+"))()", chromedp.EvalAwaitPromise))
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("(async () => String("+expression+"))()",
+		chromedp.EvalAwaitPromise))
 	if err != nil {
 		return err.Error()
 	}
@@ -238,7 +243,8 @@ func (b *tab) text(expression string) string {
 
 func (b *tab) number(expression string) float64 {
 	b.t.Helper()
-	n, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64]("(async () => Number("+expression+"))()", chromedp.EvalAwaitPromise))
+	n, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64]("(async () => Number("+expression+"))()",
+		chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -267,7 +273,8 @@ func (b *tab) emulate(width, height int64, scheme string) {
 func (b *tab) noScripts() {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled,
+			emulation.SetScriptExecutionDisabledParams{Value: true})
 		return err
 	}))
 }

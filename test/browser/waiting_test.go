@@ -63,7 +63,8 @@ func TestAskingForFewer(t *testing.T) {
 	b.do(chromedp.SetValue(chromedp.CSS("#quantity"), "3"))
 	b.click("#buy")
 	b.says("status", "Only 2 left")
-	b.do(chromedp.Evaluate[chromedp.Void](`(() => { const q = document.getElementById("quantity"); q.value = "2"; q.dispatchEvent(new Event("change")); })()`))
+	b.do(chromedp.Evaluate[chromedp.Void](
+		`(() => { const q = document.getElementById("quantity"); q.value = "2"; q.dispatchEvent(new Event("change")); })()`))
 	b.says("status", "Press the button")
 	b.click("#buy")
 	b.says("order-title", "They are yours")
@@ -100,7 +101,8 @@ func TestQuantityIsWhatIsSeen(t *testing.T) {
 	b.openSale(s.sale(t, units(9), func(c *api.CreateSale) { c.MaxPerBuyer = api.Value(int64(4)) }), "clumsy")
 	b.wait(canBuy)
 	for typed, want := range map[string]string{"7": "4", "0": "1", "2.9": "2", "": "1", "3": "3"} {
-		if got := b.text(`(() => { const q = document.getElementById("quantity"); q.value = "` + typed + `"; q.dispatchEvent(new Event("change")); return q.value; })()`); got != want {
+		if got := b.text(`(() => { const q = document.getElementById("quantity"); q.value = "` + typed +
+			`"; q.dispatchEvent(new Event("change")); return q.value; })()`); got != want {
 			t.Errorf("typed %q: %q, want %q", typed, got, want)
 		}
 	}

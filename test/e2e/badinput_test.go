@@ -98,29 +98,45 @@ func badOrders(t *testing.T, token string) []call {
 		{name: "quantity above the most", body: `{"quantity":1000001}`, status: 400, code: bad},
 		{name: "quantity a text", body: `{"quantity":"1"}`, status: 400, code: bad},
 		{name: "quantity null", body: `{"quantity":null}`, status: 400, code: bad},
-		{name: "meta of 600 bytes", body: `{"quantity":1,"meta":{"x":"` + strings.Repeat("x", 600) + `"}}`, status: 400, code: bad},
+		{
+			name: "meta of 600 bytes", body: `{"quantity":1,"meta":{"x":"` + strings.Repeat("x", 600) + `"}}`, status: 400,
+			code: bad,
+		},
 		{name: "meta a text", body: `{"quantity":1,"meta":"x"}`, status: 400, code: bad},
-		{name: "10 MB", body: `{"quantity":1,"meta":{"x":"` + strings.Repeat("x", 10<<20) + `"}}`, status: 413, code: "too_large"},
+		{
+			name: "10 MB", body: `{"quantity":1,"meta":{"x":"` + strings.Repeat("x", 10<<20) + `"}}`, status: 413,
+			code: "too_large",
+		},
 		{name: "no key", key: "-", body: `{"quantity":1}`, status: 400, code: bad},
 		{name: "a short key", key: "short", body: `{"quantity":1}`, status: 400, code: bad},
 		{name: "a long key", key: strings.Repeat("k", 65), body: `{"quantity":1}`, status: 400, code: bad},
 		{name: "an exotic key", key: "attempt 1é", body: `{"quantity":1}`, status: 400, code: bad},
 		{name: "no token", bearer: "-", body: `{"quantity":1}`, status: 401, code: "unauthenticated"},
 		{name: "nonsense for a token", bearer: "nonsense", body: `{"quantity":1}`, status: 401, code: "unauthenticated"},
-		{name: "an expired token", bearer: mint(t, "alice", -time.Hour), body: `{"quantity":1}`, status: 401, code: "unauthenticated"},
+		{
+			name: "an expired token", bearer: mint(t, "alice", -time.Hour), body: `{"quantity":1}`, status: 401,
+			code: "unauthenticated",
+		},
 		{name: "a forged token", bearer: forged, body: `{"quantity":1}`, status: 401, code: "unauthenticated"},
 		{name: "alg none", bearer: none, body: `{"quantity":1}`, status: 401, code: "unauthenticated"},
 		{name: "the admin key", bearer: adminKey, body: `{"quantity":1}`, status: 403, code: "forbidden"},
-		{name: "an unknown sale", path: "/v1/sales/toaster/orders", body: `{"quantity":1}`, status: 404, code: "sale_not_found"},
-		{name: "no sale's id", path: "/v1/sales/No%20Sale/orders", body: `{"quantity":1}`, status: 404, code: "sale_not_found"},
+		{
+			name: "an unknown sale", path: "/v1/sales/toaster/orders", body: `{"quantity":1}`, status: 404,
+			code: "sale_not_found",
+		},
+		{
+			name: "no sale's id", path: "/v1/sales/No%20Sale/orders", body: `{"quantity":1}`, status: 404,
+			code: "sale_not_found",
+		},
 	}
 }
 
 func badSales() []call {
 	sale := func(change map[string]any) string {
 		good := map[string]any{
-			"id": "bad", "sku": "S", "title": "T", "price": map[string]any{"amount": 1, "currency": "CNY"}, "total": 1, "max_per_buyer": 1,
-			"opens_at": "2026-11-11T12:00:00.000Z", "closes_at": "2036-11-11T12:00:00.000Z",
+			"id": "bad", "sku": "S", "title": "T", "price": map[string]any{"amount": 1, "currency": "CNY"}, "total": 1,
+			"max_per_buyer": 1,
+			"opens_at":      "2026-11-11T12:00:00.000Z", "closes_at": "2036-11-11T12:00:00.000Z",
 		}
 		for field, value := range change {
 			good[field] = value
@@ -145,11 +161,20 @@ func badSales() []call {
 		"an unknown field":       {"colour": "red"},
 		"a time that is none":    {"opens_at": "tomorrow"},
 	} {
-		calls = append(calls, call{name: "a sale with " + name, path: "/v1/admin/sales", bearer: adminKey, body: sale(change), status: 400, code: "bad_request"})
+		calls = append(calls, call{
+			name: "a sale with " + name, path: "/v1/admin/sales", bearer: adminKey, body: sale(change),
+			status: 400, code: "bad_request",
+		})
 	}
 	return append(calls,
-		call{name: "a sale of a stranger", path: "/v1/admin/sales", bearer: "wrong", body: sale(nil), status: 401, code: "unauthenticated"},
-		call{name: "a sale of 10 MB", path: "/v1/admin/sales", bearer: adminKey, body: sale(map[string]any{"title": strings.Repeat("x", 10<<20)}), status: 413, code: "too_large"},
+		call{
+			name: "a sale of a stranger", path: "/v1/admin/sales", bearer: "wrong", body: sale(nil), status: 401,
+			code: "unauthenticated",
+		},
+		call{
+			name: "a sale of 10 MB", path: "/v1/admin/sales", bearer: adminKey,
+			body: sale(map[string]any{"title": strings.Repeat("x", 10<<20)}), status: 413, code: "too_large",
+		},
 	)
 }
 

@@ -48,7 +48,9 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	promises := []loadgen.Promise{{Buyer: 1, Key: "key-1", Order: "s.1"}, {Buyer: 2, Key: "key-2", Order: "s.2"}}
 	good := []api.Order{order(1, "key-1", "s.1"), order(2, "key-2", "s.2")}
 	outcome := func(promises []loadgen.Promise) []*loadgen.Outcome {
-		return []*loadgen.Outcome{{Promises: promises, Result: loadgen.Result{Decisions: loadgen.Decisions{sluice.SoldOut: 1}}}}
+		return []*loadgen.Outcome{
+			{Promises: promises, Result: loadgen.Result{Decisions: loadgen.Decisions{sluice.SoldOut: 1}}},
+		}
 	}
 	if problems := brokenPromises(outcome(promises), good, 2, 1); len(problems) > 0 {
 		t.Errorf("nothing is wrong: %v", problems)
@@ -61,16 +63,22 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		total, perBuyer int64
 		want            string
 	}{
-		"a missing order":          {promises, good[:1], 1, 1, "and the store has"},
-		"an order of no claim":     {promises, append(slices.Clone(good), order(3, "key-3", "s.3")), 3, 1, "never promised"},
-		"an order twice":           {promises, append(slices.Clone(good), good[0]), 3, 2, "is there twice"},
-		"a claim with two orders":  {promises, append(slices.Clone(good), order(1, "key-1", "s.9")), 3, 2, "has the orders"},
-		"a claim promised twice":   {append(slices.Clone(promises), loadgen.Promise{Buyer: 1, Key: "key-1", Order: "s.9"}), good, 2, 1, "(I4)"},
-		"another order":            {promises, []api.Order{good[0], order(2, "key-2", "s.9")}, 2, 1, "and the store has"},
-		"a rejected order":         {promises, rejected, 2, 1, "is rejected"},
-		"oversell":                 {promises, good, 1, 1, "(I1)"},
-		"undersell":                {promises, good, 3, 1, "(I7)"},
-		"a buyer beyond the limit": {append(slices.Clone(promises), loadgen.Promise{Buyer: 1, Key: "key-3", Order: "s.3"}), append(slices.Clone(good), order(1, "key-3", "s.3")), 3, 1, "(I3)"},
+		"a missing order":         {promises, good[:1], 1, 1, "and the store has"},
+		"an order of no claim":    {promises, append(slices.Clone(good), order(3, "key-3", "s.3")), 3, 1, "never promised"},
+		"an order twice":          {promises, append(slices.Clone(good), good[0]), 3, 2, "is there twice"},
+		"a claim with two orders": {promises, append(slices.Clone(good), order(1, "key-1", "s.9")), 3, 2, "has the orders"},
+		"a claim promised twice": {
+			append(slices.Clone(promises), loadgen.Promise{Buyer: 1, Key: "key-1", Order: "s.9"}),
+			good, 2, 1, "(I4)",
+		},
+		"another order":    {promises, []api.Order{good[0], order(2, "key-2", "s.9")}, 2, 1, "and the store has"},
+		"a rejected order": {promises, rejected, 2, 1, "is rejected"},
+		"oversell":         {promises, good, 1, 1, "(I1)"},
+		"undersell":        {promises, good, 3, 1, "(I7)"},
+		"a buyer beyond the limit": {
+			append(slices.Clone(promises), loadgen.Promise{Buyer: 1, Key: "key-3", Order: "s.3"}),
+			append(slices.Clone(good), order(1, "key-3", "s.3")), 3, 1, "(I3)",
+		},
 	} {
 		if problems := brokenPromises(outcome(c.promises), c.stored, c.total, c.perBuyer); !mentions(problems, c.want) {
 			t.Errorf("%s is not found: %v", name, problems)

@@ -72,7 +72,8 @@ func TestThreeServers(t *testing.T) {
 			// Each server is asked for what another one has promised.
 			other := rush.outcomes[(i+1)%len(urls)]
 			repeatAt(t, url, sale, other, 30, string(change.want))
-			_, err := buyer(t, url, "latecomer", client.Options{}).Place(t.Context(), sale, client.NewKey(), api.PlaceOrder{Quantity: 1})
+			_, err := buyer(t, url, "latecomer", client.Options{}).Place(t.Context(), sale, client.NewKey(),
+				api.PlaceOrder{Quantity: 1})
 			if client.CodeOf(err) != change.code.String() {
 				t.Errorf("%s: a latecomer gets %v, want %s", change.want, err, change.code)
 			}

@@ -38,7 +38,8 @@ func TestDemoOnRedisAndPostgres(t *testing.T) {
 		t.Fatalf("want one JSON object, have %v: %s", err, stdout)
 	}
 	want := int64(stock)
-	if out.Decisions["accepted"] != want || out.OrdersStored != want || out.DistinctBuyers != want || out.Errors != 0 || !out.Audit.OK {
+	if out.Decisions["accepted"] != want || out.OrdersStored != want || out.DistinctBuyers != want || out.Errors != 0 ||
+		!out.Audit.OK {
 		t.Errorf("%s", stdout)
 	}
 	for _, id := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8"} {
@@ -46,11 +47,13 @@ func TestDemoOnRedisAndPostgres(t *testing.T) {
 			t.Errorf("the audit does not check %s", id)
 		}
 	}
-	if !strings.HasPrefix(out.Ledger, "redis://") || !strings.HasPrefix(out.Store, "postgres://") || strings.Contains(stdout, "sluice-test") {
+	if !strings.HasPrefix(out.Ledger, "redis://") || !strings.HasPrefix(out.Store, "postgres://") ||
+		strings.Contains(stdout, "sluice-test") {
 		t.Errorf("ledger %s, store %s", out.Ledger, out.Store)
 	}
 	// Its sale stays there, closed, and still adds up.
-	if code, stdout, _ := command(t, append([]string{"audit", "--sale", out.SaleID}, on.flags(t.TempDir())...)...); code != 0 {
+	if code, stdout, _ := command(t, append([]string{"audit", "--sale", out.SaleID}, on.flags(t.TempDir())...)...); code !=
+		0 {
 		t.Errorf("audit: exit %d\n%s", code, stdout)
 	}
 }

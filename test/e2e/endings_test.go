@@ -88,7 +88,8 @@ func endingsRound(t *testing.T, servers int, on backends, r *rand.Rand) {
 		killAndBack(t, s, timed, r, n)
 	}
 	await(t, "no pending order", func() bool {
-		pending, err := cluster[0].merchant().AdminOrders(t.Context(), sluice.OrderFilter{Sale: timed, Status: sluice.Pending, Limit: 1})
+		pending, err := cluster[0].merchant().AdminOrders(t.Context(),
+			sluice.OrderFilter{Sale: timed, Status: sluice.Pending, Limit: 1})
 		return err == nil && len(pending.Orders) == 0
 	})
 	if by := conserved(t, cluster[0], timed, total, &endings{}); len(by) != 1 || by[sluice.Expired] == 0 {
@@ -96,7 +97,10 @@ func endingsRound(t *testing.T, servers int, on backends, r *rand.Rand) {
 	}
 
 	// As many as came back can be sold again (I7).
-	for sale, back := range map[sluice.SaleID]int64{sale: int64(by[sluice.Cancelled] + by[sluice.Refunded]), timed: total} {
+	for sale, back := range map[sluice.SaleID]int64{
+		sale:  int64(by[sluice.Cancelled] + by[sluice.Refunded]),
+		timed: total,
+	} {
 		if sold := int64(len(sellOut(t, sale, urls[0], back, r))); sale != timed && sold != back {
 			t.Errorf("%d units came back, and %d are sold again (I1)", back, sold)
 		}
@@ -293,7 +297,8 @@ func conserved(t *testing.T, s *server, sale sluice.SaleID, total int64, e *endi
 		}
 	}
 	if got.Taken != held || got.StoredTaken != held || *got.Available+held != total {
-		t.Errorf("total %d, available %d, held %d; the ledger counts %d, the store %d (I2)", total, *got.Available, held, got.Taken, got.StoredTaken)
+		t.Errorf("total %d, available %d, held %d; the ledger counts %d, the store %d (I2)", total, *got.Available, held,
+			got.Taken, got.StoredTaken)
 	}
 	if report := audit(t, s, sale, 0, "after all endings"); report.InFlight != 0 {
 		t.Errorf("%d in flight", report.InFlight)

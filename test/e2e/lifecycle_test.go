@@ -18,11 +18,14 @@ import (
 // units that return are bought again: the binary, on real servers. (In process,
 // also on SQLite: cmd/sluice.)
 func TestDemoLifecycleOnServers(t *testing.T) {
-	for name, store := range map[string]func(testing.TB) string{"postgres": servertest.Postgres, "mysql": servertest.MySQL} {
+	for name, store := range map[string]func(testing.TB) string{
+		"postgres": servertest.Postgres, "mysql": servertest.MySQL,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stock := int64(size(300, 60))
-			code, stdout, stderr := command(t, "demo", "--lifecycle", "--json", "--payment-window", "3s", "--ledger", servertest.Redis(t), "--store", store(t),
+			code, stdout, stderr := command(t, "demo", "--lifecycle", "--json", "--payment-window", "3s", "--ledger",
+				servertest.Redis(t), "--store", store(t),
 				"--buyers", strconv.Itoa(size(10_000, 2000)), "--stock", strconv.FormatInt(stock, 10))
 			if code != 0 || stderr != "" {
 				t.Fatalf("exit %d: %s", code, stderr)
@@ -84,7 +87,8 @@ func restockAndClose(t *testing.T, servers int, on backends) {
 	first, last := cluster[0], cluster[servers-1]
 	const total, more, back = 200, 150, 30
 	sale := createSale(t, first, total, 1)
-	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: size(6000, 2000), Connections: 32, Remember: true}, urls, []uint64{1, 2}[:servers]...)
+	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: size(6000, 2000), Connections: 32, Remember: true}, urls,
+		[]uint64{1, 2}[:servers]...)
 	await(t, "half of the units sold", func() bool { return rush.accepted() >= total/2 })
 	for range 2 { // the second changes nothing
 		typed(t, last, "sale", "restock", string(sale), "--delta", strconv.Itoa(more), "--id", "po-1")
@@ -94,7 +98,8 @@ func restockAndClose(t *testing.T, servers int, on backends) {
 		t.Errorf("total %v after a restock sent twice, want %d", got.Total, want)
 	}
 	// Taking back unsold units works as long as there are any.
-	code, _, stderr := command(t, "sale", "restock", string(sale), "--delta="+strconv.Itoa(-back), "--id", "recall-1", "--url", first.url)
+	code, _, stderr := command(t, "sale", "restock", string(sale), "--delta="+strconv.Itoa(-back), "--id", "recall-1",
+		"--url", first.url)
 	switch {
 	case code == 0:
 		want -= back
@@ -120,7 +125,8 @@ func restockAndClose(t *testing.T, servers int, on backends) {
 
 // endedIn is the history of an ending that was written without its release.
 func endedIn(status string) string {
-	return "INSERT INTO order_changes (order_id, changed_at, from_status, to_status, action, changed_by, reason, payment_id, refused) " +
+	return "INSERT INTO order_changes (order_id, changed_at, from_status, to_status, action, changed_by, reason, " +
+		"payment_id, refused) " +
 		"SELECT order_id, stored_at, status, '" + status + "', 'cancel', 'a test', '', '', '' FROM orders WHERE order_id = ?"
 }
 
@@ -138,9 +144,11 @@ func TestReconcileByCommand(t *testing.T) {
 	}
 	compare := func(wantCode int, apply ...string) map[string][3]int64 {
 		t.Helper()
-		code, stdout, stderr := command(t, append([]string{"reconcile", "--sale", string(sale), "--json", "--url", s.url}, apply...)...)
+		code, stdout, stderr := command(t, append([]string{"reconcile", "--sale", string(sale), "--json", "--url", s.url},
+			apply...)...)
 		var list api.ReconcileList
-		if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != wantCode || len(list.Reports) != 1 || list.Reports[0].Skipped != "" {
+		if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != wantCode || len(list.Reports) != 1 ||
+			list.Reports[0].Skipped != "" {
 			t.Fatalf("exit %d, want %d: %v\n%s%s", code, wantCode, err, stdout, stderr)
 		}
 		found := map[string][3]int64{}
@@ -183,7 +191,9 @@ func TestReconcileByCommand(t *testing.T) {
 	for range 2 { // looking changes nothing
 		is("looking", compare(2), broken)
 	}
-	is("mending", compare(0, "--apply"), map[string][3]int64{"drift": {1, 1, 0}, "lost_order": {1, 1, 1}, "lost_release": {2, 2, 2}})
+	is("mending", compare(0, "--apply"), map[string][3]int64{
+		"drift": {1, 1, 0}, "lost_order": {1, 1, 1}, "lost_release": {2, 2, 2},
+	})
 	awaitStored(t, s, sale) // the releases have reached the ledger
 	is("afterwards", compare(0), nil)
 	if after := shown(t, s, sale); after.Taken != 18 || after.StoredTaken != 18 {

@@ -71,7 +71,9 @@ type trouble struct {
 }
 
 var troubles = []trouble{
-	{name: "a frozen server", frozen: true, begin: func(t *testing.T, n *neighbours, _ *rand.Rand, _ sluice.SaleID) func() {
+	{name: "a frozen server", frozen: true, begin: func(t *testing.T, n *neighbours, _ *rand.Rand,
+		_ sluice.SaleID,
+	) func() {
 		pid := n.servers[2].cmd.Process.Pid
 		return freeze(t, pid)
 	}},
@@ -97,9 +99,12 @@ var troubles = []trouble{
 		shard.Kill()
 		return shard.Start
 	}},
-	{name: "a stalled database", stalled: true, begin: func(t *testing.T, n *neighbours, _ *rand.Rand, _ sluice.SaleID) func() {
-		return freeze(t, n.postmaster(t))
-	}},
+	{
+		name: "a stalled database", stalled: true,
+		begin: func(t *testing.T, n *neighbours, _ *rand.Rand, _ sluice.SaleID) func() {
+			return freeze(t, n.postmaster(t))
+		},
+	},
 	{name: "a flood of one buyer", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, sale sluice.SaleID) func() {
 		return n.flood(t, sale)
 	}},

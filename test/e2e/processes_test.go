@@ -132,7 +132,8 @@ func (s *server) launch() {
 	args := append([]string{"serve", "--listen", s.addr, "--ready-file", s.readyPath()}, s.on.flags(s.dir)...)
 	cmd := exec.Command(binary, append(args, s.args...)...)
 	if s.files > 0 {
-		cmd = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(s.files), binary}, cmd.Args[1:]...)...)
+		cmd = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(s.files), binary},
+			cmd.Args[1:]...)...)
 	}
 	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), log, log
 	if err := cmd.Start(); err != nil {

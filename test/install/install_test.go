@@ -33,7 +33,8 @@ func TestInstallByVersion(t *testing.T) {
 	install := exec.Command("go", "install", "-n", release.Path+"/cmd/sluice@"+release.Version)
 	install.Dir = t.TempDir() // of no module
 	install.Env = append(os.Environ(),
-		"GOFLAGS=-mod=mod -modcacherw", "GOWORK=off", "GONOSUMDB="+release.Path, "GOSUMDB=off", "GONOPROXY=", "GOPRIVATE=", "GOTOOLCHAIN=local",
+		"GOFLAGS=-mod=mod -modcacherw", "GOWORK=off", "GONOSUMDB="+release.Path, "GOSUMDB=off", "GONOPROXY=", "GOPRIVATE=",
+		"GOTOOLCHAIN=local",
 		"GOMODCACHE="+shadow(t, cache), "GOBIN="+t.TempDir(),
 		"GOPROXY="+url(proxy)+","+url(filepath.Join(cache, "cache", "download")),
 	)
@@ -62,7 +63,10 @@ func publish(t *testing.T, top, proxy string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{"list": []byte(release.Version + "\n"), release.Version + ".mod": mod, release.Version + ".info": info} {
+	for name, content := range map[string][]byte{
+		"list": []byte(release.Version + "\n"), release.Version + ".mod": mod,
+		release.Version + ".info": info,
+	} {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -52,7 +52,8 @@ func check(root, system string) (problems []string, err error) {
 	ours := func(file string) bool { return strings.HasPrefix(file, root+string(os.PathSeparator)) }
 	all, err := packages.Load(&packages.Config{
 		Dir:  root,
-		Mode: packages.LoadAllSyntax | packages.NeedModule, Tests: true, Env: append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0"),
+		Mode: packages.LoadAllSyntax | packages.NeedModule, Tests: true,
+		Env: append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0"),
 		ParseFile: func(fset *token.FileSet, name string, src []byte) (*ast.File, error) {
 			file, err := parser.ParseFile(fset, name, src, parser.ParseComments|parser.SkipObjectResolution)
 			if file != nil && !ours(name) {

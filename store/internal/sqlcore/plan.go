@@ -182,7 +182,8 @@ func (x *index) find(c *Placed) (*sluice.Order, error) {
 		conflict.Detail = "the store has another order at the same place: " + describe(byPlace)
 	case byOrder.Quantity != c.Quantity || byOrder.Meta != c.Meta:
 		conflict.Detail = fmt.Sprintf("the store has this order with other content: "+
-			"quantity %d instead of %d, meta of %d bytes instead of %d", byOrder.Quantity, c.Quantity, len(byOrder.Meta), len(c.Meta))
+			"quantity %d instead of %d, meta of %d bytes instead of %d", byOrder.Quantity, c.Quantity, len(byOrder.Meta),
+			len(c.Meta))
 	default:
 		return byOrder, nil
 	}
