@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -211,19 +210,11 @@ func (b *bucket) admit(now time.Time) bool {
 }
 
 // listActions lists what admins did, the newest first.
-func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listActions(r *http.Request) (any, error) {
 	var filter sluice.AdminActionFilter
-	if !readQuery(w, r, pageSize(&filter.Limit), cursor(&filter.Cursor)) {
-		return
+	if err := readQuery(r, pageSize(&filter.Limit), cursor(&filter.Cursor)); err != nil {
+		return nil, err
 	}
 	actions, next, err := s.Store.AdminActions(r.Context(), filter)
-	if errors.Is(err, sluice.ErrBadCursor) {
-		problem(w, api.CodeBadRequest, "cursor: "+wrongCursor)
-		return
-	}
-	if err != nil {
-		s.unavailable(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, api.NewAdminActionPage(actions, next))
+	return api.NewAdminActionPage(actions, next), err
 }

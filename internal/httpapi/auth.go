@@ -25,13 +25,11 @@ func bearer(r *http.Request) string {
 	return ""
 }
 
-// asBuyer answers the request as the buyer who asks, or says why not.
-func (s *Server) asBuyer(next func(http.ResponseWriter, *http.Request, sluice.BuyerID)) http.HandlerFunc {
-	return s.asToken(func(w http.ResponseWriter, r *http.Request, token auth.Token) { next(w, r, token.Buyer) })
-}
+// tokenHandler answers the request of a buyer.
+type tokenHandler func(http.ResponseWriter, *http.Request, auth.Token)
 
-// asToken is asBuyer for those who want to know more of the token.
-func (s *Server) asToken(next func(http.ResponseWriter, *http.Request, auth.Token)) http.HandlerFunc {
+// asBuyer answers the request as the buyer who asks, or says why not.
+func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text := bearer(r)
 		if text == "" {

@@ -14,11 +14,10 @@ import (
 
 // checkSale says whether a sale is ready to be sold, as this server sees it.
 // It changes nothing.
-func (s *Server) checkSale(w http.ResponseWriter, r *http.Request) {
-	view, err := s.Board.Reload(r.Context(), sluice.SaleID(r.PathValue("sale")))
+func (s *Server) checkSale(r *http.Request) (any, error) {
+	view, err := s.Board.Reload(r.Context(), saleOf(r))
 	if err != nil {
-		s.changeProblem(w, r, err)
-		return
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -35,7 +34,7 @@ func (s *Server) checkSale(w http.ResponseWriter, r *http.Request) {
 	if nodes, err := s.Store.LiveNodes(ctx, liveWithin); err == nil {
 		c.answer.LiveNodes = append(c.answer.LiveNodes, nodes...)
 	}
-	writeJSON(w, http.StatusOK, c.answer)
+	return c.answer, nil
 }
 
 // liveWithin: a server that was heard of so lately lives.

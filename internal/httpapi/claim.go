@@ -11,6 +11,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // maxClaimBody bounds a claim's body, in bytes: meta is at most 512.
@@ -34,9 +35,10 @@ func (b *body) read(from io.Reader, limit int64) error {
 }
 
 // placeOrder is the hot path: one claim of one buyer.
-func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
-	claim, ok := readClaim(w, r, buyer)
-	if !ok {
+func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.Token) {
+	claim, err := readClaim(w, r, token.Buyer)
+	if err != nil {
+		s.failed(w, r, err)
 		return
 	}
 	sale := pathSale(r)
@@ -68,7 +70,7 @@ func (s *Server) notDecided(w http.ResponseWriter, err error) {
 	switch {
 	case errors.As(err, &refused):
 		s.Decided.Count(api.CodeForbidden)
-		notLetIn(w, refused)
+		writeProblem(w, notLetIn(refused))
 	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed): // it was never sent
 		s.refuse(w, sluice.Decision{Code: sluice.Overloaded})
 	case errors.Is(err, admission.ErrRefusesWrites):
@@ -80,37 +82,31 @@ func (s *Server) notDecided(w http.ResponseWriter, err error) {
 	}
 }
 
-// readClaim reads key and body, or answers why it cannot. The order id is the
-// gate's to make.
-func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sluice.Claim, bool) {
+// readClaim reads key and body. The order id is the gate's to make.
+func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (claim sluice.Claim, err error) {
 	keys := r.Header["Idempotency-Key"]
 	if len(keys) != 1 {
-		problem(w, api.CodeBadRequest,
+		return claim, badRequest(
 			"want the header Idempotency-Key, once: a name for this attempt, the same when it is tried again")
-		return sluice.Claim{}, false
 	}
 	key := sluice.Key(keys[0])
 	if err := key.Validate(); err != nil {
-		problem(w, api.CodeBadRequest, "Idempotency-Key: "+err.Error())
-		return sluice.Claim{}, false
+		return claim, badRequest("Idempotency-Key: %v", err)
 	}
 	body := bodies.Get().(*body)
 	defer bodies.Put(body)
 	if err := body.read(r.Body, maxClaimBody+1); err != nil {
-		bodyProblem(w, err)
-		return sluice.Claim{}, false
+		return claim, badRequest("the body cannot be read: %v", err)
 	}
 	if body.Len() > maxClaimBody {
 		w.Header().Set("Connection", "close") // do not read the rest
-		problem(w, api.CodeTooLarge, "the body of a claim is at most 4096 bytes")
-		return sluice.Claim{}, false
+		return claim, faultOf(api.CodeTooLarge, "the body of a claim is at most %d bytes", maxClaimBody)
 	}
 	order, err := api.ParsePlaceOrder(body.Bytes())
 	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
-		return sluice.Claim{}, false
+		return claim, badRequest("%v", err)
 	}
-	return sluice.Claim{Buyer: buyer, Key: key, Quantity: order.Quantity, Meta: string(order.Meta)}, true
+	return sluice.Claim{Buyer: buyer, Key: key, Quantity: order.Quantity, Meta: string(order.Meta)}, nil
 }
 
 var replayed = []string{"true"}

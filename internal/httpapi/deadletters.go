@@ -11,44 +11,28 @@ import (
 
 // listDeadLetters lists the journal entries that could not be stored and are
 // not resolved.
-func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listDeadLetters(r *http.Request) (any, error) {
 	var sale sluice.SaleID
-	if !readQuery(w, r, ofSale(&sale)) {
-		return
+	if err := readQuery(r, ofSale(&sale)); err != nil {
+		return nil, err
 	}
 	letters, err := s.Store.DeadLetters(r.Context(), sale)
-	if err != nil {
-		s.unavailable(w, r, err)
-		return
-	}
-	list := api.DeadLetterList{DeadLetters: make([]api.DeadLetter, len(letters))}
-	for i := range letters {
-		list.DeadLetters[i] = api.NewDeadLetter(&letters[i])
-	}
-	writeJSON(w, http.StatusOK, list)
+	return api.DeadLetterList{DeadLetters: each(letters, api.NewDeadLetter)}, err
 }
 
 // showDeadLetter shows one, also when it has been dealt with.
-func (s *Server) showDeadLetter(w http.ResponseWriter, r *http.Request) {
+func (s *Server) showDeadLetter(r *http.Request) (any, error) {
 	letter, err := s.Store.DeadLetter(r.Context(), letterID(r))
-	if err != nil {
-		s.letterProblem(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, api.NewDeadLetter(&letter))
+	return api.NewDeadLetter(&letter), err
 }
 
 // replayDeadLetter stores the entry, or claims its units again.
-func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
-	if !noBody(w, r) {
-		return
-	}
+func (s *Server) replayDeadLetter(r *http.Request) (any, error) {
 	replayed, err := s.Replay(r.Context(), letterID(r))
-	if err != nil {
-		s.letterProblem(w, r, err)
-		return
+	if conflict, ok := errors.AsType[*sluice.ConflictError](err); ok {
+		err = faultOf(api.CodeSaleState, "it still cannot be stored: %v", conflict)
 	}
-	writeJSON(w, http.StatusOK, api.NewReplayed(replayed.Saved, replayed.Lost))
+	return api.NewReplayed(replayed.Saved, replayed.Lost), err
 }
 
 // letterID reads the id of the path; what is no number matches none.
@@ -58,16 +42,4 @@ func letterID(r *http.Request) int64 {
 		return 0
 	}
 	return id
-}
-
-func (s *Server) letterProblem(w http.ResponseWriter, r *http.Request, err error) {
-	var conflict *sluice.ConflictError
-	switch {
-	case errors.Is(err, sluice.ErrDeadLetterNotFound):
-		problem(w, api.CodeDeadLetterNotFound, "")
-	case errors.As(err, &conflict):
-		problem(w, api.CodeSaleState, "it still cannot be stored: "+conflict.Error())
-	default:
-		s.unavailable(w, r, err)
-	}
 }

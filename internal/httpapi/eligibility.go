@@ -6,7 +6,6 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
-	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // ticketHeader carries a purchase ticket with a claim.
@@ -25,9 +24,9 @@ func (s *Server) caller(r *http.Request, sale sluice.SaleID) admission.Caller {
 	return caller
 }
 
-// notLetIn answers a buyer whom the sale does not let in.
-func notLetIn(w http.ResponseWriter, refused *admission.RefusedError) {
-	writeProblem(w, api.Problem{Code: api.CodeForbidden, Reason: string(refused.Reason), Detail: refused.Detail})
+// notLetIn is the answer to a buyer whom the sale does not let in.
+func notLetIn(refused *admission.RefusedError) api.Problem {
+	return api.Problem{Code: api.CodeForbidden, Reason: string(refused.Reason), Detail: refused.Detail}
 }
 
 // tokenSales are the sales that the buyer's token names. It was verified a
@@ -38,9 +37,4 @@ func (s *Server) tokenSales(r *http.Request) []string {
 		return nil
 	}
 	return token.Sales
-}
-
-// buyerToken is a row for buyers whose handler receives the whole token.
-func (s *Server) buyerToken(pattern string, h func(http.ResponseWriter, *http.Request, auth.Token)) route {
-	return route{Route{pattern, Buyers}, s.asToken(h)}
 }

@@ -262,9 +262,12 @@ var (
 // /v1/sales/{sale} whenever it changes. Last-Event-ID needs no answer: a stream
 // starts with what holds now.
 func (s *Server) saleEvents(w http.ResponseWriter, r *http.Request) {
-	if view, ok := s.view(w, r); ok {
-		s.stream(w, r, view)
+	view, err := s.view(r)
+	if err != nil {
+		s.failed(w, r, err)
+		return
 	}
+	s.stream(w, r, view)
 }
 
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.View) {

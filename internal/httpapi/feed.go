@@ -14,27 +14,25 @@ import (
 const latestEvent = "latest"
 
 // listEvents is the feed: events after the one that is named, in order.
-func (s *Server) listEvents(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listEvents(r *http.Request) (any, error) {
 	var after string
 	var limit int
-	if !readQuery(w, r, parameter{"after", func(value string) error {
+	err := readQuery(r, parameter{"after", func(value string) error {
 		if _, ok := sluice.ParseEventID(value); !ok && value != latestEvent {
 			return fmt.Errorf("want the id of an event, like evt_17_0123abcd, or %s", latestEvent)
 		}
 		after = value
 		return nil
-	}}, pageSize(&limit)) {
-		return
+	}}, pageSize(&limit))
+	if err != nil {
+		return nil, err
 	}
 	page, err := s.eventsAfter(r.Context(), after, limit)
-	switch {
-	case errors.Is(err, sluice.ErrBadCursor):
-		problem(w, api.CodeStaleCursor, "after: the feed has no such event; has the store been replaced by an older copy?")
-	case err != nil:
-		s.unavailable(w, r, err)
-	default:
-		writeJSON(w, http.StatusOK, page)
+	if errors.Is(err, sluice.ErrBadCursor) {
+		err = faultOf(api.CodeStaleCursor,
+			"after: the feed has no such event; has the store been replaced by an older copy?")
 	}
+	return page, err
 }
 
 // eventsAfter reads a page. The event that is named must be the one that stands

@@ -153,45 +153,24 @@ func NewServer(handler http.Handler, connections *Connections) *http.Server {
 // maxBody bounds the body of every request, in bytes.
 const maxBody = 64 << 10
 
-// readBody reads the body into a message, or answers why it cannot.
-func readBody(w http.ResponseWriter, r *http.Request, message any) bool {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+// readBody reads a body of at most so many bytes into a message. Empty: there may
+// be none.
+func readBody(w http.ResponseWriter, r *http.Request, most int64, message any, empty bool) error {
+	if empty && r.ContentLength == 0 {
+		return nil
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if _, beyond := errors.AsType[*http.MaxBytesError](err); beyond {
+		return faultOf(api.CodeTooLarge, "want a body of at most %d bytes", most)
+	}
 	if err != nil {
-		bodyProblem(w, err)
-		return false
+		return badRequest("the body cannot be read: %v", err)
+	}
+	if empty && len(body) == 0 {
+		return nil
 	}
 	if err := api.Decode(body, message); err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
-		return false
+		return badRequest("%v", err)
 	}
-	return true
-}
-
-func bodyProblem(w http.ResponseWriter, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		problem(w, api.CodeTooLarge, "the body is too large")
-		return
-	}
-	problem(w, api.CodeBadRequest, "the body cannot be read: "+err.Error())
-}
-
-// noBody refuses a body where none is expected; an empty JSON object will do.
-func noBody(w http.ResponseWriter, r *http.Request) bool {
-	if r.ContentLength == 0 {
-		return true
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		bodyProblem(w, err)
-		return false
-	}
-	if len(body) == 0 {
-		return true
-	}
-	if err := api.Decode(body, &struct{}{}); err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
-		return false
-	}
-	return true
+	return nil
 }

@@ -2,13 +2,13 @@ package httpapi
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"unicode"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // byBuyer is who changes an order, as its history has it, if it is the buyer;
@@ -19,115 +19,84 @@ const byBuyer = "buyer"
 const maxWords = 128
 
 // cancelOwnOrder ends a buyer's own unpaid order.
-func (s *Server) cancelOwnOrder(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
-	if !noBody(w, r) {
-		return
-	}
-	s.changeOrder(w, r, sluice.Change{Action: sluice.Cancel, Buyer: buyer, By: byBuyer}, api.NewOrder)
+func (s *Server) cancelOwnOrder(w http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
+	return bare(func(r *http.Request) (any, error) {
+		return s.changeOrder(r, sluice.Change{Action: sluice.Cancel, Buyer: token.Buyer, By: byBuyer}, api.NewOrder)
+	})(w, r)
 }
 
 // merchantAction is an action of the merchant's that needs no message.
-func (s *Server) merchantAction(action sluice.Action) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if noBody(w, r) {
-			s.changeOrder(w, r, sluice.Change{Action: action, By: admin(r).Name}, api.NewAdminOrder)
-		}
-	}
+func (s *Server) merchantAction(action sluice.Action) handler {
+	return bare(func(r *http.Request) (any, error) {
+		return s.changeOrder(r, sluice.Change{Action: action, By: admin(r).Name}, api.NewAdminOrder)
+	})
 }
 
 // payOrder records a payment: in time it makes the order paid, too late it
 // makes it refund_due.
-func (s *Server) payOrder(w http.ResponseWriter, r *http.Request) {
-	var message api.PayOrder
-	if !readBody(w, r, &message) {
-		return
+func (s *Server) payOrder(r *http.Request, message *api.PayOrder) (any, error) {
+	if err := checkWords("payment_id", message.PaymentID); err != nil {
+		return nil, err
 	}
-	if err := checkWords(message.PaymentID); err != nil {
-		problem(w, api.CodeBadRequest, "payment_id: "+err.Error())
-		return
-	}
-	s.changeOrder(w, r, sluice.Change{Action: sluice.Pay, PaymentID: message.PaymentID, By: admin(r).Name},
+	return s.changeOrder(r, sluice.Change{Action: sluice.Pay, PaymentID: message.PaymentID, By: admin(r).Name},
 		api.NewAdminOrder)
 }
 
 // rejectOrder ends an order that failed after the grab.
-func (s *Server) rejectOrder(w http.ResponseWriter, r *http.Request) {
-	var message api.RejectOrder
-	if !readBody(w, r, &message) {
-		return
-	}
-	if err := checkWords(message.Reason); err != nil {
-		problem(w, api.CodeBadRequest, "reason: "+err.Error())
-		return
+func (s *Server) rejectOrder(r *http.Request, message *api.RejectOrder) (any, error) {
+	if err := checkWords("reason", message.Reason); err != nil {
+		return nil, err
 	}
 	if message.Reason == sluice.NotCovered {
-		problem(w, api.CodeBadRequest, "reason: "+sluice.NotCovered+
-			" is reserved for orders beyond the total; want another word")
-		return
+		return nil, badRequest("reason: %s is reserved for orders beyond the total; want another word", sluice.NotCovered)
 	}
-	s.changeOrder(w, r, sluice.Change{Action: sluice.Reject, Reason: message.Reason, By: admin(r).Name}, api.NewAdminOrder)
+	return s.changeOrder(r, sluice.Change{Action: sluice.Reject, Reason: message.Reason, By: admin(r).Name},
+		api.NewAdminOrder)
 }
 
-func checkWords(text string) error {
+func checkWords(field, text string) error {
 	if len(text) == 0 || len(text) > maxWords || strings.IndexFunc(text, unicode.IsControl) >= 0 {
-		return fmt.Errorf("want 1 to %d bytes without control characters", maxWords)
+		return badRequest("%s: want 1 to %d bytes without control characters", field, maxWords)
 	}
 	return nil
 }
 
-// changeOrder takes an action on the order of the path and answers with it.
-func (s *Server) changeOrder(w http.ResponseWriter, r *http.Request, change sluice.Change,
-	view func(*sluice.Order) api.Order,
-) {
+// changeOrder takes an action on the order of the path and answers with it. One
+// that is still queued is distinguished from one that does not exist or is
+// another buyer's.
+func (s *Server) changeOrder(r *http.Request, change sluice.Change, view func(*sluice.Order) api.Order) (any, error) {
 	change.Order = sluice.OrderID(r.PathValue("order"))
 	var order sluice.Order
-	var err error
 	sale, _ := change.Order.Sale()
-	if !inTurn(w, r, s.shares.changeOf(sale, change.Buyer), func() { order, err = s.Store.Change(r.Context(), change) }) {
-		return
-	}
-	if err == nil {
-		if !order.Status.Live() && s.Ended != nil {
-			s.Ended()
+	err := inTurn(r, s.shares.changeOf(sale, change.Buyer), func() (err error) {
+		order, err = s.Store.Change(r.Context(), change)
+		return err
+	})
+	if errors.Is(err, sluice.ErrOrderNotFound) {
+		if _, err = s.order(r, change.Buyer); err == nil {
+			err = &fault{api.Problem{
+				Code: api.CodeOrderQueued, Detail: "the order is not stored yet; try again in a moment",
+			}, []string{"1"}}
 		}
-		writeJSON(w, http.StatusOK, view(&order))
-		return
 	}
-	var state *sluice.OrderStateError
-	var conflict *sluice.PaymentConflictError
-	switch {
-	case errors.Is(err, sluice.ErrOrderNotFound):
-		s.notStored(w, r, change)
-	case errors.As(err, &conflict):
-		problem(w, api.CodePaymentConflict, fmt.Sprintf("the order has the payment %q; the other one is in its history",
-			conflict.Have))
-	case errors.As(err, &state):
-		problem(w, api.CodeOrderEnded, fmt.Sprintf("the order is %s; %s is not possible", state.Status, state.Action))
-	default:
-		s.unavailable(w, r, err)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// notStored distinguishes an order that is still queued from one that does not
-// exist or is another buyer's.
-func (s *Server) notStored(w http.ResponseWriter, r *http.Request, change sluice.Change) {
-	if _, ok := s.order(w, r, change.Buyer); !ok {
-		return
+	if !order.Status.Live() && s.Ended != nil {
+		s.Ended()
 	}
-	w.Header()["Retry-After"] = []string{"1"}
-	problem(w, api.CodeOrderQueued, "the order is not stored yet; try again in a moment")
+	return view(&order), nil
 }
 
 // orderHistory lists the changes of an order.
-func (s *Server) orderHistory(w http.ResponseWriter, r *http.Request) {
-	order, ok := s.order(w, r, "")
-	if !ok {
-		return
+func (s *Server) orderHistory(r *http.Request) (any, error) {
+	order, err := s.order(r, "")
+	if err != nil {
+		return nil, err
 	}
 	entries, err := s.Store.History(r.Context(), order.ID)
-	if err != nil && !errors.Is(err, sluice.ErrOrderNotFound) { // a queued one has none
-		s.unavailable(w, r, err)
-		return
+	if errors.Is(err, sluice.ErrOrderNotFound) { // a queued one has none
+		err = nil
 	}
-	writeJSON(w, http.StatusOK, api.NewOrderHistory(order.ID, entries))
+	return api.NewOrderHistory(order.ID, entries), err
 }

@@ -25,30 +25,27 @@ const (
 	uploadAtMost = 15 * time.Minute
 )
 
-// listName reads which list the path names, or answers.
-func listName(w http.ResponseWriter, r *http.Request) (sluice.SaleID, sluice.ListKind, bool) {
-	sale, kind := sluice.SaleID(r.PathValue("sale")), sluice.ListKind(r.PathValue("list"))
+// listName reads which list the path names.
+func listName(r *http.Request) (sluice.SaleID, sluice.ListKind, error) {
+	sale, kind := saleOf(r), sluice.ListKind(r.PathValue("list"))
 	switch {
 	case sale.Validate() != nil:
-		problem(w, sluice.SaleNotFound.String(), "")
+		return "", "", sluice.ErrSaleNotFound
 	case !kind.Valid():
-		problem(w, api.CodeNotFound, "a sale has two lists: allow and deny")
-	default:
-		return sale, kind, true
+		return "", "", faultOf(api.CodeNotFound, "a sale has two lists: allow and deny")
 	}
-	return "", "", false
+	return sale, kind, nil
 }
 
 // putList replaces a list by the buyers in the body, which is read as it comes.
-func (s *Server) putList(w http.ResponseWriter, r *http.Request) {
-	sale, kind, ok := listName(w, r)
-	if !ok {
-		return
+func (s *Server) putList(w http.ResponseWriter, r *http.Request) (any, error) {
+	sale, kind, err := listName(r)
+	if err != nil {
+		return nil, err
 	}
 	line, err := lineReader(r.Header.Get("Content-Type"))
 	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
-		return
+		return nil, err
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(uploadAtMost)) // where there are no deadlines there is nothing to put off
@@ -56,43 +53,39 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) {
 		from: http.MaxBytesReader(w, r.Body, maxListBody), control: control,
 		until: time.Now().Add(uploadAtMost),
 	}
-	s.replaceList(w, r, sale, kind, buyersIn(body, line))
+	return s.replaceList(r, sale, kind, buyersIn(body, line))
 }
 
 // deleteList empties a list.
-func (s *Server) deleteList(w http.ResponseWriter, r *http.Request) {
-	sale, kind, ok := listName(w, r)
-	if !ok || !noBody(w, r) {
-		return
+func (s *Server) deleteList(r *http.Request) (any, error) {
+	sale, kind, err := listName(r)
+	if err != nil {
+		return nil, err
 	}
-	s.replaceList(w, r, sale, kind, func(func(sluice.BuyerID, error) bool) {})
+	return s.replaceList(r, sale, kind, func(func(sluice.BuyerID, error) bool) {})
 }
 
-func (s *Server) replaceList(w http.ResponseWriter, r *http.Request, sale sluice.SaleID, kind sluice.ListKind,
+func (s *Server) replaceList(r *http.Request, sale sluice.SaleID, kind sluice.ListKind,
 	buyers iter.Seq2[sluice.BuyerID, error],
-) {
+) (any, error) {
 	list, err := s.Store.ReplaceList(r.Context(), sale, kind, buyers)
-	var bad *badRequest
-	var tooLarge *http.MaxBytesError
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	bad, isBad := errors.AsType[*fault](err)
 	switch {
-	case errors.As(err, &tooLarge), errors.Is(err, sluice.ErrListTooLong):
-		problem(w, api.CodeTooLarge,
-			fmt.Sprintf("a list holds at most %d buyers, in a body of at most %d bytes; the old list stays", sluice.MaxListed,
-				maxListBody))
-	case errors.As(err, &bad):
-		problem(w, api.CodeBadRequest, bad.Error()+"; the old list stays")
-	case errors.Is(err, sluice.ErrListSuperseded):
-		problem(w, api.CodeSaleState, sluice.ErrListSuperseded.Error())
+	case tooLarge || errors.Is(err, sluice.ErrListTooLong):
+		return nil, faultOf(api.CodeTooLarge,
+			"a list holds at most %d buyers, in a body of at most %d bytes; the old list stays", sluice.MaxListed, maxListBody)
+	case isBad:
+		return nil, badRequest("%s; the old list stays", bad.Detail)
 	case err != nil:
-		s.changeProblem(w, r, err)
-	default:
-		if s.Eligibility.Lists != nil { // others see it within a second
-			if err := s.Eligibility.Lists.Refresh(r.Context()); err != nil {
-				s.Log.Warn("the lists of buyers cannot be read", "error", err)
-			}
-		}
-		writeJSON(w, http.StatusOK, api.NewBuyerList(&list))
+		return nil, err
 	}
+	if s.Eligibility.Lists != nil { // others see it within a second
+		if err := s.Eligibility.Lists.Refresh(r.Context()); err != nil {
+			s.Log.Warn("the lists of buyers cannot be read", "error", err)
+		}
+	}
+	return api.NewBuyerList(&list), nil
 }
 
 // steady reads a body for as long as it keeps coming.
@@ -120,7 +113,7 @@ func lineReader(contentType string) (func([]byte) (sluice.BuyerID, error), error
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl"):
 		return ndjsonBuyer, nil
 	}
-	return nil, errors.New("Content-Type: want text/plain (an id a line) or application/x-ndjson (a JSON string, or an " +
+	return nil, badRequest("Content-Type: want text/plain (an id a line) or application/x-ndjson (a JSON string, or an " +
 		"object with buyer_id, a line)")
 }
 
@@ -160,7 +153,7 @@ func buyersIn(body io.Reader, read func([]byte) (sluice.BuyerID, error)) iter.Se
 				err = buyer.Validate()
 			}
 			if err != nil {
-				yield("", &badRequest{fmt.Errorf("line %d: %w", n, err)})
+				yield("", badRequest("line %d: %v", n, err))
 				return
 			}
 			if !yield(buyer, nil) {
@@ -168,13 +161,13 @@ func buyersIn(body io.Reader, read func([]byte) (sluice.BuyerID, error)) iter.Se
 			}
 		}
 		err := lines.Err()
-		var tooLarge *http.MaxBytesError
+		_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 		switch {
-		case err == nil, errors.As(err, &tooLarge):
+		case err == nil, tooLarge:
 		case errors.Is(err, bufio.ErrTooLong):
-			err = &badRequest{fmt.Errorf("line %d: longer than %d bytes", n+1, maxListLine)}
+			err = badRequest("line %d: longer than %d bytes", n+1, maxListLine)
 		default:
-			err = &badRequest{fmt.Errorf("the body breaks off after line %d: %w", n, err)}
+			err = badRequest("the body breaks off after line %d: %v", n, err)
 		}
 		if err != nil {
 			yield("", err)
@@ -183,25 +176,23 @@ func buyersIn(body io.Reader, read func([]byte) (sluice.BuyerID, error)) iter.Se
 }
 
 // showList answers a page of a list.
-func (s *Server) showList(w http.ResponseWriter, r *http.Request) {
-	sale, kind, ok := listName(w, r)
-	if !ok {
-		return
+func (s *Server) showList(r *http.Request) (any, error) {
+	sale, kind, err := listName(r)
+	if err != nil {
+		return nil, err
 	}
 	var limit int
 	var after sluice.BuyerID
-	if !readQuery(w, r, pageSize(&limit), buyerCursor(&after)) {
-		return
+	if err := readQuery(r, pageSize(&limit), buyerCursor(&after)); err != nil {
+		return nil, err
 	}
 	if _, err := s.Store.Sale(r.Context(), sale); err != nil {
-		s.changeProblem(w, r, err)
-		return
+		return nil, err
 	}
 	page := api.BuyerPage{BuyerList: api.BuyerList{SaleID: sale, List: kind}, Buyers: []sluice.BuyerID{}}
 	all, err := s.Store.Lists(r.Context())
 	if err != nil {
-		s.unavailable(w, r, err)
-		return
+		return nil, err
 	}
 	for i := range all {
 		if all[i].Sale != sale || all[i].Kind != kind {
@@ -210,8 +201,7 @@ func (s *Server) showList(w http.ResponseWriter, r *http.Request) {
 		page.BuyerList = api.NewBuyerList(&all[i])
 		buyers, err := s.Store.Listed(r.Context(), all[i], after, limit+1)
 		if err != nil {
-			s.unavailable(w, r, err)
-			return
+			return nil, err
 		}
 		if len(buyers) > limit {
 			buyers = buyers[:limit]
@@ -219,5 +209,5 @@ func (s *Server) showList(w http.ResponseWriter, r *http.Request) {
 		}
 		page.Buyers = append(page.Buyers, buyers...)
 	}
-	writeJSON(w, http.StatusOK, page)
+	return page, nil
 }

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/sluicehq/sluice"
@@ -11,185 +9,144 @@ import (
 )
 
 // createSale adds a sale and loads it: when the answer comes, it can be bought.
-func (s *Server) createSale(w http.ResponseWriter, r *http.Request) {
-	var message api.CreateSale
-	if !readBody(w, r, &message) {
-		return
-	}
+func (s *Server) createSale(r *http.Request, message *api.CreateSale) (any, error) {
 	sale, err := message.Domain(s.NewSaleID)
 	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
-		return
+		return nil, badRequest("%v", err)
 	}
 	if now := s.Board.LedgerTime(s.Now()); !sale.ClosesAt.IsZero() && !sale.ClosesAt.After(now) {
 		// It would be archived at once, and its id burnt for a mistyped year.
-		problem(w, api.CodeBadRequest, fmt.Sprintf("closes_at: %s is already past", api.At(sale.ClosesAt)))
-		return
+		return nil, badRequest("closes_at: %s is already past", api.At(sale.ClosesAt))
 	}
-	sale, err = s.Control.Create(r.Context(), sale)
-	if err == nil {
-		noteSale(r, sale.ID)
+	if sale, err = s.Control.Create(r.Context(), sale); err != nil {
+		return nil, err
 	}
-	s.writeSale(w, r, http.StatusCreated, sale, err)
+	noteSale(r, sale.ID)
+	return done{http.StatusCreated, s.saleNow(r, &sale)}, nil
 }
 
 // patchSale changes what may be changed of a sale.
-func (s *Server) patchSale(w http.ResponseWriter, r *http.Request) {
-	var message api.PatchSale
-	if !readBody(w, r, &message) {
-		return
-	}
-	sale, err := s.Control.Patch(r.Context(), sluice.SaleID(r.PathValue("sale")), func(sale *sluice.Sale) error {
-		if err := message.Apply(sale); err != nil {
-			return &badRequest{err}
-		}
-		return nil
+func (s *Server) patchSale(r *http.Request, message *api.PatchSale) (any, error) {
+	return s.changed(r, func(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+		return s.Control.Patch(ctx, id, func(sale *sluice.Sale) error {
+			if err := message.Apply(sale); err != nil {
+				return badRequest("%v", err)
+			}
+			return nil
+		})
 	})
-	s.writeSale(w, r, http.StatusOK, sale, err)
 }
-
-// badRequest marks an error as the client's.
-type badRequest struct{ error }
 
 // changeSale is open, pause, resume and close.
 func (s *Server) changeSale(
 	change func(sluice.Control, context.Context, sluice.SaleID) (sluice.Sale, error),
-) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !noBody(w, r) {
-			return
-		}
-		sale, err := change(s.Control, r.Context(), sluice.SaleID(r.PathValue("sale")))
-		s.writeSale(w, r, http.StatusOK, sale, err)
-	}
+) handler {
+	return bare(func(r *http.Request) (any, error) {
+		return s.changed(r, func(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+			return change(s.Control, ctx, id)
+		})
+	})
 }
 
-// changeProblem answers a change that was not made, or not completely.
-func (s *Server) changeProblem(w http.ResponseWriter, r *http.Request, err error) {
-	var state *sluice.StateError
-	var bad *badRequest
-	var pending *sluice.PendingError
-	switch {
-	case errors.As(err, &bad):
-		problem(w, api.CodeBadRequest, bad.Error())
-	case errors.As(err, &state):
-		problem(w, api.CodeSaleState, state.Detail)
-	case errors.As(err, &pending):
-		s.Log.Warn("a change waits for the ledger", "path", r.URL.Path, "error", err)
-		problem(w, api.CodeOutcomeUnknown, "the change is stored; it takes effect when the ledger answers again"+
-			" (a lower total may be taken back then: send the same request again to see)")
-	case errors.Is(err, sluice.ErrAuditBusy):
-		problem(w, sluice.Overloaded.String(), err.Error()+"; try again")
-	default:
-		for _, c := range changeFaults {
-			if errors.Is(err, c.err) {
-				problem(w, c.code, c.detail)
-				return
-			}
-		}
-		s.unavailable(w, r, err)
-	}
-}
-
-// changeFaults are the answers to errors that always say the same.
-var changeFaults = []struct {
-	err          error
-	code, detail string
-}{
-	{sluice.ErrSaleExists, api.CodeSaleState, "a sale with this id exists"},
-	{sluice.ErrBelowTaken, api.CodeBelowTaken, "the total would be below the units already taken"},
-	{sluice.ErrLoweringWaits, sluice.Unavailable.String(), "the total was not changed: a lower total is on its way " +
-		"to the ledger, and until the ledger has decided about it no other can follow; try again"},
-	{sluice.ErrTotalUndecided, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger " +
-		"that holds the sale and has not fenced it; try again"},
-	{sluice.ErrNoTotal, api.CodeSaleState, "the sale has no total; there is nothing to add to"},
-	{sluice.ErrRestockReused, sluice.KeyReused.String(), "this restock id was used with another delta"},
-	{sluice.ErrArchived, api.CodeSaleState, "the sale is archived; it does not change any more"},
-	{sluice.ErrSaleNotFound, sluice.SaleNotFound.String(), ""},
-}
-
-// writeSale answers a change, with the sale as it is now on this server's board
-// or with what went wrong.
-func (s *Server) writeSale(w http.ResponseWriter, r *http.Request, status int, sale sluice.Sale, err error) {
+// changed changes the sale of the path, and answers with it.
+func (s *Server) changed(
+	r *http.Request, change func(context.Context, sluice.SaleID) (sluice.Sale, error),
+) (any, error) {
+	sale, err := change(r.Context(), saleOf(r))
 	if err != nil {
-		s.changeProblem(w, r, err)
-		return
+		return nil, err
 	}
-	reading := sluice.Reading{Sale: sale.ID, Now: s.Now()}
+	return s.saleNow(r, &sale), nil
+}
+
+// saleOf is the sale of an admin's path.
+func saleOf(r *http.Request) sluice.SaleID { return sluice.SaleID(r.PathValue("sale")) }
+
+// saleNow is a sale that was changed, as this server's board has it now.
+func (s *Server) saleNow(r *http.Request, sale *sluice.Sale) api.AdminSale {
 	if view, err := s.Board.Reload(r.Context(), sale.ID); err == nil {
-		sale, reading = view.Sale, view.Reading
+		return api.NewAdminSale(&view.Sale, &view.Reading)
 	}
-	writeJSON(w, status, api.NewAdminSale(&sale, &reading))
+	return api.NewAdminSale(sale, &sluice.Reading{Sale: sale.ID, Now: s.Now()})
 }
 
 // adminListSales lists all sales, closed and archived ones too: the store's,
 // with what the board knows of those that are not archived.
-func (s *Server) adminListSales(w http.ResponseWriter, r *http.Request) {
+func (s *Server) adminListSales(r *http.Request) (any, error) {
 	sales, err := s.Store.Sales(r.Context())
-	if err != nil {
-		s.unavailable(w, r, err)
-		return
-	}
-	list := api.AdminSaleList{Sales: make([]api.AdminSale, len(sales))}
-	for i := range sales {
-		sale, reading := &sales[i], sluice.Reading{Sale: sales[i].ID, Now: s.Now()}
+	return api.AdminSaleList{Sales: each(sales, func(sale *sluice.Sale) api.AdminSale {
 		if view := s.Board.View(sale.ID); view != nil {
-			sale, reading = &view.Sale, view.Reading
+			return api.NewAdminSale(&view.Sale, &view.Reading)
 		}
-		list.Sales[i] = api.NewAdminSale(sale, &reading)
+		return api.NewAdminSale(sale, &sluice.Reading{Sale: sale.ID, Now: s.Now()})
+	})}, err
+}
+
+// each returns the views of a list, never null.
+func each[T, View any](list []T, view func(*T) View) []View {
+	views := make([]View, len(list))
+	for i := range list {
+		views[i] = view(&list[i])
 	}
-	writeJSON(w, http.StatusOK, list)
+	return views
 }
 
 // adminShowSale shows a sale as ledger and store have it this moment.
-func (s *Server) adminShowSale(w http.ResponseWriter, r *http.Request) {
-	view, err := s.Board.Reload(r.Context(), sluice.SaleID(r.PathValue("sale")))
+func (s *Server) adminShowSale(r *http.Request) (any, error) {
+	view, err := s.Board.Reload(r.Context(), saleOf(r))
 	if err != nil {
-		s.changeProblem(w, r, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, api.NewAdminSale(&view.Sale, &view.Reading))
+	return api.NewAdminSale(&view.Sale, &view.Reading), nil
 }
 
-func (s *Server) auditSale(w http.ResponseWriter, r *http.Request) {
-	report, err := s.Audit(r.Context(), sluice.SaleID(r.PathValue("sale")))
-	if err != nil {
-		s.changeProblem(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, report)
-}
+func (s *Server) auditSale(r *http.Request) (any, error) { return s.Audit(r.Context(), saleOf(r)) }
 
 // restockSale changes the total by a delta, once per id.
-func (s *Server) restockSale(w http.ResponseWriter, r *http.Request) {
-	var message api.Restock
-	if !readBody(w, r, &message) {
-		return
-	}
-	if err := checkWords(message.ID); err != nil {
-		problem(w, api.CodeBadRequest, "id: "+err.Error())
-		return
+func (s *Server) restockSale(r *http.Request, message *api.Restock) (any, error) {
+	if err := checkWords("id", message.ID); err != nil {
+		return nil, err
 	}
 	if message.Delta == 0 || message.Delta > sluice.MaxUnits || message.Delta < -sluice.MaxUnits {
-		problem(w, api.CodeBadRequest, "delta: want a whole number of units, not 0; negative to take units back")
-		return
+		return nil, badRequest("delta: want a whole number of units, not 0; negative to take units back")
 	}
-	sale, err := s.Control.Restock(r.Context(), sluice.SaleID(r.PathValue("sale")), message.ID, message.Delta)
-	s.writeSale(w, r, http.StatusOK, sale, err)
+	return s.changed(r, func(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
+		return s.Control.Restock(ctx, id, message.ID, message.Delta)
+	})
 }
 
 // rebuildSale fences a sale, so that it is gathered and loaded again.
-func (s *Server) rebuildSale(w http.ResponseWriter, r *http.Request) {
-	if !noBody(w, r) {
-		return
-	}
-	id := sluice.SaleID(r.PathValue("sale"))
-	sale, err := s.Store.Sale(r.Context(), id)
+func (s *Server) rebuildSale(r *http.Request) (any, error) {
+	sale, err := s.Store.Sale(r.Context(), saleOf(r))
 	if err == nil && !sale.ArchivedAt.IsZero() {
 		err = sluice.ErrArchived
 	}
 	if err == nil {
-		err = s.Store.FenceSale(r.Context(), id, sale.Epoch, "rebuild asked for by the merchant")
+		err = s.Store.FenceSale(r.Context(), sale.ID, sale.Epoch, "rebuild asked for by the merchant")
 	}
-	s.writeSale(w, r, http.StatusAccepted, sale, err)
+	if err != nil {
+		return nil, err
+	}
+	return done{http.StatusAccepted, s.saleNow(r, &sale)}, nil
+}
+
+// reconcileSale compares ledger and store now, and repairs if it is asked to.
+func (s *Server) reconcileSale(w http.ResponseWriter, r *http.Request) (any, error) {
+	var message api.Reconcile
+	if r.ContentLength != 0 {
+		if err := readBody(w, r, maxBody, &message, false); err != nil {
+			return nil, err
+		}
+	}
+	report, err := s.Reconcile(r.Context(), saleOf(r), message.Apply)
+	return api.ReconcileReport{
+		SaleID: report.Sale, At: api.AtOrNull(report.At), Applied: report.Applied, Skipped: report.Skipped,
+		Remaining: report.Remaining(),
+		Differences: each(report.Differences, func(d *sluice.Difference) api.Difference { // without null lists
+			return api.Difference{
+				Class: string(d.Class), Count: d.Count, Repaired: d.Repaired,
+				Orders: append([]sluice.OrderID{}, d.Orders...), Details: append([]string{}, d.Details...),
+			}
+		}),
+	}, err
 }

@@ -7,48 +7,40 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // showOwnOrder shows a buyer's own order; another's is not found.
-func (s *Server) showOwnOrder(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
-	if order, ok := s.order(w, r, buyer); ok {
-		writeJSON(w, http.StatusOK, api.NewOrder(&order))
-	}
+func (s *Server) showOwnOrder(_ http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
+	order, err := s.order(r, token.Buyer)
+	return api.NewOrder(&order), err
 }
 
 // showOrder shows the merchant any order.
-func (s *Server) showOrder(w http.ResponseWriter, r *http.Request) {
-	if order, ok := s.order(w, r, ""); ok {
-		writeJSON(w, http.StatusOK, api.NewAdminOrder(&order))
-	}
+func (s *Server) showOrder(r *http.Request) (any, error) {
+	order, err := s.order(r, "")
+	return api.NewAdminOrder(&order), err
 }
 
-// order answers for the order of the path, if it is the buyer's own.
-func (s *Server) order(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (sluice.Order, bool) {
-	var order sluice.Order
-	err := sluice.ErrOrderNotFound
+// order returns the order of the path, if it is the buyer's own.
+func (s *Server) order(r *http.Request, buyer sluice.BuyerID) (order sluice.Order, err error) {
 	id := sluice.OrderID(r.PathValue("order"))
-	if _, ok := id.Sale(); ok {
-		if !inTurn(w, r, turns(buyer, s.shares.reads), func() {
-			asking, cancel := context.WithTimeout(r.Context(), patience)
-			defer cancel()
-			order, err = s.Store.Order(asking, id)
-		}) {
-			return order, false
-		}
-		if err != nil { // not in turn: a ledger that hangs holds up its own sale alone
-			order, err = s.findQueued(r.Context(), id, buyer, err)
-		}
+	if _, ok := id.Sale(); !ok {
+		return order, sluice.ErrOrderNotFound
 	}
-	switch {
-	case err == nil && (buyer == "" || order.Buyer == buyer):
-		return order, true
-	case err == nil, errors.Is(err, sluice.ErrOrderNotFound):
-		problem(w, api.CodeOrderNotFound, "")
-	default:
-		s.unavailable(w, r, err)
+	err = inTurn(r, turns(buyer, s.shares.reads), func() (err error) {
+		asking, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		order, err = s.Store.Order(asking, id)
+		return err
+	})
+	if err != nil && !errors.Is(err, errNoTurn) { // not in turn: a ledger that hangs holds up its own sale alone
+		order, err = s.findQueued(r.Context(), id, buyer, err)
 	}
-	return sluice.Order{}, false
+	if err == nil && buyer != "" && order.Buyer != buyer {
+		err = sluice.ErrOrderNotFound
+	}
+	return order, err
 }
 
 // findQueued looks in the ledger of the sale that the id carries, after the store
@@ -98,43 +90,31 @@ func (s *Server) waits(r *sluice.Record) bool {
 }
 
 // listOwnOrders lists a buyer's stored orders, oldest first.
-func (s *Server) listOwnOrders(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
-	f := sluice.OrderFilter{Buyer: buyer}
-	if !readQuery(w, r, ofSale(&f.Sale), ofStatus(&f.Status), pageSize(&f.Limit), cursor(&f.Cursor)) {
-		return
+func (s *Server) listOwnOrders(_ http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
+	f := sluice.OrderFilter{Buyer: token.Buyer}
+	if err := readQuery(r, ofSale(&f.Sale), ofStatus(&f.Status), pageSize(&f.Limit), cursor(&f.Cursor)); err != nil {
+		return nil, err
 	}
-	s.writeOrders(w, r, f, turns(buyer, s.shares.reads), api.NewOrder)
+	return s.orders(r, f, turns(token.Buyer, s.shares.reads), api.NewOrder)
 }
 
 // listOrders lists stored orders for the merchant.
-func (s *Server) listOrders(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listOrders(r *http.Request) (any, error) {
 	var f sluice.OrderFilter
-	if !readQuery(w, r, ofSale(&f.Sale), ofStatus(&f.Status), ofBuyer(&f.Buyer), pageSize(&f.Limit), cursor(&f.Cursor)) {
-		return
+	err := readQuery(r, ofSale(&f.Sale), ofStatus(&f.Status), ofBuyer(&f.Buyer), pageSize(&f.Limit), cursor(&f.Cursor))
+	if err != nil {
+		return nil, err
 	}
-	s.writeOrders(w, r, f, nil, api.NewAdminOrder)
+	return s.orders(r, f, nil, api.NewAdminOrder)
 }
 
-func (s *Server) writeOrders(w http.ResponseWriter, r *http.Request, filter sluice.OrderFilter, places []chan struct{},
+func (s *Server) orders(r *http.Request, filter sluice.OrderFilter, places []chan struct{},
 	view func(*sluice.Order) api.Order,
-) {
-	var orders []sluice.Order
-	var next string
-	var err error
-	if !inTurn(w, r, places, func() { orders, next, err = s.Store.Orders(r.Context(), filter) }) {
-		return
-	}
-	if errors.Is(err, sluice.ErrBadCursor) {
-		problem(w, api.CodeBadRequest, "cursor: "+wrongCursor)
-		return
-	}
-	if err != nil {
-		s.unavailable(w, r, err)
-		return
-	}
-	page := api.OrderPage{Orders: make([]api.Order, len(orders)), NextCursor: next}
-	for i := range orders {
-		page.Orders[i] = view(&orders[i])
-	}
-	writeJSON(w, http.StatusOK, page)
+) (page api.OrderPage, err error) {
+	err = inTurn(r, places, func() error {
+		orders, next, err := s.Store.Orders(r.Context(), filter)
+		page = api.OrderPage{Orders: each(orders, view), NextCursor: next}
+		return err
+	})
+	return page, err
 }

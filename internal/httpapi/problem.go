@@ -2,7 +2,10 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/sluicehq/sluice"
@@ -56,6 +59,136 @@ var (
 	jsonType    = []string{"application/json"}
 	noStore     = []string{"no-store"}
 )
+
+// handler answers a request with a JSON message, or with an error that failed
+// makes an answer of.
+type handler func(w http.ResponseWriter, r *http.Request) (message any, err error)
+
+// get is a handler that looks at no body.
+func get(do func(*http.Request) (any, error)) handler {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) { return do(r) }
+}
+
+// bare is a handler of requests without a message; an empty JSON object will do.
+func bare(do func(*http.Request) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if err := readBody(w, r, maxBody, &struct{}{}, true); err != nil {
+			return nil, err
+		}
+		return do(r)
+	}
+}
+
+// with is a handler of requests that carry a message.
+func with[M any](do func(*http.Request, *M) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		message := new(M)
+		if err := readBody(w, r, maxBody, message, false); err != nil {
+			return nil, err
+		}
+		return do(r, message)
+	}
+}
+
+// done is a message that is answered with another status than 200.
+type done struct {
+	status  int
+	message any
+}
+
+// reply answers with a message, or says what went wrong.
+func (s *Server) reply(w http.ResponseWriter, r *http.Request, message any, err error) {
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	if d, ok := message.(done); ok {
+		writeJSON(w, d.status, d.message)
+		return
+	}
+	writeJSON(w, http.StatusOK, message)
+}
+
+// fault is an error that is an answer.
+type fault struct {
+	api.Problem
+	after []string // Retry-After, unless the code's will do
+}
+
+func (f *fault) Error() string { return f.Code + ": " + f.Detail }
+
+// faultOf is a fault with a detail.
+func faultOf(code, format string, args ...any) error {
+	return &fault{Problem: api.Problem{Code: code, Detail: fmt.Sprintf(format, args...)}}
+}
+
+// badRequest is the fault of a request that is not right.
+func badRequest(format string, args ...any) error {
+	return faultOf(api.CodeBadRequest, format, args...)
+}
+
+// failed answers a request that was not done, or not completely.
+func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if known, ok := errors.AsType[*fault](err); ok {
+		if known.after != nil {
+			w.Header()["Retry-After"] = known.after
+		}
+		writeProblem(w, known.Problem)
+	} else if state, ok := errors.AsType[*sluice.StateError](err); ok {
+		problem(w, api.CodeSaleState, state.Detail)
+	} else if ended, ok := errors.AsType[*sluice.OrderStateError](err); ok {
+		problem(w, api.CodeOrderEnded, fmt.Sprintf("the order is %s; %s is not possible", ended.Status, ended.Action))
+	} else if paid, ok := errors.AsType[*sluice.PaymentConflictError](err); ok {
+		problem(w, api.CodePaymentConflict, fmt.Sprintf("the order has the payment %q; the other one is in its history",
+			paid.Have))
+	} else if _, ok := errors.AsType[*sluice.PendingError](err); ok {
+		s.Log.Warn("a change waits for the ledger", "path", r.URL.Path, "error", err)
+		problem(w, api.CodeOutcomeUnknown, "the change is stored; it takes effect when the ledger answers again"+
+			" (a lower total may be taken back then: send the same request again to see)")
+	} else if i := slices.IndexFunc(faults, func(f knownFault) bool { return errors.Is(err, f.err) }); i >= 0 {
+		problem(w, faults[i].code, faults[i].detail)
+	} else {
+		s.unavailable(w, r, err)
+	}
+}
+
+// faults are the answers to errors that always say the same.
+var faults = []knownFault{
+	{sluice.ErrSaleExists, api.CodeSaleState, "a sale with this id exists"},
+	{sluice.ErrBelowTaken, api.CodeBelowTaken, "the total would be below the units already taken"},
+	{sluice.ErrLoweringWaits, sluice.Unavailable.String(), "the total was not changed: a lower total is on its way " +
+		"to the ledger, and until the ledger has decided about it no other can follow; try again"},
+	{sluice.ErrTotalUndecided, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger " +
+		"that holds the sale and has not fenced it; try again"},
+	{sluice.ErrNoTotal, api.CodeSaleState, "the sale has no total; there is nothing to add to"},
+	{sluice.ErrRestockReused, sluice.KeyReused.String(), "this restock id was used with another delta"},
+	{sluice.ErrArchived, api.CodeSaleState, "the sale is archived; it does not change any more"},
+	{sluice.ErrListSuperseded, api.CodeSaleState, sluice.ErrListSuperseded.Error()},
+	{sluice.ErrAuditBusy, sluice.Overloaded.String(), sluice.ErrAuditBusy.Error() + "; try again"},
+	{sluice.ErrSaleNotFound, sluice.SaleNotFound.String(), ""},
+	{sluice.ErrOrderNotFound, api.CodeOrderNotFound, ""},
+	{sluice.ErrDeadLetterNotFound, api.CodeDeadLetterNotFound, ""},
+	{sluice.ErrWebhookNotFound, api.CodeWebhookNotFound, ""},
+	{
+		sluice.ErrEventNotFound, api.CodeEventNotFound,
+		"the feed has no such event, or the webhook has yet to get it for the first time",
+	},
+	{sluice.ErrBadCursor, api.CodeBadRequest, "cursor: " + wrongCursor},
+}
+
+type knownFault struct {
+	err          error
+	code, detail string
+}
+
+// unavailable answers 503 for a backend that does not answer; why is in the
+// log, since it may name hosts.
+func (s *Server) unavailable(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil {
+		s.Log.Warn("a request could not be answered", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	problem(w, sluice.Unavailable.String(), "a database does not answer; try again")
+}
 
 // problem writes an error.
 func problem(w http.ResponseWriter, code, detail string) {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/api"
 )
 
 // defaultPage is how many rows a page of a list has, unless asked otherwise.
@@ -23,20 +22,12 @@ type parameter struct {
 	read func(value string) error
 }
 
-// readQuery reads the query string, or answers what is wrong with it: other
-// parameters are errors, and repeated ones.
-func readQuery(w http.ResponseWriter, r *http.Request, parameters ...parameter) bool {
-	err := parseQuery(r.URL.RawQuery, parameters)
+// readQuery reads the query string. Other parameters are errors, and repeated
+// ones.
+func readQuery(r *http.Request, parameters ...parameter) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
-	}
-	return err == nil
-}
-
-func parseQuery(raw string, parameters []parameter) error {
-	query, err := url.ParseQuery(raw)
-	if err != nil {
-		return errors.New("the query string cannot be read")
+		return badRequest("the query string cannot be read")
 	}
 	var names []string
 	for _, p := range parameters {
@@ -46,14 +37,14 @@ func parseQuery(raw string, parameters []parameter) error {
 		i := slices.Index(names, name)
 		switch {
 		case i < 0:
-			return fmt.Errorf("%q: unknown parameter; want some of %v", name, names)
+			return badRequest("%q: unknown parameter; want some of %v", name, names)
 		case len(values) != 1:
-			return fmt.Errorf("%s: stands more than once", name)
+			return badRequest("%s: stands more than once", name)
 		case values[0] == "":
 			continue
 		}
 		if err := parameters[i].read(values[0]); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return badRequest("%s: %v", name, err)
 		}
 	}
 	return nil

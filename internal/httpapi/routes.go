@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // Access says who may ask for a route.
@@ -68,48 +69,48 @@ func (s *Server) routes() []route {
 		s.anyone("GET /v1/sales/{sale}/events", s.saleEvents),
 		s.anyone("GET /v1/time", s.time),
 		s.buyer("POST /v1/sales/{sale}/orders", s.placeOrder),
-		s.buyerToken("POST /v1/sales/{sale}/challenge", s.makeChallenge),
-		s.buyerToken("POST /v1/sales/{sale}/ticket", s.makeTicket),
-		s.buyer("GET /v1/orders", s.metered(s.listOwnOrders)),
-		s.buyer("GET /v1/orders/{order}", s.metered(s.showOwnOrder)),
-		s.buyer("POST /v1/orders/{order}/cancel", s.metered(s.cancelOwnOrder)),
+		s.buyer("POST /v1/sales/{sale}/challenge", s.buyers(s.makeChallenge)),
+		s.buyer("POST /v1/sales/{sale}/ticket", s.buyers(s.makeTicket)),
+		s.buyer("GET /v1/orders", s.metered(s.buyers(s.listOwnOrders))),
+		s.buyer("GET /v1/orders/{order}", s.metered(s.buyers(s.showOwnOrder))),
+		s.buyer("POST /v1/orders/{order}/cancel", s.metered(s.buyers(s.cancelOwnOrder))),
 
-		s.admin(Viewers, "GET /v1/admin/actions", s.listActions),
-		s.admin(Owners, "POST /v1/admin/sales", s.createSale),
-		s.admin(Viewers, "GET /v1/admin/sales", s.adminListSales),
-		s.admin(Viewers, "GET /v1/admin/sales/{sale}", s.adminShowSale),
-		s.admin(Owners, "PATCH /v1/admin/sales/{sale}", s.patchSale),
+		s.admin(Viewers, "GET /v1/admin/actions", get(s.listActions)),
+		s.admin(Owners, "POST /v1/admin/sales", with(s.createSale)),
+		s.admin(Viewers, "GET /v1/admin/sales", get(s.adminListSales)),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}", get(s.adminShowSale)),
+		s.admin(Owners, "PATCH /v1/admin/sales/{sale}", with(s.patchSale)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/open", s.changeSale(sluice.Control.Open)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/pause", s.changeSale(sluice.Control.Pause)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/resume", s.changeSale(sluice.Control.Resume)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/close", s.changeSale(sluice.Control.Close)),
-		s.admin(Operators, "POST /v1/admin/sales/{sale}/restock", s.restockSale),
-		s.admin(Owners, "POST /v1/admin/sales/{sale}/rebuild", s.rebuildSale),
+		s.admin(Operators, "POST /v1/admin/sales/{sale}/restock", with(s.restockSale)),
+		s.admin(Owners, "POST /v1/admin/sales/{sale}/rebuild", bare(s.rebuildSale)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/reconcile", s.reconcileSale),
-		s.admin(Viewers, "GET /v1/admin/sales/{sale}/audit", s.auditSale),
-		s.admin(Viewers, "GET /v1/admin/sales/{sale}/check", s.checkSale),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}/audit", get(s.auditSale)),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}/check", get(s.checkSale)),
 		s.admin(Operators, "PUT /v1/admin/sales/{sale}/lists/{list}", s.putList),
-		s.admin(Viewers, "GET /v1/admin/sales/{sale}/lists/{list}", s.showList),
-		s.admin(Operators, "DELETE /v1/admin/sales/{sale}/lists/{list}", s.deleteList),
-		s.admin(Viewers, "GET /v1/admin/orders", s.listOrders),
-		s.admin(Viewers, "GET /v1/admin/orders/{order}", s.showOrder),
-		s.admin(Viewers, "GET /v1/admin/orders/{order}/history", s.orderHistory),
-		s.admin(Operators, "POST /v1/admin/orders/{order}/pay", s.payOrder),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}/lists/{list}", get(s.showList)),
+		s.admin(Operators, "DELETE /v1/admin/sales/{sale}/lists/{list}", bare(s.deleteList)),
+		s.admin(Viewers, "GET /v1/admin/orders", get(s.listOrders)),
+		s.admin(Viewers, "GET /v1/admin/orders/{order}", get(s.showOrder)),
+		s.admin(Viewers, "GET /v1/admin/orders/{order}/history", get(s.orderHistory)),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/pay", with(s.payOrder)),
 		s.admin(Operators, "POST /v1/admin/orders/{order}/cancel", s.merchantAction(sluice.Cancel)),
 		s.admin(Operators, "POST /v1/admin/orders/{order}/refund", s.merchantAction(sluice.Refund)),
-		s.admin(Operators, "POST /v1/admin/orders/{order}/reject", s.rejectOrder),
-		s.admin(Viewers, "GET /v1/admin/dead-letters", s.listDeadLetters),
-		s.admin(Viewers, "GET /v1/admin/dead-letters/{id}", s.showDeadLetter),
-		s.admin(Operators, "POST /v1/admin/dead-letters/{id}/replay", s.replayDeadLetter),
-		s.admin(Viewers, "GET /v1/admin/events", s.listEvents),
-		s.admin(Owners, "POST /v1/admin/webhooks", s.createWebhook),
-		s.admin(Viewers, "GET /v1/admin/webhooks", s.listWebhooks),
-		s.admin(Viewers, "GET /v1/admin/webhooks/{webhook}", s.showWebhook),
-		s.admin(Owners, "DELETE /v1/admin/webhooks/{webhook}", s.deleteWebhook),
-		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/enable", s.enableWebhook),
-		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/disable", s.disableWebhook),
-		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/replay", s.replayWebhook),
-		s.admin(Viewers, "GET /v1/admin/webhooks/{webhook}/deliveries", s.listDeliveries),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/reject", with(s.rejectOrder)),
+		s.admin(Viewers, "GET /v1/admin/dead-letters", get(s.listDeadLetters)),
+		s.admin(Viewers, "GET /v1/admin/dead-letters/{id}", get(s.showDeadLetter)),
+		s.admin(Operators, "POST /v1/admin/dead-letters/{id}/replay", bare(s.replayDeadLetter)),
+		s.admin(Viewers, "GET /v1/admin/events", get(s.listEvents)),
+		s.admin(Owners, "POST /v1/admin/webhooks", with(s.createWebhook)),
+		s.admin(Viewers, "GET /v1/admin/webhooks", get(s.listWebhooks)),
+		s.admin(Viewers, "GET /v1/admin/webhooks/{webhook}", get(s.showWebhook)),
+		s.admin(Owners, "DELETE /v1/admin/webhooks/{webhook}", bare(s.deleteWebhook)),
+		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/enable", bare(s.enableWebhook)),
+		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/disable", bare(s.disableWebhook)),
+		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/replay", with(s.replayWebhook)),
+		s.admin(Viewers, "GET /v1/admin/webhooks/{webhook}/deliveries", get(s.listDeliveries)),
 
 		s.anyone("GET /{$}", s.page),
 		s.anyone("GET /s/{sale}", s.page),
@@ -130,12 +131,23 @@ func (s *Server) anyone(pattern string, h http.HandlerFunc) route {
 	return route{Route{pattern, Anyone}, h}
 }
 
-// buyer is a row for buyers: the handler receives which.
-func (s *Server) buyer(pattern string, h func(http.ResponseWriter, *http.Request, sluice.BuyerID)) route {
+// buyer is a row for buyers: the handler receives the token of the one who asks.
+func (s *Server) buyer(pattern string, h tokenHandler) route {
 	return route{Route{pattern, Buyers}, s.asBuyer(h)}
 }
 
+// buyers makes a handler of one that answers with a message or an error.
+func (s *Server) buyers(do func(http.ResponseWriter, *http.Request, auth.Token) (any, error)) tokenHandler {
+	return func(w http.ResponseWriter, r *http.Request, token auth.Token) {
+		message, err := do(w, r, token)
+		s.reply(w, r, message, err)
+	}
+}
+
 // admin is a row for admins with this role or a stronger one.
-func (s *Server) admin(access Access, pattern string, h http.HandlerFunc) route {
-	return route{Route{pattern, access}, s.asAdmin(Route{pattern, access}, h)}
+func (s *Server) admin(access Access, pattern string, do handler) route {
+	return route{Route{pattern, access}, s.asAdmin(Route{pattern, access}, func(w http.ResponseWriter, r *http.Request) {
+		message, err := do(w, r)
+		s.reply(w, r, message, err)
+	})}
 }

@@ -3,7 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -62,25 +62,21 @@ func publicSale(v *admission.View) api.Sale {
 
 // showSale answers from memory: one map lookup and one write.
 func (s *Server) showSale(w http.ResponseWriter, r *http.Request) {
-	if view, ok := s.view(w, r); ok {
-		view.Body.(*saleBody).answer.ServeHTTP(w, r)
+	view, err := s.view(r)
+	if err != nil {
+		s.failed(w, r, err)
+		return
 	}
+	view.Body.(*saleBody).answer.ServeHTTP(w, r)
 }
 
-// view finds the sale of the path on the board, or in the store, or answers.
-func (s *Server) view(w http.ResponseWriter, r *http.Request) (*admission.View, bool) {
-	id := pathSale(r)
-	view, err := s.Board.Lookup(r.Context(), id)
-	switch {
-	case err == nil:
+// view finds the sale of the path on the board, or in the store.
+func (s *Server) view(r *http.Request) (*admission.View, error) {
+	view, err := s.Board.Lookup(r.Context(), pathSale(r))
+	if err == nil {
 		view.Watch()
-		return view, true
-	case errors.Is(err, sluice.ErrSaleNotFound):
-		problem(w, sluice.SaleNotFound.String(), "")
-	default:
-		s.unavailable(w, r, err)
 	}
-	return nil, false
+	return view, err
 }
 
 // saleList is the answer to GET /v1/sales, made once per change.
@@ -131,29 +127,15 @@ func (s *Server) makeList() *saleList {
 }
 
 func sortedViews(board map[sluice.SaleID]*admission.View) []*admission.View {
-	views := make([]*admission.View, 0, len(board))
-	for _, v := range board {
-		views = append(views, v)
-	}
-	slices.SortFunc(views, func(a, b *admission.View) int {
+	return slices.SortedFunc(maps.Values(board), func(a, b *admission.View) int {
 		return cmp.Or(a.Sale.OpensAt.Compare(b.Sale.OpensAt), cmp.Compare(a.Sale.ID, b.Sale.ID))
 	})
-	return views
 }
 
 // time returns the clock that opens and closes sales, for countdowns: this
 // server's own may be off.
 func (s *Server) time(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, api.ServerTime{ServerTime: api.At(s.Board.LedgerTime(s.Now()))})
-}
-
-// unavailable answers 503 for a backend that does not answer; why is in the
-// log, since it may name hosts.
-func (s *Server) unavailable(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() == nil {
-		s.Log.Warn("a request could not be answered", "method", r.Method, "path", r.URL.Path, "error", err)
-	}
-	problem(w, sluice.Unavailable.String(), "a database does not answer; try again")
 }
 
 // patience is how long a request waits for one answer of a database.

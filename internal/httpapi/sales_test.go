@@ -66,7 +66,7 @@ func TestWhyATotalStays(t *testing.T) {
 		"below the units already taken":             sluice.ErrBelowTaken,
 	} {
 		answer := httptest.NewRecorder()
-		(&Server{}).changeProblem(answer, httptest.NewRequest(http.MethodPatch, "/v1/admin/sales/phone", nil),
+		(&Server{}).failed(answer, httptest.NewRequest(http.MethodPatch, "/v1/admin/sales/phone", nil),
 			fmt.Errorf("store: %w", err))
 		if !strings.Contains(answer.Body.String(), want) {
 			t.Errorf("%v: %s, want %q", err, answer.Body, want)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/meters"
 )
 
@@ -78,26 +80,25 @@ func (s *shares) leave(buyer sluice.BuyerID) {
 }
 
 // metered is a handler that a buyer may ask as often as buyerMeter says.
-func (s *Server) metered(next func(http.ResponseWriter, *http.Request, sluice.BuyerID)) func(http.ResponseWriter,
-	*http.Request, sluice.BuyerID) {
-	return func(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
+func (s *Server) metered(next tokenHandler) tokenHandler {
+	return func(w http.ResponseWriter, r *http.Request, token auth.Token) {
 		asked := s.shares.asked
-		if wait := asked.Try(buyerMeter, meters.Key(asked, buyer), s.Now().Sub(s.shares.start).Microseconds()); wait > 0 {
+		now := s.Now().Sub(s.shares.start).Microseconds()
+		if wait := asked.Try(buyerMeter, meters.Key(asked, token.Buyer), now); wait > 0 {
 			refusals[sluice.RateLimited].write(w, retryIn(time.Duration(wait)*time.Microsecond))
 			return
 		}
-		next(w, r, buyer)
+		next(w, r, token)
 	}
 }
 
 // inTurn asks the databases for a buyer, while few enough others are asked for: when
 // it has got each of the places. Neither a body that comes slowly nor an answer that
-// is read slowly may be part of it. It reports false if it has answered itself that
-// there was no turn in time. Without places, the merchant's, it is always the turn.
-func inTurn(w http.ResponseWriter, r *http.Request, places []chan struct{}, ask func()) bool {
+// is read slowly may be part of it. errNoTurn: there was none in time, or the client
+// has left. Without places, the merchant's, it is always the turn.
+func inTurn(r *http.Request, places []chan struct{}, ask func() error) error {
 	if len(places) == 0 {
-		ask()
-		return true
+		return ask()
 	}
 	enough := time.NewTimer(patience)
 	defer enough.Stop()
@@ -106,15 +107,15 @@ func inTurn(w http.ResponseWriter, r *http.Request, places []chan struct{}, ask 
 		case place <- struct{}{}:
 			defer func() { <-place }()
 		case <-enough.C:
-			refusals[sluice.Overloaded].write(w, retryIn(time.Second))
-			return false
-		case <-r.Context().Done(): // the client has left
-			return false
+			return errNoTurn
+		case <-r.Context().Done():
+			return errNoTurn
 		}
 	}
-	ask()
-	return true
+	return ask()
 }
+
+var errNoTurn = &fault{Problem: api.Problem{Code: sluice.Overloaded.String()}, after: retryIn(time.Second)}
 
 // turns are those of buyers' requests, none of the merchant's.
 func turns(buyer sluice.BuyerID, of ...chan struct{}) []chan struct{} {

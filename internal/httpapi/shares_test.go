@@ -25,25 +25,28 @@ func TestDatabasesAreAskedInTurn(t *testing.T) {
 		s := newShares(time.Now())
 		var now, most, answered, refused atomic.Int64
 		var wg sync.WaitGroup
-		ask := func() {
+		ask := func() error {
 			most.Store(max(most.Load(), now.Add(1)))
 			time.Sleep(10 * time.Millisecond)
 			now.Add(-1)
+			return nil
 		}
+		at := func() error { return nil }
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 		for range 1000 {
 			wg.Go(func() {
+				err := inTurn(request, turns("ann", s.changes), ask)
 				w := httptest.NewRecorder()
-				if inTurn(w, request, turns("ann", s.changes), ask) {
+				if err == nil {
 					answered.Add(1)
-				} else if w.Code == 503 && w.Header().Get("Retry-After") == "1" {
+				} else if (&Server{}).failed(w, request, err); w.Code == 503 && w.Header().Get("Retry-After") == "1" {
 					refused.Add(1)
 				}
 			})
 		}
 		synctest.Wait()
 		start := time.Now()
-		if !inTurn(httptest.NewRecorder(), request, turns("", s.changes), func() {}) || time.Since(start) > 0 {
+		if inTurn(request, turns("", s.changes), at) != nil || time.Since(start) > 0 {
 			t.Error("the merchant waits behind buyers")
 		}
 		wg.Wait()
@@ -83,13 +86,13 @@ func TestHungLedgerHoldsNoTurn(t *testing.T) {
 			wg.Go(func() {
 				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 				r.SetPathValue("order", "phones.0123456789abcdef0123456789abcdef")
-				s.order(httptest.NewRecorder(), r, "ann")
+				_, _ = s.order(r, "ann")
 			})
 		}
 		synctest.Wait()
 		start := time.Now()
-		if !inTurn(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil),
-			turns("bob", s.shares.reads), func() {}) || time.Since(start) > 0 {
+		if inTurn(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), turns("bob", s.shares.reads),
+			func() error { return nil }) != nil || time.Since(start) > 0 {
 			t.Errorf("another sale's order waited %v", time.Since(start))
 		}
 		leave()
@@ -106,7 +109,7 @@ func TestLockedSaleLeavesATurn(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 * buyerChanges {
 			wg.Go(func() {
-				inTurn(httptest.NewRecorder(), r, s.changeOf("phones", "ann"), func() { time.Sleep(3 * time.Second) })
+				_ = inTurn(r, s.changeOf("phones", "ann"), func() error { time.Sleep(3 * time.Second); return nil })
 			})
 		}
 		synctest.Wait()
@@ -115,7 +118,7 @@ func TestLockedSaleLeavesATurn(t *testing.T) {
 			other = s.changeOf(sluice.SaleID(fmt.Sprintf("lamps-%d", i)), "bob")
 		}
 		start := time.Now()
-		if !inTurn(httptest.NewRecorder(), r, other, func() {}) || time.Since(start) > 0 {
+		if inTurn(r, other, func() error { return nil }) != nil || time.Since(start) > 0 {
 			t.Errorf("another sale's cancellation waited %v", time.Since(start))
 		}
 		wg.Wait()
@@ -151,7 +154,8 @@ func TestOneBuyersShare(t *testing.T) {
 	server := &Server{Options: Options{Now: func() time.Time { return now }}, shares: s}
 	ask := func(buyer sluice.BuyerID) int {
 		w := httptest.NewRecorder()
-		server.metered(func(w http.ResponseWriter, _ *http.Request, _ sluice.BuyerID) { w.WriteHeader(204) })(w, nil, buyer)
+		server.metered(func(w http.ResponseWriter, _ *http.Request, _ auth.Token) { w.WriteHeader(204) })(w, nil,
+			auth.Token{Buyer: buyer})
 		if w.Code == 429 && w.Header().Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
@@ -179,7 +183,7 @@ func TestOneBuyersRequestsAtATime(t *testing.T) {
 		shares:  newShares(time.Now()),
 	}
 	inside, leave := make(chan string, 2*buyerRequests), make(chan struct{})
-	handler := server.asToken(func(w http.ResponseWriter, _ *http.Request, token auth.Token) {
+	handler := server.asBuyer(func(w http.ResponseWriter, _ *http.Request, token auth.Token) {
 		inside <- string(token.Buyer)
 		<-leave
 	})

@@ -1,9 +1,9 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/netip"
 	"time"
@@ -51,14 +51,10 @@ func TicketReason(keys *tickets.Keys) func(string, sluice.SaleID, sluice.BuyerID
 	}
 }
 
-// noTicket ends a request for a ticket or a challenge.
-func (s *Server) noTicket(w http.ResponseWriter, p api.Problem) {
-	if p.Reason != "" {
-		s.countTicket(p.Reason)
-	} else {
-		s.countTicket(p.Code)
-	}
-	writeProblem(w, p)
+// noTicket is why there is no ticket or no challenge, and counts it.
+func (s *Server) noTicket(p api.Problem, after ...string) error {
+	s.countTicket(cmp.Or(p.Reason, p.Code))
+	return &fault{p, after}
 }
 
 func (s *Server) countTicket(outcome string) {
@@ -68,19 +64,19 @@ func (s *Server) countTicket(outcome string) {
 }
 
 // mayAskForTicket finds the sale and says whether its tickets are handed out
-// now, and to this buyer; otherwise it answers. Kind is what is asked for, which
-// counts by the sale's rates. Now is the ledger's clock.
-func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind string,
-	token auth.Token,
-) (view *admission.View, now time.Time, ok bool) {
-	view, ok = s.view(w, r)
-	if !ok {
-		return nil, now, false
+// now, and to this buyer. Kind is what is asked for, which counts by the sale's
+// rates. Now is the ledger's clock.
+func (s *Server) mayAskForTicket(r *http.Request, kind string, token auth.Token) (view *admission.View, now time.Time,
+	err error,
+) {
+	if view, err = s.view(r); err != nil {
+		return nil, now, err
 	}
 	rules := &view.Sale.Rules
 	if rules.Ticket == (sluice.Ticket{}) {
-		s.noTicket(w, api.Problem{Code: api.CodeSaleState, Detail: "this sale asks for no ticket: claim without one"})
-		return nil, now, false
+		return nil, now, s.noTicket(api.Problem{
+			Code: api.CodeSaleState, Detail: "this sale asks for no ticket: claim without one",
+		})
 	}
 	now = view.LedgerTime(s.Now())
 	terms := &view.Sale.Terms
@@ -90,67 +86,49 @@ func (s *Server) mayAskForTicket(w http.ResponseWriter, r *http.Request, kind st
 	from := tickets.From(terms.OpensAt, time.Duration(rules.Ticket.BeforeS)*time.Second)
 	switch {
 	case view.Archived() || !terms.ClosesAt.IsZero() && !now.Before(terms.ClosesAt):
-		s.noTicket(w, api.Problem{Code: sluice.Closed.String()})
-		return nil, now, false
+		return nil, now, s.noTicket(api.Problem{Code: sluice.Closed.String()})
 	case now.Before(from):
-		s.noTicket(w, api.Problem{
+		return nil, now, s.noTicket(api.Problem{
 			Code: sluice.NotOpen.String(), OpensAt: api.AtOrNull(terms.OpensAt), TicketsFrom: api.AtOrNull(from),
 			Detail: "tickets are handed out from " + api.At(from).String(),
 		})
-		return nil, now, false
 	}
-	if !s.mayTry(w, r, kind, view, token.Buyer) {
-		return nil, now, false
-	}
-	var refused *admission.RefusedError
-	err := s.Eligibility.Check.Eligible(view, token.Buyer, &admission.Caller{Sales: token.Sales})
-	switch {
-	case errors.As(err, &refused):
-		s.noTicket(w, api.Problem{Code: api.CodeForbidden, Reason: string(refused.Reason), Detail: refused.Detail})
-		return nil, now, false
-	case err != nil:
-		s.noTicket(w, api.Problem{Code: sluice.Unavailable.String(), Detail: "the lists of the sale are not loaded yet"})
-		return nil, now, false
-	}
-	return view, now, true
-}
-
-// mayTry counts a try by the sale's rates, and answers one that is not within
-// them, or that cannot be counted.
-func (s *Server) mayTry(w http.ResponseWriter, r *http.Request, kind string, view *admission.View,
-	buyer sluice.BuyerID,
-) bool {
-	wait, err := s.Gate.Try(r.Context(), kind, view, buyer, s.Proxies.client(r))
-	switch {
+	// A try that is not within the sale's rates, or cannot be counted, ends here.
+	switch wait, err := s.Gate.Try(r.Context(), kind, view, token.Buyer, s.Proxies.client(r)); {
 	case wait > 0:
-		w.Header()["Retry-After"] = retryIn(wait)
-		s.noTicket(w, api.Problem{Code: sluice.RateLimited.String()})
+		return nil, now, s.noTicket(api.Problem{Code: sluice.RateLimited.String()}, retryIn(wait)...)
 	case err != nil:
-		s.noTicket(w, api.Problem{Code: sluice.Overloaded.String()})
+		return nil, now, s.noTicket(api.Problem{Code: sluice.Overloaded.String()})
 	}
-	return wait <= 0 && err == nil
+	err = s.Eligibility.Check.Eligible(view, token.Buyer, &admission.Caller{Sales: token.Sales})
+	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
+		err = s.noTicket(notLetIn(refused))
+	} else if err != nil {
+		err = s.noTicket(api.Problem{
+			Code: sluice.Unavailable.String(), Detail: "the lists of the sale are not loaded yet",
+		})
+	}
+	return view, now, err
 }
 
 // makeChallenge hands out a proof of work to be done.
-func (s *Server) makeChallenge(w http.ResponseWriter, r *http.Request, token auth.Token) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxAskTicket)
-	if !noBody(w, r) {
-		return
+func (s *Server) makeChallenge(w http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
+	if err := readBody(w, r, maxAskTicket, &struct{}{}, true); err != nil {
+		return nil, err
 	}
-	view, now, ok := s.mayAskForTicket(w, r, "challenge", token)
-	if !ok {
-		return
+	view, now, err := s.mayAskForTicket(r, "challenge", token)
+	if err != nil {
+		return nil, err
 	}
 	difficulty := view.Sale.Rules.Challenge.Difficulty
 	if difficulty == 0 {
-		s.noTicket(w, api.Problem{
+		return nil, s.noTicket(api.Problem{
 			Code:   api.CodeSaleState,
 			Detail: "this sale asks for no proof of work: ask for the ticket without one",
 		})
-		return
 	}
 	challenge, expires := s.Eligibility.Tickets.Challenge(view.Sale.ID, token.Buyer, int(difficulty), now)
-	writeJSON(w, http.StatusOK, api.Challenge{Challenge: challenge, Difficulty: difficulty, ExpiresAt: api.At(expires)})
+	return api.Challenge{Challenge: challenge, Difficulty: difficulty, ExpiresAt: api.At(expires)}, nil
 }
 
 // Bounds of what a page may send for a ticket, in bytes. A challenge and its
@@ -161,24 +139,27 @@ const (
 )
 
 // makeTicket hands out a purchase ticket.
-func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token auth.Token) {
-	ask, ok := readAskTicket(w, r)
-	if !ok {
-		return
+func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
+	var ask api.AskTicket
+	if err := readBody(w, r, maxAskTicket, &ask, true); err != nil {
+		return nil, err
 	}
-	view, now, ok := s.mayAskForTicket(w, r, "ticket", token)
-	if !ok || !s.solved(w, view, token.Buyer, &ask, now) {
-		return
+	if len(ask.Token) > maxRiskToken {
+		return nil, badRequest("token: want at most 4096 bytes")
+	}
+	view, now, err := s.mayAskForTicket(r, "ticket", token)
+	if err == nil {
+		err = s.solved(view, token.Buyer, &ask, now)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if rule := view.Sale.Rules.Risk; rule != (sluice.Risk{}) {
 		allow, reason := s.Eligibility.Risk(r.Context(), rule, view.Sale.ID, token.Buyer, addressText(s.Proxies.client(r)),
 			ask.Token)
 		if !allow {
-			if reason == "" {
-				reason = "the shop does not hand out a ticket to this buyer now"
-			}
-			s.noTicket(w, api.Problem{Code: api.CodeForbidden, Reason: reasonRisk, Detail: reason})
-			return
+			reason = cmp.Or(reason, "the shop does not hand out a ticket to this buyer now")
+			return nil, s.noTicket(api.Problem{Code: api.CodeForbidden, Reason: reasonRisk, Detail: reason})
 		}
 	}
 	opens := view.Sale.OpensAt
@@ -187,47 +168,18 @@ func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token auth.T
 	}
 	ticket, expires := s.Eligibility.Tickets.Ticket(view.Sale.ID, token.Buyer, opens, now)
 	s.countTicket("handed_out")
-	writeJSON(w, http.StatusOK, api.Ticket{Ticket: ticket, ExpiresAt: api.At(expires)})
+	return api.Ticket{Ticket: ticket, ExpiresAt: api.At(expires)}, nil
 }
 
-// readAskTicket reads the body, which may be empty.
-func readAskTicket(w http.ResponseWriter, r *http.Request) (ask api.AskTicket, ok bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAskTicket))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		problem(w, api.CodeTooLarge, "the body of a request for a ticket is at most 8192 bytes")
-		return ask, false
-	}
-	if err != nil {
-		bodyProblem(w, err)
-		return ask, false
-	}
-	if len(body) > 0 {
-		if err := api.Decode(body, &ask); err != nil {
-			problem(w, api.CodeBadRequest, err.Error())
-			return ask, false
-		}
-	}
-	if len(ask.Token) > maxRiskToken {
-		problem(w, api.CodeBadRequest, "token: want at most 4096 bytes")
-		return ask, false
-	}
-	return ask, true
-}
-
-// solved reports whether the proof of work is done, if one is asked for, or
-// answers why it is not.
-func (s *Server) solved(w http.ResponseWriter, view *admission.View, buyer sluice.BuyerID, ask *api.AskTicket,
-	now time.Time,
-) bool {
+// solved returns nil if the proof of work is done, or none is asked for.
+func (s *Server) solved(view *admission.View, buyer sluice.BuyerID, ask *api.AskTicket, now time.Time) error {
 	difficulty := view.Sale.Rules.Challenge.Difficulty
 	if difficulty == 0 {
-		return true
+		return nil
 	}
 	const again = "; POST /v1/sales/{sale}/challenge gives a new one"
-	no := func(reason, detail string) bool {
-		s.noTicket(w, api.Problem{Code: api.CodeForbidden, Reason: reason, Detail: detail})
-		return false
+	no := func(reason, detail string) error {
+		return s.noTicket(api.Problem{Code: api.CodeForbidden, Reason: reason, Detail: detail})
 	}
 	if ask.Challenge == "" {
 		return no(reasonChallengeMissing, "this sale wants a proof of work before a ticket: challenge and nonce"+again)
@@ -235,7 +187,7 @@ func (s *Server) solved(w http.ResponseWriter, view *admission.View, buyer sluic
 	switch err := s.Eligibility.Tickets.CheckSolution(ask.Challenge, ask.Nonce, view.Sale.ID, buyer, int(difficulty),
 		now); {
 	case err == nil:
-		return true
+		return nil
 	case errors.Is(err, tickets.ErrExpired):
 		return no(reasonChallengeExpired, "the challenge has expired, or the sale asks for more work now"+again)
 	case errors.Is(err, tickets.ErrUnsolved):

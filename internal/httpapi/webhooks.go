@@ -14,11 +14,7 @@ import (
 )
 
 // createWebhook adds an endpoint. The answer is the only one with its secret.
-func (s *Server) createWebhook(w http.ResponseWriter, r *http.Request) {
-	var message api.CreateWebhook
-	if !readBody(w, r, &message) {
-		return
-	}
+func (s *Server) createWebhook(r *http.Request, message *api.CreateWebhook) (any, error) {
 	hook := sluice.Webhook{
 		ID: "wh_" + sluice.WebhookID(hex.EncodeToString(randomBytes(12))), URL: message.URL, Description: message.Description,
 		Types: message.Types, Secret: message.Secret,
@@ -27,17 +23,12 @@ func (s *Server) createWebhook(w http.ResponseWriter, r *http.Request) {
 		hook.Secret = sluice.MakeWebhookSecret(randomBytes(32))
 	}
 	if err := hook.Validate(); err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
-		return
+		return nil, badRequest("%v", err)
 	}
 	hook, err := s.Store.CreateWebhook(r.Context(), hook)
-	if err != nil {
-		s.webhookProblem(w, r, err)
-		return
-	}
 	answer := api.NewWebhook(&hook)
 	answer.Secret = hook.Secret
-	writeJSON(w, http.StatusCreated, answer)
+	return done{http.StatusCreated, answer}, err
 }
 
 func randomBytes(n int) []byte {
@@ -46,7 +37,7 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-func (s *Server) listWebhooks(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listWebhooks(r *http.Request) (any, error) {
 	hooks, err := s.Store.Webhooks(r.Context())
 	list := api.WebhookList{Webhooks: make([]api.Webhook, len(hooks))}
 	for i := range hooks {
@@ -54,31 +45,18 @@ func (s *Server) listWebhooks(w http.ResponseWriter, r *http.Request) {
 			list.Webhooks[i], err = s.webhookView(r.Context(), &hooks[i])
 		}
 	}
-	if err != nil {
-		s.webhookProblem(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, list)
+	return list, err
 }
 
-func (s *Server) showWebhook(w http.ResponseWriter, r *http.Request) {
+func (s *Server) showWebhook(r *http.Request) (any, error) {
 	hook, err := s.Store.Webhook(r.Context(), webhookID(r))
-	s.writeWebhook(w, r, hook, err)
-}
-
-// writeWebhook answers with a webhook and what waits for it.
-func (s *Server) writeWebhook(w http.ResponseWriter, r *http.Request, hook sluice.Webhook, err error) {
-	var view api.Webhook
-	if err == nil {
-		view, err = s.webhookView(r.Context(), &hook)
-	}
 	if err != nil {
-		s.webhookProblem(w, r, err)
-		return
+		return nil, err
 	}
-	writeJSON(w, http.StatusOK, view)
+	return s.webhookView(r.Context(), &hook)
 }
 
+// webhookView is a webhook and what waits for it.
 func (s *Server) webhookView(ctx context.Context, hook *sluice.Webhook) (api.Webhook, error) {
 	v := api.NewWebhook(hook)
 	last, err := s.Store.LastEvent(ctx)
@@ -90,35 +68,28 @@ func (s *Server) webhookView(ctx context.Context, hook *sluice.Webhook) (api.Web
 	return v, err
 }
 
-func (s *Server) deleteWebhook(w http.ResponseWriter, r *http.Request) {
-	if !noBody(w, r) {
-		return
-	}
-	if err := s.Store.DeleteWebhook(r.Context(), webhookID(r)); err != nil {
-		s.webhookProblem(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, api.WebhookDeleted{Deleted: webhookID(r)})
+func (s *Server) deleteWebhook(r *http.Request) (any, error) {
+	return api.WebhookDeleted{Deleted: webhookID(r)}, s.Store.DeleteWebhook(r.Context(), webhookID(r))
 }
 
-func (s *Server) enableWebhook(w http.ResponseWriter, r *http.Request) {
-	if !noBody(w, r) {
-		return
-	}
+func (s *Server) enableWebhook(r *http.Request) (any, error) {
 	hook, err := s.Store.EnableWebhook(r.Context(), webhookID(r))
-	s.writeWebhook(w, r, hook, err)
+	if err != nil {
+		return nil, err
+	}
+	return s.webhookView(r.Context(), &hook)
 }
 
-func (s *Server) disableWebhook(w http.ResponseWriter, r *http.Request) {
-	if !noBody(w, r) {
-		return
-	}
+func (s *Server) disableWebhook(r *http.Request) (any, error) {
 	hook, err := s.Store.DisableWebhook(r.Context(), webhookID(r), "by a person")
-	s.writeWebhook(w, r, hook, err)
+	if err != nil {
+		return nil, err
+	}
+	return s.webhookView(r.Context(), &hook)
 }
 
 // listDeliveries lists what has not reached a webhook.
-func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) {
+func (s *Server) listDeliveries(r *http.Request) (any, error) {
 	var state sluice.DeliveryState
 	var after int64
 	var limit int
@@ -134,13 +105,12 @@ func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) {
 		}
 		return nil
 	}}
-	if !readQuery(w, r, ofState, next, pageSize(&limit)) {
-		return
+	if err := readQuery(r, ofState, next, pageSize(&limit)); err != nil {
+		return nil, err
 	}
 	hook, err := s.Store.Webhook(r.Context(), webhookID(r))
 	if err != nil {
-		s.webhookProblem(w, r, err)
-		return
+		return nil, err
 	}
 	kept, err := s.Store.Deliveries(r.Context(), hook.ID, state, after, limit)
 	page := api.DeliveryPage{Deliveries: make([]api.Delivery, len(kept))}
@@ -151,14 +121,10 @@ func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) {
 		}
 		page.Deliveries[i] = api.NewDelivery(&kept[i], event.ID())
 	}
-	if err != nil {
-		s.webhookProblem(w, r, err)
-		return
-	}
 	if len(kept) == limit {
 		page.Next = strconv.FormatInt(kept[limit-1].Event, 10)
 	}
-	writeJSON(w, http.StatusOK, page)
+	return page, err
 }
 
 // event reads one event. sluice.ErrEventNotFound.
@@ -174,21 +140,12 @@ func (s *Server) event(ctx context.Context, seq int64) (sluice.Event, error) {
 }
 
 // replayWebhook sends events again.
-func (s *Server) replayWebhook(w http.ResponseWriter, r *http.Request) {
-	var message api.ReplayWebhook
-	if !readBody(w, r, &message) {
-		return
-	}
+func (s *Server) replayWebhook(r *http.Request, message *api.ReplayWebhook) (any, error) {
 	if err := message.Validate(); err != nil {
-		problem(w, api.CodeBadRequest, err.Error())
-		return
+		return nil, badRequest("%v", err)
 	}
-	n, err := s.replay(r.Context(), webhookID(r), &message)
-	if err != nil {
-		s.webhookProblem(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, api.WebhookReplayed{Replayed: n})
+	n, err := s.replay(r.Context(), webhookID(r), message)
+	return api.WebhookReplayed{Replayed: n}, err
 }
 
 func (s *Server) replay(ctx context.Context, id sluice.WebhookID, m *api.ReplayWebhook) (int64, error) {
@@ -213,14 +170,3 @@ func (s *Server) replay(ctx context.Context, id sluice.WebhookID, m *api.ReplayW
 }
 
 func webhookID(r *http.Request) sluice.WebhookID { return sluice.WebhookID(r.PathValue("webhook")) }
-
-func (s *Server) webhookProblem(w http.ResponseWriter, r *http.Request, err error) {
-	switch {
-	case errors.Is(err, sluice.ErrWebhookNotFound):
-		problem(w, api.CodeWebhookNotFound, "")
-	case errors.Is(err, sluice.ErrEventNotFound):
-		problem(w, api.CodeEventNotFound, "the feed has no such event, or the webhook has yet to get it for the first time")
-	default:
-		s.unavailable(w, r, err)
-	}
-}
