@@ -21,27 +21,13 @@ type Copied struct {
 //
 // The error wraps os.ErrNotExist if there is no file at from; a file that is
 // not a ledger, or has another format, is an error that says so.
-func Copy(ctx context.Context, from, to string) (Copied, error) {
-	c, err := copyFile(ctx, from, to)
-	if err != nil {
-		return Copied{}, fmt.Errorf("sqliteledger: copy %s: %w", from, err)
-	}
-	return c, nil
-}
-
-func copyFile(ctx context.Context, from, to string) (c Copied, err error) {
-	info, err := os.Stat(from) // SQLite would only say that it cannot open it
+func Copy(ctx context.Context, from, to string) (c Copied, err error) {
+	defer wrap(&err, "copy %s", from)
+	source, err := openFileReadOnly(ctx, from)
 	if err != nil {
 		return c, err
 	}
-	if !info.Mode().IsRegular() {
-		return c, errors.New("not a file")
-	}
-	source := &file{db: openDB(from, "ro", "busy_timeout(10000)")}
 	defer source.close()
-	if err := checkFormat(ctx, source.db); err != nil {
-		return c, err
-	}
 	// One read transaction: what is committed meanwhile is not in the copy.
 	if _, err := source.db.ExecContext(ctx, `VACUUM INTO ?`, to); err != nil {
 		return c, err

@@ -2,7 +2,6 @@ package sqliteledger
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -162,10 +161,11 @@ func (d *delivery) asEntry(id sluice.SaleID) sluice.Entry {
 // ReadJournal implements sluice.Journal. One process owns the file, so nothing
 // is ever Abandoned. What was handed out is noted in the log without waiting
 // for the disk: should the note be lost, the entry is new once more.
-func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) ([]sluice.Entry, error) {
+func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) (_ []sluice.Entry, err error) {
+	defer wrap(&err, "read journal sale=%s", read.Sale)
 	s, err := l.look(ctx, read.Sale)
 	if err != nil {
-		return nil, fmt.Errorf("sqliteledger: read journal sale=%s: %w", read.Sale, err)
+		return nil, err
 	}
 	var handed []delivery
 	switch read.Source {
@@ -200,17 +200,15 @@ func (g *group) noteHanded(s *sale, last int64) error {
 
 // Ack implements sluice.Journal. It returns when the acknowledgement is on the
 // disk.
-func (l *Ledger) Ack(ctx context.Context, id sluice.SaleID, ids []string) error {
+func (l *Ledger) Ack(ctx context.Context, id sluice.SaleID, ids []string) (err error) {
+	defer wrap(&err, "ack sale=%s", id)
 	numbers := make([]int64, 0, len(ids))
 	for _, text := range ids {
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil { // else it is not ours: unknown
 			numbers = append(numbers, n)
 		}
 	}
-	if err := l.do(ctx, func(g *group) error { g.ack(id, numbers); return nil }); err != nil {
-		return fmt.Errorf("sqliteledger: ack sale=%s: %w", id, err)
-	}
-	return nil
+	return l.do(ctx, func(g *group) error { g.ack(id, numbers); return nil })
 }
 
 func (g *group) ack(id sluice.SaleID, ids []int64) {
@@ -223,29 +221,4 @@ func (g *group) ack(id sluice.SaleID, ids []int64) {
 	}
 	g.add(s, row{kind: kindAck, epoch: s.epoch, at: g.now, n: int64(len(ids)), body: encodeIDs(ids)})
 	g.after = append(g.after, func() { s.journal.drop(ids) })
-}
-
-// PeekJournal implements sluice.Journal.
-func (l *Ledger) PeekJournal(ctx context.Context, id sluice.SaleID, yield func(sluice.Entry) bool) error {
-	s, err := l.look(ctx, id)
-	if err == nil {
-		err = s.peek(ctx, yield)
-	}
-	if err != nil {
-		return fmt.Errorf("sqliteledger: peek journal sale=%s: %w", id, err)
-	}
-	return nil
-}
-
-// peek calls yield with every entry not acknowledged yet.
-func (s *sale) peek(ctx context.Context, yield func(sluice.Entry) bool) error {
-	for _, d := range s.journal.waiting() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if !yield(d.asEntry(s.id)) {
-			return nil
-		}
-	}
-	return nil
 }

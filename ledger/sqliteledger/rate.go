@@ -2,7 +2,6 @@ package sqliteledger
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -15,15 +14,10 @@ var _ sluice.RateLimiter = (*Ledger)(nil)
 // so there is no other server to ask, and a rate that is forgotten is no loss.
 func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.BuyerRate,
 	buyers []sluice.BuyerID,
-) ([]time.Duration, error) {
-	err := ctx.Err()
-	select {
-	case <-l.done:
-		err = sluice.ErrClosed
-	default:
-	}
-	if err != nil {
-		return nil, fmt.Errorf("sqliteledger: rate sale=%s: %w", sale, err)
+) (_ []time.Duration, err error) {
+	defer wrap(&err, "rate sale=%s", sale)
+	if err := l.usable(ctx); err != nil {
+		return nil, err
 	}
 	type attempter struct {
 		sale  sluice.SaleID

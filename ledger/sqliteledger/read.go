@@ -28,9 +28,10 @@ func (l *Ledger) usable(ctx context.Context) error {
 }
 
 // Read implements sluice.Reader. It takes no lock.
-func (l *Ledger) Read(ctx context.Context, ids []sluice.SaleID) ([]sluice.Reading, error) {
+func (l *Ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []sluice.Reading, err error) {
+	defer wrap(&err, "read")
 	if err := l.usable(ctx); err != nil {
-		return nil, fmt.Errorf("sqliteledger: read: %w", err)
+		return nil, err
 	}
 	return (*l.sales.Load()).read(ids, l.clock()), nil
 }
@@ -49,28 +50,29 @@ func (all salesByID) read(ids []sluice.SaleID, now time.Time) []sluice.Reading {
 	return readings
 }
 
+// reader reads the sales that a Ledger or a Snapshot holds.
+type reader struct {
+	held func(ctx context.Context, id sluice.SaleID) (*sale, error)
+}
+
 // Records implements sluice.Reader.
-func (l *Ledger) Records(ctx context.Context, id sluice.SaleID, yield func(sluice.Record) bool) error {
-	s, err := l.look(ctx, id)
-	if err == nil {
-		err = s.each(ctx, func(v *view, i int) bool { return yield(v.record(i)) })
-	}
+func (r *reader) Records(ctx context.Context, id sluice.SaleID, yield func(sluice.Record) bool) (err error) {
+	defer wrap(&err, "records sale=%s", id)
+	s, err := r.held(ctx, id)
 	if err != nil {
-		return fmt.Errorf("sqliteledger: records sale=%s: %w", id, err)
+		return err
 	}
-	return nil
+	return s.each(ctx, func(v *view, i int) bool { return yield(v.record(i)) })
 }
 
 // Holders implements sluice.Reader.
-func (l *Ledger) Holders(ctx context.Context, id sluice.SaleID, yield func(sluice.BuyerID) bool) error {
-	s, err := l.look(ctx, id)
-	if err == nil {
-		err = s.each(ctx, func(v *view, i int) bool { return yield(v.records.at(i).buyer()) })
-	}
+func (r *reader) Holders(ctx context.Context, id sluice.SaleID, yield func(sluice.BuyerID) bool) (err error) {
+	defer wrap(&err, "holders sale=%s", id)
+	s, err := r.held(ctx, id)
 	if err != nil {
-		return fmt.Errorf("sqliteledger: holders sale=%s: %w", id, err)
+		return err
 	}
-	return nil
+	return s.each(ctx, func(v *view, i int) bool { return yield(v.records.at(i).buyer()) })
 }
 
 // each calls yield with the place of every committed record, in the order of
@@ -90,24 +92,35 @@ func (s *sale) each(ctx context.Context, yield func(v *view, i int) bool) error 
 
 // Find implements sluice.Reader. Without a buyer it looks through the sale's
 // records one by one.
-func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error) {
-	r, err := l.find(ctx, order, buyer)
-	if err != nil {
-		return sluice.Record{}, fmt.Errorf("sqliteledger: find order=%s: %w", order, err)
-	}
-	return r, nil
-}
-
-func (l *Ledger) find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error) {
+func (r *reader) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ sluice.Record, err error) {
+	defer wrap(&err, "find order=%s", order)
 	id, ok := order.Sale()
 	if !ok {
 		return sluice.Record{}, sluice.ErrOrderNotFound
 	}
-	s, err := l.look(ctx, id)
+	s, err := r.held(ctx, id)
 	if err != nil {
 		return sluice.Record{}, err
 	}
 	return s.order(ctx, order, buyer)
+}
+
+// PeekJournal implements sluice.Journal.
+func (r *reader) PeekJournal(ctx context.Context, id sluice.SaleID, yield func(sluice.Entry) bool) (err error) {
+	defer wrap(&err, "peek journal sale=%s", id)
+	s, err := r.held(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, d := range s.journal.waiting() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !yield(d.asEntry(id)) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // order returns the committed claim with this order id.
@@ -140,4 +153,29 @@ func (s *sale) orderOf(order sluice.OrderID, buyer sluice.BuyerID) (sluice.Recor
 		}
 	}
 	return sluice.Record{}, v.missing()
+}
+
+// Recall returns the committed claim with this id, from memory.
+func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (_ sluice.Record, err error) {
+	defer wrap(&err, "recall sale=%s", claim.Sale)
+	s, err := l.look(ctx, claim.Sale)
+	if err != nil {
+		return sluice.Record{}, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	v := s.view.Load()
+	if i := s.find(s.account(claim.Buyer), claim.Key); i >= 0 && int(i) < v.count { // otherwise it is not committed yet
+		return v.record(int(i)), nil
+	}
+	return sluice.Record{}, v.missing()
+}
+
+// missing is the error about a claim that the view does not have. That of a
+// fenced sale is not final: it may have lost claims that a rebuild brings back.
+func (v *view) missing() error {
+	if v.reading.Fence != "" {
+		return fmt.Errorf("the sale is fenced (%s): %w", v.reading.Fence, sluice.ErrNotLoaded)
+	}
+	return sluice.ErrOrderNotFound
 }

@@ -3,7 +3,6 @@ package sqliteledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 // that writes. All its answers are of the same moment, so what Read, Records
 // and PeekJournal say of a sale adds up.
 type Snapshot struct {
+	reader
 	path  string
 	sales salesByID
 	at    time.Time
@@ -26,15 +26,23 @@ var _ sluice.Reader = (*Snapshot)(nil)
 // changes nothing in the file. The error wraps os.ErrNotExist if there is no
 // file; a file that is not a ledger, or has another format, is an error that
 // says so.
-func OpenReadOnly(ctx context.Context, path string) (*Snapshot, error) {
-	s, err := readSnapshot(ctx, path)
+func OpenReadOnly(ctx context.Context, path string) (_ *Snapshot, err error) {
+	defer wrap(&err, "open %s read-only", path)
+	f, err := openFileReadOnly(ctx, path, "query_only(1)")
 	if err != nil {
-		return nil, fmt.Errorf("sqliteledger: open %s read-only: %w", path, err)
+		return nil, err
+	}
+	defer f.close()
+	s := &Snapshot{path: path, at: time.Now().UTC().Truncate(time.Millisecond)}
+	s.held = s.look
+	if s.sales, _, err = f.replay(ctx); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-func readSnapshot(ctx context.Context, path string) (_ *Snapshot, err error) {
+// openFileReadOnly opens a ledger's file that may have an owner.
+func openFileReadOnly(ctx context.Context, path string, pragmas ...string) (*file, error) {
 	info, err := os.Stat(path) // SQLite would only say that it cannot open it
 	if err != nil {
 		return nil, err
@@ -42,25 +50,30 @@ func readSnapshot(ctx context.Context, path string) (_ *Snapshot, err error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("not a file")
 	}
-	f := &file{db: openDB(path, "ro", "busy_timeout(10000)", "query_only(1)")}
-	defer f.close()
+	f := &file{db: openDB(path, "ro", append(pragmas, "busy_timeout(10000)")...)}
 	if err := checkFormat(ctx, f.db); err != nil {
+		f.close()
 		return nil, err
 	}
-	s := &Snapshot{path: path, at: time.Now().UTC().Truncate(time.Millisecond)}
-	s.sales, _, err = f.replay(ctx)
-	return s, err
+	return f, nil
+}
+
+func (s *Snapshot) look(_ context.Context, id sluice.SaleID) (*sale, error) {
+	if held := s.sales[id]; held != nil {
+		return held, nil
+	}
+	return nil, sluice.ErrNotLoaded
 }
 
 // Refresh reads the file again: from then on the answers are of that moment.
 // What reads a store after a snapshot needs it, to tell orders that came later
 // from orders that the ledger never promised.
 func (s *Snapshot) Refresh(ctx context.Context) error {
-	fresh, err := readSnapshot(ctx, s.path)
+	fresh, err := OpenReadOnly(ctx, s.path)
 	if err != nil {
-		return fmt.Errorf("sqliteledger: read %s again: %w", s.path, err)
+		return err
 	}
-	*s = *fresh
+	s.sales, s.at = fresh.sales, fresh.at
 	return nil
 }
 
@@ -70,49 +83,4 @@ func (s *Snapshot) Close() error { return nil }
 // Read implements sluice.Reader. Now is when the snapshot was taken.
 func (s *Snapshot) Read(_ context.Context, ids []sluice.SaleID) ([]sluice.Reading, error) {
 	return s.sales.read(ids, s.at), nil
-}
-
-// Records implements sluice.Reader.
-func (s *Snapshot) Records(ctx context.Context, id sluice.SaleID, yield func(sluice.Record) bool) error {
-	return s.on(id, "records", func(held *sale) error {
-		return held.each(ctx, func(v *view, i int) bool { return yield(v.record(i)) })
-	})
-}
-
-// Holders implements sluice.Reader.
-func (s *Snapshot) Holders(ctx context.Context, id sluice.SaleID, yield func(sluice.BuyerID) bool) error {
-	return s.on(id, "holders", func(held *sale) error {
-		return held.each(ctx, func(v *view, i int) bool { return yield(v.records.at(i).buyer()) })
-	})
-}
-
-// Find implements sluice.Reader.
-func (s *Snapshot) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error) {
-	id, ok := order.Sale()
-	if !ok {
-		return sluice.Record{}, fmt.Errorf("sqliteledger: find order=%s: %w", order, sluice.ErrOrderNotFound)
-	}
-	var found sluice.Record
-	err := s.on(id, "find", func(held *sale) (err error) {
-		found, err = held.order(ctx, order, buyer)
-		return err
-	})
-	return found, err
-}
-
-// PeekJournal is as sluice.Journal has it.
-func (s *Snapshot) PeekJournal(ctx context.Context, id sluice.SaleID, yield func(sluice.Entry) bool) error {
-	return s.on(id, "peek journal", func(held *sale) error { return held.peek(ctx, yield) })
-}
-
-// on calls read with a sale of the snapshot.
-func (s *Snapshot) on(id sluice.SaleID, what string, read func(*sale) error) error {
-	err := error(sluice.ErrNotLoaded)
-	if held := s.sales[id]; held != nil {
-		err = read(held)
-	}
-	if err != nil {
-		return fmt.Errorf("sqliteledger: %s sale=%s: %w", what, id, err)
-	}
-	return nil
 }

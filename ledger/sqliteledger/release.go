@@ -3,7 +3,6 @@ package sqliteledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,25 +16,25 @@ var (
 )
 
 // Release implements sluice.Releaser.
-func (l *Ledger) Release(ctx context.Context, id sluice.SaleID, releases []sluice.Release) (sluice.Released, error) {
+func (l *Ledger) Release(
+	ctx context.Context, id sluice.SaleID, releases []sluice.Release,
+) (_ sluice.Released, err error) {
+	defer wrap(&err, "release sale=%s", id)
 	releases = slices.Clone(releases)
 	answer := new(sluice.Released) // the writer's, should the caller leave
-	err := l.do(ctx, func(g *group) (err error) {
+	if err := l.do(ctx, func(g *group) (err error) {
 		*answer, err = g.release(id, releases)
 		return err
-	})
-	if err != nil {
-		return sluice.Released{}, fmt.Errorf("sqliteledger: release sale=%s: %w", id, err)
+	}); err != nil {
+		return sluice.Released{}, err
 	}
 	return *answer, nil
 }
 
 // Drop implements sluice.Dropper.
-func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) error {
-	if err := l.do(ctx, func(g *group) error { return g.drop(id, epoch) }); err != nil {
-		return fmt.Errorf("sqliteledger: drop sale=%s epoch=%d: %w", id, epoch, err)
-	}
-	return nil
+func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
+	defer wrap(&err, "drop sale=%s epoch=%d", id, epoch)
+	return l.do(ctx, func(g *group) error { return g.drop(id, epoch) })
 }
 
 // release gives units back, each order's once (I6).

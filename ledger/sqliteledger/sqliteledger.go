@@ -66,6 +66,7 @@ type Ledger struct {
 	now  func() time.Time
 	hook func(f *file, committed bool) error // of the options
 
+	reader
 	lock  *flock.Flock
 	queue queue
 	rates *meters.Table
@@ -75,34 +76,43 @@ type Ledger struct {
 
 var _ sluice.Ledger = (*Ledger)(nil)
 
+// wrap says where an error happened. Methods of the port defer it.
+func wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("sqliteledger: %s: %w", fmt.Sprintf(format, args...), *err)
+	}
+}
+
 // Open opens the ledger in the file at path, and makes the file if there is
 // none. ErrInUse if another process (or another Ledger of this one) owns it.
-func Open(ctx context.Context, path string, opts Options) (*Ledger, error) {
+func Open(ctx context.Context, path string, opts Options) (_ *Ledger, err error) {
+	defer wrap(&err, "open %s", path)
 	if opts.Node == "" {
-		return nil, fmt.Errorf("sqliteledger: open %s: Options.Node is required", path)
+		return nil, errors.New("Options.Node is required")
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("sqliteledger: open %s: %w", path, err)
+		return nil, err
 	}
 	lock := flock.New(abs+".lock", flock.SetPermissions(0o600))
 	switch locked, err := lock.TryLock(); {
 	case err != nil:
-		return nil, fmt.Errorf("sqliteledger: lock %s: %w", path, err)
+		return nil, fmt.Errorf("lock: %w", err)
 	case !locked:
-		return nil, fmt.Errorf("sqliteledger: open %s: %w", path, sluice.ErrInUse)
+		return nil, sluice.ErrInUse
 	}
 	l := &Ledger{
 		path: abs, node: opts.Node, now: opts.Now, hook: opts.hook, lock: lock, rates: meters.New(0),
 		done: make(chan struct{}),
 	}
+	l.held = l.look
 	l.queue.init()
 	w := &writer{ledger: l}
 	if err := w.open(ctx, false); err != nil {
-		return nil, errors.Join(fmt.Errorf("sqliteledger: open %s: %w", path, err), lock.Unlock())
+		return nil, errors.Join(err, lock.Unlock())
 	}
 	go w.run()
 	return l, nil
@@ -128,57 +138,46 @@ func (l *Ledger) clock() time.Time { return l.now().UTC().Truncate(time.Millisec
 func (l *Ledger) sale(id sluice.SaleID) *sale { return (*l.sales.Load())[id] }
 
 // Claim implements sluice.Decider.
-func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Claim) (_ []sluice.Decision, err error) {
+	defer wrap(&err, "claim sale=%s", id)
 	decisions := make([]sluice.Decision, len(claims))
 	claims = slices.Clone(claims) // the caller may leave, and use its slice again, before we are done
-	err := l.do(ctx, func(g *group) error {
+	if err := l.do(ctx, func(g *group) error {
 		g.claim(id, claims, decisions)
 		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sqliteledger: claim sale=%s: %w", id, err)
+	}); err != nil {
+		return nil, err
 	}
 	return decisions, nil
 }
 
 // Load implements sluice.Keeper.
-func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) error {
+func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
+	defer wrap(&err, "load sale=%s epoch=%d", image.Sale, image.Epoch)
 	image.Records = slices.Clone(image.Records)
-	err := l.do(ctx, func(g *group) error { return g.load(image) })
-	if err != nil {
-		return fmt.Errorf("sqliteledger: load sale=%s epoch=%d: %w", image.Sale, image.Epoch, err)
-	}
-	return nil
+	return l.do(ctx, func(g *group) error { return g.load(image) })
 }
 
 // Apply implements sluice.Keeper. A total below the units taken is
 // ErrBelowTaken and changes nothing (I1).
-func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms sluice.Terms) error {
-	err := l.do(ctx, func(g *group) error { return g.apply(id, epoch, terms) })
-	if err != nil {
-		return fmt.Errorf("sqliteledger: apply sale=%s version=%d: %w", id, terms.Version, err)
-	}
-	return nil
+func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms sluice.Terms) (err error) {
+	defer wrap(&err, "apply sale=%s version=%d", id, terms.Version)
+	return l.do(ctx, func(g *group) error { return g.apply(id, epoch, terms) })
 }
 
 // Fence implements sluice.Keeper. An empty reason is an error.
-func (l *Ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error {
-	err := l.do(ctx, func(g *group) error {
+func (l *Ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reason string) (err error) {
+	defer wrap(&err, "fence sale=%s", id)
+	return l.do(ctx, func(g *group) error {
 		if reason == "" {
 			return errors.New("a fence needs a reason")
 		}
 		return g.fence(id, epoch, reason)
 	})
-	if err != nil {
-		return fmt.Errorf("sqliteledger: fence sale=%s: %w", id, err)
-	}
-	return nil
 }
 
 // Unfence implements sluice.Keeper.
-func (l *Ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) error {
-	if err := l.do(ctx, func(g *group) error { return g.fence(id, epoch, "") }); err != nil {
-		return fmt.Errorf("sqliteledger: unfence sale=%s: %w", id, err)
-	}
-	return nil
+func (l *Ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
+	defer wrap(&err, "unfence sale=%s", id)
+	return l.do(ctx, func(g *group) error { return g.fence(id, epoch, "") })
 }
