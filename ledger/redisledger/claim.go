@@ -3,7 +3,6 @@ package redisledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -13,22 +12,26 @@ import (
 // Claim implements sluice.Decider. Up to 250 claims are one call of the
 // script, up to 1,000 one transaction; more are several transactions, in
 // order, in the same round trip.
-func (l *Ledger) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
-	decisions := make([]sluice.Decision, len(claims))
-	err := l.writable()
-	if err == nil && len(claims) > 0 {
-		err = l.claim(ctx, sale, claims, decisions)
+func (l *Ledger) Claim(
+	ctx context.Context, sale sluice.SaleID, claims []sluice.Claim,
+) (decisions []sluice.Decision, err error) {
+	defer wrap(&err, "claim sale=%s", sale)
+	decisions = make([]sluice.Decision, len(claims))
+	if err := l.writable(); err != nil || len(claims) == 0 {
+		return decisions, err
 	}
+	err = l.claim(ctx, sale, claims, decisions)
 	if errors.Is(err, sluice.ErrNotLoaded) { // a key of another type: nothing was decided
-		err = nil
-		for i := range decisions {
-			decisions[i] = sluice.Decision{Code: sluice.Unavailable}
-		}
+		unavailable(decisions)
+		return decisions, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("redisledger: claim sale=%s: %w", sale, err)
+	return decisions, err
+}
+
+func unavailable(decisions []sluice.Decision) {
+	for i := range decisions {
+		decisions[i] = sluice.Decision{Code: sluice.Unavailable}
 	}
-	return decisions, nil
 }
 
 // claim fills in the decisions.

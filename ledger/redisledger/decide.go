@@ -31,9 +31,7 @@ func (l *Ledger) answer(ctx context.Context, sale sluice.SaleID, claims []sluice
 		}
 		return err
 	}
-	for i := range decisions {
-		decisions[i] = sluice.Decision{Code: sluice.Unavailable}
-	}
+	unavailable(decisions)
 	if reply.state == fenced {
 		l.known(sale).advance(reply.mark(0))
 	}

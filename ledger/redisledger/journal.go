@@ -27,14 +27,14 @@ var errNoJournal = fmt.Errorf("lost: the journal is gone: %w", sluice.ErrNotLoad
 
 // ReadJournal implements sluice.Journal. A journal that is missing while the
 // sale is there is an error, and fences the sale as lost.
-func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) ([]sluice.Entry, error) {
+func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
+	defer wrap(&err, "read journal sale=%s", read.Sale)
 	if read.Max <= 0 {
 		read.Max = defaultRead
 	}
 	_, read.After = splitID(read.After)
-	entries, err := l.readJournal(ctx, &read)
-	if err != nil {
-		return nil, fmt.Errorf("redisledger: read journal sale=%s: %w", read.Sale, err)
+	if entries, err = l.readJournal(ctx, &read); err != nil {
+		return nil, err
 	}
 	for i := range entries {
 		entries[i].ID = entryID(&entries[i])
@@ -314,15 +314,12 @@ func (l *Ledger) pending(ctx context.Context, command rueidis.Completed) ([]pend
 }
 
 // Ack implements sluice.Journal.
-func (l *Ledger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
-	err := l.writable()
-	if err == nil {
-		err = l.ack(ctx, sale, ids)
+func (l *Ledger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) (err error) {
+	defer wrap(&err, "acknowledge sale=%s", sale)
+	if err := l.writable(); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("redisledger: acknowledge sale=%s: %w", sale, err)
-	}
-	return nil
+	return l.ack(ctx, sale, ids)
 }
 
 func (l *Ledger) ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
@@ -372,11 +369,9 @@ func isStreamID(id string) bool {
 }
 
 // PeekJournal implements sluice.Journal. Entry.Deliveries is left 0.
-func (l *Ledger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
-	if err := l.peek(ctx, sale, yield); err != nil {
-		return fmt.Errorf("redisledger: peek journal sale=%s: %w", sale, err)
-	}
-	return nil
+func (l *Ledger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) (err error) {
+	defer wrap(&err, "peek journal sale=%s", sale)
+	return l.peek(ctx, sale, yield)
 }
 
 func (l *Ledger) peek(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {

@@ -48,24 +48,21 @@ func (l *Ledger) Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) e
 // but for -2.
 func (l *Ledger) keep(ctx context.Context, what string, s *script, sale sluice.SaleID, epoch int64, keys, args []string,
 	minusTwo error,
-) error {
-	err := l.writable()
-	var done int64
-	if err == nil {
-		done, err = l.runInt(ctx, s, keys, args)
+) (err error) {
+	defer wrap(&err, "%s sale=%s epoch=%d", what, sale, epoch)
+	if err := l.writable(); err != nil {
+		return err
 	}
-	if err == nil {
-		switch done {
-		case 0:
-			err = sluice.ErrNotLoaded
-		case -1:
-			err = sluice.ErrStaleEpoch
-		case -2:
-			err = minusTwo
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("redisledger: %s sale=%s epoch=%d: %w", what, sale, epoch, err)
+	done, err := l.runInt(ctx, s, keys, args)
+	switch {
+	case err != nil:
+		return err
+	case done == 0:
+		return sluice.ErrNotLoaded
+	case done == -1:
+		return sluice.ErrStaleEpoch
+	case done == -2:
+		return minusTwo
 	}
 	return nil
 }

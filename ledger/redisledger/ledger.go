@@ -23,6 +23,7 @@
 package redisledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,6 +77,13 @@ type Ledger struct {
 
 var _ sluice.Ledger = (*Ledger)(nil)
 
+// wrap says where an error happened. Methods of the port defer it.
+func wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("redisledger: %s: %w", fmt.Sprintf(format, args...), *err)
+	}
+}
+
 // Open connects to the Redis at url (see ParseURL) and fails if it does not
 // answer.
 func Open(ctx context.Context, url string, opts Options) (*Ledger, error) {
@@ -103,15 +111,9 @@ func open(ctx context.Context, url string, opts Options, readOnly bool) (*Ledger
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Timeout <= 0 {
-		o.Timeout = 2 * time.Second
-	}
-	if o.WaitTimeout <= 0 {
-		o.WaitTimeout = time.Second
-	}
-	if o.Prefix == "" {
-		o.Prefix = "sluice"
-	}
+	o.Timeout = cmp.Or(max(o.Timeout, 0), 2*time.Second)
+	o.WaitTimeout = cmp.Or(max(o.WaitTimeout, 0), time.Second)
+	o.Prefix = cmp.Or(o.Prefix, "sluice")
 	if strings.ContainsAny(o.Prefix, "{}") { // the hash tag is the sale's
 		return o, fmt.Errorf("prefix %q: want no braces", o.Prefix)
 	}

@@ -22,24 +22,18 @@ const (
 //
 // Journal entries that were not acknowledged are not in the new journal.
 // They are kept in a stream of their own (keys.aside), as evidence.
-func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) error {
-	if err := l.load(ctx, &image); err != nil {
-		return fmt.Errorf("redisledger: load sale=%s epoch=%d: %w", image.Sale, image.Epoch, err)
-	}
-	return nil
-}
-
-func (l *Ledger) load(ctx context.Context, image *sluice.LoadImage) error {
+func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
+	defer wrap(&err, "load sale=%s epoch=%d", image.Sale, image.Epoch)
 	if err := l.writable(); err != nil {
 		return err
 	}
 	layout := l.layoutFor(&image.Terms)
-	buyers, err := gather(image, layout)
+	buyers, err := gather(&image, layout)
 	if err != nil {
 		return err
 	}
 	epoch := strconv.FormatInt(image.Epoch, 10)
-	if err := l.loadBegin(ctx, image, layout, epoch); err != nil {
+	if err := l.loadBegin(ctx, &image, layout, epoch); err != nil {
 		return err
 	}
 

@@ -18,21 +18,12 @@ var _ sluice.RateLimiter = (*Ledger)(nil)
 // is no loss.
 func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.BuyerRate,
 	buyers []sluice.BuyerID,
-) ([]time.Duration, error) {
-	err := l.writable()
+) (_ []time.Duration, err error) {
+	defer wrap(&err, "rate sale=%s", sale)
 	waits := make([]time.Duration, 0, len(buyers))
-	if err == nil && len(buyers) > 0 {
-		waits, err = l.allow(ctx, sale, rate.Meter(), buyers, waits)
+	if err := l.writable(); err != nil || len(buyers) == 0 {
+		return waits, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("redisledger: rate sale=%s: %w", sale, err)
-	}
-	return waits, nil
-}
-
-func (l *Ledger) allow(ctx context.Context, sale sluice.SaleID, meter sluice.Meter, buyers []sluice.BuyerID,
-	waits []time.Duration,
-) ([]time.Duration, error) {
 	batches := make([][]string, 0, len(buyers)/maxBatch+1)
 	for batch := range slices.Chunk(buyers, maxBatch) {
 		keys := make([]string, len(batch))
@@ -41,7 +32,7 @@ func (l *Ledger) allow(ctx context.Context, sale sluice.SaleID, meter sluice.Met
 		}
 		batches = append(batches, keys)
 	}
-	for i, result := range l.runMany(ctx, rateScript, batches, l.rateArgs(meter)) {
+	for i, result := range l.runMany(ctx, rateScript, batches, l.rateArgs(rate.Meter())) {
 		micros, err := result.AsIntSlice()
 		if err != nil {
 			return nil, l.explain(err)

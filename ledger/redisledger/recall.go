@@ -2,7 +2,6 @@ package redisledger
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/sluicehq/sluice"
 )
@@ -10,6 +9,7 @@ import (
 // Recall returns the accepted claim with this id, from the buyer's own fields:
 // one transaction that only reads.
 func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (found sluice.Record, err error) {
+	defer wrap(&err, "recall sale=%s", claim.Sale)
 	err = l.recordsOf(ctx, claim.Sale, claim.Buyer, func(r sluice.Record) bool {
 		if r.Key != claim.Key {
 			return true
@@ -20,8 +20,5 @@ func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (found sluice
 	if err == nil && found.Order == "" {
 		err = sluice.ErrOrderNotFound
 	}
-	if err != nil {
-		return sluice.Record{}, fmt.Errorf("redisledger: recall sale=%s: %w", claim.Sale, err)
-	}
-	return found, nil
+	return found, err
 }

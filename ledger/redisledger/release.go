@@ -22,21 +22,13 @@ const laterEpoch = otherLayout + 1
 // call of the script, up to 1,000 one transaction, as with claims. After an
 // error some of them may have been applied; given again, those change nothing
 // (I6).
-func (l *Ledger) Release(ctx context.Context, sale sluice.SaleID, releases []sluice.Release) (sluice.Released, error) {
-	var answer sluice.Released
-	err := l.writable()
-	if err == nil && len(releases) > 0 {
-		answer, err = l.release(ctx, sale, releases)
+func (l *Ledger) Release(
+	ctx context.Context, sale sluice.SaleID, releases []sluice.Release,
+) (answer sluice.Released, err error) {
+	defer wrap(&err, "release sale=%s", sale)
+	if err := l.writable(); err != nil || len(releases) == 0 {
+		return answer, err
 	}
-	if err != nil {
-		return sluice.Released{}, fmt.Errorf("redisledger: release sale=%s: %w", sale, err)
-	}
-	return answer, nil
-}
-
-func (l *Ledger) release(ctx context.Context, sale sluice.SaleID, releases []sluice.Release) (answer sluice.Released,
-	err error,
-) {
 	calls, highest := byEpoch(releases)
 	err = l.inBatches(ctx, batches{
 		script: releaseScript, sale: sale, n: len(calls),
@@ -64,7 +56,10 @@ func (l *Ledger) release(ctx context.Context, sale sluice.SaleID, releases []slu
 			return true, reply.addTo(&answer, calls[i])
 		},
 	})
-	return answer, err
+	if err != nil {
+		return sluice.Released{}, err
+	}
+	return answer, nil
 }
 
 // byEpoch cuts the releases into calls of one epoch each, and returns the
@@ -164,14 +159,8 @@ var errEntriesWait = errors.New("entries of the sale wait in the journal")
 // Drop implements sluice.Dropper. Journals that were kept aside by loads (see
 // keys.aside) go too. They go last, so that a Drop that breaks off in the
 // middle is finished by the next one.
-func (l *Ledger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) error {
-	if err := l.drop(ctx, sale, epoch); err != nil {
-		return fmt.Errorf("redisledger: drop sale=%s epoch=%d: %w", sale, epoch, err)
-	}
-	return nil
-}
-
-func (l *Ledger) drop(ctx context.Context, sale sluice.SaleID, epoch int64) error {
+func (l *Ledger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) (err error) {
+	defer wrap(&err, "drop sale=%s epoch=%d", sale, epoch)
 	if err := l.writable(); err != nil {
 		return err
 	}
