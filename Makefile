@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 # The servers that `make test` installs where they are missing and then insists
 # on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
-SERVERS := redis postgres pgbouncer mysql chromium
+SERVERS := redis postgres pgbouncer mysql chromium nginx
 
 # What takes longest comes first, so that none of it runs alone at the end.
 LONG_PKGS := ./test/e2e ./engine ./store/... ./internal/httpapi ./ledger/... ./test/...

@@ -54,14 +54,16 @@ func sharedBackends(t *testing.T) backends {
 // server is one `sluice serve`, which may be ended and started again. Its
 // address, data folder and log stay the same.
 type server struct {
-	t    testing.TB
-	on   backends
-	dir  string
-	addr string
-	url  string
-	args []string // of serve, besides those for the above
+	t     testing.TB
+	on    backends
+	dir   string
+	addr  string
+	url   string
+	admin string   // URL of the merchant's API
+	args  []string // of serve, besides those for the above
 
-	files int // descriptors that the process may have; 0: as many as this one
+	files int      // descriptors that the process may have; 0: as many as this one
+	env   []string // all of its settings, instead of flags; nil: flags, and those of all servers here
 
 	cmd   *exec.Cmd // nil while it is not running
 	ended chan struct{}
@@ -73,6 +75,7 @@ type server struct {
 func newServer(t testing.TB, on backends, args ...string) *server {
 	s := &server{t: t, on: on, dir: t.TempDir(), addr: freeAddr(t), args: args}
 	s.url = "http://" + s.addr
+	s.admin = s.url
 	t.Cleanup(func() {
 		s.kill()
 		s.checkLog()
@@ -130,12 +133,16 @@ func (s *server) launch() {
 	}
 	defer log.Close()
 	args := append([]string{"serve", "--listen", s.addr, "--ready-file", s.readyPath()}, s.on.flags(s.dir)...)
+	env := environment()
+	if s.env != nil {
+		args, env = []string{"serve"}, s.env
+	}
 	cmd := exec.Command(binary, append(args, s.args...)...)
 	if s.files > 0 {
 		cmd = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(s.files), binary},
 			cmd.Args[1:]...)...)
 	}
-	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), log, log
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, log, log
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -229,7 +236,7 @@ func tail(text string, lines int) string {
 // merchant returns a client with the admin key.
 func (s *server) merchant() *client.Client {
 	s.t.Helper()
-	c, err := client.New(s.url, client.Options{AdminKey: adminKey})
+	c, err := client.New(s.admin, client.Options{AdminKey: adminKey})
 	if err != nil {
 		s.t.Fatal(err)
 	}
