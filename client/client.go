@@ -6,6 +6,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -64,9 +65,7 @@ func New(rawURL string, o Options) (*Client, error) {
 		base: strings.TrimRight(u.String(), "/"), token: o.Token, adminKey: o.AdminKey,
 		attempts: o.PlaceAttempts, http: o.HTTPClient,
 	}
-	if c.attempts <= 0 {
-		c.attempts = 10
-	}
+	c.attempts = cmp.Or(max(c.attempts, 0), 10)
 	if c.http == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.MaxIdleConnsPerHost = 64

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,9 +31,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	text := e.Code
-	if text == "" {
-		text = fmt.Sprintf("HTTP %d", e.Status)
-	}
+	text = cmp.Or(text, fmt.Sprintf("HTTP %d", e.Status))
 	for _, more := range []string{e.Title, e.Detail} {
 		if more != "" {
 			text += ": " + more

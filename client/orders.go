@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -96,9 +97,7 @@ func (c *Client) AdminOrders(ctx context.Context, filter sluice.OrderFilter) (ap
 // and holds one page of them at a time; the filter's limit is a page's size,
 // by default the largest. After an error it ends.
 func (c *Client) AllAdminOrders(ctx context.Context, filter sluice.OrderFilter) iter.Seq2[api.Order, error] {
-	if filter.Limit == 0 {
-		filter.Limit = sluice.MaxPage
-	}
+	filter.Limit = cmp.Or(filter.Limit, sluice.MaxPage)
 	return func(yield func(api.Order, error) bool) {
 		for {
 			page, err := c.AdminOrders(ctx, filter)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -132,24 +133,12 @@ const AnyAudience = "*"
 const DefaultTokenLife = 31 * 24 * time.Hour
 
 func (c Config) withDefaults() Config {
-	if c.DataDir == "" {
-		c.DataDir = "./sluice-data"
-	}
-	if c.Ledger == "" {
-		c.Ledger = "sqlite:" + filepath.Join(c.DataDir, "ledger.db")
-	}
-	if c.Store == "" {
-		c.Store = "sqlite:" + filepath.Join(c.DataDir, "store.db")
-	}
-	if c.Reconcile == 0 {
-		c.Reconcile = time.Minute
-	}
-	if c.TokenLife == 0 {
-		c.TokenLife = DefaultTokenLife
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.DataDir = cmp.Or(c.DataDir, "./sluice-data")
+	c.Ledger = cmp.Or(c.Ledger, "sqlite:"+filepath.Join(c.DataDir, "ledger.db"))
+	c.Store = cmp.Or(c.Store, "sqlite:"+filepath.Join(c.DataDir, "store.db"))
+	c.Reconcile = cmp.Or(c.Reconcile, time.Minute)
+	c.TokenLife = cmp.Or(c.TokenLife, DefaultTokenLife)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/sluicehq/sluice"
@@ -22,10 +23,7 @@ type eligibility struct {
 // servers of a shop share anyway, the secret of buyers' tokens, or without that
 // one of this server's own.
 func (e *Engine) openEligibility() error {
-	secret := e.cfg.TicketSecret
-	if secret == "" {
-		secret = e.secret
-	}
+	secret := cmp.Or(e.cfg.TicketSecret, e.secret)
 	if secret == "" {
 		var err error
 		if secret, err = e.folder.secret("", "ticket.secret"); err != nil {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -116,9 +117,7 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 	if opts.Refreshed == nil {
 		opts.Refreshed = func(map[sluice.SaleID]*View) {}
 	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	return &Board{
 		ledger: ledger, store: store, opts: opts, bell: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		sales: xsync.NewMap[sluice.SaleID, *boardSale](), archived: xsync.NewMap[sluice.SaleID, *View](),

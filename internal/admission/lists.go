@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -49,9 +50,7 @@ const listPage = 10_000
 // NewLists returns empty lists; Refresh and Run fill them. Of sales that the
 // board knows as archived no list is kept. The board may be nil.
 func NewLists(store sluice.ListStore, board *Board, log *slog.Logger) *Lists {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Lists{store: store, board: board, log: log}
 }
 

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,21 +111,13 @@ func NewKeys(o KeysOptions) (*Keys, error) {
 	if err := CheckKeysLocation(o.Location); err != nil {
 		return nil, fmt.Errorf("identity: keys from %s: %w", o.where(), err)
 	}
-	if o.Refresh <= 0 {
-		o.Refresh = 5 * time.Minute
-	}
-	if o.Cooldown <= 0 {
-		o.Cooldown = 5 * time.Second
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = 5 * time.Second
-	}
+	o.Refresh = cmp.Or(max(o.Refresh, 0), 5*time.Minute)
+	o.Cooldown = cmp.Or(max(o.Cooldown, 0), 5*time.Second)
+	o.Timeout = cmp.Or(max(o.Timeout, 0), 5*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Client == nil {
 		o.Client = &http.Client{Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: o.Timeout, ResponseHeaderTimeout: o.Timeout,

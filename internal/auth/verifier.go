@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -94,9 +95,7 @@ func NewVerifier(o Options) *Verifier {
 	case o.Skew < 0:
 		o.Skew = 0
 	}
-	if o.Cache == 0 {
-		o.Cache = DefaultCache
-	}
+	o.Cache = cmp.Or(o.Cache, DefaultCache)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -4,6 +4,7 @@ package content
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
@@ -60,12 +61,8 @@ var (
 // New makes an answer of a body, which is sent as it is, or compressed. It must
 // not be changed any more. The ETag is strong, of the body's bytes.
 func New(form Form, body []byte) *Answer {
-	if form.Status == 0 {
-		form.Status = http.StatusOK
-	}
-	if form.Level == 0 {
-		form.Level = gzip.BestSpeed
-	}
+	form.Status = cmp.Or(form.Status, http.StatusOK)
+	form.Level = cmp.Or(form.Level, gzip.BestSpeed)
 	sum := sha256.Sum256(body)
 	tag := base64.RawURLEncoding.EncodeToString(sum[:12])
 	a := &Answer{status: form.Status, plain: newVariant(&form, body, `"`+tag+`"`)}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -19,9 +20,7 @@ func (s *Server) createWebhook(r *http.Request, message *api.CreateWebhook) (any
 		ID: "wh_" + sluice.WebhookID(hex.EncodeToString(randomBytes(12))), URL: message.URL, Description: message.Description,
 		Types: message.Types, Secret: message.Secret,
 	}
-	if hook.Secret == "" {
-		hook.Secret = sluice.MakeWebhookSecret(randomBytes(32))
-	}
+	hook.Secret = cmp.Or(hook.Secret, sluice.MakeWebhookSecret(randomBytes(32)))
 	if err := hook.Validate(); err != nil {
 		return nil, badRequest("%v", err)
 	}

@@ -3,6 +3,7 @@
 package meters
 
 import (
+	"cmp"
 	"hash/maphash"
 	"sync"
 
@@ -46,9 +47,7 @@ const (
 
 // New returns an empty table for about most entries; 0 means DefaultMost.
 func New(most int) *Table {
-	if most <= 0 {
-		most = DefaultMost
-	}
+	most = cmp.Or(max(most, 0), DefaultMost)
 	return &Table{seed: maphash.MakeSeed(), most: max(most/shards, 1)}
 }
 

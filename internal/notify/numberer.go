@@ -7,6 +7,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -37,15 +38,11 @@ type Numberer struct {
 
 // NewNumberer returns a Numberer. Run it.
 func NewNumberer(store NumbererStore, o NumbererOptions) *Numberer {
-	if o.Every <= 0 {
-		o.Every = 200 * time.Millisecond
-	}
+	o.Every = cmp.Or(max(o.Every, 0), 200*time.Millisecond)
 	if o.Numbered == nil {
 		o.Numbered = func(int) {}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Numberer{store, o}
 }
 

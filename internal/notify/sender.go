@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -106,30 +107,18 @@ var DefaultBackoff = []time.Duration{
 
 // NewSender returns a Sender. Run it.
 func NewSender(store SenderStore, o SenderOptions) *Sender {
-	if o.Timeout <= 0 {
-		o.Timeout = 10 * time.Second
-	}
+	o.Timeout = cmp.Or(max(o.Timeout, 0), 10*time.Second)
 	if o.Backoff == nil {
 		o.Backoff = DefaultBackoff
 	}
-	if o.Probe <= 0 {
-		o.Probe = time.Second
-	}
-	if o.MaxProbe <= 0 {
-		o.MaxProbe = time.Minute
-	}
-	if o.Margin <= 0 {
-		o.Margin = 10 * time.Second
-	}
-	if o.Poll <= 0 {
-		o.Poll = 500 * time.Millisecond
-	}
+	o.Probe = cmp.Or(max(o.Probe, 0), time.Second)
+	o.MaxProbe = cmp.Or(max(o.MaxProbe, 0), time.Minute)
+	o.Margin = cmp.Or(max(o.Margin, 0), 10*time.Second)
+	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
 	if o.Observer == nil {
 		o.Observer = nobody{}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Sender{store: store, SenderOptions: o, loops: map[sluice.WebhookID]*loop{}, lag: map[sluice.WebhookID]int64{}}
 }
 

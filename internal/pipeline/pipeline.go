@@ -9,6 +9,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -66,9 +67,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxClaims, 2000)
 	setDefault(&o.MaxEntries, 500)
 	setDefault(&o.Attempts, 5)
-	if o.Linger == 0 {
-		o.Linger = 20 * time.Millisecond
-	}
+	o.Linger = cmp.Or(o.Linger, 20*time.Millisecond)
 	setDefault(&o.Patience, 10*time.Minute)
 	setDefault(&o.Backoff, 50*time.Millisecond)
 	setDefault(&o.BackoffMax, 2*time.Second)
@@ -80,9 +79,7 @@ func (o Options) withDefaults() Options {
 	if o.SetAside == nil {
 		o.SetAside = func(sluice.SaleID) {}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
 

@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -28,9 +29,7 @@ const DefaultRetention = 7 * 24 * time.Hour
 // NewArchiver returns an Archiver of sales that have been closed for as long
 // as after.
 func NewArchiver(store ArchiveStore, ledger sluice.Dropper, after time.Duration) *Archiver {
-	if after <= 0 {
-		after = DefaultRetention
-	}
+	after = cmp.Or(max(after, 0), DefaultRetention)
 	return &Archiver{store: store, ledger: ledger, after: after}
 }
 

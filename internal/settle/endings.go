@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,21 +55,15 @@ type EnderOptions struct {
 
 // NewEnder returns an Ender; Run makes it work.
 func NewEnder(store EndingStore, ledger sluice.Releaser, opts EnderOptions) *Ender {
-	if opts.Every <= 0 {
-		opts.Every = 250 * time.Millisecond
-	}
-	if opts.Batch <= 0 {
-		opts.Batch = 500
-	}
+	opts.Every = cmp.Or(max(opts.Every, 0), 250*time.Millisecond)
+	opts.Batch = cmp.Or(max(opts.Batch, 0), 500)
 	if opts.Ended == nil {
 		opts.Ended = func(sluice.SaleID, int) {}
 	}
 	if opts.Released == nil {
 		opts.Released = func(sluice.SaleID, sluice.Released) {}
 	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.LedgerTime == nil {
 		opts.LedgerTime = func() time.Time { return time.Time{} }
 	}

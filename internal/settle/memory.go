@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -43,13 +44,10 @@ type promise struct {
 // otherwise: about 60 MB when the store is down for long.
 const DefaultMemory = 200_000
 
-// NewMemory returns an empty memory for max claims per sale; the oldest are
+// NewMemory returns an empty memory for most claims per sale; the oldest are
 // forgotten first.
-func NewMemory(max int) *Memory {
-	if max <= 0 {
-		max = DefaultMemory
-	}
-	return &Memory{max: max, sales: map[sluice.SaleID]*remembered{}}
+func NewMemory(most int) *Memory {
+	return &Memory{max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*remembered{}}
 }
 
 // Decided remembers the claims of one ledger call that were accepted, by it or

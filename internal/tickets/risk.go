@@ -2,6 +2,7 @@ package tickets
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,9 +77,7 @@ func NewAsker(log *slog.Logger) *Asker {
 	transport.DialContext = outbound.Dialer().DialContext
 	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = MaxAtATime, MaxAtATime
 	transport.MaxResponseHeaderBytes = 16 << 10
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Asker{
 		log: log, now: time.Now, services: map[string]*service{},
 		client: &http.Client{

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -57,9 +58,7 @@ func loadAssets() *assets {
 			panic(err)
 		}
 		kind := kinds[path.Ext(e.Name())]
-		if kind == "" {
-			kind = mime.TypeByExtension(path.Ext(e.Name()))
-		}
+		kind = cmp.Or(kind, mime.TypeByExtension(path.Ext(e.Name())))
 		answer := content.New(content.Form{Type: kind, Cache: keepForever, Level: gzip.BestCompression}, text)
 		a.files[e.Name()] = &asset{text: string(text), ours: answer, other: answer.With(keepAsking)}
 		fmt.Fprintf(&all, "%s %d\n", e.Name(), len(text))

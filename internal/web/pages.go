@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"embed"
@@ -82,9 +83,7 @@ func New(source Source, opts Options) (*Pages, error) {
 	if err := checkPayLink(opts.PayURL); err != nil {
 		return nil, fmt.Errorf("pay URL: %w", err)
 	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	p := &Pages{
 		source: source, opts: opts, mux: http.NewServeMux(), assets: loadAssets(),
 		sales: salePages{most: mostSalePages},

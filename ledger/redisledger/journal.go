@@ -1,6 +1,7 @@
 package redisledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,7 @@ var errNoJournal = fmt.Errorf("lost: the journal is gone: %w", sluice.ErrNotLoad
 // sale is there is an error, and fences the sale as lost.
 func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
 	defer wrap(&err, "read journal sale=%s", read.Sale)
-	if read.Max <= 0 {
-		read.Max = defaultRead
-	}
+	read.Max = cmp.Or(max(read.Max, 0), defaultRead)
 	_, read.After = splitID(read.After)
 	if entries, err = l.readJournal(ctx, &read); err != nil {
 		return nil, err
@@ -97,9 +96,7 @@ func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 // but not in the stream any more are acknowledged on the way.
 func (l *Ledger) readOwn(ctx context.Context, read *sluice.JournalRead) ([]sluice.Entry, error) {
 	after := read.After
-	if after == "" {
-		after = "0-0"
-	}
+	after = cmp.Or(after, "0-0")
 	for {
 		streams, err := l.do(ctx, l.readGroup(read, after)).AsXRead()
 		if redisErr, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(redisErr.Error(), "NOGROUP") {

@@ -13,6 +13,7 @@
 package mysqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -86,12 +87,8 @@ func connect(url string, opts Options, session []string) (*Store, error) {
 		return nil, errors.New("mysqlstore: the URL: a setting in it is not valid")
 	}
 	c := &connector{Connector: inner, timeout: a.dial, session: session}
-	if c.timeout == 0 {
-		c.timeout = opts.ConnectTimeout
-	}
-	if c.timeout <= 0 {
-		c.timeout = 5 * time.Second
-	}
+	c.timeout = cmp.Or(c.timeout, opts.ConnectTimeout)
+	c.timeout = cmp.Or(max(c.timeout, 0), 5*time.Second)
 	// Half of the connections are for changes, so that audits and lists never
 	// take the last one from the pipeline and the server's heartbeat.
 	db, reads := pool(c, a.conns/2), pool(c, a.conns-a.conns/2)

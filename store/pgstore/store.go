@@ -7,6 +7,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -91,9 +92,7 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 	}
 	if c := config.ConnConfig; c.ConnectTimeout == 0 {
 		c.ConnectTimeout = opts.ConnectTimeout
-		if c.ConnectTimeout <= 0 {
-			c.ConnectTimeout = 5 * time.Second
-		}
+		c.ConnectTimeout = cmp.Or(max(c.ConnectTimeout, 0), 5*time.Second)
 	}
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "sluice"

@@ -1,6 +1,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -52,9 +53,7 @@ func (s *Store) AdminActions(
 	if err != nil {
 		return nil, "", err
 	}
-	if before == 0 {
-		before = math.MaxInt64
-	}
+	before = cmp.Or(before, math.MaxInt64)
 	page, err = all(s.reads(ctx), sqlSelectAdminActions, scanAction, before, filter.Limit+1)
 	if err != nil {
 		return nil, "", err
