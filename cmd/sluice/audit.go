@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -82,7 +83,7 @@ func (a *app) printAudit(reports []sluice.AuditReport, all bool) error {
 			fmt.Fprintf(a.stdout, "Sale %s\n", r.Sale)
 			a.printChecks(checkRows(r))
 			if r.InFlight > 0 {
-				fmt.Fprintf(a.stdout, "  %s accepted and not stored yet\n", plural(r.InFlight, "order is", "orders are"))
+				fmt.Fprintf(a.stdout, "  %s accepted and not stored yet\n", figures.Plural(r.InFlight, "order is", "orders are"))
 			}
 		}
 		fmt.Fprintln(a.stdout, verdict(sum, len(reports)))
@@ -141,11 +142,4 @@ func (a *app) printChecks(rows []checkRow) {
 		lines[i] = []string{"  " + mark, r.id, r.name, r.detail}
 	}
 	a.printColumns(lines, nil)
-}
-
-func plural(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return thousands(n) + " " + many
 }

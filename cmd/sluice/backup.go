@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 func (a *app) backupCommand() *cobra.Command {
@@ -73,10 +74,10 @@ func (a *app) printBackup(r *engine.BackupReport, dataDir string, secrets bool) 
 		return a.printJSON(j)
 	}
 	rows := [][]string{
-		{"ledger.db", thousands(r.Ledger.Bytes), plural(r.Ledger.Sales, "sale", "sales") + ", " +
-			plural(r.Ledger.Rows, "row", "rows") + " of the log"},
-		{"store.db", thousands(r.Store.Bytes), plural(r.Store.Sales, "sale", "sales") + ", " +
-			plural(r.Store.Orders, "order", "orders")},
+		{"ledger.db", figures.Thousands(r.Ledger.Bytes), figures.Plural(r.Ledger.Sales, "sale", "sales") + ", " +
+			figures.Plural(r.Ledger.Rows, "row", "rows") + " of the log"},
+		{"store.db", figures.Thousands(r.Store.Bytes), figures.Plural(r.Store.Sales, "sale", "sales") + ", " +
+			figures.Plural(r.Store.Orders, "order", "orders")},
 	}
 	for _, name := range r.Secrets {
 		rows = append(rows, []string{name, "", "a secret"})

@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 func (a *app) deadLetterCommand() *cobra.Command {
@@ -58,7 +59,8 @@ func (a *app) printDeadLetters(letters []api.DeadLetter) error {
 	rows := make([][]string, len(letters))
 	for i, l := range letters {
 		rows[i] = []string{
-			strconv.FormatInt(l.ID, 10), string(l.SaleID), clean(l.EntryID), thousands(int64(strings.Count(l.Claims, "\n"))),
+			strconv.FormatInt(l.ID, 10), string(l.SaleID), clean(l.EntryID), figures.Thousands(int64(strings.Count(l.Claims,
+				"\n"))),
 			timeOrNone(l.At), l.CreatedAt.String(), clean(l.Reason),
 		}
 	}
@@ -150,7 +152,7 @@ func (a *app) printReplayed(r api.Replayed) error {
 		a.printTable([]string{"ORDER", "OUTCOME"}, rows)
 	}
 	if len(r.Lost) > 0 {
-		return fmt.Errorf("%s could not be saved", plural(int64(len(r.Lost)), "order", "orders"))
+		return fmt.Errorf("%s could not be saved", figures.Plural(len(r.Lost), "order", "orders"))
 	}
 	return nil
 }

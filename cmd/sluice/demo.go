@@ -1,40 +1,22 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/api"
-	"github.com/sluicehq/sluice/client"
-	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/demo"
+	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
-// demo is one run of the command of that name.
-type demo struct {
-	*app
-	o             loadgen.Options
-	stock         int64
-	ledger, store string
-	keep          bool
-	lifecycle     bool
-	window        time.Duration // for payment, with lifecycle
-
-	server *server
-	client *client.Client
-	tryout *tryout // with --keep
-}
-
 func (a *app) demoCommand() *cobra.Command {
-	d := &demo{app: a}
+	var o demo.Options
 	cmd := &cobra.Command{
 		Use: "demo", Short: "100,000 buyers rush 1,000 units, and an audit proves the outcome", Args: exactly(),
 		Long: "Starts a server in a temporary folder, creates a sale, lets a crowd rush it over\n" +
@@ -49,36 +31,47 @@ func (a *app) demoCommand() *cobra.Command {
 			if _, err := a.load(cmd); err != nil {
 				return err
 			}
-			if d.stock < 0 || d.stock > sluice.MaxUnits {
+			if o.Stock < 0 || o.Stock > sluice.MaxUnits {
 				return usage(fmt.Errorf("--stock: want 0 to %d", int64(sluice.MaxUnits)))
 			}
-			if d.o.Buyers < 1 {
+			if o.Crowd.Buyers < 1 {
 				return usage(errors.New("--buyers: want at least 1"))
 			}
-			if cmd.Flags().Changed("payment-window") && !d.lifecycle {
+			if cmd.Flags().Changed("payment-window") && !o.Lifecycle {
 				return usage(errors.New("--payment-window: goes with --lifecycle"))
 			}
 			if !cmd.Flags().Changed("payment-window") {
-				d.window = defaultWindow(d.stock)
+				o.Window = demo.DefaultWindow(o.Stock)
 			}
-			if d.window < time.Second || d.window > time.Hour || d.window%time.Second != 0 {
+			if o.Window < time.Second || o.Window > time.Hour || o.Window%time.Second != 0 {
 				return usage(errors.New("--payment-window: want whole seconds, 1s to 1h"))
 			}
-			d.ledger = cmd.Flags().Lookup("ledger").Value.String()
-			d.store = cmd.Flags().Lookup("store").Value.String()
+			o.Ledger = cmd.Flags().Lookup("ledger").Value.String()
+			o.Store = cmd.Flags().Lookup("store").Value.String()
 			if !cmd.Flags().Changed("seed") {
-				d.o.Seed = newSeed()
+				o.Crowd.Seed = newSeed()
 			}
-			return d.run(cmd.Context())
+			o.Log = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+			o.Screen = demo.Screen{
+				Started: func(url, ledger, store string) {
+					a.say("A server on %s\n  ledger   %s\n  store    %s", url, ledger, store)
+				},
+				Rush: a.rush, Watch: a.watch, Bar: a.bar, Finished: a.printDemo, Kept: a.printKept,
+			}
+			result, err := demo.Run(cmd.Context(), o)
+			if result == nil {
+				return err
+			}
+			return errors.Join(err, demoVerdict(result))
 		},
 	}
-	crowdFlags(cmd, &d.o, 100_000)
-	cmd.Flags().Int64Var(&d.stock, "stock", 1000, "units for sale")
-	cmd.Flags().BoolVar(&d.keep, "keep", false,
+	crowdFlags(cmd, &o.Crowd, 100_000)
+	cmd.Flags().Int64Var(&o.Stock, "stock", 1000, "units for sale")
+	cmd.Flags().BoolVar(&o.Keep, "keep", false,
 		"leave the server and its pages up afterwards, to be clicked through, until Ctrl-C")
-	cmd.Flags().BoolVar(&d.lifecycle, "lifecycle", false,
+	cmd.Flags().BoolVar(&o.Lifecycle, "lifecycle", false,
 		"go on after the rush: orders are paid, cancelled and expire, units are sold again")
-	cmd.Flags().DurationVar(&d.window, "payment-window", 0,
+	cmd.Flags().DurationVar(&o.Window, "payment-window", 0,
 		"with --lifecycle: how long a buyer may take to pay (default: 10s, and one more for each 1,000 units)")
 	config.AddFlags(cmd.Flags(), "ledger", "store")
 	cmd.Flags().Lookup("ledger").Usage = "where claims are decided, as at serve (default: SQLite in the temporary folder)"
@@ -86,122 +79,40 @@ func (a *app) demoCommand() *cobra.Command {
 	return cmd
 }
 
-func (d *demo) run(ctx context.Context) (err error) {
-	folder, err := os.MkdirTemp("", "sluice-demo-")
-	if err != nil {
-		return err
+func (a *app) printDemo(r *loadgen.Result) error {
+	if a.json {
+		return a.printJSON(r)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	cfg := engine.Config{
-		DataDir: folder, Ledger: d.ledger, Store: d.store,
-		Log: slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-	}
-	if d.keep {
-		if d.tryout, err = newTryout(); err != nil {
-			return err
-		}
-		defer d.tryout.close()
-		cfg.Pages = d.tryout.pages()
-	}
-	if d.server, err = startServer(ctx, cfg, addresses{public: "127.0.0.1:0"}); err != nil {
-		return err
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.Background(), engine.ShutdownTimeout)
-		defer cancel()
-		err = errors.Join(err, d.server.stop(closing))
-	}()
-	if d.client, err = client.New(d.server.url, client.Options{AdminKey: d.server.engine.AdminKey()}); err != nil {
-		return err
-	}
-	ledger, store := backends(cfg)
-	d.say("A server on %s\n  ledger   %s\n  store    %s", d.server.url, ledger, store)
-	result, broken, err := d.sell(ctx)
-	if err != nil {
-		return err
-	}
-	result.Ledger, result.Store = ledger, store
-	if err := d.print(result); err != nil {
-		return err
-	}
-	if d.keep {
-		if err := d.wait(ctx, result.SaleID); err != nil {
-			return errors.Join(broken, err)
-		}
-	}
-	return errors.Join(broken, demoVerdict(result))
-}
-
-// sell lets the crowd rush a new sale and gathers the proof. broken is what
-// was wrong with it, besides the audit.
-func (d *demo) sell(ctx context.Context) (result *loadgen.Result, broken, err error) {
-	sale, err := d.createSale(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	d.o.URL, d.o.Sale, d.o.Secret = d.server.url, sale.ID, []byte(d.server.engine.BuyerSecret())
-	proof := &proof{demo: d}
-	if d.lifecycle {
-		proof.lives = newLives(d)
-		d.o.Accepted, d.o.Remember = proof.lives.accept, true
-		proof.lives.start(ctx)
-		defer proof.lives.stop()
-	}
-	if proof.crowd, proof.out, err = d.rush(ctx, d.o); err != nil {
-		return nil, nil, err
-	}
-	proof.out.Stock = &d.stock
-	if proof.lives != nil {
-		if err := proof.lives.goOn(ctx, proof.crowd, proof.out); err != nil {
-			return nil, nil, err
-		}
-	}
-	if err := proof.gather(ctx); err != nil {
-		return nil, nil, err
-	}
-	if !d.keep {
-		if _, err := d.client.CloseSale(ctx, sale.ID); err != nil {
-			return nil, nil, fmt.Errorf("close the demo's sale: %w", err)
-		}
-	}
-	return &proof.out.Result, proof.late, nil
-}
-
-func (d *demo) createSale(ctx context.Context) (api.AdminSale, error) {
-	sale := api.CreateSale{
-		ID: api.Some(sluice.SaleID(fmt.Sprintf("demo-%x", time.Now().UnixNano()))), SKU: "DEMO-1",
-		Title: "A thing that everybody wants",
-		Price: api.Some(api.Money{Amount: 19900, Currency: "CNY"}), Total: api.Value(d.stock),
-		MaxPerBuyer: api.Value(int64(1)),
-		OpensAt:     api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
-	}
-	if d.lifecycle {
-		sale.PaymentWindowS, sale.PaymentGraceS = api.Some(int64(d.window/time.Second)),
-			api.Some(int64(lifeGrace/time.Second))
-	}
-	return d.client.CreateSale(ctx, sale)
-}
-
-func (d *demo) print(r *loadgen.Result) error {
-	if d.json {
-		return d.printJSON(r)
-	}
-	fmt.Fprintf(d.stdout, "\n%s wanted %s.\n\n", plural(int64(r.Buyers), "buyer", "buyers"),
-		plural(d.stock, "unit", "units"))
-	d.printRush(r)
+	fmt.Fprintf(a.stdout, "\n%s wanted %s.\n\n", figures.Plural(r.Buyers, "buyer", "buyers"),
+		figures.Plural(*r.Stock, "unit", "units"))
+	a.printRush(r)
 	if r.Lifecycle != nil {
-		d.printLives(r.Lifecycle)
+		a.printLives(r.Lifecycle)
 	}
-	fmt.Fprintln(d.stdout, "\nAudit")
+	fmt.Fprintln(a.stdout, "\nAudit")
 	rows := make([]checkRow, len(r.Audit.Checks))
 	for i, c := range r.Audit.Checks {
 		rows[i] = checkRow{c.ID, c.Name, c.Detail, c.OK, c.Unchecked}
 	}
-	d.printChecks(rows)
+	a.printChecks(rows)
 	if r.Audit.OK && undecided(r) == 0 {
-		fmt.Fprintln(d.stdout, "\nNothing was sold twice, and every promise became an order.")
+		fmt.Fprintln(a.stdout, "\nNothing was sold twice, and every promise became an order.")
 	}
 	return nil
+}
+
+// printKept says where to click.
+func (a *app) printKept(k *demo.Kept) {
+	page := func(id sluice.SaleID) string { return a.link(k.URL + "/s/" + string(id)) }
+	fmt.Fprintf(a.stderr, "\nThe server stays up; Ctrl-C stops it. In a browser:\n"+
+		"  buy        %s  %d units, opens in %d s; sign in and pay at the mock shop\n"+
+		"  sold out   %s\n"+
+		"  all sales  %s\n"+
+		"  mock shop  %s\n"+
+		"  metrics    %s\n"+
+		"  admin key  %s\n",
+		page(k.Try), k.Units, int(k.Opens/time.Second), page(k.Sold), a.link(k.URL+"/"), a.link(k.ShopURL+"/"),
+		a.link(k.URL+"/metrics"), k.AdminKey)
 }
 
 // demoVerdict is what the exit code says.
@@ -216,7 +127,7 @@ func demoVerdict(r *loadgen.Result) error {
 	case !r.Audit.OK:
 		return errors.New("the audit could not check everything")
 	case undecided(r) > 0:
-		return fmt.Errorf("%s without a decision", plural(undecided(r), "try stayed", "tries stayed"))
+		return fmt.Errorf("%s without a decision", figures.Plural(undecided(r), "try stayed", "tries stayed"))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -179,11 +180,12 @@ func (a *app) printLoad(r *loadgen.Result) error {
 func (g *goals) missed(r *loadgen.Result) error {
 	var missed []error
 	if p99 := time.Duration(r.LatencyMS.P99 * float64(time.Millisecond)); g.p99 > 0 && p99 > g.p99 {
-		missed = append(missed, fmt.Errorf("goal missed: p99 is %s, wanted at most %s", milliseconds(r.LatencyMS.P99), g.p99))
+		missed = append(missed, fmt.Errorf("goal missed: p99 is %s, wanted at most %s",
+			figures.Milliseconds(r.LatencyMS.P99), g.p99))
 	}
 	if g.errors >= 0 && r.Errors > g.errors {
 		missed = append(missed, fmt.Errorf("goal missed: %s, wanted at most %s",
-			plural(r.Errors, "try without a decision", "tries without a decision"), thousands(g.errors)))
+			figures.Plural(r.Errors, "try without a decision", "tries without a decision"), figures.Thousands(g.errors)))
 	}
 	if g.rate > 0 && r.RequestsPerS < g.rate {
 		missed = append(missed, fmt.Errorf("goal missed: %.0f requests a second, wanted at least %.0f", r.RequestsPerS,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 func (a *app) orderCommand() *cobra.Command {
@@ -31,7 +32,7 @@ func (a *app) printOrder(o api.Order) error {
 		{"order", string(o.OrderID)},
 		{"sale", string(o.SaleID)},
 		{"buyer", clean(string(o.BuyerID))},
-		{"units", thousands(o.Quantity)},
+		{"units", figures.Thousands(o.Quantity)},
 		{"price", money(o.Price) + " each"},
 		{"status", string(o.Status)},
 	}

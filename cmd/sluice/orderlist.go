@@ -10,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 // orderFilter holds the flags that select orders.
@@ -116,7 +117,7 @@ func (a *app) printOrders(page api.OrderPage) error {
 	var rows [][]string
 	for _, o := range page.Orders {
 		rows = append(rows, []string{
-			string(o.OrderID), clean(string(o.BuyerID)), thousands(o.Quantity), string(o.Status),
+			string(o.OrderID), clean(string(o.BuyerID)), figures.Thousands(o.Quantity), string(o.Status),
 			o.AcceptedAt.String(),
 		})
 	}

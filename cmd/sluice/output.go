@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"unicode"
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
 	"github.com/charmbracelet/x/term"
+
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 // terminal returns w as a terminal, or nil when a person does not look at it.
@@ -120,44 +121,10 @@ func clean(text string) string {
 	}, text)
 }
 
-// thousands writes a number with commas: 1,234,567.
-func thousands(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
-}
-
 // limit writes a number that may be absent.
 func limit(n *int64) string {
 	if n == nil {
 		return "none"
 	}
-	return thousands(*n)
-}
-
-// seconds writes a duration with as many digits as mean something.
-func seconds(s float64) string {
-	switch {
-	case s >= 10:
-		return fmt.Sprintf("%.1f s", s)
-	case s >= 1:
-		return fmt.Sprintf("%.2f s", s)
-	}
-	return milliseconds(s * 1000)
-}
-
-func milliseconds(ms float64) string {
-	switch {
-	case ms >= 1000:
-		return seconds(ms / 1000)
-	case ms >= 10:
-		return fmt.Sprintf("%.0f ms", ms)
-	}
-	return fmt.Sprintf("%.1f ms", ms)
+	return figures.Thousands(*n)
 }

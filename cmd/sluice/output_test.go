@@ -44,6 +44,12 @@ var sampleResult = loadgen.Result{
 	ErrorReasons: map[string]int64{"no answer in time": 1, "connection lost: EOF": 1},
 }
 
+var sampleLife = loadgen.Lifecycle{
+	PaymentWindowS: 6, PaymentGraceS: 1, Accepted: 1667, Paid: 1000, Cancelled: 333, Expired: 333, Refunded: 1,
+	Returned: 667, SoldAgain: 667, Available: 0, SettledAfterS: 4.28,
+	CameBack: &loadgen.Comeback{Buyers: 98_334, Requests: 12_345, Left: 98_000},
+}
+
 // What people read when it goes into a file; a terminal gets frames and colours.
 func TestOutput(t *testing.T) {
 	var b bytes.Buffer
@@ -121,19 +127,19 @@ func TestOutput(t *testing.T) {
 
 func TestDemoOutput(t *testing.T) {
 	var b bytes.Buffer
-	d := &demo{app: &app{stdout: &b, stderr: &b}, stock: 1000}
+	a := &app{stdout: &b, stderr: &b}
 	r := sampleResult
-	r.Errors, r.ErrorReasons, r.Replayed = 0, nil, 0
+	r.Stock, r.Errors, r.ErrorReasons, r.Replayed = ptr(int64(1000)), 0, nil, 0
 	r.Audit = &api.AuditReport{OK: true, Checks: []api.AuditCheck{
 		{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"},
 		{ID: "I7", Name: "No undersell", OK: true, Detail: "1,000 of 1,000 units went"},
 	}}
-	if err := d.print(&r); err != nil {
+	if err := a.printDemo(&r); err != nil {
 		t.Fatal(err)
 	}
 	b.WriteString("== with a lifecycle\n")
 	r.Lifecycle = &sampleLife
-	if err := d.print(&r); err != nil {
+	if err := a.printDemo(&r); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "demo", b.String())
@@ -173,11 +179,10 @@ func TestVerdicts(t *testing.T) {
 			}
 
 			b.Reset()
-			d := &demo{app: a}
 			r := sampleResult
-			r.Errors = 0
+			r.Stock, r.Errors = ptr(int64(1000)), 0
 			r.Audit = &api.AuditReport{OK: tc.c.OK, Checks: []api.AuditCheck{{ID: "I1", OK: tc.c.OK, Unchecked: tc.c.Unchecked}}}
-			_ = d.print(&r)
+			_ = a.printDemo(&r)
 			if got := codeOf(demoVerdict(&r)); got != tc.code ||
 				strings.Contains(b.String(), "Nothing was sold twice") != tc.c.OK {
 				t.Errorf("demo: exit %d\n%s", got, &b)
@@ -196,20 +201,4 @@ func codeOf(err error) int {
 		return exitOK
 	}
 	return exitCode(err)
-}
-
-func TestNumbers(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234"} {
-		if got := thousands(n); got != want {
-			t.Errorf("%d: %s", n, got)
-		}
-	}
-	for ms, want := range map[float64]string{
-		0.04: "0.0 ms", 9.94: "9.9 ms", 35.2: "35 ms", 1520: "1.52 s",
-		15200: "15.2 s",
-	} {
-		if got := milliseconds(ms); got != want {
-			t.Errorf("%v: %s", ms, got)
-		}
-	}
 }

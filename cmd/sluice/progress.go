@@ -9,6 +9,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/term"
 
+	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -75,7 +76,8 @@ func (a *app) rush(ctx context.Context, o loadgen.Options) (*loadgen.Crowd, *loa
 	if len(o.Tokens) == 0 {
 		stop = a.watch(func() string {
 			n := p.Minted.Load()
-			return fmt.Sprintf("  tokens   %s%s of %s", a.bar(n, int64(o.Buyers)), thousands(n), thousands(int64(o.Buyers)))
+			return fmt.Sprintf("  tokens   %s%s of %s", a.bar(n, int64(o.Buyers)), figures.Thousands(n),
+				figures.Thousands(o.Buyers))
 		})
 	}
 	err = crowd.Prepare(ctx)
@@ -86,8 +88,8 @@ func (a *app) rush(ctx context.Context, o loadgen.Options) (*loadgen.Crowd, *loa
 	if o.Tickets != nil {
 		stop = a.watch(func() string {
 			n := p.Tickets.Load()
-			return fmt.Sprintf("  tickets  %s%s of %s buyers%s", a.bar(n, int64(o.Buyers)), thousands(n),
-				thousands(int64(o.Buyers)), ahead(o.Tickets, n))
+			return fmt.Sprintf("  tickets  %s%s of %s buyers%s", a.bar(n, int64(o.Buyers)), figures.Thousands(n),
+				figures.Thousands(o.Buyers), ahead(o.Tickets, n))
 		})
 		err = crowd.GetTickets(ctx)
 		stop()
@@ -107,10 +109,10 @@ func (a *app) rush(ctx context.Context, o loadgen.Options) (*loadgen.Crowd, *loa
 		rate := float64(n) / max(time.Since(start).Seconds(), 0.001)
 		of := ""
 		if whole > 0 {
-			of = " of " + thousands(whole)
+			of = " of " + figures.Thousands(whole)
 		}
-		return fmt.Sprintf("  answers  %s%s%s, %s accepted, %s a second", a.bar(n, whole), thousands(n), of,
-			thousands(p.Accepted.Load()), thousands(int64(rate)))
+		return fmt.Sprintf("  answers  %s%s%s, %s accepted, %s a second", a.bar(n, whole), figures.Thousands(n), of,
+			figures.Thousands(p.Accepted.Load()), figures.Thousands(int64(rate)))
 	})
 	out, err := crowd.Rush(ctx)
 	stop()

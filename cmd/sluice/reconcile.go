@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 func (a *app) reconcileCommand() *cobra.Command {
@@ -79,10 +80,11 @@ func (a *app) printReconciled(list api.ReconcileList) error {
 			if said == "" && len(d.Orders) > 0 {
 				said = string(d.Orders[0])
 				if d.Count > 1 {
-					said += fmt.Sprintf(" and %s more", thousands(d.Count-1))
+					said += fmt.Sprintf(" and %s more", figures.Thousands(d.Count-1))
 				}
 			}
-			rows = append(rows, []string{string(r.SaleID), d.Class, thousands(d.Count), thousands(d.Repaired), said})
+			rows = append(rows, []string{string(r.SaleID), d.Class, figures.Thousands(d.Count), figures.Thousands(d.Repaired),
+				said})
 		}
 		if quiet {
 			rows = append(rows, []string{string(r.SaleID), "in step", "", "", ""})
@@ -96,7 +98,7 @@ func (a *app) printReconciled(list api.ReconcileList) error {
 		a.printTable([]string{"SALE", "DIFFERENCE", ">FOUND", ">REPAIRED", "WHAT"}, rows)
 	}
 	if remaining > 0 {
-		return fmt.Errorf("%s not repaired", plural(remaining, "difference is", "differences are"))
+		return fmt.Errorf("%s not repaired", figures.Plural(remaining, "difference is", "differences are"))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -29,29 +30,31 @@ func (a *app) printRush(r *loadgen.Result) {
 	for _, code := range loadgen.Codes() {
 		always := code == sluice.Accepted || code == sluice.SoldOut
 		if n := r.Decisions[code]; n > 0 || always {
-			rows = append(rows, []string{words[code], thousands(n), loadgen.CodeName(code)})
+			rows = append(rows, []string{words[code], figures.Thousands(n), loadgen.CodeName(code)})
 		}
 	}
-	rows = append(rows, []string{"never got an answer", thousands(r.Errors), "errors"})
+	rows = append(rows, []string{"never got an answer", figures.Thousands(r.Errors), "errors"})
 	a.printTable([]string{"TRIES", ">", "CODE"}, rows)
 	a.printReasons(r.ForbiddenReasons)
 	a.printReasons(r.ErrorReasons)
 	l := r.LatencyMS
 	fields := [][2]string{
-		{"requests", fmt.Sprintf("%s in %s, %s a second", thousands(r.Requests), seconds(r.DurationS),
-			thousands(int64(r.RequestsPerS)))},
-		{"answered in", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", milliseconds(l.P50), milliseconds(l.P95),
-			milliseconds(l.P99), milliseconds(l.Max))},
+		{"requests", fmt.Sprintf("%s in %s, %s a second", figures.Thousands(r.Requests), figures.Seconds(r.DurationS),
+			figures.Thousands(int64(r.RequestsPerS)))},
+		{"answered in", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", figures.Milliseconds(l.P50),
+			figures.Milliseconds(l.P95),
+			figures.Milliseconds(l.P99), figures.Milliseconds(l.Max))},
 	}
 	if r.Tickets != nil {
 		fields = append(fields, ticketFields(r.Tickets)...)
 	}
 	if r.OrdersStored != nil {
 		fields = append(fields, [2]string{"orders stored", fmt.Sprintf("%s from %s, the last one %s after the last answer",
-			thousands(*r.OrdersStored), plural(*r.DistinctBuyers, "buyer", "different buyers"), seconds(*r.StoredAfterS))})
+			figures.Thousands(*r.OrdersStored), figures.Plural(*r.DistinctBuyers, "buyer", "different buyers"),
+			figures.Seconds(*r.StoredAfterS))})
 	}
 	if r.Replayed > 0 {
-		fields = append(fields, [2]string{"replayed", thousands(r.Replayed) +
+		fields = append(fields, [2]string{"replayed", figures.Thousands(r.Replayed) +
 			" had been accepted by an earlier request with their key"})
 	}
 	fields = append(fields, [2]string{"seed", fmt.Sprint(r.Seed)})
@@ -60,35 +63,37 @@ func (a *app) printRush(r *loadgen.Result) {
 
 func (a *app) printReasons(reasons map[string]int64) {
 	for _, reason := range slices.Sorted(mapKeys(reasons)) {
-		fmt.Fprintf(a.stdout, "  %s: %s\n", thousands(reasons[reason]), reason)
+		fmt.Fprintf(a.stdout, "  %s: %s\n", figures.Thousands(reasons[reason]), reason)
 	}
 }
 
 // ticketFields say what it took to get tickets, apart from the claims.
 func ticketFields(t *loadgen.Tickets) [][2]string {
-	got := fmt.Sprintf("%s handed out", thousands(t.HandedOut))
+	got := fmt.Sprintf("%s handed out", figures.Thousands(t.HandedOut))
 	for _, reason := range slices.Sorted(mapKeys(t.Refused)) {
-		got += fmt.Sprintf(", %s refused: %s", thousands(t.Refused[reason]), reason)
+		got += fmt.Sprintf(", %s refused: %s", figures.Thousands(t.Refused[reason]), reason)
 	}
 	if t.Errors > 0 {
-		got += fmt.Sprintf(", %s without an answer", thousands(t.Errors))
+		got += fmt.Sprintf(", %s without an answer", figures.Thousands(t.Errors))
 	}
 	l, work := t.LatencyMS, t.WorkMS
 	fields := [][2]string{
-		{"tickets", fmt.Sprintf("%s; %s in %s", got, plural(t.Requests, "request", "requests"), seconds(t.DurationS))},
+		{"tickets", fmt.Sprintf("%s; %s in %s", got, figures.Plural(t.Requests, "request", "requests"),
+			figures.Seconds(t.DurationS))},
 	}
 	if t.HandedOut > 0 {
 		fields = append(fields, [2]string{
 			"handed out in",
-			fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", milliseconds(l.P50), milliseconds(l.P95), milliseconds(l.P99),
-				milliseconds(l.Max)),
+			fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", figures.Milliseconds(l.P50), figures.Milliseconds(l.P95),
+				figures.Milliseconds(l.P99),
+				figures.Milliseconds(l.Max)),
 		})
 	}
 	if t.Solved > 0 {
 		fields = append(fields, [2]string{
 			"proofs of work",
-			fmt.Sprintf("%s, p50 %s, p95 %s, at most %s each", thousands(t.Solved), milliseconds(work.P50),
-				milliseconds(work.P95), milliseconds(work.Max)),
+			fmt.Sprintf("%s, p50 %s, p95 %s, at most %s each", figures.Thousands(t.Solved), figures.Milliseconds(work.P50),
+				figures.Milliseconds(work.P95), figures.Milliseconds(work.Max)),
 		})
 	}
 	return fields
@@ -108,24 +113,24 @@ func mapKeys(m map[string]int64) func(yield func(string) bool) {
 func (a *app) printLives(l *loadgen.Lifecycle) {
 	fmt.Fprintln(a.stdout)
 	rows := [][]string{
-		{"paid", thousands(l.Paid), string(sluice.Paid)},
-		{"given back by the buyer", thousands(l.Cancelled), string(sluice.Cancelled)},
-		{"never paid", thousands(l.Expired), string(sluice.Expired)},
+		{"paid", figures.Thousands(l.Paid), string(sluice.Paid)},
+		{"given back by the buyer", figures.Thousands(l.Cancelled), string(sluice.Cancelled)},
+		{"never paid", figures.Thousands(l.Expired), string(sluice.Expired)},
 	}
 	if l.Refunded > 0 {
-		rows = append(rows, []string{"paid too late, money back", thousands(l.Refunded), string(sluice.Refunded)})
+		rows = append(rows, []string{"paid too late, money back", figures.Thousands(l.Refunded), string(sluice.Refunded)})
 	}
 	a.printTable([]string{"ORDERS", ">", "STATUS"}, rows)
-	back := fmt.Sprintf("%s with the key they had, %s", plural(int64(l.CameBack.Buyers), "buyer", "buyers"),
-		plural(l.CameBack.Requests, "request", "requests"))
+	back := fmt.Sprintf("%s with the key they had, %s", figures.Plural(l.CameBack.Buyers, "buyer", "buyers"),
+		figures.Plural(l.CameBack.Requests, "request", "requests"))
 	if l.CameBack.Requests == 0 {
 		back = "no buyers: returned units went to buyers later in the rush"
 	}
 	a.printFields([][2]string{
-		{"returned", fmt.Sprintf("%s; %s sold again, %s available", plural(l.Returned, "unit", "units"),
-			thousands(l.SoldAgain), thousands(l.Available))},
+		{"returned", fmt.Sprintf("%s; %s sold again, %s available", figures.Plural(l.Returned, "unit", "units"),
+			figures.Thousands(l.SoldAgain), figures.Thousands(l.Available))},
 		{"came back", fmt.Sprintf("%s; %s away with nothing", back,
-			plural(int64(l.CameBack.Left), "buyer went", "buyers went"))},
-		{"settled", seconds(l.SettledAfterS) + " after the last answer of the rush"},
+			figures.Plural(l.CameBack.Left, "buyer went", "buyers went"))},
+		{"settled", figures.Seconds(l.SettledAfterS) + " after the last answer of the rush"},
 	})
 }

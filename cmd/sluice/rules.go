@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 // ruleFlags holds the flags of a sale's rules as they were typed. Each takes
@@ -132,7 +133,7 @@ func parseRate(text string) (requests, perS int64, err error) {
 func showRules(r *api.Rules) (fields [][2]string) {
 	add := func(name, text string) { fields = append(fields, [2]string{name, text}) }
 	rate := func(requests, perS int64) string {
-		return fmt.Sprintf("%s in %s", plural(requests, "try", "tries"), time.Duration(perS)*time.Second)
+		return fmt.Sprintf("%s in %s", figures.Plural(requests, "try", "tries"), time.Duration(perS)*time.Second)
 	}
 	if b := r.BuyerRate; b != nil {
 		text := rate(b.Requests, b.PerS)
@@ -151,7 +152,7 @@ func showRules(r *api.Rules) (fields [][2]string) {
 		add("ticket", fmt.Sprintf("from %s before the opening on", time.Duration(r.Ticket.BeforeS)*time.Second))
 	}
 	if r.Challenge != nil {
-		add("challenge", plural(r.Challenge.Difficulty, "bit", "bits"))
+		add("challenge", figures.Plural(r.Challenge.Difficulty, "bit", "bits"))
 	}
 	if k := r.Risk; k != nil {
 		add("risk", fmt.Sprintf("%s within %s, or %s", clean(k.URL), time.Duration(k.TimeoutMS)*time.Millisecond,

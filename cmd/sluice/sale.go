@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 func (a *app) saleCommand() *cobra.Command {
@@ -78,7 +79,7 @@ func (a *app) saleList() *cobra.Command {
 			var rows [][]string
 			for _, s := range sales {
 				rows = append(rows, []string{
-					string(s.ID), string(s.State), limit(s.Total), thousands(s.Taken), available(s.Sale), s.OpensAt.String(),
+					string(s.ID), string(s.State), limit(s.Total), figures.Thousands(s.Taken), available(s.Sale), s.OpensAt.String(),
 					clean(s.Title),
 				})
 			}
@@ -119,15 +120,15 @@ func (a *app) printSale(s api.AdminSale) error {
 	fields = append(
 		fields,
 		[2]string{"total", limit(s.Total)},
-		[2]string{"taken", thousands(s.Taken)},
+		[2]string{"taken", figures.Thousands(s.Taken)},
 		[2]string{"available", available(s.Sale)},
 		[2]string{"per buyer", perBuyer(s)},
 		[2]string{"opens", s.OpensAt.String()},
 		[2]string{"closes", closes},
 		[2]string{"payment", fmt.Sprintf("within %s, and %s of grace", time.Duration(s.PaymentWindowS)*time.Second,
 			time.Duration(s.PaymentGraceS)*time.Second)},
-		[2]string{"stored", plural(s.StoredTaken, "unit", "units") + ", " +
-			plural(s.Backlog, "journal entry", "journal entries") + " waiting"},
+		[2]string{"stored", figures.Plural(s.StoredTaken, "unit", "units") + ", " +
+			figures.Plural(s.Backlog, "journal entry", "journal entries") + " waiting"},
 	)
 	fields = append(fields, showRules(&s.Rules)...)
 	if s.Fence != "" {
@@ -140,20 +141,22 @@ func (a *app) printSale(s api.AdminSale) error {
 func perBuyer(s api.AdminSale) string {
 	text := "no limit"
 	if s.MaxPerBuyer != nil {
-		text = plural(*s.MaxPerBuyer, "unit", "units")
+		text = figures.Plural(*s.MaxPerBuyer, "unit", "units")
 	}
 	if s.MaxOrdersPerBuyer != nil {
-		text += ", in at most " + plural(*s.MaxOrdersPerBuyer, "order", "orders")
+		text += ", in at most " + figures.Plural(*s.MaxOrdersPerBuyer, "order", "orders")
 	}
 	if s.MaxUnpaidPerBuyer != nil {
-		text += ", none after " + plural(*s.MaxUnpaidPerBuyer, "unpaid ending", "unpaid endings")
+		text += ", none after " + figures.Plural(*s.MaxUnpaidPerBuyer, "unpaid ending", "unpaid endings")
 	}
 	return text
 }
 
 // money writes minor units as they are: how many digits a currency has is the
 // shop's to know.
-func money(m api.Money) string { return thousands(m.Amount) + " " + m.Currency + " (minor units)" }
+func money(m api.Money) string {
+	return figures.Thousands(m.Amount) + " " + m.Currency + " (minor units)"
+}
 
 // newSale holds the flags of sale create as they were typed.
 type newSale struct {

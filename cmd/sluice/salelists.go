@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 // saleBuyers is `sale allow` and `sale deny`.
@@ -116,7 +117,7 @@ func (a *app) printBuyerList(l api.BuyerList) error {
 		updated = l.UpdatedAt.String()
 	}
 	a.printFields([][2]string{
-		{"sale", string(l.SaleID)}, {"list", string(l.List)}, {"buyers", thousands(l.Size)}, {"updated", updated},
+		{"sale", string(l.SaleID)}, {"list", string(l.List)}, {"buyers", figures.Thousands(l.Size)}, {"updated", updated},
 	})
 	return nil
 }

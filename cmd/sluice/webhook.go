@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 func (a *app) webhookCommand() *cobra.Command {
@@ -78,7 +79,8 @@ func (a *app) webhookList() *cobra.Command {
 			rows := make([][]string, len(list))
 			for i, w := range list {
 				rows[i] = []string{
-					string(w.ID), w.Status, thousands(w.Behind), thousands(w.Pending), thousands(w.Failed), thousands(w.Delivered),
+					string(w.ID), w.Status, figures.Thousands(w.Behind), figures.Thousands(w.Pending), figures.Thousands(w.Failed),
+					figures.Thousands(w.Delivered),
 					clean(w.URL), clean(w.LastError),
 				}
 			}
@@ -128,10 +130,10 @@ func (a *app) printWebhook(w api.Webhook) error {
 		{"secret", w.Secret},
 		{"status", w.Status},
 		{"disabled", strings.TrimSpace(timeOrNone(w.DisabledAt) + " " + clean(w.DisabledWhy))},
-		{"behind", thousands(w.Behind)},
-		{"pending", thousands(w.Pending)},
-		{"failed", thousands(w.Failed)},
-		{"delivered", thousands(w.Delivered)},
+		{"behind", figures.Thousands(w.Behind)},
+		{"pending", figures.Thousands(w.Pending)},
+		{"failed", figures.Thousands(w.Failed)},
+		{"delivered", figures.Thousands(w.Delivered)},
 		{"last success", timeOrNone(w.LastSuccessAt)},
 		{"last failure", strings.TrimSpace(timeOrNone(w.LastFailureAt) + " " + clean(w.LastError))},
 	}
@@ -225,7 +227,7 @@ func (a *app) webhookReplay() *cobra.Command {
 			if a.json {
 				return a.printJSON(api.WebhookReplayed{Replayed: n})
 			}
-			fmt.Fprintf(a.stdout, "%s will be sent again\n", plural(n, "event", "events"))
+			fmt.Fprintf(a.stdout, "%s will be sent again\n", figures.Plural(n, "event", "events"))
 			return nil
 		},
 	}

@@ -44,6 +44,7 @@ var table = []row{
 	{"internal/archtest", nil, nil},
 	{"internal/content", nil, nil},
 	{"internal/disk", nil, nil},
+	{"internal/figures", nil, nil},
 	{"internal/loglimit", nil, nil},
 	{"internal/meters", []string{root}, nil},
 	{"internal/metrics", []string{root}, []string{"*"}},
@@ -92,10 +93,14 @@ var table = []row{
 		"internal/auth", "internal/httpapi", "internal/web", "internal/disk", "internal/loglimit", "internal/metrics",
 	}, []string{"*"}},
 
+	{"internal/demo", []string{
+		root, "engine", "client", "api", "internal/config", "internal/figures", "internal/loadgen",
+	}, nil},
+
 	// Programs.
-	{"cmd/sluice", []string{root, "engine", "client", "api", "internal/...", "examples/shop/merchant"}, []string{"*"}},
+	{"cmd/sluice", []string{root, "engine", "client", "api", "internal/..."}, []string{"*"}},
 	{"bench", []string{root, "engine", "ledger/...", "store/...", "internal/..."}, []string{"*"}},
-	{"examples/...", []string{root, "engine", "client", "examples/..."}, nil},
+	{"examples/...", []string{"engine"}, nil},
 	{"test/...", nil, nil},
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/examples/shop/merchant"
+	"github.com/sluicehq/sluice/internal/demo"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -106,7 +106,7 @@ func startSite(dir string) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	shop, err := merchant.New(merchant.Options{
+	shop, err := demo.NewShop(demo.ShopOptions{
 		Pages: s.url, BuyerSecret: s.engine.BuyerSecret(),
 		AdminKey: s.engine.AdminKey(),
 	})

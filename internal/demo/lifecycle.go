@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -12,21 +12,22 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
 // lifeGrace is how long the demo's units are kept after the payment window.
 const lifeGrace = time.Second
 
-// defaultWindow is as short as a demo should be, and lets all winners pay in
+// DefaultWindow is as short as a demo should be, and lets all winners pay in
 // time on a small and busy machine.
-func defaultWindow(stock int64) time.Duration {
+func DefaultWindow(stock int64) time.Duration {
 	return 10*time.Second + time.Duration(min(stock/1000, 3000))*time.Second
 }
 
 // patience is how long the crowd goes on while nothing happens: longer than it
 // takes an order to expire, on a busy machine too.
-func (d *demo) patience() time.Duration { return d.window + lifeGrace + 15*time.Second }
+func (d *run) patience() time.Duration { return d.Window + lifeGrace + 15*time.Second }
 
 // settlers is how many orders are paid or cancelled at the same time. When
 // crowded winners wait for that, no other buyer comes back: orders beyond what
@@ -41,7 +42,7 @@ const (
 // a buyer who gets a returned unit pays. The merchant's calls and the buyers'
 // are the real ones, over HTTP.
 type lives struct {
-	*demo
+	*run
 	http    *http.Client // of all buyers
 	workers sync.WaitGroup
 
@@ -70,11 +71,11 @@ type winner struct {
 	since time.Time
 }
 
-func newLives(d *demo) *lives {
+func newLives(d *run) *lives {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = settlers
 	l := &lives{
-		demo: d, http: &http.Client{Transport: transport, Timeout: 15 * time.Second},
+		run: d, http: &http.Client{Transport: transport, Timeout: 15 * time.Second},
 		told: map[sluice.OrderID]sluice.Status{},
 	}
 	l.work, l.room = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
@@ -86,7 +87,7 @@ func (l *lives) accept(p loadgen.Promise) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fate := sluice.Pay
-	if l.accepted < l.stock {
+	if l.accepted < l.Stock {
 		fate = []sluice.Action{sluice.Pay, sluice.Cancel, sluice.Expire}[l.accepted%3]
 	}
 	l.accepted++
@@ -196,7 +197,7 @@ func (l *lives) enough() bool {
 		l.room.Wait()
 	}
 	l.mu.Unlock()
-	return l.paid.Load() >= l.stock || time.Since(time.Unix(0, l.moved.Load())) > l.patience()
+	return l.paid.Load() >= l.Stock || time.Since(time.Unix(0, l.moved.Load())) > l.patience()
 }
 
 // pay is the merchant's payment callback. Money that came too late goes back.
@@ -210,7 +211,7 @@ func (l *lives) pay(ctx context.Context, w winner) (sluice.Status, error) {
 
 // cancel is the buyer's own. One who comes too late finds the order expired.
 func (l *lives) cancel(ctx context.Context, w winner) (sluice.Status, error) {
-	token, err := loadgen.Mint(l.o.Secret, loadgen.BuyerName(w.Buyer), time.Now(), time.Hour)
+	token, err := loadgen.Mint(l.Crowd.Secret, loadgen.BuyerName(w.Buyer), time.Now(), time.Hour)
 	if err != nil {
 		return "", err
 	}
@@ -244,16 +245,17 @@ func (l *lives) tell(order sluice.OrderID, status sluice.Status) {
 func (l *lives) goOn(ctx context.Context, crowd *loadgen.Crowd, out *loadgen.Outcome) error {
 	l.rushed = time.Now()
 	l.moved.Store(l.rushed.UnixNano())
-	stop := l.watch(func() string {
+	stop := l.Screen.Watch(func() string {
 		l.mu.Lock()
 		accepted := l.accepted
 		l.mu.Unlock()
 		n := l.paid.Load()
-		return fmt.Sprintf("  paid     %s%s of %s, %s cancelled, %s sold again", l.bar(n, l.stock), thousands(n),
-			thousands(l.stock),
-			thousands(l.cancelled.Load()), thousands(max(accepted-l.stock, 0)))
+		return fmt.Sprintf("  paid     %s%s of %s, %s cancelled, %s sold again", l.Screen.Bar(n, l.Stock),
+			figures.Thousands(n),
+			figures.Thousands(l.Stock),
+			figures.Thousands(l.cancelled.Load()), figures.Thousands(max(accepted-l.Stock, 0)))
 	})
-	l.back = crowd.ComeBack(ctx, float64(max(l.stock, 2000)), l.enough)
+	l.back = crowd.ComeBack(ctx, float64(max(l.Stock, 2000)), l.enough)
 	l.stop()
 	stop()
 	out.Promises = crowd.Promises()

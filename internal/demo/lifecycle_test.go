@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"encoding/json"
@@ -18,12 +18,6 @@ import (
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
-
-var sampleLife = loadgen.Lifecycle{
-	PaymentWindowS: 6, PaymentGraceS: 1, Accepted: 1667, Paid: 1000, Cancelled: 333, Expired: 333, Refunded: 1,
-	Returned: 667, SoldAgain: 667, Available: 0, SettledAfterS: 4.28,
-	CameBack: &loadgen.Comeback{Buyers: 98_334, Requests: 12_345, Left: 98_000},
-}
 
 // A third of the first winners pay, a third cancel, a third do nothing; those
 // who come after them pay. Trouble on the way is tried again.
@@ -68,8 +62,8 @@ func TestLivesTakeTheirCourse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &demo{app: &app{json: true}, stock: 9, window: time.Second, server: &server{url: srv.URL}, client: admin}
-	d.o.Secret = []byte("0123456789abcdef0123456789abcdef")
+	d := &run{Options: Options{Stock: 9, Window: time.Second}, server: &site{url: srv.URL}, client: admin}
+	d.Crowd.Secret = []byte("0123456789abcdef0123456789abcdef")
 	l := newLives(d)
 	l.start(t.Context())
 	for i := range 11 {
@@ -112,7 +106,7 @@ func order(n int) string {
 
 // No buyer comes back while more winners wait than can be paid.
 func TestEnoughWaitsForTheSettlers(t *testing.T) {
-	l := newLives(&demo{app: &app{}, stock: 1000, window: time.Second})
+	l := newLives(&run{Options: Options{Stock: 1000, Window: time.Second}})
 	l.moved.Store(time.Now().UnixNano())
 	if l.enough() {
 		t.Error("nothing is paid, and that is enough")
@@ -156,7 +150,7 @@ func TestEnoughWaitsForTheSettlers(t *testing.T) {
 func TestProofOfLives(t *testing.T) {
 	sound := func() *proof {
 		p := &proof{
-			demo:  &demo{app: &app{}, stock: 3, window: time.Second},
+			run:   &run{Options: Options{Stock: 3, Window: time.Second}},
 			lives: &lives{told: map[sluice.OrderID]sluice.Status{"a": sluice.Paid, "b": sluice.Cancelled}},
 		}
 		p.lives.back = &loadgen.Comeback{Left: 5}

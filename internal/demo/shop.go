@@ -1,8 +1,4 @@
-// Package merchant is a mock shop, an EXAMPLE only: everybody may log in as
-// anybody, and no money moves. It has what a shop needs for Sluice's pages: a
-// login that mints buyers' tokens and hands them over, links to the sales, and
-// a payment that is reported to the merchant's API.
-package merchant
+package demo
 
 import (
 	"crypto/hmac"
@@ -22,8 +18,9 @@ import (
 	"github.com/sluicehq/sluice/client"
 )
 
-// Options are what the shop needs of its Sluice server; all are needed.
-type Options struct {
+// ShopOptions are what the mock shop needs of its Sluice server; all are
+// needed.
+type ShopOptions struct {
 	Pages       string // URL of the server and its pages, like http://127.0.0.1:8080
 	BuyerSecret string // signs buyers' tokens
 	AdminKey    string
@@ -39,19 +36,22 @@ var page = template.Must(template.New("shop.html").Funcs(template.FuncMap{
 }).ParseFS(templates, "shop.html"))
 
 type shop struct {
-	Options
+	ShopOptions
 	sluice *client.Client
 }
 
-// New returns the shop. It links to itself by relative paths, so it may be
-// mounted anywhere.
-func New(o Options) (http.Handler, error) {
+// NewShop returns a mock shop, an EXAMPLE only: every visitor may log in under
+// any name, and no money moves. It has what a shop needs for Sluice's pages: a
+// login that mints buyers' tokens and hands them over, links to the sales, and
+// a payment that is reported to the merchant's API. It links to itself by
+// relative paths, so it may be mounted anywhere.
+func NewShop(o ShopOptions) (http.Handler, error) {
 	o.Pages = strings.TrimRight(o.Pages, "/")
 	c, err := client.New(o.Pages, client.Options{AdminKey: o.AdminKey})
 	if err != nil {
 		return nil, err
 	}
-	s := &shop{Options: o, sluice: c}
+	s := &shop{ShopOptions: o, sluice: c}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.home)
 	mux.HandleFunc("GET /login", s.askLogin)

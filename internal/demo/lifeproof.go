@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -32,7 +33,7 @@ func (p *proof) waitSettled(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			p.late = errors.Join(p.late, fmt.Errorf("not settled after %s: %s of the ledger, %s of the store, %s still pending",
 				p.patience(),
-				plural(sale.Taken, "unit", "units"), thousands(sale.StoredTaken),
+				figures.Plural(sale.Taken, "unit", "units"), figures.Thousands(sale.StoredTaken),
 				map[bool]string{true: "orders", false: "no order"}[len(pending.Orders) > 0]))
 			return nil
 		}
@@ -52,7 +53,7 @@ func (l *lives) trouble() error {
 		return nil
 	}
 	return fmt.Errorf("%s without an answer, the first: %w",
-		plural(int64(len(l.failed)), "payment or cancellation stayed", "payments and cancellations stayed"), l.failed[0])
+		figures.Plural(len(l.failed), "payment or cancellation stayed", "payments and cancellations stayed"), l.failed[0])
 }
 
 // settled adds the figures of the lives, and the checks that can be made from
@@ -77,7 +78,7 @@ func (p *proof) settled(ctx context.Context) ([]api.AuditCheck, error) {
 
 func (p *proof) figures(available int64) loadgen.Lifecycle {
 	life := loadgen.Lifecycle{
-		PaymentWindowS: p.window.Seconds(), PaymentGraceS: lifeGrace.Seconds(),
+		PaymentWindowS: p.Window.Seconds(), PaymentGraceS: lifeGrace.Seconds(),
 		Accepted: int64(len(p.out.Promises)), Available: available, CameBack: p.lives.back,
 		SettledAfterS: loadgen.Round(time.Since(p.lives.rushed).Seconds()),
 	}
@@ -96,15 +97,16 @@ func (p *proof) figures(available int64) loadgen.Lifecycle {
 			life.Returned++
 		}
 	}
-	life.SoldAgain = max(life.Accepted-p.stock, 0)
+	life.SoldAgain = max(life.Accepted-p.Stock, 0)
 	return life
 }
 
 // conserved: in the end every unit is available or paid (I2).
 func (p *proof) conserved(life *loadgen.Lifecycle, taken int64) api.AuditCheck {
-	return judged("I2", "Conservation (from outside)", p.stock == life.Available+life.Paid && taken == life.Paid,
-		fmt.Sprintf("total %s = %s available + %s paid; the ledger holds %s", thousands(p.stock), thousands(life.Available),
-			thousands(life.Paid), thousands(taken)), nil)
+	return judged("I2", "Conservation (from outside)", p.Stock == life.Available+life.Paid && taken == life.Paid,
+		fmt.Sprintf("total %s = %s available + %s paid; the ledger holds %s", figures.Thousands(p.Stock),
+			figures.Thousands(life.Available),
+			figures.Thousands(life.Paid), figures.Thousands(taken)), nil)
 }
 
 // oneEnd: what buyers and merchant were told is how the orders are, and no
@@ -119,21 +121,21 @@ func (p *proof) oneEnd(twice []string, read int) api.AuditCheck {
 	slices.Sort(offenders)
 	return judged("I6", "One end (from outside)", len(offenders) == 0,
 		fmt.Sprintf("%s of payments and cancellations stand, %s of ended orders show one return each",
-			plural(int64(len(p.lives.told)), "answer", "answers"), plural(int64(read), "history", "histories")), offenders)
+			figures.Plural(len(p.lives.told), "answer", "answers"), figures.Plural(read, "history", "histories")), offenders)
 }
 
 // soldAgain: every unit that returned was sold again or can be bought, and no
 // buyer went away with nothing while there was one (I7).
 func (p *proof) soldAgain(life *loadgen.Lifecycle) api.AuditCheck {
-	neverSold := max(p.stock-life.Accepted, 0)
+	neverSold := max(p.Stock-life.Accepted, 0)
 	left := int64(life.CameBack.Left)
 	refused := p.out.Decisions[sluice.SoldOut]
 	ok := life.Returned == life.SoldAgain+life.Available-neverSold && (left == 0 || life.Available == 0) &&
 		(refused == 0 || neverSold == 0)
 	return judged("I7", "No undersell", ok,
 		fmt.Sprintf("%s returned, %s sold again, %s available; %s went away with nothing",
-			plural(life.Returned, "unit", "units"), thousands(life.SoldAgain), thousands(life.Available),
-			plural(left, "buyer", "buyers")), nil)
+			figures.Plural(life.Returned, "unit", "units"), figures.Thousands(life.SoldAgain), figures.Thousands(life.Available),
+			figures.Plural(left, "buyer", "buyers")), nil)
 }
 
 // maxHistories is how many histories of ended orders are read.

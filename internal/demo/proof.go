@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
 // proof gathers what shows, after a rush, that every promise was kept: the
 // stored orders, the audit, and what only the buyers' side can see (I4, I7).
 type proof struct {
-	*demo
+	*run
 	crowd *loadgen.Crowd
 	out   *loadgen.Outcome
 	lives *lives // with --lifecycle
@@ -85,10 +86,11 @@ func (p *proof) waitStored(ctx context.Context) error {
 	deadline := time.Now().Add(storeWithin(len(p.out.Promises)))
 	var seen atomic.Pointer[api.AdminSale]
 	seen.Store(&api.AdminSale{})
-	stop := p.watch(func() string {
+	stop := p.Screen.Watch(func() string {
 		sale := seen.Load()
-		return fmt.Sprintf("  orders   %s%s of %s stored", p.bar(sale.StoredTaken, sale.Taken), thousands(sale.StoredTaken),
-			thousands(sale.Taken))
+		return fmt.Sprintf("  orders   %s%s of %s stored", p.Screen.Bar(sale.StoredTaken, sale.Taken),
+			figures.Thousands(sale.StoredTaken),
+			figures.Thousands(sale.Taken))
 	})
 	defer stop()
 	for {
@@ -101,8 +103,9 @@ func (p *proof) waitStored(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			p.late = fmt.Errorf("%s of %s units were stored after %s, and %s wait", thousands(sale.StoredTaken),
-				thousands(sale.Taken), storeWithin(len(p.out.Promises)), plural(sale.Backlog, "journal entry", "journal entries"))
+			p.late = fmt.Errorf("%s of %s units were stored after %s, and %s wait", figures.Thousands(sale.StoredTaken),
+				figures.Thousands(sale.Taken), storeWithin(len(p.out.Promises)), figures.Plural(sale.Backlog, "journal entry",
+					"journal entries"))
 			return nil
 		}
 		select {
@@ -133,8 +136,8 @@ func (p *proof) promises() api.AuditCheck {
 		}
 	}
 	return judged("I5", "Every promise kept", len(missing) == 0,
-		fmt.Sprintf("%s of %s promised orders are stored", thousands(int64(len(p.out.Promises)-len(missing))),
-			thousands(int64(len(p.out.Promises)))), missing)
+		fmt.Sprintf("%s of %s promised orders are stored", figures.Thousands(len(p.out.Promises)-len(missing)),
+			figures.Thousands(len(p.out.Promises))), missing)
 }
 
 // repeats is how many accepted claims are sent again.
@@ -156,17 +159,17 @@ func (p *proof) sameAnswer(ctx context.Context) api.AuditCheck {
 		broken = append(broken, string(promise.Order)+" "+why)
 	}
 	return judged("I4", "Same answer (repeated)", len(broken) == 0,
-		fmt.Sprintf("%s of %s repeated claims got their order again", thousands(int64(len(sample)-len(broken))),
-			thousands(int64(len(sample)))), broken)
+		fmt.Sprintf("%s of %s repeated claims got their order again", figures.Thousands(len(sample)-len(broken)),
+			figures.Thousands(len(sample))), broken)
 }
 
 // undersell: nothing was given back, so "sold out" must mean that all units
 // went (I7).
 func (p *proof) undersell() api.AuditCheck {
 	accepted, refused := p.out.Decisions[sluice.Accepted], p.out.Decisions[sluice.SoldOut]
-	return judged("I7", "No undersell", refused == 0 || accepted == p.stock,
-		fmt.Sprintf("%s heard sold out, and %s of %s units went", thousands(refused), thousands(accepted),
-			thousands(p.stock)), nil)
+	return judged("I7", "No undersell", refused == 0 || accepted == p.Stock,
+		fmt.Sprintf("%s heard sold out, and %s of %s units went", figures.Thousands(refused), figures.Thousands(accepted),
+			figures.Thousands(p.Stock)), nil)
 }
 
 // judged makes a check; the first offenders are named.
