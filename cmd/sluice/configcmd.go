@@ -76,7 +76,7 @@ func (a *app) configCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(warnings) > 0 && exposed(c) { // serve would not start
+			if len(warnings) > 0 && c.Exposed { // serve would not start
 				return usage(errors.New(strings.Join(warnings, "\n")))
 			}
 			if a.json {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
@@ -121,43 +119,11 @@ func reachable(addr net.Addr, secure bool) string {
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
+// engineConfig is the configuration of the server's engine.
 func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
-	return engine.Config{
-		EventStreams:     cmp.Or(c.EventStreams, -1),     // 0: none
-		EventsPerAddress: cmp.Or(c.EventsPerAddress, -1), // 0: no limit
-		CORSOrigins:      c.CORSOrigins,
-		DataDir:          c.DataDir, Ledger: c.Ledger, LedgerReplica: c.LedgerReplica, Store: c.Store, Node: c.Node,
-		Exposed: exposed(c), BuyerSecretPrevious: c.BuyerSecretPrevious, WebhookKey: c.WebhookKey,
-		TokenLife: orNever(c.BuyerTokenLife),
-		AdminKey:  c.AdminKey, BuyerSecret: c.BuyerSecret, AdminKeys: c.AdminKeys,
-		// 0: none
-		BuyerJWKS: c.BuyerJWKS, BuyerIssuer: c.BuyerIssuer, BuyerAudience: c.BuyerAudience,
-		ClockSkew:    cmp.Or(c.ClockSkew, -1),
-		Pages:        engine.Pages{LoginURL: c.LoginURL, PayURL: c.PayURL},
-		TicketSecret: c.TicketSecret, TicketSecretPrevious: c.TicketSecretPrevious,
-		Refresh: c.RefreshInterval, Queue: c.ClaimQueue, WaitReplicas: c.WaitReplicas,
-		ClaimsInFlight: c.ClaimsInFlight, TrustedProxies: c.TrustedProxies, ClientAddressHeader: c.ClientAddressHeader,
-		Retention: c.Retention, Reconcile: orNever(c.ReconcileInterval), Expiry: c.ExpiryInterval,
-		Abandoned: c.AbandonedAfter, Log: log,
-	}
-}
-
-// exposed reports whether other machines can reach the server.
-func exposed(c *config.Config) bool {
-	for _, listen := range []string{c.Listen, c.AdminListen} {
-		if host, _, err := net.SplitHostPort(listen); err == nil && !config.IsLoopback(host) {
-			return true
-		}
-	}
-	return false
-}
-
-// orNever is an interval as the engine wants it: 0 there means the default.
-func orNever(interval time.Duration) time.Duration {
-	if interval == 0 {
-		return -1
-	}
-	return interval
+	cfg := c.Config
+	cfg.Log = log
+	return cfg
 }
 
 // backends are ledger and store as they may be shown.

@@ -86,7 +86,7 @@ var table = []row{
 	{"internal/loadgen", []string{root, "api", "internal/auth", "internal/tickets"}, []string{"*"}},
 
 	// Composition.
-	{"internal/config", []string{root, "internal/auth"}, []string{"*"}},
+	{"internal/config", []string{root, "engine", "internal/auth"}, []string{"*"}},
 	{"engine", []string{
 		root, "api", "ledger/redisledger", "ledger/sqliteledger", "store/sqlitestore", "store/pgstore", "store/mysqlstore",
 		"internal/admission", "internal/pipeline", "internal/settle", "internal/audit", "internal/notify", "internal/tickets",

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,46 +15,23 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/engine"
 )
 
 // Config is all settings, valid. Where an empty value means a default that
 // only the server can make, it stays empty.
 type Config struct {
-	DataDir, Ledger, Store  string
-	LedgerReplica           string
-	Listen, ReadyFile, Node string
-	AdminListen             string // empty: one listener, Listen, for all
-	TLSCert, TLSKey         string
-	EventStreams            int
-	EventsPerAddress        int // 0: no such limit
-	CORSOrigins             []string
-	AdminKey, BuyerSecret   string
-	AdminKeys               []sluice.AdminKey
-	BuyerJWKS, BuyerIssuer  string
-	BuyerAudience           string
-	ClockSkew               time.Duration
-	TicketSecret            string
-	TicketSecretPrevious    string
-	BuyerSecretPrevious     string
-	WebhookKey              string
-	BuyerTokenLife          time.Duration // 0: any
-	LoginURL, PayURL        string
-	URL, AdminURL           string // never empty
-	LogLevel, LogFormat     string
-	ShutdownTimeout         time.Duration
-	RefreshInterval         time.Duration
-	ClaimQueue              int
-	ClaimsInFlight          int
-	TrustedProxies          []netip.Prefix
-	ClientAddressHeader     string
-	Retention               time.Duration
-	ReconcileInterval       time.Duration // 0: never
-	ExpiryInterval          time.Duration
-	AbandonedAfter          time.Duration
-	WaitReplicas            int
-	values                  map[string]string // by key, as given
-	origins                 map[string]string // by key; absent: default
+	engine.Config // of the server: whatever an engine knows, as it wants it
+
+	Listen, ReadyFile   string
+	AdminListen         string // empty: one listener, Listen, for all
+	TLSCert, TLSKey     string
+	URL, AdminURL       string // of the server that commands speak to; never empty
+	LogLevel, LogFormat string
+	ShutdownTimeout     time.Duration
+
+	values  map[string]string // by key, as given
+	origins map[string]string // by key; absent: default
 }
 
 // Source is where settings come from.

@@ -49,7 +49,7 @@ func TestTheLaterWins(t *testing.T) {
 	}
 	if c.DataDir != "from-file" || c.Node != "from-env" || c.Listen != "127.0.0.1:3" || c.AdminKey != "00123" ||
 		c.BuyerSecret != "s3cret" ||
-		c.ShutdownTimeout != 3*time.Second || c.ClaimQueue != 20000 || c.RefreshInterval != 200*time.Millisecond ||
+		c.ShutdownTimeout != 3*time.Second || c.Queue != 20000 || c.Refresh != 200*time.Millisecond ||
 		c.Ledger != "" {
 		t.Errorf("%+v", c)
 	}
@@ -265,15 +265,15 @@ func TestWrong(t *testing.T) {
 
 func TestIntervalsOfSettling(t *testing.T) {
 	c, err := Load(Source{})
-	if err != nil || c.ReconcileInterval != time.Minute || c.ExpiryInterval != 250*time.Millisecond ||
-		c.AbandonedAfter != 30*time.Second {
+	if err != nil || c.Reconcile != time.Minute || c.Expiry != 250*time.Millisecond ||
+		c.Abandoned != 30*time.Second {
 		t.Errorf("%+v, %v", c, err)
 	}
 	c, err = Load(Source{
 		File:    write(t, "reconcile_interval: off\nexpiry_interval: 1s\n"),
 		Environ: []string{"SLUICE_ABANDONED_AFTER=1m"},
 	})
-	if err != nil || c.ReconcileInterval != 0 || c.ExpiryInterval != time.Second || c.AbandonedAfter != time.Minute {
+	if err != nil || c.Reconcile != none || c.Expiry != time.Second || c.Abandoned != time.Minute {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -123,7 +123,8 @@ func TestBuyersTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.BuyerJWKS != path || c.BuyerIssuer != "https://login.example" || c.BuyerAudience != "sluice" || c.ClockSkew != 0 {
+	if c.BuyerJWKS != path || c.BuyerIssuer != "https://login.example" || c.BuyerAudience != "sluice" ||
+		c.ClockSkew != none {
 		t.Errorf("%+v", c)
 	}
 	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(), "buyer_jwks") ||

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -34,6 +35,10 @@ func oneOf(at *string, words ...string) func(string) error {
 	}
 }
 
+// none is how an engine's configuration writes that there shall be none of
+// something; 0 means the default there.
+const none = -1
+
 func duration(at *time.Duration, least, most time.Duration) func(string) error {
 	return func(value string) error {
 		d, err := time.ParseDuration(value)
@@ -48,12 +53,22 @@ func duration(at *time.Duration, least, most time.Duration) func(string) error {
 	}
 }
 
-// durationOrOff is a duration, or "off", which is 0.
+// durationOrNone is a duration that 0 turns off.
+func durationOrNone(at *time.Duration, most time.Duration) func(string) error {
+	check := duration(at, 0, most)
+	return func(value string) error {
+		err := check(value)
+		*at = cmp.Or(*at, none)
+		return err
+	}
+}
+
+// durationOrOff is a duration, or "off", which is none.
 func durationOrOff(at *time.Duration, least, most time.Duration) func(string) error {
 	check := duration(at, least, most)
 	return func(value string) error {
 		if value == "off" {
-			*at = 0
+			*at = none
 			return nil
 		}
 		if err := check(value); err != nil {
@@ -71,6 +86,16 @@ func number(at *int, least, most int) func(string) error {
 		}
 		*at = n
 		return nil
+	}
+}
+
+// numberOrNone is a number that 0 turns off.
+func numberOrNone(at *int, most int) func(string) error {
+	check := number(at, 0, most)
+	return func(value string) error {
+		err := check(value)
+		*at = cmp.Or(*at, none)
+		return err
 	}
 }
 
@@ -132,7 +157,8 @@ func listen(at *string) func(string) error {
 // listen.
 const defaultAdminListen = "127.0.0.1:8081"
 
-// completeListen finds the addresses that were not given. For the commands, a
+// completeListen finds the addresses that were not given, and whether other
+// machines can reach them. For the commands, a
 // --url that was typed beats an admin_url of the file or the environment.
 func (c *Config) completeListen() {
 	switch host, port, _ := net.SplitHostPort(c.Listen); {
@@ -140,6 +166,11 @@ func (c *Config) completeListen() {
 		c.AdminListen = defaultAdminListen
 	case c.AdminListen == c.Listen && port != "0": // two ports that the system picks differ
 		c.AdminListen = ""
+	}
+	for _, listen := range []string{c.Listen, c.AdminListen} {
+		if host, _, err := net.SplitHostPort(listen); err == nil && !IsLoopback(host) {
+			c.Exposed = true
+		}
 	}
 	typed := func(key string) bool { return strings.HasPrefix(c.Origin(key), "--") }
 	if c.AdminURL == "" || typed("url") && !typed("admin_url") {

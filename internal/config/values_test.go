@@ -18,7 +18,7 @@ func TestLinks(t *testing.T) {
 	} {
 		got, err := Load(Source{Environ: []string{c.env}})
 		if c.err == "" {
-			if err != nil || !strings.HasSuffix(c.env, "="+got.LoginURL+got.PayURL) {
+			if err != nil || !strings.HasSuffix(c.env, "="+got.Pages.LoginURL+got.Pages.PayURL) {
 				t.Errorf("%s: %+v, %v", c.env, got, err)
 			}
 			continue
