@@ -101,20 +101,11 @@ type Ready struct {
 // AuditReport is the audit's outcome, of one sale or, with sale_id empty, of
 // several together.
 type AuditReport struct {
-	OK       bool          `json:"ok"`
-	Checks   []AuditCheck  `json:"checks"`
-	InFlight int64         `json:"in_flight"` // orders accepted and not stored yet
-	SaleID   sluice.SaleID `json:"sale_id,omitempty"`
+	OK       bool                `json:"ok"`
+	Checks   []sluice.AuditCheck `json:"checks"`
+	InFlight int64               `json:"in_flight"` // orders accepted and not stored yet
+	SaleID   sluice.SaleID       `json:"sale_id,omitempty"`
 
 	// Figures are what was compared; see sluice.AuditFigures.
 	Figures json.RawMessage `json:"figures,omitempty"`
-}
-
-// AuditCheck is one invariant, and what was compared to judge it.
-type AuditCheck struct {
-	ID        string `json:"id"` // I1 to I8
-	Name      string `json:"name"`
-	OK        bool   `json:"ok"`
-	Unchecked bool   `json:"unchecked,omitempty"` // not OK because it could not be made
-	Detail    string `json:"detail"`
 }

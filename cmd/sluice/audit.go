@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) auditCommand() *cobra.Command {
-	var sale string
+	var sale sluice.SaleID
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Prove from ledger, journal and store that nothing went wrong", Args: exactly(),
 		Long: "Opens ledger and store read-only, recomputes the invariants and prints what it\n" +
@@ -26,38 +26,32 @@ func (a *app) auditCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if cmd.Flags().Changed("sale") {
-				if err := sluice.SaleID(sale).Validate(); err != nil {
-					return usage(fmt.Errorf("--sale: %w", err))
-				}
-			}
 			auditor, err := engine.OpenAudit(cmd.Context(), engineConfig(c, nil))
 			if err != nil {
 				return err
 			}
 			defer func() { _ = auditor.Close() }() // it was only read
-			var reports []sluice.AuditReport
-			if sale != "" {
-				report, err := auditor.Audit(cmd.Context(), sluice.SaleID(sale))
-				if errors.Is(err, sluice.ErrSaleNotFound) {
-					_, store := backends(engineConfig(c, nil))
-					return fmt.Errorf(
-						"there is no sale %s in the store %s; give the --ledger and --store of the server, or its --data-dir", sale,
-						store)
-				}
+			if sale == "" {
+				reports, err := auditor.AuditAll(cmd.Context())
 				if err != nil {
 					return err
 				}
-				reports = []sluice.AuditReport{report}
-			} else if reports, err = auditor.AuditAll(cmd.Context()); err != nil {
+				return a.printAudit(reports, true)
+			}
+			report, err := auditor.Audit(cmd.Context(), sale)
+			if errors.Is(err, sluice.ErrSaleNotFound) {
+				_, store := backends(engineConfig(c, nil))
+				return fmt.Errorf("there is no sale %s in the store %s; give the --ledger and --store of the server, or its "+
+					"--data-dir", sale, store)
+			}
+			if err != nil {
 				return err
 			}
-			return a.printAudit(reports, sale == "")
+			return a.printAudit([]sluice.AuditReport{report}, false)
 		},
 	}
-	cmd.Flags().StringVar(&sale, "sale", "", "only this `SALE` (default: all)")
 	config.AddFlags(cmd.Flags(), auditSettings...)
-	return cmd
+	return saleFlag(cmd, &sale, "only this `SALE` (default: all)")
 }
 
 // printAudit prints the reports and returns what the exit code should be. Of
@@ -81,19 +75,25 @@ func (a *app) printAudit(reports []sluice.AuditReport, all bool) error {
 	default:
 		for _, r := range reports {
 			fmt.Fprintf(a.stdout, "Sale %s\n", r.Sale)
-			a.printChecks(checkRows(r))
+			a.printChecks(r.Checks)
 			if r.InFlight > 0 {
 				fmt.Fprintf(a.stdout, "  %s accepted and not stored yet\n", figures.Plural(r.InFlight, "order is", "orders are"))
 			}
 		}
 		fmt.Fprintln(a.stdout, verdict(sum, len(reports)))
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case sum.Violated():
+	}
+	return auditFailure(&sum)
+}
+
+// auditFailure is what the exit code should be.
+func auditFailure(r *sluice.AuditReport) error {
+	switch {
+	case r.Violated():
 		return &exitError{exitViolated, errors.New("the audit found a violation")}
-	case !sum.OK:
+	case !r.OK:
 		return errors.New("the audit could not check everything")
 	}
 	return nil
@@ -111,35 +111,22 @@ func verdict(sum sluice.AuditReport, sales int) string {
 	return "Not everything could be checked."
 }
 
-// checkRow is one line of an audit for people.
-type checkRow struct {
-	id, name, detail string
-	ok, unchecked    bool
-}
-
-func checkRows(r sluice.AuditReport) []checkRow {
-	rows := make([]checkRow, len(r.Checks))
-	for i, c := range r.Checks {
-		rows[i] = checkRow{c.ID, c.Name, c.Detail, c.OK, c.Unchecked}
-	}
-	return rows
-}
-
-func (a *app) printChecks(rows []checkRow) {
-	lines := make([][]string, len(rows))
-	for i, r := range rows {
+// printChecks prints a line for each check.
+func (a *app) printChecks(checks []sluice.AuditCheck) {
+	lines := make([][]string, len(checks))
+	for i, c := range checks {
 		mark, color := "ok", lipgloss.Green
 		switch {
-		case r.unchecked:
+		case c.Unchecked:
 			mark, color = "??", lipgloss.Yellow
-		case !r.ok:
+		case !c.OK:
 			mark, color = "NO", lipgloss.Red
 		}
 		if terminal(a.stdout) != nil {
 			mark = strings.NewReplacer("ok", "✓", "??", "?", "NO", "✗").Replace(mark)
 			mark = lipgloss.NewStyle().Foreground(color).Bold(true).Render(mark)
 		}
-		lines[i] = []string{"  " + mark, r.id, r.name, r.detail}
+		lines[i] = []string{"  " + mark, c.ID, c.Name, c.Detail}
 	}
 	a.printColumns(lines, nil)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -29,9 +28,6 @@ func (a *app) backupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if to == "" {
-				return usage(errors.New("backup: --to FOLDER is missing"))
-			}
 			report, err := engine.Backup(cmd.Context(), engineConfig(c, nil), to, secrets)
 			if err != nil {
 				return err
@@ -43,7 +39,7 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&secrets, "with-secrets", false,
 		"copy admin.key and buyer.secret too, where the data folder has them")
 	config.AddFlags(cmd.Flags(), auditSettings...)
-	return cmd
+	return needs(cmd, "to")
 }
 
 // backupJSON is what a backup prints with --json.
@@ -82,7 +78,7 @@ func (a *app) printBackup(r *engine.BackupReport, dataDir string, secrets bool) 
 	for _, name := range r.Secrets {
 		rows = append(rows, []string{name, "", "a secret"})
 	}
-	a.printTable([]string{"FILE", ">BYTES", "HOLDS"}, rows)
+	_ = a.printTable(nil, []string{"FILE", ">BYTES", "HOLDS"}, rows)
 	fmt.Fprintln(a.stdout, "Backed up to "+r.Folder)
 	switch {
 	case !secrets:

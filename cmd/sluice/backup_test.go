@@ -89,7 +89,7 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		code int
 		want string
 	}{
-		"no folder given": {nil, exitUsage, "--to FOLDER is missing"},
+		"no folder given": {nil, exitUsage, "--to is missing"},
 		"no ledger":       {[]string{"--to", to}, exitFailed, "is --data-dir right?"},
 		"a file": {
 			[]string{"--to", filepath.Join(empty, "file")}, exitFailed, "not a directory",

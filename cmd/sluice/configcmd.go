@@ -164,16 +164,11 @@ func (a *app) configPrint() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(map[string][]config.Row{"settings": c.Rows()})
-			}
-			var rows [][]string
-			for _, r := range c.Rows() {
-				rows = append(rows, []string{r.Key, r.Value, r.Origin})
-			}
-			a.printTable([]string{"SETTING", "VALUE", "FROM"}, rows)
+			rows := c.Rows()
+			err = printList(a, map[string][]config.Row{"settings": rows}, []string{"SETTING", "VALUE", "FROM"}, rows,
+				func(r *config.Row) []string { return []string{r.Key, r.Value, r.Origin} })
 			a.say("%s", a.fileRead())
-			return nil
+			return err
 		},
 	}
 	config.AddFlags(cmd.Flags(), append(serverSettings, "url")...)

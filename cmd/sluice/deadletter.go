@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,141 +17,82 @@ import (
 func (a *app) deadLetterCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "dead-letter", Short: "List, show and replay journal entries that could not be stored"}
 	group(cmd)
-	cmd.AddCommand(a.deadLetterList(), a.deadLetterShow(), a.deadLetterReplay())
+	replay := letterVerb(a, "replay ID", "Try to store one again", (*client.Client).ReplayDeadLetter, a.printReplayed)
+	replay.Long = "Tries to store the entry's orders; those of an epoch that is over are claimed again,\n" +
+		"under their own ids. Orders that could not be saved are named, and the exit code is 2."
+	cmd.AddCommand(a.deadLetterList(), replay,
+		letterVerb(a, "show ID", "Show one, with its claims", (*client.Client).DeadLetter, a.printDeadLetter))
 	return cmd
+}
+
+// letterVerb is a verb about a dead letter, which has a number.
+func letterVerb[T any](a *app, use, short string,
+	do func(*client.Client, context.Context, int64) (T, error), show func(T) error,
+) *cobra.Command {
+	var id int64
+	cmd := verb(a, use, short, func(c *client.Client, ctx context.Context, _ string) (T, error) { return do(c, ctx, id) },
+		show)
+	return before(cmd, func(args []string) (err error) {
+		if id, err = strconv.ParseInt(args[0], 10, 64); err != nil || id < 1 {
+			return fmt.Errorf("dead letter %q: want its number", args[0])
+		}
+		return nil
+	})
 }
 
 func (a *app) deadLetterList() *cobra.Command {
-	var sale string
-	cmd := &cobra.Command{
-		Use: "list", Short: "List unresolved dead letters, oldest first", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			id := sluice.SaleID(sale)
-			if sale != "" {
-				if err := id.Validate(); err != nil {
-					return usage(fmt.Errorf("--sale: %w", err))
-				}
-			}
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			letters, err := c.DeadLetters(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			return a.printDeadLetters(letters)
-		},
-	}
-	cmd.Flags().StringVar(&sale, "sale", "", "only of this `SALE`")
-	clientFlags(cmd)
-	return cmd
+	var sale sluice.SaleID
+	cmd := &cobra.Command{Use: "list", Short: "List unresolved dead letters, oldest first", Args: exactly()}
+	return a.calls(saleFilter(cmd, &sale), func(ctx context.Context, c *client.Client, _ []string) error {
+		letters, err := c.DeadLetters(ctx, sale)
+		if err != nil {
+			return err
+		}
+		return a.printDeadLetters(letters)
+	})
 }
 
 func (a *app) printDeadLetters(letters []api.DeadLetter) error {
-	if a.json {
-		if letters == nil {
-			letters = []api.DeadLetter{}
+	headers := []string{">ID", "SALE", "ENTRY", ">CLAIMS", "ACCEPTED", "SET ASIDE", "REASON"}
+	return printList(a, api.DeadLetterList{DeadLetters: letters}, headers, letters, func(l *api.DeadLetter) []string {
+		return []string{
+			strconv.FormatInt(l.ID, 10), string(l.SaleID), l.EntryID, figures.Thousands(strings.Count(l.Claims, "\n")),
+			timeOrNone(l.At), l.CreatedAt.String(), l.Reason,
 		}
-		return a.printJSON(api.DeadLetterList{DeadLetters: letters})
-	}
-	rows := make([][]string, len(letters))
-	for i, l := range letters {
-		rows[i] = []string{
-			strconv.FormatInt(l.ID, 10), string(l.SaleID), clean(l.EntryID), figures.Thousands(int64(strings.Count(l.Claims,
-				"\n"))),
-			timeOrNone(l.At), l.CreatedAt.String(), clean(l.Reason),
-		}
-	}
-	a.printTable([]string{">ID", "SALE", "ENTRY", ">CLAIMS", "ACCEPTED", "SET ASIDE", "REASON"}, rows)
-	return nil
-}
-
-func (a *app) deadLetterShow() *cobra.Command {
-	return a.deadLetterVerb("show", "Show one, with its claims",
-		func(ctx context.Context, c *client.Client, id int64) error {
-			letter, err := c.DeadLetter(ctx, id)
-			if err != nil {
-				return err
-			}
-			return a.printDeadLetter(letter)
-		})
-}
-
-func (a *app) deadLetterReplay() *cobra.Command {
-	cmd := a.deadLetterVerb("replay", "Try to store one again",
-		func(ctx context.Context, c *client.Client, id int64) error {
-			replayed, err := c.ReplayDeadLetter(ctx, id)
-			if err != nil {
-				return err
-			}
-			return a.printReplayed(replayed)
-		})
-	cmd.Long = "Tries to store the entry's orders; those of an epoch that is over are claimed again,\n" +
-		"under their own ids. Orders that could not be saved are named, and the exit code is 2."
-	return cmd
-}
-
-// deadLetterVerb is a command that does one thing with one dead letter.
-func (a *app) deadLetterVerb(verb, short string, do func(context.Context, *client.Client, int64) error) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: verb + " ID", Short: short, Args: exactly("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[0], 10, 64)
-			if err != nil || id < 1 {
-				return usage(fmt.Errorf("dead letter %q: want its number", args[0]))
-			}
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			return do(cmd.Context(), c, id)
-		},
-	}
-	clientFlags(cmd)
-	return cmd
+	})
 }
 
 func (a *app) printDeadLetter(l api.DeadLetter) error {
-	if a.json {
-		return a.printJSON(l)
-	}
-	fields := [][2]string{
+	err := a.printRecord(l, [][2]string{
 		{"id", strconv.FormatInt(l.ID, 10)},
 		{"sale", string(l.SaleID)},
-		{"entry", clean(l.EntryID)},
-		{"reason", clean(l.Reason)},
-		{"node", clean(l.Node)},
+		{"entry", l.EntryID},
+		{"reason", l.Reason},
+		{"node", l.Node},
 		{"place", fmt.Sprintf("epoch %d, sequence %d on", l.Epoch, l.FirstSeq)},
 		{"accepted", timeOrNone(l.At)},
 		{"set aside", l.CreatedAt.String()},
-		{"dealt with", strings.TrimSpace(timeOrNone(l.ResolvedAt) + " " + clean(l.Resolution))},
-	}
-	a.printFields(slices.DeleteFunc(fields, func(f [2]string) bool { return f[1] == "" }))
+		{"resolved", strings.TrimSpace(timeOrNone(l.ResolvedAt) + " " + l.Resolution)},
+	})
 	for line := range strings.Lines(l.Claims) {
-		fmt.Fprintln(a.stdout, "  "+clean(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "  ")))
+		if !a.json {
+			fmt.Fprintln(a.stdout, "  "+clean(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "  ")))
+		}
 	}
-	return nil
+	return err
 }
 
 // printReplayed names the orders; one that is lost is a failure.
 func (a *app) printReplayed(r api.Replayed) error {
-	if a.json {
-		if err := a.printJSON(r); err != nil {
-			return err
-		}
-	} else {
-		var rows [][]string
-		for _, id := range r.Saved {
-			rows = append(rows, []string{string(id), "saved"})
-		}
-		for _, id := range r.Lost {
-			rows = append(rows, []string{string(id), "lost"})
-		}
-		a.printTable([]string{"ORDER", "OUTCOME"}, rows)
+	var rows [][]string
+	for _, id := range r.Saved {
+		rows = append(rows, []string{string(id), "saved"})
 	}
-	if len(r.Lost) > 0 {
-		return fmt.Errorf("%s could not be saved", figures.Plural(len(r.Lost), "order", "orders"))
+	for _, id := range r.Lost {
+		rows = append(rows, []string{string(id), "lost"})
 	}
-	return nil
+	if err := a.printTable(r, []string{"ORDER", "OUTCOME"}, rows); err != nil || len(r.Lost) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s could not be saved", figures.Plural(len(r.Lost), "order", "orders"))
 }

@@ -90,11 +90,7 @@ func (a *app) printDemo(r *loadgen.Result) error {
 		a.printLives(r.Lifecycle)
 	}
 	fmt.Fprintln(a.stdout, "\nAudit")
-	rows := make([]checkRow, len(r.Audit.Checks))
-	for i, c := range r.Audit.Checks {
-		rows[i] = checkRow{c.ID, c.Name, c.Detail, c.OK, c.Unchecked}
-	}
-	a.printChecks(rows)
+	a.printChecks(r.Audit.Checks)
 	if r.Audit.OK && undecided(r) == 0 {
 		fmt.Fprintln(a.stdout, "\nNothing was sold twice, and every promise became an order.")
 	}
@@ -117,19 +113,11 @@ func (a *app) printKept(k *demo.Kept) {
 
 // demoVerdict is what the exit code says.
 func demoVerdict(r *loadgen.Result) error {
-	violated := false
-	for _, c := range r.Audit.Checks {
-		violated = violated || !c.OK && !c.Unchecked
+	err := auditFailure(&sluice.AuditReport{OK: r.Audit.OK, Checks: r.Audit.Checks})
+	if n := undecided(r); err == nil && n > 0 {
+		err = fmt.Errorf("%s without a decision", figures.Plural(n, "try stayed", "tries stayed"))
 	}
-	switch {
-	case violated:
-		return &exitError{exitViolated, errors.New("the audit found a violation")}
-	case !r.Audit.OK:
-		return errors.New("the audit could not check everything")
-	case undecided(r) > 0:
-		return fmt.Errorf("%s without a decision", figures.Plural(undecided(r), "try stayed", "tries stayed"))
-	}
-	return nil
+	return err
 }
 
 // undecided counts the tries that never got an answer.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,30 +30,26 @@ func (a *app) eventsCommand() *cobra.Command {
 		Example: "  sluice events --json > events.ndjson\n" +
 			"  sluice events --follow\n" +
 			"  sluice events --after evt_17_0123abcd --limit 100",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 0 {
-				return usage(errors.New("--limit: want 0 (no limit) or more"))
-			}
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			if follow && after == "" {
-				after = client.LatestEvent
-			}
-			return a.printEvents(cmd, c, after, limit, follow)
-		},
 	}
 	cmd.Flags().StringVar(&after, "after", "", "only what came after the event with this `ID`")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most `N` events (default: all)")
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what happens")
-	clientFlags(cmd)
-	return cmd
+	before(cmd, func([]string) error {
+		if limit < 0 {
+			return errors.New("--limit: want 0 (no limit) or more")
+		}
+		return nil
+	})
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		if follow && after == "" {
+			after = client.LatestEvent
+		}
+		return a.printEvents(ctx, c, after, limit, follow)
+	})
 }
 
 // printEvents prints events page by page, as they come.
-func (a *app) printEvents(cmd *cobra.Command, c *client.Client, after string, limit int, follow bool) error {
-	ctx := cmd.Context()
+func (a *app) printEvents(ctx context.Context, c *client.Client, after string, limit int, follow bool) error {
 	for printed := 0; ; {
 		size := 1000
 		if limit > 0 {
@@ -66,8 +63,7 @@ func (a *app) printEvents(cmd *cobra.Command, c *client.Client, after string, li
 			a.say("%v; trying again", err)
 		case err != nil:
 			return err
-		}
-		if err == nil {
+		default:
 			for i := range page.Events {
 				if err := a.printEvent(&page.Events[i]); err != nil {
 					return err

@@ -2,96 +2,81 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
 )
 
+// export writes much to standard output. What is not complete must not pass
+// for it.
+func (a *app) export(write func(out *bufio.Writer) error) error {
+	out := bufio.NewWriterSize(a.stdout, 64<<10)
+	err := write(out)
+	if flushed := out.Flush(); err == nil {
+		err = flushed
+	}
+	if err != nil {
+		return fmt.Errorf("the export is not complete: %w", err)
+	}
+	return nil
+}
+
 func (a *app) orderExport() *cobra.Command {
-	var of orderFilter
+	var filter sluice.OrderFilter
 	var format string
 	cmd := &cobra.Command{
 		Use: "export", Short: "Write all stored orders as NDJSON or CSV, oldest first", Args: exactly(),
 		Long: "Writes to standard output, a page at a time, however many orders there are. What\n" +
-			"changes meanwhile may stand there as it was before or after. ndjson: an order a\n" +
-			"line, as the API shows it. csv: RFC 4180 in UTF-8, with a header; columns are only\n" +
-			"ever added, at the end. When it does not end with exit code 0, it is not complete.",
+			"changes meanwhile may appear as it was before or after. ndjson: an order a line, as\n" +
+			"the API shows it. csv: RFC 4180 in UTF-8, with a header; columns are only ever\n" +
+			"added, at the end. When it does not end with exit code 0, it is not complete.",
 		Example: "  sluice order export --sale phone --status paid --format csv > paid.csv",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter, err := of.filter()
-			if err != nil {
-				return err
+	}
+	orderFilter(cmd, &filter)
+	cmd.Flags().StringVar(&format, "format", "ndjson", "`FORMAT`: ndjson or csv")
+	before(cmd, func([]string) error {
+		switch {
+		case format == "csv" && a.json:
+			return fmt.Errorf("--json and --format csv: want one or the other")
+		case format != "csv" && format != "ndjson":
+			return fmt.Errorf("--format %q: want ndjson or csv", format)
+		}
+		return nil
+	})
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.export(func(out *bufio.Writer) error {
+			lines := json.NewEncoder(out)
+			lines.SetEscapeHTML(false)
+			write := func(o *api.Order) error { return lines.Encode(o) }
+			table := csv.NewWriter(out) // lines end with CRLF, the first one has the names of the columns
+			table.UseCRLF = true
+			if format == "csv" {
+				write = func(o *api.Order) error { return table.Write(csvRow(o)) }
+				if err := table.Write(csvHeader); err != nil {
+					return err
+				}
 			}
-			out := bufio.NewWriterSize(a.stdout, 64<<10)
-			var writer orderWriter
-			switch {
-			case format == "ndjson":
-				writer = newNDJSON(out)
-			case format == "csv" && a.json:
-				return usage(fmt.Errorf("--json and --format csv: want one or the other"))
-			case format == "csv":
-				writer = newCSV(out)
-			default:
-				return usage(fmt.Errorf("--format %q: want ndjson or csv", format))
-			}
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			for order, err := range c.AllAdminOrders(cmd.Context(), filter) {
+			for order, err := range c.AllAdminOrders(ctx, filter) {
 				if err == nil {
-					err = writer.order(&order)
+					err = write(&order)
 				}
 				if err != nil {
-					_ = out.Flush()
-					return fmt.Errorf("the export is not complete: %w", err)
+					return err
 				}
 			}
-			if err := writer.end(); err != nil {
-				return fmt.Errorf("the export is not complete: %w", err)
-			}
-			if err := out.Flush(); err != nil {
-				return fmt.Errorf("the export is not complete: %w", err)
-			}
-			return nil
-		},
-	}
-	of.flags(cmd)
-	cmd.Flags().StringVar(&format, "format", "ndjson", "`FORMAT`: ndjson or csv")
-	clientFlags(cmd)
-	return cmd
-}
-
-// orderWriter writes orders in some format.
-type orderWriter interface {
-	order(o *api.Order) error
-	end() error
-}
-
-// ndjson is an order a line, as JSON.
-type ndjson struct{ enc *json.Encoder }
-
-func newNDJSON(w io.Writer) *ndjson {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return &ndjson{enc}
-}
-
-func (n *ndjson) order(o *api.Order) error { return n.enc.Encode(o) }
-func (n *ndjson) end() error               { return nil }
-
-// orderCSV is RFC 4180: lines end with CRLF, the first one has the names of
-// the columns.
-type orderCSV struct {
-	w   *csv.Writer
-	err error // of the header
+			table.Flush()
+			return table.Error()
+		})
+	})
 }
 
 // csvHeader: other programs read it; columns are added at the end.
@@ -100,29 +85,15 @@ var csvHeader = []string{
 	"accepted_at", "stored_at", "expires_at", "keep_until", "updated_at", "idempotency_key", "epoch", "seq", "meta",
 }
 
-func newCSV(w io.Writer) *orderCSV {
-	c := &orderCSV{w: csv.NewWriter(w)}
-	c.w.UseCRLF = true
-	c.err = c.w.Write(csvHeader)
-	return c
-}
-
-func (c *orderCSV) order(o *api.Order) error {
-	if c.err != nil {
-		return c.err
-	}
+func csvRow(o *api.Order) []string {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	meta := string(o.Meta)
-	if meta == "null" {
-		meta = ""
-	}
-	return c.w.Write([]string{
+	return []string{
 		string(o.OrderID), string(o.SaleID), cell(string(o.BuyerID)), number(o.Quantity), string(o.Status), cell(o.Reason),
 		number(o.Price.Amount), o.Price.Currency, cell(o.PaymentID),
 		o.AcceptedAt.String(), timeOrNone(o.StoredAt), timeOrNone(o.ExpiresAt), timeOrNone(o.KeepUntil),
 		timeOrNone(o.UpdatedAt),
-		cell(string(o.Key)), number(o.Epoch), number(o.Seq), cell(meta),
-	})
+		cell(string(o.Key)), number(o.Epoch), number(o.Seq), cell(metaText(o)),
+	}
 }
 
 // cell keeps a spreadsheet from taking a text that others chose for a formula: an
@@ -132,12 +103,4 @@ func cell(text string) string {
 		return "'" + text
 	}
 	return text
-}
-
-func (c *orderCSV) end() error {
-	c.w.Flush()
-	if c.err != nil {
-		return c.err
-	}
-	return c.w.Error()
 }

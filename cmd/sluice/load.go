@@ -31,7 +31,7 @@ type goals struct {
 func (a *app) loadCommand() *cobra.Command {
 	var o loadgen.Options
 	var g goals
-	var sale, tokens, promises string
+	var tokens, promises string
 	cmd := &cobra.Command{
 		Use: "load --sale SALE", Short: "Let a crowd rush a sale over HTTP, and measure", Args: exactly(),
 		Long: "It buys for real: the orders that it gets are orders like any other, and their\n" +
@@ -46,17 +46,11 @@ func (a *app) loadCommand() *cobra.Command {
 			"server on this machine keeps in --data-dir, or read from --tokens. Exit code 4:\n" +
 			"a --goal was missed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("sale") {
-				return usage(errors.New("--sale is missing"))
-			}
 			c, err := a.load(cmd)
 			if err != nil {
 				return err
 			}
-			o.URL, o.Sale = c.URL, sluice.SaleID(sale)
-			if err := o.Sale.Validate(); err != nil {
-				return usage(fmt.Errorf("--sale: %w", err))
-			}
+			o.URL = c.URL
 			if err := crowdTokens(&o, c, tokens, cmd.Flags().Changed("buyers")); err != nil {
 				return usage(err)
 			}
@@ -70,7 +64,7 @@ func (a *app) loadCommand() *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&sale, "sale", "", "the `SALE` to rush")
+	needs(saleFlag(cmd, &o.Sale, "the `SALE` to rush"), "sale")
 	crowdFlags(cmd, &o, 10_000)
 	fl.Float64Var(&o.Rate, "rate", 0, "tries a second, open loop (default: as fast as answers come)")
 	fl.DurationVar(&o.Duration, "duration", 0, "how long; the crowd comes round again until then (default: once)")
@@ -125,8 +119,12 @@ func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g
 			return err
 		}
 	}
-	if printed := a.printLoad(&out.Result); printed != nil {
-		return printed
+	if a.json {
+		if err := a.printJSON(out.Result); err != nil {
+			return err
+		}
+	} else {
+		a.printRush(&out.Result)
 	}
 	if err != nil {
 		return errors.New("interrupted: the figures are those until then")
@@ -166,14 +164,6 @@ func writePromises(path string, promises []loadgen.Promise) error {
 		b.WriteString(string(p.Order) + "\n")
 	}
 	return os.WriteFile(path, []byte(b.String()), 0o644)
-}
-
-func (a *app) printLoad(r *loadgen.Result) error {
-	if a.json {
-		return a.printJSON(r)
-	}
-	a.printRush(r)
-	return nil
 }
 
 // missed says which goals were not reached.

@@ -173,7 +173,7 @@ func group(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
-// strict makes wrong arguments a usage error, everywhere.
+// strict makes wrong arguments an error of usage, everywhere.
 func strict(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -198,19 +198,6 @@ func at(cmd *cobra.Command) string {
 		return ""
 	}
 	return name + ": "
-}
-
-// exactly wants these arguments, by name; without names, none.
-func exactly(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return fmt.Errorf("%s%s is missing", at(cmd), names[len(args)])
-		case len(args) > len(names):
-			return fmt.Errorf("%sunexpected argument %q", at(cmd), args[len(names)])
-		}
-		return nil
-	}
 }
 
 // flagError names the flag that was probably meant.

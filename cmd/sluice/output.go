@@ -36,32 +36,50 @@ func (a *app) printJSON(v any) error {
 	return nil
 }
 
-// printTable prints rows in columns: framed for a terminal, plain for a pipe.
-// Columns whose header starts with '>' are numbers, set to the right.
-func (a *app) printTable(headers []string, rows [][]string) {
+// printList prints v as JSON, or its items as a table.
+func printList[T any](a *app, v any, headers []string, items []T, row func(*T) []string) error {
+	rows := make([][]string, len(items))
+	for i := range items {
+		rows[i] = row(&items[i])
+	}
+	return a.printTable(v, headers, rows)
+}
+
+// printTable prints v as JSON, or rows in columns: framed for a terminal, plain
+// for a pipe. Columns whose header starts with '>' are numbers, set to the right.
+func (a *app) printTable(v any, headers []string, rows [][]string) error {
+	if a.json {
+		return a.printJSON(v)
+	}
 	right := make([]bool, len(headers))
 	names := make([]string, len(headers))
 	for i, h := range headers {
 		names[i], right[i] = strings.CutPrefix(h, ">")
 	}
-	if terminal(a.stdout) != nil {
-		bold := lipgloss.NewStyle().Bold(true)
-		t := table.New().Headers(names...).Rows(rows...).
-			Border(lipgloss.RoundedBorder()).BorderStyle(lipgloss.NewStyle().Faint(true)).
-			StyleFunc(func(row, col int) lipgloss.Style {
-				style := lipgloss.NewStyle().Padding(0, 1)
-				if right[col] {
-					style = style.Align(lipgloss.Right)
-				}
-				if row == table.HeaderRow {
-					style = style.Inherit(bold)
-				}
-				return style
-			})
-		_, _ = lipgloss.Fprintln(a.stdout, t.Render())
-		return
+	for _, row := range rows {
+		for i := range row {
+			row[i] = clean(row[i])
+		}
 	}
-	a.printColumns(append([][]string{names}, rows...), right)
+	if terminal(a.stdout) == nil {
+		a.printColumns(append([][]string{names}, rows...), right)
+		return nil
+	}
+	bold := lipgloss.NewStyle().Bold(true)
+	t := table.New().Headers(names...).Rows(rows...).
+		Border(lipgloss.RoundedBorder()).BorderStyle(lipgloss.NewStyle().Faint(true)).
+		StyleFunc(func(row, col int) lipgloss.Style {
+			style := lipgloss.NewStyle().Padding(0, 1)
+			if right[col] {
+				style = style.Align(lipgloss.Right)
+			}
+			if row == table.HeaderRow {
+				style = style.Inherit(bold)
+			}
+			return style
+		})
+	_, _ = lipgloss.Fprintln(a.stdout, t.Render())
+	return nil
 }
 
 // printColumns prints lines whose cells are aligned by the width they take on
@@ -95,11 +113,22 @@ func (a *app) printColumns(lines [][]string, right []bool) {
 	}
 }
 
-// printFields prints one thing, a field a line.
+// printRecord prints v as JSON, or its fields.
+func (a *app) printRecord(v any, fields [][2]string) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	a.printFields(fields)
+	return nil
+}
+
+// printFields prints one thing, a field a line; what is empty is left out.
 func (a *app) printFields(fields [][2]string) {
-	lines := make([][]string, len(fields))
-	for i, f := range fields {
-		lines[i] = []string{f[0], f[1]}
+	var lines [][]string
+	for _, f := range fields {
+		if f[1] != "" {
+			lines = append(lines, []string{f[0], clean(f[1])})
+		}
 	}
 	a.printColumns(lines, nil)
 }
@@ -108,6 +137,13 @@ func (a *app) printFields(fields [][2]string) {
 func (a *app) say(format string, args ...any) {
 	if !a.json {
 		fmt.Fprintf(a.stderr, format+"\n", args...)
+	}
+}
+
+// sayMore names the cursor of the next page, if there is one.
+func (a *app) sayMore(cursor string) {
+	if cursor != "" {
+		a.say("more with --cursor %s", cursor)
 	}
 }
 

@@ -130,7 +130,7 @@ func TestDemoOutput(t *testing.T) {
 	a := &app{stdout: &b, stderr: &b}
 	r := sampleResult
 	r.Stock, r.Errors, r.ErrorReasons, r.Replayed = ptr(int64(1000)), 0, nil, 0
-	r.Audit = &api.AuditReport{OK: true, Checks: []api.AuditCheck{
+	r.Audit = &api.AuditReport{OK: true, Checks: []sluice.AuditCheck{
 		{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"},
 		{ID: "I7", Name: "No undersell", OK: true, Detail: "1,000 of 1,000 units went"},
 	}}
@@ -181,7 +181,10 @@ func TestVerdicts(t *testing.T) {
 			b.Reset()
 			r := sampleResult
 			r.Stock, r.Errors = ptr(int64(1000)), 0
-			r.Audit = &api.AuditReport{OK: tc.c.OK, Checks: []api.AuditCheck{{ID: "I1", OK: tc.c.OK, Unchecked: tc.c.Unchecked}}}
+			r.Audit = &api.AuditReport{OK: tc.c.OK, Checks: []sluice.AuditCheck{{
+				ID: "I1", OK: tc.c.OK,
+				Unchecked: tc.c.Unchecked,
+			}}}
 			_ = a.printDemo(&r)
 			if got := codeOf(demoVerdict(&r)); got != tc.code ||
 				strings.Contains(b.String(), "Nothing was sold twice") != tc.c.OK {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -8,11 +9,12 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/figures"
 )
 
 func (a *app) reconcileCommand() *cobra.Command {
-	var sale string
+	var sale sluice.SaleID
 	var apply bool
 	cmd := &cobra.Command{
 		Use: "reconcile", Short: "Compare ledger and store, and repair what is safe", Args: exactly(),
@@ -21,43 +23,31 @@ func (a *app) reconcileCommand() *cobra.Command {
 			"writes lost releases again, counts the store's units again, and has a sale rebuilt\n" +
 			"whose ledger has lost something. Servers do so by themselves. Exit code 2: something\n" +
 			"differs and is not repaired.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			id := sluice.SaleID(sale)
-			if cmd.Flags().Changed("sale") {
-				if err := id.Validate(); err != nil {
-					return usage(fmt.Errorf("--sale: %w", err))
-				}
-			}
-			c, err := a.merchant(cmd)
+	}
+	saleFlag(cmd, &sale, "only this `SALE` (default: all)")
+	cmd.Flags().BoolVar(&apply, "apply", false, "repair what is safe")
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		ids := []sluice.SaleID{sale}
+		if sale == "" {
+			sales, err := c.AdminSales(ctx)
 			if err != nil {
 				return err
 			}
-			ids := []sluice.SaleID{id}
-			if sale == "" {
-				sales, err := c.AdminSales(cmd.Context())
-				if err != nil {
-					return err
-				}
-				ids = nil
-				for i := range sales {
-					ids = append(ids, sales[i].ID)
-				}
+			ids = nil
+			for i := range sales {
+				ids = append(ids, sales[i].ID)
 			}
-			list := api.ReconcileList{Reports: []api.ReconcileReport{}}
-			for _, id := range ids {
-				report, err := c.ReconcileSale(cmd.Context(), id, apply)
-				if err != nil {
-					return err
-				}
-				list.Reports = append(list.Reports, report)
+		}
+		list := api.ReconcileList{Reports: []api.ReconcileReport{}}
+		for _, id := range ids {
+			report, err := c.ReconcileSale(ctx, id, apply)
+			if err != nil {
+				return err
 			}
-			return a.printReconciled(list)
-		},
-	}
-	cmd.Flags().StringVar(&sale, "sale", "", "only this `SALE` (default: all)")
-	cmd.Flags().BoolVar(&apply, "apply", false, "repair what is safe")
-	clientFlags(cmd)
-	return cmd
+			list.Reports = append(list.Reports, report)
+		}
+		return a.printReconciled(list)
+	})
 }
 
 // printReconciled prints the reports; what remains is a failure.
@@ -66,39 +56,32 @@ func (a *app) printReconciled(list api.ReconcileList) error {
 	var rows [][]string
 	for _, r := range list.Reports {
 		remaining += r.Remaining
-		if r.Skipped != "" {
-			rows = append(rows, []string{string(r.SaleID), "not compared", "", "", clean(r.Skipped)})
-			continue
-		}
-		quiet := true
+		before := len(rows)
 		for _, d := range r.Differences {
-			if d.Count == 0 {
+			if d.Count == 0 || r.Skipped != "" {
 				continue
 			}
-			quiet = false
-			said := clean(strings.Join(d.Details, "; "))
+			said := strings.Join(d.Details, "; ")
 			if said == "" && len(d.Orders) > 0 {
 				said = string(d.Orders[0])
 				if d.Count > 1 {
 					said += fmt.Sprintf(" and %s more", figures.Thousands(d.Count-1))
 				}
 			}
-			rows = append(rows, []string{string(r.SaleID), d.Class, figures.Thousands(d.Count), figures.Thousands(d.Repaired),
-				said})
+			rows = append(rows, []string{
+				string(r.SaleID), d.Class, figures.Thousands(d.Count), figures.Thousands(d.Repaired), said,
+			})
 		}
-		if quiet {
+		switch {
+		case r.Skipped != "":
+			rows = append(rows, []string{string(r.SaleID), "not compared", "", "", r.Skipped})
+		case len(rows) == before:
 			rows = append(rows, []string{string(r.SaleID), "in step", "", "", ""})
 		}
 	}
-	if a.json {
-		if err := a.printJSON(list); err != nil {
-			return err
-		}
-	} else {
-		a.printTable([]string{"SALE", "DIFFERENCE", ">FOUND", ">REPAIRED", "WHAT"}, rows)
+	err := a.printTable(list, []string{"SALE", "DIFFERENCE", ">FOUND", ">REPAIRED", "WHAT"}, rows)
+	if err == nil && remaining > 0 {
+		err = fmt.Errorf("%s not repaired", figures.Plural(remaining, "difference is", "differences are"))
 	}
-	if remaining > 0 {
-		return fmt.Errorf("%s not repaired", figures.Plural(remaining, "difference is", "differences are"))
-	}
-	return nil
+	return err
 }

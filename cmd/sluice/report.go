@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/sluicehq/sluice"
@@ -34,16 +35,13 @@ func (a *app) printRush(r *loadgen.Result) {
 		}
 	}
 	rows = append(rows, []string{"never got an answer", figures.Thousands(r.Errors), "errors"})
-	a.printTable([]string{"TRIES", ">", "CODE"}, rows)
+	_ = a.printTable(nil, []string{"TRIES", ">", "CODE"}, rows)
 	a.printReasons(r.ForbiddenReasons)
 	a.printReasons(r.ErrorReasons)
-	l := r.LatencyMS
 	fields := [][2]string{
 		{"requests", fmt.Sprintf("%s in %s, %s a second", figures.Thousands(r.Requests), figures.Seconds(r.DurationS),
 			figures.Thousands(int64(r.RequestsPerS)))},
-		{"answered in", fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", figures.Milliseconds(l.P50),
-			figures.Milliseconds(l.P95),
-			figures.Milliseconds(l.P99), figures.Milliseconds(l.Max))},
+		{"answered in", latency(&r.LatencyMS)},
 	}
 	if r.Tickets != nil {
 		fields = append(fields, ticketFields(r.Tickets)...)
@@ -62,7 +60,7 @@ func (a *app) printRush(r *loadgen.Result) {
 }
 
 func (a *app) printReasons(reasons map[string]int64) {
-	for _, reason := range slices.Sorted(mapKeys(reasons)) {
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(a.stdout, "  %s: %s\n", figures.Thousands(reasons[reason]), reason)
 	}
 }
@@ -70,43 +68,30 @@ func (a *app) printReasons(reasons map[string]int64) {
 // ticketFields say what it took to get tickets, apart from the claims.
 func ticketFields(t *loadgen.Tickets) [][2]string {
 	got := fmt.Sprintf("%s handed out", figures.Thousands(t.HandedOut))
-	for _, reason := range slices.Sorted(mapKeys(t.Refused)) {
+	for _, reason := range slices.Sorted(maps.Keys(t.Refused)) {
 		got += fmt.Sprintf(", %s refused: %s", figures.Thousands(t.Refused[reason]), reason)
 	}
 	if t.Errors > 0 {
 		got += fmt.Sprintf(", %s without an answer", figures.Thousands(t.Errors))
 	}
-	l, work := t.LatencyMS, t.WorkMS
 	fields := [][2]string{
 		{"tickets", fmt.Sprintf("%s; %s in %s", got, figures.Plural(t.Requests, "request", "requests"),
 			figures.Seconds(t.DurationS))},
 	}
 	if t.HandedOut > 0 {
-		fields = append(fields, [2]string{
-			"handed out in",
-			fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", figures.Milliseconds(l.P50), figures.Milliseconds(l.P95),
-				figures.Milliseconds(l.P99),
-				figures.Milliseconds(l.Max)),
-		})
+		fields = append(fields, [2]string{"handed out in", latency(&t.LatencyMS)})
 	}
-	if t.Solved > 0 {
-		fields = append(fields, [2]string{
-			"proofs of work",
-			fmt.Sprintf("%s, p50 %s, p95 %s, at most %s each", figures.Thousands(t.Solved), figures.Milliseconds(work.P50),
-				figures.Milliseconds(work.P95), figures.Milliseconds(work.Max)),
-		})
+	if work := t.WorkMS; t.Solved > 0 {
+		fields = append(fields, [2]string{"proofs of work", fmt.Sprintf("%s, p50 %s, p95 %s, at most %s each",
+			figures.Thousands(t.Solved), figures.Milliseconds(work.P50), figures.Milliseconds(work.P95),
+			figures.Milliseconds(work.Max))})
 	}
 	return fields
 }
 
-func mapKeys(m map[string]int64) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
+func latency(l *loadgen.Latency) string {
+	return fmt.Sprintf("p50 %s, p95 %s, p99 %s, at most %s", figures.Milliseconds(l.P50), figures.Milliseconds(l.P95),
+		figures.Milliseconds(l.P99), figures.Milliseconds(l.Max))
 }
 
 // printLives prints what became of the orders.
@@ -120,7 +105,7 @@ func (a *app) printLives(l *loadgen.Lifecycle) {
 	if l.Refunded > 0 {
 		rows = append(rows, []string{"paid too late, money back", figures.Thousands(l.Refunded), string(sluice.Refunded)})
 	}
-	a.printTable([]string{"ORDERS", ">", "STATUS"}, rows)
+	_ = a.printTable(nil, []string{"ORDERS", ">", "STATUS"}, rows)
 	back := fmt.Sprintf("%s with the key they had, %s", figures.Plural(l.CameBack.Buyers, "buyer", "buyers"),
 		figures.Plural(l.CameBack.Requests, "request", "requests"))
 	if l.CameBack.Requests == 0 {

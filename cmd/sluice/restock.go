@@ -22,38 +22,31 @@ func (a *app) saleRestock() *cobra.Command {
 		Long: "Adds units to the total, or takes back unsold ones. The same --id changes\n" +
 			"the total once, however often it is sent.",
 		Example: "  sluice sale restock phone --delta 200\n  sluice sale restock phone --delta=-50 --id recall-1",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			sale := sluice.SaleID(args[0])
-			if err := sale.Validate(); err != nil {
-				return usage(err)
-			}
-			if delta == 0 {
-				return usage(errors.New("--delta: want a number of units, not 0"))
-			}
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			if id == "" {
-				id = string(client.NewKey())
-				// Before it is sent: an operator who interrupts it needs the id most.
-				a.say("This change is --id %s; with that it can be repeated, and happens once.", id)
-			}
-			restocked, err := c.RestockSale(cmd.Context(), sale, id, delta)
-			var refused *client.Error
-			if err != nil && (!errors.As(err, &refused) || refused.Status >= 500) {
-				return fmt.Errorf("%w; it may have happened: --id %s tries again, and does nothing twice", err, id)
-			}
-			if err != nil {
-				return err
-			}
-			return a.printSale(restocked)
-		},
 	}
 	cmd.Flags().Int64Var(&delta, "delta", 0, "`N` units more, or less if negative")
 	cmd.Flags().StringVar(&id, "id", "", "`ID` of this change in your books (default: a new one)")
-	clientFlags(cmd)
-	return cmd
+	before(cmd, func([]string) error {
+		if delta == 0 {
+			return errors.New("--delta: want a number of units, not 0")
+		}
+		return nil
+	})
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		if id == "" {
+			id = string(client.NewKey())
+			// Before it is sent: an operator who interrupts it needs the id most.
+			a.say("This change is --id %s; with that it can be repeated, and happens once.", id)
+		}
+		restocked, err := c.RestockSale(ctx, sluice.SaleID(args[0]), id, delta)
+		var refused *client.Error
+		if err != nil && (!errors.As(err, &refused) || refused.Status >= 500) {
+			return fmt.Errorf("%w; it may have happened: --id %s tries again, and does nothing twice", err, id)
+		}
+		if err != nil {
+			return err
+		}
+		return a.printSale(restocked)
+	})
 }
 
 // rebuildWait is how long a rebuild may take until the command fails: a dead
@@ -92,37 +85,24 @@ func awaitRebuilt(ctx context.Context, c *client.Client, before api.AdminSale) (
 // rebuildCommand is a verb of its own: it is about the ledger, not about what
 // is sold.
 func (a *app) rebuildCommand() *cobra.Command {
-	var sale string
+	var sale sluice.SaleID
 	cmd := &cobra.Command{
 		Use: "rebuild --sale SALE", Short: "Load a sale into its ledger again, after a loss", Args: exactly(),
 		Long: "Fences the sale, gathers what the servers and the journal still know of it, and loads\n" +
 			"it into the ledger under a new epoch. Servers do so by themselves when they find that\n" +
 			"a ledger has lost data; meanwhile buyers get \"unavailable\". Ends when the sale is on\n" +
 			"again, and with an error if it is still fenced after a minute.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("sale") {
-				return usage(errors.New("--sale is missing"))
-			}
-			id := sluice.SaleID(sale)
-			if err := id.Validate(); err != nil {
-				return usage(fmt.Errorf("--sale: %w", err))
-			}
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			rebuilt, err := c.RebuildSale(cmd.Context(), id)
-			if err != nil {
-				return err
-			}
-			a.say("The servers rebuild it now.")
-			if rebuilt, err = awaitRebuilt(cmd.Context(), c, rebuilt); err != nil {
-				return err
-			}
-			return a.printSale(rebuilt)
-		},
 	}
-	cmd.Flags().StringVar(&sale, "sale", "", "the `SALE` to rebuild")
-	clientFlags(cmd)
-	return cmd
+	needs(saleFlag(cmd, &sale, "the `SALE` to rebuild"), "sale")
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		rebuilt, err := c.RebuildSale(ctx, sale)
+		if err != nil {
+			return err
+		}
+		a.say("The servers rebuild it now.")
+		if rebuilt, err = awaitRebuilt(ctx, c, rebuilt); err != nil {
+			return err
+		}
+		return a.printSale(rebuilt)
+	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,19 +38,21 @@ func (a *app) saleCheck() *cobra.Command {
 		Example: "  sluice sale check phone\n  sluice sale check phone --server http://10.0.0.2:8080 --server " +
 			"http://10.0.0.3:8080",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sale := sluice.SaleID(args[0])
-			if err := sale.Validate(); err != nil {
-				return usage(err)
-			}
 			settings, err := a.load(cmd)
 			if err != nil {
 				return err
 			}
-			key, err := a.adminKeyFor(settings, more)
+			for _, url := range more {
+				if settings.AdminKey == "" && !isLoopbackURL(url) { // the kept key is never sent elsewhere
+					return usage(fmt.Errorf("--server %s is on another machine: give --admin-key or SLUICE_ADMIN_KEY",
+						config.Redact(url)))
+				}
+			}
+			key, err := adminKey(settings)
 			if err != nil {
 				return err
 			}
-			report := saleReport{SaleID: sale}
+			report := saleReport{SaleID: sluice.SaleID(args[0])}
 			var answers []api.SaleCheck
 			for _, url := range append([]string{settings.AdminURL}, more...) {
 				c, err := client.New(url, client.Options{AdminKey: key})
@@ -65,25 +68,6 @@ func (a *app) saleCheck() *cobra.Command {
 	cmd.Flags().StringArrayVar(&more, "server", nil, "`URL` of one more server to ask; can be given several times")
 	clientFlags(cmd)
 	return cmd
-}
-
-// adminKeyFor is the key that was given, or the one kept on this machine, which
-// is never sent elsewhere.
-func (a *app) adminKeyFor(c *config.Config, urls []string) (string, error) {
-	if c.AdminKey == "" {
-		for _, url := range urls {
-			if !isLoopbackURL(url) {
-				return "", usage(fmt.Errorf("--server %s is on another machine: give --admin-key or SLUICE_ADMIN_KEY",
-					config.Redact(url)))
-			}
-		}
-	}
-	key, err := keptSecret(c, c.AdminURL, c.AdminKey, adminKeyFile)
-	if err == nil && key == "" {
-		err = usage(fmt.Errorf("no admin key: give --admin-key or SLUICE_ADMIN_KEY; the server keeps a generated one in "+
-			"its data folder as %s", adminKeyFile))
-	}
-	return key, err
 }
 
 func (r *saleReport) say(server, name string, status api.CheckStatus, format string, args ...any) {
@@ -153,23 +137,12 @@ func (r *saleReport) sum() {
 }
 
 func (a *app) printSaleReport(r *saleReport) error {
-	if a.json {
-		if err := a.printJSON(r); err != nil {
-			return err
-		}
-	} else {
-		var rows [][]string
-		for _, c := range r.Checks {
-			server := c.Server
-			if server == "" {
-				server = "all"
-			}
-			rows = append(rows, []string{string(c.Status), clean(server), c.Name, clean(c.Detail)})
-		}
-		a.printTable([]string{"STATUS", "SERVER", "CHECK", "DETAIL"}, rows)
-	}
-	if r.Status == api.CheckFail {
+	headers := []string{"STATUS", "SERVER", "CHECK", "DETAIL"}
+	err := printList(a, r, headers, r.Checks, func(c *serverCheck) []string {
+		return []string{string(c.Status), cmp.Or(c.Server, "all"), c.Name, c.Detail}
+	})
+	if err == nil && r.Status == api.CheckFail {
 		return &exitError{code: exitFailed} // the table says it
 	}
-	return nil
+	return err
 }

@@ -110,21 +110,21 @@ func (a *app) banner(s *server, c *config.Config) error {
 		key = "in " + filepath.Join(c.DataDir, adminKeyFile)
 	}
 	fmt.Fprintf(a.stdout, "Sluice %s, node %s\n", buildVersion().Version, s.engine.Node())
-	rows := [][2]string{
+	lines := [][]string{
 		{"  url", a.link(s.url)},
 		{"  pages", a.link(s.url + "/")},
 		{"  sales", a.link(s.url + "/v1/sales")},
 		{"  ready", a.link(s.url + "/readyz")},
 	}
 	if s.admin != s.url {
-		rows = append(rows, [2]string{"  admin url", a.link(s.admin)})
+		lines = append(lines, []string{"  admin url", a.link(s.admin)})
 	}
-	a.printFields(append(rows,
-		[2]string{"  metrics", a.link(s.admin + "/metrics")},
-		[2]string{"  ledger", ledger},
-		[2]string{"  store", store},
-		[2]string{"  admin key", key},
-	))
+	a.printColumns(append(lines,
+		[]string{"  metrics", a.link(s.admin + "/metrics")},
+		[]string{"  ledger", ledger},
+		[]string{"  store", store},
+		[]string{"  admin key", key},
+	), nil)
 	fmt.Fprintln(a.stdout, "Ctrl-C stops it.")
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 func (a *app) tokenCommand() *cobra.Command {
 	var buyer string
 	var sales []string
+	var invited []sluice.SaleID
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "token --buyer BUYER", Short: "Print a buyer's token", Args: exactly(),
@@ -27,28 +28,16 @@ func (a *app) tokenCommand() *cobra.Command {
 		Example: "  sluice token --buyer alice --ttl 10m\n" +
 			"  sluice token --buyer alice --invite phone,tablet",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("buyer") {
-				return usage(errors.New("--buyer is missing"))
-			}
 			c, err := a.load(cmd)
 			if err != nil {
 				return err
 			}
-			if ttl <= 0 {
-				return usage(errors.New("--ttl: want a time to live above 0, like 1h"))
-			}
-			if err := sluice.BuyerID(buyer).Validate(); err != nil {
-				return usage(fmt.Errorf("--buyer: %w", err))
-			}
-			invited, err := invitations(sales)
-			if err != nil {
-				return usage(err)
-			}
 			secret := c.BuyerSecret
 			if secret == "" {
-				if secret, err = readSecret(filepath.Join(c.DataDir, buyerSecretFile)); err != nil {
-					return err
-				}
+				secret, err = readSecret(filepath.Join(c.DataDir, buyerSecretFile))
+			}
+			if err != nil {
+				return err
 			}
 			if secret == "" {
 				return usage(fmt.Errorf("no buyer secret: set SLUICE_BUYER_SECRET, or give the --data-dir of a server that has " +
@@ -81,7 +70,19 @@ func (a *app) tokenCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token is valid")
 	config.AddFlags(cmd.Flags(), "data_dir")
 	keptIn(cmd)
-	return cmd
+	return before(cmd, func([]string) (err error) {
+		switch {
+		case !cmd.Flags().Changed("buyer"):
+			return errors.New("--buyer is missing")
+		case ttl <= 0:
+			return errors.New("--ttl: want a time to live above 0, like 1h")
+		}
+		if err := sluice.BuyerID(buyer).Validate(); err != nil {
+			return fmt.Errorf("--buyer: %w", err)
+		}
+		invited, err = invitations(sales)
+		return err
+	})
 }
 
 // invitations reads the values of --invite: sales with commas between them.

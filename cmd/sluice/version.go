@@ -48,13 +48,7 @@ func (a *app) printVersion() error {
 		return err
 	}
 	info := buildVersion()
-	if a.json {
-		return a.printJSON(info)
-	}
-	fields := [][2]string{{"sluice", info.Version}, {"go", info.Go + " " + info.Platform}}
-	if info.Commit != "" {
-		fields = append(fields, [2]string{"commit", info.Commit})
-	}
-	a.printFields(fields)
-	return nil
+	return a.printRecord(info, [][2]string{
+		{"sluice", info.Version}, {"go", info.Go + " " + info.Platform}, {"commit", info.Commit},
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,9 +18,9 @@ func (a *app) webhookCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "webhook", Short: "Post events of orders and sales to endpoints of yours"}
 	group(cmd)
 	cmd.AddCommand(a.webhookCreate(), a.webhookList(),
-		a.webhookVerb("show", "Show one", (*client.Client).Webhook),
-		a.webhookVerb("enable", "Let a disabled one go on where it was", (*client.Client).EnableWebhook),
-		a.webhookVerb("disable", "Stop one; its events wait", (*client.Client).DisableWebhook),
+		verb(a, "show ID", "Show one", (*client.Client).Webhook, a.printWebhook),
+		verb(a, "enable ID", "Let a disabled one go on where it was", (*client.Client).EnableWebhook, a.printWebhook),
+		verb(a, "disable ID", "Stop one; its events wait", (*client.Client).DisableWebhook, a.printWebhook),
 		a.webhookDelete(), a.webhookDeliveries(), a.webhookReplay())
 	return cmd
 }
@@ -35,132 +34,71 @@ func (a *app) webhookCreate() *cobra.Command {
 			"are verified with is printed once; keep it.",
 		Example: "  sluice webhook create https://shop.example/hooks/sluice\n" +
 			"  sluice webhook create http://10.0.0.7:9000/ --types order.created,order.paid",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			message.URL = args[0]
-			for _, t := range types {
-				message.Types = append(message.Types, sluice.EventType(t))
-			}
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			w, err := c.CreateWebhook(cmd.Context(), message)
-			if err != nil {
-				return err
-			}
-			return a.printWebhook(w)
-		},
 	}
 	cmd.Flags().StringSliceVar(&types, "types", nil,
 		"only events of these `TYPES`, with commas between them (default: all)")
 	cmd.Flags().StringVar(&message.Description, "description", "", "what it is, a `TEXT` for people")
-	clientFlags(cmd)
-	return cmd
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		message.URL = args[0]
+		for _, t := range types {
+			message.Types = append(message.Types, sluice.EventType(t))
+		}
+		w, err := c.CreateWebhook(ctx, message)
+		if err != nil {
+			return err
+		}
+		return a.printWebhook(w)
+	})
 }
 
 func (a *app) webhookList() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "list", Short: "List all of them", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
+	cmd := &cobra.Command{Use: "list", Short: "List all of them", Args: exactly()}
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		list, err := c.Webhooks(ctx)
+		if err != nil {
+			return err
+		}
+		headers := []string{"ID", "STATUS", ">BEHIND", ">PENDING", ">FAILED", ">DELIVERED", "URL", "LAST ERROR"}
+		return printList(a, api.WebhookList{Webhooks: list}, headers, list, func(w *api.Webhook) []string {
+			return []string{
+				string(w.ID), w.Status, figures.Thousands(w.Behind), figures.Thousands(w.Pending), figures.Thousands(w.Failed),
+				figures.Thousands(w.Delivered), w.URL, w.LastError,
 			}
-			list, err := c.Webhooks(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if a.json {
-				if list == nil {
-					list = []api.Webhook{}
-				}
-				return a.printJSON(api.WebhookList{Webhooks: list})
-			}
-			rows := make([][]string, len(list))
-			for i, w := range list {
-				rows[i] = []string{
-					string(w.ID), w.Status, figures.Thousands(w.Behind), figures.Thousands(w.Pending), figures.Thousands(w.Failed),
-					figures.Thousands(w.Delivered),
-					clean(w.URL), clean(w.LastError),
-				}
-			}
-			a.printTable([]string{"ID", "STATUS", ">BEHIND", ">PENDING", ">FAILED", ">DELIVERED", "URL", "LAST ERROR"}, rows)
-			return nil
-		},
-	}
-	clientFlags(cmd)
-	return cmd
-}
-
-// webhookVerb is a command that does one thing with one webhook, and shows it.
-func (a *app) webhookVerb(verb, short string,
-	do func(*client.Client, context.Context, sluice.WebhookID) (api.Webhook, error),
-) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: verb + " ID", Short: short, Args: exactly("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			w, err := do(c, cmd.Context(), sluice.WebhookID(args[0]))
-			if err != nil {
-				return err
-			}
-			return a.printWebhook(w)
-		},
-	}
-	clientFlags(cmd)
-	return cmd
+		})
+	})
 }
 
 func (a *app) printWebhook(w api.Webhook) error {
-	if a.json {
-		return a.printJSON(w)
-	}
 	types := make([]string, len(w.Types))
 	for i, t := range w.Types {
 		types[i] = string(t)
 	}
-	fields := [][2]string{
+	return a.printRecord(w, [][2]string{
 		{"id", string(w.ID)},
-		{"url", clean(w.URL)},
-		{"description", clean(w.Description)},
+		{"url", w.URL},
+		{"description", w.Description},
 		{"types", strings.Join(types, ", ")},
 		{"secret", w.Secret},
 		{"status", w.Status},
-		{"disabled", strings.TrimSpace(timeOrNone(w.DisabledAt) + " " + clean(w.DisabledWhy))},
+		{"disabled", strings.TrimSpace(timeOrNone(w.DisabledAt) + " " + w.DisabledWhy)},
 		{"behind", figures.Thousands(w.Behind)},
 		{"pending", figures.Thousands(w.Pending)},
 		{"failed", figures.Thousands(w.Failed)},
 		{"delivered", figures.Thousands(w.Delivered)},
 		{"last success", timeOrNone(w.LastSuccessAt)},
-		{"last failure", strings.TrimSpace(timeOrNone(w.LastFailureAt) + " " + clean(w.LastError))},
-	}
-	a.printFields(slices.DeleteFunc(fields, func(f [2]string) bool { return f[1] == "" }))
-	return nil
+		{"last failure", strings.TrimSpace(timeOrNone(w.LastFailureAt) + " " + w.LastError)},
+	})
 }
 
 func (a *app) webhookDelete() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "delete ID", Short: "Delete one, and forget what has not reached it", Args: exactly("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			if err := c.DeleteWebhook(cmd.Context(), sluice.WebhookID(args[0])); err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(api.WebhookDeleted{Deleted: sluice.WebhookID(args[0])})
-			}
-			a.say("deleted %s", clean(args[0]))
-			return nil
+	return verb(a, "delete ID", "Delete one, and forget what has not reached it",
+		func(c *client.Client, ctx context.Context, id sluice.WebhookID) (sluice.WebhookID, error) {
+			return id, c.DeleteWebhook(ctx, id)
 		},
-	}
-	clientFlags(cmd)
-	return cmd
+		func(id sluice.WebhookID) error {
+			a.say("deleted %s", clean(string(id)))
+			return a.printRecord(api.WebhookDeleted{Deleted: id}, nil)
+		})
 }
 
 func (a *app) webhookDeliveries() *cobra.Command {
@@ -168,72 +106,53 @@ func (a *app) webhookDeliveries() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "deliveries ID", Short: "List the events that have not reached one", Args: exactly("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if limit < 1 || limit > sluice.MaxPage {
-				return usage(fmt.Errorf("--limit: want 1 to %d", sluice.MaxPage))
-			}
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			page, err := c.Deliveries(cmd.Context(), sluice.WebhookID(args[0]), sluice.DeliveryState(state), after, limit)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(page)
-			}
-			rows := make([][]string, len(page.Deliveries))
-			for i, d := range page.Deliveries {
-				rows[i] = []string{
-					d.EventID, clean(d.Subject), string(d.State), fmt.Sprint(d.Attempts), timeOrNone(d.NextAt),
-					clean(d.LastError),
-				}
-			}
-			a.printTable([]string{"EVENT", "SUBJECT", "STATE", ">ATTEMPTS", "NEXT", "LAST ERROR"}, rows)
-			if page.Next != "" {
-				a.say("more: --after %s", page.Next)
-			}
-			return nil
-		},
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only in this `STATE`: pending or failed")
 	cmd.Flags().StringVar(&after, "after", "", "the `NEXT` of the page before")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N`")
-	clientFlags(cmd)
-	return cmd
+	pageFlag(cmd, &limit, "at most `N`")
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		page, err := c.Deliveries(ctx, sluice.WebhookID(args[0]), sluice.DeliveryState(state), after, limit)
+		if err != nil {
+			return err
+		}
+		headers := []string{"EVENT", "SUBJECT", "STATE", ">ATTEMPTS", "NEXT", "LAST ERROR"}
+		err = printList(a, page, headers, page.Deliveries, func(d *api.Delivery) []string {
+			return []string{
+				d.EventID, d.Subject, string(d.State), fmt.Sprint(d.Attempts), timeOrNone(d.NextAt), d.LastError,
+			}
+		})
+		if page.Next != "" {
+			a.say("more: --after %s", page.Next)
+		}
+		return err
+	})
 }
 
 func (a *app) webhookReplay() *cobra.Command {
 	var message api.ReplayWebhook
-	cmd := &cobra.Command{
-		Use: "replay ID", Short: "Send events again", Args: exactly("ID"),
-		Long: "Sends again the events that were given up (--failed), one event (--event), or one\n" +
-			"and all that came after it (--from). A receiver knows repeats by their ids.",
-		Example: "  sluice webhook replay wh_0123 --failed\n" +
-			"  sluice webhook replay wh_0123 --event evt_17_0123abcd",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := message.Validate(); err != nil {
-				return usage(errors.New("want one of --failed, --event ID and --from ID; an id is like evt_17_0123abcd"))
-			}
-			c, err := a.merchant(cmd)
-			if err != nil {
-				return err
-			}
-			n, err := c.ReplayWebhook(cmd.Context(), sluice.WebhookID(args[0]), message)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(api.WebhookReplayed{Replayed: n})
-			}
-			fmt.Fprintf(a.stdout, "%s will be sent again\n", figures.Plural(n, "event", "events"))
-			return nil
+	cmd := verb(a, "replay ID", "Send events again",
+		func(c *client.Client, ctx context.Context, id sluice.WebhookID) (api.WebhookReplayed, error) {
+			n, err := c.ReplayWebhook(ctx, id, message)
+			return api.WebhookReplayed{Replayed: n}, err
 		},
-	}
+		func(r api.WebhookReplayed) error {
+			if a.json {
+				return a.printJSON(r)
+			}
+			fmt.Fprintf(a.stdout, "%s will be sent again\n", figures.Plural(r.Replayed, "event", "events"))
+			return nil
+		})
+	cmd.Long = "Sends again the events that were given up (--failed), one event (--event), or one\n" +
+		"and all that came after it (--from). A receiver knows repeats by their ids."
+	cmd.Example = "  sluice webhook replay wh_0123 --failed\n" +
+		"  sluice webhook replay wh_0123 --event evt_17_0123abcd"
 	cmd.Flags().BoolVar(&message.Failed, "failed", false, "those that were given up")
 	cmd.Flags().StringVar(&message.Event, "event", "", "the one with this `ID`")
 	cmd.Flags().StringVar(&message.From, "from", "", "the one with this `ID`, and all that came after it")
-	clientFlags(cmd)
-	return cmd
+	return before(cmd, func([]string) error {
+		if message.Validate() != nil {
+			return errors.New("want one of --failed, --event ID and --from ID; an id is like evt_17_0123abcd")
+		}
+		return nil
+	})
 }

@@ -203,7 +203,7 @@ func TestProofOfLives(t *testing.T) {
 		tc.damage(p)
 		life := p.figures(tc.available)
 		var bad []string
-		for _, c := range []api.AuditCheck{p.conserved(&life, tc.taken), p.oneEnd(tc.twice, 2), p.soldAgain(&life)} {
+		for _, c := range []sluice.AuditCheck{p.conserved(&life, tc.taken), p.oneEnd(tc.twice, 2), p.soldAgain(&life)} {
 			if !c.OK {
 				bad = append(bad, c.ID)
 			}

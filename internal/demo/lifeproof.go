@@ -17,32 +17,15 @@ import (
 // has got every unit back that the store has ended.
 func (p *proof) waitSettled(ctx context.Context) error {
 	p.late = errors.Join(p.late, p.lives.trouble())
-	deadline := time.Now().Add(p.patience())
-	for {
+	return p.await(ctx, p.patience(), func(sale *api.AdminSale) (late, err error) {
 		pending, err := p.client.AdminOrders(ctx, sluice.OrderFilter{Sale: p.out.SaleID, Status: sluice.Pending, Limit: 1})
-		if err != nil {
-			return err
+		if err != nil || len(pending.Orders) == 0 && sale.Backlog == 0 && sale.Taken == sale.StoredTaken {
+			return nil, err
 		}
-		sale, err := p.client.AdminSale(ctx, p.out.SaleID)
-		if err != nil {
-			return err
-		}
-		if len(pending.Orders) == 0 && sale.Backlog == 0 && sale.Taken == sale.StoredTaken {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			p.late = errors.Join(p.late, fmt.Errorf("not settled after %s: %s of the ledger, %s of the store, %s still pending",
-				p.patience(),
-				figures.Plural(sale.Taken, "unit", "units"), figures.Thousands(sale.StoredTaken),
-				map[bool]string{true: "orders", false: "no order"}[len(pending.Orders) > 0]))
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return fmt.Errorf("not settled after %s: %s of the ledger, %s of the store, %s still pending", p.patience(),
+			figures.Plural(sale.Taken, "unit", "units"), figures.Thousands(sale.StoredTaken),
+			map[bool]string{true: "orders", false: "no order"}[len(pending.Orders) > 0]), nil
+	})
 }
 
 // trouble is what kept payments and cancellations from being answered.
@@ -59,7 +42,7 @@ func (l *lives) trouble() error {
 // settled adds the figures of the lives, and the checks that can be made from
 // outside: with the crowd's promises, what buyers and merchant were told, and
 // the sale and the orders as they are now.
-func (p *proof) settled(ctx context.Context) ([]api.AuditCheck, error) {
+func (p *proof) settled(ctx context.Context) ([]sluice.AuditCheck, error) {
 	sale, err := p.client.AdminSale(ctx, p.out.SaleID)
 	if err != nil {
 		return nil, err
@@ -73,7 +56,7 @@ func (p *proof) settled(ctx context.Context) ([]api.AuditCheck, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []api.AuditCheck{p.conserved(&life, sale.Taken), p.oneEnd(twice, read), p.soldAgain(&life)}, nil
+	return []sluice.AuditCheck{p.conserved(&life, sale.Taken), p.oneEnd(twice, read), p.soldAgain(&life)}, nil
 }
 
 func (p *proof) figures(available int64) loadgen.Lifecycle {
@@ -102,7 +85,7 @@ func (p *proof) figures(available int64) loadgen.Lifecycle {
 }
 
 // conserved: in the end every unit is available or paid (I2).
-func (p *proof) conserved(life *loadgen.Lifecycle, taken int64) api.AuditCheck {
+func (p *proof) conserved(life *loadgen.Lifecycle, taken int64) sluice.AuditCheck {
 	return judged("I2", "Conservation (from outside)", p.Stock == life.Available+life.Paid && taken == life.Paid,
 		fmt.Sprintf("total %s = %s available + %s paid; the ledger holds %s", figures.Thousands(p.Stock),
 			figures.Thousands(life.Available),
@@ -111,7 +94,7 @@ func (p *proof) conserved(life *loadgen.Lifecycle, taken int64) api.AuditCheck {
 
 // oneEnd: what buyers and merchant were told is how the orders are, and no
 // history lets units return twice (I6).
-func (p *proof) oneEnd(twice []string, read int) api.AuditCheck {
+func (p *proof) oneEnd(twice []string, read int) sluice.AuditCheck {
 	offenders := twice
 	for order, status := range p.lives.told {
 		if have := p.stored[order].status; have != status {
@@ -126,7 +109,7 @@ func (p *proof) oneEnd(twice []string, read int) api.AuditCheck {
 
 // soldAgain: every unit that returned was sold again or can be bought, and no
 // buyer went away with nothing while there was one (I7).
-func (p *proof) soldAgain(life *loadgen.Lifecycle) api.AuditCheck {
+func (p *proof) soldAgain(life *loadgen.Lifecycle) sluice.AuditCheck {
 	neverSold := max(p.Stock-life.Accepted, 0)
 	left := int64(life.CameBack.Left)
 	refused := p.out.Decisions[sluice.SoldOut]

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func (p *proof) gather(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
-	checks := []api.AuditCheck{p.promises(), p.sameAnswer(ctx)}
+	checks := []sluice.AuditCheck{p.promises(), p.sameAnswer(ctx)}
 	if p.lives == nil {
 		checks = append(checks, p.undersell())
 	} else {
@@ -75,7 +76,7 @@ func (p *proof) gather(ctx context.Context) error {
 		report.Checks = append(report.Checks, check)
 		report.OK = report.OK && check.OK
 	}
-	slices.SortStableFunc(report.Checks, func(a, b api.AuditCheck) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(report.Checks, func(a, b sluice.AuditCheck) int { return strings.Compare(a.ID, b.ID) })
 	p.out.Audit = &report
 	return ctx.Err()
 }
@@ -83,7 +84,6 @@ func (p *proof) gather(ctx context.Context) error {
 // waitStored waits until nothing is left in the journal. The last order may
 // have been stored up to a poll earlier than this notices.
 func (p *proof) waitStored(ctx context.Context) error {
-	deadline := time.Now().Add(storeWithin(len(p.out.Promises)))
 	var seen atomic.Pointer[api.AdminSale]
 	seen.Store(&api.AdminSale{})
 	stop := p.Screen.Watch(func() string {
@@ -93,19 +93,33 @@ func (p *proof) waitStored(ctx context.Context) error {
 			figures.Thousands(sale.Taken))
 	})
 	defer stop()
-	for {
+	within := storeWithin(len(p.out.Promises))
+	return p.await(ctx, within, func(sale *api.AdminSale) (late, err error) {
+		seen.Store(sale)
+		if sale.Backlog == 0 && (p.lives != nil || sale.StoredTaken >= sale.Taken) { // endings lower the store's count first
+			return nil, nil
+		}
+		return fmt.Errorf("%s of %s units were stored after %s, and %s wait", figures.Thousands(sale.StoredTaken),
+			figures.Thousands(sale.Taken), within, figures.Plural(sale.Backlog, "journal entry", "journal entries")), nil
+	})
+}
+
+// await looks at the sale until it is not late any more. After the patience it
+// keeps what was late, and goes on.
+func (p *proof) await(ctx context.Context, patience time.Duration,
+	look func(*api.AdminSale) (late, err error),
+) error {
+	for deadline := time.Now().Add(patience); ; {
 		sale, err := p.client.AdminSale(ctx, p.out.SaleID)
 		if err != nil {
 			return err
 		}
-		seen.Store(&sale)
-		if sale.Backlog == 0 && (p.lives != nil || sale.StoredTaken >= sale.Taken) { // endings lower the store's count first
-			return nil
+		late, err := look(&sale)
+		if err != nil || late == nil {
+			return err
 		}
 		if time.Now().After(deadline) {
-			p.late = fmt.Errorf("%s of %s units were stored after %s, and %s wait", figures.Thousands(sale.StoredTaken),
-				figures.Thousands(sale.Taken), storeWithin(len(p.out.Promises)), figures.Plural(sale.Backlog, "journal entry",
-					"journal entries"))
+			p.late = errors.Join(p.late, late)
 			return nil
 		}
 		select {
@@ -128,7 +142,7 @@ func (p *proof) readOrders(ctx context.Context) error {
 }
 
 // promises holds every 202 against the stored orders (I5, from the buyers' side).
-func (p *proof) promises() api.AuditCheck {
+func (p *proof) promises() sluice.AuditCheck {
 	var missing []string
 	for _, promise := range p.out.Promises {
 		if p.stored[promise.Order].buyer != loadgen.BuyerName(promise.Buyer) {
@@ -145,7 +159,7 @@ const repeats = 200
 
 // sameAnswer repeats accepted claims with their keys, now that the sale is
 // sold out or the buyer has all that the limit allows (I4).
-func (p *proof) sameAnswer(ctx context.Context) api.AuditCheck {
+func (p *proof) sameAnswer(ctx context.Context) sluice.AuditCheck {
 	sample := p.out.Promises
 	if len(sample) > repeats {
 		spread := make([]loadgen.Promise, repeats)
@@ -165,7 +179,7 @@ func (p *proof) sameAnswer(ctx context.Context) api.AuditCheck {
 
 // undersell: nothing was given back, so "sold out" must mean that all units
 // went (I7).
-func (p *proof) undersell() api.AuditCheck {
+func (p *proof) undersell() sluice.AuditCheck {
 	accepted, refused := p.out.Decisions[sluice.Accepted], p.out.Decisions[sluice.SoldOut]
 	return judged("I7", "No undersell", refused == 0 || accepted == p.Stock,
 		fmt.Sprintf("%s heard sold out, and %s of %s units went", figures.Thousands(refused), figures.Thousands(accepted),
@@ -173,9 +187,9 @@ func (p *proof) undersell() api.AuditCheck {
 }
 
 // judged makes a check; the first offenders are named.
-func judged(id, name string, ok bool, detail string, offenders []string) api.AuditCheck {
+func judged(id, name string, ok bool, detail string, offenders []string) sluice.AuditCheck {
 	if len(offenders) > 0 {
 		detail += ": " + strings.Join(offenders[:min(len(offenders), 3)], ", ")
 	}
-	return api.AuditCheck{ID: id, Name: name, OK: ok, Detail: detail}
+	return sluice.AuditCheck{ID: id, Name: name, OK: ok, Detail: detail}
 }

@@ -32,7 +32,7 @@ func TestALostOrderIsFound(t *testing.T) {
 	}
 	for _, when := range []string{"with the server up", "with the server down"} {
 		report := audit(t, s, sale, 3, when)
-		i := slices.IndexFunc(report.Checks, func(c api.AuditCheck) bool { return c.ID == "I5" })
+		i := slices.IndexFunc(report.Checks, func(c sluice.AuditCheck) bool { return c.ID == "I5" })
 		if i < 0 || report.Checks[i].OK || !strings.Contains(report.Checks[i].Detail, string(lost)) {
 			t.Errorf("the audit %s does not name the lost order: %+v", when, report.Checks)
 		}

@@ -43,7 +43,7 @@ func TestDemoLifecycleOnServers(t *testing.T) {
 				t.Errorf("%s", stdout)
 			}
 			for _, id := range []string{"I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8"} {
-				if !slices.ContainsFunc(out.Audit.Checks, func(c api.AuditCheck) bool { return c.ID == id }) {
+				if !slices.ContainsFunc(out.Audit.Checks, func(c sluice.AuditCheck) bool { return c.ID == id }) {
 					t.Errorf("the audit does not check %s", id)
 				}
 			}
