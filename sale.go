@@ -79,6 +79,14 @@ func (t *Terms) Available(taken int64) int64 {
 	return max(t.Total-taken, 0)
 }
 
+// Same reports whether other terms are these: those of one version always are.
+func (t *Terms) Same(other *Terms) bool {
+	a, b := *t, *other
+	same := a.OpensAt.Equal(b.OpensAt) && a.ClosesAt.Equal(b.ClosesAt)
+	b.OpensAt, b.ClosesAt = a.OpensAt, a.ClosesAt // which are compared as instants
+	return same && a == b
+}
+
 // Lowers reports whether another total is less than that of the terms.
 func (t *Terms) Lowers(total int64) bool {
 	return total != Unlimited && (t.Total == Unlimited || total < t.Total)

@@ -296,7 +296,7 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 	case fenced(row) || s.abandoned(row, now):
 		return loading, true
 	}
-	changed := reading.Terms.Version != row.Version || row.Cap != row.Total
+	changed := !reading.Terms.Same(&row.Terms) || row.Cap != row.Total
 	return short, !view.InStep() || changed || s.doubts != s.verified || f.archiver.Due(row, reading) ||
 		f.letter(row.ID, now) || f.rebuilder.Remembers(row)
 }

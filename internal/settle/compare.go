@@ -272,17 +272,10 @@ func (c *comparison) judgeCounters(ctx context.Context) error {
 func (c *comparison) judgeTerms() {
 	have := c.Second.Terms
 	t, known := c.Versions[have.Version]
-	if known {
-		if describeTerms(&t) != describeTerms(&have) {
-			c.blame(sluice.Drift, "", "version %d of the terms: the store has %s, the ledger %s", t.Version, describeTerms(&t),
-				describeTerms(&have))
-		}
-		return
+	if !known {
+		c.blame(sluice.Drift, "", "the store does not have version %d of the terms, by which the ledger decides",
+			have.Version)
+	} else if why := foreignTerms(&have, &t); why != "" {
+		c.blame(sluice.Drift, "", "%s", why)
 	}
-	c.blame(sluice.Drift, "", "the store does not have version %d of the terms, by which the ledger decides", have.Version)
-}
-
-func describeTerms(t *sluice.Terms) string {
-	return fmt.Sprintf("total %d, %d units, %d orders and %d unpaid endings a buyer, open from %d to %d, paused %v",
-		t.Total, t.MaxPerBuyer, t.MaxOrders, t.MaxUnpaid, t.OpensAt.UnixMilli(), t.ClosesAt.UnixMilli(), t.Paused)
 }

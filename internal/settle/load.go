@@ -78,7 +78,7 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImag
 
 // Follow compares what the store and the ledger say of a sale and does what
 // is missing: finishes a load, passes on new terms, or fences a sale of which
-// the ledger has lost something. It reports whether it did anything, or found
+// the ledger has lost something, or whose terms there are not the store's. It reports whether it did anything, or found
 // the row out of date. It is cheap when nothing is missing, and safe to repeat
 // on every server.
 //
@@ -110,10 +110,56 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 		row := *sale
 		_, err := l.apply(ctx, &row)
 		return true, err
+	case !reading.Terms.Same(&sale.Terms):
+		return true, l.otherTerms(ctx, sale.ID)
 	case sale.Cap != sale.Total && reading.Terms.Version == sale.Terms.Version:
 		return true, l.store.ConfirmTotal(ctx, sale.ID, sale.Version)
 	}
 	return false, nil
+}
+
+// otherTerms fences a sale whose ledger decides by terms that the store does not
+// have. What Follow was given may be of two moments, so both are read again, in
+// the order that makes sure (foreignTerms).
+func (l *Loader) otherTerms(ctx context.Context, id sluice.SaleID) error {
+	r, err := l.read(ctx, id)
+	if err != nil || !r.Loaded || r.Fence != "" {
+		return err
+	}
+	sale, err := l.store.Sale(ctx, id)
+	if err != nil || sale.Epoch != r.Epoch {
+		return err
+	}
+	if why := foreignTerms(&r.Terms, &sale.Terms); why != "" {
+		return l.lost(ctx, &sale, &r, why)
+	}
+	return nil
+}
+
+// foreignTerms says why the terms by which a ledger decides are not the store's,
+// if they are not. A version never changes and is in the store before it is
+// applied, so the ledger must have been read before the store. Terms of an older
+// version than the store's are on their way to be replaced.
+func foreignTerms(ledger, store *sluice.Terms) string {
+	switch {
+	case ledger.Version > store.Version:
+		return fmt.Sprintf(
+			"the ledger decides by version %d of the terms, the store only knows %d: it is older than its ledger",
+			ledger.Version, store.Version)
+	case ledger.Version == store.Version && !ledger.Same(store):
+		return fmt.Sprintf("version %d of the terms: the store has %s, the ledger %s", store.Version, describeTerms(store),
+			describeTerms(ledger))
+	}
+	return ""
+}
+
+func describeTerms(t *sluice.Terms) string {
+	closes := "never"
+	if !t.ClosesAt.IsZero() {
+		closes = t.ClosesAt.Format(time.RFC3339Nano)
+	}
+	return fmt.Sprintf("total %d, %d units, %d orders and %d unpaid endings a buyer, opens %s, closes %s, paused %v",
+		t.Total, t.MaxPerBuyer, t.MaxOrders, t.MaxUnpaid, t.OpensAt.Format(time.RFC3339Nano), closes, t.Paused)
 }
 
 // apply passes the terms of a row on to the ledger, and lets the store's cap

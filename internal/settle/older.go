@@ -55,10 +55,8 @@ func (r *Rebuilder) olderStore(ctx context.Context, sale *sluice.Sale) (why stri
 	if err != nil {
 		return "", reading, err
 	}
-	if reading.Terms.Version > row.Terms.Version {
-		return fmt.Sprintf(
-			"the ledger decides by version %d of the terms, the store only knows %d: it is older than its ledger",
-			reading.Terms.Version, row.Terms.Version), reading, nil
+	if why := foreignTerms(&reading.Terms, &row.Terms); why != "" {
+		return why, reading, nil
 	}
 	stored, err := r.store.LastSeq(ctx, sale.ID, sale.Epoch)
 	if err != nil || stored >= acked {
@@ -156,13 +154,15 @@ func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice
 // has forgotten them: a pause stays, and units that were added are covered. Of
 // the versions in between no more is known than that they let pass what was
 // accepted, under the limits of now: these are fixed once a sale has opened.
+// A version that is further ahead than a store can have forgotten is no version
+// of a server: it was written by hand, and the store's terms stay.
 func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
 	if !reading.Loaded {
 		return nil
 	}
 	for {
 		changed, err := r.store.ChangeSale(ctx, sale.ID, func(s *sluice.Sale) error {
-			if s.Version >= reading.Terms.Version {
+			if ahead := reading.Terms.Version - s.Version; ahead <= 0 || ahead > maxForgotten {
 				return errUnchanged
 			}
 			before := s.Terms
@@ -190,6 +190,9 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *
 		}
 	}
 }
+
+// maxForgotten is how many versions of its terms a store may have forgotten.
+const maxForgotten = 1000
 
 // restore stores the orders of live claims that the ledger has on record, and
 // the store neither as an order nor as a dead letter: acknowledged once, and

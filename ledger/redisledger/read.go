@@ -3,6 +3,7 @@ package redisledger
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -101,6 +102,17 @@ var readingFields = [...]string{
 	16: "told", 18: "max_unpaid",
 }
 
+// least is the least number of a field, as the scripts have it.
+func least(name string) int64 {
+	switch name {
+	case "opens":
+		return math.MinInt64
+	case "total", "max_buyer", "max_orders":
+		return sluice.Unlimited
+	}
+	return 0
+}
+
 // parseReading reads a reply of read.lua; told is the last sequence this server
 // received according to the ledger, missing says which data is gone or
 // damaged. Without an epoch the sale is not loaded: a rebuild brings it back.
@@ -134,8 +146,8 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 		return r, 0, "", fmt.Errorf("format %q of the sale is unknown to this version", v)
 	}
 	for i, name := range readingFields {
-		if _, err := strconv.ParseInt(fields.text[i], 10, 64); err != nil && name != "" && name != "format" &&
-			name != "fence" {
+		if n, err := strconv.ParseInt(fields.text[i], 10, 64); name != "" && name != "format" && name != "fence" &&
+			(err != nil || n < least(name)) {
 			gap, fields.text[i] = i, "0"
 		}
 	}

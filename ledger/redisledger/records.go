@@ -182,6 +182,9 @@ func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice
 			l.known(sale).setLayout(guess)
 			continue
 		}
+		if head, err := values[0].ToString(); err == nil && strings.Contains(head, "\n") == (guess == split) {
+			return fmt.Errorf("the records of the buyers are not laid out as %s: %w", guess, sluice.ErrNotLoaded)
+		}
 		if more, err := eachValue(sale, buyer, values, yield); err != nil || !more {
 			return err
 		}
@@ -190,13 +193,13 @@ func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice
 	return errors.New("the sale changes its layout with every call")
 }
 
-// recordCommand reads the fields with the lines of one buyer.
+// recordCommand reads the buyer's own field, and then those with the lines if
+// they are others.
 func (l *Ledger) recordCommand(sale sluice.SaleID, buyer sluice.BuyerID, layout string) rueidis.Completed {
 	fields := []string{string(buyer)}
 	if layout == split {
-		fields = make([]string, shards)
-		for i := range fields {
-			fields[i] = shardFieldAt(buyer, i)
+		for i := range shards {
+			fields = append(fields, shardFieldAt(buyer, i))
 		}
 	}
 	return l.client.B().Hmget().Key(l.keys.buyers(sale)).Field(fields...).Build()
@@ -287,6 +290,8 @@ func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueid
 		return held{}, nil, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)
 	case complete != h.epoch:
 		return held{}, nil, errGone
+	case h.layout != whole && h.layout != split && h.fence == "":
+		h.fence = sluice.FenceLost + `: the sale's field "layout" is gone or damaged`
 	}
 	if h.fence == "" {
 		r := sluice.Reading{Epoch: atoi(fields[1]), Seq: atoi(fields[4])}

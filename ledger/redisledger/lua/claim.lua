@@ -18,7 +18,8 @@
 --          the buyer's limit refuses (minus the code if there is none, or the batch's answers have it already)
 -- Keeps:   I1 (taken <= total), I3 (limits), I4 (a key on record answers first), I5 (record and journal entry
 --          in one step), I7 (sold out only when nothing is available), I8 (window and pause by one clock);
---          loss is visible: a missing sale, record, journal entry or received sequence is never a refusal, and an entry
+--          loss is visible: a missing sale, record, journal entry or received sequence is never a refusal, nor is a
+--          field of the sale that no program of ours writes so, or the other layout than the records have; and an entry
 --          too many, of a torn transaction (docs/redis-keys.md), is none either. A batch that was accepted or
 --          repeated in part counts as told up to the sequence after it, and under WAIT it writes: from Redis 7.2 on
 --          WAIT covers nothing but the writes of its own connection
@@ -55,10 +56,29 @@ end
 if sale[1] ~= '1' then
   return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
 end
-local epoch, seq, taken = tonumber(sale[2]), tonumber(sale[3]), tonumber(sale[4])
+local epoch = tonumber(sale[2])
 if sale[5] ~= '' then
-  return {2, epoch, seq or 0, 0, 0, 0}
+  return {2, epoch, tonumber(sale[3]) or 0, 0, 0, 0}
 end
+
+-- A field that no program of ours writes so is damage, and is not guessed at.
+local damaged
+local function number(i, name, least)
+  local n = match(sale[i] or '', '^%-?%d+$') and tonumber(sale[i])
+  if not n or (least and n < least) then
+    damaged = name
+  end
+  return n
+end
+local seq, taken, entries, terms = number(3, 'seq', 0), number(4, 'taken', 0), number(17, 'entries', 0), number(8, 'terms', 0)
+local total, max_buyer, max_orders = number(9, 'total', -1), number(10, 'max_buyer', -1), number(11, 'max_orders', -1)
+local opens, closes = number(12, 'opens'), number(13, 'closes', 0)
+local calm_until, calm_code = number(15, 'calm_until', 0), number(16, 'calm_code', 0)
+local told, max_unpaid = 0, 0 -- absent: of a server that was told nothing, and as older versions load a sale
+if sale[7] then told = number(7, 'told', 0) end
+if sale[18] then max_unpaid = number(18, 'max_unpaid', 0) end
+if sale[14] ~= '0' and sale[14] ~= '1' then damaged = 'paused' end
+if sale[6] ~= 'whole' and sale[6] ~= 'split' then damaged = 'layout' end
 
 -- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.
 -- Each is read once, however often its buyer occurs.
@@ -81,25 +101,27 @@ local heads, head_at = read(12, {'\n'})
 
 local known = tonumber(ARGV[4])
 local lost
-if epoch < known then
+if damaged then
+  lost = 'lost: the sale\'s field "' .. damaged .. '" is gone or damaged'
+elseif epoch < known then
   lost = 'lost: epoch ' .. sale[2] .. ', where ' .. ARGV[2] .. ' knew epoch ' .. ARGV[4]
-elseif epoch == known and tonumber(sale[7] or 0) < tonumber(ARGV[5]) then
+elseif epoch == known and told < tonumber(ARGV[5]) then
   lost = 'lost: ' .. ARGV[2] .. ' received sequence ' .. ARGV[5] .. ', on record is ' .. (sale[7] or 'none')
 elseif epoch == known and seq < tonumber(ARGV[6]) then
   lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[2] .. ' saw ' .. ARGV[6]
 elseif heads[1] ~= sale[2] then
   lost = 'lost: the records of the buyers are gone'
 else
-  local entries = redis.call('XLEN', KEYS[3])
-  if entries == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
+  local length = redis.call('XLEN', KEYS[3])
+  if length == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
     lost = 'lost: the journal is gone'
-  elseif entries ~= tonumber(sale[17]) then
-    lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. sale[17] .. ' are on record'
+  elseif length ~= entries then
+    lost = 'lost: the journal has ' .. length .. ' entries, where ' .. entries .. ' are on record'
   end
 end
 if lost then
   redis.call('HSET', KEYS[1], 'fence', lost)
-  return {3, epoch, seq, 0, 0, 0}
+  return {3, epoch, seq or 0, 0, 0, 0}
 end
 if sale[6] ~= ARGV[1] then
   return {4, epoch, seq, 0, 0, 0}
@@ -112,7 +134,6 @@ if at == '' then
   at = t[1] .. sub('000000' .. t[2], -6, -4)
 end
 local now = tonumber(at)
-local opens, closes = tonumber(sale[12]), tonumber(sale[13])
 local refusal
 if now < opens then
   refusal = NOT_OPEN
@@ -124,27 +145,24 @@ end
 -- A sale that has just reopened is in cooldown: its old refusal goes on, at its place in the precedence. One that
 -- ends later than one that begins now is over: the clock has been set back since.
 local cooling = false
-local left = tonumber(sale[15]) - now
+local left = calm_until - now
 if left > 0 and left <= tonumber(ARGV[8]) then
-  local cooldown = tonumber(sale[16])
-  if cooldown == SOLD_OUT then
+  if calm_code == SOLD_OUT then
     cooling = true
-  elseif not refusal or cooldown < refusal then
-    refusal = cooldown
+  elseif not refusal or calm_code < refusal then
+    refusal = calm_code
   end
 end
 
 local buyers, lines = 12, 12 + n
 local fields, quantities = 12, 12 + 2 * n -- positions before the first one
-local split, terms = sale[6] == 'split', tonumber(sale[8])
+local split = sale[6] == 'split'
 local stored, stored_at = heads, head_at
 if split then
   fields = 12 + 2 * n
   quantities = 12 + 3 * n
   stored, stored_at = read(fields, {})
 end
-local total, max_buyer, max_orders = tonumber(sale[9]), tonumber(sale[10]), tonumber(sale[11])
-local max_unpaid = tonumber(sale[18] or 0) -- a sale that an older version has loaded has none
 local stamp = '\t' .. sale[2] .. '\t' .. at .. '\t' .. sale[8] .. '\t1'
 local start = seq
 local low = seq % 100
@@ -158,7 +176,11 @@ local repeated = false
 local out = {0, epoch, seq, now, opens, terms}
 
 for i = 1, n do
-  local line, record = ARGV[lines + i], stored[stored_at[i]]
+  local line, head, record = ARGV[lines + i], heads[head_at[i]], stored[stored_at[i]]
+  if head and (find(head, '\n', 1, true) ~= nil) == split then -- nothing is written yet
+    redis.call('HSET', KEYS[1], 'fence', 'lost: the records of the buyers are not laid out as ' .. sale[6])
+    return {3, epoch, start, 0, 0, 0}
+  end
   local id, from
   if record or again then
     id = sub(line, 1, find(line, '\t', find(line, '\t', 1, true) + 1, true))
@@ -172,7 +194,7 @@ for i = 1, n do
     out[6 + i] = 'R' .. made[id]
   else
     local buyer = ARGV[buyers + i]
-    local head, top = heads[head_at[i]], tops[buyer]
+    local top = tops[buyer]
     local quantity, units, count, unpaid, no = 1, 0, 0, '', refusal -- unpaid as in the head: with its tab, or nothing
     if not no then
       if not ones then quantity = tonumber(ARGV[quantities + i]) end
@@ -272,8 +294,8 @@ if seq > start then -- I5; the journal first, since it alone may still be of the
   redis.call('XADD', KEYS[3], '*', 'v', '1', 'e', sale[2], 'n', ARGV[2], 't', sale[8], 'at', at, 's', start + 1,
     'c', entry .. '\n')
   redis.call('HSET', KEYS[2], unpack(writes))
-  redis.call('HSET', KEYS[1], 'seq', seq, 'taken', taken, 'entries', tonumber(sale[17]) + 1, ARGV[3], seq)
-elseif repeated and (ARGV[9] == '1' or tonumber(sale[7] or -1) ~= seq) then -- I4: a replay is an acceptance too
+  redis.call('HSET', KEYS[1], 'seq', seq, 'taken', taken, 'entries', entries + 1, ARGV[3], seq)
+elseif repeated and (ARGV[9] == '1' or told ~= seq) then -- I4: a replay is an acceptance too
   redis.call('HSET', KEYS[1], ARGV[3], seq)
 end
 if seq - start == n then

@@ -41,10 +41,10 @@ local lost = ''
 if got(redis.pcall('HGET', KEYS[2], '\n')) ~= sale[2] then
   lost = 'lost: the records of the buyers are gone'
 elseif more[3] ~= 'whole' and more[3] ~= 'split' then
-  lost = 'lost: how the records are laid out is gone'
+  lost = 'lost: the sale\'s field "layout" is gone or damaged'
 elseif not length or length == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
   lost = 'lost: the journal is gone'
-elseif entries ~= tonumber(expected) then
+elseif entries .. '' ~= expected then
   lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. (expected or 'none') .. ' are on record'
 end
 sale[14] = sale[14] or '0'

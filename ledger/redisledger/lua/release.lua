@@ -35,10 +35,26 @@ end
 if sale[1] ~= '1' then
   return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
 end
-local epoch, seq, taken = tonumber(sale[2]), tonumber(sale[3]), tonumber(sale[4])
+local epoch = tonumber(sale[2])
 if sale[5] ~= '' then
-  return {2, epoch, seq or 0, 0, 0}
+  return {2, epoch, tonumber(sale[3]) or 0, 0, 0}
 end
+
+-- A field that no program of ours writes so is damage, and is not guessed at.
+local damaged
+local function number(i, name, least)
+  local n = match(sale[i] or '', '^%-?%d+$') and tonumber(sale[i])
+  if not n or (least and n < least) then
+    damaged = name
+  end
+  return n
+end
+local seq, taken, entries = number(3, 'seq', 0), number(4, 'taken', 0), number(12, 'entries', 0)
+local total, opens, closes = number(8, 'total', -1), number(9, 'opens'), number(10, 'closes', 0)
+local told = 0 -- a server that was told nothing has no field
+if sale[7] then told = number(7, 'told', 0) end
+if sale[11] ~= '0' and sale[11] ~= '1' then damaged = 'paused' end
+if sale[6] ~= 'whole' and sale[6] ~= 'split' then damaged = 'layout' end
 
 -- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.
 -- Each is read once, however often its buyer occurs.
@@ -58,25 +74,27 @@ local heads, head_at = read(12, {'\n'})
 
 local known = tonumber(ARGV[4])
 local lost
-if epoch < known then
+if damaged then
+  lost = 'lost: the sale\'s field "' .. damaged .. '" is gone or damaged'
+elseif epoch < known then
   lost = 'lost: epoch ' .. sale[2] .. ', where ' .. ARGV[2] .. ' knew epoch ' .. ARGV[4]
-elseif epoch == known and tonumber(sale[7] or 0) < tonumber(ARGV[5]) then
+elseif epoch == known and told < tonumber(ARGV[5]) then
   lost = 'lost: ' .. ARGV[2] .. ' received sequence ' .. ARGV[5] .. ', on record is ' .. (sale[7] or 'none')
 elseif epoch == known and seq < tonumber(ARGV[6]) then
   lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[2] .. ' saw ' .. ARGV[6]
 elseif heads[1] ~= sale[2] then
   lost = 'lost: the records of the buyers are gone'
 else
-  local entries = redis.call('XLEN', KEYS[3])
-  if entries == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
+  local length = redis.call('XLEN', KEYS[3])
+  if length == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
     lost = 'lost: the journal is gone'
-  elseif entries ~= tonumber(sale[12]) then
-    lost = 'lost: the journal has ' .. entries .. ' entries, where ' .. sale[12] .. ' are on record'
+  elseif length ~= entries then
+    lost = 'lost: the journal has ' .. length .. ' entries, where ' .. entries .. ' are on record'
   end
 end
 if lost then
   redis.call('HSET', KEYS[1], 'fence', lost)
-  return {3, epoch, seq, 0, 0}
+  return {3, epoch, seq or 0, 0, 0}
 end
 if tonumber(ARGV[11]) > epoch then
   return {5, epoch, seq, 0, 0}
@@ -103,6 +121,11 @@ local out = {0, epoch, seq, 0, 0}
 
 for i = 1, n do
   local field, line, record = ARGV[fields + i], ARGV[lines + i], stored[stored_at[i]]
+  local head = heads[head_at[i]]
+  if head and (find(head, '\n', 1, true) ~= nil) == split then -- nothing is written yet
+    redis.call('HSET', KEYS[1], 'fence', 'lost: the records of the buyers are not laid out as ' .. sale[6])
+    return {3, epoch, seq, 0, 0}
+  end
   local from = record and find(record, line, 1, true)
   if not from then
     out[#out + 1] = i
@@ -114,9 +137,8 @@ for i = 1, n do
     else
       local quantity, buyer = tonumber(match(record, '^%d+', from)), ARGV[buyers + i]
       if not left[buyer] then
-        local head = heads[head_at[i]] or ''
         b = b + 1
-        who[b], left[buyer] = i, tonumber(sub(head, 1, (find(head, '\t', 1, true) or 1) - 1)) or 0
+        who[b], left[buyer] = i, tonumber(match(head or '', '^%d+') or 0)
       end
       left[buyer] = left[buyer] - quantity
       ended = ended + 1
@@ -185,8 +207,8 @@ if at == '' then
   local t = redis.call('TIME')
   at = t[1] .. sub('000000' .. t[2], -6, -4)
 end
-local now, total, closes = tonumber(at), tonumber(sale[8]), tonumber(sale[10])
-local open = now >= tonumber(sale[9]) and (closes == 0 or now < closes) and sale[11] ~= '1'
+local now = tonumber(at)
+local open = now >= opens and (closes == 0 or now < closes) and sale[11] ~= '1'
 if open and total >= 0 and taken >= total and taken - units < total then
   redis.call('HSET', KEYS[1], 'taken', taken - units, 'calm_until', now + tonumber(ARGV[8]), 'calm_code', SOLD_OUT)
 else

@@ -1,0 +1,128 @@
+package redisledger_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+)
+
+// A field of the sale that no server writes so is damage: whichever call comes to
+// it first fences the sale, and decides nothing by a guess.
+func TestNonsenseIsDamage(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	prefix := newPrefix(t, url)
+	l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+	epoch := int64(0)
+	for _, terms := range []sluice.Terms{tight(100), loose(100)} {
+		for field, less := range map[string]string{
+			"seq": "-1", "taken": "-1", "entries": "-1", "terms": "-1", "total": "-2", "max_buyer": "-2", "max_orders": "-2",
+			"max_unpaid": "-1", "opens": "", "closes": "-1", "paused": "2", "calm_until": "-1", "calm_code": "-1",
+			"layout": "shared", "told:a": "-1",
+		} {
+			for _, value := range []string{less, "x", "", "1.5", " 1", "0x1"} {
+				epoch++
+				loadEpoch(t, l, "s", epoch, terms)
+				first := makeClaim("s", 0)
+				wantAll(t, claim(t, l, "s", first), sluice.Accepted)
+				calls := map[string]func() bool{
+					"claim": func() bool {
+						return claim(t, l, "s", makeClaim("s", 1))[0].Code == sluice.Unavailable
+					},
+					"read": func() bool { return strings.HasPrefix(read(t, l, "s").Fence, sluice.FenceLost) },
+				}
+				if !strings.HasPrefix(field, "max_") && field != "terms" && !strings.HasPrefix(field, "calm_") {
+					calls["release"] = func() bool {
+						_, err := l.Release(t.Context(), "s", []sluice.Release{release(first, epoch)})
+						return errors.Is(err, sluice.ErrStaleEpoch)
+					}
+				}
+				if field == "calm_code" || field == "paused" { // of which a reading has no number
+					delete(calls, "read")
+				}
+				key := prefix + ":{s}:sale"
+				for name, call := range calls {
+					command(t, client, "HSET", key, "fence", "", field, value)
+					if !call() {
+						t.Errorf("%s %q: %s goes on", field, value, name)
+					}
+					fence := command(t, client, "HGET", key, "fence")
+					if text, _ := fence.ToString(); !strings.Contains(text, strings.TrimSuffix(field, ":a")) ||
+						!strings.HasPrefix(text, sluice.FenceLost) {
+						t.Errorf("%s %q: the fence of %s is %q", field, value, name, text)
+					}
+				}
+				if n := command(t, client, "XLEN", prefix+":{s}:journal"); n.String() != "1" {
+					if length, _ := n.AsInt64(); length != 1 {
+						t.Errorf("%s %q: the journal has %d entries", field, value, length)
+					}
+				}
+			}
+		}
+	}
+}
+
+func release(c sluice.Claim, epoch int64) sluice.Release {
+	return sluice.Release{Buyer: c.Buyer, Key: c.Key, Order: c.Order, Epoch: epoch}
+}
+
+// A layout that the records do not have would hide them, and a repeat would get
+// another order (I4). Whoever has a record notices; what is written before that
+// is read like the rest.
+func TestTheOtherLayout(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	for layout, terms := range layouts {
+		other := map[string]string{"whole": "split", "split": "whole"}[layout]
+		for name, notices := range map[string]func(l *redisledger.Ledger) bool{
+			"a repeat": func(l *redisledger.Ledger) bool {
+				return claim(t, l, "s", makeClaim("s", 1))[0].Code == sluice.Unavailable
+			},
+			"a claim beside others": func(l *redisledger.Ledger) bool {
+				another := makeClaim("s", 70)
+				another.Buyer = makeClaim("s", 1).Buyer
+				d := claim(t, l, "s", makeClaim("s", 71), another, makeClaim("s", 71), makeClaim("s", 72))
+				return d[0].Code == sluice.Unavailable && d[3].Code == sluice.Unavailable
+			},
+			"a release": func(l *redisledger.Ledger) bool {
+				_, err := l.Release(t.Context(), "s", []sluice.Release{release(makeClaim("s", 1), 1)})
+				return errors.Is(err, sluice.ErrStaleEpoch)
+			},
+		} {
+			t.Run(layout+" and "+name, func(t *testing.T) {
+				prefix := newPrefix(t, url)
+				l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+				loadOpen(t, l, "s", terms(100))
+				wantAll(t, claim(t, l, "s", makeClaims("s", 0, 3)...), sluice.Accepted)
+				command(t, client, "HSET", prefix+":{s}:sale", "layout", other)
+
+				wantAll(t, claim(t, l, "s", makeClaim("s", 50)), sluice.Accepted)
+				c := makeClaim("s", 1)
+				if r, err := l.Recall(t.Context(), sluice.ClaimID{Sale: "s", Buyer: c.Buyer, Key: c.Key}); !errors.Is(err,
+					sluice.ErrNotLoaded) {
+					t.Errorf("Recall: %+v, %v", r, err)
+				}
+				if r, err := l.Find(t.Context(), c.Order, c.Buyer); !errors.Is(err, sluice.ErrNotLoaded) {
+					t.Errorf("Find: %+v, %v", r, err)
+				}
+				if !notices(l) {
+					t.Error("it goes on")
+				}
+				wantLost(t, l, "s", "laid out")
+				records, units := 0, int64(0)
+				must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
+					records++
+					units += r.Quantity
+					return true
+				}))
+				if r := read(t, l, "s"); records != 4 || units != r.Taken || r.Seq != 4 {
+					t.Errorf("%d records of %d units beside %+v", records, units, r)
+				}
+			})
+		}
+	}
+}
