@@ -59,7 +59,9 @@ func NewReplayer(
 type Replayed struct {
 	Saved []sluice.OrderID // stored now or before, or accepted again
 	// Lost were refused, because there were no units left for them or the sale
-	// is over, or replaced: the buyer has since got another order for the key.
+	// is over, or replaced: the buyer has since got another order for the key. Of
+	// a letter that lists them as lost already, the order that replaced them is
+	// among Saved: for that claim there is nothing more to be done.
 	Lost []sluice.OrderID
 	// Waiting: some were accepted again and are not stored yet. The letter stays
 	// until the store has them, since the ledger may forget them once more (I5);
@@ -127,11 +129,12 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, cl
 	err error,
 ) {
 	var open []sluice.Claim
+	listed := strings.HasPrefix(letter.Reason, lostReason)
 	for i := range claims {
 		order, err := r.store.Claim(ctx, sluice.ClaimID{Sale: letter.Sale, Buyer: claims[i].Buyer, Key: claims[i].Key})
 		switch {
-		case err == nil && order.ID == claims[i].Order:
-			result.Saved = append(result.Saved, claims[i].Order)
+		case err == nil && (order.ID == claims[i].Order || listed):
+			result.Saved = append(result.Saved, order.ID)
 		case err == nil:
 			open = append(open, claims[i]) // the ledger will say that it is replaced
 		case errors.Is(err, sluice.ErrOrderNotFound):
@@ -141,7 +144,7 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, cl
 		}
 	}
 	if len(open) == 0 {
-		return result, r.store.ResolveDeadLetter(ctx, letter.ID, "stored before")
+		return result, r.store.ResolveDeadLetter(ctx, letter.ID, "every claim has its order in the store")
 	}
 	decisions, err := r.ledger.Claim(ctx, letter.Sale, open)
 	if err != nil {
@@ -152,7 +155,7 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, cl
 		ID: letter.EntryID + "/lost", Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node,
 		Terms: letter.Terms, At: letter.At, FirstSeq: letter.FirstSeq,
 	}
-	why := sluice.Code(0)
+	why := ""
 	for i := range decisions {
 		switch d := &decisions[i]; {
 		case d.Code == sluice.Accepted && d.Order == open[i].Order:
@@ -160,7 +163,9 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, cl
 		case d.Code == sluice.Unavailable:
 			return Replayed{}, fmt.Errorf("settle: dead letter %d: the sale is not available now; try again later", letter.ID)
 		default: // refused, or the buyer has meanwhile got another order for the key
-			why = decisions[i].Code
+			if why = d.Code.String(); d.Code == sluice.Accepted {
+				why = "the buyer has another order for the key"
+			}
 			result.Lost = append(result.Lost, open[i].Order)
 			lost.Claims = append(lost.Claims, open[i])
 		}
@@ -168,7 +173,7 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, cl
 	if result.Waiting {
 		return result, nil // what is lost is listed in the same letter until then
 	}
-	if len(lost.Claims) > 0 && !strings.HasPrefix(letter.Reason, lostReason) {
+	if len(lost.Claims) > 0 && !listed {
 		if err := r.store.SetAside(ctx, lost.DeadLetter(fmt.Errorf("%s: %s", lostReason, why))); err != nil {
 			return Replayed{}, err
 		}

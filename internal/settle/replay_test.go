@@ -136,6 +136,31 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	if r.reading().Taken != 3 {
 		t.Errorf("taken %d, want 3", r.reading().Taken)
 	}
+
+	// A person who replays what is listed finds the order that took the place; a
+	// letter of which no other claim is left is resolved.
+	replayer := settle.NewReplayer(r.store, r.ledger, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
+	byHand := func(letter int64, saved, lost []sluice.OrderID) {
+		t.Helper()
+		got, err := replayer.Replay(ctx, letter)
+		if err != nil || !slices.Equal(got.Saved, saved) || !slices.Equal(got.Lost, lost) {
+			t.Errorf("replayed: %+v, %v; want %v saved and %v lost", got, err, saved, lost)
+		}
+	}
+	byHand(letters[0].ID, []sluice.OrderID{order(20)}, []sluice.OrderID{order(4)})
+	aside.ID, aside.Claims = "later", aside.Claims[1:2]
+	if err := r.store.SetAside(ctx, aside.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
+		t.Fatal(err)
+	}
+	replay()
+	if letters, err = r.store.DeadLetters(ctx, id); err != nil || len(letters) != 2 ||
+		letters[1].Reason != "promise lost: the buyer has another order for the key" {
+		t.Fatalf("dead letters %+v, %v", letters, err)
+	}
+	byHand(letters[1].ID, []sluice.OrderID{order(20)}, nil)
+	if left, err := r.store.DeadLetters(ctx, id); err != nil || len(left) != 1 || left[0].ID != letters[0].ID {
+		t.Errorf("dead letters %+v, %v; want the first", left, err)
+	}
 }
 
 // letters are the store and the ledger of a sale whose dead letters cannot be dealt
