@@ -24,6 +24,9 @@ var (
 	// ErrRefusesWrites: the ledger does not write now, since its disk or memory is
 	// full, or it is a replica. Nothing was written, and nothing decided.
 	ErrRefusesWrites = errors.New("the ledger refuses to write")
+	// ErrNoAnswer: the ledger is out of reach or does not answer in time. What it was
+	// asked for may be done.
+	ErrNoAnswer = errors.New("the ledger does not answer")
 	// ErrTotalUndecided: the total cannot change now, and was not changed. A lower
 	// one needs a ledger that holds the sale, loaded and not fenced.
 	ErrTotalUndecided = errors.New("the ledger cannot decide about the total now")

@@ -196,8 +196,34 @@ func TestADatabaseHangs(t *testing.T) {
 	})
 	status, body = order(2, second)
 	want("a stored order while the ledger hangs", status, body, 200, `"pending"`)
-	status, _ = f.claim(0, 3)
-	want("a claim while the ledger hangs", status, "", 503, "")
+	claims := make(chan string, 3)
+	for i := range cap(claims) { // one is sent, and the others wait behind it
+		go func() {
+			request := httptest.NewRequest(http.MethodPost, "/v1/sales/phone/orders", strings.NewReader(`{"quantity":1}`))
+			request.Header.Set("Authorization", "Bearer "+token(fmt.Sprintf("buyer-%05d", 3+i)))
+			request.Header.Set("Idempotency-Key", fmt.Sprintf("attempt-buyer-%05d", 3+i))
+			answer := httptest.NewRecorder()
+			e.Handler().ServeHTTP(answer, request)
+			claims <- fmt.Sprintf("%d %s %s", answer.Code, answer.Header().Get("Retry-After"), answer.Body)
+		}()
+		time.Sleep(300 * time.Millisecond)
+	}
+	status, body = ask("POST", "/v1/admin/sales/phone/restock", `{"id":"more","delta":5}`, e.AdminKey())
+	want("a restock while the ledger hangs", status, body, 503, "the ledger (Redis) does not answer; try again")
+	status, body = ask("GET", "/readyz", "", "")
+	want("ready while the ledger hangs", status, body, 503, "the ledger (Redis) does not answer; try again")
+	heard := map[bool]int{}
+	for range cap(claims) {
+		answer := <-claims
+		unknown := strings.Contains(answer, `"code":"outcome_unknown"`)
+		if heard[unknown]++; !strings.HasPrefix(answer, "503 1") || !unknown && (!strings.Contains(answer,
+			`"code":"unavailable"`) || !strings.Contains(answer, "the ledger (Redis) does not answer; this request decided")) {
+			t.Errorf("a claim while the ledger hangs: %s", answer)
+		}
+	}
+	if heard[true] != 1 || heard[false] != 2 {
+		t.Errorf("the outcome of %d claims is unknown, nothing was decided of %d; want 1 and 2", heard[true], heard[false])
+	}
 	toRedis.freeze(false)
 	third := ""
 	f.until("the third claim, tried again with its key", func() bool {

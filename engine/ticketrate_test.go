@@ -69,7 +69,8 @@ func TestTheSharedRateHoldsForTickets(t *testing.T) {
 	// Without a count, no buyer gets one.
 	redis.Stop()
 	status, answer := branches[0].post("/v1/sales/phones/ticket", "late", nil, "")
-	if status != http.StatusServiceUnavailable || answer["code"] != "overloaded" {
-		t.Errorf("without Redis: %d %v, want 503 overloaded", status, answer)
+	if status != http.StatusServiceUnavailable || answer["code"] != "unavailable" ||
+		answer["detail"] != "the ledger (Redis) does not answer" {
+		t.Errorf("without Redis: %d %v, want 503 unavailable", status, answer)
 	}
 }

@@ -45,6 +45,9 @@ import (
 // claims of the buyer as it may.
 var ErrOverloaded = errors.New("admission: the queue is full")
 
+// ErrUnanswered: nothing was decided; the ledger does not answer.
+var ErrUnanswered = errors.New("admission: the ledger does not answer, and nothing was decided")
+
 // ErrRefusesWrites: nothing was decided; the ledger has refused to write.
 var ErrRefusesWrites = errors.New("admission: nothing was decided")
 
@@ -319,7 +322,7 @@ func (b *Batcher) land(l *lane, calls []*call) {
 // same, later and later.
 func (b *Batcher) giveUp(l *lane, cause error) {
 	if !errors.Is(cause, ErrRefusesWrites) {
-		cause = ErrOverloaded
+		cause = ErrUnanswered
 	}
 	l.mu.Lock()
 	waiting := l.waiting

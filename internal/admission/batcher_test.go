@@ -191,7 +191,7 @@ func TestBatcherGivesUpForAll(t *testing.T) {
 		ledger := &slowLedger{delay: 2 * time.Second}
 		ledger.fail.Store(1000)
 		b := NewBatcher(ledger, BatcherOptions{MaxBatch: 10, Calls: 1})
-		var unknown, overloaded atomic.Int64
+		var unknown, unanswered atomic.Int64
 		var done sync.WaitGroup
 		started := time.Now()
 		for i := range 100 {
@@ -199,8 +199,8 @@ func TestBatcherGivesUpForAll(t *testing.T) {
 				switch _, err := b.Claim(context.Background(), "sale", claim(i)); {
 				case errors.Is(err, ErrOutcomeUnknown):
 					unknown.Add(1)
-				case errors.Is(err, ErrOverloaded):
-					overloaded.Add(1)
+				case errors.Is(err, ErrUnanswered):
+					unanswered.Add(1)
 				}
 			})
 		}
@@ -211,8 +211,8 @@ func TestBatcherGivesUpForAll(t *testing.T) {
 				sent[c.Order] = true
 			}
 		}
-		if unknown.Load() != int64(len(sent)) || overloaded.Load() != 100-unknown.Load() {
-			t.Errorf("%d unknown and %d overloaded; %d were sent", unknown.Load(), overloaded.Load(), len(sent))
+		if unknown.Load() != int64(len(sent)) || unanswered.Load() != 100-unknown.Load() {
+			t.Errorf("%d unknown and %d unanswered; %d were sent", unknown.Load(), unanswered.Load(), len(sent))
 		}
 		if took := time.Since(started); took > 10*time.Second {
 			t.Errorf("the last of 100 waited %v", took)

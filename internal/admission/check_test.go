@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -65,6 +66,8 @@ func try(g *Gate, buyer sluice.BuyerID, from netip.Addr) string {
 	d, err := g.Claim(context.Background(), "sale", sluice.Claim{Buyer: buyer, Key: "key-00001", Quantity: 1},
 		Caller{Address: from})
 	switch {
+	case errors.Is(err, ErrUnanswered):
+		return "unanswered"
 	case err != nil:
 		return err.Error()
 	case d.RetryAfter != 0:
@@ -452,5 +455,33 @@ func TestChecksAreDocumented(t *testing.T) {
 	}
 	if !slices.Equal(documented, want) {
 		t.Errorf("docs/gate.md has the checks %q, want %q", documented, want)
+	}
+}
+
+// While the ledger does not answer, claims that find no room do so because the
+// others wait for it: that is what they hear, and nothing is decided for them.
+func TestNoRoomBesideALedgerThatHangs(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		want := map[bool]string{false: "overloaded 1s", true: "unanswered"}[down]
+		for check, opts := range map[string]BatcherOptions{
+			"places": {MaxInFlight: 1}, "ratio": {}, "queue": {MaxQueue: 1, MaxBatch: 1, Calls: 1},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				view := open(sluice.Rules{})
+				if view.Down = down; check == "ratio" {
+					view.Sale.Rules.AdmissionRatio = 0.1
+				}
+				g := gateBefore(&slowLedger{delay: time.Minute}, view, opts)
+				var waiting sync.WaitGroup
+				for i := range map[string]int{"places": 1, "ratio": 1, "queue": 2}[check] {
+					waiting.Go(func() { try(g, sluice.BuyerID(fmt.Sprint("first-", i)), home) })
+					synctest.Wait()
+				}
+				if got := try(g, "ann", home); got != want || refusedBy(g)[check] != 1 {
+					t.Errorf("%s, the ledger down: %v: %s, refused by %v; want %s", check, down, got, refusedBy(g), want)
+				}
+				waiting.Wait()
+			})
+		}
 	}
 }

@@ -163,7 +163,7 @@ func (g *Gate) Claim(
 	}
 	// places
 	if g.batcher.Full() {
-		return g.tally.refused(CheckSlots, busy)
+		return g.full(CheckSlots, view)
 	}
 	// buyer_rate, address_rate
 	if check, wait := g.rates.check(&view.Sale.Rules, sale, claim.Buyer, caller.Address, now); wait > 0 {
@@ -186,6 +186,16 @@ func (g *Gate) Claim(
 // key.
 var busy = sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second}
 
+// full refuses a claim for which there is no room. Of a sale for which the ledger
+// does not answer that is the reason: those in flight wait for it.
+func (g *Gate) full(by Check, view *View) (sluice.Decision, error) {
+	if view.Down {
+		g.tally[by].n.Add(1)
+		return sluice.Decision{}, ErrUnanswered
+	}
+	return g.tally.refused(by, busy)
+}
+
 // ask makes the last checks, and hands a claim to the batcher if fewer than most
 // of the sale are in flight.
 func (g *Gate) ask(
@@ -196,18 +206,19 @@ func (g *Gate) ask(
 	slot, err := g.batcher.Acquire(sale, most)
 	switch {
 	case errors.Is(err, errSaleFull):
-		return g.tally.refused(CheckRatio, busy)
+		return g.full(CheckRatio, view)
 	case err != nil:
-		return g.tally.refused(CheckSlots, busy)
+		return g.full(CheckSlots, view)
 	}
 	// queue, shared_rate, and then the ledger
 	claim.Order = g.newID(sale)
 	decision, err := slot.Claim(ctx, claim, sharedRate(rules))
 	switch {
 	case errors.Is(err, errNotCounted):
-		return g.tally.refused(CheckSharedRate, busy)
+		g.tally[CheckSharedRate].n.Add(1)
+		return sluice.Decision{}, err
 	case errors.Is(err, ErrOverloaded):
-		return g.tally.refused(CheckQueue, busy)
+		return g.full(CheckQueue, view)
 	case decision.Code == sluice.RateLimited:
 		g.rates.denied(rules, sale, claim.Buyer, address, decision.RetryAfter, g.now())
 		return g.tally.refused(CheckSharedRate, decision)
@@ -250,7 +261,7 @@ func (g *Gate) recall(
 	select {
 	case g.recalling <- struct{}{}:
 	default:
-		return sluice.Decision{Code: sluice.Overloaded}, nil // says nothing about them either
+		return g.full(checkNone, view) // says nothing about them either
 	}
 	record, err := g.ledger.Recall(ctx, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
 	<-g.recalling
@@ -275,8 +286,8 @@ func (g *Gate) recall(
 // claims is, under a name of its own; a buyer who is denied there is denied here
 // without asking again, until the wait is over.
 //
-// Limits fail closed: with an error (ErrOverloaded, or the context's) the try
-// must not pass.
+// Limits fail closed: with an error (ErrOverloaded, ErrUnanswered, or the
+// context's) the try must not pass.
 func (g *Gate) Try(
 	ctx context.Context, kind string, view *View, buyer sluice.BuyerID, address netip.Addr,
 ) (wait time.Duration, err error) {

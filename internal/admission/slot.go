@@ -28,8 +28,8 @@ type Slot struct {
 // that is not zero is one over all servers: the try is counted first, and may be
 // refused as RateLimited. It ends the slot.
 //
-// Errors: ErrOverloaded (nothing was decided), ErrOutcomeUnknown, the
-// context's error (the outcome is unknown too), sluice.ErrClosed.
+// Errors: ErrOverloaded, ErrUnanswered and ErrRefusesWrites (nothing was
+// decided), ErrOutcomeUnknown, the context's error (the outcome is unknown too), sluice.ErrClosed.
 func (s Slot) Claim(ctx context.Context, claim sluice.Claim, rate sluice.BuyerRate) (sluice.Decision, error) {
 	b := s.batcher
 	c := b.calls.Get().(*call)

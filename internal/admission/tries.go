@@ -17,7 +17,7 @@ import (
 
 // errNotCounted: whether the try was within the rate is not known. Limits fail
 // closed: nothing was decided.
-var errNotCounted = fmt.Errorf("%w: the rates cannot be counted", ErrOverloaded)
+var errNotCounted = fmt.Errorf("%w: the rates cannot be counted", ErrUnanswered)
 
 // allow asks the limiter how long each of these buyers has to wait.
 func allow(limiter sluice.RateLimiter, name sluice.SaleID, rate sluice.BuyerRate,

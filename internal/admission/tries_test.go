@@ -59,6 +59,8 @@ func (l *namedLimiter) Allow(_ context.Context, name sluice.SaleID, rate sluice.
 func ask(g *Gate, kind string, buyer sluice.BuyerID) string {
 	wait, err := g.Try(context.Background(), kind, g.board.View("sale"), buyer, home)
 	switch {
+	case errors.Is(err, ErrUnanswered):
+		return "unanswered"
 	case errors.Is(err, ErrOverloaded):
 		return "overloaded"
 	case err != nil:
@@ -140,8 +142,8 @@ func TestTriesThatNobodyCounts(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := gateBefore(&slowLedger{}, open(sharedRules), opts)
-			if got := ask(g, "ticket", "ann"); got != "overloaded" {
-				t.Errorf("%s: %s, want overloaded", name, got)
+			if got := ask(g, "ticket", "ann"); got != "unanswered" {
+				t.Errorf("%s: %s, want unanswered", name, got)
 			}
 			if limiter, ok := opts.Limiter.(*namedLimiter); ok {
 				limiter.fail, limiter.short = nil, false
@@ -207,7 +209,7 @@ func TestTriesAreGathered(t *testing.T) {
 		first, second = crowd("c", 1), crowd("d", 9)
 		first.Wait()
 		second.Wait()
-		if took, got := time.Since(begun), heard(); took != time.Second || got != "map[overloaded:10]" {
+		if took, got := time.Since(begun), heard(); took != time.Second || got != "map[unanswered:10]" {
 			t.Errorf("told %s after %v", got, took)
 		}
 		synctest.Wait()

@@ -73,6 +73,9 @@ func (s *Server) notDecided(w http.ResponseWriter, err error) {
 		writeProblem(w, notLetIn(refused))
 	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed): // it was never sent
 		s.refuse(w, sluice.Decision{Code: sluice.Overloaded})
+	case errors.Is(err, admission.ErrUnanswered):
+		s.Decided.Count(sluice.Unavailable.String())
+		problem(w, sluice.Unavailable.String(), s.ledgerName()+" does not answer; this request decided nothing")
 	case errors.Is(err, admission.ErrRefusesWrites):
 		s.Decided.Count(sluice.Unavailable.String())
 		problem(w, sluice.Unavailable.String(), "the ledger refuses to write; this request decided nothing")

@@ -187,7 +187,19 @@ func (s *Server) unavailable(w http.ResponseWriter, r *http.Request, err error) 
 	if r.Context().Err() == nil {
 		s.Log.Warn("a request could not be answered", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-	problem(w, sluice.Unavailable.String(), "a database does not answer; try again")
+	who := "a database"
+	if errors.Is(err, sluice.ErrNoAnswer) {
+		who = s.ledgerName()
+	}
+	problem(w, sluice.Unavailable.String(), who+" does not answer; try again")
+}
+
+// ledgerName is what answers call the ledger.
+func (s *Server) ledgerName() string {
+	if s.Kinds.Ledger == "redis" {
+		return "the ledger (Redis)"
+	}
+	return "the ledger"
 }
 
 // problem writes an error.

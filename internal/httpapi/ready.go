@@ -120,7 +120,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if l.ledger != nil {
-		detail := "the ledger does not answer; try again"
+		detail := s.ledgerName() + " does not answer; try again"
 		if errors.Is(l.ledger, sluice.ErrRefusesWrites) {
 			detail = "the ledger refuses to write; the cause is in the server's log"
 		}

@@ -97,6 +97,10 @@ func (s *Server) mayAskForTicket(r *http.Request, kind string, token auth.Token)
 	switch wait, err := s.Gate.Try(r.Context(), kind, view, token.Buyer, s.Proxies.client(r)); {
 	case wait > 0:
 		return nil, now, s.noTicket(api.Problem{Code: sluice.RateLimited.String()}, retryIn(wait)...)
+	case errors.Is(err, admission.ErrUnanswered):
+		return nil, now, s.noTicket(api.Problem{
+			Code: sluice.Unavailable.String(), Detail: s.ledgerName() + " does not answer",
+		})
 	case err != nil:
 		return nil, now, s.noTicket(api.Problem{Code: sluice.Overloaded.String()})
 	}

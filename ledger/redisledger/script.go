@@ -5,7 +5,10 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -123,8 +126,17 @@ func (l *Ledger) explain(err error) error {
 		return fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, err)
 	case isWrongType(err):
 		return fmt.Errorf("a key of the sale holds something else than a ledger's data: %w: %w", sluice.ErrNotLoaded, err)
+	case isSilence(err):
+		return fmt.Errorf("%w: %w", sluice.ErrNoAnswer, err)
 	}
 	return err
+}
+
+// isSilence reports whether the error is that of a connection, or of time.
+func isSilence(err error) bool {
+	network := net.Error(nil)
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // isWrongType reports whether a key has another type than the ledger gave it.
