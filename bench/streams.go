@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -30,10 +30,12 @@ const (
 )
 
 func openStreamsGroup(_ context.Context, o *options) ([]side, func(), error) {
+	most, _ := httpapi.MostConnections() // the server has the same limit of open files
+	streams := min(o.streams, most/2)
 	does := fmt.Sprintf(
 		"%d connections to GET /v1/sales/{sale}/events; a unit is bought %d times; a second is the slowest listener's",
-		o.streams, streamUpdates)
-	run := func(ctx context.Context, r *round) (figure, error) { return runStreams(ctx, r, o.streams) }
+		streams, streamUpdates)
+	run := func(ctx context.Context, r *round) (figure, error) { return runStreams(ctx, r, streams) }
 	return []side{{name: streamsName, own: true, does: does, run: run}}, func() {}, nil
 }
 
@@ -54,7 +56,7 @@ func runStreams(ctx context.Context, r *round, streams int) (figure, error) {
 	if err != nil {
 		return figure{}, err
 	}
-	crowd := &listeners{count: int64(streams), heard: make(chan struct{}, 1)}
+	crowd := &listeners{count: int64(streams), heard: make(chan struct{}, 1), failed: make(chan error, 1)}
 	defer crowd.close()
 	crowd.want(soldOutUnits)
 	for range streams {
@@ -104,8 +106,7 @@ type listeners struct {
 	left   atomic.Int64           // how many have not heard it
 	heard  chan struct{}          // gets a value when all have
 	half   atomic.Int64           // when half had, in Unix nanoseconds
-	mu     sync.Mutex
-	failed error
+	failed chan error             // gets the first error of a stream
 }
 
 func (l *listeners) want(available int64) {
@@ -131,17 +132,15 @@ func (l *listeners) connect(ctx context.Context, addr string) error {
 	return nil
 }
 
+// listen reads a stream until it ends or the connection is closed. The first error
+// of all streams ends the waiting.
 func (l *listeners) listen(conn net.Conn) {
 	lines := bufio.NewReaderSize(conn, 1024)
-	var known *[]byte
-	for {
-		line, err := lines.ReadSlice('\n')
-		if err != nil {
-			l.mu.Lock()
-			l.failed = fmt.Errorf("a stream ended: %w", err)
-			l.mu.Unlock()
-			return
-		}
+	line, err := lines.ReadSlice('\n')
+	if err == nil && !bytes.Contains(line, []byte(" 200 ")) {
+		err = fmt.Errorf("it is answered %q", line)
+	}
+	for known := (*[]byte)(nil); err == nil; line, err = lines.ReadSlice('\n') {
 		if news := l.news.Load(); news != known && bytes.Contains(line, *news) {
 			known = news
 			switch left := l.left.Add(-1); left {
@@ -152,6 +151,10 @@ func (l *listeners) listen(conn net.Conn) {
 			}
 		}
 	}
+	select {
+	case l.failed <- fmt.Errorf("a stream ended: %w", err):
+	default:
+	}
 }
 
 // await waits until all have heard the news, and says when half of them had.
@@ -161,11 +164,10 @@ func (l *listeners) await(ctx context.Context) (half time.Time, err error) {
 		return time.Unix(0, l.half.Load()), nil
 	case <-ctx.Done():
 		return half, ctx.Err()
+	case err = <-l.failed:
+		return half, err
 	case <-time.After(hearing):
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return half, fmt.Errorf("%d of %d listeners have not heard it after %s (%w)", l.left.Load(), l.count, hearing,
-			l.failed)
+		return half, fmt.Errorf("%d of %d listeners have not heard it after %s", l.left.Load(), l.count, hearing)
 	}
 }
 
