@@ -157,7 +157,7 @@ func (g *Gate) Claim(
 	}
 	// repeat
 	if known == repeating {
-		if wait := g.rates.repeat(sale, claim.Buyer, now); wait > 0 {
+		if wait := g.rates.repeat(sale, &claim, now); wait > 0 {
 			return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 		}
 	}
@@ -222,6 +222,8 @@ func (g *Gate) ask(
 	case decision.Code == sluice.RateLimited:
 		g.rates.denied(rules, sale, claim.Buyer, address, decision.RetryAfter, g.now())
 		return g.tally.refused(CheckSharedRate, decision)
+	case decision.Code == sluice.Accepted:
+		g.rates.remember(sale, &claim)
 	}
 	return decision, err
 }
@@ -229,7 +231,7 @@ func (g *Gate) ask(
 // archived answers a claim on an archived sale from the store: a repeat of an
 // accepted claim gets its order, for ever (I4); any other is too late.
 func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim) (sluice.Decision, error) {
-	if wait := g.rates.repeat(sale, claim.Buyer, g.now()); wait > 0 {
+	if wait := g.rates.repeat(sale, claim, g.now()); wait > 0 {
 		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 	}
 	order, err := g.archive.Claim(ctx, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
@@ -239,6 +241,7 @@ func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.C
 	case err != nil:
 		return sluice.Decision{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
+	g.rates.remember(sale, claim)
 	record := order.Record()
 	return record.Repeat(claim), nil
 }
@@ -255,7 +258,7 @@ func (g *Gate) recall(
 	if errors.Is(why, ErrUnready) {
 		return sluice.Decision{Code: sluice.Unavailable}, nil // says nothing about earlier attempts
 	}
-	if wait := g.rates.repeat(sale, claim.Buyer, g.now()); wait > 0 {
+	if wait := g.rates.repeat(sale, claim, g.now()); wait > 0 {
 		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 	}
 	select {

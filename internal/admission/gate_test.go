@@ -199,6 +199,18 @@ func TestAHoldersFloodIsRefusedForFree(t *testing.T) {
 				if d.Code != sluice.Accepted || d.Order != "sale.1" || err != nil {
 					t.Errorf("the repeat after the wait: %+v, %v", d, err)
 				}
+				// From now on this server knows the key: other keys do not hold it up, and it
+				// has a bound of its own.
+				other := sluice.Claim{Buyer: "holder", Key: "other-00001", Quantity: 1}
+				if d, _ := g.Claim(t.Context(), "sale", other, Caller{}); d.Code != sluice.RateLimited {
+					t.Fatalf("another key: %+v", d)
+				}
+				for i := range 150 {
+					if d, err := g.Claim(t.Context(), "sale", ledger.claim, Caller{}); err != nil ||
+						d.Code != map[bool]sluice.Code{true: sluice.Accepted, false: sluice.RateLimited}[i < 100] {
+						t.Fatalf("repeat %d of a key that is known: %+v, %v", i, d, err)
+					}
+				}
 			})
 		})
 	}

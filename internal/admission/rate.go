@@ -2,6 +2,7 @@ package admission
 
 import (
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -12,6 +13,10 @@ import (
 type rates struct {
 	buyers, addresses *meters.Table
 	start             time.Time
+
+	// accepted are hashes of claims that were accepted here not long ago, each in the
+	// place that it names itself; a later one of the same place replaces it.
+	accepted [1 << 17]atomic.Uint64
 }
 
 func newRates(most int, start time.Time) *rates {
@@ -107,14 +112,32 @@ func (r *rates) address(rules *sluice.Rules, sale sluice.SaleID, address netip.A
 // repeatRate is how often one buyer may have the ledger asked, on each server,
 // for nothing but whether a claim that would be refused repeats an accepted
 // one: often enough for a client that retries, and too seldom for a holder's
-// flood to reach the ledger.
-var repeatRate = sluice.BuyerRate{Requests: 10, PerS: 10}
+// flood to reach the ledger. Claims that this server knows as accepted have
+// knownRate, apart from it: the buyer's other attempts do not hold them up.
+var (
+	repeatRate = sluice.BuyerRate{Requests: 10, PerS: 10}
+	knownRate  = sluice.BuyerRate{Requests: 100, PerS: 5}
+)
 
-// repeat counts a claim that asks the ledger under repeatRate, and returns how
-// long to wait if it is not within it.
-func (r *rates) repeat(sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) time.Duration {
-	key := meters.Key(r.buyers, attempter{sale + "/repeat", buyer}) // no sale is called so
-	return time.Duration(r.buyers.Try(repeatRate.Meter(), key, now.Sub(r.start).Microseconds())) * time.Microsecond
+// repeat counts a claim that asks the ledger under one of these rates, and returns
+// how long to wait if it is not within it.
+func (r *rates) repeat(sale sluice.SaleID, claim *sluice.Claim, now time.Time) time.Duration {
+	rate, name := repeatRate, sale+"/repeat" // no sale is called so
+	if id := r.hash(sale, claim); r.accepted[id%uint64(len(r.accepted))].Load() == id {
+		rate, name = knownRate, sale+"/known"
+	}
+	key := meters.Key(r.buyers, attempter{name, claim.Buyer})
+	return time.Duration(r.buyers.Try(rate.Meter(), key, now.Sub(r.start).Microseconds())) * time.Microsecond
+}
+
+// remember notes a claim that was accepted, the first time or again.
+func (r *rates) remember(sale sluice.SaleID, claim *sluice.Claim) {
+	id := r.hash(sale, claim)
+	r.accepted[id%uint64(len(r.accepted))].Store(id)
+}
+
+func (r *rates) hash(sale sluice.SaleID, claim *sluice.Claim) uint64 {
+	return meters.Key(r.buyers, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
 }
 
 // denied takes back what the address has paid for a try that the rate over all

@@ -27,9 +27,13 @@ type refusal struct {
 }
 
 func encodeRefusals() map[sluice.Code]*refusal {
+	details := map[sluice.Code]string{
+		sluice.RateLimited: "this buyer or address asks too often; the same request may be sent again after Retry-After, " +
+			"a claim with the same key",
+	}
 	all := map[sluice.Code]*refusal{}
 	for _, code := range sluice.Codes() {
-		all[code] = encodeRefusal(api.Problem{Code: code.String()})
+		all[code] = encodeRefusal(api.Problem{Code: code.String(), Detail: details[code]})
 	}
 	return all
 }
