@@ -19,10 +19,13 @@ import (
 // for the databases and for other clients. As long as there are enough, no client
 // notices. When free ones are scarce (less than an eighth), an address may hold at most as
 // many as are free, so with n greedy addresses about one part of n+1 stays free for
-// others; and those that have been idle longest are closed. Trusted proxies carry
-// many clients and are bound by the limit in all alone. Event streams, which have no
-// end, may take over half of all connections: the other half is for orders. It is
-// safe for concurrent use.
+// others; and those that have been idle longest are closed. When next to none is free
+// (a sixteenth) they are closed at once, however short they have been idle, so that
+// many addresses with a connection each keep no client out. Idle is a connection
+// whose next request is not there yet, or not the whole of its header. Trusted
+// proxies carry many clients and are bound by the limit in all alone. Connections
+// with event streams, which have no end, may be half of all: the other half is for
+// orders. It is safe for concurrent use.
 type Connections struct {
 	most    int
 	proxies Proxies
@@ -31,11 +34,12 @@ type Connections struct {
 
 	mu       sync.Mutex // guards all below
 	open     int
-	streams  int                      // of them, taken over by event streams
+	streams  int                      // of them, with event streams
 	from     map[admission.Origin]int // how many of them, but for trusted proxies
 	scarce   bool                     // a timer runs while it is
 	counts   ConnectionCounts
 	patience time.Duration // how long a connection may be idle while they are scarce
+	busy     time.Time     // until when there is no use in looking for idle ones
 }
 
 // ConnectionCounts are what has happened to connections.
@@ -55,9 +59,10 @@ type connection struct {
 	conn   net.Conn
 	from   admission.Origin
 	exempt bool         // of a trusted proxy
-	idle   atomic.Int64 // since when, in ns of Unix time; 0: it is used
-	stream atomic.Bool  // an event stream takes it over, and gives the place back when it ends
+	idle   atomic.Int64 // since when, in ns of Unix time; 0: a request is answered
 	left   atomic.Bool
+
+	streams int // on it; of HTTP/1 one takes it over, and gives its place back. Guarded by all.mu
 }
 
 // NewConnections returns a limit of most connections.
@@ -98,6 +103,7 @@ func (c *Connections) context(ctx context.Context, conn net.Conn) context.Contex
 	address := peer(conn.RemoteAddr().String())
 	held := &connection{all: c, conn: conn, from: admission.OriginOf(address), exempt: c.proxies.trusts(address)}
 	held.idle.Store(time.Now().UnixNano())
+	c.makeRoom()
 	c.known.Store(conn, held)
 	if !c.enter(held) {
 		if tcp, ok := bottom(conn).(*net.TCPConn); ok {
@@ -136,8 +142,8 @@ func (c *Connections) enter(held *connection) (room bool) {
 	return false
 }
 
-// keep leaves the place to an event stream, which takes the connection over, until
-// leave. It reports false, and keeps nothing, if the streams have their share.
+// keep counts an event stream on a connection, until drop or leave. It reports false,
+// and counts nothing, if connections with streams are as many as may be.
 func (held *connection) keep() bool {
 	if held == nil {
 		return true
@@ -145,15 +151,30 @@ func (held *connection) keep() bool {
 	c := held.all
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if held.stream.Load() {
-		return true // it could not be taken over before
+	if held.streams == 0 {
+		if c.streams >= c.most/2 {
+			return false
+		}
+		c.streams++
 	}
-	if c.streams >= c.most/2 {
-		return false
-	}
-	c.streams++
-	held.stream.Store(true)
+	held.streams++
 	return true
+}
+
+// drop is the end of an event stream.
+func (held *connection) drop() {
+	if held == nil {
+		return
+	}
+	c := held.all
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held.streams == 0 {
+		return // the connection has left
+	}
+	if held.streams--; held.streams == 0 {
+		c.streams--
+	}
 }
 
 // leave gives a connection's place back, once.
@@ -164,8 +185,9 @@ func (held *connection) leave() {
 	c := held.all
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if held.stream.Load() {
+	if held.streams > 0 {
 		c.streams--
+		held.streams = 0
 	}
 	if c.open--; held.exempt {
 		return
@@ -173,6 +195,13 @@ func (held *connection) leave() {
 	if c.from[held.from]--; c.from[held.from] <= 0 {
 		delete(c.from, held.from)
 	}
+}
+
+// streaming reports whether an event stream has the connection.
+func (held *connection) streaming() bool {
+	held.all.mu.Lock()
+	defer held.all.mu.Unlock()
+	return held.streams > 0
 }
 
 // changed keeps what a connection does. It is for http.Server.ConnState.
@@ -184,13 +213,13 @@ func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 	held := known.(*connection)
 	switch state {
 	case http.StateNew: // as it was counted
-	case http.StateActive:
+	case http.StateActive: // the header of a request is complete
 		held.idle.Store(0)
 	case http.StateIdle:
 		held.idle.Store(time.Now().UnixNano())
 	case http.StateHijacked:
 		c.known.Delete(conn)
-		if !held.stream.Load() { // a handler beside the API: nothing says when it is done
+		if !held.streaming() { // a handler beside the API: nothing says when it is done
 			held.leave()
 		}
 	case http.StateClosed:
@@ -199,8 +228,8 @@ func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// relieve closes connections that are idle, those first that have been longest,
-// until there are enough again; and comes back while there are not.
+// relieve closes connections that have been idle for long, until there are enough
+// again; and comes back while there are not.
 func (c *Connections) relieve() {
 	c.mu.Lock()
 	want := c.most/8 - (c.most - c.open)
@@ -211,29 +240,58 @@ func (c *Connections) relieve() {
 		return
 	}
 	c.mu.Unlock()
+	c.shed(want, time.Now().Add(-c.patience))
+	time.AfterFunc(time.Second, c.relieve)
+}
 
+// makeRoom closes idle connections when next to none is free. A look at all of them
+// makes room for many; one that finds none is not soon repeated.
+func (c *Connections) makeRoom() {
+	c.mu.Lock()
+	free, now := c.most-c.open, time.Now()
+	if free > c.most/16 || now.Before(c.busy) {
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	if c.shed(max(c.most/8-free, 1), now) == 0 {
+		c.mu.Lock()
+		c.busy = now.Add(16 * time.Since(now))
+		c.mu.Unlock()
+	}
+}
+
+// shed closes connections that have been idle since before, those first that have
+// been longest, and returns how many: want at most. Their places are free at once.
+func (c *Connections) shed(want int, before time.Time) int {
 	type candidate struct {
 		held  *connection
 		since int64
 	}
 	var idle []candidate
-	before := time.Now().Add(-c.patience).UnixNano()
 	c.known.Range(func(_, value any) bool {
 		held := value.(*connection)
-		if since := held.idle.Load(); since != 0 && since <= before && !held.exempt {
+		if since := held.idle.Load(); since != 0 && since <= before.UnixNano() && !held.exempt && !held.left.Load() {
 			idle = append(idle, candidate{held, since})
 		}
 		return true
 	})
 	slices.SortFunc(idle, func(a, b candidate) int { return cmp.Compare(a.since, b.since) })
-	idle = idle[:min(want, len(idle))]
+	closed := 0
 	for _, i := range idle {
-		_ = bottom(i.held.conn).Close()
+		if closed == want {
+			break
+		}
+		if i.held.idle.CompareAndSwap(i.since, 0) { // else a request has come
+			_ = bottom(i.held.conn).Close()
+			i.held.leave()
+			closed++
+		}
 	}
 	c.mu.Lock()
-	c.counts.Idle += int64(len(idle))
+	c.counts.Idle += int64(closed)
 	c.mu.Unlock()
-	time.AfterFunc(time.Second, c.relieve)
+	return closed
 }
 
 // Write takes a line of net/http's own log: what could not be accepted is worth a

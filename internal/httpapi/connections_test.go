@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bufio"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -19,16 +21,24 @@ type crowded struct {
 	t     *testing.T
 	limit *Connections
 	at    string
+	slow  chan struct{} // gets a value when /slow is asked for, which takes one to answer
 }
 
 func newCrowded(t *testing.T, most int, patience time.Duration, trusted ...netip.Prefix) *crowded {
-	c := &crowded{t: t, limit: NewConnections(most, Proxies{Trusted: trusted}, slog.New(slog.DiscardHandler))}
+	c := &crowded{
+		t: t, limit: NewConnections(most, Proxies{Trusted: trusted}, slog.New(slog.DiscardHandler)),
+		slow: make(chan struct{}),
+	}
 	c.limit.patience = patience
 	server := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/hijacked" {
+		switch r.URL.Path {
+		case "/hijacked":
 			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 				_ = conn.Close()
 			}
+		case "/slow":
+			c.slow <- struct{}{}
+			<-c.slow
 		}
 	}), c.limit)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,24 +51,32 @@ func newCrowded(t *testing.T, most int, patience time.Duration, trusted ...netip
 	return c
 }
 
-// get reports whether a new connection from an address is answered. With request
-// false it connects and says nothing.
-func (c *crowded) get(from string, request bool) bool {
-	c.t.Helper()
+// dial connects from an address; nil: the connection was refused.
+func (c *crowded) dial(from string) net.Conn {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 5 * time.Second}
 	conn, err := dialer.Dial("tcp", c.at)
 	if err != nil {
-		return false // refused while it was made
+		return nil
 	}
 	c.t.Cleanup(func() { _ = conn.Close() })
-	if !request {
-		return true
+	_ = conn.SetDeadline(time.Now().Add(soon))
+	return conn
+}
+
+// isAnswered reports whether a request on a connection is.
+func isAnswered(conn net.Conn) bool {
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		return false
 	}
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err == nil {
-		_, err = io.ReadFull(conn, make([]byte, len("HTTP/1.1 200")))
-	}
-	return err == nil
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	return err == nil && answer.StatusCode == http.StatusOK && answer.Body.Close() == nil
+}
+
+// get reports whether a new connection from an address is answered. With request
+// false it connects and says nothing.
+func (c *crowded) get(from string, request bool) bool {
+	conn := c.dial(from)
+	return conn != nil && (!request || isAnswered(conn))
 }
 
 // await waits until the server has seen what the test did.
@@ -100,6 +118,64 @@ func TestConnectionsAreShared(t *testing.T) {
 	}
 }
 
+// Many addresses, each with one connection that says nothing or does not come to the
+// end of a header, keep no client out; they cost no client that is being answered its
+// connection, nor a trusted proxy one of those that it keeps.
+func TestManyAddressesThatDrip(t *testing.T) {
+	const most = 64
+	c := newCrowded(t, most, time.Hour, netip.MustParsePrefix("127.0.9.0/24"))
+	proxy, slow := c.dial("127.0.9.1"), c.dial("127.0.8.1")
+	if !isAnswered(proxy) {
+		t.Fatal("no answer to a proxy")
+	}
+	if _, err := io.WriteString(slow, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-c.slow
+	for n := range 3 * most {
+		conn := c.dial(netip.AddrFrom4([4]byte{127, 0, byte(10 + n/200), byte(1 + n%200)}).String())
+		if conn == nil {
+			t.Fatalf("address %d found no room", n)
+		}
+		_, _ = io.WriteString(conn, []string{"", "G", "GET / HTTP/1.1\r\nHost: x\r\nX: "}[n%3])
+		if n%10 == 0 && !c.get(netip.AddrFrom4([4]byte{127, 0, 7, byte(1 + n/10)}).String(), true) {
+			t.Errorf("an honest client found no room beside %d that say nothing", n)
+		}
+	}
+	if open, n := c.limit.Counts(); open > most-most/16 || n.Total > 0 || n.Address > 0 || n.Idle < most {
+		t.Errorf("%d are open, %+v", open, n)
+	}
+	if !isAnswered(proxy) {
+		t.Error("the proxy lost a connection")
+	}
+	c.slow <- struct{}{}
+	if _, err := io.ReadFull(slow, make([]byte, len("HTTP/1.1 200"))); err != nil {
+		t.Errorf("a client that waited for its answer: %v", err)
+	}
+}
+
+// from is a connection from an address, of which no server notices that it is closed.
+type from struct {
+	net.Conn
+	addr net.TCPAddr
+}
+
+func (f *from) RemoteAddr() net.Addr { return &f.addr }
+
+// The place of a connection that is closed to make room is free at once, and not when
+// a busy server has noticed.
+func TestRoomIsMadeAtOnce(t *testing.T) {
+	limit := NewConnections(32, Proxies{}, slog.New(slog.DiscardHandler))
+	for n := range 100 {
+		one, other := net.Pipe()
+		t.Cleanup(func() { one.Close(); other.Close() })
+		limit.context(t.Context(), &from{one, net.TCPAddr{IP: net.IPv4(203, 0, 113, byte(n))}})
+	}
+	if open, n := limit.Counts(); open != 32-2 || n != (ConnectionCounts{Idle: 100 - 30}) {
+		t.Errorf("%d are open, %+v", open, n)
+	}
+}
+
 // However many addresses there are, some descriptors are kept.
 func TestConnectionsInAll(t *testing.T) {
 	const most = 16
@@ -132,8 +208,8 @@ func TestStreamsCountAsConnections(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		out, err := events.openOutlet(w, r, place)
-		if err != nil {
+		out, head := events.openOutlet(w, r, place)
+		if err := out.send(head); err != nil {
 			t.Error(err)
 		}
 		streams <- out
@@ -179,6 +255,42 @@ func TestStreamsCountAsConnections(t *testing.T) {
 	if open, _ := limit.Counts(); open > 1 || limit.streams != 0 { // that of the refusals may be idle
 		t.Errorf("%d open, %d of streams, after all have ended", open, limit.streams)
 	}
+}
+
+// Streams of HTTP/2 share a connection, which counts once: those with streams, of
+// whatever protocol, are half of all at most.
+func TestConnectionsWithStreamsOfHTTP2(t *testing.T) {
+	limit := NewConnections(4, Proxies{}, slog.New(slog.DiscardHandler))
+	st := newDeadStage(t, quick, true, func(h http.Handler) *http.Server { return NewServer(h, limit) })
+	client := func() *http.Client {
+		transport := &http.Transport{
+			ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	ask := func(c *http.Client, want int) *http.Response {
+		t.Helper()
+		answer, err := c.Get(st.url())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		if answer.StatusCode != want || answer.ProtoMajor != 2 {
+			t.Fatalf("%s %s, want %d", answer.Proto, answer.Status, want)
+		}
+		return answer
+	}
+	one, two, three := client(), client(), client()
+	first, second := ask(one, 200), ask(one, 200)
+	ask(two, 200)
+	ask(three, 503)
+	_ = first.Body.Close()
+	await(t, "one stream has ended", func() bool { return st.Streams() == 2 })
+	ask(three, 503) // the other one is on the same connection
+	_ = second.Body.Close()
+	await(t, "both have", func() bool { return st.Streams() == 1 })
+	ask(three, 200)
 }
 
 func TestAcceptErrorsAreCounted(t *testing.T) {

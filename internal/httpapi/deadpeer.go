@@ -14,10 +14,10 @@ import (
 // who are there and do not read.
 const (
 	// vanishedAfter is how long a peer may leave unacknowledged what was sent to
-	// it. It is less than two heartbeats, so of those that a vanished reader of a
-	// stream does not get the third, at the latest, finds the connection closed:
-	// its place stays taken for 30 to 45 seconds. It is more than one, since readers
-	// who come out of a tunnel should not have to come back.
+	// it, which for a reader of a stream is the next heartbeat at the latest: a
+	// vanished one keeps its place for 25 to 40 seconds. It is more than one
+	// heartbeat, since readers who come out of a tunnel should not have to come back,
+	// and less than two.
 	vanishedAfter = 25 * time.Second
 
 	// An HTTP/2 peer that has sent nothing for pingAfter is asked for a sign of

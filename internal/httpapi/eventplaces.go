@@ -72,8 +72,8 @@ func (p *places) count(o admission.Origin, n int) {
 	}
 }
 
-// enter takes a place, and keeps that of the connection (nil: it has none), unless a
-// limit is in the way.
+// enter takes a place, and counts the stream on its connection (nil: it has none),
+// unless a limit is in the way.
 func (p *places) enter(o admission.Origin, place *connection) limit {
 	p.mu.Lock()
 	defer p.mu.Unlock()

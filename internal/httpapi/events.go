@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -67,6 +66,9 @@ func (o EventsOptions) withDefaults() EventsOptions {
 // fan hands what the board knows of a sale to all who listen. An event is
 // encoded once, as one immutable value; a stream that is still busy with an
 // older one skips what came between. Without listeners nothing runs.
+//
+// A stream waits for its reader, not for events: so it notices at once that the
+// reader has left. The fan interrupts it when there is an event (outlet.wake).
 type fan struct {
 	EventsOptions
 	board func(sluice.SaleID) *admission.View
@@ -87,16 +89,13 @@ type topic struct {
 	current atomic.Pointer[event]
 
 	// Guarded by fan.mu.
-	listeners int
+	listeners []*stream
 	body      *saleBody // of current
 	at        time.Time // when current was made
 }
 
 // event is a state of a sale, as it stands on the stream.
-type event struct {
-	text []byte
-	next chan struct{} // closed when there is a newer one
-}
+type event struct{ text []byte }
 
 func newFan(o EventsOptions, board func(sluice.SaleID) *admission.View, now func() time.Time) *fan {
 	o = o.withDefaults()
@@ -107,21 +106,42 @@ func newFan(o EventsOptions, board func(sluice.SaleID) *admission.View, now func
 }
 
 // close ends all streams, soon, and lets no more in. It is idempotent.
-func (f *fan) close() { f.once.Do(func() { close(f.closed) }) }
+func (f *fan) close() {
+	f.once.Do(func() {
+		close(f.closed)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, t := range f.topics {
+			t.wake()
+		}
+	})
+}
 
-// enter takes a place, if there is one, and the connection's; places.leave gives the
-// former back, and connection.leave the latter.
-func (f *fan) enter(o admission.Origin, place *connection) limit {
+func (f *fan) ended() bool {
 	select {
 	case <-f.closed:
-		return limitTotal
+		return true
 	default:
-		return f.places.enter(o, place)
+		return false
 	}
 }
 
-// join makes a stream a listener of a sale.
-func (f *fan) join(v *admission.View) *topic {
+// enter takes a place, if there is one, and the connection's; leave gives the
+// former back.
+func (f *fan) enter(o admission.Origin, place *connection) limit {
+	if f.ended() {
+		return limitTotal
+	}
+	return f.places.enter(o, place)
+}
+
+func (f *fan) leave(o admission.Origin, place *connection) {
+	f.places.leave(o)
+	place.drop()
+}
+
+// join makes a stream a listener of its sale.
+func (f *fan) join(st *stream, v *admission.View) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.topics[v.Sale.ID]
@@ -134,15 +154,20 @@ func (f *fan) join(v *admission.View) *topic {
 		}
 		f.topics[v.Sale.ID] = t
 	}
-	t.listeners++
-	return t
+	st.sale, st.topic, st.at = v.Sale.ID, t, len(t.listeners)
+	t.listeners = append(t.listeners, st)
 }
 
-func (f *fan) part(sale sluice.SaleID, t *topic) {
+func (f *fan) part(st *stream) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if t.listeners--; t.listeners == 0 {
-		delete(f.topics, sale)
+	t := st.topic
+	last := len(t.listeners) - 1
+	t.listeners[st.at] = t.listeners[last]
+	t.listeners[st.at].at = st.at
+	t.listeners[last] = nil
+	if t.listeners = t.listeners[:last]; last == 0 {
+		delete(f.topics, st.sale)
 	}
 }
 
@@ -190,17 +215,15 @@ func (f *fan) tell(t *topic, body *saleBody) {
 	text = append(text, body.json...)
 	text = append(text, "\n\n"...)
 	t.body, t.at = body, f.now()
-	old := t.current.Swap(&event{text: text, next: make(chan struct{})})
-	if old != nil {
-		close(old.next)
-	}
+	t.current.Store(&event{text})
+	t.wake()
 }
 
-// outlet is where a stream's bytes go. An error is the end.
-type outlet interface {
-	send(text []byte) error
-	gone() <-chan struct{} // closed when the reader has left; nil if only send notices
-	close()
+// wake has all listeners look for an event. The caller holds fan.mu.
+func (t *topic) wake() {
+	for _, st := range t.listeners {
+		st.out.wake()
+	}
 }
 
 var heartbeat = []byte(":\n\n")
@@ -211,45 +234,51 @@ type stream struct {
 	fan   *fan
 	out   outlet
 	from  admission.Origin
+	place *connection
 	sale  sluice.SaleID
 	topic *topic
-	beat  *time.Timer
+	at    int       // among the topic's listeners; guarded by fan.mu
+	sent  *event    // last
+	beat  time.Time // of the next heartbeat
 }
 
-// serve is the life of a stream: the current event, each newer one, and
-// heartbeats in between. It gives the place back.
+// begin sends what comes before all events, and the current one with it. It
+// reports whether the stream goes on; if not, the place is given back.
+func (st *stream) begin(head []byte) bool {
+	st.beat = time.Now().Add(st.fan.Heartbeat/2 + rand.N(st.fan.Heartbeat/2+1)) // not all at the same time
+	st.sent = st.topic.current.Load()
+	if st.out.send(append(head, st.sent.text...)) != nil {
+		st.end()
+		return false
+	}
+	return true
+}
+
+// serve is the life of a stream after begin: each newer event, and heartbeats in
+// between. It gives the place back.
 func (st *stream) serve() {
 	defer st.end()
-	// Not all at the same time.
-	st.beat = time.NewTimer(st.fan.Heartbeat/2 + rand.N(st.fan.Heartbeat/2+1))
-	for {
-		e := st.topic.current.Load()
-		if st.out.send(e.text) != nil {
+	for !st.fan.ended() {
+		var text []byte
+		if e := st.topic.current.Load(); e != st.sent {
+			st.sent, text = e, e.text
+		} else if now := time.Now(); !now.Before(st.beat) {
+			st.beat, text = now.Add(st.fan.Heartbeat), heartbeat
+		}
+		if text != nil && st.out.send(text) != nil {
 			return
 		}
-		for fresh := false; !fresh; {
-			select {
-			case <-e.next:
-				fresh = true
-			case <-st.beat.C:
-				if st.out.send(heartbeat) != nil {
-					return
-				}
-				st.beat.Reset(st.fan.Heartbeat)
-			case <-st.out.gone():
-				return
-			case <-st.fan.closed:
-				return
-			}
+		st.out.arm(st.beat) // before the look: a wake in between is not lost
+		if st.topic.current.Load() == st.sent && !st.fan.ended() && st.out.wait() != nil {
+			return
 		}
 	}
 }
 
 func (st *stream) end() {
-	st.beat.Stop()
+	st.fan.part(st)
 	st.out.close()
-	st.fan.part(st.sale, st.topic)
-	st.fan.places.leave(st.from)
+	st.fan.leave(st.from, st.place)
 }
 
 var (
@@ -277,33 +306,30 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.
 		return
 	}
 	address := s.Proxies.client(r)
-	from := admission.OriginOf(address)
-	place := connectionOf(r)
-	if r.ProtoMajor > 1 {
-		place = nil // streams share the connection
-	}
-	if full := s.events.enter(from, place); full != noLimit {
+	st := &stream{fan: s.events, from: admission.OriginOf(address), place: connectionOf(r)}
+	if full := s.events.enter(st.from, st.place); full != noLimit {
 		s.noStream(w, full, address)
 		return
 	}
-	served := false // then serve gives the place back
+	joined := false // then end gives the place back
 	defer func() {
-		if !served {
-			s.events.places.leave(from)
+		if !joined {
+			s.events.leave(st.from, st.place)
 		}
 	}()
-	out, err := s.events.openOutlet(w, r, place)
-	if err != nil { // the reader has left
+	var head []byte
+	st.out, head = s.events.openOutlet(w, r, st.place)
+	s.events.join(st, view)
+	joined = true
+	if !st.begin(head) {
 		return
 	}
-	l := &stream{fan: s.events, out: out, from: from, sale: view.Sale.ID, topic: s.events.join(view)}
-	served = true
-	if _, ok := out.(*rawOutlet); ok {
+	if _, ok := st.out.(*rawOutlet); ok {
 		// All that net/http keeps for a request is freed when this returns.
-		go l.serve()
+		go st.serve()
 		return
 	}
-	l.serve()
+	st.serve()
 }
 
 // noStream answers a reader for whom there is no place.
@@ -332,95 +358,3 @@ func (s *Server) CloseStreams() { s.events.close() }
 
 // Streams is how many event streams are open.
 func (s *Server) Streams() int64 { return s.events.places.open() }
-
-// socketBuffer bounds what the system keeps for a reader who does not read, in
-// bytes.
-const socketBuffer = 16 << 10
-
-// openOutlet answers the head of a stream. With HTTP/1 the connection is taken
-// over: net/http's buffers and goroutines would be most of what a stream costs.
-func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request, place *connection) (outlet, error) {
-	// Readers come back at different times, should all be thrown out at once.
-	first := "retry: " + strconv.Itoa(1000+rand.IntN(2000)) + "\n\n"
-	control := http.NewResponseController(w)
-	if r.ProtoMajor == 1 {
-		conn, _, err := control.Hijack()
-		if err == nil {
-			if c, ok := bottom(conn).(interface{ SetWriteBuffer(n int) error }); ok {
-				_ = c.SetWriteBuffer(socketBuffer) // helps, where it can
-			}
-			limitSilence(bottom(conn)) // under any server; NewServer has done it
-			out := &rawOutlet{conn: conn, place: place, patience: f.Patience}
-			if err = out.send(streamHead(w.Header(), first, f.now())); err != nil {
-				out.close()
-			}
-			return out, err
-		}
-	}
-	out := &httpOutlet{w: w, control: control, left: r.Context().Done(), patience: f.Patience}
-	_ = control.SetReadDeadline(time.Time{}) // where it can: the request has been read
-	return out, out.send([]byte(first))
-}
-
-// bottom takes TLS off.
-func bottom(conn net.Conn) net.Conn {
-	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		return secure.NetConn()
-	}
-	return conn
-}
-
-// streamHead is the head of an answer that lasts until the connection ends.
-func streamHead(h http.Header, first string, now time.Time) []byte {
-	h["Connection"] = []string{"close"}
-	h["Date"] = []string{now.UTC().Format(http.TimeFormat)}
-	text := []byte("HTTP/1.1 200 OK\r\n")
-	for name, values := range h {
-		for _, value := range values {
-			text = append(text, name+": "+value+"\r\n"...)
-		}
-	}
-	return append(text, "\r\n"+first...)
-}
-
-// rawOutlet is a connection that net/http has handed over.
-type rawOutlet struct {
-	conn     net.Conn
-	place    *connection // among all connections; nil: they are not limited
-	patience time.Duration
-}
-
-func (o *rawOutlet) send(text []byte) error {
-	if err := o.conn.SetWriteDeadline(time.Now().Add(o.patience)); err != nil {
-		return err
-	}
-	_, err := o.conn.Write(text)
-	return err
-}
-
-func (o *rawOutlet) gone() <-chan struct{} { return nil }
-func (o *rawOutlet) close() {
-	_ = o.conn.Close()
-	o.place.leave()
-}
-
-// httpOutlet is a stream of HTTP/2, or a ResponseWriter that cannot be taken over.
-type httpOutlet struct {
-	w        http.ResponseWriter
-	control  *http.ResponseController
-	left     <-chan struct{}
-	patience time.Duration
-}
-
-func (o *httpOutlet) send(text []byte) error {
-	_ = o.control.SetWriteDeadline(time.Now().Add(o.patience)) // instead of the server's, for the whole answer
-	if _, err := o.w.Write(text); err != nil {
-		return err
-	}
-	err := o.control.Flush()
-	_ = o.control.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream whose deadline passes, busy or not
-	return err
-}
-
-func (o *httpOutlet) gone() <-chan struct{} { return o.left }
-func (o *httpOutlet) close()                {}

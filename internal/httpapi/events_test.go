@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -314,7 +313,9 @@ func TestEventPace(t *testing.T) {
 	}, func() time.Time { return now })
 	st.set(10, sluice.StateOpen)
 	f.running = true // the test looks itself
-	topic := f.join((*st.views.Load())["phone"])
+	reader := &stream{fan: f, out: &httpOutlet{woken: make(chan struct{}, 1)}}
+	f.join(reader, (*st.views.Load())["phone"])
+	topic := reader.topic
 	step := func(available int64, state sluice.State, later time.Duration, told bool) {
 		t.Helper()
 		before := topic.current.Load()
@@ -340,29 +341,45 @@ func TestEventPace(t *testing.T) {
 	if f.look(); !st.views.CompareAndSwap(st.views.Load(), &same) || topic.current.Load() != before {
 		t.Error("nothing has changed, and an event was sent")
 	}
-	f.part("phone", topic)
+	f.part(reader)
 	if f.look() || f.running {
 		t.Error("no listeners, and it goes on looking")
 	}
 }
 
-// Every one of some hundred listeners gets the update.
+// Every one of some hundred listeners gets the last of some updates, however close
+// they come: none is asleep with an older one.
 func TestEventsReachAll(t *testing.T) {
-	st := newStage(t, quick, false)
-	const many = 300
-	var listening, done sync.WaitGroup
+	o := quick
+	o.Heartbeat = time.Hour
+	st := newStage(t, o, false)
+	const many, rounds = 300, 20
+	heard, all := make(chan struct{}, many), time.After(soon)
 	for range many {
 		l := st.listen(t)
-		listening.Add(1)
-		done.Go(func() {
+		go func() {
 			l.until(10, sluice.StateOpen)
-			listening.Done()
-			l.until(0, sluice.StateSoldOut)
-		})
+			heard <- struct{}{}
+			for n := range int64(rounds) {
+				l.until(1001+n, sluice.StateOpen)
+				heard <- struct{}{}
+			}
+		}()
 	}
-	listening.Wait()
-	st.set(0, sluice.StateSoldOut)
-	done.Wait()
+	for n := range int64(rounds + 1) {
+		for left := range many {
+			select {
+			case <-heard:
+			case <-all:
+				t.Fatalf("%d of %d have not heard update %d", many-left, many, n)
+			}
+		}
+		for i := range int64(5) { // the last of them counts
+			st.set(100+i, sluice.StateOpen)
+			time.Sleep(time.Duration(i) * o.Look / 4)
+		}
+		st.set(1001+n, sluice.StateOpen)
+	}
 	st.events.mu.Lock()
 	defer st.events.mu.Unlock()
 	if topics := len(st.events.topics); topics != 1 {
