@@ -71,64 +71,6 @@ func StartRedis(t testing.TB, args ...string) *RedisServer {
 	return startOwn(t, &RedisServer{t: t, program: redisProgram(t), args: args})
 }
 
-// StartSentinel starts a sentinel of the test's own that alone decides when
-// the primary, which it knows as name, is down: after five seconds, since a
-// busy machine may keep one that is well from answering.
-func StartSentinel(t testing.TB, name string, primary *RedisServer) *RedisServer {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	text := fmt.Sprintf(
-		"sentinel monitor %s 127.0.0.1 %d 1\nsentinel down-after-milliseconds %s 5000\nsentinel failover-timeout %s 5000\n",
-		name, primary.port, name, name)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return startOwn(t, &RedisServer{t: t, program: redisProgram(t), file: file, args: []string{"--sentinel"}})
-}
-
-// StartCluster starts a Redis Cluster of n primaries without replicas, which
-// share the slots evenly in their order. A shard that is down leaves the others
-// their slots.
-func StartCluster(t testing.TB, n int, args ...string) []*RedisServer {
-	t.Helper()
-	args = append([]string{"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"}, args...)
-	nodes := make([]*RedisServer, n)
-	ask := func(s *RedisServer, format string, values ...any) []string {
-		t.Helper()
-		lines, err := askRedis(s.Addr(), fmt.Sprintf(format, values...))
-		if err != nil {
-			t.Fatalf("servertest: redis cluster: %v", err)
-		}
-		return lines
-	}
-	for i := range nodes {
-		nodes[i] = StartRedis(t, args...)
-		ask(nodes[i], "CLUSTER ADDSLOTSRANGE %d %d", i*slots/n, (i+1)*slots/n-1)
-		if i > 0 {
-			ask(nodes[i], "CLUSTER MEET 127.0.0.1 %d", nodes[0].port)
-		}
-	}
-	want := []string{
-		"cluster_state:ok", "cluster_known_nodes:" + strconv.Itoa(n),
-		"cluster_slots_ok:" + strconv.Itoa(slots),
-	}
-	for _, node := range nodes {
-		for deadline := time.Now().Add(redisStartTimeout); ; time.Sleep(5 * time.Millisecond) {
-			info := ask(node, "CLUSTER INFO")
-			if !slices.ContainsFunc(want, func(line string) bool { return !slices.Contains(info, line) }) {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("servertest: the redis cluster does not come together:\n%s", strings.Join(info, "\n"))
-			}
-		}
-	}
-	return nodes
-}
-
-// slots is how many a Redis Cluster has.
-const slots = 16384
-
 func startOwn(t testing.TB, s *RedisServer) *RedisServer {
 	t.Helper()
 	if err := s.startFirst(); err != nil {
@@ -139,6 +81,12 @@ func startOwn(t testing.TB, s *RedisServer) *RedisServer {
 		os.RemoveAll(s.dir)
 	})
 	return s
+}
+
+// Replica starts a replica of the server, with the same settings.
+func (s *RedisServer) Replica(t testing.TB) *RedisServer {
+	t.Helper()
+	return StartRedis(t, append(slices.Clone(s.args), "--replicaof", "127.0.0.1 "+strconv.Itoa(s.port))...)
 }
 
 // URL returns the server's address as a redis:// URL.
@@ -163,6 +111,12 @@ func (s *RedisServer) Freeze() { _ = Freeze(s.cmd.Process.Pid) }
 
 // Thaw ends Freeze.
 func (s *RedisServer) Thaw() { _ = Thaw(s.cmd.Process.Pid) }
+
+// Runs reports whether the server has been started and not been ended.
+func (s *RedisServer) Runs() bool { return s.cmd != nil }
+
+// Ask sends one inline command and returns the lines of the answer.
+func (s *RedisServer) Ask(command string) ([]string, error) { return askRedis(s.Addr(), command) }
 
 func (s *RedisServer) end(signal func(*os.Process) error) {
 	if s.cmd == nil {

@@ -98,6 +98,10 @@ func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args 
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout+l.opts.WaitTimeout)
 	defer cancel()
+	send := l.client.DoMulti
+	if l.opts.WaitReplicas > 0 {
+		send = l.onOneConnection
+	}
 	messages := make([]rueidis.RedisMessage, len(args))
 	waiting := make([]int, len(args)) // calls that did not run yet
 	for i := range args {
@@ -114,12 +118,11 @@ func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args 
 		}
 		if l.opts.WaitReplicas > 0 {
 			// WAIT covers the writes of its own connection, from Redis 7.2 on nothing
-			// else; DoMulti keeps all on one, and the scripts write what must be
-			// covered, also where they change nothing.
+			// else; the scripts write what must be covered, also where they change nothing.
 			commands = append(commands, l.client.B().Wait().
 				Numreplicas(int64(l.opts.WaitReplicas)).Timeout(l.opts.WaitTimeout.Milliseconds()).Build())
 		}
-		results := l.client.DoMulti(ctx, commands...)
+		results := send(ctx, commands...)
 		again, err := executed(waiting, results, messages)
 		if err != nil {
 			return nil, l.explain(err)
@@ -134,6 +137,22 @@ func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args 
 		}
 	}
 	return nil, fmt.Errorf("script %s is not kept by the server", s.name)
+}
+
+// onOneConnection sends the commands to one node. The client's own DoMulti would
+// follow a redirection of the Cluster with the transaction alone, and would ask
+// the node that had the slot before whether its replicas have what it never got.
+func (l *Ledger) onOneConnection(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	conn, release := l.client.Dedicate()
+	defer release()
+	results := conn.DoMulti(ctx, commands...)
+	for i := range results {
+		if results[i].NonRedisError() != nil {
+			conn.Close() // it may hang, and others would wait behind these commands
+			break
+		}
+	}
+	return results
 }
 
 // executed takes the replies of the transactions that runBatches sends, and

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
@@ -114,6 +116,52 @@ func TestWaitCoversWhatChangesNothing(t *testing.T) {
 	if got := releaseWhenBack(t, b, "s", give); got.Before != 2 {
 		t.Errorf("%+v, want two that were applied before", got)
 	}
+}
+
+// A slot moves to a primary whose replica is gone. The replicas of the one that
+// had it before say nothing about the claims that are decided there now.
+func TestWaitWhereTheSlotIs(t *testing.T) {
+	nodes := servertest.StartReplicatedCluster(t, 2, "--repl-diskless-sync-delay", "0")
+	l := open(t, "redis+cluster://"+nodes[0].Addr(), redisledger.Options{
+		Node: "a", WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond,
+	})
+	loadOpen(t, l, "s", tight(1000))
+	wantAll(t, claimWhenBack(t, l, "s", makeClaims("s", 0, 3)), sluice.Accepted)
+
+	clients := []rueidis.Client{newClient(t, nodes[0].URL()), newClient(t, nodes[1].URL())}
+	reply := command(t, clients[0], "CLUSTER", "KEYSLOT", "{s}")
+	slot, err := reply.AsInt64()
+	must(t, err)
+	from := int(slot * 2 / 16384)
+	to := 1 - from
+	replica := nodes[2+to]
+	replica.Kill()
+	target, at := nodeID(t, clients[to]), strconv.FormatInt(slot, 10)
+	command(t, clients[to], "CLUSTER", "SETSLOT", at, "IMPORTING", nodeID(t, clients[from]))
+	command(t, clients[from], "CLUSTER", "SETSLOT", at, "MIGRATING", target)
+	keys := command(t, clients[from], "CLUSTER", "GETKEYSINSLOT", at, "100")
+	names, err := keys.AsStrSlice()
+	must(t, err)
+	_, port, _ := strings.Cut(nodes[to].Addr(), ":")
+	command(t, clients[from], append([]string{"MIGRATE", "127.0.0.1", port, "", "0", "5000", "KEYS"}, names...)...)
+	for _, c := range clients {
+		command(t, c, "CLUSTER", "SETSLOT", at, "NODE", target)
+	}
+	for n, end := 3, time.Now().Add(2*time.Second); time.Now().Before(end); n++ {
+		if d, err := l.Claim(t.Context(), "s", makeClaims("s", n, n+1)); err == nil {
+			t.Fatalf("claim %d: %+v, and no replica has it", n, d)
+		}
+	}
+	replica.Start()
+	wantAll(t, claimWhenBack(t, l, "s", makeClaims("s", 3, 4)), sluice.Accepted)
+}
+
+func nodeID(t *testing.T, c rueidis.Client) string {
+	t.Helper()
+	reply := command(t, c, "CLUSTER", "MYID")
+	id, err := reply.ToString()
+	must(t, err)
+	return id
 }
 
 // wait72 stands in front of a Redis and answers WAIT as Redis 7.2 does: it waits
