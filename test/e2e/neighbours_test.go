@@ -78,10 +78,10 @@ var troubles = []trouble{
 		return freeze(t, pid)
 	}},
 	{name: "a locked sale", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, sale sluice.SaleID) func() {
-		return n.lock(t, "SELECT 1 FROM sales WHERE id = $1 FOR UPDATE", sale)
+		return lockRow(t, n.postgres.URL(), "SELECT 1 FROM sales WHERE id = $1 FOR UPDATE", sale)
 	}},
 	{name: "locked orders", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, sale sluice.SaleID) func() {
-		return n.lock(t, "SELECT 1 FROM orders WHERE sale_id = $1 FOR UPDATE", sale)
+		return lockRow(t, n.postgres.URL(), "SELECT 1 FROM orders WHERE sale_id = $1 FOR UPDATE", sale)
 	}},
 	{name: "a hung shard", begin: func(t *testing.T, n *neighbours, _ *rand.Rand, sale sluice.SaleID) func() {
 		shard := n.shards[n.shard(t, sale)]
@@ -217,10 +217,10 @@ func (n *neighbours) shard(t *testing.T, sale sluice.SaleID) int {
 	return slot * 2 / 16384
 }
 
-// lock runs a statement of a sale in a transaction that stays open until mended.
-func (n *neighbours) lock(t *testing.T, statement string, sale sluice.SaleID) (mend func()) {
+// lockRow runs a statement of a sale in a transaction that stays open until mended.
+func lockRow(t *testing.T, store, statement string, sale sluice.SaleID) (mend func()) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), n.postgres.URL())
+	conn, err := pgx.Connect(t.Context(), store)
 	if err == nil {
 		_, err = conn.Exec(t.Context(), "BEGIN")
 	}
