@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // forgetter makes the ledger forget archived sales. The server that archives a
@@ -20,7 +21,7 @@ type forgetter struct {
 	ledger sluice.Dropper
 	log    *slog.Logger
 
-	bell chan struct{}
+	bell loop.Bell
 	mu   sync.Mutex
 	left map[sluice.SaleID]int64 // sales that have left the board, with their epochs
 }
@@ -36,7 +37,7 @@ const (
 
 func newForgetter(store sluice.SaleStore, ledger sluice.Dropper, log *slog.Logger) *forgetter {
 	return &forgetter{
-		store: store, ledger: ledger, log: log, bell: make(chan struct{}, 1),
+		store: store, ledger: ledger, log: log, bell: loop.NewBell(),
 		left: map[sluice.SaleID]int64{},
 	}
 }
@@ -46,15 +47,12 @@ func (f *forgetter) saw(view *admission.View) {
 	f.mu.Lock()
 	f.left[view.Sale.ID] = view.Sale.Epoch
 	f.mu.Unlock()
-	select {
-	case f.bell <- struct{}{}:
-	default:
-	}
+	f.bell.Ring()
 }
 
 func (f *forgetter) run(ctx context.Context) {
 	after, swept := sluice.SaleID(""), false
-	failing := false
+	trouble := loop.Trouble{Log: f.log, Begins: "an archived sale cannot be dropped from the ledger yet"}
 	for {
 		begun := time.Now()
 		err := f.dropLeft(ctx)
@@ -64,13 +62,10 @@ func (f *forgetter) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && !failing {
-			f.log.Warn("an archived sale cannot be dropped from the ledger yet", "error", err)
-		}
-		failing = err != nil
+		trouble.Note(err)
 		var again <-chan time.Time
 		switch {
-		case failing:
+		case err != nil:
 			again = time.After(forgetRetry)
 		case !swept:
 			again = time.After(forgetShare * time.Since(begun))
@@ -139,16 +134,9 @@ const (
 )
 
 func tidy(ctx context.Context, store sluice.ClusterStore, node string, log *slog.Logger) {
-	tick := time.NewTicker(tidyEvery)
-	defer tick.Stop()
-	for {
+	for range loop.Every(ctx, tidyEvery) {
 		if err := tidyOnce(ctx, store, node); err != nil && ctx.Err() == nil && !errors.Is(err, sluice.ErrStoreBusy) {
 			log.Warn("cannot delete what is no longer needed from the store; trying again in an hour", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -30,7 +31,7 @@ type follower struct {
 	archiver  *settle.Archiver
 	log       *slog.Logger
 
-	bell chan struct{}
+	bell loop.Bell
 	done chan outcome
 
 	// Of the loop.
@@ -110,7 +111,7 @@ const (
 )
 
 func newFollower(f *follower) *follower {
-	f.bell, f.done = make(chan struct{}, 1), make(chan outcome)
+	f.bell, f.done = loop.NewBell(), make(chan outcome)
 	f.seen, f.open = map[sluice.SaleID]*followed{}, map[sluice.SaleID]struct{}{}
 	f.news = map[sluice.SaleID]struct{}{}
 	f.letters = map[sluice.SaleID]time.Time{}
@@ -125,14 +126,7 @@ func (f *follower) saw(views map[sluice.SaleID]*admission.View) {
 		f.news[id] = struct{}{}
 	}
 	f.mu.Unlock()
-	f.wake()
-}
-
-func (f *follower) wake() {
-	select {
-	case f.bell <- struct{}{}:
-	default:
-	}
+	f.bell.Ring()
 }
 
 // aside notes that a sale has a dead letter. If it is of an epoch that a rebuild
@@ -155,19 +149,12 @@ func (f *follower) letter(sale sluice.SaleID, now time.Time) bool {
 // heartbeat says that this server lives, so that a rebuild waits for what it
 // remembers.
 func (f *follower) heartbeat(ctx context.Context) {
-	tick := time.NewTicker(settle.HeartbeatEvery)
-	defer tick.Stop()
-	for {
+	for range loop.Every(ctx, settle.HeartbeatEvery) {
 		beat, cancel := context.WithTimeout(ctx, settle.SilentAfter)
 		if err := f.store.Heartbeat(beat, f.node); err != nil && ctx.Err() == nil {
 			f.log.Debug("no heartbeat: the store does not answer", "error", err)
 		}
 		cancel()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
 	}
 }
 
@@ -425,7 +412,7 @@ func (f *follower) replayLetters(ctx context.Context, sale *sluice.Sale) error {
 		f.letters[sale.ID] = again
 	}
 	f.mu.Unlock()
-	time.AfterFunc(time.Until(again), f.wake) // the board may have no news until then
+	time.AfterFunc(time.Until(again), f.bell.Ring) // the board may have no news until then
 	if again.IsZero() || ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
 	}

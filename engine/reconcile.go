@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -105,14 +106,7 @@ func (j *reconcileJob) run(ctx context.Context) {
 	if j.every < 0 {
 		return
 	}
-	tick := time.NewTicker(j.every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range loop.Ticks(ctx, j.every, nil) {
 		j.round(ctx)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/metrics"
 )
 
@@ -32,15 +33,8 @@ func newSettling(counts *metrics.Metrics, store sluice.BacklogStore, rebuilds fu
 }
 
 func (s *settling) run(ctx context.Context) {
-	tick := time.NewTicker(s.every)
-	defer tick.Stop()
-	for {
+	for range loop.Every(ctx, s.every) {
 		s.count(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
 	}
 }
 

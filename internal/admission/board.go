@@ -11,6 +11,7 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // BoardOptions are the settings of a Board. Zero values mean the defaults.
@@ -61,8 +62,8 @@ type Board struct {
 	version  atomic.Uint64                         // raised when a view looks different
 
 	clock   ledgerClock
-	bell    chan struct{} // rung when a sale is to be read soon
-	changed chan struct{} // asks for rows soon
+	bell    loop.Bell // rung when a sale is to be read soon
+	changed loop.Bell // asks for rows soon
 	lookups lookups
 	calls   sync.WaitGroup
 
@@ -119,7 +120,7 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	return &Board{
-		ledger: ledger, store: store, opts: opts, bell: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		ledger: ledger, store: store, opts: opts, bell: loop.NewBell(), changed: loop.NewBell(),
 		sales: xsync.NewMap[sluice.SaleID, *boardSale](), archived: xsync.NewMap[sluice.SaleID, *View](),
 		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*boardSale]struct{}{},
 		failing: map[sluice.SaleID]struct{}{},
@@ -175,14 +176,7 @@ func (b *Board) LedgerTime(now time.Time) time.Time {
 func (b *Board) Wake(id sluice.SaleID) {
 	if e, ok := b.sales.Load(id); ok {
 		e.wake(wokenChanged)
-		ring(b.bell)
-	}
-}
-
-func ring(bell chan struct{}) {
-	select {
-	case bell <- struct{}{}:
-	default:
+		b.bell.Ring()
 	}
 }
 
@@ -216,11 +210,13 @@ func (b *Board) Run(ctx context.Context) {
 
 // loop calls do at intervals, or when woken, and logs when it begins and ceases
 // to fail. The interval is every, or what do asks for if that is longer.
-func (b *Board) loop(ctx context.Context, what string, every time.Duration, bell <-chan struct{},
+func (b *Board) loop(ctx context.Context, what string, every time.Duration, bell loop.Bell,
 	do func(ctx context.Context, woken bool) (pause time.Duration, err error),
 ) {
 	next := time.Now()
-	failing := false
+	trouble := loop.Trouble{
+		Log: b.opts.Log, Begins: "the board cannot be refreshed", Ceases: "the board is refreshed again",
+	}
 	for {
 		timer := time.NewTimer(time.Until(next))
 		woken := false
@@ -238,12 +234,7 @@ func (b *Board) loop(ctx context.Context, what string, every time.Duration, bell
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && !failing {
-			b.opts.Log.Warn("the board cannot be refreshed", "from", what, "error", err)
-		} else if err == nil && failing {
-			b.opts.Log.Info("the board is refreshed again", "from", what)
-		}
-		failing = err != nil
+		trouble.Note(err, "from", what)
 		if !woken || what != "sales" {
 			next = begun.Add(max(every, pause))
 		}

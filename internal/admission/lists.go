@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // Lists holds the lists of buyers of all live sales in memory, and follows
@@ -90,24 +92,12 @@ func (l *Lists) Loaded(sale sluice.SaleID, kind sluice.ListKind) (generation, si
 
 // Run follows the lists until the context ends.
 func (l *Lists) Run(ctx context.Context) {
-	tick := time.NewTicker(ListsEvery)
-	defer tick.Stop()
-	failing := false
-	for {
-		err := l.Refresh(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil && !failing {
-			l.log.Warn("the lists of buyers cannot be read", "error", err)
-		} else if err == nil && failing {
-			l.log.Info("the lists of buyers are read again")
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+	trouble := loop.Trouble{
+		Log: l.log, Begins: "the lists of buyers cannot be read", Ceases: "the lists of buyers are read again",
+	}
+	for range loop.Every(ctx, ListsEvery) {
+		if err := l.Refresh(ctx); ctx.Err() == nil {
+			trouble.Note(err)
 		}
 	}
 }
@@ -153,10 +143,7 @@ func (l *Lists) Refresh(ctx context.Context) error {
 		if got == nil {
 			continue // replaced meanwhile
 		}
-		with := make(map[listName]*listed, len(next)+1)
-		for name, have := range next {
-			with[name] = have
-		}
+		with := maps.Clone(next)
 		with[listName{list.Sale, list.Kind}] = got
 		l.publish(with)
 		next = with

@@ -85,7 +85,7 @@ func (b *Board) askRow(e *boardSale) {
 	if now := time.Now(); now.Sub(e.rowAsked) >= rowEvery {
 		e.rowAsked = now
 		b.rows[e.id] = true
-		ring(b.changed)
+		b.changed.Ring()
 	}
 }
 
@@ -170,7 +170,7 @@ func (b *Board) keep(sale *sluice.Sale) {
 	news := !ok || e.sale != *sale
 	if e.sale = *sale; news {
 		b.plan(e, time.Now())
-		ring(b.bell)
+		b.bell.Ring()
 	}
 }
 

@@ -46,6 +46,7 @@ var table = []row{
 	{"internal/disk", nil, nil},
 	{"internal/figures", nil, nil},
 	{"internal/loglimit", nil, nil},
+	{"internal/loop", nil, nil},
 	{"internal/meters", []string{root}, nil},
 	{"internal/metrics", []string{root}, []string{"*"}},
 	{"internal/outbound", nil, nil},
@@ -54,11 +55,11 @@ var table = []row{
 	// Policy.
 	{
 		"internal/admission",
-		[]string{root, "internal/meters"},
+		[]string{root, "internal/loop", "internal/meters"},
 		[]string{"github.com/google/uuid", "github.com/puzpuzpuz/xsync/v4"},
 	},
-	{"internal/pipeline", []string{root}, nil},
-	{"internal/settle", []string{root, "internal/audit"}, nil},
+	{"internal/pipeline", []string{root, "internal/loop"}, nil},
+	{"internal/settle", []string{root, "internal/audit", "internal/loop"}, nil},
 	{"internal/audit", []string{root}, nil},
 	{"internal/notify", []string{root, "internal/outbound"}, nil},
 	{"internal/tickets", []string{root, "internal/outbound"}, nil},
@@ -90,7 +91,8 @@ var table = []row{
 	{"engine", []string{
 		root, "api", "ledger/redisledger", "ledger/sqliteledger", "store/sqlitestore", "store/pgstore", "store/mysqlstore",
 		"internal/admission", "internal/pipeline", "internal/settle", "internal/audit", "internal/notify", "internal/tickets",
-		"internal/auth", "internal/httpapi", "internal/web", "internal/disk", "internal/loglimit", "internal/metrics",
+		"internal/auth", "internal/httpapi", "internal/web", "internal/disk", "internal/loglimit", "internal/loop",
+		"internal/metrics",
 	}, []string{"*"}},
 
 	{"internal/demo", []string{

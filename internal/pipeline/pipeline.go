@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // Store is what the pipeline needs of sluice.Store.
@@ -125,14 +126,11 @@ func (p *Pipeline) Wake(sale sluice.SaleID) {
 	}
 	w := p.workers[sale]
 	if w == nil {
-		w = &worker{p: p, sale: sale, bell: make(chan struct{}, 1), most: p.opts.MaxClaims}
+		w = &worker{p: p, sale: sale, bell: loop.NewBell(), most: p.opts.MaxClaims}
 		p.workers[sale] = w
 	}
 	w.woken = true
-	select {
-	case w.bell <- struct{}{}:
-	default:
-	}
+	w.bell.Ring()
 	if !w.running {
 		w.running = true
 		p.running.Go(w.run)

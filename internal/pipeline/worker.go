@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // worker empties the journal of one sale. Its fields but woken and running
@@ -16,7 +17,7 @@ type worker struct {
 	sale sluice.SaleID
 
 	woken, running bool
-	bell           chan struct{} // rung by every wake
+	bell           loop.Bell // rung by every wake
 
 	// recovered says that this server's own unacknowledged entries, of before
 	// a restart or a failed acknowledgement, have been read since.

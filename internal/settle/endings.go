@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // Ender ends what is due and gives units back: the expiry of unpaid orders,
@@ -25,7 +26,7 @@ type Ender struct {
 	store  EndingStore
 	ledger sluice.Releaser
 	opts   EnderOptions
-	bell   chan struct{}
+	bell   loop.Bell
 	clocks *clocks
 }
 
@@ -71,19 +72,14 @@ func NewEnder(store EndingStore, ledger sluice.Releaser, opts EnderOptions) *End
 		opts.Clocks = func(Clocks) {}
 	}
 	return &Ender{
-		store: store, ledger: ledger, opts: opts, bell: make(chan struct{}, 1),
+		store: store, ledger: ledger, opts: opts, bell: loop.NewBell(),
 		clocks: &clocks{ledger: opts.LedgerTime, told: opts.Clocks, log: opts.Log},
 	}
 }
 
 // Wake says that an order has ended on this server: its units go back at once.
 // It does not block.
-func (e *Ender) Wake() {
-	select {
-	case e.bell <- struct{}{}:
-	default:
-	}
-}
+func (e *Ender) Wake() { e.bell.Ring() }
 
 // Run works until the context ends.
 func (e *Ender) Run(ctx context.Context) {
@@ -93,22 +89,12 @@ func (e *Ender) Run(ctx context.Context) {
 	both.Wait()
 }
 
-func (e *Ender) loop(ctx context.Context, bell <-chan struct{}, trouble string, once func(context.Context) error) {
-	tick := time.NewTicker(e.opts.Every)
-	defer tick.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-bell:
+func (e *Ender) loop(ctx context.Context, bell loop.Bell, fails string, once func(context.Context) error) {
+	trouble := loop.Trouble{Log: e.opts.Log, Begins: fails}
+	for range loop.Ticks(ctx, e.opts.Every, bell) {
+		if err := once(ctx); ctx.Err() == nil {
+			trouble.Note(err)
 		}
-		err := once(ctx)
-		if err != nil && ctx.Err() == nil && !failing {
-			e.opts.Log.Warn(trouble, "error", err)
-		}
-		failing = err != nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // errLeaseLost ends work whose lease went to another server meanwhile.
@@ -48,14 +49,7 @@ func underLease(ctx context.Context, store sluice.ClusterStore, name, holder str
 func renew(ctx context.Context, cancel context.CancelCauseFunc, store sluice.ClusterStore, name, holder string,
 	ttl time.Duration,
 ) {
-	tick := time.NewTicker(ttl / 4)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range loop.Ticks(ctx, ttl/4, nil) {
 		step, done := context.WithTimeout(ctx, ttl/4)
 		mine, err := store.Lease(step, name, holder, ttl)
 		done()

@@ -1,0 +1,69 @@
+// Package loop is what loops in the background have in common.
+package loop
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Bell wakes a loop: however often it rings meanwhile, the loop wakes once.
+type Bell chan struct{}
+
+// NewBell returns a bell that does not ring.
+func NewBell() Bell { return make(Bell, 1) }
+
+// Ring does not block.
+func (b Bell) Ring() {
+	select {
+	case b <- struct{}{}:
+	default:
+	}
+}
+
+// Ticks yields after each interval, and whenever the bell rings (nil: there is
+// none), until the context ends.
+func Ticks(ctx context.Context, every time.Duration, bell Bell) func(yield func() bool) {
+	return func(yield func() bool) {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			case <-bell:
+			}
+			if !yield() {
+				return
+			}
+		}
+	}
+}
+
+// Every yields at once, and then as Ticks does.
+func Every(ctx context.Context, every time.Duration) func(yield func() bool) {
+	return func(yield func() bool) {
+		if yield() {
+			Ticks(ctx, every, nil)(yield)
+		}
+	}
+}
+
+// Trouble logs when something begins to fail, and when it no longer does.
+type Trouble struct {
+	Log            *slog.Logger
+	Begins, Ceases string // Ceases is empty: that is not logged
+	failing        bool
+}
+
+// Note takes what the last attempt has returned.
+func (t *Trouble) Note(err error, args ...any) {
+	failed := err != nil
+	if failed && !t.failing {
+		t.Log.Warn(t.Begins, append(args, "error", err)...)
+	} else if !failed && t.failing && t.Ceases != "" {
+		t.Log.Info(t.Ceases, args...)
+	}
+	t.failing = failed
+}

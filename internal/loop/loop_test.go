@@ -1,0 +1,54 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A loop comes at its intervals and when it is woken, and ends with its context.
+func TestTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		bell, ticks, begun := NewBell(), 0, time.Now()
+		go func() {
+			time.Sleep(2500 * time.Millisecond)
+			bell.Ring()
+			synctest.Wait()
+			stop()
+		}()
+		for range Ticks(ctx, time.Second, bell) {
+			ticks++
+		}
+		if ticks != 3 || time.Since(begun) != 2500*time.Millisecond {
+			t.Errorf("%d in %v", ticks, time.Since(begun))
+		}
+		n := 0
+		for range Every(t.Context(), time.Second) {
+			if n++; n == 3 {
+				break
+			}
+		}
+		if took := time.Since(begun) - 2500*time.Millisecond; took != 2*time.Second {
+			t.Errorf("3 times, the first at once: %v", took)
+		}
+	})
+}
+
+// What fails again and again is logged once, and once more when it works again.
+func TestTrouble(t *testing.T) {
+	var out bytes.Buffer
+	trouble := Trouble{Log: slog.New(slog.NewTextHandler(&out, nil)), Begins: "it fails", Ceases: "it works again"}
+	for _, err := range []error{nil, errors.New("down"), errors.New("down"), nil, nil} {
+		trouble.Note(err, "what", "thing")
+	}
+	if text := out.String(); strings.Count(text, "it fails") != 1 || strings.Count(text, "it works again") != 1 ||
+		strings.Count(text, "what=thing") != 2 || strings.Count(text, "error=down") != 1 {
+		t.Error(text)
+	}
+}
