@@ -120,7 +120,7 @@ var reserved = []row{
 var (
 	testPackages = []string{"ledger/ledgertest", "store/storetest", "internal/servertest"}
 	testLibs     = []string{
-		"testing", "github.com/google/go-cmp", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
+		"testing", "github.com/google/go-cmp", "github.com/anishathalye/porcupine",
 		"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/standard-webhooks/standard-webhooks",
 		"github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt", "golang.org/x/mod",
 	}
