@@ -41,8 +41,8 @@ const (
 	EventSaleArchived    EventType = "sale.archived"
 )
 
-// EventTypes lists every type.
-func EventTypes() []EventType {
+// eventTypes lists every type.
+func eventTypes() []EventType {
 	return []EventType{
 		EventOrderCreated, EventOrderPaid, EventOrderCancelled, EventOrderExpired, EventOrderRejected, EventOrderRefundDue,
 		EventOrderRefunded, EventPaymentRefused,
@@ -216,8 +216,8 @@ func (w *Webhook) Validate() error {
 		return fmt.Errorf("secret: %w", err)
 	}
 	for i, t := range w.Types {
-		if !slices.Contains(EventTypes(), t) {
-			return fmt.Errorf("types: %q is none; want some of %v", shorten(string(t)), EventTypes())
+		if !slices.Contains(eventTypes(), t) {
+			return fmt.Errorf("types: %q is none; want some of %v", shorten(string(t)), eventTypes())
 		}
 		if slices.Contains(w.Types[:i], t) {
 			return fmt.Errorf("types: %s is duplicated", t)

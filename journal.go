@@ -93,11 +93,11 @@ const JournalFormat = 1
 func AppendClaim(dst []byte, c *Claim) []byte {
 	dst = append(dst, c.Buyer...)
 	dst = append(dst, '\t')
-	return AppendClaimTail(dst, c)
+	return appendClaimTail(dst, c)
 }
 
-// AppendClaimTail is AppendClaim without the buyer and its tab.
-func AppendClaimTail(dst []byte, c *Claim) []byte {
+// appendClaimTail is AppendClaim without the buyer and its tab.
+func appendClaimTail(dst []byte, c *Claim) []byte {
 	dst = append(dst, c.Key...)
 	dst = append(dst, '\t')
 	dst = append(dst, c.Order...)
@@ -127,7 +127,7 @@ func ParseClaims(lines string) ([]Claim, error) {
 	return claims, nil
 }
 
-// ParseClaimTail reads a line that AppendClaimTail wrote, without its line feed.
+// ParseClaimTail reads a line that appendClaimTail wrote, without its line feed.
 func ParseClaimTail(buyer BuyerID, line string) (Claim, error) {
 	var field [4]string
 	for i := range field {

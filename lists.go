@@ -18,8 +18,8 @@ const (
 	DenyList  ListKind = "deny"
 )
 
-// ListKinds are the lists that a sale can have.
-func ListKinds() []ListKind { return []ListKind{AllowList, DenyList} }
+// listKinds are the lists that a sale can have.
+func listKinds() []ListKind { return []ListKind{AllowList, DenyList} }
 
 // MaxListed is the most buyers that a list can hold. A server keeps eight
 // bytes of each in memory.

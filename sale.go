@@ -329,11 +329,11 @@ const (
 const (
 	MaxRateRequests   = 1_000_000
 	MaxRatePerS       = 86_400 // a day
-	MaxAdmissionRatio = 1_000_000
-	MaxTicketBeforeS  = 7 * 86_400 // a week
+	maxAdmissionRatio = 1_000_000
+	maxTicketBeforeS  = 7 * 86_400 // a week
 	MaxDifficulty     = 30         // bits; each doubles the work
-	MaxRiskURL        = 512        // bytes
-	MaxRiskTimeoutMS  = 10_000
+	maxRiskURL        = 512        // bytes
+	maxRiskTimeoutMS  = 10_000
 )
 
 // Validate says which rule is wrong, and what would be right.
@@ -349,11 +349,11 @@ func (r *Rules) Validate() error {
 		}
 	}
 	// Not a NaN either.
-	if ratio := r.AdmissionRatio; ratio != 0 && !(ratio >= 0.001 && ratio <= MaxAdmissionRatio) || math.Signbit(ratio) {
-		return fmt.Errorf("admission_ratio %v: want 0.001 to %d, or null for no bound", ratio, MaxAdmissionRatio)
+	if ratio := r.AdmissionRatio; ratio != 0 && !(ratio >= 0.001 && ratio <= maxAdmissionRatio) || math.Signbit(ratio) {
+		return fmt.Errorf("admission_ratio %v: want 0.001 to %d, or null for no bound", ratio, maxAdmissionRatio)
 	}
-	if n := r.Ticket.BeforeS; n < 0 || n > MaxTicketBeforeS {
-		return fmt.Errorf("ticket: before_s %d: want 1 to %d (a week)", n, MaxTicketBeforeS)
+	if n := r.Ticket.BeforeS; n < 0 || n > maxTicketBeforeS {
+		return fmt.Errorf("ticket: before_s %d: want 1 to %d (a week)", n, maxTicketBeforeS)
 	}
 	if n := r.Challenge.Difficulty; n < 0 || n > MaxDifficulty {
 		return fmt.Errorf("challenge: difficulty %d: want 1 to %d bits", n, MaxDifficulty)
@@ -393,14 +393,14 @@ func validateRate(field string, requests, perS int64) error {
 func (r *Risk) validate() error {
 	u, err := url.Parse(r.URL)
 	switch {
-	case len(r.URL) > MaxRiskURL:
-		return fmt.Errorf("url of %d bytes: want at most %d", len(r.URL), MaxRiskURL)
+	case len(r.URL) > maxRiskURL:
+		return fmt.Errorf("url of %d bytes: want at most %d", len(r.URL), maxRiskURL)
 	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("url %q: want an address like https://risk.shop.example/check", shorten(r.URL))
 	case u.User != nil:
 		return errors.New("url: want no user name or password in it; everyone who may see the sale would see them")
-	case r.TimeoutMS < 1 || r.TimeoutMS > MaxRiskTimeoutMS:
-		return fmt.Errorf("timeout_ms %d: want 1 to %d", r.TimeoutMS, MaxRiskTimeoutMS)
+	case r.TimeoutMS < 1 || r.TimeoutMS > maxRiskTimeoutMS:
+		return fmt.Errorf("timeout_ms %d: want 1 to %d", r.TimeoutMS, maxRiskTimeoutMS)
 	case r.OnFailure != Allow && r.OnFailure != Deny:
 		return fmt.Errorf("on_failure %q: want allow or deny", shorten(string(r.OnFailure)))
 	}

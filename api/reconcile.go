@@ -28,8 +28,3 @@ type Difference struct {
 	Orders   []sluice.OrderID `json:"orders"`   // up to 20
 	Details  []string         `json:"details"`
 }
-
-// ReconcileList is a report of each of several sales.
-type ReconcileList struct {
-	Reports []ReconcileReport `json:"reports"`
-}

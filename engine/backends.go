@@ -70,19 +70,19 @@ func (c Config) Check() error {
 			`buyer_audience is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * to accept every token of that login`)
 	}
 	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) {
-		return fmt.Errorf("ledger %q: want %s", Redact(c.Ledger), ledgerURLs)
+		return fmt.Errorf("ledger %q: want %s", redact(c.Ledger), ledgerURLs)
 	}
 	if c.LedgerReplica != "" {
 		if !isRedis(c.Ledger) {
-			return fmt.Errorf("ledger_replica: a ledger in Redis has replicas, %q has none", Redact(c.Ledger))
+			return fmt.Errorf("ledger_replica: a ledger in Redis has replicas, %q has none", redact(c.Ledger))
 		}
 		if !isRedis(c.LedgerReplica) {
 			return fmt.Errorf("ledger_replica %q: want redis://HOST:PORT, rediss://HOST:PORT, "+
-				"redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT", Redact(c.LedgerReplica))
+				"redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT", redact(c.LedgerReplica))
 		}
 	}
 	if _, ok := sqlitePath(c.Store); !ok && !isPostgres(c.Store) && !isMySQL(c.Store) {
-		return fmt.Errorf("store %q: want %s", Redact(c.Store), storeURLs)
+		return fmt.Errorf("store %q: want %s", redact(c.Store), storeURLs)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func openStore(ctx context.Context, c Config, f *folder) (sluice.Store, error) {
 		return nil, err
 	}
 	if err := store.Ping(ctx); err != nil {
-		c.Log.Warn("the store does not answer; claims are taken and wait in the journal", "store", Redact(c.Store), "error",
+		c.Log.Warn("the store does not answer; claims are taken and wait in the journal", "store", redact(c.Store), "error",
 			err)
 		return store, nil
 	}
@@ -178,7 +178,7 @@ const warnFor = time.Second
 func (e *Engine) warn(ctx context.Context) {
 	if _, own := sqlitePath(e.cfg.Store); own && isRedis(e.cfg.Ledger) {
 		e.cfg.Log.Warn("this store is this server's own file: a second server needs --store postgres://… or mysql://…",
-			"store", Redact(e.cfg.Store))
+			"store", redact(e.cfg.Store))
 	}
 	ledger, ok := e.ledger.(*redisledger.Ledger)
 	if !ok {

@@ -57,7 +57,7 @@ type Config struct {
 	// BuyerIssuer and BuyerAudience, if given, are what every buyer's token
 	// must have as its "iss" and among its "aud". With BuyerJWKS an audience is
 	// required, since a login signs tokens for other services as well;
-	// AnyAudience accepts those, too.
+	// "*" accepts those, too, and tokens for no audience.
 	BuyerIssuer, BuyerAudience string
 	// TokenLife is how far ahead the "exp" of a buyer's token may lie; default 31
 	// days, negative: as far as it likes.
@@ -126,18 +126,18 @@ type Config struct {
 	Log *slog.Logger // default: silent
 }
 
-// AnyAudience as BuyerAudience accepts tokens for every audience, or for none.
-const AnyAudience = "*"
+// anyAudience accepts tokens for every audience, or for none.
+const anyAudience = "*"
 
-// DefaultTokenLife is how far ahead the "exp" of a buyer's token may lie.
-const DefaultTokenLife = 31 * 24 * time.Hour
+// defaultTokenLife is how far ahead the "exp" of a buyer's token may lie.
+const defaultTokenLife = 31 * 24 * time.Hour
 
 func (c Config) withDefaults() Config {
 	c.DataDir = cmp.Or(c.DataDir, "./sluice-data")
 	c.Ledger = cmp.Or(c.Ledger, "sqlite:"+filepath.Join(c.DataDir, "ledger.db"))
 	c.Store = cmp.Or(c.Store, "sqlite:"+filepath.Join(c.DataDir, "store.db"))
 	c.Reconcile = cmp.Or(c.Reconcile, time.Minute)
-	c.TokenLife = cmp.Or(c.TokenLife, DefaultTokenLife)
+	c.TokenLife = cmp.Or(c.TokenLife, defaultTokenLife)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
@@ -151,8 +151,8 @@ func scheme(backend string) (name, rest string) {
 	return strings.ToLower(name), rest
 }
 
-// Redact returns a backend's URL without its password, for people and logs.
-func Redact(backend string) string {
+// redact returns a backend's URL without its password, for people and logs.
+func redact(backend string) string {
 	switch name, _ := scheme(backend); {
 	case name == "" && strings.Contains(backend, "@"):
 		return "***" // a URL whose scheme was forgotten

@@ -93,14 +93,14 @@ func write(path, content string) error {
 // while the store is down.
 func (f *folder) migrated(store string) bool {
 	kept, err := os.ReadFile(filepath.Join(f.path, "store.migrated"))
-	return err == nil && strings.TrimSpace(string(kept)) == Redact(store)
+	return err == nil && strings.TrimSpace(string(kept)) == redact(store)
 }
 
 func (f *folder) setMigrated(store string) error {
 	if f.migrated(store) {
 		return nil
 	}
-	return write(filepath.Join(f.path, "store.migrated"), Redact(store)+"\n")
+	return write(filepath.Join(f.path, "store.migrated"), redact(store)+"\n")
 }
 
 // rulesFile is where a server remembers the rules of its sales, for a start

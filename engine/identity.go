@@ -45,7 +45,7 @@ func (e *Engine) openIdentity(ctx context.Context) (err error) {
 		}
 	}
 	audience := e.cfg.BuyerAudience
-	if audience == AnyAudience {
+	if audience == anyAudience {
 		audience = ""
 	}
 	e.who.verifier = auth.NewVerifier(auth.Options{

@@ -113,7 +113,7 @@ func TestKeysThatAreWrong(t *testing.T) {
 			engine.Config{BuyerJWKS: "/nonexistent/jwks.json", BuyerAudience: "sluice"},
 			"/nonexistent/jwks.json",
 		},
-		"an empty JWKS file": {engine.Config{BuyerJWKS: path, BuyerAudience: engine.AnyAudience}, "no keys"},
+		"an empty JWKS file": {engine.Config{BuyerJWKS: path, BuyerAudience: "*"}, "no keys"},
 		"plain http":         {engine.Config{BuyerJWKS: "http://login.example.com/", BuyerAudience: "sluice"}, "https"},
 		"no audience":        {engine.Config{BuyerJWKS: "https://login.example.com/"}, "buyer_audience"},
 

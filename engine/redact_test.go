@@ -18,7 +18,7 @@ func TestRedactShowsNoPassword(t *testing.T) {
 		"hunter2@h":                             "***",
 		"h":                                     "h",
 	} {
-		if got := Redact(given); got != want || strings.Contains(got, "hunter2") {
+		if got := redact(given); got != want || strings.Contains(got, "hunter2") {
 			t.Errorf("%s is shown as %s, want %s", given, got, want)
 		}
 	}

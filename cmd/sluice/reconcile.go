@@ -38,7 +38,7 @@ func (a *app) reconcileCommand() *cobra.Command {
 				ids = append(ids, sales[i].ID)
 			}
 		}
-		list := api.ReconcileList{Reports: []api.ReconcileReport{}}
+		list := reconciled{Reports: []api.ReconcileReport{}}
 		for _, id := range ids {
 			report, err := c.ReconcileSale(ctx, id, apply)
 			if err != nil {
@@ -50,8 +50,13 @@ func (a *app) reconcileCommand() *cobra.Command {
 	})
 }
 
+// reconciled is what reconcile prints with --json.
+type reconciled struct {
+	Reports []api.ReconcileReport `json:"reports"`
+}
+
 // printReconciled prints the reports; what remains is a failure.
-func (a *app) printReconciled(list api.ReconcileList) error {
+func (a *app) printReconciled(list reconciled) error {
 	remaining := int64(0)
 	var rows [][]string
 	for _, r := range list.Reports {

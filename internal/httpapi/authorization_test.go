@@ -178,7 +178,7 @@ func TestAuthorization(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := openWith(t, func(c *engine.Config) {
-		c.BuyerJWKS, c.BuyerAudience = jwksFile(t, "shop-1", key), engine.AnyAudience
+		c.BuyerJWKS, c.BuyerAudience = jwksFile(t, "shop-1", key), "*"
 	})
 	s.must(s.create("matrix", "max_per_buyer=null"), 201)
 	placed := s.must(s.claim("matrix", "alice", "attempt-1"), 202)

@@ -29,7 +29,7 @@ var decideCases = []testCase{
 		e.wantCode(e.claim("ann", "k", 1), sluice.Unavailable)
 	}},
 	{"not open carries when it opens", 0, func(e *env) {
-		opens := Start.Add(90*time.Second + time.Millisecond)
+		opens := start.Add(90*time.Second + time.Millisecond)
 		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = opens }))
 		d := e.wantCode(e.claim("ann", "k", 1), sluice.NotOpen)
 		if !d.OpensAt.Equal(opens) {
@@ -37,7 +37,7 @@ var decideCases = []testCase{
 		}
 	}},
 	{"the window opens and closes at exact milliseconds", 0, func(e *env) {
-		opens, closes := Start.Add(5*time.Millisecond), Start.Add(8*time.Millisecond)
+		opens, closes := start.Add(5*time.Millisecond), start.Add(8*time.Millisecond)
 		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt, t.ClosesAt = opens, closes }))
 		for i, want := range []struct {
 			at   time.Time

@@ -12,11 +12,11 @@ import (
 // the same claims finds out (I4).
 var faultCases = []testCase{
 	{"a reply is lost", 0, func(e *env) {
-		f := e.faulty(Nth("Claim", 1, Fault{After: true}))
+		f := e.faulty(nth("Claim", 1, fault{After: true}))
 		e.load(sale, total(3))
 		batch := []sluice.Claim{e.claim("ann", "k", 2), e.claim("bob", "k", 2), e.claim("cid", "k", 1)}
 		_, err := f.Claim(e.ctx, sale, batch)
-		e.wantErr("Claim", err, ErrInjected)
+		e.wantErr("Claim", err, errInjected)
 		e.wantTaken(3, 2) // it has happened
 		decisions := e.claims(batch...)
 		e.wantCodes(decisions, sluice.Accepted, sluice.SoldOut, sluice.Accepted)
@@ -28,21 +28,21 @@ var faultCases = []testCase{
 		e.wantTaken(3, 2)
 	}},
 	{"an error before the step", 0, func(e *env) {
-		f := e.faulty(Nth("Claim", 1, Fault{Before: true}))
+		f := e.faulty(nth("Claim", 1, fault{Before: true}))
 		e.load(sale, total(3))
 		claim := e.claim("ann", "k", 2)
 		_, err := f.Claim(e.ctx, sale, []sluice.Claim{claim})
-		e.wantErr("Claim", err, ErrInjected)
+		e.wantErr("Claim", err, errInjected)
 		e.wantTaken(0, 0)
 		e.accepted(claim)
 	}},
 	{"a crash after the step", 0, func(e *env) {
-		f := e.faulty(Nth("Claim", 1, Fault{After: true, Crash: true}))
+		f := e.faulty(nth("Claim", 1, fault{After: true, Crash: true}))
 		e.load(sale, total(3))
 		claim := e.claim("ann", "k", 2)
 		for range 2 {
 			_, err := f.Claim(e.ctx, sale, []sluice.Claim{claim})
-			e.wantErr("Claim", err, ErrInjected)
+			e.wantErr("Claim", err, errInjected)
 		}
 		e.must("Close", f.Close())
 		f.Restart(e.open(e, "node-a", e.clock))
@@ -53,7 +53,7 @@ var faultCases = []testCase{
 	}},
 	{"a repeat overtakes a delayed first time", 0, func(e *env) {
 		late := make(chan struct{})
-		f := e.faulty(Nth("Claim", 1, Fault{Wait: late}))
+		f := e.faulty(nth("Claim", 1, fault{Wait: late}))
 		e.load(sale, total(3))
 		claim := e.claim("ann", "k", 2)
 		answer := make(chan []sluice.Decision)
@@ -74,10 +74,10 @@ var faultCases = []testCase{
 		e.wantTaken(2, 1)
 	}},
 	{"a lost reply of the journal makes its entries own", 0, func(e *env) {
-		e.faulty(Nth("ReadJournal", 1, Fault{After: true}))
+		e.faulty(nth("ReadJournal", 1, fault{After: true}))
 		e.threeEntries()
 		_, err := e.ledger.ReadJournal(e.ctx, sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 2})
-		e.wantErr("ReadJournal", err, ErrInjected)
+		e.wantErr("ReadJournal", err, errInjected)
 		own := e.journal(sluice.Own, "", 10)
 		e.same("own", seqs(own), []int64{1, 2})
 		e.same("deliveries", own[0].Deliveries, int64(2))
@@ -86,21 +86,21 @@ var faultCases = []testCase{
 	{"keepers are repeated until they are heard", 0, func(e *env) {
 		f := e.faulty(nil)
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
-		for _, fault := range []Fault{{After: true}, {Before: true}, {}} {
-			f.SetPlan(Every("Apply", fault))
+		for _, fault := range []fault{{After: true}, {Before: true}, {}} {
+			f.SetPlan(every("Apply", fault))
 			terms := with(func(t *sluice.Terms) { t.Version, t.Total = 2, 9 })
 			if err := f.Apply(e.ctx, sale, 1, terms); err != nil {
-				e.wantErr("Apply", err, ErrInjected)
+				e.wantErr("Apply", err, errInjected)
 			}
 		}
-		if r := e.read(sale); r.Terms.Version != 2 || !r.CooldownUntil.Equal(Start.Add(sluice.RefusalLease)) {
+		if r := e.read(sale); r.Terms.Version != 2 || !r.CooldownUntil.Equal(start.Add(sluice.RefusalLease)) {
 			e.Errorf("%+v, want version 2, in cooldown from the first time on", r)
 		}
 	}},
 	{"a shaky ledger, a stubborn crowd", 0, func(e *env) {
 		const seed, buyers, stock = 7, 60, 25
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = stock, 1 }))
-		f := e.faulty(Shaky(seed, 0.5))
+		f := e.faulty(shaky(seed, 0.5))
 		orders := map[sluice.BuyerID]sluice.OrderID{}
 		for b := range buyers / 3 {
 			var batch []sluice.Claim
@@ -138,7 +138,7 @@ func (e *env) stubborn(l sluice.Decider, batch []sluice.Claim) []sluice.Decision
 		if err == nil {
 			return decisions
 		}
-		e.wantErr("Claim", err, ErrInjected)
+		e.wantErr("Claim", err, errInjected)
 		for i := range batch {
 			batch[i].Order = e.order(sale)
 		}
@@ -148,8 +148,8 @@ func (e *env) stubborn(l sluice.Decider, batch []sluice.Claim) []sluice.Decision
 }
 
 // faulty wraps the ledger of the case.
-func (e *env) faulty(plan Plan) *FaultyLedger {
-	f := Faulty(e.ledger, plan)
+func (e *env) faulty(plan plan) *faultyLedger {
+	f := newFaulty(e.ledger, plan)
 	e.ledger = f
 	return f
 }

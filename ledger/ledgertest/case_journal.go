@@ -17,13 +17,13 @@ var readCases = []testCase{
 		readings, err := e.ledger.Read(e.ctx, []sluice.SaleID{"b", "unknown", "a", "b"})
 		e.must("Read", err)
 		b := sluice.Reading{
-			Sale: "b", Loaded: true, Epoch: 1, Seq: 1, Taken: 2, Terms: plenty(), Now: Start, Backlog: 1,
+			Sale: "b", Loaded: true, Epoch: 1, Seq: 1, Taken: 2, Terms: plenty(), Now: start, Backlog: 1,
 			Oldest: 1,
 		}
 		e.same("readings", readings, []sluice.Reading{
 			b,
-			{Sale: "unknown", Now: Start},
-			{Sale: "a", Loaded: true, Epoch: 1, Terms: total(3), Now: Start},
+			{Sale: "unknown", Now: start},
+			{Sale: "a", Loaded: true, Epoch: 1, Terms: total(3), Now: start},
 			b,
 		})
 	}},
@@ -37,8 +37,8 @@ var readCases = []testCase{
 	{"Now is the ledger's clock, in whole milliseconds", 0, func(e *env) {
 		e.load(sale, total(1))
 		e.clock.Advance(1999 * time.Microsecond)
-		if r := e.read(sale); !r.Now.Equal(Start.Add(time.Millisecond)) {
-			e.Errorf("now %v, want %v", r.Now, Start.Add(time.Millisecond))
+		if r := e.read(sale); !r.Now.Equal(start.Add(time.Millisecond)) {
+			e.Errorf("now %v, want %v", r.Now, start.Add(time.Millisecond))
 		}
 	}},
 	{"records carry all of the claim", 0, func(e *env) {
@@ -48,7 +48,7 @@ var readCases = []testCase{
 		e.clock.Advance(time.Second)
 		e.accepted(claim)
 		want := sluice.Record{
-			Claim: claim, Sale: sale, Epoch: 1, Seq: 1, Terms: 3, At: Start.Add(time.Second), Live: true,
+			Claim: claim, Sale: sale, Epoch: 1, Seq: 1, Terms: 3, At: start.Add(time.Second), Live: true,
 		}
 		e.same("records", e.records(sale), map[sluice.OrderID]sluice.Record{claim.Order: want})
 		for _, buyer := range []sluice.BuyerID{"ann", ""} {
@@ -154,7 +154,7 @@ var journalCases = []testCase{
 			e.Fatalf("%+v, want one entry with an id", entries)
 		}
 		e.same("entry", entries[0], sluice.Entry{
-			ID: entries[0].ID, Sale: sale, Epoch: 1, Node: "node-a", Terms: 7, At: Start.Add(time.Second), FirstSeq: 1,
+			ID: entries[0].ID, Sale: sale, Epoch: 1, Node: "node-a", Terms: 7, At: start.Add(time.Second), FirstSeq: 1,
 			Claims: []sluice.Claim{batch[0], batch[2]}, Deliveries: 1,
 		})
 	}},

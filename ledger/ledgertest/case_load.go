@@ -11,7 +11,7 @@ import (
 func (e *env) record(buyer sluice.BuyerID, key sluice.Key, quantity, seq int64, live bool) sluice.Record {
 	return sluice.Record{
 		Claim: e.claim(buyer, key, quantity), Sale: sale, Epoch: 1, Seq: seq, Terms: 1,
-		At: Start.Add(-time.Minute).Add(time.Duration(seq) * time.Millisecond), Live: live,
+		At: start.Add(-time.Minute).Add(time.Duration(seq) * time.Millisecond), Live: live,
 	}
 }
 

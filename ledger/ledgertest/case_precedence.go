@@ -31,9 +31,9 @@ var reasons = []applies{
 		claim.Key, claim.Meta = first.Key, "other"
 	}},
 	{name: "not open", code: sluice.NotOpen, terms: func(t *sluice.Terms) {
-		t.OpensAt = Start.Add(time.Hour)
+		t.OpensAt = start.Add(time.Hour)
 	}, never: func(other sluice.Code) bool { return other == sluice.Closed }},
-	{name: "closed", code: sluice.Closed, terms: func(t *sluice.Terms) { t.ClosesAt = Start }},
+	{name: "closed", code: sluice.Closed, terms: func(t *sluice.Terms) { t.ClosesAt = start }},
 	{name: "paused", code: sluice.Paused, terms: func(t *sluice.Terms) { t.Paused = true }},
 	{name: "buyer limit", code: sluice.BuyerLimit, terms: func(t *sluice.Terms) { t.MaxPerBuyer = 2 }},
 	{name: "order limit", code: sluice.BuyerLimit, terms: func(t *sluice.Terms) { t.MaxOrders = 1 }},

@@ -34,7 +34,7 @@ var recallCases = []testCase{
 				claims = append(claims, c)
 			}
 		}
-		e.change(sale, func(t *sluice.Terms) { t.ClosesAt = Start.Add(time.Minute) })
+		e.change(sale, func(t *sluice.Terms) { t.ClosesAt = start.Add(time.Minute) })
 		e.clock.Advance(time.Hour)
 		for _, c := range claims {
 			e.recall(c)

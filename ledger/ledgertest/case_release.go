@@ -183,7 +183,7 @@ var releaseCases = []testCase{
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
 		e.release(a)
-		until := Start.Add(sluice.RefusalLease)
+		until := start.Add(sluice.RefusalLease)
 		if r := e.read(sale); !r.CooldownUntil.Equal(until) || r.Taken != 0 {
 			e.Errorf("%+v, want nothing taken, in cooldown until %v", r, until)
 		}
@@ -251,9 +251,9 @@ var releaseCases = []testCase{
 		e.load(sale, total(3))
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
-		f := e.faulty(Nth("Release", 1, Fault{After: true}))
+		f := e.faulty(nth("Release", 1, fault{After: true}))
 		_, err := f.Release(e.ctx, sale, []sluice.Release{releaseOf(sale, a, 1)})
-		e.wantErr("Release", err, ErrInjected)
+		e.wantErr("Release", err, errInjected)
 		e.same("again", e.release(a), sluice.Released{Before: 1})
 		e.wantTaken(0, 1)
 	}},

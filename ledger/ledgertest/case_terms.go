@@ -25,7 +25,7 @@ var termsCases = []testCase{
 		e.load(sale, plenty())
 		want := sluice.Terms{
 			Version: 2, Total: 7, MaxPerBuyer: 3, MaxOrders: 4, Paused: true,
-			OpensAt: Start.Add(time.Millisecond), ClosesAt: Start.Add(time.Hour + time.Millisecond),
+			OpensAt: start.Add(time.Millisecond), ClosesAt: start.Add(time.Hour + time.Millisecond),
 		}
 		e.must("Apply", e.ledger.Apply(e.ctx, sale, 1, want))
 		e.same("terms", e.read(sale).Terms, want)
@@ -97,18 +97,18 @@ var cooldownCases = []testCase{
 	{"after a pause", 0, reopens(sluice.Paused,
 		with(func(t *sluice.Terms) { t.Paused = true }), func(t *sluice.Terms) { t.Paused = false })},
 	{"after opening early", 0, reopens(sluice.NotOpen,
-		with(func(t *sluice.Terms) { t.OpensAt = Start.Add(time.Hour) }), func(t *sluice.Terms) { t.OpensAt = Start })},
+		with(func(t *sluice.Terms) { t.OpensAt = start.Add(time.Hour) }), func(t *sluice.Terms) { t.OpensAt = start })},
 	{"after reopening a closed sale", 0, reopens(sluice.Closed,
-		with(func(t *sluice.Terms) { t.ClosesAt = Start }), func(t *sluice.Terms) { t.ClosesAt = time.Time{} })},
+		with(func(t *sluice.Terms) { t.ClosesAt = start }), func(t *sluice.Terms) { t.ClosesAt = time.Time{} })},
 	{"after raising the total of a sold-out sale", 0, reopens(sluice.SoldOut,
 		total(0), func(t *sluice.Terms) { t.Total = 5 })},
 	{"after lifting the total of a sold-out sale", 0, reopens(sluice.SoldOut,
 		total(0), func(t *sluice.Terms) { t.Total = unlimited })},
 	{"not open carries when the sale opened", 0, func(e *env) {
-		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = Start.Add(time.Hour) }))
-		e.change(sale, func(t *sluice.Terms) { t.OpensAt = Start })
+		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = start.Add(time.Hour) }))
+		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start })
 		d := e.wantCode(e.claim("ann", "k", 1), sluice.NotOpen)
-		if want := Start; !d.OpensAt.Equal(want) {
+		if want := start; !d.OpensAt.Equal(want) {
 			e.Errorf("OpensAt %v, want %v", d.OpensAt, want)
 		}
 	}},
@@ -137,18 +137,18 @@ var cooldownCases = []testCase{
 		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
 	}},
 	{"an opening that moves nearer than the lease waits for its end", 0, func(e *env) {
-		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = Start.Add(time.Hour) }))
-		e.change(sale, func(t *sluice.Terms) { t.OpensAt = Start.Add(100 * time.Millisecond) })
+		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = start.Add(time.Hour) }))
+		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start.Add(100 * time.Millisecond) })
 		e.clock.Advance(sluice.RefusalLease - time.Millisecond)
 		e.wantCode(e.claim("ann", "k", 1), sluice.NotOpen)
 		e.clock.Advance(time.Millisecond)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
 	{"an opening that moves, but not so near, or away, begins no cooldown", 0, func(e *env) {
-		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = Start.Add(100 * time.Millisecond) }))
-		e.change(sale, func(t *sluice.Terms) { t.OpensAt = Start.Add(200 * time.Millisecond) })
-		e.change(sale, func(t *sluice.Terms) { t.OpensAt = Start.Add(time.Hour) })
-		e.change(sale, func(t *sluice.Terms) { t.OpensAt = Start.Add(sluice.RefusalLease) })
+		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = start.Add(100 * time.Millisecond) }))
+		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start.Add(200 * time.Millisecond) })
+		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start.Add(time.Hour) })
+		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start.Add(sluice.RefusalLease) })
 		if r := e.read(sale); !r.CooldownUntil.IsZero() {
 			e.Errorf("in cooldown until %v, want none", r.CooldownUntil)
 		}
@@ -185,8 +185,8 @@ var cooldownCases = []testCase{
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
 		e.change(sale, func(t *sluice.Terms) { t.Paused = true })
 		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
-		e.change(sale, func(t *sluice.Terms) { t.Paused, t.OpensAt = false, Start.Add(time.Hour) })
-		e.change(sale, func(t *sluice.Terms) { t.OpensAt = Start })
+		e.change(sale, func(t *sluice.Terms) { t.Paused, t.OpensAt = false, start.Add(time.Hour) })
+		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start })
 		e.change(sale, func(t *sluice.Terms) { t.Paused = true })
 		e.wantCode(e.claim("ann", "k", 1), sluice.NotOpen) // the rest's, which precedes paused
 	}},
@@ -223,7 +223,7 @@ var cooldownCases = []testCase{
 		e.wantNoCooldown()
 		e.restart()
 		e.wantNoCooldown()
-		e.clock.Set(Start) // the moment at which it began: as if nothing had been
+		e.clock.Set(start) // the moment at which it began: as if nothing had been
 		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
 	}},
 	{"so does one after a release", Releases, func(e *env) {
@@ -265,7 +265,7 @@ func reopens(code sluice.Code, before sluice.Terms, change func(t *sluice.Terms)
 		e.load(sale, before)
 		e.wantCode(e.claim("ann", "k", 1), code)
 		e.change(sale, change)
-		until := Start.Add(sluice.RefusalLease)
+		until := start.Add(sluice.RefusalLease)
 		e.wantCode(e.claim("ann", "k", 1), code)
 		if r := e.read(sale); !r.CooldownUntil.Equal(until) {
 			e.Errorf("in cooldown until %v, want %v", r.CooldownUntil, until)

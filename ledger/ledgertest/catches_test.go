@@ -333,16 +333,16 @@ func TestInvariantsCatch(t *testing.T) {
 			{Buyer: "bob", Key: "k1", Quantity: 2, Order: "3"},
 		} {
 			records = append(records, sluice.Record{
-				Claim: c, Sale: sale, Epoch: 1, Seq: int64(i + 1), Terms: 1, At: Start,
+				Claim: c, Sale: sale, Epoch: 1, Seq: int64(i + 1), Terms: 1, At: start,
 				Live: true,
 			})
 		}
 		return r, records, []sluice.Entry{
 			{
-				ID: "a", Sale: sale, Epoch: 1, Terms: 1, At: Start, FirstSeq: 1,
+				ID: "a", Sale: sale, Epoch: 1, Terms: 1, At: start, FirstSeq: 1,
 				Claims: []sluice.Claim{records[0].Claim, records[1].Claim},
 			},
-			{ID: "b", Sale: sale, Epoch: 1, Terms: 1, At: Start, FirstSeq: 3, Claims: []sluice.Claim{records[2].Claim}},
+			{ID: "b", Sale: sale, Epoch: 1, Terms: 1, At: start, FirstSeq: 3, Claims: []sluice.Claim{records[2].Claim}},
 		}
 	}
 	for _, tc := range []struct {
@@ -363,7 +363,7 @@ func TestInvariantsCatch(t *testing.T) {
 			records[1].Order = "1"
 		}},
 		{"I8: order 2", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
-			records[1].At = Start.Add(-2 * time.Hour)
+			records[1].At = start.Add(-2 * time.Hour)
 		}},
 		{"unknown terms 9", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Terms = 9 }},
 		{"seq 2 of 1 to 3 has no record", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
@@ -403,7 +403,7 @@ func TestHistoriesCatch(t *testing.T) {
 	}
 	accepted := func(c call, seq int64, replayed bool) answer {
 		return answer{decision: sluice.Decision{
-			Code: sluice.Accepted, Order: c.claim.Order, Quantity: 1, Seq: seq, At: Start,
+			Code: sluice.Accepted, Order: c.claim.Order, Quantity: 1, Seq: seq, At: start,
 			Epoch: 1, Terms: 1, Replayed: replayed,
 		}}
 	}

@@ -249,7 +249,7 @@ func (e *env) linearizable(nodes int) {
 	e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = stock, limit }))
 	servers := e.servers(nodes)
 	for i := range servers {
-		servers[i] = Faulty(servers[i], Shaky(uint64(i), 0.15))
+		servers[i] = newFaulty(servers[i], shaky(uint64(i), 0.15))
 	}
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -316,7 +316,7 @@ func historyModel(stock, limit int64) porcupine.Model {
 				return out.unknown || out.taken == held.taken() && out.seq == held.seq(), state
 			}
 			m := &model{sales: map[sluice.SaleID]*modelSale{sale: held}}
-			want := m.claim(Start, sale, in.claim)
+			want := m.claim(start, sale, in.claim)
 			want.Orders, out.decision.Orders = sorted(want.Orders), sorted(out.decision.Orders)
 			return out.unknown || diff(want, out.decision) == "", held.records
 		},

@@ -36,7 +36,7 @@ const unlimited = sluice.Unlimited
 func plenty() sluice.Terms {
 	return sluice.Terms{
 		Version: 1, Total: unlimited, MaxPerBuyer: unlimited, MaxOrders: unlimited,
-		OpensAt: Start.Add(-time.Hour),
+		OpensAt: start.Add(-time.Hour),
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// ErrInjected is what a call that was made to fail returns, wrapped.
-var ErrInjected = errors.New("injected fault")
+// errInjected is what a call that was made to fail returns, wrapped.
+var errInjected = errors.New("injected fault")
 
-// Fault is what happens to one call of a ledger. The zero Fault is none.
-type Fault struct {
+// fault is what happens to one call of a ledger. The zero fault is none.
+type fault struct {
 	Delay  time.Duration   // before the step
 	Wait   <-chan struct{} // before the step, until it is closed or ctx ends
 	Before bool            // an error instead of the step: nothing has happened
@@ -25,76 +25,76 @@ type Fault struct {
 	Crash bool
 }
 
-// Call is one call of a ledger: the n-th, from 1, of the method of this name
+// ledgerCall is one call of a ledger: the n-th, from 1, of the method of this name
 // ("Claim", "ReadJournal", ...).
-type Call struct {
+type ledgerCall struct {
 	Method string
 	N      int
 }
 
-// Plan decides what happens to each call. It is called by one goroutine at a
-// time. A nil Plan injects nothing.
-type Plan func(call Call) Fault
+// plan decides what happens to each call. It is called by one goroutine at a
+// time. A nil plan injects nothing.
+type plan func(call ledgerCall) fault
 
-// Nth returns a plan for the n-th call of one method, from 1.
-func Nth(method string, n int, fault Fault) Plan {
-	return func(call Call) Fault {
+// nth returns a plan for the n-th call of one method, from 1.
+func nth(method string, n int, f fault) plan {
+	return func(call ledgerCall) fault {
 		if call.Method == method && call.N == n {
-			return fault
+			return f
 		}
-		return Fault{}
+		return fault{}
 	}
 }
 
-// Every returns a plan for every call of one method.
-func Every(method string, fault Fault) Plan {
-	return func(call Call) Fault {
+// every returns a plan for every call of one method.
+func every(method string, f fault) plan {
+	return func(call ledgerCall) fault {
 		if call.Method == method {
-			return fault
+			return f
 		}
-		return Fault{}
+		return fault{}
 	}
 }
 
-// Shaky returns a plan that makes about this share of all calls fail, half of
+// shaky returns a plan that makes about this share of all calls fail, half of
 // them before the step and half after it, the same for equal seeds.
-func Shaky(seed uint64, share float64) Plan {
+func shaky(seed uint64, share float64) plan {
 	random := rand.New(rand.NewPCG(seed, 2))
-	return func(Call) Fault {
+	return func(ledgerCall) fault {
 		if random.Float64() >= share {
-			return Fault{}
+			return fault{}
 		}
 		before := random.IntN(2) == 0
-		return Fault{Before: before, After: !before}
+		return fault{Before: before, After: !before}
 	}
 }
 
-// FaultyLedger is a ledger around a real one to which faults happen.
-type FaultyLedger struct {
+// faultyLedger is a ledger around a real one to which faults happen.
+type faultyLedger struct {
 	ledger sluice.Ledger
 
 	mu    sync.Mutex
-	plan  Plan
+	plan  plan
 	calls map[string]int
 	down  bool
 }
 
-var _ sluice.Ledger = (*FaultyLedger)(nil)
+var _ sluice.Ledger = (*faultyLedger)(nil)
 
-// Faulty wraps a ledger. Close closes the real one, whatever the plan.
-func Faulty(ledger sluice.Ledger, plan Plan) *FaultyLedger {
-	return &FaultyLedger{ledger: ledger, plan: plan, calls: map[string]int{}}
+// newFaulty wraps a ledger. Close closes the real one, whatever the plan.
+func newFaulty(ledger sluice.Ledger, plan plan) *faultyLedger {
+	return &faultyLedger{ledger: ledger, plan: plan, calls: map[string]int{}}
 }
 
 // SetPlan changes what happens to the calls to come.
-func (f *FaultyLedger) SetPlan(plan Plan) {
+func (f *faultyLedger) SetPlan(plan plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan = plan
 }
 
 // Restart ends a crash; ledger, if not nil, is the real one from now on.
-func (f *FaultyLedger) Restart(ledger sluice.Ledger) {
+func (f *faultyLedger) Restart(ledger sluice.Ledger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.down = false
@@ -104,14 +104,14 @@ func (f *FaultyLedger) Restart(ledger sluice.Ledger) {
 }
 
 // Calls returns how often a method was called.
-func (f *FaultyLedger) Calls(method string) int {
+func (f *faultyLedger) Calls(method string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[method]
 }
 
 // call does the step, with what is planned for it.
-func (f *FaultyLedger) call(ctx context.Context, method string, step func(l sluice.Ledger) error) error {
+func (f *faultyLedger) call(ctx context.Context, method string, step func(l sluice.Ledger) error) error {
 	ledger, fault, err := f.next(method)
 	if err != nil {
 		return err
@@ -133,36 +133,36 @@ func (f *FaultyLedger) call(ctx context.Context, method string, step func(l slui
 		}
 	}
 	if fault.Before {
-		return fmt.Errorf("%s, nothing happened: %w", method, ErrInjected)
+		return fmt.Errorf("%s, nothing happened: %w", method, errInjected)
 	}
 	if err := step(ledger); err != nil || !fault.After {
 		return err
 	}
-	return fmt.Errorf("%s, the reply is lost: %w", method, ErrInjected)
+	return fmt.Errorf("%s, the reply is lost: %w", method, errInjected)
 }
 
-func (f *FaultyLedger) next(method string) (sluice.Ledger, Fault, error) {
+func (f *faultyLedger) next(method string) (sluice.Ledger, fault, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[method]++
 	if f.down {
-		return nil, Fault{}, fmt.Errorf("%s, the ledger is down: %w", method, ErrInjected)
+		return nil, fault{}, fmt.Errorf("%s, the ledger is down: %w", method, errInjected)
 	}
-	var fault Fault
+	var injected fault
 	if f.plan != nil {
-		fault = f.plan(Call{method, f.calls[method]})
+		injected = f.plan(ledgerCall{method, f.calls[method]})
 	}
-	if fault.Crash {
+	if injected.Crash {
 		f.down = true
-		if !fault.Before && !fault.After {
-			return nil, Fault{}, fmt.Errorf("%s, the ledger is down: %w", method, ErrInjected)
+		if !injected.Before && !injected.After {
+			return nil, fault{}, fmt.Errorf("%s, the ledger is down: %w", method, errInjected)
 		}
 	}
-	return f.ledger, fault, nil
+	return f.ledger, injected, nil
 }
 
 // Claim implements sluice.Decider.
-func (f *FaultyLedger) Claim(ctx context.Context, sale sluice.SaleID,
+func (f *faultyLedger) Claim(ctx context.Context, sale sluice.SaleID,
 	claims []sluice.Claim,
 ) (decisions []sluice.Decision, err error) {
 	err = f.call(ctx, "Claim", func(l sluice.Ledger) (err error) {
@@ -176,29 +176,29 @@ func (f *FaultyLedger) Claim(ctx context.Context, sale sluice.SaleID,
 }
 
 // Read implements sluice.Reader.
-func (f *FaultyLedger) Read(ctx context.Context, sales []sluice.SaleID) (readings []sluice.Reading, err error) {
+func (f *faultyLedger) Read(ctx context.Context, sales []sluice.SaleID) (readings []sluice.Reading, err error) {
 	err = f.call(ctx, "Read", func(l sluice.Ledger) (err error) {
 		readings, err = l.Read(ctx, sales)
 		return err
 	})
-	if errors.Is(err, ErrInjected) {
+	if errors.Is(err, errInjected) {
 		return nil, err
 	}
 	return readings, err // of those that could be read
 }
 
 // Records implements sluice.Reader.
-func (f *FaultyLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
+func (f *faultyLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
 	return f.call(ctx, "Records", func(l sluice.Ledger) error { return l.Records(ctx, sale, yield) })
 }
 
 // Holders implements sluice.Reader.
-func (f *FaultyLedger) Holders(ctx context.Context, sale sluice.SaleID, yield func(sluice.BuyerID) bool) error {
+func (f *faultyLedger) Holders(ctx context.Context, sale sluice.SaleID, yield func(sluice.BuyerID) bool) error {
 	return f.call(ctx, "Holders", func(l sluice.Ledger) error { return l.Holders(ctx, sale, yield) })
 }
 
 // Find implements sluice.Reader.
-func (f *FaultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (record sluice.Record,
+func (f *faultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (record sluice.Record,
 	err error,
 ) {
 	err = f.call(ctx, "Find", func(l sluice.Ledger) (err error) {
@@ -212,7 +212,7 @@ func (f *FaultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer slu
 }
 
 // Recall implements sluice.Recaller.
-func (f *FaultyLedger) Recall(ctx context.Context, claim sluice.ClaimID) (record sluice.Record, err error) {
+func (f *faultyLedger) Recall(ctx context.Context, claim sluice.ClaimID) (record sluice.Record, err error) {
 	err = f.call(ctx, "Recall", func(l sluice.Ledger) (err error) {
 		record, err = l.Recall(ctx, claim)
 		return err
@@ -224,27 +224,27 @@ func (f *FaultyLedger) Recall(ctx context.Context, claim sluice.ClaimID) (record
 }
 
 // Load implements sluice.Keeper.
-func (f *FaultyLedger) Load(ctx context.Context, image sluice.LoadImage) error {
+func (f *faultyLedger) Load(ctx context.Context, image sluice.LoadImage) error {
 	return f.call(ctx, "Load", func(l sluice.Ledger) error { return l.Load(ctx, image) })
 }
 
 // Apply implements sluice.Keeper.
-func (f *FaultyLedger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+func (f *faultyLedger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
 	return f.call(ctx, "Apply", func(l sluice.Ledger) error { return l.Apply(ctx, sale, epoch, terms) })
 }
 
 // Fence implements sluice.Keeper.
-func (f *FaultyLedger) Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error {
+func (f *faultyLedger) Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error {
 	return f.call(ctx, "Fence", func(l sluice.Ledger) error { return l.Fence(ctx, sale, epoch, reason) })
 }
 
 // Unfence implements sluice.Keeper.
-func (f *FaultyLedger) Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) error {
+func (f *faultyLedger) Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) error {
 	return f.call(ctx, "Unfence", func(l sluice.Ledger) error { return l.Unfence(ctx, sale, epoch) })
 }
 
 // ReadJournal implements sluice.Journal.
-func (f *FaultyLedger) ReadJournal(ctx context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
+func (f *faultyLedger) ReadJournal(ctx context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
 	err = f.call(ctx, "ReadJournal", func(l sluice.Ledger) (err error) {
 		entries, err = l.ReadJournal(ctx, read)
 		return err
@@ -256,17 +256,17 @@ func (f *FaultyLedger) ReadJournal(ctx context.Context, read sluice.JournalRead)
 }
 
 // Ack implements sluice.Journal.
-func (f *FaultyLedger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
+func (f *faultyLedger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
 	return f.call(ctx, "Ack", func(l sluice.Ledger) error { return l.Ack(ctx, sale, ids) })
 }
 
 // PeekJournal implements sluice.Journal.
-func (f *FaultyLedger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
+func (f *faultyLedger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
 	return f.call(ctx, "PeekJournal", func(l sluice.Ledger) error { return l.PeekJournal(ctx, sale, yield) })
 }
 
 // Release implements sluice.Releaser, if the real ledger does.
-func (f *FaultyLedger) Release(ctx context.Context, sale sluice.SaleID,
+func (f *faultyLedger) Release(ctx context.Context, sale sluice.SaleID,
 	releases []sluice.Release,
 ) (released sluice.Released, err error) {
 	err = f.call(ctx, "Release", func(l sluice.Ledger) (err error) {
@@ -284,7 +284,7 @@ func (f *FaultyLedger) Release(ctx context.Context, sale sluice.SaleID,
 }
 
 // Drop implements sluice.Dropper, if the real ledger does.
-func (f *FaultyLedger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) error {
+func (f *faultyLedger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) error {
 	return f.call(ctx, "Drop", func(l sluice.Ledger) error {
 		dropper, ok := l.(sluice.Dropper)
 		if !ok {
@@ -295,7 +295,7 @@ func (f *FaultyLedger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64
 }
 
 // Close implements sluice.Ledger.
-func (f *FaultyLedger) Close() error {
+func (f *faultyLedger) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ledger.Close()

@@ -24,7 +24,7 @@ type player struct {
 
 	steps []step
 	gone  map[sluice.SaleID]map[int64]bool // acknowledged sequences of the epoch
-	said  []sluice.Decision                // every decision, for Equivalent
+	said  []sluice.Decision                // every decision, for equivalent
 }
 
 // judge plays a random script from the seed, and returns the first thing that
@@ -41,7 +41,7 @@ func play(t testing.TB, open Open, script []step, seed uint64, batch int) (*play
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	p := &player{
-		TB: t, ctx: ctx, open: open, clock: NewClock(), batch: batch, steps: script,
+		TB: t, ctx: ctx, open: open, clock: newClock(), batch: batch, steps: script,
 		gone: map[sluice.SaleID]map[int64]bool{},
 	}
 	p.ledger = open(t, "node-a", p.clock)
@@ -252,17 +252,17 @@ func testRandom(t *testing.T, h Harness) {
 	}
 }
 
-// Variant is a way to run the same operations.
-type Variant struct {
+// variant is a way to run the same operations.
+type variant struct {
 	Name  string
 	New   func(t testing.TB) Open // as of a Harness
 	Has   Feature                 // as of a Harness; what one variant cannot do, none is asked to
 	Batch int                     // claims of one call; 0: as many as the operations have, 1 to 100
 }
 
-// Equivalent plays the same random operations through every variant, and fails
+// equivalent plays the same random operations through every variant, and fails
 // unless all of them decide the same: codes, order ids, sequences, times.
-func Equivalent(t *testing.T, variants ...Variant) {
+func equivalent(t *testing.T, variants ...variant) {
 	t.Helper()
 	all := ^Feature(0)
 	for _, v := range variants {

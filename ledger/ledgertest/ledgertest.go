@@ -5,7 +5,7 @@
 // The suite judges a ledger in four ways: table cases for each rule (files
 // case_*.go), seeded random runs judged by a naive reference model (model.go,
 // random.go), the same operations through several ledgers (judge.go), and
-// concurrent histories (concurrent.go). Faulty wraps a ledger with faults; it
+// concurrent histories (concurrent.go). A faultyLedger wraps a ledger with faults; it
 // is exported because the tests of the layers above use it too.
 //
 // Where the port leaves room, the suite fixes the meaning:
@@ -71,11 +71,11 @@ type Clock struct {
 	now time.Time
 }
 
-// Start is where the clock of every test starts.
-var Start = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+// start is where the clock of every test starts.
+var start = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 
-// NewClock returns a clock that stands at Start.
-func NewClock() *Clock { return &Clock{now: Start} }
+// newClock returns a clock that stands at start.
+func newClock() *Clock { return &Clock{now: start} }
 
 // Now returns the time. It is what a ledger's Options.Now is set to.
 func (c *Clock) Now() time.Time {
@@ -143,10 +143,10 @@ func Run(t *testing.T, h Harness) {
 	}
 	t.Run("Random", func(t *testing.T) { testRandom(t, h) })
 	t.Run("Equivalent", func(t *testing.T) {
-		Equivalent(t,
-			Variant{Name: "as it comes", New: h.New, Has: h.Has},
-			Variant{Name: "one by one", New: h.New, Has: h.Has, Batch: 1},
-			Variant{Name: "by 64", New: h.New, Has: h.Has, Batch: 64},
+		equivalent(t,
+			variant{Name: "as it comes", New: h.New, Has: h.Has},
+			variant{Name: "one by one", New: h.New, Has: h.Has, Batch: 1},
+			variant{Name: "by 64", New: h.New, Has: h.Has, Batch: 64},
 		)
 	})
 }
@@ -159,7 +159,7 @@ func newEnv(t *testing.T, h Harness) *env {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	t.Cleanup(cancel)
-	e := &env{TB: t, ctx: ctx, clock: NewClock(), open: h.New(t), terms: map[sluice.SaleID]sluice.Terms{}}
+	e := &env{TB: t, ctx: ctx, clock: newClock(), open: h.New(t), terms: map[sluice.SaleID]sluice.Terms{}}
 	e.ledger = e.open(t, "node-a", e.clock)
 	return e
 }

@@ -86,7 +86,7 @@ const fullCheckEvery = 10
 // newScript writes n random steps from the seed, for ledgers with these
 // features.
 func newScript(seed uint64, n int, has Feature) []step {
-	a := &author{Rand: rand.New(rand.NewPCG(seed, 1)), model: newModel(), now: Start}
+	a := &author{Rand: rand.New(rand.NewPCG(seed, 1)), model: newModel(), now: start}
 	for _, id := range scriptSales {
 		a.load(id)
 		a.add(step{act: doFence, sale: id, epoch: 1})
