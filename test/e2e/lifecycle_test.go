@@ -146,7 +146,7 @@ func TestReconcileByCommand(t *testing.T) {
 		t.Helper()
 		code, stdout, stderr := command(t, append([]string{"reconcile", "--sale", string(sale), "--json", "--url", s.url},
 			apply...)...)
-		var list api.ReconcileList
+		var list struct{ Reports []api.ReconcileReport }
 		if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != wantCode || len(list.Reports) != 1 ||
 			list.Reports[0].Skipped != "" {
 			t.Fatalf("exit %d, want %d: %v\n%s%s", code, wantCode, err, stdout, stderr)
