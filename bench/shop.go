@@ -199,7 +199,7 @@ func (p *process) awaitStored(ctx context.Context) error {
 }
 
 // audit asks the server for its proof, which must be whole, and compares the
-// number of orders. It lies in a range, since the claims that were in flight
+// number of orders. It is in a range, since the claims that were in flight
 // when wrk ended are not counted.
 func (p *process) audit(ctx context.Context, least, most int64) error {
 	status, body, err := request(ctx, http.MethodGet, p.URL+"/v1/admin/sales/"+shopSale+"/audit", p.key, "", "")

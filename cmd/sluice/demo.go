@@ -23,8 +23,8 @@ func (a *app) demoCommand() *cobra.Command {
 			"real HTTP, waits until every order is stored, and audits the sale. With --ledger\n" +
 			"and --store it uses those instead, and leaves its sale there, closed.\n\n" +
 			"With --lifecycle a third of the winners pay, a third cancel, and a third let their\n" +
-			"orders expire. Who heard sold_out comes back with the same key and buys the units\n" +
-			"that return, until all are paid.",
+			"orders expire. Buyers who were refused as sold_out try again with the same key and\n" +
+			"buy the units that return, until all are paid.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Of the settings the demo takes its flags only: it must not run on
 			// what the environment calls the shop's own ledger.

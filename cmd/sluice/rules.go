@@ -41,7 +41,7 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.risk, "risk-url", "", "ask the service at `URL` before the ticket, or none")
 	fl.DurationVar(&f.riskTimeout, "risk-timeout", sluice.DefaultRiskTimeout, "how long to wait for it")
 	fl.StringVar(&f.onFailure, "risk-on-failure", string(sluice.Deny), "`POLICY` when it does not answer: allow or deny")
-	fl.StringVar(&f.eligibility, "eligibility", "", "who may buy: `BY` token or list, or none for everybody")
+	fl.StringVar(&f.eligibility, "eligibility", "", "who may buy: `BY` token or list, or none for every buyer")
 }
 
 // message puts what was typed into the API's message.

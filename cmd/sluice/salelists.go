@@ -28,7 +28,7 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 			kind),
 	}
 	cmd.Flags().StringVar(&file, "file", "", "replace the list by the ids in `PATH`, one a line; - is standard input")
-	cmd.Flags().BoolVar(&empty, "empty", false, "take everybody off the list")
+	cmd.Flags().BoolVar(&empty, "empty", false, "take all buyers off the list")
 	cmd.Flags().BoolVar(&export, "export", false, "write the ids to standard output, one a line")
 	before(cmd, func([]string) error {
 		switch {

@@ -50,10 +50,10 @@ type lives struct {
 	work     *sync.Cond // there is some, or there will be none
 	room     *sync.Cond // fewer than crowded winners wait
 	queue    []winner
-	open     int   // winners who are not dealt with
+	open     int   // winners whose orders are not settled
 	over     bool  // no further buyer will win
 	accepted int64 // promises so far
-	told     map[sluice.OrderID]sluice.Status
+	seen     map[sluice.OrderID]sluice.Status
 	failed   []error
 
 	paid, cancelled atomic.Int64
@@ -76,7 +76,7 @@ func newLives(d *run) *lives {
 	transport.MaxIdleConnsPerHost = settlers
 	l := &lives{
 		run: d, http: &http.Client{Transport: transport, Timeout: 15 * time.Second},
-		told: map[sluice.OrderID]sluice.Status{},
+		seen: map[sluice.OrderID]sluice.Status{},
 	}
 	l.work, l.room = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
 	return l
@@ -127,7 +127,7 @@ func (l *lives) next() (winner, bool) {
 	return w, true
 }
 
-// done counts a winner as dealt with.
+// done counts a winner as settled.
 func (l *lives) done(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +142,7 @@ func (l *lives) done(err error) {
 	}
 }
 
-// stop waits until every winner is dealt with. It is idempotent.
+// stop waits until every winner is settled. It is idempotent.
 func (l *lives) stop() {
 	l.mu.Lock()
 	l.over = true
@@ -229,7 +229,7 @@ func (l *lives) cancel(ctx context.Context, w winner) (sluice.Status, error) {
 // tell keeps the end of an order as a buyer or the merchant saw it.
 func (l *lives) tell(order sluice.OrderID, status sluice.Status) {
 	l.mu.Lock()
-	l.told[order] = status
+	l.seen[order] = status
 	l.mu.Unlock()
 	l.moved.Store(time.Now().UnixNano())
 	switch status {
@@ -240,8 +240,8 @@ func (l *lives) tell(order sluice.OrderID, status sluice.Status) {
 	}
 }
 
-// goOn is the time after the rush: those who heard sold_out come back until
-// every unit is paid, everybody has one, or nothing happens any more.
+// goOn is the time after the rush: the buyers refused as sold_out come back until
+// every unit is paid, every buyer has one, or nothing happens any more.
 func (l *lives) goOn(ctx context.Context, crowd *loadgen.Crowd, out *loadgen.Outcome) error {
 	l.rushed = time.Now()
 	l.moved.Store(l.rushed.UnixNano())

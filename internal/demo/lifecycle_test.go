@@ -72,7 +72,7 @@ func TestLivesTakeTheirCourse(t *testing.T) {
 	l.stop()
 
 	told := map[string]sluice.Status{}
-	for id, status := range l.told {
+	for id, status := range l.seen {
 		told[string(id)] = status
 	}
 	want := map[string]sluice.Status{
@@ -151,7 +151,7 @@ func TestProofOfLives(t *testing.T) {
 	sound := func() *proof {
 		p := &proof{
 			run:   &run{Options: Options{Stock: 3, Window: time.Second}},
-			lives: &lives{told: map[sluice.OrderID]sluice.Status{"a": sluice.Paid, "b": sluice.Cancelled}},
+			lives: &lives{seen: map[sluice.OrderID]sluice.Status{"a": sluice.Paid, "b": sluice.Cancelled}},
 		}
 		p.lives.back = &loadgen.Comeback{Left: 5}
 		p.out = &loadgen.Outcome{Promises: make([]loadgen.Promise, 5)}
@@ -196,7 +196,7 @@ func TestProofOfLives(t *testing.T) {
 		}, nil},
 		"sold out was said too early": {1, 2, nil, func(p *proof) {
 			p.stored = map[sluice.OrderID]kept{"a": {"1", sluice.Paid}, "d": {"4", sluice.Paid}}
-			p.lives.told, p.lives.back.Left, p.out.Promises = nil, 0, p.out.Promises[:2]
+			p.lives.seen, p.lives.back.Left, p.out.Promises = nil, 0, p.out.Promises[:2]
 		}, []string{"I7"}},
 	} {
 		p := sound()

@@ -40,7 +40,7 @@ func (l *lives) trouble() error {
 }
 
 // settled adds the figures of the lives, and the checks that can be made from
-// outside: with the crowd's promises, what buyers and merchant were told, and
+// outside: with the crowd's promises, the answers to buyers and merchant, and
 // the sale and the orders as they are now.
 func (p *proof) settled(ctx context.Context) ([]sluice.AuditCheck, error) {
 	sale, err := p.client.AdminSale(ctx, p.out.SaleID)
@@ -92,19 +92,19 @@ func (p *proof) conserved(life *loadgen.Lifecycle, taken int64) sluice.AuditChec
 			figures.Thousands(life.Paid), figures.Thousands(taken)), nil)
 }
 
-// oneEnd: what buyers and merchant were told is how the orders are, and no
+// oneEnd: the orders are as buyers and merchant were answered, and no
 // history lets units return twice (I6).
 func (p *proof) oneEnd(twice []string, read int) sluice.AuditCheck {
 	offenders := twice
-	for order, status := range p.lives.told {
+	for order, status := range p.lives.seen {
 		if have := p.stored[order].status; have != status {
 			offenders = append(offenders, fmt.Sprintf("%s was said to be %s and is %s", order, status, have))
 		}
 	}
 	slices.Sort(offenders)
 	return judged("I6", "One end (from outside)", len(offenders) == 0,
-		fmt.Sprintf("%s of payments and cancellations stand, %s of ended orders show one return each",
-			figures.Plural(len(p.lives.told), "answer", "answers"), figures.Plural(read, "history", "histories")), offenders)
+		fmt.Sprintf("%s of payments and cancellations hold, %s of ended orders show one return each",
+			figures.Plural(len(p.lives.seen), "answer", "answers"), figures.Plural(read, "history", "histories")), offenders)
 }
 
 // soldAgain: every unit that returned was sold again or can be bought, and no

@@ -21,10 +21,10 @@ type Comeback struct {
 	Left      int       `json:"left"`      // buyers who went away with nothing
 }
 
-// ComeBack sends those who heard sold_out in the rush again, with the key they
+// ComeBack sends the buyers refused as sold_out in the rush again, with the key they
 // had: a refused key may be tried again, and units may have returned. Buyers
 // who got something in the rush do not come. They come one after the other, at
-// rate tries a second, and round again, until everybody has got one, enough
+// rate tries a second, and round again, until every buyer has got one, enough
 // says so, or ctx ends. enough is asked before each try, and may make it wait.
 // A buyer comes back at most every quarter of a second.
 //
@@ -76,7 +76,7 @@ type visitor struct {
 	last time.Time
 }
 
-// unlucky queues the buyers who heard sold_out and got nothing, each once.
+// unlucky queues the buyers refused as sold_out who got nothing, each once.
 func (c *Crowd) unlucky() chan visitor {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -67,7 +67,7 @@ type Options struct {
 	// Accepted is called with every promise, one after the other, as soon as
 	// its answer has come. It must not block. Optional.
 	Accepted func(Promise)
-	// Remember keeps who heard sold_out, for ComeBack.
+	// Remember keeps the buyers refused as sold_out, for ComeBack.
 	Remember bool
 }
 
@@ -105,7 +105,7 @@ type Crowd struct {
 	reasons  map[string]int64
 	barred   map[string]int64 // reasons of Forbidden
 	promises []Promise
-	refused  []attempt // of buyers who heard sold_out, with Remember
+	refused  []attempt // of buyers refused as sold_out, with Remember
 }
 
 // attempt is a buyer's claim, as often as it is sent.

@@ -74,14 +74,14 @@ type Latency struct {
 	Max float64 `json:"max"`
 }
 
-// Forbidden stands in Decisions for api.CodeForbidden, which is none of the
+// Forbidden represents api.CodeForbidden in Decisions, which is none of the
 // ledger's: the buyer is not let in, for a reason of its own.
 const Forbidden = sluice.Code(math.MaxUint8)
 
-// Codes lists what may stand in Decisions: every code, and Forbidden.
+// Codes lists what may be in Decisions: every code, and Forbidden.
 func Codes() []sluice.Code { return append(sluice.Codes(), Forbidden) }
 
-// CodeName is a code as it stands on the wire.
+// CodeName is a code as the API writes it.
 func CodeName(c sluice.Code) string {
 	if c == Forbidden {
 		return api.CodeForbidden
