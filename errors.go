@@ -40,7 +40,9 @@ var (
 	ErrRestockReused = errors.New("this restock id was used with another delta")
 	// ErrArchived: the sale is over for good, and no longer changes.
 	ErrArchived = errors.New("the sale is archived")
-	ErrClosed   = errors.New("closed")
+	// ErrNoErasureKey: the store was given no key for the pseudonyms of erased buyers.
+	ErrNoErasureKey = errors.New("no key for the pseudonyms of erased buyers: give every server the same webhook_key")
+	ErrClosed       = errors.New("closed")
 	// ErrStoreBusy: the store could not do it now, and it is not the fault of
 	// what it was asked: a row is locked, the database is slow, full, stopping or
 	// out of reach. Nothing was changed, or the outcome is unknown; the same call

@@ -191,7 +191,8 @@ type SecretSealer interface {
 	// SealSecrets keeps the secrets of webhooks encrypted from now on, and those
 	// that are there in clear as well. It returns how many stay in clear: all
 	// that are, if key is empty. An error names those that are sealed with
-	// another key; it leaves them as they are. It is called before other methods.
+	// another key; it leaves them as they are. Pseudonyms (ErasureStore) are made with
+	// the same key. It is called before other methods.
 	SealSecrets(ctx context.Context, key string) (clear int, err error)
 }
 

@@ -25,6 +25,7 @@ type Store interface {
 	ClockStore
 	AuditStore
 	AdminStore
+	ErasureStore
 
 	// Ping says whether the database answers.
 	Ping(ctx context.Context) error
@@ -300,3 +301,44 @@ type ClusterStore interface {
 	// call it at any time.
 	Tidy(ctx context.Context) error
 }
+
+// ErasureStore takes persons out of what the store keeps of archived sales. What
+// named a buyer becomes a keyed hash (SecretSealer brings the key): the same id is
+// the same pseudonym everywhere, so that sums, limits and the audit still hold, and
+// without the key a pseudonym cannot be guessed back. Both methods work in small
+// transactions, each of which leaves whole orders: after an error, or a crash, call
+// them again. ErrNoErasureKey.
+type ErasureStore interface {
+	// EraseBuyer erases one buyer: id, keys, meta and payment ids of their orders in
+	// archived sales, in the histories of these orders and so in their events, and in
+	// dead letters; and admin actions that were refused to the buyer's token. It
+	// deletes the lists of buyers of archived sales. What cannot be erased yet stays
+	// as it is, and is returned.
+	EraseBuyer(ctx context.Context, buyer BuyerID) (Erased, error)
+	// EraseOlder erases the buyers of all sales that were archived longer ago than
+	// age, by the store's clock, and deletes admin actions that are older than that.
+	EraseOlder(ctx context.Context, age time.Duration) (Erased, error)
+}
+
+// Erased counts what was erased, and says what waits.
+type Erased struct {
+	Orders, DeadLetters, Actions int64
+	Waits                        []ErasureWait
+}
+
+// ErasureWait is a sale in which something of a buyer is not erased yet, and why.
+type ErasureWait struct {
+	Sale SaleID
+	Why  ErasureReason
+}
+
+// ErasureReason is why something of a buyer is not erased yet.
+type ErasureReason string
+
+// The reasons. The ledger holds a sale that is not archived, and decides by what
+// it holds; a refund needs the payment's id.
+const (
+	NotArchived ErasureReason = "not_archived"
+	OnList      ErasureReason = "on_list" // of a sale that is not archived
+	OwedRefund  ErasureReason = "refund_due"
+)

@@ -119,6 +119,11 @@ var alone = []storeTest{
 	{"Claim", testClaim},
 	{"ResolveDeadLetter", testResolveDeadLetter},
 
+	{"Erase", testErase},
+	{"EraseKeys", testEraseKeys},
+	{"EraseCutOff", testEraseCutOff},
+	{"EraseOlder", testEraseOlder},
+
 	{"Returning", testReturning},
 	{"ReissueRelease", testReissueRelease},
 	{"ReissueReleaseConditions", testReissueReleaseConditions},
@@ -185,6 +190,7 @@ var together = []storeTest{
 	{"ReadingLeavesChangesAConnection", testReadingLeavesAConnection},
 	{"ArchiveAgainstRefund", testArchiveAgainstRefund},
 	{"ArchiveAgainstChanges", testArchiveAgainstChanges},
+	{"EraseAgainstRefunds", testEraseAgainstRefunds},
 	{"ConcurrentResolve", testConcurrentResolve},
 	{"ConcurrentReissue", testConcurrentReissue},
 	{"ReissueAgainstEndings", testReissueAgainstEndings},

@@ -116,7 +116,8 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	switch {
 	case !ok:
 		return o, nil, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
-	case step.Repeat && c.Action == sluice.Pay && c.PaymentID != o.PaymentID:
+	case step.Repeat && c.Action == sluice.Pay && c.PaymentID != o.PaymentID &&
+		q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID) != o.PaymentID:
 		refused = &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
 		return o, refused, q.addHistory(&o, now, historyEntry(c, o.Status, o.Status))
 	case step.Repeat:

@@ -234,12 +234,17 @@ func (s *Store) Tidy(ctx context.Context) (err error) {
 		}
 		return tx.exec(sqlDeleteLeases, old)
 	})
+	if err != nil {
+		return err
+	}
+	return s.dropArchivedLists(ctx)
+}
+
+// dropArchivedLists deletes the lists of buyers of archived sales.
+func (s *Store) dropArchivedLists(ctx context.Context) error {
 	for range tidyLists {
-		if err != nil {
-			return err
-		}
 		list := sluice.BuyerList{Generation: math.MaxInt64}
-		err = s.reads(ctx).row(sqlArchivedList).Scan(&list.Sale, &list.Kind)
+		err := s.reads(ctx).row(sqlArchivedList).Scan(&list.Sale, &list.Kind)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -249,6 +254,9 @@ func (s *Store) Tidy(ctx context.Context) (err error) {
 		if err == nil {
 			err = s.change(ctx, func(tx *conn) error { return tx.exec(sqlDeleteList, list.Sale, list.Kind) })
 		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }

@@ -27,6 +27,9 @@ func (s *Store) SealSecrets(ctx context.Context, key string) (clear int, err err
 		if s.sealer, err = newSealer(key); err != nil {
 			return 0, err
 		}
+		if s.masks, err = newMasker(key); err != nil {
+			return 0, err
+		}
 	}
 	all, err := s.Webhooks(ctx)
 	if err != nil || len(all) == 0 {

@@ -59,6 +59,7 @@ type Store struct {
 	// ReadOnly refuses every change before the database is asked.
 	ReadOnly bool
 	sealer   cipher.AEAD // of the webhooks' secrets; nil: they are kept in clear
+	masks    masker      // makes pseudonyms; nil: it has no key
 
 	lookout lookout
 

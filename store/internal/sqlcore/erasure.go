@@ -1,0 +1,382 @@
+package sqlcore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// Orders of archived sales no longer change but for refunds, and no ledger holds
+// their claims. So their buyers can be replaced row by row: what counts (units,
+// places, statuses, times) stays, and the same buyer becomes the same pseudonym.
+// Events need nothing of their own: they are read from these rows.
+
+var (
+	// SaleOfBuyer is the next sale in which a buyer has an order.
+	sqlSaleOfBuyer = newStatement("Erase.SaleOfBuyer", `SELECT sale_id FROM orders FORCE INDEX (orders_claim)
+		WHERE buyer_id = ? AND sale_id > ? ORDER BY sale_id LIMIT 1`)
+	// LockOrdersOfBuyer and LockOrdersOfSale hold their rows until the transaction ends.
+	sqlLockOrdersOfBuyer = newStatement("Erase.LockOrdersOfBuyer", `SELECT `+OrderColumns+` FROM orders
+		FORCE INDEX (orders_claim) WHERE buyer_id = ? AND sale_id = ? AND claim_key > ? ORDER BY claim_key
+		LIMIT ? FOR NO KEY UPDATE`)
+	sqlLockOrdersOfSale = newStatement("Erase.LockOrdersOfSale", `SELECT `+OrderColumns+` FROM orders
+		FORCE INDEX (orders_of_sale) WHERE sale_id = ? AND position > ? ORDER BY position
+		LIMIT ? FOR NO KEY UPDATE`)
+	sqlPaymentsOf = newStatement("Erase.PaymentsOf", `SELECT from_status, payment_id, refused FROM order_changes
+		WHERE order_id = ? AND (payment_id <> '' OR refused <> '')`)
+	sqlEraseOrder = newStatement("Erase.Order",
+		update("orders", "buyer_id, claim_key, meta, payment_id")+` WHERE order_id = ?`)
+	sqlErasePayment = newStatement("Erase.Payment", update("order_changes", "payment_id, refused")+`
+		WHERE order_id = ? AND from_status = ? AND refused = ?`)
+
+	sqlLettersAfter = newStatement("Erase.LettersAfter",
+		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE id > ? ORDER BY id LIMIT ?`)
+	sqlEraseLetter = newStatement("Erase.Letter", update("dead_letters", "claims, reason")+` WHERE id = ?`)
+	sqlIsListed    = newStatement("Erase.IsListed",
+		`SELECT count(*) FROM sale_buyers WHERE sale_id = ? AND kind = ? AND generation = ? AND buyer_id = ?`)
+
+	sqlFirstAction  = newStatement("Erase.FirstAction", `SELECT coalesce(min(id), 0) FROM admin_actions`)
+	sqlLastAction   = newStatement("Erase.LastAction", `SELECT coalesce(max(id), 0) FROM admin_actions`)
+	sqlEraseActions = newStatement("Erase.Actions",
+		update("admin_actions", "actor, address")+` WHERE id >= ? AND id < ? AND actor = ?`)
+	sqlDeleteActions = newStatement("Erase.DeleteActions", `DELETE FROM admin_actions WHERE id >= ? AND id < ? AND acted_at < ?`)
+
+	// ToErase is the next sale, by id, that was archived before a time and whose buyers
+	// are not erased.
+	sqlToErase = newStatement("Erase.ToErase", `SELECT id FROM sales FORCE INDEX (sales_to_erase)
+		WHERE erased_at IS NULL AND archived_at < ? AND id > ? ORDER BY id LIMIT 1`)
+	sqlSetErased = newStatement("Erase.SetErased", update("sales", "erased_at")+` WHERE id = ?`)
+)
+
+// Sizes of one transaction: orders, dead letters (of which each may hold hundreds
+// of claims), and numbers of admin actions.
+const (
+	eraseOrders  = 100
+	eraseLetters = 5
+	eraseActions = 5000
+)
+
+// EraseBuyer erases one buyer.
+func (s *Store) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (done sluice.Erased, err error) {
+	defer s.wrap(&err, "erase a buyer") // which one is not for the log
+	if err := s.mayErase(buyer.Validate()); err != nil {
+		return done, err
+	}
+	e := s.newEraser(&done)
+	defer e.finish()
+	// Lists first: they are not needed for the rest. Then also the pseudonym: a payment
+	// may have come after the buyer was erased.
+	if err := e.lists(ctx, buyer); err != nil {
+		return done, err
+	}
+	for _, id := range []sluice.BuyerID{buyer, s.masks.buyer(buyer)} {
+		if err := e.ordersOfBuyer(ctx, id); err != nil {
+			return done, err
+		}
+	}
+	if err := e.letters(ctx, "", buyer); err != nil {
+		return done, err
+	}
+	return done, e.actions(ctx, func(tx *conn, from, to int64) (int64, error) {
+		actor := "buyer:" + string(buyer)
+		return tx.count(sqlEraseActions, "buyer:"+string(s.masks.buyer(buyer)), "", from, to, actor)
+	})
+}
+
+// EraseOlder erases the buyers of sales that were archived long ago.
+func (s *Store) EraseOlder(ctx context.Context, age time.Duration) (done sluice.Erased, err error) {
+	defer s.wrap(&err, "erase what is older than %v", age)
+	if err := s.mayErase(nil); err != nil {
+		return done, err
+	}
+	now, err := s.Clock(ctx)
+	if err != nil {
+		return done, err
+	}
+	before := now.Add(-age)
+	e := s.newEraser(&done)
+	defer e.finish()
+	for sale := sluice.SaleID(""); ; {
+		sale, err = only[sluice.SaleID](s.reads(ctx).row(sqlToErase, before, sale))
+		if errors.Is(err, sql.ErrNoRows) {
+			break
+		}
+		if err == nil {
+			err = e.sale(ctx, sale)
+		}
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, e.actions(ctx, func(tx *conn, from, to int64) (int64, error) {
+		n, err := tx.count(sqlDeleteActions, from, to, before)
+		if err == nil && n == 0 { // they are in the order of their times
+			err = errEnough
+		}
+		return n, err
+	})
+}
+
+func (s *Store) mayErase(err error) error {
+	if err == nil && s.masks == nil {
+		err = sluice.ErrNoErasureKey
+	}
+	return err
+}
+
+// eraser is one call of EraseBuyer or EraseOlder.
+type eraser struct {
+	s        *Store
+	done     *sluice.Erased
+	archived map[sluice.SaleID]bool // as far as it was asked for
+	waits    map[sluice.ErasureWait]bool
+}
+
+func (s *Store) newEraser(done *sluice.Erased) *eraser {
+	return &eraser{s, done, map[sluice.SaleID]bool{}, map[sluice.ErasureWait]bool{}}
+}
+
+func (e *eraser) wait(sale sluice.SaleID, why sluice.ErasureReason) {
+	e.waits[sluice.ErasureWait{Sale: sale, Why: why}] = true
+}
+
+func (e *eraser) finish() {
+	e.done.Waits = slices.SortedFunc(maps.Keys(e.waits), func(a, b sluice.ErasureWait) int {
+		return strings.Compare(string(a.Sale)+"\x00"+string(a.Why), string(b.Sale)+"\x00"+string(b.Why))
+	})
+}
+
+// isArchived reports whether a sale is archived. One that is not there has nothing
+// to wait for.
+func (e *eraser) isArchived(ctx context.Context, id sluice.SaleID) (bool, error) {
+	is, known := e.archived[id]
+	if known {
+		return is, nil
+	}
+	sale, err := e.s.Sale(ctx, id)
+	if err != nil && !errors.Is(err, sluice.ErrSaleNotFound) {
+		return false, err
+	}
+	e.archived[id] = err != nil || !sale.ArchivedAt.IsZero()
+	return e.archived[id], nil
+}
+
+// lists deletes the lists of archived sales, and looks the buyer up in the others.
+func (e *eraser) lists(ctx context.Context, buyer sluice.BuyerID) error {
+	if err := e.s.dropArchivedLists(ctx); err != nil {
+		return err
+	}
+	lists, err := e.s.Lists(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range lists {
+		n, err := only[int64](e.s.reads(ctx).row(sqlIsListed, l.Sale, l.Kind, l.Generation, buyer))
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			e.wait(l.Sale, sluice.OnList)
+		}
+	}
+	return nil
+}
+
+// ordersOfBuyer erases the orders of a buyer, sale by sale.
+func (e *eraser) ordersOfBuyer(ctx context.Context, buyer sluice.BuyerID) error {
+	for after := sluice.SaleID(""); ; {
+		sale, err := only[sluice.SaleID](e.s.reads(ctx).row(sqlSaleOfBuyer, buyer, after))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		after = sale
+		archived, err := e.isArchived(ctx, sale)
+		if err != nil {
+			return err
+		}
+		if !archived {
+			e.wait(sale, sluice.NotArchived)
+			continue
+		}
+		key := sluice.Key("")
+		err = e.orders(ctx, func(tx *conn) ([]sluice.Order, error) {
+			return all(tx, sqlLockOrdersOfBuyer, scanOrder, buyer, sale, key, eraseOrders)
+		}, func(last *sluice.Order) { key = last.Key })
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sale erases all buyers of an archived sale, and notes that. A sale that owes a
+// refund is looked at again.
+func (e *eraser) sale(ctx context.Context, id sluice.SaleID) error {
+	after, upto := int64(0), int64(0)
+	err := e.orders(ctx, func(tx *conn) (page []sluice.Order, err error) {
+		upto = after
+		err = tx.each(sqlLockOrdersOfSale, []any{id, after, eraseOrders}, func(r row) error {
+			order, position, err := scanOrderAt(r)
+			page, upto = append(page, order), position
+			return err
+		})
+		return page, err
+	}, func(*sluice.Order) { after = upto })
+	if err == nil {
+		err = e.letters(ctx, id, "")
+	}
+	if err != nil || e.waits[sluice.ErasureWait{Sale: id, Why: sluice.OwedRefund}] {
+		return err
+	}
+	return e.s.change(ctx, func(tx *conn) error { return tx.set(sqlSetErased, storeNow, id) })
+}
+
+// orders erases pages of orders, each in a transaction, until one is empty. A
+// transaction may be tried twice; next is called with the last order of a page that
+// is committed.
+func (e *eraser) orders(
+	ctx context.Context, lock func(*conn) ([]sluice.Order, error), next func(last *sluice.Order),
+) error {
+	for {
+		var page []sluice.Order
+		var erased int64
+		var owed map[sluice.SaleID]bool
+		err := e.s.change(ctx, func(tx *conn) (err error) {
+			erased, owed = 0, map[sluice.SaleID]bool{}
+			if page, err = lock(tx); err != nil {
+				return err
+			}
+			for i := range page {
+				o := &page[i]
+				if o.Status == sluice.RefundDue {
+					owed[o.Sale] = true
+					continue
+				}
+				changed, err := tx.eraseOrder(o)
+				if err != nil {
+					return err
+				}
+				if changed {
+					erased++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		e.done.Orders += erased
+		for sale := range owed {
+			e.wait(sale, sluice.OwedRefund)
+		}
+		if len(page) < eraseOrders {
+			return nil
+		}
+		next(&page[len(page)-1])
+	}
+}
+
+// eraseOrder erases an order, whose row is locked, and its history.
+func (q *conn) eraseOrder(o *sluice.Order) (changed bool, err error) {
+	m := q.s.masks
+	buyer := m.buyer(o.Buyer)
+	key, meta := m.ofOrder(o.ID, maskKey, string(o.Key)), m.meta(o.ID, o.Meta)
+	payment := m.ofOrder(o.ID, maskPayment, o.PaymentID)
+	if buyer != o.Buyer || key != string(o.Key) || meta != o.Meta || payment != o.PaymentID {
+		changed = true
+		if err := q.set(sqlEraseOrder, buyer, key, meta, payment, o.ID); err != nil {
+			return false, err
+		}
+	}
+	type paid struct{ from, payment, refused string }
+	history, err := all(q, sqlPaymentsOf, func(r row) (p paid, err error) {
+		err = r.Scan(&p.from, &p.payment, &p.refused)
+		return p, err
+	}, o.ID)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range history {
+		payment, refused := m.ofOrder(o.ID, maskPayment, p.payment), m.ofOrder(o.ID, maskPayment, p.refused)
+		if payment == p.payment && refused == p.refused {
+			continue
+		}
+		changed = true
+		if err := q.set(sqlErasePayment, payment, refused, o.ID, p.from, p.refused); err != nil {
+			return false, err
+		}
+	}
+	return changed, nil
+}
+
+// letters erases the claims of a buyer in dead letters of archived sales; without a
+// buyer all claims of one sale.
+func (e *eraser) letters(ctx context.Context, sale sluice.SaleID, buyer sluice.BuyerID) error {
+	for after := int64(0); ; {
+		page, err := all(e.s.reads(ctx), sqlLettersAfter, scanDeadLetter, after, eraseLetters)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			l := &page[i]
+			after = l.ID
+			claims, changed := e.s.masks.letter(l, buyer)
+			if sale != "" && sale != l.Sale || !changed {
+				continue
+			}
+			archived, err := e.isArchived(ctx, l.Sale)
+			if err != nil {
+				return err
+			}
+			if !archived {
+				e.wait(l.Sale, sluice.NotArchived)
+				continue
+			}
+			// The reason quotes what could not be stored.
+			err = e.s.change(ctx, func(tx *conn) error { return tx.set(sqlEraseLetter, []byte(claims), "erased", l.ID) })
+			if err != nil {
+				return err
+			}
+			e.done.DeadLetters++
+		}
+		if len(page) < eraseLetters {
+			return nil
+		}
+	}
+}
+
+// actions calls do with ranges of the numbers of admin actions, each in a
+// transaction, from the first action to the last one of now. It stops where do
+// returns errEnough.
+func (e *eraser) actions(ctx context.Context, do func(tx *conn, from, to int64) (int64, error)) error {
+	first, err := only[int64](e.s.reads(ctx).row(sqlFirstAction))
+	if err != nil {
+		return err
+	}
+	last, err := only[int64](e.s.reads(ctx).row(sqlLastAction))
+	if err != nil {
+		return err
+	}
+	for from := first; from <= last; from += eraseActions {
+		var n int64
+		if err := e.s.change(ctx, func(tx *conn) (err error) {
+			n, err = do(tx, from, from+eraseActions)
+			return err
+		}); errors.Is(err, errEnough) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("admin actions from %d: %w", from, err)
+		}
+		e.done.Actions += n
+	}
+	return nil
+}

@@ -1,0 +1,420 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluicehq/sluice"
+)
+
+// erasing is a store that has a key for pseudonyms.
+func erasing(t *testing.T, db Database, key string) settling {
+	t.Helper()
+	s := openSettling(t, db)
+	if _, err := s.(sluice.SecretSealer).SealSecrets(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const erasureKey = "0123456789abcdef0123456789abcdef"
+
+// Whatever is personal of this buyer has the number in it.
+const (
+	erasedBuyer sluice.BuyerID = "buyer-4711"
+	personal                   = "4711"
+)
+
+// personalClaims is an entry of claims of the buyer and of another.
+func personalClaims(src *source, n int) sluice.Entry {
+	e := src.entry(n + 1)
+	for i := range n {
+		c := &e.Claims[i]
+		c.Buyer, c.Key, c.Meta = erasedBuyer, sluice.Key(fmt.Sprintf("key-4711-%04d", i)), `{"phone":"4711"}`
+	}
+	return e
+}
+
+// everything is all that the store says of its sales, as text: orders with their
+// histories, events, dead letters, actions of admins, and lists.
+func everything(t *testing.T, s settling) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	page, _, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: sluice.MaxPage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range page {
+		all["order "+string(o.ID)] = fmt.Sprintf("%+v %+v", o, history(t, s, o.ID))
+	}
+	for after := int64(0); ; {
+		events, err := s.Events(t.Context(), after, sluice.MaxPage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events) == 0 {
+			break
+		}
+		for i := range events {
+			all[fmt.Sprint("event ", events[i].Seq)] = fmt.Sprintf("%+v", events[i])
+			after = events[i].Seq
+		}
+	}
+	for id := int64(1); id < 10; id++ {
+		if l, err := s.DeadLetter(t.Context(), id); err == nil {
+			all[fmt.Sprint("letter ", id)] = fmt.Sprintf("%+v", l)
+		}
+	}
+	for _, a := range actions(t, s, 100) {
+		all[fmt.Sprint("action ", a.ID)] = fmt.Sprintf("%+v", a)
+	}
+	return all
+}
+
+func erase(t *testing.T, s sluice.Store, want sluice.Erased) {
+	t.Helper()
+	got, err := s.EraseBuyer(t.Context(), erasedBuyer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("erased (-want +got):\n%s", diff)
+	}
+}
+
+// archivedSale closes a sale, resolves its letters and archives it.
+func archivedSale(t *testing.T, s settling, id sluice.SaleID) {
+	t.Helper()
+	closed(t, s, id)
+	given(t, s)
+	letters, err := s.DeadLetters(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range letters {
+		if err := s.ResolveDeadLetter(t.Context(), letters[i].ID, "stored"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if is, err := s.Archive(t.Context(), id); err != nil || !is {
+		t.Fatalf("archive %s: %v, %v", id, is, err)
+	}
+}
+
+// A buyer is erased where sales are archived, and only there; all that is counted
+// stays, and so does everything of the others.
+func testErase(t *testing.T, db Database) {
+	s := erasing(t, db, erasureKey)
+	var entries []sluice.Entry
+	for _, id := range []sluice.SaleID{"phones", "radios", "tablets"} {
+		create(t, s, aSale(id, 100))
+		entry := personalClaims(&source{sale: id, epoch: 1}, 3)
+		insert(t, s, sluice.Stored{Inserted: 4}, entry)
+		entries = append(entries, entry)
+		pay := want(entry.Claims[0].Order, sluice.Pay)
+		pay.PaymentID = "pay-4711-1"
+		change(t, s, pay)
+		change(t, s, pay)
+		pay.PaymentID = "pay-4711-2"
+		if _, err := s.Change(t.Context(), pay); err == nil {
+			t.Error("a second payment was not refused")
+		}
+		for _, c := range entry.Claims[1:] {
+			change(t, s, want(c.Order, sluice.Cancel))
+		}
+		letter := aLetter(id, 1, "whole")
+		for i := range entry.Claims {
+			letter.Claims = string(sluice.AppendClaim([]byte(letter.Claims), &entry.Claims[i]))
+		}
+		letter.Claims = strings.TrimPrefix(letter.Claims, aLetter(id, 1, "").Claims)
+		damaged := aLetter(id, 1, "damaged")
+		damaged.Claims, damaged.Reason = "\x00buyer-4711\tkey", "cannot read buyer-4711"
+		for _, l := range []sluice.DeadLetter{letter, damaged, aLetter(id, 1, "other")} {
+			if err := s.SetAside(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list := func(yield func(sluice.BuyerID, error) bool) { yield(erasedBuyer, nil) }
+		if _, err := s.ReplaceList(t.Context(), id, sluice.AllowList, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := sluice.AdminAction{By: "buyer:" + string(erasedBuyer), Status: 403, Address: "192.0.2.47"}
+	recordAction(t, s, refused)
+	recordAction(t, s, sluice.AdminAction{By: "buyer:other", Status: 403, Address: "192.0.2.9"})
+	if _, err := s.NumberEvents(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	archivedSale(t, s, "phones")
+	archivedSale(t, s, "radios")
+	late := entries[0].Claims[1].Order // is paid after its sale was archived
+	pay := want(late, sluice.Pay)
+	pay.PaymentID = "pay-4711-3"
+	change(t, s, pay)
+	if _, err := s.NumberEvents(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	before := everything(t, s)
+	sums := map[sluice.SaleID]contents{}
+	for _, id := range []sluice.SaleID{"phones", "radios", "tablets"} {
+		sums[id] = mustBeSound(t, s, id)
+	}
+
+	waits := []sluice.ErasureWait{
+		{Sale: "phones", Why: sluice.OwedRefund},
+		{Sale: "tablets", Why: sluice.NotArchived},
+		{Sale: "tablets", Why: sluice.OnList},
+	}
+	erase(t, s, sluice.Erased{Orders: 5, DeadLetters: 4, Actions: 1, Waits: waits})
+	erase(t, s, sluice.Erased{Waits: waits})
+
+	after := everything(t, s)
+	if len(after) != len(before) {
+		t.Errorf("%d things, %d before", len(after), len(before))
+	}
+	for name, was := range before {
+		now := after[name]
+		waiting := strings.Contains(was, "tablets") || strings.Contains(was, string(late))
+		switch {
+		case waiting || !strings.Contains(was, personal) && !strings.Contains(was, "192.0.2.47"):
+			if diff := cmp.Diff(was, now); diff != "" && !strings.Contains(name, "letter") {
+				t.Errorf("%s was to stay as it is (-was +is):\n%s", name, diff)
+			}
+		case strings.Contains(now, personal) || strings.Contains(now, "192.0.2.47"):
+			t.Errorf("%s names the buyer: %s", name, now)
+		}
+	}
+	for id, was := range sums {
+		is := mustBeSound(t, s, id)
+		if diff := cmp.Diff(was.Sale, is.Sale); diff != "" || len(was.Orders) != len(is.Orders) {
+			t.Errorf("sale %s (-was +is), %d orders:\n%s", id, len(is.Orders), diff)
+		}
+	}
+	for _, e := range entries { // I4 for the others
+		other := e.Claims[3]
+		if o, err := s.Claim(t.Context(), sluice.ClaimID{Sale: e.Sale, Buyer: other.Buyer, Key: other.Key}); err != nil ||
+			o.ID != other.Order {
+			t.Errorf("the claim of another buyer: %v, %v", o.ID, err)
+		}
+	}
+	// One pseudonym in all sales; another key makes another one.
+	pseudonyms := map[sluice.BuyerID]bool{}
+	for _, e := range entries[:2] {
+		o, err := s.Order(t.Context(), e.Claims[2].Order)
+		if err != nil || !regexp.MustCompile(`^erased-[0-9a-f]{32}$`).MatchString(string(o.Buyer)) {
+			t.Errorf("order of %q, %v", o.Buyer, err)
+		}
+		pseudonyms[o.Buyer] = true
+	}
+	if len(pseudonyms) != 1 {
+		t.Errorf("pseudonyms %v, want one", pseudonyms)
+	}
+	again := want(entries[0].Claims[0].Order, sluice.Pay)
+	again.PaymentID = "pay-4711-1"
+	if o, err := s.Change(t.Context(), again); err != nil || o.Status != sluice.Paid {
+		t.Errorf("the payment of an erased order again: %+v, %v", o.Status, err)
+	}
+
+	// When nothing waits any more, the rest is erased.
+	change(t, s, want(late, sluice.Refund))
+	archivedSale(t, s, "tablets")
+	erase(t, s, sluice.Erased{Orders: 4, DeadLetters: 2})
+	for name, text := range everything(t, s) {
+		if strings.Contains(text, personal) {
+			t.Errorf("%s names the buyer: %s", name, text)
+		}
+	}
+	if lists, err := s.Lists(t.Context()); err != nil || len(lists) != 0 {
+		t.Errorf("lists %v, %v", lists, err)
+	}
+}
+
+// The pseudonyms need a key, and differ by it.
+func testEraseKeys(t *testing.T, db Database) {
+	plain := openSettling(t, db)
+	_, err := plain.EraseBuyer(t.Context(), erasedBuyer)
+	wantError(t, err, sluice.ErrNoErasureKey)
+	_, err = plain.EraseOlder(t.Context(), time.Hour)
+	wantError(t, err, sluice.ErrNoErasureKey)
+	seen := map[sluice.BuyerID]bool{}
+	for _, key := range []string{erasureKey, "another key of thirty-two bytes.."} {
+		id := sluice.SaleID(fmt.Sprint("sale-", len(seen)))
+		s := erasing(t, db, key)
+		if _, err := s.EraseBuyer(t.Context(), ""); err == nil {
+			t.Error("a buyer without an id was erased")
+		}
+		create(t, s, aSale(id, 10))
+		entry := personalClaims(&source{sale: id, epoch: 1}, 1)
+		insert(t, s, sluice.Stored{Inserted: 2}, entry)
+		for _, c := range entry.Claims {
+			change(t, s, want(c.Order, sluice.Cancel))
+		}
+		archivedSale(t, s, id)
+		erase(t, s, sluice.Erased{Orders: 1})
+		o, err := s.Order(t.Context(), entry.Claims[0].Order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[o.Buyer] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("pseudonyms %v, want two", seen)
+	}
+	reader := db.OpenReadOnly(t)
+	if _, err := reader.(sluice.SecretSealer).SealSecrets(t.Context(), erasureKey); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.EraseBuyer(t.Context(), erasedBuyer); err == nil {
+		t.Error("a reader erases")
+	}
+}
+
+// Erasing is cut off in the middle: each order is erased with all its history or
+// not at all, and the next call erases the rest.
+func testEraseCutOff(t *testing.T, db Database) {
+	s := erasing(t, db, erasureKey)
+	const many = 250
+	create(t, s, aSale("phones", 1000))
+	entry := personalClaims(&source{sale: "phones", epoch: 1}, many)
+	insert(t, s, sluice.Stored{Inserted: many + 1}, entry)
+	for i, c := range entry.Claims[:many] {
+		pay := want(c.Order, sluice.Pay)
+		pay.PaymentID = fmt.Sprint("pay-4711-", i)
+		change(t, s, pay)
+	}
+	change(t, s, want(entry.Claims[many].Order, sluice.Pay))
+	archivedSale(t, s, "phones")
+	free := db.Hold(t, fmt.Sprintf("UPDATE orders SET meta = meta WHERE order_id = '%s'", entry.Claims[150].Order))
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if done, err := s.EraseBuyer(short, erasedBuyer); err == nil {
+		t.Errorf("erased beside a held order: %+v", done)
+	}
+	free()
+	left := 0
+	for name, text := range everything(t, s) {
+		if strings.Contains(text, "erased-") && strings.Contains(text, personal) {
+			t.Errorf("%s is half erased: %s", name, text)
+		}
+		if strings.HasPrefix(name, "order ") && strings.Contains(text, personal) {
+			left++
+		}
+	}
+	t.Logf("%d of %d orders are left", left, many)
+	if left == 0 {
+		t.Error("nothing was left")
+	}
+	erase(t, s, sluice.Erased{Orders: int64(left)})
+	erase(t, s, sluice.Erased{})
+	mustBeSound(t, s, "phones")
+}
+
+// All buyers of sales that were archived long ago are erased, and old actions of
+// admins deleted.
+func testEraseOlder(t *testing.T, db Database) {
+	s := erasing(t, db, erasureKey)
+	for _, id := range []sluice.SaleID{"old", "owes", "new", "open"} {
+		create(t, s, aSale(id, 1000))
+		entry := personalClaims(&source{sale: id, epoch: 1}, 150)
+		insert(t, s, sluice.Stored{Inserted: 151}, entry)
+		for _, c := range entry.Claims {
+			change(t, s, want(c.Order, sluice.Cancel))
+		}
+		letter := aLetter(id, 1, "x")
+		letter.Claims = string(sluice.AppendClaim(nil, &entry.Claims[0]))
+		if err := s.SetAside(t.Context(), letter); err != nil {
+			t.Fatal(err)
+		}
+		if id != "open" {
+			archivedSale(t, s, id)
+		}
+		if id == "owes" {
+			change(t, s, want(entry.Claims[0].Order, sluice.Pay))
+		}
+		recordAction(t, s, sluice.AdminAction{By: string(id)})
+	}
+	for _, update := range []string{
+		"UPDATE sales SET archived_at = " + db.Earlier("archived_at", "7200") + " WHERE id IN ('old', 'owes')",
+		"UPDATE admin_actions SET acted_at = " + db.Earlier("acted_at", "7200") + " WHERE actor IN ('old', 'owes')",
+	} {
+		db.Execute(t, update)
+	}
+	older := func(want sluice.Erased) {
+		t.Helper()
+		got, err := s.EraseOlder(t.Context(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("erased (-want +got):\n%s", diff)
+		}
+	}
+	owed := []sluice.ErasureWait{{Sale: "owes", Why: sluice.OwedRefund}}
+	older(sluice.Erased{Orders: 151 + 150, DeadLetters: 2, Actions: 2, Waits: owed})
+	older(sluice.Erased{Waits: owed})
+	for id, left := range map[sluice.SaleID]int{"old": 0, "owes": 1, "new": 151, "open": 151} {
+		clear := 0
+		for _, o := range mustBeSound(t, s, id).Orders {
+			if !strings.HasPrefix(string(o.Buyer), "erased-") {
+				clear++
+			}
+		}
+		if clear != left {
+			t.Errorf("%s: %d orders name their buyers, want %d", id, clear, left)
+		}
+	}
+	if left := actions(t, s, 100); len(left) != 2 {
+		t.Errorf("actions %+v", left)
+	}
+	owes := mustBeSound(t, s, "owes").Orders[0]
+	change(t, s, want(owes.ID, sluice.Refund))
+	older(sluice.Erased{Orders: 1})
+	older(sluice.Erased{})
+}
+
+// Erasing beside refunds of the same orders, and beside another erasure: each waits
+// for the other, and both are done.
+func testEraseAgainstRefunds(t *testing.T, db Database) {
+	s, other := erasing(t, db, erasureKey), erasing(t, db, erasureKey)
+	create(t, s, aSale("phones", 1000))
+	entry := personalClaims(&source{sale: "phones", epoch: 1}, 120)
+	insert(t, s, sluice.Stored{Inserted: 121}, entry)
+	for _, c := range entry.Claims {
+		change(t, s, want(c.Order, sluice.Pay))
+	}
+	archivedSale(t, s, "phones")
+	done := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := other.EraseBuyer(context.WithoutCancel(t.Context()), erasedBuyer)
+			done <- err
+		}()
+	}
+	for i := range 30 {
+		change(t, s, want(entry.Claims[(i*37)%120].Order, sluice.Refund))
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	c := mustBeSound(t, s, "phones")
+	refunded := 0
+	for _, o := range c.Orders {
+		if o.Status == sluice.Refunded {
+			refunded++
+		}
+		if o.Buyer == erasedBuyer {
+			t.Errorf("order %s names the buyer", o.ID)
+		}
+	}
+	if refunded != 30 || c.Sale.Taken != 91 {
+		t.Errorf("%d refunded, %d taken", refunded, c.Sale.Taken)
+	}
+}
