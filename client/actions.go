@@ -28,3 +28,14 @@ func (c *Client) AdminActions(ctx context.Context, filter sluice.AdminActionFilt
 	_, err := c.do(ctx, request{method: http.MethodGet, path: path, bearer: c.adminKey, into: &page})
 	return page, err
 }
+
+// EraseBuyer erases a buyer from archived sales, and says what waits. Repeat it while
+// something does, and after an error.
+func (c *Client) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (api.Erased, error) {
+	var erased api.Erased
+	_, err := c.do(ctx, request{
+		method: http.MethodPost, path: "/v1/admin/buyers/erase", bearer: c.adminKey,
+		body: api.EraseBuyer{BuyerID: buyer}, into: &erased,
+	})
+	return erased, err
+}

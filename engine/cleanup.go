@@ -133,15 +133,22 @@ const (
 	tidyTimeout = 10 * time.Minute
 )
 
-func tidy(ctx context.Context, store sluice.ClusterStore, node string, log *slog.Logger) {
+// tidyStore is what tidy needs of sluice.Store.
+type tidyStore interface {
+	sluice.ClusterStore
+	sluice.ErasureStore
+}
+
+func tidy(ctx context.Context, store tidyStore, node string, records time.Duration, log *slog.Logger) {
 	for range loop.Every(ctx, tidyEvery) {
-		if err := tidyOnce(ctx, store, node); err != nil && ctx.Err() == nil && !errors.Is(err, sluice.ErrStoreBusy) {
+		err := tidyOnce(ctx, store, node, records, log)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, sluice.ErrStoreBusy) {
 			log.Warn("cannot delete what is no longer needed from the store; trying again in an hour", "error", err)
 		}
 	}
 }
 
-func tidyOnce(ctx context.Context, store sluice.ClusterStore, node string) error {
+func tidyOnce(ctx context.Context, store tidyStore, node string, records time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
 	defer cancel()
 	// The lease is kept until the next time, so that the others need not.
@@ -149,5 +156,14 @@ func tidyOnce(ctx context.Context, store sluice.ClusterStore, node string) error
 	if err != nil || !mine {
 		return err
 	}
-	return store.Tidy(ctx)
+	err = store.Tidy(ctx)
+	if err != nil || records <= 0 {
+		return err
+	}
+	erased, err := store.EraseOlder(ctx, records)
+	if erased.Orders > 0 || erased.DeadLetters > 0 || erased.Actions > 0 {
+		log.Info("record_retention: erased the buyers of archived sales, and deleted old actions of admins",
+			"orders", erased.Orders, "dead_letters", erased.DeadLetters, "actions", erased.Actions)
+	}
+	return err
 }

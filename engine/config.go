@@ -75,7 +75,8 @@ type Config struct {
 
 	// WebhookKey encrypts the secrets of webhooks in the store; all servers of a
 	// shop need the same. Default: with an embedded store generated and kept in
-	// DataDir as webhook.key; with any other store they are kept in clear.
+	// DataDir as webhook.key; with any other store they are kept in clear. Pseudonyms
+	// of erased buyers are made with it, too.
 	WebhookKey string
 
 	// Refresh is how often the board reads the ledger; default 200 ms.
@@ -107,6 +108,11 @@ type Config struct {
 	// Retention is how long a closed and settled sale stays in the ledger; then
 	// the store answers for it. Default 7 days.
 	Retention time.Duration
+
+	// RecordRetention is how long the store says who bought at a sale after it was
+	// archived, and what admins did; then buyers become keyed hashes, and actions of
+	// admins are deleted. Default: for ever. It needs a WebhookKey, as erasing does.
+	RecordRetention time.Duration
 
 	// Reconcile is how often each sale's ledger and store are compared, and
 	// what is safe is repaired; default 1 minute. Negative: never.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/sluicehq/sluice/internal/notify"
 
@@ -54,6 +55,10 @@ func (e *Engine) sealWebhooks(ctx context.Context) (err error) {
 		if key, err = e.folder.secret(key, "webhook.key"); err != nil {
 			return err
 		}
+	}
+	if key == "" && e.cfg.RecordRetention > 0 {
+		return errors.New("record_retention needs a webhook_key (SLUICE_WEBHOOK_KEY), the same on every server: " +
+			"pseudonyms of buyers are made with it")
 	}
 	clear, err := sealer.SealSecrets(ctx, key)
 	if err != nil {

@@ -21,7 +21,8 @@ var (
 		"buyer_jwks", "buyer_issuer", "buyer_audience", "buyer_token_life", "clock_skew",
 		"log_level", "log_format", "shutdown_timeout", "refresh_interval", "login_url", "pay_url", "cors_origins",
 		"event_streams", "events_per_address", "ledger_replica", "claim_queue", "claims_in_flight", "trusted_proxies",
-		"client_address_header", "retention", "reconcile_interval", "expiry_interval", "abandoned_after", "wait_replicas",
+		"client_address_header", "retention", "record_retention", "reconcile_interval", "expiry_interval",
+		"abandoned_after", "wait_replicas",
 	}
 	auditSettings = []string{"data_dir", "ledger", "store"}
 )

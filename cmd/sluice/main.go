@@ -135,7 +135,8 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.serveCommand(), a.demoCommand(), a.loadCommand(), a.auditCommand(), a.backupCommand(),
-		a.saleCommand(), a.orderCommand(), a.deadLetterCommand(), a.eventsCommand(), a.webhookCommand(), a.rebuildCommand(),
+		a.saleCommand(), a.orderCommand(), a.buyerCommand(), a.deadLetterCommand(), a.eventsCommand(),
+		a.webhookCommand(), a.rebuildCommand(),
 		a.reconcileCommand(), a.adminCommand(), a.tokenCommand(), a.configCommand(), a.versionCommand(),
 	)
 	group(root)

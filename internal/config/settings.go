@@ -76,8 +76,8 @@ func (c *Config) settings() []setting {
 		hidden("buyer_secret_previous", &c.BuyerSecretPrevious,
 			"the buyer_secret before: its tokens stay good while it is replaced"),
 		hidden("webhook_key", &c.WebhookKey,
-			"encrypts the webhooks' secrets in the store; all servers of a shop need the same (default: "+
-				"with an embedded store kept in data_dir)"),
+			"encrypts the webhooks' secrets in the store, and makes pseudonyms of erased buyers; all "+
+				"servers of a shop need the same (default: with an embedded store kept in data_dir)"),
 		hidden("ticket_secret", &c.TicketSecret,
 			"signs purchase tickets; all servers of a shop need the same (default: derived from buyer_secret)"),
 		hidden("ticket_secret_previous", &c.TicketSecretPrevious,
@@ -140,6 +140,9 @@ func (c *Config) settings() []setting {
 			"the header in which they say it: x-forwarded-for or forwarded (RFC 7239)"),
 		plain("retention", "168h", "DURATION", duration(&c.Retention, time.Second, 10*365*24*time.Hour),
 			"how long a closed and settled sale stays in the ledger before only the store answers for it"),
+		plain("record_retention", "off", "DURATION", durationOrOff(&c.RecordRetention, time.Second, 100*365*24*time.Hour),
+			"how long after a sale was archived its orders and events name their buyers, and how long actions "+
+				"of admins are kept; off: for ever"),
 		plain("reconcile_interval", "1m", "DURATION", durationOrOff(&c.Reconcile, time.Second, 24*time.Hour),
 			"how often ledger and store of each sale are compared, and what is safe is repaired; off: never"),
 		plain("expiry_interval", "250ms", "DURATION", duration(&c.Expiry, 10*time.Millisecond, time.Minute),

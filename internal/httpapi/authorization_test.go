@@ -86,6 +86,7 @@ var matrix = map[string]httpapi.Access{
 	"POST /v1/admin/orders/{order}/reject":       httpapi.Operators,
 	"POST /v1/admin/dead-letters/{id}/replay":    httpapi.Operators,
 
+	"POST /v1/admin/buyers/erase":         httpapi.Owners,
 	"POST /v1/admin/sales":                httpapi.Owners,
 	"PATCH /v1/admin/sales/{sale}":        httpapi.Owners,
 	"POST /v1/admin/sales/{sale}/rebuild": httpapi.Owners,

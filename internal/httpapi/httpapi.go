@@ -79,6 +79,7 @@ type Store interface {
 	sluice.ListStore
 	sluice.ClockStore
 	sluice.AdminStore
+	EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.Erased, error)
 	Ping(ctx context.Context) error
 	LiveNodes(ctx context.Context, within time.Duration) ([]string, error)
 }

@@ -338,6 +338,7 @@ func (c *checked) conflicts() {
 	c.merchant(201, "POST", "/v1/admin/sales", saleJSON("shop", "total=5"))
 	paid := "/v1/admin/orders/" + place("ann")
 	c.merchant(409, "POST", paid+"/cancel", "")
+	c.merchant(200, "POST", "/v1/admin/buyers/erase", `{"buyer_id":"ann"}`)
 	c.merchant(409, "POST", paid+"/reject", `{"reason":"none left"}`)
 	c.merchant(400, "POST", paid+"/reject", `{"reason":"not_covered"}`)
 	open := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth("bob"),
