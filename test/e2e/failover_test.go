@@ -39,15 +39,17 @@ func TestClusterSlotMoves(t *testing.T)        { onCluster(t, 1, slotMoves) }
 func TestSoakFailover(t *testing.T) {
 	end := time.Now().Add(soak(t))
 	r := seeded(t, uint64(time.Now().UnixNano()))
-	sentinel := []blow{primaryKilled, primaryFrozen, replicaLags, replicaLost}
-	cluster := []blow{primaryKilled, primaryFrozen, replicaLags, slotMoves}
 	for n := 0; time.Now().Before(end) && !t.Failed(); n++ {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			if n%2 == 0 {
-				newFailover(t, r.IntN(2), startSentinels(t)).run(t, 30*time.Second, sentinel[r.IntN(4)], sentinel[r.IntN(4)])
-			} else {
-				newFailover(t, 0, startShards(t)).run(t, 30*time.Second, cluster[r.IntN(4)], cluster[r.IntN(4)])
+			redis, wait, blows := startSentinels, 1, []blow{primaryKilled, primaryFrozen, replicaLost}
+			switch n % 3 {
+			case 1:
+				wait, blows[2] = 0, replicaLags
+			case 2:
+				redis, wait, blows = startShards, 0, append(blows[:2], replicaLags, slotMoves)
 			}
+			r.Shuffle(len(blows), func(i, k int) { blows[i], blows[k] = blows[k], blows[i] })
+			newFailover(t, wait, redis(t)).run(t, time.Minute, blows[:2]...)
 		})
 	}
 }
@@ -57,12 +59,12 @@ type blow func(t *testing.T, f *failover)
 
 func onSentinel(t *testing.T, wait int, blow blow) {
 	t.Parallel()
-	newFailover(t, wait, startSentinels(t)).run(t, 12*time.Second, blow)
+	newFailover(t, wait, startSentinels(t)).run(t, 15*time.Second, blow)
 }
 
 func onCluster(t *testing.T, wait int, blow blow) {
 	t.Parallel()
-	newFailover(t, wait, startShards(t)).run(t, 12*time.Second, blow)
+	newFailover(t, wait, startShards(t)).run(t, 15*time.Second, blow)
 }
 
 // replicated are the servers of a Redis with replicas.
@@ -131,7 +133,7 @@ func newFailover(t *testing.T, wait int, redis *replicated) *failover {
 
 const failoverLimit = 20 // per buyer
 
-// run sells while the blows fall. The sale has units for two thirds of the crowd.
+// run sells while the blows fall. The crowd wants a few more units than there are.
 func (f *failover) run(t *testing.T, lasting time.Duration, blows ...blow) {
 	t.Helper()
 	var urls []string
@@ -139,7 +141,7 @@ func (f *failover) run(t *testing.T, lasting time.Duration, blows ...blow) {
 		urls = append(urls, s.url)
 	}
 	const rate = 30
-	total := int64(lasting/time.Second) * rate * int64(len(urls)) * 2 / 3
+	total := int64(lasting/time.Second)*rate*int64(len(urls)) - 30
 	begin := func(sale sluice.SaleID) *rush {
 		createSaleAs(t, f.servers[0], sale, total, failoverLimit)
 		awaitState(t, f.servers, sale, sluice.StateOpen)
