@@ -94,7 +94,7 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 	for _, name := range []string{
 		bareRefusalName, soldOutName, firstVisitName, bareOrderName, acceptedName,
 		bareSaleName, readName, bareSameName, unchangedName,
-		bareRowsName, bareArraysName, drainEachName, drainManyName, reconcileServersName, reconcileSQLiteName,
+		bareRowsName, bareArraysName, drainEachName, drainManyName,
 	} {
 		names[name] = true
 	}

@@ -40,10 +40,9 @@ var groups = []group{
 	{name: "read", needs: []string{"wrk"}, open: openReadGroup},
 	{name: "streams", open: openStreamsGroup},
 	{name: "drain", needs: []string{"redis-server", postgres}, open: openDrainGroup},
-	{name: "reconcile", needs: []string{"redis-server", postgres}, open: openReconcileGroup},
 }
 
-var groupNames = []string{"redis", "redis-fsync", "http", "read", "streams", "drain", "reconcile"}
+var groupNames = []string{"redis", "redis-fsync", "http", "read", "streams", "drain"}
 
 // A goal is a ratio between two sides of a group that Sluice wants to reach.
 type goal struct {

@@ -4,7 +4,7 @@
 //
 //	make bench                   everything, about eight minutes
 //	go run ./bench --quick       the same with short rounds: a first look
-//	go run ./bench --only http   one group: redis, redis-fsync, http, drain or reconcile
+//	go run ./bench --only http   one group: redis, redis-fsync, http, read, streams or drain
 package main
 
 import (
@@ -76,7 +76,6 @@ type options struct {
 	warm    time.Duration // before each measured part
 	long    time.Duration // the measured part of a round
 	pool    int           // requests that are prepared for wrk
-	orders  int           // of the sale that is reconciled
 	streams int           // event streams that are open
 	seed    uint64
 	batch   int    // MaxBatch of the batcher; 0: what the engine sets
@@ -88,7 +87,7 @@ type options struct {
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{
-		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, orders: 1_000_000, streams: 10_000,
+		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, streams: 10_000,
 		callers: callers, dir: defaultDir(),
 	}
 	quick := false
@@ -105,7 +104,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.flights, "in-flight", 0, "to try: ledger calls at a time; 0: the batcher's default")
 	flags.IntVar(&o.callers, "callers", o.callers, "to try: claims under way at a time")
 	flags.IntVar(&o.pool, "pool", o.pool, "how many requests are prepared for wrk; a fast machine needs more")
-	flags.IntVar(&o.orders, "orders", o.orders, "how many orders the sale has that is reconciled")
 	flags.Uint64Var(&o.seed, "seed", 1, "the buyers and keys are made from this `number`")
 	flags.IntVar(&o.streams, "streams", o.streams,
 		"how many event streams are open; each takes an open file on both sides")
@@ -131,9 +129,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		if !given["for"] {
 			o.long = time.Second
 		}
-		if !given["orders"] {
-			o.orders = 100_000
-		}
 	}
 	o.only = groupNames
 	if only != "" {
@@ -149,8 +144,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	case o.rounds < 1 || o.warm <= 0 || o.long <= 0 || o.callers < 1:
 		return o, errors.New("--rounds, --warm, --for and --callers: want more than 0")
-	case o.orders < 1 || o.orders > ledgerTotal:
-		return o, fmt.Errorf("--orders: want 1 to %d", ledgerTotal)
 	case o.streams < 2 || o.streams > 1_000_000:
 		return o, errors.New("--streams: want 2 to 1000000")
 	case o.pool < 1000:
