@@ -17,12 +17,13 @@ func (s *shop) from(buyer string, n int, headers ...string) answer {
 	return s.do("POST", "/v1/sales/phone/orders", `{"quantity":1}`, all...)
 }
 
-// limited checks a 429: its code, and a Retry-After that is whole seconds of no
-// more than most.
+// limited checks a 429: its code and detail, and a Retry-After that is whole seconds of
+// no more than most.
 func limited(t *testing.T, what string, a answer, least, most int) {
 	t.Helper()
 	after, err := strconv.Atoi(a.header.Get("Retry-After"))
-	if a.status != 429 || a.code() != "rate_limited" || err != nil || after < least || after > most {
+	if a.status != 429 || a.code() != "rate_limited" || !strings.Contains(a.body, `"detail":"`) || err != nil ||
+		after < least || after > most {
 		t.Errorf("%s: %d %s, Retry-After %q; want 429 rate_limited and %d to %d seconds", what, a.status, a.body,
 			a.header.Get("Retry-After"), least, most)
 	}

@@ -26,15 +26,16 @@ type refusal struct {
 	body   []byte
 }
 
+// tooOften is the detail of rate_limited.
+const tooOften = "this buyer or address asks too often; the same request may be sent again after Retry-After, " +
+	"a claim with the same key"
+
 func encodeRefusals() map[sluice.Code]*refusal {
-	details := map[sluice.Code]string{
-		sluice.RateLimited: "this buyer or address asks too often; the same request may be sent again after Retry-After, " +
-			"a claim with the same key",
-	}
 	all := map[sluice.Code]*refusal{}
 	for _, code := range sluice.Codes() {
-		all[code] = encodeRefusal(api.Problem{Code: code.String(), Detail: details[code]})
+		all[code] = encodeRefusal(api.Problem{Code: code.String()})
 	}
+	all[sluice.RateLimited] = encodeRefusal(api.Problem{Code: sluice.RateLimited.String(), Detail: tooOften})
 	return all
 }
 

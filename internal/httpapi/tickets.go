@@ -96,7 +96,9 @@ func (s *Server) mayAskForTicket(r *http.Request, kind string, token auth.Token)
 	// A try that is not within the sale's rates, or cannot be counted, ends here.
 	switch wait, err := s.Gate.Try(r.Context(), kind, view, token.Buyer, s.Proxies.client(r)); {
 	case wait > 0:
-		return nil, now, s.noTicket(api.Problem{Code: sluice.RateLimited.String()}, retryIn(wait)...)
+		return nil, now, s.noTicket(api.Problem{
+			Code: sluice.RateLimited.String(), Detail: tooOften,
+		}, retryIn(wait)...)
 	case errors.Is(err, admission.ErrUnanswered):
 		return nil, now, s.noTicket(api.Problem{
 			Code: sluice.Unavailable.String(), Detail: s.ledgerName() + " does not answer",

@@ -230,8 +230,9 @@ func TestTicketsAreRateLimited(t *testing.T) {
 			}
 		}
 		if a := s.must(ask("ann"), 429, "rate_limited"); a.header.Get("Retry-After") == "" ||
+			!strings.Contains(a.body, `"detail":"`) ||
 			a.header.Get("Retry-After") == "1" {
-			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+			t.Errorf("Retry-After %q, %s", a.header.Get("Retry-After"), a.body)
 		}
 		if a := ask("bob"); a.code() == "rate_limited" {
 			t.Errorf("another buyer: %s", a.body)
