@@ -71,8 +71,10 @@ func TestDocumentedRightsAreThoseInUse(t *testing.T) {
 	must(t, err)
 	scripts, err := filepath.Glob("lua/*.lua")
 	must(t, err)
+	parts, err := filepath.Glob("lua/parts/*.lua")
+	must(t, err)
 	sent := regexp.MustCompile(`\.B\(\)\.([A-Z][a-z]+)([A-Z][a-z]+)?\(\)|redis\.p?call\('([A-Z]+)'(?:, '(CREATE)')?`)
-	for _, file := range append(sources, scripts...) {
+	for _, file := range slices.Concat(sources, scripts, parts) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

@@ -9,16 +9,18 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strings"
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 )
 
-//go:embed lua/*.lua
+//go:embed lua/*.lua lua/parts/*.lua
 var sources embed.FS
 
-// script is one file of lua/. Its first lines are its contract.
+// script is one file of lua/. Its first lines are its contract. A line "-- part:
+// FILE" stands for that file of lua/parts, which it shares with others.
 type script struct {
 	name string
 	text string
@@ -40,12 +42,21 @@ var (
 )
 
 func load(name string) *script {
-	text, err := sources.ReadFile("lua/" + name + ".lua")
+	text := part.ReplaceAllStringFunc(source(name+".lua"), func(line string) string {
+		return source("parts/" + part.FindStringSubmatch(line)[1])
+	})
+	sum := sha1.Sum([]byte(text))
+	return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+var part = regexp.MustCompile(`(?m)^-- part: (.*)$`)
+
+func source(file string) string {
+	text, err := sources.ReadFile("lua/" + file)
 	if err != nil {
 		panic(err)
 	}
-	sum := sha1.Sum(text)
-	return &script{name: name, text: string(text), sha: hex.EncodeToString(sum[:])}
+	return string(text)
 }
 
 // command builds the call of a script, by its hash or with its text.

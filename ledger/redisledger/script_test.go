@@ -14,7 +14,7 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// luaSources returns the text of every script by name.
+// luaSources returns the text of every script by name, with its parts.
 func luaSources(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := fs.Glob(sources, "lua/*.lua")
@@ -23,11 +23,8 @@ func luaSources(t *testing.T) map[string]string {
 	}
 	all := map[string]string{}
 	for _, name := range names {
-		text, err := sources.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[strings.TrimSuffix(strings.TrimPrefix(name, "lua/"), ".lua")] = string(text)
+		name = strings.TrimSuffix(strings.TrimPrefix(name, "lua/"), ".lua")
+		all[name] = load(name).text
 	}
 	return all
 }

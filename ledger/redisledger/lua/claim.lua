@@ -50,79 +50,19 @@ local n = tonumber(ARGV[10])
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3], 'terms',
   'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code', 'entries',
   'max_unpaid')
-if not sale[1] or not tonumber(sale[2]) then -- gone, or damaged
-  return {1}
-end
-if sale[1] ~= '1' then
-  return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
-end
-local epoch = tonumber(sale[2])
-if sale[5] ~= '' then
-  return {2, epoch, tonumber(sale[3]) or 0, 0, 0, 0}
-end
+-- part: held.lua
 
--- A field that no program of ours writes so is damage, and is not guessed at.
-local damaged
-local function number(i, name, least)
-  local n = match(sale[i] or '', '^%-?%d+$') and tonumber(sale[i])
-  if not n or (least and n < least) then
-    damaged = name
-  end
-  return n
-end
-local seq, taken, entries, terms = number(3, 'seq', 0), number(4, 'taken', 0), number(17, 'entries', 0), number(8, 'terms', 0)
+local entries, terms = number(17, 'entries', 0), number(8, 'terms', 0)
 local total, max_buyer, max_orders = number(9, 'total', -1), number(10, 'max_buyer', -1), number(11, 'max_orders', -1)
 local opens, closes = number(12, 'opens'), number(13, 'closes', 0)
 local calm_until, calm_code = number(15, 'calm_until', 0), number(16, 'calm_code', 0)
-local told, max_unpaid = 0, 0 -- absent: of a server that was told nothing, and as older versions load a sale
-if sale[7] then told = number(7, 'told', 0) end
+local max_unpaid = 0 -- absent: as older versions load a sale
 if sale[18] then max_unpaid = number(18, 'max_unpaid', 0) end
 if sale[14] ~= '0' and sale[14] ~= '1' then damaged = 'paused' end
-if sale[6] ~= 'whole' and sale[6] ~= 'split' then damaged = 'layout' end
 
--- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.
--- Each is read once, however often its buyer occurs.
 local ones, again = ARGV[11] == '1', ARGV[12] == '1'
-local function read(from, names)
-  local at, seen = {}, {}
-  for i = 1, n do
-    local name = ARGV[from + i]
-    local place = again and seen[name]
-    if not place then
-      place = #names + 1
-      names[place] = name
-      if again then seen[name] = place end
-    end
-    at[i] = place
-  end
-  return redis.call('HMGET', KEYS[2], unpack(names)), at
-end
-local heads, head_at = read(12, {'\n'})
+-- part: loss.lua
 
-local known = tonumber(ARGV[4])
-local lost
-if damaged then
-  lost = 'lost: the sale\'s field "' .. damaged .. '" is gone or damaged'
-elseif epoch < known then
-  lost = 'lost: epoch ' .. sale[2] .. ', where ' .. ARGV[2] .. ' knew epoch ' .. ARGV[4]
-elseif epoch == known and told < tonumber(ARGV[5]) then
-  lost = 'lost: ' .. ARGV[2] .. ' received sequence ' .. ARGV[5] .. ', on record is ' .. (sale[7] or 'none')
-elseif epoch == known and seq < tonumber(ARGV[6]) then
-  lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[2] .. ' saw ' .. ARGV[6]
-elseif heads[1] ~= sale[2] then
-  lost = 'lost: the records of the buyers are gone'
-else
-  local length = redis.call('XLEN', KEYS[3])
-  if length == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
-    lost = 'lost: the journal is gone'
-  elseif length ~= entries then
-    lost = 'lost: the journal has ' .. length .. ' entries, where ' .. entries .. ' are on record'
-  end
-end
-if lost then
-  redis.call('HSET', KEYS[1], 'fence', lost)
-  return {3, epoch, seq or 0, 0, 0, 0}
-end
 if sale[6] ~= ARGV[1] then
   return {4, epoch, seq, 0, 0, 0}
 end

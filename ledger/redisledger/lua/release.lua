@@ -29,73 +29,15 @@ local n = tonumber(ARGV[12])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3],
   'total', 'opens', 'closes', 'paused', 'entries')
-if not sale[1] or not tonumber(sale[2]) then -- gone, or damaged
-  return {1}
-end
-if sale[1] ~= '1' then
-  return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
-end
-local epoch = tonumber(sale[2])
-if sale[5] ~= '' then
-  return {2, epoch, tonumber(sale[3]) or 0, 0, 0}
-end
+-- part: held.lua
 
--- A field that no program of ours writes so is damage, and is not guessed at.
-local damaged
-local function number(i, name, least)
-  local n = match(sale[i] or '', '^%-?%d+$') and tonumber(sale[i])
-  if not n or (least and n < least) then
-    damaged = name
-  end
-  return n
-end
-local seq, taken, entries = number(3, 'seq', 0), number(4, 'taken', 0), number(12, 'entries', 0)
+local entries = number(12, 'entries', 0)
 local total, opens, closes = number(8, 'total', -1), number(9, 'opens'), number(10, 'closes', 0)
-local told = 0 -- a server that was told nothing has no field
-if sale[7] then told = number(7, 'told', 0) end
 if sale[11] ~= '0' and sale[11] ~= '1' then damaged = 'paused' end
-if sale[6] ~= 'whole' and sale[6] ~= 'split' then damaged = 'layout' end
 
--- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.
--- Each is read once, however often its buyer occurs.
-local function read(from, names)
-  local at, seen = {}, {}
-  for i = 1, n do
-    local name = ARGV[from + i]
-    if not seen[name] then
-      names[#names + 1] = name
-      seen[name] = #names
-    end
-    at[i] = seen[name]
-  end
-  return redis.call('HMGET', KEYS[2], unpack(names)), at
-end
-local heads, head_at = read(12, {'\n'})
+local again = true
+-- part: loss.lua
 
-local known = tonumber(ARGV[4])
-local lost
-if damaged then
-  lost = 'lost: the sale\'s field "' .. damaged .. '" is gone or damaged'
-elseif epoch < known then
-  lost = 'lost: epoch ' .. sale[2] .. ', where ' .. ARGV[2] .. ' knew epoch ' .. ARGV[4]
-elseif epoch == known and told < tonumber(ARGV[5]) then
-  lost = 'lost: ' .. ARGV[2] .. ' received sequence ' .. ARGV[5] .. ', on record is ' .. (sale[7] or 'none')
-elseif epoch == known and seq < tonumber(ARGV[6]) then
-  lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[2] .. ' saw ' .. ARGV[6]
-elseif heads[1] ~= sale[2] then
-  lost = 'lost: the records of the buyers are gone'
-else
-  local length = redis.call('XLEN', KEYS[3])
-  if length == 0 and redis.call('EXISTS', KEYS[3]) == 0 then
-    lost = 'lost: the journal is gone'
-  elseif length ~= entries then
-    lost = 'lost: the journal has ' .. length .. ' entries, where ' .. entries .. ' are on record'
-  end
-end
-if lost then
-  redis.call('HSET', KEYS[1], 'fence', lost)
-  return {3, epoch, seq or 0, 0, 0}
-end
 if tonumber(ARGV[11]) > epoch then
   return {5, epoch, seq, 0, 0}
 end

@@ -1,0 +1,25 @@
+-- What claim.lua and release.lua begin with, behind their HMGET of the sale hash: the sale is there, of this format and
+-- not fenced. The first seven fields are format, epoch, seq, taken, fence, layout and what this server was last told.
+if not sale[1] or not tonumber(sale[2]) then -- gone, or damaged
+  return {1}
+end
+if sale[1] ~= '1' then
+  return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
+end
+local epoch = tonumber(sale[2])
+if sale[5] ~= '' then
+  return {2, epoch, tonumber(sale[3]) or 0, 0, 0, 0}
+end
+
+-- A field that no program of ours writes so is damage, and is not guessed at.
+local damaged
+local function number(i, name, least)
+  local n = match(sale[i] or '', '^%-?%d+$') and tonumber(sale[i])
+  if not n or (least and n < least) then
+    damaged = name
+  end
+  return n
+end
+local seq, taken, told = number(3, 'seq', 0), number(4, 'taken', 0), 0
+if sale[7] then told = number(7, 'told', 0) end -- a server that was told nothing has no field
+if sale[6] ~= 'whole' and sale[6] ~= 'split' then damaged = 'layout' end
