@@ -103,9 +103,9 @@ func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.
 	}
 	for len(orders) > 0 {
 		n := fitting(orders)
-		row, args := sqlcore.Placeholders(len(orders[0].Values(d))), []any{}
+		row, args := sqlcore.Placeholders(strings.Count(sqlcore.NewOrderColumns, ",")+1), []any{}
 		for i := range orders[:n] {
-			args = append(args, orders[i].Values(d)...)
+			args = orders[i].AppendValues(args, d)
 		}
 		result, err := tx.ExecContext(ctx, insertOrders+strings.Repeat(row+", ", n-1)+row+orDuplicate, args...)
 		if err != nil {

@@ -93,9 +93,10 @@ func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.
 		return 0, err
 	}
 	defer insert.Close()
-	inserted := int64(0)
+	inserted, values, times := int64(0), []any(nil), sqlcore.Dialect(d) // made once: a batch has many orders
 	for i := range orders {
-		result, err := insert.ExecContext(ctx, orders[i].Values(d)...)
+		values = orders[i].AppendValues(values[:0], times)
+		result, err := insert.ExecContext(ctx, values...)
 		if err != nil {
 			return 0, err
 		}

@@ -223,13 +223,12 @@ func scanOrderAt(r row) (o sluice.Order, position int64, err error) {
 	return o, position, err
 }
 
-// Values are those of NewOrderColumns.
-func (o *NewOrder) Values(d Dialect) []any {
-	return []any{
+// AppendValues appends those of NewOrderColumns.
+func (o *NewOrder) AppendValues(values []any, d Dialect) []any {
+	return append(values,
 		string(o.ID), string(o.Sale), string(o.Buyer), string(o.Key), o.Quantity, o.Meta, o.Price.Amount, o.Price.Currency,
 		string(o.Status), o.Reason, o.Epoch, o.Seq, o.Terms, o.Node,
-		d.Time(o.AcceptedAt), d.Time(o.StoredAt), d.Time(o.ExpiresAt), d.Time(o.KeepUntil), d.Time(o.UpdatedAt),
-	}
+		d.Time(o.AcceptedAt), d.Time(o.StoredAt), d.Time(o.ExpiresAt), d.Time(o.KeepUntil), d.Time(o.UpdatedAt))
 }
 
 func scanDeadLetter(r row) (sluice.DeadLetter, error) {

@@ -30,25 +30,24 @@ var storeNow any = clockReading{}
 
 type clockReading struct{}
 
-func (q *conn) bind(args []any) ([]any, error) {
-	bound := make([]any, len(args))
+// bind makes arguments what the dialect takes, where they are: they are of one
+// statement alone.
+func (q *conn) bind(args []any) error {
 	for i, arg := range args {
 		switch v := arg.(type) {
 		case time.Time:
-			bound[i] = q.s.d.Time(WholeMillis(v))
+			args[i] = q.s.d.Time(WholeMillis(v))
 		case []string:
-			bound[i] = q.s.d.List(v)
+			args[i] = q.s.d.List(v)
 		case clockReading:
 			now, err := q.now()
 			if err != nil {
-				return nil, err
+				return err
 			}
-			bound[i] = q.s.d.Time(now)
-		default:
-			bound[i] = arg
+			args[i] = q.s.d.Time(now)
 		}
 	}
-	return bound, nil
+	return nil
 }
 
 // each calls scan for every row of a query.
@@ -57,11 +56,11 @@ func (q *conn) each(st statement, args []any, scan func(row) error) error {
 }
 
 func (q *conn) eachOf(query string, args []any, scan func(row) error) error {
-	args, err := q.bind(args)
-	if err != nil {
+	if err := q.bind(args); err != nil {
 		return err
 	}
 	var rows *sql.Rows
+	var err error
 	if q.tx != nil {
 		rows, err = q.tx.QueryContext(q.ctx, query, args...)
 	} else {
@@ -158,8 +157,7 @@ func (r lateRow) Scan(dest ...any) error {
 func (q *conn) count(st statement, args ...any) (int64, error) { return q.countOf(q.s.sql[st], args) }
 
 func (q *conn) countOf(query string, args []any) (int64, error) {
-	args, err := q.bind(args)
-	if err != nil {
+	if err := q.bind(args); err != nil {
 		return 0, err
 	}
 	result, err := q.tx.ExecContext(q.ctx, query, args...)
