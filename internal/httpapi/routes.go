@@ -63,6 +63,8 @@ type route struct {
 // TestAuthorization. It is called without a running server, too: it must not
 // look into the Options.
 func (s *Server) routes() []route {
+	pages := orNotFound(func() http.Handler { return s.Pages })
+	metrics := orNotFound(func() http.Handler { return s.Metrics })
 	return []route{
 		s.anyone("GET /v1/sales", s.listSales),
 		s.anyone("GET /v1/sales/{sale}", s.showSale),
@@ -113,16 +115,16 @@ func (s *Server) routes() []route {
 		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/replay", with(s.replayWebhook)),
 		s.admin(Viewers, "GET /v1/admin/webhooks/{webhook}/deliveries", get(s.listDeliveries)),
 
-		s.anyone("GET /{$}", s.page),
-		s.anyone("GET /s/{sale}", s.page),
-		s.anyone("GET /o/{order}", s.page),
-		s.anyone("GET /assets/{build}/{file}", s.page),
+		s.anyone("GET /{$}", pages),
+		s.anyone("GET /s/{sale}", pages),
+		s.anyone("GET /o/{order}", pages),
+		s.anyone("GET /assets/{build}/{file}", pages),
 
 		s.anyone("GET /docs", s.reference),
 		s.anyone("GET /openapi.json", s.openAPI),
 		s.anyone("GET /healthz", s.health),
 		s.anyone("GET /readyz", s.ready),
-		s.anyone("GET /metrics", s.metrics),
+		s.anyone("GET /metrics", metrics),
 		s.anyone("/", notFound), // what it answers knows the other routes of its listener: see side
 	}
 }

@@ -140,11 +140,3 @@ func (s *Server) time(w http.ResponseWriter, _ *http.Request) {
 
 // patience is how long a request waits for one answer of a database.
 const patience = 2 * time.Second
-
-func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
-	if s.Metrics == nil {
-		notFound(w, r)
-		return
-	}
-	s.Metrics.ServeHTTP(w, r)
-}

@@ -110,6 +110,17 @@ func (d *side) notFound(w http.ResponseWriter, r *http.Request) {
 	notFound(w, r)
 }
 
+// orNotFound is a handler that a server need not have.
+func orNotFound(h func() http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if have := h(); have != nil {
+			have.ServeHTTP(w, r)
+			return
+		}
+		notFound(w, r)
+	}
+}
+
 // notFound answers for a path that is not there.
 func notFound(w http.ResponseWriter, _ *http.Request) {
 	problem(w, api.CodeNotFound, "no such path; see the API reference")

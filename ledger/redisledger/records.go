@@ -19,11 +19,9 @@ const scanCount = 500
 var errGone = fmt.Errorf("the records of the buyers are gone: %w", sluice.ErrNotLoaded)
 
 // Records implements sluice.Reader.
-func (l *Ledger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
-	if err := l.scan(ctx, sale, onceEach(sale, yield)); err != nil {
-		return fmt.Errorf("redisledger: records sale=%s: %w", sale, err)
-	}
-	return nil
+func (l *Ledger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) (err error) {
+	defer wrap(&err, "records sale=%s", sale)
+	return l.scan(ctx, sale, onceEach(sale, yield))
 }
 
 // onceEach calls yield with each record of the fields that it is called with
@@ -46,17 +44,14 @@ func onceEach(sale sluice.SaleID, yield func(sluice.Record) bool) func(field, va
 }
 
 // Holders implements sluice.Reader.
-func (l *Ledger) Holders(ctx context.Context, sale sluice.SaleID, yield func(sluice.BuyerID) bool) error {
-	err := l.scan(ctx, sale, func(field, _ string) (bool, error) {
+func (l *Ledger) Holders(ctx context.Context, sale sluice.SaleID, yield func(sluice.BuyerID) bool) (err error) {
+	defer wrap(&err, "holders sale=%s", sale)
+	return l.scan(ctx, sale, func(field, _ string) (bool, error) {
 		if strings.Contains(field, "\n") {
 			return true, nil // a shard; the buyer has a field of their own as well
 		}
 		return yield(sluice.BuyerID(field)), nil
 	})
-	if err != nil {
-		return fmt.Errorf("redisledger: holders sale=%s: %w", sale, err)
-	}
-	return nil
 }
 
 // scan calls yield with every field of the buyers hash but the sentinel,
@@ -101,17 +96,13 @@ func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(field,
 
 // Find implements sluice.Reader. Without a buyer it reads the journal, where
 // an order that the store does not know yet stands, and then every record.
-func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error) {
-	var record sluice.Record
+func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ sluice.Record, err error) {
+	defer wrap(&err, "find order=%s", order)
 	sale, ok := order.Sale()
-	err := sluice.ErrOrderNotFound
-	if ok {
-		record, err = l.find(ctx, sale, order, buyer)
+	if !ok {
+		return sluice.Record{}, sluice.ErrOrderNotFound
 	}
-	if err != nil {
-		return sluice.Record{}, fmt.Errorf("redisledger: find order=%s: %w", order, err)
-	}
-	return record, nil
+	return l.find(ctx, sale, order, buyer)
 }
 
 func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.OrderID,
@@ -142,6 +133,23 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 			}
 		}
 	}
+	if err == nil && found.Order == "" {
+		err = sluice.ErrOrderNotFound
+	}
+	return found, err
+}
+
+// Recall returns the accepted claim with this id, from the buyer's own fields:
+// one transaction that only reads.
+func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (found sluice.Record, err error) {
+	defer wrap(&err, "recall sale=%s", claim.Sale)
+	err = l.recordsOf(ctx, claim.Sale, claim.Buyer, func(r sluice.Record) bool {
+		if r.Key != claim.Key {
+			return true
+		}
+		found = r
+		return false
+	})
 	if err == nil && found.Order == "" {
 		err = sluice.ErrOrderNotFound
 	}
