@@ -37,4 +37,15 @@ func TestMetricsAreDocumented(t *testing.T) {
 			t.Errorf("docs/operating.md has the metric %s, which does not exist", name[1])
 		}
 	}
+	// A metric to alert on says where the runbook has what to do.
+	rows := regexp.MustCompile("(?m)^\\| `sluice_[^|]*\\|[^|]*\\| ([^|]+) \\|$").FindAllStringSubmatch(
+		read("../../docs/operating.md"), -1)
+	if len(rows) < 15 {
+		t.Errorf("%d metrics to alert on, want more", len(rows))
+	}
+	for _, row := range rows {
+		if !strings.Contains(row[1], "[runbook](#") {
+			t.Errorf("no link to the runbook: %s", row[0])
+		}
+	}
 }
