@@ -3,10 +3,11 @@
 //
 // A test asks for the server it needs, for instance with Redis(t). When the
 // server's program is not on the machine the test is skipped and says why;
-// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx turns such a
-// skip into a failure. Where SLUICE_TEST_REDIS_URL, SLUICE_TEST_POSTGRES_URL or
-// SLUICE_TEST_MYSQL_URL is set, that server is used instead, and tests isolate
-// themselves by unique names, never by flushing.
+// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,mount turns
+// such a skip into a failure (mount is the right to mount a disk, see Disk). Where
+// SLUICE_TEST_REDIS_URL, SLUICE_TEST_POSTGRES_URL or SLUICE_TEST_MYSQL_URL is set,
+// that server is used instead, and tests isolate themselves by unique names, never
+// by flushing.
 package servertest
 
 import (
