@@ -217,6 +217,19 @@ var releaseCases = []testCase{
 	}},
 	{"MaxUnpaid counts what ended unpaid, and nothing else", Releases, unpaidEndings(40)},
 	{"MaxUnpaid, where a buyer may have any number of claims", Releases, unpaidEndings(unlimited)},
+	{"MaxUnpaid, in calls with several claims of one buyer", Releases, func(e *env) {
+		e.load(sale, with(func(t *sluice.Terms) { t.MaxUnpaid = 3 }))
+		first := e.claim("ann", "first", 1)
+		e.accepted(first)
+		e.releaseUnpaid(first)
+		// The batch keeps the mark, and one release call makes two.
+		batch := []sluice.Claim{e.claim("ann", "a", 1), e.claim("ann", "b", 1), e.claim("ann", "c", 1)}
+		e.wantCodes(e.claims(batch...), sluice.Accepted, sluice.Accepted, sluice.Accepted)
+		e.releaseUnpaid(batch[0], batch[1])
+		e.wantCodes(e.claims(e.claim("ann", "d", 1), e.claim("ann", "e", 1)), sluice.BuyerLimit, sluice.BuyerLimit)
+		e.change(sale, func(t *sluice.Terms) { t.MaxUnpaid = 4 })
+		e.accepted(e.claim("ann", "f", 1))
+	}},
 	{"a batch whose buyers have unpaid endings", Releases, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxUnpaid = 1 }))
 		ann, bob, eve := e.claim("ann", "1", 1), e.claim("bob", "1", 1), e.claim("eve", "1", 1)
