@@ -170,6 +170,23 @@ func limiter(ledger sluice.Ledger) sluice.RateLimiter {
 	return limiter
 }
 
+// refuses says why the ledger cannot write, if it cannot. Of any it is known by the
+// last claims; the embedded one is asked as well: a server that
+// is not ready gets no claims by which it would find out, and one that has just
+// started has had none: the store, in which each server writes all the time, tells
+// when there is reason to try.
+func (e *Engine) refuses(ctx context.Context) error {
+	if embedded, ok := e.ledger.(*sqliteledger.Ledger); ok {
+		if why := embedded.Refuses(e.store.Ping(ctx) != nil); why != nil {
+			return fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, why)
+		}
+	}
+	if e.batcher.Refusing() {
+		return sluice.ErrRefusesWrites
+	}
+	return nil
+}
+
 // warnFor bounds what looking for warnings may add to a start.
 const warnFor = time.Second
 
@@ -179,6 +196,10 @@ func (e *Engine) warn(ctx context.Context) {
 	if _, own := sqlitePath(e.cfg.Store); own && isRedis(e.cfg.Ledger) {
 		e.cfg.Log.Warn("this store is this server's own file: a second server needs --store postgres://… or mysql://…",
 			"store", redact(e.cfg.Store))
+	}
+	if err := e.refuses(ctx); err != nil {
+		e.cfg.Log.Warn("the ledger cannot write; this server is not ready until it can", "ledger", redact(e.cfg.Ledger),
+			"error", err)
 	}
 	ledger, ok := e.ledger.(*redisledger.Ledger)
 	if !ok {

@@ -198,7 +198,7 @@ func (e *Engine) compose() error {
 		Proxies:     proxies,
 		Events:      httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress},
 		Origins:     e.cfg.CORSOrigins,
-		Refusing:    e.batcher.Refusing,
+		Refusing:    e.refuses,
 		Gate:        gate, Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
 		Audit:     e.Audit,

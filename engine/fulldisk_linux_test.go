@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,46 +14,67 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// smallDisk is a folder on a disk of its own, of so many bytes.
-func smallDisk(t *testing.T, size string) string {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size="+size); err != nil {
-		t.Skipf("a disk of the test's own needs the right to mount one: %v", err)
+// filler takes all room of a disk that is left.
+type filler struct {
+	t    *testing.T
+	file *os.File
+}
+
+func newFiller(t *testing.T, dir string) *filler {
+	file, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
+	t.Cleanup(func() { file.Close() })
+	return &filler{t, file}
+}
+
+func (f *filler) fill() {
+	if _, err := f.file.Seek(0, io.SeekEnd); err != nil {
+		f.t.Fatal(err)
+	}
+	for block := make([]byte, 1<<20); len(block) > 0; {
+		if _, err := f.file.Write(block); errors.Is(err, syscall.ENOSPC) {
+			block = block[:len(block)/2]
+		} else if err != nil {
+			f.t.Fatal(err)
 		}
-	})
-	return dir
+	}
+}
+
+// leave takes all but so many bytes.
+func (f *filler) leave(bytes int64) {
+	f.fill()
+	info, err := f.file.Stat()
+	if err == nil {
+		err = f.file.Truncate(info.Size() - bytes)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *filler) remove() {
+	f.file.Close()
+	if err := os.Remove(f.file.Name()); err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 // The disk of the embedded ledger is full: claims hear that nothing was decided,
 // the server is not ready, and its log says why. When there is room again, the
 // same claims are accepted, and what was accepted before has stayed.
 func TestFullDisk(t *testing.T) {
-	dir, log := smallDisk(t, "16m"), &logged{}
+	dir, log := servertest.Disk(t, "16m"), &logged{}
 	b := openBranch(t, engine.Config{DataDir: dir, Node: "one", Log: log.logger()})
 	sell(t, []*branch{b}, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))
-	filler, err := os.Create(filepath.Join(dir, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer filler.Close()
-	fill := func() {
-		for block := make([]byte, 1<<20); len(block) > 0; {
-			if _, err := filler.Write(block); errors.Is(err, syscall.ENOSPC) {
-				block = block[:len(block)/2]
-			} else if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	filler := newFiller(t, dir)
 	orders, refused := map[string]any{}, ""
 	until(t, "a claim to be refused", func() bool { // there may be room in the files
-		fill()
+		filler.fill()
 		buyer := fmt.Sprint("buyer-", len(orders))
 		status, answer := b.claim("phones", buyer, "")
 		if status == http.StatusAccepted {
@@ -63,7 +85,7 @@ func TestFullDisk(t *testing.T) {
 		return status == http.StatusServiceUnavailable &&
 			answer["detail"] == "the ledger refuses to write; this request decided nothing"
 	})
-	fill()
+	filler.fill()
 	for range 3 {
 		if status, answer := b.claim("phones", refused, ""); status != http.StatusServiceUnavailable ||
 			answer["code"] != "unavailable" {
@@ -77,10 +99,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the log says why %d times: %q", len(lines), lines)
 	}
 
-	if err := os.Remove(filler.Name()); err != nil {
-		t.Fatal(err)
-	}
-	filler.Close()
+	filler.remove()
 	until(t, "the same claim to be accepted", func() bool {
 		status, answer := b.claim("phones", refused, "")
 		orders[refused] = answer["order_id"]
@@ -103,4 +122,42 @@ func TestFullDisk(t *testing.T) {
 		sale, storeErr := b.client.AdminSale(t.Context(), "phones")
 		return err == nil && storeErr == nil && sale.StoredTaken == int64(len(orders))
 	})
+}
+
+// A server that starts on a full disk is not ready, and says why, before any claim
+// has failed; it is when there is room again, without a claim.
+func TestStartOnAFullDisk(t *testing.T) {
+	dir, log := servertest.Disk(t, "16m"), &logged{}
+	cfg := engine.Config{DataDir: dir, Node: "one", Log: log.logger()}
+	b := openBranch(t, cfg)
+	sell(t, []*branch{b}, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))
+	if status, answer := b.claim("phones", "ann", ""); status != http.StatusAccepted {
+		t.Fatalf("%d %v", status, answer)
+	}
+	b.close()
+	filler := newFiller(t, dir)
+	filler.fill()
+	cfg.AdminKey, cfg.BuyerSecret = "admin-key-of-the-shop", "buyer-secret-of-the-fleet"
+	if _, err := engine.Open(t.Context(), cfg); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("without any room: %v; want the system's word for it", err)
+	}
+	filler.leave(96 << 10) // enough for SQLite to open the files
+	b = openBranch(t, cfg)
+	filler.fill()
+	until(t, "the server to be not ready", func() bool {
+		filler.fill()
+		_, err := b.client.Ready(t.Context())
+		return err != nil && strings.Contains(err.Error(), "the ledger refuses to write")
+	})
+	if len(log.lines("level=WARN", "not ready", "full")) == 0 {
+		t.Error("the log does not say why")
+	}
+	filler.remove()
+	until(t, "the server to be ready", func() bool {
+		_, err := b.client.Ready(t.Context())
+		return err == nil
+	})
+	if status, answer := b.claim("phones", "bob", ""); status != http.StatusAccepted {
+		t.Errorf("%d %v", status, answer)
+	}
 }

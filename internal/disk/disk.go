@@ -4,6 +4,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,6 +53,25 @@ func Private(path string) error {
 		}
 	}
 	return nil
+}
+
+// Why returns the error of a database that could not be opened, with the system's
+// own word first if the disk has no room for what SQLite makes to open a file: its
+// "disk I/O error" does not say that.
+func Why(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	file, failed := os.CreateTemp(filepath.Dir(path), ".room-*")
+	if failed == nil {
+		_, failed = file.Write(make([]byte, 64<<10))
+		file.Close()           //nolint:errcheck // it is removed
+		os.Remove(file.Name()) //nolint:errcheck // likewise
+	}
+	if failed != nil {
+		return fmt.Errorf("%w (%w)", failed, err)
+	}
+	return err
 }
 
 // Restrict takes every right but the owner's from a file, if there is one. It

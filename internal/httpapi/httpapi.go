@@ -63,8 +63,9 @@ type Options struct {
 	// nil: no counting.
 	AdminDecided Counter
 	Now          func() time.Time
-	// Refusing reports whether the ledger refuses to write every claim; nil: no.
-	Refusing func() bool
+	// Refusing says why the ledger refuses to write, an ErrRefusesWrites, if it does.
+	// If it is nil, the ledger does not.
+	Refusing func(context.Context) error
 	Log      *slog.Logger
 }
 

@@ -82,8 +82,10 @@ const answered = 1500 * time.Millisecond
 // askLedger asks whether the ledger decides. Any answer will do: one shard that
 // hangs is not the ledger.
 func (s *Server) askLedger(ctx context.Context) error {
-	if s.Refusing != nil && s.Refusing() {
-		return sluice.ErrRefusesWrites
+	if s.Refusing != nil {
+		if why := s.Refusing(ctx); why != nil {
+			return why
+		}
 	}
 	if s.Board != nil && s.Now().Sub(s.Board.Answered()) < answered {
 		return nil

@@ -243,7 +243,7 @@ func (w *worker) storeWhenUp(batch []sluice.Entry) error {
 			w.warn("entries cannot be stored", err, "entries", len(batch))
 			return err
 		}
-		w.warn("the store is down or busy; the journal waits", err)
+		w.warn("the store takes no orders now; they wait in the journal", err)
 		w.sleep(pause)
 		if busy && len(batch) > 1 {
 			return errSmaller

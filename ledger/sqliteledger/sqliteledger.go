@@ -44,6 +44,7 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/disk"
 	"github.com/sluicehq/sluice/internal/meters"
 )
 
@@ -71,6 +72,7 @@ type Ledger struct {
 	queue queue
 	rates *meters.Table
 	sales atomic.Pointer[salesByID] // what is committed; replaced, never changed
+	full  refusal                   // of the disk
 	done  chan struct{}             // closed when the writer has ended
 }
 
@@ -112,10 +114,39 @@ func Open(ctx context.Context, path string, opts Options) (_ *Ledger, err error)
 	l.queue.init()
 	w := &writer{ledger: l}
 	if err := w.open(ctx, false); err != nil {
-		return nil, errors.Join(err, lock.Unlock())
+		return nil, errors.Join(disk.Why(abs, err), lock.Unlock())
 	}
+	w.try(ctx)
 	go w.run()
 	return l, nil
+}
+
+// Refuses says why the last write failed, for instance for want of room on the
+// disk; nil if it did not. A ledger that has just been opened has tried. While
+// writing fails, or if the caller has a doubt, it has the writer try again, at most
+// once a second, for the next call to know.
+func (l *Ledger) Refuses(doubt bool) error {
+	why := l.full.why.Load()
+	if why == nil && !doubt {
+		return nil
+	}
+	now := time.Now().UnixNano()
+	if last := l.full.tried.Load(); now-last >= int64(time.Second) && l.full.tried.CompareAndSwap(last, now) {
+		l.queue.add(&op{run: func(g *group) error {
+			g.try = true
+			return nil
+		}})
+	}
+	if why == nil {
+		return nil
+	}
+	return *why
+}
+
+// refusal is why nothing can be written.
+type refusal struct {
+	why   atomic.Pointer[error] // nil: the last write has succeeded
+	tried atomic.Int64          // when Refuses last asked for another try, in Unix nanoseconds
 }
 
 // Close answers what is queued, closes the file and gives it free.

@@ -135,7 +135,9 @@ func (w *writer) run() {
 // also that of a repeat, until memory is what the file says.
 func (w *writer) commit(ops []*op) error {
 	if w.file == nil {
-		if err := w.open(context.Background(), true); err != nil {
+		err := w.open(context.Background(), true)
+		w.ledger.full.note(err)
+		if err != nil {
 			return fmt.Errorf("outcome unknown until memory is rebuilt from the file: %w", err)
 		}
 	}
@@ -144,8 +146,13 @@ func (w *writer) commit(ops []*op) error {
 		o.err = o.run(g)
 	}
 	g.finish()
+	if g.try && len(g.rows) == 0 {
+		w.try(context.Background())
+	}
 	if len(g.rows) > 0 {
-		if nothing, err := w.append(g.rows); err != nil {
+		nothing, err := w.append(g.rows)
+		w.ledger.full.note(err)
+		if err != nil {
 			// Memory holds the rows already. Whether they have reached the disk all
 			// the same, as they may if the commit itself failed, the file says when it
 			// is read again: none or all of them are there.
@@ -161,6 +168,18 @@ func (w *writer) commit(ops []*op) error {
 	}
 	g.publish()
 	return nil
+}
+
+// try writes something, to see whether that can be done. What it writes says
+// nothing new, so it does not matter how much of it reaches the disk.
+func (w *writer) try(ctx context.Context) { w.ledger.full.note(w.file.settle(ctx)) }
+
+func (r *refusal) note(err error) {
+	if err != nil {
+		r.why.Store(&err)
+	} else if r.why.Load() != nil {
+		r.why.Store(nil)
+	}
 }
 
 func (w *writer) append(rows []row) (nothing bool, err error) {
@@ -217,6 +236,7 @@ type group struct {
 	now    time.Time
 	lastID int64
 	rows   []row
+	try    bool           // something is to be written, to see whether that can be done
 	made   salesByID      // sales that this group loads, nil for one that it drops; not published before the commit
 	seen   map[*sale]bool // sales that this group changes
 	after  []func()       // what becomes true with the commit, besides the views

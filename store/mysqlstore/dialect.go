@@ -41,6 +41,7 @@ func (dialect) ReadOnce() *sql.TxOptions {
 const (
 	tooManyConnections   = 1040
 	serverShutdown       = 1053
+	diskFull             = 1021
 	tableFull            = 1114 // or the disk
 	noSuchTable          = 1146
 	tooManyOfUser        = 1203
@@ -68,6 +69,11 @@ func (dialect) Busy(err error) bool {
 	default:
 		return number >= 1020 && number <= 1030 || errors.Is(err, mysql.ErrInvalidConn)
 	}
+}
+
+func (dialect) Full(err error) bool {
+	number := errorNumber(err)
+	return number == diskFull || number == tableFull
 }
 
 func errorNumber(err error) uint16 {

@@ -64,6 +64,7 @@ func (dialect) ReadOnce() *sql.TxOptions {
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
+	diskFull             = "53100"
 	uniqueViolation      = "23505"
 	undefinedTable       = "42P01"
 	adminShutdown        = "57P01"
@@ -84,6 +85,8 @@ func (dialect) Busy(err error) bool {
 	connecting := (*pgconn.ConnectError)(nil)
 	return errors.As(err, &connecting) || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
 }
+
+func (dialect) Full(err error) bool { return sqlState(err) == diskFull }
 
 func (dialect) Retry(err error) bool {
 	state := sqlState(err)

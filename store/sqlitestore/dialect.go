@@ -84,6 +84,11 @@ func (dialect) Busy(err error) bool {
 	return false
 }
 
+func (dialect) Full(err error) bool {
+	failed := (*sqlite.Error)(nil)
+	return errors.As(err, &failed) && failed.Code()&0xff == sqlite3.SQLITE_FULL
+}
+
 func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (int, error) {
 	// The driver starts a goroutine per statement whose context can end; the
 	// transaction's own still ends it.

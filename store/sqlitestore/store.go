@@ -62,7 +62,7 @@ const busyTimeout = 10 * time.Second
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	s, err := open(ctx, path, opts)
 	if err != nil {
-		return nil, fmt.Errorf("sqlitestore: open %s: %w", path, err)
+		return nil, fmt.Errorf("sqlitestore: open %s: %w", path, disk.Why(path, err))
 	}
 	return s, nil
 }

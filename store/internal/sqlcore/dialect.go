@@ -48,6 +48,8 @@ type Dialect interface {
 	// statement and may pass: a lock that was not free in time, a full disk, a
 	// shutdown. Errors of the network, and deadlines, need not be reported here.
 	Busy(err error) bool
+	// Full reports whether a busy database lacks room on its disk.
+	Full(err error) bool
 }
 
 // Beginner is a dialect that has something to do when a transaction begins.

@@ -63,6 +63,8 @@ type Store struct {
 
 	lookout lookout
 
+	full atomic.Pointer[error] // why nothing can be written, for want of room on the disk; nil: it can
+
 	releasing atomic.Pointer[sluice.SaleID] // whose releases were handed out last
 	expiring  atomic.Pointer[sluice.SaleID] // whose row expiry waited for last
 	slow      struct{ releases, expiry rests }
@@ -106,7 +108,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Ping says whether the database answers.
+// Ping says whether the database answers, and could write when it last was to.
 func (s *Store) Ping(ctx context.Context) (err error) {
 	defer s.wrap(&err, "ping")
 	if err := s.enter(ctx); err != nil {
@@ -114,6 +116,9 @@ func (s *Store) Ping(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+	if full := s.full.Load(); full != nil {
+		return *full
+	}
 	return s.read.PingContext(ctx)
 }
 
@@ -153,11 +158,19 @@ func (s *Store) wrap(err *error, format string, args ...any) {
 	if *err == nil {
 		return
 	}
-	if s.busy(*err) {
+	switch {
+	case s.d.Full(*err):
+		full := fmt.Errorf("%w: %w", errFull, *err)
+		*err = full
+		s.full.Store(&full)
+	case s.busy(*err):
 		*err = fmt.Errorf("%w: %w", sluice.ErrStoreBusy, *err)
 	}
 	s.wrapAsIs(err, format, args...)
 }
+
+// errFull is the ErrStoreBusy that an operator can end.
+var errFull = Plainly("the store's disk is full", sluice.ErrStoreBusy)
 
 // wrapAsIs is wrap for errors that may come from elsewhere.
 func (s *Store) wrapAsIs(err *error, format string, args ...any) {
@@ -199,6 +212,9 @@ func (s *Store) changeWithin(ctx context.Context, timeout time.Duration, do func
 	defer cancel()
 	for try := 1; ; try++ {
 		err := s.within(ctx, s.write, nil, false, do)
+		if err == nil && s.full.Load() != nil {
+			s.full.Store(nil)
+		}
 		if err == nil || try == attempts || !s.d.Retry(err) {
 			return err
 		}

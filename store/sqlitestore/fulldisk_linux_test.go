@@ -1,0 +1,47 @@
+package sqlitestore_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+// A full disk is busy, and is called what it is; until something can be written
+// again the store says that it is not well.
+func TestFullDisk(t *testing.T) {
+	dir := servertest.Disk(t, "8m")
+	s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	for range 1000 { // there may be room in the files
+		if err = s.Heartbeat(t.Context(), "a"); err != nil {
+			break
+		}
+	}
+	full := "the store's disk is full"
+	if !errors.Is(err, sluice.ErrStoreBusy) || !strings.Contains(err.Error(), full) {
+		t.Errorf("a change: %v", err)
+	}
+	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), full) {
+		t.Errorf("ping: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Heartbeat(t.Context(), "a"), s.Ping(t.Context())); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+}
