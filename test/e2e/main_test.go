@@ -94,13 +94,15 @@ func soak(t *testing.T) time.Duration {
 // patience bounds every wait for something that must happen.
 const patience = 60 * time.Second
 
-// await waits until a condition holds. It says what it waited for.
+// await waits until a condition holds. It says what it waited for. It asks less
+// often the longer it takes: asking costs the servers that are awaited, too.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); {
+	pause := time.Millisecond
+	for deadline := time.Now().Add(patience); !holds(); pause = min(pause*5/4, 50*time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %s still not: %s", patience, what)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
