@@ -95,6 +95,7 @@ var whole = map[string]bool{"LiveUnits": true, "EndingsOfSale": true, "Unsettled
 // Plans runs every statement of the product beside a big sale, and refuses those
 // that look at more than they are about.
 func Plans(t *testing.T, p *Planned) {
+	inFull(t)
 	few := loadForPlans(t, p)
 	order := few[10]
 	last, err := p.Store.LastEvent(t.Context())

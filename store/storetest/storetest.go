@@ -60,9 +60,19 @@ func Run(t *testing.T, databases Databases) {
 // RunAlone runs the tests in which one goroutine uses the store: every method,
 // for an adapter that has passed Run and reaches its database another way.
 func RunAlone(t *testing.T, databases Databases) {
+	inFull(t)
 	create := databases(t)
 	for _, test := range alone {
 		t.Run(test.name, func(t *testing.T) { test.run(t, create(t)) })
+	}
+}
+
+// inFull skips a test in which one goroutine does all: -short goes with the race
+// detector, which has nothing to see there.
+func inFull(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("one goroutine does all of this: it runs without -short")
 	}
 }
 
