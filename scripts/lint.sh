@@ -16,4 +16,9 @@ go -C tools vet ./... || failed=1
 go -C tools run ./crossvet .. windows darwin || failed=1
 go tool -modfile=tools/go.mod staticcheck ./... || failed=1
 go test -count=1 -vet=off ./internal/archtest || failed=1
+# What runs under the race detector alone runs with -short, and must not ask for it.
+if grep -rn --include='*.go' 'testing\.Short()' engine internal client ./*.go; then
+	echo 'these packages run in full, under the race detector alone (Makefile): no testing.Short() there'
+	failed=1
+fi
 exit $failed

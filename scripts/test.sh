@@ -2,10 +2,11 @@
 # All of `make test`. It goes on after a failure, to show everything at once,
 # and fails at the end. The last line counts the tests.
 #
-#   SERVERS    what the tests may not skip, for instance "redis postgres"
-#   PKGS       packages to test, in this order
-#   RACE_PKGS  those to test again under the race detector, in this order
-#   RACE_FLAGS what go test needs for that
+#   SERVERS         what the tests may not skip, for instance "redis postgres"
+#   RACE_FLAGS      what go test needs for the race detector
+#   RACE_PKGS       packages that run under it, and nowhere else
+#   SHORT_RACE_PKGS packages that run under it, too
+#   PKGS            packages that run without it: those of RACE_PKGS are left out
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,33 +17,46 @@ if ! command -v go >/dev/null && [ -x /usr/local/go/bin/go ]; then
 fi
 
 read -ra servers <<<"${SERVERS:?}"
-read -ra pkgs <<<"${PKGS:?}"
-read -ra race_pkgs <<<"${RACE_PKGS:?}"
 read -ra race_flags <<<"${RACE_FLAGS:?}"
+read -ra race_pkgs <<<"${RACE_PKGS:?}"
+read -ra short_race_pkgs <<<"${SHORT_RACE_PKGS:?}"
+# go list keeps the order.
+mapfile -t pkgs < <(go list -e $PKGS | grep -vxFf <(go list -e $RACE_PKGS))
 
-events=$(mktemp -d)
-trap 'rm -rf "$events"' EXIT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-failed=()
+# step NAME COMMAND...: what the command prints, and how long it takes.
 step() {
-	local name=$1 start=$SECONDS
+	local name=$1 start=$SECONDS code=0
 	shift
 	echo "== $name"
-	"$@" </dev/null || failed+=("$name")
+	"$@" </dev/null || code=$?
 	echo "== $name: $((SECONDS - start)) s"
+	return $code
+}
+
+# beside NAME COMMAND...: a step beside those that follow: tests wait for servers,
+# disks and deadlines, and the linter computes. Its output is shown at the end.
+beside() {
+	(
+		trap - INT # which bash ignores in the background: the terminal's is for all
+		step "$@"
+	) >"$work/$1.out" 2>&1 &
+	pids+=($!) names+=("$1")
 }
 
 # tests FILE FLAGS...: go test with a line for each package, and its events in
-# FILE. Without its vet: the linter has run all of vet. Tests wait for servers,
-# disks and deadlines, so one package more than there are cores is run at a time.
+# FILE. Without its vet: the linter runs all of vet.
 tests() {
 	local file=$1
 	shift
 	go tool -modfile=tools/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
-		--jsonfile-timing-events "$events/$file" -- -count=1 -timeout 9m -vet=off -p $(($(nproc) + 1)) "$@"
+		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 9m -vet=off -p "$(nproc)" "$@"
 }
 
-step install scripts/install.sh "${servers[@]}" gcc
+failed=() pids=() names=()
+step install scripts/install.sh "${servers[@]}" gcc || failed+=(install)
 export SLUICE_TEST_REQUIRE="${servers[*]}"
 SLUICE_TEST_REQUIRE=${SLUICE_TEST_REQUIRE// /,}
 # A few tests fill a disk of their own. Where mounting one is allowed, none of them may be skipped.
@@ -51,13 +65,25 @@ if mount -t tmpfs tmpfs "$events" 2>/dev/null; then
 	SLUICE_TEST_REQUIRE+=,mount
 fi
 
-step lint scripts/lint.sh
-CGO_ENABLED=1 step "tests with -race" tests race.json "${race_flags[@]}" "${race_pkgs[@]}"
-step tests tests all.json "${pkgs[@]}"
+# What the steps below share is compiled once, before them: side by side each would
+# compile it for itself.
+build() {
+	go tool -modfile=tools/go.mod gotestsum --version >/dev/null && go build ./...
+}
+step build build || failed+=(build)
+
+beside lint scripts/lint.sh
+beside tests tests all.json "${pkgs[@]}"
+CGO_ENABLED=1 step "tests with -race" tests race.json "${race_flags[@]}" "${race_pkgs[@]}" "${short_race_pkgs[@]}" ||
+	failed+=("tests with -race")
+for i in "${!pids[@]}"; do
+	wait "${pids[i]}" || failed+=("${names[i]}")
+	cat "$work/${names[i]}.out"
+done
 
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'FAILED: %s\n' "${failed[@]}"
 fi
 # Also prints what it counts when a package did not even build.
-go -C tools run ./testcount "$events"/*.json || failed+=(count)
+go -C tools run ./testcount "$work"/*.json || failed+=(count)
 [ ${#failed[@]} -eq 0 ]
