@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gofumpt, go vet and staticcheck over all packages, vet also for Windows and
+# gofumpt, go vet and staticcheck over all packages, vet for Linux, Windows and
 # macOS; then the rules on imports and documents. Says all it finds, then fails
 # if it found anything.
 set -uo pipefail
@@ -11,10 +11,8 @@ if [ -n "$unformatted" ]; then
 	printf 'gofumpt would change (make fmt):\n%s\n' "$unformatted"
 	failed=1
 fi
-go vet ./... || failed=1
 go -C tools vet ./... || failed=1
-go -C tools run ./crossvet .. windows darwin || failed=1
-go tool -modfile=tools/go.mod staticcheck ./... || failed=1
+go -C tools run ./linter .. linux windows darwin || failed=1
 go test -count=1 -vet=off ./internal/archtest || failed=1
 # What runs under the race detector alone runs with -short, and must not ask for it.
 if grep -rn --include='*.go' 'testing\.Short()' engine internal client ./*.go; then

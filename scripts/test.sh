@@ -65,12 +65,8 @@ if mount -t tmpfs tmpfs "$events" 2>/dev/null; then
 	SLUICE_TEST_REQUIRE+=,mount
 fi
 
-# What the steps below share is compiled once, before them: side by side each would
-# compile it for itself.
-build() {
-	go tool -modfile=tools/go.mod gotestsum --version >/dev/null && go build ./...
-}
-step build build || failed+=(build)
+# Side by side the steps below would each compile it for itself.
+go tool -modfile=tools/go.mod gotestsum --version >/dev/null || failed+=(gotestsum)
 
 beside lint scripts/lint.sh
 beside tests tests all.json "${pkgs[@]}"

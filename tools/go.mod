@@ -4,11 +4,13 @@ go 1.26.8
 
 tool (
 	gotest.tools/gotestsum
-	honnef.co/go/tools/cmd/staticcheck
 	mvdan.cc/gofumpt
 )
 
-require golang.org/x/tools v0.51.0
+require (
+	golang.org/x/tools v0.51.0
+	honnef.co/go/tools v0.8.2
+)
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
@@ -26,6 +28,5 @@ require (
 	golang.org/x/term v0.35.0 // indirect
 	golang.org/x/text v0.17.0 // indirect
 	gotest.tools/gotestsum v1.13.0 // indirect
-	honnef.co/go/tools v0.8.2 // indirect
 	mvdan.cc/gofumpt v0.12.0 // indirect
 )
