@@ -18,9 +18,6 @@ const (
 	DenyList  ListKind = "deny"
 )
 
-// listKinds are the lists that a sale can have.
-func listKinds() []ListKind { return []ListKind{AllowList, DenyList} }
-
 // MaxListed is the most buyers that a list can hold. A server keeps eight
 // bytes of each in memory.
 const MaxListed = 5_000_000

@@ -27,8 +27,8 @@ const erasureKey = "0123456789abcdef0123456789abcdef"
 
 // Whatever is personal of this buyer has the number in it.
 const (
-	erasedBuyer sluice.BuyerID = "buyer-4711"
-	personal                   = "4711"
+	personal    = "4711"
+	erasedBuyer = sluice.BuyerID("buyer-" + personal)
 )
 
 // personalClaims is an entry of claims of the buyer and of another.
