@@ -61,6 +61,8 @@ const (
 	Releases
 	// Drops: it is a sluice.Dropper.
 	Drops
+	// Permits: it is a sluice.Permitter.
+	Permits
 )
 
 func (f Feature) has(want Feature) bool { return f&want == want }
@@ -126,6 +128,7 @@ func Run(t *testing.T, h Harness) {
 		{"Release", releaseCases},
 		{"Drop", dropCases},
 		{"Rate", rateCases},
+		{"Permits", permitCases},
 		{"Faults", faultCases},
 		{"Concurrent", concurrentCases},
 	}

@@ -33,6 +33,10 @@ func (k keys) rate(id sluice.SaleID, buyer sluice.BuyerID) string {
 	return string(k) + ":{" + string(id) + "}:rate:" + string(buyer)
 }
 
+// permits is what each server has leased under a shared admission ratio. It
+// expires.
+func (k keys) permits(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:permits" }
+
 // of lists the keys that most scripts need: sale, buyers, journal.
 func (k keys) of(id sluice.SaleID) []string {
 	return []string{k.sale(id), k.buyers(id), k.journal(id)}

@@ -12,6 +12,7 @@ type known struct {
 	mu     sync.Mutex
 	mark   mark
 	layout string // as last seen; a guess until then
+	call   int64  // number of the last call of permits.lua
 }
 
 // mark is a place in a sale's history.

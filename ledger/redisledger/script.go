@@ -39,6 +39,7 @@ var (
 	releaseScript     = load("release")
 	dropScript        = load("drop")
 	rateScript        = load("rate")
+	permitsScript     = load("permits")
 )
 
 func load(name string) *script {
