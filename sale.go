@@ -246,15 +246,17 @@ const (
 // change at any moment, and no audit judges by them. The zero value asks
 // nothing, and so does each field by itself.
 //
-// Rules are comparable. Their JSON is what stores keep and the API shows.
+// Rules are comparable. Their JSON is what stores keep.
 type Rules struct {
 	// BuyerRate bounds the tries of one buyer, AddressRate those that come from
 	// one address (of IPv6: from one /64).
 	BuyerRate   BuyerRate   `json:"buyer_rate,omitzero"`
 	AddressRate AddressRate `json:"address_rate,omitzero"`
-	// AdmissionRatio bounds the claims that are on their way to a decision, per
-	// server: at most the ratio times the units available. 0: no bound.
-	AdmissionRatio float64 `json:"admission_ratio,omitzero"`
+	// AdmissionRatio bounds the claims that are on their way to a decision: at
+	// most the ratio times the units available. 0: no bound. AdmissionShared: over
+	// all servers together (Permitter); otherwise each server counts by itself.
+	AdmissionRatio  float64 `json:"admission_ratio,omitzero"`
+	AdmissionShared bool    `json:"admission_shared,omitzero"`
 	// Ticket asks for a purchase ticket, Challenge for a proof of work before
 	// it, Risk for the word of the merchant's own service.
 	Ticket    Ticket    `json:"ticket,omitzero"`
@@ -351,6 +353,9 @@ func (r *Rules) Validate() error {
 	// Not a NaN either.
 	if ratio := r.AdmissionRatio; ratio != 0 && !(ratio >= 0.001 && ratio <= maxAdmissionRatio) || math.Signbit(ratio) {
 		return fmt.Errorf("admission_ratio %v: want 0.001 to %d, or null for no bound", ratio, maxAdmissionRatio)
+	}
+	if r.AdmissionShared && r.AdmissionRatio == 0 {
+		return errors.New("admission: want a ratio, or null for no bound")
 	}
 	if n := r.Ticket.BeforeS; n < 0 || n > maxTicketBeforeS {
 		return fmt.Errorf("ticket: before_s %d: want 1 to %d (a week)", n, maxTicketBeforeS)

@@ -187,6 +187,13 @@ func (e *Engine) refuses(ctx context.Context) error {
 	return nil
 }
 
+// permitter leases permits over all servers, in the ledger that they share.
+// Without one, no claim passes that needs a permit.
+func permitter(ledger sluice.Ledger) sluice.Permitter {
+	permitter, _ := ledger.(sluice.Permitter)
+	return permitter
+}
+
 // warnFor bounds what looking for warnings may add to a start.
 const warnFor = time.Second
 

@@ -146,7 +146,7 @@ func (e *Engine) compose() error {
 	}
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),
-		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: limiter(e.ledger),
+		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: limiter(e.ledger), Permitter: permitter(e.ledger),
 		Failed: func(sale sluice.SaleID, err error) {
 			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
 		},
@@ -190,7 +190,7 @@ func (e *Engine) compose() error {
 	eligibility := e.eligibility.compose(e, counts.Eligibility())
 	gate := admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID)
 	gate.Guard(e.eligibility.check, e.ledger)
-	counts.Gate(gate.Refused, e.batcher.InFlight)
+	counts.Gate(gate.Refused, e.batcher.InFlight, e.batcher.Permits)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
 	e.connections.compose(e, proxies, counts)
 	e.server = httpapi.New(httpapi.Options{

@@ -84,6 +84,9 @@ type BatcherOptions struct {
 	// Limiter counts the tries that a rate over all servers bounds. Without
 	// one, no such try passes.
 	Limiter sluice.RateLimiter
+	// Permitter leases the permits that a ratio over all servers asks for.
+	// Without one, no such claim passes.
+	Permitter sluice.Permitter
 }
 
 // orDefault replaces a setting that is not positive.
@@ -121,6 +124,8 @@ type Batcher struct {
 	slots  atomic.Int64 // taken, of all lanes
 	tries  *tries       // at what comes before a claim
 
+	permits atomic.Int64 // in use, of all lanes
+
 	refusing atomic.Int64 // when the ledger last refused to write, in Unix nanoseconds; 0: it has written since
 }
 
@@ -141,6 +146,7 @@ func NewBatcher(ledger sluice.Decider, opts BatcherOptions) *Batcher {
 type call struct {
 	claim    sluice.Claim
 	rate     sluice.BuyerRate // over all servers; zero: none
+	ratio    float64          // likewise; each claim needs a permit then
 	decision sluice.Decision
 	err      error
 	done     chan struct{} // receives one value when decision and err are set
@@ -153,19 +159,23 @@ type lane struct {
 	buyers  map[sluice.BuyerID]int // whose claims are waiting, and how many
 	flying  int                    // ledger calls in flight
 
-	slots atomic.Int64 // taken
+	slots   atomic.Int64 // taken
+	permits permits
 }
 
-// Acquire takes a slot for a claim, of which the sale may have most (Unlimited:
-// any number), and all sales together BatcherOptions.MaxInFlight. When there is
-// none it returns an error at once, without waiting.
-func (b *Batcher) Acquire(sale sluice.SaleID, most int64) (Slot, error) {
-	if !raise(&b.slots, int64(b.opts.MaxInFlight)) {
-		return Slot{}, ErrOverloaded
-	}
+// Acquire takes a slot for a claim, of which the sale may have bound.Most, and
+// all sales together BatcherOptions.MaxInFlight. When there is none, or no permit,
+// it returns an error at once, without waiting.
+func (b *Batcher) Acquire(sale sluice.SaleID, bound Bound) (Slot, error) {
 	l, ok := b.lanes.Load(sale)
 	if !ok {
-		l, _ = b.lanes.LoadOrStore(sale, &lane{})
+		l, _ = b.lanes.LoadOrStore(sale, &lane{permits: permits{asking: make(chan struct{}, 1)}})
+	}
+	if bound.Ratio > 0 && l.permits.paused() {
+		return Slot{}, errNoPermit
+	}
+	if !raise(&b.slots, int64(b.opts.MaxInFlight)) {
+		return Slot{}, ErrOverloaded
 	}
 	// A sale may have as many as are free for the others: one whose shard hangs
 	// gathers claims, and must not take every slot.
@@ -173,11 +183,11 @@ func (b *Batcher) Acquire(sale sluice.SaleID, most int64) (Slot, error) {
 		b.slots.Add(-1)
 		return Slot{}, ErrOverloaded
 	}
-	if !raise(&l.slots, most) {
+	if !raise(&l.slots, bound.Most) {
 		b.slots.Add(-1)
 		return Slot{}, errSaleFull
 	}
-	return Slot{batcher: b, lane: l, sale: sale}, nil
+	return Slot{batcher: b, lane: l, sale: sale, ratio: bound.Ratio}, nil
 }
 
 // Full reports whether there is no slot at all, at the price of looking.
@@ -189,7 +199,7 @@ func (b *Batcher) InFlight() int64 { return b.slots.Load() }
 // Claim is Acquire, without a bound for the sale, and then Slot.Claim, without a
 // rate.
 func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
-	slot, err := b.Acquire(sale, sluice.Unlimited)
+	slot, err := b.Acquire(sale, unbound)
 	if err != nil {
 		return sluice.Decision{}, err
 	}
@@ -226,6 +236,11 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 	for {
 		l.mu.Lock()
 		n := min(len(l.waiting), b.opts.MaxBatch)
+		if n == 0 && l.flying == 1 && l.permits.owes() {
+			l.mu.Unlock()
+			_, _, _ = b.lease(sale, l, 0, 0) // returns them; without an answer their lease ends
+			continue
+		}
 		if n == 0 || n < b.opts.MaxBatch && l.flying > 1 { // the other call will take them
 			l.flying--
 			l.mu.Unlock()
@@ -242,13 +257,14 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 		l.waiting = l.waiting[:rest]
 		l.mu.Unlock()
 
-		asking := b.within(sale, l, batch)
+		asking, permits, until := b.permitted(sale, l, batch)
+		asking = b.within(sale, l, asking)
 		claims = claims[:0]
 		for _, c := range asking {
 			claims = append(claims, c.claim)
 		}
 		if len(claims) > 0 {
-			decisions, err := b.decide(sale, claims)
+			decisions, err := b.decide(sale, claims, until)
 			if err != nil {
 				b.opts.Failed(sale, err)
 				b.giveUp(l, err)
@@ -260,51 +276,13 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 					c.decision = decisions[i]
 				}
 			}
+			b.end(l, permits)
+			permits = 0
 			b.land(l, asking)
 		}
+		b.end(l, permits)
 		clear(batch)
 	}
-}
-
-// within counts the tries of a batch that a rate over all servers bounds,
-// answers those that are not within it, and returns the calls that go on, in
-// order, in the batch's own array.
-func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
-	var rate sluice.BuyerRate
-	var buyers []sluice.BuyerID
-	for _, c := range batch {
-		if c.rate != (sluice.BuyerRate{}) {
-			rate = c.rate // the newest, when it has changed just now
-			if buyers == nil {
-				buyers = make([]sluice.BuyerID, 0, len(batch))
-			}
-			buyers = append(buyers, c.claim.Buyer)
-		}
-	}
-	if len(buyers) == 0 {
-		return batch
-	}
-	waits, err := allow(b.opts.Limiter, sale, rate, buyers)
-	asking := batch[:0]
-	var answered []*call
-	for _, c := range batch {
-		var wait time.Duration
-		if c.rate != (sluice.BuyerRate{}) {
-			if c.err = err; err == nil {
-				wait, waits = waits[0], waits[1:]
-			}
-		}
-		if wait > 0 {
-			c.decision = sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait}
-		}
-		if wait > 0 || c.err != nil {
-			answered = append(answered, c)
-		} else {
-			asking = append(asking, c)
-		}
-	}
-	b.land(l, answered)
-	return asking
 }
 
 // land frees the slots of calls whose decisions or errors are set, and wakes
@@ -321,7 +299,7 @@ func (b *Batcher) land(l *lane, calls []*call) {
 // those claims were never sent, and each batch in turn would only learn the
 // same, later and later.
 func (b *Batcher) giveUp(l *lane, cause error) {
-	if !errors.Is(cause, ErrRefusesWrites) {
+	if !errors.Is(cause, ErrRefusesWrites) && !errors.Is(cause, errNoPermit) {
 		cause = ErrUnanswered
 	}
 	l.mu.Lock()
@@ -334,10 +312,15 @@ func (b *Batcher) giveUp(l *lane, cause error) {
 	b.land(l, waiting)
 }
 
-// decide calls the ledger until it answers, at most Attempts times.
-func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+// decide calls the ledger until it answers, at most Attempts times, and not when
+// the permits of the claims are over, if until says so.
+func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim, until time.Time) ([]sluice.Decision, error) {
 	pause := b.opts.Backoff
 	refused := true // by every attempt
+	over := func() bool { return !until.IsZero() && !time.Now().Before(until) }
+	if over() {
+		return nil, errNoPermit
+	}
 	for attempt := 1; ; attempt++ {
 		decisions, err := b.ledger.Claim(context.Background(), sale, claims)
 		if err == nil && len(decisions) != len(claims) {
@@ -359,6 +342,9 @@ func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim) ([]sluice.De
 		}
 		time.Sleep(pause)
 		pause *= 2
+		if over() {
+			return nil, fmt.Errorf("%w: its permit is over; %v", ErrOutcomeUnknown, err)
+		}
 	}
 }
 

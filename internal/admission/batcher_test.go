@@ -388,7 +388,7 @@ func TestOneSaleLeavesPlaces(t *testing.T) {
 	b := NewBatcher(instant{}, BatcherOptions{MaxInFlight: 100, MaxBatch: 10})
 	n := 0
 	for ; ; n++ {
-		if _, err := b.Acquire("hung", sluice.Unlimited); err != nil {
+		if _, err := b.Acquire("hung", unbound); err != nil {
 			break
 		}
 	}
@@ -396,12 +396,12 @@ func TestOneSaleLeavesPlaces(t *testing.T) {
 		t.Errorf("one sale has %d of 100 slots, want half", n)
 	}
 	for range 200 { // those that are refused take none
-		if _, err := b.Acquire("hung", sluice.Unlimited); err == nil {
+		if _, err := b.Acquire("hung", unbound); err == nil {
 			t.Fatal("the sale gets one slot more")
 		}
 	}
 	for range 20 {
-		if _, err := b.Acquire("other", sluice.Unlimited); err != nil {
+		if _, err := b.Acquire("other", unbound); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -92,6 +92,9 @@ const (
 	CheckRatio
 	// CheckQueue: as many claims wait for the ledger as may.
 	CheckQueue
+	// CheckPermit: the sale has as many claims in flight over all servers as its
+	// units allow.
+	CheckPermit
 	// CheckSharedRate: too many tries of the buyer, over all servers.
 	CheckSharedRate
 
@@ -101,7 +104,7 @@ const (
 var checkNames = [numChecks]string{
 	CheckSale: "sale", CheckState: "state", CheckRepeat: "repeat", CheckSlots: "places", CheckBuyerRate: "buyer_rate",
 	CheckAddressRate: "address_rate", CheckEligibility: "entry", CheckRatio: "ratio", CheckQueue: "queue",
-	CheckSharedRate: "shared_rate",
+	CheckPermit: "permit", CheckSharedRate: "shared_rate",
 }
 
 // String returns the check's name in metrics, for instance "buyer_rate".
@@ -196,24 +199,31 @@ func (g *Gate) full(by Check, view *View) (sluice.Decision, error) {
 	return g.tally.refused(by, busy)
 }
 
-// ask makes the last checks, and hands a claim to the batcher if fewer than most
-// of the sale are in flight.
+// ask makes the last checks, and hands a claim to the batcher if the sale's
+// claims in flight are within the bound.
 func (g *Gate) ask(
-	ctx context.Context, view *View, claim sluice.Claim, address netip.Addr, most int64,
+	ctx context.Context, view *View, claim sluice.Claim, address netip.Addr, bound Bound,
 ) (sluice.Decision, error) {
 	sale, rules := view.Sale.ID, &view.Sale.Rules
 	// ratio
-	slot, err := g.batcher.Acquire(sale, most)
+	slot, err := g.batcher.Acquire(sale, bound)
 	switch {
 	case errors.Is(err, errSaleFull):
 		return g.full(CheckRatio, view)
+	case errors.Is(err, errNoPermit):
+		return g.full(CheckPermit, view)
 	case err != nil:
 		return g.full(CheckSlots, view)
 	}
-	// queue, shared_rate, and then the ledger
+	// queue, permit, shared_rate, and then the ledger
 	claim.Order = g.newID(sale)
 	decision, err := slot.Claim(ctx, claim, sharedRate(rules))
 	switch {
+	case errors.Is(err, errNoPermit):
+		return g.full(CheckPermit, view)
+	case errors.Is(err, errNotLeased):
+		g.tally[CheckPermit].n.Add(1)
+		return sluice.Decision{}, err
 	case errors.Is(err, errNotCounted):
 		g.tally[CheckSharedRate].n.Add(1)
 		return sluice.Decision{}, err
@@ -279,7 +289,7 @@ func (g *Gate) recall(
 	if again := record.Repeat(claim); again.Code != sluice.Accepted {
 		return again, nil
 	}
-	return g.ask(ctx, view, *claim, address, sluice.Unlimited)
+	return g.ask(ctx, view, *claim, address, unbound)
 }
 
 // Try counts a try at something that comes before a claim ("ticket", say) by

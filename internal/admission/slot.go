@@ -22,18 +22,20 @@ type Slot struct {
 	batcher *Batcher
 	lane    *lane
 	sale    sluice.SaleID
+	ratio   float64 // of Bound
 }
 
 // Claim hands a valid claim to the ledger and waits for the decision. A rate
 // that is not zero is one over all servers: the try is counted first, and may be
-// refused as RateLimited. It ends the slot.
+// refused as RateLimited. With a shared ratio it gets a permit before that. It
+// ends the slot.
 //
 // Errors: ErrOverloaded, ErrUnanswered and ErrRefusesWrites (nothing was
 // decided), ErrOutcomeUnknown, the context's error (the outcome is unknown too), sluice.ErrClosed.
 func (s Slot) Claim(ctx context.Context, claim sluice.Claim, rate sluice.BuyerRate) (sluice.Decision, error) {
 	b := s.batcher
 	c := b.calls.Get().(*call)
-	c.claim, c.rate = claim, rate
+	c.claim, c.rate, c.ratio = claim, rate, s.ratio
 	if err := b.enqueue(s.sale, s.lane, c); err != nil {
 		s.Release()
 		b.calls.Put(c)

@@ -36,6 +36,47 @@ func allow(limiter sluice.RateLimiter, name sluice.SaleID, rate sluice.BuyerRate
 	return waits, nil
 }
 
+// within counts the tries of a batch that a rate over all servers bounds,
+// answers those that are not within it, and returns the calls that go on, in
+// order, in the batch's own array.
+func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
+	var rate sluice.BuyerRate
+	var buyers []sluice.BuyerID
+	for _, c := range batch {
+		if c.rate != (sluice.BuyerRate{}) {
+			rate = c.rate // the newest, when it has changed just now
+			if buyers == nil {
+				buyers = make([]sluice.BuyerID, 0, len(batch))
+			}
+			buyers = append(buyers, c.claim.Buyer)
+		}
+	}
+	if len(buyers) == 0 {
+		return batch
+	}
+	waits, err := allow(b.opts.Limiter, sale, rate, buyers)
+	asking := batch[:0]
+	var answered []*call
+	for _, c := range batch {
+		var wait time.Duration
+		if c.rate != (sluice.BuyerRate{}) {
+			if c.err = err; err == nil {
+				wait, waits = waits[0], waits[1:]
+			}
+		}
+		if wait > 0 {
+			c.decision = sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait}
+		}
+		if wait > 0 || c.err != nil {
+			answered = append(answered, c)
+		} else {
+			asking = append(asking, c)
+		}
+	}
+	b.land(l, answered)
+	return asking
+}
+
 // tries has the tries of a crowd counted over all servers. It is self-clocking,
 // as the batcher is: while a call is under way the next one gathers. So the
 // ledger is asked one thing at a time of each name, however large the crowd.

@@ -170,20 +170,23 @@ func (v *View) standing(claim *sluice.Claim, now time.Time) (sluice.Decision, st
 	return decision, refused
 }
 
-// admissible is how many claims of the sale may be in flight, for
-// this buyer: the sale's ratio times the units available by the last reading,
-// so returned units let more in with the next one; sluice.Unlimited without a
-// ratio or a total.
+// admissible is how many claims of the sale may be in flight, for this buyer: by
+// the sale's ratio and the units available by the last reading, so returned units
+// let more in with the next one; unbound without a ratio or a total.
 //
 // It is never less than one: what this server knows may be out of date, and
 // only a claim finds out. Known holders are not held up: they may be
 // repeating, and there are no more of them than units (I4).
-func (v *View) admissible(buyer sluice.BuyerID) int64 {
-	ratio, available := v.Sale.Rules.AdmissionRatio, v.Available()
-	if v.remembered || ratio == 0 || available == sluice.Unlimited || v.holders.has(buyer) {
-		return sluice.Unlimited
+func (v *View) admissible(buyer sluice.BuyerID) Bound {
+	rules, available := &v.Sale.Rules, v.Available()
+	if v.remembered || rules.AdmissionRatio == 0 || available == sluice.Unlimited || v.holders.has(buyer) {
+		return unbound
 	}
-	return max(int64(ratio*float64(available)), 1)
+	bound := Bound{Most: sluice.PermitsOf(rules.AdmissionRatio, available)}
+	if rules.AdmissionShared {
+		bound.Ratio = rules.AdmissionRatio
+	}
+	return bound
 }
 
 // ledgerClock is the ledger's clock as this server knows it: that of the readings of

@@ -58,7 +58,7 @@ var permitCases = []testCase{
 	}},
 	{"AHugeRatio", Permits, func(e *env) {
 		e.load(sale, total(sluice.MaxUnits))
-		e.wantLeased(e.ledger, sluice.PermitAsk{Ratio: sluice.MaxAdmissionRatio, Used: 1, Want: 5000}, 5000)
+		e.wantLeased(e.ledger, sluice.PermitAsk{Ratio: 1e6, Used: 1, Want: 5000}, 5000)
 	}},
 	{"NotOfASaleThatIsNotThere", Permits, func(e *env) {
 		ask := sluice.PermitAsk{Ratio: 1.5, Want: 1}

@@ -11,13 +11,14 @@ import (
 // allRules is one of each, with the awkward values.
 func allRules() sluice.Rules {
 	return sluice.Rules{
-		BuyerRate:      sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
-		AddressRate:    sluice.AddressRate{Requests: sluice.MaxRateRequests, PerS: sluice.MaxRatePerS},
-		AdmissionRatio: 1.0000000000000002, // every bit of it
-		Ticket:         sluice.Ticket{BeforeS: 60},
-		Challenge:      sluice.Challenge{Difficulty: 20},
-		Risk:           sluice.Risk{URL: `https://risk.example/?a="b"&c='手机'\`, TimeoutMS: 1, OnFailure: sluice.Allow},
-		Eligibility:    sluice.EligibleList,
+		BuyerRate:       sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
+		AddressRate:     sluice.AddressRate{Requests: sluice.MaxRateRequests, PerS: sluice.MaxRatePerS},
+		AdmissionRatio:  1.0000000000000002, // every bit of it
+		AdmissionShared: true,
+		Ticket:          sluice.Ticket{BeforeS: 60},
+		Challenge:       sluice.Challenge{Difficulty: 20},
+		Risk:            sluice.Risk{URL: `https://risk.example/?a="b"&c='手机'\`, TimeoutMS: 1, OnFailure: sluice.Allow},
+		Eligibility:     sluice.EligibleList,
 	}
 }
 

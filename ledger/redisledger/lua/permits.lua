@@ -23,8 +23,8 @@ end
 if sale[4] ~= '' then
   return {2, 0}
 end
-local total = tonumber(sale[5])
-if total < 0 then
+local taken, total, calm_until = tonumber(sale[3]), tonumber(sale[5]), tonumber(sale[6])
+if not taken or not total or not calm_until or total < 0 then -- no total; or damage, which claim.lua reports
   return {0, want}
 end
 local at = ARGV[8]
@@ -34,8 +34,8 @@ if at == '' then
 end
 local now = tonumber(at)
 
-local left = tonumber(sale[6]) - now
-local available = total - tonumber(sale[3])
+local left = calm_until - now
+local available = total - taken
 if left > 0 and left <= tonumber(ARGV[7]) then
   available = 0
 end

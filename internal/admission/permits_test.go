@@ -1,0 +1,401 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// shared is a ledger of several servers: it decides, and counts permits as a
+// ledger does.
+type shared struct {
+	takes time.Duration // a decision
+
+	mu      sync.Mutex
+	total   int64
+	taken   int64
+	limited map[sluice.BuyerID]bool // at their limit
+	reached int                     // claims, and of them
+	over    int                     // those of buyers at their limit
+	leased  map[*desk]int64
+	ends    map[*desk]time.Time
+	calls   int
+	slow    time.Duration
+	fail    error
+	most    int64 // permits in use at a time, as counted here
+}
+
+// desk is the ledger for one server.
+type desk struct {
+	of   *shared
+	dead chan struct{} // the server is: what it asked for does not come until it is closed
+}
+
+func (s *shared) lock(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// count returns one of the counts.
+func (s *shared) count(of *int) (n int) {
+	s.lock(func() { n = *of })
+	return n
+}
+
+func newShared(total int64) *shared {
+	return &shared{
+		takes: time.Millisecond, total: total, leased: map[*desk]int64{}, ends: map[*desk]time.Time{},
+		limited: map[sluice.BuyerID]bool{},
+	}
+}
+
+func (d *desk) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	s := d.of
+	time.Sleep(s.takes)
+	if d.dead != nil {
+		<-d.dead
+		return nil, sluice.ErrClosed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	decisions := make([]sluice.Decision, len(claims))
+	for i, c := range claims {
+		s.reached++
+		switch {
+		case s.limited[c.Buyer]:
+			s.over++
+			decisions[i].Code = sluice.BuyerLimit
+		case s.taken == s.total:
+			decisions[i].Code = sluice.SoldOut
+		default:
+			s.taken++
+			decisions[i] = sluice.Decision{Code: sluice.Accepted, Order: c.Order, Quantity: 1}
+		}
+	}
+	return decisions, nil
+}
+
+func (d *desk) Permits(_ context.Context, _ sluice.SaleID, ask sluice.PermitAsk) (int64, error) {
+	s := d.of
+	s.mu.Lock()
+	slow := s.slow
+	s.mu.Unlock()
+	time.Sleep(200*time.Microsecond + slow)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.fail != nil {
+		return 0, s.fail
+	}
+	others := int64(0)
+	for desk, n := range s.leased {
+		if desk != d && time.Now().Before(s.ends[desk]) {
+			others += n
+		}
+	}
+	n := max(min(ask.Want, sluice.PermitsOf(ask.Ratio, s.total-s.taken)-others-ask.Used), 0)
+	s.leased[d], s.ends[d] = ask.Used+n, time.Now().Add(sluice.PermitLease)
+	s.most = max(s.most, others+ask.Used+n)
+	return n, nil
+}
+
+var sharedRatio = sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true}
+
+// servers are gates of one shop, each with the ledger at a desk of its own.
+func (s *shared) servers(n int) (gates []*Gate, desks []*desk) {
+	for range n {
+		d := &desk{of: s}
+		view := open(sharedRatio)
+		view.Reading.Terms.Total = s.total
+		gates, desks = append(gates, gateBefore(d, view, BatcherOptions{Permitter: d})), append(desks, d)
+	}
+	return gates, desks
+}
+
+// rush lets buyers try at the gates in turn for so long. Those who are refused for
+// the want of a permit come back a second later, until there is a decision.
+func rush(t *testing.T, gates []*Gate, buyers int, lasts time.Duration) *sync.WaitGroup {
+	var crowd sync.WaitGroup
+	for i := range buyers {
+		crowd.Go(func() {
+			time.Sleep(lasts * time.Duration(i) / time.Duration(buyers) / 100) // most come at once
+			if i%2 == 0 {
+				time.Sleep(lasts * time.Duration(i) / time.Duration(buyers))
+			}
+			for {
+				switch got := try(gates[i%len(gates)], sluice.BuyerID(fmt.Sprintf("buyer-%d", i)), home); got {
+				case "accepted", "sold_out", "buyer_limit":
+					return
+				case "overloaded 1s":
+				default:
+					t.Errorf("%s", got)
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		})
+	}
+	return &crowd
+}
+
+// sells waits until the sale is sold out, and then has every server know it.
+func (s *shared) sells(t *testing.T, gates []*Gate, within time.Duration) {
+	t.Helper()
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		done := s.taken == s.total
+		s.mu.Unlock()
+		if done {
+			break
+		}
+		if time.Since(begun) > within {
+			t.Errorf("after %v %d of %d units are sold", within, s.taken, s.total)
+			break
+		}
+	}
+	time.Sleep(20 * time.Millisecond)
+	for _, g := range gates {
+		show(g, sold(func(v *View) {
+			v.Sale.Rules, v.holders, v.Reading.Epoch, v.Reading.Seq = sharedRatio, nil, 1, 0
+			v.Sale.Epoch, v.Sale.LoadedEpoch = 1, 1
+			v.Reading.Terms.Total, v.Reading.Taken = s.total, s.total
+			v.Asked, v.Told = g.now().Add(time.Hour), g.now().Add(time.Hour)
+		}))
+	}
+}
+
+// 24,000 buyers and 200 units on three servers.
+func TestPermitsOfARush(t *testing.T) {
+	for name, limited := range map[string]bool{"": false, "half of the buyers at their limit": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShared(200)
+				for i := range 24_000 {
+					s.limited[sluice.BuyerID(fmt.Sprintf("buyer-%d", i))] = limited && (i/7)%2 == 0
+				}
+				gates, _ := s.servers(3)
+				crowd := rush(t, gates, 24_000, time.Second)
+				s.sells(t, gates, 2*time.Second)
+				crowd.Wait()
+				s.check(t, gates)
+			})
+		})
+	}
+}
+
+// check is what holds after every rush.
+func (s *shared) check(t *testing.T, gates []*Gate) {
+	t.Helper()
+	time.Sleep(time.Second) // what is in use is given back
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken != 200 || s.most > 300 || s.reached-s.over > 400 {
+		t.Errorf("%d units sold, %d permits in use at a time, %d claims reached the ledger and %d were over a limit",
+			s.taken, s.most, s.reached, s.over)
+	}
+	var refused int64
+	for i, g := range gates {
+		refused += g.Refused()["permit"]
+		if n := g.batcher.Permits(); n != 0 {
+			t.Errorf("server %d uses %d permits after all", i, n)
+		}
+	}
+	if refused < 1000 {
+		t.Errorf("%d claims were refused for the want of a permit", refused)
+	}
+	if s.calls > s.reached+2000 {
+		t.Errorf("%d calls for permits", s.calls)
+	}
+	t.Logf("%d claims reached the ledger, %d over a limit; %d permits in use at most, %d calls for them; %d refused",
+		s.reached, s.over, s.most, s.calls, refused)
+}
+
+// A server dies, or hangs, with permits in use: the others have them after the
+// lease, and sell the rest.
+func TestPermitsOfADeadServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(200)
+		gates, desks := s.servers(3)
+		desks[0].dead = make(chan struct{})
+		for i := range 300 { // the first batch is one claim, and two are on their way at most
+			go try(gates[0], sluice.BuyerID(fmt.Sprintf("first-%d", i)), home)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if n := gates[0].batcher.Permits(); n < 250 {
+			t.Errorf("the server uses %d permits", n)
+		}
+		crowd := rush(t, gates[1:], 24_000, 8*time.Second)
+		time.Sleep(sluice.PermitLease - 100*time.Millisecond)
+		s.lock(func() {
+			if s.taken > 150 {
+				t.Errorf("%d units are sold beside those permits", s.taken)
+			}
+		})
+		s.sells(t, gates, 2*time.Second)
+		crowd.Wait()
+		s.check(t, gates[1:])
+		close(desks[0].dead)
+		time.Sleep(time.Minute)
+	})
+}
+
+// What a server does by itself: one call for a batch, a pause after a short
+// one, and the last permits are given back.
+func TestPermitsTakeOneCallABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(4) // six permits
+		gates, desks := s.servers(2)
+		g := gates[0]
+		if got := try(g, "ann", home); got != "accepted" {
+			t.Fatal(got)
+		}
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		s.lock(func() {
+			if s.calls != 2 || s.leased[desks[0]] != 0 { // and one that returns it
+				t.Errorf("%d calls for one claim", s.calls)
+			}
+			s.limited["bob"] = true
+		})
+		var crowd sync.WaitGroup
+		codes := map[string]int{}
+		var mu sync.Mutex
+		for range 16 { // of one buyer, and as many are in one batch
+			crowd.Go(func() {
+				code := try(g, "bob", home)
+				mu.Lock()
+				codes[code]++
+				mu.Unlock()
+			})
+		}
+		crowd.Wait()
+		if codes["buyer_limit"] < 3 || codes["buyer_limit"]+codes["overloaded 1s"] != 16 {
+			t.Errorf("%v", codes)
+		}
+		calls := s.count(&s.calls)
+		for range 100 {
+			if got := try(g, "eve", home); got != "overloaded 1s" {
+				t.Fatalf("during the pause: %s", got)
+			}
+		}
+		time.Sleep(time.Millisecond)
+		if n := s.count(&s.calls) - calls; n > 1 { // what ended
+			t.Errorf("%d calls during the pause", n)
+		}
+		time.Sleep(30 * time.Millisecond)
+		for _, buyer := range []sluice.BuyerID{"eve", "joe", "sue"} {
+			if got := try(gates[1], buyer, home); got != "accepted" {
+				t.Errorf("%s: %s", buyer, got)
+			}
+		}
+		time.Sleep(time.Second)
+		s.lock(func() {
+			if s.taken != 4 || s.most > 6 {
+				t.Errorf("%d taken, %d permits in use at most", s.taken, s.most)
+			}
+		})
+	})
+}
+
+// A known holder needs no permit (I4), and neither does a claim under another rule.
+func TestWhoNeedsNoPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(100)
+		s.fail = errors.New("down")
+		gates, _ := s.servers(1)
+		g := gates[0]
+		view := func(change func(*View)) {
+			v := open(sharedRatio)
+			v.holders = &holders{buyers: map[uint64]struct{}{hashBuyer("ann"): {}}}
+			change(v)
+			show(g, v)
+		}
+		for _, c := range []struct {
+			name   string
+			change func(*View)
+			buyer  sluice.BuyerID
+			want   string
+		}{
+			{"a stranger", func(*View) {}, "bob", "unanswered"},
+			{"a holder", func(*View) {}, "ann", "accepted"},
+			{"without a total", func(v *View) { v.Reading.Terms.Total = sluice.Unlimited }, "bob", "accepted"},
+			{"by server", func(v *View) { v.Sale.Rules.AdmissionShared = false }, "bob", "accepted"},
+			{"no rule", func(v *View) { v.Sale.Rules = sluice.Rules{} }, "bob", "accepted"},
+			{"a sale known from before", func(v *View) { v.remembered = true }, "bob", "accepted"},
+		} {
+			time.Sleep(time.Second)
+			view(c.change)
+			if got := try(g, c.buyer, home); got != c.want {
+				t.Errorf("%s: %s, want %s", c.name, got, c.want)
+			}
+		}
+		if got := refusedBy(g); got["permit"] != 1 || len(got) != 1 {
+			t.Errorf("refused by %v", got)
+		}
+	})
+}
+
+// Permits that cannot be counted let no claim pass; what the ledger says decides
+// the answer.
+func TestPermitsFailClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(100)
+		gates, desks := s.servers(1)
+		g := gates[0]
+		for fail, want := range map[error]string{
+			errors.New("down"):      "unanswered",
+			sluice.ErrNotLoaded:     "unavailable",
+			sluice.ErrRefusesWrites: ErrRefusesWrites.Error() + ": " + sluice.ErrRefusesWrites.Error(),
+		} {
+			time.Sleep(time.Second)
+			s.lock(func() { s.fail = fail })
+			if got := try(g, "ann", home); got != want {
+				t.Errorf("%v: %s, want %s", fail, got, want)
+			}
+		}
+		s.lock(func() { s.fail = nil })
+		time.Sleep(time.Second)
+		// The answer comes after the lease, as when the server was frozen.
+		s.lock(func() { s.slow = sluice.PermitLease })
+		if got := try(g, "ann", home); got != "overloaded 1s" || s.count(&s.reached) != 0 {
+			t.Errorf("after the lease: %s, or the claim is at the ledger", got)
+		}
+		s.lock(func() { s.slow = 0 })
+		time.Sleep(time.Second)
+		if got := try(g, "ann", home); got != "accepted" {
+			t.Errorf("then: %s", got)
+		}
+		without := gateBefore(desks[0], open(sharedRatio), BatcherOptions{})
+		if got := try(without, "ann", home); got != "unanswered" {
+			t.Errorf("without a permitter: %s", got)
+		}
+		time.Sleep(time.Minute)
+		if n := g.batcher.Permits(); n != 0 || g.batcher.slots.Load() != 0 {
+			t.Errorf("%d permits and %d slots are leaked", n, g.batcher.slots.Load())
+		}
+	})
+}
+
+// A batch is not sent again after its lease: the ledger may have given its
+// permits to others.
+func TestNoRepeatAfterTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger, s := &slowLedger{delay: 2 * time.Second}, newShared(100)
+		ledger.fail.Store(9)
+		g := gateBefore(ledger, open(sharedRatio), BatcherOptions{Permitter: &desk{of: s}})
+		if got := try(g, "ann", home); len(ledger.sizes()) != 2 {
+			t.Errorf("%s after %d attempts, want 2 within %v", got, len(ledger.sizes()), sluice.PermitLease)
+		}
+		time.Sleep(time.Second)
+		if n := g.batcher.Permits(); n != 0 {
+			t.Errorf("%d permits are leaked", n)
+		}
+	})
+}
