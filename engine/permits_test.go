@@ -1,0 +1,160 @@
+package engine_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+)
+
+// watched is what Redis has done, as MONITOR tells it.
+type watched struct {
+	mu      sync.Mutex
+	reached int64 // claims
+	most    int64 // permits in use at a time
+	leases  int   // times that they have changed
+}
+
+// watch follows a Redis of the test's own until the test ends.
+func watch(t *testing.T, url string) *watched {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "redis://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := fmt.Fprint(conn, "MONITOR\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	w, lines := &watched{}, bufio.NewReaderSize(conn, 1<<20)
+	if line, err := lines.ReadString('\n'); err != nil || line != "+OK\r\n" {
+		t.Fatalf("MONITOR: %q, %v", line, err)
+	}
+	go func() {
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return
+			}
+			w.take(line)
+		}
+	}()
+	return w
+}
+
+func (w *watched) take(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, args, ok := strings.Cut(line, `:journal" "whole" "`); ok { // claim.lua; the tenth is the number of claims
+		if fields := strings.SplitN(args, `" "`, 11); len(fields) == 11 {
+			n, _ := strconv.ParseInt(fields[8], 10, 64)
+			w.reached += n
+		}
+	}
+	if _, value, ok := strings.Cut(line, `:permits" "`); ok && strings.Contains(line, `lua] "SET"`) {
+		value, _, _ = strings.Cut(value, `"`)
+		var sum int64
+		for _, server := range strings.Split(value, `\n`)[1:] {
+			n, _ := strconv.ParseInt(strings.Split(server, `\t`)[2], 10, 64)
+			sum += n
+		}
+		w.leases++
+		w.most = max(w.most, sum)
+	}
+}
+
+// At a ratio of 1.5 and 200 units no more than 300 claims are in flight over three
+// servers, and the ledger decides little more than the units that there are;
+// whatever limits refuse, and whichever server dies, all units are sold.
+func TestTheSharedRatioHoldsOnThreeServers(t *testing.T) {
+	for name, c := range map[string]struct {
+		buyers, limited int // a branch; every other try is of one of those who are at their limit
+		dead            bool
+	}{
+		"24,000 buyers":                  {buyers: 8000},
+		"half of the tries over a limit": {buyers: 8000, limited: 30},
+		"a server is dead":               {buyers: 400, dead: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redis, store := servertest.StartRedis(t), servertest.Postgres(t)
+			var branches []*branch
+			for _, node := range []string{"one", "two", "three"} {
+				branches = append(branches, openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: node}))
+			}
+			sale := prepared("phones", time.Now().Add(-time.Minute),
+				sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true})
+			sale.Total, sale.MaxPerBuyer = 200+3*int64(c.limited), 1
+			sell(t, branches, sale)
+			for i, b := range branches {
+				for n := range c.limited {
+					if code := b.try("phones", fmt.Sprintf("limited-%d-%d", i, n), "first-0001"); code != "accepted" {
+						t.Fatal(code)
+					}
+				}
+			}
+			var begun time.Time
+			if c.dead {
+				dead, err := redisledger.Open(t.Context(), redis.URL(), redisledger.Options{Node: "dead"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun = time.Now()
+				if n, err := dead.Permits(t.Context(), "phones", sluice.PermitAsk{Ratio: 1.5, Want: 999}); err != nil || n != 300 {
+					t.Fatalf("%d permits, %v", n, err)
+				}
+				dead.Close()
+			}
+			w := watch(t, redis.URL())
+			var mu sync.Mutex
+			codes := map[string]int64{}
+			var crowd sync.WaitGroup
+			const hands = 150
+			for i, b := range branches {
+				for hand := range hands {
+					crowd.Go(func() {
+						for n := hand; n < c.buyers; n += hands {
+							buyer := fmt.Sprintf("buyer-%d-%d", i, n)
+							if c.limited > 0 && n%2 == 0 {
+								buyer = fmt.Sprintf("limited-%d-%d", i, n/2%c.limited)
+							}
+							code := b.try("phones", buyer, fmt.Sprintf("attempt-%06d", n))
+							for c.dead && code == "overloaded" && time.Since(begun) < 30*time.Second {
+								time.Sleep(200 * time.Millisecond)
+								code = b.try("phones", buyer, fmt.Sprintf("attempt-%06d", n))
+							}
+							if code == "accepted" && c.dead && time.Since(begun) < sluice.PermitLease-time.Second/4 {
+								t.Error("a unit is sold while a dead server has every permit")
+							}
+							mu.Lock()
+							codes[code]++
+							mu.Unlock()
+						}
+					})
+				}
+			}
+			crowd.Wait()
+			time.Sleep(100 * time.Millisecond) // MONITOR is behind
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			t.Logf("%v; %d claims reached the ledger, at most %d permits in use, %d changes", codes, w.reached, w.most, w.leases)
+			if codes["accepted"] != 200 || w.most > 300 || w.most == 0 || w.reached-codes["buyer_limit"] > 400 ||
+				w.reached < 200 {
+				t.Errorf("%v; %d claims reached the ledger, at most %d permits in use; want 200 units sold, at most 400 and 300",
+					codes, w.reached, w.most)
+			}
+			until(t, "the audit to be complete", func() bool {
+				report, err := branches[2].engine.Audit(t.Context(), "phones")
+				return err == nil && report.OK && report.InFlight == 0
+			})
+		})
+	}
+}
