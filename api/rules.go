@@ -80,6 +80,15 @@ func (p *PatchRules) apply(r *sluice.Rules) error {
 	)
 }
 
+// TrafficOnly reports whether the message changes nothing but how much traffic a
+// sale lets through: rates and admission.
+func (p *PatchSale) TrafficOnly() bool {
+	rest := *p
+	rest.BuyerRate, rest.AddressRate = Nullable[sluice.BuyerRate]{}, Nullable[sluice.AddressRate]{}
+	rest.Admission, rest.AdmissionRatio = Nullable[Admission]{}, Nullable[float64]{}
+	return rest == PatchSale{}
+}
+
 // applyAdmission edits the admission. A ratio under the older name is that of each
 // server; null takes such a one away, and leaves one that is shared.
 func (p *PatchRules) applyAdmission(r *sluice.Rules) error {

@@ -88,7 +88,7 @@ var matrix = map[string]httpapi.Access{
 
 	"POST /v1/admin/buyers/erase":         httpapi.Owners,
 	"POST /v1/admin/sales":                httpapi.Owners,
-	"PATCH /v1/admin/sales/{sale}":        httpapi.Owners,
+	"PATCH /v1/admin/sales/{sale}":        httpapi.Operators, // its rates and ratio; TestOperatorsChangeRates
 	"POST /v1/admin/sales/{sale}/rebuild": httpapi.Owners,
 }
 
@@ -330,4 +330,30 @@ func (s *shop) ask(pattern, order string, headers []string) (status int, code st
 		code = p.Code
 	}
 	return response.StatusCode, code
+}
+
+// Operators change how much traffic a sale lets through, and nothing else of it.
+func TestOperatorsChangeRates(t *testing.T) {
+	s := openWith(t, nil)
+	owner, operator := "Authorization: Bearer "+ownerKey, "Authorization: Bearer "+operatorKey
+	want := func(method, path, body, key string, status int) {
+		t.Helper()
+		if got := s.do(method, path, body, key); got.status != status {
+			t.Errorf("%s %s: %d, want %d", method, body, got.status, status)
+		}
+	}
+	want("POST", "/v1/admin/sales", saleJSON("phone", "total=5"), owner, 201)
+	for body, status := range map[string]int{
+		`{"buyer_rate":{"requests":3,"per_s":1},"address_rate":{"requests":9,"per_s":1}}`: 200,
+		`{"admission":{"ratio":1.5,"shared":true}}`:                                       200,
+		`{"admission_ratio":2,"buyer_rate":null,"address_rate":null}`:                     200,
+		`{"admission_ratio":2,"title":"Mine"}`:                                            403,
+		`{"total":6}`:                                                                     403,
+		`{"ticket":null}`:                                                                 403,
+		`{"eligibility":"list"}`:                                                          403,
+		`{"admission_ratio":-1}`:                                                          400,
+	} {
+		want("PATCH", "/v1/admin/sales/phone", body, operator, status)
+	}
+	want("PATCH", "/v1/admin/sales/phone", `{"title":"Ours"}`, owner, 200)
 }

@@ -26,7 +26,13 @@ func (s *Server) createSale(r *http.Request, message *api.CreateSale) (any, erro
 }
 
 // patchSale changes what may be changed of a sale.
+//
+// An operator may change how much traffic is let through, nothing else.
 func (s *Server) patchSale(r *http.Request, message *api.PatchSale) (any, error) {
+	if who := admin(r); !who.Role.May(sluice.Owner) && !message.TrafficOnly() {
+		return nil, faultOf(api.CodeForbidden,
+			"the key %s has the role %s, which may change rates and the admission ratio only", who.Name, who.Role)
+	}
 	return s.changed(r, func(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
 		return s.Control.Patch(ctx, id, func(sale *sluice.Sale) error {
 			if err := message.Apply(sale); err != nil {

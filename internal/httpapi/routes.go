@@ -82,7 +82,7 @@ func (s *Server) routes() []route {
 		s.admin(Owners, "POST /v1/admin/sales", with(s.createSale)),
 		s.admin(Viewers, "GET /v1/admin/sales", get(s.adminListSales)),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}", get(s.adminShowSale)),
-		s.admin(Owners, "PATCH /v1/admin/sales/{sale}", with(s.patchSale)),
+		s.admin(Operators, "PATCH /v1/admin/sales/{sale}", with(s.patchSale)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/open", s.changeSale(sluice.Control.Open)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/pause", s.changeSale(sluice.Control.Pause)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/resume", s.changeSale(sluice.Control.Resume)),
