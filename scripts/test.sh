@@ -60,8 +60,8 @@ step install scripts/install.sh "${servers[@]}" gcc || failed+=(install)
 export SLUICE_TEST_REQUIRE="${servers[*]}"
 SLUICE_TEST_REQUIRE=${SLUICE_TEST_REQUIRE// /,}
 # A few tests fill a disk of their own. Where mounting one is allowed, none of them may be skipped.
-if mount -t tmpfs tmpfs "$events" 2>/dev/null; then
-	umount "$events"
+if mount -t tmpfs tmpfs "$work" 2>/dev/null; then
+	umount "$work"
 	SLUICE_TEST_REQUIRE+=,mount
 fi
 
