@@ -265,7 +265,7 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 		}
 		if len(claims) > 0 {
 			decisions, err := b.decide(sale, claims, until)
-			if err != nil {
+			if err != nil && !errors.Is(err, errNoPermit) { // the next batch leases its own
 				b.opts.Failed(sale, err)
 				b.giveUp(l, err)
 			}
@@ -299,7 +299,7 @@ func (b *Batcher) land(l *lane, calls []*call) {
 // those claims were never sent, and each batch in turn would only learn the
 // same, later and later.
 func (b *Batcher) giveUp(l *lane, cause error) {
-	if !errors.Is(cause, ErrRefusesWrites) && !errors.Is(cause, errNoPermit) {
+	if !errors.Is(cause, ErrRefusesWrites) {
 		cause = ErrUnanswered
 	}
 	l.mu.Lock()
@@ -357,7 +357,8 @@ const refusingFor = 5 * time.Second
 // moment ago.
 func (b *Batcher) Refusing() bool {
 	at := b.refusing.Load()
-	return at != 0 && time.Since(time.Unix(0, at)) < refusingFor
+	ago := time.Since(time.Unix(0, at))
+	return at != 0 && ago >= 0 && ago < refusingFor // less than 0: the clock was set back
 }
 
 // Idle reports whether no claim of the sale is on its way to the ledger.

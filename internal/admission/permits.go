@@ -38,16 +38,21 @@ type permits struct {
 	asking chan struct{} // full during a call: one at a time, since it says how many are used
 	used   atomic.Int64  // by claims that the ledger is deciding
 	noted  atomic.Int64  // how many the ledger counts for this server
-	pause  atomic.Int64  // until when there is no use in asking, in Unix nanoseconds
+	// pause is until when there is no use in asking. It keeps the monotonic clock's
+	// reading: a pause does not last longer since the wall clock was set back.
+	pause atomic.Pointer[time.Time]
 }
 
-func (p *permits) paused() bool { return time.Now().UnixNano() < p.pause.Load() }
+func (p *permits) paused() bool {
+	until := p.pause.Load()
+	return until != nil && time.Now().Before(*until)
+}
 
 // begin begins a pause. It is random: a server that was given the last permit
 // must not always be the first to ask again.
 func (p *permits) begin() {
-	pause := 10*time.Millisecond + rand.N(20*time.Millisecond)
-	p.pause.Store(time.Now().Add(pause).UnixNano())
+	until := time.Now().Add(10*time.Millisecond + rand.N(20*time.Millisecond))
+	p.pause.Store(&until)
 }
 
 // owes reports whether the ledger counts permits that have ended.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -398,4 +399,13 @@ func TestNoRepeatAfterTheLease(t *testing.T) {
 			t.Errorf("%d permits are leaked", n)
 		}
 	})
+}
+
+// A wall clock that is set back must not make a pause longer.
+func TestAPauseIsOfTheMonotonicClock(t *testing.T) {
+	var p permits
+	p.begin()
+	if until := p.pause.Load(); !p.paused() || !strings.Contains(until.String(), " m=") {
+		t.Errorf("until %v, want a reading of the monotonic clock", until)
+	}
 }

@@ -131,7 +131,9 @@ func (l *Ledger) Refuses(doubt bool) error {
 		return nil
 	}
 	now := time.Now().UnixNano()
-	if last := l.full.tried.Load(); now-last >= int64(time.Second) && l.full.tried.CompareAndSwap(last, now) {
+	last := l.full.tried.Load()
+	due := now-last >= int64(time.Second) || now < last // the clock was set back
+	if due && l.full.tried.CompareAndSwap(last, now) {
 		l.queue.add(&op{run: func(g *group) error {
 			g.try = true
 			return nil
