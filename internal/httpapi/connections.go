@@ -245,7 +245,7 @@ func (c *Connections) relieve() {
 }
 
 // makeRoom closes idle connections when next to none is free. A look at all of them
-// makes room for many; one that finds none is not soon repeated.
+// makes room for many; one that finds too few is not soon repeated.
 func (c *Connections) makeRoom() {
 	c.mu.Lock()
 	free, now := c.most-c.open, time.Now()
@@ -254,7 +254,7 @@ func (c *Connections) makeRoom() {
 		return
 	}
 	c.mu.Unlock()
-	if c.shed(max(c.most/8-free, 1), now) == 0 {
+	if want := max(c.most/8-free, 1); c.shed(want, now) < want {
 		c.mu.Lock()
 		c.busy = now.Add(16 * time.Since(now))
 		c.mu.Unlock()
@@ -269,9 +269,12 @@ func (c *Connections) shed(want int, before time.Time) int {
 		since int64
 	}
 	var idle []candidate
+	now := time.Now().UnixNano()
 	c.known.Range(func(_, value any) bool {
 		held := value.(*connection)
-		if since := held.idle.Load(); since != 0 && since <= before.UnixNano() && !held.exempt && !held.left.Load() {
+		since := held.idle.Load()
+		long := since <= before.UnixNano() || since > now // the clock was set back
+		if since != 0 && long && !held.exempt && !held.left.Load() {
 			idle = append(idle, candidate{held, since})
 		}
 		return true
