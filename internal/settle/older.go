@@ -191,8 +191,9 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *
 	}
 }
 
-// maxForgotten is how many versions of its terms a store may have forgotten.
-const maxForgotten = 1000
+// maxForgotten is how many versions of its terms a store may have forgotten: more
+// than the changes of a day, one a second.
+const maxForgotten = 100_000
 
 // restore stores the orders of live claims that the ledger has on record, and
 // the store neither as an order nor as a dead letter: acknowledged once, and
