@@ -116,7 +116,7 @@ func (r *rates) address(rules *sluice.Rules, sale sluice.SaleID, address netip.A
 // knownRate, apart from it: the buyer's other attempts do not hold them up.
 var (
 	repeatRate = sluice.BuyerRate{Requests: 10, PerS: 10}
-	knownRate  = sluice.BuyerRate{Requests: 100, PerS: 5}
+	knownRate  = sluice.BuyerRate{Requests: 100, PerS: 100}
 )
 
 // repeat counts a claim that asks the ledger under one of these rates, and returns
