@@ -105,7 +105,7 @@ var readingFields = [...]string{
 // least is the least number of a field, as the scripts have it.
 func least(name string) int64 {
 	switch name {
-	case "opens":
+	case "opens", "closes":
 		return math.MinInt64
 	case "total", "max_buyer", "max_orders":
 		return sluice.Unlimited

@@ -54,7 +54,7 @@ local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fe
 
 local entries, terms = number(17, 'entries', 0), number(8, 'terms', 0)
 local total, max_buyer, max_orders = number(9, 'total', -1), number(10, 'max_buyer', -1), number(11, 'max_orders', -1)
-local opens, closes = number(12, 'opens'), number(13, 'closes', 0)
+local opens, closes = number(12, 'opens'), number(13, 'closes')
 local calm_until, calm_code = number(15, 'calm_until', 0), number(16, 'calm_code', 0)
 local max_unpaid = 0 -- absent: as older versions load a sale
 if sale[18] then max_unpaid = number(18, 'max_unpaid', 0) end

@@ -32,7 +32,7 @@ local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fe
 -- part: held.lua
 
 local entries = number(12, 'entries', 0)
-local total, opens, closes = number(8, 'total', -1), number(9, 'opens'), number(10, 'closes', 0)
+local total, opens, closes = number(8, 'total', -1), number(9, 'opens'), number(10, 'closes')
 if sale[11] ~= '0' and sale[11] ~= '1' then damaged = 'paused' end
 
 local again = true

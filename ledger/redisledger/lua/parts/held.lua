@@ -11,11 +11,12 @@ if sale[5] ~= '' then
   return {2, epoch, tonumber(sale[3]) or 0, 0, 0, 0}
 end
 
--- A field that no program of ours writes so is damage, and is not guessed at.
+-- A field that no program of ours writes so is damage, and is not guessed at; nor is a number
+-- too large to be exact, except for moments.
 local damaged
 local function number(i, name, least)
   local n = match(sale[i] or '', '^%-?%d+$') and tonumber(sale[i])
-  if not n or (least and n < least) then
+  if not n or (least and (n < least or n > 9007199254740991)) then
     damaged = name
   end
   return n
