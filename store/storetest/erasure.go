@@ -418,3 +418,47 @@ func testEraseAgainstRefunds(t *testing.T, db Database) {
 		t.Errorf("%d refunded, %d taken", refunded, c.Sale.Taken)
 	}
 }
+
+// Two buyers of one dead letter are erased at once: both are.
+func testEraseTwoOfOneLetter(t *testing.T, db Database) {
+	s, other := erasing(t, db, erasureKey), erasing(t, db, erasureKey)
+	create(t, s, aSale("phones", 10))
+	src := &source{sale: "phones", epoch: 1}
+	entry := src.entry(3)
+	entry.Claims[0].Buyer, entry.Claims[1].Buyer = "ann-4711", "bob-4711"
+	letter := aLetter("phones", 1, "both")
+	letter.Claims = ""
+	for i := range entry.Claims {
+		letter.Claims += string(sluice.AppendClaim(nil, &entry.Claims[i]))
+	}
+	if err := s.SetAside(t.Context(), letter); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := s.DeadLetters(t.Context(), "phones")
+	if err != nil || len(letters) != 1 {
+		t.Fatal(letters, err)
+	}
+	archivedSale(t, s, "phones")
+	free := db.Hold(t, fmt.Sprintf("UPDATE dead_letters SET reason = 'held' WHERE id = %d", letters[0].ID))
+	done := make(chan error, 2)
+	for buyer, s := range map[sluice.BuyerID]sluice.Store{"ann-4711": s, "bob-4711": other} {
+		go func() {
+			erased, err := s.EraseBuyer(context.WithoutCancel(t.Context()), buyer)
+			if err == nil && erased.DeadLetters != 1 {
+				err = fmt.Errorf("erased %+v of %s", erased, buyer)
+			}
+			done <- err
+		}()
+	}
+	time.Sleep(300 * time.Millisecond) // both have read the letter, and wait to write it
+	free()
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	l, err := s.DeadLetter(t.Context(), letters[0].ID)
+	if err != nil || strings.Contains(l.Claims, personal) || !strings.Contains(l.Claims, string(entry.Claims[2].Buyer)) {
+		t.Errorf("the letter is %q, %v", l.Claims, err)
+	}
+}

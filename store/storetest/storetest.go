@@ -201,6 +201,7 @@ var together = []storeTest{
 	{"ArchiveAgainstRefund", testArchiveAgainstRefund},
 	{"ArchiveAgainstChanges", testArchiveAgainstChanges},
 	{"EraseAgainstRefunds", testEraseAgainstRefunds},
+	{"EraseTwoOfOneLetter", testEraseTwoOfOneLetter},
 	{"ConcurrentResolve", testConcurrentResolve},
 	{"ConcurrentReissue", testConcurrentReissue},
 	{"ReissueAgainstEndings", testReissueAgainstEndings},

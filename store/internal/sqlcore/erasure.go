@@ -38,6 +38,9 @@ var (
 
 	sqlLettersAfter = newStatement("Erase.LettersAfter",
 		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE id > ? ORDER BY id LIMIT ?`)
+	// LockLetter holds its row until the transaction ends.
+	sqlLockLetter = newStatement("Erase.LockLetter",
+		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE id = ? FOR NO KEY UPDATE`)
 	sqlEraseLetter = newStatement("Erase.Letter", update("dead_letters", "claims, reason")+` WHERE id = ?`)
 	sqlIsListed    = newStatement("Erase.IsListed",
 		`SELECT count(*) FROM sale_buyers WHERE sale_id = ? AND kind = ? AND generation = ? AND buyer_id = ?`)
@@ -329,8 +332,7 @@ func (e *eraser) letters(ctx context.Context, sale sluice.SaleID, buyer sluice.B
 		for i := range page {
 			l := &page[i]
 			after = l.ID
-			claims, changed := e.s.masks.letter(l, buyer)
-			if sale != "" && sale != l.Sale || !changed {
+			if _, changed := e.s.masks.letter(l, buyer); sale != "" && sale != l.Sale || !changed {
 				continue
 			}
 			archived, err := e.isArchived(ctx, l.Sale)
@@ -341,17 +343,37 @@ func (e *eraser) letters(ctx context.Context, sale sluice.SaleID, buyer sluice.B
 				e.wait(l.Sale, sluice.NotArchived)
 				continue
 			}
-			// The reason quotes what could not be stored.
-			err = e.s.change(ctx, func(tx *conn) error { return tx.set(sqlEraseLetter, []byte(claims), "erased", l.ID) })
+			erased := false
+			err = e.s.change(ctx, func(tx *conn) (err error) {
+				erased, err = tx.eraseLetter(l.ID, buyer)
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			e.done.DeadLetters++
+			if erased {
+				e.done.DeadLetters++
+			}
 		}
 		if len(page) < eraseLetters {
 			return nil
 		}
 	}
+}
+
+// eraseLetter erases the claims of a buyer in a dead letter, or all, as they are
+// once its row is locked: another buyer of it may have been erased since it was read.
+func (q *conn) eraseLetter(id int64, buyer sluice.BuyerID) (changed bool, err error) {
+	l, err := one(q, sluice.ErrDeadLetterNotFound, sqlLockLetter, scanDeadLetter, id)
+	if err != nil {
+		return false, err
+	}
+	claims, changed := q.s.masks.letter(&l, buyer)
+	if !changed {
+		return false, nil
+	}
+	// The reason quotes what could not be stored.
+	return true, q.set(sqlEraseLetter, []byte(claims), "erased", id)
 }
 
 // actions calls do with ranges of the numbers of admin actions, each in a
