@@ -113,9 +113,16 @@ func (e *Event) Subject() string {
 
 // ID names the event: its number, and a digest of what it is. So a receiver
 // that has seen an event of a store which was then replaced by an older copy
-// does not mistake another event of the same number for it.
-func (e *Event) ID() string {
-	digest := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", e.Type, e.Subject(), e.RefusedPayment, e.At.UnixMilli()))
+// does not mistake another event of the same number for it. Erasing a buyer
+// (ErasureStore) changes nothing that is in the digest.
+func (e *Event) ID() string { return e.id("") }
+
+// Is reports whether an id names the event. Ids of before erasure was possible
+// had the refused payment in their digest, and receivers may have kept them.
+func (e *Event) Is(id string) bool { return id == e.ID() || id == e.id(e.RefusedPayment) }
+
+func (e *Event) id(payment string) string {
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", e.Type, e.Subject(), payment, e.At.UnixMilli()))
 	return eventPrefix + strconv.FormatInt(e.Seq, 10) + "_" + hex.EncodeToString(digest[:4])
 }
 

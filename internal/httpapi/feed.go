@@ -49,7 +49,7 @@ func (s *Server) eventsAfter(ctx context.Context, after string, limit int) (api.
 	}
 	if seq > 0 {
 		last, err := s.Store.Events(ctx, seq-1, 1)
-		if err == nil && (len(last) == 0 || after != latestEvent && last[0].ID() != after) {
+		if err == nil && (len(last) == 0 || after != latestEvent && !last[0].Is(after)) {
 			err = sluice.ErrBadCursor
 		}
 		if err != nil {

@@ -1,14 +1,19 @@
 package httpapi_test
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/engine"
 )
 
 // events reads the feed after an event, in pages, until there are n, and
@@ -99,4 +104,53 @@ func TestFeed(t *testing.T) {
 		s.must(s.admin("GET", "/v1/admin/events?"+bad, ""), 400, "bad_request")
 	}
 	s.must(s.do("GET", "/v1/admin/events", ""), 401, "unauthenticated")
+}
+
+// A reader goes on after the event of a refused payment: from an id of a version
+// that had the payment in it, and when the buyer was erased since.
+func TestFeedGoesOnAfterErasure(t *testing.T) {
+	e, err := engine.Open(t.Context(), engine.Config{
+		DataDir: t.TempDir(), Refresh: 20 * time.Millisecond, Retention: time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(e.Handler())
+	t.Cleanup(func() {
+		server.Close()
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &shop{t: t, engine: e, url: server.URL}
+	s.must(s.create("phone", "total=3"), 201)
+	id := s.must(s.claim("phone", "alice", "attempt-1", `{"quantity":1}`), 202).text("order_id")
+	s.stored(id)
+	s.must(s.admin("POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"p-1"}`), 200)
+	s.must(s.admin("POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"p-2"}`), 409, "payment_conflict")
+	all, cursor := s.events("", 5, 100)
+	last := all[len(all)-1]
+	if string(last.Type) != "order.payment_refused" {
+		t.Fatalf("the last event is %+v", last)
+	}
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", last.Type, id, "p-2", last.CreatedAt.UnixMilli()))
+	before := fmt.Sprintf("evt_%d_%s", last.Seq, hex.EncodeToString(digest[:4]))
+	if same, next := s.events(before, 0, 100); len(same) != 0 || next != cursor {
+		t.Errorf("after %s: %+v, %s", before, same, next)
+	}
+
+	s.must(s.admin("POST", "/v1/admin/sales/phone/close", ""), 200)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		erased := s.must(s.admin("POST", "/v1/admin/buyers/erase", `{"buyer_id":"alice"}`), 200)
+		if erased.text("orders") == "1" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the buyer waits: %s", erased.body)
+		}
+	}
+	if rest, _ := s.events(cursor, 1, 100); len(rest) == 0 || rest[0].Seq != last.Seq+1 {
+		t.Errorf("after %s: %+v", cursor, rest)
+	}
+	s.must(s.admin("GET", "/v1/admin/events?after=evt_"+fmt.Sprint(last.Seq)+"_00000000", ""), 409, "stale_cursor")
 }

@@ -77,6 +77,19 @@ func everything(t *testing.T, s settling) map[string]string {
 	return all
 }
 
+// eventIDs are the ids of all events, in order: receivers keep them.
+func eventIDs(t *testing.T, s settling) (ids []string) {
+	t.Helper()
+	events, err := s.Events(t.Context(), 0, sluice.MaxPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range events {
+		ids = append(ids, events[i].ID())
+	}
+	return ids
+}
+
 func erase(t *testing.T, s sluice.Store, want sluice.Erased) {
 	t.Helper()
 	got, err := s.EraseBuyer(t.Context(), erasedBuyer)
@@ -160,7 +173,7 @@ func testErase(t *testing.T, db Database) {
 	if _, err := s.NumberEvents(t.Context(), 1000); err != nil {
 		t.Fatal(err)
 	}
-	before := everything(t, s)
+	before, ids := everything(t, s), eventIDs(t, s)
 	sums := map[sluice.SaleID]contents{}
 	for _, id := range []sluice.SaleID{"phones", "radios", "tablets"} {
 		sums[id] = mustBeSound(t, s, id)
@@ -174,6 +187,9 @@ func testErase(t *testing.T, db Database) {
 	erase(t, s, sluice.Erased{Orders: 5, DeadLetters: 4, Actions: 1, Waits: waits})
 	erase(t, s, sluice.Erased{Waits: waits})
 
+	if diff := cmp.Diff(ids, eventIDs(t, s)); diff != "" {
+		t.Errorf("ids of events (-were +are):\n%s", diff)
+	}
 	after := everything(t, s)
 	if len(after) != len(before) {
 		t.Errorf("%d things, %d before", len(after), len(before))
