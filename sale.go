@@ -274,11 +274,12 @@ type BuyerRate struct {
 	Shared   bool  `json:"shared"`
 }
 
-// AddressRate is Requests tries per PerS seconds, and as many at once, counted
-// by each server by itself.
+// AddressRate is Requests tries per PerS seconds, and as many at once. Shared: as
+// that of BuyerRate.
 type AddressRate struct {
 	Requests int64 `json:"requests"`
 	PerS     int64 `json:"per_s"`
+	Shared   bool  `json:"shared"`
 }
 
 // Ticket: claims carry a purchase ticket, which is handed out from BeforeS

@@ -13,14 +13,15 @@ import (
 func TestRulesOfASale(t *testing.T) {
 	all := sluice.Rules{
 		BuyerRate:      sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
-		AddressRate:    sluice.AddressRate{Requests: 100, PerS: 60},
+		AddressRate:    sluice.AddressRate{Requests: 100, PerS: 60, Shared: true},
 		AdmissionRatio: 1.5,
 		Ticket:         sluice.Ticket{BeforeS: 60},
 		Challenge:      sluice.Challenge{Difficulty: 18},
 		Risk:           sluice.Risk{URL: "https://risk.example/check", TimeoutMS: 300, OnFailure: sluice.Allow},
 		Eligibility:    sluice.EligibleToken,
 	}
-	const everything = `{"buyer_rate":{"requests":10,"per_s":1,"shared":true},"address_rate":{"requests":100,"per_s":60},` +
+	const everything = `{"buyer_rate":{"requests":10,"per_s":1,"shared":true},` +
+		`"address_rate":{"requests":100,"per_s":60,"shared":true},` +
 		`"admission_ratio":1.5,"ticket":{"before_s":60},"challenge":{"difficulty":18},` +
 		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},"eligibility":"token"}`
 	none, shared := sluice.Rules{}, sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true}
@@ -78,8 +79,8 @@ func TestRulesOfASale(t *testing.T) {
 			"buyer_rate.burst: unknown field",
 		},
 		{
-			"shared address rate", `{"address_rate":{"requests":1,"per_s":1,"shared":true}}`, none, none,
-			"address_rate.shared: unknown field",
+			"an address rate of each server", `{"address_rate":{"requests":2,"per_s":1}}`, all,
+			with(func(r *sluice.Rules) { r.AddressRate = sluice.AddressRate{Requests: 2, PerS: 1} }), "",
 		},
 		{"other spelling", `{"buyer_rate":{"Requests":1,"per_s":1}}`, none, none, "buyer_rate.Requests: unknown field"},
 		{"a rate of nothing", `{"buyer_rate":{}}`, none, none, "buyer_rate: want requests and per_s"},

@@ -67,7 +67,7 @@ func TestOutput(t *testing.T) {
 	asking := unknown
 	asking.Rules = api.NewRules(&sluice.Rules{
 		BuyerRate:   sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
-		AddressRate: sluice.AddressRate{Requests: 1, PerS: 90}, AdmissionRatio: 1.5,
+		AddressRate: sluice.AddressRate{Requests: 1, PerS: 90, Shared: true}, AdmissionRatio: 1.5,
 		Ticket: sluice.Ticket{BeforeS: 60}, Challenge: sluice.Challenge{Difficulty: 18}, Eligibility: sluice.EligibleToken,
 		Risk: sluice.Risk{URL: "https://risk.example/check", TimeoutMS: 300, OnFailure: sluice.Deny},
 	})

@@ -33,7 +33,8 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.buyerRate, "buyer-rate", "",
 		"tries of one buyer, `N/PERIOD` like 10/1s, or 10/1s,shared over all servers, or none")
-	fl.StringVar(&f.addressRate, "address-rate", "", "tries from one address, `N/PERIOD` like 100/1s, or none")
+	fl.StringVar(&f.addressRate, "address-rate", "",
+		"tries from one address, `N/PERIOD` like 100/1s, or 100/1s,shared over all servers, or none")
 	fl.StringVar(&f.ratio, "admission-ratio", "",
 		"claims on their way at a time, `X` times the units available, or X,shared over all servers, or none")
 	fl.StringVar(&f.ticket, "ticket-before", "",
@@ -56,6 +57,7 @@ func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 		}),
 		flagRule(given, "address-rate", f.addressRate, &m.AddressRate,
 			func(text string) (rate sluice.AddressRate, err error) {
+				text, rate.Shared = strings.CutSuffix(text, ",shared")
 				rate.Requests, rate.PerS, err = parseRate(text)
 				return rate, err
 			}),
@@ -133,25 +135,23 @@ func parseRate(text string) (requests, perS int64, err error) {
 // showRules are the rules of a sale for people, those that it has.
 func showRules(r *api.Rules) (fields [][2]string) {
 	add := func(name, text string) { fields = append(fields, [2]string{name, text}) }
+	over := func(text string, shared bool) string {
+		if shared {
+			text += ", over all servers"
+		}
+		return text
+	}
 	rate := func(requests, perS int64) string {
 		return fmt.Sprintf("%s in %s", figures.Plural(requests, "try", "tries"), time.Duration(perS)*time.Second)
 	}
 	if b := r.BuyerRate; b != nil {
-		text := rate(b.Requests, b.PerS)
-		if b.Shared {
-			text += ", over all servers"
-		}
-		add("buyer rate", text)
+		add("buyer rate", over(rate(b.Requests, b.PerS), b.Shared))
 	}
 	if a := r.AddressRate; a != nil {
-		add("address rate", rate(a.Requests, a.PerS))
+		add("address rate", over(rate(a.Requests, a.PerS), a.Shared))
 	}
 	if a := r.Admission; a != nil {
-		text := fmt.Sprintf("%v claims at a time for each unit available", a.Ratio)
-		if a.Shared {
-			text += ", over all servers"
-		}
-		add("admission", text)
+		add("admission", over(fmt.Sprintf("%v claims at a time for each unit available", a.Ratio), a.Shared))
 	}
 	if r.Ticket != nil {
 		add("ticket", fmt.Sprintf("from %s before the opening on", time.Duration(r.Ticket.BeforeS)*time.Second))

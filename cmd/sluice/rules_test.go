@@ -18,7 +18,11 @@ func TestRuleFlags(t *testing.T) {
 	for _, c := range []struct{ flags, want string }{
 		{"--buyer-rate 10/1s", `{"buyer_rate":{"requests":10,"per_s":1,"shared":false}}`},
 		{"--buyer-rate 10/1m30s,shared", `{"buyer_rate":{"requests":10,"per_s":90,"shared":true}}`},
-		{"--buyer-rate none --address-rate 5/2s", `{"buyer_rate":null,"address_rate":{"requests":5,"per_s":2}}`},
+		{
+			"--buyer-rate none --address-rate 5/2s",
+			`{"buyer_rate":null,"address_rate":{"requests":5,"per_s":2,"shared":false}}`,
+		},
+		{"--address-rate 10/1s,shared", `{"address_rate":{"requests":10,"per_s":1,"shared":true}}`},
 		{
 			"--admission-ratio 1.5 --ticket-before 1m --challenge 18",
 			`{"admission":{"ratio":1.5,"shared":false},"ticket":{"before_s":60},"challenge":{"difficulty":18}}`,
@@ -53,7 +57,7 @@ func TestRuleFlags(t *testing.T) {
 		{"--buyer-rate 10", `--buyer-rate "10": want a number of tries per whole seconds like 10/1s`},
 		{"--buyer-rate 10/1s,global", `--buyer-rate "10/1s,global"`},
 		{"--address-rate 10/0.5s", `--address-rate "10/0.5s"`},
-		{"--address-rate 10/1s,shared", `--address-rate "10/1s,shared"`},
+		{"--address-rate 10/1s,local", `--address-rate "10/1s,local"`},
 		{"--admission-ratio much", `--admission-ratio "much": want a number`},
 		{"--admission-ratio shared", `--admission-ratio "shared": want a number`},
 		{"--ticket-before 10", `--ticket-before "10": want whole seconds`},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +82,7 @@ type BatcherOptions struct {
 	// block.
 	Failed func(sale sluice.SaleID, err error)
 
-	// Limiter counts the tries that a rate over all servers bounds. Without
+	// Limiter counts the tries that rates over all servers bound. Without
 	// one, no such try passes.
 	Limiter sluice.RateLimiter
 	// Permitter leases the permits that a ratio over all servers asks for.
@@ -145,8 +146,8 @@ func NewBatcher(ledger sluice.Decider, opts BatcherOptions) *Batcher {
 // call is one claim on its way through a lane.
 type call struct {
 	claim    sluice.Claim
-	rate     sluice.BuyerRate // over all servers; zero: none
-	ratio    float64          // likewise; each claim needs a permit then
+	attempt  attempt // at the rates over all servers
+	ratio    float64 // over all servers, if not 0; each claim needs a permit then
 	decision sluice.Decision
 	err      error
 	done     chan struct{} // receives one value when decision and err are set
@@ -196,14 +197,15 @@ func (b *Batcher) Full() bool { return b.slots.Load() >= int64(b.opts.MaxInFligh
 // InFlight returns how many slots are taken.
 func (b *Batcher) InFlight() int64 { return b.slots.Load() }
 
-// Claim is Acquire, without a bound for the sale, and then Slot.Claim, without a
-// rate.
+// Claim is Acquire, without a bound for the sale, and then Slot.Claim, without
+// rates.
 func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
 	slot, err := b.Acquire(sale, unbound)
 	if err != nil {
 		return sluice.Decision{}, err
 	}
-	return slot.Claim(ctx, claim, sluice.BuyerRate{})
+	decision, _, err := slot.Claim(ctx, claim, netip.Addr{}, sluice.Rates{})
+	return decision, err
 }
 
 func (b *Batcher) enqueue(sale sluice.SaleID, l *lane, c *call) error {

@@ -95,7 +95,7 @@ const (
 	// CheckPermit: the sale has as many claims in flight over all servers as its
 	// units allow.
 	CheckPermit
-	// CheckSharedRate: too many tries of the buyer, over all servers.
+	// CheckSharedRate: too many tries of the buyer or the address, over all servers.
 	CheckSharedRate
 
 	numChecks
@@ -217,7 +217,7 @@ func (g *Gate) ask(
 	}
 	// queue, permit, shared_rate, and then the ledger
 	claim.Order = g.newID(sale)
-	decision, err := slot.Claim(ctx, claim, sharedRate(rules))
+	decision, wait, err := slot.Claim(ctx, claim, address, sharedRates(rules))
 	switch {
 	case errors.Is(err, errNoPermit):
 		return g.full(CheckPermit, view)
@@ -230,7 +230,7 @@ func (g *Gate) ask(
 	case errors.Is(err, ErrOverloaded):
 		return g.full(CheckQueue, view)
 	case decision.Code == sluice.RateLimited:
-		g.rates.denied(rules, sale, claim.Buyer, address, decision.RetryAfter, g.now())
+		g.rates.denied(rules, sale, claim.Buyer, address, wait, g.now())
 		return g.tally.refused(CheckSharedRate, decision)
 	case decision.Code == sluice.Accepted:
 		g.rates.remember(sale, &claim)
@@ -295,9 +295,9 @@ func (g *Gate) recall(
 // Try counts a try at something that comes before a claim ("ticket", say) by
 // the sale's rates, and returns how long to wait if it is not within them. Each
 // kind of try has the rates' allowance to itself, so that preparing a claim uses
-// up nothing of the claim's. A rate over all servers is counted where that of
-// claims is, under a name of its own; a buyer who is denied there is denied here
-// without asking again, until the wait is over.
+// up nothing of the claim's. Rates over all servers are counted where those of
+// claims are, under a name of their own; a buyer or an address denied there is
+// denied here without asking again, until the wait is over.
 //
 // Limits fail closed: with an error (ErrOverloaded, ErrUnanswered, or the
 // context's) the try must not pass.
@@ -309,12 +309,13 @@ func (g *Gate) Try(
 	if _, wait = g.rates.check(rules, name, buyer, address, g.now()); wait > 0 {
 		return wait, nil
 	}
-	rate := sharedRate(rules)
-	if rate == (sluice.BuyerRate{}) {
+	try := attempt{buyer: buyer, address: address, rates: sharedRates(rules)}
+	if try.rates == (sluice.Rates{}) {
 		return 0, nil
 	}
-	if wait, err = g.batcher.tries.count(ctx, name, rate, buyer); wait > 0 {
-		g.rates.denied(rules, name, buyer, address, wait, g.now())
+	denied, err := g.batcher.tries.count(ctx, name, try)
+	if wait = denied.Longest(); wait > 0 {
+		g.rates.denied(rules, name, buyer, address, denied, g.now())
 	}
 	return wait, err
 }

@@ -56,6 +56,16 @@ func OriginOf(address netip.Addr) (o Origin) {
 	return o
 }
 
+// String returns the network of the origin, like 192.0.2.1 or 2001:db8:0:1::/64.
+func (o Origin) String() string {
+	if !o.v6 {
+		return netip.AddrFrom4([4]byte(o.bits[:4])).String()
+	}
+	var sixteen [16]byte
+	copy(sixteen[:], o.bits[:])
+	return netip.PrefixFrom(netip.AddrFrom16(sixteen), 64).String()
+}
+
 // Wider returns the network of so many bits, a multiple of 8, that an IPv6 origin
 // is in: providers give a home a /56 and a company a /48. False: it is an IPv4
 // address.
@@ -73,19 +83,8 @@ func (o Origin) Wider(bits int) (Origin, bool) {
 func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr,
 	now time.Time,
 ) (Check, time.Duration) {
-	at := now.Sub(r.start).Microseconds()
-	byBuyer, byAddress := rules.BuyerRate != (sluice.BuyerRate{}), rules.AddressRate != (sluice.AddressRate{})
-	var buyers, addresses int64
-	switch {
-	case byBuyer && byAddress:
-		buyers, addresses = meters.TryBoth(r.buyer(rules, sale, buyer), r.address(rules, sale, address), at)
-	case byBuyer:
-		a := r.buyer(rules, sale, buyer)
-		buyers = a.Table.Try(a.Meter, a.Key, at)
-	case byAddress:
-		a := r.address(rules, sale, address)
-		addresses = a.Table.Try(a.Meter, a.Key, at)
-	}
+	buyers, addresses := meters.TryBoth(r.buyer(rules, sale, buyer), r.address(rules, sale, address),
+		now.Sub(r.start).Microseconds())
 	switch {
 	case buyers == 0 && addresses == 0:
 		return checkNone, 0
@@ -96,17 +95,11 @@ func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.Buye
 }
 
 func (r *rates) buyer(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID) meters.Attempt {
-	return meters.Attempt{
-		Table: r.buyers, Meter: rules.BuyerRate.Meter(),
-		Key: meters.Key(r.buyers, attempter{sale, buyer}),
-	}
+	return meters.AttemptOf(r.buyers, rules.BuyerRate.Meter(), attempter{sale, buyer})
 }
 
 func (r *rates) address(rules *sluice.Rules, sale sluice.SaleID, address netip.Addr) meters.Attempt {
-	return meters.Attempt{
-		Table: r.addresses, Meter: rules.AddressRate.Meter(),
-		Key: meters.Key(r.addresses, neighbours{sale, OriginOf(address)}),
-	}
+	return meters.AttemptOf(r.addresses, rules.AddressRate.Meter(), neighbours{sale, OriginOf(address)})
 }
 
 // repeatRate is how often one buyer may have the ledger asked, on each server,
@@ -140,31 +133,24 @@ func (r *rates) hash(sale sluice.SaleID, claim *sluice.Claim) uint64 {
 	return meters.Key(r.buyers, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
 }
 
-// denied takes back what the address has paid for a try that the rate over all
-// servers then denied, and learns from the denial.
+// denied takes back what a try has paid here that the rates over all servers then
+// denied. Who has used up what all servers allow together is refused here,
+// without asking again, until the wait is over.
 func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr,
-	wait time.Duration, now time.Time,
+	wait sluice.Wait, now time.Time,
 ) {
-	r.learn(rules.BuyerRate, sale, buyer, wait, now)
-	if rules.AddressRate != (sluice.AddressRate{}) {
-		a := r.address(rules, sale, address)
-		a.Table.Undo(a.Meter, a.Key)
-	}
+	at := now.Sub(r.start).Microseconds()
+	r.buyer(rules, sale, buyer).Denied(at, wait.Buyer.Microseconds())
+	r.address(rules, sale, address).Denied(at, wait.Address.Microseconds())
 }
 
-// learn notes that a buyer has used up what all servers allow together: until
-// the wait is over they are refused here, without asking again.
-func (r *rates) learn(rate sluice.BuyerRate, sale sluice.SaleID, buyer sluice.BuyerID, wait time.Duration,
-	now time.Time,
-) {
-	r.buyers.Learn(rate.Meter(), meters.Key(r.buyers, attempter{sale, buyer}), now.Sub(r.start).Microseconds(),
-		wait.Microseconds())
-}
-
-// sharedRate is the rate over all servers, zero if there is none.
-func sharedRate(rules *sluice.Rules) sluice.BuyerRate {
+// sharedRates are the rates over all servers, zero where there is none.
+func sharedRates(rules *sluice.Rules) (rates sluice.Rates) {
 	if rules.BuyerRate.Shared {
-		return rules.BuyerRate
+		rates.Buyer = rules.BuyerRate
 	}
-	return sluice.BuyerRate{}
+	if rules.AddressRate.Shared {
+		rates.Address = rules.AddressRate
+	}
+	return rates
 }

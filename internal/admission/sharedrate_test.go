@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -13,32 +14,45 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// sharedLimiter counts as a ledger would, and remembers its calls.
+// sharedLimiter counts as a ledger would, by name, buyer and address, and
+// remembers its calls. A call takes as long as the test says.
 type sharedLimiter struct {
-	mu    sync.Mutex
-	calls []int
-	paid  map[sluice.BuyerID]int64
-	fail  error
-	short bool
+	takes time.Duration
+
+	mu     sync.Mutex
+	calls  []int // how many tries each
+	paid   map[string]int64
+	writes int // tries that were counted
+	fail   error
+	short  bool
 }
 
-func (l *sharedLimiter) Allow(_ context.Context, _ sluice.SaleID, rate sluice.BuyerRate,
-	buyers []sluice.BuyerID,
-) ([]time.Duration, error) {
+func (l *sharedLimiter) Allow(_ context.Context, name sluice.SaleID, rates sluice.Rates,
+	tries []sluice.Try,
+) ([]sluice.Wait, error) {
+	time.Sleep(l.takes)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls = append(l.calls, len(buyers))
+	l.calls = append(l.calls, len(tries))
 	if l.fail != nil {
 		return nil, l.fail
 	}
 	if l.paid == nil {
-		l.paid = map[sluice.BuyerID]int64{}
+		l.paid = map[string]int64{}
 	}
-	var waits []time.Duration
-	for _, b := range buyers {
-		after, wait := rate.Meter().Try(l.paid[b], time.Now().UnixMicro())
-		l.paid[b] = after
-		waits = append(waits, time.Duration(wait)*time.Microsecond)
+	var waits []sluice.Wait
+	for _, try := range tries {
+		buyer, address := fmt.Sprint(name, " of ", try.Buyer), fmt.Sprint(name, " from ", try.Address)
+		now := time.Now().UnixMicro()
+		byBuyer, waitBuyer := rates.Buyer.Meter().Try(l.paid[buyer], now)
+		byAddress, waitAddress := rates.Address.Meter().Try(l.paid[address], now)
+		if waitBuyer == 0 && waitAddress == 0 {
+			l.paid[buyer], l.paid[address] = byBuyer, byAddress
+			l.writes++
+		}
+		waits = append(waits, sluice.Wait{
+			Buyer: time.Duration(waitBuyer) * time.Microsecond, Address: time.Duration(waitAddress) * time.Microsecond,
+		})
 	}
 	if l.short {
 		waits = waits[1:]
@@ -120,6 +134,61 @@ func TestSharedRateAndAddressRate(t *testing.T) {
 	})
 }
 
+// What an address has tried on one server counts on the other, whatever the
+// accounts; an address that was denied there is denied here without asking again.
+// A try that one of the rates denies costs the other nothing, wherever it counts.
+func TestSharedRateOfAnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other, more := netip.MustParseAddr("2001:db8:0:1::1"), netip.MustParseAddr("2001:db8:0:1:2::3")
+		for _, buyersShared := range []bool{false, true} {
+			limiter := &sharedLimiter{}
+			rules := sluice.Rules{
+				BuyerRate:   sluice.BuyerRate{Requests: 2, PerS: 60, Shared: buyersShared},
+				AddressRate: sluice.AddressRate{Requests: 3, PerS: 30, Shared: true},
+			}
+			one := gateBefore(&slowLedger{}, open(rules), BatcherOptions{Limiter: limiter})
+			two := gateBefore(&slowLedger{}, open(rules), BatcherOptions{Limiter: limiter})
+			for i, step := range []struct {
+				gate  *Gate
+				buyer sluice.BuyerID
+				from  netip.Addr
+				want  string
+				calls int
+			}{
+				{one, "ann", home, "accepted", 1},
+				{one, "bob", home, "accepted", 1},
+				{two, "eve", home, "accepted", 1},
+				{two, "joe", home, "rate_limited 10s", 1},
+				{two, "sue", home, "rate_limited 10s", 0}, // what was learned is enough
+				{two, "joe", other, "accepted", 1},        // both tries of the buyer are left
+				{two, "joe", more, "accepted", 1},         // of the same /64
+				{two, "joe", other, "rate_limited 30s", 0},
+				{one, "sue", more, "accepted", 1},
+				{one, "sue", more, "rate_limited 10s", 1},
+			} {
+				calls := len(limiter.calls)
+				if got := try(step.gate, step.buyer, step.from); got != step.want || len(limiter.calls) != calls+step.calls {
+					t.Errorf("buyers shared %t, try %d, %s: %s after %d calls, want %s after %d", buyersShared, i,
+						step.buyer, got, len(limiter.calls)-calls, step.want, step.calls)
+				}
+			}
+			if got := refusedBy(two); got["shared_rate"] != 1 || got["address_rate"] != 1 || got["buyer_rate"] != 1 {
+				t.Errorf("refused by %v", got)
+			}
+			// What comes before a claim has an allowance of its own, and the same bound.
+			for i, g := range []*Gate{one, two, one, two} {
+				want := "ok"
+				if i == 3 {
+					want = "10s"
+				}
+				if got := ask(g, "ticket", sluice.BuyerID(fmt.Sprint("fan-", i))); got != want {
+					t.Errorf("buyers shared %t: ticket %d: %s, want %s", buyersShared, i, got, want)
+				}
+			}
+		}
+	})
+}
+
 // One call for a batch, in its order, whatever other buyers are in it; those
 // denied do not reach the ledger.
 func TestSharedRateTakesOneCallABatch(t *testing.T) {
@@ -138,7 +207,7 @@ func TestSharedRateTakesOneCallABatch(t *testing.T) {
 				}
 				c := claim(i)
 				c.Buyer = buyer
-				d, err := slot.Claim(t.Context(), c, rate)
+				d, _, err := slot.Claim(t.Context(), c, home, sluice.Rates{Buyer: rate})
 				if err != nil || d.Code == sluice.Accepted && d.Order != c.Order {
 					t.Errorf("claim %d: %+v, %v", i, d, err)
 				}

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/sluicehq/sluice"
@@ -25,30 +26,33 @@ type Slot struct {
 	ratio   float64 // of Bound
 }
 
-// Claim hands a valid claim to the ledger and waits for the decision. A rate
-// that is not zero is one over all servers: the try is counted first, and may be
-// refused as RateLimited. With a shared ratio it gets a permit before that. It
-// ends the slot.
+// Claim hands a valid claim to the ledger and waits for the decision. By rates
+// that are not zero the try is counted over all servers first; if it has to wait
+// for one of them, the decision is RateLimited. With a shared ratio it gets a
+// permit before that. It ends the slot.
 //
 // Errors: ErrOverloaded, ErrUnanswered and ErrRefusesWrites (nothing was
 // decided), ErrOutcomeUnknown, the context's error (the outcome is unknown too), sluice.ErrClosed.
-func (s Slot) Claim(ctx context.Context, claim sluice.Claim, rate sluice.BuyerRate) (sluice.Decision, error) {
+func (s Slot) Claim(ctx context.Context, claim sluice.Claim, address netip.Addr, rates sluice.Rates) (
+	sluice.Decision, sluice.Wait, error,
+) {
 	b := s.batcher
 	c := b.calls.Get().(*call)
-	c.claim, c.rate, c.ratio = claim, rate, s.ratio
+	c.claim, c.ratio = claim, s.ratio
+	c.attempt = attempt{buyer: claim.Buyer, address: address, rates: rates}
 	if err := b.enqueue(s.sale, s.lane, c); err != nil {
 		s.Release()
 		b.calls.Put(c)
-		return sluice.Decision{}, err
+		return sluice.Decision{}, sluice.Wait{}, err
 	}
 	select {
 	case <-c.done:
-		decision, err := c.decision, c.err
+		decision, wait, err := c.decision, c.attempt.wait, c.err
 		c.decision, c.err = sluice.Decision{}, nil
 		b.calls.Put(c)
-		return decision, err
+		return decision, wait, err
 	case <-ctx.Done():
-		return sluice.Decision{}, ctx.Err() // the lane still owns c, and its slot
+		return sluice.Decision{}, sluice.Wait{}, ctx.Err() // the lane still owns c, and its slot
 	}
 }
 

@@ -3,8 +3,8 @@ package admission
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/sluicehq/sluice"
 )
@@ -19,51 +19,65 @@ import (
 // closed: nothing was decided.
 var errNotCounted = fmt.Errorf("%w: the rates cannot be counted", ErrUnanswered)
 
-// allow asks the limiter how long each of these buyers has to wait.
-func allow(limiter sluice.RateLimiter, name sluice.SaleID, rate sluice.BuyerRate,
-	buyers []sluice.BuyerID,
-) ([]time.Duration, error) {
+// attempt is one try that rates over all servers may bound, and how long it has to
+// wait.
+type attempt struct {
+	buyer   sluice.BuyerID
+	address netip.Addr
+	rates   sluice.Rates
+	wait    sluice.Wait
+}
+
+// allow asks the limiter how long each of these has to wait.
+func allow(limiter sluice.RateLimiter, name sluice.SaleID, attempts []*attempt) error {
 	if limiter == nil {
-		return nil, errNotCounted
+		return errNotCounted
 	}
-	waits, err := limiter.Allow(context.Background(), name, rate, buyers)
-	if err == nil && len(waits) != len(buyers) {
-		err = fmt.Errorf("%d answers to %d tries", len(waits), len(buyers))
+	rates := attempts[len(attempts)-1].rates // the newest, when they have changed just now
+	tries := make([]sluice.Try, len(attempts))
+	for i, a := range attempts {
+		tries[i].Buyer = a.buyer
+		if rates.Address != (sluice.AddressRate{}) {
+			tries[i].Address = OriginOf(a.address).String()
+		}
+	}
+	waits, err := limiter.Allow(context.Background(), name, rates, tries)
+	if err == nil && len(waits) != len(tries) {
+		err = fmt.Errorf("%d answers to %d tries", len(waits), len(tries))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", errNotCounted, err)
+		return fmt.Errorf("%w: %v", errNotCounted, err)
 	}
-	return waits, nil
+	for i, a := range attempts {
+		a.wait = waits[i]
+	}
+	return nil
 }
 
 // within counts the tries of a batch that a rate over all servers bounds,
 // answers those that are not within it, and returns the calls that go on, in
 // order, in the batch's own array.
 func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
-	var rate sluice.BuyerRate
-	var buyers []sluice.BuyerID
+	var bounded []*attempt
 	for _, c := range batch {
-		if c.rate != (sluice.BuyerRate{}) {
-			rate = c.rate // the newest, when it has changed just now
-			if buyers == nil {
-				buyers = make([]sluice.BuyerID, 0, len(batch))
+		if c.attempt.rates != (sluice.Rates{}) {
+			if bounded == nil {
+				bounded = make([]*attempt, 0, len(batch))
 			}
-			buyers = append(buyers, c.claim.Buyer)
+			bounded = append(bounded, &c.attempt)
 		}
 	}
-	if len(buyers) == 0 {
+	if len(bounded) == 0 {
 		return batch
 	}
-	waits, err := allow(b.opts.Limiter, sale, rate, buyers)
+	err := allow(b.opts.Limiter, sale, bounded)
 	asking := batch[:0]
 	var answered []*call
 	for _, c := range batch {
-		var wait time.Duration
-		if c.rate != (sluice.BuyerRate{}) {
-			if c.err = err; err == nil {
-				wait, waits = waits[0], waits[1:]
-			}
+		if c.attempt.rates != (sluice.Rates{}) {
+			c.err = err
 		}
+		wait := c.attempt.wait.Longest()
 		if wait > 0 {
 			c.decision = sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait}
 		}
@@ -89,26 +103,22 @@ type tries struct {
 	waiting map[sluice.SaleID][]*counted // by name; it is there while a call is under way
 }
 
-// counted is one try. Wait and err are set when done is closed.
+// counted is one try. Its wait and err are set when done is closed.
 type counted struct {
-	buyer sluice.BuyerID
-	rate  sluice.BuyerRate
-	wait  time.Duration
-	err   error
-	done  chan struct{}
+	attempt
+	err  error
+	done chan struct{}
 }
 
-// count returns how long the buyer has to wait: not at all if the try is within
-// the rate.
-func (t *tries) count(ctx context.Context, name sluice.SaleID, rate sluice.BuyerRate,
-	buyer sluice.BuyerID,
-) (time.Duration, error) {
-	c := &counted{buyer: buyer, rate: rate, done: make(chan struct{})}
+// count returns how long the try has to wait: not at all if it is within the
+// rates.
+func (t *tries) count(ctx context.Context, name sluice.SaleID, a attempt) (sluice.Wait, error) {
+	c := &counted{attempt: a, done: make(chan struct{})}
 	t.mu.Lock()
 	waiting, underWay := t.waiting[name]
 	if len(waiting) >= t.most {
 		t.mu.Unlock()
-		return 0, ErrOverloaded
+		return sluice.Wait{}, ErrOverloaded
 	}
 	t.waiting[name] = append(waiting, c)
 	t.mu.Unlock()
@@ -119,7 +129,7 @@ func (t *tries) count(ctx context.Context, name sluice.SaleID, rate sluice.Buyer
 	case <-c.done:
 		return c.wait, c.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return sluice.Wait{}, ctx.Err()
 	}
 }
 
@@ -144,16 +154,13 @@ func (t *tries) run(name sluice.SaleID) {
 
 // ask makes one call, and answers the batch. It reports whether that worked.
 func (t *tries) ask(name sluice.SaleID, batch []*counted) bool {
-	buyers := make([]sluice.BuyerID, len(batch))
+	attempts := make([]*attempt, len(batch))
 	for i, c := range batch {
-		buyers[i] = c.buyer
+		attempts[i] = &c.attempt
 	}
-	rate := batch[len(batch)-1].rate // the newest, when it has changed just now
-	waits, err := allow(t.limiter, name, rate, buyers)
-	for i, c := range batch {
-		if c.err = err; err == nil {
-			c.wait = waits[i]
-		}
+	err := allow(t.limiter, name, attempts)
+	for _, c := range batch {
+		c.err = err
 		close(c.done)
 	}
 	return err == nil

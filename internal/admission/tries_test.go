@@ -13,48 +13,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// namedLimiter counts as a ledger would, by name and buyer. A call takes as
-// long as the test says.
-type namedLimiter struct {
-	takes time.Duration
-
-	mu     sync.Mutex
-	paid   map[string]int64
-	calls  []int // how many tries each
-	writes int
-	fail   error
-	short  bool
-}
-
-func (l *namedLimiter) Allow(_ context.Context, name sluice.SaleID, rate sluice.BuyerRate,
-	buyers []sluice.BuyerID,
-) ([]time.Duration, error) {
-	time.Sleep(l.takes)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calls = append(l.calls, len(buyers))
-	if l.fail != nil {
-		return nil, l.fail
-	}
-	if l.paid == nil {
-		l.paid = map[string]int64{}
-	}
-	var waits []time.Duration
-	for _, b := range buyers {
-		who := fmt.Sprint(name, " ", b)
-		after, wait := rate.Meter().Try(l.paid[who], time.Now().UnixMicro())
-		if wait == 0 {
-			l.paid[who] = after
-			l.writes++
-		}
-		waits = append(waits, time.Duration(wait)*time.Microsecond)
-	}
-	if l.short {
-		waits = waits[1:]
-	}
-	return waits, nil
-}
-
 // ask makes one try at what comes before a claim, and says how it ended.
 func ask(g *Gate, kind string, buyer sluice.BuyerID) string {
 	wait, err := g.Try(context.Background(), kind, g.board.View("sale"), buyer, home)
@@ -75,7 +33,7 @@ func ask(g *Gate, kind string, buyer sluice.BuyerID) string {
 // each kind by itself, and without touching what the claim has.
 func TestTriesOverAllServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := &namedLimiter{}
+		limiter := &sharedLimiter{}
 		rules := sharedRules // 2 in 10 s
 		rules.AddressRate = sluice.AddressRate{Requests: 4, PerS: 40}
 		var gates []*Gate
@@ -119,7 +77,7 @@ func TestTriesOverAllServers(t *testing.T) {
 // A rate that is not shared is this server's only.
 func TestTriesOfOneServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := &namedLimiter{}
+		limiter := &sharedLimiter{}
 		rules := sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 1, PerS: 10}}
 		for range 2 {
 			g := gateBefore(&slowLedger{}, open(rules), BatcherOptions{Limiter: limiter})
@@ -136,8 +94,8 @@ func TestTriesOfOneServer(t *testing.T) {
 // What cannot be counted does not pass, and is no reason to wait afterwards.
 func TestTriesThatNobodyCounts(t *testing.T) {
 	for name, opts := range map[string]BatcherOptions{
-		"an error":             {Limiter: &namedLimiter{fail: errors.New("no answer")}},
-		"an answer too few":    {Limiter: &namedLimiter{short: true}},
+		"an error":             {Limiter: &sharedLimiter{fail: errors.New("no answer")}},
+		"an answer too few":    {Limiter: &sharedLimiter{short: true}},
 		"a ledger that cannot": {},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,7 +103,7 @@ func TestTriesThatNobodyCounts(t *testing.T) {
 			if got := ask(g, "ticket", "ann"); got != "unanswered" {
 				t.Errorf("%s: %s, want unanswered", name, got)
 			}
-			if limiter, ok := opts.Limiter.(*namedLimiter); ok {
+			if limiter, ok := opts.Limiter.(*sharedLimiter); ok {
 				limiter.fail, limiter.short = nil, false
 				if got := ask(g, "ticket", "ann"); got != "ok" {
 					t.Errorf("%s, when it is over: %s, want ok", name, got)
@@ -159,7 +117,7 @@ func TestTriesThatNobodyCounts(t *testing.T) {
 // the queue is refused at once. A caller who leaves delays no other.
 func TestTriesAreGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter := &namedLimiter{takes: time.Second}
+		limiter := &sharedLimiter{takes: time.Second}
 		g := gateBefore(&slowLedger{}, open(sharedRules), BatcherOptions{Limiter: limiter, MaxBatch: 4, MaxQueue: 10})
 		var mu sync.Mutex
 		told := map[string]int{}

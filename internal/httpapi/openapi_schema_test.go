@@ -80,9 +80,10 @@ type schemas struct {
 // filledIn are the fields that a request may leave out of a type, though they are
 // always there in answers.
 var filledIn = map[reflect.Type][]string{
-	reflect.TypeFor[api.Admission]():    {"shared"},
-	reflect.TypeFor[sluice.BuyerRate](): {"shared"},
-	reflect.TypeFor[sluice.Risk]():      {"timeout_ms", "on_failure"},
+	reflect.TypeFor[api.Admission]():      {"shared"},
+	reflect.TypeFor[sluice.BuyerRate]():   {"shared"},
+	reflect.TypeFor[sluice.AddressRate](): {"shared"},
+	reflect.TypeFor[sluice.Risk]():        {"timeout_ms", "on_failure"},
 }
 
 // leaves are the schemas of types that are not what they are made of.

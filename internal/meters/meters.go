@@ -69,16 +69,33 @@ func (t *Table) Try(meter sluice.Meter, key uint64, now int64) (wait int64) {
 	return wait
 }
 
-// Attempt is who tries, at which table, under which rate.
+// Attempt is who tries, at which table, under which rate. No rate bounds the
+// zero Attempt.
 type Attempt struct {
 	Table *Table
 	Meter sluice.Meter
 	Key   uint64
 }
 
+// AttemptOf returns the attempt of who, the zero one if there is no rate.
+func AttemptOf[T comparable](t *Table, meter sluice.Meter, who T) Attempt {
+	if meter == (sluice.Meter{}) {
+		return Attempt{}
+	}
+	return Attempt{t, meter, Key(t, who)}
+}
+
 // TryBoth makes one try at two tables, always in the same order of tables. It
 // counts in both, or, if it is not within one of the rates, in neither.
 func TryBoth(a, b Attempt, now int64) (waitA, waitB int64) {
+	switch {
+	case a.Table == nil && b.Table == nil:
+		return 0, 0
+	case b.Table == nil:
+		return a.Table.Try(a.Meter, a.Key, now), 0
+	case a.Table == nil:
+		return 0, b.Table.Try(b.Meter, b.Key, now)
+	}
 	first, second := &a.Table.shards[a.Key%shards], &b.Table.shards[b.Key%shards]
 	first.mu.Lock()
 	defer first.mu.Unlock()
@@ -102,6 +119,18 @@ func (t *Table) Undo(meter sluice.Meter, key uint64) {
 		s.paid[key] = paid - meter.Interval
 	} else {
 		s.rest -= meter.Interval
+	}
+}
+
+// Denied takes back a try that was counted just now and denied elsewhere, and
+// learns how long to wait: not at all if another rate denied it.
+func (a Attempt) Denied(now, wait int64) {
+	if a.Table == nil {
+		return
+	}
+	a.Table.Undo(a.Meter, a.Key)
+	if wait > 0 {
+		a.Table.Learn(a.Meter, a.Key, now, wait)
 	}
 }
 

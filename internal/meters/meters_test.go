@@ -149,6 +149,45 @@ func TestTryBoth(t *testing.T) {
 	}
 }
 
+// Without a rate nothing is counted; what was denied elsewhere is taken back, and
+// learned by the one who has to wait.
+func TestAttempt(t *testing.T) {
+	buyers, addresses := New(0), New(0)
+	once := sluice.AddressRate{Requests: 1, PerS: 1}.Meter()
+	ann, home := AttemptOf(buyers, twoASecond, "ann"), AttemptOf(addresses, once, "home")
+	free := AttemptOf(buyers, sluice.BuyerRate{}.Meter(), "ann")
+	for i, step := range []struct {
+		a, b Attempt
+		want [2]int64
+	}{
+		{free, free, [2]int64{}},
+		{ann, free, [2]int64{}},
+		{free, home, [2]int64{}},
+		{ann, home, [2]int64{0, second}},
+		{free, home, [2]int64{0, second}},
+		{ann, free, [2]int64{}}, // the try of both was not counted
+		{ann, free, [2]int64{second / 2, 0}},
+	} {
+		if a, b := TryBoth(step.a, step.b, 10*second); [2]int64{a, b} != step.want {
+			t.Errorf("step %d waits %d and %d, want %v", i, a, b, step.want)
+		}
+	}
+	free.Denied(10*second, second)
+	ann.Denied(10*second, 0)
+	home.Denied(10*second, second/4)
+	for i, want := range [][2]int64{{0, second / 4}, {0, second / 4}} {
+		if a, b := TryBoth(ann, home, 10*second); [2]int64{a, b} != want {
+			t.Errorf("after the denial, try %d waits %d and %d, want %v", i, a, b, want)
+		}
+	}
+	if wait := ann.Table.Try(ann.Meter, ann.Key, 10*second); wait != 0 {
+		t.Errorf("what was taken back waits %d", wait)
+	}
+	if n := buyers.Len() + addresses.Len(); n != 2 {
+		t.Errorf("%d entries, want 2", n)
+	}
+}
+
 // Many at once, under the race detector: each key passes exactly its burst.
 func TestConcurrentTries(t *testing.T) {
 	table := New(0)

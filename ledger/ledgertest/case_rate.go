@@ -67,23 +67,75 @@ var rateCases = []testCase{
 			}
 		}
 	}},
-	{"AgreesWithTheMeter", 0, func(e *env) {
+	{"AgreesWithTheMeters", 0, func(e *env) {
 		random := rand.New(rand.NewPCG(4, 2))
-		rate := sluice.BuyerRate{Requests: 7, PerS: 2000} // does not divide
-		meter := rate.Meter()
-		paid := map[sluice.BuyerID]int64{}
-		for range 60 {
-			e.clock.Advance(time.Duration(random.Int64N(400)) * time.Second)
-			var buyers []sluice.BuyerID
-			var want []time.Duration
-			for range 1 + random.IntN(8) {
-				buyer := sluice.BuyerID(fmt.Sprintf("buyer-%d", random.IntN(3)))
-				after, wait := meter.Try(paid[buyer], e.clock.Now().UnixMicro())
-				paid[buyer] = after
-				buyers, want = append(buyers, buyer), append(want, time.Duration(wait)*time.Microsecond)
+		buyers, addresses := sluice.BuyerRate{Requests: 7, PerS: 2000}, sluice.AddressRate{Requests: 11, PerS: 2000}
+		for i, rates := range []sluice.Rates{ // do not divide
+			{Buyer: buyers}, {Address: addresses}, {Buyer: buyers, Address: addresses},
+		} {
+			paid := map[string]int64{}
+			for range 60 {
+				e.clock.Advance(time.Duration(random.Int64N(400)) * time.Second)
+				now := e.clock.Now().UnixMicro()
+				var tries []sluice.Try
+				var want []sluice.Wait
+				for range 1 + random.IntN(8) {
+					buyer, address := fmt.Sprint("buyer-", random.IntN(4)), fmt.Sprint("home-", random.IntN(2))
+					byBuyer, waitBuyer := rates.Buyer.Meter().Try(paid[buyer], now)
+					byAddress, waitAddress := rates.Address.Meter().Try(paid[address], now)
+					if waitBuyer == 0 && waitAddress == 0 {
+						paid[buyer], paid[address] = byBuyer, byAddress
+					}
+					tries = append(tries, sluice.Try{Buyer: sluice.BuyerID(buyer), Address: address})
+					want = append(want, sluice.Wait{
+						Buyer:   time.Duration(waitBuyer) * time.Microsecond,
+						Address: time.Duration(waitAddress) * time.Microsecond,
+					})
+				}
+				e.same("waits", e.tries(sluice.SaleID(fmt.Sprint("sale-", i)), rates, tries...), want)
 			}
-			e.wantWaits(e.allow(sale, rate, buyers...), want...)
 		}
+	}},
+	{"AnAddressWithManyAccounts", 0, func(e *env) {
+		rates := sluice.Rates{Address: sluice.AddressRate{Requests: 3, PerS: 3000}}
+		for i := range 6 {
+			buyer := sluice.BuyerID(fmt.Sprint("buyer-", i))
+			wait := sluice.Wait{}
+			if i >= 3 {
+				wait.Address = 1000 * time.Second
+			}
+			e.same("waits", e.tries(sale, rates, sluice.Try{Buyer: buyer, Address: "home"},
+				sluice.Try{Buyer: buyer, Address: fmt.Sprint("other-", i)}), []sluice.Wait{wait, {}})
+		}
+		// Addresses are no buyers, and other sales count apart.
+		e.wantWaits(e.allow(sale, sluice.BuyerRate{Requests: 1, PerS: 1000}, "home"), 0)
+		e.same("waits", e.tries("other", rates, sluice.Try{Buyer: "ann", Address: "home"}), []sluice.Wait{{}})
+		e.same("waits without a rate", e.tries(sale, sluice.Rates{}, sluice.Try{Buyer: "ann", Address: "home"}),
+			[]sluice.Wait{{}})
+	}},
+	{"ATryCountsInBothRatesOrInNeither", 0, func(e *env) {
+		rates := sluice.Rates{
+			Buyer: sluice.BuyerRate{Requests: 2, PerS: 4000}, Address: sluice.AddressRate{Requests: 3, PerS: 3000},
+		}
+		ann, bob, eve := sluice.Try{Buyer: "ann", Address: "home"}, sluice.Try{Buyer: "bob", Address: "home"},
+			sluice.Try{Buyer: "eve", Address: "home"}
+		away := sluice.Try{Buyer: "eve", Address: "away"}
+		const none, first, second = time.Duration(0), 1000 * time.Second, 2000 * time.Second
+		e.same("waits", e.tries(sale, rates, ann, ann, ann, bob, eve, away, away, away, ann), []sluice.Wait{
+			{},
+			{},
+			{Buyer: second}, // which cost the address nothing:
+			{},
+			{Address: first}, // which cost the buyer nothing:
+			{},
+			{},
+			{Buyer: second},
+			{Buyer: second, Address: first},
+		})
+		e.clock.Advance(first)
+		e.same("waits", e.tries(sale, rates, ann, bob, eve), []sluice.Wait{
+			{Buyer: first}, {}, {Buyer: first, Address: first},
+		})
 	}},
 	{"ManyAtOnce", 0, func(e *env) { e.hammer(e.ledger) }},
 	{"ManyServersAtOnce", SharedNodes, func(e *env) {
@@ -91,8 +143,8 @@ var rateCases = []testCase{
 	}},
 	{"Closed", 0, func(e *env) {
 		e.must("Close", e.ledger.Close())
-		if waits, err := e.limiter(e.ledger).Allow(e.ctx, sale, sluice.BuyerRate{Requests: 1, PerS: 1},
-			[]sluice.BuyerID{"ann"}); err == nil {
+		rates := sluice.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 1}}
+		if waits, err := e.limiter(e.ledger).Allow(e.ctx, sale, rates, make([]sluice.Try, 1)); err == nil {
 			e.Errorf("a closed ledger answers %v", waits)
 		}
 	}},
@@ -107,10 +159,23 @@ func (e *env) limiter(ledger sluice.Ledger) sluice.RateLimiter {
 	return limiter
 }
 
-func (e *env) allow(id sluice.SaleID, rate sluice.BuyerRate, buyers ...sluice.BuyerID) []time.Duration {
+func (e *env) tries(id sluice.SaleID, rates sluice.Rates, tries ...sluice.Try) []sluice.Wait {
 	e.Helper()
-	waits, err := e.limiter(e.ledger).Allow(e.ctx, id, rate, buyers)
+	waits, err := e.limiter(e.ledger).Allow(e.ctx, id, rates, tries)
 	e.must("Allow", err)
+	return waits
+}
+
+// allow makes tries under a rate of buyers alone.
+func (e *env) allow(id sluice.SaleID, rate sluice.BuyerRate, buyers ...sluice.BuyerID) (waits []time.Duration) {
+	e.Helper()
+	var tries []sluice.Try
+	for _, buyer := range buyers {
+		tries = append(tries, sluice.Try{Buyer: buyer})
+	}
+	for _, wait := range e.tries(id, sluice.Rates{Buyer: rate}, tries...) {
+		waits = append(waits, wait.Longest())
+	}
 	return waits
 }
 
@@ -119,25 +184,40 @@ func (e *env) wantWaits(got []time.Duration, want ...time.Duration) {
 	e.same("waits", got, want)
 }
 
-// hammer lets one buyer, among others, try on all servers at once, while the
-// clock stands still: together no more pass than the rate's requests.
+// hammer lets one buyer, and one address with many accounts, try on all servers
+// at once beside others, while the clock stands still: together no more pass
+// than the rate's requests.
 func (e *env) hammer(servers ...sluice.Ledger) {
-	rate := sluice.BuyerRate{Requests: 25, PerS: 6000, Shared: true}
-	var passed atomic.Int64
+	rates := sluice.Rates{
+		Buyer: sluice.BuyerRate{Requests: 25, PerS: 6000}, Address: sluice.AddressRate{Requests: 35, PerS: 6000},
+	}
+	var byBuyer, byAddress atomic.Int64
 	var all sync.WaitGroup
 	for n, server := range servers {
-		for range 4 {
+		for hand := range 4 {
 			all.Go(func() {
-				for range 10 {
-					buyers := []sluice.BuyerID{"abuser", sluice.BuyerID(fmt.Sprintf("buyer-%d", n)), "abuser", "abuser"}
-					waits, err := e.limiter(server).Allow(e.ctx, sale, rate, buyers)
+				for i := range 10 {
+					one := sluice.BuyerID(fmt.Sprint("account-", n, "-", hand, "-", i))
+					tries := []sluice.Try{
+						{Buyer: "abuser", Address: fmt.Sprint("proxy-", i)},
+						{Buyer: one, Address: "home"},
+						{Buyer: one, Address: fmt.Sprint("house-", n, "-", hand)},
+						{Buyer: one, Address: "home"},
+						{Buyer: "abuser", Address: fmt.Sprint("proxy-", i)},
+						{Buyer: one, Address: "home"},
+					}
+					waits, err := e.limiter(server).Allow(e.ctx, sale, rates, tries)
 					if err != nil {
 						e.Errorf("Allow: %v", err)
 						return
 					}
 					for i, wait := range waits {
-						if buyers[i] == "abuser" && wait == 0 {
-							passed.Add(1)
+						switch {
+						case wait != (sluice.Wait{}):
+						case tries[i].Buyer == "abuser":
+							byBuyer.Add(1)
+						case tries[i].Address == "home":
+							byAddress.Add(1)
 						}
 					}
 				}
@@ -145,7 +225,8 @@ func (e *env) hammer(servers ...sluice.Ledger) {
 		}
 	}
 	all.Wait()
-	if passed.Load() != rate.Requests {
-		e.Errorf("%d tries of one buyer pass on %d servers, want %d", passed.Load(), len(servers), rate.Requests)
+	if byBuyer.Load() != rates.Buyer.Requests || byAddress.Load() != rates.Address.Requests {
+		e.Errorf("on %d servers %d tries of one buyer pass, and %d from one address; want %d and %d", len(servers),
+			byBuyer.Load(), byAddress.Load(), rates.Buyer.Requests, rates.Address.Requests)
 	}
 }

@@ -71,9 +71,10 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	for _, sale := range sales { // of a sale that is gone, too
-		waits, err := l.Allow(t.Context(), sale, sluice.BuyerRate{Requests: 1, PerS: 3600},
-			[]sluice.BuyerID{"ann", "{b}", "ann"})
-		if err != nil || waits[0] != 0 || waits[1] != 0 || waits[2] == 0 {
+		waits, err := l.Allow(t.Context(), sale, sluice.Rates{
+			Buyer: sluice.BuyerRate{Requests: 1, PerS: 3600}, Address: sluice.AddressRate{Requests: 9, PerS: 3600},
+		}, []sluice.Try{{Buyer: "ann", Address: "2001:db8::/64"}, {Buyer: "{b}", Address: "{c}"}, {Buyer: "ann"}})
+		if err != nil || waits[0].Longest() != 0 || waits[1].Longest() != 0 || waits[2].Buyer == 0 {
 			t.Errorf("Allow: %v, %v", waits, err)
 		}
 	}

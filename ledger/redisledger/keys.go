@@ -33,6 +33,11 @@ func (k keys) rate(id sluice.SaleID, buyer sluice.BuyerID) string {
 	return string(k) + ":{" + string(id) + "}:rate:" + string(buyer)
 }
 
+// address is the same of an address.
+func (k keys) address(id sluice.SaleID, address string) string {
+	return string(k) + ":{" + string(id) + "}:addr:" + address
+}
+
 // permits is what each server has leased under a shared admission ratio. It
 // expires.
 func (k keys) permits(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:permits" }

@@ -16,23 +16,30 @@ var _ sluice.RateLimiter = (*Ledger)(nil)
 // script; more are several, in order, in the same round trip. The counts are
 // keys of their own that expire, beside the sale's: a rate that is forgotten
 // is no loss.
-func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.BuyerRate,
-	buyers []sluice.BuyerID,
-) (_ []time.Duration, err error) {
+func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rates sluice.Rates,
+	tries []sluice.Try,
+) (_ []sluice.Wait, err error) {
 	defer wrap(&err, "rate sale=%s", sale)
-	waits := make([]time.Duration, 0, len(buyers))
-	if err := l.writable(); err != nil || len(buyers) == 0 {
+	waits := make([]sluice.Wait, len(tries))
+	byBuyer, byAddress := rates.Buyer != (sluice.BuyerRate{}), rates.Address != (sluice.AddressRate{})
+	if err := l.writable(); err != nil || len(tries) == 0 || !byBuyer && !byAddress {
 		return waits, err
 	}
-	batches := make([][]string, 0, len(buyers)/maxBatch+1)
-	for batch := range slices.Chunk(buyers, maxBatch) {
-		keys := make([]string, len(batch))
-		for i, buyer := range batch {
-			keys[i] = l.keys.rate(sale, buyer)
+	batches := make([][]string, 0, len(tries)/maxBatch+1)
+	for batch := range slices.Chunk(tries, maxBatch) {
+		keys := make([]string, 0, 2*len(batch))
+		for _, try := range batch {
+			if byBuyer {
+				keys = append(keys, l.keys.rate(sale, try.Buyer))
+			}
+			if byAddress {
+				keys = append(keys, l.keys.address(sale, try.Address))
+			}
 		}
 		batches = append(batches, keys)
 	}
-	for i, result := range l.runMany(ctx, rateScript, batches, l.rateArgs(rate.Meter())) {
+	rest := waits
+	for i, result := range l.runMany(ctx, rateScript, batches, l.rateArgs(rates)) {
 		micros, err := result.AsIntSlice()
 		if err != nil {
 			return nil, l.explain(err)
@@ -40,22 +47,33 @@ func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.Buye
 		if len(micros) != len(batches[i]) {
 			return nil, fmt.Errorf("%d answers to %d tries", len(micros), len(batches[i]))
 		}
-		for _, n := range micros {
-			waits = append(waits, time.Duration(n)*time.Microsecond)
+		for len(micros) > 0 {
+			if byBuyer {
+				rest[0].Buyer, micros = time.Duration(micros[0])*time.Microsecond, micros[1:]
+			}
+			if byAddress {
+				rest[0].Address, micros = time.Duration(micros[0])*time.Microsecond, micros[1:]
+			}
+			rest = rest[1:]
 		}
 	}
 	return waits, nil
 }
 
 // rateArgs builds the arguments of rate.lua; its header explains them.
-func (l *Ledger) rateArgs(meter sluice.Meter) []string {
-	now := ""
+func (l *Ledger) rateArgs(rates sluice.Rates) []string {
+	args := []string{""}
 	if l.opts.Now != nil {
-		now = strconv.FormatInt(l.opts.Now().UnixMicro(), 10)
+		args[0] = strconv.FormatInt(l.opts.Now().UnixMicro(), 10)
 	}
-	keep := (meter.Full + 999) / 1000 // ms; then nothing is paid for any more
-	return []string{
-		strconv.FormatInt(meter.Interval, 10), strconv.FormatInt(meter.Full, 10), strconv.FormatInt(keep, 10),
-		now,
+	for _, meter := range []sluice.Meter{rates.Buyer.Meter(), rates.Address.Meter()} {
+		if meter == (sluice.Meter{}) {
+			continue
+		}
+		keep := (meter.Full + 999) / 1000 // ms; then nothing is paid for any more
+		for _, n := range []int64{meter.Interval, meter.Full, keep} {
+			args = append(args, strconv.FormatInt(n, 10))
+		}
 	}
+	return args
 }

@@ -1,6 +1,8 @@
 package redisledger_test
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,39 +14,49 @@ import (
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
-// What stands in Redis of a buyer's rate: one key with a deadline, in the slot
-// of the sale; and a try that is denied leaves it as it is.
+// What stands in Redis of the rates: for a buyer and for an address one key with
+// a deadline, in the slot of the sale; and a try that is denied leaves both as
+// they are.
 func TestRateKeys(t *testing.T) {
 	url := servertest.StartRedis(t).URL() // its own: the server's count of writes is looked at
 	prefix := newPrefix(t, url)
 	l := open(t, url, redisledger.Options{Node: "n", Prefix: prefix})
 	client := newClient(t, url)
-	rate := sluice.BuyerRate{Requests: 2, PerS: 600}
+	rates := sluice.Rates{
+		Buyer: sluice.BuyerRate{Requests: 2, PerS: 600}, Address: sluice.AddressRate{Requests: 4, PerS: 300},
+	}
 	allow := func(want ...bool) {
 		t.Helper()
-		buyers := make([]sluice.BuyerID, len(want))
-		for i := range buyers {
-			buyers[i] = "ann"
-		}
-		waits, err := l.Allow(t.Context(), "phone", rate, buyers)
+		waits, err := l.Allow(t.Context(), "phone", rates,
+			slices.Repeat([]sluice.Try{{Buyer: "ann", Address: "192.0.2.1"}}, len(want)))
 		if err != nil || len(waits) != len(want) {
 			t.Fatalf("%v, %v", waits, err)
 		}
 		for i, wait := range waits {
-			if passes := wait == 0; passes != want[i] || wait < 0 || wait > 300*time.Second {
+			if wait := wait.Longest(); (wait == 0) != want[i] || wait < 0 || wait > 300*time.Second {
 				t.Errorf("try %d waits %v, want %t", i, wait, want[i])
 			}
 		}
 	}
 	key := prefix + ":{phone}:rate:ann"
-	allow(true, true)
-	before, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
-	if err != nil {
-		t.Fatal(err)
+	get := func(key string) string {
+		t.Helper()
+		text, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
+		must(t, err)
+		return text
 	}
-	ahead, err := strconv.ParseInt(before, 10, 64)
-	if now := time.Now().UnixMicro(); err != nil || ahead < now || ahead > now+1200e6 {
-		t.Errorf("kept is %q: %v; it is %d now", before, err, now)
+	allow(true, true)
+	before := map[string]string{}
+	for key, s := range map[string]int64{key: 600, prefix + ":{phone}:addr:192.0.2.1": 300} {
+		before[key] = get(key)
+		ahead, err := strconv.ParseInt(before[key], 10, 64)
+		if now := time.Now().UnixMicro(); err != nil || ahead < now || ahead > now+2*s*1e6 {
+			t.Errorf("%s: kept is %q: %v; it is %d now", key, before[key], err, now)
+		}
+		if ms, err := client.Do(t.Context(), client.B().Pttl().Key(key).Build()).AsInt64(); err != nil || ms <= 0 ||
+			ms > s*1000 {
+			t.Errorf("%s is kept for %d ms, want up to %d s", key, ms, s)
+		}
 	}
 	changes := changesSinceSave(t, client)
 	allow(false, false)
@@ -52,23 +64,21 @@ func TestRateKeys(t *testing.T) {
 	if after := changesSinceSave(t, client); after != changes {
 		t.Errorf("denied tries wrote %d times", after-changes)
 	}
-	if after, _ := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString(); after != before {
-		t.Errorf("denied tries changed what is kept from %s to %s", before, after)
-	}
-	if ms, err := client.Do(t.Context(), client.B().Pttl().Key(key).Build()).AsInt64(); err != nil || ms <= 0 ||
-		ms > 600_000 {
-		t.Errorf("it is kept for %d ms, want up to 600,000", ms)
+	for key, was := range before {
+		if is := get(key); is != was {
+			t.Errorf("denied tries changed %s from %s to %s", key, was, is)
+		}
 	}
 	// A sale that is dropped, or never was, changes nothing about it; a key that
 	// another program has written is an error, so no buyer passes.
 	command(t, client, "DEL", key)
 	command(t, client, "LPUSH", key, "x")
-	if waits, err := l.Allow(t.Context(), "phone", rate, []sluice.BuyerID{"bob", "ann"}); err == nil {
+	if waits, err := l.Allow(t.Context(), "phone", rates, []sluice.Try{{Buyer: "bob"}, {Buyer: "ann"}}); err == nil {
 		t.Errorf("a list in the place of a rate: %v", waits)
 	}
 	command(t, client, "DEL", key)
 	command(t, client, "SET", key, "soon")
-	if waits, err := l.Allow(t.Context(), "phone", rate, []sluice.BuyerID{"ann"}); err == nil {
+	if waits, err := l.Allow(t.Context(), "phone", rates, []sluice.Try{{Buyer: "ann"}}); err == nil {
 		t.Errorf("a word in the place of a rate: %v", waits)
 	}
 }
@@ -95,46 +105,59 @@ func TestRateWithoutAScriptCache(t *testing.T) {
 	server := servertest.StartRedis(t)
 	l := open(t, server.URL(), redisledger.Options{Node: "n"})
 	client := newClient(t, server.URL())
-	var buyers []sluice.BuyerID
-	for i := range 600 {
-		buyers = append(buyers, sluice.BuyerID("buyer-"+strconv.Itoa(i)))
+	tries := triesOf(600)
+	rates := sluice.Rates{
+		Buyer: sluice.BuyerRate{Requests: 1, PerS: 3600}, Address: sluice.AddressRate{Requests: 1, PerS: 60},
 	}
 	for round := range 2 {
 		command(t, client, "SCRIPT", "FLUSH")
-		waits, err := l.Allow(t.Context(), "phone", sluice.BuyerRate{Requests: 1, PerS: 3600}, buyers)
-		if err != nil || len(waits) != len(buyers) {
+		waits, err := l.Allow(t.Context(), "phone", rates, tries)
+		if err != nil || len(waits) != len(tries) {
 			t.Fatalf("%d answers, %v", len(waits), err)
 		}
 		for i, wait := range waits {
-			if (wait == 0) != (round == 0) {
+			if (wait.Buyer == 0) != (round == 0) || (wait.Address == 0) != (round == 0) || wait.Address > time.Minute {
 				t.Fatalf("round %d, try %d: %v", round, i, wait)
 			}
 		}
 	}
 	// A Redis that is gone is an error: no buyer passes unchecked.
 	server.Stop()
-	if waits, err := l.Allow(t.Context(), "phone", sluice.BuyerRate{Requests: 1, PerS: 1}, buyers[:1]); err == nil {
+	if waits, err := l.Allow(t.Context(), "phone", rates, tries[:1]); err == nil {
 		t.Errorf("without Redis: %v", waits)
 	}
 }
 
+// triesOf are the tries of n buyers, from as many addresses.
+func triesOf(n int) (tries []sluice.Try) {
+	for i := range n {
+		tries = append(tries, sluice.Try{
+			Buyer: sluice.BuyerID("buyer-" + strconv.Itoa(i)), Address: fmt.Sprintf("2001:db8:0:%x::/64", i),
+		})
+	}
+	return tries
+}
+
 // BenchmarkAllow is a batch of 250 tries of as many buyers: all within the rate,
-// and all denied. It reports the processor time of Redis as well.
+// or within that of addresses too, and all denied. It reports the processor time
+// of Redis as well.
 func BenchmarkAllow(b *testing.B) {
 	server := servertest.StartRedis(b)
 	l := open(b, server.URL(), redisledger.Options{Node: "n"})
 	client := newClient(b, server.URL())
-	var buyers []sluice.BuyerID
-	for i := range 250 {
-		buyers = append(buyers, sluice.BuyerID("buyer-"+strconv.Itoa(i)))
-	}
-	for name, rate := range map[string]sluice.BuyerRate{
-		"within": {Requests: sluice.MaxRateRequests, PerS: 1}, "denied": {Requests: 1, PerS: sluice.MaxRatePerS},
+	tries250 := triesOf(250)
+	for name, rates := range map[string]sluice.Rates{
+		"within": {Buyer: sluice.BuyerRate{Requests: sluice.MaxRateRequests, PerS: 1}},
+		"denied": {Buyer: sluice.BuyerRate{Requests: 1, PerS: sluice.MaxRatePerS}},
+		"within-both": {
+			Buyer:   sluice.BuyerRate{Requests: sluice.MaxRateRequests, PerS: 1},
+			Address: sluice.AddressRate{Requests: sluice.MaxRateRequests, PerS: 1},
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			before, tries := cpuSeconds(b, client), 0.0
 			for b.Loop() {
-				if _, err := l.Allow(b.Context(), sluice.SaleID(name), rate, buyers); err != nil {
+				if _, err := l.Allow(b.Context(), sluice.SaleID(name), rates, tries250); err != nil {
 					b.Fatal(err)
 				}
 				tries += 250

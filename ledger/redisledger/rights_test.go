@@ -167,7 +167,7 @@ func work(t testing.TB, admin rueidis.Client, url string, sale sluice.SaleID) er
 		load(1),
 		func() error { terms.Version++; return l.Apply(ctx, sale, 1, terms) },
 		func() error {
-			_, err := l.Allow(ctx, sale, sluice.BuyerRate{Requests: 1, PerS: 1}, []sluice.BuyerID{"ann"})
+			_, err := l.Allow(ctx, sale, sluice.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 1}}, make([]sluice.Try, 1))
 			return err
 		},
 		func() error { _, err := l.Permits(ctx, sale, sluice.PermitAsk{Ratio: 1, Want: 1}); return err },

@@ -12,22 +12,22 @@ var _ sluice.RateLimiter = (*Ledger)(nil)
 
 // Allow implements sluice.RateLimiter, in memory: one process owns the ledger,
 // so there is no other server to ask, and a rate that is forgotten is no loss.
-func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rate sluice.BuyerRate,
-	buyers []sluice.BuyerID,
-) (_ []time.Duration, err error) {
+func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rates sluice.Rates,
+	tries []sluice.Try,
+) (_ []sluice.Wait, err error) {
 	defer wrap(&err, "rate sale=%s", sale)
 	if err := l.usable(ctx); err != nil {
 		return nil, err
 	}
-	type attempter struct {
-		sale  sluice.SaleID
-		buyer sluice.BuyerID
-	}
-	meter, now := rate.Meter(), l.now().UnixMicro()
-	waits := make([]time.Duration, len(buyers))
-	for i, buyer := range buyers {
-		wait := l.rates.Try(meter, meters.Key(l.rates, attempter{sale, buyer}), now)
-		waits[i] = time.Duration(wait) * time.Microsecond
+	byBuyer, byAddress, now := rates.Buyer.Meter(), rates.Address.Meter(), l.now().UnixMicro()
+	waits := make([]sluice.Wait, len(tries))
+	for i, try := range tries {
+		buyer, address := meters.TryBoth(
+			meters.AttemptOf(l.buyers, byBuyer, [2]string{string(sale), string(try.Buyer)}),
+			meters.AttemptOf(l.addresses, byAddress, [2]string{string(sale), try.Address}), now)
+		waits[i] = sluice.Wait{
+			Buyer: time.Duration(buyer) * time.Microsecond, Address: time.Duration(address) * time.Microsecond,
+		}
 	}
 	return waits, nil
 }

@@ -70,10 +70,11 @@ type Ledger struct {
 	reader
 	lock  *flock.Flock
 	queue queue
-	rates *meters.Table
 	sales atomic.Pointer[salesByID] // what is committed; replaced, never changed
 	full  refusal                   // of the disk
 	done  chan struct{}             // closed when the writer has ended
+
+	buyers, addresses *meters.Table // what their tries have cost
 }
 
 var _ sluice.Ledger = (*Ledger)(nil)
@@ -107,8 +108,8 @@ func Open(ctx context.Context, path string, opts Options) (_ *Ledger, err error)
 		return nil, sluice.ErrInUse
 	}
 	l := &Ledger{
-		path: abs, node: opts.Node, now: opts.Now, hook: opts.hook, lock: lock, rates: meters.New(0),
-		done: make(chan struct{}),
+		path: abs, node: opts.Node, now: opts.Now, hook: opts.hook, lock: lock, done: make(chan struct{}),
+		buyers: meters.New(0), addresses: meters.New(0),
 	}
 	l.held = l.look
 	l.queue.init()

@@ -1,36 +1,51 @@
--- rate.lua: count one try of each buyer against the rate of a sale, in order.
+-- rate.lua: count tries against the rates of a sale, in order: each by all of the rates, or by none.
 --
--- KEYS:    1.. one key per try, of its buyer; a buyer may occur more than once
--- ARGV:    1 what one try costs in µs, 2 what all together may cost ahead in µs, 3 how long a key is kept in ms;
---          4 now in µs, or '' for this server's clock
--- Returns: per try 0 if it is within the rate and counted, else the µs until the buyer's next one would be
+-- KEYS:    1.. per try one key for each rate, of its buyer or its address; a key may occur more than once
+-- ARGV:    1 now in µs, or '' for this server's clock, 2.. for each rate: what one try costs in µs, what all together
+--          may cost ahead in µs, how long a key is kept in ms
+-- Returns: per key 0 if the try is within that rate, else the µs until the next one would be; a try with nothing
+--          but 0 is counted
 -- Keeps:   no invariant; a denied try writes nothing
--- Cost:    2 commands a counted try, 1 a denied one: under 1 ms for 250
--- Resend:  counts again; a buyer without an answer does not pass, so a lost reply gains nothing
+-- Cost:    2 commands a key of a counted try, 1 of a denied one: under 1 ms for 250 keys
+-- Resend:  counts again; a try without an answer does not pass, so a lost reply gains nothing
 
 local KEYS = KEYS
-local cost, full, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local now = tonumber(ARGV[4])
+local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
   now = tonumber(t[1]) * 1000000 + tonumber(t[2])
 end
+local rates, cost, full, keep = 0, {}, {}, {}
+for a = 2, #ARGV, 3 do
+  rates = rates + 1
+  cost[rates], full[rates], keep[rates] = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), ARGV[a + 2]
+end
 
-local out = {}
-for i = 1, #KEYS do
-  local paid = tonumber(redis.call('GET', KEYS[i]) or 0)
-  if not paid then
-    return redis.error_reply('ERR the rate of a buyer holds no number')
+local out, paid = {}, {}
+for first = 0, #KEYS - 1, rates do
+  local within = true
+  for r = 1, rates do
+    local i = first + r
+    local p = tonumber(redis.call('GET', KEYS[i]) or 0)
+    if not p then
+      return redis.error_reply('ERR the rate of a buyer or an address holds no number')
+    end
+    if p < now or p > now + full[r] then -- Meter.Try in ratelimit.go says why
+      p = now
+    end
+    local wait = p + cost[r] - full[r] - now
+    if wait > 0 then
+      out[i], within = wait, false
+    else
+      out[i] = 0
+    end
+    paid[r] = p + cost[r]
   end
-  if paid < now or paid > now + full then -- Meter.Try in ratelimit.go says why
-    paid = now
-  end
-  local wait = paid + cost - full - now
-  if wait > 0 then
-    out[i] = wait
-  else
-    redis.call('SET', KEYS[i], string.format('%.0f', paid + cost), 'PX', keep)
-    out[i] = 0
+  if within then
+    for r = 1, rates do
+      local i = first + r
+      redis.call('SET', KEYS[i], string.format('%.0f', paid[r]), 'PX', keep[r])
+    end
   end
 end
 return out
