@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -94,6 +95,67 @@ func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
 		until(t, "the rate to be gone on every server", func() bool {
 			return b.try("phones", "abuser", fmt.Sprintf("late-%d-%d", i, time.Now().UnixNano())) == "accepted"
 		})
+	}
+}
+
+// One address with many accounts gets the same through three servers as through
+// one, claims and tickets alike; a buyer from elsewhere is not delayed.
+func TestTheSharedRateOfAnAddressHoldsOnThreeServers(t *testing.T) {
+	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
+	var branches []*branch
+	for _, node := range []string{"one", "two", "three"} {
+		branches = append(branches, openBranch(t, engine.Config{
+			Ledger: redis.URL(), Store: store, Node: node,
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, // that of httptest
+		}))
+	}
+	rules := sluice.Rules{
+		BuyerRate:   sluice.BuyerRate{Requests: 2, PerS: sluice.MaxRatePerS, Shared: true},
+		AddressRate: sluice.AddressRate{Requests: 20, PerS: sluice.MaxRatePerS, Shared: true},
+	}
+	phones := prepared("phones", time.Now().Add(-time.Minute), rules)
+	rules.Ticket = sluice.Ticket{BeforeS: 60}
+	tickets := prepared("tickets", time.Now().Add(-time.Minute), rules)
+	for _, sale := range []sluice.Sale{phones, tickets} {
+		sale.Total = 10_000
+		sell(t, branches, sale)
+	}
+	for what, path := range map[string]string{"claim": "/v1/sales/phones/orders", "ticket": "/v1/sales/tickets/ticket"} {
+		try := func(b *branch, buyer, from string) string {
+			body := ""
+			if what == "claim" {
+				body = `{"quantity":1}`
+			}
+			_, answer := b.post(path, buyer, map[string]string{"Idempotency-Key": "key-00001", "X-Forwarded-For": from}, body)
+			code, _ := answer["code"].(string)
+			return code
+		}
+		var mu sync.Mutex
+		codes := map[string]int{}
+		var crowd sync.WaitGroup
+		for i, b := range branches {
+			for hand := range 4 {
+				crowd.Go(func() {
+					for n := range 10 {
+						code := try(b, fmt.Sprintf("account-%d-%d-%d", i, hand, n), fmt.Sprintf("2001:db8:0:1::%x", 1+n))
+						mu.Lock()
+						codes[code]++
+						mu.Unlock()
+					}
+				})
+			}
+			crowd.Go(func() {
+				for n := range 6 {
+					if code := try(b, fmt.Sprintf("buyer-%d-%d", i, n), "203.0.113.9"); code != "" {
+						t.Errorf("a %s from elsewhere gets %q", what, code)
+					}
+				}
+			})
+		}
+		crowd.Wait()
+		if codes[""] != 20 || codes["rate_limited"] != 100 {
+			t.Errorf("one address gets %v for 120 times a %s, want 20 and 100 times rate_limited", codes, what)
+		}
 	}
 }
 
