@@ -120,7 +120,7 @@ var rateCases = []testCase{
 		ann, bob, eve := sluice.Try{Buyer: "ann", Address: "home"}, sluice.Try{Buyer: "bob", Address: "home"},
 			sluice.Try{Buyer: "eve", Address: "home"}
 		away := sluice.Try{Buyer: "eve", Address: "away"}
-		const none, first, second = time.Duration(0), 1000 * time.Second, 2000 * time.Second
+		const first, second = 1000 * time.Second, 2000 * time.Second
 		e.same("waits", e.tries(sale, rates, ann, ann, ann, bob, eve, away, away, away, ann), []sluice.Wait{
 			{},
 			{},
