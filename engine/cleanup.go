@@ -157,13 +157,13 @@ func tidyOnce(ctx context.Context, store tidyStore, node string, records time.Du
 		return err
 	}
 	err = store.Tidy(ctx)
-	if err != nil || records <= 0 {
+	if records <= 0 {
 		return err
 	}
-	erased, err := store.EraseOlder(ctx, records)
+	erased, failed := store.EraseOlder(ctx, records)
 	if erased.Orders > 0 || erased.DeadLetters > 0 || erased.Actions > 0 {
 		log.Info("record_retention: erased the buyers of archived sales, and deleted old actions of admins",
 			"orders", erased.Orders, "dead_letters", erased.DeadLetters, "actions", erased.Actions)
 	}
-	return err
+	return errors.Join(err, failed)
 }

@@ -53,6 +53,9 @@ var own = map[string]string{
 		SET orders.status = 'expired', orders.unpaid = TRUE, orders.updated_at = greatest(orders.updated_at, clock.now)
 		WHERE orders.status = 'pending' AND orders.keep_until <= ?`,
 	"DeleteReleases": `DELETE releases FROM ` + list + ` STRAIGHT_JOIN releases ON releases.order_id = list.id`,
+	"Erase.PaymentsOf": `SELECT c.order_id, c.from_status, c.payment_id, c.refused
+		FROM ` + list + ` STRAIGHT_JOIN order_changes c ON c.order_id = list.id
+		WHERE c.payment_id <> '' OR c.refused <> ''`,
 	"Events.NewChanges": `SELECT c.position, c.order_id, c.changed_at, o.sale_id, o.position, coalesce(m.position, 0)
 		FROM (SELECT position, order_id, changed_at FROM order_changes FORCE INDEX (order_changes_event)
 			WHERE event IS NULL ORDER BY event, position LIMIT ?) c

@@ -394,6 +394,53 @@ func testEraseOlder(t *testing.T, db Database) {
 	older(sluice.Erased{})
 }
 
+// Old actions of admins are deleted, and the buyers of other sales erased, while one
+// sale cannot be: the pseudonym of one of its orders is another order's.
+func testEraseOlderGoesOn(t *testing.T, db Database) {
+	s := erasing(t, db, erasureKey)
+	orders := map[sluice.SaleID][]sluice.Claim{}
+	for _, id := range []sluice.SaleID{"first", "second"} {
+		create(t, s, aSale(id, 10))
+		entry := personalClaims(&source{sale: id, epoch: 1}, 1)
+		insert(t, s, sluice.Stored{Inserted: 2}, entry)
+		for _, c := range entry.Claims {
+			change(t, s, want(c.Order, sluice.Cancel))
+		}
+		archivedSale(t, s, id)
+		orders[id] = entry.Claims
+	}
+	age := func(id sluice.SaleID) {
+		db.Execute(t, "UPDATE sales SET archived_at = "+db.Earlier("archived_at", "7200")+" WHERE id = '"+string(id)+"'")
+	}
+	age("first")
+	if done, err := s.EraseOlder(t.Context(), time.Hour); err != nil || done.Orders != 2 {
+		t.Fatal(done, err)
+	}
+	plain := orders["first"][0]
+	masked, err := s.Order(t.Context(), plain.Order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rename := func(id sluice.OrderID, buyer sluice.BuyerID, key sluice.Key) {
+		db.Execute(t, fmt.Sprintf("UPDATE orders SET buyer_id = '%s', claim_key = '%s' WHERE order_id = '%s'",
+			buyer, key, id))
+	}
+	rename(plain.Order, plain.Buyer, plain.Key)
+	rename(orders["first"][1].Order, masked.Buyer, masked.Key)
+	db.Execute(t, "UPDATE sales SET erased_at = NULL")
+	recordAction(t, s, sluice.AdminAction{By: "old"})
+	db.Execute(t, "UPDATE admin_actions SET acted_at = "+db.Earlier("acted_at", "7200"))
+	age("second")
+
+	done, err := s.EraseOlder(t.Context(), time.Hour)
+	if err == nil || !strings.Contains(err.Error(), "first") {
+		t.Errorf("the error is %v", err)
+	}
+	if diff := cmp.Diff(sluice.Erased{Orders: 2, Actions: 1}, done); diff != "" {
+		t.Errorf("erased (-want +got):\n%s", diff)
+	}
+}
+
 // Erasing beside refunds of the same orders, and beside another erasure: each waits
 // for the other, and both are done.
 func testEraseAgainstRefunds(t *testing.T, db Database) {

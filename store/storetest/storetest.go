@@ -133,6 +133,7 @@ var alone = []storeTest{
 	{"EraseKeys", testEraseKeys},
 	{"EraseCutOff", testEraseCutOff},
 	{"EraseOlder", testEraseOlder},
+	{"EraseOlderGoesOn", testEraseOlderGoesOn},
 
 	{"Returning", testReturning},
 	{"ReissueRelease", testReissueRelease},

@@ -1,6 +1,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -29,20 +30,14 @@ var (
 	sqlLockOrdersOfSale = newStatement("Erase.LockOrdersOfSale", `SELECT `+OrderColumns+` FROM orders
 		FORCE INDEX (orders_of_sale) WHERE sale_id = ? AND position > ? ORDER BY position
 		LIMIT ? FOR NO KEY UPDATE`)
-	sqlPaymentsOf = newStatement("Erase.PaymentsOf", `SELECT from_status, payment_id, refused FROM order_changes
-		WHERE order_id = ? AND (payment_id <> '' OR refused <> '')`)
+	sqlPaymentsOf = newStatement("Erase.PaymentsOf", `SELECT c.order_id, c.from_status, c.payment_id, c.refused
+		FROM order_changes c WHERE c.order_id = ANY (?::text[]) AND (c.payment_id <> '' OR c.refused <> '')`)
 	sqlEraseOrder = newStatement("Erase.Order",
 		update("orders", "buyer_id, claim_key, meta, payment_id")+` WHERE order_id = ?`)
 	sqlErasePayment = newStatement("Erase.Payment", update("order_changes", "payment_id, refused")+`
 		WHERE order_id = ? AND from_status = ? AND refused = ?`)
 
-	sqlLettersAfter = newStatement("Erase.LettersAfter",
-		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE id > ? ORDER BY id LIMIT ?`)
-	// LockLetter holds its row until the transaction ends.
-	sqlLockLetter = newStatement("Erase.LockLetter",
-		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE id = ? FOR NO KEY UPDATE`)
-	sqlEraseLetter = newStatement("Erase.Letter", update("dead_letters", "claims, reason")+` WHERE id = ?`)
-	sqlIsListed    = newStatement("Erase.IsListed",
+	sqlIsListed = newStatement("Erase.IsListed",
 		`SELECT count(*) FROM sale_buyers WHERE sale_id = ? AND kind = ? AND generation = ? AND buyer_id = ?`)
 
 	sqlFirstAction  = newStatement("Erase.FirstAction", `SELECT coalesce(min(id), 0) FROM admin_actions`)
@@ -106,25 +101,28 @@ func (s *Store) EraseOlder(ctx context.Context, age time.Duration) (done sluice.
 	before := now.Add(-age)
 	e := s.newEraser(&done)
 	defer e.finish()
-	for sale := sluice.SaleID(""); ; {
-		sale, err = only[sluice.SaleID](s.reads(ctx).row(sqlToErase, before, sale))
-		if errors.Is(err, sql.ErrNoRows) {
-			break
-		}
-		if err == nil {
-			err = e.sale(ctx, sale)
-		}
-		if err != nil {
-			return done, err
-		}
-	}
-	return done, e.actions(ctx, func(tx *conn, from, to int64) (int64, error) {
+	// The actions first: they do not wait for the sales. A sale that fails keeps no
+	// other from its turn; the first error is returned.
+	failed := e.actions(ctx, func(tx *conn, from, to int64) (int64, error) {
 		n, err := tx.count(sqlDeleteActions, from, to, before)
 		if err == nil && n == 0 { // they are in the order of their times
 			err = errEnough
 		}
 		return n, err
 	})
+	for sale := sluice.SaleID(""); ctx.Err() == nil; {
+		sale, err = only[sluice.SaleID](s.reads(ctx).row(sqlToErase, before, sale))
+		if errors.Is(err, sql.ErrNoRows) {
+			return done, failed
+		}
+		if err != nil {
+			return done, cmp.Or(failed, err)
+		}
+		if err := e.sale(ctx, sale); err != nil {
+			failed = cmp.Or(failed, fmt.Errorf("sale %s: %w", sale, err))
+		}
+	}
+	return done, cmp.Or(failed, ctx.Err())
 }
 
 func (s *Store) mayErase(err error) error {
@@ -258,13 +256,17 @@ func (e *eraser) orders(
 			if page, err = lock(tx); err != nil {
 				return err
 			}
+			payments, err := tx.paymentsOf(page)
+			if err != nil {
+				return err
+			}
 			for i := range page {
 				o := &page[i]
 				if o.Status == sluice.RefundDue {
 					owed[o.Sale] = true
 					continue
 				}
-				changed, err := tx.eraseOrder(o)
+				changed, err := tx.eraseOrder(o, payments[o.ID])
 				if err != nil {
 					return err
 				}
@@ -288,8 +290,26 @@ func (e *eraser) orders(
 	}
 }
 
+// payment is one of an order's history: from which status, and what of a payment it
+// names.
+type payment struct{ from, recorded, refused string }
+
+// paymentsOf reads the payments of orders.
+func (q *conn) paymentsOf(orders []sluice.Order) (map[sluice.OrderID][]payment, error) {
+	ids, found := make([]string, len(orders)), map[sluice.OrderID][]payment{}
+	for i := range orders {
+		ids[i] = string(orders[i].ID)
+	}
+	return found, q.each(sqlPaymentsOf, []any{ids}, func(r row) error {
+		id, p := sluice.OrderID(""), payment{}
+		err := r.Scan(&id, &p.from, &p.recorded, &p.refused)
+		found[id] = append(found[id], p)
+		return err
+	})
+}
+
 // eraseOrder erases an order, whose row is locked, and its history.
-func (q *conn) eraseOrder(o *sluice.Order) (changed bool, err error) {
+func (q *conn) eraseOrder(o *sluice.Order, history []payment) (changed bool, err error) {
 	m := q.s.masks
 	buyer := m.buyer(o.Buyer)
 	key, meta := m.ofOrder(o.ID, maskKey, string(o.Key)), m.meta(o.ID, o.Meta)
@@ -300,17 +320,9 @@ func (q *conn) eraseOrder(o *sluice.Order) (changed bool, err error) {
 			return false, err
 		}
 	}
-	type paid struct{ from, payment, refused string }
-	history, err := all(q, sqlPaymentsOf, func(r row) (p paid, err error) {
-		err = r.Scan(&p.from, &p.payment, &p.refused)
-		return p, err
-	}, o.ID)
-	if err != nil {
-		return false, err
-	}
 	for _, p := range history {
-		payment, refused := m.ofOrder(o.ID, maskPayment, p.payment), m.ofOrder(o.ID, maskPayment, p.refused)
-		if payment == p.payment && refused == p.refused {
+		payment, refused := m.ofOrder(o.ID, maskPayment, p.recorded), m.ofOrder(o.ID, maskPayment, p.refused)
+		if payment == p.recorded && refused == p.refused {
 			continue
 		}
 		changed = true
@@ -319,61 +331,6 @@ func (q *conn) eraseOrder(o *sluice.Order) (changed bool, err error) {
 		}
 	}
 	return changed, nil
-}
-
-// letters erases the claims of a buyer in dead letters of archived sales; without a
-// buyer all claims of one sale.
-func (e *eraser) letters(ctx context.Context, sale sluice.SaleID, buyer sluice.BuyerID) error {
-	for after := int64(0); ; {
-		page, err := all(e.s.reads(ctx), sqlLettersAfter, scanDeadLetter, after, eraseLetters)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			l := &page[i]
-			after = l.ID
-			if _, changed := e.s.masks.letter(l, buyer); sale != "" && sale != l.Sale || !changed {
-				continue
-			}
-			archived, err := e.isArchived(ctx, l.Sale)
-			if err != nil {
-				return err
-			}
-			if !archived {
-				e.wait(l.Sale, sluice.NotArchived)
-				continue
-			}
-			erased := false
-			err = e.s.change(ctx, func(tx *conn) (err error) {
-				erased, err = tx.eraseLetter(l.ID, buyer)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			if erased {
-				e.done.DeadLetters++
-			}
-		}
-		if len(page) < eraseLetters {
-			return nil
-		}
-	}
-}
-
-// eraseLetter erases the claims of a buyer in a dead letter, or all, as they are
-// once its row is locked: another buyer of it may have been erased since it was read.
-func (q *conn) eraseLetter(id int64, buyer sluice.BuyerID) (changed bool, err error) {
-	l, err := one(q, sluice.ErrDeadLetterNotFound, sqlLockLetter, scanDeadLetter, id)
-	if err != nil {
-		return false, err
-	}
-	claims, changed := q.s.masks.letter(&l, buyer)
-	if !changed {
-		return false, nil
-	}
-	// The reason quotes what could not be stored.
-	return true, q.set(sqlEraseLetter, []byte(claims), "erased", id)
 }
 
 // actions calls do with ranges of the numbers of admin actions, each in a
