@@ -13,6 +13,6 @@ func Chromium(t testing.TB) string {
 			return path
 		}
 	}
-	unavailable(t, "chromium", "neither chromium nor google-chrome is installed")
+	Unavailable(t, "chromium", "neither chromium nor google-chrome is installed")
 	return ""
 }

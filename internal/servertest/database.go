@@ -103,7 +103,7 @@ func (e *missingError) Error() string { return e.why }
 func available[S any](t testing.TB, name string, s S, err error) S {
 	t.Helper()
 	if missing := (*missingError)(nil); errors.As(err, &missing) {
-		unavailable(t, name, missing.Error())
+		Unavailable(t, name, missing.Error())
 	}
 	failIf(t, err)
 	return s

@@ -11,7 +11,7 @@ func Disk(t testing.TB, size string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size="+size); err != nil {
-		unavailable(t, "mount", err.Error())
+		Unavailable(t, "mount", err.Error())
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {

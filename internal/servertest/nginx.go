@@ -18,7 +18,7 @@ func StartNginx(t testing.TB, config, addr string) {
 	program, err := exec.LookPath("nginx")
 	if err != nil {
 		if program, err = exec.LookPath("/usr/sbin/nginx"); err != nil {
-			unavailable(t, "nginx", "no nginx on the PATH or in /usr/sbin")
+			Unavailable(t, "nginx", "no nginx on the PATH or in /usr/sbin")
 		}
 	}
 	dir, err := os.MkdirTemp("", "sluice-nginx-")

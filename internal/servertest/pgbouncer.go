@@ -22,7 +22,7 @@ func PgBouncer(t testing.TB, s *PostgresServer) (via func(url string) string) {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
-			unavailable(t, "pgbouncer", "no pgbouncer on the PATH or in /usr/sbin")
+			Unavailable(t, "pgbouncer", "no pgbouncer on the PATH or in /usr/sbin")
 		}
 	}
 	dir, err := os.MkdirTemp("", "sluice-pgbouncer-")

@@ -272,6 +272,6 @@ func redisProgram(t testing.TB) string {
 			return path
 		}
 	}
-	unavailable(t, "redis", "neither redis-server nor valkey-server is installed")
+	Unavailable(t, "redis", "neither redis-server nor valkey-server is installed")
 	return ""
 }

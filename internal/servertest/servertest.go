@@ -3,11 +3,11 @@
 //
 // A test asks for the server it needs, for instance with Redis(t). When the
 // server's program is not on the machine the test is skipped and says why;
-// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,mount turns
-// such a skip into a failure (mount is the right to mount a disk, see Disk). Where
-// SLUICE_TEST_REDIS_URL, SLUICE_TEST_POSTGRES_URL or SLUICE_TEST_MYSQL_URL is set,
-// that server is used instead, and tests isolate themselves by unique names, never
-// by flushing.
+// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,gcc,mount,history
+// turns such a skip into a failure (mount is the right to mount a disk, see Disk;
+// history is that of the repository). Where SLUICE_TEST_REDIS_URL,
+// SLUICE_TEST_POSTGRES_URL or SLUICE_TEST_MYSQL_URL is set, that server is used
+// instead, and tests isolate themselves by unique names, never by flushing.
 package servertest
 
 import (
@@ -19,8 +19,8 @@ import (
 	"testing"
 )
 
-// unavailable skips the test, or fails it if the server is required.
-func unavailable(t testing.TB, server, why string) {
+// Unavailable skips the test, or fails it if the server is required.
+func Unavailable(t testing.TB, server, why string) {
 	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv("SLUICE_TEST_REQUIRE"), ","), server) {
 		t.Fatalf("%s is required by SLUICE_TEST_REQUIRE: %s", server, why)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -61,6 +62,8 @@ type server struct {
 	url   string
 	admin string   // URL of the merchant's API
 	args  []string // of serve, besides those for the above
+
+	program string // empty: the sluice that is tested
 
 	files int      // descriptors that the process may have; 0: as many as this one
 	env   []string // all of its settings, instead of flags; nil: flags, and those of all servers here
@@ -137,9 +140,10 @@ func (s *server) launch() {
 	if s.env != nil {
 		args, env = []string{"serve"}, s.env
 	}
-	cmd := exec.Command(binary, append(args, s.args...)...)
+	program := cmp.Or(s.program, binary)
+	cmd := exec.Command(program, append(args, s.args...)...)
 	if s.files > 0 {
-		cmd = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(s.files), binary},
+		cmd = exec.Command("sh", append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(s.files), program},
 			cmd.Args[1:]...)...)
 	}
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, log, log

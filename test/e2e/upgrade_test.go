@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// oldVersion is what servers are upgraded from: the newest version that was
+// released, or before there is one, the commit that was.
+const oldVersion = "c26eb17"
+
+// buildOld builds the old version from the repository's history.
+func buildOld(t *testing.T) (path string) {
+	t.Helper()
+	folder := t.TempDir()
+	archive := filepath.Join(folder, "old.tar")
+	git := exec.Command("git", "archive", "--output="+archive, oldVersion)
+	git.Dir = filepath.Join("..", "..")
+	if out, err := git.CombinedOutput(); err != nil {
+		servertest.Unavailable(t, "history", fmt.Sprintf("git has no %s, as in a shallow clone: %v %s", oldVersion, err, out))
+	}
+	if out, err := exec.Command("tar", "-xf", archive, "-C", folder).CombinedOutput(); err != nil {
+		t.Fatalf("unpack %s: %v\n%s", oldVersion, err, out)
+	}
+	path = filepath.Join(folder, "sluice-old")
+	// Without paths, so that the cache has the packages the next time.
+	build := exec.Command("go", "build", "-trimpath", "-o", path, "./cmd/sluice")
+	build.Dir = folder
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", oldVersion, err, out)
+	}
+	return path
+}
+
+// Three servers are upgraded one after the other while they sell, which migrates
+// the database beside the old ones. Every promise of both versions is kept, and
+// each version ends and repeats what the other has accepted. An old server does not
+// start any more then, and says why.
+func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
+	rolling(t, buildOld(t), 6*time.Second)
+}
+
+// The same for as long as SLUICE_TEST_SOAK says.
+func TestSoakRollingUpgrade(t *testing.T) {
+	end := time.Now().Add(soak(t))
+	for old := buildOld(t); time.Now().Before(end) && !t.Failed(); {
+		rolling(t, old, time.Minute)
+	}
+}
+
+func rolling(t *testing.T, old string, lasting time.Duration) {
+	t.Helper()
+	const total, perBuyer = 1_000_000, 50
+	on := sharedBackends(t)
+	var servers []*server
+	var urls []string
+	for range 3 {
+		s := newServer(t, on)
+		s.program = old
+		s.launch()
+		servers, urls = append(servers, s), append(urls, s.url)
+	}
+	for _, s := range servers {
+		s.ready()
+	}
+	sale, ending := createSale(t, servers[0], total, perBuyer), createSale(t, servers[0], total, perBuyer)
+	awaitState(t, servers, sale, sluice.StateOpen)
+	awaitState(t, servers, ending, sluice.StateOpen)
+	rush := startRush(t, loadgen.Options{
+		Sale: sale, Buyers: 500, Rate: 100, Duration: lasting, Again: 0.1,
+	}, urls, 51, 51, 52)
+	exchange(t, urls, ending)
+	for i, s := range servers {
+		if !rush.awaitDecided(rush.planned() * int64(i+1) / 5) {
+			t.Fatal("the rush was over too soon")
+		}
+		if code := s.terminate(); code != 0 {
+			t.Errorf("the old server ends with %d", code)
+		}
+		if i == 1 { // the first one has migrated the database
+			refusesToStart(t, s)
+		}
+		s.program = ""
+		s.start()
+		exchange(t, urls, ending)
+	}
+	verify(t, servers[2], rush, total, perBuyer)
+	for i, url := range urls {
+		repeatAt(t, url, sale, rush.outcomes[(i+1)%len(urls)], 30, "after the upgrade")
+	}
+	await(t, "every unit to be back", func() bool {
+		got, err := servers[0].merchant().AdminSale(t.Context(), ending)
+		return err == nil && got.Taken == 0 && got.StoredTaken == 0
+	})
+	audit(t, servers[1], ending, 0, "after the upgrade")
+	for _, id := range []sluice.SaleID{sale, ending} {
+		if got, err := servers[0].merchant().AdminSale(t.Context(), id); err != nil || got.Epoch != 1 {
+			t.Errorf("%+v, %v; want it never loaded again", got, err)
+		}
+		if letters, err := servers[0].merchant().DeadLetters(t.Context(), id); err != nil || len(letters) > 0 {
+			t.Errorf("entries that a version could not read: %+v, %v", letters, err)
+		}
+	}
+}
+
+// exchange has each server accept an order, the next one end it and the last one
+// repeat it.
+func exchange(t *testing.T, urls []string, sale sluice.SaleID) {
+	t.Helper()
+	for i := range urls {
+		name := sluice.BuyerID(client.NewKey())
+		at := func(n int) *client.Client { return buyer(t, urls[(i+n)%len(urls)], name, client.Options{}) }
+		key, one := client.NewKey(), api.PlaceOrder{Quantity: 1}
+		placed, err := at(0).Place(t.Context(), sale, key, one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "an order that is cancelled", func() bool { // it may not be stored yet
+			order, err := at(1).CancelOrder(t.Context(), placed.OrderID)
+			return err == nil && order.Status == sluice.Cancelled
+		})
+		if again, err := at(2).Place(t.Context(), sale, key, one); err != nil || again.OrderID != placed.OrderID ||
+			!again.Replayed {
+			t.Errorf("%s repeated: %+v, %v (I4)", placed.OrderID, again, err)
+		}
+	}
+}
+
+// refusesToStart starts the server's program, which must end and say that it is
+// too old.
+func refusesToStart(t *testing.T, s *server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.program, append([]string{"serve", "--listen", s.addr}, s.on.flags(s.dir)...)...)
+	cmd.Env = environment()
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() < 1 ||
+		!strings.Contains(string(out), "a newer sluice has migrated it") {
+		t.Errorf("an old server after the migration: %v\n%s", err, out)
+	}
+}
