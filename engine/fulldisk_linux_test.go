@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
@@ -122,6 +123,63 @@ func TestFullDisk(t *testing.T) {
 		sale, storeErr := b.client.AdminSale(t.Context(), "phones")
 		return err == nil && storeErr == nil && sale.StoredTaken == int64(len(orders))
 	})
+}
+
+// The disk of the store alone is full: claims are accepted, and wait in the
+// journal; what needs the store hears why it fails. When there is room again, all
+// become orders, each with the id that was promised.
+func TestStoreOnAFullDisk(t *testing.T) {
+	dir, log := servertest.Disk(t, "16m"), &logged{}
+	b := openBranch(t, engine.Config{
+		DataDir: dir, Ledger: servertest.StartRedis(t).URL(), Node: "one", Log: log.logger(),
+	})
+	sell(t, []*branch{b}, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))
+	orders := map[string]sluice.OrderID{}
+	accept := func(buyer string) {
+		t.Helper()
+		status, answer := b.claim("phones", buyer, "")
+		order := sluice.OrderID(fmt.Sprint(answer["order_id"]))
+		if before := orders[buyer]; status != http.StatusAccepted || before != "" && order != before {
+			t.Fatalf("%s: %d %v, before %s", buyer, status, answer, before)
+		}
+		orders[buyer] = order
+	}
+	stored := func() bool {
+		sale, err := b.client.AdminSale(t.Context(), "phones")
+		return err == nil && sale.Backlog == 0 && sale.StoredTaken == int64(len(orders))
+	}
+	accept("ann")
+	until(t, "the first order to be stored", stored)
+
+	filler := newFiller(t, dir)
+	until(t, "the store to be full", func() bool { // there may be room in the files
+		filler.fill()
+		accept(fmt.Sprint("buyer-", len(orders)))
+		return len(log.lines("level=WARN", "the store's disk is full", "journal")) > 0
+	})
+	for range 10 {
+		accept(fmt.Sprint("buyer-", len(orders)))
+	}
+	if _, err := b.client.PayOrder(t.Context(), orders["ann"], "payment-1"); client.CodeOf(err) != "unavailable" {
+		t.Errorf("a payment: %v", err)
+	}
+	if sale, err := b.client.AdminSale(t.Context(), "phones"); err != nil || sale.Taken != int64(len(orders)) ||
+		sale.Backlog == 0 {
+		t.Errorf("%+v, %v; want %d units taken, some of them in the journal", sale, err, len(orders))
+	}
+
+	filler.remove()
+	until(t, "every order to be stored", stored)
+	for buyer := range orders {
+		accept(buyer)
+	}
+	if order, err := b.client.PayOrder(t.Context(), orders["ann"], "payment-1"); err != nil ||
+		order.Status != sluice.Paid {
+		t.Errorf("the payment again: %+v, %v", order, err)
+	}
+	if report, err := b.engine.Audit(t.Context(), "phones"); err != nil || !report.OK {
+		t.Errorf("the audit: %+v, %v", report, err)
+	}
 }
 
 // A server that starts on a full disk is not ready, and says why, before any claim
