@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 # The servers that `make test` installs where they are missing and then insists
 # on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
-SERVERS := redis postgres pgbouncer mysql chromium nginx
+SERVERS := redis postgres pgbouncer mysql chromium nginx gcc
 
 # What shares memory between goroutines runs under the race detector; what takes
 # longest comes first here and below, so that none of it runs alone at the end.
@@ -74,4 +74,4 @@ fuzz: ## every fuzz target for a while, each for FUZZ (default 10s)
 	@FUZZ="$(FUZZ)" scripts/fuzz.sh
 
 install: ## install the servers that the tests need and this machine lacks
-	@scripts/install.sh $(SERVERS) gcc
+	@scripts/install.sh $(SERVERS)

@@ -56,7 +56,7 @@ tests() {
 }
 
 failed=() pids=() names=()
-step install scripts/install.sh "${servers[@]}" gcc || failed+=(install)
+step install scripts/install.sh "${servers[@]}" || failed+=(install)
 export SLUICE_TEST_REQUIRE="${servers[*]}"
 SLUICE_TEST_REQUIRE=${SLUICE_TEST_REQUIRE// /,}
 # A few tests fill a disk of their own. Where mounting one is allowed, none of them may be skipped.

@@ -54,6 +54,7 @@ type RedisServer struct {
 	program string
 	file    string // of its settings, if it has one: a sentinel writes into it
 	args    []string
+	env     []string // besides the test's own
 	dir     string
 	port    int
 
@@ -176,6 +177,7 @@ func (s *RedisServer) start() error {
 	)
 	args = append(args, s.args...)
 	cmd := exec.Command(s.program, args...)
+	cmd.Env = append(os.Environ(), s.env...)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("servertest: start redis: %w", err)
 	}
