@@ -109,8 +109,10 @@ func (d *desk) Permits(_ context.Context, _ sluice.SaleID, ask sluice.PermitAsk)
 
 var sharedRatio = sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true}
 
-// servers are gates of one shop, each with the ledger at a desk of its own.
-func (s *shared) servers(n int) (gates []*Gate, desks []*desk) {
+// servers are gates of one shop, each with the ledger at a desk of its own. Before
+// the bubble ends, and its time stands still, they may return their permits.
+func (s *shared) servers(t *testing.T, n int) (gates []*Gate, desks []*desk) {
+	t.Cleanup(func() { time.Sleep(time.Minute) })
 	for range n {
 		d := &desk{of: s}
 		view := open(sharedRatio)
@@ -181,7 +183,7 @@ func TestPermitsOfARush(t *testing.T) {
 				for i := range 24_000 {
 					s.limited[sluice.BuyerID(fmt.Sprintf("buyer-%d", i))] = limited && (i/7)%2 == 0
 				}
-				gates, _ := s.servers(3)
+				gates, _ := s.servers(t, 3)
 				crowd := rush(t, gates, 24_000, time.Second)
 				s.sells(t, gates, 2*time.Second)
 				crowd.Wait()
@@ -223,7 +225,7 @@ func (s *shared) check(t *testing.T, gates []*Gate) {
 func TestPermitsOfADeadServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared(200)
-		gates, desks := s.servers(3)
+		gates, desks := s.servers(t, 3)
 		desks[0].dead = make(chan struct{})
 		for i := range 300 { // the first batch is one claim, and two are on their way at most
 			go try(gates[0], sluice.BuyerID(fmt.Sprintf("first-%d", i)), home)
@@ -252,7 +254,7 @@ func TestPermitsOfADeadServer(t *testing.T) {
 func TestPermitsTakeOneCallABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared(4) // six permits
-		gates, desks := s.servers(2)
+		gates, desks := s.servers(t, 2)
 		g := gates[0]
 		if got := try(g, "ann", home); got != "accepted" {
 			t.Fatal(got)
@@ -310,7 +312,7 @@ func TestWhoNeedsNoPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared(100)
 		s.fail = errors.New("down")
-		gates, _ := s.servers(1)
+		gates, _ := s.servers(t, 1)
 		g := gates[0]
 		view := func(change func(*View)) {
 			v := open(sharedRatio)
@@ -348,7 +350,7 @@ func TestWhoNeedsNoPermit(t *testing.T) {
 func TestPermitsFailClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared(100)
-		gates, desks := s.servers(1)
+		gates, desks := s.servers(t, 1)
 		g := gates[0]
 		for fail, want := range map[error]string{
 			errors.New("down"):      "unanswered",
@@ -388,6 +390,7 @@ func TestPermitsFailClosed(t *testing.T) {
 // permits to others.
 func TestNoRepeatAfterTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // permits are returned before the time stands still
 		ledger, s := &slowLedger{delay: 2 * time.Second}, newShared(100)
 		ledger.fail.Store(9)
 		g := gateBefore(ledger, open(sharedRatio), BatcherOptions{Permitter: &desk{of: s}})
