@@ -392,6 +392,17 @@ func testEraseOlder(t *testing.T, db Database) {
 	change(t, s, want(owes.ID, sluice.Refund))
 	older(sluice.Erased{Orders: 1})
 	older(sluice.Erased{})
+
+	// A payment that comes after all were erased is erased as well.
+	late := want(mustBeSound(t, s, "old").Orders[0].ID, sluice.Pay)
+	late.PaymentID = "pay-4711-late"
+	change(t, s, late)
+	older(sluice.Erased{Waits: []sluice.ErasureWait{{Sale: "old", Why: sluice.OwedRefund}}})
+	change(t, s, want(late.Order, sluice.Refund))
+	older(sluice.Erased{Orders: 1})
+	if o, err := s.Order(t.Context(), late.Order); err != nil || strings.Contains(o.PaymentID, personal) {
+		t.Errorf("the late payment is %q, %v", o.PaymentID, err)
+	}
 }
 
 // Old actions of admins are deleted, and the buyers of other sales erased, while one

@@ -119,6 +119,9 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	case step.Repeat && c.Action == sluice.Pay && c.PaymentID != o.PaymentID &&
 		q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID) != o.PaymentID:
 		refused = &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
+		if err := q.eraseAgain(o.Sale); err != nil {
+			return o, nil, err
+		}
 		return o, refused, q.addHistory(&o, now, historyEntry(c, o.Status, o.Status))
 	case step.Repeat:
 		return o, nil, nil
@@ -152,6 +155,11 @@ func (q *conn) takeStep(c *sluice.Change, o *sluice.Order, step sluice.Step, now
 	}
 	if step.Releases {
 		if err := q.lowerTaken(map[sluice.SaleID]int64{o.Sale: o.Quantity}); err != nil {
+			return err
+		}
+	}
+	if from != sluice.Pending { // a sale with pending orders is not archived
+		if err := q.eraseAgain(o.Sale); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,8 @@ var (
 	// are not erased.
 	sqlToErase = newStatement("Erase.ToErase", `SELECT id FROM sales FORCE INDEX (sales_to_erase)
 		WHERE erased_at IS NULL AND archived_at < ? AND id > ? ORDER BY id LIMIT 1`)
-	sqlSetErased = newStatement("Erase.SetErased", update("sales", "erased_at")+` WHERE id = ?`)
+	sqlIsArchived = newStatement("Erase.IsArchived", `SELECT count(*) FROM sales WHERE id = ? AND archived_at IS NOT NULL`)
+	sqlSetErased  = newStatement("Erase.SetErased", update("sales", "erased_at")+` WHERE id = ?`)
 )
 
 // Sizes of one transaction: orders, dead letters (of which each may hold hundreds
@@ -239,6 +240,16 @@ func (e *eraser) sale(ctx context.Context, id sluice.SaleID) error {
 		return err
 	}
 	return e.s.change(ctx, func(tx *conn) error { return tx.set(sqlSetErased, storeNow, id) })
+}
+
+// eraseAgain lets EraseOlder visit the sale of a changed order again, if it is
+// archived: a payment may have come. Orders of a sale that sells leave its row alone.
+func (q *conn) eraseAgain(sale sluice.SaleID) error {
+	archived, err := only[int64](q.row(sqlIsArchived, sale))
+	if err != nil || archived == 0 {
+		return err
+	}
+	return q.set(sqlSetErased, nil, sale)
 }
 
 // orders erases pages of orders, each in a transaction, until one is empty. A
