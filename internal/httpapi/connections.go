@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,7 +23,7 @@ import (
 // others; and those that have been idle longest are closed. When next to none is free
 // (a sixteenth) they are closed at once, however short they have been idle, so that
 // many addresses with a connection each keep no client out. Idle is a connection
-// whose next request is not there yet, or not the whole of its header. Trusted
+// whose next request is not there yet, or not the whole of its header or body. Trusted
 // proxies carry many clients and are bound by the limit in all alone. Connections
 // with event streams, which have no end, may be half of all: the other half is for
 // orders. It is safe for concurrent use.
@@ -226,6 +227,37 @@ func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 		c.known.Delete(conn)
 		held.leave()
 	}
+}
+
+// untilRead has a connection of HTTP/1 count as idle until the handler has read the
+// body of its request: net/http waits for the rest of a body before it sends an
+// answer, so a client that drips one holds a place for as long as one that drips a
+// header.
+func untilRead(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if held := connectionOf(r); held != nil && r.ProtoMajor == 1 && r.ContentLength != 0 {
+			held.idle.Store(time.Now().UnixNano())
+			r.Body = &awaited{r.Body, held}
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// awaited is a body that is not there yet, as far as is known.
+type awaited struct {
+	io.ReadCloser
+	held *connection
+}
+
+func (a *awaited) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	switch {
+	case err != nil: // the end, in general
+		a.held.idle.Store(0)
+	case n >= 512: // more than a drip
+		a.held.idle.Store(time.Now().UnixNano())
+	}
+	return n, err
 }
 
 // relieve closes connections that have been idle for long, until there are enough

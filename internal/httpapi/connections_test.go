@@ -119,7 +119,7 @@ func TestConnectionsAreShared(t *testing.T) {
 }
 
 // Many addresses, each with one connection that says nothing or does not come to the
-// end of a header, keep no client out; they cost no client that is being answered its
+// end of a header or body, keep no client out; they cost no client that is being answered its
 // connection, nor a trusted proxy one of those that it keeps.
 func TestManyAddressesThatDrip(t *testing.T) {
 	const most = 64
@@ -132,12 +132,13 @@ func TestManyAddressesThatDrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-c.slow
+	const body = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 400\r\n\r\n{"
 	for n := range 3 * most {
 		conn := c.dial(netip.AddrFrom4([4]byte{127, 0, byte(10 + n/200), byte(1 + n%200)}).String())
 		if conn == nil {
 			t.Fatalf("address %d found no room", n)
 		}
-		_, _ = io.WriteString(conn, []string{"", "G", "GET / HTTP/1.1\r\nHost: x\r\nX: "}[n%3])
+		_, _ = io.WriteString(conn, []string{"", body, "G", body, "GET / HTTP/1.1\r\nHost: x\r\nX: ", body}[n%6])
 		if n%10 == 0 && !c.get(netip.AddrFrom4([4]byte{127, 0, 7, byte(1 + n/10)}).String(), true) {
 			t.Errorf("an honest client found no room beside %d that say nothing", n)
 		}

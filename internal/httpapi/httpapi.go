@@ -137,7 +137,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.whole.Ser
 // too many clients from holding it: no request lasts longer than 30 seconds.
 func NewServer(handler http.Handler, connections *Connections) *http.Server {
 	return &http.Server{
-		Handler:        handler,
+		Handler:        untilRead(handler),
 		ReadTimeout:    10 * time.Second, // of the header, too: a limit of its own costs each request a timer
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
