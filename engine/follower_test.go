@@ -330,12 +330,13 @@ func TestALetterThatWaitsIsReplayedLessAndLess(t *testing.T) {
 	if err := r.store.SetAside(t.Context(), lost.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
 		t.Fatal(err)
 	}
-	rebuild(2)
-	r.until("the first replay", func() bool { return r.ledger.claims.Load() >= 1 })
 	begun := time.Now()
-	r.until("two more", func() bool { return r.ledger.claims.Load() >= 3 })
-	if took := time.Since(begun); took < 500*time.Millisecond { // 200 and 400 ms, less what passed before begun
-		t.Errorf("two more replays within %v", took)
+	rebuild(2)
+	for n := int64(1); n <= 3; n++ {
+		r.until(fmt.Sprint("replay ", n), func() bool { return r.ledger.claims.Load() >= n })
+	}
+	if took := time.Since(begun); took < 500*time.Millisecond { // the rests are 200 and 400 ms at least
+		t.Errorf("three replays within %v", took)
 	}
 	r.pause("phone")
 	r.until("the terms of a sale with a letter", func() bool { return r.reading("phone").Terms.Paused })

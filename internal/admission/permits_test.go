@@ -227,8 +227,11 @@ func TestPermitsOfADeadServer(t *testing.T) {
 		s := newShared(200)
 		gates, desks := s.servers(t, 3)
 		desks[0].dead = make(chan struct{})
-		for i := range 300 { // the first batch is one claim, and two are on their way at most
+		for i := range 300 {
 			go try(gates[0], sluice.BuyerID(fmt.Sprintf("first-%d", i)), home)
+			if i == 0 { // a batch of one claim; two batches are on their way at most
+				time.Sleep(time.Millisecond)
+			}
 		}
 		time.Sleep(10 * time.Millisecond)
 		if n := gates[0].batcher.Permits(); n < 250 {
