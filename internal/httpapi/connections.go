@@ -237,7 +237,9 @@ func untilRead(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if held := connectionOf(r); held != nil && r.ProtoMajor == 1 && r.ContentLength != 0 {
 			held.idle.Store(time.Now().UnixNano())
-			r.Body = &awaited{r.Body, held}
+			body := r.Body
+			r.Body = &awaited{body, held}
+			defer func() { r.Body = body }() // net/http looks at what is left of its own
 		}
 		handler.ServeHTTP(w, r)
 	})
