@@ -44,7 +44,8 @@ var (
 	sqlLastAction   = newStatement("Erase.LastAction", `SELECT coalesce(max(id), 0) FROM admin_actions`)
 	sqlEraseActions = newStatement("Erase.Actions",
 		update("admin_actions", "actor, address")+` WHERE id >= ? AND id < ? AND actor = ?`)
-	sqlDeleteActions = newStatement("Erase.DeleteActions", `DELETE FROM admin_actions WHERE id >= ? AND id < ? AND acted_at < ?`)
+	sqlDeleteActions = newStatement("Erase.DeleteActions",
+		`DELETE FROM admin_actions WHERE id >= ? AND id < ? AND acted_at < ?`)
 
 	// ToErase is the next sale, by id, that was archived before a time and whose buyers
 	// are not erased.
