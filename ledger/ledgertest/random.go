@@ -242,7 +242,7 @@ func (a *author) release(id sluice.SaleID) {
 	}
 	if a.IntN(8) == 0 {
 		stranger := sluice.Claim{
-			Buyer: "nobody", Key: "attempt-1", Quantity: 1,
+			Buyer: "stranger", Key: "attempt-1", Quantity: 1,
 			Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", a.IntN(99))),
 		}
 		s.ended = append(s.ended, releaseOf(id, stranger, held.epoch+pick(a, int64(0), 0, 1)))
