@@ -64,21 +64,15 @@ func (q *conn) lease(name, holder string, ttl time.Duration) (bool, error) {
 	lock := func() error { return q.row(sqlLockLease, name).Scan(&by, moment{&until}) }
 	err := lock()
 	if errors.Is(err, sql.ErrNoRows) { // no server has ever asked for it
-		if err := q.set(sqlAddLease, name, storeNow); err != nil {
-			return false, err
-		}
+		q.set(sqlAddLease, name, storeNow)
 		err = lock()
 	}
-	if err != nil {
-		return false, err
-	}
-	now, err := q.now()
+	now := q.now()
 	held := now.Before(until) && !until.After(now.Add(ttl+clockMargin))
 	if err != nil || by != "" && by != holder && held {
 		return false, err
 	}
-	err = q.set(sqlSetLease, holder, now.Add(ttl), name)
-	return err == nil, err
+	return true, q.set(sqlSetLease, holder, now.Add(ttl), name)
 }
 
 // Unlease gives a lease back.
@@ -102,12 +96,9 @@ func (s *Store) Heartbeat(ctx context.Context, node string) (err error) {
 	}
 	known := false
 	err = s.change(ctx, func(tx *conn) error {
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
-		if known, err = tx.changed(sqlBeat, now, node); err != nil || known {
-			return err
+		now := tx.now()
+		if known = tx.changed(sqlBeat, now, node); known {
+			return nil
 		}
 		// It is new, or MySQL, which does not count a row that stays as it is,
 		// was asked twice in a millisecond.
@@ -118,13 +109,7 @@ func (s *Store) Heartbeat(ctx context.Context, node string) (err error) {
 	}
 	// In a transaction of its own: it may wait for the rows of other servers, which
 	// must not wait for ours then.
-	return s.change(ctx, func(tx *conn) error {
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
-		return tx.exec(sqlForgetNodes, now.Add(-forgetAfter))
-	})
+	return s.change(ctx, func(tx *conn) error { return tx.exec(sqlForgetNodes, tx.now().Add(-forgetAfter)) })
 }
 
 // LiveNodes returns the servers whose last heartbeat is near, by name. One that
@@ -133,10 +118,7 @@ func (s *Store) Heartbeat(ctx context.Context, node string) (err error) {
 func (s *Store) LiveNodes(ctx context.Context, within time.Duration) (nodes []string, err error) {
 	defer s.wrap(&err, "list live servers")
 	err = s.view(ctx, func(tx *conn) error {
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
+		now := tx.now()
 		nodes, err = all(tx, sqlLiveNodes, only[string], now.Add(-within), now.Add(within))
 		return err
 	})

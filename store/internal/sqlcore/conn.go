@@ -1,6 +1,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,16 +14,35 @@ import (
 // conn runs statements: all in one transaction, or, if it has none, each by
 // itself and within queryTimeout. An argument that is a time, a []string or
 // storeNow becomes what the dialect makes of it.
+//
+// It keeps its first error: no statement runs after that, each returns it, and
+// the transaction is not committed. So a caller looks at an error where it decides
+// something by what was read, and not after every change.
 type conn struct {
 	s   *Store
 	ctx context.Context // of the call that the conn lives in
 	tx  *sql.Tx
+	err error
 }
 
 // reads runs statements that read, outside of transactions.
-func (s *Store) reads(ctx context.Context) *conn { return &conn{s, ctx, nil} }
+func (s *Store) reads(ctx context.Context) *conn { return &conn{s: s, ctx: ctx} }
 
-func (q *conn) now() (time.Time, error) { return q.s.d.Now(q.ctx, q.tx) }
+// fail keeps an error, unless there is one, and returns the first.
+func (q *conn) fail(err error) error {
+	q.err = cmp.Or(q.err, err)
+	return q.err
+}
+
+// now reads the store's clock; without an answer it is the zero time.
+func (q *conn) now() time.Time {
+	if q.err != nil {
+		return time.Time{}
+	}
+	now, err := q.s.d.Now(q.ctx, q.tx)
+	q.fail(err)
+	return now
+}
 
 // storeNow is an argument: the store's clock just before the statement is sent,
 // so after every lock that the transaction has waited for.
@@ -40,15 +60,14 @@ func (q *conn) bind(args []any) error {
 		case []string:
 			args[i] = q.s.d.List(v)
 		case clockReading:
-			now, err := q.now()
-			if err != nil {
-				return err
-			}
-			args[i] = q.s.d.Time(now)
+			args[i] = q.s.d.Time(q.now())
 		}
 	}
-	return nil
+	return q.err
 }
+
+// errEnough ends each before the last row.
+var errEnough = errors.New("enough")
 
 // each calls scan for every row of a query.
 func (q *conn) each(st statement, args []any, scan func(row) error) error {
@@ -65,13 +84,16 @@ func (q *conn) eachOf(query string, args []any, scan func(row) error) error {
 		rows, err = q.tx.QueryContext(q.ctx, query, args...)
 	} else {
 		if err := q.s.enter(q.ctx); err != nil {
-			return err
+			return q.fail(err)
 		}
 		ctx, cancel := context.WithTimeout(q.ctx, queryTimeout)
 		defer cancel()
 		rows, err = q.s.read.QueryContext(ctx, query, args...)
 	}
-	return eachRow(rows, err, scan)
+	if err = eachRow(rows, err, scan); errors.Is(err, errEnough) {
+		err = nil
+	}
+	return q.fail(err)
 }
 
 // eachRow calls scan for every row of what a query has returned.
@@ -114,7 +136,7 @@ func one[T any](q *conn, none error, st statement, scan func(row) (T, error), ar
 	if errors.Is(err, sql.ErrNoRows) {
 		err = none
 	}
-	return unless(v, err)
+	return unless(v, q.fail(err))
 }
 
 // unless returns v, but nothing of it with an error.
@@ -153,47 +175,47 @@ func (r lateRow) Scan(dest ...any) error {
 	return err
 }
 
-// count runs a statement and returns how many rows it has changed.
-func (q *conn) count(st statement, args ...any) (int64, error) { return q.countOf(q.s.sql[st], args) }
+// count runs a statement and returns how many rows it has changed; 0 with an error.
+func (q *conn) count(st statement, args ...any) int64 { return q.countOf(q.s.sql[st], args) }
 
-func (q *conn) countOf(query string, args []any) (int64, error) {
-	if err := q.bind(args); err != nil {
-		return 0, err
+func (q *conn) countOf(query string, args []any) (n int64) {
+	if q.bind(args) != nil {
+		return 0
 	}
 	result, err := q.tx.ExecContext(q.ctx, query, args...)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		n, err = result.RowsAffected()
 	}
-	return result.RowsAffected()
+	q.fail(err)
+	return n
 }
 
 // exec runs a statement that changes any number of rows.
 func (q *conn) exec(st statement, args ...any) error {
-	_, err := q.count(st, args...)
-	return err
+	q.count(st, args...)
+	return q.err
 }
 
 // changed runs a statement that must change exactly one row, or none: it reports
 // which.
-func (q *conn) changed(st statement, args ...any) (bool, error) {
-	n, err := q.count(st, args...)
-	if err == nil && n > 1 {
-		err = fmt.Errorf("%d rows changed instead of one", n)
+func (q *conn) changed(st statement, args ...any) bool {
+	n := q.count(st, args...)
+	if n > 1 {
+		q.fail(fmt.Errorf("%d rows changed instead of one", n))
 	}
-	return err == nil && n == 1, err
+	return n == 1
 }
 
 // set is changed for a caller that need not know.
 func (q *conn) set(st statement, args ...any) error {
-	_, err := q.changed(st, args...)
-	return err
+	q.changed(st, args...)
+	return q.err
 }
 
 // exactly runs a statement that must change n rows.
 func (q *conn) exactly(n int, query string, args ...any) error {
-	changed, err := q.countOf(query, args)
-	if err == nil && changed != int64(n) {
-		err = fmt.Errorf("%d rows changed instead of %d", changed, n)
+	if changed := q.countOf(query, args); changed != int64(n) {
+		q.fail(fmt.Errorf("%d rows changed instead of %d", changed, n))
 	}
-	return err
+	return q.err
 }

@@ -59,11 +59,10 @@ func (s *Store) ResolveDeadLetter(ctx context.Context, id int64, how string) (er
 		return fmt.Errorf("a note of %d bytes: want at most %d", len(how), maxResolution)
 	}
 	return s.change(ctx, func(tx *conn) error {
-		resolved, err := tx.changed(sqlResolveDeadLetter, storeNow, how, id)
-		if err != nil || resolved {
-			return err
+		if tx.changed(sqlResolveDeadLetter, storeNow, how, id) {
+			return nil
 		}
-		_, err = tx.deadLetter(id)
+		_, err := tx.deadLetter(id)
 		return err
 	})
 }

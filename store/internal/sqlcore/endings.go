@@ -100,37 +100,32 @@ func checkChange(c *sluice.Change) error {
 // changeOrder does what Status.Step says. A refused payment is recorded and
 // returned apart, for the transaction must be committed then.
 func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error) {
-	o, err = q.lockOrder(c.Order)
-	if err == nil && c.Buyer != "" && c.Buyer != o.Buyer {
-		err = sluice.ErrOrderNotFound
-	}
-	if err != nil {
-		return o, nil, err
-	}
-	now, err := q.now()
-	if err != nil {
-		return o, nil, err
-	}
+	o = q.lockOrder(c.Order)
+	now := q.now()
 	late := !now.Before(o.KeepUntil)
 	step, ok := o.Status.Step(c.Action, late)
 	switch {
+	case q.err != nil:
+		return o, nil, q.err
+	case c.Buyer != "" && c.Buyer != o.Buyer:
+		return o, nil, sluice.ErrOrderNotFound
 	case !ok:
 		return o, nil, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
 	case step.Repeat && c.Action == sluice.Pay && c.PaymentID != o.PaymentID &&
 		q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID) != o.PaymentID:
 		refused = &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
-		if err := q.eraseAgain(o.Sale); err != nil {
-			return o, nil, err
-		}
-		return o, refused, q.addHistory(&o, now, historyEntry(c, o.Status, o.Status))
+		q.eraseAgain(o.Sale)
+		q.addHistory(&o, now, historyEntry(c, o.Status, o.Status))
+		return o, refused, nil
 	case step.Repeat:
 		return o, nil, nil
 	}
 	return o, nil, q.takeStep(c, &o, step, now, late)
 }
 
-func (q *conn) lockOrder(id sluice.OrderID) (sluice.Order, error) {
-	return one(q, sluice.ErrOrderNotFound, sqlLockOrder, scanOrder, id)
+func (q *conn) lockOrder(id sluice.OrderID) sluice.Order {
+	order, _ := one(q, sluice.ErrOrderNotFound, sqlLockOrder, scanOrder, id)
+	return order
 }
 
 func historyEntry(c *sluice.Change, from, to sluice.Status) sluice.HistoryEntry {
@@ -154,21 +149,13 @@ func (q *conn) takeStep(c *sluice.Change, o *sluice.Order, step sluice.Step, now
 		o.UpdatedAt = now
 	}
 	if step.Releases {
-		if err := q.lowerTaken(map[sluice.SaleID]int64{o.Sale: o.Quantity}); err != nil {
-			return err
-		}
+		q.lowerTaken(map[sluice.SaleID]int64{o.Sale: o.Quantity})
 	}
 	if from != sluice.Pending { // a sale with pending orders is not archived
-		if err := q.eraseAgain(o.Sale); err != nil {
-			return err
-		}
+		q.eraseAgain(o.Sale)
 	}
-	changed, err := q.changed(sqlChangeOrder, string(o.Status), o.Reason, o.PaymentID, o.UpdatedAt, o.Unpaid,
-		o.ID, string(from), now, late)
-	if err != nil {
-		return err
-	}
-	if !changed {
+	if !q.changed(sqlChangeOrder, string(o.Status), o.Reason, o.PaymentID, o.UpdatedAt, o.Unpaid,
+		o.ID, string(from), now, late) {
 		return fmt.Errorf("it was %s a moment ago, and is no longer", from)
 	}
 	var entries []sluice.HistoryEntry
@@ -176,40 +163,31 @@ func (q *conn) takeStep(c *sluice.Change, o *sluice.Order, step sluice.Step, now
 		entries = append(entries, sluice.HistoryEntry{From: from, To: sluice.Expired, Action: sluice.Expire, By: byExpiry})
 		from = sluice.Expired
 	}
-	entries = append(entries, historyEntry(c, from, step.To))
-	if err := q.addHistory(o, o.UpdatedAt, entries...); err != nil || !step.Releases {
-		return err
+	q.addHistory(o, o.UpdatedAt, append(entries, historyEntry(c, from, step.To))...)
+	if step.Releases {
+		q.addReleases([]string{string(o.ID)})
 	}
-	return q.addReleases([]string{string(o.ID)})
+	return nil
 }
 
-func (q *conn) addHistory(o *sluice.Order, at time.Time, entries ...sluice.HistoryEntry) error {
+func (q *conn) addHistory(o *sluice.Order, at time.Time, entries ...sluice.HistoryEntry) {
 	for i := range entries {
 		e := &entries[i]
 		add, payment, refused := sqlAddChange, e.PaymentID, ""
 		if e.From == e.To {
 			add, payment, refused = sqlAddRefusal, "", e.PaymentID
 		}
-		if err := q.set(add, o.ID, at, string(e.From), string(e.To), string(e.Action), e.By, e.Reason,
-			payment, refused); err != nil {
-			return err
-		}
+		q.set(add, o.ID, at, string(e.From), string(e.To), string(e.Action), e.By, e.Reason, payment, refused)
 	}
-	return nil
 }
 
 // lowerTaken lowers the taken of sales by the units of orders that the
 // transaction holds and is about to end. It takes the sales by id, so that two
 // cannot wait for each other.
-func (q *conn) lowerTaken(units map[sluice.SaleID]int64) error {
+func (q *conn) lowerTaken(units map[sluice.SaleID]int64) {
 	for _, sale := range slices.Sorted(maps.Keys(units)) {
-		lowered, err := q.changed(sqlLowerTaken, units[sale], sale)
-		if err == nil && !lowered {
-			err = fmt.Errorf("sale %s: %w", sale, sluice.ErrSaleNotFound)
-		}
-		if err != nil {
-			return err
+		if !q.changed(sqlLowerTaken, units[sale], sale) {
+			q.fail(fmt.Errorf("sale %s: %w", sale, sluice.ErrSaleNotFound))
 		}
 	}
-	return nil
 }

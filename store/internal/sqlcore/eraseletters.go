@@ -38,11 +38,10 @@ func (e *eraser) letters(ctx context.Context, sale sluice.SaleID, buyer sluice.B
 				continue
 			}
 			erased := false
-			err = e.s.change(ctx, func(tx *conn) (err error) {
+			if err := e.s.change(ctx, func(tx *conn) (err error) {
 				erased, err = tx.eraseLetter(l.ID, buyer)
 				return err
-			})
-			if err != nil {
+			}); err != nil {
 				return err
 			}
 			if erased {

@@ -84,7 +84,7 @@ func (s *Store) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (done slui
 	if err := e.letters(ctx, "", buyer); err != nil {
 		return done, err
 	}
-	return done, e.actions(ctx, func(tx *conn, from, to int64) (int64, error) {
+	return done, e.actions(ctx, func(tx *conn, from, to int64) int64 {
 		actor := "buyer:" + string(buyer)
 		return tx.count(sqlEraseActions, "buyer:"+string(s.masks.buyer(buyer)), "", from, to, actor)
 	})
@@ -105,12 +105,12 @@ func (s *Store) EraseOlder(ctx context.Context, age time.Duration) (done sluice.
 	defer e.finish()
 	// The actions first: they do not wait for the sales. A sale that fails keeps no
 	// other from its turn; the first error is returned.
-	failed := e.actions(ctx, func(tx *conn, from, to int64) (int64, error) {
-		n, err := tx.count(sqlDeleteActions, from, to, before)
-		if err == nil && n == 0 { // they are in the order of their times
-			err = errEnough
+	failed := e.actions(ctx, func(tx *conn, from, to int64) int64 {
+		n := tx.count(sqlDeleteActions, from, to, before)
+		if n == 0 { // they are in the order of their times
+			tx.fail(errEnough)
 		}
-		return n, err
+		return n
 	})
 	for sale := sluice.SaleID(""); ctx.Err() == nil; {
 		sale, err = only[sluice.SaleID](s.reads(ctx).row(sqlToErase, before, sale))
@@ -245,12 +245,10 @@ func (e *eraser) sale(ctx context.Context, id sluice.SaleID) error {
 
 // eraseAgain lets EraseOlder visit the sale of a changed order again, if it is
 // archived: a payment may have come. Orders of a sale that sells leave its row alone.
-func (q *conn) eraseAgain(sale sluice.SaleID) error {
-	archived, err := only[int64](q.row(sqlIsArchived, sale))
-	if err != nil || archived == 0 {
-		return err
+func (q *conn) eraseAgain(sale sluice.SaleID) {
+	if archived, _ := only[int64](q.row(sqlIsArchived, sale)); archived > 0 {
+		q.set(sqlSetErased, nil, sale)
 	}
-	return q.set(sqlSetErased, nil, sale)
 }
 
 // orders erases pages of orders, each in a transaction, until one is empty. A
@@ -269,24 +267,14 @@ func (e *eraser) orders(
 				return err
 			}
 			payments, err := tx.paymentsOf(page)
-			if err != nil {
-				return err
-			}
 			for i := range page {
-				o := &page[i]
-				if o.Status == sluice.RefundDue {
+				if o := &page[i]; o.Status == sluice.RefundDue {
 					owed[o.Sale] = true
-					continue
-				}
-				changed, err := tx.eraseOrder(o, payments[o.ID])
-				if err != nil {
-					return err
-				}
-				if changed {
+				} else if tx.eraseOrder(o, payments[o.ID]) {
 					erased++
 				}
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return err
@@ -321,16 +309,14 @@ func (q *conn) paymentsOf(orders []sluice.Order) (map[sluice.OrderID][]payment, 
 }
 
 // eraseOrder erases an order, whose row is locked, and its history.
-func (q *conn) eraseOrder(o *sluice.Order, history []payment) (changed bool, err error) {
+func (q *conn) eraseOrder(o *sluice.Order, history []payment) (changed bool) {
 	m := q.s.masks
 	buyer := m.buyer(o.Buyer)
 	key, meta := m.ofOrder(o.ID, maskKey, string(o.Key)), m.meta(o.ID, o.Meta)
 	payment := m.ofOrder(o.ID, maskPayment, o.PaymentID)
 	if buyer != o.Buyer || key != string(o.Key) || meta != o.Meta || payment != o.PaymentID {
 		changed = true
-		if err := q.set(sqlEraseOrder, buyer, key, meta, payment, o.ID); err != nil {
-			return false, err
-		}
+		q.set(sqlEraseOrder, buyer, key, meta, payment, o.ID)
 	}
 	for _, p := range history {
 		payment, refused := m.ofOrder(o.ID, maskPayment, p.recorded), m.ofOrder(o.ID, maskPayment, p.refused)
@@ -338,17 +324,15 @@ func (q *conn) eraseOrder(o *sluice.Order, history []payment) (changed bool, err
 			continue
 		}
 		changed = true
-		if err := q.set(sqlErasePayment, payment, refused, o.ID, p.from, p.refused); err != nil {
-			return false, err
-		}
+		q.set(sqlErasePayment, payment, refused, o.ID, p.from, p.refused)
 	}
-	return changed, nil
+	return changed
 }
 
 // actions calls do with ranges of the numbers of admin actions, each in a
 // transaction, from the first action to the last one of now. It stops where do
-// returns errEnough.
-func (e *eraser) actions(ctx context.Context, do func(tx *conn, from, to int64) (int64, error)) error {
+// fails with errEnough.
+func (e *eraser) actions(ctx context.Context, do func(tx *conn, from, to int64) int64) error {
 	first, err := only[int64](e.s.reads(ctx).row(sqlFirstAction))
 	if err != nil {
 		return err
@@ -359,9 +343,9 @@ func (e *eraser) actions(ctx context.Context, do func(tx *conn, from, to int64) 
 	}
 	for from := first; from <= last; from += eraseActions {
 		var n int64
-		if err := e.s.change(ctx, func(tx *conn) (err error) {
-			n, err = do(tx, from, from+eraseActions)
-			return err
+		if err := e.s.change(ctx, func(tx *conn) error {
+			n = do(tx, from, from+eraseActions)
+			return nil
 		}); errors.Is(err, errEnough) {
 			return nil
 		} else if err != nil {

@@ -76,10 +76,8 @@ func (q *conn) readEvents(after int64, page []sluice.Event) error {
 		page[at] = e
 		return nil
 	}
-	if err := q.readCreated(after, upto, len(page), set); err != nil {
-		return err
-	}
-	err := q.each(sqlChangeEvents, []any{after, upto}, func(r row) error {
+	q.readCreated(after, upto, len(page), set)
+	q.each(sqlChangeEvents, []any{after, upto}, func(r row) error {
 		seq, change, refused := int64(0), sluice.HistoryEntry{}, ""
 		order, err := scanOrder(prefixed{r, []any{&seq, &change.From, &change.To, moment{&change.At}, &refused}})
 		if err != nil {
@@ -88,10 +86,7 @@ func (q *conn) readEvents(after int64, page []sluice.Event) error {
 		change.PaymentID = refused
 		return set(sluice.NewOrderEvent(seq, order, change))
 	})
-	if err != nil {
-		return err
-	}
-	err = q.each(sqlSaleEvents, []any{after, upto}, func(r row) error {
+	q.each(sqlSaleEvents, []any{after, upto}, func(r row) error {
 		var e sluice.Event
 		var row []byte
 		if err := r.Scan(&e.Seq, &e.Type, moment{&e.At}, &row); err != nil {
@@ -102,9 +97,6 @@ func (q *conn) readEvents(after int64, page []sluice.Event) error {
 		}
 		return set(e)
 	})
-	if err != nil {
-		return err
-	}
 	for i := range page {
 		if page[i].Seq == 0 {
 			return fmt.Errorf("event %d is missing", after+int64(i)+1)
@@ -125,32 +117,20 @@ func (p prefixed) Scan(dest ...any) error { return p.row.Scan(slices.Concat(p.fi
 const rangesAtOnce = 20
 
 // readCreated reads the events that orders were stored.
-func (q *conn) readCreated(after, upto int64, limit int, set func(sluice.Event) error) error {
-	var ranges []orderRange
-	err := q.each(sqlOrderEvents, []any{after, upto, limit}, func(r row) error {
-		var o orderRange
-		err := r.Scan(&o.first, &o.last, &o.sale, &o.after, &o.upto)
-		ranges = append(ranges, o)
-		return err
-	})
-	if err != nil {
-		return err
-	}
+func (q *conn) readCreated(after, upto int64, limit int, set func(sluice.Event) error) {
+	ranges, _ := all(q, sqlOrderEvents, func(r row) (o orderRange, err error) {
+		err = r.Scan(&o.first, &o.last, &o.sale, &o.after, &o.upto)
+		return o, err
+	}, after, upto, limit)
 	for part := range slices.Chunk(ranges, rangesAtOnce) {
-		if err := q.readRanges(part, func(seq int64, o *sluice.Order) error {
+		q.fail(q.readRanges(part, func(seq int64, o *sluice.Order) error {
 			if seq <= after || seq > upto {
 				return nil
 			}
-			status, err := q.firstStatus(o)
-			if err != nil {
-				return err
-			}
-			return set(sluice.NewOrderEvent(seq, *o, sluice.HistoryEntry{At: o.StoredAt, From: sluice.Queued, To: status}))
-		}); err != nil {
-			return err
-		}
+			change := sluice.HistoryEntry{At: o.StoredAt, From: sluice.Queued, To: q.firstStatus(o)}
+			return set(sluice.NewOrderEvent(seq, *o, change))
+		}))
 	}
-	return nil
 }
 
 // readRanges calls do with each order of the ranges, and its event. Each range
@@ -204,15 +184,15 @@ func (q *conn) readRanges(ranges []orderRange, do func(seq int64, o *sluice.Orde
 
 // firstStatus returns what an order was stored as. Only the reason that the
 // store itself gives makes it necessary to look.
-func (q *conn) firstStatus(o *sluice.Order) (sluice.Status, error) {
+func (q *conn) firstStatus(o *sluice.Order) sluice.Status {
 	if o.Reason != sluice.NotCovered {
-		return sluice.Pending, nil
+		return sluice.Pending
 	}
 	from, err := only[sluice.Status](q.row(sqlFirstStatus, o.ID))
 	if errors.Is(err, sql.ErrNoRows) {
-		return o.Status, nil
+		return o.Status
 	}
-	return from, err
+	return from
 }
 
 // addSaleEvent writes an event of a sale, in the transaction that changes it
@@ -227,9 +207,6 @@ func (q *conn) addSaleEvent(kind sluice.EventType, sale *sluice.Sale, at time.Ti
 
 // addSaleEventOf is addSaleEvent of the sale as the transaction has left it.
 func (q *conn) addSaleEventOf(kind sluice.EventType, id sluice.SaleID, at time.Time) error {
-	sale, err := q.lockSale(id)
-	if err != nil {
-		return err
-	}
+	sale := q.lockSale(id)
 	return q.addSaleEvent(kind, &sale, at)
 }

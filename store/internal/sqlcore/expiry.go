@@ -125,13 +125,11 @@ func (q *conn) expireDue(
 	limit int, skip []string, wait sluice.SaleID, until func(now time.Time) time.Time,
 ) (map[sluice.SaleID]int, []string, error) {
 	if wait != "" { // before anything else is held
-		if _, err := q.lockSale(wait); err != nil {
-			return nil, nil, err
-		}
+		q.lockSale(wait)
 	}
-	now, err := q.now()
-	if err != nil {
-		return nil, nil, err
+	now := q.now()
+	if q.err != nil { // until keeps what it is given
+		return nil, nil, q.err
 	}
 	latest := now
 	if by := until(now); by.Before(now) {
@@ -159,16 +157,11 @@ func (q *conn) expireDue(
 	if len(ids) == 0 {
 		return nil, held, nil
 	}
-	if err := q.lowerTaken(units); err != nil {
-		return nil, nil, err
-	}
-	if err := q.exactly(len(ids), q.s.sql[sqlExpireOrders], now, ids, latest); err != nil {
-		return nil, nil, err
-	}
-	if err := q.exactly(len(ids), q.s.sql[sqlAddExpired], byExpiry, ids); err != nil {
-		return nil, nil, err
-	}
-	return expired, held, q.addReleases(ids)
+	q.lowerTaken(units)
+	q.exactly(len(ids), q.s.sql[sqlExpireOrders], now, ids, latest)
+	q.exactly(len(ids), q.s.sql[sqlAddExpired], byExpiry, ids)
+	q.addReleases(ids)
+	return expired, held, nil
 }
 
 // dueOrder is a pending order whose time has passed.

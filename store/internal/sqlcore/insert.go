@@ -61,33 +61,22 @@ func (s *Store) insertFast(ctx context.Context, batch *Batch) (done bool, err er
 		return done, err
 	}
 	err = s.change(ctx, func(tx *conn) error {
-		covered, err := tx.changed(sqlTake, batch.Units, batch.Sale, batch.Units)
-		if err != nil {
-			return err
-		}
-		if !covered {
+		if !tx.changed(sqlTake, batch.Units, batch.Sale, batch.Units) {
 			return errNotAllNew
 		}
-		sale, err := tx.lockSale(batch.Sale)
-		if err != nil {
-			return err
-		}
+		sale := tx.lockSale(batch.Sale)
 		if sale.Epoch > batch.Epoch {
 			return errNotAllNew
 		}
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
+		now := tx.now()
 		orders := make([]NewOrder, len(batch.Claims))
 		for i := range batch.Claims {
 			orders[i] = batch.Claims[i].order(&sale, now)
 		}
-		n, err := s.d.InsertOrders(tx.ctx, tx.tx, orders)
-		if err == nil && n != len(orders) {
+		if n := tx.insertOrders(orders); n != len(orders) {
 			return errNotAllNew
 		}
-		return err
+		return nil
 	})
 	if err == errNotAllNew {
 		return false, nil
@@ -95,18 +84,25 @@ func (s *Store) insertFast(ctx context.Context, batch *Batch) (done bool, err er
 	return err == nil, err
 }
 
+// insertOrders inserts orders and returns how many; 0 with an error.
+func (q *conn) insertOrders(orders []NewOrder) int {
+	if q.err != nil {
+		return 0
+	}
+	n, err := q.s.d.InsertOrders(q.ctx, q.tx, orders)
+	q.fail(err)
+	return n
+}
+
 // insertWithCare looks each claim up and stores the new ones.
 func (q *conn) insertWithCare(batch *Batch) (sluice.Stored, error) {
-	sale, err := q.lockSale(batch.Sale)
-	if err != nil {
-		return sluice.Stored{}, err
+	sale := q.lockSale(batch.Sale)
+	if q.err != nil {
+		return sluice.Stored{}, q.err
 	}
 	existing, err := q.s.d.Existing(q.ctx, q.tx, batch)
-	if err != nil {
-		return sluice.Stored{}, err
-	}
-	now, err := q.now()
-	if err != nil {
+	now := q.now()
+	if err = q.fail(err); err != nil {
 		return sluice.Stored{}, err
 	}
 	plan, err := planBatch(batch, &sale, existing, now)
@@ -119,21 +115,12 @@ func (q *conn) insertWithCare(batch *Batch) (sluice.Stored, error) {
 	}
 	// The sale's row is locked and every claim was looked up, so a unique key
 	// that is met now is nothing we know how to explain.
-	n, err := q.s.d.InsertOrders(q.ctx, q.tx, plan.orders)
-	if err == nil && n != len(plan.orders) {
-		err = fmt.Errorf("%d of %d new orders met a unique key", len(plan.orders)-n, len(plan.orders))
+	if n := q.insertOrders(plan.orders); n != len(plan.orders) {
+		return sluice.Stored{}, fmt.Errorf("%d of %d new orders met a unique key", len(plan.orders)-n, len(plan.orders))
 	}
-	if err != nil {
-		return sluice.Stored{}, err
-	}
-	if plan.units > 0 { // else the row stays as it is, which MySQL counts as not changed
-		covered, err := q.changed(sqlTake, plan.units, batch.Sale, plan.units)
-		if err == nil && !covered {
-			err = fmt.Errorf("taken %d of cap %d do not leave %d units", sale.Taken, sale.Cap, plan.units)
-		}
-		if err != nil {
-			return sluice.Stored{}, err
-		}
+	// Without units the row stays as it is, which MySQL counts as not changed.
+	if plan.units > 0 && !q.changed(sqlTake, plan.units, batch.Sale, plan.units) {
+		return sluice.Stored{}, fmt.Errorf("taken %d of cap %d do not leave %d units", sale.Taken, sale.Cap, plan.units)
 	}
 	if len(plan.rejected) == 0 {
 		return stored, nil
@@ -142,9 +129,8 @@ func (q *conn) insertWithCare(batch *Batch) (sluice.Stored, error) {
 	// it was given under, ledger and store disagree now.
 	reason := fmt.Sprintf("%s: %d orders, %s the first, would exceed the total of %d",
 		sluice.NotCovered, len(plan.rejected), plan.rejected[0], sale.Cap)
-	fenced, err := q.changed(sqlFenceSale, reason, now, sale.ID, sale.Epoch)
-	if err == nil && fenced {
-		err = q.addSaleEventOf(sluice.EventSaleUnavailable, sale.ID, now)
+	if q.changed(sqlFenceSale, reason, now, sale.ID, sale.Epoch) {
+		q.addSaleEventOf(sluice.EventSaleUnavailable, sale.ID, now)
 	}
-	return stored, err
+	return stored, nil
 }

@@ -94,9 +94,7 @@ func (s *Store) nextGeneration(
 	ctx context.Context, sale sluice.SaleID, kind sluice.ListKind,
 ) (generation int64, err error) {
 	err = s.changeSale(ctx, sale, func(tx *conn, _ *sluice.Sale) error {
-		if err := tx.set(sqlAddBuyerList, sale, kind, storeNow); err != nil {
-			return err
-		}
+		tx.set(sqlAddBuyerList, sale, kind, storeNow)
 		var published int64
 		if err := tx.row(sqlLockBuyerList, sale, kind).Scan(&published, &generation); err != nil {
 			return err
@@ -114,9 +112,9 @@ func (s *Store) fillList(
 	chunk, bytes := make([]string, 0, listRows), 0
 	flush := func() error {
 		added := int64(0)
-		err := s.change(ctx, func(tx *conn) (err error) {
-			added, err = tx.count(sqlAddListed, list.Sale, list.Kind, list.Generation, chunk)
-			return err
+		err := s.change(ctx, func(tx *conn) error {
+			added = tx.count(sqlAddListed, list.Sale, list.Kind, list.Generation, chunk)
+			return nil
 		})
 		chunk, bytes = chunk[:0], 0
 		if size += added; err == nil && size > sluice.MaxListed {
@@ -153,12 +151,8 @@ func (s *Store) publishList(ctx context.Context, list *sluice.BuyerList) error {
 		if published > list.Generation {
 			return sluice.ErrListSuperseded
 		}
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
-		list.UpdatedAt = now
-		return tx.set(sqlPublishBuyerList, list.Generation, list.Size, now, list.Sale, list.Kind)
+		list.UpdatedAt = tx.now()
+		return tx.set(sqlPublishBuyerList, list.Generation, list.Size, list.UpdatedAt, list.Sale, list.Kind)
 	})
 }
 
@@ -224,14 +218,8 @@ const tidyLists = 1000
 func (s *Store) Tidy(ctx context.Context) (err error) {
 	defer s.wrap(&err, "tidy")
 	err = s.change(ctx, func(tx *conn) error {
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
-		old := now.Add(-tidyAfter)
-		if err := tx.exec(sqlDeleteGathered, old); err != nil {
-			return err
-		}
+		old := tx.now().Add(-tidyAfter)
+		tx.exec(sqlDeleteGathered, old)
 		return tx.exec(sqlDeleteLeases, old)
 	})
 	if err != nil {

@@ -28,13 +28,9 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID) (image sluice.L
 		// What waits in the old ledger, if there is one, may hold more than a lower
 		// total that it has not decided about (I1).
 		if sale.Epoch > 0 {
-			if err := tx.undoLowering(sale); err != nil {
-				return err
-			}
+			tx.undoLowering(sale)
 		}
-		if err := tx.set(sqlRaiseEpoch, sale.Epoch+1, storeNow, id); err != nil {
-			return err
-		}
+		tx.set(sqlRaiseEpoch, sale.Epoch+1, storeNow, id)
 		image = sluice.LoadImage{Sale: id, Epoch: sale.Epoch + 1, Terms: sale.Terms}
 		return tx.ordersOfSale(id, func(o sluice.Order) bool {
 			record := o.Record()
@@ -59,13 +55,8 @@ func (s *Store) ConfirmLoad(ctx context.Context, id sluice.SaleID, epoch int64) 
 		if sale.LoadedEpoch == epoch {
 			return nil
 		}
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
-		if err := tx.set(sqlConfirmLoad, "", epoch, now, id); err != nil {
-			return err
-		}
+		now := tx.now()
+		tx.set(sqlConfirmLoad, "", epoch, now, id)
 		return tx.addSaleEventOf(sluice.EventSaleAvailable, id, now)
 	})
 }

@@ -34,22 +34,19 @@ func (s *Store) ReissueRelease(ctx context.Context, id sluice.OrderID, epoch int
 	}
 	err = s.change(ctx, func(tx *conn) error {
 		written = false
-		order, err := tx.lockOrder(id)
-		if err != nil || order.Status.Live() {
-			return err
+		order := tx.lockOrder(id)
+		if order.Status.Live() || tx.firstStatus(&order) != sluice.Pending {
+			return nil
 		}
-		if first, err := tx.firstStatus(&order); err != nil || first != sluice.Pending {
-			return err
-		}
-		sale, err := tx.lockSale(of)
-		if err != nil || sale.Epoch != epoch || !sale.ArchivedAt.IsZero() {
-			return err
+		if sale := tx.lockSale(of); sale.Epoch != epoch || !sale.ArchivedAt.IsZero() {
+			return nil
 		}
 		if waiting, err := only[int](tx.row(sqlReleaseOf, id)); err != nil || waiting > 0 {
 			return err
 		}
 		written = true
-		return tx.addReleases([]string{string(id)})
+		tx.addReleases([]string{string(id)})
+		return nil
 	})
 	return written && err == nil, err
 }
@@ -78,12 +75,10 @@ func (s *Store) RecountTaken(ctx context.Context, id sluice.SaleID) (before, aft
 func (s *Store) Backlog(ctx context.Context) (backlog sluice.Backlog, err error) {
 	defer s.wrap(&err, "count the backlog")
 	backlog.Sales = map[sluice.SaleID]sluice.SaleBacklog{}
-	err = s.view(ctx, func(tx *conn) (err error) {
-		if backlog.At, err = tx.now(); err != nil {
-			return err
-		}
-		count := func(st statement, args []any, add func(b *sluice.SaleBacklog, n int64, since time.Time)) error {
-			return tx.each(st, args, func(r row) error {
+	err = s.view(ctx, func(tx *conn) error {
+		backlog.At = tx.now()
+		count := func(st statement, args []any, add func(b *sluice.SaleBacklog, n int64, since time.Time)) {
+			tx.each(st, args, func(r row) error {
 				var id sluice.SaleID
 				var n int64
 				var since time.Time
@@ -94,19 +89,14 @@ func (s *Store) Backlog(ctx context.Context) (backlog sluice.Backlog, err error)
 				return err
 			})
 		}
-		err = count(sqlWaitingLetters, nil, func(b *sluice.SaleBacklog, n int64, _ time.Time) { b.DeadLetters = n })
-		if err != nil {
-			return err
-		}
-		err = count(sqlReleaseBacklog, nil, func(b *sluice.SaleBacklog, n int64, since time.Time) {
+		count(sqlWaitingLetters, nil, func(b *sluice.SaleBacklog, n int64, _ time.Time) { b.DeadLetters = n })
+		count(sqlReleaseBacklog, nil, func(b *sluice.SaleBacklog, n int64, since time.Time) {
 			b.Releases, b.OldestRelease = n, since
 		})
-		if err != nil {
-			return err
-		}
-		return count(sqlOverdue, []any{backlog.At}, func(b *sluice.SaleBacklog, n int64, since time.Time) {
+		count(sqlOverdue, []any{backlog.At}, func(b *sluice.SaleBacklog, n int64, since time.Time) {
 			b.Overdue, b.OldestDue = n, since
 		})
+		return nil
 	})
 	return backlog, err
 }

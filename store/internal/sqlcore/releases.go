@@ -144,16 +144,14 @@ func (q *conn) deleteReleases(orders []string) error {
 // addReleases writes the releases of orders that the transaction has ended. The
 // sales' rows are locked by it. Those of an archived sale have none: the ledger
 // has forgotten the sale, or is about to, and could not take the units.
-func (q *conn) addReleases(orders []string) error {
-	added, err := q.count(sqlAddReleases, orders)
-	if err != nil || added == int64(len(orders)) {
-		return err
+func (q *conn) addReleases(orders []string) {
+	added := q.count(sqlAddReleases, orders)
+	if added == int64(len(orders)) {
+		return
 	}
-	without, err := only[int64](q.row(sqlArchivedOf, orders))
-	if err == nil && added+without != int64(len(orders)) {
-		err = fmt.Errorf("%d releases of %d orders, %d of archived sales", added, len(orders), without)
+	if without, _ := only[int64](q.row(sqlArchivedOf, orders)); added+without != int64(len(orders)) {
+		q.fail(fmt.Errorf("%d releases of %d orders, %d of archived sales", added, len(orders), without))
 	}
-	return err
 }
 
 // PendingReleases counts the releases of a sale that wait.

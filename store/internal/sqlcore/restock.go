@@ -67,9 +67,7 @@ func (q *conn) undoLowering(sale *sluice.Sale) error {
 	if sale.Cap == sale.Total {
 		return nil
 	}
-	if err := q.exec(sqlDeleteLowering, sale.ID, sale.ID, sale.Cap); err != nil {
-		return err
-	}
+	q.exec(sqlDeleteLowering, sale.ID, sale.ID, sale.Cap)
 	sale.Total = sale.Cap
 	sale.Version++
 	return q.writeChange(sale)

@@ -47,30 +47,21 @@ func (s *Store) CreateSale(ctx context.Context, sale sluice.Sale) (_ sluice.Sale
 		return sluice.Sale{}, err
 	}
 	err = s.change(ctx, func(tx *conn) error {
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
+		now := tx.now()
 		sale.CreatedAt, sale.UpdatedAt = now, now
-		inserted, err := tx.changed(sqlInsertSale, slices.Concat([]any{sale.ID}, editableArgs(&sale), termsArgs(&sale.Terms),
-			[]any{sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken, limitArg(sale.Cap), now, now, nil})...)
-		if err != nil {
-			return err
-		}
-		if !inserted {
+		if !tx.changed(sqlInsertSale, slices.Concat([]any{sale.ID}, editableArgs(&sale), termsArgs(&sale.Terms),
+			[]any{sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken, limitArg(sale.Cap), now, now, nil})...) {
 			return sluice.ErrSaleExists
 		}
-		if err := tx.addTerms(&sale); err != nil {
-			return err
-		}
+		tx.addTerms(&sale)
 		return tx.addSaleEvent(sluice.EventSaleCreated, &sale, now)
 	})
 	return unless(sale, err)
 }
 
 // addTerms appends the sale's terms to their history.
-func (q *conn) addTerms(sale *sluice.Sale) error {
-	return q.set(sqlInsertTerms, slices.Concat([]any{sale.ID}, termsArgs(&sale.Terms), []any{sale.UpdatedAt})...)
+func (q *conn) addTerms(sale *sluice.Sale) {
+	q.set(sqlInsertTerms, slices.Concat([]any{sale.ID}, termsArgs(&sale.Terms), []any{sale.UpdatedAt})...)
 }
 
 // storable validates a sale and cuts its times to whole milliseconds.
@@ -98,7 +89,10 @@ func (q *conn) sale(st statement, id sluice.SaleID) (sluice.Sale, error) {
 	return one(q, sluice.ErrSaleNotFound, st, scanSale, id)
 }
 
-func (q *conn) lockSale(id sluice.SaleID) (sluice.Sale, error) { return q.sale(sqlLockSale, id) }
+func (q *conn) lockSale(id sluice.SaleID) sluice.Sale {
+	sale, _ := q.sale(sqlLockSale, id)
+	return sale
+}
 
 // changeSale calls do with a sale whose row is held.
 func (s *Store) changeSale(ctx context.Context, id sluice.SaleID, do func(tx *conn, sale *sluice.Sale) error) error {
@@ -107,9 +101,9 @@ func (s *Store) changeSale(ctx context.Context, id sluice.SaleID, do func(tx *co
 
 func onSale(id sluice.SaleID, do func(tx *conn, sale *sluice.Sale) error) func(*conn) error {
 	return func(tx *conn) error {
-		sale, err := tx.lockSale(id)
-		if err != nil {
-			return err
+		sale := tx.lockSale(id)
+		if tx.err != nil {
+			return tx.err
 		}
 		return do(tx, &sale)
 	}
@@ -174,17 +168,11 @@ func (s *Store) ChangeSale(
 }
 
 // writeChange writes a sale that was edited, and its new version of the terms.
-func (q *conn) writeChange(sale *sluice.Sale) (err error) {
-	if sale.UpdatedAt, err = q.now(); err != nil {
-		return err
-	}
-	if err := q.set(sqlUpdateSale, slices.Concat(editableArgs(sale), termsArgs(&sale.Terms),
-		[]any{limitArg(sale.Cap), sale.UpdatedAt, sale.ID})...); err != nil {
-		return err
-	}
-	if err := q.addTerms(sale); err != nil {
-		return err
-	}
+func (q *conn) writeChange(sale *sluice.Sale) error {
+	sale.UpdatedAt = q.now()
+	q.set(sqlUpdateSale, slices.Concat(editableArgs(sale), termsArgs(&sale.Terms),
+		[]any{limitArg(sale.Cap), sale.UpdatedAt, sale.ID})...)
+	q.addTerms(sale)
 	return q.addSaleEvent(sluice.EventSaleUpdated, sale, sale.UpdatedAt)
 }
 
@@ -233,19 +221,12 @@ func (s *Store) FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, re
 		return errors.New("a fence needs a reason")
 	}
 	return s.change(ctx, func(tx *conn) error {
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
-		fenced, err := tx.changed(sqlFenceSale, reason, now, id, epoch)
-		if err != nil {
-			return err
-		}
-		if fenced {
+		now := tx.now()
+		if tx.changed(sqlFenceSale, reason, now, id, epoch) {
 			return tx.addSaleEventOf(sluice.EventSaleUnavailable, id, now)
 		}
-		_, err = tx.lockSale(id)
-		return err
+		tx.lockSale(id) // is there one?
+		return nil
 	})
 }
 
@@ -258,19 +239,17 @@ func (s *Store) Archive(ctx context.Context, id sluice.SaleID) (archived bool, e
 		if archived = !sale.ArchivedAt.IsZero(); archived {
 			return nil
 		}
-		now, err := tx.now()
-		if err != nil || sale.ClosesAt.IsZero() || now.Before(sale.ClosesAt) {
+		now := tx.now()
+		if sale.ClosesAt.IsZero() || now.Before(sale.ClosesAt) {
+			return nil
+		}
+		if unsettled, err := only[bool](tx.row(sqlUnsettled, id, id, id)); err != nil || unsettled {
 			return err
 		}
-		var unsettled bool
-		if err := tx.row(sqlUnsettled, id, id, id).Scan(&unsettled); err != nil || unsettled {
-			return err
+		if archived = tx.changed(sqlArchiveSale, now, now, id); archived {
+			tx.addSaleEventOf(sluice.EventSaleArchived, id, now)
 		}
-		archived, err = tx.changed(sqlArchiveSale, now, now, id)
-		if err != nil || !archived {
-			return err
-		}
-		return tx.addSaleEventOf(sluice.EventSaleArchived, id, now)
+		return nil
 	})
 	return archived && err == nil, err
 }

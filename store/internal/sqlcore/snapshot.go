@@ -2,7 +2,6 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
 
 	"github.com/sluicehq/sluice"
 )
@@ -74,21 +73,15 @@ func (n *snapshot) Returning(yield func(order sluice.OrderID) bool) (err error) 
 	return n.until(sqlReturningOfSale, func() bool { return yield(order) }, &order)
 }
 
-var errEnough = errors.New("enough")
-
 // until scans the sale's rows, one after the other, until one is enough.
 func (n *snapshot) until(st statement, more func() bool, into ...any) error {
-	err := n.conn.each(st, []any{n.sale.ID}, func(r row) error {
+	return n.conn.each(st, []any{n.sale.ID}, func(r row) error {
 		err := r.Scan(into...)
 		if err == nil && !more() {
 			err = errEnough
 		}
 		return err
 	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return err
 }
 
 // pageOfSale bounds the memory of reading a sale.

@@ -126,8 +126,8 @@ func (s *Store) Ping(ctx context.Context) (err error) {
 func (s *Store) Clock(ctx context.Context) (now time.Time, err error) {
 	defer s.wrap(&err, "read the clock")
 	err = s.view(ctx, func(tx *conn) error {
-		now, err = tx.now()
-		return err
+		now = tx.now()
+		return nil
 	})
 	return now, err
 }
@@ -246,7 +246,8 @@ func (s *Store) within(ctx context.Context, db *sql.DB, opts *sql.TxOptions, lon
 			return err
 		}
 	}
-	if err := do(&conn{s, ctx, tx}); err != nil {
+	q := &conn{s: s, ctx: ctx, tx: tx}
+	if err := q.fail(do(q)); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -2,7 +2,6 @@ package sqlcore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -109,10 +108,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w sluice.Webhook) (_ sluice.W
 		if err != nil {
 			return err
 		}
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
+		now := tx.now()
 		w = sluice.Webhook{
 			ID: w.ID, URL: w.URL, Description: w.Description, Secret: w.Secret, Types: slices.Clone(w.Types),
 			CreatedAt: now, UpdatedAt: now, Cursor: last,
@@ -156,11 +152,7 @@ func (s *Store) changeWebhook(
 		if err != nil {
 			return err
 		}
-		now, err := tx.now()
-		if err != nil {
-			return err
-		}
-		return do(tx, &w, now)
+		return do(tx, &w, tx.now())
 	})
 }
 
@@ -168,9 +160,7 @@ func (s *Store) changeWebhook(
 func (s *Store) DeleteWebhook(ctx context.Context, id sluice.WebhookID) (err error) {
 	defer s.wrap(&err, "delete webhook")
 	return s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, _ time.Time) error {
-		if err := tx.exec(sqlDeleteAllOf, w.ID); err != nil {
-			return err
-		}
+		tx.exec(sqlDeleteAllOf, w.ID)
 		return tx.set(sqlDeleteWebhook, w.ID)
 	})
 }
@@ -231,19 +221,13 @@ func (s *Store) Advance(ctx context.Context, id sluice.WebhookID, p sluice.Progr
 			if d.Event <= p.From || d.Event > p.To {
 				return fmt.Errorf("event %d is not among them", d.Event)
 			}
-			if err := tx.keep(w.ID, d, now); err != nil {
-				return err
-			}
+			tx.keep(w.ID, d, now)
 		}
 		for i := range p.Tried {
-			if err := tx.settleTried(w.ID, &p.Tried[i], now); err != nil {
-				return err
-			}
+			tx.settleTried(w.ID, &p.Tried[i], now)
 		}
 		if p.Recovered {
-			if err := tx.exec(sqlAllDue, now, w.ID); err != nil {
-				return err
-			}
+			tx.exec(sqlAllDue, now, w.ID)
 		}
 		if !p.LastSuccess.IsZero() {
 			w.LastSuccess = p.LastSuccess
@@ -275,20 +259,16 @@ func orNow(at, now time.Time) time.Time {
 
 // settleTried writes what came of an attempt, unless an operator has replayed
 // the delivery meanwhile: then it stays as the operator wants it.
-func (q *conn) settleTried(id sluice.WebhookID, t *sluice.Tried, now time.Time) error {
+func (q *conn) settleTried(id sluice.WebhookID, t *sluice.Tried, now time.Time) {
 	attempts, err := only[int](q.row(sqlAttempts, id, t.Event))
-	if errors.Is(err, sql.ErrNoRows) || err == nil && attempts != t.Attempts {
-		return nil
+	switch a := &t.After; {
+	case err != nil || attempts != t.Attempts: // or there is none
+	case t.Done:
+		q.set(sqlForget, id, t.Event)
+	default:
+		q.set(sqlChangeDelivery, string(a.State), a.Attempts, orNow(a.NextAt, now), a.LastStatus,
+			cleanText(a.LastError), now, id, t.Event)
 	}
-	if err != nil {
-		return err
-	}
-	if t.Done {
-		return q.set(sqlForget, id, t.Event)
-	}
-	a := &t.After
-	return q.set(sqlChangeDelivery, string(a.State), a.Attempts, orNow(a.NextAt, now), a.LastStatus,
-		cleanText(a.LastError), now, id, t.Event)
 }
 
 // DueDeliveries returns deliveries that can be tried now.
@@ -338,8 +318,8 @@ func (s *Store) CountDeliveries(ctx context.Context, id sluice.WebhookID) (pendi
 func (s *Store) ReplayFailed(ctx context.Context, id sluice.WebhookID) (replayed int64, err error) {
 	defer s.wrap(&err, "replay failed deliveries")
 	err = s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, now time.Time) error {
-		replayed, err = tx.count(sqlUnfail, now, now, w.ID)
-		return err
+		replayed = tx.count(sqlUnfail, now, now, w.ID)
+		return nil
 	})
 	return unless(replayed, err)
 }
@@ -362,9 +342,7 @@ func (s *Store) ReplayFrom(ctx context.Context, id sluice.WebhookID, event int64
 		if event < 1 || event > w.Cursor {
 			return sluice.ErrEventNotFound
 		}
-		if err := tx.exec(sqlForgetFrom, w.ID, event); err != nil {
-			return err
-		}
+		tx.exec(sqlForgetFrom, w.ID, event)
 		return tx.set(sqlSetCursor, event-1, w.ID)
 	})
 }
