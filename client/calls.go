@@ -1,9 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -13,24 +16,24 @@ import (
 func salePath(id sluice.SaleID) string      { return "/v1/sales/" + url.PathEscape(string(id)) }
 func adminSalePath(id sluice.SaleID) string { return "/v1/admin/sales/" + url.PathEscape(string(id)) }
 
+func listPath(sale sluice.SaleID, kind sluice.ListKind) string {
+	return adminSalePath(sale) + "/lists/" + url.PathEscape(string(kind))
+}
+
 // Sales returns the sales that are or will be open.
 func (c *Client) Sales(ctx context.Context) ([]api.Sale, error) {
-	var list api.SaleList
-	_, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/sales", into: &list})
+	list, err := public[api.SaleList](ctx, c, "/v1/sales")
 	return list.Sales, err
 }
 
 // Sale returns the public view of a sale.
 func (c *Client) Sale(ctx context.Context, id sluice.SaleID) (api.Sale, error) {
-	var sale api.Sale
-	_, err := c.do(ctx, request{method: http.MethodGet, path: salePath(id), into: &sale})
-	return sale, err
+	return public[api.Sale](ctx, c, salePath(id))
 }
 
 // Time returns the server's clock.
 func (c *Client) Time(ctx context.Context) (time.Time, error) {
-	var now api.ServerTime
-	_, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/time", into: &now})
+	now, err := public[api.ServerTime](ctx, c, "/v1/time")
 	return now.ServerTime.Time, err
 }
 
@@ -43,78 +46,110 @@ func (c *Client) Health(ctx context.Context) error {
 // Ready returns no error when the server can decide claims, and says what it
 // is: its node, and the kinds of its ledger and store.
 func (c *Client) Ready(ctx context.Context) (api.Ready, error) {
-	var ready api.Ready
-	_, err := c.do(ctx, request{method: http.MethodGet, path: "/readyz", into: &ready})
-	return ready, err
+	return public[api.Ready](ctx, c, "/readyz")
 }
 
 // CreateSale makes a sale. Without an id, the server makes one.
 func (c *Client) CreateSale(ctx context.Context, sale api.CreateSale) (api.AdminSale, error) {
-	return c.adminSale(ctx, http.MethodPost, "/v1/admin/sales", sale)
+	return post[api.AdminSale](ctx, c, "/v1/admin/sales", sale)
 }
 
 // AdminSales returns all sales, by opening time.
 func (c *Client) AdminSales(ctx context.Context) ([]api.AdminSale, error) {
-	var list api.AdminSaleList
-	_, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/admin/sales", bearer: c.adminKey, into: &list})
+	list, err := get[api.AdminSaleList](ctx, c, "/v1/admin/sales")
 	return list.Sales, err
 }
 
 // AdminSale returns a sale as its merchant sees it.
 func (c *Client) AdminSale(ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
-	return c.adminSale(ctx, http.MethodGet, adminSalePath(id), nil)
+	return get[api.AdminSale](ctx, c, adminSalePath(id))
 }
 
 // PatchSale changes the fields that are set.
 func (c *Client) PatchSale(ctx context.Context, id sluice.SaleID, patch api.PatchSale) (api.AdminSale, error) {
-	return c.adminSale(ctx, http.MethodPatch, adminSalePath(id), patch)
+	return call[api.AdminSale](ctx, c, c.adminKey, http.MethodPatch, adminSalePath(id), patch)
 }
 
 // OpenSale starts a sale now.
 func (c *Client) OpenSale(ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
-	return c.adminSale(ctx, http.MethodPost, adminSalePath(id)+"/open", nil)
+	return post[api.AdminSale](ctx, c, adminSalePath(id)+"/open", nil)
 }
 
 // PauseSale holds a sale until ResumeSale.
 func (c *Client) PauseSale(ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
-	return c.adminSale(ctx, http.MethodPost, adminSalePath(id)+"/pause", nil)
+	return post[api.AdminSale](ctx, c, adminSalePath(id)+"/pause", nil)
 }
 
 // ResumeSale ends a pause.
 func (c *Client) ResumeSale(ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
-	return c.adminSale(ctx, http.MethodPost, adminSalePath(id)+"/resume", nil)
+	return post[api.AdminSale](ctx, c, adminSalePath(id)+"/resume", nil)
 }
 
 // CloseSale ends a sale now; its orders stay as they are.
 func (c *Client) CloseSale(ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
-	return c.adminSale(ctx, http.MethodPost, adminSalePath(id)+"/close", nil)
+	return post[api.AdminSale](ctx, c, adminSalePath(id)+"/close", nil)
 }
 
 // RestockSale changes a sale's total by delta units, once per id (1 to 128
 // bytes): after a lost reply, send the same again. Delta may be negative; below
 // what is taken it is api.CodeBelowTaken.
 func (c *Client) RestockSale(ctx context.Context, sale sluice.SaleID, id string, delta int64) (api.AdminSale, error) {
-	return c.adminSale(ctx, http.MethodPost, adminSalePath(sale)+"/restock", api.Restock{ID: id, Delta: delta})
+	return post[api.AdminSale](ctx, c, adminSalePath(sale)+"/restock", api.Restock{ID: id, Delta: delta})
 }
 
 // RebuildSale has a sale gathered and loaded into the ledger again; until that
 // is done its state is unavailable.
 func (c *Client) RebuildSale(ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
-	return c.adminSale(ctx, http.MethodPost, adminSalePath(id)+"/rebuild", nil)
+	return post[api.AdminSale](ctx, c, adminSalePath(id)+"/rebuild", nil)
+}
+
+// ReconcileSale compares ledger and store of a sale, and with apply repairs
+// what is safe. A report of differences is no error. It is idempotent.
+func (c *Client) ReconcileSale(ctx context.Context, sale sluice.SaleID, apply bool) (api.ReconcileReport, error) {
+	return post[api.ReconcileReport](ctx, c, adminSalePath(sale)+"/reconcile", api.Reconcile{Apply: apply})
 }
 
 // Audit recomputes the invariants of a sale. A report that is not OK is no error.
 func (c *Client) Audit(ctx context.Context, id sluice.SaleID) (api.AuditReport, error) {
-	var report api.AuditReport
-	_, err := c.do(ctx, request{
-		method: http.MethodGet, path: adminSalePath(id) + "/audit", bearer: c.adminKey,
-		into: &report,
-	})
-	return report, err
+	return get[api.AuditReport](ctx, c, adminSalePath(id)+"/audit")
 }
 
-func (c *Client) adminSale(ctx context.Context, method, path string, body any) (api.AdminSale, error) {
-	var sale api.AdminSale
-	_, err := c.do(ctx, request{method: method, path: path, bearer: c.adminKey, body: body, into: &sale})
-	return sale, err
+// CheckSale asks one server whether a sale is ready to be sold.
+func (c *Client) CheckSale(ctx context.Context, sale sluice.SaleID) (api.SaleCheck, error) {
+	return get[api.SaleCheck](ctx, c, adminSalePath(sale)+"/check")
+}
+
+// ReplaceBuyers makes the buyers that body holds, an id a line, the sale's
+// list; none makes an empty one. It takes as long as it takes, until ctx ends.
+func (c *Client) ReplaceBuyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind,
+	body io.Reader,
+) (api.BuyerList, error) {
+	body = cmp.Or[io.Reader](body, http.NoBody)
+	return call[api.BuyerList](ctx, c, c.adminKey, http.MethodPut, listPath(sale, kind), body)
+}
+
+// ClearBuyers empties a list.
+func (c *Client) ClearBuyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind) (api.BuyerList, error) {
+	return call[api.BuyerList](ctx, c, c.adminKey, http.MethodDelete, listPath(sale, kind), nil)
+}
+
+// Buyers returns a page of a list, in the order of their bytes. The cursor is
+// that of the page before, empty for the first; limit is 1 to sluice.MaxPage.
+func (c *Client) Buyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, limit int,
+	cursor string,
+) (api.BuyerPage, error) {
+	return get[api.BuyerPage](ctx, c, listPath(sale, kind)+query("limit", strconv.Itoa(limit), "cursor", cursor))
+}
+
+// EraseBuyer erases a buyer from archived sales, and says what waits. Repeat it while
+// something does, and after an error.
+func (c *Client) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (api.Erased, error) {
+	return post[api.Erased](ctx, c, "/v1/admin/buyers/erase", api.EraseBuyer{BuyerID: buyer})
+}
+
+// AdminActions returns a page of what admins changed, or tried to, the newest
+// first. Without a limit the server chooses a page's size.
+func (c *Client) AdminActions(ctx context.Context, filter sluice.AdminActionFilter) (api.AdminActionPage, error) {
+	path := "/v1/admin/actions" + query("limit", positive(filter.Limit), "cursor", filter.Cursor)
+	return get[api.AdminActionPage](ctx, c, path)
 }

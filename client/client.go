@@ -16,6 +16,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,7 +89,7 @@ type request struct {
 	method, path string
 	bearer       string
 	header       http.Header
-	body         any // encoded as JSON, unless nil
+	body         any // encoded as JSON, unless nil; an io.Reader: text as it is
 	into         any // decoded from the answer, unless nil
 }
 
@@ -100,8 +102,15 @@ type answer struct {
 // do sends one request, once. An answer of 400 or more is an *Error.
 func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	var body io.Reader
-	if r.body != nil {
-		data, err := json.Marshal(r.body)
+	sender, kind := c.http, "application/json"
+	switch given := r.body.(type) {
+	case nil:
+	case io.Reader: // a list: it takes as long as it takes
+		long := *c.http
+		long.Timeout = 0
+		sender, kind, body = &long, "text/plain; charset=utf-8", given
+	default:
+		data, err := json.Marshal(given)
 		if err != nil {
 			return answer{}, fmt.Errorf("client: encode the request: %w", err)
 		}
@@ -116,12 +125,12 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	}
 	req.Header.Set("Accept", "application/json")
 	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", kind)
 	}
 	if r.bearer != "" {
 		req.Header.Set("Authorization", "Bearer "+r.bearer)
 	}
-	res, err := c.http.Do(req)
+	res, err := sender.Do(req)
 	if err != nil {
 		return answer{}, &NetworkError{URL: c.base, Err: unwrapURL(err)}
 	}
@@ -151,6 +160,47 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 		}
 	}
 	return a, nil
+}
+
+// call sends one request, once, and returns its answer.
+func call[T any](ctx context.Context, c *Client, bearer, method, path string, body any) (answer T, err error) {
+	_, err = c.do(ctx, request{method: method, path: path, bearer: bearer, body: body, into: &answer})
+	return answer, err
+}
+
+// public asks for what anyone may see; get and post are calls of the merchant.
+func public[T any](ctx context.Context, c *Client, path string) (T, error) {
+	return call[T](ctx, c, "", http.MethodGet, path, nil)
+}
+
+func get[T any](ctx context.Context, c *Client, path string) (T, error) {
+	return call[T](ctx, c, c.adminKey, http.MethodGet, path, nil)
+}
+
+func post[T any](ctx context.Context, c *Client, path string, body any) (T, error) {
+	return call[T](ctx, c, c.adminKey, http.MethodPost, path, body)
+}
+
+// query is a query string of names and their values, without those that are empty.
+func query(pairs ...string) string {
+	q := url.Values{}
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			q.Set(pair[0], pair[1])
+		}
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
+}
+
+// positive is a number of a query; empty: the server's own.
+func positive(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // unwrapURL takes off the url.Error, which repeats method and URL.

@@ -19,14 +19,12 @@ func adminOrderPath(id sluice.OrderID) string {
 
 // Order returns one of the buyer's own orders, a queued one too.
 func (c *Client) Order(ctx context.Context, id sluice.OrderID) (api.Order, error) {
-	return c.order(ctx, request{method: http.MethodGet, path: orderPath(id), bearer: c.token})
+	return call[api.Order](ctx, c, c.token, http.MethodGet, orderPath(id), nil)
 }
 
 // Orders returns a page of the buyer's own orders.
 func (c *Client) Orders(ctx context.Context, filter sluice.OrderFilter) (api.OrderPage, error) {
-	var page api.OrderPage
-	_, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/orders" + query(filter), bearer: c.token, into: &page})
-	return page, err
+	return call[api.OrderPage](ctx, c, c.token, http.MethodGet, "/v1/orders"+orderQuery(filter), nil)
 }
 
 // The calls that change an order are sent once, and are idempotent: after a
@@ -40,57 +38,47 @@ func (c *Client) Orders(ctx context.Context, filter sluice.OrderFilter) (api.Ord
 
 // CancelOrder gives back one of the buyer's own unpaid orders.
 func (c *Client) CancelOrder(ctx context.Context, id sluice.OrderID) (api.Order, error) {
-	return c.order(ctx, request{method: http.MethodPost, path: orderPath(id) + "/cancel", bearer: c.token})
+	return call[api.Order](ctx, c, c.token, http.MethodPost, orderPath(id)+"/cancel", nil)
 }
 
 // PayOrder records a payment, once by its id. A payment that came too late
 // makes the order refund_due, which is no error: look at the status. Another
 // payment of an order that has one is api.CodePaymentConflict.
 func (c *Client) PayOrder(ctx context.Context, id sluice.OrderID, paymentID string) (api.Order, error) {
-	return c.adminOrder(ctx, http.MethodPost, adminOrderPath(id)+"/pay", api.PayOrder{PaymentID: paymentID})
+	return post[api.Order](ctx, c, adminOrderPath(id)+"/pay", api.PayOrder{PaymentID: paymentID})
 }
 
 // RefundOrder records that the money of a paid or refund_due order has been
 // given back. The units of a paid one return.
 func (c *Client) RefundOrder(ctx context.Context, id sluice.OrderID) (api.Order, error) {
-	return c.adminOrder(ctx, http.MethodPost, adminOrderPath(id)+"/refund", nil)
+	return post[api.Order](ctx, c, adminOrderPath(id)+"/refund", nil)
 }
 
 // AdminCancelOrder cancels any unpaid order, as its merchant.
 func (c *Client) AdminCancelOrder(ctx context.Context, id sluice.OrderID) (api.Order, error) {
-	return c.adminOrder(ctx, http.MethodPost, adminOrderPath(id)+"/cancel", nil)
+	return post[api.Order](ctx, c, adminOrderPath(id)+"/cancel", nil)
 }
 
 // RejectOrder ends an unpaid order that failed after the grab; the reason is
 // kept on the order.
 func (c *Client) RejectOrder(ctx context.Context, id sluice.OrderID, reason string) (api.Order, error) {
-	return c.adminOrder(ctx, http.MethodPost, adminOrderPath(id)+"/reject", api.RejectOrder{Reason: reason})
+	return post[api.Order](ctx, c, adminOrderPath(id)+"/reject", api.RejectOrder{Reason: reason})
 }
 
 // AdminOrder returns one order as its merchant sees it, a queued one too.
 func (c *Client) AdminOrder(ctx context.Context, id sluice.OrderID) (api.Order, error) {
-	return c.adminOrder(ctx, http.MethodGet, adminOrderPath(id), nil)
+	return get[api.Order](ctx, c, adminOrderPath(id))
 }
 
 // OrderHistory returns the changes of an order, the first one first. A queued
 // order has none yet.
 func (c *Client) OrderHistory(ctx context.Context, id sluice.OrderID) (api.OrderHistory, error) {
-	var history api.OrderHistory
-	_, err := c.do(ctx, request{
-		method: http.MethodGet, path: adminOrderPath(id) + "/history", bearer: c.adminKey,
-		into: &history,
-	})
-	return history, err
+	return get[api.OrderHistory](ctx, c, adminOrderPath(id)+"/history")
 }
 
 // AdminOrders returns a page of stored orders, oldest first.
 func (c *Client) AdminOrders(ctx context.Context, filter sluice.OrderFilter) (api.OrderPage, error) {
-	var page api.OrderPage
-	_, err := c.do(ctx, request{
-		method: http.MethodGet, path: "/v1/admin/orders" + query(filter), bearer: c.adminKey,
-		into: &page,
-	})
-	return page, err
+	return get[api.OrderPage](ctx, c, "/v1/admin/orders"+orderQuery(filter))
 }
 
 // AllAdminOrders goes through all stored orders from the filter's cursor on,
@@ -118,31 +106,27 @@ func (c *Client) AllAdminOrders(ctx context.Context, filter sluice.OrderFilter) 
 	}
 }
 
-func (c *Client) adminOrder(ctx context.Context, method, path string, body any) (api.Order, error) {
-	return c.order(ctx, request{method: method, path: path, bearer: c.adminKey, body: body})
+func orderQuery(f sluice.OrderFilter) string {
+	return query("sale", string(f.Sale), "buyer", string(f.Buyer), "status", string(f.Status), "cursor", f.Cursor,
+		"limit", positive(f.Limit))
 }
 
-func (c *Client) order(ctx context.Context, r request) (api.Order, error) {
-	var order api.Order
-	r.into = &order
-	_, err := c.do(ctx, r)
-	return order, err
+func deadLetterPath(id int64) string { return "/v1/admin/dead-letters/" + strconv.FormatInt(id, 10) }
+
+// DeadLetters returns the journal entries that could not be stored and are not
+// resolved, oldest first: of one sale, or of all when it is empty.
+func (c *Client) DeadLetters(ctx context.Context, sale sluice.SaleID) ([]api.DeadLetter, error) {
+	list, err := get[api.DeadLetterList](ctx, c, "/v1/admin/dead-letters"+query("sale", string(sale)))
+	return list.DeadLetters, err
 }
 
-func query(f sluice.OrderFilter) string {
-	q := url.Values{}
-	for _, p := range []struct{ name, value string }{
-		{"sale", string(f.Sale)}, {"buyer", string(f.Buyer)}, {"status", string(f.Status)}, {"cursor", f.Cursor},
-	} {
-		if p.value != "" {
-			q.Set(p.name, p.value)
-		}
-	}
-	if f.Limit > 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
-	}
-	if len(q) == 0 {
-		return ""
-	}
-	return "?" + q.Encode()
+// DeadLetter returns one, also when it has been dealt with.
+func (c *Client) DeadLetter(ctx context.Context, id int64) (api.DeadLetter, error) {
+	return get[api.DeadLetter](ctx, c, deadLetterPath(id))
+}
+
+// ReplayDeadLetter tries to store the entry again, and says which orders it
+// saved. It is idempotent.
+func (c *Client) ReplayDeadLetter(ctx context.Context, id int64) (api.Replayed, error) {
+	return post[api.Replayed](ctx, c, deadLetterPath(id)+"/replay", nil)
 }

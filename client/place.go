@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/tickets"
 )
 
 // Placed is an accepted claim.
@@ -132,4 +133,37 @@ func pause(ctx context.Context, n int, err error) bool {
 	case <-timer.C:
 		return true
 	}
+}
+
+// Challenge asks for the proof of work that a sale wants before a ticket.
+func (c *Client) Challenge(ctx context.Context, sale sluice.SaleID) (api.Challenge, error) {
+	return call[api.Challenge](ctx, c, c.token, http.MethodPost, salePath(sale)+"/challenge", nil)
+}
+
+// AskTicket asks once for a purchase ticket of the buyer of the client's token.
+func (c *Client) AskTicket(ctx context.Context, sale sluice.SaleID, ask api.AskTicket) (api.Ticket, error) {
+	return call[api.Ticket](ctx, c, c.token, http.MethodPost, salePath(sale)+"/ticket", ask)
+}
+
+// Ticket gets a purchase ticket: it does the proof of work if the sale asks for
+// one, which takes as long as it takes, until ctx ends. RiskToken is what a page
+// would hand on from the merchant's captcha; it may be empty.
+//
+// Before tickets are handed out the error has the code not_open; of a sale that
+// asks for no tickets, sale_state.
+func (c *Client) Ticket(ctx context.Context, sale sluice.SaleID, riskToken string) (api.Ticket, error) {
+	ask := api.AskTicket{Token: riskToken}
+	ticket, err := c.AskTicket(ctx, sale, ask)
+	if ReasonOf(err) != "challenge_missing" {
+		return ticket, err
+	}
+	challenge, err := c.Challenge(ctx, sale)
+	if err != nil {
+		return api.Ticket{}, err
+	}
+	ask.Challenge = challenge.Challenge
+	if ask.Nonce, err = tickets.Solve(ctx, challenge.Challenge, int(challenge.Difficulty)); err != nil {
+		return api.Ticket{}, err
+	}
+	return c.AskTicket(ctx, sale, ask)
 }
