@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -44,6 +45,7 @@ type Engine struct {
 	board     *admission.Board
 	batcher   *admission.Batcher
 	pipeline  *pipeline.Pipeline
+	compared  atomic.Bool // ledger and store, once: the journal may be stored
 	follower  *follower
 	forgetter *forgetter
 	ender     *settle.Ender
@@ -221,6 +223,7 @@ func (e *Engine) start(ctx context.Context) {
 	}
 	e.eligibility.first(ctx, e)
 	e.follower.first(ctx)
+	e.compared.Store(true)
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })
@@ -267,7 +270,7 @@ func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 			continue
 		}
 		e.memory.Read(&v.Reading, v.Asked)
-		if v.Reading.Backlog > 0 {
+		if v.Reading.Backlog > 0 && e.compared.Load() {
 			e.pipeline.Wake(id)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
 
@@ -380,5 +382,89 @@ func fence(t *testing.T, store string) {
 	defer db.Close()
 	if _, err := db.Exec(`UPDATE sales SET fence = 'lost: by a test'`); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A journal beside an older store, in which units are held that have been sold
+// again since: they are given up before the journal is stored.
+func TestRestoreOfAStoreBesideAJournal(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	store, err := sqlitestore.Open(ctx, filepath.Join(dir, "store.db"), sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := sqliteledger.Open(ctx, filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	loader := settle.NewLoader(store, ledger)
+	_, err = settle.NewControl(store, ledger, loader).Create(ctx, sluice.Sale{
+		ID: restoreSale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
+		Terms: sluice.Terms{
+			Version: 1, Total: 1, MaxPerBuyer: 1, MaxOrders: 9,
+			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+		},
+		PaymentWindow: time.Hour, PaymentGrace: time.Second,
+	})
+	must(err)
+	claim := func(buyer string, stored bool) sluice.OrderID {
+		t.Helper()
+		order := sluice.MakeOrderID(restoreSale, fmt.Sprintf("%032x", []byte(buyer)))
+		c := []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order}}
+		await(t, "the unit", func() bool {
+			decisions, err := ledger.Claim(ctx, restoreSale, c)
+			return err == nil && decisions[0].Code == sluice.Accepted
+		})
+		if stored {
+			entries, err := ledger.ReadJournal(ctx, sluice.JournalRead{Sale: restoreSale, Source: sluice.New, Max: 9})
+			must(err)
+			_, err = store.Insert(ctx, restoreSale, entries)
+			must(err)
+			must(ledger.Ack(ctx, restoreSale, []string{entries[0].ID}))
+		}
+		return order
+	}
+	end := func(order sluice.OrderID) {
+		t.Helper()
+		_, err := store.Change(ctx, sluice.Change{Order: order, Action: sluice.Cancel, By: "test"})
+		must(err)
+		_, err = store.GiveReleases(ctx, 9, func(sale sluice.SaleID, releases []sluice.Release) error {
+			_, err := ledger.Release(ctx, sale, releases)
+			return err
+		})
+		must(err)
+	}
+	alice := claim("alice", true)
+	copyDB(t, filepath.Join(dir, "store.db"), filepath.Join(base, "old-store.db"))
+	end(alice)
+	end(claim("carol", true))
+	dave := claim("dave", false)
+	must(store.Close())
+	must(ledger.Close())
+	for _, file := range []string{"store.db", "store.db-wal", "store.db-shm"} {
+		_ = os.Remove(filepath.Join(dir, file)) // not all are there
+	}
+	copyDB(t, filepath.Join(base, "old-store.db"), filepath.Join(dir, "store.db"))
+
+	s := openShop(t, dir)
+	await(t, "an audit that adds up", func() bool {
+		report, err := s.engine.Audit(ctx, restoreSale)
+		return err == nil && report.OK && report.InFlight == 0 && report.Figures.Store.Epoch > 1
+	})
+	s.close()
+	orders := stored(t, filepath.Join(dir, "store.db"))
+	if orders[alice].Status != sluice.Cancelled || orders[dave].Status != sluice.Pending {
+		t.Errorf("alice's order is %s, dave's %s: want cancelled and pending", orders[alice].Status, orders[dave].Status)
 	}
 }

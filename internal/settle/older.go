@@ -13,10 +13,10 @@ import (
 )
 
 // A store may be restored from a copy that is older than its ledger. Then it
-// lacks orders that the ledger has acknowledged, and versions of the terms that
-// the ledger decides by; no other check notices, since a ledger is usually ahead
-// of its store. Verify notices it, and the rebuild brings back what the ledger's
-// records still have.
+// lacks orders that the ledger has acknowledged, endings whose units the ledger has
+// taken back, and versions of the terms that it decides by. No other check notices,
+// since a ledger is usually ahead of its store. Verify notices it, and the rebuild
+// brings back what the ledger's records still have.
 
 // Verify compares ledger and store when a server first sees an epoch of a sale,
 // or a sequence that went backwards. If one of them has forgotten what the
@@ -31,6 +31,14 @@ func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool,
 	}
 	if err != nil {
 		return false, err
+	}
+	if why != "" { // before the journal is stored: what it holds may need the units of what had ended
+		if reading, err = r.hold(ctx, sale); err == nil {
+			_, _, err = r.survey(ctx, sale, &reading)
+		}
+		if err != nil {
+			r.log.Warn("endings that the store has forgotten wait for the rebuild", "sale", sale.ID, "error", err)
+		}
 	}
 	now, err := r.store.Sale(ctx, sale.ID)
 	return now.Fence != "", err
@@ -144,10 +152,10 @@ func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice
 		return reading, err
 	}
 	err = r.ledger.Fence(ctx, sale.ID, reading.Epoch, cmp.Or(sale.Fence, sluice.FenceLost))
-	if errors.Is(err, sluice.ErrNotLoaded) || errors.Is(err, sluice.ErrStaleEpoch) {
-		err = nil
+	if err != nil && !errors.Is(err, sluice.ErrNotLoaded) && !errors.Is(err, sluice.ErrStaleEpoch) {
+		return reading, err
 	}
-	return reading, err
+	return r.loader.read(ctx, sale.ID) // with what was accepted before the fence
 }
 
 // adoptTerms gives the store the terms that its ledger decided by, if the store
@@ -195,21 +203,51 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *
 // than the changes of a day, one a second.
 const maxForgotten = 100_000
 
-// restore stores the orders of live claims that the ledger has on record, and
-// the store neither as an order nor as a dead letter: acknowledged once, and
-// forgotten since. One of an epoch that is over is set aside, to be claimed
-// again; one beyond the cap is stored as rejected. Either way it is listed (I1,
-// I5).
+// forgotten is what a store has lost of what its ledger knows.
+type forgotten struct {
+	entries   []sluice.Entry   // live claims, one each
+	ended     []sluice.OrderID // claims that have ended; how is unknown
+	over      []sluice.Order   // stored orders that live; the ledger has given their units back
+	undecided []sluice.OrderID // records of claims that were never decided: no loss
+}
+
+// older reports whether the store lacks claims that were acknowledged. A damaged
+// ledger alone shows none, and an older one does not either.
+func (f *forgotten) older() bool { return len(f.entries)+len(f.ended) > 0 }
+
+// survey returns what waits in the journal of a fenced sale, and what its store
+// has forgotten; endings are written again at once.
+func (r *Rebuilder) survey(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (survivors []sluice.Entry,
+	lost forgotten, err error,
+) {
+	err = r.ledger.PeekJournal(ctx, sale.ID, func(e sluice.Entry) bool {
+		survivors = append(survivors, e)
+		return true
+	})
+	if err == nil || errors.Is(err, sluice.ErrNotLoaded) {
+		lost, err = r.compare(ctx, sale, reading, survivors)
+	}
+	if err == nil {
+		err = r.endAgain(ctx, sale, reading, &lost)
+	}
+	return survivors, lost, err
+}
+
+// compare returns what the store has forgotten: claims that are on record, and
+// neither among the survivors, who are still to be stored, nor in the store, as an
+// order or as a dead letter; and endings.
 //
-// A record whose place a stored order or a later claim has, or that is beyond
-// the ledger's own sequence, is what is left of a batch that was never decided
-// (docs/adr/0007): no buyer was promised anything.
-func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (saved int, err error) {
-	missing := map[claimKey]bool{} // on record and not stored; true: live
+// A record whose place a stored order, a survivor or a later claim has, or that is
+// beyond the ledger's own sequence, is what is left of a batch that was never
+// decided (docs/adr/0007): no buyer was promised anything.
+func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, survivors []sluice.Entry,
+) (f forgotten, err error) {
+	type life struct{ live, unpaid bool }
+	missing := map[claimKey]life{} // on record, and nowhere else
 	places := map[place]holder{}
 	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
 		key := keyOf(c.Order)
-		missing[key] = c.Live
+		missing[key] = life{c.Live, c.Unpaid}
 		at := place{c.Epoch, c.Seq}
 		if h, taken := places[at]; !taken || h.at.Before(c.At) {
 			places[at] = holder{key, c.At}
@@ -217,10 +255,18 @@ func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *slu
 		return true
 	})
 	if errors.Is(err, sluice.ErrNotLoaded) || len(missing) == 0 && err == nil {
-		return 0, nil
+		return f, nil
 	}
 	if err != nil {
-		return 0, err
+		return f, err
+	}
+	for i := range survivors {
+		e := &survivors[i]
+		for j := range e.Claims {
+			key := keyOf(e.Claims[j].Order)
+			delete(missing, key)
+			places[place{e.Epoch, e.FirstSeq + int64(j)}] = holder{key: key}
+		}
 	}
 	err = r.store.Snapshot(ctx, sale.ID, func(s sluice.Snapshot) error {
 		letters, err := s.DeadLetters()
@@ -235,43 +281,79 @@ func (r *Rebuilder) restore(ctx context.Context, sale *sluice.Sale, reading *slu
 		}
 		return s.Orders(func(o sluice.Order) bool {
 			key := keyOf(o.ID)
+			if had, known := missing[key]; known && !had.live && o.Status.Live() {
+				o.Unpaid = had.unpaid
+				f.over = append(f.over, o)
+			}
 			delete(missing, key)
 			places[place{o.Epoch, o.Seq}] = holder{key: key}
 			return true
 		})
 	})
 	if err != nil || len(missing) == 0 {
-		return 0, err
+		return f, err
 	}
-	var entries []sluice.Entry
-	var ended, undecided []sluice.OrderID
 	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
 		key := keyOf(c.Order)
-		live, unknown := missing[key]
+		had, unknown := missing[key]
 		delete(missing, key) // a ledger may return one twice
 		switch {
 		case !unknown:
 		case places[place{c.Epoch, c.Seq}].key != key || c.Epoch == reading.Epoch && c.Seq > reading.Seq:
-			undecided = append(undecided, c.Order)
-		case live:
+			f.undecided = append(f.undecided, c.Order)
+		case had.live:
 			e := restored(&c)
 			e.ID, e.Node = "ledger/"+string(c.Order), r.node
-			entries = append(entries, e)
+			f.entries = append(f.entries, e)
 		default:
-			ended = append(ended, c.Order)
+			f.ended = append(f.ended, c.Order)
 		}
 		return true
 	})
-	if err != nil {
-		return 0, err
-	}
-	r.tell("the store has lost orders that had ended; how they ended is unknown", sale.ID, ended)
-	r.tell("the ledger has records of claims that were never decided", sale.ID, undecided)
-	slices.SortFunc(entries, func(a, b sluice.Entry) int {
+	slices.SortFunc(f.entries, func(a, b sluice.Entry) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
 	})
-	saved, _, err = r.save(ctx, sale.ID, entries)
-	return saved, err
+	return f, err
+}
+
+// overNow is why an order of an older store is cancelled in a rebuild.
+const overNow = "it had ended; the store was restored from an older copy"
+
+// endAgain ends stored orders whose endings the store has forgotten. The ledger has
+// given their units back, and sold them since: if the orders lived on, there would
+// be none for the claims that were promised these units (I1, I5).
+//
+// An order ends in the store before the ledger hears of it, so a record that has
+// ended proves that its order had; unless a program of another kind wrote the
+// record. Then the store is right, and lacks nothing else that the ledger knows.
+// How an order ended is unknown: it becomes cancelled, as by its buyer if it ended
+// unpaid (I3). Of payments a ledger knows nothing: what is paid stays paid.
+func (r *Rebuilder) endAgain(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, f *forgotten) error {
+	if !f.older() || reading.Epoch < sale.Epoch {
+		return nil
+	}
+	var ended, paid []sluice.OrderID
+	for i := range f.over {
+		o := &f.over[i]
+		change := sluice.Change{Order: o.ID, Action: sluice.Cancel, By: r.node, Reason: overNow}
+		if o.Unpaid {
+			change.Buyer = o.Buyer
+		}
+		now, err := r.store.Change(ctx, change)
+		var state *sluice.OrderStateError
+		switch {
+		case errors.As(err, &state) && state.Status == sluice.Paid:
+			paid = append(paid, o.ID)
+		case errors.As(err, &state): // it has ended meanwhile
+		case err != nil:
+			return err
+		case now.Status == sluice.Cancelled:
+			ended = append(ended, o.ID)
+		}
+	}
+	r.tell("the store had forgotten that orders had ended; they are cancelled", sale.ID, ended)
+	r.tell("paid orders keep their units, which the ledger had given back: were they refunded?", sale.ID, paid)
+	return nil
 }
 
 // claimKey is the part of an order id that differs within a sale.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -68,71 +69,174 @@ func (r *rig) verify() bool {
 	return fenced
 }
 
-// A store that was restored from before the ledger's last acknowledgements: the
-// orders that it has live, those that it forgot are brought back as far as the
-// total covers them, and the others are listed. Nothing is sold again.
+// A store that was restored from before the ledger's last acknowledgements: what
+// it forgot is brought back, orders and endings. An ended order holds no unit that
+// has been sold since, unless it is paid: of payments the ledger knows nothing.
+// What the total does not cover is listed. Nothing is sold again.
 func TestAStoreOlderThanItsLedger(t *testing.T) {
-	r := newRig(t)
-	ctx := t.Context()
-	sale := phone(-time.Hour)
-	sale.Total = 3
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
-	alice, bob := r.accepted("alice", true), r.accepted("bob", true)
-	entries := r.waiting()
-	r.drain()
-	carol := r.accepted("carol", true)
-	r.drain()
-	if _, err := r.store.Change(ctx, sluice.Change{Order: alice, Action: sluice.Cancel, By: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
-		_, err := r.ledger.Release(ctx, id, releases)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	// The sale was sold out, and rests after alice's unit came back.
-	var dave sluice.OrderID
-	for deadline := time.Now().Add(20 * time.Second); dave == ""; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the unit does not come back")
-		}
-		if cooldown := r.reading().CooldownUntil; cooldown.IsZero() {
-			dave = r.accepted("dave", true) // alice's unit
-		}
-	}
-	r.drain()
-	if r.verify() {
-		t.Fatalf("fenced, and nothing is wrong: %s", r.sale().Fence)
-	}
-
-	r.olderStore(sale, entries)
-	if !r.verify() || !strings.Contains(r.sale().Fence, "older than its ledger") {
-		t.Fatalf("fence %q", r.sale().Fence)
-	}
-	fenced := r.sale()
-	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
-		t.Fatal(done, err)
-	}
-	r.inStep(2)
-	for order, want := range map[sluice.OrderID]sluice.Status{
-		alice: sluice.Pending, bob: sluice.Pending, // as they were in the copy
-		carol: sluice.Pending,  // brought back
-		dave:  sluice.Rejected, // alice's order holds the unit again
+	type changes []sluice.Change
+	buyers := sluice.Change{Action: sluice.Cancel, Buyer: "alice", By: "buyer"}
+	merchants := sluice.Change{Action: sluice.Cancel, By: "test"}
+	pay := sluice.Change{Action: sluice.Pay, PaymentID: "p1", By: "test"}
+	refund := sluice.Change{Action: sluice.Refund, By: "test"}
+	for name, c := range map[string]struct {
+		before, after changes // of alice's order, and of the copy
+		want          sluice.Status
+		unpaid        bool
+	}{
+		"the buyer cancelled":        {after: changes{buyers}, want: sluice.Cancelled, unpaid: true},
+		"the merchant cancelled":     {after: changes{merchants}, want: sluice.Cancelled},
+		"paid and refunded":          {after: changes{pay, refund}, want: sluice.Cancelled},
+		"paid before, then refunded": {before: changes{pay}, after: changes{refund}, want: sluice.Paid},
 	} {
-		o, err := r.store.Order(ctx, order)
-		if err != nil || o.Status != want || want == sluice.Rejected && o.Reason != sluice.NotCovered {
-			t.Errorf("%s: %s %s, %v; want %s", order, o.Status, o.Reason, err, want)
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			ctx := t.Context()
+			sale := phone(-time.Hour)
+			sale.Total, sale.MaxUnpaid = 2, 2
+			if _, err := r.desk.Create(ctx, sale); err != nil {
+				t.Fatal(err)
+			}
+			alice, bob := r.accepted("alice", true), r.accepted("bob", true)
+			entries := r.waiting()
+			r.drain()
+			change := func(order sluice.OrderID, all changes) {
+				t.Helper()
+				for _, change := range all {
+					change.Order = order
+					if _, err := r.store.Change(ctx, change); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			resell := func(order sluice.OrderID, all changes, buyer string) sluice.OrderID {
+				t.Helper()
+				change(order, all)
+				if _, err := r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+					_, err := r.ledger.Release(ctx, id, releases)
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				for deadline := time.Now().Add(20 * time.Second); !r.reading().CooldownUntil.IsZero(); {
+					if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
+						t.Fatal("the unit does not come back")
+					}
+				}
+				return r.accepted(buyer, true)
+			}
+			change(alice, c.before)
+			carol := resell(alice, c.after, "carol")
+			r.drain()
+			dave := resell(bob, changes{merchants}, "dave") // in the journal still
+			if r.verify() {
+				t.Fatalf("fenced, and nothing is wrong: %s", r.sale().Fence)
+			}
+
+			r.olderStore(sale, entries)
+			change(alice, c.before)
+			if !r.verify() || !strings.Contains(r.sale().Fence, "older than its ledger") {
+				t.Fatalf("fence %q", r.sale().Fence)
+			}
+			fenced := r.sale()
+			if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+				t.Fatal(done, err)
+			}
+			r.inStep(2)
+			resold := sluice.Pending
+			if c.want == sluice.Paid {
+				resold = sluice.Rejected
+			}
+			for order, want := range map[sluice.OrderID]sluice.Status{
+				alice: c.want, bob: sluice.Cancelled, carol: resold, dave: sluice.Pending,
+			} {
+				o, err := r.store.Order(ctx, order)
+				if err != nil || o.Status != want || want == sluice.Rejected && o.Reason != sluice.NotCovered ||
+					o.Unpaid != (order == alice && c.unpaid) {
+					t.Errorf("%s: %s %s, unpaid %v, %v; want %s", order, o.Status, o.Reason, o.Unpaid, err, want)
+				}
+			}
+			if s, reading := r.sale(), r.reading(); s.Taken != 2 || reading.Taken != 2 {
+				t.Errorf("taken %d and %d of 2", s.Taken, reading.Taken)
+			}
+			r.accepted("eve", false)
+			if r.verify() {
+				t.Errorf("fenced again: %s", r.sale().Fence)
+			}
+			report, err := audit.Run(ctx, r.ledger, r.store, id)
+			if err != nil || report.OK != (c.want != sluice.Paid) {
+				t.Errorf("audit: %+v, %v", report, err)
+			}
+		})
+	}
+}
+
+// rewritten is a ledger with other records than it wrote.
+type rewritten struct {
+	*sqliteledger.Ledger
+	records []sluice.Record
+}
+
+func (w rewritten) Records(_ context.Context, _ sluice.SaleID, yield func(sluice.Record) bool) error {
+	for i := range w.records {
+		if !yield(w.records[i]) {
+			return nil
 		}
 	}
-	if s, reading := r.sale(), r.reading(); s.Taken != 3 || reading.Taken != 3 {
-		t.Errorf("taken %d and %d of 3", s.Taken, reading.Taken)
-	}
-	r.accepted("eve", false)
-	if r.verify() {
-		t.Errorf("fenced again: %s", r.sale().Fence)
+	return nil
+}
+
+// A ledger whose records say that an order has ended, which no server wrote: the
+// store is not the older one of the two, so its order lives on.
+func TestADamagedLedgerEndsNoOrder(t *testing.T) {
+	for name, newer := range map[string]bool{
+		"the store lacks nothing": false, "the store lacks a claim, and is of a newer epoch": true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			ctx := t.Context()
+			if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			alice := r.accepted("alice", true)
+			r.drain()
+			if newer {
+				r.accepted("bob", true)
+				if err := r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var ended []sluice.Record
+			err := r.ledger.Records(ctx, id, func(c sluice.Record) bool {
+				c.Live = c.Order != alice
+				ended = append(ended, c)
+				return true
+			})
+			if err == nil {
+				err = r.store.FenceSale(ctx, id, 1, "lost: by a test")
+			}
+			if err == nil && newer {
+				if _, err = r.store.BeginLoad(ctx, id); err == nil {
+					err = r.store.ConfirmLoad(ctx, id, 2)
+				}
+				if err == nil {
+					err = r.store.FenceSale(ctx, id, 2, "lost: by a test")
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			fenced := r.sale()
+			idle := func(sluice.SaleID) bool { return true }
+			rebuilder := settle.NewRebuilder("a", r.store, rewritten{r.ledger, ended}, r.loader, settle.NewMemory(0), idle,
+				slog.New(slog.DiscardHandler))
+			if done, err := rebuilder.Step(ctx, &fenced); !done || err != nil {
+				t.Fatal(done, err)
+			}
+			if o, err := r.store.Order(ctx, alice); err != nil || o.Status != sluice.Pending {
+				t.Errorf("alice's order is %s, %v", o.Status, err)
+			}
+		})
 	}
 }
 

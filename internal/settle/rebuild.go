@@ -65,6 +65,7 @@ type RebuildStore interface {
 	sluice.DeadLetterStore
 	sluice.AuditStore
 	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
+	Change(ctx context.Context, change sluice.Change) (sluice.Order, error)
 }
 
 // RebuildLedger is what a rebuild needs of sluice.Ledger.
@@ -236,19 +237,17 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err := r.adoptTerms(ctx, sale, &reading); err != nil {
 		return err
 	}
-	var survivors []sluice.Entry
-	err = r.ledger.PeekJournal(ctx, sale.ID, func(e sluice.Entry) bool {
-		survivors = append(survivors, e)
-		return true
-	})
-	if err != nil && !errors.Is(err, sluice.ErrNotLoaded) {
+	survivors, lost, err := r.survey(ctx, sale, &reading)
+	if err != nil {
 		return err
 	}
+	r.tell("the store has lost orders that had ended; how they ended is unknown", sale.ID, lost.ended)
+	r.tell("the ledger has records of claims that were never decided", sale.ID, lost.undecided)
 	saved, _, err := r.save(ctx, sale.ID, survivors)
 	if err != nil {
 		return err
 	}
-	restored, err := r.restore(ctx, sale, &reading)
+	restored, _, err := r.save(ctx, sale.ID, lost.entries)
 	if err != nil {
 		return err
 	}
