@@ -79,7 +79,8 @@ const (
 	// CheckState: fenced, or by window, pause, or sold out.
 	CheckState
 	// CheckRepeat: the claim would be refused unless it repeats an accepted one,
-	// and the buyer has had that looked up too often on this server.
+	// and the buyer has had that looked up too often on this server; or, with a
+	// shared ratio, the ledger has refused the buyer by a limit a moment ago.
 	CheckRepeat
 	// CheckSlots: the server has as many claims in flight as it may.
 	CheckSlots
@@ -159,10 +160,15 @@ func (g *Gate) Claim(
 		return g.tally.refused(CheckState, decision)
 	}
 	// repeat
-	if known == repeating {
-		if wait := g.rates.repeat(sale, &claim, now); wait > 0 {
-			return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
-		}
+	var wait time.Duration
+	switch {
+	case known == repeating:
+		wait = g.rates.repeat(sale, &claim, now)
+	case view.Sale.Rules.AdmissionShared:
+		wait = g.rates.atLimit(sale, &claim, now)
+	}
+	if wait > 0 {
+		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 	}
 	// places
 	if g.batcher.Full() {
@@ -234,6 +240,8 @@ func (g *Gate) ask(
 		return g.tally.refused(CheckSharedRate, decision)
 	case decision.Code == sluice.Accepted:
 		g.rates.remember(sale, &claim)
+	case decision.Code == sluice.BuyerLimit && rules.AdmissionShared:
+		g.rates.limited(sale, claim.Buyer, g.now())
 	}
 	return decision, err
 }

@@ -26,8 +26,9 @@ type Bound struct {
 // unbound is no bound at all.
 var unbound = Bound{Most: sluice.Unlimited}
 
-// Nothing was decided: errNoPermit, since no permit is left, or the claim's is
-// over; errNotLeased, since the permits cannot be counted. Limits fail closed.
+// Nothing was decided: errNoPermit, since no permit is left, another claim of the
+// buyer in the batch has one, or the claim's is over; errNotLeased, since the
+// permits cannot be counted. Limits fail closed.
 var (
 	errNoPermit  = fmt.Errorf("%w: no permit is left", ErrOverloaded)
 	errNotLeased = fmt.Errorf("%w: the permits cannot be counted", ErrUnanswered)
@@ -82,13 +83,15 @@ func (b *Batcher) lease(sale sluice.SaleID, l *lane, ratio float64, want int64) 
 // permitted leases the permits of a batch, answers the calls that get none, and
 // returns those that go on, in order, in the batch's own array.
 func (b *Batcher) permitted(sale sluice.SaleID, l *lane, batch []*call) (going []*call, leased int64, until time.Time) {
-	var want int64
+	// One for each buyer: those who try many times at once take no turn from others.
+	wanting := map[sluice.BuyerID]bool{}
 	var ratio float64
 	for _, c := range batch {
 		if c.ratio > 0 {
-			want, ratio = want+1, c.ratio // the newest, when it has changed just now
+			wanting[c.claim.Buyer], ratio = true, c.ratio // the newest, when it has changed just now
 		}
 	}
+	want := int64(len(wanting))
 	if want == 0 {
 		return batch, 0, until
 	}
@@ -120,8 +123,9 @@ func (b *Batcher) permitted(sale sluice.SaleID, l *lane, batch []*call) (going [
 		switch {
 		case c.ratio == 0:
 			going = append(going, c)
-		case left > 0:
+		case left > 0 && wanting[c.claim.Buyer]:
 			left--
+			delete(wanting, c.claim.Buyer)
 			going = append(going, c)
 		default:
 			c.decision, c.err = without.decision, without.err

@@ -268,14 +268,16 @@ func TestPermitsTakeOneCallABatch(t *testing.T) {
 			if s.calls != 2 || s.leased[desks[0]] != 0 { // and one that returns it
 				t.Errorf("%d calls for one claim", s.calls)
 			}
-			s.limited["bob"] = true
+			for i := range 16 {
+				s.limited[sluice.BuyerID(fmt.Sprint("bob-", i))] = true
+			}
 		})
 		var crowd sync.WaitGroup
 		codes := map[string]int{}
 		var mu sync.Mutex
-		for range 16 { // of one buyer, and as many are in one batch
+		for i := range 16 { // in two batches
 			crowd.Go(func() {
-				code := try(g, "bob", home)
+				code := try(g, sluice.BuyerID(fmt.Sprint("bob-", i)), home)
 				mu.Lock()
 				codes[code]++
 				mu.Unlock()
@@ -346,6 +348,87 @@ func TestWhoNeedsNoPermit(t *testing.T) {
 			t.Errorf("refused by %v", got)
 		}
 	})
+}
+
+// A buyer who tries many times at once has one permit in each batch.
+func TestOnePermitForEachBuyer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(100)
+		gates, _ := s.servers(t, 1)
+		codes := make(chan string, 16)
+		for range 16 {
+			go func() { codes <- try(gates[0], "ann", home) }()
+		}
+		passed := 0
+		for range 16 {
+			switch got := <-codes; got {
+			case "accepted":
+				passed++
+			case "overloaded 1s":
+			default:
+				t.Error(got)
+			}
+		}
+		if passed < 2 || passed > 3 { // the first batch has one claim; two are in flight at most
+			t.Errorf("%d of 16 tries at once had a permit", passed)
+		}
+		if got := try(gates[0], "bob", home); got != "accepted" {
+			t.Errorf("another buyer, without a pause: %s", got)
+		}
+	})
+}
+
+// A buyer whom a limit refuses asks the ledger once a second: their tries take no
+// permits from others. A repeat of an accepted claim passes all the same (I4), and
+// without a shared ratio so does everything.
+func TestAFloodOfABuyerAtTheLimit(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newShared(100)
+			gates, _ := s.servers(t, 1)
+			g := gates[0]
+			if !shared {
+				show(g, open(sluice.Rules{AdmissionRatio: 1.5}))
+			}
+			if got := try(g, "ann", home); got != "accepted" {
+				t.Fatal(got)
+			}
+			s.lock(func() { s.limited["ann"] = true })
+			other := func() string {
+				d, err := g.Claim(t.Context(), "sale", sluice.Claim{Buyer: "ann", Key: "key-00002", Quantity: 1}, Caller{})
+				if err != nil {
+					t.Error(err)
+				}
+				return d.Code.String()
+			}
+			want, asked := "rate_limited", 1+3
+			if !shared {
+				want, asked = "buyer_limit", 1+3*20
+			}
+			for range 3 {
+				if got := other(); got != "buyer_limit" {
+					t.Errorf("the first of a second: %s", got)
+				}
+				for range 19 {
+					if got := other(); got != want {
+						t.Errorf("shared: %t: %s, want %s", shared, got, want)
+					}
+				}
+				time.Sleep(time.Second)
+			}
+			if n := s.count(&s.reached); n != asked {
+				t.Errorf("%d claims reached the ledger, want %d", n, asked)
+			}
+			other()
+			s.lock(func() { s.limited["ann"] = false })
+			if got := try(g, "ann", home); got != "accepted" { // the stub accepts a repeat as it does a claim
+				t.Errorf("the repeat: %s", got)
+			}
+			if got := try(g, "bob", home); got != "accepted" {
+				t.Errorf("another buyer: %s", got)
+			}
+		})
+	}
 }
 
 // Permits that cannot be counted let no claim pass; what the ledger says decides

@@ -115,12 +115,39 @@ var (
 // repeat counts a claim that asks the ledger under one of these rates, and returns
 // how long to wait if it is not within it.
 func (r *rates) repeat(sale sluice.SaleID, claim *sluice.Claim, now time.Time) time.Duration {
-	rate, name := repeatRate, sale+"/repeat" // no sale is called so
-	if id := r.hash(sale, claim); r.accepted[id%uint64(len(r.accepted))].Load() == id {
-		rate, name = knownRate, sale+"/known"
+	rate, key := repeatRate, r.repeater(sale, claim.Buyer)
+	if r.knows(sale, claim) {
+		rate, key = knownRate, meters.Key(r.buyers, attempter{sale + "/known", claim.Buyer})
 	}
-	key := meters.Key(r.buyers, attempter{name, claim.Buyer})
 	return time.Duration(r.buyers.Try(rate.Meter(), key, now.Sub(r.start).Microseconds())) * time.Microsecond
+}
+
+func (r *rates) repeater(sale sluice.SaleID, buyer sluice.BuyerID) uint64 {
+	return meters.Key(r.buyers, attempter{sale + "/repeat", buyer}) // no sale is called so
+}
+
+// limited notes that the ledger has refused a claim of a buyer by a limit. For the
+// next second the buyer's claims would be refused as well, unless they repeat an
+// accepted one: repeatRate is used up.
+func (r *rates) limited(sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) {
+	r.buyers.Learn(repeatRate.Meter(), r.repeater(sale, buyer), now.Sub(r.start).Microseconds(),
+		time.Second.Microseconds())
+}
+
+// atLimit returns how long to wait for a claim of a buyer whose repeatRate is used
+// up, and which this server does not know as accepted.
+func (r *rates) atLimit(sale sluice.SaleID, claim *sluice.Claim, now time.Time) time.Duration {
+	if r.knows(sale, claim) {
+		return 0
+	}
+	wait := r.buyers.Wait(repeatRate.Meter(), r.repeater(sale, claim.Buyer), now.Sub(r.start).Microseconds())
+	return time.Duration(wait) * time.Microsecond
+}
+
+// knows reports whether this server remembers the claim as accepted.
+func (r *rates) knows(sale sluice.SaleID, claim *sluice.Claim) bool {
+	id := r.hash(sale, claim)
+	return r.accepted[id%uint64(len(r.accepted))].Load() == id
 }
 
 // remember notes a claim that was accepted, the first time or again.
