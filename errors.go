@@ -48,6 +48,10 @@ var (
 	// out of reach. Nothing was changed, or the outcome is unknown; the same call
 	// may succeed later.
 	ErrStoreBusy = errors.New("the store is busy")
+	// ErrUnstorable: the database refused what was to be written for what it is: by a
+	// constraint, a trigger, or a type. Nothing was changed. The same call fails until
+	// the database's rules change, and then succeeds.
+	ErrUnstorable = errors.New("the database refuses to store this")
 	// ErrAuditBusy: other audits or reconciliations have run on this server for too
 	// long to wait any longer.
 	ErrAuditBusy = errors.New("another audit or reconciliation is running on this server")

@@ -121,6 +121,10 @@ type OrderStore interface {
 	// A redelivery (same order, claim, epoch and sequence) inserts nothing.
 	// Any other conflict is evidence that the ledger lost data: a
 	// *ConflictError, and nothing of the batch is stored.
+	//
+	// What the database refuses for what it is, and entries that are not valid, are
+	// ErrUnstorable: an entry that meets it a few times is set aside. Trouble that may
+	// pass by itself is ErrStoreBusy instead.
 	Insert(ctx context.Context, sale SaleID, entries []Entry) (Stored, error)
 
 	// Order returns a stored order. ErrOrderNotFound.

@@ -117,14 +117,7 @@ func (f *faults) set(poison func(*sluice.Entry) error, damage func(*sluice.Entry
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, dir: t.TempDir()}
 	r.open()
-	created, err := r.store.CreateSale(t.Context(), sluice.Sale{
-		ID: sale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 100, Currency: "CNY"},
-		Terms: sluice.Terms{
-			Version: 1, Total: 100_000, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
-			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
-		},
-		PaymentWindow: time.Minute,
-	})
+	created, err := r.store.CreateSale(t.Context(), aSale())
 	if err == nil {
 		err = settle.NewLoader(r.store, r.ledger).Load(t.Context(), created.ID)
 	}
@@ -132,6 +125,17 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	return r
+}
+
+func aSale() sluice.Sale {
+	return sluice.Sale{
+		ID: sale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 100, Currency: "CNY"},
+		Terms: sluice.Terms{
+			Version: 1, Total: 100_000, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
+			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+		},
+		PaymentWindow: time.Minute,
+	}
 }
 
 func (r *rig) open() {
@@ -158,11 +162,7 @@ func (r *rig) pipeline() *pipeline.Pipeline {
 	p := pipeline.New(r.faults, r.faults, pipeline.Options{
 		Backoff: time.Millisecond, BackoffMax: 5 * time.Millisecond, Attempts: 3, MaxClaims: 20,
 	})
-	r.t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = p.Close(ctx)
-	})
+	r.t.Cleanup(func() { stop(p) })
 	return p
 }
 

@@ -138,7 +138,7 @@ func (w *worker) next() ([]sluice.Entry, error) {
 	if len(entries) > 0 {
 		w.adopted = time.Time{} // there may be more
 	}
-	return entries, err
+	return w.withoutSuspects(entries), err // servers take suspects over from each other
 }
 
 func (w *worker) clearWoken() {
@@ -188,7 +188,7 @@ func (w *worker) suspect(e sluice.Entry) {
 	now := time.Now()
 	w.suspects = append(w.suspects, suspect{
 		entry: e, since: now, stored: w.stored, pause: w.p.opts.Backoff,
-		retry: now.Add(w.p.opts.Backoff),
+		retry: now.Add(w.p.opts.Backoff), split: len(e.Claims) <= 1,
 	})
 }
 
@@ -219,6 +219,9 @@ func (w *worker) take(entries *[]sluice.Entry) []sluice.Entry {
 	return all[:n]
 }
 
+// notStored is logged at every attempt: what is not repeated counts as over.
+const notStored = "entries cannot be stored"
+
 var (
 	errDamaged = errors.New("the entry is damaged")
 	// errSmaller: the store is busy, and might be quick enough for less at once.
@@ -240,7 +243,7 @@ func (w *worker) storeWhenUp(batch []sluice.Entry) error {
 		}
 		busy := errors.Is(err, sluice.ErrStoreBusy)
 		if !busy && w.up() {
-			w.warn("entries cannot be stored", err, "entries", len(batch))
+			w.warn(notStored, err, "entries", len(batch))
 			return err
 		}
 		w.warn("the store takes no orders now; they wait in the journal", err)
@@ -351,12 +354,14 @@ func (w *worker) retrySuspects() (next time.Time) {
 		if err == nil {
 			continue
 		}
+		w.warn(notStored, err, "entries", 1)
 		if !errors.Is(err, sluice.ErrStoreBusy) && w.up() {
-			if !s.split && len(s.entry.Claims) > 1 && !hopeless(err) {
+			if !s.split && !hopeless(err) {
 				some, interrupted := w.insertParts(s.entry)
 				s.split, s.partly = interrupted == nil, s.partly || some
 			}
-			if s.partly || w.stored > s.stored || time.Since(s.since) > w.p.opts.Patience {
+			refused := s.split && errors.Is(err, sluice.ErrUnstorable)
+			if refused || s.partly || w.stored > s.stored || time.Since(s.since) > w.p.opts.Patience {
 				s.attempts++
 				s.stored = w.stored
 			}

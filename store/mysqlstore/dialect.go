@@ -56,6 +56,11 @@ const (
 
 	statementTimeoutOfMySQL = 3024
 	idleTooLong             = 4031
+
+	noDefault    = 1364
+	wrongValue   = 1366
+	raised       = 1644 // by SIGNAL, in a trigger
+	checkOfMySQL = 3819
 )
 
 func (dialect) Retry(err error) bool { return errorNumber(err) == deadlock }
@@ -68,6 +73,21 @@ func (dialect) Busy(err error) bool {
 		return true
 	default:
 		return number >= 1020 && number <= 1030 || errors.Is(err, mysql.ErrInvalidConn)
+	}
+}
+
+// Refuses goes by the class of the SQLSTATE, of data or of integrity constraints,
+// where the error has one of its own.
+func (dialect) Refuses(err error) bool {
+	my := (*mysql.MySQLError)(nil)
+	if !errors.As(err, &my) {
+		return false
+	}
+	switch class := string(my.SQLState[:2]); my.Number {
+	case noDefault, wrongValue, raised, checkOfMySQL:
+		return true
+	default:
+		return class == "22" || class == "23" || class == "45" // that of SIGNAL
 	}
 }
 

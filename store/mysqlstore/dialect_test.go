@@ -60,8 +60,8 @@ func TestUnknownConstraints(t *testing.T) {
 			storetest.Load(t, s)
 			execute(t, mysqlstore.RawDB(s), "ALTER TABLE orders "+constraint)
 			got, err := s.Insert(t.Context(), "phones", []sluice.Entry{storetest.Batch(1)})
-			if conflict := (*sluice.ConflictError)(nil); err == nil || errors.As(err, &conflict) {
-				t.Errorf("%+v, error %v, want one that is no conflict", got, err)
+			if conflict := (*sluice.ConflictError)(nil); !errors.Is(err, sluice.ErrUnstorable) || errors.As(err, &conflict) {
+				t.Errorf("%+v, error %v, want ErrUnstorable, and no conflict", got, err)
 			}
 			if n := storetest.Batches(t, s); n != 0 {
 				t.Errorf("%d orders are stored", n)
@@ -225,6 +225,32 @@ func TestRetry(t *testing.T) {
 		if mysqlstore.Retry(err) {
 			t.Errorf("%v: tried again", err)
 		}
+	}
+}
+
+// Errors as both databases report them. What is not the statement's fault must not
+// make dead letters.
+func TestRefuses(t *testing.T) {
+	for text, want := range map[string]bool{
+		"1048 23000": true, "1062 23000": true, "1264 22003": true, "1364 HY000": true, "1366 22007": true,
+		"1366 HY000": true, "1406 22001": true, "1452 23000": true, "1644 45000": true, "3819 HY000": true,
+		"4025 23000": true, "30001 45000": true,
+		"1021 HY000": false, "1037 HY001": false, "1040 08004": false, "1054 42S22": false, "1114 HY000": false,
+		"1142 42000": false, "1146 42S02": false, "1205 HY000": false, "1213 40001": false, "1290 HY000": false,
+		"1792 25006": false, "1969 70100": false,
+	} {
+		err := &mysql.MySQLError{}
+		state := ""
+		if _, scan := fmt.Sscan(text, &err.Number, &state); scan != nil {
+			t.Fatal(scan)
+		}
+		copy(err.SQLState[:], state)
+		if got := mysqlstore.Refuses(fmt.Errorf("insert: %w", err)); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+	}
+	if mysqlstore.Refuses(mysql.ErrInvalidConn) || mysqlstore.Refuses(context.DeadlineExceeded) {
+		t.Error("a connection's trouble is the statement's")
 	}
 }
 

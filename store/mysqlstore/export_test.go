@@ -24,6 +24,9 @@ func Retry(err error) bool { return dialect{}.Retry(err) }
 // Busy reports whether an error is the database's trouble.
 func Busy(err error) bool { return dialect{}.Busy(err) }
 
+// Refuses reports whether an error is about what was to be written.
+func Refuses(err error) bool { return dialect{}.Refuses(err) }
+
 // Statements of the dialect, by name.
 func Statements() map[string]string { return maps.Collect(sqlcore.Statements(dialect{})) }
 

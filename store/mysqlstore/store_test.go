@@ -45,6 +45,9 @@ var server = &storetest.Server{
 	Raw:           mysqlstore.OpenRaw,
 	Tables:        "SELECT table_name FROM information_schema.tables WHERE table_schema = database()",
 	Earlier:       func(column, seconds string) string { return column + " - INTERVAL (" + seconds + ") SECOND" },
+	Refuse: `CREATE TRIGGER shop BEFORE INSERT ON orders FOR EACH ROW
+		IF NEW.quantity > 1 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not more than one'; END IF`,
+	Accept: "DROP TRIGGER shop",
 	Deadlocks: func(t *testing.T, url string) (n int) {
 		var name string
 		if err := mysqlstore.OpenRaw(t, url).QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").Scan(&name, &n); err !=

@@ -13,11 +13,8 @@ import (
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-// Numbers of the error that a CHECK fails.
-const (
-	checkOfMariaDB = 4025
-	checkOfMySQL   = 3819
-)
+// checkOfMariaDB is the number of the error that a CHECK fails.
+const checkOfMariaDB = 4025
 
 func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	url := servertest.MySQL(t)

@@ -86,6 +86,15 @@ func (dialect) Busy(err error) bool {
 	return errors.As(err, &connecting) || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
 }
 
+// refusing are the classes of states whose cause is in the values: data, integrity
+// constraints, errors that functions and triggers raise, and conditions of views.
+var refusing = []string{"22", "23", "P0", "44"}
+
+func (dialect) Refuses(err error) bool {
+	state := sqlState(err)
+	return state != "" && slices.Contains(refusing, state[:2])
+}
+
 func (dialect) Full(err error) bool { return sqlState(err) == diskFull }
 
 func (dialect) Retry(err error) bool {

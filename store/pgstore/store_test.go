@@ -39,12 +39,15 @@ var server = &storetest.Server{
 	OpenReadOnly: func(ctx context.Context, url string) (storetest.ServerStore, error) {
 		return opened(pgstore.OpenReadOnly(ctx, url))
 	},
-	OpenAhead:      openAhead,
-	LiftReadOnly:   func(s storetest.ServerStore) { s.(*pgstore.Store).ReadOnly = false },
-	ReadOnlyError:  "read-only",
-	Raw:            raw,
-	Tables:         "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
-	Earlier:        func(column, seconds string) string { return column + " - (" + seconds + ") * interval '1 second'" },
+	OpenAhead:     openAhead,
+	LiftReadOnly:  func(s storetest.ServerStore) { s.(*pgstore.Store).ReadOnly = false },
+	ReadOnlyError: "read-only",
+	Raw:           raw,
+	Tables:        "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
+	Earlier:       func(column, seconds string) string { return column + " - (" + seconds + ") * interval '1 second'" },
+	Refuse: `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'not more than one'; END$$;
+		CREATE TRIGGER shop BEFORE INSERT ON orders FOR EACH ROW WHEN (NEW.quantity > 1) EXECUTE FUNCTION refuse()`,
+	Accept:         "DROP FUNCTION refuse() CASCADE",
 	Deadlocks:      deadlocks,
 	HoldMigrations: holdMigrations,
 	OpenErrors: func(t *testing.T, base, secret string) []storetest.OpenError {

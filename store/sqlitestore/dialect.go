@@ -84,6 +84,19 @@ func (dialect) Busy(err error) bool {
 	return false
 }
 
+// Refuses: a constraint, RAISE in a trigger, a type, or the length of a value.
+func (dialect) Refuses(err error) bool {
+	failed := (*sqlite.Error)(nil)
+	if !errors.As(err, &failed) {
+		return false
+	}
+	switch failed.Code() & 0xff {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
+		return true
+	}
+	return false
+}
+
 func (dialect) Full(err error) bool {
 	failed := (*sqlite.Error)(nil)
 	return errors.As(err, &failed) && failed.Code()&0xff == sqlite3.SQLITE_FULL

@@ -49,6 +49,9 @@ func databases(t *testing.T) func(t *testing.T) storetest.Database {
 			},
 			Age:     func(t *testing.T, sale sluice.SaleID, by time.Duration) { age(t, path, sale, by) },
 			Earlier: func(column, seconds string) string { return column + " - (" + seconds + ") * 1000" },
+			Refuse: `CREATE TRIGGER shop BEFORE INSERT ON orders WHEN NEW.quantity > 1
+				BEGIN SELECT RAISE(ABORT, 'not more than one'); END`,
+			Accept:  "DROP TRIGGER shop",
 			Execute: func(t *testing.T, statement string) { execute(t, path, statement) },
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,6 +96,55 @@ func testInsertInvalid(t *testing.T, db Database) {
 			}
 		}
 	})
+}
+
+// What the database refuses for what it is, is ErrUnstorable, and stores nothing of the
+// batch; the rest of it can be stored, and all of it when the database takes it. Nothing
+// else is ErrUnstorable: an entry that meets it often becomes a dead letter soon.
+func testUnstorable(t *testing.T, db Database) {
+	s := db.Open(t)
+	create(t, s, aSale("phones", 20))
+	src := source{sale: "phones", epoch: 1}
+	good, bad := src.entry(2), src.entryOf(1, 2)
+	refused := func(entries ...sluice.Entry) {
+		t.Helper()
+		unchanged(t, s, "phones", func() {
+			_, err := s.Insert(t.Context(), "phones", entries)
+			if wantError(t, err, sluice.ErrUnstorable); errors.Is(err, sluice.ErrStoreBusy) {
+				t.Errorf("error %v is both", err)
+			}
+		})
+	}
+	db.Execute(t, db.Refuse)
+	accept := sync.OnceFunc(func() { db.Execute(t, db.Accept) })
+	defer accept() // tests may share the database
+	refused(good, bad)
+	insert(t, s, sluice.Stored{Inserted: 2}, good)
+	refused(bad)
+	refused(good, bad)
+	accept()
+	insert(t, s, sluice.Stored{Inserted: 2, Redelivered: 2}, good, bad)
+
+	spoilt := src.entry(1)
+	spoilt.Claims[0].Quantity = 0
+	refused(spoilt)
+
+	// A table that is away is a matter of the database, not of the entry.
+	next := src.entry(1)
+	db.Execute(t, "ALTER TABLE orders RENAME TO orders_away")
+	back := sync.OnceFunc(func() { db.Execute(t, "ALTER TABLE orders_away RENAME TO orders") })
+	defer back()
+	_, err := s.Insert(t.Context(), "phones", []sluice.Entry{next})
+	if err == nil || errors.Is(err, sluice.ErrUnstorable) {
+		t.Errorf("without the table: error %v, want one that is not ErrUnstorable", err)
+	}
+	back()
+	insert(t, s, sluice.Stored{Inserted: 1}, next)
+	conflict := next
+	conflict.FirstSeq++
+	if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{conflict}); errors.Is(err, sluice.ErrUnstorable) {
+		t.Errorf("a conflict: error %v, want one that is not ErrUnstorable", err)
+	}
 }
 
 func testRedelivery(t *testing.T, db Database) {

@@ -34,8 +34,9 @@ type Server struct {
 	Raw func(t testing.TB, url string) *sql.DB
 	// Tables selects the names of the tables of the database.
 	Tables string
-	// Earlier: see Database.Earlier.
-	Earlier func(column, seconds string) string
+	// Earlier, Refuse and Accept: see Database.
+	Earlier        func(column, seconds string) string
+	Refuse, Accept string
 	// Deadlocks counts those of a server since it started. No store is open.
 	Deadlocks func(t *testing.T, url string) int
 
@@ -121,6 +122,7 @@ func (s *Server) Databases(t *testing.T) func(t *testing.T) Database {
 			Hold:    func(t *testing.T, statement string) func() { return Hold(t, raw, statement) },
 			Age:     func(t *testing.T, sale sluice.SaleID, by time.Duration) { s.age(t, raw, sale, by) },
 			Earlier: s.Earlier,
+			Refuse:  s.Refuse, Accept: s.Accept,
 			Execute: run,
 		}
 	}

@@ -36,6 +36,9 @@ type Database struct {
 	// Earlier is the expression of a time so many seconds before that of the
 	// column; seconds is an expression, too.
 	Earlier func(column, seconds string) string
+	// Refuse is a statement after which a trigger of the shop's refuses orders of more
+	// than one unit; Accept ends that.
+	Refuse, Accept string
 	// Execute runs one SQL statement behind the store's back, to plant damage.
 	Execute func(t *testing.T, statement string)
 }
@@ -105,6 +108,7 @@ var alone = []storeTest{
 	{"BeyondTheTotalIsNotCovered", testNotCovered},
 	{"NotCoveredAmongOthers", testNotCoveredMixed},
 	{"CancelledInsertIsAllOrNothing", testCancelledInsert},
+	{"UnstorableIsForGood", testUnstorable},
 
 	{"OldEpochsBringNothingNew", testOldEpochs},
 

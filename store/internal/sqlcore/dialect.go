@@ -48,6 +48,10 @@ type Dialect interface {
 	// statement and may pass: a lock that was not free in time, a full disk, a
 	// shutdown. Errors of the network, and deadlines, need not be reported here.
 	Busy(err error) bool
+	// Refuses reports whether the database refused the statement for the values in
+	// it: by a constraint, a trigger that raises an error, or a type. What may pass by
+	// itself, rights, and tables that are not as they should be are none of it.
+	Refuses(err error) bool
 	// Full reports whether a busy database lacks room on its disk.
 	Full(err error) bool
 }

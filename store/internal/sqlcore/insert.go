@@ -24,7 +24,7 @@ func (s *Store) Insert(
 	defer s.wrap(&err, "insert sale=%s", sale)
 	batch, err := NewBatch(sale, entries)
 	if err != nil {
-		return sluice.Stored{}, err
+		return sluice.Stored{}, fmt.Errorf("%w: %w", sluice.ErrUnstorable, err)
 	}
 	if len(batch.Claims) == 0 {
 		return sluice.Stored{}, s.enter(ctx)
@@ -113,10 +113,11 @@ func (q *conn) insertWithCare(batch *Batch) (sluice.Stored, error) {
 	if len(plan.orders) == 0 {
 		return stored, nil
 	}
-	// The sale's row is locked and every claim was looked up, so a unique key
-	// that is met now is nothing we know how to explain.
+	// The sale's row is locked and every claim was looked up, so a unique key that is
+	// met now is not one of ours; or a trigger left orders out.
 	if n := q.insertOrders(plan.orders); n != len(plan.orders) {
-		return sluice.Stored{}, fmt.Errorf("%d of %d new orders met a unique key", len(plan.orders)-n, len(plan.orders))
+		return sluice.Stored{}, fmt.Errorf("%w: %d of %d new orders met a unique key", sluice.ErrUnstorable,
+			len(plan.orders)-n, len(plan.orders))
 	}
 	// Without units the row stays as it is, which MySQL counts as not changed.
 	if plan.units > 0 && !q.changed(sqlTake, plan.units, batch.Sale, plan.units) {

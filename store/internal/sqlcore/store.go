@@ -165,6 +165,8 @@ func (s *Store) wrap(err *error, format string, args ...any) {
 		s.full.Store(&full)
 	case s.busy(*err):
 		*err = fmt.Errorf("%w: %w", sluice.ErrStoreBusy, *err)
+	case s.d.Refuses(*err):
+		*err = fmt.Errorf("%w: %w", sluice.ErrUnstorable, *err)
 	}
 	s.wrapAsIs(err, format, args...)
 }

@@ -1,0 +1,246 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/loglimit"
+	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+	"github.com/sluicehq/sluice/store/pgstore"
+	"github.com/sluicehq/sluice/store/storetest"
+)
+
+// The database refuses the only entry of a sale, while nothing else is sold: it is tried
+// as often as any, and set aside, whichever of three servers has it. When the database
+// takes it, the letter can be replayed.
+func TestOnARefusalAnEntryOfAQuietSaleIsSetAside(t *testing.T) {
+	url := servertest.Postgres(t)
+	db, err := sql.Open("pgx", url)
+	db = storetest.Kept(t, db, err)
+	store, err := pgstore.Open(t.Context(), url, pgstore.Options{})
+	store = storetest.Kept(t, store, err)
+	ledgers := make([]*redisledger.Ledger, 3)
+	redis := servertest.Redis(t)
+	for i := range ledgers {
+		l, err := redisledger.Open(t.Context(), redis, redisledger.Options{Node: fmt.Sprint("n", i), Prefix: t.Name()})
+		ledgers[i] = storetest.Kept(t, l, err)
+	}
+	if _, err := store.CreateSale(t.Context(), aSale()); err != nil {
+		t.Fatal(err)
+	}
+	if err := settle.NewLoader(store, ledgers[0]).Load(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'closed for stocktaking'; END$$`,
+		`CREATE TRIGGER shop BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION refuse()`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decisions, err := ledgers[0].Claim(t.Context(), sale, []sluice.Claim{{
+		Buyer: "ann", Key: "attempt-1", Quantity: 1, Order: admission.NewOrderID(sale),
+	}})
+	if err != nil || decisions[0].Code != sluice.Accepted {
+		t.Fatal(decisions, err)
+	}
+	var inserts, set atomic.Int64
+	counted := &counting{Store: store, inserts: &inserts}
+	pipelines := make([]*pipeline.Pipeline, len(ledgers))
+	for i := range ledgers {
+		pipelines[i] = pipeline.New(ledgers[i], counted, pipeline.Options{
+			Backoff: 10 * time.Millisecond, SetAside: func(sluice.SaleID) { set.Add(1) },
+		})
+		defer stop(pipelines[i])
+	}
+	var letters []sluice.DeadLetter
+	eventually(t, "the dead letter", func() bool {
+		for _, p := range pipelines {
+			p.Wake(sale) // as the reading of a journal that is not empty does
+		}
+		letters, err = store.DeadLetters(t.Context(), sale)
+		return err != nil || len(letters) > 0 && set.Load() > 0
+	})
+	if err != nil || len(letters) != 1 || !strings.Contains(letters[0].Reason, "closed for stocktaking") {
+		t.Errorf("dead letters %+v, %v", letters, err)
+	}
+	if n := inserts.Load(); n < 5 || set.Load() != 1 {
+		t.Errorf("set aside %d times, after %d attempts; want once, after more than 5", set.Load(), n)
+	}
+	if _, err := db.Exec(`DROP FUNCTION refuse() CASCADE`); err != nil {
+		t.Fatal(err)
+	}
+	replayer := settle.NewReplayer(store, ledgers[0], func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
+	if _, err := replayer.Replay(t.Context(), letters[0].ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := store.Order(t.Context(), decisions[0].Order); err != nil {
+		t.Errorf("after the replay: %v", err)
+	}
+}
+
+// stop leaves in the journal what is there.
+func stop(p *pipeline.Pipeline) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = p.Close(ctx)
+}
+
+type counting struct {
+	pipeline.Store
+	inserts *atomic.Int64
+}
+
+func (c *counting) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+	c.inserts.Add(1)
+	return c.Store.Insert(ctx, id, entries)
+}
+
+// passing is a journal of one entry, which each reading for abandoned entries hands to
+// this server again, as happens when servers take it over from each other; and a store
+// that fails as fails says.
+type passing struct {
+	sluice.Journal
+	mu       sync.Mutex
+	entry    sluice.Entry
+	handed   bool
+	acked    bool
+	fails    func() error
+	inserts  int
+	setAside int
+	log      bytes.Buffer
+}
+
+func (j *passing) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.log.Write(line)
+}
+
+func (j *passing) ReadJournal(_ context.Context, read sluice.JournalRead) ([]sluice.Entry, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.acked || read.Source == sluice.Own || read.Source == sluice.New && j.handed {
+		return nil, nil
+	}
+	j.handed = true
+	return []sluice.Entry{j.entry}, nil
+}
+
+func (j *passing) Ack(context.Context, sluice.SaleID, []string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.acked = true
+	return nil
+}
+
+func (j *passing) Insert(context.Context, sluice.SaleID, []sluice.Entry) (sluice.Stored, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.inserts++
+	return sluice.Stored{}, j.fails()
+}
+
+func (j *passing) SetAside(context.Context, sluice.DeadLetter) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.setAside++
+	return nil
+}
+
+// counts returns how often the entry was tried and set aside.
+func (j *passing) counts() (inserts, setAside int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.inserts, j.setAside
+}
+
+func (j *passing) FenceSale(context.Context, sluice.SaleID, int64, string) error { return nil }
+func (j *passing) Ping(context.Context) error                                    { return nil }
+
+// An entry that servers take over from each other is one suspect on each of them, not
+// one more with each time; and while it is not stored the log says so, and does not say
+// that it is over.
+func TestASuspectThatComesAgainIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &passing{entry: sluice.Entry{
+			ID: "1:1-0", Sale: sale, Epoch: 1, Node: "b", Terms: 1, At: time.Now(), FirstSeq: 1,
+			Claims: []sluice.Claim{{Buyer: "ann", Key: "attempt-1", Quantity: 1, Order: admission.NewOrderID(sale)}},
+		}}
+		j.fails = func() error { return errors.New("no such column") }
+		limit := loglimit.New(slog.NewTextHandler(j, nil))
+		defer limit.Close()
+		p := pipeline.New(j, j, pipeline.Options{Log: slog.New(limit)})
+		p.Wake(sale)
+		time.Sleep(9 * time.Minute)
+		synctest.Wait()
+		inserts, setAside := j.counts()
+		if most := 9*60/2 + 60; inserts < 200 || inserts > most || setAside != 0 {
+			t.Errorf("tried %d times, set aside %d times; want up to %d, and not at all", inserts, setAside, most)
+		}
+		j.mu.Lock()
+		text := j.log.String()
+		j.mu.Unlock()
+		if strings.Contains(text, "no longer") || strings.Count(text, "cannot be stored") < 50 {
+			t.Errorf("the log of entries that are not stored yet:\n%s", text)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if _, setAside = j.counts(); setAside != 1 {
+			t.Errorf("set aside %d times, want once", setAside)
+		}
+		stop(p)
+	})
+}
+
+// A definite refusal counts at once, however little else is sold; none of the troubles
+// of a database does.
+func TestOnlyARefusalCountsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			err  error
+			want int
+		}{
+			"refused":               {fmt.Errorf("%w: SQLSTATE 23514", sluice.ErrUnstorable), 1},
+			"busy":                  {fmt.Errorf("%w: lock timeout", sluice.ErrStoreBusy), 0},
+			"refused as it is busy": {fmt.Errorf("%w: %w", sluice.ErrUnstorable, sluice.ErrStoreBusy), 0},
+			"unknown":               {errors.New("permission denied"), 0},
+		} {
+			j := &passing{entry: sluice.Entry{ID: "1:1-0", Sale: sale, Epoch: 1, FirstSeq: 1, Claims: make([]sluice.Claim, 1)}}
+			j.fails = func() error { return test.err }
+			p := pipeline.New(j, j, pipeline.Options{})
+			p.Wake(sale)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			inserts, setAside := j.counts()
+			if setAside != 0 {
+				t.Errorf("%s: set aside within a second, after %d attempts", name, inserts)
+			}
+			time.Sleep(59 * time.Second)
+			synctest.Wait()
+			if inserts, setAside = j.counts(); setAside != test.want || inserts < 5 {
+				t.Errorf("%s: set aside %d times within a minute, after %d attempts; want %d", name, setAside, inserts,
+					test.want)
+			}
+			stop(p)
+		}
+	})
+}
