@@ -24,16 +24,3 @@ type AdminActionPage struct {
 	Actions    []AdminAction `json:"actions"`
 	NextCursor string        `json:"next_cursor"` // empty after the last page
 }
-
-// NewAdminActionPage makes a page.
-func NewAdminActionPage(actions []sluice.AdminAction, next string) AdminActionPage {
-	page := AdminActionPage{Actions: make([]AdminAction, len(actions)), NextCursor: next}
-	for i := range actions {
-		a := &actions[i]
-		page.Actions[i] = AdminAction{
-			ID: a.ID, At: At(a.At), By: a.By, Route: a.Route, Path: a.Path, SaleID: a.Sale, OrderID: a.Order,
-			Status: a.Status, Code: a.Code, RequestID: a.Request, Address: a.Address, Node: a.Node,
-		}
-	}
-	return page
-}

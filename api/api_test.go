@@ -188,44 +188,6 @@ func TestPatchTellsAbsentFromNull(t *testing.T) {
 	}
 }
 
-func TestParsePlaceOrder(t *testing.T) {
-	deep := `{"quantity":1,"meta":{"a":"` + strings.Repeat("x", 505) + `"}}`
-	for _, tc := range []struct{ body, meta, err string }{
-		{`{"quantity":1}`, "", ""},
-		{` { "quantity" : 3 , "meta" : { "a" : [1, {"b":null}], "a":2 } } `, `{"a":[1,{"b":null}],"a":2}`, ""},
-		{`{"quantity":1,"meta":null}`, "", ""},
-		{`{"quantity":1000000}`, "", ""},
-		{`{"quantity":1000001}`, "", "quantity: want a whole number, 1 to 1000000, have 1000001"},
-		{`{"quantity":0}`, "", "have 0"},
-		{`{"quantity":-1}`, "", "have -1"},
-		{`{"quantity":1.5}`, "", "have 1.5"},
-		{`{"quantity":1e3}`, "", "have 1e3"},
-		{`{"quantity":"1"}`, "", `have "1"`},
-		{`{"quantity":null}`, "", "have null"},
-		{`{"quantity":99999999999999999999999}`, "", "quantity: want a whole number"},
-		{`{}`, "", "quantity: is missing"},
-		{`{"quantity":1,"Meta":{}}`, "", "Meta: unknown field"},
-		{`{"quantity":1,"coupon":1}`, "", "coupon: unknown field"},
-		{`{"quantity":1,"meta":"x"}`, "", "meta: want a JSON object"},
-		{`{"quantity":1,"meta":[]}`, "", "meta: want a JSON object"},
-		{deep, "", "meta: 513 bytes of compact JSON: want at most 512"},
-		{`{"quantity":1`, "", "broken JSON"},
-		{`{"quantity":1}}`, "", "something follows"},
-		{``, "", "the body is empty"},
-	} {
-		got, err := ParsePlaceOrder([]byte(tc.body))
-		if tc.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("%.60s: got %v, want %q", tc.body, err, tc.err)
-			}
-			continue
-		}
-		if err != nil || string(got.Meta) != tc.meta {
-			t.Errorf("%s: got %+v, %v", tc.body, got, err)
-		}
-	}
-}
-
 // A message that is nested as deep as it is long costs no more memory than a
 // few times its length, wherever the nesting stands.
 func TestNestingCostsLittle(t *testing.T) {
@@ -246,76 +208,6 @@ func TestNestingCostsLittle(t *testing.T) {
 			if n := after.TotalAlloc - before.TotalAlloc; n > 5<<20 {
 				t.Errorf("%.20s… of %d bytes, as %T: %d MB allocated", body, len(body), dst, n>>20)
 			}
-		}
-	}
-}
-
-func TestAppendPlacedIsPlaced(t *testing.T) {
-	order := sluice.MakeOrderID("s1", strings.Repeat("0a", 16))
-	want, _ := json.Marshal(Placed{OrderID: order, SaleID: "s1", Quantity: 2, Status: sluice.Queued})
-	if got := string(AppendPlaced(nil, "s1", order, 2)); got != string(want)+"\n" {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-func TestSaleViews(t *testing.T) {
-	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
-	s := sluice.Sale{
-		ID: "s1", SKU: "K", Title: "T", Price: sluice.Money{Amount: 1, Currency: "CNY"}, Taken: 1, Epoch: 2,
-		Terms:         sluice.Terms{Version: 3, Total: 10, MaxPerBuyer: sluice.Unlimited, MaxOrders: 4, OpensAt: now},
-		PaymentWindow: time.Minute, CreatedAt: now, UpdatedAt: now,
-	}
-	r := sluice.Reading{
-		Sale: "s1", Loaded: true, Epoch: 2, Seq: 5, Taken: 4, Terms: s.Terms,
-		Now: now.Add(1500 * time.Millisecond), Backlog: 1,
-	}
-	got, _ := json.Marshal(NewSale(&s, &r))
-	want := `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"list_price":null,"total":10,"available":6,` +
-		`"max_per_buyer":null,"opens_at":"2026-11-11T12:00:00.000Z","closes_at":null,"state":"open","server_time":"2026-11-11T12:00:01.500Z"}`
-	if string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	got, _ = json.Marshal(NewAdminSale(&s, &r))
-	want = want[:len(want)-1] +
-		`,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"payment_window_s":60,"payment_grace_s":0,"paused":false,"terms_version":3,` +
-		`"loaded":true,"epoch":2,"seq":5,"taken":4,"stored_taken":1,"backlog":1,"fence":"",` +
-		`"created_at":"2026-11-11T12:00:00.000Z","updated_at":"2026-11-11T12:00:00.000Z","archived_at":null,` +
-		`"buyer_rate":null,"address_rate":null,"admission":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null}`
-	if string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	// Loss is visible: a sale that the ledger does not hold is never "0 available".
-	lost := NewSale(&s, &sluice.Reading{Sale: "s1", Now: now})
-	if lost.State != sluice.StateUnavailable || lost.Available != nil || *lost.Total != 10 {
-		t.Errorf("not loaded: %+v", lost)
-	}
-}
-
-func TestOrderViews(t *testing.T) {
-	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
-	o := sluice.Order{
-		ID: "s1.x", Sale: "s1", Buyer: "b", Key: "key-0001", Quantity: 1, Meta: `{"a":1}`,
-		Price: sluice.Money{Amount: 1, Currency: "CNY"}, Status: sluice.Queued, Epoch: 1, Seq: 7, AcceptedAt: now,
-	}
-	got, _ := json.Marshal(NewOrder(&o))
-	want := `{"order_id":"s1.x","sale_id":"s1","quantity":1,"status":"queued","price":{"amount":1,"currency":"CNY"},"meta":{"a":1},` +
-		`"accepted_at":"2026-11-11T12:00:00.000Z","stored_at":null,"expires_at":null}`
-	if string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	o.Meta = ""
-	var back Order
-	admin, _ := json.Marshal(NewAdminOrder(&o))
-	if err := json.Unmarshal(admin, &back); err != nil || back.BuyerID != "b" || back.Key != "key-0001" ||
-		string(back.Meta) != "null" {
-		t.Errorf("got %+v, %v", back, err)
-	}
-}
-
-func TestEveryCodeHasATitle(t *testing.T) {
-	for _, c := range sluice.Codes()[1:] { // accepted is no problem
-		if Title(c.String()) == c.String() {
-			t.Errorf("%s has no title", c)
 		}
 	}
 }

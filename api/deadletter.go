@@ -25,22 +25,8 @@ type DeadLetterList struct {
 	DeadLetters []DeadLetter `json:"dead_letters"`
 }
 
-// NewDeadLetter is a dead letter as the merchant sees it.
-func NewDeadLetter(d *sluice.DeadLetter) DeadLetter {
-	return DeadLetter{
-		ID: d.ID, SaleID: d.Sale, EntryID: d.EntryID, Reason: d.Reason, Claims: d.Claims,
-		Epoch: d.Epoch, FirstSeq: d.FirstSeq, Node: d.Node, At: AtOrNull(d.At), CreatedAt: At(d.CreatedAt),
-		ResolvedAt: AtOrNull(d.Resolved), Resolution: d.Resolution,
-	}
-}
-
 // Replayed says what became of the orders of a dead letter.
 type Replayed struct {
 	Saved []sluice.OrderID `json:"saved"` // stored, or accepted again
 	Lost  []sluice.OrderID `json:"lost"`  // could not be saved
-}
-
-// NewReplayed never has null lists.
-func NewReplayed(saved, lost []sluice.OrderID) Replayed {
-	return Replayed{Saved: append([]sluice.OrderID{}, saved...), Lost: append([]sluice.OrderID{}, lost...)}
 }

@@ -1,6 +1,5 @@
 // Package api holds the JSON messages of the HTTP API, for the server and the
-// client alike, and their conversions from and to the domain. It knows no
-// HTTP: which status a code has is package httpapi's.
+// client alike. It knows no HTTP: which status a code has is package httpapi's.
 //
 // Reading is strict: unknown, repeated and differently spelled fields are
 // errors, and so is anything after the message. Error texts name the field.

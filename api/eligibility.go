@@ -41,11 +41,6 @@ type (
 	}
 )
 
-// NewBuyerList returns the list as it stands on the wire.
-func NewBuyerList(l *sluice.BuyerList) BuyerList {
-	return BuyerList{SaleID: l.Sale, List: l.Kind, Size: l.Size, UpdatedAt: AtOrNull(l.UpdatedAt)}
-}
-
 // SaleCheck is what one server says of a sale that is to be sold soon.
 type SaleCheck struct {
 	SaleID sluice.SaleID `json:"sale_id"`

@@ -23,12 +23,3 @@ type ErasureWait struct {
 	// refund_due (an order whose payment is to be refunded first).
 	Reason sluice.ErasureReason `json:"reason"`
 }
-
-// NewErased never has a null list.
-func NewErased(e *sluice.Erased) Erased {
-	out := Erased{Orders: e.Orders, DeadLetters: e.DeadLetters, AdminActions: e.Actions, Waiting: []ErasureWait{}}
-	for _, w := range e.Waits {
-		out.Waiting = append(out.Waiting, ErasureWait{SaleID: w.Sale, Reason: w.Why})
-	}
-	return out
-}

@@ -1,10 +1,6 @@
 package api
 
-import (
-	"time"
-
-	"github.com/sluicehq/sluice"
-)
+import "github.com/sluicehq/sluice"
 
 // Event is something that happened to an order or a sale: what the feed lists,
 // and the body of a webhook.
@@ -48,31 +44,6 @@ type EventSale struct {
 	CreatedAt         Time          `json:"created_at"`
 	UpdatedAt         Time          `json:"updated_at"`
 	ArchivedAt        *Time         `json:"archived_at"`
-}
-
-// NewEvent is an event on the wire.
-func NewEvent(e *sluice.Event) Event {
-	v := Event{ID: e.ID(), Seq: e.Seq, Type: e.Type, CreatedAt: At(e.At)}
-	if e.Order.ID != "" {
-		order := NewAdminOrder(&e.Order)
-		v.Data = EventData{Order: &order, RefusedPaymentID: e.RefusedPayment}
-		return v
-	}
-	s := &e.Sale
-	v.Data.Sale = &EventSale{
-		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: Money(s.Price),
-		Total: limit(s.Total), MaxPerBuyer: limit(s.MaxPerBuyer), MaxOrdersPerBuyer: limit(s.MaxOrders),
-		MaxUnpaidPerBuyer: orNull(s.MaxUnpaid),
-		OpensAt:           At(s.OpensAt), ClosesAt: AtOrNull(s.ClosesAt), Paused: s.Paused,
-		PaymentWindowS: int64(s.PaymentWindow / time.Second), PaymentGraceS: int64(s.PaymentGrace / time.Second),
-		TermsVersion: s.Version, Epoch: s.Epoch, Fence: s.Fence,
-		CreatedAt: At(s.CreatedAt), UpdatedAt: At(s.UpdatedAt), ArchivedAt: AtOrNull(s.ArchivedAt),
-	}
-	if s.ListPrice != (sluice.Money{}) {
-		list := Money(s.ListPrice)
-		v.Data.Sale.ListPrice = &list
-	}
-	return v
 }
 
 // EventPage is a part of the feed, in order.

@@ -45,45 +45,6 @@ type Problem struct {
 	OrderIDs    []sluice.OrderID `json:"order_ids,omitempty"` // buyer_limit: the buyer's live orders of the sale
 }
 
-var titles = map[string]string{
-	sluice.KeyReused.String():    "This key was used for other content",
-	sluice.SaleNotFound.String(): "No such sale",
-	sluice.Unavailable.String():  "The sale is not available now",
-	sluice.NotOpen.String():      "The sale is not open yet",
-	sluice.Closed.String():       "The sale is over",
-	sluice.Paused.String():       "The sale is paused",
-	sluice.BuyerLimit.String():   "The limit per buyer is reached",
-	sluice.SoldOut.String():      "Sold out",
-	sluice.Insufficient.String(): "Fewer units are available than asked for",
-	sluice.RateLimited.String():  "Too many requests",
-	sluice.Overloaded.String():   "Too busy",
-	CodeOutcomeUnknown:           "The outcome is unknown; try again with the same key",
-	CodeBadRequest:               "The request is not right",
-	CodeUnauthenticated:          "Who is asking?",
-	CodeForbidden:                "Not allowed",
-	CodeOrderNotFound:            "No such order",
-	CodeTooLarge:                 "The request is too large",
-	CodeOrderEnded:               "The order has ended",
-	CodeOrderQueued:              "The order is still queued",
-	CodeSaleState:                "The sale is not in a state that allows this",
-	CodePaymentConflict:          "The order was paid with another payment",
-	CodeBelowTaken:               "Fewer than the units already taken",
-	CodeDeadLetterNotFound:       "No such dead letter",
-	CodeStaleCursor:              "The feed does not know this event",
-	CodeWebhookNotFound:          "No such webhook",
-	CodeEventNotFound:            "No such event",
-	CodeNotFound:                 "No such path",
-	CodeMethodNotAllowed:         "Another method is for this path",
-}
-
-// Title is the short sentence that goes with a code, always the same one.
-func Title(code string) string {
-	if t, ok := titles[code]; ok {
-		return t
-	}
-	return code
-}
-
 // ServerTime is the clock that opens and closes sales, as the server knows it.
 type ServerTime struct {
 	ServerTime Time `json:"server_time"`

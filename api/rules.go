@@ -28,27 +28,6 @@ type Rules struct {
 	Eligibility    *sluice.Eligibility `json:"eligibility"`
 }
 
-// NewRules returns the rules as they stand on the wire.
-func NewRules(r *sluice.Rules) Rules {
-	rules := Rules{
-		BuyerRate: unlessZero(r.BuyerRate), AddressRate: unlessZero(r.AddressRate),
-		Admission: unlessZero(Admission{r.AdmissionRatio, r.AdmissionShared}),
-		Ticket:    unlessZero(r.Ticket), Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
-		Eligibility: unlessZero(r.Eligibility),
-	}
-	if !r.AdmissionShared {
-		rules.AdmissionRatio = unlessZero(r.AdmissionRatio)
-	}
-	return rules
-}
-
-func unlessZero[T comparable](v T) *T {
-	if v == *new(T) {
-		return nil
-	}
-	return &v
-}
-
 // PatchRules are the rules in a message that creates or changes a sale: absent
 // ones stay as they are, null takes one away.
 type PatchRules struct {

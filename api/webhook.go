@@ -38,25 +38,6 @@ const (
 	WebhookDisabled = "disabled"
 )
 
-// NewWebhook is a webhook on the wire, without its secret. Behind, pending and
-// failed are the caller's.
-func NewWebhook(w *sluice.Webhook) Webhook {
-	v := Webhook{
-		ID: w.ID, URL: w.URL, Description: w.Description, Types: append([]sluice.EventType{}, w.Types...),
-		Status: WebhookActive, DisabledAt: AtOrNull(w.DisabledAt), DisabledWhy: w.DisabledWhy, Delivered: w.Delivered,
-		Failures: w.Failures, RetryAt: AtOrNull(w.RetryAt), LastSuccessAt: AtOrNull(w.LastSuccess),
-		LastFailureAt: AtOrNull(w.LastFailure),
-		LastError:     w.LastError, CreatedAt: At(w.CreatedAt), UpdatedAt: At(w.UpdatedAt),
-	}
-	switch {
-	case !w.DisabledAt.IsZero():
-		v.Status = WebhookDisabled
-	case w.Failures > 0:
-		v.Status = WebhookFailing
-	}
-	return v
-}
-
 // WebhookList is all webhooks, in the order of their creation.
 type WebhookList struct {
 	Webhooks []Webhook `json:"webhooks"`
@@ -81,18 +62,6 @@ type Delivery struct {
 	LastStatus int                  `json:"last_status"` // of HTTP; 0: no answer
 	LastError  string               `json:"last_error,omitempty"`
 	UpdatedAt  Time                 `json:"updated_at"`
-}
-
-// NewDelivery is a delivery on the wire.
-func NewDelivery(d *sluice.Delivery, eventID string) Delivery {
-	v := Delivery{
-		EventID: eventID, Seq: d.Event, Subject: d.Subject, State: d.State, Attempts: d.Attempts,
-		LastStatus: d.LastStatus, LastError: d.LastError, UpdatedAt: At(d.UpdatedAt),
-	}
-	if d.State == sluice.DeliveryPending {
-		v.NextAt = AtOrNull(d.NextAt)
-	}
-	return v
 }
 
 // DeliveryPage is a part of what has not reached a webhook, by event.

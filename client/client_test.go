@@ -58,7 +58,7 @@ func problem(status int, code, header, value string) http.HandlerFunc {
 			w.Header().Set(header, value)
 		}
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(api.Problem{Title: api.Title(code), Status: status, Code: code})
+		_ = json.NewEncoder(w).Encode(api.Problem{Title: "T", Status: status, Code: code})
 	}
 }
 
@@ -72,7 +72,7 @@ func accept(replayed bool) http.HandlerFunc {
 			w.Header().Set("Idempotent-Replayed", "true")
 		}
 		w.WriteHeader(http.StatusAccepted)
-		_, _ = w.Write(api.AppendPlaced(nil, "s1", order1, 1))
+		_ = json.NewEncoder(w).Encode(api.Placed{OrderID: order1, SaleID: "s1", Quantity: 1, Status: sluice.Queued})
 	}
 }
 

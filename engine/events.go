@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/sluicehq/sluice/internal/notify"
-
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/metrics"
+	"github.com/sluicehq/sluice/internal/notify"
 )
 
 // eventJobs tell the merchant what happens to orders and sales.
@@ -31,7 +30,7 @@ func (j *eventJobs) compose(e *Engine, counts *metrics.Metrics) {
 }
 
 // encodeEvent is the body of a webhook: the event as the feed has it.
-func encodeEvent(e *sluice.Event) ([]byte, error) { return json.Marshal(api.NewEvent(e)) }
+func encodeEvent(e *sluice.Event) ([]byte, error) { return json.Marshal(httpapi.EventMessage(e)) }
 
 func (j *eventJobs) start(ctx context.Context, e *Engine) {
 	e.loops.Go(func() { j.numberer.Run(ctx) })

@@ -9,6 +9,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/web"
 )
 
@@ -40,7 +41,7 @@ func (s pageSource) Sale(ctx context.Context, id sluice.SaleID) (api.Sale, error
 		return api.Sale{}, err
 	}
 	view.Watch()
-	return api.NewSale(&view.Sale, view.Shown()), nil
+	return httpapi.SaleMessage(&view.Sale, view.Shown()), nil
 }
 
 func (s pageSource) Snapshot() any { return s.board.Version() }
@@ -50,7 +51,7 @@ func (s pageSource) Sales() []api.Sale {
 	var sales []api.Sale
 	for _, view := range s.board.Views() {
 		if view.State(now) != sluice.StateClosed {
-			sales = append(sales, api.NewSale(&view.Sale, view.Shown()))
+			sales = append(sales, httpapi.SaleMessage(&view.Sale, view.Shown()))
 		}
 	}
 	slices.SortFunc(sales, func(a, b api.Sale) int {

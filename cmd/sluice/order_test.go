@@ -95,7 +95,7 @@ func TestOrderChanges(t *testing.T) {
 		t.Errorf("%+v", late)
 	}
 	for _, code := range []string{api.CodePaymentConflict, api.CodeOrderEnded, api.CodeOrderQueued} {
-		shop.answers[path+"/pay"] = always(api.Problem{Status: 409, Code: code, Title: api.Title(code)})
+		shop.answers[path+"/pay"] = always(api.Problem{Status: 409, Code: code, Title: "T"})
 		if got := command(t, env, "order", "pay", id, "--payment-id", "p-2"); got.code != exitFailed ||
 			!strings.HasPrefix(got.stderr, "sluice: "+code+": ") || got.out != "" {
 			t.Errorf("%+v", got)

@@ -65,12 +65,14 @@ func TestOutput(t *testing.T) {
 		unknown.Fence = nil, nil, nil, nil, nil, ""
 	section("sale without limits", func() { _ = a.printSale(unknown) })
 	asking := unknown
-	asking.Rules = api.NewRules(&sluice.Rules{
-		BuyerRate:   sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
-		AddressRate: sluice.AddressRate{Requests: 1, PerS: 90, Shared: true}, AdmissionRatio: 1.5,
-		Ticket: sluice.Ticket{BeforeS: 60}, Challenge: sluice.Challenge{Difficulty: 18}, Eligibility: sluice.EligibleToken,
-		Risk: sluice.Risk{URL: "https://risk.example/check", TimeoutMS: 300, OnFailure: sluice.Deny},
-	})
+	ratio, invited := 1.5, sluice.EligibleToken
+	asking.Rules = api.Rules{
+		BuyerRate:   &sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
+		AddressRate: &sluice.AddressRate{Requests: 1, PerS: 90, Shared: true},
+		Admission:   &api.Admission{Ratio: ratio}, AdmissionRatio: &ratio,
+		Ticket: &sluice.Ticket{BeforeS: 60}, Challenge: &sluice.Challenge{Difficulty: 18}, Eligibility: &invited,
+		Risk: &sluice.Risk{URL: "https://risk.example/check", TimeoutMS: 300, OnFailure: sluice.Deny},
+	}
 	section("sale that asks much of its buyers", func() { _ = a.printSale(asking) })
 	hostile := sampleSale
 	hostile.Title = "\x1b[2Jgone\r\n"

@@ -216,5 +216,13 @@ func (s *Server) listActions(r *http.Request) (any, error) {
 		return nil, err
 	}
 	actions, next, err := s.Store.AdminActions(r.Context(), filter)
-	return api.NewAdminActionPage(actions, next), err
+	return api.AdminActionPage{Actions: each(actions, actionMessage), NextCursor: next}, err
+}
+
+// actionMessage is an action on the wire.
+func actionMessage(a *sluice.AdminAction) api.AdminAction {
+	return api.AdminAction{
+		ID: a.ID, At: api.At(a.At), By: a.By, Route: a.Route, Path: a.Path, SaleID: a.Sale, OrderID: a.Order,
+		Status: a.Status, Code: a.Code, RequestID: a.Request, Address: a.Address, Node: a.Node,
+	}
 }

@@ -2,11 +2,14 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -105,7 +108,7 @@ func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (cl
 		w.Header().Set("Connection", "close") // do not read the rest
 		return claim, faultOf(api.CodeTooLarge, "the body of a claim is at most %d bytes", maxClaimBody)
 	}
-	order, err := api.ParsePlaceOrder(body.Bytes())
+	order, err := parsePlaceOrder(body.Bytes())
 	if err != nil {
 		return claim, badRequest("%v", err)
 	}
@@ -118,7 +121,7 @@ func writePlaced(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
 	body := bodies.Get().(*body)
 	defer bodies.Put(body)
 	body.Reset()
-	body.Write(api.AppendPlaced(body.AvailableBuffer(), sale, d.Order, d.Quantity))
+	body.Write(appendPlaced(body.AvailableBuffer(), sale, d.Order, d.Quantity))
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
@@ -140,4 +143,78 @@ func (s *Server) refuse(w http.ResponseWriter, d sluice.Decision) {
 	default:
 		refusals[d.Code].write(w, retryIn(d.RetryAfter))
 	}
+}
+
+// plainOrder is the message that nearly every buyer sends.
+var plainOrder = []byte(`{"quantity":1}`)
+
+// parsePlaceOrder reads a claim's body; Meta comes back as compact JSON, empty
+// when there is none. It says what is wrong with quantity and meta.
+func parsePlaceOrder(body []byte) (api.PlaceOrder, error) {
+	if bytes.Equal(body, plainOrder) {
+		return api.PlaceOrder{Quantity: 1}, nil
+	}
+	var m struct {
+		Quantity json.RawMessage `json:"quantity"`
+		Meta     json.RawMessage `json:"meta"`
+	}
+	if err := api.Decode(body, &m); err != nil {
+		return api.PlaceOrder{}, err
+	}
+	quantity, err := parseQuantity(m.Quantity)
+	if err != nil {
+		return api.PlaceOrder{}, err
+	}
+	meta, err := compactMeta(m.Meta)
+	if err != nil {
+		return api.PlaceOrder{}, err
+	}
+	return api.PlaceOrder{Quantity: quantity, Meta: meta}, nil
+}
+
+func parseQuantity(raw []byte) (int64, error) {
+	if raw == nil {
+		return 0, fmt.Errorf("quantity: is missing; want a whole number, 1 to %d", sluice.MaxQuantity)
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < 1 || n > sluice.MaxQuantity {
+		have := string(raw)
+		if len(have) > 40 {
+			have = have[:40] + "…"
+		}
+		return 0, fmt.Errorf("quantity: want a whole number, 1 to %d, have %s", sluice.MaxQuantity, have)
+	}
+	return n, nil
+}
+
+func compactMeta(raw []byte) (json.RawMessage, error) {
+	if raw == nil || string(raw) == "null" {
+		return nil, nil
+	}
+	if raw[0] != '{' {
+		return nil, errors.New("meta: want a JSON object")
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, fmt.Errorf("meta: %w", err)
+	}
+	if b.Len() > sluice.MaxMeta {
+		return nil, fmt.Errorf("meta: %d bytes of compact JSON: want at most %d", b.Len(), sluice.MaxMeta)
+	}
+	if !utf8.Valid(b.Bytes()) {
+		return nil, errors.New("meta: want valid UTF-8")
+	}
+	return b.Bytes(), nil
+}
+
+// appendPlaced appends the answer to an accepted claim, as Placed encodes, with
+// a line feed. Ids of a sale and an order need no escaping.
+func appendPlaced(dst []byte, sale sluice.SaleID, order sluice.OrderID, quantity int64) []byte {
+	dst = append(dst, `{"order_id":"`...)
+	dst = append(dst, order...)
+	dst = append(dst, `","sale_id":"`...)
+	dst = append(dst, sale...)
+	dst = append(dst, `","quantity":`...)
+	dst = strconv.AppendInt(dst, quantity, 10)
+	return append(dst, `,"status":"queued"}`+"\n"...)
 }

@@ -17,13 +17,13 @@ func (s *Server) listDeadLetters(r *http.Request) (any, error) {
 		return nil, err
 	}
 	letters, err := s.Store.DeadLetters(r.Context(), sale)
-	return api.DeadLetterList{DeadLetters: each(letters, api.NewDeadLetter)}, err
+	return api.DeadLetterList{DeadLetters: each(letters, letterMessage)}, err
 }
 
 // showDeadLetter shows one, also when it has been dealt with.
 func (s *Server) showDeadLetter(r *http.Request) (any, error) {
 	letter, err := s.Store.DeadLetter(r.Context(), letterID(r))
-	return api.NewDeadLetter(&letter), err
+	return letterMessage(&letter), err
 }
 
 // replayDeadLetter stores the entry, or claims its units again.
@@ -32,7 +32,9 @@ func (s *Server) replayDeadLetter(r *http.Request) (any, error) {
 	if conflict, ok := errors.AsType[*sluice.ConflictError](err); ok {
 		err = faultOf(api.CodeSaleState, "it still cannot be stored: %v", conflict)
 	}
-	return api.NewReplayed(replayed.Saved, replayed.Lost), err
+	return api.Replayed{ // without null lists
+		Saved: append([]sluice.OrderID{}, replayed.Saved...), Lost: append([]sluice.OrderID{}, replayed.Lost...),
+	}, err
 }
 
 // letterID reads the id of the path; what is no number matches none.
@@ -42,4 +44,13 @@ func letterID(r *http.Request) int64 {
 		return 0
 	}
 	return id
+}
+
+// letterMessage is a dead letter as the merchant sees it.
+func letterMessage(d *sluice.DeadLetter) api.DeadLetter {
+	return api.DeadLetter{
+		ID: d.ID, SaleID: d.Sale, EntryID: d.EntryID, Reason: d.Reason, Claims: d.Claims,
+		Epoch: d.Epoch, FirstSeq: d.FirstSeq, Node: d.Node, At: api.AtOrNull(d.At), CreatedAt: api.At(d.CreatedAt),
+		ResolvedAt: api.AtOrNull(d.Resolved), Resolution: d.Resolution,
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -62,8 +63,29 @@ func (s *Server) eventsAfter(ctx context.Context, after string, limit int) (api.
 	}
 	events, err := s.Store.Events(ctx, seq, limit)
 	for i := range events {
-		page.Events = append(page.Events, api.NewEvent(&events[i]))
+		page.Events = append(page.Events, EventMessage(&events[i]))
 		page.Next = page.Events[i].ID
 	}
 	return page, err
+}
+
+// EventMessage is an event on the wire.
+func EventMessage(e *sluice.Event) api.Event {
+	v := api.Event{ID: e.ID(), Seq: e.Seq, Type: e.Type, CreatedAt: api.At(e.At)}
+	if e.Order.ID != "" {
+		order := adminOrderMessage(&e.Order)
+		v.Data = api.EventData{Order: &order, RefusedPaymentID: e.RefusedPayment}
+		return v
+	}
+	s := &e.Sale
+	v.Data.Sale = &api.EventSale{
+		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: api.Money(s.Price), ListPrice: unlessZero(api.Money(s.ListPrice)),
+		Total: limited(s.Total), MaxPerBuyer: limited(s.MaxPerBuyer), MaxOrdersPerBuyer: limited(s.MaxOrders),
+		MaxUnpaidPerBuyer: unlessZero(s.MaxUnpaid),
+		OpensAt:           api.At(s.OpensAt), ClosesAt: api.AtOrNull(s.ClosesAt), Paused: s.Paused,
+		PaymentWindowS: int64(s.PaymentWindow / time.Second), PaymentGraceS: int64(s.PaymentGrace / time.Second),
+		TermsVersion: s.Version, Epoch: s.Epoch, Fence: s.Fence,
+		CreatedAt: api.At(s.CreatedAt), UpdatedAt: api.At(s.UpdatedAt), ArchivedAt: api.AtOrNull(s.ArchivedAt),
+	}
+	return v
 }

@@ -21,14 +21,14 @@ const maxWords = 128
 // cancelOwnOrder ends a buyer's own unpaid order.
 func (s *Server) cancelOwnOrder(w http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
 	return bare(func(r *http.Request) (any, error) {
-		return s.changeOrder(r, sluice.Change{Action: sluice.Cancel, Buyer: token.Buyer, By: byBuyer}, api.NewOrder)
+		return s.changeOrder(r, sluice.Change{Action: sluice.Cancel, Buyer: token.Buyer, By: byBuyer}, orderMessage)
 	})(w, r)
 }
 
 // merchantAction is an action of the merchant's that needs no message.
 func (s *Server) merchantAction(action sluice.Action) handler {
 	return bare(func(r *http.Request) (any, error) {
-		return s.changeOrder(r, sluice.Change{Action: action, By: admin(r).Name}, api.NewAdminOrder)
+		return s.changeOrder(r, sluice.Change{Action: action, By: admin(r).Name}, adminOrderMessage)
 	})
 }
 
@@ -39,7 +39,7 @@ func (s *Server) payOrder(r *http.Request, message *api.PayOrder) (any, error) {
 		return nil, err
 	}
 	return s.changeOrder(r, sluice.Change{Action: sluice.Pay, PaymentID: message.PaymentID, By: admin(r).Name},
-		api.NewAdminOrder)
+		adminOrderMessage)
 }
 
 // rejectOrder ends an order that failed after the grab.
@@ -51,7 +51,7 @@ func (s *Server) rejectOrder(r *http.Request, message *api.RejectOrder) (any, er
 		return nil, badRequest("reason: %s is reserved for orders beyond the total; want another word", sluice.NotCovered)
 	}
 	return s.changeOrder(r, sluice.Change{Action: sluice.Reject, Reason: message.Reason, By: admin(r).Name},
-		api.NewAdminOrder)
+		adminOrderMessage)
 }
 
 func checkWords(field, text string) error {
@@ -98,5 +98,12 @@ func (s *Server) orderHistory(r *http.Request) (any, error) {
 	if errors.Is(err, sluice.ErrOrderNotFound) { // a queued one has none
 		err = nil
 	}
-	return api.NewOrderHistory(order.ID, entries), err
+	return api.OrderHistory{OrderID: order.ID, Changes: each(entries, changeMessage)}, err
+}
+
+// changeMessage is a change of an order as the merchant sees it.
+func changeMessage(e *sluice.HistoryEntry) api.OrderChange {
+	return api.OrderChange{
+		At: api.At(e.At), From: e.From, To: e.To, Action: e.Action, By: e.By, Reason: e.Reason, PaymentID: e.PaymentID,
+	}
 }

@@ -85,7 +85,7 @@ func (s *Server) replaceList(r *http.Request, sale sluice.SaleID, kind sluice.Li
 			s.Log.Warn("the lists of buyers cannot be read", "error", err)
 		}
 	}
-	return api.NewBuyerList(&list), nil
+	return listMessage(&list), nil
 }
 
 // steady reads a body for as long as it keeps coming.
@@ -198,7 +198,7 @@ func (s *Server) showList(r *http.Request) (any, error) {
 		if all[i].Sale != sale || all[i].Kind != kind {
 			continue
 		}
-		page.BuyerList = api.NewBuyerList(&all[i])
+		page.BuyerList = listMessage(&all[i])
 		buyers, err := s.Store.Listed(r.Context(), all[i], after, limit+1)
 		if err != nil {
 			return nil, err
@@ -210,4 +210,9 @@ func (s *Server) showList(r *http.Request) (any, error) {
 		page.Buyers = append(page.Buyers, buyers...)
 	}
 	return page, nil
+}
+
+// listMessage returns the list as it stands on the wire.
+func listMessage(l *sluice.BuyerList) api.BuyerList {
+	return api.BuyerList{SaleID: l.Sale, List: l.Kind, Size: l.Size, UpdatedAt: api.AtOrNull(l.UpdatedAt)}
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -71,9 +72,9 @@ func saleOf(r *http.Request) sluice.SaleID { return sluice.SaleID(r.PathValue("s
 // saleNow is a sale that was changed, as this server's board has it now.
 func (s *Server) saleNow(r *http.Request, sale *sluice.Sale) api.AdminSale {
 	if view, err := s.Board.Reload(r.Context(), sale.ID); err == nil {
-		return api.NewAdminSale(&view.Sale, &view.Reading)
+		return adminSaleMessage(&view.Sale, &view.Reading)
 	}
-	return api.NewAdminSale(sale, &sluice.Reading{Sale: sale.ID, Now: s.Now()})
+	return adminSaleMessage(sale, &sluice.Reading{Sale: sale.ID, Now: s.Now()})
 }
 
 // adminListSales lists all sales, closed and archived ones too: the store's,
@@ -82,9 +83,9 @@ func (s *Server) adminListSales(r *http.Request) (any, error) {
 	sales, err := s.Store.Sales(r.Context())
 	return api.AdminSaleList{Sales: each(sales, func(sale *sluice.Sale) api.AdminSale {
 		if view := s.Board.View(sale.ID); view != nil {
-			return api.NewAdminSale(&view.Sale, &view.Reading)
+			return adminSaleMessage(&view.Sale, &view.Reading)
 		}
-		return api.NewAdminSale(sale, &sluice.Reading{Sale: sale.ID, Now: s.Now()})
+		return adminSaleMessage(sale, &sluice.Reading{Sale: sale.ID, Now: s.Now()})
 	})}, err
 }
 
@@ -103,7 +104,7 @@ func (s *Server) adminShowSale(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.NewAdminSale(&view.Sale, &view.Reading), nil
+	return adminSaleMessage(&view.Sale, &view.Reading), nil
 }
 
 func (s *Server) auditSale(r *http.Request) (any, error) { return s.Audit(r.Context(), saleOf(r)) }
@@ -155,4 +156,40 @@ func (s *Server) reconcileSale(w http.ResponseWriter, r *http.Request) (any, err
 			}
 		}),
 	}, err
+}
+
+// adminSaleMessage is SaleMessage with everything a merchant may know.
+func adminSaleMessage(s *sluice.Sale, r *sluice.Reading) api.AdminSale {
+	v := api.AdminSale{
+		Sale:              SaleMessage(s, r),
+		MaxOrdersPerBuyer: limited(s.MaxOrders),
+		MaxUnpaidPerBuyer: unlessZero(s.MaxUnpaid),
+		PaymentWindowS:    int64(s.PaymentWindow / time.Second),
+		PaymentGraceS:     int64(s.PaymentGrace / time.Second),
+		Paused:            s.Paused, TermsVersion: s.Version,
+		Loaded: r.Loaded, Epoch: s.Epoch, StoredTaken: s.Taken, Fence: s.Fence,
+		CreatedAt: api.At(s.CreatedAt), UpdatedAt: api.At(s.UpdatedAt), ArchivedAt: api.AtOrNull(s.ArchivedAt),
+		Rules: rulesMessage(&s.Rules),
+	}
+	if r.Loaded {
+		v.Seq, v.Taken, v.Backlog, v.Paused = r.Seq, r.Taken, r.Backlog, r.Terms.Paused
+		if r.Fence != "" {
+			v.Fence = r.Fence
+		}
+	}
+	return v
+}
+
+// rulesMessage returns the rules as they stand on the wire.
+func rulesMessage(r *sluice.Rules) api.Rules {
+	rules := api.Rules{
+		BuyerRate: unlessZero(r.BuyerRate), AddressRate: unlessZero(r.AddressRate),
+		Admission: unlessZero(api.Admission{Ratio: r.AdmissionRatio, Shared: r.AdmissionShared}),
+		Ticket:    unlessZero(r.Ticket), Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
+		Eligibility: unlessZero(r.Eligibility),
+	}
+	if !r.AdmissionShared {
+		rules.AdmissionRatio = unlessZero(r.AdmissionRatio)
+	}
+	return rules
 }

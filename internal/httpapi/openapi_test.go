@@ -201,11 +201,11 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 				waits := 0
 				for code, example := range media.Examples {
 					documented[code], has[code] = true, true
-					titles = append(titles, code+": "+api.Title(code))
+					titles = append(titles, code+": "+codes[code].title)
 					if retryAfter[code] != "" || code == api.CodeOrderQueued {
 						waits++
 					}
-					want := inJSON(t, api.Problem{Title: api.Title(code), Status: statuses[code], Code: code})
+					want := inJSON(t, api.Problem{Title: codes[code].title, Status: codes[code].status, Code: code})
 					var got api.Problem
 					if err := json.Unmarshal([]byte(inJSON(t, example.Value.Value)), &got); err != nil || inJSON(t, got) != want ||
 						status != strconv.Itoa(got.Status) {
@@ -232,7 +232,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	for code := range statuses {
+	for code := range codes {
 		if !documented[code] {
 			t.Errorf("code %q is of no operation", code)
 		}

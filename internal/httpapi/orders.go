@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -13,13 +14,13 @@ import (
 // showOwnOrder shows a buyer's own order; another's is not found.
 func (s *Server) showOwnOrder(_ http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
 	order, err := s.order(r, token.Buyer)
-	return api.NewOrder(&order), err
+	return orderMessage(&order), err
 }
 
 // showOrder shows the merchant any order.
 func (s *Server) showOrder(r *http.Request) (any, error) {
 	order, err := s.order(r, "")
-	return api.NewAdminOrder(&order), err
+	return adminOrderMessage(&order), err
 }
 
 // order returns the order of the path, if it is the buyer's own.
@@ -95,7 +96,7 @@ func (s *Server) listOwnOrders(_ http.ResponseWriter, r *http.Request, token aut
 	if err := readQuery(r, ofSale(&f.Sale), ofStatus(&f.Status), pageSize(&f.Limit), cursor(&f.Cursor)); err != nil {
 		return nil, err
 	}
-	return s.orders(r, f, turns(token.Buyer, s.shares.reads), api.NewOrder)
+	return s.orders(r, f, turns(token.Buyer, s.shares.reads), orderMessage)
 }
 
 // listOrders lists stored orders for the merchant.
@@ -105,7 +106,7 @@ func (s *Server) listOrders(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.orders(r, f, nil, api.NewAdminOrder)
+	return s.orders(r, f, nil, adminOrderMessage)
 }
 
 func (s *Server) orders(r *http.Request, filter sluice.OrderFilter, places []chan struct{},
@@ -117,4 +118,24 @@ func (s *Server) orders(r *http.Request, filter sluice.OrderFilter, places []cha
 		return err
 	})
 	return page, err
+}
+
+// orderMessage is a buyer's own order.
+func orderMessage(o *sluice.Order) api.Order {
+	v := api.Order{
+		OrderID: o.ID, SaleID: o.Sale, Quantity: o.Quantity, Status: o.Status, Reason: o.Reason, Price: api.Money(o.Price),
+		AcceptedAt: api.At(o.AcceptedAt), StoredAt: api.AtOrNull(o.StoredAt), ExpiresAt: api.AtOrNull(o.ExpiresAt),
+	}
+	if o.Meta != "" {
+		v.Meta = json.RawMessage(o.Meta)
+	}
+	return v
+}
+
+// adminOrderMessage is an order as the merchant sees it.
+func adminOrderMessage(o *sluice.Order) api.Order {
+	v := orderMessage(o)
+	v.BuyerID, v.Key, v.Epoch, v.Seq = o.Buyer, o.Key, o.Epoch, o.Seq
+	v.PaymentID, v.KeepUntil, v.UpdatedAt = o.PaymentID, api.AtOrNull(o.KeepUntil), api.AtOrNull(o.UpdatedAt)
+	return v
 }

@@ -12,38 +12,41 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
-// statuses is the only place where codes become HTTP statuses.
-var statuses = map[string]int{
-	sluice.Accepted.String():     http.StatusAccepted,
-	sluice.KeyReused.String():    http.StatusUnprocessableEntity,
-	sluice.SaleNotFound.String(): http.StatusNotFound,
-	sluice.Unavailable.String():  http.StatusServiceUnavailable,
-	sluice.NotOpen.String():      http.StatusConflict,
-	sluice.Closed.String():       http.StatusConflict,
-	sluice.Paused.String():       http.StatusConflict,
-	sluice.BuyerLimit.String():   http.StatusConflict,
-	sluice.SoldOut.String():      http.StatusConflict,
-	sluice.Insufficient.String(): http.StatusConflict,
-	sluice.RateLimited.String():  http.StatusTooManyRequests,
-	sluice.Overloaded.String():   http.StatusServiceUnavailable,
+// codes is the only place where codes become HTTP statuses, and titles of problems.
+var codes = map[string]struct {
+	status int
+	title  string
+}{
+	sluice.Accepted.String():     {http.StatusAccepted, "Accepted"},
+	sluice.KeyReused.String():    {http.StatusUnprocessableEntity, "This key was used for other content"},
+	sluice.SaleNotFound.String(): {http.StatusNotFound, "No such sale"},
+	sluice.Unavailable.String():  {http.StatusServiceUnavailable, "The sale is not available now"},
+	sluice.NotOpen.String():      {http.StatusConflict, "The sale is not open yet"},
+	sluice.Closed.String():       {http.StatusConflict, "The sale is over"},
+	sluice.Paused.String():       {http.StatusConflict, "The sale is paused"},
+	sluice.BuyerLimit.String():   {http.StatusConflict, "The limit per buyer is reached"},
+	sluice.SoldOut.String():      {http.StatusConflict, "Sold out"},
+	sluice.Insufficient.String(): {http.StatusConflict, "Fewer units are available than asked for"},
+	sluice.RateLimited.String():  {http.StatusTooManyRequests, "Too many requests"},
+	sluice.Overloaded.String():   {http.StatusServiceUnavailable, "Too busy"},
 
-	api.CodeOutcomeUnknown:     http.StatusServiceUnavailable,
-	api.CodeBadRequest:         http.StatusBadRequest,
-	api.CodeUnauthenticated:    http.StatusUnauthorized,
-	api.CodeForbidden:          http.StatusForbidden,
-	api.CodeOrderNotFound:      http.StatusNotFound,
-	api.CodeTooLarge:           http.StatusRequestEntityTooLarge,
-	api.CodeOrderEnded:         http.StatusConflict,
-	api.CodeOrderQueued:        http.StatusConflict,
-	api.CodeSaleState:          http.StatusConflict,
-	api.CodePaymentConflict:    http.StatusConflict,
-	api.CodeBelowTaken:         http.StatusConflict,
-	api.CodeDeadLetterNotFound: http.StatusNotFound,
-	api.CodeStaleCursor:        http.StatusConflict,
-	api.CodeWebhookNotFound:    http.StatusNotFound,
-	api.CodeEventNotFound:      http.StatusNotFound,
-	api.CodeNotFound:           http.StatusNotFound,
-	api.CodeMethodNotAllowed:   http.StatusMethodNotAllowed,
+	api.CodeOutcomeUnknown:     {http.StatusServiceUnavailable, "The outcome is unknown; try again with the same key"},
+	api.CodeBadRequest:         {http.StatusBadRequest, "The request is not right"},
+	api.CodeUnauthenticated:    {http.StatusUnauthorized, "Who is asking?"},
+	api.CodeForbidden:          {http.StatusForbidden, "Not allowed"},
+	api.CodeOrderNotFound:      {http.StatusNotFound, "No such order"},
+	api.CodeTooLarge:           {http.StatusRequestEntityTooLarge, "The request is too large"},
+	api.CodeOrderEnded:         {http.StatusConflict, "The order has ended"},
+	api.CodeOrderQueued:        {http.StatusConflict, "The order is still queued"},
+	api.CodeSaleState:          {http.StatusConflict, "The sale is not in a state that allows this"},
+	api.CodePaymentConflict:    {http.StatusConflict, "The order was paid with another payment"},
+	api.CodeBelowTaken:         {http.StatusConflict, "Fewer than the units already taken"},
+	api.CodeDeadLetterNotFound: {http.StatusNotFound, "No such dead letter"},
+	api.CodeStaleCursor:        {http.StatusConflict, "The feed does not know this event"},
+	api.CodeWebhookNotFound:    {http.StatusNotFound, "No such webhook"},
+	api.CodeEventNotFound:      {http.StatusNotFound, "No such event"},
+	api.CodeNotFound:           {http.StatusNotFound, "No such path"},
+	api.CodeMethodNotAllowed:   {http.StatusMethodNotAllowed, "Another method is for this path"},
 }
 
 // retryAfter is the seconds a client should wait before it tries again.
@@ -209,7 +212,7 @@ func problem(w http.ResponseWriter, code, detail string) {
 
 // writeProblem fills in title and status from the code.
 func writeProblem(w http.ResponseWriter, p api.Problem) {
-	p.Title, p.Status = api.Title(p.Code), statuses[p.Code]
+	p.Title, p.Status = codes[p.Code].title, codes[p.Code].status
 	body, err := json.Marshal(p)
 	if err != nil { // strings and times cannot fail
 		panic(err)

@@ -41,7 +41,7 @@ func encodeRefusals() map[sluice.Code]*refusal {
 
 // encodeRefusal fills in title and status from the code.
 func encodeRefusal(p api.Problem) *refusal {
-	p.Title, p.Status = api.Title(p.Code), statuses[p.Code]
+	p.Title, p.Status = codes[p.Code].title, codes[p.Code].status
 	body, err := json.Marshal(p)
 	if err != nil { // strings and times cannot fail
 		panic(err)

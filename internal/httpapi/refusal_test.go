@@ -38,9 +38,12 @@ func TestCodesAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	for code, status := range statuses {
-		if documented[code] != status {
-			t.Errorf("%s has the status %d, in docs/codes.md %d", code, status, documented[code])
+	for code, as := range codes {
+		if as.title == "" {
+			t.Errorf("%s has no title", code)
+		}
+		if documented[code] != as.status {
+			t.Errorf("%s has the status %d, in docs/codes.md %d", code, as.status, documented[code])
 		}
 		delete(documented, code)
 	}
@@ -48,8 +51,9 @@ func TestCodesAreDocumented(t *testing.T) {
 		t.Errorf("docs/codes.md has %s, which has no status", code)
 	}
 	for _, code := range sluice.Codes() {
-		if name := code.String(); numbers[name] != int(code) || statuses[name] == 0 {
-			t.Errorf("%s has the number %d, in docs/codes.md %d, and the status %d", name, code, numbers[name], statuses[name])
+		if name := code.String(); numbers[name] != int(code) || codes[name].status == 0 {
+			t.Errorf("%s has the number %d, in docs/codes.md %d, and the status %d", name, code, numbers[name],
+				codes[name].status)
 		}
 	}
 }
@@ -106,7 +110,7 @@ func TestRefusalsSayWhenToComeBack(t *testing.T) {
 				refusal.write(w, retryIn(c.wait))
 			}
 		}
-		if got := w.Header().Get("Retry-After"); got != c.want || w.Code != statuses[c.code] {
+		if got := w.Header().Get("Retry-After"); got != c.want || w.Code != codes[c.code].status {
 			t.Errorf("%s, %s: %d, Retry-After %q, want %q", c.code, c.wait, w.Code, got, c.want)
 		}
 	}

@@ -50,7 +50,7 @@ func sameSale(a, b api.Sale) bool {
 }
 
 func publicSale(v *admission.View) api.Sale {
-	sale := api.NewSale(&v.Sale, v.Shown())
+	sale := SaleMessage(&v.Sale, v.Shown())
 	if !v.Archived() && (v.Down || !v.InStep()) {
 		sale.State = sluice.StateUnavailable
 	}
@@ -140,3 +140,44 @@ func (s *Server) time(w http.ResponseWriter, _ *http.Request) {
 
 // patience is how long a request waits for one answer of a database.
 const patience = 2 * time.Second
+
+// SaleMessage joins the store's description and the ledger's reading. The terms
+// are those that decide: the ledger's, when it holds the sale.
+func SaleMessage(s *sluice.Sale, r *sluice.Reading) api.Sale {
+	terms := &s.Terms
+	if r.Loaded {
+		terms = &r.Terms
+	}
+	v := api.Sale{
+		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: api.Money(s.Price), ListPrice: unlessZero(api.Money(s.ListPrice)),
+		Total: limited(terms.Total), MaxPerBuyer: limited(terms.MaxPerBuyer),
+		OpensAt: api.At(terms.OpensAt), ClosesAt: api.AtOrNull(terms.ClosesAt),
+		State: r.State(r.Now), ServerTime: api.At(r.Now),
+	}
+	if before := s.Rules.Ticket.BeforeS; before > 0 {
+		v.TicketsFrom = api.AtOrNull(terms.OpensAt.Add(-time.Duration(before) * time.Second))
+	}
+	if r.Loaded {
+		v.Available = limited(terms.Available(r.Taken))
+	}
+	if !s.ArchivedAt.IsZero() {
+		v.State = sluice.StateClosed // the ledger has forgotten it; the store answers
+	}
+	return v
+}
+
+// limited is null on the wire for an absent limit.
+func limited(v int64) *int64 {
+	if v == sluice.Unlimited {
+		return nil
+	}
+	return &v
+}
+
+// unlessZero is null on the wire for what is off or absent.
+func unlessZero[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}

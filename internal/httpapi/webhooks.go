@@ -25,7 +25,7 @@ func (s *Server) createWebhook(r *http.Request, message *api.CreateWebhook) (any
 		return nil, badRequest("%v", err)
 	}
 	hook, err := s.Store.CreateWebhook(r.Context(), hook)
-	answer := api.NewWebhook(&hook)
+	answer := webhookMessage(&hook)
 	answer.Secret = hook.Secret
 	return done{http.StatusCreated, answer}, err
 }
@@ -57,7 +57,7 @@ func (s *Server) showWebhook(r *http.Request) (any, error) {
 
 // webhookView is a webhook and what waits for it.
 func (s *Server) webhookView(ctx context.Context, hook *sluice.Webhook) (api.Webhook, error) {
-	v := api.NewWebhook(hook)
+	v := webhookMessage(hook)
 	last, err := s.Store.LastEvent(ctx)
 	if err != nil {
 		return v, err
@@ -118,7 +118,7 @@ func (s *Server) listDeliveries(r *http.Request) (any, error) {
 		if err == nil {
 			event, err = s.event(r.Context(), kept[i].Event)
 		}
-		page.Deliveries[i] = api.NewDelivery(&kept[i], event.ID())
+		page.Deliveries[i] = deliveryMessage(&kept[i], event.ID())
 	}
 	if len(kept) == limit {
 		page.Next = strconv.FormatInt(kept[limit-1].Event, 10)
@@ -169,3 +169,34 @@ func (s *Server) replay(ctx context.Context, id sluice.WebhookID, m *api.ReplayW
 }
 
 func webhookID(r *http.Request) sluice.WebhookID { return sluice.WebhookID(r.PathValue("webhook")) }
+
+// webhookMessage is a webhook on the wire, without its secret. Behind, pending and
+// failed are the caller's.
+func webhookMessage(w *sluice.Webhook) api.Webhook {
+	v := api.Webhook{
+		ID: w.ID, URL: w.URL, Description: w.Description, Types: append([]sluice.EventType{}, w.Types...),
+		Status: api.WebhookActive, DisabledAt: api.AtOrNull(w.DisabledAt), DisabledWhy: w.DisabledWhy, Delivered: w.Delivered,
+		Failures: w.Failures, RetryAt: api.AtOrNull(w.RetryAt), LastSuccessAt: api.AtOrNull(w.LastSuccess),
+		LastFailureAt: api.AtOrNull(w.LastFailure),
+		LastError:     w.LastError, CreatedAt: api.At(w.CreatedAt), UpdatedAt: api.At(w.UpdatedAt),
+	}
+	switch {
+	case !w.DisabledAt.IsZero():
+		v.Status = api.WebhookDisabled
+	case w.Failures > 0:
+		v.Status = api.WebhookFailing
+	}
+	return v
+}
+
+// deliveryMessage is a delivery on the wire.
+func deliveryMessage(d *sluice.Delivery, eventID string) api.Delivery {
+	v := api.Delivery{
+		EventID: eventID, Seq: d.Event, Subject: d.Subject, State: d.State, Attempts: d.Attempts,
+		LastStatus: d.LastStatus, LastError: d.LastError, UpdatedAt: api.At(d.UpdatedAt),
+	}
+	if d.State == sluice.DeliveryPending {
+		v.NextAt = api.AtOrNull(d.NextAt)
+	}
+	return v
+}

@@ -89,7 +89,13 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Idempotent-Replayed", "true")
 	}
 	w.WriteHeader(202)
-	_, _ = w.Write(api.AppendPlaced(nil, "s1", order, 1))
+	_, _ = w.Write(placed("s1", order))
+}
+
+// placed is the answer to an accepted claim.
+func placed(sale sluice.SaleID, order sluice.OrderID) []byte {
+	body, _ := json.Marshal(api.Placed{OrderID: order, SaleID: sale, Quantity: 1, Status: sluice.Queued})
+	return body
 }
 
 // hang never answers. A server sees that its client has left only after it has
@@ -102,7 +108,7 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(api.Problem{Title: api.Title(code), Status: status, Code: code})
+	_ = json.NewEncoder(w).Encode(api.Problem{Title: "T", Status: status, Code: code})
 }
 
 func rush(t *testing.T, h http.Handler, edit func(*Options)) (*Outcome, *Crowd) {
@@ -202,7 +208,7 @@ func TestTroubleIsRetriedWithTheSameKey(t *testing.T) {
 		{name: "empty 202", trouble: func(w http.ResponseWriter) { w.WriteHeader(202) }},
 		{name: "another buyer's order", trouble: func(w http.ResponseWriter) {
 			w.WriteHeader(202)
-			_, _ = w.Write(api.AppendPlaced(nil, "s2", sluice.MakeOrderID("s2", strings.Repeat("0", 32)), 1))
+			_, _ = w.Write(placed("s2", sluice.MakeOrderID("s2", strings.Repeat("0", 32))))
 		}},
 		{name: "cheerful lie", trouble: func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"code":"accepted"}`)) }},
 		{name: "cut off", trouble: func(w http.ResponseWriter) {
@@ -338,7 +344,7 @@ func TestCancelEndsTheRush(t *testing.T) {
 func TestTLSAndChunks(t *testing.T) {
 	chunked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(202)
-		body := api.AppendPlaced(nil, "s1", sluice.MakeOrderID("s1", strings.Repeat("a", 32)), 1)
+		body := placed("s1", sluice.MakeOrderID("s1", strings.Repeat("a", 32)))
 		_, _ = w.Write(body[:20])
 		_ = http.NewResponseController(w).Flush()
 		_, _ = w.Write(body[20:])

@@ -1,4 +1,4 @@
-package api
+package httpapi
 
 import (
 	"encoding/json"
@@ -8,7 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 )
+
+const goodSale = `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"total":10,"max_per_buyer":1,
+	"opens_at":"2026-11-11T12:00:00Z"}`
 
 func TestRulesOfASale(t *testing.T) {
 	all := sluice.Rules{
@@ -132,8 +136,8 @@ func TestRulesOfASale(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			sale := aSale(t)
 			sale.Rules = c.before
-			var p PatchSale
-			err := Decode([]byte(c.body), &p)
+			var p api.PatchSale
+			err := api.Decode([]byte(c.body), &p)
 			if err == nil {
 				err = p.Apply(&sale)
 			}
@@ -152,9 +156,9 @@ func TestRulesOfASale(t *testing.T) {
 
 			// The same in the message that creates a sale.
 			if c.before == none {
-				var create CreateSale
-				if err := Decode([]byte(strings.TrimSuffix(goodSale, "}")+","+c.body[1:]), &create); err == nil {
-					if made, err := create.Domain(fixedID); err != nil || made.Rules != c.want {
+				var create api.CreateSale
+				if err := api.Decode([]byte(strings.TrimSuffix(goodSale, "}")+","+c.body[1:]), &create); err == nil {
+					if made, err := create.Domain(nil); err != nil || made.Rules != c.want {
 						t.Errorf("created: %v, %+v", err, made.Rules)
 					}
 				} else if c.body != `{}` {
@@ -163,13 +167,13 @@ func TestRulesOfASale(t *testing.T) {
 			}
 
 			// What is shown can be sent back.
-			shown := NewAdminSale(&sale, &sluice.Reading{})
+			shown := adminSaleMessage(&sale, &sluice.Reading{})
 			text, err := json.Marshal(shown.Rules)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var back PatchSale
-			if err := Decode(text, &back); err != nil {
+			var back api.PatchSale
+			if err := api.Decode(text, &back); err != nil {
 				t.Fatalf("%s: %v", text, err)
 			}
 			again := aSale(t)
@@ -183,11 +187,11 @@ func TestRulesOfASale(t *testing.T) {
 
 func aSale(t *testing.T) sluice.Sale {
 	t.Helper()
-	var c CreateSale
-	if err := Decode([]byte(goodSale), &c); err != nil {
+	var c api.CreateSale
+	if err := api.Decode([]byte(goodSale), &c); err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.Domain(fixedID)
+	s, err := c.Domain(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
