@@ -121,11 +121,11 @@ const MaxOffenders = 20
 
 // Difference is what was found of one class.
 type Difference struct {
-	Class    DifferenceClass
-	Count    int64
-	Repaired int64     // of Count; those for which the sale was fenced are among them
-	Orders   []OrderID // up to MaxOffenders, never of InFlight
-	Details  []string  // of Drift: what differs; else why it was not repaired
+	Class    DifferenceClass `json:"class"`
+	Count    int64           `json:"count"`
+	Repaired int64           `json:"repaired"` // of Count; those for which the sale was fenced are among them
+	Orders   []OrderID       `json:"orders"`   // up to MaxOffenders, never of InFlight
+	Details  []string        `json:"details"`  // of Drift: what differs; else why it was not repaired
 }
 
 // ReconcileReport is what one reconciliation found and did.

@@ -30,8 +30,8 @@ const (
 
 // Money is an amount in the currency's minor unit (cents, fen).
 type Money struct {
-	Amount   int64
-	Currency string // ISO 4217, three upper-case letters
+	Amount   int64  `json:"amount" wire:"required"`   // a forgotten one would be a gift
+	Currency string `json:"currency" wire:"required"` // ISO 4217, three upper-case letters
 }
 
 // Terms is what the ledger needs to know of a sale to decide claims. Every

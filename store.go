@@ -326,14 +326,16 @@ type ErasureStore interface {
 
 // Erased counts what was erased, and says what waits.
 type Erased struct {
-	Orders, DeadLetters, Actions int64
-	Waits                        []ErasureWait
+	Orders      int64         `json:"orders"`
+	DeadLetters int64         `json:"dead_letters"`
+	Actions     int64         `json:"admin_actions"`
+	Waits       []ErasureWait `json:"waiting"` // empty: all is erased
 }
 
 // ErasureWait is a sale in which something of a buyer is not erased yet, and why.
 type ErasureWait struct {
-	Sale SaleID
-	Why  ErasureReason
+	Sale SaleID        `json:"sale_id"`
+	Why  ErasureReason `json:"reason"`
 }
 
 // ErasureReason is why something of a buyer is not erased yet.

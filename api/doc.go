@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/sluicehq/sluice"
 )
 
 // Time is a moment on the wire: RFC 3339, UTC, with milliseconds. Any offset is
@@ -53,12 +55,6 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 		}
 	}
 	return wrong[Time](data)
-}
-
-// Money is an amount in the currency's minor unit.
-type Money struct {
-	Amount   int64  `json:"amount" wire:"required"` // a forgotten one would be a gift
-	Currency string `json:"currency" wire:"required"`
 }
 
 // Opt is a field that may be absent but not null.
@@ -142,7 +138,7 @@ func want(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[Time]():
 		return "a time in RFC 3339, like 2026-11-11T12:00:00.000Z"
-	case t == reflect.TypeFor[Money]():
+	case t == reflect.TypeFor[sluice.Money]():
 		return `money, like {"amount": 19900, "currency": "CNY"}`
 	}
 	switch t.Kind() {

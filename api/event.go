@@ -27,8 +27,8 @@ type EventSale struct {
 	ID                sluice.SaleID `json:"id"`
 	SKU               string        `json:"sku"`
 	Title             string        `json:"title"`
-	Price             Money         `json:"price"`
-	ListPrice         *Money        `json:"list_price"`
+	Price             sluice.Money  `json:"price"`
+	ListPrice         *sluice.Money `json:"list_price"`
 	Total             *int64        `json:"total"`
 	MaxPerBuyer       *int64        `json:"max_per_buyer"`
 	MaxOrdersPerBuyer *int64        `json:"max_orders_per_buyer"`

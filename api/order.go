@@ -28,7 +28,7 @@ type Order struct {
 	Quantity   int64           `json:"quantity"`
 	Status     sluice.Status   `json:"status"`
 	Reason     string          `json:"reason,omitempty"` // why it was rejected
-	Price      Money           `json:"price"`            // of one unit
+	Price      sluice.Money    `json:"price"`            // of one unit
 	Meta       json.RawMessage `json:"meta"`
 	AcceptedAt Time            `json:"accepted_at"`
 	StoredAt   *Time           `json:"stored_at"`                 // null while queued

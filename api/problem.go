@@ -1,10 +1,6 @@
 package api
 
-import (
-	"encoding/json"
-
-	"github.com/sluicehq/sluice"
-)
+import "github.com/sluicehq/sluice"
 
 // Codes of errors that are not decisions. With the codes of the domain they
 // are all that a client will meet; each belongs to one HTTP status.
@@ -57,16 +53,4 @@ type Ready struct {
 	Ledger     string `json:"ledger"` // kind: sqlite or redis
 	Store      string `json:"store"`  // kind: sqlite, postgres or mysql
 	StoreState string `json:"store_state"`
-}
-
-// AuditReport is the audit's outcome, of one sale or, with sale_id empty, of
-// several together.
-type AuditReport struct {
-	OK       bool                `json:"ok"`
-	Checks   []sluice.AuditCheck `json:"checks"`
-	InFlight int64               `json:"in_flight"` // orders accepted and not stored yet
-	SaleID   sluice.SaleID       `json:"sale_id,omitempty"`
-
-	// Figures are what was compared; see sluice.AuditFigures.
-	Figures json.RawMessage `json:"figures,omitempty"`
 }

@@ -14,17 +14,7 @@ type ReconcileReport struct {
 	At      *Time         `json:"at"`      // the ledger's clock; null if it was not asked
 	Applied bool          `json:"applied"` // repairs were allowed
 	// Skipped says why nothing was compared; empty if it was.
-	Skipped     string       `json:"skipped"`
-	Remaining   int64        `json:"remaining"` // differences not repaired, those in flight apart
-	Differences []Difference `json:"differences"`
-}
-
-// Difference is what was found of one class: in_flight, lost_order,
-// lost_release, orphan_hold, orphan_order or drift.
-type Difference struct {
-	Class    string           `json:"class"`
-	Count    int64            `json:"count"`
-	Repaired int64            `json:"repaired"` // of Count
-	Orders   []sluice.OrderID `json:"orders"`   // up to 20
-	Details  []string         `json:"details"`
+	Skipped     string              `json:"skipped"`
+	Remaining   int64               `json:"remaining"` // differences not repaired, those in flight apart
+	Differences []sluice.Difference `json:"differences"`
 }

@@ -15,8 +15,8 @@ type Sale struct {
 	ID          sluice.SaleID `json:"id"`
 	SKU         string        `json:"sku"`
 	Title       string        `json:"title"`
-	Price       Money         `json:"price"`
-	ListPrice   *Money        `json:"list_price"`
+	Price       sluice.Money  `json:"price"`
+	ListPrice   *sluice.Money `json:"list_price"`
 	Total       *int64        `json:"total"`
 	Available   *int64        `json:"available"`
 	MaxPerBuyer *int64        `json:"max_per_buyer"`
@@ -71,19 +71,19 @@ type (
 // CreateSale asks for a new sale. total and max_per_buyer must be said, if only
 // as null (no such limit); an absent closes_at is null.
 type CreateSale struct {
-	ID                Opt[sluice.SaleID] `json:"id,omitzero"` // absent: the server makes one
-	SKU               string             `json:"sku"`
-	Title             string             `json:"title"`
-	Price             Opt[Money]         `json:"price,omitzero"`
-	ListPrice         Nullable[Money]    `json:"list_price,omitzero"`
-	Total             Nullable[int64]    `json:"total,omitzero"`
-	MaxPerBuyer       Nullable[int64]    `json:"max_per_buyer,omitzero"`
-	OpensAt           Opt[Time]          `json:"opens_at,omitzero"`
-	ClosesAt          Nullable[Time]     `json:"closes_at,omitzero"`
-	PaymentWindowS    Opt[int64]         `json:"payment_window_s,omitzero"`
-	PaymentGraceS     Opt[int64]         `json:"payment_grace_s,omitzero"`
-	MaxOrdersPerBuyer Nullable[int64]    `json:"max_orders_per_buyer,omitzero"`
-	MaxUnpaidPerBuyer Nullable[int64]    `json:"max_unpaid_per_buyer,omitzero"` // absent: sluice.DefaultMaxUnpaid
+	ID                Opt[sluice.SaleID]     `json:"id,omitzero"` // absent: the server makes one
+	SKU               string                 `json:"sku"`
+	Title             string                 `json:"title"`
+	Price             Opt[sluice.Money]      `json:"price,omitzero"`
+	ListPrice         Nullable[sluice.Money] `json:"list_price,omitzero"`
+	Total             Nullable[int64]        `json:"total,omitzero"`
+	MaxPerBuyer       Nullable[int64]        `json:"max_per_buyer,omitzero"`
+	OpensAt           Opt[Time]              `json:"opens_at,omitzero"`
+	ClosesAt          Nullable[Time]         `json:"closes_at,omitzero"`
+	PaymentWindowS    Opt[int64]             `json:"payment_window_s,omitzero"`
+	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
+	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
+	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"` // absent: sluice.DefaultMaxUnpaid
 	PatchRules
 }
 
@@ -127,18 +127,18 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 
 // PatchSale changes a sale; absent fields stay as they are.
 type PatchSale struct {
-	SKU               Opt[string]     `json:"sku,omitzero"`
-	Title             Opt[string]     `json:"title,omitzero"`
-	Price             Opt[Money]      `json:"price,omitzero"`
-	ListPrice         Nullable[Money] `json:"list_price,omitzero"`
-	Total             Nullable[int64] `json:"total,omitzero"`
-	MaxPerBuyer       Nullable[int64] `json:"max_per_buyer,omitzero"`
-	OpensAt           Opt[Time]       `json:"opens_at,omitzero"`
-	ClosesAt          Nullable[Time]  `json:"closes_at,omitzero"`
-	PaymentWindowS    Opt[int64]      `json:"payment_window_s,omitzero"`
-	PaymentGraceS     Opt[int64]      `json:"payment_grace_s,omitzero"`
-	MaxOrdersPerBuyer Nullable[int64] `json:"max_orders_per_buyer,omitzero"`
-	MaxUnpaidPerBuyer Nullable[int64] `json:"max_unpaid_per_buyer,omitzero"`
+	SKU               Opt[string]            `json:"sku,omitzero"`
+	Title             Opt[string]            `json:"title,omitzero"`
+	Price             Opt[sluice.Money]      `json:"price,omitzero"`
+	ListPrice         Nullable[sluice.Money] `json:"list_price,omitzero"`
+	Total             Nullable[int64]        `json:"total,omitzero"`
+	MaxPerBuyer       Nullable[int64]        `json:"max_per_buyer,omitzero"`
+	OpensAt           Opt[Time]              `json:"opens_at,omitzero"`
+	ClosesAt          Nullable[Time]         `json:"closes_at,omitzero"`
+	PaymentWindowS    Opt[int64]             `json:"payment_window_s,omitzero"`
+	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
+	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
+	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"`
 	PatchRules
 }
 
@@ -149,14 +149,14 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 	set(&s.SKU, p.SKU)
 	set(&s.Title, p.Title)
 	if p.Price.Set {
-		s.Price = sluice.Money(p.Price.Value)
+		s.Price = p.Price.Value
 		if err := checkCurrency("price", s.Price); err != nil {
 			return err
 		}
 	}
 	if p.ListPrice.Set {
-		s.ListPrice = sluice.Money(p.ListPrice.Value) // null: the zero value, none
-		if !p.ListPrice.Null && p.ListPrice.Value == (Money{}) {
+		s.ListPrice = p.ListPrice.Value // null: the zero value, none
+		if !p.ListPrice.Null && p.ListPrice.Value == (sluice.Money{}) {
 			return errors.New("list_price: want money, or null for none")
 		}
 		if err := checkCurrency("list_price", s.ListPrice); err != nil {

@@ -110,8 +110,8 @@ func (c *Client) ReconcileSale(ctx context.Context, sale sluice.SaleID, apply bo
 }
 
 // Audit recomputes the invariants of a sale. A report that is not OK is no error.
-func (c *Client) Audit(ctx context.Context, id sluice.SaleID) (api.AuditReport, error) {
-	return get[api.AuditReport](ctx, c, adminSalePath(id)+"/audit")
+func (c *Client) Audit(ctx context.Context, id sluice.SaleID) (sluice.AuditReport, error) {
+	return get[sluice.AuditReport](ctx, c, adminSalePath(id)+"/audit")
 }
 
 // CheckSale asks one server whether a sale is ready to be sold.
@@ -143,8 +143,8 @@ func (c *Client) Buyers(ctx context.Context, sale sluice.SaleID, kind sluice.Lis
 
 // EraseBuyer erases a buyer from archived sales, and says what waits. Repeat it while
 // something does, and after an error.
-func (c *Client) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (api.Erased, error) {
-	return post[api.Erased](ctx, c, "/v1/admin/buyers/erase", api.EraseBuyer{BuyerID: buyer})
+func (c *Client) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.Erased, error) {
+	return post[sluice.Erased](ctx, c, "/v1/admin/buyers/erase", api.EraseBuyer{BuyerID: buyer})
 }
 
 // AdminActions returns a page of what admins changed, or tried to, the newest

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
@@ -131,7 +132,7 @@ func TestADatabaseHangs(t *testing.T) {
 	}
 	f := &fleet{t: t, redis: redis, engines: []*engine.Engine{e}, clients: []*client.Client{merchant}, sale: "phone"}
 	if _, err := merchant.CreateSale(t.Context(), api.CreateSale{
-		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value[int64](100), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 	}); err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func newFleet(t *testing.T, servers int, total int64) *fleet {
 		f.engines, f.clients = append(f.engines, e), append(f.clients, c)
 	}
 	_, err := f.clients[0].CreateSale(t.Context(), api.CreateSale{
-		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value(total), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 	})
 	if err != nil {
@@ -196,7 +196,7 @@ func TestAnyKeysOfASaleAreGone(t *testing.T) {
 		gone, damage := n/2+1, n%2 == 1
 		f.sale = sluice.SaleID(fmt.Sprintf("sale-%03b-%v", gone, damage))
 		_, err := f.clients[0].CreateSale(t.Context(), api.CreateSale{
-			ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+			ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 			Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 		})
 		if err != nil {

@@ -36,7 +36,7 @@ func TestTheReconcileJobMends(t *testing.T) {
 	}
 	const id = sluice.SaleID("phone")
 	_, err = c.CreateSale(t.Context(), api.CreateSale{
-		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 	})
 	if err != nil {

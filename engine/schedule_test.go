@@ -198,7 +198,7 @@ func TestListsReachAllServers(t *testing.T) {
 	two := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "two"})
 	_, err := one.client.CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title",
-		Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value[int64](1_000_000), MaxPerBuyer: api.Null[int64](),
 		OpensAt:    api.Some(api.At(time.Now().Add(-time.Hour))),
 		PatchRules: api.PatchRules{Eligibility: api.Value(sluice.EligibleList)},
@@ -242,7 +242,7 @@ func TestASaleOpensWhileNobodyRuns(t *testing.T) {
 	opens := time.Now().Add(time.Second).UTC().Truncate(time.Millisecond)
 	_, err := before.client.CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title",
-		Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(opens)),
 	})
 	if err != nil {

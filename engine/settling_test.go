@@ -70,7 +70,7 @@ func TestMetricsOfSettling(t *testing.T) {
 	}
 	const id = sluice.SaleID("phone")
 	_, err = c.CreateSale(t.Context(), api.CreateSale{
-		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(api.Money{Amount: 1, Currency: "CNY"}),
+		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 		PaymentWindowS: api.Some[int64](1), PaymentGraceS: api.Some[int64](0),
 	})

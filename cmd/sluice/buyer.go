@@ -49,12 +49,12 @@ func (a *app) buyerErase() *cobra.Command {
 		} else {
 			fmt.Fprintf(a.stdout, "erased: %s orders, %s dead letters, %s admin actions\n",
 				figures.Thousands(erased.Orders), figures.Thousands(erased.DeadLetters),
-				figures.Thousands(erased.AdminActions))
-			for _, w := range erased.Waiting {
-				fmt.Fprintf(a.stdout, "waits: sale %s %s\n", w.SaleID, erasureReasons[w.Reason])
+				figures.Thousands(erased.Actions))
+			for _, w := range erased.Waits {
+				fmt.Fprintf(a.stdout, "waits: sale %s %s\n", w.Sale, erasureReasons[w.Why])
 			}
 		}
-		if err == nil && len(erased.Waiting) > 0 {
+		if err == nil && len(erased.Waits) > 0 {
 			err = &exitError{exitFailed, errors.New("not everything is erased yet; repeat the command later")}
 		}
 		return err

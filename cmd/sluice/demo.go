@@ -113,7 +113,7 @@ func (a *app) printKept(k *demo.Kept) {
 
 // demoVerdict is what the exit code says.
 func demoVerdict(r *loadgen.Result) error {
-	err := auditFailure(&sluice.AuditReport{OK: r.Audit.OK, Checks: r.Audit.Checks})
+	err := auditFailure(r.Audit)
 	if n := undecided(r); err == nil && n > 0 {
 		err = fmt.Errorf("%s without a decision", figures.Plural(n, "try stayed", "tries stayed"))
 	}

@@ -18,8 +18,8 @@ func ptr[T any](v T) *T { return &v }
 
 var sampleSale = api.AdminSale{
 	Sale: api.Sale{
-		ID: "phone", SKU: "P-1", Title: "手机 A phone", Price: api.Money{Amount: 99900, Currency: "CNY"},
-		ListPrice: &api.Money{Amount: 129900, Currency: "CNY"},
+		ID: "phone", SKU: "P-1", Title: "手机 A phone", Price: sluice.Money{Amount: 99900, Currency: "CNY"},
+		ListPrice: &sluice.Money{Amount: 129900, Currency: "CNY"},
 		Total:     ptr(int64(1000)), Available: ptr(int64(12)), MaxPerBuyer: ptr(int64(1)), OpensAt: noon, ClosesAt: &noon,
 		State: "open", ServerTime: noon,
 	},
@@ -29,7 +29,7 @@ var sampleSale = api.AdminSale{
 
 var sampleOrder = api.Order{
 	OrderID: "phone.0123456789abcdef0123456789abcdef", SaleID: "phone", BuyerID: "alice", Quantity: 1, Status: "pending",
-	Price: api.Money{Amount: 99900, Currency: "CNY"}, Meta: []byte(`{"colour":"red"}`), AcceptedAt: noon, StoredAt: &noon,
+	Price: sluice.Money{Amount: 99900, Currency: "CNY"}, Meta: []byte(`{"colour":"red"}`), AcceptedAt: noon, StoredAt: &noon,
 	ExpiresAt: &noon, Key: "key-0001",
 }
 
@@ -132,7 +132,7 @@ func TestDemoOutput(t *testing.T) {
 	a := &app{stdout: &b, stderr: &b}
 	r := sampleResult
 	r.Stock, r.Errors, r.ErrorReasons, r.Replayed = ptr(int64(1000)), 0, nil, 0
-	r.Audit = &api.AuditReport{OK: true, Checks: []sluice.AuditCheck{
+	r.Audit = &sluice.AuditReport{OK: true, Checks: []sluice.AuditCheck{
 		{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"},
 		{ID: "I7", Name: "No undersell", OK: true, Detail: "1,000 of 1,000 units went"},
 	}}
@@ -183,7 +183,7 @@ func TestVerdicts(t *testing.T) {
 			b.Reset()
 			r := sampleResult
 			r.Stock, r.Errors = ptr(int64(1000)), 0
-			r.Audit = &api.AuditReport{OK: tc.c.OK, Checks: []sluice.AuditCheck{{
+			r.Audit = &sluice.AuditReport{OK: tc.c.OK, Checks: []sluice.AuditCheck{{
 				ID: "I1", OK: tc.c.OK,
 				Unchecked: tc.c.Unchecked,
 			}}}
@@ -195,7 +195,7 @@ func TestVerdicts(t *testing.T) {
 		})
 	}
 	r := sampleResult
-	r.Audit = &api.AuditReport{OK: true}
+	r.Audit = &sluice.AuditReport{OK: true}
 	if err := demoVerdict(&r); codeOf(err) != exitFailed {
 		t.Errorf("tries without a decision: %v", err)
 	}

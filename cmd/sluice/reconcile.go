@@ -74,7 +74,7 @@ func (a *app) printReconciled(list reconciled) error {
 				}
 			}
 			rows = append(rows, []string{
-				string(r.SaleID), d.Class, figures.Thousands(d.Count), figures.Thousands(d.Repaired), said,
+				string(r.SaleID), string(d.Class), figures.Thousands(d.Count), figures.Thousands(d.Repaired), said,
 			})
 		}
 		switch {

@@ -103,6 +103,6 @@ func perBuyer(s api.AdminSale) string {
 
 // money writes minor units as they are: how many digits a currency has is the
 // shop's to know.
-func money(m api.Money) string {
+func money(m sluice.Money) string {
 	return figures.Thousands(m.Amount) + " " + m.Currency + " (minor units)"
 }

@@ -208,7 +208,7 @@ func (f *saleFlags) prices(given func(string) bool, m *api.PatchSale) error {
 		return errors.New("--price, --list-price and --currency: want an amount and its currency")
 	}
 	if given("price") {
-		m.Price = api.Some(api.Money{Amount: f.price, Currency: f.currency})
+		m.Price = api.Some(sluice.Money{Amount: f.price, Currency: f.currency})
 	}
 	if given("list-price") {
 		amount, err := parseLimit(f.listPrice)
@@ -216,9 +216,9 @@ func (f *saleFlags) prices(given func(string) bool, m *api.PatchSale) error {
 			return fmt.Errorf("--list-price %q: want minor units, a whole number: %s; or none", f.listPrice,
 				minorUnits(f.listPrice))
 		}
-		m.ListPrice = api.Null[api.Money]()
+		m.ListPrice = api.Null[sluice.Money]()
 		if !amount.Null {
-			m.ListPrice = api.Value(api.Money{Amount: amount.Value, Currency: f.currency})
+			m.ListPrice = api.Value(sluice.Money{Amount: amount.Value, Currency: f.currency})
 		}
 	}
 	return nil

@@ -152,7 +152,7 @@ func TestSettleByHand(t *testing.T) {
 }
 
 func TestReconcileTellsWhatRemains(t *testing.T) {
-	report := api.ReconcileReport{SaleID: "phone", Remaining: 1, Differences: []api.Difference{
+	report := api.ReconcileReport{SaleID: "phone", Remaining: 1, Differences: []sluice.Difference{
 		{Class: "lost_order", Count: 3, Repaired: 3, Orders: []sluice.OrderID{"phone.01", "phone.02", "phone.03"}},
 		{Class: "drift", Count: 1, Details: []string{"version 1 of the terms"}},
 		{Class: "in_flight"},

@@ -154,7 +154,7 @@ func (d *run) createSale(ctx context.Context) (api.AdminSale, error) {
 	sale := api.CreateSale{
 		ID: api.Some(sluice.SaleID(fmt.Sprintf("demo-%x", time.Now().UnixNano()))), SKU: "DEMO-1",
 		Title: "A thing that everybody wants",
-		Price: api.Some(api.Money{Amount: 19900, Currency: "CNY"}), Total: api.Value(d.Stock),
+		Price: api.Some(sluice.Money{Amount: 19900, Currency: "CNY"}), Total: api.Value(d.Stock),
 		MaxPerBuyer: api.Value(int64(1)),
 		OpensAt:     api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 	}

@@ -31,7 +31,7 @@ const (
 
 // createTrySale makes the sale for the person, beside the crowd's.
 func (d *run) createTrySale(ctx context.Context) (api.AdminSale, error) {
-	money := func(amount int64) api.Money { return api.Money{Amount: amount, Currency: "CNY"} }
+	money := func(amount int64) sluice.Money { return sluice.Money{Amount: amount, Currency: "CNY"} }
 	return d.client.CreateSale(ctx, api.CreateSale{
 		ID: api.Some(sluice.SaleID(fmt.Sprintf("try-%x", time.Now().UnixNano()))), SKU: "DEMO-2",
 		Title: "Aurora desk lamp, limited edition",

@@ -28,14 +28,6 @@ func (s *Server) eraseBuyer(r *http.Request, message *api.EraseBuyer) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	return erasedMessage(&erased), nil
-}
-
-// erasedMessage never has a null list.
-func erasedMessage(e *sluice.Erased) api.Erased {
-	out := api.Erased{Orders: e.Orders, DeadLetters: e.DeadLetters, AdminActions: e.Actions, Waiting: []api.ErasureWait{}}
-	for _, w := range e.Waits {
-		out.Waiting = append(out.Waiting, api.ErasureWait{SaleID: w.Sale, Reason: w.Why})
-	}
-	return out
+	erased.Waits = append([]sluice.ErasureWait{}, erased.Waits...) // never null
+	return erased, nil
 }

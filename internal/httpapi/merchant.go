@@ -149,11 +149,10 @@ func (s *Server) reconcileSale(w http.ResponseWriter, r *http.Request) (any, err
 	return api.ReconcileReport{
 		SaleID: report.Sale, At: api.AtOrNull(report.At), Applied: report.Applied, Skipped: report.Skipped,
 		Remaining: report.Remaining(),
-		Differences: each(report.Differences, func(d *sluice.Difference) api.Difference { // without null lists
-			return api.Difference{
-				Class: string(d.Class), Count: d.Count, Repaired: d.Repaired,
-				Orders: append([]sluice.OrderID{}, d.Orders...), Details: append([]string{}, d.Details...),
-			}
+		Differences: each(report.Differences, func(d *sluice.Difference) sluice.Difference { // without null lists
+			with := *d
+			with.Orders, with.Details = append([]sluice.OrderID{}, d.Orders...), append([]string{}, d.Details...)
+			return with
 		}),
 	}, err
 }

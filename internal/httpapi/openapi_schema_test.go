@@ -15,13 +15,13 @@ import (
 var messages = []any{
 	api.AdminActionPage{},
 	api.AdminSaleList{},
-	api.AuditReport{},
+	sluice.AuditReport{},
 	api.BuyerList{},
 	api.BuyerPage{},
 	api.Challenge{},
 	api.DeadLetterList{},
 	api.DeliveryPage{},
-	api.Erased{},
+	sluice.Erased{},
 	api.EventPage{},
 	api.OrderHistory{},
 	api.OrderPage{},
@@ -86,13 +86,20 @@ var filledIn = map[reflect.Type][]string{
 	reflect.TypeFor[sluice.Risk]():        {"timeout_ms", "on_failure"},
 }
 
+// plain are the types of the domain whose components have their names.
+var plain = []reflect.Type{
+	reflect.TypeFor[sluice.AuditReport](), reflect.TypeFor[sluice.Difference](), reflect.TypeFor[sluice.Erased](),
+	reflect.TypeFor[sluice.ErasureWait](), reflect.TypeFor[sluice.Money](),
+}
+
 // leaves are the schemas of types that are not what they are made of.
 var leaves = map[reflect.Type]object{
 	reflect.TypeFor[api.Time](): {
 		"type": "string", "format": "date-time",
 		"examples": []string{"2026-11-11T12:00:00.000Z"},
 	},
-	reflect.TypeFor[json.RawMessage](): {"type": []string{"object", "null"}, "description": "any object"},
+	reflect.TypeFor[sluice.AuditFigures](): {"type": []string{"object", "null"}, "description": "any object"},
+	reflect.TypeFor[json.RawMessage]():     {"type": []string{"object", "null"}, "description": "any object"},
 	reflect.TypeFor[sluice.SaleID](): {
 		"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,47}$",
 		"examples": []string{"phone-2026"},
@@ -141,7 +148,7 @@ func (s *schemas) of(t reflect.Type) object {
 		return object{"type": "object", "additionalProperties": s.of(t.Elem())}
 	case reflect.Struct:
 		name := t.Name()
-		if pkg := t.PkgPath(); strings.HasSuffix(pkg, "/sluice") {
+		if pkg := t.PkgPath(); strings.HasSuffix(pkg, "/sluice") && !slices.Contains(plain, t) {
 			name = "Rule" + name // the domain's own, as it stands in a sale's rules
 		}
 		if s.reading {

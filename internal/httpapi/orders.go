@@ -123,7 +123,7 @@ func (s *Server) orders(r *http.Request, filter sluice.OrderFilter, places []cha
 // orderMessage is a buyer's own order.
 func orderMessage(o *sluice.Order) api.Order {
 	v := api.Order{
-		OrderID: o.ID, SaleID: o.Sale, Quantity: o.Quantity, Status: o.Status, Reason: o.Reason, Price: api.Money(o.Price),
+		OrderID: o.ID, SaleID: o.Sale, Quantity: o.Quantity, Status: o.Status, Reason: o.Reason, Price: o.Price,
 		AcceptedAt: api.At(o.AcceptedAt), StoredAt: api.AtOrNull(o.StoredAt), ExpiresAt: api.AtOrNull(o.ExpiresAt),
 	}
 	if o.Meta != "" {

@@ -149,7 +149,7 @@ func SaleMessage(s *sluice.Sale, r *sluice.Reading) api.Sale {
 		terms = &r.Terms
 	}
 	v := api.Sale{
-		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: api.Money(s.Price), ListPrice: unlessZero(api.Money(s.ListPrice)),
+		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: s.Price, ListPrice: unlessZero(s.ListPrice),
 		Total: limited(terms.Total), MaxPerBuyer: limited(terms.MaxPerBuyer),
 		OpensAt: api.At(terms.OpensAt), ClosesAt: api.AtOrNull(terms.ClosesAt),
 		State: r.State(r.Now), ServerTime: api.At(r.Now),

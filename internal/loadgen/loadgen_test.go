@@ -372,7 +372,7 @@ func TestResultJSON(t *testing.T) {
 		Decisions:    Decisions{sluice.Accepted: 2, sluice.SoldOut: 4, sluice.RateLimited: 1},
 		LatencyMS:    Latency{P50: 1, P95: 2, P99: 3, Max: 4}, OrdersStored: &stored, DistinctBuyers: &stored,
 		StoredAfterS: &after,
-		Audit: &api.AuditReport{OK: true, Checks: []sluice.AuditCheck{
+		Audit: &sluice.AuditReport{OK: true, Checks: []sluice.AuditCheck{
 			{ID: "I1", Name: "no oversell", OK: true, Detail: "2 <= 2"},
 		}},
 	}

@@ -30,10 +30,10 @@ type Result struct {
 	Errors       int64         `json:"errors"` // tries without a decision after retries
 	LatencyMS    Latency       `json:"latency_ms"`
 
-	OrdersStored   *int64           `json:"orders_stored,omitempty"`
-	DistinctBuyers *int64           `json:"distinct_buyers,omitempty"` // of the stored orders
-	StoredAfterS   *float64         `json:"stored_after_s,omitempty"`  // from the last answer to the last order stored
-	Audit          *api.AuditReport `json:"audit,omitempty"`
+	OrdersStored   *int64              `json:"orders_stored,omitempty"`
+	DistinctBuyers *int64              `json:"distinct_buyers,omitempty"` // of the stored orders
+	StoredAfterS   *float64            `json:"stored_after_s,omitempty"`  // from the last answer to the last order stored
+	Audit          *sluice.AuditReport `json:"audit,omitempty"`
 
 	// of accepted: decided by an earlier request with the key
 	Replayed     int64            `json:"replayed,omitempty"`

@@ -19,10 +19,10 @@ import (
 type facts struct {
 	ID          sluice.SaleID
 	Title       string
-	Price       api.Money
-	ListPrice   api.Money // zero: none
-	Total       int64     // 0: none said
-	MaxPerBuyer int64     // 0: no limit
+	Price       sluice.Money
+	ListPrice   sluice.Money // zero: none
+	Total       int64        // 0: none said
+	MaxPerBuyer int64        // 0: no limit
 	OpensAt     time.Time
 	ClosesAt    time.Time // zero: none
 }
@@ -48,13 +48,13 @@ func factsOf(s *api.Sale) facts {
 // prices and times in the visitor's own way before the server has answered.
 func (f facts) JSON() (string, error) {
 	v := struct {
-		Title       string     `json:"title"`
-		Price       api.Money  `json:"price"`
-		ListPrice   *api.Money `json:"list_price"`
-		Total       *int64     `json:"total"`
-		MaxPerBuyer *int64     `json:"max_per_buyer"`
-		OpensAt     api.Time   `json:"opens_at"`
-		ClosesAt    *api.Time  `json:"closes_at"`
+		Title       string        `json:"title"`
+		Price       sluice.Money  `json:"price"`
+		ListPrice   *sluice.Money `json:"list_price"`
+		Total       *int64        `json:"total"`
+		MaxPerBuyer *int64        `json:"max_per_buyer"`
+		OpensAt     api.Time      `json:"opens_at"`
+		ClosesAt    *api.Time     `json:"closes_at"`
 	}{Title: f.Title, Price: f.Price, OpensAt: api.At(f.OpensAt), ClosesAt: api.AtOrNull(f.ClosesAt)}
 	if f.ListPrice.Currency != "" {
 		v.ListPrice = &f.ListPrice
@@ -116,7 +116,7 @@ var digits = map[string]int{
 }
 
 // money is an amount for those who have no script: 199.00 CNY.
-func money(m api.Money) string {
+func money(m sluice.Money) string {
 	n, ok := digits[m.Currency]
 	if !ok {
 		n = 2
@@ -131,7 +131,7 @@ func money(m api.Money) string {
 
 // off is how much the price is below the former one, in whole percent; 0 if
 // it is not.
-func off(price, former api.Money) int64 {
+func off(price, former sluice.Money) int64 {
 	if former.Amount <= 0 || price.Amount >= former.Amount {
 		return 0
 	}

@@ -40,8 +40,8 @@ func (s shelf) Sale(_ context.Context, id sluice.SaleID) (api.Sale, error) {
 func lamp() api.Sale {
 	total, limit := int64(500), int64(2)
 	return api.Sale{
-		ID: "lamp", SKU: "L1", Title: `<script>alert("lamp")</script>`, Price: api.Money{Amount: 19900, Currency: "CNY"},
-		ListPrice: &api.Money{Amount: 29900, Currency: "CNY"}, Total: &total, MaxPerBuyer: &limit,
+		ID: "lamp", SKU: "L1", Title: `<script>alert("lamp")</script>`, Price: sluice.Money{Amount: 19900, Currency: "CNY"},
+		ListPrice: &sluice.Money{Amount: 29900, Currency: "CNY"}, Total: &total, MaxPerBuyer: &limit,
 		OpensAt: api.At(time.Date(2026, 11, 11, 12, 30, 0, 0, time.UTC)), State: sluice.StateUpcoming,
 	}
 }
@@ -283,14 +283,14 @@ func TestAssets(t *testing.T) {
 
 func TestMoney(t *testing.T) {
 	for _, c := range []struct {
-		m    api.Money
+		m    sluice.Money
 		want string
 	}{
-		{api.Money{Amount: 19900, Currency: "CNY"}, "199.00 CNY"},
-		{api.Money{Amount: 5, Currency: "EUR"}, "0.05 EUR"},
-		{api.Money{Amount: 0, Currency: "USD"}, "0.00 USD"},
-		{api.Money{Amount: 500, Currency: "JPY"}, "500 JPY"},
-		{api.Money{Amount: 1234, Currency: "KWD"}, "1.234 KWD"},
+		{sluice.Money{Amount: 19900, Currency: "CNY"}, "199.00 CNY"},
+		{sluice.Money{Amount: 5, Currency: "EUR"}, "0.05 EUR"},
+		{sluice.Money{Amount: 0, Currency: "USD"}, "0.00 USD"},
+		{sluice.Money{Amount: 500, Currency: "JPY"}, "500 JPY"},
+		{sluice.Money{Amount: 1234, Currency: "KWD"}, "1.234 KWD"},
 	} {
 		if got := money(c.m); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.m, got, c.want)

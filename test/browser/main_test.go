@@ -165,8 +165,8 @@ func (s *site) sale(t *testing.T, options ...saleOption) sluice.SaleID {
 	t.Helper()
 	id := sluice.SaleID(fmt.Sprintf("s%d", time.Now().UnixNano()))
 	sale := api.CreateSale{
-		ID: api.Some(id), SKU: "LAMP-1", Title: "A lamp", Price: api.Some(api.Money{Amount: 19900, Currency: "CNY"}),
-		ListPrice: api.Value(api.Money{Amount: 29900, Currency: "CNY"}), Total: api.Value(int64(1)),
+		ID: api.Some(id), SKU: "LAMP-1", Title: "A lamp", Price: api.Some(sluice.Money{Amount: 19900, Currency: "CNY"}),
+		ListPrice: api.Value(sluice.Money{Amount: 29900, Currency: "CNY"}), Total: api.Value(int64(1)),
 		MaxPerBuyer: api.Value(int64(1)),
 		OpensAt:     api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 	}

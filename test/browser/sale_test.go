@@ -301,7 +301,7 @@ func TestFollowsTheShop(t *testing.T) {
 	if b.is(canBuy) {
 		t.Error("the button of a paused sale can be pressed")
 	}
-	price := api.Money{Amount: 12300, Currency: "CNY"}
+	price := sluice.Money{Amount: 12300, Currency: "CNY"}
 	if _, err := s.merchant.PatchSale(t.Context(), sale, api.PatchSale{Price: api.Some(price)}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 )
 
@@ -83,7 +84,7 @@ func closesIn(d time.Duration) saleOption {
 }
 
 func anyTotal(c *api.CreateSale)    { c.Total = api.Null[int64]() }
-func noListPrice(c *api.CreateSale) { c.ListPrice = api.Null[api.Money]() }
+func noListPrice(c *api.CreateSale) { c.ListPrice = api.Null[sluice.Money]() }
 
 // allStates are what a buyer may see.
 func allStates() []state {
@@ -280,8 +281,8 @@ func allStates() []state {
 		}},
 		{name: "long-title", foreign: `a{9,}`, arrange: func(t *testing.T, s *site, b *tab) {
 			b.openSale(s.sale(t, named(strings.Repeat("a", 150)), units(1_234_567), unlimited, func(c *api.CreateSale) {
-				c.Price = api.Some(api.Money{Amount: 123_456_789_00, Currency: "CNY"})
-				c.ListPrice = api.Value(api.Money{Amount: 223_456_789_00, Currency: "CNY"})
+				c.Price = api.Some(sluice.Money{Amount: 123_456_789_00, Currency: "CNY"})
+				c.ListPrice = api.Value(sluice.Money{Amount: 223_456_789_00, Currency: "CNY"})
 			}), strings.Repeat("a", 100))
 			b.wait(canBuy)
 		}},

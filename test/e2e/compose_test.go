@@ -192,7 +192,7 @@ func (c *compose) testAddresses(t *testing.T) {
 	if _, err := c.servers[0].merchant().CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(sale), SKU: "E2E-2", Title: "Another thing",
 		Total: api.Value[int64](100), MaxPerBuyer: api.Value[int64](10),
-		Price:   api.Some(api.Money{Amount: 100, Currency: "CNY"}),
+		Price:   api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
 		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 		PatchRules: api.PatchRules{AddressRate: api.Value(sluice.AddressRate{Requests: 1, PerS: 3600})},
 	}); err != nil {

@@ -33,7 +33,7 @@ func createSaleAs(t testing.TB, s *server, id sluice.SaleID, total, perBuyer int
 	t.Helper()
 	_, err := s.merchant().CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(id), SKU: "E2E-1", Title: "A thing",
-		Price: api.Some(api.Money{Amount: 100, Currency: "CNY"}),
+		Price: api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
 		Total: api.Value(total), MaxPerBuyer: api.Value(perBuyer),
 		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 	})

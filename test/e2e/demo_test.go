@@ -8,20 +8,19 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/api"
 )
 
 // demoOutput is what `sluice demo --json` prints, read as another program
 // would.
 type demoOutput struct {
-	SaleID         string           `json:"sale_id"`
-	Ledger         string           `json:"ledger"`
-	Store          string           `json:"store"`
-	Decisions      map[string]int64 `json:"decisions"`
-	Errors         int64            `json:"errors"`
-	OrdersStored   int64            `json:"orders_stored"`
-	DistinctBuyers int64            `json:"distinct_buyers"`
-	Audit          api.AuditReport  `json:"audit"`
+	SaleID         string             `json:"sale_id"`
+	Ledger         string             `json:"ledger"`
+	Store          string             `json:"store"`
+	Decisions      map[string]int64   `json:"decisions"`
+	Errors         int64              `json:"errors"`
+	OrdersStored   int64              `json:"orders_stored"`
+	DistinctBuyers int64              `json:"distinct_buyers"`
+	Audit          sluice.AuditReport `json:"audit"`
 }
 
 // The demo on Redis and PostgreSQL. (On SQLite: scripts/demo.txtar.)

@@ -120,11 +120,11 @@ func awaitStored(t testing.TB, s *server, sale sluice.SaleID) {
 
 // audit runs `sluice audit` and fails the test unless it exits with want. It
 // says when it looked.
-func audit(t testing.TB, s *server, sale sluice.SaleID, want int, when string) api.AuditReport {
+func audit(t testing.TB, s *server, sale sluice.SaleID, want int, when string) sluice.AuditReport {
 	t.Helper()
 	args := append([]string{"audit", "--json", "--sale", string(sale)}, s.on.flags(s.dir)...)
 	code, stdout, stderr := command(t, args...)
-	var report api.AuditReport
+	var report sluice.AuditReport
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil && code != 2 {
 		t.Errorf("audit %s: %v", when, err)
 	}
