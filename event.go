@@ -193,16 +193,6 @@ func (w *Webhook) Wants(t EventType) bool { return len(w.Types) == 0 || slices.C
 // sealed and could not open, for want of the right key.
 const SealedSecret = "s1:"
 
-// SecretSealer is a store that keeps the secrets of webhooks encrypted.
-type SecretSealer interface {
-	// SealSecrets keeps the secrets of webhooks encrypted from now on, and those
-	// that are there in clear as well. It returns how many stay in clear: all
-	// that are, if key is empty. An error names those that are sealed with
-	// another key; it leaves them as they are. Pseudonyms (ErasureStore) are made with
-	// the same key. It is called before other methods.
-	SealSecrets(ctx context.Context, key string) (clear int, err error)
-}
-
 const (
 	secretPrefix   = "whsec_"
 	maxWebhookURL  = 2048
@@ -328,6 +318,12 @@ type WebhookStore interface {
 	// CreateWebhook adds a valid webhook, and returns it with its times and
 	// cursor: it gets the events that are numbered from now on.
 	CreateWebhook(ctx context.Context, w Webhook) (Webhook, error)
+	// SealSecrets keeps the secrets of webhooks encrypted from now on, and those
+	// that are there in clear as well. It returns how many stay in clear: all
+	// that are, if key is empty. An error names those that are sealed with
+	// another key; it leaves them as they are. Pseudonyms (ErasureStore) are made
+	// with the same key. It is called before other methods.
+	SealSecrets(ctx context.Context, key string) (clear int, err error)
 	// Webhooks returns all of them, by creation.
 	Webhooks(ctx context.Context) ([]Webhook, error)
 	// Webhook returns one. ErrWebhookNotFound.

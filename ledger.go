@@ -27,8 +27,9 @@ type Ledger interface {
 	Keeper
 	Journal
 	Releaser
-	Dropper
 	Recaller
+	RateLimiter
+	Permitter
 
 	// Close ends the use of the ledger. It is idempotent.
 	Close() error
@@ -127,7 +128,8 @@ func (r *Reading) State(now time.Time) State {
 	return StateOpen
 }
 
-// Keeper is the cold half of a ledger: what brings sales in and changes them.
+// Keeper is the cold half of a ledger: what brings sales in, changes them, and
+// forgets them.
 type Keeper interface {
 	// Load is the one way to bring a sale into a ledger: warm-up, first load
 	// and rebuild are this. It replaces what the ledger held of the sale and
@@ -152,6 +154,13 @@ type Keeper interface {
 	// the ledger holds another epoch, ErrNotLoaded if it does not hold the sale.
 	Fence(ctx context.Context, sale SaleID, epoch int64, reason string) error
 	Unfence(ctx context.Context, sale SaleID, epoch int64) error
+
+	// Drop removes everything that the ledger holds of a sale under this
+	// epoch; the store answers for it from then on. It is idempotent: a sale
+	// that is not loaded is no error. ErrStaleEpoch if the ledger holds
+	// another epoch; an error, and nothing removed, if entries of the sale
+	// wait in the journal.
+	Drop(ctx context.Context, sale SaleID, epoch int64) error
 }
 
 // LoadImage is what the store knows of a sale when it is loaded.
@@ -212,10 +221,4 @@ type Recaller interface {
 	// hold the sale. A claim that is being decided at the same time may be
 	// found or not.
 	Recall(ctx context.Context, claim ClaimID) (Record, error)
-}
-
-// ClockStore reads the store's clock, which judges payments and expiry.
-type ClockStore interface {
-	// Clock returns the store's time, in whole milliseconds.
-	Clock(ctx context.Context) (time.Time, error)
 }

@@ -290,13 +290,3 @@ type Releaser interface {
 	// If the sale was sold out, a cooldown of RefusalLease begins.
 	Release(ctx context.Context, sale SaleID, releases []Release) (Released, error)
 }
-
-// Dropper is the part of a ledger that forgets archived sales.
-type Dropper interface {
-	// Drop removes everything that the ledger holds of a sale under this
-	// epoch; the store answers for it from then on. It is idempotent: a sale
-	// that is not loaded is no error. ErrStaleEpoch if the ledger holds
-	// another epoch; an error, and nothing removed, if entries of the sale
-	// wait in the journal.
-	Drop(ctx context.Context, sale SaleID, epoch int64) error
-}

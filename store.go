@@ -18,15 +18,16 @@ type Store interface {
 	DeadLetterStore
 	ClusterStore
 	ReconcileStore
-	BacklogStore
 	EventStore
 	WebhookStore
 	ListStore
-	ClockStore
 	AuditStore
 	AdminStore
 	ErasureStore
 
+	// Clock returns the store's time, in whole milliseconds: it judges payments
+	// and expiry.
+	Clock(ctx context.Context) (time.Time, error)
 	// Ping says whether the database answers.
 	Ping(ctx context.Context) error
 	// Close ends the use of the store. It is idempotent.
@@ -206,11 +207,15 @@ type DeadLetterStore interface {
 	ResolveDeadLetter(ctx context.Context, id int64, how string) error
 }
 
-// AuditStore gives the audit one consistent view.
+// AuditStore gives consistent views: of a sale, and of what waits.
 type AuditStore interface {
 	// Snapshot calls read with a view of one sale, all of it of one moment.
 	// ErrSaleNotFound.
 	Snapshot(ctx context.Context, id SaleID, read func(Snapshot) error) error
+
+	// Backlog counts what waits now, all of it of one moment, for metrics and
+	// alarms.
+	Backlog(ctx context.Context) (Backlog, error)
 }
 
 // Snapshot is a sale in the store at one moment. It is valid only within the
@@ -231,12 +236,6 @@ type Snapshot interface {
 	// or it is lost. In any order, until yield returns false.
 	Endings(yield func(order OrderID, times int64) bool) error
 	Returning(yield func(order OrderID) bool) error
-}
-
-// BacklogStore counts what a store's sales wait for, for metrics and alarms.
-type BacklogStore interface {
-	// Backlog returns what waits now, all of it of one moment.
-	Backlog(ctx context.Context) (Backlog, error)
 }
 
 // Backlog is what waits in a store at one moment.
@@ -307,7 +306,7 @@ type ClusterStore interface {
 }
 
 // ErasureStore takes persons out of what the store keeps of archived sales. What
-// named a buyer becomes a keyed hash (SecretSealer brings the key): the same id is
+// named a buyer becomes a keyed hash (WebhookStore.SealSecrets brings the key): the same id is
 // the same pseudonym everywhere, so that sums, limits and the audit still hold, and
 // without the key a pseudonym cannot be guessed back. Both methods work in small
 // transactions, each of which leaves whole orders: after an error, or a crash, call

@@ -163,13 +163,6 @@ func maxBatch(ledger string) int {
 	return 2000
 }
 
-// limiter counts tries over all servers, in the ledger that they share. Without
-// one, no try passes that such a rate bounds.
-func limiter(ledger sluice.Ledger) sluice.RateLimiter {
-	limiter, _ := ledger.(sluice.RateLimiter)
-	return limiter
-}
-
 // refuses says why the ledger cannot write, if it cannot. Of any it is known by the
 // last claims; the embedded one is asked as well: a server that
 // is not ready gets no claims by which it would find out, and one that has just
@@ -185,13 +178,6 @@ func (e *Engine) refuses(ctx context.Context) error {
 		return sluice.ErrRefusesWrites
 	}
 	return nil
-}
-
-// permitter leases permits over all servers, in the ledger that they share.
-// Without one, no claim passes that needs a permit.
-func permitter(ledger sluice.Ledger) sluice.Permitter {
-	permitter, _ := ledger.(sluice.Permitter)
-	return permitter
 }
 
 // warnFor bounds what looking for warnings may add to a start.

@@ -18,7 +18,7 @@ import (
 // start, goes once through all sales, slowly: dropping is idempotent.
 type forgetter struct {
 	store  sluice.SaleStore
-	ledger sluice.Dropper
+	ledger sluice.Keeper
 	log    *slog.Logger
 
 	bell loop.Bell
@@ -35,7 +35,7 @@ const (
 	forgetRetry = 5 * time.Second
 )
 
-func newForgetter(store sluice.SaleStore, ledger sluice.Dropper, log *slog.Logger) *forgetter {
+func newForgetter(store sluice.SaleStore, ledger sluice.Keeper, log *slog.Logger) *forgetter {
 	return &forgetter{
 		store: store, ledger: ledger, log: log, bell: loop.NewBell(),
 		left: map[sluice.SaleID]int64{},

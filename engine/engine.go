@@ -148,7 +148,7 @@ func (e *Engine) compose() error {
 	}
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),
-		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: limiter(e.ledger), Permitter: permitter(e.ledger),
+		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger, Permitter: e.ledger,
 		Failed: func(sale sluice.SaleID, err error) {
 			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
 		},

@@ -45,10 +45,6 @@ func (j *eventJobs) start(ctx context.Context, e *Engine) {
 // data folder. Other stores have many servers, of which each would make its own:
 // without a key they keep the secrets in clear, which is warned of.
 func (e *Engine) sealWebhooks(ctx context.Context) (err error) {
-	sealer, ok := e.store.(sluice.SecretSealer)
-	if !ok {
-		return nil
-	}
 	key := e.cfg.WebhookKey
 	if _, own := sqlitePath(e.cfg.Store); own {
 		if key, err = e.folder.secret(key, "webhook.key"); err != nil {
@@ -59,7 +55,7 @@ func (e *Engine) sealWebhooks(ctx context.Context) (err error) {
 		return errors.New("record_retention needs a webhook_key (SLUICE_WEBHOOK_KEY), the same on every server: " +
 			"pseudonyms of buyers are made with it")
 	}
-	clear, err := sealer.SealSecrets(ctx, key)
+	clear, err := e.store.SealSecrets(ctx, key)
 	if err != nil {
 		e.cfg.Log.Warn("secrets of webhooks are not what they should be", "error", err)
 	}

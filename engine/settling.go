@@ -14,14 +14,14 @@ import (
 // hangs must not hang the monitoring too.
 type settling struct {
 	*metrics.Settling
-	store sluice.BacklogStore
+	store sluice.AuditStore
 	every time.Duration
 }
 
 // backlogEvery is how often each server counts what waits in the store.
 const backlogEvery = 5 * time.Second
 
-func newSettling(counts *metrics.Metrics, store sluice.BacklogStore, rebuilds func() int64) *settling {
+func newSettling(counts *metrics.Metrics, store sluice.AuditStore, rebuilds func() int64) *settling {
 	classes := sluice.DifferenceClasses()
 	names := make([]string, 0, len(classes))
 	for _, class := range classes {

@@ -22,7 +22,8 @@ var opens = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 // or wrong. Its methods move claims along the proper way; tests edit its fields
 // to plant what must not be.
 type world struct {
-	mu sync.Mutex
+	sluice.AuditStore // nil: for what the audit does not call
+	mu                sync.Mutex
 
 	// The ledger.
 	reading sluice.Reading

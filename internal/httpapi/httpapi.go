@@ -78,9 +78,9 @@ type Store interface {
 	sluice.EventStore
 	sluice.WebhookStore
 	sluice.ListStore
-	sluice.ClockStore
 	sluice.AdminStore
 	EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.Erased, error)
+	Clock(ctx context.Context) (time.Time, error)
 	Ping(ctx context.Context) error
 	LiveNodes(ctx context.Context, within time.Duration) ([]string, error)
 }

@@ -14,7 +14,7 @@ import (
 // leaves the sale in the ledger; the engine drops what it finds archived.
 type Archiver struct {
 	store  ArchiveStore
-	ledger sluice.Dropper
+	ledger sluice.Keeper
 	after  time.Duration
 }
 
@@ -28,7 +28,7 @@ const DefaultRetention = 7 * 24 * time.Hour
 
 // NewArchiver returns an Archiver of sales that have been closed for as long
 // as after.
-func NewArchiver(store ArchiveStore, ledger sluice.Dropper, after time.Duration) *Archiver {
+func NewArchiver(store ArchiveStore, ledger sluice.Keeper, after time.Duration) *Archiver {
 	after = cmp.Or(max(after, 0), DefaultRetention)
 	return &Archiver{store: store, ledger: ledger, after: after}
 }

@@ -70,7 +70,7 @@ func TestLedgersAgree(t *testing.T) {
 
 // TestEquivalentCatches: two ledgers that differ in one answer are not the same.
 func TestEquivalentCatches(t *testing.T) {
-	script := newScript(1, scriptSteps, 0)
+	script := newScript(1, scriptSteps)
 	a, err := play(t, newSQLite(t), script, 1, 0)
 	if err != nil {
 		t.Fatal(err)

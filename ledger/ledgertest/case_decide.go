@@ -10,7 +10,7 @@ import (
 
 // decideCases: each code of a ledger, alone.
 var decideCases = []testCase{
-	{"accepted carries order, quantity, sequence and time", 0, func(e *env) {
+	{"accepted carries order, quantity, sequence and time", one, func(e *env) {
 		e.load(sale, total(10))
 		e.clock.Advance(1234567 * time.Microsecond)
 		first, second := e.claim("ann", "k", 1), e.claim("bob", "k", 2)
@@ -25,10 +25,10 @@ var decideCases = []testCase{
 		})
 		e.wantTaken(3, 2)
 	}},
-	{"a sale that is not loaded is unavailable, never sold out or not found", 0, func(e *env) {
+	{"a sale that is not loaded is unavailable, never sold out or not found", one, func(e *env) {
 		e.wantCode(e.claim("ann", "k", 1), sluice.Unavailable)
 	}},
-	{"not open carries when it opens", 0, func(e *env) {
+	{"not open carries when it opens", one, func(e *env) {
 		opens := start.Add(90*time.Second + time.Millisecond)
 		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = opens }))
 		d := e.wantCode(e.claim("ann", "k", 1), sluice.NotOpen)
@@ -36,7 +36,7 @@ var decideCases = []testCase{
 			e.Errorf("OpensAt %v, want %v", d.OpensAt, opens)
 		}
 	}},
-	{"the window opens and closes at exact milliseconds", 0, func(e *env) {
+	{"the window opens and closes at exact milliseconds", one, func(e *env) {
 		opens, closes := start.Add(5*time.Millisecond), start.Add(8*time.Millisecond)
 		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt, t.ClosesAt = opens, closes }))
 		for i, want := range []struct {
@@ -55,12 +55,12 @@ var decideCases = []testCase{
 			e.wantCode(e.claim("ann", sluice.Key(fmt.Sprint("k", i)), 1), want.code)
 		}
 	}},
-	{"paused", 0, func(e *env) {
+	{"paused", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
 		e.wantTaken(0, 0)
 	}},
-	{"a limit above one counts units, and carries the live orders", 0, func(e *env) {
+	{"a limit above one counts units, and carries the live orders", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 5 }))
 		first := e.accepted(e.claim("ann", "k1", 2))
 		second := e.accepted(e.claim("ann", "k2", 2))
@@ -72,12 +72,12 @@ var decideCases = []testCase{
 		e.accepted(e.claim("bob", "k1", 5)) // another buyer has a limit of its own
 		e.wantTaken(10, 4)
 	}},
-	{"more than the limit at once is refused with no orders", 0, func(e *env) {
+	{"more than the limit at once is refused with no orders", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 2 }))
 		d := e.wantCode(e.claim("ann", "k1", 3), sluice.BuyerLimit)
 		e.same("orders", d.Orders, []sluice.OrderID(nil))
 	}},
-	{"MaxOrders bounds the accepted claims of a buyer", 0, func(e *env) {
+	{"MaxOrders bounds the accepted claims of a buyer", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxOrders = 2 }))
 		first := e.accepted(e.claim("ann", "k1", 7))
 		second := e.accepted(e.claim("ann", "k2", 7))
@@ -85,7 +85,7 @@ var decideCases = []testCase{
 		e.same("orders", sorted(d.Orders), sorted([]sluice.OrderID{first.Order, second.Order}))
 		e.accepted(e.claim("bob", "k1", 1))
 	}},
-	{"sold out, and insufficient while something is left", 0, func(e *env) {
+	{"sold out, and insufficient while something is left", one, func(e *env) {
 		e.load(sale, total(5))
 		e.accepted(e.claim("ann", "k", 3))
 		e.wantCode(e.claim("bob", "k1", 3), sluice.Insufficient)
@@ -95,23 +95,23 @@ var decideCases = []testCase{
 		e.wantCode(e.claim("cid", "k", 9), sluice.SoldOut)
 		e.wantTaken(5, 2)
 	}},
-	{"a total of 0 is sold out from the start", 0, func(e *env) {
+	{"a total of 0 is sold out from the start", one, func(e *env) {
 		e.load(sale, total(0))
 		e.wantCode(e.claim("ann", "k", 1), sluice.SoldOut)
 	}},
-	{"a single unit goes to one buyer", 0, func(e *env) {
+	{"a single unit goes to one buyer", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 1, 1 }))
 		e.wantCodes(e.claims(e.claim("ann", "k", 1), e.claim("bob", "k", 1)), sluice.Accepted, sluice.SoldOut)
 		e.wantTaken(1, 1)
 	}},
-	{"without a total nothing is ever sold out", 0, func(e *env) {
+	{"without a total nothing is ever sold out", one, func(e *env) {
 		e.load(sale, plenty())
 		for i := range 3 {
 			e.accepted(e.claim("ann", sluice.Key(fmt.Sprint("k", i)), sluice.MaxQuantity))
 		}
 		e.wantTaken(3*sluice.MaxQuantity, 3)
 	}},
-	{"the largest total and limit are exact to the unit", 0, func(e *env) {
+	{"the largest total and limit are exact to the unit", one, func(e *env) {
 		e.loadImage(sluice.LoadImage{
 			Sale: sale, Epoch: 1, Taken: sluice.MaxUnits - 3,
 			Terms: with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = sluice.MaxUnits, sluice.MaxUnits }),
@@ -123,7 +123,7 @@ var decideCases = []testCase{
 		e.wantCode(e.claim("ann", "k4", 1), sluice.SoldOut)
 		e.wantTaken(sluice.MaxUnits, 2)
 	}},
-	{"a buyer without a limit has thousands of claims", 0, func(e *env) {
+	{"a buyer without a limit has thousands of claims", one, func(e *env) {
 		const batches, size = 12, 200
 		e.load(sale, plenty())
 		var first sluice.Claim
@@ -150,7 +150,7 @@ var decideCases = []testCase{
 			e.Errorf("%d records, want %d", n, batches*size)
 		}
 	}},
-	{"buyers, meta and keys of every allowed form", 0, func(e *env) {
+	{"buyers, meta and keys of every allowed form", one, func(e *env) {
 		e.load(sale, plenty())
 		odd := []sluice.Claim{
 			e.claim("a", "AZaz09-_", 1),
@@ -179,7 +179,7 @@ var decideCases = []testCase{
 			}
 		}
 	}},
-	{"the longest sale id", 0, func(e *env) {
+	{"the longest sale id", one, func(e *env) {
 		id := sluice.SaleID("0" + string(slices.Repeat([]byte("-_z9"), 11)) + "abc")
 		e.must("Validate", id.Validate())
 		e.load(id, total(1))
@@ -188,7 +188,7 @@ var decideCases = []testCase{
 			e.Errorf("%s, want accepted", d.Code)
 		}
 	}},
-	{"sales do not touch each other", 0, func(e *env) {
+	{"sales do not touch each other", one, func(e *env) {
 		other := sluice.SaleID("sale-1-b")
 		e.load(sale, total(1))
 		e.load(other, total(1))
@@ -200,12 +200,12 @@ var decideCases = []testCase{
 			e.Errorf("the same key in another sale: %+v, want a new acceptance", d)
 		}
 	}},
-	{"an empty batch is no error", 0, func(e *env) {
+	{"an empty batch is no error", one, func(e *env) {
 		e.load(sale, total(1))
 		e.claims()
 		e.wantTaken(0, 0)
 	}},
-	{"refusals leave nothing", 0, func(e *env) {
+	{"refusals leave nothing", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 1, 1 }))
 		e.accepted(e.claim("ann", "k1", 1))
 		e.claims(e.claim("ann", "k2", 1), e.claim("bob", "k", 1), e.claim("bob", "k", 2))
@@ -221,7 +221,7 @@ var decideCases = []testCase{
 		e.clock.Advance(sluice.RefusalLease)
 		e.accepted(e.claim("bob", "k", 1))
 	}},
-	{"after Close everything is ErrClosed", 0, func(e *env) {
+	{"after Close everything is ErrClosed", one, func(e *env) {
 		e.load(sale, total(1))
 		e.must("Close", e.ledger.Close())
 		e.must("Close again", e.ledger.Close())

@@ -11,7 +11,7 @@ import (
 // faultCases: an error means that the outcome is unknown, and a repeat with
 // the same claims finds out (I4).
 var faultCases = []testCase{
-	{"a reply is lost", 0, func(e *env) {
+	{"a reply is lost", one, func(e *env) {
 		f := e.faulty(nth("Claim", 1, fault{After: true}))
 		e.load(sale, total(3))
 		batch := []sluice.Claim{e.claim("ann", "k", 2), e.claim("bob", "k", 2), e.claim("cid", "k", 1)}
@@ -27,7 +27,7 @@ var faultCases = []testCase{
 		}
 		e.wantTaken(3, 2)
 	}},
-	{"an error before the step", 0, func(e *env) {
+	{"an error before the step", one, func(e *env) {
 		f := e.faulty(nth("Claim", 1, fault{Before: true}))
 		e.load(sale, total(3))
 		claim := e.claim("ann", "k", 2)
@@ -36,7 +36,7 @@ var faultCases = []testCase{
 		e.wantTaken(0, 0)
 		e.accepted(claim)
 	}},
-	{"a crash after the step", 0, func(e *env) {
+	{"a crash after the step", one, func(e *env) {
 		f := e.faulty(nth("Claim", 1, fault{After: true, Crash: true}))
 		e.load(sale, total(3))
 		claim := e.claim("ann", "k", 2)
@@ -51,7 +51,7 @@ var faultCases = []testCase{
 		}
 		e.wantTaken(2, 1)
 	}},
-	{"a repeat overtakes a delayed first time", 0, func(e *env) {
+	{"a repeat overtakes a delayed first time", one, func(e *env) {
 		late := make(chan struct{})
 		f := e.faulty(nth("Claim", 1, fault{Wait: late}))
 		e.load(sale, total(3))
@@ -73,7 +73,7 @@ var faultCases = []testCase{
 		e.same("the delayed one", <-answer, []sluice.Decision{first})
 		e.wantTaken(2, 1)
 	}},
-	{"a lost reply of the journal makes its entries own", 0, func(e *env) {
+	{"a lost reply of the journal makes its entries own", one, func(e *env) {
 		e.faulty(nth("ReadJournal", 1, fault{After: true}))
 		e.threeEntries()
 		_, err := e.ledger.ReadJournal(e.ctx, sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 2})
@@ -83,7 +83,7 @@ var faultCases = []testCase{
 		e.same("deliveries", own[0].Deliveries, int64(2))
 		e.same("new", seqs(e.journal(sluice.New, "", 10)), []int64{3})
 	}},
-	{"keepers are repeated until they are heard", 0, func(e *env) {
+	{"keepers are repeated until they are heard", one, func(e *env) {
 		f := e.faulty(nil)
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		for _, fault := range []fault{{After: true}, {Before: true}, {}} {
@@ -97,7 +97,7 @@ var faultCases = []testCase{
 			e.Errorf("%+v, want version 2, in cooldown from the first time on", r)
 		}
 	}},
-	{"a shaky ledger, a stubborn crowd", 0, func(e *env) {
+	{"a shaky ledger, a stubborn crowd", one, func(e *env) {
 		const seed, buyers, stock = 7, 60, 25
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = stock, 1 }))
 		f := e.faulty(shaky(seed, 0.5))

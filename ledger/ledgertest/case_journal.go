@@ -10,7 +10,7 @@ import (
 
 // readCases: Read, Records, Holders, Find.
 var readCases = []testCase{
-	{"many sales in order, unknown and repeated ones too", 0, func(e *env) {
+	{"many sales in order, unknown and repeated ones too", one, func(e *env) {
 		e.load("a", total(3))
 		e.load("b", plenty())
 		e.claimsOf("b", sluice.Claim{Buyer: "ann", Key: "key-0001", Quantity: 2, Order: e.order("b")})
@@ -27,7 +27,7 @@ var readCases = []testCase{
 			b,
 		})
 	}},
-	{"every term, as it was loaded and as it was applied", 0, func(e *env) {
+	{"every term, as it was loaded and as it was applied", one, func(e *env) {
 		terms := sluice.Terms{
 			Version: 3, Total: 4, MaxPerBuyer: 5, MaxOrders: 6, MaxUnpaid: 7, OpensAt: start, ClosesAt: start.Add(time.Hour),
 			Paused: true,
@@ -40,21 +40,21 @@ var readCases = []testCase{
 		})
 		e.same("applied", e.read(sale).Terms, e.terms[sale])
 	}},
-	{"of no sales", 0, func(e *env) {
+	{"of no sales", one, func(e *env) {
 		readings, err := e.ledger.Read(e.ctx, nil)
 		e.must("Read", err)
 		if len(readings) != 0 {
 			e.Errorf("%+v, want none", readings)
 		}
 	}},
-	{"Now is the ledger's clock, in whole milliseconds", 0, func(e *env) {
+	{"Now is the ledger's clock, in whole milliseconds", one, func(e *env) {
 		e.load(sale, total(1))
 		e.clock.Advance(1999 * time.Microsecond)
 		if r := e.read(sale); !r.Now.Equal(start.Add(time.Millisecond)) {
 			e.Errorf("now %v, want %v", r.Now, start.Add(time.Millisecond))
 		}
 	}},
-	{"records carry all of the claim", 0, func(e *env) {
+	{"records carry all of the claim", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Version = 3 }))
 		claim := e.claim("ann", "k", 2)
 		claim.Meta = `{"x":[1,2]}`
@@ -70,7 +70,7 @@ var readCases = []testCase{
 			e.same("Find", got, want)
 		}
 	}},
-	{"records are many, and stop when told to", 0, func(e *env) {
+	{"records are many, and stop when told to", one, func(e *env) {
 		e.load(sale, plenty())
 		want := map[sluice.OrderID]bool{}
 		for b := range 5 {
@@ -97,7 +97,7 @@ var readCases = []testCase{
 			e.Errorf("%d holders after saying stop at 7", seen)
 		}
 	}},
-	{"holders are the buyers with accepted claims", 0, func(e *env) {
+	{"holders are the buyers with accepted claims", one, func(e *env) {
 		e.loadImage(sluice.LoadImage{
 			Sale: sale, Epoch: 2, Terms: total(4),
 			Records: []sluice.Record{e.record("old", "k", 1, 1, false)},
@@ -108,7 +108,7 @@ var readCases = []testCase{
 		e.must("Holders", e.ledger.Holders(e.ctx, sale, func(b sluice.BuyerID) bool { holders[b] = true; return true }))
 		e.same("holders", holders, map[sluice.BuyerID]bool{"old": true, "ann": true, "bob": true})
 	}},
-	{"what is not there", 0, func(e *env) {
+	{"what is not there", one, func(e *env) {
 		nothing := func(sluice.Record) bool { return true }
 		order := e.order(sale)
 		e.wantErr("Records", e.ledger.Records(e.ctx, sale, nothing), sluice.ErrNotLoaded)
@@ -156,7 +156,7 @@ func seqs(entries []sluice.Entry) []int64 {
 
 // journalCases: at least once, with acknowledgement, oldest first.
 var journalCases = []testCase{
-	{"an entry holds the accepted claims of its batch", 0, func(e *env) {
+	{"an entry holds the accepted claims of its batch", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Version, t.Total = 7, 3 }))
 		e.clock.Advance(time.Second)
 		batch := []sluice.Claim{e.claim("ann", "k", 1), e.claim("bob", "k", 9), e.claim("cid", "k", 2)}
@@ -171,7 +171,7 @@ var journalCases = []testCase{
 			Claims: []sluice.Claim{batch[0], batch[2]}, Deliveries: 1,
 		})
 	}},
-	{"refusals and repeats make no entry", 0, func(e *env) {
+	{"refusals and repeats make no entry", one, func(e *env) {
 		e.load(sale, total(1))
 		claim := e.claim("ann", "k", 1)
 		e.accepted(claim)
@@ -180,7 +180,7 @@ var journalCases = []testCase{
 			e.Errorf("entries at %v, want one", got)
 		}
 	}},
-	{"new entries are handed out once, in order, and become own", 0, func(e *env) {
+	{"new entries are handed out once, in order, and become own", one, func(e *env) {
 		claims := e.threeEntries()
 		e.same("own before", seqs(e.journal(sluice.Own, "", 10)), []int64{})
 		e.same("two", seqs(e.journal(sluice.New, "", 2)), []int64{1, 2})
@@ -192,7 +192,7 @@ var journalCases = []testCase{
 			e.same("claim", entry.Claims, claims[i:i+1])
 		}
 	}},
-	{"own entries after an id, and at most so many", 0, func(e *env) {
+	{"own entries after an id, and at most so many", one, func(e *env) {
 		e.threeEntries()
 		all := e.journal(sluice.New, "", 10)
 		e.same("first page", seqs(e.journal(sluice.Own, "", 2)), []int64{1, 2})
@@ -201,7 +201,7 @@ var journalCases = []testCase{
 		e.must("Ack", e.ledger.Ack(e.ctx, sale, []string{all[0].ID}))
 		e.same("after an acknowledged id", seqs(e.journal(sluice.Own, all[0].ID, 2)), []int64{2, 3})
 	}},
-	{"deliveries are counted", 0, func(e *env) {
+	{"deliveries are counted", one, func(e *env) {
 		e.threeEntries()
 		for _, entry := range e.journal(sluice.New, "", 2) {
 			e.same("first", entry.Deliveries, int64(1))
@@ -213,7 +213,7 @@ var journalCases = []testCase{
 		}
 		e.same("the other one", e.journal(sluice.Own, "", 2)[1].Deliveries, int64(2))
 	}},
-	{"acknowledged entries are gone, unknown ids are ignored", 0, func(e *env) {
+	{"acknowledged entries are gone, unknown ids are ignored", one, func(e *env) {
 		e.threeEntries()
 		all := e.journal(sluice.New, "", 10)
 		e.same("backlog", e.read(sale).Backlog, int64(3))
@@ -233,7 +233,7 @@ var journalCases = []testCase{
 		e.accepted(e.claim("dan", "k", 1))
 		e.same("the next", seqs(e.journal(sluice.New, "", 10)), []int64{4})
 	}},
-	{"peeking hands nothing out, and stops when told to", 0, func(e *env) {
+	{"peeking hands nothing out, and stops when told to", one, func(e *env) {
 		e.threeEntries()
 		e.same("peek", seqs(e.peek(sale)), []int64{1, 2, 3})
 		e.journal(sluice.New, "", 1)
@@ -243,7 +243,7 @@ var journalCases = []testCase{
 		e.must("PeekJournal", e.ledger.PeekJournal(e.ctx, sale, func(sluice.Entry) bool { n++; return n < 2 }))
 		e.same("stopped", n, 2)
 	}},
-	{"two servers read different new entries", SharedNodes, func(e *env) {
+	{"two servers read different new entries", several, func(e *env) {
 		e.threeEntries()
 		b := e.open(e, "node-b", e.clock)
 		e.same("a", seqs(e.journal(sluice.New, "", 1)), []int64{1})
@@ -257,7 +257,7 @@ var journalCases = []testCase{
 		e.must("Ack what another was given", b.Ack(e.ctx, sale, ids(e.peek(sale)[:1])))
 		e.same("own of a", seqs(e.journal(sluice.Own, "", 10)), []int64{})
 	}},
-	{"abandoned entries go to another server", SharedNodes, func(e *env) {
+	{"abandoned entries go to another server", several, func(e *env) {
 		e.threeEntries()
 		e.journal(sluice.New, "", 2)
 		b := e.open(e, "node-b", e.clock)
@@ -278,7 +278,7 @@ var journalCases = []testCase{
 		e.must("ReadJournal", err)
 		e.same("own of b", seqs(own), []int64{1, 2})
 	}},
-	{"a server's entries name it", SharedNodes, func(e *env) {
+	{"a server's entries name it", several, func(e *env) {
 		e.load(sale, plenty())
 		b := e.open(e, "node-b", e.clock)
 		_, err := b.Claim(e.ctx, sale, []sluice.Claim{e.claim("ann", "k", 1)})
@@ -289,7 +289,7 @@ var journalCases = []testCase{
 
 // restartCases: what was answered is there after a restart.
 var restartCases = []testCase{
-	{"nothing is lost", 0, func(e *env) {
+	{"nothing is lost", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 10, 4 }))
 		claim := e.claim("ann", "k1", 3)
 		claim.Meta = "meta"
@@ -311,7 +311,7 @@ var restartCases = []testCase{
 		}
 		e.wantCode(e.claim("dan", "k", 1), sluice.SoldOut)
 	}},
-	{"loaded records are still answered", 0, func(e *env) {
+	{"loaded records are still answered", one, func(e *env) {
 		record := e.record("ann", "k", 2, 9, false)
 		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 4, Terms: total(7), Taken: 0, Records: []sluice.Record{record}})
 		e.restart()
@@ -324,7 +324,7 @@ var restartCases = []testCase{
 		}
 		e.same("record", e.records(sale)[record.Order], record)
 	}},
-	{"own entries come again, and the rest once", 0, func(e *env) {
+	{"own entries come again, and the rest once", one, func(e *env) {
 		e.threeEntries()
 		handed := e.journal(sluice.New, "", 2)
 		e.must("Ack", e.ledger.Ack(e.ctx, sale, []string{handed[0].ID}))
@@ -341,7 +341,7 @@ var restartCases = []testCase{
 		e.same("backlog", e.read(sale).Backlog, int64(0))
 		e.same("peek", seqs(e.peek(sale)), []int64{})
 	}},
-	{"an older epoch stays refused", 0, func(e *env) {
+	{"an older epoch stays refused", one, func(e *env) {
 		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 3, Terms: total(1)})
 		e.restart()
 		e.wantErr("Load", e.ledger.Load(e.ctx, sluice.LoadImage{Sale: sale, Epoch: 3, Terms: total(1)}), sluice.ErrStaleEpoch)

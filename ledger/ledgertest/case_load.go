@@ -17,7 +17,7 @@ func (e *env) record(buyer sluice.BuyerID, key sluice.Key, quantity, seq int64, 
 
 // loadCases: the one way to bring a sale in.
 var loadCases = []testCase{
-	{"it leaves the sale fenced until Unfence", 0, func(e *env) {
+	{"it leaves the sale fenced until Unfence", one, func(e *env) {
 		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 1, Terms: total(3)})
 		if r := e.read(sale); r.Fence != sluice.FenceLoading || r.Epoch != 1 || r.Seq != 0 || r.Taken != 0 || r.Backlog != 0 {
 			e.Errorf("%+v, want epoch 1, empty, fenced as loading", r)
@@ -27,7 +27,7 @@ var loadCases = []testCase{
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"only a higher epoch is accepted", 0, func(e *env) {
+	{"only a higher epoch is accepted", one, func(e *env) {
 		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 3, Terms: total(3)})
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 3))
 		e.accepted(e.claim("ann", "k", 2))
@@ -38,7 +38,7 @@ var loadCases = []testCase{
 		e.wantTaken(2, 1) // a live sale is never refilled
 		e.wantCode(e.claim("bob", "k", 2), sluice.Insufficient)
 	}},
-	{"records are answered, counted and kept", 0, func(e *env) {
+	{"records are answered, counted and kept", one, func(e *env) {
 		live, ended := e.record("ann", "k1", 2, 1, true), e.record("ann", "k2", 3, 2, false)
 		live.Meta = `{"a":1}`
 		other := e.record("bob", "k1", 1, 3, true)
@@ -81,7 +81,7 @@ var loadCases = []testCase{
 			e.Errorf("%d journal entries, want 2: loaded claims are stored already", n)
 		}
 	}},
-	{"it replaces what was there", 0, func(e *env) {
+	{"it replaces what was there", one, func(e *env) {
 		e.load(sale, total(2))
 		gone := e.claim("ann", "k", 2)
 		e.accepted(gone)
@@ -99,13 +99,13 @@ var loadCases = []testCase{
 			e.Errorf("%d records, want 2", n)
 		}
 	}},
-	{"loads of other sales stay apart", 0, func(e *env) {
+	{"loads of other sales stay apart", one, func(e *env) {
 		e.load("a", total(1))
 		e.load("b", total(2))
 		e.same("a", e.read("a").Terms.Total, int64(1))
 		e.same("b", e.read("b").Terms.Total, int64(2))
 	}},
-	{"a large image", 0, func(e *env) {
+	{"a large image", one, func(e *env) {
 		const n = 5000
 		image := sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(n), Taken: n / 2}
 		for i := range int64(n) {
@@ -127,7 +127,7 @@ var loadCases = []testCase{
 			}
 		}
 	}},
-	{"of concurrent loads of one epoch exactly one wins, and of many epochs the highest", 0, func(e *env) {
+	{"of concurrent loads of one epoch exactly one wins, and of many epochs the highest", one, func(e *env) {
 		errs := make(chan error)
 		for range 4 {
 			go func() { errs <- e.ledger.Load(e.ctx, sluice.LoadImage{Sale: sale, Epoch: 1, Terms: total(1)}) }()
@@ -161,7 +161,7 @@ var loadCases = []testCase{
 
 // fenceCases: Fence and Unfence.
 var fenceCases = []testCase{
-	{"the first reason stands, and Unfence lifts any", 0, func(e *env) {
+	{"the first reason stands, and Unfence lifts any", one, func(e *env) {
 		e.load(sale, total(5))
 		for _, reason := range []string{"one", "two", "one"} {
 			e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, reason))
@@ -182,7 +182,7 @@ var fenceCases = []testCase{
 			e.Errorf("fence %q, want three", r.Fence)
 		}
 	}},
-	{"another epoch is stale, a missing sale is not loaded", 0, func(e *env) {
+	{"another epoch is stale, a missing sale is not loaded", one, func(e *env) {
 		e.wantErr("Fence", e.ledger.Fence(e.ctx, sale, 1, "x"), sluice.ErrNotLoaded)
 		e.wantErr("Unfence", e.ledger.Unfence(e.ctx, sale, 1), sluice.ErrNotLoaded)
 		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(1)})
@@ -194,7 +194,7 @@ var fenceCases = []testCase{
 			e.Errorf("fence %q, want loading", r.Fence)
 		}
 	}},
-	{"a fenced sale still hands out its journal and its records", 0, func(e *env) {
+	{"a fenced sale still hands out its journal and its records", one, func(e *env) {
 		e.load(sale, total(5))
 		d := e.accepted(e.claim("ann", "k", 1))
 		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, "x"))
@@ -206,7 +206,7 @@ var fenceCases = []testCase{
 		}
 		e.ackAll()
 	}},
-	{"a fence survives a restart", 0, func(e *env) {
+	{"a fence survives a restart", one, func(e *env) {
 		e.load(sale, total(5))
 		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, "the reason; with 字符"))
 		e.restart()

@@ -12,7 +12,7 @@ import (
 // permitCases are about a ledger as a sluice.Permitter. Most are of a sale of
 // ten units, under a ratio of 1.5.
 var permitCases = []testCase{
-	{"AsManyAsTheRatioAllows", Permits, func(e *env) {
+	{"AsManyAsTheRatioAllows", one, func(e *env) {
 		e.load(sale, total(10))
 		e.wantPermits(0, 4, 4)
 		e.wantPermits(4, 20, 11)
@@ -22,7 +22,7 @@ var permitCases = []testCase{
 		e.wantPermits(20, 5, 0) // more than there are: the ratio was higher before
 		e.wantPermits(0, 100, 15)
 	}},
-	{"UnitsTakenAndReturned", Permits | Releases, func(e *env) {
+	{"UnitsTakenAndReturned", one, func(e *env) {
 		e.load(sale, total(10))
 		var all []sluice.Claim
 		for _, buyer := range []sluice.BuyerID{"ann", "bob", "eve", "joe"} {
@@ -35,7 +35,7 @@ var permitCases = []testCase{
 		e.change(sale, func(t *sluice.Terms) { t.Total = 100 })
 		e.wantPermits(0, 1000, 147)
 	}},
-	{"AtLeastOne", Permits | Releases, func(e *env) {
+	{"AtLeastOne", one, func(e *env) {
 		e.load(sale, total(1))
 		e.wantLeased(e.ledger, sluice.PermitAsk{Ratio: 0.001, Want: 9}, 1)
 		claim := e.claim("ann", "k", 1)
@@ -51,30 +51,30 @@ var permitCases = []testCase{
 		e.clock.Advance(-time.Hour)
 		e.wantPermits(0, 100, 75)
 	}},
-	{"AnyNumberWithoutATotal", Permits, func(e *env) {
+	{"AnyNumberWithoutATotal", one, func(e *env) {
 		e.load(sale, plenty())
 		e.wantPermits(0, 5000, 5000)
 		e.wantPermits(5000, 5000, 5000)
 	}},
-	{"AHugeRatio", Permits, func(e *env) {
+	{"AHugeRatio", one, func(e *env) {
 		e.load(sale, total(sluice.MaxUnits))
 		e.wantLeased(e.ledger, sluice.PermitAsk{Ratio: 1e6, Used: 1, Want: 5000}, 5000)
 	}},
-	{"NotOfASaleThatIsNotThere", Permits, func(e *env) {
+	{"NotOfASaleThatIsNotThere", one, func(e *env) {
 		ask := sluice.PermitAsk{Ratio: 1.5, Want: 1}
-		_, err := e.permitter(e.ledger).Permits(e.ctx, sale, ask)
+		_, err := e.ledger.Permits(e.ctx, sale, ask)
 		e.wantErr("of no sale", err, sluice.ErrNotLoaded)
 		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 1, Terms: total(10)})
-		_, err = e.permitter(e.ledger).Permits(e.ctx, sale, ask)
+		_, err = e.ledger.Permits(e.ctx, sale, ask)
 		e.wantErr("of a sale that is being loaded", err, sluice.ErrNotLoaded)
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
 		e.wantPermits(0, 1, 1)
 		e.must("Close", e.ledger.Close())
-		if n, err := e.permitter(e.ledger).Permits(e.ctx, sale, ask); err == nil {
+		if n, err := e.ledger.Permits(e.ctx, sale, ask); err == nil {
 			e.Errorf("a closed ledger leases %d", n)
 		}
 	}},
-	{"OverAllServers", Permits | SharedNodes, func(e *env) {
+	{"OverAllServers", several, func(e *env) {
 		e.load(sale, total(10))
 		b, c := e.open(e, "node-b", e.clock), e.open(e, "node-c", e.clock)
 		e.wantPermits(0, 10, 10)
@@ -85,11 +85,11 @@ var permitCases = []testCase{
 		e.wantLeased(b, sluice.PermitAsk{Ratio: 3, Used: 5, Want: 100}, 15) // an operator has raised it
 		e.wantLeased(c, sluice.PermitAsk{Ratio: 0.5, Used: 0, Want: 100}, 0)
 		e.load("sale-2", total(2)) // counts apart
-		if n, err := e.permitter(c).Permits(e.ctx, "sale-2", sluice.PermitAsk{Ratio: 1, Want: 9}); err != nil || n != 2 {
+		if n, err := c.Permits(e.ctx, "sale-2", sluice.PermitAsk{Ratio: 1, Want: 9}); err != nil || n != 2 {
 			e.Errorf("of the other sale: %d, %v; want 2", n, err)
 		}
 	}},
-	{"ALeaseEnds", Permits | SharedNodes, func(e *env) {
+	{"ALeaseEnds", several, func(e *env) {
 		e.load(sale, total(10))
 		b := e.open(e, "node-b", e.clock)
 		e.wantPermits(0, 15, 15)
@@ -103,7 +103,7 @@ var permitCases = []testCase{
 		e.clock.Advance(sluice.PermitLease / 2)
 		e.wantLeased(b, sluice.PermitAsk{Ratio: 1.5, Want: 10}, 0)
 	}},
-	{"ARestartedServer", Permits | SharedNodes, func(e *env) {
+	{"ARestartedServer", several, func(e *env) {
 		e.load(sale, total(10))
 		b := e.open(e, "node-b", e.clock)
 		e.wantPermits(0, 15, 15)
@@ -111,7 +111,7 @@ var permitCases = []testCase{
 		e.wantPermits(0, 1, 1)
 		e.wantLeased(b, sluice.PermitAsk{Ratio: 1.5, Want: 100}, 14)
 	}},
-	{"ALoadVoidsAll", Permits | SharedNodes, func(e *env) {
+	{"ALoadVoidsAll", several, func(e *env) {
 		e.load(sale, total(10))
 		b := e.open(e, "node-b", e.clock)
 		e.wantPermits(0, 15, 15)
@@ -119,26 +119,17 @@ var permitCases = []testCase{
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
 		e.wantLeased(b, sluice.PermitAsk{Ratio: 1.5, Want: 100}, 15)
 	}},
-	{"AClockSetBack", Permits | SharedNodes, func(e *env) {
+	{"AClockSetBack", several, func(e *env) {
 		e.load(sale, total(10))
 		b := e.open(e, "node-b", e.clock)
 		e.wantPermits(0, 15, 15)
 		e.clock.Advance(-time.Minute) // or the lease would last for more than a minute
 		e.wantLeased(b, sluice.PermitAsk{Ratio: 1.5, Want: 100}, 15)
 	}},
-	{"ManyServersAtOnce", Permits | SharedNodes, func(e *env) {
+	{"ManyServersAtOnce", several, func(e *env) {
 		e.load(sale, total(10))
 		e.contend(e.ledger, e.open(e, "node-b", e.clock), e.open(e, "node-c", e.clock))
 	}},
-}
-
-func (e *env) permitter(ledger sluice.Ledger) sluice.Permitter {
-	e.Helper()
-	permitter, ok := ledger.(sluice.Permitter)
-	if !ok {
-		e.Fatalf("%T is no sluice.Permitter", ledger)
-	}
-	return permitter
 }
 
 // wantPermits asks for permits of the sale of this case, for the server under
@@ -150,7 +141,7 @@ func (e *env) wantPermits(used, want, leased int64) {
 
 func (e *env) wantLeased(server sluice.Ledger, ask sluice.PermitAsk, want int64) {
 	e.Helper()
-	got, err := e.permitter(server).Permits(e.ctx, sale, ask)
+	got, err := server.Permits(e.ctx, sale, ask)
 	e.must("Permits", err)
 	if got != want {
 		e.Errorf("%d permits for %+v, want %d", got, ask, want)
@@ -170,7 +161,7 @@ func (e *env) contend(servers ...sluice.Ledger) {
 				ended := random.Int64N(used + 1)
 				inUse.Add(-ended)
 				used -= ended
-				n, err := e.permitter(server).Permits(e.ctx, sale,
+				n, err := server.Permits(e.ctx, sale,
 					sluice.PermitAsk{Ratio: 1.5, Used: used, Want: random.Int64N(9)})
 				if err != nil {
 					e.Errorf("Permits: %v", err)

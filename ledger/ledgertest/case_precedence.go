@@ -48,17 +48,17 @@ var reasons = []applies{
 // earlier one is the answer; and each alone.
 var precedenceCases = func() (cases []testCase) {
 	for i, earlier := range reasons {
-		cases = append(cases, testCase{earlier.name, 0, func(e *env) { e.precedence(earlier.code, earlier) }})
+		cases = append(cases, testCase{earlier.name, one, func(e *env) { e.precedence(earlier.code, earlier) }})
 		for _, later := range reasons[i+1:] {
 			if earlier.never != nil && earlier.never(later.code) {
 				continue
 			}
-			cases = append(cases, testCase{fmt.Sprintf("%s before %s", earlier.name, later.name), 0, func(e *env) {
+			cases = append(cases, testCase{fmt.Sprintf("%s before %s", earlier.name, later.name), one, func(e *env) {
 				e.precedence(earlier.code, earlier, later)
 			}})
 		}
 	}
-	return append(cases, testCase{"all at once", 0, func(e *env) {
+	return append(cases, testCase{"all at once", one, func(e *env) {
 		// All that can be true together; then without the first, and so on.
 		all := slices.DeleteFunc(slices.Clone(reasons), func(r applies) bool {
 			return r.code == sluice.KeyReused || r.code == sluice.Closed || r.code == sluice.Insufficient

@@ -13,7 +13,7 @@ import (
 // rateCases are about a ledger as a sluice.RateLimiter, which every ledger is.
 // The rates are slow, since a backend may forget by a clock of its own.
 var rateCases = []testCase{
-	{"BurstAndRefill", 0, func(e *env) {
+	{"BurstAndRefill", one, func(e *env) {
 		rate := sluice.BuyerRate{Requests: 3, PerS: 3000}
 		e.wantWaits(e.allow(sale, rate, "ann", "ann", "bob", "ann", "ann", "bob"), 0, 0, 0, 0, 1000*time.Second, 0)
 		e.clock.Advance(400 * time.Second)
@@ -23,7 +23,7 @@ var rateCases = []testCase{
 		e.clock.Advance(100 * time.Hour) // a rest fills it again, and no more
 		e.wantWaits(e.allow(sale, rate, "ann", "ann", "ann", "ann"), 0, 0, 0, 1000*time.Second)
 	}},
-	{"ADenialCostsNothing", 0, func(e *env) {
+	{"ADenialCostsNothing", one, func(e *env) {
 		rate := sluice.BuyerRate{Requests: 1, PerS: 1000}
 		e.wantWaits(e.allow(sale, rate, "ann"), 0)
 		for i := range 9 {
@@ -33,18 +33,18 @@ var rateCases = []testCase{
 		e.clock.Advance(100 * time.Second)
 		e.wantWaits(e.allow(sale, rate, "ann"), 0)
 	}},
-	{"SalesCountApart", 0, func(e *env) {
+	{"SalesCountApart", one, func(e *env) {
 		rate := sluice.BuyerRate{Requests: 1, PerS: 1000}
 		e.wantWaits(e.allow("one", rate, "ann", "ann"), 0, 1000*time.Second)
 		e.wantWaits(e.allow("two", rate, "ann", "ann"), 0, 1000*time.Second)
 		e.wantWaits(e.allow("one", rate))
 	}},
-	{"AnotherRateIsInForceAtOnce", 0, func(e *env) {
+	{"AnotherRateIsInForceAtOnce", one, func(e *env) {
 		e.wantWaits(e.allow(sale, sluice.BuyerRate{Requests: 1, PerS: 36_000}, "ann", "ann"), 0, 10*time.Hour)
 		e.wantWaits(e.allow(sale, sluice.BuyerRate{Requests: 2, PerS: 1000}, "ann", "ann", "ann"), 0, 0, 500*time.Second)
 		e.wantWaits(e.allow(sale, sluice.BuyerRate{Requests: 1, PerS: 1000}, "ann"), 1000*time.Second)
 	}},
-	{"AnyBuyer", 0, func(e *env) { // ids are not escaped, and none is another's
+	{"AnyBuyer", one, func(e *env) { // ids are not escaped, and none is another's
 		rate := sluice.BuyerRate{Requests: 1, PerS: 1000}
 		buyers := []sluice.BuyerID{"a", "a:", "a:b", "{a}", "张三 <z@example.com>", "*", `"\'`, "  ", "rate:a", "A"}
 		e.wantWaits(e.allow(sale, rate, buyers...), make([]time.Duration, len(buyers))...)
@@ -54,7 +54,7 @@ var rateCases = []testCase{
 			}
 		}
 	}},
-	{"ManyInOneCall", 0, func(e *env) {
+	{"ManyInOneCall", one, func(e *env) {
 		rate := sluice.BuyerRate{Requests: 4, PerS: 1000}
 		var buyers []sluice.BuyerID
 		for i := range 1001 {
@@ -67,7 +67,7 @@ var rateCases = []testCase{
 			}
 		}
 	}},
-	{"AgreesWithTheMeters", 0, func(e *env) {
+	{"AgreesWithTheMeters", one, func(e *env) {
 		random := rand.New(rand.NewPCG(4, 2))
 		buyers, addresses := sluice.BuyerRate{Requests: 7, PerS: 2000}, sluice.AddressRate{Requests: 11, PerS: 2000}
 		for i, rates := range []sluice.Rates{ // do not divide
@@ -96,7 +96,7 @@ var rateCases = []testCase{
 			}
 		}
 	}},
-	{"AnAddressWithManyAccounts", 0, func(e *env) {
+	{"AnAddressWithManyAccounts", one, func(e *env) {
 		rates := sluice.Rates{Address: sluice.AddressRate{Requests: 3, PerS: 3000}}
 		for i := range 6 {
 			buyer := sluice.BuyerID(fmt.Sprint("buyer-", i))
@@ -113,7 +113,7 @@ var rateCases = []testCase{
 		e.same("waits without a rate", e.tries(sale, sluice.Rates{}, sluice.Try{Buyer: "ann", Address: "home"}),
 			[]sluice.Wait{{}})
 	}},
-	{"ATryCountsInBothRatesOrInNeither", 0, func(e *env) {
+	{"ATryCountsInBothRatesOrInNeither", one, func(e *env) {
 		rates := sluice.Rates{
 			Buyer: sluice.BuyerRate{Requests: 2, PerS: 4000}, Address: sluice.AddressRate{Requests: 3, PerS: 3000},
 		}
@@ -137,31 +137,22 @@ var rateCases = []testCase{
 			{Buyer: first}, {}, {Buyer: first, Address: first},
 		})
 	}},
-	{"ManyAtOnce", 0, func(e *env) { e.hammer(e.ledger) }},
-	{"ManyServersAtOnce", SharedNodes, func(e *env) {
+	{"ManyAtOnce", one, func(e *env) { e.hammer(e.ledger) }},
+	{"ManyServersAtOnce", several, func(e *env) {
 		e.hammer(e.ledger, e.open(e, "node-b", e.clock), e.open(e, "node-c", e.clock))
 	}},
-	{"Closed", 0, func(e *env) {
+	{"Closed", one, func(e *env) {
 		e.must("Close", e.ledger.Close())
 		rates := sluice.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 1}}
-		if waits, err := e.limiter(e.ledger).Allow(e.ctx, sale, rates, make([]sluice.Try, 1)); err == nil {
+		if waits, err := e.ledger.Allow(e.ctx, sale, rates, make([]sluice.Try, 1)); err == nil {
 			e.Errorf("a closed ledger answers %v", waits)
 		}
 	}},
 }
 
-func (e *env) limiter(ledger sluice.Ledger) sluice.RateLimiter {
-	e.Helper()
-	limiter, ok := ledger.(sluice.RateLimiter)
-	if !ok {
-		e.Fatalf("%T is no sluice.RateLimiter", ledger)
-	}
-	return limiter
-}
-
 func (e *env) tries(id sluice.SaleID, rates sluice.Rates, tries ...sluice.Try) []sluice.Wait {
 	e.Helper()
-	waits, err := e.limiter(e.ledger).Allow(e.ctx, id, rates, tries)
+	waits, err := e.ledger.Allow(e.ctx, id, rates, tries)
 	e.must("Allow", err)
 	return waits
 }
@@ -206,7 +197,7 @@ func (e *env) hammer(servers ...sluice.Ledger) {
 						{Buyer: "abuser", Address: fmt.Sprint("proxy-", i)},
 						{Buyer: one, Address: "home"},
 					}
-					waits, err := e.limiter(server).Allow(e.ctx, sale, rates, tries)
+					waits, err := server.Allow(e.ctx, sale, rates, tries)
 					if err != nil {
 						e.Errorf("Allow: %v", err)
 						return

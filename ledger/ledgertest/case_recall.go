@@ -23,7 +23,7 @@ func (e *env) wantNoRecall(buyer sluice.BuyerID, key sluice.Key, want error) {
 
 // recallCases: an accepted claim is found by its id, and nothing is taken (I4).
 var recallCases = []testCase{
-	{"accepted claims are recalled", 0, func(e *env) {
+	{"accepted claims are recalled", one, func(e *env) {
 		e.load(sale, total(50))
 		var claims []sluice.Claim
 		for _, buyer := range []sluice.BuyerID{"ann", "bob"} {
@@ -41,7 +41,7 @@ var recallCases = []testCase{
 		}
 		e.wantTaken(12, 6)
 	}},
-	{"a claim that has ended is recalled", 0, func(e *env) {
+	{"a claim that has ended is recalled", one, func(e *env) {
 		e.load(sale, total(5))
 		c := e.claim("ann", "k", 1)
 		e.accepted(c)
@@ -51,13 +51,13 @@ var recallCases = []testCase{
 		e.must("Release", err)
 		e.recall(c)
 	}},
-	{"a claim of an earlier epoch is recalled", 0, func(e *env) {
+	{"a claim of an earlier epoch is recalled", one, func(e *env) {
 		old := e.record("ann", "k", 1, 1, true)
 		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(4), Taken: 1, Records: []sluice.Record{old}})
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
 		e.recall(old.Claim)
 	}},
-	{"a fenced sale gives no final answer about a claim that it does not have", 0, func(e *env) {
+	{"a fenced sale gives no final answer about a claim that it does not have", one, func(e *env) {
 		e.load(sale, total(5))
 		there, gone := e.claim("ann", "k", 1), e.claim("ann", "other", 1)
 		e.accepted(there)
@@ -78,7 +78,7 @@ var recallCases = []testCase{
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
 		e.wantNoRecall(gone.Buyer, gone.Key, sluice.ErrOrderNotFound)
 	}},
-	{"what was not accepted is not recalled", 0, func(e *env) {
+	{"what was not accepted is not recalled", one, func(e *env) {
 		c := e.claim("ann", "k", 1)
 		e.wantNoRecall(c.Buyer, c.Key, sluice.ErrNotLoaded)
 		e.load(sale, total(1))

@@ -7,16 +7,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// releaser returns the ledger as one that takes units back.
-func (e *env) releaser() sluice.Releaser {
-	e.Helper()
-	r, ok := e.ledger.(sluice.Releaser)
-	if !ok {
-		e.Fatal("the backend declares Releases, but is no sluice.Releaser")
-	}
-	return r
-}
-
 // releaseOf is what the store gives for an ended order of the claim.
 func releaseOf(id sluice.SaleID, c sluice.Claim, epoch int64) sluice.Release {
 	return sluice.Release{Order: c.Order, Sale: id, Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity, Epoch: epoch}
@@ -29,7 +19,7 @@ func (e *env) release(claims ...sluice.Claim) sluice.Released {
 	for _, c := range claims {
 		releases = append(releases, releaseOf(sale, c, 1))
 	}
-	got, err := e.releaser().Release(e.ctx, sale, releases)
+	got, err := e.ledger.Release(e.ctx, sale, releases)
 	e.must("Release", err)
 	return got
 }
@@ -43,7 +33,7 @@ func (e *env) releaseUnpaid(claims ...sluice.Claim) sluice.Released {
 		r.Unpaid = true
 		releases = append(releases, r)
 	}
-	got, err := e.releaser().Release(e.ctx, sale, releases)
+	got, err := e.ledger.Release(e.ctx, sale, releases)
 	e.must("Release", err)
 	return got
 }
@@ -110,7 +100,7 @@ func unpaidEndings(maxOrders int64) func(e *env) {
 
 // releaseCases: units come back, once (I6), and can be sold again (I7).
 var releaseCases = []testCase{
-	{"units and the buyer's allowance return, the claim stays on record", Releases, func(e *env) {
+	{"units and the buyer's allowance return, the claim stays on record", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 10, 3 }))
 		first, second := e.claim("ann", "k1", 2), e.claim("ann", "k2", 1)
 		e.claims(first, second)
@@ -132,7 +122,7 @@ var releaseCases = []testCase{
 		e.accepted(e.claim("ann", "k4", 2))
 		e.wantTaken(3, 3)
 	}},
-	{"each order once, however often and in whatever company", Releases, func(e *env) {
+	{"each order once, however often and in whatever company", one, func(e *env) {
 		e.load(sale, total(10))
 		a, b := e.claim("ann", "k", 2), e.claim("bob", "k", 3)
 		e.claims(a, b)
@@ -142,7 +132,7 @@ var releaseCases = []testCase{
 		e.same("none", e.release(), sluice.Released{})
 		e.wantTaken(0, 2)
 	}},
-	{"an order that the ledger does not know", Releases, func(e *env) {
+	{"an order that the ledger does not know", one, func(e *env) {
 		e.load(sale, total(10))
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
@@ -152,12 +142,13 @@ var releaseCases = []testCase{
 			sluice.Released{Applied: 1, Unknown: []sluice.OrderID{stranger.Order, otherOrder.Order, otherKey.Order}})
 		e.wantTaken(0, 1)
 	}},
-	{"epochs: an older one was counted by the load, a newer one must wait", Releases, func(e *env) {
+	{"epochs: an older one was counted by the load, a newer one must wait", one, func(e *env) {
 		live, ended := e.record("ann", "k1", 2, 1, true), e.record("ann", "k2", 3, 2, false)
 		live.Epoch, ended.Epoch = 4, 4
 		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 5, Terms: total(9), Taken: 2, Records: []sluice.Record{live, ended}})
-		r := e.releaser()
-		give := func(releases ...sluice.Release) (sluice.Released, error) { return r.Release(e.ctx, sale, releases) }
+		give := func(releases ...sluice.Release) (sluice.Released, error) {
+			return e.ledger.Release(e.ctx, sale, releases)
+		}
 
 		_, err := give(releaseOf(sale, live.Claim, 5))
 		e.wantErr("fenced", err, sluice.ErrStaleEpoch)
@@ -174,11 +165,11 @@ var releaseCases = []testCase{
 		e.same("this one", got, sluice.Released{Applied: 1, Before: 1})
 		e.wantTaken(0, 0)
 	}},
-	{"a sale that is not there", Releases, func(e *env) {
-		_, err := e.releaser().Release(e.ctx, sale, []sluice.Release{releaseOf(sale, e.claim("ann", "k", 1), 1)})
+	{"a sale that is not there", one, func(e *env) {
+		_, err := e.ledger.Release(e.ctx, sale, []sluice.Release{releaseOf(sale, e.claim("ann", "k", 1), 1)})
 		e.wantErr("Release", err, sluice.ErrNotLoaded)
 	}},
-	{"a sold-out sale has a cooldown, and sells again", Releases, func(e *env) {
+	{"a sold-out sale has a cooldown, and sells again", one, func(e *env) {
 		e.load(sale, total(2))
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
@@ -195,7 +186,7 @@ var releaseCases = []testCase{
 			e.Errorf("%+v, want 2 taken, no cooldown", r)
 		}
 	}},
-	{"a sale with units left needs no cooldown", Releases, func(e *env) {
+	{"a sale with units left needs no cooldown", one, func(e *env) {
 		e.load(sale, total(3))
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
@@ -205,7 +196,7 @@ var releaseCases = []testCase{
 		}
 		e.accepted(e.claim("bob", "k", 3))
 	}},
-	{"MaxOrders counts what has ended", Releases, func(e *env) {
+	{"MaxOrders counts what has ended", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer, t.MaxOrders = 1, 2 }))
 		for i := range 2 {
 			c := e.claim("ann", sluice.Key(fmt.Sprint("k", i)), 1)
@@ -215,9 +206,9 @@ var releaseCases = []testCase{
 		d := e.wantCode(e.claim("ann", "k9", 1), sluice.BuyerLimit)
 		e.same("orders", d.Orders, []sluice.OrderID(nil))
 	}},
-	{"MaxUnpaid counts what ended unpaid, and nothing else", Releases, unpaidEndings(40)},
-	{"MaxUnpaid, where a buyer may have any number of claims", Releases, unpaidEndings(unlimited)},
-	{"MaxUnpaid, in calls with several claims of one buyer", Releases, func(e *env) {
+	{"MaxUnpaid counts what ended unpaid, and nothing else", one, unpaidEndings(40)},
+	{"MaxUnpaid, where a buyer may have any number of claims", one, unpaidEndings(unlimited)},
+	{"MaxUnpaid, in calls with several claims of one buyer", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxUnpaid = 3 }))
 		first := e.claim("ann", "first", 1)
 		e.accepted(first)
@@ -230,7 +221,7 @@ var releaseCases = []testCase{
 		e.change(sale, func(t *sluice.Terms) { t.MaxUnpaid = 4 })
 		e.accepted(e.claim("ann", "f", 1))
 	}},
-	{"a batch whose buyers have unpaid endings", Releases, func(e *env) {
+	{"a batch whose buyers have unpaid endings", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxUnpaid = 1 }))
 		ann, bob, eve := e.claim("ann", "1", 1), e.claim("bob", "1", 1), e.claim("eve", "1", 1)
 		e.claims(ann, bob, eve)
@@ -245,7 +236,7 @@ var releaseCases = []testCase{
 			sluice.BuyerLimit,
 		})
 	}},
-	{"what was released stays released after a restart", Releases, func(e *env) {
+	{"what was released stays released after a restart", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 4, 2 }))
 		a, b := e.claim("ann", "k", 2), e.claim("bob", "k", 2)
 		e.claims(a, b)
@@ -260,7 +251,7 @@ var releaseCases = []testCase{
 		e.wantCode(e.claim("ann", "k3", 1), sluice.BuyerLimit)
 		e.wantTaken(4, 3)
 	}},
-	{"a reply is lost", Releases, func(e *env) {
+	{"a reply is lost", one, func(e *env) {
 		e.load(sale, total(3))
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
@@ -270,7 +261,7 @@ var releaseCases = []testCase{
 		e.same("again", e.release(a), sluice.Released{Before: 1})
 		e.wantTaken(0, 1)
 	}},
-	{"one buyer, many claims", Releases, func(e *env) {
+	{"one buyer, many claims", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 40 }))
 		var claims []sluice.Claim
 		for i := range 40 {
@@ -285,7 +276,7 @@ var releaseCases = []testCase{
 		e.accepted(e.claim("shop", "more", 30))
 		e.wantTaken(40, 41)
 	}},
-	{"the same releases at once from everywhere count once", Releases, func(e *env) {
+	{"the same releases at once from everywhere count once", one, func(e *env) {
 		e.load(sale, total(50))
 		var claims []sluice.Claim
 		for i := range 50 {
@@ -312,14 +303,14 @@ var releaseCases = []testCase{
 
 // dropCases: archived sales are forgotten.
 var dropCases = []testCase{
-	{"nothing is left", Drops, func(e *env) {
+	{"nothing is left", one, func(e *env) {
 		e.load(sale, total(3))
 		e.load("other", total(1))
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
 		e.ackAll()
-		e.must("Drop", e.dropper().Drop(e.ctx, sale, 1))
-		e.must("Drop again", e.dropper().Drop(e.ctx, sale, 1))
+		e.must("Drop", e.ledger.Drop(e.ctx, sale, 1))
+		e.must("Drop again", e.ledger.Drop(e.ctx, sale, 1))
 		for range 2 {
 			readings, err := e.ledger.Read(e.ctx, []sluice.SaleID{sale, "other"})
 			e.must("Read", err)
@@ -334,36 +325,27 @@ var dropCases = []testCase{
 		e.accepted(a)
 		e.same("journal", seqs(e.journal(sluice.New, "", 10)), []int64{1})
 	}},
-	{"another epoch, and a sale that is not there", Drops, func(e *env) {
-		e.must("not there", e.dropper().Drop(e.ctx, sale, 1))
+	{"another epoch, and a sale that is not there", one, func(e *env) {
+		e.must("not there", e.ledger.Drop(e.ctx, sale, 1))
 		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(1)})
-		e.wantErr("older", e.dropper().Drop(e.ctx, sale, 1), sluice.ErrStaleEpoch)
-		e.wantErr("newer", e.dropper().Drop(e.ctx, sale, 3), sluice.ErrStaleEpoch)
+		e.wantErr("older", e.ledger.Drop(e.ctx, sale, 1), sluice.ErrStaleEpoch)
+		e.wantErr("newer", e.ledger.Drop(e.ctx, sale, 3), sluice.ErrStaleEpoch)
 		e.read(sale)
-		e.must("fenced", e.dropper().Drop(e.ctx, sale, 2))
+		e.must("fenced", e.ledger.Drop(e.ctx, sale, 2))
 	}},
-	{"not while entries wait in the journal", Drops, func(e *env) {
+	{"not while entries wait in the journal", one, func(e *env) {
 		e.threeEntries()
 		entries := e.journal(sluice.New, "", 2)
 		e.must("Ack", e.ledger.Ack(e.ctx, sale, ids(entries)))
-		if err := e.dropper().Drop(e.ctx, sale, 1); err == nil {
+		if err := e.ledger.Drop(e.ctx, sale, 1); err == nil {
 			e.Error("no error, with an entry that no reader has received")
 		}
 		entries = e.journal(sluice.New, "", 2)
-		if err := e.dropper().Drop(e.ctx, sale, 1); err == nil {
+		if err := e.ledger.Drop(e.ctx, sale, 1); err == nil {
 			e.Error("no error, with an entry that is not acknowledged")
 		}
 		e.wantTaken(6, 3)
 		e.must("Ack", e.ledger.Ack(e.ctx, sale, ids(entries)))
-		e.must("Drop", e.dropper().Drop(e.ctx, sale, 1))
+		e.must("Drop", e.ledger.Drop(e.ctx, sale, 1))
 	}},
-}
-
-func (e *env) dropper() sluice.Dropper {
-	e.Helper()
-	d, ok := e.ledger.(sluice.Dropper)
-	if !ok {
-		e.Fatal("the backend declares Drops, but is no sluice.Dropper")
-	}
-	return d
 }

@@ -8,7 +8,7 @@ import (
 
 // replayCases: an accepted claim gives the same order, for ever (I4).
 var replayCases = []testCase{
-	{"a repeat gets the first answer and takes nothing", 0, func(e *env) {
+	{"a repeat gets the first answer and takes nothing", one, func(e *env) {
 		e.load(sale, total(10))
 		claim := e.claim("ann", "k", 3)
 		claim.Meta = `{"size":"L"}`
@@ -23,7 +23,7 @@ var replayCases = []testCase{
 		}
 		e.wantTaken(3, 1)
 	}},
-	{"a repeat outranks every refusal", 0, func(e *env) {
+	{"a repeat outranks every refusal", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer, t.MaxOrders = 1, 1, 1 }))
 		claim := e.claim("ann", "k", 1)
 		want := e.accepted(claim)
@@ -42,7 +42,7 @@ var replayCases = []testCase{
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
 		e.same("after the fence", e.one(claim), want)
 	}},
-	{"the key with other content is refused", 0, func(e *env) {
+	{"the key with other content is refused", one, func(e *env) {
 		e.load(sale, total(10))
 		claim := e.claim("ann", "k", 2)
 		claim.Meta = "m"
@@ -54,7 +54,7 @@ var replayCases = []testCase{
 		e.wantCode(none, sluice.KeyReused)
 		e.wantTaken(2, 1)
 	}},
-	{"the same key of two buyers is two claims", 0, func(e *env) {
+	{"the same key of two buyers is two claims", one, func(e *env) {
 		e.load(sale, total(10))
 		ann, bob := e.claim("ann", "k", 1), e.claim("bob", "k", 2)
 		e.accepted(ann)
@@ -66,14 +66,14 @@ var replayCases = []testCase{
 			e.Errorf("bob's repeat got order %s, want %s", d.Order, bob.Order)
 		}
 	}},
-	{"buyer and key do not run together", 0, func(e *env) {
+	{"buyer and key do not run together", one, func(e *env) {
 		e.load(sale, total(10))
 		e.accepted(e.claim("ab", "cdefghijk", 1))
 		e.accepted(e.claim("abc", "defghijk", 1))
 		e.accepted(e.claim("ab:cdefghij", "kkkkkkkk", 1))
 		e.wantTaken(3, 3)
 	}},
-	{"a claim is accepted under its version for ever", 0, func(e *env) {
+	{"a claim is accepted under its version for ever", one, func(e *env) {
 		e.load(sale, total(10))
 		claim := e.claim("ann", "k", 1)
 		e.accepted(claim)
@@ -92,7 +92,7 @@ var replayCases = []testCase{
 
 // batchCases: claims of one call see each other, in order.
 var batchCases = []testCase{
-	{"the same claim twice is one order", 0, func(e *env) {
+	{"the same claim twice is one order", one, func(e *env) {
 		e.load(sale, total(10))
 		claim := e.claim("ann", "k", 2)
 		again := claim
@@ -108,7 +108,7 @@ var batchCases = []testCase{
 		e.same("third", decisions[2], want)
 		e.wantTaken(2, 1)
 	}},
-	{"the same key with other content", 0, func(e *env) {
+	{"the same key with other content", one, func(e *env) {
 		e.load(sale, total(10))
 		claim := e.claim("ann", "k", 2)
 		other := claim
@@ -116,11 +116,11 @@ var batchCases = []testCase{
 		e.wantCodes(e.claims(claim, other), sluice.Accepted, sluice.KeyReused)
 		e.wantTaken(2, 1)
 	}},
-	{"a key refused earlier in the batch may be accepted later in it", 0, func(e *env) {
+	{"a key refused earlier in the batch may be accepted later in it", one, func(e *env) {
 		e.load(sale, total(2))
 		e.wantCodes(e.claims(e.claim("ann", "k", 3), e.claim("ann", "k", 1)), sluice.Insufficient, sluice.Accepted)
 	}},
-	{"a buyer exceeds the limit within the batch", 0, func(e *env) {
+	{"a buyer exceeds the limit within the batch", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 3 }))
 		first, second := e.claim("ann", "k1", 2), e.claim("ann", "k3", 1)
 		decisions := e.claims(first, e.claim("ann", "k2", 2), second, e.claim("bob", "k1", 3), e.claim("ann", "k4", 1))
@@ -129,19 +129,19 @@ var batchCases = []testCase{
 		e.same("orders", sorted(decisions[4].Orders), sorted([]sluice.OrderID{first.Order, second.Order}))
 		e.wantTaken(6, 3)
 	}},
-	{"a buyer exceeds MaxOrders within the batch", 0, func(e *env) {
+	{"a buyer exceeds MaxOrders within the batch", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxOrders = 2 }))
 		e.wantCodes(e.claims(e.claim("ann", "k1", 1), e.claim("ann", "k2", 1), e.claim("ann", "k3", 1)),
 			sluice.Accepted, sluice.Accepted, sluice.BuyerLimit)
 	}},
-	{"the last units go in order, and a smaller claim may still pass", 0, func(e *env) {
+	{"the last units go in order, and a smaller claim may still pass", one, func(e *env) {
 		e.load(sale, total(5))
 		e.wantCodes(e.claims(e.claim("a", "k", 3), e.claim("b", "k", 3), e.claim("c", "k", 2), e.claim("d", "k", 1),
 			e.claim("a", "k", 3)),
 			sluice.Accepted, sluice.Insufficient, sluice.Accepted, sluice.SoldOut, sluice.Accepted)
 		e.wantTaken(5, 2)
 	}},
-	{"accepted claims of a batch share time and entry, and their sequence is dense", 0, func(e *env) {
+	{"accepted claims of a batch share time and entry, and their sequence is dense", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 1 }))
 		batch := []sluice.Claim{
 			e.claim("a", "k", 1), e.claim("a", "k2", 1), e.claim("b", "k", 1), e.claim("a", "k", 1), e.claim("c", "k", 1),

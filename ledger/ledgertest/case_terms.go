@@ -9,7 +9,7 @@ import (
 
 // termsCases: Apply.
 var termsCases = []testCase{
-	{"a higher version decides, an equal or lower one changes nothing", 0, func(e *env) {
+	{"a higher version decides, an equal or lower one changes nothing", one, func(e *env) {
 		e.load(sale, total(1))
 		v3 := with(func(t *sluice.Terms) { t.Version, t.Total = 3, 5 })
 		e.must("Apply 3", e.ledger.Apply(e.ctx, sale, 1, v3))
@@ -21,7 +21,7 @@ var termsCases = []testCase{
 		}
 		e.accepted(e.claim("ann", "k", 5))
 	}},
-	{"every field arrives", 0, func(e *env) {
+	{"every field arrives", one, func(e *env) {
 		e.load(sale, plenty())
 		want := sluice.Terms{
 			Version: 2, Total: 7, MaxPerBuyer: 3, MaxOrders: 4, Paused: true,
@@ -33,7 +33,7 @@ var termsCases = []testCase{
 		e.must("Apply", e.ledger.Apply(e.ctx, sale, 1, want))
 		e.same("terms", e.read(sale).Terms, want)
 	}},
-	{"another epoch is stale, a missing sale is not loaded", 0, func(e *env) {
+	{"another epoch is stale, a missing sale is not loaded", one, func(e *env) {
 		terms := with(func(t *sluice.Terms) { t.Version = 2 })
 		e.wantErr("missing", e.ledger.Apply(e.ctx, sale, 1, terms), sluice.ErrNotLoaded)
 		e.load(sale, total(1))
@@ -41,7 +41,7 @@ var termsCases = []testCase{
 		e.wantErr("lower", e.ledger.Apply(e.ctx, sale, 0, terms), sluice.ErrStaleEpoch)
 		e.same("terms", e.read(sale).Terms, total(1))
 	}},
-	{"the total never goes below the units taken", 0, func(e *env) {
+	{"the total never goes below the units taken", one, func(e *env) {
 		e.load(sale, total(10))
 		e.accepted(e.claim("ann", "k", 4))
 		low := with(func(t *sluice.Terms) { t.Version, t.Total, t.Paused = 2, 3, true })
@@ -50,7 +50,7 @@ var termsCases = []testCase{
 		e.change(sale, func(t *sluice.Terms) { t.Total = 4 })
 		e.wantCode(e.claim("bob", "k", 1), sluice.SoldOut)
 	}},
-	{"a lower limit holds for what comes, and leaves what is", 0, func(e *env) {
+	{"a lower limit holds for what comes, and leaves what is", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 5 }))
 		e.accepted(e.claim("ann", "k1", 4))
 		e.change(sale, func(t *sluice.Terms) { t.MaxPerBuyer = 2 })
@@ -59,7 +59,7 @@ var termsCases = []testCase{
 		e.change(sale, func(t *sluice.Terms) { t.MaxPerBuyer = 6 })
 		e.accepted(e.claim("ann", "k3", 2))
 	}},
-	{"it works while the sale is fenced, and does not lift the fence", 0, func(e *env) {
+	{"it works while the sale is fenced, and does not lift the fence", one, func(e *env) {
 		e.load(sale, total(1))
 		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, "why"))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 3 })
@@ -68,7 +68,7 @@ var termsCases = []testCase{
 			e.Errorf("fence %q, version %d; want why, 2", r.Fence, r.Terms.Version)
 		}
 	}},
-	{"a fenced sale's total is not lowered: more may have been accepted than is known", 0, func(e *env) {
+	{"a fenced sale's total is not lowered: more may have been accepted than is known", one, func(e *env) {
 		e.load(sale, total(9))
 		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, "why"))
 		for _, low := range []int64{8, 0} {
@@ -79,7 +79,7 @@ var termsCases = []testCase{
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 8 })
 	}},
-	{"an entry carries the version it was decided under", 0, func(e *env) {
+	{"an entry carries the version it was decided under", one, func(e *env) {
 		e.load(sale, plenty())
 		e.accepted(e.claim("ann", "k1", 1))
 		e.change(sale, func(t *sluice.Terms) { t.MaxPerBuyer = 9 })
@@ -94,17 +94,17 @@ var termsCases = []testCase{
 // cooldownCases: what Apply reopens has a cooldown of RefusalLease, so that a server that
 // still repeats the old refusal never contradicts an acceptance (I4).
 var cooldownCases = []testCase{
-	{"after a pause", 0, reopens(sluice.Paused,
+	{"after a pause", one, reopens(sluice.Paused,
 		with(func(t *sluice.Terms) { t.Paused = true }), func(t *sluice.Terms) { t.Paused = false })},
-	{"after opening early", 0, reopens(sluice.NotOpen,
+	{"after opening early", one, reopens(sluice.NotOpen,
 		with(func(t *sluice.Terms) { t.OpensAt = start.Add(time.Hour) }), func(t *sluice.Terms) { t.OpensAt = start })},
-	{"after reopening a closed sale", 0, reopens(sluice.Closed,
+	{"after reopening a closed sale", one, reopens(sluice.Closed,
 		with(func(t *sluice.Terms) { t.ClosesAt = start }), func(t *sluice.Terms) { t.ClosesAt = time.Time{} })},
-	{"after raising the total of a sold-out sale", 0, reopens(sluice.SoldOut,
+	{"after raising the total of a sold-out sale", one, reopens(sluice.SoldOut,
 		total(0), func(t *sluice.Terms) { t.Total = 5 })},
-	{"after lifting the total of a sold-out sale", 0, reopens(sluice.SoldOut,
+	{"after lifting the total of a sold-out sale", one, reopens(sluice.SoldOut,
 		total(0), func(t *sluice.Terms) { t.Total = unlimited })},
-	{"not open carries when the sale opened", 0, func(e *env) {
+	{"not open carries when the sale opened", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = start.Add(time.Hour) }))
 		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start })
 		d := e.wantCode(e.claim("ann", "k", 1), sluice.NotOpen)
@@ -112,31 +112,31 @@ var cooldownCases = []testCase{
 			e.Errorf("OpensAt %v, want %v", d.OpensAt, want)
 		}
 	}},
-	{"buyer_limit outranks a cooldown after sold out", 0, func(e *env) {
+	{"buyer_limit outranks a cooldown after sold out", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 1, 1 }))
 		e.accepted(e.claim("ann", "k1", 1))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
 		e.wantCode(e.claim("ann", "k2", 1), sluice.BuyerLimit)
 		e.wantCode(e.claim("bob", "k", 1), sluice.SoldOut)
 	}},
-	{"a cooldown after sold out outranks insufficient", 0, func(e *env) {
+	{"a cooldown after sold out outranks insufficient", one, func(e *env) {
 		e.load(sale, total(0))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
 		e.wantCode(e.claim("bob", "k", 9), sluice.SoldOut)
 	}},
-	{"a cooldown after a pause outranks buyer_limit", 0, func(e *env) {
+	{"a cooldown after a pause outranks buyer_limit", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 1 }))
 		e.accepted(e.claim("ann", "k1", 1))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = true })
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.wantCode(e.claim("ann", "k2", 1), sluice.Paused)
 	}},
-	{"what window or pause said outranks that it was sold out, too", 0, func(e *env) {
+	{"what window or pause said outranks that it was sold out, too", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.Paused = 0, true }))
 		e.change(sale, func(t *sluice.Terms) { t.Total, t.Paused = 5, false })
 		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
 	}},
-	{"an opening that moves nearer than the lease waits for its end", 0, func(e *env) {
+	{"an opening that moves nearer than the lease waits for its end", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = start.Add(time.Hour) }))
 		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start.Add(100 * time.Millisecond) })
 		e.clock.Advance(sluice.RefusalLease - time.Millisecond)
@@ -144,7 +144,7 @@ var cooldownCases = []testCase{
 		e.clock.Advance(time.Millisecond)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"an opening that moves, but not so near, or away, begins no cooldown", 0, func(e *env) {
+	{"an opening that moves, but not so near, or away, begins no cooldown", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = start.Add(100 * time.Millisecond) }))
 		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start.Add(200 * time.Millisecond) })
 		e.change(sale, func(t *sluice.Terms) { t.OpensAt = start.Add(time.Hour) })
@@ -155,14 +155,14 @@ var cooldownCases = []testCase{
 		e.clock.Advance(sluice.RefusalLease)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"a sale reopened while it is sold out has a cooldown, then says so", 0, func(e *env) {
+	{"a sale reopened while it is sold out has a cooldown, then says so", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.Paused = 0, true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
 		e.clock.Advance(sluice.RefusalLease)
 		e.wantCode(e.claim("ann", "k", 1), sluice.SoldOut)
 	}},
-	{"a new cooldown replaces one that lasts", 0, func(e *env) {
+	{"a new cooldown replaces one that lasts", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.Paused = 0, true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.clock.Advance(sluice.RefusalLease / 2)
@@ -173,14 +173,14 @@ var cooldownCases = []testCase{
 		e.clock.Advance(time.Millisecond)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"units added before the pause ends need no cooldown of their own", 0, func(e *env) {
+	{"units added before the pause ends need no cooldown of their own", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.Paused = 0, true }))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
 		if r := e.read(sale); !r.CooldownUntil.IsZero() {
 			e.Errorf("in cooldown until %v, want none: it is still paused", r.CooldownUntil)
 		}
 	}},
-	{"a pause during a cooldown is the answer, if it comes first", 0, func(e *env) {
+	{"a pause during a cooldown is the answer, if it comes first", one, func(e *env) {
 		e.load(sale, total(0))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
 		e.change(sale, func(t *sluice.Terms) { t.Paused = true })
@@ -190,7 +190,7 @@ var cooldownCases = []testCase{
 		e.change(sale, func(t *sluice.Terms) { t.Paused = true })
 		e.wantCode(e.claim("ann", "k", 1), sluice.NotOpen) // the rest's, which precedes paused
 	}},
-	{"a change that reopens nothing begins no cooldown", 0, func(e *env) {
+	{"a change that reopens nothing begins no cooldown", one, func(e *env) {
 		e.load(sale, total(5))
 		e.change(sale, func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 9, 4 })
 		if r := e.read(sale); !r.CooldownUntil.IsZero() {
@@ -198,7 +198,7 @@ var cooldownCases = []testCase{
 		}
 		e.accepted(e.claim("ann", "k1", 1))
 	}},
-	{"a cooldown goes on through another change", 0, func(e *env) {
+	{"a cooldown goes on through another change", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.clock.Advance(sluice.RefusalLease - time.Millisecond)
@@ -207,14 +207,14 @@ var cooldownCases = []testCase{
 		e.clock.Advance(time.Millisecond)
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"the same version again does not restart the cooldown", 0, func(e *env) {
+	{"the same version again does not restart the cooldown", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.clock.Advance(sluice.RefusalLease)
 		e.must("Apply again", e.ledger.Apply(e.ctx, sale, 1, e.terms[sale]))
 		e.accepted(e.claim("ann", "k", 1))
 	}},
-	{"a cooldown ends when the clock is set back by more than it", 0, func(e *env) {
+	{"a cooldown ends when the clock is set back by more than it", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.clock.Advance(-time.Millisecond)
@@ -226,7 +226,7 @@ var cooldownCases = []testCase{
 		e.clock.Set(start) // the moment at which it began: as if nothing had been
 		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
 	}},
-	{"so does one after a release", Releases, func(e *env) {
+	{"so does one after a release", one, func(e *env) {
 		e.load(sale, total(1))
 		c := e.claim("ann", "k", 1)
 		e.accepted(c)
@@ -239,7 +239,7 @@ var cooldownCases = []testCase{
 		e.change(sale, func(t *sluice.Terms) { t.Total = 2 })
 		e.wantNoCooldown()
 	}},
-	{"a cooldown survives a restart", 0, func(e *env) {
+	{"a cooldown survives a restart", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		e.change(sale, func(t *sluice.Terms) { t.Paused = false })
 		e.restart()

@@ -33,7 +33,7 @@ type broken struct {
 	claim   func(l sluice.Ledger, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error)
 	load    func(l sluice.Ledger, image sluice.LoadImage) error
 	apply   func(l sluice.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error
-	release func(l sluice.Releaser, sale sluice.SaleID, releases []sluice.Release) (sluice.Released, error)
+	release func(l sluice.Ledger, sale sluice.SaleID, releases []sluice.Release) (sluice.Released, error)
 	fence   func() error
 	ack     func() error
 	reading func(r *sluice.Reading)
@@ -100,9 +100,9 @@ func (b *broken) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func
 
 func (b *broken) Release(ctx context.Context, sale sluice.SaleID, releases []sluice.Release) (sluice.Released, error) {
 	if b.release != nil {
-		return b.release(b.Ledger.(sluice.Releaser), sale, releases)
+		return b.release(b.Ledger, sale, releases)
 	}
-	return b.Ledger.(sluice.Releaser).Release(ctx, sale, releases)
+	return b.Ledger.Release(ctx, sale, releases)
 }
 
 // ctx is of the broken methods; the suite's deadline is around them.
@@ -204,12 +204,12 @@ var brokenLedgers = []struct {
 	}},
 	{"does not acknowledge", func() broken { return broken{ack: func() error { return nil }} }},
 	{"does not give units back", func() broken {
-		return broken{release: func(_ sluice.Releaser, _ sluice.SaleID, releases []sluice.Release) (sluice.Released, error) {
+		return broken{release: func(_ sluice.Ledger, _ sluice.SaleID, releases []sluice.Release) (sluice.Released, error) {
 			return sluice.Released{Applied: len(releases)}, nil
 		}}
 	}},
 	{"gives the units of an older epoch back, too", func() broken {
-		return broken{release: func(l sluice.Releaser, sale sluice.SaleID, releases []sluice.Release) (sluice.Released,
+		return broken{release: func(l sluice.Ledger, sale sluice.SaleID, releases []sluice.Release) (sluice.Released,
 			error,
 		) {
 			readings, err := l.(sluice.Ledger).Read(ctx, []sluice.SaleID{sale})
@@ -296,7 +296,7 @@ func TestSuiteCatches(t *testing.T) {
 					opened.Ledger = sound(t, node, clock)
 					return &opened
 				}
-				if err := judge(t, open, seed, Releases); err != nil {
+				if err := judge(t, open, seed); err != nil {
 					first, _, _ := strings.Cut(err.Error(), "\n")
 					t.Logf("caught: %s", first)
 					return
@@ -314,7 +314,7 @@ func TestSuiteCatchesLossAtRestart(t *testing.T) {
 		opened++
 		return newSQLite(t)(t, node, clock) // fresh data each time
 	}
-	err := judge(t, open, 1, Releases)
+	err := judge(t, open, 1)
 	if err == nil || opened < 2 {
 		t.Errorf("opened %d times, error %v; want loss to be found", opened, err)
 	}

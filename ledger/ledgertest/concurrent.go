@@ -14,11 +14,11 @@ import (
 // concurrentCases: many callers at once, on several servers where the backend
 // has them.
 var concurrentCases = []testCase{
-	{"a stampede never oversells, and the journal has everyone once", 0, func(e *env) { e.stampede(1) }},
-	{"a stampede on three servers", SharedNodes, func(e *env) { e.stampede(3) }},
-	{"a history has one order in time", 0, func(e *env) { e.linearizable(1) }},
-	{"a history on three servers has one order in time", SharedNodes, func(e *env) { e.linearizable(3) }},
-	{"the same claim at once from everywhere is one order", 0, func(e *env) {
+	{"a stampede never oversells, and the journal has everyone once", one, func(e *env) { e.stampede(1) }},
+	{"a stampede on three servers", several, func(e *env) { e.stampede(3) }},
+	{"a history has one order in time", one, func(e *env) { e.linearizable(1) }},
+	{"a history on three servers has one order in time", several, func(e *env) { e.linearizable(3) }},
+	{"the same claim at once from everywhere is one order", one, func(e *env) {
 		const callers = 16
 		e.load(sale, total(callers))
 		orders := make(chan sluice.OrderID, callers)
@@ -44,7 +44,7 @@ var concurrentCases = []testCase{
 		}
 		e.wantTaken(1, 1)
 	}},
-	{"changes during a rush: nothing is accepted under terms that refuse it", 0, func(e *env) {
+	{"changes during a rush: nothing is accepted under terms that refuse it", one, func(e *env) {
 		e.load(sale, total(1_000_000))
 		versions := map[int64]sluice.Terms{1: e.terms[sale]}
 		var crowd sync.WaitGroup

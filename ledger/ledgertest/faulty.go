@@ -265,16 +265,12 @@ func (f *faultyLedger) PeekJournal(ctx context.Context, sale sluice.SaleID, yiel
 	return f.call(ctx, "PeekJournal", func(l sluice.Ledger) error { return l.PeekJournal(ctx, sale, yield) })
 }
 
-// Release implements sluice.Releaser, if the real ledger does.
+// Release implements sluice.Releaser.
 func (f *faultyLedger) Release(ctx context.Context, sale sluice.SaleID,
 	releases []sluice.Release,
 ) (released sluice.Released, err error) {
 	err = f.call(ctx, "Release", func(l sluice.Ledger) (err error) {
-		releaser, ok := l.(sluice.Releaser)
-		if !ok {
-			return fmt.Errorf("ledgertest: %T is no sluice.Releaser", l)
-		}
-		released, err = releaser.Release(ctx, sale, releases)
+		released, err = l.Release(ctx, sale, releases)
 		return err
 	})
 	if err != nil {
@@ -283,15 +279,29 @@ func (f *faultyLedger) Release(ctx context.Context, sale sluice.SaleID,
 	return released, nil
 }
 
-// Drop implements sluice.Dropper, if the real ledger does.
+// Drop implements sluice.Keeper.
 func (f *faultyLedger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) error {
-	return f.call(ctx, "Drop", func(l sluice.Ledger) error {
-		dropper, ok := l.(sluice.Dropper)
-		if !ok {
-			return fmt.Errorf("ledgertest: %T is no sluice.Dropper", l)
-		}
-		return dropper.Drop(ctx, sale, epoch)
+	return f.call(ctx, "Drop", func(l sluice.Ledger) error { return l.Drop(ctx, sale, epoch) })
+}
+
+// Allow implements sluice.RateLimiter.
+func (f *faultyLedger) Allow(ctx context.Context, sale sluice.SaleID, rates sluice.Rates,
+	tries []sluice.Try,
+) (waits []sluice.Wait, err error) {
+	err = f.call(ctx, "Allow", func(l sluice.Ledger) (err error) {
+		waits, err = l.Allow(ctx, sale, rates, tries)
+		return err
 	})
+	return waits, err
+}
+
+// Permits implements sluice.Permitter.
+func (f *faultyLedger) Permits(ctx context.Context, sale sluice.SaleID, ask sluice.PermitAsk) (n int64, err error) {
+	err = f.call(ctx, "Permits", func(l sluice.Ledger) (err error) {
+		n, err = l.Permits(ctx, sale, ask)
+		return err
+	})
+	return n, err
 }
 
 // Close implements sluice.Ledger.

@@ -29,9 +29,9 @@ type player struct {
 
 // judge plays a random script from the seed, and returns the first thing that
 // is wrong.
-func judge(t testing.TB, open Open, seed uint64, has Feature) error {
+func judge(t testing.TB, open Open, seed uint64) error {
 	t.Helper()
-	_, err := play(t, open, newScript(seed, scriptSteps, has), seed, 0)
+	_, err := play(t, open, newScript(seed, scriptSteps), seed, 0)
 	return err
 }
 
@@ -96,7 +96,7 @@ func (p *player) keeper(s *step, err error) []string {
 }
 
 func (p *player) release(s *step) []string {
-	got, err := p.ledger.(sluice.Releaser).Release(p.ctx, s.sale, s.ended)
+	got, err := p.ledger.Release(p.ctx, s.sale, s.ended)
 	if d := diff(s.released, got); d != "" {
 		return []string{"Release: -model +ledger\n" + d}
 	}
@@ -245,7 +245,7 @@ func playedSeeds() []uint64 {
 func testRandom(t *testing.T, h Harness) {
 	for i, seed := range playedSeeds() {
 		t.Run(fmt.Sprint("seed ", i+1), func(t *testing.T) {
-			if err := judge(t, h.New(t), seed, h.Has); err != nil {
+			if err := judge(t, h.New(t), seed); err != nil {
 				t.Error(err)
 			}
 		})
@@ -256,7 +256,6 @@ func testRandom(t *testing.T, h Harness) {
 type variant struct {
 	Name  string
 	New   func(t testing.TB) Open // as of a Harness
-	Has   Feature                 // as of a Harness; what one variant cannot do, none is asked to
 	Batch int                     // claims of one call; 0: as many as the operations have, 1 to 100
 }
 
@@ -264,12 +263,8 @@ type variant struct {
 // unless all of them decide the same: codes, order ids, sequences, times.
 func equivalent(t *testing.T, variants ...variant) {
 	t.Helper()
-	all := ^Feature(0)
-	for _, v := range variants {
-		all &= v.Has
-	}
 	for i, seed := range playedSeeds() {
-		script := newScript(seed, scriptSteps, all)
+		script := newScript(seed, scriptSteps)
 		t.Run(fmt.Sprint("seed ", i+1), func(t *testing.T) {
 			var first *player
 			for _, v := range variants {

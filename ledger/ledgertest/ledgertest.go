@@ -1,5 +1,5 @@
 // Package ledgertest is the conformance suite of ledgers. Every ledger passes
-// Run; what one of them cannot do it declares as a missing Feature, so that a
+// Run; that several servers cannot use its data one of them declares, so that a
 // test is skipped by declaration and never by accident.
 //
 // The suite judges a ledger in four ways: table cases for each rule (files
@@ -41,8 +41,8 @@ type Harness struct {
 	// New prepares fresh, empty data and returns how to open ledgers on it.
 	// It registers what has to be undone with t.Cleanup.
 	New func(t testing.TB) Open
-	// Has is what the backend can do.
-	Has Feature
+	// SharedNodes: several servers can open the same data at the same time.
+	SharedNodes bool
 }
 
 // Open opens a ledger on the data as the server called node, with the clock as
@@ -50,22 +50,6 @@ type Harness struct {
 // Close with t.Cleanup (Close is idempotent, so a test may close it earlier).
 // The same node opened again after Close is that server restarted.
 type Open func(t testing.TB, node string, clock *Clock) sluice.Ledger
-
-// Feature is something that only some backends can do.
-type Feature uint
-
-const (
-	// SharedNodes: several servers open the same data at the same time.
-	SharedNodes Feature = 1 << iota
-	// Releases: it is a sluice.Releaser.
-	Releases
-	// Drops: it is a sluice.Dropper.
-	Drops
-	// Permits: it is a sluice.Permitter.
-	Permits
-)
-
-func (f Feature) has(want Feature) bool { return f&want == want }
 
 // Clock is the time of a test. It stands still until it is moved.
 type Clock struct {
@@ -100,11 +84,14 @@ func (c *Clock) Set(now time.Time) {
 	c.now = now
 }
 
+// What a case needs: one server, or several on the same data.
+const one, several = false, true
+
 // testCase is one test of the suite, run on fresh data.
 type testCase struct {
-	name  string
-	needs Feature
-	run   func(e *env)
+	name   string
+	shared bool // several servers use the data
+	run    func(e *env)
 }
 
 // Run runs the whole suite on the harness's ledgers.
@@ -136,8 +123,8 @@ func Run(t *testing.T, h Harness) {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tc := range group.cases {
 				t.Run(tc.name, func(t *testing.T) {
-					if !h.Has.has(tc.needs) {
-						t.Skip("the backend declares that it does not do this")
+					if tc.shared && !h.SharedNodes {
+						t.Skip("one server at a time uses the data of this backend")
 					}
 					tc.run(newEnv(t, h))
 				})
@@ -147,9 +134,9 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Random", func(t *testing.T) { testRandom(t, h) })
 	t.Run("Equivalent", func(t *testing.T) {
 		equivalent(t,
-			variant{Name: "as it comes", New: h.New, Has: h.Has},
-			variant{Name: "one by one", New: h.New, Has: h.Has, Batch: 1},
-			variant{Name: "by 64", New: h.New, Has: h.Has, Batch: 64},
+			variant{Name: "as it comes", New: h.New},
+			variant{Name: "one by one", New: h.New, Batch: 1},
+			variant{Name: "by 64", New: h.New, Batch: 64},
 		)
 	})
 }

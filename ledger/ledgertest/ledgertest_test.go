@@ -13,7 +13,7 @@ func TestScriptsReachEverything(t *testing.T) {
 	codes := map[sluice.Code]int{}
 	seen := map[string]int{}
 	for _, seed := range randomSeeds()[:3] {
-		script := newScript(seed, scriptSteps, Releases)
+		script := newScript(seed, scriptSteps)
 		for i := range script {
 			s := &script[i]
 			for _, d := range s.decisions {

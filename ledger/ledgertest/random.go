@@ -83,9 +83,8 @@ type author struct {
 // fullCheckEvery is how many steps go by between two full checks.
 const fullCheckEvery = 10
 
-// newScript writes n random steps from the seed, for ledgers with these
-// features.
-func newScript(seed uint64, n int, has Feature) []step {
+// newScript writes n random steps from the seed.
+func newScript(seed uint64, n int) []step {
 	a := &author{Rand: rand.New(rand.NewPCG(seed, 1)), model: newModel(), now: start}
 	for _, id := range scriptSales {
 		a.load(id)
@@ -111,7 +110,7 @@ func newScript(seed uint64, n int, has Feature) []step {
 			a.add(step{act: doAck, sale: id, read: read, ack: a.IntN(most + 1)})
 		case p < 95:
 			a.add(step{act: doRestart})
-		case p < 97 && has.has(Releases):
+		case p < 97:
 			a.release(id)
 		default:
 			a.reopen(id)

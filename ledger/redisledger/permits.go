@@ -9,8 +9,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-var _ sluice.Permitter = (*Ledger)(nil)
-
 // Permits implements sluice.Permitter. The permits of a sale are one key that
 // expires with the last lease, beside the sale's own: losing it voids all.
 func (l *Ledger) Permits(ctx context.Context, sale sluice.SaleID, ask sluice.PermitAsk) (int64, error) {

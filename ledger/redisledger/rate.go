@@ -10,8 +10,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-var _ sluice.RateLimiter = (*Ledger)(nil)
-
 // Allow implements sluice.RateLimiter: up to 250 tries are one call of the
 // script; more are several, in order, in the same round trip. The counts are
 // keys of their own that expire, beside the sale's: a rate that is forgotten

@@ -10,11 +10,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-var (
-	_ sluice.Releaser = (*Ledger)(nil)
-	_ sluice.Dropper  = (*Ledger)(nil)
-)
-
 // laterEpoch is a state of a reply of release.lua; the others are claim.lua's.
 const laterEpoch = otherLayout + 1
 
@@ -156,7 +151,7 @@ func (r *releaseReply) addTo(answer *sluice.Released, releases []sluice.Release)
 // errEntriesWait: what is in the journal may be nowhere else.
 var errEntriesWait = errors.New("entries of the sale wait in the journal")
 
-// Drop implements sluice.Dropper. Journals that were kept aside by loads (see
+// Drop implements sluice.Keeper. Journals that were kept aside by loads (see
 // keys.aside) go too. They go last, so that a Drop that breaks off in the
 // middle is finished by the next one.
 func (l *Ledger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) (err error) {

@@ -9,11 +9,9 @@ import (
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
-const has = ledgertest.Releases | ledgertest.Drops | ledgertest.Permits
-
 // harness opens ledgers on one file in a temporary folder. One process, one
-// ledger: SharedNodes is not declared.
-var harness = ledgertest.Harness{Has: has, New: func(t testing.TB) ledgertest.Open {
+// ledger: SharedNodes is false.
+var harness = ledgertest.Harness{New: func(t testing.TB) ledgertest.Open {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
 		t.Helper()

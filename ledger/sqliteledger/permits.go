@@ -7,8 +7,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-var _ sluice.Permitter = (*Ledger)(nil)
-
 // Permits implements sluice.Permitter. One process owns the ledger, so what it
 // uses is all that is in use.
 func (l *Ledger) Permits(ctx context.Context, id sluice.SaleID, ask sluice.PermitAsk) (int64, error) {

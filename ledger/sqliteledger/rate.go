@@ -8,8 +8,6 @@ import (
 	"github.com/sluicehq/sluice/internal/meters"
 )
 
-var _ sluice.RateLimiter = (*Ledger)(nil)
-
 // Allow implements sluice.RateLimiter, in memory: one process owns the ledger,
 // so there is no other server to ask, and a rate that is forgotten is no loss.
 func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rates sluice.Rates,

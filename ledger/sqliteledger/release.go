@@ -10,11 +10,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-var (
-	_ sluice.Releaser = (*Ledger)(nil)
-	_ sluice.Dropper  = (*Ledger)(nil)
-)
-
 // Release implements sluice.Releaser.
 func (l *Ledger) Release(
 	ctx context.Context, id sluice.SaleID, releases []sluice.Release,
@@ -31,7 +26,7 @@ func (l *Ledger) Release(
 	return *answer, nil
 }
 
-// Drop implements sluice.Dropper.
+// Drop implements sluice.Keeper.
 func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
 	defer wrap(&err, "drop sale=%s epoch=%d", id, epoch)
 	return l.do(ctx, func(g *group) error { return g.drop(id, epoch) })

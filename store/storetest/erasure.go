@@ -17,7 +17,7 @@ import (
 func erasing(t *testing.T, db Database, key string) settling {
 	t.Helper()
 	s := openSettling(t, db)
-	if _, err := s.(sluice.SecretSealer).SealSecrets(t.Context(), key); err != nil {
+	if _, err := s.SealSecrets(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -283,7 +283,7 @@ func testEraseKeys(t *testing.T, db Database) {
 		t.Errorf("pseudonyms %v, want two", seen)
 	}
 	reader := db.OpenReadOnly(t)
-	if _, err := reader.(sluice.SecretSealer).SealSecrets(t.Context(), erasureKey); err != nil {
+	if _, err := reader.SealSecrets(t.Context(), erasureKey); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := reader.EraseBuyer(t.Context(), erasedBuyer); err == nil {

@@ -14,7 +14,7 @@ func testWebhookSecrets(t *testing.T, db Database) {
 	sealing := func(key string, clear int, fault string) sluice.Store {
 		t.Helper()
 		s := db.Open(t)
-		got, err := s.(sluice.SecretSealer).SealSecrets(t.Context(), key)
+		got, err := s.SealSecrets(t.Context(), key)
 		if (err != nil) != (fault != "") || err != nil && !strings.Contains(err.Error(), fault) {
 			t.Fatalf("seal: %v, want %q", err, fault)
 		}

@@ -20,7 +20,7 @@ import (
 
 var base64Sealed = base64.RawStdEncoding
 
-// SealSecrets implements sluice.SecretSealer.
+// SealSecrets implements sluice.WebhookStore.
 func (s *Store) SealSecrets(ctx context.Context, key string) (clear int, err error) {
 	defer s.wrap(&err, "seal the webhooks' secrets")
 	if key != "" {
