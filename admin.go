@@ -18,12 +18,9 @@ const (
 
 var roleNames = [...]string{Viewer: "viewer", Operator: "operator", Owner: "owner"}
 
-// Roles lists every role, the weakest first.
-func Roles() []Role { return []Role{Viewer, Operator, Owner} }
-
 // ParseRole reads a role's name.
 func ParseRole(name string) (Role, error) {
-	for _, r := range Roles() {
+	for r := Viewer; r <= Owner; r++ {
 		if roleNames[r] == name {
 			return r, nil
 		}

@@ -27,7 +27,6 @@ type Ledger interface {
 	Keeper
 	Journal
 	Releaser
-	Recaller
 	RateLimiter
 	Permitter
 
@@ -82,6 +81,13 @@ type Reader interface {
 	// makes the search cheap and must be the claim's own. ErrOrderNotFound if
 	// there is none, ErrNotLoaded if the ledger does not hold the sale.
 	Find(ctx context.Context, order OrderID, buyer BuyerID) (Record, error)
+
+	// Recall returns the accepted claim with this id, ended or not, and takes
+	// nothing: layers that refuse buyers for reasons of their own ask it first, so
+	// that the repeat of an accepted claim still gets its order (I4).
+	// ErrOrderNotFound if there is none, ErrNotLoaded if the ledger does not hold
+	// the sale. A claim that is being decided at the same time may be found or not.
+	Recall(ctx context.Context, claim ClaimID) (Record, error)
 }
 
 // Reading is a sale as the ledger has it at one moment.
@@ -209,16 +215,4 @@ type Journal interface {
 	// PeekJournal calls yield with every entry not acknowledged yet, oldest
 	// first, without handing it out (the audit's way).
 	PeekJournal(ctx context.Context, sale SaleID, yield func(Entry) bool) error
-}
-
-// Recaller is the part of a ledger that says whether it has accepted a claim
-// before, and takes nothing. Layers that refuse buyers for reasons of their
-// own ask it first, so that the repeat of an accepted claim still gets its
-// order (I4).
-type Recaller interface {
-	// Recall returns the accepted claim with this id, ended or not.
-	// ErrOrderNotFound if there is none, ErrNotLoaded if the ledger does not
-	// hold the sale. A claim that is being decided at the same time may be
-	// found or not.
-	Recall(ctx context.Context, claim ClaimID) (Record, error)
 }

@@ -104,7 +104,7 @@ func TestMeterHolds(t *testing.T) {
 
 // A rate that changes while the sale runs is the new one at once.
 func TestMeterOfAnotherRate(t *testing.T) {
-	slow, fast := BuyerRate{Requests: 1, PerS: MaxRatePerS}.Meter(), BuyerRate{Requests: 10, PerS: 1}.Meter()
+	slow, fast := BuyerRate{Requests: 1, PerS: maxRatePerS}.Meter(), BuyerRate{Requests: 10, PerS: 1}.Meter()
 	paid, _ := slow.Try(0, second)
 	if after, wait := fast.Try(paid, second); wait != 0 || after != second+fast.Interval {
 		t.Errorf("after a day was paid for, the fast rate waits %d and keeps %d", wait, after)
@@ -112,7 +112,7 @@ func TestMeterOfAnotherRate(t *testing.T) {
 	if after, wait := slow.Try(second+fast.Interval, second); wait != fast.Interval || after != second+fast.Interval {
 		t.Errorf("the slow rate waits %d after a fast one", wait)
 	}
-	if m := (BuyerRate{Requests: MaxRateRequests, PerS: 1}).Meter(); m.Interval != 1 || m.Full != MaxRateRequests {
+	if m := (BuyerRate{Requests: maxRateRequests, PerS: 1}).Meter(); m.Interval != 1 || m.Full != maxRateRequests {
 		t.Errorf("the fastest rate is %+v", m)
 	}
 }

@@ -37,47 +37,45 @@ func (r *AuditReport) Violated() bool {
 
 // AuditFigures are the sums that an audit compared.
 type AuditFigures struct {
-	At      time.Time      `json:"at"` // the ledger's clock at the first reading; zero without a ledger
-	Ledger  LedgerFigures  `json:"ledger"`
-	Journal JournalFigures `json:"journal"`
-	Store   StoreFigures   `json:"store"`
+	At time.Time `json:"at"` // the ledger's clock at the first reading; zero without a ledger
+
+	// Ledger has the ledger's, at the first reading.
+	Ledger struct {
+		Loaded     bool   `json:"loaded"`
+		Epoch      int64  `json:"epoch"`
+		Seq        int64  `json:"seq"`   // of the last accepted claim of the epoch
+		Total      *int64 `json:"total"` // null: no total
+		Taken      int64  `json:"taken"`
+		Claims     int64  `json:"claims"`      // accepted, ended ones too
+		LiveClaims int64  `json:"live_claims"` // of Claims, those that hold units
+		LiveUnits  int64  `json:"live_units"`
+		Fence      string `json:"fence,omitempty"`
+		Error      string `json:"error,omitempty"` // why the ledger could not be read
+	} `json:"ledger"`
+
+	// Journal counts what is not acknowledged.
+	Journal struct {
+		Entries int64 `json:"entries"`
+		Claims  int64 `json:"claims"`
+		Damaged int64 `json:"damaged"` // of Entries
+	} `json:"journal"`
+
+	// Store has the store's, of one moment.
+	Store struct {
+		Epoch       int64            `json:"epoch"`
+		Total       *int64           `json:"total"` // null: no total
+		Taken       int64            `json:"taken"`
+		Orders      int64            `json:"orders"`
+		LiveUnits   int64            `json:"live_units"`
+		ByStatus    map[Status]int64 `json:"by_status"`
+		DeadLetters int64            `json:"dead_letters"` // journal entries set aside
+		SetAside    int64            `json:"set_aside"`    // claims in them that have no order
+		Fence       string           `json:"fence,omitempty"`
+	} `json:"store"`
+
 	// Newer counts the claims and orders after the ledger's first reading,
 	// which the next audit will judge.
 	Newer int64 `json:"newer"`
-}
-
-// LedgerFigures are the ledger's, at the first reading.
-type LedgerFigures struct {
-	Loaded     bool   `json:"loaded"`
-	Epoch      int64  `json:"epoch"`
-	Seq        int64  `json:"seq"`   // of the last accepted claim of the epoch
-	Total      *int64 `json:"total"` // null: no total
-	Taken      int64  `json:"taken"`
-	Claims     int64  `json:"claims"`      // accepted, ended ones too
-	LiveClaims int64  `json:"live_claims"` // of Claims, those that hold units
-	LiveUnits  int64  `json:"live_units"`
-	Fence      string `json:"fence,omitempty"`
-	Error      string `json:"error,omitempty"` // why the ledger could not be read
-}
-
-// JournalFigures count what is not acknowledged.
-type JournalFigures struct {
-	Entries int64 `json:"entries"`
-	Claims  int64 `json:"claims"`
-	Damaged int64 `json:"damaged"` // of Entries
-}
-
-// StoreFigures are the store's, of one moment.
-type StoreFigures struct {
-	Epoch       int64            `json:"epoch"`
-	Total       *int64           `json:"total"` // null: no total
-	Taken       int64            `json:"taken"`
-	Orders      int64            `json:"orders"`
-	LiveUnits   int64            `json:"live_units"`
-	ByStatus    map[Status]int64 `json:"by_status"`
-	DeadLetters int64            `json:"dead_letters"` // journal entries set aside
-	SetAside    int64            `json:"set_aside"`    // claims in them that have no order
-	Fence       string           `json:"fence,omitempty"`
 }
 
 // DifferenceClass is a kind of difference between ledger and store.
@@ -116,15 +114,12 @@ func DifferenceClasses() []DifferenceClass {
 	return []DifferenceClass{InFlight, LostOrder, LostRelease, OrphanHold, OrphanOrder, Drift}
 }
 
-// MaxOffenders bounds the order ids that a report names of each class.
-const MaxOffenders = 20
-
 // Difference is what was found of one class.
 type Difference struct {
 	Class    DifferenceClass `json:"class"`
 	Count    int64           `json:"count"`
 	Repaired int64           `json:"repaired"` // of Count; those for which the sale was fenced are among them
-	Orders   []OrderID       `json:"orders"`   // up to MaxOffenders, never of InFlight
+	Orders   []OrderID       `json:"orders"`   // up to 20, never of InFlight
 	Details  []string        `json:"details"`  // of Drift: what differs; else why it was not repaired
 }
 

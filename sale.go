@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -14,19 +15,9 @@ import (
 // Unlimited stands for an absent limit: of Total, MaxPerBuyer or MaxOrders.
 const Unlimited int64 = -1
 
-// Defaults of a sale.
-const (
-	DefaultPaymentWindow = 900 * time.Second
-	DefaultPaymentGrace  = 30 * time.Second
-	// ExtraOrders: MaxOrders is MaxPerBuyer plus this, unless given.
-	ExtraOrders = 9
-	// DefaultMaxUnpaid is MaxUnpaid of a sale that does not say, on the API and
-	// the command line.
-	DefaultMaxUnpaid = 2
-	// MaxUnits bounds Total and the limits per buyer, so that sums stay exact in
-	// every ledger (Lua and JavaScript count in doubles).
-	MaxUnits = 1_000_000_000_000
-)
+// MaxUnits bounds Total and the limits per buyer, so that sums stay exact in
+// every ledger (Lua and JavaScript count in doubles).
+const MaxUnits = 1_000_000_000_000
 
 // Money is an amount in the currency's minor unit (cents, fen).
 type Money struct {
@@ -79,6 +70,14 @@ func (t *Terms) Available(taken int64) int64 {
 	return max(t.Total-taken, 0)
 }
 
+// DefaultMaxOrders is MaxOrders unless given: some attempts more than units.
+func (t *Terms) DefaultMaxOrders() int64 {
+	if t.MaxPerBuyer == Unlimited {
+		return Unlimited
+	}
+	return min(t.MaxPerBuyer+9, MaxUnits)
+}
+
 // Same reports whether other terms are these: those of one version always are.
 func (t *Terms) Same(other *Terms) bool {
 	a, b := *t, *other
@@ -127,6 +126,16 @@ type Sale struct {
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	ArchivedAt time.Time // zero unless archived: the ledger has forgotten the sale
+}
+
+// NewSale returns a sale with the defaults of what an API request or a command
+// does not say, and without limits; what identifies and describes it, its window
+// and total are missing.
+func NewSale() Sale {
+	return Sale{
+		PaymentWindow: 15 * time.Minute, PaymentGrace: 30 * time.Second,
+		Terms: Terms{Version: 1, MaxPerBuyer: Unlimited, MaxOrders: Unlimited, MaxUnpaid: 2},
+	}
 }
 
 // TotalCanBe returns nil if the total can be changed to this now. A lower total
@@ -303,6 +312,12 @@ type Risk struct {
 	OnFailure OnFailure `json:"on_failure"`
 }
 
+// WithDefaults fills in what is not given: a second, and Deny.
+func (r Risk) WithDefaults() Risk {
+	r.TimeoutMS, r.OnFailure = cmp.Or(r.TimeoutMS, 1000), cmp.Or(r.OnFailure, Deny)
+	return r
+}
+
 // OnFailure is what happens to a buyer whom the risk service has not judged.
 type OnFailure string
 
@@ -311,9 +326,6 @@ const (
 	Allow OnFailure = "allow"
 	Deny  OnFailure = "deny"
 )
-
-// DefaultRiskTimeout is how long a risk service is waited for, unless given.
-const DefaultRiskTimeout = time.Second
 
 // Eligibility says how a buyer shows that the sale is for them.
 type Eligibility string
@@ -330,8 +342,8 @@ const (
 
 // Bounds of the rules.
 const (
-	MaxRateRequests   = 1_000_000
-	MaxRatePerS       = 86_400 // a day
+	maxRateRequests   = 1_000_000
+	maxRatePerS       = 86_400 // a day
 	maxAdmissionRatio = 1_000_000
 	maxTicketBeforeS  = 7 * 86_400 // a week
 	MaxDifficulty     = 30         // bits; each doubles the work
@@ -387,11 +399,11 @@ func (r *Rules) Validate() error {
 }
 
 func validateRate(field string, requests, perS int64) error {
-	if requests < 1 || requests > MaxRateRequests {
-		return fmt.Errorf("%s: requests %d: want 1 to %d", field, requests, MaxRateRequests)
+	if requests < 1 || requests > maxRateRequests {
+		return fmt.Errorf("%s: requests %d: want 1 to %d", field, requests, maxRateRequests)
 	}
-	if perS < 1 || perS > MaxRatePerS {
-		return fmt.Errorf("%s: per_s %d: want 1 to %d seconds (a day)", field, perS, MaxRatePerS)
+	if perS < 1 || perS > maxRatePerS {
+		return fmt.Errorf("%s: per_s %d: want 1 to %d seconds (a day)", field, perS, maxRatePerS)
 	}
 	return nil
 }

@@ -45,8 +45,7 @@ type PatchRules struct {
 // values that mean "off" inside the program and are no way to say so.
 func (p *PatchRules) apply(r *sluice.Rules) error {
 	if p.Risk.Set && !p.Risk.Null { // what may be left out of it
-		p.Risk.Value.TimeoutMS = cmp.Or(p.Risk.Value.TimeoutMS, sluice.DefaultRiskTimeout.Milliseconds())
-		p.Risk.Value.OnFailure = cmp.Or(p.Risk.Value.OnFailure, sluice.Deny)
+		p.Risk.Value = p.Risk.Value.WithDefaults()
 	}
 	return cmp.Or(
 		setRule(&r.BuyerRate, p.BuyerRate, "buyer_rate: want requests and per_s, or null for no limit"),

@@ -83,7 +83,7 @@ type CreateSale struct {
 	PaymentWindowS    Opt[int64]             `json:"payment_window_s,omitzero"`
 	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
-	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"` // absent: sluice.DefaultMaxUnpaid
+	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"` // absent: as sluice.NewSale has it
 	PatchRules
 }
 
@@ -100,14 +100,8 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 	case !c.OpensAt.Set:
 		return sluice.Sale{}, errors.New("opens_at: is missing; a time in the past opens the sale at once")
 	}
-	s := sluice.Sale{
-		SKU: c.SKU, Title: c.Title,
-		PaymentWindow: sluice.DefaultPaymentWindow, PaymentGrace: sluice.DefaultPaymentGrace,
-		Terms: sluice.Terms{
-			Version: 1, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
-			MaxUnpaid: sluice.DefaultMaxUnpaid,
-		},
-	}
+	s := sluice.NewSale()
+	s.SKU, s.Title = c.SKU, c.Title
 	if c.ID.Set {
 		s.ID = c.ID.Value
 	} else {
@@ -145,7 +139,7 @@ type PatchSale struct {
 // Apply edits the sale and says what is wrong with the outcome. As long as
 // max_orders_per_buyer has its default it follows max_per_buyer.
 func (p *PatchSale) Apply(s *sluice.Sale) error {
-	followed := s.MaxOrders == defaultMaxOrders(s.MaxPerBuyer)
+	followed := s.MaxOrders == s.DefaultMaxOrders()
 	set(&s.SKU, p.SKU)
 	set(&s.Title, p.Title)
 	if p.Price.Set {
@@ -165,7 +159,7 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 	}
 	wrong := cmp.Or(setLimit(&s.Total, p.Total, "total"), setLimit(&s.MaxPerBuyer, p.MaxPerBuyer, "max_per_buyer"))
 	if followed {
-		s.MaxOrders = defaultMaxOrders(s.MaxPerBuyer)
+		s.MaxOrders = s.DefaultMaxOrders()
 	}
 	wrong = cmp.Or(wrong, setLimit(&s.MaxOrders, p.MaxOrdersPerBuyer, "max_orders_per_buyer"))
 	if n := p.MaxUnpaidPerBuyer; n.Set {
@@ -189,13 +183,6 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 		return wrong
 	}
 	return s.Validate()
-}
-
-func defaultMaxOrders(maxPerBuyer int64) int64 {
-	if maxPerBuyer == sluice.Unlimited {
-		return sluice.Unlimited
-	}
-	return min(maxPerBuyer+sluice.ExtraOrders, sluice.MaxUnits)
 }
 
 func set[T any](dst *T, o Opt[T]) {

@@ -79,15 +79,6 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// ReasonOf returns the reason of a forbidden error of this package, or "".
-func ReasonOf(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Reason
-	}
-	return ""
-}
-
 // IsDecision reports whether err is a refusal of a claim: decided, and no
 // reason to try again with the same key.
 func IsDecision(err error) bool {

@@ -154,7 +154,8 @@ func (c *Client) AskTicket(ctx context.Context, sale sluice.SaleID, ask api.AskT
 func (c *Client) Ticket(ctx context.Context, sale sluice.SaleID, riskToken string) (api.Ticket, error) {
 	ask := api.AskTicket{Token: riskToken}
 	ticket, err := c.AskTicket(ctx, sale, ask)
-	if ReasonOf(err) != "challenge_missing" {
+	var refused *Error
+	if !errors.As(err, &refused) || refused.Reason != "challenge_missing" {
 		return ticket, err
 	}
 	challenge, err := c.Challenge(ctx, sale)

@@ -55,7 +55,7 @@ func (b *branch) try(sale, buyer, key string) string {
 func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
 	branches := threeBranches(t)
 	sale := prepared("phones", time.Now().Add(-time.Minute),
-		sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 20, PerS: sluice.MaxRatePerS, Shared: true}})
+		sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 20, PerS: 86_400, Shared: true}})
 	sale.Total, sale.MaxPerBuyer, sale.MaxOrders = 10_000, sluice.Unlimited, sluice.Unlimited
 	sell(t, branches, sale)
 	var mu sync.Mutex
@@ -110,8 +110,8 @@ func TestTheSharedRateOfAnAddressHoldsOnThreeServers(t *testing.T) {
 		}))
 	}
 	rules := sluice.Rules{
-		BuyerRate:   sluice.BuyerRate{Requests: 2, PerS: sluice.MaxRatePerS, Shared: true},
-		AddressRate: sluice.AddressRate{Requests: 20, PerS: sluice.MaxRatePerS, Shared: true},
+		BuyerRate:   sluice.BuyerRate{Requests: 2, PerS: 86_400, Shared: true},
+		AddressRate: sluice.AddressRate{Requests: 20, PerS: 86_400, Shared: true},
 	}
 	phones := prepared("phones", time.Now().Add(-time.Minute), rules)
 	rules.Ticket = sluice.Ticket{BeforeS: 60}
@@ -215,7 +215,7 @@ func TestRulesHoldOverAStartWithoutTheStore(t *testing.T) {
 	cfg := engine.Config{DataDir: t.TempDir(), Ledger: redis.URL(), Store: postgres.URL(), Node: "one"}
 	before := openBranch(t, cfg)
 	limited := prepared("phones", time.Now().Add(-time.Minute),
-		sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 1, PerS: sluice.MaxRatePerS}})
+		sluice.Rules{BuyerRate: sluice.BuyerRate{Requests: 1, PerS: 86_400}})
 	limited.MaxPerBuyer = 10
 	sell(t, []*branch{before}, limited)
 	sell(t, []*branch{before}, prepared("tickets", time.Now().Add(-time.Minute),

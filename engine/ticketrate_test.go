@@ -29,7 +29,7 @@ func TestTheSharedRateHoldsForTickets(t *testing.T) {
 		branches = append(branches, openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: node}))
 	}
 	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{
-		BuyerRate: sluice.BuyerRate{Requests: 5, PerS: sluice.MaxRatePerS, Shared: true}, Ticket: sluice.Ticket{BeforeS: 60},
+		BuyerRate: sluice.BuyerRate{Requests: 5, PerS: 86_400, Shared: true}, Ticket: sluice.Ticket{BeforeS: 60},
 	})
 	sale.Total = 100
 	sell(t, branches, sale)

@@ -41,7 +41,8 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 		"ask for a ticket, handed out from `DURATION` before the opening on, or none")
 	fl.StringVar(&f.challenge, "challenge", "", "ask for a proof of work of `BITS` before the ticket, or none")
 	fl.StringVar(&f.risk, "risk-url", "", "ask the service at `URL` before the ticket, or none")
-	fl.DurationVar(&f.riskTimeout, "risk-timeout", sluice.DefaultRiskTimeout, "how long to wait for it")
+	fl.DurationVar(&f.riskTimeout, "risk-timeout", time.Duration(sluice.Risk{}.WithDefaults().TimeoutMS)*time.Millisecond,
+		"how long to wait for it")
 	fl.StringVar(&f.onFailure, "risk-on-failure", string(sluice.Deny), "`POLICY` when it does not answer: allow or deny")
 	fl.StringVar(&f.eligibility, "eligibility", "", "who may buy: `BY` token or list, or none for every buyer")
 }

@@ -101,15 +101,15 @@ func (f *saleFlags) add(cmd *cobra.Command) {
 		"accepted claims of one buyer, ended ones too, `N` or none"+when(" (default max-per-buyer + 9)", ""))
 	text(&f.maxUnpaid, "max-unpaid-per-buyer", "",
 		"orders of one buyer that may expire, or be cancelled by the buyer, `N` or none"+
-			when(fmt.Sprintf(" (default %d)", sluice.DefaultMaxUnpaid), ""))
+			when(fmt.Sprintf(" (default %d)", sluice.NewSale().MaxUnpaid), ""))
 	text(&f.opens, "opens-at", "now", "`TIME` in RFC 3339, or +10m for in ten minutes"+when(", or now", ""))
 	text(&f.closes, "closes-at", "none", "`TIME` as for opens-at, or "+when("none", "now, or none"))
-	window, grace := sluice.DefaultPaymentWindow, sluice.DefaultPaymentGrace
-	if !f.create {
-		window, grace = 0, 0
+	var unless sluice.Sale
+	if f.create {
+		unless = sluice.NewSale()
 	}
-	fl.DurationVar(&f.window, "payment-window", window, "how long a buyer may take to pay")
-	fl.DurationVar(&f.grace, "payment-grace", grace, "how much longer the units are kept")
+	fl.DurationVar(&f.window, "payment-window", unless.PaymentWindow, "how long a buyer may take to pay")
+	fl.DurationVar(&f.grace, "payment-grace", unless.PaymentGrace, "how much longer the units are kept")
 	f.rules.add(cmd)
 }
 

@@ -164,7 +164,7 @@ func (l *refusingLedger) Claim(_ context.Context, _ sluice.SaleID, claims []slui
 }
 
 // forgetful remembers no claim.
-type forgetful struct{}
+type forgetful struct{ sluice.Reader }
 
 func (forgetful) Recall(context.Context, sluice.ClaimID) (sluice.Record, error) {
 	return sluice.Record{}, sluice.ErrOrderNotFound

@@ -262,8 +262,9 @@ func TestListsOfManyPages(t *testing.T) {
 	}
 }
 
-// memory is a Recaller that knows some claims.
+// memory is a Reader that knows some claims.
 type memory struct {
+	sluice.Reader
 	record sluice.Record
 	err    error
 	asked  int

@@ -36,7 +36,7 @@ type Gate struct {
 
 	// Of Guard; nil when every buyer is eligible.
 	eligibility *Eligibility
-	ledger      sluice.Recaller
+	ledger      sluice.Reader
 	recalling   chan struct{} // holds one value per recall in flight
 }
 
@@ -63,7 +63,7 @@ func NewGate(board *Board, batcher *Batcher, archive Archive, newID func(sluice.
 // The claim of a buyer who is not eligible may still repeat one that was
 // accepted: before it is refused the ledger is asked for that, and if it was,
 // the buyer gets that order (I4).
-func (g *Gate) Guard(eligibility *Eligibility, ledger sluice.Recaller) {
+func (g *Gate) Guard(eligibility *Eligibility, ledger sluice.Reader) {
 	g.eligibility, g.ledger, g.recalling = eligibility, ledger, make(chan struct{}, recalls)
 }
 

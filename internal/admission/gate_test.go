@@ -218,6 +218,7 @@ func TestAHoldersFloodIsRefusedForFree(t *testing.T) {
 
 // keeper is a ledger and archive that is sold out and has one accepted claim.
 type keeper struct {
+	sluice.Reader
 	claim sluice.Claim
 	asked int
 }

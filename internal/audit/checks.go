@@ -77,23 +77,17 @@ func (b *Book) report() sluice.AuditReport {
 }
 
 func (b *Book) figures() *sluice.AuditFigures {
-	f := &sluice.AuditFigures{
-		At: b.First.Now,
-		Ledger: sluice.LedgerFigures{
-			Loaded: b.First.Loaded, Epoch: b.First.Epoch, Seq: b.First.Seq, Total: limited(b.First.Terms.Total),
-			Taken: b.First.Taken, Claims: int64(len(b.claims)), Fence: b.First.Fence,
-		},
-		Journal: sluice.JournalFigures{Entries: b.entries, Claims: int64(len(b.journal)), Damaged: b.damaged},
-		Store: sluice.StoreFigures{
-			Epoch: b.Stored.Epoch, Total: limited(b.Stored.Total), Taken: b.Stored.Taken, Orders: int64(len(b.orders)),
-			ByStatus: b.byStatus, DeadLetters: b.asides, Fence: b.Stored.Fence,
-		},
-	}
+	f := &sluice.AuditFigures{At: b.First.Now}
+	l, s, first, stored := &f.Ledger, &f.Store, &b.First, &b.Stored
+	l.Loaded, l.Epoch, l.Seq, l.Fence = first.Loaded, first.Epoch, first.Seq, first.Fence
+	l.Total, l.Taken, l.Claims = limited(first.Terms.Total), first.Taken, int64(len(b.claims))
+	l.LiveClaims, l.LiveUnits = live(b.claims)
 	if b.LedgerErr != nil {
-		f.Ledger.Error = b.LedgerErr.Error()
+		l.Error = b.LedgerErr.Error()
 	}
-	f.Ledger.LiveClaims, f.Ledger.LiveUnits = live(b.claims)
-	f.Store.LiveUnits = b.StoredUnits()
+	f.Journal.Entries, f.Journal.Claims, f.Journal.Damaged = b.entries, int64(len(b.journal)), b.damaged
+	s.Epoch, s.Total, s.Taken, s.Fence = stored.Epoch, limited(stored.Total), stored.Taken, stored.Fence
+	s.Orders, s.LiveUnits, s.ByStatus, s.DeadLetters = int64(len(b.orders)), b.StoredUnits(), b.byStatus, b.asides
 	return f
 }
 

@@ -111,11 +111,12 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	for i, r := range sluice.Roles() {
+	roles := []sluice.Role{sluice.Viewer, sluice.Operator, sluice.Owner}
+	for i, r := range roles {
 		if got, err := sluice.ParseRole(r.String()); err != nil || got != r {
 			t.Errorf("%s is read as %v, %v", r, got, err)
 		}
-		for j, needed := range sluice.Roles() {
+		for j, needed := range roles {
 			if r.May(needed) != (i >= j) {
 				t.Errorf("a %s may do what needs a %s: %v", r, needed, r.May(needed))
 			}

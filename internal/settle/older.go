@@ -376,6 +376,6 @@ type (
 // tell logs orders, if there are any.
 func (r *Rebuilder) tell(what string, sale sluice.SaleID, orders []sluice.OrderID) {
 	if len(orders) > 0 {
-		r.log.Warn(what, "sale", sale, "count", len(orders), "orders", orders[:min(len(orders), sluice.MaxOffenders)])
+		r.log.Warn(what, "sale", sale, "count", len(orders), "orders", orders[:min(len(orders), maxOffenders)])
 	}
 }

@@ -57,11 +57,14 @@ func NewReconciler(store reconcilerStore, ledger ReconcileLedger) *Reconciler {
 	return &Reconciler{store: store, ledger: ledger}
 }
 
+// maxOffenders bounds the order ids and details that a report has of each class.
+const maxOffenders = 20
+
 // found counts one of a class.
 func found(r *sluice.ReconcileReport, class sluice.DifferenceClass, order sluice.OrderID) *sluice.Difference {
 	d := r.Of(class)
 	d.Count++
-	if order != "" && len(d.Orders) < sluice.MaxOffenders {
+	if order != "" && len(d.Orders) < maxOffenders {
 		d.Orders = append(d.Orders, order)
 	}
 	return d
@@ -69,7 +72,7 @@ func found(r *sluice.ReconcileReport, class sluice.DifferenceClass, order sluice
 
 // note adds a detail to a class.
 func note(d *sluice.Difference, format string, args ...any) {
-	if len(d.Details) < sluice.MaxOffenders {
+	if len(d.Details) < maxOffenders {
 		d.Details = append(d.Details, fmt.Sprintf(format, args...))
 	}
 }

@@ -211,7 +211,7 @@ func (f *faultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer slu
 	return record, nil
 }
 
-// Recall implements sluice.Recaller.
+// Recall implements sluice.Reader.
 func (f *faultyLedger) Recall(ctx context.Context, claim sluice.ClaimID) (record sluice.Record, err error) {
 	err = f.call(ctx, "Recall", func(l sluice.Ledger) (err error) {
 		record, err = l.Recall(ctx, claim)

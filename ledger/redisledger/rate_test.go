@@ -147,11 +147,11 @@ func BenchmarkAllow(b *testing.B) {
 	client := newClient(b, server.URL())
 	tries250 := triesOf(250)
 	for name, rates := range map[string]sluice.Rates{
-		"within": {Buyer: sluice.BuyerRate{Requests: sluice.MaxRateRequests, PerS: 1}},
-		"denied": {Buyer: sluice.BuyerRate{Requests: 1, PerS: sluice.MaxRatePerS}},
+		"within": {Buyer: sluice.BuyerRate{Requests: 1_000_000, PerS: 1}},
+		"denied": {Buyer: sluice.BuyerRate{Requests: 1, PerS: 86_400}},
 		"within-both": {
-			Buyer:   sluice.BuyerRate{Requests: sluice.MaxRateRequests, PerS: 1},
-			Address: sluice.AddressRate{Requests: sluice.MaxRateRequests, PerS: 1},
+			Buyer:   sluice.BuyerRate{Requests: 1_000_000, PerS: 1},
+			Address: sluice.AddressRate{Requests: 1_000_000, PerS: 1},
 		},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -155,10 +155,10 @@ func (s *sale) orderOf(order sluice.OrderID, buyer sluice.BuyerID) (sluice.Recor
 	return sluice.Record{}, v.missing()
 }
 
-// Recall returns the committed claim with this id, from memory.
-func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (_ sluice.Record, err error) {
+// Recall implements sluice.Reader, from memory.
+func (r *reader) Recall(ctx context.Context, claim sluice.ClaimID) (_ sluice.Record, err error) {
 	defer wrap(&err, "recall sale=%s", claim.Sale)
-	s, err := l.look(ctx, claim.Sale)
+	s, err := r.held(ctx, claim.Sale)
 	if err != nil {
 		return sluice.Record{}, err
 	}

@@ -12,7 +12,7 @@ import (
 func allRules() sluice.Rules {
 	return sluice.Rules{
 		BuyerRate:       sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
-		AddressRate:     sluice.AddressRate{Requests: sluice.MaxRateRequests, PerS: sluice.MaxRatePerS, Shared: true},
+		AddressRate:     sluice.AddressRate{Requests: 1_000_000, PerS: 86_400, Shared: true},
 		AdmissionRatio:  1.0000000000000002, // every bit of it
 		AdmissionShared: true,
 		Ticket:          sluice.Ticket{BeforeS: 60},
