@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -393,15 +394,57 @@ func testEraseOlder(t *testing.T, db Database) {
 	older(sluice.Erased{Orders: 1})
 	older(sluice.Erased{})
 
-	// A payment that comes after all were erased is erased as well.
+	// A payment that comes after all were erased stays until it is refunded, and no
+	// longer; one that is refused does not stay at all, however often it comes.
 	late := want(mustBeSound(t, s, "old").Orders[0].ID, sluice.Pay)
 	late.PaymentID = "pay-4711-late"
 	change(t, s, late)
-	older(sluice.Erased{Waits: []sluice.ErasureWait{{Sale: "old", Why: sluice.OwedRefund}}})
+	if o, err := s.Order(t.Context(), late.Order); err != nil || o.PaymentID != late.PaymentID {
+		t.Errorf("the payment that is to be refunded is %q, %v", o.PaymentID, err)
+	}
+	refuse := func() {
+		t.Helper()
+		c := late
+		c.PaymentID = "pay-4711-refused"
+		for range 2 {
+			if _, err := s.Change(t.Context(), c); !errors.As(err, new(*sluice.PaymentConflictError)) {
+				t.Errorf("a second payment: %v", err)
+			}
+		}
+	}
+	refuse()
 	change(t, s, want(late.Order, sluice.Refund))
-	older(sluice.Erased{Orders: 1})
-	if o, err := s.Order(t.Context(), late.Order); err != nil || strings.Contains(o.PaymentID, personal) {
-		t.Errorf("the late payment is %q, %v", o.PaymentID, err)
+	refuse()
+	change(t, s, late) // again
+	o, err := s.Order(t.Context(), late.Order)
+	if text := fmt.Sprintf("%+v %+v", o, history(t, s, late.Order)); err != nil || strings.Contains(text, personal) ||
+		o.Status != sluice.Refunded {
+		t.Errorf("after the refund: %s, %v", text, err)
+	}
+	older(sluice.Erased{})
+}
+
+// A sale with many orders keeps no other from being erased: each has its turns.
+func testEraseTurns(t *testing.T, db Database) {
+	s := erasing(t, db, erasureKey)
+	for id, n := range map[sluice.SaleID]int{"huge": 1300, "small": 3} { // a turn has 1,000
+		create(t, s, aSale(id, 2000))
+		src := &source{sale: id, epoch: 1}
+		for ; n > 0; n -= 100 {
+			entry := src.entry(min(n, 100))
+			insert(t, s, sluice.Stored{Inserted: len(entry.Claims)}, entry)
+		}
+		db.Execute(t, "UPDATE orders SET status = 'paid' WHERE sale_id = '"+string(id)+"'")
+		archivedSale(t, s, id)
+	}
+	db.Execute(t, "UPDATE sales SET archived_at = "+db.Earlier("archived_at", "7200"))
+	if got, err := s.EraseOlder(t.Context(), time.Hour); err != nil || got.Orders != 1303 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	db.Execute(t, `UPDATE sales SET title = 'before the huge one' WHERE id = 'small' AND erased_at <
+		(SELECT done FROM (SELECT erased_at AS done FROM sales WHERE id = 'huge') AS other)`)
+	if small := mustBeSound(t, s, "small").Sale; small.Title != "before the huge one" {
+		t.Error("the small sale has waited for all orders of the huge one")
 	}
 }
 

@@ -64,8 +64,8 @@ var arguments = map[string]string{
 	"Erase.SaleOfBuyer": "buyer text", "Erase.LockOrdersOfBuyer": "buyer sale text page",
 	"Erase.LockOrdersOfSale": "sale zero page", "Erase.PaymentsOf": "orders", "Erase.Order": "buyer key text text order",
 	"Erase.Payment": "text text order pending text", "Erase.LettersAfter": "zero page", "Erase.Letter": "text text one",
-	"Erase.LockLetter": "one", "Erase.IsArchived": "sale",
-	"Erase.IsListed": "sale allow one buyer", "Erase.FirstAction": "", "Erase.LastAction": "",
+	"Erase.LockLetter": "one",
+	"Erase.IsListed":   "sale allow one buyer", "Erase.FirstAction": "", "Erase.LastAction": "",
 	"Erase.Actions": "text text one two text", "Erase.DeleteActions": "one two now", "Erase.ToErase": "now text",
 	"Erase.SetErased": "now sale",
 

@@ -114,13 +114,20 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	case step.Repeat && c.Action == sluice.Pay && c.PaymentID != o.PaymentID &&
 		q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID) != o.PaymentID:
 		refused = &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
-		q.eraseAgain(o.Sale)
-		q.addHistory(&o, now, historyEntry(c, o.Status, o.Status))
+		entry := historyEntry(c, o.Status, o.Status)
+		if isErased(&o) && o.Status != sluice.RefundDue {
+			entry.PaymentID = q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID)
+		}
+		q.addHistory(&o, now, entry)
 		return o, refused, nil
 	case step.Repeat:
 		return o, nil, nil
 	}
-	return o, nil, q.takeStep(c, &o, step, now, late)
+	if err := q.takeStep(c, &o, step, now, late); err != nil {
+		return o, nil, err
+	}
+	q.eraseAgain(&o)
+	return o, nil, nil
 }
 
 func (q *conn) lockOrder(id sluice.OrderID) sluice.Order {
@@ -150,9 +157,6 @@ func (q *conn) takeStep(c *sluice.Change, o *sluice.Order, step sluice.Step, now
 	}
 	if step.Releases {
 		q.lowerTaken(map[sluice.SaleID]int64{o.Sale: o.Quantity})
-	}
-	if from != sluice.Pending { // a sale with pending orders is not archived
-		q.eraseAgain(o.Sale)
 	}
 	if !q.changed(sqlChangeOrder, string(o.Status), o.Reason, o.PaymentID, o.UpdatedAt, o.Unpaid,
 		o.ID, string(from), now, late) {

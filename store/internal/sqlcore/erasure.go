@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -28,8 +29,8 @@ var (
 		FORCE INDEX (orders_claim) WHERE buyer_id = ? AND sale_id = ? AND claim_key > ? ORDER BY claim_key
 		LIMIT ? FOR NO KEY UPDATE`)
 	sqlLockOrdersOfSale = newStatement("Erase.LockOrdersOfSale", `SELECT `+OrderColumns+` FROM orders
-		FORCE INDEX (orders_of_sale) WHERE sale_id = ? AND position > ? ORDER BY position
-		LIMIT ? FOR NO KEY UPDATE`)
+		FORCE INDEX (orders_of_sale) WHERE sale_id = ? AND position > ? AND buyer_id NOT LIKE 'erased-________________________________'
+		ORDER BY position LIMIT ? FOR NO KEY UPDATE`)
 	sqlPaymentsOf = newStatement("Erase.PaymentsOf", `SELECT c.order_id, c.from_status, c.payment_id, c.refused
 		FROM order_changes c WHERE c.order_id = ANY (?::text[]) AND (c.payment_id <> '' OR c.refused <> '')`)
 	sqlEraseOrder = newStatement("Erase.Order",
@@ -51,14 +52,14 @@ var (
 	// are not erased.
 	sqlToErase = newStatement("Erase.ToErase", `SELECT id FROM sales FORCE INDEX (sales_to_erase)
 		WHERE erased_at IS NULL AND archived_at < ? AND id > ? ORDER BY id LIMIT 1`)
-	sqlIsArchived = newStatement("Erase.IsArchived", `SELECT count(*) FROM sales WHERE id = ? AND archived_at IS NOT NULL`)
-	sqlSetErased  = newStatement("Erase.SetErased", update("sales", "erased_at")+` WHERE id = ?`)
+	sqlSetErased = newStatement("Erase.SetErased", update("sales", "erased_at")+` WHERE id = ?`)
 )
 
 // Sizes of one transaction: orders, dead letters (of which each may hold hundreds
-// of claims), and numbers of admin actions.
+// of claims), and numbers of admin actions. And the orders of one turn of a sale.
 const (
 	eraseOrders  = 100
+	eraseTurn    = 10 * eraseOrders
 	eraseLetters = 5
 	eraseActions = 5000
 )
@@ -112,19 +113,25 @@ func (s *Store) EraseOlder(ctx context.Context, age time.Duration) (done sluice.
 		}
 		return n
 	})
-	for sale := sluice.SaleID(""); ctx.Err() == nil; {
-		sale, err = only[sluice.SaleID](s.reads(ctx).row(sqlToErase, before, sale))
-		if errors.Is(err, sql.ErrNoRows) {
-			return done, failed
-		}
-		if err != nil {
-			return done, cmp.Or(failed, err)
-		}
-		if err := e.sale(ctx, sale); err != nil {
-			failed = cmp.Or(failed, fmt.Errorf("sale %s: %w", sale, err))
+	// Turn by turn, so that a huge sale keeps no other from its own.
+	for left := true; left; {
+		left = false
+		for sale := sluice.SaleID(""); ; {
+			sale, err = only[sluice.SaleID](s.reads(ctx).row(sqlToErase, before, sale))
+			if errors.Is(err, sql.ErrNoRows) {
+				break
+			}
+			if err != nil {
+				return done, cmp.Or(failed, err)
+			}
+			more, err := e.sale(ctx, sale)
+			if err != nil {
+				failed = cmp.Or(failed, fmt.Errorf("sale %s: %w", sale, err))
+			}
+			left = left || more
 		}
 	}
-	return done, cmp.Or(failed, ctx.Err())
+	return done, failed
 }
 
 func (s *Store) mayErase(err error) error {
@@ -140,10 +147,16 @@ type eraser struct {
 	done     *sluice.Erased
 	archived map[sluice.SaleID]bool // as far as it was asked for
 	waits    map[sluice.ErasureWait]bool
+	upto     map[sluice.SaleID]int64 // positions of orders that were visited; atEnd: all were, or one cannot be
 }
 
+const atEnd = math.MaxInt64
+
 func (s *Store) newEraser(done *sluice.Erased) *eraser {
-	return &eraser{s, done, map[sluice.SaleID]bool{}, map[sluice.ErasureWait]bool{}}
+	return &eraser{
+		s: s, done: done,
+		archived: map[sluice.SaleID]bool{}, waits: map[sluice.ErasureWait]bool{}, upto: map[sluice.SaleID]int64{},
+	}
 }
 
 func (e *eraser) wait(sale sluice.SaleID, why sluice.ErasureReason) {
@@ -214,18 +227,27 @@ func (e *eraser) ordersOfBuyer(ctx context.Context, buyer sluice.BuyerID) error 
 		key := sluice.Key("")
 		err = e.orders(ctx, func(tx *conn) ([]sluice.Order, error) {
 			return all(tx, sqlLockOrdersOfBuyer, scanOrder, buyer, sale, key, eraseOrders)
-		}, func(last *sluice.Order) { key = last.Key })
+		}, func(last *sluice.Order) bool {
+			key = last.Key
+			return true
+		})
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// sale erases all buyers of an archived sale, and notes that. A sale that owes a
-// refund is looked at again.
-func (e *eraser) sale(ctx context.Context, id sluice.SaleID) error {
-	after, upto := int64(0), int64(0)
-	err := e.orders(ctx, func(tx *conn) (page []sluice.Order, err error) {
+// sale erases the buyers of an archived sale, a number of orders at a turn, and
+// notes when all are. A sale that owes a refund is looked at again by the next
+// EraseOlder; orders that were erased are not. A failure ends its turns.
+func (e *eraser) sale(ctx context.Context, id sluice.SaleID) (more bool, err error) {
+	after := e.upto[id]
+	if after == atEnd {
+		return false, nil
+	}
+	e.upto[id] = atEnd
+	upto, visited := after, 0
+	err = e.orders(ctx, func(tx *conn) (page []sluice.Order, err error) {
 		upto = after
 		err = tx.each(sqlLockOrdersOfSale, []any{id, after, eraseOrders}, func(r row) error {
 			order, position, err := scanOrderAt(r)
@@ -233,29 +255,40 @@ func (e *eraser) sale(ctx context.Context, id sluice.SaleID) error {
 			return err
 		})
 		return page, err
-	}, func(*sluice.Order) { after = upto })
+	}, func(*sluice.Order) bool {
+		after, visited = upto, visited+eraseOrders
+		return visited < eraseTurn
+	})
+	if err == nil && visited >= eraseTurn {
+		e.upto[id] = after
+		return true, nil
+	}
 	if err == nil {
 		err = e.letters(ctx, id, "")
 	}
 	if err != nil || e.waits[sluice.ErasureWait{Sale: id, Why: sluice.OwedRefund}] {
-		return err
+		return false, err
 	}
-	return e.s.change(ctx, func(tx *conn) error { return tx.set(sqlSetErased, storeNow, id) })
+	return false, e.s.change(ctx, func(tx *conn) error { return tx.set(sqlSetErased, storeNow, id) })
 }
 
-// eraseAgain lets EraseOlder visit the sale of a changed order again, if it is
-// archived: a payment may have come. Orders of a sale that sells leave its row alone.
-func (q *conn) eraseAgain(sale sluice.SaleID) {
-	if archived, _ := only[int64](q.row(sqlIsArchived, sale)); archived > 0 {
-		q.set(sqlSetErased, nil, sale)
+// eraseAgain erases what a change has left on an order whose buyer is erased, in the
+// same transaction: no eraser comes to that order again. A payment that is to be
+// refunded stays until it is.
+func (q *conn) eraseAgain(o *sluice.Order) {
+	if isErased(o) && o.Status != sluice.RefundDue {
+		payments, _ := q.paymentsOf([]sluice.Order{*o})
+		q.eraseOrder(o, payments[o.ID])
 	}
 }
 
-// orders erases pages of orders, each in a transaction, until one is empty. A
+func isErased(o *sluice.Order) bool { return masked.MatchString(string(o.Buyer)) }
+
+// orders erases pages of orders, each in a transaction, until one is not full. A
 // transaction may be tried twice; next is called with the last order of a page that
-// is committed.
+// is committed, and returns whether to go on.
 func (e *eraser) orders(
-	ctx context.Context, lock func(*conn) ([]sluice.Order, error), next func(last *sluice.Order),
+	ctx context.Context, lock func(*conn) ([]sluice.Order, error), next func(last *sluice.Order) bool,
 ) error {
 	for {
 		var page []sluice.Order
@@ -283,10 +316,9 @@ func (e *eraser) orders(
 		for sale := range owed {
 			e.wait(sale, sluice.OwedRefund)
 		}
-		if len(page) < eraseOrders {
+		if len(page) < eraseOrders || !next(&page[len(page)-1]) {
 			return nil
 		}
-		next(&page[len(page)-1])
 	}
 }
 
