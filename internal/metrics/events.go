@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluicehq/sluice"
@@ -15,25 +17,17 @@ type Events struct {
 
 // Events returns counters of events and webhooks.
 func (m *Metrics) Events() *Events {
-	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_webhook_attempts_total", Help: "Attempts of this server to deliver an event to a webhook, by outcome.",
-	}, []string{"result"})
-	e := &Events{
-		numbered: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_events_numbered_total", Help: "Events of orders and sales that this server gave their numbers.",
-		}),
+	attempts := m.counters("sluice_webhook_attempts_total",
+		"Attempts of this server to deliver an event to a webhook, by outcome.", "result")
+	return &Events{
+		numbered: m.counter("sluice_events_numbered_total",
+			"Events of orders and sales that this server gave their numbers."),
 		delivered: attempts.WithLabelValues("delivered"), failed: attempts.WithLabelValues("failed"),
-		parked: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_webhook_given_up_total",
-			Help: "Events that this server gave up for a webhook; an operator can replay them.",
-		}),
-		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sluice_webhook_lag_events",
-			Help: "Events that have not been looked at for a webhook; of the server that sends.",
-		}, []string{"webhook"}),
+		parked: m.counter("sluice_webhook_given_up_total",
+			"Events that this server gave up for a webhook; an operator can replay them."),
+		lag: m.gauges("sluice_webhook_lag_events",
+			"Events that have not been looked at for a webhook; of the server that sends.", "webhook"),
 	}
-	m.registry.MustRegister(e.numbered, attempts, e.parked, e.lag)
-	return e
 }
 
 // Numbered counts events that got their numbers.
@@ -53,3 +47,60 @@ func (e *Events) Lag(lag map[sluice.WebhookID]int64) {
 		e.lag.WithLabelValues(string(id)).Set(float64(n))
 	}
 }
+
+// Eligibility counts what stands before a sale. Make it with Metrics.Eligibility, once.
+type Eligibility struct {
+	tickets *prometheus.CounterVec
+	risk    *prometheus.HistogramVec
+}
+
+// Eligibility adds the counters of tickets and of the merchants' risk services.
+func (m *Metrics) Eligibility() *Eligibility {
+	e := &Eligibility{
+		tickets: m.counters("sluice_ticket_requests_total",
+			"Requests for tickets and challenges, by what became of them: handed_out, the reason of a refusal, or a code.",
+			"outcome"),
+		risk: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_risk_seconds",
+			Help: "How long merchants' risk services took, by verdict: allowed, denied, or failed_allowed and failed_denied " +
+				"by the sale's policy.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"verdict"}),
+	}
+	m.registry.MustRegister(e.risk)
+	return e
+}
+
+// Ticket counts one request for a ticket.
+func (e *Eligibility) Ticket(outcome string) { e.tickets.WithLabelValues(outcome).Inc() }
+
+// Risk counts one verdict.
+func (e *Eligibility) Risk(allow, failed bool, took time.Duration) {
+	verdict := "denied"
+	if allow {
+		verdict = "allowed"
+	}
+	if failed {
+		verdict = "failed_" + verdict
+	}
+	e.risk.WithLabelValues(verdict).Observe(took.Seconds())
+}
+
+// AdminActions counts what admins did.
+type AdminActions struct{ vec *prometheus.CounterVec }
+
+// AdminActions returns a counter of what admins did, by what became of the
+// record: recorded, unrecorded (the store did not take it; the log has it),
+// forbidden (all of those, recorded or not), wrong_key (a key that is no
+// admin's).
+func (m *Metrics) AdminActions() AdminActions {
+	vec := m.counters("sluice_admin_actions_total",
+		"Requests of admins that change something, by what became of their record.", "result")
+	for _, result := range []string{"recorded", "unrecorded", "forbidden", "wrong_key"} {
+		vec.WithLabelValues(result)
+	}
+	return AdminActions{vec}
+}
+
+// Count counts one.
+func (a AdminActions) Count(result string) { a.vec.WithLabelValues(result).Inc() }

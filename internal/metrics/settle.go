@@ -31,47 +31,35 @@ type Settling struct {
 // Settling returns counters at zero. Classes are those of differences that
 // Found will meet; rebuilds is called at each scrape.
 func (m *Metrics) Settling(classes []string, rebuilds func() int64) *Settling {
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		m.registry.MustRegister(c)
-		return c
-	}
-	vec := func(name, help, label string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-		m.registry.MustRegister(c)
-		return c
-	}
 	s := &Settling{
-		expired: vec("sluice_orders_expired_total",
+		expired: m.counters("sluice_orders_expired_total",
 			"Unpaid orders that this server ended because they were due; without a sale: of further sales.", "sale"),
-		aside: counter("sluice_dead_letters_total",
+		aside: m.counter("sluice_dead_letters_total",
 			"Journal entries that this server set aside because they could not be stored."),
-		reconciled: counter("sluice_reconciliations_total", "Comparisons of ledger and store that this server finished."),
-		found: vec("sluice_reconcile_found_total",
+		reconciled: m.counter("sluice_reconciliations_total", "Comparisons of ledger and store that this server finished."),
+		found: m.counters("sluice_reconcile_found_total",
 			"Differences between ledger and store that this server's reconciliations found, those in flight apart.", "class"),
-		repaired: vec("sluice_reconcile_repaired_total", "Differences that this server's reconciliations repaired.", "class"),
+		repaired: m.counters("sluice_reconcile_repaired_total",
+			"Differences that this server's reconciliations repaired.", "class"),
+		clocks: m.gauges("sluice_clock_ahead_seconds",
+			"How far the clock of ledger or store is ahead of this server's; negative: behind.", "clock"),
+		behind: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_expiry_behind_seconds", Help: "How far expiry is behind the store's clock after that jumped ahead.",
+		}),
+		expiring: map[sluice.SaleID]bool{},
 	}
-	s.expiring = map[sluice.SaleID]bool{}
+	m.registry.MustRegister(s.behind)
 	s.expired.WithLabelValues("")
-	s.clocks = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sluice_clock_ahead_seconds",
-		Help: "How far the clock of ledger or store is ahead of this server's; negative: behind.",
-	}, []string{"clock"})
-	s.behind = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sluice_expiry_behind_seconds", Help: "How far expiry is behind the store's clock after that jumped ahead.",
-	})
-	m.registry.MustRegister(s.clocks, s.behind)
-	released := vec("sluice_releases_total", "Releases that this server gave to the ledger, by what became of them.",
-		"result")
+	released := m.counters("sluice_releases_total",
+		"Releases that this server gave to the ledger, by what became of them.", "result")
 	s.applied, s.before, s.unknown = released.WithLabelValues("applied"), released.WithLabelValues("before"),
 		released.WithLabelValues("unknown")
 	for _, class := range classes {
 		s.found.WithLabelValues(class)
 		s.repaired.WithLabelValues(class)
 	}
-	m.registry.MustRegister(&backlogCollector{s}, prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "sluice_rebuilds_total", Help: "Sales that this server rebuilt after their ledger had lost data.",
-	}, func() float64 { return float64(rebuilds()) }))
+	m.read(func(value values) { value(rebuilt, float64(rebuilds())) })
+	m.read(s.readBacklog)
 	return s
 }
 
@@ -123,60 +111,42 @@ func (s *Settling) Found(class string, found, repaired int64) {
 // Backlog sets what waits in the store; nil says that the store did not tell.
 func (s *Settling) Backlog(b *sluice.Backlog) { s.backlog.Store(b) }
 
-// backlogCollector reports the backlog that was read last. When the store does
-// not answer it reports nothing but that: an old figure would calm people.
-type backlogCollector struct{ *Settling }
-
 var (
-	storeUpDesc     = prometheus.NewDesc("sluice_store_up", "1 if the store has answered lately.", nil, nil)
-	deadLettersDesc = prometheus.NewDesc("sluice_dead_letters", "Unresolved dead letters, by sale.",
-		[]string{"sale"}, nil)
-	releasesDesc = prometheus.NewDesc("sluice_releases_waiting",
-		"Releases of ended orders that are not with the ledger yet, by sale.", []string{"sale"}, nil)
-	oldestReleaseDesc = prometheus.NewDesc("sluice_release_oldest_seconds",
-		"How long the oldest release waits; 0 if none does.", nil, nil)
-	overdueDesc = prometheus.NewDesc("sluice_orders_overdue",
-		"Orders that are pending although their deadline and grace have passed, by sale.", []string{"sale"}, nil)
-	oldestDueDesc = prometheus.NewDesc("sluice_order_overdue_oldest_seconds",
-		"How long the most overdue order is due; 0 if none is.", nil, nil)
+	rebuilt     = counter("sluice_rebuilds_total", "Sales that this server rebuilt after their ledger had lost data.")
+	storeUp     = gauge("sluice_store_up", "1 if the store has answered lately.")
+	deadLetters = gauge("sluice_dead_letters", "Unresolved dead letters, by sale.", "sale")
+	waiting     = gauge("sluice_releases_waiting",
+		"Releases of ended orders that are not with the ledger yet, by sale.", "sale")
+	oldestWaiting = gauge("sluice_release_oldest_seconds", "How long the oldest release waits; 0 if none does.")
+	overdue       = gauge("sluice_orders_overdue",
+		"Orders that are pending although their deadline and grace have passed, by sale.", "sale")
+	oldestOverdue = gauge("sluice_order_overdue_oldest_seconds",
+		"How long the most overdue order is due; 0 if none is.")
 )
 
-// Describe implements prometheus.Collector.
-func (c *backlogCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		storeUpDesc, deadLettersDesc, releasesDesc, oldestReleaseDesc, overdueDesc,
-		oldestDueDesc,
-	} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *backlogCollector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
-	}
-	backlog := c.backlog.Load()
+// readBacklog reports the backlog that was read last. When the store does not
+// answer it reports nothing but that: an old figure would calm people.
+func (s *Settling) readBacklog(value values) {
+	backlog := s.backlog.Load()
+	value(storeUp, oneIf(backlog != nil))
 	if backlog == nil {
-		gauge(storeUpDesc, 0)
 		return
 	}
-	gauge(storeUpDesc, 1)
 	oldestRelease, oldestDue := 0.0, 0.0
 	for id, b := range backlog.Sales {
 		sale := string(id)
 		if b.DeadLetters > 0 {
-			gauge(deadLettersDesc, float64(b.DeadLetters), sale)
+			value(deadLetters, float64(b.DeadLetters), sale)
 		}
 		if b.Releases > 0 {
-			gauge(releasesDesc, float64(b.Releases), sale)
+			value(waiting, float64(b.Releases), sale)
 			oldestRelease = max(oldestRelease, backlog.At.Sub(b.OldestRelease).Seconds())
 		}
 		if b.Overdue > 0 {
-			gauge(overdueDesc, float64(b.Overdue), sale)
+			value(overdue, float64(b.Overdue), sale)
 			oldestDue = max(oldestDue, backlog.At.Sub(b.OldestDue).Seconds())
 		}
 	}
-	gauge(oldestReleaseDesc, oldestRelease)
-	gauge(oldestDueDesc, oldestDue)
+	value(oldestWaiting, oldestRelease)
+	value(oldestOverdue, oldestDue)
 }

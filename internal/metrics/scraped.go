@@ -1,0 +1,187 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluicehq/sluice"
+)
+
+// metric is one whose values are read when the metrics are rendered.
+type metric struct {
+	*prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func gauge(name, help string, labels ...string) metric {
+	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue}
+}
+
+func counter(name, help string, labels ...string) metric {
+	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
+}
+
+// values takes what a reading reads.
+type (
+	values  func(of metric, v float64, labels ...string)
+	reading func(values)
+)
+
+// Describe implements prometheus.Collector. It names nothing: what is read may not be
+// there yet when the reading is registered.
+func (reading) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (r reading) Collect(ch chan<- prometheus.Metric) {
+	r(func(of metric, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(of.Desc, of.kind, v, labels...)
+	})
+}
+
+func (m *Metrics) read(r reading) { m.registry.MustRegister(r) }
+
+// oneIf is a yes or no.
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// Sale is one sale as the metrics report it.
+type Sale struct {
+	ID        sluice.SaleID
+	Taken     int64
+	Available int64 // sluice.Unlimited: not reported
+	Backlog   int64 // journal entries not stored yet
+	Fenced    bool
+}
+
+var (
+	takenUnits     = gauge("sluice_sale_taken_units", "Units of live orders, by the ledger.", "sale")
+	availableUnits = gauge("sluice_sale_available_units", "Units that can be taken, by the ledger.", "sale")
+	backlogEntries = gauge("sluice_sale_backlog_entries", "Journal entries that are not stored yet.", "sale")
+	saleFenced     = gauge("sluice_sale_fenced", "1 while claims are refused as unavailable until a rebuild.", "sale")
+)
+
+// sales reports the board.
+func (m *Metrics) sales(sales func() []Sale) {
+	m.read(func(value values) {
+		for _, s := range sales() {
+			sale := string(s.ID)
+			value(takenUnits, float64(s.Taken), sale)
+			if s.Available != sluice.Unlimited {
+				value(availableUnits, float64(s.Available), sale)
+			}
+			value(backlogEntries, float64(s.Backlog), sale)
+			value(saleFenced, oneIf(s.Fenced), sale)
+		}
+	})
+}
+
+var reconcileDifferences = gauge("sluice_reconcile_differences",
+	"Differences between ledger and store that this server's last reconciliations found.", "class")
+
+// Differences adds what the last reconciliations found, by class; found is
+// called at each scrape.
+func (m *Metrics) Differences(found func() map[string]int64) {
+	m.read(func(value values) {
+		for class, n := range found() {
+			value(reconcileDifferences, float64(n), class)
+		}
+	})
+}
+
+var (
+	gateRefused = counter("sluice_gate_refused_total",
+		"Claims that this server refused before the ledger was asked, by check.", "check")
+	claimsInFlight = gauge("sluice_claims_on_their_way",
+		"Claims that this server has let through and that are not decided.")
+	permitsInUse = gauge("sluice_permits_in_use",
+		"Permits of sales with a shared admission ratio that this server uses: claims that the ledger is deciding.")
+)
+
+// Gate adds how many claims each check of this server's gate has refused, how
+// many claims are in flight and how many permits in use; all are called at each
+// scrape.
+func (m *Metrics) Gate(refused func() map[string]int64, inFlight, permits func() int64) {
+	m.read(func(value values) {
+		for check, n := range refused() {
+			value(gateRefused, float64(n), check)
+		}
+		value(claimsInFlight, float64(inFlight()))
+		value(permitsInUse, float64(permits()))
+	})
+}
+
+// Listener is one listener's connections as the metrics report them.
+type Listener struct {
+	Name                         string
+	Open                         int
+	RefusedTotal, RefusedAddress int64
+	ClosedIdle, AcceptErrors     int64
+}
+
+var (
+	connectionsOpen    = gauge("sluice_connections", "Connections that are open.", "listener")
+	connectionsRefused = counter("sluice_connections_refused_total",
+		"Connections that found no room, by the limit that was reached: total, or address.", "listener", "limit")
+	connectionsIdle = counter("sluice_connections_closed_idle_total",
+		"Idle connections that were closed early, since connections were scarce.", "listener")
+	acceptErrors = counter("sluice_accept_errors_total", "Connections that the system could not accept.", "listener")
+)
+
+// Connections adds the connections of all listeners, which are asked for when the
+// metrics are rendered.
+func (m *Metrics) Connections(listeners func() []Listener) {
+	m.read(func(value values) {
+		for _, l := range listeners() {
+			value(connectionsOpen, float64(l.Open), l.Name)
+			value(connectionsRefused, float64(l.RefusedTotal), l.Name, "total")
+			value(connectionsRefused, float64(l.RefusedAddress), l.Name, "address")
+			value(connectionsIdle, float64(l.ClosedIdle), l.Name)
+			value(acceptErrors, float64(l.AcceptErrors), l.Name)
+		}
+	})
+}
+
+var (
+	eventStreams   = gauge("sluice_event_streams", "Event streams that are open on this server.")
+	streamsRefused = counter("sluice_event_streams_refused_total",
+		"Event streams that this server refused, by the limit that was reached: total, or address.", "limit")
+)
+
+// Streams adds how many event streams are open, and how many found no place: on
+// the server, and for their address. Both are called at each scrape.
+func (m *Metrics) Streams(open func() int64, refused func() (total, address int64)) {
+	m.read(func(value values) {
+		value(eventStreams, float64(open()))
+		total, address := refused()
+		value(streamsRefused, float64(total), "total")
+		value(streamsRefused, float64(address), "address")
+	})
+}
+
+var replicaUp = gauge("sluice_ledger_replica_up", "1 if the replica of the ledger has answered the last reading.")
+
+// Replica adds whether the ledger's replica answers.
+func (m *Metrics) Replica(up func() bool) {
+	m.read(func(value values) { value(replicaUp, oneIf(up())) })
+}
+
+var (
+	tokenKeys     = gauge("sluice_token_keys", "Public keys that buyers' tokens are verified with.")
+	tokenKeysRead = gauge("sluice_token_keys_read_timestamp_seconds",
+		"When the public keys of buyers' tokens were last read without an error; 0: never.")
+)
+
+// TokenKeys reports the public keys of buyers' tokens: how many there are, and
+// when they were last read; zero: never.
+func (m *Metrics) TokenKeys(status func() (keys int, read time.Time)) {
+	m.read(func(value values) {
+		keys, read := status()
+		value(tokenKeys, float64(keys))
+		value(tokenKeysRead, float64(max(read.UnixMilli(), 0))/1000) // the zero time is before 1970
+	})
+}
