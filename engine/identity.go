@@ -72,46 +72,27 @@ func (e *Engine) openSecret() (err error) {
 // folder. They are an error where other machines can reach this server; on
 // loopback a shop's tests and first tries give short ones.
 func (e *Engine) shortSecrets() (err error) {
-	const guesser = "anyone who guesses it "
-	for _, s := range []struct {
-		key, value, given, file string
-		least                   int
-		harm                    string
-	}{
-		{"admin_key", e.adminKey, e.cfg.AdminKey, "admin.key", auth.MinAdminKey, guesser + "controls every sale"},
-		{"buyer_secret", e.secret, e.cfg.BuyerSecret, "buyer.secret", auth.MinSecret, guesser + "can act as any buyer"},
-		{
-			"buyer_secret_previous", e.cfg.BuyerSecretPrevious, e.cfg.BuyerSecretPrevious, "", auth.MinSecret,
-			guesser + "can act as any buyer",
-		},
-		{"ticket_secret", e.cfg.TicketSecret, e.cfg.TicketSecret, "", auth.MinSecret, guesser + "can forge tickets"},
-		{"webhook_key", e.cfg.WebhookKey, e.cfg.WebhookKey, "", auth.MinSecret, guesser + "can decrypt webhook secrets"},
-		{
-			"ticket_secret_previous", e.cfg.TicketSecretPrevious, e.cfg.TicketSecretPrevious, "", auth.MinSecret,
-			guesser + "can forge tickets",
-		},
-	} {
-		if s.value == "" || len(s.value) >= s.least {
-			continue
+	for _, s := range (auth.Secrets{
+		AdminKey: e.adminKey, BuyerSecret: e.secret, BuyerSecretPrevious: e.cfg.BuyerSecretPrevious,
+		TicketSecret: e.cfg.TicketSecret, TicketSecretPrevious: e.cfg.TicketSecretPrevious, WebhookKey: e.cfg.WebhookKey,
+	}).Short() {
+		from := "the settings"
+		switch {
+		case s.Setting == "admin_key" && e.cfg.AdminKey == "":
+			from = "admin.key in the data folder"
+		case s.Setting == "buyer_secret" && e.cfg.BuyerSecret == "":
+			from = "buyer.secret in the data folder"
 		}
 		if !e.cfg.Exposed {
-			e.cfg.Log.Warn(s.key+" is short: "+s.harm, "from", whence(s.given, s.file), "want",
-				fmt.Sprintf("at least %d random bytes", s.least))
+			e.cfg.Log.Warn(s.Setting+" is short: "+s.Harm, "from", from, "want",
+				fmt.Sprintf("at least %d random bytes", s.Least))
 			continue
 		}
 		err = errors.Join(err,
 			fmt.Errorf("%s (from %s) is short: %s. Want at least %d random bytes where other machines can reach the server",
-				s.key, whence(s.given, s.file), s.harm, s.least))
+				s.Setting, from, s.Harm, s.Least))
 	}
 	return err
-}
-
-// whence says where a key comes from, never what it is.
-func whence(given, file string) string {
-	if given != "" {
-		return "the settings"
-	}
-	return file + " in the data folder"
 }
 
 // run reads the keys of buyers' tokens again and again.

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/config"
@@ -21,11 +26,7 @@ func (a *app) auditCommand() *cobra.Command {
 		Use: "audit", Short: "Prove from ledger, journal and store that nothing went wrong", Args: exactly(),
 		Long: "Opens ledger and store read-only, recomputes the invariants and prints what it\n" +
 			"compared; also while servers run. Exit code 3: a violation was found.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			auditor, err := engine.OpenAudit(cmd.Context(), engineConfig(c, nil))
 			if err != nil {
 				return err
@@ -48,7 +49,7 @@ func (a *app) auditCommand() *cobra.Command {
 				return err
 			}
 			return a.printAudit([]sluice.AuditReport{report}, false)
-		},
+		}),
 	}
 	config.AddFlags(cmd.Flags(), auditSettings...)
 	return saleFlag(cmd, &sale, "only this `SALE` (default: all)")
@@ -129,4 +130,156 @@ func (a *app) printChecks(checks []sluice.AuditCheck) {
 		lines[i] = []string{"  " + mark, c.ID, c.Name, c.Detail}
 	}
 	a.printColumns(lines, nil)
+}
+
+func (a *app) reconcileCommand() *cobra.Command {
+	var sale sluice.SaleID
+	var apply bool
+	cmd := &cobra.Command{
+		Use: "reconcile", Short: "Compare ledger and store, and repair what is safe", Args: exactly(),
+		Long: "Compares the ledger, its journal, the store and its outbox, also while a sale runs,\n" +
+			"and says what differs. With --apply it stores lost orders from the ledger's records,\n" +
+			"writes lost releases again, counts the store's units again, and has a sale rebuilt\n" +
+			"whose ledger has lost something. Servers do so by themselves. Exit code 2: something\n" +
+			"differs and is not repaired.",
+	}
+	saleFlag(cmd, &sale, "only this `SALE` (default: all)")
+	cmd.Flags().BoolVar(&apply, "apply", false, "repair what is safe")
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		ids := []sluice.SaleID{sale}
+		if sale == "" {
+			sales, err := c.AdminSales(ctx)
+			if err != nil {
+				return err
+			}
+			ids = nil
+			for i := range sales {
+				ids = append(ids, sales[i].ID)
+			}
+		}
+		list := reconciled{Reports: []api.ReconcileReport{}}
+		for _, id := range ids {
+			report, err := c.ReconcileSale(ctx, id, apply)
+			if err != nil {
+				return err
+			}
+			list.Reports = append(list.Reports, report)
+		}
+		return a.printReconciled(list)
+	})
+}
+
+// reconciled is what reconcile prints with --json.
+type reconciled struct {
+	Reports []api.ReconcileReport `json:"reports"`
+}
+
+// printReconciled prints the reports; what remains is a failure.
+func (a *app) printReconciled(list reconciled) error {
+	remaining := int64(0)
+	var rows [][]string
+	for _, r := range list.Reports {
+		remaining += r.Remaining
+		before := len(rows)
+		for _, d := range r.Differences {
+			if d.Count == 0 || r.Skipped != "" {
+				continue
+			}
+			said := strings.Join(d.Details, "; ")
+			if said == "" && len(d.Orders) > 0 {
+				said = string(d.Orders[0])
+				if d.Count > 1 {
+					said += fmt.Sprintf(" and %s more", figures.Thousands(d.Count-1))
+				}
+			}
+			rows = append(rows, []string{
+				string(r.SaleID), string(d.Class), figures.Thousands(d.Count), figures.Thousands(d.Repaired), said,
+			})
+		}
+		switch {
+		case r.Skipped != "":
+			rows = append(rows, []string{string(r.SaleID), "not compared", "", "", r.Skipped})
+		case len(rows) == before:
+			rows = append(rows, []string{string(r.SaleID), "in step", "", "", ""})
+		}
+	}
+	err := a.printTable(list, []string{"SALE", "DIFFERENCE", ">FOUND", ">REPAIRED", "WHAT"}, rows)
+	if err == nil && remaining > 0 {
+		err = fmt.Errorf("%s not repaired", figures.Plural(remaining, "difference is", "differences are"))
+	}
+	return err
+}
+
+func (a *app) backupCommand() *cobra.Command {
+	var to string
+	var secrets bool
+	cmd := &cobra.Command{
+		Use: "backup", Short: "Copy an embedded ledger and store, also while a server runs", Args: exactly(),
+		Long: "Copies ledger and store to a new folder, each as it is at one moment, the ledger\n" +
+			"first. The folder appears when it is complete. It is a data folder: to restore,\n" +
+			"start a server on it, or on a copy of it. Each sale is then rebuilt before its\n" +
+			"first claim. Redis, PostgreSQL and MySQL are backed up with their own tools.",
+		Example: "  sluice backup --to backup-1 --with-secrets\n" +
+			"  sluice audit --data-dir backup-1",
+		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
+			report, err := engine.Backup(cmd.Context(), engineConfig(c, nil), to, secrets)
+			if err != nil {
+				return err
+			}
+			return a.printBackup(&report, c.DataDir, secrets)
+		}),
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the `FOLDER` to make; it may exist if it is empty")
+	cmd.Flags().BoolVar(&secrets, "with-secrets", false,
+		"copy admin.key and buyer.secret too, where the data folder has them")
+	config.AddFlags(cmd.Flags(), auditSettings...)
+	return needs(cmd, "to")
+}
+
+// backupJSON is what a backup prints with --json.
+type backupJSON struct {
+	Folder string `json:"folder"`
+	At     string `json:"at"`
+	Ledger struct {
+		Sales int64 `json:"sales"`
+		Rows  int64 `json:"rows"`
+		Bytes int64 `json:"bytes"`
+	} `json:"ledger"`
+	Store struct {
+		Sales  int64 `json:"sales"`
+		Orders int64 `json:"orders"`
+		Bytes  int64 `json:"bytes"`
+	} `json:"store"`
+	Secrets []string `json:"secrets"`
+}
+
+func (a *app) printBackup(r *engine.BackupReport, dataDir string, secrets bool) error {
+	if a.json {
+		j := backupJSON{
+			Folder: r.Folder, At: r.At.Format("2006-01-02T15:04:05.000Z07:00"),
+			Secrets: append([]string{}, r.Secrets...),
+		}
+		j.Ledger.Sales, j.Ledger.Rows, j.Ledger.Bytes = r.Ledger.Sales, r.Ledger.Rows, r.Ledger.Bytes
+		j.Store.Sales, j.Store.Orders, j.Store.Bytes = r.Store.Sales, r.Store.Orders, r.Store.Bytes
+		return a.printJSON(j)
+	}
+	rows := [][]string{
+		{"ledger.db", figures.Thousands(r.Ledger.Bytes), figures.Plural(r.Ledger.Sales, "sale", "sales") + ", " +
+			figures.Plural(r.Ledger.Rows, "row", "rows") + " of the log"},
+		{"store.db", figures.Thousands(r.Store.Bytes), figures.Plural(r.Store.Sales, "sale", "sales") + ", " +
+			figures.Plural(r.Store.Orders, "order", "orders")},
+	}
+	for _, name := range r.Secrets {
+		rows = append(rows, []string{name, "", "a secret"})
+	}
+	_ = a.printTable(nil, []string{"FILE", ">BYTES", "HOLDS"}, rows)
+	fmt.Fprintln(a.stdout, "Backed up to "+r.Folder)
+	switch {
+	case !secrets:
+		a.say("The keys are not in it; --with-secrets copies admin.key, buyer.secret and webhook.key.")
+	case !slices.Contains(r.Secrets, adminKeyFile) || !slices.Contains(r.Secrets, buyerSecretFile):
+		a.say("%s does not have both admin.key and buyer.secret: keep what you have configured with the backup.",
+			filepath.Clean(dataDir))
+	}
+	return nil
 }

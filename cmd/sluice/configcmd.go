@@ -7,11 +7,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
 // serverSettings have a flag at serve, auditSettings at audit.
@@ -65,11 +69,7 @@ func (a *app) configInit() *cobra.Command {
 func (a *app) configCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Say what is wrong with the settings of serve", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			if err := c.CheckFiles(); err != nil {
 				return usage(err)
 			}
@@ -92,7 +92,7 @@ func (a *app) configCheck() *cobra.Command {
 			}
 			fmt.Fprintf(a.stdout, "the settings are right (%s)\n", a.fileRead())
 			return nil
-		},
+		}),
 	}
 	config.AddFlags(cmd.Flags(), append(serverSettings, "url")...)
 	return cmd
@@ -116,43 +116,28 @@ func (a *app) fileRead() string {
 // shortKeys are the warnings of keys that can be guessed, given or kept in the
 // data folder. They never hold the keys. The engine warns of the same at the start.
 func shortKeys(c *config.Config) (warnings []string, err error) {
-	kept := func(key, given, file string) (secret, origin string, err error) {
-		if given != "" {
-			return given, c.Origin(key), nil
-		}
-		path := filepath.Join(c.DataDir, file)
-		secret, err = readSecret(path)
-		return secret, path, err
+	s := auth.Secrets{
+		BuyerSecretPrevious: c.BuyerSecretPrevious, TicketSecret: c.TicketSecret,
+		TicketSecretPrevious: c.TicketSecretPrevious, WebhookKey: c.WebhookKey,
 	}
-	admin, origin, err := kept("admin_key", c.AdminKey, adminKeyFile)
-	if err != nil {
+	if s.AdminKey, err = keptSecret(c, c.AdminKey, adminKeyFile); err != nil {
 		return nil, err
 	}
-	if admin != "" && len(admin) < auth.MinAdminKey {
-		warnings = append(warnings, fmt.Sprintf("admin_key (from %s) is short: anyone who guesses it controls every sale; "+
-			"want at least %d random characters", origin, auth.MinAdminKey))
-	}
-	for key, given := range map[string]string{
-		"buyer_secret_previous": c.BuyerSecretPrevious, "ticket_secret": c.TicketSecret,
-		"ticket_secret_previous": c.TicketSecretPrevious, "webhook_key": c.WebhookKey,
-	} {
-		if given != "" && len(given) < auth.MinSecret {
-			warnings = append(warnings, fmt.Sprintf("%s (from %s) is short: want at least %d random bytes", key, c.Origin(key),
-				auth.MinSecret))
+	if c.BuyerSecret != "" || c.BuyerJWKS == "" { // else the kept one signs nothing
+		if s.BuyerSecret, err = keptSecret(c, c.BuyerSecret, buyerSecretFile); err != nil {
+			return nil, err
 		}
 	}
-	slices.Sort(warnings)
-	if c.BuyerSecret == "" && c.BuyerJWKS != "" {
-		return warnings, nil // the kept one signs nothing then
-	}
-	secret, origin, err := kept("buyer_secret", c.BuyerSecret, buyerSecretFile)
-	if err != nil {
-		return nil, err
-	}
-	if secret != "" && len(secret) < auth.MinSecret {
-		warnings = append(warnings,
-			fmt.Sprintf("buyer_secret (from %s) is short: anyone who guesses it can act as any buyer; "+
-				"HS256 wants at least %d random bytes", origin, auth.MinSecret))
+	for _, short := range s.Short() {
+		from := c.Origin(short.Setting)
+		switch {
+		case short.Setting == "admin_key" && c.AdminKey == "":
+			from = filepath.Join(c.DataDir, adminKeyFile)
+		case short.Setting == "buyer_secret" && c.BuyerSecret == "":
+			from = filepath.Join(c.DataDir, buyerSecretFile)
+		}
+		warnings = append(warnings, fmt.Sprintf("%s (from %s) is short: %s; want at least %d random bytes", short.Setting,
+			from, short.Harm, short.Least))
 	}
 	return warnings, nil
 }
@@ -160,18 +145,92 @@ func shortKeys(c *config.Config) (warnings []string, err error) {
 func (a *app) configPrint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "print", Short: "Show every setting and where its value comes from", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			rows := c.Rows()
-			err = printList(a, map[string][]config.Row{"settings": rows}, []string{"SETTING", "VALUE", "FROM"}, rows,
+			err := printList(a, map[string][]config.Row{"settings": rows}, []string{"SETTING", "VALUE", "FROM"}, rows,
 				func(r *config.Row) []string { return []string{r.Key, r.Value, r.Origin} })
 			a.say("%s", a.fileRead())
 			return err
-		},
+		}),
 	}
 	config.AddFlags(cmd.Flags(), append(serverSettings, "url")...)
 	return cmd
+}
+
+func (a *app) tokenCommand() *cobra.Command {
+	var buyer string
+	var sales []string
+	var invited []sluice.SaleID
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use: "token --buyer BUYER", Short: "Print a buyer's token", Args: exactly(),
+		Long: "Signs a buyer's token (JWT, HS256) with SLUICE_BUYER_SECRET, or with the secret\n" +
+			"that a server keeps in its data folder. A shop signs them in its own login.",
+		Example: "  sluice token --buyer alice --ttl 10m\n" +
+			"  sluice token --buyer alice --invite phone,tablet",
+		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
+			secret, err := keptSecret(c, c.BuyerSecret, buyerSecretFile)
+			if err != nil {
+				return err
+			}
+			if secret == "" {
+				return usage(fmt.Errorf("no buyer secret: set SLUICE_BUYER_SECRET, or give the --data-dir of a server that has " +
+					"generated one"))
+			}
+			now := time.Now()
+			token, err := loadgen.Minter{
+				Secret: []byte(secret), Issuer: c.BuyerIssuer, Audience: c.BuyerAudience,
+				Sales: invited,
+			}.Mint(sluice.BuyerID(buyer), now, ttl)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(struct {
+					Buyer     string   `json:"buyer"`
+					Token     string   `json:"token"`
+					ExpiresAt api.Time `json:"expires_at"`
+
+					Sales []sluice.SaleID `json:"sales,omitempty"`
+				}{buyer, token, api.At(now.Add(ttl)), invited})
+			}
+			fmt.Fprintln(a.stdout, token)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&buyer, "buyer", "", "the buyer's `ID`, as the shop knows it (the token's sub)")
+	cmd.Flags().StringArrayVar(&sales, "invite", nil,
+		"the `SALES` that the buyer is invited to, with commas or once more each (the token's sluice_sales)")
+	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token is valid")
+	config.AddFlags(cmd.Flags(), "data_dir")
+	keptIn(cmd)
+	return before(cmd, func([]string) (err error) {
+		switch {
+		case !cmd.Flags().Changed("buyer"):
+			return errors.New("--buyer is missing")
+		case ttl <= 0:
+			return errors.New("--ttl: want a time to live above 0, like 1h")
+		}
+		if err := sluice.BuyerID(buyer).Validate(); err != nil {
+			return fmt.Errorf("--buyer: %w", err)
+		}
+		invited, err = invitations(sales)
+		return err
+	})
+}
+
+// invitations reads the values of --invite: sales with commas between them.
+func invitations(values []string) (sales []sluice.SaleID, err error) {
+	for _, value := range values {
+		for id := range strings.SplitSeq(value, ",") {
+			sale := sluice.SaleID(strings.TrimSpace(id))
+			if err := sale.Validate(); err != nil {
+				return nil, fmt.Errorf("--invite %q: %w; want ids of sales, like phone,tablet", value, err)
+			}
+			if !slices.Contains(sales, sale) {
+				sales = append(sales, sale)
+			}
+		}
+	}
+	return sales, nil
 }

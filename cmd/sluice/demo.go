@@ -25,12 +25,9 @@ func (a *app) demoCommand() *cobra.Command {
 			"With --lifecycle a third of the winners pay, a third cancel, and a third let their\n" +
 			"orders expire. Buyers who were refused as sold_out try again with the same key and\n" +
 			"buy the units that return, until all are paid.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Of the settings the demo takes its flags only: it must not run on
-			// what the environment calls the shop's own ledger.
-			if _, err := a.load(cmd); err != nil {
-				return err
-			}
+		// Of the settings the demo takes its flags only: it must not run on
+		// what the environment calls the shop's own ledger.
+		RunE: a.with(func(cmd *cobra.Command, _ *config.Config, _ []string) error {
 			if o.Stock < 0 || o.Stock > sluice.MaxUnits {
 				return usage(fmt.Errorf("--stock: want 0 to %d", int64(sluice.MaxUnits)))
 			}
@@ -63,7 +60,7 @@ func (a *app) demoCommand() *cobra.Command {
 				return err
 			}
 			return errors.Join(err, demoVerdict(result))
-		},
+		}),
 	}
 	crowdFlags(cmd, &o.Crowd, 100_000)
 	cmd.Flags().Int64Var(&o.Stock, "stock", 1000, "units for sale")

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 // followEvery is how often --follow asks for more.
@@ -117,4 +120,147 @@ func (a *app) printEvent(e *api.Event) error {
 	}
 	_, err := fmt.Fprintf(a.stdout, "%s  %s  %-21s  %s\n", e.ID, e.CreatedAt, e.Type, text)
 	return err
+}
+
+func (a *app) webhookCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "webhook", Short: "Post events of orders and sales to endpoints of yours"}
+	group(cmd)
+	cmd.AddCommand(a.webhookCreate(), a.webhookList(),
+		verb(a, "show ID", "Show one", (*client.Client).Webhook, a.printWebhook),
+		verb(a, "enable ID", "Let a disabled one go on where it was", (*client.Client).EnableWebhook, a.printWebhook),
+		verb(a, "disable ID", "Stop one; its events wait", (*client.Client).DisableWebhook, a.printWebhook),
+		a.webhookDelete(), a.webhookDeliveries(), a.webhookReplay())
+	return cmd
+}
+
+func (a *app) webhookCreate() *cobra.Command {
+	var message api.CreateWebhook
+	var types []string
+	cmd := &cobra.Command{
+		Use: "create URL", Short: "Add an endpoint, and print its secret", Args: exactly("URL"),
+		Long: "Adds an endpoint that gets the events from now on. The secret that its signatures\n" +
+			"are verified with is printed once; keep it.",
+		Example: "  sluice webhook create https://shop.example/hooks/sluice\n" +
+			"  sluice webhook create http://10.0.0.7:9000/ --types order.created,order.paid",
+	}
+	cmd.Flags().StringSliceVar(&types, "types", nil,
+		"only events of these `TYPES`, with commas between them (default: all)")
+	cmd.Flags().StringVar(&message.Description, "description", "", "what it is, a `TEXT` for people")
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		message.URL = args[0]
+		for _, t := range types {
+			message.Types = append(message.Types, sluice.EventType(t))
+		}
+		w, err := c.CreateWebhook(ctx, message)
+		if err != nil {
+			return err
+		}
+		return a.printWebhook(w)
+	})
+}
+
+func (a *app) webhookList() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List all of them", Args: exactly()}
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		list, err := c.Webhooks(ctx)
+		if err != nil {
+			return err
+		}
+		headers := []string{"ID", "STATUS", ">BEHIND", ">PENDING", ">FAILED", ">DELIVERED", "URL", "LAST ERROR"}
+		return printList(a, api.WebhookList{Webhooks: list}, headers, list, func(w *api.Webhook) []string {
+			return []string{
+				string(w.ID), w.Status, figures.Thousands(w.Behind), figures.Thousands(w.Pending), figures.Thousands(w.Failed),
+				figures.Thousands(w.Delivered), w.URL, w.LastError,
+			}
+		})
+	})
+}
+
+func (a *app) printWebhook(w api.Webhook) error {
+	types := make([]string, len(w.Types))
+	for i, t := range w.Types {
+		types[i] = string(t)
+	}
+	return a.printRecord(w, [][2]string{
+		{"id", string(w.ID)},
+		{"url", w.URL},
+		{"description", w.Description},
+		{"types", strings.Join(types, ", ")},
+		{"secret", w.Secret},
+		{"status", w.Status},
+		{"disabled", strings.TrimSpace(timeOrNone(w.DisabledAt) + " " + w.DisabledWhy)},
+		{"behind", figures.Thousands(w.Behind)},
+		{"pending", figures.Thousands(w.Pending)},
+		{"failed", figures.Thousands(w.Failed)},
+		{"delivered", figures.Thousands(w.Delivered)},
+		{"last success", timeOrNone(w.LastSuccessAt)},
+		{"last failure", strings.TrimSpace(timeOrNone(w.LastFailureAt) + " " + w.LastError)},
+	})
+}
+
+func (a *app) webhookDelete() *cobra.Command {
+	return verb(a, "delete ID", "Delete one, and forget what has not reached it",
+		func(c *client.Client, ctx context.Context, id sluice.WebhookID) (sluice.WebhookID, error) {
+			return id, c.DeleteWebhook(ctx, id)
+		},
+		func(id sluice.WebhookID) error {
+			a.say("deleted %s", clean(string(id)))
+			return a.printRecord(api.WebhookDeleted{Deleted: id}, nil)
+		})
+}
+
+func (a *app) webhookDeliveries() *cobra.Command {
+	var state, after string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "deliveries ID", Short: "List the events that have not reached one", Args: exactly("ID"),
+	}
+	cmd.Flags().StringVar(&state, "state", "", "only in this `STATE`: pending or failed")
+	cmd.Flags().StringVar(&after, "after", "", "the `NEXT` of the page before")
+	pageFlag(cmd, &limit, "at most `N`")
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		page, err := c.Deliveries(ctx, sluice.WebhookID(args[0]), sluice.DeliveryState(state), after, limit)
+		if err != nil {
+			return err
+		}
+		headers := []string{"EVENT", "SUBJECT", "STATE", ">ATTEMPTS", "NEXT", "LAST ERROR"}
+		err = printList(a, page, headers, page.Deliveries, func(d *api.Delivery) []string {
+			return []string{
+				d.EventID, d.Subject, string(d.State), fmt.Sprint(d.Attempts), timeOrNone(d.NextAt), d.LastError,
+			}
+		})
+		if page.Next != "" {
+			a.say("more: --after %s", page.Next)
+		}
+		return err
+	})
+}
+
+func (a *app) webhookReplay() *cobra.Command {
+	var message api.ReplayWebhook
+	cmd := verb(a, "replay ID", "Send events again",
+		func(c *client.Client, ctx context.Context, id sluice.WebhookID) (api.WebhookReplayed, error) {
+			n, err := c.ReplayWebhook(ctx, id, message)
+			return api.WebhookReplayed{Replayed: n}, err
+		},
+		func(r api.WebhookReplayed) error {
+			if a.json {
+				return a.printJSON(r)
+			}
+			fmt.Fprintf(a.stdout, "%s will be sent again\n", figures.Plural(r.Replayed, "event", "events"))
+			return nil
+		})
+	cmd.Long = "Sends again the events that were given up (--failed), one event (--event), or one\n" +
+		"and all that came after it (--from). A receiver knows repeats by their ids."
+	cmd.Example = "  sluice webhook replay wh_0123 --failed\n" +
+		"  sluice webhook replay wh_0123 --event evt_17_0123abcd"
+	cmd.Flags().BoolVar(&message.Failed, "failed", false, "those that were given up")
+	cmd.Flags().StringVar(&message.Event, "event", "", "the one with this `ID`")
+	cmd.Flags().StringVar(&message.From, "from", "", "the one with this `ID`, and all that came after it")
+	return before(cmd, func([]string) error {
+		if message.Validate() != nil {
+			return errors.New("want one of --failed, --event ID and --from ID; an id is like evt_17_0123abcd")
+		}
+		return nil
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -218,13 +220,15 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usage(fmt.Errorf("%s; see %s --help", text, cmd.CommandPath()))
 }
 
-// load reads the settings for a command.
-func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
-	c, err := config.Load(config.Source{File: a.file(), Environ: a.environ, Flags: cmd.Flags()})
-	if err != nil {
-		return nil, usage(err)
+// with is a command that reads its settings first.
+func (a *app) with(do func(*cobra.Command, *config.Config, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := config.Load(config.Source{File: a.file(), Environ: a.environ, Flags: cmd.Flags()})
+		if err != nil {
+			return usage(err)
+		}
+		return do(cmd, c, args)
 	}
-	return c, nil
 }
 
 // checkEnvironment finds misspelt variables for commands without settings.
@@ -246,4 +250,50 @@ func (a *app) file() string {
 		}
 	}
 	return ""
+}
+
+// version is the release; the build of a release sets it with -ldflags.
+var version = "dev"
+
+// versionInfo is what `sluice version --json` prints.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"` // empty when the build does not know
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func buildVersion() versionInfo {
+	info := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return info
+	}
+	if v := build.Main.Version; version == "dev" && v != "" && v != "(devel)" {
+		info.Version = v
+	}
+	for _, s := range build.Settings {
+		if s.Key == "vcs.revision" {
+			info.Commit = s.Value
+		}
+	}
+	return info
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: exactly(),
+		RunE: func(*cobra.Command, []string) error { return a.printVersion() },
+	}
+}
+
+// printVersion is also what `sluice --version` does.
+func (a *app) printVersion() error {
+	if err := a.checkEnvironment(); err != nil {
+		return err
+	}
+	info := buildVersion()
+	return a.printRecord(info, [][2]string{
+		{"sluice", info.Version}, {"go", info.Go + " " + info.Platform}, {"commit", info.Commit},
+	})
 }

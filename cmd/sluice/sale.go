@@ -1,8 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,4 +110,185 @@ func perBuyer(s api.AdminSale) string {
 // shop's to know.
 func money(m sluice.Money) string {
 	return figures.Thousands(m.Amount) + " " + m.Currency + " (minor units)"
+}
+
+// saleBuyers is `sale allow` and `sale deny`.
+func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Command {
+	var file string
+	var empty, export bool
+	cmd := &cobra.Command{
+		Use: string(kind) + " SALE", Short: short, Args: exactly("SALE"),
+		Long: long + "\n\nWithout flags it shows how long the list is. --file replaces all of it at one moment;\n" +
+			"a file that is wrong somewhere changes nothing. Servers follow within two seconds.",
+		Example: fmt.Sprintf("  sluice sale %s phone --file buyers.txt\n  sluice sale %s phone --export > buyers.txt", kind,
+			kind),
+	}
+	cmd.Flags().StringVar(&file, "file", "", "replace the list by the ids in `PATH`, one a line; - is standard input")
+	cmd.Flags().BoolVar(&empty, "empty", false, "take all buyers off the list")
+	cmd.Flags().BoolVar(&export, "export", false, "write the ids to standard output, one a line")
+	before(cmd, func([]string) error {
+		switch {
+		case file != "" && (empty || export) || empty && export:
+			return errors.New("--file, --empty, --export: want one of them")
+		case export && a.json:
+			return errors.New("--json and --export: want one or the other")
+		}
+		return nil
+	})
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) (err error) {
+		sale := sluice.SaleID(args[0])
+		var list api.BuyerList
+		switch {
+		case export:
+			return a.export(func(out *bufio.Writer) error { return exportBuyers(ctx, c, sale, kind, out) })
+		case empty:
+			list, err = c.ClearBuyers(ctx, sale, kind)
+		case file != "":
+			list, err = a.uploadBuyers(ctx, c, sale, kind, file)
+		default:
+			var page api.BuyerPage
+			page, err = c.Buyers(ctx, sale, kind, 1, "")
+			list = page.BuyerList
+		}
+		if err != nil {
+			return err
+		}
+		updated := "never"
+		if list.UpdatedAt != nil {
+			updated = list.UpdatedAt.String()
+		}
+		return a.printRecord(list, [][2]string{
+			{"sale", string(list.SaleID)},
+			{"list", string(list.List)},
+			{"buyers", figures.Thousands(list.Size)},
+			{"updated", updated},
+		})
+	})
+}
+
+func (a *app) uploadBuyers(ctx context.Context, c *client.Client, sale sluice.SaleID, kind sluice.ListKind,
+	path string,
+) (api.BuyerList, error) {
+	var body io.Reader = a.stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return api.BuyerList{}, usage(err)
+		}
+		defer f.Close()
+		body = f
+	}
+	return c.ReplaceBuyers(ctx, sale, kind, body)
+}
+
+func exportBuyers(ctx context.Context, c *client.Client, sale sluice.SaleID, kind sluice.ListKind,
+	out io.Writer,
+) error {
+	for cursor := ""; ; {
+		page, err := c.Buyers(ctx, sale, kind, sluice.MaxPage, cursor)
+		if err != nil {
+			return err
+		}
+		for _, id := range page.Buyers {
+			if _, err := fmt.Fprintln(out, id); err != nil {
+				return err
+			}
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			return nil
+		}
+	}
+}
+
+func (a *app) saleRestock() *cobra.Command {
+	var id string
+	var delta int64
+	cmd := &cobra.Command{
+		Use: "restock SALE --delta N", Short: "Change a sale's total while it runs", Args: exactly("SALE"),
+		Long: "Adds units to the total, or takes back unsold ones. The same --id changes\n" +
+			"the total once, however often it is sent.",
+		Example: "  sluice sale restock phone --delta 200\n  sluice sale restock phone --delta=-50 --id recall-1",
+	}
+	cmd.Flags().Int64Var(&delta, "delta", 0, "`N` units more, or less if negative")
+	cmd.Flags().StringVar(&id, "id", "", "`ID` of this change in your books (default: a new one)")
+	before(cmd, func([]string) error {
+		if delta == 0 {
+			return errors.New("--delta: want a number of units, not 0")
+		}
+		return nil
+	})
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		if id == "" {
+			id = string(client.NewKey())
+			// Before it is sent: an operator who interrupts it needs the id most.
+			a.say("This change is --id %s; with that it can be repeated, and happens once.", id)
+		}
+		restocked, err := c.RestockSale(ctx, sluice.SaleID(args[0]), id, delta)
+		var refused *client.Error
+		if err != nil && (!errors.As(err, &refused) || refused.Status >= 500) {
+			return fmt.Errorf("%w; it may have happened: --id %s tries again, and does nothing twice", err, id)
+		}
+		if err != nil {
+			return err
+		}
+		return a.printSale(restocked)
+	})
+}
+
+// rebuildWait is how long a rebuild may take until the command fails: a dead
+// server is waited for, and one that died in the middle of a load.
+var rebuildWait = time.Minute
+
+// awaitRebuilt returns the sale as soon as it is loaded under a later epoch and
+// not fenced, or an error that says why it still is.
+func awaitRebuilt(ctx context.Context, c *client.Client, before api.AdminSale) (api.AdminSale, error) {
+	limit := time.NewTimer(rebuildWait)
+	defer limit.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	last := before
+	for {
+		sale, err := c.AdminSale(ctx, before.ID)
+		if err == nil {
+			if last = sale; sale.Epoch > before.Epoch && sale.Loaded && sale.Fence == "" {
+				return sale, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return last, ctx.Err()
+		case <-limit.C:
+			if err != nil {
+				return last, fmt.Errorf("sale %s: no answer for whether it is rebuilt: %w", before.ID, err)
+			}
+			return last, fmt.Errorf("sale %s is not rebuilt after %s (%s): the servers' log says what they wait for",
+				before.ID, rebuildWait, cmp.Or(last.Fence, "not loaded"))
+		case <-tick.C:
+		}
+	}
+}
+
+// rebuildCommand is a verb of its own: it is about the ledger, not about what
+// is sold.
+func (a *app) rebuildCommand() *cobra.Command {
+	var sale sluice.SaleID
+	cmd := &cobra.Command{
+		Use: "rebuild --sale SALE", Short: "Load a sale into its ledger again, after a loss", Args: exactly(),
+		Long: "Fences the sale, gathers what the servers and the journal still know of it, and loads\n" +
+			"it into the ledger under a new epoch. Servers do so by themselves when they find that\n" +
+			"a ledger has lost data; meanwhile buyers get \"unavailable\". Ends when the sale is on\n" +
+			"again, and with an error if it is still fenced after a minute.",
+	}
+	needs(saleFlag(cmd, &sale, "the `SALE` to rebuild"), "sale")
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		rebuilt, err := c.RebuildSale(ctx, sale)
+		if err != nil {
+			return err
+		}
+		a.say("The servers rebuild it now.")
+		if rebuilt, err = awaitRebuilt(ctx, c, rebuilt); err != nil {
+			return err
+		}
+		return a.printSale(rebuilt)
+	})
 }

@@ -37,11 +37,7 @@ func (a *app) saleCheck() *cobra.Command {
 			"Exit code 0 if all is ok or only worth a look (warn), 2 if something fails.",
 		Example: "  sluice sale check phone\n  sluice sale check phone --server http://10.0.0.2:8080 --server " +
 			"http://10.0.0.3:8080",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			settings, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: a.with(func(cmd *cobra.Command, settings *config.Config, args []string) error {
 			for _, url := range more {
 				if settings.AdminKey == "" && !isLoopbackURL(url) { // the kept key is never sent elsewhere
 					return usage(fmt.Errorf("--server %s is on another machine: give --admin-key or SLUICE_ADMIN_KEY",
@@ -63,7 +59,7 @@ func (a *app) saleCheck() *cobra.Command {
 			}
 			report.compare(answers)
 			return a.printSaleReport(&report)
-		},
+		}),
 	}
 	cmd.Flags().StringArrayVar(&more, "server", nil, "`URL` of one more server to ask; can be given several times")
 	clientFlags(cmd)

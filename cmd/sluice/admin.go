@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,6 +15,88 @@ import (
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/figures"
 )
+
+func (a *app) adminCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "admin", Short: "Show what admins did"}
+	group(cmd)
+	cmd.AddCommand(a.adminLog())
+	return cmd
+}
+
+func (a *app) adminLog() *cobra.Command {
+	var filter sluice.AdminActionFilter
+	cmd := &cobra.Command{
+		Use: "log", Short: "List what admins changed, or tried to, the newest first", Args: exactly(),
+		Long: "Lists every request that changed something, or was to, by the name of the key it\n" +
+			"came with; and requests that were forbidden (status 403), within bounds.",
+	}
+	pageFlag(cmd, &filter.Limit, "entries of a page, at most 1000")
+	cmd.Flags().StringVar(&filter.Cursor, "cursor", "", "go on at this `CURSOR`, which the page before gave")
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		page, err := c.AdminActions(ctx, filter)
+		if err != nil {
+			return err
+		}
+		headers := []string{"AT", "BY", "ROUTE", "ABOUT", "OUTCOME", "FROM", "REQUEST"}
+		err = printList(a, page, headers, page.Actions, func(action *api.AdminAction) []string {
+			return []string{
+				action.At.String(), action.By, action.Route, cmp.Or(string(action.OrderID), string(action.SaleID)),
+				strings.TrimSpace(strconv.Itoa(action.Status) + " " + action.Code), action.Address, action.RequestID,
+			}
+		})
+		a.sayMore(page.NextCursor)
+		return err
+	})
+}
+
+func (a *app) buyerCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "buyer", Short: "Erase a buyer's personal data"}
+	group(cmd)
+	cmd.AddCommand(a.buyerErase())
+	return cmd
+}
+
+// erasureReasons say what an operator does about a sale that waits.
+var erasureReasons = map[sluice.ErasureReason]string{
+	sluice.NotArchived: "is not archived yet",
+	sluice.OnList:      "is not archived yet, and has the buyer on a list: upload the list without the buyer",
+	sluice.OwedRefund:  "owes the buyer a refund: make it, then record it (sluice order refund)",
+}
+
+func (a *app) buyerErase() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "erase BUYER", Short: "Replace a buyer in archived sales by a keyed hash", Args: exactly("BUYER"),
+		Long: "Replaces the buyer's id, keys, meta and payment ids in the orders of archived sales,\n" +
+			"in their histories and events, and in dead letters; sums and audits stay the same. It\n" +
+			"cannot be undone. What waits is listed, and the exit code is 2 until a repeat finds\n" +
+			"nothing. The admin log records that it was done, without the id.",
+		Example: "  sluice buyer erase customer-4711",
+	}
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+		buyer := sluice.BuyerID(args[0])
+		if err := buyer.Validate(); err != nil {
+			return usage(err)
+		}
+		erased, err := c.EraseBuyer(ctx, buyer)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			err = a.printJSON(erased)
+		} else {
+			fmt.Fprintf(a.stdout, "erased: %s orders, %s dead letters, %s admin actions\n",
+				figures.Thousands(erased.Orders), figures.Thousands(erased.DeadLetters),
+				figures.Thousands(erased.Actions))
+			for _, w := range erased.Waits {
+				fmt.Fprintf(a.stdout, "waits: sale %s %s\n", w.Sale, erasureReasons[w.Why])
+			}
+		}
+		if err == nil && len(erased.Waits) > 0 {
+			err = &exitError{exitFailed, errors.New("not everything is erased yet; repeat the command later")}
+		}
+		return err
+	})
+}
 
 func (a *app) deadLetterCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "dead-letter", Short: "List, show and replay journal entries that could not be stored"}
