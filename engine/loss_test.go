@@ -248,3 +248,44 @@ func TestAnyKeysOfASaleAreGone(t *testing.T) {
 		}
 	}
 }
+
+// What other keys of a sale hold is no promise: one that holds something else is
+// replaced, and neither the buyer whose rate it is nor any other is refused for it.
+func TestOtherKeysOfASaleHoldSomethingElse(t *testing.T) {
+	dir, url, redis := redisShop(t)
+	b := openBranch(t, engine.Config{DataDir: dir, Ledger: url, Node: "one"})
+	sell(t, []*branch{b}, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{
+		AdmissionRatio: 1.5, AdmissionShared: true,
+		BuyerRate:   sluice.BuyerRate{Requests: 50, PerS: 60, Shared: true},
+		AddressRate: sluice.AddressRate{Requests: 5000, PerS: 60, Shared: true},
+	}))
+	buyers := 0
+	for _, key := range []string{"permits", "rate:%s", "addr:192.0.2.1"} {
+		for _, plant := range [][]string{
+			{"SET", "%", "something else"},
+			{"SET", "%", "nan"},
+			{"LPUSH", "%", "x"},
+			{"HSET", "%", "x", "y"},
+			{"XADD", "%", "*", "x", "y"},
+		} {
+			ann, bob := fmt.Sprint("ann-", buyers), fmt.Sprint("bob-", buyers)
+			buyers++
+			name := "sluice:{phones}:" + strings.Replace(key, "%s", ann, 1)
+			plant[1] = name
+			for _, command := range [][]string{{"DEL", name}, plant} {
+				if err := redis.Do(t.Context(), redis.B().Arbitrary(command...).Build()).Error(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, buyer := range []string{ann, bob} {
+				if status, answer := b.claim("phones", buyer, ""); status != http.StatusAccepted {
+					t.Errorf("%v, %s: %d %v", plant, buyer, status, answer)
+				}
+			}
+			if text, err := redis.Do(t.Context(), redis.B().Get().Key(name).Build()).ToString(); key != "permits" &&
+				(err != nil || strings.Trim(text, "0123456789") != "") {
+				t.Errorf("%v: %q is there now, %v", plant, text, err)
+			}
+		}
+	}
+}

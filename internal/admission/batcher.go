@@ -78,8 +78,8 @@ type BatcherOptions struct {
 	// with what it decided. It must not block, nor keep the slices.
 	Decided func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision)
 
-	// Failed is called when a batch is given up, with the cause. It must not
-	// block.
+	// Failed is called when a batch is given up, or its permits or tries cannot be
+	// counted, with the cause. It must not block.
 	Failed func(sale sluice.SaleID, err error)
 
 	// Limiter counts the tries that rates over all servers bound. Without
@@ -136,7 +136,7 @@ func NewBatcher(ledger sluice.Decider, opts BatcherOptions) *Batcher {
 	return &Batcher{
 		ledger: ledger, opts: opts, lanes: xsync.NewMap[sluice.SaleID, *lane](),
 		tries: &tries{
-			limiter: opts.Limiter, batch: opts.MaxBatch, most: opts.MaxQueue,
+			limiter: opts.Limiter, failed: opts.Failed, batch: opts.MaxBatch, most: opts.MaxQueue,
 			waiting: map[sluice.SaleID][]*counted{},
 		},
 		calls: sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }},

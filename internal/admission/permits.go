@@ -111,10 +111,12 @@ func (b *Batcher) permitted(sale sluice.SaleID, l *lane, batch []*call) (going [
 	case errors.Is(err, sluice.ErrRefusesWrites):
 		b.refusing.Store(time.Now().UnixNano())
 		without.err = fmt.Errorf("%w: %w", ErrRefusesWrites, err)
+		b.opts.Failed(sale, without.err)
 	case errors.Is(err, sluice.ErrClosed):
 		without.err = err
 	case err != nil:
 		without.err = fmt.Errorf("%w: %v", errNotLeased, err)
+		b.opts.Failed(sale, without.err)
 	}
 	going = batch[:0]
 	var answered []*call

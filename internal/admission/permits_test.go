@@ -437,7 +437,8 @@ func TestPermitsFailClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared(100)
 		gates, desks := s.servers(t, 1)
-		g := gates[0]
+		g, failed := gates[0], 0
+		g.batcher.opts.Failed = func(sluice.SaleID, error) { failed++ }
 		for fail, want := range map[error]string{
 			errors.New("down"):      "unanswered",
 			sluice.ErrNotLoaded:     "unavailable",
@@ -448,6 +449,9 @@ func TestPermitsFailClosed(t *testing.T) {
 			if got := try(g, "ann", home); got != want {
 				t.Errorf("%v: %s, want %s", fail, got, want)
 			}
+		}
+		if failed != 2 { // a sale that is not loaded has a rebuild, which the log speaks of
+			t.Errorf("%d failures are reported, want 2", failed)
 		}
 		s.lock(func() { s.fail = nil })
 		time.Sleep(time.Second)

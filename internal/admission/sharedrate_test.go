@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,8 +253,10 @@ func TestSharedRateFailsClosed(t *testing.T) {
 		for name, broken := range map[string]sluice.RateLimiter{
 			"down": &sharedLimiter{fail: errors.New("down")}, "an answer is missing": &sharedLimiter{short: true}, "none": nil,
 		} {
-			ledger := &slowLedger{}
-			g := gateBefore(ledger, open(sharedRules), BatcherOptions{Limiter: broken})
+			ledger, failed := &slowLedger{}, atomic.Int64{}
+			g := gateBefore(ledger, open(sharedRules), BatcherOptions{
+				Limiter: broken, Failed: func(sluice.SaleID, error) { failed.Add(1) },
+			})
 			var crowd sync.WaitGroup
 			for i := range 5 {
 				crowd.Go(func() {
@@ -263,8 +266,8 @@ func TestSharedRateFailsClosed(t *testing.T) {
 				})
 			}
 			crowd.Wait()
-			if n := len(ledger.sizes()); n != 0 {
-				t.Errorf("%s: the ledger was asked %d times", name, n)
+			if n := len(ledger.sizes()); n != 0 || failed.Load() == 0 {
+				t.Errorf("%s: the ledger was asked %d times, and %d failures are reported", name, n, failed.Load())
 			}
 			if got := refusedBy(g); got["shared_rate"] != 5 || g.batcher.slots.Load() != 0 {
 				t.Errorf("%s: refused by %v, %d slots taken", name, got, g.batcher.slots.Load())

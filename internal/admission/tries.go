@@ -71,6 +71,9 @@ func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
 		return batch
 	}
 	err := allow(b.opts.Limiter, sale, bounded)
+	if err != nil {
+		b.opts.Failed(sale, err)
+	}
 	asking := batch[:0]
 	var answered []*call
 	for _, c := range batch {
@@ -96,8 +99,9 @@ func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
 // ledger is asked one thing at a time of each name, however large the crowd.
 type tries struct {
 	limiter sluice.RateLimiter // nil: nothing can be counted
-	batch   int                // tries in one call
-	most    int                // that wait, of one name
+	failed  func(name sluice.SaleID, err error)
+	batch   int // tries in one call
+	most    int // that wait, of one name
 
 	mu      sync.Mutex
 	waiting map[sluice.SaleID][]*counted // by name; it is there while a call is under way
@@ -159,6 +163,9 @@ func (t *tries) ask(name sluice.SaleID, batch []*counted) bool {
 		attempts[i] = &c.attempt
 	}
 	err := allow(t.limiter, name, attempts)
+	if err != nil {
+		t.failed(name, err)
+	}
 	for _, c := range batch {
 		c.err = err
 		close(c.done)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,9 +100,11 @@ func TestTriesThatNobodyCounts(t *testing.T) {
 		"a ledger that cannot": {},
 	} {
 		synctest.Test(t, func(t *testing.T) {
+			var failed atomic.Int64
+			opts.Failed = func(sluice.SaleID, error) { failed.Add(1) }
 			g := gateBefore(&slowLedger{}, open(sharedRules), opts)
-			if got := ask(g, "ticket", "ann"); got != "unanswered" {
-				t.Errorf("%s: %s, want unanswered", name, got)
+			if got := ask(g, "ticket", "ann"); got != "unanswered" || failed.Load() != 1 {
+				t.Errorf("%s: %s, %d failures are reported; want unanswered, and one", name, got, failed.Load())
 			}
 			if limiter, ok := opts.Limiter.(*sharedLimiter); ok {
 				synctest.Wait() // those who wait when a call fails are refused with it

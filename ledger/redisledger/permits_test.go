@@ -68,8 +68,17 @@ func TestPermitKey(t *testing.T) {
 	if n, err := answer.ToInt64(); err != nil || n != 0 {
 		t.Errorf("nothing is in use, and the key is there: %d, %v", n, err)
 	}
+	// What another program has put there is replaced, or removed.
 	command(t, client, "LPUSH", key, "x")
-	if n, err := l.Permits(t.Context(), "phone", sluice.PermitAsk{Ratio: 1.5, Want: 3}); err == nil {
-		t.Errorf("a list in the place of the permits: %d", n)
+	permits(0, 3, 3)
+	if kept := get(); !strings.HasPrefix(kept, "1\na\t") {
+		t.Errorf("in the place of a list: %q", kept)
+	}
+	command(t, client, "DEL", key)
+	command(t, client, "LPUSH", key, "x")
+	permits(0, 0, 0)
+	answer = command(t, client, "EXISTS", key)
+	if n, err := answer.ToInt64(); err != nil || n != 0 {
+		t.Errorf("nothing is in use, and the list is there: %d, %v", n, err)
 	}
 }

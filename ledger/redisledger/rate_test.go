@@ -69,17 +69,16 @@ func TestRateKeys(t *testing.T) {
 			t.Errorf("denied tries changed %s from %s to %s", key, was, is)
 		}
 	}
-	// A sale that is dropped, or never was, changes nothing about it; a key that
-	// another program has written is an error, so no buyer passes.
-	command(t, client, "DEL", key)
-	command(t, client, "LPUSH", key, "x")
-	if waits, err := l.Allow(t.Context(), "phone", rates, []sluice.Try{{Buyer: "bob"}, {Buyer: "ann"}}); err == nil {
-		t.Errorf("a list in the place of a rate: %v", waits)
-	}
-	command(t, client, "DEL", key)
-	command(t, client, "SET", key, "soon")
-	if waits, err := l.Allow(t.Context(), "phone", rates, []sluice.Try{{Buyer: "ann"}}); err == nil {
-		t.Errorf("a word in the place of a rate: %v", waits)
+	// A sale that is dropped, or never was, changes nothing about it. A key that another
+	// program has written is replaced: that buyer's rate begins again.
+	for _, plant := range [][]string{{"LPUSH", key, "x"}, {"SET", key, "soon"}, {"SET", key, "nan"}} {
+		command(t, client, "DEL", key)
+		command(t, client, plant...)
+		waits, err := l.Allow(t.Context(), "phone", sluice.Rates{Buyer: rates.Buyer},
+			[]sluice.Try{{Buyer: "bob"}, {Buyer: "ann"}, {Buyer: "ann"}, {Buyer: "ann"}})
+		if err != nil || waits[1].Buyer != 0 || waits[2].Buyer != 0 || waits[3].Buyer <= 0 {
+			t.Errorf("%v: %v, %v; want two tries of ann", plant, waits, err)
+		}
 	}
 }
 

@@ -48,7 +48,14 @@ elseif share > 1 then
 end
 
 -- The epoch, and a line for each server: name TAB number of its last call TAB permits TAB when they are void (ms).
-local kept = redis.call('GET', KEYS[2])
+-- What another program has put there holds no permit, and is replaced.
+local kept = redis.pcall('GET', KEYS[2])
+if type(kept) == 'table' then
+  if not string.find(kept.err, 'WRONGTYPE', 1, true) then
+    return kept
+  end
+  kept = ''
+end
 local lines, others = {sale[2]}, 0
 for line in string.gmatch(kept or '', '[^\n]+') do
   local name, number, permits, ends = string.match(line, '^([^\t]+)\t(%d+)\t(%d+)\t(%d+)$')

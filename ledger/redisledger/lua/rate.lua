@@ -5,7 +5,7 @@
 --          may cost ahead in µs, how long a key is kept in ms
 -- Returns: per key 0 if the try is within that rate, else the µs until the next one would be; a try with nothing
 --          but 0 is counted
--- Keeps:   no invariant; a denied try writes nothing
+-- Keeps:   no invariant; a denied try writes nothing; a key that holds something else counts as absent, and is replaced
 -- Cost:    2 commands a key of a counted try, 1 of a denied one: under 1 ms for 250 keys
 -- Resend:  counts again; a try without an answer does not pass, so a lost reply gains nothing
 
@@ -26,11 +26,12 @@ for first = 0, #KEYS - 1, rates do
   local within = true
   for r = 1, rates do
     local i = first + r
-    local p = tonumber(redis.call('GET', KEYS[i]) or 0)
-    if not p then
-      return redis.error_reply('ERR the rate of a buyer or an address holds no number')
+    local kept = redis.pcall('GET', KEYS[i])
+    if type(kept) == 'table' and not string.find(kept.err, 'WRONGTYPE', 1, true) then
+      return kept
     end
-    if p < now or p > now + full[r] then -- Meter.Try in ratelimit.go says why
+    local p = tonumber(kept)
+    if not p or not (p >= now and p <= now + full[r]) then -- Meter.Try in ratelimit.go says why; 'nan' is a number
       p = now
     end
     local wait = p + cost[r] - full[r] - now
