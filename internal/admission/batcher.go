@@ -261,13 +261,14 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 
 		asking, permits, until := b.permitted(sale, l, batch)
 		asking = b.within(sale, l, asking)
+		asking, until = b.inTime(l, asking, until)
 		claims = claims[:0]
 		for _, c := range asking {
 			claims = append(claims, c.claim)
 		}
 		if len(claims) > 0 {
 			decisions, err := b.decide(sale, claims, until)
-			if err != nil && !errors.Is(err, errNoPermit) { // the next batch leases its own
+			if err != nil {
 				b.opts.Failed(sale, err)
 				b.giveUp(l, err)
 			}
@@ -314,15 +315,11 @@ func (b *Batcher) giveUp(l *lane, cause error) {
 	b.land(l, waiting)
 }
 
-// decide calls the ledger until it answers, at most Attempts times, and not when
-// the permits of the claims are over, if until says so.
+// decide calls the ledger until it answers, at most Attempts times, and not again
+// when the permits of the claims are over, if until says so.
 func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim, until time.Time) ([]sluice.Decision, error) {
 	pause := b.opts.Backoff
 	refused := true // by every attempt
-	over := func() bool { return !until.IsZero() && !time.Now().Before(until) }
-	if over() {
-		return nil, errNoPermit
-	}
 	for attempt := 1; ; attempt++ {
 		decisions, err := b.ledger.Claim(context.Background(), sale, claims)
 		if err == nil && len(decisions) != len(claims) {
@@ -344,7 +341,7 @@ func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim, until time.T
 		}
 		time.Sleep(pause)
 		pause *= 2
-		if over() {
+		if over(until) {
 			return nil, fmt.Errorf("%w: its permit is over; %v", ErrOutcomeUnknown, err)
 		}
 	}

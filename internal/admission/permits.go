@@ -138,6 +138,29 @@ func (b *Batcher) permitted(sale sluice.SaleID, l *lane, batch []*call) (going [
 	return going, leased, until
 }
 
+// over reports whether a lease has ended. The zero time is of none.
+func over(until time.Time) bool { return !until.IsZero() && !time.Now().Before(until) }
+
+// inTime returns the calls of a batch that may be sent, and until when: if the lease has
+// ended meanwhile, those that need no permit, at any time. The others are answered.
+func (b *Batcher) inTime(l *lane, batch []*call, until time.Time) ([]*call, time.Time) {
+	if !over(until) {
+		return batch, until
+	}
+	going := batch[:0]
+	var answered []*call
+	for _, c := range batch {
+		if c.ratio == 0 {
+			going = append(going, c)
+		} else {
+			c.err = errNoPermit
+			answered = append(answered, c)
+		}
+	}
+	b.land(l, answered)
+	return going, time.Time{}
+}
+
 // end ends permits, since the claims are decided or given up.
 func (b *Batcher) end(l *lane, n int64) {
 	l.permits.used.Add(-n)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -490,6 +491,42 @@ func TestNoRepeatAfterTheLease(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := g.batcher.Permits(); n != 0 {
 			t.Errorf("%d permits are leaked", n)
+		}
+	})
+}
+
+// The lease of a batch ends before it is sent: the claims that need a permit are
+// refused, and the others are decided, a repeat of an accepted claim among them (I4).
+func TestWhatNeedsNoPermitOutlivesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(100)
+		gates, _ := s.servers(t, 1)
+		b := gates[0].batcher
+		claim := func(buyer sluice.BuyerID, bound Bound) (code sluice.Code, err error) {
+			slot, err := b.Acquire("sale", bound)
+			if err != nil {
+				return code, err
+			}
+			d, _, err := slot.Claim(t.Context(), sluice.Claim{Buyer: buyer, Key: "key-00001", Quantity: 1}, netip.Addr{},
+				sluice.Rates{})
+			return d.Code, err
+		}
+		s.lock(func() { s.slow = sluice.PermitLease })
+		var crowd sync.WaitGroup
+		crowd.Go(func() { _, _ = claim("first", unbound) }) // while it is decided the next batch gathers
+		synctest.Wait()
+		for i, bound := range []Bound{unbound, {Most: 10, Ratio: 1.5}, unbound} {
+			crowd.Go(func() {
+				code, err := claim(sluice.BuyerID(fmt.Sprint(i)), bound)
+				if bound.Ratio > 0 && !errors.Is(err, errNoPermit) || bound.Ratio == 0 && code != sluice.Accepted {
+					t.Errorf("ratio %v: %v, %v", bound.Ratio, code, err)
+				}
+			})
+		}
+		crowd.Wait()
+		time.Sleep(time.Minute)
+		if n := b.Permits(); n != 0 || b.slots.Load() != 0 || s.count(&s.reached) != 3 {
+			t.Errorf("%d permits and %d slots are leaked; %d claims reached the ledger", n, b.slots.Load(), s.count(&s.reached))
 		}
 	})
 }
