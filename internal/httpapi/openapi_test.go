@@ -20,7 +20,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
-var update = flag.Bool("update", false, "write openapi.json again")
+var update = flag.Bool("update", false, "write openapi.json or reference.html again")
 
 // The document that is served is made of the one that people edit.
 func TestDocumentIsCurrent(t *testing.T) {
