@@ -278,13 +278,12 @@ type ReconcileStore interface {
 // ClusterStore is how the servers of one store know of each other: jobs that
 // one of them does at a time, and a rebuild that waits for all of them.
 type ClusterStore interface {
-	// Lease takes the named lease for holder, or renews it, for ttl by the
-	// store's clock. False: another holds it. All servers ask for one name with
-	// one ttl: a lease that ends later than ttl from now, by more than a second,
-	// was taken before the store's clock stepped back, and has expired. Nothing
-	// may depend on a lease for being correct, only for not being done twice.
-	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
-	// Unlease gives a lease back. It is idempotent.
+	// Lease and Unlease are those of lock.Keeper, by the store's clock. All servers
+	// ask for one name with one ttl: a lease that ends later than ttl from now, by
+	// more than a second, was taken before the store's clock stepped back, and has
+	// expired. Nothing may depend on a lease for being correct, only for not being
+	// done twice.
+	Lease(ctx context.Context, name, holder string, fence int64, ttl time.Duration) (int64, error)
 	Unlease(ctx context.Context, name, holder string) error
 
 	// Heartbeat says that a server lives.

@@ -152,8 +152,8 @@ func tidyOnce(ctx context.Context, store tidyStore, node string, records time.Du
 	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
 	defer cancel()
 	// The lease is kept until the next time, so that the others need not.
-	mine, err := store.Lease(ctx, "tidy", node, tidyEvery-time.Minute)
-	if err != nil || !mine {
+	fence, err := store.Lease(ctx, "tidy", node, 0, tidyEvery-time.Minute)
+	if err != nil || fence == 0 {
 		return err
 	}
 	err = store.Tidy(ctx)

@@ -172,11 +172,11 @@ func (j *reconcileJob) once(ctx context.Context, sale sluice.SaleID) (clean bool
 		return false, err
 	}
 	defer done()
-	mine, err := j.store.Lease(ctx, "reconcile:"+string(sale), j.node, max(2*j.every, time.Second))
+	fence, err := j.store.Lease(ctx, "reconcile:"+string(sale), j.node, 0, max(2*j.every, time.Second))
 	if err != nil {
 		return false, err
 	}
-	if !mine { // then another server reports it
+	if fence == 0 { // then another server reports it
 		j.mu.Lock()
 		delete(j.found, sale)
 		j.mu.Unlock()

@@ -36,8 +36,9 @@ type row struct {
 
 // The first row that matches decides.
 var table = []row{
-	// Domain.
+	// Domain, and locks, which know nothing of it.
 	{root, nil, nil},
+	{"lock", nil, nil},
 
 	// The JSON of the HTTP API, and helpers that no layer owns.
 	{"api", []string{root}, nil},
@@ -59,9 +60,9 @@ var table = []row{
 		[]string{"github.com/google/uuid", "github.com/puzpuzpuz/xsync/v4"},
 	},
 	{"internal/pipeline", []string{root, "internal/loop"}, nil},
-	{"internal/settle", []string{root, "internal/audit", "internal/loop"}, nil},
+	{"internal/settle", []string{root, "internal/audit", "internal/loop", "lock"}, nil},
 	{"internal/audit", []string{root}, nil},
-	{"internal/notify", []string{root, "internal/outbound"}, nil},
+	{"internal/notify", []string{root, "internal/outbound", "lock"}, nil},
 	{"internal/tickets", []string{root, "internal/outbound"}, nil},
 
 	// Who asks. It knows buyers by their ids, and nothing else of the domain.
@@ -71,6 +72,8 @@ var table = []row{
 	{"ledger/ledgertest", []string{root}, []string{"*"}},
 	{"ledger/redisledger", []string{root}, []string{"*"}},
 	{"ledger/sqliteledger", []string{root, "internal/meters", "internal/disk"}, []string{"*"}},
+	{"lock/locktest", []string{"lock"}, nil},
+	{"lock/redislock", []string{"lock"}, []string{"*"}},
 	{"store/storetest", []string{root, "internal/servertest"}, []string{"*"}},
 	{"store/internal/sqlcore", []string{root}, []string{"*"}},
 	{"store/sqlitestore", []string{root, "store/internal/sqlcore", "internal/disk"}, []string{"*"}},
@@ -118,7 +121,7 @@ var reserved = []row{
 
 // For tests only: imported by test files and by each other, by nothing else.
 var (
-	testPackages = []string{"ledger/ledgertest", "store/storetest", "internal/servertest"}
+	testPackages = []string{"ledger/ledgertest", "lock/locktest", "store/storetest", "internal/servertest"}
 	testLibs     = []string{
 		"testing", "github.com/google/go-cmp", "github.com/anishathalye/porcupine",
 		"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/standard-webhooks/standard-webhooks",

@@ -11,13 +11,14 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/sluicehq/sluice/lock"
 )
 
 // NumbererStore is what a Numberer needs of the store.
 type NumbererStore interface {
 	NumberEvents(ctx context.Context, limit int) (int, error)
-	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
-	Unlease(ctx context.Context, name, holder string) error
+	lock.Keeper
 }
 
 // NumbererOptions of a Numberer. All but Node may be absent.
@@ -113,7 +114,8 @@ func (n *Numberer) number(ctx context.Context) error {
 func (n *Numberer) lease(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, numberTimeout)
 	defer cancel()
-	return n.store.Lease(ctx, numberLease, n.Node, numberTTL)
+	fence, err := n.store.Lease(ctx, numberLease, n.Node, 0, numberTTL)
+	return fence > 0, err
 }
 
 func (n *Numberer) once(ctx context.Context) (int, error) {

@@ -12,9 +12,9 @@ import (
 // stuckStore grants every lease, and numbers nothing in time.
 type stuckStore struct{ leases int }
 
-func (s *stuckStore) Lease(context.Context, string, string, time.Duration) (bool, error) {
+func (s *stuckStore) Lease(context.Context, string, string, int64, time.Duration) (int64, error) {
 	s.leases++
-	return true, nil
+	return 1, nil
 }
 
 func (*stuckStore) Unlease(context.Context, string, string) error { return nil }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/lock"
 )
 
 // SenderStore is what a Sender needs of the store.
@@ -23,8 +24,7 @@ type SenderStore interface {
 	HeldSubjects(ctx context.Context, id sluice.WebhookID, subjects []string) ([]string, error)
 	Events(ctx context.Context, after int64, limit int) ([]sluice.Event, error)
 	LastEvent(ctx context.Context) (int64, error)
-	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
-	Unlease(ctx context.Context, name, holder string) error
+	lock.Keeper
 }
 
 // Message is an event on its way to a webhook.
@@ -157,7 +157,9 @@ func (s *Sender) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var err error
 		if now := time.Now(); now.After(renew) {
-			if mine, err = s.store.Lease(ctx, sendLease, s.Node, ttl); mine && err == nil {
+			var fence int64
+			fence, err = s.store.Lease(ctx, sendLease, s.Node, 0, ttl)
+			if mine = fence > 0; mine {
 				s.until.Store(now.Add(ttl).UnixNano())
 			}
 			renew = now.Add(min(ttl/4, 2*time.Second)) // the others take over within the lease and this

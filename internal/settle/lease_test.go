@@ -22,22 +22,26 @@ type leases struct {
 	mu     sync.Mutex
 	sale   sluice.Sale
 	holder string
+	fence  int64
 	until  time.Time
 	down   bool
 	begun  int // loads
 }
 
-func (s *leases) Lease(_ context.Context, _, holder string, ttl time.Duration) (bool, error) {
+func (s *leases) Lease(_ context.Context, _, holder string, _ int64, ttl time.Duration) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
-		return false, errors.New("connection refused")
+		return 0, errors.New("connection refused")
 	}
 	if s.holder != "" && s.holder != holder && time.Now().Before(s.until) {
-		return false, nil
+		return 0, nil
+	}
+	if s.holder != holder {
+		s.fence++
 	}
 	s.holder, s.until = holder, time.Now().Add(ttl)
-	return true, nil
+	return s.fence, nil
 }
 
 func (s *leases) Unlease(_ context.Context, _, holder string) error {

@@ -82,8 +82,6 @@ const (
 	// SilentAfter how long a rebuild waits for one that does not.
 	HeartbeatEvery = time.Second
 	SilentAfter    = 5 * time.Second
-	// leaseFor is how long the others wait for a server that died in a rebuild.
-	leaseFor = 15 * time.Second
 	// gatherBatch bounds the claims of one transaction.
 	gatherBatch = 2000
 )
@@ -110,7 +108,7 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 	if err != nil || !ready {
 		return false, err
 	}
-	return underLease(ctx, r.store, rebuildLease(sale.ID), r.node, leaseFor, func(ctx context.Context) error {
+	return r.underLease(ctx, sale.ID, func(ctx context.Context) error {
 		now, err := r.store.Sale(ctx, sale.ID)
 		if err != nil || now.Epoch != sale.Epoch || now.Fence == "" {
 			return err // another server was faster, and what this one saw is old
@@ -149,7 +147,7 @@ func (r *Rebuilder) announce(sale *sluice.Sale) {
 // at: one that is holds the lease. It reports whether this server did so, or
 // found that another has.
 func (r *Rebuilder) Adopt(ctx context.Context, sale *sluice.Sale) (bool, error) {
-	return underLease(ctx, r.store, rebuildLease(sale.ID), r.node, leaseFor, func(ctx context.Context) error {
+	return r.underLease(ctx, sale.ID, func(ctx context.Context) error {
 		now, err := r.store.Sale(ctx, sale.ID)
 		if err != nil || now.Epoch != sale.Epoch || now.LoadedEpoch != sale.LoadedEpoch {
 			return err // another server was faster

@@ -16,11 +16,11 @@ import (
 
 func lease(t *testing.T, s sluice.Store, name, holder string, ttl time.Duration) bool {
 	t.Helper()
-	got, err := s.Lease(t.Context(), name, holder, ttl)
+	fence, err := s.Lease(t.Context(), name, holder, 0, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got
+	return fence > 0
 }
 
 func testLeases(t *testing.T, db Database) {
@@ -70,7 +70,7 @@ func testLeases(t *testing.T, db Database) {
 		{strings.Repeat("x", 256), "a", time.Hour},
 		{"x", "\xff", time.Hour},
 	} {
-		if got, err := s.Lease(t.Context(), bad.name, bad.holder, bad.ttl); err == nil || got {
+		if got, err := s.Lease(t.Context(), bad.name, bad.holder, 0, bad.ttl); err == nil || got != 0 {
 			t.Errorf("%q for %q, %v: %v, %v, want an error", bad.name, bad.holder, bad.ttl, got, err)
 		}
 	}
@@ -120,18 +120,18 @@ func testConcurrentLeases(t *testing.T, db Database) {
 			s, me := handles[worker%3], fmt.Sprint("node-", worker)
 			for round := range rounds {
 				name := fmt.Sprint("job-", round/4) // new names are wanted by all at once, too
-				taken, err := s.Lease(t.Context(), name, me, time.Hour)
+				fence, err := s.Lease(t.Context(), name, me, 0, time.Hour)
 				if err != nil {
 					t.Error(err)
 				}
-				if !taken {
+				if fence == 0 {
 					continue
 				}
 				got.Add(1)
 				if n := holding.Add(int64(1) << (8 * (round / 4))); n>>(8*(round/4))&0xff != 1 {
 					t.Errorf("%s is held by %d", name, n>>(8*(round/4))&0xff)
 				}
-				if renewed, err := s.Lease(t.Context(), name, me, time.Hour); err != nil || !renewed {
+				if renewed, err := s.Lease(t.Context(), name, me, fence, time.Hour); err != nil || renewed != fence {
 					t.Errorf("not renewed: %v", err)
 				}
 				holding.Add(-(int64(1) << (8 * (round / 4))))
@@ -152,12 +152,12 @@ func testConcurrentLeases(t *testing.T, db Database) {
 		for worker := range 6 {
 			running.Go(func() {
 				<-start
-				taken, err := handles[worker%3].Lease(t.Context(), fmt.Sprint("once-", round), fmt.Sprint("node-", worker),
-					time.Hour)
+				fence, err := handles[worker%3].Lease(t.Context(), fmt.Sprint("once-", round),
+					fmt.Sprint("node-", worker), 0, time.Hour)
 				if err != nil {
 					t.Error(err)
 				}
-				if taken {
+				if fence > 0 {
 					winners.Add(1)
 				}
 			})
@@ -334,7 +334,7 @@ func testTidy(t *testing.T, db Database) {
 		}
 	}
 	for _, name := range []string{"old", "held"} {
-		if got, err := s.Lease(t.Context(), name, "a", time.Hour); !got || err != nil {
+		if got, err := s.Lease(t.Context(), name, "a", 0, time.Hour); got == 0 || err != nil {
 			t.Fatal(got, err)
 		}
 	}
@@ -360,7 +360,7 @@ func testTidy(t *testing.T, db Database) {
 			"')")
 	}
 	db.Execute(t, "INSERT INTO leases (name, holder, expires_at) VALUES ('old', 'b', "+longAgo+")")
-	if got, err := s.Lease(t.Context(), "held", "b", time.Hour); got || err != nil {
+	if got, err := s.Lease(t.Context(), "held", "b", 0, time.Hour); got != 0 || err != nil {
 		t.Errorf("a lease that is held is taken by another: %v, %v", got, err)
 	}
 	for _, id := range []sluice.SaleID{"over", "on"} {

@@ -275,7 +275,7 @@ func testReadOnly(t *testing.T, db Database) {
 		_, restocked := r.Restock(t.Context(), "phones", "a", 1)
 		_, undone := r.UndoLowering(t.Context(), "phones", 1)
 		_, archived := r.Archive(t.Context(), "phones")
-		_, leased := r.Lease(t.Context(), "x", "a", time.Hour)
+		_, leased := r.Lease(t.Context(), "x", "a", 0, time.Hour)
 		for i, err := range []error{
 			restocked, undone, archived, leased, r.ConfirmTotal(t.Context(), "phones", 1), r.Heartbeat(t.Context(), "a"),
 			r.Unlease(t.Context(), "x", "a"), r.MarkGathered(t.Context(), "phones", 1, "a"),
@@ -320,7 +320,7 @@ func testClosed(t *testing.T, db Database) {
 	wantError(t, err, sluice.ErrClosed)
 	_, err = s.Restock(t.Context(), "phones", "a", 1)
 	wantError(t, err, sluice.ErrClosed)
-	_, err = s.Lease(t.Context(), "x", "a", time.Hour)
+	_, err = s.Lease(t.Context(), "x", "a", 0, time.Hour)
 	wantError(t, err, sluice.ErrClosed)
 	_, err = s.LiveNodes(t.Context(), time.Hour)
 	wantError(t, err, sluice.ErrClosed)

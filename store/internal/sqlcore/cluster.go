@@ -14,11 +14,11 @@ import (
 
 var (
 	// LockLease holds the row until the transaction ends.
-	sqlLockLease = newStatement("LockLease", `SELECT holder, expires_at FROM leases WHERE name = ? FOR UPDATE`)
+	sqlLockLease = newStatement("LockLease", `SELECT holder, fence, expires_at FROM leases WHERE name = ? FOR UPDATE`)
 	// AddLease adds a lease of no holder, and nothing if it is there.
 	sqlAddLease = newStatement("AddLease",
 		`INSERT INTO leases (name, holder, expires_at) VALUES (?, '', ?) ON CONFLICT (name) DO NOTHING`)
-	sqlSetLease    = newStatement("SetLease", update("leases", "holder, expires_at")+` WHERE name = ?`)
+	sqlSetLease    = newStatement("SetLease", update("leases", "holder, fence, expires_at")+` WHERE name = ?`)
 	sqlEndLease    = newStatement("EndLease", `UPDATE leases SET holder = '' WHERE name = ? AND holder = ?`)
 	sqlBeat        = newStatement("Beat", update("nodes", "seen_at")+` WHERE node = ?`)
 	sqlAddNode     = newStatement("AddNode", insertInto("nodes", "node, seen_at")+` ON CONFLICT (node) DO NOTHING`)
@@ -33,46 +33,63 @@ var (
 // clock may step back that far before a lease counts as one of another time.
 const clockMargin = time.Second
 
-// Lease takes or renews a lease. The clock is read once the lease's row is
-// locked, so of two that want it the second one sees what the first one got.
-// The row of a name stays until a day after its end (see Tidy): one that vanished
-// could not be locked.
+// Lease takes or renews a lease, as lock.Keeper says. The clock is read once the
+// lease's row is locked, so of two that want it the second one sees what the first
+// one got. The row of a name stays until a day after its end (see Tidy): one that
+// vanished could not be locked. Fencing numbers are the time in microseconds, so
+// that they rise beyond that day as well.
 //
 // A lease that ends later than a lease taken now would, was taken before the
 // database's clock stepped back. It has expired: its holder, if it lives, renews
 // it by the new time, and if it is dead the others must not wait for the step.
-func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (got bool, err error) {
+//
+// One that ended and that no other has taken since may be renewed: its row shows it.
+func (s *Store) Lease(ctx context.Context, name, holder string, fence int64, ttl time.Duration) (got int64, err error) {
 	defer s.wrap(&err, "lease %s to %s", name, holder)
 	switch {
 	case !shortText(name):
-		return false, errNotShort("name of a lease", name)
+		return 0, errNotShort("name of a lease", name)
 	case !shortText(holder):
-		return false, errNotShort("holder of a lease", holder)
+		return 0, errNotShort("holder of a lease", holder)
+	case fence < 0:
+		return 0, fmt.Errorf("fencing number %d: want 0 or more", fence)
 	case ttl < time.Millisecond:
-		return false, fmt.Errorf("for %v: want a millisecond or more", ttl)
+		return 0, fmt.Errorf("for %v: want a millisecond or more", ttl)
 	}
 	err = s.change(ctx, func(tx *conn) (err error) {
-		got, err = tx.lease(name, holder, ttl)
+		got, err = tx.lease(name, holder, fence, ttl)
 		return err
 	})
-	return got && err == nil, err
+	if err != nil {
+		got = 0
+	}
+	return got, err
 }
 
-func (q *conn) lease(name, holder string, ttl time.Duration) (bool, error) {
+func (q *conn) lease(name, holder string, fence int64, ttl time.Duration) (int64, error) {
 	var by string
+	var last int64
 	var until time.Time
-	lock := func() error { return q.row(sqlLockLease, name).Scan(&by, moment{&until}) }
+	lock := func() error { return q.row(sqlLockLease, name).Scan(&by, &last, moment{&until}) }
 	err := lock()
 	if errors.Is(err, sql.ErrNoRows) { // no server has ever asked for it
 		q.set(sqlAddLease, name, storeNow)
 		err = lock()
 	}
-	now := q.now()
-	held := now.Before(until) && !until.After(now.Add(ttl+clockMargin))
-	if err != nil || by != "" && by != holder && held {
-		return false, err
+	if err != nil {
+		return 0, err
 	}
-	return true, q.set(sqlSetLease, holder, now.Add(ttl), name)
+	now := q.now()
+	held := by != "" && now.Before(until) && !until.After(now.Add(ttl+clockMargin))
+	switch {
+	case by == holder && (held || fence > 0):
+		fence = max(last, fence)
+	case held || fence > 0:
+		return 0, nil
+	default:
+		fence = max(last+1, now.UnixMicro())
+	}
+	return fence, q.set(sqlSetLease, holder, fence, now.Add(ttl), name)
 }
 
 // Unlease gives a lease back.
