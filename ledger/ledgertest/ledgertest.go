@@ -95,7 +95,7 @@ type testCase struct {
 }
 
 // Run runs the whole suite on the harness's ledgers.
-func Run(t *testing.T, h Harness) {
+func (h Harness) Run(t *testing.T) {
 	groups := []struct {
 		name  string
 		cases []testCase

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	for _, layout := range []string{"whole", "split"} {
 		t.Run(layout, func(t *testing.T) {
 			t.Parallel()
-			ledgertest.Run(t, ledgertest.Harness{
+			ledgertest.Harness{
 				SharedNodes: true,
 				New: func(t testing.TB) ledgertest.Open {
 					prefix := newPrefix(t, url)
@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 						return l
 					}
 				},
-			})
+			}.Run(t)
 		})
 	}
 }

@@ -28,4 +28,4 @@ var harness = ledgertest.Harness{New: func(t testing.TB) ledgertest.Open {
 	}
 }}
 
-func TestConformance(t *testing.T) { ledgertest.Run(t, harness) }
+func TestConformance(t *testing.T) { harness.Run(t) }

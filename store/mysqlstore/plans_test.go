@@ -21,7 +21,8 @@ func TestPlansOfAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := Open(t.Context(), servertest.MySQL(t), Options{})
 			s = storetest.Kept(t, s, err)
-			storetest.Plans(t, &storetest.Planned{Store: s, DB: s.db, Dialect: dialect{}, Analyze: analyze, Rows: rowsRead})
+			plans := storetest.Plans{Store: s, DB: s.db, Dialect: dialect{}, Analyze: analyze, Rows: rowsRead}
+			plans.Run(t)
 		})
 	}
 }

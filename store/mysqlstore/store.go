@@ -49,10 +49,7 @@ type Store struct {
 	server    *sqlcore.Server
 }
 
-var (
-	_ sluice.Store       = (*Store)(nil)
-	_ sluice.SettleStore = (*Store)(nil)
-)
+var _ sluice.Store = (*Store)(nil)
 
 // Open connects to the database, which must be there and may be empty, and
 // brings its schema up to date. Several servers may do so together.

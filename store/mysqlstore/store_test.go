@@ -15,17 +15,17 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, server.Databases)
+	storetest.Databases(server.Databases).Run(t)
 }
 
 func TestServer(t *testing.T) {
 	t.Parallel()
-	storetest.RunServer(t, server)
+	server.Run(t)
 }
 
-func TestChild(t *testing.T) { storetest.Child(t, server) }
+func TestChild(t *testing.T) { server.Child(t) }
 
-func TestSoak(t *testing.T) { storetest.Soak(t, server.Databases) }
+func TestSoak(t *testing.T) { storetest.Databases(server.Databases).Soak(t) }
 
 var server = &storetest.Server{
 	Name: "mysqlstore", Unreachable: mysqlstore.ErrUnreachable,
@@ -83,7 +83,7 @@ func holdMigrations(t *testing.T, url string) (release func()) {
 	return func() { run(mysqlstore.ReleaseLock) }
 }
 
-func openErrors(t *testing.T, base, secret string) []storetest.OpenError {
+func openErrors(t *testing.T, base, secret string, away, wrong func(name, url, want string)) {
 	changed := func(change func(*url.URL)) string {
 		u, err := url.Parse(base)
 		if err != nil {
@@ -93,27 +93,25 @@ func openErrors(t *testing.T, base, secret string) []storetest.OpenError {
 		return u.String()
 	}
 	with := func(query string) string { return "mysql://ann:" + secret + "@127.0.0.1/shop?" + query }
-	return []storetest.OpenError{
-		storetest.Away("no such host", "mysql://ann:"+secret+"@no-such-host.invalid/shop", `no-such-host.invalid:3306`),
-		storetest.Away("no answer",
-			fmt.Sprintf("mysql://ann:%s@%s/shop?connect_timeout=1", secret, deaf(t)), "does not answer within 1s"),
-		storetest.Wrong("wrong password", changed(func(u *url.URL) {
-			u.User = url.UserPassword(u.User.Username(), secret)
-		}), "Access denied"),
-		storetest.Wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }), `Unknown database 'nowhere'`),
-		storetest.Wrong("no TLS", changed(func(u *url.URL) { u.RawQuery = "tls=true" }), "TLS"),
-		storetest.Wrong("not MySQL", "postgres://ann:"+secret+"@127.0.0.1/shop", "mysql://"),
-		storetest.Wrong("of the driver", "ann:"+secret+"@tcp(127.0.0.1)/shop", "mysql://"),
-		storetest.Wrong("password not encoded", "mysql://ann:s3cr3t-#/x@127.0.0.1/shop", "mysql://"),
-		storetest.Wrong("port no number", "mysql://ann:"+secret+"@127.0.0.1:x/shop", "cannot be parsed"),
-		storetest.Wrong("no database", "mysql://ann:"+secret+"@127.0.0.1", "names no database"),
-		storetest.Wrong("unknown setting", with("clientFoundRows=true"), `unknown setting "clientFoundRows"`),
-		storetest.Wrong("bad setting", with("tls=nonsense"), "tls"),
-		storetest.Wrong("bad pool size", with("pool_max_conns=1"), "pool_max_conns"),
-		storetest.Wrong("bad time", with("read_timeout=1s"), "read_timeout"),
-		storetest.Wrong("bad query", with("tls=%"), "cannot be parsed"),
-		storetest.Wrong("empty", "", "mysql://"),
-	}
+	away("no such host", "mysql://ann:"+secret+"@no-such-host.invalid/shop", `no-such-host.invalid:3306`)
+	away("no answer",
+		fmt.Sprintf("mysql://ann:%s@%s/shop?connect_timeout=1", secret, deaf(t)), "does not answer within 1s")
+	wrong("wrong password", changed(func(u *url.URL) {
+		u.User = url.UserPassword(u.User.Username(), secret)
+	}), "Access denied")
+	wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }), `Unknown database 'nowhere'`)
+	wrong("no TLS", changed(func(u *url.URL) { u.RawQuery = "tls=true" }), "TLS")
+	wrong("not MySQL", "postgres://ann:"+secret+"@127.0.0.1/shop", "mysql://")
+	wrong("of the driver", "ann:"+secret+"@tcp(127.0.0.1)/shop", "mysql://")
+	wrong("password not encoded", "mysql://ann:s3cr3t-#/x@127.0.0.1/shop", "mysql://")
+	wrong("port no number", "mysql://ann:"+secret+"@127.0.0.1:x/shop", "cannot be parsed")
+	wrong("no database", "mysql://ann:"+secret+"@127.0.0.1", "names no database")
+	wrong("unknown setting", with("clientFoundRows=true"), `unknown setting "clientFoundRows"`)
+	wrong("bad setting", with("tls=nonsense"), "tls")
+	wrong("bad pool size", with("pool_max_conns=1"), "pool_max_conns")
+	wrong("bad time", with("read_timeout=1s"), "read_timeout")
+	wrong("bad query", with("tls=%"), "cannot be parsed")
+	wrong("empty", "", "mysql://")
 }
 
 // deaf returns an address where connections are taken and nothing is said.

@@ -18,7 +18,7 @@ const checkOfMariaDB = 4025
 
 func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	url := servertest.MySQL(t)
-	storetest.Upgrade(t, storetest.Older{
+	(&storetest.Older{
 		DB: OpenRaw(t, url), Dialect: goose.DialectMySQL, Migrations: migrations, VersionTable: sqlcore.VersionTable,
 		Time:  func(ms int64) string { return fmt.Sprintf("FROM_UNIXTIME(%d / 1000.0)", ms) }, // sessions are in UTC
 		Bytes: "x'00'",
@@ -30,5 +30,5 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 		CheckFails: func(err error) bool {
 			return errorNumber(err) == checkOfMariaDB || errorNumber(err) == checkOfMySQL
 		},
-	})
+	}).Upgrade(t)
 }

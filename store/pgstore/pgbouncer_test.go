@@ -49,8 +49,8 @@ func TestPgBouncer(t *testing.T) {
 	}
 	through.Raw = func(t testing.TB, url string) *sql.DB { return raw(t, direct(url)) }
 
-	t.Run("Conformance", func(t *testing.T) { storetest.RunAlone(t, through.Databases) })
-	t.Run("Locks", func(t *testing.T) { storetest.Locks(t, &through) })
+	t.Run("Conformance", func(t *testing.T) { storetest.Databases(through.Databases).RunAlone(t) })
+	t.Run("Locks", func(t *testing.T) { through.Locks(t) })
 
 	// A program that only reads leaves no connection behind that refuses to write.
 	url := through.Empty(t)

@@ -14,7 +14,7 @@ func TestPlans(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), servertest.Postgres(t), Options{})
 	s = storetest.Kept(t, s, err)
-	storetest.Plans(t, &storetest.Planned{
+	(&storetest.Plans{
 		Store: s, DB: s.db, Dialect: dialect{s.pool, s.session}, Analyze: "VACUUM ANALYZE",
 		Rows: func(t *testing.T, tx *sql.Tx, query string, args []any) (int, string) {
 			var text string
@@ -27,7 +27,7 @@ func TestPlans(t *testing.T) {
 			}
 			return plans[0].Plan.rows(), text
 		},
-	})
+	}).Run(t)
 }
 
 // node is one of a plan.

@@ -17,17 +17,17 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, server.Databases)
+	storetest.Databases(server.Databases).Run(t)
 }
 
 func TestServer(t *testing.T) {
 	t.Parallel()
-	storetest.RunServer(t, server)
+	server.Run(t)
 }
 
-func TestChild(t *testing.T) { storetest.Child(t, server) }
+func TestChild(t *testing.T) { server.Child(t) }
 
-func TestSoak(t *testing.T) { storetest.Soak(t, server.Databases) }
+func TestSoak(t *testing.T) { storetest.Databases(server.Databases).Soak(t) }
 
 var server = &storetest.Server{
 	Name: "pgstore", Unreachable: pgstore.ErrUnreachable,
@@ -50,7 +50,7 @@ var server = &storetest.Server{
 	Accept:         "DROP FUNCTION refuse() CASCADE",
 	Deadlocks:      deadlocks,
 	HoldMigrations: holdMigrations,
-	OpenErrors: func(t *testing.T, base, secret string) []storetest.OpenError {
+	OpenErrors: func(t *testing.T, base, secret string, away, wrong func(name, url, want string)) {
 		changed := func(change func(*url.URL)) string {
 			u, err := url.Parse(base)
 			if err != nil {
@@ -59,21 +59,19 @@ var server = &storetest.Server{
 			change(u)
 			return u.String()
 		}
-		return []storetest.OpenError{
-			storetest.Away("no such host", "postgres://ann:"+secret+"@no-such-host.invalid/shop", `no-such-host.invalid`),
-			storetest.Wrong("wrong password", changed(func(u *url.URL) {
-				u.User = url.UserPassword(u.User.Username(), secret)
-			}), "password authentication failed"),
-			storetest.Wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }),
-				`database "nowhere" does not exist`),
-			storetest.Wrong("not PostgreSQL", "mysql://ann:"+secret+"@127.0.0.1/shop", "postgres://"),
-			storetest.Wrong("no URL", "host=127.0.0.1 password="+secret, "postgres://"),
-			storetest.Wrong("password not encoded", "postgres://ann:s3cr3t-#/x@127.0.0.1/shop", "postgres://"),
-			storetest.Wrong("port no number", "postgres://ann:"+secret+"@127.0.0.1:x/shop", "cannot be parsed"),
-			storetest.Wrong("bad setting", "postgres://ann:"+secret+"@127.0.0.1/shop?sslmode=nonsense", "sslmode"),
-			storetest.Wrong("bad pool size", "postgres://ann:"+secret+"@127.0.0.1/shop?pool_max_conns=0", "pool_max_conns"),
-			storetest.Wrong("empty", "", "postgres://"),
-		}
+		away("no such host", "postgres://ann:"+secret+"@no-such-host.invalid/shop", `no-such-host.invalid`)
+		wrong("wrong password", changed(func(u *url.URL) {
+			u.User = url.UserPassword(u.User.Username(), secret)
+		}), "password authentication failed")
+		wrong("no such database", changed(func(u *url.URL) { u.Path = "/nowhere" }),
+			`database "nowhere" does not exist`)
+		wrong("not PostgreSQL", "mysql://ann:"+secret+"@127.0.0.1/shop", "postgres://")
+		wrong("no URL", "host=127.0.0.1 password="+secret, "postgres://")
+		wrong("password not encoded", "postgres://ann:s3cr3t-#/x@127.0.0.1/shop", "postgres://")
+		wrong("port no number", "postgres://ann:"+secret+"@127.0.0.1:x/shop", "cannot be parsed")
+		wrong("bad setting", "postgres://ann:"+secret+"@127.0.0.1/shop?sslmode=nonsense", "sslmode")
+		wrong("bad pool size", "postgres://ann:"+secret+"@127.0.0.1/shop?pool_max_conns=0", "pool_max_conns")
+		wrong("empty", "", "postgres://")
 	},
 }
 

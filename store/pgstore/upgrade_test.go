@@ -17,7 +17,7 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	url := servertest.Postgres(t)
 	old, err := connect(url, Options{}, false)
 	old = storetest.Kept(t, old, err)
-	storetest.Upgrade(t, storetest.Older{
+	(&storetest.Older{
 		DB: old.db, Dialect: goose.DialectPostgres, Migrations: migrations, VersionTable: sqlcore.VersionTable,
 		Time:  func(ms int64) string { return fmt.Sprintf("to_timestamp(%d / 1000.0)", ms) },
 		Bytes: `'\x00'`,
@@ -30,5 +30,5 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 			return storetest.Kept(t, s, err).db
 		},
 		CheckFails: func(err error) bool { return sqlState(err) == "23514" },
-	})
+	}).Upgrade(t)
 }

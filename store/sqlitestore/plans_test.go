@@ -20,7 +20,7 @@ func (s *Store) NotReady() error { return nil }
 func TestPlans(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), Options{})
 	s = storetest.Kept(t, s, err)
-	storetest.Plans(t, &storetest.Planned{
+	(&storetest.Plans{
 		Store: s, DB: s.write, Dialect: dialect{now: time.Now}, Analyze: "SELECT 1", // a server has no statistics
 		Rows: func(t *testing.T, tx *sql.Tx, query string, args []any) (int, string) {
 			rows, err := tx.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
@@ -55,7 +55,7 @@ func TestPlans(t *testing.T) {
 			}
 			return many, strings.Join(plan, "\n")
 		},
-	})
+	}).Run(t)
 }
 
 var bigScan = regexp.MustCompile(

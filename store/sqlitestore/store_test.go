@@ -15,9 +15,9 @@ import (
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-func TestConformance(t *testing.T) { storetest.Run(t, databases) }
+func TestConformance(t *testing.T) { storetest.Databases(databases).Run(t) }
 
-func TestSoak(t *testing.T) { storetest.Soak(t, databases) }
+func TestSoak(t *testing.T) { storetest.Databases(databases).Soak(t) }
 
 // databases are copies of one file that has been migrated.
 func databases(t *testing.T) func(t *testing.T) storetest.Database {

@@ -22,7 +22,7 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 		db, err := handle(path, 1, "_txlock=immediate", "_pragma=foreign_keys(ON)")
 		return storetest.Kept(t, db, err)
 	}
-	storetest.Upgrade(t, storetest.Older{
+	(&storetest.Older{
 		DB: raw(t), Dialect: goose.DialectSQLite3, Migrations: migrations, VersionTable: sqlcore.VersionTable,
 		Time:  func(ms int64) string { return strconv.FormatInt(ms, 10) },
 		Bytes: "x'00'",
@@ -39,5 +39,5 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 			}
 			return n
 		},
-	})
+	}).Upgrade(t)
 }

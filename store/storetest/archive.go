@@ -19,15 +19,14 @@ func archive(t *testing.T, s sluice.Store, want bool, why string) {
 
 // A sale is archived once nothing is still to come.
 func testArchive(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	sale := aSale("phones", 10)
 	sale.OpensAt, sale.ClosesAt = time.Now().Add(-time.Hour), time.Time{}
 	create(t, s, sale)
 	create(t, s, aSale("tablets", 10))
 	src, other := source{sale: "phones", epoch: 1}, source{sale: "tablets", epoch: 1}
-	entry := src.entry(3)
-	insert(t, s, sluice.Stored{Inserted: 3}, entry)
-	insert(t, s, sluice.Stored{Inserted: 2}, other.entry(2)) // is pending, of another sale
+	entry := src.store(t, s, 3)
+	other.store(t, s, 2) // is pending, of another sale
 	change(t, s, want(entry.Claims[0].Order, sluice.Pay))
 	change(t, s, want(entry.Claims[1].Order, sluice.Cancel))
 	change(t, s, want(entry.Claims[2].Order, sluice.Pay))
@@ -43,8 +42,7 @@ func testArchive(t *testing.T, db Database) {
 	}
 	archive(t, s, false, "before it closes")
 	closed(t, s, "phones")
-	late := src.entry(1)
-	insert(t, s, sluice.Stored{Inserted: 1}, late)
+	late := src.store(t, s, 1)
 	archive(t, s, false, "with a pending order")
 	change(t, s, want(late.Claims[0].Order, sluice.Cancel))
 	archive(t, s, false, "with a release")
@@ -84,7 +82,7 @@ func testArchive(t *testing.T, db Database) {
 
 // archivedStays checks a sale that is archived, with a paid order, one that was
 // cancelled and one that was refunded.
-func archivedStays(t *testing.T, s settling, entry *sluice.Entry) {
+func archivedStays(t *testing.T, s sluice.Store, entry *sluice.Entry) {
 	t.Helper()
 	unchanged(t, s, "phones", func() {
 		_, changed := s.ChangeSale(t.Context(), "phones", func(*sluice.Sale) error { return nil })
@@ -110,15 +108,14 @@ func archivedStays(t *testing.T, s settling, entry *sluice.Entry) {
 // Archiving against a refund: either the refund is first, and its release keeps
 // the sale from being archived, or it finds the sale archived and writes none.
 func testArchiveAgainstRefund(t *testing.T, db Database) {
-	handles := [2]settling{openSettling(t, db), openSettling(t, db)}
+	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
 	s := handles[0]
 	first := 0
 	for i := range 40 {
 		id := sluice.SaleID("sale-" + string(rune('a'+i%26)) + string(rune('a'+i/26)))
 		create(t, s, aSale(id, 10))
 		src := source{sale: id, epoch: 1}
-		entry := src.entry(1)
-		insert(t, s, sluice.Stored{Inserted: 1}, entry)
+		entry := src.store(t, s, 1)
 		change(t, s, want(entry.Claims[0].Order, sluice.Pay))
 		closed(t, s, id)
 		var running sync.WaitGroup
@@ -155,7 +152,7 @@ func testArchiveAgainstRefund(t *testing.T, db Database) {
 // Archiving against terms that change, and against late claims: nothing is
 // changed after it, and a claim that is stored is an order like any other.
 func testArchiveAgainstChanges(t *testing.T, db Database) {
-	handles := [3]settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
+	handles := [3]sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
 	s := handles[0]
 	create(t, s, aSale("phones", 1000))
 	closed(t, s, "phones")

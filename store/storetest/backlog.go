@@ -12,7 +12,7 @@ import (
 // The backlog counts dead letters, releases and overdue orders, each of its own
 // sale, and nothing that does not wait.
 func testBacklog(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	is := func(what string, wanted map[sluice.SaleID]sluice.SaleBacklog) {
 		t.Helper()
 		for _, s := range []sluice.Store{s, db.OpenReadOnly(t)} {
@@ -31,10 +31,8 @@ func testBacklog(t *testing.T, db Database) {
 	is("nothing is there", map[sluice.SaleID]sluice.SaleBacklog{})
 
 	releases := ended(t, s, "phones", 3)
-	create(t, s, aSale("tablets", 10))
-	src := source{sale: "tablets", epoch: 1}
-	entry := src.entry(3)
-	insert(t, s, sluice.Stored{Inserted: 3}, entry)
+	src := selling(t, s, "tablets", 10)
+	entry := src.store(t, s, 3)
 	change(t, s, want(entry.Claims[2].Order, sluice.Pay))
 	since := read1(t, s, releases[0].Order).UpdatedAt
 	for _, r := range releases {
@@ -46,7 +44,7 @@ func testBacklog(t *testing.T, db Database) {
 		"phones": {Releases: 3, OldestRelease: since},
 	})
 
-	db.age(t, "tablets", 24*time.Hour) // two pending orders are due
+	db.Age(t, "tablets", 24*time.Hour) // two pending orders are due
 	due := read1(t, s, entry.Claims[0].Order).KeepUntil
 	for _, id := range []string{"x", "y"} {
 		if err := s.SetAside(t.Context(), aLetter("phones", 1, id)); err != nil {

@@ -29,7 +29,7 @@ func testClock(t *testing.T, db Database) {
 // What is stored when, what is due, and which payment is in time, is judged by the
 // database's clock alone, however far from it the server's own is.
 func testDatabasesClock(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	for name, c := range map[string]struct {
 		by, age time.Duration // of the database's clock; of the orders
 		paid    sluice.Status
@@ -42,11 +42,10 @@ func testDatabasesClock(t *testing.T, db Database) {
 			id := sluice.SaleID("clock-" + name)
 			sale := create(t, s, aSale(id, sluice.Unlimited))
 			src := source{sale: id, epoch: 1}
-			first := src.entry(2)
-			insert(t, s, sluice.Stored{Inserted: 2}, first)
-			db.age(t, id, c.age)
+			first := src.store(t, s, 2)
+			db.Age(t, id, c.age)
 
-			skewed := db.OpenAhead(t, c.by).(settling)
+			skewed := db.OpenAhead(t, c.by)
 			now, err := skewed.Clock(t.Context())
 			if err != nil || (time.Until(now)-c.by).Abs() > time.Minute {
 				t.Fatalf("the clock is ahead by %v, %v; want %v", time.Until(now), err, c.by)
@@ -79,11 +78,9 @@ func testDatabasesClock(t *testing.T, db Database) {
 // stored after waiting for the sale's row is of that moment: the clock is read
 // when the lock is there.
 func testTimeAfterLock(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
-	entry := src.entry(1)
-	insert(t, s, sluice.Stored{Inserted: 1}, entry)
+	s := db.Open(t)
+	src := selling(t, s, "phones", 10)
+	entry := src.store(t, s, 1)
 	id := entry.Claims[0].Order
 	clock := func() time.Time {
 		t.Helper()
@@ -95,7 +92,7 @@ func testTimeAfterLock(t *testing.T, db Database) {
 	}
 	const wait = 400 * time.Millisecond
 	order := read1(t, s, id)
-	db.age(t, "phones", order.KeepUntil.Sub(clock())-wait)
+	db.Age(t, "phones", order.KeepUntil.Sub(clock())-wait)
 	due := read1(t, s, id).KeepUntil
 
 	// during runs do while another transaction holds what the statement touches,

@@ -319,7 +319,7 @@ func testGathered(t *testing.T, db Database) {
 // What has done its work goes: of archived sales the lists, old leases, marks of
 // epochs that are over. The rest stays.
 func testTidy(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	over, on := aSale("over", 10), aSale("on", 10)
 	over.OpensAt, over.ClosesAt = time.Now().Add(-48*time.Hour), time.Time{}
 	create(t, s, over)

@@ -13,8 +13,7 @@ import (
 // holds no more than the total, and exactly the total if more is brought.
 func testConcurrentCap(t *testing.T, db Database) {
 	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
-	create(t, handles[0], aSale("phones", 150))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, handles[0], "phones", 150)
 	var entries []sluice.Entry
 	for range 40 {
 		entries = append(entries, src.entry(5))
@@ -49,8 +48,7 @@ func testConcurrentCap(t *testing.T, db Database) {
 // claim once (I5), and none of them fails.
 func testConcurrentRedelivery(t *testing.T, db Database) {
 	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
-	create(t, handles[0], aSale("phones", sluice.Unlimited))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, handles[0], "phones", sluice.Unlimited)
 	var entries []sluice.Entry
 	for range 12 {
 		entries = append(entries, src.entryOf(1, 2, 3, 4))
@@ -91,8 +89,7 @@ func testConcurrentRedelivery(t *testing.T, db Database) {
 // store, change and reject.
 func testSnapshotConsistency(t *testing.T, db Database) {
 	s, reader := db.Open(t), db.Open(t)
-	create(t, s, aSale("phones", 700))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 700)
 	var entries []sluice.Entry
 	for range 80 {
 		entries = append(entries, src.entry(10))

@@ -1,11 +1,8 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,30 +11,6 @@ import (
 
 	"github.com/sluicehq/sluice"
 )
-
-// settling is a store that ends orders.
-type settling interface {
-	sluice.Store
-	sluice.SettleStore
-}
-
-func openSettling(t *testing.T, db Database) settling {
-	t.Helper()
-	s, ok := db.Open(t).(settling)
-	if !ok {
-		t.Fatal("the store is no sluice.SettleStore")
-	}
-	return s
-}
-
-// age makes the orders of a sale older, as if they had been stored earlier.
-func (db *Database) age(t *testing.T, sale sluice.SaleID, by time.Duration) {
-	t.Helper()
-	if db.Age == nil {
-		t.Fatal("Database.Age is missing")
-	}
-	db.Age(t, sale, by)
-}
 
 const (
 	someone = "tester"
@@ -54,7 +27,7 @@ func want(order sluice.OrderID, action sluice.Action) sluice.Change {
 	return c
 }
 
-func change(t *testing.T, s settling, c sluice.Change) sluice.Order {
+func change(t *testing.T, s sluice.Store, c sluice.Change) sluice.Order {
 	t.Helper()
 	order, err := s.Change(t.Context(), c)
 	if err != nil {
@@ -63,7 +36,7 @@ func change(t *testing.T, s settling, c sluice.Change) sluice.Order {
 	return order
 }
 
-func history(t *testing.T, s settling, order sluice.OrderID) []sluice.HistoryEntry {
+func history(t *testing.T, s sluice.Store, order sluice.OrderID) []sluice.HistoryEntry {
 	t.Helper()
 	entries, err := s.History(t.Context(), order)
 	if err != nil {
@@ -73,7 +46,7 @@ func history(t *testing.T, s settling, order sluice.OrderID) []sluice.HistoryEnt
 }
 
 // given takes all releases that wait, of all sales.
-func given(t *testing.T, s settling) (all []sluice.Release) {
+func given(t *testing.T, s sluice.Store) (all []sluice.Release) {
 	t.Helper()
 	for {
 		n, err := s.GiveReleases(t.Context(), 1000, func(_ sluice.SaleID, releases []sluice.Release) error {
@@ -101,7 +74,7 @@ func releaseOf(o *sluice.Order, epoch int64) sluice.Release {
 // and late. "-": not possible; "=": a repeat; "*": the units return; "+": two
 // steps at once.
 func testStateMachine(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	const none = "-"
 	for sale, late := range map[sluice.SaleID]bool{"in-time": false, "late": true} {
 		create(t, s, aSale(sale, sluice.Unlimited))
@@ -129,7 +102,7 @@ func testStateMachine(t *testing.T, db Database) {
 				t.Run(fmt.Sprintf("%s, %s, %s", row.status, action, sale), func(t *testing.T) {
 					order := become(t, s, db, &src, row.status)
 					if late {
-						db.age(t, sale, 24*time.Hour)
+						db.Age(t, sale, 24*time.Hour)
 					}
 					oneStep(t, s, order, action, wants[action])
 				})
@@ -139,13 +112,13 @@ func testStateMachine(t *testing.T, db Database) {
 }
 
 // become stores an order of three units and brings it to a status.
-func become(t *testing.T, s settling, db Database, src *source, status sluice.Status) sluice.OrderID {
+func become(t *testing.T, s sluice.Store, db Database, src *source, status sluice.Status) sluice.OrderID {
 	t.Helper()
 	entry := src.entryOf(3)
 	insert(t, s, sluice.Stored{Inserted: 1}, entry)
 	order := entry.Claims[0].Order
 	if status == sluice.Expired {
-		db.age(t, src.sale, 24*time.Hour)
+		db.Age(t, src.sale, 24*time.Hour)
 	}
 	for _, action := range map[sluice.Status][]sluice.Action{
 		sluice.Paid: {sluice.Pay}, sluice.Cancelled: {sluice.Cancel}, sluice.Expired: {sluice.Expire},
@@ -171,7 +144,7 @@ func read1(t *testing.T, s sluice.Store, id sluice.OrderID) sluice.Order {
 }
 
 // oneStep takes an action and checks everything that it may have touched.
-func oneStep(t *testing.T, s settling, id sluice.OrderID, action sluice.Action, wanted string) {
+func oneStep(t *testing.T, s sluice.Store, id sluice.OrderID, action sluice.Action, wanted string) {
 	t.Helper()
 	before, past := read1(t, s, id), history(t, s, id)
 	taken := read(t, s, before.Sale).Taken
@@ -253,54 +226,38 @@ func steps(before, after *sluice.Order, action sluice.Action, to sluice.Status,
 // An order that ends because its buyer did not pay says so for ever, its release
 // carries it to the ledger, and so does the image of a load.
 func testUnpaidEndings(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", 100))
-	src := source{sale: "phones", epoch: 1}
-	want := map[sluice.OrderID]bool{}
+	s := db.Open(t)
+	src := selling(t, s, "phones", 100)
+	unpaid := map[sluice.OrderID]bool{}
 	for _, c := range []struct {
 		name   string
 		unpaid bool
-		end    func(order sluice.OrderID, buyer sluice.BuyerID)
+		steps  string // actions, of the merchant; aged: its deadline passes; due: the job expires it
 	}{
-		{"the buyer cancels", true, func(order sluice.OrderID, buyer sluice.BuyerID) {
-			change(t, s, sluice.Change{Order: order, Action: sluice.Cancel, Buyer: buyer, By: someone})
-		}},
-		{"the merchant cancels", false, func(order sluice.OrderID, _ sluice.BuyerID) {
-			change(t, s, sluice.Change{Order: order, Action: sluice.Cancel, By: someone})
-		}},
-		{"the merchant cancels, and then the buyer", false, func(order sluice.OrderID, buyer sluice.BuyerID) {
-			change(t, s, sluice.Change{Order: order, Action: sluice.Cancel, By: someone})
-			change(t, s, sluice.Change{Order: order, Action: sluice.Cancel, Buyer: buyer, By: someone})
-		}},
-		{"the merchant rejects", false, func(order sluice.OrderID, _ sluice.BuyerID) {
-			change(t, s, sluice.Change{Order: order, Action: sluice.Reject, By: someone})
-		}},
-		{"paid and refunded", false, func(order sluice.OrderID, _ sluice.BuyerID) {
-			change(t, s, sluice.Change{Order: order, Action: sluice.Pay, PaymentID: payment})
-			change(t, s, sluice.Change{Order: order, Action: sluice.Refund})
-		}},
-		{"paid too late, before it expires", false, func(order sluice.OrderID, _ sluice.BuyerID) {
-			db.age(t, "phones", 24*time.Hour)
-			change(t, s, sluice.Change{Order: order, Action: sluice.Pay, PaymentID: payment})
-		}},
-		{"it expires", true, func(sluice.OrderID, sluice.BuyerID) {
-			db.age(t, "phones", 24*time.Hour)
-			if n, err := expireDue(t.Context(), s, 10); n != 1 || err != nil {
-				t.Errorf("%d expired, %v", n, err)
-			}
-		}},
-		{"it is expired, paid then, and refunded", true, func(order sluice.OrderID, _ sluice.BuyerID) {
-			db.age(t, "phones", 24*time.Hour)
-			change(t, s, sluice.Change{Order: order, Action: sluice.Expire})
-			change(t, s, sluice.Change{Order: order, Action: sluice.Pay, PaymentID: payment})
-			change(t, s, sluice.Change{Order: order, Action: sluice.Refund})
-		}},
+		{"the buyer cancels", true, "buyer"},
+		{"the merchant cancels", false, "cancel"},
+		{"the merchant cancels, and then the buyer", false, "cancel buyer"},
+		{"the merchant rejects", false, "reject"},
+		{"paid and refunded", false, "pay refund"},
+		{"paid too late, before it expires", false, "aged pay"},
+		{"it expires", true, "aged due"},
+		{"it is expired, paid then, and refunded", true, "aged expire pay refund"},
 	} {
-		entry := src.entry(1)
-		insert(t, s, sluice.Stored{Inserted: 1}, entry)
-		order := entry.Claims[0].Order
-		c.end(order, entry.Claims[0].Buyer)
-		want[order] = c.unpaid
+		claim := src.store(t, s, 1).Claims[0]
+		order := claim.Order
+		for _, step := range strings.Fields(c.steps) {
+			switch step {
+			case "aged":
+				db.Age(t, "phones", 24*time.Hour)
+			case "due":
+				expire(t, s, 10, 1)
+			case "buyer":
+				change(t, s, sluice.Change{Order: order, Action: sluice.Cancel, Buyer: claim.Buyer, By: someone})
+			default:
+				change(t, s, want(order, sluice.Action(step)))
+			}
+		}
+		unpaid[order] = c.unpaid
 		if got := read1(t, s, order); got.Unpaid != c.unpaid {
 			t.Errorf("%s: the order says unpaid %v", c.name, got.Unpaid)
 		}
@@ -312,22 +269,21 @@ func testUnpaidEndings(t *testing.T, db Database) {
 		t.Fatal(err)
 	}
 	image, err := s.BeginLoad(t.Context(), "phones")
-	if err != nil || len(image.Records) != len(want) {
+	if err != nil || len(image.Records) != len(unpaid) {
 		t.Fatalf("%d records to load, %v", len(image.Records), err)
 	}
 	for _, r := range image.Records {
-		if r.Unpaid != want[r.Order] || r.Live {
-			t.Errorf("record to load of %s: unpaid %v, live %v; want unpaid %v, ended", r.Order, r.Unpaid, r.Live, want[r.Order])
+		if r.Unpaid != unpaid[r.Order] || r.Live {
+			t.Errorf("record to load of %s: unpaid %v, live %v; want unpaid %v, ended", r.Order, r.Unpaid, r.Live,
+				unpaid[r.Order])
 		}
 	}
 }
 
 func testChangeOfOthers(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
-	entry := src.entry(2)
-	insert(t, s, sluice.Stored{Inserted: 2}, entry)
+	s := db.Open(t)
+	src := selling(t, s, "phones", 10)
+	entry := src.store(t, s, 2)
 	mine, other := entry.Claims[0], entry.Claims[1]
 	unchanged(t, s, "phones", func() {
 		for _, buyer := range []sluice.BuyerID{other.Buyer, mine.Buyer + " ", "\x00", "nobody"} {
@@ -355,11 +311,9 @@ func testChangeOfOthers(t *testing.T, db Database) {
 }
 
 func testChangeInvalid(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
-	entry := src.entry(1)
-	insert(t, s, sluice.Stored{Inserted: 1}, entry)
+	s := db.Open(t)
+	src := selling(t, s, "phones", 10)
+	entry := src.store(t, s, 1)
 	order := entry.Claims[0].Order
 	unchanged(t, s, "phones", func() {
 		for name, c := range map[string]sluice.Change{
@@ -400,11 +354,10 @@ func testChangeInvalid(t *testing.T, db Database) {
 // Paying again with the same id changes nothing; with another one it is
 // refused, and recorded.
 func testPaymentConflict(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
+	s := db.Open(t)
+	src := selling(t, s, "phones", 10)
 	for _, status := range []sluice.Status{sluice.Paid, sluice.RefundDue, sluice.Refunded} {
-		order := become(t, s, db, &src, status)
+		order := become(t, s, db, src, status)
 		past := history(t, s, order)
 		for range 2 {
 			change(t, s, want(order, sluice.Pay))
@@ -451,9 +404,8 @@ func testPaymentConflict(t *testing.T, db Database) {
 
 // The first entry is the order being stored, whatever came after.
 func testHistory(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", 2))
-	src := source{sale: "phones", epoch: 1}
+	s := db.Open(t)
+	src := selling(t, s, "phones", 2)
 	entry := src.entry(3) // the last one is not covered
 	entry.Node = "node-7"
 	rejected := entry.Claims[2].Order
@@ -501,128 +453,9 @@ func testHistory(t *testing.T, db Database) {
 	change(t, s, want(entry.Claims[0].Order, sluice.Pay))
 	check(entry.Claims[0].Order, first, step(sluice.Pending, sluice.Rejected, sluice.Reject), due(sluice.Rejected))
 
-	db.age(t, "phones", 24*time.Hour)
+	db.Age(t, "phones", 24*time.Hour)
 	change(t, s, want(entry.Claims[1].Order, sluice.Pay))
 	check(entry.Claims[1].Order, first, sluice.HistoryEntry{
 		From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
 	}, due(sluice.Expired))
-}
-
-// expireDue ends what is due by the store's clock, and returns how many.
-func expireDue(ctx context.Context, s sluice.SettleStore, limit int) (n int, err error) {
-	expired, err := s.ExpireDue(ctx, limit, nil)
-	for _, orders := range expired {
-		n += orders
-	}
-	return n, err
-}
-
-func expire(t *testing.T, s settling, limit, want int) {
-	t.Helper()
-	if n, err := expireDue(t.Context(), s, limit); err != nil || n != want {
-		t.Fatalf("%d expired, error %v, want %d", n, err, want)
-	}
-}
-
-func testExpireDue(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	expire(t, s, 10, 0)
-	sources := map[sluice.SaleID]*source{}
-	for _, id := range []sluice.SaleID{"phones", "tablets", "young"} {
-		create(t, s, aSale(id, 100))
-		sources[id] = &source{sale: id, epoch: 1}
-		insert(t, s, sluice.Stored{Inserted: 4}, sources[id].entryOf(1, 2, 3, 4))
-	}
-	expire(t, s, 10, 0)
-	orders := look(t, s, "phones").Orders
-	change(t, s, want(orders[0].ID, sluice.Pay))
-	change(t, s, want(orders[3].ID, sluice.Cancel))
-	given(t, s)
-	db.age(t, "phones", time.Hour)
-	db.age(t, "tablets", 2*time.Hour)
-
-	// Orders kept until after the moment that the caller chooses stay; a moment
-	// after the store's clock is of no effect.
-	before, err := s.Clock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for moment, want := range map[time.Duration]int{
-		-100 * 24 * time.Hour: 0, look(t, s, "tablets").Orders[0].KeepUntil.Sub(before) - time.Millisecond: 0,
-	} {
-		var now time.Time
-		expired, err := s.ExpireDue(t.Context(), 3, func(at time.Time) time.Time { now = at; return before.Add(moment) })
-		if err != nil || len(expired) != want || now.Before(before) || now.After(before.Add(time.Minute)) {
-			t.Errorf("up to %v from now: %v expired at %v, %v", moment, expired, now, err)
-		}
-	}
-
-	// The most overdue first.
-	expired, err := s.ExpireDue(t.Context(), 3, func(now time.Time) time.Time { return now.Add(time.Hour) })
-	if want := map[sluice.SaleID]int{"tablets": 3}; err != nil || !maps.Equal(expired, want) {
-		t.Errorf("%v expired, %v, want %v", expired, err, want)
-	}
-	expire(t, s, 1, 1)
-	for _, o := range look(t, s, "tablets").Orders {
-		if entries := history(t, s, o.ID); o.Status != sluice.Expired || len(entries) != 2 ||
-			entries[1] != (sluice.HistoryEntry{
-				Order: o.ID, At: o.UpdatedAt, From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
-			}) {
-			t.Errorf("order %s is %s: %+v", o.ID, o.Status, entries)
-		}
-	}
-	expire(t, s, 10, 2)
-	expire(t, s, 10, 0)
-	wantReleases := look(t, s, "tablets").Orders
-	wantReleases = append(wantReleases, look(t, s, "phones").Orders[1:3]...)
-	sameReleases(t, wantReleases, given(t, s))
-	for id, taken := range map[sluice.SaleID]int64{"phones": 1, "tablets": 0, "young": 10} {
-		if c := mustBeSound(t, s, id); c.Sale.Taken != taken {
-			t.Errorf("%s: taken %d, want %d", id, c.Sale.Taken, taken)
-		}
-	}
-	for _, limit := range []int{0, -1} {
-		if _, err := expireDue(t.Context(), s, limit); err == nil {
-			t.Errorf("limit %d: no error", limit)
-		}
-	}
-}
-
-// sameReleases compares in any order; epoch 1.
-func sameReleases(t *testing.T, orders []sluice.Order, got []sluice.Release) {
-	t.Helper()
-	var want []sluice.Release
-	for i := range orders {
-		want = append(want, releaseOf(&orders[i], 1))
-	}
-	byOrder := func(a, b sluice.Release) int { return strings.Compare(string(a.Order), string(b.Order)) }
-	slices.SortFunc(want, byOrder)
-	slices.SortFunc(got, byOrder)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("releases (-want +got):\n%s", diff)
-	}
-}
-
-// Nothing expires before its time, by the store's clock, and then at once.
-func testExpiryIsInTime(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
-	entry := src.entry(1)
-	insert(t, s, sluice.Stored{Inserted: 1}, entry)
-	order := read1(t, s, entry.Claims[0].Order)
-	db.age(t, "phones", order.KeepUntil.Sub(order.StoredAt)-150*time.Millisecond)
-	keepUntil := read1(t, s, order.ID).KeepUntil
-	for deadline := time.Now().Add(time.Minute); ; {
-		n, err := expireDue(t.Context(), s, 10)
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("%d expired, error %v", n, err)
-		}
-		if n == 1 {
-			break
-		}
-	}
-	if at := read1(t, s, order.ID).UpdatedAt; at.Before(keepUntil) {
-		t.Errorf("expired at %v, kept until %v", at, keepUntil)
-	}
 }

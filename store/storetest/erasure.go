@@ -15,9 +15,9 @@ import (
 )
 
 // erasing is a store that has a key for pseudonyms.
-func erasing(t *testing.T, db Database, key string) settling {
+func erasing(t *testing.T, db Database, key string) sluice.Store {
 	t.Helper()
-	s := openSettling(t, db)
+	s := db.Open(t)
 	if _, err := s.SealSecrets(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
@@ -44,28 +44,15 @@ func personalClaims(src *source, n int) sluice.Entry {
 
 // everything is all that the store says of its sales, as text: orders with their
 // histories, events, dead letters, actions of admins, and lists.
-func everything(t *testing.T, s settling) map[string]string {
+func everything(t *testing.T, s sluice.Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	page, _, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: sluice.MaxPage})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range page {
+	orders, _ := pages(t, s, sluice.OrderFilter{Limit: sluice.MaxPage})
+	for _, o := range orders {
 		all["order "+string(o.ID)] = fmt.Sprintf("%+v %+v", o, history(t, s, o.ID))
 	}
-	for after := int64(0); ; {
-		events, err := s.Events(t.Context(), after, sluice.MaxPage)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(events) == 0 {
-			break
-		}
-		for i := range events {
-			all[fmt.Sprint("event ", events[i].Seq)] = fmt.Sprintf("%+v", events[i])
-			after = events[i].Seq
-		}
+	for _, e := range feed(t, s, sluice.MaxPage) {
+		all[fmt.Sprint("event ", e.Seq)] = fmt.Sprintf("%+v", e)
 	}
 	for id := int64(1); id < 10; id++ {
 		if l, err := s.DeadLetter(t.Context(), id); err == nil {
@@ -79,14 +66,10 @@ func everything(t *testing.T, s settling) map[string]string {
 }
 
 // eventIDs are the ids of all events, in order: receivers keep them.
-func eventIDs(t *testing.T, s settling) (ids []string) {
+func eventIDs(t *testing.T, s sluice.Store) (ids []string) {
 	t.Helper()
-	events, err := s.Events(t.Context(), 0, sluice.MaxPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range events {
-		ids = append(ids, events[i].ID())
+	for _, e := range feed(t, s, sluice.MaxPage) {
+		ids = append(ids, e.ID())
 	}
 	return ids
 }
@@ -94,6 +77,17 @@ func eventIDs(t *testing.T, s settling) (ids []string) {
 func erase(t *testing.T, s sluice.Store, want sluice.Erased) {
 	t.Helper()
 	got, err := s.EraseBuyer(t.Context(), erasedBuyer)
+	sameErased(t, want, got, err)
+}
+
+func eraseOlder(t *testing.T, s sluice.Store, want sluice.Erased) {
+	t.Helper()
+	got, err := s.EraseOlder(t.Context(), time.Hour)
+	sameErased(t, want, got, err)
+}
+
+func sameErased(t *testing.T, want, got sluice.Erased, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +96,56 @@ func erase(t *testing.T, s sluice.Store, want sluice.Erased) {
 	}
 }
 
+// allTake stores n orders of the buyer and one of another in a new sale, and takes
+// an action on all of them; the buyer's payments are personal.
+func allTake(t *testing.T, s sluice.Store, id sluice.SaleID, n int, action sluice.Action) sluice.Entry {
+	t.Helper()
+	entry := personalClaims(selling(t, s, id, 1000), n)
+	insert(t, s, sluice.Stored{Inserted: n + 1}, entry)
+	for i, c := range entry.Claims {
+		each := want(c.Order, action)
+		if action == sluice.Pay && c.Buyer == erasedBuyer {
+			each.PaymentID = fmt.Sprint("pay-4711-", i)
+		}
+		change(t, s, each)
+	}
+	return entry
+}
+
+// letterOf is a dead letter with the lines of these claims.
+func letterOf(id sluice.SaleID, entry string, claims ...sluice.Claim) sluice.DeadLetter {
+	letter := aLetter(id, 1, entry)
+	letter.Claims = ""
+	for i := range claims {
+		letter.Claims += string(sluice.AppendClaim(nil, &claims[i]))
+	}
+	return letter
+}
+
+// twoHoursAgo moves a time in rows of a table back.
+func twoHoursAgo(t *testing.T, db Database, table, column, rows string) {
+	t.Helper()
+	db.Execute(t, fmt.Sprintf("UPDATE %s SET %s = %s WHERE %s", table, column, db.Earlier(column, "7200"), rows))
+}
+
+// atOnce runs two functions at the same time; wait fails the test if one fails.
+func atOnce(t *testing.T, a, b func(context.Context) error) (wait func()) {
+	done := make(chan error, 2)
+	ctx := context.WithoutCancel(t.Context())
+	go func() { done <- a(ctx) }()
+	go func() { done <- b(ctx) }()
+	return func() {
+		t.Helper()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // archivedSale closes a sale, resolves its letters and archives it.
-func archivedSale(t *testing.T, s settling, id sluice.SaleID) {
+func archivedSale(t *testing.T, s sluice.Store, id sluice.SaleID) {
 	t.Helper()
 	closed(t, s, id)
 	given(t, s)
@@ -142,14 +184,9 @@ func testErase(t *testing.T, db Database) {
 		for _, c := range entry.Claims[1:] {
 			change(t, s, want(c.Order, sluice.Cancel))
 		}
-		letter := aLetter(id, 1, "whole")
-		for i := range entry.Claims {
-			letter.Claims = string(sluice.AppendClaim([]byte(letter.Claims), &entry.Claims[i]))
-		}
-		letter.Claims = strings.TrimPrefix(letter.Claims, aLetter(id, 1, "").Claims)
 		damaged := aLetter(id, 1, "damaged")
 		damaged.Claims, damaged.Reason = "\x00buyer-4711\tkey", "cannot read buyer-4711"
-		for _, l := range []sluice.DeadLetter{letter, damaged, aLetter(id, 1, "other")} {
+		for _, l := range []sluice.DeadLetter{letterOf(id, "whole", entry.Claims...), damaged, aLetter(id, 1, "other")} {
 			if err := s.SetAside(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +291,7 @@ func testErase(t *testing.T, db Database) {
 
 // The pseudonyms need a key, and differ by it.
 func testEraseKeys(t *testing.T, db Database) {
-	plain := openSettling(t, db)
+	plain := db.Open(t)
 	_, err := plain.EraseBuyer(t.Context(), erasedBuyer)
 	wantError(t, err, sluice.ErrNoErasureKey)
 	_, err = plain.EraseOlder(t.Context(), time.Hour)
@@ -266,19 +303,10 @@ func testEraseKeys(t *testing.T, db Database) {
 		if _, err := s.EraseBuyer(t.Context(), ""); err == nil {
 			t.Error("a buyer without an id was erased")
 		}
-		create(t, s, aSale(id, 10))
-		entry := personalClaims(&source{sale: id, epoch: 1}, 1)
-		insert(t, s, sluice.Stored{Inserted: 2}, entry)
-		for _, c := range entry.Claims {
-			change(t, s, want(c.Order, sluice.Cancel))
-		}
+		entry := allTake(t, s, id, 1, sluice.Cancel)
 		archivedSale(t, s, id)
 		erase(t, s, sluice.Erased{Orders: 1})
-		o, err := s.Order(t.Context(), entry.Claims[0].Order)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen[o.Buyer] = true
+		seen[read1(t, s, entry.Claims[0].Order).Buyer] = true
 	}
 	if len(seen) != 2 {
 		t.Errorf("pseudonyms %v, want two", seen)
@@ -297,15 +325,7 @@ func testEraseKeys(t *testing.T, db Database) {
 func testEraseCutOff(t *testing.T, db Database) {
 	s := erasing(t, db, erasureKey)
 	const many = 250
-	create(t, s, aSale("phones", 1000))
-	entry := personalClaims(&source{sale: "phones", epoch: 1}, many)
-	insert(t, s, sluice.Stored{Inserted: many + 1}, entry)
-	for i, c := range entry.Claims[:many] {
-		pay := want(c.Order, sluice.Pay)
-		pay.PaymentID = fmt.Sprint("pay-4711-", i)
-		change(t, s, pay)
-	}
-	change(t, s, want(entry.Claims[many].Order, sluice.Pay))
+	entry := allTake(t, s, "phones", many, sluice.Pay)
 	archivedSale(t, s, "phones")
 	free := db.Hold(t, fmt.Sprintf("UPDATE orders SET meta = meta WHERE order_id = '%s'", entry.Claims[150].Order))
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -337,15 +357,8 @@ func testEraseCutOff(t *testing.T, db Database) {
 func testEraseOlder(t *testing.T, db Database) {
 	s := erasing(t, db, erasureKey)
 	for _, id := range []sluice.SaleID{"old", "owes", "new", "open"} {
-		create(t, s, aSale(id, 1000))
-		entry := personalClaims(&source{sale: id, epoch: 1}, 150)
-		insert(t, s, sluice.Stored{Inserted: 151}, entry)
-		for _, c := range entry.Claims {
-			change(t, s, want(c.Order, sluice.Cancel))
-		}
-		letter := aLetter(id, 1, "x")
-		letter.Claims = string(sluice.AppendClaim(nil, &entry.Claims[0]))
-		if err := s.SetAside(t.Context(), letter); err != nil {
+		entry := allTake(t, s, id, 150, sluice.Cancel)
+		if err := s.SetAside(t.Context(), letterOf(id, "x", entry.Claims[0])); err != nil {
 			t.Fatal(err)
 		}
 		if id != "open" {
@@ -356,25 +369,11 @@ func testEraseOlder(t *testing.T, db Database) {
 		}
 		recordAction(t, s, sluice.AdminAction{By: string(id)})
 	}
-	for _, update := range []string{
-		"UPDATE sales SET archived_at = " + db.Earlier("archived_at", "7200") + " WHERE id IN ('old', 'owes')",
-		"UPDATE admin_actions SET acted_at = " + db.Earlier("acted_at", "7200") + " WHERE actor IN ('old', 'owes')",
-	} {
-		db.Execute(t, update)
-	}
-	older := func(want sluice.Erased) {
-		t.Helper()
-		got, err := s.EraseOlder(t.Context(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("erased (-want +got):\n%s", diff)
-		}
-	}
+	twoHoursAgo(t, db, "sales", "archived_at", "id IN ('old', 'owes')")
+	twoHoursAgo(t, db, "admin_actions", "acted_at", "actor IN ('old', 'owes')")
 	owed := []sluice.ErasureWait{{Sale: "owes", Why: sluice.OwedRefund}}
-	older(sluice.Erased{Orders: 151 + 150, DeadLetters: 2, Actions: 2, Waits: owed})
-	older(sluice.Erased{Waits: owed})
+	eraseOlder(t, s, sluice.Erased{Orders: 151 + 150, DeadLetters: 2, Actions: 2, Waits: owed})
+	eraseOlder(t, s, sluice.Erased{Waits: owed})
 	for id, left := range map[sluice.SaleID]int{"old": 0, "owes": 1, "new": 151, "open": 151} {
 		clear := 0
 		for _, o := range mustBeSound(t, s, id).Orders {
@@ -391,8 +390,8 @@ func testEraseOlder(t *testing.T, db Database) {
 	}
 	owes := mustBeSound(t, s, "owes").Orders[0]
 	change(t, s, want(owes.ID, sluice.Refund))
-	older(sluice.Erased{Orders: 1})
-	older(sluice.Erased{})
+	eraseOlder(t, s, sluice.Erased{Orders: 1})
+	eraseOlder(t, s, sluice.Erased{})
 
 	// A payment that comes after all were erased stays until it is refunded, and no
 	// longer; one that is refused does not stay at all, however often it comes.
@@ -421,26 +420,22 @@ func testEraseOlder(t *testing.T, db Database) {
 		o.Status != sluice.Refunded {
 		t.Errorf("after the refund: %s, %v", text, err)
 	}
-	older(sluice.Erased{})
+	eraseOlder(t, s, sluice.Erased{})
 }
 
 // A sale with many orders keeps no other from being erased: each has its turns.
 func testEraseTurns(t *testing.T, db Database) {
 	s := erasing(t, db, erasureKey)
 	for id, n := range map[sluice.SaleID]int{"huge": 1300, "small": 3} { // a turn has 1,000
-		create(t, s, aSale(id, 2000))
-		src := &source{sale: id, epoch: 1}
+		src := selling(t, s, id, 2000)
 		for ; n > 0; n -= 100 {
-			entry := src.entry(min(n, 100))
-			insert(t, s, sluice.Stored{Inserted: len(entry.Claims)}, entry)
+			src.store(t, s, min(n, 100))
 		}
 		db.Execute(t, "UPDATE orders SET status = 'paid' WHERE sale_id = '"+string(id)+"'")
 		archivedSale(t, s, id)
 	}
-	db.Execute(t, "UPDATE sales SET archived_at = "+db.Earlier("archived_at", "7200"))
-	if got, err := s.EraseOlder(t.Context(), time.Hour); err != nil || got.Orders != 1303 {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	twoHoursAgo(t, db, "sales", "archived_at", "id IN ('huge', 'small')")
+	eraseOlder(t, s, sluice.Erased{Orders: 1303})
 	db.Execute(t, `UPDATE sales SET title = 'before the huge one' WHERE id = 'small' AND erased_at <
 		(SELECT done FROM (SELECT erased_at AS done FROM sales WHERE id = 'huge') AS other)`)
 	if small := mustBeSound(t, s, "small").Sale; small.Title != "before the huge one" {
@@ -454,27 +449,13 @@ func testEraseOlderGoesOn(t *testing.T, db Database) {
 	s := erasing(t, db, erasureKey)
 	orders := map[sluice.SaleID][]sluice.Claim{}
 	for _, id := range []sluice.SaleID{"first", "second"} {
-		create(t, s, aSale(id, 10))
-		entry := personalClaims(&source{sale: id, epoch: 1}, 1)
-		insert(t, s, sluice.Stored{Inserted: 2}, entry)
-		for _, c := range entry.Claims {
-			change(t, s, want(c.Order, sluice.Cancel))
-		}
+		orders[id] = allTake(t, s, id, 1, sluice.Cancel).Claims
 		archivedSale(t, s, id)
-		orders[id] = entry.Claims
 	}
-	age := func(id sluice.SaleID) {
-		db.Execute(t, "UPDATE sales SET archived_at = "+db.Earlier("archived_at", "7200")+" WHERE id = '"+string(id)+"'")
-	}
-	age("first")
-	if done, err := s.EraseOlder(t.Context(), time.Hour); err != nil || done.Orders != 2 {
-		t.Fatal(done, err)
-	}
+	twoHoursAgo(t, db, "sales", "archived_at", "id = 'first'")
+	eraseOlder(t, s, sluice.Erased{Orders: 2})
 	plain := orders["first"][0]
-	masked, err := s.Order(t.Context(), plain.Order)
-	if err != nil {
-		t.Fatal(err)
-	}
+	masked := read1(t, s, plain.Order)
 	rename := func(id sluice.OrderID, buyer sluice.BuyerID, key sluice.Key) {
 		db.Execute(t, fmt.Sprintf("UPDATE orders SET buyer_id = '%s', claim_key = '%s' WHERE order_id = '%s'",
 			buyer, key, id))
@@ -483,8 +464,8 @@ func testEraseOlderGoesOn(t *testing.T, db Database) {
 	rename(orders["first"][1].Order, masked.Buyer, masked.Key)
 	db.Execute(t, "UPDATE sales SET erased_at = NULL")
 	recordAction(t, s, sluice.AdminAction{By: "old"})
-	db.Execute(t, "UPDATE admin_actions SET acted_at = "+db.Earlier("acted_at", "7200"))
-	age("second")
+	twoHoursAgo(t, db, "admin_actions", "acted_at", "actor = 'old'")
+	twoHoursAgo(t, db, "sales", "archived_at", "id = 'second'")
 
 	done, err := s.EraseOlder(t.Context(), time.Hour)
 	if err == nil || !strings.Contains(err.Error(), "first") {
@@ -499,28 +480,17 @@ func testEraseOlderGoesOn(t *testing.T, db Database) {
 // for the other, and both are done.
 func testEraseAgainstRefunds(t *testing.T, db Database) {
 	s, other := erasing(t, db, erasureKey), erasing(t, db, erasureKey)
-	create(t, s, aSale("phones", 1000))
-	entry := personalClaims(&source{sale: "phones", epoch: 1}, 120)
-	insert(t, s, sluice.Stored{Inserted: 121}, entry)
-	for _, c := range entry.Claims {
-		change(t, s, want(c.Order, sluice.Pay))
-	}
+	entry := allTake(t, s, "phones", 120, sluice.Pay)
 	archivedSale(t, s, "phones")
-	done := make(chan error, 2)
-	for range 2 {
-		go func() {
-			_, err := other.EraseBuyer(context.WithoutCancel(t.Context()), erasedBuyer)
-			done <- err
-		}()
+	erased := func(ctx context.Context) error {
+		_, err := other.EraseBuyer(ctx, erasedBuyer)
+		return err
 	}
+	wait := atOnce(t, erased, erased)
 	for i := range 30 {
 		change(t, s, want(entry.Claims[(i*37)%120].Order, sluice.Refund))
 	}
-	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	wait()
 	c := mustBeSound(t, s, "phones")
 	refunded := 0
 	for _, o := range c.Orders {
@@ -539,16 +509,10 @@ func testEraseAgainstRefunds(t *testing.T, db Database) {
 // Two buyers of one dead letter are erased at once: both are.
 func testEraseTwoOfOneLetter(t *testing.T, db Database) {
 	s, other := erasing(t, db, erasureKey), erasing(t, db, erasureKey)
-	create(t, s, aSale("phones", 10))
-	src := &source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 10)
 	entry := src.entry(3)
 	entry.Claims[0].Buyer, entry.Claims[1].Buyer = "ann-4711", "bob-4711"
-	letter := aLetter("phones", 1, "both")
-	letter.Claims = ""
-	for i := range entry.Claims {
-		letter.Claims += string(sluice.AppendClaim(nil, &entry.Claims[i]))
-	}
-	if err := s.SetAside(t.Context(), letter); err != nil {
+	if err := s.SetAside(t.Context(), letterOf("phones", "both", entry.Claims...)); err != nil {
 		t.Fatal(err)
 	}
 	letters, err := s.DeadLetters(t.Context(), "phones")
@@ -557,23 +521,19 @@ func testEraseTwoOfOneLetter(t *testing.T, db Database) {
 	}
 	archivedSale(t, s, "phones")
 	free := db.Hold(t, fmt.Sprintf("UPDATE dead_letters SET reason = 'held' WHERE id = %d", letters[0].ID))
-	done := make(chan error, 2)
-	for buyer, s := range map[sluice.BuyerID]sluice.Store{"ann-4711": s, "bob-4711": other} {
-		go func() {
-			erased, err := s.EraseBuyer(context.WithoutCancel(t.Context()), buyer)
+	of := func(s sluice.Store, buyer sluice.BuyerID) func(context.Context) error {
+		return func(ctx context.Context) error {
+			erased, err := s.EraseBuyer(ctx, buyer)
 			if err == nil && erased.DeadLetters != 1 {
 				err = fmt.Errorf("erased %+v of %s", erased, buyer)
 			}
-			done <- err
-		}()
-	}
-	time.Sleep(300 * time.Millisecond) // both have read the letter, and wait to write it
-	free()
-	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
+			return err
 		}
 	}
+	wait := atOnce(t, of(s, "ann-4711"), of(other, "bob-4711"))
+	time.Sleep(300 * time.Millisecond) // both have read the letter, and wait to write it
+	free()
+	wait()
 	l, err := s.DeadLetter(t.Context(), letters[0].ID)
 	if err != nil || strings.Contains(l.Claims, personal) || !strings.Contains(l.Claims, string(entry.Claims[2].Buyer)) {
 		t.Errorf("the letter is %q, %v", l.Claims, err)

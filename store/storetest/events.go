@@ -72,8 +72,7 @@ func testEvents(t *testing.T, db Database) {
 	if n, err := s.NumberEvents(t.Context(), 10); err != nil || n != 0 {
 		t.Errorf("numbered %d of nothing, %v", n, err)
 	}
-	create(t, s, aSale("phones", 6))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 6)
 	entry := src.entry(7)
 	id := func(i int) sluice.OrderID { return entry.Claims[i].Order }
 	insert(t, s, sluice.Stored{Inserted: 7, Rejected: []sluice.OrderID{id(6)}}, entry)
@@ -166,10 +165,8 @@ func testEvents(t *testing.T, db Database) {
 // Whatever does not happen has no event.
 func testEventsOfNothing(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 6))
-	src := source{sale: "phones", epoch: 1}
-	entry := src.entry(2)
-	insert(t, s, sluice.Stored{Inserted: 2}, entry)
+	src := selling(t, s, "phones", 6)
+	entry := src.store(t, s, 2)
 	numberAll(t, s, 100)
 	before := feed(t, s, 100)
 	insert(t, s, sluice.Stored{Redelivered: 2}, entry)
@@ -215,8 +212,7 @@ func testEventsInSmallSteps(t *testing.T, db Database) {
 		create(t, s, aSale(sale, 100))
 		src := source{sale: sale, epoch: 1}
 		for range 3 {
-			entry := src.entry(4)
-			insert(t, s, sluice.Stored{Inserted: 4}, entry)
+			entry := src.store(t, s, 4)
 			for _, c := range entry.Claims {
 				ids[sale] = append(ids[sale], c.Order)
 			}

@@ -16,8 +16,8 @@ import (
 
 func testInsert(t *testing.T, db Database) {
 	s := db.Open(t)
-	sale := create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 10)
+	sale := read(t, s, "phones")
 	one, two := src.entryOf(1, 2), src.entryOf(3)
 	two.Terms, two.Node = 2, "node-2"
 	insert(t, s, sluice.Stored{Inserted: 3}, one, two)
@@ -50,8 +50,7 @@ func testInsert(t *testing.T, db Database) {
 
 func testInsertNothing(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 10)
 	unchanged(t, s, "phones", func() {
 		if got, err := s.Insert(t.Context(), "phones", nil); err != nil || got.Inserted+got.Redelivered != 0 {
 			t.Errorf("no entries: %+v, %v", got, err)
@@ -103,8 +102,7 @@ func testInsertInvalid(t *testing.T, db Database) {
 // else is ErrUnstorable: an entry that meets it often becomes a dead letter soon.
 func testUnstorable(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 20))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 20)
 	good, bad := src.entry(2), src.entryOf(1, 2)
 	refused := func(entries ...sluice.Entry) {
 		t.Helper()
@@ -182,8 +180,7 @@ func testRedelivery(t *testing.T, db Database) {
 
 func testRedeliveryWithin(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 3))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 3)
 	entry := src.entry(3)
 	head, tail := split(entry, 1)
 	insert(t, s, sluice.Stored{Inserted: 3, Redelivered: 3}, entry, tail, head)
@@ -193,10 +190,8 @@ func testRedeliveryWithin(t *testing.T, db Database) {
 // Whatever is not the same order, claim and place is a conflict.
 func testConflicts(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 100))
-	src := source{sale: "phones", epoch: 1}
-	stored := src.entry(3)
-	insert(t, s, sluice.Stored{Inserted: 3}, stored)
+	src := selling(t, s, "phones", 100)
+	stored := src.store(t, s, 3)
 	fresh := src
 	fresh.made += 100 // shares nothing with anybody
 	other := fresh.entry(1).Claims[0]
@@ -270,8 +265,7 @@ func testEqualKeys(t *testing.T, db Database) {
 // No collation may make two ids one: not case, nor accents, nor blanks at the end.
 func testExactIDs(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 100))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 100)
 	buyers := []sluice.BuyerID{"ann", "Ann", "ann ", " ann", "änn", "a\u0308nn", "ＡＮＮ", "ann\u00a0", "anń"}
 	entry := src.entry(len(buyers))
 	for i := range buyers {
@@ -300,7 +294,7 @@ func testEpochs(t *testing.T, db Database) {
 	create(t, s, aSale("phones", 10))
 	for epoch := int64(1); epoch <= 3; epoch++ {
 		src := source{sale: "phones", epoch: epoch}
-		insert(t, s, sluice.Stored{Inserted: 2}, src.entry(2))
+		src.store(t, s, 2)
 	}
 	mustBeSound(t, s, "phones")
 }
@@ -339,8 +333,7 @@ func testOldEpochs(t *testing.T, db Database) {
 
 func testNotCovered(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 5))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 5)
 	first, second := src.entry(4), src.entry(3)
 	insert(t, s, sluice.Stored{Inserted: 4}, first)
 	rejected := []sluice.OrderID{second.Claims[1].Order, second.Claims[2].Order}
@@ -373,8 +366,7 @@ func testNotCovered(t *testing.T, db Database) {
 // Each claim is judged by itself, in order, as the ledger did.
 func testNotCoveredMixed(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 10)
 	old := src.entryOf(4)
 	insert(t, s, sluice.Stored{Inserted: 1}, old)
 	mixed := src.entryOf(5, 3, 1, 1)
@@ -387,7 +379,7 @@ func testNotCoveredMixed(t *testing.T, db Database) {
 	}
 
 	create(t, s, aSale("nothing", 0))
-	src = source{sale: "nothing", epoch: 1}
+	src = &source{sale: "nothing", epoch: 1}
 	entry := src.entry(1)
 	insert(t, s, sluice.Stored{Inserted: 1, Rejected: []sluice.OrderID{entry.Claims[0].Order}}, entry)
 	mustBeSound(t, s, "nothing")
@@ -396,8 +388,7 @@ func testNotCoveredMixed(t *testing.T, db Database) {
 // An Insert that is interrupted has stored all or nothing; repeated, all.
 func testCancelledInsert(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 100_000))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 100_000)
 	taken, interrupted := int64(0), 0
 	for i := range 25 {
 		entry := src.entry(100)

@@ -200,12 +200,12 @@ func testSnapshot(t *testing.T, db Database) {
 	create(t, s, aSale("tablets", 100))
 	src, other := source{sale: "phones", epoch: 1}, source{sale: "tablets", epoch: 1}
 	for range 5 { // more than any page
-		insert(t, s, sluice.Stored{Inserted: 500}, src.entry(500))
-		insert(t, s, sluice.Stored{Inserted: 1}, other.entry(1))
+		src.store(t, s, 500)
+		other.store(t, s, 1)
 	}
 	var all []sluice.Order
 	err := s.Snapshot(t.Context(), "phones", func(snap sluice.Snapshot) error {
-		insert(t, s, sluice.Stored{Inserted: 10}, src.entry(10)) // is later than the snapshot
+		src.store(t, s, 10) // is later than the snapshot
 		n := 0
 		if err := snap.Orders(func(sluice.Order) bool { n++; return n < 3 }); err != nil || n != 3 {
 			t.Errorf("stopped after %d orders, %v, want 3", n, err)
@@ -248,11 +248,10 @@ func testSnapshot(t *testing.T, db Database) {
 
 func testReadOnly(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: 2}, src.entry(2))
+	src := selling(t, s, "phones", 10)
+	src.store(t, s, 2)
 	r := db.OpenReadOnly(t)
-	insert(t, s, sluice.Stored{Inserted: 2}, src.entry(2)) // the server goes on
+	src.store(t, s, 2) // the server goes on
 	c := look(t, s, "phones")
 	if diff := cmp.Diff(c, look(t, r, "phones")); diff != "" {
 		t.Errorf("what it sees (-server +reader):\n%s", diff)
@@ -268,10 +267,9 @@ func testReadOnly(t *testing.T, db Database) {
 		_, changed := r.ChangeSale(t.Context(), "phones", func(*sluice.Sale) error { return nil })
 		_, inserted := r.Insert(t.Context(), "phones", []sluice.Entry{src.entry(1)})
 		_, begun := r.BeginLoad(t.Context(), "phones")
-		ender, _ := r.(sluice.SettleStore)
-		_, ended := ender.Change(t.Context(), want(c.Orders[0].ID, sluice.Cancel))
-		_, expired := expireDue(t.Context(), ender, 1)
-		_, given := ender.GiveReleases(t.Context(), 1, nil)
+		_, ended := r.Change(t.Context(), want(c.Orders[0].ID, sluice.Cancel))
+		_, expired := expireDue(t.Context(), r, 1)
+		_, given := r.GiveReleases(t.Context(), 1, nil)
 		_, restocked := r.Restock(t.Context(), "phones", "a", 1)
 		_, undone := r.UndoLowering(t.Context(), "phones", 1)
 		_, archived := r.Archive(t.Context(), "phones")
@@ -311,12 +309,11 @@ func testClosed(t *testing.T, db Database) {
 	_, err = s.CreateSale(t.Context(), aSale("new", 1))
 	wantError(t, err, sluice.ErrClosed)
 	wantError(t, s.Ping(t.Context()), sluice.ErrClosed)
-	ender := s.(sluice.SettleStore)
-	_, err = expireDue(t.Context(), ender, 1)
+	_, err = expireDue(t.Context(), s, 1)
 	wantError(t, err, sluice.ErrClosed)
-	_, err = ender.GiveReleases(t.Context(), 1, nil)
+	_, err = s.GiveReleases(t.Context(), 1, nil)
 	wantError(t, err, sluice.ErrClosed)
-	_, err = ender.PendingReleases(t.Context(), "phones")
+	_, err = s.PendingReleases(t.Context(), "phones")
 	wantError(t, err, sluice.ErrClosed)
 	_, err = s.Restock(t.Context(), "phones", "a", 1)
 	wantError(t, err, sluice.ErrClosed)

@@ -90,7 +90,7 @@ func testRandom(t *testing.T, db Database) {
 type randomRun struct {
 	t      *testing.T
 	db     Database
-	s      settling
+	s      sluice.Store
 	random *rand.Rand
 	model  model
 	src    source

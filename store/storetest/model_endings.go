@@ -168,7 +168,7 @@ func (r *randomRun) stale() []sluice.Entry {
 
 // grow lets the time of all orders pass.
 func (r *randomRun) grow() {
-	r.db.age(r.t, r.model.sale.ID, time.Hour)
+	r.db.Age(r.t, r.model.sale.ID, time.Hour)
 	for _, o := range r.model.orders {
 		r.model.old[o.ID] = true
 	}

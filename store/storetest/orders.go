@@ -13,10 +13,8 @@ import (
 
 func testOrder(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
-	entry := src.entry(2)
-	insert(t, s, sluice.Stored{Inserted: 2}, entry)
+	src := selling(t, s, "phones", 10)
+	entry := src.store(t, s, 2)
 	c := look(t, s, "phones")
 	for i, want := range c.Orders {
 		got, err := s.Order(t.Context(), want.ID)
@@ -64,10 +62,9 @@ func testPages(t *testing.T, db Database) {
 	if all, count := pages(t, s, sluice.OrderFilter{Limit: 1}); len(all) != 0 || count != 1 {
 		t.Errorf("an empty store has %d orders on %d pages", len(all), count)
 	}
-	create(t, s, aSale("phones", 100))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 100)
 	for range 4 {
-		insert(t, s, sluice.Stored{Inserted: 3}, src.entry(3))
+		src.store(t, s, 3)
 	}
 	want := look(t, s, "phones").Orders
 	for limit, wantPages := range map[int]int{1: 12, 5: 3, 6: 2, 11: 2, 12: 1, 13: 1, sluice.MaxPage: 1} {
@@ -121,9 +118,8 @@ func testFilters(t *testing.T, db Database) {
 // exactly once, whatever is stored meanwhile.
 func testPagesWhileInserting(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 1000))
-	src := source{sale: "phones", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: 20}, src.entry(20))
+	src := selling(t, s, "phones", 1000)
+	src.store(t, s, 20)
 	seen := map[sluice.OrderID]bool{}
 	filter := sluice.OrderFilter{Sale: "phones", Limit: 7}
 	for round := 0; ; round++ {
@@ -148,7 +144,7 @@ func testPagesWhileInserting(t *testing.T, db Database) {
 			break
 		}
 		if round < 5 {
-			insert(t, s, sluice.Stored{Inserted: 3}, src.entry(3))
+			src.store(t, s, 3)
 		}
 		filter.Cursor = next
 	}
@@ -159,9 +155,8 @@ func testPagesWhileInserting(t *testing.T, db Database) {
 
 func testBadCursors(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: 2}, src.entry(2))
+	src := selling(t, s, "phones", 10)
+	src.store(t, s, 2)
 	_, good, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: 1})
 	if err != nil || good == "" {
 		t.Fatalf("cursor %q, error %v", good, err)

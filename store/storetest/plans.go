@@ -15,8 +15,8 @@ import (
 	"github.com/sluicehq/sluice/store/internal/sqlcore"
 )
 
-// Planned is an adapter whose statements Plans runs.
-type Planned struct {
+// Plans is an adapter whose statements are run beside a big sale.
+type Plans struct {
 	Store   ServerStore
 	DB      *sql.DB // of that store
 	Dialect sqlcore.Dialect
@@ -26,7 +26,7 @@ type Planned struct {
 	Rows func(t *testing.T, tx *sql.Tx, query string, args []any) (rows int, plan string)
 }
 
-// What Plans stores: a sale of many orders, half of them ended, and a small one.
+// What is stored for it: a sale of many orders, half of them ended, and a small one.
 const (
 	manyOrders, fewOrders = 20_000, 60
 	// fewRows is what a statement may look at that is about the small sale, one
@@ -93,9 +93,9 @@ var arguments = map[string]string{
 // that wait. None of them is on the way of a request or runs all the time.
 var whole = map[string]bool{"LiveUnits": true, "EndingsOfSale": true, "Unsettled": true, "Lists.DeleteListed": true}
 
-// Plans runs every statement of the product beside a big sale, and refuses those
+// Run runs every statement of the product beside a big sale, and refuses those
 // that look at more than they are about.
-func Plans(t *testing.T, p *Planned) {
+func (p *Plans) Run(t *testing.T) {
 	inFull(t)
 	few := loadForPlans(t, p)
 	order := few[10]
@@ -191,7 +191,7 @@ func Plans(t *testing.T, p *Planned) {
 
 // loadForPlans stores the two sales, numbers what happened, and returns the
 // orders of the small one.
-func loadForPlans(t *testing.T, p *Planned) []sluice.Order {
+func loadForPlans(t *testing.T, p *Plans) []sluice.Order {
 	t.Helper()
 	s := p.Store
 	for _, of := range []struct {
@@ -202,7 +202,7 @@ func loadForPlans(t *testing.T, p *Planned) []sluice.Order {
 		src := source{sale: of.sale, epoch: 1}
 		for left := of.orders; left > 0; left -= 2000 {
 			n := min(left, 2000)
-			insert(t, s, sluice.Stored{Inserted: n}, src.entry(n))
+			src.store(t, s, n)
 		}
 	}
 	tx, err := p.DB.BeginTx(t.Context(), nil)

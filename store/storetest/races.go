@@ -27,19 +27,17 @@ func testPaymentAgainstExpiry(t *testing.T, db Database) { racePaymentAndExpiry(
 
 func racePaymentAndExpiry(t *testing.T, db Database, n int) {
 	const perRound = 50
-	handles := [2]settling{openSettling(t, db), openSettling(t, db)}
-	create(t, handles[0], aSale("phones", sluice.Unlimited))
-	src := source{sale: "phones", epoch: 1}
+	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	src := selling(t, handles[0], "phones", sluice.Unlimited)
 	told := map[sluice.OrderID]sluice.Status{}
 	var mu sync.Mutex
 	lead := 30 * time.Millisecond // from storing to the deadline
 	var byJob atomic.Int64
 	for range n / perRound {
-		entry := src.entry(perRound)
-		insert(t, handles[0], sluice.Stored{Inserted: perRound}, entry)
+		entry := src.store(t, handles[0], perRound)
 		newest := read1(t, handles[0], entry.Claims[0].Order)
 		// All orders of before have ended, so they may be aged again.
-		db.age(t, "phones", newest.KeepUntil.Sub(newest.StoredAt)-lead)
+		db.Age(t, "phones", newest.KeepUntil.Sub(newest.StoredAt)-lead)
 
 		var paying, expiring sync.WaitGroup
 		var paidUp atomic.Bool
@@ -98,7 +96,7 @@ func racePaymentAndExpiry(t *testing.T, db Database, n int) {
 // oneOutcomeEach checks orders on which a payment was tried: each is paid, and
 // in time, or its money is due and its units returned once. It returns how many
 // came too late.
-func oneOutcomeEach(t *testing.T, s settling, told map[sluice.OrderID]sluice.Status) (late int) {
+func oneOutcomeEach(t *testing.T, s sluice.Store, told map[sluice.OrderID]sluice.Status) (late int) {
 	t.Helper()
 	released := map[sluice.OrderID]int{}
 	for _, r := range given(t, s) {
@@ -131,7 +129,7 @@ func oneOutcomeEach(t *testing.T, s settling, told map[sluice.OrderID]sluice.Sta
 
 // raceTwo lets two changes of each of n orders run at the same time, on two
 // handles, and hands the outcomes to judge.
-func raceTwo(t *testing.T, handles [2]settling, n int, both func(sluice.OrderID) [2]sluice.Change,
+func raceTwo(t *testing.T, handles [2]sluice.Store, n int, both func(sluice.OrderID) [2]sluice.Change,
 	judge func(sluice.OrderID, [2]sluice.Order, [2]error),
 ) {
 	t.Helper()
@@ -157,10 +155,9 @@ func raceTwo(t *testing.T, handles [2]settling, n int, both func(sluice.OrderID)
 func testPaymentAgainstCancel(t *testing.T, db Database) { racePaymentAndCancel(t, db, races()) }
 
 func racePaymentAndCancel(t *testing.T, db Database, n int) {
-	handles := [2]settling{openSettling(t, db), openSettling(t, db)}
-	create(t, handles[0], aSale("phones", sluice.Unlimited))
-	src := source{sale: "phones", epoch: 1}
-	insert(t, handles[0], sluice.Stored{Inserted: n}, src.entry(n))
+	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	src := selling(t, handles[0], "phones", sluice.Unlimited)
+	src.store(t, handles[0], n)
 	told := map[sluice.OrderID]sluice.Status{}
 	flip := 0
 	raceTwo(t, handles, n, func(id sluice.OrderID) [2]sluice.Change {
@@ -183,11 +180,10 @@ func racePaymentAndCancel(t *testing.T, db Database, n int) {
 
 // Two of the same kind: the same payment twice, two payments, two refunds.
 func testSameChangeTwice(t *testing.T, db Database) {
-	handles := [2]settling{openSettling(t, db), openSettling(t, db)}
-	create(t, handles[0], aSale("phones", sluice.Unlimited))
-	src := source{sale: "phones", epoch: 1}
+	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	src := selling(t, handles[0], "phones", sluice.Unlimited)
 	n := races() / 10
-	insert(t, handles[0], sluice.Stored{Inserted: n}, src.entry(n))
+	src.store(t, handles[0], n)
 	raceTwo(t, handles, n, func(id sluice.OrderID) [2]sluice.Change {
 		a, b := want(id, sluice.Pay), want(id, sluice.Pay)
 		b.PaymentID = "payment-2"
@@ -217,103 +213,16 @@ func testSameChangeTwice(t *testing.T, db Database) {
 	sameReleases(t, look(t, handles[0], "phones").Orders, given(t, handles[0]))
 }
 
-// Several servers expire side by side, while orders are cancelled and paid too
-// late: each order ends once, and no lock cycle forms.
-func testConcurrentExpiry(t *testing.T, db Database) {
-	handles := []settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
-	sales := []sluice.SaleID{"a", "b", "c"}
-	var orders []sluice.OrderID
-	entries := make([]sluice.Entry, len(sales))
-	for i, id := range sales {
-		create(t, handles[0], aSale(id, sluice.Unlimited))
-		src := source{sale: id, epoch: 1}
-		entries[i] = src.entry(200)
-	}
-	for range 10 { // so that each batch has orders of all sales
-		for k := range entries {
-			head, tail := split(entries[k], 20)
-			insert(t, handles[0], sluice.Stored{Inserted: len(head.Claims)}, head)
-			entries[k] = tail
-			for _, c := range head.Claims {
-				orders = append(orders, c.Order)
-			}
-		}
-	}
-	for _, id := range sales {
-		db.age(t, id, time.Hour)
-	}
-	var running sync.WaitGroup
-	var expired, others atomic.Int64
-	for worker := range 4 {
-		running.Go(func() {
-			for {
-				n, err := expireDue(t.Context(), handles[worker%3], 17)
-				if err != nil {
-					t.Error(err)
-				}
-				if n == 0 || err != nil {
-					return
-				}
-				expired.Add(int64(n))
-			}
-		})
-	}
-	for worker := range 2 {
-		running.Go(func() {
-			for i := worker; i < len(orders); i += 20 {
-				action := []sluice.Action{sluice.Cancel, sluice.Pay}[worker]
-				_, err := handles[worker].Change(t.Context(), want(orders[len(orders)-1-i], action))
-				if refused := (*sluice.OrderStateError)(nil); err != nil && !errors.As(err, &refused) {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	running.Wait()
-	// A pass over what others hold may have left some.
-	for {
-		n, err := expireDue(t.Context(), handles[0], 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == 0 {
-			break
-		}
-		expired.Add(int64(n))
-	}
-	var all []sluice.Order
-	for _, id := range sales {
-		c := mustBeSound(t, handles[0], id)
-		if c.Sale.Taken != 0 {
-			t.Errorf("%s: taken %d", id, c.Sale.Taken)
-		}
-		all = append(all, c.Orders...)
-		for _, o := range c.Orders {
-			if entries := history(t, handles[0], o.ID); entries[1].To != sluice.Expired || entries[1].By != "expiry" {
-				others.Add(1) // cancelled
-			} else if o.Status == sluice.RefundDue && len(entries) != 3 || o.Status == sluice.Expired && len(entries) != 2 {
-				t.Errorf("%s: %+v", o.ID, entries)
-			}
-		}
-	}
-	if n := expired.Load() + others.Load(); n > int64(len(all)) || expired.Load() == 0 {
-		t.Errorf("%d expired by the job and %d cancelled, of %d", expired.Load(), others.Load(), len(all))
-	}
-	sameReleases(t, all, given(t, handles[0]))
-}
-
 // Loads and endings: an image that still counts an order as live goes with a
 // release of that epoch or a later one; one that does not, with an older one.
 // So a ledger that is loaded from the image, and discards releases of older
 // epochs, gets each unit back once (I2, I6).
 func testLoadsAgainstEndings(t *testing.T, db Database) {
-	handles := []settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
+	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
 	s := handles[0]
-	create(t, s, aSale("phones", sluice.Unlimited))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", sluice.Unlimited)
 	const n = 240
-	entry := src.entry(n)
-	insert(t, s, sluice.Stored{Inserted: n}, entry)
+	entry := src.store(t, s, n)
 	var running sync.WaitGroup
 	ended := make(chan struct{}, n)
 	for worker := range 3 {
@@ -380,12 +289,11 @@ func testLoadsAgainstEndings(t *testing.T, db Database) {
 // Everything at once, on few orders: whatever the order of events, taken is the
 // sum of the live orders at every moment, and each ended order is released once.
 func testEverythingAtOnce(t *testing.T, db Database) {
-	handles := []settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
-	create(t, handles[0], aSale("phones", 1000))
-	src := source{sale: "phones", epoch: 1}
+	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	src := selling(t, handles[0], "phones", 1000)
 	old, fresh := src.entryOf(slices.Repeat([]int64{1, 2, 3}, 20)...), src.entryOf(slices.Repeat([]int64{1, 2, 3}, 20)...)
 	insert(t, handles[0], sluice.Stored{Inserted: 60}, old)
-	db.age(t, "phones", time.Hour)
+	db.Age(t, "phones", time.Hour)
 	insert(t, handles[0], sluice.Stored{Inserted: 60}, fresh)
 	claims := append(old.Claims, fresh.Claims...)
 

@@ -58,7 +58,7 @@ func ordersOf(releases []sluice.Release) (orders []sluice.OrderID) {
 
 // Releases wait from the ending until they are given, each under its own sale.
 func testReturning(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	for _, sale := range []sluice.SaleID{"unknown", ""} {
 		if got := waiting(t, s, sale); len(got) != 0 {
 			t.Errorf("%q: %v waits", sale, got)
@@ -66,7 +66,7 @@ func testReturning(t *testing.T, db Database) {
 	}
 	phones, tablets := ended(t, s, "phones", 3), ended(t, s, "tablets", 2)
 	src := source{sale: "phones", epoch: 1, seq: 3, made: 3}
-	insert(t, s, sluice.Stored{Inserted: 2}, src.entry(2)) // these live
+	src.store(t, s, 2) // these live
 	readOnly := db.OpenReadOnly(t)
 	for _, s := range []sluice.Store{s, readOnly} {
 		if diff := cmp.Diff(ordersOf(phones), waiting(t, s, "phones")); diff != "" {
@@ -91,14 +91,13 @@ func testReturning(t *testing.T, db Database) {
 // A release is written again for whatever ended an order that held units, and
 // is what the first one was.
 func testReissueRelease(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", sluice.Unlimited))
-	src := source{sale: "phones", epoch: 1}
+	s := db.Open(t)
+	src := selling(t, s, "phones", sluice.Unlimited)
 	for _, status := range []sluice.Status{
 		sluice.Cancelled, sluice.Expired, sluice.Rejected, sluice.Refunded,
 		sluice.RefundDue,
 	} {
-		id := become(t, s, db, &src, status) // its release was given, or is lost: who knows
+		id := become(t, s, db, src, status) // its release was given, or is lost: who knows
 		order := read1(t, s, id)
 		unchanged(t, s, "phones", func() { // but for the outbox
 			reissue(t, s, id, 1, true, string(status))
@@ -117,10 +116,9 @@ func testReissueRelease(t *testing.T, db Database) {
 
 // Nothing is written that the ledger must not, or need not, apply.
 func testReissueReleaseConditions(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", 6))
-	src := source{sale: "phones", epoch: 1}
-	pending, paid, cancelled := become(t, s, db, &src, sluice.Pending), become(t, s, db, &src, sluice.Paid),
+	s := db.Open(t)
+	src := selling(t, s, "phones", 6)
+	pending, paid, cancelled := become(t, s, db, src, sluice.Pending), become(t, s, db, src, sluice.Paid),
 		sluice.OrderID("")
 	for id, why := range map[sluice.OrderID]string{pending: "a pending order", paid: "a paid order"} {
 		reissue(t, s, id, 1, false, why)
@@ -161,7 +159,7 @@ func testReissueReleaseConditions(t *testing.T, db Database) {
 
 // An archived sale has no ledger to give releases to.
 func testReissueReleaseArchived(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	releases := ended(t, s, "phones", 1)
 	given(t, s)
 	closed(t, s, "phones")
@@ -175,7 +173,7 @@ func testReissueReleaseArchived(t *testing.T, db Database) {
 // Several servers that find the same release lost write it once (I6).
 func testConcurrentReissue(t *testing.T, db Database) {
 	const orders = 40
-	handles := []settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
+	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
 	lost := ended(t, handles[0], "phones", orders)
 	db.plant(t, "DELETE FROM releases WHERE sale_id = 'phones'")
 	if n := len(waiting(t, handles[0], "phones")); n != 0 {
@@ -211,11 +209,9 @@ func testConcurrentReissue(t *testing.T, db Database) {
 // reconciliation that comes at the same moment changes nothing.
 func testReissueAgainstEndings(t *testing.T, db Database) {
 	const orders = 60
-	ending, other := openSettling(t, db), openSettling(t, db)
-	create(t, ending, aSale("phones", sluice.Unlimited))
-	src := source{sale: "phones", epoch: 1}
-	entry := src.entry(orders)
-	insert(t, ending, sluice.Stored{Inserted: orders}, entry)
+	ending, other := db.Open(t), db.Open(t)
+	src := selling(t, ending, "phones", sluice.Unlimited)
+	entry := src.store(t, ending, orders)
 	var running sync.WaitGroup
 	for i := range entry.Claims {
 		id := entry.Claims[i].Order
@@ -234,7 +230,7 @@ func testReissueAgainstEndings(t *testing.T, db Database) {
 
 // Taken is counted again: the units of live orders, whatever the row says.
 func testRecountTaken(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	_, _, err := s.RecountTaken(t.Context(), "unknown")
 	wantError(t, err, sluice.ErrSaleNotFound)
 	for sale, total := range map[sluice.SaleID]int64{"phones": 50, "tablets": sluice.Unlimited} {
@@ -274,10 +270,9 @@ func testRecountTaken(t *testing.T, db Database) {
 
 // Orders beyond the cap are evidence, not arithmetic: nothing changes (I1).
 func testRecountBeyondTheCap(t *testing.T, db Database) {
-	s := openSettling(t, db)
-	create(t, s, aSale("phones", 5))
-	src := source{sale: "phones", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: 5}, src.entry(5))
+	s := db.Open(t)
+	src := selling(t, s, "phones", 5)
+	src.store(t, s, 5)
 	db.plant(t, "UPDATE sales SET taken = 1, total = 4, cap = 4 WHERE id = 'phones'")
 	if _, _, err := s.RecountTaken(t.Context(), "phones"); err == nil ||
 		!strings.Contains(err.Error(), "5 units, more than the cap of 4") {
@@ -291,9 +286,8 @@ func testRecountBeyondTheCap(t *testing.T, db Database) {
 // Counting beside orders that come and end finds taken right each time, and
 // leaves it so (I2).
 func testRecountAgainstChanges(t *testing.T, db Database) {
-	s, inserting, ending := openSettling(t, db), openSettling(t, db), openSettling(t, db)
-	create(t, s, aSale("phones", sluice.Unlimited))
-	src := source{sale: "phones", epoch: 1}
+	s, inserting, ending := db.Open(t), db.Open(t), db.Open(t)
+	src := selling(t, s, "phones", sluice.Unlimited)
 	const batches, each = 25, 8
 	fresh := make(chan sluice.OrderID, batches*each)
 	var running sync.WaitGroup

@@ -15,11 +15,11 @@ import (
 )
 
 // ended stores n orders of a new sale and cancels them.
-func ended(t *testing.T, s settling, id sluice.SaleID, n int) (releases []sluice.Release) {
+func ended(t *testing.T, s sluice.Store, id sluice.SaleID, n int) (releases []sluice.Release) {
 	t.Helper()
 	create(t, s, aSale(id, sluice.Unlimited))
 	src := source{sale: id, epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: n}, src.entry(n))
+	src.store(t, s, n)
 	for _, o := range look(t, s, id).Orders {
 		change(t, s, want(o.ID, sluice.Cancel))
 		releases = append(releases, releaseOf(&o, 1))
@@ -30,7 +30,7 @@ func ended(t *testing.T, s settling, id sluice.SaleID, n int) (releases []sluice
 var errLedgerIsDown = errors.New("the ledger is down")
 
 func testReleases(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	never := func(sluice.SaleID, []sluice.Release) error { t.Error("called"); return nil }
 	if n, err := s.GiveReleases(t.Context(), 10, never); n != 0 || err != nil {
 		t.Errorf("%d given, %v", n, err)
@@ -82,7 +82,7 @@ func testReleases(t *testing.T, db Database) {
 
 // What was not given is handed out again, however it failed.
 func testReleasesComeAgain(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	want := ended(t, s, "phones", 3)
 	var handed []sluice.Release
 	keep := func(releases []sluice.Release) { handed = slices.Clone(releases) }
@@ -121,7 +121,7 @@ func testReleasesComeAgain(t *testing.T, db Database) {
 			t.Errorf("%s: %d releases wait, %v", name, n, err)
 		}
 	}
-	other := openSettling(t, db)
+	other := db.Open(t)
 	var got []sluice.Release
 	for deadline := time.Now().Add(time.Minute); got == nil && time.Now().Before(deadline); {
 		got = given(t, other)
@@ -137,7 +137,7 @@ func testReleasesComeAgain(t *testing.T, db Database) {
 // A sale whose releases cannot be given, as it is fenced, say, does not keep
 // those of others.
 func testReleasesOfOthersGoOn(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	sales := []sluice.SaleID{"a", "b", "c", "d"}
 	for _, id := range sales {
 		ended(t, s, id, 4)
@@ -190,7 +190,7 @@ func testReleasesOfOthersGoOn(t *testing.T, db Database) {
 // While one server gives releases back, another skips them: it neither waits
 // nor gets them. And no writer is blocked.
 func testReleasesInOtherHands(t *testing.T, db Database) {
-	s, other := openSettling(t, db), openSettling(t, db)
+	s, other := db.Open(t), db.Open(t)
 	ended(t, s, "phones", 5)
 	ended(t, s, "tablets", 5)
 	handed := map[sluice.OrderID]int{}
@@ -211,9 +211,8 @@ func testReleasesInOtherHands(t *testing.T, db Database) {
 	for _, r := range given(t, other) {
 		handed[r.Order]++
 	}
-	create(t, other, aSale("more", 10))
-	src := source{sale: "more", epoch: 1}
-	insert(t, other, sluice.Stored{Inserted: 1}, src.entry(1))
+	src := selling(t, other, "more", 10)
+	src.store(t, other, 1)
 	change(t, other, want(look(t, other, "more").Orders[0].ID, sluice.Cancel))
 	if n := len(given(t, other)); n != 1 {
 		t.Errorf("%d new releases, want 1", n)
@@ -240,7 +239,7 @@ func testReleasesInOtherHands(t *testing.T, db Database) {
 
 // Many servers give at once, and some fail: each release is given once.
 func testConcurrentGivers(t *testing.T, db Database) {
-	handles := []settling{openSettling(t, db), openSettling(t, db), openSettling(t, db)}
+	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
 	want := len(ended(t, handles[0], "phones", 120)) + len(ended(t, handles[0], "tablets", 60))
 	var mu sync.Mutex
 	times := map[sluice.OrderID]int{}

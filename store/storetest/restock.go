@@ -62,9 +62,9 @@ func wantMade(t *testing.T, s sluice.Store, id string, delta int64, want bool) {
 
 func testRestock(t *testing.T, db Database) {
 	s := db.Open(t)
-	before := create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: 4}, src.entry(4))
+	src := selling(t, s, "phones", 10)
+	before := read(t, s, "phones")
+	src.store(t, s, 4)
 
 	raised := restock(t, s, "a", 5)
 	wantTerms(t, s, 15, 15, 4, 2) // the cap is raised at once
@@ -129,7 +129,7 @@ func testRestockRefused(t *testing.T, db Database) {
 	create(t, s, aSale("phones", 10))
 	create(t, s, aSale("endless", sluice.Unlimited))
 	src := source{sale: "phones", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: 4}, src.entry(4))
+	src.store(t, s, 4)
 	restock(t, s, "up", 3)
 	unchanged(t, s, "phones", func() {
 		for _, delta := range []int64{-10, -14, -sluice.MaxUnits} {
@@ -156,7 +156,7 @@ func testRestockRefused(t *testing.T, db Database) {
 			}
 		}
 	})
-	insert(t, s, sluice.Stored{Inserted: 7}, src.entry(7))
+	src.store(t, s, 7)
 	if err := s.FenceSale(t.Context(), "phones", 1, "lost: x"); err != nil {
 		t.Fatal(err)
 	}
@@ -217,9 +217,8 @@ func testRestockRefused(t *testing.T, db Database) {
 // the old total; once the ledger has it, no more than that.
 func testCap(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 20))
-	src := source{sale: "phones", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: 10}, src.entry(10))
+	src := selling(t, s, "phones", 20)
+	src.store(t, s, 10)
 	confirm := func(version int64) {
 		t.Helper()
 		if err := s.ConfirmTotal(t.Context(), "phones", version); err != nil {
@@ -239,8 +238,8 @@ func testCap(t *testing.T, db Database) {
 	wantTerms(t, s, 20, 20, 10, 1)
 	lower(15)
 	wantTerms(t, s, 15, 20, 10, 2)
-	insert(t, s, sluice.Stored{Inserted: 3}, src.entry(3)) // late, the fast way
-	confirm(1)                                             // of other terms
+	src.store(t, s, 3) // late, the fast way
+	confirm(1)         // of other terms
 	confirm(3)
 	wantTerms(t, s, 15, 20, 13, 2)
 	confirm(2)
@@ -251,8 +250,7 @@ func testCap(t *testing.T, db Database) {
 	restock(t, s, "down", -1)
 	lower(13)
 	wantTerms(t, s, 13, 15, 13, 4)
-	late := src.entry(1)
-	insert(t, s, sluice.Stored{Inserted: 1}, late)
+	late := src.store(t, s, 1)
 	again := src.entry(1) // with care, since one is known
 	insert(t, s, sluice.Stored{Inserted: 1, Redelivered: 1}, late, again)
 	wantTerms(t, s, 13, 15, 15, 4)
@@ -339,8 +337,7 @@ func testConcurrentRestock(t *testing.T, db Database) {
 func testRestockAgainstInserts(t *testing.T, db Database) {
 	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
 	s := handles[0]
-	create(t, s, aSale("phones", 40))
-	src := source{sale: "phones", epoch: 1}
+	src := selling(t, s, "phones", 40)
 	var entries []sluice.Entry
 	for range 60 {
 		entries = append(entries, src.entry(2))

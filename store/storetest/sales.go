@@ -157,7 +157,7 @@ func testSelectSales(t *testing.T, db Database) {
 		}
 		create(t, s, row)
 		if id == "b" || id == "e" {
-			if archived, err := s.(settling).Archive(t.Context(), id); err != nil || !archived {
+			if archived, err := s.Archive(t.Context(), id); err != nil || !archived {
 				t.Fatal(archived, err)
 			}
 		}
@@ -251,9 +251,8 @@ func testChangeSale(t *testing.T, db Database) {
 
 func testChangeRefused(t *testing.T, db Database) {
 	s := db.Open(t)
-	create(t, s, aSale("phones", 10))
-	src := source{sale: "phones", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: 4}, src.entry(4))
+	src := selling(t, s, "phones", 10)
+	src.store(t, s, 4)
 
 	unchanged(t, s, "phones", func() {
 		mine := errors.New("mine")

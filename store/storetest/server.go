@@ -46,10 +46,11 @@ type Server struct {
 	HoldMigrations      func(t *testing.T, url string) (release func())
 	LockIsOfTheDatabase bool
 
-	// OpenErrors are URLs that Open must refuse, besides one where nothing
-	// listens. Base is one that works; secret, in a URL, is a password that must
-	// not be told.
-	OpenErrors func(t *testing.T, base, secret string) []OpenError
+	// OpenErrors calls away with URLs of databases that may be there later,
+	// besides one where nothing listens, and wrong with URLs that Open must refuse
+	// for ever; want is in the error. Base is a URL that works; secret, in a URL, is
+	// a password that must not be in the error.
+	OpenErrors func(t *testing.T, base, secret string, away, wrong func(name, url, want string))
 }
 
 // ServerProcess is a server of servertest.
@@ -69,14 +70,12 @@ type ServerOptions struct {
 // ServerStore is a store that may lose its database and find it again.
 type ServerStore interface {
 	sluice.Store
-	sluice.SettleStore
-	Ping(ctx context.Context) error
 	NotReady() error
 }
 
-// RunServer runs what adapters of database servers promise beyond the port: how
-// they open, migrate, fail and recover.
-func RunServer(t *testing.T, server *Server) {
+// Run runs what adapters of database servers promise beyond the port: how they
+// open, migrate, fail and recover.
+func (s *Server) Run(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *Server)
@@ -89,18 +88,18 @@ func RunServer(t *testing.T, server *Server) {
 		{"OpenErrors", testOpenErrors},
 		{"DatabaseGoesAndComesBack", testComesBack},
 		{"NobodyWaitsInACircle", testNoCircle},
-		{"Locks", Locks},
+		{"Locks", func(t *testing.T, s *Server) { s.Locks(t) }},
 		{"AFrozenServerLetsGo", testFrozenServer},
 	} {
 		// Each has a database of its own, and most of them wait.
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.run(t, server)
+			test.run(t, s)
 		})
 	}
 }
 
-// Databases is for Run and Soak. All tests share one database, since making the
+// Databases makes the databases of the suite. All tests share one database, since making the
 // tables takes longer than most tests; it is emptied before each.
 func (s *Server) Databases(t *testing.T) func(t *testing.T) Database {
 	t.Helper()

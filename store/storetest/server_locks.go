@@ -34,7 +34,7 @@ func dueSales(t *testing.T, server *Server, url string, s ServerStore, ids ...sl
 	for _, id := range ids {
 		create(t, s, aSale(id, sluice.Unlimited))
 		sources[id] = &source{sale: id, epoch: 1}
-		insert(t, s, sluice.Stored{Inserted: 12}, sources[id].entry(12))
+		sources[id].store(t, s, 12)
 		for _, o := range look(t, s, id).Orders[:2] {
 			change(t, s, want(o.ID, sluice.Cancel))
 		}
@@ -55,13 +55,13 @@ func pendingOf(t *testing.T, s sluice.Store, id sluice.SaleID) (n int) {
 }
 
 // Locks runs what rows that other sessions hold must not do.
-func Locks(t *testing.T, server *Server) {
+func (s *Server) Locks(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, *Server){
 		"ALockedRowStopsOneSale": testLockedRow, "ALockedFeedStopsNoLonger": testLockedFeed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, server)
+			run(t, s)
 		})
 	}
 }
@@ -96,7 +96,7 @@ func testLockedRow(t *testing.T, server *Server) {
 		t.Errorf("%d expired in %v, %v, want those of the other sale", n, took, err)
 	}
 	// From now on that sale is passed over for a while, without waiting.
-	insert(t, s, sluice.Stored{Inserted: 3}, sources["other"].entry(3))
+	sources["other"].store(t, s, 3)
 	server.Age(t, url)("other", time.Hour)
 	alive()
 	_, _ = expireDue(soon(t), s, 100) // the other held sale is waited for, once
@@ -164,16 +164,16 @@ const childEnv = "SLUICE_TEST_STORE_CHILD"
 
 // Child is the server that testFrozenServer freezes: a test of the adapter that
 // is skipped unless the test binary was started for that.
-func Child(t *testing.T, server *Server) {
+func (s *Server) Child(t *testing.T) {
 	url := os.Getenv(childEnv)
 	if url == "" {
 		t.Skip("only for the child of another test")
 	}
-	s := server.open(t, url)
+	store := s.open(t, url)
 	src := &source{sale: "frozen", epoch: 1, seq: 1000, made: 1000}
 	fmt.Println("working")
 	for t.Context().Err() == nil {
-		_, _ = s.Insert(t.Context(), "frozen", []sluice.Entry{src.entry(200)})
+		_, _ = store.Insert(t.Context(), "frozen", []sluice.Entry{src.entry(200)})
 	}
 }
 

@@ -111,20 +111,6 @@ func (s *Server) openers() map[string]func(context.Context, string) (ServerStore
 	}
 }
 
-// OpenError is a URL that cannot be opened.
-type OpenError struct {
-	name, url   string
-	want        string // part of the error
-	unreachable bool
-}
-
-// Away returns a URL of a database that may be there later, and Wrong one that
-// will never do. Want is in the error.
-func Away(name, url, want string) OpenError { return OpenError{name, url, want, true} }
-
-// Wrong: see Away.
-func Wrong(name, url, want string) OpenError { return OpenError{name, url, want, false} }
-
 // secret is a password that must not be in any error.
 const secret = "s3cr3t-%2F"
 
@@ -136,26 +122,29 @@ func testOpenErrors(t *testing.T, server *Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, _, _ := strings.Cut(base, ":")
-	nothing := fmt.Sprintf("%s://ann:%s@127.0.0.1:%d/shop", scheme, secret, port)
-	for _, test := range append(server.OpenErrors(t, base, secret),
-		Away("nothing listens", nothing, fmt.Sprintf(`database "shop" at 127.0.0.1:%d`, port))) {
-		for name, open := range server.openers() {
-			_, err := open(t.Context(), test.url)
-			if err == nil {
-				t.Errorf("%s, %s: no error", test.name, name)
-				continue
-			}
-			text := err.Error()
-			if !strings.Contains(text, test.want) || strings.Contains(text, "\n") || !strings.HasPrefix(text, server.Name+": ") {
-				t.Errorf("%s, %s: %q, want a line with %q", test.name, name, text, test.want)
-			}
-			if strings.Contains(text, "s3cr3t") || strings.Contains(text, "sluice-test") {
-				t.Errorf("%s, %s: the password shows: %s", test.name, name, text)
-			}
-			if errors.Is(err, server.Unreachable) != test.unreachable {
-				t.Errorf("%s, %s: unreachable %v: %s", test.name, name, !test.unreachable, text)
+	fails := func(unreachable bool) func(name, url, want string) {
+		return func(name, url, want string) {
+			for opener, open := range server.openers() {
+				_, err := open(t.Context(), url)
+				if err == nil {
+					t.Errorf("%s, %s: no error", name, opener)
+					continue
+				}
+				text := err.Error()
+				if !strings.Contains(text, want) || strings.Contains(text, "\n") || !strings.HasPrefix(text, server.Name+": ") {
+					t.Errorf("%s, %s: %q, want a line with %q", name, opener, text, want)
+				}
+				if strings.Contains(text, "s3cr3t") || strings.Contains(text, "sluice-test") {
+					t.Errorf("%s, %s: the password shows: %s", name, opener, text)
+				}
+				if errors.Is(err, server.Unreachable) != unreachable {
+					t.Errorf("%s, %s: unreachable %v: %s", name, opener, !unreachable, text)
+				}
 			}
 		}
 	}
+	scheme, _, _ := strings.Cut(base, ":")
+	fails(true)("nothing listens", fmt.Sprintf("%s://ann:%s@127.0.0.1:%d/shop", scheme, secret, port),
+		fmt.Sprintf(`database "shop" at 127.0.0.1:%d`, port))
+	server.OpenErrors(t, base, secret, fails(true), fails(false))
 }

@@ -11,11 +11,11 @@ import (
 
 // testSnapshotOfEndings: what the audit checks I6 with.
 func testSnapshotOfEndings(t *testing.T, db Database) {
-	s := openSettling(t, db)
+	s := db.Open(t)
 	releases := ended(t, s, "phones", 3)
 	ended(t, s, "tablets", 2) // another sale's are not in it
 	src := source{sale: "phones", epoch: 1, seq: 3, made: 3}
-	insert(t, s, sluice.Stored{Inserted: 2}, src.entry(2))
+	src.store(t, s, 2)
 	lives := look(t, s, "phones").Orders[3:]
 	change(t, s, want(lives[0].ID, sluice.Pay)) // a payment ends nothing
 

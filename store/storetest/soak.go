@@ -13,7 +13,7 @@ import (
 // Soak races payments against expiry and cancelling 10,000 times each, and then
 // repeats what is random for as long as SLUICE_TEST_SOAK says. Without it, it
 // skips.
-func Soak(t *testing.T, databases Databases) {
+func (databases Databases) Soak(t *testing.T) {
 	text := os.Getenv("SLUICE_TEST_SOAK")
 	if text == "" {
 		t.Skip("a long campaign: set SLUICE_TEST_SOAK to its duration")
@@ -39,6 +39,6 @@ func Soak(t *testing.T, databases Databases) {
 
 // random does the same random things to a store and to the model.
 func random(t *testing.T, db Database, sale sluice.SaleID, seed uint64, steps int) {
-	r := &randomRun{t: t, db: db, s: openSettling(t, db), random: rand.New(rand.NewPCG(seed, 7))}
+	r := &randomRun{t: t, db: db, s: db.Open(t), random: rand.New(rand.NewPCG(seed, 7))}
 	r.run(sale, steps)
 }

@@ -49,7 +49,7 @@ type Databases func(t *testing.T) (create func(t *testing.T) Database)
 
 // Run runs the suite. With -short, which goes with the race detector, it is the
 // tests of what happens together.
-func Run(t *testing.T, databases Databases) {
+func (databases Databases) Run(t *testing.T) {
 	create := databases(t)
 	tests := together
 	if !testing.Short() {
@@ -62,7 +62,7 @@ func Run(t *testing.T, databases Databases) {
 
 // RunAlone runs the tests in which one goroutine uses the store: every method,
 // for an adapter that has passed Run and reaches its database another way.
-func RunAlone(t *testing.T, databases Databases) {
+func (databases Databases) RunAlone(t *testing.T) {
 	inFull(t)
 	create := databases(t)
 	for _, test := range alone {
@@ -271,6 +271,21 @@ type source struct {
 	epoch int64
 	seq   int64 // the last one given
 	made  int
+}
+
+// selling creates a sale, loads it, and returns its journal.
+func selling(t testing.TB, s sluice.Store, id sluice.SaleID, total int64) *source {
+	t.Helper()
+	create(t, s, aSale(id, total))
+	return &source{sale: id, epoch: 1}
+}
+
+// store stores n orders of n new buyers, one unit each.
+func (s *source) store(t *testing.T, store sluice.Store, n int) sluice.Entry {
+	t.Helper()
+	e := s.entry(n)
+	insert(t, store, sluice.Stored{Inserted: n}, e)
+	return e
 }
 
 // entry returns an entry of n claims of n new buyers, one unit each.

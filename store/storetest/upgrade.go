@@ -35,12 +35,9 @@ type Older struct {
 
 // Upgrade checks that a database of an older program keeps everything, and gets
 // what it then must have: each sale its cap, each order its event.
-func Upgrade(t *testing.T, old Older) {
+func (old *Older) Upgrade(t *testing.T) {
 	old.fill(t)
-	s, ok := old.Open(t).(settling)
-	if !ok {
-		t.Fatal("the store is no sluice.SettleStore")
-	}
+	s := old.Open(t)
 	got, err := s.Sale(t.Context(), "phones")
 	if err != nil || got.Cap != 10 || got.Total != 10 || got.Taken != 3 || got.MaxUnpaid != 0 || got.Fence != "why" ||
 		!got.ArchivedAt.IsZero() ||

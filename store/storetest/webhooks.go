@@ -24,9 +24,8 @@ func aWebhook(id sluice.WebhookID) sluice.Webhook {
 // withEvents makes a sale and n orders, 2 + n events.
 func withEvents(t *testing.T, s sluice.Store, n int) {
 	t.Helper()
-	create(t, s, aSale("phones", sluice.Unlimited))
-	src := source{sale: "phones", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: n}, src.entry(n))
+	src := selling(t, s, "phones", sluice.Unlimited)
+	src.store(t, s, n)
 	numberAll(t, s, 1000)
 }
 
