@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/auth"
 )
 
@@ -153,4 +155,181 @@ func (s *Server) admin(access Access, pattern string, do handler) route {
 		message, err := do(w, r)
 		s.reply(w, r, message, err)
 	})}
+}
+
+// side is what one listener serves: the whole API, or the public or the admin
+// part of it.
+type side struct {
+	server *Server
+	mux    *http.ServeMux
+	hot    hotRoutes
+}
+
+// Public returns the handler of a listener for buyers: all routes but those for
+// admins and the metrics.
+func (s *Server) Public() http.Handler {
+	public := s.side(func(r Route) bool { return !r.internal() })
+	return &public
+}
+
+// Admin returns the handler of a listener that the merchant alone can reach: the
+// merchant's routes, the metrics, the probes and the reference.
+func (s *Server) Admin() http.Handler {
+	admin := s.side(func(r Route) bool { return r.internal() || r.everywhere() })
+	return &admin
+}
+
+// internal reports whether the public has no business with a route.
+func (r Route) internal() bool { return r.Access.Role() != 0 || r.Pattern == "GET /metrics" }
+
+// everywhere reports whether both listeners have a route.
+func (r Route) everywhere() bool {
+	switch r.Pattern {
+	case "GET /healthz", "GET /readyz", "GET /docs", "GET /openapi.json":
+		return true
+	}
+	return false
+}
+
+func (s *Server) side(has func(Route) bool) side {
+	d := side{server: s, mux: http.NewServeMux()}
+	for _, r := range s.routes() {
+		if has(r.Route) && r.Pattern != "/" {
+			d.mux.Handle(r.Pattern, r.handler)
+			d.hot.add(r)
+		}
+	}
+	d.mux.HandleFunc("/", d.notFound)
+	return d
+}
+
+// hsts has browsers come by HTTPS only, for a year. A server behind a proxy with
+// TLS leaves it to the proxy.
+var hsts = []string{"max-age=31536000"}
+
+// ServeHTTP answers a request. A panic is a bug: it is logged, and the client
+// gets "the outcome is unknown".
+func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			if d.server.panics.admit(d.server.Now()) {
+				d.server.Log.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", p)
+			}
+			problem(w, api.CodeOutcomeUnknown, "an unexpected error; it is in the server's log")
+		}
+	}()
+	h := w.Header()
+	h["X-Content-Type-Options"] = noSniff
+	if r.TLS != nil {
+		h["Strict-Transport-Security"] = hsts
+	}
+	if d.server.cors != nil && d.server.cors.handle(w, r) {
+		return
+	}
+	if hot := d.hot.find(r); hot != nil {
+		hot.ServeHTTP(w, r)
+		return
+	}
+	d.mux.ServeHTTP(w, r)
+}
+
+// methods are tried to distinguish a wrong method from a wrong path.
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
+
+func (d *side) notFound(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, m := range methods {
+		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
+		if _, pattern := d.mux.Handler(probe); pattern != "/" && pattern != "" {
+			allowed = append(allowed, m)
+		}
+	}
+	if len(allowed) > 0 {
+		w.Header()["Allow"] = allowed
+		problem(w, api.CodeMethodNotAllowed, r.Method+" is not for this path")
+		return
+	}
+	if _, pattern := d.server.whole.mux.Handler(r); pattern != "/" {
+		problem(w, api.CodeNotFound,
+			"not on this listener: buyers' paths are at the server's listen address, the merchant's API and the metrics "+
+				"at admin_listen (commands take it from --admin-url or SLUICE_ADMIN_URL)")
+		return
+	}
+	notFound(w, r)
+}
+
+// orNotFound is a handler that a server need not have.
+func orNotFound(h func() http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if have := h(); have != nil {
+			have.ServeHTTP(w, r)
+			return
+		}
+		notFound(w, r)
+	}
+}
+
+// notFound answers for a path that is not there.
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	problem(w, api.CodeNotFound, "no such path; see the API reference")
+}
+
+// Two routes get nearly all of a crowd's requests: a sale that is read, and a
+// claim. They are found without http.ServeMux, which costs more than the
+// answer. Whatever is not exactly one of them is the mux's.
+
+const (
+	readPattern  = "GET /v1/sales/{sale}"
+	claimPattern = "POST /v1/sales/{sale}/orders"
+)
+
+// hotRoutes are the handlers of these two routes.
+type hotRoutes struct{ read, claim http.Handler }
+
+// add takes a row of the table, if it is one of them.
+func (h *hotRoutes) add(r route) {
+	switch r.Pattern {
+	case readPattern:
+		h.read = r.handler
+	case claimPattern:
+		h.claim = r.handler
+	}
+}
+
+// find returns the handler of a request, or nil: ask the mux.
+func (h *hotRoutes) find(r *http.Request) http.Handler {
+	if r.URL.RawPath != "" {
+		return nil
+	}
+	switch _, orders, ok := hotSale(r.URL.Path); {
+	case !ok:
+	case orders && r.Method == http.MethodPost:
+		return h.claim
+	case !orders && r.Method == http.MethodGet:
+		return h.read
+	}
+	return nil
+}
+
+// hotSale takes the sale out of a path, which is that of a sale or of its orders.
+func hotSale(path string) (sale sluice.SaleID, orders, ok bool) {
+	rest, ok := strings.CutPrefix(path, "/v1/sales/")
+	if !ok {
+		return "", false, false
+	}
+	rest, orders = strings.CutSuffix(rest, "/orders")
+	sale = sluice.SaleID(rest)
+	return sale, orders, sale.Validate() == nil
+}
+
+// pathSale is the sale in the path of a request, however its route was found.
+func pathSale(r *http.Request) sluice.SaleID {
+	if sale := r.PathValue("sale"); sale != "" {
+		return sluice.SaleID(sale)
+	}
+	sale, _, _ := hotSale(r.URL.Path)
+	return sale
 }

@@ -1,3 +1,14 @@
+// Package web holds the buyer's pages: a list of the sales, a page for each
+// sale, and one for an order. They are embedded, need no build step, and ask no
+// other host for anything.
+//
+// A page is the same bytes for everybody: both languages are in it, and who
+// the visitor is, the state of the sale and the button are the script's, which
+// asks the API. So browsers and CDNs may keep it. Scripts and styles have the
+// hash of their content in their address, and are kept for ever.
+//
+// The texts that stand in the templates are those that never change; what
+// depends on the moment is in static/texts.js.
 package web
 
 import (
@@ -165,4 +176,21 @@ func (p *Pages) render(name string, what page, status int, keep string) *content
 		Type: "text/html; charset=utf-8", Cache: keep, Status: status,
 		Level: gzip.BestCompression,
 	}, b.Bytes())
+}
+
+// policy lets a page load its own scripts, styles and pictures, speak to its
+// own server, and nothing else. No site may frame it: a frame could trick a
+// buyer into pressing the button (clickjacking).
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// secure are the headers that all answers of the pages have.
+var secure = http.Header{
+	"Content-Security-Policy":      {policy},
+	"X-Content-Type-Options":       {"nosniff"},
+	"X-Frame-Options":              {"DENY"},
+	"Referrer-Policy":              {"no-referrer"},
+	"Cross-Origin-Opener-Policy":   {"same-origin"},
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+	"Permissions-Policy":           {"camera=(), geolocation=(), microphone=(), payment=()"},
 }

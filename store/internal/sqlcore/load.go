@@ -67,3 +67,109 @@ func (s *Store) LastSeq(ctx context.Context, id sluice.SaleID, epoch int64) (seq
 	last, err := only[sql.NullInt64](s.reads(ctx).row(sqlLastSeq, id, epoch))
 	return last.Int64, err
 }
+
+var (
+	sqlSelectTerms = newStatement("SelectTerms",
+		`SELECT `+termsColumns+` FROM sale_terms WHERE sale_id = ? ORDER BY version`)
+	sqlOrdersOfSale = newStatement("OrdersOfSale", `SELECT `+OrderColumns+` FROM orders FORCE INDEX (orders_of_sale)
+		WHERE sale_id = ? AND position > ? ORDER BY position LIMIT ?`)
+	sqlReturningOfSale = newStatement("ReturningOfSale", `SELECT order_id FROM releases WHERE sale_id = ?`)
+	// EndingsOfSale selects orders that left pending or paid for another status, and
+	// how often.
+	sqlEndingsOfSale = newStatement("EndingsOfSale", `SELECT c.order_id, count(*)
+		FROM orders o JOIN order_changes c ON c.order_id = o.order_id
+		WHERE o.sale_id = ? AND c.from_status IN ('pending', 'paid') AND c.to_status NOT IN ('pending', 'paid')
+		GROUP BY c.order_id`)
+)
+
+// Snapshot calls read with a view of one sale, all of it of one moment.
+func (s *Store) Snapshot(ctx context.Context, id sluice.SaleID, read func(sluice.Snapshot) error) (err error) {
+	var judged error // by read; it is returned as it is
+	err = s.viewWithin(ctx, longTimeout, func(tx *conn) (err error) {
+		snap := &snapshot{conn: tx}
+		if snap.sale, err = tx.sale(sqlSelectSale, id); err != nil {
+			return err
+		}
+		if snap.terms, err = all(tx, sqlSelectTerms, scanTerms, id); err != nil {
+			return err
+		}
+		judged = read(snap)
+		return judged
+	})
+	if judged == nil {
+		s.wrap(&err, "snapshot sale=%s", id)
+	}
+	return err
+}
+
+type snapshot struct {
+	conn  *conn
+	sale  sluice.Sale
+	terms []sluice.Terms
+}
+
+func (n *snapshot) Sale() sluice.Sale { return n.sale }
+
+func (n *snapshot) TermsVersions() []sluice.Terms { return n.terms }
+
+func (n *snapshot) Orders(yield func(sluice.Order) bool) (err error) {
+	defer n.conn.s.wrap(&err, "snapshot orders sale=%s", n.sale.ID)
+	return n.conn.ordersOfSale(n.sale.ID, yield)
+}
+
+func (n *snapshot) DeadLetters() (letters []sluice.DeadLetter, err error) {
+	defer n.conn.s.wrap(&err, "snapshot dead letters sale=%s", n.sale.ID)
+	return all(n.conn, sqlDeadLettersOfSale, scanDeadLetter, n.sale.ID)
+}
+
+func (n *snapshot) Endings(yield func(order sluice.OrderID, times int64) bool) (err error) {
+	defer n.conn.s.wrap(&err, "snapshot endings sale=%s", n.sale.ID)
+	var order sluice.OrderID
+	var times int64
+	return n.until(sqlEndingsOfSale, func() bool { return yield(order, times) }, &order, &times)
+}
+
+func (n *snapshot) Returning(yield func(order sluice.OrderID) bool) (err error) {
+	defer n.conn.s.wrap(&err, "snapshot outbox sale=%s", n.sale.ID)
+	var order sluice.OrderID
+	return n.until(sqlReturningOfSale, func() bool { return yield(order) }, &order)
+}
+
+// until scans the sale's rows, one after the other, until one is enough.
+func (n *snapshot) until(st statement, more func() bool, into ...any) error {
+	return n.conn.each(st, []any{n.sale.ID}, func(r row) error {
+		err := r.Scan(into...)
+		if err == nil && !more() {
+			err = errEnough
+		}
+		return err
+	})
+}
+
+// pageOfSale bounds the memory of reading a sale.
+const pageOfSale = 2000
+
+// ordersOfSale calls yield with the orders of a sale, oldest first, until it
+// returns false. It reads in pages, so that yield may use the transaction.
+func (q *conn) ordersOfSale(id sluice.SaleID, yield func(sluice.Order) bool) error {
+	page := make([]sluice.Order, 0, pageOfSale)
+	for after := int64(0); ; {
+		page = page[:0]
+		err := q.each(sqlOrdersOfSale, []any{id, after, pageOfSale}, func(r row) error {
+			order, position, err := scanOrderAt(r)
+			page, after = append(page, order), position
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if !yield(page[i]) {
+				return nil
+			}
+		}
+		if len(page) < pageOfSale {
+			return nil
+		}
+	}
+}

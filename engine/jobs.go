@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -9,7 +10,10 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/metrics"
+	"github.com/sluicehq/sluice/internal/notify"
 )
 
 // forgetter makes the ledger forget archived sales. The server that archives a
@@ -166,4 +170,109 @@ func tidyOnce(ctx context.Context, store tidyStore, node string, records time.Du
 			"orders", erased.Orders, "dead_letters", erased.DeadLetters, "actions", erased.Actions)
 	}
 	return errors.Join(err, failed)
+}
+
+// eventJobs tell the merchant what happens to orders and sales.
+type eventJobs struct {
+	numberer *notify.Numberer
+	sender   *notify.Sender
+	client   *notify.Client
+}
+
+func (j *eventJobs) compose(e *Engine, counts *metrics.Metrics) {
+	counters := counts.Events()
+	j.client = notify.NewClient("1")
+	j.sender = notify.NewSender(e.store, notify.SenderOptions{
+		Node: e.node, Post: j.client.Post, Encode: encodeEvent, Observer: counters, Log: e.cfg.Log,
+	})
+	j.numberer = notify.NewNumberer(e.store, notify.NumbererOptions{
+		Node: e.node, Numbered: func(n int) { counters.Numbered(n); j.sender.Wake() }, Log: e.cfg.Log,
+	})
+}
+
+// encodeEvent is the body of a webhook: the event as the feed has it.
+func encodeEvent(e *sluice.Event) ([]byte, error) { return json.Marshal(httpapi.EventMessage(e)) }
+
+func (j *eventJobs) start(ctx context.Context, e *Engine) {
+	e.loops.Go(func() { j.numberer.Run(ctx) })
+	e.loops.Go(func() {
+		j.sender.Run(ctx)
+		j.client.Close()
+	})
+}
+
+// sealWebhooks has the store keep the secrets of webhooks encrypted: with the key
+// that was given, or, where the store is this server's own file, with one of the
+// data folder. Other stores have many servers, of which each would make its own:
+// without a key they keep the secrets in clear, which is warned of.
+func (e *Engine) sealWebhooks(ctx context.Context) (err error) {
+	key := e.cfg.WebhookKey
+	if _, own := sqlitePath(e.cfg.Store); own {
+		if key, err = e.folder.secret(key, "webhook.key"); err != nil {
+			return err
+		}
+	}
+	if key == "" && e.cfg.RecordRetention > 0 {
+		return errors.New("record_retention needs a webhook_key (SLUICE_WEBHOOK_KEY), the same on every server: " +
+			"pseudonyms of buyers are made with it")
+	}
+	clear, err := e.store.SealSecrets(ctx, key)
+	if err != nil {
+		e.cfg.Log.Warn("secrets of webhooks are not what they should be", "error", err)
+	}
+	if clear > 0 {
+		e.cfg.Log.Warn("the secrets of webhooks are in the database in clear; want the same webhook_key "+
+			"(SLUICE_WEBHOOK_KEY) on every server", "webhooks", clear)
+	}
+	return nil
+}
+
+// settling reports to the metrics what happens after the claim, and how much of
+// it waits. The store is read periodically, not at each scrape: a database that
+// hangs must not hang the monitoring too.
+type settling struct {
+	*metrics.Settling
+	store sluice.AuditStore
+	every time.Duration
+}
+
+// backlogEvery is how often each server counts what waits in the store.
+const backlogEvery = 5 * time.Second
+
+func newSettling(counts *metrics.Metrics, store sluice.AuditStore, rebuilds func() int64) *settling {
+	classes := sluice.DifferenceClasses()
+	names := make([]string, 0, len(classes))
+	for _, class := range classes {
+		if class != sluice.InFlight {
+			names = append(names, string(class))
+		}
+	}
+	return &settling{Settling: counts.Settling(names, rebuilds), store: store, every: backlogEvery}
+}
+
+func (s *settling) run(ctx context.Context) {
+	for range loop.Every(ctx, s.every) {
+		s.count(ctx)
+	}
+}
+
+func (s *settling) count(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.every)
+	defer cancel()
+	backlog, err := s.store.Backlog(ctx)
+	if err != nil { // it is logged by those who need the store
+		s.Backlog(nil)
+		return
+	}
+	s.Backlog(&backlog)
+}
+
+// reconciled counts what a reconciliation found, those in flight apart.
+func (s *settling) reconciled(r *sluice.ReconcileReport) {
+	s.Reconciled()
+	for i := range r.Differences {
+		if d := &r.Differences[i]; d.Class != sluice.InFlight {
+			s.Found(string(d.Class), d.Count, d.Repaired)
+		}
+	}
 }
