@@ -48,6 +48,8 @@ var (
 	// out of reach. Nothing was changed, or the outcome is unknown; the same call
 	// may succeed later.
 	ErrStoreBusy = errors.New("the store is busy")
+	// ErrStoreFull is an ErrStoreBusy that an operator can end.
+	ErrStoreFull = fmt.Errorf("the store's disk is full: %w", ErrStoreBusy)
 	// ErrUnstorable: the database refused what was to be written for what it is: by a
 	// constraint, a trigger, or a type. Nothing was changed. The same call fails until
 	// the database's rules change, and then succeeds.

@@ -219,3 +219,38 @@ func TestStartOnAFullDisk(t *testing.T) {
 		t.Errorf("%d %v", status, answer)
 	}
 }
+
+// A disk that fills up while nothing is sold is noticed without a claim: the ledger's by
+// readiness, the store's by what readiness says of it; and so is the room that comes back.
+func TestADiskFillsUpWhileIdle(t *testing.T) {
+	dir, log := servertest.Disk(t, "16m"), &logged{}
+	one := openBranch(t, engine.Config{DataDir: dir, Node: "one", Log: log.logger()})
+	other := openBranch(t, engine.Config{
+		DataDir: t.TempDir(), Ledger: servertest.StartRedis(t).URL(), Store: "sqlite:" + filepath.Join(dir, "other.db"),
+		Node: "two",
+	})
+	sell(t, []*branch{one}, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))
+	ready := func(want string) {
+		t.Helper()
+		until(t, "readiness", func() bool {
+			_, ledger := one.client.Ready(t.Context())
+			store, err := other.client.Ready(t.Context())
+			if err != nil {
+				t.Errorf("the store's disk is no matter of readiness: %v", err)
+			}
+			return (ledger == nil) == (want == "ok") && strings.HasPrefix(store.StoreState, want)
+		})
+	}
+	ready("ok")
+	filler := newFiller(t, dir)
+	filler.fill()
+	ready("full")
+	if len(log.lines("level=WARN", "not ready", "full but for")) == 0 {
+		t.Error("the log does not say why")
+	}
+	filler.remove()
+	ready("ok")
+	if status, answer := one.claim("phones", "ann", ""); status != http.StatusAccepted {
+		t.Errorf("%d %v", status, answer)
+	}
+}

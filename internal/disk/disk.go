@@ -74,6 +74,19 @@ func Why(path string, err error) error {
 	return err
 }
 
+// reserve is what a database may need at any moment, for one large batch.
+const reserve = 1 << 20
+
+// Room is an error if the disk that a file is on has next to none. What is written now
+// and then may still fit, since the files that a database has are used again; what is
+// sold would not. A quota is not seen here.
+func Room(path string) error {
+	if n, known := left(path); known && n < reserve {
+		return fmt.Errorf("the disk of %s is full but for %d kB", path, n>>10)
+	}
+	return nil
+}
+
 // Restrict takes every right but the owner's from a file, if there is one. It
 // leaves a file alone that is private already: it may be another user's, or on
 // a file system that cannot be written to.

@@ -131,7 +131,10 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	status := s.Kinds
 	status.Status, status.StoreState = "ready", "ok"
-	if l.store != nil {
+	switch {
+	case errors.Is(l.store, sluice.ErrStoreFull):
+		status.StoreState = "full; accepted orders wait in the journal"
+	case l.store != nil:
 		status.StoreState = "down; accepted orders wait in the journal"
 	}
 	writeJSON(w, http.StatusOK, status)

@@ -122,14 +122,14 @@ func Open(ctx context.Context, path string, opts Options) (_ *Ledger, err error)
 	return l, nil
 }
 
-// Refuses says why the last write failed, for instance for want of room on the
-// disk; nil if it did not. A ledger that has just been opened has tried. While
+// Refuses says why nothing can be written: there is no room on the disk, or the last
+// write failed; nil if there is and it did not. A ledger that has just been opened has tried. While
 // writing fails, or if the caller has a doubt, it has the writer try again, at most
 // once a second, for the next call to know.
 func (l *Ledger) Refuses(doubt bool) error {
 	why := l.full.why.Load()
 	if why == nil && !doubt {
-		return nil
+		return disk.Room(l.path)
 	}
 	now := time.Now().UnixNano()
 	last := l.full.tried.Load()
@@ -141,7 +141,7 @@ func (l *Ledger) Refuses(doubt bool) error {
 		}})
 	}
 	if why == nil {
-		return nil
+		return disk.Room(l.path)
 	}
 	return *why
 }

@@ -12,6 +12,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/disk"
 	"github.com/sluicehq/sluice/store/internal/sqlcore"
 )
 
@@ -97,6 +98,10 @@ func (dialect) Refuses(err error) bool {
 	}
 	return false
 }
+
+// Room is of sqlcore.Store.Ping: a file on a full disk can be read, and often a little
+// can be written to it.
+func (d dialect) Room() error { return disk.Room(d.path) }
 
 func (dialect) Full(err error) bool {
 	failed := (*sqlite.Error)(nil)

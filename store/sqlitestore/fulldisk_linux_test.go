@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
@@ -35,13 +36,28 @@ func TestFullDisk(t *testing.T) {
 	if !errors.Is(err, sluice.ErrStoreBusy) || !strings.Contains(err.Error(), full) {
 		t.Errorf("a change: %v", err)
 	}
-	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), full) {
-		t.Errorf("ping: %v", err)
+	for range 3 {
+		if err := s.Ping(t.Context()); !errors.Is(err, sluice.ErrStoreFull) || strings.Count(err.Error(), full) != 1 {
+			t.Errorf("ping: %v", err)
+		}
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.Heartbeat(t.Context(), "a"), s.Ping(t.Context())); err != nil {
-		t.Errorf("with room: %v", err)
+	beat := func() error { return errors.Join(s.Heartbeat(t.Context(), "a"), s.Ping(t.Context())) }
+	if err := beat(); !errors.Is(err, sluice.ErrStoreFull) {
+		t.Errorf("at once: %v; what is small may fit where orders do not", err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); err != nil; time.Sleep(100 * time.Millisecond) {
+		if err = beat(); err != nil && time.Now().After(deadline) {
+			t.Fatalf("with room: %v", err)
+		}
+	}
+	// A disk that is full while nothing is written.
+	if err := os.WriteFile(filler, make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, sluice.ErrStoreFull) {
+		t.Errorf("ping: %v", err)
 	}
 }

@@ -63,7 +63,7 @@ type Store struct {
 
 	lookout lookout
 
-	full atomic.Pointer[error] // why nothing can be written, for want of room on the disk; nil: it can
+	full atomic.Pointer[full] // the last write that failed for want of room; nil: the disk has some again
 
 	releasing atomic.Pointer[sluice.SaleID] // whose releases were handed out last
 	expiring  atomic.Pointer[sluice.SaleID] // whose row expiry waited for last
@@ -117,10 +117,25 @@ func (s *Store) Ping(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	if full := s.full.Load(); full != nil {
-		return *full
+		return full.err
+	}
+	if d, ok := s.d.(interface{ Room() error }); ok {
+		if err := d.Room(); err != nil {
+			return fmt.Errorf("%w: %w", sluice.ErrStoreFull, err)
+		}
 	}
 	return s.read.PingContext(ctx)
 }
+
+// full is a write that has failed for want of room.
+type full struct {
+	err error
+	at  time.Time
+}
+
+// fullFor is how long it counts at least: what is small may fit, like a server's
+// heartbeat, where orders do not, which are tried again more often than that.
+const fullFor = 3 * time.Second
 
 // Clock returns the store's time.
 func (s *Store) Clock(ctx context.Context) (now time.Time, err error) {
@@ -159,10 +174,10 @@ func (s *Store) wrap(err *error, format string, args ...any) {
 		return
 	}
 	switch {
+	case errors.Is(*err, sluice.ErrStoreBusy): // Ping says what was found before
 	case s.d.Full(*err):
-		full := fmt.Errorf("%w: %w", errFull, *err)
-		*err = full
-		s.full.Store(&full)
+		*err = fmt.Errorf("%w: %w", sluice.ErrStoreFull, *err)
+		s.full.Store(&full{*err, time.Now()})
 	case s.busy(*err):
 		*err = fmt.Errorf("%w: %w", sluice.ErrStoreBusy, *err)
 	case s.d.Refuses(*err):
@@ -170,9 +185,6 @@ func (s *Store) wrap(err *error, format string, args ...any) {
 	}
 	s.wrapAsIs(err, format, args...)
 }
-
-// errFull is the ErrStoreBusy that an operator can end.
-var errFull = Plainly("the store's disk is full", sluice.ErrStoreBusy)
 
 // wrapAsIs is wrap for errors that may come from elsewhere.
 func (s *Store) wrapAsIs(err *error, format string, args ...any) {
@@ -214,8 +226,8 @@ func (s *Store) changeWithin(ctx context.Context, timeout time.Duration, do func
 	defer cancel()
 	for try := 1; ; try++ {
 		err := s.within(ctx, s.write, nil, false, do)
-		if err == nil && s.full.Load() != nil {
-			s.full.Store(nil)
+		if full := s.full.Load(); err == nil && full != nil && time.Since(full.at) >= fullFor {
+			s.full.CompareAndSwap(full, nil)
 		}
 		if err == nil || try == attempts || !s.d.Retry(err) {
 			return err
