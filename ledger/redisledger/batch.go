@@ -142,9 +142,28 @@ func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args 
 // onOneConnection sends the commands to one node. The client's own DoMulti would
 // follow a redirection of the Cluster with the transaction alone, and would ask
 // the node that had the slot before whether its replicas have what it never got.
+// The context bounds the wait for a connection, too.
 func (l *Ledger) onOneConnection(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
-	conn, release := l.client.Dedicate()
-	defer release()
+	type dedicated struct {
+		rueidis.DedicatedClient
+		release func()
+	}
+	taken := make(chan dedicated)
+	go func() { // the client takes no context: it may connect, or wait for another call's connection
+		conn, release := l.client.Dedicate()
+		select {
+		case taken <- dedicated{conn, release}:
+		case <-ctx.Done():
+			release()
+		}
+	}()
+	var conn dedicated
+	select {
+	case conn = <-taken:
+	case <-ctx.Done():
+		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(ctx.Err())}, len(commands))
+	}
+	defer conn.release()
 	results := conn.DoMulti(ctx, commands...)
 	for i := range results {
 		if results[i].NonRedisError() != nil {

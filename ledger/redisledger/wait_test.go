@@ -3,6 +3,8 @@ package redisledger_test
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -323,4 +325,26 @@ func readRESP(from *bufio.Reader) (raw []byte, words []string, err error) {
 		}
 	}
 	return raw, words, nil
+}
+
+// Taking the connection that WAIT goes with counts towards the call's time as well: a
+// Redis that hangs before the first batch, or one that takes no more connections.
+func TestWaitOnARedisThatHangs(t *testing.T) {
+	server := startPrimary(t)
+	loadOpen(t, open(t, server.URL(), redisledger.Options{Node: "a"}), "s", tight(1000))
+	strict := open(t, server.URL(), redisledger.Options{
+		Node: "b", WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond, // and 2 s to connect
+	})
+	server.Freeze()
+	defer server.Thaw()
+	soon, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	for _, ctx := range []context.Context{soon, t.Context()} {
+		start := time.Now()
+		d, err := strict.Claim(ctx, "s", makeClaims("s", 0, 1))
+		took := time.Since(start)
+		if !errors.Is(err, sluice.ErrNoAnswer) || took > 10*time.Second || ctx == soon && took > 1500*time.Millisecond {
+			t.Errorf("%v, %v after %s, want the deadline", d, err, took)
+		}
+	}
 }
