@@ -39,14 +39,14 @@ func (b *body) read(from io.Reader, limit int64) error {
 
 // placeOrder is the hot path: one claim of one buyer.
 func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.Token) {
-	claim, err := readClaim(w, r, token.Buyer)
-	if err != nil {
-		s.failed(w, r, err)
-		return
-	}
 	sale := pathSale(r)
 	if sale.Validate() != nil {
 		s.refuse(w, sluice.Decision{Code: sluice.SaleNotFound})
+		return
+	}
+	claim, err := readClaim(r, token.Buyer)
+	if err != nil {
+		s.failed(w, r, err)
 		return
 	}
 	decision, err := s.Gate.Claim(r.Context(), sale, claim, s.caller(r, sale))
@@ -89,7 +89,7 @@ func (s *Server) notDecided(w http.ResponseWriter, err error) {
 }
 
 // readClaim reads key and body. The order id is the gate's to make.
-func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (claim sluice.Claim, err error) {
+func readClaim(r *http.Request, buyer sluice.BuyerID) (claim sluice.Claim, err error) {
 	keys := r.Header["Idempotency-Key"]
 	if len(keys) != 1 {
 		return claim, badRequest(
@@ -101,12 +101,14 @@ func readClaim(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) (cl
 	}
 	body := bodies.Get().(*body)
 	defer bodies.Put(body)
+	if r.ContentLength > maxClaimBody {
+		return claim, bodyTooLarge(maxClaimBody)
+	}
 	if err := body.read(r.Body, maxClaimBody+1); err != nil {
 		return claim, badRequest("the body cannot be read: %v", err)
 	}
 	if body.Len() > maxClaimBody {
-		w.Header().Set("Connection", "close") // do not read the rest
-		return claim, faultOf(api.CodeTooLarge, "the body of a claim is at most %d bytes", maxClaimBody)
+		return claim, bodyTooLarge(maxClaimBody)
 	}
 	order, err := parsePlaceOrder(body.Bytes())
 	if err != nil {

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,15 +22,16 @@ import (
 // others; and those that have been idle longest are closed. When next to none is free
 // (a sixteenth) they are closed at once, however short they have been idle, so that
 // many addresses with a connection each keep no client out. Idle is a connection
-// whose next request is not there yet, or not the whole of its header or body. Trusted
-// proxies carry many clients and are bound by the limit in all alone. Connections
-// with event streams, which have no end, may be half of all: the other half is for
-// orders. It is safe for concurrent use.
+// that keeps the server waiting: for its next request, for the whole of a header or
+// body, or for room to send an answer. Trusted proxies carry many clients and are
+// bound by the limit in all alone. Connections with event streams, which have no end,
+// may be half of all: the other half is for orders. It is safe for concurrent use.
 type Connections struct {
 	most    int
 	proxies Proxies
 	log     *slog.Logger
 	known   sync.Map // net.Conn -> *connection, while net/http has it
+	born    time.Time
 
 	mu       sync.Mutex // guards all below
 	open     int
@@ -40,7 +40,7 @@ type Connections struct {
 	scarce   bool                     // a timer runs while it is
 	counts   ConnectionCounts
 	patience time.Duration // how long a connection may be idle while they are scarce
-	busy     time.Time     // until when there is no use in looking for idle ones
+	busy     time.Duration // until when there is no use in looking for idle ones, as age
 }
 
 // ConnectionCounts are what has happened to connections.
@@ -59,17 +59,26 @@ type connection struct {
 	all    *Connections
 	conn   net.Conn
 	from   admission.Origin
-	exempt bool         // of a trusted proxy
-	idle   atomic.Int64 // since when, in ns of Unix time; 0: a request is answered
+	exempt bool // of a trusted proxy
 	left   atomic.Bool
+
+	mu      sync.Mutex    // guards the three below
+	asked   bool          // since it was last free of requests
+	working int           // requests on it that the server works on
+	idle    time.Duration // since when, as age; notIdle: it is not
 
 	streams int // on it; of HTTP/1 one takes it over, and gives its place back. Guarded by all.mu
 }
 
 // NewConnections returns a limit of most connections.
 func NewConnections(most int, proxies Proxies, log *slog.Logger) *Connections {
-	return &Connections{most: most, proxies: proxies, log: log, from: map[admission.Origin]int{}, patience: shortIdle}
+	return &Connections{
+		most: most, proxies: proxies, log: log, born: time.Now(), from: map[admission.Origin]int{}, patience: shortIdle,
+	}
 }
+
+// age is the time by which connections are idle. No step of a clock changes it.
+func (c *Connections) age() time.Duration { return time.Since(c.born) }
 
 // Counts returns how many connections are open, and what has happened so far.
 func (c *Connections) Counts() (open int, counts ConnectionCounts) {
@@ -102,8 +111,9 @@ func connectionOf(r *http.Request) *connection {
 // http.Server.ConnContext.
 func (c *Connections) context(ctx context.Context, conn net.Conn) context.Context {
 	address := peer(conn.RemoteAddr().String())
-	held := &connection{all: c, conn: conn, from: admission.OriginOf(address), exempt: c.proxies.trusts(address)}
-	held.idle.Store(time.Now().UnixNano())
+	held := &connection{
+		all: c, conn: conn, from: admission.OriginOf(address), exempt: c.proxies.trusts(address), idle: c.age(),
+	}
 	c.makeRoom()
 	c.known.Store(conn, held)
 	if !c.enter(held) {
@@ -205,6 +215,13 @@ func (held *connection) streaming() bool {
 	return held.streams > 0
 }
 
+// since says from when on a connection is idle, and whether it has requests.
+func (held *connection) since(idle time.Duration, asked bool) {
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	held.idle, held.asked = idle, asked
+}
+
 // changed keeps what a connection does. It is for http.Server.ConnState.
 func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 	known, ok := c.known.Load(conn)
@@ -215,9 +232,9 @@ func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew: // as it was counted
 	case http.StateActive: // the header of a request is complete
-		held.idle.Store(0)
-	case http.StateIdle:
-		held.idle.Store(time.Now().UnixNano())
+		held.since(notIdle, true)
+	case http.StateIdle: // with HTTP/2 the client may have given a request up that is worked on
+		held.since(c.age(), false)
 	case http.StateHijacked:
 		c.known.Delete(conn)
 		if !held.streaming() { // a handler beside the API: nothing says when it is done
@@ -227,39 +244,6 @@ func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 		c.known.Delete(conn)
 		held.leave()
 	}
-}
-
-// untilRead has a connection of HTTP/1 count as idle until the handler has read the
-// body of its request: net/http waits for the rest of a body before it sends an
-// answer, so a client that drips one holds a place for as long as one that drips a
-// header.
-func untilRead(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if held := connectionOf(r); held != nil && r.ProtoMajor == 1 && r.ContentLength != 0 {
-			held.idle.Store(time.Now().UnixNano())
-			body := r.Body
-			r.Body = &awaited{body, held}
-			defer func() { r.Body = body }() // net/http looks at what is left of its own
-		}
-		handler.ServeHTTP(w, r)
-	})
-}
-
-// awaited is a body that is not there yet, as far as is known.
-type awaited struct {
-	io.ReadCloser
-	held *connection
-}
-
-func (a *awaited) Read(p []byte) (int, error) {
-	n, err := a.ReadCloser.Read(p)
-	switch {
-	case err != nil: // the end, in general
-		a.held.idle.Store(0)
-	case n >= 512: // more than a drip
-		a.held.idle.Store(time.Now().UnixNano())
-	}
-	return n, err
 }
 
 // relieve closes connections that have been idle for long, until there are enough
@@ -274,7 +258,7 @@ func (c *Connections) relieve() {
 		return
 	}
 	c.mu.Unlock()
-	c.shed(want, time.Now().Add(-c.patience))
+	c.shed(want, c.age()-c.patience)
 	time.AfterFunc(time.Second, c.relieve)
 }
 
@@ -282,46 +266,44 @@ func (c *Connections) relieve() {
 // makes room for many; one that finds too few is not soon repeated.
 func (c *Connections) makeRoom() {
 	c.mu.Lock()
-	free, now := c.most-c.open, time.Now()
-	if free > c.most/16 || now.Before(c.busy) {
+	free, now := c.most-c.open, c.age()
+	if free > c.most/16 || now < c.busy {
 		c.mu.Unlock()
 		return
 	}
 	c.mu.Unlock()
 	if want := max(c.most/8-free, 1); c.shed(want, now) < want {
 		c.mu.Lock()
-		c.busy = now.Add(16 * time.Since(now))
+		c.busy = now + 16*(c.age()-now)
 		c.mu.Unlock()
 	}
 }
 
 // shed closes connections that have been idle since before, those first that have
 // been longest, and returns how many: want at most. Their places are free at once.
-func (c *Connections) shed(want int, before time.Time) int {
+func (c *Connections) shed(want int, before time.Duration) int {
 	type candidate struct {
-		held  *connection
-		since int64
+		held *connection
+		idle time.Duration
 	}
-	var idle []candidate
-	now := time.Now().UnixNano()
+	var all []candidate
 	c.known.Range(func(_, value any) bool {
 		held := value.(*connection)
-		since := held.idle.Load()
-		long := since <= before.UnixNano() || since > now // the clock was set back
-		if since != 0 && long && !held.exempt && !held.left.Load() {
-			idle = append(idle, candidate{held, since})
+		held.mu.Lock()
+		idle := held.idle
+		held.mu.Unlock()
+		if idle <= before && !held.exempt && !held.left.Load() {
+			all = append(all, candidate{held, idle})
 		}
 		return true
 	})
-	slices.SortFunc(idle, func(a, b candidate) int { return cmp.Compare(a.since, b.since) })
+	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.idle, b.idle) })
 	closed := 0
-	for _, i := range idle {
+	for _, one := range all {
 		if closed == want {
 			break
 		}
-		if i.held.idle.CompareAndSwap(i.since, 0) { // else a request has come
-			_ = bottom(i.held.conn).Close()
-			i.held.leave()
+		if one.held.closeIf(one.idle) {
 			closed++
 		}
 	}
@@ -329,6 +311,24 @@ func (c *Connections) shed(want int, before time.Time) int {
 	c.counts.Idle += int64(closed)
 	c.mu.Unlock()
 	return closed
+}
+
+// closeIf closes a connection and gives its place back, unless it has done something
+// since it was idle.
+func (held *connection) closeIf(idle time.Duration) bool {
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	if held.idle != idle {
+		return false
+	}
+	held.idle = notIdle
+	socket := bottom(held.conn)
+	if tcp, ok := socket.(*net.TCPConn); ok && held.asked {
+		_ = tcp.SetLinger(0) // the system keeps no answer that is not taken
+	}
+	_ = socket.Close()
+	held.leave()
+	return true
 }
 
 // Write takes a line of net/http's own log: what could not be accepted is worth a

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,16 +23,29 @@ type crowded struct {
 	limit *Connections
 	at    string
 	slow  chan struct{} // gets a value when /slow is asked for, which takes one to answer
+	held  atomic.Int64  // requests for /body and /large so far
 }
 
 func newCrowded(t *testing.T, most int, patience time.Duration, trusted ...netip.Prefix) *crowded {
+	return newCrowdedOn(t, (*httptest.Server).Start, most, patience, trusted...)
+}
+
+func newCrowdedOn(t *testing.T, start func(*httptest.Server), most int, patience time.Duration,
+	trusted ...netip.Prefix,
+) *crowded {
 	c := &crowded{
 		t: t, limit: NewConnections(most, Proxies{Trusted: trusted}, slog.New(slog.DiscardHandler)),
 		slow: make(chan struct{}),
 	}
 	c.limit.patience = patience
-	server := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	config := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case "/large": // more than the system keeps for a client who does not read
+			c.held.Add(1)
+			_, _ = w.Write(make([]byte, 32<<20))
+		case "/body":
+			c.held.Add(1)
+			_, _ = io.Copy(io.Discard, r.Body)
 		case "/hijacked":
 			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 				_ = conn.Close()
@@ -41,13 +55,12 @@ func newCrowded(t *testing.T, most int, patience time.Duration, trusted ...netip
 			<-c.slow
 		}
 	}), c.limit)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.at = l.Addr().String()
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { _ = server.Close() })
+	config.ReadTimeout, config.WriteTimeout = 0, 0 // so that they make no room
+	server := httptest.NewUnstartedServer(nil)
+	server.Config, server.EnableHTTP2 = config, true
+	start(server)
+	c.at = server.Listener.Addr().String()
+	t.Cleanup(func() { _ = config.Close() })
 	return c
 }
 
@@ -152,6 +165,58 @@ func TestManyAddressesThatDrip(t *testing.T) {
 	c.slow <- struct{}{}
 	if _, err := io.ReadFull(slow, make([]byte, len("HTTP/1.1 200"))); err != nil {
 		t.Errorf("a client that waited for its answer: %v", err)
+	}
+}
+
+// A connection that keeps the server waiting, for the rest of a body or for room to
+// send an answer, counts as idle, although a request on it is not answered.
+func TestConnectionsThatKeepTheServerWaiting(t *testing.T) {
+	const most = 32
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		for path, method := range map[string]string{"/body": http.MethodPost, "/large": http.MethodGet} {
+			t.Run(protocol+path, func(t *testing.T) {
+				t.Parallel()
+				c := newCrowdedOn(t, (*httptest.Server).StartTLS, most, time.Hour)
+				client := func(n int) *http.Client {
+					dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 7, byte(1+n))}}
+					transport := &http.Transport{
+						DialContext: dialer.DialContext, ForceAttemptHTTP2: protocol == "h2",
+						TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}},
+					}
+					t.Cleanup(transport.CloseIdleConnections)
+					return &http.Client{Transport: transport}
+				}
+				for n := range 2 * most {
+					body := io.ReadCloser(http.NoBody)
+					if method == http.MethodPost { // one that does not end
+						unfinished, rest := io.Pipe()
+						go func() { _, _ = rest.Write([]byte("x")) }()
+						body = unfinished
+					}
+					go func() {
+						request, err := http.NewRequestWithContext(t.Context(), method, "https://"+c.at+path, body)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if answer, err := client(n).Do(request); err == nil {
+							<-t.Context().Done() // and nothing is read
+							_ = answer.Body.Close()
+						}
+					}()
+					c.await("the next one", func(_ int, counts ConnectionCounts) bool {
+						return c.held.Load()+counts.Total > int64(n)
+					})
+				}
+				honest := client(3 * most)
+				honest.Timeout = soon
+				answer, err := honest.Get("https://" + c.at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = answer.Body.Close()
+			})
+		}
 	}
 }
 

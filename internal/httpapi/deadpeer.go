@@ -33,7 +33,11 @@ const (
 // shedVanished has a connection closed when its peer has vanished, as far as the
 // system can. It is for http.Server.ConnContext.
 func shedVanished(ctx context.Context, conn net.Conn) context.Context {
-	limitSilence(bottom(conn))
+	socket := bottom(conn)
+	limitSilence(socket)
+	if c, ok := socket.(interface{ SetWriteBuffer(n int) error }); ok {
+		_ = c.SetWriteBuffer(answerBuffer)
+	}
 	return ctx
 }
 

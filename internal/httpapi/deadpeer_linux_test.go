@@ -50,8 +50,14 @@ func TestVanishedPeersAreShed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := userTimeout(t, <-st.accepted); got != vanishedAfter {
+			conn := <-st.accepted
+			const ms = time.Millisecond
+			if got := time.Duration(option(t, conn, syscall.IPPROTO_TCP, tcpUserTimeout)) * ms; got != vanishedAfter {
 				t.Errorf("the system gives up after %v, want %v", got, vanishedAfter)
+			}
+			const doubled = 2 * answerBuffer // by Linux
+			if got := option(t, conn, syscall.SOL_SOCKET, syscall.SO_SNDBUF); c.path == ordinary && got != doubled {
+				t.Errorf("the system keeps %d bytes for a peer who does not read", got)
 			}
 			if len(st.accepted) > 0 {
 				t.Error("more than one connection")
@@ -63,19 +69,18 @@ func TestVanishedPeersAreShed(t *testing.T) {
 	}
 }
 
-// userTimeout is how long sent data may stay unacknowledged; 0: the system's own limit.
-func userTimeout(t *testing.T, conn *net.TCPConn) time.Duration {
+// option is one of a socket.
+func option(t *testing.T, conn *net.TCPConn, level, name int) (value int) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ms int
 	var failed error
 	if err := raw.Control(func(fd uintptr) {
-		ms, failed = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout)
+		value, failed = syscall.GetsockoptInt(int(fd), level, name)
 	}); err != nil || failed != nil {
 		t.Fatal(err, failed)
 	}
-	return time.Duration(ms) * time.Millisecond
+	return value
 }

@@ -142,7 +142,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.whole.Ser
 // too many clients from holding it: no request lasts longer than 30 seconds.
 func NewServer(handler http.Handler, connections *Connections) *http.Server {
 	return &http.Server{
-		Handler:        untilRead(handler),
+		Handler:        exchanges(handler),
 		ReadTimeout:    10 * time.Second, // of the header, too: a limit of its own costs each request a timer
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
@@ -159,15 +159,22 @@ func NewServer(handler http.Handler, connections *Connections) *http.Server {
 // maxBody bounds the body of every request, in bytes.
 const maxBody = 64 << 10
 
+func bodyTooLarge(most int64) error {
+	return faultOf(api.CodeTooLarge, "want a body of at most %d bytes", most)
+}
+
 // readBody reads a body of at most so many bytes into a message. Empty: there may
 // be none.
 func readBody(w http.ResponseWriter, r *http.Request, most int64, message any, empty bool) error {
 	if empty && r.ContentLength == 0 {
 		return nil
 	}
+	if r.ContentLength > most {
+		return bodyTooLarge(most)
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if _, beyond := errors.AsType[*http.MaxBytesError](err); beyond {
-		return faultOf(api.CodeTooLarge, "want a body of at most %d bytes", most)
+		return bodyTooLarge(most)
 	}
 	if err != nil {
 		return badRequest("the body cannot be read: %v", err)

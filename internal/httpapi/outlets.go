@@ -22,9 +22,9 @@ type outlet interface {
 	close()
 }
 
-// socketBuffer bounds what the system keeps for a reader who does not read, in
-// bytes.
-const socketBuffer = 16 << 10
+// What the system keeps for a client who does not read, in bytes: of answers, and of
+// streams. Of answers it would else be megabytes, and the time to make them.
+const answerBuffer, socketBuffer = 64 << 10, 16 << 10
 
 // openOutlet returns a stream's outlet, and what to send first. With HTTP/1 the
 // connection is taken over: net/http's buffers and goroutines would be most of what

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -149,6 +150,73 @@ func TestSlowClientsAreShed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// pipes is a listener of connections in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if conn, ok := <-p; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p pipes) Close() error {
+	close(p)
+	return nil
+}
+
+// A refusal that needs no body does not wait for it, and its connection waits for the
+// rest for a second. If all of the body is there, the connection stays.
+func TestRefusalsDoNotWaitForBodies(t *testing.T) {
+	const (
+		head = " /v1/admin/sales/phone/restock HTTP/1.1\r\nHost: x\r\n"
+		key  = "Authorization: Bearer " + operatorKey + "\r\n"
+		some = "Content-Length: 20\r\n"
+	)
+	for name, c := range map[string]struct{ request, want string }{
+		"no key":         {"POST" + head + some + "\r\n", "401"},
+		"a wrong key":    {"POST" + head + "Authorization: Bearer no-key\r\n" + some + "\r\n{", "401"},
+		"chunked":        {"POST" + head + "Transfer-Encoding: chunked\r\n\r\n5\r\n{", "401"},
+		"would continue": {"POST" + head + some + "Expect: 100-continue\r\n\r\n", "401"},
+		"no such path":   {"POST /nowhere HTTP/1.1\r\nHost: x\r\n" + some + "\r\n", "404"},
+		"another method": {"PUT" + head + key + some + "\r\n", "405"},
+		"too large":      {"POST" + head + key + "Content-Length: 100000\r\n\r\n{", "413"},
+		"all is there":   {"POST" + head + some + "\r\n{" + strings.Repeat(" ", 18) + "}", "401"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := httpapi.NewServer(bare(t, httpapi.Options{Store: &forgetful{}}),
+					httpapi.NewConnections(10, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
+				listener := make(pipes)
+				go func() { _ = server.Serve(listener) }()
+				defer server.Close()
+				conn, end := net.Pipe()
+				listener <- end
+				begin := time.Now()
+				if _, err := io.WriteString(conn, c.request); err != nil {
+					t.Fatal(err)
+				}
+				answers := bufio.NewReader(conn)
+				answer, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = io.Copy(io.Discard, answer.Body)
+				if took := time.Since(begin); err != nil || !strings.HasPrefix(answer.Status, c.want) || took > 0 {
+					t.Errorf("%s after %v, %v", answer.Status, took, err)
+				}
+				_, err = answers.ReadByte()
+				ended, stays := time.Since(begin), strings.HasPrefix(name, "all")
+				if err == nil || answer.Close == stays || stays != (ended == server.IdleTimeout) || !stays && ended != time.Second {
+					t.Errorf("ended after %v, announced: %v", ended, answer.Close)
+				}
+			})
+		})
+	}
 }
 
 // A client that has gone, or does not read, cannot hold a handler.
