@@ -57,6 +57,7 @@ type followed struct {
 	ready  bool      // all servers have gathered, of this epoch
 	failed int       // steps in a row
 	rest   time.Time // until when it is left alone
+	loads  reloads
 }
 
 // task is a kind of work for a sale.
@@ -244,7 +245,7 @@ func (f *follower) look() {
 		default:
 			if t, due := f.due(s, view, now); !due {
 				delete(f.open, id)
-			} else if !now.Before(s.rest) {
+			} else if !now.Before(s.rest) && (t != loading || s.loads.due(now)) {
 				f.waiting[t] = append(f.waiting[t], id)
 			}
 		}
@@ -259,6 +260,9 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 		f.seen[id] = s
 	}
 	if row := &view.Sale; row.Epoch != s.epoch || row.LoadedEpoch != s.loaded {
+		if s.loaded > 0 && row.LoadedEpoch != s.loaded {
+			s.loads.note(now)
+		}
 		s.epoch, s.loaded, s.since, s.ready = row.Epoch, row.LoadedEpoch, now, false
 	}
 	if view.InStep() {
@@ -348,7 +352,7 @@ func (f *follower) finished(ctx context.Context, o *outcome) {
 	switch {
 	case o.err == nil:
 		s.failed = 0
-		if o.ready {
+		if o.ready && s.loads.due(time.Now()) {
 			f.waiting[loading] = append(f.waiting[loading], o.sale)
 		}
 		if o.task == loading && !o.changed {
