@@ -74,6 +74,16 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("entry %s, order %s: %s", e.Entry, e.Order, e.Detail)
 }
 
+// EpochError says that a ledger has seen a later epoch of a sale than that of a
+// load. It is ErrStaleEpoch.
+type EpochError struct{ Seen int64 }
+
+func (e *EpochError) Error() string {
+	return fmt.Sprintf("the ledger has seen epoch %d of the sale", e.Seen)
+}
+
+func (e *EpochError) Unwrap() error { return ErrStaleEpoch }
+
 // StateError says that the sale is not in a state that allows what was asked.
 type StateError struct {
 	Sale   SaleID

@@ -142,7 +142,8 @@ type Keeper interface {
 	// leaves it fenced as FenceLoading; the journal is empty afterwards, so
 	// the caller must have stored its entries before. It accepts only a higher
 	// epoch than the one it holds (ErrStaleEpoch), so it never refills a live
-	// sale. After an error, call it again only with a higher epoch.
+	// sale, and none before one that it has seen (*EpochError). After an error,
+	// call it again only with a higher epoch.
 	Load(ctx context.Context, image LoadImage) error
 
 	// Apply makes terms of a higher version than the ledger's the ones that
@@ -168,6 +169,10 @@ type Keeper interface {
 	// wait in the journal.
 	Drop(ctx context.Context, sale SaleID, epoch int64) error
 }
+
+// MaxEpoch is the highest epoch of a sale, which no server ever counts up to. A
+// ledger that says a higher one is damaged: it does not hold the sale.
+const MaxEpoch = 1 << 50
 
 // LoadImage is what the store knows of a sale when it is loaded.
 type LoadImage struct {

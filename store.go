@@ -160,11 +160,13 @@ const MaxPage = 1000
 // last, so a crash in between loses nothing and the next server starts over,
 // or goes on from Ledger.Load.
 type LoadStore interface {
-	// BeginLoad raises the sale's epoch by one and reads what Load needs, in
-	// one transaction. A sale whose last load is confirmed and that is not
-	// fenced is live: ErrSaleLive, and nothing changes. ErrArchived,
+	// BeginLoad gives the sale its next epoch, one that comes after passed as
+	// well: a ledger may have seen epochs that a restored store has not. In the
+	// same transaction it reads what Load needs. A sale whose last load is
+	// confirmed and that is not fenced is live: ErrSaleLive, and nothing changes;
+	// nor if the epoch would be beyond MaxEpoch: a *StateError. ErrArchived,
 	// ErrSaleNotFound.
-	BeginLoad(ctx context.Context, id SaleID) (LoadImage, error)
+	BeginLoad(ctx context.Context, id SaleID, passed int64) (LoadImage, error)
 
 	// ConfirmLoad records that the ledger holds the sale under this epoch, and
 	// lifts the store's fence. ErrStaleEpoch if the sale's epoch is another.

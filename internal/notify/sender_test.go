@@ -55,7 +55,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := s.CreateSale(t.Context(), sale); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.BeginLoad(t.Context(), "phones"); err != nil {
+	if _, err := s.BeginLoad(t.Context(), "phones", 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ConfirmLoad(t.Context(), "phones", 1); err != nil {

@@ -467,7 +467,7 @@ func TestAStaleEntryIsSetAsideAtOnce(t *testing.T) {
 	if err := r.store.FenceSale(t.Context(), sale, 1, "a person asked for a rebuild"); err != nil {
 		t.Fatal(err)
 	}
-	if image, err := r.store.BeginLoad(t.Context(), sale); err != nil || image.Epoch != 2 {
+	if image, err := r.store.BeginLoad(t.Context(), sale, 0); err != nil || image.Epoch != 2 {
 		t.Fatal(image.Epoch, err)
 	}
 	r.pipeline().Wake(sale)

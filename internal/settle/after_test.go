@@ -200,7 +200,7 @@ func TestALoweringNeedsTheLedger(t *testing.T) {
 		"being loaded": func(r *rig) error {
 			err := r.store.FenceSale(r.t.Context(), id, 1, "lost: it is")
 			if err == nil {
-				_, err = r.store.BeginLoad(r.t.Context(), id)
+				_, err = r.store.BeginLoad(r.t.Context(), id, 0)
 			}
 			return err
 		},

@@ -59,7 +59,7 @@ func (s *leases) Sale(context.Context, sluice.SaleID) (sluice.Sale, error) {
 	return s.sale, nil
 }
 
-func (s *leases) BeginLoad(context.Context, sluice.SaleID) (sluice.LoadImage, error) {
+func (s *leases) BeginLoad(context.Context, sluice.SaleID, int64) (sluice.LoadImage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begun++

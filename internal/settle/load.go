@@ -59,8 +59,8 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImag
 	if err := l.forgotten(ctx, sale); err != nil {
 		return sluice.LoadImage{}, err
 	}
-	for {
-		image, err := l.store.BeginLoad(ctx, sale)
+	for passed := int64(0); ; {
+		image, err := l.store.BeginLoad(ctx, sale, passed)
 		if err != nil {
 			return image, err
 		}
@@ -68,11 +68,16 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImag
 		if err == nil || !errors.Is(err, sluice.ErrStaleEpoch) {
 			return image, err
 		}
+		if seen := new(sluice.EpochError); errors.As(err, &seen) { // which it holds no more, or never did
+			passed = seen.Seen
+			continue
+		}
 		r, readErr := l.read(ctx, sale)
 		now, rowErr := l.store.Sale(ctx, sale)
 		if readErr != nil || rowErr != nil || !r.Loaded || r.Epoch < image.Epoch || now.Epoch != image.Epoch {
 			return image, err // another server has begun a load since
 		}
+		passed = r.Epoch
 	}
 }
 

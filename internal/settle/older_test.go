@@ -29,7 +29,7 @@ func (r *rig) olderStore(sale sluice.Sale, entries []sluice.Entry) {
 	r.t.Cleanup(func() { store.Close() })
 	_, err = store.CreateSale(ctx, sale)
 	if err == nil {
-		_, err = store.BeginLoad(ctx, id)
+		_, err = store.BeginLoad(ctx, id, 0)
 	}
 	if err == nil {
 		err = store.ConfirmLoad(ctx, id, 1)
@@ -216,7 +216,7 @@ func TestADamagedLedgerEndsNoOrder(t *testing.T) {
 				err = r.store.FenceSale(ctx, id, 1, "lost: by a test")
 			}
 			if err == nil && newer {
-				if _, err = r.store.BeginLoad(ctx, id); err == nil {
+				if _, err = r.store.BeginLoad(ctx, id, 0); err == nil {
 					err = r.store.ConfirmLoad(ctx, id, 2)
 				}
 				if err == nil {
@@ -238,6 +238,51 @@ func TestADamagedLedgerEndsNoOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A store may be any number of epochs behind its ledger: one load passes them all.
+func TestEpochsThatTheStoreHasForgotten(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	const ahead = 1 << 40
+	if err := r.ledger.Load(ctx, sluice.LoadImage{Sale: id, Epoch: ahead, Terms: r.sale().Terms}); err != nil {
+		t.Fatal(err)
+	}
+	r.follow(false)
+	fenced := r.sale()
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	r.inStep(ahead + 1)
+	r.accepted("alice", true)
+
+	// And one that only a server still knows of.
+	if err := r.store.FenceSale(ctx, id, ahead+1, "lost: by a test"); err != nil {
+		t.Fatal(err)
+	}
+	r.loader = settle.NewLoader(r.store, seen{r.ledger, 2 * ahead})
+	fenced = r.sale()
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	r.inStep(2*ahead + 1)
+}
+
+// seen is a ledger that has seen an epoch.
+type seen struct {
+	*sqliteledger.Ledger
+	epoch int64
+}
+
+func (s seen) Load(ctx context.Context, image sluice.LoadImage) error {
+	if image.Epoch < s.epoch {
+		return &sluice.EpochError{Seen: s.epoch}
+	}
+	return s.Ledger.Load(ctx, image)
 }
 
 // The terms that the ledger decides by are brought back too: a pause stays one.

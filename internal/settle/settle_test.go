@@ -146,7 +146,7 @@ func crashAfter(t *testing.T, r *rig, steps int) {
 	if steps < 1 {
 		return
 	}
-	image, err := r.store.BeginLoad(ctx, id)
+	image, err := r.store.BeginLoad(ctx, id, 0)
 	if err == nil && steps > 1 {
 		err = r.ledger.Load(ctx, image)
 	}
@@ -422,7 +422,7 @@ func TestAPauseOfASaleThatIsNotLoaded(t *testing.T) {
 	t.Run("one has read the old terms", func(t *testing.T) {
 		r := newRig(t)
 		r.create(-time.Hour)
-		image, err := r.store.BeginLoad(t.Context(), id)
+		image, err := r.store.BeginLoad(t.Context(), id, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

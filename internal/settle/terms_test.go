@@ -26,7 +26,7 @@ func TestOtherTermsAreFenced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.create(-time.Hour)
-			image, err := r.store.BeginLoad(t.Context(), id)
+			image, err := r.store.BeginLoad(t.Context(), id, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package redisledger_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,6 +67,59 @@ func TestNonsenseIsDamage(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// An epoch that no server writes so is damage too: the next load replaces it. One
+// that was there for a moment is passed over.
+func TestAnEpochOfNoServer(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	prefix := newPrefix(t, url)
+	l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+	epoch := int64(0)
+	for _, value := range []string{
+		"1125899906842625", "9007199254740992", "9223372036854775807", "99999999999999999999", "", "-1", "0", "x",
+		"0x7fffffff", "1e9", " 7", "+7", "1000 for a moment",
+	} {
+		epoch++
+		loadEpoch(t, l, "s", epoch, tight(100))
+		first := makeClaim("s", 0)
+		wantAll(t, claim(t, l, "s", first), sluice.Accepted)
+		field, moment := strings.CutSuffix(value, " for a moment")
+		command(t, client, "HSET", prefix+":{s}:sale", "epoch", field)
+		for i := range 2 {
+			for _, c := range []sluice.Claim{makeClaim("s", 1), first} {
+				if d := claim(t, l, "s", c)[0]; d.Code != sluice.Unavailable {
+					t.Errorf("%q: claim %d is decided: %v", value, i, d.Code)
+				}
+			}
+			if r := read(t, l, "s"); r.Loaded && r.Fence == "" {
+				t.Errorf("%q: %+v", value, r)
+			}
+		}
+		if _, err := l.Release(t.Context(), "s", []sluice.Release{release(first, epoch)}); err == nil {
+			t.Errorf("%q: released", value)
+		}
+		if _, err := l.Find(t.Context(), first.Order, first.Buyer); err == nil || errors.Is(err, sluice.ErrOrderNotFound) {
+			t.Errorf("%q: find: %v", value, err)
+		}
+		if moment {
+			command(t, client, "HSET", prefix+":{s}:sale", "epoch", strconv.FormatInt(epoch, 10))
+		}
+	}
+	var seen *sluice.EpochError
+	err := l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: epoch + 1, Terms: tight(100)})
+	if !errors.As(err, &seen) || !errors.Is(err, sluice.ErrStaleEpoch) || seen.Seen != 1000 {
+		t.Fatalf("loaded under an epoch before one that was seen: %v", err)
+	}
+	loadEpoch(t, l, "s", 1001, tight(100))
+	wantAll(t, claim(t, l, "s", makeClaim("s", 0)), sluice.Accepted)
+	if r := read(t, l, "s"); !r.Loaded || r.Epoch != 1001 || r.Fence != "" {
+		t.Errorf("%+v", r)
+	}
+	if err := l.Load(t.Context(), sluice.LoadImage{Sale: "t", Epoch: sluice.MaxEpoch + 1, Terms: tight(1)}); err == nil {
+		t.Error("loaded under an epoch that is damage")
 	}
 }
 

@@ -2,7 +2,6 @@ package redisledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -31,6 +30,9 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 	buyers, err := gather(&image, layout)
 	if err != nil {
 		return err
+	}
+	if seen := l.markOf(image.Sale).epoch; seen > image.Epoch { // what was accepted then is not forgotten
+		return &sluice.EpochError{Seen: seen}
 	}
 	epoch := strconv.FormatInt(image.Epoch, 10)
 	if err := l.loadBegin(ctx, &image, layout, epoch); err != nil {
@@ -127,8 +129,8 @@ func gather(image *sluice.LoadImage, layout string) (map[sluice.BuyerID]*buyerIm
 	if err := image.Sale.Validate(); err != nil {
 		return nil, err
 	}
-	if image.Epoch < 1 {
-		return nil, errors.New("want an epoch of 1 or more")
+	if image.Epoch < 1 || image.Epoch > sluice.MaxEpoch {
+		return nil, fmt.Errorf("epoch %d: want 1 to %d", image.Epoch, int64(sluice.MaxEpoch))
 	}
 	buyers := make(map[sluice.BuyerID]*buyerImage)
 	keys := make(map[sluice.ClaimID]struct{}, len(image.Records))

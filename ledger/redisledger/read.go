@@ -113,6 +113,17 @@ func least(name string) int64 {
 	return 0
 }
 
+// most is the greatest number of a field, as the scripts have it.
+func most(name string) int64 {
+	switch name {
+	case "opens", "closes":
+		return math.MaxInt64
+	case "epoch":
+		return sluice.MaxEpoch
+	}
+	return 1<<53 - 1 // what Lua has exactly
+}
+
 // parseReading reads a reply of read.lua; told is the last sequence this server
 // received according to the ledger, missing says which data is gone or
 // damaged. Without an epoch the sale is not loaded: a rebuild brings it back.
@@ -147,7 +158,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	}
 	for i, name := range readingFields {
 		if n, err := strconv.ParseInt(fields.text[i], 10, 64); name != "" && name != "format" && name != "fence" &&
-			(err != nil || n < least(name)) {
+			(err != nil || n < least(name) || n > most(name)) {
 			gap, fields.text[i] = i, "0"
 		}
 	}

@@ -292,7 +292,7 @@ func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueid
 	switch {
 	case fields[0] != "" && fields[0] != format:
 		return held{}, nil, fmt.Errorf("format %q of the sale is unknown to this version", fields[0])
-	case fields[0] == "" || atoi(h.epoch) == 0:
+	case fields[0] == "" || atoi(h.epoch) < 1 || atoi(h.epoch) > sluice.MaxEpoch:
 		return held{epoch: complete}, nil, sluice.ErrNotLoaded
 	case complete != h.epoch && h.fence == sluice.FenceLoading:
 		return held{}, nil, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)

@@ -234,6 +234,7 @@ func TestDamage(t *testing.T) {
 		"a body is exchanged":    {`UPDATE log SET body = 'x' || char(10) WHERE seq = 2`, "row"},
 		"a claim is missing":     {`UPDATE log SET body = '' WHERE seq = 2`, "0 claims, want 1"},
 		"the epoch is another":   {`UPDATE log SET epoch = 7 WHERE seq = 2`, "is of epoch 7, want 1"},
+		"the epoch is none":      {`UPDATE log SET epoch = 9007199254740993 WHERE sale = 's'`, "no server counts that far"},
 		"loaded records are off": {`DELETE FROM log WHERE kind = 'loaded' AND sale = 's'`, "1 loaded records are missing"},
 	} {
 		t.Run(name, func(t *testing.T) {

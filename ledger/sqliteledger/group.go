@@ -1,6 +1,7 @@
 package sqliteledger
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -94,7 +95,10 @@ func (g *group) finish() {
 
 // load replaces what the ledger holds of the sale.
 func (g *group) load(image sluice.LoadImage) error {
-	if old := g.sale(image.Sale); old != nil && image.Epoch <= old.epoch {
+	if image.Epoch < 1 || image.Epoch > sluice.MaxEpoch {
+		return fmt.Errorf("epoch %d: want 1 to %d", image.Epoch, int64(sluice.MaxEpoch))
+	}
+	if old := g.sale(image.Sale); old != nil && image.Epoch <= old.epoch && old.epoch <= sluice.MaxEpoch {
 		return sluice.ErrStaleEpoch
 	}
 	s := newSale(image.Sale, image.Epoch, wholeMillis(image.Terms), image.Taken)

@@ -214,6 +214,9 @@ func decodeLoad(r *row) (*sale, error) {
 	}
 	s := newSale(r.sale, r.epoch, j.Terms.terms(), j.Taken)
 	s.expect = r.n
+	if r.epoch < 1 || r.epoch > sluice.MaxEpoch {
+		s.lost("row %d is of epoch %d, and no server counts that far", r.id, r.epoch)
+	}
 	return s, nil
 }
 

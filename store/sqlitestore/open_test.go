@@ -180,7 +180,7 @@ func TestFirstLoadKeepsLoweredTotal(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, path, "UPDATE sales SET total = 6")
-	if image, err := s.BeginLoad(t.Context(), "phones"); err != nil || image.Terms.Total != 6 {
+	if image, err := s.BeginLoad(t.Context(), "phones", 0); err != nil || image.Terms.Total != 6 {
 		t.Errorf("loaded with a total of %d, %v; want 6", image.Terms.Total, err)
 	}
 }

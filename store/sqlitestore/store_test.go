@@ -88,7 +88,7 @@ func TestLateOrdersAreNumbered(t *testing.T) {
 				ID: id, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"}, PaymentWindow: time.Hour,
 				Terms: sluice.Terms{Total: 10, MaxPerBuyer: 10, MaxOrders: 10, OpensAt: time.Now()},
 			})
-			_, loadErr := s.BeginLoad(t.Context(), id)
+			_, loadErr := s.BeginLoad(t.Context(), id, 0)
 			err = errors.Join(err, createErr, loadErr, s.ConfirmLoad(t.Context(), id, 1))
 		}
 		if err != nil {

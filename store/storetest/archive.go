@@ -87,7 +87,7 @@ func archivedStays(t *testing.T, s sluice.Store, entry *sluice.Entry) {
 	unchanged(t, s, "phones", func() {
 		_, changed := s.ChangeSale(t.Context(), "phones", func(*sluice.Sale) error { return nil })
 		_, restocked := s.Restock(t.Context(), "phones", "a", 1)
-		_, begun := s.BeginLoad(t.Context(), "phones")
+		_, begun := s.BeginLoad(t.Context(), "phones", 0)
 		for _, err := range []error{changed, restocked, begun} {
 			wantError(t, err, sluice.ErrArchived)
 		}

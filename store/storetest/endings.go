@@ -268,7 +268,7 @@ func testUnpaidEndings(t *testing.T, db Database) {
 	if err := s.FenceSale(t.Context(), "phones", 1, "test"); err != nil {
 		t.Fatal(err)
 	}
-	image, err := s.BeginLoad(t.Context(), "phones")
+	image, err := s.BeginLoad(t.Context(), "phones", 0)
 	if err != nil || len(image.Records) != len(unpaid) {
 		t.Fatalf("%d records to load, %v", len(image.Records), err)
 	}

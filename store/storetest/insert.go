@@ -310,7 +310,7 @@ func testOldEpochs(t *testing.T, db Database) {
 	if err := s.FenceSale(t.Context(), "phones", 1, "test"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.BeginLoad(t.Context(), "phones"); err != nil { // it need not be confirmed
+	if _, err := s.BeginLoad(t.Context(), "phones", 0); err != nil { // it need not be confirmed
 		t.Fatal(err)
 	}
 	src := source{sale: "phones", epoch: 2}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func testLoad(t *testing.T, db Database) {
 	}
 	begin := func(epoch int64) {
 		t.Helper()
-		image, err := s.BeginLoad(t.Context(), "phones")
+		image, err := s.BeginLoad(t.Context(), "phones", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,7 @@ func testLoad(t *testing.T, db Database) {
 	}
 	wantEpochs(2, 2, "")
 
-	_, err = s.BeginLoad(t.Context(), "phones") // live
+	_, err = s.BeginLoad(t.Context(), "phones", 0) // live
 	wantError(t, err, sluice.ErrSaleLive)
 	wantEpochs(2, 2, "")
 	if err := s.FenceSale(t.Context(), "phones", 2, "lost: x"); err != nil {
@@ -67,7 +68,22 @@ func testLoad(t *testing.T, db Database) {
 		t.Errorf("version %d after loads, want 1", version)
 	}
 
-	_, err = s.BeginLoad(t.Context(), "unknown")
+	if err := s.FenceSale(t.Context(), "phones", 3, "lost: x"); err != nil {
+		t.Fatal(err)
+	}
+	image, err := s.BeginLoad(t.Context(), "phones", 41) // the ledger has seen 41
+	if err != nil || image.Epoch != 42 {
+		t.Errorf("epoch %d, %v; want 42", image.Epoch, err)
+	}
+	for _, passed := range []int64{sluice.MaxEpoch, math.MaxInt64} {
+		var state *sluice.StateError
+		if _, err := s.BeginLoad(t.Context(), "phones", passed); !errors.As(err, &state) {
+			t.Errorf("after epoch %d: %v, want a sluice.StateError", passed, err)
+		}
+	}
+	wantEpochs(42, 3, "lost: x")
+
+	_, err = s.BeginLoad(t.Context(), "unknown", 0)
 	wantError(t, err, sluice.ErrSaleNotFound)
 	wantError(t, s.ConfirmLoad(t.Context(), "unknown", 1), sluice.ErrSaleNotFound)
 }
@@ -82,7 +98,7 @@ func testLoadRecords(t *testing.T, db Database) {
 	if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{first, second}); err != nil {
 		t.Fatal(err)
 	}
-	image, err := s.BeginLoad(t.Context(), "phones") // it is fenced by what was not covered
+	image, err := s.BeginLoad(t.Context(), "phones", 0) // it is fenced by what was not covered
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +282,7 @@ func testReadOnly(t *testing.T, db Database) {
 		_, created := r.CreateSale(t.Context(), aSale("new", 1))
 		_, changed := r.ChangeSale(t.Context(), "phones", func(*sluice.Sale) error { return nil })
 		_, inserted := r.Insert(t.Context(), "phones", []sluice.Entry{src.entry(1)})
-		_, begun := r.BeginLoad(t.Context(), "phones")
+		_, begun := r.BeginLoad(t.Context(), "phones", 0)
 		_, ended := r.Change(t.Context(), want(c.Orders[0].ID, sluice.Cancel))
 		_, expired := expireDue(t.Context(), r, 1)
 		_, given := r.GiveReleases(t.Context(), 1, nil)

@@ -256,7 +256,7 @@ func (r *randomRun) fence() {
 
 func (r *randomRun) load() {
 	m := &r.model.sale
-	image, err := r.s.BeginLoad(r.t.Context(), m.ID)
+	image, err := r.s.BeginLoad(r.t.Context(), m.ID, 0)
 	if m.LoadedEpoch == m.Epoch && m.Fence == "" {
 		wantError(r.t, err, sluice.ErrSaleLive)
 		return

@@ -241,7 +241,7 @@ func testLoadsAgainstEndings(t *testing.T, db Database) {
 		if err := s.FenceSale(t.Context(), "phones", epoch, "test"); err != nil {
 			t.Fatal(err)
 		}
-		image, err := s.BeginLoad(t.Context(), "phones")
+		image, err := s.BeginLoad(t.Context(), "phones", 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -134,7 +134,7 @@ func testReissueReleaseConditions(t *testing.T, db Database) {
 		reissue(t, s, cancelled, epoch, false, fmt.Sprintf("epoch %d of a sale of epoch 1", epoch))
 	}
 	// The next load counts the ending: a release of the epoch before is no use.
-	if _, err := s.BeginLoad(t.Context(), "phones"); err != nil {
+	if _, err := s.BeginLoad(t.Context(), "phones", 0); err != nil {
 		t.Fatal(err)
 	}
 	reissue(t, s, cancelled, 1, false, "the epoch before")

@@ -166,7 +166,7 @@ func testRestockRefused(t *testing.T, db Database) {
 	})
 	load := func() {
 		t.Helper()
-		if _, err := s.BeginLoad(t.Context(), "phones"); err != nil {
+		if _, err := s.BeginLoad(t.Context(), "phones", 0); err != nil {
 			t.Fatal(err)
 		}
 	}

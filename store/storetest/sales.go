@@ -167,7 +167,7 @@ func testSelectSales(t *testing.T, db Database) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.BeginLoad(t.Context(), "d"); err != nil {
+	if _, err := s.BeginLoad(t.Context(), "d", 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -244,7 +244,7 @@ func create(t testing.TB, s sluice.Store, sale sluice.Sale) sluice.Sale {
 	if _, err := s.CreateSale(t.Context(), sale); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.BeginLoad(t.Context(), sale.ID); err != nil {
+	if _, err := s.BeginLoad(t.Context(), sale.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ConfirmLoad(t.Context(), sale.ID, 1); err != nil {

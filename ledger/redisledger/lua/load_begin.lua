@@ -10,8 +10,10 @@
 
 -- What has another type is nothing that a load wrote.
 local hash = redis.call('TYPE', KEYS[1]).ok == 'hash'
-local held = hash and tonumber(redis.call('HGET', KEYS[1], 'epoch')) -- nil: none, or damaged
-if held and held >= tonumber(ARGV[1]) then
+local text = hash and redis.call('HGET', KEYS[1], 'epoch') or ''
+local held = string.find(text, '^%d+$') and tonumber(text)
+-- Without one, or with one that no server counts up to, the sale is damaged.
+if held and held <= 1125899906842624 and held >= tonumber(ARGV[1]) then
   return 0
 end
 if redis.call('TYPE', KEYS[3]).ok == 'stream' and redis.call('XLEN', KEYS[3]) > 0 then

@@ -3,6 +3,7 @@ package sqlcore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/sluicehq/sluice"
 )
@@ -16,7 +17,7 @@ var (
 
 // BeginLoad raises the epoch of a sale and reads what a ledger needs. The lock
 // of the sale's row keeps every Insert out, so the orders read are complete.
-func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID) (image sluice.LoadImage, err error) {
+func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (image sluice.LoadImage, err error) {
 	defer s.wrap(&err, "begin load sale=%s", id)
 	err = s.changeWithin(ctx, longTimeout, onSale(id, func(tx *conn, sale *sluice.Sale) error {
 		if !sale.ArchivedAt.IsZero() {
@@ -25,13 +26,18 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID) (image sluice.L
 		if sale.Epoch > 0 && sale.LoadedEpoch == sale.Epoch && sale.Fence == "" {
 			return sluice.ErrSaleLive
 		}
+		last := max(sale.Epoch, passed)
+		if last >= sluice.MaxEpoch {
+			return &sluice.StateError{Sale: id, Detail: fmt.Sprintf("it has had epoch %d, and no server counts that far: "+
+				"another program has changed it (docs/operating.md, A fenced sale)", last)}
+		}
 		// What waits in the old ledger, if there is one, may hold more than a lower
 		// total that it has not decided about (I1).
 		if sale.Epoch > 0 {
 			tx.undoLowering(sale)
 		}
-		tx.set(sqlRaiseEpoch, sale.Epoch+1, storeNow, id)
-		image = sluice.LoadImage{Sale: id, Epoch: sale.Epoch + 1, Terms: sale.Terms}
+		tx.set(sqlRaiseEpoch, last+1, storeNow, id)
+		image = sluice.LoadImage{Sale: id, Epoch: last + 1, Terms: sale.Terms}
 		return tx.ordersOfSale(id, func(o sluice.Order) bool {
 			record := o.Record()
 			if record.Live {

@@ -1,12 +1,12 @@
 -- What claim.lua and release.lua begin with, behind their HMGET of the sale hash: the sale is there, of this format and
 -- not fenced. The first seven fields are format, epoch, seq, taken, fence, layout and what this server was last told.
-if not sale[1] or not tonumber(sale[2]) then -- gone, or damaged
+local epoch = match(sale[2] or '', '^%d+$') and tonumber(sale[2])
+if not sale[1] or not epoch or epoch > 1125899906842624 then -- gone, or damaged: no server counts that far
   return {1}
 end
 if sale[1] ~= '1' then
   return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
 end
-local epoch = tonumber(sale[2])
 if sale[5] ~= '' then
   return {2, epoch, tonumber(sale[3]) or 0, 0, 0, 0}
 end
