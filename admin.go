@@ -67,19 +67,14 @@ type AdminAction struct {
 	Node    string // the server that answered
 }
 
-// AdminActionFilter selects actions.
-type AdminActionFilter struct {
-	Limit  int    // page size, 1 to MaxPage
-	Cursor string // from the page before; empty for the first
-}
-
 // AdminStore keeps what admins did.
 type AdminStore interface {
 	// RecordAdminAction adds one; ID and At are the store's to give. Texts are
 	// cut to 255 bytes and made valid UTF-8, so that no request is too strange
 	// to be recorded.
 	RecordAdminAction(ctx context.Context, action AdminAction) error
-	// AdminActions returns a page, the newest first, and the cursor of the next
-	// page, empty after the last. ErrBadCursor.
-	AdminActions(ctx context.Context, filter AdminActionFilter) (page []AdminAction, next string, err error)
+	// AdminActions returns a page of up to limit (1 to MaxPage) actions, the newest
+	// first, and the cursor of the next page, empty after the last. The cursor is
+	// that of the page before, empty for the first. ErrBadCursor.
+	AdminActions(ctx context.Context, limit int, cursor string) (page []AdminAction, next string, err error)
 }

@@ -254,9 +254,9 @@ func (w *Webhook) Key() ([]byte, error) {
 	return key, nil
 }
 
-// MakeWebhookSecret makes a secret of random bytes.
-func MakeWebhookSecret(random []byte) string {
-	return secretPrefix + base64.StdEncoding.EncodeToString(random)
+// SetKey makes the secret of its bytes, which are random.
+func (w *Webhook) SetKey(key []byte) {
+	w.Secret = secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
 // DeliveryState says whether a delivery will be tried.

@@ -100,8 +100,10 @@ const (
 	Refund Action = "refund" // the merchant, when the money has been given back
 )
 
-// Actions lists every action.
-func Actions() []Action { return []Action{Pay, Cancel, Expire, Reject, Refund} }
+// Valid reports whether there is such an action.
+func (a Action) Valid() bool {
+	return a == Pay || a == Cancel || a == Expire || a == Reject || a == Refund
+}
 
 // Step is what an action does to an order with some status. It is the whole
 // state machine of a stored order:

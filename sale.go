@@ -330,10 +330,8 @@ const (
 // Eligibility says how a buyer shows that the sale is for them.
 type Eligibility string
 
-// The ways to be eligible.
+// The ways to be eligible; without one everybody is.
 const (
-	// EligibleAll: everybody is.
-	EligibleAll Eligibility = ""
 	// EligibleToken: the buyer's token says so.
 	EligibleToken Eligibility = "token"
 	// EligibleList: the buyer is on the list that the merchant uploaded.
@@ -382,7 +380,7 @@ func (r *Rules) Validate() error {
 		}
 	}
 	switch r.Eligibility {
-	case EligibleAll, EligibleToken, EligibleList:
+	case "", EligibleToken, EligibleList:
 	default:
 		return fmt.Errorf("eligibility %q: want token or list, or null for everybody", shorten(string(r.Eligibility)))
 	}

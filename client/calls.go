@@ -148,8 +148,9 @@ func (c *Client) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.E
 }
 
 // AdminActions returns a page of what admins changed, or tried to, the newest
-// first. Without a limit the server chooses a page's size.
-func (c *Client) AdminActions(ctx context.Context, filter sluice.AdminActionFilter) (api.AdminActionPage, error) {
-	path := "/v1/admin/actions" + query("limit", positive(filter.Limit), "cursor", filter.Cursor)
+// first. Limit 0: the server chooses a page's size. The cursor is that of the page
+// before, empty for the first.
+func (c *Client) AdminActions(ctx context.Context, limit int, cursor string) (api.AdminActionPage, error) {
+	path := "/v1/admin/actions" + query("limit", positive(limit), "cursor", cursor)
 	return get[api.AdminActionPage](ctx, c, path)
 }

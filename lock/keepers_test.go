@@ -11,7 +11,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluicehq/sluice/internal/servertest"
-	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/lock"
 	"github.com/sluicehq/sluice/lock/locktest"
 	"github.com/sluicehq/sluice/lock/redislock"
@@ -58,7 +57,7 @@ func openRedis(spec string) (lock.Keeper, func(), error) {
 		}
 	}
 	for url := range strings.SplitSeq(spec, ",") {
-		option, err := redisledger.ParseURL(url)
+		option, err := rueidis.ParseURL(url)
 		if err != nil {
 			return nil, nil, err
 		}

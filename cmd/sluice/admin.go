@@ -24,16 +24,17 @@ func (a *app) adminCommand() *cobra.Command {
 }
 
 func (a *app) adminLog() *cobra.Command {
-	var filter sluice.AdminActionFilter
+	var limit int
+	var cursor string
 	cmd := &cobra.Command{
 		Use: "log", Short: "List what admins changed, or tried to, the newest first", Args: exactly(),
 		Long: "Lists every request that changed something, or was to, by the name of the key it\n" +
 			"came with; and requests that were forbidden (status 403), within bounds.",
 	}
-	pageFlag(cmd, &filter.Limit, "entries of a page, at most 1000")
-	cmd.Flags().StringVar(&filter.Cursor, "cursor", "", "go on at this `CURSOR`, which the page before gave")
+	pageFlag(cmd, &limit, "entries of a page, at most 1000")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "go on at this `CURSOR`, which the page before gave")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		page, err := c.AdminActions(ctx, filter)
+		page, err := c.AdminActions(ctx, limit, cursor)
 		if err != nil {
 			return err
 		}

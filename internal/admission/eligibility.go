@@ -73,7 +73,7 @@ func (e *Eligibility) Eligible(view *View, buyer sluice.BuyerID, caller *Caller)
 		return &RefusedError{Denied, "the shop does not let this buyer buy here"}
 	}
 	switch sale.Rules.Eligibility {
-	case sluice.EligibleAll:
+	case "":
 		return nil
 	case sluice.EligibleToken:
 		for _, id := range caller.Sales {

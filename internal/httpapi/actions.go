@@ -211,11 +211,12 @@ func (b *bucket) admit(now time.Time) bool {
 
 // listActions lists what admins did, the newest first.
 func (s *Server) listActions(r *http.Request) (any, error) {
-	var filter sluice.AdminActionFilter
-	if err := readQuery(r, pageSize(&filter.Limit), cursor(&filter.Cursor)); err != nil {
+	var limit int
+	var after string
+	if err := readQuery(r, pageSize(&limit), cursor(&after)); err != nil {
 		return nil, err
 	}
-	actions, next, err := s.Store.AdminActions(r.Context(), filter)
+	actions, next, err := s.Store.AdminActions(r.Context(), limit, after)
 	return api.AdminActionPage{Actions: each(actions, actionMessage), NextCursor: next}, err
 }
 

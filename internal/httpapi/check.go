@@ -227,7 +227,7 @@ func (c *saleCheck) lists(ctx context.Context) {
 		c.say("eligibility", api.CheckOK, "buyers on the allow list")
 	case sluice.EligibleToken:
 		c.say("eligibility", api.CheckOK, `buyers whose token names the sale in "sluice_sales"`)
-	case sluice.EligibleAll:
+	case "":
 		c.say("eligibility", api.CheckOK, "everybody")
 		if sizes[sluice.AllowList] > 0 {
 			c.answer.Checks[len(c.answer.Checks)-1] = api.Check{

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -20,7 +19,9 @@ func (s *Server) createWebhook(r *http.Request, message *api.CreateWebhook) (any
 		ID: "wh_" + sluice.WebhookID(hex.EncodeToString(randomBytes(12))), URL: message.URL, Description: message.Description,
 		Types: message.Types, Secret: message.Secret,
 	}
-	hook.Secret = cmp.Or(hook.Secret, sluice.MakeWebhookSecret(randomBytes(32)))
+	if hook.Secret == "" {
+		hook.SetKey(randomBytes(32))
+	}
 	if err := hook.Validate(); err != nil {
 		return nil, badRequest("%v", err)
 	}

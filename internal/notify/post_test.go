@@ -46,7 +46,9 @@ func TestSignatureVerifies(t *testing.T) {
 		header.Get("User-Agent") != "sluice/test" {
 		t.Errorf("body %s, header %v", body, header)
 	}
-	verifier, err := standard.NewWebhook(sluice.MakeWebhookSecret(m.Key))
+	var hook sluice.Webhook
+	hook.SetKey(m.Key)
+	verifier, err := standard.NewWebhook(hook.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}

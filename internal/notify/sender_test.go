@@ -129,10 +129,9 @@ func (w *world) change(action sluice.Action, ids ...sluice.OrderID) {
 func (w *world) webhook(name string, types ...sluice.EventType) sluice.WebhookID {
 	w.t.Helper()
 	id := sluice.WebhookID("wh_" + name)
-	_, err := w.store.CreateWebhook(w.t.Context(), sluice.Webhook{
-		ID: id, URL: "http://" + name, Secret: sluice.MakeWebhookSecret(make([]byte, 32)), Types: types,
-	})
-	if err != nil {
+	hook := sluice.Webhook{ID: id, URL: "http://" + name, Types: types}
+	hook.SetKey(make([]byte, 32))
+	if _, err := w.store.CreateWebhook(w.t.Context(), hook); err != nil {
 		w.t.Fatal(err)
 	}
 	return id

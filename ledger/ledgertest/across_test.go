@@ -30,7 +30,7 @@ func newRedis(t testing.TB) Open {
 
 // unlink removes the keys of a test.
 func unlink(t testing.TB, url, pattern string) {
-	option, err := redisledger.ParseURL(url)
+	option, err := rueidis.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,9 @@ package redisledger
 
 import "github.com/sluicehq/sluice"
 
+// ParseURL is parseURL.
+var ParseURL = parseURL
+
 // ForceLayout makes every load use this layout, whatever the terms.
 func (l *Ledger) ForceLayout(layout string) {
 	l.layoutFor = func(*sluice.Terms) string { return layout }

@@ -84,8 +84,17 @@ func wrap(err *error, format string, args ...any) {
 	}
 }
 
-// Open connects to the Redis at url (see ParseURL) and fails if it does not
-// answer.
+// Open connects to a Redis and fails if it does not answer. The url is one of
+//
+//	redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]       one server
+//	rediss://...                                        the same, by TLS
+//	redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/MASTER[/DATABASE]
+//	redis+cluster://[USER:PASSWORD@]HOST:PORT,HOST:PORT
+//
+// User, password and master are percent-decoded; :PASSWORD@ alone is the default
+// user. Default port 6379 (of sentinels 26379). rediss+sentinel and rediss+cluster
+// use TLS. An error repeats no part of the URL, since any part may turn out to be
+// the password.
 func Open(ctx context.Context, url string, opts Options) (*Ledger, error) {
 	if err := validNode(opts.Node); err != nil {
 		return nil, fmt.Errorf("redisledger: %w", err)
@@ -100,7 +109,7 @@ func OpenReadOnly(ctx context.Context, url string, opts Options) (*Ledger, error
 }
 
 func open(ctx context.Context, url string, opts Options, readOnly bool) (*Ledger, error) {
-	option, err := ParseURL(url)
+	option, err := parseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("redisledger: %w", err)
 	}

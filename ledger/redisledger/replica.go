@@ -21,12 +21,12 @@ type Replica struct {
 	closed bool
 }
 
-// NewReplica reads the address of a replica. A URL as for ParseURL: redis://
+// NewReplica reads the address of a replica. A URL as for Open: redis://
 // names the replica itself; with redis+sentinel:// it is one that the sentinels
 // name, with redis+cluster:// each shard's (or its primary, if it has none).
 // Nothing is connected before the first Read. Options.Node is not needed.
 func NewReplica(url string, opts Options) (*Replica, error) {
-	option, err := ParseURL(url)
+	option, err := parseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("redisledger: replica: %w", err)
 	}

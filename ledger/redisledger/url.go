@@ -13,18 +13,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ParseURL reads the address of a Redis:
-//
-//	redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]       one server
-//	rediss://...                                        the same, by TLS
-//	redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/MASTER[/DATABASE]
-//	redis+cluster://[USER:PASSWORD@]HOST:PORT,HOST:PORT
-//
-// User, password and master are percent-decoded; :PASSWORD@ alone is the default
-// user. Default port 6379 (of sentinels 26379). rediss+sentinel and rediss+cluster
-// use TLS. An error repeats no part of the URL, since any part may turn out to be
-// the password.
-func ParseURL(raw string) (rueidis.ClientOption, error) {
+// parseURL reads the address of a Redis, as Open documents it.
+func parseURL(raw string) (rueidis.ClientOption, error) {
 	var option rueidis.ClientOption
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {

@@ -37,7 +37,7 @@ func TestParseURL(t *testing.T) {
 		},
 		"rediss+sentinel://a/main": {Hosts: []string{"a:26379"}, Master: "main", TLS: "yes"},
 	} {
-		option, err := ParseURL(url)
+		option, err := parseURL(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -86,7 +86,7 @@ func TestParseURLRefuses(t *testing.T) {
 		"redis+sentinel://:hunter2@h:1/m/one": "number for the database",
 		"redis+sentinel://a:1,,b:2/main":      "host 2",
 	} {
-		option, err := ParseURL(url)
+		option, err := parseURL(url)
 		switch {
 		case err == nil:
 			t.Errorf("%q: no error, %v", url, option.InitAddress)

@@ -18,10 +18,6 @@ import (
 	"github.com/sluicehq/sluice/store/internal/sqlcore"
 )
 
-// ErrUnreachable: the database did not answer, or is starting, stopping or
-// full. It may be there later, with the same URL.
-var ErrUnreachable = sqlcore.ErrUnreachable
-
 const urlForm = "mysql://user:password@host:port/database"
 
 // Defaults of settings in the URL.

@@ -280,13 +280,13 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	expiry := mustBegin(t, s)
-	found := column(t, expiry, statements["FindDue"], now, "[]", storetest.BatchSize)
+	found := column(t, expiry, statements["FindDue"], now, "[]", len(e.Claims))
 	list, err := json.Marshal(found)
-	if err != nil || len(found) != storetest.BatchSize {
-		t.Fatalf("%d orders are due, %v, want %d", len(found), err, storetest.BatchSize)
+	if err != nil || len(found) != len(e.Claims) {
+		t.Fatalf("%d orders are due, %v, want %d", len(found), err, len(e.Claims))
 	}
-	held := column(t, expiry, statements["SelectDue"], string(list), storetest.BatchSize)
-	if len(held) != storetest.BatchSize-1 || slices.Contains(held, string(e.Claims[7].Order)) {
+	held := column(t, expiry, statements["SelectDue"], string(list), len(e.Claims))
+	if len(held) != len(e.Claims)-1 || slices.Contains(held, string(e.Claims[7].Order)) {
 		t.Errorf("%d orders are held, want all but one", len(held))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -314,7 +314,7 @@ func TestStoringWaitsForNoOrder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	got, err := s.Insert(ctx, "phones", []sluice.Entry{e, storetest.Batch(2)})
-	if err != nil || got.Redelivered != storetest.BatchSize || got.Inserted != storetest.BatchSize {
+	if err != nil || got.Redelivered != len(e.Claims) || got.Inserted != len(e.Claims) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

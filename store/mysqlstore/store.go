@@ -57,7 +57,7 @@ var _ sluice.Store = (*Store)(nil)
 
 // Open connects to the database, which must be there and may be empty, and
 // brings its schema up to date. Several servers may do so together.
-// ErrUnreachable if the database does not answer.
+// sluice.ErrStoreBusy if the database does not answer.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	s, err := connect(url, opts, session)
 	if err != nil {

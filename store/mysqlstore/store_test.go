@@ -28,7 +28,7 @@ func TestChild(t *testing.T) { server.Child(t) }
 func TestSoak(t *testing.T) { storetest.Databases(server.Databases).Soak(t) }
 
 var server = &storetest.Server{
-	Name: "mysqlstore", Unreachable: mysqlstore.ErrUnreachable,
+	Name:  "mysqlstore",
 	Empty: servertest.MySQL,
 	Start: func(t testing.TB) storetest.ServerProcess { return servertest.StartMySQL(t) },
 	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (storetest.ServerStore, error) {

@@ -16,10 +16,6 @@ import (
 	"github.com/sluicehq/sluice/store/internal/sqlcore"
 )
 
-// ErrUnreachable: the database did not answer, or is starting, stopping or
-// full. It may be there later, with the same URL.
-var ErrUnreachable = sqlcore.ErrUnreachable
-
 // parse reads the URL. Errors never show it: it may hold a password, and in a
 // URL that cannot be parsed there is no telling where.
 func parse(text string) (*pgxpool.Config, error) {

@@ -52,7 +52,7 @@ type Store struct {
 var _ sluice.Store = (*Store)(nil)
 
 // Open connects to the database and brings its schema up to date. Several
-// servers may do so together. ErrUnreachable if the database does not answer.
+// servers may do so together. sluice.ErrStoreBusy if the database does not answer.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	s, err := connect(url, opts, false)
 	if err != nil {

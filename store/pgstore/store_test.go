@@ -30,7 +30,7 @@ func TestChild(t *testing.T) { server.Child(t) }
 func TestSoak(t *testing.T) { storetest.Databases(server.Databases).Soak(t) }
 
 var server = &storetest.Server{
-	Name: "pgstore", Unreachable: pgstore.ErrUnreachable,
+	Name:  "pgstore",
 	Empty: servertest.Postgres,
 	Start: func(t testing.TB) storetest.ServerProcess { return servertest.StartPostgres(t) },
 	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (storetest.ServerStore, error) {

@@ -25,7 +25,7 @@ func recordAction(t *testing.T, s sluice.Store, a sluice.AdminAction) {
 func actions(t *testing.T, s sluice.Store, limit int) (all []sluice.AdminAction) {
 	t.Helper()
 	for cursor := ""; ; {
-		page, next, err := s.AdminActions(t.Context(), sluice.AdminActionFilter{Limit: limit, Cursor: cursor})
+		page, next, err := s.AdminActions(t.Context(), limit, cursor)
 		if err != nil || len(page) > limit {
 			t.Fatalf("%d of at most %d actions, %v", len(page), limit, err)
 		}
@@ -126,22 +126,22 @@ func testAdminActionsInPages(t *testing.T, db Database) {
 			t.Errorf("in pages of %d (-whole +pages):\n%s", limit, diff)
 		}
 	}
-	page, cursor, err := s.AdminActions(t.Context(), sluice.AdminActionFilter{Limit: 5})
+	page, cursor, err := s.AdminActions(t.Context(), 5, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	recordAction(t, s, sluice.AdminAction{By: "new"})
-	if more, _, err := s.AdminActions(t.Context(), sluice.AdminActionFilter{Limit: 5, Cursor: cursor}); err != nil ||
+	if more, _, err := s.AdminActions(t.Context(), 5, cursor); err != nil ||
 		more[0].ID >= page[4].ID {
 		t.Errorf("a page moved when something was added: %+v, %v", more, err)
 	}
-	for _, bad := range []sluice.AdminActionFilter{{Limit: 0}, {Limit: sluice.MaxPage + 1}} {
-		if _, _, err := s.AdminActions(t.Context(), bad); err == nil {
+	for _, bad := range []int{0, sluice.MaxPage + 1} {
+		if _, _, err := s.AdminActions(t.Context(), bad, ""); err == nil {
 			t.Errorf("%+v: no error", bad)
 		}
 	}
 	for _, bad := range []string{"x", "0", "cG9zaXRpb246", "cG9zaXRpb246LTE"} {
-		_, _, err := s.AdminActions(t.Context(), sluice.AdminActionFilter{Limit: 5, Cursor: bad})
+		_, _, err := s.AdminActions(t.Context(), 5, bad)
 		wantError(t, err, sluice.ErrBadCursor)
 	}
 	if err := db.OpenReadOnly(t).RecordAdminAction(t.Context(), sluice.AdminAction{}); err == nil {

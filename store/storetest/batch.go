@@ -16,15 +16,15 @@ func Load(t testing.TB, s sluice.Store) {
 	create(t, s, aSale("phones", sluice.Unlimited))
 }
 
-// BatchSize is how many claims a Batch has.
-const BatchSize = 500
+// batchSize is how many claims a Batch has.
+const batchSize = 500
 
 // Batch returns the n-th entry, from 1, of the sale "phones": one unit each for
 // new buyers, whose ids and keys are scattered as real ones are.
 func Batch(n int) sluice.Entry {
 	e := sluice.Entry{
 		ID: fmt.Sprint(n), Sale: "phones", Epoch: 1, Node: "node-1", Terms: 1, At: time.Now(),
-		FirstSeq: int64((n-1)*BatchSize + 1), Claims: make([]sluice.Claim, BatchSize),
+		FirstSeq: int64((n-1)*batchSize + 1), Claims: make([]sluice.Claim, batchSize),
 	}
 	for i := range e.Claims {
 		at := e.FirstSeq + int64(i)
@@ -67,8 +67,8 @@ func Batches(t testing.TB, s sluice.Store) int {
 			t.Fatalf("sequence %d is at place %d (I5)", seq, i+1)
 		}
 	}
-	if len(seqs)%BatchSize != 0 {
+	if len(seqs)%batchSize != 0 {
 		t.Errorf("%d orders are no whole batches", len(seqs))
 	}
-	return len(seqs) / BatchSize
+	return len(seqs) / batchSize
 }

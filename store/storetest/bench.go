@@ -141,7 +141,7 @@ func BenchmarkInsert(b *testing.B, s sluice.Store, bare *Bare) {
 		}
 		beside += time.Since(began)
 	}
-	rows := float64(n) * BatchSize
+	rows := float64(n) * batchSize
 	b.ReportMetric(rows/stored.Seconds(), "rows/s")
 	if bare != nil {
 		b.ReportMetric(rows/beside.Seconds(), "bare-rows/s")

@@ -18,6 +18,8 @@ const (
 	payment = "payment-1"
 )
 
+var actionsOfOrders = []sluice.Action{sluice.Pay, sluice.Cancel, sluice.Expire, sluice.Reject, sluice.Refund}
+
 // want is a change with the usual payment, by, and reason.
 func want(order sluice.OrderID, action sluice.Action) sluice.Change {
 	c := sluice.Change{Order: order, Action: action, By: someone, Reason: why}
@@ -98,7 +100,7 @@ func testStateMachine(t *testing.T, db Database) {
 			if late {
 				wants[sluice.Pay], wants[sluice.Expire] = row.payLate, row.expireLate
 			}
-			for _, action := range sluice.Actions() {
+			for _, action := range actionsOfOrders {
 				t.Run(fmt.Sprintf("%s, %s, %s", row.status, action, sale), func(t *testing.T) {
 					order := become(t, s, db, &src, row.status)
 					if late {

@@ -364,7 +364,7 @@ func writeForEvents(t *testing.T, s sluice.Store, writer, rounds int) {
 			ids = append(ids, c.Order)
 		}
 		for range 6 {
-			c := sluice.Change{Order: ids[random.IntN(len(ids))], Action: sluice.Actions()[random.IntN(5)], By: "test"}
+			c := sluice.Change{Order: ids[random.IntN(len(ids))], Action: actionsOfOrders[random.IntN(5)], By: "test"}
 			if c.Action == sluice.Pay {
 				c.PaymentID = fmt.Sprint("p-", random.IntN(3))
 			}

@@ -117,7 +117,7 @@ func (r *randomRun) changeOrder() {
 	n := len(r.model.orders)
 	o := r.model.orders[n-1-r.random.IntN(min(n, 15))] // the same again and again
 	c := sluice.Change{
-		Order: o.ID, Action: sluice.Actions()[r.random.IntN(5)],
+		Order: o.ID, Action: actionsOfOrders[r.random.IntN(5)],
 		By: fmt.Sprintf("by-%d", r.random.IntN(3)), Reason: fmt.Sprintf("reason-%d", r.random.IntN(3)),
 	}
 	if c.Action == sluice.Pay {

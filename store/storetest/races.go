@@ -317,7 +317,7 @@ func testEverythingAtOnce(t *testing.T, db Database) {
 		s := handles[worker%3]
 		running.Go(func() {
 			for range races() / 10 {
-				c := want(claims[random.IntN(len(claims))].Order, sluice.Actions()[random.IntN(5)])
+				c := want(claims[random.IntN(len(claims))].Order, actionsOfOrders[random.IntN(5)])
 				_, err := s.Change(t.Context(), c)
 				if refused := (*sluice.OrderStateError)(nil); err != nil && !errors.As(err, &refused) {
 					t.Error(err)

@@ -14,8 +14,7 @@ import (
 // Server is an adapter whose databases are on a server: how its tests start
 // one, and what differs between adapters. Every field is needed.
 type Server struct {
-	Name        string // of the adapter's package; its errors begin with it
-	Unreachable error  // the adapter's ErrUnreachable
+	Name string // of the adapter's package; its errors begin with it
 
 	// Empty returns the URL of an empty database of the test, and Start a
 	// server for the test alone.

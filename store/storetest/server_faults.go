@@ -16,12 +16,12 @@ func testComesBack(t *testing.T, server *Server) {
 	process := server.Start(t)
 	process.Stop(t)
 	_, err := server.Open(t.Context(), process.URL(), ServerOptions{})
-	if !errors.Is(err, server.Unreachable) {
-		t.Fatalf("error %v, want ErrUnreachable", err)
+	if !errors.Is(err, sluice.ErrStoreBusy) {
+		t.Fatalf("error %v, want ErrStoreBusy", err)
 	}
 	s, err := server.Open(t.Context(), process.URL(), ServerOptions{Lazy: true})
 	s = Kept(t, s, err)
-	if err := s.Ping(t.Context()); !errors.Is(err, server.Unreachable) || !errors.Is(s.NotReady(), server.Unreachable) {
+	if err := s.Ping(t.Context()); !errors.Is(err, sluice.ErrStoreBusy) || !errors.Is(s.NotReady(), sluice.ErrStoreBusy) {
 		t.Errorf("ping: %v, not ready: %v", err, s.NotReady())
 	}
 	process.Start(t)
@@ -72,7 +72,7 @@ func write(ctx context.Context, s sluice.Store, n int, working, failed chan<- st
 		for {
 			got, err := s.Insert(context.WithoutCancel(ctx), "phones", []sluice.Entry{entry})
 			if err == nil {
-				if got.Inserted+got.Redelivered != BatchSize || got.Inserted != 0 && got.Redelivered != 0 {
+				if got.Inserted+got.Redelivered != batchSize || got.Inserted != 0 && got.Redelivered != 0 {
 					return errors.New("a batch was stored in part")
 				}
 				break

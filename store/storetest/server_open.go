@@ -137,7 +137,7 @@ func testOpenErrors(t *testing.T, server *Server) {
 				if strings.Contains(text, "s3cr3t") || strings.Contains(text, "sluice-test") {
 					t.Errorf("%s, %s: the password shows: %s", name, opener, text)
 				}
-				if errors.Is(err, server.Unreachable) != unreachable {
+				if errors.Is(err, sluice.ErrStoreBusy) != unreachable {
 					t.Errorf("%s, %s: unreachable %v: %s", name, opener, !unreachable, text)
 				}
 			}

@@ -14,11 +14,12 @@ import (
 )
 
 func aWebhook(id sluice.WebhookID) sluice.Webhook {
-	return sluice.Webhook{
+	w := sluice.Webhook{
 		ID: id, URL: "http://127.0.0.1:9/orders?shop=1", Description: "订单",
-		Secret: sluice.MakeWebhookSecret(make([]byte, 24)),
-		Types:  []sluice.EventType{sluice.EventOrderPaid, sluice.EventSaleCreated},
+		Types: []sluice.EventType{sluice.EventOrderPaid, sluice.EventSaleCreated},
 	}
+	w.SetKey(make([]byte, 24))
+	return w
 }
 
 // withEvents makes a sale and n orders, 2 + n events.

@@ -26,7 +26,7 @@ func testWebhookSecrets(t *testing.T, db Database) {
 	plain := db.Open(t)
 	old := aWebhook("wh_old")
 	long := aWebhook("wh_" + sluice.WebhookID(strings.Repeat("f", 24)))
-	long.Secret = sluice.MakeWebhookSecret([]byte(strings.Repeat("k", 64)))
+	long.SetKey([]byte(strings.Repeat("k", 64)))
 	if _, err := plain.CreateWebhook(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}

@@ -42,25 +42,25 @@ func recordable(text string) string {
 }
 
 // AdminActions returns a page of them, the newest first.
-func (s *Store) AdminActions(
-	ctx context.Context, filter sluice.AdminActionFilter,
-) (page []sluice.AdminAction, next string, err error) {
+func (s *Store) AdminActions(ctx context.Context, limit int, cursor string) (
+	page []sluice.AdminAction, next string, err error,
+) {
 	defer s.wrap(&err, "list what admins did")
-	if filter.Limit < 1 || filter.Limit > sluice.MaxPage {
-		return nil, "", fmt.Errorf("limit %d: want 1 to %d", filter.Limit, sluice.MaxPage)
+	if limit < 1 || limit > sluice.MaxPage {
+		return nil, "", fmt.Errorf("limit %d: want 1 to %d", limit, sluice.MaxPage)
 	}
-	before, err := decodeCursor(filter.Cursor)
+	before, err := decodeCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	before = cmp.Or(before, math.MaxInt64)
-	page, err = all(s.reads(ctx), sqlSelectAdminActions, scanAction, before, filter.Limit+1)
+	page, err = all(s.reads(ctx), sqlSelectAdminActions, scanAction, before, limit+1)
 	if err != nil {
 		return nil, "", err
 	}
-	if len(page) > filter.Limit {
-		page = page[:filter.Limit]
-		next = encodeCursor(page[filter.Limit-1].ID)
+	if len(page) > limit {
+		page = page[:limit]
+		next = encodeCursor(page[limit-1].ID)
 	}
 	return page, next, nil
 }

@@ -80,7 +80,7 @@ func (s *Store) answered(ctx context.Context, c *sluice.Change) (o sluice.Order,
 // checkChange refuses what cannot be stored, and makes texts storable.
 func checkChange(c *sluice.Change) error {
 	switch id := c.PaymentID; {
-	case !slices.Contains(sluice.Actions(), c.Action):
+	case !c.Action.Valid():
 		return errors.New("there is no such action")
 	case c.Action != sluice.Pay && id != "":
 		return errors.New("payment id: only a payment has one")

@@ -113,7 +113,7 @@ func (s *Store) unseal(w *sluice.Webhook) {
 	}
 	size := s.sealer.NonceSize()
 	if key, err := s.sealer.Open(nil, whole[:size], whole[size:], []byte(w.ID)); err == nil {
-		w.Secret = sluice.MakeWebhookSecret(key)
+		w.SetKey(key)
 	}
 }
 

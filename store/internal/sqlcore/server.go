@@ -11,11 +11,13 @@ import (
 	"sync/atomic"
 
 	"github.com/pressly/goose/v3"
+
+	"github.com/sluicehq/sluice"
 )
 
-// ErrUnreachable: the database did not answer, or is starting, stopping or
-// full. It may be there later, with the same URL.
-var ErrUnreachable = errors.New("the database is not reachable")
+// ErrUnreachable is an ErrStoreBusy: the database did not answer, or is starting,
+// stopping or full. It may be there later, with the same URL.
+var ErrUnreachable = Plainly("the database is not reachable", sluice.ErrStoreBusy)
 
 // Server opens a Store on a database server, which may not be there yet. Its
 // functions are the dialect's; all are needed.
