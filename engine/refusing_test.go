@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,12 +13,51 @@ import (
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// Redis has no memory left: claims hear that nothing was decided, no server is
-// ready, and the log says why; an order of before can be cancelled. With memory the
-// same claims are accepted, the cancelled unit comes back, and what was accepted has
-// stayed, all by itself.
+// Redis refuses to write: claims hear that nothing was decided, no server is ready,
+// and the log says why; an order of before can be cancelled. When it writes again
+// the same claims are accepted, the cancelled unit comes back, and what was accepted
+// has stayed, all by itself.
 func TestRedisWithoutMemory(t *testing.T) {
-	redis, store, log := servertest.StartRedis(t), servertest.Postgres(t), &logged{}
+	redis := servertest.StartRedis(t)
+	refusing(t, redis, "OOM", func(refuses bool) {
+		limit := "0"
+		if refuses {
+			limit = "1"
+		}
+		if _, err := redis.Ask("CONFIG SET maxmemory " + limit); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Of an operator who has turned snapshots on: one that cannot be written.
+func TestRedisWithoutSnapshots(t *testing.T) {
+	redis := servertest.StartRedis(t)
+	inTheWay := filepath.Join(redis.Dir(), "dump.rdb", "folder")
+	refusing(t, redis, "MISCONF", func(refuses bool) {
+		if !refuses { // Redis tries again every five seconds
+			if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := redis.Ask(`CONFIG SET save "1 1"`); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a snapshot that fails", func() bool {
+			_, err := redis.Ask("INFO persistence")
+			return err != nil && strings.Contains(err.Error(), "MISCONF") // its PING says so
+		})
+	})
+}
+
+// refusing is such a time. The log has the word.
+func refusing(t *testing.T, redis *servertest.RedisServer, word string, switched func(refuses bool)) {
+	t.Helper()
+	store, log := servertest.Postgres(t), &logged{}
 	var branches []*branch
 	for _, node := range []string{"one", "two"} {
 		branches = append(branches, openBranch(t, engine.Config{
@@ -26,12 +67,6 @@ func TestRedisWithoutMemory(t *testing.T) {
 	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{})
 	sale.Total = 3
 	sell(t, branches, sale)
-	limit := func(bytes string) {
-		t.Helper()
-		if _, err := redis.Ask("CONFIG SET maxmemory " + bytes); err != nil {
-			t.Fatal(err)
-		}
-	}
 	orders := map[string]sluice.OrderID{}
 	accepted := func(b *branch, buyer string) bool {
 		status, answer := b.claim("phones", buyer, "")
@@ -56,12 +91,12 @@ func TestRedisWithoutMemory(t *testing.T) {
 	}
 	until(t, "the orders to be stored", settled(2))
 
-	limit("1")
+	switched(true)
 	for range 3 {
 		for i, b := range branches {
 			if status, answer := b.claim("phones", []string{"cem", "dan"}[i], ""); status != http.StatusServiceUnavailable ||
 				answer["detail"] != "the ledger refuses to write; this request decided nothing" {
-				t.Errorf("without memory: %d %v", status, answer)
+				t.Errorf("refusing: %d %v", status, answer)
 			}
 		}
 	}
@@ -71,15 +106,15 @@ func TestRedisWithoutMemory(t *testing.T) {
 			t.Errorf("ready: %v", err)
 		}
 	}
-	if lines := log.lines("level=WARN", "claims cannot be decided", "OOM"); len(lines) != len(branches) {
+	if lines := log.lines("level=WARN", "claims cannot be decided", word); len(lines) != len(branches) {
 		t.Errorf("the log says why %d times: %q", len(lines), lines)
 	}
 	if order, err := branches[0].client.AdminCancelOrder(t.Context(), orders["ann"]); err != nil ||
 		order.Status != sluice.Cancelled {
-		t.Errorf("cancelled without memory: %+v, %v", order, err)
+		t.Errorf("cancelled meanwhile: %+v, %v", order, err)
 	}
 
-	limit("0")
+	switched(false)
 	for i, buyer := range []string{"cem", "dan"} { // two units: one was left, one comes back
 		until(t, "the same claims to be accepted", func() bool { return accepted(branches[i], buyer) })
 	}
