@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"os"
 	"syscall"
 	"testing"
 )
@@ -9,8 +10,10 @@ import (
 // the right to mount one: the word for it in SLUICE_TEST_REQUIRE is mount.
 func Disk(t testing.TB, size string) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size="+size); err != nil {
+	dir, err := os.MkdirTemp("", "sluice-disk-") // not t.TempDir, which is closed to the users of databases
+	failIf(t, err)
+	t.Cleanup(func() { os.Remove(dir) })
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0711,size="+size); err != nil {
 		Unavailable(t, "mount", err.Error())
 	}
 	t.Cleanup(func() {

@@ -50,21 +50,26 @@ func buildOld(t *testing.T) (path string) {
 // start any more then, and says why.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	rolling(t, buildOld(t), 6*time.Second)
+	rolling(t, sharedBackends(t), buildOld(t), 6*time.Second)
+}
+
+func TestRollingUpgradeOnMySQL(t *testing.T) {
+	t.Parallel()
+	rolling(t, backends{servertest.Redis(t), servertest.MySQL(t)}, buildOld(t), 6*time.Second)
 }
 
 // The same for as long as SLUICE_TEST_SOAK says.
 func TestSoakRollingUpgrade(t *testing.T) {
 	end := time.Now().Add(soak(t))
 	for old := buildOld(t); time.Now().Before(end) && !t.Failed(); {
-		rolling(t, old, time.Minute)
+		rolling(t, sharedBackends(t), old, time.Minute)
+		rolling(t, backends{servertest.Redis(t), servertest.MySQL(t)}, old, time.Minute)
 	}
 }
 
-func rolling(t *testing.T, old string, lasting time.Duration) {
+func rolling(t *testing.T, on backends, old string, lasting time.Duration) {
 	t.Helper()
 	const total, perBuyer = 1_000_000, 50
-	on := sharedBackends(t)
 	var servers []*server
 	var urls []string
 	for range 3 {
