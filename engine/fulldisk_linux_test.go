@@ -156,7 +156,9 @@ func onDisk(t *testing.T, dir string, start func() string) string {
 func storeOnAFullDisk(t *testing.T, dir, store string) {
 	t.Helper()
 	log := &logged{}
-	cfg := engine.Config{DataDir: dir, Ledger: servertest.StartRedis(t).URL(), Store: store, Node: "one", Log: log.logger()}
+	cfg := engine.Config{
+		DataDir: dir, Ledger: servertest.StartRedis(t).URL(), Store: store, Node: "one", Log: log.logger(),
+	}
 	if store != "" {
 		cfg.DataDir = t.TempDir()
 	}

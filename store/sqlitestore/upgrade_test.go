@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -40,4 +41,62 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 			return n
 		},
 	}).Upgrade(t)
+}
+
+// A migration that reads a great many orders waits until no sale is open: the one
+// server of an embedded store serves when it is done.
+func TestALongMigrationWaitsForOpenSales(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, err := Open(t.Context(), path, Options{}) // of today, for its way of writing a sale
+	if err != nil {
+		t.Fatal(err)
+	}
+	sale := sluice.Sale{
+		ID: "phones", SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"}, PaymentWindow: time.Hour,
+		Terms: sluice.Terms{
+			Version: 1, Total: sluice.Unlimited, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
+			OpensAt: time.Now().Add(-time.Hour),
+		},
+	}
+	if _, err := s.CreateSale(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	do := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := s.write.ExecContext(t.Context(), statement, args...); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	do(`WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n <= ?)
+		INSERT INTO orders (order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency, status, reason,
+			epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at)
+		SELECT printf('phones.%d', n), 'phones', 'ann', printf('key-%d', n), 1, '', 1, 'CNY', 'paid', '',
+			1, n, 1, 'one', 1, 1, 2, 2, 1 FROM c`, manyOrders)
+	// As the version before the slow migration has left it.
+	do("DROP INDEX sales_to_erase")
+	do("ALTER TABLE sales DROP COLUMN erased_at")
+	for _, table := range []string{"sales", "sale_terms"} {
+		do("ALTER TABLE " + table + " DROP COLUMN max_unpaid")
+	}
+	for _, table := range []string{"orders", "releases"} {
+		do("ALTER TABLE " + table + " DROP COLUMN unpaid")
+	}
+	do("DELETE FROM "+sqlcore.VersionTable+" WHERE version_id >= ?", lastSlow)
+	_, err = Open(t.Context(), path, Options{})
+	if err == nil || !strings.Contains(err.Error(), "the sale phones is open") {
+		t.Errorf("with an open sale: %v", err)
+	}
+	do("UPDATE sales SET paused = 1")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err = Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	page, _, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: 1})
+	if err != nil || len(page) != 1 || page[0].Unpaid {
+		t.Errorf("%+v, %v", page, err)
+	}
 }
