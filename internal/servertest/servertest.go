@@ -12,9 +12,11 @@ package servertest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -28,12 +30,15 @@ func Unavailable(t testing.TB, server, why string) {
 	t.Skipf("needs %s: %s", server, why)
 }
 
-// FreePort returns a port of 127.0.0.1 that was free a moment ago.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("servertest: free port: %w", err)
+// FreePort returns a port of 127.0.0.1 that was free a moment ago, below the ports
+// that outgoing connections get: it is free again when the server comes back.
+func FreePort() (port int, err error) {
+	for range 100 {
+		port = 15000 + rand.IntN(15000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("servertest: free port: %w", err)
 }

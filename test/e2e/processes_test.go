@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -94,19 +93,14 @@ func startServer(t testing.TB, on backends, args ...string) *server {
 	return s
 }
 
-// freeAddr returns an address below the ports that outgoing connections get:
-// it must be free again whenever the server comes back.
+// freeAddr returns an address with a free port.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(15000)))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr
-		}
+	port, err := servertest.FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 func (s *server) logPath() string   { return filepath.Join(s.dir, "serve.log") }
