@@ -16,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // A flood: floodRate requests a second over floodConnections, of one buyer where a
@@ -28,15 +29,44 @@ const (
 
 // BenchmarkFloods measures how long other buyers wait for their answers beside a
 // flood of each route, and prints a table with the share of what they wait beside
-// the same flood of /healthz. The embedded ledger and store are those measured, or
-// SLUICE_TEST_FLOOD_LEDGER and SLUICE_TEST_FLOOD_STORE. It needs minutes:
+// the same flood of /healthz: embedded, and with Redis and PostgreSQL on this machine.
+// It needs minutes:
 //
-//	go test ./engine -run '^$' -bench Floods -benchtime 3x -timeout 1h
+//	go test ./engine -run '^$' -bench Floods -benchtime 1x -timeout 1h
 func BenchmarkFloods(b *testing.B) {
-	k := openTill(b, engine.Config{
-		Ledger: os.Getenv("SLUICE_TEST_FLOOD_LEDGER"),
-		Store:  os.Getenv("SLUICE_TEST_FLOOD_STORE"),
-	}, 2*floodConnections+politeBuyers)
+	b.Run("embedded", func(b *testing.B) { floodAll(b, engine.Config{}) })
+	b.Run("servers", func(b *testing.B) {
+		floodAll(b, engine.Config{Ledger: servertest.StartRedis(b).URL(), Store: servertest.Postgres(b)})
+	})
+}
+
+// The table has all routes, as the last run printed it; those it did not have yet are
+// without figures.
+func TestFloodsOfAllRoutesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n| a flood of |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(table, "\n")[2:]
+	routes := httpapi.Routes()
+	for i := range max(len(rows), len(routes)) {
+		row, want := "", ""
+		if i < len(rows) {
+			row = rows[i]
+		}
+		if i < len(routes) {
+			want = fmt.Sprintf("| `%s` | %s | ", routes[i].Pattern, routes[i].Access)
+		}
+		if want == "" || !strings.HasPrefix(row, want) {
+			t.Fatalf("row %d is %q, want %q", i+1, row, want)
+		}
+	}
+}
+
+func floodAll(b *testing.B, cfg engine.Config) {
+	k := openTill(b, cfg, 2*floodConnections+politeBuyers)
 	sale := prepared(fmt.Sprint("flood-", time.Now().UnixNano()), time.Now().Add(-time.Second), sluice.Rules{})
 	sale.Total, sale.MaxPerBuyer = sluice.Unlimited, 1
 	if _, err := k.engine.Control().Create(context.Background(), sale); err != nil {
@@ -84,7 +114,7 @@ func BenchmarkFloods(b *testing.B) {
 			ms(p99), ratio)
 	}
 	// b.Log cuts what is longer than ten lines.
-	fmt.Printf("\n| a flood of | for | p50 ms | p99 ms | to /healthz |\n|---|---|---|---|---|\n%s", &table)
+	fmt.Printf("\n%s\n| a flood of | for | p50 ms | p99 ms | to /healthz |\n|---|---|---|---|---|\n%s", b.Name(), &table)
 	b.ReportMetric(ms(beside), "ms-p99-healthz")
 	b.ReportMetric(ms(besideNew), "ms-p99-healthz-new")
 	b.ReportMetric(worst, "worst-ratio")

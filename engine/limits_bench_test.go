@@ -35,7 +35,9 @@ func openTill(b *testing.B, cfg engine.Config, connections int) *till {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := httptest.NewServer(e.Handler())
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = e.NewServer()
+	server.Start()
 	b.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
