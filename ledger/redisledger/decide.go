@@ -11,13 +11,15 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// states of a reply of claim.lua
+// states of a reply of claim.lua and release.lua
 const (
 	decided = iota
 	notLoaded
 	fenced
 	lost
 	otherLayout
+	laterEpoch // of release.lua alone
+	newerFormat
 )
 
 // answer turns a reply into decisions, and remembers what it told this server.

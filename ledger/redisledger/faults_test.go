@@ -399,6 +399,11 @@ func TestDamageIsOfOneSale(t *testing.T) {
 			if newer := field == "format" && damage[0] == "HSET"; newer != (r.Err != nil) {
 				t.Errorf("%v: reading %v", damage, r.Err)
 			} else if newer {
+				wantAll(t, claim(t, l, "t", makeClaim("t", 0)), sluice.Unavailable) // not unknown: nothing was decided
+				ended := []sluice.Release{release(makeClaim("t", 0), 1)}
+				if _, err := l.Release(t.Context(), "t", ended); err == nil || !strings.Contains(err.Error(), "format") {
+					t.Errorf("%v: release: %v", damage, err)
+				}
 				continue
 			}
 			if state := r.State(time.Now()); state != sluice.StateUnavailable {

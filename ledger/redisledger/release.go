@@ -10,9 +10,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// laterEpoch is a state of a reply of release.lua; the others are claim.lua's.
-const laterEpoch = otherLayout + 1
-
 // Release implements sluice.Releaser. Up to 250 releases of one epoch are one
 // call of the script, up to 1,000 one transaction, as with claims. After an
 // error some of them may have been applied; given again, those change nothing
@@ -38,6 +35,8 @@ func (l *Ledger) Release(
 				return false, nil
 			case notLoaded:
 				return false, sluice.ErrNotLoaded
+			case newerFormat:
+				return false, errors.New("the format of the sale is unknown to this version")
 			case lost:
 				return false, fmt.Errorf("the sale has lost data: %w", sluice.ErrStaleEpoch)
 			}

@@ -11,7 +11,8 @@
 --          13.. n buyers, n lines (buyer TAB key TAB order TAB quantity TAB meta),
 --          n fields of the buyers hash (layout split only), n quantities (unless 11)
 -- Returns: {state, epoch, sequence after, now in ms, opens in ms, version of the terms, answers...}; state 0:
---          decided, 1: not loaded, 2: fenced, 3: has lost data, now fenced, 4: the layout is the other one.
+--          decided, 1: not loaded, 2: fenced, 3: has lost data, now fenced, 4: the layout is the other one,
+--          6: of a format that this version does not know.
 --          When decided, no answers if all were accepted, one if all were refused by the same code, else one per
 --          claim: its sequence if accepted; minus the code if refused; 'R' and the line on record if the key has
 --          an accepted claim; 'L' and the buyer's record as it was before the batch, of layout split its head, if

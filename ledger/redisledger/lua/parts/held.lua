@@ -5,7 +5,7 @@ if not sale[1] or not epoch or epoch > 1125899906842624 then -- gone, or damaged
   return {1}
 end
 if sale[1] ~= '1' then
-  return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
+  return {6}
 end
 if sale[5] ~= '' then
   return {2, epoch, tonumber(sale[3]) or 0, 0, 0, 0}
