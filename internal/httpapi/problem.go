@@ -137,10 +137,7 @@ func badRequest(format string, args ...any) error {
 // failed answers a request that was not done, or not completely.
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if known, ok := errors.AsType[*fault](err); ok {
-		if known.after != nil {
-			w.Header()["Retry-After"] = known.after
-		}
-		writeProblem(w, known.Problem)
+		encodeRefusal(known.Problem).write(w, known.after)
 	} else if state, ok := errors.AsType[*sluice.StateError](err); ok {
 		problem(w, api.CodeSaleState, state.Detail)
 	} else if ended, ok := errors.AsType[*sluice.OrderStateError](err); ok {
@@ -214,30 +211,7 @@ func problem(w http.ResponseWriter, code, detail string) {
 	writeProblem(w, api.Problem{Code: code, Detail: detail})
 }
 
-// writeProblem fills in title and status from the code.
-func writeProblem(w http.ResponseWriter, p api.Problem) {
-	p.Title, p.Status = codes[p.Code].title, codes[p.Code].status
-	body, err := json.Marshal(p)
-	if err != nil { // strings and times cannot fail
-		panic(err)
-	}
-	writeBody(w, p.Code, p.Status, append(body, '\n'))
-}
-
-func writeBody(w http.ResponseWriter, code string, status int, body []byte) {
-	h := w.Header()
-	h["Content-Type"] = problemType
-	h["Cache-Control"] = noStore
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	if after, ok := retryAfter[code]; ok && h["Retry-After"] == nil {
-		h["Retry-After"] = []string{after}
-	}
-	if status == http.StatusUnauthorized {
-		h["Www-Authenticate"] = []string{"Bearer"}
-	}
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone needs no answer
-}
+func writeProblem(w http.ResponseWriter, p api.Problem) { encodeRefusal(p).write(w, nil) }
 
 // writeJSON writes an answer that is not cached.
 func writeJSON(w http.ResponseWriter, status int, message any) {
@@ -262,6 +236,7 @@ var refusals = encodeRefusals()
 type refusal struct {
 	status int
 	after  []string // Retry-After unless the answer has its own; nil: none
+	length []string // of body
 	body   []byte
 }
 
@@ -286,7 +261,7 @@ func encodeRefusal(p api.Problem) *refusal {
 		panic(err)
 	}
 	body = append(body, '\n')
-	r := &refusal{status: p.Status, body: body}
+	r := &refusal{status: p.Status, body: body, length: []string{strconv.Itoa(len(body))}}
 	if after, ok := retryAfter[p.Code]; ok {
 		r.after = []string{after}
 	}
@@ -324,15 +299,18 @@ func (s *Server) limitOf(sale sluice.SaleID, quantity int64, orders []sluice.Ord
 // write answers. after, if not nil, is the Retry-After of this answer.
 func (r *refusal) write(w http.ResponseWriter, after []string) {
 	h := w.Header()
-	h["Content-Type"], h["Cache-Control"] = problemType, noStore
-	if after == nil {
-		after = r.after
-	}
-	if after != nil {
+	h["Content-Type"], h["Cache-Control"], h["Content-Length"] = problemType, noStore, r.length
+	switch {
+	case after != nil:
 		h["Retry-After"] = after
+	case r.after != nil && h["Retry-After"] == nil:
+		h["Retry-After"] = r.after
+	}
+	if r.status == http.StatusUnauthorized {
+		h["Www-Authenticate"] = []string{"Bearer"}
 	}
 	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body)
+	_, _ = w.Write(r.body) // a client that is gone needs no answer
 }
 
 // seconds are the usual values of Retry-After.
