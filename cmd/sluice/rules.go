@@ -51,16 +51,11 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	return cmp.Or(
-		flagRule(given, "buyer-rate", f.buyerRate, &m.BuyerRate, func(text string) (rate sluice.BuyerRate, err error) {
-			text, rate.Shared = strings.CutSuffix(text, ",shared")
-			rate.Requests, rate.PerS, err = parseRate(text)
-			return rate, err
-		}),
+		flagRule(given, "buyer-rate", f.buyerRate, &m.BuyerRate, parseRate),
 		flagRule(given, "address-rate", f.addressRate, &m.AddressRate,
-			func(text string) (rate sluice.AddressRate, err error) {
-				text, rate.Shared = strings.CutSuffix(text, ",shared")
-				rate.Requests, rate.PerS, err = parseRate(text)
-				return rate, err
+			func(text string) (sluice.AddressRate, error) {
+				rate, err := parseRate(text)
+				return sluice.AddressRate(rate), err
 			}),
 		flagRule(given, "admission-ratio", f.ratio, &m.Admission, func(text string) (of api.Admission, err error) {
 			text, of.Shared = strings.CutSuffix(text, ",shared")
@@ -123,14 +118,16 @@ func flagRule[T any](given func(string) bool, name, text string, into *api.Nulla
 }
 
 // parseRate reads 10/1s.
-func parseRate(text string) (requests, perS int64, err error) {
+func parseRate(text string) (rate sluice.BuyerRate, err error) {
+	text, rate.Shared = strings.CutSuffix(text, ",shared")
 	count, period, _ := strings.Cut(text, "/")
-	requests, err = strconv.ParseInt(count, 10, 64)
+	rate.Requests, err = strconv.ParseInt(count, 10, 64)
 	d, bad := time.ParseDuration(period)
 	if err != nil || bad != nil || d < time.Second || d%time.Second != 0 {
-		return 0, 0, errors.New("want a number of tries per whole seconds like 10/1s, or none")
+		return rate, errors.New("want a number of tries per whole seconds like 10/1s, or none")
 	}
-	return requests, int64(d / time.Second), nil
+	rate.PerS = int64(d / time.Second)
+	return rate, nil
 }
 
 // showRules are the rules of a sale for people, those that it has.

@@ -37,9 +37,10 @@ var migrations = sqlcore.Migrations(migrationFiles)
 type Options struct {
 	// Now is the store's clock; default time.Now.
 	Now func() time.Time
-	// Readers is how many connections read at the same time; default 4.
-	Readers int
 }
+
+// readers is how many connections read at the same time.
+const readers = 4
 
 // Store is a sluice.Store in a file.
 type Store struct {
@@ -87,10 +88,6 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	// The readers come after the migration: the file must be there, in WAL mode.
 	if err := sqlcore.Migrate(ctx, goose.DialectSQLite3, write, migrations); err != nil {
 		return nil, errors.Join(err, write.Close())
-	}
-	readers := opts.Readers
-	if readers < 1 {
-		readers = 4
 	}
 	read, err := handle(path, readers, "_pragma=query_only(ON)")
 	if err != nil {
@@ -154,7 +151,7 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 	}
 	// Not mode=ro: reading a WAL needs its shared-memory file, which the first
 	// process to open the database makes. query_only keeps the data as it is.
-	read, err := handle(path, 4, "mode=rw", "_pragma=query_only(ON)")
+	read, err := handle(path, readers, "mode=rw", "_pragma=query_only(ON)")
 	if err != nil {
 		return nil, err
 	}
