@@ -70,19 +70,19 @@ func (c Config) Check() error {
 			`buyer_audience is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * to accept every token of that login`)
 	}
 	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) {
-		return fmt.Errorf("ledger %q: want %s", redact(c.Ledger), ledgerURLs)
+		return fmt.Errorf("ledger %q: want %s", auth.Redact(c.Ledger), ledgerURLs)
 	}
 	if c.LedgerReplica != "" {
 		if !isRedis(c.Ledger) {
-			return fmt.Errorf("ledger_replica: a ledger in Redis has replicas, %q has none", redact(c.Ledger))
+			return fmt.Errorf("ledger_replica: a ledger in Redis has replicas, %q has none", auth.Redact(c.Ledger))
 		}
 		if !isRedis(c.LedgerReplica) {
 			return fmt.Errorf("ledger_replica %q: want redis://HOST:PORT, rediss://HOST:PORT, "+
-				"redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT", redact(c.LedgerReplica))
+				"redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT", auth.Redact(c.LedgerReplica))
 		}
 	}
 	if _, ok := sqlitePath(c.Store); !ok && !isPostgres(c.Store) && !isMySQL(c.Store) {
-		return fmt.Errorf("store %q: want %s", redact(c.Store), storeURLs)
+		return fmt.Errorf("store %q: want %s", auth.Redact(c.Store), storeURLs)
 	}
 	return nil
 }
@@ -93,17 +93,18 @@ func openLedger(ctx context.Context, c Config, node string) (sluice.Ledger, erro
 	}
 	path, embedded := sqlitePath(c.Ledger)
 	if !embedded {
-		ledger, err := redisledger.Open(ctx, c.Ledger, redisledger.Options{Node: node, WaitReplicas: c.WaitReplicas})
-		if err != nil {
-			return nil, err // not an interface that holds a nil pointer
-		}
-		return ledger, nil
+		return orNil[sluice.Ledger](
+			redisledger.Open(ctx, c.Ledger, redisledger.Options{Node: node, WaitReplicas: c.WaitReplicas}))
 	}
-	ledger, err := sqliteledger.Open(ctx, path, sqliteledger.Options{Node: node})
+	return orNil[sluice.Ledger](sqliteledger.Open(ctx, path, sqliteledger.Options{Node: node}))
+}
+
+// orNil is an adapter, or no interface at all: not one that holds a nil pointer.
+func orNil[Port any](adapter Port, err error) (Port, error) {
 	if err != nil {
-		return nil, err
+		return *new(Port), err
 	}
-	return ledger, nil
+	return adapter, nil
 }
 
 // openReplica prepares the replica, if there is one. It may be down now.
@@ -116,19 +117,15 @@ func openReplica(c Config) (*redisledger.Replica, error) {
 
 func openStore(ctx context.Context, c Config, f *folder) (sluice.Store, error) {
 	if path, embedded := sqlitePath(c.Store); embedded {
-		store, err := sqlitestore.Open(ctx, path, sqlitestore.Options{})
-		if err != nil {
-			return nil, err
-		}
-		return store, nil
+		return orNil[sluice.Store](sqlitestore.Open(ctx, path, sqlitestore.Options{}))
 	}
 	store, err := openServer(ctx, c.Store, f.migrated(c.Store))
 	if err != nil {
 		return nil, err
 	}
 	if err := store.Ping(ctx); err != nil {
-		c.Log.Warn("the store does not answer; claims are taken and wait in the journal", "store", redact(c.Store), "error",
-			err)
+		c.Log.Warn("the store does not answer; claims are taken and wait in the journal", "store", auth.Redact(c.Store),
+			"error", err)
 		return store, nil
 	}
 	if err := f.setMigrated(c.Store); err != nil {
@@ -140,17 +137,9 @@ func openStore(ctx context.Context, c Config, f *folder) (sluice.Store, error) {
 // openServer opens a store on a database server. Lazy: it may be down now.
 func openServer(ctx context.Context, url string, lazy bool) (sluice.Store, error) {
 	if isMySQL(url) {
-		store, err := mysqlstore.Open(ctx, url, mysqlstore.Options{Lazy: lazy})
-		if err != nil {
-			return nil, err // not an interface that holds a nil pointer
-		}
-		return store, nil
+		return orNil[sluice.Store](mysqlstore.Open(ctx, url, mysqlstore.Options{Lazy: lazy}))
 	}
-	store, err := pgstore.Open(ctx, url, pgstore.Options{Lazy: lazy})
-	if err != nil {
-		return nil, err
-	}
-	return store, nil
+	return orNil[sluice.Store](pgstore.Open(ctx, url, pgstore.Options{Lazy: lazy}))
 }
 
 // maxBatch is how many claims one call of the ledger takes. Redis decides a
@@ -188,10 +177,10 @@ const warnFor = time.Second
 func (e *Engine) warn(ctx context.Context) {
 	if _, own := sqlitePath(e.cfg.Store); own && isRedis(e.cfg.Ledger) {
 		e.cfg.Log.Warn("this store is this server's own file: a second server needs --store postgres://… or mysql://…",
-			"store", redact(e.cfg.Store))
+			"store", auth.Redact(e.cfg.Store))
 	}
 	if err := e.refuses(ctx); err != nil {
-		e.cfg.Log.Warn("the ledger cannot write; this server is not ready until it can", "ledger", redact(e.cfg.Ledger),
+		e.cfg.Log.Warn("the ledger cannot write; this server is not ready until it can", "ledger", auth.Redact(e.cfg.Ledger),
 			"error", err)
 	}
 	ledger, ok := e.ledger.(*redisledger.Ledger)

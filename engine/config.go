@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"log/slog"
 	"net/netip"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -155,27 +154,4 @@ func scheme(backend string) (name, rest string) {
 		return "", backend
 	}
 	return strings.ToLower(name), rest
-}
-
-// redact returns a backend's URL without its password, for people and logs.
-func redact(backend string) string {
-	switch name, _ := scheme(backend); {
-	case name == "" && strings.Contains(backend, "@"):
-		return "***" // a URL whose scheme was forgotten
-	case name == "sqlite" || name == "":
-		return backend
-	}
-	u, err := url.Parse(backend)
-	if err != nil {
-		name, _ := scheme(backend)
-		return name + "://…"
-	}
-	query := u.Query()
-	for key := range query {
-		if strings.Contains(strings.ToLower(key), "pass") {
-			query.Set(key, "xxxxx")
-			u.RawQuery = query.Encode()
-		}
-	}
-	return u.Redacted()
 }

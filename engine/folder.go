@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/disk"
 )
 
@@ -93,14 +94,14 @@ func write(path, content string) error {
 // while the store is down.
 func (f *folder) migrated(store string) bool {
 	kept, err := os.ReadFile(filepath.Join(f.path, "store.migrated"))
-	return err == nil && strings.TrimSpace(string(kept)) == redact(store)
+	return err == nil && auth.Redact(strings.TrimSpace(string(kept))) == auth.Redact(store)
 }
 
 func (f *folder) setMigrated(store string) error {
 	if f.migrated(store) {
 		return nil
 	}
-	return write(filepath.Join(f.path, "store.migrated"), redact(store)+"\n")
+	return write(filepath.Join(f.path, "store.migrated"), auth.Redact(store)+"\n")
 }
 
 // rulesFile is where a server remembers the rules of its sales, for a start

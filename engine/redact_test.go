@@ -5,20 +5,22 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // No password is shown, in whatever form a backend was given.
 func TestRedactShowsNoPassword(t *testing.T) {
 	for given, want := range map[string]string{
 		"sqlite:/data/store.db":                 "sqlite:/data/store.db",
-		"redis://:hunter2@h:1":                  "redis://:xxxxx@h:1",
-		"postgres://ann:hunter2@h/shop":         "postgres://ann:xxxxx@h/shop",
-		"postgres://h/shop?sslpassword=hunter2": "postgres://h/shop?sslpassword=xxxxx",
-		"mysql://ann:hunter2%zz@h/shop":         "mysql://…",
+		"redis://:hunter2@h:1":                  "redis://:***@h:1",
+		"postgres://ann:hunter2@h/shop":         "postgres://ann:***@h/shop",
+		"postgres://h/shop?sslpassword=hunter2": "postgres://h/shop?sslpassword=***",
+		"mysql://ann:hunter2%zz@h/shop":         "mysql://***",
 		"hunter2@h":                             "***",
 		"h":                                     "h",
 	} {
-		if got := redact(given); got != want || strings.Contains(got, "hunter2") {
+		if got := auth.Redact(given); got != want || strings.Contains(got, "hunter2") {
 			t.Errorf("%s is shown as %s, want %s", given, got, want)
 		}
 	}

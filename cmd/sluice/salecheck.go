@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/config"
 )
 
@@ -41,7 +42,7 @@ func (a *app) saleCheck() *cobra.Command {
 			for _, url := range more {
 				if settings.AdminKey == "" && !isLoopbackURL(url) { // the kept key is never sent elsewhere
 					return usage(fmt.Errorf("--server %s is on another machine: give --admin-key or SLUICE_ADMIN_KEY",
-						config.Redact(url)))
+						auth.Redact(url)))
 				}
 			}
 			key, err := adminKey(settings)
@@ -53,9 +54,9 @@ func (a *app) saleCheck() *cobra.Command {
 			for _, url := range append([]string{settings.AdminURL}, more...) {
 				c, err := client.New(url, client.Options{AdminKey: key})
 				if err != nil {
-					return usage(fmt.Errorf("--server %s: %w", config.Redact(url), err))
+					return usage(fmt.Errorf("--server %s: %w", auth.Redact(url), err))
 				}
-				answers = report.ask(cmd.Context(), c, config.Redact(url), answers)
+				answers = report.ask(cmd.Context(), c, auth.Redact(url), answers)
 			}
 			report.compare(answers)
 			return a.printSaleReport(&report)

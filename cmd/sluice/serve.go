@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/config"
 )
 
@@ -266,7 +267,7 @@ func backends(cfg engine.Config) (ledger, store string) {
 	if store == "" {
 		store = "sqlite:" + filepath.Join(cfg.DataDir, "store.db")
 	}
-	return config.Redact(ledger), config.Redact(store)
+	return auth.Redact(ledger), auth.Redact(store)
 }
 
 // writeReady writes the file that says where the server is, whole or not at all:

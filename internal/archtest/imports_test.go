@@ -99,7 +99,7 @@ var table = []row{
 	}, []string{"*"}},
 
 	{"internal/demo", []string{
-		root, "engine", "client", "api", "internal/config", "internal/figures", "internal/loadgen",
+		root, "engine", "client", "api", "internal/auth", "internal/figures", "internal/loadgen",
 	}, nil},
 
 	// Programs.

@@ -16,38 +16,6 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// Secrets are those of the settings that guard something.
-type Secrets struct {
-	AdminKey, BuyerSecret, BuyerSecretPrevious, TicketSecret, TicketSecretPrevious, WebhookKey string
-}
-
-// Short is a secret that can be guessed.
-type Short struct {
-	Setting, Harm string
-	Least         int // random bytes that it should have
-}
-
-// Short returns the secrets that can be guessed.
-func (s Secrets) Short() (short []Short) {
-	for _, of := range []struct {
-		value string
-		Short
-	}{
-		{s.AdminKey, Short{"admin_key", "controls every sale", MinAdminKey}},
-		{s.BuyerSecret, Short{"buyer_secret", "can act as any buyer", MinSecret}},
-		{s.BuyerSecretPrevious, Short{"buyer_secret_previous", "can act as any buyer", MinSecret}},
-		{s.TicketSecret, Short{"ticket_secret", "can forge tickets", MinSecret}},
-		{s.WebhookKey, Short{"webhook_key", "can decrypt webhook secrets", MinSecret}},
-		{s.TicketSecretPrevious, Short{"ticket_secret_previous", "can forge tickets", MinSecret}},
-	} {
-		if of.value != "" && len(of.value) < of.Least {
-			of.Harm = "anyone who guesses it " + of.Harm
-			short = append(short, of.Short)
-		}
-	}
-	return short
-}
-
 // MinAdminKey is the length of the shortest admin key, in characters. Keys are
 // compared by a plain hash, so they must be random, not words: 16 characters
 // at the very least, `openssl rand -base64 32` for a good one.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // write makes a file and returns its path.
@@ -373,7 +375,7 @@ func TestRedact(t *testing.T) {
 		"u/geheim@h:1":                        "***",
 		"geheim@h":                            "***",
 	} {
-		got := Redact(raw)
+		got := auth.Redact(raw)
 		if strings.Contains(got, "heim") {
 			t.Errorf("%s: shows the password: %s", raw, got)
 		}

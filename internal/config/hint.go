@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // hint names the nearest right name, when one is near enough to be meant.
@@ -75,7 +77,7 @@ var otherNames = map[string]string{
 // enough. It repeats nothing that may be a password.
 func backendHint(value string, schemes []string) string {
 	mean := func(text string) string { return "; did you mean " + text + "?" }
-	if host, port, ok := hostPort(value); ok {
+	if host, port, ok := auth.HostPort(value); ok {
 		value = net.JoinHostPort(host, port)
 		switch {
 		case slices.Contains(schemes, "mysql") && port == "3306":
@@ -106,15 +108,4 @@ func backendHint(value string, schemes []string) string {
 		return mean("sqlite:PATH")
 	}
 	return mean(near + "://...")
-}
-
-// hostPort reads an address without a scheme. Where there is a user or a path,
-// it is none.
-func hostPort(value string) (host, port string, ok bool) {
-	host, port, err := net.SplitHostPort(value)
-	if err != nil || host == "" || strings.ContainsAny(host, "@/?#% ") {
-		return "", "", false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return host, port, err == nil
 }

@@ -111,7 +111,7 @@ func showJWKS(value string) string {
 	if query != "" {
 		value += "?***"
 	}
-	return Redact(value)
+	return auth.Redact(value)
 }
 
 // checkIdentityFiles reads the files of keys.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // A setting is one row of the table that everything else is derived from: the
@@ -179,7 +180,7 @@ func (s *setting) show(value string) string {
 	case s.secret:
 		return "***"
 	case s.arg == "URL":
-		return Redact(value)
+		return auth.Redact(value)
 	}
 	return value
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -72,8 +72,8 @@ func Run(ctx context.Context, o Options) (result *loadgen.Result, err error) {
 	if err := d.open(ctx, folder); err != nil {
 		return nil, err
 	}
-	ledger := config.Redact(cmp.Or(d.Ledger, "sqlite:"+filepath.Join(folder, "ledger.db")))
-	store := config.Redact(cmp.Or(d.Store, "sqlite:"+filepath.Join(folder, "store.db")))
+	ledger := auth.Redact(cmp.Or(d.Ledger, "sqlite:"+filepath.Join(folder, "ledger.db")))
+	store := auth.Redact(cmp.Or(d.Store, "sqlite:"+filepath.Join(folder, "store.db")))
 	d.Screen.Started(d.server.url, ledger, store)
 	result, broken, err := d.sell(ctx)
 	if err != nil {
