@@ -40,6 +40,7 @@ type Rebuilder struct {
 // progress is how far this server has come with the loss of an epoch of a sale.
 type progress struct {
 	epoch    int64
+	begun    time.Time
 	gathered time.Time // when it had stored what it remembers; zero before
 	waits    string    // servers that the log says are waited for
 }
@@ -49,7 +50,7 @@ func (r *Rebuilder) of(sale *sluice.Sale) (p *progress, begins bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p = r.sales[sale.ID]; p == nil || p.epoch < sale.Epoch {
-		p, begins = &progress{epoch: sale.Epoch}, true
+		p, begins = &progress{epoch: sale.Epoch, begun: time.Now()}, true
 		r.sales[sale.ID] = p
 	}
 	return p, begins
@@ -274,7 +275,7 @@ func (r *Rebuilder) save(ctx context.Context, sale sluice.SaleID, entries []slui
 			n = 1
 		}
 		stored, err := r.insert(ctx, sale, entries[done:done+n])
-		if n > 1 && refused(err) {
+		if n > 1 && r.refused(sale, err) {
 			alone = n
 			continue
 		}
@@ -298,10 +299,22 @@ func batchOf(entries []sluice.Entry) int {
 	return n
 }
 
-// refused reports whether the store can never take an entry as it is.
-func refused(err error) bool {
+// refusedFor is how long a rebuild waits for a database that refuses a claim for what
+// it is: an operator may end that. After that the claim is set aside, and claimed again
+// when the sale is back, rather than to keep all others from it.
+const refusedFor = 30 * time.Second
+
+// refused reports whether the store does not take an entry as it is, and is not to be
+// waited for.
+func (r *Rebuilder) refused(sale sluice.SaleID, err error) bool {
 	var conflict *sluice.ConflictError
-	return errors.As(err, &conflict) || errors.Is(err, sluice.ErrStaleEpoch)
+	if errors.As(err, &conflict) || errors.Is(err, sluice.ErrStaleEpoch) {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.sales[sale]
+	return errors.Is(err, sluice.ErrUnstorable) && p != nil && time.Since(p.begun) >= refusedFor
 }
 
 // insert stores a batch. One entry that is refused is set aside; of one that
@@ -314,7 +327,7 @@ func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []slui
 	switch {
 	case err == nil:
 		return stored.Inserted - len(stored.Rejected), nil
-	case len(batch) > 1 || !refused(err):
+	case len(batch) > 1 || !r.refused(sale, err):
 		return 0, err
 	case len(batch[0].Claims) < 2 || errors.Is(err, sluice.ErrStaleEpoch):
 		return 0, r.store.SetAside(ctx, batch[0].DeadLetter(err))

@@ -1,12 +1,15 @@
 package settle_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -203,4 +206,71 @@ func TestARebuildStoresTheDeadLettersOfItsEpoch(t *testing.T) {
 	if letters, err := r.store.DeadLetters(ctx, id); err != nil || len(letters) != 1 || letters[0].EntryID != "damaged" {
 		t.Errorf("dead letters %+v, %v; want the damaged one alone", letters, err)
 	}
+}
+
+// refusing is a store whose database refuses the orders of one buyer.
+type refusing struct {
+	settle.RebuildStore
+	buyer sluice.BuyerID
+}
+
+func (s *refusing) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+	for i := range entries {
+		for _, c := range entries[i].Claims {
+			if c.Buyer == s.buyer {
+				return sluice.Stored{}, fmt.Errorf("%w: not %s", sluice.ErrUnstorable, c.Buyer)
+			}
+		}
+	}
+	return s.RebuildStore.Insert(ctx, id, entries)
+}
+
+// The database refuses an accepted claim. The rebuild waits, since an operator may end
+// that, but not for ever: then the claim is listed, and the sale comes back.
+func TestOneRefusedClaimDoesNotKeepASaleFenced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ctx := t.Context()
+		if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		var claims []sluice.Claim
+		for _, buyer := range []string{"alice", "bob", "carol"} {
+			claims = append(claims, sluice.Claim{
+				Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
+				Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer))),
+			})
+		}
+		decisions, err := r.ledger.Claim(ctx, id, claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := settle.NewMemory(0)
+		memory.Decided(id, "a", claims, decisions)
+		r.loseLedger()
+		r.follow(false) // fences
+		fenced := r.sale()
+		a := settle.NewRebuilder("a", &refusing{r.store, "bob"}, r.ledger, r.loader, memory,
+			func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
+		begun := time.Now()
+		for time.Since(begun) < 29*time.Second {
+			if done, err := a.Step(ctx, &fenced); done || !errors.Is(err, sluice.ErrUnstorable) {
+				t.Fatalf("rebuilt %t, %v after %v", done, err, time.Since(begun))
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if done, err := a.Step(ctx, &fenced); !done || err != nil {
+			t.Fatalf("rebuilt %t, %v after %v", done, err, time.Since(begun))
+		}
+		r.inStep(2)
+		for i, stored := range []bool{true, false, true} {
+			if _, err := r.store.Order(ctx, claims[i].Order); (err == nil) != stored {
+				t.Errorf("%s: %v", claims[i].Buyer, err)
+			}
+		}
+		letters, err := r.store.DeadLetters(ctx, id)
+		if err != nil || len(letters) != 1 || !strings.Contains(letters[0].Claims, "bob") {
+			t.Errorf("dead letters %+v, %v", letters, err)
+		}
+	})
 }
