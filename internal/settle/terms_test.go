@@ -1,11 +1,14 @@
 package settle_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -130,4 +133,69 @@ func TestTermsOnTheirWayAreNotFenced(t *testing.T) {
 		reading = r.reading()
 	}
 	r.inStep(2)
+}
+
+// What foreign terms let pass stays in the audit for as long as it lives: a
+// person cancels the orders beyond the limit, and then it adds up.
+func TestOrdersBeyondTheLimit(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.MaxPerBuyer = 1
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.store.FenceSale(ctx, id, 1, "rebuild: a test asks for it"); err != nil {
+		t.Fatal(err)
+	}
+	image, err := r.store.BeginLoad(ctx, id, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image.Terms.MaxPerBuyer = sluice.Unlimited // by another program, for a moment
+	if err := errors.Join(r.ledger.Load(ctx, image), r.store.ConfirmLoad(ctx, id, 2), r.ledger.Unfence(ctx, id, 2)); err !=
+		nil {
+		t.Fatal(err)
+	}
+	var orders []sluice.OrderID
+	for i := range 3 {
+		order := sluice.MakeOrderID(id, fmt.Sprintf("%032x", i))
+		decisions, err := r.ledger.Claim(ctx, id, []sluice.Claim{
+			{Buyer: "alice", Key: sluice.Key(fmt.Sprintf("attempt-%d", i)), Quantity: 1, Order: order},
+		})
+		if err != nil || decisions[0].Code != sluice.Accepted {
+			t.Fatal(decisions, err)
+		}
+		orders = append(orders, order)
+	}
+	r.drain()
+	if !r.follow(false) {
+		t.Error("it is not noticed")
+	}
+	fenced := r.sale()
+	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	ok := func(want bool) {
+		t.Helper()
+		report, err := audit.Run(ctx, r.ledger, r.store, id)
+		if err != nil || report.OK != want {
+			t.Errorf("audit: %+v, %v; want ok %v", report, err, want)
+		}
+	}
+	ok(false)
+	pay := sluice.Change{Order: orders[1], Action: sluice.Pay, PaymentID: "p", By: "test"}
+	refund := sluice.Change{Order: orders[1], Action: sluice.Refund, By: "test"}
+	for _, c := range []sluice.Change{pay, refund, {Order: orders[2], Action: sluice.Cancel, By: "test"}} {
+		if _, err := r.store.Change(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+		_, err := r.ledger.Release(ctx, id, releases)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ok(true)
 }
