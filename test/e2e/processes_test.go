@@ -67,6 +67,7 @@ type server struct {
 	files int      // descriptors that the process may have; 0: as many as this one
 	env   []string // all of its settings, instead of flags; nil: flags, and those of all servers here
 
+	moves int       // how often its port was taken before it ever listened
 	cmd   *exec.Cmd // nil while it is not running
 	ended chan struct{}
 	watch *exec.Cmd // ends the process if the test binary dies
@@ -75,14 +76,21 @@ type server struct {
 
 // newServer prepares a server with a data folder of its own.
 func newServer(t testing.TB, on backends, args ...string) *server {
-	s := &server{t: t, on: on, dir: t.TempDir(), addr: freeAddr(t), args: args}
-	s.url = "http://" + s.addr
-	s.admin = s.url
+	s := &server{t: t, on: on, dir: t.TempDir(), args: args}
+	s.move()
 	t.Cleanup(func() {
 		s.kill()
 		s.checkLog()
 	})
 	return s
+}
+
+// move gives the server an address that is free now.
+func (s *server) move() {
+	s.t.Helper()
+	s.addr = freeAddr(s.t)
+	s.url = "http://" + s.addr
+	s.admin = s.url
 }
 
 // startServer is newServer, running.
@@ -167,6 +175,16 @@ func (s *server) ready() {
 	await(s.t, "a server that is ready", func() bool {
 		select {
 		case <-s.ended:
+			if s.moves < 3 && s.env == nil && strings.HasPrefix(s.log(), "sluice: cannot listen") { // it never did
+				s.moves++
+				s.end(syscall.SIGKILL)
+				if err := os.Remove(s.logPath()); err != nil {
+					s.t.Fatal(err)
+				}
+				s.move()
+				s.launch()
+				return false
+			}
 			s.t.Fatalf("the server ended at its start: %s\n%s", s.cmd.ProcessState, s.log())
 		default:
 		}

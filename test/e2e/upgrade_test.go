@@ -76,10 +76,11 @@ func rolling(t *testing.T, on backends, old string, lasting time.Duration) {
 		s := newServer(t, on)
 		s.program = old
 		s.launch()
-		servers, urls = append(servers, s), append(urls, s.url)
+		servers = append(servers, s)
 	}
 	for _, s := range servers {
 		s.ready()
+		urls = append(urls, s.url)
 	}
 	sale, ending := createSale(t, servers[0], total, perBuyer), createSale(t, servers[0], total, perBuyer)
 	awaitState(t, servers, sale, sluice.StateOpen)
