@@ -8,7 +8,7 @@
 // A Keeper keeps the locks: lock/redislock on one Redis, [Redlock] on several that
 // know nothing of each other, and every store of Sluice in its database. A lock
 // ends by itself, a ttl after it was last renewed, so that a holder that dies
-// holds nobody up. While the holder lives, a watchdog renews the lock three times
+// blocks no other. While the holder lives, a watchdog renews the lock three times
 // per ttl; if that fails, it ends the holder's context before the ttl can end.
 //
 // # What a lock cannot do

@@ -267,7 +267,7 @@ func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.C
 // recall answers a claim that is refused for the reason given: with that reason,
 // unless the claim was accepted before. Then it goes the way of every claim and
 // is accepted again there, so that this answer is protected as the first one
-// was: by what the ledger notes as told, by this server's memory, and by WAIT
+// was: by the sequence that the ledger notes as reported, by this server's memory, and by WAIT
 // (I4).
 func (g *Gate) recall(
 	ctx context.Context, view *View, claim *sluice.Claim, address netip.Addr, why error,

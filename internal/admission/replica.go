@@ -60,7 +60,7 @@ func (b *Board) watched() (sales []*boardSale, ids []sluice.SaleID) {
 	return sales, ids
 }
 
-// beside publishes a view with what a replica told besides. A reading of the
+// beside publishes a view with what a replica reports besides. A reading of the
 // ledger that is as fresh as the pace brings them stands, and so it does if the
 // replica is behind it; then only the clock goes on. The caller holds mu.
 func (b *Board) beside(e *boardSale, old *View, r *sluice.Reading, told time.Time) {

@@ -10,7 +10,7 @@ import (
 )
 
 // DefaultMaxInFlight is how many claims one server has in flight at a time,
-// unless told otherwise.
+// unless it is set.
 const DefaultMaxInFlight = 50_000
 
 // errSaleFull: the sale has no slot left. The server may have.

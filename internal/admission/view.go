@@ -22,7 +22,7 @@ type View struct {
 	Down bool
 
 	holders *holders
-	replica *sluice.Reading // what a replica has told since, by the ledger's clock; nil if nothing
+	replica *sluice.Reading // what a replica has reported since, by the ledger's clock; nil if nothing
 	onBoard *boardSale      // of the board; nil in views that are on none
 
 	// remembered: the sale is not on the board and the store does not answer;
@@ -198,7 +198,7 @@ func (v *View) admissible(buyer sluice.BuyerID) Bound {
 // otherwise it begins again at the lower bound. So it is exact to the quickest
 // answers, and follows a ledger whose clock was set, or another one after a
 // failover, with the next reading. The nodes of a cluster are one ledger: where
-// their clocks differ, the one that is behind counts, of those told last.
+// their clocks differ, the one that is behind counts, of those received last.
 type ledgerClock struct {
 	known atomic.Pointer[moment]
 }
@@ -210,7 +210,7 @@ type moment struct {
 
 func (m *moment) at(now time.Time) time.Time { return m.ledger.Add(now.Sub(m.server)) }
 
-// take learns from readings that were asked for and told at these moments of
+// take learns from readings that were asked for and received at these moments of
 // this server's clock. One does it at a time.
 func (c *ledgerClock) take(asked, told time.Time, readings []sluice.Reading) {
 	var least time.Time // at told it is no earlier

@@ -214,7 +214,7 @@ func (b *Book) ledgerSum(c *finding, f *sluice.AuditFigures) {
 
 // released returns the units that the ledger took back between the first and
 // the second reading: what it had, and got, and has no more. When the new
-// claims in between are not all known it cannot be told, and is anything.
+// claims in between are not all known it is unknown, and may be anything.
 func (b *Book) released() int64 {
 	got := make(map[int64]int64, b.Second.Seq-b.First.Seq)
 	for _, rows := range [][]Row{b.later, b.journal, b.letters, b.orders} {

@@ -125,16 +125,16 @@ func NewSender(store SenderStore, o SenderOptions) *Sender {
 	o.Margin = cmp.Or(max(o.Margin, 0), 10*time.Second)
 	o.Poll = cmp.Or(max(o.Poll, 0), 500*time.Millisecond)
 	if o.Observer == nil {
-		o.Observer = nobody{}
+		o.Observer = noObserver{}
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Sender{store: store, SenderOptions: o, loops: map[sluice.WebhookID]*loop{}, lag: map[sluice.WebhookID]int64{}}
 }
 
-type nobody struct{}
+type noObserver struct{}
 
-func (nobody) Tried(int, int, int)            {}
-func (nobody) Lag(map[sluice.WebhookID]int64) {}
+func (noObserver) Tried(int, int, int)            {}
+func (noObserver) Lag(map[sluice.WebhookID]int64) {}
 
 const sendLease = "webhooks"
 

@@ -9,7 +9,7 @@ import (
 
 // StartProxy listens at a free port, until the test ends, and forwards each
 // connection to the address that route returns for it; "": it is closed. While cut
-// says so nothing passes in either direction, and neither side is told, as in a
+// says so nothing passes in either direction, and neither side notices, as in a
 // network that is down.
 func StartProxy(t testing.TB, route func(from net.Conn) (to string, cut func() bool)) (addr string) {
 	t.Helper()

@@ -107,7 +107,7 @@ var faultCases = []testCase{
 			for i := range 3 {
 				batch = append(batch, e.claim(sluice.BuyerID(fmt.Sprintf("buyer-%d-%d", b, i)), "k", 1))
 			}
-			for range 2 { // and again, to be told the same
+			for range 2 { // and again, for the same answer
 				for i, d := range e.stubborn(f, batch) {
 					if d.Code != sluice.Accepted {
 						continue

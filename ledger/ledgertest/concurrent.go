@@ -241,7 +241,7 @@ type answer struct {
 	taken, seq int64
 }
 
-// linearizable records what concurrent callers were told, some of whose
+// linearizable records what concurrent callers received, some of whose
 // replies are lost, and has porcupine look for one order in time that explains
 // all of it.
 func (e *env) linearizable(nodes int) {

@@ -22,7 +22,7 @@ const (
 	newerFormat
 )
 
-// answer turns a reply into decisions, and remembers what it told this server.
+// answer turns a reply into decisions, and remembers what it reported to this server.
 func (l *Ledger) answer(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply,
 	decisions []sluice.Decision,
 ) error {
@@ -76,7 +76,7 @@ func parseReply(message rueidis.RedisMessage) (claimReply, error) {
 }
 
 // decide turns the answers into decisions, and returns the sequence up to which
-// this server has been told: that of the sale, if a claim was accepted now or
+// this server has received: that of the sale, if a claim was accepted now or
 // before. claim.lua writes the same (I4: a replay is an acceptance too).
 func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply,
 	decisions []sluice.Decision,

@@ -18,7 +18,7 @@ type known struct {
 // mark is a place in a sale's history.
 type mark struct {
 	epoch int64 // of the last load heard of; 0 before the first answer
-	told  int64 // the last sequence told to this server, as the ledger remembers it too
+	told  int64 // the last sequence reported to this server, as the ledger remembers it too
 	seen  int64 // the highest sequence seen of any server's claims
 }
 

@@ -17,8 +17,8 @@
 // A Redis that restarted from an older file, was failed over to a replica that
 // lagged, was flushed, or evicted a key, must not answer as if nothing had
 // been accepted. A missing sale is Unavailable, never sold out. Every call
-// carries the epoch and sequence that this server was last told; a ledger that
-// knows less than it told has lost data, and fences the sale. The same holds
+// carries the epoch and sequence that this server last received; a ledger that
+// knows less than it reported has lost data, and fences the sale. The same holds
 // when the buyers' records or the journal are missing.
 package redisledger
 

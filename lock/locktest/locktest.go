@@ -367,7 +367,7 @@ func (s *suite) killed() {
 	}
 }
 
-// A keeper's clock that steps back holds nobody up for the step, and one that steps
+// A keeper's clock that steps back blocks no other for the step, and one that steps
 // ahead gives the next holder a higher number; where a majority has the right time,
 // the step ends no lock.
 func (s *suite) clock() {
