@@ -468,3 +468,36 @@ func TestRestoreOfAStoreBesideAJournal(t *testing.T) {
 		t.Errorf("alice's order is %s, dave's %s: want cancelled and pending", orders[alice].Status, orders[dave].Status)
 	}
 }
+
+// An epoch that no server has counted, in the store: nothing is loaded, the log
+// says why, and with the epoch of the orders the sale goes on.
+func TestAnEpochOfNoServerInTheStore(t *testing.T) {
+	dir := t.TempDir()
+	s := openShop(t, dir)
+	if _, err := s.engine.Control().Create(t.Context(), formatSale(restoreSale)); err != nil {
+		t.Fatal(err)
+	}
+	order, code := s.claim(1)
+	if code != "accepted" {
+		t.Fatal(code)
+	}
+	for _, loaded := range []string{"9007199254740992", "1"} {
+		s.close()
+		file := filepath.Join(dir, "store.db")
+		execFile(t, file, `UPDATE sales SET epoch = 9007199254740992, loaded_epoch = `+loaded)
+		out := &logged{}
+		e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Log: out.logger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.engine = e
+		await(t, "the log to say it", func() bool { return len(out.lines("no server counts that far")) > 0 })
+		s.close()
+		execFile(t, file, `UPDATE sales SET loaded_epoch = 1 WHERE epoch = 9007199254740992`)
+		execFile(t, file, `UPDATE sales SET epoch = 1 WHERE epoch = 9007199254740992`)
+		s = openShop(t, dir)
+		if again, code := s.claim(1); again != order {
+			t.Errorf("loaded %s: buyer 1 was promised %s and gets %s %s", loaded, order, again, code)
+		}
+	}
+}
