@@ -16,12 +16,12 @@ import (
 // busy machine may keep one that is well from answering.
 func StartSentinel(t testing.TB, name string, primary *RedisServer) *RedisServer {
 	t.Helper()
-	return startSentinel(t, name, primary, 1, 5*time.Second)
+	return startSentinel(t, name, primary.Addr(), 1, 5*time.Second)
 }
 
-// StartSentinels starts three sentinels, two of which must agree that the
-// primary is down, and returns when they know each other and so many replicas.
-func StartSentinels(t testing.TB, name string, primary *RedisServer, replicas int, down time.Duration) []*RedisServer {
+// StartSentinels starts three sentinels, two of which must agree that the primary at
+// this address is down, and returns when they know each other and so many replicas.
+func StartSentinels(t testing.TB, name, primary string, replicas int, down time.Duration) []*RedisServer {
 	t.Helper()
 	var all []*RedisServer
 	for range 3 {
@@ -35,12 +35,12 @@ func StartSentinels(t testing.TB, name string, primary *RedisServer, replicas in
 	return all
 }
 
-func startSentinel(t testing.TB, name string, primary *RedisServer, quorum int, down time.Duration) *RedisServer {
+func startSentinel(t testing.TB, name, primary string, quorum int, down time.Duration) *RedisServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	text := fmt.Sprintf(
-		"sentinel monitor %s 127.0.0.1 %d %d\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s 5000\n",
-		name, primary.port, quorum, name, down.Milliseconds(), name)
+		"sentinel monitor %s %s %d\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s 5000\n",
+		name, strings.Replace(primary, ":", " ", 1), quorum, name, down.Milliseconds(), name)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,8 @@ import (
 func TestSentinelPrimaryKilled(t *testing.T)   { onSentinel(t, 1, primaryKilled) }
 func TestSentinelPrimaryFrozen(t *testing.T)   { onSentinel(t, 1, primaryFrozen) }
 func TestSentinelSplitBrain(t *testing.T)      { onSentinel(t, 0, primaryFrozen) }
+func TestSentinelPartition(t *testing.T)       { onPartition(t, 1) }
+func TestSentinelBothSidesSell(t *testing.T)   { onPartition(t, 0) }
 func TestSentinelReplicaLags(t *testing.T)     { onSentinel(t, 0, replicaLags) }
 func TestSentinelReplicaLost(t *testing.T)     { onSentinel(t, 1, replicaLost) }
 func TestSentinelReplicaMissed(t *testing.T)   { onSentinel(t, 2, replicaMissed) }
@@ -42,11 +44,13 @@ func TestSoakFailover(t *testing.T) {
 	for n := 0; time.Now().Before(end) && !t.Failed(); n++ {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			redis, wait, blows := startSentinels, 1, []blow{primaryKilled, primaryFrozen, replicaLost}
-			switch n % 3 {
+			switch n % 4 {
 			case 1:
 				wait, blows[2] = 0, replicaLags
 			case 2:
 				redis, wait, blows = startShards, 0, append(blows[:2], replicaLags, slotMoves)
+			case 3:
+				redis, blows = startSplit, []blow{networkCut, primaryKilled}
 			}
 			r.Shuffle(len(blows), func(i, k int) { blows[i], blows[k] = blows[k], blows[i] })
 			newFailover(t, wait, redis(t)).run(t, time.Minute, blows[:2]...)
@@ -72,6 +76,7 @@ type replicated struct {
 	url       string
 	nodes     []*servertest.RedisServer
 	sentinels []*servertest.RedisServer // none: a cluster
+	split     *partition                // nil: the network cannot be cut
 }
 
 // down is how long a server of Redis may be silent before the others act.
@@ -83,7 +88,7 @@ var quick = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-per
 func startSentinels(t *testing.T) *replicated {
 	primary := servertest.StartRedis(t, quick...)
 	r := &replicated{nodes: []*servertest.RedisServer{primary, primary.Replica(t), primary.Replica(t)}}
-	r.sentinels = servertest.StartSentinels(t, "shop", primary, 2, down)
+	r.sentinels = servertest.StartSentinels(t, "shop", primary.Addr(), 2, down)
 	r.url = "redis+sentinel://" + addresses(r.sentinels) + "/shop"
 	return r
 }
@@ -120,8 +125,12 @@ type failover struct {
 
 func newFailover(t *testing.T, wait int, redis *replicated) *failover {
 	f := &failover{replicated: redis, wait: wait, store: servertest.Postgres(t)}
-	for range 3 {
-		s := newServer(t, backends{f.url, f.store}, "--wait-replicas", strconv.Itoa(wait))
+	for i := range 3 {
+		url := f.url
+		if i == 0 && f.split != nil {
+			url = f.split.url
+		}
+		s := newServer(t, backends{url, f.store}, "--wait-replicas", strconv.Itoa(wait))
 		s.launch()
 		f.servers = append(f.servers, s)
 	}
@@ -411,7 +420,7 @@ func (f *failover) owner(t *testing.T, sale sluice.SaleID) *servertest.RedisServ
 		}
 	}
 	for _, s := range f.nodes {
-		if s.Addr() == addr {
+		if f.shown(s) == addr {
 			return s
 		}
 	}
@@ -468,7 +477,7 @@ func (f *failover) replicas(t *testing.T, primary *servertest.RedisServer) (all 
 	t.Helper()
 	lines := strings.Join(ask(t, primary, "INFO replication"), "\n")
 	for _, s := range f.nodes {
-		if _, port, _ := strings.Cut(s.Addr(), ":"); strings.Contains(lines, "port="+port+",") {
+		if _, port, _ := strings.Cut(f.shown(s), ":"); strings.Contains(lines, "port="+port+",") {
 			all = append(all, s)
 		}
 	}

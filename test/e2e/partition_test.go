@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// onPartition cuts the network of a Redis with sentinels in two, with servers on
+// both sides.
+func onPartition(t *testing.T, wait int) {
+	t.Parallel()
+	newFailover(t, wait, startSplit(t)).run(t, 25*time.Second, networkCut)
+}
+
+// partition is a network between Redis servers that can be cut in two: the node
+// and the first server that are alone, and all others, sentinels included. The
+// database is on both sides.
+type partition struct {
+	url   string                             // by which the server that will be alone reaches the sentinels
+	shown map[*servertest.RedisServer]string // addresses by which all others know the nodes
+	cut   atomic.Pointer[sides]              // nil: the network is whole
+}
+
+// sides says who is alone.
+type sides struct {
+	node  *servertest.RedisServer
+	pid   int      // of the server
+	peers sync.Map // by a connection's port: whether it is the server's
+}
+
+// startSplit is startSentinels with a proxy before each node, and before each
+// sentinel for one server.
+func startSplit(t *testing.T) *replicated {
+	p := &partition{shown: map[*servertest.RedisServer]string{}}
+	r := &replicated{split: p}
+	for i := range 3 {
+		var node *servertest.RedisServer
+		addr := servertest.StartProxy(t, func(from net.Conn) (string, func() bool) {
+			return node.Addr(), func() bool { return p.separates(from, node) }
+		})
+		_, port, _ := net.SplitHostPort(addr)
+		args := append([]string{"--replica-announce-ip", "127.0.0.1", "--replica-announce-port", port}, quick...)
+		if i > 0 {
+			_, primary, _ := net.SplitHostPort(p.shown[r.nodes[0]])
+			args = append(args, "--replicaof", "127.0.0.1 "+primary)
+		}
+		node = servertest.StartRedis(t, args...)
+		r.nodes = append(r.nodes, node)
+		p.shown[node] = addr
+	}
+	r.sentinels = servertest.StartSentinels(t, "shop", p.shown[r.nodes[0]], 2, down)
+	r.url = "redis+sentinel://" + addresses(r.sentinels) + "/shop"
+	var proxies []string
+	for _, s := range r.sentinels {
+		proxies = append(proxies, servertest.StartProxy(t, func(net.Conn) (string, func() bool) {
+			return s.Addr(), func() bool { return p.cut.Load() != nil }
+		}))
+	}
+	p.url = "redis+sentinel://" + strings.Join(proxies, ",") + "/shop"
+	return r
+}
+
+// separates reports whether a connection to a node is cut now.
+func (p *partition) separates(from net.Conn, to *servertest.RedisServer) bool {
+	cut := p.cut.Load()
+	if cut == nil {
+		return false
+	}
+	port := from.RemoteAddr().(*net.TCPAddr).Port
+	alone, known := cut.peers.Load(port)
+	if !known {
+		alone, _ = cut.peers.LoadOrStore(port, hasPort(cut.pid, port))
+	}
+	return alone.(bool) != (to == cut.node)
+}
+
+// hasPort reports whether a process has a connection from this port of 127.0.0.1.
+func hasPort(pid, port int) bool {
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return false
+	}
+	local := fmt.Sprintf("0100007F:%04X", port)
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		if len(fields) < 10 || fields[1] != local {
+			continue
+		}
+		files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+		for _, file := range files {
+			if link, _ := os.Readlink(file); link == "socket:["+fields[9]+"]" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// shown is the address by which the others know a node.
+func (r *replicated) shown(s *servertest.RedisServer) string {
+	if r.split != nil {
+		return r.split.shown[s]
+	}
+	return s.Addr()
+}
+
+// networkCut cuts the primary and a server off from all others, which promote a
+// replica. Buyers are on both sides all the time. Both sides store orders in the
+// one database, which finds that two ledgers decide: the sale is fenced, and rebuilt
+// by either side in turn.
+func networkCut(t *testing.T, f *failover) {
+	primary, alone := f.owner(t, f.sale), f.servers[0]
+	if files, _ := filepath.Glob("/proc/" + strconv.Itoa(alone.cmd.Process.Pid) + "/fd/*"); len(files) == 0 {
+		t.Skip("/proc does not show whose connections are whose")
+	}
+	beside := &f.rush.progress[0].Accepted
+	before, others := beside.Load(), f.rush.accepted()-beside.Load()
+	f.split.cut.Store(&sides{node: primary, pid: alone.cmd.Process.Pid})
+	time.Sleep(2 * time.Second) // longer than WAIT may take
+	first := beside.Load()
+	f.await(t, "another primary", func() bool {
+		now := f.owner(t, f.sale)
+		return now != nil && now != primary
+	})
+	time.Sleep(5 * time.Second) // both sides try to sell
+	t.Logf("%d claims were accepted beside the primary that was cut off, %d by the others",
+		beside.Load()-before, f.rush.accepted()-beside.Load()-others)
+	if f.wait == 0 && beside.Load() == before {
+		t.Error("nothing was accepted beside the primary that was cut off: the test shows nothing")
+	}
+	if f.wait > 0 && beside.Load() > first {
+		t.Error("claims were accepted that no replica has")
+	}
+	f.split.cut.Store(nil)
+	f.settle(t) // the old primary follows the new one; until then each side has its own
+	f.accepts(t, "the network was whole again")
+}
