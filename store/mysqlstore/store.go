@@ -37,8 +37,7 @@ import (
 // with TLS if the server has it).
 type Options struct {
 	// Lazy lets Open succeed while the database cannot be reached. The first
-	// use that reaches it migrates it. Until then every method fails, and
-	// NotReady says why.
+	// use that reaches it migrates it. Until then every method fails.
 	Lazy bool
 	// ConnectTimeout bounds one attempt to connect, unless the URL says
 	// connect_timeout; default 5 s.
@@ -111,10 +110,6 @@ func pool(c *connector, conns int) *sql.DB {
 	db.SetConnMaxIdleTime(time.Minute) // before the server's wait_timeout, and before a firewall forgets the connection
 	return db
 }
-
-// NotReady says why a lazily opened store has not been migrated yet; nil once
-// it has.
-func (s *Store) NotReady() error { return s.server.NotReady() }
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS

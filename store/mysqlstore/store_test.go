@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
 	"github.com/sluicehq/sluice/store/storetest"
@@ -31,16 +32,16 @@ var server = &storetest.Server{
 	Name:  "mysqlstore",
 	Empty: servertest.MySQL,
 	Start: func(t testing.TB) storetest.ServerProcess { return servertest.StartMySQL(t) },
-	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (storetest.ServerStore, error) {
+	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (sluice.Store, error) {
 		return opened(mysqlstore.Open(ctx, url, mysqlstore.Options(opts)))
 	},
-	OpenReadOnly: func(ctx context.Context, url string) (storetest.ServerStore, error) {
+	OpenReadOnly: func(ctx context.Context, url string) (sluice.Store, error) {
 		return opened(mysqlstore.OpenReadOnly(ctx, url))
 	},
-	OpenAhead: func(t testing.TB, url string, by time.Duration) (storetest.ServerStore, error) {
+	OpenAhead: func(t testing.TB, url string, by time.Duration) (sluice.Store, error) {
 		return opened(mysqlstore.OpenAhead(t.Context(), url, by))
 	},
-	LiftReadOnly:  func(s storetest.ServerStore) { s.(*mysqlstore.Store).ReadOnly = false },
+	LiftReadOnly:  func(s sluice.Store) { s.(*mysqlstore.Store).ReadOnly = false },
 	ReadOnlyError: "READ ONLY",
 	Raw:           mysqlstore.OpenRaw,
 	Tables:        "SELECT table_name FROM information_schema.tables WHERE table_schema = database()",
@@ -61,7 +62,7 @@ var server = &storetest.Server{
 }
 
 // opened is nil if the store is.
-func opened(s *mysqlstore.Store, err error) (storetest.ServerStore, error) {
+func opened(s *mysqlstore.Store, err error) (sluice.Store, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -32,8 +32,7 @@ var migrations = sqlcore.Migrations(migrationFiles)
 // documents it: pool_max_conns (default 12), connect_timeout, sslmode, search_path, ...
 type Options struct {
 	// Lazy lets Open succeed while the database cannot be reached. The first
-	// use that reaches it migrates it. Until then every method fails, and
-	// NotReady says why.
+	// use that reaches it migrates it. Until then every method fails.
 	Lazy bool
 	// ConnectTimeout bounds one attempt to connect, unless the URL says
 	// connect_timeout; default 5 s.
@@ -116,10 +115,6 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 	}
 	return s, nil
 }
-
-// NotReady says why a lazily opened store has not been migrated yet; nil once
-// it has.
-func (s *Store) NotReady() error { return s.server.NotReady() }
 
 // migrationLock is the advisory lock that servers which start together queue
 // for. It is a number of our own, so that no other user of goose waits for us.

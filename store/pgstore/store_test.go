@@ -10,6 +10,7 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/pgstore"
 	"github.com/sluicehq/sluice/store/storetest"
@@ -33,14 +34,14 @@ var server = &storetest.Server{
 	Name:  "pgstore",
 	Empty: servertest.Postgres,
 	Start: func(t testing.TB) storetest.ServerProcess { return servertest.StartPostgres(t) },
-	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (storetest.ServerStore, error) {
+	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (sluice.Store, error) {
 		return opened(pgstore.Open(ctx, url, pgstore.Options(opts)))
 	},
-	OpenReadOnly: func(ctx context.Context, url string) (storetest.ServerStore, error) {
+	OpenReadOnly: func(ctx context.Context, url string) (sluice.Store, error) {
 		return opened(pgstore.OpenReadOnly(ctx, url))
 	},
 	OpenAhead:     openAhead,
-	LiftReadOnly:  func(s storetest.ServerStore) { s.(*pgstore.Store).ReadOnly = false },
+	LiftReadOnly:  func(s sluice.Store) { s.(*pgstore.Store).ReadOnly = false },
 	ReadOnlyError: "read-only",
 	Raw:           raw,
 	Tables:        "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
@@ -76,7 +77,7 @@ var server = &storetest.Server{
 }
 
 // opened is nil if the store is.
-func opened(s *pgstore.Store, err error) (storetest.ServerStore, error) {
+func opened(s *pgstore.Store, err error) (sluice.Store, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func raw(t testing.TB, url string) *sql.DB {
 
 // openAhead opens a store that finds a clock of the test's before PostgreSQL's: for
 // all others pg_catalog comes first.
-func openAhead(t testing.TB, base string, by time.Duration) (storetest.ServerStore, error) {
+func openAhead(t testing.TB, base string, by time.Duration) (sluice.Store, error) {
 	t.Helper()
 	db, schema := raw(t, base), ""
 	if err := db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {

@@ -12,9 +12,6 @@ import (
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-// NotReady is for storetest.ServerStore: the file is always there.
-func (s *Store) NotReady() error { return nil }
-
 // SQLite does not count rows, so its plan is judged: no scan of a table that
 // grows, and no search by the sale alone where there is a buyer.
 func TestPlans(t *testing.T) {

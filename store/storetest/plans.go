@@ -17,7 +17,7 @@ import (
 
 // Plans is an adapter whose statements are run beside a big sale.
 type Plans struct {
-	Store   ServerStore
+	Store   sluice.Store
 	DB      *sql.DB // of that store
 	Dialect sqlcore.Dialect
 	Analyze string // makes the database's statistics

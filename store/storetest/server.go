@@ -21,12 +21,12 @@ type Server struct {
 	Empty func(t testing.TB) string
 	Start func(t testing.TB) ServerProcess
 
-	Open         func(ctx context.Context, url string, opts ServerOptions) (ServerStore, error)
-	OpenReadOnly func(ctx context.Context, url string) (ServerStore, error)
-	OpenAhead    func(t testing.TB, url string, by time.Duration) (ServerStore, error) // see Database.OpenAhead
+	Open         func(ctx context.Context, url string, opts ServerOptions) (sluice.Store, error)
+	OpenReadOnly func(ctx context.Context, url string) (sluice.Store, error)
+	OpenAhead    func(t testing.TB, url string, by time.Duration) (sluice.Store, error) // see Database.OpenAhead
 	// LiftReadOnly lets a read-only store try to change something, and
 	// ReadOnlyError is in what the database then says.
-	LiftReadOnly  func(s ServerStore)
+	LiftReadOnly  func(s sluice.Store)
 	ReadOnlyError string
 
 	// Raw returns a handle of the database for the test, past any store.
@@ -64,12 +64,6 @@ type ServerProcess interface {
 type ServerOptions struct {
 	Lazy           bool
 	ConnectTimeout time.Duration
-}
-
-// ServerStore is a store that may lose its database and find it again.
-type ServerStore interface {
-	sluice.Store
-	NotReady() error
 }
 
 // Run runs what adapters of database servers promise beyond the port: how they
@@ -197,20 +191,20 @@ func (s *Server) age(t testing.TB, raw *sql.DB, sale sluice.SaleID, by time.Dura
 	execute(t, raw, fmt.Sprintf("UPDATE orders SET %s WHERE sale_id = '%s'", strings.Join(set, ", "), sale))
 }
 
-func (s *Server) open(t testing.TB, url string) ServerStore {
+func (s *Server) open(t testing.TB, url string) sluice.Store {
 	t.Helper()
 	return s.opened(t)(s.Open(t.Context(), url, ServerOptions{}))
 }
 
-func (s *Server) openReadOnly(t testing.TB, url string) ServerStore {
+func (s *Server) openReadOnly(t testing.TB, url string) sluice.Store {
 	t.Helper()
 	return s.opened(t)(s.OpenReadOnly(t.Context(), url))
 }
 
 // opened closes the store when the test ends.
-func (s *Server) opened(t testing.TB) func(ServerStore, error) ServerStore {
+func (s *Server) opened(t testing.TB) func(sluice.Store, error) sluice.Store {
 	t.Helper()
-	return func(store ServerStore, err error) ServerStore {
+	return func(store sluice.Store, err error) sluice.Store {
 		t.Helper()
 		return Kept(t, store, err)
 	}

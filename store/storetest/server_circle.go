@@ -16,7 +16,7 @@ import (
 func testNoCircle(t *testing.T, server *Server) {
 	url := server.Start(t).URL()
 	const sales, perSale, workers = 4, 100, 4
-	handles := make([]ServerStore, workers)
+	handles := make([]sluice.Store, workers)
 	for i := range handles {
 		handles[i] = server.open(t, url)
 	}

@@ -28,7 +28,9 @@ func soon(t *testing.T) context.Context {
 }
 
 // dueSales stores ten orders of each sale, all of them due, and two releases.
-func dueSales(t *testing.T, server *Server, url string, s ServerStore, ids ...sluice.SaleID) map[sluice.SaleID]*source {
+func dueSales(
+	t *testing.T, server *Server, url string, s sluice.Store, ids ...sluice.SaleID,
+) map[sluice.SaleID]*source {
 	t.Helper()
 	sources := map[sluice.SaleID]*source{}
 	for _, id := range ids {

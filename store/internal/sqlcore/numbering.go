@@ -249,31 +249,25 @@ func (l *lookout) looked(at *look, found *newRows) {
 // findNew reads what has no number: orders first, and the sales' own events
 // last, so that a sale which is new is not seen after its orders.
 func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
-	found.marks, err = all(q, l.sales, func(r row) (m newOrders, err error) {
+	found.marks, _ = all(q, l.sales, func(r row) (m newOrders, err error) {
 		err = r.Scan(&m.sale, &m.mark)
 		return m, err
 	}, l.args...)
-	if err != nil {
-		return found, err
-	}
 	marks := map[sluice.SaleID]int64{}
 	for i := range found.marks {
 		m := &found.marks[i]
 		share := max(1, limit/len(found.marks)) // so that no sale delays the others
-		err := q.each(sqlNewOrders, []any{m.sale, m.mark, share}, func(r row) error {
+		q.each(sqlNewOrders, []any{m.sale, m.mark, share}, func(r row) error {
 			var o newRow
 			err := r.Scan(&o.position, moment{&o.at})
 			m.orders, m.upto = append(m.orders, o), o.position
 			return err
 		})
-		if err != nil {
-			return found, err
-		}
 		marks[m.sale] = m.upto
 		found.more = found.more || len(m.orders) == share
 	}
 	found.marks = slices.DeleteFunc(found.marks, func(m newOrders) bool { return len(m.orders) == 0 })
-	err = q.each(sqlNewChanges, []any{limit}, func(r row) error {
+	q.each(sqlNewChanges, []any{limit}, func(r row) error {
 		var c newRow
 		var mark int64
 		err := r.Scan(&c.position, new(string), moment{&c.at}, &c.sale, &c.order, &mark)
@@ -282,9 +276,6 @@ func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
 		}
 		return err
 	})
-	if err != nil {
-		return found, err
-	}
 	found.sales, err = all(q, sqlNewSaleEvents, func(r row) (e newRow, err error) {
 		err = r.Scan(&e.position, &e.sale, moment{&e.at})
 		return e, err

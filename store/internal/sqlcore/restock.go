@@ -79,9 +79,7 @@ func (s *Store) Restocked(
 ) (sale sluice.Sale, made bool, err error) {
 	defer s.wrap(&err, "read restock sale=%s restock=%s", id, restock)
 	err = s.view(ctx, func(tx *conn) error {
-		if sale, err = tx.sale(sqlSelectSale, id); err != nil {
-			return err
-		}
+		sale, _ = tx.sale(sqlSelectSale, id)
 		made, err = tx.restocked(id, restock, delta)
 		return err
 	})

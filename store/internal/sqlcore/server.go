@@ -38,7 +38,6 @@ type Server struct {
 
 	done      atomic.Bool
 	preparing chan struct{} // holds a token while a caller prepares
-	why       atomic.Pointer[error]
 }
 
 // Open brings the schema up to date. If lazy, it succeeds while the database is
@@ -66,15 +65,6 @@ func (v *Server) OpenReadOnly(ctx context.Context) error {
 	return fmt.Errorf("%s: %w", v.Store.d.Name(), err)
 }
 
-// NotReady returns why the last attempt to prepare the database failed; nil
-// before the first one, and once one has succeeded.
-func (v *Server) NotReady() error {
-	if why := v.why.Load(); why != nil {
-		return *why
-	}
-	return nil
-}
-
 // ready prepares the database, unless that is done. Callers that come meanwhile
 // wait; after an error the next one tries again.
 func (v *Server) ready(ctx context.Context) error {
@@ -96,12 +86,9 @@ func (v *Server) ready(ctx context.Context) error {
 		err = v.Migrate(ctx)
 	}
 	if err != nil {
-		err = v.explain(ctx, err)
-		v.why.Store(&err)
-		return err
+		return v.explain(ctx, err)
 	}
 	v.done.Store(true)
-	v.why.Store(nil)
 	return nil
 }
 

@@ -304,13 +304,9 @@ func (s *Store) Deliveries(
 // CountDeliveries counts what is kept.
 func (s *Store) CountDeliveries(ctx context.Context, id sluice.WebhookID) (pending, failed int64, err error) {
 	defer s.wrap(&err, "count deliveries")
-	count := func(state sluice.DeliveryState) (int64, error) {
-		return only[int64](s.reads(ctx).row(sqlCountDeliveries, webhookArg(id), string(state)))
-	}
-	if pending, err = count(sluice.DeliveryPending); err != nil {
-		return 0, 0, err
-	}
-	failed, err = count(sluice.DeliveryFailed)
+	q := s.reads(ctx)
+	pending, _ = only[int64](q.row(sqlCountDeliveries, webhookArg(id), string(sluice.DeliveryPending)))
+	failed, err = only[int64](q.row(sqlCountDeliveries, webhookArg(id), string(sluice.DeliveryFailed)))
 	return pending, failed, err
 }
 
