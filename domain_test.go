@@ -52,7 +52,7 @@ func TestIDs(t *testing.T) {
 			t.Errorf("%s: %v, want ok %v", c.name, c.got, c.ok)
 		}
 	}
-	if sale, ok := MakeOrderID("phone", hex).Sale(); !ok || sale != "phone" {
+	if sale, ok := SaleID("phone").Order(hex).Sale(); !ok || sale != "phone" {
 		t.Errorf("the order id carries %q, %v", sale, ok)
 	}
 	for _, bad := range []OrderID{
@@ -94,7 +94,7 @@ func TestWindow(t *testing.T) {
 
 func goodClaim() Claim {
 	return Claim{
-		Buyer: "张三", Key: "attempt-1", Quantity: 2, Order: MakeOrderID("phone", strings.Repeat("0a", 16)),
+		Buyer: "张三", Key: "attempt-1", Quantity: 2, Order: SaleID("phone").Order(strings.Repeat("0a", 16)),
 		Meta: `{"note":"a \t b"}`,
 	}
 }

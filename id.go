@@ -37,10 +37,9 @@ const (
 	maxKey     = 64
 )
 
-// MakeOrderID joins a sale and a unique suffix of lower-case hex digits.
-func MakeOrderID(sale SaleID, suffix string) OrderID {
-	return OrderID(string(sale) + "." + suffix)
-}
+// Order returns the id of an order of the sale, whose suffix, lower-case hex digits,
+// is unique in it.
+func (s SaleID) Order(suffix string) OrderID { return OrderID(string(s) + "." + suffix) }
 
 // Sale returns the sale that the order id carries, or false when it is not the
 // id of an order.

@@ -280,7 +280,7 @@ type ReconcileStore interface {
 // ClusterStore is how the servers of one store know of each other: jobs that
 // one of them does at a time, and a rebuild that waits for all of them.
 type ClusterStore interface {
-	// Lease and Unlease are those of lock.Keeper, by the store's clock. All servers
+	// Lease and Unlease are those of lock.Backend, by the store's clock. All servers
 	// ask for one name with one ttl: a lease that ends later than ttl from now, by
 	// more than a second, was taken before the store's clock stepped back, and has
 	// expired. Nothing may depend on a lease for being correct, only for not being

@@ -140,7 +140,7 @@ func (f *floods) request(ctx context.Context, pattern string) (*http.Request, er
 		method, path = http.MethodGet, fmt.Sprint("/no/such/path/", n)
 	}
 	path = strings.NewReplacer("{$}", "", "{sale}", string(f.sale), "{order}",
-		string(sluice.MakeOrderID(f.sale, fmt.Sprintf("%032x", n))),
+		string(f.sale.Order(fmt.Sprintf("%032x", n))),
 		"{list}", "allow", "{id}", fmt.Sprint(n), "{webhook}", "wh-1", "{build}", "x", "{file}", "x.js").Replace(path)
 	body := ""
 	if method == http.MethodPost && strings.HasSuffix(path, "/orders") {

@@ -324,7 +324,7 @@ func TestALetterThatWaitsIsReplayedLessAndLess(t *testing.T) {
 		FirstSeq: 1,
 		Claims: []sluice.Claim{{
 			Buyer: "ann", Key: "attempt-1", Quantity: 1,
-			Order: sluice.MakeOrderID("phone", strings.Repeat("0a", 16)),
+			Order: sluice.SaleID("phone").Order(strings.Repeat("0a", 16)),
 		}},
 	}
 	if err := r.store.SetAside(t.Context(), lost.DeadLetter(sluice.ErrStaleEpoch)); err != nil {

@@ -208,7 +208,7 @@ func TestAnEntryOfANewerFormatInRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order := sluice.MakeOrderID(restoreSale, strings.Repeat("0a", 16))
+	order := restoreSale.Order(strings.Repeat("0a", 16))
 	claims := []sluice.Claim{{Buyer: "buyer-00001", Key: "attempt-buyer-00001", Quantity: 1, Order: order}}
 	decisions, err := ledger.Claim(ctx, restoreSale, claims)
 	if err != nil || decisions[0].Code != sluice.Accepted {

@@ -420,7 +420,7 @@ func TestRestoreOfAStoreBesideAJournal(t *testing.T) {
 	must(err)
 	claim := func(buyer string, stored bool) sluice.OrderID {
 		t.Helper()
-		order := sluice.MakeOrderID(restoreSale, fmt.Sprintf("%032x", []byte(buyer)))
+		order := restoreSale.Order(fmt.Sprintf("%032x", []byte(buyer)))
 		c := []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order}}
 		await(t, "the unit", func() bool {
 			decisions, err := ledger.Claim(ctx, restoreSale, c)

@@ -1,11 +1,11 @@
 // Package lock lets one process at a time do a job, on any number of machines:
 //
-//	locker := lock.Locker{Keeper: keeper, TTL: 10 * time.Second}
+//	locker := lock.Locker{Backend: backend, TTL: 10 * time.Second}
 //	err := locker.Do(ctx, "close-the-books", func(ctx context.Context, fence int64) error {
 //		return books.Close(ctx, fence)
 //	})
 //
-// A Keeper keeps the locks: lock/redislock on one Redis, [Redlock] on several that
+// A Backend keeps the locks: lock/redislock on one Redis, [Redlock] on several that
 // know nothing of each other, and every store of Sluice in its database. A lock
 // ends by itself, a ttl after it was last renewed, so that a holder that dies
 // blocks no other. While the holder lives, a watchdog renews the lock three times
@@ -46,10 +46,10 @@ var (
 	ErrLost = errors.New("the lock is lost")
 )
 
-// Keeper keeps locks. It is safe for concurrent use by any number of processes.
-type Keeper interface {
+// Backend keeps locks. It is safe for concurrent use by any number of processes.
+type Backend interface {
 	// Lease with fence 0 takes the named lock for owner, for ttl from now by the
-	// keeper's clock, unless another owner holds it. It returns the lock's fencing
+	// backend's clock, unless another owner holds it. It returns the lock's fencing
 	// number: a new one, higher than all before it, or the same again if owner holds
 	// the lock already. 0 means that another owner holds it.
 	//
@@ -64,21 +64,20 @@ type Keeper interface {
 	Unlease(ctx context.Context, name, owner string) error
 }
 
-// DefaultTTL of a Locker.
-const DefaultTTL = 10 * time.Second
+const defaultTTL = 10 * time.Second
 
-// Locker takes locks from a keeper. All who share a name use the same TTL.
+// Locker takes locks from a backend. All who share a name use the same TTL.
 type Locker struct {
-	Keeper Keeper
-	// TTL is how long others wait for a holder that has died; default DefaultTTL.
-	// It should be long beside the time that a call of the keeper takes.
+	Backend Backend
+	// TTL is how long others wait for a holder that has died; default 10 s.
+	// It should be long beside the time that a call of the backend takes.
 	TTL time.Duration
 	// Owner, if it is set, is who holds the locks, instead of a new random name for
 	// each. An owner gets what it holds already: a process that starts again under
 	// its old name need not wait for the ttl. Such a process must not take one name
 	// twice at a time.
 	Owner string
-	// Patient keeps the holder's context while the keeper does not answer, and
+	// Patient keeps the holder's context while the backend does not answer, and
 	// ends it only when another owner has the lock: for work that is right without
 	// its lock, and is merely done twice.
 	Patient bool
@@ -89,15 +88,15 @@ func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 
 // Try takes a lock, or returns ErrHeld at once. The lock's context ends with ctx.
 func (l Locker) Try(ctx context.Context, name string) (*Lock, error) {
-	l.TTL = cmp.Or(l.TTL, DefaultTTL)
+	l.TTL = cmp.Or(l.TTL, defaultTTL)
 	l.Owner = cmp.Or(l.Owner, rand.Text())
 	asked := time.Now()
 	call, done := context.WithDeadline(ctx, asked.Add(l.TTL-drift(l.TTL)))
 	defer done()
 	k := &Lock{Locker: l, name: name, ended: make(chan struct{})}
 	var err error
-	if k.fence, err = l.Keeper.Lease(call, name, l.Owner, 0, l.TTL); err == nil {
-		err = call.Err() // whatever the keeper says: it may have ended since
+	if k.fence, err = l.Backend.Lease(call, name, l.Owner, 0, l.TTL); err == nil {
+		err = call.Err() // whatever the backend says: it may have ended since
 	}
 	switch {
 	case err != nil:
@@ -120,7 +119,7 @@ func (l Locker) Lock(ctx context.Context, name string) (*Lock, error) {
 		if !errors.Is(err, ErrHeld) {
 			return k, err
 		}
-		step := cmp.Or(l.TTL, DefaultTTL) / 10
+		step := cmp.Or(l.TTL, defaultTTL) / 10
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(err, context.Cause(ctx))
@@ -176,14 +175,14 @@ func (k *Lock) Unlock() error {
 func (k *Lock) giveBack(ctx context.Context) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), k.TTL)
 	defer done()
-	if err := k.Keeper.Unlease(ctx, k.name, k.Owner); err != nil {
+	if err := k.Backend.Unlease(ctx, k.name, k.Owner); err != nil {
 		return fmt.Errorf("give back the lock %s, which ends by itself: %w", k.name, err)
 	}
 	return nil
 }
 
-// watch is the watchdog. The lock counts from the moment before the keeper was
-// asked, so it ends here before it can end at the keeper, whatever a call takes.
+// watch is the watchdog. The lock counts from the moment before the backend was
+// asked, so it ends here before it can end at the backend, whatever a call takes.
 func (k *Lock) watch(cancel context.CancelCauseFunc, asked time.Time) {
 	defer close(k.ended)
 	until := func(asked time.Time) time.Duration { return time.Until(asked.Add(k.TTL - drift(k.TTL))) }
@@ -202,7 +201,7 @@ func (k *Lock) watch(cancel context.CancelCauseFunc, asked time.Time) {
 		}
 		now := time.Now()
 		call, done := context.WithTimeout(k.ctx, k.TTL/3)
-		fence, err := k.Keeper.Lease(call, k.name, k.Owner, k.fence, k.TTL)
+		fence, err := k.Backend.Lease(call, k.name, k.Owner, k.fence, k.TTL)
 		done()
 		switch {
 		case err != nil:

@@ -11,7 +11,7 @@ import (
 	"github.com/sluicehq/sluice/lock"
 )
 
-// fake is a keeper on the test's clock, which takes some time to answer.
+// fake is a backend on the test's clock, which takes some time to answer.
 type fake struct {
 	mu       sync.Mutex
 	takes    time.Duration
@@ -62,13 +62,13 @@ func (f *fake) Unlease(_ context.Context, _, owner string) error {
 
 const ttl = 10 * time.Second
 
-// The context of a holder whose keeper does not answer ends before its lock does,
+// The context of a holder whose backend does not answer ends before its lock does,
 // by the margin for clocks that differ; a patient one ends when another has it.
 func TestTheContextEndsFirst(t *testing.T) {
 	for _, patient := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{takes: time.Second}
-			held, err := lock.Locker{Keeper: f, TTL: ttl, Patient: patient}.Try(t.Context(), "x")
+			held, err := lock.Locker{Backend: f, TTL: ttl, Patient: patient}.Try(t.Context(), "x")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func TestTheContextEndsFirst(t *testing.T) {
 func TestALateAnswerIsNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{takes: ttl - 50*time.Millisecond}
-		if _, err := (lock.Locker{Keeper: f, TTL: ttl}).Try(t.Context(), "x"); err == nil || errors.Is(err, lock.ErrHeld) {
+		if _, err := (lock.Locker{Backend: f, TTL: ttl}).Try(t.Context(), "x"); err == nil || errors.Is(err, lock.ErrHeld) {
 			t.Errorf("an answer after %v of %v: %v, want an error", f.takes, ttl, err)
 		}
 		if f.released != 1 {
@@ -116,7 +116,7 @@ func TestRedlockCountsTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		if fence, err := k.Lease(t.Context(), "x", "a", 0, ttl); err != nil || fence != 1 {
-			t.Errorf("one slow keeper of three: %d, %v", fence, err)
+			t.Errorf("one slow backend of three: %d, %v", fence, err)
 		}
 		if err := k.Unlease(t.Context(), "x", "a"); err != nil {
 			t.Fatal(err)
@@ -124,17 +124,17 @@ func TestRedlockCountsTime(t *testing.T) {
 		slow[1].takes = 2 * time.Second // more than a tenth of the ttl
 		slow[2].takes = 2 * time.Second
 		if fence, err := k.Lease(t.Context(), "x", "a", 0, ttl); err == nil || fence != 0 {
-			t.Errorf("two slow keepers of three: %d, %v, want an error", fence, err)
+			t.Errorf("two slow backends of three: %d, %v, want an error", fence, err)
 		}
 		for i, f := range slow {
 			if f.released != 2 {
-				t.Errorf("keeper %d: given back %d times, want twice", i, f.released)
+				t.Errorf("backend %d: given back %d times, want twice", i, f.released)
 			}
 		}
 	})
 }
 
-// Of any two majorities the later one has the higher number, whichever keepers are
+// Of any two majorities the later one has the higher number, whichever backends are
 // in them.
 func TestRedlockFencesRise(t *testing.T) {
 	fakes := []*fake{{fence: 100}, {fence: 1}, {fence: 50}}
@@ -158,14 +158,14 @@ func TestRedlockFencesRise(t *testing.T) {
 		away.owner, away.until = owner, time.Time{}
 	}
 	if _, err := lock.Redlock(fakes[0], fakes[1]); err == nil {
-		t.Error("Redlock over two keepers")
+		t.Error("Redlock over two backends")
 	}
 }
 
 // Do runs the work under the lock, once, and returns its error.
 func TestDo(t *testing.T) {
 	f := &fake{}
-	locker := lock.Locker{Keeper: f, TTL: ttl}
+	locker := lock.Locker{Backend: f, TTL: ttl}
 	wrong := errors.New("wrong")
 	err := locker.Do(t.Context(), "x", func(ctx context.Context, fence int64) error {
 		if err := locker.Do(ctx, "x", nil); !errors.Is(err, lock.ErrHeld) || fence != 1 {

@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// Redlock makes one Keeper of several that are independent of each other, such as
+// Redlock makes one Backend of several that are independent of each other, such as
 // Redis servers that do not replicate to each other. A lock is held by who holds it
 // at more than half of them, so it survives the loss of the others; with an odd
 // number, three or five, most is gained.
 //
-// All keepers are asked at once, and each may take a tenth of the ttl: one that hangs
+// All backends are asked at once, and each may take a tenth of the ttl: one that hangs
 // does not keep the others' answers back. A lock that was not got by the majority is
 // given back everywhere, also where the answer was an error. A Locker takes the time
-// that the answers took off the ttl. Fencing numbers are the keepers' highest,
+// that the answers took off the ttl. Fencing numbers are the backends' highest,
 // written back to a majority before the lock counts as taken: of any two majorities,
-// one keeper is in both.
+// one backend is in both.
 //
-// A keeper that has lost its data may let in a second holder while a lock that it
+// A backend that has lost its data may let in a second holder while a lock that it
 // knew of lasts: keep Redis on disk with appendfsync always, or start a Redis that
 // has lost its data a ttl later.
-func Redlock(keepers ...Keeper) (Keeper, error) {
-	if len(keepers) < 3 {
-		return nil, fmt.Errorf("Redlock over %d keepers: want three or more, so that one may fail", len(keepers))
+func Redlock(backends ...Backend) (Backend, error) {
+	if len(backends) < 3 {
+		return nil, fmt.Errorf("Redlock over %d backends: want three or more, so that one may fail", len(backends))
 	}
-	return redlock(keepers), nil
+	return redlock(backends), nil
 }
 
-type redlock []Keeper
+type redlock []Backend
 
 func (r redlock) Lease(ctx context.Context, name, owner string, fence int64, ttl time.Duration) (int64, error) {
 	got, err := r.ask(ctx, name, owner, fence, ttl)
@@ -54,7 +54,7 @@ func (r redlock) Lease(ctx context.Context, name, owner string, fence int64, ttl
 	return 0, err
 }
 
-// answers of the keepers.
+// answers of the backends.
 type answers struct {
 	majority        bool // more than half have given the lock
 	refused         bool // so many have refused it that a majority cannot be had
@@ -64,7 +64,7 @@ type answers struct {
 func (r redlock) ask(ctx context.Context, name, owner string, fence int64, ttl time.Duration) (a answers, err error) {
 	var mu sync.Mutex
 	yes, no := 0, 0
-	err = r.each(ctx, ttl/10, func(ctx context.Context, k Keeper) error {
+	err = r.each(ctx, ttl/10, func(ctx context.Context, k Backend) error {
 		got, err := k.Lease(ctx, name, owner, fence, ttl)
 		mu.Lock()
 		defer mu.Unlock()
@@ -85,11 +85,11 @@ func (r redlock) ask(ctx context.Context, name, owner string, fence int64, ttl t
 	return a, err
 }
 
-// Unlease waits a second at most for a keeper that does not answer. A lock that a
+// Unlease waits a second at most for a backend that does not answer. A lock that a
 // majority has back is free, even if the others have not heard of it.
 func (r redlock) Unlease(ctx context.Context, name, owner string) error {
 	var back atomic.Int64
-	err := r.each(context.WithoutCancel(ctx), time.Second, func(ctx context.Context, k Keeper) error {
+	err := r.each(context.WithoutCancel(ctx), time.Second, func(ctx context.Context, k Backend) error {
 		err := k.Unlease(ctx, name, owner)
 		if err == nil {
 			back.Add(1)
@@ -102,8 +102,8 @@ func (r redlock) Unlease(ctx context.Context, name, owner string) error {
 	return err
 }
 
-// each calls every keeper at once, and joins what goes wrong.
-func (r redlock) each(ctx context.Context, wait time.Duration, call func(context.Context, Keeper) error) error {
+// each calls every backend at once, and joins what goes wrong.
+func (r redlock) each(ctx context.Context, wait time.Duration, call func(context.Context, Backend) error) error {
 	ctx, done := context.WithTimeout(ctx, wait)
 	defer done()
 	errs := make([]error, len(r))
@@ -111,7 +111,7 @@ func (r redlock) each(ctx context.Context, wait time.Duration, call func(context
 	for i, k := range r {
 		calls.Go(func() {
 			if err := call(ctx, k); err != nil {
-				errs[i] = fmt.Errorf("keeper %d of %d: %w", i+1, len(r), err)
+				errs[i] = fmt.Errorf("backend %d of %d: %w", i+1, len(r), err)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ func (l *slowLedger) sizes() []int {
 func claim(n int) sluice.Claim {
 	return sluice.Claim{
 		Buyer: sluice.BuyerID(fmt.Sprintf("buyer-%d", n)), Key: "key-00001", Quantity: 1,
-		Order: sluice.MakeOrderID("sale", fmt.Sprintf("%032x", n)),
+		Order: sluice.SaleID("sale").Order(fmt.Sprintf("%032x", n)),
 	}
 }
 

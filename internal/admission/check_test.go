@@ -32,7 +32,7 @@ func open(rules sluice.Rules) *View {
 func gateBefore(ledger sluice.Decider, view *View, opts BatcherOptions) *Gate {
 	board := NewBoard(noReadings{}, &rows{}, BoardOptions{})
 	g := NewGate(board, NewBatcher(ledger, opts), noArchive{}, func(id sluice.SaleID) sluice.OrderID {
-		return sluice.MakeOrderID(id, fmt.Sprintf("%032x", 1))
+		return id.Order(fmt.Sprintf("%032x", 1))
 	})
 	start := time.Now()
 	g.now = func() time.Time { return clock.Add(time.Since(start)) }

@@ -337,7 +337,7 @@ func NewOrderID(sale sluice.SaleID) sluice.OrderID {
 	id := uuid.Must(uuid.NewV7())
 	var digits [32]byte
 	hex.Encode(digits[:], id[:])
-	return sluice.MakeOrderID(sale, string(digits[:]))
+	return sale.Order(string(digits[:]))
 }
 
 // NewSaleID makes an id for a sale whose merchant gave none.

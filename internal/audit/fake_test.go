@@ -82,7 +82,7 @@ func (w *world) claim(buyers ...string) {
 }
 
 func orderID(epoch, n int64) sluice.OrderID {
-	return sluice.MakeOrderID(saleID, fmt.Sprintf("%016x%016x", epoch, n))
+	return saleID.Order(fmt.Sprintf("%016x%016x", epoch, n))
 }
 
 // insert is the pipeline's transaction for the oldest entry; ack its

@@ -127,7 +127,7 @@ func (s *stage) claims(buyers ...string) []sluice.Claim {
 	for i, b := range buyers {
 		id := strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", "")
 		claims[i] = sluice.Claim{
-			Buyer: sluice.BuyerID(b), Key: sluice.Key("key-" + id), Quantity: 1, Order: sluice.MakeOrderID(s.sale, id),
+			Buyer: sluice.BuyerID(b), Key: sluice.Key("key-" + id), Quantity: 1, Order: s.sale.Order(id),
 		}
 	}
 	return claims

@@ -84,7 +84,7 @@ func (n *names) buyer(id sluice.BuyerID) uint32 {
 }
 
 func (n *names) order(r *Row) string {
-	return string(sluice.MakeOrderID(n.sale, hex.EncodeToString(r.order[:])))
+	return string(n.sale.Order(hex.EncodeToString(r.order[:])))
 }
 
 // OrderID and Buyer return what a row is about.

@@ -49,7 +49,7 @@ func TestParsePlaceOrder(t *testing.T) {
 }
 
 func TestAppendPlacedIsPlaced(t *testing.T) {
-	order := sluice.MakeOrderID("s1", strings.Repeat("0a", 16))
+	order := sluice.SaleID("s1").Order(strings.Repeat("0a", 16))
 	want, _ := json.Marshal(api.Placed{OrderID: order, SaleID: "s1", Quantity: 2, Status: sluice.Queued})
 	if got := string(appendPlaced(nil, "s1", order, 2)); got != string(want)+"\n" {
 		t.Errorf("got  %s\nwant %s", got, want)

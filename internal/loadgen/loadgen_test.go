@@ -78,7 +78,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 409, "sold_out")
 		return
 	default:
-		order = sluice.MakeOrderID("s1", fmt.Sprintf("%032x", len(s.orders)))
+		order = sluice.SaleID("s1").Order(fmt.Sprintf("%032x", len(s.orders)))
 		s.orders[id] = order
 		s.buyers[claims.Subject]++
 	}
@@ -208,7 +208,7 @@ func TestTroubleIsRetriedWithTheSameKey(t *testing.T) {
 		{name: "empty 202", trouble: func(w http.ResponseWriter) { w.WriteHeader(202) }},
 		{name: "another buyer's order", trouble: func(w http.ResponseWriter) {
 			w.WriteHeader(202)
-			_, _ = w.Write(placed("s2", sluice.MakeOrderID("s2", strings.Repeat("0", 32))))
+			_, _ = w.Write(placed("s2", sluice.SaleID("s2").Order(strings.Repeat("0", 32))))
 		}},
 		{name: "cheerful lie", trouble: func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"code":"accepted"}`)) }},
 		{name: "cut off", trouble: func(w http.ResponseWriter) {
@@ -344,7 +344,7 @@ func TestCancelEndsTheRush(t *testing.T) {
 func TestTLSAndChunks(t *testing.T) {
 	chunked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(202)
-		body := placed("s1", sluice.MakeOrderID("s1", strings.Repeat("a", 32)))
+		body := placed("s1", sluice.SaleID("s1").Order(strings.Repeat("a", 32)))
 		_, _ = w.Write(body[:20])
 		_ = http.NewResponseController(w).Flush()
 		_, _ = w.Write(body[20:])

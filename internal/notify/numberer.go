@@ -18,7 +18,7 @@ import (
 // NumbererStore is what a Numberer needs of the store.
 type NumbererStore interface {
 	NumberEvents(ctx context.Context, limit int) (int, error)
-	lock.Keeper
+	lock.Backend
 }
 
 // NumbererOptions of a Numberer. All but Node may be absent.

@@ -33,7 +33,7 @@ type SenderStore interface {
 	HeldSubjects(ctx context.Context, id sluice.WebhookID, subjects []string) ([]string, error)
 	Events(ctx context.Context, after int64, limit int) ([]sluice.Event, error)
 	LastEvent(ctx context.Context) (int64, error)
-	lock.Keeper
+	lock.Backend
 }
 
 // Message is an event on its way to a webhook.

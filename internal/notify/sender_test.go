@@ -98,7 +98,7 @@ func (w *world) orders(n int) (ids []sluice.OrderID) {
 	}
 	for range n {
 		w.made++
-		id := sluice.MakeOrderID("phones", fmt.Sprintf("%032x", w.made))
+		id := sluice.SaleID("phones").Order(fmt.Sprintf("%032x", w.made))
 		ids = append(ids, id)
 		entry.Claims = append(entry.Claims, sluice.Claim{
 			Buyer: "ann", Key: sluice.Key(fmt.Sprintf("key-%08d", w.made)), Order: id, Quantity: 1,

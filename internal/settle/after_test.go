@@ -52,7 +52,7 @@ func TestRestock(t *testing.T) {
 // accepted claims one unit and fails the test if the answer is another.
 func (r *rig) accepted(buyer string, want bool) sluice.OrderID {
 	r.t.Helper()
-	order := sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))
+	order := id.Order(fmt.Sprintf("%032x", []byte(buyer)))
 	decisions, err := r.ledger.Claim(r.t.Context(), id, []sluice.Claim{
 		{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order},
 	})

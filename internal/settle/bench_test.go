@@ -97,7 +97,7 @@ func fillSale(b *testing.B, ledger sluice.Ledger, store sluice.Store, n int) slu
 		for i := range claims {
 			claims[i] = sluice.Claim{
 				Buyer: sluice.BuyerID(fmt.Sprintf("user-%010d", at+i)), Key: "attempt-1", Quantity: 1,
-				Order: sluice.MakeOrderID(id, strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", "")),
+				Order: id.Order(strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", "")),
 				Meta:  `{"channel":"app"}`,
 			}
 		}

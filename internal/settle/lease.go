@@ -19,7 +19,7 @@ const leaseFor = 15 * time.Second
 // busy with the load itself.
 func (r *Rebuilder) underLease(ctx context.Context, sale sluice.SaleID, work func(context.Context) error,
 ) (bool, error) {
-	locker := lock.Locker{Keeper: r.store, TTL: leaseFor, Owner: r.node, Patient: true}
+	locker := lock.Locker{Backend: r.store, TTL: leaseFor, Owner: r.node, Patient: true}
 	err := locker.Do(ctx, "rebuild:"+string(sale), func(ctx context.Context, _ int64) error { return work(ctx) })
 	if errors.Is(err, lock.ErrHeld) {
 		return false, nil

@@ -19,7 +19,7 @@ func decided(epoch int64, seqs ...int64) ([]sluice.Claim, []sluice.Decision) {
 		if seq != 0 {
 			decisions[i] = sluice.Decision{
 				Code: sluice.Accepted, Seq: max(seq, -seq), Epoch: epoch, Terms: 1, At: time.Unix(0, 0), Replayed: seq < 0,
-				Order: sluice.MakeOrderID("sale", fmt.Sprintf("%032x", max(seq, -seq))),
+				Order: sluice.SaleID("sale").Order(fmt.Sprintf("%032x", max(seq, -seq))),
 			}
 		}
 	}

@@ -406,7 +406,7 @@ func TestARebuildKnowsWhatWasNeverDecided(t *testing.T) {
 		return sluice.Record{
 			Claim: sluice.Claim{
 				Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
-				Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer))),
+				Order: id.Order(fmt.Sprintf("%032x", []byte(buyer))),
 			},
 			Sale: id, Epoch: 1, Seq: seq, Terms: 1, At: time.Now().Add(at).UTC().Truncate(time.Millisecond), Live: true,
 		}

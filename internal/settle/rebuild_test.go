@@ -54,7 +54,7 @@ func TestRebuild(t *testing.T) {
 	claim := func(buyer string) ([]sluice.Claim, []sluice.Decision) {
 		claims := []sluice.Claim{{
 			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
-			Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer))),
+			Order: id.Order(fmt.Sprintf("%032x", []byte(buyer))),
 		}}
 		decisions, err := r.ledger.Claim(ctx, id, claims)
 		if err != nil || decisions[0].Code != sluice.Accepted {
@@ -95,7 +95,7 @@ func TestRebuild(t *testing.T) {
 		t.Errorf("alice's claim now gets %s, want %s (I4)", got, stored)
 	}
 	for _, buyer := range []string{"bob", "carol"} {
-		want := sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer)))
+		want := id.Order(fmt.Sprintf("%032x", []byte(buyer)))
 		if o, err := r.store.Order(ctx, want); err != nil || o.Status != sluice.Pending {
 			t.Errorf("%s's promise: %v, %v; want it stored", buyer, o.Status, err)
 		}
@@ -117,7 +117,7 @@ func TestARebuildWaitsForClaimsInFlight(t *testing.T) {
 	}
 	claims := []sluice.Claim{{
 		Buyer: "bob", Key: "attempt-1", Quantity: 1,
-		Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", "bob")),
+		Order: id.Order(fmt.Sprintf("%032x", "bob")),
 	}}
 	decisions, err := r.ledger.Claim(ctx, id, claims)
 	if err != nil || decisions[0].Code != sluice.Accepted {
@@ -238,7 +238,7 @@ func TestOneRefusedClaimDoesNotKeepASaleFenced(t *testing.T) {
 		for _, buyer := range []string{"alice", "bob", "carol"} {
 			claims = append(claims, sluice.Claim{
 				Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
-				Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", []byte(buyer))),
+				Order: id.Order(fmt.Sprintf("%032x", []byte(buyer))),
 			})
 		}
 		decisions, err := r.ledger.Claim(ctx, id, claims)

@@ -30,7 +30,7 @@ func reconcileInARush(t *testing.T, p *pair, buyersEach int) {
 		buying.Go(func() {
 			for n := range buyersEach {
 				buyer := fmt.Sprintf("b-%d-%d", crowd, n)
-				order := sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", []byte(buyer)))
+				order := p.id.Order(fmt.Sprintf("%032x", []byte(buyer)))
 				decisions, err := p.ledger.Claim(ctx, p.id, []sluice.Claim{
 					{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order},
 				})
@@ -43,7 +43,7 @@ func reconcileInARush(t *testing.T, p *pair, buyersEach int) {
 					ender.Wake()
 				}
 				// A buyer who came a little before gives up, or pays.
-				before := sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", fmt.Appendf(nil, "b-%d-%d", crowd, n-5)))
+				before := p.id.Order(fmt.Sprintf("%032x", fmt.Appendf(nil, "b-%d-%d", crowd, n-5)))
 				change := sluice.Change{Order: before, Action: sluice.Cancel, By: "test"}
 				if n%5 == 0 {
 					change.Action, change.PaymentID = sluice.Pay, "p-"+buyer

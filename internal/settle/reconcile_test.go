@@ -123,7 +123,7 @@ func (p *pair) must(err error) {
 func (p *pair) accept(buyers ...string) {
 	p.t.Helper()
 	for _, b := range buyers {
-		p.orders[b] = sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", []byte(b)))
+		p.orders[b] = p.id.Order(fmt.Sprintf("%032x", []byte(b)))
 		decisions, err := p.ledger.Claim(p.t.Context(), p.id,
 			[]sluice.Claim{{Buyer: sluice.BuyerID(b), Key: "attempt-1", Quantity: 1, Order: p.orders[b]}})
 		p.must(err)
@@ -165,7 +165,7 @@ func (p *pair) loseReleases() {
 // stray is an order in the store that no ledger has promised.
 func (p *pair) stray(buyer string, seq int64) {
 	p.t.Helper()
-	p.orders[buyer] = sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", []byte(buyer)))
+	p.orders[buyer] = p.id.Order(fmt.Sprintf("%032x", []byte(buyer)))
 	_, err := p.store.Insert(p.t.Context(), p.id, []sluice.Entry{{
 		ID: "planted", Sale: p.id, Epoch: 1, Terms: 1, FirstSeq: seq, At: time.Now(),
 		Claims: []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: p.orders[buyer]}},
@@ -461,7 +461,7 @@ func TestTheLedgersCounterIsRepaired(t *testing.T) {
 				decisions, err := p.ledger.Claim(t.Context(), p.id,
 					[]sluice.Claim{{
 						Buyer: "g", Key: "attempt-1", Quantity: 1,
-						Order: sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", "g")),
+						Order: p.id.Order(fmt.Sprintf("%032x", "g")),
 					}})
 				p.must(err)
 				if decisions[0].Code != sluice.SoldOut {
@@ -502,7 +502,7 @@ func TestAWrongCounterIsFoundInARush(t *testing.T) {
 		ledger := p.ledger
 		buying.Go(func() {
 			for n := 0; ; n++ {
-				order := sluice.MakeOrderID(p.id, fmt.Sprintf("%032x", n))
+				order := p.id.Order(fmt.Sprintf("%032x", n))
 				claim := sluice.Claim{Buyer: sluice.BuyerID(fmt.Sprint("b-", n)), Key: "attempt-1", Quantity: 2, Order: order}
 				if _, err := ledger.Claim(ctx, p.id, []sluice.Claim{claim}); err != nil {
 					return

@@ -28,7 +28,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	claim := func(buyer string, order int) sluice.Claim {
 		return sluice.Claim{
 			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
-			Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", order)),
+			Order: id.Order(fmt.Sprintf("%032x", order)),
 		}
 	}
 	accept := func(c sluice.Claim) {
@@ -212,7 +212,7 @@ func TestLettersThatRest(t *testing.T) {
 				ID: string(buyer), Sale: id, Epoch: 1,
 				Claims: []sluice.Claim{{
 					Buyer: buyer, Key: "attempt-1", Quantity: 1,
-					Order: sluice.MakeOrderID(id, strings.Repeat("0a", 16)),
+					Order: id.Order(strings.Repeat("0a", 16)),
 				}},
 			}
 			letter := e.DeadLetter(sluice.ErrStaleEpoch)

@@ -99,7 +99,7 @@ func (r *rig) follow(adopt bool) (changed bool) {
 func (r *rig) claim(buyer string) sluice.Decision {
 	r.t.Helper()
 	decisions, err := r.ledger.Claim(r.t.Context(), id, []sluice.Claim{{
-		Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, strings.Repeat("0a", 16)),
+		Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: id.Order(strings.Repeat("0a", 16)),
 	}})
 	if err != nil {
 		r.t.Fatal(err)
@@ -235,7 +235,7 @@ func TestLossIsFenced(t *testing.T) {
 		entry := sluice.Entry{
 			ID: "1", Sale: id, Epoch: 1, Terms: 1, Node: "a", At: time.Now(), FirstSeq: 7,
 			Claims: []sluice.Claim{{
-				Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: sluice.MakeOrderID(id, strings.Repeat("0b", 16)),
+				Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: id.Order(strings.Repeat("0b", 16)),
 			}},
 		}
 		if _, err := r.store.Insert(t.Context(), id, []sluice.Entry{entry}); err != nil {

@@ -159,7 +159,7 @@ func TestOrdersBeyondTheLimit(t *testing.T) {
 	}
 	var orders []sluice.OrderID
 	for i := range 3 {
-		order := sluice.MakeOrderID(id, fmt.Sprintf("%032x", i))
+		order := id.Order(fmt.Sprintf("%032x", i))
 		decisions, err := r.ledger.Claim(ctx, id, []sluice.Claim{
 			{Buyer: "alice", Key: sluice.Key(fmt.Sprintf("attempt-%d", i)), Quantity: 1, Order: order},
 		})

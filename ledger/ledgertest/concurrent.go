@@ -81,7 +81,7 @@ func (e *env) rush(caller int, done <-chan struct{}) {
 		for i := range 5 {
 			batch = append(batch, sluice.Claim{
 				Buyer: sluice.BuyerID(fmt.Sprintf("buyer-%d-%d-%d", caller, n, i)), Key: "key-0001", Quantity: 1,
-				Order: sluice.MakeOrderID(sale, fmt.Sprintf("%08x%012x%012x", caller, n, i)),
+				Order: sale.Order(fmt.Sprintf("%08x%012x%012x", caller, n, i)),
 			})
 		}
 		if _, err := e.ledger.Claim(e.ctx, sale, batch); err != nil {
@@ -162,7 +162,7 @@ func (s *stampede) claimAll(caller int) {
 			batch[i] = sluice.Claim{
 				Buyer: sluice.BuyerID(fmt.Sprint("buyer-", random.IntN(stampedeBuyers))),
 				Key:   sluice.Key(fmt.Sprint("attempt-", random.IntN(3))), Quantity: 1,
-				Order: sluice.MakeOrderID(sale, fmt.Sprintf("%08x%012x%012x", caller, round, i)),
+				Order: sale.Order(fmt.Sprintf("%08x%012x%012x", caller, round, i)),
 			}
 		}
 		for range 2 {
@@ -264,7 +264,7 @@ func (e *env) linearizable(nodes int) {
 					in.claim = sluice.Claim{
 						Buyer:    sluice.BuyerID(fmt.Sprint("buyer-", random.IntN(6))),
 						Key:      sluice.Key(fmt.Sprint("attempt-", random.IntN(3))),
-						Quantity: 1 + random.Int64N(2), Order: sluice.MakeOrderID(sale, fmt.Sprintf("%016x%016x", c, n)),
+						Quantity: 1 + random.Int64N(2), Order: sale.Order(fmt.Sprintf("%016x%016x", c, n)),
 					}
 				}
 				op := porcupine.Operation{ClientId: c, Input: in, Call: time.Since(start).Nanoseconds()}

@@ -101,7 +101,7 @@ func (e *env) wantErr(what string, err, want error) {
 // order returns an order id that was not used before.
 func (e *env) order(id sluice.SaleID) sluice.OrderID {
 	e.orders++
-	return sluice.MakeOrderID(id, fmt.Sprintf("%032x", e.orders))
+	return id.Order(fmt.Sprintf("%032x", e.orders))
 }
 
 // claim makes a claim on the sale of this case, with a new order id.

@@ -170,7 +170,7 @@ func (a *author) claim(id sluice.SaleID) {
 		if len(a.asked) > 0 && a.IntN(3) == 0 { // a repeat, perhaps of a refused claim
 			c = pick(a, a.asked...)
 		}
-		c.Order = sluice.MakeOrderID(id, fmt.Sprintf("%032x", a.orders))
+		c.Order = id.Order(fmt.Sprintf("%032x", a.orders))
 		a.asked = append(a.asked, c)
 		s.claims = append(s.claims, c)
 	}
@@ -242,7 +242,7 @@ func (a *author) release(id sluice.SaleID) {
 	if a.IntN(8) == 0 {
 		stranger := sluice.Claim{
 			Buyer: "stranger", Key: "attempt-1", Quantity: 1,
-			Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", a.IntN(99))),
+			Order: id.Order(fmt.Sprintf("%032x", a.IntN(99))),
 		}
 		s.ended = append(s.ended, releaseOf(id, stranger, held.epoch+pick(a, int64(0), 0, 1)))
 	}

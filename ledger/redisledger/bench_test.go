@@ -104,7 +104,7 @@ func benchClaim(n int64) sluice.Claim {
 	id := fmt.Sprintf("%032x", n)
 	return sluice.Claim{
 		Buyer: sluice.BuyerID("user-" + strconv.FormatInt(n, 10)), Key: sluice.Key(id), Quantity: 1,
-		Order: sluice.MakeOrderID("bench", id),
+		Order: sluice.SaleID("bench").Order(id),
 	}
 }
 

@@ -109,7 +109,7 @@ func must(t testing.TB, err error) {
 func makeClaim(sale sluice.SaleID, n int) sluice.Claim {
 	id := fmt.Sprintf("%032x", n)
 	return sluice.Claim{
-		Buyer: sluice.BuyerID(fmt.Sprint("buyer-", n)), Key: sluice.Key(id), Quantity: 1, Order: sluice.MakeOrderID(sale, id),
+		Buyer: sluice.BuyerID(fmt.Sprint("buyer-", n)), Key: sluice.Key(id), Quantity: 1, Order: sale.Order(id),
 	}
 }
 

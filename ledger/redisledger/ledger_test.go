@@ -83,7 +83,7 @@ func TestLimitsChangeAfterTheLoad(t *testing.T) {
 			again := func(key string, quantity int64) sluice.Claim {
 				c := makeClaim("s", 1)
 				c.Key, c.Quantity = sluice.Key(key), quantity
-				c.Order = sluice.MakeOrderID("s", (key + strings.Repeat("0", 32))[:32])
+				c.Order = sluice.SaleID("s").Order((key + strings.Repeat("0", 32))[:32])
 				return c
 			}
 			first := claim(t, l, "s", again("00000001", 1), again("00000002", 1))

@@ -41,7 +41,7 @@ func image(epoch int64, n int, terms sluice.Terms) sluice.LoadImage {
 		r := sluice.Record{
 			Claim: sluice.Claim{
 				Buyer: sluice.BuyerID(fmt.Sprintf("买家 %d", i/2)), Key: sluice.Key(id), Quantity: int64(i%4 + 1),
-				Order: sluice.MakeOrderID("s", id),
+				Order: sluice.SaleID("s").Order(id),
 			},
 			Sale: "s", Epoch: epoch - 1, Seq: int64(i + 1), Terms: 1, At: time.UnixMilli(int64(5000 + i)).UTC(), Live: i%3 > 0,
 		}
@@ -111,7 +111,7 @@ func TestLoadCountsForTheLimits(t *testing.T) {
 	ask := func(buyer int, key string, quantity int64) sluice.Claim {
 		return sluice.Claim{
 			Buyer: im.Records[2*buyer].Buyer, Key: sluice.Key(key), Quantity: quantity,
-			Order: sluice.MakeOrderID("s", strings.Repeat("f", 24)+key),
+			Order: sluice.SaleID("s").Order(strings.Repeat("f", 24) + key),
 		}
 	}
 	decisions, err := l.Claim(t.Context(), "s", []sluice.Claim{
@@ -276,7 +276,7 @@ func TestRecordRoundTrip(t *testing.T) {
 				Buyer:    sluice.BuyerID(text(`abxyz/{}"'%\ 买0189|.:-`, 1, 40)),
 				Key:      sluice.Key(text("abyzAZ019_-", 8, 64)),
 				Quantity: 1 + random.Int64N(sluice.MaxQuantity),
-				Order:    sluice.MakeOrderID("s", text("0123456789abcdef", 32, 32)),
+				Order:    sluice.SaleID("s").Order(text("0123456789abcdef", 32, 32)),
 			},
 			Sale: "s", Epoch: random.Int64N(1 << 40), Seq: 1 + random.Int64N(1<<40), Terms: 1 + random.Int64N(1000),
 			Live: random.IntN(2) == 0, At: time.UnixMilli(random.Int64N(253402300800000)).UTC(),
@@ -365,7 +365,7 @@ func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
 			claim := func(key string) sluice.Claim {
 				return sluice.Claim{
 					Buyer: "old", Key: sluice.Key(key), Quantity: 1,
-					Order: sluice.MakeOrderID("s", strings.Repeat("e", 24)+key),
+					Order: sluice.SaleID("s").Order(strings.Repeat("e", 24) + key),
 				}
 			}
 			end := func(c sluice.Claim) {

@@ -60,7 +60,7 @@ func TestReleaseOfMany(t *testing.T) {
 			give := releasesOf("s", 4, claims[:1100]...)
 			var unknown []sluice.OrderID
 			for _, i := range []int{0, 249, 250, 777, 1099} {
-				give[i].Order = sluice.MakeOrderID("s", fmt.Sprintf("f%031x", i))
+				give[i].Order = sluice.SaleID("s").Order(fmt.Sprintf("f%031x", i))
 				unknown = append(unknown, give[i].Order)
 			}
 			give[500], give[900] = give[1], give[501] // twice, in one call of the script and in two

@@ -51,7 +51,7 @@ func child(path, round string) error {
 				for i := range claims {
 					claims[i] = sluice.Claim{
 						Buyer: sluice.BuyerID(fmt.Sprintf("%s-%d-%d-%d", round, g, n, i)), Key: "key-0001", Quantity: 1,
-						Order: sluice.MakeOrderID("s", fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())),
+						Order: sluice.SaleID("s").Order(fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())),
 					}
 				}
 				decisions, err := l.Claim(ctx, "s", claims)

@@ -77,7 +77,7 @@ func someClaims(from, n int) []sluice.Claim {
 	for i := range claims {
 		claims[i] = sluice.Claim{
 			Buyer: sluice.BuyerID(fmt.Sprint("buyer-", from+i)), Key: "key-0001", Quantity: 1,
-			Order: sluice.MakeOrderID("s", fmt.Sprintf("%032x", from+i)),
+			Order: sluice.SaleID("s").Order(fmt.Sprintf("%032x", from+i)),
 		}
 	}
 	return claims

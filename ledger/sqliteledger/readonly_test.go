@@ -55,7 +55,7 @@ func claim(t testing.TB, l *sqliteledger.Ledger, id sluice.SaleID, claims ...slu
 
 func newClaim(id sluice.SaleID, n int) sluice.Claim {
 	buyer := "buyer-" + hex(n)
-	return sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "key-0001", Quantity: 1, Order: sluice.MakeOrderID(id, hex(n))}
+	return sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "key-0001", Quantity: 1, Order: id.Order(hex(n))}
 }
 
 // hex returns n as the 32 hex digits of an order id.

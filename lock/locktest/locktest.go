@@ -1,4 +1,4 @@
-// Package locktest is what every [lock.Keeper] must pass, on real servers and with
+// Package locktest is what every [lock.Backend] must pass, on real servers and with
 // holders that are processes of their own.
 package locktest
 
@@ -20,9 +20,9 @@ import (
 	"github.com/sluicehq/sluice/lock"
 )
 
-// Backend is where the locks of one test are.
-type Backend struct {
-	// Spec says to Open, in this process and in others, which keeper to open.
+// Locks are where those of one test are.
+type Locks struct {
+	// Spec says to Main's function, in this process and in others, what to open.
 	Spec string
 	// Jump puts the backend's clock, or that of one of its servers, this far ahead of
 	// the machine's, or behind it; nil if the clock cannot be put.
@@ -31,20 +31,22 @@ type Backend struct {
 	Majority bool
 }
 
-// Open returns a keeper with connections of its own, and what closes them.
-type Open func(spec string) (keeper lock.Keeper, done func(), err error)
-
 // ttl of the suite's locks: long beside a call on a busy machine.
-const ttl = 1500 * time.Millisecond
+const ttl = 3 * time.Second
 
 // holding is the environment of a process that holds a lock.
 const holding = "SLUICE_LOCKTEST_HOLDING"
 
+// open is what Main was given.
+var open func(spec string) (backend lock.Backend, done func(), err error)
+
 // Main runs tests, from TestMain. In the processes that the tests start it holds a
-// lock instead.
-func Main(m *testing.M, open Open) {
+// lock instead. The function opens the backend of a Spec, with connections of its
+// own, and returns what closes them.
+func Main(m *testing.M, opens func(spec string) (backend lock.Backend, done func(), err error)) {
+	open = opens
 	if name, spec, ok := strings.Cut(os.Getenv(holding), " "); ok {
-		if err := hold(open, spec, name); err != nil {
+		if err := hold(spec, name); err != nil {
 			fmt.Println(err)
 		}
 		os.Exit(0)
@@ -54,13 +56,13 @@ func Main(m *testing.M, open Open) {
 
 // hold prints the fencing number again and again, as a holder would write to what
 // the lock guards, until the lock's context ends.
-func hold(open Open, spec, name string) error {
-	keeper, done, err := open(spec)
+func hold(spec, name string) error {
+	backend, done, err := open(spec)
 	if err != nil {
 		return err
 	}
 	defer done()
-	held, err := lock.Locker{Keeper: keeper, TTL: ttl}.Lock(context.Background(), name)
+	held, err := lock.Locker{Backend: backend, TTL: ttl}.Lock(context.Background(), name)
 	if err != nil {
 		return err
 	}
@@ -75,8 +77,8 @@ func hold(open Open, spec, name string) error {
 	}
 }
 
-// Run runs the suite; backend makes a new one for each of its tests.
-func Run(t *testing.T, open Open, backend func(t *testing.T) Backend) {
+// Run runs the suite; locks makes new ones for each of its tests.
+func Run(t *testing.T, locks func(t *testing.T) Locks) {
 	for _, test := range []struct {
 		name string
 		run  func(*suite)
@@ -91,11 +93,11 @@ func Run(t *testing.T, open Open, backend func(t *testing.T) Backend) {
 		{"bad input", (*suite).badInput},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.run(&suite{T: t, open: open, Backend: backend(t)})
+			test.run(&suite{T: t, Locks: locks(t)})
 		})
 	}
 	t.Run("clock", func(t *testing.T) {
-		if s := (&suite{T: t, open: open, Backend: backend(t)}); s.Jump != nil {
+		if s := (&suite{T: t, Locks: locks(t)}); s.Jump != nil {
 			s.clock()
 		}
 	})
@@ -103,23 +105,22 @@ func Run(t *testing.T, open Open, backend func(t *testing.T) Backend) {
 
 type suite struct {
 	*testing.T
-	Backend
-	open Open
+	Locks
 }
 
-// keeper opens the backend.
-func (s *suite) keeper() lock.Keeper {
+// backend opens the backend.
+func (s *suite) backend() lock.Backend {
 	s.Helper()
-	keeper, done, err := s.open(s.Spec)
+	backend, done, err := open(s.Spec)
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(done)
-	return keeper
+	return backend
 }
 
 // lease asks for the lock "x", which must be answered.
-func (s *suite) lease(k lock.Keeper, owner string, fence int64, ttl time.Duration) int64 {
+func (s *suite) lease(k lock.Backend, owner string, fence int64, ttl time.Duration) int64 {
 	s.Helper()
 	got, err := k.Lease(s.Context(), "x", owner, fence, ttl)
 	if err != nil {
@@ -134,7 +135,7 @@ func (s *suite) oneAtATime() {
 	var holders, last atomic.Int64
 	var running sync.WaitGroup
 	for range 4 {
-		locker := lock.Locker{Keeper: s.keeper(), TTL: ttl}
+		locker := lock.Locker{Backend: s.backend(), TTL: ttl}
 		running.Go(func() {
 			for range 5 {
 				held, err := locker.Lock(s.Context(), "x")
@@ -159,9 +160,9 @@ func (s *suite) oneAtATime() {
 	running.Wait()
 }
 
-// The keeper tells owners apart.
+// The backend tells owners apart.
 func (s *suite) owners() {
-	a, b := s.keeper(), s.keeper()
+	a, b := s.backend(), s.backend()
 	first := s.lease(a, "a", 0, time.Hour)
 	if first <= 0 {
 		s.Fatalf("the number is %d", first)
@@ -191,7 +192,7 @@ func (s *suite) owners() {
 
 // A late release does not free the lock of the next holder.
 func (s *suite) lateRelease() {
-	a, b := s.keeper(), s.keeper()
+	a, b := s.backend(), s.backend()
 	s.lease(a, "a", 0, ttl)
 	s.wait("the next holder", func() bool { return s.lease(b, "b", 0, time.Hour) != 0 })
 	if err := a.Unlease(s.Context(), "x", "a"); err != nil {
@@ -205,7 +206,7 @@ func (s *suite) lateRelease() {
 // A lock that is not renewed ends after its ttl, not before; the one who had it
 // cannot renew what another has.
 func (s *suite) expiry() {
-	a, b := s.keeper(), s.keeper()
+	a, b := s.backend(), s.backend()
 	asked := time.Now()
 	first := s.lease(a, "a", 0, ttl)
 	var next int64
@@ -224,16 +225,16 @@ func (s *suite) expiry() {
 // The watchdog keeps a lock for longer than its ttl, and ends the holder's context
 // when another has it.
 func (s *suite) watchdog() {
-	k := s.keeper()
-	held, err := lock.Locker{Keeper: k, TTL: ttl / 3, Owner: "a"}.Try(s.Context(), "x")
+	k := s.backend()
+	held, err := lock.Locker{Backend: k, TTL: ttl, Owner: "a"}.Try(s.Context(), "x")
 	if err != nil {
 		s.Fatal(err)
 	}
-	for until := time.Now().Add(ttl); time.Now().Before(until); time.Sleep(ttl / 50) {
+	for until := time.Now().Add(2 * ttl); time.Now().Before(until); time.Sleep(ttl / 50) {
 		if held.Context().Err() != nil {
 			s.Fatal(context.Cause(held.Context()))
 		}
-		if s.lease(k, "b", 0, ttl/3) != 0 {
+		if s.lease(k, "b", 0, ttl) != 0 {
 			s.Fatal("the lock ended while it was held")
 		}
 	}
@@ -307,7 +308,7 @@ func (s *suite) frozen() {
 	if err := h.Process.Signal(syscall.SIGSTOP); err != nil {
 		s.Fatal(err)
 	}
-	k := s.keeper()
+	k := s.backend()
 	var next int64
 	s.wait("the end of a lock whose holder is frozen", func() bool {
 		next = s.lease(k, "b", 0, time.Hour)
@@ -350,7 +351,7 @@ func drain(lines chan string) {
 func (s *suite) killed() {
 	h := s.holder()
 	first := h.writes(s)
-	k := s.keeper()
+	k := s.backend()
 	if s.lease(k, "b", 0, ttl) != 0 {
 		s.Fatal("two hold the lock")
 	}
@@ -367,11 +368,11 @@ func (s *suite) killed() {
 	}
 }
 
-// A keeper's clock that steps back blocks no other for the step, and one that steps
+// A backend's clock that steps back blocks no other for the step, and one that steps
 // ahead gives the next holder a higher number; where a majority has the right time,
 // the step ends no lock.
 func (s *suite) clock() {
-	k := s.keeper()
+	k := s.backend()
 	first := s.lease(k, "a", 0, ttl)
 	s.Jump(-time.Hour)
 	var next int64
@@ -390,7 +391,7 @@ func (s *suite) clock() {
 }
 
 func (s *suite) badInput() {
-	k := s.keeper()
+	k := s.backend()
 	for _, bad := range []struct {
 		name, owner string
 		fence       int64

@@ -1,4 +1,4 @@
-// Package redislock keeps locks in Redis: see [lock.Keeper].
+// Package redislock keeps locks in Redis: see [lock.Backend].
 //
 // A lock is one key that expires, and a second one keeps the last fencing number of
 // its name for a day after its last use:
@@ -32,13 +32,13 @@ var (
 	unlease = rueidis.NewLuaScript(unleaseText)
 )
 
-type keeper struct{ client rueidis.Client }
+type backend struct{ client rueidis.Client }
 
-// New returns a Keeper on the server, the Sentinel group or the Cluster of a client,
+// New returns a Backend on the server, the Sentinel group or the Cluster of a client,
 // which stays the caller's to close. A ttl is at least a millisecond.
-func New(client rueidis.Client) lock.Keeper { return keeper{client} }
+func New(client rueidis.Client) lock.Backend { return backend{client} }
 
-func (k keeper) Lease(ctx context.Context, name, owner string, fence int64, ttl time.Duration) (int64, error) {
+func (k backend) Lease(ctx context.Context, name, owner string, fence int64, ttl time.Duration) (int64, error) {
 	if err := check(name, owner, fence, ttl); err != nil {
 		return 0, err
 	}
@@ -50,7 +50,7 @@ func (k keeper) Lease(ctx context.Context, name, owner string, fence int64, ttl 
 	return strconv.ParseInt(text, 10, 64)
 }
 
-func (k keeper) Unlease(ctx context.Context, name, owner string) error {
+func (k backend) Unlease(ctx context.Context, name, owner string) error {
 	if err := unlease.Exec(ctx, k.client, []string{key(name)}, []string{owner}).Error(); err != nil {
 		return fmt.Errorf("unlease %s: %w", name, err)
 	}

@@ -34,7 +34,7 @@ func TestBatchesFitIntoSmallPackets(t *testing.T) {
 		e.Claims = append(e.Claims, sluice.Claim{
 			Buyer: sluice.BuyerID(fmt.Sprintf("%s%06d", strings.Repeat(`\`, 122), i)), Key: sluice.Key(fmt.Sprintf("%064d", i)),
 			Quantity: 1,
-			Order:    sluice.MakeOrderID("phones", fmt.Sprintf("%032x", i)), Meta: strings.Repeat(`"`, sluice.MaxMeta),
+			Order:    sluice.SaleID("phones").Order(fmt.Sprintf("%032x", i)), Meta: strings.Repeat(`"`, sluice.MaxMeta),
 		})
 	}
 	storetest.InsertBatch(t, s, e)

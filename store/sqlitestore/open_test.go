@@ -164,7 +164,7 @@ func TestAStrangersChangeNeedsNoWriter(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	order := sluice.MakeOrderID("phones", strings.Repeat("f", 32))
+	order := sluice.SaleID("phones").Order(strings.Repeat("f", 32))
 	if _, err := s.Change(ctx, sluice.Change{Action: sluice.Cancel, Order: order, Buyer: "ann"}); !errors.Is(err,
 		sluice.ErrOrderNotFound) {
 		t.Errorf("while another writes: %v", err)

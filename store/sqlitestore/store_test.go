@@ -102,7 +102,7 @@ func TestLateOrdersAreNumbered(t *testing.T) {
 			stored, err := s.Insert(t.Context(), id, []sluice.Entry{{
 				ID: key, Sale: id, Epoch: 1, Node: "a", Terms: 1, At: time.Now(), FirstSeq: seq[id], Deliveries: 1,
 				Claims: []sluice.Claim{{
-					Order: sluice.MakeOrderID(id, fmt.Sprintf("%032x", seq[id])), Buyer: "buyer",
+					Order: id.Order(fmt.Sprintf("%032x", seq[id])), Buyer: "buyer",
 					Key: sluice.Key(key), Quantity: 1,
 				}},
 			}})

@@ -31,7 +31,7 @@ func Batch(n int) sluice.Entry {
 		e.Claims[i] = sluice.Claim{
 			Buyer:    sluice.BuyerID(fmt.Sprintf("buyer-%x", at*0x9e3779b97f4a7c1%0xffffffff)),
 			Key:      sluice.Key(fmt.Sprintf("key-%08x", at*2654435761%0xffffffff)),
-			Quantity: 1, Order: sluice.MakeOrderID("phones", fmt.Sprintf("%032x", at)), Meta: `{"channel":"app"}`,
+			Quantity: 1, Order: sluice.SaleID("phones").Order(fmt.Sprintf("%032x", at)), Meta: `{"channel":"app"}`,
 		}
 	}
 	return e

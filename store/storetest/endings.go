@@ -295,7 +295,7 @@ func testChangeOfOthers(t *testing.T, db Database) {
 			wantError(t, err, sluice.ErrOrderNotFound)
 		}
 		for _, id := range []sluice.OrderID{
-			"", "x", "\x00\xff", sluice.MakeOrderID("phones", strings.Repeat("f", 32)),
+			"", "x", "\x00\xff", sluice.SaleID("phones").Order(strings.Repeat("f", 32)),
 			sluice.OrderID(strings.ToUpper(string(mine.Order))),
 		} {
 			_, err := s.Change(t.Context(), want(id, sluice.Cancel))

@@ -70,7 +70,7 @@ func testInsertInvalid(t *testing.T, db Database) {
 			"damaged":         func(e *sluice.Entry) { e.Damage = errors.New("torn") },
 			"of another sale": func(e *sluice.Entry) { e.Sale = "other" },
 			"order of another": func(e *sluice.Entry) {
-				e.Claims[1].Order = sluice.MakeOrderID("other", strings.Repeat("0", 32))
+				e.Claims[1].Order = sluice.SaleID("other").Order(strings.Repeat("0", 32))
 			},
 			"no epoch":            func(e *sluice.Entry) { e.Epoch = 0 },
 			"no sequence":         func(e *sluice.Entry) { e.FirstSeq = 0 },

@@ -129,7 +129,7 @@ func (r *randomRun) changeOrder() {
 	case 1:
 		c.Buyer = o.Buyer
 	case 2:
-		c.Order = sluice.MakeOrderID(o.Sale, "0123456789abcdef0123456789abcdef")
+		c.Order = o.Sale.Order("0123456789abcdef0123456789abcdef")
 	}
 	want, wantErr := r.model.change(c)
 	got, err := r.s.Change(r.t.Context(), c)

@@ -26,8 +26,8 @@ func testOrder(t *testing.T, db Database) {
 		}
 	}
 	for _, id := range []sluice.OrderID{
-		"", "x", "\x00\xff", sluice.MakeOrderID("phones", strings.Repeat("f", 32)),
-		sluice.MakeOrderID("unknown", strings.Repeat("f", 32)),
+		"", "x", "\x00\xff", sluice.SaleID("phones").Order(strings.Repeat("f", 32)),
+		sluice.SaleID("unknown").Order(strings.Repeat("f", 32)),
 		sluice.OrderID(strings.ToUpper(string(entry.Claims[0].Order))),
 	} {
 		_, err := s.Order(t.Context(), id)

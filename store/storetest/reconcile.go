@@ -143,8 +143,8 @@ func testReissueReleaseConditions(t *testing.T, db Database) {
 		t.Errorf("releases %+v", got)
 	}
 	for _, id := range []sluice.OrderID{
-		sluice.MakeOrderID("phones", strings.Repeat("f", 32)),
-		sluice.MakeOrderID("unknown", strings.Repeat("f", 32)), "no-order", "", "a\x00.b",
+		sluice.SaleID("phones").Order(strings.Repeat("f", 32)),
+		sluice.SaleID("unknown").Order(strings.Repeat("f", 32)), "no-order", "", "a\x00.b",
 	} {
 		_, err := s.ReissueRelease(t.Context(), id, 1)
 		wantError(t, err, sluice.ErrOrderNotFound)

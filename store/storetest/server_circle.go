@@ -27,7 +27,7 @@ func testNoCircle(t *testing.T, server *Server) {
 		entries[i] = Batch(1)
 		entries[i].Sale, entries[i].Claims = sale.ID, entries[i].Claims[:perSale]
 		for k := range entries[i].Claims {
-			entries[i].Claims[k].Order = sluice.MakeOrderID(sale.ID, fmt.Sprintf("%032x", k))
+			entries[i].Claims[k].Order = sale.ID.Order(fmt.Sprintf("%032x", k))
 		}
 		InsertBatch(t, handles[0], entries[i])
 	}

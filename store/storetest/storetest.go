@@ -308,7 +308,7 @@ func (s *source) entryOf(quantities ...int64) sluice.Entry {
 		s.made++
 		e.Claims = append(e.Claims, sluice.Claim{
 			Buyer: sluice.BuyerID(fmt.Sprintf("buyer-%d-%d", s.epoch, s.made)), Key: sluice.Key(fmt.Sprintf("key-%08d", s.made)),
-			Quantity: quantity, Order: sluice.MakeOrderID(s.sale, fmt.Sprintf("%016x%016x", s.epoch, s.made)), Meta: `{"n":1}`,
+			Quantity: quantity, Order: s.sale.Order(fmt.Sprintf("%016x%016x", s.epoch, s.made)), Meta: `{"n":1}`,
 		})
 	}
 	return e

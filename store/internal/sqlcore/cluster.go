@@ -33,7 +33,7 @@ var (
 // clock may step back that far before a lease counts as one of another time.
 const clockMargin = time.Second
 
-// Lease takes or renews a lease, as lock.Keeper says. The clock is read once the
+// Lease takes or renews a lease, as lock.Backend says. The clock is read once the
 // lease's row is locked, so of two that want it the second one sees what the first
 // one got. The row of a name stays until a day after its end (see Tidy): one that
 // vanished could not be locked. Fencing numbers are the time in microseconds, so

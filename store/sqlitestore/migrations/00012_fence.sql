@@ -1,4 +1,4 @@
--- The number of a lease's holder, higher than that of each holder before (lock.Keeper).
+-- The number of a lease's holder, higher than that of each holder before (lock.Backend).
 
 -- +goose Up
 ALTER TABLE leases ADD COLUMN fence INTEGER NOT NULL DEFAULT 0;

@@ -23,11 +23,11 @@ func TestMain(m *testing.M) { locktest.Main(m, open) }
 
 // open opens a store by its URL or file, and Redis servers by theirs; several, with
 // commas between, are a Redlock.
-func open(spec string) (lock.Keeper, func(), error) {
+func open(spec string) (lock.Backend, func(), error) {
 	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	type store interface {
-		lock.Keeper
+		lock.Backend
 		Close() error
 	}
 	var db store
@@ -48,8 +48,8 @@ func open(spec string) (lock.Keeper, func(), error) {
 	return db, func() { db.Close() }, nil
 }
 
-func openRedis(spec string) (lock.Keeper, func(), error) {
-	var keepers []lock.Keeper
+func openRedis(spec string) (lock.Backend, func(), error) {
+	var backends []lock.Backend
 	var clients []rueidis.Client
 	closing := func() {
 		for _, c := range clients {
@@ -68,22 +68,22 @@ func openRedis(spec string) (lock.Keeper, func(), error) {
 			return nil, nil, err
 		}
 		clients = append(clients, c)
-		keepers = append(keepers, redislock.New(c))
+		backends = append(backends, redislock.New(c))
 	}
-	if len(keepers) == 1 {
-		return keepers[0], closing, nil
+	if len(backends) == 1 {
+		return backends[0], closing, nil
 	}
-	majority, err := lock.Redlock(keepers...)
+	majority, err := lock.Redlock(backends...)
 	return majority, closing, err
 }
 
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	server, jump := servertest.StartRedisWithClock(t)
-	locktest.Run(t, open, func(*testing.T) locktest.Backend {
+	locktest.Run(t, func(*testing.T) locktest.Locks {
 		jump(0)
 		mustAsk(t, server, "FLUSHALL")
-		return locktest.Backend{Spec: server.URL(), Jump: jump}
+		return locktest.Locks{Spec: server.URL(), Jump: jump}
 	})
 }
 
@@ -91,12 +91,12 @@ func TestRedlock(t *testing.T) {
 	t.Parallel()
 	first, jump := servertest.StartRedisWithClock(t)
 	servers := []*servertest.RedisServer{first, servertest.StartRedis(t), servertest.StartRedis(t)}
-	locktest.Run(t, open, func(*testing.T) locktest.Backend {
+	locktest.Run(t, func(*testing.T) locktest.Locks {
 		jump(0)
 		for _, s := range servers {
 			mustAsk(t, s, "FLUSHALL")
 		}
-		return locktest.Backend{Spec: urls(servers), Jump: jump, Majority: true}
+		return locktest.Locks{Spec: urls(servers), Jump: jump, Majority: true}
 	})
 }
 
@@ -119,22 +119,22 @@ func mustAsk(t *testing.T, s *servertest.RedisServer, command string) []string {
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, open, func(t *testing.T) locktest.Backend {
-		return locktest.Backend{Spec: t.TempDir() + "/store.db"}
+	locktest.Run(t, func(t *testing.T) locktest.Locks {
+		return locktest.Locks{Spec: t.TempDir() + "/store.db"}
 	})
 }
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, open, func(t *testing.T) locktest.Backend {
-		return locktest.Backend{Spec: servertest.Postgres(t)}
+	locktest.Run(t, func(t *testing.T) locktest.Locks {
+		return locktest.Locks{Spec: servertest.Postgres(t)}
 	})
 }
 
 func TestMariaDB(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, open, func(t *testing.T) locktest.Backend {
-		return locktest.Backend{Spec: servertest.MySQL(t)}
+	locktest.Run(t, func(t *testing.T) locktest.Locks {
+		return locktest.Locks{Spec: servertest.MySQL(t)}
 	})
 }
 
@@ -146,19 +146,19 @@ func TestRedlockWithoutServers(t *testing.T) {
 	for range 3 {
 		servers = append(servers, servertest.StartRedis(t))
 	}
-	keeper, done, err := open(urls(servers))
+	backend, done, err := open(urls(servers))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done()
-	locker := lock.Locker{Keeper: keeper, TTL: 2 * time.Second}
+	locker := lock.Locker{Backend: backend, TTL: 4 * time.Second}
 
 	held, err := locker.Try(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
 	servers[0].Kill()
-	time.Sleep(2 * locker.TTL)
+	time.Sleep(locker.TTL * 3 / 2)
 	if err := held.Context().Err(); err != nil {
 		t.Errorf("the loss of one server of three ended the lock: %v", context.Cause(held.Context()))
 	}
