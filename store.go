@@ -280,11 +280,10 @@ type ReconcileStore interface {
 // ClusterStore is how the servers of one store know of each other: jobs that
 // one of them does at a time, and a rebuild that waits for all of them.
 type ClusterStore interface {
-	// Lease and Unlease are those of lock.Backend, by the store's clock. All servers
-	// ask for one name with one ttl: a lease that ends later than ttl from now, by
-	// more than a second, was taken before the store's clock stepped back, and has
-	// expired. Nothing may depend on a lease for being correct, only for not being
-	// done twice.
+	// Lease and Unlease are those of lock.Backend, by the store's clock: a lease that
+	// ends later than its ttl from now, by more than a second, was taken before that
+	// clock stepped back, and has expired. Nothing may depend on a lease for being
+	// correct, only for not being done twice.
 	Lease(ctx context.Context, name, holder string, fence int64, ttl time.Duration) (int64, error)
 	Unlease(ctx context.Context, name, holder string) error
 

@@ -130,13 +130,15 @@ func (l Locker) Lock(ctx context.Context, name string) (*Lock, error) {
 
 // Do takes a lock as Try does, runs work, and gives the lock back. It returns what
 // work returns, and ErrLost besides if the lock did not hold until its end.
-func (l Locker) Do(ctx context.Context, name string, work func(ctx context.Context, fence int64) error) error {
+func (l Locker) Do(
+	ctx context.Context, name string, work func(ctx context.Context, fence int64) error,
+) (err error) {
 	k, err := l.Try(ctx, name)
 	if err != nil {
 		return err
 	}
-	err = work(k.ctx, k.fence)
-	return errors.Join(k.Unlock(), err)
+	defer func() { err = errors.Join(k.Unlock(), err) }() // also when work panics
+	return work(k.ctx, k.fence)
 }
 
 // Lock is a lock that is held, until its context ends.
@@ -171,9 +173,11 @@ func (k *Lock) Unlock() error {
 	return k.err
 }
 
-// giveBack does not wait longer than the lock could last.
+// goodbye bounds giving a lock back: it ends by itself as well.
+const goodbye = time.Second
+
 func (k *Lock) giveBack(ctx context.Context) error {
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), k.TTL)
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 	defer done()
 	if err := k.Backend.Unlease(ctx, k.name, k.Owner); err != nil {
 		return fmt.Errorf("give back the lock %s, which ends by itself: %w", k.name, err)

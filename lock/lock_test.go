@@ -185,3 +185,62 @@ func TestDo(t *testing.T) {
 		t.Errorf("waiting for a lock that is held: %v", err)
 	}
 }
+
+// What the backend does not answer keeps a caller little longer than its context.
+func TestAHungBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		_, err := lock.Locker{Backend: hung{}, TTL: ttl}.Lock(ctx, "x")
+		if took := time.Since(begun); err == nil || took > 2*time.Second {
+			t.Errorf("a context of a second: Lock returns after %v, %v", took, err)
+		}
+	})
+}
+
+type hung struct{}
+
+func (hung) Lease(ctx context.Context, _, _ string, _ int64, _ time.Duration) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func (hung) Unlease(ctx context.Context, _, _ string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Work that panics leaves no lock behind.
+func TestWorkThatPanics(t *testing.T) {
+	f := &fake{}
+	locker := lock.Locker{Backend: f, TTL: ttl}
+	func() {
+		defer func() { _ = recover() }()
+		_ = locker.Do(t.Context(), "x", func(context.Context, int64) error { panic("x") })
+	}()
+	held, err := locker.Try(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = held.Unlock()
+}
+
+// With one backend down, two who want a lock at the same moment may have one backend
+// each. Neither has it, and who waits for it goes on to wait.
+func TestASplitVote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		loser := &fake{owner: "b", fence: 3, until: time.Now().Add(time.Second)}
+		k, err := lock.Redlock(&fake{down: true}, &fake{}, loser)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, done := context.WithTimeout(t.Context(), time.Minute)
+		defer done()
+		held, err := lock.Locker{Backend: k, TTL: ttl}.Lock(ctx, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = held.Unlock()
+	})
+}

@@ -57,7 +57,7 @@ func (r redlock) Lease(ctx context.Context, name, owner string, fence int64, ttl
 // answers of the backends.
 type answers struct {
 	majority        bool // more than half have given the lock
-	refused         bool // so many have refused it that a majority cannot be had
+	refused         bool // another holds it, or, of a renewal, it is lost
 	lowest, highest int64
 }
 
@@ -82,6 +82,9 @@ func (r redlock) ask(ctx context.Context, name, owner string, fence int64, ttl t
 		return nil
 	})
 	a.majority, a.refused = yes > len(r)/2, no >= len(r)-len(r)/2
+	if fence == 0 && no > 0 && yes+no > len(r)/2 { // those that are down keep no one from trying again
+		a.refused = true
+	}
 	return a, err
 }
 
@@ -89,7 +92,7 @@ func (r redlock) ask(ctx context.Context, name, owner string, fence int64, ttl t
 // majority has back is free, even if the others have not heard of it.
 func (r redlock) Unlease(ctx context.Context, name, owner string) error {
 	var back atomic.Int64
-	err := r.each(context.WithoutCancel(ctx), time.Second, func(ctx context.Context, k Backend) error {
+	err := r.each(context.WithoutCancel(ctx), goodbye, func(ctx context.Context, k Backend) error {
 		err := k.Unlease(ctx, name, owner)
 		if err == nil {
 			back.Add(1)

@@ -167,8 +167,10 @@ func (s *suite) owners() {
 	if first <= 0 {
 		s.Fatalf("the number is %d", first)
 	}
-	if got := s.lease(b, "b", 0, time.Hour); got != 0 {
-		s.Error("two owners hold the lock")
+	for _, ttl := range []time.Duration{time.Hour, ttl, time.Millisecond} {
+		if got := s.lease(b, "b", 0, ttl); got != 0 {
+			s.Errorf("two owners hold the lock, the second for %v", ttl)
+		}
 	}
 	if got := s.lease(b, "b", first, time.Hour); got != 0 {
 		s.Error("another owner has renewed the lock")

@@ -50,7 +50,7 @@ var arguments = map[string]string{
 	"ReturningOfSale": "sale", "DeadLettersOfSale": "sale", "SelectDeadLetter": "one",
 	"ResolveDeadLetter": "now text one", "SelectRestock": "sale text", "DeleteLowering": "sale sale one",
 	"SetCap": "null now sale", "SelectClaim": "buyer sale key", "Unsettled": "sale sale sale",
-	"ArchiveSale": "now now sale", "ArchivedOf": "orders", "LockLease": "text", "SetLease": "text zero now text",
+	"ArchiveSale": "now now sale", "ArchivedOf": "orders", "LockLease": "text", "SetLease": "text zero zero now text",
 	"EndLease": "text text", "Beat": "now text", "ForgetNodes": "now", "LiveNodes": "now now",
 	"Gathered": "sale one", "Version": "",
 

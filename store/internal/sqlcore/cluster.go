@@ -14,11 +14,11 @@ import (
 
 var (
 	// LockLease holds the row until the transaction ends.
-	sqlLockLease = newStatement("LockLease", `SELECT holder, fence, expires_at FROM leases WHERE name = ? FOR UPDATE`)
+	sqlLockLease = newStatement("LockLease", `SELECT holder, fence, ttl, expires_at FROM leases WHERE name = ? FOR UPDATE`)
 	// AddLease adds a lease of no holder, and nothing if it is there.
 	sqlAddLease = newStatement("AddLease",
 		`INSERT INTO leases (name, holder, expires_at) VALUES (?, '', ?) ON CONFLICT (name) DO NOTHING`)
-	sqlSetLease    = newStatement("SetLease", update("leases", "holder, fence, expires_at")+` WHERE name = ?`)
+	sqlSetLease    = newStatement("SetLease", update("leases", "holder, fence, ttl, expires_at")+` WHERE name = ?`)
 	sqlEndLease    = newStatement("EndLease", `UPDATE leases SET holder = '' WHERE name = ? AND holder = ?`)
 	sqlBeat        = newStatement("Beat", update("nodes", "seen_at")+` WHERE node = ?`)
 	sqlAddNode     = newStatement("AddNode", insertInto("nodes", "node, seen_at")+` ON CONFLICT (node) DO NOTHING`)
@@ -39,8 +39,8 @@ const clockMargin = time.Second
 // vanished could not be locked. Fencing numbers are the time in microseconds, so
 // that they rise beyond that day as well.
 //
-// A lease that ends later than a lease taken now would, was taken before the
-// database's clock stepped back. It has expired: its holder, if it lives, renews
+// A lease that ends later than one taken now with the same ttl would, was taken
+// before the database's clock stepped back. It has expired: its holder, if it lives, renews
 // it by the new time, and if it is dead the others must not wait for the step.
 //
 // One that ended and that no other has taken since may be renewed: its row shows it.
@@ -68,9 +68,9 @@ func (s *Store) Lease(ctx context.Context, name, holder string, fence int64, ttl
 
 func (q *conn) lease(name, holder string, fence int64, ttl time.Duration) (int64, error) {
 	var by string
-	var last int64
+	var last, taken int64 // taken: the holder's ttl in ms; 0 of a server that does not write it
 	var until time.Time
-	lock := func() error { return q.row(sqlLockLease, name).Scan(&by, &last, moment{&until}) }
+	lock := func() error { return q.row(sqlLockLease, name).Scan(&by, &last, &taken, moment{&until}) }
 	err := lock()
 	if errors.Is(err, sql.ErrNoRows) { // no server has ever asked for it
 		q.set(sqlAddLease, name, storeNow)
@@ -80,7 +80,8 @@ func (q *conn) lease(name, holder string, fence int64, ttl time.Duration) (int64
 		return 0, err
 	}
 	now := q.now()
-	held := by != "" && now.Before(until) && !until.After(now.Add(ttl+clockMargin))
+	lasts := max(ttl, time.Duration(taken)*time.Millisecond) + clockMargin
+	held := by != "" && now.Before(until) && !until.After(now.Add(lasts))
 	switch {
 	case by == holder && (held || fence > 0):
 		fence = max(last, fence)
@@ -89,7 +90,7 @@ func (q *conn) lease(name, holder string, fence int64, ttl time.Duration) (int64
 	default:
 		fence = max(last+1, now.UnixMicro())
 	}
-	return fence, q.set(sqlSetLease, holder, fence, now.Add(ttl), name)
+	return fence, q.set(sqlSetLease, holder, fence, ttl.Milliseconds(), now.Add(ttl), name)
 }
 
 // Unlease gives a lease back.
