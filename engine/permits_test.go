@@ -58,6 +58,7 @@ func TestTheSharedRatioHoldsOnThreeServers(t *testing.T) {
 			codes := map[string]int64{}
 			var crowd sync.WaitGroup
 			const hands = 150
+			start := time.Now()
 			for i, b := range branches {
 				for hand := range hands {
 					crowd.Go(func() {
@@ -87,10 +88,13 @@ func TestTheSharedRatioHoldsOnThreeServers(t *testing.T) {
 				codes[branches[n%3].try("phones", fmt.Sprintf("late-%d", n), "first-0001")]++
 			}
 			reached, most := w.Seen(t)
+			want := int64(400)
+			if late := time.Since(start) - 5*time.Second; late > 0 { // buyers at their limit ask once a second
+				want += int64(3*c.limited) * int64(late/time.Second+1)
+			}
 			t.Logf("%v; %d claims reached the ledger, at most %d permits in use", codes, reached, most)
-			if codes["accepted"] != 200 || most > 300 || most == 0 || reached > 400 || reached < 200 {
-				t.Errorf("%v; %d claims reached the ledger, at most %d permits in use; want 200 units sold, at most 400 and 300",
-					codes, reached, most)
+			if codes["accepted"] != 200 || most > 300 || most == 0 || reached > want || reached < 200 {
+				t.Errorf("want 200 units sold, at most %d claims at the ledger and 300 permits", want)
 			}
 			until(t, "the audit to be complete", func() bool {
 				report, err := branches[2].engine.Audit(t.Context(), "phones")
