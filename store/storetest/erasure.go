@@ -423,6 +423,49 @@ func testEraseOlder(t *testing.T, db Database) {
 	eraseOlder(t, s, sluice.Erased{})
 }
 
+// What a server without the key has left on an erased order, or one of an older
+// version, is erased when one with the key comes; and so is a buyer whose id only
+// looks like a pseudonym.
+func testEraseLeftOvers(t *testing.T, db Database) {
+	s, plain := erasing(t, db, erasureKey), db.Open(t)
+	entry := personalClaims(selling(t, s, "old", 10), 2)
+	almost := sluice.BuyerID("erased-" + strings.Repeat("z", 32))
+	entry.Claims[2].Buyer = almost
+	insert(t, s, sluice.Stored{Inserted: 3}, entry)
+	for i := range entry.Claims {
+		change(t, s, want(entry.Claims[i].Order, sluice.Cancel))
+	}
+	archivedSale(t, s, "old")
+	twoHoursAgo(t, db, "sales", "archived_at", "id = 'old'")
+	eraseOlder(t, s, sluice.Erased{Orders: 3})
+	if o := read1(t, s, entry.Claims[2].Order); o.Buyer == almost {
+		t.Errorf("the buyer of an order is still %q", o.Buyer)
+	}
+
+	late, refused := want(entry.Claims[0].Order, sluice.Pay), want(entry.Claims[0].Order, sluice.Pay)
+	late.PaymentID, refused.PaymentID = "pay-4711-late", "pay-4711-refused"
+	refuse := func(s sluice.Store) {
+		t.Helper()
+		if _, err := s.Change(t.Context(), refused); !errors.As(err, new(*sluice.PaymentConflictError)) {
+			t.Errorf("a second payment: %v", err)
+		}
+	}
+	change(t, plain, late)
+	change(t, plain, want(late.Order, sluice.Refund))
+	eraseOlder(t, s, sluice.Erased{Orders: 1})
+	for range 3 {
+		refuse(s)
+		refuse(plain)
+		eraseOlder(t, s, sluice.Erased{Orders: 1})
+		eraseOlder(t, s, sluice.Erased{})
+	}
+	for name, text := range everything(t, s) {
+		if strings.Contains(text, personal) || strings.Contains(text, string(almost)) {
+			t.Errorf("%s names the buyer: %s", name, text)
+		}
+	}
+}
+
 // A sale with many orders keeps no other from being erased: each has its turns.
 func testEraseTurns(t *testing.T, db Database) {
 	s := erasing(t, db, erasureKey)

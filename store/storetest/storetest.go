@@ -138,6 +138,7 @@ var alone = []storeTest{
 	{"EraseCutOff", testEraseCutOff},
 	{"EraseOlder", testEraseOlder},
 	{"EraseOlderGoesOn", testEraseOlderGoesOn},
+	{"EraseLeftOvers", testEraseLeftOvers},
 	{"EraseTurns", testEraseTurns},
 
 	{"Returning", testReturning},

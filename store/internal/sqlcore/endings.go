@@ -119,6 +119,7 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 			entry.PaymentID = q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID)
 		}
 		q.addHistory(&o, now, entry)
+		q.eraseAgain(&o)
 		return o, refused, nil
 	case step.Repeat:
 		return o, nil, nil

@@ -29,8 +29,8 @@ var (
 		FORCE INDEX (orders_claim) WHERE buyer_id = ? AND sale_id = ? AND claim_key > ? ORDER BY claim_key
 		LIMIT ? FOR NO KEY UPDATE`)
 	sqlLockOrdersOfSale = newStatement("Erase.LockOrdersOfSale", `SELECT `+OrderColumns+` FROM orders
-		FORCE INDEX (orders_of_sale) WHERE sale_id = ? AND position > ? AND buyer_id NOT LIKE 'erased-________________________________'
-		ORDER BY position LIMIT ? FOR NO KEY UPDATE`)
+		FORCE INDEX (orders_of_sale) WHERE sale_id = ? AND position > ? ORDER BY position
+		LIMIT ? FOR NO KEY UPDATE`)
 	sqlPaymentsOf = newStatement("Erase.PaymentsOf", `SELECT c.order_id, c.from_status, c.payment_id, c.refused
 		FROM order_changes c WHERE c.order_id = ANY (?::text[]) AND (c.payment_id <> '' OR c.refused <> '')`)
 	sqlEraseOrder = newStatement("Erase.Order",
@@ -72,8 +72,8 @@ func (s *Store) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (done slui
 	}
 	e := s.newEraser(&done)
 	defer e.finish()
-	// Lists first: they are not needed for the rest. Then also the pseudonym: a payment
-	// may have come after the buyer was erased.
+	// Lists first: they are not needed for the rest. Then also the pseudonym: a server
+	// without the key may have written a payment after the buyer was erased.
 	if err := e.lists(ctx, buyer); err != nil {
 		return done, err
 	}
@@ -239,7 +239,8 @@ func (e *eraser) ordersOfBuyer(ctx context.Context, buyer sluice.BuyerID) error 
 
 // sale erases the buyers of an archived sale, a number of orders at a turn, and
 // notes when all are. A sale that owes a refund is looked at again by the next
-// EraseOlder; orders that were erased are not. A failure ends its turns.
+// EraseOlder, with the orders that were erased: a server without the key may have
+// left something on them. A failure ends its turns.
 func (e *eraser) sale(ctx context.Context, id sluice.SaleID) (more bool, err error) {
 	after := e.upto[id]
 	if after == atEnd {
@@ -273,10 +274,15 @@ func (e *eraser) sale(ctx context.Context, id sluice.SaleID) (more bool, err err
 }
 
 // eraseAgain erases what a change has left on an order whose buyer is erased, in the
-// same transaction: no eraser comes to that order again. A payment that is to be
-// refunded stays until it is.
+// same transaction: EraseOlder may not come to its sale again. Without the key it lets
+// the EraseOlder of a server that has it come. A payment that is to be refunded stays
+// until it is.
 func (q *conn) eraseAgain(o *sluice.Order) {
-	if isErased(o) && o.Status != sluice.RefundDue {
+	switch {
+	case !isErased(o) || o.Status == sluice.RefundDue:
+	case q.s.masks == nil:
+		q.set(sqlSetErased, nil, o.Sale)
+	default:
 		payments, _ := q.paymentsOf([]sluice.Order{*o})
 		q.eraseOrder(o, payments[o.ID])
 	}
@@ -355,10 +361,20 @@ func (q *conn) eraseOrder(o *sluice.Order, history []payment) (changed bool) {
 		if payment == p.recorded && refused == p.refused {
 			continue
 		}
+		// The history may have that pseudonym: of the same payment, refused before it
+		// was refused by a server without the key. One status refuses a payment once.
+		for kind := maskPayment; refused != p.refused && isRefused(history, p.from, refused); {
+			kind += " again"
+			refused = m.ofOrder(o.ID, kind, p.refused)
+		}
 		changed = true
 		q.set(sqlErasePayment, payment, refused, o.ID, p.from, p.refused)
 	}
 	return changed
+}
+
+func isRefused(history []payment, from, refused string) bool {
+	return slices.ContainsFunc(history, func(p payment) bool { return p.from == from && p.refused == refused })
 }
 
 // actions calls do with ranges of the numbers of admin actions, each in a
