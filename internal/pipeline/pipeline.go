@@ -42,11 +42,11 @@ type Options struct {
 	Linger time.Duration
 	// Attempts is how often an entry that fails alone is tried before it is set
 	// aside; default 5. What the store takes of it is stored at the first. An attempt
-	// counts when the store refuses the entry for what it is (sluice.ErrUnstorable).
-	// After another error it counts only when a part of the entry could be stored, or
-	// other entries of the sale since the attempt before, or after Patience (default 10
-	// minutes); and it never does when the store says that it is busy
-	// (sluice.ErrStoreBusy): that trouble is the store's, not the entry's.
+	// counts only when a part of the entry could be stored, or other entries of the sale
+	// since the attempt before, or after Patience (default 10 minutes), or a tenth of it
+	// if the store refuses the entry for what it is (sluice.ErrUnstorable). It never does
+	// when the store says that it is busy (sluice.ErrStoreBusy): that trouble is the
+	// store's, not the entry's.
 	Attempts int
 	Patience time.Duration
 	// Backoff is the pause after a first failure; it doubles up to

@@ -360,8 +360,11 @@ func (w *worker) retrySuspects() (next time.Time) {
 				some, interrupted := w.insertParts(s.entry)
 				s.split, s.partly = interrupted == nil, s.partly || some
 			}
-			refused := s.split && errors.Is(err, sluice.ErrUnstorable)
-			if refused || s.partly || w.stored > s.stored || time.Since(s.since) > w.p.opts.Patience {
+			patience := w.p.opts.Patience
+			if s.split && errors.Is(err, sluice.ErrUnstorable) {
+				patience /= 10 // for a constraint that is a mistake, and soon gone
+			}
+			if s.partly || w.stored > s.stored || time.Since(s.since) > patience {
 				s.attempts++
 				s.stored = w.stored
 			}
