@@ -80,7 +80,7 @@ const (
 	CheckState
 	// CheckRepeat: the claim would be refused unless it repeats an accepted one,
 	// and the buyer has had that looked up too often on this server; or, with a
-	// shared ratio, the ledger has refused the buyer by a limit a moment ago.
+	// shared ratio, the ledger has refused the buyer as much by a limit a moment ago.
 	CheckRepeat
 	// CheckSlots: the server has as many claims in flight as it may.
 	CheckSlots
@@ -241,7 +241,7 @@ func (g *Gate) ask(
 	case decision.Code == sluice.Accepted:
 		g.rates.remember(sale, &claim)
 	case decision.Code == sluice.BuyerLimit && rules.AdmissionShared:
-		g.rates.limited(sale, claim.Buyer, g.now())
+		g.rates.limited(sale, &claim, g.now())
 	}
 	return decision, err
 }

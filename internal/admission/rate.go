@@ -17,6 +17,8 @@ type rates struct {
 	// accepted are hashes of claims that were accepted here not long ago, each in the
 	// place that it names itself; a later one of the same place replaces it.
 	accepted [1 << 17]atomic.Uint64
+	// refused are the last refusals by limits, each in the place of its buyer's hash.
+	refused [1 << 17]atomic.Pointer[refusal]
 }
 
 func newRates(most int, start time.Time) *rates {
@@ -115,33 +117,37 @@ var (
 // repeat counts a claim that asks the ledger under one of these rates, and returns
 // how long to wait if it is not within it.
 func (r *rates) repeat(sale sluice.SaleID, claim *sluice.Claim, now time.Time) time.Duration {
-	rate, key := repeatRate, r.repeater(sale, claim.Buyer)
+	rate, key := repeatRate, meters.Key(r.buyers, attempter{sale + "/repeat", claim.Buyer}) // no sale is called so
 	if r.knows(sale, claim) {
 		rate, key = knownRate, meters.Key(r.buyers, attempter{sale + "/known", claim.Buyer})
 	}
 	return time.Duration(r.buyers.Try(rate.Meter(), key, now.Sub(r.start).Microseconds())) * time.Microsecond
 }
 
-func (r *rates) repeater(sale sluice.SaleID, buyer sluice.BuyerID) uint64 {
-	return meters.Key(r.buyers, attempter{sale + "/repeat", buyer}) // no sale is called so
+// refusal is a claim that the ledger has refused by a limit.
+type refusal struct {
+	buyer    uint64 // the hash of sale and buyer
+	quantity int64
+	until    time.Time
 }
 
 // limited notes that the ledger has refused a claim of a buyer by a limit. For the
-// next second the buyer's claims would be refused as well, unless they repeat an
-// accepted one: repeatRate is used up.
-func (r *rates) limited(sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) {
-	r.buyers.Learn(repeatRate.Meter(), r.repeater(sale, buyer), now.Sub(r.start).Microseconds(),
-		time.Second.Microseconds())
+// next second it would refuse the buyer as many units again, or more, unless the claim
+// repeats an accepted one or an order of the buyer ends.
+func (r *rates) limited(sale sluice.SaleID, claim *sluice.Claim, now time.Time) {
+	id := meters.Key(r.buyers, attempter{sale, claim.Buyer})
+	r.refused[id%uint64(len(r.refused))].Store(&refusal{id, claim.Quantity, now.Add(time.Second)})
 }
 
-// atLimit returns how long to wait for a claim of a buyer whose repeatRate is used
-// up, and which this server does not know as accepted.
+// atLimit returns how long to wait for a claim which such a refusal holds for, and
+// which this server does not know as accepted.
 func (r *rates) atLimit(sale sluice.SaleID, claim *sluice.Claim, now time.Time) time.Duration {
-	if r.knows(sale, claim) {
+	id := meters.Key(r.buyers, attempter{sale, claim.Buyer})
+	last := r.refused[id%uint64(len(r.refused))].Load()
+	if last == nil || last.buyer != id || claim.Quantity < last.quantity || r.knows(sale, claim) {
 		return 0
 	}
-	wait := r.buyers.Wait(repeatRate.Meter(), r.repeater(sale, claim.Buyer), now.Sub(r.start).Microseconds())
-	return time.Duration(wait) * time.Microsecond
+	return max(last.until.Sub(now), 0)
 }
 
 // knows reports whether this server remembers the claim as accepted.

@@ -69,18 +69,6 @@ func (t *Table) Try(meter sluice.Meter, key uint64, now int64) (wait int64) {
 	return wait
 }
 
-// Wait returns how long a try at now would have to wait, in µs, without making it:
-// 0 if there is no entry.
-func (t *Table) Wait(meter sluice.Meter, key uint64, now int64) (wait int64) {
-	s := &t.shards[key%shards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if paid, known := s.paid[key]; known {
-		_, wait = meter.Try(paid, now)
-	}
-	return wait
-}
-
 // Attempt is who tries, at which table, under which rate. No rate bounds the
 // zero Attempt.
 type Attempt struct {
