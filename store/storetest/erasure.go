@@ -196,7 +196,10 @@ func testErase(t *testing.T, db Database) {
 			t.Fatal(err)
 		}
 	}
-	refused := sluice.AdminAction{By: "buyer:" + string(erasedBuyer), Status: 403, Address: "192.0.2.47"}
+	refused := sluice.AdminAction{
+		By: "buyer:" + string(erasedBuyer), Status: 403, Address: "192.0.2.47",
+		Path: "/v1/admin/webhooks/" + string(erasedBuyer), Request: string(erasedBuyer) + "-1",
+	}
 	recordAction(t, s, refused)
 	recordAction(t, s, sluice.AdminAction{By: "buyer:other", Status: 403, Address: "192.0.2.9"})
 	if _, err := s.NumberEvents(t.Context(), 1000); err != nil {

@@ -66,7 +66,7 @@ var arguments = map[string]string{
 	"Erase.Payment": "text text order pending text", "Erase.LettersAfter": "zero page", "Erase.Letter": "text text one",
 	"Erase.LockLetter": "one",
 	"Erase.IsListed":   "sale allow one buyer", "Erase.FirstAction": "", "Erase.LastAction": "",
-	"Erase.Actions": "text text one two text", "Erase.DeleteActions": "one two now", "Erase.ToErase": "now text",
+	"Erase.Actions": "text text text text one two text", "Erase.DeleteActions": "one two now", "Erase.ToErase": "now text",
 	"Erase.SetErased": "now sale",
 
 	"Backlog.DeadLetters": "", "Backlog.Releases": "", "Backlog.Overdue": "now",

@@ -44,7 +44,7 @@ var (
 	sqlFirstAction  = newStatement("Erase.FirstAction", `SELECT coalesce(min(id), 0) FROM admin_actions`)
 	sqlLastAction   = newStatement("Erase.LastAction", `SELECT coalesce(max(id), 0) FROM admin_actions`)
 	sqlEraseActions = newStatement("Erase.Actions",
-		update("admin_actions", "actor, address")+` WHERE id >= ? AND id < ? AND actor = ?`)
+		update("admin_actions", "actor, address, path, request_id")+` WHERE id >= ? AND id < ? AND actor = ?`)
 	sqlDeleteActions = newStatement("Erase.DeleteActions",
 		`DELETE FROM admin_actions WHERE id >= ? AND id < ? AND acted_at < ?`)
 
@@ -87,7 +87,7 @@ func (s *Store) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (done slui
 	}
 	return done, e.actions(ctx, func(tx *conn, from, to int64) int64 {
 		actor := "buyer:" + string(buyer)
-		return tx.count(sqlEraseActions, "buyer:"+string(s.masks.buyer(buyer)), "", from, to, actor)
+		return tx.count(sqlEraseActions, "buyer:"+string(s.masks.buyer(buyer)), "", "", "", from, to, actor)
 	})
 }
 
