@@ -63,7 +63,10 @@ func available(s api.Sale) string {
 }
 
 func (a *app) printSale(s api.AdminSale) error {
-	closes, listPrice := "never", ""
+	closes, listPrice, state, taken := "never", "", string(s.State), figures.Thousands(s.Taken)
+	if s.ArchivedAt != nil {
+		state, taken = fmt.Sprintf("%s, archived %s", s.State, s.ArchivedAt), "" // by the ledger, which has forgotten it
+	}
 	if s.ClosesAt != nil {
 		closes = s.ClosesAt.String()
 	}
@@ -74,11 +77,11 @@ func (a *app) printSale(s api.AdminSale) error {
 		{"sale", string(s.ID)},
 		{"title", s.Title},
 		{"sku", s.SKU},
-		{"state", string(s.State)},
+		{"state", state},
 		{"price", money(s.Price)},
 		{"list price", listPrice},
 		{"total", limit(s.Total)},
-		{"taken", figures.Thousands(s.Taken)},
+		{"taken", taken},
 		{"available", available(s.Sale)},
 		{"per buyer", perBuyer(s)},
 		{"opens", s.OpensAt.String()},
