@@ -115,9 +115,11 @@ const (
 	RateLimited
 	// Overloaded: too busy; nothing was decided.
 	Overloaded
+
+	numCodes // one more than the last
 )
 
-var codeNames = [...]string{
+var codeNames = [numCodes]string{
 	Accepted:     "accepted",
 	KeyReused:    "idempotency_key_reused",
 	SaleNotFound: "sale_not_found",
@@ -134,16 +136,16 @@ var codeNames = [...]string{
 
 // Codes lists every code, in order of precedence.
 func Codes() []Code {
-	all := make([]Code, 0, len(codeNames))
-	for c := Accepted; int(c) < len(codeNames); c++ {
+	all := make([]Code, 0, numCodes-1)
+	for c := Accepted; c < numCodes; c++ {
 		all = append(all, c)
 	}
 	return all
 }
 
-// String returns the code as it stands on the wire, for instance "sold_out".
+// String returns the code as the wire has it, for instance "sold_out".
 func (c Code) String() string {
-	if c == 0 || int(c) >= len(codeNames) {
+	if c == 0 || c >= numCodes {
 		return "code(" + strconv.Itoa(int(c)) + ")"
 	}
 	return codeNames[c]

@@ -7,11 +7,10 @@ import (
 )
 
 func TestCodesRoundTrip(t *testing.T) {
-	if len(Codes()) != len(codeNames)-1 {
-		t.Fatalf("%d codes, %d names", len(Codes()), len(codeNames)-1)
-	}
 	for _, c := range Codes() {
-		if back, err := ParseCode(c.String()); err != nil || back != c {
+		if c.String() == "" {
+			t.Errorf("code %d has no name", c)
+		} else if back, err := ParseCode(c.String()); err != nil || back != c {
 			t.Errorf("ParseCode(%q) = %v, %v", c.String(), back, err)
 		}
 	}
