@@ -18,18 +18,8 @@ import (
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
-// serverSettings have a flag at serve, auditSettings at audit.
-var (
-	serverSettings = []string{
-		"data_dir", "ledger", "store", "listen", "admin_listen", "ready_file", "node", "tls_cert", "tls_key", "admin_key",
-		"buyer_jwks", "buyer_issuer", "buyer_audience", "buyer_token_life", "clock_skew",
-		"log_level", "log_format", "shutdown_timeout", "refresh_interval", "login_url", "pay_url", "cors_origins",
-		"event_streams", "events_per_address", "ledger_replica", "claim_queue", "claims_in_flight", "trusted_proxies",
-		"client_address_header", "retention", "record_retention", "reconcile_interval", "expiry_interval",
-		"abandoned_after", "wait_replicas",
-	}
-	auditSettings = []string{"data_dir", "ledger", "store"}
-)
+// auditSettings have a flag at audit.
+var auditSettings = []string{"data_dir", "ledger", "store"}
 
 func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -94,7 +84,7 @@ func (a *app) configCheck() *cobra.Command {
 			return nil
 		}),
 	}
-	config.AddFlags(cmd.Flags(), append(serverSettings, "url")...)
+	config.AddFlags(cmd.Flags(), append(config.OfServer(), "url")...)
 	return cmd
 }
 
@@ -153,7 +143,7 @@ func (a *app) configPrint() *cobra.Command {
 			return err
 		}),
 	}
-	config.AddFlags(cmd.Flags(), append(serverSettings, "url")...)
+	config.AddFlags(cmd.Flags(), append(config.OfServer(), "url")...)
 	return cmd
 }
 

@@ -38,7 +38,7 @@ func (a *app) serveCommand() *cobra.Command {
 			return a.serve(cmd.Context(), c, secure)
 		}),
 	}
-	config.AddFlags(cmd.Flags(), serverSettings...)
+	config.AddFlags(cmd.Flags(), config.OfServer()...)
 	return cmd
 }
 

@@ -156,6 +156,17 @@ func foreign(name string) bool {
 		strings.HasSuffix(name, "_PORT") || strings.Contains(name, "_PORT_")
 }
 
+// OfServer returns the settings that have a flag at serve: all that may have
+// one, but for those of the commands that call a server.
+func OfServer() (keys []string) {
+	for i := range settings {
+		if s := &settings[i]; !s.noFlag && s.key != "url" && s.key != "admin_url" {
+			keys = append(keys, s.key)
+		}
+	}
+	return keys
+}
+
 // AddFlags gives a command flags for these settings.
 func AddFlags(flags *pflag.FlagSet, keys ...string) {
 	for _, key := range keys {
