@@ -45,7 +45,7 @@ var faultCases = []testCase{
 			e.wantErr("Claim", err, errInjected)
 		}
 		e.must("Close", f.Close())
-		f.Restart(e.open(e, "node-a", e.clock))
+		f.restart(e.open(e, "node-a", e.clock))
 		if d := e.one(claim); !d.Replayed || d.Order != claim.Order {
 			e.Errorf("%+v, want order %s again", d, claim.Order)
 		}
@@ -64,7 +64,7 @@ var faultCases = []testCase{
 			}
 			answer <- decisions
 		}()
-		for f.Calls("Claim") == 0 {
+		for f.countOf("Claim") == 0 {
 			time.Sleep(100 * time.Microsecond) // until it waits
 		}
 		first := e.accepted(claim)
@@ -87,7 +87,7 @@ var faultCases = []testCase{
 		f := e.faulty(nil)
 		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
 		for _, fault := range []fault{{After: true}, {Before: true}, {}} {
-			f.SetPlan(every("Apply", fault))
+			f.setPlan(every("Apply", fault))
 			terms := with(func(t *sluice.Terms) { t.Version, t.Total = 2, 9 })
 			if err := f.Apply(e.ctx, sale, 1, terms); err != nil {
 				e.wantErr("Apply", err, errInjected)
@@ -119,7 +119,7 @@ var faultCases = []testCase{
 				}
 			}
 		}
-		f.SetPlan(nil)
+		f.setPlan(nil)
 		if len(orders) != stock {
 			e.Errorf("%d buyers have an order, want %d", len(orders), stock)
 		}

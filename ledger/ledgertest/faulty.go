@@ -21,7 +21,7 @@ type fault struct {
 	Before bool            // an error instead of the step: nothing has happened
 	After  bool            // an error instead of the reply: the step has happened
 	// Crash: from now on (with Before or After: from after this call on) every
-	// call is an error, until Restart.
+	// call is an error, until restart.
 	Crash bool
 }
 
@@ -86,15 +86,15 @@ func newFaulty(ledger sluice.Ledger, plan plan) *faultyLedger {
 	return &faultyLedger{ledger: ledger, plan: plan, calls: map[string]int{}}
 }
 
-// SetPlan changes what happens to the calls to come.
-func (f *faultyLedger) SetPlan(plan plan) {
+// setPlan changes what happens to the calls to come.
+func (f *faultyLedger) setPlan(plan plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan = plan
 }
 
-// Restart ends a crash; ledger, if not nil, is the real one from now on.
-func (f *faultyLedger) Restart(ledger sluice.Ledger) {
+// restart ends a crash; ledger, if not nil, is the real one from now on.
+func (f *faultyLedger) restart(ledger sluice.Ledger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.down = false
@@ -103,8 +103,8 @@ func (f *faultyLedger) Restart(ledger sluice.Ledger) {
 	}
 }
 
-// Calls returns how often a method was called.
-func (f *faultyLedger) Calls(method string) int {
+// countOf returns how often a method was called.
+func (f *faultyLedger) countOf(method string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[method]

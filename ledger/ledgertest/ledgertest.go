@@ -1,12 +1,12 @@
 // Package ledgertest is the conformance suite of ledgers. Every ledger passes
-// Run; that several servers cannot use its data one of them declares, so that a
-// test is skipped by declaration and never by accident.
+// Run. A ledger whose data only one server can open declares that
+// (Harness.SharedNodes), so a test is skipped by declaration, never by accident.
 //
 // The suite judges a ledger in four ways: table cases for each rule (files
 // case_*.go), seeded random runs judged by a naive reference model (model.go,
 // random.go), the same operations through several ledgers (judge.go), and
-// concurrent histories (concurrent.go). A faultyLedger wraps a ledger with faults; it
-// is exported because the tests of the layers above use it too.
+// concurrent histories (concurrent.go). faultyLedger (faulty.go) wraps a ledger
+// with faults.
 //
 // Where the port leaves room, the suite fixes the meaning:
 //
@@ -24,7 +24,7 @@
 //     cooldown replaces one that still lasts. At CooldownUntil itself it is over.
 //   - During a cooldown its code is one refusal more, at that
 //     code's place in the order of precedence.
-//   - Load empties the journal: what stood there must be in the image.
+//   - Load empties the journal: what it held must be in the image.
 package ledgertest
 
 import (
