@@ -15,12 +15,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxColumns is the width of documents and of Go. A tab counts as one column.
+// maxColumns is the width of documents, of Go and of Lua. A tab counts as one column.
 const maxColumns = 120
 
 // TestStyle checks the documents: their width, their titles, and that the files,
 // headings and tests they name exist. Files that comments of Go files name must
-// exist, too.
+// exist, too; and Go and Lua have the same width.
 func TestStyle(t *testing.T) {
 	files := map[string]string{} // by path
 	top := filepath.Join("..", "..")
@@ -37,7 +37,7 @@ func TestStyle(t *testing.T) {
 		if d.IsDir() && rel != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") {
 			return filepath.SkipDir
 		}
-		if slices.Contains([]string{".md", ".go"}, path.Ext(rel)) {
+		if slices.Contains([]string{".md", ".go", ".lua"}, path.Ext(rel)) {
 			text, err := os.ReadFile(file)
 			files[rel] = string(text)
 			return err
@@ -283,6 +283,8 @@ func TestFaults(t *testing.T) {
 		{"engine/x.go", "package x // see docs/gone.md.\n", false},
 		{"engine/x.go", "// See engine.go, engine/engine.go and docs/adr/0007.\npackage x\n", true},
 		{"engine/x.go", "// See gone.go.\npackage x\n", false},
+		{"lua/x.lua", "-- Short.\n", true},
+		{"lua/x.lua", "-- " + long + "\n", false},
 	} {
 		files["docs/b.md"] = c.text
 		if got := faults(files, c.name, c.text); (len(got) == 0) != c.ok {

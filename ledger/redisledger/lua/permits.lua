@@ -2,8 +2,8 @@
 --
 -- KEYS:    1 sale hash, 2 permits
 -- ARGV:    1 name of the asking server, 2 number of its call, which grows; 3 permits that it uses, 4 how many more it
---          wants; 5 permits in use for each unit available; 6 the lease, in ms; 7 the cooldown of a reopened sale, in ms;
---          8 now in ms, or '' for this server's clock
+--          wants; 5 permits in use for each unit available; 6 the lease, in ms; 7 the cooldown of a reopened sale, in
+--          ms; 8 now in ms, or '' for this server's clock
 -- Returns: {state, permits leased}; state 0: done, 1: not loaded, 2: fenced; nothing has changed but with 0
 -- Keeps:   when permits are leased, those in use over all servers are at most ratio x available, and at least one; what
 --          is not named again within the lease is void, and so is what was leased under another epoch, or would last

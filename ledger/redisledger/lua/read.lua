@@ -28,8 +28,8 @@ local function got(reply)
   return {}
 end
 
-local sale = got(redis.pcall('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'terms', 'total', 'max_buyer', 'max_orders',
-  'opens', 'closes', 'paused', 'fence', 'calm_until', ARGV[2]))
+local sale = got(redis.pcall('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'terms', 'total', 'max_buyer',
+  'max_orders', 'opens', 'closes', 'paused', 'fence', 'calm_until', ARGV[2]))
 if not sale[1] then
   return {at}
 end

@@ -11,11 +11,12 @@
 --          n fields of the buyers hash (layout split only), n digits in one: 1 if the order ended unpaid, else 0
 -- Returns: {state, epoch, sequence, ended now, ended before, positions (from 1) of the unknown...}; state 0: done,
 --          1: not loaded, 2: fenced, 3: has lost data, now fenced, 4: the layout is the other one, 5: a release
---          is of a later epoch than the sale, 6: of a format that this version does not know. Nothing has changed but with 0, and the fence with 3
+--          is of a later epoch than the sale, 6: of a format that this version does not know. Nothing has changed but
+--          with 0, and the fence with 3
 -- Keeps:   I6 (a line ends once, and its units return with it, in one step), I4 (the line stays), I2, I3 (taken
---          and the buyer's units fall by what the line holds, and an unpaid ending is counted), I7 (returned units can be sold; a sale that was
---          sold out has a cooldown first, until no server repeats that); loss is visible, and WAIT finds a write, as in
---          claim.lua
+--          and the buyer's units fall by what the line holds, and an unpaid ending is counted), I7 (returned units
+--          can be sold; a sale that was sold out has a cooldown first, until no server repeats that); loss is visible,
+--          and WAIT finds a write, as in claim.lua
 -- Cost:    4 to 7 commands a call whatever n is; each field is read once, searched once for each of its
 --          releases, and put together and written once: under 1 ms for 250, unless fields are long (docs/redis-keys.md)
 -- Resend:  safe: what ended the first time has ended before

@@ -1,5 +1,5 @@
--- The loss check of claim.lua and release.lua. The script has read entries, n and again; the name of the asking server is
--- ARGV 2, the epoch and the sequences that it was told are ARGV 4 to 6.
+-- The loss check of claim.lua and release.lua. The script has read entries, n and again; the name of the asking server
+-- is ARGV 2, the epoch and the sequences that it was told are ARGV 4 to 6.
 
 -- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.
 -- Each is read once, however often its buyer occurs; unless again is set, none does.
