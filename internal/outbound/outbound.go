@@ -12,12 +12,16 @@ import (
 
 // Clouds serve their machines' secrets at these addresses, which are not all
 // link-local: fd00:ec2::254 (AWS), 100.100.100.200 (Alibaba), 168.63.129.16
-// (Azure). 64:ff9b::/96 (NAT64) holds every IPv4 address once more.
+// (Azure), 192.0.0.192 (Oracle). NAT64 (64:ff9b::/96, and local-use 64:ff9b:1::/48)
+// and 6to4 (2002::/16) hold every IPv4 address once more.
 var forbidden = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::254/128"),
 	netip.MustParsePrefix("100.100.100.200/32"),
 	netip.MustParsePrefix("168.63.129.16/32"),
+	netip.MustParsePrefix("192.0.0.192/32"),
 	netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2002::/16"),
 }
 
 // Dialer returns a dialer that refuses addresses that no service of a merchant
