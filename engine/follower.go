@@ -351,7 +351,9 @@ func (f *follower) finished(ctx context.Context, o *outcome) {
 	s.verified = max(s.verified, o.verified)
 	switch {
 	case o.err == nil:
-		s.failed = 0
+		if o.changed || o.task <= repeating { // to gather before each attempt to load ends no failing
+			s.failed = 0
+		}
 		if o.ready && s.loads.due(time.Now()) {
 			f.waiting[loading] = append(f.waiting[loading], o.sale)
 		}

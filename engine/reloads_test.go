@@ -2,7 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -30,6 +33,28 @@ func TestReloads(t *testing.T) {
 	if got := wait(); got != 0 {
 		t.Errorf("after one that held: %v", got)
 	}
+}
+
+// A rebuild that fails is repeated less and less often, though the sale is gathered
+// again, with success, before each attempt.
+func TestARebuildThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &followed{}
+		f := newFollower(&follower{log: slog.New(slog.DiscardHandler)})
+		f.seen["s"] = s
+		failed := errors.New("by a test")
+		for i, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
+			f.finished(t.Context(), &outcome{sale: "s", task: gathering, ready: true})
+			f.finished(t.Context(), &outcome{sale: "s", task: loading, err: failed})
+			if rest := time.Until(s.rest); rest != want*time.Millisecond {
+				t.Errorf("after attempt %d: %v, want %d ms", i+1, rest, want)
+			}
+		}
+		f.finished(t.Context(), &outcome{sale: "s", task: loading, changed: true})
+		if s.failed != 0 {
+			t.Errorf("%d failures after a rebuild", s.failed)
+		}
+	})
 }
 
 // Whatever fences a sale after each load, its rebuilds are few; the first two wait
