@@ -1,6 +1,5 @@
-// Package auth says who asks: buyers by their tokens, admins by their keys.
-// It decides nothing else; what a role may do stands in the API's table of
-// routes.
+// Package auth authenticates: buyers by their tokens, admins by their keys. It
+// decides nothing else; what a role may do is in the API's table of routes.
 package auth
 
 import (

@@ -1,4 +1,4 @@
-// Package loop is what loops in the background have in common.
+// Package loop has helpers for background loops.
 package loop
 
 import (

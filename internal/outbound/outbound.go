@@ -1,5 +1,6 @@
 // Package outbound keeps requests that a merchant configured, for webhooks and
-// risk services, from addresses where no such service is.
+// risk services, from reaching addresses where clouds serve a machine's secrets,
+// such as link-local ones. Private addresses are allowed.
 package outbound
 
 import (

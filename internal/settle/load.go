@@ -1,6 +1,6 @@
-// Package settle is everything after the sale of a unit that keeps ledger and
-// store in step: it brings sales into the ledger and follows what operators
-// change.
+// Package settle keeps ledger and store consistent: it loads sales, applies
+// operators' changes, expires orders, returns units, reconciles, rebuilds and
+// archives.
 package settle
 
 import (

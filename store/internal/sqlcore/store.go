@@ -12,11 +12,12 @@
 // order that a slower transaction commits later), and what a load reads is
 // complete.
 //
-// A transaction that ends orders locks them, without changing them yet, passing
-// over those that others hold if it may choose. Then it takes the rows of their
+// A transaction that ends orders locks them, without changing them yet,
+// skipping locked ones where any order will do. Then it takes the rows of their
 // sales, by id, and only then changes anything: a transaction that stores
 // orders holds the sale, and where it meets a changed order it waits for the
-// outcome, while it does not mind a locked one. So no lock cycle can form.
+// outcome, but does not wait for one that is only locked. So no lock cycle can
+// form.
 // Expiry, which ends orders of many sales, does not even wait for a sale's row:
 // it passes over the sale, and waits for one such sale at a time before it holds
 // anything else.
@@ -25,11 +26,11 @@
 //
 // A row that a frozen server or a person's session holds must cost its own sale
 // only, and not for ever. Sessions of the store wait for a lock a few seconds;
-// the database ends a transaction whose client says nothing for some seconds;
+// the database ends a transaction whose client sends nothing for some seconds;
 // and every call has a deadline of its own. What fails by that is ErrStoreBusy.
 //
-// And whatever a load reads: either it has counted the ending, or the ending
-// has waited for it, and stamps its release with the epoch of that load.
+// A load either counts an ending, or the ending waits for the load and stamps
+// its release with the new epoch.
 package sqlcore
 
 import (
