@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -45,7 +44,6 @@ type Engine struct {
 	board     *admission.Board
 	batcher   *admission.Batcher
 	pipeline  *pipeline.Pipeline
-	compared  atomic.Bool // ledger and store, once: the journal may be stored
 	follower  *follower
 	forgetter *forgetter
 	ender     *settle.Ender
@@ -160,6 +158,7 @@ func (e *Engine) compose() error {
 	replayer := settle.NewReplayer(e.store, e.ledger, e.decided)
 	e.follower = newFollower(&follower{
 		loader: loader, board: e.board, log: e.cfg.Log, node: e.node, store: e.store, replayer: replayer,
+		stores:    e.pipeline.Wake,
 		archiver:  settle.NewArchiver(e.store, e.ledger, e.cfg.Retention),
 		rebuilder: settle.NewRebuilder(e.node, e.store, e.ledger, loader, e.memory, e.batcher.Idle, e.cfg.Log),
 	})
@@ -218,12 +217,12 @@ func (e *Engine) compose() error {
 
 // start reads what there is and starts the loops.
 func (e *Engine) start(ctx context.Context) {
-	if err := errors.Join(e.board.ReadSales(ctx), e.board.Refresh(ctx)); err != nil {
+	err := errors.Join(e.board.ReadSales(ctx), e.board.Refresh(ctx))
+	if err != nil {
 		e.cfg.Log.Warn("the board is not complete yet", "error", err)
 	}
 	e.eligibility.first(ctx, e)
-	e.follower.first(ctx)
-	e.compared.Store(true)
+	e.follower.first(ctx, err == nil)
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })
@@ -253,7 +252,7 @@ func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []
 			refused = true
 		}
 	}
-	if accepted {
+	if accepted && e.follower.mayStore(sale) {
 		e.pipeline.Wake(sale)
 	}
 	if refused {
@@ -270,7 +269,7 @@ func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 			continue
 		}
 		e.memory.Read(&v.Reading, v.Asked)
-		if v.Reading.Backlog > 0 && e.compared.Load() {
+		if v.Reading.Backlog > 0 && e.follower.mayStore(id) {
 			e.pipeline.Wake(id)
 		}
 	}

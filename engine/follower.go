@@ -29,6 +29,7 @@ type follower struct {
 	rebuilder *settle.Rebuilder
 	replayer  *settle.Replayer
 	archiver  *settle.Archiver
+	stores    func(sluice.SaleID) // wakes the pipeline
 	log       *slog.Logger
 
 	bell loop.Bell
@@ -43,6 +44,11 @@ type follower struct {
 	mu      sync.Mutex
 	news    map[sluice.SaleID]struct{}  // sales to look at, since the loop did last
 	letters map[sluice.SaleID]time.Time // when dead letters of a sale are to be replayed; zero: now
+	// Whether the pipeline may store a sale's journal: once its ledger and store have been
+	// compared, and are not fenced. A sale that is not there began after this server did;
+	// begun says that it has, and knew all sales then.
+	storing map[sluice.SaleID]bool
+	begun   bool
 }
 
 // followed is what the loop remembers of a sale.
@@ -115,7 +121,7 @@ func newFollower(f *follower) *follower {
 	f.bell, f.done = loop.NewBell(), make(chan outcome)
 	f.seen, f.open = map[sluice.SaleID]*followed{}, map[sluice.SaleID]struct{}{}
 	f.news = map[sluice.SaleID]struct{}{}
-	f.letters = map[sluice.SaleID]time.Time{}
+	f.letters, f.storing = map[sluice.SaleID]time.Time{}, map[sluice.SaleID]bool{}
 	return f
 }
 
@@ -162,20 +168,30 @@ func (f *follower) heartbeat(ctx context.Context) {
 // first compares ledger and store of every sale before this server takes its
 // first claim: one of them may have been restored from an older copy, and a
 // sequence must not be given twice. What cannot be compared within stepTimeout
-// is compared later, by check.
-func (f *follower) first(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+// is compared later, by check. Complete says that the board has all sales.
+func (f *follower) first(ctx context.Context, complete bool) {
+	bound, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
+	views := f.board.Views()
+	f.mu.Lock()
+	for id := range views {
+		f.storing[id] = false
+	}
+	f.begun = complete
+	f.mu.Unlock()
 	var sales errgroup.Group
 	sales.SetLimit(limits[stepping].sales)
-	for id, view := range f.board.Views() {
+	for id, view := range views {
 		if view.Down || !view.InStep() {
 			continue
 		}
 		sales.Go(func() error {
-			fenced, err := f.rebuilder.Verify(ctx, &view.Sale)
+			fenced, err := f.rebuilder.Verify(bound, &view.Sale)
+			if err == nil {
+				f.compared(id, fenced)
+			}
 			if err == nil && fenced {
-				_, err = f.board.Reload(ctx, id)
+				_, err = f.board.Reload(bound, id)
 			}
 			if err != nil {
 				f.log.Warn("ledger and store of a sale are not compared yet", "sale", id, "error", err)
@@ -184,6 +200,27 @@ func (f *follower) first(ctx context.Context) {
 		})
 	}
 	_ = sales.Wait()
+}
+
+// mayStore reports whether the pipeline may store a sale's journal. Of a sale that is
+// fenced, or not compared yet, the rebuild stores it: the store may have forgotten
+// endings, which come first.
+func (f *follower) mayStore(sale sluice.SaleID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	may, known := f.storing[sale]
+	return may || !known && f.begun
+}
+
+// compared notes that ledger and store of a sale have been compared.
+func (f *follower) compared(sale sluice.SaleID, fenced bool) {
+	may := f.mayStore(sale)
+	f.mu.Lock()
+	f.storing[sale] = !fenced
+	f.mu.Unlock()
+	if !may && !fenced {
+		f.stores(sale)
+	}
 }
 
 // run works until the context ends.
@@ -236,6 +273,7 @@ func (f *follower) look() {
 			if s != nil { // otherwise the board may not have it yet
 				f.mu.Lock()
 				delete(f.letters, id)
+				delete(f.storing, id)
 				f.mu.Unlock()
 			}
 			delete(f.seen, id)
@@ -389,8 +427,12 @@ func (f *follower) step(ctx context.Context, view *admission.View, compare bool)
 // theirs are replayed.
 func (f *follower) check(ctx context.Context, view *admission.View, compare bool) error {
 	if compare {
-		if fenced, err := f.rebuilder.Verify(ctx, &view.Sale); err != nil || fenced {
+		fenced, err := f.rebuilder.Verify(ctx, &view.Sale)
+		if err != nil {
 			return err
+		}
+		if f.compared(view.Sale.ID, fenced); fenced {
+			return nil
 		}
 	}
 	late, err := f.rebuilder.Late(ctx, &view.Sale)

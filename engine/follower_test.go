@@ -104,7 +104,8 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 	})
 	loader = settle.NewLoader(r.store, ledger)
 	f = newFollower(&follower{
-		node: "a", store: r.store, board: board, loader: loader, log: log,
+		stores: func(sluice.SaleID) {},
+		node:   "a", store: r.store, board: board, loader: loader, log: log,
 		rebuilder: settle.NewRebuilder("a", r.store, ledger, loader, settle.NewMemory(0),
 			func(sluice.SaleID) bool { return true }, log),
 		replayer: settle.NewReplayer(r.store, ledger, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}),

@@ -501,3 +501,116 @@ func TestAnEpochOfNoServerInTheStore(t *testing.T) {
 		}
 	}
 }
+
+// The rebuild of a restored sale waits for another server. Until then the journal is
+// not stored, whether a server finds the sale fenced or fences it at its start: the
+// endings that the store has forgotten come first.
+func TestARestoredJournalWaitsForTheRebuild(t *testing.T) {
+	for name, fenced := range map[string]bool{"the copy is fenced": true, "the copy is not fenced": false} {
+		t.Run(name, func(t *testing.T) { restoreBeforeTheRebuild(t, fenced) })
+	}
+}
+
+func restoreBeforeTheRebuild(t *testing.T, fenced bool) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	store, err := sqlitestore.Open(ctx, filepath.Join(dir, "store.db"), sqlitestore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := sqliteledger.Open(ctx, filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	loader := settle.NewLoader(store, ledger)
+	const n = 3
+	name := func(i int) sluice.SaleID { return sluice.SaleID(fmt.Sprintf("phone-%d", i)) }
+	claim := func(sale sluice.SaleID, buyer string, stored bool) sluice.OrderID {
+		t.Helper()
+		order := sale.Order(fmt.Sprintf("%032x", []byte(buyer)))
+		c := []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order}}
+		await(t, "the unit", func() bool {
+			decisions, err := ledger.Claim(ctx, sale, c)
+			return err == nil && decisions[0].Code == sluice.Accepted
+		})
+		if stored {
+			entries, err := ledger.ReadJournal(ctx, sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 9})
+			must(err)
+			_, err = store.Insert(ctx, sale, entries)
+			must(err)
+			must(ledger.Ack(ctx, sale, []string{entries[0].ID}))
+		}
+		return order
+	}
+	end := func(order sluice.OrderID) {
+		t.Helper()
+		_, err := store.Change(ctx, sluice.Change{Order: order, Action: sluice.Cancel, By: "test"})
+		must(err)
+		_, err = store.GiveReleases(ctx, 9, func(sale sluice.SaleID, releases []sluice.Release) error {
+			_, err := ledger.Release(ctx, sale, releases)
+			return err
+		})
+		must(err)
+	}
+	alice, dave := map[int]sluice.OrderID{}, map[int]sluice.OrderID{}
+	for i := range n {
+		_, err = settle.NewControl(store, ledger, loader).Create(ctx, sluice.Sale{
+			ID: name(i), SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
+			Terms: sluice.Terms{
+				Version: 1, Total: 1, MaxPerBuyer: 1, MaxOrders: 9,
+				OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
+			},
+			PaymentWindow: time.Hour, PaymentGrace: time.Second,
+		})
+		must(err)
+		alice[i] = claim(name(i), "alice", true)
+	}
+	copyDB(t, filepath.Join(dir, "store.db"), filepath.Join(base, "old-store.db"))
+	for i := range n {
+		end(alice[i])
+	}
+	for i := range n {
+		end(claim(name(i), "carol", true))
+	}
+	for i := range n {
+		dave[i] = claim(name(i), "dave", false)
+	}
+	must(store.Close())
+	must(ledger.Close())
+	for _, file := range []string{"store.db", "store.db-wal", "store.db-shm"} {
+		_ = os.Remove(filepath.Join(dir, file))
+	}
+	if fenced { // as sluice backup leaves it
+		fence(t, filepath.Join(base, "old-store.db"))
+	}
+	copyDB(t, filepath.Join(base, "old-store.db"), filepath.Join(dir, "store.db"))
+	if store, err = sqlitestore.Open(ctx, filepath.Join(dir, "store.db"), sqlitestore.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	must(store.Heartbeat(ctx, "b")) // another server, which the rebuild waits for
+	must(store.Close())
+	s := openShop(t, dir)
+	status := func(order sluice.OrderID) string {
+		request := httptest.NewRequest(http.MethodGet, "/v1/admin/orders/"+string(order), nil)
+		request.Header.Set("Authorization", "Bearer admin-key-of-the-shop")
+		answer := httptest.NewRecorder()
+		s.engine.Handler().ServeHTTP(answer, request)
+		return field(answer.Body.String(), "status")
+	}
+	for i := range n {
+		await(t, "dave's order", func() bool { s := status(dave[i]); return s == "pending" || s == "rejected" })
+		if a, d := status(alice[i]), status(dave[i]); a != "cancelled" || d != "pending" {
+			t.Errorf("alice, who had given the unit back, is %s; dave, who was promised it, %s", a, d)
+		}
+	}
+}

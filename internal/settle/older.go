@@ -18,113 +18,6 @@ import (
 // since a ledger is usually ahead of its store. Verify notices it, and the rebuild
 // brings back what the ledger's records still have.
 
-// Verify compares ledger and store when a server first sees an epoch of a sale,
-// or a sequence that went backwards. If one of them has forgotten what the
-// other knows, it fences the sale, whose rebuild follows, and reports true.
-func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool, err error) {
-	if err := r.loader.Verify(ctx, sale); err != nil {
-		return false, err
-	}
-	why, reading, err := r.olderStore(ctx, sale)
-	if err == nil && why != "" {
-		err = r.loader.lost(ctx, sale, &reading, why)
-	}
-	if err != nil {
-		return false, err
-	}
-	if why != "" { // before the journal is stored: what it holds may need the units of what had ended
-		if reading, err = r.hold(ctx, sale); err == nil {
-			_, _, err = r.survey(ctx, sale, &reading)
-		}
-		if err != nil {
-			r.log.Warn("endings that the store has forgotten wait for the rebuild", "sale", sale.ID, "error", err)
-		}
-	}
-	now, err := r.store.Sale(ctx, sale.ID)
-	return now.Fence != "", err
-}
-
-// olderStore says why the store must be older than its ledger, if it must.
-// Everything is in the store before the ledger may rely on it: terms before
-// they are applied, claims before they are acknowledged. So the ledger is read
-// first, and the store may only have more.
-func (r *Rebuilder) olderStore(ctx context.Context, sale *sluice.Sale) (why string, reading sluice.Reading, err error) {
-	if reading, err = r.loader.read(ctx, sale.ID); err != nil {
-		return "", reading, err
-	}
-	if !reading.Loaded || reading.Epoch != sale.Epoch || reading.Fence != "" {
-		return "", reading, nil // another matter, which Follow sees
-	}
-	acked, err := r.acknowledged(ctx, &reading)
-	if err != nil {
-		return "", reading, err
-	}
-	row, err := r.store.Sale(ctx, sale.ID)
-	if err != nil {
-		return "", reading, err
-	}
-	if why := foreignTerms(&reading.Terms, &row.Terms); why != "" {
-		return why, reading, nil
-	}
-	stored, err := r.store.LastSeq(ctx, sale.ID, sale.Epoch)
-	if err != nil || stored >= acked {
-		return "", reading, err
-	}
-	aside, known, err := r.lastAside(ctx, sale)
-	if err != nil || !known || aside >= acked {
-		return "", reading, err
-	}
-	return fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger",
-		acked, max(stored, aside)), reading, nil
-}
-
-// acknowledged returns the last sequence of the reading that is not in the
-// journal any more, and so must be in the store; 0 if there is none, or if the
-// journal cannot tell.
-func (r *Rebuilder) acknowledged(ctx context.Context, reading *sluice.Reading) (int64, error) {
-	type span struct{ first, last int64 }
-	var waiting []span
-	damaged := false
-	err := r.ledger.PeekJournal(ctx, reading.Sale, func(e sluice.Entry) bool {
-		if e.Damage != nil {
-			damaged = true
-		} else if e.Epoch == reading.Epoch {
-			waiting = append(waiting, span{e.FirstSeq, e.FirstSeq + int64(len(e.Claims)) - 1})
-		}
-		return !damaged
-	})
-	if errors.Is(err, sluice.ErrNotLoaded) {
-		return 0, nil
-	}
-	if err != nil || damaged {
-		return 0, err
-	}
-	slices.SortFunc(waiting, func(a, b span) int { return cmp.Compare(b.first, a.first) })
-	last := reading.Seq
-	for _, w := range waiting {
-		if w.first <= last && w.last >= last {
-			last = w.first - 1
-		}
-	}
-	return last, nil
-}
-
-// lastAside returns the last sequence of this epoch that is in a dead letter.
-// It does not know if a letter cannot be read.
-func (r *Rebuilder) lastAside(ctx context.Context, sale *sluice.Sale) (last int64, known bool, err error) {
-	letters, err := r.store.DeadLetters(ctx, sale.ID)
-	for i := range letters {
-		claims, bad := sluice.ParseClaims(letters[i].Claims)
-		if bad != nil {
-			return 0, false, err
-		}
-		if letters[i].Epoch == sale.Epoch {
-			last = max(last, letters[i].FirstSeq+int64(len(claims))-1)
-		}
-	}
-	return last, true, err
-}
-
 // forgotten refuses to load a sale for the first time over one with the same id
 // that the ledger holds: it was sold from under a store that is gone, and its
 // claims would be forgotten with it (I1, I4). A ledger that cannot be read
@@ -209,11 +102,13 @@ type forgotten struct {
 	ended     []sluice.OrderID // claims that have ended; how is unknown
 	over      []sluice.Order   // stored orders that live; the ledger has given their units back
 	undecided []sluice.OrderID // records of claims that were never decided: no loss
+	more      bool             // the ledger has fewer units taken than are stored or in the journal
 }
 
-// older reports whether the store lacks claims that were acknowledged. A damaged
-// ledger alone shows none, and an older one does not either.
-func (f *forgotten) older() bool { return len(f.entries)+len(f.ended) > 0 }
+// older reports whether the store lacks claims that were acknowledged, or endings
+// whose units the ledger counts as returned. A record that is damaged alone shows
+// neither.
+func (f *forgotten) older() bool { return f.more || len(f.entries)+len(f.ended) > 0 }
 
 // survey returns what waits in the journal of a fenced sale, and what its store
 // has forgotten; endings are written again at once.
@@ -242,12 +137,13 @@ func (r *Rebuilder) survey(ctx context.Context, sale *sluice.Sale, reading *slui
 // decided (docs/adr/0007): no buyer was promised anything.
 func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, survivors []sluice.Entry,
 ) (f forgotten, err error) {
-	type life struct{ live, unpaid bool }
-	missing := map[claimKey]life{} // on record, and nowhere else
+	type life struct{ live, unpaid, elsewhere bool }
+	missing := map[claimKey]life{}   // on record; and nowhere else, or known to be elsewhere, too
+	unstored := map[claimKey]int64{} // units of claims that are only in the journal
 	places := map[place]holder{}
 	err = r.ledger.Records(ctx, sale.ID, func(c sluice.Record) bool {
 		key := keyOf(c.Order)
-		missing[key] = life{c.Live, c.Unpaid}
+		missing[key] = life{live: c.Live, unpaid: c.Unpaid}
 		at := place{c.Epoch, c.Seq}
 		if h, taken := places[at]; !taken || h.at.Before(c.At) {
 			places[at] = holder{key, c.At}
@@ -260,11 +156,20 @@ func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *slu
 	if err != nil {
 		return f, err
 	}
+	elsewhere := func(key claimKey) { // its life stays known: it may be stored as well, and its ending not
+		if had, known := missing[key]; known {
+			had.elsewhere = true
+			missing[key] = had
+		}
+	}
 	for i := range survivors {
 		e := &survivors[i]
 		for j := range e.Claims {
 			key := keyOf(e.Claims[j].Order)
-			delete(missing, key)
+			elsewhere(key)
+			if e.Epoch == reading.Epoch {
+				unstored[key] = e.Claims[j].Quantity
+			}
 			places[place{e.Epoch, e.FirstSeq + int64(j)}] = holder{key: key}
 		}
 	}
@@ -276,11 +181,22 @@ func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *slu
 		for i := range letters {
 			claims, _ := sluice.ParseClaims(letters[i].Claims) // damaged: which is unknown
 			for j := range claims {
-				delete(missing, keyOf(claims[j].Order))
+				elsewhere(keyOf(claims[j].Order))
 			}
 		}
+		units := int64(0)
+		defer func() {
+			for _, n := range unstored {
+				units += n
+			}
+			f.more = units > reading.Taken
+		}()
 		return s.Orders(func(o sluice.Order) bool {
 			key := keyOf(o.ID)
+			delete(unstored, key)
+			if record := o.Record(); record.Live {
+				units += record.Quantity
+			}
 			if had, known := missing[key]; known && !had.live && o.Status.Live() {
 				o.Unpaid = had.unpaid
 				f.over = append(f.over, o)
@@ -298,7 +214,7 @@ func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *slu
 		had, unknown := missing[key]
 		delete(missing, key) // a ledger may return one twice
 		switch {
-		case !unknown:
+		case !unknown || had.elsewhere:
 		case places[place{c.Epoch, c.Seq}].key != key || c.Epoch == reading.Epoch && c.Seq > reading.Seq:
 			f.undecided = append(f.undecided, c.Order)
 		case had.live:
@@ -325,7 +241,8 @@ const overNow = "it had ended; the store was restored from an older copy"
 //
 // An order ends in the store before the ledger hears of it, so a record that has
 // ended proves that its order had; unless a program of another kind wrote the
-// record. Then the store is right, and lacks nothing else that the ledger knows.
+// record. Then the store is right: it lacks no claim that the ledger knows, and the
+// ledger's count has the order's units.
 // How an order ended is unknown: it becomes cancelled, as by its buyer if it ended
 // unpaid (I3). Of payments a ledger knows nothing: what is paid stays paid.
 func (r *Rebuilder) endAgain(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, f *forgotten) error {

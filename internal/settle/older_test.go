@@ -508,3 +508,218 @@ func TestVerifyKnowsWhatIsUnderWay(t *testing.T) {
 		t.Fatalf("three are acknowledged, and two nowhere: %q", r.sale().Fence)
 	}
 }
+
+// give gives back what waits in the store's outbox.
+func (r *rig) give() {
+	r.t.Helper()
+	ctx := r.t.Context()
+	if _, err := r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+		_, err := r.ledger.Release(ctx, id, releases)
+		return err
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); !r.reading().CooldownUntil.IsZero(); {
+		if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
+			r.t.Fatal("the unit does not come back")
+		}
+	}
+}
+
+// cancel ends an order, and gives its unit back.
+func (r *rig) cancel(order sluice.OrderID) {
+	r.t.Helper()
+	change := sluice.Change{Action: sluice.Cancel, By: "test", Order: order}
+	if _, err := r.store.Change(r.t.Context(), change); err != nil {
+		r.t.Fatal(err)
+	}
+	r.give()
+}
+
+// oneUnit creates a sale of one unit.
+func (r *rig) oneUnit() sluice.Sale {
+	r.t.Helper()
+	sale := phone(-time.Hour)
+	sale.Total = 1
+	if _, err := r.desk.Create(r.t.Context(), sale); err != nil {
+		r.t.Fatal(err)
+	}
+	return sale
+}
+
+// step does a server's part of a rebuild.
+func (r *rig) step(store settle.RebuildStore) (done bool, err error) {
+	r.t.Helper()
+	idle := func(sluice.SaleID) bool { return true }
+	rebuilder := settle.NewRebuilder("a", store, r.ledger, r.loader, settle.NewMemory(0), idle,
+		slog.New(slog.DiscardHandler))
+	fenced := r.sale()
+	return rebuilder.Step(r.t.Context(), &fenced)
+}
+
+// statuses compares what the store has of orders.
+func (r *rig) statuses(want map[sluice.OrderID]sluice.Status) {
+	r.t.Helper()
+	for order, want := range want {
+		if o, err := r.store.Order(r.t.Context(), order); err != nil || o.Status != want {
+			r.t.Errorf("%s: %s %s, %v; want %s", order, o.Status, o.Reason, err, want)
+		}
+	}
+}
+
+// awkward is a store in which something happens after a LastSeq, or that changes no order.
+type awkward struct {
+	settle.RebuildStore
+	then   func()
+	closed error
+}
+
+func (s *awkward) LastSeq(ctx context.Context, id sluice.SaleID, epoch int64) (int64, error) {
+	seq, err := s.RebuildStore.LastSeq(ctx, id, epoch)
+	if then := s.then; then != nil {
+		s.then = nil
+		then()
+	}
+	return seq, err
+}
+
+func (s *awkward) Change(ctx context.Context, change sluice.Change) (sluice.Order, error) {
+	if s.closed != nil {
+		return sluice.Order{}, s.closed
+	}
+	return s.RebuildStore.Change(ctx, change)
+}
+
+// Another server rebuilds the sale while this one compares: the new epoch is healthy.
+func TestVerifyLeavesARebuiltSaleAlone(t *testing.T) {
+	r := newRig(t)
+	sale := phone(-time.Hour)
+	if _, err := r.desk.Create(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	r.accepted("alice", true)
+	entries := r.waiting()
+	r.drain()
+	r.accepted("bob", true)
+	r.drain()
+	r.olderStore(sale, entries)
+	row := r.sale()
+	idle := func(sluice.SaleID) bool { return true }
+	store := &awkward{RebuildStore: r.store, then: func() {
+		if !r.verify() {
+			t.Fatal("the store is older, and it is not noticed")
+		}
+		if done, err := r.step(r.store); !done || err != nil {
+			t.Fatal(done, err)
+		}
+	}}
+	b := settle.NewRebuilder("b", store, r.ledger, r.loader, settle.NewMemory(0), idle, slog.New(slog.DiscardHandler))
+	if fenced, err := b.Verify(t.Context(), &row); fenced || err != nil {
+		t.Errorf("fenced %t, %v", fenced, err)
+	}
+	r.inStep(2)
+}
+
+// While endings cannot be written again, the journal waits: it needs their units.
+func TestForgottenEndingsComeBeforeTheJournal(t *testing.T) {
+	r := newRig(t)
+	sale := r.oneUnit()
+	alice := r.accepted("alice", true)
+	entries := r.waiting()
+	r.drain()
+	r.cancel(alice)
+	bob := r.accepted("bob", true)
+	r.drain()
+	r.cancel(bob)
+	dave := r.accepted("dave", true) // in the journal
+	r.olderStore(sale, entries)
+	if !r.verify() {
+		t.Fatal("the store is older, and it is not noticed")
+	}
+	busy := errors.New("the row is locked")
+	if done, err := r.step(&awkward{RebuildStore: r.store, closed: busy}); done || !errors.Is(err, busy) {
+		t.Fatalf("rebuilt %t, %v", done, err)
+	}
+	if _, err := r.store.Order(t.Context(), dave); !errors.Is(err, sluice.ErrOrderNotFound) {
+		t.Errorf("dave's order, before alice's has ended: %v", err)
+	}
+	if done, err := r.step(r.store); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	r.statuses(map[sluice.OrderID]sluice.Status{alice: sluice.Cancelled, dave: sluice.Pending})
+}
+
+// An order is stored, and in the journal still; of its ending the store knows nothing.
+func TestAForgottenEndingOfAnOrderInTheJournal(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := r.oneUnit()
+	alice := r.accepted("alice", true)
+	entries := r.waiting()
+	if _, err := r.store.Insert(ctx, id, entries); err != nil { // not acknowledged
+		t.Fatal(err)
+	}
+	r.cancel(alice)
+	bob := r.accepted("bob", true)
+	later := r.waiting()[1:]
+	if _, err := r.store.Insert(ctx, id, later); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ledger.Ack(ctx, id, []string{later[0].ID}); err != nil {
+		t.Fatal(err)
+	}
+	r.olderStore(sale, entries)
+	if !r.verify() {
+		t.Fatal("the store is older, and it is not noticed")
+	}
+	if done, err := r.step(r.store); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	r.statuses(map[sluice.OrderID]sluice.Status{alice: sluice.Cancelled, bob: sluice.Pending})
+}
+
+// A store that lacks nothing but an ending counts a unit that its ledger has for sale,
+// or has promised to a buyer whose claim is in the journal.
+func TestAStoreThatForgotOnlyEndings(t *testing.T) {
+	for name, resold := range map[string]bool{"the unit is for sale": false, "the unit is sold again": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			ctx := t.Context()
+			sale := r.oneUnit()
+			alice := r.accepted("alice", true)
+			entries := r.waiting()
+			if _, err := r.store.Insert(ctx, id, entries); err != nil || r.verify() {
+				t.Fatalf("stored, and not acknowledged: fence %q, %v", r.sale().Fence, err)
+			}
+			r.drain()
+			if _, err := r.store.Change(ctx, sluice.Change{Action: sluice.Cancel, By: "test", Order: alice}); err != nil ||
+				r.verify() {
+				t.Fatalf("the unit is on its way back: fence %q, %v", r.sale().Fence, err)
+			}
+			r.give()
+			if r.verify() {
+				t.Fatalf("the unit is back: fence %q", r.sale().Fence)
+			}
+			want := map[sluice.OrderID]sluice.Status{alice: sluice.Cancelled}
+			if resold {
+				want[r.accepted("eve", true)] = sluice.Pending
+			}
+			r.olderStore(sale, entries)
+			if !r.verify() || !strings.Contains(r.sale().Fence, "older than its ledger") {
+				t.Fatalf("fence %q", r.sale().Fence)
+			}
+			if done, err := r.step(r.store); !done || err != nil {
+				t.Fatal(done, err)
+			}
+			r.inStep(2)
+			if !resold {
+				want[r.accepted("eve", true)] = sluice.Pending
+				r.drain()
+			}
+			r.statuses(want)
+			if r.verify() {
+				t.Errorf("fenced again: %s", r.sale().Fence)
+			}
+		})
+	}
+}
