@@ -40,9 +40,19 @@ type Rebuilder struct {
 // progress is how far this server has come with the loss of an epoch of a sale.
 type progress struct {
 	epoch    int64
-	begun    time.Time
 	gathered time.Time // when it had stored what it remembers; zero before
 	waits    string    // servers that the log says are waited for
+
+	stored  int64 // claims that were stored
+	refused map[sluice.OrderID]refusal
+	stuck   bool // the log says that the database refuses everything
+}
+
+// refusal is when the database first refused a claim for what it is, and how many
+// had been stored before.
+type refusal struct {
+	since  time.Time
+	before int64
 }
 
 // of returns the progress with the present epoch of a sale, and whether it begins now.
@@ -50,7 +60,7 @@ func (r *Rebuilder) of(sale *sluice.Sale) (p *progress, begins bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p = r.sales[sale.ID]; p == nil || p.epoch < sale.Epoch {
-		p, begins = &progress{epoch: sale.Epoch, begun: time.Now()}, true
+		p, begins = &progress{epoch: sale.Epoch, refused: map[sluice.OrderID]refusal{}}, true
 		r.sales[sale.ID] = p
 	}
 	return p, begins
@@ -266,25 +276,31 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 // save stores entries, each claim once, and reports how many of them, from the
 // first on, are dealt with. A claim that conflicts with a stored one (the ledger
 // gave its place twice), and an entry of an epoch that is over, are set aside, to
-// be claimed again.
+// be claimed again. A claim that the database refuses keeps no other from being
+// tried.
 func (r *Rebuilder) save(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (saved, done int, err error) {
 	alone := 0 // so many are tried one by one, since together they were refused
-	for done < len(entries) {
-		n := batchOf(entries[done:])
+	for next := 0; next < len(entries); {
+		n := batchOf(entries[next:])
 		if alone > 0 {
 			n = 1
 		}
-		stored, err := r.insert(ctx, sale, entries[done:done+n])
-		if n > 1 && r.refused(sale, err) {
+		stored, failed := r.insert(ctx, sale, entries[next:next+n])
+		refused := errors.Is(failed, sluice.ErrUnstorable)
+		switch {
+		case n > 1 && (refused || misplaced(failed)):
 			alone = n
 			continue
+		case failed != nil && !refused:
+			return saved, done, failed
+		case failed != nil && err == nil:
+			err, done = failed, next
 		}
-		if err != nil {
-			return saved, done, err
+		if saved, next, alone = saved+stored, next+n, alone-1; err == nil {
+			done = next
 		}
-		saved, done, alone = saved+stored, done+n, alone-1
 	}
-	return saved, done, nil
+	return saved, done, err
 }
 
 // batchOf returns how many of the entries one transaction takes; one that is
@@ -300,40 +316,78 @@ func batchOf(entries []sluice.Entry) int {
 }
 
 // refusedFor is how long a rebuild waits for a database that refuses a claim for what
-// it is: an operator may end that. After that the claim is set aside, and claimed again
-// when the sale is back, rather than to keep all others from it.
+// it is: an operator may end that. If it has taken others of the sale since, the claim
+// is set aside after that, and claimed again when the sale is back, rather than to keep
+// all others from it. If it takes none, the sale stays fenced, whose load would sell
+// what was promised.
 const refusedFor = 30 * time.Second
 
-// refused reports whether the store does not take an entry as it is, and is not to be
-// waited for.
-func (r *Rebuilder) refused(sale sluice.SaleID, err error) bool {
-	var conflict *sluice.ConflictError
-	if errors.As(err, &conflict) || errors.Is(err, sluice.ErrStaleEpoch) {
-		return true
-	}
+// givenUp reports whether the store does not take these claims as they are, and is not
+// to be waited for.
+func (r *Rebuilder) givenUp(sale sluice.SaleID, claims []sluice.Claim) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.sales[sale]
-	return errors.Is(err, sluice.ErrUnstorable) && p != nil && time.Since(p.begun) >= refusedFor
+	if p == nil {
+		return false
+	}
+	up := true
+	for i := range claims {
+		first, known := p.refused[claims[i].Order]
+		if !known {
+			first = refusal{time.Now(), p.stored}
+			p.refused[claims[i].Order] = first
+		}
+		late := time.Since(first.since) >= refusedFor
+		if up = up && late && p.stored > first.before; late && !up && !p.stuck {
+			p.stuck = true
+			r.log.Warn("the database refuses accepted claims and has stored no others of the sale since; "+
+				"the sale stays fenced until it takes them", "sale", sale, "order", claims[i].Order)
+		}
+	}
+	return up
 }
 
-// insert stores a batch. One entry that is refused is set aside; of one that
-// conflicts, only the claims that do.
+// tookSome notes that the database has taken claims of a sale.
+func (r *Rebuilder) tookSome(sale sluice.SaleID, claims int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.sales[sale]; p != nil {
+		p.stored += int64(claims)
+	}
+}
+
+// misplaced reports whether the store does not take an entry where it stands.
+func misplaced(err error) bool {
+	var conflict *sluice.ConflictError
+	return errors.As(err, &conflict) || errors.Is(err, sluice.ErrStaleEpoch)
+}
+
+// insert stores a batch. One entry that is given up is set aside; of one with several
+// claims, only those that are.
 func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []sluice.Entry) (int, error) {
 	if batch[0].Damage != nil {
 		return 0, r.store.SetAside(ctx, batch[0].DeadLetter(batch[0].Damage))
 	}
 	stored, err := r.store.Insert(ctx, sale, batch)
-	switch {
-	case err == nil:
+	if err == nil {
+		r.tookSome(sale, stored.Inserted)
 		return stored.Inserted - len(stored.Rejected), nil
-	case len(batch) > 1 || !r.refused(sale, err):
-		return 0, err
-	case len(batch[0].Claims) < 2 || errors.Is(err, sluice.ErrStaleEpoch):
-		return 0, r.store.SetAside(ctx, batch[0].DeadLetter(err))
 	}
-	saved, _, err := r.save(ctx, sale, split(&batch[0]))
-	return saved, err
+	refused, up := errors.Is(err, sluice.ErrUnstorable), false
+	for i := range batch {
+		up = refused && r.givenUp(sale, batch[i].Claims)
+	}
+	switch {
+	case len(batch) > 1 || !refused && !misplaced(err):
+		return 0, err
+	case len(batch[0].Claims) > 1 && !errors.Is(err, sluice.ErrStaleEpoch):
+		saved, _, err := r.save(ctx, sale, split(&batch[0]))
+		return saved, err
+	case refused && !up:
+		return 0, err
+	}
+	return 0, r.store.SetAside(ctx, batch[0].DeadLetter(err))
 }
 
 // split cuts an entry into its claims, which are then tried one by one.

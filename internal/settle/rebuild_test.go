@@ -274,3 +274,41 @@ func TestOneRefusedClaimDoesNotKeepASaleFenced(t *testing.T) {
 		}
 	})
 }
+
+// The database refuses every order: no load may sell again what was promised, however
+// long that lasts. The sale comes back when the database takes orders again.
+func TestADatabaseThatRefusesEveryOrderKeepsTheSaleFenced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ctx := t.Context()
+		r.oneUnit()
+		claims := []sluice.Claim{{
+			Buyer: "alice", Key: "attempt-1", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", []byte("alice"))),
+		}}
+		decisions, err := r.ledger.Claim(ctx, id, claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := settle.NewMemory(0)
+		memory.Decided(id, "a", claims, decisions)
+		r.loseLedger()
+		r.follow(false) // fences
+		fenced := r.sale()
+		store := &refusing{r.store, "alice"}
+		a := settle.NewRebuilder("a", store, r.ledger, r.loader, memory, func(sluice.SaleID) bool { return true },
+			slog.New(slog.DiscardHandler))
+		for range 4 {
+			if done, err := a.Step(ctx, &fenced); done || !errors.Is(err, sluice.ErrUnstorable) {
+				t.Fatalf("rebuilt %t, %v", done, err)
+			}
+			time.Sleep(31 * time.Second)
+		}
+		store.buyer = ""
+		if done, err := a.Step(ctx, &fenced); !done || err != nil {
+			t.Fatal(done, err)
+		}
+		r.inStep(2)
+		r.statuses(map[sluice.OrderID]sluice.Status{claims[0].Order: sluice.Pending})
+		r.accepted("bob", false)
+	})
+}
