@@ -21,9 +21,6 @@ func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool,
 		return false, err
 	}
 	why, reading, err := r.olderStore(ctx, sale)
-	if err == nil && why == "" {
-		why, reading, err = r.countsMore(ctx, sale)
-	}
 	if err == nil && why != "" {
 		err = r.loader.lost(ctx, sale, &reading, why)
 	}
@@ -45,7 +42,7 @@ func (r *Rebuilder) olderStore(ctx context.Context, sale *sluice.Sale) (why stri
 	if !reading.Loaded || reading.Epoch != sale.Epoch || reading.Fence != "" {
 		return "", reading, nil // another matter, which Follow sees
 	}
-	acked, err := r.acknowledged(ctx, &reading)
+	acked, waiting, err := r.acknowledged(ctx, &reading)
 	if err != nil {
 		return "", reading, err
 	}
@@ -57,15 +54,20 @@ func (r *Rebuilder) olderStore(ctx context.Context, sale *sluice.Sale) (why stri
 		return why, reading, nil
 	}
 	stored, err := r.store.LastSeq(ctx, sale.ID, sale.Epoch)
-	if err != nil || stored >= acked {
+	if err != nil {
 		return "", reading, err
 	}
-	aside, known, err := r.lastAside(ctx, sale)
-	if err != nil || !known || aside >= acked {
-		return "", reading, err
+	if stored < acked {
+		aside, known, err := r.lastAside(ctx, sale)
+		if err != nil || known && aside < acked {
+			return fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger",
+				acked, max(stored, aside)), reading, err
+		}
 	}
-	return fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger",
-		acked, max(stored, aside)), reading, nil
+	if row.Taken+waiting <= reading.Taken {
+		return "", reading, nil
+	}
+	return r.countsMore(ctx, sale)
 }
 
 // countsMore says why the store must be older than its ledger, if it counts more
@@ -83,7 +85,7 @@ func (r *Rebuilder) countsMore(ctx context.Context, sale *sluice.Sale) (why stri
 		if !reading.Loaded || reading.Epoch != sale.Epoch || reading.Fence != "" {
 			return "", reading, nil
 		}
-		units, err := r.units(ctx, sale, again)
+		units, err := r.units(ctx, &reading, again)
 		if err != nil {
 			return "", reading, err
 		}
@@ -107,9 +109,9 @@ func (r *Rebuilder) countsMore(ctx context.Context, sale *sluice.Sale) (why stri
 // units returns how many units the stored orders and the claims that are only in the
 // journal have. A claim beyond the last stored one is not stored: read after the
 // orders, it has not been among them.
-func (r *Rebuilder) units(ctx context.Context, sale *sluice.Sale, count bool) (units int64, err error) {
+func (r *Rebuilder) units(ctx context.Context, reading *sluice.Reading, count bool) (units int64, err error) {
 	if count {
-		err = r.store.Snapshot(ctx, sale.ID, func(s sluice.Snapshot) error {
+		err = r.store.Snapshot(ctx, reading.Sale, func(s sluice.Snapshot) error {
 			return s.Orders(func(o sluice.Order) bool {
 				if record := o.Record(); record.Live {
 					units += record.Quantity
@@ -119,19 +121,19 @@ func (r *Rebuilder) units(ctx context.Context, sale *sluice.Sale, count bool) (u
 		})
 	} else {
 		var row sluice.Sale
-		row, err = r.store.Sale(ctx, sale.ID)
+		row, err = r.store.Sale(ctx, reading.Sale)
 		units = row.Taken
 	}
 	if err != nil {
 		return 0, err
 	}
-	stored, err := r.store.LastSeq(ctx, sale.ID, sale.Epoch)
-	if err != nil {
-		return 0, err
+	stored, err := r.store.LastSeq(ctx, reading.Sale, reading.Epoch)
+	if err != nil || stored >= reading.Seq {
+		return units, err
 	}
-	err = r.ledger.PeekJournal(ctx, sale.ID, func(e sluice.Entry) bool {
+	err = r.ledger.PeekJournal(ctx, reading.Sale, func(e sluice.Entry) bool {
 		for i := range e.Claims {
-			if e.Epoch == sale.Epoch && e.FirstSeq+int64(i) > stored {
+			if e.Epoch == reading.Epoch && e.FirstSeq+int64(i) > stored {
 				units += e.Claims[i].Quantity
 			}
 		}
@@ -145,33 +147,36 @@ func (r *Rebuilder) units(ctx context.Context, sale *sluice.Sale, count bool) (u
 
 // acknowledged returns the last sequence of the reading that is not in the
 // journal any more, and so must be in the store; 0 if there is none, or if the
-// journal cannot tell.
-func (r *Rebuilder) acknowledged(ctx context.Context, reading *sluice.Reading) (int64, error) {
+// journal cannot tell. Units are those of the claims in the journal.
+func (r *Rebuilder) acknowledged(ctx context.Context, reading *sluice.Reading) (last, units int64, err error) {
 	type span struct{ first, last int64 }
 	var waiting []span
 	damaged := false
-	err := r.ledger.PeekJournal(ctx, reading.Sale, func(e sluice.Entry) bool {
+	err = r.ledger.PeekJournal(ctx, reading.Sale, func(e sluice.Entry) bool {
 		if e.Damage != nil {
 			damaged = true
 		} else if e.Epoch == reading.Epoch {
 			waiting = append(waiting, span{e.FirstSeq, e.FirstSeq + int64(len(e.Claims)) - 1})
+			for i := range e.Claims {
+				units += e.Claims[i].Quantity
+			}
 		}
-		return !damaged
+		return true
 	})
 	if errors.Is(err, sluice.ErrNotLoaded) {
-		return 0, nil
+		return 0, 0, nil
 	}
 	if err != nil || damaged {
-		return 0, err
+		return 0, units, err
 	}
 	slices.SortFunc(waiting, func(a, b span) int { return cmp.Compare(b.first, a.first) })
-	last := reading.Seq
+	last = reading.Seq
 	for _, w := range waiting {
 		if w.first <= last && w.last >= last {
 			last = w.first - 1
 		}
 	}
-	return last, nil
+	return last, units, nil
 }
 
 // lastAside returns the last sequence of this epoch that is in a dead letter.
