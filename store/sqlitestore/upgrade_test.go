@@ -73,7 +73,9 @@ func TestALongMigrationWaitsForOpenSales(t *testing.T) {
 		SELECT printf('phones.%d', n), 'phones', 'ann', printf('key-%d', n), 1, '', 1, 'CNY', 'paid', '',
 			1, n, 1, 'one', 1, 1, 2, 2, 1 FROM c`, manyOrders)
 	// As the version before the slow migration has left it.
-	do("ALTER TABLE leases DROP COLUMN fence")
+	for _, column := range []string{"fence", "ttl"} {
+		do("ALTER TABLE leases DROP COLUMN " + column)
+	}
 	do("DROP INDEX sales_to_erase")
 	do("ALTER TABLE sales DROP COLUMN erased_at")
 	for _, table := range []string{"sales", "sale_terms"} {
