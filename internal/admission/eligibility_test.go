@@ -152,7 +152,7 @@ func TestTicketsAreJudgedByTheLedgersClock(t *testing.T) {
 	for _, skew := range []time.Duration{-10 * time.Second, 0, 10 * time.Second} {
 		local := clock.Add(skew)
 		view := sold(func(v *View) {
-			v.Asked, v.Told = local, local // it said clock then
+			v.Asked, v.Received = local, local // it said clock then
 			v.Sale.Rules.Ticket.BeforeS = 60
 		})
 		var asked time.Time

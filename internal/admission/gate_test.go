@@ -23,7 +23,7 @@ func sold(change func(*View)) *View {
 				ClosesAt: clock.Add(time.Hour),
 			},
 		},
-		Asked: clock, Told: clock.Add(10 * time.Millisecond),
+		Asked: clock, Received: clock.Add(10 * time.Millisecond),
 		holders: &holders{epoch: 1, seq: 10, buyers: map[uint64]struct{}{hashBuyer("holder"): {}}},
 	}
 	if change != nil {
@@ -146,7 +146,7 @@ func TestViewState(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := sold(c.change)
-			if got := v.State(v.Told); got != c.want {
+			if got := v.State(v.Received); got != c.want {
 				t.Errorf("State = %v, want %v", got, c.want)
 			}
 		})
@@ -193,7 +193,7 @@ func TestAHoldersFloodIsRefusedForFree(t *testing.T) {
 				}
 				now = now.Add(time.Second) // an accepted claim's repeat gets its order when the wait is over
 				if c.name == "sold out" {
-					show(g, sold(func(v *View) { v.Asked, v.Told = now, now }))
+					show(g, sold(func(v *View) { v.Asked, v.Received = now, now }))
 				}
 				d, err := g.Claim(t.Context(), "sale", ledger.claim, Caller{})
 				if d.Code != sluice.Accepted || d.Order != "sale.1" || err != nil {

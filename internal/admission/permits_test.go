@@ -170,7 +170,7 @@ func (s *shared) sells(t *testing.T, gates []*Gate, within time.Duration) {
 			v.Sale.Rules, v.holders, v.Reading.Epoch, v.Reading.Seq = sharedRatio, nil, 1, 0
 			v.Sale.Epoch, v.Sale.LoadedEpoch = 1, 1
 			v.Reading.Terms.Total, v.Reading.Taken = s.total, s.total
-			v.Asked, v.Told = g.now().Add(time.Hour), g.now().Add(time.Hour)
+			v.Asked, v.Received = g.now().Add(time.Hour), g.now().Add(time.Hour)
 		}))
 	}
 }

@@ -148,18 +148,18 @@ func (b *Board) begin(ctx context.Context, sales ...*boardSale) *readCall {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opts.Timeout)
 		defer cancel()
 		readings, err := b.ledger.Read(ctx, ids)
-		told := time.Now()
+		received := time.Now()
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		defer close(c.done)
 		delete(b.flying, c)
-		b.end(c, readings, err, told)
+		b.end(c, readings, err, received)
 	})
 	return c
 }
 
 // end puts what a call has read on the board. The caller holds mu.
-func (b *Board) end(c *readCall, readings []sluice.Reading, err error, told time.Time) {
+func (b *Board) end(c *readCall, readings []sluice.Reading, err error, received time.Time) {
 	if len(readings) != len(c.sales) {
 		if err == nil {
 			err = fmt.Errorf("%d readings of %d sales", len(readings), len(c.sales))
@@ -167,7 +167,7 @@ func (b *Board) end(c *readCall, readings []sluice.Reading, err error, told time
 		readings = nil
 	}
 	c.err = err
-	b.clock.take(c.asked, told, readings)
+	b.clock.take(c.asked, received, readings)
 	views := make(map[sluice.SaleID]*View, len(c.sales))
 	for i, e := range c.sales {
 		mine := e.call == c
@@ -184,11 +184,11 @@ func (b *Board) end(c *readCall, readings []sluice.Reading, err error, told time
 		case failed != nil && mine:
 			b.fail(e, old, c.asked, failed)
 		case failed == nil && (old == nil || !c.asked.Before(old.Asked)):
-			v := &View{Sale: e.sale, Reading: readings[i], Asked: c.asked, Told: told, onBoard: e}
-			if told.Sub(c.asked) < max(b.opts.Refresh, minPatience) {
+			v := &View{Sale: e.sale, Reading: readings[i], Asked: c.asked, Received: received, onBoard: e}
+			if received.Sub(c.asked) < max(b.opts.Refresh, minPatience) {
 				e.apart = false
 			}
-			b.answered.Store(told.UnixNano())
+			b.answered.Store(received.UnixNano())
 			b.recovered(e)
 			b.follow(e, v, old)
 			b.show(e, v, old)
@@ -221,7 +221,7 @@ func (b *Board) follow(e *boardSale, v, old *View) {
 		(old.Down || differ(r, &old.Reading)) {
 		b.heat(e, v.Asked)
 	}
-	if v.InStep() && v.State(v.Told) != sluice.StateOpen && !v.holders.covers(r) {
+	if v.InStep() && v.State(v.Received) != sluice.StateOpen && !v.holders.covers(r) {
 		b.fetchHolders(e, *r)
 	}
 }
@@ -263,7 +263,7 @@ func (b *Board) nextReading(e *boardSale, asked time.Time) time.Time {
 		terms.OpensAt.Add(-beforeOpening), terms.OpensAt, terms.ClosesAt, v.Reading.CooldownUntil,
 	} {
 		if at.After(v.Reading.Now) {
-			if due := v.Told.Add(at.Sub(v.Reading.Now)); due.Before(next) {
+			if due := v.Received.Add(at.Sub(v.Reading.Now)); due.Before(next) {
 				next = due
 			}
 		}

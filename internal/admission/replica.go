@@ -22,7 +22,7 @@ func (b *Board) readReplica(ctx context.Context) error {
 	reading, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	readings, err := b.opts.Replica.Read(reading, ids)
-	told := time.Now()
+	received := time.Now()
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +36,7 @@ func (b *Board) readReplica(ctx context.Context) error {
 	for i := range readings {
 		e := sales[i]
 		if old := e.view.Load(); readings[i].Err == nil && old != nil && !old.Down && !e.retired {
-			b.beside(e, old, &readings[i], told)
+			b.beside(e, old, &readings[i], received)
 		}
 	}
 	return err
@@ -63,21 +63,21 @@ func (b *Board) watched() (sales []*boardSale, ids []sluice.SaleID) {
 // beside publishes a view with what a replica reports besides. A reading of the
 // ledger that is as fresh as the pace brings them stands, and so it does if the
 // replica is behind it; then only the clock goes on. The caller holds mu.
-func (b *Board) beside(e *boardSale, old *View, r *sluice.Reading, told time.Time) {
-	if told.Sub(old.Asked) < b.opts.Refresh {
+func (b *Board) beside(e *boardSale, old *View, r *sluice.Reading, received time.Time) {
+	if received.Sub(old.Asked) < b.opts.Refresh {
 		return
 	}
 	shown := *old.Shown()
 	if follows(r, &old.Reading) {
 		if differ(r, &shown) {
-			b.heat(e, told)
+			b.heat(e, received)
 		}
 		shown = *r
 		if r.Terms.Version > old.Reading.Terms.Version {
 			old.wake() // an operator has changed something
 		}
 	}
-	shown.Now = old.earliest(told)
+	shown.Now = old.earliest(received)
 	v := *old
 	v.replica = &shown
 	b.show(e, &v, old)

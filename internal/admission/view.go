@@ -14,9 +14,9 @@ type View struct {
 	Sale    sluice.Sale
 	Reading sluice.Reading
 
-	// Asked and Told are this server's clock just before the ledger was asked
+	// Asked and Received are this server's clock just before the ledger was asked
 	// and just after it answered.
-	Asked, Told time.Time
+	Asked, Received time.Time
 
 	// Down says that the ledger has not answered lately.
 	Down bool
@@ -85,9 +85,9 @@ func (v *View) InStep() bool {
 }
 
 // earliest and latest bound the ledger's clock at now by this server's clock.
-// The reading's own time lies somewhere between Asked and Told, and has been cut
+// The reading's own time lies somewhere between Asked and Received, and has been cut
 // to whole milliseconds.
-func (v *View) earliest(now time.Time) time.Time { return v.Reading.Now.Add(now.Sub(v.Told)) }
+func (v *View) earliest(now time.Time) time.Time { return v.Reading.Now.Add(now.Sub(v.Received)) }
 
 func (v *View) latest(now time.Time) time.Time {
 	return v.Reading.Now.Add(now.Sub(v.Asked) + time.Millisecond)
@@ -98,7 +98,7 @@ func (v *View) latest(now time.Time) time.Time {
 // reading took. So servers whose own clocks differ agree. Before the first
 // reading it is this server's clock.
 func (v *View) LedgerTime(now time.Time) time.Time {
-	if v.Reading.Now.IsZero() || v.Told.IsZero() {
+	if v.Reading.Now.IsZero() || v.Received.IsZero() {
 		return now
 	}
 	return v.earliest(now)
@@ -212,8 +212,8 @@ func (m *moment) at(now time.Time) time.Time { return m.ledger.Add(now.Sub(m.ser
 
 // take learns from readings that were asked for and received at these moments of
 // this server's clock. One does it at a time.
-func (c *ledgerClock) take(asked, told time.Time, readings []sluice.Reading) {
-	var least time.Time // at told it is no earlier
+func (c *ledgerClock) take(asked, received time.Time, readings []sluice.Reading) {
+	var least time.Time // at received it is no earlier
 	for i := range readings {
 		if now := readings[i].Now; !now.IsZero() && (least.IsZero() || now.Before(least)) {
 			least = now
@@ -222,11 +222,11 @@ func (c *ledgerClock) take(asked, told time.Time, readings []sluice.Reading) {
 	if least.IsZero() {
 		return
 	}
-	most := least.Add(told.Sub(asked) + time.Millisecond) // a reading's is cut to milliseconds
+	most := least.Add(received.Sub(asked) + time.Millisecond) // a reading's is cut to milliseconds
 	if known := c.known.Load(); known != nil {
-		if at := known.at(told); !at.Before(least) && !at.After(most) {
+		if at := known.at(received); !at.Before(least) && !at.After(most) {
 			return
 		}
 	}
-	c.known.Store(&moment{ledger: least, server: told})
+	c.known.Store(&moment{ledger: least, server: received})
 }

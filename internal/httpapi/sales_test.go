@@ -28,7 +28,7 @@ func TestEncodeSaleOncePerChange(t *testing.T) {
 			},
 		}
 		return &admission.View{
-			Sale: sale, Asked: at, Told: at,
+			Sale: sale, Asked: at, Received: at,
 			Reading: sluice.Reading{Sale: "phone", Loaded: true, Epoch: 1, Taken: taken, Terms: sale.Terms, Now: at},
 		}
 	}

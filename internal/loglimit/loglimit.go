@@ -43,7 +43,7 @@ type trouble struct {
 	next     slog.Handler
 	last     slog.Record
 	repeated int // in this interval
-	told     bool
+	logged   bool
 	timer    *time.Timer
 }
 
@@ -123,7 +123,7 @@ func (t *troubles) interval(key string, of *trouble) {
 		of.timer.Reset(Interval)
 	default:
 		delete(t.of, key)
-		if of.told {
+		if of.logged {
 			over := slog.NewRecord(time.Now(), slog.LevelInfo, "no longer: "+of.last.Message, 0)
 			of.last.Attrs(func(a slog.Attr) bool {
 				if thing(a) != "" {
@@ -140,7 +140,7 @@ func (of *trouble) tell() {
 	r := of.last.Clone()
 	r.AddAttrs(slog.Int("repeated", of.repeated))
 	of.log(r)
-	of.repeated, of.told = 0, true
+	of.repeated, of.logged = 0, true
 }
 
 func (of *trouble) log(r slog.Record) {

@@ -21,7 +21,7 @@ const ClockMargin = 5 * time.Second
 // up. Of the first reading, a clock ahead of both others counts as having jumped.
 type clocks struct {
 	ledger func() time.Time // the ledger's clock now; the zero time: unknown
-	told   func(Clocks)
+	report func(Clocks)
 	log    *slog.Logger
 
 	mu       sync.Mutex // guards all below
@@ -40,39 +40,39 @@ type Clocks struct{ Store, Ledger, Behind time.Duration }
 func (c *clocks) judge(now, asked time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	told, ledger := time.Now(), c.ledger()
+	received, ledger := time.Now(), c.ledger()
 	if c.at.IsZero() {
-		c.until, c.at = now, told
-		if first := latest(told, ledger); !ledger.IsZero() && now.After(first.Add(ClockMargin)) {
+		c.until, c.at = now, received
+		if first := latest(received, ledger); !ledger.IsZero() && now.After(first.Add(ClockMargin)) {
 			c.until = first.Round(0).UTC() // without the monotonic clock
 		}
 	}
-	passed := max(told.Sub(c.at), 0)
+	passed := max(received.Sub(c.at), 0)
 	if now.After(c.until.Add(passed + ClockMargin)) {
-		c.until, c.at = c.until.Add(2*passed), told
+		c.until, c.at = c.until.Add(2*passed), received
 		if c.until.After(now) {
 			c.until = now
 		}
 	} else { // a step back is followed at once: it ends no order early
 		c.until, c.at = now, asked
 	}
-	c.tell(now, asked, told, ledger)
+	c.tell(now, asked, received, ledger)
 	return c.until.Truncate(time.Millisecond)
 }
 
 // tell reports how the clocks differ, and logs when that changes.
-func (c *clocks) tell(now, asked, told, ledger time.Time) {
+func (c *clocks) tell(now, asked, received, ledger time.Time) {
 	s := Clocks{Behind: now.Sub(c.until)}
-	switch { // the reading is of a moment between asked and told
-	case now.After(told):
-		s.Store = now.Sub(told)
+	switch { // the reading is of a moment between asked and received
+	case now.After(received):
+		s.Store = now.Sub(received)
 	case now.Before(asked):
 		s.Store = now.Sub(asked)
 	}
 	if !ledger.IsZero() {
-		s.Ledger = ledger.Sub(told)
+		s.Ledger = ledger.Sub(received)
 	}
-	c.told(s)
+	c.report(s)
 	differ := max(s.Store.Abs(), s.Ledger.Abs(), (s.Store - s.Ledger).Abs())
 	if disagree := differ > ClockMargin; disagree != c.disagree {
 		c.disagree = disagree

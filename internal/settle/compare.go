@@ -21,10 +21,10 @@ type comparison struct {
 	ended   []audit.Row             // orders that have ended, with a live claim
 	orphans []audit.Row             // orders without a claim, or living without their units
 
-	restore []sluice.Record // lost orders, looked at twice
-	reissue []sluice.OrderID
-	recount bool
-	mending bool // the comparison is complete
+	restore  []sluice.Record // lost orders, looked at twice
+	reissue  []sluice.OrderID
+	recount  bool
+	complete bool // every part was compared
 
 	blamed map[sluice.DifferenceClass]int64 // differences that a rebuild repairs
 	why    string                           // the first of them; the reason of the fence

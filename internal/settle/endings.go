@@ -73,7 +73,7 @@ func NewEnder(store EndingStore, ledger sluice.Releaser, opts EnderOptions) *End
 	}
 	return &Ender{
 		store: store, ledger: ledger, opts: opts, bell: loop.NewBell(),
-		clocks: &clocks{ledger: opts.LedgerTime, told: opts.Clocks, log: opts.Log},
+		clocks: &clocks{ledger: opts.LedgerTime, report: opts.Clocks, log: opts.Log},
 	}
 }
 

@@ -23,12 +23,12 @@ type Memory struct {
 // remembered is what a server remembers of one sale, each order once: a buyer
 // who repeats a claim again and again pushes no other promise out.
 type remembered struct {
-	entries []told // oldest first
+	entries []memo // oldest first
 	orders  map[promise]struct{}
 }
 
-// told is an entry that this server made of the claims it received as accepted.
-type told struct {
+// memo is an entry that this server made of the claims it received as accepted.
+type memo struct {
 	sluice.Entry
 	since time.Time
 }
@@ -40,7 +40,7 @@ type promise struct {
 	epoch int64
 }
 
-// DefaultMemory is how many claims a server remembers per sale, unless told
+// DefaultMemory is how many claims a server remembers per sale, unless set
 // otherwise: about 60 MB when the store is down for long.
 const DefaultMemory = 200_000
 
@@ -73,7 +73,7 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 		}
 		r.orders[id] = struct{}{}
 		if entry.Claims != nil && (d.Epoch != entry.Epoch || d.Seq != entry.FirstSeq+int64(len(entry.Claims))) {
-			r.entries = append(r.entries, told{entry, now}) // a call that was split has gaps between its steps
+			r.entries = append(r.entries, memo{entry, now}) // a call that was split has gaps between its steps
 			entry.Claims = nil
 		}
 		if entry.Claims == nil {
@@ -84,7 +84,7 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 		entry.Claims = append(entry.Claims, claim)
 	}
 	if entry.Claims != nil {
-		r.entries = append(r.entries, told{entry, now})
+		r.entries = append(r.entries, memo{entry, now})
 		r.bound(m.max)
 	}
 }
@@ -93,7 +93,7 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 func (r *remembered) bound(max int) {
 	for len(r.orders) > max && len(r.entries) > 1 {
 		r.forgotten(&r.entries[0].Entry)
-		r.entries[0] = told{}
+		r.entries[0] = memo{}
 		r.entries = r.entries[1:]
 	}
 }
@@ -105,7 +105,7 @@ func (r *remembered) forgotten(e *sluice.Entry) {
 }
 
 // drop forgets the entries of a sale for which gone is true. The caller holds mu.
-func (m *Memory) drop(sale sluice.SaleID, gone func(e *told) bool) {
+func (m *Memory) drop(sale sluice.SaleID, gone func(e *memo) bool) {
 	r := m.sales[sale]
 	if r == nil {
 		return
@@ -134,7 +134,7 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(r.Sale, func(e *told) bool {
+	m.drop(r.Sale, func(e *memo) bool {
 		return e.Epoch == r.Epoch && e.FirstSeq+int64(len(e.Claims))-1 <= r.Seq && e.since.Before(asked)
 	})
 }
@@ -159,7 +159,7 @@ func (m *Memory) Before(sale sluice.SaleID, epoch int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.sales[sale]
-	return r != nil && slices.ContainsFunc(r.entries, func(e told) bool { return e.Epoch < epoch })
+	return r != nil && slices.ContainsFunc(r.entries, func(e memo) bool { return e.Epoch < epoch })
 }
 
 // Forget drops entries that Until has returned, and no other: one that has been
@@ -171,5 +171,5 @@ func (m *Memory) Forget(sale sluice.SaleID, saved []sluice.Entry) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(sale, func(e *told) bool { return gone[&e.Claims[0]] })
+	m.drop(sale, func(e *memo) bool { return gone[&e.Claims[0]] })
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Reconciler compares the ledger, its journal, the store and its outbox of one
-// sale, and mends what is provably broken.
+// sale, and repairs what is provably broken.
 //
 // # Why it repairs nothing that was not broken
 //
@@ -77,7 +77,7 @@ func note(d *sluice.Difference, format string, args ...any) {
 	}
 }
 
-// Reconcile compares one sale, and with apply mends what is safe to mend. It
+// Reconcile compares one sale, and with apply repairs what is safe to mend. It
 // may run at any time, on any number of servers. It holds as much as an
 // audit: about 270 bytes for each order.
 //
@@ -102,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, sale sluice.SaleID, apply bo
 	if err != nil {
 		return report, fmt.Errorf("settle: reconcile sale=%s: %w", sale, err)
 	}
-	if report.Skipped != "" && !c.mending { // half a look proves nothing
+	if report.Skipped != "" && !c.complete { // half a look proves nothing
 		report.Differences = nil
 		for _, class := range sluice.DifferenceClasses() {
 			report.Of(class)

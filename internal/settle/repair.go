@@ -10,7 +10,7 @@ import (
 // repair does what is safe, the most certain first: the store's counter must be
 // right before orders are stored.
 func (c *comparison) repair(ctx context.Context) error {
-	c.mending = true
+	c.complete = true
 	if c.recount {
 		before, after, err := c.store.RecountTaken(ctx, c.sale)
 		if err != nil {
