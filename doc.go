@@ -6,7 +6,7 @@
 //
 // A buyer's claim passes the gate and the batcher (package admission), is
 // decided by a [Ledger] together with hundreds of others in one atomic step,
-// and, when accepted, stands in the ledger's journal from that instant on. The
+// and, when accepted, is in the ledger's journal from that instant on. The
 // pipeline carries journal entries into a [Store], where each becomes exactly
 // one order. The audit recomputes the invariants from both.
 //

@@ -46,7 +46,7 @@ type Entry struct {
 	Claims     []Claim
 	Deliveries int64 // how often it has been handed out, this time included
 
-	// Damage says why the entry cannot be read; then Raw holds what stands in
+	// Damage says why the entry cannot be read; then Raw holds what is in
 	// the journal, and the other fields but ID and Sale mean nothing. The
 	// pipeline sets such an entry aside; it never blocks the rest.
 	Damage error

@@ -183,7 +183,7 @@ type DeadLetter struct {
 	Sale      SaleID
 	EntryID   string
 	Reason    string // the error that put it here
-	Claims    string // the entry's lines (AppendClaim), or what stood in the journal if it is damaged
+	Claims    string // the entry's lines (AppendClaim), or what the journal had if it is damaged
 	Epoch     int64
 	FirstSeq  int64
 	Terms     int64

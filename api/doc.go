@@ -32,7 +32,7 @@ func AtOrNull(t time.Time) *Time {
 	return &at
 }
 
-// String returns t as it stands on the wire.
+// String returns t as the wire has it.
 func (t Time) String() string { return t.UTC().Format(timeLayout) }
 
 // MarshalJSON writes the time.

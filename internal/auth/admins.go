@@ -23,7 +23,7 @@ const MinAdminKey = 16
 // maxAdminKeys bounds how many there are: each request is compared with all.
 const maxAdminKeys = 1000
 
-// reservedNames are who else may stand in an order's history.
+// reservedNames are who else an order's history may name.
 var reservedNames = []string{"buyer", "merchant"}
 
 // ValidateKey says what is wrong with a key, without reading its file. It never

@@ -129,7 +129,7 @@ func requestID(r *http.Request) string {
 	return rand.Text()[:16]
 }
 
-// address is where a request comes from, as far as anybody is believed.
+// address is where a request comes from, by the proxies that are trusted.
 func (s *Server) address(r *http.Request) string {
 	if client := s.Proxies.client(r); client.IsValid() {
 		return client.String()
@@ -182,8 +182,8 @@ func (h *heldAnswer) send() {
 	_, _ = h.to.Write(h.body.Bytes())
 }
 
-// bucket admits a burst, and then one per period.
-type bucket struct {
+// burst admits some at once, and then one per period.
+type burst struct {
 	mu   sync.Mutex
 	full time.Time // when it has room for the whole burst again
 }
@@ -195,7 +195,7 @@ const (
 	refusalPeriod = 10 * time.Second
 )
 
-func (b *bucket) admit(now time.Time) bool {
+func (b *burst) admit(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.full.Before(now) {

@@ -107,7 +107,7 @@ func (s *Server) asAdmin(route Route, next http.HandlerFunc) http.HandlerFunc {
 type guesses struct {
 	wrong  *meters.Table
 	meter  sluice.Meter
-	quiet  bucket // of log lines
+	quiet  burst // of log lines
 	count  Counter
 	log    *slog.Logger
 	admins *auth.Admins

@@ -94,7 +94,7 @@ type topic struct {
 	at        time.Time // when current was made
 }
 
-// event is a state of a sale, as it stands on the stream.
+// event is a state of a sale, as the stream has it.
 type event struct{ text []byte }
 
 func newFan(o EventsOptions, board func(sluice.SaleID) *admission.View, now func() time.Time) *fan {

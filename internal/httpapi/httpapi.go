@@ -98,8 +98,8 @@ type Counter interface{ Count(code string) }
 type Server struct {
 	Options
 	whole    side
-	refusals bucket // of the records of what was forbidden
-	panics   bucket // of the log's lines about them
+	refusals burst // of the records of what was forbidden
+	panics   burst // of the log's lines about them
 	guesses  *guesses
 	notOpen  notOpens
 	shares   *shares

@@ -212,7 +212,7 @@ func (s *Server) showList(r *http.Request) (any, error) {
 	return page, nil
 }
 
-// listMessage returns the list as it stands on the wire.
+// listMessage returns the list as the wire has it.
 func listMessage(l *sluice.BuyerList) api.BuyerList {
 	return api.BuyerList{SaleID: l.Sale, List: l.Kind, Size: l.Size, UpdatedAt: api.AtOrNull(l.UpdatedAt)}
 }

@@ -181,7 +181,7 @@ func adminSaleMessage(s *sluice.Sale, r *sluice.Reading) api.AdminSale {
 	return v
 }
 
-// rulesMessage returns the rules as they stand on the wire.
+// rulesMessage returns the rules as the wire has them.
 func rulesMessage(r *sluice.Rules) api.Rules {
 	rules := api.Rules{
 		BuyerRate: unlessZero(r.BuyerRate), AddressRate: unlessZero(r.AddressRate),

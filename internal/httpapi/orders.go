@@ -143,7 +143,7 @@ func adminOrderMessage(o *sluice.Order) api.Order {
 }
 
 // byBuyer is who changes an order, as its history has it, if it is the buyer;
-// admins stand there by the names of their keys.
+// admins are there by the names of their keys.
 const byBuyer = "buyer"
 
 // maxWords bounds a payment's id and a reason, in bytes.

@@ -8,7 +8,7 @@ import (
 
 // keys makes the keys of sales; its value is Options.Prefix. The keys of a sale
 // share one hash tag, so that they live in one slot of a cluster and one script
-// can use them all. docs/redis-keys.md describes what stands in them.
+// can use them all. docs/redis-keys.md describes what they hold.
 type keys string
 
 // sale is the hash with the sale's terms, counters and fence.

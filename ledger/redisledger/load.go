@@ -98,7 +98,7 @@ func (l *Ledger) loadRecords(ctx context.Context, sale sluice.SaleID, args []str
 	return err
 }
 
-// termsArgs are the terms as they stand in the sale hash: total, max_buyer,
+// termsArgs are the terms as the sale hash has them: total, max_buyer,
 // max_orders, opens, closes (0: never), paused, max_unpaid (0: no limit).
 func termsArgs(t *sluice.Terms) [7]string {
 	closes, paused := "0", "0"

@@ -154,7 +154,7 @@ func (s *sale) settle() {
 	s.publish()
 }
 
-// termsJSON is how terms stand in the log. Times are in milliseconds since
+// termsJSON is how the log has terms. Times are in milliseconds since
 // 1970; limits that are absent are -1.
 type termsJSON struct {
 	Version     int64 `json:"version"`

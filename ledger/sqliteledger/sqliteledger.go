@@ -50,7 +50,7 @@ import (
 
 // Options are the settings of a ledger.
 type Options struct {
-	// Node names this server; it stands in every journal entry. Required.
+	// Node names this server; every journal entry has it. Required.
 	Node string
 	// Now is the ledger's clock. Default time.Now; tests set it.
 	Now func() time.Time
