@@ -261,8 +261,8 @@ type Rules struct {
 	// one address (of IPv6: from one /64).
 	BuyerRate   BuyerRate   `json:"buyer_rate,omitzero"`
 	AddressRate AddressRate `json:"address_rate,omitzero"`
-	// AdmissionRatio bounds the claims that are on their way to a decision: at
-	// most the ratio times the units available. 0: no bound. AdmissionShared: over
+	// AdmissionRatio bounds the claims in flight: at most the ratio times the
+	// units available. 0: no bound. AdmissionShared: over
 	// all servers together (Permitter); otherwise each server counts by itself.
 	AdmissionRatio  float64 `json:"admission_ratio,omitzero"`
 	AdmissionShared bool    `json:"admission_shared,omitzero"`

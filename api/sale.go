@@ -232,8 +232,8 @@ func checkCurrency(field string, m sluice.Money) error {
 	return nil
 }
 
-// Admission bounds the claims that are on their way to a decision to Ratio times
-// the units available: on each server, or over all servers together.
+// Admission bounds the claims in flight to Ratio times the units available: on
+// each server, or over all servers together.
 type Admission struct {
 	Ratio  float64 `json:"ratio"`
 	Shared bool    `json:"shared"`

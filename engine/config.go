@@ -59,7 +59,7 @@ type Config struct {
 	// "*" accepts those, too, and tokens for no audience.
 	BuyerIssuer, BuyerAudience string
 	// TokenLife is how far ahead the "exp" of a buyer's token may lie; default 31
-	// days, negative: as far as it likes.
+	// days, negative: no limit.
 	TokenLife time.Duration
 	// ClockSkew is the tolerance for the times in tokens; default 30 s,
 	// negative: none.
@@ -91,8 +91,8 @@ type Config struct {
 	// Queue bounds the claims that wait for the ledger, per sale; default
 	// 20,000. More are refused as overloaded.
 	Queue int
-	// ClaimsInFlight bounds the claims of all sales that are on their way to a
-	// decision; default 50,000. More are refused as overloaded.
+	// ClaimsInFlight bounds the claims of all sales in flight; default 50,000.
+	// More are refused as overloaded.
 	ClaimsInFlight int
 	// TrustedProxies are believed when they say where a request comes from, in
 	// ClientAddressHeader: "x-forwarded-for" (default) or "forwarded" (RFC
@@ -120,7 +120,7 @@ type Config struct {
 	// ended orders given back to the ledger; default 250 ms. What this server
 	// ends itself is given back at once.
 	Expiry time.Duration
-	// Abandoned is how long another server may sit on a journal entry before
+	// Abandoned is how long another server may hold a journal entry before
 	// this one stores it; default 30 s. It must be longer than a transaction of
 	// the pipeline, 10 s.
 	Abandoned time.Duration

@@ -36,7 +36,7 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.addressRate, "address-rate", "",
 		"tries from one address, `N/PERIOD` like 100/1s, or 100/1s,shared over all servers, or none")
 	fl.StringVar(&f.ratio, "admission-ratio", "",
-		"claims on their way at a time, `X` times the units available, or X,shared over all servers, or none")
+		"claims in flight, `X` times the units available, or X,shared over all servers, or none")
 	fl.StringVar(&f.ticket, "ticket-before", "",
 		"ask for a ticket, handed out from `DURATION` before the opening on, or none")
 	fl.StringVar(&f.challenge, "challenge", "", "ask for a proof of work of `BITS` before the ticket, or none")

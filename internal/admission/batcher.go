@@ -65,8 +65,8 @@ type BatcherOptions struct {
 	// those in one ledger call; default 16. More are refused at once, so that a
 	// buyer who sends hundreds at a time takes no slot in the batches of others.
 	MaxPerBuyer int
-	// MaxInFlight bounds the claims of all sales that are on their way to a
-	// decision (Batcher.Acquire); default 50,000.
+	// MaxInFlight bounds the claims of all sales in flight (Batcher.Acquire);
+	// default 50,000.
 	MaxInFlight int
 	// Attempts bounds how often a batch is sent when the outcome is unknown;
 	// default 4. Repeating is safe, since the claim ids are the same.

@@ -53,7 +53,7 @@ type Options struct {
 	// negative: none.
 	Skew time.Duration
 	// MaxLife is how far ahead "exp" may lie: a token that is good for years
-	// outlives every theft and every change of mind. 0: as far as it likes.
+	// outlives every theft and every change of mind. 0: no limit.
 	MaxLife time.Duration
 	// Cache bounds the memory of remembered tokens, in bytes. 0: DefaultCache.
 	Cache uint64

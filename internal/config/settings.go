@@ -99,7 +99,7 @@ func (c *Config) settings() []setting {
 		plain("buyer_audience", "", "TEXT", text(&c.BuyerAudience),
 			`what must be among the "aud" of every buyer's token; needed with buyer_jwks; *: any`),
 		plain("buyer_token_life", "744h", "DURATION", durationOrOff(&c.TokenLife, time.Minute, 100*365*24*time.Hour),
-			`how far ahead the "exp" of a buyer's token may lie; off: as far as it likes`),
+			`how far ahead the "exp" of a buyer's token may lie; off: no limit`),
 		plain("clock_skew", "30s", "DURATION", durationOrNone(&c.ClockSkew, 10*time.Minute),
 			"how far the clocks of those who sign buyers' tokens may be off"),
 		plain("login_url", "", "URL", link(&c.Pages.LoginURL),
@@ -132,7 +132,7 @@ func (c *Config) settings() []setting {
 		plain("claim_queue", "20000", "N", number(&c.Queue, 1, 10_000_000),
 			"claims of one sale that may wait for the ledger before more are refused as overloaded"),
 		plain("claims_in_flight", "50000", "N", number(&c.ClaimsInFlight, 1, 10_000_000),
-			"claims of all sales that may be on their way to a decision before more are refused as overloaded"),
+			"claims of all sales in flight before more are refused as overloaded"),
 		plain("trusted_proxies", "", "CIDRS", proxies(&c.TrustedProxies),
 			"proxies that are believed when they say where a request comes from, like 10.0.0.0/8,192.0.2.1 "+
 				"(default: none)"),
@@ -151,7 +151,7 @@ func (c *Config) settings() []setting {
 				"the ledger"),
 		// Longer than a transaction of the pipeline may take (10 s).
 		plain("abandoned_after", "30s", "DURATION", duration(&c.Abandoned, 15*time.Second, time.Hour),
-			"how long another server may sit on an accepted claim without storing it before this one takes "+
+			"how long another server may hold an accepted claim without storing it before this one takes "+
 				"it over"),
 		plain("wait_replicas", "0", "N", number(&c.WaitReplicas, 0, 16),
 			"replicas of a Redis ledger that must have a batch before its claims are answered"),

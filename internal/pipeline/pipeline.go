@@ -52,7 +52,7 @@ type Options struct {
 	// Backoff is the pause after a first failure; it doubles up to
 	// BackoffMax. Defaults 50 ms and 2 s.
 	Backoff, BackoffMax time.Duration
-	// Abandoned is how long another server may sit on an entry before this
+	// Abandoned is how long another server may hold an entry before this
 	// one takes it over: longer than the longest transaction. Default 30 s.
 	Abandoned time.Duration
 	// Timeout bounds one transaction; default 10 s.
