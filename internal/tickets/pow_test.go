@@ -63,9 +63,9 @@ func TestSolverOfThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got struct {
-		Nonces  []string `json:"nonces"`
-		Refused int      `json:"refused"`
-		Received    bool     `json:"told"`
+		Nonces   []string `json:"nonces"`
+		Refused  int      `json:"refused"`
+		Received bool     `json:"told"`
 	}
 	if err := json.Unmarshal(output, &got); err != nil || len(got.Nonces) != len(tasks) {
 		t.Fatalf("%s: %v", output, err)
