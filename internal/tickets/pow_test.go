@@ -63,9 +63,9 @@ func TestSolverOfThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got struct {
-		Nonces   []string `json:"nonces"`
-		Refused  int      `json:"refused"`
-		Received bool     `json:"told"`
+		Nonces  []string `json:"nonces"`
+		Refused int      `json:"refused"`
+		Told    bool     `json:"told"`
 	}
 	if err := json.Unmarshal(output, &got); err != nil || len(got.Nonces) != len(tasks) {
 		t.Fatalf("%s: %v", output, err)
@@ -79,7 +79,7 @@ func TestSolverOfThePage(t *testing.T) {
 	if err := k.CheckSolution(tasks[2].Challenge, got.Nonces[2], "phones", "ann", 13, clock); err != nil {
 		t.Errorf("its solution of a real challenge: %v", err)
 	}
-	if got.Refused != 6 || !got.Received {
-		t.Errorf("%d of 6 wrong calls refused, progress between 0 and 1: %v", got.Refused, got.Received)
+	if got.Refused != 6 || !got.Told {
+		t.Errorf("%d of 6 wrong calls refused, progress between 0 and 1: %v", got.Refused, got.Told)
 	}
 }
