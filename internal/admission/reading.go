@@ -293,7 +293,7 @@ func (b *Board) fail(e *boardSale, old *View, asked time.Time, err error) {
 	if old != nil {
 		*v = *old
 	}
-	v.Sale, v.Down = e.sale, down
+	v.Sale, v.Down, v.Cause = e.sale, down, err
 	b.show(e, v, old)
 }
 

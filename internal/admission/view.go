@@ -18,8 +18,9 @@ type View struct {
 	// and just after it answered.
 	Asked, Received time.Time
 
-	// Down says that the ledger has not answered lately.
-	Down bool
+	// Down says that the ledger has not answered lately, and Cause why.
+	Down  bool
+	Cause error
 
 	holders *holders
 	replica *sluice.Reading // what a replica has reported since, by the ledger's clock; nil if nothing

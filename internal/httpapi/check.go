@@ -107,7 +107,7 @@ func (c *saleCheck) loaded() {
 	case c.view.Archived():
 		c.say("loaded", api.CheckFail, "the sale is archived: it is over")
 	case c.view.Down:
-		c.say("loaded", api.CheckFail, "the ledger has not answered lately")
+		c.say("loaded", api.CheckFail, "the ledger has not answered lately: %v", c.view.Cause)
 	case row.Fence != "" || reading.Fence != "" && reading.Fence != sluice.FenceLoading:
 		c.say("loaded", api.CheckFail, "fenced: %s%s", row.Fence, reading.Fence)
 	case row.Epoch == 0 || row.LoadedEpoch < row.Epoch || !reading.Loaded || reading.Fence != "":

@@ -23,10 +23,13 @@ func TestNonsenseIsDamage(t *testing.T) {
 		for field, less := range map[string]string{
 			"seq": "-1", "taken": "-1", "entries": "-1", "terms": "-1", "total": "-2", "max_buyer": "-2", "max_orders": "-2",
 			"max_unpaid": "-1", "opens": "", "closes": "", "paused": "2", "calm_until": "-1", "calm_code": "-1",
-			"layout": "shared", "told:a": "-1",
+			"layout": "shared", "told:a": "-1", "format": "0",
 		} {
-			for _, value := range []string{less, "x", "", "1.5", " 1", "0x1", "99999999999999999999"} {
-				if (field == "opens" || field == "closes") && value != "" && strings.Trim(value, "9") == "" {
+			for _, value := range []string{
+				less, "x", "", "1.5", " 1", "07", "-0", "0x1", "9223372036854775807", "99999999999999999999",
+			} {
+				if (field == "opens" || field == "closes") && value != "" && strings.Trim(value, "0123456789") == "" &&
+					value != "07" {
 					continue // a moment, if a late one
 				}
 				epoch++
@@ -203,4 +206,23 @@ func TestTheOtherLayout(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A journal that takes no more entries is damage: a load begins another one.
+func TestAJournalWithoutIDs(t *testing.T) {
+	url := servertest.Redis(t)
+	prefix := newPrefix(t, url)
+	l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+	loadOpen(t, l, "s", tight(100))
+	first := makeClaim("s", 0)
+	wantAll(t, claim(t, l, "s", first), sluice.Accepted)
+	command(t, newClient(t, url), "XSETID", prefix+":{s}:journal", "18446744073709551615-18446744073709551615")
+	wantAll(t, claim(t, l, "s", first), sluice.Accepted)
+	wantAll(t, claim(t, l, "s", makeClaims("s", 1, 2)...), sluice.Unavailable)
+	wantLost(t, l, "s", "journal")
+	if r := read(t, l, "s"); r.Seq != 1 || r.Taken != 1 {
+		t.Errorf("%+v", r)
+	}
+	loadEpoch(t, l, "s", 2, tight(100))
+	wantAll(t, claim(t, l, "s", makeClaims("s", 1, 2)...), sluice.Accepted)
 }

@@ -1,6 +1,7 @@
 package redisledger
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/sluicehq/sluice"
@@ -61,10 +62,20 @@ const (
 	// last sequence that this server received.
 	toldPrefix = "told:"
 
-	// format is the version of all of this. Another one is an error, not a
-	// guess.
-	format = "1"
+	// format is the version of all of this. A later one, up to lastFormat, is an
+	// error, not a guess; everything else is damage.
+	format     = "1"
+	lastFormat = 1000
 )
+
+// errFormat is the error of a sale whose format is a later one.
+func errFormat(text string) error {
+	if n := atoi(text); text == format || n < 1 || n > lastFormat {
+		return nil
+	}
+	return fmt.Errorf("this server is older than the sale's data, which is of format %s, where it knows %s: "+
+		"run the version that wrote it", text, format)
+}
 
 // A record of the buyers hash is, in layout whole, one field per buyer: the
 // head, live units TAB accepted claims, and then a line per accepted claim. In

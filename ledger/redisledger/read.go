@@ -153,12 +153,15 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if len(parts) != 19 {
 		return r, 0, "", fmt.Errorf("reply of %d parts", len(parts))
 	}
-	if v := fields.text[3]; v != format {
-		return r, 0, "", fmt.Errorf("format %q of the sale is unknown to this version", v)
+	if err := errFormat(fields.text[3]); err != nil {
+		return r, 0, "", err
+	}
+	if fields.text[3] != format {
+		gap = 3
 	}
 	for i, name := range readingFields {
-		if n, err := strconv.ParseInt(fields.text[i], 10, 64); name != "" && name != "format" && name != "fence" &&
-			(err != nil || n < least(name) || n > most(name)) {
+		if n, ok := number(fields.text[i]); name != "" && name != "format" && name != "fence" &&
+			(!ok || n < least(name) || n > most(name)) {
 			gap, fields.text[i] = i, "0"
 		}
 	}

@@ -290,14 +290,16 @@ func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueid
 	}
 	h = held{epoch: fields[1], layout: fields[2], fence: fields[3]}
 	switch {
-	case fields[0] != "" && fields[0] != format:
-		return held{}, nil, fmt.Errorf("format %q of the sale is unknown to this version", fields[0])
+	case errFormat(fields[0]) != nil:
+		return held{}, nil, errFormat(fields[0])
 	case fields[0] == "" || atoi(h.epoch) < 1 || atoi(h.epoch) > sluice.MaxEpoch:
 		return held{epoch: complete}, nil, sluice.ErrNotLoaded
 	case complete != h.epoch && h.fence == sluice.FenceLoading:
 		return held{}, nil, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)
 	case complete != h.epoch:
 		return held{}, nil, errGone
+	case fields[0] != format && h.fence == "":
+		h.fence = sluice.FenceLost + `: the sale's field "format" is gone or damaged`
 	case h.layout != whole && h.layout != split && h.fence == "":
 		h.fence = sluice.FenceLost + `: the sale's field "layout" is gone or damaged`
 	}
@@ -313,11 +315,19 @@ func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueid
 	return h, list, nil
 }
 
+// number reads a number as a server writes it, and reports whether it is one.
+func number(text string) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == text
+}
+
 // atoi is a number of the sale hash; one that is absent or damaged is 0, which
 // is less than what any server received.
 func atoi(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64)
-	return n
+	if n, ok := number(text); ok {
+		return n
+	}
+	return 0
 }
 
 // do runs one command within Options.Timeout.

@@ -36,7 +36,7 @@ func (l *Ledger) Release(
 			case notLoaded:
 				return false, sluice.ErrNotLoaded
 			case newerFormat:
-				return false, errors.New("the format of the sale is unknown to this version")
+				return false, errors.New("this server is older than the sale's data: its format is a later one")
 			case lost:
 				return false, fmt.Errorf("the sale has lost data: %w", sluice.ErrStaleEpoch)
 			}

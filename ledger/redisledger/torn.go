@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
@@ -49,7 +48,9 @@ func parseCount(replies []rueidis.RedisMessage) (c entryCount, err error) {
 		return c, sluice.ErrNotLoaded
 	}
 	c.epoch = atoi(fields[0])
-	if c.recorded, err = strconv.ParseInt(fields[1], 10, 64); err != nil {
+	if n, ok := number(fields[1]); ok {
+		c.recorded = n
+	} else {
 		c.recorded = -1 // no number that a journal has
 	}
 	c.there, err = replies[1].AsInt64()

@@ -238,8 +238,15 @@ if seq > start then -- I5; the journal first, since it alone may still be of the
     end
     entry = table.concat(accepted, '\n')
   end
-  redis.call('XADD', KEYS[3], '*', 'v', '1', 'e', sale[2], 'n', ARGV[2], 't', sale[8], 'at', at, 's', start + 1,
-    'c', entry .. '\n')
+  local added = redis.pcall('XADD', KEYS[3], '*', 'v', '1', 'e', sale[2], 'n', ARGV[2], 't', sale[8], 'at', at,
+    's', start + 1, 'c', entry .. '\n')
+  if type(added) == 'table' and added.err then -- nothing is written yet
+    if not find(added.err, 'last possible ID', 1, true) and not find(added.err, 'equal or smaller', 1, true) then
+      return added
+    end
+    redis.call('HSET', KEYS[1], 'fence', 'lost: the ids of the journal are used up')
+    return {3, epoch, start, 0, 0, 0}
+  end
   redis.call('HSET', KEYS[2], unpack(writes))
   redis.call('HSET', KEYS[1], 'seq', seq, 'taken', taken, 'entries', entries + 1, ARGV[3], seq)
 elseif repeated and (ARGV[9] == '1' or told ~= seq) then -- I4: a replay is an acceptance too

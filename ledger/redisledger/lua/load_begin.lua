@@ -11,7 +11,7 @@
 -- What has another type is nothing that a load wrote.
 local hash = redis.call('TYPE', KEYS[1]).ok == 'hash'
 local text = hash and redis.call('HGET', KEYS[1], 'epoch') or ''
-local held = string.find(text, '^%d+$') and tonumber(text)
+local held = string.find(text, '^[1-9]%d*$') and tonumber(text)
 -- Without one, or with one that no server counts up to, the sale is damaged.
 if held and held <= 1125899906842624 and held >= tonumber(ARGV[1]) then
   return 0

@@ -1,10 +1,10 @@
 -- What claim.lua and release.lua begin with, behind their HMGET of the sale hash: the sale is there, of this format and
 -- not fenced. The first seven fields are format, epoch, seq, taken, fence, layout and what this server was last told.
-local epoch = match(sale[2] or '', '^%d+$') and tonumber(sale[2])
+local epoch = match(sale[2] or '', '^[1-9]%d*$') and tonumber(sale[2])
 if not sale[1] or not epoch or epoch > 1125899906842624 then -- gone, or damaged: no server counts that far
   return {1}
 end
-if sale[1] ~= '1' then
+if sale[1] ~= '1' and match(sale[1], '^[1-9]%d?%d?%d?$') and tonumber(sale[1]) <= 1000 then -- other values are damage
   return {6}
 end
 if sale[5] ~= '' then
@@ -15,7 +15,8 @@ end
 -- too large to be exact, except for moments.
 local damaged
 local function number(i, name, least)
-  local n = match(sale[i] or '', '^%-?%d+$') and tonumber(sale[i])
+  local text = sale[i] or ''
+  local n = (text == '0' or match(text, '^%-?[1-9]%d*$')) and tonumber(text)
   if not n or (least and (n < least or n > 9007199254740991)) then
     damaged = name
   end
@@ -23,4 +24,5 @@ local function number(i, name, least)
 end
 local seq, taken, told = number(3, 'seq', 0), number(4, 'taken', 0), 0
 if sale[7] then told = number(7, 'told', 0) end -- a server that was told nothing has no field
+if sale[1] ~= '1' then damaged = 'format' end
 if sale[6] ~= 'whole' and sale[6] ~= 'split' then damaged = 'layout' end
