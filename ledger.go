@@ -146,6 +146,16 @@ type Keeper interface {
 	// call it again only with a higher epoch.
 	Load(ctx context.Context, image LoadImage) error
 
+	// Reclaim decides claims of an entry of an epoch that is over, of a sale that
+	// Load has left fenced as FenceLoading under this epoch: nothing else is
+	// accepted then, so no other buyer gets their units first. It decides as Claim
+	// does, but by no window, pause or cooldown: the claims are accepted as they
+	// were, at the entry's time and under the version of its terms. A repeat gets
+	// the same answers. ErrStaleEpoch, and nothing decided, if the ledger holds
+	// another epoch or the sale under another fence or none; ErrNotLoaded if it
+	// does not hold the sale.
+	Reclaim(ctx context.Context, epoch int64, entry Entry) ([]Decision, error)
+
 	// Apply makes terms of a higher version than the ledger's the ones that
 	// decide; an equal or lower version changes nothing. ErrBelowTaken, and
 	// nothing changes, if the total would be below taken (I1); ErrStaleEpoch if

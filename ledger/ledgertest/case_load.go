@@ -159,6 +159,86 @@ var loadCases = []testCase{
 	}},
 }
 
+// reclaimCases: claims of an epoch that is over are decided before those of the next.
+var reclaimCases = []testCase{
+	{"they are accepted behind the fence of a load, as they were", one, func(e *env) {
+		terms := with(func(t *sluice.Terms) { t.Version, t.Total, t.Paused, t.MaxPerBuyer = 4, 4, true, 2 })
+		stored := e.record("ann", "k", 1, 1, true)
+		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: terms, Taken: 1, Records: []sluice.Record{stored}})
+		entry := sluice.Entry{Sale: sale, Epoch: 1, Terms: 3, At: start.Add(-time.Hour), FirstSeq: 7, Claims: []sluice.Claim{
+			e.claim("bob", "k", 2), stored.Claim, e.claim("cid", "k", 2), e.claim("dan", "k", 1), e.claim("eve", "k", 1),
+		}}
+		again := sluice.Entry{Sale: sale, Epoch: 1, Terms: 4, At: start, Claims: []sluice.Claim{e.claim("bob", "k2", 1)}}
+		for replayed := range 2 {
+			decisions, err := e.ledger.Reclaim(e.ctx, 2, entry)
+			e.must("Reclaim", err)
+			none := []sluice.Code{sluice.Insufficient, sluice.SoldOut}[replayed]
+			e.wantCodes(decisions, sluice.Accepted, sluice.Accepted, none, sluice.Accepted, sluice.SoldOut)
+			for i, seq := range map[int]int64{0: 1, 3: 2} {
+				e.same("decision", decisions[i], sluice.Decision{
+					Code: sluice.Accepted, Order: entry.Claims[i].Order, Quantity: entry.Claims[i].Quantity, Seq: seq,
+					At: entry.At, Epoch: 2, Terms: 3, Replayed: replayed == 1,
+				})
+			}
+			e.same("stored", decisions[1], answerOf(stored, true))
+			decisions, err = e.ledger.Reclaim(e.ctx, 2, again)
+			e.must("Reclaim", err)
+			e.wantCodes(decisions, sluice.BuyerLimit)
+			e.wantTaken(4, 2)
+			e.wantCode(entry.Claims[0], sluice.Unavailable)
+			e.restart()
+		}
+		if r := e.read(sale); r.Fence != sluice.FenceLoading || r.Backlog != 1 {
+			e.Errorf("%+v, want one entry, and the sale fenced as loading", r)
+		}
+		entries := e.peek(sale)
+		if len(entries) != 1 || entries[0].FirstSeq != 1 || entries[0].Epoch != 2 || entries[0].Terms != 3 ||
+			!entries[0].At.Equal(entry.At) || len(entries[0].Claims) != 2 {
+			e.Fatalf("%+v, want the entry of bob and dan", entries)
+		}
+		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
+		e.same("bob's repeat", e.one(entry.Claims[0]), answerOf(entries[0].Record(0), true))
+		e.wantCode(e.claim("fay", "k", 1), sluice.Paused)
+	}},
+	{"not under another epoch, another fence or none", one, func(e *env) {
+		entry := sluice.Entry{Sale: sale, Epoch: 1, Terms: 1, At: start, Claims: []sluice.Claim{e.claim("bob", "k", 1)}}
+		stale := func(epoch int64, want error) {
+			e.Helper()
+			_, err := e.ledger.Reclaim(e.ctx, epoch, entry)
+			e.wantErr("Reclaim", err, want)
+		}
+		stale(2, sluice.ErrNotLoaded)
+		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(3)})
+		stale(1, sluice.ErrStaleEpoch)
+		stale(3, sluice.ErrStaleEpoch)
+		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
+		stale(2, sluice.ErrStaleEpoch)
+		stale(1, sluice.ErrStaleEpoch)
+		e.must("Fence", e.ledger.Fence(e.ctx, sale, 2, "maintenance"))
+		stale(2, sluice.ErrStaleEpoch)
+		e.wantTaken(0, 0)
+		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
+		e.accepted(e.claim("ann", "k", 1))
+	}},
+	{"many at once", one, func(e *env) {
+		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(1200)})
+		entry := sluice.Entry{Sale: sale, Epoch: 1, Terms: 1, At: start}
+		for i := range 1300 {
+			entry.Claims = append(entry.Claims, e.claim(sluice.BuyerID(fmt.Sprint("buyer-", i)), "k", 1))
+		}
+		for range 2 {
+			decisions, err := e.ledger.Reclaim(e.ctx, 2, entry)
+			e.must("Reclaim", err)
+			for i, d := range decisions {
+				if (d.Code == sluice.Accepted) != (i < 1200) {
+					e.Fatalf("claim %d: %+v", i, d)
+				}
+			}
+		}
+		e.wantTaken(1200, 1200)
+	}},
+}
+
 // fenceCases: Fence and Unfence.
 var fenceCases = []testCase{
 	{"the first reason stands, and Unfence lifts any", one, func(e *env) {
