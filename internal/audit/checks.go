@@ -326,7 +326,8 @@ func (b *Book) uniqueIn(c *finding, side string, rows []Row) {
 }
 
 // window is I8: every claim was accepted while the terms it was decided under
-// let it, and newer terms were never followed by older ones.
+// let it, and newer terms were never followed by older ones within an epoch: a load
+// brings in claims of dead letters, as they were accepted.
 func (b *Book) window() (c finding) {
 	for _, s := range b.sides() {
 		b.windowOf(&c, s.name, s.what, s.rows)
@@ -341,6 +342,9 @@ func (b *Book) windowOf(c *finding, side, what string, rows []Row) {
 	var newest int64
 	for i := range rows {
 		r := &rows[i]
+		if i > 0 && rows[i-1].Epoch != r.Epoch {
+			newest = 0
+		}
 		if r.terms < newest {
 			backwards.add(func() string { return fmt.Sprintf("%s: version %d after %d", b.names.order(r), r.terms, newest) })
 		}

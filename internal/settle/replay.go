@@ -214,7 +214,7 @@ func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) (again time.T
 	rests := map[int64]rest{}
 	for i := range letters {
 		l := &letters[i]
-		if l.Epoch >= sale.Epoch || l.Epoch < 1 || strings.HasPrefix(l.Reason, lostReason) {
+		if !promises(l, sale.Epoch) {
 			continue
 		}
 		if _, err := sluice.ParseClaims(l.Claims); err != nil {

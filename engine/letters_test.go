@@ -1,0 +1,111 @@
+package engine_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The database refuses the orders of some buyers, who were promised units: dead
+// letters. The sale sells out, and buyers keep asking while it is rebuilt, at an
+// operator's request and after the loss of Redis. The promises keep their units.
+func TestDeadLettersKeepTheirUnits(t *testing.T) {
+	const total, refused = 40, 10
+	f := newFleet(t, 2, total)
+	ctx := t.Context()
+	db, err := pgx.Connect(ctx, f.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background())
+	do := func(sql string) {
+		t.Helper()
+		if _, err := db.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN IF NEW.buyer_id < 'buyer-00010' THEN RAISE EXCEPTION 'not these'; END IF; RETURN NEW; END $$;
+		CREATE TRIGGER refuse BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	promised := map[int]string{}
+	buy := func(buyer int) {
+		t.Helper()
+		status, order := f.claim(buyer%2, buyer)
+		if status != http.StatusAccepted {
+			t.Fatalf("buyer %d: %d", buyer, status)
+		}
+		promised[buyer] = order
+	}
+	for buyer := range refused {
+		buy(buyer)
+	}
+	for buyer := refused; buyer < total; buyer++ { // attempts count while others are stored
+		buy(buyer)
+		time.Sleep(100 * time.Millisecond)
+	}
+	count := func(sql string) (n int) {
+		t.Helper()
+		if err := db.QueryRow(ctx, sql).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	f.until("the dead letters", func() bool {
+		sale, err := f.clients[0].AdminSale(ctx, f.sale)
+		return err == nil && sale.Backlog == 0 && count("SELECT count(*) FROM dead_letters") > 0
+	})
+
+	var strangers sync.WaitGroup
+	var stop atomic.Bool
+	var sold atomic.Int64
+	for g := range 4 {
+		strangers.Go(func() {
+			for buyer := 1000 * (g + 1); !stop.Load(); buyer++ {
+				if status, _ := f.claim(g%2, buyer); status == http.StatusAccepted {
+					sold.Add(1)
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+		})
+	}
+	rebuilt := func(epoch int64) {
+		t.Helper()
+		f.until("the rebuild", func() bool {
+			sale, err := f.clients[0].AdminSale(ctx, f.sale)
+			return err == nil && sale.Epoch >= epoch && sale.Fence == "" && sale.State != "unavailable"
+		})
+		time.Sleep(time.Second) // the strangers ask
+		for buyer, order := range promised {
+			if status, again := f.claim(0, buyer); status != http.StatusAccepted || again != order {
+				t.Errorf("epoch %d: buyer %d was promised %s, and now gets %d %s (I4)", epoch, buyer, order, status, again)
+			}
+		}
+	}
+	time.Sleep(2 * time.Second) // the servers read that the journal is empty, and remember the claims no longer
+	if _, err := f.clients[0].RebuildSale(ctx, f.sale); err != nil {
+		t.Fatal(err)
+	}
+	rebuilt(2)
+	do("DROP TRIGGER refuse ON orders") // otherwise the sale stays fenced: these are all that is to be stored
+	f.flush()
+	rebuilt(3)
+	stop.Store(true)
+	strangers.Wait()
+	if n := sold.Load(); n > 0 {
+		t.Errorf("%d units were sold a second time", n)
+	}
+
+	f.until("the orders", func() bool {
+		return count("SELECT count(*) FROM orders WHERE status = 'pending'") == total &&
+			count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL") == 0
+	})
+	f.until("the audit to be complete", func() bool {
+		report, err := f.engines[0].Audit(ctx, f.sale)
+		return err == nil && report.OK
+	})
+}
