@@ -89,8 +89,8 @@ func TestTheSharedRatioHoldsOnThreeServers(t *testing.T) {
 			}
 			reached, most := w.Seen(t)
 			want := int64(400)
-			if late := time.Since(start) - 5*time.Second; late > 0 { // buyers at their limit ask once a second
-				want += int64(3*c.limited) * int64(late/time.Second+1)
+			if c.limited > 0 { // those at their limit may ask once a second, on slow machines more often
+				want = 300 + 3*int64(c.limited)*int64(time.Since(start)/time.Second+2)
 			}
 			t.Logf("%v; %d claims reached the ledger, at most %d permits in use", codes, reached, most)
 			if codes["accepted"] != 200 || most > 300 || most == 0 || reached > want || reached < 200 {

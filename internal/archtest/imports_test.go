@@ -72,7 +72,7 @@ var table = []row{
 	{"ledger/ledgertest", []string{root}, []string{"*"}},
 	{"ledger/redisledger", []string{root}, []string{"*"}},
 	{"ledger/sqliteledger", []string{root, "internal/meters", "internal/disk"}, []string{"*"}},
-	{"lock/locktest", []string{"lock"}, nil},
+	{"lock/locktest", []string{"lock", "internal/servertest"}, nil},
 	{"lock/redislock", []string{"lock"}, []string{"*"}},
 	{"store/storetest", []string{root, "internal/servertest"}, []string{"*"}},
 	{"store/internal/sqlcore", []string{root}, []string{"*"}},

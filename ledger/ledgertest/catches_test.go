@@ -212,7 +212,7 @@ var brokenLedgers = []struct {
 		return broken{release: func(l sluice.Ledger, sale sluice.SaleID, releases []sluice.Release) (sluice.Released,
 			error,
 		) {
-			readings, err := l.(sluice.Ledger).Read(ctx, []sluice.SaleID{sale})
+			readings, err := l.Read(ctx, []sluice.SaleID{sale})
 			if err != nil {
 				return sluice.Released{}, err
 			}

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/lock"
 )
 
@@ -307,7 +307,7 @@ func (h *holder) writes(s *suite) int64 {
 func (s *suite) frozen() {
 	h := s.holder()
 	first := h.writes(s)
-	if err := h.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := servertest.Freeze(h.Process.Pid); err != nil {
 		s.Fatal(err)
 	}
 	k := s.backend()
@@ -317,7 +317,7 @@ func (s *suite) frozen() {
 		return next != 0
 	})
 	drain(h.lines)
-	if err := h.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := servertest.Thaw(h.Process.Pid); err != nil {
 		s.Fatal(err)
 	}
 	late := 0
