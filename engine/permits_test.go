@@ -58,7 +58,6 @@ func TestTheSharedRatioHoldsOnThreeServers(t *testing.T) {
 			codes := map[string]int64{}
 			var crowd sync.WaitGroup
 			const hands = 150
-			start := time.Now()
 			for i, b := range branches {
 				for hand := range hands {
 					crowd.Go(func() {
@@ -88,13 +87,15 @@ func TestTheSharedRatioHoldsOnThreeServers(t *testing.T) {
 				codes[branches[n%3].try("phones", fmt.Sprintf("late-%d", n), "first-0001")]++
 			}
 			reached, most := w.Seen(t)
-			want := int64(400)
-			if c.limited > 0 { // those at their limit may ask once a second, on slow machines more often
-				want = 300 + 3*int64(c.limited)*int64(time.Since(start)/time.Second+2)
-			}
 			t.Logf("%v; %d claims reached the ledger, at most %d permits in use", codes, reached, most)
-			if codes["accepted"] != 200 || most > 300 || most == 0 || reached > want || reached < 200 {
-				t.Errorf("want 200 units sold, at most %d claims at the ledger and 300 permits", want)
+			// What is accepted, and at most every permit once more when the last unit is sold. Refusals by a limit
+			// are apart: only the ledger knows that such a claim repeats none (docs/adr/0011).
+			byLimit := codes["buyer_limit"]
+			if codes["accepted"] != 200 || most > 300 || most == 0 || reached-byLimit > 500 || reached < 200 {
+				t.Error("want 200 units sold, at most 500 claims at the ledger and 300 permits")
+			}
+			if tries := int64(3 * c.buyers / 2); byLimit > tries/10 {
+				t.Errorf("%d of %d tries of buyers at their limit reached the ledger", byLimit, tries)
 			}
 			until(t, "the audit to be complete", func() bool {
 				report, err := branches[2].engine.Audit(t.Context(), "phones")
