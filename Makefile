@@ -35,7 +35,7 @@ tool := go tool -modfile=tools/go.mod
 # How long each target of `make fuzz` runs.
 FUZZ := 10s
 
-.PHONY: help build test test-go race lint fmt bench demo soak fuzz install
+.PHONY: help build test test-go race lint fmt bench articles demo soak fuzz install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ fmt: ## format all Go files with gofumpt
 bench: ## measure ledgers, HTTP and draining against their baselines in one run
 	@scripts/install.sh redis postgres wrk
 	go run ./bench
+
+articles: ## sell by the methods of five articles and by Sluice, side by side; writes docs/articles-results.*
+	@scripts/install.sh redis postgres
+	go run ./articles
 
 demo: ## 100,000 buyers rush 1,000 units on an embedded server, then the audit
 	go run ./cmd/sluice demo

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluicehq/sluice/bench/machine"
 )
 
 // TestMain lets the test binary be the server process that it starts.
@@ -107,11 +109,11 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	rep := &report{Rounds: 3, Started: time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)}
-	rep.Machine = machine{
+	rep.Machine = machine.Machine{
 		CPU: "a processor", Cores: 2, MemoryGB: 24, OS: "Linux 6", Filesystem: "tmpfs", FsyncMS: 0.25,
 		Load: 0.1,
 	}
-	rep.Versions = versions{Go: "go1.26", Redis: "7.0.15"}
+	rep.Versions = machine.Versions{Go: "go1.26", Redis: "7.0.15"}
 	for _, s := range []struct {
 		name   string
 		rounds []float64

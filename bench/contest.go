@@ -5,10 +5,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // A side is one way of doing the work. Its rounds take turns with those of the
@@ -106,7 +110,7 @@ func measure(ctx context.Context, o options, p *progress) (*report, error) {
 		Started: time.Now().UTC(),
 	}
 	rep.Tried = o.tried()
-	rep.Machine, rep.Versions = describeMachine(ctx, top), describeVersions(ctx)
+	rep.Machine, rep.Versions = machine.Describe(ctx, top), machine.DescribeVersions(ctx)
 	for _, g := range groups {
 		if !slices.Contains(o.only, g.name) {
 			continue
@@ -197,4 +201,33 @@ func fileName(name string) string {
 func median[T cmp.Ordered](list []T) T {
 	sorted := slices.Sorted(slices.Values(list))
 	return sorted[(len(sorted)-1)/2]
+}
+
+// postgres is a need that is looked for beyond the PATH, where Debian hides it.
+const postgres = "postgres"
+
+// missingError is a program that a group needs and the machine lacks.
+type missingError struct{ program string }
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("%s is not installed; `make bench` installs it, or leave its group out with --only", e.program)
+}
+
+// lookUp makes sure that everything can be run, before anything is.
+func (o *options) lookUp() error {
+	for _, g := range groups {
+		if !slices.Contains(o.only, g.name) {
+			continue
+		}
+		for _, program := range g.needs {
+			_, err := exec.LookPath(program)
+			if program == postgres {
+				_, err = servertest.PostgresPrograms()
+			}
+			if err != nil {
+				return &missingError{program}
+			}
+		}
+	}
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/servertest"
@@ -244,7 +245,7 @@ func (d *drainage) backends(ctx context.Context) (map[int]time.Duration, error) 
 	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	used := map[int]time.Duration{}
 	for _, pid := range pids {
-		used[pid] = cpuTime(pid)
+		used[pid] = machine.CPUTime(pid)
 	}
 	return used, err
 }

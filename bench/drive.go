@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluicehq/sluice/bench/machine"
 )
 
 // work does some units and says how many.
@@ -104,4 +106,27 @@ func (r *round) startProfile() (end func(), err error) {
 		pprof.StopCPUProfile()
 		file.Close()
 	}, nil
+}
+
+// cpuMeter measures the processor time of processes, by a name for each.
+type cpuMeter struct {
+	pids map[string]int
+	from map[string]time.Duration
+}
+
+func startMeter(pids map[string]int) *cpuMeter {
+	m := &cpuMeter{pids: pids, from: map[string]time.Duration{}}
+	for name, pid := range pids {
+		m.from[name] = machine.CPUTime(pid)
+	}
+	return m
+}
+
+// stop adds the microseconds of processor time per unit to what a figure says.
+func (m *cpuMeter) stop(also map[string]float64, units int64) {
+	for name, pid := range m.pids {
+		if used := machine.CPUTime(pid) - m.from[name]; used > 0 && units > 0 {
+			also[name+"_cpu_us"] = float64(used.Microseconds()) / float64(units)
+		}
+	}
 }

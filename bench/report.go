@@ -8,22 +8,24 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluicehq/sluice/bench/machine"
 )
 
 // report is what a run prints.
 type report struct {
-	Machine   machine   `json:"machine"`
-	Versions  versions  `json:"versions"`
-	Seed      uint64    `json:"seed"`
-	Rounds    int       `json:"rounds"`
-	WarmS     float64   `json:"warm_s"`
-	MeasuredS float64   `json:"measured_s"` // of each round
-	Started   time.Time `json:"started"`
-	TookS     float64   `json:"took_s"`
-	Tried     string    `json:"tried,omitempty"` // settings that are not the engine's
-	Sides     []result  `json:"sides"`
-	Goals     []verdict `json:"goals"`
-	OK        bool      `json:"ok"` // every goal that was measured is met
+	Machine   machine.Machine  `json:"machine"`
+	Versions  machine.Versions `json:"versions"`
+	Seed      uint64           `json:"seed"`
+	Rounds    int              `json:"rounds"`
+	WarmS     float64          `json:"warm_s"`
+	MeasuredS float64          `json:"measured_s"` // of each round
+	Started   time.Time        `json:"started"`
+	TookS     float64          `json:"took_s"`
+	Tried     string           `json:"tried,omitempty"` // settings that are not the engine's
+	Sides     []result         `json:"sides"`
+	Goals     []verdict        `json:"goals"`
+	OK        bool             `json:"ok"` // every goal that was measured is met
 }
 
 // result is what the rounds of one side came to, in units a second.

@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"os"
 	"strconv"
+
+	"github.com/sluicehq/sluice/articles/method"
 )
 
 // The usual way: source S2's script, one EVALSHA per request.
-
-//go:embed s2.lua
-var usualScript string
 
 const (
 	usualConnections = 50
@@ -87,7 +85,7 @@ func loadUsual(c *redisConn, stock int64) (sha string, err error) {
 	if _, err := c.call("SET", stockKey, strconv.FormatInt(stock, 10)); err != nil {
 		return "", err
 	}
-	return c.call("SCRIPT", "LOAD", usualScript)
+	return c.call("SCRIPT", "LOAD", method.StreamScript)
 }
 
 // usualWorker sends depth requests at once and reads their answers. The i-th

@@ -105,7 +105,12 @@ var table = []row{
 
 	// Programs.
 	{"cmd/sluice", []string{root, "engine", "client", "api", "internal/..."}, []string{"*"}},
-	{"bench", []string{root, "engine", "ledger/...", "store/...", "internal/..."}, []string{"*"}},
+	{"bench", []string{
+		root, "engine", "ledger/...", "store/...", "internal/...", "bench/machine", "articles/method",
+	}, []string{"*"}},
+	{"bench/machine", []string{"internal/servertest"}, nil},
+	{"articles", []string{"articles/method", "bench/machine", "internal/servertest"}, []string{"*"}},
+	{"articles/method", []string{root, "engine", "internal/loadgen"}, []string{"*"}},
 	{"examples/...", []string{"engine"}, nil},
 	{"test/...", nil, nil},
 }
@@ -130,8 +135,8 @@ var (
 	}
 )
 
-// bench starts real servers, like a test.
-var startsServers = []string{"bench/..."}
+// Programs that start real servers, like a test.
+var startsServers = []string{"articles", "bench/..."}
 
 func TestImportTable(t *testing.T) {
 	imports, err := imports(filepath.Join("..", ".."))

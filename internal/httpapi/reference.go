@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"compress/gzip"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -22,7 +21,7 @@ var openAPIText []byte
 const keepReference = "public, max-age=300, stale-while-revalidate=86400"
 
 var openAPIAnswer = sync.OnceValue(func() *content.Answer {
-	return content.New(content.Form{Type: jsonType[0], Cache: keepReference, Level: gzip.BestCompression}, openAPIText)
+	return content.New(content.Form{Type: jsonType[0], Cache: keepReference}, openAPIText)
 })
 
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) { openAPIAnswer().ServeHTTP(w, r) }
@@ -35,9 +34,7 @@ func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) { openAPIAnswer
 var referenceText []byte
 
 var referencePage = sync.OnceValue(func() *content.Answer {
-	return content.New(content.Form{
-		Type: "text/html; charset=utf-8", Cache: keepReference, Level: gzip.BestCompression,
-	}, referenceText)
+	return content.New(content.Form{Type: "text/html; charset=utf-8", Cache: keepReference}, referenceText)
 })
 
 //go:embed reference.css

@@ -55,6 +55,7 @@ type RedisServer struct {
 	file    string // of its settings, if it has one: a sentinel writes into it
 	args    []string
 	env     []string // besides the test's own
+	parent  string   // of dir; empty: that of temporary files
 	dir     string
 	port    int
 
@@ -71,6 +72,29 @@ func StartRedis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	return startOwn(t, &RedisServer{t: t, program: redisProgram(t), args: args})
 }
+
+// NewRedis returns such a Redis for a program that is no test, with its data in a new
+// folder below dir. Close it.
+func NewRedis(dir string, args ...string) (*RedisServer, error) {
+	program, err := redisPath()
+	if err != nil {
+		return nil, err
+	}
+	s := &RedisServer{program: program, args: args, parent: dir}
+	return s, s.startFirst()
+}
+
+// Close ends the server and removes its folder.
+func (s *RedisServer) Close() error {
+	s.Kill()
+	return os.RemoveAll(s.dir)
+}
+
+// Pid returns the id of the server's process.
+func (s *RedisServer) Pid() int { return s.cmd.Process.Pid }
+
+// Restart is Start for a program that is no test.
+func (s *RedisServer) Restart() error { return s.start() }
 
 func startOwn(t testing.TB, s *RedisServer) *RedisServer {
 	t.Helper()
@@ -148,7 +172,7 @@ func (s *RedisServer) Start() {
 // startFirst picks the folder and a free port, which another process may take
 // before the server does.
 func (s *RedisServer) startFirst() error {
-	dir, err := os.MkdirTemp("", "sluice-redis-")
+	dir, err := os.MkdirTemp(s.parent, "sluice-redis-")
 	if err != nil {
 		return err
 	}
@@ -269,11 +293,15 @@ func askRedis(addr, command string) (lines []string, err error) {
 
 func redisProgram(t testing.TB) string {
 	t.Helper()
+	path, err := redisPath()
+	return available(t, "redis", path, err)
+}
+
+func redisPath() (string, error) {
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if path, err := exec.LookPath(name); err == nil {
-			return path
+			return path, nil
 		}
 	}
-	Unavailable(t, "redis", "neither redis-server nor valkey-server is installed")
-	return ""
+	return "", &missingError{"neither redis-server nor valkey-server is installed"}
 }

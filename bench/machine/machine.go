@@ -1,9 +1,10 @@
-package main
+// Package machine says where figures come from: the machine, the versions of what is
+// measured, and the processor time that processes use.
+package machine
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,11 +18,8 @@ import (
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// postgres is a need that is looked for beyond the PATH, where Debian hides it.
-const postgres = "postgres"
-
-// machine is where the figures come from.
-type machine struct {
+// Machine is where the figures come from.
+type Machine struct {
 	CPU        string  `json:"cpu"`
 	Cores      int     `json:"cores"`
 	MemoryGB   float64 `json:"memory_gb"`
@@ -35,8 +33,8 @@ type machine struct {
 	Load float64 `json:"load"`
 }
 
-// versions of everything that is measured.
-type versions struct {
+// Versions of everything that is measured.
+type Versions struct {
 	Go    string `json:"go"`
 	Redis string `json:"redis,omitempty"`
 	Wrk   string `json:"wrk,omitempty"`
@@ -45,8 +43,9 @@ type versions struct {
 	Commit   string `json:"commit,omitempty"` // with "-dirty" when files differ from it
 }
 
-func describeMachine(ctx context.Context, dir string) machine {
-	m := machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), OS: output(ctx, "uname", "-sr")}
+// Describe describes this machine, with the disk that holds the folder.
+func Describe(ctx context.Context, dir string) Machine {
+	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), OS: output(ctx, "uname", "-sr")}
 	if model := field("/proc/cpuinfo", "model name"); model != "" {
 		m.CPU = model
 	}
@@ -64,13 +63,14 @@ func describeMachine(ctx context.Context, dir string) machine {
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
-func describeVersions(ctx context.Context) versions {
+// DescribeVersions asks the programs.
+func DescribeVersions(ctx context.Context) Versions {
 	programs, _ := servertest.PostgresPrograms()
-	return versions{
+	return Versions{
 		Go:       runtime.Version(),
 		Redis:    versionNumber.FindString(output(ctx, "redis-server", "--version")),
 		Wrk:      versionNumber.FindString(output(ctx, "wrk", "-v")),
-		Postgres: versionNumber.FindString(output(ctx, filepath.Join(programs, postgres), "--version")),
+		Postgres: versionNumber.FindString(output(ctx, filepath.Join(programs, "postgres"), "--version")),
 		Commit:   output(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
 	}
 }
@@ -123,31 +123,6 @@ func probeFsync(dir string) (ms float64, err error) {
 		}
 		took = append(took, time.Since(start))
 	}
-	return float64(median(took).Microseconds()) / 1000, nil
-}
-
-// missingError is a program that a group needs and the machine lacks.
-type missingError struct{ program string }
-
-func (e *missingError) Error() string {
-	return fmt.Sprintf("%s is not installed; `make bench` installs it, or leave its group out with --only", e.program)
-}
-
-// lookUp makes sure that everything can be run, before anything is.
-func (o *options) lookUp() error {
-	for _, g := range groups {
-		if !slices.Contains(o.only, g.name) {
-			continue
-		}
-		for _, program := range g.needs {
-			_, err := exec.LookPath(program)
-			if program == postgres {
-				_, err = servertest.PostgresPrograms()
-			}
-			if err != nil {
-				return &missingError{program}
-			}
-		}
-	}
-	return nil
+	slices.Sort(took)
+	return float64(took[len(took)/2].Microseconds()) / 1000, nil
 }

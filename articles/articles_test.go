@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluicehq/sluice/articles/method"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// needServers skips the test where a server's program is missing.
+func needServers(t *testing.T) {
+	t.Helper()
+	servertest.Redis(t)
+	servertest.Postgres(t)
+}
+
+// TestRushes has three methods sell to a small crowd, and reads what was written.
+func TestRushes(t *testing.T) {
+	needServers(t)
+	out := t.TempDir()
+	crowd := rush{400, 20}
+	o := options{seed: 7, rounds: 1, callers: 50, out: out, dir: servertestDir(t), crowds: []rush{crowd}}
+	for _, name := range []string{"s2", "s3", "sluice-redis"} {
+		m, err := method.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.methods = append(o.methods, m)
+	}
+	if err := o.rushes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var rep report
+	if err := json.Unmarshal([]byte(read(t, out, "articles-results.json")), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Results) != 3 || rep.Seed != 7 {
+		t.Fatalf("report: %+v", rep)
+	}
+	text := read(t, out, "articles-results.md")
+	for _, r := range rep.Results {
+		f := r.Median
+		if f["accepted"] != 20 || f["redis_commands"] <= 0 || f["redis_bytes"] <= 0 || f["claims_per_second"] <= 0 {
+			t.Errorf("%s: %v", r.Title, f)
+		}
+		if !strings.Contains(text, r.Title) {
+			t.Errorf("the report does not mention %s", r.Title)
+		}
+		for _, image := range []string{"rate", "waiting", "cpu"} {
+			svg := read(t, out, "images/articles-"+image+".svg")
+			if !strings.Contains(svg, ">"+r.Title+"<") {
+				t.Errorf("%s: the picture does not show %s", image, r.Title)
+			}
+			wellFormed(t, svg)
+		}
+	}
+	if rows := strings.Count(text, "\n| "); rows != 4 {
+		t.Errorf("%d rows in the report, want a head and 3", rows)
+	}
+}
+
+// servertestDir is a folder that the user postgres can reach, unlike the test's own.
+func servertestDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sluice-articles-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func wellFormed(t *testing.T, svg string) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestChartEscapesAndScales(t *testing.T) {
+	c := chart{title: "a < b", series: []string{"one"}, rows: []chartRow{
+		{label: "x & y", bars: [][]float64{{50}}}, {label: "own", own: true, bars: [][]float64{{100}}},
+	}}
+	svg := c.svg()
+	wellFormed(t, svg)
+	for _, want := range []string{"a &lt; b", "x &amp; y", `width="290.0" height="13" class="a"`, `width="580.0" height="13" class="own-a"`} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("no %s in\n%s", want, svg)
+		}
+	}
+}
+
+func TestWholeAndShort(t *testing.T) {
+	for got, want := range map[string]string{
+		whole(1234567): "1,234,567", whole(999): "999", short(0.034): "0.034", short(0): "0.00", short(12.34): "12.3",
+		short(1234): "1,234",
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
