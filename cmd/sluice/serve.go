@@ -55,14 +55,14 @@ func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) e
 		return err
 	}
 	warnOfRisks(log, c, secure != nil)
+	if err := a.banner(s, c); err != nil {
+		return errors.Join(err, s.stop(context.Background()))
+	}
 	if c.ReadyFile != "" {
 		if err := writeReady(c.ReadyFile, s); err != nil {
 			return errors.Join(err, s.stop(context.Background()))
 		}
 		defer os.Remove(c.ReadyFile)
-	}
-	if err := a.banner(s, c); err != nil {
-		return errors.Join(err, s.stop(context.Background()))
 	}
 	var broken error
 	select {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -21,7 +22,7 @@ var openAPIText []byte
 const keepReference = "public, max-age=300, stale-while-revalidate=86400"
 
 var openAPIAnswer = sync.OnceValue(func() *content.Answer {
-	return content.New(content.Form{Type: jsonType[0], Cache: keepReference}, openAPIText)
+	return content.New(content.Form{Type: jsonType[0], Cache: keepReference, Level: gzip.BestCompression}, openAPIText)
 })
 
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) { openAPIAnswer().ServeHTTP(w, r) }
@@ -34,7 +35,9 @@ func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) { openAPIAnswer
 var referenceText []byte
 
 var referencePage = sync.OnceValue(func() *content.Answer {
-	return content.New(content.Form{Type: "text/html; charset=utf-8", Cache: keepReference}, referenceText)
+	return content.New(content.Form{
+		Type: "text/html; charset=utf-8", Cache: keepReference, Level: gzip.BestCompression,
+	}, referenceText)
 })
 
 //go:embed reference.css
