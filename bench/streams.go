@@ -23,7 +23,7 @@ import (
 // bought, and every listener must hear of it.
 
 const (
-	streamsName   = "event streams, all told of a sale"
+	streamsName   = "event streams, an update to all"
 	streamUpdates = 5 // per round
 	// hearing is how long all listeners are waited for before the run fails.
 	hearing = 30 * time.Second
@@ -91,7 +91,7 @@ func runStreams(ctx context.Context, r *round, streams int) (figure, error) {
 		slowest, median = max(slowest, time.Since(start)), max(median, half.Sub(start))
 	}
 	return figure{perSecond: float64(streams) / slowest.Seconds(), also: map[string]float64{
-		"slowest_ms": float64(slowest.Microseconds()) / 1000, "half_told_ms": float64(median.Microseconds()) / 1000,
+		"slowest_ms": float64(slowest.Microseconds()) / 1000, "half_heard_ms": float64(median.Microseconds()) / 1000,
 		"memory_kB_per_stream":  (after.resident - before.resident) / float64(streams) / 1000,
 		"heap_kB_per_stream":    (after.heap - before.heap) / float64(streams) / 1000,
 		"goroutines_per_stream": (after.goroutines - before.goroutines) / float64(streams),

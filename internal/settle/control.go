@@ -11,13 +11,13 @@ import (
 // Control implements sluice.Control. Loader.Follow repairs, on any server, what a
 // crash between store and ledger left.
 type Control struct {
-	store  Store
+	store  loadStore
 	ledger Ledger
 	loader *Loader
 }
 
 // NewControl returns the operators' side of a store and a ledger.
-func NewControl(store Store, ledger Ledger, loader *Loader) *Control {
+func NewControl(store loadStore, ledger Ledger, loader *Loader) *Control {
 	return &Control{store: store, ledger: ledger, loader: loader}
 }
 
@@ -179,12 +179,12 @@ func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluic
 	if err != nil {
 		return sluice.Sale{}, err
 	}
-	told := time.Now()
+	received := time.Now()
 	var before sluice.Sale
 	var lowered bool
 	sale, err := c.store.ChangeSale(ctx, id, func(s *sluice.Sale) error {
 		before = *s
-		now := reading.Now.Add(time.Since(told)).UTC().Truncate(time.Millisecond) // the row may have been waited for
+		now := reading.Now.Add(time.Since(received)).UTC().Truncate(time.Millisecond) // the row may have been waited for
 		if err := edit(s, now); err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ func opposite(layout string) string {
 // whether WAIT follows.
 func (l *Ledger) appendAsker(args []string, m mark, layout string) []string {
 	return append(args, layout, l.opts.Node, toldPrefix+l.opts.Node,
-		strconv.FormatInt(m.epoch, 10), strconv.FormatInt(m.told, 10), strconv.FormatInt(m.seen, 10), l.now(),
+		strconv.FormatInt(m.epoch, 10), strconv.FormatInt(m.reported, 10), strconv.FormatInt(m.seen, 10), l.now(),
 		strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10), oneIf(l.opts.WaitReplicas > 0))
 }
 

@@ -51,7 +51,7 @@ type claimReply struct {
 	answers []rueidis.RedisMessage
 }
 
-func (r *claimReply) mark(told int64) mark { return mark{epoch: r.epoch, told: told, seen: r.seq} }
+func (r *claimReply) mark(told int64) mark { return mark{epoch: r.epoch, reported: told, seen: r.seq} }
 
 func parseReply(message rueidis.RedisMessage) (claimReply, error) {
 	var r claimReply

@@ -17,9 +17,9 @@ type known struct {
 
 // mark is a place in a sale's history.
 type mark struct {
-	epoch int64 // of the last load heard of; 0 before the first answer
-	told  int64 // the last sequence reported to this server, as the ledger remembers it too
-	seen  int64 // the highest sequence seen of any server's claims
+	epoch    int64 // of the last load heard of; 0 before the first answer
+	reported int64 // the last sequence reported to this server, as the ledger remembers it too
+	seen     int64 // the highest sequence seen of any server's claims
 }
 
 func (l *Ledger) known(sale sluice.SaleID) *known {
@@ -64,7 +64,7 @@ func (k *known) advance(m mark) {
 	case m.epoch > k.mark.epoch:
 		k.mark = m
 	case m.epoch == k.mark.epoch:
-		k.mark.told = max(k.mark.told, m.told)
+		k.mark.reported = max(k.mark.reported, m.reported)
 		k.mark.seen = max(k.mark.seen, m.seen)
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Read implements sluice.Reader: one script call per sale, all in one round
-// trip. A sale that has lost data, by what is there or by what this server was
-// told, is fenced as lost, and the reading says so.
+// trip. A sale that has lost data, by what is there or by what was
+// reported to this server, is fenced as lost, and the reading says so.
 func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
 	if len(sales) == 0 {
 		return nil, nil
@@ -22,8 +22,8 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Read
 	for i, sale := range sales {
 		marks[i] = l.markOf(sale)
 	}
-	readings, lost, err := l.readMany(ctx, sales, func(i int, r *sluice.Reading, told int64) string {
-		return marks[i].lostIn(r, told, l.opts.Node)
+	readings, lost, err := l.readMany(ctx, sales, func(i int, r *sluice.Reading, reported int64) string {
+		return marks[i].lostIn(r, reported, l.opts.Node)
 	})
 	for i := range readings {
 		switch r := &readings[i]; {
@@ -44,7 +44,7 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Read
 // data, by the reading or by judge, is that finding, and lost says so. The
 // error is of the first sale that cannot be read; the others are valid.
 func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
-	judge func(i int, r *sluice.Reading, told int64) string,
+	judge func(i int, r *sluice.Reading, reported int64) string,
 ) (readings []sluice.Reading, lost []bool, failed error) {
 	keys := make([][]string, len(sales))
 	for i, sale := range sales {
@@ -53,7 +53,7 @@ func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
 	results := l.runMany(ctx, readScript, keys, []string{l.now(), toldPrefix + l.opts.Node})
 	readings, lost = make([]sluice.Reading, len(sales)), make([]bool, len(sales))
 	for i, sale := range sales {
-		r, told, missing, err := parseReading(sale, results[i])
+		r, reported, missing, err := parseReading(sale, results[i])
 		if err != nil {
 			err = fmt.Errorf("sale=%s: %w", sale, l.explain(err))
 			readings[i] = sluice.Reading{Sale: sale, Err: err}
@@ -64,7 +64,7 @@ func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
 		}
 		if r.Loaded && r.Fence == "" {
 			if r.Fence = missing; missing == "" {
-				r.Fence = judge(i, &r, told)
+				r.Fence = judge(i, &r, reported)
 			}
 			lost[i] = r.Fence != ""
 		}
@@ -74,12 +74,12 @@ func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
 }
 
 // lostIn says what the sale lost since this server's last reply, or nothing.
-func (m mark) lostIn(r *sluice.Reading, told int64, node string) string {
+func (m mark) lostIn(r *sluice.Reading, reported int64, node string) string {
 	switch {
 	case r.Epoch < m.epoch:
 		return fmt.Sprintf("%s: epoch %d, where %s knew epoch %d", sluice.FenceLost, r.Epoch, node, m.epoch)
-	case r.Epoch == m.epoch && told < m.told:
-		return fmt.Sprintf("%s: %s received sequence %d, on record is %d", sluice.FenceLost, node, m.told, told)
+	case r.Epoch == m.epoch && reported < m.reported:
+		return fmt.Sprintf("%s: %s received sequence %d, on record is %d", sluice.FenceLost, node, m.reported, reported)
 	case r.Epoch == m.epoch && r.Seq < m.seen:
 		return fmt.Sprintf("%s: sequence %d, where %s saw %d", sluice.FenceLost, r.Seq, node, m.seen)
 	}
@@ -124,10 +124,10 @@ func most(name string) int64 {
 	return 1<<53 - 1 // what Lua has exactly
 }
 
-// parseReading reads a reply of read.lua; told is the last sequence this server
+// parseReading reads a reply of read.lua; reported is the last sequence this server
 // received according to the ledger, missing says which data is gone or
 // damaged. Without an epoch the sale is not loaded: a rebuild brings it back.
-func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Reading, told int64, missing string,
+func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Reading, reported int64, missing string,
 	err error,
 ) {
 	r.Sale = sale
@@ -186,8 +186,8 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if cooldown := fields.time(15); sluice.InCooldown(r.Now, cooldown) {
 		r.CooldownUntil = cooldown
 	}
-	told, r.Oldest = fields.number(16), fields.number(17)
-	return r, told, fields.text[1], fields.err
+	reported, r.Oldest = fields.number(16), fields.number(17)
+	return r, reported, fields.text[1], fields.err
 }
 
 // partText is a part of a reply as text.
