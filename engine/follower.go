@@ -2,13 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
@@ -134,93 +131,6 @@ func (f *follower) saw(views map[sluice.SaleID]*admission.View) {
 	}
 	f.mu.Unlock()
 	f.bell.Ring()
-}
-
-// aside notes that a sale has a dead letter. If it is of an epoch that a rebuild
-// has ended, its claims can be claimed again. It is looked at with the next
-// refresh of the board.
-func (f *follower) aside(sale sluice.SaleID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.letters[sale] = time.Time{}
-}
-
-// letter reports whether a sale has dead letters to replay now.
-func (f *follower) letter(sale sluice.SaleID, now time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at, waits := f.letters[sale]
-	return waits && !now.Before(at)
-}
-
-// heartbeat says that this server lives, so that a rebuild waits for what it
-// remembers.
-func (f *follower) heartbeat(ctx context.Context) {
-	for range loop.Every(ctx, settle.HeartbeatEvery) {
-		beat, cancel := context.WithTimeout(ctx, settle.SilentAfter)
-		if err := f.store.Heartbeat(beat, f.node); err != nil && ctx.Err() == nil {
-			f.log.Debug("no heartbeat: the store does not answer", "error", err)
-		}
-		cancel()
-	}
-}
-
-// first compares ledger and store of every sale before this server takes its
-// first claim: one of them may have been restored from an older copy, and a
-// sequence must not be given twice. What cannot be compared within stepTimeout
-// is compared later, by check. Complete says that the board has all sales.
-func (f *follower) first(ctx context.Context, complete bool) {
-	bound, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	views := f.board.Views()
-	f.mu.Lock()
-	for id := range views {
-		f.storing[id] = false
-	}
-	f.begun = complete
-	f.mu.Unlock()
-	var sales errgroup.Group
-	sales.SetLimit(limits[stepping].sales)
-	for id, view := range views {
-		if view.Down || !view.InStep() {
-			continue
-		}
-		sales.Go(func() error {
-			fenced, err := f.rebuilder.Verify(bound, &view.Sale)
-			if err == nil {
-				f.compared(id, fenced)
-			}
-			if err == nil && fenced {
-				_, err = f.board.Reload(bound, id)
-			}
-			if err != nil {
-				f.log.Warn("ledger and store of a sale are not compared yet", "sale", id, "error", err)
-			}
-			return nil
-		})
-	}
-	_ = sales.Wait()
-}
-
-// mayStore reports whether the pipeline may store a sale's journal. Of a sale that is
-// fenced, or not compared yet, the rebuild stores it: the store may have forgotten
-// endings, which come first.
-func (f *follower) mayStore(sale sluice.SaleID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	may, known := f.storing[sale]
-	return may || !known && f.begun
-}
-
-// compared notes that ledger and store of a sale have been compared.
-func (f *follower) compared(sale sluice.SaleID, fenced bool) {
-	may := f.mayStore(sale)
-	f.mu.Lock()
-	f.storing[sale] = !fenced
-	f.mu.Unlock()
-	if !may && !fenced {
-		f.stores(sale)
-	}
 }
 
 // run works until the context ends.
@@ -408,76 +318,29 @@ func (f *follower) finished(ctx context.Context, o *outcome) {
 	s.failed++
 }
 
-// step does what is short for a sale, and reports whether there was anything.
-func (f *follower) step(ctx context.Context, view *admission.View, compare bool) (changed bool, err error) {
-	if changed, err := f.archiver.Step(ctx, &view.Sale, &view.Reading); changed || err != nil {
-		return changed, err
-	}
-	if view.InStep() {
-		if err := f.check(ctx, view, compare); err != nil {
-			return false, err
-		}
-	}
-	return f.loader.Follow(ctx, &view.Sale, &view.Reading)
+// reloads are the loads of one sale that were seen, of all servers. If a sale is
+// lost again as soon as it is loaded, the first repetition does not wait, and each
+// later one longer, up to restMax: servers must not do nothing else. A load that
+// failed is none: it is repeated at once.
+type reloads struct {
+	vain  int       // loads in a row that did not hold
+	last  time.Time // when the last one was seen
+	until time.Time // when the next one is due
 }
 
-// check looks after a sale that is in step. If compare is set, its reading began
-// an epoch or went backwards, and is compared with what the store holds. What
-// this server remembers of epochs before is brought in, and dead letters of
-// theirs are replayed.
-func (f *follower) check(ctx context.Context, view *admission.View, compare bool) error {
-	if compare {
-		fenced, err := f.rebuilder.Verify(ctx, &view.Sale)
-		if err != nil {
-			return err
-		}
-		if f.compared(view.Sale.ID, fenced); fenced {
-			return nil
-		}
+// reloadHeld is how long a load lasts that has held.
+const reloadHeld = 2 * restMax
+
+// note notes a load.
+func (r *reloads) note(now time.Time) {
+	if now.Sub(r.last) > reloadHeld {
+		r.vain = 0
+	} else {
+		r.vain++
+		r.until = now.Add(min(restMin<<min(r.vain, 10), restMax))
 	}
-	late, err := f.rebuilder.Late(ctx, &view.Sale)
-	if err != nil {
-		return err
-	}
-	if !late && !compare && !f.letter(view.Sale.ID, time.Now()) {
-		return nil
-	}
-	return f.replayLetters(ctx, &view.Sale)
+	r.last = now
 }
 
-// replayLetters replays the dead letters of a sale that are due. One that fails is no
-// matter of the sale's other steps.
-func (f *follower) replayLetters(ctx context.Context, sale *sluice.Sale) error {
-	f.mu.Lock()
-	delete(f.letters, sale.ID) // what is set aside from now on is for the next time
-	f.mu.Unlock()
-	again, err := f.replayer.Pending(ctx, sale)
-	if again.IsZero() && err == nil {
-		return nil
-	}
-	f.mu.Lock()
-	if _, newer := f.letters[sale.ID]; !newer {
-		f.letters[sale.ID] = again
-	}
-	f.mu.Unlock()
-	time.AfterFunc(time.Until(again), f.bell.Ring) // the board may have no news until then
-	if again.IsZero() || ctx.Err() != nil {
-		return errors.Join(err, ctx.Err())
-	}
-	if err != nil {
-		f.log.Warn("dead letters of a sale cannot be replayed yet", "sale", sale.ID, "error", err)
-	}
-	return nil
-}
-
-// replay deals with a dead letter at a person's request; what waits for the
-// store is followed up.
-func (f *follower) replay(ctx context.Context, letter int64) (settle.Replayed, error) {
-	replayed, err := f.replayer.Replay(ctx, letter)
-	if replayed.Waiting {
-		if sale, ok := replayed.Saved[0].Sale(); ok {
-			f.aside(sale)
-		}
-	}
-	return replayed, err
-}
+// due reports whether the sale may be loaded now.
+func (r *reloads) due(now time.Time) bool { return !now.Before(r.until) }
