@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -62,7 +63,7 @@ func sqlitePath(backend string) (string, bool) {
 // Check says what is wrong with a configuration before anything is opened.
 func (c Config) Check() error {
 	c = c.withDefaults()
-	if err := auth.CheckOrigins(c.CORSOrigins); err != nil {
+	if err := httpapi.CheckOrigins(c.CORSOrigins); err != nil {
 		return err
 	}
 	if c.BuyerJWKS != "" && c.BuyerAudience == "" {

@@ -91,7 +91,7 @@ var table = []row{
 	{"internal/loadgen", []string{root, "api", "internal/auth", "internal/tickets"}, []string{"*"}},
 
 	// Composition.
-	{"internal/config", []string{root, "engine", "internal/auth"}, []string{"*"}},
+	{"internal/config", []string{root, "engine", "internal/auth", "internal/httpapi"}, []string{"*"}},
 	{"engine", []string{
 		root, "api", "ledger/redisledger", "ledger/sqliteledger", "store/sqlitestore", "store/pgstore", "store/mysqlstore",
 		"internal/admission", "internal/pipeline", "internal/settle", "internal/audit", "internal/notify", "internal/tickets",

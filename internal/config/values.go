@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/httpapi"
 )
 
 // What a setting may be: each of these makes a check of the table (settings.go).
@@ -258,7 +258,7 @@ func link(at *string, placeholders ...string) func(string) error {
 // checkOrigins reads origins separated by commas or spaces.
 func (c *Config) checkOrigins(value string) error {
 	c.CORSOrigins = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
-	return auth.CheckOrigins(c.CORSOrigins)
+	return httpapi.CheckOrigins(c.CORSOrigins)
 }
 
 // proxies is a setting of addresses and CIDRs.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/httpapi"
 )
 
 func openTo(t *testing.T, origins ...string) *shop {
@@ -128,5 +129,29 @@ func TestNoCORSUnlessSet(t *testing.T) {
 func TestNoWildcardOrigins(t *testing.T) {
 	if _, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), CORSOrigins: []string{"*"}}); err == nil {
 		t.Error("an engine opened with a wildcard")
+	}
+}
+
+func TestCheckOrigins(t *testing.T) {
+	for _, good := range []string{
+		"https://shop.example", "http://localhost:3000", "https://shop.example:8443",
+		"http://[::1]:3000",
+	} {
+		if err := httpapi.CheckOrigins([]string{good}); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for bad, why := range map[string]string{
+		"*": "exact", "https://*.shop.example": "exact", "shop.example": "scheme", "null": "scheme", "": "scheme",
+		"ftp://x":               "scheme",
+		"https://shop.example/": "alone, in lower case: https://shop.example", "https://u@shop.example": "alone",
+		"https://shop.example?x": "alone",
+		"https://Shop.example":   "lower case", "https://shop.example:443": "no port", "http://shop.example:80": "no port",
+		"https://": "scheme",
+	} {
+		err := httpapi.CheckOrigins([]string{"https://good.example", bad})
+		if err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v; want a word on %q", bad, err, why)
+		}
 	}
 }

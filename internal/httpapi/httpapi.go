@@ -31,7 +31,7 @@ import (
 type Options struct {
 	Events EventsOptions // of GET /v1/sales/{sale}/events
 	// Origins are those whose pages may use the buyers' half of the API, as
-	// auth.CheckOrigins wants them; none unless given.
+	// CheckOrigins wants them; none unless given.
 	Origins []string
 
 	Gate    *admission.Gate
