@@ -102,7 +102,7 @@ func (o BatcherOptions) withDefaults() BatcherOptions {
 	orDefault(&o.MaxQueue, 20_000)
 	orDefault(&o.Calls, 2)
 	orDefault(&o.MaxPerBuyer, 16)
-	orDefault(&o.MaxInFlight, DefaultMaxInFlight)
+	orDefault(&o.MaxInFlight, defaultMaxInFlight)
 	orDefault(&o.Attempts, 4)
 	orDefault(&o.Backoff, 25*time.Millisecond)
 	if o.Decided == nil {

@@ -17,19 +17,19 @@ func BenchmarkRefused(b *testing.B) {
 		view  *View
 		opts  BatcherOptions
 		fill  bool // one claim is on its way, for as long as the benchmark takes
-		check Check
+		check check
 	}{
-		{name: "sold_out", view: sold(nil), check: CheckState},
+		{name: "sold_out", view: sold(nil), check: checkState},
 		{name: "not_open", view: sold(func(v *View) {
 			v.Reading.Terms.OpensAt, v.Reading.Terms.ClosesAt = clock.Add(time.Hour), time.Time{}
-		}), check: CheckState},
-		{name: "buyer_rate", view: open(second), check: CheckBuyerRate},
+		}), check: checkState},
+		{name: "buyer_rate", view: open(second), check: checkBuyerRate},
 		{
 			name: "address_rate", view: open(sluice.Rules{AddressRate: sluice.AddressRate{Requests: 1, PerS: 86_400}}),
-			check: CheckAddressRate,
+			check: checkAddressRate,
 		},
-		{name: "places", view: open(sluice.Rules{}), opts: BatcherOptions{MaxInFlight: 1}, fill: true, check: CheckSlots},
-		{name: "ratio", view: open(sluice.Rules{AdmissionRatio: 0.1}), fill: true, check: CheckRatio},
+		{name: "places", view: open(sluice.Rules{}), opts: BatcherOptions{MaxInFlight: 1}, fill: true, check: checkSlots},
+		{name: "ratio", view: open(sluice.Rules{AdmissionRatio: 0.1}), fill: true, check: checkRatio},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			g := gateBefore(instant{}, c.view, c.opts)

@@ -28,7 +28,7 @@ import (
 type Gate struct {
 	board   *Board
 	batcher *Batcher
-	archive Archive
+	archive archive
 	newID   func(sluice.SaleID) sluice.OrderID
 	now     func() time.Time
 	rates   *rates
@@ -40,9 +40,9 @@ type Gate struct {
 	recalling   chan struct{} // holds one value per recall in flight
 }
 
-// Archive answers for the accepted claims of sales that the ledger has
+// archive answers for the accepted claims of sales that the ledger has
 // forgotten: sluice.ErrOrderNotFound if there is no such claim.
-type Archive interface {
+type archive interface {
 	Claim(ctx context.Context, claim sluice.ClaimID) (sluice.Order, error)
 }
 
@@ -51,7 +51,7 @@ const recalls = 256
 
 // NewGate returns the gate in front of a batcher. Claims that pass it get their
 // order ids from newID.
-func NewGate(board *Board, batcher *Batcher, archive Archive, newID func(sluice.SaleID) sluice.OrderID) *Gate {
+func NewGate(board *Board, batcher *Batcher, archive archive, newID func(sluice.SaleID) sluice.OrderID) *Gate {
 	return &Gate{
 		board: board, batcher: batcher, archive: archive, newID: newID, now: time.Now, rates: newRates(0, time.Now()),
 	}
@@ -67,49 +67,49 @@ func (g *Gate) Guard(eligibility *Eligibility, ledger sluice.Reader) {
 	g.eligibility, g.ledger, g.recalling = eligibility, ledger, make(chan struct{}, recalls)
 }
 
-// Check is a step of the gate that refuses claims.
-type Check uint8
+// check is a step of the gate that refuses claims.
+type check uint8
 
 // The checks, in the order of Claim: cheapest first, and what is known for sure
 // first of all. docs/gate.md lists what each costs.
 const (
-	checkNone Check = iota
-	// CheckSale: no such sale.
-	CheckSale
-	// CheckState: fenced, or by window, pause, or sold out.
-	CheckState
-	// CheckRepeat: the claim would be refused unless it repeats an accepted one,
+	checkNone check = iota
+	// checkSale: no such sale.
+	checkSale
+	// checkState: fenced, or by window, pause, or sold out.
+	checkState
+	// checkRepeat: the claim would be refused unless it repeats an accepted one,
 	// and the buyer has had that looked up too often on this server; or, with a
 	// shared ratio, the ledger has refused the buyer as much by a limit a moment ago.
-	CheckRepeat
-	// CheckSlots: the server has as many claims in flight as it may.
-	CheckSlots
-	// CheckBuyerRate and CheckAddressRate: too many tries on this server.
-	CheckBuyerRate
-	CheckAddressRate
-	// CheckEligibility: the buyer may not buy here.
-	CheckEligibility
-	// CheckRatio: the sale has as many claims in flight as its units allow.
-	CheckRatio
-	// CheckQueue: as many claims wait for the ledger as may.
-	CheckQueue
-	// CheckPermit: the sale has as many claims in flight over all servers as its
+	checkRepeat
+	// checkSlots: the server has as many claims in flight as it may.
+	checkSlots
+	// checkBuyerRate and checkAddressRate: too many tries on this server.
+	checkBuyerRate
+	checkAddressRate
+	// checkEligibility: the buyer may not buy here.
+	checkEligibility
+	// checkRatio: the sale has as many claims in flight as its units allow.
+	checkRatio
+	// checkQueue: as many claims wait for the ledger as may.
+	checkQueue
+	// checkPermit: the sale has as many claims in flight over all servers as its
 	// units allow.
-	CheckPermit
-	// CheckSharedRate: too many tries of the buyer or the address, over all servers.
-	CheckSharedRate
+	checkPermit
+	// checkSharedRate: too many tries of the buyer or the address, over all servers.
+	checkSharedRate
 
 	numChecks
 )
 
 var checkNames = [numChecks]string{
-	CheckSale: "sale", CheckState: "state", CheckRepeat: "repeat", CheckSlots: "places", CheckBuyerRate: "buyer_rate",
-	CheckAddressRate: "address_rate", CheckEligibility: "entry", CheckRatio: "ratio", CheckQueue: "queue",
-	CheckPermit: "permit", CheckSharedRate: "shared_rate",
+	checkSale: "sale", checkState: "state", checkRepeat: "repeat", checkSlots: "places", checkBuyerRate: "buyer_rate",
+	checkAddressRate: "address_rate", checkEligibility: "entry", checkRatio: "ratio", checkQueue: "queue",
+	checkPermit: "permit", checkSharedRate: "shared_rate",
 }
 
 // String returns the check's name in metrics, for instance "buyer_rate".
-func (c Check) String() string { return checkNames[c] }
+func (c check) String() string { return checkNames[c] }
 
 // tally counts refusals by check.
 type tally [numChecks]struct {
@@ -118,7 +118,7 @@ type tally [numChecks]struct {
 }
 
 // refused counts a refusal, and returns it.
-func (t *tally) refused(by Check, decision sluice.Decision) (sluice.Decision, error) {
+func (t *tally) refused(by check, decision sluice.Decision) (sluice.Decision, error) {
 	t[by].n.Add(1)
 	return decision, nil
 }
@@ -146,10 +146,10 @@ func (g *Gate) Claim(
 	view, err := g.board.Lookup(ctx, sale)
 	switch {
 	case errors.Is(err, sluice.ErrSaleNotFound):
-		return g.tally.refused(CheckSale, sluice.Decision{Code: sluice.SaleNotFound})
+		return g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound})
 	case err != nil:
 		if view = g.board.remembered(sale); view == nil {
-			return g.tally.refused(CheckState, sluice.Decision{Code: sluice.Unavailable})
+			return g.tally.refused(checkState, sluice.Decision{Code: sluice.Unavailable})
 		}
 	}
 	// state
@@ -157,7 +157,7 @@ func (g *Gate) Claim(
 	view.wake()
 	decision, known := view.standing(&claim, now)
 	if known == refused {
-		return g.tally.refused(CheckState, decision)
+		return g.tally.refused(checkState, decision)
 	}
 	// repeat
 	var wait time.Duration
@@ -168,11 +168,11 @@ func (g *Gate) Claim(
 		wait = g.rates.atLimit(sale, &claim, now)
 	}
 	if wait > 0 {
-		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+		return g.tally.refused(checkRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 	}
 	// places
 	if g.batcher.Full() {
-		return g.full(CheckSlots, view)
+		return g.full(checkSlots, view)
 	}
 	// buyer_rate, address_rate
 	if check, wait := g.rates.check(&view.Sale.Rules, sale, claim.Buyer, caller.Address, now); wait > 0 {
@@ -184,7 +184,7 @@ func (g *Gate) Claim(
 	// entry
 	if g.eligibility != nil {
 		if why := g.eligibility.Check(view, &claim, &caller); why != nil {
-			g.tally[CheckEligibility].n.Add(1)
+			g.tally[checkEligibility].n.Add(1)
 			return g.recall(ctx, view, &claim, caller.Address, why)
 		}
 	}
@@ -197,7 +197,7 @@ var busy = sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second}
 
 // full refuses a claim for which there is no room. Of a sale for which the ledger
 // does not answer that is the reason: those in flight wait for it.
-func (g *Gate) full(by Check, view *View) (sluice.Decision, error) {
+func (g *Gate) full(by check, view *View) (sluice.Decision, error) {
 	if view.Down {
 		g.tally[by].n.Add(1)
 		return sluice.Decision{}, ErrUnanswered
@@ -215,29 +215,29 @@ func (g *Gate) ask(
 	slot, err := g.batcher.Acquire(sale, bound)
 	switch {
 	case errors.Is(err, errSaleFull):
-		return g.full(CheckRatio, view)
+		return g.full(checkRatio, view)
 	case errors.Is(err, errNoPermit):
-		return g.full(CheckPermit, view)
+		return g.full(checkPermit, view)
 	case err != nil:
-		return g.full(CheckSlots, view)
+		return g.full(checkSlots, view)
 	}
 	// queue, permit, shared_rate, and then the ledger
 	claim.Order = g.newID(sale)
 	decision, wait, err := slot.Claim(ctx, claim, address, sharedRates(rules))
 	switch {
 	case errors.Is(err, errNoPermit):
-		return g.full(CheckPermit, view)
+		return g.full(checkPermit, view)
 	case errors.Is(err, errNotLeased):
-		g.tally[CheckPermit].n.Add(1)
+		g.tally[checkPermit].n.Add(1)
 		return sluice.Decision{}, err
 	case errors.Is(err, errNotCounted):
-		g.tally[CheckSharedRate].n.Add(1)
+		g.tally[checkSharedRate].n.Add(1)
 		return sluice.Decision{}, err
 	case errors.Is(err, ErrOverloaded):
-		return g.full(CheckQueue, view)
+		return g.full(checkQueue, view)
 	case decision.Code == sluice.RateLimited:
 		g.rates.denied(rules, sale, claim.Buyer, address, wait, g.now())
-		return g.tally.refused(CheckSharedRate, decision)
+		return g.tally.refused(checkSharedRate, decision)
 	case decision.Code == sluice.Accepted:
 		g.rates.remember(sale, &claim)
 	case decision.Code == sluice.BuyerLimit && rules.AdmissionShared:
@@ -250,7 +250,7 @@ func (g *Gate) ask(
 // accepted claim gets its order, for ever (I4); any other is too late.
 func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim) (sluice.Decision, error) {
 	if wait := g.rates.repeat(sale, claim, g.now()); wait > 0 {
-		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+		return g.tally.refused(checkRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 	}
 	order, err := g.archive.Claim(ctx, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
 	switch {
@@ -277,7 +277,7 @@ func (g *Gate) recall(
 		return sluice.Decision{Code: sluice.Unavailable}, nil // says nothing about earlier attempts
 	}
 	if wait := g.rates.repeat(sale, claim, g.now()); wait > 0 {
-		return g.tally.refused(CheckRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+		return g.tally.refused(checkRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
 	}
 	select {
 	case g.recalling <- struct{}{}:

@@ -43,8 +43,8 @@ type listed struct {
 	loaded     bool
 }
 
-// ListsEvery is how often the store is asked for lists that have changed.
-const ListsEvery = time.Second
+// listsEvery is how often the store is asked for lists that have changed.
+const listsEvery = time.Second
 
 // listPage is how many buyers are read at a time.
 const listPage = 10_000
@@ -95,7 +95,7 @@ func (l *Lists) Run(ctx context.Context) {
 	trouble := loop.Trouble{
 		Log: l.log, Begins: "the lists of buyers cannot be read", Ceases: "the lists of buyers are read again",
 	}
-	for range loop.Every(ctx, ListsEvery) {
+	for range loop.Every(ctx, listsEvery) {
 		if err := l.Refresh(ctx); ctx.Err() == nil {
 			trouble.Note(err)
 		}

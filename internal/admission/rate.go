@@ -84,16 +84,16 @@ func (o Origin) Wider(bits int) (Origin, bool) {
 // address, nor the other way round.
 func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr,
 	now time.Time,
-) (Check, time.Duration) {
+) (check, time.Duration) {
 	buyers, addresses := meters.TryBoth(r.buyer(rules, sale, buyer), r.address(rules, sale, address),
 		now.Sub(r.start).Microseconds())
 	switch {
 	case buyers == 0 && addresses == 0:
 		return checkNone, 0
 	case buyers >= addresses:
-		return CheckBuyerRate, time.Duration(buyers) * time.Microsecond
+		return checkBuyerRate, time.Duration(buyers) * time.Microsecond
 	}
-	return CheckAddressRate, time.Duration(addresses) * time.Microsecond
+	return checkAddressRate, time.Duration(addresses) * time.Microsecond
 }
 
 func (r *rates) buyer(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID) meters.Attempt {

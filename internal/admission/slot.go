@@ -9,9 +9,9 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// DefaultMaxInFlight is how many claims one server has in flight at a time,
+// defaultMaxInFlight is how many claims one server has in flight at a time,
 // unless it is set.
-const DefaultMaxInFlight = 50_000
+const defaultMaxInFlight = 50_000
 
 // errSaleFull: the sale has no slot left. The server may have.
 var errSaleFull = errors.New("admission: the sale has no slot left")

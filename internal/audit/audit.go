@@ -47,11 +47,11 @@ type Ledger interface {
 	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error
 }
 
-// A Refresher is a Ledger that shows one past moment, for instance of a file
+// A refresher is a Ledger that shows one past moment, for instance of a file
 // that a server goes on writing. Refresh moves it to the present; the audit
 // calls it before the last reading. Without it, what the store took since that
 // moment would look like orders from nowhere.
-type Refresher interface {
+type refresher interface {
 	Refresh(ctx context.Context) error
 }
 

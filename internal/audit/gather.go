@@ -60,7 +60,7 @@ func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sl
 		if err := store.Snapshot(ctx, sale, func(s sluice.Snapshot) error { return b.readStore(s, history) }); err != nil {
 			return nil, err
 		}
-		if r, ok := ledger.(Refresher); ok && ledgerErr == nil {
+		if r, ok := ledger.(refresher); ok && ledgerErr == nil {
 			ledgerErr = r.Refresh(ctx)
 		}
 		if ledgerErr == nil {

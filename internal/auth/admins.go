@@ -15,10 +15,10 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// MinAdminKey is the length of the shortest admin key, in characters. Keys are
+// minAdminKey is the length of the shortest admin key, in characters. Keys are
 // compared by a plain hash, so they must be random, not words: 16 characters
 // at the very least, `openssl rand -base64 32` for a good one.
-const MinAdminKey = 16
+const minAdminKey = 16
 
 // maxAdminKeys bounds how many there are: each request is compared with all.
 const maxAdminKeys = 1000
@@ -73,8 +73,8 @@ func validName(name string) error {
 }
 
 func validKey(key string) error {
-	if len(key) < MinAdminKey {
-		return fmt.Errorf("it is short: want at least %d characters, random ones", MinAdminKey)
+	if len(key) < minAdminKey {
+		return fmt.Errorf("it is short: want at least %d characters, random ones", minAdminKey)
 	}
 	if len(key) > 512 {
 		return errors.New("it is long: want at most 512 characters")

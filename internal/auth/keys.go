@@ -309,9 +309,9 @@ func CheckKeysFile(path string) error {
 }
 
 func readAll(r io.Reader) ([]byte, error) {
-	document, err := io.ReadAll(io.LimitReader(r, MaxKeySetBytes+1))
-	if err == nil && len(document) > MaxKeySetBytes {
-		err = fmt.Errorf("it is larger than %d bytes", MaxKeySetBytes)
+	document, err := io.ReadAll(io.LimitReader(r, maxKeySetBytes+1))
+	if err == nil && len(document) > maxKeySetBytes {
+		err = fmt.Errorf("it is larger than %d bytes", maxKeySetBytes)
 	}
 	return document, err
 }

@@ -138,7 +138,7 @@ func TestKeysOutliveTheirServer(t *testing.T) {
 			if name == "a huge body" && !strings.Contains(err.Error(), "larger than") {
 				t.Errorf("a huge body was read on: %v", err)
 			}
-			if k.set.Load().find("rsa-1", RS256) == nil {
+			if k.set.Load().find("rsa-1", rs256) == nil {
 				t.Errorf("the keys from before are gone after %v", err)
 			}
 			want(t, v, "with the keys from before", rsaOne().token(t, jwt.MapClaims{"sub": "alice", "exp": at(2 * time.Hour)}),
@@ -273,7 +273,7 @@ func TestUnknownKeysAreRateLimited(t *testing.T) {
 	}
 	flood(jwt.MapClaims{"sub": "eve", "exp": at(time.Hour)})
 	later(t, v, "a new name so soon may be that of a new key",
-		newSigner("new", ES256).token(t, jwt.MapClaims{"sub": "eve", "exp": at(time.Hour)}))
+		newSigner("new", es256).token(t, jwt.MapClaims{"sub": "eve", "exp": at(time.Hour)}))
 	if n := server.asked.Load(); n != 2 {
 		t.Errorf("the server was asked %d times, want 2", n)
 	}
@@ -320,7 +320,7 @@ func TestRotation(t *testing.T) {
 	want(t, v, "the new key", rsaTwo().token(t, good), "")
 
 	// The same name for another key: the old one is gone all the same.
-	put(signer{"ec-1", rsaOne().method, rsaOne().key}, newSigner("ec-1", ES256))
+	put(signer{"ec-1", rsaOne().method, rsaOne().key}, newSigner("ec-1", es256))
 	if err := k.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +450,7 @@ func TestKeySet(t *testing.T) {
 			t.Fatal(err)
 		}
 		set, skipped, err := parseKeySet(text)
-		if err != nil || set.size() != 1 || set.find("good", ES256) == nil || len(skipped) != 1 ||
+		if err != nil || set.size() != 1 || set.find("good", es256) == nil || len(skipped) != 1 ||
 			!strings.Contains(skipped[0], c.want) {
 			t.Errorf("%s: %d keys, %q, %v; want it passed over for %q", c.name, set.size(), skipped, err, c.want)
 		}

@@ -20,15 +20,15 @@ import (
 // The signing algorithms of tokens. Each goes with one type of key: a token
 // never chooses what a key is used for.
 const (
-	HS256 = "HS256" // the secret shared with the shop
-	RS256 = "RS256" // RSA of 2048 to 8192 bits
-	ES256 = "ES256" // ECDSA on P-256
-	EdDSA = "EdDSA" // Ed25519
+	hs256 = "HS256" // the secret shared with the shop
+	rs256 = "RS256" // RSA of 2048 to 8192 bits
+	es256 = "ES256" // ECDSA on P-256
+	edDSA = "EdDSA" // Ed25519
 )
 
 // Bounds of a JWKS document.
 const (
-	MaxKeySetBytes = 512 << 10
+	maxKeySetBytes = 512 << 10
 	maxKeys        = 200
 )
 
@@ -55,8 +55,8 @@ type keyName struct{ id, alg string }
 // and why. A document that leaves no key to use, or that has two of one name,
 // is an error.
 func parseKeySet(document []byte) (set *keySet, skipped []string, err error) {
-	if len(document) > MaxKeySetBytes {
-		return nil, nil, fmt.Errorf("the document is larger than %d bytes", MaxKeySetBytes)
+	if len(document) > maxKeySetBytes {
+		return nil, nil, fmt.Errorf("the document is larger than %d bytes", maxKeySetBytes)
 	}
 	var outer struct {
 		Keys *[]json.RawMessage `json:"keys"`
@@ -133,7 +133,7 @@ func parseKey(raw json.RawMessage) (*publicKey, error) {
 	key := &publicKey{id: jwk.KeyID, key: jwk.Key}
 	switch k := jwk.Key.(type) {
 	case *rsa.PublicKey:
-		key.alg = RS256
+		key.alg = rs256
 		if bits := k.N.BitLen(); bits < 2048 || bits > 8192 {
 			return nil, fmt.Errorf("an RSA key of %d bits: want 2048 to 8192", bits)
 		}
@@ -141,12 +141,12 @@ func parseKey(raw json.RawMessage) (*publicKey, error) {
 			return nil, fmt.Errorf("an RSA key with the exponent %d", k.E)
 		}
 	case *ecdsa.PublicKey:
-		key.alg = ES256
+		key.alg = es256
 		if k.Curve != elliptic.P256() {
 			return nil, errors.New("an ECDSA key on another curve than P-256")
 		}
 	case ed25519.PublicKey:
-		key.alg = EdDSA
+		key.alg = edDSA
 		if len(k) != ed25519.PublicKeySize {
 			return nil, errors.New("an Ed25519 key of the wrong length")
 		}

@@ -27,11 +27,11 @@ func later(t *testing.T, v *Verifier, name, token string) {
 // the first token that it signed; what the old one signed is void from then on.
 func TestRotationInPlace(t *testing.T) {
 	for name, c := range map[string]struct{ before, after signer }{
-		"no kid":                      {unnamed(ecOne()), unnamed(newSigner("", ES256))},
-		"the same kid":                {ecOne(), newSigner("ec-1", ES256)},
+		"no kid":                      {unnamed(ecOne()), unnamed(newSigner("", es256))},
+		"the same kid":                {ecOne(), newSigner("ec-1", es256)},
 		"no kid, another algorithm":   {unnamed(rsaOne()), unnamed(ecOne())},
-		"the kid, another algorithm":  {edOne(), newSigner("ed-1", ES256)},
-		"a kid that tokens leave out": {signer{"a", ecOne().method, ecOne().key}, unnamed(newSigner("b", ES256))},
+		"the kid, another algorithm":  {edOne(), newSigner("ed-1", es256)},
+		"a kid that tokens leave out": {signer{"a", ecOne().method, ecOne().key}, unnamed(newSigner("b", es256))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newLogin(t, serve(document(t, c.before)))
@@ -62,7 +62,7 @@ func TestRotationInPlace(t *testing.T) {
 // Between two readings a token that the keys do not fit is void, unless it says
 // that it was signed after the last one.
 func TestSignedAfterTheKeysWereRead(t *testing.T) {
-	next := newSigner("ec-1", ES256)
+	next := newSigner("ec-1", es256)
 	server := newLogin(t, serve(document(t, ecOne())))
 	clock := newClock()
 	k := keysAt(t, server.URL, clock)
@@ -99,8 +99,8 @@ func TestForgedTokensAreRateLimited(t *testing.T) {
 	good := jwt.MapClaims{"sub": "alice", "exp": at(time.Hour)}
 	want(t, v, "a good one", ecOne().token(t, good), "")
 	forged := []string{
-		newSigner("ec-1", ES256).token(t, good), newSigner("", EdDSA).token(t, good), newSigner("", ES256).token(t, good),
-		newSigner("", RS256).token(t, good), newSigner("ec-1", EdDSA).token(t, good),
+		newSigner("ec-1", es256).token(t, good), newSigner("", edDSA).token(t, good), newSigner("", es256).token(t, good),
+		newSigner("", rs256).token(t, good), newSigner("ec-1", edDSA).token(t, good),
 	}
 	flood := func() {
 		t.Helper()
@@ -140,7 +140,7 @@ func TestForgedTokensAreRateLimited(t *testing.T) {
 // All requests whose tokens do not fit wait for one reading of the keys; those
 // whose tokens fit do not wait.
 func TestRotationIsReadOnceForAll(t *testing.T) {
-	next := newSigner("ec-1", ES256)
+	next := newSigner("ec-1", es256)
 	server := newLogin(t, serve(document(t, ecOne())))
 	clock := newClock()
 	k := keysAt(t, server.URL, clock)
@@ -190,7 +190,7 @@ func untilWaiting(t *testing.T, k *Keys, n int) {
 // What a reading brings that began before a token was signed is not the last
 // word on it.
 func TestSignedWhileTheKeysAreRead(t *testing.T) {
-	next := newSigner("ec-1", ES256)
+	next := newSigner("ec-1", es256)
 	server := newLogin(t, serve(document(t, ecOne())))
 	clock := newClock()
 	k := keysAt(t, server.URL, clock)
@@ -225,7 +225,7 @@ func TestSignedWhileTheKeysAreRead(t *testing.T) {
 // before: each reading makes a new set of the same keys.
 func TestWithdrawnWithoutKid(t *testing.T) {
 	for name, after := range map[string][]signer{
-		"another key instead":        {unnamed(newSigner("", ES256))},
+		"another key instead":        {unnamed(newSigner("", es256))},
 		"a key of another algorithm": {unnamed(edOne())},
 	} {
 		t.Run(name, func(t *testing.T) {

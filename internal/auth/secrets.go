@@ -24,12 +24,12 @@ func (s Secrets) Short() (short []Short) {
 		value string
 		Short
 	}{
-		{s.AdminKey, Short{"admin_key", "controls every sale", MinAdminKey}},
-		{s.BuyerSecret, Short{"buyer_secret", "can act as any buyer", MinSecret}},
-		{s.BuyerSecretPrevious, Short{"buyer_secret_previous", "can act as any buyer", MinSecret}},
-		{s.TicketSecret, Short{"ticket_secret", "can forge tickets", MinSecret}},
-		{s.WebhookKey, Short{"webhook_key", "can decrypt webhook secrets", MinSecret}},
-		{s.TicketSecretPrevious, Short{"ticket_secret_previous", "can forge tickets", MinSecret}},
+		{s.AdminKey, Short{"admin_key", "controls every sale", minAdminKey}},
+		{s.BuyerSecret, Short{"buyer_secret", "can act as any buyer", minSecret}},
+		{s.BuyerSecretPrevious, Short{"buyer_secret_previous", "can act as any buyer", minSecret}},
+		{s.TicketSecret, Short{"ticket_secret", "can forge tickets", minSecret}},
+		{s.WebhookKey, Short{"webhook_key", "can decrypt webhook secrets", minSecret}},
+		{s.TicketSecretPrevious, Short{"ticket_secret_previous", "can forge tickets", minSecret}},
 	} {
 		if of.value != "" && len(of.value) < of.Least {
 			of.Harm = "anyone who guesses it " + of.Harm

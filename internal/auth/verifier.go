@@ -24,18 +24,18 @@ import (
 // maxToken bounds a token's length in bytes: longer ones are refused unread.
 const maxToken = 8192
 
-// MinSecret is how long an HS256 secret of buyers' tokens should be, in bytes: as
+// minSecret is how long an HS256 secret of buyers' tokens should be, in bytes: as
 // long as the hash, or it can be guessed from one token. Shorter ones work, and
 // are warned of.
-const MinSecret = 32
+const minSecret = 32
 
-// DefaultSkew is how far apart the clocks of the servers and of the tokens'
+// defaultSkew is how far apart the clocks of the servers and of the tokens'
 // issuer may be, unless given.
-const DefaultSkew = 30 * time.Second
+const defaultSkew = 30 * time.Second
 
-// DefaultCache bounds the memory of the tokens that a Verifier remembers, in
+// defaultCache bounds the memory of the tokens that a Verifier remembers, in
 // bytes.
-const DefaultCache = 64 << 20
+const defaultCache = 64 << 20
 
 // Options say which tokens are good. One of Secret and Keys is needed; with
 // both, either kind of token is.
@@ -49,13 +49,13 @@ type Options struct {
 	Issuer   string // what a token's "iss" must be; empty: anything
 	Audience string // what must be among a token's "aud"; empty: anything
 
-	// Skew is the tolerance for "exp" and "nbf". 0: DefaultSkew;
+	// Skew is the tolerance for "exp" and "nbf". 0: defaultSkew;
 	// negative: none.
 	Skew time.Duration
 	// MaxLife is how far ahead "exp" may lie: a token that is good for years
 	// outlives every theft and every change of mind. 0: no limit.
 	MaxLife time.Duration
-	// Cache bounds the memory of remembered tokens, in bytes. 0: DefaultCache.
+	// Cache bounds the memory of remembered tokens, in bytes. 0: defaultCache.
 	Cache uint64
 	Now   func() time.Time // default time.Now
 }
@@ -91,11 +91,11 @@ type verified struct {
 func NewVerifier(o Options) *Verifier {
 	switch {
 	case o.Skew == 0:
-		o.Skew = DefaultSkew
+		o.Skew = defaultSkew
 	case o.Skew < 0:
 		o.Skew = 0
 	}
-	o.Cache = cmp.Or(o.Cache, DefaultCache)
+	o.Cache = cmp.Or(o.Cache, defaultCache)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -113,10 +113,10 @@ func NewVerifier(o Options) *Verifier {
 		}
 	}
 	if len(v.macs) > 0 {
-		v.algorithms = append(v.algorithms, HS256)
+		v.algorithms = append(v.algorithms, hs256)
 	}
 	if o.Keys != nil {
-		v.algorithms = append(v.algorithms, RS256, ES256, EdDSA)
+		v.algorithms = append(v.algorithms, rs256, es256, edDSA)
 	}
 	return v
 }
@@ -174,7 +174,7 @@ func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
 	if err != nil {
 		return verified{}, errNoJWT
 	}
-	h := header{alg: HS256}
+	h := header{alg: hs256}
 	if first != plainHeader {
 		text, err := base64url.DecodeString(first)
 		if err != nil {
@@ -198,7 +198,7 @@ func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
 		return verified{}, err
 	}
 	found := verified{Token: Token{Buyer: sluice.BuyerID(c.subject), Expires: c.expires, Sales: c.sales}}
-	if h.alg == HS256 {
+	if h.alg == hs256 {
 		if !v.sealed(signed, signature) {
 			return verified{}, errSignature
 		}

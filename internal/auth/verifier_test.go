@@ -38,21 +38,21 @@ type signer struct {
 
 // Making an RSA key takes long; the tests share these.
 var (
-	rsaOne = sync.OnceValue(func() signer { return newSigner("rsa-1", RS256) })
-	rsaTwo = sync.OnceValue(func() signer { return newSigner("rsa-2", RS256) })
-	ecOne  = sync.OnceValue(func() signer { return newSigner("ec-1", ES256) })
-	edOne  = sync.OnceValue(func() signer { return newSigner("ed-1", EdDSA) })
+	rsaOne = sync.OnceValue(func() signer { return newSigner("rsa-1", rs256) })
+	rsaTwo = sync.OnceValue(func() signer { return newSigner("rsa-2", rs256) })
+	ecOne  = sync.OnceValue(func() signer { return newSigner("ec-1", es256) })
+	edOne  = sync.OnceValue(func() signer { return newSigner("ed-1", edDSA) })
 )
 
 func newSigner(kid, alg string) signer {
 	var key any
 	var err error
 	switch alg {
-	case RS256:
+	case rs256:
 		key, err = rsa.GenerateKey(rand.Reader, 2048)
-	case ES256:
+	case es256:
 		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case EdDSA:
+	case edDSA:
 		_, key, err = ed25519.GenerateKey(rand.Reader)
 	}
 	if err != nil {
@@ -164,7 +164,7 @@ func TestVerify(t *testing.T) {
 
 		{"another secret", sign(t, jwt.SigningMethodHS256, []byte("other"), nil, good), "signature"},
 		{"an empty secret", sign(t, jwt.SigningMethodHS256, []byte{}, nil, good), "signature"},
-		{"another key of that name", newSigner("ec-1", ES256).token(t, good), "signature"},
+		{"another key of that name", newSigner("ec-1", es256).token(t, good), "signature"},
 		{"alg none", sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil, good), "alg"},
 		{"alg none with a kid", sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType,
 			map[string]any{"kid": "rsa-1"}, good), "alg"},
@@ -279,11 +279,11 @@ func TestRememberedTokensExpire(t *testing.T) {
 	for _, token := range tokens {
 		want(t, v, "fresh", token, "")
 	}
-	now = tokenTime.Add(time.Minute + DefaultSkew - time.Millisecond)
+	now = tokenTime.Add(time.Minute + defaultSkew - time.Millisecond)
 	for _, token := range tokens {
 		want(t, v, "in its last moment", token, "")
 	}
-	now = tokenTime.Add(time.Minute + DefaultSkew)
+	now = tokenTime.Add(time.Minute + defaultSkew)
 	for _, token := range tokens {
 		want(t, v, "after it", token, "expired")
 	}
@@ -350,8 +350,8 @@ func TestMaxLife(t *testing.T) {
 	life := func(exp time.Duration) string { return signed(t, jwt.MapClaims{"sub": "alice", "exp": at(exp)}) }
 	v := verifier(Options{Secret: secret, MaxLife: 31 * 24 * time.Hour})
 	want(t, v, "a month", life(31*24*time.Hour), "")
-	want(t, v, "a month by a clock that is ahead", life(31*24*time.Hour+DefaultSkew), "")
-	want(t, v, "a second more", life(31*24*time.Hour+DefaultSkew+time.Second), "lies more than 744h")
+	want(t, v, "a month by a clock that is ahead", life(31*24*time.Hour+defaultSkew), "")
+	want(t, v, "a second more", life(31*24*time.Hour+defaultSkew+time.Second), "lies more than 744h")
 	want(t, verifier(Options{Secret: secret}), "no limit", life(100*365*24*time.Hour), "")
 }
 

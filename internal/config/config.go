@@ -244,8 +244,8 @@ func cause(err error) error {
 	return err
 }
 
-// Template is a file with every setting, commented out.
-func Template() string {
+// templateText is a file with every setting, commented out.
+func templateText() string {
 	var b strings.Builder
 	b.WriteString("# Settings of Sluice. What is commented out has its default.\n" +
 		"# The environment (SLUICE_...) and flags win over this file: `sluice config print` shows what holds.\n")
@@ -273,7 +273,7 @@ func WriteTemplate(path string) error {
 		return fmt.Errorf("config file %s: exists already, and is left as it is", path)
 	}
 	if err == nil {
-		_, err = f.WriteString(Template())
+		_, err = f.WriteString(templateText())
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {

@@ -339,7 +339,7 @@ func TestTemplate(t *testing.T) {
 	}
 	// With the comments taken off, it is a file with every default in it.
 	var lines []string
-	for line := range strings.Lines(Template()) {
+	for line := range strings.Lines(templateText()) {
 		if strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "# ") {
 			lines = append(lines, line[1:])
 		}

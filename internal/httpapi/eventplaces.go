@@ -6,11 +6,11 @@ import (
 	"github.com/sluicehq/sluice/internal/admission"
 )
 
-// DefaultPerAddress is how many event streams one address may hold at a time
+// defaultPerAddress is how many event streams one address may hold at a time
 // on one server. Offices and mobile carriers have thousands of readers behind
 // one IPv4 address; a program with one connection each should still not have
 // all places.
-const DefaultPerAddress = 1000
+const defaultPerAddress = 1000
 
 // places are the places for event streams of a server, in all and for each
 // address. A stream that has taken one gives it back once.

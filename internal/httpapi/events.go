@@ -14,18 +14,18 @@ import (
 	"github.com/sluicehq/sluice/internal/admission"
 )
 
-// DefaultStreams is how many event streams one server holds at a time.
-const DefaultStreams = 10_000
+// defaultStreams is how many event streams one server holds at a time.
+const defaultStreams = 10_000
 
 // EventsOptions are the settings of GET /v1/sales/{sale}/events. Zero values
 // mean the defaults.
 type EventsOptions struct {
-	// Streams bounds the streams open at a time; default DefaultStreams,
+	// Streams bounds the streams open at a time; default defaultStreams,
 	// negative: none is allowed. A request beyond it gets 503 with Retry-After.
 	Streams int
 
 	// PerAddress bounds those of one client address (of IPv6: one /64), as
-	// Options.Proxies determine it; default DefaultPerAddress, negative: no such
+	// Options.Proxies determine it; default defaultPerAddress, negative: no such
 	// limit. A request beyond it gets the same answer.
 	PerAddress int
 
@@ -42,10 +42,10 @@ type EventsOptions struct {
 
 func (o EventsOptions) withDefaults() EventsOptions {
 	if o.Streams == 0 {
-		o.Streams = DefaultStreams
+		o.Streams = defaultStreams
 	}
 	if o.PerAddress == 0 {
-		o.PerAddress = DefaultPerAddress
+		o.PerAddress = defaultPerAddress
 	}
 	for _, d := range []struct {
 		value  *time.Duration

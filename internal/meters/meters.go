@@ -35,8 +35,8 @@ type shard struct {
 	_ [64 - 8 - 8 - 8 - 8 - 8]byte // a cache line each
 }
 
-// DefaultMost is how many entries a table may hold: at most some 100 MB.
-const DefaultMost = 1 << 21
+// defaultMost is how many entries a table may hold: at most some 100 MB.
+const defaultMost = 1 << 21
 
 // minSweep keeps small shards from being swept all the time, fullPause full
 // ones, in µs.
@@ -45,9 +45,9 @@ const (
 	fullPause = 250_000
 )
 
-// New returns an empty table for about most entries; 0 means DefaultMost.
+// New returns an empty table for about most entries; 0 means defaultMost.
 func New(most int) *Table {
-	most = cmp.Or(max(most, 0), DefaultMost)
+	most = cmp.Or(max(most, 0), defaultMost)
 	return &Table{seed: maphash.MakeSeed(), most: max(most/shards, 1)}
 }
 
@@ -130,7 +130,7 @@ func (a Attempt) Denied(now, wait int64) {
 	}
 	a.Table.Undo(a.Meter, a.Key)
 	if wait > 0 {
-		a.Table.Learn(a.Meter, a.Key, now, wait)
+		a.Table.learn(a.Meter, a.Key, now, wait)
 	}
 }
 
@@ -155,7 +155,7 @@ func (s *shard) count(key uint64, after int64, room bool) {
 
 // Learn notes that the owner of key has to wait, which is known from elsewhere:
 // until then they are denied here too. It does nothing when there is no room.
-func (t *Table) Learn(meter sluice.Meter, key uint64, now, wait int64) {
+func (t *Table) learn(meter sluice.Meter, key uint64, now, wait int64) {
 	s := &t.shards[key%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,13 +81,13 @@ func TestFullTableFailsClosed(t *testing.T) {
 func TestLearn(t *testing.T) {
 	table := New(0)
 	key := Key(table, "ann")
-	table.Learn(twoASecond, key, 10*second, 3*second)
+	table.learn(twoASecond, key, 10*second, 3*second)
 	if wait := table.Try(twoASecond, key, 11*second); wait != 0 {
 		// More than the rate itself could ask for is not believed.
 		t.Errorf("waits %d", wait)
 	}
 	key = Key(table, "bob")
-	table.Learn(twoASecond, key, 10*second, second/4)
+	table.learn(twoASecond, key, 10*second, second/4)
 	for at, want := range map[int64]int64{10 * second: second / 4, 10*second + 1: second/4 - 1} {
 		if wait := table.Try(twoASecond, key, at); wait != want {
 			t.Errorf("at %d waits %d, want %d", at, wait, want)
@@ -100,7 +100,7 @@ func TestLearn(t *testing.T) {
 		t.Error("and then passes twice")
 	}
 	table.Try(twoASecond, key, 20*second)
-	table.Learn(twoASecond, key, 20*second, 0) // never shortens what is known
+	table.learn(twoASecond, key, 20*second, 0) // never shortens what is known
 	table.Try(twoASecond, key, 20*second)
 	if wait := table.Try(twoASecond, key, 20*second); wait == 0 {
 		t.Error("learning gave an allowance back")

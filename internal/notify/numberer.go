@@ -15,8 +15,8 @@ import (
 	"github.com/sluicehq/sluice/lock"
 )
 
-// NumbererStore is what a Numberer needs of the store.
-type NumbererStore interface {
+// numbererStore is what a Numberer needs of the store.
+type numbererStore interface {
 	NumberEvents(ctx context.Context, limit int) (int, error)
 	lock.Backend
 }
@@ -33,12 +33,12 @@ type NumbererOptions struct {
 
 // Numberer gives events their numbers.
 type Numberer struct {
-	store NumbererStore
+	store numbererStore
 	NumbererOptions
 }
 
 // NewNumberer returns a Numberer. Run it.
-func NewNumberer(store NumbererStore, o NumbererOptions) *Numberer {
+func NewNumberer(store numbererStore, o NumbererOptions) *Numberer {
 	o.Every = cmp.Or(max(o.Every, 0), 200*time.Millisecond)
 	if o.Numbered == nil {
 		o.Numbered = func(int) {}

@@ -108,8 +108,8 @@ type loop struct {
 	wake chan struct{}
 }
 
-// DefaultBackoff is the waits before the retries of an event.
-var DefaultBackoff = []time.Duration{
+// defaultBackoff is the waits before the retries of an event.
+var defaultBackoff = []time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 12 * time.Hour,
 }
@@ -118,7 +118,7 @@ var DefaultBackoff = []time.Duration{
 func NewSender(store SenderStore, o SenderOptions) *Sender {
 	o.Timeout = cmp.Or(max(o.Timeout, 0), 10*time.Second)
 	if o.Backoff == nil {
-		o.Backoff = DefaultBackoff
+		o.Backoff = defaultBackoff
 	}
 	o.Probe = cmp.Or(max(o.Probe, 0), time.Second)
 	o.MaxProbe = cmp.Or(max(o.MaxProbe, 0), time.Minute)
@@ -327,7 +327,7 @@ func (c *Client) Post(ctx context.Context, m *Message) (Answer, error) {
 	h.Set("User-Agent", c.agent)
 	h.Set("Webhook-Id", m.ID)
 	h.Set("Webhook-Timestamp", strconv.FormatInt(m.At.Unix(), 10))
-	h.Set("Webhook-Signature", Sign(m.Key, m.ID, m.At, m.Body))
+	h.Set("Webhook-Signature", sign(m.Key, m.ID, m.At, m.Body))
 	response, err := c.http.Do(request)
 	if err != nil {
 		return Answer{}, withoutURL(err)
@@ -366,7 +366,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 
 // Sign returns the signature of a message: "v1," and the base64 of the
 // HMAC-SHA256 of id, timestamp in seconds and body, with dots in between.
-func Sign(key []byte, id string, at time.Time, body []byte) string {
+func sign(key []byte, id string, at time.Time, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
 	mac.Write(body)

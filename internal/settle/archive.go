@@ -13,23 +13,23 @@ import (
 // answers for their claims, for ever (I4). A server that dies between the two
 // leaves the sale in the ledger; the engine drops what it finds archived.
 type Archiver struct {
-	store  ArchiveStore
+	store  archiveStore
 	ledger sluice.Keeper
 	after  time.Duration
 }
 
-// ArchiveStore is what an Archiver needs of sluice.Store.
-type ArchiveStore interface {
+// archiveStore is what an Archiver needs of sluice.Store.
+type archiveStore interface {
 	Archive(ctx context.Context, id sluice.SaleID) (bool, error)
 }
 
-// DefaultRetention is how long a closed sale stays in the ledger.
-const DefaultRetention = 7 * 24 * time.Hour
+// defaultRetention is how long a closed sale stays in the ledger.
+const defaultRetention = 7 * 24 * time.Hour
 
 // NewArchiver returns an Archiver of sales that have been closed for as long
 // as after.
-func NewArchiver(store ArchiveStore, ledger sluice.Keeper, after time.Duration) *Archiver {
-	after = cmp.Or(max(after, 0), DefaultRetention)
+func NewArchiver(store archiveStore, ledger sluice.Keeper, after time.Duration) *Archiver {
+	after = cmp.Or(max(after, 0), defaultRetention)
 	return &Archiver{store: store, ledger: ledger, after: after}
 }
 

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// ClockMargin is how far clocks may differ, and how far the store's clock may
+// clockMargin is how far clocks may differ, and how far the store's clock may
 // jump, without a consequence. It is below the grace that payments usually have.
-const ClockMargin = 5 * time.Second
+const clockMargin = 5 * time.Second
 
 // clocks compares the store's clock with the ledger's and with this server's own,
 // whenever the store's is read to expire orders, and limits the pace at which
@@ -43,12 +43,12 @@ func (c *clocks) judge(now, asked time.Time) time.Time {
 	received, ledger := time.Now(), c.ledger()
 	if c.at.IsZero() {
 		c.until, c.at = now, received
-		if first := latest(received, ledger); !ledger.IsZero() && now.After(first.Add(ClockMargin)) {
+		if first := latest(received, ledger); !ledger.IsZero() && now.After(first.Add(clockMargin)) {
 			c.until = first.Round(0).UTC() // without the monotonic clock
 		}
 	}
 	passed := max(received.Sub(c.at), 0)
-	if now.After(c.until.Add(passed + ClockMargin)) {
+	if now.After(c.until.Add(passed + clockMargin)) {
 		c.until, c.at = c.until.Add(2*passed), received
 		if c.until.After(now) {
 			c.until = now
@@ -74,7 +74,7 @@ func (c *clocks) tell(now, asked, received, ledger time.Time) {
 	}
 	c.report(s)
 	differ := max(s.Store.Abs(), s.Ledger.Abs(), (s.Store - s.Ledger).Abs())
-	if disagree := differ > ClockMargin; disagree != c.disagree {
+	if disagree := differ > clockMargin; disagree != c.disagree {
 		c.disagree = disagree
 		if disagree {
 			c.log.Warn("the clocks of ledger, store and this server disagree: set them right, with NTP",

@@ -23,15 +23,15 @@ import (
 // one transaction, a release is forgotten only after the ledger has applied
 // it, and the ledger applies each once.
 type Ender struct {
-	store  EndingStore
+	store  endingStore
 	ledger sluice.Releaser
 	opts   EnderOptions
 	bell   loop.Bell
 	clocks *clocks
 }
 
-// EndingStore is what an Ender needs of sluice.Store.
-type EndingStore interface {
+// endingStore is what an Ender needs of sluice.Store.
+type endingStore interface {
 	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[sluice.SaleID]int, error)
 	GiveReleases(ctx context.Context, limit int, give func(sluice.SaleID, []sluice.Release) error) (int, error)
 	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
@@ -55,7 +55,7 @@ type EnderOptions struct {
 }
 
 // NewEnder returns an Ender; Run makes it work.
-func NewEnder(store EndingStore, ledger sluice.Releaser, opts EnderOptions) *Ender {
+func NewEnder(store endingStore, ledger sluice.Releaser, opts EnderOptions) *Ender {
 	opts.Every = cmp.Or(max(opts.Every, 0), 250*time.Millisecond)
 	opts.Batch = cmp.Or(max(opts.Batch, 0), 500)
 	if opts.Ended == nil {

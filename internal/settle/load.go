@@ -15,8 +15,8 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// Store is what this package needs of sluice.Store.
-type Store interface {
+// loadStore is what this package needs of sluice.Store.
+type loadStore interface {
 	sluice.SaleStore
 	sluice.RestockStore
 	sluice.LoadStore
@@ -33,12 +33,12 @@ type Ledger interface {
 // Any number of servers may do so at the same time: every step is guarded by
 // the sale's epoch, and no step refills a live sale.
 type Loader struct {
-	store  Store
+	store  loadStore
 	ledger Ledger
 }
 
 // NewLoader returns a loader between a store and a ledger.
-func NewLoader(store Store, ledger Ledger) *Loader { return &Loader{store: store, ledger: ledger} }
+func NewLoader(store loadStore, ledger Ledger) *Loader { return &Loader{store: store, ledger: ledger} }
 
 // Load brings a sale into the ledger under its next epoch. Claims are accepted
 // only after the last of its five steps; a crash before that is repaired by

@@ -71,7 +71,7 @@ func (r *Rebuilder) Rebuilds() int64 { return r.rebuilds.Load() }
 
 // RebuildStore is what a rebuild needs of sluice.Store.
 type RebuildStore interface {
-	Store
+	loadStore
 	sluice.ClusterStore
 	sluice.DeadLetterStore
 	sluice.AuditStore

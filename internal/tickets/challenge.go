@@ -72,10 +72,10 @@ func (k *Keys) CheckSolution(challenge, nonce string, sale sluice.SaleID, buyer 
 	return nil
 }
 
-// MaxNonce is the longest nonce, in characters.
-const MaxNonce = 32
+// maxNonce is the longest nonce, in characters.
+const maxNonce = 32
 
-// validNonce wants 1 to MaxNonce of A-Z, a-z, 0-9, '-' and '_'.
+// validNonce wants 1 to maxNonce of A-Z, a-z, 0-9, '-' and '_'.
 func validNonce(nonce string) bool {
 	for i := range len(nonce) {
 		c := nonce[i]
@@ -83,7 +83,7 @@ func validNonce(nonce string) bool {
 			return false
 		}
 	}
-	return len(nonce) >= 1 && len(nonce) <= MaxNonce
+	return len(nonce) >= 1 && len(nonce) <= maxNonce
 }
 
 func zeroBits(sum [sha256.Size]byte) int {

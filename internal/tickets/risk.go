@@ -22,13 +22,13 @@ import (
 
 // Bounds of what one service can cost.
 const (
-	// MaxAtATime is how many questions one service is asked at a time; for
+	// maxAtATime is how many questions one service is asked at a time; for
 	// more it counts as failed, at once.
-	MaxAtATime = 64
-	// After FailuresToRest failures in a row a service is left alone for Rest,
+	maxAtATime = 64
+	// After failuresToRest failures in a row a service is left alone for restFor,
 	// and counts as failed; then one question finds out.
-	FailuresToRest = 5
-	Rest           = time.Second
+	failuresToRest = 5
+	restFor        = time.Second
 
 	maxAnswer = 4 << 10 // bytes
 	maxReason = 200     // bytes
@@ -75,7 +75,7 @@ type service struct {
 func NewAsker(log *slog.Logger) *Asker {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = outbound.Dialer().DialContext
-	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = MaxAtATime, MaxAtATime
+	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = maxAtATime, maxAtATime
 	transport.MaxResponseHeaderBytes = 16 << 10
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Asker{
@@ -93,7 +93,7 @@ func (a *Asker) Close() { a.client.CloseIdleConnections() }
 
 // Errors of a service that was not asked.
 var (
-	errBusy  = fmt.Errorf("%d questions wait for its answer", MaxAtATime)
+	errBusy  = fmt.Errorf("%d questions wait for its answer", maxAtATime)
 	errRests = errors.New("it has failed several times in a row, and is left alone for a moment")
 )
 
@@ -137,7 +137,7 @@ func (a *Asker) service(url string) *service {
 		if len(a.services) >= maxServices {
 			clear(a.services)
 		}
-		s = &service{slots: make(chan struct{}, MaxAtATime)}
+		s = &service{slots: make(chan struct{}, maxAtATime)}
 		a.services[url] = s
 	}
 	return s
@@ -148,13 +148,13 @@ func (a *Asker) service(url string) *service {
 func (s *service) ready(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failures < FailuresToRest {
+	if s.failures < failuresToRest {
 		return nil
 	}
 	if now.Before(s.rests) {
 		return errRests
 	}
-	s.rests = now.Add(Rest)
+	s.rests = now.Add(restFor)
 	return nil
 }
 
@@ -167,10 +167,10 @@ func (s *service) note(failed bool, now time.Time, resting func()) {
 		return
 	}
 	s.failures++
-	if s.failures >= FailuresToRest {
-		s.rests = now.Add(Rest)
+	if s.failures >= failuresToRest {
+		s.rests = now.Add(restFor)
 	}
-	if s.failures == FailuresToRest {
+	if s.failures == failuresToRest {
 		resting()
 	}
 }

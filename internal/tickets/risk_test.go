@@ -105,7 +105,7 @@ func TestTimeout(t *testing.T) {
 
 // A service that does not answer holds so many questions, and no more.
 func TestAtATime(t *testing.T) {
-	arrived, release := make(chan struct{}, MaxAtATime), make(chan struct{})
+	arrived, release := make(chan struct{}, maxAtATime), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- struct{}{}
 		<-release
@@ -114,14 +114,14 @@ func TestAtATime(t *testing.T) {
 	defer server.Close()
 	a, _ := asker(t)
 	var waiting sync.WaitGroup
-	for range MaxAtATime {
+	for range maxAtATime {
 		waiting.Go(func() {
 			if v := a.Ask(context.Background(), rule(server.URL, sluice.Deny), question); !v.Allow || v.Failed != nil {
 				t.Errorf("%+v, want allowed", v)
 			}
 		})
 	}
-	for range MaxAtATime {
+	for range maxAtATime {
 		<-arrived
 	}
 	if v := a.Ask(t.Context(), rule(server.URL, sluice.Allow), question); v.Failed != errBusy || !v.Allow {
@@ -157,25 +157,25 @@ func TestRest(t *testing.T) {
 		}
 	}
 	var last error
-	for range FailuresToRest {
+	for range failuresToRest {
 		last = ask()
 	}
-	want("it failed", FailuresToRest, last, io.EOF)
-	want("it rests", FailuresToRest, ask(), errRests)
-	ms.Add(Rest.Milliseconds() - 1)
-	want("until the end", FailuresToRest, ask(), errRests)
+	want("it failed", failuresToRest, last, io.EOF)
+	want("it rests", failuresToRest, ask(), errRests)
+	ms.Add(restFor.Milliseconds() - 1)
+	want("until the end", failuresToRest, ask(), errRests)
 	ms.Add(1)
-	want("one finds out", FailuresToRest+1, ask(), io.EOF)
-	want("and it rests again", FailuresToRest+1, ask(), errRests)
-	ms.Add(Rest.Milliseconds())
+	want("one finds out", failuresToRest+1, ask(), io.EOF)
+	want("and it rests again", failuresToRest+1, ask(), errRests)
+	ms.Add(restFor.Milliseconds())
 	status.Store(200)
-	want("well again", FailuresToRest+2, ask(), nil)
-	want("as ever", FailuresToRest+3, ask(), nil)
+	want("well again", failuresToRest+2, ask(), nil)
+	want("as ever", failuresToRest+3, ask(), nil)
 
 	// Buyers who leave are no failures.
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 2 * FailuresToRest {
+	for range 2 * failuresToRest {
 		a.Ask(gone, rule(server.URL, sluice.Deny), question)
 	}
 	if err := ask(); err != nil {
@@ -196,10 +196,10 @@ func TestOneFindsOut(t *testing.T) {
 	}))
 	defer server.Close()
 	a, ms := asker(t)
-	for range FailuresToRest {
+	for range failuresToRest {
 		a.Ask(t.Context(), rule(server.URL, sluice.Deny), question)
 	}
-	ms.Add(Rest.Milliseconds())
+	ms.Add(restFor.Milliseconds())
 	hold.Store(true)
 	var first sync.WaitGroup
 	first.Go(func() { a.Ask(context.Background(), rule(server.URL, sluice.Deny), question) })

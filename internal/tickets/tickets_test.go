@@ -28,11 +28,11 @@ func keys(t testing.TB, secret, previous string) *Keys {
 func TestTicket(t *testing.T) {
 	k := keys(t, "secret", "")
 	ticket, expires := k.Ticket("phones", "ann", opens, clock)
-	if want := opens.Add(Life); !expires.Equal(want) {
+	if want := opens.Add(ticketLife); !expires.Equal(want) {
 		t.Errorf("expires %v, want %v: its life begins with the opening", expires, want)
 	}
 	later, expiresLater := k.Ticket("phones", "ann", opens, opens.Add(time.Hour))
-	if want := opens.Add(time.Hour + Life); !expiresLater.Equal(want) || later == ticket {
+	if want := opens.Add(time.Hour + ticketLife); !expiresLater.Equal(want) || later == ticket {
 		t.Errorf("of an open sale: expires %v, want %v", expiresLater, want)
 	}
 	if len(ticket) > maxSigned {
@@ -135,7 +135,7 @@ func TestChallenge(t *testing.T) {
 		{"the solution of another one", another, nonceNot(another, nonce, bits), "phones", "ann", bits, clock, ErrUnsolved},
 		{"no nonce", challenge, "", "phones", "ann", bits, clock, ErrUnsolved},
 		{"a nonce that is no word", challenge, nonce + " ", "phones", "ann", bits, clock, ErrUnsolved},
-		{"a long nonce", challenge, strings.Repeat("1", MaxNonce+1), "phones", "ann", bits, clock, ErrUnsolved},
+		{"a long nonce", challenge, strings.Repeat("1", maxNonce+1), "phones", "ann", bits, clock, ErrUnsolved},
 		{"less difficult by hand", strings.Replace(challenge, ".8.", ".1.", 1), nonce, "phones", "ann", 1, clock, ErrForged},
 		{"a ticket is no challenge", ticket, nonce, "phones", "ann", bits, clock, ErrForged},
 		{"none", "", nonce, "phones", "ann", bits, clock, ErrForged},

@@ -22,7 +22,7 @@ func (s *Store) Insert(
 	ctx context.Context, sale sluice.SaleID, entries []sluice.Entry,
 ) (stored sluice.Stored, err error) {
 	defer s.wrap(&err, "insert sale=%s", sale)
-	batch, err := NewBatch(sale, entries)
+	batch, err := newBatch(sale, entries)
 	if err != nil {
 		return sluice.Stored{}, fmt.Errorf("%w: %w", sluice.ErrUnstorable, err)
 	}

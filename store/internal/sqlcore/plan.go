@@ -23,9 +23,9 @@ type Batch struct {
 	Epoch  int64 // the lowest one of the claims
 }
 
-// NewBatch puts entries into one batch. It refuses what no ledger writes, so
+// newBatch puts entries into one batch. It refuses what no ledger writes, so
 // that the database need not.
-func NewBatch(sale sluice.SaleID, entries []sluice.Entry) (*Batch, error) {
+func newBatch(sale sluice.SaleID, entries []sluice.Entry) (*Batch, error) {
 	n := 0
 	for i := range entries {
 		n += len(entries[i].Claims)

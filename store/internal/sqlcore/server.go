@@ -15,9 +15,9 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// ErrUnreachable is an ErrStoreBusy: the database did not answer, or is starting,
+// errUnreachable is an ErrStoreBusy: the database did not answer, or is starting,
 // stopping or full. It may be there later, with the same URL.
-var ErrUnreachable = Plainly("the database is not reachable", sluice.ErrStoreBusy)
+var errUnreachable = Plainly("the database is not reachable", sluice.ErrStoreBusy)
 
 // Server opens a Store on a database server, which may not be there yet. Its
 // functions are the dialect's; all are needed.
@@ -46,7 +46,7 @@ type Server struct {
 func (v *Server) Open(ctx context.Context, lazy bool) error {
 	v.preparing = make(chan struct{}, 1)
 	v.Store.ready = v.ready
-	if err := v.ready(ctx); err != nil && (!lazy || !errors.Is(err, ErrUnreachable)) {
+	if err := v.ready(ctx); err != nil && (!lazy || !errors.Is(err, errUnreachable)) {
 		return fmt.Errorf("%s: %w", v.Store.d.Name(), err)
 	}
 	return nil
@@ -101,7 +101,7 @@ func (v *Server) away(ctx context.Context, err error) bool {
 func (v *Server) explain(ctx context.Context, err error) error {
 	err = v.Plain(err)
 	if v.away(ctx, err) {
-		return fmt.Errorf("%s: %w: %w", v.Database, ErrUnreachable, err)
+		return fmt.Errorf("%s: %w: %w", v.Database, errUnreachable, err)
 	}
 	return fmt.Errorf("%s: %w", v.Database, err)
 }
