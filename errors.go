@@ -84,6 +84,14 @@ func (e *EpochError) Error() string {
 
 func (e *EpochError) Unwrap() error { return ErrStaleEpoch }
 
+// DamageError says that a ledger cannot read the records of these buyers (the
+// first hundred); all others were read. A rebuild takes theirs from the store.
+type DamageError struct{ Buyers []BuyerID }
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("the records of %d buyers are damaged, the first of %q", len(e.Buyers), e.Buyers[0])
+}
+
 // StateError says that the sale is not in a state that allows what was asked.
 type StateError struct {
 	Sale   SaleID

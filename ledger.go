@@ -70,7 +70,8 @@ type Reader interface {
 	// Records calls yield with every accepted claim of the sale, ended ones
 	// too, in no particular order, until yield returns false. What was accepted
 	// before the call is included; what is accepted during it may be.
-	// ErrNotLoaded if the ledger does not hold the sale.
+	// ErrNotLoaded if the ledger does not hold the sale; *DamageError, after all
+	// others, if records of some buyers are damaged.
 	Records(ctx context.Context, sale SaleID, yield func(Record) bool) error
 
 	// Holders calls yield with every buyer who has an accepted claim of the

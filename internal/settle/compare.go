@@ -80,6 +80,7 @@ func (c *comparison) gather(ctx context.Context) error {
 		return nil
 	}
 	b, err := audit.Gather(ctx, c.ledger, c.store, c.sale, false)
+	var damage *sluice.DamageError
 	switch {
 	case err != nil:
 		return err
@@ -89,6 +90,8 @@ func (c *comparison) gather(ctx context.Context) error {
 		c.report.Skipped = "it is fenced: " + b.Stored.Fence
 	case errors.Is(b.LedgerErr, audit.ErrMoving) || b.LedgerErr == nil && moved(b):
 		return errMoved
+	case errors.As(b.LedgerErr, &damage): // nothing else is compared
+		c.blame(sluice.Drift, "", "%v", damage)
 	case b.LedgerErr != nil:
 		return b.LedgerErr
 	}

@@ -150,6 +150,12 @@ func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *slu
 		}
 		return true
 	})
+	damage := (*sluice.DamageError)(nil)
+	if errors.As(err, &damage) {
+		r.log.Warn("the ledger's records of buyers are damaged; the store's orders take their place", "sale", sale.ID,
+			"count", len(damage.Buyers), "buyers", damage.Buyers[:min(len(damage.Buyers), maxOffenders)])
+		err = nil
+	}
 	if errors.Is(err, sluice.ErrNotLoaded) || len(missing) == 0 && err == nil {
 		return f, nil
 	}
@@ -226,6 +232,9 @@ func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *slu
 		}
 		return true
 	})
+	if errors.As(err, &damage) {
+		err = nil
+	}
 	slices.SortFunc(f.entries, func(a, b sluice.Entry) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
 	})

@@ -90,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, sale sluice.SaleID, apply bo
 	}
 	c := &comparison{Reconciler: r, sale: sale, report: &report}
 	err := c.gather(ctx)
-	if err == nil && report.Skipped == "" {
+	if err == nil && report.Skipped == "" && c.why == "" {
 		err = c.judge(ctx)
 	}
 	if err == nil && report.Skipped == "" && apply {

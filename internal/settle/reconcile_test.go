@@ -571,3 +571,89 @@ func TestTwoReconciliationsAtATime(t *testing.T) {
 		t.Errorf("taken %d of 2, fence %q, %v", sale.Taken, sale.Fence, err)
 	}
 }
+
+// damagedLedger is a ledger that cannot read the records of some buyers, until the
+// sale is loaded.
+type damagedLedger struct {
+	sluice.Ledger
+	buyers []sluice.BuyerID
+}
+
+func (l *damagedLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
+	err := l.Ledger.Records(ctx, sale, func(r sluice.Record) bool {
+		return slices.Contains(l.buyers, r.Buyer) || yield(r)
+	})
+	if err != nil || len(l.buyers) == 0 {
+		return err
+	}
+	return &sluice.DamageError{Buyers: l.buyers}
+}
+
+func (l *damagedLedger) Load(ctx context.Context, image sluice.LoadImage) error {
+	l.buyers = nil
+	return l.Ledger.Load(ctx, image)
+}
+
+// harm damages the records of buyers: Redis's own, and of the embedded ledger, which
+// reads its rows at the start alone, what it says.
+func (p *pair) harm(buyers ...string) {
+	p.t.Helper()
+	if _, ok := p.ledger.(*redisledger.Ledger); !ok {
+		wrong := &damagedLedger{Ledger: p.ledger}
+		for _, b := range buyers {
+			wrong.buyers = append(wrong.buyers, sluice.BuyerID(b))
+		}
+		p.ledger = wrong
+		return
+	}
+	options, err := rueidis.ParseURL(servertest.Redis(p.t))
+	p.must(err)
+	client, err := rueidis.NewClient(options)
+	p.must(err)
+	defer client.Close()
+	key := "sluice:{" + string(p.id) + "}:buyers"
+	for _, b := range buyers {
+		p.must(client.Do(p.t.Context(), client.B().Hset().Key(key).FieldValue().FieldValue(b, "x\t1\nfoo").Build()).Error())
+	}
+}
+
+// Damaged records of buyers are found and fenced, whether their orders are stored or
+// wait in the journal; the rebuild gives all buyers the orders that they had.
+func TestDamagedRecordsAreRepaired(t *testing.T) {
+	pairs(t, 6, func(t *testing.T, p *pair) {
+		p.accept("a", "b", "c", "d")
+		p.drain(false)
+		p.cancel("c")
+		p.accept("e", "f") // on their way
+		p.harm("a", "c", "e")
+		if r := p.reconcile(false); r.Of(sluice.Drift).Count != 1 || r.Of(sluice.Drift).Repaired != 0 {
+			t.Errorf("looking: %+v", r)
+		}
+		if sale, err := p.store.Sale(t.Context(), p.id); err != nil || sale.Fence != "" {
+			t.Errorf("looking: fence %q, %v", sale.Fence, err)
+		}
+		if r := p.reconcile(true); r.Of(sluice.Drift).Repaired != 1 || r.Remaining() != 0 {
+			t.Errorf("mending: %+v", r)
+		}
+		p.rebuild()
+		if r := p.reconcile(true); r.Remaining() != 0 || r.Skipped != "" {
+			t.Errorf("after the rebuild: %+v", r)
+		}
+		for buyer, order := range p.orders {
+			decisions, err := p.ledger.Claim(t.Context(), p.id, []sluice.Claim{{
+				Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: p.id.Order(fmt.Sprintf("%032x", "other")),
+			}})
+			p.must(err)
+			if d := decisions[0]; !d.Replayed || d.Order != order {
+				t.Errorf("%s has %s and gets %+v", buyer, order, d)
+			}
+		}
+		p.accept("g") // the unit of c's order
+		p.drain(false)
+		proof, err := audit.Run(t.Context(), p.ledger, p.store, p.id)
+		p.must(err)
+		if !proof.OK {
+			t.Errorf("%+v", proof)
+		}
+	})
+}

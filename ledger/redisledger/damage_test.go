@@ -2,9 +2,11 @@ package redisledger_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
@@ -225,4 +227,247 @@ func TestAJournalWithoutIDs(t *testing.T) {
 	}
 	loadEpoch(t, l, "s", 2, tight(100))
 	wantAll(t, claim(t, l, "s", makeClaims("s", 1, 2)...), sluice.Accepted)
+}
+
+// damagedRecords are what may be in a field of buyer-0 instead of what a server wrote; true: it still has the line of
+// the buyer's claim, which is their answer.
+func damagedRecords(layout, real string) map[string]bool {
+	if layout == "split" { // the lines
+		damaged := map[string]bool{"": false, "\n": false, "foo": false, "\nfoo": false, "1\t1" + real: true}
+		for cut := 1; cut < len(real); cut += 7 {
+			damaged[real[:cut]] = false
+		}
+		return damaged
+	}
+	line := real[strings.Index(real, "\n"):]
+	order := string(makeClaim("s", 0).Order)
+	with := func(old, new string) string { return strings.Replace(real, old, new, 1) }
+	damaged := map[string]bool{
+		"x\t1\nfoo": false, "x\t1\t1\nfoo": false, "1\t1\nfoo": false, "-1\t1\nq": false,
+		"1\t1\t9223372036854775807\nq": false, "0\t0\n": false, "1\t1\n": false, "\n": false, "": false,
+		"\xff\x00\n\xfe": false, with(order, ""): false, with(order, "z"): false,
+		with("\nbuyer-0", "\nbuyer-1"): false, with("\t1\t\t", "\t-1\t\t"): false,
+		"2\t1" + line: true, "1\t2" + line: true, "01\t1" + line: true, "x\t1" + line: true, line: true,
+		"1\t1\t0" + line: true, real + "\nfoo": true, real + "\n": true,
+	}
+	for cut := 1; cut < len(real); cut += 7 {
+		damaged[real[:cut]] = false
+	}
+	return damaged
+}
+
+// damagedHeads are what may be a head.
+var damagedHeads = []string{
+	"x\t1", "-1\t1", "1", "1\t", "", "0\t0", "01\t1", "1\t1\t0", "1\t1\nfoo", "\xff\x00", "1\t1\n",
+}
+
+// A buyer's record that no server writes so is damage of the sale: the call that
+// needs it fences the sale and decides nothing. Whatever the record still says is an
+// answer, every other record can be read, and when the store's records are loaded,
+// all have the orders that they had.
+func TestADamagedRecord(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	for layout, terms := range layouts {
+		t.Run(layout, func(t *testing.T) {
+			prefix := newPrefix(t, url)
+			l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+			buyers := prefix + ":{s}:buyers"
+			real := map[string]string{} // of buyer-0
+			epoch := int64(1)
+			loadOpen(t, l, "s", terms(100))
+			wantAll(t, claim(t, l, "s", makeClaim("s", 0)), sluice.Accepted)
+			message := command(t, client, "HGETALL", buyers)
+			fields, err := message.AsStrMap()
+			must(t, err)
+			for field, value := range fields {
+				if strings.HasPrefix(field, "buyer-0") {
+					real[field] = value
+				}
+			}
+			damage := func(field, value string, whole bool) {
+				for name, decides := range map[string]func() (answered bool){
+					"repeat": func() bool {
+						d := claim(t, l, "s", makeClaim("s", 0))[0]
+						return d.Code == sluice.Accepted && d.Order == makeClaim("s", 0).Order
+					},
+					"claim beside others": func() bool {
+						another := makeClaim("s", 7)
+						another.Buyer = "buyer-0"
+						if layout == "split" && field != "buyer-0" {
+							another.Key = makeClaim("s", 0).Key // the others are elsewhere
+						}
+						batch := []sluice.Claim{makeClaim("s", 1), another, makeClaim("s", 8), another}
+						answered := false
+						for i, d := range claim(t, l, "s", batch...) { // each is decided, or surely is not
+							switch {
+							case d.Code == sluice.Accepted && (i == 0 || i == 2) && d.Order == batch[i].Order:
+							case d.Code == sluice.Accepted && another.Key == makeClaim("s", 0).Key:
+								answered = d.Order == makeClaim("s", 0).Order
+							case d.Code != sluice.Unavailable:
+								t.Errorf("%q %q: %d is decided: %+v", field, value, i, d)
+							}
+						}
+						return answered
+					},
+					"release": func() bool {
+						got, err := l.Release(t.Context(), "s", []sluice.Release{release(makeClaim("s", 0), epoch)})
+						if err != nil && !errors.Is(err, sluice.ErrStaleEpoch) {
+							t.Errorf("%q: %v", value, err)
+						}
+						return got.Applied == 1
+					},
+					"find": func() bool {
+						r, err := l.Find(t.Context(), makeClaim("s", 0).Order, "buyer-0")
+						if err != nil && !errors.Is(err, sluice.ErrNotLoaded) {
+							t.Errorf("%q: %v", value, err)
+						}
+						return err == nil && r.Key == makeClaim("s", 0).Key
+					},
+				} {
+					epoch++
+					loadEpoch(t, l, "s", epoch, terms(100))
+					wantAll(t, claim(t, l, "s", makeClaims("s", 0, 3)...), sluice.Accepted)
+					var image []sluice.Record // as the store has them
+					must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { image = append(image, r); return true }))
+					command(t, client, "HSET", buyers, field, value)
+					answered := decides()
+					if answered && !whole {
+						t.Errorf("%q %q: %s goes on", field, value, name)
+					}
+					if r := read(t, l, "s"); !answered && !strings.HasPrefix(r.Fence, sluice.FenceLost) || r.Seq > 4 {
+						t.Errorf("%q %q: after %s %+v", field, value, name, r)
+					}
+					var others []sluice.BuyerID
+					err := l.Records(t.Context(), "s", func(r sluice.Record) bool {
+						if r.Buyer != "buyer-0" {
+							others = append(others, r.Buyer)
+						}
+						return true
+					})
+					var found *sluice.DamageError
+					if name != "release" && (!errors.As(err, &found) || len(found.Buyers) != 1 || found.Buyers[0] != "buyer-0") ||
+						len(others) < 2 {
+						t.Errorf("%q %q: after %s records of %v, %v", field, value, name, others, err)
+					}
+					epoch++
+					next := sluice.LoadImage{Sale: "s", Epoch: epoch, Terms: terms(100), Taken: 3, Records: image}
+					must(t, l.Load(t.Context(), next))
+					must(t, l.Unfence(t.Context(), "s", epoch))
+					for i, d := range claim(t, l, "s", makeClaims("s", 0, 3)...) {
+						if d.Code != sluice.Accepted || !d.Replayed || d.Order != makeClaim("s", i).Order {
+							t.Errorf("%q %q: loaded again, %d gets %+v", field, value, i, d)
+						}
+					}
+				}
+			}
+			for field, value := range real {
+				if layout == "split" && field == "buyer-0" {
+					for _, head := range damagedHeads {
+						damage(field, head, true)
+					}
+					continue
+				}
+				for other, whole := range damagedRecords(layout, value) {
+					damage(field, other, whole)
+				}
+			}
+		})
+	}
+}
+
+// What claims, releases and loads write is never damage, whatever ids and data are
+// made of.
+func TestHealthyRecordsAreSound(t *testing.T) {
+	url := servertest.Redis(t)
+	for layout, terms := range layouts {
+		t.Run(layout, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(7, uint64(len(layout))))
+			text := func(least, most int, letters string) string {
+				all, n := []rune(letters), least+random.IntN(most-least+1)
+				var b strings.Builder
+				for b.Len() < n {
+					c := string(all[random.IntN(len(all))])
+					if b.Len()+len(c) > most {
+						break
+					}
+					b.WriteString(c)
+				}
+				return b.String()
+			}
+			const sale = "a-sale_9"
+			l := open(t, url, redisledger.Options{Node: "a", Prefix: newPrefix(t, url)})
+			limits := terms(1 << 40)
+			if limits.MaxOrders > 0 {
+				limits.MaxPerBuyer, limits.MaxOrders, limits.MaxUnpaid = 1<<40, 64, 60
+			}
+			epoch := int64(1)
+			loadEpoch(t, l, sale, epoch, limits)
+			var buyers []sluice.BuyerID
+			for range 12 {
+				buyers = append(buyers, sluice.BuyerID(text(1, 128, "aZ09%.-+*?[]^$()\"\\{} '\u00e9\u5f20\U0001f600\u00a0")))
+			}
+			accepted, live := map[sluice.OrderID]sluice.Claim{}, map[sluice.OrderID]bool{}
+			for step := range 120 {
+				claims := make([]sluice.Claim, 1+random.IntN(20))
+				for i := range claims {
+					claims[i] = sluice.Claim{
+						Buyer: buyers[random.IntN(len(buyers))], Key: sluice.Key(text(8, 64, "aZ09-_")),
+						Order: sluice.SaleID(sale).Order(text(32, 32, "0123456789abcdef")), Quantity: 1 + random.Int64N(3),
+					}
+					if random.IntN(3) == 0 {
+						claims[i].Meta = text(0, 512, "{}[]\":,%\x01\x1b\x7f\u00e9\u5f20 ab1")
+					}
+					if random.IntN(20) == 0 {
+						claims[i].Quantity = sluice.MaxQuantity
+					}
+					must(t, claims[i].Validate())
+				}
+				var ends []sluice.Release
+				for order, c := range accepted {
+					if random.IntN(8) == 0 && len(claims) < 200 {
+						claims = append(claims, c)
+					}
+					if r := release(c, epoch); live[order] && random.IntN(10) == 0 {
+						r.Unpaid = random.IntN(4) == 0
+						ends, live[order] = append(ends, r), false
+					}
+				}
+				for i, d := range claim(t, l, sale, claims...) {
+					was, repeat := accepted[claims[i].Order]
+					switch {
+					case repeat && (d.Code != sluice.Accepted || d.Order != was.Order):
+						t.Fatalf("step %d: a repeat gets %+v", step, d)
+					case d.Code == sluice.Accepted && !repeat:
+						accepted[d.Order], live[d.Order] = claims[i], true
+					case d.Code != sluice.Accepted && d.Code != sluice.BuyerLimit:
+						t.Fatalf("step %d: %+v", step, d)
+					}
+				}
+				if got, err := l.Release(t.Context(), sale, ends); err != nil || got.Applied != len(ends) {
+					t.Fatalf("step %d: %d endings: %+v, %v", step, len(ends), got, err)
+				}
+				if step%40 != 39 {
+					continue
+				}
+				image := sluice.LoadImage{Sale: sale, Epoch: epoch + 1, Terms: limits}
+				image.Terms.OpensAt = time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
+				err := l.Records(t.Context(), sale, func(r sluice.Record) bool {
+					if image.Records = append(image.Records, r); r.Live != live[r.Order] {
+						t.Errorf("step %d: %+v", step, r)
+					}
+					if r.Live {
+						image.Taken += r.Quantity
+					}
+					return true
+				})
+				if err != nil || len(image.Records) != len(accepted) {
+					t.Fatalf("step %d: %d records of %d claims: %v", step, len(image.Records), len(accepted), err)
+				}
+				epoch++
+				must(t, l.Load(t.Context(), image))
+				must(t, l.Unfence(t.Context(), sale, epoch))
+			}
+		})
+	}
 }

@@ -139,8 +139,9 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 				continue
 			}
 			told = reply.seq
-			if decisions[i], err = decideText(sale, &claims[i], text); err != nil {
-				return 0, err
+			if decisions[i], err = decideText(sale, &claims[i], text); err != nil { // what was decided stays so
+				decisions[i] = sluice.Decision{Code: sluice.Unavailable}
+				l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: reply.epoch, Fence: damaged(claims[i].Buyer)})
 			}
 		}
 	default:

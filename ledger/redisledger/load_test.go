@@ -309,7 +309,8 @@ func TestRecordsAreToldOnce(t *testing.T) {
 		return text
 	}
 	var got []int64
-	add := onceEach("s", func(r sluice.Record) bool { got = append(got, r.Seq); return len(got) < 6 })
+	few := func(r sluice.Record) bool { got = append(got, r.Seq); return len(got) < 6 }
+	add := onceEach("s", few, &sluice.DamageError{})
 	for _, n := range []int{0, 2, 2, 5, 3} {
 		if more, err := add("b", value(n)); err != nil || !more {
 			t.Fatalf("%t, %v", more, err)

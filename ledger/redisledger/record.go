@@ -64,33 +64,71 @@ func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (sluice.Re
 	r.Claim = claim
 	r.Seq, r.Epoch, r.At, r.Terms, r.Live = number[0], number[1], fromMillis(number[2]), number[3], number[4] == 1
 	r.Unpaid = number[4] == 20
+	in, _ := r.Order.Sale()
+	if in != sale || min(r.Seq, r.Epoch, r.Terms) < 0 || !r.Live && !r.Unpaid && number[4] != 0 {
+		return r, fmt.Errorf("damaged record of buyer %q: %q", buyer, line)
+	}
 	return r, nil
 }
 
 // eachLine calls yield with the record of each line of a field of the buyers
-// hash, whatever its layout, until it returns false.
-func eachLine(sale sluice.SaleID, buyer sluice.BuyerID, value string, yield func(sluice.Record) bool) (more bool,
-	err error,
-) {
-	_, lines, _ := strings.Cut(value, "\n") // the head; of a shard, nothing
-	for len(lines) > 0 {
+// hash, whatever its layout, until it returns false. Of a field that is damaged it
+// yields the lines that are whole, and the error says what is wrong.
+func eachLine(sale sluice.SaleID, field, value string, yield func(sluice.Record) bool) (more bool, err error) {
+	id, _, shard := strings.Cut(field, "\n")
+	buyer := sluice.BuyerID(id)
+	head, lines, _ := strings.Cut(value, "\n") // the head; of a shard, nothing
+	units, count := int64(0), int64(0)
+	for rest := lines; len(rest) > 0; {
 		var line string
-		line, lines, _ = strings.Cut(lines, "\n")
-		r, err := parseLine(sale, buyer, line)
-		if err != nil {
-			return false, err
+		line, rest, _ = strings.Cut(rest, "\n")
+		r, damage := parseLine(sale, buyer, line)
+		if damage == nil && shard && shardField(buyer, r.Key) != field {
+			damage = fmt.Errorf("damaged record of buyer %q: key %q is not of field %q", buyer, r.Key, field)
+		}
+		if damage != nil {
+			err = damage
+			continue
+		}
+		if count++; r.Live {
+			units += r.Quantity
 		}
 		if !yield(r) {
 			return false, nil
 		}
 	}
-	return true, nil
+	hasUnits, hasCount, ok := parseHead(head)
+	switch {
+	case shard:
+		ok = head == "" && lines != ""
+	case lines != "":
+		ok = ok && hasUnits == units && hasCount == count
+	}
+	if err == nil && (!ok || strings.HasSuffix(value, "\n")) {
+		err = fmt.Errorf("damaged record: field %q has %d lines of %d units behind %q", field, count, units, head)
+	}
+	return true, err
+}
+
+// damaged is the fence of a sale with a damaged record, as the scripts have it.
+func damaged(buyer sluice.BuyerID) string {
+	return fmt.Sprintf("%s: the record of buyer %s is damaged", sluice.FenceLost, buyer)
+}
+
+// parseHead reads live units and accepted claims, with the unpaid endings that may follow.
+func parseHead(head string) (units, count int64, ok bool) {
+	first, rest, _ := strings.Cut(head, "\t")
+	second, third, more := strings.Cut(rest, "\t")
+	units, ok = number(first)
+	count, isCount := number(second)
+	unpaid, isUnpaid := number(third)
+	return units, count, ok && isCount && units >= 0 && count > 0 && (!more || isUnpaid && unpaid > 0)
 }
 
 // liveOrders lists the orders of a buyer's record that hold units.
 func liveOrders(sale sluice.SaleID, buyer sluice.BuyerID, value string) ([]sluice.OrderID, error) {
 	var orders []sluice.OrderID
-	_, err := eachLine(sale, buyer, value, func(r sluice.Record) bool {
+	_, err := eachLine(sale, string(buyer), value, func(r sluice.Record) bool {
 		if r.Live {
 			orders = append(orders, r.Order)
 		}

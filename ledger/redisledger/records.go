@@ -1,9 +1,11 @@
 package redisledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +16,9 @@ import (
 // scanCount is how many fields a step of a scan looks at.
 const scanCount = 500
 
+// maxDamaged bounds the buyers that a DamageError names.
+const maxDamaged = 100
+
 // errGone: the sale hash is there, what belongs to it is not. It never becomes
 // "no such order", and holds up no rebuild: what is gone cannot be read.
 var errGone = fmt.Errorf("the records of the buyers are gone: %w", sluice.ErrNotLoaded)
@@ -21,25 +26,33 @@ var errGone = fmt.Errorf("the records of the buyers are gone: %w", sluice.ErrNot
 // Records implements sluice.Reader.
 func (l *Ledger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) (err error) {
 	defer wrap(&err, "records sale=%s", sale)
-	return l.scan(ctx, sale, onceEach(sale, yield))
+	damage := &sluice.DamageError{}
+	if err := l.scan(ctx, sale, onceEach(sale, yield, damage)); err != nil || len(damage.Buyers) == 0 {
+		return err
+	}
+	return damage
 }
 
 // onceEach calls yield with each record of the fields that it is called with
 // once. A scan may come by a field twice, the second time with more lines
 // (lines are only added), so it is remembered how many were handed out.
-func onceEach(sale sluice.SaleID, yield func(sluice.Record) bool) func(field, value string) (bool, error) {
+func onceEach(sale sluice.SaleID, yield func(sluice.Record) bool, damage *sluice.DamageError,
+) func(field, value string) (bool, error) {
 	done := map[string]int{}
 	return func(field, value string) (bool, error) {
-		buyer, _, _ := strings.Cut(field, "\n")
 		skip, n := done[field], 0
-		more, err := eachLine(sale, sluice.BuyerID(buyer), value, func(r sluice.Record) bool {
+		more, err := eachLine(sale, field, value, func(r sluice.Record) bool {
 			n++
 			return n <= skip || yield(r)
 		})
 		if n > skip {
 			done[field] = n
 		}
-		return more, err
+		buyer, _, _ := strings.Cut(field, "\n")
+		if id := sluice.BuyerID(buyer); err != nil && len(damage.Buyers) < maxDamaged && !slices.Contains(damage.Buyers, id) {
+			damage.Buyers = append(damage.Buyers, id)
+		}
+		return more, nil
 	}
 }
 
@@ -122,10 +135,15 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 	if buyer != "" {
 		err = l.recordsOf(ctx, sale, buyer, hit)
 	} else {
+		damage := error(nil)
 		err = l.scan(ctx, sale, func(field, value string) (bool, error) {
-			buyer, _, _ := strings.Cut(field, "\n")
-			return eachLine(sale, sluice.BuyerID(buyer), value, hit)
+			more, err := eachLine(sale, field, value, hit)
+			damage = cmp.Or(damage, err)
+			return more, nil
 		})
+		if err == nil && found.Order == "" && damage != nil {
+			return found, fmt.Errorf("%w: %w", damage, sluice.ErrNotLoaded)
+		}
 		if err == nil && found.Order == "" {
 			var h held
 			if h, err = l.held(ctx, sale); err == nil {
@@ -190,11 +208,17 @@ func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice
 			l.known(sale).setLayout(guess)
 			continue
 		}
+		why := ""
 		if head, err := values[0].ToString(); err == nil && strings.Contains(head, "\n") == (guess == split) {
-			return fmt.Errorf("the records of the buyers are not laid out as %s: %w", guess, sluice.ErrNotLoaded)
+			why = sluice.FenceLost + ": the records of the buyers are not laid out as " + guess
+		} else if more, err := eachValue(sale, buyer, values, yield); !more {
+			return nil
+		} else if err != nil {
+			why = damaged(buyer)
 		}
-		if more, err := eachValue(sale, buyer, values, yield); err != nil || !more {
-			return err
+		if why != "" && s.fence == "" {
+			s.fence = why
+			l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: atoi(s.epoch), Fence: why})
 		}
 		return s.doubt()
 	}
@@ -221,15 +245,19 @@ func eachValue(sale sluice.SaleID, buyer sluice.BuyerID, values []rueidis.RedisM
 		if values[i].IsNil() {
 			continue
 		}
-		value, err := values[i].ToString()
-		if err != nil {
-			return false, err
+		field := string(buyer)
+		if i > 0 {
+			field = shardFieldAt(buyer, i-1)
 		}
-		if more, err := eachLine(sale, buyer, value, yield); err != nil || !more {
+		value, damage := values[i].ToString()
+		if damage == nil {
+			more, damage = eachLine(sale, field, value, yield)
+		}
+		if err = cmp.Or(err, damage); damage == nil && !more {
 			return false, err
 		}
 	}
-	return true, nil
+	return true, err
 }
 
 // held is a sale whose records are all there, at the moment of a command.

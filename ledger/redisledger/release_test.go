@@ -222,7 +222,7 @@ func TestReleaseFindsLoss(t *testing.T) {
 			command(t, client, "HSET", key+"sale", "told:a", "2")
 		}},
 		{"seen", "saw 3", tight(9), func(key string) { command(t, client, "HSET", key+"sale", "seq", "2") }},
-		{"head", "more units", loose(9), func(key string) { command(t, client, "HDEL", key+"buyers", "buyer-1") }},
+		{"head", "damaged", loose(9), func(key string) { command(t, client, "HDEL", key+"buyers", "buyer-1") }},
 		{"taken", "more units", tight(9), func(key string) { command(t, client, "HSET", key+"sale", "taken", "1") }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

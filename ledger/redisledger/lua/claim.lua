@@ -21,10 +21,10 @@
 -- Keeps:   I1 (taken <= total), I3 (limits), I4 (a key on record answers first), I5 (record and journal entry
 --          in one step), I7 (sold out only when nothing is available), I8 (window and pause by one clock);
 --          loss is visible: a missing sale, record, journal entry or received sequence is never a refusal, nor is a
---          field of the sale that no program of ours writes so, or the other layout than the records have; and an entry
---          too many, of a torn transaction (docs/redis-keys.md), is none either. A batch that was accepted or
---          repeated in part counts as told up to the sequence after it, and under WAIT it writes: from Redis 7.2 on
---          WAIT covers nothing but the writes of its own connection
+--          field of the sale or a record that no program of ours writes so, nor is another layout than the records
+--          have; and an entry too many, of a torn transaction (docs/redis-keys.md), is none either. A batch that
+--          was accepted or repeated in part counts as told up to the sequence after it, and under WAIT it writes: from
+--          Redis 7.2 on WAIT covers nothing but the writes of its own connection
 -- Cost:    5 to 7 commands a call whatever n is; each field is read once, searched once for each of its claims,
 --          and put together and written once: under 1 ms for 250, unless fields are long (docs/redis-keys.md)
 -- Resend:  safe: what was accepted the first time is on record and answers 'R'
@@ -51,7 +51,7 @@ local DIGITS = {[0] = '00',
 
 local ARGV = ARGV
 local unpack = table.unpack or unpack
-local find, sub, match = string.find, string.sub, string.match
+local find, sub, match, byte = string.find, string.sub, string.match, string.byte
 local n = tonumber(ARGV[10])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3], 'terms',
@@ -115,6 +115,8 @@ if split then
   quantities = 12 + 3 * n
   stored, stored_at = read(fields, {})
 end
+-- part: record.lua
+
 local stamp = '\t' .. sale[2] .. '\t' .. at .. '\t' .. version .. '\t1'
 local start = seq
 local low = seq % 100
@@ -129,14 +131,15 @@ local out = {0, epoch, seq, now, opens, terms}
 
 for i = 1, n do
   local line, head, record = ARGV[lines + i], heads[head_at[i]], stored[stored_at[i]]
-  if head and (find(head, '\n', 1, true) ~= nil) == split then -- nothing is written yet
-    redis.call('HSET', KEYS[1], 'fence', 'lost: the records of the buyers are not laid out as ' .. sale[6])
-    return {3, epoch, start, 0, 0, 0}
-  end
   local id, from
   if record or again then
     id = sub(line, 1, find(line, '\t', find(line, '\t', 1, true) + 1, true))
     from = record and find(record, '\n' .. id, 1, true)
+  end
+  lost = not from and (head or record) and wrong(i, head, record)
+  if lost then -- nothing is written yet
+    redis.call('HSET', KEYS[1], 'fence', lost)
+    return {3, epoch, start, 0, 0, 0}
   end
   if from then -- I4
     repeated = true

@@ -25,7 +25,7 @@ local SOLD_OUT = 9
 
 local ARGV = ARGV
 local unpack = table.unpack or unpack
-local find, sub, match = string.find, string.sub, string.match
+local find, sub, match, byte = string.find, string.sub, string.match, string.byte
 local n = tonumber(ARGV[12])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3],
@@ -57,6 +57,8 @@ if split then
   fields = 12 + 2 * n
   stored, stored_at = read(fields, {})
 end
+-- part: record.lua
+
 local left, who, b = {}, {}, 0         -- by buyer: the units that stay; and the buyers, by the first release of each
 local ends, changed, c = {}, {}, 0     -- by field: where lines end, as a list, and as a set by the negative; fields
 local ended, units, before = 0, 0, 0
@@ -66,23 +68,27 @@ local out = {0, epoch, seq, 0, 0}
 for i = 1, n do
   local field, line, record = ARGV[fields + i], ARGV[lines + i], stored[stored_at[i]]
   local head = heads[head_at[i]]
-  if head and (find(head, '\n', 1, true) ~= nil) == split then -- nothing is written yet
-    redis.call('HSET', KEYS[1], 'fence', 'lost: the records of the buyers are not laid out as ' .. sale[6])
+  local buyer, from, quantity, life, after = ARGV[buyers + i], record and find(record, line, 1, true)
+  if from then
+    quantity, life, after = line_at(record, from, '\n' .. buyer .. '\t')
+    lost = not (quantity and head_of(head)) and damage(buyer)
+  else
+    lost = (head or record) and wrong(i, head, record)
+  end
+  if lost then -- nothing is written yet
+    redis.call('HSET', KEYS[1], 'fence', lost)
     return {3, epoch, seq, 0, 0}
   end
-  local from = record and find(record, line, 1, true)
   if not from then
     out[#out + 1] = i
   else
-    from = from + #line -- quantity TAB meta ... TAB live
-    local live = (find(record, '\n', from, true) or #record + 1) - 1
-    if sub(record, live, live) == '0' or (ends[field] and ends[field][-live]) then
+    local live = after - 1
+    if life ~= '1' or (ends[field] and ends[field][-live]) then
       before = before + 1
     else
-      local quantity, buyer = tonumber(match(record, '^%d+', from)), ARGV[buyers + i]
       if not left[buyer] then
         b = b + 1
-        who[b], left[buyer] = i, tonumber(match(head or '', '^%d+') or 0)
+        who[b], left[buyer] = i, (head_of(head))
       end
       left[buyer] = left[buyer] - quantity
       ended = ended + 1
