@@ -32,10 +32,13 @@ SOAK := 10m
 
 tool := go tool -modfile=tools/go.mod
 
+# The shop that `make referee` judges: docs/referee.md.
+ADAPTER := examples/referee/sluice.json
+
 # How long each target of `make fuzz` runs.
 FUZZ := 10s
 
-.PHONY: help build test test-go race lint fmt bench articles demo soak fuzz install
+.PHONY: help build test test-go race lint fmt bench articles demo referee soak fuzz install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +72,9 @@ articles: ## sell by the methods of five articles and by Sluice, side by side; w
 
 demo: ## 100,000 buyers rush 1,000 units on an embedded server, then the audit
 	go run ./cmd/sluice demo
+
+referee: ## a crowd and faults against a shop that ADAPTER describes (default: Sluice)
+	go run ./referee $(ADAPTER)
 
 soak: ## long random campaigns, each for SOAK (default 10m)
 	@scripts/install.sh $(SERVERS)

@@ -111,6 +111,7 @@ var table = []row{
 	{"bench/machine", []string{"internal/servertest"}, nil},
 	{"articles", []string{"articles/method", "bench/machine", "internal/servertest"}, []string{"*"}},
 	{"articles/method", []string{root, "engine", "internal/loadgen"}, []string{"*"}},
+	{"referee", []string{"internal/referee"}, nil},
 	{"examples/...", []string{"engine"}, nil},
 	{"test/...", nil, nil},
 }

@@ -18,6 +18,9 @@ type crowd struct {
 	index    map[string]int
 	denied   []int // buyers who are refused as sold out at the end, while units are left
 
+	decided  atomic.Int64 // when the last decision was heard: nanoseconds since 1970
+	hopeless atomic.Bool  // the shop decides nothing any more
+
 	mu    sync.Mutex
 	tally map[string]int // answers, by what the shop said
 }
@@ -68,7 +71,7 @@ func (c *crowd) run(ctx context.Context, stage string, attempts []*attempt) {
 	var workers sync.WaitGroup
 	for range min(c.t.Connections, len(attempts)) {
 		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(attempts)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+			for i := next.Add(1) - 1; i < int64(len(attempts)) && ctx.Err() == nil && !c.hopeless.Load(); i = next.Add(1) - 1 {
 				c.try(ctx, attempts[i])
 				ended.Add(1)
 			}
@@ -94,7 +97,8 @@ func (c *crowd) run(ctx context.Context, stage string, attempts []*attempt) {
 
 // try sends an attempt until it is decided, or the buyer gives up.
 func (c *crowd) try(ctx context.Context, a *attempt) {
-	deadline := time.Now().Add(c.t.RetryFor)
+	begin := time.Now()
+	deadline := begin.Add(c.t.RetryFor)
 	pause := 20 * time.Millisecond
 	for lost := a.lost; ; {
 		answer := c.buy(ctx, a)
@@ -105,10 +109,14 @@ func (c *crowd) try(ctx context.Context, a *attempt) {
 			break
 		}
 		if time.Now().Add(pause).After(deadline) || !sleep(ctx, pause) {
+			if c.decided.Load() < begin.UnixNano() {
+				c.hopeless.Store(true) // the others would wait in vain, each as long as this one
+			}
 			return
 		}
 		pause = min(2*pause, time.Second)
 	}
+	c.decided.Store(time.Now().UnixNano())
 	if a.reload {
 		a.hear(c.buy(ctx, a))
 	}

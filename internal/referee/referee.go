@@ -149,7 +149,7 @@ func Judge(ctx context.Context, sys System, t Trial) (v *Verdict, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rushed := time.Now()
+	rushed, gaveUp := time.Now(), c.hopeless.Load()
 	orders, err := c.settle(ctx)
 	if err == nil {
 		orders, err = c.comeBack(ctx, orders)
@@ -161,6 +161,9 @@ func Judge(ctx context.Context, sys System, t Trial) (v *Verdict, err error) {
 	if v.Promised+v.SoldOut == 0 {
 		return nil, fmt.Errorf("not one buyer was promised a unit or refused one as sold out; the answers: %s",
 			tallied(v.Answers))
+	}
+	if gaveUp {
+		v.Notes = append(v.Notes, fmt.Sprintf("the crowd ended early: no decision was heard for %s", c.t.RetryFor))
 	}
 	v.Faults = happened
 	v.Rush, v.Settled = rushed.Sub(begin).Seconds(), time.Since(rushed).Seconds()

@@ -90,6 +90,7 @@ func (c *crowd) comeBack(ctx context.Context, orders []Order) ([]Order, error) {
 			attempts = append(attempts, &attempt{buyer: buyer, key: c.key(buyer, n)})
 		}
 		c.promises = make(chan struct{}, len(attempts))
+		c.hopeless.Store(false)
 		c.run(ctx, "come back", attempts)
 		if ctx.Err() != nil {
 			return nil, errInterrupted

@@ -187,7 +187,7 @@ func named(ids []string) string {
 	if len(ids) > 5 {
 		ids, more = ids[:5], ", ..."
 	}
-	return fmt.Sprintf("%q", ids) + more
+	return strings.Join(ids, ", ") + more
 }
 
 // tallied is the answers in one line, the most frequent first.

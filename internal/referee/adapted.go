@@ -1,0 +1,463 @@
+package referee
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Shop is the System that an adapter describes.
+type Shop struct {
+	a      *Adapter
+	dir    string // of this run
+	names  map[string]string
+	parts  []*process
+	tokens map[string]string // by buyer
+	http   *http.Client
+}
+
+// Make runs the adapter's build commands. What they make goes into the folder.
+func (a *Adapter) Make(ctx context.Context, folder string) error {
+	var err error
+	if a.build, err = filepath.Abs(folder); err != nil {
+		return err
+	}
+	s, err := a.Shop(folder, 0)
+	if err != nil {
+		return err
+	}
+	return s.commands(ctx, a.Build)
+}
+
+// Trial is how the adapter's crowd tries its shop. Who calls it adds the faults.
+func (a *Adapter) Trial(seed uint64) Trial {
+	c := a.Crowd
+	return Trial{
+		Name: a.Name, Buyers: c.Buyers, Units: c.Units, Seed: seed, Connections: c.Connections,
+		Lost: c.Lost, Reload: c.Reload, Again: c.Again,
+		Timeout: time.Duration(c.Timeout), RetryFor: time.Duration(c.RetryFor), Settle: time.Duration(c.Settle),
+		Quiet: time.Duration(c.Quiet), Down: time.Duration(c.Down),
+	}
+}
+
+// Shop prepares the shop for one trial. Its files go into the folder.
+func (a *Adapter) Shop(folder string, seed uint64) (*Shop, error) {
+	dir, err := filepath.Abs(folder)
+	if err != nil {
+		return nil, err
+	}
+	s := &Shop{a: a, dir: dir, names: map[string]string{
+		"dir": dir, "build": a.build, "folder": a.Folder, "seed": strconv.FormatUint(seed, 10),
+		"sale": "referee-" + strings.ToLower(rand.Text()[:12]),
+	}}
+	for name, value := range a.Set {
+		s.names[name] = value
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil, err
+	}
+	for _, found := range placed.FindAllString(string(text), -1) {
+		if name := strings.Trim(found, "{}"); strings.HasPrefix(name, "port.") && s.names[name] == "" {
+			if s.names[name], err = freePort(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	s.http = &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: max(a.Crowd.Connections, 64), MaxIdleConns: 0},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+	for _, p := range a.Processes {
+		env := os.Environ()
+		for name, value := range p.Env {
+			env = append(env, name+"="+s.fill(value, nil))
+		}
+		s.parts = append(s.parts, &process{
+			name: p.Name, folder: a.Folder, log: filepath.Join(dir, p.Name+".log"), line: s.fillAll(p.Start), env: env,
+			url: s.fill(p.Ready.URL, nil), tcp: s.fill(p.Ready.TCP, nil),
+		})
+	}
+	return s, nil
+}
+
+// Faults are those of the adapter, each as often as it says.
+func (s *Shop) Faults() []Fault {
+	var all []Fault
+	for _, plan := range s.a.Faults {
+		f := Fault{
+			Name:  plan.Name,
+			Break: func(ctx context.Context) error { return s.commands(ctx, plan.Break) },
+			Mend:  func(ctx context.Context) error { return s.commands(ctx, plan.Mend) },
+		}
+		for _, p := range s.parts {
+			switch {
+			case plan.Break != nil || p.name != plan.Name:
+			case plan.How == "freeze":
+				f.Name = "freeze " + p.name
+				f.Break = func(context.Context) error { return p.freeze(freezeGroup) }
+				f.Mend = func(context.Context) error { return p.freeze(thawGroup) }
+			default:
+				f.Name = "kill " + p.name
+				f.Break = func(context.Context) error { return p.kill() }
+				f.Mend = p.start
+			}
+		}
+		for range plan.Times {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Start starts the processes, one after the other.
+func (s *Shop) Start(ctx context.Context) error {
+	for _, p := range s.parts {
+		if err := p.start(ctx); err != nil {
+			return err
+		}
+	}
+	return s.getTokens(ctx)
+}
+
+// Close kills the processes, the last first.
+func (s *Shop) Close() error {
+	var all []error
+	for i := len(s.parts) - 1; i >= 0; i-- {
+		p := s.parts[i]
+		all = append(all, p.kill())
+		if p.crashes > 0 {
+			all = append(all, fmt.Errorf("%s ended by itself %d times%s", p.name, p.crashes, p.tail()))
+		}
+	}
+	s.http.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	return errors.Join(append(all, s.commands(ctx, s.a.End))...)
+}
+
+// Reset takes the adapter's steps.
+func (s *Shop) Reset(ctx context.Context, units int) error {
+	s.names["units"] = strconv.Itoa(units)
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	for i, step := range s.a.Reset {
+		var err error
+		if step.Command != nil {
+			_, err = s.run(ctx, step.Command, nil)
+		} else {
+			_, err = s.want2xx(ctx, step.Request, nil)
+		}
+		if err != nil {
+			return fmt.Errorf("reset[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Buy sends the adapter's request, and judges the answer by its rules.
+func (s *Shop) Buy(ctx context.Context, buyer, key string) (Answer, error) {
+	status, body, err := s.ask(ctx, *s.a.Buy, map[string]string{"buyer": buyer, "key": key, "token": s.tokens[buyer]})
+	if err != nil {
+		return Answer{}, errors.New(inShort(err))
+	}
+	return s.a.judge(status, body), nil
+}
+
+// judge finds the rule that fits.
+func (a *Adapter) judge(status int, body []byte) Answer {
+	tree := parse(body)
+	for _, r := range a.Answers {
+		value, found := field(tree, r.Field)
+		switch {
+		case r.Status != 0 && r.Status != status:
+		case r.Field != "" && (!found || r.Is != "" && value != r.Is):
+		case !bytes.Contains(body, []byte(r.Contains)):
+		default:
+			answer := Answer{Kind: r.kind, Said: strconv.Itoa(status)}
+			if r.Is != "" {
+				answer.Said += " " + r.Is
+			}
+			if r.Order != "" {
+				answer.Order, _ = field(tree, r.Order)
+			}
+			return answer
+		}
+	}
+	return Answer{Kind: Unknown, Said: fmt.Sprintf("%d %.80s (no rule)", status, bytes.TrimSpace(body))}
+}
+
+// Orders lists all pages, or what the command prints.
+func (s *Shop) Orders(ctx context.Context) ([]Order, error) {
+	o := s.a.Orders
+	if o.Command != nil {
+		out, err := s.run(ctx, o.Command, nil)
+		if err != nil {
+			return nil, err
+		}
+		return ordersOfLines(out)
+	}
+	all := []Order{}
+	for cursor := ""; ; {
+		body, err := s.want2xx(ctx, o.Request, map[string]string{"cursor": cursor})
+		if err != nil {
+			return nil, err
+		}
+		tree := parse(body)
+		list, ok := at(tree, o.List).([]any)
+		if !ok && at(tree, o.List) != nil {
+			return nil, fmt.Errorf("orders.list: %q is no list: %.200s", o.List, body)
+		}
+		for _, item := range list {
+			id, _ := field(item, o.ID)
+			buyer, ok := field(item, o.Buyer)
+			if !ok {
+				return nil, fmt.Errorf("orders.buyer: an order has no %q: %v", o.Buyer, item)
+			}
+			all = append(all, Order{ID: id, Buyer: buyer})
+		}
+		next, _ := field(tree, o.Next)
+		switch {
+		case o.Next == "" || next == "" || next == "null":
+			return all, nil
+		case next == cursor:
+			return nil, fmt.Errorf("orders.next: the page after cursor %q is itself", cursor)
+		}
+		cursor = next
+	}
+}
+
+// ordersOfLines reads lines "ID BUYER", with a space, a tab or a comma between.
+func ordersOfLines(text []byte) ([]Order, error) {
+	all := []Order{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" {
+			continue
+		}
+		words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' })
+		if len(words) != 2 {
+			return nil, fmt.Errorf(`orders.command: line %d: want "ID BUYER": %q`, n, line)
+		}
+		all = append(all, Order{ID: words[0], Buyer: words[1]})
+	}
+	return all, lines.Err()
+}
+
+// want2xx sends a request that must succeed.
+func (s *Shop) want2xx(ctx context.Context, r Request, more map[string]string) ([]byte, error) {
+	status, body, err := s.ask(ctx, r, more)
+	if err == nil && status/100 != 2 {
+		err = fmt.Errorf("%s answers %d: %.200s", s.fill(r.URL, more), status, bytes.TrimSpace(body))
+	}
+	return body, err
+}
+
+// maxAnswer bounds the bytes of one answer: a page of orders is the longest.
+const maxAnswer = 64 << 20
+
+// ask sends a request with its names filled in.
+func (s *Shop) ask(ctx context.Context, r Request, more map[string]string) (int, []byte, error) {
+	method := r.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.fill(r.URL, more), strings.NewReader(s.fill(r.Body, more)))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.GetBody = nil // the crowd repeats requests, and counts them; the client must not
+	for name, value := range r.Headers {
+		req.Header.Set(name, s.fill(value, more))
+	}
+	res, err := s.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return res.StatusCode, body, err
+}
+
+// commands run one after the other.
+func (s *Shop) commands(ctx context.Context, lines [][]string) error {
+	for _, line := range lines {
+		if _, err := s.run(ctx, line, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a command and returns what it printed.
+func (s *Shop) run(ctx context.Context, line []string, input []byte) ([]byte, error) {
+	if len(line) == 0 {
+		return nil, errors.New("an empty command")
+	}
+	line = s.fillAll(line)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	var said bytes.Buffer
+	cmd.Dir, cmd.Stdin, cmd.Stderr = s.a.Folder, bytes.NewReader(input), &said
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w: %.500s", line, err, bytes.TrimSpace(append(said.Bytes(), out...)))
+	}
+	return out, nil
+}
+
+// fill replaces {names}.
+func (s *Shop) fill(text string, more map[string]string) string {
+	return placed.ReplaceAllStringFunc(text, func(found string) string {
+		name := strings.Trim(found, "{}")
+		if value, ok := more[name]; ok {
+			return value
+		}
+		if value, ok := s.names[name]; ok {
+			return value
+		}
+		return found
+	})
+}
+
+func (s *Shop) fillAll(line []string) []string {
+	all := make([]string, len(line))
+	for i, word := range line {
+		all[i] = s.fill(word, nil)
+	}
+	return all
+}
+
+// freePort is one that was free a moment ago, below those that outgoing
+// connections get: it must be free when a process that was killed comes back.
+func freePort() (string, error) {
+	for range 100 {
+		port := strconv.Itoa(15000 + mathrand.IntN(15000))
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			return port, l.Close()
+		}
+	}
+	return "", errors.New("no free port of 127.0.0.1")
+}
+
+// getTokens makes each buyer's token.
+func (s *Shop) getTokens(ctx context.Context) error {
+	t := s.a.Tokens
+	if t == nil {
+		return nil
+	}
+	buyers := make([]string, s.a.Crowd.Buyers)
+	for i := range buyers {
+		buyers[i] = buyerName(i)
+	}
+	s.tokens = make(map[string]string, len(buyers))
+	if t.HS256 != "" {
+		secret := []byte(s.fill(t.HS256, nil))
+		for _, buyer := range buyers {
+			s.tokens[buyer] = signToken(secret, buyer, time.Now())
+		}
+		return nil
+	}
+	out, err := s.run(ctx, t.Command, []byte(strings.Join(buyers, "\n")+"\n"))
+	if err != nil {
+		return fmt.Errorf("tokens: %w", err)
+	}
+	tokens := strings.Fields(string(out))
+	if len(tokens) != len(buyers) {
+		return fmt.Errorf("tokens: %d buyers, and the command printed %d tokens: want one a line", len(buyers), len(tokens))
+	}
+	for i, buyer := range buyers {
+		s.tokens[buyer] = tokens[i]
+	}
+	return nil
+}
+
+// signToken makes a JWT (HS256) that is valid for a day.
+func signToken(secret []byte, buyer string, now time.Time) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	claims, _ := json.Marshal(map[string]any{"sub": buyer, "iat": now.Unix(), "exp": now.Add(24 * time.Hour).Unix()})
+	text := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode(claims)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(text))
+	return text + "." + encode(mac.Sum(nil))
+}
+
+func parse(body []byte) (tree any) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	_ = decoder.Decode(&tree) // what is not JSON has no fields
+	return tree
+}
+
+// at follows a path with dots. An empty path is the tree itself.
+func at(tree any, path string) any {
+	if path == "" {
+		return tree
+	}
+	for name := range strings.SplitSeq(path, ".") {
+		switch node := tree.(type) {
+		case map[string]any:
+			tree = node[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(node) {
+				return nil
+			}
+			tree = node[i]
+		default:
+			return nil
+		}
+	}
+	return tree
+}
+
+// field is the value at a path, as text.
+func field(tree any, path string) (text string, found bool) {
+	switch value := at(tree, path).(type) {
+	case nil, map[string]any, []any:
+		return "", false
+	case string:
+		return value, true
+	default:
+		return fmt.Sprint(value), true
+	}
+}
+
+var address = regexp.MustCompile(`[0-9.]+:[0-9]+|\[[0-9a-f:]+\]:[0-9]+`)
+
+// inShort is an error of the network without what differs each time.
+func inShort(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.EPIPE):
+		return "connection lost"
+	}
+	return address.ReplaceAllString(err.Error(), "ADDRESS")
+}

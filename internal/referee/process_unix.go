@@ -1,0 +1,22 @@
+//go:build unix
+
+package referee
+
+import (
+	"os/exec"
+	"strconv"
+	"syscall"
+)
+
+// ownGroup lets a process and its children be killed together.
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+func killGroup(pid int) error   { return syscall.Kill(-pid, syscall.SIGKILL) }
+func freezeGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGSTOP) }
+func thawGroup(pid int) error   { return syscall.Kill(-pid, syscall.SIGCONT) }
+
+// watchdog ends the group when its standard input ends: a referee that was killed
+// can end nothing itself.
+func watchdog(pid int) *exec.Cmd {
+	return exec.Command("sh", "-c", `trap "" INT; cat >/dev/null; kill -9 -"$0"`, strconv.Itoa(pid))
+}
