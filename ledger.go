@@ -170,6 +170,8 @@ type Keeper interface {
 	// Fence makes every claim Unavailable, with a reason; the first reason
 	// stands. Unfence lifts any fence. Both are idempotent; ErrStaleEpoch if
 	// the ledger holds another epoch, ErrNotLoaded if it does not hold the sale.
+	// After Fence, all that was accepted before is as durable as Claim makes it,
+	// whether its caller had the answer or not.
 	Fence(ctx context.Context, sale SaleID, epoch int64, reason string) error
 	Unfence(ctx context.Context, sale SaleID, epoch int64) error
 
@@ -221,7 +223,9 @@ type JournalRead struct {
 // at least once, with acknowledgement, from the very first entry.
 type Journal interface {
 	// ReadJournal returns the entries asked for, oldest first; none is not an
-	// error. It does not wait. ErrNotLoaded if the ledger does not hold the sale.
+	// error. They are as durable as Claim makes them, also those of which no caller
+	// had the answer; after an error, read Own again. It does not wait for entries.
+	// ErrNotLoaded if the ledger does not hold the sale.
 	ReadJournal(ctx context.Context, read JournalRead) ([]Entry, error)
 
 	// Ack takes entries out of the journal, after they are committed to the

@@ -119,8 +119,7 @@ func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args 
 		if l.opts.WaitReplicas > 0 {
 			// WAIT covers the writes of its own connection, from Redis 7.2 on nothing
 			// else; the scripts write what must be covered, also where they change nothing.
-			commands = append(commands, l.client.B().Wait().
-				Numreplicas(int64(l.opts.WaitReplicas)).Timeout(l.opts.WaitTimeout.Milliseconds()).Build())
+			commands = append(commands, l.wait())
 		}
 		results := send(ctx, commands...)
 		again, err := executed(waiting, results, messages)
@@ -129,7 +128,7 @@ func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args 
 		}
 		if l.opts.WaitReplicas > 0 && len(again) < len(waiting) {
 			if err := l.checkWait(results[len(results)-1]); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("outcome unknown: %w", err)
 			}
 		}
 		if waiting = again; len(waiting) == 0 {
@@ -139,15 +138,14 @@ func (l *Ledger) runBatches(ctx context.Context, s *script, keys []string, args 
 	return nil, fmt.Errorf("script %s is not kept by the server", s.name)
 }
 
-// onOneConnection sends the commands to one node. The client's own DoMulti would
-// follow a redirection of the Cluster with the transaction alone, and would ask
-// the node that had the slot before whether its replicas have what it never got.
-// The context bounds the wait for a connection, too.
-func (l *Ledger) onOneConnection(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
-	type dedicated struct {
-		rueidis.DedicatedClient
-		release func()
-	}
+// dedicated is a connection to one node, taken from those of the client.
+type dedicated struct {
+	rueidis.DedicatedClient
+	release func()
+}
+
+// dedicate takes a connection. The context bounds the wait for it.
+func (l *Ledger) dedicate(ctx context.Context) (conn dedicated, err error) {
 	taken := make(chan dedicated)
 	go func() { // the client takes no context: it may connect, or wait for another call's connection
 		conn, release := l.client.Dedicate()
@@ -157,11 +155,21 @@ func (l *Ledger) onOneConnection(ctx context.Context, commands ...rueidis.Comple
 			release()
 		}
 	}()
-	var conn dedicated
 	select {
 	case conn = <-taken:
 	case <-ctx.Done():
-		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(ctx.Err())}, len(commands))
+		err = ctx.Err()
+	}
+	return conn, err
+}
+
+// onOneConnection sends the commands to one node. The client's own DoMulti would
+// follow a redirection of the Cluster with the transaction alone, and would ask
+// the node that had the slot before whether its replicas have what it never got.
+func (l *Ledger) onOneConnection(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	conn, err := l.dedicate(ctx)
+	if err != nil {
+		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(err)}, len(commands))
 	}
 	defer conn.release()
 	results := conn.DoMulti(ctx, commands...)
@@ -213,15 +221,19 @@ func perhaps(others bool, err error) error {
 	return err
 }
 
-// checkWait is an error unless enough replicas have received the batches.
+// wait is the command that waits until the replicas have what its connection wrote.
+func (l *Ledger) wait() rueidis.Completed {
+	return l.client.B().Wait().Numreplicas(int64(l.opts.WaitReplicas)).Timeout(l.opts.WaitTimeout.Milliseconds()).Build()
+}
+
+// checkWait is an error unless enough replicas have it.
 func (l *Ledger) checkWait(result rueidis.RedisResult) error {
 	acks, err := result.AsInt64()
 	if err != nil {
 		return fmt.Errorf("wait for replicas: %w", l.explain(err))
 	}
 	if acks < int64(l.opts.WaitReplicas) {
-		return fmt.Errorf("outcome unknown: %d of %d replicas have the batch after %s", acks, l.opts.WaitReplicas,
-			l.opts.WaitTimeout)
+		return fmt.Errorf("%d of %d replicas have it after %s", acks, l.opts.WaitReplicas, l.opts.WaitTimeout)
 	}
 	return nil
 }

@@ -23,7 +23,10 @@ func (l *Ledger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, ter
 	return l.keep(ctx, "apply", applyScript, sale, epoch, keys, args, sluice.ErrBelowTaken)
 }
 
-// Fence implements sluice.Keeper.
+// Fence implements sluice.Keeper. With Options.WaitReplicas it returns when the
+// replicas have it, and with it all that was accepted before: a rebuild stores what
+// it then reads, and takes nothing from a primary that others may have replaced
+// (I4, I5).
 func (l *Ledger) Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error {
 	reason = strings.ToValidUTF8(reason, "?")
 	if reason == "" {
@@ -53,7 +56,11 @@ func (l *Ledger) keep(ctx context.Context, what string, s *script, sale sluice.S
 	if err := l.writable(); err != nil {
 		return err
 	}
-	done, err := l.runInt(ctx, s, keys, args)
+	run := l.runInt
+	if s == fenceScript && l.opts.WaitReplicas > 0 {
+		run = l.runWaiting
+	}
+	done, err := run(ctx, s, keys, args)
 	switch {
 	case err != nil:
 		return err
@@ -74,4 +81,13 @@ func (l *Ledger) runInt(ctx context.Context, s *script, keys, args []string) (in
 		return 0, err
 	}
 	return message.AsInt64()
+}
+
+// runWaiting is runInt, and waits for the replicas.
+func (l *Ledger) runWaiting(ctx context.Context, s *script, keys, args []string) (int64, error) {
+	messages, err := l.runBatches(ctx, s, keys, [][]string{args})
+	if err != nil {
+		return 0, err
+	}
+	return messages[0].AsInt64()
 }

@@ -86,11 +86,13 @@ func (m mark) lostIn(r *sluice.Reading, reported int64, node string) string {
 	return ""
 }
 
-// fenceLost makes the loss known to the other servers. If that fails, the next
-// reading or claim finds the same loss.
+// fenceLost makes the loss known to the other servers, and waits for no replica: many
+// sales are read one after the other. If that fails, the next reading or claim finds
+// the same loss.
 func (l *Ledger) fenceLost(ctx context.Context, r *sluice.Reading) {
 	if !l.readOnly {
-		_ = l.Fence(ctx, r.Sale, r.Epoch, r.Fence)
+		args := []string{strconv.FormatInt(r.Epoch, 10), r.Fence}
+		_, _ = l.runInt(ctx, fenceScript, []string{l.keys.sale(r.Sale)}, args)
 	}
 }
 

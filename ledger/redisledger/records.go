@@ -360,7 +360,12 @@ func atoi(text string) int64 {
 
 // do runs one command within Options.Timeout.
 func (l *Ledger) do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	return l.on(ctx, l.client, command)
+}
+
+// on is do, over this connection.
+func (l *Ledger) on(ctx context.Context, conn rueidis.CoreClient, command rueidis.Completed) rueidis.RedisResult {
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
-	return l.client.Do(ctx, command)
+	return conn.Do(ctx, command)
 }

@@ -120,6 +120,63 @@ func TestWaitCoversWhatChangesNothing(t *testing.T) {
 	}
 }
 
+// What no replica has, reaches no store: its buyer has no answer, and another primary
+// may have decided otherwise (I4, I5). Neither the journal nor a rebuild, which fences
+// first, hands it out, whatever the connection has written before.
+func TestOnlyWhatReplicasHaveIsHandedOut(t *testing.T) {
+	primary := startPrimary(t)
+	replica := startReplica(t, primary)
+	a := open(t, primary.URL(), redisledger.Options{Node: "a"})
+	loadOpen(t, a, "s", tight(1000))
+	proxy := newWait72(t, primary)
+	strict := redisledger.Options{Node: "b", WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond}
+	// Each on connections of its own, which have written nothing yet.
+	fresh := func() *redisledger.Ledger { return open(t, "redis://"+proxy.addr, strict) }
+	wantAll(t, claimWhenBack(t, fresh(), "s", makeClaims("s", 0, 3)), sluice.Accepted) // once the replica is in step
+
+	replica.Freeze()
+	defer replica.Thaw()
+	wantAll(t, claim(t, a, "s", makeClaims("s", 3, 5)...), sluice.Accepted)
+	wantAll(t, claim(t, a, "s", makeClaims("s", 5, 6)...), sluice.Accepted)
+	journal := func(source sluice.Source, most int) ([]sluice.Entry, error) {
+		return fresh().ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: source, Max: most})
+	}
+	wantNone := func(what string, got []sluice.Entry, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") || len(got) > 0 {
+			t.Errorf("%s: %+v, %v; want nothing that no replica has", what, got, err)
+		}
+	}
+	for _, source := range []sluice.Source{sluice.New, sluice.Own, sluice.Own} {
+		got, err := journal(source, 2)
+		wantNone("the journal", got, err)
+	}
+	c := open(t, primary.URL(), redisledger.Options{Node: "c"})
+	got, err := c.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
+	if err != nil || len(got) != 1 {
+		t.Fatalf("without replicas: %+v, %v; want the last entry", got, err)
+	}
+	got, err = journal(sluice.Abandoned, 10)
+	wantNone("what another server left", got, err)
+	for range 2 { // the second time the sale is fenced already
+		wantNone("fence", nil, fresh().Fence(t.Context(), "s", 1, "lost: by the test"))
+	}
+
+	replica.Thaw()
+	var all []sluice.Entry
+	for end := time.Now().Add(30 * time.Second); len(all) < 3; {
+		if all, err = journal(sluice.Own, 10); err != nil && time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []int{3, 2, 1} {
+		if e := &all[i]; len(e.Claims) != want || e.Deliveries > 10 {
+			t.Errorf("entry %d: %d claims, want %d", i, len(e.Claims), want)
+		}
+	}
+	must(t, fresh().Fence(t.Context(), "s", 1, "lost: by the test"))
+}
+
 // A slot moves to a primary whose replica is gone. The replicas of the one that
 // had it before say nothing about the claims that are decided there now.
 func TestWaitWhereTheSlotIs(t *testing.T) {
