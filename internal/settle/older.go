@@ -39,9 +39,10 @@ func (l *Loader) forgotten(ctx context.Context, id sluice.SaleID) error {
 }
 
 // hold keeps the ledger from accepting more while its records are read, under
-// whichever epoch it holds the sale.
+// whichever epoch it holds the sale. Also one that is fenced is fenced again: that
+// fails where the ledger is not the one that the others use (sluice.Keeper).
 func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice.Reading, err error) {
-	if reading, err = r.loader.read(ctx, sale.ID); err != nil || !reading.Loaded || reading.Fence != "" {
+	if reading, err = r.loader.read(ctx, sale.ID); err != nil || !reading.Loaded {
 		return reading, err
 	}
 	err = r.ledger.Fence(ctx, sale.ID, reading.Epoch, cmp.Or(sale.Fence, sluice.FenceLost))

@@ -1,6 +1,7 @@
 package settle_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -311,4 +312,48 @@ func TestADatabaseThatRefusesEveryOrderKeepsTheSaleFenced(t *testing.T) {
 		r.statuses(map[sluice.OrderID]sluice.Status{claims[0].Order: sluice.Pending})
 		r.accepted("bob", false)
 	})
+}
+
+// apart is a ledger that the others do not use any more: no replica confirms a fence.
+type apart struct {
+	*sqliteledger.Ledger
+	err error
+}
+
+func (l *apart) Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error {
+	return cmp.Or(l.err, l.Ledger.Fence(ctx, sale, epoch, reason))
+}
+
+// What such a ledger holds was promised to no buyer for certain. A rebuild stores
+// nothing of it, also if the sale is fenced there already (I4, I5).
+func TestRebuildTakesNothingThatIsNotConfirmed(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	order := r.accepted("alice", true)
+	const why = "lost: by the test"
+	if err := errors.Join(r.store.FenceSale(ctx, id, 1, why), r.ledger.Fence(ctx, id, 1, why),
+		r.store.Heartbeat(ctx, "a")); err != nil {
+		t.Fatal(err)
+	}
+	ledger := &apart{r.ledger, errors.New("0 of 1 replicas have it")}
+	rebuilder := settle.NewRebuilder("a", r.store, ledger, r.loader, settle.NewMemory(0),
+		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
+	sale := r.sale()
+	if done, err := rebuilder.Step(ctx, &sale); done || !errors.Is(err, ledger.err) {
+		t.Errorf("rebuilt %v, %v; want the error of the fence", done, err)
+	}
+	if o, err := r.store.Order(ctx, order); !errors.Is(err, sluice.ErrOrderNotFound) {
+		t.Errorf("%+v, %v; want no order", o, err)
+	}
+	ledger.err = nil
+	if done, err := rebuilder.Step(ctx, &sale); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	if o, err := r.store.Order(ctx, order); err != nil || o.Status != sluice.Pending {
+		t.Errorf("%v, %v; want the order", o.Status, err)
+	}
+	r.inStep(2)
 }
