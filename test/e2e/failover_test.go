@@ -138,7 +138,8 @@ func newFailover(t *testing.T, wait int, redis *replicated) *failover {
 
 const failoverLimit = 20 // per buyer
 
-// run sells while the blows fall. The crowd wants a few more units than there are.
+// run sells while the blows fall, and then what is left: the crowds want a few more
+// units than there are, and none are lacking while a blow lasts longer than its crowd.
 func (f *failover) run(t *testing.T, lasting time.Duration, blows ...blow) {
 	t.Helper()
 	var urls []string
@@ -146,7 +147,7 @@ func (f *failover) run(t *testing.T, lasting time.Duration, blows ...blow) {
 		urls = append(urls, s.url)
 	}
 	const rate = 30
-	total := int64(lasting/time.Second)*rate*int64(len(urls)) - 30
+	total := int64(lasting/time.Second)*rate*int64(len(urls)) + 60
 	begin := func(sale sluice.SaleID) *rush {
 		createSaleAs(t, f.servers[0], sale, total, failoverLimit)
 		awaitState(t, f.servers, sale, sluice.StateOpen)
@@ -166,7 +167,14 @@ func (f *failover) run(t *testing.T, lasting time.Duration, blows ...blow) {
 	for _, blow := range blows {
 		blow(t, f)
 	}
-	f.rush.wait()
+	for _, r := range []*rush{f.rush, f.beside} {
+		if r != nil {
+			r.wait()
+			last := startRush(t, loadgen.Options{Sale: r.sale, Buyers: 30}, urls, 84, 85, 86)
+			last.wait()
+			r.crowds, r.outcomes = append(r.crowds, last.crowds...), append(r.outcomes, last.outcomes...)
+		}
+	}
 	f.rush.outcomes = append(f.rush.outcomes, &loadgen.Outcome{Promises: f.probes})
 	if f.lost {
 		f.verifyLoss(t, total)
@@ -206,15 +214,14 @@ func (f *failover) accepts(t *testing.T, when string) {
 		f.probes = append(f.probes, promise)
 		n := len(f.probes) - 1
 		f.mu.Unlock()
-		c := buyer(t, s.url, loadgen.BuyerName(promise.Buyer), client.Options{PlaceAttempts: 1})
 		group.Go(func() {
 			for {
-				got, err := c.Place(t.Context(), f.sale, promise.Key, api.PlaceOrder{Quantity: 1})
+				order, err := f.place(t, s, promise)
 				took := time.Since(began).Round(10 * time.Millisecond)
 				if err == nil {
 					f.mu.Lock()
 					defer f.mu.Unlock()
-					f.probes[n].Order, first = got.OrderID, min(first, took)
+					f.probes[n].Order, first = order, min(first, took)
 					t.Logf("%s accepts after %s %s", s.url, took, when)
 					return
 				}
@@ -230,6 +237,24 @@ func (f *failover) accepts(t *testing.T, when string) {
 	if first > soon {
 		t.Errorf("the first claim is accepted %s after %s", first, when)
 	}
+}
+
+// place tries a claim once.
+func (f *failover) place(t *testing.T, at *server, claim loadgen.Promise) (sluice.OrderID, error) {
+	c := buyer(t, at.url, loadgen.BuyerName(claim.Buyer), client.Options{PlaceAttempts: 1})
+	got, err := c.Place(t.Context(), f.sale, claim.Key, api.PlaceOrder{Quantity: 1})
+	return got.OrderID, err
+}
+
+// awaitQuiet waits until no claim has been accepted for a second: what was on its way
+// has its answer.
+func awaitQuiet(t *testing.T, accepted func() int64) {
+	t.Helper()
+	await(t, "a second without accepted claims", func() bool {
+		before := accepted()
+		time.Sleep(time.Second)
+		return accepted() == before
+	})
 }
 
 func primaryKilled(t *testing.T, f *failover) {
@@ -292,7 +317,7 @@ func replicaLost(t *testing.T, f *failover) {
 func replicaMissed(t *testing.T, f *failover) {
 	replica := f.replicas(t, f.owner(t, f.sale))[0]
 	replica.Kill()
-	time.Sleep(time.Second) // what was on its way
+	awaitQuiet(t, f.rush.accepted)
 	before := f.rush.accepted()
 	time.Sleep(2 * time.Second)
 	if n := f.rush.accepted() - before; n > 0 {
