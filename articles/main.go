@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	only := ""
 	flags := flag.NewFlagSet("articles", flag.ContinueOnError)
 	flags.Uint64Var(&o.seed, "seed", 1, "the order in which buyers come is made from this `number`")
-	flags.IntVar(&o.rounds, "rounds", 3, "how often each method sells")
+	flags.IntVar(&o.rounds, "rounds", 5, "how often each method sells")
 	flags.IntVar(&o.callers, "callers", 500, "how many buyers wait for their answer at a time")
 	flags.BoolVar(&o.short, "short", false, "small crowds, one round: a first look, not a result")
 	flags.StringVar(&o.out, "out", "docs", "the `folder` that the results are written into")
