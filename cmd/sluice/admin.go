@@ -17,10 +17,7 @@ import (
 )
 
 func (a *app) adminCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "admin", Short: "Show what admins did"}
-	group(cmd)
-	cmd.AddCommand(a.adminLog())
-	return cmd
+	return group(&cobra.Command{Use: "admin", Short: "Show what admins did"}, a.adminLog())
 }
 
 func (a *app) adminLog() *cobra.Command {
@@ -51,10 +48,7 @@ func (a *app) adminLog() *cobra.Command {
 }
 
 func (a *app) buyerCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "buyer", Short: "Erase a buyer's personal data"}
-	group(cmd)
-	cmd.AddCommand(a.buyerErase())
-	return cmd
+	return group(&cobra.Command{Use: "buyer", Short: "Erase a buyer's personal data"}, a.buyerErase())
 }
 
 // erasureReasons say what an operator does about a sale that waits.
@@ -101,13 +95,11 @@ func (a *app) buyerErase() *cobra.Command {
 
 func (a *app) deadLetterCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "dead-letter", Short: "List, show and replay journal entries that could not be stored"}
-	group(cmd)
 	replay := letterVerb(a, "replay ID", "Try to store one again", (*client.Client).ReplayDeadLetter, a.printReplayed)
 	replay.Long = "Tries to store the entry's orders; those of an epoch that is over are claimed again,\n" +
 		"under their own ids. Orders that could not be saved are named, and the exit code is 2."
-	cmd.AddCommand(a.deadLetterList(), replay,
+	return group(cmd, a.deadLetterList(), replay,
 		letterVerb(a, "show ID", "Show one, with its claims", (*client.Client).DeadLetter, a.printDeadLetter))
-	return cmd
 }
 
 // letterVerb is a verb about a dead letter, which has a number.

@@ -238,30 +238,16 @@ func (a *app) backupCommand() *cobra.Command {
 
 // backupJSON is what a backup prints with --json.
 type backupJSON struct {
-	Folder string `json:"folder"`
-	At     string `json:"at"`
-	Ledger struct {
-		Sales int64 `json:"sales"`
-		Rows  int64 `json:"rows"`
-		Bytes int64 `json:"bytes"`
-	} `json:"ledger"`
-	Store struct {
-		Sales  int64 `json:"sales"`
-		Orders int64 `json:"orders"`
-		Bytes  int64 `json:"bytes"`
-	} `json:"store"`
+	Folder  string   `json:"folder"`
+	At      api.Time `json:"at"`
+	Ledger  any      `json:"ledger"`
+	Store   any      `json:"store"`
 	Secrets []string `json:"secrets"`
 }
 
 func (a *app) printBackup(r *engine.BackupReport, dataDir string, secrets bool) error {
 	if a.json {
-		j := backupJSON{
-			Folder: r.Folder, At: r.At.Format("2006-01-02T15:04:05.000Z07:00"),
-			Secrets: append([]string{}, r.Secrets...),
-		}
-		j.Ledger.Sales, j.Ledger.Rows, j.Ledger.Bytes = r.Ledger.Sales, r.Ledger.Rows, r.Ledger.Bytes
-		j.Store.Sales, j.Store.Orders, j.Store.Bytes = r.Store.Sales, r.Store.Orders, r.Store.Bytes
-		return a.printJSON(j)
+		return a.printJSON(backupJSON{r.Folder, api.At(r.At), r.Ledger, r.Store, append([]string{}, r.Secrets...)})
 	}
 	rows := [][]string{
 		{"ledger.db", figures.Thousands(r.Ledger.Bytes), figures.Plural(r.Ledger.Sales, "sale", "sales") + ", " +

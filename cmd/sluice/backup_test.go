@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
 
@@ -59,7 +60,13 @@ func TestBackup(t *testing.T) {
 	if err := os.Mkdir(second, 0o755); err != nil { // empty is good enough
 		t.Fatal(err)
 	}
-	j := okJSON[backupJSON](t, s.env, "backup", "--to", second, "--with-secrets")
+	type counts struct{ Sales, Rows, Orders, Bytes int64 }
+	j := okJSON[struct {
+		Folder        string
+		At            api.Time
+		Ledger, Store counts
+		Secrets       []string
+	}](t, s.env, "backup", "--to", second, "--with-secrets")
 	if j.Folder != second || j.Ledger.Sales != 1 || j.Ledger.Rows == 0 || j.Store.Orders != 40 || j.Store.Bytes == 0 ||
 		len(j.Secrets) != 3 {
 		t.Errorf("%+v", j)

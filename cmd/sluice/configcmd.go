@@ -27,9 +27,7 @@ func (a *app) configCommand() *cobra.Command {
 		Long: "Settings come from, the later wins: defaults, the file of --config (YAML), the\n" +
 			"environment (SLUICE_...), flags.",
 	}
-	group(cmd)
-	cmd.AddCommand(a.configInit(), a.configCheck(), a.configPrint())
-	return cmd
+	return group(cmd, a.configInit(), a.configCheck(), a.configPrint())
 }
 
 func (a *app) configInit() *cobra.Command {

@@ -124,13 +124,11 @@ func (a *app) printEvent(e *api.Event) error {
 
 func (a *app) webhookCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "webhook", Short: "Post events of orders and sales to endpoints of yours"}
-	group(cmd)
-	cmd.AddCommand(a.webhookCreate(), a.webhookList(),
+	return group(cmd, a.webhookCreate(), a.webhookList(),
 		verb(a, "show ID", "Show one", (*client.Client).Webhook, a.printWebhook),
 		verb(a, "enable ID", "Let a disabled one go on where it was", (*client.Client).EnableWebhook, a.printWebhook),
 		verb(a, "disable ID", "Stop one; its events wait", (*client.Client).DisableWebhook, a.printWebhook),
 		a.webhookDelete(), a.webhookDeliveries(), a.webhookReplay())
-	return cmd
 }
 
 func (a *app) webhookCreate() *cobra.Command {

@@ -156,7 +156,8 @@ func (a *app) root() *cobra.Command {
 
 // group makes a command that only has subcommands say so when it is given
 // another word; cobra would print its help and call that success.
-func group(cmd *cobra.Command) {
+func group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(below...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -174,6 +175,7 @@ func group(cmd *cobra.Command) {
 		return usage(fmt.Errorf("%s; want %s", text, strings.Join(names, ", ")))
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
 }
 
 // strict makes wrong arguments an error of usage, everywhere.
@@ -205,8 +207,7 @@ func at(cmd *cobra.Command) string {
 
 // flagError names the flag that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
-	var value *pflag.InvalidValueError
-	if errors.As(err, &value) {
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return usage(flagValueFault(value))
 	}
 	text := err.Error()

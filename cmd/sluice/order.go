@@ -20,9 +20,7 @@ import (
 
 func (a *app) orderCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "order", Short: "List, show, pay and end orders"}
-	group(cmd)
-	cmd.AddCommand(
-		a.orderList(), a.orderExport(), a.orderPay(), a.orderReject(),
+	return group(cmd, a.orderList(), a.orderExport(), a.orderPay(), a.orderReject(),
 		verb(a, "show ORDER", "Show an order, a queued one too", (*client.Client).AdminOrder, a.printOrder),
 		verb(a, "history ORDER", "Show every change of an order: when, by whom, why", (*client.Client).OrderHistory,
 			a.printHistory),
@@ -30,7 +28,6 @@ func (a *app) orderCommand() *cobra.Command {
 		verb(a, "refund ORDER", "Record that an order's money has been given back", (*client.Client).RefundOrder,
 			a.printOrder),
 	)
-	return cmd
 }
 
 func (a *app) orderPay() *cobra.Command {

@@ -20,9 +20,7 @@ import (
 
 func (a *app) saleCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "sale", Short: "Create and run sales"}
-	group(cmd)
-	cmd.AddCommand(
-		a.saleCreate(), a.saleList(),
+	return group(cmd, a.saleCreate(), a.saleList(),
 		verb(a, "show SALE", "Show a sale", (*client.Client).AdminSale, a.printSale),
 		verb(a, "open SALE", "Start a sale now", (*client.Client).OpenSale, a.printSale),
 		verb(a, "pause SALE", "Hold a sale until it is resumed", (*client.Client).PauseSale, a.printSale),
@@ -34,7 +32,6 @@ func (a *app) saleCommand() *cobra.Command {
 		a.saleBuyers(sluice.DenyList, "Upload who may not buy at a sale",
 			"Buyers on the deny list can buy nothing at the sale, whatever else lets them in."),
 	)
-	return cmd
 }
 
 func (a *app) saleList() *cobra.Command {

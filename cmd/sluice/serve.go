@@ -227,8 +227,7 @@ func (s *server) stop(ctx context.Context) (err error) {
 
 // networkCause takes off what repeats the address.
 func networkCause(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}
 	return err

@@ -9,9 +9,9 @@ import (
 
 // Copied says what a copy of a ledger's file holds.
 type Copied struct {
-	Rows  int64 // of the log
-	Sales int64 // that are loaded
-	Bytes int64
+	Sales int64 `json:"sales"` // that are loaded
+	Rows  int64 `json:"rows"`  // of the log
+	Bytes int64 `json:"bytes"`
 }
 
 // Copy writes the ledger in the file at from, as it is at one moment, to the

@@ -9,8 +9,9 @@ import (
 
 // Copied says what a copy of a store's file holds.
 type Copied struct {
-	Sales, Orders int64
-	Bytes         int64
+	Sales  int64 `json:"sales"`
+	Orders int64 `json:"orders"`
+	Bytes  int64 `json:"bytes"`
 }
 
 // Copy writes the store in the file at from, as it is at one moment, to the
