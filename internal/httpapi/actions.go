@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -119,14 +120,10 @@ func (s *Server) record(ctx context.Context, a sluice.AdminAction) {
 func requestID(r *http.Request) string {
 	const most = 64
 	id := r.Header.Get("X-Request-Id")
-	ok := id != "" && len(id) <= most
-	for i := range len(id) {
-		ok = ok && id[i] > ' ' && id[i] <= '~'
+	if id == "" || len(id) > most || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return rand.Text()[:16]
 	}
-	if ok {
-		return id
-	}
-	return rand.Text()[:16]
+	return id
 }
 
 // address is where a request comes from, by the proxies that are trusted.
@@ -185,7 +182,7 @@ func (h *heldAnswer) send() {
 // burst admits some at once, and then one per period.
 type burst struct {
 	mu   sync.Mutex
-	full time.Time // when it has room for the whole burst again
+	paid int64 // as sluice.Meter has it
 }
 
 // Of requests that were forbidden, so many are recorded at once, and then one
@@ -195,18 +192,16 @@ const (
 	refusalPeriod = 10 * time.Second
 )
 
+var refusalMeter = sluice.Meter{
+	Interval: refusalPeriod.Microseconds(), Full: refusalBurst * refusalPeriod.Microseconds(),
+}
+
 func (b *burst) admit(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.full.Before(now) {
-		b.full = now
-	}
-	next := b.full.Add(refusalPeriod)
-	if next.Sub(now) > refusalBurst*refusalPeriod {
-		return false
-	}
-	b.full = next
-	return true
+	after, wait := refusalMeter.Try(b.paid, now.UnixMicro())
+	b.paid = after
+	return wait == 0
 }
 
 // listActions lists what admins did, the newest first.

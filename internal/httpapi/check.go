@@ -177,14 +177,11 @@ func (c *saleCheck) eligibility() {
 	if n := rules.Challenge.Difficulty; n > 0 {
 		text += fmt.Sprintf(", for a proof of work of %d bits", n)
 	}
-	if rules.Risk != (sluice.Risk{}) {
-		text += fmt.Sprintf(", if the risk service agrees (%d ms, then %s)", rules.Risk.TimeoutMS, rules.Risk.OnFailure)
-	}
 	status := api.CheckOK
-	// asking it about a buyer who does not exist would prove little, and stand in its books
-	if rules.Risk != (sluice.Risk{}) {
+	if rules.Risk != (sluice.Risk{}) { // asking it about a buyer who does not exist would prove little, and stay in its books
 		status = api.CheckWarn
-		text += "; the risk service was not asked: try it with a ticket of your own"
+		text += fmt.Sprintf(", if the risk service agrees (%d ms, then %s); the risk service was not asked: try it with a "+
+			"ticket of your own", rules.Risk.TimeoutMS, rules.Risk.OnFailure)
 	}
 	if n := rules.Challenge.Difficulty; n > hardWork {
 		status = api.CheckWarn
@@ -228,12 +225,11 @@ func (c *saleCheck) lists(ctx context.Context) {
 	case sluice.EligibleToken:
 		c.say("eligibility", api.CheckOK, `buyers whose token names the sale in "sluice_sales"`)
 	case "":
-		c.say("eligibility", api.CheckOK, "everybody")
 		if sizes[sluice.AllowList] > 0 {
-			c.answer.Checks[len(c.answer.Checks)-1] = api.Check{
-				Name: "eligibility", Status: api.CheckWarn,
-				Detail: "everybody: there is an allow list, but the sale does not ask for it (eligibility: list)",
-			}
+			c.say("eligibility", api.CheckWarn,
+				"everybody: there is an allow list, but the sale does not ask for it (eligibility: list)")
+			return
 		}
+		c.say("eligibility", api.CheckOK, "everybody")
 	}
 }

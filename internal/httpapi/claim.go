@@ -139,12 +139,11 @@ func writePlaced(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
 // refuse writes a refusal; most carry nothing but their code.
 func (s *Server) refuse(w http.ResponseWriter, d sluice.Decision) {
 	s.Decided.Count(d.Code.String())
-	switch d.Code {
-	case sluice.NotOpen:
+	if d.Code == sluice.NotOpen {
 		s.notOpen.of(d.OpensAt).write(w, nil)
-	default:
-		refusals[d.Code].write(w, retryIn(d.RetryAfter))
+		return
 	}
+	refusals[d.Code].write(w, retryIn(d.RetryAfter))
 }
 
 // plainOrder is the message that nearly every buyer sends.
@@ -152,7 +151,7 @@ var plainOrder = []byte(`{"quantity":1}`)
 
 // parsePlaceOrder reads a claim's body; Meta comes back as compact JSON, empty
 // when there is none. It says what is wrong with quantity and meta.
-func parsePlaceOrder(body []byte) (api.PlaceOrder, error) {
+func parsePlaceOrder(body []byte) (order api.PlaceOrder, err error) {
 	if bytes.Equal(body, plainOrder) {
 		return api.PlaceOrder{Quantity: 1}, nil
 	}
@@ -160,18 +159,13 @@ func parsePlaceOrder(body []byte) (api.PlaceOrder, error) {
 		Quantity json.RawMessage `json:"quantity"`
 		Meta     json.RawMessage `json:"meta"`
 	}
-	if err := api.Decode(body, &m); err != nil {
-		return api.PlaceOrder{}, err
+	if err = api.Decode(body, &m); err == nil {
+		order.Quantity, err = parseQuantity(m.Quantity)
 	}
-	quantity, err := parseQuantity(m.Quantity)
-	if err != nil {
-		return api.PlaceOrder{}, err
+	if err == nil {
+		order.Meta, err = compactMeta(m.Meta)
 	}
-	meta, err := compactMeta(m.Meta)
-	if err != nil {
-		return api.PlaceOrder{}, err
-	}
-	return api.PlaceOrder{Quantity: quantity, Meta: meta}, nil
+	return order, err
 }
 
 func parseQuantity(raw []byte) (int64, error) {

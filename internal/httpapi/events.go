@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -41,25 +42,12 @@ type EventsOptions struct {
 }
 
 func (o EventsOptions) withDefaults() EventsOptions {
-	if o.Streams == 0 {
-		o.Streams = defaultStreams
-	}
-	if o.PerAddress == 0 {
-		o.PerAddress = defaultPerAddress
-	}
-	for _, d := range []struct {
-		value  *time.Duration
-		preset time.Duration
-	}{
-		{&o.Look, 100 * time.Millisecond},
-		{&o.Pace, 500 * time.Millisecond},
-		{&o.Heartbeat, 15 * time.Second},
-		{&o.Patience, 5 * time.Second},
-	} {
-		if *d.value <= 0 {
-			*d.value = d.preset
-		}
-	}
+	o.Streams = cmp.Or(o.Streams, defaultStreams)
+	o.PerAddress = cmp.Or(o.PerAddress, defaultPerAddress)
+	o.Look = cmp.Or(max(o.Look, 0), 100*time.Millisecond)
+	o.Pace = cmp.Or(max(o.Pace, 0), 500*time.Millisecond)
+	o.Heartbeat = cmp.Or(max(o.Heartbeat, 0), 15*time.Second)
+	o.Patience = cmp.Or(max(o.Patience, 0), 5*time.Second)
 	return o
 }
 

@@ -257,7 +257,7 @@ func buyerCursor(at *sluice.BuyerID) parameter {
 	}}
 }
 
-// ofSale, ofStatus and ofBuyer narrow a list down.
+// ofSale, ofBuyer and ofStatus narrow a list down.
 func ofSale(at *sluice.SaleID) parameter {
 	return parameter{"sale", func(value string) error {
 		*at = sluice.SaleID(value)

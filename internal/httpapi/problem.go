@@ -273,10 +273,7 @@ func encodeRefusal(p api.Problem) *refusal {
 // makes no request.
 func (s *Server) limitOf(sale sluice.SaleID, quantity int64, orders []sluice.OrderID) string {
 	view := s.Board.View(sale)
-	if view == nil {
-		return ""
-	}
-	if !view.Reading.Loaded {
+	if view == nil || !view.Reading.Loaded {
 		return ""
 	}
 	var limits []string

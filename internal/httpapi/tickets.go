@@ -57,6 +57,11 @@ func (s *Server) noTicket(p api.Problem, after ...string) error {
 	return &fault{p, after}
 }
 
+// noTicketOf is noTicket with a code and a detail.
+func (s *Server) noTicketOf(code, detail string, after ...string) error {
+	return s.noTicket(api.Problem{Code: code, Detail: detail}, after...)
+}
+
 func (s *Server) countTicket(outcome string) {
 	if s.Eligibility.Count != nil {
 		s.Eligibility.Count(outcome)
@@ -74,9 +79,7 @@ func (s *Server) mayAskForTicket(r *http.Request, kind string, token auth.Token)
 	}
 	rules := &view.Sale.Rules
 	if rules.Ticket == (sluice.Ticket{}) {
-		return nil, now, s.noTicket(api.Problem{
-			Code: api.CodeSaleState, Detail: "this sale asks for no ticket: claim without one",
-		})
+		return nil, now, s.noTicketOf(api.CodeSaleState, "this sale asks for no ticket: claim without one")
 	}
 	now = view.LedgerTime(s.Now())
 	terms := &view.Sale.Terms
@@ -86,7 +89,7 @@ func (s *Server) mayAskForTicket(r *http.Request, kind string, token auth.Token)
 	from := tickets.From(terms.OpensAt, time.Duration(rules.Ticket.BeforeS)*time.Second)
 	switch {
 	case view.Archived() || !terms.ClosesAt.IsZero() && !now.Before(terms.ClosesAt):
-		return nil, now, s.noTicket(api.Problem{Code: sluice.Closed.String()})
+		return nil, now, s.noTicketOf(sluice.Closed.String(), "")
 	case now.Before(from):
 		return nil, now, s.noTicket(api.Problem{
 			Code: sluice.NotOpen.String(), OpensAt: api.AtOrNull(terms.OpensAt), TicketsFrom: api.AtOrNull(from),
@@ -96,23 +99,17 @@ func (s *Server) mayAskForTicket(r *http.Request, kind string, token auth.Token)
 	// A try that is not within the sale's rates, or cannot be counted, ends here.
 	switch wait, err := s.Gate.Try(r.Context(), kind, view, token.Buyer, s.Proxies.client(r)); {
 	case wait > 0:
-		return nil, now, s.noTicket(api.Problem{
-			Code: sluice.RateLimited.String(), Detail: tooOften,
-		}, retryIn(wait)...)
+		return nil, now, s.noTicketOf(sluice.RateLimited.String(), tooOften, retryIn(wait)...)
 	case errors.Is(err, admission.ErrUnanswered):
-		return nil, now, s.noTicket(api.Problem{
-			Code: sluice.Unavailable.String(), Detail: s.ledgerName() + " does not answer",
-		})
+		return nil, now, s.noTicketOf(sluice.Unavailable.String(), s.ledgerName()+" does not answer")
 	case err != nil:
-		return nil, now, s.noTicket(api.Problem{Code: sluice.Overloaded.String()})
+		return nil, now, s.noTicketOf(sluice.Overloaded.String(), "")
 	}
 	err = s.Eligibility.Check.Eligible(view, token.Buyer, &admission.Caller{Sales: token.Sales})
 	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
 		err = s.noTicket(notLetIn(refused))
 	} else if err != nil {
-		err = s.noTicket(api.Problem{
-			Code: sluice.Unavailable.String(), Detail: "the lists of the sale are not loaded yet",
-		})
+		err = s.noTicketOf(sluice.Unavailable.String(), "the lists of the sale are not loaded yet")
 	}
 	return view, now, err
 }
@@ -128,10 +125,7 @@ func (s *Server) makeChallenge(w http.ResponseWriter, r *http.Request, token aut
 	}
 	difficulty := view.Sale.Rules.Challenge.Difficulty
 	if difficulty == 0 {
-		return nil, s.noTicket(api.Problem{
-			Code:   api.CodeSaleState,
-			Detail: "this sale asks for no proof of work: ask for the ticket without one",
-		})
+		return nil, s.noTicketOf(api.CodeSaleState, "this sale asks for no proof of work: ask for the ticket without one")
 	}
 	challenge, expires := s.Eligibility.Tickets.Challenge(view.Sale.ID, token.Buyer, int(difficulty), now)
 	return api.Challenge{Challenge: challenge, Difficulty: difficulty, ExpiresAt: api.At(expires)}, nil

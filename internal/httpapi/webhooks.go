@@ -41,30 +41,27 @@ func (s *Server) listWebhooks(r *http.Request) (any, error) {
 	hooks, err := s.Store.Webhooks(r.Context())
 	list := api.WebhookList{Webhooks: make([]api.Webhook, len(hooks))}
 	for i := range hooks {
-		if err == nil {
-			list.Webhooks[i], err = s.webhookView(r.Context(), &hooks[i])
-		}
+		list.Webhooks[i], err = s.webhookView(r, hooks[i], err)
 	}
 	return list, err
 }
 
 func (s *Server) showWebhook(r *http.Request) (any, error) {
 	hook, err := s.Store.Webhook(r.Context(), webhookID(r))
-	if err != nil {
-		return nil, err
-	}
-	return s.webhookView(r.Context(), &hook)
+	return s.webhookView(r, hook, err)
 }
 
-// webhookView is a webhook and what waits for it.
-func (s *Server) webhookView(ctx context.Context, hook *sluice.Webhook) (api.Webhook, error) {
-	v := webhookMessage(hook)
-	last, err := s.Store.LastEvent(ctx)
-	if err != nil {
-		return v, err
+// webhookView is a webhook and what waits for it, unless there is an error.
+func (s *Server) webhookView(r *http.Request, hook sluice.Webhook, err error) (v api.Webhook, _ error) {
+	var last int64
+	if err == nil {
+		last, err = s.Store.LastEvent(r.Context())
 	}
-	v.Behind = max(last-hook.Cursor, 0)
-	v.Pending, v.Failed, err = s.Store.CountDeliveries(ctx, hook.ID)
+	if err == nil {
+		v = webhookMessage(&hook)
+		v.Behind = max(last-hook.Cursor, 0)
+		v.Pending, v.Failed, err = s.Store.CountDeliveries(r.Context(), hook.ID)
+	}
 	return v, err
 }
 
@@ -74,18 +71,12 @@ func (s *Server) deleteWebhook(r *http.Request) (any, error) {
 
 func (s *Server) enableWebhook(r *http.Request) (any, error) {
 	hook, err := s.Store.EnableWebhook(r.Context(), webhookID(r))
-	if err != nil {
-		return nil, err
-	}
-	return s.webhookView(r.Context(), &hook)
+	return s.webhookView(r, hook, err)
 }
 
 func (s *Server) disableWebhook(r *http.Request) (any, error) {
 	hook, err := s.Store.DisableWebhook(r.Context(), webhookID(r), "by a person")
-	if err != nil {
-		return nil, err
-	}
-	return s.webhookView(r.Context(), &hook)
+	return s.webhookView(r, hook, err)
 }
 
 // listDeliveries lists what has not reached a webhook.
