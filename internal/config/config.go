@@ -237,8 +237,7 @@ func keys() []string {
 
 // cause takes the operation and path off a file error; the caller names them.
 func cause(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}
 	return err

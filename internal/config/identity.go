@@ -94,14 +94,6 @@ func showAdminKeys(value string) string {
 	return strings.Join(shown, ", ")
 }
 
-func (c *Config) checkJWKS(value string) error {
-	c.BuyerJWKS = value
-	if value == "" {
-		return nil
-	}
-	return auth.CheckKeysLocation(value)
-}
-
 // showJWKS hides what a URL may hold of secrets.
 func showJWKS(value string) string {
 	if !strings.Contains(value, "://") {

@@ -90,7 +90,7 @@ func (c *Config) settings() []setting {
 				"key_sha256, key_file}",
 		},
 		{
-			key: "buyer_jwks", arg: "PATH_OR_URL", shown: showJWKS, check: c.checkJWKS,
+			key: "buyer_jwks", arg: "PATH_OR_URL", shown: showJWKS, check: given(&c.BuyerJWKS, auth.CheckKeysLocation),
 			help: "public keys of buyers' tokens, RS256, ES256 or EdDSA: a JWKS file or https URL (then HS256 " +
 				"only if buyer_secret is set)",
 		},
@@ -100,7 +100,7 @@ func (c *Config) settings() []setting {
 			`what must be among the "aud" of every buyer's token; needed with buyer_jwks; *: any`),
 		plain("buyer_token_life", "744h", "DURATION", durationOrOff(&c.TokenLife, time.Minute, 100*365*24*time.Hour),
 			`how far ahead the "exp" of a buyer's token may lie; off: no limit`),
-		plain("clock_skew", "30s", "DURATION", durationOrNone(&c.ClockSkew, 10*time.Minute),
+		plain("clock_skew", "30s", "DURATION", orNone(&c.ClockSkew, duration(&c.ClockSkew, 0, 10*time.Minute)),
 			"how far the clocks of those who sign buyers' tokens may be off"),
 		plain("login_url", "", "URL", link(&c.Pages.LoginURL),
 			"the shop's login, which the buyer's pages link to; {return} in it becomes the address to come "+
@@ -124,9 +124,9 @@ func (c *Config) settings() []setting {
 		plain("cors_origins", "", "ORIGINS", c.checkOrigins,
 			"origins whose pages may use the buyers' half of the API, separated by commas, like "+
 				"https://shop.example (default: none)"),
-		plain("event_streams", "10000", "N", numberOrNone(&c.EventStreams, 1_000_000),
+		plain("event_streams", "10000", "N", orNone(&c.EventStreams, number(&c.EventStreams, 0, 1_000_000)),
 			"event streams (GET /v1/sales/{sale}/events) that may be open at a time; 0: none"),
-		plain("events_per_address", "1000", "N", numberOrNone(&c.EventsPerAddress, 1_000_000),
+		plain("events_per_address", "1000", "N", orNone(&c.EventsPerAddress, number(&c.EventsPerAddress, 0, 1_000_000)),
 			"event streams that one client address (of IPv6: one /64; a /56 twice, a /48 four times as "+
 				"many) may have open at a time; 0: no such limit"),
 		plain("claim_queue", "20000", "N", number(&c.Queue, 1, 10_000_000),

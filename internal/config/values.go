@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,20 +17,24 @@ import (
 
 // What a setting may be: each of these makes a check of the table (settings.go).
 
-func text(at *string) func(string) error {
+func text(at *string) func(string) error { return given(at, func(string) error { return nil }) }
+
+// given is a text that check judges, unless it is empty.
+func given(at *string, check func(value string) error) func(string) error {
 	return func(value string) error {
 		*at = value
-		return nil
+		if value == "" {
+			return nil
+		}
+		return check(value)
 	}
 }
 
 func oneOf(at *string, words ...string) func(string) error {
 	return func(value string) error {
-		for _, w := range words {
-			if value == w {
-				*at = value
-				return nil
-			}
+		*at = value
+		if slices.Contains(words, value) {
+			return nil
 		}
 		return fmt.Errorf("want %s", strings.Join(words, ", "))
 	}
@@ -53,9 +58,8 @@ func duration(at *time.Duration, least, most time.Duration) func(string) error {
 	}
 }
 
-// durationOrNone is a duration that 0 turns off.
-func durationOrNone(at *time.Duration, most time.Duration) func(string) error {
-	check := duration(at, 0, most)
+// orNone is a number or a duration that 0 turns off.
+func orNone[T int | time.Duration](at *T, check func(string) error) func(string) error {
 	return func(value string) error {
 		err := check(value)
 		*at = cmp.Or(*at, none)
@@ -89,30 +93,12 @@ func number(at *int, least, most int) func(string) error {
 	}
 }
 
-// numberOrNone is a number that 0 turns off.
-func numberOrNone(at *int, most int) func(string) error {
-	check := number(at, 0, most)
-	return func(value string) error {
-		err := check(value)
-		*at = cmp.Or(*at, none)
-		return err
-	}
-}
-
 // backend checks the form of a backend's URL; the backend itself reads it.
 func backend(at *string, schemes ...string) func(string) error {
-	return func(value string) error {
-		*at = value
-		if value == "" {
-			return nil
-		}
+	return given(at, func(value string) error {
 		name, rest, found := strings.Cut(value, ":")
-		known := false
-		for _, s := range schemes {
-			known = known || found && strings.EqualFold(name, s)
-		}
 		switch {
-		case !known:
+		case !found || !slices.Contains(schemes, strings.ToLower(name)):
 			return fmt.Errorf("want %s%s", orList(schemes), backendHint(value, schemes))
 		case strings.EqualFold(name, "sqlite"):
 			if rest == "" || strings.HasPrefix(rest, "//") {
@@ -122,7 +108,7 @@ func backend(at *string, schemes ...string) func(string) error {
 			return fmt.Errorf("want a host after %s://", name)
 		}
 		return nil
-	}
+	})
 }
 
 func orList(schemes []string) string {
@@ -137,11 +123,7 @@ func orList(schemes []string) string {
 }
 
 func listen(at *string) func(string) error {
-	return func(value string) error {
-		*at = value
-		if value == "" {
-			return nil
-		}
+	return given(at, func(value string) error {
 		_, port, err := net.SplitHostPort(value)
 		if err == nil {
 			_, err = strconv.ParseUint(port, 10, 16)
@@ -150,7 +132,7 @@ func listen(at *string) func(string) error {
 			return errors.New("want HOST:PORT, like 127.0.0.1:8080, or :0 for any free port")
 		}
 		return nil
-	}
+	})
 }
 
 // defaultAdminListen is where the merchant's API is when the public can reach
@@ -202,24 +184,17 @@ func (c *Config) checkNode(value string) error {
 
 // checkSecret wants what fits into a header as it is. It never repeats the value.
 func checkSecret(at *string) func(string) error {
-	return func(value string) error {
-		*at = value
-		for i := range len(value) {
-			if value[i] <= ' ' || value[i] > '~' {
-				return errors.New("want printable ASCII characters without spaces")
-			}
+	return given(at, func(value string) error {
+		if strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			return errors.New("want printable ASCII characters without spaces")
 		}
 		return nil
-	}
+	})
 }
 
 // serverURL wants the address of a server, and nothing more.
 func serverURL(at *string) func(string) error {
-	return func(value string) error {
-		*at = value
-		if value == "" {
-			return nil
-		}
+	return given(at, func(value string) error {
 		u, err := url.Parse(value)
 		if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return errors.New("want http://host:port or https://host")
@@ -228,17 +203,13 @@ func serverURL(at *string) func(string) error {
 			return errors.New("want no user, query or fragment in it")
 		}
 		return nil
-	}
+	})
 }
 
 // link checks an address that the buyer's pages link to: with all of the
 // placeholders that it must have.
 func link(at *string, placeholders ...string) func(string) error {
-	return func(value string) error {
-		*at = value
-		if value == "" {
-			return nil
-		}
+	return given(at, func(value string) error {
 		for _, p := range placeholders {
 			if !strings.Contains(value, p) {
 				return errors.New("want " + p + " in it")
@@ -252,7 +223,7 @@ func link(at *string, placeholders ...string) func(string) error {
 			return errors.New("want an address like https://shop.example/path, or a path like /path")
 		}
 		return nil
-	}
+	})
 }
 
 // checkOrigins reads origins separated by commas or spaces.
