@@ -63,7 +63,7 @@ var table = []row{
 	{"internal/pipeline", []string{root, "internal/loop"}, nil},
 	{"internal/settle", []string{root, "internal/audit", "internal/loop", "lock"}, nil},
 	{"internal/audit", []string{root}, nil},
-	{"internal/notify", []string{root, "internal/outbound", "lock"}, nil},
+	{"internal/notify", []string{root, "internal/loop", "internal/outbound", "lock"}, nil},
 	{"internal/tickets", []string{root, "internal/outbound"}, nil},
 
 	// Who asks. It knows buyers by their ids, and nothing else of the domain.
@@ -72,7 +72,7 @@ var table = []row{
 	// Adapters. They never import each other.
 	{"ledger/ledgertest", []string{root}, []string{"*"}},
 	{"ledger/redisledger", []string{root}, []string{"*"}},
-	{"ledger/sqliteledger", []string{root, "internal/meters", "internal/disk"}, []string{"*"}},
+	{"ledger/sqliteledger", []string{root, "internal/meters", "internal/disk", "internal/loop"}, []string{"*"}},
 	{"lock/locktest", []string{"lock", "internal/servertest"}, nil},
 	{"lock/redislock", []string{"lock"}, []string{"*"}},
 	{"store/storetest", []string{root, "internal/servertest"}, []string{"*"}},

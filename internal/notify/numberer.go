@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/lock"
 )
 
@@ -70,7 +71,9 @@ func (n *Numberer) Run(ctx context.Context) {
 		_ = n.store.Unlease(ctx, numberLease, n.Node) // it ends by itself as well
 	}()
 	var renew time.Time
-	mine, failing := false, false
+	mine, trouble := false, loop.Trouble{
+		Log: n.Log, Begins: "events get no numbers for now", Ceases: "events get numbers again",
+	}
 	for ctx.Err() == nil {
 		var err error
 		if now := time.Now(); now.After(renew) {
@@ -85,15 +88,10 @@ func (n *Numberer) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if !failing {
-				n.Log.Warn("events get no numbers for now", "error", err)
-			}
 			mine, renew, wait = false, time.Time{}, max(n.Every, time.Second)
-		case failing:
-			n.Log.Info("events get numbers again")
 		}
-		failing = err != nil
-		pause(ctx, wait)
+		trouble.Note(err)
+		pause(ctx, wait, nil)
 	}
 }
 
@@ -124,12 +122,11 @@ func (n *Numberer) once(ctx context.Context) (int, error) {
 	return n.store.NumberEvents(ctx, numberBatch)
 }
 
-// pause waits, unless the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+// pause waits, unless the context ends or the bell rings (nil: there is none).
+func pause(ctx context.Context, d time.Duration, bell loop.Bell) {
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
+	case <-bell:
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/outbound"
 	"github.com/sluicehq/sluice/lock"
 )
@@ -98,14 +100,14 @@ type Sender struct {
 	until atomic.Int64 // the end of the lease, in nanoseconds of this clock
 
 	mu    sync.Mutex
-	loops map[sluice.WebhookID]*loop
+	loops map[sluice.WebhookID]*running
 	lag   map[sluice.WebhookID]int64
 }
 
-// loop is the running loop of one webhook.
-type loop struct {
+// running is the loop of one webhook.
+type running struct {
 	stop context.CancelFunc
-	wake chan struct{}
+	bell loop.Bell
 }
 
 // defaultBackoff is the waits before the retries of an event.
@@ -128,7 +130,7 @@ func NewSender(store SenderStore, o SenderOptions) *Sender {
 		o.Observer = noObserver{}
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Sender{store: store, SenderOptions: o, loops: map[sluice.WebhookID]*loop{}, lag: map[sluice.WebhookID]int64{}}
+	return &Sender{store: store, SenderOptions: o, loops: map[sluice.WebhookID]*running{}, lag: map[sluice.WebhookID]int64{}}
 }
 
 type noObserver struct{}
@@ -143,26 +145,23 @@ func (s *Sender) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.loops {
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
+		l.bell.Ring()
 	}
 }
 
 // Run sends until the context ends; then it waits for what it is recording.
 // In-flight attempts are cancelled, and repeated by the next sender.
 func (s *Sender) Run(ctx context.Context) {
-	var running sync.WaitGroup
+	var loops sync.WaitGroup
 	defer func() {
-		running.Wait()
+		loops.Wait()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 		defer cancel()
 		_ = s.store.Unlease(ctx, sendLease, s.Node) // it ends by itself as well
 	}()
 	ttl := s.Timeout + s.Margin
 	var renew time.Time
-	mine, failing := false, false
+	mine, trouble := false, loop.Trouble{Log: s.Log, Begins: "webhooks cannot be sent for now"}
 	for ctx.Err() == nil {
 		var err error
 		if now := time.Now(); now.After(renew) {
@@ -181,21 +180,18 @@ func (s *Sender) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil: // the loops go on as long as the lease lets them
-			if !failing {
-				s.Log.Warn("webhooks cannot be sent for now", "error", err)
-			}
 			renew = time.Time{}
 		default:
-			s.follow(ctx, &running, webhooks)
+			s.follow(ctx, &loops, webhooks)
 		}
-		failing = err != nil
-		pause(ctx, max(s.Poll, 200*time.Millisecond))
+		trouble.Note(err)
+		pause(ctx, max(s.Poll, 200*time.Millisecond), nil)
 	}
 }
 
 // follow starts and ends loops, so that each webhook has one; none if this
 // server does not send.
-func (s *Sender) follow(ctx context.Context, running *sync.WaitGroup, webhooks []sluice.Webhook) {
+func (s *Sender) follow(ctx context.Context, loops *sync.WaitGroup, webhooks []sluice.Webhook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted := map[sluice.WebhookID]bool{}
@@ -204,9 +200,9 @@ func (s *Sender) follow(ctx context.Context, running *sync.WaitGroup, webhooks [
 		wanted[id] = true
 		if s.loops[id] == nil {
 			own, stop := context.WithCancel(ctx)
-			l := &loop{stop: stop, wake: make(chan struct{}, 1)}
+			l := &running{stop: stop, bell: loop.NewBell()}
 			s.loops[id] = l
-			running.Go(func() { s.loop(own, id, l) })
+			loops.Go(func() { s.loop(own, id, l.bell) })
 		}
 	}
 	for id, l := range s.loops {
@@ -221,11 +217,7 @@ func (s *Sender) follow(ctx context.Context, running *sync.WaitGroup, webhooks [
 
 // tellLag is called with the lock held.
 func (s *Sender) tellLag() {
-	lag := make(map[sluice.WebhookID]int64, len(s.lag))
-	for id, n := range s.lag {
-		lag[id] = n
-	}
-	s.Observer.Lag(lag)
+	s.Observer.Lag(maps.Clone(s.lag))
 }
 
 func (s *Sender) setLag(id sluice.WebhookID, lag int64) {
@@ -243,24 +235,17 @@ func (s *Sender) covered() bool {
 }
 
 // loop sends to one webhook.
-func (s *Sender) loop(ctx context.Context, id sluice.WebhookID, l *loop) {
-	failing := false
+func (s *Sender) loop(ctx context.Context, id sluice.WebhookID, bell loop.Bell) {
+	trouble := loop.Trouble{Log: s.Log, Begins: "a webhook cannot be served for now"}
 	for ctx.Err() == nil {
 		more, err := s.once(ctx, id)
-		if err != nil && ctx.Err() == nil && !failing {
-			s.Log.Warn("a webhook cannot be served for now", "webhook", id, "error", err)
+		if ctx.Err() == nil {
+			trouble.Note(err, "webhook", id)
 		}
-		failing = err != nil
 		if more && err == nil {
 			continue
 		}
-		timer := time.NewTimer(s.Poll)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		case <-l.wake:
-		}
-		timer.Stop()
+		pause(ctx, s.Poll, bell)
 	}
 }
 
@@ -343,8 +328,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // withoutURL takes off the method and the URL, which may hold what others are
 // not to know.
 func withoutURL(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -45,6 +45,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/disk"
+	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/meters"
 )
 
@@ -112,7 +113,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Ledger, err error)
 		buyers: meters.New(0), addresses: meters.New(0),
 	}
 	l.held = l.look
-	l.queue.init()
+	l.queue.bell = loop.NewBell()
 	w := &writer{ledger: l}
 	if err := w.open(ctx, false); err != nil {
 		return nil, errors.Join(disk.Why(abs, err), lock.Unlock())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // op is one thing that a caller wants done by the writer.
@@ -24,11 +25,9 @@ type op struct {
 type queue struct {
 	mu     sync.Mutex
 	ops    []*op
-	closed atomic.Bool   // changed under mu
-	wake   chan struct{} // of capacity 1: something is queued, or the queue is closed
+	closed atomic.Bool // changed under mu
+	bell   loop.Bell   // rings when something is queued, or the queue is closed
 }
-
-func (q *queue) init() { q.wake = make(chan struct{}, 1) }
 
 // add queues the op, and reports false when the ledger is closed.
 func (q *queue) add(o *op) bool {
@@ -38,7 +37,7 @@ func (q *queue) add(o *op) bool {
 		return false
 	}
 	q.ops = append(q.ops, o)
-	q.signal()
+	q.bell.Ring()
 	return true
 }
 
@@ -53,7 +52,7 @@ func (q *queue) take(spare []*op) []*op {
 			return ops
 		}
 		q.mu.Unlock()
-		<-q.wake
+		<-q.bell
 	}
 }
 
@@ -62,15 +61,8 @@ func (q *queue) close() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	first := !q.closed.Swap(true)
-	q.signal()
+	q.bell.Ring()
 	return first
-}
-
-func (q *queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
 }
 
 // do has the writer run an op, and waits until it is on the disk. A caller
