@@ -298,6 +298,22 @@ func (b *Batcher) land(l *lane, calls []*call) {
 	}
 }
 
+// sift lands the calls of a batch that are answered, and returns those that go on, in
+// order, in the batch's own array.
+func (b *Batcher) sift(l *lane, batch []*call, goesOn func(*call) bool) []*call {
+	going := batch[:0]
+	var answered []*call
+	for _, c := range batch {
+		if goesOn(c) {
+			going = append(going, c)
+		} else {
+			answered = append(answered, c)
+		}
+	}
+	b.land(l, answered)
+	return going
+}
+
 // giveUp refuses everything that waits, after the ledger has failed to answer:
 // those claims were never sent, and each batch in turn would only learn the
 // same, later and later.

@@ -118,24 +118,19 @@ func (b *Batcher) permitted(sale sluice.SaleID, l *lane, batch []*call) (going [
 		without.err = fmt.Errorf("%w: %v", errNotLeased, err)
 		b.opts.Failed(sale, without.err)
 	}
-	going = batch[:0]
-	var answered []*call
 	left := leased
-	for _, c := range batch {
+	return b.sift(l, batch, func(c *call) bool {
 		switch {
 		case c.ratio == 0:
-			going = append(going, c)
 		case left > 0 && wanting[c.claim.Buyer]:
 			left--
 			delete(wanting, c.claim.Buyer)
-			going = append(going, c)
 		default:
 			c.decision, c.err = without.decision, without.err
-			answered = append(answered, c)
+			return false
 		}
-	}
-	b.land(l, answered)
-	return going, leased, until
+		return true
+	}), leased, until
 }
 
 // over reports whether a lease has ended. The zero time is of none.
@@ -147,18 +142,12 @@ func (b *Batcher) inTime(l *lane, batch []*call, until time.Time) ([]*call, time
 	if !over(until) {
 		return batch, until
 	}
-	going := batch[:0]
-	var answered []*call
-	for _, c := range batch {
-		if c.ratio == 0 {
-			going = append(going, c)
-		} else {
+	return b.sift(l, batch, func(c *call) bool {
+		if c.ratio > 0 {
 			c.err = errNoPermit
-			answered = append(answered, c)
 		}
-	}
-	b.land(l, answered)
-	return going, time.Time{}
+		return c.ratio == 0
+	}), time.Time{}
 }
 
 // end ends permits, since the claims are decided or given up.

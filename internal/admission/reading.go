@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -314,56 +313,6 @@ func (b *Board) show(e *boardSale, v, old *View) {
 	e.view.Store(v)
 	if old == nil || old.Body != v.Body || old.Sale != v.Sale {
 		b.version.Add(1)
-	}
-}
-
-// Refresh reads all sales in the ledger and publishes new views. An error is of
-// a sale that could not be read; the others are.
-func (b *Board) Refresh(ctx context.Context) error {
-	b.mu.Lock()
-	var waiting []*readCall
-	var all []*boardSale
-	for _, e := range b.sales.Range {
-		all = append(all, e)
-	}
-	for group := range slices.Chunk(all, together) {
-		waiting = append(waiting, b.begin(ctx, group...))
-	}
-	b.mu.Unlock()
-	enough := time.NewTimer(max(b.opts.Refresh, minPatience))
-	defer enough.Stop()
-	for _, c := range waiting {
-		select {
-		case <-c.done:
-		case <-enough.C:
-			b.mu.Lock()
-			b.split(ctx, time.Now())
-			b.mu.Unlock()
-			enough.Reset(b.opts.Timeout)
-			<-c.done
-		}
-	}
-	for _, c := range waiting {
-		if c.err != nil {
-			return c.err
-		}
-	}
-	return nil
-}
-
-// readNow reads one sale and returns when that has ended, well or not.
-func (b *Board) readNow(ctx context.Context, id sluice.SaleID) {
-	e, ok := b.sales.Load(id)
-	if !ok {
-		return
-	}
-	b.mu.Lock()
-	b.heat(e, time.Now())
-	c := b.begin(ctx, e)
-	b.mu.Unlock()
-	select {
-	case <-c.done:
-	case <-ctx.Done():
 	}
 }
 

@@ -74,9 +74,7 @@ func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
 	if err != nil {
 		b.opts.Failed(sale, err)
 	}
-	asking := batch[:0]
-	var answered []*call
-	for _, c := range batch {
+	return b.sift(l, batch, func(c *call) bool {
 		if c.attempt.rates != (sluice.Rates{}) {
 			c.err = err
 		}
@@ -84,14 +82,8 @@ func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
 		if wait > 0 {
 			c.decision = sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait}
 		}
-		if wait > 0 || c.err != nil {
-			answered = append(answered, c)
-		} else {
-			asking = append(asking, c)
-		}
-	}
-	b.land(l, answered)
-	return asking
+		return wait <= 0 && c.err == nil
+	})
 }
 
 // tries has the tries of a crowd counted over all servers. It is self-clocking,
