@@ -51,11 +51,7 @@ func (k *Keys) Challenge(sale sluice.SaleID, buyer sluice.BuyerID, difficulty in
 func (k *Keys) CheckSolution(challenge, nonce string, sale sluice.SaleID, buyer sluice.BuyerID, difficulty int,
 	now time.Time,
 ) error {
-	fields, err := k.open(challenge, forChallenge, 3, sale, buyer)
-	if err != nil {
-		return err
-	}
-	expires, err := expiry(fields[0])
+	fields, expires, err := k.open(challenge, forChallenge, 3, sale, buyer)
 	if err != nil {
 		return err
 	}

@@ -98,27 +98,30 @@ func (k *key) sum(text string, sale sluice.SaleID, buyer sluice.BuyerID) (sum [s
 
 // open checks a signed text: purpose, key and MAC. It returns the fields
 // between the key's name and the MAC.
-func (k *Keys) open(signed string, p purpose, fields int, sale sluice.SaleID, buyer sluice.BuyerID) ([]string, error) {
+func (k *Keys) open(signed string, p purpose, fields int, sale sluice.SaleID, buyer sluice.BuyerID) (
+	of []string, expires time.Time, err error,
+) {
 	if len(signed) > maxSigned {
-		return nil, ErrForged
+		return nil, expires, ErrForged
 	}
 	part := strings.Split(signed, ".")
 	if len(part) != fields+3 || part[0] != string(p) || len(part[len(part)-1]) != macLength {
-		return nil, ErrForged
+		return nil, expires, ErrForged
 	}
 	have, err := base64.RawURLEncoding.Strict().DecodeString(part[len(part)-1])
 	if err != nil {
-		return nil, ErrForged
+		return nil, expires, ErrForged
 	}
 	for _, key := range k.known {
 		if key == nil || key.id != part[1] {
 			continue
 		}
 		if sum := key.sum(signed[:len(signed)-macLength-1], sale, buyer); hmac.Equal(have, sum[:]) {
-			return part[2 : len(part)-1], nil
+			expires, err = expiry(part[2])
+			return part[2 : len(part)-1], expires, err
 		}
 	}
-	return nil, ErrForged
+	return nil, expires, ErrForged
 }
 
 // maxSigned bounds what is looked at, in bytes.

@@ -52,18 +52,11 @@ func (k *Keys) Ticket(sale sluice.SaleID, buyer sluice.BuyerID, opensAt, now tim
 // good at now, by the ledger's clock; ErrExpired for one that was; and
 // ErrForged for everything else.
 func (k *Keys) CheckTicket(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) error {
-	fields, err := k.open(ticket, forTicket, 1, sale, buyer)
-	if err != nil {
-		return err
+	_, expires, err := k.open(ticket, forTicket, 1, sale, buyer)
+	if err == nil && !now.Before(expires) {
+		err = ErrExpired
 	}
-	expires, err := expiry(fields[0])
-	if err != nil {
-		return err
-	}
-	if !now.Before(expires) {
-		return ErrExpired
-	}
-	return nil
+	return err
 }
 
 func formatTime(ms int64) string { return strconv.FormatInt(ms, 36) }
