@@ -23,36 +23,21 @@ const (
 	storeURLs = "sqlite:PATH, postgres://USER@HOST:PORT/DATABASE or mysql://USER@HOST:PORT/DATABASE"
 )
 
-// isRedis reports whether a ledger's URL is one of Redis.
-func isRedis(ledger string) bool {
-	switch name, _ := scheme(ledger); name {
-	case "redis", "rediss", "redis+sentinel", "redis+cluster":
-		return true
-	}
-	return false
-}
-
-func isPostgres(store string) bool {
-	name, _ := scheme(store)
-	return name == "postgres" || name == "postgresql"
-}
-
-func isMySQL(store string) bool {
-	name, _ := scheme(store)
-	return name == "mysql"
-}
-
 // kind names the sort of a backend: sqlite, redis, postgres or mysql.
 func kind(backend string) string {
-	switch {
-	case isRedis(backend):
+	switch name, _ := scheme(backend); name {
+	case "rediss", "redis+sentinel", "redis+cluster":
 		return "redis"
-	case isPostgres(backend):
+	case "postgresql":
 		return "postgres"
+	default:
+		return name
 	}
-	name, _ := scheme(backend)
-	return name
 }
+
+func isRedis(ledger string) bool   { return kind(ledger) == "redis" }
+func isPostgres(store string) bool { return kind(store) == "postgres" }
+func isMySQL(store string) bool    { return kind(store) == "mysql" }
 
 // sqlitePath returns the path of an SQLite URL.
 func sqlitePath(backend string) (string, bool) {

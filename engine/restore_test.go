@@ -385,71 +385,91 @@ func fence(t *testing.T, store string) {
 	}
 }
 
-// A journal beside an older store, in which units are held that have been sold
-// again since: they are given up before the journal is stored.
-func TestRestoreOfAStoreBesideAJournal(t *testing.T) {
-	base := t.TempDir()
-	dir := filepath.Join(base, "data")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	ctx := t.Context()
-	store, err := sqlitestore.Open(ctx, filepath.Join(dir, "store.db"), sqlitestore.Options{})
+// oldFolder is a data folder that is about to get an older store.
+type oldFolder struct {
+	*testing.T
+	base, dir string
+	store     *sqlitestore.Store
+	ledger    *sqliteledger.Ledger
+}
+
+func newOldFolder(t *testing.T) *oldFolder {
+	t.Helper()
+	d := &oldFolder{T: t, base: t.TempDir()}
+	d.dir = filepath.Join(d.base, "data")
+	d.must(os.Mkdir(d.dir, 0o700))
+	var err error
+	d.store, err = sqlitestore.Open(t.Context(), filepath.Join(d.dir, "store.db"), sqlitestore.Options{})
+	d.must(err)
+	d.ledger, err = sqliteledger.Open(t.Context(), filepath.Join(d.dir, "ledger.db"), sqliteledger.Options{Node: "a"})
+	d.must(err)
+	return d
+}
+
+func (d *oldFolder) must(err error) {
+	d.Helper()
 	if err != nil {
-		t.Fatal(err)
+		d.Fatal(err)
 	}
-	ledger, err := sqliteledger.Open(ctx, filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	loader := settle.NewLoader(store, ledger)
-	_, err = settle.NewControl(store, ledger, loader).Create(ctx, sluice.Sale{
-		ID: restoreSale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
+}
+
+// create creates a sale of one unit.
+func (d *oldFolder) create(sale sluice.SaleID) {
+	d.Helper()
+	loader := settle.NewLoader(d.store, d.ledger)
+	_, err := settle.NewControl(d.store, d.ledger, loader).Create(d.Context(), sluice.Sale{
+		ID: sale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
 		Terms: sluice.Terms{
 			Version: 1, Total: 1, MaxPerBuyer: 1, MaxOrders: 9,
 			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
 		},
 		PaymentWindow: time.Hour, PaymentGrace: time.Second,
 	})
-	must(err)
-	claim := func(buyer string, stored bool) sluice.OrderID {
-		t.Helper()
-		order := restoreSale.Order(fmt.Sprintf("%032x", []byte(buyer)))
-		c := []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order}}
-		await(t, "the unit", func() bool {
-			decisions, err := ledger.Claim(ctx, restoreSale, c)
-			return err == nil && decisions[0].Code == sluice.Accepted
-		})
-		if stored {
-			entries, err := ledger.ReadJournal(ctx, sluice.JournalRead{Sale: restoreSale, Source: sluice.New, Max: 9})
-			must(err)
-			_, err = store.Insert(ctx, restoreSale, entries)
-			must(err)
-			must(ledger.Ack(ctx, restoreSale, []string{entries[0].ID}))
-		}
-		return order
+	d.must(err)
+}
+
+// claim has a buyer accepted, and the order stored or left in the journal.
+func (d *oldFolder) claim(sale sluice.SaleID, buyer string, stored bool) sluice.OrderID {
+	d.Helper()
+	order := sale.Order(fmt.Sprintf("%032x", []byte(buyer)))
+	c := []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order}}
+	await(d.T, "the unit", func() bool {
+		decisions, err := d.ledger.Claim(d.Context(), sale, c)
+		return err == nil && decisions[0].Code == sluice.Accepted
+	})
+	if stored {
+		entries, err := d.ledger.ReadJournal(d.Context(), sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 9})
+		d.must(err)
+		_, err = d.store.Insert(d.Context(), sale, entries)
+		d.must(err)
+		d.must(d.ledger.Ack(d.Context(), sale, []string{entries[0].ID}))
 	}
-	end := func(order sluice.OrderID) {
-		t.Helper()
-		_, err := store.Change(ctx, sluice.Change{Order: order, Action: sluice.Cancel, By: "test"})
-		must(err)
-		_, err = store.GiveReleases(ctx, 9, func(sale sluice.SaleID, releases []sluice.Release) error {
-			_, err := ledger.Release(ctx, sale, releases)
-			return err
-		})
-		must(err)
-	}
-	alice := claim("alice", true)
+	return order
+}
+
+// end cancels an order and gives its unit back to the ledger.
+func (d *oldFolder) end(order sluice.OrderID) {
+	d.Helper()
+	_, err := d.store.Change(d.Context(), sluice.Change{Order: order, Action: sluice.Cancel, By: "test"})
+	d.must(err)
+	_, err = d.store.GiveReleases(d.Context(), 9, func(sale sluice.SaleID, releases []sluice.Release) error {
+		_, err := d.ledger.Release(d.Context(), sale, releases)
+		return err
+	})
+	d.must(err)
+}
+
+// A journal beside an older store, in which units are held that have been sold
+// again since: they are given up before the journal is stored.
+func TestRestoreOfAStoreBesideAJournal(t *testing.T) {
+	d := newOldFolder(t)
+	ctx, base, dir, store, ledger, must := t.Context(), d.base, d.dir, d.store, d.ledger, d.must
+	d.create(restoreSale)
+	alice := d.claim(restoreSale, "alice", true)
 	copyDB(t, filepath.Join(dir, "store.db"), filepath.Join(base, "old-store.db"))
-	end(alice)
-	end(claim("carol", true))
-	dave := claim("dave", false)
+	d.end(alice)
+	d.end(d.claim(restoreSale, "carol", true))
+	dave := d.claim(restoreSale, "dave", false)
 	must(store.Close())
 	must(ledger.Close())
 	for _, file := range []string{"store.db", "store.db-wal", "store.db-shm"} {
@@ -512,81 +532,27 @@ func TestARestoredJournalWaitsForTheRebuild(t *testing.T) {
 }
 
 func restoreBeforeTheRebuild(t *testing.T, fenced bool) {
-	base := t.TempDir()
-	dir := filepath.Join(base, "data")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	ctx := t.Context()
-	store, err := sqlitestore.Open(ctx, filepath.Join(dir, "store.db"), sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ledger, err := sqliteledger.Open(ctx, filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	loader := settle.NewLoader(store, ledger)
+	d := newOldFolder(t)
+	ctx, base, dir, must := t.Context(), d.base, d.dir, d.must
 	const n = 3
 	name := func(i int) sluice.SaleID { return sluice.SaleID(fmt.Sprintf("phone-%d", i)) }
-	claim := func(sale sluice.SaleID, buyer string, stored bool) sluice.OrderID {
-		t.Helper()
-		order := sale.Order(fmt.Sprintf("%032x", []byte(buyer)))
-		c := []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order}}
-		await(t, "the unit", func() bool {
-			decisions, err := ledger.Claim(ctx, sale, c)
-			return err == nil && decisions[0].Code == sluice.Accepted
-		})
-		if stored {
-			entries, err := ledger.ReadJournal(ctx, sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 9})
-			must(err)
-			_, err = store.Insert(ctx, sale, entries)
-			must(err)
-			must(ledger.Ack(ctx, sale, []string{entries[0].ID}))
-		}
-		return order
-	}
-	end := func(order sluice.OrderID) {
-		t.Helper()
-		_, err := store.Change(ctx, sluice.Change{Order: order, Action: sluice.Cancel, By: "test"})
-		must(err)
-		_, err = store.GiveReleases(ctx, 9, func(sale sluice.SaleID, releases []sluice.Release) error {
-			_, err := ledger.Release(ctx, sale, releases)
-			return err
-		})
-		must(err)
-	}
 	alice, dave := map[int]sluice.OrderID{}, map[int]sluice.OrderID{}
 	for i := range n {
-		_, err = settle.NewControl(store, ledger, loader).Create(ctx, sluice.Sale{
-			ID: name(i), SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
-			Terms: sluice.Terms{
-				Version: 1, Total: 1, MaxPerBuyer: 1, MaxOrders: 9,
-				OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
-			},
-			PaymentWindow: time.Hour, PaymentGrace: time.Second,
-		})
-		must(err)
-		alice[i] = claim(name(i), "alice", true)
+		d.create(name(i))
+		alice[i] = d.claim(name(i), "alice", true)
 	}
 	copyDB(t, filepath.Join(dir, "store.db"), filepath.Join(base, "old-store.db"))
 	for i := range n {
-		end(alice[i])
+		d.end(alice[i])
 	}
 	for i := range n {
-		end(claim(name(i), "carol", true))
+		d.end(d.claim(name(i), "carol", true))
 	}
 	for i := range n {
-		dave[i] = claim(name(i), "dave", false)
+		dave[i] = d.claim(name(i), "dave", false)
 	}
-	must(store.Close())
-	must(ledger.Close())
+	must(d.store.Close())
+	must(d.ledger.Close())
 	for _, file := range []string{"store.db", "store.db-wal", "store.db-shm"} {
 		_ = os.Remove(filepath.Join(dir, file))
 	}
@@ -594,9 +560,8 @@ func restoreBeforeTheRebuild(t *testing.T, fenced bool) {
 		fence(t, filepath.Join(base, "old-store.db"))
 	}
 	copyDB(t, filepath.Join(base, "old-store.db"), filepath.Join(dir, "store.db"))
-	if store, err = sqlitestore.Open(ctx, filepath.Join(dir, "store.db"), sqlitestore.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	store, err := sqlitestore.Open(ctx, filepath.Join(dir, "store.db"), sqlitestore.Options{})
+	must(err)
 	must(store.Heartbeat(ctx, "b")) // another server, which the rebuild waits for
 	must(store.Close())
 	s := openShop(t, dir)
