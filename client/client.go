@@ -205,8 +205,7 @@ func positive(n int) string {
 
 // unwrapURL takes off the url.Error, which repeats method and URL.
 func unwrapURL(err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
 	}
 	return err

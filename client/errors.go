@@ -72,8 +72,7 @@ func (e *OutcomeUnknownError) Unwrap() error { return e.Last }
 // CodeOf returns the code of an error of this package, or "" when the server
 // gave none.
 func CodeOf(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return ""

@@ -118,8 +118,7 @@ func undecided(err error, unknown bool) (again, lost bool) {
 func pause(ctx context.Context, n int, err error) bool {
 	wait := min(firstWait<<min(n-1, 10), maxWait)
 	wait = wait/2 + rand.N(wait/2+1) // a crowd must not return in step
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		wait = max(wait, e.RetryAfter)
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {

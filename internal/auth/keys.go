@@ -152,20 +152,17 @@ func (k *Keys) Run(ctx context.Context) {
 		wait = k.o.Refresh
 	}
 	retry := time.Second
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 		if err := k.Refresh(ctx); err == nil {
 			wait, retry = k.o.Refresh, time.Second
 		} else {
 			wait, retry = min(retry, k.o.Refresh), retry*2
 		}
-		timer.Reset(wait)
 	}
 }
 
@@ -294,8 +291,7 @@ func fetchURL(ctx context.Context, client *http.Client, location string) ([]byte
 func CheckKeysFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		var p *fs.PathError
-		if errors.As(err, &p) {
+		if p, ok := errors.AsType[*fs.PathError](err); ok {
 			err = p.Err
 		}
 		return fmt.Errorf("it cannot be read: %w", err)
