@@ -178,7 +178,7 @@ func (c *saleCheck) eligibility() {
 		text += fmt.Sprintf(", for a proof of work of %d bits", n)
 	}
 	status := api.CheckOK
-	if rules.Risk != (sluice.Risk{}) { // asking it about a buyer who does not exist would prove little, and stay in its books
+	if rules.Risk != (sluice.Risk{}) { // a question about a buyer who does not exist would prove little, and stay there
 		status = api.CheckWarn
 		text += fmt.Sprintf(", if the risk service agrees (%d ms, then %s); the risk service was not asked: try it with a "+
 			"ticket of your own", rules.Risk.TimeoutMS, rules.Risk.OnFailure)

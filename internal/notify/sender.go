@@ -130,7 +130,9 @@ func NewSender(store SenderStore, o SenderOptions) *Sender {
 		o.Observer = noObserver{}
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Sender{store: store, SenderOptions: o, loops: map[sluice.WebhookID]*running{}, lag: map[sluice.WebhookID]int64{}}
+	return &Sender{
+		store: store, SenderOptions: o, loops: map[sluice.WebhookID]*running{}, lag: map[sluice.WebhookID]int64{},
+	}
 }
 
 type noObserver struct{}
