@@ -51,7 +51,8 @@ type follower struct {
 // followed is what the loop remembers of a sale.
 type followed struct {
 	epoch, loaded int64     // of the row, when last seen
-	since         time.Time // since when they have been so
+	version       int64     // of its terms
+	since         time.Time // since when epoch and loaded have been so
 
 	reading, seq     int64 // epoch and sequence of the ledger, when last seen in step
 	doubts, verified int   // readings that began an epoch or went backwards, and those of them that have been compared
@@ -207,7 +208,17 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 		s = &followed{since: now}
 		f.seen[id] = s
 	}
-	if row := &view.Sale; row.Epoch != s.epoch || row.LoadedEpoch != s.loaded {
+	row := &view.Sale
+	if row.Epoch < s.epoch || row.LoadedEpoch < s.loaded || row.Version < s.version {
+		f.log.Warn("the store has an older state of a sale than it had: it was restored while this server runs",
+			"sale", id, "epoch", row.Epoch, "was", s.epoch, "version", row.Version, "version_was", s.version)
+		f.mu.Lock()
+		f.storing[id] = false // as at a start
+		f.mu.Unlock()
+		s.doubts++
+	}
+	s.version = row.Version
+	if row.Epoch != s.epoch || row.LoadedEpoch != s.loaded {
 		if s.loaded > 0 && row.LoadedEpoch != s.loaded {
 			s.loads.note(now)
 		}

@@ -36,7 +36,7 @@ func formatSale(id sluice.SaleID) sluice.Sale {
 
 func execFile(t *testing.T, file, statement string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+file)
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,6 +94,7 @@ type boardSale struct {
 	// Guarded by Board.mu.
 	sale      sluice.Sale // the store's row, as last read
 	rowAsked  time.Time   // when it was last asked for out of turn
+	rowRead   time.Time   // when the latest reading began that returned it, or a newer one
 	newer     int64       // version of the terms for which it has been asked for
 	retired   bool        // archived: no longer on the board
 	next      time.Time   // when it is to be read

@@ -134,6 +134,7 @@ func (b *Board) lookUpBatch(ctx context.Context, batch map[sluice.SaleID]*lookup
 	for id := range batch {
 		ids = append(ids, id)
 	}
+	begun := time.Now()
 	asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	rows, err := b.store.SelectSales(asking, sluice.SaleFilter{IDs: ids})
@@ -141,7 +142,7 @@ func (b *Board) lookUpBatch(ctx context.Context, batch map[sluice.SaleID]*lookup
 		b.lookups.failed.Store(time.Now().UnixNano())
 		err = fmt.Errorf("%w: %w", errLookup, err)
 	} else {
-		b.take(rows)
+		b.take(rows, begun)
 		err = sluice.ErrSaleNotFound
 	}
 	for i := range rows {

@@ -38,23 +38,25 @@ func (b *Board) followStore(ctx context.Context, woken bool) (pause time.Duratio
 
 // readFenced reads the rows of sales that are fenced.
 func (b *Board) readFenced(ctx context.Context) error {
+	begun := time.Now()
 	asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	fenced, err := b.store.SelectSales(asking, sluice.SaleFilter{Fenced: true})
-	b.take(fenced)
+	b.take(fenced, begun)
 	return err
 }
 
 // ReadSales reads the store's list of live sales. If that fails the old one
 // stays. What has left the list is read by itself: it may be archived.
 func (b *Board) ReadSales(ctx context.Context) error {
+	begun := time.Now()
 	asking, cancel := context.WithTimeout(ctx, max(b.opts.Timeout, listTimeout))
 	defer cancel()
 	list, err := b.store.SelectSales(asking, sluice.SaleFilter{Live: true})
 	if err != nil {
 		return err
 	}
-	b.take(list)
+	b.take(list, begun)
 	if b.sales.Size() > len(list) {
 		listed := make(map[sluice.SaleID]bool, len(list))
 		for i := range list {
@@ -106,23 +108,24 @@ func (b *Board) readRows(ctx context.Context) error {
 		if len(ids) == 0 {
 			return nil
 		}
+		begun := time.Now()
 		asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 		rows, err := b.store.SelectSales(asking, sluice.SaleFilter{IDs: ids})
 		cancel()
 		if err != nil {
 			return err // the readings ask again
 		}
-		b.take(rows)
+		b.take(rows, begun)
 	}
 }
 
-// take puts rows on the board.
-func (b *Board) take(rows []sluice.Sale) {
+// take puts rows on the board whose reading began then.
+func (b *Board) take(rows []sluice.Sale, begun time.Time) {
 	defer b.tell()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range rows {
-		b.keep(&rows[i])
+		b.keep(&rows[i], begun)
 	}
 }
 
@@ -130,11 +133,12 @@ func (b *Board) take(rows []sluice.Sale) {
 // what a server does with a sale it has just changed. If only the ledger does
 // not answer, the view says that (View.Down).
 func (b *Board) Reload(ctx context.Context, id sluice.SaleID) (*View, error) {
+	begun := time.Now()
 	sale, err := b.store.Sale(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	b.take([]sluice.Sale{sale})
+	b.take([]sluice.Sale{sale}, begun)
 	b.readNow(ctx, id)
 	view := b.View(id)
 	if view == nil {
@@ -147,12 +151,20 @@ func (b *Board) Reload(ctx context.Context, id sluice.SaleID) (*View, error) {
 // they are asked for.
 const maxArchived = 4096
 
+// storeBack is for how long a store may show an older row than before, while a
+// reading is under way or another node of a cluster answers. One that shows it for
+// longer was restored from an older copy.
+const storeBack = 5 * time.Second
+
 // keep takes a row unless the board has a newer one: the list may have been
 // read before a change that this server has made itself. The caller holds mu.
-func (b *Board) keep(sale *sluice.Sale) {
+func (b *Board) keep(sale *sluice.Sale, begun time.Time) {
 	e, ok := b.sales.Load(sale.ID)
-	if ok && older(sale, &e.sale) {
+	switch {
+	case ok && older(sale, &e.sale) && begun.Sub(e.rowRead) < storeBack:
 		return
+	case ok && e.rowRead.Before(begun):
+		e.rowRead = begun
 	}
 	if !sale.ArchivedAt.IsZero() {
 		b.retire(e, sale)
@@ -162,7 +174,7 @@ func (b *Board) keep(sale *sluice.Sale) {
 		return
 	}
 	if !ok {
-		e = &boardSale{id: sale.ID, board: b, index: -1}
+		e = &boardSale{id: sale.ID, board: b, index: -1, rowRead: begun}
 		b.sales.Store(sale.ID, e)
 		b.version.Add(1)
 	}

@@ -227,6 +227,11 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 	if err != nil {
 		return false, err
 	}
+	if !slices.Contains(gathered, r.node) { // the store was restored since: it is another loss
+		r.announce(sale)
+		p.gathered = time.Time{}
+		return false, nil
+	}
 	missing := slices.DeleteFunc(live, func(node string) bool { return slices.Contains(gathered, node) })
 	waits := strings.Join(missing, " ")
 	if waits != "" && waits != p.waits && time.Since(p.gathered) >= HeartbeatEvery {

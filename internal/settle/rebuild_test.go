@@ -105,6 +105,59 @@ func TestRebuild(t *testing.T) {
 	r.accepted("eve", false)
 }
 
+// forgetful has lost the servers' marks, until they mark again.
+type forgetful struct {
+	settle.RebuildStore
+	lost bool
+}
+
+func (s *forgetful) Gathered(ctx context.Context, sale sluice.SaleID, epoch int64) ([]string, error) {
+	if s.lost {
+		return nil, nil
+	}
+	return s.RebuildStore.Gathered(ctx, sale, epoch)
+}
+
+func (s *forgetful) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node string) error {
+	s.lost = false
+	return s.RebuildStore.MarkGathered(ctx, sale, epoch, node)
+}
+
+// A store that was restored after a server had gathered does not know it: the server
+// gathers again, and does not wait for itself.
+func TestAGatheringThatTheStoreForgot(t *testing.T) {
+	r := newRig(t)
+	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"a", "b"} {
+		if err := r.store.Heartbeat(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.store.FenceSale(t.Context(), id, 1, "rebuild: the test asks for it"); err != nil {
+		t.Fatal(err)
+	}
+	fenced, store := r.sale(), &forgetful{RebuildStore: r.store}
+	a := settle.NewRebuilder("a", store, r.ledger, r.loader, settle.NewMemory(0),
+		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
+	if ready, err := a.Gather(t.Context(), &fenced); ready || err != nil {
+		t.Fatal(ready, err)
+	}
+	store.lost = true
+	if _, err := r.rebuilder("b", settle.NewMemory(0)).Gather(t.Context(), &fenced); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := a.Gather(t.Context(), &fenced); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ready, err := a.Gather(t.Context(), &fenced); !ready || err != nil {
+		t.Errorf("ready %v, %v after all have gathered", ready, err)
+	}
+}
+
 // The ledger falls back to a copy without a claim whose answer is on its way to
 // a server. The server fences the ledger, waits until no claim of its own is in
 // flight, and only then stores what it remembers and says so; the rebuild waits
