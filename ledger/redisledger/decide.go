@@ -27,9 +27,9 @@ func (l *Ledger) answer(ctx context.Context, sale sluice.SaleID, claims []sluice
 	decisions []sluice.Decision,
 ) error {
 	if reply.state == decided {
-		told, err := l.decide(ctx, sale, claims, reply, decisions)
+		reported, err := l.decide(ctx, sale, claims, reply, decisions)
 		if err == nil {
-			l.known(sale).advance(reply.mark(told))
+			l.known(sale).advance(reply.mark(reported))
 		}
 		return err
 	}
@@ -51,7 +51,9 @@ type claimReply struct {
 	answers []rueidis.RedisMessage
 }
 
-func (r *claimReply) mark(told int64) mark { return mark{epoch: r.epoch, reported: told, seen: r.seq} }
+func (r *claimReply) mark(reported int64) mark {
+	return mark{epoch: r.epoch, reported: reported, seen: r.seq}
+}
 
 func parseReply(message rueidis.RedisMessage) (claimReply, error) {
 	var r claimReply
@@ -80,7 +82,7 @@ func parseReply(message rueidis.RedisMessage) (claimReply, error) {
 // before. claim.lua writes the same (I4: a replay is an acceptance too).
 func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply,
 	decisions []sluice.Decision,
-) (told int64, err error) {
+) (reported int64, err error) {
 	n := len(claims)
 	at := fromMillis(reply.at)
 	var accepted int64
@@ -91,7 +93,7 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 				Code: sluice.Accepted, Order: claims[i].Order, Quantity: claims[i].Quantity, Seq: answer, At: at,
 				Epoch: reply.epoch, Terms: reply.terms,
 			}
-			told = reply.seq
+			reported = reply.seq
 			accepted++
 			return
 		}
@@ -138,7 +140,7 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 				decisions[i].Code, records[claims[i].Buyer], limited = sluice.BuyerLimit, record, true
 				continue
 			}
-			told = reply.seq
+			reported = reply.seq
 			if decisions[i], err = decideText(sale, &claims[i], text); err != nil { // what was decided stays so
 				decisions[i] = sluice.Decision{Code: sluice.Unavailable}
 				l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: reply.epoch, Fence: damaged(claims[i].Buyer)})
@@ -150,7 +152,7 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 	if limited {
 		l.fillOrders(ctx, sale, claims, mark{epoch: reply.epoch, seen: reply.seq - accepted}, records, decisions)
 	}
-	return told, nil
+	return reported, nil
 }
 
 // decideText decides a claim whose answer carries the line on record.

@@ -3,7 +3,7 @@
 -- KEYS:    1 sale hash, 2 buyers hash, 3 journal stream
 -- ARGV:    1 layout the caller assumes, 'whole' or 'split';
 --          2 name of the asking server, 3 its field in the sale hash ('told:' and the name);
---          4 epoch and 5 sequence it was last told there, 6 highest sequence it has seen there (0 0 0: none);
+--          4 epoch and 5 sequence it last received there, 6 highest sequence it has seen there (0 0 0: none);
 --          7 now in ms, or '' for this server's clock; 8 the cooldown of a reopened sale, in ms;
 --          of a reclaim: the time in 7, and in 8 the epoch of the load, a space, and the version of the terms;
 --          9 '1' if WAIT follows, else '';
@@ -23,8 +23,8 @@
 --          loss is visible: a missing sale, record, journal entry or received sequence is never a refusal, nor is a
 --          field of the sale or a record that no program of ours writes so, nor is another layout than the records
 --          have; and an entry too many, of a torn transaction (docs/redis-keys.md), is none either. A batch that
---          was accepted or repeated in part counts as told up to the sequence after it, and under WAIT it writes: from
---          Redis 7.2 on WAIT covers nothing but the writes of its own connection
+--          was accepted or repeated in part counts as received up to the sequence after it, and under WAIT it writes:
+--          from Redis 7.2 on WAIT covers nothing but the writes of its own connection
 -- Cost:    5 to 7 commands a call whatever n is; each field is read once, searched once for each of its claims,
 --          and put together and written once: under 1 ms for 250, unless fields are long (docs/redis-keys.md)
 -- Resend:  safe: what was accepted the first time is on record and answers 'R'
@@ -258,7 +258,7 @@ if seq > start then -- I5; the journal first, since it alone may still be of the
   end
   redis.call('HSET', KEYS[2], unpack(writes))
   redis.call('HSET', KEYS[1], 'seq', seq, 'taken', taken, 'entries', entries + 1, ARGV[3], seq)
-elseif repeated and (ARGV[9] == '1' or told ~= seq) then -- I4: a replay is an acceptance too
+elseif repeated and (ARGV[9] == '1' or received ~= seq) then -- I4: a replay is an acceptance too
   redis.call('HSET', KEYS[1], ARGV[3], seq)
 end
 if seq - start == n then

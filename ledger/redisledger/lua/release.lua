@@ -3,7 +3,7 @@
 -- KEYS:    1 sale hash, 2 buyers hash, 3 journal stream
 -- ARGV:    1 layout the caller assumes, 'whole' or 'split';
 --          2 name of the asking server, 3 its field in the sale hash ('told:' and the name);
---          4 epoch and 5 sequence it was last told there, 6 highest sequence it has seen there (0 0 0: none);
+--          4 epoch and 5 sequence it last received there, 6 highest sequence it has seen there (0 0 0: none);
 --          7 now in ms, or '' for this server's clock; 8 the cooldown of a reopened sale, in ms,
 --          9 '1' if WAIT follows, else '';
 --          10 epoch of these releases, 11 highest epoch of all that the caller gives; 12 n, their number;

@@ -1,6 +1,6 @@
 -- What claim.lua and release.lua begin with, behind their HMGET of the sale hash: the sale is there, of this format and
 -- not fenced; or, of a reclaim, fenced as loading under the epoch "behind". The first seven fields are format, epoch,
--- seq, taken, fence, layout and what this server was last told.
+-- seq, taken, fence, layout and the last sequence that this server received (field told:NODE).
 local epoch = match(sale[2] or '', '^[1-9]%d*$') and tonumber(sale[2])
 if not sale[1] or not epoch or epoch > 1125899906842624 then -- gone, or damaged: no server counts that far
   return {1}
@@ -23,7 +23,7 @@ local function number(i, name, least)
   end
   return n
 end
-local seq, taken, told = number(3, 'seq', 0), number(4, 'taken', 0), 0
-if sale[7] then told = number(7, 'told', 0) end -- a server that was told nothing has no field
+local seq, taken, received = number(3, 'seq', 0), number(4, 'taken', 0), 0
+if sale[7] then received = number(7, 'told', 0) end -- a server that has received nothing has no field
 if sale[1] ~= '1' then damaged = 'format' end
 if sale[6] ~= 'whole' and sale[6] ~= 'split' then damaged = 'layout' end

@@ -1,5 +1,5 @@
 -- The loss check of claim.lua and release.lua. The script has read entries, n and again; the name of the asking server
--- is ARGV 2, the epoch and the sequences that it was told are ARGV 4 to 6.
+-- is ARGV 2, the epoch and the sequences that it has received are ARGV 4 to 6.
 
 -- Buyers' records before the loss checks: a key of the wrong type must stop the script before anything is written.
 -- Each is read once, however often its buyer occurs; unless again is set, none does.
@@ -25,7 +25,7 @@ if damaged then
   lost = 'lost: the sale\'s field "' .. damaged .. '" is gone or damaged'
 elseif epoch < known then
   lost = 'lost: epoch ' .. sale[2] .. ', where ' .. ARGV[2] .. ' knew epoch ' .. ARGV[4]
-elseif epoch == known and told < tonumber(ARGV[5]) then
+elseif epoch == known and received < tonumber(ARGV[5]) then
   lost = 'lost: ' .. ARGV[2] .. ' received sequence ' .. ARGV[5] .. ', on record is ' .. (sale[7] or 'none')
 elseif epoch == known and seq < tonumber(ARGV[6]) then
   lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[2] .. ' saw ' .. ARGV[6]
