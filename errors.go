@@ -92,6 +92,13 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("the records of %d buyers are damaged, the first of %q", len(e.Buyers), e.Buyers[0])
 }
 
+// EventsGoneError says that events which were asked for are deleted.
+type EventsGoneError struct{ First int64 } // the first one that the feed still has
+
+func (e *EventsGoneError) Error() string {
+	return fmt.Sprintf("the feed begins with event %d: those before it are deleted (order_retention)", e.First)
+}
+
 // StateError says that the sale is not in a state that allows what was asked.
 type StateError struct {
 	Sale   SaleID

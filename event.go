@@ -150,7 +150,8 @@ type EventStore interface {
 
 	// Events returns up to limit events (1 to MaxPage) numbered after this one,
 	// in order; fewer only at the end of the feed. ErrBadCursor if after is
-	// negative, or beyond the last number: then the store is an older copy.
+	// negative, or beyond the last number: then the store is an older copy. An
+	// *EventsGoneError if the event after it is deleted.
 	Events(ctx context.Context, after int64, limit int) ([]Event, error)
 
 	// LastEvent returns the last number given, 0 if there is none.

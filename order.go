@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -291,4 +292,44 @@ type Releaser interface {
 	//
 	// If the sale was sold out, a cooldown of RefusalLease begins.
 	Release(ctx context.Context, sale SaleID, releases []Release) (Released, error)
+}
+
+// Remains is what is kept of the deleted orders of a sale.
+type Remains struct {
+	At         time.Time `json:"-"`                     // when the last one was deleted; zero before
+	Sums       []Sum     `json:"sums"`                  // by status and currency
+	NotCovered int64     `json:"not_covered,omitempty"` // orders that never held units (I1)
+}
+
+// Sum is of the orders that ended with one status and were sold in one currency.
+type Sum struct {
+	Status   Status `json:"status"`
+	Currency string `json:"currency"`
+	Orders   int64  `json:"orders"`
+	Units    int64  `json:"units"`
+	Amount   int64  `json:"amount"` // in minor units
+}
+
+// Add counts an order that is deleted; uncovered if it never held units.
+func (r *Remains) Add(o *Order, uncovered bool) {
+	i := slices.IndexFunc(r.Sums, func(s Sum) bool { return s.Status == o.Status && s.Currency == o.Price.Currency })
+	if i < 0 {
+		i, r.Sums = len(r.Sums), append(r.Sums, Sum{Status: o.Status, Currency: o.Price.Currency})
+	}
+	r.Sums[i].Orders++
+	r.Sums[i].Units += o.Quantity
+	r.Sums[i].Amount += o.Quantity * o.Price.Amount
+	if uncovered {
+		r.NotCovered++
+	}
+}
+
+// Live returns the units of those that were paid: they count as taken.
+func (r *Remains) Live() (units int64) {
+	for _, s := range r.Sums {
+		if s.Status.Live() {
+			units += s.Units
+		}
+	}
+	return units
 }

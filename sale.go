@@ -126,6 +126,10 @@ type Sale struct {
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	ArchivedAt time.Time // zero unless archived: the ledger has forgotten the sale
+
+	// Remains is what is kept of orders that are deleted (ErasureStore.PurgeOlder); nil
+	// unless some are.
+	Remains *Remains `json:"-"`
 }
 
 // NewSale returns a sale with the defaults of what an API request or a command

@@ -321,6 +321,20 @@ type ErasureStore interface {
 	// EraseOlder erases the buyers of all sales that were archived longer ago than
 	// age, by the store's clock, and deletes admin actions that are older than that.
 	EraseOlder(ctx context.Context, age time.Duration) (Erased, error)
+	// PurgeOlder deletes events that are older than age, by the store's clock, the
+	// oldest first and as far as every webhook has received them; and of sales that were
+	// archived longer ago the orders all of whose events are deleted, with their histories
+	// and resolved dead letters. What they count for is kept (Sale.Remains). It needs no
+	// key, and works in small transactions as the others do.
+	PurgeOlder(ctx context.Context, age time.Duration) (Purged, error)
+}
+
+// Purged counts what PurgeOlder deleted, and says what waits.
+type Purged struct {
+	Orders int64
+	Events int64         // that the feed no longer has
+	Waits  []ErasureWait // sales that keep orders, or all of them, for the next time
+	Behind []WebhookID   // that have not received events which are old enough
 }
 
 // Erased counts what was erased, and says what waits.
@@ -346,4 +360,10 @@ const (
 	NotArchived ErasureReason = "not_archived"
 	OnList      ErasureReason = "on_list" // of a sale that is not archived
 	OwedRefund  ErasureReason = "refund_due"
+
+	// These are of PurgeOlder alone. The newest order of the store stays until there is
+	// a newer one.
+	DeadLetterOpen ErasureReason = "dead_letter"
+	RecentEvents   ErasureReason = "recent_events" // which the feed still has
+	NewestOrder    ErasureReason = "newest_order"
 )

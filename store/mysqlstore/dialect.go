@@ -236,6 +236,12 @@ var own = map[string]string{
 	"Erase.PaymentsOf": `SELECT c.order_id, c.from_status, c.payment_id, c.refused
 		FROM ` + list + ` STRAIGHT_JOIN order_changes c ON c.order_id = list.id
 		WHERE c.payment_id <> '' OR c.refused <> ''`,
+	"Purge.HaveEvents": `SELECT DISTINCT c.order_id FROM ` + list + ` STRAIGHT_JOIN order_changes c ON c.order_id = list.id
+		WHERE c.event IS NULL OR c.event >= ?`,
+	"Purge.DeleteChanges": `DELETE order_changes FROM ` + list + `
+		STRAIGHT_JOIN order_changes ON order_changes.order_id = list.id`,
+	"Purge.DeleteOrders": `DELETE orders FROM ` + list + `
+		STRAIGHT_JOIN orders FORCE INDEX (orders_order_id) ON orders.order_id = list.id`,
 	"Events.NewChanges": `SELECT c.position, c.order_id, c.changed_at, o.sale_id, o.position, coalesce(m.position, 0)
 		FROM (SELECT position, order_id, changed_at FROM order_changes FORCE INDEX (order_changes_event)
 			WHERE event IS NULL ORDER BY event, position LIMIT ?) c

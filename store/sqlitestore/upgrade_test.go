@@ -76,8 +76,13 @@ func TestALongMigrationWaitsForOpenSales(t *testing.T) {
 	for _, column := range []string{"fence", "ttl"} {
 		do("ALTER TABLE leases DROP COLUMN " + column)
 	}
-	do("DROP INDEX sales_to_erase")
-	do("ALTER TABLE sales DROP COLUMN erased_at")
+	for _, index := range []string{"sales_to_erase", "sales_to_purge", "order_events_of_sale"} {
+		do("DROP INDEX " + index)
+	}
+	do("ALTER TABLE event_feed DROP COLUMN first_event")
+	for _, column := range []string{"erased_at", "purged_at", "remains"} {
+		do("ALTER TABLE sales DROP COLUMN " + column)
+	}
 	for _, table := range []string{"sales", "sale_terms"} {
 		do("ALTER TABLE " + table + " DROP COLUMN max_unpaid")
 	}

@@ -69,6 +69,13 @@ var arguments = map[string]string{
 	"Erase.Actions": "text text text text one two text", "Erase.DeleteActions": "one two now", "Erase.ToErase": "now text",
 	"Erase.SetErased": "now sale",
 
+	"Purge.Feed": "", "Purge.LockCut": "", "Purge.SetFirst": "one", "Purge.Behind": "text",
+	"Purge.ForgetFailed": "text one", "Purge.FirstRange": "", "Purge.DeleteRanges": "one two",
+	"Purge.FirstSaleEvent": "", "Purge.DeleteSaleEvents": "one two", "Purge.ToPurge": "now text",
+	"Purge.LastRange": "sale", "Purge.Mark": "sale", "Purge.NewestOrder": "", "Purge.HaveEvents": "orders one",
+	"Purge.DeleteChanges": "orders", "Purge.DeleteOrders": "orders", "Purge.SetRemains": "one rules sale",
+	"Purge.OldestOrder": "sale", "Purge.DeleteLetters": "sale", "Purge.SetPurged": "now sale",
+
 	"Backlog.DeadLetters": "", "Backlog.Releases": "", "Backlog.Overdue": "now",
 
 	"Events.LockFeed": "", "Events.SetFeed": "max", "Events.LastEvent": "", "Events.Unnumbered": "",

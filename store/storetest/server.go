@@ -145,7 +145,7 @@ func (s *Server) empty(t *testing.T, raw *sql.DB) {
 			first = append(first, "DELETE FROM "+table)
 		}
 	}
-	for _, statement := range append(append(first, last...), "UPDATE event_feed SET last_event = 0") {
+	for _, statement := range append(append(first, last...), "UPDATE event_feed SET first_event = 1, last_event = 0") {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}

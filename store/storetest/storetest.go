@@ -141,6 +141,10 @@ var alone = []storeTest{
 	{"EraseLeftOvers", testEraseLeftOvers},
 	{"EraseTurns", testEraseTurns},
 
+	{"Purge", testPurge},
+	{"PurgeWaitsForWebhooks", testPurgeWaitsForWebhooks},
+	{"PurgeCutOff", testPurgeCutOff},
+
 	{"Returning", testReturning},
 	{"ReissueRelease", testReissueRelease},
 	{"ReissueReleaseConditions", testReissueReleaseConditions},
@@ -209,6 +213,7 @@ var together = []storeTest{
 	{"ArchiveAgainstChanges", testArchiveAgainstChanges},
 	{"EraseAgainstRefunds", testEraseAgainstRefunds},
 	{"EraseTwoOfOneLetter", testEraseTwoOfOneLetter},
+	{"ConcurrentPurge", testConcurrentPurge},
 	{"ConcurrentResolve", testConcurrentResolve},
 	{"ConcurrentReissue", testConcurrentReissue},
 	{"ReissueAgainstEndings", testReissueAgainstEndings},

@@ -13,7 +13,7 @@ import (
 // Columns, in the order in which every dialect inserts and selects them.
 const (
 	saleColumns = `id, ` + editableColumns + `, terms_version, ` + limitColumns +
-		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at`
+		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at, purged_at, remains`
 	// editableColumns are the descriptive fields of a sale.
 	editableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency,
 		payment_window_ms, payment_grace_ms, rules`
@@ -153,7 +153,8 @@ func rulesArg(r *sluice.Rules) string {
 func scanSale(r row) (sluice.Sale, error) {
 	var s sluice.Sale
 	var listAmount sql.NullInt64
-	var listCurrency sql.NullString
+	var listCurrency, remains sql.NullString
+	var purgedAt time.Time
 	err := r.Scan(slices.Concat([]any{
 		&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency,
 		millis{&s.PaymentWindow},
@@ -165,7 +166,14 @@ func scanSale(r row) (sluice.Sale, error) {
 		moment{&s.CreatedAt},
 		moment{&s.UpdatedAt},
 		moment{&s.ArchivedAt},
+		moment{&purgedAt},
+		&remains,
 	})...)
+	if err == nil && remains.Valid {
+		s.Remains = &sluice.Remains{}
+		err = json.Unmarshal([]byte(remains.String), s.Remains)
+		s.Remains.At = purgedAt
+	}
 	s.ListPrice = sluice.Money{Amount: listAmount.Int64, Currency: listCurrency.String}
 	return s, err
 }

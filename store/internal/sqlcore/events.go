@@ -49,12 +49,15 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (page []slui
 		return nil, fmt.Errorf("limit %d: want 1 to %d", limit, sluice.MaxPage)
 	}
 	err = s.view(ctx, func(tx *conn) error {
-		last, err := only[int64](tx.row(sqlLastEvent))
-		if err != nil {
+		var first, last int64
+		if err := tx.row(sqlFeed).Scan(&first, &last); err != nil {
 			return err
 		}
 		if after < 0 || after > last {
 			return fmt.Errorf("the last event is %d: %w", last, sluice.ErrBadCursor)
+		}
+		if after < first-1 {
+			return &sluice.EventsGoneError{First: first}
 		}
 		page = make([]sluice.Event, min(last-after, int64(limit)))
 		if len(page) == 0 {

@@ -57,8 +57,14 @@ func (s *Store) RecountTaken(ctx context.Context, id sluice.SaleID) (before, aft
 	defer s.wrap(&err, "count taken again sale=%s", id)
 	err = s.changeSale(ctx, id, func(tx *conn, sale *sluice.Sale) error {
 		before = sale.Taken
-		if err := tx.row(sqlLiveUnits, id).Scan(&after); err != nil || before == after {
+		if err := tx.row(sqlLiveUnits, id).Scan(&after); err != nil {
 			return err
+		}
+		if sale.Remains != nil {
+			after += sale.Remains.Live()
+		}
+		if before == after {
+			return nil
 		}
 		if sale.Cap != sluice.Unlimited && after > sale.Cap { // I1
 			return fmt.Errorf("live orders hold %d units, more than the cap of %d", after, sale.Cap)

@@ -50,7 +50,7 @@ func (s *Store) CreateSale(ctx context.Context, sale sluice.Sale) (_ sluice.Sale
 		now := tx.now()
 		sale.CreatedAt, sale.UpdatedAt = now, now
 		if !tx.changed(sqlInsertSale, slices.Concat([]any{sale.ID}, editableArgs(&sale), termsArgs(&sale.Terms),
-			[]any{sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken, limitArg(sale.Cap), now, now, nil})...) {
+			[]any{sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken, limitArg(sale.Cap), now, now, nil, nil, nil})...) {
 			return sluice.ErrSaleExists
 		}
 		tx.addTerms(&sale)

@@ -324,8 +324,8 @@ func (s *Store) ReplayFailed(ctx context.Context, id sluice.WebhookID) (replayed
 func (s *Store) ReplayEvent(ctx context.Context, id sluice.WebhookID, event int64, subject string) (err error) {
 	defer s.wrap(&err, "replay event %d", event)
 	return s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, now time.Time) error {
-		if event < 1 || event > w.Cursor {
-			return sluice.ErrEventNotFound
+		if err := tx.canReplay(w, event); err != nil {
+			return err
 		}
 		return tx.keep(w.ID, &sluice.Delivery{Event: event, Subject: subject, State: sluice.DeliveryPending}, now)
 	})
@@ -335,10 +335,21 @@ func (s *Store) ReplayEvent(ctx context.Context, id sluice.WebhookID, event int6
 func (s *Store) ReplayFrom(ctx context.Context, id sluice.WebhookID, event int64) (err error) {
 	defer s.wrap(&err, "replay from event %d", event)
 	return s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, _ time.Time) error {
-		if event < 1 || event > w.Cursor {
-			return sluice.ErrEventNotFound
+		if err := tx.canReplay(w, event); err != nil {
+			return err
 		}
 		tx.exec(sqlForgetFrom, w.ID, event)
 		return tx.set(sqlSetCursor, event-1, w.ID)
 	})
+}
+
+// canReplay says whether a webhook has come as far as an event that the feed still
+// has. It holds the row of the feed, so that the event stays until the webhook is seen
+// to wait for it.
+func (q *conn) canReplay(w *sluice.Webhook, event int64) error {
+	first, err := only[int64](q.row(sqlLockCut))
+	if err == nil && (event < first || event > w.Cursor) {
+		err = sluice.ErrEventNotFound
+	}
+	return err
 }
