@@ -5,7 +5,7 @@ import "time"
 // AuditReport is the outcome of an audit of one sale, or of several.
 type AuditReport struct {
 	Sale     SaleID       `json:"sale_id,omitempty"` // empty: several sales
-	OK       bool         `json:"ok"`                // every check is
+	OK       bool         `json:"ok"`                // every check that the orders are left for is
 	Checks   []AuditCheck `json:"checks"`
 	InFlight int64        `json:"in_flight"` // accepted claims on their way from the journal to the store
 
@@ -19,7 +19,8 @@ type AuditCheck struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	// Unchecked: the check, or a part of it, could not be made, and what could
-	// be seen was right. It goes with OK false.
+	// be seen was right. It goes with OK false. Where orders are deleted
+	// (Sale.Remains), the report is OK all the same.
 	Unchecked bool   `json:"unchecked,omitempty"`
 	Detail    string `json:"detail"` // what was compared, with figures; offenders first
 }
@@ -66,6 +67,7 @@ type AuditFigures struct {
 		Total       *int64           `json:"total"` // null: no total
 		Taken       int64            `json:"taken"`
 		Orders      int64            `json:"orders"`
+		Deleted     int64            `json:"deleted,omitempty"` // of Orders: only their sums are left
 		LiveUnits   int64            `json:"live_units"`
 		ByStatus    map[Status]int64 `json:"by_status"`
 		DeadLetters int64            `json:"dead_letters"` // journal entries set aside

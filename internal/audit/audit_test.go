@@ -485,3 +485,63 @@ func TestArchived(t *testing.T) {
 		t.Errorf("%+v; want a unit too many found", report.Checks)
 	}
 }
+
+// deleted is a world of an archived sale, of whose orders only the sums are left: nine
+// were paid, and one is cancelled.
+func deleted() *world {
+	w := newWorld(12, 1)
+	w.claim("b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9", "b10")
+	w.drain()
+	w.end(3)
+	w.returning = nil
+	w.reading = sluice.Reading{Sale: saleID, Now: opens}
+	w.records, w.sale.ArchivedAt, w.sale.Epoch = nil, opens, w.sale.Epoch+1
+	w.sale.Remains = &sluice.Remains{}
+	for i := range w.orders {
+		if w.orders[i].Status == sluice.Pending {
+			w.orders[i].Status = sluice.Paid
+		}
+		w.sale.Remains.Add(&w.orders[i], false)
+	}
+	w.orders, w.ended = nil, nil
+	return w
+}
+
+// Of deleted orders the audit says what the sums prove, and no more.
+func TestDeletedOrders(t *testing.T) {
+	w := deleted()
+	r := run(t, w)
+	if got := strings.Join(red(r), " "); got != "I3? I4? I5? I6? I8?" {
+		t.Errorf("not ok: %s", got)
+	}
+	all := audit.Merge([]sluice.AuditReport{run(t, sold()), r})
+	if !r.OK || r.Violated() || !all.OK || r.Figures.Store.Deleted != 10 || r.Figures.Store.Orders != 10 {
+		t.Errorf("the report: ok %v, violated %v, with another ok %v, %+v", r.OK, r.Violated(), all.OK, r.Figures.Store)
+	}
+	for id, says := range map[string]string{
+		"I2": "10 orders are deleted by order_retention, only their sums are left; store: 9 taken = 9 in live orders",
+		"I5": "10 orders are deleted by order_retention, only their sums are left",
+	} {
+		if got := detail(r, id); !strings.Contains(got, says) {
+			t.Errorf("%s says %s, want %s", id, got, says)
+		}
+	}
+	if got := detail(all, "I5"); got != "2 sales; of 1 the orders are deleted by order_retention" {
+		t.Errorf("I5 of both says %s", got)
+	}
+
+	w.sale.Taken--
+	if r := run(t, w); r.OK || !r.Violated() || !strings.Contains(detail(r, "I2"), "8 taken, but the live orders hold 9") {
+		t.Errorf("a unit lost: %+v", r)
+	}
+	w = deleted()
+	w.sale.Remains.NotCovered = 1
+	if r := run(t, w); r.OK || !r.Violated() {
+		t.Errorf("beyond the total: %+v", r)
+	}
+	w = deleted()
+	w.sale.Taken, w.sale.Remains.Sums[0].Units = 13, 13
+	if r := run(t, w); r.OK || !r.Violated() {
+		t.Errorf("13 of 12: %+v", r)
+	}
+}

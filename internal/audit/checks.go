@@ -12,15 +12,19 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// checkNames lists the checks in the order of the report.
-var checkNames = [...]struct{ id, name string }{
-	{"I1", "No oversell"},
-	{"I2", "Conservation"},
-	{"I3", "Limit"},
-	{"I4", "Same answer (unique)"},
-	{"I5", "One order"},
-	{"I6", "One end"},
-	{"I8", "Window"},
+// checkNames lists the checks in the order of the report. Those by sums can also be made
+// of orders that are deleted.
+var checkNames = [...]struct {
+	id, name string
+	bySums   bool
+}{
+	{"I1", "No oversell", true},
+	{"I2", "Conservation", true},
+	{"I3", "Limit", false},
+	{"I4", "Same answer (unique)", false},
+	{"I5", "One order", false},
+	{"I6", "One end", false},
+	{"I8", "Window", false},
 }
 
 // finding gathers what one check saw.
@@ -62,7 +66,13 @@ func (b *Book) report() sluice.AuditReport {
 		archived := errors.Is(b.LedgerErr, errArchived)
 		check := sluice.AuditCheck{ID: c.id, Name: c.name, OK: len(found[i].faults) == 0 && (b.LedgerErr == nil || archived)}
 		parts := found[i].facts
+		unneeded := false
 		switch {
+		case b.deleted > 0 && !c.bySums && check.OK:
+			check.OK, check.Unchecked, unneeded = false, true, true
+			parts = append([]string{b.deletion()}, parts...)
+		case b.deleted > 0 && archived:
+			parts = append([]string{b.deletion()}, parts...)
 		case archived:
 			parts = append([]string{errArchived.Error()}, parts...)
 		case b.LedgerErr != nil:
@@ -71,9 +81,18 @@ func (b *Book) report() sluice.AuditReport {
 		}
 		check.Detail = strings.Join(append(found[i].faults, parts...), "; ")
 		r.Checks = append(r.Checks, check)
-		r.OK = r.OK && check.OK
+		r.OK = r.OK && (check.OK || unneeded)
 	}
 	return r
+}
+
+// deletion says how many orders of the sale are only sums, and since when.
+func (b *Book) deletion() string {
+	if at := b.Stored.Remains.At; !at.IsZero() {
+		return fmt.Sprintf("%d orders deleted on %s by order_retention, only their sums are left", b.deleted,
+			at.Format(time.DateOnly))
+	}
+	return fmt.Sprintf("%d orders are deleted by order_retention, only their sums are left", b.deleted)
 }
 
 func (b *Book) figures() *sluice.AuditFigures {
@@ -87,7 +106,8 @@ func (b *Book) figures() *sluice.AuditFigures {
 	}
 	f.Journal.Entries, f.Journal.Claims, f.Journal.Damaged = b.entries, int64(len(b.journal)), b.damaged
 	s.Epoch, s.Total, s.Taken, s.Fence = stored.Epoch, limited(stored.Total), stored.Taken, stored.Fence
-	s.Orders, s.LiveUnits, s.ByStatus, s.DeadLetters = int64(len(b.orders)), b.StoredUnits(), b.byStatus, b.asides
+	s.Orders, s.Deleted, s.ByStatus = b.deleted+int64(len(b.orders)), b.deleted, b.byStatus
+	s.LiveUnits, s.DeadLetters = b.StoredUnits(), b.asides
 	return f
 }
 
@@ -102,9 +122,13 @@ func live(rows []Row) (n, units int64) {
 	return n, units
 }
 
-// StoredUnits returns the units of the live orders of the snapshot.
+// StoredUnits returns the units of the live orders of the snapshot, with those of orders
+// that were paid and are deleted.
 func (b *Book) StoredUnits() int64 {
 	_, units := live(b.orders)
+	if b.Stored.Remains != nil {
+		units += b.Stored.Remains.Live()
+	}
 	return units
 }
 
@@ -159,6 +183,9 @@ func (b *Book) oversell(f *sluice.AuditFigures) (c finding) {
 		}
 	}
 	c.offence(&refused, "%d accepted claims were promised beyond the total and are rejected as "+sluice.NotCovered)
+	if b.Stored.Remains != nil && b.Stored.Remains.NotCovered > 0 {
+		c.fault("%d orders that are deleted had been promised beyond the total", b.Stored.Remains.NotCovered)
+	}
 	return c
 }
 

@@ -32,6 +32,8 @@ type Book struct {
 
 	endings endings
 
+	deleted int64 // orders of which the store has only the sums
+
 	Stored   sluice.Sale            // the store's row
 	Versions map[int64]sluice.Terms // of the terms, as the store has them
 	byStatus map[sluice.Status]int64
@@ -179,6 +181,12 @@ func (b *Book) readStore(s sluice.Snapshot, history bool) error {
 	b.Stored = s.Sale()
 	for _, t := range s.TermsVersions() {
 		b.Versions[t.Version] = t
+	}
+	if b.Stored.Remains != nil {
+		for _, sum := range b.Stored.Remains.Sums {
+			b.byStatus[sum.Status] += sum.Orders
+			b.deleted += sum.Orders
+		}
 	}
 	err := s.Orders(func(o sluice.Order) bool {
 		b.byStatus[o.Status]++
