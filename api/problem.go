@@ -19,6 +19,7 @@ const (
 
 	CodeDeadLetterNotFound = "dead_letter_not_found"
 	CodeStaleCursor        = "stale_cursor" // the feed does not know the event
+	CodeGone               = "gone"         // deleted by order_retention
 	CodeWebhookNotFound    = "webhook_not_found"
 	CodeEventNotFound      = "event_not_found"
 	CodeNotFound           = "not_found"          // no such path

@@ -49,7 +49,16 @@ type AdminSale struct {
 	CreatedAt         Time   `json:"created_at"`
 	UpdatedAt         Time   `json:"updated_at"`
 	ArchivedAt        *Time  `json:"archived_at"` // null unless the ledger has forgotten the sale
+	// DeletedOrders is what is left of orders that order_retention deleted; absent unless
+	// some are.
+	DeletedOrders *DeletedOrders `json:"deleted_orders,omitempty"`
 	Rules
+}
+
+// DeletedOrders is what is left of orders that are deleted.
+type DeletedOrders struct {
+	At   *Time        `json:"at"` // when the last one was; null while some are left
+	Sums []sluice.Sum `json:"sums"`
 }
 
 // Restock changes the total by delta, once per id.

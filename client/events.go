@@ -15,7 +15,8 @@ const LatestEvent = "latest"
 // Events returns up to limit (1 to 1000; 0: the server's default) events after
 // the one with this id, in order; from the first one if it is empty. Ask again
 // after the page's Next: nothing is skipped, however long that is later. If the
-// store has been replaced by an older copy it is api.CodeStaleCursor.
+// store has been replaced by an older copy it is api.CodeStaleCursor, and if the
+// events after it are deleted (order_retention) api.CodeGone.
 func (c *Client) Events(ctx context.Context, after string, limit int) (api.EventPage, error) {
 	return get[api.EventPage](ctx, c, "/v1/admin/events"+query("after", after, "limit", positive(limit)))
 }

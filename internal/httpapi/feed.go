@@ -29,6 +29,10 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 		return nil, err
 	}
 	page, err := s.eventsAfter(r.Context(), after, limit)
+	if gone, ok := errors.AsType[*sluice.EventsGoneError](err); ok {
+		err = faultOf(api.CodeGone, "after: events up to number %d are deleted, as order_retention says; compare your "+
+			"orders, and go on without after, from number %d", gone.First-1, gone.First)
+	}
 	if errors.Is(err, sluice.ErrBadCursor) {
 		err = faultOf(api.CodeStaleCursor,
 			"after: the feed has no such event; has the store been replaced by an older copy?")
@@ -62,6 +66,9 @@ func (s *Server) eventsAfter(ctx context.Context, after string, limit int) (api.
 		return page, nil
 	}
 	events, err := s.Store.Events(ctx, seq, limit)
+	if gone, ok := errors.AsType[*sluice.EventsGoneError](err); ok && after == "" {
+		events, err = s.Store.Events(ctx, gone.First-1, limit)
+	}
 	for i := range events {
 		page.Events = append(page.Events, EventMessage(&events[i]))
 		page.Next = page.Events[i].ID

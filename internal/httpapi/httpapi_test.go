@@ -21,10 +21,12 @@ type shop struct {
 	t      *testing.T
 	engine *engine.Engine
 	url    string
+	dir    string // of its data
 }
 
 func open(t *testing.T) *shop {
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), Refresh: 20 * time.Millisecond})
+	dir := t.TempDir()
+	e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Refresh: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +37,7 @@ func open(t *testing.T) *shop {
 			t.Error(err)
 		}
 	})
-	return &shop{t: t, engine: e, url: server.URL}
+	return &shop{t: t, engine: e, url: server.URL, dir: dir}
 }
 
 // answer is a response, read.

@@ -172,6 +172,11 @@ func adminSaleMessage(s *sluice.Sale, r *sluice.Reading) api.AdminSale {
 		CreatedAt: api.At(s.CreatedAt), UpdatedAt: api.At(s.UpdatedAt), ArchivedAt: api.AtOrNull(s.ArchivedAt),
 		Rules: rulesMessage(&s.Rules),
 	}
+	if s.Remains != nil {
+		v.DeletedOrders = &api.DeletedOrders{
+			At: api.AtOrNull(s.Remains.At), Sums: append([]sluice.Sum{}, s.Remains.Sums...),
+		}
+	}
 	if r.Loaded {
 		v.Seq, v.Taken, v.Backlog, v.Paused = r.Seq, r.Taken, r.Backlog, r.Terms.Paused
 		if r.Fence != "" {

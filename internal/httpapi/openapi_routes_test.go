@@ -22,6 +22,7 @@ import (
 // every status that the document has for it.
 func TestAnswersFitTheDocument(t *testing.T) {
 	c := openChecked(t)
+	c.gone()
 	c.selling()
 	c.entering()
 	c.conflicts()

@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/sluicehq/sluice"
@@ -42,6 +44,10 @@ func (s *Server) order(r *http.Request, buyer sluice.BuyerID) (order sluice.Orde
 	}
 	if err == nil && buyer != "" && order.Buyer != buyer {
 		err = sluice.ErrOrderNotFound
+	}
+	if buyer == "" && errors.Is(err, sluice.ErrOrderNotFound) { // for buyers it is not there, like a stranger's
+		sale, _ := id.Sale()
+		err = cmp.Or(s.ordersGone(r.Context(), sale), err)
 	}
 	return order, err
 }
@@ -108,7 +114,30 @@ func (s *Server) listOrders(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.Sale != "" { // a list of the orders that are left would look whole
+		if err := s.ordersGone(r.Context(), f.Sale); err != nil {
+			return nil, err
+		}
+	}
 	return s.orders(r, f, nil, adminOrderMessage)
+}
+
+// ordersGone is the error that orders of a sale are deleted, if some are. It asks the
+// store: the board does not read archived sales again.
+func (s *Server) ordersGone(ctx context.Context, id sluice.SaleID) error {
+	sale, err := s.Store.Sale(ctx, id)
+	if errors.Is(err, sluice.ErrSaleNotFound) || err == nil && sale.Remains == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	when := "are being deleted"
+	if at := sale.Remains.At; !at.IsZero() {
+		when = "were deleted on " + at.Format(time.DateOnly)
+	}
+	return faultOf(api.CodeGone, "orders of the sale %s %s, as order_retention says; their sums are with the sale",
+		id, when)
 }
 
 func (s *Server) orders(r *http.Request, filter sluice.OrderFilter, places []chan struct{},

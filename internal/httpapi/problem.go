@@ -47,6 +47,7 @@ var codes = map[string]struct {
 	api.CodeBelowTaken:         {http.StatusConflict, "Fewer than the units already taken"},
 	api.CodeDeadLetterNotFound: {http.StatusNotFound, "No such dead letter"},
 	api.CodeStaleCursor:        {http.StatusConflict, "The feed does not know this event"},
+	api.CodeGone:               {http.StatusGone, "Deleted after its retention"},
 	api.CodeWebhookNotFound:    {http.StatusNotFound, "No such webhook"},
 	api.CodeEventNotFound:      {http.StatusNotFound, "No such event"},
 	api.CodeNotFound:           {http.StatusNotFound, "No such path"},

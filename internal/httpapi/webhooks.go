@@ -121,7 +121,8 @@ func (s *Server) listDeliveries(r *http.Request) (any, error) {
 // event reads one event. sluice.ErrEventNotFound.
 func (s *Server) event(ctx context.Context, seq int64) (sluice.Event, error) {
 	page, err := s.Store.Events(ctx, seq-1, 1)
-	if errors.Is(err, sluice.ErrBadCursor) || err == nil && len(page) == 0 {
+	_, gone := errors.AsType[*sluice.EventsGoneError](err)
+	if gone || errors.Is(err, sluice.ErrBadCursor) || err == nil && len(page) == 0 {
 		err = sluice.ErrEventNotFound
 	}
 	if err != nil {
