@@ -113,6 +113,10 @@ type Config struct {
 	// admins are deleted. Default: for ever. It needs a WebhookKey, as erasing does.
 	RecordRetention time.Duration
 
+	// OrderRetention is how long events are kept, and orders after their sale was
+	// archived; then they are deleted, and their sums stay. Default: for ever.
+	OrderRetention time.Duration
+
 	// Reconcile is how often each sale's ledger and store are compared, and
 	// what is safe is repaired; default 1 minute. Negative: never.
 	Reconcile time.Duration

@@ -234,7 +234,9 @@ func (e *Engine) start(ctx context.Context) {
 	e.loops.Go(func() { e.ender.Run(running) })
 	e.loops.Go(func() { e.reconcile.run(running) })
 	e.loops.Go(func() { e.settling.run(running) })
-	e.loops.Go(func() { tidy(running, e.store, e.node, e.cfg.RecordRetention, e.cfg.Log) })
+	e.loops.Go(func() {
+		tidy(running, e.store, e.node, retention{e.cfg.RecordRetention, e.cfg.OrderRetention}, e.cfg.Log)
+	})
 	e.events.start(running, e)
 }
 

@@ -49,7 +49,7 @@ func newForgetter(store sluice.SaleStore, ledger sluice.Keeper, log *slog.Logger
 // saw notes the sales that are archived.
 func (f *forgetter) saw(view *admission.View) {
 	f.mu.Lock()
-	f.left[view.Sale.ID] = view.Sale.Epoch
+	f.left[view.Sale.ID] = heldEpoch(&view.Sale)
 	f.mu.Unlock()
 	f.bell.Ring()
 }
@@ -115,13 +115,22 @@ func (f *forgetter) page(ctx context.Context, after sluice.SaleID) (last sluice.
 	}
 	for i := range sales {
 		if sale := &sales[i]; !sale.ArchivedAt.IsZero() {
-			if err := f.drop(ctx, sale.ID, sale.Epoch); err != nil {
+			if err := f.drop(ctx, sale.ID, heldEpoch(sale)); err != nil {
 				return after, false, err
 			}
 		}
 		after = sales[i].ID
 	}
 	return after, len(sales) < forgetPage, nil
+}
+
+// heldEpoch is the one under which a ledger may hold an archived sale: not the next one,
+// which the sale gets when orders of it are deleted.
+func heldEpoch(sale *sluice.Sale) int64 {
+	if sale.Remains != nil {
+		return sale.Epoch - 1
+	}
+	return sale.Epoch
 }
 
 func (f *forgetter) drop(ctx context.Context, id sluice.SaleID, epoch int64) error {
@@ -143,34 +152,59 @@ type tidyStore interface {
 	sluice.ErasureStore
 }
 
-func tidy(ctx context.Context, store tidyStore, node string, records time.Duration, log *slog.Logger) {
+// retention is how long records and orders are kept; 0: for ever.
+type retention struct{ records, orders time.Duration }
+
+func tidy(ctx context.Context, store tidyStore, node string, keep retention, log *slog.Logger) {
 	for range loop.Every(ctx, tidyEvery) {
-		err := tidyOnce(ctx, store, node, records, log)
+		err := tidyOnce(ctx, store, node, keep, log)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, sluice.ErrStoreBusy) {
 			log.Warn("cannot delete what is no longer needed from the store; trying again in an hour", "error", err)
 		}
 	}
 }
 
-func tidyOnce(ctx context.Context, store tidyStore, node string, records time.Duration, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
-	defer cancel()
+func tidyOnce(ctx context.Context, store tidyStore, node string, keep retention, log *slog.Logger) error {
 	// The lease is kept until the next time, so that the others need not.
 	fence, err := store.Lease(ctx, "tidy", node, 0, tidyEvery-time.Minute)
 	if err != nil || fence == 0 {
 		return err
 	}
-	err = store.Tidy(ctx)
-	if records <= 0 {
-		return err
+	within := func(do func(context.Context) error) {
+		ctx, cancel := context.WithTimeout(ctx, tidyTimeout)
+		defer cancel()
+		err = errors.Join(err, do(ctx))
 	}
-	erased, failed := store.EraseOlder(ctx, records)
-	if erased.Orders > 0 || erased.DeadLetters > 0 || erased.Actions > 0 {
-		log.Info("record_retention: erased the buyers of archived sales, and deleted old actions of admins",
-			"orders", erased.Orders, "dead_letters", erased.DeadLetters, "actions", erased.Actions)
+	within(store.Tidy)
+	if keep.records > 0 {
+		within(func(ctx context.Context) error {
+			erased, err := store.EraseOlder(ctx, keep.records)
+			if erased.Orders > 0 || erased.DeadLetters > 0 || erased.Actions > 0 {
+				log.Info("record_retention: erased the buyers of archived sales, and deleted old actions of admins",
+					"orders", erased.Orders, "dead_letters", erased.DeadLetters, "actions", erased.Actions)
+			}
+			return err
+		})
 	}
-	return errors.Join(err, failed)
+	if keep.orders > 0 {
+		within(func(ctx context.Context) error {
+			purged, err := store.PurgeOlder(ctx, keep.orders)
+			if purged.Orders > 0 || purged.Events > 0 {
+				log.Info("order_retention: deleted the orders of archived sales, and old events",
+					"orders", purged.Orders, "events", purged.Events)
+			}
+			if len(purged.Waits) > 0 || len(purged.Behind) > 0 {
+				log.Warn("order_retention: some orders or events cannot be deleted yet", "sales", first(purged.Waits),
+					"sales_waiting", len(purged.Waits), "webhooks_behind", first(purged.Behind))
+			}
+			return err
+		})
+	}
+	return err
 }
+
+// first is what a log line shows of a list.
+func first[T any](list []T) []T { return list[:min(len(list), 5)] }
 
 // eventJobs tell the merchant what happens to orders and sales.
 type eventJobs struct {

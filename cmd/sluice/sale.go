@@ -88,6 +88,18 @@ func (a *app) printSale(s api.AdminSale) error {
 		{"stored", figures.Plural(s.StoredTaken, "unit", "units") + ", " +
 			figures.Plural(s.Backlog, "journal entry", "journal entries") + " waiting"},
 	}
+	if d := s.DeletedOrders; d != nil {
+		until := ", more to come"
+		if d.At != nil {
+			until = ", " + d.At.String()
+		}
+		fields = append(fields, [2]string{"deleted", "by order_retention" + until})
+		for _, sum := range d.Sums {
+			fields = append(fields, [2]string{string(sum.Status), fmt.Sprintf("%s, %s, %s",
+				figures.Plural(sum.Orders, "order", "orders"), figures.Plural(sum.Units, "unit", "units"),
+				money(sluice.Money{Amount: sum.Amount, Currency: sum.Currency}))})
+		}
+	}
 	fields = append(fields, showRules(&s.Rules)...)
 	return a.printRecord(s, append(fields, [2]string{"unavailable", s.Fence}))
 }

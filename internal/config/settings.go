@@ -144,6 +144,9 @@ func (c *Config) settings() []setting {
 		plain("record_retention", "off", "DURATION", durationOrOff(&c.RecordRetention, time.Second, 100*365*24*time.Hour),
 			"how long after a sale was archived its orders and events name their buyers, and how long actions "+
 				"of admins are kept; off: for ever"),
+		plain("order_retention", "off", "DURATION", durationOrOff(&c.OrderRetention, time.Second, 100*365*24*time.Hour),
+			"how long events are kept, and orders after their sale was archived, before they are deleted; off: for "+
+				"ever"),
 		plain("reconcile_interval", "1m", "DURATION", durationOrOff(&c.Reconcile, time.Second, 24*time.Hour),
 			"how often ledger and store of each sale are compared, and what is safe is repaired; off: never"),
 		plain("expiry_interval", "250ms", "DURATION", duration(&c.Expiry, 10*time.Millisecond, time.Minute),
