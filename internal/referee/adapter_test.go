@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,12 +133,15 @@ func TestRequests(t *testing.T) {
 	if err != nil || fmt.Sprint(orders) != "[{1 a} {2 b} {3 a}]" {
 		t.Errorf("%v, %v", orders, err)
 	}
-	for _, want := range []string{"/buy?buyer=a&key=k&token=A", "/orders?from=", "/orders?from=7"} {
-		if got := <-asked; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
 	server.Close()
+	close(asked)
+	var got []string
+	for url := range asked {
+		got = append(got, url)
+	}
+	if want := []string{"/buy?buyer=a&key=k&token=A", "/orders?from=", "/orders?from=7"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	if _, err := s.Buy(t.Context(), "a", "k"); err == nil || err.Error() != "connection refused" {
 		t.Error(err)
 	}
@@ -190,9 +194,13 @@ func TestProcesses(t *testing.T) {
 		child = strings.TrimSpace(string(text))
 		return child != ""
 	})
+	p.mu.Lock()
+	was := p.cmd
+	p.mu.Unlock()
 	if err := p.kill(); err != nil {
 		t.Fatal(err)
 	}
+	p.again(was)
 	if p.crashes != 1 || !strings.Contains(p.tail(), "crashed") {
 		t.Errorf("%d crashes%s", p.crashes, p.tail())
 	}

@@ -35,7 +35,6 @@ const startWithin = 60 * time.Second
 // start returns when the process is ready.
 func (p *process) start(ctx context.Context) error {
 	p.mu.Lock()
-	p.wanted = true
 	err := p.launch()
 	crashes := p.crashes
 	p.mu.Unlock()
@@ -82,7 +81,7 @@ func (p *process) again(was *exec.Cmd) {
 	time.Sleep(200 * time.Millisecond)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.wanted && p.cmd == was {
+	if p.cmd == was {
 		p.crashes++
 		p.drop()
 		_ = p.launch() // what does not start again is found by those who ask it
@@ -102,7 +101,6 @@ func (p *process) drop() {
 func (p *process) kill() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wanted = false
 	if p.cmd == nil {
 		return nil
 	}

@@ -137,6 +137,22 @@ func TestAClosedSaleDoesNotUndersell(t *testing.T) {
 	}
 }
 
+// A shop that dies for good does not keep the referee for as long as each of its
+// buyers would wait.
+func TestTheCrowdGivesUp(t *testing.T) {
+	s := &shop{}
+	s.first = func(string, string) Answer {
+		if s.n == 40 {
+			return Answer{Said: "away"}
+		}
+		return Answer{}
+	}
+	v, err := judge(t, s, Trial{})
+	if err != nil || !v.Clean() || v.Undecided != 360 || v.Rush > 125 || len(v.Notes) != 1 {
+		t.Errorf("%v, %+v", err, v)
+	}
+}
+
 // What cannot be judged is an error, never a verdict.
 func TestNotJudged(t *testing.T) {
 	away := errors.New("away")
