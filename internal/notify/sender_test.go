@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -426,6 +427,76 @@ func TestGone(t *testing.T) {
 	}
 	w.until("everything is delivered", func() bool { return w.served(id) })
 	w.mustHave("a", 2, all)
+}
+
+// What is sent again after a buyer was erased, all events or one that had failed, has
+// the buyer's pseudonym: a delivery keeps an event's number, and no copy of it.
+func TestErasedBuyer(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.store.SealSecrets(t.Context(), "0123456789abcdef0123456789abcdef"); err != nil {
+		t.Fatal(err)
+	}
+	id := w.webhook("a")
+	orders := w.orders(2)
+	w.answer(func(_ string, e *sluice.Event) (notify.Answer, error) {
+		if e.Subject() == string(orders[1]) {
+			return notify.Answer{Status: 400}, nil
+		}
+		return notify.Answer{Status: 200}, nil
+	})
+	w.send(options(w, "n"))
+	w.change(sluice.Cancel, orders...)
+	w.until("one order delivered, the other given up", func() bool {
+		_, failed := w.count(id)
+		return w.served(id) && failed > 0
+	})
+
+	sale, err := w.store.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
+		sale.ClosesAt = time.Now().Add(-time.Hour)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := func(sluice.SaleID, []sluice.Release) error { return nil }
+	if _, err := w.store.GiveReleases(t.Context(), 100, given); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := w.store.Archive(t.Context(), sale.ID); err != nil || !done {
+		t.Fatalf("archived %v, %v", done, err)
+	}
+	if erased, err := w.store.EraseBuyer(t.Context(), "ann"); err != nil || erased.Orders != 2 {
+		t.Fatalf("%+v, %v", erased, err)
+	}
+	w.mu.Lock()
+	before := len(w.got["http://a"])
+	w.mu.Unlock()
+	w.answer(always(200))
+	if _, err := w.store.ReplayFailed(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.ReplayFrom(t.Context(), id, 1); err != nil {
+		t.Fatal(err)
+	}
+	w.number()
+	w.until("everything sent again", func() bool {
+		_, failed := w.count(id)
+		return w.served(id) && failed == 0
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	named := map[sluice.OrderID]bool{}
+	for _, e := range w.got["http://a"][before:] {
+		if text := fmt.Sprintf("%+v", e); strings.Contains(text, "ann") {
+			t.Errorf("sent after the erasure: %s", text)
+		}
+		if strings.HasPrefix(string(e.Order.Buyer), "erased-") {
+			named[e.Order.ID] = true
+		}
+	}
+	if len(named) != 2 {
+		t.Errorf("sent again with a pseudonym: %v, want both orders", named)
+	}
 }
 
 // A receiver that does not answer keeps no other waiting.
