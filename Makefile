@@ -38,10 +38,10 @@ ADAPTER := examples/referee/sluice.json
 # How long each target of `make fuzz` runs.
 FUZZ := 10s
 
-.PHONY: help build test test-go race lint fmt bench articles demo referee soak fuzz install
+.PHONY: help build test test-go race lint fmt bench articles articles-faults demo referee soak fuzz install
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/sluice
 	go build -trimpath -o bin/sluice ./cmd/sluice
@@ -69,6 +69,10 @@ bench: ## measure ledgers, HTTP and draining against their baselines in one run
 articles: ## sell by the methods of five articles and by Sluice, side by side; writes docs/articles-results.*
 	@scripts/install.sh redis postgres
 	go run ./articles
+
+articles-faults: ## break parts of each of these methods and of Sluice; a referee judges; writes docs/articles-faults.*
+	@scripts/install.sh redis postgres
+	go run ./articles --faults
 
 demo: ## 100,000 buyers rush 1,000 units on an embedded server, then the audit
 	go run ./cmd/sluice demo

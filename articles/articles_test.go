@@ -1,16 +1,23 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice/articles/method"
+	"github.com/sluicehq/sluice/internal/referee"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -122,4 +129,86 @@ func TestWholeAndShort(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
+}
+
+// TestMain lets the test binary be the processes that are killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == childCommand {
+		if err := runChild(context.Background(), os.Args[2], os.Stdin, os.Stdout); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestFaults has the referee find what is certain: the weakness of a method that is
+// struck where it has one, and nothing in Sluice.
+func TestFaults(t *testing.T) {
+	needServers(t)
+	dir := servertestDir(t)
+	s, err := newStage(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	try := func(name string, f fault, trial referee.Trial) *referee.Verdict {
+		t.Helper()
+		m, err := method.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trial.Settle, trial.Seed = 3*time.Second, 1
+		if m.Own {
+			trial.Settle = 30 * time.Second
+		}
+		got := s.try(t.Context(), m, f, trial)
+		if got.Error != "" {
+			t.Fatalf("%s, %s: %s", name, f.Name, got.Error)
+		}
+		t.Logf("%s, %s: %s", name, f.Name, got.text())
+		return got.Found
+	}
+	named := func(name string) fault {
+		return faults[slices.IndexFunc(faults, func(f fault) bool { return f.Name == name })]
+	}
+	repeats := named("replies lost, clients repeat")
+	if v := try("s0", repeats, referee.Trial{Buyers: 100, Units: 300}); v.Twice.Count == 0 {
+		t.Error("S0 sells again to who repeats a request, and the referee has not seen it")
+	}
+	if v := try("s2", workerDiesWithAMessage, referee.Trial{Buyers: 300, Units: 20}); v.Lost.Count == 0 {
+		t.Error("S2's worker does not read what was pending when it died, and the referee has not seen it")
+	}
+	for _, f := range []string{repeats.Name, "server killed", "power cut of Redis, fsync no"} {
+		trial := referee.Trial{Buyers: 500, Units: 50}
+		if v := try("sluice-redis", named(f), trial); !v.Clean() {
+			t.Errorf("Sluice, %s: %+v", f, v)
+		}
+	}
+}
+
+// workerDiesWithAMessage kills the worker after it has read a message whose order it
+// could not store.
+var workerDiesWithAMessage = fault{
+	Name: "worker killed with a message", fsync: "no",
+	make: func(s *shop) []referee.Fault {
+		alter := func(ctx context.Context, how string) error {
+			return s.t.query(ctx, func(conn *pgx.Conn) error {
+				_, err := conn.Exec(ctx, "ALTER TABLE turn"+strconv.Itoa(s.t.turns)+".orders "+how)
+				return err
+			})
+		}
+		s.warmed = func(ctx context.Context) error { return alter(ctx, "ADD CONSTRAINT broken CHECK (false) NOT VALID") }
+		return one("worker", func(ctx context.Context) error {
+			for ctx.Err() == nil {
+				lines, err := s.t.redis[0].Ask("XPENDING stream.order g1")
+				if err == nil && len(lines) > 1 && lines[1] != ":0" {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			s.work.kill()
+			return alter(ctx, "DROP CONSTRAINT broken")
+		}, started(&s.work))
+	},
 }

@@ -3,6 +3,7 @@
 //
 //	make articles                         the rushes: some six minutes; writes into docs/
 //	go run ./articles --short --out DIR   the same with small crowds: a first look
+//	make articles-faults                  each method with each fault: some twenty minutes; writes into docs/
 package main
 
 import (
@@ -44,12 +45,17 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) == 2 && args[0] == childCommand {
+		return runChild(ctx, args[1], os.Stdin, os.Stdout)
+	}
 	o := options{}
+	broken := false
 	only := ""
 	flags := flag.NewFlagSet("articles", flag.ContinueOnError)
 	flags.Uint64Var(&o.seed, "seed", 1, "the order in which buyers come is made from this `number`")
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each method sells")
 	flags.IntVar(&o.callers, "callers", 500, "how many buyers wait for their answer at a time")
+	flags.BoolVar(&broken, "faults", false, "break parts of each method, and have a referee judge it")
 	flags.BoolVar(&o.short, "short", false, "small crowds, one round: a first look, not a result")
 	flags.StringVar(&o.out, "out", "docs", "the `folder` that the results are written into")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "`folder` for temporary files; on the disk whose fsync is to be measured")
@@ -75,6 +81,9 @@ func run(ctx context.Context, args []string) error {
 			o.methods = append(o.methods, m)
 		}
 	}
+	if broken {
+		return o.breakAll(ctx)
+	}
 	return o.rushes(ctx)
 }
 
@@ -88,25 +97,32 @@ func (r rush) String() string {
 	return fmt.Sprintf("%s buyers, %s units", whole(float64(r.Buyers)), whole(float64(r.Units)))
 }
 
+// prepare makes a folder, and the servers that all methods share.
+func (o *options) prepare(ctx context.Context) (top string, s *stage, err error) {
+	if top, err = os.MkdirTemp(o.dir, "sluice-articles-"); err != nil {
+		return "", nil, err
+	}
+	if err = os.Chmod(top, 0o755); err == nil { // for the user postgres
+		s, err = newStage(ctx, top)
+	}
+	if err != nil {
+		_ = os.RemoveAll(top)
+	}
+	return top, s, err
+}
+
 // rushes has every method sell to the same crowds, in turns, and writes the results.
 func (o *options) rushes(ctx context.Context) error {
-	top, err := os.MkdirTemp(o.dir, "sluice-articles-")
+	top, s, err := o.prepare(ctx)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(top)
-	if err := os.Chmod(top, 0o755); err != nil { // for the user postgres
-		return err
-	}
+	defer s.close()
 	rep := &report{
 		Seed: o.seed, Rounds: o.rounds, Callers: o.callers, Short: o.short, Started: time.Now().UTC(), Rushes: o.crowds,
 		Machine: machine.Describe(ctx, top), Versions: machine.DescribeVersions(ctx),
 	}
-	s, err := newStage(ctx, top)
-	if err != nil {
-		return err
-	}
-	defer s.close()
 	for _, crowd := range o.crowds {
 		results := make([]result, len(o.methods))
 		for round := range o.rounds {

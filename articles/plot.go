@@ -26,12 +26,12 @@ const chartStyle = `<style>
 	text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 	.title { font-size: 16px; font-weight: 600 } .own { font-weight: 600 } .faint { fill: #59636e; font-size: 11px }
 	.page { fill: #ffffff } .axis { stroke: #d1d9e0 }
-	.a { fill: #7b8794 } .b { fill: #b6bfc9 } .c { fill: #dde2e8 }
-	.own-a { fill: #0a69da } .own-b { fill: #6cb0f5 } .own-c { fill: #bcdcfb }
+	.a { fill: #7b8794 } .b { fill: #b6bfc9 } .c { fill: #dde2e8 } .d { fill: #c8a468 }
+	.own-a { fill: #0a69da } .own-b { fill: #6cb0f5 } .own-c { fill: #bcdcfb } .own-d { fill: #c8a468 }
 	@media (prefers-color-scheme: dark) {
 		text { fill: #e6edf3 } .faint { fill: #9198a1 } .page { fill: #0d1117 } .axis { stroke: #3d444d }
-		.a { fill: #8b949e } .b { fill: #5d656f } .c { fill: #3a414a }
-		.own-a { fill: #4493f8 } .own-b { fill: #2a62ad } .own-c { fill: #1c3f70 }
+		.a { fill: #8b949e } .b { fill: #5d656f } .c { fill: #3a414a } .d { fill: #9a7434 }
+		.own-a { fill: #4493f8 } .own-b { fill: #2a62ad } .own-c { fill: #1c3f70 } .own-d { fill: #9a7434 }
 	}
 </style>
 `

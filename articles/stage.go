@@ -60,14 +60,32 @@ func (s *stage) query(ctx context.Context, do func(*pgx.Conn) error) error {
 // turn is one method with its servers.
 type turn struct {
 	*stage
+	on     method.Servers
 	redis  []*servertest.RedisServer
 	seller method.Seller
 	drop   func()
 }
 
-// open starts what the method needs: no Redis waits for the disk, unless the method
-// wants that.
-func (s *stage) open(ctx context.Context, m method.Method) (t *turn, err error) {
+// open starts what the method needs, and a seller: no Redis waits for the disk, unless
+// the method wants that.
+func (s *stage) open(ctx context.Context, m method.Method) (*turn, error) {
+	fsync := "no"
+	if m.Fsync {
+		fsync = "always"
+	}
+	t, err := s.servers(ctx, m, fsync)
+	if err != nil {
+		return nil, err
+	}
+	if t.seller, err = m.Open(ctx, t.on); err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// servers starts the servers that the method needs, each Redis with this appendfsync.
+func (s *stage) servers(ctx context.Context, m method.Method, fsync string) (t *turn, err error) {
 	s.turns++
 	schema := "turn" + strconv.Itoa(s.turns)
 	dir, err := os.MkdirTemp(s.dir, "turn-")
@@ -92,32 +110,28 @@ func (s *stage) open(ctx context.Context, m method.Method) (t *turn, err error) 
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return t, err
 	}
 	u, err := url.Parse(s.postgres.URL())
 	if err != nil {
-		return nil, err
+		return t, err
 	}
 	query := u.Query()
 	query.Set("search_path", schema)
 	u.RawQuery = query.Encode()
-	on := method.Servers{Dir: filepath.Join(dir, "data"), Database: u.String()}
+	t.on = method.Servers{Dir: filepath.Join(dir, "data"), Database: u.String()}
 	for i, does := range m.Redis {
-		args := []string{"--appendfsync", "no", "--auto-aof-rewrite-percentage", "0", "--repl-diskless-sync-delay", "0"}
-		if m.Fsync {
-			args[1] = "always"
-		}
+		args := []string{"--appendfsync", fsync, "--auto-aof-rewrite-percentage", "0", "--repl-diskless-sync-delay", "0"}
 		if strings.HasPrefix(does, "replica") {
-			args = append(args, "--replicaof", strings.Replace(on.Redis[i-1], ":", " ", 1))
+			args = append(args, "--replicaof", strings.Replace(t.on.Redis[i-1], ":", " ", 1))
 		}
 		r, err := servertest.NewRedis(dir, args...)
 		if err != nil {
-			return nil, err
+			return t, err
 		}
-		t.redis, on.Redis = append(t.redis, r), append(on.Redis, r.Addr())
+		t.redis, t.on.Redis = append(t.redis, r), append(t.on.Redis, r.Addr())
 	}
-	t.seller, err = m.Open(ctx, on)
-	return t, err
+	return t, nil
 }
 
 func (t *turn) close() {
@@ -212,7 +226,7 @@ func ask(ctx context.Context, s method.Seller, buyers []string, callers int) (
 			for i := next.Add(1) - 1; i < int64(len(buyers)) && failed == nil; i = next.Add(1) - 1 {
 				start := time.Now()
 				var answer method.Answer
-				answer, failed = s.Buy(ctx, buyers[i])
+				answer, failed = s.Buy(ctx, buyers[i], "attempt-"+buyers[i])
 				times[i] = time.Since(start)
 				own[answer]++
 			}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/rueidis"
 )
@@ -40,15 +41,21 @@ type Seller interface {
 	WarmUp(ctx context.Context, units int64) error
 	// Expect prepares what a buyer's client has at hand before the sale begins.
 	Expect(buyer string) error
-	// Buy asks for one unit. After an error it is unknown what became of it.
-	Buy(ctx context.Context, buyer string) (Answer, error)
+	// Buy asks for one unit. A repeat of a request has its key; the articles have
+	// none. After an error it is unknown what became of it.
+	Buy(ctx context.Context, buyer, key string) (Answer, error)
 	// Work stores accepted orders in the database until ctx ends, if that is the
 	// work of another process than that which answers buyers (Method.Worker).
 	Work(ctx context.Context) error
 	// Stored returns how many live orders the database has.
 	Stored(ctx context.Context) (int64, error)
+	// Orders returns them.
+	Orders(ctx context.Context) ([]Order, error)
 	Close()
 }
+
+// Order is one unit of a buyer, as the database has it.
+type Order struct{ ID, Buyer string }
 
 // Servers are what a method works with.
 type Servers struct {
@@ -154,6 +161,14 @@ func (b *base) Work(ctx context.Context) error {
 func (b *base) Stored(ctx context.Context) (n int64, err error) {
 	err = b.db.QueryRow(ctx, "SELECT count(*) FROM orders WHERE live").Scan(&n)
 	return n, err
+}
+
+func (b *base) Orders(ctx context.Context) ([]Order, error) {
+	rows, err := b.db.Query(ctx, "SELECT id, buyer FROM orders WHERE live ORDER BY buyer")
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Order])
 }
 
 // do sends commands to one Redis, one after the other, and stops at an error.

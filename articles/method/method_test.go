@@ -89,7 +89,7 @@ func buys(t *testing.T, s Seller, buyer string, want Answer) {
 	if err := s.Expect(buyer); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Buy(t.Context(), buyer)
+	got, err := s.Buy(t.Context(), buyer, "key-of-"+buyer)
 	if err != nil || got != want {
 		t.Errorf("%s: %q, %v; want %q", buyer, got, err, want)
 	}
@@ -121,19 +121,14 @@ func stored(t *testing.T, s Seller) int64 {
 	return n
 }
 
-func buyersOf(t *testing.T, b *base) []string {
+func buyersOf(t *testing.T, s Seller) (all []string) {
 	t.Helper()
-	rows, err := b.db.Query(t.Context(), "SELECT buyer FROM orders ORDER BY buyer")
+	orders, err := s.Orders(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []string
-	for rows.Next() {
-		var buyer string
-		if err := rows.Scan(&buyer); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, buyer)
+	for _, o := range orders {
+		all = append(all, o.Buyer)
 	}
 	return all
 }
@@ -171,7 +166,7 @@ func TestEveryMethodSellsItsUnits(t *testing.T) {
 					err := s.Expect(buyer)
 					answer := Answer("")
 					if err == nil {
-						answer, err = s.Buy(t.Context(), buyer)
+						answer, err = s.Buy(t.Context(), buyer, "key-of-"+buyer)
 					}
 					if err != nil {
 						t.Error(err)
@@ -184,7 +179,7 @@ func TestEveryMethodSellsItsUnits(t *testing.T) {
 			group.Wait()
 			for i := 0; answers[SoldOut] == 0 && i < 10*units; i++ { // what buyers without the lock have left
 				buyer := fmt.Sprint("late-", i)
-				answer, err := s.Buy(t.Context(), buyer)
+				answer, err := s.Buy(t.Context(), buyer, "key-of-"+buyer)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -220,14 +215,14 @@ func TestS0WaitsForItsFlagAndReturnsUnits(t *testing.T) {
 	warm(t, s, 2)
 	buys(t, s, "a", Accepted)
 	mend := breakDatabase(t, &s.base)
-	if answer, err := s.Buy(t.Context(), "b"); err == nil {
+	if answer, err := s.Buy(t.Context(), "b", ""); err == nil {
 		t.Errorf("no database: %s", answer)
 	}
 	is(t, redis[0], "HGET seckill:goodsStock:10086 seckillCount", "1")
 	mend()
 	buys(t, s, "b", Accepted)
 	buys(t, s, "c", SoldOut)
-	if diff := cmp.Diff([]string{"a", "b"}, buyersOf(t, &s.base)); diff != "" {
+	if diff := cmp.Diff([]string{"a", "b"}, buyersOf(t, s)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -385,7 +380,7 @@ func TestS2WorkerReadsWhatIsPending(t *testing.T) {
 	mend()
 	within(t, "orders are stored", func() bool { return stored(t, s) == 3 })
 	within(t, "nothing is pending", pending(":0"))
-	if diff := cmp.Diff([]string{"a", "b", "c"}, buyersOf(t, &s.base)); diff != "" {
+	if diff := cmp.Diff([]string{"a", "b", "c"}, buyersOf(t, s)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -473,7 +468,7 @@ func TestS4ReturnsUnitsOfFailedOrders(t *testing.T) {
 	s, redis := open[*s4](t, s4Method)
 	warm(t, s, 1)
 	mend := breakDatabase(t, &s.base)
-	if answer, err := s.Buy(t.Context(), "a"); err == nil {
+	if answer, err := s.Buy(t.Context(), "a", ""); err == nil {
 		t.Errorf("no database: %s", answer)
 	}
 	is(t, redis[0], "GET 10086:1111:stock", "1")
@@ -491,4 +486,38 @@ func TestSluiceAnswersARepeat(t *testing.T) {
 	buys(t, s, "a", Accepted)
 	buys(t, s, "b", SoldOut)
 	within(t, "one order", func() bool { return stored(t, s) == 1 })
+	if diff := cmp.Diff([]string{"a"}, buyersOf(t, s)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestRowIsLockedWhileItIsChecked: who waits for the row sees what the one before left.
+func TestRowIsLockedWhileItIsChecked(t *testing.T) {
+	s, _ := open[*row](t, rowMethod)
+	warm(t, s, 1)
+	tx, err := s.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "UPDATE goods SET stock = 0"); err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan Answer, 1)
+	go func() {
+		a, err := s.Buy(t.Context(), "a", "")
+		answer <- Answer(fmt.Sprint(a, err))
+	}()
+	within(t, "a buyer waits for the row", func() bool {
+		var waits bool
+		err := s.db.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND query LIKE '%goods%')`).Scan(&waits)
+		return err == nil && waits
+	})
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answer; got != SoldOut+"<nil>" && got != SoldOut+" <nil>" {
+		t.Errorf("%s, want %s", got, SoldOut)
+	}
 }

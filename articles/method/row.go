@@ -30,7 +30,7 @@ func (s *row) WarmUp(ctx context.Context, units int64) error {
 
 var errSoldOut = errors.New("sold out")
 
-func (s *row) Buy(ctx context.Context, buyer string) (Answer, error) {
+func (s *row) Buy(ctx context.Context, buyer, _ string) (Answer, error) {
 	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var stock int64
 		err := tx.QueryRow(ctx, "SELECT stock FROM goods WHERE id = $1 FOR UPDATE", good).Scan(&stock)

@@ -36,7 +36,7 @@ func (s *s0) WarmUp(ctx context.Context, units int64) error {
 		[]string{"HSET", s0Key, "initStatus", "1"})
 }
 
-func (s *s0) Buy(ctx context.Context, buyer string) (Answer, error) {
+func (s *s0) Buy(ctx context.Context, buyer, _ string) (Answer, error) {
 	if !s.started.Load() {
 		flag, err := s.redis[0].Do(ctx, s.redis[0].B().Hget().Key(s0Key).Field("initStatus").Build()).ToString()
 		if err != nil && !rueidis.IsRedisNil(err) {

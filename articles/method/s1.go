@@ -62,7 +62,7 @@ func (s *s1) WarmUp(ctx context.Context, units int64) error {
 		[]string{"SCRIPT", "LOAD", s1Text})
 }
 
-func (s *s1) Buy(ctx context.Context, buyer string) (Answer, error) {
+func (s *s1) Buy(ctx context.Context, buyer, _ string) (Answer, error) {
 	ordered, err := s.take(ctx, 1)
 	if err != nil {
 		return "", err
@@ -85,7 +85,7 @@ func (s *s1) giveBack(ctx context.Context) error {
 // writes. The lock is on one other Redis, or on several.
 type locked struct{ s1 }
 
-func (l *locked) Buy(ctx context.Context, buyer string) (Answer, error) {
+func (l *locked) Buy(ctx context.Context, buyer, _ string) (Answer, error) {
 	client := l.orderID()
 	until, err := l.lock(ctx, client)
 	if err != nil {

@@ -46,7 +46,7 @@ func (s *s2) WarmUp(ctx context.Context, units int64) error {
 		[]string{"XGROUP", "CREATE", s2Stream, "g1", "0", "MKSTREAM"}, []string{"SCRIPT", "LOAD", StreamScript})
 }
 
-func (s *s2) Buy(ctx context.Context, buyer string) (Answer, error) {
+func (s *s2) Buy(ctx context.Context, buyer, _ string) (Answer, error) {
 	code, err := s.take(ctx, buyer, s.orderID())
 	if err != nil {
 		return "", err

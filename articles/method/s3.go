@@ -58,7 +58,7 @@ func (s *s3) WarmUp(ctx context.Context, units int64) error {
 		do(ctx, s.admission(), []string{"MSET", s3Count, n, s3Access, "0", s3Start, "1"}, []string{"WAIT", "1", "10000"}))
 }
 
-func (s *s3) Buy(ctx context.Context, buyer string) (Answer, error) {
+func (s *s3) Buy(ctx context.Context, buyer, _ string) (Answer, error) {
 	if answer, err := s.admit(ctx); answer != Accepted {
 		return answer, err
 	}

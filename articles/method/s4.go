@@ -37,7 +37,7 @@ func (s *s4) WarmUp(ctx context.Context, units int64) error {
 	return do(ctx, s.redis[0], []string{"SET", s4Stock, strconv.FormatInt(units, 10)}, []string{"SCRIPT", "LOAD", s4Text})
 }
 
-func (s *s4) Buy(ctx context.Context, buyer string) (Answer, error) {
+func (s *s4) Buy(ctx context.Context, buyer, _ string) (Answer, error) {
 	code, err := s.take(ctx, buyer)
 	switch {
 	case err != nil:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
@@ -75,7 +76,7 @@ func (o *own) Expect(buyer string) error {
 
 var claimURL = url.URL{Path: "/v1/sales/" + string(ownSale) + "/orders"}
 
-func (o *own) Buy(ctx context.Context, buyer string) (Answer, error) {
+func (o *own) Buy(ctx context.Context, buyer, key string) (Answer, error) {
 	token, ok := o.tokens.Load(buyer)
 	if !ok {
 		return "", fmt.Errorf("buyer %s was not expected", buyer)
@@ -85,7 +86,7 @@ func (o *own) Buy(ctx context.Context, buyer string) (Answer, error) {
 		Method: http.MethodPost, URL: &claimURL, RequestURI: claimURL.Path, Host: "shop.example",
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: "192.0.2.1:40000",
 		Header: http.Header{
-			"Authorization": {token.(string)}, "Idempotency-Key": {"attempt-" + buyer},
+			"Authorization": {token.(string)}, "Idempotency-Key": {key},
 			"Content-Type": {"application/json"},
 		},
 		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
@@ -124,6 +125,31 @@ func (o *own) Stored(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return report.Figures.Store.LiveUnits, nil
+}
+
+// Orders asks as a merchant does, page by page.
+func (o *own) Orders(ctx context.Context) (all []Order, err error) {
+	for cursor := ""; ; {
+		u := url.URL{Path: "/v1/admin/orders", RawQuery: url.Values{
+			"sale": {string(ownSale)}, "limit": {"500"}, "cursor": {cursor},
+		}.Encode()}
+		r := (&http.Request{
+			Method: http.MethodGet, URL: &u, RequestURI: u.RequestURI(), Host: "shop.example", RemoteAddr: "192.0.2.1:40000",
+			Header: http.Header{"Authorization": {"Bearer " + o.engine.AdminKey()}}, Body: http.NoBody,
+		}).WithContext(ctx)
+		w := &reply{header: http.Header{}, status: http.StatusOK}
+		o.engine.Handler().ServeHTTP(w, r)
+		var page api.OrderPage
+		if err := json.Unmarshal(w.body.Bytes(), &page); err != nil || w.status != http.StatusOK {
+			return nil, fmt.Errorf("orders: answer %d %s: %w", w.status, w.body.Bytes(), err)
+		}
+		for _, order := range page.Orders {
+			all = append(all, Order{string(order.OrderID), string(order.BuyerID)})
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			return all, nil
+		}
+	}
 }
 
 func (o *own) Close() { _ = o.engine.Close(context.Background()) }

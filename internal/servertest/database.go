@@ -83,6 +83,10 @@ func (s *database) Start(t testing.TB) {
 	failIf(t, s.run())
 }
 
+// Halt is Kill, and Resume is Start, for a program that is no test.
+func (s *database) Halt() error   { return s.end("KILL") }
+func (s *database) Resume() error { return s.run() }
+
 // Close stops the server at once and removes its folder.
 func (s *database) Close() error { return errors.Join(s.end(s.last), os.RemoveAll(s.dir)) }
 

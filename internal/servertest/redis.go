@@ -96,6 +96,19 @@ func (s *RedisServer) Pid() int { return s.cmd.Process.Pid }
 // Restart is Start for a program that is no test.
 func (s *RedisServer) Restart() error { return s.start() }
 
+// TakeOver starts the server again, which was killed, with the data of a replica,
+// which it ends: as if clients had been led to the replica.
+func (s *RedisServer) TakeOver(replica *RedisServer) error {
+	replica.Stop()
+	if err := os.RemoveAll(s.dir); err != nil {
+		return err
+	}
+	if err := os.Rename(replica.dir, s.dir); err != nil {
+		return err
+	}
+	return s.start()
+}
+
 func startOwn(t testing.TB, s *RedisServer) *RedisServer {
 	t.Helper()
 	if err := s.startFirst(); err != nil {
