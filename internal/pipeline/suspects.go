@@ -21,8 +21,16 @@ type suspect struct {
 	pause    time.Duration
 }
 
-// suspect keeps an entry that has failed alone out of the others' way.
+// maxSuspects bounds the suspects in memory.
+const maxSuspects = 1000
+
+// suspect keeps an entry that has failed alone out of the others' way. Those beyond
+// maxSuspects stay in the journal, and are read again when there are fewer.
 func (w *worker) suspect(e sluice.Entry) {
+	if len(w.suspects) >= maxSuspects {
+		w.left = true
+		return
+	}
 	now := time.Now()
 	w.suspects = append(w.suspects, suspect{
 		entry: e, since: now, stored: w.stored, pause: w.p.opts.Backoff,
@@ -80,6 +88,9 @@ func (w *worker) retrySuspects() (next time.Time) {
 	}
 	clear(w.suspects[len(kept):])
 	w.suspects = kept
+	if w.left && len(kept) <= maxSuspects/2 {
+		w.left, w.recovered, w.after = false, false, ""
+	}
 	next = time.Now().Add(w.p.opts.BackoffMax)
 	for _, s := range kept {
 		if s.retry.Before(next) {

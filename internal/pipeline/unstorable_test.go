@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -258,6 +259,92 @@ func TestOnlyARefusalCountsSoon(t *testing.T) {
 		synctest.Wait()
 		if _, setAside := j.counts(); setAside != 0 || !j.acked {
 			t.Errorf("a constraint that stood for 30 s: set aside %d times, stored %v", setAside, j.acked)
+		}
+	})
+}
+
+// refusing is a journal in memory, and a store that refuses all entries but the last.
+type refusing struct {
+	passing
+	entries       []sluice.Entry
+	handed        int // entries that were new
+	again         int // entries that were read again
+	done          map[string]bool
+	stored, aside int
+}
+
+func (j *refusing) ReadJournal(_ context.Context, read sluice.JournalRead) (page []sluice.Entry, _ error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	most := max(read.Max, 1)
+	switch read.Source {
+	case sluice.New:
+		page = j.entries[j.handed:min(j.handed+most, len(j.entries))]
+		j.handed += len(page)
+	case sluice.Own:
+		for _, e := range j.entries[:j.handed] {
+			if !j.done[e.ID] && e.ID > read.After && len(page) < most {
+				page = append(page, e)
+			}
+		}
+		j.again += len(page)
+	}
+	return slices.Clone(page), nil
+}
+
+func (j *refusing) Ack(_ context.Context, _ sluice.SaleID, ids []string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, id := range ids {
+		j.done[id] = true
+	}
+	return nil
+}
+
+func (j *refusing) Insert(_ context.Context, _ sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(entries) > 1 || entries[0].ID != j.entries[len(j.entries)-1].ID {
+		return sluice.Stored{}, sluice.ErrUnstorable
+	}
+	j.stored++
+	return sluice.Stored{}, nil
+}
+
+func (j *refusing) SetAside(context.Context, sluice.DeadLetter) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.aside++
+	return nil
+}
+
+// Suspects are bounded in memory. Those beyond it wait in the journal: each is set
+// aside in its turn, and what can be stored does not wait for them.
+func TestSuspectsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 2500
+		j := &refusing{done: map[string]bool{}}
+		for i := range n + 1 {
+			j.entries = append(j.entries, sluice.Entry{
+				ID: fmt.Sprintf("1:%06d-0", i), Sale: sale, Epoch: 1, FirstSeq: int64(i + 1), Claims: make([]sluice.Claim, 1),
+			})
+		}
+		p := pipeline.New(j, j, pipeline.Options{})
+		defer stop(p)
+		p.Wake(sale)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		j.mu.Lock()
+		if j.stored != 1 {
+			t.Errorf("within half a minute %d are stored, want 1", j.stored)
+		}
+		j.mu.Unlock()
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.aside != n || len(j.done) != n+1 || j.again == 0 {
+			t.Errorf("%d set aside, %d acknowledged of %d; %d were read again", j.aside, len(j.done), n+1, j.again)
 		}
 	})
 }

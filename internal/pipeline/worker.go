@@ -23,6 +23,7 @@ type worker struct {
 	recovered bool
 	after     string    // of Own: where the recovery stands
 	suspects  []suspect // entries that fail, kept out of the others' way
+	left      bool      // more of them are in the journal alone
 	stored    int64     // transactions that have succeeded
 	adopted   time.Time // when abandoned entries were last looked for
 
@@ -46,7 +47,7 @@ func (w *worker) run() {
 			return
 		case errors.Is(err, sluice.ErrNotLoaded):
 			// The sale is gone; a rebuild brings what is left.
-			w.suspects, w.unacked, w.recovered, w.more = nil, nil, false, false
+			w.suspects, w.unacked, w.recovered, w.more, w.left = nil, nil, false, false, false
 			w.stopped()
 			return
 		case err != nil:
