@@ -284,6 +284,31 @@ func testPurgeCutOff(t *testing.T, db Database) {
 	t.Logf("cut off %d times among the orders", cutOff)
 }
 
+// The order with the highest position of the store stays until there is a newer one: no
+// position is given twice, so a reader of pages passes over nothing.
+func testPurgeNewestOrder(t *testing.T, db Database) {
+	s := db.Open(t)
+	manyEnded(t, db, s, "phones", 30)
+	create(t, s, aSale("radios", 10)) // has the newest event, and no order
+	numberAll(t, s, 1000)
+	_, cursor, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: 29})
+	if err != nil || cursor == "" {
+		t.Fatal(cursor, err)
+	}
+	last := look(t, s, "phones").Orders[29].ID
+	done := purge(t, s)
+	newest := []sluice.ErasureWait{{Sale: "phones", Why: sluice.NewestOrder}}
+	samePurged(t, sluice.Purged{Orders: 29, Events: done.Events, Waits: newest}, done)
+	radios := source{sale: "radios", epoch: 1}
+	next := radios.store(t, s, 1).Claims[0].Order
+	page, _, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: 10, Cursor: cursor})
+	if err != nil || len(page) != 2 || page[0].ID != last || page[1].ID != next {
+		t.Errorf("the page after the cursor: %+v, %v", page, err)
+	}
+	samePurged(t, sluice.Purged{Orders: 1}, purge(t, s))
+	adds(t, s, "phones", 30)
+}
+
 // Two servers delete the same orders: each is counted once.
 func testConcurrentPurge(t *testing.T, db Database) {
 	s, other := db.Open(t), db.Open(t)

@@ -144,6 +144,7 @@ var alone = []storeTest{
 	{"Purge", testPurge},
 	{"PurgeWaitsForWebhooks", testPurgeWaitsForWebhooks},
 	{"PurgeCutOff", testPurgeCutOff},
+	{"PurgeNewestOrder", testPurgeNewestOrder},
 
 	{"Returning", testReturning},
 	{"ReissueRelease", testReissueRelease},
