@@ -1,0 +1,140 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// purgePath names the store in which the child of TestPurgeKilled deletes orders.
+const purgePath = "SLUICE_TEST_PURGE"
+
+func TestPurgeChild(t *testing.T) {
+	path := os.Getenv(purgePath)
+	if path == "" {
+		t.Skip("only for the child of another test")
+	}
+	s := openStore(t, path)
+	if _, err := s.PurgeOlder(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openStore(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// A process that deletes orders is killed in the middle, and again: at every moment the
+// sums and the orders that are left are all orders, and in the end the sums are.
+func TestPurgeKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("other processes do the work")
+	}
+	const many = 6000
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := openStore(t, path)
+	long := time.Now().Add(-3 * time.Hour).Truncate(time.Millisecond)
+	for _, id := range []sluice.SaleID{"phones", "radios"} {
+		sale := sluice.NewSale()
+		sale.ID, sale.SKU, sale.Title, sale.Price = id, "sku", "title", sluice.Money{Amount: 100, Currency: "CNY"}
+		sale.Total, sale.OpensAt, sale.ClosesAt = many, long, long.Add(time.Hour)
+		if _, err := s.CreateSale(t.Context(), sale); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.BeginLoad(t.Context(), id, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ConfirmLoad(t.Context(), id, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sell := func(id sluice.SaleID, n int) {
+		e := sluice.Entry{ID: "1-1", Sale: id, Epoch: 1, Node: "one", Terms: 1, At: long, FirstSeq: 1}
+		for i := range n {
+			e.Claims = append(e.Claims, sluice.Claim{
+				Buyer: sluice.BuyerID(fmt.Sprint("buyer-", i)), Key: "attempt-1", Quantity: 1,
+				Order: id.Order(fmt.Sprintf("%032x", i)),
+			})
+		}
+		if _, err := s.Insert(t.Context(), id, []sluice.Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do := func(statement string) {
+		t.Helper()
+		if _, err := s.write.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sell("phones", many)
+	do("UPDATE orders SET status = 'paid', stored_at = stored_at - 7200000")
+	do("UPDATE sale_events SET created_at = created_at - 7200000")
+	if archived, err := s.Archive(t.Context(), "phones"); err != nil || !archived {
+		t.Fatal(archived, err)
+	}
+	do("UPDATE sales SET archived_at = archived_at - 7200000 WHERE id = 'phones'")
+	do("UPDATE sale_events SET created_at = created_at - 7200000 WHERE type = 'sale.archived'")
+	for n := 1; n > 0; {
+		var err error
+		if n, err = s.NumberEvents(t.Context(), 10_000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sell("radios", 1)
+	for n := 1; n > 0; {
+		var err error
+		if n, err = s.NumberEvents(t.Context(), 10_000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() (left, sums int64, ended bool) {
+		err := s.Snapshot(t.Context(), "phones", func(n sluice.Snapshot) error {
+			left, sums = 0, 0
+			if r := n.Sale().Remains; r != nil {
+				sums, ended = r.Live(), !r.At.IsZero()
+			}
+			return n.Orders(func(sluice.Order) bool { left++; return true })
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left+sums != many {
+			t.Errorf("%d orders are left, and %d in the sums: want %d in all", left, sums, many)
+		}
+		return left, sums, ended
+	}
+	for kills := range 3 {
+		_, before, _ := count()
+		child := exec.Command(os.Args[0], "-test.run=^TestPurgeChild$")
+		child.Env = append(os.Environ(), purgePath+"="+path)
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if _, sums, ended := count(); sums > before || ended {
+				break
+			}
+		}
+		_ = child.Process.Kill()
+		_ = child.Wait()
+		left, _, ended := count()
+		t.Logf("kill %d: %d orders are left, ended %v", kills+1, left, ended)
+	}
+	if _, err := s.PurgeOlder(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if left, sums, ended := count(); left != 0 || sums != many || !ended {
+		t.Errorf("%d orders are left, %d in the sums, ended %v", left, sums, ended)
+	}
+}
