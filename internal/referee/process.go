@@ -23,7 +23,7 @@ type process struct {
 
 	mu      sync.Mutex
 	wanted  bool
-	cmd     *exec.Cmd     // nil while none runs
+	cmd     *exec.Cmd     // nil while none is wanted
 	ended   chan struct{} // of cmd
 	leash   io.Closer     // of its watchdog
 	crashes int           // ends by itself
