@@ -30,6 +30,7 @@ type tried struct {
 type faultReport struct {
 	Machine  machine.Machine  `json:"machine"`
 	Versions machine.Versions `json:"versions"`
+	Command  string           `json:"command"`
 	Seed     uint64           `json:"seed"`
 	Started  time.Time        `json:"started"`
 	TookS    float64          `json:"took_s"`
@@ -47,8 +48,8 @@ func (o *options) breakAll(ctx context.Context) error {
 	defer os.RemoveAll(top)
 	defer s.close()
 	rep := &faultReport{
-		Machine: machine.Describe(ctx, top), Versions: machine.DescribeVersions(ctx), Seed: o.seed,
-		Started: time.Now().UTC(), Buyers: 5000, Units: 200,
+		Machine: machine.Describe(ctx, top), Versions: machine.DescribeVersions(ctx), Command: o.command,
+		Seed: o.seed, Started: time.Now().UTC(), Buyers: 5000, Units: 200,
 	}
 	for _, m := range o.methods {
 		for _, f := range faults {
@@ -79,7 +80,7 @@ func (o *options) breakAll(ctx context.Context) error {
 		fmt.Println("wrote", filepath.ToSlash(name))
 	}
 	if err == nil && slices.ContainsFunc(rep.Trials, func(t tried) bool { return t.Own && t.text() != "nothing" }) {
-		err = errors.New("Sluice did something wrong: see the results")
+		err = errors.New("one of Sluice's methods did something wrong: see the results")
 	}
 	return err
 }
@@ -131,8 +132,8 @@ func (r *faultReport) markdown() string {
 	var b strings.Builder
 	b.WriteString("# The articles' methods and Sluice: broken on purpose\n\nWritten by `make articles-faults`. " +
 		"[articles.md](articles.md) says what each method is.\n\n")
-	head(&b, r.Machine, r.Versions, r.Started, "make articles-faults", fmt.Sprintf(
-		"seed %d, %d buyers for %d units; %.0f s", r.Seed, r.Buyers, r.Units, r.TookS))
+	head(&b, r.Machine, r.Versions, r.Started, r.Command, fmt.Sprintf(
+		"seed %d, %d buyers for %d units; %.0f s", r.Seed, r.Buyers, r.Units, r.TookS), "")
 	b.WriteString("\n![" + faultTitle + "](images/articles-faults.svg)\n\n| fault |")
 	var titles []string
 	for _, t := range r.Trials {
@@ -163,8 +164,8 @@ repeat a request that was not answered. The part breaks once, at a moment of the
 
 - **oversold**: orders beyond the units. **Undersold**: units left, while buyers are told that all are sold.
 - **Promises lost**: buyers who were told "accepted" and have no order. **Buyers served twice** have two.
-- **Power cut** is the worst that a setting of appendfsync allows: with "no" all that was written since the sale began is
-  gone, with "everysec" the last second, with "always" nothing.
+- **Power cut** is the worst that a setting of appendfsync allows: with "no" all that was written since the sale began
+  is gone, with "everysec" the last second, with "always" nothing.
 - **Failover**: the replica has not seen the last 0.2 s. Servers and worker live on.
 - A buyer whom a lock sends away tries again, for up to a minute.
 `)

@@ -40,6 +40,7 @@ type options struct {
 	short   bool
 	out     string
 	dir     string
+	command string // by which the run can be repeated
 	methods []method.Method
 	crowds  []rush
 }
@@ -81,6 +82,12 @@ func run(ctx context.Context, args []string) error {
 			o.methods = append(o.methods, m)
 		}
 	}
+	switch o.command = strings.Join(append([]string{"go run ./articles"}, args...), " "); {
+	case len(args) == 0:
+		o.command = "make articles"
+	case len(args) == 1 && broken:
+		o.command = "make articles-faults"
+	}
 	if broken {
 		return o.breakAll(ctx)
 	}
@@ -120,7 +127,8 @@ func (o *options) rushes(ctx context.Context) error {
 	defer os.RemoveAll(top)
 	defer s.close()
 	rep := &report{
-		Seed: o.seed, Rounds: o.rounds, Callers: o.callers, Short: o.short, Started: time.Now().UTC(), Rushes: o.crowds,
+		Command: o.command,
+		Seed:    o.seed, Rounds: o.rounds, Callers: o.callers, Short: o.short, Started: time.Now().UTC(), Rushes: o.crowds,
 		Machine: machine.Describe(ctx, top), Versions: machine.DescribeVersions(ctx),
 	}
 	for _, crowd := range o.crowds {

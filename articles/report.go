@@ -67,6 +67,7 @@ type methodText struct {
 type report struct {
 	Machine  machine.Machine  `json:"machine"`
 	Versions machine.Versions `json:"versions"`
+	Command  string           `json:"command"`
 	Seed     uint64           `json:"seed"`
 	Rounds   int              `json:"rounds"`
 	Callers  int              `json:"callers"`
@@ -109,14 +110,14 @@ func writeFiles(dir string, files map[string]string) (written []string, err erro
 }
 
 // head says where figures come from.
-func head(b *strings.Builder, m machine.Machine, v machine.Versions, started time.Time, command, how string) {
+func head(b *strings.Builder, m machine.Machine, v machine.Versions, started time.Time, command, how, ifBusy string) {
 	fmt.Fprintf(b, "```\nmachine   %s, %d cores, %.0f GB memory, %s\n", m.CPU, m.Cores, m.MemoryGB, m.OS)
 	fmt.Fprintf(b, "disk      %s, write and fsync of 4 KB: %.2f ms\n", m.Filesystem, m.FsyncMS)
 	fmt.Fprintf(b, "versions  %s, Redis %s, PostgreSQL %s, commit %s\n", v.Go, v.Redis, v.Postgres, v.Commit)
 	fmt.Fprintf(b, "run       %s, %s; %s\n", command, started.Format(time.RFC3339), how)
 	fmt.Fprintf(b, "load      %.2f when it began", m.Load)
 	if m.Load > float64(m.Cores)/2 {
-		b.WriteString(": OTHER PROGRAMS WERE AT WORK, so these figures are not a result")
+		b.WriteString(": OTHER PROGRAMS WERE AT WORK" + ifBusy)
 	}
 	b.WriteString("\n```\n")
 }
@@ -125,12 +126,13 @@ func (r *report) markdown() string {
 	var b strings.Builder
 	b.WriteString("# The articles' methods and Sluice: the rushes\n\nWritten by `make articles`. ")
 	b.WriteString("[articles.md](articles.md) says what each method is and how to read this.\n\n")
-	command := "make articles"
+	command := r.Command
 	if r.Short {
-		command = "go run ./articles --short: SMALL CROWDS, ONE ROUND, NOT A RESULT"
+		command += ": SMALL CROWDS, ONE ROUND, NOT A RESULT"
 	}
 	head(&b, r.Machine, r.Versions, r.Started, command, fmt.Sprintf(
-		"seed %d, %d rounds in turns, medians; %d buyers wait at a time; %.0f s", r.Seed, r.Rounds, r.Callers, r.TookS))
+		"seed %d, %d rounds in turns, medians; %d buyers wait at a time; %.0f s", r.Seed, r.Rounds, r.Callers, r.TookS),
+		", so these figures are not a result")
 	for _, image := range []string{"rate", "waiting", "cpu"} {
 		fmt.Fprintf(&b, "\n![%s](images/articles-%s.svg)\n", titles[image], image)
 	}
