@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluicehq/sluice/articles/method"
+	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/internal/referee"
 	"github.com/sluicehq/sluice/internal/servertest"
 )

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluicehq/sluice/articles/method"
+	"github.com/sluicehq/sluice/internal/method"
 )
 
 // Who answers buyers and who stores orders are processes of their own, so that each

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice/articles/method"
+	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/referee"
 )

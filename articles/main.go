@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sluicehq/sluice/articles/method"
+	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/bench/machine"
 )
 

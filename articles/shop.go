@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluicehq/sluice/articles/method"
+	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/internal/referee"
 	"github.com/sluicehq/sluice/internal/servertest"
 )

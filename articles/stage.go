@@ -17,7 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluicehq/sluice/articles/method"
+	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/servertest"
 )

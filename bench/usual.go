@@ -6,7 +6,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/sluicehq/sluice/articles/method"
+	"github.com/sluicehq/sluice/internal/method"
 )
 
 // The usual way: source S2's script, one EVALSHA per request.

@@ -105,12 +105,10 @@ var table = []row{
 
 	// Programs.
 	{"cmd/sluice", []string{root, "engine", "client", "api", "internal/..."}, []string{"*"}},
-	{"bench", []string{
-		root, "engine", "ledger/...", "store/...", "internal/...", "bench/machine", "articles/method",
-	}, []string{"*"}},
+	{"bench", []string{root, "engine", "ledger/...", "store/...", "internal/...", "bench/machine"}, []string{"*"}},
 	{"bench/machine", []string{"internal/servertest"}, nil},
-	{"articles", []string{"articles/method", "bench/machine", "internal/referee", "internal/servertest"}, []string{"*"}},
-	{"articles/method", []string{root, "api", "engine", "internal/loadgen"}, []string{"*"}},
+	{"articles", []string{"internal/method", "bench/machine", "internal/referee", "internal/servertest"}, []string{"*"}},
+	{"internal/method", []string{root, "api", "engine", "internal/loadgen"}, []string{"*"}},
 	{"referee", []string{"internal/referee"}, nil},
 	{"examples/...", []string{"engine"}, nil},
 	{"test/...", nil, nil},
