@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/internal/referee"
 )
 

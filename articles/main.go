@@ -18,8 +18,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/method"
 )
 
 func main() {

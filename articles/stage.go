@@ -17,8 +17,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 

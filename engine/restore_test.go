@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -674,7 +675,9 @@ func overwrite(t *testing.T, from, to string) {
 		}
 		tables = append(tables, name)
 	}
-	rows.Close()
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		t.Fatal(err)
+	}
 	must(`BEGIN IMMEDIATE`)
 	for _, name := range tables {
 		must(`DELETE FROM main.` + name)

@@ -22,7 +22,6 @@ type process struct {
 	url, tcp          string // what answers when it is ready: a URL with 2xx, or an address
 
 	mu      sync.Mutex
-	wanted  bool
 	cmd     *exec.Cmd     // nil while none is wanted
 	ended   chan struct{} // of cmd
 	leash   io.Closer     // of its watchdog
