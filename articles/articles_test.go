@@ -122,8 +122,8 @@ func TestChartEscapesAndScales(t *testing.T) {
 
 func TestWholeAndShort(t *testing.T) {
 	for got, want := range map[string]string{
-		whole(1234567): "1,234,567", whole(999): "999", short(0.034): "0.034", short(0): "0.00", short(12.34): "12.3",
-		short(1234): "1,234",
+		whole(1234567): "1,234,567", whole(999): "999", short(0.034): "0.034", short(0): "0",
+		short(23): "23", short(12.34): "12.3", short(1234): "1,234",
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -197,10 +198,10 @@ func whole(n float64) string {
 	return digits
 }
 
-// short writes a number with two or three digits that mean something.
+// short writes a number: what is counted in full, else two or three digits that mean something.
 func short(n float64) string {
 	switch {
-	case n >= 100:
+	case n >= 100 || n == math.Trunc(n):
 		return whole(n)
 	case n >= 10:
 		return strconv.FormatFloat(n, 'f', 1, 64)
