@@ -147,16 +147,6 @@ type Keeper interface {
 	// call it again only with a higher epoch.
 	Load(ctx context.Context, image LoadImage) error
 
-	// Reclaim decides claims of an entry of an epoch that is over, of a sale that
-	// Load has left fenced as FenceLoading under this epoch: nothing else is
-	// accepted then, so no other buyer gets their units first. It decides as Claim
-	// does, but by no window, pause or cooldown: the claims are accepted as they
-	// were, at the entry's time and under the version of its terms. A repeat gets
-	// the same answers. ErrStaleEpoch, and nothing decided, if the ledger holds
-	// another epoch or the sale under another fence or none; ErrNotLoaded if it
-	// does not hold the sale.
-	Reclaim(ctx context.Context, epoch int64, entry Entry) ([]Decision, error)
-
 	// Apply makes terms of a higher version than the ledger's the ones that
 	// decide; an equal or lower version changes nothing. ErrBelowTaken, and
 	// nothing changes, if the total would be below taken (I1); ErrStaleEpoch if
@@ -189,11 +179,24 @@ const MaxEpoch = 1 << 50
 
 // LoadImage is what the store knows of a sale when it is loaded.
 type LoadImage struct {
-	Sale    SaleID
-	Epoch   int64 // the new epoch
-	Terms   Terms
-	Taken   int64    // units of the live records
-	Records []Record // every stored order's claim, ended ones too (I4), with the epoch of its acceptance
+	Sale  SaleID
+	Epoch int64 // the new epoch
+	Terms Terms
+	Taken int64 // units of the live records
+	// Records are every stored order's claim, ended ones too (I4), with the epoch of
+	// its acceptance, and claims of dead letters, live, as the first ones of the new
+	// epoch: from 1 on, in no journal. The ledger's sequence goes on after them.
+	Records []Record
+}
+
+// Seq returns the last sequence of the new epoch that is among the records.
+func (i *LoadImage) Seq() (last int64) {
+	for j := range i.Records {
+		if r := &i.Records[j]; r.Epoch == i.Epoch {
+			last = max(last, r.Seq)
+		}
+	}
+	return last
 }
 
 // Source says which entries a journal read is about.

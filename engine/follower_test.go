@@ -309,8 +309,22 @@ func TestWhatSellsIsReconciledBeforeWhatIsIdle(t *testing.T) {
 // A dead letter whose claims the store never gets (this follower has no pipeline) is
 // replayed less and less often, not with every refresh of the board.
 func TestALetterThatWaitsIsReplayedLessAndLess(t *testing.T) {
-	r := newFollowRig(t, &faultyLedger{
-		load:  func(context.Context, sluice.LoadImage) error { return nil },
+	var r *followRig
+	lost := sluice.Entry{
+		ID: "lost", Sale: "phone", Epoch: 1, Node: "a", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond),
+		FirstSeq: 1,
+		Claims: []sluice.Claim{{
+			Buyer: "ann", Key: "attempt-1", Quantity: 1,
+			Order: sluice.SaleID("phone").Order(strings.Repeat("0a", 16)),
+		}},
+	}
+	r = newFollowRig(t, &faultyLedger{
+		load: func(ctx context.Context, image sluice.LoadImage) error {
+			if image.Epoch < 3 {
+				return nil
+			}
+			return r.store.SetAside(ctx, lost.DeadLetter(sluice.ErrStaleEpoch)) // too late for the load
+		},
 		apply: func(context.Context, sluice.SaleID) error { return nil },
 	}, "phone")
 	rebuild := func(epoch int64) {
@@ -321,17 +335,6 @@ func TestALetterThatWaitsIsReplayedLessAndLess(t *testing.T) {
 		r.until("the rebuild", func() bool { return r.rebuilt("phone") && r.reading("phone").Epoch == epoch+1 })
 	}
 	rebuild(1)
-	lost := sluice.Entry{
-		ID: "lost", Sale: "phone", Epoch: 1, Node: "a", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond),
-		FirstSeq: 1,
-		Claims: []sluice.Claim{{
-			Buyer: "ann", Key: "attempt-1", Quantity: 1,
-			Order: sluice.SaleID("phone").Order(strings.Repeat("0a", 16)),
-		}},
-	}
-	if err := r.store.SetAside(t.Context(), lost.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
-		t.Fatal(err)
-	}
 	begun := time.Now()
 	rebuild(2)
 	for n := int64(1); n <= 3; n++ {

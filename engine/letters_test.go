@@ -13,7 +13,8 @@ import (
 
 // The database refuses the orders of some buyers, who were promised units: dead
 // letters. The sale sells out, and buyers keep asking while it is rebuilt, at an
-// operator's request and after the loss of Redis. The promises keep their units.
+// operator's request, at once again, and after the loss of Redis, while the database goes
+// on refusing. The promises keep their units, and have one letter each.
 func TestDeadLettersKeepTheirUnits(t *testing.T) {
 	const total, refused = 40, 10
 	f := newFleet(t, 2, total)
@@ -91,9 +92,25 @@ func TestDeadLettersKeepTheirUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	rebuilt(2)
-	do("DROP TRIGGER refuse ON orders") // otherwise the sale stays fenced: these are all that is to be stored
-	f.flush()
+	if _, err := f.clients[1].RebuildSale(ctx, f.sale); err != nil { // while the servers remember the repeats
+		t.Fatal(err)
+	}
 	rebuilt(3)
+	f.flush()
+	rebuilt(4)
+	if n := count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL"); n > refused {
+		t.Errorf("%d letters for %d claims", n, refused)
+	}
+	do("DROP TRIGGER refuse ON orders")
+	letters, err := f.clients[0].DeadLetters(ctx, f.sale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range letters {
+		if _, err := f.clients[i%2].ReplayDeadLetter(ctx, letters[i].ID); err != nil {
+			t.Error(err)
+		}
+	}
 	stop.Store(true)
 	strangers.Wait()
 	if n := sold.Load(); n > 0 {

@@ -4,12 +4,9 @@
 package settle
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -21,12 +18,16 @@ type loadStore interface {
 	sluice.RestockStore
 	sluice.LoadStore
 	DeadLetters(ctx context.Context, sale sluice.SaleID) ([]sluice.DeadLetter, error)
+	SetAside(ctx context.Context, letter sluice.DeadLetter) error
+	ResolveDeadLetter(ctx context.Context, id int64, how string) error
+	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
 }
 
 // Ledger is what this package needs of sluice.Ledger.
 type Ledger interface {
 	sluice.Keeper
 	Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error)
+	Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error)
 }
 
 // Loader brings sales into the ledger and keeps their terms there up to date.
@@ -51,49 +52,10 @@ func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error {
 	if err != nil {
 		return err
 	}
-	if err := l.reclaim(ctx, sale, image.Epoch); err != nil {
-		return err
-	}
 	if err := l.store.ConfirmLoad(ctx, sale, image.Epoch); err != nil {
 		return err
 	}
 	return l.ledger.Unfence(ctx, sale, image.Epoch)
-}
-
-// reclaim takes units for the dead letters of epochs that are over, in the order in
-// which they were accepted, before any other buyer can ask for them (I4, I5). A load
-// whose total does not cover all of them leaves the last ones to Replayer.Pending,
-// which lists them as lost. The letters stay until the store has the orders, so a load
-// that is repeated finds them again. What is set aside from now on comes too late.
-func (l *Loader) reclaim(ctx context.Context, sale sluice.SaleID, epoch int64) error {
-	letters, err := l.store.DeadLetters(ctx, sale)
-	if err != nil {
-		return err
-	}
-	letters = slices.DeleteFunc(letters, func(d sluice.DeadLetter) bool { return !promises(&d, epoch) })
-	slices.SortStableFunc(letters, func(a, b sluice.DeadLetter) int {
-		return cmp.Or(cmp.Compare(a.Terms, b.Terms), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
-	})
-	for i := range letters {
-		letter := &letters[i]
-		claims, err := sluice.ParseClaims(letter.Claims)
-		if err != nil || letter.Terms < 1 || letter.At.IsZero() {
-			continue // damaged: for a person
-		}
-		entry := sluice.Entry{Sale: sale, Epoch: letter.Epoch, Terms: letter.Terms, At: letter.At}
-		for entry.Claims = range slices.Chunk(claims, gatherBatch) {
-			if _, err := l.ledger.Reclaim(ctx, epoch, entry); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// promises reports whether a dead letter is of an epoch before this one, and does not
-// only list what is lost.
-func promises(letter *sluice.DeadLetter, epoch int64) bool {
-	return letter.Epoch >= 1 && letter.Epoch < epoch && !strings.HasPrefix(letter.Reason, lostReason)
 }
 
 // begin does the first two steps. A store that was restored from an older copy
@@ -105,6 +67,9 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImag
 	for passed := int64(0); ; {
 		image, err := l.store.BeginLoad(ctx, sale, passed)
 		if err != nil {
+			return image, err
+		}
+		if err := l.bring(ctx, &image); err != nil {
 			return image, err
 		}
 		err = l.ledger.Load(ctx, image)

@@ -188,7 +188,9 @@ func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *slu
 		for i := range letters {
 			claims, _ := sluice.ParseClaims(letters[i].Claims) // damaged: which is unknown
 			for j := range claims {
-				elsewhere(keyOf(claims[j].Order))
+				if key := keyOf(claims[j].Order); missing[key].live { // not one that had been stored, and has ended
+					elsewhere(key)
+				}
 			}
 		}
 		units := int64(0)

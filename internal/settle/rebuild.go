@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -43,16 +44,7 @@ type progress struct {
 	gathered time.Time // when it had stored what it remembers; zero before
 	waits    string    // servers that the log says are waited for
 
-	stored  int64 // claims that were stored
-	refused map[sluice.OrderID]refusal
-	stuck   bool // the log says that the database refuses everything
-}
-
-// refusal is when the database first refused a claim for what it is, and how many
-// had been stored before.
-type refusal struct {
-	since  time.Time
-	before int64
+	refused map[sluice.OrderID]time.Time // when the database first refused a claim for what it is
 }
 
 // of returns the progress with the present epoch of a sale, and whether it begins now.
@@ -60,7 +52,7 @@ func (r *Rebuilder) of(sale *sluice.Sale) (p *progress, begins bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p = r.sales[sale.ID]; p == nil || p.epoch < sale.Epoch {
-		p, begins = &progress{epoch: sale.Epoch, refused: map[sluice.OrderID]refusal{}}, true
+		p, begins = &progress{epoch: sale.Epoch, refused: map[sluice.OrderID]time.Time{}}, true
 		r.sales[sale.ID] = p
 	}
 	return p, begins
@@ -265,11 +257,6 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err != nil {
 		return err
 	}
-	// What was set aside under this epoch gets a last chance to be stored: after
-	// the load its units would be for sale again.
-	if err := r.replayer.current(ctx, sale); err != nil {
-		return err
-	}
 	if err := r.loader.Load(ctx, sale.ID); err != nil {
 		return err
 	}
@@ -280,17 +267,37 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 
 // save stores entries, each claim once, and reports how many of them, from the
 // first on, are dealt with. A claim that conflicts with a stored one (the ledger
-// gave its place twice), and an entry of an epoch that is over, are set aside, to
-// be claimed again. A claim that the database refuses keeps no other from being
-// tried.
+// gave its place twice), and an entry of an epoch that is over, are set aside, for
+// the load to take their units. A claim that the database refuses keeps no other
+// from being tried.
 func (r *Rebuilder) save(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (saved, done int, err error) {
+	return r.saveBut(ctx, sale, entries, sync.OnceValues(func() (map[sluice.OrderID]bool, error) {
+		return r.listed(ctx, sale)
+	}))
+}
+
+// listed returns the orders that dead letters promise. The load takes their units, so
+// there is nothing to wait for, and nothing to set aside, where a journal or a server
+// remembers them too.
+func (r *Rebuilder) listed(ctx context.Context, sale sluice.SaleID) (map[sluice.OrderID]bool, error) {
+	letters, err := r.store.DeadLetters(ctx, sale)
+	return promisedIn(letters, 0), err
+}
+
+// listing is what listed returns, read when it is first asked for.
+type listing func() (map[sluice.OrderID]bool, error)
+
+// saveBut is save, but for what is listed.
+func (r *Rebuilder) saveBut(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry, listed listing) (
+	saved, done int, err error,
+) {
 	alone := 0 // so many are tried one by one, since together they were refused
 	for next := 0; next < len(entries); {
 		n := batchOf(entries[next:])
 		if alone > 0 {
 			n = 1
 		}
-		stored, failed := r.insert(ctx, sale, entries[next:next+n])
+		stored, failed := r.insert(ctx, sale, entries[next:next+n], listed)
 		refused := errors.Is(failed, sluice.ErrUnstorable)
 		switch {
 		case n > 1 && (refused || misplaced(failed)):
@@ -320,46 +327,40 @@ func batchOf(entries []sluice.Entry) int {
 	return n
 }
 
-// refusedFor is how long a rebuild waits for a database that refuses a claim for what
-// it is: an operator may end that. If it has taken others of the sale since, the claim
-// is set aside after that, and claimed again when the sale is back, rather than to keep
-// all others from it. If it takes none, the sale stays fenced, whose load would sell
-// what was promised.
-const refusedFor = 30 * time.Second
+// How long a rebuild waits for a database that refuses a claim for what it is, since an
+// operator may end that: refusedFor if the database has taken others of the epoch, and
+// refusedAll if it has taken none. After that the claim is set aside, rather than to keep
+// all others from the sale. That gives nothing away, also if the database refuses all of
+// them: the load takes the units of a letter, and only a replay stays to be done.
+const (
+	refusedFor = 5 * time.Second
+	refusedAll = time.Minute
+)
 
 // givenUp reports whether the store does not take these claims as they are, and is not
 // to be waited for.
-func (r *Rebuilder) givenUp(sale sluice.SaleID, claims []sluice.Claim) bool {
+func (r *Rebuilder) givenUp(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) (bool, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	p := r.sales[sale]
-	if p == nil {
-		return false
+	if p == nil { // not in a rebuild
+		r.mu.Unlock()
+		return false, nil
 	}
-	up := true
+	waited := refusedAll
 	for i := range claims {
-		first, known := p.refused[claims[i].Order]
+		since, known := p.refused[claims[i].Order]
 		if !known {
-			first = refusal{time.Now(), p.stored}
-			p.refused[claims[i].Order] = first
+			since = time.Now()
+			p.refused[claims[i].Order] = since
 		}
-		late := time.Since(first.since) >= refusedFor
-		if up = up && late && p.stored > first.before; late && !up && !p.stuck {
-			p.stuck = true
-			r.log.Warn("the database refuses accepted claims and has stored no others of the sale since; "+
-				"the sale stays fenced until it takes them", "sale", sale, "order", claims[i].Order)
-		}
+		waited = min(waited, time.Since(since))
 	}
-	return up
-}
-
-// tookSome notes that the database has taken claims of a sale.
-func (r *Rebuilder) tookSome(sale sluice.SaleID, claims int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p := r.sales[sale]; p != nil {
-		p.stored += int64(claims)
+	r.mu.Unlock()
+	if waited < refusedFor || waited >= refusedAll {
+		return waited >= refusedAll, nil
 	}
+	last, err := r.store.LastSeq(ctx, sale, p.epoch)
+	return last > 0, err
 }
 
 // misplaced reports whether the store does not take an entry where it stands.
@@ -370,27 +371,31 @@ func misplaced(err error) bool {
 
 // insert stores a batch. One entry that is given up is set aside; of one with several
 // claims, only those that are.
-func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []sluice.Entry) (int, error) {
+func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []sluice.Entry, listed listing) (int, error) {
 	if batch[0].Damage != nil {
 		return 0, r.store.SetAside(ctx, batch[0].DeadLetter(batch[0].Damage))
 	}
 	stored, err := r.store.Insert(ctx, sale, batch)
 	if err == nil {
-		r.tookSome(sale, stored.Inserted)
 		return stored.Inserted - len(stored.Rejected), nil
 	}
-	refused, up := errors.Is(err, sluice.ErrUnstorable), false
-	for i := range batch {
-		up = refused && r.givenUp(sale, batch[i].Claims)
-	}
+	refused := errors.Is(err, sluice.ErrUnstorable)
+	claims := batch[0].Claims
 	switch {
 	case len(batch) > 1 || !refused && !misplaced(err):
 		return 0, err
-	case len(batch[0].Claims) > 1 && !errors.Is(err, sluice.ErrStaleEpoch):
-		saved, _, err := r.save(ctx, sale, split(&batch[0]))
+	case len(claims) > 1 && !errors.Is(err, sluice.ErrStaleEpoch):
+		saved, _, err := r.saveBut(ctx, sale, split(&batch[0]), listed)
 		return saved, err
-	case refused && !up:
-		return 0, err
+	}
+	orders, failed := listed()
+	if failed != nil || !slices.ContainsFunc(claims, func(c sluice.Claim) bool { return !orders[c.Order] }) {
+		return 0, failed
+	}
+	if refused {
+		if up, failed := r.givenUp(ctx, sale, claims); failed != nil || !up {
+			return 0, cmp.Or(failed, err)
+		}
 	}
 	return 0, r.store.SetAside(ctx, batch[0].DeadLetter(err))
 }

@@ -304,14 +304,15 @@ func TestOneRefusedClaimDoesNotKeepASaleFenced(t *testing.T) {
 		r.loseLedger()
 		r.follow(false) // fences
 		fenced := r.sale()
-		a := settle.NewRebuilder("a", &refusing{r.store, "bob"}, r.ledger, r.loader, memory,
+		store := &refusing{r.store, "bob"}
+		a := settle.NewRebuilder("a", store, r.ledger, settle.NewLoader(store, r.ledger), memory,
 			func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
 		begun := time.Now()
-		for time.Since(begun) < 29*time.Second {
+		for time.Since(begun) < 5*time.Second { // the store has taken others of the epoch
 			if done, err := a.Step(ctx, &fenced); done || !errors.Is(err, sluice.ErrUnstorable) {
 				t.Fatalf("rebuilt %t, %v after %v", done, err, time.Since(begun))
 			}
-			time.Sleep(5 * time.Second)
+			time.Sleep(time.Second)
 		}
 		if done, err := a.Step(ctx, &fenced); !done || err != nil {
 			t.Fatalf("rebuilt %t, %v after %v", done, err, time.Since(begun))
@@ -329,9 +330,9 @@ func TestOneRefusedClaimDoesNotKeepASaleFenced(t *testing.T) {
 	})
 }
 
-// The database refuses every order: no load may sell again what was promised, however
-// long that lasts. The sale comes back when the database takes orders again.
-func TestADatabaseThatRefusesEveryOrderKeepsTheSaleFenced(t *testing.T) {
+// The database refuses every order: the rebuild waits longer for the operator, and then
+// goes on. What was promised is not sold again, however long that lasts.
+func TestADatabaseThatRefusesEveryOrderGivesNothingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ctx := t.Context()
@@ -349,19 +350,35 @@ func TestADatabaseThatRefusesEveryOrderKeepsTheSaleFenced(t *testing.T) {
 		r.follow(false) // fences
 		fenced := r.sale()
 		store := &refusing{r.store, "alice"}
-		a := settle.NewRebuilder("a", store, r.ledger, r.loader, memory, func(sluice.SaleID) bool { return true },
-			slog.New(slog.DiscardHandler))
-		for range 4 {
+		a := settle.NewRebuilder("a", store, r.ledger, settle.NewLoader(store, r.ledger), memory,
+			func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
+		for range 6 {
 			if done, err := a.Step(ctx, &fenced); done || !errors.Is(err, sluice.ErrUnstorable) {
 				t.Fatalf("rebuilt %t, %v", done, err)
 			}
-			time.Sleep(31 * time.Second)
+			time.Sleep(10 * time.Second)
+		}
+		for epoch := range int64(2) { // the second one finds the letter
+			if done, err := a.Step(ctx, &fenced); !done || err != nil {
+				t.Fatal(done, err)
+			}
+			r.inStep(2 + epoch)
+			r.accepted("bob", false)
+			decisions, err := r.ledger.Claim(ctx, id, claims)
+			if err != nil || decisions[0].Order != claims[0].Order {
+				t.Errorf("alice now gets %+v, %v (I4)", decisions, err)
+			}
+			memory.Decided(id, "a", claims, decisions)
+			if err := r.store.FenceSale(ctx, id, 2+epoch, "by hand"); err != nil {
+				t.Fatal(err)
+			}
+			fenced = r.sale()
 		}
 		store.buyer = ""
 		if done, err := a.Step(ctx, &fenced); !done || err != nil {
 			t.Fatal(done, err)
 		}
-		r.inStep(2)
+		r.inStep(4)
 		r.statuses(map[sluice.OrderID]sluice.Status{claims[0].Order: sluice.Pending})
 		r.accepted("bob", false)
 	})

@@ -183,21 +183,6 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, cl
 	return result, r.store.ResolveDeadLetter(ctx, letter.ID, "claimed again")
 }
 
-// current tries to store the dead letters of the sale's present epoch. Those
-// that still cannot be stored stay.
-func (r *Replayer) current(ctx context.Context, sale *sluice.Sale) error {
-	letters, err := r.store.DeadLetters(ctx, sale.ID)
-	if err != nil {
-		return err
-	}
-	for i := range letters {
-		if letters[i].Epoch == sale.Epoch {
-			_, _ = r.Replay(ctx, letters[i].ID)
-		}
-	}
-	return ctx.Err()
-}
-
 // Pending replays every dead letter of an older epoch, the promises of the lost
 // epoch, but those that list what is lost, and those that rest: one that waits for
 // the store, or fails, is replayed less and less often, and holds up no other.
@@ -211,14 +196,19 @@ func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) (again time.T
 	r.mu.Lock()
 	before := r.rests[sale.ID]
 	r.mu.Unlock()
-	rests := map[int64]rest{}
+	rests, moved := map[int64]rest{}, promisedIn(letters, sale.Epoch)
 	for i := range letters {
 		l := &letters[i]
-		if !promises(l, sale.Epoch) {
+		if !promises(l) || l.Epoch >= sale.Epoch {
 			continue
 		}
-		if _, err := sluice.ParseClaims(l.Claims); err != nil {
+		claims, bad := sluice.ParseClaims(l.Claims)
+		if bad != nil {
 			continue // damaged: for a person
+		}
+		if !slices.ContainsFunc(claims, func(c sluice.Claim) bool { return !moved[c.Order] }) {
+			err = errors.Join(err, r.store.ResolveDeadLetter(ctx, l.ID, "its claims are in letters of a later epoch"))
+			continue // set aside a second time, after the load had moved the first
 		}
 		rest := before[l.ID]
 		if rest.epoch != sale.Epoch {

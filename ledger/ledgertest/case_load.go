@@ -38,6 +38,33 @@ var loadCases = []testCase{
 		e.wantTaken(2, 1) // a live sale is never refilled
 		e.wantCode(e.claim("bob", "k", 2), sluice.Insufficient)
 	}},
+	{"claims of its own epoch begin the sequence, and are in no journal", one, func(e *env) {
+		promised := e.record("ann", "k", 1, 1, true)
+		image := sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(1203), Taken: 1, Records: []sluice.Record{promised}}
+		for i := range int64(1200) { // in several calls
+			r := e.record(sluice.BuyerID(fmt.Sprint("buyer-", i)), "k", 1, i+1, true)
+			r.Epoch = 2
+			image.Records, image.Taken = append(image.Records, r), image.Taken+1
+		}
+		e.loadImage(image)
+		for range 2 {
+			if r := e.read(sale); r.Fence != sluice.FenceLoading || r.Backlog != 0 {
+				e.Errorf("%+v, want no entry, and the sale fenced as loading", r)
+			}
+			e.wantTaken(1201, 1200)
+			e.restart()
+		}
+		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
+		for _, r := range []sluice.Record{image.Records[0], image.Records[1], image.Records[1200]} {
+			e.same("repeat", e.one(r.Claim), answerOf(r, true))
+		}
+		e.same("seq", e.accepted(e.claim("bob", "k", 1)).Seq, int64(1201))
+		if entries := e.peek(sale); len(entries) != 1 || entries[0].FirstSeq != 1201 {
+			e.Errorf("%+v, want the entry of bob alone", entries)
+		}
+		e.accepted(e.claim("cid", "k", 1))
+		e.wantCode(e.claim("dan", "k", 1), sluice.SoldOut)
+	}},
 	{"records are answered, counted and kept", one, func(e *env) {
 		live, ended := e.record("ann", "k1", 2, 1, true), e.record("ann", "k2", 3, 2, false)
 		live.Meta = `{"a":1}`
@@ -156,86 +183,6 @@ var loadCases = []testCase{
 		if r := e.read(sale); r.Epoch != 7 || r.Terms.Total != 5 || r.Fence != sluice.FenceLoading {
 			e.Errorf("%+v, want epoch 7 with its terms, fenced", r)
 		}
-	}},
-}
-
-// reclaimCases: claims of an epoch that is over are decided before those of the next.
-var reclaimCases = []testCase{
-	{"they are accepted behind the fence of a load, as they were", one, func(e *env) {
-		terms := with(func(t *sluice.Terms) { t.Version, t.Total, t.Paused, t.MaxPerBuyer = 4, 4, true, 2 })
-		stored := e.record("ann", "k", 1, 1, true)
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: terms, Taken: 1, Records: []sluice.Record{stored}})
-		entry := sluice.Entry{Sale: sale, Epoch: 1, Terms: 3, At: start.Add(-time.Hour), FirstSeq: 7, Claims: []sluice.Claim{
-			e.claim("bob", "k", 2), stored.Claim, e.claim("cid", "k", 2), e.claim("dan", "k", 1), e.claim("eve", "k", 1),
-		}}
-		again := sluice.Entry{Sale: sale, Epoch: 1, Terms: 4, At: start, Claims: []sluice.Claim{e.claim("bob", "k2", 1)}}
-		for replayed := range 2 {
-			decisions, err := e.ledger.Reclaim(e.ctx, 2, entry)
-			e.must("Reclaim", err)
-			none := []sluice.Code{sluice.Insufficient, sluice.SoldOut}[replayed]
-			e.wantCodes(decisions, sluice.Accepted, sluice.Accepted, none, sluice.Accepted, sluice.SoldOut)
-			for i, seq := range map[int]int64{0: 1, 3: 2} {
-				e.same("decision", decisions[i], sluice.Decision{
-					Code: sluice.Accepted, Order: entry.Claims[i].Order, Quantity: entry.Claims[i].Quantity, Seq: seq,
-					At: entry.At, Epoch: 2, Terms: 3, Replayed: replayed == 1,
-				})
-			}
-			e.same("stored", decisions[1], answerOf(stored, true))
-			decisions, err = e.ledger.Reclaim(e.ctx, 2, again)
-			e.must("Reclaim", err)
-			e.wantCodes(decisions, sluice.BuyerLimit)
-			e.wantTaken(4, 2)
-			e.wantCode(entry.Claims[0], sluice.Unavailable)
-			e.restart()
-		}
-		if r := e.read(sale); r.Fence != sluice.FenceLoading || r.Backlog != 1 {
-			e.Errorf("%+v, want one entry, and the sale fenced as loading", r)
-		}
-		entries := e.peek(sale)
-		if len(entries) != 1 || entries[0].FirstSeq != 1 || entries[0].Epoch != 2 || entries[0].Terms != 3 ||
-			!entries[0].At.Equal(entry.At) || len(entries[0].Claims) != 2 {
-			e.Fatalf("%+v, want the entry of bob and dan", entries)
-		}
-		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
-		e.same("bob's repeat", e.one(entry.Claims[0]), answerOf(entries[0].Record(0), true))
-		e.wantCode(e.claim("fay", "k", 1), sluice.Paused)
-	}},
-	{"not under another epoch, another fence or none", one, func(e *env) {
-		entry := sluice.Entry{Sale: sale, Epoch: 1, Terms: 1, At: start, Claims: []sluice.Claim{e.claim("bob", "k", 1)}}
-		stale := func(epoch int64, want error) {
-			e.Helper()
-			_, err := e.ledger.Reclaim(e.ctx, epoch, entry)
-			e.wantErr("Reclaim", err, want)
-		}
-		stale(2, sluice.ErrNotLoaded)
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(3)})
-		stale(1, sluice.ErrStaleEpoch)
-		stale(3, sluice.ErrStaleEpoch)
-		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
-		stale(2, sluice.ErrStaleEpoch)
-		stale(1, sluice.ErrStaleEpoch)
-		e.must("Fence", e.ledger.Fence(e.ctx, sale, 2, "maintenance"))
-		stale(2, sluice.ErrStaleEpoch)
-		e.wantTaken(0, 0)
-		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
-		e.accepted(e.claim("ann", "k", 1))
-	}},
-	{"many at once", one, func(e *env) {
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(1200)})
-		entry := sluice.Entry{Sale: sale, Epoch: 1, Terms: 1, At: start}
-		for i := range 1300 {
-			entry.Claims = append(entry.Claims, e.claim(sluice.BuyerID(fmt.Sprint("buyer-", i)), "k", 1))
-		}
-		for range 2 {
-			decisions, err := e.ledger.Reclaim(e.ctx, 2, entry)
-			e.must("Reclaim", err)
-			for i, d := range decisions {
-				if (d.Code == sluice.Accepted) != (i < 1200) {
-					e.Fatalf("claim %d: %+v", i, d)
-				}
-			}
-		}
-		e.wantTaken(1200, 1200)
 	}},
 }
 

@@ -228,18 +228,6 @@ func (f *faultyLedger) Load(ctx context.Context, image sluice.LoadImage) error {
 	return f.call(ctx, "Load", func(l sluice.Ledger) error { return l.Load(ctx, image) })
 }
 
-// Reclaim implements sluice.Keeper.
-func (f *faultyLedger) Reclaim(ctx context.Context, epoch int64, entry sluice.Entry) (d []sluice.Decision, err error) {
-	err = f.call(ctx, "Reclaim", func(l sluice.Ledger) (err error) {
-		d, err = l.Reclaim(ctx, epoch, entry)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
 // Apply implements sluice.Keeper.
 func (f *faultyLedger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
 	return f.call(ctx, "Apply", func(l sluice.Ledger) error { return l.Apply(ctx, sale, epoch, terms) })

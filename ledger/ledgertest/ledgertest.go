@@ -107,7 +107,6 @@ func (h Harness) Run(t *testing.T) {
 		{"Terms", termsCases},
 		{"Cooldown", cooldownCases},
 		{"Load", loadCases},
-		{"Reclaim", reclaimCases},
 		{"Fence", fenceCases},
 		{"Read", readCases},
 		{"Recall", recallCases},

@@ -3,7 +3,6 @@ package redisledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -21,7 +20,7 @@ func (l *Ledger) Claim(
 	if err := l.writable(); err != nil || len(claims) == 0 {
 		return decisions, err
 	}
-	err = l.claim(ctx, sale, claims, decisions, nil)
+	err = l.claim(ctx, sale, claims, decisions)
 	if errors.Is(err, sluice.ErrNotLoaded) { // a key of another type: nothing was decided
 		unavailable(decisions)
 		return decisions, nil
@@ -35,60 +34,23 @@ func unavailable(decisions []sluice.Decision) {
 	}
 }
 
-// Reclaim implements sluice.Keeper.
-func (l *Ledger) Reclaim(ctx context.Context, epoch int64, e sluice.Entry) (decisions []sluice.Decision, err error) {
-	defer wrap(&err, "reclaim sale=%s epoch=%d", e.Sale, epoch)
-	decisions = make([]sluice.Decision, len(e.Claims))
-	if err := l.writable(); err != nil || len(e.Claims) == 0 {
-		return decisions, err
-	}
-	return decisions, l.claim(ctx, e.Sale, e.Claims, decisions, &reclaim{epoch: epoch, terms: e.Terms, at: millis(e.At)})
-}
-
-// reclaim is what differs in claims that are decided while their sale is loaded.
-type reclaim struct {
-	epoch, terms int64
-	at           string
-}
-
-// refused is why a reclaim was not decided.
-func (r *reclaim) refused(state int64) error {
-	switch state {
-	case notLoaded:
-		return sluice.ErrNotLoaded
-	case fenced:
-		return sluice.ErrStaleEpoch
-	}
-	return fmt.Errorf("not decided: state %d", state)
-}
-
-// claim fills in the decisions. Behind is nil, but of a reclaim.
+// claim fills in the decisions.
 func (l *Ledger) claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim,
-	decisions []sluice.Decision, behind *reclaim,
+	decisions []sluice.Decision,
 ) error {
 	batch := func(i int) (from, to int) { return i * maxBatch, min((i+1)*maxBatch, len(claims)) }
 	return l.inBatches(ctx, batches{
 		script: claimScript, sale: sale, n: (len(claims) + maxBatch - 1) / maxBatch,
 		args: func(i int, m mark, layout string) []string {
 			from, to := batch(i)
-			args := l.claimArgs(m, layout, claims[from:to])
-			if behind != nil {
-				args[6], args[7] = behind.at, fmt.Sprintf("%d %d", behind.epoch, behind.terms)
-			}
-			return args
+			return l.claimArgs(m, layout, claims[from:to])
 		},
 		take: func(i int, message rueidis.RedisMessage) (bool, error) {
 			reply, err := parseReply(message)
 			if err != nil || reply.state == otherLayout {
 				return false, err
 			}
-			if behind != nil && reply.state != decided {
-				return false, behind.refused(reply.state)
-			}
 			from, to := batch(i)
-			if behind != nil {
-				reply.terms = behind.terms
-			}
 			return true, l.answer(ctx, sale, claims[from:to], reply, decisions[from:to])
 		},
 	})

@@ -72,7 +72,8 @@ func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, layout,
 	t := &image.Terms
 	args := []string{
 		epoch, group,
-		"format", format, "epoch", epoch, "seq", "0", "entries", "0", "taken", strconv.FormatInt(image.Taken, 10),
+		"format", format, "epoch", epoch, "seq", strconv.FormatInt(image.Seq(), 10),
+		"entries", "0", "taken", strconv.FormatInt(image.Taken, 10),
 		"layout", layout, "fence", sluice.FenceLoading, "calm_until", "0", "calm_code", "0",
 		"terms", strconv.FormatInt(t.Version, 10),
 	}

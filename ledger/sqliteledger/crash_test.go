@@ -233,7 +233,7 @@ func TestDamage(t *testing.T) {
 		"a body is cut":          {`UPDATE log SET body = substr(body, 1, 20) WHERE seq = 2`, "row"},
 		"a body is exchanged":    {`UPDATE log SET body = 'x' || char(10) WHERE seq = 2`, "row"},
 		"a claim is missing":     {`UPDATE log SET body = '' WHERE seq = 2`, "0 claims, want 1"},
-		"the epoch is another":   {`UPDATE log SET epoch = 7 WHERE seq = 2`, "is of epoch 7, want 1"},
+		"the epoch is another":   {`UPDATE log SET epoch = 7 WHERE seq = 2`, "is of epoch 7, want 2"},
 		"the epoch is none":      {`UPDATE log SET epoch = 9007199254740993 WHERE sale = 's'`, "no server counts that far"},
 		"loaded records are off": {`DELETE FROM log WHERE kind = 'loaded' AND sale = 's'`, "1 loaded records are missing"},
 	} {
@@ -243,12 +243,12 @@ func TestDamage(t *testing.T) {
 			loaded := sluice.Record{Claim: newClaim("s", 99), Sale: "s", Epoch: 1, Seq: 1, Terms: 1, At: time.UnixMilli(1).UTC()}
 			terms := sluice.Terms{Version: 1, Total: 100, MaxPerBuyer: 9, MaxOrders: 9, OpensAt: time.UnixMilli(0).UTC()}
 			if err := l.Load(t.Context(), sluice.LoadImage{
-				Sale: "s", Epoch: 1, Terms: terms,
+				Sale: "s", Epoch: 2, Terms: terms,
 				Records: []sluice.Record{loaded},
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Unfence(t.Context(), "s", 1); err != nil {
+			if err := l.Unfence(t.Context(), "s", 2); err != nil {
 				t.Fatal(err)
 			}
 			load(t, l, "healthy", 10)
@@ -284,14 +284,14 @@ func TestDamage(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if err := l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms}); err != nil {
+			if err := l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 3, Terms: terms}); err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(l.Unfence(t.Context(), "s", 2), l.Close()); err != nil {
+			if err := errors.Join(l.Unfence(t.Context(), "s", 3), l.Close()); err != nil {
 				t.Fatal(err)
 			}
 			l = open(t, path)
-			if r, _, _ := everything(t, l, "s"); r.Fence != "" || r.Epoch != 2 {
+			if r, _, _ := everything(t, l, "s"); r.Fence != "" || r.Epoch != 3 {
 				t.Errorf("after the load: %+v", r)
 			}
 		})

@@ -10,14 +10,13 @@ import (
 // verdict is what is the same for every claim of a batch.
 type verdict struct {
 	now      time.Time
-	terms    int64       // version
 	standing sluice.Code // what window, pause and cooldown say to every new claim, or 0 (I8)
 	cooling  bool        // SoldOut goes on although units are available
 }
 
 // verdict returns the sale's at this instant.
 func (s *sale) verdict(now time.Time) verdict {
-	v := verdict{now: now, terms: s.terms.Version, standing: s.terms.Refusal(now)}
+	v := verdict{now: now, standing: s.terms.Refusal(now)}
 	if s.cooldown == 0 || !sluice.InCooldown(now, s.cooldownUntil) {
 		return v
 	}
@@ -55,7 +54,7 @@ func (s *sale) decide(v *verdict, a *account, c *sluice.Claim) sluice.Decision {
 	}
 	return sluice.Decision{
 		Code: sluice.Accepted, Order: c.Order, Quantity: c.Quantity, Seq: s.seq + 1, At: v.now,
-		Epoch: s.epoch, Terms: v.terms,
+		Epoch: s.epoch, Terms: s.terms.Version,
 	}
 }
 

@@ -35,47 +35,24 @@ func (g *group) claim(id sluice.SaleID, claims []sluice.Claim, decisions []sluic
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.decide(s, s.verdict(g.now), claims, decisions)
-}
-
-// decide decides claims, one after the other.
-func (g *group) decide(s *sale, v verdict, claims []sluice.Claim, decisions []sluice.Decision) {
+	v := s.verdict(g.now)
 	for i := range claims {
 		c, a := &claims[i], s.account(claims[i].Buyer)
 		decisions[i] = s.decide(&v, a, c)
 		if d := &decisions[i]; d.Code == sluice.Accepted && !d.Replayed {
-			g.accept(s, &v, a, c)
+			g.accept(s, a, c)
 		}
 	}
 }
 
-// reclaim decides the claims of an entry of an epoch that is over, while the sale
-// is being loaded. They are a row of their own: what is in one was accepted at one
-// time, under one version of the terms.
-func (g *group) reclaim(epoch int64, e *sluice.Entry, decisions []sluice.Decision) error {
-	s, err := g.held(e.Sale, epoch)
-	if err != nil {
-		return err
-	}
-	if s.fence != sluice.FenceLoading {
-		return sluice.ErrStaleEpoch
-	}
-	g.closeRow(s)
-	s.mu.Lock()
-	g.decide(s, verdict{now: e.At.UTC().Truncate(time.Millisecond), terms: e.Terms}, e.Claims, decisions)
-	s.mu.Unlock()
-	g.closeRow(s)
-	return nil
-}
-
 // accept accepts one claim and writes it into the sale's open row.
-func (g *group) accept(s *sale, v *verdict, a *account, c *sluice.Claim) {
+func (g *group) accept(s *sale, a *account, c *sluice.Claim) {
 	o := &s.open
 	if o.row == 0 {
-		o.batch = &batch{epoch: s.epoch, terms: v.terms, at: v.now}
+		o.batch = &batch{epoch: s.epoch, terms: s.terms.Version, at: g.now}
 		o.entry = &entry{
 			id: g.add(s, row{
-				kind: kindClaims, epoch: s.epoch, terms: v.terms, at: v.now, seq: s.seq + 1, node: g.w.ledger.node,
+				kind: kindClaims, epoch: s.epoch, terms: s.terms.Version, at: g.now, seq: s.seq + 1, node: g.w.ledger.node,
 			}),
 			node: g.w.ledger.node, batch: o.batch, firstSeq: s.seq + 1, first: s.records.n,
 		}

@@ -279,6 +279,9 @@ func (s *sale) addLoaded(body string) error {
 		if at := time.UnixMilli(number[3]).UTC(); b.epoch != number[0] || b.terms != number[2] || !b.at.Equal(at) {
 			b = &batch{epoch: number[0], terms: number[2], at: at} // neighbours often share theirs
 		}
+		if b.epoch == s.epoch {
+			s.seq = max(s.seq, number[1])
+		}
 		s.remember(s.account(c.Buyer), &c, line, number[1], b, number[4] == 1, number[4] == 2)
 	}
 	return nil

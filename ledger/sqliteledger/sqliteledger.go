@@ -193,17 +193,6 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 	return l.do(ctx, func(g *group) error { return g.load(image) })
 }
 
-// Reclaim implements sluice.Keeper.
-func (l *Ledger) Reclaim(ctx context.Context, epoch int64, e sluice.Entry) (_ []sluice.Decision, err error) {
-	defer wrap(&err, "reclaim sale=%s epoch=%d", e.Sale, epoch)
-	decisions := make([]sluice.Decision, len(e.Claims))
-	e.Claims = slices.Clone(e.Claims)
-	if err := l.do(ctx, func(g *group) error { return g.reclaim(epoch, &e, decisions) }); err != nil {
-		return nil, err
-	}
-	return decisions, nil
-}
-
 // Apply implements sluice.Keeper. A total below the units taken is
 // ErrBelowTaken and changes nothing (I1).
 func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms sluice.Terms) (err error) {

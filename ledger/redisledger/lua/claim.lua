@@ -4,8 +4,7 @@
 -- ARGV:    1 layout the caller assumes, 'whole' or 'split';
 --          2 name of the asking server, 3 its field in the sale hash ('told:' and the name);
 --          4 epoch and 5 sequence it last received there, 6 highest sequence it has seen there (0 0 0: none);
---          7 now in ms, or '' for this server's clock; 8 the cooldown of a reopened sale, in ms;
---          of a reclaim: the time in 7, and in 8 the epoch of the load, a space, and the version of the terms;
+--          7 now in ms, or '' for this server's clock; 8 the cooldown of a reopened sale, in ms,
 --          9 '1' if WAIT follows, else '';
 --          10 n, the number of claims, 11 '1' if all of them ask for one unit, else '',
 --          12 '1' if a buyer occurs more than once, else '';
@@ -57,12 +56,9 @@ local n = tonumber(ARGV[10])
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3], 'terms',
   'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code', 'entries',
   'max_unpaid')
--- A reclaim is decided while the sale is loaded, as it was decided before: by no window, pause or cooldown.
-local behind, was = match(ARGV[8], '^(%d+) (%d+)$')
 -- part: held.lua
 
 local entries, terms = number(17, 'entries', 0), number(8, 'terms', 0)
-local version = was or sale[8]
 local total, max_buyer, max_orders = number(9, 'total', -1), number(10, 'max_buyer', -1), number(11, 'max_orders', -1)
 local opens, closes = number(12, 'opens'), number(13, 'closes')
 local calm_until, calm_code = number(15, 'calm_until', 0), number(16, 'calm_code', 0)
@@ -85,9 +81,7 @@ if at == '' then
 end
 local now = tonumber(at)
 local refusal
-if behind then
-  refusal = nil
-elseif now < opens then
+if now < opens then
   refusal = NOT_OPEN
 elseif closes ~= 0 and now >= closes then
   refusal = CLOSED
@@ -98,7 +92,7 @@ end
 -- ends later than one that begins now is over: the clock has been set back since.
 local cooling = false
 local left = calm_until - now
-if not behind and left > 0 and left <= tonumber(ARGV[8]) then
+if left > 0 and left <= tonumber(ARGV[8]) then
   if calm_code == SOLD_OUT then
     cooling = true
   elseif not refusal or calm_code < refusal then
@@ -117,7 +111,7 @@ if split then
 end
 -- part: record.lua
 
-local stamp = '\t' .. sale[2] .. '\t' .. at .. '\t' .. version .. '\t1'
+local stamp = '\t' .. sale[2] .. '\t' .. at .. '\t' .. sale[8] .. '\t1'
 local start = seq
 local low = seq % 100
 local high = '\t' .. (sub(sale[3], 1, -3))
@@ -247,7 +241,7 @@ if seq > start then -- I5; the journal first, since it alone may still be of the
     end
     entry = table.concat(accepted, '\n')
   end
-  local added = redis.pcall('XADD', KEYS[3], '*', 'v', '1', 'e', sale[2], 'n', ARGV[2], 't', version, 'at', at,
+  local added = redis.pcall('XADD', KEYS[3], '*', 'v', '1', 'e', sale[2], 'n', ARGV[2], 't', sale[8], 'at', at,
     's', start + 1, 'c', entry .. '\n')
   if type(added) == 'table' and added.err then -- nothing is written yet
     if not find(added.err, 'last possible ID', 1, true) and not find(added.err, 'equal or smaller', 1, true) then

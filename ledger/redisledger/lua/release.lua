@@ -30,7 +30,6 @@ local n = tonumber(ARGV[12])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'layout', ARGV[3],
   'total', 'opens', 'closes', 'paused', 'entries')
-local behind
 -- part: held.lua
 
 local entries = number(12, 'entries', 0)

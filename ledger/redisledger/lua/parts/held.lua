@@ -1,6 +1,6 @@
 -- What claim.lua and release.lua begin with, behind their HMGET of the sale hash: the sale is there, of this format and
--- not fenced; or, of a reclaim, fenced as loading under the epoch "behind". The first seven fields are format, epoch,
--- seq, taken, fence, layout and the last sequence that this server received (field told:NODE).
+-- not fenced. The first seven fields are format, epoch, seq, taken, fence, layout and the last sequence that this
+-- server received (field told:NODE).
 local epoch = match(sale[2] or '', '^[1-9]%d*$') and tonumber(sale[2])
 if not sale[1] or not epoch or epoch > 1125899906842624 then -- gone, or damaged: no server counts that far
   return {1}
@@ -8,7 +8,7 @@ end
 if sale[1] ~= '1' and match(sale[1], '^[1-9]%d?%d?%d?$') and tonumber(sale[1]) <= 1000 then -- other values are damage
   return {6}
 end
-if sale[5] ~= (behind and 'loading' or '') or (behind and sale[2] ~= behind) then
+if sale[5] ~= '' then
   return {2, epoch, tonumber(sale[3]) or 0, 0, 0, 0}
 end
 

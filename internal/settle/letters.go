@@ -1,0 +1,185 @@
+package settle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluicehq/sluice"
+)
+
+// promises reports whether a dead letter does not only list what is lost.
+func promises(letter *sluice.DeadLetter) bool {
+	return letter.Epoch >= 1 && !strings.HasPrefix(letter.Reason, lostReason)
+}
+
+// promisedIn returns the orders that letters of an epoch promise; of any epoch, if it is 0.
+func promisedIn(letters []sluice.DeadLetter, epoch int64) map[sluice.OrderID]bool {
+	orders := map[sluice.OrderID]bool{}
+	for i := range letters {
+		if !promises(&letters[i]) || epoch != 0 && letters[i].Epoch != epoch {
+			continue
+		}
+		claims, _ := sluice.ParseClaims(letters[i].Claims) // damaged: which is unknown
+		for j := range claims {
+			orders[claims[j].Order] = true
+		}
+	}
+	return orders
+}
+
+// promised is a dead letter whose claims may be loaded.
+type promised struct {
+	sluice.DeadLetter
+	claims []sluice.Claim
+	live   bool // the ledger has one of them on record, and holds its units
+}
+
+// bring adds the claims of dead letters to what is loaded, with places in the new
+// epoch: no other buyer can get their units (I4, I5), and nothing of them waits in the
+// journal, where the database would refuse them again. Those that the ledger counts
+// come first, then the others in the order in which they were accepted, as far as the
+// total covers them. What it does not cover stays in its letter, and Replayer.Pending
+// lists it as lost. The other letters move to the new epoch, or are resolved, if the
+// database takes their orders now.
+//
+// A letter is read after the image. It is resolved only when its orders are stored or
+// in another letter, so a load that breaks off and is repeated finds all of them.
+func (l *Loader) bring(ctx context.Context, image *sluice.LoadImage) error {
+	letters, err := l.waiting(ctx, image)
+	if err != nil || len(letters) == 0 {
+		return err
+	}
+	room, seq := newRoom(image), int64(0)
+	for i := range letters {
+		letter, left := &letters[i], false
+		entry := sluice.Entry{
+			ID: fmt.Sprintf("letter/%d", letter.ID), Sale: image.Sale, Epoch: image.Epoch, Node: letter.Node,
+			Terms: letter.Terms, At: letter.At, FirstSeq: seq + 1,
+		}
+		for j := range letter.claims {
+			switch c := &letter.claims[j]; {
+			case room.known[c.Order]:
+			case !room.take(c):
+				left = true
+			default:
+				entry.Claims = append(entry.Claims, *c)
+			}
+		}
+		if err := l.move(ctx, &entry, letter.Reason); err != nil {
+			return err
+		}
+		for j := range entry.Claims {
+			image.Records = append(image.Records, entry.Record(j))
+			image.Taken += entry.Claims[j].Quantity
+		}
+		seq += int64(len(entry.Claims))
+		if !left {
+			how := fmt.Sprintf("its claims are stored, or in letters of epoch %d", image.Epoch)
+			if err := l.store.ResolveDeadLetter(ctx, letter.ID, how); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// waiting returns the letters whose claims a load may bring in, in their order, without
+// the claims that have ended: their units have been given back, and sold since. The
+// store has forgotten that it had them (see older.go).
+func (l *Loader) waiting(ctx context.Context, image *sluice.LoadImage) (waiting []promised, err error) {
+	letters, err := l.store.DeadLetters(ctx, image.Sale)
+	for i := range letters {
+		p := promised{DeadLetter: letters[i]}
+		claims, bad := sluice.ParseClaims(p.Claims)
+		if !promises(&p.DeadLetter) || p.Epoch >= image.Epoch || bad != nil || p.Terms < 1 || p.At.IsZero() {
+			continue // damaged: for a person
+		}
+		for _, c := range claims {
+			record, err := l.ledger.Find(ctx, c.Order, c.Buyer)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err == nil && !record.Live {
+				continue
+			}
+			p.claims = append(p.claims, c) // of one that the ledger does not know, or cannot read, the letter decides
+			p.live = p.live || err == nil
+		}
+		waiting = append(waiting, p)
+	}
+	slices.SortStableFunc(waiting, func(a, b promised) int {
+		if a.live != b.live {
+			return map[bool]int{true: -1, false: 1}[a.live]
+		}
+		return cmp.Or(cmp.Compare(a.Terms, b.Terms), a.At.Compare(b.At), cmp.Compare(a.Epoch, b.Epoch),
+			cmp.Compare(a.FirstSeq, b.FirstSeq))
+	})
+	return waiting, err
+}
+
+// move stores a letter's claims at their new places, or sets them aside there.
+func (l *Loader) move(ctx context.Context, entry *sluice.Entry, reason string) error {
+	if len(entry.Claims) == 0 {
+		return nil
+	}
+	_, err := l.store.Insert(ctx, entry.Sale, []sluice.Entry{*entry})
+	if err == nil || ctx.Err() != nil || errors.Is(err, sluice.ErrStaleEpoch) || errors.Is(err, sluice.ErrStoreBusy) {
+		return err
+	}
+	return l.store.SetAside(ctx, entry.DeadLetter(errors.New(reason)))
+}
+
+// room is what an image leaves for claims of dead letters.
+type room struct {
+	terms  *sluice.Terms
+	taken  int64
+	known  map[sluice.OrderID]bool
+	keys   map[sluice.ClaimID]bool
+	buyers map[sluice.BuyerID]held
+}
+
+// held is what a buyer has: units, and orders, ended ones too.
+type held struct{ units, orders int64 }
+
+func newRoom(image *sluice.LoadImage) *room {
+	r := &room{
+		terms: &image.Terms, taken: image.Taken, known: map[sluice.OrderID]bool{}, keys: map[sluice.ClaimID]bool{},
+		buyers: map[sluice.BuyerID]held{},
+	}
+	for i := range image.Records {
+		record := &image.Records[i]
+		r.add(&record.Claim, record.Live)
+	}
+	return r
+}
+
+func (r *room) add(c *sluice.Claim, live bool) {
+	r.known[c.Order], r.keys[sluice.ClaimID{Buyer: c.Buyer, Key: c.Key}] = true, true
+	h := r.buyers[c.Buyer]
+	if h.orders++; live {
+		h.units += c.Quantity
+	}
+	r.buyers[c.Buyer] = h
+}
+
+// take reports whether a claim fits, and then counts it. It was accepted, so only the
+// total can be short of units for it, unless two ledgers that did not know of each
+// other accepted claims of its buyer: then the key and the limits decide (I3, I4). The
+// unpaid endings of its buyer came later, and a window, pause or cooldown as well.
+func (r *room) take(c *sluice.Claim) bool {
+	h, t := r.buyers[c.Buyer], r.terms
+	switch {
+	case r.keys[sluice.ClaimID{Buyer: c.Buyer, Key: c.Key}],
+		t.Total != sluice.Unlimited && c.Quantity > t.Total-r.taken,
+		t.MaxPerBuyer != sluice.Unlimited && c.Quantity > t.MaxPerBuyer-h.units,
+		t.MaxOrders != sluice.Unlimited && h.orders >= t.MaxOrders:
+		return false
+	}
+	r.taken += c.Quantity
+	r.add(c, true)
+	return true
+}

@@ -1,0 +1,372 @@
+package settle_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+// strangers ask for every unit the moment a sale opens, and as soon as a load begins.
+type strangers struct {
+	*sqliteledger.Ledger
+	asks func()
+}
+
+func (l strangers) Load(ctx context.Context, image sluice.LoadImage) error {
+	err := l.Ledger.Load(ctx, image)
+	l.asks()
+	return err
+}
+
+func (l strangers) Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) error {
+	err := l.Ledger.Unfence(ctx, sale, epoch)
+	l.asks()
+	return err
+}
+
+// breaks refuses the orders of some buyers, and confirms no load while it is down.
+type breaks struct {
+	*sqlitestore.Store
+	down *bool
+}
+
+func (s breaks) ConfirmLoad(ctx context.Context, sale sluice.SaleID, epoch int64) error {
+	if *s.down {
+		return context.DeadlineExceeded
+	}
+	return s.Store.ConfirmLoad(ctx, sale, epoch)
+}
+
+func (s breaks) Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+	for _, e := range entries {
+		if slices.ContainsFunc(e.Claims, func(c sluice.Claim) bool { return c.Buyer[0] == 'q' }) {
+			return sluice.Stored{}, sluice.ErrUnstorable
+		}
+	}
+	return s.Store.Insert(ctx, sale, entries)
+}
+
+// Promises that wait as dead letters keep their units through a rebuild, whatever its
+// reason, also if the server dies in the middle, and whether the sale is open or paused.
+func TestDeadLettersKeepTheirUnitsInARebuild(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		lost, broken, paused bool
+	}{
+		{name: "by hand"},
+		{name: "the ledger is lost", lost: true},
+		{name: "twice", broken: true},
+		{name: "paused", paused: true},
+	} {
+		t.Run(c.name, func(t *testing.T) { lettersThroughARebuild(t, c.lost, c.broken, c.paused) })
+	}
+}
+
+func lettersThroughARebuild(t *testing.T, lost, broken, paused bool) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 4
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	claim := func(buyer string, order int) sluice.Claim {
+		return sluice.Claim{
+			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", order)),
+		}
+	}
+	codes := func(want sluice.Code, claims ...sluice.Claim) []sluice.Decision {
+		t.Helper()
+		decisions, err := r.ledger.Claim(ctx, id, claims)
+		if err != nil || slices.ContainsFunc(decisions, func(d sluice.Decision) bool { return d.Code != want }) {
+			t.Errorf("%v, %v; want %v", decisions, err, want)
+		}
+		return decisions
+	}
+	codes(sluice.Accepted, claim("stored", 1))
+	r.drain()
+	// The database refuses these: the pipeline sets them aside.
+	promised := []sluice.Claim{claim("q1", 2), claim("q2", 3), claim("q3", 4)}
+	memory := settle.NewMemory(0)
+	for i := range promised {
+		memory.Decided(id, "a", promised[i:i+1], codes(sluice.Accepted, promised[i]))
+	}
+	for _, e := range slices.Backward(r.waiting()) {
+		if err := r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.ledger.Ack(ctx, id, []string{e.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if paused {
+		if _, err := r.desk.Pause(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lost {
+		r.loseLedger()
+	}
+	if err := r.store.FenceSale(ctx, id, 1, "by hand"); err != nil {
+		t.Fatal(err)
+	}
+
+	strange := 0
+	asks := func() {
+		strange++
+		decisions, err := r.ledger.Claim(ctx, id, []sluice.Claim{claim(fmt.Sprint("stranger-", strange), 100+strange)})
+		if err != nil || decisions[0].Code == sluice.Accepted {
+			t.Errorf("a stranger gets %v, %v", decisions, err)
+		}
+	}
+	ledger, down := strangers{r.ledger, asks}, broken
+	store := breaks{r.store, &down}
+	rebuilder := func() *settle.Rebuilder {
+		return settle.NewRebuilder("a", store, ledger, settle.NewLoader(store, ledger), memory,
+			func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
+	}
+	fenced := r.sale()
+	done, err := rebuilder().Step(ctx, &fenced)
+	if broken {
+		if done || err == nil {
+			t.Fatalf("rebuilt %v, %v", done, err)
+		}
+		down = false
+		fenced = r.sale()
+		done, err = rebuilder().Adopt(ctx, &fenced)
+	}
+	if !done || err != nil || strange < 2 {
+		t.Fatalf("rebuilt %v, %v; %d strangers", done, err, strange)
+	}
+	epoch := int64(2)
+	if broken {
+		epoch = 3
+	}
+	r.inStep(epoch)
+	for range 2 { // the second rebuild finds the letters, and what the server remembers of them
+		decisions := codes(sluice.Accepted, promised...)
+		for i, d := range decisions {
+			if !d.Replayed || d.Order != promised[i].Order || d.Terms != 1 {
+				t.Errorf("%s now gets %+v (I4)", promised[i].Buyer, d)
+			}
+		}
+		memory.Decided(id, "a", promised, decisions)
+		late := sluice.Entry{ // a server still had it, and sets it aside now
+			ID: "late", Sale: id, Epoch: epoch - 1, Node: "b", Terms: 1, At: decisions[1].At, FirstSeq: 90,
+			Claims: promised[1:2],
+		}
+		if err := r.store.SetAside(ctx, late.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
+			t.Fatal(err)
+		}
+		now := r.sale()
+		if again, err := settle.NewReplayer(r.store, r.ledger, nil).Pending(ctx, &now); err != nil || !again.IsZero() {
+			t.Errorf("again at %v, %v; want that none is left for Pending", again, err)
+		}
+		if letters, err := r.store.DeadLetters(ctx, id); err != nil || len(letters) != 3 {
+			t.Errorf("dead letters %+v, %v; want the three", letters, err)
+		}
+		if err := r.store.FenceSale(ctx, id, epoch, "by hand"); err != nil {
+			t.Fatal(err)
+		}
+		fenced = r.sale()
+		if done, err := rebuilder().Step(ctx, &fenced); !done || err != nil {
+			t.Fatalf("rebuilt %v, %v", done, err)
+		}
+		epoch++
+		r.inStep(epoch)
+	}
+	r.replayAll() // the database takes them now
+	r.drain()
+	for i := range promised {
+		if o, err := r.store.Order(ctx, promised[i].Order); err != nil || o.Status != sluice.Pending {
+			t.Errorf("%s: %v, %v", promised[i].Buyer, o.Status, err)
+		}
+	}
+	if got := r.reading(); got.Taken != 4 || got.Seq != 3 || got.Backlog != 0 {
+		t.Errorf("%+v, want 4 units taken, 3 of them in this epoch", got)
+	}
+	if fenced := r.verify(); fenced {
+		t.Error("the orders that were replayed are taken for a loss")
+	}
+}
+
+// replayAll replays every letter, and fails the test unless none is left.
+func (r *rig) replayAll() {
+	r.t.Helper()
+	ctx := r.t.Context()
+	letters, err := r.store.DeadLetters(ctx, id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	replayer := settle.NewReplayer(r.store, r.ledger, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
+	for i := range letters {
+		if _, err := replayer.Replay(ctx, letters[i].ID); err != nil {
+			r.t.Error(err)
+		}
+	}
+	if letters, err = r.store.DeadLetters(ctx, id); err != nil || len(letters) > 0 {
+		r.t.Errorf("dead letters %+v, %v; want none", letters, err)
+	}
+}
+
+// A store is older than its ledger, and has letters of orders that were stored later.
+// An order that has ended stays ended, and one that lives keeps its unit before any
+// letter that the ledger does not know.
+func TestDeadLettersOfAnOlderStore(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 2
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	r.accepted("qa", true)
+	r.accepted("qb", true)
+	old := r.waiting()
+	r.drain()
+	ended, live := old[0].Claims[0].Order, old[1].Claims[0].Order
+	r.cancel(ended)
+	r.give()
+	stranger := r.accepted("carol", true)
+	r.drain()
+	unknown := old[0] // of a ledger that is gone; accepted before all others
+	unknown.ID, unknown.At = "x", unknown.At.Add(-time.Minute)
+	unknown.Claims = []sluice.Claim{
+		{Buyer: "qx", Key: "attempt-9", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", 99))},
+	}
+
+	terms := r.sale() // the copy
+	terms.Epoch, terms.LoadedEpoch = 0, 0
+	r.olderStore(terms, nil)
+	for _, e := range append(old, unknown) {
+		if err := r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !r.verify() {
+		t.Fatal("the older store is not noticed")
+	}
+	fenced := r.sale()
+	store := breaks{r.store, new(bool)}
+	if done, err := settle.NewRebuilder("a", store, r.ledger, settle.NewLoader(store, r.ledger), settle.NewMemory(0),
+		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	r.inStep(2)
+	letters, err := r.store.DeadLetters(ctx, id)
+	if err != nil || len(letters) != 2 || letters[0].EntryID != "x" || letters[1].Epoch != 2 {
+		t.Errorf("dead letters %+v, %v; want the unknown one, and the live one in the new epoch", letters, err)
+	}
+	for _, order := range []sluice.OrderID{live, stranger} {
+		if record, err := r.ledger.Find(ctx, order, ""); err != nil || !record.Live {
+			t.Errorf("%s: %+v, %v; want it live", order, record, err)
+		}
+	}
+	if record, err := r.ledger.Find(ctx, ended, ""); err == nil && record.Live {
+		t.Error("an order that had ended lives again")
+	}
+	if got := r.reading(); got.Taken != 2 {
+		t.Errorf("%+v, want 2 units taken", got)
+	}
+}
+
+// A letter is judged by what was when it was accepted: an order of its buyer that has
+// ended unpaid since is no reason to give its unit to another.
+func TestUnpaidEndingsTakeNoLetter(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total, sale.MaxUnpaid, sale.MaxPerBuyer, sale.MaxOrders = 2, 1, 2, 4
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	order := r.accepted("alice", true)
+	r.drain()
+	second := sluice.Claim{Buyer: "alice", Key: "attempt-2", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", 2))}
+	if d, err := r.ledger.Claim(ctx, id, []sluice.Claim{second}); err != nil || d[0].Code != sluice.Accepted {
+		t.Fatal(d, err)
+	}
+	e := r.waiting()[0]
+	if err := r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ledger.Ack(ctx, id, []string{e.ID}); err != nil {
+		t.Fatal(err)
+	}
+	change := sluice.Change{Order: order, Action: sluice.Cancel, By: "alice", Buyer: "alice"}
+	if _, err := r.store.Change(ctx, change); err != nil {
+		t.Fatal(err)
+	}
+	r.give()
+	if err := r.store.FenceSale(ctx, id, 1, "by hand"); err != nil {
+		t.Fatal(err)
+	}
+	fenced := r.sale()
+	store := &refusing{r.store, "alice"}
+	if done, err := settle.NewRebuilder("a", store, r.ledger, settle.NewLoader(store, r.ledger), settle.NewMemory(0),
+		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	r.inStep(2)
+	if d, err := r.ledger.Claim(ctx, id, []sluice.Claim{second}); err != nil || d[0].Code != sluice.Accepted {
+		t.Errorf("%+v, %v; want the promise", d, err)
+	}
+	r.replayAll()
+	r.statuses(map[sluice.OrderID]sluice.Status{second.Order: sluice.Pending})
+}
+
+// What no total covers is listed as lost: the last ones.
+func TestDeadLettersBeyondTheTotal(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 2
+	if _, err := r.desk.Create(ctx, sale); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now().UTC().Truncate(time.Millisecond)
+	for _, i := range []int{3, 1, 2} { // as two ledgers may have accepted them
+		e := sluice.Entry{
+			ID: fmt.Sprint("e", i), Sale: id, Epoch: 1, Node: "b", Terms: 1, FirstSeq: int64(i),
+			At: begun, Claims: []sluice.Claim{{
+				Buyer: sluice.BuyerID(fmt.Sprint("q", i)), Key: "attempt-1", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", i)),
+			}},
+		}
+		if err := r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.store.FenceSale(ctx, id, 1, "by hand"); err != nil {
+		t.Fatal(err)
+	}
+	store := breaks{r.store, new(bool)}
+	fenced := r.sale()
+	if done, err := settle.NewRebuilder("a", store, r.ledger, settle.NewLoader(store, r.ledger), settle.NewMemory(0),
+		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler)).Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v", done, err)
+	}
+	now := r.sale()
+	if _, err := settle.NewReplayer(r.store, r.ledger,
+		func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}).Pending(ctx, &now); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := r.store.DeadLetters(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := map[int64]bool{}
+	for i := range letters {
+		lost[letters[i].FirstSeq] = letters[i].Reason == "promise lost: sold_out"
+	}
+	if len(lost) != 3 || lost[1] || lost[2] || !lost[3] {
+		t.Errorf("dead letters %+v, want the third lost", letters)
+	}
+}
