@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -323,12 +324,18 @@ func TestUnpaidEndingsTakeNoLetter(t *testing.T) {
 	r.statuses(map[sluice.OrderID]sluice.Status{second.Order: sluice.Pending})
 }
 
-// What no total covers is listed as lost: the last ones.
+// What no total covers is listed as lost: the last ones. So is what a buyer got from two
+// ledgers, beyond the limit.
 func TestDeadLettersBeyondTheTotal(t *testing.T) {
+	t.Run("total", func(t *testing.T) { lettersBeyond(t, 2, "q%d", "promise lost: sold_out") })
+	t.Run("limit", func(t *testing.T) { lettersBeyond(t, 9, "q", "promise lost: buyer_limit") })
+}
+
+func lettersBeyond(t *testing.T, total int64, buyer, reason string) {
 	r := newRig(t)
 	ctx := t.Context()
 	sale := phone(-time.Hour)
-	sale.Total = 2
+	sale.Total, sale.MaxPerBuyer = total, 2
 	if _, err := r.desk.Create(ctx, sale); err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +344,8 @@ func TestDeadLettersBeyondTheTotal(t *testing.T) {
 		e := sluice.Entry{
 			ID: fmt.Sprint("e", i), Sale: id, Epoch: 1, Node: "b", Terms: 1, FirstSeq: int64(i),
 			At: begun, Claims: []sluice.Claim{{
-				Buyer: sluice.BuyerID(fmt.Sprint("q", i)), Key: "attempt-1", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", i)),
+				Buyer: sluice.BuyerID(strings.ReplaceAll(buyer, "%d", fmt.Sprint(i))), Key: sluice.Key(fmt.Sprint("attempt-", i)),
+				Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", i)),
 			}},
 		}
 		if err := r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)); err != nil {
@@ -364,7 +372,7 @@ func TestDeadLettersBeyondTheTotal(t *testing.T) {
 	}
 	lost := map[int64]bool{}
 	for i := range letters {
-		lost[letters[i].FirstSeq] = letters[i].Reason == "promise lost: sold_out"
+		lost[letters[i].FirstSeq] = letters[i].Reason == reason
 	}
 	if len(lost) != 3 || lost[1] || lost[2] || !lost[3] {
 		t.Errorf("dead letters %+v, want the third lost", letters)
