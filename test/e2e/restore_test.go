@@ -21,7 +21,7 @@ func TestADatabaseIsRestored(t *testing.T) {
 	}
 	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)
 	servers, urls := startCluster(t, 2, backends{redis.URL(), postgres.URL()})
-	const perBuyer = 1
+	const perBuyer = 2 // one in each crowd
 	buyers := size(2000, 800)
 	total := int64(buyers) * 3 / 2
 	sale := createSale(t, servers[0], total, perBuyer)
