@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,6 +20,27 @@ type Record struct {
 	Live  bool      // its units are still held
 	// Unpaid: it ended unpaid (Order.Unpaid), and counts against Terms.MaxUnpaid.
 	Unpaid bool
+}
+
+// maxPlace is the highest sequence and the highest version of terms: beyond it the
+// scripts cannot count.
+const maxPlace = 1<<53 - 1
+
+// Validate says what no server writes so. A store takes every record that passes; a
+// ledger that has another one is damaged.
+func (r *Record) Validate() error {
+	of, _ := r.Order.Sale()
+	switch y := r.At.UTC().Year(); {
+	case of != r.Sale:
+		return fmt.Errorf("order %q: want one of sale %s", shorten(string(r.Order)), r.Sale)
+	case min(r.Epoch, r.Seq, r.Terms) < 1 || r.Epoch > MaxEpoch || max(r.Seq, r.Terms) > maxPlace:
+		return fmt.Errorf("epoch %d, sequence %d, terms %d: each starts at 1, and has an end", r.Epoch, r.Seq, r.Terms)
+	case y < 1970 || y > 9999:
+		return fmt.Errorf("accepted in the year %d: want 1970 to 9999", y)
+	case r.Live && r.Unpaid:
+		return errors.New("live, and ended unpaid")
+	}
+	return r.Claim.Validate()
 }
 
 // Repeat decides a claim that has the key of this record: accepted again, with
@@ -59,6 +81,17 @@ func (e *Entry) Record(i int) Record {
 		Claim: e.Claims[i], Sale: e.Sale, Epoch: e.Epoch, Seq: e.FirstSeq + int64(i),
 		Terms: e.Terms, At: e.At, Live: true,
 	}
+}
+
+// Validate says which of its claims no server writes so.
+func (e *Entry) Validate() error {
+	for i := range e.Claims {
+		r := e.Record(i)
+		if err := r.Validate(); err != nil {
+			return fmt.Errorf("claim %d: %w", i+1, err)
+		}
+	}
+	return nil
 }
 
 // DeadLetter returns the entry as it is set aside for cause.

@@ -63,6 +63,12 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 		if d.Code != sluice.Accepted { // a repeat may be of a call whose reply was lost
 			continue
 		}
+		claim := claims[i]
+		claim.Order = d.Order
+		record := sluice.Record{Claim: claim, Sale: sale, Epoch: d.Epoch, Seq: d.Seq, Terms: d.Terms, At: d.At}
+		if d.Replayed && record.Validate() != nil {
+			continue // damage of the ledger, which no store takes
+		}
 		if r == nil {
 			r = &remembered{orders: map[promise]struct{}{}}
 			m.sales[sale] = r
@@ -79,8 +85,6 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 		if entry.Claims == nil {
 			entry = sluice.Entry{Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq}
 		}
-		claim := claims[i]
-		claim.Order = d.Order
 		entry.Claims = append(entry.Claims, claim)
 	}
 	if entry.Claims != nil {

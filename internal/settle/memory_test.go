@@ -58,6 +58,8 @@ func TestMemory(t *testing.T) {
 	check("one call is one entry", " 1:6+3")
 	tell(4, -2)
 	check("a repeat may be of a call whose reply was lost", " 1:6+3 4:2+1")
+	tell(0, -3)
+	check("a repeat of what no server writes is damage", " 1:6+3 4:2+1")
 	later := func() time.Time { return time.Now().Add(time.Minute) }
 	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 4, Seq: 2}, later())
 	check("it is stored", " 1:6+3")

@@ -375,6 +375,13 @@ func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []slui
 	if batch[0].Damage != nil {
 		return 0, r.store.SetAside(ctx, batch[0].DeadLetter(batch[0].Damage))
 	}
+	if len(batch) == 1 && len(batch[0].Claims) == 1 {
+		if wrong := batch[0].Validate(); wrong != nil { // it is not the database that refuses it
+			r.log.Warn("the ledger has claims that no server writes; they are left out", "sale", sale,
+				"order", batch[0].Claims[0].Order, "error", wrong)
+			return 0, nil
+		}
+	}
 	stored, err := r.store.Insert(ctx, sale, batch)
 	if err == nil {
 		return stored.Inserted - len(stored.Rejected), nil

@@ -330,6 +330,38 @@ func TestOneRefusedClaimDoesNotKeepASaleFenced(t *testing.T) {
 	})
 }
 
+// A claim that no server decides so, as a damaged ledger has it, is none to wait for.
+func TestARebuildDoesNotWaitForWhatNoServerWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ctx := t.Context()
+		if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		var claims []sluice.Claim
+		for _, buyer := range []string{"alice", "bob", "carol"} {
+			claims = append(claims, sluice.Claim{
+				Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
+				Order: id.Order(fmt.Sprintf("%032x", []byte(buyer))),
+			})
+		}
+		decisions, err := r.ledger.Claim(ctx, id, claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory := settle.NewMemory(0)
+		decisions[1].Epoch = 0
+		memory.Decided(id, "a", claims, decisions)
+		r.loseLedger()
+		r.follow(false) // fences
+		fenced := r.sale()
+		if done, err := r.rebuilder("a", memory).Step(ctx, &fenced); !done || err != nil {
+			t.Fatalf("rebuilt %t, %v", done, err)
+		}
+		r.inStep(2)
+	})
+}
+
 // The database refuses every order: the rebuild waits longer for the operator, and then
 // goes on. What was promised is not sold again, however long that lasts.
 func TestADatabaseThatRefusesEveryOrderGivesNothingAway(t *testing.T) {

@@ -253,7 +253,45 @@ func damagedRecords(layout, real string) map[string]bool {
 	for cut := 1; cut < len(real); cut += 7 {
 		damaged[real[:cut]] = false
 	}
+	for i, value := range map[int]string{6: "00", 7: "0", 9: "0"} { // sequence, epoch, terms
+		fields := strings.Split(real, "\t")
+		fields[i] = value
+		damaged[strings.Join(fields, "\t")] = false
+	}
 	return damaged
+}
+
+// What a repeat finds on record is judged by its server: a record that no store takes
+// is no answer.
+func TestARecordThatNoStoreTakes(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	for field, values := range map[int][]string{
+		6: {"0", "9007199254740992"}, 7: {"0", "1125899906842625"}, 8: {"-1", "253402300800000"},
+		9: {"0", "9007199254740992"},
+	} {
+		for _, value := range values {
+			prefix := newPrefix(t, url)
+			l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+			loadOpen(t, l, "s", tight(100))
+			wantAll(t, claim(t, l, "s", makeClaim("s", 0)), sluice.Accepted)
+			message := command(t, client, "HGET", prefix+":{s}:buyers", "buyer-0")
+			real, err := message.ToString()
+			must(t, err)
+			fields := strings.Split(real, "\t")
+			fields[field] = value
+			command(t, client, "HSET", prefix+":{s}:buyers", "buyer-0", strings.Join(fields, "\t"))
+			var damage *sluice.DamageError
+			err = l.Records(t.Context(), "s", func(r sluice.Record) bool { t.Errorf("%+v", r); return true })
+			if !errors.As(err, &damage) {
+				t.Errorf("field %d is %s: %v", field, value, err)
+			}
+			wantAll(t, claim(t, l, "s", makeClaim("s", 0)), sluice.Unavailable)
+			if r := read(t, l, "s"); !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+				t.Errorf("field %d is %s: %+v", field, value, r)
+			}
+		}
+	}
 }
 
 // damagedHeads are what may be a head.

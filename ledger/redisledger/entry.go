@@ -22,7 +22,10 @@ func decodeEntry(sale sluice.SaleID, raw rueidis.XRangeEntry) sluice.Entry {
 	if raw.FieldValues == nil {
 		return sluice.Entry{ID: raw.ID, Sale: sale, Damage: errDeleted}
 	}
-	entry, err := decodeFields(sale, raw.FieldValues)
+	entry, err := decodeFields(raw.FieldValues)
+	if entry.Sale = sale; err == nil {
+		err = entry.Validate()
+	}
 	if err != nil {
 		entry = sluice.Entry{Damage: err, Raw: rawText(raw.FieldValues)}
 	}
@@ -30,7 +33,7 @@ func decodeEntry(sale sluice.SaleID, raw rueidis.XRangeEntry) sluice.Entry {
 	return entry
 }
 
-func decodeFields(sale sluice.SaleID, fields map[string]string) (sluice.Entry, error) {
+func decodeFields(fields map[string]string) (sluice.Entry, error) {
 	if v := fields["v"]; v != strconv.Itoa(sluice.JournalFormat) {
 		return sluice.Entry{}, fmt.Errorf("journal format %q, want %d", v, sluice.JournalFormat)
 	}
@@ -42,8 +45,8 @@ func decodeFields(sale sluice.SaleID, fields map[string]string) (sluice.Entry, e
 	if numbers.err != nil {
 		return entry, numbers.err
 	}
-	if entry.Epoch < 1 || entry.FirstSeq < 1 || entry.Node == "" {
-		return entry, errors.New("epoch, first sequence or server is missing")
+	if entry.Node == "" {
+		return entry, errors.New("the server is missing")
 	}
 	var err error
 	if entry.Claims, err = sluice.ParseClaims(fields["c"]); err != nil {

@@ -137,7 +137,7 @@ func gather(image *sluice.LoadImage, layout string) (map[sluice.BuyerID]*buyerIm
 	keys := make(map[sluice.ClaimID]struct{}, len(image.Records))
 	for i := range image.Records {
 		r := &image.Records[i]
-		if err := r.Validate(); err != nil {
+		if err := r.Claim.Validate(); err != nil {
 			return nil, fmt.Errorf("record of order %s: %w", r.Order, err)
 		}
 		id := sluice.ClaimID{Buyer: r.Buyer, Key: r.Key}

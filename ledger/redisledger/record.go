@@ -64,9 +64,11 @@ func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (sluice.Re
 	r.Claim = claim
 	r.Seq, r.Epoch, r.At, r.Terms, r.Live = number[0], number[1], fromMillis(number[2]), number[3], number[4] == 1
 	r.Unpaid = number[4] == 20
-	in, _ := r.Order.Sale()
-	if in != sale || min(r.Seq, r.Epoch, r.Terms) < 0 || !r.Live && !r.Unpaid && number[4] != 0 {
-		return r, fmt.Errorf("damaged record of buyer %q: %q", buyer, line)
+	if err = r.Validate(); err == nil && !r.Live && !r.Unpaid && number[4] != 0 {
+		err = fmt.Errorf("life %d", number[4])
+	}
+	if err != nil {
+		return r, fmt.Errorf("damaged record of buyer %q: %w", buyer, err)
 	}
 	return r, nil
 }

@@ -1,7 +1,6 @@
 package sqlcore
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -43,15 +42,6 @@ func newBatch(sale sluice.SaleID, entries []sluice.Entry) (*Batch, error) {
 		for j := range e.Claims {
 			p := Placed{Record: e.Record(j), Entry: e.ID, Node: node}
 			p.At = at
-			if err := p.Validate(); err != nil {
-				return nil, fmt.Errorf("entry %s, claim %d: %w", e.ID, j+1, err)
-			}
-			if cleanText(p.Meta) != p.Meta {
-				return nil, fmt.Errorf("entry %s, claim %d: meta: want valid UTF-8", e.ID, j+1)
-			}
-			if of, _ := p.Order.Sale(); of != sale {
-				return nil, fmt.Errorf("entry %s, claim %d: order %s is of another sale", e.ID, j+1, p.Order)
-			}
 			b.Claims = append(b.Claims, p)
 			b.Units += p.Quantity
 		}
@@ -65,12 +55,8 @@ func checkEntry(sale sluice.SaleID, e *sluice.Entry) error {
 		return fmt.Errorf("damaged: %w", e.Damage)
 	case e.Sale != sale:
 		return fmt.Errorf("it is of sale %s", e.Sale)
-	case e.Epoch < 1 || e.FirstSeq < 1 || e.Terms < 1:
-		return fmt.Errorf("epoch %d, sequence %d, terms %d: each starts at 1", e.Epoch, e.FirstSeq, e.Terms)
-	case e.At.IsZero():
-		return errors.New("it has no time")
 	}
-	return nil
+	return e.Validate()
 }
 
 // NewOrder is an order about to be stored.

@@ -5,7 +5,7 @@
 -- What follows LF buyer TAB in a line, as docs/redis-keys.md has it: its quantity and life, and where it ends.
 -- claim.lua writes the sequences from 1 to 9 with two digits. A class of its own is quicker than a set; meta may have
 -- DEL.
-local line_pattern = '^%C+\t%C-%.%x+\t([1-9]%d*)\t[^\t\n]*\t%d+\t%d+\t%-?%d+\t%d+\t([012]0?)()'
+local line_pattern = '^%C+\t%C-%.%x+\t([1-9]%d*)\t[^\t\n]*\t0?[1-9]%d*\t[1-9]%d*\t%d+\t[1-9]%d*\t([012]0?)()'
 
 -- Of a field of more bytes only the first line and the last are checked, and those that a release ends: other calls
 -- wait for the script. Reconciliation reads all.
