@@ -69,7 +69,7 @@ type Store interface {
 // store that does not answer, or does not know the sale (ErrSaleNotFound), is
 // an error.
 //
-// It holds about 270 bytes per order, and reads everything once; a sale that
+// It holds about 290 bytes per order, and reads everything once; a sale that
 // is loaded into the ledger meanwhile is read again.
 func Run(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID) (sluice.AuditReport, error) {
 	b, err := Gather(ctx, ledger, store, sale, true)

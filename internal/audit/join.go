@@ -30,6 +30,16 @@ type joined struct {
 // else is known of it.
 type Match struct{ Claim, Order, Entry, Letter *Row }
 
+// Differs reports whether the claim's order, or its journal entry, says something else
+// than the claim: what is accepted never changes.
+func (m *Match) Differs() bool {
+	other := m.Order
+	if other == nil {
+		other = m.Entry
+	}
+	return m.Claim != nil && other != nil && !other.sameClaim(m.Claim)
+}
+
 // Each calls do for every claim up to the first reading; then for every order,
 // and then for every claim of the journal, without one. It is called before any
 // check.
@@ -96,7 +106,7 @@ func (b *Book) placeClaim(j *joined, m *Match) {
 	c, o, e := m.Claim, m.Order, m.Entry
 	var units *int64 // of a live claim
 	switch {
-	case o != nil && !o.sameClaim(c), o == nil && e != nil && !e.sameClaim(c):
+	case m.Differs():
 		j.differ.add(b.name(c))
 		return
 	case o != nil && c.Live && o.Live:
@@ -187,8 +197,7 @@ func (b *Book) compareSides(c *finding, j *joined) {
 		return
 	}
 
-	slices.SortFunc(b.claims, byPlace)
-	missing := gaps(b.claims, b.First.Epoch, b.First.Seq)
+	missing := b.holes()
 	c.offence(&missing, "ledger: %d places of the sequence have no claim")
 	if reason := b.First.Fence; strings.HasPrefix(reason, sluice.FenceLost) {
 		c.fault("ledger: it has lost accepted claims (fenced: %s)", reason)
@@ -206,6 +215,20 @@ func (b *Book) compareSides(c *finding, j *joined) {
 		// A rebuild claims what it finds again, in its own epoch, or lists it.
 		c.fact("%d places of earlier epochs were claimed again or lost before a rebuild", n)
 	}
+}
+
+// holes returns the places of the sequence that have no claim. Each comes before it,
+// no other reader of the claims' order behind it.
+func (b *Book) holes() list {
+	slices.SortFunc(b.claims, byPlace)
+	return gaps(b.claims, b.First.Epoch, b.First.Seq)
+}
+
+// Holes says how many places of the sequence have no claim, and which; 0 if none. It
+// comes last, after Each.
+func (b *Book) Holes() (n int64, which string) {
+	l := b.holes()
+	return l.n, l.names()
 }
 
 // endings is what the store says of how orders gave their units up.

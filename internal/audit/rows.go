@@ -12,10 +12,11 @@ import (
 )
 
 // A Row is an accepted claim or a stored order, in what the checks compare. It
-// is small, since a sale may have millions: no meta, no strings.
+// is small, since a sale may have millions: no strings.
 type Row struct {
 	order    [16]byte // the unique part of the order id
 	key      uint64   // hash of the key; only compared among rows of one buyer
+	meta     uint64   // hash of the meta
 	Epoch    int64
 	Seq      int64
 	Quantity int64
@@ -29,7 +30,7 @@ type Row struct {
 
 // sameClaim reports whether two rows record the same accepted claim.
 func (r *Row) sameClaim(o *Row) bool {
-	return r.buyer == o.buyer && r.key == o.key && r.Quantity == o.Quantity &&
+	return r.buyer == o.buyer && r.key == o.key && r.meta == o.meta && r.Quantity == o.Quantity &&
 		r.Epoch == o.Epoch && r.Seq == o.Seq && r.terms == o.terms && r.at == o.at
 }
 
@@ -59,7 +60,7 @@ func (n *names) suffix(id sluice.OrderID) (order [16]byte, ok bool) {
 // of this sale; the row then has a number of its own in its place.
 func (n *names) row(r *sluice.Record) (Row, bool) {
 	out := Row{
-		key:   maphash.String(n.seed, string(r.Key)),
+		key: maphash.String(n.seed, string(r.Key)), meta: maphash.String(n.seed, r.Meta),
 		Epoch: r.Epoch, Seq: r.Seq, Quantity: r.Quantity, terms: r.Terms, at: r.At.UnixMilli(),
 		buyer: n.buyer(r.Buyer), Live: r.Live, Unpaid: r.Unpaid,
 	}

@@ -113,6 +113,9 @@ func (c *comparison) suspect() {
 	c.Each(func(m audit.Match) {
 		claim, order := m.Claim, m.Order
 		switch {
+		case m.Differs():
+			id := c.OrderID(claim)
+			c.blame(sluice.Drift, id, "%s is another claim in the ledger than in the store or journal", id)
 		case claim == nil: // the journal's are newer, or those of a torn transaction
 			if order != nil && !c.Newer(order) {
 				c.orphans = append(c.orphans, *order)
@@ -122,9 +125,6 @@ func (c *comparison) suspect() {
 		case order == nil && m.Letter == nil:
 			c.strays[c.OrderID(claim)] = true
 		case order == nil: // set aside
-		case claim.Quantity != order.Quantity: // neither ever changes
-			id := c.OrderID(order)
-			c.blame(sluice.Drift, id, "%s holds %d units in the ledger, and %d in the store", id, claim.Quantity, order.Quantity)
 		case order.Live && !claim.Live:
 			c.orphans = append(c.orphans, *order)
 		case order.Live:
@@ -148,6 +148,9 @@ func (c *comparison) judge(ctx context.Context) error {
 		}
 	}
 	c.judgeTerms()
+	if n, which := c.Holes(); n > 0 && c.why == "" && len(c.restore) == 0 {
+		c.blame(sluice.Drift, "", "%d places of the ledger's sequence have no claim (%s)", n, which)
+	}
 	// What the second looks saw is of this load only if it still stands.
 	_, err := c.read(ctx)
 	return err

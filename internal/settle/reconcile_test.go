@@ -657,3 +657,91 @@ func TestDamagedRecordsAreRepaired(t *testing.T) {
 		}
 	})
 }
+
+// changedLedger reads its records and readings wrongly, until the sale is loaded.
+type changedLedger struct {
+	sluice.Ledger
+	change func(*sluice.Record)
+	ahead  int64 // of the sequence
+}
+
+func (l *changedLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
+	return l.Ledger.Records(ctx, sale, func(r sluice.Record) bool {
+		if l.change != nil {
+			l.change(&r)
+		}
+		return yield(r)
+	})
+}
+
+func (l *changedLedger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+	readings, err := l.Ledger.Read(ctx, sales)
+	for i := range readings {
+		readings[i].Seq += l.ahead
+	}
+	return readings, err
+}
+
+func (l *changedLedger) Load(ctx context.Context, image sluice.LoadImage) error {
+	l.change, l.ahead = nil, 0
+	return l.Ledger.Load(ctx, image)
+}
+
+// A record that differs in anything from its order, or from its journal entry, and a
+// hole in the sequence, are found by the audit and by reconciliation alike; the
+// rebuild gives the buyers the orders that they had.
+func TestAChangedRecordIsRepaired(t *testing.T) {
+	for name, wrong := range map[string]changedLedger{
+		"buyer":    {change: func(r *sluice.Record) { r.Buyer += "x" }},
+		"key":      {change: func(r *sluice.Record) { r.Key += "x" }},
+		"meta":     {change: func(r *sluice.Record) { r.Meta = "{}" }},
+		"quantity": {change: func(r *sluice.Record) { r.Quantity++ }},
+		"terms":    {change: func(r *sluice.Record) { r.Terms++ }},
+		"at":       {change: func(r *sluice.Record) { r.At = r.At.Add(-time.Millisecond) }},
+		"order": {change: func(r *sluice.Record) { // of a and b, swapped
+			if suffix := fmt.Sprintf("%032x", []byte{'a' + 'b' - r.Buyer[0]}); r.Seq < 3 {
+				r.Order = r.Sale.Order(suffix)
+			}
+		}},
+		"hole": {ahead: 2},
+	} {
+		for _, stored := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s %t", name, stored), func(t *testing.T) {
+				t.Parallel()
+				p := newPair(t, 6)
+				p.accept("a", "b", "c")
+				if stored {
+					p.drain(false)
+				}
+				changed := wrong
+				changed.Ledger, p.ledger = p.ledger, &changed
+				proof, err := audit.Run(t.Context(), p.ledger, p.store, p.id)
+				p.must(err)
+				if proof.OK {
+					t.Errorf("the audit sees nothing")
+				}
+				if r := p.reconcile(true); r.Of(sluice.Drift).Repaired == 0 || r.Remaining() != 0 {
+					t.Errorf("mending: %+v", r)
+				}
+				p.rebuild()
+				if r := p.reconcile(true); r.Remaining() != 0 || r.Skipped != "" || r.Of(sluice.Drift).Count != 0 {
+					t.Errorf("after the rebuild: %+v", r)
+				}
+				for buyer, order := range p.orders {
+					decisions, err := p.ledger.Claim(t.Context(), p.id, []sluice.Claim{{
+						Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: p.id.Order(fmt.Sprintf("%032x", "other")),
+					}})
+					p.must(err)
+					if d := decisions[0]; !d.Replayed || d.Order != order {
+						t.Errorf("%s has %s and gets %+v", buyer, order, d)
+					}
+				}
+				proof, err = audit.Run(t.Context(), p.ledger, p.store, p.id)
+				p.must(err)
+				if !proof.OK {
+					t.Errorf("%+v", proof)
+				}
+			})
+		}
+	}
+}

@@ -92,7 +92,9 @@ func (r *Replayer) Replay(ctx context.Context, id int64) (Replayed, error) {
 		err = errors.New("its claims cannot be read")
 	}
 	if err != nil {
-		return Replayed{}, fmt.Errorf("settle: dead letter %d is damaged: %w", id, err)
+		return Replayed{}, &sluice.StateError{
+			Sale: letter.Sale, Detail: fmt.Sprintf("dead letter %d is damaged and cannot be replayed: %v", id, err),
+		}
 	}
 	sale, err := r.store.Sale(ctx, letter.Sale)
 	if err != nil {

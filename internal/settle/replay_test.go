@@ -257,3 +257,24 @@ func TestLettersThatRest(t *testing.T) {
 		want(1, 1, 1)
 	})
 }
+
+// A letter that cannot be read is not to be replayed again and again: the answer says so.
+func TestADamagedLetterSaysSo(t *testing.T) {
+	r := newRig(t)
+	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	entry := sluice.Entry{ID: "1-1", Sale: id, Damage: errors.New("journal format"), Raw: "x=y\n"}
+	if err := r.store.SetAside(t.Context(), entry.DeadLetter(entry.Damage)); err != nil {
+		t.Fatal(err)
+	}
+	letters, err := r.store.DeadLetters(t.Context(), id)
+	if err != nil || len(letters) != 1 {
+		t.Fatal(letters, err)
+	}
+	_, err = settle.NewReplayer(r.store, r.ledger, nil).Replay(t.Context(), letters[0].ID)
+	var state *sluice.StateError
+	if !errors.As(err, &state) || !strings.Contains(state.Detail, "damaged") {
+		t.Errorf("replay: %v", err)
+	}
+}
