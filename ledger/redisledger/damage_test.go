@@ -294,6 +294,44 @@ func TestARecordThatNoStoreTakes(t *testing.T) {
 	}
 }
 
+// Of a long record not every line is checked, but all are counted before a key that is
+// not among them gets another order.
+func TestALongRecordWithoutALine(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	for name, damage := range map[string]func(lines []string) []string{
+		"a line is gone":  func(lines []string) []string { return append(lines[:20:20], lines[21:]...) },
+		"it ends earlier": func(lines []string) []string { return lines[:20] },
+		"one twice":       func(lines []string) []string { return append(lines[:21:21], lines[20:]...) },
+	} {
+		prefix := newPrefix(t, url)
+		l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+		loadOpen(t, l, "s", sluice.Terms{Version: 1, Total: 1000, MaxPerBuyer: 64, MaxOrders: 64})
+		claims := makeClaims("s", 0, 60)
+		for i := range claims {
+			claims[i].Buyer = "buyer-0"
+		}
+		another := claims[59]
+		wantAll(t, claim(t, l, "s", claims[:59]...), sluice.Accepted)
+		message := command(t, client, "HGET", prefix+":{s}:buyers", "buyer-0")
+		real, err := message.ToString()
+		must(t, err)
+		lines := damage(strings.Split(real, "\n"))
+		if name != "it ends earlier" {
+			another = claims[19]
+			another.Order = claims[59].Order
+		}
+		if name == "one twice" {
+			another = claims[59]
+		}
+		command(t, client, "HSET", prefix+":{s}:buyers", "buyer-0", strings.Join(lines, "\n"))
+		wantAll(t, claim(t, l, "s", another), sluice.Unavailable)
+		if r := read(t, l, "s"); !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
 // damagedHeads are what may be a head.
 var damagedHeads = []string{
 	"x\t1", "-1\t1", "1", "1\t", "", "0\t0", "01\t1", "1\t1\t0", "1\t1\nfoo", "\xff\x00", "1\t1\n",

@@ -8,7 +8,7 @@
 local line_pattern = '^%C+\t%C-%.%x+\t([1-9]%d*)\t[^\t\n]*\t0?[1-9]%d*\t[1-9]%d*\t%d+\t[1-9]%d*\t([012]0?)()'
 
 -- Of a field of more bytes only the first line and the last are checked, and those that a release ends: other calls
--- wait for the script. Reconciliation reads all.
+-- wait for the script. The others are counted if all are here. Reconciliation reads all.
 local long_field = 2048
 
 local sound = {} -- places in stored that were checked
@@ -59,6 +59,14 @@ local function wrong(i, head, record)
   local some = split or long
   if (record and lines == 0) or lines > count or live > units or not some and (lines < count or live < units) then
     return damage(buyer)
+  end
+  if long and not split then
+    local at = 0
+    for _ = 1, count do
+      at = find(record, begin, at + 1, true)
+      if not at then return damage(buyer) end
+    end
+    if find(record, begin, at + 1, true) then return damage(buyer) end
   end
   sound[place] = true
 end
