@@ -49,7 +49,9 @@ func TestMigrationsAreInstant(t *testing.T) {
 	}
 }
 
-const growing = `(orders|order_changes|order_events|sale_events|sale_buyers|releases|webhook_deliveries|` +
+// growing are these tables. It leaves out order_events, which has a row for a batch of
+// orders, and which only the numbering of events writes: no claim and no order waits.
+const growing = `(orders|order_changes|sale_events|sale_buyers|releases|webhook_deliveries|` +
 	`admin_actions|dead_letters)\b`
 
 var (
