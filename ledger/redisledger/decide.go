@@ -143,7 +143,7 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 			reported = reply.seq
 			if decisions[i], err = decideText(sale, &claims[i], text); err != nil { // what was decided stays so
 				decisions[i] = sluice.Decision{Code: sluice.Unavailable}
-				l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: reply.epoch, Fence: damaged(claims[i].Buyer)})
+				l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: reply.epoch, Fence: damagedRecord})
 			}
 		}
 	default:

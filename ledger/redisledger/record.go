@@ -112,10 +112,8 @@ func eachLine(sale sluice.SaleID, field, value string, yield func(sluice.Record)
 	return true, err
 }
 
-// damaged is the fence of a sale with a damaged record, as the scripts have it.
-func damaged(buyer sluice.BuyerID) string {
-	return fmt.Sprintf("%s: the record of buyer %s is damaged", sluice.FenceLost, buyer)
-}
+// damagedRecord is the fence of a sale with a damaged record, as the scripts have it.
+const damagedRecord = sluice.FenceLost + ": the record of a buyer is damaged"
 
 // parseHead reads live units and accepted claims, with the unpaid endings that may follow.
 func parseHead(head string) (units, count int64, ok bool) {

@@ -214,7 +214,7 @@ func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice
 		} else if more, err := eachValue(sale, buyer, values, yield); !more {
 			return nil
 		} else if err != nil {
-			why = damaged(buyer)
+			why = damagedRecord
 		}
 		if why != "" && s.fence == "" {
 			s.fence = why

@@ -70,7 +70,7 @@ for i = 1, n do
   local buyer, from, quantity, life, after = ARGV[buyers + i], record and find(record, line, 1, true)
   if from then
     quantity, life, after = line_at(record, from, '\n' .. buyer .. '\t')
-    lost = not (quantity and head_of(head)) and damage(buyer)
+    lost = not (quantity and head_of(head)) and damage
   else
     lost = (head or record) and wrong(i, head, record)
   end

@@ -13,9 +13,7 @@ local long_field = 2048
 
 local sound = {} -- places in stored that were checked
 
-local function damage(buyer)
-  return 'lost: the record of buyer ' .. buyer .. ' is damaged'
-end
+local damage = 'lost: the record of a buyer is damaged' -- whose, the rebuild says: a fence is kept and shown
 
 -- Returns quantity, life and end of the line that begins here with LF buyer TAB, or nothing.
 local function line_at(record, from, begin)
@@ -41,32 +39,32 @@ local function wrong(i, head, record)
     return 'lost: the records of the buyers are not laid out as ' .. sale[6]
   end
   local units, count, from = head_of(head)
-  if not units or (split and from <= #head) then return damage(buyer) end
+  if not units or (split and from <= #head) then return damage end
   if split then from = 1 end -- of the lines, some of which are elsewhere
   local begin, size, lines, live = '\n' .. buyer .. '\t', #(record or ''), 0, 0
   local long = size > long_field
   while from <= size do
     local quantity, life, after = line_at(record, from, begin)
-    if not quantity then return damage(buyer) end
+    if not quantity then return damage end
     if life == '1' then live = live + quantity end
     lines, from = lines + 1, after
     if long and lines == 1 then
       local last = match(sub(record, -1024), '.*()\n')
-      if not last then return damage(buyer) end
+      if not last then return damage end
       from = size - 1024 + last
     end
   end
   local some = split or long
   if (record and lines == 0) or lines > count or live > units or not some and (lines < count or live < units) then
-    return damage(buyer)
+    return damage
   end
   if long and not split then
     local at = 0
     for _ = 1, count do
       at = find(record, begin, at + 1, true)
-      if not at then return damage(buyer) end
+      if not at then return damage end
     end
-    if find(record, begin, at + 1, true) then return damage(buyer) end
+    if find(record, begin, at + 1, true) then return damage end
   end
   sound[place] = true
 end
