@@ -314,8 +314,9 @@ func (s *Store) CountDeliveries(ctx context.Context, id sluice.WebhookID) (pendi
 func (s *Store) ReplayFailed(ctx context.Context, id sluice.WebhookID) (replayed int64, err error) {
 	defer s.wrap(&err, "replay failed deliveries")
 	err = s.changeWebhook(ctx, id, func(tx *conn, w *sluice.Webhook, now time.Time) error {
+		_, err := only[int64](tx.row(sqlLockCut)) // what is due again is seen before the feed is cut
 		replayed = tx.count(sqlUnfail, now, now, w.ID)
-		return nil
+		return err
 	})
 	return unless(replayed, err)
 }
