@@ -5,7 +5,7 @@ import "time"
 // AuditReport is the outcome of an audit of one sale, or of several.
 type AuditReport struct {
 	Sale     SaleID       `json:"sale_id,omitempty"` // empty: several sales
-	OK       bool         `json:"ok"`                // every check that the orders are left for is
+	OK       bool         `json:"ok"`                // every check that can still be made passed
 	Checks   []AuditCheck `json:"checks"`
 	InFlight int64        `json:"in_flight"` // accepted claims on their way from the journal to the store
 

@@ -92,7 +92,7 @@ func (e *Eligibility) Eligible(view *View, buyer sluice.BuyerID, caller *Caller)
 	return &RefusedError{NotEligible, "this server does not know the sale's eligibility"} // fails closed
 }
 
-// check returns nil if the claim may go to the ledger; a *RefusedError or
+// Check returns nil if the claim may go to the ledger; a *RefusedError or
 // ErrUnready otherwise.
 func (e *Eligibility) Check(view *View, claim *sluice.Claim, caller *Caller) error {
 	if err := e.Eligible(view, claim.Buyer, caller); err != nil {

@@ -350,7 +350,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// Sign returns the signature of a message: "v1," and the base64 of the
+// sign returns the signature of a message: "v1," and the base64 of the
 // HMAC-SHA256 of id, timestamp in seconds and body, with dots in between.
 func sign(key []byte, id string, at time.Time, body []byte) string {
 	mac := hmac.New(sha256.New, key)

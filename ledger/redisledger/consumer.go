@@ -66,8 +66,7 @@ func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 func (l *Ledger) readOwn(ctx context.Context, conn rueidis.CoreClient, read *sluice.JournalRead) ([]sluice.Entry,
 	error,
 ) {
-	after := read.After
-	after = cmp.Or(after, "0-0")
+	after := cmp.Or(read.After, "0-0")
 	for {
 		streams, err := l.on(ctx, conn, l.readGroup(read, after)).AsXRead()
 		if redisErr, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(redisErr.Error(), "NOGROUP") {
