@@ -319,9 +319,10 @@ type ErasureStore interface {
 	// as it is, and is returned.
 	EraseBuyer(ctx context.Context, buyer BuyerID) (Erased, error)
 	// EraseOlder erases the buyers of all sales that were archived longer ago than
-	// age, by the store's clock, and deletes admin actions that are older than that.
+	// age, and deletes admin actions that are older than that. Its clock is the earlier
+	// of the store's and the caller's own: neither can jump ahead and erase what is young.
 	EraseOlder(ctx context.Context, age time.Duration) (Erased, error)
-	// PurgeOlder deletes events that are older than age, by the store's clock, the
+	// PurgeOlder deletes events that are older than age, by the same clock, the
 	// oldest first and as far as every webhook has received them; and of sales that were
 	// archived longer ago the orders all of whose events are deleted, with their histories
 	// and resolved dead letters. What they count for is kept (Sale.Remains). It needs no

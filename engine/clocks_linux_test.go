@@ -122,6 +122,17 @@ func TestClocksAreSetByAnHour(t *testing.T) {
 	}
 }
 
+// While the clocks disagree nothing is deleted by its age, and the log says so.
+func TestNothingIsDeletedWhileClocksDisagree(t *testing.T) {
+	store, set := postgresWithClock(t)
+	set(11 * 365 * 24 * time.Hour)
+	log := &logged{}
+	openBranch(t, engine.Config{Store: store, Log: log.logger(), OrderRetention: 10 * 365 * 24 * time.Hour})
+	until(t, "a warning", func() bool {
+		return len(log.lines("level=WARN", "cannot delete what is no longer needed", "clocks", "disagree")) > 0
+	})
+}
+
 // clockTest is some sales at some servers, and who has which order.
 type clockTest struct {
 	t        *testing.T

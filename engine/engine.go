@@ -165,7 +165,7 @@ func (e *Engine) compose() error {
 	e.forgetter = newForgetter(e.store, e.ledger, e.cfg.Log)
 	e.ender = settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
 		Every:      e.cfg.Expiry,
-		LedgerTime: func() time.Time { return e.board.LedgerTime(time.Now()) },
+		LedgerTime: e.ledgerTime,
 		Clocks:     func(c settle.Clocks) { settled.Clocks(c.Store, c.Ledger, c.Behind) },
 		Ended:      settled.Expired,
 		Released: func(sale sluice.SaleID, result sluice.Released) {
@@ -235,10 +235,13 @@ func (e *Engine) start(ctx context.Context) {
 	e.loops.Go(func() { e.reconcile.run(running) })
 	e.loops.Go(func() { e.settling.run(running) })
 	e.loops.Go(func() {
-		tidy(running, e.store, e.node, retention{e.cfg.RecordRetention, e.cfg.OrderRetention}, e.cfg.Log)
+		keep := retention{records: e.cfg.RecordRetention, orders: e.cfg.OrderRetention, ledgerTime: e.ledgerTime}
+		tidy(running, e.store, e.node, keep, e.cfg.Log)
 	})
 	e.events.start(running, e)
 }
+
+func (e *Engine) ledgerTime() time.Time { return e.board.LedgerTime(time.Now()) }
 
 // decided is called after every ledger call: accepted claims wake the pipeline, and
 // a refusal that the board does not know yet asks for a new reading, so that

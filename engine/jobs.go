@@ -14,6 +14,7 @@ import (
 	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/metrics"
 	"github.com/sluicehq/sluice/internal/notify"
+	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // forgetter makes the ledger forget archived sales. The server that archives a
@@ -150,10 +151,15 @@ const (
 type tidyStore interface {
 	sluice.ClusterStore
 	sluice.ErasureStore
+	Clock(ctx context.Context) (time.Time, error)
 }
 
-// retention is how long records and orders are kept; 0: for ever.
-type retention struct{ records, orders time.Duration }
+// retention is how long records and orders are kept; 0: for ever. Nothing is deleted by
+// it while the clocks disagree.
+type retention struct {
+	records, orders time.Duration
+	ledgerTime      func() time.Time
+}
 
 func tidy(ctx context.Context, store tidyStore, node string, keep retention, log *slog.Logger) {
 	for range loop.Every(ctx, tidyEvery) {
@@ -178,6 +184,9 @@ func tidyOnce(ctx context.Context, store tidyStore, node string, keep retention,
 	within(store.Tidy)
 	if keep.records > 0 {
 		within(func(ctx context.Context) error {
+			if err := settle.CheckClocks(ctx, store, keep.ledgerTime); err != nil {
+				return err
+			}
 			erased, err := store.EraseOlder(ctx, keep.records)
 			if erased.Orders > 0 || erased.DeadLetters > 0 || erased.Actions > 0 {
 				log.Info("record_retention: erased the buyers of archived sales, and deleted old actions of admins",
@@ -188,6 +197,9 @@ func tidyOnce(ctx context.Context, store tidyStore, node string, keep retention,
 	}
 	if keep.orders > 0 {
 		within(func(ctx context.Context) error {
+			if err := settle.CheckClocks(ctx, store, keep.ledgerTime); err != nil {
+				return err
+			}
 			purged, err := store.PurgeOlder(ctx, keep.orders)
 			if purged.Orders > 0 || purged.Events > 0 {
 				log.Info("order_retention: deleted the orders of archived sales, and old events",

@@ -1,6 +1,8 @@
 package settle
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -35,6 +37,45 @@ type clocks struct {
 // expiry is behind the store's clock.
 type Clocks struct{ Store, Ledger, Behind time.Duration }
 
+// compare says how the clocks differ: the store's, which was read between asked and
+// received, the ledger's at received, or the zero time, and this server's.
+func compare(store, asked, received, ledger time.Time) (c Clocks) {
+	switch {
+	case store.After(received):
+		c.Store = store.Sub(received)
+	case store.Before(asked):
+		c.Store = store.Sub(asked)
+	}
+	if !ledger.IsZero() {
+		c.Ledger = ledger.Sub(received)
+	}
+	return c
+}
+
+func (c *Clocks) disagree() bool {
+	return max(c.Store.Abs(), c.Ledger.Abs(), (c.Store-c.Ledger).Abs()) > clockMargin
+}
+
+// CheckClocks reads the store's clock, and is an error if the clocks disagree: what
+// deletes by age, for ever, waits until they are right. Ledger is as in EnderOptions.
+func CheckClocks(
+	ctx context.Context, store interface {
+		Clock(ctx context.Context) (time.Time, error)
+	}, ledger func() time.Time,
+) error {
+	asked := time.Now()
+	now, err := store.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	if c := compare(now, asked, time.Now(), ledger()); c.disagree() {
+		return fmt.Errorf("the clocks of ledger, store and this server disagree, "+
+			"the ledger's is %v ahead and the store's %v: set them right, with NTP",
+			c.Ledger.Round(time.Millisecond), c.Store.Round(time.Millisecond))
+	}
+	return nil
+}
+
 // judge returns the moment of the store's clock up to which orders may expire. The
 // store read now from its clock after this server began to ask, at asked.
 func (c *clocks) judge(now, asked time.Time) time.Time {
@@ -62,19 +103,10 @@ func (c *clocks) judge(now, asked time.Time) time.Time {
 
 // tell reports how the clocks differ, and logs when that changes.
 func (c *clocks) tell(now, asked, received, ledger time.Time) {
-	s := Clocks{Behind: now.Sub(c.until)}
-	switch { // the reading is of a moment between asked and received
-	case now.After(received):
-		s.Store = now.Sub(received)
-	case now.Before(asked):
-		s.Store = now.Sub(asked)
-	}
-	if !ledger.IsZero() {
-		s.Ledger = ledger.Sub(received)
-	}
+	s := compare(now, asked, received, ledger)
+	s.Behind = now.Sub(c.until)
 	c.report(s)
-	differ := max(s.Store.Abs(), s.Ledger.Abs(), (s.Store - s.Ledger).Abs())
-	if disagree := differ > clockMargin; disagree != c.disagree {
+	if disagree := s.disagree(); disagree != c.disagree {
 		c.disagree = disagree
 		if disagree {
 			c.log.Warn("the clocks of ledger, store and this server disagree: set them right, with NTP",

@@ -161,6 +161,34 @@ func testPurge(t *testing.T, db Database) {
 	}
 }
 
+// The database's clock has jumped ahead: what is young by the server's own is neither
+// deleted nor erased, for that is for ever.
+func testPurgeAfterJump(t *testing.T, db Database) {
+	s := erasing(t, db, erasureKey)
+	for _, c := range selling(t, s, "phones", 5).store(t, s, 5).Claims {
+		change(t, s, want(c.Order, sluice.Pay))
+	}
+	archivedSale(t, s, "phones")
+	recordAction(t, s, sluice.AdminAction{By: "admin"})
+	goesOn(t, s, "radios")
+	before := look(t, s, "phones")
+	const years = 365 * 24 * time.Hour
+	skewed := db.OpenAhead(t, 11*years)
+	if _, err := skewed.SealSecrets(t.Context(), erasureKey); err != nil {
+		t.Fatal(err)
+	}
+	erased, err := skewed.EraseOlder(t.Context(), 10*years)
+	sameErased(t, sluice.Erased{}, erased, err)
+	purged, err := skewed.PurgeOlder(t.Context(), 10*years)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samePurged(t, sluice.Purged{}, purged)
+	if diff := cmp.Diff(before, look(t, s, "phones")); diff != "" {
+		t.Errorf("the sale (-before +after):\n%s", diff)
+	}
+}
+
 // What a webhook has not received stays in the feed, and so do the orders of it. The
 // last event and the last order of the store stay in any case.
 func testPurgeWaitsForWebhooks(t *testing.T, db Database) {

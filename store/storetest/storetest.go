@@ -142,6 +142,7 @@ var alone = []storeTest{
 	{"EraseTurns", testEraseTurns},
 
 	{"Purge", testPurge},
+	{"PurgeAfterJump", testPurgeAfterJump},
 	{"PurgeWaitsForWebhooks", testPurgeWaitsForWebhooks},
 	{"PurgeCutOff", testPurgeCutOff},
 	{"PurgeNewestOrder", testPurgeNewestOrder},

@@ -97,11 +97,10 @@ func (s *Store) EraseOlder(ctx context.Context, age time.Duration) (done sluice.
 	if err := s.mayErase(nil); err != nil {
 		return done, err
 	}
-	now, err := s.Clock(ctx)
+	before, err := s.ago(ctx, age)
 	if err != nil {
 		return done, err
 	}
-	before := now.Add(-age)
 	e := s.newEraser(&done)
 	defer e.finish()
 	// The actions first: they do not wait for the sales. A sale that fails keeps no

@@ -85,11 +85,11 @@ type purger struct {
 // PurgeOlder deletes what is old enough.
 func (s *Store) PurgeOlder(ctx context.Context, age time.Duration) (done sluice.Purged, err error) {
 	defer s.wrap(&err, "delete what is older than %v", age)
-	now, err := s.Clock(ctx)
+	before, err := s.ago(ctx, age)
 	if err != nil {
 		return done, err
 	}
-	p := &purger{s: s, before: now.Add(-age), done: &done}
+	p := &purger{s: s, before: before, done: &done}
 	if err := p.cut(ctx); err != nil {
 		return done, err
 	}

@@ -148,6 +148,16 @@ func (s *Store) Clock(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
+// ago is the time before which something is older than age: by the earlier of the store's
+// clock and this server's, since one that has jumped ahead must not delete what is young.
+func (s *Store) ago(ctx context.Context, age time.Duration) (time.Time, error) {
+	now, err := s.Clock(ctx)
+	if own := time.Now().UTC(); own.Before(now) {
+		now = own
+	}
+	return now.Add(-age).Truncate(time.Millisecond), err
+}
+
 func (s *Store) enter(ctx context.Context) error {
 	if s.closed.Load() {
 		return sluice.ErrClosed
