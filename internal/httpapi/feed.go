@@ -54,13 +54,16 @@ func (s *Server) eventsAfter(ctx context.Context, after string, limit int) (api.
 	}
 	if seq > 0 {
 		last, err := s.Store.Events(ctx, seq-1, 1)
-		if err == nil && (len(last) == 0 || after != latestEvent && !last[0].Is(after)) {
-			err = sluice.ErrBadCursor
-		}
-		if err != nil {
+		gone, ok := errors.AsType[*sluice.EventsGoneError](err)
+		switch {
+		case ok && gone.First == seq+1: // it alone is gone: the reader has missed nothing
+		case err != nil:
 			return page, err
+		case len(last) == 0 || after != latestEvent && !last[0].Is(after):
+			return page, sluice.ErrBadCursor
+		default:
+			page.Next = last[0].ID()
 		}
-		page.Next = last[0].ID()
 	}
 	if limit == 0 {
 		return page, nil

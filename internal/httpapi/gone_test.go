@@ -3,11 +3,13 @@ package httpapi_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
 
@@ -60,6 +62,23 @@ func (c *checked) gone() {
 	wants(c.call(200, false, "GET", "/v1/admin/sales/old/audit", "", merchant), `"ok":true`, `"unchecked":true`,
 		"1 orders deleted on "+today, "1 taken = 1 in live orders")
 
+	// A refund that is owed keeps its order, which its sale lists.
+	c.must(c.create("owes"), 201)
+	owed := c.must(c.claim("owes", "alice", "attempt-1"), 202).text("order_id")
+	paid := c.must(c.claim("owes", "bob", "attempt-1"), 202).text("order_id")
+	c.stored(owed)
+	c.stored(paid)
+	c.must(c.admin("POST", "/v1/admin/orders/"+owed+"/cancel", ""), 200)
+	c.must(c.admin("POST", "/v1/admin/orders/"+owed+"/pay", `{"payment_id":"p-3"}`), 200)
+	c.must(c.admin("POST", "/v1/admin/orders/"+paid+"/pay", `{"payment_id":"p-4"}`), 200)
+	c.must(c.admin("POST", "/v1/admin/sales/owes/close", ""), 200)
+	c.stored(c.must(c.claim("newer", "cem", "attempt-1"), 202).text("order_id"))
+	c.purge("owes")
+	for _, filter := range []string{"", "&status=refund_due", "&buyer=alice"} {
+		wants(c.call(200, false, "GET", "/v1/admin/orders?sale=owes"+filter, "", merchant), owed)
+	}
+	c.call(410, false, "GET", "/v1/admin/orders?sale=owes&status=paid", "", merchant)
+
 	// A reader who is behind is not led past what is deleted; a new one begins with what is left.
 	left, _ := c.shop.events("", 1, 1000)
 	wants(c.call(410, false, "GET", "/v1/admin/events?after="+events[0].ID, "", merchant), `"gone"`,
@@ -72,10 +91,26 @@ func (c *checked) gone() {
 	if rest, _ := c.shop.events(left[0].ID, 0, 1000); len(left) > 1 && rest[0].Seq != left[0].Seq+1 {
 		c.t.Errorf("after the first event that is left comes %d", rest[0].Seq)
 	}
+	// One who has read up to there has missed nothing.
+	for n := 0; ; n++ {
+		c.stored(c.must(c.claim("newer", fmt.Sprint("buyer-", n), "attempt-1"), 202).text("order_id"))
+		all, _ := c.shop.events("", 2, 1000)
+		c.purge("owes")
+		left, _ := c.shop.events("", 1, 1000)
+		if at := slices.IndexFunc(all, func(e api.Event) bool { return e.Seq == left[0].Seq-1 }); at >= 0 {
+			if rest, _ := c.shop.events(all[at].ID, 1, 1000); rest[0].ID != left[0].ID {
+				c.t.Errorf("after event %d comes %d", all[at].Seq, rest[0].Seq)
+			}
+			break
+		}
+		if n == 50 {
+			c.t.Fatal("no event was deleted that was read")
+		}
+	}
 }
 
 // purge archives a sale and deletes its orders beside the server; what is older than
-// this call is old enough.
+// this call is old enough. A refund that is owed stays.
 func (c *checked) purge(id sluice.SaleID) {
 	c.t.Helper()
 	s, err := sqlitestore.Open(c.t.Context(), filepath.Join(c.dir, "store.db"), sqlitestore.Options{})
@@ -92,6 +127,7 @@ func (c *checked) purge(id sluice.SaleID) {
 			break
 		}
 	}
+	owed := []sluice.ErasureWait{{Sale: id, Why: sluice.OwedRefund}}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		done, err := s.PurgeOlder(c.t.Context(), time.Millisecond)
 		if err != nil || time.Now().After(deadline) {
@@ -99,7 +135,7 @@ func (c *checked) purge(id sluice.SaleID) {
 		}
 		if sale, err := s.Sale(c.t.Context(), id); err != nil {
 			c.t.Fatal(err)
-		} else if sale.Remains != nil && !sale.Remains.At.IsZero() {
+		} else if sale.Remains != nil && (!sale.Remains.At.IsZero() || slices.Equal(done.Waits, owed)) {
 			return
 		}
 	}

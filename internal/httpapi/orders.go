@@ -114,12 +114,11 @@ func (s *Server) listOrders(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.Sale != "" { // a list of the orders that are left would look whole
-		if err := s.ordersGone(r.Context(), f.Sale); err != nil {
-			return nil, err
-		}
+	page, err := s.orders(r, f, nil, adminOrderMessage)
+	if err == nil && len(page.Orders) == 0 && f.Sale != "" { // it would look as if there had been none
+		err = s.ordersGone(r.Context(), f.Sale)
 	}
-	return s.orders(r, f, nil, adminOrderMessage)
+	return page, err
 }
 
 // ordersGone is the error that orders of a sale are deleted, if some are. It asks the
