@@ -370,7 +370,7 @@ func TestOnePermitForEachBuyer(t *testing.T) {
 				t.Error(got)
 			}
 		}
-		if passed < 2 || passed > 3 { // the first batch has one claim; two are in flight at most
+		if passed < 1 || passed > 3 { // one in the first batch, and in each of two that may be in flight
 			t.Errorf("%d of 16 tries at once had a permit", passed)
 		}
 		if got := try(gates[0], "bob", home); got != "accepted" {
