@@ -224,7 +224,7 @@ func TestABigRebuildHoldsUpNoOther(t *testing.T) {
 // Sales whose ledger hangs keep only themselves waiting.
 func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 	before := limits
-	t.Cleanup(func() { limits = before }) // after the rig has stopped
+	t.Cleanup(func() { limits = before })  // after the rig has stopped
 	limits[stepping].timeout = time.Second // the sale that is well must not need as long
 	hung := make([]sluice.SaleID, limits[stepping].sales+limits[repeating].sales+2)
 	for i := range hung {
