@@ -79,7 +79,7 @@ func counter(s method.Seller) http.Handler {
 	})
 	mux.HandleFunc("POST /buy", func(w http.ResponseWriter, r *http.Request) {
 		buyer := r.FormValue("buyer")
-		// Who has gone keeps nobody from finishing what was begun.
+		// A buyer who has hung up does not stop what this request has begun.
 		ctx := context.WithoutCancel(r.Context())
 		err := s.Expect(buyer)
 		var said method.Answer
