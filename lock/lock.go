@@ -91,12 +91,15 @@ func (l Locker) Try(ctx context.Context, name string) (*Lock, error) {
 	l.TTL = cmp.Or(l.TTL, defaultTTL)
 	l.Owner = cmp.Or(l.Owner, rand.Text())
 	asked := time.Now()
-	call, done := context.WithDeadline(ctx, asked.Add(l.TTL-drift(l.TTL)))
+	until := asked.Add(l.TTL - drift(l.TTL))
+	call, done := context.WithDeadline(ctx, until)
 	defer done()
-	k := &Lock{Locker: l, name: name, ended: make(chan struct{})}
+	k := &Lock{locker: l, name: name, ended: make(chan struct{})}
 	var err error
 	if k.fence, err = l.Backend.Lease(call, name, l.Owner, 0, l.TTL); err == nil {
-		err = call.Err() // whatever the backend says: it may have ended since
+		if err = call.Err(); !time.Now().Before(until) { // whatever the backend says: it may have ended since
+			err = context.DeadlineExceeded
+		}
 	}
 	switch {
 	case err != nil:
@@ -143,14 +146,14 @@ func (l Locker) Do(
 
 // Lock is a lock that is held, until its context ends.
 type Lock struct {
-	Locker
-	name  string
-	fence int64
-	ctx   context.Context // what the holder works under
-	end   func()
-	ended chan struct{} // closed when the watchdog has ended
-	once  sync.Once
-	err   error
+	locker Locker
+	name   string
+	fence  int64
+	ctx    context.Context // what the holder works under
+	end    func()
+	ended  chan struct{} // closed when the watchdog has ended
+	once   sync.Once
+	err    error
 }
 
 // Context ends when the lock does: context.Cause says ErrLost, or why it was ended.
@@ -179,7 +182,7 @@ const goodbye = time.Second
 func (k *Lock) giveBack(ctx context.Context) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 	defer done()
-	if err := k.Backend.Unlease(ctx, k.name, k.Owner); err != nil {
+	if err := k.locker.Backend.Unlease(ctx, k.name, k.locker.Owner); err != nil {
 		return fmt.Errorf("give back the lock %s, which ends by itself: %w", k.name, err)
 	}
 	return nil
@@ -189,14 +192,15 @@ func (k *Lock) giveBack(ctx context.Context) error {
 // asked, so it ends here before it can end at the backend, whatever a call takes.
 func (k *Lock) watch(cancel context.CancelCauseFunc, asked time.Time) {
 	defer close(k.ended)
-	until := func(asked time.Time) time.Duration { return time.Until(asked.Add(k.TTL - drift(k.TTL))) }
+	ttl := k.locker.TTL
+	until := func(asked time.Time) time.Duration { return time.Until(asked.Add(ttl - drift(ttl))) }
 	expiry := time.AfterFunc(until(asked), func() {
-		if !k.Patient {
+		if !k.locker.Patient {
 			cancel(ErrLost)
 		}
 	})
 	defer expiry.Stop()
-	wait := k.TTL / 3
+	wait := ttl / 3
 	for {
 		select {
 		case <-k.ctx.Done():
@@ -204,18 +208,18 @@ func (k *Lock) watch(cancel context.CancelCauseFunc, asked time.Time) {
 		case <-time.After(wait):
 		}
 		now := time.Now()
-		call, done := context.WithTimeout(k.ctx, k.TTL/3)
-		fence, err := k.Backend.Lease(call, k.name, k.Owner, k.fence, k.TTL)
+		call, done := context.WithTimeout(k.ctx, ttl/3)
+		fence, err := k.locker.Backend.Lease(call, k.name, k.locker.Owner, k.fence, ttl)
 		done()
 		switch {
 		case err != nil:
-			wait = k.TTL / 10
+			wait = ttl / 10
 		case fence != k.fence:
 			cancel(ErrLost)
 			return
 		default:
 			expiry.Reset(until(now))
-			wait = k.TTL/3 - min(time.Since(now), k.TTL/3)
+			wait = ttl/3 - min(time.Since(now), ttl/3)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 // at more than half of them, so it survives the loss of the others; with an odd
 // number, three or five, most is gained.
 //
-// All backends are asked at once, and each may take a tenth of the ttl: one that hangs
-// does not keep the others' answers back. A lock that was not got by the majority is
+// All backends are asked at once, and each may take a tenth of the ttl: that is what
+// one that hangs costs. A lock that was not got by the majority is
 // given back everywhere, also where the answer was an error. A Locker takes the time
 // that the answers took off the ttl. Fencing numbers are the backends' highest,
 // written back to a majority before the lock counts as taken: of any two majorities,
