@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,7 @@ const (
 	Accepted Answer = "accepted"
 	SoldOut  Answer = "sold out"
 	Bought   Answer = "already bought"
-	Busy     Answer = "try again" // another buyer holds the lock
+	Busy     Answer = "try again" // another buyer holds the lock, or this one tries too often
 	NotOpen  Answer = "not started"
 )
 
@@ -86,12 +87,14 @@ var Methods = []Method{
 
 // Find returns a method by its name.
 func Find(name string) (Method, error) {
-	for _, m := range Methods {
+	var names []string
+	for _, m := range append(Methods, limitMethod) {
 		if m.Name == name {
 			return m, nil
 		}
+		names = append(names, m.Name)
 	}
-	return Method{}, fmt.Errorf("there is no method %q", name)
+	return Method{}, fmt.Errorf("there is no method %q; there are: %s", name, strings.Join(names, ", "))
 }
 
 // What is sold.

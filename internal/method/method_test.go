@@ -150,7 +150,7 @@ func breakDatabase(t *testing.T, b *base) (mend func()) {
 // TestEveryMethodSellsItsUnits: while nothing breaks, each of them sells what there
 // is to a crowd of buyers who come once, and has an order for each yes.
 func TestEveryMethodSellsItsUnits(t *testing.T) {
-	for _, m := range Methods {
+	for _, m := range append(Methods, limitMethod) {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			const units, crowd = 20, 300
@@ -330,6 +330,22 @@ func TestRedlockNeedsMoreThanHalf(t *testing.T) {
 	is(t, redis[0], "HGET item10086 orderedNum", "2")
 }
 
+// TestRedlockReleasesBeyondAHungInstance: the others are free at once.
+func TestRedlockReleasesBeyondAHungInstance(t *testing.T) {
+	s, redis := open[*locked](t, redlockMethod)
+	for _, r := range redis[1:] {
+		mustAsk(t, r, "SET product:10086 first")
+	}
+	redis[1].Freeze()
+	defer redis[1].Thaw()
+	if err := s.unlock(t.Context(), "first"); err != nil {
+		t.Error(err)
+	}
+	for _, r := range redis[2:] {
+		is(t, r, "EXISTS product:10086", ":0")
+	}
+}
+
 func TestS2Script(t *testing.T) {
 	s, redis := open[*s2](t, s2Method)
 	if _, err := s.take(t.Context(), "a", "1"); err == nil {
@@ -358,6 +374,24 @@ func TestS2Script(t *testing.T) {
 	}, fields); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestS2LimitsAUser: who tries too often is sent away before all else, and only they.
+func TestS2LimitsAUser(t *testing.T) {
+	s, redis := open[*s2](t, limitMethod)
+	s.tries = 2
+	warm(t, s, 1)
+	buys(t, s, "a", Accepted)
+	mustAsk(t, redis[0], "PERSIST user:limit:a") // this second lasts
+	buys(t, s, "a", SoldOut)
+	buys(t, s, "a", Busy)
+	is(t, redis[0], "GET user:limit:a", "3")
+	buys(t, s, "b", SoldOut)
+	if ttl := text(t, redis[0], "PTTL user:limit:b"); ttl == ":-1" || len(ttl) > len(":1000") {
+		t.Errorf("the tries of b are forgotten in %s ms", ttl)
+	}
+	mustAsk(t, redis[0], "DEL user:limit:a") // the second is over
+	buys(t, s, "a", SoldOut)
 }
 
 // TestS2WorkerReadsWhatIsPending: while the database is down nothing is lost, and

@@ -155,13 +155,17 @@ func (l *locked) lockOne(ctx context.Context, on rueidis.Client, client string, 
 // unlock gives the lock back everywhere. An instance that does not answer is left to
 // the lock's end; one alone must answer.
 func (l *locked) unlock(ctx context.Context, client string) error {
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), lockTTL)
-	defer done()
-	var err error
-	for _, instance := range l.redis[1:] {
-		err = releaseScript.Exec(ctx, instance, []string{lockKey}, []string{client}).Error()
+	locks, wait := l.redis[1:], lockTTL
+	if len(locks) > 1 {
+		wait = lockAsk
 	}
-	if len(l.redis) > 2 {
+	var err error
+	for _, instance := range locks {
+		ctx, done := context.WithTimeout(context.WithoutCancel(ctx), wait)
+		err = releaseScript.Exec(ctx, instance, []string{lockKey}, []string{client}).Error()
+		done()
+	}
+	if len(locks) > 1 {
 		return nil
 	}
 	return err

@@ -16,7 +16,13 @@ import (
 //go:embed s2.lua
 var StreamScript string
 
-var s2Script = rueidis.NewLuaScript(StreamScript)
+//go:embed s2_limit.lua
+var limitText string
+
+var (
+	s2Script    = rueidis.NewLuaScript(StreamScript)
+	limitScript = rueidis.NewLuaScript(limitText + StreamScript)
+)
 
 var s2Method = Method{
 	Name: "s2", Title: "S2 script and stream",
@@ -29,14 +35,31 @@ var s2Method = Method{
 	},
 }
 
+// limitMethod is S2 with the limit that the article proposes against malicious
+// clicking. It is not one of Methods: a crowd that asks once does not feel it.
+var limitMethod = Method{
+	Name: "s2-limit", Title: "S2 with a limit per user",
+	Does:   "the same, and the script counts the tries of each user: three a second",
+	Redis:  s2Method.Redis,
+	Worker: true,
+	Open: func(ctx context.Context, on Servers) (Seller, error) {
+		s := &s2{tries: 3}
+		return s, s.open(ctx, on)
+	},
+}
+
 // s2 takes a unit and leaves a message in one step. The worker is consumer c1 of
 // group g1, which reads one message at a time.
-type s2 struct{ base }
+type s2 struct {
+	base
+	tries int64 // of a user in a second; 0: there is no limit
+}
 
 const (
 	s2Stock  = "seckill:stock:" + good
 	s2Buyers = "seckill:order:" + good
 	s2Stream = "stream.order"
+	s2Limit  = "user:limit:" // and the user
 	s2Block  = 2 * time.Second
 	s2Pause  = 20 * time.Millisecond
 )
@@ -51,11 +74,16 @@ func (s *s2) Buy(ctx context.Context, buyer, _ string) (Answer, error) {
 	if err != nil {
 		return "", err
 	}
-	return [...]Answer{Accepted, SoldOut, Bought}[code], nil
+	return [...]Answer{Accepted, SoldOut, Bought, Busy}[code], nil
 }
 
 func (s *s2) take(ctx context.Context, buyer, order string) (int64, error) {
-	return s2Script.Exec(ctx, s.redis[0], []string{s2Stock, s2Buyers, s2Stream}, []string{good, buyer, order}).AsInt64()
+	keys, args := []string{s2Stock, s2Buyers, s2Stream}, []string{good, buyer, order}
+	if s.tries > 0 {
+		keys, args = append(keys, s2Limit+buyer), append(args, strconv.FormatInt(s.tries, 10))
+		return limitScript.Exec(ctx, s.redis[0], keys, args).AsInt64()
+	}
+	return s2Script.Exec(ctx, s.redis[0], keys, args).AsInt64()
 }
 
 // Work reads what is new, and after an error what it has not acknowledged.
