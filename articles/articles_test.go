@@ -107,6 +107,25 @@ func wellFormed(t *testing.T, svg string) {
 	}
 }
 
+// TestBadFlags: what cannot be run, or written, is found before anything is measured.
+func TestBadFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		`unknown argument "s2"`:                             {"s2"},
+		"--rounds and --callers: want 1 or more":            {"--rounds", "0"},
+		`--only: there is no method "s9"; there are: s0, s`: {"--only", "s2,s9"},
+		"--short is for the rushes alone":                   {"--faults", "--short"},
+		"file: not a directory":                             {"--out", file},
+	} {
+		if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", args, err, want)
+		}
+	}
+}
+
 func TestChartEscapesAndScales(t *testing.T) {
 	c := chart{title: "a < b", series: []string{"one"}, rows: []chartRow{
 		{label: "x & y", bars: [][]float64{{50}}}, {label: "own", own: true, bars: [][]float64{{100}}},

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice/internal/method"
@@ -30,8 +31,13 @@ type child struct {
 	Listen string         `json:"listen,omitempty"` // empty: it is the worker
 }
 
-// runChild runs until its input ends.
-func runChild(ctx context.Context, text string, stdin io.Reader, stdout io.Writer) error {
+// runChild runs until its input ends. The parent reads "ready", or what is wrong.
+func runChild(ctx context.Context, text string, stdin io.Reader, stdout io.Writer) (err error) {
+	defer func() {
+		if err != nil {
+			fmt.Fprintln(stdout, err)
+		}
+	}()
 	var c child
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
@@ -136,9 +142,9 @@ func (p *process) tryStart() error {
 		return err
 	}
 	p.cmd, p.leash = cmd, leash
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+	if said, _ := bufio.NewReader(out).ReadString('\n'); said != "ready\n" {
 		p.kill()
-		return fmt.Errorf("%s does not start: %w", p.Method, err)
+		return fmt.Errorf("%s does not start: %s", p.Method, strings.TrimSpace(said))
 	}
 	return nil
 }

@@ -64,8 +64,13 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || o.rounds < 1 || o.callers < 1 {
-		return errors.New("unknown argument, or a number below 1")
+	switch {
+	case flags.NArg() > 0:
+		return fmt.Errorf("unknown argument %q", flags.Arg(0))
+	case o.rounds < 1 || o.callers < 1:
+		return errors.New("--rounds and --callers: want 1 or more")
+	case broken && o.short:
+		return errors.New("--short is for the rushes alone; --only makes a run with --faults shorter")
 	}
 	o.crowds = []rush{{100_000, 1000}, {50_000, 10}}
 	if o.short {
@@ -77,7 +82,7 @@ func run(ctx context.Context, args []string) error {
 		for name := range strings.SplitSeq(only, ",") {
 			m, err := method.Find(name)
 			if err != nil {
-				return err
+				return fmt.Errorf("--only: %w", err)
 			}
 			o.methods = append(o.methods, m)
 		}
@@ -104,8 +109,19 @@ func (r rush) String() string {
 	return fmt.Sprintf("%s buyers, %s units", whole(float64(r.Buyers)), whole(float64(r.Units)))
 }
 
-// prepare makes a folder, and the servers that all methods share.
+// prepare makes a folder, and the servers that all methods share. Where the results
+// cannot be written is found now, not when all is measured.
 func (o *options) prepare(ctx context.Context) (top string, s *stage, err error) {
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return "", nil, err
+	}
+	probe, err := os.CreateTemp(o.out, "writable-")
+	if err != nil {
+		return "", nil, err
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return "", nil, err
+	}
 	if top, err = os.MkdirTemp(o.dir, "sluice-articles-"); err != nil {
 		return "", nil, err
 	}
