@@ -13,29 +13,37 @@ import (
 	"testing"
 )
 
-// The first sale of the README, as it stands there. Only the port is another,
-// and the script waits for the order where a person would look again.
+// The first sale of the README: the script waits for the order where a person would
+// look again.
 func TestReadmeFirstSale(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	runWalk(t, "README.md", []change{
+		{"./sluice order list", `until ./sluice order list --sale phone | grep -q alice; do sleep 0.01; done
+./sluice order list`},
+	}, `{"order_id":"phone.`, `"sale_id":"phone","quantity":1,"status":"queued"}`, "pending", "Everything adds up.")
+}
+
+// change is what a test does where a person does something else.
+type change struct{ from, to string }
+
+// runWalk runs the commands of a document as they stand there, but for its changes and
+// the port. It returns what they print, which has all that is wanted.
+func runWalk(t *testing.T, file string, changes []change, wants ...string) string {
+	t.Helper()
+	dir, addr := t.TempDir(), freeAddr(t)
 	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
 		t.Fatal(err)
 	}
-	addr := freeAddr(t)
-	script := firstSale(t, "README.md")
-	for _, change := range []struct{ from, to string }{
-		{"go build -o sluice ./cmd/sluice\n", ""}, // it is built
-		{"./sluice serve &\n", `./sluice serve & server=$!
-trap 'kill $server; wait $server' EXIT
-`},
-		{"./sluice order list", `until ./sluice order list --sale phone | grep -q alice; do sleep 0.01; done
-./sluice order list`},
-		{"127.0.0.1:8080", addr},
-	} {
-		if !strings.Contains(script, change.from) {
-			t.Fatalf("the README does not have %q", change.from)
+	script := firstSale(t, file)
+	for _, c := range append(changes,
+		change{"go build -o sluice ./cmd/sluice\n", ""}, // it is built
+		change{"./sluice serve &\n", "./sluice serve & server=$!\ntrap 'kill $server; wait $server' EXIT\n"},
+		change{"127.0.0.1:8080", addr},
+	) {
+		if !strings.Contains(script, c.from) {
+			t.Fatalf("%s does not have %q", file, c.from)
 		}
-		script = strings.ReplaceAll(script, change.from, change.to)
+		script = strings.ReplaceAll(script, c.from, c.to)
 	}
 	cmd := exec.Command("sh", "-eu", "-c", script)
 	cmd.Dir = dir
@@ -44,22 +52,23 @@ trap 'kill $server; wait $server' EXIT
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{
-		`{"order_id":"phone.`, `"sale_id":"phone","quantity":1,"status":"queued"}`, "pending", "Everything adds up.",
-	} {
+	for _, want := range wants {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the output does not have %s:\n%s", want, out)
 		}
 	}
+	return string(out)
 }
 
-// The Chinese README has the same commands, but for what buyers read.
-func TestReadmesAgree(t *testing.T) {
+// The Chinese pages have the same commands, but for what buyers read.
+func TestChineseCommandsAgree(t *testing.T) {
 	title := regexp.MustCompile(`--title "[^"]*"`)
-	english := title.ReplaceAllString(firstSale(t, "README.md"), "--title T")
-	chinese := title.ReplaceAllString(firstSale(t, "README.zh-CN.md"), "--title T")
-	if english != chinese {
-		t.Errorf("README.md:\n%s\nREADME.zh-CN.md:\n%s", english, chinese)
+	for _, page := range []string{"README", "docs/articles"} {
+		english := title.ReplaceAllString(firstSale(t, page+".md"), "--title T")
+		chinese := title.ReplaceAllString(firstSale(t, page+".zh-CN.md"), "--title T")
+		if english != chinese {
+			t.Errorf("%s.md:\n%s\n%s.zh-CN.md:\n%s", page, english, page, chinese)
+		}
 	}
 }
 
@@ -79,7 +88,9 @@ func firstSale(t *testing.T, file string) string {
 	var commands strings.Builder
 	for line := range strings.Lines(block) {
 		line, _, _ = strings.Cut(line, " #")
-		commands.WriteString(strings.TrimSpace(line) + "\n")
+		if !strings.HasPrefix(line, "#") {
+			commands.WriteString(strings.TrimSpace(line) + "\n")
+		}
 	}
 	return commands.String()
 }
