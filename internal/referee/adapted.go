@@ -43,8 +43,11 @@ func (a *Adapter) Make(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	return s.commands(ctx, a.Build)
+	return s.commands(ctx, buildWithin, a.Build)
 }
+
+// What commands may take: those of build, and those that break, mend and end.
+const buildWithin, commandsWithin = time.Hour, time.Minute
 
 // Trial is how the adapter's crowd tries its shop. Who calls it adds the faults.
 func (a *Adapter) Trial(seed uint64) Trial {
@@ -106,8 +109,8 @@ func (s *Shop) Faults() []Fault {
 	for _, plan := range s.a.Faults {
 		f := Fault{
 			Name:  plan.Name,
-			Break: func(ctx context.Context) error { return s.commands(ctx, plan.Break) },
-			Mend:  func(ctx context.Context) error { return s.commands(ctx, plan.Mend) },
+			Break: func(ctx context.Context) error { return s.commands(ctx, commandsWithin, plan.Break) },
+			Mend:  func(ctx context.Context) error { return s.commands(ctx, commandsWithin, plan.Mend) },
 		}
 		for _, p := range s.parts {
 			switch {
@@ -150,15 +153,13 @@ func (s *Shop) Close() error {
 		}
 	}
 	s.http.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
-	defer cancel()
-	return errors.Join(append(all, s.commands(ctx, s.a.End))...)
+	return errors.Join(append(all, s.commands(context.Background(), commandsWithin, s.a.End))...)
 }
 
 // Reset takes the adapter's steps.
 func (s *Shop) Reset(ctx context.Context, units int) error {
 	s.names["units"] = strconv.Itoa(units)
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	ctx, cancel := context.WithTimeout(ctx, commandsWithin)
 	defer cancel()
 	for i, step := range s.a.Reset {
 		var err error
@@ -176,7 +177,8 @@ func (s *Shop) Reset(ctx context.Context, units int) error {
 
 // Buy sends the adapter's request, and judges the answer by its rules.
 func (s *Shop) Buy(ctx context.Context, buyer, key string) (Answer, error) {
-	status, body, err := s.ask(ctx, *s.a.Buy, map[string]string{"buyer": buyer, "key": key, "token": s.tokens[buyer]})
+	names := map[string]string{"buyer": buyer, "key": key, "token": s.tokens[buyer]}
+	status, body, err := s.ask(ctx, *s.a.Buy, names, 1<<20)
 	if err != nil {
 		return Answer{}, errors.New(inShort(err))
 	}
@@ -185,7 +187,7 @@ func (s *Shop) Buy(ctx context.Context, buyer, key string) (Answer, error) {
 
 // judge finds the rule that fits.
 func (a *Adapter) judge(status int, body []byte) Answer {
-	tree := parse(body)
+	tree, _ := parse(body) // what is not JSON has no fields
 	for _, r := range a.Answers {
 		value, found := field(tree, r.Field)
 		switch {
@@ -198,7 +200,9 @@ func (a *Adapter) judge(status int, body []byte) Answer {
 				answer.Said += " " + r.Is
 			}
 			if r.Order != "" {
-				answer.Order, _ = field(tree, r.Order)
+				if answer.Order, found = field(tree, r.Order); !found {
+					answer.Said += " without " + r.Order
+				}
 			}
 			return answer
 		}
@@ -222,15 +226,24 @@ func (s *Shop) Orders(ctx context.Context) ([]Order, error) {
 		if err != nil {
 			return nil, err
 		}
-		tree := parse(body)
-		list, ok := at(tree, o.List).([]any)
-		if !ok && at(tree, o.List) != nil {
+		tree, err := parse(body)
+		value, found := at(tree, o.List)
+		list, isList := value.([]any)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("orders.url: the answer is not JSON: %w: %.200s", err, body)
+		case !found && cursor == "": // some leave an empty list out, but a wrong name must not hide all orders
+			return nil, fmt.Errorf("orders.list: the answer has no %q: %.200s", o.List, body)
+		case !isList && value != nil:
 			return nil, fmt.Errorf("orders.list: %q is no list: %.200s", o.List, body)
 		}
 		for _, item := range list {
-			id, _ := field(item, o.ID)
-			buyer, ok := field(item, o.Buyer)
-			if !ok {
+			id, found := field(item, o.ID)
+			if o.ID != "" && !found {
+				return nil, fmt.Errorf("orders.id: an order has no %q: %v", o.ID, item)
+			}
+			buyer, found := field(item, o.Buyer)
+			if !found {
 				return nil, fmt.Errorf("orders.buyer: an order has no %q: %v", o.Buyer, item)
 			}
 			all = append(all, Order{ID: id, Buyer: buyer})
@@ -266,18 +279,15 @@ func ordersOfLines(text []byte) ([]Order, error) {
 
 // want2xx sends a request that must succeed.
 func (s *Shop) want2xx(ctx context.Context, r Request, more map[string]string) ([]byte, error) {
-	status, body, err := s.ask(ctx, r, more)
+	status, body, err := s.ask(ctx, r, more, 64<<20) // a page of orders is the longest
 	if err == nil && status/100 != 2 {
 		err = fmt.Errorf("%s answers %d: %.200s", s.fill(r.URL, more), status, bytes.TrimSpace(body))
 	}
 	return body, err
 }
 
-// maxAnswer bounds the bytes of one answer: a page of orders is the longest.
-const maxAnswer = 64 << 20
-
-// ask sends a request with its names filled in.
-func (s *Shop) ask(ctx context.Context, r Request, more map[string]string) (int, []byte, error) {
+// ask sends a request with its names filled in. Its answer has so many bytes at most.
+func (s *Shop) ask(ctx context.Context, r Request, more map[string]string, most int64) (int, []byte, error) {
 	method := r.Method
 	if method == "" {
 		method = http.MethodGet
@@ -295,12 +305,17 @@ func (s *Shop) ask(ctx context.Context, r Request, more map[string]string) (int,
 		return 0, nil, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(res.Body, most+1))
+	if int64(len(body)) > most {
+		err = fmt.Errorf("an answer of more than %d bytes", most)
+	}
 	return res.StatusCode, body, err
 }
 
 // commands run one after the other.
-func (s *Shop) commands(ctx context.Context, lines [][]string) error {
+func (s *Shop) commands(ctx context.Context, within time.Duration, lines [][]string) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	for _, line := range lines {
 		if _, err := s.run(ctx, line, nil); err != nil {
 			return err
@@ -311,15 +326,20 @@ func (s *Shop) commands(ctx context.Context, lines [][]string) error {
 
 // run runs a command and returns what it printed.
 func (s *Shop) run(ctx context.Context, line []string, input []byte) ([]byte, error) {
-	if len(line) == 0 {
-		return nil, errors.New("an empty command")
-	}
 	line = s.fillAll(line)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stdin, cmd.Stderr = s.a.Folder, bytes.NewReader(input), &said
+	ownGroup(cmd)
+	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case errors.Is(err, exec.ErrWaitDelay):
+		err = errors.New("it left a program that writes to its output: let it write to a file (>log 2>&1)")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w: %.500s", line, err, bytes.TrimSpace(append(said.Bytes(), out...)))
 	}
@@ -378,6 +398,8 @@ func (s *Shop) getTokens(ctx context.Context) error {
 		}
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, commandsWithin)
+	defer cancel()
 	out, err := s.run(ctx, t.Command, []byte(strings.Join(buyers, "\n")+"\n"))
 	if err != nil {
 		return fmt.Errorf("tokens: %w", err)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -155,22 +154,21 @@ func ReadAdapter(file string, set map[string]string) (*Adapter, error) {
 }
 
 func parseAdapter(text []byte, set map[string]string) (*Adapter, error) {
-	var tree any
 	var wrong *json.SyntaxError
-	if err := json.Unmarshal(text, &tree); errors.As(err, &wrong) {
+	if err := json.Unmarshal(text, new(any)); errors.As(err, &wrong) {
 		return nil, fmt.Errorf("line %d: not JSON: %w", 1+bytes.Count(text[:wrong.Offset], []byte("\n")), err)
 	}
-	if err := knownFields("", tree, reflect.TypeFor[Adapter]()); err != nil {
+	tree, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := fits("", tree, reflect.TypeFor[Adapter]()); err != nil {
 		return nil, err
 	}
 	a := &Adapter{Crowd: Habits{
 		Buyers: 5000, Units: 200, Connections: 64, Lost: 0.05, Reload: 0.05, Down: Duration(500 * time.Millisecond),
 	}}
 	if err := json.Unmarshal(text, a); err != nil {
-		var kind *json.UnmarshalTypeError
-		if errors.As(err, &kind) {
-			return nil, fmt.Errorf("%s: want %s, not a %s", kind.Field, inWords(kind.Type), kind.Value)
-		}
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
@@ -180,184 +178,4 @@ func parseAdapter(text []byte, set map[string]string) (*Adapter, error) {
 		a.Set[name] = set[name]
 	}
 	return a, a.check()
-}
-
-// knownFields finds a field that the type does not have, with its place.
-func knownFields(at string, tree any, t reflect.Type) error {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch tree := tree.(type) {
-	case []any:
-		for i, item := range tree {
-			if t.Kind() != reflect.Slice {
-				break
-			}
-			if err := knownFields(fmt.Sprintf("%s[%d]", at, i), item, t.Elem()); err != nil {
-				return err
-			}
-		}
-	case map[string]any:
-		if t.Kind() != reflect.Struct {
-			break
-		}
-		known := map[string]reflect.Type{}
-		for _, f := range reflect.VisibleFields(t) {
-			if name := f.Tag.Get("json"); name != "" {
-				known[name] = f.Type
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(tree)) {
-			field, ok := known[name]
-			place := strings.TrimPrefix(at+"."+name, ".")
-			if !ok {
-				return fmt.Errorf("%s: there is no such field; there are: %s", place,
-					strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-			}
-			if err := knownFields(place, tree[name], field); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func inWords(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a text"
-	case reflect.Int, reflect.Float64:
-		return "a number"
-	case reflect.Slice:
-		return "a list"
-	}
-	return "an object"
-}
-
-// check says what is missing or cannot be right.
-func (a *Adapter) check() error {
-	want := func(at, value, what string) error {
-		if value == "" {
-			return fmt.Errorf("%s: is missing: %s", at, what)
-		}
-		return nil
-	}
-	all := []error{want("name", a.Name, "the shop's name, for the report")}
-	for i, p := range a.Processes {
-		at := fmt.Sprintf("processes[%d]", i)
-		all = append(all, want(at+".name", p.Name, `for instance "server"`), command(at+".start", p.Start))
-	}
-	if a.Buy == nil {
-		all = append(all, errors.New("buy: is missing: the request that asks for one unit"))
-	} else {
-		all = append(all, want("buy.url", a.Buy.URL, "for instance http://127.0.0.1:{port.http}/buy"))
-	}
-	promises := false
-	for i := range a.Answers {
-		r := &a.Answers[i]
-		kind := slices.Index(kindNames, r.Means)
-		if kind < 0 {
-			all = append(all, fmt.Errorf("answers[%d].means: %q: want %s", i, r.Means, strings.Join(kindNames, ", ")))
-		}
-		if r.Is != "" && r.Field == "" {
-			all = append(all, fmt.Errorf(`answers[%d].field: is missing: the field that is %q`, i, r.Is))
-		}
-		r.kind = Kind(max(kind, 0))
-		promises = promises || r.kind == Promise
-	}
-	if !promises {
-		all = append(all, errors.New(`answers: no rule means "promise"`))
-	}
-	switch o := a.Orders; {
-	case o == nil || (o.URL == "") == (o.Command == nil):
-		all = append(all, errors.New("orders: want url, with list, id and buyer, or command"))
-	case o.URL != "":
-		all = append(all, want("orders.buyer", o.Buyer, "the field of an order that is the buyer's name"))
-	}
-	if t := a.Tokens; t != nil && (t.HS256 == "") == (t.Command == nil) {
-		all = append(all, errors.New("tokens: want hs256, the secret, or command"))
-	}
-	for i, s := range a.Reset {
-		if (s.URL == "") == (s.Command == nil) {
-			all = append(all, fmt.Errorf("reset[%d]: want url or command", i))
-		}
-	}
-	for i := range a.Faults {
-		all = append(all, a.checkFault(fmt.Sprintf("faults[%d]", i), &a.Faults[i]))
-	}
-	all = append(all, a.checkNames())
-	return errors.Join(all...)
-}
-
-func command(at string, line []string) error {
-	if len(line) == 0 || line[0] == "" {
-		return fmt.Errorf(`%s: is missing: a program and its arguments, like ["node", "shop.js"]`, at)
-	}
-	return nil
-}
-
-func (a *Adapter) checkFault(at string, f *PlanFault) error {
-	if f.Times == 0 {
-		f.Times = 1
-	}
-	if f.Times < 0 || f.Times > 1000 {
-		return fmt.Errorf("%s.times: %d: want 1 to 1000", at, f.Times)
-	}
-	if f.Break != nil {
-		return nil
-	}
-	if f.How == "" {
-		f.How = "kill"
-	}
-	if f.How != "kill" && f.How != "freeze" {
-		return fmt.Errorf("%s.how: %q: want kill or freeze", at, f.How)
-	}
-	var names []string
-	for _, p := range a.Processes {
-		names = append(names, p.Name)
-	}
-	if !slices.Contains(names, f.Name) {
-		return fmt.Errorf("%s.name: %q is no process (there are: %s); any other fault needs break, a list of commands",
-			at, f.Name, strings.Join(names, ", "))
-	}
-	return nil
-}
-
-// placed finds {names}; other braces stand for themselves.
-var placed = regexp.MustCompile(`\{[a-z][a-z0-9_]*(\.[a-z0-9_]+)?\}`)
-
-// Names that are known at any time, after the reset, in buy, and in a listing.
-var (
-	always   = []string{"dir", "build", "folder", "sale", "seed"}
-	ofSale   = []string{"units"}
-	ofBuyer  = []string{"buyer", "key", "token"}
-	ofCursor = []string{"cursor"}
-)
-
-// checkNames finds {names} that stand for nothing at their place.
-func (a *Adapter) checkNames() error {
-	var all []error
-	look := func(at string, part any, more ...[]string) {
-		known := append(slices.Clone(always), slices.Sorted(maps.Keys(a.Set))...)
-		for _, names := range more {
-			known = append(known, names...)
-		}
-		text, _ := json.Marshal(part)
-		for _, found := range placed.FindAllString(string(text), -1) {
-			name := strings.Trim(found, "{}")
-			if !slices.Contains(known, name) && !strings.HasPrefix(name, "port.") {
-				all = append(all, fmt.Errorf("%s: %s stands for nothing here; there are {port.NAME} and {%s}",
-					at, found, strings.Join(known, "}, {")))
-			}
-		}
-	}
-	look("build", a.Build)
-	look("processes", a.Processes)
-	look("end", a.End)
-	look("faults", a.Faults)
-	look("tokens", a.Tokens)
-	look("reset", a.Reset, ofSale)
-	look("buy", a.Buy, ofSale, ofBuyer)
-	look("orders", a.Orders, ofSale, ofCursor)
-	return errors.Join(all...)
 }

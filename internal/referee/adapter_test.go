@@ -2,7 +2,9 @@ package referee
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -40,7 +42,26 @@ func TestWrongAdapters(t *testing.T) {
 		{`"name": "shop"`, `"title": "shop"`, `title: there is no such field; there are: about, answers, build, buy, crowd,`},
 		{`"start"`, `"begin"`, `processes[0].begin: there is no such field; there are: env, name, ready, start`},
 		{`{"url": "{place}/buy`, `{"verb": "PUT", "url": "{place}/buy`, `buy.verb: there is no such field; there are: body, headers, method, url`},
-		{`"status": 403`, `"status": "403"`, `want a number, not a string`},
+		{small, `[]`, `the file: want an object in {}, not []`},
+		{`"status": 403`, `"status": "403"`, `answers[2].status: want a whole number, not "403"`},
+		{`"status": 403`, `"status": 4.03`, `answers[2].status: want a whole number, not 4.03`},
+		{`"status": 403`, `"status": 40`, `answers[2].status: 40: want 100 to 599`},
+		{`["./server"]`, `"./server"`, `processes[0].start: want a list in [], not "./server"`},
+		{`["./server"]`, `["./server", 8080]`, `processes[0].start[1]: want a text in quotes, not 8080`},
+		{`["./server"]`, `["./server"], "env": {"PORT": 8080}`, `processes[0].env.PORT: want a text in quotes, not 8080`},
+		{`["./server"]`, `["./server"], "ready": {"tcp": "a:1", "url": "http://a"}`, `processes[0].ready: want url or tcp, not both`},
+		{`["./server"]`, `["./server"], "ready": {"url": "localhost/"}`, `processes[0].ready.url: "localhost/": want http://`},
+		{`["./server"]}`, `["./server"]}, {"name": "server", "start": ["a"]}`, `processes[1].name: "server": want a name of its own`},
+		{`"place": "`, `"place": 1, "b": "`, `set.place: want a text in quotes, not 1`},
+		{`"place": "`, `"Place": "", "place": "`, `set.Place: want a name of a-z, 0-9 and _`},
+		{`"place": "`, `"dir": "/", "place": "`, `set.dir: want another name: {dir} is what the referee puts there`},
+		{`{"status": 200, "field": "data.code", "is": "0", `, `{`, `answers[0]: every answer would be a promise, errors too`},
+		{`from={cursor}`, `from=1`, `orders.url: want {cursor} in it`},
+		{`"faults"`, `"build": [[]], "faults"`, `build: is missing: a program and its arguments`},
+		{`"faults"`, `"crowd": {"lost": 1.5}, "faults"`, `crowd: lost: 1.5: want 0 to 1`},
+		{`"faults"`, `"crowd": {"lost": "a"}, "faults"`, `crowd.lost: want a number, not "a"`},
+		{`"faults"`, `"crowd": {"buyers": 0}, "faults"`, `crowd: buyers: 0: want 1 to 10000000`},
+		{`"faults"`, `"crowd": {"connections": -1}, "faults"`, `crowd: connections: -1: want 1 to`},
 		{`"name": "shop"`, `"about": "shop"`, `name: is missing: the shop's name, for the report`},
 		{`"means": "sold_out"`, `"means": "soldout"`, `answers[1].means: "soldout": want unknown, promise, sold_out, refused`},
 		{`"means": "promise"`, `"means": "refused"`, `answers: no rule means "promise"`},
@@ -54,7 +75,7 @@ func TestWrongAdapters(t *testing.T) {
 		{`"times": 2`, `"times": -2`, `faults[0].times: -2: want 1 to 1000`},
 		{`"faults"`, `"tokens": {}, "faults"`, `tokens: want hs256, the secret, or command`},
 		{`"faults"`, `"reset": [{"method": "PUT"}], "faults"`, `reset[0]: want url or command`},
-		{`"faults"`, `"crowd": {"settle": 5}, "faults"`, `5: want a duration like "500ms" or "1m"`},
+		{`"faults"`, `"crowd": {"settle": 5}, "faults"`, `crowd.settle: 5: want a duration like "500ms" or "1m"`},
 	} {
 		text := strings.Replace(small, c.old, c.with, 1)
 		if _, err := parseAdapter([]byte(text), nil); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -96,6 +117,7 @@ func TestAnswers(t *testing.T) {
 		{200, `{"data": {"code": 0, "order": 12345678901234567890}}`, Answer{Promise, "12345678901234567890", "200 0"}},
 		{200, `{"data": {"code": "0", "order": "o1"}}`, Answer{Promise, "o1", "200 0"}},
 		{200, `{"data": {"code": 1, "text": "SOLD OUT"}}`, Answer{SoldOut, "", "200"}},
+		{200, `{"data": {"code": 0}}`, Answer{Promise, "", "200 0 without data.order"}},
 		{200, `SOLD OUT`, Answer{SoldOut, "", "200"}},
 		{200, `{"data": {"code": 1}}`, Answer{Unknown, "", `200 {"data": {"code": 1}} (no rule)`}},
 		{403, `{"reason": true}`, Answer{Refused, "", "403"}},
@@ -150,6 +172,46 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// A list that cannot be read is an error, and never a shop without orders.
+func TestUnreadableLists(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"page": {"orders": null}}`:            "",
+		`{"page": {"orders": []}}`:              "",
+		`{"page": {"order": []}}`:               `orders.list: the answer has no "page.orders": {"page"`,
+		`{"page": {"orders": {}}}`:              `orders.list: "page.orders" is no list: {"page"`,
+		`<html>Please log in</html>`:            `orders.url: the answer is not JSON`,
+		`{"page": {"orders": [{"i`:              `orders.url: the answer is not JSON`,
+		`{"page": {"orders": [{}]}}`:            `orders.id: an order has no "id"`,
+		`{"page":{"orders":[{"id":1}]}}`:        `orders.buyer: an order has no "who.name"`,
+		`{"page": {"orders": []}, "next": "1"}`: "", // the last page of some has no list
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.FormValue("from") == "1" {
+				answer = "{}"
+			}
+			fmt.Fprint(w, answer)
+		}))
+		orders, err := shopOf(t, small, server.URL).Orders(t.Context())
+		server.Close()
+		said := fmt.Sprint(err)
+		if want == "" && (err != nil || len(orders) > 0) || want != "" && !strings.Contains(said, want) {
+			t.Errorf("%s: got %v, %v, want %s", answer, orders, err, want)
+		}
+	}
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+				return
+			}
+		}
+	}))
+	defer endless.Close()
+	if _, err := shopOf(t, small, endless.URL).Buy(t.Context(), "a", "k"); err == nil ||
+		err.Error() != "an answer of more than 1048576 bytes" {
+		t.Error(err)
+	}
+}
+
 // Orders and tokens may come from commands.
 func TestCommands(t *testing.T) {
 	listing := small[strings.Index(small, `"url": "{place}/orders`):strings.Index(small, `},
@@ -174,6 +236,42 @@ func TestCommands(t *testing.T) {
 		!strings.Contains(err.Error(), "exit status 3: why") {
 		t.Error(err)
 	}
+	if _, err := s.run(t.Context(), []string{"sh", "-c", "sleep 5 &"}, nil); err == nil ||
+		!strings.Contains(err.Error(), "it left a program that writes to its output") {
+		t.Error(err)
+	}
+	// One that is stopped ends with its children.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { _, err := s.run(ctx, []string{"sh", "-c", parentAndChild}, nil); ended <- err }()
+	child := awaitChild(t, s.a.Folder)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	awaitEnd(t, child)
+}
+
+// parentAndChild is a program that notes the child that it starts.
+const parentAndChild = `sleep 1000 & echo $! >child; wait`
+
+func awaitChild(t *testing.T, dir string) (pid string) {
+	t.Helper()
+	await(t, "the start of the child", func() bool {
+		text, _ := os.ReadFile(filepath.Join(dir, "child"))
+		pid = strings.TrimSpace(string(text))
+		return strings.HasSuffix(string(text), "\n")
+	})
+	return pid
+}
+
+func awaitEnd(t *testing.T, pid string) {
+	t.Helper()
+	await(t, "the end of the child", func() bool {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		return err != nil || strings.Contains(string(stat), ") Z ") // an orphan may wait for its new parent
+	})
 }
 
 // A process that ends by itself is started again, and one that is killed ends with
@@ -182,18 +280,13 @@ func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	p := &process{
 		name: "server", folder: dir, log: filepath.Join(dir, "log"), env: os.Environ(),
-		line: []string{"sh", "-c", `test -e once || { touch once; echo crashed; exit 3; }; sleep 1000 & echo $! >child; wait`},
+		line: []string{"sh", "-c", `test -e once || { touch once; echo crashed; exit 3; }; ` + parentAndChild},
 	}
 	if err := p.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	defer p.kill()
-	child := ""
-	await(t, "the second start", func() bool {
-		text, _ := os.ReadFile(filepath.Join(dir, "child"))
-		child = strings.TrimSpace(string(text))
-		return child != ""
-	})
+	child := awaitChild(t, dir)
 	p.mu.Lock()
 	was := p.cmd
 	p.mu.Unlock()
@@ -204,10 +297,7 @@ func TestProcesses(t *testing.T) {
 	if p.crashes != 1 || !strings.Contains(p.tail(), "crashed") {
 		t.Errorf("%d crashes%s", p.crashes, p.tail())
 	}
-	await(t, "the end of the child", func() bool {
-		stat, err := os.ReadFile("/proc/" + child + "/stat")
-		return err != nil || strings.Contains(string(stat), ") Z ") // an orphan may wait for its new parent
-	})
+	awaitEnd(t, child)
 	if p.cmd != nil {
 		t.Error("it runs again")
 	}
@@ -218,6 +308,45 @@ func TestProcesses(t *testing.T) {
 	}
 	defer bad.kill()
 	if err := bad.start(t.Context()); err == nil || !strings.Contains(err.Error(), "no config") {
+		t.Error(err)
+	}
+	if bad.mu.Lock(); bad.crashes > 50 {
+		t.Errorf("it was started %d times", bad.crashes)
+	}
+	bad.mu.Unlock()
+}
+
+// What a referee has started ends with it, however it ends: its end of a pipe closes.
+func TestWatchdog(t *testing.T) {
+	dir := t.TempDir()
+	p := &process{
+		name: "server", folder: dir, log: filepath.Join(dir, "log"), env: os.Environ(),
+		line: []string{"sh", "-c", parentAndChild},
+	}
+	if err := p.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer p.kill()
+	child := awaitChild(t, dir)
+	p.mu.Lock()
+	p.leash.Close()
+	p.mu.Unlock()
+	awaitEnd(t, child)
+}
+
+// Another program at a process's place would be asked, and judged.
+func TestAnotherProgramIsThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	p := &process{
+		name: "server", folder: dir, log: filepath.Join(dir, "log"), line: []string{"sleep", "1000"}, tcp: l.Addr().String(),
+	}
+	defer p.kill()
+	if err := p.start(t.Context()); err == nil || !strings.Contains(err.Error(), "answers before it is started") {
 		t.Error(err)
 	}
 }

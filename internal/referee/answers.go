@@ -14,38 +14,41 @@ import (
 )
 
 // parse reads JSON, with numbers as they are written.
-func parse(body []byte) (tree any) {
+func parse(body []byte) (tree any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
-	_ = decoder.Decode(&tree) // what is not JSON has no fields
-	return tree
+	err = decoder.Decode(&tree)
+	return tree, err
 }
 
 // at follows a path with dots. An empty path is the tree itself.
-func at(tree any, path string) any {
+func at(tree any, path string) (value any, found bool) {
 	if path == "" {
-		return tree
+		return tree, true
 	}
 	for name := range strings.SplitSeq(path, ".") {
 		switch node := tree.(type) {
 		case map[string]any:
-			tree = node[name]
+			tree, found = node[name]
 		case []any:
 			i, err := strconv.Atoi(name)
-			if err != nil || i < 0 || i >= len(node) {
-				return nil
+			if found = err == nil && i >= 0 && i < len(node); found {
+				tree = node[i]
 			}
-			tree = node[i]
 		default:
-			return nil
+			found = false
+		}
+		if !found {
+			return nil, false
 		}
 	}
-	return tree
+	return tree, true
 }
 
 // field is the value at a path, as text.
 func field(tree any, path string) (text string, found bool) {
-	switch value := at(tree, path).(type) {
+	value, _ := at(tree, path)
+	switch value := value.(type) {
 	case nil, map[string]any, []any:
 		return "", false
 	case string:
@@ -66,7 +69,7 @@ func inShort(err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, syscall.EPIPE):
+		errors.Is(err, syscall.EPIPE), strings.Contains(err.Error(), "server closed idle connection"):
 		return "connection lost"
 	}
 	return address.ReplaceAllString(err.Error(), "ADDRESS")

@@ -31,8 +31,17 @@ type process struct {
 // startWithin bounds how long a program takes to become ready.
 const startWithin = 60 * time.Second
 
-// start returns when the process is ready.
+// vacatedWithin bounds how long the children of one that was killed may still answer.
+const vacatedWithin = 2 * time.Second
+
+// start returns when the process is ready. What answers in its place before it is
+// started is another program, which the crowd would ask.
 func (p *process) start(ctx context.Context) error {
+	for begun := time.Now(); (p.url != "" || p.tcp != "") && p.ask(ctx) == nil; {
+		if time.Since(begun) > vacatedWithin || !sleep(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("%s: %s answers before it is started: another program is there", p.name, p.url+p.tcp)
+		}
+	}
 	p.mu.Lock()
 	err := p.launch()
 	crashes := p.crashes

@@ -13,6 +13,7 @@
 package referee
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,19 +108,25 @@ func (t *Trial) check() error {
 			*d.value = d.preset
 		}
 	}
-	if t.Connections <= 0 {
-		t.Connections = 64
-	}
+	t.Connections = cmp.Or(t.Connections, 64)
 	if t.Progress == nil {
 		t.Progress = func(string, int, int) {}
 	}
-	for _, share := range []float64{t.Lost, t.Reload, t.Again} {
-		if !(share >= 0 && share <= 1) {
-			return fmt.Errorf("a share of buyers is %v: want 0 to 1", share)
+	for _, share := range []struct {
+		name string
+		is   float64
+	}{{"lost", t.Lost}, {"reload", t.Reload}, {"again", t.Again}} {
+		if !(share.is >= 0 && share.is <= 1) {
+			return fmt.Errorf("%s: %v: want 0 to 1", share.name, share.is)
 		}
 	}
-	if t.Buyers < 1 || t.Buyers > maxBuyers || t.Units < 1 || t.Units > maxBuyers {
-		return fmt.Errorf("%d buyers for %d units: want 1 to %d of each", t.Buyers, t.Units, maxBuyers)
+	for _, number := range []struct {
+		name string
+		is   int
+	}{{"buyers", t.Buyers}, {"units", t.Units}, {"connections", t.Connections}} {
+		if number.is < 1 || number.is > maxBuyers {
+			return fmt.Errorf("%s: %d: want 1 to %d", number.name, number.is, maxBuyers)
+		}
 	}
 	return nil
 }
@@ -144,6 +151,7 @@ func Judge(ctx context.Context, sys System, t Trial) (v *Verdict, err error) {
 		return nil, fmt.Errorf("no sale of %d units: %w", t.Units, err)
 	}
 	c := newCrowd(sys, t)
+	early, _ := c.read(ctx) // a shop that cannot list yet may do so later
 	begin := time.Now()
 	happened, err := c.rushAndBreak(ctx)
 	if err != nil {
@@ -162,8 +170,15 @@ func Judge(ctx context.Context, sys System, t Trial) (v *Verdict, err error) {
 		return nil, fmt.Errorf("not one buyer was promised a unit or refused one as sold out; the answers: %s",
 			tallied(v.Answers))
 	}
+	if v.Clean() && v.Undecided > 0 && v.Orders < t.Units {
+		return nil, fmt.Errorf("%d units are left, and %d buyers heard no decision; the answers: %s",
+			t.Units-v.Orders, v.Undecided, tallied(v.Answers))
+	}
 	if gaveUp {
 		v.Notes = append(v.Notes, fmt.Sprintf("the crowd ended early: no decision was heard for %s", c.t.RetryFor))
+	}
+	if len(early) > 0 {
+		v.Notes = append(v.Notes, fmt.Sprintf("%d orders were there before the crowd came", len(early)))
 	}
 	v.Faults = happened
 	v.Rush, v.Settled = rushed.Sub(begin).Seconds(), time.Since(rushed).Seconds()
