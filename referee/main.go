@@ -77,11 +77,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	} else if err != nil {
 		return notJudged
 	}
-	if flags.NArg() != 1 || o.rounds < 1 {
+	var err error
+	var report *referee.Report
+	switch {
+	case flags.NArg() != 1:
 		flags.Usage()
 		return notJudged
+	case o.rounds < 1 || o.buyers < 0 || o.units < 0:
+		err = errors.New("-rounds, -buyers and -units: want 1 or more")
+	default:
+		report, err = try(ctx, flags.Arg(0), o, stderr)
 	}
-	report, err := try(ctx, flags.Arg(0), o, stderr)
 	if err == nil && report != nil {
 		err = write(report, o, stdout)
 	}
@@ -114,6 +120,11 @@ func try(ctx context.Context, file string, o options, stderr io.Writer) (*refere
 		}
 		defer os.RemoveAll(dir)
 	}
+	if o.out != "" { // found now, not when all is done
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
+			return nil, err
+		}
+	}
 	progress := newProgress(stderr)
 	defer progress.end()
 	progress.show("build", 0, 0)
@@ -128,8 +139,7 @@ func try(ctx context.Context, file string, o options, stderr io.Writer) (*refere
 	for i := range o.rounds {
 		round := referee.Round{Seed: o.seed + uint64(i)}
 		progress.round = fmt.Sprintf("round %d of %d", i+1, o.rounds)
-		round.Verdict, err = tryOnce(ctx, adapter, filepath.Join(dir, fmt.Sprintf("seed-%d", round.Seed)), round.Seed,
-			o, progress)
+		round.Verdict, err = tryOnce(ctx, adapter, dir, round.Seed, o, progress)
 		if err != nil {
 			round.NotJudged = err.Error()
 		}
@@ -144,7 +154,8 @@ func try(ctx context.Context, file string, o options, stderr io.Writer) (*refere
 func tryOnce(
 	ctx context.Context, a *referee.Adapter, dir string, seed uint64, o options, p *progress,
 ) (*referee.Verdict, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp(dir, fmt.Sprintf("seed-%d-", seed))
+	if err != nil {
 		return nil, err
 	}
 	shop, err := a.Shop(dir, seed)
@@ -161,24 +172,21 @@ func tryOnce(
 
 // write prints the report, and writes it into files.
 func write(r *referee.Report, o options, stdout io.Writer) error {
-	if o.out != "" {
-		if err := os.MkdirAll(o.out, 0o755); err != nil {
-			return err
-		}
-		for name, as := range map[string]func(io.Writer) error{"referee.md": r.Markdown, "referee.json": r.JSON} {
-			var text strings.Builder
-			if err := as(&text); err != nil {
-				return err
-			}
-			if err := os.WriteFile(filepath.Join(o.out, name), []byte(text.String()), 0o644); err != nil {
-				return err
-			}
-		}
+	data, err := r.JSON()
+	if err != nil {
+		return err
 	}
+	text := r.Markdown()
+	shown := text
 	if o.json {
-		return r.JSON(stdout)
+		shown = data
 	}
-	return r.Markdown(stdout)
+	if _, err := stdout.Write(shown); err != nil || o.out == "" {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(o.out, "referee.md"), text, 0o644),
+		os.WriteFile(filepath.Join(o.out, "referee.json"), data, 0o644))
 }
 
 // progress is a line that changes, if it is shown on a terminal.

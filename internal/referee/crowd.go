@@ -18,7 +18,8 @@ type crowd struct {
 	index    map[string]int
 	denied   []int // buyers who are refused as sold out at the end, while units are left
 
-	decided  atomic.Int64 // when the last decision was heard: nanoseconds since 1970
+	begin    time.Time
+	decided  atomic.Int64 // when the last decision was heard: nanoseconds since begin
 	hopeless atomic.Bool  // the shop decides nothing any more
 
 	mu    sync.Mutex
@@ -41,7 +42,9 @@ type attempt struct {
 func buyerName(i int) string { return fmt.Sprintf("buyer-%06d", i) }
 
 func newCrowd(sys System, t Trial) *crowd {
-	c := &crowd{sys: sys, t: t, tally: map[string]int{}, index: make(map[string]int, t.Buyers)}
+	c := &crowd{
+		sys: sys, t: t, begin: time.Now(), tally: map[string]int{}, index: make(map[string]int, t.Buyers),
+	}
 	r := c.random(1)
 	add := func(buyer, n int) {
 		c.attempts = append(c.attempts, &attempt{
@@ -109,14 +112,14 @@ func (c *crowd) try(ctx context.Context, a *attempt) {
 			break
 		}
 		if time.Now().Add(pause).After(deadline) || !sleep(ctx, pause) {
-			if c.decided.Load() < begin.UnixNano() {
+			if c.decided.Load() < int64(begin.Sub(c.begin)) {
 				c.hopeless.Store(true) // the others would wait in vain, each as long as this one
 			}
 			return
 		}
 		pause = min(2*pause, time.Second)
 	}
-	c.decided.Store(time.Now().UnixNano())
+	c.decided.Store(int64(time.Since(c.begin)))
 	if a.reload {
 		a.hear(c.buy(ctx, a))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,25 @@ func TestUnknownIsNeitherPromiseNorRefusal(t *testing.T) {
 	}
 }
 
+// Such an order may be listed after the others, when all else stands still.
+func TestALateOrderOfOneWhoHeardNothing(t *testing.T) {
+	s := &shop{}
+	s.first = func(buyer, _ string) Answer {
+		if len(s.rows) == 0 {
+			s.taken++
+			s.rows = append(s.rows, row{Order{ID: "x", Buyer: buyerName(7)}, s.begin.Add(3 * time.Minute)})
+		}
+		if buyer == buyerName(7) {
+			return Answer{Said: "away"}
+		}
+		return Answer{}
+	}
+	v, err := judge(t, s, Trial{Settle: 5 * time.Minute})
+	if err != nil || !v.Clean() || v.Orders != 40 {
+		t.Errorf("%v, %+v", err, v)
+	}
+}
+
 // Buyers whose answer was lost repeat the request: a shop that takes this for a new
 // one serves them twice.
 func TestLostAnswersAreRepeated(t *testing.T) {
@@ -119,6 +139,49 @@ func TestLostAnswersAreRepeated(t *testing.T) {
 	v, err = judge(t, &shop{keyless: true}, Trial{Buyers: 100, Units: 300, Again: 0.5})
 	if err != nil || counts(v) != [6]int{0, 0, 0, 50, 0, 0} {
 		t.Errorf("again: %v, %+v", err, v)
+	}
+}
+
+// A buyer whose promise is lost does not come back for another unit, also if the shop
+// has said meanwhile that nothing is left: that would hide the loss.
+func TestALostPromiseStaysLost(t *testing.T) {
+	s := &shop{lose: 5}
+	s.first = func(buyer, key string) Answer {
+		_, promised := s.answers[key]
+		if promised && !slices.ContainsFunc(s.rows, func(r row) bool { return r.Buyer == buyer }) {
+			delete(s.answers, key)
+			delete(s.bought, buyer)
+			return Answer{Kind: SoldOut}
+		}
+		return Answer{}
+	}
+	v, err := judge(t, s, Trial{Buyers: 20, Units: 40, Reload: 1})
+	if err != nil || counts(v) != [6]int{0, 0, 5, 0, 0, 0} {
+		t.Errorf("%v, %+v", err, v)
+	}
+}
+
+// Two buyers whose orders have one id cannot tell them apart: a shop that counts from 1
+// again after a restart does that.
+func TestOneIDForTwoOrders(t *testing.T) {
+	s := &shop{}
+	s.first = func(string, string) Answer {
+		if s.n == 30 {
+			s.n = 0
+		}
+		return Answer{}
+	}
+	v, err := judge(t, s, Trial{})
+	if err != nil || counts(v) != [6]int{0, 0, 0, 0, 10, 0} {
+		t.Errorf("%v, %+v", err, v)
+	}
+}
+
+// Orders that a sale begins with are judged, and named.
+func TestOrdersBeforeTheCrowd(t *testing.T) {
+	v, err := judge(t, &shop{strangers: 2}, Trial{})
+	if err != nil || !slices.Contains(v.Notes, "2 orders were there before the crowd came") {
+		t.Errorf("%v, %+v", err, v)
 	}
 }
 
@@ -153,6 +216,21 @@ func TestTheCrowdGivesUp(t *testing.T) {
 	}
 }
 
+// A shop that hangs while units are left is not clean, though it has done no wrong yet.
+func TestAShopThatHangs(t *testing.T) {
+	s := &shop{}
+	s.first = func(string, string) Answer {
+		if s.n == 3 {
+			return Answer{Said: "away"}
+		}
+		return Answer{}
+	}
+	v, err := judge(t, s, Trial{})
+	if v != nil || err == nil || !strings.Contains(err.Error(), "37 units are left, and 397 buyers heard no decision") {
+		t.Errorf("%v, %+v", err, v)
+	}
+}
+
 // What cannot be judged is an error, never a verdict.
 func TestNotJudged(t *testing.T) {
 	away := errors.New("away")
@@ -176,7 +254,7 @@ func TestNotJudged(t *testing.T) {
 			Trial{Faults: []Fault{{Name: "disk", Break: func(context.Context) error { return away }}}},
 			"break disk: away",
 		},
-		"shares": {&shop{}, Trial{Lost: 1.5}, "a share of buyers is 1.5: want 0 to 1"},
+		"shares": {&shop{}, Trial{Lost: 1.5}, "lost: 1.5: want 0 to 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, err := judge(t, c.shop, c.trial)

@@ -3,7 +3,6 @@ package referee
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -46,15 +45,14 @@ func (r *Report) Outcome() string {
 	return outcome
 }
 
-// JSON writes the report for programs.
-func (r *Report) JSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+// JSON is the report for programs.
+func (r *Report) JSON() ([]byte, error) {
+	text, err := json.MarshalIndent(r, "", "  ")
+	return append(text, '\n'), err
 }
 
-// Markdown writes the report for people.
-func (r *Report) Markdown(w io.Writer) error {
+// Markdown is the report for people.
+func (r *Report) Markdown() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\n\n", r.Name, r.Outcome())
 	if r.About != "" {
@@ -84,8 +82,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	for _, round := range r.Rounds {
 		round.details(&b)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return []byte(b.String())
 }
 
 func strong(n int) string {

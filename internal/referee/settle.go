@@ -110,6 +110,8 @@ func (c *crowd) comeBack(ctx context.Context, orders []Order) ([]Order, error) {
 			if orders, err = c.settle(ctx); err != nil {
 				return nil, err
 			}
+		} else if late, err := c.read(ctx); err == nil { // of buyers who heard nothing
+			orders = late
 		}
 		if len(c.promises) > 0 {
 			sold = time.Now()

@@ -20,7 +20,7 @@ type Verdict struct {
 	Undersold Finding `json:"undersold"` // units without an order, while buyers are refused as sold out
 	Lost      Finding `json:"lost"`      // buyers who were promised a unit and have no order
 	Twice     Finding `json:"twice"`     // buyers with more than one order
-	Changed   Finding `json:"changed"`   // buyers who were promised an order and have another, or were promised two by one key
+	Changed   Finding `json:"changed"`   // buyers whose promise and orders have ids that do not fit: see judgeIDs
 	Unasked   Finding `json:"unasked"`   // orders of strangers, or of buyers who heard only refusals
 
 	// Buyers, each in one of these.
@@ -161,9 +161,19 @@ func (c *crowd) verdict(orders []Order) *Verdict {
 	return v
 }
 
-// judgeIDs finds the buyers whose promise named another order than they have.
+// judgeIDs finds the buyers whose promise named another order than they have, or two,
+// and those whose order has the id of another buyer's.
 func (c *crowd) judgeIDs(v *Verdict, served [][]string) {
-	wrong := map[int]string{}
+	wrong, of := map[int]string{}, map[string]int{}
+	for buyer, has := range served {
+		for _, id := range has {
+			if first, taken := of[id]; taken && first != buyer && id != "" {
+				wrong[buyer] = fmt.Sprintf("%s has %s, and so has %s", buyerName(buyer), id, buyerName(first))
+			} else {
+				of[id] = buyer
+			}
+		}
+	}
 	for _, a := range c.attempts {
 		has := served[a.buyer]
 		switch {
