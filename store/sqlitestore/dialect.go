@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -108,29 +109,78 @@ func (dialect) Full(err error) bool {
 	return errors.As(err, &failed) && failed.Code()&0xff == sqlite3.SQLITE_FULL
 }
 
-func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (int, error) {
+// InsertOrders stops at an order that meets a unique key; the caller rolls back. Orders
+// that differ in little are inserted many at a time: a statement costs as much as a row.
+func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (inserted int, err error) {
 	// The driver starts a goroutine per statement whose context can end; the
 	// transaction's own still ends it.
 	ctx = context.WithoutCancel(ctx)
-	insert, err := tx.PrepareContext(ctx, insertOrder)
+	one, many := insertion{text: insertOne}, insertion{text: insertMany}
+	defer one.close()
+	defer many.close()
+	for part := range slices.Chunk(orders, together) {
+		insert, size := &one, 1
+		if len(part) == together && alike(part) {
+			insert, size = &many, together
+		}
+		for rows := range slices.Chunk(part, size) {
+			n, err := insert.run(ctx, tx, d, rows)
+			inserted += n
+			if met := (*sqlite.Error)(nil); errors.As(err, &met) && met.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE {
+				return inserted, nil
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
+	}
+	return inserted, nil
+}
+
+// insertion is a statement of one transaction, prepared when it is needed first.
+type insertion struct {
+	text   string
+	stmt   *sql.Stmt
+	values []any
+}
+
+func (i *insertion) run(ctx context.Context, tx *sql.Tx, d dialect, rows []sqlcore.NewOrder) (inserted int, err error) {
+	if i.stmt == nil {
+		if i.stmt, err = tx.PrepareContext(ctx, i.text); err != nil {
+			return 0, err
+		}
+	}
+	first := &rows[0]
+	i.values = append(i.values[:0], string(first.Sale), first.Price.Amount, first.Price.Currency, string(first.Status),
+		first.Reason, first.Epoch, first.Terms, first.Node,
+		d.Time(first.StoredAt), d.Time(first.ExpiresAt), d.Time(first.KeepUntil), d.Time(first.UpdatedAt))
+	for n := range rows {
+		o := &rows[n]
+		i.values = append(i.values,
+			string(o.ID), string(o.Buyer), string(o.Key), o.Quantity, o.Meta, o.Seq, d.Time(o.AcceptedAt))
+	}
+	result, err := i.stmt.ExecContext(ctx, i.values...)
 	if err != nil {
 		return 0, err
 	}
-	defer insert.Close()
-	inserted, values, times := int64(0), []any(nil), sqlcore.Dialect(d) // made once: a batch has many orders
-	for i := range orders {
-		values = orders[i].AppendValues(values[:0], times)
-		result, err := insert.ExecContext(ctx, values...)
-		if err != nil {
-			return 0, err
-		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return 0, err
-		}
-		inserted += n
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+func (i *insertion) close() {
+	if i.stmt != nil {
+		i.stmt.Close()
 	}
-	return int(inserted), nil
+}
+
+// alike reports whether orders differ in their own columns alone.
+func alike(orders []sqlcore.NewOrder) bool {
+	shared := func(o sqlcore.NewOrder) sqlcore.NewOrder {
+		o.ID, o.Buyer, o.Key, o.Quantity, o.Meta, o.Seq, o.AcceptedAt = "", "", "", 0, "", 0, time.Time{}
+		return o
+	}
+	first := shared(orders[0])
+	return !slices.ContainsFunc(orders, func(o sqlcore.NewOrder) bool { return shared(o) != first })
 }
 
 func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) (all []sluice.Order, err error) {
@@ -170,11 +220,19 @@ func (dialect) SQL(text string) string { return sqlcore.WithoutHints(words.Repla
 
 func (dialect) Own() map[string]string { return nil }
 
-// One order that meets any unique key is left out; the caller counts (see
-// sqlcore.Dialect.InsertOrders). A failed CHECK is an error.
-const insertOrder = `INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-	ON CONFLICT DO NOTHING`
+// together is how many orders one statement inserts, if there are as many.
+const together = 50
+
+// The first row says what all have in common, and the others name those arguments. FAIL
+// keeps what the statement has done, which goes with the transaction: to undo it,
+// SQLite would keep a copy of every page that a statement of many rows changes.
+var (
+	insertOne = `INSERT OR FAIL INTO orders (sale_id, price_amount, currency, status, reason, epoch, terms, node,
+		stored_at, expires_at, keep_until, updated_at,
+		order_id, buyer_id, claim_key, quantity, meta, seq, accepted_at) VALUES ` + sqlcore.Placeholders(19)
+	insertMany = insertOne +
+		strings.Repeat(", (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?, ?, ?, ?, ?, ?, ?)", together-1)
+)
 
 // The three things that must be unique, one index each.
 const selectExisting = `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE order_id = ?

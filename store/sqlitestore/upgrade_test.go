@@ -35,8 +35,16 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 		CheckFails: func(err error) bool { return err != nil && strings.Contains(err.Error(), "CHECK constraint failed") },
 		RefersToNone: func(t *testing.T) (n int) {
 			t.Helper()
-			if err := raw(t).QueryRow(`SELECT count(*) FROM pragma_foreign_key_check`).Scan(&n); err != nil {
+			db := raw(t)
+			if err := db.QueryRow(`SELECT count(*) FROM pragma_foreign_key_check`).Scan(&n); err != nil {
 				t.Fatal(err)
+			}
+			// The table of orders, whose text was changed, is whole and refers to none.
+			var refers int
+			var whole string
+			if err := db.QueryRow(`SELECT count(*), (SELECT integrity_check FROM pragma_integrity_check)
+				FROM pragma_foreign_key_list('orders')`).Scan(&refers, &whole); err != nil || refers != 0 || whole != "ok" {
+				t.Errorf("the orders refer to %d tables, want none; the file is %s; %v", refers, whole, err)
 			}
 			return n
 		},

@@ -16,19 +16,24 @@ import (
 
 func testInsert(t *testing.T, db Database) {
 	s := db.Open(t)
-	src := selling(t, s, "phones", 10)
+	src := selling(t, s, "phones", 500)
 	sale := read(t, s, "phones")
-	one, two := src.entryOf(1, 2), src.entryOf(3)
+	// More than a statement inserts at once, and the second entry begins in the middle of one.
+	ones := slices.Repeat([]int64{1}, 70)
+	one, two := src.entryOf(append(ones, 2)...), src.entryOf(append(ones, 3)...)
 	two.Terms, two.Node = 2, "node-2"
-	insert(t, s, sluice.Stored{Inserted: 3}, one, two)
+	insert(t, s, sluice.Stored{Inserted: 142}, one, two)
 
 	c := mustBeSound(t, s, "phones")
-	if c.Sale.Taken != 6 {
-		t.Errorf("taken %d, want 6", c.Sale.Taken)
+	if c.Sale.Taken != 145 {
+		t.Errorf("taken %d, want 145", c.Sale.Taken)
 	}
 	var want []sluice.Order
 	for _, entry := range []sluice.Entry{one, two} {
 		for i := range entry.Claims {
+			if changes, err := s.History(t.Context(), entry.Claims[i].Order); err != nil || changes[0].By != entry.Node {
+				t.Fatalf("history %+v, %v, want it stored by %s", changes, err, entry.Node)
+			}
 			record := entry.Record(i)
 			order := record.AsOrder(sale.Price)
 			order.Status = sluice.Pending

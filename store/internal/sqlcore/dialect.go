@@ -34,8 +34,9 @@ type Dialect interface {
 	// Existing returns the stored orders that have the order id, the claim or
 	// the place of a claim of the batch. An order may be returned twice.
 	Existing(ctx context.Context, tx *sql.Tx, batch *Batch) ([]sluice.Order, error)
-	// InsertOrders inserts orders of one sale and returns how many. It leaves
-	// out those that meet a unique key, and fails at any other constraint.
+	// InsertOrders inserts orders of one sale and returns how many: fewer if one meets
+	// a unique key, and then the transaction is rolled back. It fails at any other
+	// constraint.
 	InsertOrders(ctx context.Context, tx *sql.Tx, orders []NewOrder) (int, error)
 	// List returns the one argument that a statement takes as a list of texts, and
 	// Pairs the arguments that it takes as a table.
