@@ -126,30 +126,6 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-func TestChartEscapesAndScales(t *testing.T) {
-	c := chart{title: "a < b", series: []string{"one"}, rows: []chartRow{
-		{label: "x & y", bars: [][]float64{{50}}}, {label: "own", own: true, bars: [][]float64{{100}}},
-	}}
-	svg := c.svg()
-	wellFormed(t, svg)
-	for _, want := range []string{"a &lt; b", "x &amp; y", `width="290.0" height="13" class="a"`, `width="580.0" height="13" class="own-a"`} {
-		if !strings.Contains(svg, want) {
-			t.Errorf("no %s in\n%s", want, svg)
-		}
-	}
-}
-
-func TestWholeAndShort(t *testing.T) {
-	for got, want := range map[string]string{
-		whole(1234567): "1,234,567", whole(999): "999", short(0.034): "0.034", short(0): "0",
-		short(23): "23", short(12.34): "12.3", short(1234): "1,234",
-	} {
-		if got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
 // TestMain lets the test binary be the processes that are killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == childCommand {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/method"
+	"github.com/sluicehq/sluice/internal/plot"
 	"github.com/sluicehq/sluice/internal/referee"
 )
 
@@ -176,20 +177,20 @@ const faultTitle = "What went wrong over all faults, in buyers and units: 0 is b
 
 // picture has a bar for each method: all that went wrong.
 func (r *faultReport) picture() string {
-	c := chart{
-		title: faultTitle, series: harms, stacked: true,
-		below: fmt.Sprintf("seed %d; %d buyers for %d units, for each fault; %s", r.Seed, r.Buyers, r.Units,
+	c := plot.Bars{
+		Title: faultTitle, Series: harms, Stacked: true,
+		Below: fmt.Sprintf("seed %d; %d buyers for %d units, for each fault; %s", r.Seed, r.Buyers, r.Units,
 			r.Started.Format(time.DateOnly)),
 	}
 	for _, t := range r.Trials {
-		i := slices.IndexFunc(c.rows, func(row chartRow) bool { return row.label == t.Title })
+		i := slices.IndexFunc(c.Rows, func(row plot.Row) bool { return row.Label == t.Title })
 		if i < 0 {
-			i = len(c.rows)
-			c.rows = append(c.rows, chartRow{label: t.Title, own: t.Own, bars: [][]float64{make([]float64, len(harms))}})
+			i = len(c.Rows)
+			c.Rows = append(c.Rows, plot.Row{Label: t.Title, Own: t.Own, Bars: [][]float64{make([]float64, len(harms))}})
 		}
 		for j, n := range t.counts() {
-			c.rows[i].bars[0][j] += float64(n)
+			c.Rows[i].Bars[0][j] += float64(n)
 		}
 	}
-	return c.svg()
+	return c.SVG()
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/method"
 )
 
@@ -106,7 +107,7 @@ type rush struct {
 }
 
 func (r rush) String() string {
-	return fmt.Sprintf("%s buyers, %s units", whole(float64(r.Buyers)), whole(float64(r.Units)))
+	return fmt.Sprintf("%s buyers, %s units", figures.Whole(float64(r.Buyers)), figures.Whole(float64(r.Units)))
 }
 
 // prepare makes a folder, and the servers that all methods share. Where the results

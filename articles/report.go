@@ -3,15 +3,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/figures"
+	"github.com/sluicehq/sluice/internal/plot"
 )
 
 // figure is what one turn measured, by name.
@@ -151,11 +151,17 @@ func (r *report) markdown() string {
 			if res.Own {
 				title = "**" + title + "**"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s to %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", title,
-				whole(f["claims_per_second"]), whole(slices.Min(res.Rates)), whole(slices.Max(res.Rates)),
-				short(f["p50_ms"]), short(f["p99_ms"]), short(f["redis_commands"]), short(f["redis_reads"]),
-				short(f["redis_bytes"]), short(f["redis_cpu_us"]), short(f["database_cpu_us"]), short(f["program_cpu_us"]),
-				short(f["all_cpu_us"]), whole(f["accepted"]), whole(f["busy"]), short(f["drained_ms"]))
+			cells := []string{
+				title, figures.Whole(f["claims_per_second"]),
+				figures.Whole(slices.Min(res.Rates)) + " to " + figures.Whole(slices.Max(res.Rates)),
+			}
+			for _, name := range []string{
+				"p50_ms", "p99_ms", "redis_commands", "redis_reads", "redis_bytes", "redis_cpu_us", "database_cpu_us",
+				"program_cpu_us", "all_cpu_us", "accepted", "busy", "drained_ms",
+			} {
+				cells = append(cells, figures.Short(f[name]))
+			}
+			b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 		}
 	}
 	b.WriteString(`
@@ -189,28 +195,6 @@ func wrap(text string) string {
 	return b.String() + "\n"
 }
 
-// whole writes a number with commas: 1,234,567.
-func whole(n float64) string {
-	digits := strconv.FormatFloat(n, 'f', 0, 64)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
-// short writes a number: what is counted in full, else two or three digits that mean something.
-func short(n float64) string {
-	switch {
-	case n >= 100 || n == math.Trunc(n):
-		return whole(n)
-	case n >= 10:
-		return strconv.FormatFloat(n, 'f', 1, 64)
-	case n > 0 && n < 0.1:
-		return strconv.FormatFloat(n, 'f', 3, 64)
-	}
-	return strconv.FormatFloat(n, 'f', 2, 64)
-}
-
 var titles = map[string]string{
 	"rate":    "Claims answered in a second",
 	"waiting": "How long the slowest hundredth of buyers waits, in milliseconds",
@@ -224,37 +208,37 @@ func (r *report) waiting() string { return r.bars("waiting", "p99_ms", "") }
 
 // bars is a picture with a bar per method and crowd.
 func (r *report) bars(image, name, note string) string {
-	c := chart{title: titles[image], below: r.below() + note}
+	c := plot.Bars{Title: titles[image], Below: r.below() + note}
 	for _, crowd := range r.Rushes {
-		c.series = append(c.series, crowd.String())
+		c.Series = append(c.Series, crowd.String())
 	}
 	for _, res := range r.Results {
-		i := slices.IndexFunc(c.rows, func(row chartRow) bool { return row.label == res.Title })
+		i := slices.IndexFunc(c.Rows, func(row plot.Row) bool { return row.Label == res.Title })
 		if i < 0 {
-			i = len(c.rows)
-			c.rows = append(c.rows, chartRow{label: res.Title, own: res.Own})
+			i = len(c.Rows)
+			c.Rows = append(c.Rows, plot.Row{Label: res.Title, Own: res.Own})
 		}
-		c.rows[i].bars = append(c.rows[i].bars, []float64{res.Median[name]})
+		c.Rows[i].Bars = append(c.Rows[i].Bars, []float64{res.Median[name]})
 	}
-	return c.svg()
+	return c.SVG()
 }
 
 // processors is a picture of what a claim of the first crowd costs, and whom.
 func (r *report) processors() string {
-	c := chart{
-		title: titles["cpu"] + " (" + r.Rushes[0].String() + ")", below: r.below(),
-		series: []string{"Redis", "database", "program"}, stacked: true,
+	c := plot.Bars{
+		Title: titles["cpu"] + " (" + r.Rushes[0].String() + ")", Below: r.below(),
+		Series: []string{"Redis", "database", "program"}, Stacked: true,
 	}
 	for _, res := range r.Results {
 		if res.Rush == r.Rushes[0] {
 			f := res.Median
-			c.rows = append(c.rows, chartRow{
-				label: res.Title, own: res.Own,
-				bars: [][]float64{{f["redis_cpu_us"], f["database_cpu_us"], f["program_cpu_us"]}},
+			c.Rows = append(c.Rows, plot.Row{
+				Label: res.Title, Own: res.Own,
+				Bars: [][]float64{{f["redis_cpu_us"], f["database_cpu_us"], f["program_cpu_us"]}},
 			})
 		}
 	}
-	return c.svg()
+	return c.SVG()
 }
 
 func (r *report) below() string {

@@ -51,6 +51,7 @@ var table = []row{
 	{"internal/meters", []string{root}, nil},
 	{"internal/metrics", []string{root}, []string{"*"}},
 	{"internal/outbound", nil, nil},
+	{"internal/plot", []string{"internal/figures"}, nil},
 	{"internal/referee", nil, nil}, // judges any shop, so it shares no line with this one
 	{"internal/servertest", nil, []string{"*"}},
 
@@ -107,7 +108,9 @@ var table = []row{
 	{"cmd/sluice", []string{root, "engine", "client", "api", "internal/..."}, []string{"*"}},
 	{"bench", []string{root, "engine", "ledger/...", "store/...", "internal/...", "bench/machine"}, []string{"*"}},
 	{"bench/machine", []string{"internal/servertest"}, nil},
-	{"articles", []string{"internal/method", "bench/machine", "internal/referee", "internal/servertest"}, []string{"*"}},
+	{"articles", []string{
+		"internal/method", "bench/machine", "internal/figures", "internal/plot", "internal/referee", "internal/servertest",
+	}, []string{"*"}},
 	{"internal/method", []string{root, "api", "engine", "internal/loadgen"}, []string{"*"}},
 	{"referee", []string{"internal/referee"}, nil},
 	{"examples/...", []string{"engine"}, nil},

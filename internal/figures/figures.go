@@ -3,6 +3,7 @@ package figures
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -17,6 +18,22 @@ func Thousands[T ~int | ~int64](n T) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return sign + digits
+}
+
+// Whole writes a number without its fraction.
+func Whole(n float64) string { return Thousands(int64(math.Round(n))) }
+
+// Short writes a number: what is counted in full, else two or three digits that mean something.
+func Short(n float64) string {
+	switch {
+	case n >= 100 || n == math.Trunc(n):
+		return Whole(n)
+	case n >= 10:
+		return strconv.FormatFloat(n, 'f', 1, 64)
+	case n > 0 && n < 0.1:
+		return strconv.FormatFloat(n, 'f', 3, 64)
+	}
+	return strconv.FormatFloat(n, 'f', 2, 64)
 }
 
 // Plural counts in words: 1 order, 1,234 orders.
