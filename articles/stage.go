@@ -40,7 +40,7 @@ func newStage(ctx context.Context, dir string) (*stage, error) {
 	err = s.query(ctx, func(conn *pgx.Conn) error {
 		var pid int
 		err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid)
-		s.master = parent(pid)
+		s.master = machine.Parent(pid)
 		return err
 	})
 	return s, err
@@ -284,7 +284,7 @@ func (t *turn) use() (u use, err error) {
 			}
 		}
 	}
-	u.database = family(t.master)
+	u.database = machine.FamilyCPUTime(t.master)
 	u.own = machine.CPUTime(os.Getpid())
 	return u, nil
 }
@@ -294,30 +294,4 @@ func (u use) minus(before use) use {
 		u.redis - before.redis, u.database - before.database, u.own - before.own,
 		u.commands - before.commands, u.reads - before.reads, u.bytes - before.bytes,
 	}
-}
-
-// family is the processor time of a process and of its children, those included that
-// have ended.
-func family(pid int) time.Duration {
-	sum := machine.CPUTime(pid) + machine.EndedCPUTime(pid)
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, stat := range stats {
-		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
-		if parent(child) == pid {
-			sum += machine.CPUTime(child)
-		}
-	}
-	return sum
-}
-
-// parent is the process that started a process; 0 where /proc does not say.
-func parent(pid int) int {
-	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "PPid:"); ok {
-			n, _ := strconv.Atoi(strings.TrimSpace(value))
-			return n
-		}
-	}
-	return 0
 }

@@ -3,7 +3,9 @@ package machine
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,8 +17,31 @@ const clockTick = 10 * time.Millisecond
 // what a claim costs, and less depends on what else the machine is doing.
 func CPUTime(pid int) time.Duration { return ticks(pid, 11) }
 
-// EndedCPUTime is that of those of its children that have ended.
-func EndedCPUTime(pid int) time.Duration { return ticks(pid, 13) }
+// FamilyCPUTime is that of a process and of its children, those included that have
+// ended.
+func FamilyCPUTime(pid int) time.Duration {
+	sum := CPUTime(pid) + ticks(pid, 13)
+	processes, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, status := range processes {
+		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(status)))
+		if Parent(child) == pid {
+			sum += CPUTime(child)
+		}
+	}
+	return sum
+}
+
+// Parent is the process that started a process; 0 where /proc does not say.
+func Parent(pid int) int {
+	n, _ := strconv.Atoi(field("/proc/"+strconv.Itoa(pid)+"/status", "PPid"))
+	return n
+}
+
+// Resident is the memory that a process has, in bytes; 0 where /proc does not say.
+func Resident(pid int) float64 {
+	kb, _ := strconv.ParseFloat(strings.TrimSuffix(field("/proc/"+strconv.Itoa(pid)+"/status", "VmRSS"), " kB"), 64)
+	return kb * 1024
+}
 
 // ticks adds two fields of /proc/PID/stat, counted from behind the name.
 func ticks(pid, first int) time.Duration {

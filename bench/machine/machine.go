@@ -53,7 +53,7 @@ func Describe(ctx context.Context, dir string) Machine {
 		m.MemoryGB = kb / (1 << 20)
 	}
 	m.Filesystem = filesystem(ctx, dir)
-	m.FsyncMS, _ = probeFsync(dir)
+	m.FsyncMS, _, _ = Fsync(dir, 100)
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		first, _, _ := strings.Cut(string(load), " ")
 		m.Load, _ = strconv.ParseFloat(first, 64)
@@ -104,25 +104,35 @@ func field(path, name string) string {
 	return ""
 }
 
-// probeFsync returns the median time of a write of 4 KB with fsync.
-func probeFsync(dir string) (ms float64, err error) {
+// Fsync writes 4 KB with an fsync, n times, and returns the milliseconds that the median
+// and the slowest hundredth of them take.
+func Fsync(dir string, n int) (p50, p99 float64, err error) {
 	file, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
 	page := make([]byte, 4096)
-	var took []time.Duration
-	for range 100 {
-		start := time.Now()
+	return Repeat(n, func() error {
 		if _, err := file.Write(page); err != nil {
-			return 0, err
+			return err
 		}
-		if err := file.Sync(); err != nil {
-			return 0, err
+		return file.Sync()
+	})
+}
+
+// Repeat does something n times, and returns the milliseconds that the median and the
+// slowest hundredth of them take.
+func Repeat(n int, do func() error) (p50, p99 float64, err error) {
+	took := make([]time.Duration, n)
+	for i := range took {
+		start := time.Now()
+		if err := do(); err != nil {
+			return 0, 0, err
 		}
-		took = append(took, time.Since(start))
+		took[i] = time.Since(start)
 	}
 	slices.Sort(took)
-	return float64(took[len(took)/2].Microseconds()) / 1000, nil
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return ms(took[n/2]), ms(took[n*99/100]), nil
 }
