@@ -58,6 +58,11 @@ type Options struct {
 	// a buyer whose claim is refused for the want of one gets it all the same.
 	Tickets *TicketWindow
 
+	// Start, if set, is the moment before which no try begins. By then all connections
+	// are open and have read the sale, as buyers' pages have; otherwise a connection
+	// opens with its first try.
+	Start time.Time
+
 	RetryFor time.Duration // of one try; default 30 s
 	Timeout  time.Duration // of one request; default 10 s
 	TLS      *tls.Config   // of https; default: the system's roots
@@ -67,6 +72,10 @@ type Options struct {
 	// Accepted is called with every promise, one after the other, as soon as
 	// its answer has come. It must not block. Optional.
 	Accepted func(Promise)
+	// Ended is called with every try, one after the other, once it has ended: when it
+	// should have begun, after the first one, and how long it took. It must not block.
+	// Optional.
+	Ended func(begin, took time.Duration, code sluice.Code)
 	// Remember keeps the buyers refused as sold_out, for ComeBack.
 	Remember bool
 }
@@ -207,17 +216,46 @@ func (c *Crowd) Rush(ctx context.Context) (*Outcome, error) {
 	if c.o.Tickets != nil && !sleep(ctx, time.Until(c.here(c.o.Tickets.Opens))) {
 		return nil, ctx.Err()
 	}
+	all := make([]*worker, c.o.Connections)
+	for i := range all {
+		all[i] = newWorker(c)
+		defer all[i].close()
+	}
+	if !c.o.Start.IsZero() {
+		if err := c.visit(ctx, all); err != nil {
+			return nil, err
+		}
+		if !sleep(ctx, time.Until(c.o.Start)) {
+			return nil, ctx.Err()
+		}
+	}
 	start := time.Now()
 	var workers sync.WaitGroup
-	for range c.o.Connections {
+	for _, w := range all {
 		workers.Go(func() {
-			w := newWorker(c)
 			defer w.close()
 			w.run(ctx, start)
 		})
 	}
 	workers.Wait()
 	return c.outcome(time.Since(start)), ctx.Err()
+}
+
+// visit opens every worker's connection and reads the sale over it.
+func (c *Crowd) visit(ctx context.Context, all []*worker) error {
+	page := "GET" + strings.TrimSuffix(strings.TrimPrefix(c.sale, "POST"), "/")
+	var next, visits atomic.Int64
+	var group sync.WaitGroup
+	failed := make([]error, min(64, len(all)))
+	for i := range failed {
+		group.Go(func() {
+			for n := next.Add(1) - 1; n < int64(len(all)) && failed[i] == nil; n = next.Add(1) - 1 {
+				_, failed[i] = all[n].send(ctx, &visits, page, c.host, c.tokens[0], "\r\n\r\n")
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(failed...)
 }
 
 // Repeat sends promised claims again, each with its key. It returns those that

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -185,6 +186,50 @@ func TestEqualSeedEqualKeys(t *testing.T) {
 	other, _ := rush(t, s, func(o *Options) { o.Seed = 8 })
 	if other.Replayed != 0 || other.Decisions[sluice.Accepted] != 0 {
 		t.Errorf("other %+v", other.Result)
+	}
+}
+
+// A crowd that waits for the opening has its connections before, and its tries are
+// timed from when they should have begun.
+func TestConnectionsAreOpenBeforeTheStart(t *testing.T) {
+	s := newShop(t, 1000)
+	var mu sync.Mutex
+	pages := map[string]bool{}
+	var early, strange int
+	start := time.Now().Add(time.Second)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		if r.Method == http.MethodGet {
+			pages[r.RemoteAddr+r.URL.Path] = true
+			mu.Unlock()
+			return
+		}
+		if time.Now().Before(start) || len(pages) != 8 {
+			early++
+		}
+		if !pages[r.RemoteAddr+"/base/v1/sales/s1"] {
+			strange++
+		}
+		mu.Unlock()
+		s.ServeHTTP(w, r)
+	})
+	var begins []time.Duration
+	out, _ := rush(t, handler, func(o *Options) {
+		o.Start, o.Rate, o.Again = start, 10_000, 0
+		o.Ended = func(begin, took time.Duration, code sluice.Code) {
+			if begins = append(begins, begin); took <= 0 || code != sluice.Accepted {
+				t.Errorf("%v after %v: %v", code, begin, took)
+			}
+		}
+	})
+	slices.Sort(begins)
+	if early > 0 || strange > 0 || out.Decisions[sluice.Accepted] != 300 || out.Requests != 300 || len(begins) != 300 {
+		t.Errorf("%d claims too early, %d over new connections, %d reported: %+v", early, strange, len(begins), out.Result)
+	}
+	for i, begin := range begins {
+		if want := time.Duration(i) * 100 * time.Microsecond; (begin - want).Abs() > time.Microsecond {
+			t.Fatalf("try %d began at %v, want %v", i, begin, want)
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func (w *worker) run(ctx context.Context, start time.Time) {
 		if got.code == 0 && ctx.Err() != nil {
 			return // cancelled by us, not by the server
 		}
-		w.c.record(buyer, key, got, time.Since(begin)-got.away)
+		w.c.record(buyer, key, got, begin.Sub(start), time.Since(begin)-got.away)
 	}
 }
 
@@ -216,7 +216,7 @@ func (w *worker) refused(a answer) (verdict, bool) {
 }
 
 // record counts a try that has ended.
-func (c *Crowd) record(buyer int, key sluice.Key, got verdict, took time.Duration) {
+func (c *Crowd) record(buyer int, key sluice.Key, got verdict, begin, took time.Duration) {
 	c.o.Progress.Decided.Add(1)
 	if got.code == sluice.Accepted {
 		c.o.Progress.Accepted.Add(1)
@@ -225,6 +225,9 @@ func (c *Crowd) record(buyer int, key sluice.Key, got verdict, took time.Duratio
 	defer c.mu.Unlock()
 	observe(c.latency, took)
 	c.codes[got.code]++
+	if c.o.Ended != nil {
+		c.o.Ended(begin, took, got.code)
+	}
 	switch got.code {
 	case 0:
 		countReason(c.reasons, got.reason)
