@@ -35,10 +35,13 @@ tool := go tool -modfile=tools/go.mod
 # The shop that `make referee` judges: docs/referee.md.
 ADAPTER := examples/referee/sluice.json
 
+# The groups that `make bench-compare` measures.
+ONLY := redis,http
+
 # How long each target of `make fuzz` runs.
 FUZZ := 10s
 
-.PHONY: help build test test-go race lint fmt bench articles articles-faults demo referee soak fuzz install
+.PHONY: help build test test-go race lint fmt bench bench-compare articles articles-faults demo referee soak fuzz install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,9 +65,13 @@ lint: ## gofumpt, go vet, staticcheck, rules on imports and documents
 fmt: ## format all Go files with gofumpt
 	$(tool) gofumpt -w .
 
-bench: ## measure ledgers, HTTP and draining against their baselines in one run
+bench: ## measure everything against its baselines in one run, about twenty minutes
 	@scripts/install.sh redis postgres wrk
 	go run ./bench
+
+bench-compare: ## two commits in turns, and which figures differ: make bench-compare A=main~1 B=main ONLY=redis
+	@scripts/install.sh redis postgres wrk
+	go run ./bench compare --only "$(ONLY)" "$(A)" "$(B)"
 
 articles: ## sell by the methods of five articles and by Sluice, side by side; writes docs/articles-results.*
 	@scripts/install.sh redis postgres

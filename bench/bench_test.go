@@ -5,21 +5,26 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice/bench/machine"
 )
 
 // TestMain lets the test binary be the server process that it starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == serveCommand {
+	if len(os.Args) > 1 && slices.Contains([]string{serveCommand, rushCommand}, os.Args[1]) {
 		main()
 	}
 	os.Exit(m.Run())
@@ -84,25 +89,26 @@ func TestOptions(t *testing.T) {
 
 func TestGoalsNameSidesThatExist(t *testing.T) {
 	names := map[string]bool{}
-	for _, open := range groups[:2] {
-		sides, _, err := open.open(t.Context(), &options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range sides {
+	for _, fsync := range []string{"no", "always"} {
+		for _, s := range append(redisSides(fsync), sqliteSide()) {
 			names[s.name] = true
 		}
 	}
+	for _, b := range backends {
+		names[acceptedName(b)], names[latencyName(b.name)] = true, true
+	}
+	for _, l := range grownLedgers {
+		names[growthName(l.name)] = true
+	}
 	for _, name := range []string{
-		bareRefusalName, soldOutName, firstVisitName, bareOrderName, acceptedName,
-		bareSaleName, readName, bareSameName, unchangedName,
-		bareRowsName, bareArraysName, drainEachName, drainManyName,
+		bareRefusalName, soldOutName, firstVisitName, bareOrderName, bareSaleName, readName, bareSameName, unchangedName,
+		bareRowsName, drainEachName, drainManyName, startName, idleName,
 	} {
 		names[name] = true
 	}
-	for _, g := range goals {
-		if !names[g.side] || !names[g.against] {
-			t.Errorf("goal %q compares %q with %q", g.name, g.side, g.against)
+	for _, g := range goals() {
+		if !names[g.side] || g.against != "" && !names[g.against] || (g.atLeast > 0) == (g.atMost > 0) {
+			t.Errorf("goal %+v", g)
 		}
 	}
 }
@@ -118,34 +124,42 @@ func TestReport(t *testing.T) {
 		name   string
 		rounds []float64
 	}{
-		{eachName("no"), []float64{50_000, 64_000, 60_000}},
-		{pipelinedName("no"), []float64{200_000, 210_000, 150_000}},
-		{batchedName("no"), []float64{300_000, 256_000, 240_000}},
+		{eachName("no", 0), []float64{50_000, 64_000, 60_000}},
+		{pipelinedName("no", 0), []float64{200_000, 210_000, 150_000}},
+		{batchedName("no", 0), []float64{300_000, 256_000, 240_000}},
 	} {
 		r := result{Name: s.name}
 		for _, f := range s.rounds {
-			r.add(figure{perSecond: f, also: map[string]float64{"p50_ms": f / 1e5}})
+			r.add(figure{perSecond: f, also: map[string]float64{"redis_cpu_us": 1e6 / f, "client_cpu_us": f / 1e5}})
 		}
 		r.settle()
 		rep.Sides = append(rep.Sides, r)
 	}
 	rep.judge()
+	all := goals()
 	want := []verdict{
-		{goals[0].name, batchedName("no"), eachName("no"), 4, 4, 6, 4, true},
-		{goals[1].name, batchedName("no"), pipelinedName("no"), 1.5, 256.0 / 210, 1.6, 1.4, true},
+		{all[0].name, batchedName("no", 0), "", eachName("no", 0), 4, 4, 6, 4.5, false, false},
+		{all[1].name, batchedName("no", 0), "", pipelinedName("no", 0), 1.5, 256.0 / 210, 1.6, 2.3, false, false},
+		{
+			all[4].name, batchedName("no", 0), "redis_cpu_us", eachName("no", 0), 0.25, 1 / 6.0, 0.25, 1 / 6.0, true,
+			false,
+		},
+		{all[5].name, batchedName("no", 0), "client_cpu_us", "", 2.56, 2.4, 3, 3.5, true, true},
 	}
-	if diff := cmp.Diff(want, rep.Goals); diff != "" {
+	if diff := cmp.Diff(want, rep.Goals, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
-	rep.Goals[1].Met = false
+	rep.Sides = append(rep.Sides, result{Name: idleName, Also: map[string]float64{"empty_MB": 30}})
 	var text bytes.Buffer
-	if err := rep.write(&text); err != nil {
+	if err := rep.write(&text, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"a processor, 2 cores, 24 GB memory", "Redis 7.0.15, PostgreSQL unknown, wrk unknown", "WARNING",
-		"\nS2 script per request, no fsync     60,000   50,000   64,000  p50 ms 0.6\n",
-		"  4.00x  4.00x  6.00x  >= 4.00x  met\n", ">= 1.40x  MISSED\n", "1 of 2 goals MISSED.",
+		"\nS2 script per request, no fsync     60,000   50,000   64,000  client cpu us 0.6, redis cpu us 16.67\n",
+		"\nidle                                                          empty MB 30\n",
+		"   4.00x   4.00x   6.00x   >= 4.50x  MISSED\n", "  0.250x  0.167x  0.250x  <= 0.167x  MISSED\n",
+		"    2.56    2.40       3    <= 3.50  met\n", "3 of 4 goals MISSED.",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text.String())
@@ -194,7 +208,7 @@ func TestRunRedis(t *testing.T) {
 	if err := json.Unmarshal(stdout.Bytes(), &rep); err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Sides) != 4 || len(rep.Goals) != 3 || rep.Seed != 1 || rep.Machine.Cores == 0 || rep.Versions.Redis == "" {
+	if len(rep.Sides) != 7 || len(rep.Goals) != 7 || rep.Seed != 1 || rep.Machine.Cores == 0 || rep.Versions.Redis == "" {
 		t.Errorf("report: %s", stdout.Bytes())
 	}
 	for _, s := range rep.Sides {
@@ -204,28 +218,182 @@ func TestRunRedis(t *testing.T) {
 	}
 }
 
-// One turn of the two sides that Sluice's orders are judged by.
-func TestRunHTTP(t *testing.T) {
-	if testing.Short() {
-		t.Skip("wrk takes whole seconds")
+// small is a run of the long groups that takes seconds.
+func small(t *testing.T) *options {
+	return &options{
+		rounds: 1, warm: 200 * time.Millisecond, long: 400 * time.Millisecond, pool: 150_000, seed: 1, dir: publicDir(t),
+		durable: time.Second, opening: 400, buyers: 20_000, idle: 400 * time.Millisecond,
 	}
-	needs(t, "wrk")
-	o := &options{rounds: 1, warm: time.Second, long: time.Second, pool: 100_000, seed: 1, dir: t.TempDir()}
-	sides, done, err := openHTTPGroup(t.Context(), o)
-	if done != nil {
-		defer done()
+}
+
+// publicDir is a folder that the user postgres can reach, unlike the test's own.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sluice-bench-test-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range sides {
-		if s.name != bareOrderName && s.name != acceptedName && s.name != firstVisitName {
-			continue
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	sub := filepath.Join(dir, "run")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return sub
+}
+
+// turns runs one turn of a group's sides and returns their results.
+func turns(t *testing.T, name string, o *options) *report {
+	t.Helper()
+	g := groups[slices.IndexFunc(groups, func(g group) bool { return g.name == name })]
+	o.only = []string{name}
+	var missing *missingError
+	if err := o.lookUp(); errors.As(err, &missing) {
+		t.Skip(err)
+	}
+	rep := &report{}
+	if err := g.measure(t.Context(), o, &progress{}, rep); err != nil {
+		t.Fatal(err)
+	}
+	rep.judge()
+	for _, s := range rep.Sides {
+		t.Logf("%s: %.0f, %v", s.Name, s.Median, s.Also)
+	}
+	return rep
+}
+
+// One turn of the sides that Sluice's orders are judged by.
+func TestDurable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("wrk takes whole seconds")
+	}
+	rep := turns(t, "durable", small(t))
+	if len(rep.Goals) != 3 || rep.side(acceptedName(servers)).Median <= 0 ||
+		rep.side(acceptedName(embedded)).Also["disk_B_per_order"] < 100 {
+		t.Errorf("%+v", rep.Goals)
+	}
+}
+
+func TestLatency(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the search for the highest rate takes a while")
+	}
+	rep := turns(t, "latency", small(t))
+	for _, b := range backends {
+		s := rep.side(latencyName(b.name))
+		if s.Also[p99At(1000)] <= 0 || s.Also[overFloor(5000)] <= 0 || len(s.Series["p99"]) < 3 {
+			t.Errorf("%+v", s)
 		}
-		f, err := s.turn(t.Context(), o, 0, "")
-		if err != nil || f.perSecond <= 0 {
-			t.Errorf("%s: %+v, %v", s.name, f, err)
+	}
+}
+
+// The opening sells all units, and the plots show it.
+func TestOpening(t *testing.T) {
+	rep := turns(t, "opening", small(t))
+	s := rep.side(openingName)
+	if s.Also["accepted"] != 80 || s.Also["p99_ms"] <= 0 || len(s.Series["accepted"]) == 0 || len(s.Series["p99"]) == 0 {
+		t.Errorf("%+v", s)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "images"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	doc := filepath.Join(dir, "benchmarks.md")
+	if err := rep.document(dir); err == nil {
+		t.Error("a document that is missing was written")
+	}
+	for _, text := range []string{"# B\n\n" + runBegins + "BEFORE\n" + runEnds + "rest\n", ""} {
+		if text != "" {
+			if err := os.WriteFile(doc, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
+		if err := rep.document(dir); err != nil { // the second time over the first
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(doc)
+	if err != nil || strings.Contains(string(text), "BEFORE") || !strings.HasSuffix(string(text), runEnds+"rest\n") ||
+		strings.Count(string(text), "](images/bench-opening.svg)") != 1 {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "images", "bench-waiting.svg")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGrowth(t *testing.T) {
+	rep := turns(t, "growth", small(t))
+	if len(rep.Goals) != len(grownLedgers) {
+		t.Errorf("%+v", rep.Goals)
+	}
+}
+
+func TestIntervalOfTheMedian(t *testing.T) {
+	// Of 8 pairs only the whole range is certain enough, of 12 all but the ends are.
+	ratios := []float64{1.2, 0.9, 1.1, 1.3, 1.0, 1.4, 0.8, 1.5}
+	if middle, from, to, err := interval(ratios); err != nil || math.Abs(middle-1.15) > 1e-9 || from != 0.8 || to != 1.5 {
+		t.Error(middle, from, to, err)
+	}
+	ratios = append(ratios, 0.1, 9, 1.15, 1.15)
+	if middle, from, to, err := interval(ratios); err != nil || math.Abs(middle-1.15) > 1e-9 || from != 0.8 || to != 1.5 {
+		t.Error(middle, from, to, err)
+	}
+	if _, _, _, err := interval(ratios[:7]); err == nil {
+		t.Error("7 pairs are not enough")
+	}
+	for _, c := range []struct {
+		of       string
+		from, to float64
+		want     string
+	}{
+		{"per_s", 0.99, 1.2, "no difference"},
+		{"per_s", 1.01, 1.2, "faster"},
+		{"per_s", 0.8, 0.99, "slower"},
+		{"redis_cpu_us", 1.01, 1.2, "slower"},
+		{"p99_ms_at_1000", 0.8, 0.9, "faster"},
+		{"disk_B_per_order", 0.8, 0.9, "less"},
+	} {
+		if got := judgement(c.of, c.from, c.to); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+// Programs of other versions may lack groups and figures.
+func TestCompare(t *testing.T) {
+	dir := t.TempDir()
+	program := func(name, side string, value int) string {
+		path := filepath.Join(dir, name)
+		script := fmt.Sprintf(`#!/bin/sh
+case "$*" in *"--only other"*) echo "bench: unknown group" >&2; exit 1;; esac
+n=$(cat %[1]s.n 2>/dev/null || echo 0); echo $((n + 1)) > %[1]s.n
+echo "{\"sides\":[{\"name\":\"both\",\"median\":$((%[3]d + n)),\"also\":{\"%[2]s\":1,\"cpu_us\":$((n %% 3 + 1))}}]}"
+`, path, side, value)
+		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	a, b := program("a", "only_a", 1000), program("b", "only_b", 1100)
+	var out bytes.Buffer
+	args := []string{"--pairs", "8", "--only", "group,other", a, b}
+	if err := compare(t.Context(), args, &out, &progress{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\nboth  cpu us      2      2  1.000  1.000  1.000  no difference\n",
+		"\nboth  per s   1,004  1,104  1.100  1.099  1.100  faster\n",
+		"only A has both, only_a", "only B has both, only_b", "A cannot run other: exit status 1: bench: unknown group",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if err := compare(t.Context(), []string{"--pairs", "7", a, b}, io.Discard, &progress{}); err == nil {
+		t.Error("7 pairs were taken")
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,16 +60,26 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := usualWorker(c, sha, newCrowd(1), 0, 10)(); n != 10 || err != nil {
+	if n, err := usualWorker(c, sha, newCrowd(1), 0, 10, 0, nil)(); n != 10 || err != nil {
 		t.Fatal(n, err)
 	}
 	if err := checkUsual(c, 10); err != nil {
 		t.Error(err)
 	}
-	if err := checkUsual(c, 11); err == nil {
+	var repeated atomic.Int64
+	again := usualWorker(c, sha, newCrowd(2), 1, 15, someRepeats, &repeated)
+	for range 4 { // 60 requests, of which every 20th repeats the one before
+		if n, err := again(); n != 15 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if err := checkUsual(c, 10+57); err != nil || repeated.Load() != 3 {
+		t.Error(err, repeated.Load())
+	}
+	if err := checkUsual(c, 68); err == nil {
 		t.Error("an order that is missing was not found")
 	}
-	if _, err := usualWorker(c, sha, newCrowd(1), 0, 1)(); err == nil {
+	if _, err := usualWorker(c, sha, newCrowd(1), 0, 1, 0, nil)(); err == nil {
 		t.Error("a buyer who was refused counts as accepted")
 	}
 
@@ -82,7 +93,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		options: options{warm: time.Millisecond, long: 30 * time.Millisecond, callers: 20, batch: 10},
 		crowd:   newCrowd(1),
 	}
-	f, err := r.batched(t.Context(), ledger, 10, nil)
+	f, err := r.batched(t.Context(), ledger, 10, someRepeats, nil)
 	if err != nil || f.perSecond <= 0 {
 		t.Fatal(f, err)
 	}
@@ -99,8 +110,8 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 
 // The server process sells, refuses by itself, and its audit counts orders.
 func TestServerProcess(t *testing.T) {
-	g := &httpGroup{crowd: newCrowd(1), pool: &pool{secret: "the secret of the buyers of a test"}}
-	p, err := g.start(t.Context(), t.TempDir(), 20, false)
+	g := &httpGroup{crowd: newCrowd(1), pool: &pool{secret: poolSecret}}
+	p, err := (&round{dir: t.TempDir()}).start(t.Context(), poolSecret, 20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -32,6 +31,9 @@ type side struct {
 type group struct {
 	name  string
 	needs []string // programs
+	// rounds is how often its sides are measured at most, where a round is long; 0: as
+	// often as asked for.
+	rounds int
 	// open prepares what the rounds share.
 	open func(ctx context.Context, o *options) (sides []side, done func(), err error)
 }
@@ -41,40 +43,21 @@ var groups = []group{
 	{name: "redis", needs: []string{"redis-server"}, open: openRedisGroup},
 	{name: "redis-fsync", needs: []string{"redis-server"}, open: openFsyncGroup},
 	{name: "http", needs: []string{"wrk"}, open: openHTTPGroup},
+	{name: "durable", needs: []string{"wrk", "redis-server", postgres}, rounds: 3, open: openDurableGroup},
+	{name: "latency", needs: []string{"redis-server", postgres}, rounds: 3, open: openLatencyGroup},
+	{name: "opening", needs: []string{"redis-server", postgres}, rounds: 1, open: openOpeningGroup},
 	{name: "read", needs: []string{"wrk"}, open: openReadGroup},
 	{name: "streams", open: openStreamsGroup},
 	{name: "drain", needs: []string{"redis-server", postgres}, open: openDrainGroup},
+	{name: "growth", needs: []string{"redis-server"}, rounds: 1, open: openGrowthGroup},
+	{name: "idle", needs: []string{"redis-server", postgres}, rounds: 1, open: openIdleGroup},
 }
 
-var groupNames = []string{"redis", "redis-fsync", "http", "read", "streams", "drain"}
-
-// A goal is a ratio between two sides of a group that Sluice wants to reach.
-type goal struct {
-	name, side, against string
-	atLeast             float64
-}
-
-var goals = []goal{
-	{"Redis ledger, no fsync, against one script call per request", batchedName("no"), eachName("no"), 4},
-	{"Redis ledger, no fsync, against the same pipelined", batchedName("no"), pipelinedName("no"), 1.4},
-	{
-		"embedded ledger, every claim durable, against one script call per request, no fsync", sqliteName, eachName("no"),
-		2.5,
-	},
-	{
-		"Redis ledger, appendfsync always, against one script call per request", batchedName("always"), eachName("always"),
-		4,
-	},
-	{"Redis ledger, appendfsync always, against the same pipelined", batchedName("always"), pipelinedName("always"), 1.4},
-	{"sold-out answers over HTTP, against a handler that returns a constant", soldOutName, bareRefusalName, 0.9},
-	{"a sale read over HTTP, against a handler that returns the same bytes", readName, bareSaleName, 0.9},
-	{
-		"a sale read again with its ETag (304), against a handler that returns the same bytes", unchangedName, bareSameName,
-		0.9,
-	},
-	{"accepted durable orders over HTTP, against a handler that returns a constant", acceptedName, bareOrderName, 0.5},
-	{"a journal of 100,000 entries into PostgreSQL, against a bare multi-row insert", drainEachName, bareRowsName, 0.7},
-	{"a journal of 100,000 claims in entries of 250, against a bare multi-row insert", drainManyName, bareRowsName, 0.7},
+func groupNames() (all []string) {
+	for _, g := range groups {
+		all = append(all, g.name)
+	}
+	return all
 }
 
 // A round is one turn of one side.
@@ -92,6 +75,8 @@ type figure struct {
 	perSecond float64
 	// also is what else is worth knowing, by a name with its unit.
 	also map[string]float64
+	// series are lines to draw, by name.
+	series map[string][][2]float64
 }
 
 // measure runs the groups that the options ask for.
@@ -137,9 +122,13 @@ func (g *group) measure(ctx context.Context, o *options, p *progress, rep *repor
 	for i, s := range sides {
 		results[i] = result{Name: s.name, Does: s.does, Own: s.own}
 	}
-	for n := range o.rounds {
+	rounds := o.rounds
+	if g.rounds > 0 {
+		rounds = min(rounds, g.rounds)
+	}
+	for n := range rounds {
 		for i, s := range sides {
-			p.say("%s: round %d of %d, %s", g.name, n+1, o.rounds, s.name)
+			p.say("%s: round %d of %d, %s", g.name, n+1, rounds, s.name)
 			f, err := s.turn(ctx, o, n, "")
 			if err != nil {
 				return err
@@ -197,10 +186,10 @@ func fileName(name string) string {
 	return strings.Join(words, "-")
 }
 
-// median of a list that is not empty; of an even number, the lower middle.
-func median[T cmp.Ordered](list []T) T {
+// median of a list that is not empty.
+func median(list []float64) float64 {
 	sorted := slices.Sorted(slices.Values(list))
-	return sorted[(len(sorted)-1)/2]
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
 // postgres is a need that is looked for beyond the PATH, where Debian hides it.

@@ -4,23 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/pipeline"
-	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -44,13 +41,11 @@ const (
 
 // openDrainGroup starts the PostgreSQL of all rounds. Each round has a schema of
 // its own, new and empty.
-func openDrainGroup(_ context.Context, o *options) ([]side, func(), error) {
-	// Beside the folder of the rounds, which the user postgres cannot enter.
-	server, err := servertest.NewPostgres(filepath.Dir(o.dir))
+func openDrainGroup(ctx context.Context, o *options) ([]side, func(), error) {
+	d, err := openDatabase(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &drainage{url: server.URL()}
 	sides := []side{
 		{
 			name: bareRowsName,
@@ -75,53 +70,25 @@ func openDrainGroup(_ context.Context, o *options) ([]side, func(), error) {
 			run:  func(ctx context.Context, r *round) (figure, error) { return d.drain(ctx, r, 250) },
 		},
 	}
-	return sides, func() { _ = server.Close() }, nil
+	return sides, d.close, nil
 }
 
-// drainage is the database of the group.
-type drainage struct {
-	url     string
-	schemas atomic.Int64
-}
-
-// schema makes an empty schema with the store's tables, and returns the store
-// and a function that drops it. The log of what was before is on the disk, so
-// that no round pays for another's.
-func (d *drainage) schema(ctx context.Context) (store *pgstore.Store, in string, drop func(), err error) {
-	name := fmt.Sprintf("round_%d", d.schemas.Add(1))
-	if err := d.execute(ctx, d.url, "CREATE SCHEMA "+name); err != nil {
-		return nil, "", nil, err
-	}
-	u, err := url.Parse(d.url)
+// schema makes an empty schema with the store's tables, and returns the store and a
+// function that drops it. The log of what was before is on the disk, so that no round
+// pays for another's.
+func (d *database) schema(ctx context.Context) (store *pgstore.Store, in string, drop func(), err error) {
+	in, end, err := d.newSchema(ctx)
 	if err != nil {
 		return nil, "", nil, err
 	}
-	query := u.Query()
-	query.Set("search_path", name)
-	u.RawQuery = query.Encode()
-	in = u.String()
 	if store, err = pgstore.Open(ctx, in, pgstore.Options{}); err != nil {
+		end()
 		return nil, "", nil, err
 	}
-	drop = func() {
+	return store, in, func() {
 		_ = store.Close()
-		_ = d.execute(context.WithoutCancel(ctx), d.url, "DROP SCHEMA "+name+" CASCADE")
-	}
-	return store, in, drop, nil
-}
-
-func (d *drainage) execute(ctx context.Context, in string, statements ...string) error {
-	conn, err := pgx.Connect(ctx, in)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	for _, statement := range statements {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return err
-		}
-	}
-	return nil
+		end()
+	}, nil
 }
 
 func drainSale() sluice.Sale {
@@ -137,13 +104,13 @@ func drainSale() sluice.Sale {
 
 // drain measures the pipeline: from the first wake until every claim is stored
 // and the journal is empty.
-func (d *drainage) drain(ctx context.Context, r *round, perEntry int) (f figure, err error) {
-	redis, err := startRedis(ctx, r.dir, "no")
+func (d *database) drain(ctx context.Context, r *round, perEntry int) (f figure, err error) {
+	redis, err := startRedis(r.dir, "no")
 	if err != nil {
 		return f, err
 	}
-	defer redis.stop()
-	ledger, err := redisledger.Open(ctx, "redis://"+redis.addr, redisledger.Options{Node: "bench"})
+	defer redis.Close()
+	ledger, err := redisledger.Open(ctx, redis.URL(), redisledger.Options{Node: "bench"})
 	if err != nil {
 		return f, err
 	}
@@ -159,18 +126,13 @@ func (d *drainage) drain(ctx context.Context, r *round, perEntry int) (f figure,
 	if err := settle.NewLoader(store, ledger).Load(ctx, ledgerSale); err != nil {
 		return f, err
 	}
-	if err := fill(ctx, ledger, r.crowd, perEntry); err != nil {
+	if err := fill(ctx, ledger, ledgerSale, r.crowd, 0, drainClaims, perEntry); err != nil {
 		return f, err
 	}
-	control, err := dialRedis(redis.addr)
-	if err != nil {
+	if _, err := redis.Ask("CONFIG SET appendfsync always"); err != nil {
 		return f, err
 	}
-	defer control.close()
-	if _, err := control.call("CONFIG", "SET", "appendfsync", "always"); err != nil {
-		return f, err
-	}
-	if err := d.execute(ctx, d.url, "CHECKPOINT"); err != nil {
+	if err := execute(ctx, d.server.URL(), "CHECKPOINT"); err != nil {
 		return f, err
 	}
 	reading, err := readSale(ctx, ledger)
@@ -181,44 +143,24 @@ func (d *drainage) drain(ctx context.Context, r *round, perEntry int) (f figure,
 		return f, fmt.Errorf("the journal holds %d entries, want %d", reading.Backlog, want)
 	}
 
-	all := make(chan struct{})
-	var stored, transactions, alone atomic.Int64
-	lines := pipeline.New(ledger, store, pipeline.Options{
-		Stored: func(_ sluice.SaleID, s sluice.Stored) {
-			transactions.Add(1)
-			if stored.Add(int64(s.Inserted)) == drainClaims {
-				close(all)
-			}
-		},
-		SetAside: func(sluice.SaleID) { alone.Add(1) },
-	})
 	f.also = map[string]float64{}
 	runtime.GC()
 	endProfile, err := r.startProfile()
 	if err != nil {
 		return f, err
 	}
-	meter := startMeter(map[string]int{"pipeline": os.Getpid(), "redis": redis.pid})
+	meter := startMeter(map[string]int{"pipeline": os.Getpid(), "redis": redis.Pid()})
 	before, err := d.backends(ctx)
 	if err != nil {
 		return f, err
 	}
 	start := time.Now()
-	lines.Wake(ledgerSale)
-	select {
-	case <-all:
-	case <-ctx.Done():
-		return f, ctx.Err()
-	case <-time.After(5 * time.Minute):
-		return f, fmt.Errorf("%d of %d claims are stored after 5 minutes, %d entries set aside", stored.Load(), drainClaims,
-			alone.Load())
-	}
-	err = lines.Close(ctx) // acknowledges the rest, and has read once that nothing is left
+	transactions, err := storeAll(ctx, ledger, store, drainClaims)
 	took := time.Since(start)
 	meter.stop(f.also, drainClaims)
 	endProfile()
 	f.perSecond = drainClaims / took.Seconds()
-	f.also["claims_per_transaction"] = drainClaims / float64(transactions.Load())
+	f.also["claims_per_transaction"] = drainClaims / float64(transactions)
 	after, more := d.backends(ctx)
 	if err = errors.Join(err, more); err != nil {
 		return f, err
@@ -231,9 +173,35 @@ func (d *drainage) drain(ctx context.Context, r *round, perEntry int) (f figure,
 	return f, checkDrained(ctx, ledger, store, in)
 }
 
+// storeAll has the pipeline store so many claims of the journal, and returns in how many
+// transactions.
+func storeAll(ctx context.Context, ledger sluice.Journal, store pipeline.Store, claims int64) (int64, error) {
+	all := make(chan struct{})
+	var stored, transactions, alone atomic.Int64
+	lines := pipeline.New(ledger, store, pipeline.Options{
+		Stored: func(_ sluice.SaleID, s sluice.Stored) {
+			transactions.Add(1)
+			if stored.Add(int64(s.Inserted)) == claims {
+				close(all)
+			}
+		},
+		SetAside: func(sluice.SaleID) { alone.Add(1) },
+	})
+	lines.Wake(ledgerSale)
+	select {
+	case <-all:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(5 * time.Minute):
+		return 0, fmt.Errorf("%d of %d claims are stored after 5 minutes, %d entries set aside", stored.Load(), claims,
+			alone.Load())
+	}
+	return transactions.Load(), lines.Close(ctx) // acknowledges the rest, and has read once that nothing is left
+}
+
 // backends is the processor time that each connection of the store has used.
-func (d *drainage) backends(ctx context.Context) (map[int]time.Duration, error) {
-	conn, err := pgx.Connect(ctx, d.url)
+func (d *database) backends(ctx context.Context) (map[int]time.Duration, error) {
+	conn, err := pgx.Connect(ctx, d.server.URL())
 	if err != nil {
 		return nil, err
 	}
@@ -258,39 +226,38 @@ func readSale(ctx context.Context, ledger sluice.Ledger) (sluice.Reading, error)
 	return readings[0], nil
 }
 
-// fill makes journal entries of a size.
-func fill(ctx context.Context, ledger sluice.Ledger, buyers crowd, perEntry int) error {
+// fill has buyers claim, from one on and below another, in journal entries of a size.
+func fill(
+	ctx context.Context, ledger sluice.Ledger, sale sluice.SaleID, buyers crowd, from, below int64, perEntry int,
+) error {
 	var next atomic.Int64
-	var group sync.WaitGroup
-	failed := make(chan error, 64)
-	for range cap(failed) {
-		group.Go(func() {
+	next.Store(from)
+	group, ctx := errgroup.WithContext(ctx)
+	for range min(64, 64_000/perEntry) {
+		group.Go(func() error {
 			for {
 				to := next.Add(int64(perEntry))
-				if to > drainClaims {
-					return
+				if to > below {
+					return nil
 				}
 				claims := make([]sluice.Claim, perEntry)
 				for i := range claims {
-					claims[i] = sluice.Claim{Quantity: 1, Order: admission.NewOrderID(ledgerSale), Meta: drainMeta}
+					claims[i] = sluice.Claim{Quantity: 1, Order: admission.NewOrderID(sale), Meta: drainMeta}
 					claims[i].Buyer, claims[i].Key = buyers.attempt(to - int64(perEntry) + int64(i))
 				}
-				decisions, err := ledger.Claim(ctx, ledgerSale, claims)
-				for i := range decisions {
-					if err == nil && decisions[i].Code != sluice.Accepted {
-						err = fmt.Errorf("a claim is %s, want it accepted", decisions[i].Code)
-					}
-				}
+				decisions, err := ledger.Claim(ctx, sale, claims)
 				if err != nil {
-					failed <- err
-					return
+					return err
+				}
+				for i := range decisions {
+					if decisions[i].Code != sluice.Accepted {
+						return fmt.Errorf("a claim is %s, want it accepted", decisions[i].Code)
+					}
 				}
 			}
 		})
 	}
-	group.Wait()
-	close(failed)
-	return <-failed
+	return group.Wait()
 }
 
 // checkDrained compares what was accepted with what is stored.
@@ -303,7 +270,7 @@ func checkDrained(ctx context.Context, ledger sluice.Ledger, store *pgstore.Stor
 	if err != nil {
 		return err
 	}
-	orders, err := countRows(ctx, in,
+	orders, err := queryNumber(ctx, in,
 		"SELECT count(DISTINCT (buyer_id, claim_key)) FROM orders WHERE status = 'pending' AND seq BETWEEN 1 AND "+
 			strconv.Itoa(drainClaims))
 	if err != nil {
@@ -318,16 +285,6 @@ func checkDrained(ctx context.Context, ledger sluice.Ledger, store *pgstore.Stor
 	return nil
 }
 
-func countRows(ctx context.Context, in, query string) (n int64, err error) {
-	conn, err := pgx.Connect(ctx, in)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	err = conn.QueryRow(ctx, query).Scan(&n)
-	return n, err
-}
-
 // bareRow is what a program without Sluice's guarantees has to insert: the
 // columns of an order, ready.
 type bareRow struct {
@@ -337,7 +294,7 @@ type bareRow struct {
 }
 
 // bare measures inserts of as many rows, by one connection.
-func (d *drainage) bare(ctx context.Context, r *round, query string,
+func (d *database) bare(ctx context.Context, r *round, query string,
 	args func(*sluice.Sale, []bareRow) []any,
 ) (f figure, err error) {
 	_, in, drop, err := d.schema(ctx)
@@ -345,7 +302,7 @@ func (d *drainage) bare(ctx context.Context, r *round, query string,
 		return f, err
 	}
 	defer drop()
-	if err := d.execute(ctx, in, "CREATE TABLE bare (LIKE orders INCLUDING ALL)"); err != nil {
+	if err := execute(ctx, in, "CREATE TABLE bare (LIKE orders INCLUDING ALL)"); err != nil {
 		return f, err
 	}
 	rows := make([]bareRow, drainClaims)
@@ -361,7 +318,7 @@ func (d *drainage) bare(ctx context.Context, r *round, query string,
 		return f, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := d.execute(ctx, d.url, "CHECKPOINT"); err != nil {
+	if err := execute(ctx, d.server.URL(), "CHECKPOINT"); err != nil {
 		return f, err
 	}
 	sale := drainSale()
@@ -378,7 +335,7 @@ func (d *drainage) bare(ctx context.Context, r *round, query string,
 	if err != nil {
 		return f, err
 	}
-	if n, err := countRows(ctx, in, "SELECT count(*) FROM bare"); err != nil || n != drainClaims {
+	if n, err := queryNumber(ctx, in, "SELECT count(*) FROM bare"); err != nil || n != drainClaims {
 		return f, errors.Join(err, fmt.Errorf("inserted %d rows, but the table has %d", drainClaims, n))
 	}
 	return f, nil

@@ -117,16 +117,24 @@ type cpuMeter struct {
 func startMeter(pids map[string]int) *cpuMeter {
 	m := &cpuMeter{pids: pids, from: map[string]time.Duration{}}
 	for name, pid := range pids {
-		m.from[name] = machine.CPUTime(pid)
+		m.from[name] = used(name, pid)
 	}
 	return m
+}
+
+// used is a process' processor time; PostgreSQL's with that of its connections.
+func used(name string, pid int) time.Duration {
+	if name == postgres {
+		return machine.FamilyCPUTime(pid)
+	}
+	return machine.CPUTime(pid)
 }
 
 // stop adds the microseconds of processor time per unit to what a figure says.
 func (m *cpuMeter) stop(also map[string]float64, units int64) {
 	for name, pid := range m.pids {
-		if used := machine.CPUTime(pid) - m.from[name]; used > 0 && units > 0 {
-			also[name+"_cpu_us"] = float64(used.Microseconds()) / float64(units)
+		if spent := used(name, pid) - m.from[name]; spent > 0 && units > 0 {
+			also[name+"_cpu_us"] = float64(spent.Microseconds()) / float64(units)
 		}
 	}
 }

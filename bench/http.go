@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -17,7 +16,6 @@ const (
 	soldOutName     = "sold out over HTTP, buyers come again"
 	firstVisitName  = "sold out over HTTP, every buyer new"
 	bareOrderName   = "bare handler, constant 202"
-	acceptedName    = "accepted over HTTP, durable"
 
 	soldOutUnits = 1000
 	// crowdAgain is how many buyers of a sold-out sale press the button over
@@ -28,24 +26,36 @@ const (
 
 // httpGroup is what the rounds of the HTTP sides share.
 type httpGroup struct {
-	pool      *pool
-	crowd     crowd
-	bareOrder float64 // the last figure of that side: nothing is faster
+	pool    *pool
+	crowd   crowd
+	fastest float64 // the last figure of the bare handler
+}
+
+// newHTTPGroup prepares requests, and the answers to an order refused and an order
+// accepted.
+func newHTTPGroup(ctx context.Context, o *options, requests int) (
+	g *httpGroup, refusal, order *constant, done func(), err error,
+) {
+	dir, err := os.MkdirTemp(o.dir, "wrk-")
+	if err != nil {
+		return nil, nil, nil, nil, err
+	}
+	done = func() { os.RemoveAll(dir) }
+	g = &httpGroup{crowd: newCrowd(o.seed)}
+	if g.pool, err = newPool(ctx, dir, g.crowd, requests); err == nil {
+		refusal, order, err = sampleOrders(ctx, dir, g.crowd)
+	}
+	if err != nil {
+		done()
+		return nil, nil, nil, nil, err
+	}
+	return g, refusal, order, done, nil
 }
 
 func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
-	dir, err := os.MkdirTemp(o.dir, "wrk-")
+	g, refusal, _, done, err := newHTTPGroup(ctx, o, o.pool)
 	if err != nil {
 		return nil, nil, err
-	}
-	done := func() { os.RemoveAll(dir) }
-	g := &httpGroup{crowd: newCrowd(o.seed)}
-	if g.pool, err = newPool(ctx, dir, g.crowd, o.pool); err != nil {
-		return nil, done, err
-	}
-	refusal, order, err := g.sample(ctx, dir)
-	if err != nil {
-		return nil, done, err
 	}
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
 	return []side{
@@ -58,42 +68,30 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 			name: firstVisitName, own: true, run: g.soldOut(0),
 			does: "a sale sold out, every request from a buyer whose token the server has not seen" + client,
 		},
-		{name: bareOrderName, does: "net/http, the answer to an accepted order as a constant" + client, run: g.bare(order)},
-		{
-			name: acceptedName, own: true, run: g.accepted,
-			does: "embedded engine, every request a new buyer who gets a unit; answered when it is on the disk, and stored " +
-				"as an order meanwhile" + client,
-		},
 	}, done, nil
 }
 
-// start starts an engine with the sale of the benchmark.
-func (g *httpGroup) start(ctx context.Context, dir string, total int64, profile bool) (*process, error) {
-	p, err := startServer(ctx, serveConfig{
-		DataDir: filepath.Join(dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: g.pool.secret,
-		Profile: profile,
-	})
+// start starts an embedded server with the sale of the benchmark.
+func (r *round) start(ctx context.Context, secret string, total int64) (*process, error) {
+	k, err := embedded.open(ctx, r, secret, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.createSale(ctx, total); err != nil {
-		p.stop()
-		return nil, err
-	}
-	return p, nil
+	return k.start(ctx, total, longOpen)
 }
 
-// sample returns Sluice's answers to an order refused and an order accepted.
-func (g *httpGroup) sample(ctx context.Context, dir string) (refusal, order *constant, err error) {
-	p, err := g.start(ctx, dir, 1, false)
+// sampleOrders returns Sluice's answers to an order refused and an order accepted.
+func sampleOrders(ctx context.Context, dir string, buyers crowd) (refusal, order *constant, err error) {
+	r := &round{dir: dir}
+	p, err := r.start(ctx, poolSecret, 1)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer p.stop()
-	if order, err = p.order(ctx, g.pool.secret, g.crowd, 0); err != nil {
+	if order, err = p.order(ctx, poolSecret, buyers, 0); err != nil {
 		return nil, nil, err
 	}
-	if refusal, err = p.order(ctx, g.pool.secret, g.crowd, 1); err != nil {
+	if refusal, err = p.order(ctx, poolSecret, buyers, 1); err != nil {
 		return nil, nil, err
 	}
 	if order.Status != http.StatusAccepted || refusal.Status != http.StatusConflict {
@@ -124,9 +122,8 @@ func (g *httpGroup) bare(c *constant) func(context.Context, *round) (figure, err
 		refused := int64(0)
 		if c.Status >= 400 {
 			refused = got.Requests
-		} else {
-			g.bareOrder = got.perSecond()
 		}
+		g.fastest = got.perSecond()
 		if got.Not2xx3xx != refused {
 			return figure{}, fmt.Errorf("%d of %d answers were refusals, want %d", got.Not2xx3xx, got.Requests, refused)
 		}
@@ -156,6 +153,9 @@ func (g *httpGroup) rush(ctx context.Context, p *process, from, count int, long 
 	if err != nil {
 		return nil, counts{}, err
 	}
+	if got.atEnd, err = p.sale(ctx); err != nil {
+		return nil, counts{}, err
+	}
 	c, err := p.counts(ctx)
 	if err != nil {
 		return nil, counts{}, err
@@ -165,7 +165,6 @@ func (g *httpGroup) rush(ctx context.Context, p *process, from, count int, long 
 	c.claims -= before.claims
 	c.decided -= before.decided
 	c.calls -= before.calls
-	c.stored -= before.stored
 	if c.claims < got.Requests || c.claims > got.Requests+underWay {
 		return got, c, fmt.Errorf("wrk had %d answers, the server gave %d", got.Requests, c.claims)
 	}
@@ -176,7 +175,7 @@ func (g *httpGroup) rush(ctx context.Context, p *process, from, count int, long 
 // no buyer comes twice.
 func (g *httpGroup) soldOut(again int) func(context.Context, *round) (figure, error) {
 	return func(ctx context.Context, r *round) (figure, error) {
-		p, err := g.start(ctx, r.dir, soldOutUnits, r.profileTo != "")
+		p, err := r.start(ctx, g.pool.secret, soldOutUnits)
 		if err != nil {
 			return figure{}, err
 		}
@@ -192,7 +191,11 @@ func (g *httpGroup) soldOut(again int) func(context.Context, *round) (figure, er
 		if again > 0 {
 			warm, from, count = min(again, warm), 0, min(again, warm)
 		}
-		long := g.fits(r.long, again == 0)
+		long := r.long
+		if again == 0 { // no request of the pool is sent twice
+			enough := time.Duration(float64(g.pool.size-g.warmShare()) / g.fastest * float64(time.Second)).Truncate(time.Second)
+			long = max(min(long, enough), time.Second)
+		}
 		if _, _, err := g.rush(ctx, p, 0, warm, r.warm); err != nil {
 			return figure{}, err
 		}
@@ -214,57 +217,6 @@ func (g *httpGroup) soldOut(again int) func(context.Context, *round) (figure, er
 		f.also["asked_the_ledger_%"] = 100 * float64(c.decided) / float64(c.claims)
 		return f, p.audit(ctx, soldOutUnits, soldOutUnits)
 	}
-}
-
-// fits shortens a round so that no request of the pool is sent twice.
-func (g *httpGroup) fits(long time.Duration, once bool) time.Duration {
-	if !once || g.bareOrder == 0 {
-		return long
-	}
-	enough := time.Duration(float64(g.pool.size-g.warmShare()) / g.bareOrder * float64(time.Second)).Truncate(time.Second)
-	return max(min(long, enough), time.Second)
-}
-
-// accepted measures orders. They are answered when the ledger has them on the
-// disk; meanwhile the pipeline stores them.
-func (g *httpGroup) accepted(ctx context.Context, r *round) (figure, error) {
-	p, err := g.start(ctx, r.dir, manyUnits, r.profileTo != "")
-	if err != nil {
-		return figure{}, err
-	}
-	defer p.stop()
-	first, warm, err := g.rush(ctx, p, 0, g.warmShare(), r.warm)
-	if err != nil {
-		return figure{}, err
-	}
-	long := g.fits(r.long, true)
-	profiled := p.profile(ctx, r, long)
-	meter := startMeter(p.pids())
-	got, c, err := g.rush(ctx, p, g.warmShare(), g.pool.size-g.warmShare(), long)
-	if err == nil {
-		err = <-profiled
-	}
-	if err != nil {
-		return figure{}, err
-	}
-	f := got.figure()
-	meter.stop(f.also, got.Requests)
-	if got.Not2xx3xx != 0 || c.accepted < got.Requests {
-		return figure{}, fmt.Errorf("of %d answers, %d were refusals; the server accepted %d", got.Requests, got.Not2xx3xx,
-			c.accepted)
-	}
-	if got.Requests > int64(g.pool.size-g.warmShare()) {
-		return figure{}, fmt.Errorf("%d orders, but only %d are prepared: raise --pool", got.Requests,
-			g.pool.size-g.warmShare())
-	}
-	start := time.Now()
-	if err := p.awaitStored(ctx); err != nil {
-		return figure{}, err
-	}
-	f.also["stored_when_it_ended_%"] = 100 * float64(warm.stored+c.stored) / float64(warm.accepted+c.accepted)
-	f.also["rest_stored_after_s"] = time.Since(start).Seconds()
-	f.also["claims_per_call"] = float64(c.decided) / float64(max(c.calls, 1))
-	return f, p.audit(ctx, first.Requests+got.Requests, first.Requests+got.Requests+underWay)
 }
 
 // profile takes profiles while the round is measured, if it is for that.

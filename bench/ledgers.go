@@ -19,7 +19,7 @@ import (
 // for their own answer, as HTTP requests do.
 
 const (
-	ledgerSale  = sluice.SaleID("singles-day-phone")
+	ledgerSale  = sluice.SaleID(shopSale)
 	ledgerTotal = 1_000_000_000
 
 	// callers is how many claims are under way at a time: as many as the
@@ -30,27 +30,30 @@ const (
 	redisBatch, sqliteBatch = 1000, 2000
 )
 
-func batchedName(fsync string) string { return "Redis ledger, batched" + fsyncSuffix(fsync) }
+func batchedName(fsync string, repeats int) string {
+	return "Redis ledger, batched" + suffix(fsync, repeats)
+}
 
 const sqliteName = "embedded ledger, batched, fsync always"
 
-func batchedSide(fsync string) side {
+func batchedSide(fsync string, repeats int) side {
 	return side{
-		name: batchedName(fsync), own: true,
+		name: batchedName(fsync, repeats), own: true,
 		does: fmt.Sprintf("redisledger behind the batcher, %d callers with a claim each, batches of at most %d, of which "+
 			"each 250 are one EVALSHA", callers, redisBatch),
 		run: func(ctx context.Context, r *round) (figure, error) {
-			server, err := startRedis(ctx, r.dir, fsync)
+			server, err := startRedis(r.dir, fsync)
 			if err != nil {
 				return figure{}, err
 			}
-			defer server.stop()
-			ledger, err := redisledger.Open(ctx, "redis://"+server.addr, redisledger.Options{Node: "bench"})
+			defer server.Close()
+			ledger, err := redisledger.Open(ctx, server.URL(), redisledger.Options{Node: "bench"})
 			if err != nil {
 				return figure{}, err
 			}
 			defer ledger.Close()
-			return r.batched(ctx, ledger, redisBatch, map[string]int{"client": os.Getpid(), "redis": server.pid})
+			pids := map[string]int{"client": os.Getpid(), "redis": server.Pid()}
+			return r.batched(ctx, ledger, redisBatch, repeats, pids)
 		},
 	}
 }
@@ -66,33 +69,47 @@ func sqliteSide() side {
 				return figure{}, err
 			}
 			defer ledger.Close()
-			return r.batched(ctx, ledger, sqliteBatch, map[string]int{"client_and_ledger": os.Getpid()})
+			return r.batched(ctx, ledger, sqliteBatch, 0, map[string]int{"client_and_ledger": os.Getpid()})
 		},
 	}
 }
 
 func openRedisGroup(context.Context, *options) ([]side, func(), error) {
-	return append(usualSides("no"), batchedSide("no"), sqliteSide()), func() {}, nil
+	return append(redisSides("no"), sqliteSide()), func() {}, nil
 }
 
 func openFsyncGroup(context.Context, *options) ([]side, func(), error) {
-	return append(usualSides("always"), batchedSide("always")), func() {}, nil
+	return redisSides("always"), func() {}, nil
 }
 
-// batched measures a ledger behind the batcher.
-func (r *round) batched(ctx context.Context, ledger sluice.Ledger, maxBatch int, pids map[string]int) (figure, error) {
+func redisSides(fsync string) (all []side) {
+	for _, repeats := range []int{0, someRepeats} {
+		all = append(append(all, usualSides(fsync, repeats)...), batchedSide(fsync, repeats))
+	}
+	return all
+}
+
+// loadSale brings an open sale into a ledger.
+func loadSale(ctx context.Context, ledger sluice.Ledger, sale sluice.SaleID) error {
 	opened := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
 	terms := sluice.Terms{Version: 1, Total: ledgerTotal, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: opened}
-	if err := ledger.Load(ctx, sluice.LoadImage{Sale: ledgerSale, Epoch: 1, Terms: terms}); err != nil {
-		return figure{}, err
+	if err := ledger.Load(ctx, sluice.LoadImage{Sale: sale, Epoch: 1, Terms: terms}); err != nil {
+		return err
 	}
-	if err := ledger.Unfence(ctx, ledgerSale, 1); err != nil {
+	return ledger.Unfence(ctx, sale, 1)
+}
+
+// batched measures a ledger behind the batcher. A percentage of claims are repeats.
+func (r *round) batched(
+	ctx context.Context, ledger sluice.Ledger, maxBatch, percent int, pids map[string]int,
+) (figure, error) {
+	if err := loadSale(ctx, ledger, ledgerSale); err != nil {
 		return figure{}, err
 	}
 	if r.batch > 0 {
 		maxBatch = r.batch
 	}
-	var calls, claims atomic.Int64
+	var calls, claims, repeated atomic.Int64
 	batcher := admission.NewBatcher(ledger, admission.BatcherOptions{
 		MaxBatch: maxBatch, Calls: r.flights,
 		Decided: func(_ sluice.SaleID, _ []sluice.Claim, decisions []sluice.Decision) {
@@ -104,14 +121,14 @@ func (r *round) batched(ctx context.Context, ledger sluice.Ledger, maxBatch int,
 	for i := range workers {
 		own, cancel := context.WithCancel(ctx) // as every HTTP request has its own
 		defer cancel()
-		workers[i] = caller(own, batcher, r.crowd, int64(i), int64(r.callers))
+		workers[i] = caller(own, batcher, r.crowd, int64(i), int64(r.callers), percent, &repeated)
 	}
 	f, total, err := r.drive(ctx, workers, pids)
 	if err == nil {
 		err = batcher.Close(ctx)
 	}
 	if err == nil {
-		err = checkLedger(ctx, ledger, total)
+		err = checkLedger(ctx, ledger, total-repeated.Load())
 	}
 	if err == nil {
 		f.also["claims_per_call"] = float64(claims.Load()) / float64(calls.Load())
@@ -120,19 +137,28 @@ func (r *round) batched(ctx context.Context, ledger sluice.Ledger, maxBatch int,
 }
 
 // caller claims a unit for every step-th buyer.
-func caller(ctx context.Context, batcher *admission.Batcher, buyers crowd, first, step int64) work {
-	n := first
+func caller(
+	ctx context.Context, batcher *admission.Batcher, buyers crowd, first, step int64, percent int, repeated *atomic.Int64,
+) work {
+	n, sent := first, 0
+	var order sluice.OrderID // of the last claim
 	return func() (int, error) {
 		claim := sluice.Claim{Quantity: 1, Order: admission.NewOrderID(ledgerSale)}
+		if repeats(percent, sent) {
+			n -= step
+			repeated.Add(1)
+		} else {
+			order = claim.Order
+		}
+		sent++
 		claim.Buyer, claim.Key = buyers.attempt(n)
 		n += step
 		decision, err := batcher.Claim(ctx, ledgerSale, claim)
 		if err != nil {
 			return 0, err
 		}
-		if decision.Code != sluice.Accepted || decision.Order != claim.Order {
-			return 0, fmt.Errorf("claim %d: %s, order %q; want it accepted as %q", n-step, decision.Code, decision.Order,
-				claim.Order)
+		if decision.Code != sluice.Accepted || decision.Order != order {
+			return 0, fmt.Errorf("claim %d: %s, order %q; want it accepted as %q", n-step, decision.Code, decision.Order, order)
 		}
 		return 1, nil
 	}

@@ -2,9 +2,11 @@
 // one run, on one machine, in turns. What it prints is explained in
 // docs/benchmarks.md.
 //
-//	make bench                   everything, about eight minutes
-//	go run ./bench --quick       the same with short rounds: a first look
-//	go run ./bench --only http   one group: redis, redis-fsync, http, read, streams or drain
+//	make bench                    everything, about twenty minutes
+//	go run ./bench --docs docs    the same, written into docs/benchmarks.md with its plots
+//	go run ./bench --quick        the same with short rounds: a first look
+//	go run ./bench --only http    one group of those that --help lists
+//	make bench-compare A=... B=...  two commits, in turns
 package main
 
 import (
@@ -34,8 +36,15 @@ func main() {
 // 1 for a wrong flag or a missing program, 2 when a run failed, for instance
 // because its counts were not right.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == serveCommand {
-		return exitCode(stderr, serve(ctx, args[1:], os.Stdin, stdout))
+	if len(args) > 0 {
+		switch args[0] {
+		case serveCommand:
+			return exitCode(stderr, serve(ctx, args[1:], os.Stdin, stdout))
+		case rushCommand:
+			return exitCode(stderr, runRushers(ctx, args[1:], stdout))
+		case compareCommand:
+			return exitCode(stderr, compare(ctx, args[1:], stdout, newProgress(stderr)))
+		}
 	}
 	o, err := parseOptions(args, stderr)
 	switch {
@@ -54,10 +63,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return exitCode(stderr, err)
 	}
-	if o.json {
+	switch {
+	case o.json:
 		err = report.writeJSON(stdout)
-	} else {
-		err = report.write(stdout)
+	case o.docs != "":
+		err = report.document(o.docs)
+	default:
+		err = report.write(stdout, true)
 	}
 	return exitCode(stderr, err)
 }
@@ -85,12 +97,19 @@ type options struct {
 	callers int    // claims under way at a time
 	dir     string // where ledgers and servers keep their files
 	profile string // where profiles go; empty: none are taken
+	docs    string // folder of the document to write the run into; empty: none
+
+	durable time.Duration // the measured part of orders that are stored
+	opening int           // connections of the opening second
+	buyers  int           // that a large sale has
+	idle    time.Duration // the measured part of a server at rest
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{
 		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, streams: 10_000,
 		callers: callers, dir: defaultDir(),
+		durable: 20 * time.Second, opening: 50_000, buyers: 10_000_000, idle: time.Minute,
 	}
 	quick := false
 	only := ""
@@ -98,7 +117,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(io.Discard)
 	flags.BoolVar(&o.json, "json", false, "print one JSON object")
 	flags.BoolVar(&quick, "quick", false, "3 short rounds: a first look, not a result")
-	flags.StringVar(&only, "only", "", "run only these `groups`, separated by commas: "+strings.Join(groupNames, ", "))
+	flags.StringVar(&only, "only", "", "run only these `groups`, separated by commas: "+strings.Join(groupNames(), ", "))
 	flags.IntVar(&o.rounds, "rounds", o.rounds, "how often each side is measured")
 	flags.DurationVar(&o.long, "for", o.long, "how long the measured part of a round is")
 	flags.DurationVar(&o.warm, "warm", o.warm, "how long a side works before it is measured")
@@ -110,6 +129,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.streams, "streams", o.streams,
 		"how many event streams are open; each takes an open file on both sides")
 	flags.StringVar(&o.dir, "dir", o.dir, "`folder` for temporary files; on the disk whose fsync is to be measured")
+	flags.StringVar(&o.docs, "docs", "", "write the run and its plots into benchmarks.md in this `folder`")
 	flags.StringVar(&o.profile, "profile", "", "after measuring, profile Sluice's sides into this `folder`")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -120,6 +140,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	if quick {
+		o.durable, o.opening, o.buyers, o.idle = 3*time.Second, 4000, 200_000, 4*time.Second
 		given := map[string]bool{}
 		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 		if !given["rounds"] {
@@ -132,13 +153,13 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 			o.long = time.Second
 		}
 	}
-	o.only = groupNames
+	o.only = groupNames()
 	if only != "" {
 		o.only = strings.Split(only, ",")
 	}
 	for _, name := range o.only {
-		if !slices.Contains(groupNames, name) {
-			return o, fmt.Errorf("--only %q: want some of %s", name, strings.Join(groupNames, ", "))
+		if !slices.Contains(groupNames(), name) {
+			return o, fmt.Errorf("--only %q: want some of %s", name, strings.Join(groupNames(), ", "))
 		}
 	}
 	switch {

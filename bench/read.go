@@ -7,10 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"time"
 )
 
 // Reading: wrk asks for a sale, over and over. The bare servers answer each
@@ -31,8 +28,6 @@ var getScript []byte
 // readGroup is what the rounds of readers share.
 type readGroup struct {
 	script string // file
-	secret string
-	crowd  crowd
 }
 
 func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
@@ -41,13 +36,11 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 		return nil, nil, err
 	}
 	done := func() { os.RemoveAll(dir) }
-	g := &readGroup{
-		script: filepath.Join(dir, "get.lua"), secret: "a secret that reading does not need", crowd: newCrowd(o.seed),
-	}
+	g := &readGroup{script: filepath.Join(dir, "get.lua")}
 	if err := os.WriteFile(g.script, getScript, 0o600); err != nil {
 		return nil, done, err
 	}
-	p, err := g.start(ctx, dir, false)
+	p, err := (&round{dir: dir}).start(ctx, poolSecret, soldOutUnits)
 	if err != nil {
 		return nil, done, err
 	}
@@ -78,21 +71,6 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	}, done, nil
 }
 
-func (g *readGroup) start(ctx context.Context, dir string, profile bool) (*process, error) {
-	p, err := startServer(ctx, serveConfig{
-		DataDir: filepath.Join(dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: g.secret,
-		Profile: profile,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := p.createSale(ctx, soldOutUnits); err != nil {
-		p.stop()
-		return nil, err
-	}
-	return p, nil
-}
-
 // sampleGet returns an answer as a constant.
 func sampleGet(ctx context.Context, url, etag string) (*constant, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -111,31 +89,14 @@ func sampleGet(ctx context.Context, url, etag string) (*constant, error) {
 	return newConstant(answer, body), err
 }
 
-// wrk asks for a URL for at least the time given.
-func (g *readGroup) wrk(ctx context.Context, url, etag string, long time.Duration) (*rush, error) {
-	seconds := int((long + time.Second - 1) / time.Second)
-	cmd := exec.CommandContext(ctx, "wrk", "-t", strconv.Itoa(wrkThreads), "-c", strconv.Itoa(wrkConnections),
-		"-d", strconv.Itoa(seconds)+"s", "--timeout", "10s", "-s", g.script, url, "--", etag)
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("wrk: %w\n%s", err, text)
-	}
-	return parseWrk(text)
-}
-
 // measure warms up and measures a server.
 func (g *readGroup) measure(ctx context.Context, r *round, p *process, etag string) (figure, error) {
-	if _, err := g.wrk(ctx, p.URL+salePath, etag, r.warm); err != nil {
+	if _, err := runWrk(ctx, g.script, p.URL+salePath, r.warm, etag); err != nil {
 		return figure{}, err
 	}
-	profiled := make(chan error, 1)
-	if r.profileTo == "" {
-		profiled <- nil
-	} else {
-		go func() { profiled <- p.saveProfiles(ctx, r.profileTo, max(int(r.long.Seconds())-1, 1)) }()
-	}
+	profiled := r.startProfileOf(ctx, p)
 	meter := startMeter(p.pids())
-	got, err := g.wrk(ctx, p.URL+salePath, etag, r.long)
+	got, err := runWrk(ctx, g.script, p.URL+salePath, r.long, etag)
 	if err == nil {
 		err = <-profiled
 	}
@@ -164,7 +125,7 @@ func (g *readGroup) bare(c *constant) func(context.Context, *round) (figure, err
 // read measures Sluice; again: with the ETag of the sale, for a 304.
 func (g *readGroup) read(again bool) func(context.Context, *round) (figure, error) {
 	return func(ctx context.Context, r *round) (figure, error) {
-		p, err := g.start(ctx, r.dir, r.profileTo != "")
+		p, err := r.start(ctx, poolSecret, soldOutUnits)
 		if err != nil {
 			return figure{}, err
 		}

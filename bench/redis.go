@@ -2,91 +2,22 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// redisServer is a Redis of one round's own: empty, on a free port, with an
-// append-only file in the round's folder.
-type redisServer struct {
-	addr  string
-	pid   int
-	leash io.Closer // closing it ends the server
-	shell *exec.Cmd
-}
-
-// startRedis starts one. Fsync is Redis' appendfsync: "no" leaves the disk to
-// the operating system, "always" is one fsync per turn of Redis' loop, before
-// it answers. The file is not rewritten while it is measured.
-func startRedis(ctx context.Context, dir, fsync string) (*redisServer, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	log := filepath.Join(dir, "redis.log")
-	// The shell ends Redis when its input ends: also when this process is killed.
-	cmd := exec.CommandContext(ctx, "sh", "-c", `redis-server "$@" </dev/null & cat >/dev/null; kill -9 $!`, "sh",
-		"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--logfile", log, "--save", "",
-		"--appendonly", "yes", "--appendfsync", fsync, "--auto-aof-rewrite-percentage", "0")
-	cmd.WaitDelay = time.Second
-	leash, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start redis: %w", err)
-	}
-	s := &redisServer{addr: "127.0.0.1:" + port, leash: leash, shell: cmd}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		if s.pid, err = s.ping(); err == nil {
-			return s, nil
-		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			text, _ := os.ReadFile(log)
-			s.stop()
-			return nil, fmt.Errorf("redis does not answer: %w\n%s", err, text)
-		}
-	}
-}
-
-// ping returns the server's process id once it answers.
-func (s *redisServer) ping() (pid int, err error) {
-	c, err := dialRedis(s.addr)
-	if err != nil {
-		return 0, err
-	}
-	defer c.close()
-	info, err := c.call("INFO", "server")
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(info, "\nprocess_id:")
-	text, _, _ := strings.Cut(after, "\r")
-	return strconv.Atoi(text)
-}
-
-// stop ends the server at once; its folder is thrown away.
-func (s *redisServer) stop() {
-	s.leash.Close()
-	_ = s.shell.Wait() // the shell ends by its kill
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+// startRedis starts a Redis of one round's own: empty, with an append-only file in the
+// round's folder. Fsync is its appendfsync: "no" leaves the disk to the operating system,
+// "always" is one fsync per turn of Redis' loop, before it answers. The file is not
+// rewritten while it is measured.
+func startRedis(dir, fsync string) (*servertest.RedisServer, error) {
+	return servertest.NewRedis(dir, "--appendfsync", fsync, "--auto-aof-rewrite-percentage", "0")
 }
 
 // redisConn is a connection that costs as little as one can: a command is

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 // report is what a run prints.
@@ -38,12 +39,14 @@ type result struct {
 	Max    float64            `json:"max"`
 	Rounds []float64          `json:"rounds"`
 	Also   map[string]float64 `json:"also,omitempty"` // medians
+	// Series are lines to draw, of the last round.
+	Series map[string][][2]float64 `json:"series,omitempty"`
 
 	also map[string][]float64
 }
 
 func (r *result) add(f figure) {
-	r.Rounds = append(r.Rounds, f.perSecond)
+	r.Rounds, r.Series = append(r.Rounds, f.perSecond), f.series
 	if r.also == nil {
 		r.also = map[string][]float64{}
 	}
@@ -62,41 +65,6 @@ func (r *result) settle() {
 	}
 }
 
-// verdict is what became of a goal. The ratio is the median of the rounds'
-// ratios: each compares two sides that were measured within seconds.
-type verdict struct {
-	Name    string  `json:"name"`
-	Side    string  `json:"side"`
-	Against string  `json:"against"`
-	Ratio   float64 `json:"ratio"`
-	Min     float64 `json:"min"`
-	Max     float64 `json:"max"`
-	Goal    float64 `json:"goal"`
-	Met     bool    `json:"met"`
-}
-
-// judge compares the sides that were measured.
-func (r *report) judge() {
-	r.Goals, r.OK = []verdict{}, true
-	for _, g := range goals {
-		own, other := r.side(g.side), r.side(g.against)
-		if own == nil || other == nil {
-			continue
-		}
-		ratios := make([]float64, len(own.Rounds))
-		for i := range ratios {
-			ratios[i] = own.Rounds[i] / other.Rounds[i]
-		}
-		v := verdict{
-			Name: g.name, Side: g.side, Against: g.against, Goal: g.atLeast,
-			Ratio: median(ratios), Min: slices.Min(ratios), Max: slices.Max(ratios),
-		}
-		v.Met = v.Ratio >= v.Goal
-		r.Goals = append(r.Goals, v)
-		r.OK = r.OK && v.Met
-	}
-}
-
 func (r *report) side(name string) *result {
 	for i := range r.Sides {
 		if r.Sides[i].Name == name {
@@ -112,8 +80,8 @@ func (r *report) writeJSON(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// write prints the report for people.
-func (r *report) write(w io.Writer) error {
+// write prints the report for people, with or without a legend of the sides.
+func (r *report) write(w io.Writer, legend bool) error {
 	var b strings.Builder
 	m, v := &r.Machine, &r.Versions
 	fmt.Fprintf(&b, "machine   %s, %d cores, %.0f GB memory, %s\n", m.CPU, m.Cores, m.MemoryGB, m.OS)
@@ -135,17 +103,20 @@ func (r *report) write(w io.Writer) error {
 	rows := [][]string{{"side", ">median /s", ">min", ">max", "also"}}
 	for i := range r.Sides {
 		s := &r.Sides[i]
-		rows = append(rows, []string{s.Name, whole(s.Median), whole(s.Min), whole(s.Max), alsoText(s.Also)})
+		rows = append(rows, []string{s.Name, rate(s.Median), rate(s.Min), rate(s.Max), alsoText(s.Also)})
 	}
 	b.WriteByte('\n')
 	table(&b, rows)
 
 	b.WriteByte('\n')
-	for i := range r.Sides {
-		fmt.Fprintf(&b, "%s: %s.\n", r.Sides[i].Name, r.Sides[i].Does)
+	if legend {
+		for i := range r.Sides {
+			fmt.Fprintf(&b, "%s: %s.\n", r.Sides[i].Name, r.Sides[i].Does)
+		}
+		b.WriteByte('\n')
 	}
 
-	rows = [][]string{{"goal", ">ratio", ">min", ">max", ">wanted", ""}}
+	rows = [][]string{{"goal", ">figure", ">min", ">max", ">wanted", ""}}
 	missed := 0
 	for _, g := range r.Goals {
 		state := "met"
@@ -153,9 +124,12 @@ func (r *report) write(w io.Writer) error {
 			state = "MISSED"
 			missed++
 		}
-		rows = append(rows, []string{g.Name, times(g.Ratio), times(g.Min), times(g.Max), ">= " + times(g.Goal), state})
+		sign := ">= "
+		if g.AtMost {
+			sign = "<= "
+		}
+		rows = append(rows, []string{g.Name, g.text(g.Ratio), g.text(g.Min), g.text(g.Max), sign + g.text(g.Goal), state})
 	}
-	b.WriteByte('\n')
 	table(&b, rows)
 	b.WriteByte('\n')
 	if missed > 0 {
@@ -168,6 +142,14 @@ func (r *report) write(w io.Writer) error {
 	return err
 }
 
+// rate is empty of a side that has none.
+func rate(perSecond float64) string {
+	if perSecond == 0 {
+		return ""
+	}
+	return figures.Whole(perSecond)
+}
+
 func orUnknown(text string) string {
 	if text == "" {
 		return "unknown"
@@ -175,16 +157,16 @@ func orUnknown(text string) string {
 	return text
 }
 
-// whole writes a number with commas: 1,234,567.
-func whole(n float64) string {
-	digits := strconv.FormatFloat(n, 'f', 0, 64)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
+// text writes a ratio with its sign.
+func (v *verdict) text(n float64) string {
+	if v.Against == "" {
+		return figures.Short(n)
 	}
-	return digits
+	if v.Goal < 0.5 {
+		return strconv.FormatFloat(n, 'f', 3, 64) + "x"
+	}
+	return strconv.FormatFloat(n, 'f', 2, 64) + "x"
 }
-
-func times(ratio float64) string { return strconv.FormatFloat(ratio, 'f', 2, 64) + "x" }
 
 func alsoText(also map[string]float64) string {
 	var parts []string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -29,6 +30,8 @@ type serveConfig struct {
 	Constant *constant `json:"constant,omitempty"`
 
 	DataDir     string `json:"data_dir,omitempty"`
+	Ledger      string `json:"ledger,omitempty"` // URLs; empty: embedded
+	Store       string `json:"store,omitempty"`
 	AdminKey    string `json:"admin_key,omitempty"`
 	BuyerSecret string `json:"buyer_secret,omitempty"`
 	Streams     int    `json:"streams,omitempty"` // event streams at a time; 0: the default
@@ -83,7 +86,7 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 		server.Handler = c.Constant.handler()
 	} else {
 		e, err := engine.Open(ctx, engine.Config{
-			DataDir: c.DataDir, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
+			DataDir: c.DataDir, Ledger: c.Ledger, Store: c.Store, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
 			EventStreams: c.Streams, EventsPerAddress: -1,
 		})
 		if err != nil {
@@ -131,8 +134,9 @@ func profiles() http.Handler {
 type process struct {
 	ready
 	cmd   *exec.Cmd
-	leash io.Closer // closing it ends the process
-	key   string    // the merchant's
+	leash io.Closer      // closing it ends the process
+	key   string         // the merchant's
+	also  map[string]int // processes of its backend, by name
 }
 
 // startServer starts this program as a server.
@@ -165,8 +169,12 @@ func startServer(ctx context.Context, c serveConfig) (*process, error) {
 	return p, nil
 }
 
-// pids is the process as a cpuMeter knows it.
-func (p *process) pids() map[string]int { return map[string]int{"server": p.cmd.Process.Pid} }
+// pids are the process and those of its backend, as a cpuMeter knows them.
+func (p *process) pids() map[string]int {
+	all := map[string]int{"server": p.cmd.Process.Pid}
+	maps.Copy(all, p.also)
+	return all
+}
 
 // stop ends the process in good order, or at once if that takes long.
 func (p *process) stop() {
@@ -174,6 +182,17 @@ func (p *process) stop() {
 	kill := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
 	_ = p.cmd.Wait()
+}
+
+// startProfileOf takes profiles of a server, which works already, if the round is for that.
+func (r *round) startProfileOf(ctx context.Context, p *process) <-chan error {
+	done := make(chan error, 1)
+	if r.profileTo == "" || p.Profile == "" {
+		done <- nil
+	} else {
+		go func() { done <- p.saveProfiles(ctx, r.profileTo, max(int(r.long.Seconds())-1, 1)) }()
+	}
+	return done
 }
 
 // saveProfiles writes the server's CPU profile of the next seconds, and what

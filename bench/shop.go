@@ -48,12 +48,19 @@ func send(ctx context.Context, method, url, token, key, body string) (*http.Resp
 	return http.DefaultClient.Do(r)
 }
 
-// createSale opens the sale of the benchmark with a number of units, one per
+// longOpen is when a sale opened that is open.
+var longOpen = time.Date(2024, 11, 11, 0, 0, 0, 0, time.UTC)
+
+// createSale creates the sale of the benchmark with a number of units, one per
 // buyer.
-func (p *process) createSale(ctx context.Context, total int64) error {
+func (p *process) createSale(ctx context.Context, total int64, opens time.Time) error {
+	return p.createNamed(ctx, shopSale, total, opens)
+}
+
+func (p *process) createNamed(ctx context.Context, id string, total int64, opens time.Time) error {
 	status, body, err := request(ctx, http.MethodPost, p.URL+"/v1/admin/sales", p.key, "", fmt.Sprintf(
 		`{"id":%q,"sku":"PHONE-1","title":"A phone","price":{"amount":99900,"currency":"CNY"},
-		"total":%d,"max_per_buyer":1,"opens_at":"2024-11-11T00:00:00Z","closes_at":null}`, shopSale, total))
+		"total":%d,"max_per_buyer":1,"opens_at":%q,"closes_at":null}`, id, total, opens.UTC().Format(time.RFC3339Nano)))
 	if err != nil {
 		return err
 	}
@@ -111,7 +118,6 @@ type counts struct {
 	claims            int64 // answers to claims, of any code
 	decided           int64 // claims that the ledger was asked to decide
 	calls             int64 // of the ledger, to decide them
-	stored            int64 // orders
 }
 
 // counts returns what the server has counted up to now. It keeps its metrics for
@@ -138,8 +144,6 @@ func (p *process) counts(ctx context.Context) (counts, error) {
 			c.decided = int64(n)
 		case name == "sluice_ledger_call_claims_count":
 			c.calls = int64(n)
-		case name == `sluice_orders_stored_total{result="stored"}`:
-			c.stored = int64(n)
 		}
 		if strings.HasPrefix(name, "sluice_claims_total{") {
 			c.claims += int64(n)
@@ -171,20 +175,33 @@ func (p *process) awaitRefusals(ctx context.Context, secret string, buyers crowd
 	return fmt.Errorf("the server does not refuse by itself")
 }
 
+// saleState is how far a sale has come.
+type saleState struct {
+	Taken, Backlog int64
+	StoredTaken    int64 `json:"stored_taken"`
+}
+
+func (p *process) sale(ctx context.Context) (s saleState, err error) {
+	status, body, err := request(ctx, http.MethodGet, p.URL+"/v1/admin/sales/"+shopSale, p.key, "", "")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("status %d", status)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(body), &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("the sale: %w", err)
+	}
+	return s, nil
+}
+
 // awaitStored returns when every accepted claim is a stored order.
 func (p *process) awaitStored(ctx context.Context) error {
 	last, changed := int64(-1), time.Now()
 	for {
-		status, body, err := request(ctx, http.MethodGet, p.URL+"/v1/admin/sales/"+shopSale, p.key, "", "")
-		if err != nil || status != http.StatusOK {
-			return fmt.Errorf("the sale: status %d: %w", status, err)
-		}
-		var sale struct {
-			Taken, Backlog int64
-			StoredTaken    int64 `json:"stored_taken"`
-		}
-		if err := json.Unmarshal([]byte(body), &sale); err != nil {
-			return fmt.Errorf("the sale: %w", err)
+		sale, err := p.sale(ctx)
+		if err != nil {
+			return err
 		}
 		switch {
 		case sale.StoredTaken == sale.Taken && sale.Backlog == 0:

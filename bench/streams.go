@@ -8,13 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
@@ -40,18 +39,16 @@ func openStreamsGroup(_ context.Context, o *options) ([]side, func(), error) {
 }
 
 func runStreams(ctx context.Context, r *round, streams int) (figure, error) {
-	const secret = "a secret that signs the tokens of the buyers of a benchmark"
-	p, err := startServer(ctx, serveConfig{
-		DataDir: filepath.Join(r.dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: secret,
-		Streams: streams,
-	})
+	k, err := embedded.open(ctx, r, poolSecret, nil)
+	if err != nil {
+		return figure{}, err
+	}
+	k.config.Streams = streams
+	p, err := k.start(ctx, soldOutUnits, longOpen)
 	if err != nil {
 		return figure{}, err
 	}
 	defer p.stop()
-	if err := p.createSale(ctx, soldOutUnits); err != nil {
-		return figure{}, err
-	}
 	before, err := p.memory(ctx)
 	if err != nil {
 		return figure{}, err
@@ -75,7 +72,7 @@ func runStreams(ctx context.Context, r *round, streams int) (figure, error) {
 	for n := range int64(streamUpdates) {
 		crowd.want(soldOutUnits - 1 - n)
 		buyer, key := r.crowd.attempt(n)
-		token, err := loadgen.Mint([]byte(secret), buyer, time.Now(), tokenLife)
+		token, err := loadgen.Mint([]byte(poolSecret), buyer, time.Now(), tokenLife)
 		if err != nil {
 			return figure{}, err
 		}
@@ -194,13 +191,9 @@ func (p *process) memory(ctx context.Context) (memory, error) {
 		return v
 	}
 	m := memory{
+		resident:   machine.Resident(p.cmd.Process.Pid),
 		heap:       value("go_memstats_heap_inuse_bytes") + value("go_memstats_stack_inuse_bytes"),
 		goroutines: value("go_goroutines"),
-	}
-	statm, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/statm")
-	if fields := strings.Fields(string(statm)); err == nil && len(fields) > 1 {
-		pages, _ := strconv.ParseFloat(fields[1], 64)
-		m.resident = pages * float64(os.Getpagesize())
 	}
 	return m, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/sluicehq/sluice/internal/method"
 )
@@ -22,40 +23,55 @@ const (
 	streamKey = "stream.order"
 )
 
-func eachName(fsync string) string      { return "S2 script per request" + fsyncSuffix(fsync) }
-func pipelinedName(fsync string) string { return "S2 script pipelined" + fsyncSuffix(fsync) }
-
-func fsyncSuffix(fsync string) string {
-	if fsync == "no" {
-		return ", no fsync"
-	}
-	return ", fsync " + fsync
+func eachName(fsync string, repeats int) string {
+	return "S2 script per request" + suffix(fsync, repeats)
 }
 
-func usualSides(fsync string) []side {
+func pipelinedName(fsync string, repeats int) string {
+	return "S2 script pipelined" + suffix(fsync, repeats)
+}
+
+// someRepeats is the percentage of claims that repeat the one before, as a client does
+// that has lost the answer. On both sides the repeat is answered as such.
+const someRepeats = 5
+
+// repeats says whether a worker's n-th claim repeats the one before.
+func repeats(percent, n int) bool { return percent > 0 && n%(100/percent) == 100/percent-1 }
+
+func suffix(fsync string, repeats int) (text string) {
+	if repeats > 0 {
+		text = fmt.Sprintf(", %d%% repeats", repeats)
+	}
+	if fsync == "no" {
+		return text + ", no fsync"
+	}
+	return text + ", fsync " + fsync
+}
+
+func usualSides(fsync string, repeats int) []side {
 	return []side{
 		{
-			name: eachName(fsync),
+			name: eachName(fsync, repeats),
 			does: fmt.Sprintf("S2's script, one EVALSHA per request, %d connections, each waits for its answer",
 				usualConnections),
-			run: func(ctx context.Context, r *round) (figure, error) { return r.usual(ctx, fsync, 1) },
+			run: func(ctx context.Context, r *round) (figure, error) { return r.usual(ctx, fsync, 1, repeats) },
 		},
 		{
-			name: pipelinedName(fsync),
+			name: pipelinedName(fsync, repeats),
 			does: fmt.Sprintf("the same, %d connections with %d requests under way on each", usualConnections, usualDepth),
-			run:  func(ctx context.Context, r *round) (figure, error) { return r.usual(ctx, fsync, usualDepth) },
+			run:  func(ctx context.Context, r *round) (figure, error) { return r.usual(ctx, fsync, usualDepth, repeats) },
 		},
 	}
 }
 
 // usual measures the script on a Redis of its own.
-func (r *round) usual(ctx context.Context, fsync string, depth int) (figure, error) {
-	server, err := startRedis(ctx, r.dir, fsync)
+func (r *round) usual(ctx context.Context, fsync string, depth, repeats int) (figure, error) {
+	server, err := startRedis(r.dir, fsync)
 	if err != nil {
 		return figure{}, err
 	}
-	defer server.stop()
-	control, err := dialRedis(server.addr)
+	defer server.Close()
+	control, err := dialRedis(server.Addr())
 	if err != nil {
 		return figure{}, err
 	}
@@ -65,19 +81,20 @@ func (r *round) usual(ctx context.Context, fsync string, depth int) (figure, err
 		return figure{}, err
 	}
 	workers := make([]work, usualConnections)
+	var repeated atomic.Int64
 	for i := range workers {
-		conn, err := dialRedis(server.addr)
+		conn, err := dialRedis(server.Addr())
 		if err != nil {
 			return figure{}, err
 		}
 		defer conn.close()
-		workers[i] = usualWorker(conn, sha, r.crowd, i, depth)
+		workers[i] = usualWorker(conn, sha, r.crowd, i, depth, repeats, &repeated)
 	}
-	f, total, err := r.drive(ctx, workers, map[string]int{"client": os.Getpid(), "redis": server.pid})
+	f, total, err := r.drive(ctx, workers, map[string]int{"client": os.Getpid(), "redis": server.Pid()})
 	if err != nil {
 		return f, err
 	}
-	return f, checkUsual(control, total)
+	return f, checkUsual(control, total-repeated.Load())
 }
 
 // loadUsual sets the stock and loads the script.
@@ -90,11 +107,16 @@ func loadUsual(c *redisConn, stock int64) (sha string, err error) {
 
 // usualWorker sends depth requests at once and reads their answers. The i-th
 // connection has every usualConnections-th buyer.
-func usualWorker(c *redisConn, sha string, buyers crowd, i, depth int) work {
-	n := int64(i)
+func usualWorker(
+	c *redisConn, sha string, buyers crowd, i, depth, percent int, repeated *atomic.Int64,
+) work {
+	n, sent := int64(i), 0
 	id := make([]byte, 0, 64)
 	return func() (int, error) {
-		for range depth {
+		for at := range depth {
+			if repeats(percent, sent+at) {
+				n -= usualConnections
+			}
 			c.open(9)
 			for _, arg := range [...]string{"EVALSHA", sha, "3", stockKey, buyersKey, streamKey, voucher} {
 				c.out = appendBulk(c.out, arg)
@@ -113,8 +135,13 @@ func usualWorker(c *redisConn, sha string, buyers crowd, i, depth int) work {
 			if err != nil {
 				return 0, err
 			}
-			if code != 0 {
-				return 0, fmt.Errorf("the script answered %d, want 0, accepted", code)
+			want := int64(0)
+			if repeats(percent, sent) {
+				want = 2
+				repeated.Add(1)
+			}
+			if sent++; code != want {
+				return 0, fmt.Errorf("the script answered %d, want %d (0: accepted, 2: a repeat)", code, want)
 			}
 		}
 		return depth, nil

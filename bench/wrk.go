@@ -25,6 +25,8 @@ const (
 	wrkThreads     = 1
 	wrkConnections = 256
 
+	// poolSecret signs buyers' tokens.
+	poolSecret = "a secret that signs the tokens of the buyers of a benchmark"
 	// tokenLife is longer than any run.
 	tokenLife = 6 * time.Hour
 )
@@ -39,8 +41,7 @@ type pool struct {
 // newPool mints the tokens of a crowd.
 func newPool(ctx context.Context, dir string, buyers crowd, size int) (*pool, error) {
 	p := &pool{
-		script: filepath.Join(dir, "wrk.lua"), tokens: filepath.Join(dir, "tokens"), size: size,
-		secret: "a secret that signs the tokens of the buyers of a benchmark",
+		script: filepath.Join(dir, "wrk.lua"), tokens: filepath.Join(dir, "tokens"), size: size, secret: poolSecret,
 	}
 	if err := os.WriteFile(p.script, wrkScript, 0o600); err != nil {
 		return nil, err
@@ -77,17 +78,25 @@ type rush struct {
 	SocketErrors int64 `json:"socket_errors"`
 	P50US        int64 `json:"p50_us"`
 	P99US        int64 `json:"p99_us"`
+
+	atEnd saleState // of Sluice's, at the end of the run
 }
 
 func (r *rush) perSecond() float64 { return float64(r.Requests) / (float64(r.DurationUS) / 1e6) }
 
-// run sends count requests of the pool, from the given one on, over and over,
-// for at least the time given: wrk counts in whole seconds.
+// run sends count requests of the pool, from the given one on, over and over.
 func (p *pool) run(ctx context.Context, url string, from, count int, long time.Duration) (*rush, error) {
+	return runWrk(ctx, p.script, url, long, p.tokens, strconv.Itoa(from), strconv.Itoa(count), strconv.Itoa(wrkThreads))
+}
+
+// runWrk runs wrk with a script and its arguments for at least the time given: wrk counts
+// in whole seconds.
+func runWrk(ctx context.Context, script, url string, long time.Duration, args ...string) (*rush, error) {
 	seconds := int((long + time.Second - 1) / time.Second)
-	cmd := exec.CommandContext(ctx, "wrk", "-t", strconv.Itoa(wrkThreads), "-c", strconv.Itoa(wrkConnections),
-		"-d", strconv.Itoa(seconds)+"s", "--timeout", "10s", "-s", p.script, url,
-		"--", p.tokens, strconv.Itoa(from), strconv.Itoa(count), strconv.Itoa(wrkThreads))
+	cmd := exec.CommandContext(ctx, "wrk", append([]string{
+		"-t", strconv.Itoa(wrkThreads), "-c", strconv.Itoa(wrkConnections), "-d", strconv.Itoa(seconds) + "s",
+		"--timeout", "10s", "-s", script, url, "--",
+	}, args...)...)
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("wrk: %w\n%s", err, text)

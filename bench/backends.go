@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// A backend is what a server keeps its sales in.
+type backend struct {
+	name            string
+	redis, postgres bool
+	accepted        float64 // goal: orders a second, of the bare handler's answers
+}
+
+var (
+	embedded = backend{name: "embedded", accepted: 0.5}
+	servers  = backend{name: "Redis (fsync always) and PostgreSQL", redis: true, postgres: true, accepted: 0.4}
+
+	backends = []backend{embedded, servers}
+)
+
+// backing is a backend for one round, new and empty.
+type backing struct {
+	config serveConfig
+	pids   map[string]int // of its servers
+	dirs   []string       // what it has on disk, but for the schema
+	schema string         // URL
+	ends   []func()
+}
+
+func (b *backing) close() {
+	for _, end := range b.ends {
+		end()
+	}
+}
+
+// open starts what servers need that share a backend. Database is that of the group.
+func (b *backend) open(ctx context.Context, r *round, secret string, d *database) (k *backing, err error) {
+	k = &backing{pids: map[string]int{}, config: serveConfig{
+		DataDir: filepath.Join(r.dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: secret,
+		Profile: r.profileTo != "",
+	}}
+	k.dirs = append(k.dirs, k.config.DataDir)
+	defer func() {
+		if err != nil {
+			k.close()
+		}
+	}()
+	if b.redis {
+		redis, err := startRedis(r.dir, "always")
+		if err != nil {
+			return k, err
+		}
+		k.ends = append(k.ends, func() { _ = redis.Close() })
+		k.config.Ledger, k.pids["redis"] = redis.URL(), redis.Pid()
+		k.dirs = append(k.dirs, redis.Dir())
+	}
+	if b.postgres {
+		in, drop, err := d.newSchema(ctx)
+		if err != nil {
+			return k, err
+		}
+		k.ends = append(k.ends, drop)
+		k.config.Store, k.schema, k.pids[postgres] = in, in, d.master
+	}
+	return k, nil
+}
+
+// start starts a server on it with the sale of the benchmark.
+func (k *backing) start(ctx context.Context, total int64, opens time.Time) (*process, error) {
+	p, err := startServer(ctx, k.config)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.createSale(ctx, total, opens); err != nil {
+		p.stop()
+		return nil, err
+	}
+	p.also = k.pids
+	return p, nil
+}
+
+// bytes is what it has on disk.
+func (k *backing) bytes(ctx context.Context) (sum int64, err error) {
+	for _, dir := range k.dirs {
+		err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil {
+				sum += info.Size()
+			}
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	if k.schema != "" {
+		rows, err := queryNumber(ctx, k.schema, `SELECT COALESCE(sum(pg_total_relation_size(c.oid)), 0)::bigint
+			FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace`)
+		if err != nil {
+			return 0, err
+		}
+		sum += rows
+	}
+	return sum, nil
+}
+
+// database is the PostgreSQL server of a group.
+type database struct {
+	server  *servertest.PostgresServer
+	master  int // its first process
+	schemas atomic.Int64
+}
+
+func openDatabase(ctx context.Context, o *options) (*database, error) {
+	// Beside the folder of the rounds, which the user postgres cannot enter.
+	server, err := servertest.NewPostgres(filepath.Dir(o.dir))
+	if err != nil {
+		return nil, err
+	}
+	d := &database{server: server}
+	pid, err := queryNumber(ctx, server.URL(), "SELECT pg_backend_pid()")
+	if err != nil {
+		d.close()
+		return nil, err
+	}
+	d.master = machine.Parent(int(pid))
+	return d, nil
+}
+
+func (d *database) close() { _ = d.server.Close() }
+
+// newSchema makes an empty schema, and returns its URL and a function that drops it.
+func (d *database) newSchema(ctx context.Context) (in string, drop func(), err error) {
+	name := fmt.Sprintf("round_%d", d.schemas.Add(1))
+	if err := execute(ctx, d.server.URL(), "CREATE SCHEMA "+name); err != nil {
+		return "", nil, err
+	}
+	u, err := url.Parse(d.server.URL())
+	if err != nil {
+		return "", nil, err
+	}
+	query := u.Query()
+	query.Set("search_path", name)
+	u.RawQuery = query.Encode()
+	return u.String(), func() {
+		_ = execute(context.WithoutCancel(ctx), d.server.URL(), "DROP SCHEMA "+name+" CASCADE")
+	}, nil
+}
+
+// commit returns the milliseconds of the slowest hundredth of commits of one row.
+func (d *database) commit(ctx context.Context, n int) (p99 float64, err error) {
+	conn, err := pgx.Connect(ctx, d.server.URL())
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS commits (n int)"); err != nil {
+		return 0, err
+	}
+	_, p99, err = machine.Repeat(n, func() error {
+		_, err := conn.Exec(ctx, "INSERT INTO commits VALUES (1)")
+		return err
+	})
+	return p99, err
+}
+
+func execute(ctx context.Context, in string, statements ...string) error {
+	conn, err := pgx.Connect(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, statement := range statements {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func queryNumber(ctx context.Context, in, query string) (n int64, err error) {
+	conn, err := pgx.Connect(ctx, in)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, query).Scan(&n)
+	return n, err
+}

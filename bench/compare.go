@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluicehq/sluice/internal/figures"
+)
+
+// compare runs two versions of this program in turns, A B B A A B, each with one round of
+// a group at a time, and says which figures differ by more than chance.
+//
+// Both halves of a pair are measured within a minute, so a pair is one ratio B/A. The
+// interval of the ratios' median is that of the sign test: of n pairs, the median lies
+// between the k-th smallest and the k-th largest ratio with a probability that is known
+// exactly, whatever the ratios' distribution is. It is 99% or more, since many figures
+// are compared: of a hundred that do not differ, one is expected to seem so.
+
+const (
+	compareCommand = "compare"
+	certainty      = 0.99
+	fewestPairs    = 8 // that can be so certain
+)
+
+func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) error {
+	pairs, only, profiles := 0, "", ""
+	flags := flag.NewFlagSet("bench compare", flag.ContinueOnError)
+	flags.IntVar(&pairs, "pairs", 10, "how often each group is measured, of each version")
+	flags.StringVar(&only, "only", "redis,http", "the `groups` to compare, separated by commas")
+	flags.StringVar(&profiles, "profile", "", "afterwards, profile both into this `folder`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 2 || pairs < fewestPairs {
+		return fmt.Errorf("usage: compare [--pairs N] [--only GROUPS] [--profile DIR] A B; A and B are commits or programs "+
+			"that go build ./bench made, and N is %d or more", fewestPairs)
+	}
+	top, err := os.MkdirTemp("", "sluice-compare-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(top)
+	var programs [2]string
+	for i, version := range flags.Args() {
+		p.say("building %s", version)
+		if programs[i], err = programOf(ctx, version, filepath.Join(top, strconv.Itoa(i))); err != nil {
+			return err
+		}
+	}
+	all := map[figureName]*[2][]float64{}
+	var notes []string
+	for group := range strings.SplitSeq(only, ",") {
+	measuring:
+		for n := range pairs {
+			for turn := range 2 {
+				i := (turn + n) % 2 // a trend harms both
+				p.say("%s: pair %d of %d, %s", group, n+1, pairs, "AB"[i:i+1])
+				rep, err := runOnce(ctx, programs[i], "--only", group, "--seed", strconv.Itoa(n+1))
+				if err != nil {
+					if n > 0 {
+						return fmt.Errorf("%s: %s: %w", "AB"[i:i+1], group, err)
+					}
+					notes = append(notes, fmt.Sprintf("%s cannot run %s: %v", "AB"[i:i+1], group, err))
+					break measuring
+				}
+				rep.collect(all, i, n)
+			}
+		}
+	}
+	p.end()
+	if _, err := io.WriteString(stdout, comparison(all, notes)); err != nil || profiles == "" {
+		return err
+	}
+	for i, program := range programs {
+		p.say("profiles of %s", "AB"[i:i+1])
+		if _, err := runOnce(ctx, program, "--only", only, "--profile", filepath.Join(profiles, "ab"[i:i+1])); err != nil {
+			return err
+		}
+	}
+	p.end()
+	fmt.Fprintf(stdout, "\nProfiles are in %s. What B spends more than A, and less:\n  go tool pprof -top -diff_base "+
+		"%[1]s/a/SIDE.cpu.pprof %[1]s/b/SIDE.cpu.pprof\n", profiles)
+	return nil
+}
+
+// programOf builds the benchmark of a commit, or takes a program as it is.
+func programOf(ctx context.Context, version, dir string) (string, error) {
+	if info, err := os.Stat(version); err == nil && !info.IsDir() {
+		return filepath.Abs(version)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	script := `git archive "$1" | tar -x -C "$2" && cd "$2" && go build -buildvcs=false -o program ./bench`
+	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", script, "build", version, dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", version, err, out)
+	}
+	return filepath.Join(dir, "program"), nil
+}
+
+// runOnce has a program measure one round of some groups.
+func runOnce(ctx context.Context, program string, args ...string) (*report, error) {
+	cmd := exec.CommandContext(ctx, program, append([]string{"--json", "--rounds", "1"}, args...)...)
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	var rep report
+	return &rep, json.Unmarshal(out.Bytes(), &rep)
+}
+
+type figureName struct{ side, of string }
+
+// collect adds the report's figures to those of A or B, as those of the n-th pair.
+func (r *report) collect(all map[figureName]*[2][]float64, i, n int) {
+	add := func(of string, side *result, value float64) {
+		name := figureName{side.Name, of}
+		if all[name] == nil {
+			all[name] = &[2][]float64{}
+		}
+		missing := make([]float64, max(n-len(all[name][i]), 0))
+		all[name][i] = append(append(all[name][i], missing...), value)
+	}
+	for s := range r.Sides {
+		side := &r.Sides[s]
+		if side.Median > 0 {
+			add("per_s", side, side.Median)
+		}
+		for of, value := range side.Also {
+			add(of, side, value)
+		}
+	}
+}
+
+// comparison writes all figures that A and B both have, and names the others.
+func comparison(all map[figureName]*[2][]float64, notes []string) string {
+	names := make([]figureName, 0, len(all))
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b figureName) int {
+		return cmp.Or(cmp.Compare(a.side, b.side), cmp.Compare(a.of, b.of))
+	})
+	rows := [][]string{{"side", "figure", ">A", ">B", ">B/A", ">from", ">to", ""}}
+	for _, name := range names {
+		a, b := all[name][0], all[name][1]
+		if len(a) == 0 || len(b) == 0 {
+			notes = append(notes, fmt.Sprintf("only %s has %s, %s", map[bool]string{true: "A", false: "B"}[len(a) > 0],
+				name.side, name.of))
+			continue
+		}
+		var ratios, ofA, ofB []float64
+		for i := range min(len(a), len(b)) {
+			if a[i] > 0 && b[i] > 0 {
+				ratios, ofA, ofB = append(ratios, b[i]/a[i]), append(ofA, a[i]), append(ofB, b[i])
+			}
+		}
+		middle, from, to, err := interval(ratios)
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("%s, %s: %v", name.side, name.of, err))
+			continue
+		}
+		ratio := func(n float64) string { return strconv.FormatFloat(n, 'f', 3, 64) }
+		rows = append(rows, []string{
+			name.side, strings.ReplaceAll(name.of, "_", " "), figures.Short(median(ofA)), figures.Short(median(ofB)),
+			ratio(middle), ratio(from), ratio(to), judgement(name.of, from, to),
+		})
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "B/A is the median of the pairs' ratios; from and to bound it with %.0f%% certainty.\n\n",
+		100*certainty)
+	table(&b, rows)
+	for _, note := range notes {
+		fmt.Fprintf(&b, "\n%s", note)
+	}
+	if len(notes) > 0 {
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// judgement is what an interval says of B.
+func judgement(of string, from, to float64) string {
+	higher := from > 1
+	switch {
+	case from <= 1 && to >= 1:
+		return "no difference"
+	case of == "per_s" || of == "answered_per_s":
+		return map[bool]string{true: "faster", false: "slower"}[higher]
+	case strings.HasSuffix(of, "_us") || strings.HasSuffix(of, "ms") || strings.HasPrefix(of, "p99_ms"):
+		return map[bool]string{true: "slower", false: "faster"}[higher]
+	}
+	return map[bool]string{true: "more", false: "less"}[higher]
+}
+
+// interval returns the ratios' median, and its interval by the sign test.
+func interval(ratios []float64) (middle, from, to float64, err error) {
+	n := len(ratios)
+	if n < fewestPairs {
+		return 0, 0, 0, errors.New("too few pairs with figures above 0: " + strconv.Itoa(n))
+	}
+	// The median is outside of the k-th smallest and k-th largest when fewer than k of n
+	// fall on one side of it, as coins do.
+	outside, k := 2*math.Pow(0.5, float64(n)), 1
+	for term := outside; ; k++ {
+		term *= float64(n-k+1) / float64(k)
+		if outside+term > 1-certainty {
+			break
+		}
+		outside += term
+	}
+	sorted := slices.Sorted(slices.Values(ratios))
+	return median(ratios), sorted[k-1], sorted[n-k], nil
+}

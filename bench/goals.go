@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A goal is a figure that Sluice wants to reach: the rate of a side, or something else
+// that it measures, alone or divided by that of another side of the same round.
+type goal struct {
+	name            string
+	side, of        string // of is empty for the rate
+	against         string // a side; empty: the figure counts as it is
+	atLeast, atMost float64
+}
+
+// goals in the order in which they are printed.
+func goals() (all []goal) {
+	for _, fsync := range []string{"no", "always"} {
+		how := "Redis ledger, appendfsync " + fsync
+		for _, repeats := range []int{0, someRepeats} {
+			of := how
+			if repeats > 0 {
+				of += fmt.Sprintf(", %d%% repeats", repeats)
+			}
+			own := batchedName(fsync, repeats)
+			all = append(all,
+				goal{
+					name: of + ", against one script call per request", side: own, against: eachName(fsync, repeats), atLeast: 4.5,
+				},
+				goal{name: of + ", against the same pipelined", side: own, against: pipelinedName(fsync, repeats), atLeast: 2.3})
+		}
+		all = append(all,
+			goal{
+				name: how + ": Redis' processor time for a claim, against one script call per request", of: "redis_cpu_us",
+				side: batchedName(fsync, 0), against: eachName(fsync, 0), atMost: 1.0 / 6,
+			},
+			goal{
+				name: how + ": the client's processor time for a claim, us", of: "client_cpu_us", side: batchedName(fsync, 0),
+				atMost: 3.5,
+			})
+	}
+	all = append(all, []goal{
+		{
+			name: "embedded ledger, every claim durable, against one script call per request, no fsync", side: sqliteName,
+			against: eachName("no", 0), atLeast: 2.5,
+		},
+		{name: "sold-out answers over HTTP, against a constant", side: soldOutName, against: bareRefusalName, atLeast: 0.9},
+		{
+			name: "sold-out answers to buyers' first tokens, against a constant", side: firstVisitName,
+			against: bareRefusalName, atLeast: 0.85,
+		},
+		{name: "a sale read over HTTP, against a constant", side: readName, against: bareSaleName, atLeast: 0.9},
+		{
+			name: "a sale read again with its ETag (304), against a constant", side: unchangedName, against: bareSameName,
+			atLeast: 0.9,
+		},
+	}...)
+	for _, b := range backends {
+		all = append(all, goal{
+			name: "orders accepted and stored over HTTP, " + b.name + ", against a constant", side: acceptedName(b),
+			against: bareOrderName, atLeast: b.accepted,
+		})
+	}
+	all = append(all, goal{
+		name: "an order on disk, embedded, bytes", side: acceptedName(embedded), of: "disk_B_per_order", atMost: 500,
+	})
+	for _, b := range backends {
+		for _, rate := range openRates {
+			all = append(all, goal{
+				name: fmt.Sprintf("p99 of accepted claims at %.0f a second, %s, against its floor", rate, b.name),
+				side: latencyName(b.name), of: overFloor(rate), atMost: 3,
+			})
+		}
+	}
+	for _, ledger := range grownLedgers {
+		all = append(all, goal{
+			name: "processor time for a claim with many buyers, against 10,000, " + ledger.name, side: growthName(ledger.name),
+			of: "growth", atMost: 1.5,
+		})
+	}
+	return append(all, []goal{
+		{
+			name: "a journal of 100,000 entries into PostgreSQL, against a bare multi-row insert", side: drainEachName,
+			against: bareRowsName, atLeast: 0.7,
+		},
+		{
+			name: "a journal of 100,000 claims in entries of 250, against a bare multi-row insert", side: drainManyName,
+			against: bareRowsName, atLeast: 0.7,
+		},
+		{name: "start, no orders, ms", side: startName, of: "empty_ms", atMost: 150},
+		{name: "start with 10^6 orders until one is accepted, ms", side: startName, of: "orders_ms", atMost: 2000},
+		{name: "idle, memory, MB", side: idleName, of: "empty_MB", atMost: 40},
+		{name: "idle, share of a core, %", side: idleName, of: "empty_core_%", atMost: 1},
+		{name: "2,000 idle open sales, embedded, share of a core, %", side: idleName, of: "sales_core_%", atMost: 2},
+		{
+			name: "2,000 idle open sales on Redis and PostgreSQL, the server's share of a core, %", side: idleName,
+			of: "servers_core_%", atMost: 2,
+		},
+	}...)
+}
+
+// verdict is what became of a goal: the median of its figure over the rounds. A ratio
+// compares two sides of one round, which were measured within seconds.
+type verdict struct {
+	Name    string  `json:"name"`
+	Side    string  `json:"side"`
+	Of      string  `json:"of,omitempty"` // empty: the rate
+	Against string  `json:"against,omitempty"`
+	Ratio   float64 `json:"ratio"`
+	Min     float64 `json:"min"`
+	Max     float64 `json:"max"`
+	Goal    float64 `json:"goal"`
+	AtMost  bool    `json:"at_most,omitempty"`
+	Met     bool    `json:"met"`
+}
+
+// judge compares what was measured with the goals.
+func (r *report) judge() {
+	r.Goals, r.OK = []verdict{}, true
+	for _, g := range goals() {
+		values := r.side(g.side).values(g.of)
+		if g.against != "" {
+			others := r.side(g.against).values(g.of)
+			if len(others) < len(values) {
+				values = nil // it was left out
+			}
+			for i := range values {
+				values[i] /= others[i]
+			}
+		}
+		if len(values) == 0 {
+			continue
+		}
+		v := verdict{
+			Name: g.name, Side: g.side, Of: g.of, Against: g.against, Goal: max(g.atLeast, g.atMost), AtMost: g.atMost > 0,
+			Ratio: median(values), Min: slices.Min(values), Max: slices.Max(values),
+		}
+		if v.Met = v.Ratio >= v.Goal; v.AtMost {
+			v.Met = v.Ratio <= v.Goal
+		}
+		r.Goals = append(r.Goals, v)
+		r.OK = r.OK && v.Met
+	}
+}
+
+// values are a figure's of all rounds; nil if the side was not measured.
+func (r *result) values(of string) []float64 {
+	switch {
+	case r == nil:
+		return nil
+	case of == "":
+		return slices.Clone(r.Rounds)
+	}
+	return slices.Clone(r.also[of])
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+)
+
+// What a claim costs a ledger when a sale has many buyers already, beside what it costs
+// when there are few.
+
+const (
+	fewBuyers = 10_000
+	// fewSales of few buyers are measured, so that there is enough to measure.
+	fewSales = 20
+)
+
+// A grownLedger is one that is measured with few and with many buyers.
+type grownLedger struct {
+	name string
+	open func(ctx context.Context, r *round) (l sluice.Ledger, pids map[string]int, done func(), err error)
+}
+
+var grownLedgers = []grownLedger{
+	{name: "Redis ledger", open: func(ctx context.Context, r *round) (sluice.Ledger, map[string]int, func(), error) {
+		server, err := startRedis(r.dir, "no")
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		done := func() { _ = server.Close() }
+		l, err := redisledger.Open(ctx, server.URL(), redisledger.Options{Node: "bench"})
+		return l, map[string]int{"client": os.Getpid(), "redis": server.Pid()}, done, err
+	}},
+	{name: "embedded ledger", open: func(ctx context.Context, r *round) (sluice.Ledger, map[string]int, func(), error) {
+		l, err := sqliteledger.Open(ctx, filepath.Join(r.dir, "ledger.db"), sqliteledger.Options{Node: "bench"})
+		return l, map[string]int{"client_and_ledger": os.Getpid()}, func() {}, err
+	}},
+}
+
+func growthName(ledger string) string { return "many buyers, " + ledger }
+
+func openGrowthGroup(_ context.Context, o *options) (sides []side, done func(), err error) {
+	for _, l := range grownLedgers {
+		sides = append(sides, side{
+			name: growthName(l.name), own: true,
+			does: fmt.Sprintf("%d claims of buyers beyond the first %d, in batches of 1,000 by 64 callers, no fsync of Redis; "+
+				"beside as many in %d sales of %d buyers each", fewBuyers*fewSales, o.buyers, fewSales, fewBuyers),
+			run: func(ctx context.Context, r *round) (figure, error) { return r.grow(ctx, l) },
+		})
+	}
+	return sides, func() {}, nil
+}
+
+func (r *round) grow(ctx context.Context, l grownLedger) (f figure, err error) {
+	ledger, pids, done, err := l.open(ctx, r)
+	if err != nil {
+		return f, err
+	}
+	defer done()
+	defer ledger.Close()
+	f.also = map[string]float64{}
+	// claims has new buyers of a sale claim after those that it has.
+	claims := func(n int, has, more int64) (time.Duration, error) {
+		start := time.Now()
+		err := fill(ctx, ledger, sluice.SaleID("sale-"+strconv.Itoa(n)), r.crowd, has, has+more, 1000)
+		return time.Since(start), err
+	}
+	// measure does so in some sales, of which each has so many buyers, and returns what
+	// a claim costs in processor time.
+	measure := func(sales []int, has, more int64) (cost, perSecond float64, err error) {
+		for _, n := range sales {
+			if err := loadSale(ctx, ledger, sluice.SaleID("sale-"+strconv.Itoa(n))); err != nil {
+				return 0, 0, err
+			}
+			if _, err := claims(n, 0, has); err != nil {
+				return 0, 0, err
+			}
+		}
+		runtime.GC()
+		meter := startMeter(pids)
+		var took time.Duration
+		for _, n := range sales {
+			once, err := claims(n, has, more)
+			if err != nil {
+				return 0, 0, err
+			}
+			took += once
+		}
+		parts := map[string]float64{}
+		count := more * int64(len(sales))
+		meter.stop(parts, count)
+		for _, us := range parts {
+			cost += us
+		}
+		return cost, float64(count) / took.Seconds(), nil
+	}
+	var few []int
+	for n := range fewSales {
+		few = append(few, n)
+	}
+	before, _, err := measure(few, fewBuyers, fewBuyers)
+	if err != nil {
+		return f, err
+	}
+	after, perSecond, err := measure([]int{fewSales}, int64(r.buyers), fewBuyers*fewSales)
+	if err != nil {
+		return f, err
+	}
+	f.perSecond = perSecond
+	f.also["few_cpu_us"], f.also["many_cpu_us"], f.also["growth"] = before, after, after/before
+	f.also["buyers"] = float64(r.buyers)
+	return f, nil
+}

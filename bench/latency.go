@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluicehq/sluice/bench/machine"
+)
+
+// How long an accepted claim takes, at fixed rates that a server keeps up with; and at
+// which rate it no longer does.
+
+const (
+	bareLatencyName = "bare handler at fixed rates"
+	// patience is what a server may take to answer the slowest hundredth of claims, up to
+	// the rate that is its limit.
+	patience = 50 // milliseconds
+
+	openConnections = 256
+)
+
+// openRates are claims a second.
+var openRates = []float64{1000, 2000, 5000}
+
+func latencyName(server string) string { return "claims at fixed rates, " + server }
+
+func p99At(rate float64) string     { return "p99_ms_at_" + everySecond(rate) }
+func overFloor(rate float64) string { return "times_floor_at_" + everySecond(rate) }
+
+type latencyGroup struct {
+	database *database
+	order    *constant
+	bare     *figure // of the bare handler's last round
+}
+
+func openLatencyGroup(ctx context.Context, o *options) ([]side, func(), error) {
+	_, order, err := sampleOrders(ctx, o.dir, newCrowd(o.seed))
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := openDatabase(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	g := &latencyGroup{database: d, order: order}
+	does := fmt.Sprintf("; %d connections, times from the intended start. The rate is the highest at which the slowest "+
+		"hundredth of a second's claims takes at most %d ms", openConnections, patience)
+	sides := []side{
+		{name: bareLatencyName, does: "net/http, the answer to an accepted order as a constant" + does, run: g.constant},
+	}
+	for _, b := range backends {
+		sides = append(sides, side{
+			name: latencyName(b.name), own: true, does: "every claim a new buyer who gets a unit" + does,
+			run: func(ctx context.Context, r *round) (figure, error) { return g.own(ctx, r, b) },
+		})
+	}
+	return sides, d.close, nil
+}
+
+func (g *latencyGroup) constant(ctx context.Context, r *round) (figure, error) {
+	p, err := startServer(ctx, serveConfig{Constant: g.order})
+	if err != nil {
+		return figure{}, err
+	}
+	defer p.stop()
+	f, err := r.atRates(ctx, p, func() error { return nil })
+	g.bare = &f
+	return f, err
+}
+
+func (g *latencyGroup) own(ctx context.Context, r *round, b backend) (figure, error) {
+	_, fsync, err := machine.Fsync(r.dir, 500)
+	if err != nil {
+		return figure{}, err
+	}
+	commit := 0.0
+	if b.postgres {
+		if commit, err = g.database.commit(ctx, 500); err != nil {
+			return figure{}, err
+		}
+	}
+	k, err := b.open(ctx, r, poolSecret, g.database)
+	if err != nil {
+		return figure{}, err
+	}
+	defer k.close()
+	p, err := k.start(ctx, manyUnits, longOpen)
+	if err != nil {
+		return figure{}, err
+	}
+	defer p.stop()
+	f, err := r.atRates(ctx, p, func() error { return p.awaitStored(ctx) })
+	if err != nil {
+		return f, err
+	}
+	f.also["fsync_p99_ms"] = fsync
+	if b.postgres {
+		f.also["commit_p99_ms"] = commit
+	}
+	for _, rate := range openRates {
+		f.also[overFloor(rate)] = f.also[p99At(rate)] / (g.bare.also[p99At(rate)] + fsync + commit)
+	}
+	return f, p.audit(ctx, 1, manyUnits)
+}
+
+// atRates sends claims at each rate, and then searches the highest. Settled returns when
+// the server has done what it puts off.
+func (r *round) atRates(ctx context.Context, p *process, settled func() error) (figure, error) {
+	f := figure{also: map[string]float64{}, series: map[string][][2]float64{}}
+	from := 0
+	probe := func(rate float64, long time.Duration) (*rushed, bool, error) {
+		c := rushers{
+			URL: p.URL, Seed: r.crowd.seed, From: from, Buyers: int(rate * long.Seconds()), Connections: openConnections,
+			Rate: rate, Start: time.Now(),
+		}
+		from += c.Buyers
+		got, err := c.rush(ctx)
+		if err == nil {
+			err = settled()
+		}
+		return got, err == nil && got.Accepted == c.Buyers && got.Latency.P99 <= patience, err
+	}
+	if _, _, err := probe(openRates[0], r.warm); err != nil {
+		return f, err
+	}
+	point := func(rate float64, got *rushed) {
+		f.series["p50"] = append(f.series["p50"], [2]float64{rate, got.Latency.P50})
+		f.series["p99"] = append(f.series["p99"], [2]float64{rate, got.Latency.P99})
+	}
+	done := r.startProfileOf(ctx, p)
+	for _, rate := range openRates {
+		got, _, err := probe(rate, r.long*3/2)
+		if err != nil {
+			return f, err
+		}
+		if len(got.Errors) > 0 {
+			return f, fmt.Errorf("at %.0f claims a second: %v", rate, got.Errors)
+		}
+		point(rate, got)
+		f.also[p99At(rate)] = got.Latency.P99
+		if f.also[p99At(rate)] <= patience {
+			f.perSecond = rate
+		}
+	}
+	if err := <-done; err != nil {
+		return f, err
+	}
+	for high := 0.0; f.perSecond > 0 && f.perSecond < 1e6 && (high == 0 || high/f.perSecond > 1.1); {
+		rate := f.perSecond * 2
+		if high > 0 {
+			rate = math.Sqrt(f.perSecond * high)
+		}
+		got, keeps, err := probe(rate, r.long/2)
+		if err != nil {
+			return f, err
+		}
+		if !keeps {
+			high = rate
+			continue
+		}
+		f.perSecond = rate
+		point(rate, got)
+	}
+	return f, nil
+}
