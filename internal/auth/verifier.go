@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"hash/maphash"
 	"io"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -78,6 +80,20 @@ type Verifier struct {
 	algorithms []string // those that are accepted
 	verified   *otter.Cache[string, verified]
 	macs       []*sync.Pool // of hash.Hash, keyed with the secret, and with the one before
+	once       visitors     // tokens of the secret that came once
+}
+
+// visitors are hashes of texts, each in the place that it names itself; a later one of
+// the same place replaces it.
+type visitors struct {
+	seed   maphash.Seed
+	hashes []atomic.Uint32
+}
+
+// known reports whether a text is among the last ones; from now on it is.
+func (v *visitors) known(text string) bool {
+	hash := maphash.String(v.seed, text)
+	return v.hashes[hash%uint64(len(v.hashes))].Swap(uint32(hash>>32)|1) == uint32(hash>>32)|1
 }
 
 // verified is a token that was good, and the key that said so, nil for the
@@ -100,7 +116,7 @@ func NewVerifier(o Options) *Verifier {
 		o.Now = time.Now
 	}
 	v := &Verifier{
-		o: o,
+		o: o, once: visitors{maphash.MakeSeed(), make([]atomic.Uint32, 1<<18)},
 		verified: otter.Must(&otter.Options[string, verified]{
 			MaximumWeight: o.Cache,
 			// The token, what was read of it, and the cache's own nodes, roughly.
@@ -137,7 +153,11 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	v.verified.Set(strings.Clone(token), found)
+	// One of the secret is remembered from its second time on: to remember a token costs
+	// as much as to verify that one, and most of a crowd's come once.
+	if found.key != nil || v.once.known(token) {
+		v.verified.Set(strings.Clone(token), found)
+	}
 	return found.Token, nil
 }
 

@@ -277,7 +277,10 @@ func TestRememberedTokensExpire(t *testing.T) {
 	claims := jwt.MapClaims{"sub": "alice", "exp": at(time.Minute)}
 	tokens := []string{signed(t, claims), ecOne().token(t, claims)}
 	for _, token := range tokens {
-		want(t, v, "fresh", token, "")
+		want(t, v, "fresh, twice", token, "")
+		if _, known := v.verified.GetIfPresent(token); !known {
+			t.Error("a token that came twice is not remembered")
+		}
 	}
 	now = tokenTime.Add(time.Minute + defaultSkew - time.Millisecond)
 	for _, token := range tokens {
@@ -294,10 +297,16 @@ func TestMemoryIsBounded(t *testing.T) {
 	v := verifier(Options{Secret: secret, Cache: 100_000})
 	const tokens = 2000
 	for i := range tokens {
-		if _, err := v.Verify(t.Context(), signed(t, jwt.MapClaims{
+		token := signed(t, jwt.MapClaims{
 			"sub": fmt.Sprint("buyer-", i), "exp": at(time.Hour), "x": strings.Repeat("x", 500),
-		})); err != nil {
-			t.Fatal(err)
+		})
+		for n := range 2 {
+			if _, err := v.Verify(t.Context(), token); err != nil {
+				t.Fatal(err)
+			}
+			if _, known := v.verified.GetIfPresent(token); known && n == 0 {
+				t.Fatal("a token that came once takes memory")
+			}
 		}
 	}
 	v.verified.CleanUp()
