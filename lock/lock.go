@@ -96,10 +96,9 @@ func (l Locker) Try(ctx context.Context, name string) (*Lock, error) {
 	defer done()
 	k := &Lock{locker: l, name: name, ended: make(chan struct{})}
 	var err error
-	if k.fence, err = l.Backend.Lease(call, name, l.Owner, 0, l.TTL); err == nil {
-		if err = call.Err(); !time.Now().Before(until) { // whatever the backend says: it may have ended since
-			err = context.DeadlineExceeded
-		}
+	k.fence, err = l.Backend.Lease(call, name, l.Owner, 0, l.TTL)
+	if err == nil && !time.Now().Before(until) { // whatever the backend says: it may have ended since
+		err = context.DeadlineExceeded
 	}
 	switch {
 	case err != nil:
