@@ -122,6 +122,7 @@ func TestNotJudged(t *testing.T) {
 		{"", "", []string{"-set", "oversel=1", file}, `"set" has no "oversel"; it has: change, lose`},
 		{"", "", []string{"gone.json"}, "gone.json: no such file"},
 		{`"means": "promise"`, `"means": "yes"`, []string{"-check", file}, `adapter.json: answers[0].means: "yes": want unknown, promise`},
+		{`"folder": "`, `"folder": "/gone`, []string{"-check", file}, `adapter.json: folder: /gone`},
 		{`["go", "build"`, `["sh", "-c", "echo no compiler >&2; exit 1"`, []string{file}, "referee: build: "},
 		{`"{build}/faulty", "-listen"`, `"{build}/gone", "-listen"`, []string{file}, "Not judged: the shop does not start: shop: fork/exec"},
 	} {

@@ -207,7 +207,8 @@ func (a *Adapter) judge(status int, body []byte) Answer {
 			return answer
 		}
 	}
-	return Answer{Kind: Unknown, Said: fmt.Sprintf("%d %.80s (no rule)", status, bytes.TrimSpace(body))}
+	text := bytes.Join(bytes.Fields(body), []byte(" ")) // in one line
+	return Answer{Kind: Unknown, Said: fmt.Sprintf("%d %.80s (no rule)", status, text)}
 }
 
 // Orders lists all pages, or what the command prints.

@@ -149,8 +149,13 @@ func ReadAdapter(file string, set map[string]string) (*Adapter, error) {
 	if !filepath.IsAbs(a.Folder) {
 		a.Folder = filepath.Join(filepath.Dir(file), a.Folder)
 	}
-	a.Folder, err = filepath.Abs(a.Folder)
-	return a, err
+	if a.Folder, err = filepath.Abs(a.Folder); err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(a.Folder); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s: folder: %s is none", file, a.Folder)
+	}
+	return a, nil
 }
 
 func parseAdapter(text []byte, set map[string]string) (*Adapter, error) {

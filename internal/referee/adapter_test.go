@@ -123,6 +123,7 @@ func TestAnswers(t *testing.T) {
 		{403, `{"reason": true}`, Answer{Refused, "", "403"}},
 		{403, `{"reason": null}`, Answer{Unknown, "", `403 {"reason": null} (no rule)`}},
 		{500, `{"data": {"code": 0}}`, Answer{Unknown, "", `500 {"data": {"code": 0}} (no rule)`}},
+		{502, "<html>\n\t<p>", Answer{Unknown, "", `502 <html> <p> (no rule)`}},
 		{502, ``, Answer{Unknown, "", `502  (no rule)`}},
 	} {
 		if got := a.judge(c.status, []byte(c.body)); got != c.want {
