@@ -118,7 +118,7 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 	case reading.Fence == sluice.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
 	case reading.Fence != "":
-		return true, l.store.FenceSale(ctx, sale.ID, sale.Epoch, reading.Fence)
+		return true, l.fence(ctx, sale, reading.Fence, sale.Epoch) // a script, which waits for no replica, has fenced it
 	case reading.Terms.Version < sale.Terms.Version:
 		row := *sale
 		_, err := l.apply(ctx, &row)
@@ -245,23 +245,29 @@ func (l *Loader) finish(ctx context.Context, sale *sluice.Sale) error {
 	return l.ledger.Unfence(ctx, sale.ID, sale.Epoch)
 }
 
-// lost fences the sale on both sides, unless the row was out of date: then
-// another server has loaded or archived the sale meanwhile. The ledger is
-// fenced under whichever epoch it holds, if it holds any.
+// lost fences a sale of which the ledger has lost something, under whichever epoch
+// the ledger holds, if it holds any.
 func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, why string) error {
+	return l.fence(ctx, sale, sluice.FenceLost+": "+why, sale.Epoch, reading.Epoch)
+}
+
+// fence fences the sale on both sides, unless the row was out of date: then
+// another server has loaded or archived the sale meanwhile. The ledger is first. A
+// server that a network cuts off together with an old primary sees a loss for as
+// long as it is alone, and must not stop the sale for those who sell it: no replica
+// confirms its fence.
+func (l *Loader) fence(ctx context.Context, sale *sluice.Sale, reason string, epochs ...int64) error {
 	now, err := l.store.Sale(ctx, sale.ID)
 	if err != nil || now.Epoch != sale.Epoch || !now.ArchivedAt.IsZero() {
 		return err
 	}
-	reason := sluice.FenceLost + ": " + why
-	err = l.store.FenceSale(ctx, sale.ID, sale.Epoch, reason)
-	for _, epoch := range []int64{sale.Epoch, reading.Epoch} {
-		fenced := l.ledger.Fence(ctx, sale.ID, epoch, reason)
-		if !errors.Is(fenced, sluice.ErrNotLoaded) && !errors.Is(fenced, sluice.ErrStaleEpoch) {
-			err = errors.Join(err, fenced)
+	for _, epoch := range epochs {
+		err := l.ledger.Fence(ctx, sale.ID, epoch, reason)
+		if err != nil && !errors.Is(err, sluice.ErrNotLoaded) && !errors.Is(err, sluice.ErrStaleEpoch) {
+			return err
 		}
 	}
-	return err
+	return l.store.FenceSale(ctx, sale.ID, sale.Epoch, reason)
 }
 
 // ahead distinguishes a row that was read a moment too early from a store that

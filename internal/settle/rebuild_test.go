@@ -459,3 +459,42 @@ func TestRebuildTakesNothingThatIsNotConfirmed(t *testing.T) {
 	}
 	r.inStep(2)
 }
+
+// A server that is cut off together with the old primary has a ledger of an older
+// epoch than the store knows, and no replica. It does not stop the sale that the others
+// sell; a ledger that really was replaced by an older one is fenced and rebuilt.
+func TestALossThatIsNotConfirmedStopsNoSale(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	old := &apart{r.ledger, errors.New("0 of 1 replicas have it")}
+	alone := settle.NewLoader(r.store, old)
+	now, err := sqliteledger.Open(ctx, filepath.Join(t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer now.Close()
+	if err := r.store.FenceSale(ctx, id, 1, "lost: by the test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := settle.NewLoader(r.store, now).Load(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	sale, reading := r.sale(), r.reading()
+	if sale.Epoch != 2 || reading.Epoch != 1 {
+		t.Fatalf("epochs %d and %d", sale.Epoch, reading.Epoch)
+	}
+	if _, err := alone.Follow(ctx, &sale, &reading); !errors.Is(err, old.err) || r.sale().Fence != "" {
+		t.Errorf("%v, fence %q; want the error, and a sale that goes on", err, r.sale().Fence)
+	}
+	reading.Epoch, reading.Fence = 2, "lost: by a script" // that runs on the old primary
+	if _, err := alone.Follow(ctx, &sale, &reading); !errors.Is(err, old.err) || r.sale().Fence != "" {
+		t.Errorf("%v, fence %q; want the error, and a sale that goes on", err, r.sale().Fence)
+	}
+	old.err = nil
+	if changed, err := alone.Follow(ctx, &sale, &reading); !changed || err != nil || r.sale().Fence != reading.Fence {
+		t.Errorf("%v, %v, fence %q; want the sale fenced", changed, err, r.sale().Fence)
+	}
+}
