@@ -110,15 +110,14 @@ func (a *axis) ticks() (all []float64) {
 		return nil
 	}
 	if !a.log {
-		step := math.Pow(10, math.Floor(math.Log10(a.top/2)))
-		for _, times := range []float64{5, 2} {
-			if a.top/(step*times) >= 4 {
-				step *= times
+		ten := math.Pow(10, math.Floor(math.Log10(a.top/6)))
+		for _, step := range []float64{ten, 2 * ten, 5 * ten, 10 * ten} {
+			if a.top/step <= 6 {
+				for n := 0.0; n <= a.top; n += step {
+					all = append(all, n)
+				}
 				break
 			}
-		}
-		for n := 0.0; n <= a.top; n += step {
-			all = append(all, n)
 		}
 		return all
 	}
