@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/bench/machine"
 )
 
@@ -324,6 +325,26 @@ func TestOpening(t *testing.T) {
 	}
 }
 
+func TestOpeningCountsAnswersWhenTheyCome(t *testing.T) {
+	f := openingFigure([]*rushed{
+		{Tries: []try{{0, 120_000, sluice.Accepted}, {10_000, 20_000, sluice.SoldOut}}},
+		{Tries: []try{{60_000, 50_000, sluice.Accepted}, {70_000, 40_000, sluice.Paused}}},
+	})
+	want := figure{
+		perSecond: 4 / 0.12,
+		also: map[string]float64{
+			"accepted": 2, "other_answers": 1, "p50_ms": 50, "p99_ms": 120, "sold_after_ms": 120, "all_answered_after_ms": 120,
+		},
+		series: map[string][][2]float64{
+			"accepted": {{0, 0}, {50, 0}, {100, 40}}, "sold out": {{0, 20}, {50, 0}, {100, 0}},
+			"other": {{0, 0}, {50, 0}, {100, 20}}, "p50": {{0, 120}, {50, 50}}, "p99": {{0, 120}, {50, 50}},
+		},
+	}
+	if diff := cmp.Diff(want, f, cmp.AllowUnexported(figure{}), cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestGrowth(t *testing.T) {
 	rep := turns(t, "growth", small(t))
 	if len(rep.Goals) != len(grownLedgers) {
@@ -340,6 +361,13 @@ func TestIntervalOfTheMedian(t *testing.T) {
 	ratios = append(ratios, 0.1, 9, 1.15, 1.15)
 	if middle, from, to, err := interval(ratios); err != nil || math.Abs(middle-1.15) > 1e-9 || from != 0.8 || to != 1.5 {
 		t.Error(middle, from, to, err)
+	}
+	many := make([]float64, 20)
+	for i := range many {
+		many[i] = float64(20 - i)
+	}
+	if middle, from, to, err := interval(many); err != nil || middle != 10.5 || from != 4 || to != 17 {
+		t.Error(middle, from, to, err) // fewer than 4 of 20 coins: 0.26%; fewer than 5: 1.2%
 	}
 	if _, _, _, err := interval(ratios[:7]); err == nil {
 		t.Error("7 pairs are not enough")
@@ -369,9 +397,9 @@ func TestCompare(t *testing.T) {
 		path := filepath.Join(dir, name)
 		script := fmt.Sprintf(`#!/bin/sh
 case "$*" in *"--only other"*) echo "bench: unknown group" >&2; exit 1;; esac
-n=$(cat %[1]s.n 2>/dev/null || echo 0); echo $((n + 1)) > %[1]s.n
+n=$(cat %[1]s.n 2>/dev/null || echo 0); echo $((n + 1)) > %[1]s.n; echo %[2]s >> %[4]s
 echo "{\"sides\":[{\"name\":\"both\",\"median\":$((%[3]d + n)),\"also\":{\"%[2]s\":1,\"cpu_us\":$((n %% 3 + 1))}}]}"
-`, path, side, value)
+`, path, side, value, filepath.Join(dir, "order"))
 		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -391,6 +419,10 @@ echo "{\"sides\":[{\"name\":\"both\",\"median\":$((%[3]d + n)),\"also\":{\"%[2]s
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+	if order, err := os.ReadFile(filepath.Join(dir, "order")); err != nil ||
+		!strings.HasPrefix(string(order), "only_a\nonly_b\nonly_b\nonly_a\nonly_a\n") {
+		t.Errorf("they ran in the order %q: %v", order, err)
 	}
 	if err := compare(t.Context(), []string{"--pairs", "7", a, b}, io.Discard, &progress{}); err == nil {
 		t.Error("7 pairs were taken")

@@ -226,6 +226,9 @@ func readSale(ctx context.Context, ledger sluice.Ledger) (sluice.Reading, error)
 	return readings[0], nil
 }
 
+// fillers is how many fill at a time: so few that a busy ledger answers all of them in time.
+func fillers(perEntry int) int { return min(64, 8000/perEntry) }
+
 // fill has buyers claim, from one on and below another, in journal entries of a size.
 func fill(
 	ctx context.Context, ledger sluice.Ledger, sale sluice.SaleID, buyers crowd, from, below int64, perEntry int,
@@ -233,7 +236,7 @@ func fill(
 	var next atomic.Int64
 	next.Store(from)
 	group, ctx := errgroup.WithContext(ctx)
-	for range min(64, 64_000/perEntry) {
+	for range fillers(perEntry) {
 		group.Go(func() error {
 			for {
 				to := next.Add(int64(perEntry))
@@ -246,6 +249,9 @@ func fill(
 					claims[i].Buyer, claims[i].Key = buyers.attempt(to - int64(perEntry) + int64(i))
 				}
 				decisions, err := ledger.Claim(ctx, sale, claims)
+				for again := 0; err != nil && ctx.Err() == nil && again < 5; again++ { // the outcome is unknown: ask again
+					decisions, err = ledger.Claim(ctx, sale, claims)
+				}
 				if err != nil {
 					return err
 				}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice/bench/machine"
@@ -162,6 +164,9 @@ func (r *round) atRates(ctx context.Context, p *process, settled func() error) (
 		}
 		f.perSecond = rate
 		point(rate, got)
+	}
+	for _, points := range f.series {
+		slices.SortFunc(points, func(a, b [2]float64) int { return cmp.Compare(a[0], b[0]) })
 	}
 	return f, nil
 }

@@ -103,7 +103,7 @@ func (r *report) plots() (all []picture) {
 
 	if opening := r.side(openingName); opening != nil {
 		answers := plot.Lines{
-			Title: "Answers after a sale opened", Below: opening.Does, X: "ms after the opening", Y: "a second",
+			Title: "Answers after a sale opened", Below: below, X: "ms after the opening", Y: "a second",
 		}
 		for _, name := range []string{"accepted", "sold out", "other"} {
 			if name != "other" || opening.Also["other_answers"] > 0 {

@@ -45,12 +45,9 @@ type Versions struct {
 
 // Describe describes this machine, with the disk that holds the folder.
 func Describe(ctx context.Context, dir string) Machine {
-	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), OS: output(ctx, "uname", "-sr")}
+	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), MemoryGB: MemoryGB(), OS: output(ctx, "uname", "-sr")}
 	if model := field("/proc/cpuinfo", "model name"); model != "" {
 		m.CPU = model
-	}
-	if kb, err := strconv.ParseFloat(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 64); err == nil {
-		m.MemoryGB = kb / (1 << 20)
 	}
 	m.Filesystem = filesystem(ctx, dir)
 	m.FsyncMS, _, _ = Fsync(dir, 100)
@@ -59,6 +56,12 @@ func Describe(ctx context.Context, dir string) Machine {
 		m.Load, _ = strconv.ParseFloat(first, 64)
 	}
 	return m
+}
+
+// MemoryGB is the memory of the machine; 0 where /proc does not say.
+func MemoryGB() float64 {
+	kb, _ := strconv.ParseFloat(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 64)
+	return kb / (1 << 20)
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
