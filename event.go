@@ -358,10 +358,10 @@ type WebhookStore interface {
 	ReplayFailed(ctx context.Context, id WebhookID) (int64, error)
 	// ReplayEvent does so with one event, delivered before or not.
 	// ErrWebhookNotFound; ErrEventNotFound if the cursor is before it: then it
-	// is yet to be sent.
+	// is yet to be sent; *EventsGoneError if it is deleted.
 	ReplayEvent(ctx context.Context, id WebhookID, event int64, subject string) error
 	// ReplayFrom sets the cursor back, so that this event and all after it are
 	// sent (again), and forgets what is kept of them. ErrWebhookNotFound;
-	// ErrEventNotFound if the cursor is before it.
+	// ErrEventNotFound if the cursor is before it; *EventsGoneError.
 	ReplayFrom(ctx context.Context, id WebhookID, event int64) error
 }

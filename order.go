@@ -299,6 +299,9 @@ type Remains struct {
 	At         time.Time `json:"-"`                     // when the last one was deleted; zero before
 	Sums       []Sum     `json:"sums"`                  // by status and currency
 	NotCovered int64     `json:"not_covered,omitempty"` // orders that never held units (I1)
+	// Err says why the store cannot read them. Only lists of sales have it, so that one
+	// damaged row hides no other sale; to read that sale alone is an error.
+	Err error `json:"-"`
 }
 
 // Sum is of the orders that ended with one status and were sold in one currency.

@@ -59,6 +59,8 @@ type AdminSale struct {
 type DeletedOrders struct {
 	At   *Time        `json:"at"` // when the last one was; null while some are left
 	Sums []sluice.Sum `json:"sums"`
+	// Unreadable: the sums are damaged in the store, and the sale alone cannot be shown.
+	Unreadable bool `json:"unreadable,omitempty"`
 }
 
 // Restock changes the total by delta, once per id.

@@ -83,6 +83,12 @@ func (c *checked) gone() {
 	left, _ := c.shop.events("", 1, 1000)
 	wants(c.call(410, false, "GET", "/v1/admin/events?after="+events[0].ID, "", merchant), `"gone"`,
 		fmt.Sprintf("events up to number %d are deleted", left[0].Seq-1))
+	hook := c.must(c.admin("POST", "/v1/admin/webhooks", `{"url":"http://127.0.0.1:9/hook"}`), 201).text("id")
+	for _, ask := range []string{"event", "from"} {
+		wants(c.call(410, false, "POST", "/v1/admin/webhooks/"+hook+"/replay", `{"`+ask+`":"`+events[0].ID+`"}`, merchant),
+			`"gone"`, fmt.Sprintf("events up to number %d are deleted", left[0].Seq-1))
+	}
+	c.must(c.admin("DELETE", "/v1/admin/webhooks/"+hook, ""), 200)
 	for _, e := range left {
 		if e.Data.Order != nil && e.Data.Order.OrderID == sluice.OrderID(id) {
 			c.t.Errorf("event %d has an order that is deleted", e.Seq)

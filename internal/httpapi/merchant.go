@@ -175,6 +175,7 @@ func adminSaleMessage(s *sluice.Sale, r *sluice.Reading) api.AdminSale {
 	if s.Remains != nil {
 		v.DeletedOrders = &api.DeletedOrders{
 			At: api.AtOrNull(s.Remains.At), Sums: append([]sluice.Sum{}, s.Remains.Sums...),
+			Unreadable: s.Remains.Err != nil,
 		}
 	}
 	if r.Loaded {

@@ -146,6 +146,8 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	} else if paid, ok := errors.AsType[*sluice.PaymentConflictError](err); ok {
 		problem(w, api.CodePaymentConflict, fmt.Sprintf("the order has the payment %q; the other one is in its history",
 			paid.Have))
+	} else if gone, ok := errors.AsType[*sluice.EventsGoneError](err); ok {
+		problem(w, api.CodeGone, fmt.Sprintf("events up to number %d are deleted, as order_retention says", gone.First-1))
 	} else if _, ok := errors.AsType[*sluice.PendingError](err); ok {
 		s.Log.Warn("a change waits for the ledger", "path", r.URL.Path, "error", err)
 		problem(w, api.CodeOutcomeUnknown, "the change is stored; it takes effect when the ledger answers again"+

@@ -104,25 +104,30 @@ func (s *Server) listDeliveries(r *http.Request) (any, error) {
 		return nil, err
 	}
 	kept, err := s.Store.Deliveries(r.Context(), hook.ID, state, after, limit)
-	page := api.DeliveryPage{Deliveries: make([]api.Delivery, len(kept))}
+	if err != nil {
+		return nil, err
+	}
+	page := api.DeliveryPage{Deliveries: make([]api.Delivery, 0, len(kept))}
 	for i := range kept {
-		var event sluice.Event
-		if err == nil {
-			event, err = s.event(r.Context(), kept[i].Event)
+		event, err := s.event(r.Context(), kept[i].Event)
+		if _, gone := errors.AsType[*sluice.EventsGoneError](err); gone {
+			continue // deleted since, and what was kept of it, too
 		}
-		page.Deliveries[i] = deliveryMessage(&kept[i], event.ID())
+		if err != nil {
+			return nil, err
+		}
+		page.Deliveries = append(page.Deliveries, deliveryMessage(&kept[i], event.ID()))
 	}
 	if len(kept) == limit {
 		page.Next = strconv.FormatInt(kept[limit-1].Event, 10)
 	}
-	return page, err
+	return page, nil
 }
 
-// event reads one event. sluice.ErrEventNotFound.
+// event reads one event. sluice.ErrEventNotFound, *sluice.EventsGoneError.
 func (s *Server) event(ctx context.Context, seq int64) (sluice.Event, error) {
 	page, err := s.Store.Events(ctx, seq-1, 1)
-	_, gone := errors.AsType[*sluice.EventsGoneError](err)
-	if gone || errors.Is(err, sluice.ErrBadCursor) || err == nil && len(page) == 0 {
+	if errors.Is(err, sluice.ErrBadCursor) || err == nil && len(page) == 0 {
 		err = sluice.ErrEventNotFound
 	}
 	if err != nil {

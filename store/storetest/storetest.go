@@ -143,6 +143,7 @@ var alone = []storeTest{
 
 	{"Purge", testPurge},
 	{"PurgeAfterJump", testPurgeAfterJump},
+	{"RemainsUnreadable", testRemainsUnreadable},
 	{"PurgeWaitsForWebhooks", testPurgeWaitsForWebhooks},
 	{"PurgeCutOff", testPurgeCutOff},
 	{"PurgeNewestOrder", testPurgeNewestOrder},

@@ -1,6 +1,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -120,8 +121,11 @@ func (m millis) Scan(src any) error {
 
 // rules scans the column that holds a sale's rules as one JSON object. Rules
 // that this program does not know are of a newer one, and skipped: it alone
-// asks for them.
-type rules struct{ to *sluice.Rules }
+// asks for them. What is no rules at all is damage.
+type rules struct {
+	to     *sluice.Rules
+	damage *error
+}
 
 func (r rules) Scan(src any) error {
 	var text []byte
@@ -135,7 +139,8 @@ func (r rules) Scan(src any) error {
 	}
 	*r.to = sluice.Rules{}
 	if err := json.Unmarshal(text, r.to); err != nil {
-		return fmt.Errorf("the rules of a sale cannot be read: %w", err)
+		*r.to = sluice.Rules{Eligibility: sluice.EligibleList} // also as this server remembers them: no buyer passes
+		*r.damage = fmt.Errorf("the rules of the sale cannot be read: %w", err)
 	}
 	return nil
 }
@@ -150,16 +155,30 @@ func rulesArg(r *sluice.Rules) string {
 	return string(text)
 }
 
+// scanSale scans a sale; what is damaged in it is an error.
 func scanSale(r row) (sluice.Sale, error) {
-	var s sluice.Sale
+	s, damage, err := scanDamaged(r)
+	return s, cmp.Or(err, damage)
+}
+
+// scanListed scans a sale of a list, which one damaged row must not hide: the damage is
+// noted in the sale.
+func scanListed(r row) (sluice.Sale, error) {
+	s, _, err := scanDamaged(r)
+	return s, err
+}
+
+// scanDamaged scans a sale of which a text may be damaged. With its rules unknown it is
+// fenced, so that no claim passes without them.
+func scanDamaged(r row) (s sluice.Sale, damage, err error) {
 	var listAmount sql.NullInt64
 	var listCurrency, remains sql.NullString
 	var purgedAt time.Time
-	err := r.Scan(slices.Concat([]any{
+	err = r.Scan(slices.Concat([]any{
 		&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency,
 		millis{&s.PaymentWindow},
 		millis{&s.PaymentGrace},
-		rules{&s.Rules},
+		rules{&s.Rules, &damage},
 	}, termsInto(&s.Terms), []any{
 		&s.Epoch, &s.LoadedEpoch, &s.Fence, &s.Taken,
 		limit{&s.Cap},
@@ -169,13 +188,19 @@ func scanSale(r row) (sluice.Sale, error) {
 		moment{&purgedAt},
 		&remains,
 	})...)
+	if damage != nil {
+		s.Fence = damage.Error()
+	}
 	if err == nil && remains.Valid {
 		s.Remains = &sluice.Remains{}
-		err = json.Unmarshal([]byte(remains.String), s.Remains)
+		if bad := json.Unmarshal([]byte(remains.String), s.Remains); bad != nil {
+			damage = fmt.Errorf("what remains of deleted orders cannot be read: %w", bad)
+			s.Remains = &sluice.Remains{Err: damage}
+		}
 		s.Remains.At = purgedAt
 	}
 	s.ListPrice = sluice.Money{Amount: listAmount.Int64, Currency: listCurrency.String}
-	return s, err
+	return s, damage, err
 }
 
 // editableArgs are the values of editableColumns.

@@ -112,7 +112,7 @@ func onSale(id sluice.SaleID, do func(tx *conn, sale *sluice.Sale) error) func(*
 // Sales returns all sales.
 func (s *Store) Sales(ctx context.Context) (list []sluice.Sale, err error) {
 	defer s.wrap(&err, "list sales")
-	return all(s.reads(ctx), sqlSelectSales, scanSale)
+	return all(s.reads(ctx), sqlSelectSales, scanListed)
 }
 
 // SelectSales returns some sales.
@@ -120,15 +120,15 @@ func (s *Store) SelectSales(ctx context.Context, f sluice.SaleFilter) (list []sl
 	defer s.wrap(&err, "select sales")
 	switch {
 	case f.Live:
-		return all(s.reads(ctx), sqlLiveSales, scanSale)
+		return all(s.reads(ctx), sqlLiveSales, scanListed)
 	case f.Fenced:
-		return all(s.reads(ctx), sqlFencedSales, scanSale)
+		return all(s.reads(ctx), sqlFencedSales, scanListed)
 	case f.IDs != nil:
-		return all(s.reads(ctx), sqlNamedSales, scanSale, asTexts(f.IDs))
+		return all(s.reads(ctx), sqlNamedSales, scanListed, asTexts(f.IDs))
 	case f.Limit < 1:
 		return nil, errors.New("limit: want 1 or more")
 	}
-	return all(s.reads(ctx), sqlPageOfSales, scanSale, f.After, f.Limit)
+	return all(s.reads(ctx), sqlPageOfSales, scanListed, f.After, f.Limit)
 }
 
 // asTexts is a list of ids as a statement takes it.

@@ -349,8 +349,13 @@ func (s *Store) ReplayFrom(ctx context.Context, id sluice.WebhookID, event int64
 // to wait for it.
 func (q *conn) canReplay(w *sluice.Webhook, event int64) error {
 	first, err := only[int64](q.row(sqlLockCut))
-	if err == nil && (event < first || event > w.Cursor) {
-		err = sluice.ErrEventNotFound
+	switch {
+	case err != nil:
+		return err
+	case event < 1 || event > w.Cursor:
+		return sluice.ErrEventNotFound
+	case event < first:
+		return &sluice.EventsGoneError{First: first}
 	}
-	return err
+	return nil
 }
