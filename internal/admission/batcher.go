@@ -275,8 +275,8 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 			for i, c := range asking {
 				if err != nil {
 					c.err = err
-				} else {
-					c.decision = decisions[i]
+				} else if c.decision = decisions[i]; c.ratio > 0 && c.decision.Code == sluice.SoldOut {
+					l.permits.begin(soldOutFor)
 				}
 			}
 			b.end(l, permits)

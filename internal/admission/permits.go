@@ -49,12 +49,23 @@ func (p *permits) paused() bool {
 	return until != nil && time.Now().Before(*until)
 }
 
-// begin begins a pause. It is random: a server that was given the last permit
-// must not always be the first to ask again.
-func (p *permits) begin() {
-	until := time.Now().Add(10*time.Millisecond + rand.N(20*time.Millisecond))
-	p.pause.Store(&until)
+// begin begins a pause, or makes it longer.
+func (p *permits) begin(pause time.Duration) {
+	until := time.Now().Add(pause)
+	if now := p.pause.Load(); now == nil || now.Before(until) {
+		p.pause.Store(&until)
+	}
 }
+
+// shortOf is the pause after a batch that got fewer permits than it wants. It is
+// random: a server that was given the last permit must not always be the first to ask
+// again.
+func shortOf() time.Duration { return 10*time.Millisecond + rand.N(20*time.Millisecond) }
+
+// soldOutFor is the pause after a claim that the ledger has refused as sold out. The one
+// permit that there always is would let one claim after the other through to learn the
+// same, until the board knows; units that return cannot be bought for longer than that.
+const soldOutFor = sluice.RefusalLease / 2
 
 // owes reports whether the ledger counts permits that have ended.
 func (p *permits) owes() bool { return p.noted.Load() > p.used.Load() }
@@ -98,7 +109,7 @@ func (b *Batcher) permitted(sale sluice.SaleID, l *lane, batch []*call) (going [
 	var err error
 	if !l.permits.paused() {
 		if leased, until, err = b.lease(sale, l, ratio, want); leased < want {
-			l.permits.begin()
+			l.permits.begin(shortOf())
 		}
 		if leased == 0 {
 			until = time.Time{} // the others need none
