@@ -54,4 +54,6 @@ type Ready struct {
 	Ledger     string `json:"ledger"` // kind: sqlite or redis
 	Store      string `json:"store"`  // kind: sqlite, postgres or mysql
 	StoreState string `json:"store_state"`
+	// LedgerState is "ok", or says that too few replicas are there for wait_replicas.
+	LedgerState string `json:"ledger_state"`
 }

@@ -51,6 +51,7 @@ type Engine struct {
 	server    *httpapi.Server
 
 	connections listeners
+	attendance  *attendance // nil: claims wait for no replicas
 	control     *settle.Control
 
 	reconcile *reconcileJob
@@ -194,7 +195,7 @@ func (e *Engine) compose() error {
 	counts.Gate(gate.Refused, e.batcher.InFlight, e.batcher.Permits)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
 	e.connections.compose(e, proxies, counts)
-	e.server = httpapi.New(httpapi.Options{
+	options := httpapi.Options{
 		Eligibility: eligibility,
 		Proxies:     proxies,
 		Events:      httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress},
@@ -211,7 +212,11 @@ func (e *Engine) compose() error {
 		Buyers:    e.who.verifier,
 		Admins:    e.who.admins, AdminDecided: counts.AdminActions(),
 		Pages: pages, Metrics: counts.Handler(), Decided: counts, Log: e.cfg.Log,
-	})
+	}
+	if e.attendance = newAttendance(e.ledger, &e.cfg); e.attendance != nil {
+		options.Confirmed, options.Attended = e.attendance.ledger.Confirmed, e.attendance.now
+	}
+	e.server = httpapi.New(options)
 	return nil
 }
 
@@ -238,6 +243,9 @@ func (e *Engine) start(ctx context.Context) {
 		keep := retention{records: e.cfg.RecordRetention, orders: e.cfg.OrderRetention, ledgerTime: e.ledgerTime}
 		tidy(running, e.store, e.node, keep, e.cfg.Log)
 	})
+	if e.attendance != nil {
+		e.loops.Go(func() { e.attendance.run(running) })
+	}
 	e.events.start(running, e)
 }
 

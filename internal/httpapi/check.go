@@ -27,6 +27,7 @@ func (s *Server) checkSale(r *http.Request) (any, error) {
 	}}
 	c.clocks(ctx)
 	c.loaded()
+	c.replicas(ctx)
 	c.opening()
 	c.units()
 	c.eligibility()
@@ -120,6 +121,26 @@ func (c *saleCheck) loaded() {
 		c.say("loaded", api.CheckOK, "epoch %d, terms %d", reading.Epoch, reading.Terms.Version)
 	}
 }
+
+// replicas: with wait_replicas no claim is accepted that too few of them have.
+func (c *saleCheck) replicas(ctx context.Context) {
+	if c.server.Confirmed == nil {
+		return
+	}
+	began := time.Now()
+	if err := c.server.Confirmed(ctx, c.view.Sale.ID); err != nil {
+		c.say("replicas", api.CheckFail, "claims are not accepted: %v", err)
+		return
+	}
+	took, status, rest := time.Since(began), api.CheckOK, ""
+	if took > slowReplicas {
+		status, rest = api.CheckWarn, "; each claim takes that much longer"
+	}
+	c.say("replicas", status, "have what is written after %s%s", took.Round(time.Millisecond), rest)
+}
+
+// slowReplicas is how long replicas may take before it is worth a look.
+const slowReplicas = 200 * time.Millisecond
 
 // opening: the ledger opens the sale by its clock, no server has to act.
 func (c *saleCheck) opening() {

@@ -130,7 +130,10 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status := s.Kinds
-	status.Status, status.StoreState = "ready", "ok"
+	status.Status, status.StoreState, status.LedgerState = "ready", "ok", "ok"
+	if s.Attended != nil && s.Attended() != nil { // no server can do without them: none is better than another
+		status.LedgerState = "too few replicas; claims of some sales are not accepted"
+	}
 	switch {
 	case errors.Is(l.store, sluice.ErrStoreFull):
 		status.StoreState = "full; accepted orders wait in the journal"

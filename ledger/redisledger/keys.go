@@ -43,6 +43,9 @@ func (k keys) address(id sluice.SaleID, address string) string {
 // expires.
 func (k keys) permits(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:permits" }
 
+// probe is what Confirmed writes. It expires.
+func (k keys) probe(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:probe" }
+
 // of lists the keys that most scripts need: sale, buyers, journal.
 func (k keys) of(id sluice.SaleID) []string {
 	return []string{k.sale(id), k.buyers(id), k.journal(id)}

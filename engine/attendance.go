@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/ledger/redisledger"
+)
+
+// attendance watches whether Redis has the replicas that claims wait for: before a sale
+// opens there is no claim by which an operator would see that they are missing.
+type attendance struct {
+	ledger *redisledger.Ledger
+	log    *slog.Logger
+	last   atomic.Pointer[error] // what the last look has found
+}
+
+// newAttendance returns nil if claims wait for no replicas.
+func newAttendance(ledger sluice.Ledger, c *Config) *attendance {
+	redis, ok := ledger.(*redisledger.Ledger)
+	if !ok || c.WaitReplicas <= 0 {
+		return nil
+	}
+	return &attendance{ledger: redis, log: c.Log}
+}
+
+// now is what the last look has found.
+func (a *attendance) now() error {
+	if err := a.last.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// attendEvery is how often a server looks.
+const attendEvery = 5 * time.Second
+
+func (a *attendance) run(ctx context.Context) {
+	trouble := loop.Trouble{
+		Log: a.log, Begins: "too few replicas for wait_replicas: claims of some sales are not accepted",
+		Ceases: "there are enough replicas for wait_replicas again",
+	}
+	for range loop.Every(ctx, attendEvery) {
+		err := a.ledger.Attended(ctx)
+		a.last.Store(&err)
+		trouble.Note(err)
+	}
+}

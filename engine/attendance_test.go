@@ -1,0 +1,62 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// Before a sale opens no claim shows that the replica is missing which claims wait for:
+// sale check, the log and /readyz say so, and the server stays ready. One that lags is
+// connected, and only sale check sees it.
+func TestMissingReplicasAreSeen(t *testing.T) {
+	t.Parallel()
+	primary := servertest.StartRedis(t, "--repl-diskless-sync-delay", "0")
+	replica := primary.Replica(t)
+	out := &logged{}
+	b := openBranch(t, engine.Config{
+		Ledger: primary.URL(), Store: servertest.Postgres(t), Node: "one", WaitReplicas: 1, Log: out.logger(),
+	})
+	sale := prepared("phones", time.Now().Add(time.Hour), sluice.Rules{})
+	if _, err := b.engine.Control().Create(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	sees := func(when, check, ready string) {
+		t.Helper()
+		until(t, "sale check and /readyz to be right "+when, func() bool {
+			answer, err := b.client.CheckSale(t.Context(), "phones")
+			if err != nil {
+				t.Fatal(err)
+			}
+			state, err := b.client.Ready(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range answer.Checks {
+				if c.Name == "replicas" {
+					return strings.HasPrefix(string(c.Status)+" "+c.Detail, check) && strings.HasPrefix(state.LedgerState, ready)
+				}
+			}
+			t.Fatal("no word about replicas")
+			return false
+		})
+	}
+	good := string(api.CheckOK) + " have what is written after "
+	bad := string(api.CheckFail) + " claims are not accepted: "
+	sees("at first", good, "ok")
+	replica.Kill()
+	sees("without the replica", bad, "too few replicas")
+	if len(out.lines("too few replicas for wait_replicas", "has 0 of 1 replicas")) != 1 {
+		t.Error("the log does not say it once")
+	}
+	replica.Start()
+	sees("with the replica", good, "ok")
+	replica.Freeze()
+	defer replica.Thaw()
+	sees("with a replica that lags", bad, "ok")
+}
