@@ -33,6 +33,7 @@ func TestClusterPrimaryKilled(t *testing.T)    { onCluster(t, 0, primaryKilled) 
 func TestClusterPrimaryComesBack(t *testing.T) { onCluster(t, 1, primaryComesBack) }
 func TestClusterPrimaryFrozen(t *testing.T)    { onCluster(t, 0, primaryFrozen) }
 func TestClusterReplicaLags(t *testing.T)      { onCluster(t, 0, replicaLags) }
+func TestClusterReplicaSlow(t *testing.T)      { onCluster(t, 1, replicaSlow) }
 func TestClusterSlotMoves(t *testing.T)        { onCluster(t, 1, slotMoves) }
 
 // The same in any order, for as long as SLUICE_TEST_SOAK says.
@@ -327,6 +328,50 @@ func replicaMissed(t *testing.T, f *failover) {
 	f.accepts(t, "the second replica came back")
 }
 
+// The only replica answers slowly: first within what WAIT allows, and claims wait for
+// it; then too late for many. What it has not confirmed is neither promised nor stored,
+// nothing is fenced, and the sale on another shard does not notice.
+func replicaSlow(t *testing.T, f *failover) {
+	replica := f.replicas(t, f.owner(t, f.sale))[0]
+	for _, pause := range []time.Duration{300 * time.Millisecond, 1300 * time.Millisecond} {
+		stop := make(chan struct{})
+		var slow sync.WaitGroup
+		slow.Go(func() {
+			for over := false; !over; {
+				replica.Freeze()
+				time.Sleep(pause)
+				replica.Thaw()
+				select {
+				case <-stop:
+					over = true
+				case <-time.After(pause / 10):
+				}
+			}
+		})
+		end := sync.OnceFunc(func() { close(stop); slow.Wait() })
+		t.Cleanup(end)
+		before, late := f.rush.accepted(), time.Duration(0)
+		for range 10 {
+			probe := loadgen.Promise{Buyer: 850_000 + len(f.probes), Key: client.NewKey()}
+			begun := time.Now()
+			f.await(t, "a claim while the replica is slow", func() bool {
+				order, err := f.place(t, f.servers[0], probe)
+				probe.Order = order
+				return err == nil
+			})
+			late = max(late, time.Since(begun))
+			f.probes = append(f.probes, probe)
+		}
+		f.besideSells(t)
+		end()
+		t.Logf("with pauses of %v the slowest of ten claims is accepted after %v, repeats included; %d claims accepted",
+			pause, late, f.rush.accepted()-before)
+	}
+	if sale, err := f.servers[0].merchant().AdminSale(t.Context(), f.sale); err != nil || sale.Epoch != 1 {
+		t.Errorf("a slow replica is no loss, and the sale has been rebuilt: %+v, %v", sale, err)
+	}
+}
+
 // The database stores nothing, no replica follows, and all who know the last
 // claims die: the primary and the servers. Without WAIT, promises are lost.
 func allWhoKnowDie(t *testing.T, f *failover) {
@@ -461,10 +506,15 @@ func hasSlot(ranges []string, slot int) bool {
 	})
 }
 
-// clusterNodes is CLUSTER NODES of the first node that answers, in words.
+// clusterNodes is CLUSTER NODES of the first node that answers and is not cut off, in words.
 func (f *failover) clusterNodes(t *testing.T) (nodes [][]string) {
 	t.Helper()
 	for _, s := range f.nodes {
+		if f.split != nil {
+			if cut := f.split.cut.Load(); cut != nil && cut.node == s {
+				continue
+			}
+		}
 		if lines, err := s.Ask("CLUSTER NODES"); err == nil {
 			for _, line := range lines {
 				if words := strings.Fields(line); len(words) >= 8 {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
@@ -22,6 +23,12 @@ import (
 func TestSentinelPartition(t *testing.T) {
 	t.Parallel()
 	newFailover(t, 1, startSplit(t)).run(t, 15*time.Second, networkCut)
+}
+
+// A cluster is cut in two: the primary of the sale and a server are alone.
+func TestClusterPartition(t *testing.T) {
+	t.Parallel()
+	newFailover(t, 1, startSplitShards(t)).run(t, 15*time.Second, networkCut)
 }
 
 // The same again and again, for as long as SLUICE_TEST_SOAK says. Without WAIT both
@@ -41,7 +48,7 @@ func onPartition(t *testing.T, wait int) {
 // and the first server that are alone, and all others, sentinels included. The
 // database is on both sides.
 type partition struct {
-	url   string                             // by which the server that will be alone reaches the sentinels
+	url   string                             // by which the server that will be alone reaches the others
 	shown map[*servertest.RedisServer]string // addresses by which all others know the nodes
 	cut   atomic.Pointer[sides]              // nil: the network is whole
 }
@@ -49,8 +56,8 @@ type partition struct {
 // sides says who is alone.
 type sides struct {
 	node  *servertest.RedisServer
-	pid   int      // of the server
-	peers sync.Map // by a connection's port: whether it is the server's
+	pids  [2]int   // of the server and the node
+	peers sync.Map // by a connection's port: whether one of the two has made it
 }
 
 // startSplit is startSentinels with a proxy before each node, and before each
@@ -85,6 +92,46 @@ func startSplit(t *testing.T) *replicated {
 	return r
 }
 
+// startSplitShards is startShards with two proxies before each node: for servers and
+// replicas, and for the other nodes.
+func startSplitShards(t *testing.T) *replicated {
+	p, r := &partition{shown: map[*servertest.RedisServer]string{}}, startShards(t)
+	r.split = p
+	var shown []string
+	for _, node := range r.nodes {
+		_, port, _ := net.SplitHostPort(node.Addr())
+		own, err := strconv.Atoi(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for setting, port := range map[string]int{"port": own, "bus-port": own + 10_000} {
+			addr := servertest.StartProxy(t, func(from net.Conn) (string, func() bool) {
+				return "127.0.0.1:" + strconv.Itoa(port), func() bool { return p.separates(from, node) }
+			})
+			_, announced, _ := net.SplitHostPort(addr)
+			ask(t, node, "CONFIG SET cluster-announce-%s %s", setting, announced)
+			if port == own {
+				p.shown[node] = addr
+			}
+		}
+		shown = append(shown, p.shown[node])
+	}
+	for _, node := range r.nodes {
+		await(t, "all nodes to know all by their proxies", func() bool {
+			text := strings.Join(ask(t, node, "CLUSTER NODES"), "\n")
+			for _, addr := range shown {
+				if !strings.Contains(text, addr+"@") {
+					return false
+				}
+			}
+			return strings.Count(text, " connected") == len(r.nodes)
+		})
+	}
+	r.url = "redis+cluster://" + strings.Join(shown, ",")
+	p.url = r.url
+	return r
+}
+
 // separates reports whether a connection to a node is cut now.
 func (p *partition) separates(from net.Conn, to *servertest.RedisServer) bool {
 	cut := p.cut.Load()
@@ -94,7 +141,7 @@ func (p *partition) separates(from net.Conn, to *servertest.RedisServer) bool {
 	port := from.RemoteAddr().(*net.TCPAddr).Port
 	alone, known := cut.peers.Load(port)
 	if !known {
-		alone, _ = cut.peers.LoadOrStore(port, hasPort(cut.pid, port))
+		alone, _ = cut.peers.LoadOrStore(port, hasPort(cut.pids[0], port) || hasPort(cut.pids[1], port))
 	}
 	return alone.(bool) != (to == cut.node)
 }
@@ -141,7 +188,8 @@ func networkCut(t *testing.T, f *failover) {
 	}
 	beside := &f.rush.progress[0].Accepted
 	before, others := beside.Load(), f.rush.accepted()-beside.Load()
-	f.split.cut.Store(&sides{node: primary, pid: alone.cmd.Process.Pid})
+	f.split.cut.Store(&sides{node: primary, pids: [2]int{alone.cmd.Process.Pid, primary.Pid()}})
+	f.besideSells(t)
 	both := loadgen.Promise{Buyer: 800_000, Key: client.NewKey()}
 	if f.wait > 0 {
 		awaitQuiet(t, beside.Load)
@@ -152,7 +200,8 @@ func networkCut(t *testing.T, f *failover) {
 				if err == nil {
 					t.Errorf("%s is accepted, and no replica has it", order)
 				}
-				return client.CodeOf(err) == api.CodeOutcomeUnknown
+				code := client.CodeOf(err) // a primary of a cluster decides nothing more when it has been alone for a while
+				return code == api.CodeOutcomeUnknown || f.beside != nil && code == sluice.Unavailable.String()
 			})
 		}
 	}

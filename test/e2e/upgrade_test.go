@@ -58,6 +58,61 @@ func TestRollingUpgradeOnMySQL(t *testing.T) {
 	rolling(t, backends{servertest.Redis(t), servertest.MySQL(t)}, buildOld(t), 6*time.Second)
 }
 
+// Redis is emptied while old and new servers sell together, and once more after an old one
+// has been killed: servers of both versions rebuild, and every promise is kept.
+func TestRedisIsEmptiedAmidAnUpgrade(t *testing.T) {
+	t.Parallel()
+	const total, perBuyer = 1_000_000, 50
+	redis := servertest.StartRedis(t)
+	on, old := backends{redis.URL(), servertest.Postgres(t)}, buildOld(t)
+	var servers []*server
+	var urls []string
+	for range 3 {
+		s := newServer(t, on)
+		s.program = old
+		s.launch()
+		servers = append(servers, s)
+	}
+	for _, s := range servers {
+		s.ready()
+		urls = append(urls, s.url)
+	}
+	sale := createSale(t, servers[0], total, perBuyer)
+	awaitState(t, servers, sale, sluice.StateOpen)
+	rush := startRush(t, loadgen.Options{
+		Sale: sale, Buyers: 500, Rate: 60, Duration: 15 * time.Second, Again: 0.1,
+	}, urls, 51, 51, 52)
+	empty := func(when string) {
+		t.Helper()
+		redisCommand(t, redis.Addr(), "FLUSHALL")
+		before := rush.accepted()
+		begun := time.Now()
+		await(t, "claims to be accepted "+when, func() bool { return rush.accepted() > before+20 || rush.isOver() })
+		t.Logf("%s: accepted again after %v", when, time.Since(begun).Round(time.Millisecond))
+	}
+	await(t, "a rush", func() bool { return rush.accepted() > 50 })
+	if code := servers[0].terminate(); code != 0 {
+		t.Errorf("the old server ends with %d", code)
+	}
+	servers[0].program = ""
+	servers[0].start()
+	empty("beside two old servers")
+	servers[1].kill()
+	empty("with an old server killed")
+	servers[1].program = ""
+	servers[1].start()
+	empty("beside one old server")
+	if code := servers[2].terminate(); code != 0 {
+		t.Errorf("the old server ends with %d", code)
+	}
+	servers[2].program = ""
+	servers[2].start()
+	verify(t, servers[2], rush, total, perBuyer)
+	for i, url := range urls {
+		repeatAt(t, url, sale, rush.outcomes[(i+1)%len(urls)], 30, "after the upgrade")
+	}
+}
+
 // The same for as long as SLUICE_TEST_SOAK says.
 func TestSoakRollingUpgrade(t *testing.T) {
 	end := time.Now().Add(soak(t))
