@@ -30,6 +30,22 @@ type Ledger interface {
 	Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error)
 }
 
+// confirmer is a ledger with replicas, as redisledger.Ledger is.
+type confirmer interface {
+	Confirmed(ctx context.Context, sale sluice.SaleID) error
+}
+
+// current is an error if other servers may have replaced this ledger: it has replicas to
+// wait for, which do not confirm what it writes, as behind a network that is cut. What it
+// lacks then proves nothing to the store, which the others use as well: neither a fence
+// nor a load may follow from it.
+func current(ctx context.Context, ledger any, sale sluice.SaleID) error {
+	if l, ok := ledger.(confirmer); ok {
+		return l.Confirmed(ctx, sale)
+	}
+	return nil
+}
+
 // Loader brings sales into the ledger and keeps their terms there up to date.
 // Any number of servers may do so at the same time: every step is guarded by
 // the sale's epoch, and no step refills a live sale.
@@ -61,7 +77,7 @@ func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error {
 // begin does the first two steps. A store that was restored from an older copy
 // gives epochs that its ledger has seen; they are passed over.
 func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImage, error) {
-	if err := l.forgotten(ctx, sale); err != nil {
+	if err := errors.Join(current(ctx, l.ledger, sale), l.forgotten(ctx, sale)); err != nil {
 		return sluice.LoadImage{}, err
 	}
 	for passed := int64(0); ; {
@@ -126,7 +142,7 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 	case !reading.Terms.Same(&sale.Terms):
 		return true, l.otherTerms(ctx, sale.ID)
 	case sale.Cap != sale.Total && reading.Terms.Version == sale.Terms.Version:
-		return true, l.store.ConfirmTotal(ctx, sale.ID, sale.Version)
+		return true, l.confirmTotal(ctx, sale)
 	}
 	return false, nil
 }
@@ -185,7 +201,7 @@ func (l *Loader) apply(ctx context.Context, sale *sluice.Sale) (refused bool, er
 		err := l.ledger.Apply(ctx, sale.ID, sale.Epoch, sale.Terms)
 		if !errors.Is(err, sluice.ErrBelowTaken) {
 			if err == nil && sale.Cap != sale.Total {
-				err = l.store.ConfirmTotal(ctx, sale.ID, sale.Version)
+				err = l.confirmTotal(ctx, sale)
 			}
 			return refused, err
 		}
@@ -245,6 +261,14 @@ func (l *Loader) finish(ctx context.Context, sale *sluice.Sale) error {
 	return l.ledger.Unfence(ctx, sale.ID, sale.Epoch)
 }
 
+// confirmTotal lowers the store's cap, since the ledger has the lower total.
+func (l *Loader) confirmTotal(ctx context.Context, sale *sluice.Sale) error {
+	if err := current(ctx, l.ledger, sale.ID); err != nil {
+		return err
+	}
+	return l.store.ConfirmTotal(ctx, sale.ID, sale.Version)
+}
+
 // lost fences a sale of which the ledger has lost something, under whichever epoch
 // the ledger holds, if it holds any.
 func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, why string) error {
@@ -261,6 +285,10 @@ func (l *Loader) fence(ctx context.Context, sale *sluice.Sale, reason string, ep
 	if err != nil || now.Epoch != sale.Epoch || !now.ArchivedAt.IsZero() {
 		return err
 	}
+	// A fence that changes nothing writes nothing, which WAIT does not cover from Redis 7.2 on.
+	if err := current(ctx, l.ledger, sale.ID); err != nil {
+		return err
+	}
 	for _, epoch := range epochs {
 		err := l.ledger.Fence(ctx, sale.ID, epoch, reason)
 		if err != nil && !errors.Is(err, sluice.ErrNotLoaded) && !errors.Is(err, sluice.ErrStaleEpoch) {
@@ -275,6 +303,9 @@ func (l *Loader) fence(ctx context.Context, sale *sluice.Sale, reason string, ep
 func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
 	now, err := l.store.Sale(ctx, sale.ID)
 	if err != nil || now.Epoch >= reading.Epoch || now.Fence != "" {
+		return err
+	}
+	if err := current(ctx, l.ledger, sale.ID); err != nil {
 		return err
 	}
 	return l.store.FenceSale(ctx, sale.ID, now.Epoch,

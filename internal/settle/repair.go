@@ -104,6 +104,9 @@ func (c *comparison) fence(ctx context.Context) error {
 	if c.why == "" {
 		return nil
 	}
+	if err := current(ctx, c.ledger, c.sale); err != nil {
+		return err
+	}
 	reason := sluice.FenceLost + ": " + c.why
 	if err := c.store.FenceSale(ctx, c.sale, c.First.Epoch, reason); err != nil {
 		return err

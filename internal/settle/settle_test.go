@@ -466,3 +466,44 @@ func (l outdated) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Rea
 	}
 	return readings, err
 }
+
+// replaced is a ledger whose replicas do not confirm what it writes.
+type replaced struct{ *sqliteledger.Ledger }
+
+var errUnconfirmed = errors.New("0 of 1 replicas have it")
+
+func (replaced) Confirmed(context.Context, sluice.SaleID) error { return errUnconfirmed }
+
+// A ledger that others may have replaced proves nothing: the store, which they use as
+// well, is neither fenced nor loaded from, nor told of a lower total, for what it lacks.
+func TestAReplacedLedgerStopsNoSale(t *testing.T) {
+	r := newRig(t)
+	r.create(-time.Minute)
+	loader := settle.NewLoader(r.store, replaced{r.ledger})
+	if err := loader.Load(t.Context(), id); !errors.Is(err, errUnconfirmed) || r.sale().Epoch != 0 {
+		t.Errorf("a load: %v, epoch %d", err, r.sale().Epoch)
+	}
+	if err := r.loader.Load(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	lowered, err := r.store.ChangeSale(t.Context(), id, func(s *sluice.Sale) error { s.Total = 5; return nil })
+	if err != nil || lowered.Cap != 10 {
+		t.Fatalf("cap %d, %v", lowered.Cap, err)
+	}
+	for what, change := range map[string]func(*sluice.Reading){
+		"not loaded":    func(is *sluice.Reading) { is.Loaded = false },
+		"an old epoch":  func(is *sluice.Reading) { is.Epoch = 0 },
+		"a new epoch":   func(is *sluice.Reading) { is.Epoch = 2 },
+		"fenced":        func(is *sluice.Reading) { is.Fence = "lost: its journal" },
+		"a lower total": func(is *sluice.Reading) { is.Terms = lowered.Terms },
+	} {
+		sale, reading := r.sale(), r.reading()
+		change(&reading)
+		if _, err := loader.Follow(t.Context(), &sale, &reading); !errors.Is(err, errUnconfirmed) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if now := r.sale(); now.Fence != "" || now.Epoch != 1 || now.Cap != 10 {
+			t.Errorf("%s: the store has %+v", what, now)
+		}
+	}
+}
