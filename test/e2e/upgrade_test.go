@@ -82,12 +82,23 @@ func TestRedisIsEmptiedAmidAnUpgrade(t *testing.T) {
 	rush := startRush(t, loadgen.Options{
 		Sale: sale, Buyers: 500, Rate: 60, Duration: 15 * time.Second, Again: 0.1,
 	}, urls, 51, 51, 52)
+	var probes []loadgen.Promise
 	empty := func(when string) {
 		t.Helper()
+		// What only the journal and a server that is gone know would be lost with the journal.
+		await(t, "a moment in which all is stored", func() bool {
+			now, err := servers[0].merchant().AdminSale(t.Context(), sale)
+			return err == nil && now.Backlog == 0
+		})
 		redisCommand(t, redis.Addr(), "FLUSHALL")
-		before := rush.accepted()
-		begun := time.Now()
-		await(t, "claims to be accepted "+when, func() bool { return rush.accepted() > before+20 || rush.isOver() })
+		begun, probe := time.Now(), loadgen.Promise{Buyer: 900_000 + len(probes), Key: client.NewKey()}
+		await(t, "a claim to be accepted "+when, func() bool {
+			got, err := buyer(t, servers[0].url, loadgen.BuyerName(probe.Buyer), client.Options{PlaceAttempts: 1}).
+				Place(t.Context(), sale, probe.Key, api.PlaceOrder{Quantity: 1})
+			probe.Order = got.OrderID
+			return err == nil
+		})
+		probes = append(probes, probe)
 		t.Logf("%s: accepted again after %v", when, time.Since(begun).Round(time.Millisecond))
 	}
 	await(t, "a rush", func() bool { return rush.accepted() > 50 })
@@ -107,6 +118,8 @@ func TestRedisIsEmptiedAmidAnUpgrade(t *testing.T) {
 	}
 	servers[2].program = ""
 	servers[2].start()
+	rush.wait()
+	rush.outcomes = append(rush.outcomes, &loadgen.Outcome{Promises: probes})
 	verify(t, servers[2], rush, total, perBuyer)
 	for i, url := range urls {
 		repeatAt(t, url, sale, rush.outcomes[(i+1)%len(urls)], 30, "after the upgrade")
