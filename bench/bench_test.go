@@ -270,10 +270,12 @@ func TestDurable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("wrk takes whole seconds")
 	}
+	all := backends
+	backends = []backend{servers} // the others' rounds are the same
 	rep := turns(t, "durable", small(t))
-	if len(rep.Goals) != 3 || rep.side(acceptedName(servers)).Median <= 0 ||
-		rep.side(acceptedName(embedded)).Also["disk_B_per_order"] < 100 {
-		t.Errorf("%+v", rep.Goals)
+	backends = all
+	if s := rep.side(acceptedName(servers)); len(rep.Goals) != 1 || s.Median <= 0 || s.Also["disk_B_per_order"] < 100 {
+		t.Errorf("%+v of %+v", s, rep.Goals)
 	}
 }
 
@@ -281,7 +283,9 @@ func TestLatency(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the search for the highest rate takes a while")
 	}
-	rep := turns(t, "latency", small(t))
+	o := small(t)
+	o.long = 100 * time.Millisecond
+	rep := turns(t, "latency", o)
 	for _, b := range backends {
 		s := rep.side(latencyName(b.name))
 		if s.Also[p99At(1000)] <= 0 || s.Also[overFloor(5000)] <= 0 || len(s.Series["p99"]) < 3 {
@@ -346,6 +350,9 @@ func TestOpeningCountsAnswersWhenTheyCome(t *testing.T) {
 }
 
 func TestGrowth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some hundred thousand claims")
+	}
 	rep := turns(t, "growth", small(t))
 	if len(rep.Goals) != len(grownLedgers) {
 		t.Errorf("%+v", rep.Goals)

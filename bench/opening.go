@@ -55,7 +55,7 @@ func (d *database) openingSecond(ctx context.Context, r *round, count int) (f fi
 		all = append(all, p)
 	}
 	each, units := r.opening/count, int64(r.opening/5)
-	opens := time.Now().Add(5*time.Second + time.Duration(r.opening)*200*time.Microsecond).Truncate(time.Millisecond)
+	opens := time.Now().Add(time.Second + time.Duration(r.opening)*250*time.Microsecond).Truncate(time.Millisecond)
 	if err := all[0].createSale(ctx, units, opens); err != nil {
 		return f, err
 	}
