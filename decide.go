@@ -1,0 +1,86 @@
+package sluice
+
+import "time"
+
+// Account is what a buyer has of a sale.
+type Account struct {
+	Units  int64 // of live orders (I3)
+	Orders int64 // accepted claims, ended ones too
+	Unpaid int64 // of them, those that ended unpaid
+}
+
+// Over reports whether one more claim of these units would exceed the limit per
+// buyer (I3), or the buyer has had all the orders, or all the unpaid endings, of
+// the terms.
+func (t *Terms) Over(have Account, quantity int64) bool {
+	return t.MaxPerBuyer != Unlimited && have.Units+quantity > t.MaxPerBuyer ||
+		t.MaxUnpaid != 0 && have.Unpaid >= t.MaxUnpaid ||
+		t.MaxOrders != Unlimited && have.Orders >= t.MaxOrders
+}
+
+// Cooldown is the refusal that goes on until Until although it has been lifted
+// (RefusalLease). The zero value is none.
+type Cooldown struct {
+	Code  Code
+	Until time.Time
+}
+
+// Lasts reports whether there is a cooldown at now.
+func (c Cooldown) Lasts(now time.Time) bool { return c.Code != 0 && InCooldown(now, c.Until) }
+
+// Verdict is what is the same for every new claim of a batch: one moment, and what
+// window, pause and cooldown say at it.
+type Verdict struct {
+	Now      time.Time
+	terms    *Terms
+	standing Code // what window, pause and cooldown say, or 0 (I8)
+	cooling  bool // SoldOut goes on although units are available
+}
+
+// Verdict returns the one of this moment.
+func (t *Terms) Verdict(now time.Time, cooldown Cooldown) Verdict {
+	v := Verdict{Now: now, terms: t, standing: t.Refusal(now)}
+	switch {
+	case !cooldown.Lasts(now):
+	case cooldown.Code == SoldOut:
+		v.cooling = true
+	case v.standing == 0 || cooldown.Code < v.standing: // the earlier in precedence
+		v.standing = cooldown.Code
+	}
+	return v
+}
+
+// Decide answers a claim that repeats none, of a buyer who has this, when so many
+// units are taken, in the order of precedence. The code is 0 if nothing refuses it.
+// The caller adds the orders of a refusal by BuyerLimit.
+func (v *Verdict) Decide(have Account, taken, quantity int64) Decision {
+	switch available := v.terms.Available(taken); {
+	case v.standing == NotOpen:
+		return Decision{Code: NotOpen, OpensAt: v.terms.OpensAt}
+	case v.standing != 0:
+		return Decision{Code: v.standing}
+	case v.terms.Over(have, quantity):
+		return Decision{Code: BuyerLimit}
+	case v.cooling || available == 0:
+		return Decision{Code: SoldOut}
+	case available != Unlimited && available < quantity: // I1
+		return Decision{Code: Insufficient}
+	}
+	return Decision{}
+}
+
+// Reopens returns the refusal that a cooldown has to go on with when other terms
+// take the place of these, or 0: they lift it now, or before every server knows.
+func (t *Terms) Reopens(terms *Terms, taken int64, now time.Time) Code {
+	before, after := t.Refusal(now), terms.Refusal(now)
+	switch {
+	case after == 0 && before != 0:
+		return before
+	case after == 0 && t.Available(taken) == 0 && terms.Available(taken) != 0:
+		return SoldOut
+	case after == NotOpen && before == NotOpen &&
+		terms.OpensAt.Before(t.OpensAt) && terms.OpensAt.Before(now.Add(RefusalLease)):
+		return NotOpen // the opening has moved nearer than the lease
+	}
+	return 0
+}
