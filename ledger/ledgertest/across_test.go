@@ -71,11 +71,11 @@ func TestLedgersAgree(t *testing.T) {
 // TestEquivalentCatches: two ledgers that differ in one answer are not the same.
 func TestEquivalentCatches(t *testing.T) {
 	script := newScript(1, scriptSteps)
-	a, err := play(t, newSQLite(t), script, 1, 0)
+	a, err := play(t, variant{}, newSQLite(t), script, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := play(t, newSQLite(t), script, 1, 64)
+	b, err := play(t, variant{Batch: 64}, newSQLite(t), script, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

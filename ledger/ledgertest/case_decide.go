@@ -167,13 +167,11 @@ var decideCases = []testCase{
 		}
 		e.claims(odd...)
 		records := e.records(sale)
-		entries := e.peek(sale)
-		if len(entries) != 1 {
-			e.Fatalf("%d entries, want 1", len(entries))
+		for _, entry := range e.wantEntries(1) {
+			e.same("journal", entry.Claims, odd)
 		}
-		for i, want := range odd {
+		for _, want := range odd {
 			e.same("record", records[want.Order].Claim, want)
-			e.same("journal", entries[0].Claims[i], want)
 			if d := e.one(want); !d.Replayed {
 				e.Errorf("repeat of %q: %+v", want.Buyer, d)
 			}
@@ -213,9 +211,7 @@ var decideCases = []testCase{
 		if n := len(e.records(sale)); n != 1 {
 			e.Errorf("%d records, want 1", n)
 		}
-		if n := len(e.peek(sale)); n != 1 {
-			e.Errorf("%d journal entries, want 1", n)
-		}
+		e.wantEntries(1)
 		// A refused key is not taken: it may come again, with other content.
 		e.change(sale, func(t *sluice.Terms) { t.Total = 5 })
 		e.clock.Advance(sluice.RefusalLease)

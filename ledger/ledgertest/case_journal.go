@@ -20,6 +20,9 @@ var readCases = []testCase{
 			Sale: "b", Loaded: true, Epoch: 1, Seq: 1, Taken: 2, Terms: plenty(), Now: start, Backlog: 1,
 			Oldest: 1,
 		}
+		if e.noJournal {
+			b.Backlog, b.Oldest = 0, 0
+		}
 		e.same("readings", readings, []sluice.Reading{
 			b,
 			{Sale: "unknown", Now: start},
@@ -115,8 +118,10 @@ var readCases = []testCase{
 		e.wantErr("Holders", e.ledger.Holders(e.ctx, sale, func(sluice.BuyerID) bool { return true }), sluice.ErrNotLoaded)
 		_, err := e.ledger.Find(e.ctx, order, "ann")
 		e.wantErr("Find", err, sluice.ErrNotLoaded)
-		_, err = e.ledger.ReadJournal(e.ctx, sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 1})
-		e.wantErr("ReadJournal", err, sluice.ErrNotLoaded)
+		if !e.noJournal {
+			_, err = e.ledger.ReadJournal(e.ctx, sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 1})
+			e.wantErr("ReadJournal", err, sluice.ErrNotLoaded)
+		}
 
 		e.load(sale, total(5))
 		claim := e.claim("ann", "k", 1)
@@ -156,7 +161,7 @@ func seqs(entries []sluice.Entry) []int64 {
 
 // journalCases: at least once, with acknowledgement, oldest first.
 var journalCases = []testCase{
-	{"an entry holds the accepted claims of its batch", one, func(e *env) {
+	{"an entry holds the accepted claims of its batch", journal, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.Version, t.Total = 7, 3 }))
 		e.clock.Advance(time.Second)
 		batch := []sluice.Claim{e.claim("ann", "k", 1), e.claim("bob", "k", 9), e.claim("cid", "k", 2)}
@@ -171,7 +176,7 @@ var journalCases = []testCase{
 			Claims: []sluice.Claim{batch[0], batch[2]}, Deliveries: 1,
 		})
 	}},
-	{"refusals and repeats make no entry", one, func(e *env) {
+	{"refusals and repeats make no entry", journal, func(e *env) {
 		e.load(sale, total(1))
 		claim := e.claim("ann", "k", 1)
 		e.accepted(claim)
@@ -180,7 +185,7 @@ var journalCases = []testCase{
 			e.Errorf("entries at %v, want one", got)
 		}
 	}},
-	{"new entries are handed out once, in order, and become own", one, func(e *env) {
+	{"new entries are handed out once, in order, and become own", journal, func(e *env) {
 		claims := e.threeEntries()
 		e.same("own before", seqs(e.journal(sluice.Own, "", 10)), []int64{})
 		e.same("two", seqs(e.journal(sluice.New, "", 2)), []int64{1, 2})
@@ -192,7 +197,7 @@ var journalCases = []testCase{
 			e.same("claim", entry.Claims, claims[i:i+1])
 		}
 	}},
-	{"own entries after an id, and at most so many", one, func(e *env) {
+	{"own entries after an id, and at most so many", journal, func(e *env) {
 		e.threeEntries()
 		all := e.journal(sluice.New, "", 10)
 		e.same("first page", seqs(e.journal(sluice.Own, "", 2)), []int64{1, 2})
@@ -201,7 +206,7 @@ var journalCases = []testCase{
 		e.must("Ack", e.ledger.Ack(e.ctx, sale, []string{all[0].ID}))
 		e.same("after an acknowledged id", seqs(e.journal(sluice.Own, all[0].ID, 2)), []int64{2, 3})
 	}},
-	{"deliveries are counted", one, func(e *env) {
+	{"deliveries are counted", journal, func(e *env) {
 		e.threeEntries()
 		for _, entry := range e.journal(sluice.New, "", 2) {
 			e.same("first", entry.Deliveries, int64(1))
@@ -213,7 +218,7 @@ var journalCases = []testCase{
 		}
 		e.same("the other one", e.journal(sluice.Own, "", 2)[1].Deliveries, int64(2))
 	}},
-	{"acknowledged entries are gone, unknown ids are ignored", one, func(e *env) {
+	{"acknowledged entries are gone, unknown ids are ignored", journal, func(e *env) {
 		e.threeEntries()
 		all := e.journal(sluice.New, "", 10)
 		e.same("backlog", e.read(sale).Backlog, int64(3))
@@ -233,7 +238,7 @@ var journalCases = []testCase{
 		e.accepted(e.claim("dan", "k", 1))
 		e.same("the next", seqs(e.journal(sluice.New, "", 10)), []int64{4})
 	}},
-	{"peeking hands nothing out, and stops when told to", one, func(e *env) {
+	{"peeking hands nothing out, and stops when told to", journal, func(e *env) {
 		e.threeEntries()
 		e.same("peek", seqs(e.peek(sale)), []int64{1, 2, 3})
 		e.journal(sluice.New, "", 1)
@@ -243,7 +248,7 @@ var journalCases = []testCase{
 		e.must("PeekJournal", e.ledger.PeekJournal(e.ctx, sale, func(sluice.Entry) bool { n++; return n < 2 }))
 		e.same("stopped", n, 2)
 	}},
-	{"two servers read different new entries", several, func(e *env) {
+	{"two servers read different new entries", several | journal, func(e *env) {
 		e.threeEntries()
 		b := e.open(e, "node-b", e.clock)
 		e.same("a", seqs(e.journal(sluice.New, "", 1)), []int64{1})
@@ -257,7 +262,7 @@ var journalCases = []testCase{
 		e.must("Ack what another was given", b.Ack(e.ctx, sale, ids(e.peek(sale)[:1])))
 		e.same("own of a", seqs(e.journal(sluice.Own, "", 10)), []int64{})
 	}},
-	{"abandoned entries go to another server", several, func(e *env) {
+	{"abandoned entries go to another server", several | journal, func(e *env) {
 		e.threeEntries()
 		e.journal(sluice.New, "", 2)
 		b := e.open(e, "node-b", e.clock)
@@ -278,7 +283,7 @@ var journalCases = []testCase{
 		e.must("ReadJournal", err)
 		e.same("own of b", seqs(own), []int64{1, 2})
 	}},
-	{"a server's entries name it", several, func(e *env) {
+	{"a server's entries name it", several | journal, func(e *env) {
 		e.load(sale, plenty())
 		b := e.open(e, "node-b", e.clock)
 		_, err := b.Claim(e.ctx, sale, []sluice.Claim{e.claim("ann", "k", 1)})
@@ -324,7 +329,7 @@ var restartCases = []testCase{
 		}
 		e.same("record", e.records(sale)[record.Order], record)
 	}},
-	{"own entries come again, and the rest once", one, func(e *env) {
+	{"own entries come again, and the rest once", journal, func(e *env) {
 		e.threeEntries()
 		handed := e.journal(sluice.New, "", 2)
 		e.must("Ack", e.ledger.Ack(e.ctx, sale, []string{handed[0].ID}))

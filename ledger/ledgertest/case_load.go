@@ -59,8 +59,8 @@ var loadCases = []testCase{
 			e.same("repeat", e.one(r.Claim), answerOf(r, true))
 		}
 		e.same("seq", e.accepted(e.claim("bob", "k", 1)).Seq, int64(1201))
-		if entries := e.peek(sale); len(entries) != 1 || entries[0].FirstSeq != 1201 {
-			e.Errorf("%+v, want the entry of bob alone", entries)
+		for _, entry := range e.wantEntries(1) {
+			e.same("the entry of bob", entry.FirstSeq, int64(1201))
 		}
 		e.accepted(e.claim("cid", "k", 1))
 		e.wantCode(e.claim("dan", "k", 1), sluice.SoldOut)
@@ -104,9 +104,7 @@ var loadCases = []testCase{
 		if len(records) != 5 {
 			e.Errorf("%d records, want 5", len(records))
 		}
-		if n := len(e.peek(sale)); n != 2 {
-			e.Errorf("%d journal entries, want 2: loaded claims are stored already", n)
-		}
+		e.wantEntries(2) // loaded claims are stored already
 	}},
 	{"it replaces what was there", one, func(e *env) {
 		e.load(sale, total(2))
@@ -225,9 +223,7 @@ var fenceCases = []testCase{
 		e.load(sale, total(5))
 		d := e.accepted(e.claim("ann", "k", 1))
 		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, "x"))
-		if entries := e.journal(sluice.New, "", 10); len(entries) != 1 {
-			e.Errorf("%d entries, want 1", len(entries))
-		}
+		e.wantEntries(1)
 		if _, err := e.ledger.Find(e.ctx, d.Order, "ann"); err != nil {
 			e.Errorf("Find: %v", err)
 		}

@@ -79,7 +79,7 @@ var termsCases = []testCase{
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
 		e.change(sale, func(t *sluice.Terms) { t.Total = 8 })
 	}},
-	{"an entry carries the version it was decided under", one, func(e *env) {
+	{"an entry carries the version it was decided under", journal, func(e *env) {
 		e.load(sale, plenty())
 		e.accepted(e.claim("ann", "k1", 1))
 		e.change(sale, func(t *sluice.Terms) { t.MaxPerBuyer = 9 })

@@ -296,7 +296,7 @@ func TestSuiteCatches(t *testing.T) {
 					opened.Ledger = sound(t, node, clock)
 					return &opened
 				}
-				if err := judge(t, open, seed); err != nil {
+				if err := judge(t, open, seed, false); err != nil {
 					first, _, _ := strings.Cut(err.Error(), "\n")
 					t.Logf("caught: %s", first)
 					return
@@ -314,7 +314,7 @@ func TestSuiteCatchesLossAtRestart(t *testing.T) {
 		opened++
 		return newSQLite(t)(t, node, clock) // fresh data each time
 	}
-	err := judge(t, open, 1)
+	err := judge(t, open, 1, false)
 	if err == nil || opened < 2 {
 		t.Errorf("opened %d times, error %v; want loss to be found", opened, err)
 	}

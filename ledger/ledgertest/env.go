@@ -24,6 +24,8 @@ type env struct {
 	ledger sluice.Ledger
 	terms  map[sluice.SaleID]sluice.Terms // as last loaded or applied
 	orders int                            // order ids made so far
+
+	noJournal bool // see Harness
 }
 
 // sale is the sale of cases that need only one.
@@ -228,6 +230,20 @@ func (e *env) peek(id sluice.SaleID) []sluice.Entry {
 		entries = append(entries, entry)
 		return true
 	}))
+	return entries
+}
+
+// wantEntries returns the journal of the sale of this case, which has so many entries;
+// none if the backend has no journal.
+func (e *env) wantEntries(n int) []sluice.Entry {
+	e.Helper()
+	if e.noJournal {
+		n = 0
+	}
+	entries := e.peek(sale)
+	if len(entries) != n {
+		e.Fatalf("%d entries in the journal, want %d", len(entries), n)
+	}
 	return entries
 }
 

@@ -22,6 +22,8 @@ type player struct {
 	clock  *Clock
 	batch  int // claims of one call; 0: as the script has them
 
+	noJournal bool // see Harness
+
 	steps []step
 	gone  map[sluice.SaleID]map[int64]bool // acknowledged sequences of the epoch
 	said  []sluice.Decision                // every decision, for equivalent
@@ -29,19 +31,19 @@ type player struct {
 
 // judge plays a random script from the seed, and returns the first thing that
 // is wrong.
-func judge(t testing.TB, open Open, seed uint64) error {
+func judge(t testing.TB, open Open, seed uint64, noJournal bool) error {
 	t.Helper()
-	_, err := play(t, open, newScript(seed, scriptSteps), seed, 0)
+	_, err := play(t, variant{noJournal: noJournal}, open, newScript(seed, scriptSteps), seed)
 	return err
 }
 
 // play plays a script, and returns the player with all that was said.
-func play(t testing.TB, open Open, script []step, seed uint64, batch int) (*player, error) {
+func play(t testing.TB, v variant, open Open, script []step, seed uint64) (*player, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	p := &player{
-		TB: t, ctx: ctx, open: open, clock: newClock(), batch: batch, steps: script,
+		TB: t, ctx: ctx, open: open, clock: newClock(), batch: v.Batch, noJournal: v.noJournal, steps: script,
 		gone: map[sluice.SaleID]map[int64]bool{},
 	}
 	p.ledger = open(t, "node-a", p.clock)
@@ -148,7 +150,7 @@ func (p *player) load(s *step) []string {
 	}
 	err := p.ledger.Load(p.ctx, s.image)
 	if err == nil {
-		p.gone[s.sale] = map[int64]bool{}
+		p.gone[s.sale] = map[int64]bool{allStored: p.noJournal}
 	}
 	return p.keeper(s, err)
 }
@@ -245,7 +247,7 @@ func playedSeeds() []uint64 {
 func testRandom(t *testing.T, h Harness) {
 	for i, seed := range playedSeeds() {
 		t.Run(fmt.Sprint("seed ", i+1), func(t *testing.T) {
-			if err := judge(t, h.New(t), seed); err != nil {
+			if err := judge(t, h.New(t), seed, h.NoJournal); err != nil {
 				t.Error(err)
 			}
 		})
@@ -257,6 +259,8 @@ type variant struct {
 	Name  string
 	New   func(t testing.TB) Open // as of a Harness
 	Batch int                     // claims of one call; 0: as many as the operations have, 1 to 100
+
+	noJournal bool // see Harness
 }
 
 // equivalent plays the same random operations through every variant, and fails
@@ -268,7 +272,7 @@ func equivalent(t *testing.T, variants ...variant) {
 		t.Run(fmt.Sprint("seed ", i+1), func(t *testing.T) {
 			var first *player
 			for _, v := range variants {
-				p, err := play(t, v.New(t), script, seed, v.Batch)
+				p, err := play(t, v, v.New(t), script, seed)
 				if err != nil {
 					t.Errorf("%s: %v", v.Name, err)
 					return

@@ -1,6 +1,6 @@
 // Package ledgertest is the conformance suite of ledgers. Every ledger passes
-// Run. A ledger whose data only one server can open declares that
-// (Harness.SharedNodes), so a test is skipped by declaration, never by accident.
+// Run. What a ledger lacks it declares (Harness.SharedNodes, Harness.NoJournal), so a
+// test is skipped by declaration, never by accident.
 //
 // The suite judges a ledger in four ways: table cases for each rule (files
 // case_*.go), seeded random runs judged by a naive reference model (model.go,
@@ -43,6 +43,9 @@ type Harness struct {
 	New func(t testing.TB) Open
 	// SharedNodes: several servers can open the same data at the same time.
 	SharedNodes bool
+	// NoJournal: an accepted claim is stored in the same step. Its journal is always
+	// empty, and asking for it is no error.
+	NoJournal bool
 }
 
 // Open opens a ledger on the data as the server called node, with the clock as
@@ -85,13 +88,19 @@ func (c *Clock) Set(now time.Time) {
 }
 
 // What a case needs: one server, or several on the same data.
-const one, several = false, true
+const (
+	one     needs = 0
+	several needs = 1 << iota
+	journal       // of accepted claims that are not stored yet
+)
+
+type needs int
 
 // testCase is one test of the suite, run on fresh data.
 type testCase struct {
-	name   string
-	shared bool // several servers use the data
-	run    func(e *env)
+	name  string
+	needs needs
+	run   func(e *env)
 }
 
 // Run runs the whole suite on the harness's ledgers.
@@ -123,8 +132,11 @@ func (h Harness) Run(t *testing.T) {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tc := range group.cases {
 				t.Run(tc.name, func(t *testing.T) {
-					if tc.shared && !h.SharedNodes {
+					if tc.needs&several != 0 && !h.SharedNodes {
 						t.Skip("one server at a time uses the data of this backend")
+					}
+					if tc.needs&journal != 0 && h.NoJournal {
+						t.Skip("this backend stores accepted claims at once")
 					}
 					tc.run(newEnv(t, h))
 				})
@@ -134,9 +146,9 @@ func (h Harness) Run(t *testing.T) {
 	t.Run("Random", func(t *testing.T) { testRandom(t, h) })
 	t.Run("Equivalent", func(t *testing.T) {
 		equivalent(t,
-			variant{Name: "as it comes", New: h.New},
-			variant{Name: "one by one", New: h.New, Batch: 1},
-			variant{Name: "by 64", New: h.New, Batch: 64},
+			variant{Name: "as it comes", New: h.New, noJournal: h.NoJournal},
+			variant{Name: "one by one", New: h.New, Batch: 1, noJournal: h.NoJournal},
+			variant{Name: "by 64", New: h.New, Batch: 64, noJournal: h.NoJournal},
 		)
 	})
 }
@@ -149,7 +161,9 @@ func newEnv(t *testing.T, h Harness) *env {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	t.Cleanup(cancel)
-	e := &env{TB: t, ctx: ctx, clock: newClock(), open: h.New(t), terms: map[sluice.SaleID]sluice.Terms{}}
+	e := &env{
+		TB: t, ctx: ctx, clock: newClock(), open: h.New(t), terms: map[sluice.SaleID]sluice.Terms{}, noJournal: h.NoJournal,
+	}
 	e.ledger = e.open(t, "node-a", e.clock)
 	return e
 }
