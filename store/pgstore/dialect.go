@@ -69,6 +69,7 @@ const (
 	diskFull             = "53100"
 	uniqueViolation      = "23505"
 	undefinedTable       = "42P01"
+	readOnlyTransaction  = "25006"
 	adminShutdown        = "57P01"
 	crashShutdown        = "57P02"
 	cannotConnectNow     = "57P03"
@@ -214,7 +215,26 @@ func (dialect) SQL(text string) string {
 	return query.String()
 }
 
-func (dialect) Own() map[string]string { return nil }
+// Own is what an ending does where this database is the sale's ledger as well (Ledger):
+// its units are free with its own transaction, so there is no release.
+func (dialect) Own() map[string]string {
+	return map[string]string{
+		"AddReleases": addReleases + " AND NOT " + inLedger,
+		"ArchivedOf":  releasedOf + " AND (sales.archived_at IS NOT NULL OR " + inLedger + ")",
+	}
+}
+
+// These are the core's, but for inLedger.
+const (
+	inLedger = `EXISTS (SELECT FROM ledger_sales l WHERE l.sale_id = sales.id AND l.epoch = sales.epoch)`
+
+	addReleases = `INSERT INTO releases (` + sqlcore.ReleaseColumns + `, created_at)
+		SELECT o.order_id, o.sale_id, o.buyer_id, o.claim_key, o.quantity, sales.epoch, o.unpaid, o.updated_at
+		FROM orders o JOIN sales ON sales.id = o.sale_id WHERE o.order_id = ANY ($1::text[])
+			AND sales.archived_at IS NULL`
+	releasedOf = `SELECT count(*)
+		FROM orders o JOIN sales ON sales.id = o.sale_id WHERE o.order_id = ANY ($1::text[])`
+)
 
 // The store's clock. Not now(): a transaction that waited for the sale's row
 // would say when it began to wait.
@@ -228,13 +248,17 @@ const selectNow = `SELECT date_trunc('milliseconds', clock_timestamp())`
 // looks each claim up. A failed CHECK is an error too.
 //
 // The order of the rows is the order of the claims, so positions follow it.
-const insertFast = `WITH sale AS (
+const insertFast = insertSale + insertRows
+
+const insertSale = `WITH sale AS (
 		UPDATE sales SET taken = taken + $2::bigint
 		WHERE id = $1 AND (cap IS NULL OR taken + $2::bigint <= cap) AND epoch <= $13
 		RETURNING price_amount, price_currency, date_trunc('milliseconds', clock_timestamp()) AS now,
 			payment_window_ms * interval '1 millisecond' AS payment_window,
 			payment_grace_ms * interval '1 millisecond' AS payment_grace
-	)
+	)`
+
+const insertRows = `
 	INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
 	SELECT c.order_id, $1, c.buyer_id, c.claim_key, c.quantity, c.meta, sale.price_amount, sale.price_currency,
 		'pending', '', c.epoch, c.seq, c.terms, c.node, c.accepted_at,

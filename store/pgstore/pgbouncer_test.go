@@ -52,6 +52,7 @@ func TestPgBouncer(t *testing.T) {
 
 	t.Run("Conformance", func(t *testing.T) { storetest.Databases(through.Databases).RunAlone(t) })
 	t.Run("Locks", func(t *testing.T) { through.Locks(t) })
+	t.Run("Ledger", func(t *testing.T) { everyStatement(t, through.Empty(t)) })
 
 	// A program that only reads leaves no connection behind that refuses to write.
 	url := through.Empty(t)

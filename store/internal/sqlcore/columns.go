@@ -34,7 +34,7 @@ const (
 	// historyColumns are of an order and, NULL if there is none, of a change.
 	historyColumns = `orders.node, orders.stored_at, orders.status, orders.reason,
 		c.changed_at, c.from_status, c.to_status, c.action, c.changed_by, c.reason, c.payment_id, c.refused`
-	releaseColumns = `order_id, sale_id, buyer_id, claim_key, quantity, epoch, unpaid`
+	ReleaseColumns = `order_id, sale_id, buyer_id, claim_key, quantity, epoch, unpaid`
 
 	newLetterColumns  = `sale_id, epoch, entry_id, reason, claims, first_seq, terms, node, accepted_at, created_at`
 	deadLetterColumns = `id, ` + newLetterColumns + `, resolved_at, resolution`

@@ -15,7 +15,7 @@ import (
 var (
 	// AddReleases writes releases of orders, stamped with the epoch of their sales
 	// and the order's updated_at.
-	sqlAddReleases = newStatement("AddReleases", `INSERT INTO releases (`+releaseColumns+`, created_at)
+	sqlAddReleases = newStatement("AddReleases", `INSERT INTO releases (`+ReleaseColumns+`, created_at)
 		SELECT o.order_id, o.sale_id, o.buyer_id, o.claim_key, o.quantity, sales.epoch, o.unpaid, o.updated_at
 		FROM orders o JOIN sales ON sales.id = o.sale_id WHERE o.order_id = ANY (?::text[])
 			AND sales.archived_at IS NULL`)
@@ -27,7 +27,7 @@ var (
 		`SELECT sale_id FROM releases WHERE sale_id > ? ORDER BY sale_id LIMIT 1`)
 	// SelectReleases selects the oldest first, holds them, and passes over those
 	// that another transaction holds.
-	sqlSelectReleases = newStatement("SelectReleases", `SELECT `+releaseColumns+`
+	sqlSelectReleases = newStatement("SelectReleases", `SELECT `+ReleaseColumns+`
 		FROM releases FORCE INDEX (releases_of_sale)
 		WHERE sale_id = ? ORDER BY position LIMIT ? FOR UPDATE SKIP LOCKED`)
 	sqlDeleteReleases  = newStatement("DeleteReleases", `DELETE FROM releases WHERE order_id = ANY (?::text[])`)

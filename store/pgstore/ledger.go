@@ -1,0 +1,319 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+// Ledger is a sluice.Ledger in the database of a store, whose orders are its
+// records: an accepted claim is an order of the same transaction, so there is no
+// journal, and an order that ends gives its units back in its own transaction
+// (docs/adr/0013-postgresql-is-the-ledger-too.md).
+//
+// A batch of claims is one transaction. It locks the sale's row, which every
+// transaction that stores or ends orders of the sale locks too, after the orders
+// that it ends; then the ledger's row of the sale. So claims of a sale follow each
+// other over all servers, and what they are decided by stands still.
+type Ledger struct {
+	store *Store
+	node  string
+	now   func() time.Time // nil: the database's clock
+	pool  *pgxpool.Pool    // its own: claims take no connection from the store
+
+	marks    sync.Map // sluice.SaleID to *mark
+	share    share
+	sweeping sweeping
+	calls    atomic.Int64 // number of the last call of Permits
+	closed   atomic.Bool
+}
+
+var _ sluice.Ledger = (*Ledger)(nil)
+
+// ledgerConns is the size of a ledger's pool, in addition to the store's.
+const ledgerConns = 8
+
+// Ledger returns the ledger in the store's database, for the server called node.
+// It asks the database nothing yet. Close it before the store.
+func (s *Store) Ledger(node string) (*Ledger, error) { return s.ledger(node, nil) }
+
+func (s *Store) ledger(node string, now func() time.Time) (*Ledger, error) {
+	if node == "" {
+		return nil, errors.New("pgstore: the ledger of a server without a name")
+	}
+	config := s.pool.Config()
+	config.MaxConns, config.MinConns = ledgerConns, 0
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, fmt.Errorf("pgstore: ledger: %w", err)
+	}
+	return &Ledger{store: s, node: node, now: now, pool: pool, share: newShare()}, nil
+}
+
+// Close ends the use of the ledger, but not of the store.
+func (l *Ledger) Close() error {
+	l.closed.Store(true)
+	l.sweeping.running.Wait()
+	l.pool.Close()
+	return nil
+}
+
+// wrap says where an error happened, and what it means to those who ask a ledger.
+func (l *Ledger) wrap(err *error, format string, args ...any) {
+	if *err == nil {
+		return
+	}
+	d := dialect{}
+	switch {
+	case errors.Is(*err, sluice.ErrNoAnswer) || errors.Is(*err, sluice.ErrRefusesWrites):
+	case d.Full(*err) || sqlState(*err) == readOnlyTransaction:
+		*err = fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, *err)
+	case l.store.Trouble(*err):
+		*err = fmt.Errorf("%w: %w", sluice.ErrNoAnswer, *err)
+	}
+	*err = fmt.Errorf("pgstore: ledger: %s: %w", fmt.Sprintf(format, args...), *err)
+}
+
+// Every call ends in time. What waits for the row of a sale that another
+// transaction holds gives up after a second, and a transaction of a server that
+// is frozen is over after two.
+const (
+	ledgerTimeout = 3 * time.Second
+	loadTimeout   = 10 * time.Minute
+	briefly       = `SELECT set_config('lock_timeout', '1s', true), ` +
+		`set_config('` + idleSetting + `', '2s', true)`
+)
+
+// held is a sale as a transaction finds it that holds its rows.
+type held struct {
+	sluice.Reading // with a cooldown of any moment
+	cooldown       sluice.Cooldown
+	reopened       sluice.Code
+	promised       int64 // units of promises when they were loaded
+	told           int64 // the last sequence that this server was told, as the ledger remembers it
+
+	rowEpoch, rowLoaded int64 // of the store's row
+	rowFence            string
+}
+
+const heldColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_buyer, l.max_orders, l.max_unpaid,
+	l.opens_at, l.closes_at, l.paused, l.fence, l.cooldown, l.cooldown_until, l.reopened, l.promised,
+	coalesce((l.told ->> $2)::bigint, 0), s.epoch, s.loaded_epoch, s.fence,
+	s.taken + CASE WHEN l.promised = 0 THEN 0 ELSE (SELECT coalesce(sum(p.quantity), 0)::bigint FROM ledger_promises p
+		WHERE p.sale_id = l.sale_id AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id)) END,
+	date_trunc('milliseconds', clock_timestamp())`
+
+const (
+	lockRow   = `SELECT FROM sales WHERE id = $1 FOR NO KEY UPDATE`
+	lockState = `SELECT ` + heldColumns + ` FROM ledger_sales l JOIN sales s ON s.id = l.sale_id
+		WHERE l.sale_id = $1 FOR NO KEY UPDATE OF l`
+	readStates = `SELECT ` + heldColumns + ` FROM ledger_sales l JOIN sales s ON s.id = l.sale_id
+		WHERE l.sale_id = ANY ($1::text[])`
+)
+
+// scanHeld reads a row of heldColumns.
+func (l *Ledger) scanHeld(row pgx.Row) (h held, err error) {
+	var total, perBuyer, orders, unpaid *int64
+	var closes, until *time.Time
+	t := &h.Terms
+	err = row.Scan(&h.Sale, &h.Epoch, &h.Seq, &t.Version, &total, &perBuyer, &orders, &unpaid, &t.OpensAt, &closes,
+		&t.Paused, &h.Fence, &h.cooldown.Code, &until, &h.reopened, &h.promised, &h.told, &h.rowEpoch, &h.rowLoaded,
+		&h.rowFence, &h.Taken, &h.Now)
+	for _, limit := range []struct {
+		to        *int64
+		have      *int64
+		otherwise int64
+	}{
+		{&t.Total, total, sluice.Unlimited}, {&t.MaxPerBuyer, perBuyer, sluice.Unlimited},
+		{&t.MaxOrders, orders, sluice.Unlimited}, {&t.MaxUnpaid, unpaid, 0},
+	} {
+		*limit.to = limit.otherwise
+		if limit.have != nil {
+			*limit.to = *limit.have
+		}
+	}
+	t.OpensAt = sqlcore.WholeMillis(t.OpensAt)
+	if closes != nil {
+		t.ClosesAt = sqlcore.WholeMillis(*closes)
+	}
+	if until != nil {
+		h.cooldown.Until = sqlcore.WholeMillis(*until)
+	}
+	h.Loaded, h.Now = true, sqlcore.WholeMillis(h.Now)
+	if l.now != nil {
+		h.Now = sqlcore.WholeMillis(l.now())
+	}
+	return h, err
+}
+
+// begins lets the cooldown of a reopening that was not seen yet begin now, and
+// reports whether anything has changed. The reopening was committed before, so every
+// server that still repeats the old refusal has read it before this moment.
+func (h *held) begins() bool {
+	code := h.reopened
+	if code == 0 {
+		return false
+	}
+	h.reopened = 0
+	if code != sluice.SoldOut || h.Terms.Refusal(h.Now) == 0 && h.Terms.Available(h.Taken) != 0 {
+		h.cooldown = sluice.Cooldown{Code: code, Until: h.Now.Add(sluice.RefusalLease)}
+	}
+	return true
+}
+
+// mark is the last sequence of an epoch that this server was told.
+type mark struct{ epoch, told int64 }
+
+func (l *Ledger) markOf(sale sluice.SaleID) mark {
+	if m, ok := l.marks.Load(sale); ok {
+		return m.(mark)
+	}
+	return mark{}
+}
+
+// tell notes what this server was told. Answers may come out of order.
+func (l *Ledger) tell(sale sluice.SaleID, now mark) {
+	for {
+		before, known := l.marks.Load(sale)
+		if !known {
+			if _, other := l.marks.LoadOrStore(sale, now); !other {
+				return
+			}
+			continue
+		}
+		old := before.(mark)
+		if now.epoch < old.epoch || now.epoch == old.epoch && now.told <= old.told ||
+			l.marks.CompareAndSwap(sale, old, now) {
+			return
+		}
+	}
+}
+
+// lost says what the ledger has lost, if it knows less of a sale than this server
+// was told before it asked: the database is an older copy.
+func (h *held) lost(m mark) string {
+	switch {
+	case h.Epoch < m.epoch:
+		return fmt.Sprintf("%s: the ledger is in epoch %d, and was in %d", sluice.FenceLost, h.Epoch, m.epoch)
+	case h.Epoch == m.epoch && h.told < m.told:
+		return fmt.Sprintf("%s: the ledger remembers that this server was told sequence %d, and it was told %d",
+			sluice.FenceLost, h.told, m.told)
+	}
+	return ""
+}
+
+// share bounds what sales can hold of the pool: all together leave connections to
+// readers, and those that made the last call wait in vain share one.
+type share struct {
+	all, slow chan struct{}
+	mu        sync.Mutex
+	hung      map[sluice.SaleID]struct{}
+}
+
+func newShare() share {
+	return share{
+		all: make(chan struct{}, ledgerConns-2), slow: make(chan struct{}, 1), hung: map[sluice.SaleID]struct{}{},
+	}
+}
+
+// errNoTurn: nothing was asked.
+var errNoTurn = fmt.Errorf("%w: too many calls wait for the database", sluice.ErrNoAnswer)
+
+// take waits for a turn of the sale; done ends it.
+func (s *share) take(ctx context.Context, sale sluice.SaleID) (done func(err *error), err error) {
+	s.mu.Lock()
+	_, hung := s.hung[sale]
+	s.mu.Unlock()
+	turns := []chan struct{}{s.all}
+	if hung {
+		turns = []chan struct{}{s.slow, s.all}
+	}
+	for i, turn := range turns {
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			for _, had := range turns[:i] {
+				<-had
+			}
+			return nil, errNoTurn
+		}
+	}
+	begun := time.Now()
+	return func(err *error) {
+		for _, turn := range turns {
+			<-turn
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if *err != nil && time.Since(begun) >= isSlow {
+			s.hung[sale] = struct{}{}
+		} else {
+			delete(s.hung, sale)
+		}
+	}, nil
+}
+
+// isSlow is how long a failure must take for its sale to have hung.
+const isSlow = 500 * time.Millisecond
+
+func (l *Ledger) ready(ctx context.Context) error {
+	if l.closed.Load() {
+		return sluice.ErrClosed
+	}
+	return l.store.Ready(ctx)
+}
+
+// on calls do with a connection, in the sale's turn.
+func (l *Ledger) on(ctx context.Context, sale sluice.SaleID, timeout time.Duration,
+	do func(ctx context.Context, conn *pgxpool.Conn) error,
+) (err error) {
+	if err := l.ready(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	done, err := l.share.take(ctx, sale)
+	if err != nil {
+		return err
+	}
+	defer done(&err)
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release() // closes the connection if a transaction is still open
+	return do(ctx, conn)
+}
+
+// within calls do in a transaction, in the sale's turn.
+func (l *Ledger) within(ctx context.Context, sale sluice.SaleID, timeout time.Duration,
+	do func(ctx context.Context, tx pgx.Tx) error,
+) error {
+	return l.on(ctx, sale, timeout, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			b := &pgx.Batch{}
+			l.queueBriefly(b)
+			if err := tx.SendBatch(ctx, b).Close(); err != nil {
+				return err
+			}
+			return do(ctx, tx)
+		})
+	})
+}
+
+// queueBriefly bounds the waits of a transaction.
+func (l *Ledger) queueBriefly(b *pgx.Batch) {
+	if l.store.session.pooled.Load() {
+		b.Queue(l.store.session.local)
+	}
+	b.Queue(briefly)
+}

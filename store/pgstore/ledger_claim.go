@@ -1,0 +1,386 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+// maxClaims is how many claims one transaction decides.
+const maxClaims = 1000
+
+// Claim implements sluice.Decider. Up to 1,000 claims are one transaction, in two
+// round trips.
+func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Claim) (_ []sluice.Decision, err error) {
+	defer l.wrap(&err, "claim sale=%s", id)
+	decisions := make([]sluice.Decision, 0, len(claims))
+	for batch := range slices.Chunk(claims, maxClaims) {
+		var decided []sluice.Decision
+		err := l.on(ctx, id, ledgerTimeout, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+			decided, err = l.claim(ctx, conn, id, batch)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		decisions = append(decisions, decided...)
+	}
+	return decisions, nil
+}
+
+// claim decides one batch. All is read in one round trip, under the lock of the
+// sale's row; what comes of it is written, and committed, in another. Without
+// anything to write the transaction is rolled back, which needs no disk.
+func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, claims []sluice.Claim,
+) ([]sluice.Decision, error) {
+	m := l.markOf(id)
+	d := &deciding{
+		l: l, claims: claims, decisions: make([]sluice.Decision, len(claims)), buyers: map[sluice.BuyerID]*buyer{},
+	}
+	for i := range claims {
+		d.buyers[claims[i].Buyer] = nil
+	}
+	loaded, err := d.read(ctx, conn, id)
+	if err != nil {
+		return nil, err
+	}
+	var write *pgx.Batch
+	inserted := &writing{want: 0}
+	switch why := d.held.lost(m); {
+	case loaded && why != "" && d.held.Fence == "":
+		d.refuse(sluice.Unavailable)
+		write = &pgx.Batch{}
+		write.Queue(setFence, id, why, d.held.Epoch)
+	case !loaded || why != "" || d.held.Fence != "" || d.held.rowFence != "" || d.held.rowEpoch != d.held.Epoch ||
+		d.held.rowLoaded != d.held.Epoch:
+		d.refuse(sluice.Unavailable)
+	default:
+		if err := d.lookMore(ctx, conn); err != nil {
+			return nil, err
+		}
+		write, inserted = d.decide()
+	}
+	if write == nil {
+		_, err := conn.Exec(ctx, "ROLLBACK")
+		return d.decisions, err
+	}
+	var end pgconn.CommandTag
+	write.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+		end = tag
+		return nil
+	})
+	err = conn.SendBatch(ctx, write).Close()
+	switch {
+	case sqlState(err) == uniqueViolation:
+		return nil, l.collided(ctx, conn, &d.held, err)
+	case err != nil:
+		return nil, err
+	case end.String() != "COMMIT":
+		return nil, fmt.Errorf("the transaction ended with %s", end)
+	case inserted.got != inserted.want: // the store's own guard (I1): nothing was written
+		why := fmt.Sprintf("%s: the ledger has units of sale %s that the store's cap does not cover", sluice.FenceLost, id)
+		_, err := conn.Exec(ctx, setFence, id, why, d.held.Epoch)
+		d.refuse(sluice.Unavailable)
+		return d.decisions, err
+	}
+	if d.told > 0 {
+		l.tell(id, mark{d.held.Epoch, d.told})
+	}
+	return d.decisions, nil
+}
+
+// collided deals with an order that another one keeps from being stored. Of the place
+// of another the ledger would give the next one, too: it has lost claims.
+func (l *Ledger) collided(ctx context.Context, conn *pgxpool.Conn, h *held, err error) error {
+	if _, undo := conn.Exec(ctx, "ROLLBACK"); undo != nil {
+		return undo
+	}
+	if last := int64(0); conn.QueryRow(ctx, lastSeq, h.Sale, h.Epoch).Scan(&last) == nil && last > h.Seq {
+		why := fmt.Sprintf("%s: the store holds sequence %d, the ledger ends at %d", sluice.FenceLost, last, h.Seq)
+		_, fenced := conn.Exec(ctx, setFence, h.Sale, why, h.Epoch)
+		return fmt.Errorf("%s: %w", why, errOr(fenced, err))
+	}
+	return err
+}
+
+func errOr(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+// writing says how many orders a batch inserts.
+type writing struct{ want, got int64 }
+
+// deciding is one batch of claims.
+type deciding struct {
+	l         *Ledger
+	held      held
+	claims    []sluice.Claim
+	decisions []sluice.Decision
+	buyers    map[sluice.BuyerID]*buyer // nil: who has no claim
+	told      int64                     // the last sequence in the decisions
+}
+
+// buyer is what is known of a buyer's claims.
+type buyer struct {
+	sluice.Account
+	claims map[sluice.Key]sluice.Record
+	more   bool // there are claims that were not read
+}
+
+func (d *deciding) refuse(code sluice.Code) {
+	for i := range d.decisions {
+		d.decisions[i] = sluice.Decision{Code: code}
+	}
+}
+
+// fewClaims is how many claims of each buyer are read at once. Nearly no buyer has
+// more; of one who has, the claims that are asked for are looked up, and all are
+// counted, up to manyClaims.
+const (
+	fewClaims  = 100
+	manyClaims = 10_000
+)
+
+// read locks the sale and reads it, with the buyers' claims.
+func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID) (loaded bool, err error) {
+	asked := make([]string, 0, len(d.buyers))
+	for b := range d.buyers {
+		asked = append(asked, string(b))
+	}
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN")
+	d.l.queueBriefly(batch)
+	batch.Queue(lockRow, id)
+	batch.Queue(lockState, id, d.l.node).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			loaded = true
+			if d.held, err = d.l.scanHeld(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	batch.Queue(claimsOfBuyers, id, asked, fewClaims+1).Query(func(rows pgx.Rows) error {
+		return scanRecords(rows, func(r sluice.Record) bool {
+			d.know(r)
+			return true
+		})
+	})
+	return loaded, conn.SendBatch(ctx, batch).Close()
+}
+
+// know adds a claim of a buyer.
+func (d *deciding) know(r sluice.Record) {
+	b := d.buyers[r.Buyer]
+	if b == nil {
+		b = &buyer{claims: map[sluice.Key]sluice.Record{}}
+		d.buyers[r.Buyer] = b
+	}
+	if len(b.claims) == fewClaims {
+		b.more = true
+		return
+	}
+	b.add(r)
+}
+
+func (b *buyer) add(r sluice.Record) {
+	b.claims[r.Key] = r
+	b.Orders++
+	if r.Live {
+		b.Units += r.Quantity
+	}
+	if r.Unpaid {
+		b.Unpaid++
+	}
+}
+
+// lookMore reads what is rare: promises of a load, and more of buyers with very many
+// claims.
+func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
+	var buyers, keys, many []string
+	for i := range d.claims {
+		if b := d.buyers[d.claims[i].Buyer]; b != nil && b.more {
+			buyers, keys = append(buyers, string(d.claims[i].Buyer)), append(keys, string(d.claims[i].Key))
+		}
+	}
+	for id, b := range d.buyers {
+		if b != nil && b.more {
+			many = append(many, string(id))
+		}
+	}
+	if len(many) > 0 {
+		rows, err := conn.Query(ctx, countsOfBuyers, d.held.Sale, many, manyClaims+1)
+		if err != nil {
+			return err
+		}
+		var id sluice.BuyerID
+		var have sluice.Account
+		if _, err := pgx.ForEachRow(rows, []any{&id, &have.Orders, &have.Units, &have.Unpaid}, func() error {
+			d.buyers[id].Account = have
+			return nil
+		}); err != nil {
+			return err
+		}
+		rows, err = conn.Query(ctx, claimsByKey, d.held.Sale, buyers, keys)
+		if err != nil {
+			return err
+		}
+		if err := scanRecords(rows, func(r sluice.Record) bool {
+			d.buyers[r.Buyer].claims[r.Key] = r
+			return true
+		}); err != nil {
+			return err
+		}
+	}
+	if d.held.promised == 0 {
+		return nil
+	}
+	all := make([]string, 0, len(d.buyers))
+	for b := range d.buyers {
+		all = append(all, string(b))
+	}
+	rows, err := conn.Query(ctx, promisesOfBuyers, d.held.Sale, all)
+	if err != nil {
+		return err
+	}
+	return scanRecords(rows, func(r sluice.Record) bool {
+		b := d.buyers[r.Buyer]
+		if b == nil {
+			b = &buyer{claims: map[sluice.Key]sluice.Record{}}
+			d.buyers[r.Buyer] = b
+		}
+		b.add(r)
+		return true
+	})
+}
+
+// decide answers the claims, one after the other, and returns what is to be written;
+// nil if nothing is.
+func (d *deciding) decide() (*pgx.Batch, *writing) {
+	h := &d.held
+	begun := h.begins()
+	v := h.Terms.Verdict(h.Now, h.cooldown)
+	accepted := &sqlcore.Batch{Sale: h.Sale, Epoch: h.Epoch}
+	for i := range d.claims {
+		c := &d.claims[i]
+		b := d.buyers[c.Buyer]
+		if b == nil {
+			b = &buyer{claims: map[sluice.Key]sluice.Record{}}
+			d.buyers[c.Buyer] = b
+		}
+		d.decisions[i] = d.one(&v, b, c)
+		if a := &d.decisions[i]; a.Code == sluice.Accepted {
+			if a.Epoch == h.Epoch {
+				d.told = max(d.told, a.Seq)
+			}
+			if !a.Replayed {
+				r := sluice.Record{
+					Claim: *c, Sale: h.Sale, Epoch: h.Epoch, Seq: a.Seq, Terms: a.Terms, At: a.At, Live: true,
+				}
+				b.add(r)
+				h.Seq, h.Taken = a.Seq, h.Taken+c.Quantity
+				accepted.Claims = append(accepted.Claims, sqlcore.Placed{Record: r, Node: d.l.node})
+				accepted.Units += c.Quantity
+			}
+		}
+	}
+	if len(accepted.Claims) == 0 && !begun && d.told <= h.told {
+		return nil, nil
+	}
+	state := []any{h.Seq, d.l.node, max(d.told, h.told), int16(h.cooldown.Code), h.until(), int16(h.reopened)}
+	write, w := &pgx.Batch{}, &writing{want: int64(len(accepted.Claims))}
+	if w.want == 0 {
+		write.Queue(updateState, append([]any{h.Sale}, state...)...)
+		return write, w
+	}
+	write.Queue(insertClaims, append(fastArgs(accepted), state...)...).Exec(func(tag pgconn.CommandTag) error {
+		w.got = tag.RowsAffected()
+		return nil
+	})
+	return write, w
+}
+
+// one decides a claim: it is looked up first (I4).
+func (d *deciding) one(v *sluice.Verdict, b *buyer, c *sluice.Claim) sluice.Decision {
+	h := &d.held
+	if first, known := b.claims[c.Key]; known {
+		return first.Repeat(c)
+	}
+	have := b.Account
+	if have.Orders > manyClaims { // not all of them were counted, and limits fail closed
+		have = sluice.Account{Units: sluice.MaxUnits, Orders: sluice.MaxUnits, Unpaid: sluice.MaxUnits}
+	}
+	a := v.Decide(have, h.Taken, c.Quantity)
+	switch a.Code {
+	case 0:
+		return sluice.Decision{
+			Code: sluice.Accepted, Order: c.Order, Quantity: c.Quantity, Seq: h.Seq + 1, At: v.Now, Epoch: h.Epoch,
+			Terms: h.Terms.Version,
+		}
+	case sluice.BuyerLimit:
+		for _, r := range b.claims {
+			if r.Live {
+				a.Orders = append(a.Orders, r.Order)
+			}
+		}
+		slices.Sort(a.Orders)
+	}
+	return a
+}
+
+// Statements of claims. Their first argument is the sale.
+const (
+	recordColumns  = `buyer_id, claim_key, order_id, quantity, meta, sale_id, epoch, seq, terms, accepted_at`
+	orderRecord    = recordColumns + `, status IN ('pending', 'paid'), unpaid`
+	promisedRecord = recordColumns + `, true, false`
+
+	claimsOfBuyers = `SELECT o.* FROM unnest($2::text[]) AS b (id), LATERAL (
+		SELECT ` + orderRecord + ` FROM orders WHERE buyer_id = b.id AND sale_id = $1 LIMIT $3) o`
+	claimsByKey = `SELECT ` + orderRecord + ` FROM orders
+		WHERE sale_id = $1 AND (buyer_id, claim_key) IN (SELECT * FROM unnest($2::text[], $3::text[]))`
+	countsOfBuyers = `SELECT b.id, count(*), coalesce(sum(quantity) FILTER (WHERE status IN ('pending', 'paid')), 0)::bigint,
+			count(*) FILTER (WHERE unpaid)
+		FROM unnest($2::text[]) AS b (id), LATERAL (
+		SELECT quantity, status, unpaid FROM orders WHERE buyer_id = b.id AND sale_id = $1 LIMIT $3) o GROUP BY b.id`
+	promisesOfBuyers = `SELECT ` + promisedRecord + ` FROM ledger_promises p
+		WHERE sale_id = $1 AND buyer_id = ANY ($2::text[])
+		AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id)`
+	lastSeq = `SELECT coalesce(max(seq), 0) FROM orders WHERE sale_id = $1 AND epoch = $2 AND bucket = 0`
+
+	setFence    = `UPDATE ledger_sales SET fence = $2 WHERE sale_id = $1 AND epoch = $3 AND fence = ''`
+	updateState = `UPDATE ledger_sales SET seq = $2, told = told || jsonb_build_object($3::text, $4::bigint), cooldown = $5,
+		cooldown_until = $6, reopened = $7 WHERE sale_id = $1`
+	// insertClaims is insertFast with the ledger's row: neither changes without the other.
+	insertClaims = insertSale + `, ledger AS (
+		UPDATE ledger_sales SET seq = $14, told = told || jsonb_build_object($15::text, $16::bigint), cooldown = $17,
+			cooldown_until = $18, reopened = $19
+		FROM sale WHERE sale_id = $1
+	)` + insertRows
+)
+
+// scanRecords reads rows of recordColumns, and whether the claim is live and ended
+// unpaid, until yield returns false.
+func scanRecords(rows pgx.Rows, yield func(sluice.Record) bool) error {
+	defer rows.Close()
+	for rows.Next() {
+		var r sluice.Record
+		if err := rows.Scan(&r.Buyer, &r.Key, &r.Order, &r.Quantity, &r.Meta, &r.Sale, &r.Epoch, &r.Seq, &r.Terms, &r.At,
+			&r.Live, &r.Unpaid); err != nil {
+			return err
+		}
+		if r.At = sqlcore.WholeMillis(r.At); !yield(r) {
+			return nil
+		}
+	}
+	return rows.Err()
+}

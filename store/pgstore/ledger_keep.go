@@ -1,0 +1,235 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+// keep calls do with a sale that the ledger holds under this epoch, in a transaction
+// that holds its rows.
+func (l *Ledger) keep(ctx context.Context, id sluice.SaleID, epoch int64,
+	do func(ctx context.Context, tx pgx.Tx, h *held) error,
+) error {
+	return l.within(ctx, id, ledgerTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		h, err := l.lock(ctx, tx, id)
+		switch {
+		case err != nil:
+			return err
+		case !h.Loaded:
+			return sluice.ErrNotLoaded
+		case h.Epoch != epoch:
+			return sluice.ErrStaleEpoch
+		}
+		return do(ctx, tx, &h)
+	})
+}
+
+// lock holds a sale's rows; one that the ledger does not hold is not Loaded.
+func (l *Ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (held, error) {
+	if _, err := tx.Exec(ctx, lockRow, id); err != nil {
+		return held{}, err
+	}
+	h, err := l.scanHeld(tx.QueryRow(ctx, lockState, id, l.node))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return held{}, nil
+	}
+	return h, err
+}
+
+// Load implements sluice.Keeper. The image's claims that are stored are on record
+// already; the others, of dead letters, become promises.
+func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
+	defer l.wrap(&err, "load sale=%s epoch=%d", image.Sale, image.Epoch)
+	if seen := l.markOf(image.Sale).epoch; seen >= image.Epoch {
+		if readings, err := l.Read(ctx, []sluice.SaleID{image.Sale}); err != nil || readings[0].Epoch < image.Epoch {
+			return errOr(err, &sluice.EpochError{Seen: seen}) // by this server; the database is an older copy
+		}
+	}
+	var promised [][]any
+	units := int64(0)
+	for i := range image.Records {
+		if r := &image.Records[i]; r.Epoch == image.Epoch {
+			promised = append(promised, []any{
+				string(r.Sale), string(r.Buyer), string(r.Key), string(r.Order), r.Quantity, r.Meta, r.Epoch, r.Seq, r.Terms,
+				sqlcore.WholeMillis(r.At),
+			})
+			units += r.Quantity
+		}
+	}
+	return l.within(ctx, image.Sale, loadTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		row := int64(0) // the row's epoch
+		if err := tx.QueryRow(ctx, lockEpoch, image.Sale).Scan(&row); err != nil {
+			return notThere(err, sluice.ErrSaleNotFound)
+		}
+		held := int64(0)
+		if err := notThere(tx.QueryRow(ctx, heldEpoch, image.Sale).Scan(&held), nil); err != nil {
+			return err
+		}
+		if row != image.Epoch || held >= image.Epoch {
+			return sluice.ErrStaleEpoch // another server has begun a load since
+		}
+		b := &pgx.Batch{}
+		b.Queue(`DELETE FROM ledger_promises WHERE sale_id = $1`, image.Sale)
+		b.Queue(`DELETE FROM ledger_permits WHERE sale_id = $1`, image.Sale)
+		b.Queue(`DELETE FROM ledger_sales WHERE sale_id = $1`, image.Sale)
+		b.Queue(insertState, append([]any{image.Sale, image.Epoch, image.Seq(), sluice.FenceLoading, units},
+			termsArgs(&image.Terms)...)...)
+		if err := tx.SendBatch(ctx, b).Close(); err != nil || len(promised) == 0 {
+			return err
+		}
+		_, err := tx.CopyFrom(ctx, pgx.Identifier{"ledger_promises"}, []string{
+			"sale_id", "buyer_id", "claim_key", "order_id", "quantity", "meta", "epoch", "seq", "terms", "accepted_at",
+		}, pgx.CopyFromRows(promised))
+		return err
+	})
+}
+
+// notThere makes of the error that there is no row another one.
+func notThere(err, otherwise error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return otherwise
+	}
+	return err
+}
+
+const (
+	lockEpoch   = `SELECT epoch FROM sales WHERE id = $1 FOR NO KEY UPDATE`
+	heldEpoch   = `SELECT epoch FROM ledger_sales WHERE sale_id = $1 FOR UPDATE`
+	insertState = `INSERT INTO ledger_sales (sale_id, epoch, seq, fence, promised,
+		version, total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+	setTerms = `UPDATE ledger_sales SET cooldown = $2, cooldown_until = $3, reopened = $4, version = $5, total = $6,
+		max_per_buyer = $7, max_orders = $8, max_unpaid = $9, opens_at = $10, closes_at = $11, paused = $12
+		WHERE sale_id = $1`
+	changeFence = `UPDATE ledger_sales SET fence = $2 WHERE sale_id = $1`
+)
+
+// termsArgs are the values of a version of the terms, in the order of the columns.
+func termsArgs(t *sluice.Terms) []any {
+	limit := func(v, none int64) *int64 {
+		if v == none {
+			return nil
+		}
+		return &v
+	}
+	var closes any
+	if !t.ClosesAt.IsZero() {
+		closes = sqlcore.WholeMillis(t.ClosesAt)
+	}
+	return []any{
+		t.Version, limit(t.Total, sluice.Unlimited), limit(t.MaxPerBuyer, sluice.Unlimited),
+		limit(t.MaxOrders, sluice.Unlimited), limit(t.MaxUnpaid, 0), sqlcore.WholeMillis(t.OpensAt), closes, t.Paused,
+	}
+}
+
+// Apply implements sluice.Keeper.
+func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms sluice.Terms) (err error) {
+	defer l.wrap(&err, "apply sale=%s version=%d", id, terms.Version)
+	reopened := false
+	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, h *held) error {
+		switch {
+		case terms.Version <= h.Terms.Version:
+			return nil
+		case h.Fence != "" && h.Terms.Lowers(terms.Total):
+			return sluice.ErrStaleEpoch
+		case terms.Total != sluice.Unlimited && terms.Total < h.Taken: // I1
+			return sluice.ErrBelowTaken
+		}
+		h.begins()
+		if code := h.Terms.Reopens(&terms, h.Taken, h.Now); code != 0 {
+			h.reopened, reopened = code, true
+		}
+		_, err := tx.Exec(ctx, setTerms, append([]any{id, int16(h.cooldown.Code), h.until(), int16(h.reopened)},
+			termsArgs(&terms)...)...)
+		return err
+	})
+	if err == nil && reopened { // and this is done already: a reader will do it, too
+		_, _ = l.Read(ctx, []sluice.SaleID{id})
+	}
+	return err
+}
+
+// Fence implements sluice.Keeper. An empty reason is an error.
+func (l *Ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reason string) (err error) {
+	defer l.wrap(&err, "fence sale=%s", id)
+	if reason == "" {
+		return errors.New("a fence needs a reason")
+	}
+	return l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
+		_, err := tx.Exec(ctx, setFence, id, reason, epoch)
+		return err
+	})
+}
+
+// Unfence implements sluice.Keeper.
+func (l *Ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
+	defer l.wrap(&err, "unfence sale=%s", id)
+	return l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
+		_, err := tx.Exec(ctx, changeFence, id, "")
+		return err
+	})
+}
+
+// Drop implements sluice.Keeper. The orders are the store's, and stay.
+func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
+	defer l.wrap(&err, "drop sale=%s epoch=%d", id, epoch)
+	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
+		b := &pgx.Batch{}
+		for _, table := range []string{"ledger_promises", "ledger_permits", "ledger_rates", "ledger_sales"} {
+			b.Queue(`DELETE FROM `+table+` WHERE sale_id = $1`, id)
+		}
+		return tx.SendBatch(ctx, b).Close()
+	})
+	if errors.Is(err, sluice.ErrNotLoaded) {
+		err = nil
+	}
+	if err == nil {
+		l.marks.Delete(id)
+	}
+	return err
+}
+
+// Release implements sluice.Releaser. An order gives its units back in the transaction
+// that ends it, so what comes here was written while another ledger had the sale, or
+// none: it changes nothing.
+func (l *Ledger) Release(ctx context.Context, id sluice.SaleID, releases []sluice.Release,
+) (answer sluice.Released, err error) {
+	defer l.wrap(&err, "release sale=%s", id)
+	h, err := l.look(ctx, id)
+	switch {
+	case err != nil:
+		return answer, err
+	case h.Fence != "":
+		return answer, sluice.ErrStaleEpoch
+	}
+	if slices.ContainsFunc(releases, func(r sluice.Release) bool { return r.Epoch > h.Epoch }) {
+		return answer, sluice.ErrStaleEpoch
+	}
+	for i := range releases {
+		switch r := &releases[i]; {
+		case r.Epoch < h.Epoch:
+			answer.Before++
+			continue
+		default:
+			first, err := l.recordOf(ctx, id, r.Order)
+			switch {
+			case errors.Is(err, sluice.ErrOrderNotFound), err == nil && (first.Buyer != r.Buyer || first.Key != r.Key):
+				answer.Unknown = append(answer.Unknown, r.Order)
+			case err != nil:
+				return sluice.Released{}, err
+			case first.Live:
+				return sluice.Released{}, fmt.Errorf("order %s has not ended", r.Order)
+			default:
+				answer.Before++
+			}
+		}
+	}
+	return answer, nil
+}

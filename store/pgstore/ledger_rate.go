@@ -1,0 +1,200 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/store/internal/sqlcore"
+)
+
+// counting calls do in a transaction that alone counts tries, or permits, of a sale. It
+// holds no row that claims need, and waits for no disk.
+func (l *Ledger) counting(ctx context.Context, id sluice.SaleID, what int,
+	do func(ctx context.Context, tx pgx.Tx) error,
+) error {
+	return l.within(ctx, id, ledgerTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, countAlone, id, what); err != nil {
+			return err
+		}
+		return do(ctx, tx)
+	})
+}
+
+const (
+	countTries, countPermits = 1, 2
+
+	countAlone = `SELECT pg_advisory_xact_lock(hashtextextended($1, $2::bigint)),
+		set_config('synchronous_commit', 'off', true)`
+	micros    = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+	paidUntil = `SELECT who, paid FROM ledger_rates WHERE sale_id = $1 AND who = ANY ($2::text[])`
+	pay       = `INSERT INTO ledger_rates (sale_id, who, paid) SELECT $1, * FROM unnest($2::text[], $3::bigint[])
+		ON CONFLICT (sale_id, who) DO UPDATE SET paid = excluded.paid`
+	forgetPaid = `DELETE FROM ledger_rates r USING (
+			SELECT sale_id, who FROM ledger_rates WHERE paid < $1 FOR UPDATE SKIP LOCKED
+		) AS past WHERE r.sale_id = past.sale_id AND r.who = past.who`
+)
+
+// Allow implements sluice.RateLimiter. The counts are rows of their own, which do not
+// survive a crash of the database.
+func (l *Ledger) Allow(ctx context.Context, id sluice.SaleID, rates sluice.Rates, tries []sluice.Try,
+) (waits []sluice.Wait, err error) {
+	defer l.wrap(&err, "rate sale=%s", id)
+	byBuyer, byAddress := rates.Buyer.Meter(), rates.Address.Meter()
+	waits = make([]sluice.Wait, len(tries))
+	if len(tries) == 0 || byBuyer == (sluice.Meter{}) && byAddress == (sluice.Meter{}) {
+		return waits, nil
+	}
+	buyerOf := func(t *sluice.Try) string { return "b" + string(t.Buyer) }
+	addressOf := func(t *sluice.Try) string { return "a" + t.Address }
+	asked := make([]string, 0, 2*len(tries))
+	for i := range tries {
+		asked = append(asked, buyerOf(&tries[i]), addressOf(&tries[i]))
+	}
+	err = l.counting(ctx, id, countTries, func(ctx context.Context, tx pgx.Tx) error {
+		paid, changed, now := map[string]int64{}, map[string]bool{}, int64(0)
+		b := &pgx.Batch{}
+		b.Queue(micros).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+		b.Queue(paidUntil, id, asked).Query(func(rows pgx.Rows) error {
+			var who string
+			var until int64
+			_, err := pgx.ForEachRow(rows, []any{&who, &until}, func() error {
+				paid[who] = until
+				return nil
+			})
+			return err
+		})
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return err
+		}
+		if l.now != nil {
+			now = l.now().UnixMicro()
+		}
+		for i := range tries {
+			buyer, address := buyerOf(&tries[i]), addressOf(&tries[i])
+			after, wait := try(byBuyer, paid[buyer], now)
+			afterOf, waitOf := try(byAddress, paid[address], now)
+			waits[i] = sluice.Wait{
+				Buyer: time.Duration(wait) * time.Microsecond, Address: time.Duration(waitOf) * time.Microsecond,
+			}
+			if wait > 0 || waitOf > 0 {
+				continue
+			}
+			if byBuyer != (sluice.Meter{}) {
+				paid[buyer], changed[buyer] = after, true
+			}
+			if byAddress != (sluice.Meter{}) {
+				paid[address], changed[address] = afterOf, true
+			}
+		}
+		if len(changed) == 0 {
+			return nil
+		}
+		var who []string
+		var until []int64
+		for name := range changed {
+			who, until = append(who, name), append(until, paid[name])
+		}
+		_, err := tx.Exec(ctx, pay, id, who, until)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.sweep()
+	return waits, nil
+}
+
+// try is Meter.Try; without a rate nothing is denied.
+func try(m sluice.Meter, paid, now int64) (after, wait int64) {
+	if m == (sluice.Meter{}) {
+		return 0, 0
+	}
+	return m.Try(paid, now)
+}
+
+// sweeping deletes what tries have cost, long ago.
+type sweeping struct {
+	next    atomic.Int64 // Unix nanoseconds
+	running sync.WaitGroup
+}
+
+// sweep deletes, now and then, what is paid for, beside the caller.
+func (l *Ledger) sweep() {
+	now := time.Now()
+	due := l.sweeping.next.Load()
+	if l.now != nil || now.UnixNano() < due || !l.sweeping.next.CompareAndSwap(due, now.Add(time.Minute).UnixNano()) {
+		return
+	}
+	l.sweeping.running.Go(func() {
+		_, _ = l.exec(context.Background(), forgetPaid, now.Add(-time.Minute).UnixMicro())
+	})
+}
+
+// Permits implements sluice.Permitter.
+func (l *Ledger) Permits(ctx context.Context, id sluice.SaleID, ask sluice.PermitAsk) (leased int64, err error) {
+	defer l.wrap(&err, "permits sale=%s", id)
+	call := l.nextCall()
+	err = l.counting(ctx, id, countPermits, func(ctx context.Context, tx pgx.Tx) error {
+		h, err := l.scanHeld(tx.QueryRow(ctx, readStates, []string{string(id)}, l.node))
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && h.Fence != "" {
+			return sluice.ErrNotLoaded
+		}
+		if err != nil {
+			return err
+		}
+		available := h.Terms.Available(h.Taken)
+		switch {
+		case available == sluice.Unlimited:
+			leased = ask.Want
+			return nil
+		case h.reopened != 0 || h.cooldown.Lasts(h.Now):
+			available = 0
+		}
+		var others, last int64
+		if err := tx.QueryRow(ctx, permitsOf, id, l.node, h.Epoch, h.Now, h.Now.Add(sluice.PermitLease)).
+			Scan(&others, &last); err != nil {
+			return err
+		}
+		if last >= call {
+			leased = 0 // this call comes late
+			return nil
+		}
+		leased = max(min(ask.Want, sluice.PermitsOf(ask.Ratio, available)-others-ask.Used), 0)
+		_, err = tx.Exec(ctx, lease, id, l.node, h.Epoch, call, ask.Used+leased,
+			sqlcore.WholeMillis(h.Now.Add(sluice.PermitLease)))
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return leased, nil
+}
+
+// nextCall numbers the calls: a late one must not undo a newer one. It goes on from the
+// clock, so that a restarted server is not taken for its past.
+func (l *Ledger) nextCall() int64 {
+	for {
+		last := l.calls.Load()
+		if next := max(last+1, time.Now().UnixMicro()); l.calls.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
+const (
+	// permitsOf counts what other servers use, and has the number of this one's last
+	// call. What would last longer than the lease was leased before the clock was set
+	// back.
+	permitsOf = `SELECT coalesce(sum(permits) FILTER (WHERE node <> $2), 0)::bigint,
+			coalesce(max(call) FILTER (WHERE node = $2), 0)
+		FROM ledger_permits WHERE sale_id = $1 AND epoch = $3 AND ends_at > $4 AND ends_at <= $5`
+	lease = `INSERT INTO ledger_permits (sale_id, node, epoch, call, permits, ends_at) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (sale_id, node) DO UPDATE SET epoch = excluded.epoch, call = excluded.call, permits = excluded.permits,
+			ends_at = excluded.ends_at`
+)

@@ -1,0 +1,581 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/ledger/ledgertest"
+	"github.com/sluicehq/sluice/store/pgstore"
+)
+
+func TestLedgerConformance(t *testing.T) {
+	t.Parallel()
+	ledgertest.Harness{New: newLedgers(t), SharedNodes: true, NoJournal: true}.Run(t)
+}
+
+// newLedgers makes ledgers on one store, emptied each time, which is what the suite's
+// images and releases say: the ledger's records are its orders.
+func newLedgers(t *testing.T) func(testing.TB) ledgertest.Open {
+	url := servertest.Postgres(t) + "&synchronous_commit=off" // thousands of calls, none of which a crash follows
+	store, err := pgstore.Open(t.Context(), url, pgstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := &storeSide{store: store, pool: pool}
+	t.Cleanup(func() {
+		pool.Close()
+		_ = store.Close()
+	})
+	return func(t testing.TB) ledgertest.Open {
+		for _, table := range []string{ // to truncate them would take longer than the test
+			"sale_terms", "sales", "orders", "order_changes", "sale_events", "ledger_sales", "ledger_promises", "ledger_rates",
+			"ledger_permits",
+		} {
+			if _, err := pool.Exec(context.Background(), "DELETE FROM "+table); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
+			l, err := store.LedgerAt(node, clock.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = l.Close() })
+			return &ledgerOnStore{Ledger: l, storeSide: shared}
+		}
+	}
+}
+
+// storeSide is what a store does around its ledger.
+type storeSide struct {
+	store *pgstore.Store
+	pool  *pgxpool.Pool
+	mu    sync.Mutex // of releases
+}
+
+// ledgerOnStore is a ledger whose store follows what the suite loads and releases.
+type ledgerOnStore struct {
+	*pgstore.Ledger
+	*storeSide
+}
+
+// Load has the store know what the image says that it does.
+func (l *ledgerOnStore) Load(ctx context.Context, image sluice.LoadImage) error {
+	if err := l.follow(ctx, &image); err != nil {
+		return fmt.Errorf("the store's side: %w", err)
+	}
+	return l.Ledger.Load(ctx, image)
+}
+
+func (s *storeSide) follow(ctx context.Context, image *sluice.LoadImage) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sale := sluice.NewSale()
+	sale.ID, sale.SKU, sale.Title = image.Sale, "sku", "title"
+	sale.Price, sale.Terms = sluice.Money{Amount: 1, Currency: "CNY"}, image.Terms
+	sale.Total = sluice.Unlimited // the store's own guard stays out of the way
+	_, _ = s.store.CreateSale(ctx, sale)
+	taken := image.Taken
+	var rows [][]any
+	for i := range image.Records {
+		r := &image.Records[i]
+		if r.Epoch == image.Epoch {
+			taken -= r.Quantity // a promise, which is not stored
+			continue
+		}
+		status := "cancelled"
+		if r.Live {
+			status = "pending"
+		}
+		rows = append(rows, []any{
+			string(r.Order), string(r.Sale), string(r.Buyer), string(r.Key), r.Quantity, r.Meta, int64(1), "CNY", status, "",
+			r.Epoch, r.Seq, r.Terms, "node", r.At, r.At, r.At.Add(time.Second), r.At.Add(time.Second), r.At, r.Unpaid,
+		})
+	}
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `UPDATE sales SET epoch = $2, loaded_epoch = $2, fence = '', taken = $3
+			WHERE id = $1 AND epoch < $2`, string(image.Sale), image.Epoch, taken)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM orders WHERE sale_id = $1`, string(image.Sale)); err != nil {
+			return err
+		}
+		_, err = tx.CopyFrom(ctx, pgx.Identifier{"orders"}, []string{
+			"order_id", "sale_id", "buyer_id", "claim_key", "quantity", "meta", "price_amount", "currency", "status",
+			"reason", "epoch", "seq", "terms", "node", "accepted_at", "stored_at", "expires_at", "keep_until", "updated_at",
+			"unpaid",
+		}, pgx.CopyFromRows(rows))
+		return err
+	})
+}
+
+// Release ends the orders first, as their store does.
+func (l *ledgerOnStore) Release(ctx context.Context, id sluice.SaleID, releases []sluice.Release,
+) (sluice.Released, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	readings, err := l.Read(ctx, []sluice.SaleID{id})
+	if err != nil {
+		return sluice.Released{}, err
+	}
+	now := &readings[0]
+	for _, r := range releases {
+		if now.Fence != "" || r.Epoch > now.Epoch {
+			return l.Ledger.Release(ctx, id, releases)
+		}
+	}
+	applied := 0
+	for _, r := range releases {
+		have, err := l.Find(ctx, r.Order, "")
+		if err != nil || !have.Live || have.Buyer != r.Buyer || have.Key != r.Key || r.Epoch < now.Epoch {
+			continue
+		}
+		change := sluice.Change{Order: r.Order, Action: sluice.Cancel, By: "test"}
+		if r.Unpaid {
+			change.Buyer = r.Buyer
+		}
+		if _, err := l.store.Change(ctx, change); err != nil {
+			return sluice.Released{}, err
+		}
+		applied++
+	}
+	answer, err := l.Ledger.Release(ctx, id, releases)
+	answer.Before -= applied
+	answer.Applied = applied
+	return answer, err
+}
+
+// Drop has the store forget the sale, as no store does: the suite loads another one under
+// its name.
+func (l *ledgerOnStore) Drop(ctx context.Context, id sluice.SaleID, epoch int64) error {
+	if err := l.Ledger.Drop(ctx, id, epoch); err != nil {
+		return err
+	}
+	_, err := l.pool.Exec(ctx, `WITH gone AS (DELETE FROM orders WHERE sale_id = $1)
+		UPDATE sales SET epoch = 0, loaded_epoch = 0, taken = 0 WHERE id = $1`, string(id))
+	return err
+}
+
+// sell loads a sale into a ledger of a store of its own, as servers do.
+func sell(t *testing.T, terms func(*sluice.Sale)) (*pgstore.Store, *pgstore.Ledger, *pgxpool.Pool) {
+	t.Helper()
+	return sellAt(t, servertest.Postgres(t), terms)
+}
+
+func sellAt(t *testing.T, url string, terms func(*sluice.Sale),
+) (*pgstore.Store, *pgstore.Ledger, *pgxpool.Pool) {
+	t.Helper()
+	store, err := pgstore.Open(t.Context(), url, pgstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := store.Ledger("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		pool.Close()
+		_ = l.Close()
+		_ = store.Close()
+	})
+	sale := sluice.NewSale()
+	sale.ID, sale.SKU, sale.Title, sale.Price = "sale", "sku", "title", sluice.Money{Amount: 1, Currency: "CNY"}
+	sale.Total, sale.OpensAt = 1000, time.Now().Add(-time.Hour)
+	terms(&sale)
+	if _, err := store.CreateSale(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	load(t, store, l, "sale")
+	return store, l, pool
+}
+
+func load(t *testing.T, store *pgstore.Store, l *pgstore.Ledger, id sluice.SaleID) {
+	t.Helper()
+	image, err := store.BeginLoad(t.Context(), id, 0)
+	if err == nil {
+		err = l.Load(t.Context(), image)
+	}
+	if err == nil {
+		err = store.ConfirmLoad(t.Context(), id, image.Epoch)
+	}
+	if err == nil {
+		err = l.Unfence(t.Context(), id, image.Epoch)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func claimOf(buyer string, n int) sluice.Claim {
+	return sluice.Claim{
+		Buyer: sluice.BuyerID(buyer), Key: sluice.Key(fmt.Sprintf("key-%05d", n)), Quantity: 1,
+		Order: sluice.SaleID("sale").Order(fmt.Sprintf("%016x%016x", time.Now().UnixNano(), n)),
+	}
+}
+
+func codes(t *testing.T, l *pgstore.Ledger, id sluice.SaleID, claims ...sluice.Claim) map[sluice.Code]int {
+	t.Helper()
+	decisions, err := l.Claim(t.Context(), id, claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[sluice.Code]int{}
+	for i := range decisions {
+		all[decisions[i].Code]++
+	}
+	return all
+}
+
+// An accepted claim is an order when it is answered; one that ends has given its units
+// back when that is answered, and no release is written.
+func TestAnAcceptedClaimIsAnOrder(t *testing.T) {
+	t.Parallel()
+	store, l, _ := sell(t, func(s *sluice.Sale) { s.Total = 1 })
+	c := claimOf("ann", 1)
+	if got := codes(t, l, "sale", c, claimOf("bob", 1)); got[sluice.Accepted] != 1 || got[sluice.SoldOut] != 1 {
+		t.Fatalf("%v, want one accepted and one sold out", got)
+	}
+	order, err := store.Order(t.Context(), c.Order)
+	if err != nil || order.Status != sluice.Pending || order.Seq != 1 || order.Epoch != 1 {
+		t.Fatalf("%+v, %v; want the pending order", order, err)
+	}
+	if _, err := store.Change(t.Context(), sluice.Change{Order: c.Order, Action: sluice.Cancel}); err != nil {
+		t.Fatal(err)
+	}
+	readings, err := l.Read(t.Context(), []sluice.SaleID{"sale"})
+	if r := readings[0]; err != nil || r.Taken != 0 || r.CooldownUntil.Before(r.Now) {
+		t.Errorf("%+v, %v; want nothing taken, and a cooldown", r, err)
+	}
+	if n, err := store.PendingReleases(t.Context(), "sale"); err != nil || n != 0 {
+		t.Errorf("%d releases, %v; want none", n, err)
+	}
+	if got := codes(t, l, "sale", claimOf("bob", 1)); got[sluice.SoldOut] != 1 {
+		t.Errorf("during the cooldown %v, want sold out", got)
+	}
+	time.Sleep(sluice.RefusalLease)
+	if got := codes(t, l, "sale", claimOf("bob", 1), c); got[sluice.Accepted] != 2 {
+		t.Errorf("after the cooldown %v, want a new claim and the repeat of the ended one", got)
+	}
+}
+
+// A buyer with more claims than are read at once is counted and looked up all the same.
+func TestABuyerWithManyClaims(t *testing.T) {
+	t.Parallel()
+	_, l, _ := sell(t, func(s *sluice.Sale) { s.MaxPerBuyer = 250 })
+	var claims []sluice.Claim
+	for i := range 230 {
+		claims = append(claims, claimOf("shop", i))
+	}
+	for i, want := range []sluice.Code{sluice.Accepted, sluice.Accepted} {
+		if got := codes(t, l, "sale", claims...); got[want] != len(claims) {
+			t.Fatalf("time %d: %v, want all accepted", i+1, got)
+		}
+	}
+	var more []sluice.Claim
+	for i := range 30 {
+		more = append(more, claimOf("shop", 1000+i))
+	}
+	if got := codes(t, l, "sale", more...); got[sluice.Accepted] != 20 || got[sluice.BuyerLimit] != 10 {
+		t.Errorf("%v, want 20 accepted up to the limit of 250", got)
+	}
+	readings, err := l.Read(t.Context(), []sluice.SaleID{"sale"})
+	if err != nil || readings[0].Taken != 250 || readings[0].Seq != 250 {
+		t.Errorf("%+v, %v; want 250 taken", readings, err)
+	}
+}
+
+// everyStatement has a ledger do all that it does.
+func everyStatement(t *testing.T, url string) {
+	t.Helper()
+	store, l, _ := sellAt(t, url, func(s *sluice.Sale) { s.MaxPerBuyer = 200 })
+	promised := claimOf("ann", 1)
+	if err := store.FenceSale(t.Context(), "sale", 1, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	image, err := store.BeginLoad(t.Context(), "sale", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image.Records = append(image.Records, sluice.Record{
+		Claim: promised, Sale: "sale", Epoch: 2, Seq: 1, Terms: 1, At: time.Now(), Live: true,
+	})
+	for _, err := range []error{
+		l.Load(t.Context(), image), store.ConfirmLoad(t.Context(), "sale", 2), l.Unfence(t.Context(), "sale", 2),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	claims := []sluice.Claim{promised}
+	for i := range 150 {
+		claims = append(claims, claimOf("shop", i))
+	}
+	for range 2 {
+		if got := codes(t, l, "sale", claims...); got[sluice.Accepted] != 151 {
+			t.Fatalf("%v, want all accepted", got)
+		}
+	}
+	sale, err := store.ChangeSale(t.Context(), "sale", func(s *sluice.Sale) error { s.Paused = true; return nil })
+	if err == nil {
+		err = l.Apply(t.Context(), "sale", 2, sale.Terms)
+	}
+	if err == nil {
+		sale, err = store.ChangeSale(t.Context(), "sale", func(s *sluice.Sale) error { s.Paused = false; return nil })
+	}
+	if err == nil {
+		err = l.Apply(t.Context(), "sale", 2, sale.Terms)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	readings, err := l.Read(t.Context(), []sluice.SaleID{"sale", "other"})
+	if err != nil || readings[0].Taken != 151 || readings[0].Seq != 151 || readings[0].CooldownUntil.IsZero() {
+		t.Errorf("%+v, %v; want 151 taken, and a cooldown", readings, err)
+	}
+	records, holders := 0, map[sluice.BuyerID]bool{}
+	err = errors.Join(
+		l.Records(t.Context(), "sale", func(sluice.Record) bool { records++; return true }),
+		l.Holders(t.Context(), "sale", func(b sluice.BuyerID) bool { holders[b] = true; return true }))
+	if err != nil || records != 151 || len(holders) != 2 {
+		t.Errorf("%d records, %d holders, %v", records, len(holders), err)
+	}
+	for _, c := range []sluice.Claim{promised, claims[7]} {
+		found, err := l.Find(t.Context(), c.Order, c.Buyer)
+		if err != nil || found.Claim != c {
+			t.Errorf("Find: %+v, %v", found, err)
+		}
+		found, err = l.Recall(t.Context(), sluice.ClaimID{Sale: "sale", Buyer: c.Buyer, Key: c.Key})
+		if err != nil || found.Claim != c {
+			t.Errorf("Recall: %+v, %v", found, err)
+		}
+	}
+	rates := sluice.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 60}, Address: sluice.AddressRate{Requests: 5, PerS: 60}}
+	try := sluice.Try{Buyer: "ann", Address: "192.0.2.1"}
+	if waits, err := l.Allow(t.Context(), "sale", rates, []sluice.Try{try, try}); err != nil || waits[0].Longest() > 0 ||
+		waits[1].Buyer == 0 {
+		t.Errorf("Allow: %+v, %v", waits, err)
+	}
+	if n, err := l.Permits(t.Context(), "sale", sluice.PermitAsk{Ratio: 1, Want: 5}); err != nil || n < 1 {
+		t.Errorf("Permits: %d, %v", n, err)
+	}
+	for _, err := range []error{
+		l.Fence(t.Context(), "sale", 2, "a test"), l.Unfence(t.Context(), "sale", 2), l.Drop(t.Context(), "sale", 2),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestEveryStatementOfTheLedger(t *testing.T) {
+	t.Parallel()
+	everyStatement(t, servertest.Postgres(t))
+}
+
+// A server that was told more than the database knows fences the sale, by a reading and by
+// a claim, and passes over the epochs that it has seen. A server that was told nothing does
+// not know, and must not be trusted with the sale after it is fenced.
+func TestTheDatabaseIsAnOlderCopy(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(t *testing.T, l *pgstore.Ledger){
+		"read": func(t *testing.T, l *pgstore.Ledger) {
+			if _, err := l.Read(t.Context(), []sluice.SaleID{"sale"}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"claim": func(t *testing.T, l *pgstore.Ledger) {
+			if got := codes(t, l, "sale", claimOf("eve", 1)); got[sluice.Unavailable] != 1 {
+				t.Errorf("%v, want unavailable", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, l, pool := sell(t, func(*sluice.Sale) {})
+			codes(t, l, "sale", claimOf("ann", 1), claimOf("bob", 1))
+			for _, table := range []string{"orders", "ledger_sales"} {
+				if _, err := pool.Exec(t.Context(), "CREATE TABLE old_"+table+" AS TABLE "+table); err != nil {
+					t.Fatal(err)
+				}
+			}
+			codes(t, l, "sale", claimOf("cid", 1))
+			if _, err := pool.Exec(t.Context(), `DELETE FROM orders WHERE order_id NOT IN (SELECT order_id FROM old_orders);
+				DELETE FROM ledger_sales; INSERT INTO ledger_sales TABLE old_ledger_sales; UPDATE sales SET taken = 2`); err != nil {
+				t.Fatal(err)
+			}
+			other, err := store.Ledger("two")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			if got := codes(t, other, "sale", claimOf("dan", 1), claimOf("dan", 2)); got[sluice.Accepted] != 2 {
+				t.Fatalf("%v, want a server that was told nothing to go on", got)
+			}
+			ask(t, l)
+			for _, ledger := range []*pgstore.Ledger{l, other} {
+				readings, err := ledger.Read(t.Context(), []sluice.SaleID{"sale"})
+				if err != nil || !strings.HasPrefix(readings[0].Fence, sluice.FenceLost) {
+					t.Errorf("%+v, %v; want it fenced as lost", readings, err)
+				}
+				if got := codes(t, ledger, "sale", claimOf("eve", 2)); got[sluice.Unavailable] != 1 {
+					t.Errorf("%v, want unavailable", got)
+				}
+			}
+		})
+	}
+}
+
+// A load gives no epoch that this server has seen, also if the database has forgotten it.
+func TestAnEpochThatWasSeenIsPassedOver(t *testing.T) {
+	t.Parallel()
+	store, l, pool := sell(t, func(*sluice.Sale) {})
+	codes(t, l, "sale", claimOf("ann", 1))
+	if _, err := pool.Exec(t.Context(), `DELETE FROM ledger_sales; DELETE FROM orders;
+		UPDATE sales SET epoch = 0, loaded_epoch = 0, taken = 0`); err != nil {
+		t.Fatal(err)
+	}
+	image, err := store.BeginLoad(t.Context(), "sale", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen *sluice.EpochError
+	if err := l.Load(t.Context(), image); !errors.As(err, &seen) || seen.Seen != 1 {
+		t.Errorf("%v, want epoch 1 to be passed over", err)
+	}
+	if image, err = store.BeginLoad(t.Context(), "sale", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Load(t.Context(), image); err != nil || image.Epoch != 2 {
+		t.Errorf("%v of epoch %d, want it to be loaded under 2", err, image.Epoch)
+	}
+}
+
+// What another ledger has loaded is not this one's any more, by the sale's own row.
+func TestAnotherLedgerHasTheSale(t *testing.T) {
+	t.Parallel()
+	store, l, _ := sell(t, func(*sluice.Sale) {})
+	c := claimOf("ann", 1)
+	codes(t, l, "sale", c)
+	if err := store.FenceSale(t.Context(), "sale", 1, "a person"); err != nil {
+		t.Fatal(err)
+	}
+	if got := codes(t, l, "sale", claimOf("bob", 1)); got[sluice.Unavailable] != 1 {
+		t.Errorf("fenced by the store: %v, want unavailable", got)
+	}
+	image, err := store.BeginLoad(t.Context(), "sale", 0)
+	if err == nil {
+		err = store.ConfirmLoad(t.Context(), "sale", image.Epoch)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []sluice.Claim{c, claimOf("bob", 1)} {
+		if got := codes(t, l, "sale", of); got[sluice.Unavailable] != 1 {
+			t.Errorf("of another ledger: %v for %s, want unavailable", got, of.Buyer)
+		}
+	}
+	if _, err := store.Change(t.Context(), sluice.Change{Order: c.Order, Action: sluice.Cancel}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := store.PendingReleases(t.Context(), "sale"); err != nil || n != 1 {
+		t.Errorf("%d releases, %v; want one, for that ledger", n, err)
+	}
+}
+
+// The store's cap is the second guard (I1): what it does not cover is not stored, and not
+// accepted.
+func TestTheCapIsTheSecondGuard(t *testing.T) {
+	t.Parallel()
+	_, l, pool := sell(t, func(s *sluice.Sale) { s.Total = 2 })
+	if _, err := pool.Exec(t.Context(), `UPDATE ledger_sales SET total = 5`); err != nil {
+		t.Fatal(err)
+	}
+	if got := codes(t, l, "sale", claimOf("ann", 1), claimOf("bob", 1), claimOf("cid", 1)); got[sluice.Unavailable] != 3 {
+		t.Errorf("%v, want unavailable", got)
+	}
+	readings, err := l.Read(t.Context(), []sluice.SaleID{"sale"})
+	if r := readings[0]; err != nil || r.Seq != 0 || r.Taken != 0 || !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+		t.Errorf("%+v, %v; want nothing taken, and a fence", r, err)
+	}
+}
+
+// Sales whose rows another session holds fail in time, and leave the others a connection,
+// however many they are and however many claims they have.
+func TestSalesThatHang(t *testing.T) {
+	t.Parallel()
+	store, l, pool := sell(t, func(*sluice.Sale) {})
+	const hung = 12
+	var ids []string
+	for i := range hung {
+		sale := sluice.NewSale()
+		sale.ID, sale.SKU, sale.Title = sluice.SaleID(fmt.Sprint("hung-", i)), "sku", "title"
+		sale.Price, sale.Total, sale.OpensAt = sluice.Money{Amount: 1, Currency: "CNY"}, 10, time.Now().Add(-time.Hour)
+		if _, err := store.CreateSale(t.Context(), sale); err != nil {
+			t.Fatal(err)
+		}
+		load(t, store, l, sale.ID)
+		ids = append(ids, string(sale.ID))
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "SELECT FROM sales WHERE id = ANY ($1) FOR UPDATE", ids); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var crowd sync.WaitGroup
+	var answered atomic.Int64
+	for _, id := range ids {
+		crowd.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				c := claimOf("ann", n)
+				c.Order = sluice.SaleID(id).Order(fmt.Sprintf("%032x", n))
+				if _, err := l.Claim(ctx, sluice.SaleID(id), []sluice.Claim{c}); err == nil {
+					t.Errorf("%s: decided, although its row is held", id)
+				} else if ctx.Err() == nil && !errors.Is(err, sluice.ErrNoAnswer) {
+					t.Errorf("%s: %v", id, err)
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for end := time.Now().Add(30 * time.Second); answered.Load() < hung && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for end := time.Now().Add(30 * time.Second); l.Connections() > 2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections in use: sales that hang do not share one", l.Connections())
+		}
+	}
+	for n := range 20 {
+		if got := codes(t, l, "sale", claimOf("bob", n)); got[sluice.Accepted] != 1 {
+			t.Errorf("%v, want the well sale to sell", got)
+		}
+		if _, err := l.Read(t.Context(), []sluice.SaleID{"sale", "hung-1"}); err != nil {
+			t.Errorf("Read: %v", err)
+		}
+	}
+	stop()
+	crowd.Wait()
+}
