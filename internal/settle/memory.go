@@ -14,7 +14,8 @@ import (
 // When a ledger loses data, this is what saves the promises that were younger
 // than the loss (I4, I5).
 type Memory struct {
-	max int
+	max  int
+	keep time.Duration // how long at least
 
 	mu    sync.Mutex
 	sales map[sluice.SaleID]*remembered
@@ -49,6 +50,10 @@ const DefaultMemory = 200_000
 func NewMemory(most int) *Memory {
 	return &Memory{max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*remembered{}}
 }
+
+// Keep has claims remembered for so long although they are stored, for a store that may
+// lose them together with its ledger, since it is the ledger. It comes before all else.
+func (m *Memory) Keep(d time.Duration) { m.keep = d }
 
 // Decided remembers the claims of one ledger call that were accepted, by it or
 // before, as entries of claims that follow each other.
@@ -136,10 +141,11 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	if r.Err != nil || !r.Loaded || r.Backlog > 0 || r.Fence != "" {
 		return
 	}
+	before := asked.Add(-m.keep)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drop(r.Sale, func(e *memo) bool {
-		return e.Epoch == r.Epoch && e.FirstSeq+int64(len(e.Claims))-1 <= r.Seq && e.since.Before(asked)
+		return e.Epoch == r.Epoch && e.FirstSeq+int64(len(e.Claims))-1 <= r.Seq && e.since.Before(before)
 	})
 }
 
