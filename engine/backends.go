@@ -18,13 +18,19 @@ import (
 
 // The URLs that an engine understands.
 const (
-	ledgerURLs = "sqlite:PATH, redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or " +
-		"redis+cluster://HOST:PORT"
+	ledgerURLs = "sqlite:PATH, redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT/MASTER, " +
+		"redis+cluster://HOST:PORT, or store for a store in PostgreSQL that is the ledger too"
 	storeURLs = "sqlite:PATH, postgres://USER@HOST:PORT/DATABASE or mysql://USER@HOST:PORT/DATABASE"
 )
 
-// kind names the sort of a backend: sqlite, redis, postgres or mysql.
+// inStore, as a ledger, is the store: its database decides.
+const inStore = "store"
+
+// kind names the sort of a backend: sqlite, redis, postgres, mysql or store.
 func kind(backend string) string {
+	if backend == inStore {
+		return inStore
+	}
 	switch name, _ := scheme(backend); name {
 	case "rediss", "redis+sentinel", "redis+cluster":
 		return "redis"
@@ -55,7 +61,7 @@ func (c Config) Check() error {
 		return errors.New(
 			`buyer_audience is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * to accept every token of that login`)
 	}
-	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) {
+	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) && c.Ledger != inStore {
 		return fmt.Errorf("ledger %q: want %s", auth.Redact(c.Ledger), ledgerURLs)
 	}
 	if c.LedgerReplica != "" {
@@ -70,13 +76,35 @@ func (c Config) Check() error {
 	if _, ok := sqlitePath(c.Store); !ok && !isPostgres(c.Store) && !isMySQL(c.Store) {
 		return fmt.Errorf("store %q: want %s", auth.Redact(c.Store), storeURLs)
 	}
+	if c.Ledger == inStore && !isPostgres(c.Store) {
+		return fmt.Errorf("ledger %q: want a store in PostgreSQL, like postgres://USER@HOST:PORT/DATABASE; store %q cannot "+
+			"decide claims", c.Ledger, auth.Redact(c.Store))
+	}
 	return nil
 }
 
-func openLedger(ctx context.Context, c Config, node string) (sluice.Ledger, error) {
-	if err := c.Check(); err != nil {
-		return nil, err
+// openBackends opens ledger and store: the ledger first, without which there is nothing
+// to do, unless it is in the store.
+func (e *Engine) openBackends(ctx context.Context) (err error) {
+	if err := e.cfg.Check(); err != nil {
+		return err
 	}
+	if e.cfg.Ledger != inStore {
+		if e.ledger, err = openLedger(ctx, e.cfg, e.node); err != nil {
+			return err
+		}
+	}
+	if e.replica, err = openReplica(e.cfg); err != nil {
+		return err
+	}
+	if e.store, err = openStore(ctx, e.cfg, e.folder); err != nil || e.ledger != nil {
+		return err
+	}
+	e.ledger, err = orNil[sluice.Ledger](e.store.(*pgstore.Store).Ledger(e.node))
+	return err
+}
+
+func openLedger(ctx context.Context, c Config, node string) (sluice.Ledger, error) {
 	path, embedded := sqlitePath(c.Ledger)
 	if !embedded {
 		return orNil[sluice.Ledger](
@@ -110,8 +138,11 @@ func openStore(ctx context.Context, c Config, f *folder) (sluice.Store, error) {
 		return nil, err
 	}
 	if err := store.Ping(ctx); err != nil {
-		c.Log.Warn("the store does not answer; claims are taken and wait in the journal", "store", auth.Redact(c.Store),
-			"error", err)
+		text := "the store does not answer; claims are taken and wait in the journal"
+		if c.Ledger == inStore {
+			text = "the store does not answer; claims are answered when it does"
+		}
+		c.Log.Warn(text, "store", auth.Redact(c.Store), "error", err)
 		return store, nil
 	}
 	if err := f.setMigrated(c.Store); err != nil {
@@ -130,9 +161,9 @@ func openServer(ctx context.Context, url string, lazy bool) (sluice.Store, error
 
 // maxBatch is how many claims one call of the ledger takes. Redis decides a
 // thousand in two or three milliseconds, for one fsync; an fsync of SQLite is
-// worth more.
+// worth more. PostgreSQL stores a thousand in one transaction.
 func maxBatch(ledger string) int {
-	if isRedis(ledger) {
+	if isRedis(ledger) || ledger == inStore {
 		return 1000
 	}
 	return 2000

@@ -98,6 +98,10 @@ func Backup(ctx context.Context, cfg Config, folder string, secrets bool) (repor
 
 // notEmbedded says how what is not embedded is backed up, and in which order.
 func notEmbedded(cfg Config) error {
+	if cfg.Ledger == inStore {
+		return errors.New("a backup copies an embedded ledger and store only. Ledger and store are one database: copy it " +
+			"with pg_dump. See Backup and restore in docs/operating.md")
+	}
 	text := "a backup copies an embedded ledger and store only. Copy the ledger first, then the store, with their own " +
 		"tools: "
 	if isRedis(cfg.Ledger) {

@@ -20,7 +20,8 @@ type Config struct {
 	DataDir string
 
 	// Ledger is the URL of the ledger: sqlite:PATH, redis://, rediss://,
-	// redis+sentinel:// or redis+cluster://. Default: SQLite in DataDir.
+	// redis+sentinel:// or redis+cluster://; or "store", if the store is PostgreSQL:
+	// its database is the ledger too. Default: SQLite in DataDir.
 	Ledger string
 	// LedgerReplica, for a ledger in Redis, is the URL of a replica that is read
 	// for those who look on: redis://, rediss://, redis+sentinel:// or

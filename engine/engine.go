@@ -27,6 +27,10 @@ import (
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
+// rememberStored is how long a server remembers accepted claims that are stored where
+// they were decided: a standby that takes the database's place may lack them.
+const rememberStored = time.Minute
+
 // Engine is a running Sluice. It is safe for concurrent use.
 type Engine struct {
 	cfg         Config
@@ -97,13 +101,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if e.ledger, err = openLedger(ctx, e.cfg, e.node); err != nil {
-		return err
-	}
-	if e.replica, err = openReplica(e.cfg); err != nil {
-		return err
-	}
-	if e.store, err = openStore(ctx, e.cfg, e.folder); err != nil {
+	if err := e.openBackends(ctx); err != nil {
 		return err
 	}
 	if err := e.sealWebhooks(ctx); err != nil {
@@ -134,6 +132,9 @@ func (e *Engine) compose() error {
 		Log: e.cfg.Log,
 	})
 	e.memory = settle.NewMemory(settle.DefaultMemory)
+	if e.cfg.Ledger == inStore {
+		e.memory.Keep(rememberStored)
+	}
 	board := admission.BoardOptions{
 		Refresh: e.cfg.Refresh, Encode: httpapi.EncodeSale, Refreshed: e.refreshed, Log: e.cfg.Log,
 		Rules: e.folder.rules(), RulesChanged: e.rulesChanged,
@@ -403,14 +404,14 @@ func (e *Engine) release() {
 	e.loops.Wait()
 	e.who.close()
 	e.eligibility.close()
+	if e.ledger != nil { // before the store, which it may be in
+		e.err = errors.Join(e.err, e.ledger.Close())
+	}
 	if e.store != nil {
 		e.err = errors.Join(e.err, e.store.Close())
 	}
 	if e.replica != nil {
 		e.err = errors.Join(e.err, e.replica.Close())
-	}
-	if e.ledger != nil {
-		e.err = errors.Join(e.err, e.ledger.Close())
 	}
 	if e.folder != nil {
 		e.err = errors.Join(e.err, e.folder.close())

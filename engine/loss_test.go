@@ -25,8 +25,10 @@ import (
 // fleet is some engines on one Redis and one PostgreSQL.
 type fleet struct {
 	t       *testing.T
-	redis   *servertest.RedisServer
+	redis   *servertest.RedisServer // nil: the store is the ledger
 	store   string
+	early   func() // called when a quarter of the units are promised
+	lose    func() // called when half of them are
 	engines []*engine.Engine
 	clients []*client.Client
 	sale    sluice.SaleID
@@ -34,9 +36,16 @@ type fleet struct {
 
 func newFleet(t *testing.T, servers int, total int64) *fleet {
 	f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
+	f.lose = f.flush
+	return f.open(servers, total, f.redis.URL())
+}
+
+func (f *fleet) open(servers int, total int64, ledger string) *fleet {
+	t := f.t
+	t.Helper()
 	for i := range servers {
 		e, err := engine.Open(t.Context(), engine.Config{
-			DataDir: t.TempDir(), Ledger: f.redis.URL(), Store: f.store, Node: fmt.Sprint("node-", i),
+			DataDir: t.TempDir(), Ledger: ledger, Store: f.store, Node: fmt.Sprint("node-", i),
 			Reconcile: time.Second,
 			AdminKey:  "admin-key-of-the-fleet", BuyerSecret: "buyer-secret-of-the-fleet",
 		})
@@ -184,8 +193,11 @@ func (f *fleet) rush(t *testing.T, buyers int, total int64) {
 					status, order := f.claim(g%servers, buyer)
 					if status == http.StatusAccepted {
 						promised.Store(buyer, order)
-						if promises.Add(1) == total/2 {
+						switch n := promises.Add(1); {
+						case n == total/2:
 							close(flushed)
+						case n == total/4 && f.early != nil:
+							f.early()
 						}
 						break
 					}
@@ -198,7 +210,7 @@ func (f *fleet) rush(t *testing.T, buyers int, total int64) {
 		})
 	}
 	<-flushed
-	f.flush()
+	f.lose()
 	rush.Wait()
 	f.until("the journal to be stored", func() bool {
 		sale, err := f.clients[0].AdminSale(t.Context(), f.sale)

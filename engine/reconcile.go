@@ -274,6 +274,9 @@ func OpenAudit(ctx context.Context, cfg Config) (*Auditor, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	if cfg.Ledger == inStore {
+		return openAuditInStore(ctx, cfg.Store)
+	}
 	ledger, err := openAuditLedger(ctx, cfg.Ledger)
 	if err != nil {
 		return nil, err
@@ -281,6 +284,18 @@ func OpenAudit(ctx context.Context, cfg Config) (*Auditor, error) {
 	store, err := openAuditStore(ctx, cfg.Store)
 	if err != nil {
 		return nil, errors.Join(err, ledger.Close())
+	}
+	return &Auditor{ledger: ledger, store: store}, nil
+}
+
+func openAuditInStore(ctx context.Context, url string) (*Auditor, error) {
+	store, err := pgstore.OpenReadOnly(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := store.Ledger("audit")
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
 	}
 	return &Auditor{ledger: ledger, store: store}, nil
 }

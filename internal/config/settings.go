@@ -45,9 +45,9 @@ func (c *Config) settings() []setting {
 	return []setting{
 		plain("data_dir", "./sluice-data", "PATH", text(&c.DataDir),
 			"folder for this server's name, secrets and embedded databases; one process owns it at a time"),
-		plain("ledger", "", "URL", backend(&c.Ledger, "sqlite", "redis", "rediss", "redis+sentinel", "redis+cluster"),
-			"where claims are decided: sqlite:PATH, redis://, rediss://, redis+sentinel://, "+
-				"redis+cluster:// (default: SQLite in data_dir)"),
+		plain("ledger", "", "URL", ledger(&c.Ledger, "sqlite", "redis", "rediss", "redis+sentinel", "redis+cluster"),
+			"where claims are decided: sqlite:PATH, redis://, rediss://, redis+sentinel://, redis+cluster://, "+
+				"or store for the PostgreSQL of store (default: SQLite in data_dir)"),
 		plain("ledger_replica", "", "URL", backend(&c.LedgerReplica, "redis", "rediss", "redis+sentinel", "redis+cluster"),
 			"a replica of a Redis ledger, read for those who look on: redis://, rediss://, "+
 				"redis+sentinel://, redis+cluster:// (default: none)"),

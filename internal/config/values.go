@@ -111,6 +111,18 @@ func backend(at *string, schemes ...string) func(string) error {
 	})
 }
 
+// ledger is a backend, or store.
+func ledger(at *string, schemes ...string) func(string) error {
+	url := backend(at, schemes...)
+	return func(value string) error {
+		if value == "store" {
+			*at = value
+			return nil
+		}
+		return url(value)
+	}
+}
+
 func orList(schemes []string) string {
 	forms := make([]string, len(schemes))
 	for i, s := range schemes {

@@ -1,0 +1,61 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// The database that is ledger and store becomes an older copy of itself in the middle of
+// a rush, as after a failover to a standby that was behind. The sale fences itself, is
+// rebuilt from the servers' memory, and every promise is kept.
+func TestTheDatabaseBecomesAnOlderCopyInARush(t *testing.T) {
+	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
+	db, err := pgx.Connect(t.Context(), f.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background())
+	exec := func(statements ...string) {
+		if _, err := db.Exec(context.Background(), strings.Join(statements, ";\n")); err != nil {
+			t.Error(err)
+		}
+	}
+	tables := []string{
+		"orders", "order_changes", "ledger_sales", "event_feed", "event_marks", "order_events", "sale_events",
+	}
+	f.early = func() {
+		statements := []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "CREATE TABLE old_sales AS TABLE sales"}
+		for _, table := range tables {
+			statements = append(statements, "CREATE TABLE old_"+table+" AS TABLE "+table)
+		}
+		exec(append(statements, "COMMIT")...)
+	}
+	f.lose = func() {
+		statements := []string{"BEGIN", "LOCK TABLE sales, " + strings.Join(tables, ", ") + " IN ACCESS EXCLUSIVE MODE"}
+		for _, table := range tables {
+			statements = append(statements, "DELETE FROM "+table,
+				"INSERT INTO "+table+" OVERRIDING SYSTEM VALUE TABLE old_"+table)
+		}
+		exec(append(statements, "UPDATE sales SET taken = o.taken FROM old_sales o WHERE o.id = sales.id", "COMMIT")...)
+	}
+	f.open(2, 1000, "store").rush(t, 1500, 1000)
+}
+
+// A ledger in a store that is not PostgreSQL is an error before anything is opened.
+func TestALedgerInAnotherStore(t *testing.T) {
+	for _, store := range []string{"", "sqlite:x.db", "mysql://ann:secret-of-ann@127.0.0.1/shop"} {
+		err := engine.Config{Ledger: "store", Store: store, DataDir: t.TempDir()}.Check()
+		if err == nil || !strings.Contains(err.Error(), "PostgreSQL") || strings.Contains(err.Error(), "secret-of-ann") {
+			t.Errorf("store %q: %v", store, err)
+		}
+	}
+	if err := (engine.Config{Ledger: "store", Store: "postgres://ann@127.0.0.1/shop"}).Check(); err != nil {
+		t.Error(err)
+	}
+}
