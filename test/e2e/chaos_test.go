@@ -10,33 +10,44 @@ import (
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// Everything at once: three servers, one Redis and one PostgreSQL, and at
-// every moment something of it is killed, stopped or emptied.
+// Everything at once: three servers, one Redis and one PostgreSQL, or PostgreSQL alone,
+// and at every moment something of it is killed, stopped or emptied.
 func TestChaos(t *testing.T) {
-	t.Parallel()
-	newChaos(t).round(t, seeded(t, 4), size(12, 5))
+	t.Run("redis and postgres", func(t *testing.T) {
+		t.Parallel()
+		newChaos(t, servertest.StartRedis(t)).round(t, seeded(t, 4), size(12, 5))
+	})
+	t.Run("postgres alone", func(t *testing.T) {
+		t.Parallel()
+		newChaos(t, nil).round(t, seeded(t, 4), size(12, 5))
+	})
 }
 
 // The same for as long as SLUICE_TEST_SOAK says.
 func TestSoakChaos(t *testing.T) {
 	end := time.Now().Add(soak(t))
-	c := newChaos(t)
+	both, alone := newChaos(t, servertest.StartRedis(t)), newChaos(t, nil)
 	seed := uint64(time.Now().UnixNano())
 	for n := uint64(0); time.Now().Before(end) && !t.Failed(); n++ {
-		c.round(t, seeded(t, seed+n), 30)
+		both.round(t, seeded(t, seed+n), 30)
+		alone.round(t, seeded(t, seed+n), 30)
 	}
 }
 
 type chaos struct {
-	redis    *servertest.RedisServer
+	redis    *servertest.RedisServer // nil: PostgreSQL is the ledger
 	postgres *servertest.PostgresServer
 	servers  []*server
 	urls     []string
 }
 
-func newChaos(t *testing.T) *chaos {
-	c := &chaos{redis: servertest.StartRedis(t), postgres: servertest.StartPostgres(t)}
-	c.servers, c.urls = startCluster(t, 3, backends{c.redis.URL(), c.postgres.URL()})
+func newChaos(t *testing.T, redis *servertest.RedisServer) *chaos {
+	c := &chaos{redis: redis, postgres: servertest.StartPostgres(t)}
+	on := backends{"store", c.postgres.URL()}
+	if redis != nil {
+		on.ledger = redis.URL()
+	}
+	c.servers, c.urls = startCluster(t, 3, on)
 	return c
 }
 
@@ -65,7 +76,14 @@ func (c *chaos) round(t *testing.T, r *rand.Rand, events int) {
 func (c *chaos) event(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	pause := func() { time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond) }
-	switch victim := c.servers[r.IntN(len(c.servers))]; r.IntN(6) {
+	victim, what := c.servers[r.IntN(len(c.servers))], r.IntN(6)
+	if c.redis == nil && (what == 3 || what == 5) { // the ledger, and nothing else
+		c.postgres.Kill(t)
+		pause()
+		c.postgres.Start(t)
+		return
+	}
+	switch what {
 	case 0, 1:
 		victim.kill()
 		pause()

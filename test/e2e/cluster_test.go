@@ -34,8 +34,19 @@ func startCluster(t *testing.T, n int, on backends) (servers []*server, urls []s
 // the same keys, so most claims are made on two servers at the same time. Later
 // a claim gets its order from any server, whatever has become of the sale (I4).
 func TestThreeServers(t *testing.T) {
-	t.Parallel()
-	servers, urls := startCluster(t, 3, sharedBackends(t))
+	for name, on := range map[string]func(*testing.T) backends{
+		"redis and postgres": sharedBackends, "postgres alone": postgresAlone,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			threeServers(t, on(t))
+		})
+	}
+}
+
+func threeServers(t *testing.T, on backends) {
+	t.Helper()
+	servers, urls := startCluster(t, 3, on)
 	const perBuyer = 2
 	buyers := size(4000, 1500)
 	total := int64(buyers)
@@ -180,11 +191,23 @@ func TestAbandonedEntries(t *testing.T) {
 }
 
 // A server that has migrated its database before starts without it, says so,
-// and takes claims; they become orders when it is back.
+// and takes claims; they become orders when it is back. If the database is the ledger,
+// it answers 503 until then.
 func TestStartWithoutDatabase(t *testing.T) {
-	t.Parallel()
+	t.Run("redis and postgres", func(t *testing.T) {
+		t.Parallel()
+		startWithoutDatabase(t, servertest.Redis(t))
+	})
+	t.Run("postgres alone", func(t *testing.T) {
+		t.Parallel()
+		startWithoutDatabase(t, "store")
+	})
+}
+
+func startWithoutDatabase(t *testing.T, ledger string) {
+	t.Helper()
 	postgres := servertest.StartPostgres(t)
-	s := startServer(t, backends{servertest.Redis(t), postgres.URL()})
+	s := startServer(t, backends{ledger, postgres.URL()})
 	const total, perBuyer = 200, 1
 	sale := createSale(t, s, total, perBuyer)
 	if code := s.terminate(); code != 0 {
@@ -195,10 +218,22 @@ func TestStartWithoutDatabase(t *testing.T) {
 	if log := s.log(); !strings.Contains(log, "the store does not answer") {
 		t.Errorf("the server does not warn:\n%s", log)
 	}
+	if ledger == "store" {
+		early := buyer(t, s.url, "early", client.Options{PlaceAttempts: 1})
+		_, err := early.Place(t.Context(), sale, client.NewKey(), api.PlaceOrder{Quantity: 1})
+		var refused *client.Error
+		if !errors.As(err, &refused) || refused.Status != 503 {
+			t.Errorf("without the database: %v, want 503", err)
+		}
+		postgres.Start(t)
+		awaitState(t, []*server{s}, sale, sluice.StateOpen)
+	}
 	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: 300}, []string{s.url}, 51)
-	await(t, "a claim accepted without a database", func() bool { return rush.accepted() > 0 })
-	rush.wait()
-	postgres.Start(t)
+	if ledger != "store" {
+		await(t, "a claim accepted without a database", func() bool { return rush.accepted() > 0 })
+		rush.wait()
+		postgres.Start(t)
+	}
 	verify(t, s, rush, total, perBuyer)
 }
 

@@ -28,6 +28,14 @@ func TestCrashes(t *testing.T) {
 			crashRound(t, on, r)
 		}
 	})
+	t.Run("postgres alone", func(t *testing.T) {
+		t.Parallel()
+		on := postgresAlone(t)
+		r := seeded(t, 3)
+		for range size(4, 2) {
+			crashRound(t, on, r)
+		}
+	})
 }
 
 // The same for as long as SLUICE_TEST_SOAK says.
@@ -37,6 +45,7 @@ func TestSoakCrashes(t *testing.T) {
 	for n := uint64(0); time.Now().Before(end) && !t.Failed(); n++ {
 		t.Run("sqlite", func(t *testing.T) { crashRound(t, backends{}, seeded(t, seed+n)) })
 		t.Run("redis and postgres", func(t *testing.T) { crashRound(t, sharedBackends(t), seeded(t, seed+n)) })
+		t.Run("postgres alone", func(t *testing.T) { crashRound(t, postgresAlone(t), seeded(t, seed+n)) })
 	}
 }
 

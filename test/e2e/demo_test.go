@@ -23,10 +23,20 @@ type demoOutput struct {
 	Audit          sluice.AuditReport `json:"audit"`
 }
 
-// The demo on Redis and PostgreSQL. (On SQLite: scripts/demo.txtar.)
-func TestDemoOnRedisAndPostgres(t *testing.T) {
-	t.Parallel()
-	on := sharedBackends(t)
+// The demo on Redis and PostgreSQL, and on PostgreSQL alone. (On SQLite: scripts/demo.txtar.)
+func TestDemoOnServers(t *testing.T) {
+	t.Run("redis and postgres", func(t *testing.T) {
+		t.Parallel()
+		demoOn(t, sharedBackends(t), "redis://")
+	})
+	t.Run("postgres alone", func(t *testing.T) {
+		t.Parallel()
+		demoOn(t, postgresAlone(t), "store")
+	})
+}
+
+func demoOn(t *testing.T, on backends, ledger string) {
+	t.Helper()
 	stock := size(1000, 200)
 	code, stdout, stderr := command(t, "demo", "--json", "--ledger", on.ledger, "--store", on.store,
 		"--buyers", strconv.Itoa(size(100_000, 5000)), "--stock", strconv.Itoa(stock))
@@ -47,7 +57,7 @@ func TestDemoOnRedisAndPostgres(t *testing.T) {
 			t.Errorf("the audit does not check %s", id)
 		}
 	}
-	if !strings.HasPrefix(out.Ledger, "redis://") || !strings.HasPrefix(out.Store, "postgres://") ||
+	if !strings.HasPrefix(out.Ledger, ledger) || !strings.HasPrefix(out.Store, "postgres://") ||
 		strings.Contains(stdout, "sluice-test") {
 		t.Errorf("ledger %s, store %s", out.Ledger, out.Store)
 	}

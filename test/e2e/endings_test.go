@@ -36,6 +36,10 @@ func TestEndingsAreKilled(t *testing.T) {
 		t.Parallel()
 		endingsRound(t, 2, backends{servertest.Redis(t), servertest.MySQL(t)}, seeded(t, 13))
 	})
+	t.Run("postgres alone", func(t *testing.T) {
+		t.Parallel()
+		endingsRound(t, 2, postgresAlone(t), seeded(t, 14))
+	})
 }
 
 // The same for as long as SLUICE_TEST_SOAK says.
@@ -45,6 +49,7 @@ func TestSoakEndings(t *testing.T) {
 	for n := uint64(0); time.Now().Before(end) && !t.Failed(); n++ {
 		t.Run("sqlite", func(t *testing.T) { endingsRound(t, 1, backends{}, seeded(t, seed+n)) })
 		t.Run("redis and postgres", func(t *testing.T) { endingsRound(t, 2, sharedBackends(t), seeded(t, seed+n)) })
+		t.Run("postgres alone", func(t *testing.T) { endingsRound(t, 2, postgresAlone(t), seeded(t, seed+n)) })
 	}
 }
 

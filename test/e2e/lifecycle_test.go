@@ -80,6 +80,10 @@ func TestRestockAndCloseInARush(t *testing.T) {
 		t.Parallel()
 		restockAndClose(t, 2, backends{servertest.Redis(t), servertest.MySQL(t)})
 	})
+	t.Run("postgres alone", func(t *testing.T) {
+		t.Parallel()
+		restockAndClose(t, 2, postgresAlone(t))
+	})
 }
 
 func restockAndClose(t *testing.T, servers int, on backends) {

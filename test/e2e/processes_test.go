@@ -51,6 +51,9 @@ func sharedBackends(t *testing.T) backends {
 	return backends{servertest.Redis(t), servertest.Postgres(t)}
 }
 
+// postgresAlone is a PostgreSQL that is ledger and store.
+func postgresAlone(t *testing.T) backends { return backends{"store", servertest.Postgres(t)} }
+
 // server is one `sluice serve`, which may be ended and started again. Its
 // address, data folder and log stay the same.
 type server struct {
