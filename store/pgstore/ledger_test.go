@@ -369,7 +369,9 @@ func everyStatement(t *testing.T, url string) {
 			t.Errorf("Recall: %+v, %v", found, err)
 		}
 	}
-	rates := sluice.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 60}, Address: sluice.AddressRate{Requests: 5, PerS: 60}}
+	rates := sluice.Rates{
+		Buyer: sluice.BuyerRate{Requests: 1, PerS: 60}, Address: sluice.AddressRate{Requests: 5, PerS: 60},
+	}
 	try := sluice.Try{Buyer: "ann", Address: "192.0.2.1"}
 	if waits, err := l.Allow(t.Context(), "sale", rates, []sluice.Try{try, try}); err != nil || waits[0].Longest() > 0 ||
 		waits[1].Buyer == 0 {
