@@ -84,13 +84,13 @@ func (l *Ledger) wrap(err *error, format string, args ...any) {
 }
 
 // Every call ends in time. What waits for the row of a sale that another
-// transaction holds gives up after a second, and a transaction of a server that
-// is frozen is over after two.
+// transaction holds gives up after two seconds, and a transaction of a server that
+// is frozen is over after three.
 const (
-	ledgerTimeout = 3 * time.Second
+	ledgerTimeout = 4 * time.Second
 	loadTimeout   = 10 * time.Minute
-	briefly       = `SELECT set_config('lock_timeout', '1s', true), ` +
-		`set_config('` + idleSetting + `', '2s', true)`
+	briefly       = `SELECT set_config('lock_timeout', '2s', true), ` +
+		`set_config('` + idleSetting + `', '3s', true)`
 )
 
 // held is a sale as a transaction finds it that holds its rows.
@@ -133,8 +133,10 @@ func (l *Ledger) scanHeld(row pgx.Row) (h held, err error) {
 		have      *int64
 		otherwise int64
 	}{
-		{&t.Total, total, sluice.Unlimited}, {&t.MaxPerBuyer, perBuyer, sluice.Unlimited},
-		{&t.MaxOrders, orders, sluice.Unlimited}, {&t.MaxUnpaid, unpaid, 0},
+		{&t.Total, total, sluice.Unlimited},
+		{&t.MaxPerBuyer, perBuyer, sluice.Unlimited},
+		{&t.MaxOrders, orders, sluice.Unlimited},
+		{&t.MaxUnpaid, unpaid, 0},
 	} {
 		*limit.to = limit.otherwise
 		if limit.have != nil {

@@ -161,6 +161,7 @@ func (s *Store) ago(ctx context.Context, age time.Duration) (time.Time, error) {
 // Ready says why the store cannot be used, and Trouble whether an error may pass by
 // itself, for what an adapter does beside the store.
 func (s *Store) Ready(ctx context.Context) error { return s.enter(ctx) }
+
 func (s *Store) Trouble(err error) bool {
 	return errors.Is(err, sluice.ErrStoreBusy) || s.busy(err)
 }
