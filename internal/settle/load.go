@@ -63,10 +63,18 @@ func NewLoader(store loadStore, ledger Ledger) *Loader { return &Loader{store: s
 //
 // Errors: sluice.ErrSaleLive (it is loaded), sluice.ErrStaleEpoch (another
 // server has begun a load since), and those of store and ledger.
-func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error {
+func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error { return l.load(ctx, sale, 0) }
+
+// load is Load, with a pause before the store says that the sale is loaded.
+func (l *Loader) load(ctx context.Context, sale sluice.SaleID, pause time.Duration) error {
 	image, err := l.begin(ctx, sale)
 	if err != nil {
 		return err
+	}
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	if err := l.store.ConfirmLoad(ctx, sale, image.Epoch); err != nil {
 		return err

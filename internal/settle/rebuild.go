@@ -111,13 +111,50 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 	if err != nil || !ready {
 		return false, err
 	}
-	return r.underLease(ctx, sale.ID, func(ctx context.Context) error {
+	rebuilt, err = r.underLease(ctx, sale.ID, func(ctx context.Context) error {
 		now, err := r.store.Sale(ctx, sale.ID)
 		if err != nil || now.Epoch != sale.Epoch || now.Fence == "" {
 			return err // another server was faster, and what this one saw is old
 		}
+		if older(sale) {
+			if err := r.awaitGathered(ctx, sale); err != nil {
+				return err
+			}
+		}
 		return r.rebuild(ctx, sale)
 	})
+	if err == nil && !rebuilt && older(sale) { // who has the lease waits for this server
+		err = r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node)
+	}
+	return rebuilt, err
+}
+
+// older reports whether the sale is fenced because its ledger holds it in an older
+// format. A server of the version before would load it as it was, as soon as all servers
+// have gathered and it has the lease. So one of this version says that it has gathered
+// only when it has the lease itself, or another has.
+func older(sale *sluice.Sale) bool { return strings.HasPrefix(sale.Fence, sluice.FenceFormat) }
+
+// awaitGathered waits until all other servers have gathered. Not for ever: a server may
+// be waiting, under another lease, for this one.
+func (r *Rebuilder) awaitGathered(ctx context.Context, sale *sluice.Sale) error {
+	if err := r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node); err != nil {
+		return err
+	}
+	p, _ := r.of(sale)
+	for end := time.Now().Add(2 * SilentAfter); ; {
+		if all, err := r.allGathered(ctx, sale, p); err != nil || all {
+			return err
+		}
+		if time.Now().After(end) {
+			return errors.New("settle: other servers have not gathered yet")
+		}
+		select {
+		case <-time.After(verifyPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Gather is the part of Step before the rebuild: it stores what this server
@@ -135,7 +172,28 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, 
 		}
 		p.gathered = time.Now()
 	}
+	if older(sale) {
+		return true, nil
+	}
 	return r.allGathered(ctx, sale, p)
+}
+
+// blindAfter is longer than a server goes by the last reading of a sale that it cannot
+// read any more.
+const blindAfter = 4 * time.Second
+
+// blinding returns how long the other servers may still go by what they last read of the
+// sale in its older format. One that saw the store's new epoch beside that would take it
+// for a loss, and fence the sale.
+func (r *Rebuilder) blinding(ctx context.Context, sale *sluice.Sale) (time.Duration, error) {
+	if !older(sale) {
+		return 0, nil
+	}
+	live, err := r.store.LiveNodes(ctx, SilentAfter)
+	if slices.ContainsFunc(live, func(node string) bool { return node != r.node }) {
+		return blindAfter, err
+	}
+	return 0, err
 }
 
 // announce logs a loss. A rebuild that a person has asked for is none.
@@ -182,6 +240,9 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 		return false, err
 	}
 	r.log.Info("gathered for a rebuild", "sale", sale.ID, "epoch", sale.Epoch, "remembered", len(entries), "saved", saved)
+	if older(sale) {
+		return true, nil
+	}
 	return true, r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node)
 }
 
@@ -257,7 +318,11 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err != nil {
 		return err
 	}
-	if err := r.loader.Load(ctx, sale.ID); err != nil {
+	pause, err := r.blinding(ctx, sale)
+	if err != nil {
+		return err
+	}
+	if err := r.loader.load(ctx, sale.ID, pause); err != nil {
 		return err
 	}
 	r.rebuilds.Add(1)
