@@ -165,7 +165,7 @@ func TestASaleOfANewerFormatInRedis(t *testing.T) {
 		}
 		return fmt.Sprint(fields)
 	}
-	set("2")
+	set("3")
 	before := dump()
 	s = openRedisShop(t, dir, url)
 	f := &fleet{t: t, engines: []*engine.Engine{s.engine}, sale: restoreSale}
@@ -187,7 +187,7 @@ func TestASaleOfANewerFormatInRedis(t *testing.T) {
 		t.Errorf("the sale was changed:\n%s\n%s", before, after)
 	}
 	s.close()
-	set("1")
+	set("2")
 	s = openRedisShop(t, dir, url)
 	if again, code := s.claim(1); again != order {
 		t.Errorf("buyer 1 was promised %s and gets %s %s", order, again, code)

@@ -25,7 +25,7 @@ func TestTermsChangedByHand(t *testing.T) {
 	defer c.Close()
 	_, first := f.claim(0, 1)
 	for i, change := range [][2]string{
-		{"total", "1000"}, {"max_buyer", "-1"}, {"max_unpaid", "0"}, {"closes", "1"}, {"terms", "7"}, {"layout", "split"},
+		{"total", "1000"}, {"max_buyer", "-1"}, {"max_unpaid", "0"}, {"closes", "1"}, {"terms", "7"},
 	} {
 		epoch := int64(i) + 2
 		set := c.B().Hset().Key("sluice:{phone}:sale").FieldValue().FieldValue(change[0], change[1]).Build()

@@ -51,9 +51,9 @@ func WatchPermits(t testing.TB, redis *RedisServer) *PermitWatch {
 func (w *PermitWatch) take(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, args, ok := strings.Cut(line, `:journal" "whole" "`); ok { // claim.lua; the tenth is the number of claims
-		if fields := strings.SplitN(args, `" "`, 11); len(fields) == 11 {
-			n, _ := strconv.ParseInt(fields[8], 10, 64)
+	if _, args, ok := strings.Cut(line, `:journal" "`); ok { // of claim.lua the tenth is the number of claims
+		if fields := strings.SplitN(args, `" "`, 14); len(fields) == 14 && strings.Contains(fields[12], `\t`) {
+			n, _ := strconv.ParseInt(fields[9], 10, 64)
 			w.reached += n
 		}
 	}

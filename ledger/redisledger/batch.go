@@ -2,7 +2,6 @@ package redisledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,67 +20,10 @@ const maxBatch = 250
 // and with appendfsync always one fsync for all of them.
 const together = 4
 
-// batches is work on one sale that takes n calls of one script, in order.
-type batches struct {
-	script *script
-	sale   sluice.SaleID
-	n      int
-
-	// args returns the arguments of the i-th call.
-	args func(i int, m mark, layout string) []string
-	// take takes its reply in. False: the sale has the other layout, so nothing
-	// was done, and the call is to be made again.
-	take func(i int, reply rueidis.RedisMessage) (bool, error)
-}
-
-// inBatches makes the calls in one round trip, and those once more that
-// assumed the wrong layout.
-func (l *Ledger) inBatches(ctx context.Context, b batches) error {
-	k, keys := l.known(b.sale), l.keys.of(b.sale)
-	waiting := make([]int, b.n)
-	for i := range waiting {
-		waiting[i] = i
-	}
-	for range 3 { // a load may change the layout between two calls, not every time
-		mark, layout := k.get()
-		args := make([][]string, len(waiting))
-		for n, i := range waiting {
-			args[n] = b.args(i, mark, layout)
-		}
-		replies, err := l.runBatches(ctx, b.script, keys, args)
-		if err != nil {
-			return err
-		}
-		var again []int
-		for n, i := range waiting {
-			done, err := b.take(i, replies[n])
-			if err != nil {
-				return err
-			}
-			if !done {
-				again = append(again, i)
-			}
-		}
-		if waiting = again; len(waiting) == 0 {
-			return nil
-		}
-		k.setLayout(opposite(layout))
-	}
-	return errors.New("the sale changes its layout with every call")
-}
-
-func opposite(layout string) string {
-	if layout == whole {
-		return split
-	}
-	return whole
-}
-
-// appendAsker appends what claim.lua and release.lua begin with: the layout
-// assumed, the calling server, the sequences it has received, the clock, and
-// whether WAIT follows.
-func (l *Ledger) appendAsker(args []string, m mark, layout string) []string {
-	return append(args, layout, l.opts.Node, toldPrefix+l.opts.Node,
+// appendAsker appends what claim.lua and release.lua begin with: the calling
+// server, the sequences it has received, the clock, and whether WAIT follows.
+func (l *Ledger) appendAsker(args []string, m mark) []string {
+	return append(args, l.opts.Node, toldPrefix+l.opts.Node,
 		strconv.FormatInt(m.epoch, 10), strconv.FormatInt(m.reported, 10), strconv.FormatInt(m.seen, 10), l.now(),
 		strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10), oneIf(l.opts.WaitReplicas > 0))
 }

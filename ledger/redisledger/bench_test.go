@@ -67,9 +67,9 @@ func benchClaims(b *testing.B, l *redisledger.Ledger, size int) {
 
 func BenchmarkRelease(b *testing.B) {
 	for _, fsync := range fsyncs {
-		for layout, limit := range map[string]int64{"whole": 10, "split": sluice.Unlimited} {
+		for limits, limit := range map[string]int64{"limits": 10, "no-limits": sluice.Unlimited} {
 			for _, size := range []int{1, 250, 500} {
-				b.Run(fmt.Sprintf("%s/%s/batch=%d", fsync.name, layout, size), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/%s/batch=%d", fsync.name, limits, size), func(b *testing.B) {
 					server := servertest.StartRedis(b, "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
 					l := open(b, server.URL(), redisledger.Options{Node: "bench"})
 					loadOpen(b, l, "bench", sluice.Terms{Version: 1, Total: 1 << 40, MaxPerBuyer: limit, MaxOrders: limit})

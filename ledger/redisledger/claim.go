@@ -3,9 +3,9 @@ package redisledger
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
-	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 )
 
@@ -38,27 +38,37 @@ func unavailable(decisions []sluice.Decision) {
 func (l *Ledger) claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim,
 	decisions []sluice.Decision,
 ) error {
-	batch := func(i int) (from, to int) { return i * maxBatch, min((i+1)*maxBatch, len(claims)) }
-	return l.inBatches(ctx, batches{
-		script: claimScript, sale: sale, n: (len(claims) + maxBatch - 1) / maxBatch,
-		args: func(i int, m mark, layout string) []string {
-			from, to := batch(i)
-			return l.claimArgs(m, layout, claims[from:to])
-		},
-		take: func(i int, message rueidis.RedisMessage) (bool, error) {
-			reply, err := parseReply(message)
-			if err != nil || reply.state == otherLayout {
-				return false, err
-			}
-			from, to := batch(i)
-			return true, l.answer(ctx, sale, claims[from:to], reply, decisions[from:to])
-		},
-	})
+	mark := l.known(sale).get()
+	args := make([][]string, 0, (len(claims)+maxBatch-1)/maxBatch)
+	for part := range slices.Chunk(claims, maxBatch) {
+		args = append(args, l.claimArgs(mark, part))
+	}
+	replies, err := l.runBatches(ctx, claimScript, l.keys.of(sale), args)
+	if err != nil {
+		return err
+	}
+	for i := range replies {
+		reply, err := parseReply(replies[i])
+		if err != nil {
+			return err
+		}
+		from, to := i*maxBatch, min((i+1)*maxBatch, len(claims))
+		if err := l.answer(ctx, sale, claims[from:to], reply, decisions[from:to]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batchName makes a name that no other batch has: that of the handle, and a number. The
+// script refuses a name that is taken.
+func (l *Ledger) batchName() string {
+	return l.name + strconv.FormatUint(l.batches.Add(1), 36)
 }
 
 // claimArgs builds the arguments of claim.lua; its header explains them.
-func (l *Ledger) claimArgs(m mark, layout string, claims []sluice.Claim) []string {
-	n := len(claims)
+func (l *Ledger) claimArgs(m mark, claims []sluice.Claim) []string {
+	n, name := len(claims), l.batchName()
 	size, ones := 0, "1"
 	for i := range claims {
 		c := &claims[i]
@@ -67,29 +77,35 @@ func (l *Ledger) claimArgs(m mark, layout string, claims []sluice.Claim) []strin
 			ones = ""
 		}
 	}
-	args := l.appendAsker(make([]string, 0, 12+4*n), m, layout)
-	args = append(args, strconv.Itoa(n), ones, oneIf(buyersRecur(claims)))
-	for i := range claims {
-		args = append(args, string(claims[i].Buyer))
-	}
+	args := l.appendAsker(make([]string, 0, 14+3*n), m)
+	args = append(args, name, strconv.Itoa(n), ones, oneIf(buyersRecur(claims)))
 
-	// One string for all lines, cut up: three allocations instead of n.
-	buf := make([]byte, 0, size)
+	// One string for all of it, cut up: two allocations instead of 2n.
+	buf := make([]byte, 0, 2*size+n*(len(name)+16))
 	ends := make([]int, n)
 	for i := range claims {
 		buf = sluice.AppendClaim(buf, &claims[i])
 		ends[i] = len(buf)
 	}
-	lines, from := string(buf), 0
-	for _, end := range ends {
-		args = append(args, lines[from:end-1]) // without the line feed
+	lines := len(buf)
+	from := 0
+	for i, end := range ends {
+		quantity := claims[i].Quantity
+		buf = strconv.AppendInt(buf, quantity, 10)
+		buf = append(buf, "\t1\n"...)
+		buf = append(buf, buf[from:end-1]...) // without the line feed
 		from = end
+		buf = append(append(buf, '\t'), name...)
+		buf = strconv.AppendInt(append(buf, ':'), int64(i+1), 10)
+		buf = strconv.AppendInt(append(buf, '\t'), quantity, 10)
+		ends[i] = len(buf)
 	}
-
-	if layout == split {
-		for i := range claims {
-			args = append(args, shardField(claims[i].Buyer, claims[i].Key))
-		}
+	text := string(buf)
+	args = append(args, text[:lines])
+	from = lines
+	for i, end := range ends {
+		args = append(args, string(claims[i].Buyer), text[from:end])
+		from = end
 	}
 	if ones == "" {
 		for i := range claims {

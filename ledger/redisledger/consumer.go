@@ -33,16 +33,23 @@ func (l *Ledger) readFrom(ctx context.Context, conn rueidis.CoreClient, read *sl
 var errOnlyJournal = fmt.Errorf("only the journal is left: %w", sluice.ErrNotLoaded)
 
 // hasJournal distinguishes a sale that is not loaded from one that lost its
-// journal, and fences the latter.
+// journal, and fences the latter. Of a sale whose format is a later one nothing is
+// read: its entries may be, too.
 func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 	bound, cancel := l.bounded(ctx)
 	defer cancel()
 	results := l.client.DoMulti(bound,
-		l.client.B().Hget().Key(l.keys.sale(sale)).Field("epoch").Build(),
+		l.client.B().Hmget().Key(l.keys.sale(sale)).Field("epoch", "format", "items").Build(),
 		l.client.B().Exists().Key(l.keys.journal(sale)).Build())
-	text, err := results[0].ToString()
-	epoch := atoi(text)
-	unloaded := rueidis.IsRedisNil(err) || isWrongType(err) || err == nil && epoch == 0 // gone, or damaged
+	fields, err := results[0].AsStrSlice() // absent fields are empty
+	epoch := int64(0)
+	if err == nil && len(fields) == 3 {
+		if err := errFormat(fields[1], fields[2]); err != nil {
+			return err
+		}
+		epoch = atoi(fields[0])
+	}
+	unloaded := isWrongType(err) || err == nil && epoch == 0 // gone, or damaged
 	there := int64(0)
 	if err == nil || unloaded {
 		there, err = results[1].AsInt64()

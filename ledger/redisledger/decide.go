@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -17,7 +18,7 @@ const (
 	notLoaded
 	fenced
 	lost
-	otherLayout
+	_
 	laterEpoch // of release.lua alone
 	newerFormat
 )
@@ -161,26 +162,29 @@ func decideText(sale sluice.SaleID, claim *sluice.Claim, text string) (sluice.De
 	if !ok {
 		return sluice.Decision{}, fmt.Errorf("answer %q", text)
 	}
-	record, err := parseLine(sale, claim.Buyer, line)
+	line, kept, _ := strings.Cut(line, "\n")
+	_, place, _ := parseLine(sale, claim.Buyer, line)
+	name, _, _ := strings.Cut(place, ":")
+	record, err := resolve(sale, claim.Buyer, line, map[string]string{name: kept})
 	if err != nil {
 		return sluice.Decision{}, err
 	}
 	return record.Repeat(claim), nil
 }
 
-// What fillOrders reads at most, of layout split: so many buyers, with so many
-// accepted claims together, in this part of Options.Timeout: 250 ms by default.
+// What fillOrders reads at most: so many buyers, with so many accepted claims
+// together, in this part of Options.Timeout: 250 ms by default.
 const (
 	ordersBuyers = 64
-	ordersClaims = 4096
+	ordersClaims = 1000
 	ordersPart   = 8
 )
 
 // fillOrders lists what buyers beyond their limit hold: what their records had
-// before the batch, and what the batch accepted before the refusal. In layout
-// split the records are apart and are read now, all in one round trip; where
-// that would be much, or fails, orders are missing in the answer: the batch is
-// decided.
+// before the batch, and what the batch accepted before the refusal. Where the
+// answer does not have all claims of a buyer, they are read now, all in one round
+// trip; where that would be much, or fails, orders are missing in the answer: the
+// batch is decided.
 func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, before mark,
 	records map[sluice.BuyerID]string, decisions []sluice.Decision,
 ) {
@@ -192,17 +196,20 @@ func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sl
 		if _, seen := held[buyer]; seen || decisions[i].Code != sluice.BuyerLimit {
 			continue
 		}
-		record := records[buyer]
-		head, _, complete := strings.Cut(record, "\n")
 		held[buyer] = nil
-		if complete {
-			held[buyer], _ = liveOrders(sale, buyer, record)
-			continue
-		}
-		units, rest, _ := strings.Cut(head, "\t")
-		count, _, _ := strings.Cut(rest, "\t") // the unpaid endings may follow
-		if n := atoi(count); atoi(units) > 0 && n <= most && len(apart) < ordersBuyers {
-			apart, most = append(apart, buyer), most-n
+		text := strings.Split(records[buyer], "\n") // head, first line, key of the newest, its line, and so on backwards
+		switch units, claims, ok := parseHead(text[0]); {
+		case !ok || units == 0:
+		case claims == 1 || claims == int64(len(text)-2):
+			lines := append(text[min(3, len(text)):], text[1])
+			slices.Reverse(lines)
+			for _, line := range lines {
+				if r, _, err := parseLine(sale, buyer, line); err == nil && r.Live {
+					held[buyer] = append(held[buyer], r.Order)
+				}
+			}
+		case claims <= most && len(apart) < ordersBuyers:
+			apart, most = append(apart, buyer), most-claims
 		}
 	}
 	l.readOrders(ctx, sale, before, apart, held)
@@ -228,17 +235,22 @@ func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until mark,
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout/ordersPart)
 	defer cancel()
-	commands := make([]rueidis.Completed, len(buyers))
+	args := make([][]string, len(buyers))
 	for i, buyer := range buyers {
-		commands[i] = l.recordCommand(sale, buyer, split)
+		args[i] = []string{toldPrefix + l.opts.Node, "buyer", string(buyer), "", strconv.Itoa(ordersClaims)}
 	}
-	for i, result := range l.client.DoMulti(ctx, commands...) {
-		values, err := result.ToArray()
+	keys := slices.Repeat([][]string{l.keys.of(sale)[:2]}, len(buyers))
+	for i, result := range l.runMany(ctx, recordsScript, keys, args) {
+		message, err := result.ToMessage()
+		if err != nil {
+			continue
+		}
+		p, err := l.parsePage(sale, mark{}, message)
 		if err != nil {
 			continue
 		}
 		var live []sluice.Record
-		_, _ = eachValue(sale, buyers[i], values, func(r sluice.Record) bool {
+		_, _, _, _ = p.chain(func(r sluice.Record) bool {
 			if r.Live && (r.Epoch < until.epoch || r.Epoch == until.epoch && r.Seq <= until.seen) {
 				live = append(live, r)
 			}

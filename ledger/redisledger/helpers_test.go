@@ -74,12 +74,12 @@ func open(t testing.TB, url string, opts redisledger.Options) *redisledger.Ledge
 	return l
 }
 
-// tight are terms with limits, under which a buyer's record is kept whole.
+// tight are terms with limits.
 func tight(total int64) sluice.Terms {
 	return sluice.Terms{Version: 1, Total: total, MaxPerBuyer: 2, MaxOrders: 11}
 }
 
-// loose are terms without limits, under which a buyer's record is spread.
+// loose are terms without limits.
 func loose(total int64) sluice.Terms {
 	return sluice.Terms{Version: 1, Total: total, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited}
 }

@@ -221,7 +221,7 @@ func TestPeekInPages(t *testing.T) {
 // While buyers go on claiming, a scan returns every earlier claim once.
 func TestRecordsWhileClaiming(t *testing.T) {
 	url := servertest.Redis(t)
-	for name, terms := range map[string]sluice.Terms{"whole": tight(1 << 40), "split": loose(1 << 40)} {
+	for name, terms := range map[string]sluice.Terms{"limits": tight(1 << 40), "no limits": loose(1 << 40)} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, url, redisledger.Options{Node: "a", Prefix: newPrefix(t, url)})
 			loadOpen(t, l, "s", terms)
@@ -262,14 +262,14 @@ func TestRecordsWhileClaiming(t *testing.T) {
 // An order is found by its buyer, and without; another's is not.
 func TestFind(t *testing.T) {
 	url := servertest.Redis(t)
-	for name, terms := range map[string]sluice.Terms{"whole": tight(100), "split": loose(100)} {
+	for name, terms := range map[string]sluice.Terms{"limits": tight(100), "no limits": loose(100)} {
 		t.Run(name, func(t *testing.T) {
 			prefix := newPrefix(t, url)
 			l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
 			loadOpen(t, l, "s", terms)
 			claims := makeClaims("s", 0, 20)
 			decisions := claim(t, l, "s", claims...)
-			fresh := open(t, url, redisledger.Options{Node: "b", Prefix: prefix}) // knows nothing of the layout
+			fresh := open(t, url, redisledger.Options{Node: "b", Prefix: prefix})
 			entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
 			must(t, err)
 			for _, when := range []string{"in the journal", "acknowledged"} {

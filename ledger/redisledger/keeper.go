@@ -18,9 +18,7 @@ func (l *Ledger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, ter
 		strconv.FormatInt(epoch, 10), l.now(), strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10),
 		strconv.FormatInt(terms.Version, 10),
 	}, fields[:]...)
-	args = append(args, l.layoutFor(&terms))
-	keys := []string{l.keys.sale(sale), l.keys.buyers(sale)}
-	return l.keep(ctx, "apply", applyScript, sale, epoch, keys, args, sluice.ErrBelowTaken)
+	return l.keep(ctx, "apply", applyScript, sale, epoch, []string{l.keys.sale(sale)}, args, sluice.ErrBelowTaken)
 }
 
 // Fence implements sluice.Keeper. With Options.WaitReplicas it returns when the

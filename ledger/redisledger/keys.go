@@ -65,55 +65,24 @@ const (
 	// last sequence that this server received.
 	toldPrefix = "told:"
 
-	// format is the version of all of this. A later one, up to lastFormat, is an
-	// error, not a guess; everything else is damage.
-	format     = "1"
+	// thisFormat is the version of all of this, format1 the one before, which a load
+	// brings over. A later one, up to lastFormat, is an error, not a guess; everything
+	// else is damage.
+	thisFormat = "2"
+	format1    = "1"
 	lastFormat = 1000
 )
 
-// errFormat is the error of a sale whose format is a later one.
-func errFormat(text string) error {
-	if n := atoi(text); text == format || n < 1 || n > lastFormat {
+// errFormat is the error of a sale whose format is a later one, or that has items, of
+// which this version knows nothing.
+func errFormat(text, items string) error {
+	n := atoi(text)
+	if items == "" && (n <= 2 || n > lastFormat) {
 		return nil
 	}
+	if items != "" {
+		text += " with items"
+	}
 	return fmt.Errorf("this server is older than the sale's data, which is of format %s, where it knows %s: "+
-		"run the version that wrote it", text, format)
-}
-
-// A record of the buyers hash is, in layout whole, one field per buyer: the
-// head, live units TAB accepted claims, and then a line per accepted claim. In
-// layout split the buyer's field holds the head alone, and the lines are
-// spread over 256 fields, buyer LF number, by a hash of the key: a buyer
-// without a tight limit may have so many claims that rewriting all of them for
-// each new one would be slow. Load picks the layout for the whole epoch. Only
-// the limit of accepted claims counts: units come back, lines stay.
-const (
-	whole = "whole"
-	split = "split"
-
-	// tightLimit is the largest limit of a buyer's accepted claims under which
-	// the record is kept whole.
-	tightLimit = 64
-
-	shards = 256
-)
-
-func layoutFor(terms *sluice.Terms) string {
-	if terms.MaxOrders != sluice.Unlimited && terms.MaxOrders <= tightLimit {
-		return whole
-	}
-	return split
-}
-
-// shardField is the field with the line of a key, in layout split.
-func shardField(buyer sluice.BuyerID, key sluice.Key) string {
-	h := uint32(2166136261) // FNV-1a
-	for i := range len(key) {
-		h = (h ^ uint32(key[i])) * 16777619
-	}
-	return shardFieldAt(buyer, int((h^h>>8)%shards))
-}
-
-func shardFieldAt(buyer sluice.BuyerID, shard int) string {
-	return string(buyer) + "\n" + strconv.Itoa(shard)
+		"run the version that wrote it", text, thisFormat)
 }

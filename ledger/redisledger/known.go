@@ -9,10 +9,9 @@ import (
 // known is what this server has received of a sale. The next call carries it, and
 // a ledger that knows less than that has lost data.
 type known struct {
-	mu     sync.Mutex
-	mark   mark
-	layout string // as last seen; a guess until then
-	call   int64  // number of the last call of permits.lua
+	mu   sync.Mutex
+	mark mark
+	call int64 // number of the last call of permits.lua
 }
 
 // mark is a place in a sale's history.
@@ -26,7 +25,7 @@ func (l *Ledger) known(sale sluice.SaleID) *known {
 	if k, ok := l.sales.Load(sale); ok {
 		return k.(*known)
 	}
-	k, _ := l.sales.LoadOrStore(sale, &known{layout: whole})
+	k, _ := l.sales.LoadOrStore(sale, &known{})
 	return k.(*known)
 }
 
@@ -34,25 +33,15 @@ func (l *Ledger) known(sale sluice.SaleID) *known {
 // sale of which it has received nothing: ids may be made up.
 func (l *Ledger) markOf(sale sluice.SaleID) mark {
 	if k, ok := l.sales.Load(sale); ok {
-		m, _ := k.(*known).get()
-		return m
+		return k.(*known).get()
 	}
 	return mark{}
 }
 
-// layoutOf is the layout of a sale as last seen; a guess until then.
-func (l *Ledger) layoutOf(sale sluice.SaleID) string {
-	if k, ok := l.sales.Load(sale); ok {
-		_, layout := k.(*known).get()
-		return layout
-	}
-	return whole
-}
-
-func (k *known) get() (mark, string) {
+func (k *known) get() mark {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.mark, k.layout
+	return k.mark
 }
 
 // advance takes in what an answer said. Answers may come out of order, so
@@ -67,10 +56,4 @@ func (k *known) advance(m mark) {
 		k.mark.reported = max(k.mark.reported, m.reported)
 		k.mark.seen = max(k.mark.seen, m.seen)
 	}
-}
-
-func (k *known) setLayout(layout string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.layout = layout
 }

@@ -27,6 +27,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,7 +74,8 @@ type Ledger struct {
 	cursors  sync.Map // sluice.SaleID -> string: where the next Abandoned read goes on
 	closed   atomic.Bool
 
-	layoutFor func(*sluice.Terms) string // of the sales that are loaded here; tests have their own
+	name    string // what the names of its batches begin with
+	batches atomic.Uint64
 }
 
 var _ sluice.Ledger = (*Ledger)(nil)
@@ -142,7 +145,7 @@ func connect(ctx context.Context, option rueidis.ClientOption, opts Options, rea
 	if err != nil {
 		return nil, fmt.Errorf("redisledger: connect to %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
-	l := &Ledger{client: client, keys: keys(opts.Prefix), opts: opts, readOnly: readOnly, layoutFor: layoutFor}
+	l := &Ledger{client: client, keys: keys(opts.Prefix), opts: opts, readOnly: readOnly, name: handleName()}
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
 	if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
@@ -150,6 +153,12 @@ func connect(ctx context.Context, option rueidis.ClientOption, opts Options, rea
 		return nil, fmt.Errorf("redisledger: connect to %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
 	return l, nil
+}
+
+// handleName is a text that no other handle has: ten of 0-9 and a-z.
+func handleName() string {
+	const least = 36 * 36 * 36 * 36 * 36 * 36 * 36 * 36 * 36
+	return strconv.FormatUint(least+rand.Uint64N(35*least), 36)
 }
 
 // Close ends the connections. Calls in flight end with an error: their outcome

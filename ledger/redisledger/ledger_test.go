@@ -16,34 +16,26 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Whatever the terms of the suite, each layout passes all of it, as a user of
-// Redis with no more rights than are documented.
+// The suite passes, as a user of Redis with no more rights than are documented.
 func TestConformance(t *testing.T) {
 	url := servertest.Redis(t)
 	least := leastRights(t, url)
-	for _, layout := range []string{"whole", "split"} {
-		t.Run(layout, func(t *testing.T) {
-			t.Parallel()
-			ledgertest.Harness{
-				SharedNodes: true,
-				New: func(t testing.TB) ledgertest.Open {
-					prefix := newPrefix(t, url)
-					return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
-						l := open(t, least, redisledger.Options{Node: node, Prefix: prefix, Now: clock.Now, Timeout: 20 * time.Second})
-						l.ForceLayout(layout)
-						return l
-					}
-				},
-			}.Run(t)
-		})
-	}
+	ledgertest.Harness{
+		SharedNodes: true,
+		New: func(t testing.TB) ledgertest.Open {
+			prefix := newPrefix(t, url)
+			return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
+				return open(t, least, redisledger.Options{Node: node, Prefix: prefix, Now: clock.Now, Timeout: 20 * time.Second})
+			}
+		},
+	}.Run(t)
 }
 
 // A call of more claims than a script takes, or a transaction, is several; the
 // answers are those of one, also when the server has forgotten the script.
 func TestClaimOfManyClaims(t *testing.T) {
 	url := servertest.Redis(t)
-	for name, terms := range map[string]sluice.Terms{"whole": tight(1300), "split": loose(1300)} {
+	for name, terms := range map[string]sluice.Terms{"limits": tight(1300), "no limits": loose(1300)} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, url, redisledger.Options{Node: "a", Prefix: newPrefix(t, url)})
 			loadOpen(t, l, "s", terms)
@@ -71,10 +63,10 @@ func TestClaimOfManyClaims(t *testing.T) {
 	}
 }
 
-// The layout of records is picked at load; terms may come and go after that.
+// Limits may come and go after the load.
 func TestLimitsChangeAfterTheLoad(t *testing.T) {
 	url := servertest.Redis(t)
-	for name, before := range map[string]sluice.Terms{"whole": tight(100), "split": loose(100)} {
+	for name, before := range map[string]sluice.Terms{"limits": tight(100), "no limits": loose(100)} {
 		t.Run(name, func(t *testing.T) {
 			prefix := newPrefix(t, url)
 			l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})

@@ -26,8 +26,7 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 	if err := l.writable(); err != nil {
 		return err
 	}
-	layout := l.layoutFor(&image.Terms)
-	buyers, err := gather(&image, layout)
+	buyers, err := gather(&image)
 	if err != nil {
 		return err
 	}
@@ -35,7 +34,7 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 		return &sluice.EpochError{Seen: seen}
 	}
 	epoch := strconv.FormatInt(image.Epoch, 10)
-	if err := l.loadBegin(ctx, &image, layout, epoch); err != nil {
+	if err := l.loadBegin(ctx, &image, epoch); err != nil {
 		return err
 	}
 
@@ -53,7 +52,7 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 		return flush()
 	}
 	for buyer, b := range buyers {
-		if err := b.fields(buyer, layout, add); err != nil {
+		if err := b.fields(buyer, add); err != nil {
 			return err
 		}
 	}
@@ -62,19 +61,17 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 	if err := flush(); err != nil {
 		return err
 	}
-	k := l.known(image.Sale)
-	k.advance(mark{epoch: image.Epoch})
-	k.setLayout(layout)
+	l.known(image.Sale).advance(mark{epoch: image.Epoch})
 	return nil
 }
 
-func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, layout, epoch string) error {
+func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, epoch string) error {
 	t := &image.Terms
 	args := []string{
 		epoch, group,
-		"format", format, "epoch", epoch, "seq", strconv.FormatInt(image.Seq(), 10),
+		"format", thisFormat, "epoch", epoch, "seq", strconv.FormatInt(image.Seq(), 10),
 		"entries", "0", "taken", strconv.FormatInt(image.Taken, 10),
-		"layout", layout, "fence", sluice.FenceLoading, "calm_until", "0", "calm_code", "0",
+		"fence", sluice.FenceLoading, "calm_until", "0", "calm_code", "0",
 		"terms", strconv.FormatInt(t.Version, 10),
 	}
 	for i, name := range [...]string{"total", "max_buyer", "max_orders", "opens", "closes", "paused", "max_unpaid"} {
@@ -118,15 +115,13 @@ func termsArgs(t *sluice.Terms) [7]string {
 // buyerImage is one buyer's record while it is put together.
 type buyerImage struct {
 	units  int64
-	claims int64
 	unpaid int64
-	lines  []byte            // layout whole: all of them
-	shards map[string][]byte // layout split: by field
+	claims []*sluice.Record
 }
 
 // gather puts the records of the image together by buyer, and refuses an image
 // that no ledger could have produced, before anything is changed.
-func gather(image *sluice.LoadImage, layout string) (map[sluice.BuyerID]*buyerImage, error) {
+func gather(image *sluice.LoadImage) (map[sluice.BuyerID]*buyerImage, error) {
 	if err := image.Sale.Validate(); err != nil {
 		return nil, err
 	}
@@ -150,39 +145,34 @@ func gather(image *sluice.LoadImage, layout string) (map[sluice.BuyerID]*buyerIm
 			b = &buyerImage{}
 			buyers[r.Buyer] = b
 		}
-		b.claims++
-		if r.Live {
+		if b.claims = append(b.claims, r); r.Live {
 			b.units += r.Quantity
 		}
 		if r.Unpaid {
 			b.unpaid++
 		}
-		if layout == whole {
-			b.lines = appendLine(b.lines, r)
-			continue
-		}
-		if b.shards == nil {
-			b.shards = make(map[string][]byte)
-		}
-		field := shardField(r.Buyer, r.Key)
-		b.shards[field] = appendLine(b.shards[field], r)
 	}
 	return buyers, nil
 }
 
-// fields calls add with the fields of the buyers hash that hold the record.
-func (b *buyerImage) fields(buyer sluice.BuyerID, layout string, add func(field, value string) error) error {
-	head := strconv.FormatInt(b.units, 10) + "\t" + strconv.FormatInt(b.claims, 10)
-	if b.unpaid > 0 { // older versions wrote and know two numbers
-		head += "\t" + strconv.FormatInt(b.unpaid, 10)
-	}
-	if layout == whole {
-		return add(string(buyer), head+string(b.lines))
-	}
-	for field, lines := range b.shards {
-		if err := add(field, string(lines)); err != nil {
+// fields calls add with the fields of the buyers hash that hold the claims.
+func (b *buyerImage) fields(buyer sluice.BuyerID, add func(field, value string) error) error {
+	before := sluice.Key("")
+	for _, r := range b.claims[1:] {
+		value := string(appendRecord(nil, r)) + "\n" + string(before)
+		if err := add(string(buyer)+"\n"+string(r.Key), value); err != nil {
 			return err
 		}
+		before = r.Key
 	}
-	return add(string(buyer), head)
+	value := strconv.AppendInt(nil, b.units, 10)
+	value = strconv.AppendInt(append(value, '\t'), int64(len(b.claims)), 10)
+	if b.unpaid > 0 {
+		value = strconv.AppendInt(append(value, '\t'), b.unpaid, 10)
+	}
+	value = appendRecord(append(value, '\n'), b.claims[0])
+	if before != "" {
+		value = append(append(value, '\n'), before...)
+	}
+	return add(string(buyer), string(value))
 }

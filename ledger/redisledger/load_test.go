@@ -56,19 +56,17 @@ func image(epoch int64, n int, terms sluice.Terms) sluice.LoadImage {
 	return image
 }
 
-var layouts = map[string]sluice.Terms{
-	whole: {Total: 1 << 40, MaxPerBuyer: 8, MaxOrders: 3},
-	split: {Total: 1 << 40, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited},
-}
+var (
+	limited   = sluice.Terms{Total: 1 << 40, MaxPerBuyer: 8, MaxOrders: 3}
+	unlimited = sluice.Terms{Total: 1 << 40, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited}
+	allTerms  = map[string]sluice.Terms{"limits": limited, "no limits": unlimited}
+)
 
 func TestLoadOfManyRecords(t *testing.T) {
-	for layout, terms := range layouts {
-		t.Run(layout, func(t *testing.T) {
+	for name, terms := range allTerms {
+		t.Run(name, func(t *testing.T) {
 			l := openTest(t)
 			image := image(2, 3000, terms)
-			if got := layoutFor(&image.Terms); got != layout {
-				t.Fatalf("layout %s", got)
-			}
 			must(t, l.Load(t.Context(), image))
 			must(t, l.Unfence(t.Context(), "s", 2))
 
@@ -105,7 +103,7 @@ func TestLoadOfManyRecords(t *testing.T) {
 // Live units count against max_per_buyer, ended ones against max_orders too.
 func TestLoadCountsForTheLimits(t *testing.T) {
 	l := openTest(t)
-	im := image(2, 6, layouts[whole]) // buyer 0: 1 (ended) and 2 units, buyer 1: 3 and 4 (ended), buyer 2: 1 and 2
+	im := image(2, 6, limited) // buyer 0: 1 (ended) and 2 units, buyer 1: 3 and 4 (ended), buyer 2: 1 and 2
 	must(t, l.Load(t.Context(), im))
 	must(t, l.Unfence(t.Context(), "s", 2))
 	ask := func(buyer int, key string, quantity int64) sluice.Claim {
@@ -132,8 +130,8 @@ func TestLoadCountsForTheLimits(t *testing.T) {
 // A load that broke off decides nothing and shows nothing, and cannot be
 // unfenced; only a load under a higher epoch helps.
 func TestLoadThatBreaksOff(t *testing.T) {
-	for layout, terms := range layouts {
-		t.Run(layout, func(t *testing.T) {
+	for name, terms := range allTerms {
+		t.Run(name, func(t *testing.T) {
 			l, ctx := openTest(t), t.Context()
 			first := image(1, 0, terms)
 			must(t, l.Load(ctx, first))
@@ -144,7 +142,7 @@ func TestLoadThatBreaksOff(t *testing.T) {
 				t.Fatal(decisions, err)
 			}
 
-			must(t, l.loadBegin(ctx, &im, layout, "2"))
+			must(t, l.loadBegin(ctx, &im, "2"))
 			must(t, l.loadRecords(ctx, "s", []string{"2", "somebody", "1\t1"}))
 
 			decisions, err = l.Claim(ctx, "s", []sluice.Claim{im.Records[0].Claim})
@@ -184,9 +182,9 @@ func TestLoadThatBreaksOff(t *testing.T) {
 // Of two loads at once the one with the higher epoch wins, whole.
 func TestLoadIsTakenOver(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
-	slow := image(2, 10, layouts[whole])
-	must(t, l.loadBegin(ctx, &slow, whole, "2"))
-	must(t, l.Load(ctx, image(3, 5, layouts[whole])))
+	slow := image(2, 10, limited)
+	must(t, l.loadBegin(ctx, &slow, "2"))
+	must(t, l.Load(ctx, image(3, 5, limited)))
 	for _, args := range [][]string{{"2", "somebody", "1\t1"}, {"2", sentinel, "2"}} {
 		if err := l.loadRecords(ctx, "s", args); !errors.Is(err, sluice.ErrStaleEpoch) {
 			t.Errorf("records of the slow load: %v, want ErrStaleEpoch", err)
@@ -206,14 +204,14 @@ func TestLoadIsTakenOver(t *testing.T) {
 // An image that cannot be right changes nothing.
 func TestLoadRefusesBadImages(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
-	must(t, l.Load(ctx, image(1, 4, layouts[whole])))
+	must(t, l.Load(ctx, image(1, 4, limited)))
 	must(t, l.Unfence(ctx, "s", 1))
 	for name, change := range map[string]func(*sluice.LoadImage){
 		"epoch 0":      func(im *sluice.LoadImage) { im.Epoch = 0 },
 		"a key twice":  func(im *sluice.LoadImage) { im.Records[1].Key = im.Records[0].Key },
 		"a bad record": func(im *sluice.LoadImage) { im.Records[3].Meta = "two\nlines" },
 	} {
-		im := image(2, 4, layouts[whole])
+		im := image(2, 4, limited)
 		change(&im)
 		if err := l.Load(ctx, im); err == nil {
 			t.Errorf("%s: no error", name)
@@ -228,9 +226,9 @@ func TestLoadRefusesBadImages(t *testing.T) {
 // A load starts a new journal and keeps the entries that were not acknowledged.
 func TestLoadKeepsTheOldJournalAside(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
-	must(t, l.Load(ctx, image(1, 0, layouts[whole])))
+	must(t, l.Load(ctx, image(1, 0, limited)))
 	must(t, l.Unfence(ctx, "s", 1))
-	claims := image(2, 2, layouts[whole]).Records
+	claims := image(2, 2, limited).Records
 	for _, r := range claims {
 		if _, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil {
 			t.Fatal(err)
@@ -242,7 +240,7 @@ func TestLoadKeepsTheOldJournalAside(t *testing.T) {
 	}
 	must(t, l.Ack(ctx, "s", []string{entries[0].ID}))
 
-	must(t, l.Load(ctx, image(2, 0, layouts[whole])))
+	must(t, l.Load(ctx, image(2, 0, limited)))
 	for _, source := range []sluice.Source{sluice.Own, sluice.New} {
 		if entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: source}); err != nil ||
 			len(entries) != 0 {
@@ -278,63 +276,70 @@ func TestRecordRoundTrip(t *testing.T) {
 				Quantity: 1 + random.Int64N(sluice.MaxQuantity),
 				Order:    sluice.SaleID("s").Order(text("0123456789abcdef", 32, 32)),
 			},
-			Sale: "s", Epoch: random.Int64N(1 << 40), Seq: 1 + random.Int64N(1<<40), Terms: 1 + random.Int64N(1000),
+			Sale: "s", Epoch: 1 + random.Int64N(1<<40), Seq: 1 + random.Int64N(1<<40), Terms: 1 + random.Int64N(1000),
 			Live: random.IntN(2) == 0, At: time.UnixMilli(random.Int64N(253402300800000)).UTC(),
 		}
 		if random.IntN(2) == 0 {
 			r.Meta = `{"` + text("abz", 0, 5) + `":"` + text(`az\"`, 0, 9) + `"}`
 		}
-		line := string(appendLine(nil, &r))
-		if line[0] != '\n' || strings.Count(line, "\n") != 1 {
+		line := string(appendRecord(nil, &r))
+		if strings.Contains(line, "\n") {
 			t.Fatalf("line %q", line)
 		}
-		got, err := parseLine("s", r.Buyer, line[1:])
+		got, err := resolve("s", r.Buyer, line, nil)
 		if diff := cmp.Diff(r, got); err != nil || diff != "" {
 			t.Fatalf("%v: -want +got\n%s", err, diff)
 		}
 	}
 }
 
-// A scan may come by a field again, when it has grown in the meantime or not.
-func TestRecordsAreToldOnce(t *testing.T) {
-	records := image(2, 6, layouts[whole]).Records
-	for i := range records {
-		records[i].Buyer = "b"
+// Of a batch, what was not accepted has no sequence, and the others have no gap.
+func TestSequencesOfABatch(t *testing.T) {
+	line := func(position string) string {
+		c := image(2, 1, limited).Records[0].Claim
+		text := string(sluice.AppendClaim(nil, &c))
+		return text[:len(text)-1] + "\tb1:" + position + "\t1"
 	}
-	value := func(n int) string {
-		text := "1\t1"
-		for i := range n {
-			text = string(appendLine([]byte(text), &records[i]))
+	buyer := image(2, 1, limited).Records[0].Buyer
+	for kept, want := range map[string][]int64{
+		"7\t2\t5000\t3":             {7, 8, 9, 10},
+		"7\t2\t5000\t3\t1":          {0, 7, 8, 9},
+		"7\t2\t5000\t3\t2,3":        {7, 0, 0, 8},
+		"7\t2\t5000\t3\t4":          {7, 8, 9, 0},
+		"7\t2\t5000\t3\t1,x":        {0, 0, 0, 0},
+		"":                          {0, 0, 0, 0},
+		"7\t2\t5000":                {0, 0, 0, 0},
+		"07\t2\t5000\t3":            {0, 0, 0, 0},
+		"7\t2\t5000\t3\t\t":         {0, 0, 0, 0},
+		"0\t2\t5000\t3":             {0, 1, 2, 3},
+		"7\t1125899906842625\t5\t3": {0, 0, 0, 0},
+	} {
+		for i, seq := range want {
+			r, err := resolve("s", buyer, line(fmt.Sprint(i+1)), map[string]string{"b1": kept})
+			if (err == nil) != (seq > 0) ||
+				err == nil && (r.Seq != seq || r.Epoch != 2 || r.Terms != 3 || r.At.UnixMilli() != 5000) {
+				t.Errorf("%q, position %d: %+v, %v; want sequence %d", kept, i+1, r, err, seq)
+			}
 		}
-		return text
 	}
-	var got []int64
-	few := func(r sluice.Record) bool { got = append(got, r.Seq); return len(got) < 6 }
-	add := onceEach("s", few, &sluice.DamageError{})
-	for _, n := range []int{0, 2, 2, 5, 3} {
-		if more, err := add("b", value(n)); err != nil || !more {
-			t.Fatalf("%t, %v", more, err)
+	for _, position := range []string{"0", "-1", "", "01", "x", "1:1"} {
+		if r, err := resolve("s", buyer, line(position), map[string]string{"b1": "7\t2\t5000\t3"}); err == nil {
+			t.Errorf("position %q: %+v", position, r)
 		}
-	}
-	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5}, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	if more, err := add("b", value(6)); err != nil || more || len(got) != 6 {
-		t.Errorf("more %t, %v, though yield returned false", more, err)
 	}
 }
 
 func TestDamagedRecordsAreErrors(t *testing.T) {
-	good := string(appendLine(nil, &image(2, 1, layouts[whole]).Records[0]))[1:]
+	good := string(appendRecord(nil, &image(2, 1, limited).Records[0]))
 	for _, line := range []string{
 		"", "\t\t\t\t", good[:len(good)-2], good + "\t1", strings.Replace(good, "买家", "x", 1),
 		strings.Replace(good, "5000", "5k", 1),
 	} {
-		if r, err := parseLine("s", "买家 0", line); err == nil {
+		if r, err := resolve("s", "买家 0", line, nil); err == nil {
 			t.Errorf("%q: %+v, want an error", line, r)
 		}
 	}
-	if _, err := parseLine("s", "买家 0", good); err != nil {
+	if _, err := resolve("s", "买家 0", good, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -349,8 +354,8 @@ func must(t *testing.T, err error) {
 // What a version without unpaid endings has written is read as it was: no limit
 // of them, heads of two numbers, and no line that has ended unpaid.
 func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
-	for layout, terms := range layouts {
-		t.Run(layout, func(t *testing.T) {
+	for name, terms := range allTerms {
+		t.Run(name, func(t *testing.T) {
 			l := openTest(t)
 			must(t, l.Load(t.Context(), image(2, 6, terms)))
 			must(t, l.Unfence(t.Context(), "s", 2))
@@ -411,5 +416,234 @@ func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
 				t.Errorf("%+v, %v", decisions, err)
 			}
 		})
+	}
+}
+
+// before is a sale of format 1 as servers of it wrote it: claims of a load of before, and
+// those of an entry in the journal.
+func before(t *testing.T, l *Ledger, layout string) (records []sluice.Record) {
+	t.Helper()
+	im := image(2, 9, limited)
+	entry, buyers := "", map[string]string{}
+	records = im.Records
+	taken := int64(0)
+	for i := range records {
+		r := &records[i]
+		if r.Unpaid = !r.Live && i%2 == 0; i >= 6 { // of the batch in the journal
+			r.Epoch, r.Seq, r.Live, r.Unpaid, r.At = 2, int64(i-5), true, false, records[6].At
+			entry += string(sluice.AppendClaim(nil, &r.Claim))
+		}
+		life := map[bool]string{true: "1", false: "0"}[r.Live]
+		if r.Unpaid {
+			life = "20"
+		}
+		if r.Live {
+			taken += r.Quantity
+		}
+		line := string(sluice.AppendClaim(nil, &r.Claim))
+		line = fmt.Sprintf("\n%s\t%02d\t%d\t%d\t1\t%s", line[:len(line)-1], r.Seq, r.Epoch, r.At.UnixMilli(), life)
+		if layout == "split" {
+			buyers[fmt.Sprintf("%s\n%d", r.Buyer, i)] += line
+		} else {
+			buyers[string(r.Buyer)] += line
+		}
+	}
+	for buyer := range 5 {
+		units, claims, unpaid := int64(0), 0, 0
+		name := sluice.BuyerID("")
+		for _, r := range records[2*buyer : min(2*buyer+2, len(records))] {
+			if name = r.Buyer; r.Live {
+				units += r.Quantity
+			}
+			if claims++; r.Unpaid {
+				unpaid++
+			}
+		}
+		head := fmt.Sprintf("%d\t%d", units, claims)
+		if unpaid > 0 {
+			head += fmt.Sprintf("\t%d", unpaid)
+		}
+		buyers[string(name)] = head + buyers[string(name)]
+	}
+	set := func(words ...string) {
+		t.Helper()
+		must(t, l.client.Do(t.Context(), l.client.B().Arbitrary(words...).Build()).Error())
+	}
+	key := l.keys.sale("s")
+	set("HSET", key, "format", "1", "epoch", "2", "seq", "3", "entries", "1", "taken", fmt.Sprint(taken), "layout", layout,
+		"fence", "", "calm_until", "0", "calm_code", "0", "terms", "1", "total", "100", "max_buyer", "8", "max_orders", "3",
+		"opens", "1000", "closes", "0", "paused", "0", "max_unpaid", "0", "told:a", "3")
+	set("HSET", l.keys.buyers("s"), sentinel, "2")
+	for field, value := range buyers {
+		set("HSET", l.keys.buyers("s"), field, value)
+	}
+	set("XGROUP", "CREATE", l.keys.journal("s"), group, "0", "MKSTREAM")
+	set("XADD", l.keys.journal("s"), "*", "v", "1", "e", "2", "n", "a", "t", "1",
+		"at", fmt.Sprint(records[6].At.UnixMilli()), "s", "1", "c", entry)
+	return records
+}
+
+// A sale of format 1 decides nothing, and is fenced for older servers too, until a load
+// brings it over. What it had is read for that, and then answers as before.
+func TestASaleOfFormat1(t *testing.T) {
+	for _, layout := range []string{"whole", "split"} {
+		t.Run(layout, func(t *testing.T) {
+			l, ctx := openTest(t), t.Context()
+			records := before(t, l, layout)
+			fresh := records[0].Claim
+			fresh.Buyer, fresh.Key, fresh.Order = "another", "another-key", sluice.SaleID("s").Order(strings.Repeat("e", 32))
+			closed := func(when string) {
+				t.Helper()
+				for _, c := range []sluice.Claim{records[1].Claim, fresh} {
+					if d, err := l.Claim(ctx, "s", []sluice.Claim{c}); err != nil || d[0].Code != sluice.Unavailable {
+						t.Errorf("%s: a claim is decided: %+v, %v", when, d, err)
+					}
+				}
+				if got, err := l.Release(ctx, "s", []sluice.Release{{
+					Buyer: records[1].Buyer, Key: records[1].Key, Order: records[1].Order, Epoch: 2,
+				}}); err == nil {
+					t.Errorf("%s: released %+v", when, got)
+				}
+				if p, err := l.Permits(ctx, "s", sluice.PermitAsk{Ratio: 1, Want: 1}); err == nil && p > 0 {
+					t.Errorf("%s: %d permits", when, p)
+				}
+				for _, r := range []sluice.Record{records[1], {Claim: fresh}} {
+					id := sluice.ClaimID{Sale: "s", Buyer: r.Buyer, Key: r.Key}
+					if got, err := l.Recall(ctx, id); !errors.Is(err, sluice.ErrNotLoaded) {
+						t.Errorf("%s: recalled %+v, %v", when, got, err)
+					}
+					if got, err := l.Find(ctx, r.Order, r.Buyer); !errors.Is(err, sluice.ErrNotLoaded) {
+						t.Errorf("%s: found %+v, %v", when, got, err)
+					}
+				}
+			}
+			format := func() string {
+				t.Helper()
+				text, err := l.client.Do(ctx, l.client.B().Hget().Key(l.keys.sale("s")).Field("format").Build()).ToString()
+				must(t, err)
+				return text
+			}
+			closed("before it is read")
+			for range 2 { // the second time it is fenced
+				readings, err := l.Read(ctx, []sluice.SaleID{"s"})
+				if r := readings[0]; err != nil || !r.Loaded || r.Epoch != 2 || r.Seq != 3 || r.Backlog != 1 ||
+					r.Terms.Total != 100 || !strings.HasPrefix(r.Fence, "format 1") {
+					t.Fatalf("%+v, %v", readings, err)
+				}
+				if got := format(); got != "1" {
+					t.Errorf("format %q: an older server would not store what it remembers", got)
+				}
+				closed("fenced")
+			}
+			if err := l.Unfence(ctx, "s", 2); !errors.Is(err, errIncomplete) {
+				t.Errorf("unfenced: %v", err)
+			}
+			must(t, l.client.Do(ctx, l.client.B().Hset().Key(l.keys.sale("s")).FieldValue().FieldValue("fence", "loading").
+				Build()).Error()) // an older server has died before it lifted that
+			died, err := l.Read(ctx, []sluice.SaleID{"s"})
+			if err != nil || !strings.HasPrefix(died[0].Fence, "format 1") {
+				t.Fatalf("%+v, %v", died, err)
+			}
+
+			want, got := map[sluice.OrderID]sluice.Record{}, map[sluice.OrderID]sluice.Record{}
+			for _, r := range records {
+				want[r.Order] = r
+			}
+			must(t, l.Records(ctx, "s", func(r sluice.Record) bool { got[r.Order] = r; return true }))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("records: -want +got\n%s", diff)
+			}
+			holders := map[sluice.BuyerID]bool{}
+			must(t, l.Holders(ctx, "s", func(b sluice.BuyerID) bool { holders[b] = true; return true }))
+			entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
+			if err != nil || len(entries) != 1 || len(entries[0].Claims) != 3 || len(holders) != 5 {
+				t.Fatalf("%d holders, entries %+v, %v", len(holders), entries, err)
+			}
+
+			im := sluice.LoadImage{Sale: "s", Epoch: 3, Terms: limited, Records: records}
+			im.Terms.Version, im.Terms.OpensAt = 1, time.UnixMilli(1000).UTC()
+			for _, r := range records {
+				if r.Live {
+					im.Taken += r.Quantity
+				}
+			}
+			must(t, l.Load(ctx, im))
+			must(t, l.Unfence(ctx, "s", 3))
+			readings, err := l.Read(ctx, []sluice.SaleID{"s"})
+			if r := readings[0]; err != nil || r.Epoch != 3 || r.Fence != "" || r.Taken != im.Taken || format() != "2" {
+				t.Errorf("%+v, %v", readings, err)
+			}
+			for i, r := range records {
+				d, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim})
+				if err != nil || d[0].Order != r.Order || d[0].Seq != r.Seq || d[0].Epoch != r.Epoch || !d[0].At.Equal(r.At) {
+					t.Errorf("repeat of claim %d: %+v, %v", i, d, err)
+				}
+			}
+			if d, err := l.Claim(ctx, "s", []sluice.Claim{fresh}); err != nil || d[0].Code != sluice.Accepted || d[0].Seq != 1 {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+}
+
+// Of a sale whose format is a later one, or that has items, nothing is decided, read,
+// changed or dropped.
+func TestASaleOfALaterFormat(t *testing.T) {
+	for field, value := range map[string]string{"format": "3", "items": "2"} {
+		l, ctx := openTest(t), t.Context()
+		must(t, l.Load(ctx, image(1, 0, limited)))
+		must(t, l.Unfence(ctx, "s", 1))
+		r := image(2, 1, limited).Records[0]
+		if d, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil || d[0].Code != sluice.Accepted {
+			t.Fatal(d, err)
+		}
+		change := l.client.B().Hset().Key(l.keys.sale("s")).FieldValue().FieldValue(field, value).Build()
+		must(t, l.client.Do(ctx, change).Error())
+		dump := func() string {
+			t.Helper()
+			all, err := l.client.Do(ctx, l.client.B().Hgetall().Key(l.keys.sale("s")).Build()).AsStrMap()
+			must(t, err)
+			n, err := l.client.Do(ctx, l.client.B().Xpending().Key(l.keys.journal("s")).Group(group).Build()).ToArray()
+			must(t, err)
+			return fmt.Sprint(all, n[0].String())
+		}
+		was := dump()
+		if d, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil || d[0].Code != sluice.Unavailable {
+			t.Errorf("%s: %+v, %v", field, d, err)
+		}
+		errs := map[string]error{"load": l.Load(ctx, image(2, 0, limited)), "drop": l.Drop(ctx, "s", 1)}
+		_, errs["release"] = l.Release(ctx, "s", []sluice.Release{{Buyer: r.Buyer, Key: r.Key, Order: r.Order, Epoch: 1}})
+		_, errs["read"] = l.Read(ctx, []sluice.SaleID{"s"})
+		_, errs["recall"] = l.Recall(ctx, sluice.ClaimID{Sale: "s", Buyer: r.Buyer, Key: r.Key})
+		_, errs["journal"] = l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
+		errs["records"] = l.Records(ctx, "s", func(sluice.Record) bool { return true })
+		for what, err := range errs {
+			if err == nil || !strings.Contains(err.Error(), "format") || errors.Is(err, sluice.ErrNotLoaded) {
+				t.Errorf("%s: %s: %v", field, what, err)
+			}
+		}
+		if now := dump(); now != was {
+			t.Errorf("%s: it was changed:\n%s\n%s", field, was, now)
+		}
+	}
+}
+
+// A name of a batch that is taken decides nothing: what is kept under it is another's.
+func TestABatchNameIsTaken(t *testing.T) {
+	l, ctx := openTest(t), t.Context()
+	must(t, l.Load(ctx, image(1, 0, limited)))
+	must(t, l.Unfence(ctx, "s", 1))
+	claims := image(2, 3, limited).Records
+	for i, want := range []bool{true, false, true} {
+		if i == 1 {
+			l.batches.Store(0)
+		}
+		d, err := l.Claim(ctx, "s", []sluice.Claim{claims[i].Claim})
+		if (err == nil) != want || want && d[0].Code != sluice.Accepted {
+			t.Errorf("claim %d: %+v, %v", i, d, err)
+		}
+	}
+	if r, err := l.Read(ctx, []sluice.SaleID{"s"}); err != nil || r[0].Seq != 2 || r[0].Backlog != 2 || r[0].Fence != "" {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

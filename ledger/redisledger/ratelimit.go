@@ -37,7 +37,8 @@ func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rates sluice.Rat
 		batches = append(batches, keys)
 	}
 	rest := waits
-	for i, result := range l.runMany(ctx, rateScript, batches, l.rateArgs(rates)) {
+	args := slices.Repeat([][]string{l.rateArgs(rates)}, len(batches))
+	for i, result := range l.runMany(ctx, rateScript, batches, args) {
 		micros, err := result.AsIntSlice()
 		if err != nil {
 			return nil, l.explain(err)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -50,7 +52,8 @@ func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
 	for i, sale := range sales {
 		keys[i] = l.keys.of(sale)
 	}
-	results := l.runMany(ctx, readScript, keys, []string{l.now(), toldPrefix + l.opts.Node})
+	args := slices.Repeat([][]string{{l.now(), toldPrefix + l.opts.Node}}, len(sales))
+	results := l.runMany(ctx, readScript, keys, args)
 	readings, lost = make([]sluice.Reading, len(sales)), make([]bool, len(sales))
 	for i, sale := range sales {
 		r, reported, missing, err := parseReading(sale, results[i])
@@ -61,6 +64,9 @@ func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
 				failed = err
 			}
 			continue
+		}
+		if strings.HasPrefix(missing, sluice.FenceFormat) && r.Fence == sluice.FenceLoading {
+			r.Fence = "" // nothing would lift it
 		}
 		if r.Loaded && r.Fence == "" {
 			if r.Fence = missing; missing == "" {
@@ -152,13 +158,13 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if len(parts) == 1 {
 		return r, 0, "", fields.err
 	}
-	if len(parts) != 19 {
+	if len(parts) != 20 {
 		return r, 0, "", fmt.Errorf("reply of %d parts", len(parts))
 	}
-	if err := errFormat(fields.text[3]); err != nil {
+	if err := errFormat(fields.text[3], fields.text[19]); err != nil {
 		return r, 0, "", err
 	}
-	if fields.text[3] != format {
+	if fields.text[3] != thisFormat && fields.text[3] != format1 {
 		gap = 3
 	}
 	for i, name := range readingFields {

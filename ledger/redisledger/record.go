@@ -1,6 +1,7 @@
 package redisledger
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,63 +10,100 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// appendLine appends the record as a line of the buyers hash, with its leading
-// line feed:
+// A field of the buyers hash holds one accepted claim (ADR 13):
 //
-//	LF buyer TAB key TAB order TAB quantity TAB meta TAB seq TAB epoch TAB at (ms) TAB terms TAB life
+//	BUYER          live units TAB accepted claims [TAB unpaid endings] LF line [LF key of the newest claim]
+//	BUYER LF KEY   line LF key of the claim before, none if that is the first
 //
-// life is 1 while the record is live, 0 when it has ended, and 20 when it has
-// ended unpaid: a program that looks at the last digit alone, as the first
-// version of release.lua did, reads an ended claim.
+// The first is the buyer's first claim; the others are found by their key, and
+// from the newest to the second by what follows their lines. A line is
 //
-// claim.lua writes the same lines and finds a key by LF buyer TAB key TAB, which
-// occurs nowhere else, since no field of a valid claim holds either.
-func appendLine(dst []byte, r *sluice.Record) []byte {
-	dst = append(dst, '\n')
+//	buyer TAB key TAB order TAB quantity TAB meta TAB place TAB remains
+//
+// Place is BATCH:POSITION, or SEQUENCE:EPOCH:AT:TERMS of a claim that a load
+// brought in. Remains is how many units are still held: the quantity while it is
+// live, 0 when it has ended, and 0u when it has ended unpaid.
+//
+// LF BATCH holds what its claims have in common:
+//
+//	first sequence TAB epoch TAB at (ms) TAB terms [TAB positions that were not accepted, with commas]
+
+// appendRecord appends the line of a record that a load brings in.
+func appendRecord(dst []byte, r *sluice.Record) []byte {
 	dst = sluice.AppendClaim(dst, &r.Claim)
+	separator := byte('\t')
 	dst = dst[:len(dst)-1] // its line feed
 	for _, n := range [...]int64{r.Seq, r.Epoch, r.At.UnixMilli(), r.Terms} {
-		dst = append(dst, '\t')
-		dst = strconv.AppendInt(dst, n, 10)
+		dst = strconv.AppendInt(append(dst, separator), n, 10)
+		separator = ':'
 	}
 	switch {
 	case r.Live:
-		return append(dst, "\t1"...)
+		return strconv.AppendInt(append(dst, '\t'), r.Quantity, 10)
 	case r.Unpaid:
-		return append(dst, "\t20"...)
+		return append(dst, "\t0u"...)
 	}
 	return append(dst, "\t0"...)
 }
 
-// parseLine reads a line without its line feed.
-func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (sluice.Record, error) {
-	r := sluice.Record{Sale: sale}
-	tail := line
-	var number [5]int64
-	for i := len(number) - 1; i >= 0; i-- {
-		tab := strings.LastIndexByte(tail, '\t')
-		if tab < 0 {
-			return r, fmt.Errorf("damaged record of buyer %q: %q", buyer, line)
-		}
-		n, err := strconv.ParseInt(tail[tab+1:], 10, 64)
-		if err != nil {
-			return r, fmt.Errorf("damaged record of buyer %q: %q", buyer, line)
-		}
-		number[i], tail = n, tail[:tab]
+// parseLine reads a line without its place, which it returns.
+func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (r sluice.Record, place string, err error) {
+	r.Sale = sale
+	rest, remains, _ := cutLast(line)
+	rest, place, found := cutLast(rest)
+	of, tail, _ := strings.Cut(rest, "\t")
+	if !found {
+		return r, "", fmt.Errorf("damaged record of buyer %q: %q", buyer, line)
 	}
-	of, tail, _ := strings.Cut(tail, "\t")
-	claim, err := sluice.ParseClaimTail(buyer, tail)
-	if err == nil && of != string(buyer) {
+	r.Claim, err = sluice.ParseClaimTail(buyer, tail)
+	r.Live, r.Unpaid = remains == strconv.FormatInt(r.Quantity, 10), remains == "0u"
+	switch {
+	case err != nil:
+	case of != string(buyer):
 		err = fmt.Errorf("it is of buyer %q", of)
+	case !r.Live && !r.Unpaid && remains != "0":
+		err = fmt.Errorf("%q of %d units remain", remains, r.Quantity)
 	}
 	if err != nil {
-		return r, fmt.Errorf("damaged record of buyer %q: %w", buyer, err)
+		err = fmt.Errorf("damaged record of buyer %q: %w", buyer, err)
 	}
-	r.Claim = claim
-	r.Seq, r.Epoch, r.At, r.Terms, r.Live = number[0], number[1], fromMillis(number[2]), number[3], number[4] == 1
-	r.Unpaid = number[4] == 20
-	if err = r.Validate(); err == nil && !r.Live && !r.Unpaid && number[4] != 0 {
-		err = fmt.Errorf("life %d", number[4])
+	return r, place, err
+}
+
+func cutLast(line string) (before, after string, found bool) {
+	tab := strings.LastIndexByte(line, '\t')
+	if tab < 0 {
+		return line, "", false
+	}
+	return line[:tab], line[tab+1:], true
+}
+
+// resolve reads a line whole; batches has what is kept of the batch that it points to.
+func resolve(sale sluice.SaleID, buyer sluice.BuyerID, line string, batches map[string]string) (sluice.Record, error) {
+	r, place, err := parseLine(sale, buyer, line)
+	if err != nil {
+		return r, err
+	}
+	parts := strings.Split(place, ":")
+	skipped, position, at, ok := "", int64(0), int64(0), true
+	if len(parts) == 2 {
+		position, ok = number(parts[1])
+		ok = ok && position > 0
+		if parts = strings.Split(batches[parts[0]], "\t"); len(parts) == 5 {
+			parts, skipped = parts[:4], parts[4]
+		}
+	}
+	ok = ok && len(parts) == 4
+	for i, n := range [...]*int64{&r.Seq, &r.Epoch, &at, &r.Terms} {
+		if ok {
+			*n, ok = number(parts[i])
+		}
+	}
+	if r.At = fromMillis(at); ok && position > 0 {
+		r.Seq, ok = sequence(r.Seq, position, skipped)
+	}
+	if err = errors.New("its place is unknown"); ok {
+		err = r.Validate()
 	}
 	if err != nil {
 		return r, fmt.Errorf("damaged record of buyer %q: %w", buyer, err)
@@ -73,43 +111,57 @@ func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (sluice.Re
 	return r, nil
 }
 
-// eachLine calls yield with the record of each line of a field of the buyers
-// hash, whatever its layout, until it returns false. Of a field that is damaged it
-// yields the lines that are whole, and the error says what is wrong.
-func eachLine(sale sluice.SaleID, field, value string, yield func(sluice.Record) bool) (more bool, err error) {
-	id, _, shard := strings.Cut(field, "\n")
+// sequence is that of the claim at a position of a batch, of which some were not
+// accepted. The others have sequences from first on, without a gap.
+func sequence(first, position int64, skipped string) (seq int64, ok bool) {
+	seq = first + position - 1
+	if skipped == "" {
+		return seq, true
+	}
+	for at := range strings.SplitSeq(skipped, ",") {
+		n, ok := number(at)
+		if !ok || n == position {
+			return 0, false
+		}
+		if n < position {
+			seq--
+		}
+	}
+	return seq, true
+}
+
+// fieldRecord reads a field with an accepted claim. If only what is beside the line is
+// damaged, the record is returned all the same; a record without an order is none.
+// Claims is 0 but for a buyer's own field, and link is the key that follows the line.
+func fieldRecord(sale sluice.SaleID, field, value string, batches map[string]string) (r sluice.Record, claims int64,
+	link string, err error,
+) {
+	id, key, further := strings.Cut(field, "\n")
 	buyer := sluice.BuyerID(id)
-	head, lines, _ := strings.Cut(value, "\n") // the head; of a shard, nothing
-	units, count := int64(0), int64(0)
-	for rest := lines; len(rest) > 0; {
-		var line string
-		line, rest, _ = strings.Cut(rest, "\n")
-		r, damage := parseLine(sale, buyer, line)
-		if damage == nil && shard && shardField(buyer, r.Key) != field {
-			damage = fmt.Errorf("damaged record of buyer %q: key %q is not of field %q", buyer, r.Key, field)
-		}
-		if damage != nil {
-			err = damage
-			continue
-		}
-		if count++; r.Live {
-			units += r.Quantity
-		}
-		if !yield(r) {
-			return false, nil
+	head, units := "", int64(0)
+	sound := true
+	if !further {
+		head, value, sound = strings.Cut(value, "\n")
+		if sound {
+			units, claims, sound = parseHead(head)
 		}
 	}
-	hasUnits, hasCount, ok := parseHead(head)
+	line, link, linked := strings.Cut(value, "\n")
+	if r, err = resolve(sale, buyer, line, batches); err != nil {
+		return sluice.Record{}, 0, "", err
+	}
 	switch {
-	case shard:
-		ok = head == "" && lines != ""
-	case lines != "":
-		ok = ok && hasUnits == units && hasCount == count
+	case further:
+		sound = linked && string(r.Key) == key
+	case claims == 1:
+		sound = sound && !linked && (r.Live && units == r.Quantity || !r.Live && units == 0)
+	default:
+		sound = sound && link != "" && (!r.Live || units >= r.Quantity)
 	}
-	if err == nil && (!ok || strings.HasSuffix(value, "\n")) {
-		err = fmt.Errorf("damaged record: field %q has %d lines of %d units behind %q", field, count, units, head)
+	if !sound || strings.ContainsAny(link, "\n\t") {
+		err = fmt.Errorf("damaged record: field %q has %q beside its line", field, head+"..."+link)
 	}
-	return true, err
+	return r, claims, link, err
 }
 
 // damagedRecord is the fence of a sale with a damaged record, as the scripts have it.
@@ -123,18 +175,6 @@ func parseHead(head string) (units, count int64, ok bool) {
 	count, isCount := number(second)
 	unpaid, isUnpaid := number(third)
 	return units, count, ok && isCount && units >= 0 && count > 0 && (!more || isUnpaid && unpaid > 0)
-}
-
-// liveOrders lists the orders of a buyer's record that hold units.
-func liveOrders(sale sluice.SaleID, buyer sluice.BuyerID, value string) ([]sluice.OrderID, error) {
-	var orders []sluice.OrderID
-	_, err := eachLine(sale, string(buyer), value, func(r sluice.Record) bool {
-		if r.Live {
-			orders = append(orders, r.Order)
-		}
-		return true
-	})
-	return orders, err
 }
 
 // millis writes a time as whole milliseconds since 1970.

@@ -27,84 +27,66 @@ var errGone = fmt.Errorf("the records of the buyers are gone: %w", sluice.ErrNot
 func (l *Ledger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) (err error) {
 	defer wrap(&err, "records sale=%s", sale)
 	damage := &sluice.DamageError{}
-	if err := l.scan(ctx, sale, onceEach(sale, yield, damage)); err != nil || len(damage.Buyers) == 0 {
+	seen := map[string]int{} // a scan may come by a field twice
+	err = l.scan(ctx, sale, func(p *page, field, value string) bool {
+		skip, n := seen[field], 0 // of format 1, the second time with more lines
+		more, err := p.records(field, value, func(r sluice.Record) bool {
+			n++
+			return n <= skip || yield(r)
+		})
+		seen[field] = max(n, skip)
+		buyer, _, _ := strings.Cut(field, "\n")
+		if id := sluice.BuyerID(buyer); err != nil && len(damage.Buyers) < maxDamaged && !slices.Contains(damage.Buyers, id) {
+			damage.Buyers = append(damage.Buyers, id)
+		}
+		return more
+	})
+	if err != nil || len(damage.Buyers) == 0 {
 		return err
 	}
 	return damage
 }
 
-// onceEach calls yield with each record of the fields that it is called with
-// once. A scan may come by a field twice, the second time with more lines
-// (lines are only added), so it is remembered how many were handed out.
-func onceEach(sale sluice.SaleID, yield func(sluice.Record) bool, damage *sluice.DamageError,
-) func(field, value string) (bool, error) {
-	done := map[string]int{}
-	return func(field, value string) (bool, error) {
-		skip, n := done[field], 0
-		more, err := eachLine(sale, field, value, func(r sluice.Record) bool {
-			n++
-			return n <= skip || yield(r)
-		})
-		if n > skip {
-			done[field] = n
-		}
-		buyer, _, _ := strings.Cut(field, "\n")
-		if id := sluice.BuyerID(buyer); err != nil && len(damage.Buyers) < maxDamaged && !slices.Contains(damage.Buyers, id) {
-			damage.Buyers = append(damage.Buyers, id)
-		}
-		return more, nil
-	}
-}
-
 // Holders implements sluice.Reader.
 func (l *Ledger) Holders(ctx context.Context, sale sluice.SaleID, yield func(sluice.BuyerID) bool) (err error) {
 	defer wrap(&err, "holders sale=%s", sale)
-	return l.scan(ctx, sale, func(field, _ string) (bool, error) {
+	return l.scan(ctx, sale, func(_ *page, field, _ string) bool {
 		if strings.Contains(field, "\n") {
-			return true, nil // a shard; the buyer has a field of their own as well
+			return true // a further claim; the buyer has a field of their own as well
 		}
-		return yield(sluice.BuyerID(field)), nil
+		return yield(sluice.BuyerID(field))
 	})
 }
 
-// scan calls yield with every field of the buyers hash but the sentinel,
-// perhaps more than once. That the hash is whole, and the same one, is checked
-// before and after.
-func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(field, value string) (bool, error)) error {
-	whole := func() (epoch string, err error) {
-		h, err := l.held(ctx, sale)
-		if errors.Is(err, sluice.ErrNotLoaded) && h.epoch != "" {
+// scan calls yield with every field of the buyers hash that holds claims, perhaps more
+// than once, until it returns false. That the hash is whole, and the same one, is
+// checked with each page.
+func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(p *page, field, value string) bool) error {
+	epoch, scanned := "", 0
+	for cursor := "0"; ; scanned++ {
+		p, err := l.page(ctx, sale, "scan", cursor, strconv.Itoa(scanCount))
+		if errors.Is(err, sluice.ErrNotLoaded) && p.epoch != "" {
 			err = nil // only the sale hash is gone: a rebuild reads what the records still have (I5)
 		}
-		return h.epoch, err
-	}
-	before, err := whole()
-	if err != nil {
-		return err
-	}
-	for cursor := uint64(0); ; {
-		entry, err := l.do(ctx, l.client.B().Hscan().Key(l.keys.buyers(sale)).Cursor(cursor).Count(scanCount).Build()).
-			AsScanEntry()
 		if err != nil {
-			return l.explain(err)
+			return err
 		}
-		for i := 0; i+1 < len(entry.Elements); i += 2 {
-			if entry.Elements[i] == sentinel {
-				continue
+		if scanned > 0 && p.epoch != epoch {
+			return errors.New("the sale was loaded again in the meantime")
+		}
+		epoch = p.epoch
+		for i := 0; i+1 < len(p.fields); i += 2 {
+			if strings.HasPrefix(p.fields[i], "\n") {
+				continue // the sentinel, or what is kept of a batch
 			}
-			if more, err := yield(entry.Elements[i], entry.Elements[i+1]); err != nil || !more {
-				return err
+			if !yield(&p, p.fields[i], p.fields[i+1]) {
+				return nil
 			}
 		}
-		if cursor = entry.Cursor; cursor == 0 {
-			break
+		if cursor = p.next; cursor == "0" {
+			return nil
 		}
 	}
-	after, err := whole()
-	if err == nil && after != before {
-		err = errors.New("the sale was loaded again in the meantime")
-	}
-	return err
 }
 
 // Find implements sluice.Reader. Without a buyer it reads the journal, where
@@ -133,21 +115,21 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 		}
 	}
 	if buyer != "" {
-		err = l.recordsOf(ctx, sale, buyer, hit)
+		err = l.recordsOf(ctx, sale, buyer, "", hit)
 	} else {
 		damage := error(nil)
-		err = l.scan(ctx, sale, func(field, value string) (bool, error) {
-			more, err := eachLine(sale, field, value, hit)
+		err = l.scan(ctx, sale, func(p *page, field, value string) bool {
+			more, err := p.records(field, value, hit)
 			damage = cmp.Or(damage, err)
-			return more, nil
+			return more
 		})
 		if err == nil && found.Order == "" && damage != nil {
 			return found, fmt.Errorf("%w: %w", damage, sluice.ErrNotLoaded)
 		}
 		if err == nil && found.Order == "" {
-			var h held
-			if h, err = l.held(ctx, sale); err == nil {
-				err = h.doubt()
+			var p page
+			if p, err = l.page(ctx, sale, "sale"); err == nil {
+				err = p.doubt()
 			}
 		}
 	}
@@ -157,11 +139,10 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 	return found, err
 }
 
-// Recall returns the accepted claim with this id, from the buyer's own fields:
-// one transaction that only reads.
+// Recall returns the accepted claim with this id, in one step that only reads.
 func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (found sluice.Record, err error) {
 	defer wrap(&err, "recall sale=%s", claim.Sale)
-	err = l.recordsOf(ctx, claim.Sale, claim.Buyer, func(r sluice.Record) bool {
+	err = l.recordsOf(ctx, claim.Sale, claim.Buyer, claim.Key, func(r sluice.Record) bool {
 		if r.Key != claim.Key {
 			return true
 		}
@@ -190,157 +171,152 @@ func (l *Ledger) buyerInJournal(ctx context.Context, sale sluice.SaleID, order s
 	return buyer, err
 }
 
-// recordsOf calls yield with the records of one buyer. When it has yielded all
-// of them and the ledger may have lost some, it returns an error: "no such
-// record" would be a final answer about a promise that a rebuild may still
-// bring back.
-func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice.BuyerID,
+// recordsOf calls yield with the records of one buyer, or with that of a key if there is
+// one. When it has yielded all of them and the ledger may have lost some, it returns an
+// error: "no such record" would be a final answer about a promise that a rebuild may
+// still bring back.
+func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice.BuyerID, key sluice.Key,
 	yield func(sluice.Record) bool,
 ) error {
-	guess := l.layoutOf(sale)
-	for range 2 {
-		s, values, err := l.heldWith(ctx, sale, l.recordCommand(sale, buyer, guess))
+	args := []string{"claim", string(buyer), string(key)}
+	if key == "" {
+		args = []string{"buyer", string(buyer), "", strconv.Itoa(scanCount)}
+	}
+	epoch, claims, found := "", int64(0), int64(0)
+	for {
+		p, err := l.page(ctx, sale, args...)
 		if err != nil {
 			return err
 		}
-		if s.layout != guess {
-			guess = s.layout
-			l.known(sale).setLayout(guess)
-			continue
+		if epoch != "" && p.epoch != epoch {
+			return errors.New("the sale was loaded again in the meantime")
 		}
-		why := ""
-		if head, err := values[0].ToString(); err == nil && strings.Contains(head, "\n") == (guess == split) {
-			why = sluice.FenceLost + ": the records of the buyers are not laid out as " + guess
-		} else if more, err := eachValue(sale, buyer, values, yield); !more {
+		epoch = p.epoch
+		n, has, stopped, err := p.chain(yield)
+		if stopped {
 			return nil
-		} else if err != nil {
-			why = damagedRecord
 		}
-		if why != "" && s.fence == "" {
-			s.fence = why
-			l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: atoi(s.epoch), Fence: why})
+		found, claims = found+n, max(claims, has)
+		if err == nil && key == "" && (p.next == "" || found > claims) && found != claims {
+			err = fmt.Errorf("%d of %d claims of buyer %q are on record", found, claims, buyer)
 		}
-		return s.doubt()
+		if err != nil && p.fence == "" {
+			p.fence = damagedRecord
+			l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: atoi(p.epoch), Fence: p.fence})
+		}
+		if err != nil || key != "" || p.next == "" {
+			return p.doubt()
+		}
+		args[2] = p.next
 	}
-	return errors.New("the sale changes its layout with every call")
 }
 
-// recordCommand reads the buyer's own field, and then those with the lines if
-// they are others.
-func (l *Ledger) recordCommand(sale sluice.SaleID, buyer sluice.BuyerID, layout string) rueidis.Completed {
-	fields := []string{string(buyer)}
-	if layout == split {
-		for i := range shards {
-			fields = append(fields, shardFieldAt(buyer, i))
-		}
-	}
-	return l.client.B().Hmget().Key(l.keys.buyers(sale)).Field(fields...).Build()
+// page is a reply of records.lua: a sale whose records are all there, and some of them.
+type page struct {
+	sale    sluice.SaleID
+	old     bool // of format 1
+	epoch   string
+	fence   string            // as recorded, or what this server's mark proves lost
+	next    string            // the cursor, or the key, to go on with
+	fields  []string          // and values
+	batches map[string]string // that the fields point to, by name
 }
 
-// eachValue calls yield with the records in the fields that recordCommand read.
-func eachValue(sale sluice.SaleID, buyer sluice.BuyerID, values []rueidis.RedisMessage,
-	yield func(sluice.Record) bool,
-) (more bool, err error) {
-	for i := range values {
-		if values[i].IsNil() {
+// records calls yield with the records of a field, until it returns false. Of a field
+// that is damaged it yields what is whole.
+func (p *page) records(field, value string, yield func(sluice.Record) bool) (more bool, err error) {
+	if p.old {
+		return eachLine1(p.sale, field, value, yield)
+	}
+	r, _, _, err := fieldRecord(p.sale, field, value, p.batches)
+	return r.Order == "" || yield(r), err
+}
+
+// chain calls yield with the records of one buyer, and returns how many there were, and
+// how many claims the buyer has if the first is among them.
+func (p *page) chain(yield func(sluice.Record) bool) (found, claims int64, stopped bool, err error) {
+	for i := 0; i+1 < len(p.fields); i += 2 {
+		if p.old {
+			continue // it waits for its load, and is fenced
+		}
+		r, has, _, damage := fieldRecord(p.sale, p.fields[i], p.fields[i+1], p.batches)
+		if err = cmp.Or(err, damage); r.Order == "" {
 			continue
 		}
-		field := string(buyer)
-		if i > 0 {
-			field = shardFieldAt(buyer, i-1)
-		}
-		value, damage := values[i].ToString()
-		if damage == nil {
-			more, damage = eachLine(sale, field, value, yield)
-		}
-		if err = cmp.Or(err, damage); damage == nil && !more {
-			return false, err
+		found, claims = found+1, max(claims, has)
+		if !yield(r) {
+			return found, claims, true, nil
 		}
 	}
-	return true, err
-}
-
-// held is a sale whose records are all there, at the moment of a command.
-type held struct {
-	epoch  string
-	layout string
-	fence  string // as recorded, or what this server's mark proves lost
+	return found, claims, false, err
 }
 
 // doubt is an error if records may be missing: the sale is fenced, so it has
 // lost some or is being loaded.
-func (h *held) doubt() error {
-	if h.fence == "" {
+func (p *page) doubt() error {
+	if p.fence == "" {
 		return nil
 	}
-	return fmt.Errorf("the sale is fenced (%s): %w", h.fence, sluice.ErrNotLoaded)
+	return fmt.Errorf("the sale is fenced (%s): %w", p.fence, sluice.ErrNotLoaded)
 }
 
-// held reads a sale whose records are all there, or why they are not.
-func (l *Ledger) held(ctx context.Context, sale sluice.SaleID) (held, error) {
-	h, _, err := l.heldWith(ctx, sale)
-	return h, err
-}
-
-// heldWith is held, with one more command in the same transaction that returns
-// a list: a load or a loss between them would make an accepted claim look as
-// if it had never been there.
-func (l *Ledger) heldWith(ctx context.Context, sale sluice.SaleID, more ...rueidis.Completed) (h held,
-	list []rueidis.RedisMessage, err error,
-) {
-	ctx, cancel := l.bounded(ctx)
-	defer cancel()
+// page calls records.lua; its header explains the arguments.
+func (l *Ledger) page(ctx context.Context, sale sluice.SaleID, args ...string) (page, error) {
 	mark := l.markOf(sale) // before the reading
-	commands := append([]rueidis.Completed{
-		l.client.B().Multi().Build(),
-		l.client.B().Hmget().Key(l.keys.sale(sale)).Field("format", "epoch", "layout", "fence", "seq",
-			toldPrefix+l.opts.Node).Build(),
-		l.client.B().Hget().Key(l.keys.buyers(sale)).Field(sentinel).Build(),
-	}, more...)
-	results := l.client.DoMulti(ctx, append(commands, l.client.B().Exec().Build())...)
-	replies, err := results[len(results)-1].ToArray()
-	if err == nil && len(replies) != 2+len(more) {
-		err = fmt.Errorf("%d replies to %d commands", len(replies), 2+len(more))
+	message, err := l.run(ctx, recordsScript, l.keys.of(sale)[:2], append([]string{toldPrefix + l.opts.Node}, args...))
+	if err != nil {
+		return page{}, err
+	}
+	return l.parsePage(sale, mark, message)
+}
+
+func (l *Ledger) parsePage(sale sluice.SaleID, mark mark, message rueidis.RedisMessage) (page, error) {
+	p := page{sale: sale, batches: map[string]string{}}
+	parts, err := message.ToArray()
+	if err == nil && len(parts) != 10 {
+		err = fmt.Errorf("reply of %d parts", len(parts))
 	}
 	if err != nil {
-		return held{}, nil, l.explain(err)
+		return p, err
 	}
-	fields, err := replies[0].AsStrSlice() // absent fields are empty
-	if isWrongType(err) {
-		fields, err = make([]string, 6), nil
-	}
-	if err != nil {
-		return held{}, nil, l.explain(err)
-	}
-	complete, err := replies[1].ToString()
-	if err != nil && !rueidis.IsRedisNil(err) && !isWrongType(err) {
-		return held{}, nil, l.explain(err)
-	}
-	h = held{epoch: fields[1], layout: fields[2], fence: fields[3]}
-	switch {
-	case errFormat(fields[0]) != nil:
-		return held{}, nil, errFormat(fields[0])
-	case fields[0] == "" || atoi(h.epoch) < 1 || atoi(h.epoch) > sluice.MaxEpoch:
-		return held{epoch: complete}, nil, sluice.ErrNotLoaded
-	case complete != h.epoch && h.fence == sluice.FenceLoading:
-		return held{}, nil, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)
-	case complete != h.epoch:
-		return held{}, nil, errGone
-	case fields[0] != format && h.fence == "":
-		h.fence = sluice.FenceLost + `: the sale's field "format" is gone or damaged`
-	case h.layout != whole && h.layout != split && h.fence == "":
-		h.fence = sluice.FenceLost + `: the sale's field "layout" is gone or damaged`
-	}
-	if h.fence == "" {
-		r := sluice.Reading{Epoch: atoi(fields[1]), Seq: atoi(fields[4])}
-		h.fence = mark.lostIn(&r, atoi(fields[5]), l.opts.Node)
-	}
-	if len(more) > 0 {
-		if list, err = replies[2].ToArray(); err != nil {
-			return held{}, nil, l.explain(err)
+	var text [8]string // format, epoch, fence, sequence, sequence received, items, sentinel, next
+	for i := range text {
+		if text[i], err = parts[i].ToString(); err != nil {
+			return p, err
 		}
 	}
-	return h, list, nil
+	batches, err := parts[9].AsStrSlice()
+	if err == nil {
+		p.fields, err = parts[8].AsStrSlice()
+	}
+	if err != nil {
+		return p, err
+	}
+	for i := 0; i+1 < len(batches); i += 2 {
+		p.batches[batches[i]] = batches[i+1]
+	}
+	format, complete := text[0], text[6]
+	p.epoch, p.fence, p.next, p.old = text[1], text[2], text[7], format == format1
+	switch {
+	case errFormat(format, text[5]) != nil:
+		return page{}, errFormat(format, text[5])
+	case format == "" || atoi(p.epoch) < 1 || atoi(p.epoch) > sluice.MaxEpoch:
+		p.epoch = complete
+		return p, sluice.ErrNotLoaded
+	case complete != p.epoch && p.fence == sluice.FenceLoading:
+		return page{}, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)
+	case complete != p.epoch:
+		return page{}, errGone
+	case p.old:
+		p.fence = cmp.Or(p.fence, sluice.FenceFormat+" "+format1)
+	case format != thisFormat && p.fence == "":
+		p.fence = sluice.FenceLost + `: the sale's field "format" is gone or damaged`
+	}
+	if p.fence == "" {
+		r := sluice.Reading{Epoch: atoi(p.epoch), Seq: atoi(text[3])}
+		p.fence = mark.lostIn(&r, atoi(text[4]), l.opts.Node)
+	}
+	return p, nil
 }
 
 // number reads a number as a server writes it, and reports whether it is one.

@@ -22,38 +22,47 @@ func (l *Ledger) Release(
 		return answer, err
 	}
 	calls, highest := byEpoch(releases)
-	err = l.inBatches(ctx, batches{
-		script: releaseScript, sale: sale, n: len(calls),
-		args: func(i int, m mark, layout string) []string { return l.releaseArgs(m, layout, highest, calls[i]) },
-		take: func(i int, message rueidis.RedisMessage) (bool, error) {
-			reply, err := parseReleaseReply(message)
-			if err != nil {
-				return false, err
-			}
-			switch reply.state {
-			case otherLayout:
-				return false, nil
-			case notLoaded:
-				return false, sluice.ErrNotLoaded
-			case newerFormat:
-				return false, errors.New("this server is older than the sale's data: its format is a later one")
-			case lost:
-				return false, fmt.Errorf("the sale has lost data: %w", sluice.ErrStaleEpoch)
-			}
-			l.known(sale).advance(mark{epoch: reply.epoch, seen: reply.seq})
-			switch reply.state {
-			case fenced:
-				return false, fmt.Errorf("the sale is fenced: %w", sluice.ErrStaleEpoch)
-			case laterEpoch:
-				return false, fmt.Errorf("epoch %d, the ledger holds %d: %w", highest, reply.epoch, sluice.ErrStaleEpoch)
-			}
-			return true, reply.addTo(&answer, calls[i])
-		},
-	})
+	mark := l.known(sale).get()
+	args := make([][]string, len(calls))
+	for i := range calls {
+		args[i] = l.releaseArgs(mark, highest, calls[i])
+	}
+	replies, err := l.runBatches(ctx, releaseScript, l.keys.of(sale), args)
 	if err != nil {
-		return sluice.Released{}, err
+		return answer, err
+	}
+	for i := range replies {
+		if err := l.released(sale, highest, calls[i], replies[i], &answer); err != nil {
+			return sluice.Released{}, err
+		}
 	}
 	return answer, nil
+}
+
+// released adds what the reply to a call says.
+func (l *Ledger) released(sale sluice.SaleID, highest int64, call []sluice.Release, message rueidis.RedisMessage,
+	answer *sluice.Released,
+) error {
+	reply, err := parseReleaseReply(message)
+	if err != nil {
+		return err
+	}
+	switch reply.state {
+	case notLoaded:
+		return sluice.ErrNotLoaded
+	case newerFormat:
+		return errors.New("this server is older than the sale's data: its format is a later one")
+	case lost:
+		return fmt.Errorf("the sale has lost data: %w", sluice.ErrStaleEpoch)
+	}
+	l.known(sale).advance(mark{epoch: reply.epoch, seen: reply.seq})
+	switch reply.state {
+	case fenced:
+		return fmt.Errorf("the sale is fenced: %w", sluice.ErrStaleEpoch)
+	case laterEpoch:
+		return fmt.Errorf("epoch %d, the ledger holds %d: %w", highest, reply.epoch, sluice.ErrStaleEpoch)
+	}
+	return reply.addTo(answer, call)
 }
 
 // byEpoch cuts the releases into calls of one epoch each, and returns the
@@ -76,21 +85,19 @@ func byEpoch(releases []sluice.Release) (calls [][]sluice.Release, highest int64
 }
 
 // releaseArgs builds the arguments of release.lua; its header explains them.
-func (l *Ledger) releaseArgs(m mark, layout string, highest int64, releases []sluice.Release) []string {
+func (l *Ledger) releaseArgs(m mark, highest int64, releases []sluice.Release) []string {
 	n := len(releases)
-	args := l.appendAsker(make([]string, 0, 12+3*n), m, layout)
+	args := l.appendAsker(make([]string, 0, 12+3*n), m)
 	args = append(args, strconv.FormatInt(releases[0].Epoch, 10), strconv.FormatInt(highest, 10), strconv.Itoa(n))
 	for i := range releases {
 		args = append(args, string(releases[i].Buyer))
 	}
 	for i := range releases {
-		r := &releases[i]
-		args = append(args, "\n"+string(r.Buyer)+"\t"+string(r.Key)+"\t"+string(r.Order)+"\t")
+		args = append(args, string(releases[i].Buyer)+"\n"+string(releases[i].Key))
 	}
-	if layout == split {
-		for i := range releases {
-			args = append(args, shardField(releases[i].Buyer, releases[i].Key))
-		}
+	for i := range releases {
+		r := &releases[i]
+		args = append(args, string(r.Buyer)+"\t"+string(r.Key)+"\t"+string(r.Order)+"\t")
 	}
 	unpaid := make([]byte, n)
 	for i := range releases {

@@ -89,7 +89,7 @@ func (p *lossy) serve(client net.Conn) {
 func TestReleaseReplyIsLost(t *testing.T) {
 	server := servertest.StartRedis(t, "--appendfsync", "no")
 	proxy := newLossy(t, server.Addr())
-	for name, terms := range layouts {
+	for name, terms := range limits {
 		t.Run(name, func(t *testing.T) {
 			prefix := newPrefix(t, server.URL())
 			l := open(t, proxy.url(), redisledger.Options{Node: "a", Prefix: prefix})
@@ -155,52 +155,47 @@ func (r *rush) now() time.Time { return time.UnixMilli(r.clock.Add(20)).UTC() }
 // are more units taken than there are (I1), each order ends once (I6), and in
 // the end everything adds up (I2, I3, I4, I5).
 func TestRushOfClaimsAndReleases(t *testing.T) {
-	for _, layout := range []string{"whole", "split"} {
-		t.Run(layout, func(t *testing.T) {
-			server := servertest.StartRedis(t)
-			r := &rush{TB: t, total: 60, told: map[sluice.OrderID]sluice.Decision{}, given: map[sluice.OrderID]bool{}}
-			r.clock.Store(time.Now().UnixMilli())
-			for _, node := range []string{"a", "b"} {
-				l := open(t, server.URL(), redisledger.Options{Node: node, Now: r.now})
-				l.ForceLayout(layout)
-				r.nodes = append(r.nodes, l)
-			}
-			loadEpoch(t, r.nodes[0], "s", 3, sluice.Terms{
-				Version: 1, Total: r.total, MaxPerBuyer: 2,
-				MaxOrders: sluice.Unlimited,
-			})
+	server := servertest.StartRedis(t)
+	r := &rush{TB: t, total: 60, told: map[sluice.OrderID]sluice.Decision{}, given: map[sluice.OrderID]bool{}}
+	r.clock.Store(time.Now().UnixMilli())
+	for _, node := range []string{"a", "b"} {
+		l := open(t, server.URL(), redisledger.Options{Node: node, Now: r.now})
+		r.nodes = append(r.nodes, l)
+	}
+	loadEpoch(t, r.nodes[0], "s", 3, sluice.Terms{
+		Version: 1, Total: r.total, MaxPerBuyer: 2,
+		MaxOrders: sluice.Unlimited,
+	})
 
-			stop := make(chan struct{})
-			var crowd sync.WaitGroup
-			for n := range 6 {
-				work, random := r.claimSome, rand.New(rand.NewPCG(uint64(n), 7))
-				if n%2 > 0 {
-					work = r.releaseSome
+	stop := make(chan struct{})
+	var crowd sync.WaitGroup
+	for n := range 6 {
+		work, random := r.claimSome, rand.New(rand.NewPCG(uint64(n), 7))
+		if n%2 > 0 {
+			work = r.releaseSome
+		}
+		crowd.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					work(random)
 				}
-				crowd.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-							work(random)
-						}
-					}
-				})
 			}
-			for range 2 {
-				r.awaitApplied(r.applied.Load() + 300)
-				server.Kill()
-				server.Start()
-			}
-			r.awaitApplied(r.applied.Load() + 300)
-			close(stop)
-			crowd.Wait()
-			r.check()
-			t.Logf("%d accepted, %d released, %d sold out, %d release calls without a reply",
-				len(r.told), len(r.given), r.refused.Load(), r.lost.Load())
 		})
 	}
+	for range 2 {
+		r.awaitApplied(r.applied.Load() + 300)
+		server.Kill()
+		server.Start()
+	}
+	r.awaitApplied(r.applied.Load() + 300)
+	close(stop)
+	crowd.Wait()
+	r.check()
+	t.Logf("%d accepted, %d released, %d sold out, %d release calls without a reply",
+		len(r.told), len(r.given), r.refused.Load(), r.lost.Load())
 }
 
 func (r *rush) awaitApplied(want int64) {

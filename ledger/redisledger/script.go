@@ -30,6 +30,7 @@ type script struct {
 var (
 	claimScript       = load("claim")
 	readScript        = load("read")
+	recordsScript     = load("records")
 	loadBeginScript   = load("load_begin")
 	loadRecordsScript = load("load_records")
 	applyScript       = load("apply")
@@ -81,9 +82,9 @@ func (l *Ledger) run(ctx context.Context, s *script, keys, args []string) (rueid
 	return message, l.explain(err)
 }
 
-// runMany calls a script once for each list of keys, in one round trip. Each
+// runMany calls a script once for each list of keys and arguments, in one round trip. Each
 // result has its own error: in a Cluster one shard may answer and another not.
-func (l *Ledger) runMany(ctx context.Context, s *script, keys [][]string, args []string) []rueidis.RedisResult {
+func (l *Ledger) runMany(ctx context.Context, s *script, keys, args [][]string) []rueidis.RedisResult {
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
 	results := make([]rueidis.RedisResult, len(keys))
@@ -94,7 +95,7 @@ func (l *Ledger) runMany(ctx context.Context, s *script, keys [][]string, args [
 	for _, withText := range []bool{false, true} {
 		commands := make([]rueidis.Completed, len(waiting))
 		for n, i := range waiting {
-			commands[n] = l.command(s, withText, keys[i], args)
+			commands[n] = l.command(s, withText, keys[i], args[i])
 		}
 		again := waiting[:0]
 		for n, result := range l.client.DoMulti(ctx, commands...) {

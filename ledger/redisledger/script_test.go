@@ -221,8 +221,8 @@ func TestScriptsAndDomainAgreeOnCodes(t *testing.T) {
 func TestEveryScriptIsLoaded(t *testing.T) {
 	loaded := map[string]bool{}
 	for _, s := range []*script{
-		claimScript, readScript, loadBeginScript, loadRecordsScript, applyScript, fenceScript, unfenceScript, ackScript,
-		releaseScript, dropScript, rateScript, permitsScript,
+		claimScript, readScript, recordsScript, loadBeginScript, loadRecordsScript, applyScript, fenceScript, unfenceScript,
+		ackScript, releaseScript, dropScript, rateScript, permitsScript,
 	} {
 		loaded[s.name] = true
 		if len(s.sha) != 40 {

@@ -229,7 +229,7 @@ type wait72 struct {
 	t       *testing.T
 	primary *servertest.RedisServer
 	addr    string
-	refuse  string // a command that is answered with an error
+	refuse  string // a word; a command that has it is answered with an error
 }
 
 func newWait72(t *testing.T, primary *servertest.RedisServer, refuse ...string) *wait72 {
@@ -289,7 +289,7 @@ func (p *wait72) serve(client, server, side net.Conn) {
 		if err != nil {
 			return
 		}
-		if len(words) > 0 && words[0] == p.refuse {
+		if p.refuse != "" && slices.Contains(words, p.refuse) {
 			if _, err := io.WriteString(client, "-ERR refused by the test\r\n"); err != nil {
 				return
 			}

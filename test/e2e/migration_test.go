@@ -25,7 +25,7 @@ import (
 // figures. `make soak` runs it once, whatever the duration.
 func TestSoakMigration(t *testing.T) {
 	soak(t)
-	old := buildOld(t)
+	old := buildOld(t, oldVersion)
 	t.Run("postgres", func(t *testing.T) {
 		migrateBesideSale(t, old, backends{servertest.Redis(t), servertest.Postgres(t)})
 	})

@@ -17,12 +17,15 @@ import (
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// oldVersion is what servers are upgraded from: the newest version that was
-// released, or before there is one, the commit that was.
-const oldVersion = "c26eb17"
+// What servers are upgraded from: the newest version that was released, or before
+// there is one, the commit that was; and the last that wrote format 1 to Redis.
+const (
+	oldVersion  = "c26eb17"
+	lastFormat1 = "3636c90"
+)
 
-// buildOld builds the old version from the repository's history.
-func buildOld(t *testing.T) (path string) {
+// buildOld builds an old version from the repository's history.
+func buildOld(t *testing.T, oldVersion string) (path string) {
 	t.Helper()
 	folder := t.TempDir()
 	archive := filepath.Join(folder, "old.tar")
@@ -46,16 +49,23 @@ func buildOld(t *testing.T) (path string) {
 
 // Three servers are upgraded one after the other while they sell, which migrates
 // the database beside the old ones. Every promise of both versions is kept, and
-// each version ends and repeats what the other has accepted. An old server does not
-// start any more then, and says why.
+// the new one ends and repeats what the old one has accepted. The first new server
+// brings the open sales over to format 2: the old ones call them unavailable, and
+// take nothing there for damaged. An old server does not start any more then, and
+// says why.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	rolling(t, sharedBackends(t), buildOld(t), 6*time.Second)
+	rolling(t, sharedBackends(t), buildOld(t, oldVersion), true, 6*time.Second)
 }
 
 func TestRollingUpgradeOnMySQL(t *testing.T) {
 	t.Parallel()
-	rolling(t, backends{servertest.Redis(t), servertest.MySQL(t)}, buildOld(t), 6*time.Second)
+	rolling(t, backends{servertest.Redis(t), servertest.MySQL(t)}, buildOld(t, oldVersion), true, 6*time.Second)
+}
+
+func TestRollingUpgradeFromFormat1(t *testing.T) {
+	t.Parallel()
+	rolling(t, sharedBackends(t), buildOld(t, lastFormat1), false, 6*time.Second)
 }
 
 // Redis is emptied while old and new servers sell together, and once more after an old one
@@ -64,7 +74,7 @@ func TestRedisIsEmptiedAmidAnUpgrade(t *testing.T) {
 	t.Parallel()
 	const total, perBuyer = 1_000_000, 50
 	redis := servertest.StartRedis(t)
-	on, old := backends{redis.URL(), servertest.Postgres(t)}, buildOld(t)
+	on, old := backends{redis.URL(), servertest.Postgres(t)}, buildOld(t, oldVersion)
 	var servers []*server
 	var urls []string
 	for range 3 {
@@ -129,13 +139,14 @@ func TestRedisIsEmptiedAmidAnUpgrade(t *testing.T) {
 // The same for as long as SLUICE_TEST_SOAK says.
 func TestSoakRollingUpgrade(t *testing.T) {
 	end := time.Now().Add(soak(t))
-	for old := buildOld(t); time.Now().Before(end) && !t.Failed(); {
-		rolling(t, sharedBackends(t), old, time.Minute)
-		rolling(t, backends{servertest.Redis(t), servertest.MySQL(t)}, old, time.Minute)
+	for old := buildOld(t, oldVersion); time.Now().Before(end) && !t.Failed(); {
+		rolling(t, sharedBackends(t), old, true, time.Minute)
+		rolling(t, backends{servertest.Redis(t), servertest.MySQL(t)}, old, true, time.Minute)
 	}
 }
 
-func rolling(t *testing.T, on backends, old string, lasting time.Duration) {
+func rolling(t *testing.T, on backends, old string, migrates bool, lasting time.Duration,
+) {
 	t.Helper()
 	const total, perBuyer = 1_000_000, 50
 	var servers []*server
@@ -150,13 +161,21 @@ func rolling(t *testing.T, on backends, old string, lasting time.Duration) {
 		s.ready()
 		urls = append(urls, s.url)
 	}
-	sale, ending := createSale(t, servers[0], total, perBuyer), createSale(t, servers[0], total, perBuyer)
-	awaitState(t, servers, sale, sluice.StateOpen)
-	awaitState(t, servers, ending, sluice.StateOpen)
+	sale := createSale(t, servers[0], total, perBuyer)
+	sales, ending := []sluice.SaleID{sale}, sale
+	if !migrates { // a server of the older version reads no sale beside one of a later format
+		ending = createSale(t, servers[0], total, perBuyer)
+		sales = append(sales, ending)
+	}
+	for _, id := range sales {
+		awaitState(t, servers, id, sluice.StateOpen)
+	}
 	rush := startRush(t, loadgen.Options{
 		Sale: sale, Buyers: 500, Rate: 100, Duration: lasting, Again: 0.1,
 	}, urls, 51, 51, 52)
-	exchange(t, urls, ending)
+	if ending != sale {
+		exchange(t, urls, ending)
+	}
 	for i, s := range servers {
 		if !rush.awaitDecided(rush.planned() * int64(i+1) / 5) {
 			t.Fatal("the rush was over too soon")
@@ -164,25 +183,33 @@ func rolling(t *testing.T, on backends, old string, lasting time.Duration) {
 		if code := s.terminate(); code != 0 {
 			t.Errorf("the old server ends with %d", code)
 		}
-		if i == 1 { // the first one has migrated the database
+		if i == 1 && migrates { // the first one has migrated the database
 			refusesToStart(t, s)
 		}
 		s.program = ""
 		s.start()
-		exchange(t, urls, ending)
+		for _, id := range sales {
+			awaitState(t, servers[:i+1], id, sluice.StateOpen)
+			awaitState(t, servers[i+1:], id, sluice.StateUnavailable)
+		}
+		if ending != sale {
+			exchange(t, urls[:i+1], ending)
+		}
 	}
 	verify(t, servers[2], rush, total, perBuyer)
 	for i, url := range urls {
 		repeatAt(t, url, sale, rush.outcomes[(i+1)%len(urls)], 30, "after the upgrade")
 	}
-	await(t, "every unit to be back", func() bool {
-		got, err := servers[0].merchant().AdminSale(t.Context(), ending)
-		return err == nil && got.Taken == 0 && got.StoredTaken == 0
-	})
-	audit(t, servers[1], ending, 0, "after the upgrade")
-	for _, id := range []sluice.SaleID{sale, ending} {
-		if got, err := servers[0].merchant().AdminSale(t.Context(), id); err != nil || got.Epoch != 1 {
-			t.Errorf("%+v, %v; want it never loaded again", got, err)
+	if ending != sale {
+		await(t, "every unit to be back", func() bool {
+			got, err := servers[0].merchant().AdminSale(t.Context(), ending)
+			return err == nil && got.Taken == 0 && got.StoredTaken == 0
+		})
+		audit(t, servers[1], ending, 0, "after the upgrade")
+	}
+	for _, id := range sales {
+		if got, err := servers[0].merchant().AdminSale(t.Context(), id); err != nil || got.Epoch < 2 {
+			t.Errorf("%+v, %v; want it brought over by a load", got, err)
 		}
 		if letters, err := servers[0].merchant().DeadLetters(t.Context(), id); err != nil || len(letters) > 0 {
 			t.Errorf("entries that a version could not read: %+v, %v", letters, err)

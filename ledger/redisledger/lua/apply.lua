@@ -1,15 +1,14 @@
 -- apply.lua: make newer terms the ones that decide.
 --
--- KEYS:    1 sale hash, 2 buyers hash
+-- KEYS:    1 sale hash
 -- ARGV:    1 epoch, 2 now in ms or '' for this server's clock, 3 the cooldown of a reopened sale, in ms,
 --          4 version, 5 total, 6 max_buyer, 7 max_orders (-1: no limit), 8 opens, 9 closes (0: none), 10 paused,
---          11 max_unpaid (0: no limit), 12 layout that suits these terms
+--          11 max_unpaid (0: no limit)
 -- Returns: 1 when applied, 2 when the ledger's version is as high already, 0 when the sale is not loaded,
 --          -1 when the ledger holds another epoch, or the total would be lowered while the sale is fenced,
 --          -2 when the total is below the units taken
 -- Keeps:   I1 (never a total below taken), I4 (a reopened sale is in cooldown until no server repeats the old refusal)
---          bounded work: a sale without records takes the layout that suits its limits
--- Cost:    three to six commands
+-- Cost:    two to four commands
 -- Resend:  safe: the version is as high already
 
 local NOT_OPEN = 5
@@ -69,10 +68,6 @@ end
 
 redis.call('HSET', KEYS[1], 'terms', ARGV[4], 'total', ARGV[5], 'max_buyer', ARGV[6], 'max_orders', ARGV[7],
   'opens', ARGV[8], 'closes', ARGV[9], 'paused', ARGV[10], 'max_unpaid', ARGV[11])
--- Limits that are lifted before anything is sold: a buyer's record may get long. Later they are fixed.
-if redis.call('HLEN', KEYS[2]) == 1 and redis.call('HGET', KEYS[2], '\n') == sale[1] then
-  redis.call('HSET', KEYS[1], 'layout', ARGV[12])
-end
 if cooldown then
   redis.call('HSET', KEYS[1], 'calm_until', now + tonumber(ARGV[3]), 'calm_code', cooldown)
 end
