@@ -19,14 +19,16 @@ import (
 type backend struct {
 	name            string
 	redis, postgres bool
+	ledger          string  // URL, where it is neither a Redis nor embedded
 	accepted        float64 // goal: orders a second, of the bare handler's answers
 }
 
 var (
 	embedded = backend{name: "embedded", accepted: 0.5}
 	servers  = backend{name: "Redis (fsync always) and PostgreSQL", redis: true, postgres: true, accepted: 0.4}
+	alone    = backend{name: "PostgreSQL alone", postgres: true, ledger: "store"}
 
-	backends = []backend{embedded, servers}
+	backends = []backend{embedded, servers, alone}
 )
 
 // backing is a backend for one round, new and empty.
@@ -50,6 +52,7 @@ func (b *backend) open(ctx context.Context, r *round, secret string, d *database
 		DataDir: filepath.Join(r.dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: secret,
 		Profile: r.profileTo != "",
 	}}
+	k.config.Ledger = b.ledger
 	k.dirs = append(k.dirs, k.config.DataDir)
 	defer func() {
 		if err != nil {
