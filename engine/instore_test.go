@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -57,5 +58,48 @@ func TestALedgerInAnotherStore(t *testing.T) {
 	}
 	if err := (engine.Config{Ledger: "store", Store: "postgres://ann@127.0.0.1/shop"}).Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A shop leaves Redis for PostgreSQL alone, and goes back: what was promised stays, and
+// no unit is sold twice.
+func TestALedgerIsChanged(t *testing.T) {
+	f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
+	f.open(1, 10, f.redis.URL())
+	promised := map[int]string{}
+	buy := func(buyer int) {
+		t.Helper()
+		f.until("a claim to be accepted", func() bool {
+			status, order := f.claim(0, buyer)
+			if status == http.StatusAccepted {
+				promised[buyer] = order
+			}
+			return status == http.StatusAccepted
+		})
+	}
+	buy(1)
+	for n, ledger := range []string{"store", f.redis.URL()} {
+		f.until("the journal to be stored", func() bool {
+			sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
+			return err == nil && sale.Backlog == 0 && sale.StoredTaken == sale.Taken
+		})
+		if err := f.engines[0].Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.engines, f.clients = nil, nil
+		f.join(1, ledger)
+		buy(n + 2)
+		for buyer, order := range promised {
+			if status, again := f.claim(0, buyer); status != http.StatusAccepted || again != order {
+				t.Errorf("in %s buyer %d was promised %s, and gets %d %s", ledger, buyer, order, status, again)
+			}
+		}
+	}
+	f.until("all to be stored", func() bool {
+		sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
+		return err == nil && sale.Taken == 3 && sale.StoredTaken == 3 && sale.Backlog == 0
+	})
+	if report, err := f.engines[0].Audit(t.Context(), f.sale); err != nil || !report.OK {
+		t.Errorf("audit: %+v, %v", report.Checks, err)
 	}
 }

@@ -40,7 +40,23 @@ func newFleet(t *testing.T, servers int, total int64) *fleet {
 	return f.open(servers, total, f.redis.URL())
 }
 
+// open starts engines, and creates the sale.
 func (f *fleet) open(servers int, total int64, ledger string) *fleet {
+	t := f.t
+	t.Helper()
+	f.join(servers, ledger)
+	_, err := f.clients[0].CreateSale(t.Context(), api.CreateSale{
+		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
+		Total: api.Value(total), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// join starts engines on a ledger.
+func (f *fleet) join(servers int, ledger string) {
 	t := f.t
 	t.Helper()
 	for i := range servers {
@@ -65,14 +81,6 @@ func (f *fleet) open(servers int, total int64, ledger string) *fleet {
 		}
 		f.engines, f.clients = append(f.engines, e), append(f.clients, c)
 	}
-	_, err := f.clients[0].CreateSale(t.Context(), api.CreateSale{
-		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
-		Total: api.Value(total), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
 }
 
 // flush is what an operator does to the wrong Redis.
