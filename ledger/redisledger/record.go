@@ -10,7 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// A field of the buyers hash holds one accepted claim (ADR 13):
+// A field of the buyers hash holds one accepted claim (ADR 14):
 //
 //	BUYER          live units TAB accepted claims [TAB unpaid endings] LF line [LF key of the newest claim]
 //	BUYER LF KEY   line LF key of the claim before, none if that is the first
