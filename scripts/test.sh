@@ -52,7 +52,7 @@ tests() {
 	local file=$1
 	shift
 	go tool -modfile=tools/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
-		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 9m -vet=off -p "$(nproc)" "$@"
+		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 20m -vet=off -p "$(nproc)" "$@"
 }
 
 failed=() pids=() names=()
