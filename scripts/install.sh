@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: scripts/install.sh [redis|postgres|pgbouncer|mysql|chromium|nginx|wrk|gcc]...
+# usage: scripts/install.sh [redis|postgres|pgbouncer|mysql|chromium|nginx|php|wrk|gcc]...
 #
 # Installs the Debian packages of what is named and missing. Does nothing, and
 # needs no rights, when nothing is missing. Services that a package would start
@@ -18,6 +18,7 @@ present() {
 	mysql) [ -n "${SLUICE_TEST_MYSQL_URL:-}" ] || { on_path mariadb-install-db && { on_path mariadbd || [ -x /usr/sbin/mariadbd ]; }; } ;;
 	chromium) on_path chromium || on_path google-chrome ;;
 	nginx) on_path nginx || [ -x /usr/sbin/nginx ] ;;
+	php) on_path php ;;
 	wrk) on_path wrk ;;
 	gcc) on_path gcc && [ -e /usr/include/stdio.h ] ;;
 	*) echo "scripts/install.sh: unknown name $1" >&2; exit 1 ;;
@@ -32,6 +33,7 @@ packages_of() {
 	mysql) echo mariadb-server ;;
 	chromium) echo chromium ;;
 	nginx) echo nginx-light ;;
+	php) echo php-cli ;; # runs examples/woocommerce
 	wrk) echo wrk ;;
 	gcc) echo gcc libc6-dev ;; # the race detector needs cgo
 	esac

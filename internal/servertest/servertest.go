@@ -3,7 +3,7 @@
 //
 // A test asks for the server it needs, for instance with Redis(t). When the
 // server's program is not on the machine the test is skipped and says why;
-// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,gcc,mount,history
+// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,php,gcc,mount,history
 // turns such a skip into a failure (mount is the right to mount a disk, see Disk;
 // history is that of the repository). Where SLUICE_TEST_REDIS_URL,
 // SLUICE_TEST_POSTGRES_URL or SLUICE_TEST_MYSQL_URL is set, that server is used
@@ -101,4 +101,45 @@ func StartNginx(t testing.TB, config, addr string) {
 			t.Error(err)
 		}
 	})
+}
+
+// StartPHP starts PHP's own web server with a script that answers all requests, and
+// these variables besides the test's own. It returns its address, and what it has
+// written so far: warnings, and a line for each request.
+func StartPHP(t testing.TB, script string, env ...string) (addr string, log func() string) {
+	t.Helper()
+	program, err := exec.LookPath("php")
+	if err != nil {
+		Unavailable(t, "php", "no php on the PATH")
+	}
+	port, err := FreePort()
+	failIf(t, err)
+	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	dir, err := os.MkdirTemp("", "sluice-php-")
+	failIf(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	script, err = filepath.Abs(script)
+	failIf(t, err)
+	s := &supervised{name: "php", dir: dir, last: "KILL"}
+	line := slices.Concat([]string{"env"}, env, []string{
+		program, "-d", "error_reporting=-1", "-d", "display_errors=0", "-d", "log_errors=1", "-d", "opcache.enable=0",
+		"-S", addr, script,
+	})
+	failIf(t, s.start(line, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}))
+	t.Cleanup(func() {
+		if err := s.end("TERM"); err != nil {
+			t.Error(err)
+		}
+	})
+	return addr, func() string {
+		text, err := os.ReadFile(filepath.Join(dir, "log"))
+		failIf(t, err)
+		return string(text)
+	}
 }

@@ -286,23 +286,8 @@ func startCompose(t *testing.T) *compose {
 		shop.await(t, i)
 	}
 
-	// A certificate for 127.0.0.1, and a client's settings that trust it.
-	authority := httptest.NewTLSServer(http.NotFoundHandler())
-	t.Cleanup(authority.Close)
-	shop.tls = authority.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-	shop.tls.ServerName = "example.com"
-	certificates := t.TempDir()
-	key, err := x509.MarshalPKCS8PrivateKey(authority.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{
-		"cert.pem": {Type: "CERTIFICATE", Bytes: authority.Certificate().Raw}, "key.pem": {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		if err := os.WriteFile(filepath.Join(certificates, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	certificates, trust := certify(t)
+	shop.tls = trust
 	secure, plain := freeAddr(t), freeAddr(t)
 	servertest.StartNginx(t, replaceAll(t, conf, "listen 443", "listen "+secure, "listen 80", "listen "+plain,
 		"/etc/nginx/tls", certificates), secure)
@@ -312,6 +297,29 @@ func startCompose(t *testing.T) *compose {
 	shop.healthy = append(shop.healthy, probe.String())
 	shop.await(t, len(shop.servers))
 	return shop
+}
+
+// certify returns a folder with cert.pem and key.pem, for 127.0.0.1, and the settings of
+// a client that trusts them.
+func certify(t *testing.T) (folder string, trust *tls.Config) {
+	t.Helper()
+	authority := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(authority.Close)
+	trust = authority.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	trust.ServerName = "example.com"
+	folder = t.TempDir()
+	key, err := x509.MarshalPKCS8PrivateKey(authority.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: authority.Certificate().Raw}, "key.pem": {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder, trust
 }
 
 // await waits until the i-th health check succeeds: the last is that of nginx.

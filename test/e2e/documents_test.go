@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Documents of a shop's people are tested by what they say: these read their code.
+
+// snippet is a block of code in a document.
+type snippet struct{ language, text string }
+
+var fenced = regexp.MustCompile("(?ms)^ *```(\\w+)\n(.*?)^ *```")
+
+// snippets are the blocks of code of a document, in order.
+func snippets(t *testing.T, file string) (all []snippet) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range fenced.FindAllStringSubmatch(string(text), -1) {
+		all = append(all, snippet{block[1], block[2]})
+	}
+	return all
+}
+
+// next takes the next snippet of a language, which must have this text, from the list.
+func next(t *testing.T, from *[]snippet, language, with string) string {
+	t.Helper()
+	for len(*from) > 0 {
+		s := (*from)[0]
+		*from = (*from)[1:]
+		if s.language == language && strings.Contains(s.text, with) {
+			return s.text
+		}
+	}
+	t.Fatalf("there is no (further) snippet of %s with %q", language, with)
+	return ""
+}
+
+// sh runs commands of a document in a folder, with these variables alone, and returns
+// what they print.
+func sh(t *testing.T, dir, commands string, env ...string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-eu", "-c", commands)
+	var out, problems bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, env, &out, &problems
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s\n%s%s", err, commands, &out, &problems)
+	}
+	return out.String()
+}
+
+// The Chinese pages have the same code as the English ones, but for comments and titles.
+func TestChineseSnippetsAgree(t *testing.T) {
+	comment := regexp.MustCompile(`(?m)[ \t]*(?:#|//) .*$`)
+	title := regexp.MustCompile(`--title "[^"]*"`)
+	for _, page := range []string{"docs/beside-a-shop"} {
+		code := func(file string) (all []snippet) {
+			for _, s := range snippets(t, file) {
+				s.text = title.ReplaceAllString(comment.ReplaceAllString(s.text, ""), "--title T")
+				all = append(all, s)
+			}
+			return all
+		}
+		english, chinese := code(page+".md"), code(page+".zh-CN.md")
+		if len(english) == 0 || len(english) != len(chinese) {
+			t.Errorf("%s: %d snippets in English, %d in Chinese", page, len(english), len(chinese))
+		}
+		for i := range min(len(english), len(chinese)) {
+			if english[i] != chinese[i] {
+				t.Errorf("%s.md:\n%v\n%s.zh-CN.md:\n%v", page, english[i], page, chinese[i])
+			}
+		}
+	}
+}
