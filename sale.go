@@ -277,7 +277,33 @@ type Rules struct {
 	Risk      Risk      `json:"risk,omitzero"`
 	// Eligibility says who may buy at all; empty: everybody.
 	Eligibility Eligibility `json:"eligibility,omitzero"`
+	// Visibility says who finds the sale, Availability what they read of its units.
+	Visibility   Visibility   `json:"visibility,omitzero"`
+	Availability Availability `json:"availability,omitzero"`
 }
+
+// Visibility says which buyers find a sale. The merchant always does.
+type Visibility string
+
+// The ways to be found. The zero Visibility is Listed.
+const (
+	Listed   Visibility = ""
+	Unlisted Visibility = "unlisted" // by its id alone, in no list
+	Hidden   Visibility = "hidden"   // not at all: to buyers it does not exist
+)
+
+// Availability says what the public reads of a sale's units. The merchant reads
+// all of it.
+type Availability string
+
+// What can be read. The zero Availability is Exact.
+const (
+	Exact Availability = ""
+	// Some: whether there are units, and no number of them.
+	Some Availability = "some"
+	// None: nothing. A buyer learns from their own claim that the sale is sold out.
+	None Availability = "none"
+)
 
 // BuyerRate is Requests tries per PerS seconds, and as many at once. Shared:
 // over all servers together; otherwise each server counts by itself.
@@ -387,6 +413,16 @@ func (r *Rules) Validate() error {
 	case "", EligibleToken, EligibleList:
 	default:
 		return fmt.Errorf("eligibility %q: want token or list, or null for everybody", shorten(string(r.Eligibility)))
+	}
+	switch r.Visibility {
+	case Listed, Unlisted, Hidden:
+	default:
+		return fmt.Errorf("visibility %q: want listed, unlisted or hidden", shorten(string(r.Visibility)))
+	}
+	switch r.Availability {
+	case Exact, Some, None:
+	default:
+		return fmt.Errorf("availability %q: want exact, some or none", shorten(string(r.Availability)))
 	}
 	// A challenge or a risk service that guards nothing would be a surprise.
 	if r.Ticket == (Ticket{}) {

@@ -28,6 +28,9 @@ type Sale struct {
 	// TicketsFrom is from when on purchase tickets are handed out; absent if
 	// the sale asks for none.
 	TicketsFrom *Time `json:"tickets_from,omitempty"`
+	// Shows is what the public reads of the units, "some" or "none"; absent if all.
+	// Then total and available are null.
+	Shows sluice.Availability `json:"shows,omitempty"`
 }
 
 // AdminSale is a sale as its merchant sees it.
@@ -262,7 +265,15 @@ type Rules struct {
 	Challenge      *sluice.Challenge   `json:"challenge"`
 	Risk           *sluice.Risk        `json:"risk"`
 	Eligibility    *sluice.Eligibility `json:"eligibility"`
+	Visibility     sluice.Visibility   `json:"visibility"`   // listed, unlisted or hidden
+	Availability   sluice.Availability `json:"availability"` // exact, some or none
 }
+
+// The words of the wire for what needs no word in the program.
+const (
+	Listed sluice.Visibility   = "listed"
+	Exact  sluice.Availability = "exact"
+)
 
 // PatchRules are the rules in a message that creates or changes a sale: absent
 // ones stay as they are, null takes one away.
@@ -275,6 +286,8 @@ type PatchRules struct {
 	Challenge      Nullable[sluice.Challenge]   `json:"challenge,omitzero"`
 	Risk           Nullable[sluice.Risk]        `json:"risk,omitzero"`
 	Eligibility    Nullable[sluice.Eligibility] `json:"eligibility,omitzero"`
+	Visibility     Opt[sluice.Visibility]       `json:"visibility,omitzero"`
+	Availability   Opt[sluice.Availability]     `json:"availability,omitzero"`
 }
 
 // apply edits the rules. What it leaves wrong, Rules.Validate says: except for
@@ -291,6 +304,8 @@ func (p *PatchRules) apply(r *sluice.Rules) error {
 		setRule(&r.Challenge, p.Challenge, "challenge: want a difficulty of 1 bit or more, or null for none"),
 		setRule(&r.Risk, p.Risk, "risk: want a url, or null for none"),
 		setRule(&r.Eligibility, p.Eligibility, "eligibility: want token or list, or null for everybody"),
+		setWord(&r.Visibility, p.Visibility, Listed, "visibility: want listed, unlisted or hidden"),
+		setWord(&r.Availability, p.Availability, Exact, "availability: want exact, some or none"),
 	)
 }
 
@@ -318,6 +333,20 @@ func (p *PatchRules) applyAdmission(r *sluice.Rules) error {
 	}
 	r.AdmissionRatio, r.AdmissionShared = of.Ratio, of.Shared
 	return err
+}
+
+// setWord takes a word of which one is the zero value's.
+func setWord[T ~string](dst *T, word Opt[T], zero T, empty string) error {
+	switch {
+	case !word.Set:
+	case word.Value == "":
+		return errors.New(empty)
+	case word.Value == zero:
+		*dst = ""
+	default:
+		*dst = word.Value
+	}
+	return nil
 }
 
 func setRule[T comparable](dst *T, n Nullable[T], zero string) error {

@@ -36,12 +36,12 @@ func (e *Engine) newPages() (*web.Pages, error) {
 type pageSource struct{ board *admission.Board }
 
 func (s pageSource) Sale(ctx context.Context, id sluice.SaleID) (api.Sale, error) {
-	view, err := s.board.Lookup(ctx, id)
+	view, err := s.board.Public(ctx, id)
 	if err != nil {
 		return api.Sale{}, err
 	}
 	view.Watch()
-	return httpapi.SaleMessage(&view.Sale, view.Shown()), nil
+	return httpapi.PublicSale(view), nil
 }
 
 func (s pageSource) Snapshot() any { return s.board.Version() }
@@ -50,8 +50,8 @@ func (s pageSource) Sales() []api.Sale {
 	now := time.Now()
 	var sales []api.Sale
 	for _, view := range s.board.Views() {
-		if view.State(now) != sluice.StateClosed {
-			sales = append(sales, httpapi.SaleMessage(&view.Sale, view.Shown()))
+		if view.State(now) != sluice.StateClosed && view.Listed() {
+			sales = append(sales, httpapi.PublicSale(view))
 		}
 	}
 	slices.SortFunc(sales, func(a, b api.Sale) int {

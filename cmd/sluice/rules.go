@@ -20,6 +20,7 @@ import (
 type ruleFlags struct {
 	buyerRate, addressRate, ratio, ticket, challenge string
 	risk, onFailure, eligibility                     string
+	visibility, availability                         string
 	riskTimeout                                      time.Duration
 }
 
@@ -27,6 +28,7 @@ type ruleFlags struct {
 var ruleFlagNames = []string{
 	"buyer-rate", "address-rate", "admission-ratio", "ticket-before", "challenge",
 	"risk-url", "risk-timeout", "risk-on-failure", "eligibility",
+	"visibility", "availability",
 }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
@@ -44,12 +46,22 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl.DurationVar(&f.riskTimeout, "risk-timeout", time.Duration(sluice.Risk{}.WithDefaults().TimeoutMS)*time.Millisecond,
 		"how long to wait for it")
 	fl.StringVar(&f.onFailure, "risk-on-failure", string(sluice.Deny), "`POLICY` when it does not answer: allow or deny")
+	fl.StringVar(&f.visibility, "visibility", "",
+		"who finds the sale: `WORD` listed, unlisted (by its id alone) or hidden (no buyer)")
+	fl.StringVar(&f.availability, "availability", "",
+		"what buyers read of its units: `WORD` exact, some (whether there are any) or none")
 	fl.StringVar(&f.eligibility, "eligibility", "", "who may buy: `BY` token or list, or none for every buyer")
 }
 
 // message puts what was typed into the API's message.
 func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	if given("visibility") {
+		m.Visibility = api.Some(sluice.Visibility(f.visibility))
+	}
+	if given("availability") {
+		m.Availability = api.Some(sluice.Availability(f.availability))
+	}
 	return cmp.Or(
 		flagRule(given, "buyer-rate", f.buyerRate, &m.BuyerRate, parseRate),
 		flagRule(given, "address-rate", f.addressRate, &m.AddressRate,
@@ -160,6 +172,12 @@ func showRules(r *api.Rules) (fields [][2]string) {
 	if k := r.Risk; k != nil {
 		add("risk", fmt.Sprintf("%s within %s, or %s", clean(k.URL), time.Duration(k.TimeoutMS)*time.Millisecond,
 			k.OnFailure))
+	}
+	if r.Visibility != "" && r.Visibility != api.Listed {
+		add("visibility", clean(string(r.Visibility)))
+	}
+	if r.Availability != "" && r.Availability != api.Exact {
+		add("availability", "buyers read "+clean(string(r.Availability)))
 	}
 	if r.Eligibility != nil {
 		add("eligibility", "by "+clean(string(*r.Eligibility)))

@@ -143,12 +143,15 @@ func (g *Gate) Claim(
 	ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller,
 ) (sluice.Decision, error) {
 	// sale
-	view, err := g.board.Lookup(ctx, sale)
+	view, err := g.board.Public(ctx, sale)
 	switch {
 	case errors.Is(err, sluice.ErrSaleNotFound):
+		if view != nil {
+			return g.hidden(ctx, view, &claim, caller.Address)
+		}
 		return g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound})
 	case err != nil:
-		if view = g.board.remembered(sale); view == nil {
+		if view = g.board.remembered(sale); view == nil || view.Hidden() {
 			return g.tally.refused(checkState, sluice.Decision{Code: sluice.Unavailable})
 		}
 	}
@@ -189,6 +192,38 @@ func (g *Gate) Claim(
 		}
 	}
 	return g.ask(ctx, view, claim, caller.Address, view.admissible(claim.Buyer))
+}
+
+// errHidden is why a claim on a hidden sale is refused.
+var errHidden = errors.New("admission: the sale is hidden")
+
+// hidden answers a claim on a sale that is hidden from buyers as one on a sale that
+// does not exist, unless it repeats a claim that was accepted while the sale was
+// shown (I4). A reading begun after the claim came says that its buyer has none; only
+// of those who may have one is the ledger asked.
+func (g *Gate) hidden(
+	ctx context.Context, view *View, claim *sluice.Claim, address netip.Addr,
+) (decision sluice.Decision, err error) {
+	begun := time.Now()
+	g.board.readNow(ctx, view.Sale.ID)
+	if now := g.board.View(view.Sale.ID); now != nil {
+		view = now
+	}
+	switch {
+	case view.Archived():
+		if decision, err = g.archived(ctx, view.Sale.ID, claim); decision.Code == sluice.Closed {
+			err = errHidden
+		}
+	case g.ledger == nil, !view.Asked.Before(begun) && !view.Down && view.InStep() &&
+		view.holders.covers(&view.Reading) && !view.holders.has(claim.Buyer):
+		err = errHidden
+	default:
+		decision, err = g.recall(ctx, view, claim, address, errHidden)
+	}
+	if errors.Is(err, errHidden) {
+		return g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound})
+	}
+	return decision, err
 }
 
 // busy refuses a claim without saying anything about earlier attempts with the

@@ -40,10 +40,11 @@ type lookups struct {
 	running bool
 }
 
-// lookup is one id. Err is set when done is closed.
+// lookup is one id. The rest is set when done is closed.
 type lookup struct {
-	done chan struct{}
-	err  error
+	done   chan struct{}
+	err    error
+	hidden bool // by the row that the query returned
 }
 
 // Lookup is View for a sale that may not be on the board yet: then the store is
@@ -55,28 +56,50 @@ func (b *Board) Lookup(ctx context.Context, id sluice.SaleID) (*View, error) {
 	if view := b.View(id); view != nil {
 		return view, nil
 	}
+	view, _, err := b.lookup(ctx, id)
+	return view, err
+}
+
+// Public is Lookup for a buyer, to whom a hidden sale does not exist: then the view
+// comes with sluice.ErrSaleNotFound, and of a query begun after this call as well. So
+// a sale that has just been shown is found, and one that is hidden takes as long to
+// be refused as an id that does not exist.
+func (b *Board) Public(ctx context.Context, id sluice.SaleID) (*View, error) {
+	view, err := b.Lookup(ctx, id)
+	if err != nil || !view.Hidden() {
+		return view, err
+	}
+	view, hidden, err := b.lookup(ctx, id)
+	if err == nil && hidden {
+		err = sluice.ErrSaleNotFound
+	}
+	return view, err
+}
+
+// lookup asks the store. Hidden says what the row that it returned says.
+func (b *Board) lookup(ctx context.Context, id sluice.SaleID) (_ *View, hidden bool, err error) {
 	if id.Validate() != nil {
-		return nil, sluice.ErrSaleNotFound
+		return nil, false, sluice.ErrSaleNotFound
 	}
 	if time.Since(time.Unix(0, b.lookups.failed.Load())) < lookupRest {
-		return nil, errLookup
+		return nil, false, errLookup
 	}
 	l, err := b.join(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	select {
 	case <-l.done:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, false, ctx.Err()
 	}
 	if l.err != nil {
-		return nil, l.err
+		return nil, false, l.err
 	}
 	if view := b.View(id); view != nil {
-		return view, nil
+		return view, l.hidden, nil
 	}
-	return nil, errLookup // archived, and pushed out by others meanwhile
+	return nil, false, errLookup // archived, and pushed out by others meanwhile
 }
 
 // join adds an id to those that the next query asks for.
@@ -148,6 +171,10 @@ func (b *Board) lookUpBatch(ctx context.Context, batch map[sluice.SaleID]*lookup
 	for i := range rows {
 		l := batch[rows[i].ID]
 		delete(batch, rows[i].ID)
+		if l.hidden = rows[i].Rules.Visibility == sluice.Hidden; l.hidden && b.View(rows[i].ID) != nil {
+			close(l.done) // a reading is of no use to a buyer
+			continue
+		}
 		go func() { // its reading may hang, and no other waits for it
 			b.readNow(ctx, rows[i].ID)
 			close(l.done)

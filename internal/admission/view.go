@@ -74,6 +74,11 @@ func (v *View) Watch() {
 	}
 }
 
+// Hidden reports whether the sale does not exist for buyers, Listed whether it is in
+// the lists for them.
+func (v *View) Hidden() bool { return v.Sale.Rules.Visibility == sluice.Hidden }
+func (v *View) Listed() bool { return v.Sale.Rules.Visibility == sluice.Listed }
+
 // Archived reports whether the ledger has forgotten the sale: the store answers
 // for its claims.
 func (v *View) Archived() bool { return !v.Sale.ArchivedAt.IsZero() }

@@ -82,7 +82,8 @@ type topic struct {
 	at        time.Time // when current was made
 }
 
-// event is a state of a sale, as the stream has it.
+// event is a state of a sale, as the stream has it. One without text is the last:
+// the sale has been hidden from buyers.
 type event struct{ text []byte }
 
 func newFan(o EventsOptions, board func(sluice.SaleID) *admission.View, now func() time.Time) *fan {
@@ -186,8 +187,16 @@ func (f *fan) look() bool {
 			continue
 		}
 		view.Watch()
+		if view.Hidden() {
+			if t.body != nil {
+				t.body = nil
+				t.current.Store(&event{})
+				t.wake()
+			}
+			continue
+		}
 		body := view.Body.(*saleBody)
-		if body == t.body || body.sale.State == t.body.sale.State && f.now().Sub(t.at) < f.Pace {
+		if t.body != nil && (body == t.body || body.sale.State == t.body.sale.State && f.now().Sub(t.at) < f.Pace) {
 			continue
 		}
 		f.tell(t, body)
@@ -235,7 +244,7 @@ type stream struct {
 func (st *stream) begin(head []byte) bool {
 	st.beat = time.Now().Add(st.fan.Heartbeat/2 + rand.N(st.fan.Heartbeat/2+1)) // not all at the same time
 	st.sent = st.topic.current.Load()
-	if st.out.send(append(head, st.sent.text...)) != nil {
+	if st.out.send(append(head, st.sent.text...)) != nil || st.sent.text == nil {
 		st.end()
 		return false
 	}
@@ -249,7 +258,9 @@ func (st *stream) serve() {
 	for !st.fan.ended() {
 		var text []byte
 		if e := st.topic.current.Load(); e != st.sent {
-			st.sent, text = e, e.text
+			if st.sent, text = e, e.text; text == nil {
+				return
+			}
 		} else if now := time.Now(); !now.Before(st.beat) {
 			st.beat, text = now.Add(st.fan.Heartbeat), heartbeat
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -194,6 +195,7 @@ func rulesMessage(r *sluice.Rules) api.Rules {
 		Admission: unlessZero(api.Admission{Ratio: r.AdmissionRatio, Shared: r.AdmissionShared}),
 		Ticket:    unlessZero(r.Ticket), Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
 		Eligibility: unlessZero(r.Eligibility),
+		Visibility:  cmp.Or(r.Visibility, api.Listed), Availability: cmp.Or(r.Availability, api.Exact),
 	}
 	if !r.AdmissionShared {
 		rules.AdmissionRatio = unlessZero(r.AdmissionRatio)

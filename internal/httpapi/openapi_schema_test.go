@@ -110,6 +110,14 @@ var leaves = map[reflect.Type]object{
 	},
 	reflect.TypeFor[sluice.BuyerID](): {"type": "string", "description": "1 to 128 bytes of UTF-8"},
 	reflect.TypeFor[sluice.Key]():     {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
+	reflect.TypeFor[sluice.Visibility](): {
+		"type": "string", "enum": []sluice.Visibility{api.Listed, sluice.Unlisted, sluice.Hidden},
+		"description": "who finds the sale: every buyer; by its id alone; no buyer, for whom it does not exist",
+	},
+	reflect.TypeFor[sluice.Availability](): {
+		"type": "string", "enum": []sluice.Availability{api.Exact, sluice.Some, sluice.None},
+		"description": "what buyers read of the units: all; whether there are any; nothing",
+	},
 	reflect.TypeFor[sluice.State](): {"type": "string", "enum": []sluice.State{
 		sluice.StateUpcoming, sluice.StateOpen, sluice.StatePaused, sluice.StateSoldOut, sluice.StateClosed,
 		sluice.StateUnavailable,

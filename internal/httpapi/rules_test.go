@@ -23,11 +23,14 @@ func TestRulesOfASale(t *testing.T) {
 		Challenge:      sluice.Challenge{Difficulty: 18},
 		Risk:           sluice.Risk{URL: "https://risk.example/check", TimeoutMS: 300, OnFailure: sluice.Allow},
 		Eligibility:    sluice.EligibleToken,
+		Visibility:     sluice.Unlisted,
+		Availability:   sluice.Some,
 	}
 	const everything = `{"buyer_rate":{"requests":10,"per_s":1,"shared":true},` +
 		`"address_rate":{"requests":100,"per_s":60,"shared":true},` +
 		`"admission_ratio":1.5,"ticket":{"before_s":60},"challenge":{"difficulty":18},` +
-		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},"eligibility":"token"}`
+		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},"eligibility":"token",` +
+		`"visibility":"unlisted","availability":"some"}`
 	none, shared := sluice.Rules{}, sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true}
 	with := func(edit func(*sluice.Rules)) sluice.Rules {
 		rules := all
@@ -62,7 +65,8 @@ func TestRulesOfASale(t *testing.T) {
 		}), ""},
 		{
 			"null takes all away",
-			`{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null}`, all, none, "",
+			`{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null,
+			"visibility":"listed","availability":"exact"}`, all, none, "",
 		},
 		{
 			"a rate is not shared unless it says so", `{"buyer_rate":{"requests":3,"per_s":2}}`, none,
@@ -130,6 +134,9 @@ func TestRulesOfASale(t *testing.T) {
 			"risk's policy", `{"risk":{"url":"https://risk.example/","on_failure":"shrug"}}`, none, none,
 			`on_failure "shrug": want allow or deny`,
 		},
+		{"unknown visibility", `{"visibility":"private"}`, none, none, `visibility "private": want listed, unlisted or hidden`},
+		{"empty visibility", `{"visibility":""}`, none, none, "visibility: want listed, unlisted or hidden"},
+		{"unknown availability", `{"availability":"few"}`, none, none, `availability "few": want exact, some or none`},
 		{"unknown eligibility", `{"eligibility":"vip"}`, none, none, `eligibility "vip": want token or list`},
 		{"empty eligibility", `{"eligibility":""}`, none, none, "eligibility: want token or list"},
 	} {

@@ -30,7 +30,7 @@ type saleBody struct {
 // before: its server_time is the moment of the snapshot in which the sale first
 // looked like this, and the ETag stays.
 func EncodeSale(v, before *admission.View) any {
-	public := publicSale(v)
+	public := PublicSale(v)
 	if before != nil {
 		if old, ok := before.Body.(*saleBody); ok && sameSale(old.sale, public) {
 			return old
@@ -49,13 +49,21 @@ func sameSale(a, b api.Sale) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-func publicSale(v *admission.View) api.Sale {
+// PublicSale is a sale as buyers read it. What its rules keep from them changes no
+// byte of it: neither its ETag nor its stream shows that something has been sold.
+func PublicSale(v *admission.View) api.Sale {
 	sale := SaleMessage(&v.Sale, v.Shown())
 	if !v.Archived() && (v.Down || !v.InStep()) {
 		sale.State = sluice.StateUnavailable
 	}
 	if sale.State == sluice.StateUnavailable {
 		sale.Available = nil
+	}
+	if shows := v.Sale.Rules.Availability; shows != sluice.Exact {
+		sale.Shows, sale.Total, sale.Available = shows, nil, nil
+		if shows != sluice.Some && sale.State == sluice.StateSoldOut {
+			sale.State = sluice.StateOpen
+		}
 	}
 	return sale
 }
@@ -70,9 +78,9 @@ func (s *Server) showSale(w http.ResponseWriter, r *http.Request) {
 	view.Body.(*saleBody).answer.ServeHTTP(w, r)
 }
 
-// view finds the sale of the path on the board, or in the store.
+// view finds the sale of the path on the board, or in the store, for buyers.
 func (s *Server) view(r *http.Request) (*admission.View, error) {
-	view, err := s.Board.Lookup(r.Context(), pathSale(r))
+	view, err := s.Board.Public(r.Context(), pathSale(r))
 	if err == nil {
 		view.Watch()
 	}
@@ -106,7 +114,7 @@ func (s *Server) makeList() *saleList {
 	}
 	list := &saleList{version: now}
 	for _, view := range sortedViews(s.Board.Views()) {
-		if body := view.Body.(*saleBody); body.sale.State != sluice.StateClosed {
+		if body := view.Body.(*saleBody); body.sale.State != sluice.StateClosed && view.Listed() {
 			list.bodies = append(list.bodies, body)
 		}
 	}

@@ -43,6 +43,7 @@ function onSale(sale) {
   if (outdated(sale)) sale = { ...sale, state: "sold_out", available: 0 };
   const before = view.sale && state();
   view.sale = sale;
+  if (view.note?.key === "noSale") view.note = null; // the shop shows it again
   const after = state();
   if (["sold_out", "paused"].includes(before) && after === "open") reopenedAt = clock.now();
   if (after !== "open") view.came = null;
@@ -69,7 +70,7 @@ const older = (sale, moment) => Date.parse(sale.server_time) < moment && clock.n
 const outdated = (sale) => sale.state === "open" && older(sale, soldOutAt);
 
 // enough: there were fewer units than were asked for, and now there are enough.
-const enough = (sale) => view.note?.wants && !older(sale, view.note.at) && units(sale) >= view.note.wants;
+const enough = (sale) => view.note?.wants && !sale.shows && !older(sale, view.note.at) && units(sale) >= view.note.wants;
 const units = (sale) => sale.available ?? Infinity;
 
 // state is the sale's at this very moment: opening and closing need no message.
@@ -215,6 +216,10 @@ async function refused(problem, { key, quantity }) {
   const until = state();
   switch (problem.code) {
     case "sold_out":
+      if (view.sale.shows === "none") { // no reading says more than this answer
+        view.note = { key: "soldOutNow", until };
+        return;
+      }
       soldOutAt = clock.now();
       view.sale = { ...view.sale, state: "sold_out", available: 0 };
       setTimeout(live.ask, COPY + Math.random() * COPY); // no event reports what has not changed
@@ -311,7 +316,7 @@ function render() {
   panel.render();
 }
 
-const WARN = ["insufficient", "limit", "limitMany", "notEligible", "noSale"];
+const WARN = ["insufficient", "soldOutNow", "limit", "limitMany", "notEligible", "noSale"];
 
 // kind is how the status looks.
 function kind(now) {
@@ -364,14 +369,15 @@ function renderCountdown(sale, now) {
 }
 
 function renderStock(sale, now) {
-  const shows = ["open", "sold_out", "paused"].includes(now) && sale.total !== 0;
+  const shows = (sale?.shows ? ["open", "sold_out"] : ["open", "sold_out", "paused"]).includes(now) &&
+    sale.total !== 0 && sale.shows !== "none";
   $("stock").hidden = !shows;
   if (!shows) return;
   const n = now === "sold_out" ? 0 : sale.available;
   $("stock-bar").hidden = sale.total === null || n === null;
   $("stock-bar").max = sale.total ?? 1;
   $("stock-bar").value = n ?? 0;
-  set("stock-text", n === null ? t("unlimited") : t("left", { n: number(n), total: sale.total === null ? null : number(sale.total) }));
+  set("stock-text", n === null ? t(sale.shows ? "inStock" : "unlimited") : t("left", { n: number(n), total: sale.total === null ? null : number(sale.total) }));
 }
 
 function renderButton(now) {
@@ -408,6 +414,7 @@ function label(now) {
 function status(now) {
   if (view.note?.wants) {
     const n = view.sale.available;
+    if (view.sale.shows) return ["insufficientKept"];
     return n > 0 && n < view.note.wants ? ["insufficient", { n }] : ["insufficientAny"];
   }
   if (view.note) return [view.note.key, view.note.values];
@@ -421,6 +428,7 @@ function status(now) {
   if (now === "sold_out") return ["soldOut"];
   if (now === "paused") return ["pausedText"];
   if (now === "upcoming") return tickets.status() ?? ["early"];
+  if (now === "open" && view.came && view.sale.shows) return ["backKept"];
   if (now === "open") return view.came && view.sale.available > 0 ? [view.came, { n: view.sale.available }] : ["ready"];
   return [];
 }
