@@ -30,8 +30,9 @@ const (
 	EventOrderRejected  EventType = "order.rejected"
 	EventOrderRefundDue EventType = "order.refund_due"
 	EventOrderRefunded  EventType = "order.refunded"
-	// EventPaymentRefused: a second payment, of another id, for an order that
-	// has one. Money may have moved; the order stays as it is.
+	// EventPaymentRefused: a payment that was not recorded: the order has another one,
+	// another order has it, or it is of another amount. Money may have moved; the
+	// order stays as it is.
 	EventPaymentRefused EventType = "order.payment_refused"
 
 	EventSaleCreated     EventType = "sale.created"
@@ -73,9 +74,9 @@ type Event struct {
 	// Sale is the store's row of the sale as it was then, of events of sales;
 	// else zero.
 	Sale Sale
-	// RefusedPayment is the payment that was not recorded, of
+	// RefusedPayment is the payment that was not recorded, and RefusedReason why, of
 	// EventPaymentRefused.
-	RefusedPayment string
+	RefusedPayment, RefusedReason string
 }
 
 // NewOrderEvent makes the event of a change of an order, given the order as it
@@ -83,7 +84,7 @@ type Event struct {
 func NewOrderEvent(seq int64, now Order, change HistoryEntry) Event {
 	e := Event{Seq: seq, Type: orderEvent(change.To), At: change.At, Order: now.when(change.To, change.At)}
 	if change.From == change.To {
-		e.Type, e.RefusedPayment = EventPaymentRefused, change.PaymentID
+		e.Type, e.RefusedPayment, e.RefusedReason = EventPaymentRefused, change.PaymentID, change.Reason
 	}
 	return e
 }

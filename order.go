@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -70,6 +71,15 @@ type Order struct {
 	// comes later does not change it. Endings that a version without this count
 	// wrote have it false.
 	Unpaid bool
+}
+
+// Due is the amount to charge for the order: the price of one times the quantity.
+func (o *Order) Due() Money {
+	due := Money{Amount: math.MaxInt64, Currency: o.Price.Currency} // as far as it can be counted
+	if o.Quantity < 1 || o.Price.Amount <= due.Amount/o.Quantity {
+		due.Amount = o.Price.Amount * o.Quantity
+	}
+	return due
 }
 
 // Record returns the claim that the order came from.
@@ -181,6 +191,7 @@ type Change struct {
 	By        string // who asks, for the history: "buyer", the name of an admin's key, a node's name
 	Reason    string // why; kept on the order when it is rejected
 	PaymentID string // of Pay: 1 to 128 bytes
+	Paid      Money  // of Pay: what was paid; zero if that is not known
 }
 
 // Unpaid reports whether the change, if it ends a pending order, is an unpaid
@@ -194,7 +205,7 @@ func (c *Change) Unpaid() bool {
 type HistoryEntry struct {
 	Order     OrderID
 	At        time.Time // by the store's clock
-	From, To  Status    // the same when a payment was refused
+	From, To  Status    // the same when a payment was refused: then the reason says why
 	Action    Action
 	By        string
 	Reason    string
@@ -212,16 +223,34 @@ func (e *OrderStateError) Error() string {
 	return fmt.Sprintf("order %s is %s: %s is not possible", e.Order, e.Status, e.Action)
 }
 
-// PaymentConflictError: the order was paid with another payment. The attempt
-// is in the order's history.
+// PaymentConflictError: the order was paid with another payment, or the payment
+// is another order's. The attempt is in the order's history.
 type PaymentConflictError struct {
 	Order OrderID
-	Have  string // the payment that the order has
+	Have  string  // the payment that the order has, or
+	Other OrderID // the order that has the payment
 }
 
 func (e *PaymentConflictError) Error() string {
+	if e.Other != "" {
+		return fmt.Sprintf("order %s: the payment is order %s's", e.Order, e.Other)
+	}
 	return fmt.Sprintf("order %s was paid with another payment, %q", e.Order, e.Have)
 }
+
+// PaymentAmountError: what was paid is not what the order costs (Order.Due). The
+// attempt is in the order's history.
+type PaymentAmountError struct {
+	Order     OrderID
+	Paid, Due Money
+}
+
+func (e *PaymentAmountError) Error() string {
+	return fmt.Sprintf("order %s: %s was paid, %s is due", e.Order, e.Paid, e.Due)
+}
+
+// String is the amount in minor units, and the currency.
+func (m Money) String() string { return fmt.Sprintf("%d %s", m.Amount, m.Currency) }
 
 // Release is the way of an ended order's units back to the ledger. It is
 // written with the ending, in the same transaction, and stamped with the epoch
@@ -254,7 +283,12 @@ type SettleStore interface {
 	// history, and, when units return, lowers the sale's taken and writes the
 	// release. A repeat returns the order as it is.
 	//
-	// Errors: ErrOrderNotFound, *OrderStateError, *PaymentConflictError.
+	// A payment belongs to one order, over all servers (but for those that were
+	// recorded before there was this rule, and those that are erased or deleted). One that is
+	// refused is kept in the history, since money may have moved.
+	//
+	// Errors: ErrOrderNotFound, *OrderStateError, *PaymentConflictError,
+	// *PaymentAmountError.
 	Change(ctx context.Context, change Change) (Order, error)
 
 	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and

@@ -16,9 +16,10 @@ type Event struct {
 type EventData struct {
 	Order *Order     `json:"order,omitempty"`
 	Sale  *EventSale `json:"sale,omitempty"`
-	// RefusedPaymentID is the payment that was not recorded, of
+	// RefusedPaymentID is the payment that was not recorded, and RefusedReason why, of
 	// order.payment_refused.
 	RefusedPaymentID string `json:"refused_payment_id,omitempty"`
+	RefusedReason    string `json:"refused_reason,omitempty"`
 }
 
 // EventSale is a sale as the store has it. What only the ledger knows, how much

@@ -29,6 +29,8 @@ type Order struct {
 	Status     sluice.Status   `json:"status"`
 	Reason     string          `json:"reason,omitempty"` // why it was rejected
 	Price      sluice.Money    `json:"price"`            // of one unit
+	Amount     int64           `json:"amount"`           // to charge: price times quantity, in minor units
+	Currency   string          `json:"currency"`         // of the amount
 	Meta       json.RawMessage `json:"meta"`
 	AcceptedAt Time            `json:"accepted_at"`
 	StoredAt   *Time           `json:"stored_at"`                 // null while queued
@@ -45,6 +47,9 @@ type Order struct {
 type (
 	PayOrder struct {
 		PaymentID string `json:"payment_id"`
+		// Amount in minor units and Currency, both or neither: what was paid.
+		Amount   *int64 `json:"amount,omitempty"`
+		Currency string `json:"currency,omitempty"`
 	}
 	RejectOrder struct {
 		Reason string `json:"reason"`
@@ -52,7 +57,7 @@ type (
 )
 
 // OrderChange is one change of an order. From and to are the same when a
-// second payment was refused.
+// payment was refused; then the reason says why.
 type OrderChange struct {
 	At        Time          `json:"at"`
 	From      sluice.Status `json:"from"`

@@ -16,6 +16,7 @@ const (
 	CodeSaleState       = "sale_state"
 	CodeBelowTaken      = "below_taken"
 	CodePaymentConflict = "payment_conflict"
+	CodePaymentAmount   = "payment_amount"
 
 	CodeDeadLetterNotFound = "dead_letter_not_found"
 	CodeStaleCursor        = "stale_cursor" // the feed does not know the event

@@ -43,9 +43,19 @@ func (c *Client) CancelOrder(ctx context.Context, id sluice.OrderID) (api.Order,
 
 // PayOrder records a payment, once by its id. A payment that came too late
 // makes the order refund_due, which is no error: look at the status. Another
-// payment of an order that has one is api.CodePaymentConflict.
+// payment of an order that has one, and a payment that another order has, are
+// api.CodePaymentConflict.
 func (c *Client) PayOrder(ctx context.Context, id sluice.OrderID, paymentID string) (api.Order, error) {
 	return post[api.Order](ctx, c, adminOrderPath(id)+"/pay", api.PayOrder{PaymentID: paymentID})
+}
+
+// PayOrderAmount is PayOrder that also says what was paid. If that is not what is due
+// (Order.Amount and Currency), the answer is api.CodePaymentAmount.
+func (c *Client) PayOrderAmount(
+	ctx context.Context, id sluice.OrderID, paymentID string, paid sluice.Money,
+) (api.Order, error) {
+	return post[api.Order](ctx, c, adminOrderPath(id)+"/pay",
+		api.PayOrder{PaymentID: paymentID, Amount: &paid.Amount, Currency: paid.Currency})
 }
 
 // RefundOrder records that the money of a paid or refund_due order has been

@@ -32,9 +32,14 @@ func (a *app) orderCommand() *cobra.Command {
 
 func (a *app) orderPay() *cobra.Command {
 	var payment string
+	var paid sluice.Money
 	cmd := verb(a, "pay ORDER --payment-id ID", "Record a payment",
-		func(c *client.Client, ctx context.Context, id sluice.OrderID) (api.Order, error) {
-			order, err := c.PayOrder(ctx, id, payment)
+		func(c *client.Client, ctx context.Context, id sluice.OrderID) (order api.Order, err error) {
+			if paid.Currency == "" {
+				order, err = c.PayOrder(ctx, id, payment)
+			} else {
+				order, err = c.PayOrderAmount(ctx, id, payment, paid)
+			}
 			if err == nil && order.Status == sluice.RefundDue {
 				a.say("%s: the money must go back (refund_due). When it is back: sluice order refund %s", whyRefund(ctx, c, id), id)
 			}
@@ -42,8 +47,12 @@ func (a *app) orderPay() *cobra.Command {
 		}, a.printOrder)
 	cmd.Long = "Records a payment, once by its id; Sluice moves no money. A payment that came too\n" +
 		"late, or for an order that has ended, makes the order refund_due. Another payment\n" +
-		"of a paid order is refused (payment_conflict), and recorded in the order's history."
+		"of a paid order, one that another order has (payment_conflict), and one of another\n" +
+		"amount than is due (payment_amount) are refused, and recorded in the order's history."
 	cmd.Flags().StringVar(&payment, "payment-id", "", "`ID` that the payment has in your books")
+	cmd.Flags().Int64Var(&paid.Amount, "amount", 0, "`N` minor units that were paid; with --currency")
+	cmd.Flags().StringVar(&paid.Currency, "currency", "", "its `CURRENCY`, like CNY")
+	cmd.MarkFlagsRequiredTogether("amount", "currency")
 	return needs(cmd, "payment-id")
 }
 
@@ -145,6 +154,7 @@ func (a *app) printOrder(o api.Order) error {
 		{"buyer", string(o.BuyerID)},
 		{"units", figures.Thousands(o.Quantity)},
 		{"price", money(o.Price) + " each"},
+		{"amount", amountDue(&o)},
 		{"status", string(o.Status)},
 		{"reason", o.Reason},
 		{"payment", o.PaymentID},
@@ -156,6 +166,14 @@ func (a *app) printOrder(o api.Order) error {
 		{"kept until", timeOrNone(o.KeepUntil)},
 		{"changed", timeOrNone(o.UpdatedAt)},
 	})
+}
+
+// amountDue is empty for an order that an older server shows.
+func amountDue(o *api.Order) string {
+	if o.Currency == "" {
+		return ""
+	}
+	return money(sluice.Money{Amount: o.Amount, Currency: o.Currency})
 }
 
 func (a *app) printHistory(h api.OrderHistory) error {
@@ -246,6 +264,7 @@ func (a *app) orderExport() *cobra.Command {
 var csvHeader = []string{
 	"order_id", "sale_id", "buyer_id", "quantity", "status", "reason", "price_amount", "price_currency", "payment_id",
 	"accepted_at", "stored_at", "expires_at", "keep_until", "updated_at", "idempotency_key", "epoch", "seq", "meta",
+	"amount", "currency",
 }
 
 func csvRow(o *api.Order) []string {
@@ -256,6 +275,7 @@ func csvRow(o *api.Order) []string {
 		o.AcceptedAt.String(), timeOrNone(o.StoredAt), timeOrNone(o.ExpiresAt), timeOrNone(o.KeepUntil),
 		timeOrNone(o.UpdatedAt),
 		cell(string(o.Key)), number(o.Epoch), number(o.Seq), cell(metaText(o)),
+		number(o.Amount), o.Currency,
 	}
 }
 

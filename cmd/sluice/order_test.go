@@ -76,6 +76,11 @@ func TestOrderChanges(t *testing.T) {
 		body string
 	}{
 		{[]string{"pay", id, "--payment-id", "p-1"}, sluice.Paid, `{"payment_id":"p-1"}`},
+		{
+			[]string{"pay", id, "--payment-id", "p-1", "--amount", "3800", "--currency", "CNY"},
+			sluice.Paid,
+			`{"payment_id":"p-1","amount":3800,"currency":"CNY"}`,
+		},
 		{[]string{"cancel", id}, sluice.Cancelled, ""},
 		{[]string{"refund", id}, sluice.Refunded, ""},
 		{[]string{"reject", id, "--reason", "no such colour"}, sluice.Rejected, `{"reason":"no such colour"}`},
@@ -94,7 +99,9 @@ func TestOrderChanges(t *testing.T) {
 		!strings.Contains(late.stderr, "sluice order refund "+id) || !strings.Contains(late.out, "refund_due") {
 		t.Errorf("%+v", late)
 	}
-	for _, code := range []string{api.CodePaymentConflict, api.CodeOrderEnded, api.CodeOrderQueued} {
+	for _, code := range []string{
+		api.CodePaymentConflict, api.CodePaymentAmount, api.CodeOrderEnded, api.CodeOrderQueued,
+	} {
 		shop.answers[path+"/pay"] = always(api.Problem{Status: 409, Code: code, Title: "T"})
 		if got := command(t, env, "order", "pay", id, "--payment-id", "p-2"); got.code != exitFailed ||
 			!strings.HasPrefix(got.stderr, "sluice: "+code+": ") || got.out != "" {

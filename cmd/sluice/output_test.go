@@ -29,7 +29,7 @@ var sampleSale = api.AdminSale{
 
 var sampleOrder = api.Order{
 	OrderID: "phone.0123456789abcdef0123456789abcdef", SaleID: "phone", BuyerID: "alice", Quantity: 1, Status: "pending",
-	Price: sluice.Money{Amount: 99900, Currency: "CNY"}, Meta: []byte(`{"colour":"red"}`), AcceptedAt: noon, StoredAt: &noon,
+	Price: sluice.Money{Amount: 99900, Currency: "CNY"}, Amount: 99900, Currency: "CNY", Meta: []byte(`{"colour":"red"}`), AcceptedAt: noon, StoredAt: &noon,
 	ExpiresAt: &noon, Key: "key-0001",
 }
 

@@ -84,7 +84,7 @@ func EventMessage(e *sluice.Event) api.Event {
 	v := api.Event{ID: e.ID(), Seq: e.Seq, Type: e.Type, CreatedAt: api.At(e.At)}
 	if e.Order.ID != "" {
 		order := adminOrderMessage(&e.Order)
-		v.Data = api.EventData{Order: &order, RefusedPaymentID: e.RefusedPayment}
+		v.Data = api.EventData{Order: &order, RefusedPaymentID: e.RefusedPayment, RefusedReason: e.RefusedReason}
 		return v
 	}
 	s := &e.Sale

@@ -691,13 +691,26 @@ func TestUnitsComeBack(t *testing.T) {
 		t.Errorf("refunded: %s", r.body)
 	}
 	d := buy("dave")
+	// Money that is not this order's: the order stays as it is, and can be paid.
+	s.must(admin(d, "pay", `{"payment_id":"p-2"}`), 409, "payment_conflict")
+	wrong := s.must(admin(d, "pay", `{"payment_id":"p-4","amount":1,"currency":"CNY"}`), 409, "payment_amount")
+	if !strings.Contains(wrong.body, "1 CNY was paid") {
+		t.Errorf("another amount: %s", wrong.body)
+	}
 	for _, bad := range []string{
+		`{"payment_id":"p-4","amount":1}`, `{"payment_id":"p-4","currency":"CNY"}`,
+		`{"payment_id":"p-4","amount":"1","currency":"CNY"}`,
 		``, `{}`, `{"payment_id":""}`, `{"payment_id":"` + strings.Repeat("p", 129) + `"}`,
 		`{"payment":"p"}`,
 	} {
 		s.must(admin(d, "pay", bad), 400, "bad_request")
 	}
 	s.must(admin(d, "reject", `{"reason":""}`), 400, "bad_request")
+	now := s.must(s.admin("GET", "/v1/admin/orders/"+d, ""), 200)
+	exact := fmt.Sprintf(`{"payment_id":"p-4","amount":%s,"currency":%q}`, now.text("amount"), now.text("currency"))
+	if paid := s.must(admin(d, "pay", exact), 200); paid.text("status") != "paid" {
+		t.Errorf("paid: %s", paid.body)
+	}
 	s.must(admin("phone."+strings.Repeat("0", 32), "pay", `{"payment_id":"p"}`), 404, "order_not_found")
 
 	history := s.must(s.admin("GET", "/v1/admin/orders/"+c+"/history", ""), 200)

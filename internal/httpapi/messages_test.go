@@ -92,12 +92,12 @@ func TestSaleViews(t *testing.T) {
 func TestOrderViews(t *testing.T) {
 	now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 	o := sluice.Order{
-		ID: "s1.x", Sale: "s1", Buyer: "b", Key: "key-0001", Quantity: 1, Meta: `{"a":1}`,
-		Price: sluice.Money{Amount: 1, Currency: "CNY"}, Status: sluice.Queued, Epoch: 1, Seq: 7, AcceptedAt: now,
+		ID: "s1.x", Sale: "s1", Buyer: "b", Key: "key-0001", Quantity: 2, Meta: `{"a":1}`,
+		Price: sluice.Money{Amount: 9, Currency: "CNY"}, Status: sluice.Queued, Epoch: 1, Seq: 7, AcceptedAt: now,
 	}
 	got, _ := json.Marshal(orderMessage(&o))
-	want := `{"order_id":"s1.x","sale_id":"s1","quantity":1,"status":"queued","price":{"amount":1,"currency":"CNY"},"meta":{"a":1},` +
-		`"accepted_at":"2026-11-11T12:00:00.000Z","stored_at":null,"expires_at":null}`
+	want := `{"order_id":"s1.x","sale_id":"s1","quantity":2,"status":"queued","price":{"amount":9,"currency":"CNY"},` +
+		`"amount":18,"currency":"CNY","meta":{"a":1},"accepted_at":"2026-11-11T12:00:00.000Z","stored_at":null,"expires_at":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -248,6 +248,7 @@ func (c *checked) selling() {
 	admin(200, "GET", "/v1/admin"+order[len("/v1"):], "")
 	admin(200, "POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-1"}`)
 	admin(409, "POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-2"}`)
+	admin(409, "POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-1","amount":0,"currency":"CNY"}`)
 	admin(200, "GET", "/v1/admin/orders/"+id+"/history", "")
 	c.call(409, false, "POST", order+"/cancel", "", c.auth("alice"))
 	admin(200, "POST", "/v1/admin/orders/"+id+"/refund", "")
@@ -334,7 +335,7 @@ func (c *checked) conflicts() {
 		id := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth(buyer),
 			"Idempotency-Key: attempt-1").text("order_id")
 		c.must(c.eventually(func() answer {
-			return c.admin("POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-1"}`)
+			return c.admin("POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-of-`+buyer+`"}`)
 		}, 200), 200)
 		return id
 	}

@@ -152,8 +152,10 @@ func (s *Server) orders(r *http.Request, filter sluice.OrderFilter, places []cha
 
 // orderMessage is a buyer's own order.
 func orderMessage(o *sluice.Order) api.Order {
+	due := o.Due()
 	v := api.Order{
 		OrderID: o.ID, SaleID: o.Sale, Quantity: o.Quantity, Status: o.Status, Reason: o.Reason, Price: o.Price,
+		Amount: due.Amount, Currency: due.Currency,
 		AcceptedAt: api.At(o.AcceptedAt), StoredAt: api.AtOrNull(o.StoredAt), ExpiresAt: api.AtOrNull(o.ExpiresAt),
 	}
 	if o.Meta != "" {
@@ -197,8 +199,14 @@ func (s *Server) payOrder(r *http.Request, message *api.PayOrder) (any, error) {
 	if err := checkWords("payment_id", message.PaymentID); err != nil {
 		return nil, err
 	}
-	return s.changeOrder(r, sluice.Change{Action: sluice.Pay, PaymentID: message.PaymentID, By: admin(r).Name},
-		adminOrderMessage)
+	pay := sluice.Change{Action: sluice.Pay, PaymentID: message.PaymentID, By: admin(r).Name}
+	switch {
+	case message.Amount != nil && message.Currency != "":
+		pay.Paid = sluice.Money{Amount: *message.Amount, Currency: message.Currency}
+	case message.Amount != nil || message.Currency != "":
+		return nil, badRequest("amount and currency: want both or neither")
+	}
+	return s.changeOrder(r, pay, adminOrderMessage)
 }
 
 // rejectOrder ends an order that failed after the grab.

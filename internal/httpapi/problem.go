@@ -43,7 +43,8 @@ var codes = map[string]struct {
 	api.CodeOrderEnded:         {http.StatusConflict, "The order has ended"},
 	api.CodeOrderQueued:        {http.StatusConflict, "The order is still queued"},
 	api.CodeSaleState:          {http.StatusConflict, "The sale is not in a state that allows this"},
-	api.CodePaymentConflict:    {http.StatusConflict, "The order was paid with another payment"},
+	api.CodePaymentConflict:    {http.StatusConflict, "The order has another payment, or another order has this one"},
+	api.CodePaymentAmount:      {http.StatusConflict, "The payment is not of the amount that is due"},
 	api.CodeBelowTaken:         {http.StatusConflict, "Fewer than the units already taken"},
 	api.CodeDeadLetterNotFound: {http.StatusNotFound, "No such dead letter"},
 	api.CodeStaleCursor:        {http.StatusConflict, "The feed does not know this event"},
@@ -144,8 +145,15 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	} else if ended, ok := errors.AsType[*sluice.OrderStateError](err); ok {
 		problem(w, api.CodeOrderEnded, fmt.Sprintf("the order is %s; %s is not possible", ended.Status, ended.Action))
 	} else if paid, ok := errors.AsType[*sluice.PaymentConflictError](err); ok {
-		problem(w, api.CodePaymentConflict, fmt.Sprintf("the order has the payment %q; the other one is in its history",
-			paid.Have))
+		detail := fmt.Sprintf("the order has the payment %q; the other one is in its history", paid.Have)
+		if paid.Other != "" {
+			detail = fmt.Sprintf("the order %s has this payment; the attempt is in the history of order %s", paid.Other,
+				paid.Order)
+		}
+		problem(w, api.CodePaymentConflict, detail)
+	} else if wrong, ok := errors.AsType[*sluice.PaymentAmountError](err); ok {
+		problem(w, api.CodePaymentAmount, fmt.Sprintf("%s was paid, %s is due (in minor units); the attempt is in the "+
+			"order's history", wrong.Paid, wrong.Due))
 	} else if gone, ok := errors.AsType[*sluice.EventsGoneError](err); ok {
 		problem(w, api.CodeGone, fmt.Sprintf("events up to number %d are deleted, as order_retention says", gone.First-1))
 	} else if _, ok := errors.AsType[*sluice.PendingError](err); ok {

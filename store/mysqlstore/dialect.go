@@ -240,6 +240,7 @@ var own = map[string]string{
 		WHERE c.event IS NULL OR c.event >= ?`,
 	"Purge.DeleteChanges": `DELETE order_changes FROM ` + list + `
 		STRAIGHT_JOIN order_changes ON order_changes.order_id = list.id`,
+	"Purge.DeletePayments": `DELETE payments FROM ` + list + ` STRAIGHT_JOIN payments ON payments.order_id = list.id`,
 	"Purge.DeleteOrders": `DELETE orders FROM ` + list + `
 		STRAIGHT_JOIN orders FORCE INDEX (orders_order_id) ON orders.order_id = list.id`,
 	"Events.NewChanges": `SELECT c.position, c.order_id, c.changed_at, o.sale_id, o.position, coalesce(m.position, 0)

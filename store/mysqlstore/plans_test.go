@@ -15,7 +15,8 @@ import (
 func TestPlansOfAll(t *testing.T) {
 	t.Parallel()
 	for name, analyze := range map[string]string{
-		"of the engine":  "ANALYZE TABLE orders, releases, order_changes, sale_buyers, sale_events, order_events, sales",
+		"of the engine": "ANALYZE TABLE orders, releases, order_changes, payments, sale_buyers, sale_events, order_events, " +
+			"sales",
 		"of all columns": "ANALYZE TABLE orders PERSISTENT FOR ALL",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,10 @@ import (
 const (
 	someone = "tester"
 	why     = "because"
-	payment = "payment-1"
 )
+
+// paymentOf is the usual payment of an order.
+func paymentOf(order sluice.OrderID) string { return "payment-of-" + string(order) }
 
 var actionsOfOrders = []sluice.Action{sluice.Pay, sluice.Cancel, sluice.Expire, sluice.Reject, sluice.Refund}
 
@@ -24,7 +26,7 @@ var actionsOfOrders = []sluice.Action{sluice.Pay, sluice.Cancel, sluice.Expire, 
 func want(order sluice.OrderID, action sluice.Action) sluice.Change {
 	c := sluice.Change{Order: order, Action: action, By: someone, Reason: why}
 	if action == sluice.Pay {
-		c.PaymentID = payment
+		c.PaymentID = paymentOf(order)
 	}
 	return c
 }
@@ -173,7 +175,7 @@ func oneStep(t *testing.T, s sluice.Store, id sluice.OrderID, action sluice.Acti
 		}
 		switch action {
 		case sluice.Pay:
-			after.PaymentID = payment
+			after.PaymentID = paymentOf(id)
 		case sluice.Reject:
 			after.Reason = why
 		case sluice.Expire:
@@ -214,7 +216,7 @@ func steps(before, after *sluice.Order, action sluice.Action, to sluice.Status,
 		By: someone, Reason: why,
 	}
 	if action == sluice.Pay {
-		last.PaymentID = payment
+		last.PaymentID = paymentOf(before.ID)
 	}
 	if two {
 		entries = append(entries, sluice.HistoryEntry{
@@ -326,6 +328,7 @@ func testChangeInvalid(t *testing.T, db Database) {
 			"payment with NUL":       {Order: order, Action: sluice.Pay, PaymentID: "a\x00b"},
 			"payment of two lines":   {Order: order, Action: sluice.Pay, PaymentID: "a\nb"},
 			"payment not UTF-8":      {Order: order, Action: sluice.Pay, PaymentID: "\xff"},
+			"cancel with an amount":  {Order: order, Action: sluice.Cancel, Paid: sluice.Money{Amount: 1, Currency: "CNY"}},
 			"cancel with payment":    {Order: order, Action: sluice.Cancel, PaymentID: "p"},
 			"the store's own reason": {Order: order, Action: sluice.Reject, Reason: sluice.NotCovered},
 			"over-long reason":       {Order: order, Action: sluice.Reject, Reason: strings.Repeat("r", 1025)},
@@ -367,13 +370,14 @@ func testPaymentConflict(t *testing.T, db Database) {
 		if diff := cmp.Diff(past, history(t, s, order)); diff != "" {
 			t.Errorf("%s: history after repeats (-want +got):\n%s", status, diff)
 		}
-		for _, other := range []string{"payment-2", "payment-2", "PAYMENT-1", "payment-1 ", "payment-2"} {
+		others := []string{"payment-2", strings.ToUpper(paymentOf(order)), paymentOf(order) + " "}
+		for _, other := range []string{others[0], others[0], others[1], others[2], others[0]} {
 			c := want(order, sluice.Pay)
 			c.PaymentID = other
 			unchanged(t, s, "phones", func() {
 				got, err := s.Change(t.Context(), c)
 				conflict := (*sluice.PaymentConflictError)(nil)
-				if !errors.As(err, &conflict) || *conflict != (sluice.PaymentConflictError{Order: order, Have: payment}) ||
+				if !errors.As(err, &conflict) || *conflict != (sluice.PaymentConflictError{Order: order, Have: paymentOf(order)}) ||
 					got != (sluice.Order{}) {
 					t.Errorf("%s: %+v, error %v", status, got, err)
 				}
@@ -383,14 +387,14 @@ func testPaymentConflict(t *testing.T, db Database) {
 		if len(got) != len(past)+3 { // the same attempt is kept once
 			t.Fatalf("%s: %d entries, want %d", status, len(got), len(past)+3)
 		}
-		for i, other := range []string{"payment-2", "PAYMENT-1", "payment-1 "} {
+		for i, other := range others {
 			e := got[len(past)+i]
 			if at := e.At; at.Before(past[len(past)-1].At) {
 				t.Errorf("%s: refused at %v, before the entry before it", status, at)
 			}
 			want := sluice.HistoryEntry{
 				Order: order, At: e.At, From: status, To: status, Action: sluice.Pay, By: someone,
-				Reason: why, PaymentID: other,
+				Reason: "payment_conflict: the order has another payment", PaymentID: other,
 			}
 			if diff := cmp.Diff(want, e); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", status, diff)
@@ -399,6 +403,88 @@ func testPaymentConflict(t *testing.T, db Database) {
 		if status == sluice.Paid { // the refund of an order that refused payments
 			change(t, s, want(order, sluice.Refund))
 		}
+	}
+	given(t, s)
+	mustBeSound(t, s, "phones")
+}
+
+// A payment of another amount or currency than is due is refused and recorded,
+// whatever the order's status, and changes nothing.
+func testPaymentAmount(t *testing.T, db Database) {
+	s := db.Open(t)
+	src := selling(t, s, "phones", 100)
+	for _, status := range []sluice.Status{
+		sluice.Pending, sluice.Paid, sluice.Cancelled, sluice.Expired, sluice.Rejected, sluice.RefundDue, sluice.Refunded,
+	} {
+		o := read1(t, s, become(t, s, db, src, status))
+		past, due := history(t, s, o.ID), sluice.Money{Amount: 3 * o.Price.Amount, Currency: o.Price.Currency}
+		if o.Due() != due {
+			t.Fatalf("%s is due for %d of %s", o.Due(), o.Quantity, o.Price)
+		}
+		c := want(o.ID, sluice.Pay)
+		for i, paid := range []sluice.Money{o.Price, {Amount: due.Amount, Currency: "EUR"}, {Amount: -1, Currency: "CNY"}} {
+			c.PaymentID, c.Paid = fmt.Sprintf("%s-%d", paymentOf(o.ID), i), paid
+			for range 2 {
+				unchanged(t, s, "phones", func() {
+					_, err := s.Change(t.Context(), c)
+					wrong := (*sluice.PaymentAmountError)(nil)
+					if !errors.As(err, &wrong) || *wrong != (sluice.PaymentAmountError{Order: o.ID, Paid: paid, Due: due}) {
+						t.Errorf("%s: error %v", status, err)
+					}
+				})
+			}
+		}
+		got := history(t, s, o.ID)
+		if len(got) != len(past)+3 {
+			t.Fatalf("%s: %d entries, want %d", status, len(got), len(past)+3)
+		}
+		refused := sluice.HistoryEntry{
+			Order: o.ID, At: got[len(past)].At, From: status, To: status, Action: sluice.Pay, By: someone,
+			Reason:    fmt.Sprintf("payment_amount: %s was paid, %s is due", o.Price, due),
+			PaymentID: paymentOf(o.ID) + "-0",
+		}
+		if diff := cmp.Diff(refused, got[len(past)]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", status, diff)
+		}
+		c.PaymentID, c.Paid = paymentOf(o.ID), due
+		if got, err := s.Change(t.Context(), c); err != nil || got.PaymentID != c.PaymentID {
+			t.Errorf("%s, then what is due: %+v, %v", status, got, err)
+		}
+	}
+	given(t, s)
+	mustBeSound(t, s, "phones")
+}
+
+// One payment pays one order: what another order has is refused and recorded, also
+// when the first order has ended since. The order can still be paid otherwise.
+func testPaymentOfAnother(t *testing.T, db Database) {
+	s, other := db.Open(t), db.Open(t)
+	src := selling(t, s, "phones", 100)
+	for _, first := range []sluice.Status{sluice.Paid, sluice.RefundDue, sluice.Refunded} {
+		has := become(t, s, db, src, first)
+		for _, status := range []sluice.Status{sluice.Pending, sluice.Cancelled, sluice.Expired, sluice.Rejected} {
+			id := become(t, s, db, src, status)
+			past := history(t, s, id)
+			c := want(id, sluice.Pay)
+			c.PaymentID = paymentOf(has)
+			for range 2 {
+				unchanged(t, s, "phones", func() {
+					_, err := other.Change(t.Context(), c)
+					conflict := (*sluice.PaymentConflictError)(nil)
+					if !errors.As(err, &conflict) || *conflict != (sluice.PaymentConflictError{Order: id, Other: has}) {
+						t.Errorf("%s, then %s: error %v", first, status, err)
+					}
+				})
+			}
+			got := history(t, s, id)
+			if len(got) != len(past)+1 || got[len(past)].From != status || got[len(past)].To != status ||
+				got[len(past)].PaymentID != paymentOf(has) ||
+				got[len(past)].Reason != fmt.Sprintf("payment_conflict: the order %s has this payment", has) {
+				t.Errorf("%s, then %s: history %+v", first, status, got)
+			}
+			change(t, s, want(id, sluice.Pay))
+		}
+		change(t, s, want(has, sluice.Pay)) // a repeat
 	}
 	given(t, s)
 	mustBeSound(t, s, "phones")
@@ -431,10 +517,10 @@ func testHistory(t *testing.T, db Database) {
 	}
 	first := sluice.HistoryEntry{From: sluice.Queued, To: sluice.Pending, By: "node-7"}
 	notCovered := sluice.HistoryEntry{From: sluice.Queued, To: sluice.Rejected, By: "node-7", Reason: sluice.NotCovered}
-	due := func(from sluice.Status) sluice.HistoryEntry {
+	due := func(order sluice.OrderID, from sluice.Status) sluice.HistoryEntry {
 		return sluice.HistoryEntry{
 			From: from, To: sluice.RefundDue, Action: sluice.Pay, By: someone, Reason: why,
-			PaymentID: payment,
+			PaymentID: paymentOf(order),
 		}
 	}
 	step := func(from, to sluice.Status, action sluice.Action) sluice.HistoryEntry {
@@ -443,9 +529,9 @@ func testHistory(t *testing.T, db Database) {
 	check(entry.Claims[0].Order, first)
 	check(rejected, notCovered)
 	change(t, s, want(rejected, sluice.Pay))
-	check(rejected, notCovered, due(sluice.Rejected))
+	check(rejected, notCovered, due(rejected, sluice.Rejected))
 	change(t, s, want(rejected, sluice.Refund))
-	check(rejected, notCovered, due(sluice.Rejected), step(sluice.RefundDue, sluice.Refunded, sluice.Refund))
+	check(rejected, notCovered, due(rejected, sluice.Rejected), step(sluice.RefundDue, sluice.Refunded, sluice.Refund))
 	if n := len(given(t, s)); n != 0 {
 		t.Errorf("%d releases of an order that never held units", n)
 	}
@@ -453,11 +539,12 @@ func testHistory(t *testing.T, db Database) {
 	change(t, s, want(entry.Claims[0].Order, sluice.Reject))
 	check(entry.Claims[0].Order, first, step(sluice.Pending, sluice.Rejected, sluice.Reject))
 	change(t, s, want(entry.Claims[0].Order, sluice.Pay))
-	check(entry.Claims[0].Order, first, step(sluice.Pending, sluice.Rejected, sluice.Reject), due(sluice.Rejected))
+	check(entry.Claims[0].Order, first, step(sluice.Pending, sluice.Rejected, sluice.Reject),
+		due(entry.Claims[0].Order, sluice.Rejected))
 
 	db.Age(t, "phones", 24*time.Hour)
 	change(t, s, want(entry.Claims[1].Order, sluice.Pay))
 	check(entry.Claims[1].Order, first, sluice.HistoryEntry{
 		From: sluice.Pending, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
-	}, due(sluice.Expired))
+	}, due(entry.Claims[1].Order, sluice.Expired))
 }

@@ -105,7 +105,7 @@ func allTake(t *testing.T, s sluice.Store, id sluice.SaleID, n int, action sluic
 	for i, c := range entry.Claims {
 		each := want(c.Order, action)
 		if action == sluice.Pay && c.Buyer == erasedBuyer {
-			each.PaymentID = fmt.Sprint("pay-4711-", i)
+			each.PaymentID = fmt.Sprintf("pay-4711-%s-%d", id, i)
 		}
 		change(t, s, each)
 	}
@@ -174,7 +174,7 @@ func testErase(t *testing.T, db Database) {
 		insert(t, s, sluice.Stored{Inserted: 4}, entry)
 		entries = append(entries, entry)
 		pay := want(entry.Claims[0].Order, sluice.Pay)
-		pay.PaymentID = "pay-4711-1"
+		pay.PaymentID = "pay-4711-1-" + string(id)
 		change(t, s, pay)
 		change(t, s, pay)
 		pay.PaymentID = "pay-4711-2"
@@ -273,7 +273,7 @@ func testErase(t *testing.T, db Database) {
 		t.Errorf("pseudonyms %v, want one", pseudonyms)
 	}
 	again := want(entries[0].Claims[0].Order, sluice.Pay)
-	again.PaymentID = "pay-4711-1"
+	again.PaymentID = "pay-4711-1-phones"
 	if o, err := s.Change(t.Context(), again); err != nil || o.Status != sluice.Paid {
 		t.Errorf("the payment of an erased order again: %+v, %v", o.Status, err)
 	}

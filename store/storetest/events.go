@@ -220,7 +220,7 @@ func testEventsInSmallSteps(t *testing.T, db Database) {
 	}
 	for i := 11; i >= 0; i -= 2 { // the last one first
 		for _, sale := range []sluice.SaleID{"c", "a", "b"} {
-			change(t, s, sluice.Change{Order: ids[sale][i], Action: sluice.Pay, PaymentID: "p"})
+			change(t, s, sluice.Change{Order: ids[sale][i], Action: sluice.Pay, PaymentID: paymentOf(ids[sale][i])})
 			change(t, s, sluice.Change{Order: ids[sale][i], Action: sluice.Refund})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 // endings is the part of the model that ends orders.
 type endings struct {
 	old      map[sluice.OrderID]bool // its time has passed
+	payments map[string]sluice.OrderID
 	changes  map[sluice.OrderID][]sluice.HistoryEntry
 	releases map[sluice.OrderID]sluice.Release
 }
@@ -20,6 +21,7 @@ type endings struct {
 func newEndings() endings {
 	return endings{
 		map[sluice.OrderID]bool{},
+		map[string]sluice.OrderID{},
 		map[sluice.OrderID][]sluice.HistoryEntry{},
 		map[sluice.OrderID]sluice.Release{},
 	}
@@ -36,13 +38,22 @@ func (m *model) change(c sluice.Change) (sluice.Order, error) {
 		var to sluice.Status
 		switch c.Action {
 		case sluice.Pay:
-			if o.PaymentID != "" {
-				if o.PaymentID != c.PaymentID {
-					m.refuse(o, c)
-					return sluice.Order{}, &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
-				}
+			due := sluice.Money{Amount: o.Quantity * o.Price.Amount, Currency: o.Price.Currency}
+			other := m.payments[c.PaymentID]
+			switch {
+			case c.Paid != sluice.Money{} && c.Paid != due:
+				m.refuse(o, c, fmt.Sprintf("payment_amount: %s was paid, %s is due", c.Paid, due))
+				return sluice.Order{}, &sluice.PaymentAmountError{Order: o.ID, Paid: c.Paid, Due: due}
+			case o.PaymentID != "" && o.PaymentID != c.PaymentID:
+				m.refuse(o, c, "payment_conflict: the order has another payment")
+				return sluice.Order{}, &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
+			case o.PaymentID != "":
 				return *o, nil
+			case other != "":
+				m.refuse(o, c, fmt.Sprintf("payment_conflict: the order %s has this payment", other))
+				return sluice.Order{}, &sluice.PaymentConflictError{Order: o.ID, Other: other}
 			}
+			m.payments[c.PaymentID] = o.ID
 			if o.Status == sluice.Pending && m.old[o.ID] {
 				m.changes[o.ID] = append(m.changes[o.ID], sluice.HistoryEntry{
 					Order: o.ID, From: o.Status, To: sluice.Expired, Action: sluice.Expire, By: "expiry",
@@ -90,14 +101,14 @@ func (m *model) change(c sluice.Change) (sluice.Order, error) {
 }
 
 // refuse records a payment, once for each status.
-func (m *model) refuse(o *sluice.Order, c sluice.Change) {
+func (m *model) refuse(o *sluice.Order, c sluice.Change, why string) {
 	for _, e := range m.changes[o.ID] {
 		if e.From == o.Status && e.To == o.Status && e.PaymentID == c.PaymentID {
 			return
 		}
 	}
 	m.changes[o.ID] = append(m.changes[o.ID], sluice.HistoryEntry{
-		Order: o.ID, From: o.Status, To: o.Status, Action: c.Action, By: c.By, Reason: c.Reason, PaymentID: c.PaymentID,
+		Order: o.ID, From: o.Status, To: o.Status, Action: c.Action, By: c.By, Reason: why, PaymentID: c.PaymentID,
 	})
 }
 
@@ -121,7 +132,14 @@ func (r *randomRun) changeOrder() {
 		By: fmt.Sprintf("by-%d", r.random.IntN(3)), Reason: fmt.Sprintf("reason-%d", r.random.IntN(3)),
 	}
 	if c.Action == sluice.Pay {
-		c.PaymentID = fmt.Sprintf("payment-%d", r.random.IntN(2))
+		of := n - 1 - r.random.IntN(min(n, 3)) // often another order's
+		c.PaymentID = fmt.Sprintf("%s-%d", paymentOf(r.model.orders[of].ID), r.random.IntN(2))
+		switch r.random.IntN(4) {
+		case 0:
+			c.Paid = o.Price
+		case 1:
+			c.Paid = o.Due()
+		}
 	}
 	switch r.random.IntN(10) {
 	case 0:
@@ -133,7 +151,8 @@ func (r *randomRun) changeOrder() {
 	}
 	want, wantErr := r.model.change(c)
 	got, err := r.s.Change(r.t.Context(), c)
-	state, conflict := (*sluice.OrderStateError)(nil), (*sluice.PaymentConflictError)(nil)
+	state, conflict, amount := (*sluice.OrderStateError)(nil), (*sluice.PaymentConflictError)(nil),
+		(*sluice.PaymentAmountError)(nil)
 	switch {
 	case errors.As(wantErr, &state):
 		have := (*sluice.OrderStateError)(nil)
@@ -143,6 +162,11 @@ func (r *randomRun) changeOrder() {
 	case errors.As(wantErr, &conflict):
 		have := (*sluice.PaymentConflictError)(nil)
 		if !errors.As(err, &have) || *have != *conflict {
+			r.t.Errorf("%+v: error %v, want %v", c, err, wantErr)
+		}
+	case errors.As(wantErr, &amount):
+		have := (*sluice.PaymentAmountError)(nil)
+		if !errors.As(err, &have) || *have != *amount {
 			r.t.Errorf("%+v: error %v, want %v", c, err, wantErr)
 		}
 	case wantErr != nil:

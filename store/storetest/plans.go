@@ -52,7 +52,7 @@ var arguments = map[string]string{
 	"SetCap": "null now sale", "SelectClaim": "buyer sale key", "Unsettled": "sale sale sale",
 	"ArchiveSale": "now now sale", "ArchivedOf": "orders", "LockLease": "text", "SetLease": "text zero zero now text",
 	"EndLease": "text text", "Beat": "now text", "ForgetNodes": "now", "LiveNodes": "now now",
-	"Gathered": "sale one", "Version": "",
+	"Gathered": "sale one", "Version": "", "PaidOrder": "order",
 
 	"Lists.LockBuyerList": "sale allow", "Lists.SetLastGeneration": "one sale allow",
 	"Lists.PublishBuyerList": "one one now sale allow", "Lists.SelectBuyerLists": "",
@@ -67,13 +67,14 @@ var arguments = map[string]string{
 	"Erase.LockLetter": "one",
 	"Erase.IsListed":   "sale allow one buyer", "Erase.FirstAction": "", "Erase.LastAction": "",
 	"Erase.Actions": "text text text text one two text", "Erase.DeleteActions": "one two now", "Erase.ToErase": "now text",
-	"Erase.SetErased": "now sale",
+	"Erase.SetErased": "now sale", "Erase.ForgetPayment": "order",
 
 	"Purge.Feed": "", "Purge.LockCut": "", "Purge.SetFirst": "one", "Purge.Behind": "text",
 	"Purge.ForgetFailed": "text one", "Purge.FirstRange": "", "Purge.DeleteRanges": "one two",
 	"Purge.FirstSaleEvent": "", "Purge.DeleteSaleEvents": "one two", "Purge.ToPurge": "now text",
 	"Purge.LastRange": "sale", "Purge.Mark": "sale", "Purge.NewestOrder": "", "Purge.HaveEvents": "orders one",
-	"Purge.DeleteChanges": "orders", "Purge.DeleteOrders": "orders", "Purge.SetRemains": "one rules sale",
+	"Purge.DeleteChanges": "orders", "Purge.DeletePayments": "orders", "Purge.DeleteOrders": "orders",
+	"Purge.SetRemains":  "one rules sale",
 	"Purge.OldestOrder": "sale", "Purge.DeleteLetters": "sale", "Purge.SetPurged": "now sale",
 
 	"Backlog.DeadLetters": "", "Backlog.Releases": "", "Backlog.Overdue": "now",
@@ -252,6 +253,7 @@ func loadForPlans(t *testing.T, p *Plans) []sluice.Order {
 	for _, query := range []string{
 		"UPDATE orders SET status = 'expired' WHERE sale_id = 'many' AND position % 2 = 0",
 		"UPDATE orders SET status = 'paid' WHERE sale_id = 'many' AND position % 2 = 1",
+		"INSERT INTO payments (payment_id, order_id) SELECT order_id, order_id FROM orders WHERE status = 'paid'",
 		fmt.Sprintf("UPDATE sales SET taken = taken - %d WHERE id = 'many'", len(ids)),
 	} {
 		if _, err := tx.ExecContext(t.Context(), query); err != nil {

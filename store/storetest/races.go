@@ -108,7 +108,7 @@ func oneOutcomeEach(t *testing.T, s sluice.Store, told map[sluice.OrderID]sluice
 	}
 	for _, o := range c.Orders {
 		entries := history(t, s, o.ID)
-		ok := o.Status == told[o.ID] && o.PaymentID == payment
+		ok := o.Status == told[o.ID] && o.PaymentID == paymentOf(o.ID)
 		switch o.Status {
 		case sluice.Paid:
 			ok = ok && released[o.ID] == 0 && len(entries) == 2 && entries[1].To == sluice.Paid
@@ -186,7 +186,7 @@ func testSameChangeTwice(t *testing.T, db Database) {
 	src.store(t, handles[0], n)
 	raceTwo(t, handles, n, func(id sluice.OrderID) [2]sluice.Change {
 		a, b := want(id, sluice.Pay), want(id, sluice.Pay)
-		b.PaymentID = "payment-2"
+		b.PaymentID += "-2"
 		return [2]sluice.Change{a, b}
 	}, func(id sluice.OrderID, got [2]sluice.Order, errs [2]error) {
 		winner := 0
@@ -211,6 +211,40 @@ func testSameChangeTwice(t *testing.T, db Database) {
 		t.Errorf("taken %d", c.Sale.Taken)
 	}
 	sameReleases(t, look(t, handles[0], "phones").Orders, given(t, handles[0]))
+}
+
+// One payment for two orders at the same moment, on two servers: one order has it.
+func testPaymentOfTwo(t *testing.T, db Database) {
+	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	src := selling(t, handles[0], "phones", sluice.Unlimited)
+	n := races() / 10
+	src.store(t, handles[0], n)
+	twins := src.store(t, handles[0], n).Claims // each is paid with what another order is paid with
+	orders := look(t, handles[0], "phones").Orders
+	for i, twin := range twins {
+		pays := [2]sluice.Change{want(orders[i].ID, sluice.Pay), want(twin.Order, sluice.Pay)}
+		pays[1].PaymentID = pays[0].PaymentID
+		var errs [2]error
+		var running sync.WaitGroup
+		start := make(chan bool)
+		for h := range 2 {
+			running.Go(func() {
+				<-start
+				_, errs[h] = handles[h].Change(t.Context(), pays[h])
+			})
+		}
+		close(start)
+		running.Wait()
+		winner := 0
+		if errs[0] != nil {
+			winner = 1
+		}
+		conflict := (*sluice.PaymentConflictError)(nil)
+		if errs[winner] != nil || !errors.As(errs[1-winner], &conflict) || conflict.Other != pays[winner].Order {
+			t.Errorf("%v and %v", errs[0], errs[1])
+		}
+	}
+	mustBeSound(t, handles[0], "phones")
 }
 
 // Loads and endings: an image that still counts an order as live goes with a

@@ -80,7 +80,7 @@ func migrateBesideSale(t *testing.T, old string, on backends) {
 		for p := range promises {
 			began := time.Now()
 			for n := 0; ; n++ { // it may not be stored yet
-				if _, err := seller.merchant().PayOrder(t.Context(), p.Order, "payment-1"); err == nil {
+				if _, err := seller.merchant().PayOrder(t.Context(), p.Order, "payment-"+string(p.Order)); err == nil {
 					break
 				} else if time.Since(began) > patience {
 					t.Errorf("a payment: %v", err)

@@ -114,7 +114,7 @@ export class OrderPanel {
     $("order").dataset.status = late ? "late" : status;
     set("order-title", t(late ? "s_late" : `s_${status}`, { n: order.quantity }));
     set("order-text", this.note ? t(this.note) : this.text());
-    set("order-amount", money({ amount: order.price.amount * order.quantity, currency: order.price.currency }));
+    set("order-amount", money(order));
     set("order-quantity", number(order.quantity));
     set("order-id", order.order_id);
     const page = `/o/${encodeURIComponent(order.order_id)}`;

@@ -26,6 +26,11 @@ var (
 	// AddRefusal inserts nothing if the payment was refused in this status before.
 	sqlAddRefusal = newStatement("AddRefusal",
 		insertInto("order_changes", changeColumns)+` ON CONFLICT (order_id, from_status, refused) DO NOTHING`)
+	// AddPayment inserts nothing if an order has the payment. It waits for a transaction
+	// that is about to give it to one.
+	sqlAddPayment = newStatement("AddPayment",
+		insertInto("payments", "payment_id, order_id")+` ON CONFLICT (payment_id) DO NOTHING`)
+	sqlPaidOrder = newStatement("PaidOrder", `SELECT order_id FROM payments WHERE payment_id = ?`)
 )
 
 // byExpiry is who ends an order whose time has passed, in its history.
@@ -82,8 +87,8 @@ func checkChange(c *sluice.Change) error {
 	switch id := c.PaymentID; {
 	case !c.Action.Valid():
 		return errors.New("there is no such action")
-	case c.Action != sluice.Pay && id != "":
-		return errors.New("payment id: only a payment has one")
+	case c.Action != sluice.Pay && (id != "" || c.Paid != sluice.Money{}):
+		return errors.New("payment id and amount: only a payment has them")
 	case c.Action == sluice.Pay &&
 		(len(id) < 1 || len(id) > 128 || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl)):
 		return fmt.Errorf("payment id of %d bytes: want 1 to 128 bytes of UTF-8, without control characters", len(id))
@@ -111,17 +116,18 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 		return o, nil, sluice.ErrOrderNotFound
 	case !ok:
 		return o, nil, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
-	case step.Repeat && c.Action == sluice.Pay && c.PaymentID != o.PaymentID &&
-		q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID) != o.PaymentID:
-		refused = &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
-		entry := historyEntry(c, o.Status, o.Status)
-		if isErased(&o) && o.Status != sluice.RefundDue {
-			entry.PaymentID = q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID)
+	}
+	if c.Action == sluice.Pay {
+		refused, why := q.refusal(c, &o, step)
+		if q.err != nil {
+			return o, nil, q.err
 		}
-		q.addHistory(&o, now, entry)
-		q.eraseAgain(&o)
-		return o, refused, nil
-	case step.Repeat:
+		if refused != nil {
+			q.refusePayment(c, &o, now, why)
+			return o, refused, nil
+		}
+	}
+	if step.Repeat {
 		return o, nil, nil
 	}
 	if err := q.takeStep(c, &o, step, now, late); err != nil {
@@ -129,6 +135,41 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	}
 	q.eraseAgain(&o)
 	return o, nil, nil
+}
+
+// refusal returns why a payment is not the order's, or gives it to the order. The
+// order's row is locked and the sale's is not yet: another transaction that waits for
+// the payment holds nothing that this one needs.
+func (q *conn) refusal(c *sluice.Change, o *sluice.Order, step sluice.Step) (refused error, why string) {
+	if due := o.Due(); c.Paid != (sluice.Money{}) && c.Paid != due {
+		return &sluice.PaymentAmountError{Order: o.ID, Paid: c.Paid, Due: due},
+			fmt.Sprintf("payment_amount: %s was paid, %s is due", c.Paid, due)
+	}
+	if step.Repeat {
+		if c.PaymentID == o.PaymentID || q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID) == o.PaymentID {
+			return nil, ""
+		}
+		return &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID},
+			"payment_conflict: the order has another payment"
+	}
+	if q.changed(sqlAddPayment, c.PaymentID, o.ID) {
+		return nil, ""
+	}
+	other, err := only[sluice.OrderID](q.row(sqlPaidOrder, c.PaymentID))
+	q.fail(err)
+	return &sluice.PaymentConflictError{Order: o.ID, Other: other},
+		fmt.Sprintf("payment_conflict: the order %s has this payment", other)
+}
+
+// refusePayment records a payment that the order does not get.
+func (q *conn) refusePayment(c *sluice.Change, o *sluice.Order, now time.Time, why string) {
+	entry := historyEntry(c, o.Status, o.Status)
+	entry.Reason = why
+	if isErased(o) && o.Status != sluice.RefundDue {
+		entry.PaymentID = q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID)
+	}
+	q.addHistory(o, now, entry)
+	q.eraseAgain(o)
 }
 
 func (q *conn) lockOrder(id sluice.OrderID) sluice.Order {

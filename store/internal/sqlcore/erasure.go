@@ -37,6 +37,7 @@ var (
 		update("orders", "buyer_id, claim_key, meta, payment_id")+` WHERE order_id = ?`)
 	sqlErasePayment = newStatement("Erase.Payment", update("order_changes", "payment_id, refused")+`
 		WHERE order_id = ? AND from_status = ? AND refused = ?`)
+	sqlForgetPayment = newStatement("Erase.ForgetPayment", `DELETE FROM payments WHERE order_id = ?`)
 
 	sqlIsListed = newStatement("Erase.IsListed",
 		`SELECT count(*) FROM sale_buyers WHERE sale_id = ? AND kind = ? AND generation = ? AND buyer_id = ?`)
@@ -354,6 +355,7 @@ func (q *conn) eraseOrder(o *sluice.Order, history []payment) (changed bool) {
 	if buyer != o.Buyer || key != string(o.Key) || meta != o.Meta || payment != o.PaymentID {
 		changed = true
 		q.set(sqlEraseOrder, buyer, key, meta, payment, o.ID)
+		q.exec(sqlForgetPayment, o.ID)
 	}
 	for _, p := range history {
 		payment, refused := m.ofOrder(o.ID, maskPayment, p.recorded), m.ofOrder(o.ID, maskPayment, p.refused)

@@ -57,10 +57,11 @@ var (
 	// still has, or which has none yet.
 	sqlHaveEvents = newStatement("Purge.HaveEvents", `SELECT DISTINCT c.order_id FROM order_changes c
 		WHERE c.order_id = ANY (?::text[]) AND (c.event IS NULL OR c.event >= ?)`)
-	sqlDeleteChanges = newStatement("Purge.DeleteChanges", `DELETE FROM order_changes WHERE order_id = ANY (?::text[])`)
-	sqlDeleteOrders  = newStatement("Purge.DeleteOrders", `DELETE FROM orders WHERE order_id = ANY (?::text[])`)
-	sqlSetRemains    = newStatement("Purge.SetRemains", update("sales", "epoch, remains")+` WHERE id = ?`)
-	sqlOldestOrder   = newStatement("Purge.OldestOrder",
+	sqlDeleteChanges  = newStatement("Purge.DeleteChanges", `DELETE FROM order_changes WHERE order_id = ANY (?::text[])`)
+	sqlDeletePayments = newStatement("Purge.DeletePayments", `DELETE FROM payments WHERE order_id = ANY (?::text[])`)
+	sqlDeleteOrders   = newStatement("Purge.DeleteOrders", `DELETE FROM orders WHERE order_id = ANY (?::text[])`)
+	sqlSetRemains     = newStatement("Purge.SetRemains", update("sales", "epoch, remains")+` WHERE id = ?`)
+	sqlOldestOrder    = newStatement("Purge.OldestOrder",
 		`SELECT position FROM orders FORCE INDEX (orders_of_sale)
 		WHERE sale_id = ? AND position > 0 ORDER BY position LIMIT 1`)
 	sqlDeleteLetters = newStatement("Purge.DeleteLetters",
@@ -301,6 +302,7 @@ func (q *conn) purge(id sluice.SaleID, after, first int64) (
 	if len(gone) > 0 {
 		q.setRemains(&sale, &remains)
 		q.exec(sqlDeleteChanges, gone)
+		q.exec(sqlDeletePayments, gone)
 		q.exactly(len(gone), q.s.sql[sqlDeleteOrders], gone)
 	}
 	return upto, int64(len(gone)), waits, q.err
