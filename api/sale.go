@@ -55,7 +55,19 @@ type AdminSale struct {
 	// DeletedOrders is what is left of orders that order_retention deleted; absent unless
 	// some are.
 	DeletedOrders *DeletedOrders `json:"deleted_orders,omitempty"`
+	// Claims is what became of the claims that came to the server that answers; absent
+	// where a sale is not shown by itself.
+	Claims *ClaimCounts `json:"claims,omitempty"`
 	Rules
+}
+
+// ClaimCounts are the answers of one server to claims since it started, by code, and
+// how many of those claims were refused for who or what sent them, by reason.
+type ClaimCounts struct {
+	Node    string           `json:"node"`
+	Since   Time             `json:"since"`
+	Answers map[string]int64 `json:"answers"`
+	Refused map[string]int64 `json:"refused"`
 }
 
 // DeletedOrders is what is left of orders that are deleted.

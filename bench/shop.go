@@ -136,10 +136,10 @@ func (p *process) counts(ctx context.Context) (counts, error) {
 			continue
 		}
 		switch {
-		case name == `sluice_claims_total{code="accepted"}`:
-			c.accepted = int64(n)
-		case name == `sluice_claims_total{code="sold_out"}`:
-			c.soldOut = int64(n)
+		case strings.HasPrefix(name, `sluice_claims_total{code="accepted",`): // one line per sale
+			c.accepted += int64(n)
+		case strings.HasPrefix(name, `sluice_claims_total{code="sold_out",`):
+			c.soldOut += int64(n)
 		case name == "sluice_ledger_call_claims_sum":
 			c.decided = int64(n)
 		case name == "sluice_ledger_call_claims_count":

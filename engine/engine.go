@@ -117,7 +117,7 @@ func (e *Engine) open(ctx context.Context) (err error) {
 
 // compose wires the parts; nothing runs yet.
 func (e *Engine) compose() error {
-	counts := metrics.New(e.saleMetrics, api.CodeOutcomeUnknown, api.CodeForbidden)
+	counts := metrics.New(e.saleMetrics)
 	settled := newSettling(counts, e.store, func() int64 { return e.follower.rebuilder.Rebuilds() })
 	e.settling = settled
 	loader := settle.NewLoader(e.store, e.ledger)
@@ -212,7 +212,9 @@ func (e *Engine) compose() error {
 		Kinds:     api.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},
 		Buyers:    e.who.verifier,
 		Admins:    e.who.admins, AdminDecided: counts.AdminActions(),
-		Pages: pages, Metrics: counts.Handler(), Decided: counts, Log: e.cfg.Log,
+		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
+		Claims: counts.Claims(func(sale sluice.SaleID) bool { return e.board.View(sale) != nil }, e.saleMetrics,
+			httpapi.ClaimCodes(), httpapi.RefusalReasons()),
 	}
 	if e.attendance = newAttendance(e.ledger, &e.cfg); e.attendance != nil {
 		options.Confirmed, options.Attended = e.attendance.ledger.Confirmed, e.attendance.now

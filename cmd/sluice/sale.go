@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,6 +91,9 @@ func (a *app) printSale(s api.AdminSale) error {
 		{"stored", figures.Plural(s.StoredTaken, "unit", "units") + ", " +
 			figures.Plural(s.Backlog, "journal entry", "journal entries") + " waiting"},
 	}
+	if c := s.Claims; c != nil {
+		fields = append(fields, [2]string{"claims", claimsText(c)}, [2]string{"refused", counts(c.Refused)})
+	}
 	if d := s.DeletedOrders; d != nil {
 		until := ", more to come"
 		if d.At != nil {
@@ -102,6 +108,22 @@ func (a *app) printSale(s api.AdminSale) error {
 	}
 	fields = append(fields, showRules(&s.Rules)...)
 	return a.printRecord(s, append(fields, [2]string{"unavailable", s.Fence}))
+}
+
+// claimsText says whether buyers come at all, and what they get.
+func claimsText(c *api.ClaimCounts) string {
+	return fmt.Sprintf("%s (node %s, since %s)", cmp.Or(counts(c.Answers), "none"), c.Node, c.Since)
+}
+
+// counts lists numbers by name, the largest first.
+func counts(of map[string]int64) string {
+	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+		return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = figures.Thousands(of[name]) + " " + name
+	}
+	return strings.Join(names, ", ")
 }
 
 func perBuyer(s api.AdminSale) string {

@@ -83,7 +83,7 @@ var table = []row{
 	{"store/mysqlstore", []string{root, "store/internal/sqlcore"}, []string{"*"}},
 	{"internal/httpapi", []string{
 		root, "api", "internal/admission", "internal/settle", "internal/auth",
-		"internal/tickets", "internal/content", "internal/meters",
+		"internal/tickets", "internal/content", "internal/loglimit", "internal/meters",
 	}, nil},
 	{"internal/web", []string{root, "api", "internal/content"}, nil},
 

@@ -66,11 +66,11 @@ func (v *Verifier) check(c *claims) error {
 	case c.expires.IsZero():
 		return errors.New(`the token has no "exp"`)
 	case !now.Before(c.expires.Add(v.o.Skew)):
-		return errors.New("the token has expired")
+		return ErrExpired
 	case v.o.MaxLife > 0 && c.expires.After(now.Add(v.o.MaxLife+v.o.Skew)):
 		return fmt.Errorf(`the token's "exp" lies more than %v ahead, which is not accepted here`, v.o.MaxLife)
 	case now.Add(v.o.Skew).Before(c.notBefore):
-		return errors.New("the token is not valid yet")
+		return ErrNotYet
 	case v.o.Issuer != "" && c.issuer != v.o.Issuer:
 		return errors.New(`the token's "iss" is not the issuer whose tokens are accepted here`)
 	case v.o.Audience != "" && !slices.Contains(c.audience, v.o.Audience):

@@ -220,7 +220,7 @@ func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
 	found := verified{Token: Token{Buyer: sluice.BuyerID(c.subject), Expires: c.expires, Sales: c.sales}}
 	if h.alg == hs256 {
 		if !v.sealed(signed, signature) {
-			return verified{}, errSignature
+			return verified{}, ErrSignature
 		}
 		return found, nil
 	}
@@ -232,7 +232,14 @@ func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
 	return found, err
 }
 
-var errSignature = errors.New("the token's signature is not valid")
+// Errors of tokens that name their cause: another secret or key than the shop's
+// signed it, or the clocks of the shop's login and of this server differ, or a page
+// used it for too long.
+var (
+	ErrSignature = errors.New("the token's signature is not valid")
+	ErrExpired   = errors.New("the token has expired")
+	ErrNotYet    = errors.New("the token is not valid yet")
+)
 
 // sealed reports whether a signature is that of a secret.
 func (v *Verifier) sealed(text string, signature []byte) bool {
@@ -273,7 +280,7 @@ func (v *Verifier) signer(ctx context.Context, h header, signed time.Time, valid
 	case unknown != nil:
 		return nil, unknown
 	case key != nil:
-		return nil, errSignature
+		return nil, ErrSignature
 	case h.kid == "":
 		return nil, errors.New(`the token has no "kid", and there is not just one key for its alg`)
 	}

@@ -38,15 +38,22 @@ func (p *Proxies) trusts(address netip.Addr) bool {
 // valid address, the request comes from that proxy itself: limits then count all
 // such requests together. The zero Addr: the connection has no address.
 func (p *Proxies) client(r *http.Request) netip.Addr {
+	client, _ := p.find(r)
+	return client
+}
+
+// find is client, and reports whether the peer of the connection says that the
+// request comes from another, and is not trusted.
+func (p *Proxies) find(r *http.Request) (client netip.Addr, unnamed bool) {
 	hop := peer(r.RemoteAddr)
+	lines := r.Header[p.header()]
 	if len(p.Trusted) == 0 || !hop.IsValid() || !p.trusts(hop) {
-		return hop
+		return hop, hop.IsValid() && len(lines) > 0
 	}
-	name, parse := "X-Forwarded-For", parseNode
+	parse := parseNode
 	if p.Header == HeaderForwarded {
-		name, parse = "Forwarded", parseForwarded
+		parse = parseForwarded
 	}
-	lines := r.Header[name]
 	for i := len(lines) - 1; i >= 0; i-- {
 		for rest := lines[i]; rest != ""; {
 			var element string
@@ -56,14 +63,22 @@ func (p *Proxies) client(r *http.Request) netip.Addr {
 			}
 			before := parse(element)
 			if !before.IsValid() {
-				return hop
+				return hop, false
 			}
 			if hop = before; !p.trusts(hop) {
-				return hop
+				return hop, false
 			}
 		}
 	}
-	return hop
+	return hop, false
+}
+
+// header is the name of Header as net/http has it.
+func (p *Proxies) header() string {
+	if p.Header == HeaderForwarded {
+		return "Forwarded"
+	}
+	return "X-Forwarded-For"
 }
 
 // peer is the address of the connection.

@@ -37,12 +37,14 @@ func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text := bearer(r)
 		if text == "" {
-			problem(w, api.CodeUnauthenticated, "want the header Authorization: Bearer TOKEN, with a buyer's token")
+			s.refuseBuyer(w, r, api.CodeUnauthenticated, reasonNoToken,
+				"want the header Authorization: Bearer TOKEN, with a buyer's token")
 			return
 		}
 		token, err := s.Buyers.Verify(r.Context(), text)
 		if err == nil {
 			if !s.shares.enter(token.Buyer) {
+				s.refusedClaim(r, sluice.RateLimited.String(), "", "")
 				refusals[sluice.RateLimited].write(w, retryIn(time.Second))
 				return
 			}
@@ -52,15 +54,16 @@ func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 		}
 		if !looksLikeToken(text) {
 			if _, ok, _ := s.guesses.find(text, s.Proxies.client(r), s.Now()); ok {
-				problem(w, api.CodeForbidden, "this is for buyers; an admin's key is not a buyer")
+				s.refuseBuyer(w, r, api.CodeForbidden, reasonAdminKey, "this is for buyers; an admin's key is not a buyer")
 				return
 			}
 		}
 		if errors.Is(err, auth.ErrNoKeys) { // it may be a good token: that is for later
-			problem(w, sluice.Unavailable.String(), "the key of this token is not known here yet; try again in a moment")
+			s.refuseBuyer(w, r, sluice.Unavailable.String(), reasonNoKeys,
+				"the key of this token is not known here yet; try again in a moment")
 			return
 		}
-		problem(w, api.CodeUnauthenticated, err.Error())
+		s.refuseBuyer(w, r, api.CodeUnauthenticated, tokenReason(err), err.Error())
 	}
 }
 

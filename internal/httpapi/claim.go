@@ -41,49 +41,50 @@ func (b *body) read(from io.Reader, limit int64) error {
 func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.Token) {
 	sale := pathSale(r)
 	if sale.Validate() != nil {
-		s.refuse(w, sluice.Decision{Code: sluice.SaleNotFound})
+		s.refuse(w, sale, sluice.Decision{Code: sluice.SaleNotFound})
 		return
 	}
 	claim, err := readClaim(r, token.Buyer)
 	if err != nil {
+		s.refusedUnread(r, err)
 		s.failed(w, r, err)
 		return
 	}
 	decision, err := s.Gate.Claim(r.Context(), sale, claim, s.caller(r, sale))
 	switch {
 	case err == nil && decision.Code == sluice.Accepted:
-		s.Decided.Count(decision.Code.String())
+		s.Claims.Decided(sale, decision.Code)
 		writePlaced(w, sale, decision)
 	case err == nil && decision.Code == sluice.BuyerLimit:
-		s.Decided.Count(decision.Code.String())
+		s.Claims.Decided(sale, decision.Code)
 		writeProblem(w, api.Problem{
 			Code: decision.Code.String(), OrderIDs: decision.Orders,
 			Detail: s.limitOf(sale, claim.Quantity, decision.Orders),
 		})
 	case err == nil:
-		s.refuse(w, decision)
+		s.refuse(w, sale, decision)
 	default:
-		s.notDecided(w, err)
+		s.notDecided(w, r, sale, err)
 	}
 }
 
 // notDecided answers a claim that the gate has an error for.
-func (s *Server) notDecided(w http.ResponseWriter, err error) {
+func (s *Server) notDecided(w http.ResponseWriter, r *http.Request, sale sluice.SaleID, err error) {
 	var refused *admission.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		s.Decided.Count(api.CodeForbidden)
+		s.refusedClaim(r, api.CodeForbidden, string(refused.Reason), refused.Detail)
 		writeProblem(w, notLetIn(refused))
 	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed): // it was never sent
-		s.refuse(w, sluice.Decision{Code: sluice.Overloaded})
+		s.refuse(w, sale, sluice.Decision{Code: sluice.Overloaded})
 	case errors.Is(err, admission.ErrUnanswered):
-		s.Decided.Count(sluice.Unavailable.String())
+		s.Claims.Decided(sale, sluice.Unavailable)
 		problem(w, sluice.Unavailable.String(), s.ledgerName()+" does not answer; this request decided nothing")
 	case errors.Is(err, admission.ErrRefusesWrites):
-		s.Decided.Count(sluice.Unavailable.String())
+		s.Claims.Decided(sale, sluice.Unavailable)
 		problem(w, sluice.Unavailable.String(), "the ledger refuses to write; this request decided nothing")
 	default:
-		s.Decided.Count(api.CodeOutcomeUnknown)
+		s.Claims.Count(sale, api.CodeOutcomeUnknown)
 		problem(w, api.CodeOutcomeUnknown, "the claim may have been accepted; the same key will tell")
 	}
 }
@@ -92,12 +93,12 @@ func (s *Server) notDecided(w http.ResponseWriter, err error) {
 func readClaim(r *http.Request, buyer sluice.BuyerID) (claim sluice.Claim, err error) {
 	keys := r.Header["Idempotency-Key"]
 	if len(keys) != 1 {
-		return claim, badRequest(
+		return claim, badKey(
 			"want the header Idempotency-Key, once: a name for this attempt, the same when it is tried again")
 	}
 	key := sluice.Key(keys[0])
 	if err := key.Validate(); err != nil {
-		return claim, badRequest("Idempotency-Key: %v", err)
+		return claim, badKey("Idempotency-Key: %v", err)
 	}
 	body := bodies.Get().(*body)
 	defer bodies.Put(body)
@@ -137,8 +138,8 @@ func writePlaced(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
 }
 
 // refuse writes a refusal; most carry nothing but their code.
-func (s *Server) refuse(w http.ResponseWriter, d sluice.Decision) {
-	s.Decided.Count(d.Code.String())
+func (s *Server) refuse(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
+	s.Claims.Decided(sale, d.Code)
 	if d.Code == sluice.NotOpen {
 		s.notOpen.of(d.OpensAt).write(w, nil)
 		return

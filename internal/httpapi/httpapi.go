@@ -68,7 +68,7 @@ type Options struct {
 
 	Pages   http.Handler // of buyers: GET /, /s/, /o/ and /assets/; nil: 404
 	Metrics http.Handler // GET /metrics; nil: 404
-	Decided Counter      // counts the answers to claims by code; nil: no counting
+	Claims  ClaimCounter // nil: no counting
 	// AdminDecided counts admins' actions: recorded, unrecorded (the store did
 	// not take the record), forbidden, and wrong_key: tries of unknown keys;
 	// nil: no counting.
@@ -115,6 +115,9 @@ type Server struct {
 	events  *fan
 	cors    *cors // nil: none
 
+	refusedLines refusedLines
+	unnamed      unnamed
+
 	readiness readiness
 }
 
@@ -124,13 +127,13 @@ func New(o Options) *Server {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	if o.Decided == nil {
-		o.Decided = noCounter{}
+	if o.Claims == nil {
+		o.Claims = noClaims{}
 	}
 	if o.AdminDecided == nil {
 		o.AdminDecided = noCounter{}
 	}
-	s := &Server{Options: o, shares: newShares(o.Now())}
+	s := &Server{Options: o, shares: newShares(o.Now()), refusedLines: newRefusedLines()}
 	s.guesses = newGuesses(&s.Options)
 	s.whole = s.side(func(Route) bool { return true })
 	s.events, s.cors = newFan(o.Events, o.Board.View, o.Now), newCORS(o.Origins)

@@ -563,7 +563,10 @@ func TestReading(t *testing.T) {
 	s.must(s.do("GET", "/healthz", ""), 200)
 	s.must(s.do("GET", "/readyz", ""), 200)
 	metrics := s.must(s.do("GET", "/metrics", ""), 200)
-	for _, want := range []string{`sluice_claims_total{code="accepted"} 1`, `sluice_sale_taken_units{sale="phone"} 1`} {
+	for _, want := range []string{
+		`sluice_claims_total{code="accepted",sale="phone"} 1`,
+		`sluice_sale_taken_units{sale="phone"} 1`,
+	} {
 		if !strings.Contains(metrics.body, want) {
 			t.Errorf("metrics lack %q", want)
 		}

@@ -54,7 +54,7 @@ func TestBuyersAreLimited(t *testing.T) {
 	}
 	for _, line := range []string{
 		`sluice_gate_refused_total{check="buyer_rate"} `,
-		`sluice_gate_refused_total{check="ratio"} 0`, `sluice_claims_total{code="rate_limited"} 4`,
+		`sluice_gate_refused_total{check="ratio"} 0`, `sluice_claims_total{code="rate_limited",sale="phone"} 4`,
 		"sluice_claims_on_their_way 0",
 	} {
 		if metrics := s.do("GET", "/metrics", ""); !strings.Contains(metrics.body, line) {

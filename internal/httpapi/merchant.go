@@ -107,7 +107,9 @@ func (s *Server) adminShowSale(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return adminSaleMessage(&view.Sale, &view.Reading), nil
+	message := adminSaleMessage(&view.Sale, &view.Reading)
+	message.Claims = s.claimCounts(view.Sale.ID)
+	return message, nil
 }
 
 func (s *Server) auditSale(r *http.Request) (any, error) { return s.Audit(r.Context(), saleOf(r)) }

@@ -233,6 +233,9 @@ func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h["Strict-Transport-Security"] = hsts
 	}
 	if d.server.cors != nil && d.server.cors.handle(w, r) {
+		if h["Access-Control-Allow-Origin"] == nil {
+			d.server.refusedOrigin(r)
+		}
 		return
 	}
 	if hot := d.hot.find(r); hot != nil {
@@ -254,6 +257,7 @@ func (d *side) notFound(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) > 0 {
+		d.server.refusedOrigin(r) // without cors_origins, that is what a preflight gets
 		w.Header()["Allow"] = allowed
 		problem(w, api.CodeMethodNotAllowed, r.Method+" is not for this path")
 		return

@@ -30,7 +30,7 @@ const most = 1000
 
 // about are the attributes that say what a warning is about. What comes from a
 // request, like its path, must not be one of them.
-var about = []string{"sale", "epoch", "webhook", "setting", "from", "listener", "listen"}
+var about = []string{"sale", "epoch", "webhook", "setting", "from", "listener", "listen", "reason"}
 
 // troubles are those of all handlers that came from one.
 type troubles struct {

@@ -17,27 +17,16 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	claims      map[string]prometheus.Counter
-	claimsOther prometheus.Counter
-	batches     prometheus.Histogram
+	batches prometheus.Histogram
 
 	stored, redelivered, notCovered prometheus.Counter
 }
 
-// New returns counters at zero. Sales is called at each scrape; extra are codes
-// besides the domain's that Count will meet.
-func New(sales func() []Sale, extra ...string) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), claims: map[string]prometheus.Counter{}}
+// New returns counters at zero. Sales is called at each scrape.
+func New(sales func() []Sale) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	vec := m.counters("sluice_claims_total", "Answers to claims, by code.", "code")
-	for _, code := range sluice.Codes() {
-		m.claims[code.String()] = vec.WithLabelValues(code.String())
-	}
-	for _, code := range extra {
-		m.claims[code] = vec.WithLabelValues(code)
-	}
-	m.claimsOther = vec.WithLabelValues("other")
 	m.batches = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "sluice_ledger_call_claims", Help: "Claims decided by one call of the ledger.",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 11),
@@ -67,15 +56,6 @@ func (m *Metrics) gauges(name, help, label string) *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
 	m.registry.MustRegister(g)
 	return g
-}
-
-// Count counts one answer to a claim.
-func (m *Metrics) Count(code string) {
-	if c, ok := m.claims[code]; ok {
-		c.Inc()
-		return
-	}
-	m.claimsOther.Inc()
 }
 
 // Decided counts one call of the ledger.

@@ -1,0 +1,165 @@
+package metrics
+
+import (
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sluicehq/sluice"
+)
+
+// mostCounted is of how many sales, since the start, claims are counted apart.
+// Those of further sales, and of sales that do not exist, are counted together.
+const mostCounted = 1000
+
+// other stands for a sale without counters of its own, and a code without one.
+const other = "other"
+
+// Claims counts what became of claims, by sale. Counting takes no lock and no
+// memory, but for the first claim on a sale. Make it with Metrics.Claims, once.
+type Claims struct {
+	codes, reasons []string
+	place          map[string]int // in tally, of a code; of a reason: after all codes
+	byCode         [256]uint8     // the same of the domain's codes
+
+	known func(sluice.SaleID) bool
+	mu    sync.Mutex // of those who add a sale
+	sales atomic.Pointer[map[sluice.SaleID]tally]
+	rest  tally
+}
+
+// tally counts by code and by reason, each in a cache line of its own.
+type tally []struct {
+	n atomic.Int64
+	_ [56]byte
+}
+
+// Claims adds counters of the answers to claims: by code, which may be more than the
+// domain's, and of those that were refused before they were claims, by reason.
+// Known reports whether there is such a sale, and must be fast: a made-up id gets no
+// label. Sales is called at each scrape.
+func (m *Metrics) Claims(known func(sluice.SaleID) bool, sales func() []Sale, codes, reasons []string) *Claims {
+	c := &Claims{known: known, place: map[string]int{}, reasons: reasons}
+	for _, code := range sluice.Codes() {
+		c.byCode[code] = uint8(len(c.codes))
+		c.codes = append(c.codes, code.String())
+	}
+	c.codes = append(append(c.codes, codes...), other)
+	for i, name := range c.codes {
+		c.place[name] = i
+	}
+	for i, reason := range reasons {
+		c.place["/"+reason] = len(c.codes) + i // no code has this name
+	}
+	c.rest = c.tally()
+	c.sales.Store(&map[sluice.SaleID]tally{})
+	m.read(func(value values) { c.read(value, sales()) })
+	return c
+}
+
+func (c *Claims) tally() tally { return make(tally, len(c.codes)+len(c.reasons)) }
+
+// Decided counts an answer of the domain.
+func (c *Claims) Decided(sale sluice.SaleID, code sluice.Code) { c.of(sale)[c.byCode[code]].n.Add(1) }
+
+// Count counts an answer by its code.
+func (c *Claims) Count(sale sluice.SaleID, code string) {
+	place, ok := c.place[code]
+	if !ok {
+		place = c.place[other]
+	}
+	c.of(sale)[place].n.Add(1)
+}
+
+// Refused counts why a claim was refused, besides its answer.
+func (c *Claims) Refused(sale sluice.SaleID, reason string) {
+	if place, ok := c.place["/"+reason]; ok {
+		c.of(sale)[place].n.Add(1)
+	}
+}
+
+// of returns the counters of a sale.
+func (c *Claims) of(sale sluice.SaleID) tally {
+	all := *c.sales.Load()
+	if t, ok := all[sale]; ok {
+		return t
+	}
+	if len(all) >= mostCounted || !c.known(sale) {
+		return c.rest
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all = *c.sales.Load()
+	if t, ok := all[sale]; ok || len(all) >= mostCounted {
+		if !ok {
+			t = c.rest
+		}
+		return t
+	}
+	more := maps.Clone(all)
+	t := c.tally()
+	more[sluice.SaleID(strings.Clone(string(sale)))] = t // not the whole path that it was cut from
+	c.sales.Store(&more)
+	return t
+}
+
+// Label is the sale as its counters name it: other, if it has none.
+func (c *Claims) Label(sale sluice.SaleID) string {
+	if _, ok := (*c.sales.Load())[sale]; ok {
+		return string(sale)
+	}
+	return other
+}
+
+// Of returns what was counted of a sale: the answers by code, and the refusals by
+// reason; what never happened is not there. False: the sale is not counted apart.
+func (c *Claims) Of(sale sluice.SaleID) (codes, reasons map[string]int64, ok bool) {
+	codes, reasons = map[string]int64{}, map[string]int64{}
+	all := *c.sales.Load()
+	t, ok := all[sale]
+	for i := range t {
+		switch n := t[i].n.Load(); {
+		case n == 0:
+		case i < len(c.codes):
+			codes[c.codes[i]] = n
+		default:
+			reasons[c.reasons[i-len(c.codes)]] = n
+		}
+	}
+	return codes, reasons, ok || len(all) < mostCounted
+}
+
+var (
+	claimsAnswered = counter("sluice_claims_total", "Answers to claims, by sale and code.", "sale", "code")
+	claimsRefused  = counter("sluice_claims_refused_total",
+		"Claims that were refused for who or what sent them, by sale and reason.", "sale", "reason")
+)
+
+// read reports all of other sales, and of a sale what has happened, so that sales
+// without trouble take little room. Accepted is always there: 0 of it alone is a sale
+// to which no claim has come.
+func (c *Claims) read(value values, sales []Sale) {
+	report := func(sale string, t tally, all bool) {
+		for i := range t {
+			n := t[i].n.Load()
+			switch {
+			case n == 0 && !all && i != int(c.byCode[sluice.Accepted]):
+			case i < len(c.codes):
+				value(claimsAnswered, float64(n), sale, c.codes[i])
+			default:
+				value(claimsRefused, float64(n), sale, c.reasons[i-len(c.codes)])
+			}
+		}
+	}
+	report(other, c.rest, true)
+	counted := *c.sales.Load()
+	for sale, t := range counted {
+		report(string(sale), t, false)
+	}
+	for i := range sales[:min(len(sales), max(mostCounted-len(counted), 0))] {
+		if _, ok := counted[sales[i].ID]; !ok {
+			value(claimsAnswered, 0, string(sales[i].ID), sluice.Accepted.String())
+		}
+	}
+}
