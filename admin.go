@@ -99,7 +99,9 @@ type Control interface {
 	Close(ctx context.Context, id SaleID) (Sale, error)
 	// Patch lets edit change the sale. What decides who may buy how much is fixed
 	// from the opening on, except that the total may be raised and the closing
-	// time moved: a promise made under the old limits must stay one (I1, I3).
+	// time moved: a promise made under the old limits must stay one (I1, I3). The
+	// opening can be moved to later after it as well, while no claim of the sale was
+	// ever accepted; one that is accepted in the same moment wins (*StateError).
 	Patch(ctx context.Context, id SaleID, edit func(*Sale) error) (Sale, error)
 	// Restock changes the total of a sale by delta units, once per restock id; a
 	// repeat changes nothing more. A sale that was sold out is on again when it

@@ -11,13 +11,19 @@ import (
 // Control implements sluice.Control. Loader.Follow repairs, on any server, what a
 // crash between store and ledger left.
 type Control struct {
-	store  loadStore
+	store  controlStore
 	ledger Ledger
 	loader *Loader
 }
 
+// controlStore is what a Control needs of sluice.Store.
+type controlStore interface {
+	loadStore
+	Orders(ctx context.Context, filter sluice.OrderFilter) (page []sluice.Order, next string, err error)
+}
+
 // NewControl returns the operators' side of a store and a ledger.
-func NewControl(store loadStore, ledger Ledger, loader *Loader) *Control {
+func NewControl(store controlStore, ledger Ledger, loader *Loader) *Control {
 	return &Control{store: store, ledger: ledger, loader: loader}
 }
 
@@ -86,6 +92,14 @@ const margin = 2 * sluice.RefusalLease
 const loweringMargin = 30 * time.Second
 
 func (c *Control) Patch(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {
+	sale, err := c.patch(ctx, id, edit)
+	if errors.Is(err, errOpened) {
+		return c.postpone(ctx, id, edit)
+	}
+	return sale, err
+}
+
+func (c *Control) patch(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {
 	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
 		before := s.Terms
 		if err := edit(s); err != nil {
@@ -102,20 +116,26 @@ func (c *Control) Patch(ctx context.Context, id sluice.SaleID, edit func(*sluice
 			}
 			return nil
 		}
-		switch {
-		case !s.OpensAt.Equal(before.OpensAt):
-			return &sluice.StateError{Sale: id, Detail: "opens_at is fixed once the sale has opened"}
-		case s.MaxPerBuyer != before.MaxPerBuyer:
-			return &sluice.StateError{Sale: id, Detail: "max_per_buyer is fixed once the sale has opened"}
-		case s.MaxOrders != before.MaxOrders:
-			return &sluice.StateError{Sale: id, Detail: "max_orders_per_buyer is fixed once the sale has opened"}
-		case s.Total != before.Total && (s.Total == sluice.Unlimited || before.Total == sluice.Unlimited):
-			return &sluice.StateError{Sale: id, Detail: "a total cannot come or go once the sale has opened"}
-		case s.Total < before.Total:
-			return &sluice.StateError{Sale: id, Detail: "the total can only be raised once the sale has opened"}
+		if !s.OpensAt.Equal(before.OpensAt) {
+			return errOpened
 		}
-		return nil
+		return fixed(s, &before)
 	})
+}
+
+// fixed returns nil if nothing is changed that is fixed from the opening on.
+func fixed(s *sluice.Sale, before *sluice.Terms) error {
+	switch {
+	case s.MaxPerBuyer != before.MaxPerBuyer:
+		return &sluice.StateError{Sale: s.ID, Detail: "max_per_buyer is fixed once the sale has opened"}
+	case s.MaxOrders != before.MaxOrders:
+		return &sluice.StateError{Sale: s.ID, Detail: "max_orders_per_buyer is fixed once the sale has opened"}
+	case s.Total != before.Total && (s.Total == sluice.Unlimited || before.Total == sluice.Unlimited):
+		return &sluice.StateError{Sale: s.ID, Detail: "a total cannot come or go once the sale has opened"}
+	case s.Total < before.Total:
+		return &sluice.StateError{Sale: s.ID, Detail: "the total can only be raised once the sale has opened"}
+	}
+	return nil
 }
 
 // Restock implements sluice.Control. Raising: the store first, then the ledger, so that the ledger never promises

@@ -28,6 +28,7 @@ type Ledger interface {
 	sluice.Keeper
 	Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error)
 	Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error)
+	Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error
 }
 
 // confirmer is a ledger with replicas, as redisledger.Ledger is.

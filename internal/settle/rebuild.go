@@ -76,7 +76,6 @@ type RebuildLedger interface {
 	Ledger
 	sluice.Decider
 	sluice.Journal
-	Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error
 }
 
 // The rhythm of servers that know of each other.

@@ -1,0 +1,128 @@
+package settle
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// The opening of a sale that has opened moves only while no claim was accepted. The
+// ledger alone knows, so it is stopped before it is asked: paused, it accepts nothing
+// more, and a claim that it accepted a moment earlier is among its records. What
+// follows changes the very version of the terms that was paused, or nothing.
+
+// errOpened: the edit moves the opening of a sale that has opened.
+var errOpened = errors.New("settle: the sale has opened")
+
+// deciding bounds what is done with a sale that is paused for it.
+const deciding = 10 * time.Second
+
+// postpone moves the opening of a sale that has opened, or does so in a moment.
+func (c *Control) postpone(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {
+	apply := func(s *sluice.Sale, now time.Time) error {
+		before := s.Terms
+		if err := edit(s); err != nil {
+			return err
+		}
+		if s.OpensAt.Before(now.Add(margin)) {
+			return &sluice.StateError{Sale: id, Detail: "opens_at of a sale that has opened can only be moved to later"}
+		}
+		return fixed(s, &before)
+	}
+	return c.whileUnsold(ctx, id, func(sale sluice.Sale, now time.Time) error { return apply(&sale, now) },
+		func(ctx context.Context, held int64, paused bool) (sluice.Sale, error) {
+			return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+				if s.Version != held {
+					return changedMeanwhile(id)
+				}
+				s.Paused = paused
+				return apply(s, now)
+			})
+		})
+}
+
+func changedMeanwhile(id sluice.SaleID) error {
+	return &sluice.StateError{Sale: id, Detail: "it was changed at the same moment; look at it, and try again"}
+}
+
+// whileUnsold calls do while the sale is paused and no claim of it was ever accepted,
+// with the version of the terms under which that holds, and whether an operator had
+// paused it before. If one was accepted, or do fails, the pause is taken back. Allowed
+// judges the sale first, before anything changes.
+func (c *Control) whileUnsold(ctx context.Context, id sluice.SaleID, allowed func(sluice.Sale, time.Time) error,
+	do func(ctx context.Context, held int64, paused bool) (sluice.Sale, error),
+) (sluice.Sale, error) {
+	if err := c.unsold(ctx, id); err != nil { // most are refused here, without a pause
+		return sluice.Sale{}, err
+	}
+	paused := false
+	held, err := c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+		paused, s.Paused = s.Paused, true
+		return allowed(*s, now)
+	})
+	if held.Version == 0 {
+		return held, err
+	}
+	// From here on it must be ended, also if the caller has left.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deciding)
+	defer cancel()
+	if err == nil {
+		err = c.unsold(ctx, id)
+	}
+	if err == nil {
+		var sale sluice.Sale
+		if sale, err = do(ctx, held.Version, paused); err == nil {
+			return sale, nil
+		}
+	}
+	if !paused {
+		_, back := c.change(ctx, id, func(s *sluice.Sale, _ time.Time) error {
+			if s.Version == held.Version {
+				s.Paused = false
+			}
+			return nil
+		})
+		err = errors.Join(err, back)
+	}
+	return sluice.Sale{}, err
+}
+
+// unsold returns nil if no claim of the sale was ever accepted, as far as ledger and
+// store know now.
+func (c *Control) unsold(ctx context.Context, id sluice.SaleID) error {
+	sale, err := c.store.Sale(ctx, id)
+	if err != nil {
+		return err
+	}
+	reading, err := c.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !reading.Loaded || reading.Fence != "" || sale.Fence != "" || reading.Epoch != sale.Epoch {
+		return &sluice.StateError{Sale: id, Detail: "it is being loaded or rebuilt, so nothing is known of its claims; " +
+			"try again in a moment"}
+	}
+	if err := current(ctx, c.ledger, id); err != nil {
+		return err
+	}
+	sold := reading.Seq > 0 || reading.Taken > 0 || sale.Taken > 0
+	if !sold { // records of earlier epochs have no part in the sequence
+		err = c.ledger.Records(ctx, id, func(sluice.Record) bool { sold = true; return false })
+	}
+	if err == nil && !sold {
+		var orders []sluice.Order
+		orders, _, err = c.store.Orders(ctx, sluice.OrderFilter{Sale: id, Limit: 1})
+		sold = len(orders) > 0
+	}
+	if err == nil && !sold {
+		var letters []sluice.DeadLetter
+		letters, err = c.store.DeadLetters(ctx, id)
+		sold = len(letters) > 0
+	}
+	if err == nil && sold {
+		err = &sluice.StateError{Sale: id, Detail: "a buyer has had a claim accepted: opens_at is fixed"}
+	}
+	return err
+}

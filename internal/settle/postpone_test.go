@@ -1,0 +1,165 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/settle"
+)
+
+// later moves the opening by an hour from now.
+func later(s *sluice.Sale) error {
+	s.OpensAt = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	return nil
+}
+
+// refusedState fails the test unless the sale's state did not allow it.
+func refusedState(t *testing.T, err error, words string) {
+	t.Helper()
+	if state, ok := errors.AsType[*sluice.StateError](err); !ok || !strings.Contains(state.Detail, words) {
+		t.Errorf("err = %v, want a sluice.StateError with %q", err, words)
+	}
+}
+
+// The opening of a sale that has opened can be moved while no buyer has bought, and
+// the pauses that an operator had set stay what they were.
+func TestASaleThatHasOpenedIsPostponed(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for _, paused := range []bool{false, true} {
+		if _, err := r.desk.Open(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		if paused {
+			if _, err := r.desk.Pause(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		moved, err := r.desk.Patch(ctx, id, later)
+		if err != nil || moved.Paused != paused || !moved.OpensAt.After(time.Now()) {
+			t.Fatalf("postponed: %+v, %v; want paused %v", moved.Terms, err, paused)
+		}
+		if d := r.claim("alice"); d.Code != sluice.NotOpen {
+			t.Errorf("a claim on a sale that was postponed is %v", d.Code)
+		}
+	}
+	r.inStep(1)
+}
+
+// What is not allowed changes nothing: the sale sells on.
+func TestWhatCannotBePostponed(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	version := r.sale().Version
+	_, err := r.desk.Patch(ctx, id, func(s *sluice.Sale) error {
+		s.OpensAt = s.OpensAt.Add(time.Minute)
+		return nil
+	})
+	refusedState(t, err, "moved to later")
+	_, err = r.desk.Patch(ctx, id, func(s *sluice.Sale) error { s.MaxPerBuyer = 1; return later(s) })
+	refusedState(t, err, "max_per_buyer")
+	if d := r.claim("alice"); d.Code != sluice.Accepted {
+		t.Fatalf("a claim after what was refused is %v", d.Code)
+	}
+	_, err = r.desk.Patch(ctx, id, later)
+	refusedState(t, err, "accepted")
+	if sale := r.sale(); sale.Version != version || r.reading().Terms.Version != version {
+		t.Errorf("version %d, in the ledger %d; want %d: nothing changed", sale.Version, r.reading().Terms.Version, version)
+	}
+	// A claim whose order has ended was one as well.
+	_, err = r.ledger.Release(ctx, id, []sluice.Release{{
+		Order: id.Order(strings.Repeat("0a", 16)), Sale: id, Buyer: "alice", Quantity: 1, Epoch: 1,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.desk.Patch(ctx, id, later)
+	refusedState(t, err, "accepted")
+}
+
+// between lets a claim be accepted just before the ledger is paused, so that the
+// first look did not see it.
+type between struct {
+	settle.Ledger
+	once  sync.Once
+	claim func()
+}
+
+func (b *between) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+	b.once.Do(b.claim)
+	return b.Ledger.Apply(ctx, sale, epoch, terms)
+}
+
+// A claim that is accepted in the same moment wins: the opening stays, and the sale
+// goes on.
+func TestAClaimInTheSameMomentWins(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	opens := r.sale().OpensAt
+	ledger := &between{Ledger: r.ledger, claim: func() {
+		if d := r.claim("alice"); d.Code != sluice.Accepted {
+			t.Errorf("the claim is %v", d.Code)
+		}
+	}}
+	desk := settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger))
+	_, err := desk.Patch(ctx, id, later)
+	refusedState(t, err, "accepted")
+	if sale := r.sale(); sale.Paused || !sale.OpensAt.Equal(opens) || r.reading().Terms.Paused {
+		t.Errorf("the sale: %+v", sale.Terms)
+	}
+	r.inStep(1)
+}
+
+// While buyers rush, the sale is postponed or a buyer has bought; never both.
+func TestPostponedOrSold(t *testing.T) {
+	for round := range 8 {
+		r := newRig(t)
+		ctx := t.Context()
+		if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		var crowd sync.WaitGroup
+		var mu sync.Mutex
+		accepted := 0
+		for buyer := range 4 {
+			crowd.Go(func() {
+				if round%2 == 1 {
+					time.Sleep(time.Duration(round) * 300 * time.Microsecond)
+				}
+				decisions, err := r.ledger.Claim(ctx, id, []sluice.Claim{{
+					Buyer: sluice.BuyerID(fmt.Sprint("buyer-", buyer)), Key: "attempt-1", Quantity: 1,
+					Order: id.Order(fmt.Sprintf("%032x", buyer)),
+				}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if decisions[0].Code == sluice.Accepted {
+					mu.Lock()
+					accepted++
+					mu.Unlock()
+				}
+			})
+		}
+		_, err := r.desk.Patch(ctx, id, later)
+		crowd.Wait()
+		if (err == nil) == (accepted > 0) {
+			t.Fatalf("round %d: postponed: %v, and %d claims were accepted", round, err, accepted)
+		}
+	}
+}
