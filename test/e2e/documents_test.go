@@ -61,7 +61,7 @@ func sh(t *testing.T, dir, commands string, env ...string) string {
 func TestChineseSnippetsAgree(t *testing.T) {
 	comment := regexp.MustCompile(`(?m)[ \t]*(?:#|//) .*$`)
 	title := regexp.MustCompile(`--title "[^"]*"`)
-	for _, page := range []string{"docs/beside-a-shop"} {
+	for _, page := range []string{"docs/beside-a-shop", "docs/from-a-lua-script"} {
 		code := func(file string) (all []snippet) {
 			for _, s := range snippets(t, file) {
 				s.text = title.ReplaceAllString(comment.ReplaceAllString(s.text, ""), "--title T")
