@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -249,7 +250,18 @@ func (e *Engine) start(ctx context.Context) {
 	if e.attendance != nil {
 		e.loops.Go(func() { e.attendance.run(running) })
 	}
+	e.loops.Go(func() { tidyMemory(running) })
 	e.events.start(running, e)
+}
+
+// tidyMemory gives back what opening has left: mostly parsed migrations and compressed
+// pages, more than an idle engine uses. An engine that is closed at once need not.
+func tidyMemory(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+		debug.FreeOSMemory()
+	}
 }
 
 func (e *Engine) ledgerTime() time.Time { return e.board.LedgerTime(time.Now()) }

@@ -30,7 +30,7 @@ const reconcileShare = 20
 // has happened since their last run: of each interval one part in so many, the
 // longest ago first. So a few idle sales are reconciled every time, and a
 // hundred thousand cost no more than a few.
-const idleShare = 100
+const idleShare = 200
 
 // reconcileTimeout bounds one run.
 const reconcileTimeout = 5 * time.Minute
