@@ -1,6 +1,7 @@
 package sqliteledger
 
 import (
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -34,9 +35,9 @@ type sale struct {
 	open    openRow // the row that accepted claims of this group go to
 	journal journal
 
-	mu       sync.RWMutex             // guards buyers, accounts and their keys against Find
-	buyers   map[sluice.BuyerID]int32 // place in accounts
-	accounts []account
+	mu       sync.RWMutex     // guards buyers, accounts and their keys against Find
+	buyers   map[uint64]int32 // by the buyer's hash: place in accounts of the latest one that has it
+	accounts [][]account      // in chunks: growing copies none
 
 	view atomic.Pointer[view]
 }
@@ -54,7 +55,7 @@ type view struct {
 func newSale(id sluice.SaleID, epoch int64, terms sluice.Terms, taken int64) *sale {
 	return &sale{
 		id: id, epoch: epoch, terms: terms, taken: taken, fence: sluice.FenceLoading,
-		buyers: map[sluice.BuyerID]int32{},
+		buyers: map[uint64]int32{},
 	}
 }
 
@@ -184,6 +185,7 @@ type account struct {
 	orders int32 // accepted claims, ended ones too
 	unpaid int32 // of them, those that ended unpaid
 	last   int32 // the latest claim, the head of the chain of record.prev
+	same   int32 // the account before this one whose buyer has the same hash, -1 for none
 	// keys finds a claim among many; nil while the chain is short.
 	keys map[sluice.Key]int32
 }
@@ -194,11 +196,39 @@ const shortChain = 8
 // account returns the buyer's account, or nil if the buyer has no accepted
 // claim.
 func (s *sale) account(buyer sluice.BuyerID) *account {
-	if i, ok := s.buyers[buyer]; ok {
-		return &s.accounts[i]
+	i, ok := s.buyers[hash(buyer)]
+	for ok && i >= 0 {
+		a := &s.accounts[i/chunkSize][i%chunkSize]
+		if s.records.at(int(a.last)).buyer() == buyer {
+			return a
+		}
+		i = a.same
 	}
 	return nil
 }
+
+// newAccount adds an account, which has no claim yet.
+func (s *sale) newAccount(buyer sluice.BuyerID) *account {
+	last := len(s.accounts) - 1
+	if last < 0 || len(s.accounts[last]) == chunkSize {
+		last++
+		s.accounts = append(s.accounts, make([]account, 0, min(last, 1)*chunkSize)) // the first one grows
+	}
+	h := hash(buyer)
+	same, known := s.buyers[h]
+	if !known {
+		same = -1
+	}
+	s.buyers[h] = int32(last*chunkSize + len(s.accounts[last]))
+	s.accounts[last] = append(s.accounts[last], account{last: -1, same: same})
+	return &s.accounts[last][len(s.accounts[last])-1]
+}
+
+// hash stands for a buyer: a map of numbers costs half of one of texts when a sale has
+// millions of buyers, since nothing in it must be followed. Tests make equal ones.
+var hash = func(buyer sluice.BuyerID) uint64 { return maphash.String(seed, string(buyer)) }
+
+var seed = maphash.MakeSeed()
 
 // find returns the place of the account's claim with this key, or -1.
 func (s *sale) find(a *account, key sluice.Key) int32 {
@@ -228,9 +258,7 @@ func (s *sale) remember(a *account, c *sluice.Claim, line string, seq int64, b *
 		prev: -1, seq: seq, quantity: c.Quantity, batch: b,
 	}
 	if a == nil {
-		s.buyers[r.buyer()] = int32(len(s.accounts))
-		s.accounts = append(s.accounts, account{last: -1})
-		a = &s.accounts[len(s.accounts)-1]
+		a = s.newAccount(c.Buyer)
 	}
 	r.prev = a.last
 	a.last = s.records.add(r)
