@@ -13,7 +13,7 @@ import (
 // Of the list of sales at most listRows are read in a second, and reading it takes
 // at most one part in listShare of the time. It is read every listMax all the same.
 const (
-	listRows  = 500
+	listRows  = 250
 	listShare = 50
 	listMax   = time.Minute
 )
