@@ -69,25 +69,28 @@ func (l *Ledger) batchName() string {
 // claimArgs builds the arguments of claim.lua; its header explains them.
 func (l *Ledger) claimArgs(m mark, claims []sluice.Claim) []string {
 	n, name := len(claims), l.batchName()
-	size, ones := 0, "1"
+	size, units, largest := 0, int64(0), int64(0)
 	for i := range claims {
 		c := &claims[i]
 		size += len(c.Buyer) + len(c.Key) + len(c.Order) + len(c.Meta) + 16
-		if c.Quantity != 1 {
-			ones = ""
-		}
+		units += c.Quantity
+		largest = max(largest, c.Quantity)
 	}
-	args := l.appendAsker(make([]string, 0, 14+3*n), m)
-	args = append(args, name, strconv.Itoa(n), ones, oneIf(buyersRecur(claims)))
+	args := l.appendAsker(make([]string, 0, 15+3*n), m)
+	args = append(args, name, strconv.Itoa(n), strconv.FormatInt(units, 10), strconv.FormatInt(largest, 10),
+		recurring(claims))
 
 	// One string for all of it, cut up: two allocations instead of 2n.
-	buf := make([]byte, 0, 2*size+n*(len(name)+16))
+	buf := make([]byte, 0, 2*size+n*(len(name)+16+endDigits))
 	ends := make([]int, n)
 	for i := range claims {
 		buf = sluice.AppendClaim(buf, &claims[i])
 		ends[i] = len(buf)
 	}
 	lines := len(buf)
+	for _, end := range ends {
+		buf = appendEnd(buf, end)
+	}
 	from := 0
 	for i, end := range ends {
 		quantity := claims[i].Quantity
@@ -101,13 +104,13 @@ func (l *Ledger) claimArgs(m mark, claims []sluice.Claim) []string {
 		ends[i] = len(buf)
 	}
 	text := string(buf)
-	args = append(args, text[:lines])
-	from = lines
+	from = lines + n*endDigits
+	args = append(args, text[:lines], text[lines:from])
 	for i, end := range ends {
 		args = append(args, string(claims[i].Buyer), text[from:end])
 		from = end
 	}
-	if ones == "" {
+	if units > int64(n) {
 		for i := range claims {
 			args = append(args, strconv.FormatInt(claims[i].Quantity, 10))
 		}
@@ -115,17 +118,42 @@ func (l *Ledger) claimArgs(m mark, claims []sluice.Claim) []string {
 	return args
 }
 
-// buyersRecur reports whether a buyer occurs more than once. The script, which
-// all servers wait for, is spared to find out.
-func buyersRecur(claims []sluice.Claim) bool {
+// endDigits is the width of the end of a line of the journal: the lines of a batch are
+// shorter than a million bytes.
+const endDigits = 6
+
+func appendEnd(dst []byte, end int) []byte {
+	var digits [endDigits]byte
+	for i := endDigits - 1; i >= 0; i-- {
+		digits[i] = '0' + byte(end%10)
+		end /= 10
+	}
+	return append(dst, digits[:]...)
+}
+
+// recurring lists the positions of claims whose buyer occurs more than once. The script,
+// which all servers wait for, is spared to find out.
+func recurring(claims []sluice.Claim) string {
 	if len(claims) == 1 {
-		return false
+		return ""
 	}
-	seen := make(map[sluice.BuyerID]struct{}, len(claims))
+	var list []byte
+	add := func(i int) { list = append(strconv.AppendInt(list, int64(i+1), 10), ',') }
+	first := make(map[sluice.BuyerID]int, len(claims)) // -1 where it is in the list
 	for i := range claims {
-		seen[claims[i].Buyer] = struct{}{}
+		buyer := claims[i].Buyer
+		before, again := first[buyer]
+		if !again {
+			first[buyer] = i
+			continue
+		}
+		if before >= 0 {
+			add(before)
+			first[buyer] = -1
+		}
+		add(i)
 	}
-	return len(seen) < len(claims)
+	return string(list)
 }
 
 func oneIf(b bool) string {

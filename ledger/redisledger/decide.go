@@ -84,21 +84,10 @@ func parseReply(message rueidis.RedisMessage) (claimReply, error) {
 func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply,
 	decisions []sluice.Decision,
 ) (reported int64, err error) {
-	n := len(claims)
-	at := fromMillis(reply.at)
-	var accepted int64
+	n, at := len(claims), fromMillis(reply.at)
 	limited, records := false, map[sluice.BuyerID]string(nil) // by a limit; and those buyers' records
-	number := func(i int, answer int64) {
-		if answer > 0 {
-			decisions[i] = sluice.Decision{
-				Code: sluice.Accepted, Order: claims[i].Order, Quantity: claims[i].Quantity, Seq: answer, At: at,
-				Epoch: reply.epoch, Terms: reply.terms,
-			}
-			reported = reply.seq
-			accepted++
-			return
-		}
-		decisions[i] = sluice.Decision{Code: sluice.Code(-answer)}
+	refuse := func(i int, code int64) {
+		decisions[i] = sluice.Decision{Code: sluice.Code(code)}
 		switch decisions[i].Code {
 		case sluice.NotOpen:
 			decisions[i].OpensAt = fromMillis(reply.opens)
@@ -106,31 +95,48 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 			limited = true
 		}
 	}
+	accepted, next := 0, 0 // next is the first claim without a decision
+	accept := func(until int) {
+		for ; next < until; next++ {
+			accepted++
+			decisions[next] = sluice.Decision{
+				Code: sluice.Accepted, Order: claims[next].Order, Quantity: claims[next].Quantity, At: at,
+				Seq: reply.seq - int64(n-len(reply.answers)/2-accepted), Epoch: reply.epoch, Terms: reply.terms,
+			}
+			reported = reply.seq
+		}
+	}
 
 	switch answers := reply.answers; {
-	case len(answers) == 0: // all accepted
-		for i := range n {
-			number(i, reply.seq-int64(n-1-i))
-		}
-	case len(answers) == 1 && answers[0].IsInt64(): // all refused alike, or one claim
-		answer, err := answers[0].AsInt64()
+	case len(answers) == 1: // all refused alike
+		code, err := answers[0].AsInt64()
 		if err != nil {
 			return 0, err
 		}
 		for i := range n {
-			number(i, answer)
+			refuse(i, -code)
 		}
-	case len(answers) == n:
-		for i := range answers {
-			if answers[i].IsInt64() {
-				answer, err := answers[i].AsInt64()
+	case len(answers)%2 == 0: // in pairs, what was not accepted now
+		for pair := range slices.Chunk(answers, 2) {
+			position, err := pair[0].AsInt64()
+			if err == nil && (position <= int64(next) || position > int64(n)) {
+				err = fmt.Errorf("an answer for claim %d of %d, after %d", position, n, next)
+			}
+			if err != nil {
+				return 0, err
+			}
+			i := int(position) - 1
+			accept(i)
+			next++
+			if pair[1].IsInt64() {
+				code, err := pair[1].AsInt64()
 				if err != nil {
 					return 0, err
 				}
-				number(i, answer)
+				refuse(i, -code)
 				continue
 			}
-			text, err := answers[i].ToString()
+			text, err := pair[1].ToString()
 			if err != nil {
 				return 0, err
 			}
@@ -147,11 +153,13 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 				l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: reply.epoch, Fence: damagedRecord})
 			}
 		}
+		accept(n)
 	default:
 		return 0, fmt.Errorf("%d answers for %d claims", len(answers), n)
 	}
 	if limited {
-		l.fillOrders(ctx, sale, claims, mark{epoch: reply.epoch, seen: reply.seq - accepted}, records, decisions)
+		before := mark{epoch: reply.epoch, seen: reply.seq - int64(accepted)}
+		l.fillOrders(ctx, sale, claims, before, records, decisions)
 	}
 	return reported, nil
 }

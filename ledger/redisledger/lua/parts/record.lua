@@ -5,20 +5,20 @@ local damage = 'lost: the record of a buyer is damaged' -- whose, the rebuild sa
 
 -- What follows buyer TAB in a line: key, order, quantity, meta, place and what remains. A class of its own is quicker
 -- than a set; meta may have DEL.
-local line_pattern = '^(%C+)\t%C-%.%x+\t([1-9]%d*)\t[^\t\n]*\t[%w:]+\t(%d+)(u?)()'
+local line_pattern = '^(%C+)\t%C-%.%x+\t([1-9]%d*)\t[^\t\n]*\t([%w:]+)\t(%d+)(u?)()'
 
--- Returns key, quantity, whether it is live and where it ends, of the line that begins here, or nothing.
+-- Returns key, quantity, whether it is live, where it ends and its place, of the line that begins here, or nothing.
 local function line_at(text, from, begin)
   if sub(text, from, from + #begin - 1) ~= begin then return nil end
-  local key, quantity, rest, unpaid, after = match(text, line_pattern, from + #begin)
+  local key, quantity, place, rest, unpaid, after = match(text, line_pattern, from + #begin)
   if not key or (rest ~= '0' and (rest ~= quantity or unpaid ~= '')) or (byte(text, after) or 10) ~= 10 then
     return nil
   end
-  return key, tonumber(quantity), rest ~= '0', after
+  return key, tonumber(quantity), rest ~= '0', after, place
 end
 
 -- Returns a buyer's record: {live units, accepted claims, unpaid endings, the first claim's line, its key, key of the
--- newest claim or ''}; or nothing if it is damaged.
+-- newest claim or '', the first claim's place}; or nothing if it is damaged.
 local function record_of(buyer, text)
   local units, count, from = match(text, '^(%d+)\t([1-9]%d*)()')
   if not units or (byte(units) == 48 and units ~= '0') then return nil end
@@ -26,7 +26,7 @@ local function record_of(buyer, text)
   local unpaid = match(text, '^\t([1-9]%d*)', from)
   if unpaid then from = from + 1 + #unpaid end
   if byte(text, from) ~= 10 then return nil end
-  local key, quantity, live, after = line_at(text, from + 1, buyer .. '\t')
+  local key, quantity, live, after, place = line_at(text, from + 1, buyer .. '\t')
   if not key then return nil end
   local newest = match(text, '^\n(%C+)$', after) or ''
   if count == 1 then
@@ -34,7 +34,7 @@ local function record_of(buyer, text)
   elseif newest == '' or (live and quantity > units) then
     return nil
   end
-  return {units, count, tonumber(unpaid or '0'), sub(text, from + 1, after - 1), key, newest}
+  return {units, count, tonumber(unpaid or '0'), sub(text, from + 1, after - 1), key, newest, place}
 end
 
 local function text_of(record)
