@@ -119,11 +119,10 @@ function sluice_api(string $method, string $path, ?array $body = null): array {
 	return array((int) wp_remote_retrieve_response_code($answer), json_decode(wp_remote_retrieve_body($answer), true));
 }
 
-/** What the buyer pays, as WooCommerce has it: 3800 of EUR is 38.00. */
-function sluice_amount(array $o): string {
-	$digits = array('JPY' => 0, 'KRW' => 0, 'VND' => 0, 'CLP' => 0, 'ISK' => 0, 'BHD' => 3, 'KWD' => 3, 'JOD' => 3);
-	$n = $digits[$o['price']['currency']] ?? 2;
-	return number_format($o['price']['amount'] * $o['quantity'] / 10 ** $n, $n, '.', '');
+/** How many digits a currency has behind the point: Sluice counts 3800 where WooCommerce has 38.00. */
+function sluice_digits(string $currency): int {
+	$not2 = array('JPY' => 0, 'KRW' => 0, 'VND' => 0, 'CLP' => 0, 'ISK' => 0, 'BHD' => 3, 'KWD' => 3, 'JOD' => 3);
+	return $not2[$currency] ?? 2;
 }
 
 /** The shop's order for an order of Sluice: made once, however many ask for it at the same time. */
@@ -147,7 +146,7 @@ function sluice_order(array $o): WC_Order {
 		if (!$found) { // otherwise a process died before it added the product
 			$order->add_meta_data('_sluice_order', $o['order_id'], true);
 			$order->set_created_via('sluice'); // WooCommerce cancels unpaid orders of its own checkout only
-			$order->set_currency($o['price']['currency']);
+			$order->set_currency($o['currency']);
 			if (preg_match('/^user-(\d+)$/D', $o['buyer_id'], $m)) {
 				$customer = new WC_Customer((int) $m[1]);
 				$order->set_customer_id((int) $m[1]);
@@ -156,7 +155,8 @@ function sluice_order(array $o): WC_Order {
 			}
 			$order->save();
 		}
-		$total = sluice_amount($o);
+		$digits = sluice_digits($o['currency']);
+		$total = number_format($o['amount'] / 10 ** $digits, $digits, '.', '');
 		$order->add_product(wc_get_product($products[0]), $o['quantity'], array('subtotal' => $total, 'total' => $total));
 		$order->calculate_totals(false); // the price of the sale is what the buyer pays; no taxes on top
 		return $order;
@@ -218,7 +218,11 @@ function sluice_report($order_id) {
 		return;
 	} elseif ($order->is_paid()) {
 		$action = 'pay';
-		$body = array('payment_id' => $order->get_transaction_id() ?: 'wc-' . $order_id);
+		$body = array(
+			'payment_id' => $order->get_transaction_id() ?: 'wc-' . $order_id,
+			'amount' => (int) round($order->get_total() * 10 ** sluice_digits($order->get_currency())),
+			'currency' => $order->get_currency(),
+		);
 	} elseif ($order->has_status('refunded')) {
 		$action = 'refund';
 	} elseif ($order->has_status('cancelled')) {
@@ -234,7 +238,7 @@ function sluice_report($order_id) {
 	}
 	as_unschedule_all_actions('sluice_report', array($order_id));
 	if ($action === 'pay' && ($answer['status'] ?? '') !== 'paid') {
-		// Too late, or a second payment: the units are not this buyer's.
+		// Too late, another amount, or a second payment: the units are not this buyer's, or not yet.
 		$order->update_status('on-hold', 'Sluice: ' . ($code ?: $answer['status']) . '. Do not deliver; refund this payment.');
 	} elseif ($status !== 200 && $code !== 'order_ended') {
 		$order->add_order_note("Sluice does not $action the order: $status $code");

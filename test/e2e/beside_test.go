@@ -101,6 +101,7 @@ func TestBesideAShop(t *testing.T) {
 	w.testCustomer()
 	w.testLate()
 	w.testEnds()
+	w.testAmount()
 	w.testStrangers("http://"+hooks, secret, settings)
 	for _, log := range []string{visited(), posted(), s.log()} {
 		for _, bad := range []string{"Warning", "Notice", "Deprecated", "Fatal", "level=WARN"} {
@@ -377,6 +378,20 @@ func (w *woocommerce) testEnds() {
 	w.is(id, sluice.Pending)
 	w.ask(buyer, w.shop+"/test/status?status=cancelled&order="+strconv.Itoa(w.order(id, "pending").ID), nil)
 	w.is(id, sluice.Cancelled)
+}
+
+// Another amount than is due is held back; the order still waits for its payment.
+func (w *woocommerce) testAmount() {
+	buyer := w.visitor("46")
+	id := w.buy(buyer, 1)
+	target := w.paymentPage(buyer, id)
+	o := w.order(id, "pending")
+	w.ask(buyer, w.shop+"/test/total?total=18.99&order="+strconv.Itoa(o.ID), nil)
+	w.ask(buyer, target, url.Values{})
+	if held := w.order(id, "on-hold"); !strings.Contains(strings.Join(held.Notes, " "), "payment_amount. Do not deliver") {
+		w.t.Errorf("the notes are %q", held.Notes)
+	}
+	w.is(id, sluice.Pending)
 }
 
 // What is not signed, or an old copy, or of another visitor, or leads elsewhere is

@@ -109,6 +109,8 @@ class WC_Order {
 		$this->data['total'] = $this->data['items'][0]['total'];
 		$this->save();
 	}
+	public function get_total() { return $this->data['total']; }
+	public function get_currency() { return $this->data['currency']; }
 	public function get_transaction_id() { return $this->data['transaction_id']; }
 	public function has_status($status) { return in_array($this->data['status'], (array) $status, true); }
 	public function is_paid() { return $this->has_status(array('processing', 'completed')); }
@@ -229,6 +231,10 @@ if (strpos($path, '/wp-json/') === 0) {
 	echo json_encode(array_map(fn($order) => $order->data, all_orders()));
 } elseif ($path === '/test/status') {
 	wc_get_order($_GET['order'])->update_status($_GET['status']);
+} elseif ($path === '/test/total') {
+	$order = wc_get_order($_GET['order']);
+	$order->data['total'] = $_GET['total'];
+	$order->save();
 } elseif ($path === '/test/scheduled') { // what is due in a minute is due now
 	$due = @file(SHOP . '/scheduled') ?: array();
 	file_put_contents(SHOP . '/scheduled', '');

@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// docs/integrate.md: its first sale, with curl.
+func TestGuideFirstSale(t *testing.T) {
+	t.Parallel()
+	guide := snippets(t, "docs/integrate.md")
+	commands := next(t, &guide, "sh", "curl -X POST")
+	s := startServer(t, backends{})
+	dir := t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "sluice-data", "admin.key"), adminKey+"\n")
+	out := sh(t, dir, replaceAll(t, commands, "URL=http://127.0.0.1:8080", "URL="+s.url, "\nORDER=",
+		"\nuntil ./sluice order list --sale mug | grep -q alice; do sleep 0.01; done\nORDER="),
+		append(environment(), "SLUICE_URL="+s.url)...)
+	for _, want := range []string{`"state":"open"`, `"status":"queued"`, `"status":"paid"`, `"action":"pay"`, `"ok":true`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not print %s:\n%s", want, out)
+		}
+	}
+}
+
+// The programs of the guide that mint tokens, each with its language's own tools, as far
+// as this machine has them.
+func TestGuideTokens(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, backends{})
+	for _, tc := range []struct{ language, program, file, with string }{
+		{"js", "node", "mint.mjs", "buyerToken"},
+		{"python", "python3", "mint.py", "buyer_token"},
+		{"java", "java", "Mint.java", "class Mint"},
+		{"php", "php", "mint.php", "buyer_token"},
+	} {
+		t.Run(tc.language, func(t *testing.T) {
+			program, err := exec.LookPath(tc.program)
+			if err != nil {
+				t.Skipf("needs %s: %v", tc.program, err)
+			}
+			guide := snippets(t, "docs/integrate.md")
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, tc.file), next(t, &guide, tc.language, tc.with))
+			token := strings.TrimSpace(sh(t, dir, program+" "+tc.file,
+				"PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "SLUICE_BUYER_SECRET="+buyerSecret))
+			request, err := http.NewRequest(http.MethodGet, s.url+"/v1/orders", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Authorization", "Bearer "+token)
+			answer, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				t.Errorf("the token %s: %s", token, answer.Status)
+			}
+		})
+	}
+}
+
+// What a repeat of an ended order's key means: the same answer, and nothing bought.
+func TestGuideRepeatOfAnEndedOrder(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, backends{})
+	script := `
+sluice sale create --id short --title T --price 100 --total 5 --max-per-buyer 1 >/dev/null
+A="Authorization: Bearer $(sluice token --buyer alice)"
+claim() { curl -X POST $SLUICE_URL/v1/sales/short/orders -H "$A" -H "Idempotency-Key: $1" -d '{"quantity":1}'; }
+claim attempt-1
+until sluice order list --sale short | grep -q alice; do sleep 0.01; done
+sluice order cancel $(sluice order list --sale short --json | grep -o 'short\.[0-9a-f]*' | head -n 1) >/dev/null
+until curl $SLUICE_URL/v1/sales/short | grep -q '"available":5'; do sleep 0.01; done
+claim attempt-1
+curl $SLUICE_URL/v1/orders -H "$A"
+claim attempt-2
+`
+	out := sh(t, t.TempDir(), script, append(environment(), "SLUICE_URL="+s.url,
+		"PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))...)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 4 || lines[0] != lines[1] || !strings.Contains(lines[1], `"status":"queued"`) ||
+		!strings.Contains(lines[2], `"status":"cancelled"`) || strings.Contains(lines[2], `"status":"pending"`) ||
+		lines[3] == lines[0] || !strings.Contains(lines[3], `"status":"queued"`) {
+		t.Errorf("the claim, its repeat, the orders, another claim:\n%s", out)
+	}
+}
