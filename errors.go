@@ -20,6 +20,7 @@ var (
 	ErrBelowTaken         = errors.New("the total would be below the units already taken")
 	ErrBadCursor          = errors.New("the cursor is not one of ours")
 	ErrNotLoaded          = errors.New("the ledger does not hold the sale")
+	ErrOtherLedger        = errors.New("another ledger decides about the sale")
 	ErrStaleEpoch         = errors.New("another epoch of the sale is in force")
 	// ErrRefusesWrites: the ledger does not write now, since its disk or memory is
 	// full, or it is a replica. Nothing was written, and nothing decided.

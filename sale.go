@@ -114,6 +114,9 @@ type Sale struct {
 	// Fence says why claims are refused as unavailable until the sale is
 	// rebuilt; empty when they are not.
 	Fence string
+	// Ledger names the ledger that decides about the sale, since its last load. Any other
+	// one answers Unavailable. Empty: a server that writes no names has loaded it, or none.
+	Ledger string
 	// Taken is the store's own count of units of stored live orders. It never
 	// exceeds Cap (I1 for the second time), nor the ledger's count unless
 	// the ledger lost data.
@@ -130,6 +133,12 @@ type Sale struct {
 	// Remains is what is kept of orders that are deleted (ErasureStore.PurgeOlder); nil
 	// unless some are.
 	Remains *Remains `json:"-"`
+}
+
+// DecidedBy reports whether the ledger of this name may decide about the sale. Where
+// either name is not known, only the epoch tells.
+func (s *Sale) DecidedBy(ledger string) bool {
+	return s.Ledger == "" || ledger == "" || s.Ledger == ledger
 }
 
 // NewSale returns a sale with the defaults of what an API request or a command

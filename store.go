@@ -60,6 +60,13 @@ type SaleStore interface {
 	// FenceSale records why the sale's claims must be refused; the first
 	// reason stands. It changes nothing when epoch is not the sale's.
 	FenceSale(ctx context.Context, id SaleID, epoch int64, reason string) error
+
+	// TakeSale makes this server's ledger the one that decides about a sale, fences the
+	// sale for this reason, and has the servers that live gather, those of the ledger before as
+	// well. It reports whether it did: not if the sale is this ledger's already, or
+	// archived. Within so long, if it is not 0, no other server but this node must have said
+	// that it has the ledger before, and that one must be of the same kind.
+	TakeSale(ctx context.Context, id SaleID, node string, within time.Duration, reason string) (bool, error)
 }
 
 // SaleFilter selects sales, in one of four ways.
@@ -167,6 +174,10 @@ type LoadStore interface {
 	// nor if the epoch would be beyond MaxEpoch: a *StateError. ErrArchived,
 	// ErrSaleNotFound.
 	BeginLoad(ctx context.Context, id SaleID, passed int64) (LoadImage, error)
+
+	// UseLedger says which ledger this server has. Its loads are those of that ledger: of
+	// a sale that another one decides about, BeginLoad is ErrOtherLedger.
+	UseLedger(name string)
 
 	// ConfirmLoad records that the ledger holds the sale under this epoch, and
 	// lifts the store's fence. ErrStaleEpoch if the sale's epoch is another.

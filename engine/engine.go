@@ -160,7 +160,7 @@ func (e *Engine) compose() error {
 	})
 	replayer := settle.NewReplayer(e.store, e.ledger, e.decided)
 	e.follower = newFollower(&follower{
-		loader: loader, board: e.board, log: e.cfg.Log, node: e.node, store: e.store, replayer: replayer,
+		ledger: e.ledger, loader: loader, board: e.board, log: e.cfg.Log, node: e.node, store: e.store, replayer: replayer,
 		stores:    e.pipeline.Wake,
 		archiver:  settle.NewArchiver(e.store, e.ledger, e.cfg.Retention),
 		rebuilder: settle.NewRebuilder(e.node, e.store, e.ledger, loader, e.memory, e.batcher.Idle, e.cfg.Log),
@@ -231,6 +231,7 @@ func (e *Engine) start(ctx context.Context) {
 		e.cfg.Log.Warn("the board is not complete yet", "error", err)
 	}
 	e.eligibility.first(ctx, e)
+	e.follower.name(ctx)
 	e.follower.first(ctx, err == nil)
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop

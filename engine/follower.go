@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -32,6 +33,10 @@ type follower struct {
 	bell loop.Bell
 	done chan outcome
 
+	ledger sluice.Ledger
+	named  string      // its name, of the heartbeats
+	made   atomic.Bool // this process gave it the name
+
 	// Of the loop.
 	seen    map[sluice.SaleID]*followed
 	open    map[sluice.SaleID]struct{} // sales to look at: with news, or with something to be done
@@ -51,6 +56,7 @@ type follower struct {
 // followed is what the loop remembers of a sale.
 type followed struct {
 	epoch, loaded int64     // of the row, when last seen
+	ledger        string    // which decides
 	version       int64     // of its terms
 	since         time.Time // since when epoch and loaded have been so
 
@@ -218,6 +224,12 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 		s.doubts++
 	}
 	s.version = row.Version
+	if row.Ledger != s.ledger {
+		s.ledger, s.ready = row.Ledger, false
+		if f.loader.Foreign(row) {
+			f.log.Warn("another ledger decides about a sale; this server answers unavailable", "sale", id, "ledger", row.Ledger)
+		}
+	}
 	if row.Epoch != s.epoch || row.LoadedEpoch != s.loaded {
 		if s.loaded > 0 && row.LoadedEpoch != s.loaded {
 			s.loads.note(now)
@@ -243,6 +255,8 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 	switch {
 	case fenced(row) && !s.ready:
 		return gathering, true
+	case f.loader.Foreign(row):
+		return short, reading.Loaded && reading.Fence == "" || f.mayTake(row) || f.rebuilder.Remembers(row)
 	case fenced(row) || s.abandoned(row, now):
 		return loading, true
 	}

@@ -2,9 +2,11 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -61,8 +63,62 @@ func TestALedgerInAnotherStore(t *testing.T) {
 	}
 }
 
-// A shop leaves Redis for PostgreSQL alone, and goes back: what was promised stays, and
-// no unit is sold twice.
+// Two servers of one store have different ledgers: the one that the sale's row names
+// sells, the other one answers unavailable, and the sale is not loaded again.
+func TestTwoLedgersBesideOneStore(t *testing.T) {
+	for first, second := range map[string]string{"redis": "store", "store": "redis", "redis too": "redis"} {
+		t.Run(first, func(t *testing.T) {
+			f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
+			url := func(kind string) string {
+				if kind == "store" {
+					return kind
+				}
+				return servertest.StartRedis(t).URL()
+			}
+			f.open(1, 100, url(first))
+			f.node = "other"
+			f.join(1, url(second))
+			accepted := 0
+			for buyer := range 60 {
+				if status, _ := f.claim(0, buyer); status == http.StatusAccepted {
+					accepted++
+				}
+				if status, _ := f.claim(1, buyer); status != http.StatusServiceUnavailable {
+					t.Errorf("%s answers %d", second, status)
+				}
+				time.Sleep(50 * time.Millisecond) // some rounds of the board
+			}
+			sale, err := f.clients[1].AdminSale(t.Context(), f.sale)
+			if err != nil || sale.Epoch != 1 || accepted != 60 {
+				t.Errorf("%d of 60 accepted, the sale %+v, %v", accepted, sale, err)
+			}
+		})
+	}
+}
+
+// The ledger of a sale is lost as a whole while no server runs. The servers load the
+// sale into the empty one, without being asked.
+func TestAnEmptiedLedgerIsLoaded(t *testing.T) {
+	f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
+	f.open(1, 10, f.redis.URL())
+	if status, _ := f.claim(0, 1); status != http.StatusAccepted {
+		t.Fatal(status)
+	}
+	f.until("the journal to be stored", f.stored)
+	if err := f.engines[0].Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.flush()
+	f.engines, f.clients = nil, nil
+	f.join(2, f.redis.URL())
+	f.until("the sale to be loaded", func() bool {
+		status, _ := f.claim(1, 2)
+		return status == http.StatusAccepted
+	})
+}
+
+// A shop leaves Redis for PostgreSQL alone, and goes back, also while the servers of the
+// ledger before run: what was promised stays, and no unit is sold twice.
 func TestALedgerIsChanged(t *testing.T) {
 	f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
 	f.open(1, 10, f.redis.URL())
@@ -78,16 +134,22 @@ func TestALedgerIsChanged(t *testing.T) {
 		})
 	}
 	buy(1)
-	for n, ledger := range []string{"store", f.redis.URL()} {
-		f.until("the journal to be stored", func() bool {
-			sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
-			return err == nil && sale.Backlog == 0 && sale.StoredTaken == sale.Taken
-		})
-		if err := f.engines[0].Close(t.Context()); err != nil {
+	for n, ledger := range []string{"store", f.redis.URL(), "store", f.redis.URL()} {
+		before := f.engines[0]
+		if n < 2 {
+			f.until("the journal to be stored", f.stored)
+			if err := before.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.engines, f.clients, f.node = nil, nil, fmt.Sprint("change-", n)
+		f.join(1, ledger)
+		if status, _ := f.claim(0, n+2); status != http.StatusServiceUnavailable {
+			t.Errorf("%s answers %d before it is asked for", ledger, status)
+		}
+		if _, err := f.clients[0].RebuildSale(t.Context(), f.sale); err != nil {
 			t.Fatal(err)
 		}
-		f.engines, f.clients = nil, nil
-		f.join(1, ledger)
 		buy(n + 2)
 		for buyer, order := range promised {
 			if status, again := f.claim(0, buyer); status != http.StatusAccepted || again != order {
@@ -97,7 +159,7 @@ func TestALedgerIsChanged(t *testing.T) {
 	}
 	f.until("all to be stored", func() bool {
 		sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
-		return err == nil && sale.Taken == 3 && sale.StoredTaken == 3 && sale.Backlog == 0
+		return err == nil && sale.Taken == 5 && sale.StoredTaken == 5 && sale.Backlog == 0
 	})
 	if report, err := f.engines[0].Audit(t.Context(), f.sale); err != nil || !report.OK {
 		t.Errorf("audit: %+v, %v", report.Checks, err)

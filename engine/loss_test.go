@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -32,6 +33,7 @@ type fleet struct {
 	engines []*engine.Engine
 	clients []*client.Client
 	sale    sluice.SaleID
+	node    string // what the names of the servers begin with; "node" if empty
 }
 
 func newFleet(t *testing.T, servers int, total int64) *fleet {
@@ -61,7 +63,7 @@ func (f *fleet) join(servers int, ledger string) {
 	t.Helper()
 	for i := range servers {
 		e, err := engine.Open(t.Context(), engine.Config{
-			DataDir: t.TempDir(), Ledger: ledger, Store: f.store, Node: fmt.Sprint("node-", i),
+			DataDir: t.TempDir(), Ledger: ledger, Store: f.store, Node: fmt.Sprint(cmp.Or(f.node, "node"), "-", i),
 			Reconcile: time.Second,
 			AdminKey:  "admin-key-of-the-fleet", BuyerSecret: "buyer-secret-of-the-fleet",
 		})
@@ -119,6 +121,12 @@ func (f *fleet) claim(server, buyer int) (status int, order string) {
 		order, _, _ = strings.Cut(rest, `"`)
 	}
 	return answer.Code, order
+}
+
+// stored reports whether all that was accepted is.
+func (f *fleet) stored() bool {
+	sale, err := f.clients[0].AdminSale(f.t.Context(), f.sale)
+	return err == nil && sale.Backlog == 0 && sale.StoredTaken == sale.Taken
 }
 
 func (f *fleet) until(what string, reached func() bool) {

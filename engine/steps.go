@@ -32,6 +32,12 @@ func (f *follower) first(ctx context.Context, complete bool) {
 	var sales errgroup.Group
 	sales.SetLimit(limits[stepping].sales)
 	for id, view := range views {
+		if !view.Down && f.loader.Foreign(&view.Sale) {
+			if _, err := f.loader.Follow(bound, &view.Sale, &view.Reading); err != nil {
+				f.log.Warn("cannot synchronise sale between ledger and store", "sale", id, "error", err)
+			}
+			continue
+		}
 		if view.Down || !view.InStep() {
 			continue
 		}
@@ -81,6 +87,7 @@ func (f *follower) heartbeat(ctx context.Context) {
 		if err := f.store.Heartbeat(beat, f.node); err != nil && ctx.Err() == nil {
 			f.log.Debug("no heartbeat: the store does not answer", "error", err)
 		}
+		f.name(beat)
 		cancel()
 	}
 }
@@ -93,6 +100,11 @@ func (f *follower) step(ctx context.Context, view *admission.View, compare bool)
 	if view.InStep() {
 		if err := f.check(ctx, view, compare); err != nil {
 			return false, err
+		}
+	}
+	if f.loader.Foreign(&view.Sale) {
+		if changed, err := f.leave(ctx, view); changed || err != nil {
+			return changed, err
 		}
 	}
 	return f.loader.Follow(ctx, &view.Sale, &view.Reading)

@@ -127,14 +127,19 @@ func (s *Server) restockSale(r *http.Request, message *api.Restock) (any, error)
 	})
 }
 
-// rebuildSale fences a sale, so that it is gathered and loaded again.
+// rebuildSale fences a sale, so that it is gathered and loaded again, into this server's
+// ledger.
 func (s *Server) rebuildSale(r *http.Request) (any, error) {
 	sale, err := s.Store.Sale(r.Context(), saleOf(r))
 	if err == nil && !sale.ArchivedAt.IsZero() {
 		err = sluice.ErrArchived
 	}
+	const why = "rebuild asked for by the merchant"
 	if err == nil {
-		err = s.Store.FenceSale(r.Context(), sale.ID, sale.Epoch, "rebuild asked for by the merchant")
+		_, err = s.Store.TakeSale(r.Context(), sale.ID, s.Kinds.Node, 0, why)
+	}
+	if err == nil {
+		err = s.Store.FenceSale(r.Context(), sale.ID, sale.Epoch, why)
 	}
 	if err != nil {
 		return nil, err

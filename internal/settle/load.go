@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -53,7 +54,22 @@ func current(ctx context.Context, ledger any, sale sluice.SaleID) error {
 type Loader struct {
 	store  loadStore
 	ledger Ledger
+	name   atomic.Pointer[string] // of the ledger; nil: it is not known
 }
+
+// Names says which ledger this is.
+func (l *Loader) Names(ledger string) { l.name.Store(&ledger) }
+
+// Name returns it; empty if it is not known.
+func (l *Loader) Name() string {
+	if name := l.name.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// Foreign reports whether another ledger decides about a sale.
+func (l *Loader) Foreign(sale *sluice.Sale) bool { return !sale.DecidedBy(l.Name()) }
 
 // NewLoader returns a loader between a store and a ledger.
 func NewLoader(store loadStore, ledger Ledger) *Loader { return &Loader{store: store, ledger: ledger} }
@@ -126,6 +142,8 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 	switch {
 	case !sale.ArchivedAt.IsZero():
 		return false, nil // the ledger may have forgotten it
+	case l.Foreign(sale):
+		return l.leave(ctx, sale)
 	case sale.LoadedEpoch < sale.Epoch || sale.Epoch == 0:
 		return false, nil // its load is under way, or waits for Rebuilder.Adopt
 	case reading.Loaded && reading.Epoch > sale.Epoch:
@@ -154,6 +172,20 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 		return true, l.confirmTotal(ctx, sale)
 	}
 	return false, nil
+}
+
+// leave fences what this ledger still has of a sale that another one decides about.
+func (l *Loader) leave(ctx context.Context, sale *sluice.Sale) (changed bool, err error) {
+	reading, err := l.read(ctx, sale.ID)
+	if err != nil || !reading.Loaded || reading.Fence != "" {
+		return false, err
+	}
+	now, err := l.store.Sale(ctx, sale.ID)
+	if err != nil || !l.Foreign(&now) {
+		return false, err
+	}
+	err = l.ledger.Fence(ctx, sale.ID, reading.Epoch, "another ledger decides: "+now.Ledger)
+	return true, err
 }
 
 // otherTerms fences a sale whose ledger decides by terms that the store does not

@@ -112,7 +112,7 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 	}
 	rebuilt, err = r.underLease(ctx, sale.ID, func(ctx context.Context) error {
 		now, err := r.store.Sale(ctx, sale.ID)
-		if err != nil || now.Epoch != sale.Epoch || now.Fence == "" {
+		if err != nil || now.Epoch != sale.Epoch || now.Fence == "" || r.loader.Foreign(&now) {
 			return err // another server was faster, and what this one saw is old
 		}
 		if older(sale) {
@@ -238,11 +238,36 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 	if err != nil {
 		return false, err
 	}
+	if r.loader.Foreign(sale) {
+		if err := r.drain(ctx, sale); err != nil {
+			return false, err
+		}
+	}
 	r.log.Info("gathered for a rebuild", "sale", sale.ID, "epoch", sale.Epoch, "remembered", len(entries), "saved", saved)
 	if older(sale) {
 		return true, nil
 	}
 	return true, r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node)
+}
+
+// drain stores what waits in the journal of this server's ledger, which another one
+// replaces: that one must not load the sale before.
+func (r *Rebuilder) drain(ctx context.Context, sale *sluice.Sale) error {
+	if _, err := r.loader.leave(ctx, sale); err != nil {
+		return err
+	}
+	var entries []sluice.Entry
+	err := r.ledger.PeekJournal(ctx, sale.ID, func(e sluice.Entry) bool {
+		entries = append(entries, e)
+		return true
+	})
+	if err == nil {
+		_, _, err = r.save(ctx, sale.ID, entries)
+	}
+	if errors.Is(err, sluice.ErrNotLoaded) {
+		err = nil
+	}
+	return err
 }
 
 // Remembers reports whether there is something for Late to do.

@@ -12,6 +12,9 @@ import (
 // can use them all. docs/redis-keys.md describes what they hold.
 type keys string
 
+// name is the text by which the store knows this Redis (Ledger.Called).
+func (k keys) name() string { return string(k) + ":name" }
+
 // sale is the hash with the sale's terms, counters and fence.
 func (k keys) sale(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:sale" }
 

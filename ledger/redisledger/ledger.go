@@ -74,6 +74,8 @@ type Ledger struct {
 	cursors  sync.Map // sluice.SaleID -> string: where the next Abandoned read goes on
 	closed   atomic.Bool
 
+	called, made atomic.Pointer[string] // its name, and the one that this handle made up; nil: none
+
 	name    string // what the names of its batches begin with
 	batches atomic.Uint64
 }

@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -76,6 +77,10 @@ type Ledger struct {
 	done  chan struct{}             // closed when the writer has ended
 
 	buyers, addresses *meters.Table // what their tries have cost
+
+	naming sync.Mutex // guards what Called returns
+	called string
+	made   bool
 }
 
 var _ sluice.Ledger = (*Ledger)(nil)

@@ -59,6 +59,11 @@ func (s *Store) ledger(node string, now func() time.Time) (*Ledger, error) {
 	return &Ledger{store: s, node: node, now: now, pool: pool, share: newShare()}, nil
 }
 
+// Called says which ledger this is: that of its store, in which no other one is called so.
+func (l *Ledger) Called(context.Context) (name string, made bool, err error) {
+	return "store", false, nil
+}
+
 // Close ends the use of the ledger, but not of the store.
 func (l *Ledger) Close() error {
 	l.closed.Store(true)

@@ -89,7 +89,8 @@ func TestALongMigrationWaitsForOpenSales(t *testing.T) {
 		do("DROP INDEX " + index)
 	}
 	do("ALTER TABLE event_feed DROP COLUMN first_event")
-	for _, column := range []string{"erased_at", "purged_at", "remains"} {
+	do("ALTER TABLE nodes DROP COLUMN ledger")
+	for _, column := range []string{"erased_at", "purged_at", "remains", "ledger"} {
 		do("ALTER TABLE sales DROP COLUMN " + column)
 	}
 	for _, table := range []string{"sales", "sale_terms"} {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -318,6 +319,59 @@ func testGathered(t *testing.T, db Database) {
 
 // What has done its work goes: of archived sales the lists, old leases, marks of
 // epochs that are over. The rest stays.
+// A sale is loaded into the ledger that its row names, and into no other until that one
+// has taken it.
+func testTakeSale(t *testing.T, db Database) {
+	s, other := db.Open(t), db.Open(t)
+	if _, err := s.CreateSale(t.Context(), aSale("lamp", 10)); err != nil {
+		t.Fatal(err)
+	}
+	s.UseLedger("redis:one")
+	image, err := s.BeginLoad(t.Context(), "lamp", 0)
+	if err == nil {
+		err = s.ConfirmLoad(t.Context(), "lamp", image.Epoch)
+	}
+	if err == nil {
+		err = s.MarkGathered(t.Context(), "lamp", image.Epoch, "node-1")
+	}
+	if err == nil {
+		err = s.Heartbeat(t.Context(), "node-1")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func(ledger, node string, within time.Duration, want bool) {
+		t.Helper()
+		other.UseLedger(ledger)
+		taken, err := other.TakeSale(t.Context(), "lamp", node, within, "moved")
+		if err != nil || taken != want {
+			t.Errorf("%s at %s takes the sale: %v, %v, want %v", ledger, node, taken, err, want)
+		}
+	}
+	const never = time.Hour
+	take("redis:one", "node-2", 0, false)     // has it
+	take("redis:two", "node-2", never, false) // node-1 has the other one
+	take("store", "node-1", never, false)     // of another kind
+	if _, err := other.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, sluice.ErrOtherLedger) {
+		t.Errorf("a load into another ledger: %v", err)
+	}
+	take("redis:two", "node-1", never, true)
+	take("store", "node-2", 0, true)
+	sale, err := s.Sale(t.Context(), "lamp")
+	if err != nil || sale.Ledger != "store" || sale.Fence != "moved" || sale.Epoch != image.Epoch {
+		t.Errorf("%+v, %v", sale, err)
+	}
+	if nodes, err := s.Gathered(t.Context(), "lamp", image.Epoch); err != nil || len(nodes) > 0 {
+		t.Errorf("gathered for the ledger before: %v, %v", nodes, err)
+	}
+	if _, err := s.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, sluice.ErrOtherLedger) {
+		t.Errorf("a load into the ledger before: %v", err)
+	}
+	if image, err := other.BeginLoad(t.Context(), "lamp", 0); err != nil || image.Epoch != 2 {
+		t.Errorf("%+v, %v", image, err)
+	}
+}
+
 func testTidy(t *testing.T, db Database) {
 	s := db.Open(t)
 	over, on := aSale("over", 10), aSale("on", 10)

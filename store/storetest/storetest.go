@@ -164,6 +164,7 @@ var alone = []storeTest{
 	{"Heartbeats", testHeartbeats},
 	{"ClockStepsBack", testClockStepsBack},
 	{"Gathered", testGathered},
+	{"TakeSale", testTakeSale},
 	{"Tidy", testTidy},
 
 	{"Lists", testLists},

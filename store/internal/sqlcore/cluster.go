@@ -20,8 +20,8 @@ var (
 		`INSERT INTO leases (name, holder, expires_at) VALUES (?, '', ?) ON CONFLICT (name) DO NOTHING`)
 	sqlSetLease    = newStatement("SetLease", update("leases", "holder, fence, ttl, expires_at")+` WHERE name = ?`)
 	sqlEndLease    = newStatement("EndLease", `UPDATE leases SET holder = '' WHERE name = ? AND holder = ?`)
-	sqlBeat        = newStatement("Beat", update("nodes", "seen_at")+` WHERE node = ?`)
-	sqlAddNode     = newStatement("AddNode", insertInto("nodes", "node, seen_at")+` ON CONFLICT (node) DO NOTHING`)
+	sqlBeat        = newStatement("Beat", update("nodes", "seen_at, ledger")+` WHERE node = ?`)
+	sqlAddNode     = newStatement("AddNode", insertInto("nodes", "node, seen_at, ledger")+` ON CONFLICT (node) DO NOTHING`)
 	sqlForgetNodes = newStatement("ForgetNodes", `DELETE FROM nodes WHERE seen_at < ?`)
 	sqlLiveNodes   = newStatement("LiveNodes", `SELECT node FROM nodes WHERE seen_at > ? AND seen_at < ? ORDER BY node`)
 	sqlAddGathered = newStatement("AddGathered",
@@ -115,12 +115,12 @@ func (s *Store) Heartbeat(ctx context.Context, node string) (err error) {
 	known := false
 	err = s.change(ctx, func(tx *conn) error {
 		now := tx.now()
-		if known = tx.changed(sqlBeat, now, node); known {
+		if known = tx.changed(sqlBeat, now, s.usesLedger(), node); known {
 			return nil
 		}
 		// It is new, or MySQL, which does not count a row that stays as it is,
 		// was asked twice in a millisecond.
-		return tx.set(sqlAddNode, node, now)
+		return tx.set(sqlAddNode, node, now, s.usesLedger())
 	})
 	if err != nil || known {
 		return err

@@ -14,7 +14,7 @@ import (
 // Columns, in the order in which every dialect inserts and selects them.
 const (
 	saleColumns = `id, ` + editableColumns + `, terms_version, ` + limitColumns +
-		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at, purged_at, remains`
+		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at, purged_at, remains, ledger`
 	// editableColumns are the descriptive fields of a sale.
 	editableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency,
 		payment_window_ms, payment_grace_ms, rules`
@@ -187,6 +187,7 @@ func scanDamaged(r row) (s sluice.Sale, damage, err error) {
 		moment{&s.ArchivedAt},
 		moment{&purgedAt},
 		&remains,
+		&s.Ledger,
 	})...)
 	if damage != nil {
 		s.Fence = damage.Error()

@@ -1,6 +1,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -9,7 +10,7 @@ import (
 )
 
 var (
-	sqlRaiseEpoch  = newStatement("RaiseEpoch", update("sales", "epoch, updated_at")+` WHERE id = ?`)
+	sqlRaiseEpoch  = newStatement("RaiseEpoch", update("sales", "epoch, ledger, updated_at")+` WHERE id = ?`)
 	sqlConfirmLoad = newStatement("ConfirmLoad", update("sales", "fence, loaded_epoch, updated_at")+` WHERE id = ?`)
 	// LastSeq is NULL if there is none.
 	sqlLastSeq = newStatement("LastSeq", `SELECT max(seq) FROM orders WHERE sale_id = ? AND epoch = ? AND bucket = 0`)
@@ -22,6 +23,10 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 	err = s.changeWithin(ctx, longTimeout, onSale(id, func(tx *conn, sale *sluice.Sale) error {
 		if !sale.ArchivedAt.IsZero() {
 			return sluice.ErrArchived
+		}
+		name := cmp.Or(s.usesLedger(), sale.Ledger)
+		if !sale.DecidedBy(name) {
+			return fmt.Errorf("%w: %s", sluice.ErrOtherLedger, sale.Ledger)
 		}
 		if sale.Epoch > 0 && sale.LoadedEpoch == sale.Epoch && sale.Fence == "" {
 			return sluice.ErrSaleLive
@@ -36,7 +41,7 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 		if sale.Epoch > 0 {
 			tx.undoLowering(sale)
 		}
-		tx.set(sqlRaiseEpoch, last+1, storeNow, id)
+		tx.set(sqlRaiseEpoch, last+1, name, storeNow, id)
 		image = sluice.LoadImage{Sale: id, Epoch: last + 1, Terms: sale.Terms}
 		return tx.ordersOfSale(id, func(o sluice.Order) bool {
 			record := o.Record()

@@ -41,7 +41,7 @@ var (
 // CreateSale adds a sale.
 func (s *Store) CreateSale(ctx context.Context, sale sluice.Sale) (_ sluice.Sale, err error) {
 	defer s.wrap(&err, "create sale=%s", sale.ID)
-	sale.Version, sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken = 1, 0, 0, "", 0
+	sale.Version, sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken, sale.Ledger = 1, 0, 0, "", 0, ""
 	sale.Cap, sale.ArchivedAt = sale.Total, time.Time{}
 	if err := storable(&sale); err != nil {
 		return sluice.Sale{}, err
@@ -50,7 +50,7 @@ func (s *Store) CreateSale(ctx context.Context, sale sluice.Sale) (_ sluice.Sale
 		now := tx.now()
 		sale.CreatedAt, sale.UpdatedAt = now, now
 		if !tx.changed(sqlInsertSale, slices.Concat([]any{sale.ID}, editableArgs(&sale), termsArgs(&sale.Terms),
-			[]any{sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken, limitArg(sale.Cap), now, now, nil, nil, nil})...) {
+			[]any{sale.Epoch, sale.LoadedEpoch, sale.Fence, sale.Taken, limitArg(sale.Cap), now, now, nil, nil, nil, ""})...) {
 			return sluice.ErrSaleExists
 		}
 		tx.addTerms(&sale)
@@ -183,8 +183,8 @@ func edited(before, after *sluice.Sale) error {
 	case after.ID != before.ID:
 		return errors.New("the id of a sale cannot be changed")
 	case after.Epoch != before.Epoch || after.LoadedEpoch != before.LoadedEpoch || after.Fence != before.Fence ||
-		after.Taken != before.Taken || after.Cap != before.Cap:
-		return errors.New("epoch, fence, taken and cap of a sale are the store's own")
+		after.Taken != before.Taken || after.Cap != before.Cap || after.Ledger != before.Ledger:
+		return errors.New("epoch, fence, ledger, taken and cap of a sale are the store's own")
 	case !after.ArchivedAt.Equal(before.ArchivedAt) || !after.CreatedAt.Equal(before.CreatedAt) ||
 		!after.UpdatedAt.Equal(before.UpdatedAt):
 		return errors.New("the times of a sale's row are the store's own")

@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/settle"
+)
+
+// named is a ledger that keeps a name: its kind, a colon and a text that no other
+// ledger has. Made says that this process gave it that name, since it had none: it is
+// new, or was emptied.
+type named interface {
+	Called(ctx context.Context) (name string, made bool, err error)
+}
+
+// nameTimeout is short: heartbeats wait for it.
+const nameTimeout = 500 * time.Millisecond
+
+// name says which ledger this server has, to all that depends on it. Without an answer
+// it is the one that it was.
+func (f *follower) name(ctx context.Context) {
+	ledger, ok := f.ledger.(named)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, nameTimeout)
+	defer cancel()
+	name, made, err := ledger.Called(ctx)
+	if err != nil {
+		f.log.Debug("the ledger does not say its name", "error", err)
+		return
+	}
+	if f.named != name {
+		f.named = name
+		f.store.UseLedger(name)
+		f.loader.Names(name)
+	}
+	f.made.Store(made)
+}
+
+// mayTake reports whether a sale may have lost its ledger, and this one, of the same
+// kind, has just been made.
+func (f *follower) mayTake(sale *sluice.Sale) bool {
+	kind, _, _ := strings.Cut(sale.Ledger, ":")
+	return f.made.Load() && strings.HasPrefix(f.loader.Name(), kind+":")
+}
+
+// leave deals with a sale that another ledger decides about. If that one was lost as a
+// whole, and this one has taken its place, no other server has it any more.
+func (f *follower) leave(ctx context.Context, view *admission.View) (changed bool, err error) {
+	if view.Reading.Fence != "" { // so what waits in its journal may be stored
+		f.compared(view.Sale.ID, false)
+	}
+	if f.rebuilder.Remembers(&view.Sale) {
+		if _, err := f.rebuilder.Late(ctx, &view.Sale); err != nil {
+			return false, err
+		}
+	}
+	if !f.mayTake(&view.Sale) {
+		return false, nil
+	}
+	return f.store.TakeSale(ctx, view.Sale.ID, f.node, settle.SilentAfter,
+		sluice.FenceLost+": no server has its ledger any more: "+view.Sale.Ledger)
+}
