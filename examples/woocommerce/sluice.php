@@ -75,7 +75,7 @@ add_action('template_redirect', function () {
 	} elseif (isset($_GET['sluice_pay'])) {
 		sluice_pay((string) wp_unslash($_GET['sluice_pay']));
 	}
-});
+}, 1);
 
 /** Sends the buyer back with a token, in the fragment: browsers send that to no server, so no log has it. */
 function sluice_login(string $return) {

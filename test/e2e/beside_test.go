@@ -11,6 +11,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -28,6 +29,9 @@ import (
 // of WordPress, and its sale. Addresses, folders and keys are other ones.
 func TestBesideAShop(t *testing.T) {
 	t.Parallel()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skipf("needs openssl: %v", err)
+	}
 	page := snippets(t, "docs/beside-a-shop.md")
 	install, conf := next(t, &page, "sh", "sluice.env"), next(t, &page, "nginx", "upstream")
 	hook, settings := next(t, &page, "sh", "webhook create"), next(t, &page, "php", "SLUICE_PAGES")
@@ -67,9 +71,10 @@ func TestBesideAShop(t *testing.T) {
 	}
 	s.start()
 	certificates, trust := certify(t)
-	servertest.StartNginx(t, "events {} http { access_log off;\n"+replaceAll(t, here.Replace(conf), "listen 443",
-		"listen "+nginx, dir+"/etc/letsencrypt/live/buy.shop.example/fullchain.pem", certificates+"/cert.pem",
-		dir+"/etc/letsencrypt/live/buy.shop.example/privkey.pem", certificates+"/key.pem")+"}", nginx)
+	live := dir + "/etc/letsencrypt/live/buy.shop.example/"
+	servertest.StartNginx(t, "events {} http { access_log off;\n"+replaceAll(t, here.Replace(conf),
+		"listen 443", "listen "+nginx, "allow 192.0.2.10", "allow 127.0.3.1",
+		live+"fullchain.pem", certificates+"/cert.pem", live+"privkey.pem", certificates+"/key.pem")+"}", nginx)
 
 	// The webhook, the plugin's settings, the sale.
 	secret := regexp.MustCompile(`whsec_\S+`).FindString(sh(t, dir, here.Replace(hook), path))
@@ -113,6 +118,11 @@ func TestBesideAShop(t *testing.T) {
 
 	// Sales of other tests, of which the shop has no products.
 	proxied := &compose{servers: []*server{s}, url: w.pages, tls: trust}
+	for address, want := range map[string]int{"127.0.0.1": http.StatusForbidden, "127.0.3.1": http.StatusUnauthorized} {
+		if status, _, _ := w.ask(proxied.buyer(t, address), w.pages+"/v1/admin/sales", nil); status != want {
+			t.Errorf("the merchant's API answers %s with %d, want %d", address, status, want)
+		}
+	}
 	proxied.testEvents(t)
 	proxied.testAddresses(t)
 

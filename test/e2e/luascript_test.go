@@ -29,6 +29,9 @@ func TestFromALuaScript(t *testing.T) {
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		servertest.Unavailable(t, "redis", "no redis-cli on the PATH")
 	}
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skipf("needs openssl: %v", err)
+	}
 	dir := t.TempDir()
 	env := []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "SLUICE_ADMIN_KEY=" + adminKey}
 	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
@@ -45,15 +48,17 @@ func TestFromALuaScript(t *testing.T) {
 		args = append(args, "--"+name, strings.Trim(value, `"`))
 	}
 	redis := servertest.StartRedis(t, args...)
-	sh(t, dir, replaceAll(t, users, "-p 6380", "-p "+port(redis), "127.0.0.1:6380", redis.Addr()), env...)
+	sh(t, dir, replaceAll(t, users, "-p 6380", "-p "+port(redis), "127.0.0.1:6380", redis.Addr(),
+		"mysql://sluice:secret@127.0.0.1:3306/sluice", servertest.MySQL(t)), env...)
 	if out := sh(t, dir, "redis-cli -p "+port(redis)+" GET x", env...); !strings.Contains(out, "NOAUTH") {
 		t.Errorf("Redis without a password answers %s", out)
 	}
-	url, found := strings.CutPrefix(strings.TrimSpace(read(t, filepath.Join(dir, "sluice.env"))), "SLUICE_LEDGER=")
-	if !found {
-		t.Fatal("sluice.env has no ledger")
+	settings := regexp.MustCompile(`^SLUICE_STORE=(.+)\nSLUICE_LEDGER=(.+)\n$`).FindStringSubmatch(
+		read(t, filepath.Join(dir, "sluice.env")))
+	if settings == nil {
+		t.Fatal("sluice.env has no ledger or no store")
 	}
-	s := startServer(t, backends{url, servertest.Postgres(t)}, "--trusted-proxies", "127.0.0.1")
+	s := startServer(t, backends{ledger: settings[2], store: settings[1]}, "--trusted-proxies", "127.0.0.1")
 	if log := s.log(); strings.Contains(log, "WARN") {
 		t.Errorf("the server warns:\n%s", log)
 	}
