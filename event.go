@@ -34,6 +34,8 @@ const (
 	// another order has it, or it is of another amount. Money may have moved; the
 	// order stays as it is.
 	EventPaymentRefused EventType = "order.payment_refused"
+	// EventOrderExtended: a pending order has a later deadline.
+	EventOrderExtended EventType = "order.extended"
 
 	EventSaleCreated     EventType = "sale.created"
 	EventSaleUpdated     EventType = "sale.updated"     // its description or terms: window, pause, total, limits
@@ -46,7 +48,7 @@ const (
 func eventTypes() []EventType {
 	return []EventType{
 		EventOrderCreated, EventOrderPaid, EventOrderCancelled, EventOrderExpired, EventOrderRejected, EventOrderRefundDue,
-		EventOrderRefunded, EventPaymentRefused,
+		EventOrderRefunded, EventPaymentRefused, EventOrderExtended,
 		EventSaleCreated, EventSaleUpdated, EventSaleUnavailable, EventSaleAvailable, EventSaleArchived,
 	}
 }
@@ -83,14 +85,19 @@ type Event struct {
 // is now.
 func NewOrderEvent(seq int64, now Order, change HistoryEntry) Event {
 	e := Event{Seq: seq, Type: orderEvent(change.To), At: change.At, Order: now.when(change.To, change.At)}
-	if change.From == change.To {
+	switch {
+	case change.Action == Extend:
+		e.Type = EventOrderExtended
+		e.Order.KeepUntil = change.ExpiresAt.Add(now.KeepUntil.Sub(now.ExpiresAt))
+		e.Order.ExpiresAt = change.ExpiresAt
+	case change.From == change.To:
 		e.Type, e.RefusedPayment, e.RefusedReason = EventPaymentRefused, change.PaymentID, change.Reason
 	}
 	return e
 }
 
 // when returns the order as it was when it had a status, which it has once at
-// most. All else of an order never changes, or once.
+// most. All else of an order never changes, or once; but its deadline is that of now.
 func (o Order) when(status Status, at time.Time) Order {
 	o.Status, o.UpdatedAt = status, at
 	switch status {

@@ -109,11 +109,12 @@ const (
 	Expire Action = "expire" // the expiry job, when the units are kept no longer
 	Reject Action = "reject" // the merchant: the order failed after the grab
 	Refund Action = "refund" // the merchant, when the money has been given back
+	Extend Action = "extend" // the merchant: more time to pay
 )
 
 // Valid reports whether there is such an action.
 func (a Action) Valid() bool {
-	return a == Pay || a == Cancel || a == Expire || a == Reject || a == Refund
+	return a == Pay || a == Cancel || a == Expire || a == Reject || a == Refund || a == Extend
 }
 
 // Step is what an action does to an order with some status. It is the whole
@@ -123,6 +124,7 @@ func (a Action) Valid() bool {
 //	pending    -- pay too late --> refund_due * -- refund --> refunded
 //	pending    -- cancel | expire | reject --> cancelled | expired | rejected   *
 //	cancelled, expired, rejected -- pay --> refund_due
+//	pending    -- extend in time --> pending
 //
 // An asterisk: the units return (I6: each order passes at most one of them).
 // A repeat of the action that led to a status changes nothing.
@@ -167,6 +169,8 @@ func (s Status) Step(action Action, late bool) (Step, bool) {
 		case Refunded:
 			return Step{To: Refunded, Repeat: true}, true
 		}
+	case Extend:
+		return Step{To: s}, s == Pending && !late
 	}
 	return Step{}, false
 }
@@ -192,6 +196,8 @@ type Change struct {
 	Reason    string // why; kept on the order when it is rejected
 	PaymentID string // of Pay: 1 to 128 bytes
 	Paid      Money  // of Pay: what was paid; zero if that is not known
+
+	ExpiresAt time.Time // of Extend: the new deadline; MaxPaymentWindow after StoredAt at the latest
 }
 
 // Unpaid reports whether the change, if it ends a pending order, is an unpaid
@@ -205,11 +211,12 @@ func (c *Change) Unpaid() bool {
 type HistoryEntry struct {
 	Order     OrderID
 	At        time.Time // by the store's clock
-	From, To  Status    // the same when a payment was refused: then the reason says why
+	From, To  Status    // the same when a payment was refused, then the reason says why; and of Extend
 	Action    Action
 	By        string
 	Reason    string
 	PaymentID string
+	ExpiresAt time.Time // of Extend: the deadline from then on
 }
 
 // OrderStateError: the order's status does not allow the action.
@@ -247,6 +254,16 @@ type PaymentAmountError struct {
 
 func (e *PaymentAmountError) Error() string {
 	return fmt.Sprintf("order %s: %s was paid, %s is due", e.Order, e.Paid, e.Due)
+}
+
+// ExtensionError: the order cannot be extended as far as that.
+type ExtensionError struct {
+	Order  OrderID
+	Latest time.Time
+}
+
+func (e *ExtensionError) Error() string {
+	return fmt.Sprintf("order %s can be extended to %s at the latest", e.Order, e.Latest.Format(time.RFC3339))
 }
 
 // String is the amount in minor units, and the currency.
@@ -287,8 +304,11 @@ type SettleStore interface {
 	// recorded before there was this rule, and those that are erased or deleted). One that is
 	// refused is kept in the history, since money may have moved.
 	//
+	// Extend moves ExpiresAt and KeepUntil, never back: to a deadline that the order
+	// has already, or has passed, it changes nothing.
+	//
 	// Errors: ErrOrderNotFound, *OrderStateError, *PaymentConflictError,
-	// *PaymentAmountError.
+	// *PaymentAmountError, *ExtensionError.
 	Change(ctx context.Context, change Change) (Order, error)
 
 	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and

@@ -141,6 +141,9 @@ func (s *Sale) DecidedBy(ledger string) bool {
 	return s.Ledger == "" || ledger == "" || s.Ledger == ledger
 }
 
+// MaxPaymentWindow bounds how long an order may wait for its payment, extended too.
+const MaxPaymentWindow = 30 * 24 * time.Hour
+
 // NewSale returns a sale with the defaults of what an API request or a command
 // does not say, and without limits; what identifies and describes it, its window
 // and total are missing.
@@ -196,7 +199,7 @@ func (s *Sale) Validate() error {
 	if err := s.Terms.validate(); err != nil {
 		return err
 	}
-	if s.PaymentWindow < time.Second || s.PaymentWindow > 30*24*time.Hour {
+	if s.PaymentWindow < time.Second || s.PaymentWindow > MaxPaymentWindow {
 		return errors.New("payment_window_s: want 1 to 2592000 (30 days)")
 	}
 	if s.PaymentGrace < 0 || s.PaymentGrace > 24*time.Hour {

@@ -14,6 +14,7 @@ import (
 func requests() []any {
 	return []any{
 		new(CreateSale), new(PatchSale), new(Restock), new(Reconcile), new(AskTicket), new(PayOrder), new(RejectOrder),
+		new(ExtendOrder),
 		new(CreateWebhook), new(ReplayWebhook),
 	}
 }

@@ -54,10 +54,14 @@ type (
 	RejectOrder struct {
 		Reason string `json:"reason"`
 	}
+	// ExtendOrder gives an order a later deadline.
+	ExtendOrder struct {
+		ExpiresAt Time `json:"expires_at" wire:"required"`
+	}
 )
 
 // OrderChange is one change of an order. From and to are the same when a
-// payment was refused; then the reason says why.
+// payment was refused, then the reason says why; and when the order was extended.
 type OrderChange struct {
 	At        Time          `json:"at"`
 	From      sluice.Status `json:"from"`
@@ -66,6 +70,7 @@ type OrderChange struct {
 	By        string        `json:"by"`
 	Reason    string        `json:"reason,omitempty"`
 	PaymentID string        `json:"payment_id,omitempty"`
+	ExpiresAt *Time         `json:"expires_at,omitempty"` // of extend: the deadline from then on
 }
 
 // OrderHistory is the life of an order, from its being stored on.

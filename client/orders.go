@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -73,6 +74,12 @@ func (c *Client) AdminCancelOrder(ctx context.Context, id sluice.OrderID) (api.O
 // kept on the order.
 func (c *Client) RejectOrder(ctx context.Context, id sluice.OrderID, reason string) (api.Order, error) {
 	return post[api.Order](ctx, c, adminOrderPath(id)+"/reject", api.RejectOrder{Reason: reason})
+}
+
+// ExtendOrder gives an unpaid order until then to be paid. It never shortens: an order
+// that has as long already stays as it is.
+func (c *Client) ExtendOrder(ctx context.Context, id sluice.OrderID, until time.Time) (api.Order, error) {
+	return post[api.Order](ctx, c, adminOrderPath(id)+"/extend", api.ExtendOrder{ExpiresAt: api.At(until)})
 }
 
 // AdminOrder returns one order as its merchant sees it, a queued one too.

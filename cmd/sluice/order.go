@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,8 @@ import (
 
 func (a *app) orderCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "order", Short: "List, show, pay and end orders"}
-	return group(cmd, a.orderList(), a.orderExport(), a.orderPay(), a.orderReject(),
+	return group(cmd, a.orderList(), a.orderExport(), a.orderPay(), a.orderExtend(),
+		a.orderReject(),
 		verb(a, "show ORDER", "Show an order, a queued one too", (*client.Client).AdminOrder, a.printOrder),
 		verb(a, "history ORDER", "Show every change of an order: when, by whom, why", (*client.Client).OrderHistory,
 			a.printHistory),
@@ -67,6 +69,23 @@ func whyRefund(ctx context.Context, c *client.Client, id sluice.OrderID) string 
 		}
 	}
 	return "The payment came too late"
+}
+
+func (a *app) orderExtend() *cobra.Command {
+	var text string
+	var until time.Time
+	cmd := verb(a, "extend ORDER --until TIME", "Give an unpaid order more time to be paid",
+		func(c *client.Client, ctx context.Context, id sluice.OrderID) (api.Order, error) {
+			return c.ExtendOrder(ctx, id, until)
+		}, a.printOrder)
+	cmd.Long = "Moves the payment deadline, for all to see: the buyer's page, the history, the feed.\n" +
+		"It never shortens. At most 30 days after the order was stored."
+	cmd.Flags().StringVar(&text, "until", "", "`TIME` in RFC 3339, or +10m for in ten minutes")
+	return before(needs(cmd, "until"), func([]string) error {
+		at, err := flagTime("until", text, time.Now(), "now")
+		until = at.Value.Time
+		return err
+	})
 }
 
 func (a *app) orderReject() *cobra.Command {
@@ -181,9 +200,13 @@ func (a *app) printHistory(h api.OrderHistory) error {
 	return printList(a, h, headers, h.Changes, func(c *api.OrderChange) []string {
 		to := string(c.To)
 		if c.From == c.To {
-			to = "(" + to + ")" // refused: it stayed so
+			to = "(" + to + ")" // it stayed so
 		}
-		return []string{c.At.String(), string(c.Action), string(c.From), to, c.By, c.PaymentID, c.Reason}
+		reason := c.Reason
+		if c.ExpiresAt != nil {
+			reason = "until " + c.ExpiresAt.String()
+		}
+		return []string{c.At.String(), string(c.Action), string(c.From), to, c.By, c.PaymentID, reason}
 	})
 }
 

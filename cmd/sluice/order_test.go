@@ -67,6 +67,7 @@ func TestOrderChanges(t *testing.T) {
 	}
 	shop := &merchantAPI{answers: map[string]func(string) any{
 		path + "/pay": status(sluice.Paid), path + "/cancel": status(sluice.Cancelled),
+		path + "/extend": status(sluice.Pending),
 		path + "/refund": status(sluice.Refunded), path + "/reject": status(sluice.Rejected),
 	}}
 	env := shop.against(t)
@@ -80,6 +81,11 @@ func TestOrderChanges(t *testing.T) {
 			[]string{"pay", id, "--payment-id", "p-1", "--amount", "3800", "--currency", "CNY"},
 			sluice.Paid,
 			`{"payment_id":"p-1","amount":3800,"currency":"CNY"}`,
+		},
+		{
+			[]string{"extend", id, "--until", "2026-11-11T12:30:00Z"},
+			sluice.Pending,
+			`{"expires_at":"2026-11-11T12:30:00.000Z"}`,
 		},
 		{[]string{"cancel", id}, sluice.Cancelled, ""},
 		{[]string{"refund", id}, sluice.Refunded, ""},

@@ -84,6 +84,7 @@ var matrix = map[string]httpapi.Access{
 	"POST /v1/admin/orders/{order}/cancel":       httpapi.Operators,
 	"POST /v1/admin/orders/{order}/refund":       httpapi.Operators,
 	"POST /v1/admin/orders/{order}/reject":       httpapi.Operators,
+	"POST /v1/admin/orders/{order}/extend":       httpapi.Operators,
 	"POST /v1/admin/dead-letters/{id}/replay":    httpapi.Operators,
 
 	"POST /v1/admin/buyers/erase":         httpapi.Owners,

@@ -50,6 +50,7 @@ func (c *checked) gone() {
 	wants(c.call(410, false, "GET", "/v1/admin/orders/"+id, "", merchant), `"gone"`, "the sale old were deleted on "+today)
 	for path, body := range map[string]string{
 		"pay": `{"payment_id":"p-2"}`, "reject": `{"reason":"x"}`, "cancel": "", "refund": "",
+		"extend": `{"expires_at":"2030-01-01T00:00:00Z"}`,
 	} {
 		c.call(410, false, "POST", "/v1/admin/orders/"+id+"/"+path, body, merchant)
 	}

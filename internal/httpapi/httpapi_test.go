@@ -709,6 +709,21 @@ func TestUnitsComeBack(t *testing.T) {
 		s.must(admin(d, "pay", bad), 400, "bad_request")
 	}
 	s.must(admin(d, "reject", `{"reason":""}`), 400, "bad_request")
+	tomorrow := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
+	// More time: for one who pays at a provider whose session is longer than the window.
+	for range 2 {
+		later := s.must(admin(d, "extend", `{"expires_at":"`+tomorrow+`"}`), 200)
+		if at, err := time.Parse(time.RFC3339, later.text("expires_at")); err != nil || time.Until(at) < 23*time.Hour {
+			t.Errorf("extended: %s", later.body)
+		}
+	}
+	for _, bad := range []string{
+		`{}`, `{"expires_at":null}`, `{"expires_at":"soon"}`, `{"expires_at":"0001-01-01T00:00:00Z"}`,
+		`{"expires_at":"` + time.Now().Add(31*24*time.Hour).UTC().Format(time.RFC3339) + `"}`,
+	} {
+		s.must(admin(d, "extend", bad), 400, "bad_request")
+	}
+	s.must(admin(b, "extend", `{"expires_at":"2030-01-01T00:00:00Z"}`), 409, "order_ended")
 	now := s.must(s.admin("GET", "/v1/admin/orders/"+d, ""), 200)
 	exact := fmt.Sprintf(`{"payment_id":"p-4","amount":%s,"currency":%q}`, now.text("amount"), now.text("currency"))
 	if paid := s.must(admin(d, "pay", exact), 200); paid.text("status") != "paid" {

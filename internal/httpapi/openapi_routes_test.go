@@ -246,6 +246,7 @@ func (c *checked) selling() {
 	admin(200, "GET", "/v1/admin/orders?limit=10", "")
 	c.call(400, true, "GET", "/v1/admin/orders?limit=0", "", key)
 	admin(200, "GET", "/v1/admin"+order[len("/v1"):], "")
+	admin(200, "POST", "/v1/admin/orders/"+id+"/extend", `{"expires_at":"`+api.At(time.Now().Add(time.Hour)).String()+`"}`)
 	admin(200, "POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-1"}`)
 	admin(409, "POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-2"}`)
 	admin(409, "POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"pay-1","amount":0,"currency":"CNY"}`)
@@ -344,6 +345,7 @@ func (c *checked) conflicts() {
 	c.merchant(409, "POST", paid+"/cancel", "")
 	c.merchant(200, "POST", "/v1/admin/buyers/erase", `{"buyer_id":"ann"}`)
 	c.merchant(409, "POST", paid+"/reject", `{"reason":"none left"}`)
+	c.merchant(409, "POST", paid+"/extend", `{"expires_at":"2030-01-01T00:00:00Z"}`)
 	c.merchant(400, "POST", paid+"/reject", `{"reason":"not_covered"}`)
 	open := c.call(202, false, "POST", "/v1/sales/shop/orders", `{"quantity":1}`, c.auth("bob"),
 		"Idempotency-Key: attempt-1").text("order_id")

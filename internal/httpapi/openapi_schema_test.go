@@ -51,6 +51,7 @@ var requests = map[reflect.Type][]string{
 	reflect.TypeFor[api.PlaceOrder]():    nil,
 	reflect.TypeFor[api.Reconcile]():     {},
 	reflect.TypeFor[api.RejectOrder]():   nil,
+	reflect.TypeFor[api.ExtendOrder]():   nil,
 	reflect.TypeFor[api.ReplayWebhook](): {},
 	reflect.TypeFor[api.Restock]():       nil,
 }

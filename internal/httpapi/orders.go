@@ -221,6 +221,16 @@ func (s *Server) rejectOrder(r *http.Request, message *api.RejectOrder) (any, er
 		adminOrderMessage)
 }
 
+// extendOrder moves the deadline of an unpaid order.
+func (s *Server) extendOrder(r *http.Request, message *api.ExtendOrder) (any, error) {
+	if message.ExpiresAt.IsZero() {
+		return nil, badRequest("expires_at: want a time, like 2026-11-11T12:30:00.000Z")
+	}
+	return s.changeOrder(r, sluice.Change{
+		Action: sluice.Extend, ExpiresAt: message.ExpiresAt.Time, By: admin(r).Name,
+	}, adminOrderMessage)
+}
+
 func checkWords(field, text string) error {
 	if len(text) == 0 || len(text) > maxWords || strings.IndexFunc(text, unicode.IsControl) >= 0 {
 		return badRequest("%s: want 1 to %d bytes without control characters", field, maxWords)
@@ -272,5 +282,6 @@ func (s *Server) orderHistory(r *http.Request) (any, error) {
 func changeMessage(e *sluice.HistoryEntry) api.OrderChange {
 	return api.OrderChange{
 		At: api.At(e.At), From: e.From, To: e.To, Action: e.Action, By: e.By, Reason: e.Reason, PaymentID: e.PaymentID,
+		ExpiresAt: api.AtOrNull(e.ExpiresAt),
 	}
 }

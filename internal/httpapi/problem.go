@@ -154,6 +154,9 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	} else if wrong, ok := errors.AsType[*sluice.PaymentAmountError](err); ok {
 		problem(w, api.CodePaymentAmount, fmt.Sprintf("%s was paid, %s is due (in minor units); the attempt is in the "+
 			"order's history", wrong.Paid, wrong.Due))
+	} else if far, ok := errors.AsType[*sluice.ExtensionError](err); ok {
+		problem(w, api.CodeBadRequest, fmt.Sprintf("expires_at: want %s at the latest, 30 days after the order was stored",
+			api.At(far.Latest)))
 	} else if gone, ok := errors.AsType[*sluice.EventsGoneError](err); ok {
 		problem(w, api.CodeGone, fmt.Sprintf("events up to number %d are deleted, as order_retention says", gone.First-1))
 	} else if _, ok := errors.AsType[*sluice.PendingError](err); ok {

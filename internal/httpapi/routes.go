@@ -107,6 +107,7 @@ func (s *Server) routes() []route {
 		s.admin(Viewers, "GET /v1/admin/orders/{order}", get(s.showOrder)),
 		s.admin(Viewers, "GET /v1/admin/orders/{order}/history", get(s.orderHistory)),
 		s.admin(Operators, "POST /v1/admin/orders/{order}/pay", with(s.payOrder)),
+		s.admin(Operators, "POST /v1/admin/orders/{order}/extend", with(s.extendOrder)),
 		s.admin(Operators, "POST /v1/admin/orders/{order}/cancel", s.merchantAction(sluice.Cancel)),
 		s.admin(Operators, "POST /v1/admin/orders/{order}/refund", s.merchantAction(sluice.Refund)),
 		s.admin(Operators, "POST /v1/admin/orders/{order}/reject", with(s.rejectOrder)),

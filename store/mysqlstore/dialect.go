@@ -220,7 +220,7 @@ func (dialect) Own() map[string]string { return own }
 var own = map[string]string{
 	"SelectDue": `SELECT o.order_id, o.sale_id, o.quantity
 		FROM ` + list + ` STRAIGHT_JOIN orders o FORCE INDEX (orders_order_id) ON o.order_id = list.id
-		WHERE o.status = 'pending' LIMIT ? FOR UPDATE SKIP LOCKED`,
+		WHERE o.status = 'pending' AND o.keep_until <= ? LIMIT ? FOR UPDATE SKIP LOCKED`,
 	// The first half of SelectDue: SKIP LOCKED would leave a lock in the index of
 	// what is due, and so keep the transaction that holds such an order from changing
 	// it, while it may hold the sale that we need next. The indexes are forced in

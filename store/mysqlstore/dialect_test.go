@@ -115,7 +115,7 @@ func TestPlans(t *testing.T) {
 		table, want string
 	}{
 		{sql["FindDue"], []any{now, `["radios"]`, 100}, "orders", "range orders_to_expire"},
-		{sql["SelectDue"], []any{ids, 100}, "o", "eq_ref orders_order_id"},
+		{sql["SelectDue"], []any{ids, now, 100}, "o", "eq_ref orders_order_id"},
 		{sql["ExpireOrders"], []any{now, ids, now}, "orders", "eq_ref orders_order_id"},
 		{sql["AddExpired"], []any{"x", ids}, "o", "eq_ref orders_order_id"},
 		{sql["AddReleases"], []any{ids}, "o", "eq_ref orders_order_id"},

@@ -53,7 +53,8 @@ var arguments = map[string]string{
 	"ArchiveSale": "now now sale", "ArchivedOf": "orders", "LockLease": "text", "SetLease": "text zero zero now text",
 	"EndLease": "text text", "Beat": "now text text", "ForgetNodes": "now", "LiveNodes": "now now",
 	"Gathered": "sale one", "Version": "", "PaidOrder": "order", "TakeSale": "text now sale", "GatherAll": "sale",
-	"HaveLedger": "text text now now",
+	"HaveLedger":  "text text now now",
+	"ExtendOrder": "now now now order now",
 
 	"Lists.LockBuyerList": "sale allow", "Lists.SetLastGeneration": "one sale allow",
 	"Lists.PublishBuyerList": "one one now sale allow", "Lists.SelectBuyerLists": "",
@@ -150,7 +151,7 @@ func (p *Plans) Run(t *testing.T) {
 			continue
 		}
 		if name == "SelectDue" && all["FindDue"] != "" {
-			words = "orders page"
+			words = "orders now page"
 		}
 		var args []any
 		ofSale := -1

@@ -89,6 +89,8 @@ func checkChange(c *sluice.Change) error {
 		return errors.New("there is no such action")
 	case c.Action != sluice.Pay && (id != "" || c.Paid != sluice.Money{}):
 		return errors.New("payment id and amount: only a payment has them")
+	case (c.Action == sluice.Extend) == c.ExpiresAt.IsZero():
+		return errors.New("deadline: an extension has one, and nothing else")
 	case c.Action == sluice.Pay &&
 		(len(id) < 1 || len(id) > 128 || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl)):
 		return fmt.Errorf("payment id of %d bytes: want 1 to 128 bytes of UTF-8, without control characters", len(id))
@@ -129,6 +131,9 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	}
 	if step.Repeat {
 		return o, nil, nil
+	}
+	if c.Action == sluice.Extend {
+		return o, nil, q.extend(c, &o, now)
 	}
 	if err := q.takeStep(c, &o, step, now, late); err != nil {
 		return o, nil, err
@@ -221,7 +226,7 @@ func (q *conn) addHistory(o *sluice.Order, at time.Time, entries ...sluice.Histo
 		e := &entries[i]
 		add, payment, refused := sqlAddChange, e.PaymentID, ""
 		if e.From == e.To {
-			add, payment, refused = sqlAddRefusal, "", e.PaymentID
+			add, payment, refused = sqlAddRefusal, "", subjectOf(e)
 		}
 		q.set(add, o.ID, at, string(e.From), string(e.To), string(e.Action), e.By, e.Reason, payment, refused)
 	}

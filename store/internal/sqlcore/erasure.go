@@ -341,6 +341,9 @@ func (q *conn) paymentsOf(orders []sluice.Order) (map[sluice.OrderID][]payment, 
 	return found, q.each(sqlPaymentsOf, []any{ids}, func(r row) error {
 		id, p := sluice.OrderID(""), payment{}
 		err := r.Scan(&id, &p.from, &p.recorded, &p.refused)
+		if strings.HasPrefix(p.refused, deadlineMark) {
+			return err
+		}
 		found[id] = append(found[id], p)
 		return err
 	})

@@ -22,8 +22,9 @@ var (
 		`SELECT first_event, last_event, sale_id, after_position, upto_position FROM order_events
 		WHERE last_event > ? AND first_event <= ? ORDER BY last_event LIMIT ?`)
 	sqlChangeEvents = newStatement("Events.ChangeEvents",
-		`SELECT c.event, c.from_status, c.to_status, c.changed_at, c.why, c.refused, `+OrderColumns+`
-		FROM (SELECT event, order_id AS of_order, from_status, to_status, changed_at, reason AS why, refused FROM order_changes
+		`SELECT c.event, c.from_status, c.to_status, c.action, c.changed_at, c.why, c.refused, `+OrderColumns+`
+		FROM (SELECT event, order_id AS of_order, from_status, to_status, action, changed_at, reason AS why, refused
+			FROM order_changes
 			WHERE event > ? AND event <= ?) c
 		STRAIGHT_JOIN orders ON orders.order_id = c.of_order`)
 	sqlSaleEvents = newStatement("Events.SaleEvents",
@@ -83,12 +84,14 @@ func (q *conn) readEvents(after int64, page []sluice.Event) error {
 	q.each(sqlChangeEvents, []any{after, upto}, func(r row) error {
 		seq, change, refused := int64(0), sluice.HistoryEntry{}, ""
 		order, err := scanOrder(prefixed{r, []any{
-			&seq, &change.From, &change.To, moment{&change.At}, &change.Reason, &refused,
+			&seq, &change.From, &change.To, &change.Action, moment{&change.At}, &change.Reason, &refused,
 		}})
 		if err != nil {
 			return err
 		}
-		change.PaymentID = refused
+		if err := readSubject(&change, refused); err != nil {
+			return err
+		}
 		return set(sluice.NewOrderEvent(seq, order, change))
 	})
 	q.each(sqlSaleEvents, []any{after, upto}, func(r row) error {

@@ -19,7 +19,8 @@ var (
 	// most overdue first; it holds them, and passes over those that another
 	// transaction holds. Where that would hold, in the index by which it finds
 	// them, those that it passes over as well, FindDue (with the same arguments)
-	// finds them first and holds none. SelectDue then takes their list and the limit.
+	// finds them first and holds none. SelectDue then takes their list, until when they
+	// are due (one may have been extended since), and the limit.
 	sqlSelectDue = newStatement("SelectDue", `SELECT order_id, sale_id, quantity FROM orders
 		WHERE status = 'pending' AND keep_until <= ? AND sale_id <> ALL (?::text[])
 		ORDER BY keep_until LIMIT ? FOR NO KEY UPDATE SKIP LOCKED`)
@@ -178,7 +179,7 @@ func (q *conn) selectDue(now time.Time, skip []string, limit int) (map[sluice.Sa
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
-		args = []any{found, limit}
+		args = []any{found, now, limit}
 	}
 	due := map[sluice.SaleID][]dueOrder{}
 	err := q.each(sqlSelectDue, args, func(r row) error {

@@ -1,6 +1,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/base64"
@@ -162,9 +163,9 @@ func scanHistory(r row, id sluice.OrderID) (first sluice.HistoryEntry, change *s
 	if from.Valid {
 		change = &sluice.HistoryEntry{
 			Order: id, At: changedAt, From: sluice.Status(from.String), To: sluice.Status(to.String),
-			Action: sluice.Action(action.String), By: by.String, Reason: why.String,
-			PaymentID: payment.String + refused.String, // one of them is empty
+			Action: sluice.Action(action.String), By: by.String, Reason: why.String, PaymentID: payment.String,
 		}
+		err = cmp.Or(err, readSubject(change, refused.String))
 		status = change.From
 	}
 	first = sluice.HistoryEntry{Order: id, At: storedAt, From: sluice.Queued, To: status, By: node}
