@@ -57,6 +57,11 @@ func (c Config) Check() error {
 	if err := httpapi.CheckOrigins(c.CORSOrigins); err != nil {
 		return err
 	}
+	switch c.BuyerID {
+	case "", auth.ExactID, auth.TrimmedID, auth.CasefoldID:
+	default:
+		return fmt.Errorf("buyer_id %q: want exact, trimmed or casefold", c.BuyerID)
+	}
 	if c.BuyerJWKS != "" && c.BuyerAudience == "" {
 		return errors.New(
 			`buyer_audience is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * to accept every token of that login`)

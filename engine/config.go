@@ -59,6 +59,11 @@ type Config struct {
 	// required, since a login signs tokens for other services as well;
 	// "*" accepts those, too, and tokens for no audience.
 	BuyerIssuer, BuyerAudience string
+	// BuyerID says which spellings of a buyer's id are one buyer: "exact" (default):
+	// each is one of its own; "trimmed": without white space at both ends; "casefold":
+	// neither case nor compatible characters count, too. All servers of a shop need the
+	// same.
+	BuyerID string
 	// TokenLife is how far ahead the "exp" of a buyer's token may lie; default 31
 	// days, negative: no limit.
 	TokenLife time.Duration

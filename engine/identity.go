@@ -55,7 +55,8 @@ func (e *Engine) openIdentity(ctx context.Context) (err error) {
 	}
 	e.who.verifier = auth.NewVerifier(auth.Options{
 		Secret: []byte(e.secret), Previous: []byte(e.cfg.BuyerSecretPrevious), Keys: e.who.keys,
-		Issuer: e.cfg.BuyerIssuer, Audience: audience, Skew: e.cfg.ClockSkew, MaxLife: e.cfg.TokenLife,
+		BuyerID: e.cfg.BuyerID, Issuer: e.cfg.BuyerIssuer, Audience: audience,
+		Skew: e.cfg.ClockSkew, MaxLife: e.cfg.TokenLife,
 	})
 	return nil
 }

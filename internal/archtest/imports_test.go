@@ -68,7 +68,9 @@ var table = []row{
 	{"internal/tickets", []string{root, "internal/outbound"}, nil},
 
 	// Who asks. It knows buyers by their ids, and nothing else of the domain.
-	{"internal/auth", []string{root}, []string{"github.com/go-jose/go-jose/v4", "github.com/maypok86/otter/v2"}},
+	{"internal/auth", []string{root}, []string{
+		"github.com/go-jose/go-jose/v4", "github.com/maypok86/otter/v2", "golang.org/x/text",
+	}},
 
 	// Adapters. They never import each other.
 	{"ledger/ledgertest", []string{root}, []string{"*"}},

@@ -51,6 +51,9 @@ type Options struct {
 	Issuer   string // what a token's "iss" must be; empty: anything
 	Audience string // what must be among a token's "aud"; empty: anything
 
+	// BuyerID says which spellings of a "sub" are one buyer: ExactID (default),
+	// TrimmedID or CasefoldID.
+	BuyerID string
 	// Skew is the tolerance for "exp" and "nbf". 0: defaultSkew;
 	// negative: none.
 	Skew time.Duration

@@ -98,6 +98,9 @@ func (c *Config) settings() []setting {
 			`what the "iss" of every buyer's token must be`),
 		plain("buyer_audience", "", "TEXT", text(&c.BuyerAudience),
 			`what must be among the "aud" of every buyer's token; needed with buyer_jwks; *: any`),
+		plain("buyer_id", auth.ExactID, "WORD", oneOf(&c.BuyerID, auth.ExactID, auth.TrimmedID, auth.CasefoldID),
+			"which spellings of a buyer's id are one buyer: exact, trimmed (no white space at the ends) or casefold "+
+				"(nor case); all servers of a shop need the same"),
 		plain("buyer_token_life", "744h", "DURATION", durationOrOff(&c.TokenLife, time.Minute, 100*365*24*time.Hour),
 			`how far ahead the "exp" of a buyer's token may lie; off: no limit`),
 		plain("clock_skew", "30s", "DURATION", orNone(&c.ClockSkew, duration(&c.ClockSkew, 0, 10*time.Minute)),

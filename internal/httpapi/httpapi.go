@@ -274,10 +274,10 @@ func ofSale(at *sluice.SaleID) parameter {
 	}}
 }
 
-func ofBuyer(at *sluice.BuyerID) parameter {
-	return parameter{"buyer", func(value string) error {
-		*at = sluice.BuyerID(value)
-		return at.Validate()
+func (s *Server) ofBuyer(at *sluice.BuyerID) parameter {
+	return parameter{"buyer", func(value string) (err error) {
+		*at, err = s.Buyers.BuyerID(sluice.BuyerID(value))
+		return err
 	}}
 }
 

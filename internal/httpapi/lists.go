@@ -53,7 +53,13 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) (any, error) {
 		from: http.MaxBytesReader(w, r.Body, maxListBody), control: control,
 		until: time.Now().Add(uploadAtMost),
 	}
-	return s.replaceList(r, sale, kind, buyersIn(body, line))
+	return s.replaceList(r, sale, kind, buyersIn(body, func(text []byte) (sluice.BuyerID, error) {
+		id, err := line(text)
+		if err != nil {
+			return "", err
+		}
+		return s.Buyers.BuyerID(id)
+	}))
 }
 
 // deleteList empties a list.
@@ -149,9 +155,6 @@ func buyersIn(body io.Reader, read func([]byte) (sluice.BuyerID, error)) iter.Se
 				continue
 			}
 			buyer, err := read(line)
-			if err == nil {
-				err = buyer.Validate()
-			}
 			if err != nil {
 				yield("", badRequest("line %d: %v", n, err))
 				return

@@ -262,12 +262,22 @@ const erasing = 10 * time.Second
 
 // eraseBuyer erases a buyer from what is archived.
 func (s *Server) eraseBuyer(r *http.Request, message *api.EraseBuyer) (any, error) {
-	if err := message.BuyerID.Validate(); err != nil {
+	buyer, err := s.Buyers.BuyerID(message.BuyerID)
+	if err != nil {
 		return nil, badRequest("buyer_id: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), erasing)
 	defer cancel()
-	erased, err := s.Store.EraseBuyer(ctx, message.BuyerID)
+	erased, err := s.Store.EraseBuyer(ctx, buyer)
+	if err == nil && buyer != message.BuyerID && message.BuyerID.Validate() == nil {
+		// Orders from before buyer_id was set have the spelling of their time.
+		var before sluice.Erased
+		before, err = s.Store.EraseBuyer(ctx, message.BuyerID)
+		erased.Orders += before.Orders
+		erased.DeadLetters += before.DeadLetters
+		erased.Actions += before.Actions
+		erased.Waits = append(erased.Waits, before.Waits...)
+	}
 	if errors.Is(err, sluice.ErrNoErasureKey) {
 		err = badRequest("%v", sluice.ErrNoErasureKey)
 	}
