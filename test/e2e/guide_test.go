@@ -1,12 +1,18 @@
 package e2e
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // docs/integrate.md: its first sale, with curl.
@@ -63,6 +69,39 @@ func TestGuideTokens(t *testing.T) {
 			answer.Body.Close()
 			if answer.StatusCode != http.StatusOK {
 				t.Errorf("the token %s: %s", token, answer.Status)
+			}
+		})
+	}
+}
+
+// docs/events.md: what its programs take for a webhook of ours, and what they do not.
+func TestGuideWebhooks(t *testing.T) {
+	t.Parallel()
+	const secret, body = "whsec_c2x1aWNlLXNlY3JldA==", `{"id":"evt_1"}`
+	headers := func(age time.Duration, key string) string {
+		at := strconv.FormatInt(time.Now().Add(-age).Unix(), 10)
+		mac := hmac.New(sha256.New, []byte(key))
+		mac.Write([]byte("evt_1." + at + "." + body))
+		signature := "v1,bm8= v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		return `{"webhook-id": "evt_1", "webhook-timestamp": "` + at + `", "webhook-signature": "` + signature + `"}`
+	}
+	good, forged, old := headers(0, "sluice-secret"), headers(0, "another"), headers(time.Hour, "sluice-secret")
+	for _, tc := range []struct{ language, program, file, call string }{
+		{"js", "node", "verify.cjs", "\nfor (const h of [%s, %s, %s]) console.log(verify('%s', h, Buffer.from('%s')));"},
+		{"python", "python3", "verify.py", "\nfor h in [%s, %s, %s]: print(str(verify('%s', h, b'%s')).lower())"},
+	} {
+		t.Run(tc.language, func(t *testing.T) {
+			program, err := exec.LookPath(tc.program)
+			if err != nil {
+				t.Skipf("needs %s: %v", tc.program, err)
+			}
+			events := snippets(t, "docs/events.md")
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, tc.file), next(t, &events, tc.language, "verify")+
+				fmt.Sprintf(tc.call, good, forged, old, secret, body))
+			out := sh(t, dir, program+" "+tc.file, "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"))
+			if strings.Join(strings.Fields(out), " ") != "true false false" {
+				t.Errorf("a good, a forged and an old one: %s", out)
 			}
 		})
 	}
