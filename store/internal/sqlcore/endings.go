@@ -120,7 +120,7 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 		return o, nil, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
 	}
 	if c.Action == sluice.Pay {
-		refused, why := q.refusal(c, &o, step)
+		why, refused := q.refusal(c, &o, step)
 		if q.err != nil {
 			return o, nil, q.err
 		}
@@ -145,25 +145,25 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 // refusal returns why a payment is not the order's, or gives it to the order. The
 // order's row is locked and the sale's is not yet: another transaction that waits for
 // the payment holds nothing that this one needs.
-func (q *conn) refusal(c *sluice.Change, o *sluice.Order, step sluice.Step) (refused error, why string) {
+func (q *conn) refusal(c *sluice.Change, o *sluice.Order, step sluice.Step) (why string, refused error) {
 	if due := o.Due(); c.Paid != (sluice.Money{}) && c.Paid != due {
-		return &sluice.PaymentAmountError{Order: o.ID, Paid: c.Paid, Due: due},
-			fmt.Sprintf("payment_amount: %s was paid, %s is due", c.Paid, due)
+		return fmt.Sprintf("payment_amount: %s was paid, %s is due", c.Paid, due),
+			&sluice.PaymentAmountError{Order: o.ID, Paid: c.Paid, Due: due}
 	}
 	if step.Repeat {
 		if c.PaymentID == o.PaymentID || q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID) == o.PaymentID {
-			return nil, ""
+			return "", nil
 		}
-		return &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID},
-			"payment_conflict: the order has another payment"
+		return "payment_conflict: the order has another payment",
+			&sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
 	}
 	if q.changed(sqlAddPayment, c.PaymentID, o.ID) {
-		return nil, ""
+		return "", nil
 	}
 	other, err := only[sluice.OrderID](q.row(sqlPaidOrder, c.PaymentID))
 	q.fail(err)
-	return &sluice.PaymentConflictError{Order: o.ID, Other: other},
-		fmt.Sprintf("payment_conflict: the order %s has this payment", other)
+	return fmt.Sprintf("payment_conflict: the order %s has this payment", other),
+		&sluice.PaymentConflictError{Order: o.ID, Other: other}
 }
 
 // refusePayment records a payment that the order does not get.
