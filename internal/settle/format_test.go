@@ -121,27 +121,7 @@ func TestAnOldLookRebuildsNothing(t *testing.T) {
 func TestOlderServersAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, store, server, fenced := ofFormat1(t)
-		beat := func() {
-			if err := r.store.Heartbeat(t.Context(), "b"); err != nil {
-				t.Error(err)
-			}
-		}
-		beat()
-		stop := make(chan struct{})
-		var beats sync.WaitGroup
-		beats.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Second):
-					beat()
-				}
-			}
-		})
-		defer beats.Wait()
-		defer close(stop)
-
+		defer r.beats("b")()
 		if done, err := server.Step(t.Context(), &fenced); done || err == nil || slices.Contains(store.steps, "load") {
 			t.Fatalf("%v, %v, steps %q; want an error, since b has not gathered", done, err, store.steps)
 		}
@@ -154,13 +134,67 @@ func TestOlderServersAreWaitedFor(t *testing.T) {
 		if done, err := server.Step(t.Context(), &fenced); !done || err != nil {
 			t.Fatal(done, err)
 		}
-		load, confirm := slices.Index(store.steps, "load"), slices.Index(store.steps, "confirm")
-		if load < 0 || confirm < load || slices.Contains(store.steps[load:], "gathered") {
-			t.Fatalf("steps %q", store.steps)
-		}
-		if pause := store.times[confirm].Sub(store.times[load]); pause < 3*time.Second {
-			t.Errorf("confirmed %v after the load began; b goes by its last reading for three seconds", pause)
-		}
+		store.confirmsLate(t)
 		r.inStep(2)
 	})
+}
+
+// The same of a load that another server had begun, and that this one repeats.
+func TestOlderServersAreWaitedForByWhoAdopts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store, server, _ := ofFormat1(t)
+		defer r.beats("b")()
+		image, err := r.store.BeginLoad(t.Context(), id, 0)
+		if err == nil {
+			err = r.ledger.Load(t.Context(), image)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := r.sale()
+		if done, err := server.Adopt(t.Context(), &begun); !done || err != nil {
+			t.Fatal(done, err)
+		}
+		store.confirmsLate(t)
+		r.inStep(3)
+	})
+}
+
+// confirmsLate fails the test unless the load is confirmed after the others have noticed
+// that they cannot read the sale.
+func (s *diary) confirmsLate(t *testing.T) {
+	t.Helper()
+	load, confirm := slices.Index(s.steps, "load"), slices.Index(s.steps, "confirm")
+	if load < 0 || confirm < load || slices.Contains(s.steps[load:], "gathered") {
+		t.Fatalf("steps %q", s.steps)
+	}
+	if pause := s.times[confirm].Sub(s.times[load]); pause < 3*time.Second {
+		t.Errorf("confirmed %v after the load began; others go by their last reading for three seconds", pause)
+	}
+}
+
+// beats has another server live until the returned function is called.
+func (r *rig) beats(node string) (end func()) {
+	beat := func() {
+		if err := r.store.Heartbeat(r.t.Context(), node); err != nil {
+			r.t.Error(err)
+		}
+	}
+	beat()
+	stop := make(chan struct{})
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+				beat()
+			}
+		}
+	})
+	return func() {
+		close(stop)
+		beats.Wait()
+	}
 }

@@ -212,7 +212,11 @@ func (r *Rebuilder) Adopt(ctx context.Context, sale *sluice.Sale) (bool, error) 
 		if err != nil || now.Epoch != sale.Epoch || now.LoadedEpoch != sale.LoadedEpoch {
 			return err // another server was faster
 		}
-		err = r.loader.Load(ctx, sale.ID)
+		pause, err := r.blinding(ctx, &now) // the row keeps its fence until the load is confirmed
+		if err != nil {
+			return err
+		}
+		err = r.loader.load(ctx, sale.ID, pause)
 		if errors.Is(err, sluice.ErrSaleLive) || errors.Is(err, sluice.ErrStaleEpoch) {
 			err = nil
 		}
