@@ -279,3 +279,57 @@ func deadLetters(t *testing.T, file string) (letters []sluice.DeadLetter) {
 	}
 	return letters
 }
+
+// What is kept of a batch in Redis is gone, nonsense, or another sequence than the order's:
+// a repeat, or reconciliation, finds it, and the sale is rebuilt with the orders that the
+// buyers have.
+func TestADamagedBatchInRedis(t *testing.T) {
+	dir, url, redis := redisShop(t)
+	s := openRedisShop(t, dir, url)
+	if _, err := s.engine.Control().Create(t.Context(), formatSale(restoreSale)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, buyers := t.Context(), "sluice:{"+string(restoreSale)+"}:buyers"
+	orders := map[int]sluice.OrderID{}
+	for i, value := range []string{"", "nonsense", "7\t1\t1764000000000\t1"} {
+		buyer := i + 1
+		order, code := s.claim(buyer)
+		if code != "accepted" {
+			t.Fatal(code)
+		}
+		orders[buyer] = order
+		await(t, "the order to be stored", func() bool {
+			report, err := s.engine.Audit(context.Background(), restoreSale)
+			return err == nil && report.Figures.Store.Orders == int64(buyer)
+		})
+		before := s.epoch()
+		fields, err := redis.Do(ctx, redis.B().Hkeys().Key(buyers).Build()).AsStrSlice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range fields { // since the last load there is one batch
+			if len(field) < 2 || field[0] != '\n' {
+				continue
+			}
+			err := redis.Do(ctx, redis.B().Hset().Key(buyers).FieldValue().FieldValue(field, value).Build()).Error()
+			if value == "" {
+				err = redis.Do(ctx, redis.B().Hdel().Key(buyers).Field(field).Build()).Error()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i > 0 { // a repeat comes before reconciliation does, or not
+			s.claim(buyer)
+		}
+		await(t, "the rebuild", func() bool { return s.epoch() > before })
+		for buyer, order := range orders {
+			if again, code := s.claim(buyer); code != "accepted" || again != order {
+				t.Errorf("buyer %d was promised %s and gets %s %s", buyer, order, again, code)
+			}
+		}
+	}
+	if _, code := s.claim(9); code != "accepted" {
+		t.Errorf("a new claim: %s", code)
+	}
+}

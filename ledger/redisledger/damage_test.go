@@ -2,7 +2,9 @@ package redisledger_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -528,5 +530,102 @@ func TestHealthyRecordsAreSound(t *testing.T) {
 				must(t, l.Unfence(t.Context(), sale, epoch))
 			}
 		})
+	}
+}
+
+// What is kept of a batch is damaged: its claims decide nothing, whoever needs one fences
+// the sale, and names every buyer of the batch. Other batches are sound, and so is what
+// needs the line alone. Loaded again, all have the orders that they had.
+func TestADamagedBatch(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	prefix := newPrefix(t, url)
+	l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+	buyers := prefix + ":{s}:buyers"
+	epoch := int64(0)
+	for damage, change := range map[string]func(kept string) string{
+		"gone":           nil,
+		"empty":          func(string) string { return "" },
+		"nonsense":       func(string) string { return "nonsense" },
+		"cut":            func(kept string) string { return kept[:strings.LastIndex(kept, "\t")] },
+		"one more":       func(kept string) string { return kept + "\t\t" },
+		"sequence 0":     func(kept string) string { return "0" + kept[1:] },
+		"no sequence":    func(kept string) string { return "x" + kept[1:] },
+		"a leading zero": func(kept string) string { return "0" + kept },
+		"epoch 0": func(kept string) string {
+			return strings.Replace(kept, fmt.Sprintf("\t%d\t", epoch), "\t0\t", 1)
+		},
+		"a year of no store":        func(kept string) string { return strings.Replace(kept, "\t1", "\t9999991", 1) },
+		"nonsense positions":        func(kept string) string { return kept + "\tx" },
+		"its own were not accepted": func(kept string) string { return kept + "\t1,2" },
+	} {
+		for call, decide := range map[string]func() (answered bool){
+			"repeat": func() bool { return claim(t, l, "s", makeClaim("s", 0))[0].Code != sluice.Unavailable },
+			"repeat beside others": func() bool {
+				d := claim(t, l, "s", makeClaim("s", 7), makeClaim("s", 1), makeClaim("s", 8), makeClaim("s", 3))
+				for _, i := range []int{0, 2, 3} { // each is decided, or surely is not
+					if d[i].Code != sluice.Unavailable && (d[i].Code != sluice.Accepted || d[i].Replayed != (i == 3)) {
+						t.Errorf("%s: claim %d beside it: %+v", damage, i, d[i])
+					}
+				}
+				return d[1].Code != sluice.Unavailable
+			},
+			"recall": func() bool {
+				_, err := l.Recall(t.Context(), sluice.ClaimID{Sale: "s", Buyer: "buyer-1", Key: makeClaim("s", 1).Key})
+				return !errors.Is(err, sluice.ErrNotLoaded)
+			},
+			"find": func() bool {
+				_, err := l.Find(t.Context(), makeClaim("s", 0).Order, "buyer-0")
+				return !errors.Is(err, sluice.ErrNotLoaded)
+			},
+		} {
+			epoch++
+			loadEpoch(t, l, "s", epoch, tight(100))
+			wantAll(t, claim(t, l, "s", makeClaims("s", 0, 2)...), sluice.Accepted)
+			wantAll(t, claim(t, l, "s", makeClaims("s", 3, 5)...), sluice.Accepted)
+			var image []sluice.Record
+			must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { image = append(image, r); return true }))
+			message := command(t, client, "HGET", buyers, "buyer-0")
+			value, err := message.ToString()
+			must(t, err)
+			field := "\n" + batchOf(value)
+			message = command(t, client, "HGET", buyers, field)
+			kept, err := message.ToString()
+			must(t, err)
+			if change == nil {
+				command(t, client, "HDEL", buyers, field)
+			} else {
+				command(t, client, "HSET", buyers, field, change(kept))
+			}
+			got, err := l.Release(t.Context(), "s", []sluice.Release{release(makeClaim("s", 4), epoch)})
+			if err != nil || got.Applied != 1 {
+				t.Errorf("%s: a release of another batch: %+v, %v", damage, got, err)
+			}
+			if decide() {
+				t.Errorf("%s: %s goes on", damage, call)
+			}
+			wantLost(t, l, "s", "damaged")
+			var sound []sluice.BuyerID
+			err = l.Records(t.Context(), "s", func(r sluice.Record) bool { sound = append(sound, r.Buyer); return true })
+			var found *sluice.DamageError
+			if !errors.As(err, &found) {
+				t.Fatalf("%s: after %s records of %v, %v", damage, call, sound, err)
+			}
+			slices.Sort(found.Buyers)
+			if !slices.Equal(found.Buyers, []sluice.BuyerID{"buyer-0", "buyer-1"}) || len(sound) < 2 {
+				t.Errorf("%s: after %s damaged are %v, sound %v", damage, call, found.Buyers, sound)
+			}
+			epoch++
+			must(t, l.Load(t.Context(), sluice.LoadImage{
+				Sale: "s", Epoch: epoch, Terms: tight(100), Taken: 4, Records: image,
+			}))
+			must(t, l.Unfence(t.Context(), "s", epoch))
+			for i, n := range []int{0, 1, 3, 4} {
+				want := image[slices.IndexFunc(image, func(r sluice.Record) bool { return r.Order == makeClaim("s", n).Order })]
+				if d := claim(t, l, "s", makeClaim("s", n))[0]; d.Order != want.Order || d.Seq != want.Seq || !d.Replayed {
+					t.Errorf("%s: loaded again, %d gets %+v", damage, i, d)
+				}
+			}
+		}
 	}
 }

@@ -115,8 +115,8 @@ func resolve(sale sluice.SaleID, buyer sluice.BuyerID, line string, batches map[
 // accepted. The others have sequences from first on, without a gap.
 func sequence(first, position int64, skipped string) (seq int64, ok bool) {
 	seq = first + position - 1
-	if skipped == "" {
-		return seq, true
+	if first < 1 || skipped == "" {
+		return seq, first > 0
 	}
 	for at := range strings.SplitSeq(skipped, ",") {
 		n, ok := number(at)
