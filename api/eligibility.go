@@ -59,11 +59,27 @@ type SaleCheck struct {
 	LiveNodes []string `json:"live_nodes"`    // servers that the store has heard of lately
 }
 
-// Check is one thing that was looked at.
+// Check is one thing that was looked at: what was found, and unless it is ok, where
+// that is to be changed and what would be right.
 type Check struct {
 	Name   string      `json:"name"`
 	Status CheckStatus `json:"status"`
 	Detail string      `json:"detail"`
+	Where  string      `json:"where,omitempty"`
+	Right  string      `json:"right,omitempty"`
+}
+
+// Rehearse asks for a claim to be rehearsed, with this buyer's token. Without one the
+// server makes its own.
+type Rehearse struct {
+	Token string `json:"token,omitempty"`
+}
+
+// Rehearsal is what one server found when it rehearsed a claim.
+type Rehearsal struct {
+	SaleID sluice.SaleID `json:"sale_id"`
+	Node   string        `json:"node"`
+	Checks []Check       `json:"checks"`
 }
 
 // CheckStatus says how a check ended.

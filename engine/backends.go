@@ -222,3 +222,18 @@ func (e *Engine) warn(ctx context.Context) {
 			risk.Harm, "want", risk.Want)
 	}
 }
+
+// ledgerRisks are the settings of Redis that can lose accepted claims, as an answer
+// says them.
+func ledgerRisks(ctx context.Context, ledger *redisledger.Ledger) ([]httpapi.LedgerRisk, error) {
+	ctx, cancel := context.WithTimeout(ctx, warnFor)
+	defer cancel()
+	risks, err := ledger.Risks(ctx)
+	var all []httpapi.LedgerRisk
+	for _, risk := range risks {
+		all = append(all, httpapi.LedgerRisk{
+			Detail: fmt.Sprintf("%s is %s: %s", risk.Setting, risk.Value, risk.Harm), Evicts: risk.Setting == "maxmemory-policy",
+		})
+	}
+	return all, err
+}

@@ -217,6 +217,10 @@ func (e *Engine) compose() error {
 		Claims: counts.Claims(func(sale sluice.SaleID) bool { return e.board.View(sale) != nil }, e.saleMetrics,
 			httpapi.ClaimCodes(), httpapi.RefusalReasons()),
 	}
+	options.Links = httpapi.Links{Login: e.cfg.Pages.LoginURL, Pay: e.cfg.Pages.PayURL}
+	if ledger, ok := e.ledger.(*redisledger.Ledger); ok {
+		options.LedgerRisks = func(ctx context.Context) ([]httpapi.LedgerRisk, error) { return ledgerRisks(ctx, ledger) }
+	}
 	if e.attendance = newAttendance(e.ledger, &e.cfg); e.attendance != nil {
 		options.Confirmed, options.Attended = e.attendance.ledger.Confirmed, e.attendance.now
 	}

@@ -159,6 +159,12 @@ func (n *eligibility) compose(e *Engine, counts *metrics.Eligibility) httpapi.El
 			counts.Risk(v.Allow, v.Failed != nil, v.Took)
 			return v.Allow, v.Reason
 		},
+		TryRisk: func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID) (bool, error) {
+			asker := tickets.NewAsker(nil) // its own, so that no buyer's question waits for this one, or rests for it
+			defer asker.Close()
+			v := asker.Ask(ctx, rule, tickets.Question{Sale: sale, Buyer: buyer})
+			return v.Allow, v.Failed
+		},
 	}
 }
 

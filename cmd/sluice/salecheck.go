@@ -31,10 +31,14 @@ type serverCheck struct {
 
 func (a *app) saleCheck() *cobra.Command {
 	var more []string
+	var token string
 	cmd := &cobra.Command{
 		Use: "check SALE", Short: "See whether a sale is ready to be sold", Args: exactly("SALE"),
 		Long: "Asks the server, and each of --server, whether the sale is loaded, when it opens, what\n" +
-			"it asks of buyers and whether the clocks agree; and compares what the servers say.\n" +
+			"it asks of buyers, whether the clocks agree, and what has become of the claims that\n" +
+			"came; has it verify a token, ask the risk service once, and rehearse a claim, which\n" +
+			"takes no unit (for that it needs an operator's key); and compares what the servers say.\n" +
+			"Of what is wrong it says where, and what would be right.\n" +
 			"Exit code 0 if all is ok or only worth a look (warn), 2 if something fails.",
 		Example: "  sluice sale check phone\n  sluice sale check phone --server http://10.0.0.2:8080 --server " +
 			"http://10.0.0.3:8080",
@@ -56,13 +60,15 @@ func (a *app) saleCheck() *cobra.Command {
 				if err != nil {
 					return usage(fmt.Errorf("--server %s: %w", auth.Redact(url), err))
 				}
-				answers = report.ask(cmd.Context(), c, auth.Redact(url), answers)
+				answers = report.ask(cmd.Context(), c, auth.Redact(url), token, answers)
 			}
 			report.compare(answers)
 			return a.printSaleReport(&report)
 		}),
 	}
 	cmd.Flags().StringArrayVar(&more, "server", nil, "`URL` of one more server to ask; can be given several times")
+	cmd.Flags().StringVar(&token, "token", "", "a buyer's `TOKEN` of your login, to be verified (default: the server "+
+		"makes its own)")
 	clientFlags(cmd)
 	return cmd
 }
@@ -74,13 +80,23 @@ func (r *saleReport) say(server, name string, status api.CheckStatus, format str
 }
 
 // ask adds what one server says.
-func (r *saleReport) ask(ctx context.Context, c *client.Client, url string, answers []api.SaleCheck) []api.SaleCheck {
+func (r *saleReport) ask(ctx context.Context, c *client.Client, url, token string,
+	answers []api.SaleCheck,
+) []api.SaleCheck {
 	answer, err := c.CheckSale(ctx, r.SaleID)
 	if err != nil {
 		r.say(url, "known", api.CheckFail, "%v", err)
 		return answers
 	}
-	for _, check := range answer.Checks {
+	checks := answer.Checks
+	rehearsal, err := c.RehearseClaim(ctx, r.SaleID, token)
+	if err != nil {
+		checks = append(checks, api.Check{
+			Name: "claim", Status: api.CheckWarn, Detail: fmt.Sprintf("not rehearsed: %v", err),
+			Where: "--admin-key", Right: "a key with the role operator, and a server that answers",
+		})
+	}
+	for _, check := range append(checks, rehearsal.Checks...) {
 		r.Checks = append(r.Checks, serverCheck{answer.Node, check})
 	}
 	return append(answers, answer)
@@ -134,9 +150,13 @@ func (r *saleReport) sum() {
 }
 
 func (a *app) printSaleReport(r *saleReport) error {
-	headers := []string{"STATUS", "SERVER", "CHECK", "DETAIL"}
+	headers := []string{"STATUS", "SERVER", "CHECK", "DETAIL", "WHERE", "RIGHT"}
+	worst := []api.CheckStatus{api.CheckFail, api.CheckWarn, api.CheckOK}
+	slices.SortStableFunc(r.Checks, func(a, b serverCheck) int {
+		return cmp.Compare(slices.Index(worst, a.Status), slices.Index(worst, b.Status))
+	})
 	err := printList(a, r, headers, r.Checks, func(c *serverCheck) []string {
-		return []string{string(c.Status), cmp.Or(c.Server, "all"), c.Name, c.Detail}
+		return []string{string(c.Status), cmp.Or(c.Server, "all"), c.Name, c.Detail, c.Where, c.Right}
 	})
 	if err == nil && r.Status == api.CheckFail {
 		return &exitError{code: exitFailed} // the table says it

@@ -59,6 +59,11 @@ type Options struct {
 	// Proxies say whom to believe about where requests come from.
 	Proxies Proxies
 
+	// LedgerRisks are settings of the ledger that can lose accepted claims; nil: it has
+	// none to look at.
+	LedgerRisks func(context.Context) ([]LedgerRisk, error)
+	Links       Links // of the pages
+
 	// Replay deals with a dead letter.
 	Replay func(ctx context.Context, id int64) (settle.Replayed, error)
 	// Eligibility is what stands before sales with tickets, lists or a risk service.

@@ -24,6 +24,9 @@ type Eligibility struct {
 	// Risk asks the merchant's own service, and always comes to a verdict.
 	Risk func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address,
 		token string) (allow bool, reason string)
+	// TryRisk asks it once, beside all questions of buyers; an error says why it did not
+	// judge. Nil: there is none.
+	TryRisk func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID) (allow bool, err error)
 	// Count receives the outcome of each request for a ticket: "handed_out", a
 	// reason of a refusal, or a code. Nil: no counting.
 	Count func(outcome string)

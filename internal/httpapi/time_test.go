@@ -122,7 +122,7 @@ func TestSaleCheckOfClocks(t *testing.T) {
 			check.clocks(t.Context())
 			for i, judged := range []string{"buyers' tokens", "payments and expiry"} {
 				got := check.answer.Checks[i]
-				if got.Status != c.want[i] || strings.Contains(got.Detail, judged) != (c.want[i] == api.CheckWarn) {
+				if got.Status != c.want[i] || strings.Contains(got.Right, judged) != (c.want[i] == api.CheckWarn) {
 					t.Errorf("ledger off by %v, store by %v: %+v, want %s", c.ledger, c.store, got, c.want[i])
 				}
 			}
