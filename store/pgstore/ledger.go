@@ -52,6 +52,13 @@ func (s *Store) ledger(node string, now func() time.Time) (*Ledger, error) {
 	}
 	config := s.pool.Config()
 	config.MaxConns, config.MinConns = ledgerConns, 0
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		err := s.session.afterConnect(ctx, conn)
+		if err == nil && !s.session.pooled.Load() {
+			_, err = conn.Exec(ctx, "SELECT "+calls(ledgerLimits, false))
+		}
+		return err
+	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: ledger: %w", err)
@@ -94,9 +101,9 @@ func (l *Ledger) wrap(err *error, format string, args ...any) {
 const (
 	ledgerTimeout = 4 * time.Second
 	loadTimeout   = 10 * time.Minute
-	briefly       = `SELECT set_config('lock_timeout', '2s', true), ` +
-		`set_config('` + idleSetting + `', '3s', true)`
 )
+
+var ledgerLimits = []setting{{"lock_timeout", "2s"}, {idleSetting, "3s"}}
 
 // held is a sale as a transaction finds it that holds its rows.
 type held struct {
@@ -308,19 +315,20 @@ func (l *Ledger) within(ctx context.Context, sale sluice.SaleID, timeout time.Du
 	return l.on(ctx, sale, timeout, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
-			l.queueBriefly(b)
-			if err := tx.SendBatch(ctx, b).Close(); err != nil {
-				return err
+			if l.queueLimits(b); b.Len() > 0 {
+				if err := tx.SendBatch(ctx, b).Close(); err != nil {
+					return err
+				}
 			}
 			return do(ctx, tx)
 		})
 	})
 }
 
-// queueBriefly bounds the waits of a transaction.
-func (l *Ledger) queueBriefly(b *pgx.Batch) {
+// queueLimits bounds the waits of a transaction where its connection does not.
+func (l *Ledger) queueLimits(b *pgx.Batch) {
 	if l.store.session.pooled.Load() {
 		b.Queue(l.store.session.local)
+		b.Queue("SELECT " + calls(ledgerLimits, true))
 	}
-	b.Queue(briefly)
 }

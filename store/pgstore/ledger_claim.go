@@ -42,7 +42,8 @@ func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 ) ([]sluice.Decision, error) {
 	m := l.markOf(id)
 	d := &deciding{
-		l: l, claims: claims, decisions: make([]sluice.Decision, len(claims)), buyers: map[sluice.BuyerID]*buyer{},
+		l: l, claims: claims, decisions: make([]sluice.Decision, len(claims)),
+		buyers: make(map[sluice.BuyerID]*buyer, len(claims)),
 	}
 	for i := range claims {
 		d.buyers[claims[i].Buyer] = nil
@@ -133,7 +134,7 @@ type deciding struct {
 // buyer is what is known of a buyer's claims.
 type buyer struct {
 	sluice.Account
-	claims map[sluice.Key]sluice.Record
+	claims []sluice.Record
 	more   bool // there are claims that were not read
 }
 
@@ -159,7 +160,7 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 	}
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
-	d.l.queueBriefly(batch)
+	d.l.queueLimits(batch)
 	batch.Queue(lockRow, id)
 	batch.Queue(lockState, id, d.l.node).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
@@ -170,7 +171,7 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 		}
 		return rows.Err()
 	})
-	batch.Queue(claimsOfBuyers, id, asked, fewClaims+1).Query(func(rows pgx.Rows) error {
+	batch.Queue(claimsOfBuyers, id, asked).Query(func(rows pgx.Rows) error {
 		return scanRecords(rows, func(r sluice.Record) bool {
 			d.know(r)
 			return true
@@ -183,7 +184,7 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 func (d *deciding) know(r sluice.Record) {
 	b := d.buyers[r.Buyer]
 	if b == nil {
-		b = &buyer{claims: map[sluice.Key]sluice.Record{}}
+		b = &buyer{}
 		d.buyers[r.Buyer] = b
 	}
 	if len(b.claims) == fewClaims {
@@ -194,7 +195,7 @@ func (d *deciding) know(r sluice.Record) {
 }
 
 func (b *buyer) add(r sluice.Record) {
-	b.claims[r.Key] = r
+	b.claims = append(b.claims, r)
 	b.Orders++
 	if r.Live {
 		b.Units += r.Quantity
@@ -202,6 +203,16 @@ func (b *buyer) add(r sluice.Record) {
 	if r.Unpaid {
 		b.Unpaid++
 	}
+}
+
+// claim returns what is known of a claim; nil if nothing is. There are few.
+func (b *buyer) claim(key sluice.Key) *sluice.Record {
+	for i := range b.claims {
+		if b.claims[i].Key == key {
+			return &b.claims[i]
+		}
+	}
+	return nil
 }
 
 // lookMore reads what is rare: promises of a load, and more of buyers with very many
@@ -236,7 +247,9 @@ func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
 			return err
 		}
 		if err := scanRecords(rows, func(r sluice.Record) bool {
-			d.buyers[r.Buyer].claims[r.Key] = r
+			if b := d.buyers[r.Buyer]; b.claim(r.Key) == nil {
+				b.claims = append(b.claims, r)
+			}
 			return true
 		}); err != nil {
 			return err
@@ -256,7 +269,7 @@ func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
 	return scanRecords(rows, func(r sluice.Record) bool {
 		b := d.buyers[r.Buyer]
 		if b == nil {
-			b = &buyer{claims: map[sluice.Key]sluice.Record{}}
+			b = &buyer{}
 			d.buyers[r.Buyer] = b
 		}
 		b.add(r)
@@ -275,7 +288,7 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 		c := &d.claims[i]
 		b := d.buyers[c.Buyer]
 		if b == nil {
-			b = &buyer{claims: map[sluice.Key]sluice.Record{}}
+			b = &buyer{}
 			d.buyers[c.Buyer] = b
 		}
 		d.decisions[i] = d.one(&v, b, c)
@@ -313,7 +326,7 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 // one decides a claim: it is looked up first (I4).
 func (d *deciding) one(v *sluice.Verdict, b *buyer, c *sluice.Claim) sluice.Decision {
 	h := &d.held
-	if first, known := b.claims[c.Key]; known {
+	if first := b.claim(c.Key); first != nil {
 		return first.Repeat(c)
 	}
 	have := b.Account
@@ -328,8 +341,8 @@ func (d *deciding) one(v *sluice.Verdict, b *buyer, c *sluice.Claim) sluice.Deci
 			Terms: h.Terms.Version,
 		}
 	case sluice.BuyerLimit:
-		for _, r := range b.claims {
-			if r.Live {
+		for i := range b.claims {
+			if r := &b.claims[i]; r.Live {
 				a.Orders = append(a.Orders, r.Order)
 			}
 		}
@@ -344,8 +357,6 @@ const (
 	orderRecord    = recordColumns + `, status IN ('pending', 'paid'), unpaid`
 	promisedRecord = recordColumns + `, true, false`
 
-	claimsOfBuyers = `SELECT o.* FROM unnest($2::text[]) AS b (id), LATERAL (
-		SELECT ` + orderRecord + ` FROM orders WHERE buyer_id = b.id AND sale_id = $1 LIMIT $3) o`
 	claimsByKey = `SELECT ` + orderRecord + ` FROM orders
 		WHERE sale_id = $1 AND (buyer_id, claim_key) IN (SELECT * FROM unnest($2::text[], $3::text[]))`
 	countsOfBuyers = `SELECT b.id, count(*), coalesce(sum(quantity) FILTER (WHERE status IN ('pending', 'paid')), 0)::bigint,
@@ -367,6 +378,11 @@ const (
 		FROM sale WHERE sale_id = $1
 	)` + insertRows
 )
+
+// claimsOfBuyers has no argument for the limit: the planner would guess at it, and plan
+// each batch again.
+var claimsOfBuyers = fmt.Sprintf(`SELECT o.* FROM unnest($2::text[]) AS b (id), LATERAL (
+	SELECT `+orderRecord+` FROM orders WHERE buyer_id = b.id AND sale_id = $1 LIMIT %d) o`, fewClaims+1)
 
 // scanRecords reads rows of recordColumns, and whether the claim is live and ended
 // unpaid, until yield returns false.
