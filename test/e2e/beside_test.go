@@ -36,7 +36,7 @@ func TestBesideAShop(t *testing.T) {
 	install, conf := next(t, &page, "sh", "sluice.env"), next(t, &page, "nginx", "upstream")
 	hook, settings := next(t, &page, "sh", "webhook create"), next(t, &page, "php", "SLUICE_PAGES")
 	sell, rehearse := next(t, &page, "sh", "sale create"), next(t, &page, "sh", "rehearsal")
-	after := next(t, &page, "sh", "sale close")
+	day, after := next(t, &page, "sh", "sale show"), next(t, &page, "sh", "sale close")
 
 	dir, shopDir := t.TempDir(), t.TempDir()
 	php := []string{"SHOP=" + shopDir, "SALE=poster", "PLUGIN=" + absolute(t, "../../examples/woocommerce/sluice.php")}
@@ -126,6 +126,9 @@ func TestBesideAShop(t *testing.T) {
 	proxied.testEvents(t)
 	proxied.testAddresses(t)
 
+	if out = sh(t, dir, use+day, path); !strings.Contains(out, "claims") || strings.Contains(out, "fail") {
+		t.Error(out)
+	}
 	out = sh(t, dir, use+here.Replace(after), path)
 	if !strings.Contains(out, "Everything adds up.") {
 		t.Error(out)
