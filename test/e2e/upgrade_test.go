@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,4 +256,135 @@ func refusesToStart(t *testing.T, s *server) {
 		!strings.Contains(string(out), "a newer sluice has migrated it") {
 		t.Errorf("an old server after the migration: %v\n%s", err, out)
 	}
+}
+
+// The first new server dies in the middle of bringing a sale over, which has orders that
+// are not stored yet, an entry that no version can read, and a buyer who has left too many
+// orders unpaid. The next one brings it over. An old server that lives meanwhile leaves the
+// sale alone.
+func TestAnUpgradeFromFormat1BreaksOff(t *testing.T) {
+	old := buildOld(t, lastFormat1)
+	for name, beside := range map[string]bool{"alone": false, "beside an old server": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			breaksOff(t, old, beside)
+		})
+	}
+}
+
+func breaksOff(t *testing.T, old string, beside bool) {
+	t.Helper()
+	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)
+	s, other := newServer(t, backends{redis.URL(), postgres.URL()}), newServer(t, backends{redis.URL(), postgres.URL()})
+	s.program, other.program = old, old
+	s.start()
+	if beside {
+		other.start()
+	}
+	sale := newSaleID()
+	_, err := s.merchant().CreateSale(t.Context(), api.CreateSale{
+		ID: api.Some(sale), SKU: "E2E-1", Title: "A thing", Price: api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
+		Total: api.Value[int64](1_000_000), MaxPerBuyer: api.Value[int64](1), MaxUnpaidPerBuyer: api.Value[int64](2),
+		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type promise struct {
+		buyer sluice.BuyerID
+		key   sluice.Key
+		order sluice.OrderID
+	}
+	var promises []promise
+	place := func(name sluice.BuyerID) (order sluice.OrderID, err error) {
+		key := client.NewKey()
+		got, err := buyer(t, s.url, name, client.Options{}).Place(t.Context(), sale, key, api.PlaceOrder{Quantity: 1})
+		if err == nil {
+			promises = append(promises, promise{name, key, got.OrderID})
+		}
+		return got.OrderID, err
+	}
+	must := func(order sluice.OrderID, err error) sluice.OrderID {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return order
+	}
+	for range 2 {
+		order := must(place("leaver"))
+		await(t, "an order that is cancelled", func() bool {
+			got, err := buyer(t, s.url, "leaver", client.Options{}).CancelOrder(t.Context(), order)
+			return err == nil && got.Status == sluice.Cancelled
+		})
+		await(t, "its unit to be back", func() bool {
+			got, err := s.merchant().AdminSale(t.Context(), sale)
+			return err == nil && got.Taken == 0
+		})
+	}
+	for i := range 30 {
+		must(place(sluice.BuyerID(fmt.Sprint("stored-", i))))
+	}
+	awaitStored(t, s, sale)
+	postgres.Stop(t)
+	for i := range 30 {
+		must(place(sluice.BuyerID(fmt.Sprint("pending-", i))))
+	}
+	s.kill()
+	keys := "sluice:{" + string(sale) + "}:"
+	redisCommand(t, redis.Addr(), "HINCRBY "+keys+"sale entries 1")
+	redisCommand(t, redis.Addr(), "XADD "+keys+"journal * v 9 e 1 n other c nonsense")
+	postgres.Start(t)
+
+	loading := func() bool {
+		fence, err := redis.Ask("HGET " + keys + "sale fence")
+		return err == nil && slices.Contains(fence, sluice.FenceLoading)
+	}
+	var halfway atomic.Bool // from then on nothing passes
+	proxy := servertest.StartProxy(t, func(net.Conn) (string, func() bool) {
+		return redis.Addr(), func() bool {
+			if !halfway.Load() && loading() {
+				halfway.Store(true)
+			}
+			return halfway.Load()
+		}
+	})
+	s.program, s.on.ledger = "", "redis://"+proxy
+	s.launch()
+	await(t, "a load that is under way", halfway.Load)
+	s.kill()
+	if s.on.ledger = redis.URL(); !loading() {
+		t.Fatal("the load has ended before the server died")
+	}
+	if beside {
+		awaitState(t, []*server{other}, sale, sluice.StateUnavailable)
+		got, err := buyer(t, other.url, "early", client.Options{PlaceAttempts: 1}).
+			Place(t.Context(), sale, client.NewKey(), api.PlaceOrder{Quantity: 1})
+		if err == nil || !loading() {
+			t.Errorf("an old server sells, or has changed what it does not know: %+v", got)
+		}
+	}
+	s.start()
+	awaitState(t, []*server{s}, sale, sluice.StateOpen)
+
+	for _, p := range promises {
+		got, err := buyer(t, s.url, p.buyer, client.Options{}).Place(t.Context(), sale, p.key, api.PlaceOrder{Quantity: 1})
+		if err != nil || got.OrderID != p.order || !got.Replayed {
+			t.Errorf("%s was promised %s and gets %+v, %v (I4)", p.buyer, p.order, got, err)
+		}
+	}
+	if _, err := place("leaver"); err == nil || !strings.Contains(err.Error(), sluice.BuyerLimit.String()) {
+		t.Errorf("a buyer who left two orders unpaid gets %v", err)
+	}
+	must(place("late"))
+	awaitStored(t, s, sale)
+	got, err := s.merchant().AdminSale(t.Context(), sale)
+	if err != nil || got.Taken != 61 || got.StoredTaken != 61 {
+		t.Errorf("%+v, %v; want 61 units taken", got, err)
+	}
+	letters, err := s.merchant().DeadLetters(t.Context(), sale)
+	if err != nil || len(letters) != 1 || !strings.Contains(letters[0].Claims, "nonsense") {
+		t.Errorf("dead letters %+v, %v; want the entry that no version can read", letters, err)
+	}
+	audit(t, s, sale, 0, "after the upgrade")
 }
