@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,14 @@ func TestNothingIsSold(t *testing.T) {
 			got := command(t, s.env, words...)
 			if got.stderr != "" || strings.Contains(got.out, token) {
 				t.Errorf("%q: %+v", words, got)
+			}
+			if name[1] != "store" { // of which it says only that the database does not answer
+				shown := ok(t, s.env, "sale", "show", "phone")
+				if _, line, _ := strings.Cut(shown, "\nclaims "); strings.HasPrefix(strings.TrimSpace(line), "none (node") !=
+					(planted.silent || name[1] == "page") || strings.Contains(shown, "\nrefused ") !=
+					slices.Contains([]string{"secret", "clock", "body", "list", "risk", "page"}, name[1]) {
+					t.Errorf("sale show does not say whether buyers come:\n%s", shown)
+				}
 			}
 			for _, cause := range quoted.FindAllStringSubmatch(cells[2], -1) {
 				if !strings.Contains(got.out, cause[1]) {
