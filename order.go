@@ -110,6 +110,7 @@ const (
 	Reject Action = "reject" // the merchant: the order failed after the grab
 	Refund Action = "refund" // the merchant, when the money has been given back
 	Extend Action = "extend" // the merchant: more time to pay
+	Remind Action = "remind" // SettleStore.Remind alone: the deadline is near
 )
 
 // Valid reports whether there is such an action.
@@ -211,12 +212,12 @@ func (c *Change) Unpaid() bool {
 type HistoryEntry struct {
 	Order     OrderID
 	At        time.Time // by the store's clock
-	From, To  Status    // the same when a payment was refused, then the reason says why; and of Extend
+	From, To  Status    // the same when a payment was refused, then the reason says why; and of Extend and Remind
 	Action    Action
 	By        string
 	Reason    string
 	PaymentID string
-	ExpiresAt time.Time // of Extend: the deadline from then on
+	ExpiresAt time.Time // of Extend: the deadline from then on; of Remind: the one that is near
 }
 
 // OrderStateError: the order's status does not allow the action.
@@ -318,6 +319,12 @@ type SettleStore interface {
 	// ExpireDue at the same time.
 	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[SaleID]int, error)
 
+	// Remind notes on the pending orders of these sales whose deadline is nearer than
+	// the sale's notice, by the store's clock, that it is near (EventOrderExpiring):
+	// once for each deadline, however often and by however many servers it is called.
+	// It returns how many it has noted. Orders that others hold are passed over.
+	Remind(ctx context.Context, notices map[SaleID]Notice) (int, error)
+
 	// History returns the changes of an order, the first one first. The order
 	// having been stored is the first.
 	History(ctx context.Context, order OrderID) ([]HistoryEntry, error)
@@ -331,6 +338,9 @@ type SettleStore interface {
 	// PendingReleases counts the releases of a sale that wait.
 	PendingReleases(ctx context.Context, sale SaleID) (int64, error)
 }
+
+// Notice is of Remind: how long before ExpiresAt, and the sale's PaymentGrace.
+type Notice struct{ Ahead, Grace time.Duration }
 
 // Releaser is the part of a ledger that takes units back.
 type Releaser interface {

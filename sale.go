@@ -144,6 +144,9 @@ func (s *Sale) DecidedBy(ledger string) bool {
 // MaxPaymentWindow bounds how long an order may wait for its payment, extended too.
 const MaxPaymentWindow = 30 * 24 * time.Hour
 
+// minNotice is the shortest ExpiringNoticeS: servers look every few seconds.
+const minNotice = 10
+
 // NewSale returns a sale with the defaults of what an API request or a command
 // does not say, and without limits; what identifies and describes it, its window
 // and total are missing.
@@ -289,6 +292,9 @@ type Rules struct {
 	Risk      Risk      `json:"risk,omitzero"`
 	// Eligibility says who may buy at all; empty: everybody.
 	Eligibility Eligibility `json:"eligibility,omitzero"`
+	// ExpiringNoticeS is how many seconds before a pending order's deadline the feed
+	// says so (EventOrderExpiring); 0: it does not.
+	ExpiringNoticeS int64 `json:"expiring_notice_s,omitzero"`
 	// Visibility says who finds the sale, Availability what they read of its units.
 	Visibility   Visibility   `json:"visibility,omitzero"`
 	Availability Availability `json:"availability,omitzero"`
@@ -425,6 +431,9 @@ func (r *Rules) Validate() error {
 	case "", EligibleToken, EligibleList:
 	default:
 		return fmt.Errorf("eligibility %q: want token or list, or null for everybody", shorten(string(r.Eligibility)))
+	}
+	if n := r.ExpiringNoticeS; n != 0 && (n < minNotice || n > int64(MaxPaymentWindow/time.Second)) {
+		return fmt.Errorf("expiring_notice_s %d: want %d to 2592000 (30 days), or null for none", n, minNotice)
 	}
 	switch r.Visibility {
 	case Listed, Unlisted, Hidden:

@@ -252,6 +252,9 @@ func (e *Engine) start(ctx context.Context) {
 		keep := retention{records: e.cfg.RecordRetention, orders: e.cfg.OrderRetention, ledgerTime: e.ledgerTime}
 		tidy(running, e.store, e.node, keep, e.cfg.Log)
 	})
+	e.loops.Go(func() {
+		(&reminders{store: e.store, board: e.board, node: e.node, log: e.cfg.Log}).run(running)
+	})
 	if e.attendance != nil {
 		e.loops.Go(func() { e.attendance.run(running) })
 	}

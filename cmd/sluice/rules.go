@@ -20,7 +20,7 @@ import (
 type ruleFlags struct {
 	buyerRate, addressRate, ratio, ticket, challenge string
 	risk, onFailure, eligibility                     string
-	visibility, availability                         string
+	visibility, availability, notice                 string
 	riskTimeout                                      time.Duration
 }
 
@@ -28,7 +28,7 @@ type ruleFlags struct {
 var ruleFlagNames = []string{
 	"buyer-rate", "address-rate", "admission-ratio", "ticket-before", "challenge",
 	"risk-url", "risk-timeout", "risk-on-failure", "eligibility",
-	"visibility", "availability",
+	"visibility", "availability", "expiring-notice",
 }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
@@ -46,6 +46,7 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl.DurationVar(&f.riskTimeout, "risk-timeout", time.Duration(sluice.Risk{}.WithDefaults().TimeoutMS)*time.Millisecond,
 		"how long to wait for it")
 	fl.StringVar(&f.onFailure, "risk-on-failure", string(sluice.Deny), "`POLICY` when it does not answer: allow or deny")
+	fl.StringVar(&f.notice, "expiring-notice", "", "event order.expiring a `DURATION` before an order's deadline, or none")
 	fl.StringVar(&f.visibility, "visibility", "",
 		"who finds the sale: `WORD` listed, unlisted (by its id alone) or hidden (no buyer)")
 	fl.StringVar(&f.availability, "availability", "",
@@ -91,6 +92,13 @@ func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 			return sluice.Challenge{Difficulty: bits}, nil
 		}),
 		f.riskMessage(given, m),
+		flagRule(given, "expiring-notice", f.notice, &m.ExpiringNotice, func(text string) (int64, error) {
+			d, err := time.ParseDuration(text)
+			if err != nil || d < 10*time.Second || d%time.Second != 0 {
+				return 0, errors.New("want whole seconds, 10s or more, or none")
+			}
+			return int64(d / time.Second), nil
+		}),
 		flagRule(given, "eligibility", f.eligibility, &m.Eligibility, func(text string) (sluice.Eligibility, error) {
 			return sluice.Eligibility(text), nil
 		}),
@@ -172,6 +180,9 @@ func showRules(r *api.Rules) (fields [][2]string) {
 	if k := r.Risk; k != nil {
 		add("risk", fmt.Sprintf("%s within %s, or %s", clean(k.URL), time.Duration(k.TimeoutMS)*time.Millisecond,
 			k.OnFailure))
+	}
+	if n := r.ExpiringNotice; n != nil {
+		add("expiring notice", fmt.Sprintf("%s before the deadline", time.Duration(*n)*time.Second))
 	}
 	if r.Visibility != "" && r.Visibility != api.Listed {
 		add("visibility", clean(string(r.Visibility)))

@@ -25,11 +25,13 @@ func TestRulesOfASale(t *testing.T) {
 		Eligibility:    sluice.EligibleToken,
 		Visibility:     sluice.Unlisted,
 		Availability:   sluice.Some,
+
+		ExpiringNoticeS: 300,
 	}
 	const everything = `{"buyer_rate":{"requests":10,"per_s":1,"shared":true},` +
 		`"address_rate":{"requests":100,"per_s":60,"shared":true},` +
 		`"admission_ratio":1.5,"ticket":{"before_s":60},"challenge":{"difficulty":18},` +
-		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},"eligibility":"token",` +
+		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},"eligibility":"token","expiring_notice_s":300,` +
 		`"visibility":"unlisted","availability":"some"}`
 	none, shared := sluice.Rules{}, sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true}
 	with := func(edit func(*sluice.Rules)) sluice.Rules {
@@ -66,7 +68,7 @@ func TestRulesOfASale(t *testing.T) {
 		{
 			"null takes all away",
 			`{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null,
-			"visibility":"listed","availability":"exact"}`, all, none, "",
+			"expiring_notice_s":null,"visibility":"listed","availability":"exact"}`, all, none, "",
 		},
 		{
 			"a rate is not shared unless it says so", `{"buyer_rate":{"requests":3,"per_s":2}}`, none,
@@ -136,6 +138,9 @@ func TestRulesOfASale(t *testing.T) {
 		},
 		{"unknown visibility", `{"visibility":"private"}`, none, none, `visibility "private": want listed, unlisted or hidden`},
 		{"empty visibility", `{"visibility":""}`, none, none, "visibility: want listed, unlisted or hidden"},
+		{"no notice", `{"expiring_notice_s":0}`, none, none, "expiring_notice_s: want 10 or more, or null"},
+		{"a short notice", `{"expiring_notice_s":9}`, none, none, "expiring_notice_s 9: want 10 to 2592000"},
+		{"an endless notice", `{"expiring_notice_s":2592001}`, none, none, "want 10 to 2592000 (30 days)"},
 		{"unknown availability", `{"availability":"few"}`, none, none, `availability "few": want exact, some or none`},
 		{"unknown eligibility", `{"eligibility":"vip"}`, none, none, `eligibility "vip": want token or list`},
 		{"empty eligibility", `{"eligibility":""}`, none, none, "eligibility: want token or list"},

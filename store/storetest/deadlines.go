@@ -179,3 +179,82 @@ func testExtendAgainstExpiry(t *testing.T, db Database) {
 	}
 	t.Logf("%d of %d were extended", n, len(extended))
 }
+
+// The feed says once of each deadline that it is near: of sales that want it, of orders
+// that are pending then, however many servers look.
+func testRemind(t *testing.T, db Database) {
+	s, other := db.Open(t), db.Open(t)
+	src := selling(t, s, "phones", sluice.Unlimited)
+	quiet := selling(t, s, "tablets", sluice.Unlimited)
+	notices := map[sluice.SaleID]sluice.Notice{"phones": {Ahead: 5 * time.Minute, Grace: aSale("phones", 1).PaymentGrace}}
+	remind := func(want int) {
+		t.Helper()
+		if n, err := s.Remind(t.Context(), notices); err != nil || n != want {
+			t.Fatalf("%d noted, %v, want %d", n, err, want)
+		}
+	}
+	const orders = 2500 // more than one page of a search, all of one moment
+	entry := src.store(t, s, 8)
+	for range orders / 500 {
+		src.store(t, s, 500)
+	}
+	quiet.store(t, s, 8)
+	id := func(i int) sluice.OrderID { return entry.Claims[i].Order }
+	first := read1(t, s, id(0))
+	remind(0)
+	change(t, s, want(id(1), sluice.Pay))
+	change(t, s, want(id(2), sluice.Cancel))
+	change(t, s, extension(id(3), first.ExpiresAt.Add(time.Hour)))
+	for _, sale := range []sluice.SaleID{"phones", "tablets"} {
+		db.Age(t, sale, first.ExpiresAt.Sub(first.StoredAt)-4*time.Minute)
+	}
+	var running sync.WaitGroup
+	counts := make([]int, 3)
+	for i, handle := range []sluice.Store{s, other, s} {
+		running.Go(func() {
+			var err error
+			if counts[i], err = handle.Remind(t.Context(), notices); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	all := int64(8 + orders/500*500 - 3)
+	remind(int(all) - counts[0] - counts[1] - counts[2]) // what one held the others passed over
+	remind(0)
+
+	// A new deadline is another one. One that has passed is not near.
+	change(t, s, extension(id(4), read1(t, s, id(4)).ExpiresAt.Add(time.Minute/2)))
+	remind(1)
+	src.store(t, s, 1)
+	db.Age(t, "phones", first.ExpiresAt.Sub(first.StoredAt)+first.KeepUntil.Sub(first.ExpiresAt)/2)
+	remind(0)
+	change(t, s, want(id(5), sluice.Pay))
+	numberAll(t, s, 10_000)
+	seen := map[sluice.OrderID][]time.Time{}
+	n := int64(0)
+	for _, e := range feed(t, s, 1000) {
+		if e.Type != sluice.EventOrderExpiring {
+			continue
+		}
+		n++
+		seen[e.Order.ID] = append(seen[e.Order.ID], e.Order.ExpiresAt)
+		if e.Order.Sale != "phones" || e.Order.Status != sluice.Pending || e.RefusedPayment != "" {
+			t.Errorf("event %+v", e)
+		}
+	}
+	if n != all+1 || int64(len(seen)) != all || len(seen[id(4)]) != 2 || len(seen[id(3)]) != 0 {
+		t.Errorf("%d events of %d orders, want %d", n, len(seen), all+1)
+	}
+	for _, e := range history(t, s, id(5))[1:2] {
+		if e.Action != sluice.Remind || e.From != sluice.Pending || e.To != sluice.Pending || e.By != "expiry" ||
+			!e.ExpiresAt.Equal(seen[id(5)][0]) {
+			t.Errorf("history %+v", e)
+		}
+	}
+	if _, err := s.Change(t.Context(), sluice.Change{Order: id(6), Action: sluice.Remind}); err == nil {
+		t.Error("a person can remind")
+	}
+	given(t, s)
+	mustBeSound(t, s, "phones")
+}

@@ -54,7 +54,7 @@ var arguments = map[string]string{
 	"EndLease": "text text", "Beat": "now text text", "ForgetNodes": "now", "LiveNodes": "now now",
 	"Gathered": "sale one", "Version": "", "PaidOrder": "order", "TakeSale": "text now sale", "GatherAll": "sale",
 	"HaveLedger":  "text text now now",
-	"ExtendOrder": "now now now order now",
+	"ExtendOrder": "now now now order now", "LockPending": "orders", "Expiring": "now now now zero none page",
 
 	"Lists.LockBuyerList": "sale allow", "Lists.SetLastGeneration": "one sale allow",
 	"Lists.PublishBuyerList": "one one now sale allow", "Lists.SelectBuyerLists": "",

@@ -19,6 +19,7 @@ func allRules() sluice.Rules {
 		Challenge:       sluice.Challenge{Difficulty: 20},
 		Risk:            sluice.Risk{URL: `https://risk.example/?a="b"&c='手机'\`, TimeoutMS: 1, OnFailure: sluice.Allow},
 		Eligibility:     sluice.EligibleList,
+		ExpiringNoticeS: 300,
 		Visibility:      sluice.Hidden,
 		Availability:    sluice.None,
 	}

@@ -120,6 +120,7 @@ var alone = []storeTest{
 	{"PaymentAmount", testPaymentAmount},
 	{"Extend", testExtend},
 	{"ExtendInvalid", testExtendInvalid},
+	{"Remind", testRemind},
 	{"PaymentOfAnother", testPaymentOfAnother},
 	{"History", testHistory},
 	{"ExpireDue", testExpireDue},
