@@ -265,6 +265,28 @@ func turns(t *testing.T, name string, o *options) *report {
 	return rep
 }
 
+// One turn of refusals over HTTP; those of read sales are made alike.
+func TestRunHTTP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("wrk takes whole seconds")
+	}
+	needs(t, "wrk")
+	o := small(t)
+	sides, done, err := openHTTPGroup(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	for _, s := range sides {
+		if s.name == soldOutName {
+			continue // as firstVisitName, with fewer requests
+		}
+		if f, err := s.turn(t.Context(), o, 0, ""); err != nil || f.perSecond <= 0 {
+			t.Errorf("%s: %+v, %v", s.name, f, err)
+		}
+	}
+}
+
 // One turn of the sides that Sluice's orders are judged by.
 func TestDurable(t *testing.T) {
 	if testing.Short() {

@@ -47,8 +47,8 @@ var groups = []group{
 	{name: "latency", needs: []string{"redis-server", postgres}, rounds: 3, open: openLatencyGroup},
 	{name: "opening", needs: []string{"redis-server", postgres}, rounds: 1, open: openOpeningGroup},
 	{name: "read", needs: []string{"wrk"}, open: openReadGroup},
-	{name: "streams", open: openStreamsGroup},
-	{name: "drain", needs: []string{"redis-server", postgres}, open: openDrainGroup},
+	{name: "streams", rounds: 3, open: openStreamsGroup},
+	{name: "drain", needs: []string{"redis-server", postgres}, rounds: 3, open: openDrainGroup},
 	{name: "growth", needs: []string{"redis-server"}, rounds: 1, open: openGrowthGroup},
 	{name: "idle", needs: []string{"redis-server", postgres}, rounds: 1, open: openIdleGroup},
 }

@@ -33,10 +33,9 @@ const (
 	// is full.
 	rowsPerInsert = 2000
 
-	bareRowsName   = "bare multi-row insert into PostgreSQL"
-	bareArraysName = "bare insert from arrays into PostgreSQL"
-	drainEachName  = "journal into PostgreSQL, entries of one claim"
-	drainManyName  = "journal into PostgreSQL, entries of 250 claims"
+	bareRowsName  = "bare multi-row insert into PostgreSQL"
+	drainEachName = "journal into PostgreSQL, entries of one claim"
+	drainManyName = "journal into PostgreSQL, entries of 250 claims"
 )
 
 // openDrainGroup starts the PostgreSQL of all rounds. Each round has a schema of
@@ -51,12 +50,7 @@ func openDrainGroup(ctx context.Context, o *options) ([]side, func(), error) {
 			name: bareRowsName,
 			does: fmt.Sprintf("%d rows of an order into an empty table LIKE orders INCLUDING ALL: prepared INSERT ... VALUES "+
 				"of %d rows, each a transaction, one connection, no COPY", drainClaims, rowsPerInsert),
-			run: func(ctx context.Context, r *round) (figure, error) { return d.bare(ctx, r, valuesInsert(), valuesArgs) },
-		},
-		{
-			name: bareArraysName,
-			does: "the same rows, INSERT ... SELECT FROM unnest(...): the fastest way without COPY that we know",
-			run:  func(ctx context.Context, r *round) (figure, error) { return d.bare(ctx, r, arraysInsert, arraysArgs) },
+			run: d.bare,
 		},
 		{
 			name: drainEachName, own: true,
@@ -300,9 +294,7 @@ type bareRow struct {
 }
 
 // bare measures inserts of as many rows, by one connection.
-func (d *database) bare(ctx context.Context, r *round, query string,
-	args func(*sluice.Sale, []bareRow) []any,
-) (f figure, err error) {
+func (d *database) bare(ctx context.Context, r *round) (f figure, err error) {
 	_, in, drop, err := d.schema(ctx)
 	if err != nil {
 		return f, err
@@ -327,13 +319,13 @@ func (d *database) bare(ctx context.Context, r *round, query string,
 	if err := execute(ctx, d.server.URL(), "CHECKPOINT"); err != nil {
 		return f, err
 	}
-	sale := drainSale()
+	sale, query := drainSale(), valuesInsert()
 	f.also = map[string]float64{}
 	runtime.GC()
 	meter := startMeter(map[string]int{"client": os.Getpid(), "connection": int(conn.PgConn().PID())})
 	start := time.Now()
 	for at := 0; at < len(rows) && err == nil; at += rowsPerInsert {
-		_, err = conn.Exec(ctx, query, args(&sale, rows[at:at+rowsPerInsert])...)
+		_, err = conn.Exec(ctx, query, valuesArgs(&sale, rows[at:at+rowsPerInsert])...)
 	}
 	took := time.Since(start)
 	meter.stop(f.also, drainClaims)
@@ -379,27 +371,4 @@ func valuesArgs(sale *sluice.Sale, rows []bareRow) []any {
 			r.stored.Add(sale.PaymentWindow), r.stored.Add(sale.PaymentWindow+sale.PaymentGrace), r.stored)
 	}
 	return args
-}
-
-// arraysInsert has what is the same in all rows as one value.
-const arraysInsert = `INSERT INTO bare (` + bareColumns + `)
-	SELECT c.order_id, $1, c.buyer_id, c.claim_key, 1, c.meta, $2, $3, 'pending', '', 1, c.seq, 1, 'bench',
-		c.accepted_at, $4::timestamptz, $5::timestamptz, $6::timestamptz, $4::timestamptz
-	FROM unnest($7::text[], $8::text[], $9::text[], $10::text[], $11::bigint[], $12::timestamptz[])
-		AS c (order_id, buyer_id, claim_key, meta, seq, accepted_at)`
-
-func arraysArgs(sale *sluice.Sale, rows []bareRow) []any {
-	n := len(rows)
-	orders, buyers, keys, metas := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	seqs, accepted := make([]int64, n), make([]time.Time, n)
-	for i := range rows {
-		r := &rows[i]
-		orders[i], buyers[i], keys[i], metas[i], seqs[i], accepted[i] = r.order, r.buyer, r.key, drainMeta, r.seq, r.accepted
-	}
-	stored := rows[0].stored
-	return []any{
-		string(sale.ID), sale.Price.Amount, sale.Price.Currency,
-		stored, stored.Add(sale.PaymentWindow), stored.Add(sale.PaymentWindow + sale.PaymentGrace),
-		orders, buyers, keys, metas, seqs, accepted,
-	}
 }
