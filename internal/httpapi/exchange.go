@@ -13,6 +13,9 @@ const (
 	// takes is how long a client may take to make room for an answer before its
 	// connection is idle. For what fits into the system's buffers it takes less.
 	takes = 20 * time.Millisecond
+	// buffered is how much of an answer net/http keeps, at least, until its handler returns:
+	// so much is written without waiting for the client.
+	buffered = 2048
 	// lingers is how long the server takes what is left of a body that it does not
 	// want: were the connection closed at once, the client might lose the answer.
 	lingers = time.Second
@@ -41,6 +44,7 @@ type exchange struct {
 	rest    bool // of the body, is not read yet
 	working bool
 	begun   bool // the answer
+	written int  // bytes of it
 }
 
 // exchanges keeps which connections are idle while requests are answered.
@@ -123,8 +127,10 @@ func (e *exchange) WriteHeader(status int) {
 
 func (e *exchange) Write(p []byte) (int, error) {
 	e.begin()
-	e.works(false)
-	defer e.works(true)
+	if e.written += len(p); e.written > buffered {
+		e.works(false)
+		defer e.works(true)
+	}
 	return e.ResponseWriter.Write(p)
 }
 
