@@ -75,10 +75,11 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := disk.Private(path); err != nil {
 		return nil, err
 	}
-	// The keys of orders are scattered, so a batch touches many pages: room for
-	// 64 MiB of them, and checkpoints that gather 16 MiB.
+	// The keys of orders are scattered, so nearly each order changes a page of its own:
+	// room for 64 MiB of them, and checkpoints that gather as much, since a page that was
+	// changed several times is written back once.
 	write, err := handle(path, 1, "_txlock=immediate", "_pragma=journal_mode(WAL)", "_pragma=synchronous(FULL)",
-		"_pragma=foreign_keys(ON)", "_pragma=cache_size(-65536)", "_pragma=wal_autocheckpoint(4000)")
+		"_pragma=foreign_keys(ON)", "_pragma=cache_size(-65536)", "_pragma=wal_autocheckpoint(16000)")
 	if err != nil {
 		return nil, err
 	}
