@@ -113,13 +113,14 @@ type held struct {
 	promised       int64 // units of promises when they were loaded
 	told           int64 // the last sequence that this server was told, as the ledger remembers it
 
-	rowEpoch, rowLoaded int64 // of the store's row
-	rowFence            string
+	rowEpoch, rowLoaded int64  // of the store's row
+	rowFence            string // not empty either if the sale is archived
 }
 
 const heldColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_buyer, l.max_orders, l.max_unpaid,
 	l.opens_at, l.closes_at, l.paused, l.fence, l.cooldown, l.cooldown_until, l.reopened, l.promised,
-	coalesce((l.told ->> $2)::bigint, 0), s.epoch, s.loaded_epoch, s.fence,
+	coalesce((l.told ->> $2)::bigint, 0), s.epoch, s.loaded_epoch,
+	CASE WHEN s.archived_at IS NULL THEN s.fence ELSE 'archived' END,
 	s.taken + CASE WHEN l.promised = 0 THEN 0 ELSE (SELECT coalesce(sum(p.quantity), 0)::bigint FROM ledger_promises p
 		WHERE p.sale_id = l.sale_id AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id)) END,
 	date_trunc('milliseconds', clock_timestamp())`

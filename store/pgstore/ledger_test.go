@@ -513,6 +513,35 @@ func TestAnotherLedgerHasTheSale(t *testing.T) {
 	}
 }
 
+// Between a sale's archiving and the moment when its ledger drops it, no claim is
+// accepted, also if the ledger has not heard yet that the sale is closed.
+func TestAnArchivedSaleSellsNothing(t *testing.T) {
+	t.Parallel()
+	store, l, _ := sell(t, func(*sluice.Sale) {})
+	if got := codes(t, l, "sale", claimOf("ann", 1)); got[sluice.Accepted] != 1 {
+		t.Fatal(got)
+	}
+	page, _, err := store.Orders(t.Context(), sluice.OrderFilter{Limit: 1})
+	if err == nil {
+		_, err = store.Change(t.Context(), sluice.Change{Order: page[0].ID, Action: sluice.Cancel})
+	}
+	if err == nil {
+		_, err = store.ChangeSale(t.Context(), "sale", func(s *sluice.Sale) error {
+			s.ClosesAt = s.OpensAt.Add(time.Millisecond)
+			return nil
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if archived, err := store.Archive(t.Context(), "sale"); err != nil || !archived {
+		t.Fatal(archived, err)
+	}
+	if got := codes(t, l, "sale", claimOf("ann", 1), claimOf("bob", 1)); got[sluice.Unavailable] != 2 {
+		t.Errorf("archived: %v, want unavailable", got)
+	}
+}
+
 // The store's cap is the second guard (I1): what it does not cover is not stored, and not
 // accepted.
 func TestTheCapIsTheSecondGuard(t *testing.T) {
