@@ -256,6 +256,16 @@ func TestSystemdUnit(t *testing.T) {
 	if err != nil || time.Duration(stop)*time.Second <= loadSettings(t, "defaults").ShutdownTimeout {
 		t.Errorf("sluice.service: TimeoutStopSec=%s is not longer than shutdown_timeout", service["TimeoutStopSec"])
 	}
+	guide := snippets(t, "docs/deploy.md")
+	settings := map[string]string{}
+	for line := range strings.Lines(next(t, &guide, "sh", "sluice.env")) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.HasPrefix(name, "SLUICE_") {
+			settings[name] = strings.ReplaceAll(value, "$(openssl rand -hex 32)", "0123456789abcdef0123456789abcdef")
+		}
+	}
+	if c := loadSettings(t, "deploy.md", settings); c.AdminListen == c.Listen || c.AdminKey == "" {
+		t.Errorf("deploy.md: listeners %s and %s", c.Listen, c.AdminListen)
+	}
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		return
