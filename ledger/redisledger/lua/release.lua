@@ -98,7 +98,7 @@ for i = 1, n do
       record[3] = record[3] + 1
     end
     if record[1] < 0 or units > taken then -- nothing is written yet
-      lost = 'lost: more units of buyer ' .. buyer .. ' end than are on record'
+      lost = 'lost: more units of a buyer end than are on record'
       redis.call('HSET', KEYS[1], 'fence', lost)
       return {3, epoch, seq, 0, 0}
     end
