@@ -154,3 +154,28 @@ func BenchmarkClientAddress(b *testing.B) {
 		p.client(r)
 	}
 }
+
+// A peer that names another address than its own, and is not trusted, is found.
+func TestUnnamedPeers(t *testing.T) {
+	for _, c := range []struct {
+		trusted, which, remote, header string
+		want                           bool
+	}{
+		{"", "", "10.0.0.1:1", "X-Forwarded-For", true},
+		{"10.0.0.0/8", "", "203.0.113.9:1", "X-Forwarded-For", true},
+		{"10.0.0.0/8", "", "10.0.0.1:1", "X-Forwarded-For", false},
+		{"", "", "10.0.0.1:1", "", false},
+		{"", "", "@", "X-Forwarded-For", false},
+		{"", "", "10.0.0.1:1", "Forwarded", false}, // not the header that is read
+		{"", HeaderForwarded, "10.0.0.1:1", "Forwarded", true},
+	} {
+		p := Proxies{Trusted: prefixesOf(c.trusted), Header: c.which}
+		r := &http.Request{RemoteAddr: c.remote, Header: http.Header{}}
+		if c.header != "" {
+			r.Header[c.header] = []string{"for=198.51.100.1"}
+		}
+		if _, got := p.find(r); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
