@@ -74,7 +74,7 @@ class WC_Order {
 	public function save() {
 		while (!$this->data['id']) {
 			$id = random_int(100, 99999);
-			if (@fopen(SHOP . "/orders/$id.json", 'x')) {
+			if (@fopen(SHOP . "/orders/$id.taken", 'x')) {
 				$this->data['id'] = $id;
 			}
 		}
