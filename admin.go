@@ -103,6 +103,9 @@ type Control interface {
 	// opening can be moved to later after it as well, while no claim of the sale was
 	// ever accepted; one that is accepted in the same moment wins (*StateError).
 	Patch(ctx context.Context, id SaleID, edit func(*Sale) error) (Sale, error)
+	// Delete deletes a sale before it opens, if no claim of it was ever accepted, in
+	// ledger and store; one that is accepted in the same moment wins (*StateError).
+	Delete(ctx context.Context, id SaleID) error
 	// Restock changes the total of a sale by delta units, once per restock id; a
 	// repeat changes nothing more. A sale that was sold out is on again when it
 	// returns.

@@ -44,6 +44,7 @@ const (
 	EventSaleUnavailable EventType = "sale.unavailable" // fenced: claims are refused until it is rebuilt
 	EventSaleAvailable   EventType = "sale.available"   // loaded into the ledger, for the first time or again
 	EventSaleArchived    EventType = "sale.archived"
+	EventSaleDeleted     EventType = "sale.deleted" // before a buyer bought; the sale as it was
 )
 
 // eventTypes lists every type.
@@ -52,6 +53,7 @@ func eventTypes() []EventType {
 		EventOrderCreated, EventOrderPaid, EventOrderCancelled, EventOrderExpired, EventOrderRejected, EventOrderRefundDue,
 		EventOrderRefunded, EventPaymentRefused, EventOrderExtended, EventOrderExpiring,
 		EventSaleCreated, EventSaleUpdated, EventSaleUnavailable, EventSaleAvailable, EventSaleArchived,
+		EventSaleDeleted,
 	}
 }
 

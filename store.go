@@ -57,6 +57,12 @@ type SaleStore interface {
 	// ErrArchived. The cap follows a raised total, as with Restock.
 	ChangeSale(ctx context.Context, id SaleID, change func(*Sale) error) (Sale, error)
 
+	// DeleteSale deletes a sale, if its terms are of this version, with all that is
+	// about it: its terms, restocks and lists. Its events stay, and its id can be used
+	// again. A *StateError, and nothing is deleted, if the version is another, if the
+	// sale has orders or dead letters, is archived, or has long lists.
+	DeleteSale(ctx context.Context, id SaleID, version int64) error
+
 	// FenceSale records why the sale's claims must be refused; the first
 	// reason stands. It changes nothing when epoch is not the sale's.
 	FenceSale(ctx context.Context, id SaleID, epoch int64, reason string) error

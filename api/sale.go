@@ -84,6 +84,11 @@ type Restock struct {
 	Delta int64  `json:"delta"`
 }
 
+// SaleDeleted names a sale that is no more.
+type SaleDeleted struct {
+	Deleted sluice.SaleID `json:"deleted"`
+}
+
 // SaleList is a list of public sales, AdminSaleList the merchant's.
 type (
 	SaleList struct {

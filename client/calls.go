@@ -90,6 +90,11 @@ func (c *Client) CloseSale(ctx context.Context, id sluice.SaleID) (api.AdminSale
 	return post[api.AdminSale](ctx, c, adminSalePath(id)+"/close", nil)
 }
 
+// DeleteSale deletes a sale that has not opened and that no buyer has bought from.
+func (c *Client) DeleteSale(ctx context.Context, id sluice.SaleID) (api.SaleDeleted, error) {
+	return call[api.SaleDeleted](ctx, c, c.adminKey, http.MethodDelete, adminSalePath(id), nil)
+}
+
 // RestockSale changes a sale's total by delta units, once per id (1 to 128
 // bytes): after a lost reply, send the same again. Delta may be negative; below
 // what is taken it is api.CodeBelowTaken.

@@ -59,3 +59,28 @@ func TestVisibilityReachesEveryServer(t *testing.T) {
 		}
 	}
 }
+
+// A sale that one server deletes is gone on the others within seconds, and the ledger
+// keeps nothing of it.
+func TestDeletionReachesEveryServer(t *testing.T) {
+	branches := threeBranches(t)
+	if _, err := branches[0].engine.Control().Create(t.Context(),
+		prepared("phones", time.Now().Add(time.Hour), sluice.Rules{})); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range branches {
+		until(t, "every server to know the sale", func() bool {
+			_, err := b.client.Sale(t.Context(), "phones")
+			return err == nil
+		})
+	}
+	if _, err := branches[1].client.DeleteSale(t.Context(), "phones"); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range branches {
+		until(t, "every server to say that there is none", func() bool { return b.gone("phones") })
+		if code := b.try("phones", "alice", "attempt-1"); code != "sale_not_found" {
+			t.Errorf("a claim on a sale that was deleted: %s", code)
+		}
+	}
+}

@@ -29,12 +29,23 @@ func (a *app) saleCommand() *cobra.Command {
 		verb(a, "pause SALE", "Hold a sale until it is resumed", (*client.Client).PauseSale, a.printSale),
 		verb(a, "resume SALE", "End a pause", (*client.Client).ResumeSale, a.printSale),
 		verb(a, "close SALE", "End a sale now; its orders stay as they are", (*client.Client).CloseSale, a.printSale),
-		a.salePatch(), a.saleRestock(), a.saleCheck(),
+		a.salePatch(), a.saleRestock(), a.saleCheck(), a.saleDelete(),
 		a.saleBuyers(sluice.AllowList, "Upload who may buy at a sale",
 			"The allow list says who may buy, at a sale created or patched with --eligibility list."),
 		a.saleBuyers(sluice.DenyList, "Upload who may not buy at a sale",
 			"Buyers on the deny list can buy nothing at the sale, whatever else lets them in."),
 	)
+}
+
+func (a *app) saleDelete() *cobra.Command {
+	cmd := verb(a, "delete SALE", "Delete a sale that has not opened", (*client.Client).DeleteSale,
+		func(deleted api.SaleDeleted) error {
+			return a.printRecord(deleted, [][2]string{{"deleted", string(deleted.Deleted)}})
+		})
+	cmd.Long = "Deletes a sale before it opens, with its terms, restocks and lists, if no claim of it was\n" +
+		"ever accepted. A sale that has opened is closed instead, or postponed while no buyer has\n" +
+		"bought (sale patch --opens-at)."
+	return cmd
 }
 
 func (a *app) saleList() *cobra.Command {

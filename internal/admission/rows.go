@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -116,6 +117,7 @@ func (b *Board) readRows(ctx context.Context) error {
 			return err // the readings ask again
 		}
 		b.take(rows, begun)
+		b.missed(ids, rows, begun)
 	}
 }
 
@@ -209,6 +211,37 @@ func (b *Board) retire(e *boardSale, sale *sluice.Sale) {
 	if e != nil {
 		b.opts.Refreshed(map[sluice.SaleID]*View{sale.ID: v})
 	}
+}
+
+// missed takes sales off the board whose rows the store has not had for storeBack:
+// they are deleted, or the store was restored from a copy that lacks them. Buyers are
+// answered as of any id that there is not.
+func (b *Board) missed(ids []sluice.SaleID, rows []sluice.Sale, begun time.Time) {
+	for _, id := range ids {
+		if !slices.ContainsFunc(rows, func(row sluice.Sale) bool { return row.ID == id }) {
+			b.forget(id, func(e *boardSale) bool { return begun.Sub(e.rowRead) >= storeBack })
+		}
+	}
+}
+
+// Forget takes a sale off the board that this server has deleted.
+func (b *Board) Forget(id sluice.SaleID) { b.forget(id, func(*boardSale) bool { return true }) }
+
+func (b *Board) forget(id sluice.SaleID, really func(*boardSale) bool) {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.sales.Load(id)
+	if !ok || !really(e) {
+		return
+	}
+	e.retired = true
+	b.unplan(e)
+	delete(b.hot, e)
+	b.recovered(e)
+	b.sales.Delete(id)
+	b.rules = true
+	b.version.Add(1)
 }
 
 // older compares two states of a row by what only grows, whatever a database's

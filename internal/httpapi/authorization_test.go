@@ -90,6 +90,7 @@ var matrix = map[string]httpapi.Access{
 
 	"POST /v1/admin/buyers/erase":         httpapi.Owners,
 	"POST /v1/admin/sales":                httpapi.Owners,
+	"DELETE /v1/admin/sales/{sale}":       httpapi.Owners,
 	"PATCH /v1/admin/sales/{sale}":        httpapi.Operators, // its rates and ratio; TestOperatorsChangeRates
 	"POST /v1/admin/sales/{sale}/rebuild": httpapi.Owners,
 }

@@ -47,6 +47,16 @@ func (s *Server) patchSale(r *http.Request, message *api.PatchSale) (any, error)
 	})
 }
 
+// deleteSale deletes a sale that has not opened.
+func (s *Server) deleteSale(r *http.Request) (any, error) {
+	id := saleOf(r)
+	if err := s.Control.Delete(r.Context(), id); err != nil {
+		return nil, err
+	}
+	s.Board.Forget(id)
+	return api.SaleDeleted{Deleted: id}, nil
+}
+
 // changeSale is open, pause, resume and close.
 func (s *Server) changeSale(
 	change func(sluice.Control, context.Context, sluice.SaleID) (sluice.Sale, error),

@@ -32,6 +32,7 @@ var messages = []any{
 	api.Rehearsal{},
 	api.Replayed{},
 	api.SaleCheck{},
+	api.SaleDeleted{},
 	api.SaleList{},
 	api.ServerTime{},
 	api.Ticket{},

@@ -91,6 +91,7 @@ func (s *Server) routes() []route {
 		s.admin(Viewers, "GET /v1/admin/sales", get(s.adminListSales)),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}", get(s.adminShowSale)),
 		s.admin(Operators, "PATCH /v1/admin/sales/{sale}", with(s.patchSale)),
+		s.admin(Owners, "DELETE /v1/admin/sales/{sale}", bare(s.deleteSale)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/open", s.changeSale(sluice.Control.Open)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/pause", s.changeSale(sluice.Control.Pause)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/resume", s.changeSale(sluice.Control.Resume)),

@@ -94,6 +94,9 @@ func (l *Loader) load(ctx context.Context, sale sluice.SaleID, pause time.Durati
 		return ctx.Err()
 	}
 	if err := l.store.ConfirmLoad(ctx, sale, image.Epoch); err != nil {
+		if errors.Is(err, sluice.ErrSaleNotFound) { // deleted meanwhile
+			err = errors.Join(err, l.ledger.Drop(ctx, sale, image.Epoch))
+		}
 		return err
 	}
 	return l.ledger.Unfence(ctx, sale, image.Epoch)
@@ -323,6 +326,9 @@ func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *sluice.Re
 // confirms its fence.
 func (l *Loader) fence(ctx context.Context, sale *sluice.Sale, reason string, epochs ...int64) error {
 	now, err := l.store.Sale(ctx, sale.ID)
+	if errors.Is(err, sluice.ErrSaleNotFound) {
+		return nil // deleted
+	}
 	if err != nil || now.Epoch != sale.Epoch || !now.ArchivedAt.IsZero() {
 		return err
 	}

@@ -126,3 +126,29 @@ func (c *Control) unsold(ctx context.Context, id sluice.SaleID) error {
 	}
 	return err
 }
+
+// Delete implements sluice.Control. The ledger forgets the sale first: a server that
+// dies in between leaves a sale that is paused and will be loaded again, and the
+// command can be repeated; never one in the ledger of which the store knows nothing.
+func (c *Control) Delete(ctx context.Context, id sluice.SaleID) error {
+	allowed := func(s sluice.Sale, now time.Time) error {
+		if s.Terms.Refusal(now) != sluice.NotOpen {
+			return &sluice.StateError{Sale: id, Detail: "only a sale that has not opened yet can be deleted; close it instead"}
+		}
+		return nil
+	}
+	_, err := c.whileUnsold(ctx, id, allowed, func(ctx context.Context, held int64, _ bool) (sluice.Sale, error) {
+		sale, err := c.store.Sale(ctx, id)
+		if err == nil && sale.Version != held {
+			err = changedMeanwhile(id)
+		}
+		if err == nil {
+			err = c.ledger.Drop(ctx, id, sale.Epoch)
+		}
+		if err == nil {
+			err = c.store.DeleteSale(ctx, id, held)
+		}
+		return sale, err
+	})
+	return err
+}

@@ -163,3 +163,70 @@ func TestPostponedOrSold(t *testing.T) {
 		}
 	}
 }
+
+// A sale that has not opened is deleted on both sides, and its id can be used again.
+func TestDelete(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	for round := range 2 {
+		if _, err := r.desk.Create(ctx, phone(time.Hour)); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if err := r.desk.Delete(ctx, id); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if _, err := r.store.Sale(ctx, id); !errors.Is(err, sluice.ErrSaleNotFound) || r.reading().Loaded {
+			t.Errorf("round %d: the store: %v; the ledger: %+v", round, err, r.reading())
+		}
+		if d := r.claim("alice"); d.Code == sluice.Accepted {
+			t.Error("a claim on a sale that was deleted is accepted")
+		}
+	}
+	if err := r.desk.Delete(ctx, id); !errors.Is(err, sluice.ErrSaleNotFound) {
+		t.Errorf("deleted again: %v", err)
+	}
+}
+
+// A sale that has opened is not deleted, nor one of which a claim was accepted before
+// it was postponed.
+func TestWhatCannotBeDeleted(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	refusedState(t, r.desk.Delete(ctx, id), "not opened")
+	r.inStep(1)
+	if d := r.claim("alice"); d.Code != sluice.Accepted {
+		t.Fatalf("a claim after what was refused is %v", d.Code)
+	}
+	refusedState(t, r.desk.Delete(ctx, id), "accepted")
+}
+
+// A claim that is accepted in the moment of the opening wins, also if the deletion had
+// judged that the sale has not opened yet.
+func TestTheOpeningBeatsTheDeletion(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	ledger := &between{Ledger: r.ledger, claim: func() {
+		for deadline := time.Now().Add(30 * time.Second); r.claim("alice").Code != sluice.Accepted; {
+			if time.Now().After(deadline) {
+				t.Error("the sale has not opened")
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}}
+	err := settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger)).Delete(ctx, id)
+	if state, ok := errors.AsType[*sluice.StateError](err); !ok {
+		t.Errorf("err = %v, want a *sluice.StateError", err)
+	} else if strings.Contains(state.Detail, "accepted") && (r.sale().Paused || r.reading().Terms.Paused) {
+		t.Error("the sale is left paused")
+	}
+	if d := r.claim("alice"); d.Code != sluice.Accepted || d.Replayed && r.sale().ID != id {
+		t.Errorf("the claim is %v", d.Code)
+	}
+}

@@ -61,6 +61,9 @@ var arguments = map[string]string{
 	"Lists.AddListed": "sale allow one orders", "Lists.SelectListed": "sale allow one buyer page",
 	"Lists.DeleteListed": "sale allow one buyer", "Lists.OldestGeneration": "sale allow two",
 
+	"Delete.AnyLetter": "sale", "Delete.Listed": "sale", "Delete.Buyers": "sale", "Delete.Lists": "sale",
+	"Delete.Restocks": "sale", "Delete.Gathered": "sale", "Delete.Terms": "sale", "Delete.Sale": "text",
+
 	"Admin.SelectAdminActions": "max page",
 
 	"Erase.SaleOfBuyer": "buyer text", "Erase.LockOrdersOfBuyer": "buyer sale text page",
@@ -100,8 +103,11 @@ var arguments = map[string]string{
 }
 
 // whole are the statements that read all of a sale: its orders, or its releases
-// that wait. None of them is on the way of a request or runs all the time.
-var whole = map[string]bool{"LiveUnits": true, "EndingsOfSale": true, "Unsettled": true, "Lists.DeleteListed": true}
+// that wait. None of them is on the way of a request or runs all the time. The buyers
+// of a sale that is deleted are few (Delete.Listed).
+var whole = map[string]bool{
+	"LiveUnits": true, "EndingsOfSale": true, "Unsettled": true, "Lists.DeleteListed": true, "Delete.Buyers": true,
+}
 
 // Run runs every statement of the product beside a big sale, and refuses those
 // that look at more than they are about.

@@ -135,6 +135,7 @@ var alone = []storeTest{
 	{"LateClaimsUnderTheOldTotal", testCap},
 	{"CapOfASaleWithoutATotal", testCapOfNoTotal},
 	{"Archive", testArchive},
+	{"DeleteSale", testDeleteSale},
 	{"Claim", testClaim},
 	{"ResolveDeadLetter", testResolveDeadLetter},
 

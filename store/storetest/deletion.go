@@ -1,0 +1,82 @@
+package storetest
+
+import (
+	"errors"
+	"iter"
+	"slices"
+	"testing"
+
+	"github.com/sluicehq/sluice"
+)
+
+// A sale that no buyer has bought from is deleted with all that is about it, and its id
+// can be used again; one with an order, or that has changed since, stays as it is.
+func testDeleteSale(t *testing.T, db Database) {
+	s := db.Open(t)
+	ctx := t.Context()
+	create(t, s, aSale("phones", 10))
+	create(t, s, aSale("tablets", 10))
+	sale, err := s.Restock(ctx, "phones", "po-1", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buyers := func(names ...sluice.BuyerID) iter.Seq2[sluice.BuyerID, error] {
+		return func(yield func(sluice.BuyerID, error) bool) {
+			for _, name := range names {
+				if !yield(name, nil) {
+					return
+				}
+			}
+		}
+	}
+	if _, err := s.ReplaceList(ctx, "phones", sluice.DenyList, buyers("alice", "bob")); err != nil {
+		t.Fatal(err)
+	}
+	state := func(err error, why string) {
+		t.Helper()
+		if _, ok := errors.AsType[*sluice.StateError](err); !ok {
+			t.Errorf("%s: %v, want a *sluice.StateError", why, err)
+		}
+	}
+	state(s.DeleteSale(ctx, "phones", sale.Version-1), "of an older version")
+	if err := s.DeleteSale(ctx, "phones", sale.Version); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Sale(ctx, "phones"); !errors.Is(err, sluice.ErrSaleNotFound) {
+		t.Errorf("the sale that was deleted: %v", err)
+	}
+	if err := s.DeleteSale(ctx, "phones", sale.Version); !errors.Is(err, sluice.ErrSaleNotFound) {
+		t.Errorf("deleted again: %v", err)
+	}
+	if _, err := s.BeginLoad(ctx, "phones", 1); !errors.Is(err, sluice.ErrSaleNotFound) {
+		t.Errorf("loaded: %v", err)
+	}
+	if lists, err := s.Lists(ctx); err != nil || len(lists) != 0 {
+		t.Errorf("lists: %+v, %v", lists, err)
+	}
+	if all, err := s.Sales(ctx); err != nil || len(all) != 1 || all[0].ID != "tablets" {
+		t.Errorf("sales: %+v, %v", all, err)
+	}
+
+	again := create(t, s, aSale("phones", 7))
+	_, made, err := s.Restocked(ctx, "phones", "po-1", 5)
+	if again.Total != 7 || again.Version != 1 || made || err != nil {
+		t.Errorf("a new sale of that id: %+v, %v, %v", again, made, err)
+	}
+	src := source{sale: "phones", epoch: again.Epoch}
+	src.store(t, s, 1)
+	state(s.DeleteSale(ctx, "phones", again.Version), "with an order")
+	if err := s.SetAside(ctx, aLetter("tablets", 1, "x")); err != nil {
+		t.Fatal(err)
+	}
+	state(s.DeleteSale(ctx, "tablets", 1), "with a dead letter")
+	if err := s.DeleteSale(ctx, "nothing", 1); !errors.Is(err, sluice.ErrSaleNotFound) {
+		t.Errorf("no such sale: %v", err)
+	}
+	numberAll(t, s, 100)
+	if all := feed(t, s, 100); !slices.ContainsFunc(all, func(e sluice.Event) bool {
+		return e.Type == sluice.EventSaleDeleted && e.Sale.ID == "phones" && e.Sale.Total == 15
+	}) {
+		t.Errorf("no event of the deletion: %+v", all)
+	}
+}
