@@ -117,7 +117,7 @@ func (w *world) change(action sluice.Action, ids ...sluice.OrderID) {
 	for _, id := range ids {
 		c := sluice.Change{Order: id, Action: action}
 		if action == sluice.Pay {
-			c.PaymentID = "p"
+			c.PaymentID = "p-of-" + string(id)
 		}
 		if _, err := w.store.Change(w.t.Context(), c); err != nil {
 			w.t.Fatal(err)

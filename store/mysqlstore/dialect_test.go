@@ -285,7 +285,7 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	if err != nil || len(found) != len(e.Claims) {
 		t.Fatalf("%d orders are due, %v, want %d", len(found), err, len(e.Claims))
 	}
-	held := column(t, expiry, statements["SelectDue"], string(list), len(e.Claims))
+	held := column(t, expiry, statements["SelectDue"], string(list), now, len(e.Claims))
 	if len(held) != len(e.Claims)-1 || slices.Contains(held, string(e.Claims[7].Order)) {
 		t.Errorf("%d orders are held, want all but one", len(held))
 	}
