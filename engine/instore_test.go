@@ -10,8 +10,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/store/pgstore"
 )
 
 // The database that is ledger and store becomes an older copy of itself in the middle of
@@ -48,6 +50,85 @@ func TestTheDatabaseBecomesAnOlderCopyInARush(t *testing.T) {
 		exec(append(statements, "UPDATE sales SET taken = o.taken FROM old_sales o WHERE o.id = sales.id", "COMMIT")...)
 	}
 	f.open(2, 1000, "store").rush(t, 1500, 1000)
+}
+
+// A sale is over on each kind of ledger: it is archived, the store answers for its claims
+// on every server, a buyer is erased, and orders are deleted. No unit is sold any more.
+func TestTheEndOfASale(t *testing.T) {
+	for name, on := range map[string]struct {
+		servers int
+		ledger  func(t *testing.T) string
+	}{
+		"embedded":       {1, func(*testing.T) string { return "" }},
+		"redis":          {2, func(t *testing.T) string { return servertest.StartRedis(t).URL() }},
+		"postgres alone": {2, func(*testing.T) string { return "store" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fleet{t: t, sale: "phone", retention: time.Millisecond}
+			if on.servers > 1 {
+				f.store = servertest.Postgres(t)
+			}
+			f.open(on.servers, 10, on.ledger(t))
+			c := f.clients[0]
+			orders := make([]string, 4)
+			for buyer := range orders {
+				f.until("a claim to be accepted", func() bool {
+					status, order := f.claim(0, buyer)
+					orders[buyer] = order
+					return status == http.StatusAccepted
+				})
+			}
+			f.until("all to be stored", f.stored)
+			ok := func(_ any, err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, order := range orders[1:] {
+				ok(c.PayOrder(t.Context(), sluice.OrderID(order), "payment-of-"+order))
+			}
+			f.cancel(0, orders[0])
+			ok(c.CloseSale(t.Context(), f.sale))
+			for i := range f.clients {
+				f.until("the sale to be archived", func() bool {
+					sale, err := f.clients[i].AdminSale(t.Context(), f.sale)
+					return err == nil && sale.ArchivedAt != nil
+				})
+				for buyer, order := range orders {
+					f.until("a repeat to get its order", func() bool {
+						status, again := f.claim(i, buyer)
+						return status == http.StatusAccepted && again == order
+					})
+				}
+			}
+			erased, err := c.EraseBuyer(t.Context(), "buyer-00001")
+			if err != nil || erased.Orders != 1 {
+				t.Errorf("erased: %+v, %v", erased, err)
+			}
+			if order, err := c.AdminOrder(t.Context(), sluice.OrderID(orders[1])); err != nil || order.BuyerID == "buyer-00001" {
+				t.Errorf("after the erasure: %+v, %v", order, err)
+			}
+			if f.store != "" {
+				store, err := pgstore.Open(t.Context(), f.store, pgstore.Options{})
+				ok(store, err)
+				defer store.Close()
+				f.until("orders to be deleted", func() bool {
+					purged, err := store.PurgeOlder(t.Context(), time.Millisecond)
+					ok(purged, err)
+					return purged.Orders > 0
+				})
+			}
+			for i := range f.clients {
+				if status, order := f.claim(i, 9); status == http.StatusAccepted {
+					t.Errorf("a claim after the end was accepted as %s", order)
+				}
+			}
+			if report, err := f.engines[0].Audit(t.Context(), f.sale); err != nil || !report.OK {
+				t.Errorf("audit: %+v, %v", report.Checks, err)
+			}
+		})
+	}
 }
 
 // A ledger in a store that is not PostgreSQL is an error before anything is opened.

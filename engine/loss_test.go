@@ -25,15 +25,16 @@ import (
 
 // fleet is some engines on one Redis and one PostgreSQL.
 type fleet struct {
-	t       *testing.T
-	redis   *servertest.RedisServer // nil: the store is the ledger
-	store   string
-	early   func() // called when a quarter of the units are promised
-	lose    func() // called when half of them are
-	engines []*engine.Engine
-	clients []*client.Client
-	sale    sluice.SaleID
-	node    string // what the names of the servers begin with; "node" if empty
+	t         *testing.T
+	redis     *servertest.RedisServer // nil: the store is the ledger
+	store     string
+	early     func() // called when a quarter of the units are promised
+	lose      func() // called when half of them are
+	engines   []*engine.Engine
+	clients   []*client.Client
+	sale      sluice.SaleID
+	retention time.Duration
+	node      string // what the names of the servers begin with; "node" if empty
 }
 
 func newFleet(t *testing.T, servers int, total int64) *fleet {
@@ -64,8 +65,8 @@ func (f *fleet) join(servers int, ledger string) {
 	for i := range servers {
 		e, err := engine.Open(t.Context(), engine.Config{
 			DataDir: t.TempDir(), Ledger: ledger, Store: f.store, Node: fmt.Sprint(cmp.Or(f.node, "node"), "-", i),
-			Reconcile: time.Second,
-			AdminKey:  "admin-key-of-the-fleet", BuyerSecret: "buyer-secret-of-the-fleet",
+			Reconcile: time.Second, Retention: f.retention, WebhookKey: strings.Repeat("k", 32),
+			AdminKey: "admin-key-of-the-fleet", BuyerSecret: "buyer-secret-of-the-fleet",
 		})
 		if err != nil {
 			t.Fatal(err)
