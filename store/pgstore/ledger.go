@@ -126,9 +126,8 @@ const heldColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_bu
 	date_trunc('milliseconds', clock_timestamp())`
 
 const (
-	lockRow   = `SELECT FROM sales WHERE id = $1 FOR NO KEY UPDATE`
-	lockState = `SELECT ` + heldColumns + ` FROM ledger_sales l JOIN sales s ON s.id = l.sale_id
-		WHERE l.sale_id = $1 FOR NO KEY UPDATE OF l`
+	lockSale   = `SELECT FROM sales WHERE id = $1 FOR NO KEY UPDATE`
+	lockHeld   = `SELECT FROM ledger_sales WHERE sale_id = $1 FOR NO KEY UPDATE`
 	readStates = `SELECT ` + heldColumns + ` FROM ledger_sales l JOIN sales s ON s.id = l.sale_id
 		WHERE l.sale_id = ANY ($1::text[])`
 )

@@ -161,8 +161,9 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN")
 	d.l.queueLimits(batch)
-	batch.Queue(lockRow, id)
-	batch.Queue(lockState, id, d.l.node).Query(func(rows pgx.Rows) error {
+	batch.Queue(lockSale, id)
+	batch.Queue(lockHeld, id)
+	batch.Queue(readStates, []string{string(id)}, d.l.node).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			loaded = true
 			if d.held, err = d.l.scanHeld(rows); err != nil {

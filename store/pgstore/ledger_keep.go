@@ -33,10 +33,13 @@ func (l *Ledger) keep(ctx context.Context, id sluice.SaleID, epoch int64,
 
 // lock holds a sale's rows; one that the ledger does not hold is not Loaded.
 func (l *Ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (held, error) {
-	if _, err := tx.Exec(ctx, lockRow, id); err != nil {
+	batch := &pgx.Batch{}
+	batch.Queue(lockSale, id)
+	batch.Queue(lockHeld, id)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return held{}, err
 	}
-	h, err := l.scanHeld(tx.QueryRow(ctx, lockState, id, l.node))
+	h, err := l.scanHeld(tx.QueryRow(ctx, readStates, []string{string(id)}, l.node))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return held{}, nil
 	}

@@ -628,3 +628,38 @@ func TestSalesThatHang(t *testing.T) {
 	stop()
 	crowd.Wait()
 }
+
+// A session that is not Sluice's holds the ledger's row until the sale has closed: the
+// clock is read after the lock, so nothing is accepted (I8).
+func TestTheClockIsReadAfterTheLocks(t *testing.T) {
+	_, l, pool := sell(t, func(s *sluice.Sale) { s.ClosesAt = time.Now().Add(2 * time.Second) })
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	me := int(tx.Conn().PgConn().PID())
+	if _, err := tx.Exec(t.Context(), "SELECT FROM ledger_sales FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan sluice.Decision, 1)
+	go func() { // a claim that waits too long for the lock is made again
+		for t.Context().Err() == nil {
+			if decisions, err := l.Claim(t.Context(), "sale", []sluice.Claim{claimOf("ann", 1)}); err == nil {
+				got <- decisions[0]
+				return
+			}
+		}
+	}()
+	for closed, waits := false, false; !closed || !waits; {
+		if err := pool.QueryRow(t.Context(), `SELECT bool_and(closes_at < clock_timestamp()),
+			EXISTS (SELECT FROM pg_stat_activity a WHERE $1 = ANY (pg_blocking_pids(a.pid)) AND a.xact_start < max(closes_at))
+			FROM ledger_sales`, me).Scan(&closed, &waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = tx.Rollback(t.Context())
+	if d := <-got; d.Code != sluice.Closed {
+		t.Errorf("%v at %v under a lock that was had after the closing, want closed", d.Code, d.At)
+	}
+}
