@@ -22,17 +22,40 @@ func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Cl
 	defer l.wrap(&err, "claim sale=%s", id)
 	decisions := make([]sluice.Decision, 0, len(claims))
 	for batch := range slices.Chunk(claims, maxClaims) {
-		var decided []sluice.Decision
-		err := l.on(ctx, id, ledgerTimeout, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
-			decided, err = l.claim(ctx, conn, id, batch)
-			return err
-		})
+		decided, err := l.decideOrSplit(ctx, id, batch)
 		if err != nil {
 			return nil, err
 		}
 		decisions = append(decisions, decided...)
 	}
 	return decisions, nil
+}
+
+// decideOrSplit decides a batch in a transaction. If the database refuses what it would
+// write, by a constraint or a trigger of an operator, its halves are decided, so that
+// one claim does not keep the others of the batch from being decided.
+func (l *Ledger) decideOrSplit(ctx context.Context, id sluice.SaleID, claims []sluice.Claim,
+) (decided []sluice.Decision, err error) {
+	err = l.on(ctx, id, ledgerTimeout, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		decided, err = l.claim(ctx, conn, id, claims)
+		return err
+	})
+	if len(claims) == 1 || !(dialect{}).Refuses(err) {
+		return decided, err
+	}
+	decided = make([]sluice.Decision, 0, len(claims))
+	for half := range slices.Chunk(claims, (len(claims)+1)/2) {
+		of, err := l.decideOrSplit(ctx, id, half)
+		switch {
+		case err == nil:
+			decided = append(decided, of...)
+		case len(half) == 1 && (dialect{}).Refuses(err):
+			decided = append(decided, sluice.Decision{Code: sluice.Unavailable})
+		default:
+			return nil, err
+		}
+	}
+	return decided, nil
 }
 
 // claim decides one batch. All is read in one round trip, under the lock of the

@@ -663,3 +663,20 @@ func TestTheClockIsReadAfterTheLocks(t *testing.T) {
 		t.Errorf("%v at %v under a lock that was had after the closing, want closed", d.Code, d.At)
 	}
 }
+
+// One claim that the database refuses, by a rule of an operator, keeps no other of its
+// batch from being decided.
+func TestAClaimThatTheDatabaseRefuses(t *testing.T) {
+	_, l, pool := sell(t, func(*sluice.Sale) {})
+	if _, err := pool.Exec(t.Context(), `ALTER TABLE orders ADD CONSTRAINT mine CHECK (buyer_id <> 'eve')`); err != nil {
+		t.Fatal(err)
+	}
+	got := codes(t, l, "sale",
+		claimOf("ann", 1), claimOf("bob", 1), claimOf("eve", 1), claimOf("cid", 1), claimOf("dan", 1))
+	if got[sluice.Accepted] != 4 || got[sluice.Unavailable] != 1 {
+		t.Errorf("decisions %v, want 4 accepted and 1 unavailable", got)
+	}
+	if decisions, err := l.Claim(t.Context(), "sale", []sluice.Claim{claimOf("eve", 2)}); err == nil {
+		t.Errorf("alone it is %v, want the database's error", decisions)
+	}
+}
