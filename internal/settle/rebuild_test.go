@@ -498,3 +498,56 @@ func TestALossThatIsNotConfirmedStopsNoSale(t *testing.T) {
 		t.Errorf("%v, %v, fence %q; want the sale fenced", changed, err, r.sale().Fence)
 	}
 }
+
+// Another ledger takes a sale's place while a server of the one before runs. That server
+// stores what waits in its journal, also what another had accepted, and sells no more;
+// only then is the sale loaded.
+func TestALedgerIsReplaced(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	r.store.UseLedger("redis:old")
+	r.loader.Names("redis:old")
+	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	promised := r.accepted("ann", true) // in the journal; the server that answered has died
+	before, old := r.rebuilder("a", settle.NewMemory(0)), r.ledger
+	var err error
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	if r.ledger, err = sqliteledger.Open(ctx, path, sqliteledger.Options{Node: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.ledger.Close() })
+	r.loader = settle.NewLoader(r.store, r.ledger)
+	r.loader.Names("redis:new")
+	r.store.UseLedger("redis:new")
+	after := r.rebuilder("b", settle.NewMemory(0))
+	for _, node := range []string{"a", "b"} {
+		if err := r.store.Heartbeat(ctx, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.loader.Load(ctx, id); !errors.Is(err, sluice.ErrOtherLedger) {
+		t.Errorf("a load without being asked: %v", err)
+	}
+	if taken, err := r.store.TakeSale(ctx, id, "b", 0, "a person asks for it"); err != nil || !taken {
+		t.Fatal(taken, err)
+	}
+	row := r.sale()
+	if done, err := before.Step(ctx, &row); done || err != nil {
+		t.Errorf("the ledger before is loaded: %v, %v", done, err)
+	}
+	if o, err := r.store.Order(ctx, promised); err != nil || o.Status != sluice.Pending {
+		t.Errorf("ann's promise: %v, %v; want it stored", o.Status, err)
+	}
+	if done, err := after.Step(ctx, &row); !done || err != nil {
+		t.Fatalf("loaded %v, %v", done, err)
+	}
+	late := []sluice.Claim{{Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: id.Order(strings.Repeat("b", 32))}}
+	if decisions, err := old.Claim(ctx, id, late); err != nil || decisions[0].Code != sluice.Unavailable {
+		t.Errorf("the ledger before answers %v, %v", decisions, err)
+	}
+	if got := r.accepted("ann", true); got != promised {
+		t.Errorf("ann's claim now gets %s, want %s (I4)", got, promised)
+	}
+}
