@@ -13,11 +13,12 @@
 // complete.
 //
 // A transaction that ends orders locks them, without changing them yet,
-// skipping locked ones where any order will do. Then it takes the rows of their
-// sales, by id, and only then changes anything: a transaction that stores
-// orders holds the sale, and where it meets a changed order it waits for the
-// outcome, but does not wait for one that is only locked. So no lock cycle can
-// form.
+// skipping locked ones where any order will do. A payment inserts its row of
+// payments next: who waits for that row holds one order, and no sale. Then it
+// takes the rows of their sales, by id, and only then changes anything: a
+// transaction that stores orders holds the sale, and where it meets a changed
+// order it waits for the outcome, but does not wait for one that is only locked.
+// So no lock cycle can form.
 // Expiry, which ends orders of many sales, does not even wait for a sale's row:
 // it passes over the sale, and waits for one such sale at a time before it holds
 // anything else.
