@@ -112,8 +112,7 @@ var (
 		`it answers 200 {"allow": true} in time; until then on_failure decides: allow gives every buyer a ticket`,
 	}
 
-	noToken  = finding{"token", warn, "--token", "a token of your login: this server has no secret to make one with"}
-	tryToken = finding{"claim", warn, "--token", "a token that is good, or none"}
+	noToken = finding{"token", warn, "--token", "a token of your login: this server has no secret to make one with"}
 
 	claimRefused = finding{"claim", fail, "the checks above", "the answer accepted"}
 )
