@@ -22,6 +22,10 @@ const (
 // bytes of each in memory.
 const MaxListed = 5_000_000
 
+// MaxDeletedBuyers is the most buyers on its lists with which a sale can be deleted: they
+// go in one transaction.
+const MaxDeletedBuyers = 10_000
+
 // BuyerList is one list of a sale as a whole. A list that was never uploaded
 // does not exist, which is the same as one without buyers.
 type BuyerList struct {

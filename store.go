@@ -60,7 +60,8 @@ type SaleStore interface {
 	// DeleteSale deletes a sale, if its terms are of this version, with all that is
 	// about it: its terms, restocks and lists. Its events stay, and its id can be used
 	// again. A *StateError, and nothing is deleted, if the version is another, if the
-	// sale has orders or dead letters, is archived, or has long lists.
+	// sale has orders or dead letters, is archived, or has more than MaxDeletedBuyers on
+	// its lists.
 	DeleteSale(ctx context.Context, id SaleID, version int64) error
 
 	// FenceSale records why the sale's claims must be refused; the first

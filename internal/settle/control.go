@@ -20,6 +20,7 @@ type Control struct {
 type controlStore interface {
 	loadStore
 	Orders(ctx context.Context, filter sluice.OrderFilter) (page []sluice.Order, next string, err error)
+	Lists(ctx context.Context) ([]sluice.BuyerList, error)
 }
 
 // NewControl returns the operators' side of a store and a ledger.

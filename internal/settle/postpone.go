@@ -137,7 +137,20 @@ func (c *Control) Delete(ctx context.Context, id sluice.SaleID) error {
 		}
 		return nil
 	}
-	_, err := c.whileUnsold(ctx, id, allowed, func(ctx context.Context, held int64, _ bool) (sluice.Sale, error) {
+	lists, err := c.store.Lists(ctx)
+	if err != nil {
+		return err
+	}
+	listed := int64(0)
+	for i := range lists {
+		if lists[i].Sale == id {
+			listed += lists[i].Size
+		}
+	}
+	if listed > sluice.MaxDeletedBuyers { // the store would refuse it, but the ledger has forgotten the sale by then
+		return &sluice.StateError{Sale: id, Detail: "its lists are long: empty them first, then delete it"}
+	}
+	_, err = c.whileUnsold(ctx, id, allowed, func(ctx context.Context, held int64, _ bool) (sluice.Sale, error) {
 		sale, err := c.store.Sale(ctx, id)
 		if err == nil && sale.Version != held {
 			err = changedMeanwhile(id)

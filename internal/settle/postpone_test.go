@@ -187,6 +187,30 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// What the store would not delete stays in the ledger as well.
+func TestDeletingLongLists(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	if _, err := r.desk.Create(ctx, phone(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.store.ReplaceList(ctx, id, sluice.DenyList, func(yield func(sluice.BuyerID, error) bool) {
+		for i := range sluice.MaxDeletedBuyers + 1 {
+			if !yield(sluice.BuyerID(fmt.Sprint("buyer-", i)), nil) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusedState(t, r.desk.Delete(ctx, id), "lists")
+	r.inStep(1)
+	if r.sale().Paused {
+		t.Error("the sale is left paused")
+	}
+}
+
 // A sale that has opened is not deleted, nor one of which a claim was accepted before
 // it was postponed.
 func TestWhatCannotBeDeleted(t *testing.T) {

@@ -23,9 +23,6 @@ var (
 	}
 )
 
-// maxDeleted bounds the buyers of lists that one transaction deletes.
-const maxDeleted = 10_000
-
 // DeleteSale deletes a sale that no buyer has bought from. The lock of its row keeps
 // out what would store an order or begin a load.
 func (s *Store) DeleteSale(ctx context.Context, id sluice.SaleID, version int64) (err error) {
@@ -39,7 +36,7 @@ func (s *Store) DeleteSale(ctx context.Context, id sluice.SaleID, version int64)
 				return stateUnless(err, id, "it has orders, or entries that may become some")
 			}
 		}
-		if listed, err := only[int64](tx.row(sqlListed, id)); err != nil || listed > maxDeleted {
+		if listed, err := only[int64](tx.row(sqlListed, id)); err != nil || listed > sluice.MaxDeletedBuyers {
 			return stateUnless(err, id, "its lists are long: empty them first, then delete it")
 		}
 		if err := tx.addSaleEvent(sluice.EventSaleDeleted, sale, tx.now()); err != nil {
