@@ -114,7 +114,8 @@ export class OrderPanel {
     $("order").dataset.status = late ? "late" : status;
     set("order-title", t(late ? "s_late" : `s_${status}`, { n: order.quantity }));
     set("order-text", this.note ? t(this.note) : this.text());
-    set("order-amount", money(order));
+    // The answer of a server of the version before has no amount.
+    set("order-amount", money(order.currency ? order : { ...order.price, amount: order.price.amount * order.quantity }));
     set("order-quantity", number(order.quantity));
     set("order-id", order.order_id);
     const page = `/o/${encodeURIComponent(order.order_id)}`;
