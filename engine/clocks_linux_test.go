@@ -219,7 +219,7 @@ func (c *clockTest) awaitStored() {
 func (c *clockTest) pay(sale sluice.SaleID, buyer string, want sluice.Status) {
 	c.t.Helper()
 	id := sluice.OrderID(fmt.Sprint(c.orders[[2]string{string(sale), buyer}]))
-	order, err := c.branches[0].client.PayOrder(c.t.Context(), id, "payment-"+buyer)
+	order, err := c.branches[0].client.PayOrder(c.t.Context(), id, fmt.Sprint("payment-", sale, "-", buyer))
 	if err != nil || order.Status != want {
 		c.t.Errorf("the order of %s is paid: %s, %v; want %s", buyer, order.Status, err, want)
 	}

@@ -52,7 +52,7 @@ func (w *PermitWatch) take(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, args, ok := strings.Cut(line, `:journal" "`); ok { // of claim.lua the tenth is the number of claims
-		if fields := strings.SplitN(args, `" "`, 14); len(fields) == 14 && strings.Contains(fields[12], `\t`) {
+		if fields := strings.SplitN(args, `" "`, 15); len(fields) == 15 && strings.Contains(fields[13], `\t`) {
 			n, _ := strconv.ParseInt(fields[9], 10, 64)
 			w.reached += n
 		}
