@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/lock"
 )
 
 // Control implements sluice.Control. Loader.Follow repairs, on any server, what a
@@ -19,6 +20,7 @@ type Control struct {
 // controlStore is what a Control needs of sluice.Store.
 type controlStore interface {
 	loadStore
+	lock.Backend
 	Orders(ctx context.Context, filter sluice.OrderFilter) (page []sluice.Order, next string, err error)
 	Lists(ctx context.Context) ([]sluice.BuyerList, error)
 }

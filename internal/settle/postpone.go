@@ -2,10 +2,12 @@ package settle
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/lock"
 )
 
 // The opening of a sale that has opened moves only while no claim was accepted. The
@@ -57,6 +59,22 @@ func (c *Control) whileUnsold(ctx context.Context, id sluice.SaleID, allowed fun
 	if err := c.unsold(ctx, id); err != nil { // most are refused here, without a pause
 		return sluice.Sale{}, err
 	}
+	// Of two at once the second one would take the pause of the first one for an operator's.
+	locker := lock.Locker{Backend: c.store, TTL: 2 * deciding, Owner: rand.Text()}
+	var sale sluice.Sale
+	err := locker.Do(ctx, "unsold:"+string(id), func(ctx context.Context, _ int64) (err error) {
+		sale, err = c.pausedFor(ctx, id, allowed, do)
+		return err
+	})
+	if errors.Is(err, lock.ErrHeld) {
+		err = changedMeanwhile(id)
+	}
+	return sale, err
+}
+
+func (c *Control) pausedFor(ctx context.Context, id sluice.SaleID, allowed func(sluice.Sale, time.Time) error,
+	do func(ctx context.Context, held int64, paused bool) (sluice.Sale, error),
+) (sluice.Sale, error) {
 	paused := false
 	held, err := c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
 		paused, s.Paused = s.Paused, true

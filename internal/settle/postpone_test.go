@@ -55,6 +55,28 @@ func TestASaleThatHasOpenedIsPostponed(t *testing.T) {
 	r.inStep(1)
 }
 
+// Of postponements at the same moment one takes the other's pause for an operator's, if
+// it does not wait: the sale would open paused.
+func TestPostponedTwiceAtOnce(t *testing.T) {
+	r := newRig(t)
+	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if _, err := r.desk.Open(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		var both sync.WaitGroup
+		for range 3 {
+			both.Go(func() { _, _ = r.desk.Patch(t.Context(), id, later) })
+		}
+		both.Wait()
+		if r.sale().Paused {
+			t.Fatal("the sale is paused, and no operator has paused it")
+		}
+	}
+}
+
 // What is not allowed changes nothing: the sale sells on.
 func TestWhatCannotBePostponed(t *testing.T) {
 	r := newRig(t)
