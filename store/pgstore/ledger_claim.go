@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,7 +23,8 @@ func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Cl
 	defer l.wrap(&err, "claim sale=%s", id)
 	decisions := make([]sluice.Decision, 0, len(claims))
 	for batch := range slices.Chunk(claims, maxClaims) {
-		decided, err := l.decideOrSplit(ctx, id, batch)
+		budget := maxRefused
+		decided, err := l.decideOrSplit(ctx, id, batch, &budget)
 		if err != nil {
 			return nil, err
 		}
@@ -31,21 +33,29 @@ func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Cl
 	return decisions, nil
 }
 
+// maxRefused bounds the transactions that the database refuses in one call: where it
+// refuses every order, halves of halves do not help.
+const maxRefused = 32
+
 // decideOrSplit decides a batch in a transaction. If the database refuses what it would
 // write, by a constraint or a trigger of an operator, its halves are decided, so that
 // one claim does not keep the others of the batch from being decided.
-func (l *Ledger) decideOrSplit(ctx context.Context, id sluice.SaleID, claims []sluice.Claim,
+func (l *Ledger) decideOrSplit(ctx context.Context, id sluice.SaleID, claims []sluice.Claim, budget *int,
 ) (decided []sluice.Decision, err error) {
 	err = l.on(ctx, id, ledgerTimeout, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		decided, err = l.claim(ctx, conn, id, claims)
 		return err
 	})
-	if len(claims) == 1 || !(dialect{}).Refuses(err) {
+	refused := (dialect{}).Refuses(err)
+	if refused {
+		*budget--
+	}
+	if len(claims) == 1 || !refused || *budget < 0 {
 		return decided, err
 	}
 	decided = make([]sluice.Decision, 0, len(claims))
 	for half := range slices.Chunk(claims, (len(claims)+1)/2) {
-		of, err := l.decideOrSplit(ctx, id, half)
+		of, err := l.decideOrSplit(ctx, id, half, budget)
 		switch {
 		case err == nil:
 			decided = append(decided, of...)
@@ -104,6 +114,9 @@ func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 	switch {
 	case sqlState(err) == uniqueViolation:
 		return nil, l.collided(ctx, conn, &d.held, err)
+	case (dialect{}).Refuses(err): // the connection stays
+		_, undo := conn.Exec(ctx, "ROLLBACK")
+		return nil, errors.Join(err, undo)
 	case err != nil:
 		return nil, err
 	case end.String() != "COMMIT":
