@@ -555,7 +555,9 @@ func TestADamagedBatch(t *testing.T) {
 		"epoch 0": func(kept string) string {
 			return strings.Replace(kept, fmt.Sprintf("\t%d\t", epoch), "\t0\t", 1)
 		},
-		"a year of no store":        func(kept string) string { return strings.Replace(kept, "\t1", "\t9999991", 1) },
+		"a year of no store": func(kept string) string {
+			return strings.Replace(kept, fmt.Sprintf("\t%d\t", epoch), fmt.Sprintf("\t%d\t999999", epoch), 1)
+		},
 		"nonsense positions":        func(kept string) string { return kept + "\tx" },
 		"its own were not accepted": func(kept string) string { return kept + "\t1,2" },
 	} {
