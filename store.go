@@ -313,8 +313,10 @@ type ClusterStore interface {
 	LiveNodes(ctx context.Context, within time.Duration) ([]string, error)
 
 	// MarkGathered says that a server has stored every claim it remembers of
-	// this epoch of a sale. Gathered returns the servers that have said so.
-	MarkGathered(ctx context.Context, sale SaleID, epoch int64, node string) error
+	// this epoch of a sale, given the ledger that its row named: if that is another one by
+	// now, which must not load the sale before the old one is drained, it says nothing.
+	// Gathered returns the servers that have said so.
+	MarkGathered(ctx context.Context, sale SaleID, epoch int64, node, ledger string) error
 	Gathered(ctx context.Context, sale SaleID, epoch int64) ([]string, error)
 
 	// Tidy deletes what has done its work: lists of buyers of archived sales,

@@ -38,9 +38,9 @@ func (s *diary) Lease(ctx context.Context, name, holder string, fence int64, ttl
 	return s.RebuildStore.Lease(ctx, name, holder, fence, ttl)
 }
 
-func (s *diary) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node string) error {
+func (s *diary) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node, ledger string) error {
 	s.write("gathered")
-	return s.RebuildStore.MarkGathered(ctx, sale, epoch, node)
+	return s.RebuildStore.MarkGathered(ctx, sale, epoch, node, ledger)
 }
 
 func (s *diary) BeginLoad(ctx context.Context, sale sluice.SaleID, epoch int64) (sluice.LoadImage, error) {
@@ -126,7 +126,7 @@ func TestOlderServersAreWaitedFor(t *testing.T) {
 			t.Fatalf("%v, %v, steps %q; want an error, since b has not gathered", done, err, store.steps)
 		}
 		time.AfterFunc(3*time.Second, func() {
-			if err := store.MarkGathered(t.Context(), id, 1, "b"); err != nil {
+			if err := store.MarkGathered(t.Context(), id, 1, "b", ""); err != nil {
 				t.Error(err)
 			}
 		})

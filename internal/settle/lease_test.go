@@ -78,7 +78,9 @@ func (s *leases) ConfirmLoad(_ context.Context, _ sluice.SaleID, epoch int64) er
 	return nil
 }
 
-func (s *leases) MarkGathered(context.Context, sluice.SaleID, int64, string) error { return nil }
+func (s *leases) MarkGathered(context.Context, sluice.SaleID, int64, string, string) error {
+	return nil
+}
 
 func (s *leases) Gathered(context.Context, sluice.SaleID, int64) ([]string, error) {
 	return []string{"a"}, nil

@@ -123,7 +123,7 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 		return r.rebuild(ctx, sale)
 	})
 	if err == nil && !rebuilt && older(sale) { // who has the lease waits for this server
-		err = r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node)
+		err = r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node, sale.Ledger)
 	}
 	return rebuilt, err
 }
@@ -137,7 +137,7 @@ func older(sale *sluice.Sale) bool { return strings.HasPrefix(sale.Fence, sluice
 // awaitGathered waits until all other servers have gathered. Not for ever: a server may
 // be waiting, under another lease, for this one.
 func (r *Rebuilder) awaitGathered(ctx context.Context, sale *sluice.Sale) error {
-	if err := r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node); err != nil {
+	if err := r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node, sale.Ledger); err != nil {
 		return err
 	}
 	p, _ := r.of(sale)
@@ -251,7 +251,7 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 	if older(sale) {
 		return true, nil
 	}
-	return true, r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node)
+	return true, r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node, sale.Ledger)
 }
 
 // drain stores what waits in the journal of this server's ledger, which another one

@@ -118,9 +118,9 @@ func (s *forgetful) Gathered(ctx context.Context, sale sluice.SaleID, epoch int6
 	return s.RebuildStore.Gathered(ctx, sale, epoch)
 }
 
-func (s *forgetful) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node string) error {
+func (s *forgetful) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node, ledger string) error {
 	s.lost = false
-	return s.RebuildStore.MarkGathered(ctx, sale, epoch, node)
+	return s.RebuildStore.MarkGathered(ctx, sale, epoch, node, ledger)
 }
 
 // A store that was restored after a server had gathered does not know it: the server

@@ -285,9 +285,11 @@ func testConcurrentHeartbeats(t *testing.T, db Database) {
 
 func testGathered(t *testing.T, db Database) {
 	s := db.Open(t)
+	create(t, s, aSale("phones", 10))
+	create(t, s, aSale("tablets", 10))
 	mark := func(sale sluice.SaleID, epoch int64, node string) {
 		t.Helper()
-		if err := s.MarkGathered(t.Context(), sale, epoch, node); err != nil {
+		if err := s.MarkGathered(t.Context(), sale, epoch, node, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -296,6 +298,10 @@ func testGathered(t *testing.T, db Database) {
 	mark("phones", 1, "b")
 	mark("phones", 2, "c")
 	mark("tablets", 1, "d")
+	// Gathered for a ledger that another one has replaced meanwhile: not for this one.
+	if err := s.MarkGathered(t.Context(), "phones", 1, "e", "redis:replaced"); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		sale  sluice.SaleID
 		epoch int64
@@ -312,7 +318,7 @@ func testGathered(t *testing.T, db Database) {
 			t.Errorf("%s, epoch %d: %v (-want +got):\n%s", test.sale, test.epoch, err, diff)
 		}
 	}
-	if err := s.MarkGathered(t.Context(), "phones", 1, ""); err == nil {
+	if err := s.MarkGathered(t.Context(), "phones", 1, "", ""); err == nil {
 		t.Error("a mark without a server: no error")
 	}
 }
@@ -332,7 +338,7 @@ func testTakeSale(t *testing.T, db Database) {
 		err = s.ConfirmLoad(t.Context(), "lamp", image.Epoch)
 	}
 	if err == nil {
-		err = s.MarkGathered(t.Context(), "lamp", image.Epoch, "node-1")
+		err = s.MarkGathered(t.Context(), "lamp", image.Epoch, "node-1", "")
 	}
 	if err == nil {
 		err = s.Heartbeat(t.Context(), "node-1")
@@ -382,7 +388,7 @@ func testTidy(t *testing.T, db Database) {
 		replace(t, s, id, sluice.DenyList, "eve")
 		replace(t, s, id, sluice.AllowList, "ann", "bob", "cy")
 		for epoch := range int64(2) {
-			if err := s.MarkGathered(t.Context(), id, epoch, "a"); err != nil {
+			if err := s.MarkGathered(t.Context(), id, epoch, "a", ""); err != nil {
 				t.Fatal(err)
 			}
 		}

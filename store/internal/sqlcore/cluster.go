@@ -144,7 +144,7 @@ func (s *Store) LiveNodes(ctx context.Context, within time.Duration) (nodes []st
 }
 
 // MarkGathered says that a server has stored what it remembers.
-func (s *Store) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node string) (err error) {
+func (s *Store) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node, ledger string) (err error) {
 	defer s.wrap(&err, "mark gathered sale=%s epoch=%d node=%s", sale, epoch, node)
 	if !shortText(node) {
 		return errNotShort("name of a server", node)
@@ -152,7 +152,12 @@ func (s *Store) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int6
 	if err := sale.Validate(); err != nil {
 		return err
 	}
-	return s.change(ctx, func(tx *conn) error { return tx.set(sqlAddGathered, sale, epoch, node, storeNow) })
+	return s.changeSale(ctx, sale, func(tx *conn, row *sluice.Sale) error {
+		if row.Ledger != ledger {
+			return nil
+		}
+		return tx.set(sqlAddGathered, sale, epoch, node, storeNow)
+	})
 }
 
 // Gathered returns the servers that have said so, by name.
