@@ -15,6 +15,9 @@ type keys string
 // name is the text by which the store knows this Redis (Ledger.Called).
 func (k keys) name() string { return string(k) + ":name" }
 
+// made exists for ten minutes after that text was made up.
+func (k keys) made() string { return string(k) + ":made" }
+
 // sale is the hash with the sale's terms, counters and fence.
 func (k keys) sale(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:sale" }
 

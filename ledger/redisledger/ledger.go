@@ -74,7 +74,7 @@ type Ledger struct {
 	cursors  sync.Map // sluice.SaleID -> string: where the next Abandoned read goes on
 	closed   atomic.Bool
 
-	called, made atomic.Pointer[string] // its name, and the one that this handle made up; nil: none
+	called atomic.Pointer[string] // its name; nil: not known yet
 
 	name    string // what the names of its batches begin with
 	batches atomic.Uint64

@@ -2,13 +2,19 @@ package redisledger
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/rueidis"
 )
 
+// takeable is how long a ledger that has got a name may take the sales of one that is
+// lost: long enough for servers that start again meanwhile, and not for a Redis that a
+// server was given by mistake, days later.
+const takeable = 10 * time.Minute
+
 // Called returns what this Redis calls itself: "redis:" and a text that no other has. A
 // Redis without one is new, or was emptied: it gets the name that it had as long as this
-// handle knows it, or another; made says that this handle has made it up.
+// handle knows it, or another; made says that one was made up in the last ten minutes.
 func (l *Ledger) Called(ctx context.Context) (name string, made bool, err error) {
 	defer func() { wrap(&err, "name") }()
 	if err := l.writable(); err != nil {
@@ -22,8 +28,11 @@ func (l *Ledger) Called(ctx context.Context) (name string, made bool, err error)
 		known := l.called.Load()
 		if known == nil {
 			fresh := handleName() + handleName()
-			l.made.Store(&fresh)
 			known = &fresh
+			made := l.client.B().Set().Key(l.keys.made()).Value("1").ExSeconds(int64(takeable.Seconds())).Build()
+			if err := l.client.Do(ctx, made).Error(); err != nil {
+				return "", false, err
+			}
 		}
 		set := l.client.B().Set().Key(l.keys.name()).Value(*known).Nx().Build()
 		if err := l.client.Do(ctx, set).Error(); err != nil && !rueidis.IsRedisNil(err) {
@@ -35,6 +44,6 @@ func (l *Ledger) Called(ctx context.Context) (name string, made bool, err error)
 		return "", false, err
 	}
 	l.called.Store(&text)
-	own := l.made.Load()
-	return "redis:" + text, own != nil && *own == text, nil
+	made, err = l.client.Do(ctx, l.client.B().Exists().Key(l.keys.made()).Build()).AsBool()
+	return "redis:" + text, made, err
 }

@@ -80,7 +80,6 @@ type Ledger struct {
 
 	naming sync.Mutex // guards what Called returns
 	called string
-	made   bool
 }
 
 var _ sluice.Ledger = (*Ledger)(nil)
