@@ -253,10 +253,13 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 	}
 	row, reading := &view.Sale, &view.Reading
 	switch {
+	case f.unsure(row):
+		return short, false
 	case fenced(row) && !s.ready:
 		return gathering, true
 	case f.loader.Foreign(row):
-		return short, reading.Loaded && reading.Fence == "" || f.mayTake(row) || f.rebuilder.Remembers(row)
+		return short, reading.Loaded && (reading.Fence == "" || !f.mayStore(row.ID)) || f.mayTake(row) ||
+			f.rebuilder.Remembers(row)
 	case fenced(row) || s.abandoned(row, now):
 		return loading, true
 	}

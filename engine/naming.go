@@ -42,6 +42,13 @@ func (f *follower) name(ctx context.Context) {
 	f.made.Store(made)
 }
 
+// unsure reports whether a sale's row names a ledger, and this server's has not said
+// its name yet. Then all that the server may do is wait.
+func (f *follower) unsure(sale *sluice.Sale) bool {
+	_, ok := f.ledger.(named)
+	return ok && sale.Ledger != "" && f.loader.Name() == ""
+}
+
 // mayTake reports whether a sale may have lost its ledger, and this one, of the same
 // kind, has just been made.
 func (f *follower) mayTake(sale *sluice.Sale) bool {

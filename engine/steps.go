@@ -38,7 +38,7 @@ func (f *follower) first(ctx context.Context, complete bool) {
 			}
 			continue
 		}
-		if view.Down || !view.InStep() {
+		if view.Down || !view.InStep() || f.unsure(&view.Sale) {
 			continue
 		}
 		sales.Go(func() error {
@@ -94,17 +94,18 @@ func (f *follower) heartbeat(ctx context.Context) {
 
 // step does what is short for a sale, and reports whether there was anything.
 func (f *follower) step(ctx context.Context, view *admission.View, compare bool) (changed bool, err error) {
+	if f.loader.Foreign(&view.Sale) {
+		if changed, err := f.leave(ctx, view); changed || err != nil {
+			return changed, err
+		}
+		return f.loader.Follow(ctx, &view.Sale, &view.Reading)
+	}
 	if changed, err := f.archiver.Step(ctx, &view.Sale, &view.Reading); changed || err != nil {
 		return changed, err
 	}
 	if view.InStep() {
 		if err := f.check(ctx, view, compare); err != nil {
 			return false, err
-		}
-	}
-	if f.loader.Foreign(&view.Sale) {
-		if changed, err := f.leave(ctx, view); changed || err != nil {
-			return changed, err
 		}
 	}
 	return f.loader.Follow(ctx, &view.Sale, &view.Reading)
