@@ -87,7 +87,7 @@ var table = []row{
 		root, "api", "internal/admission", "internal/settle", "internal/auth",
 		"internal/tickets", "internal/content", "internal/loglimit", "internal/meters",
 	}, nil},
-	{"internal/web", []string{root, "api", "internal/content"}, nil},
+	{"internal/web", []string{root, "api", "internal/content", "internal/figures"}, nil},
 
 	// Who talks to a server.
 	{"client", []string{root, "api", "internal/tickets"}, nil},

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 // facts are what a page says of a sale: what its merchant has said, not what
@@ -107,27 +107,8 @@ func both(en, zh string) template.HTML {
 // clock is a time for those who have no script.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// digits are those behind the point of currencies that do not have two
-// (ISO 4217).
-var digits = map[string]int{
-	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0,
-	"UGX": 0, "UYI": 0, "VND": 0, "VUV": 0, "XAF": 0, "XOF": 0, "XPF": 0,
-	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3, "CLF": 4, "UYW": 4,
-}
-
 // money is an amount for those who have no script: 199.00 CNY.
-func money(m sluice.Money) string {
-	n, ok := digits[m.Currency]
-	if !ok {
-		n = 2
-	}
-	text := strconv.FormatInt(m.Amount, 10)
-	if n > 0 {
-		text = strings.Repeat("0", max(n+1-len(text), 0)) + text
-		text = text[:len(text)-n] + "." + text[len(text)-n:]
-	}
-	return text + " " + m.Currency
-}
+func money(m sluice.Money) string { return figures.Money(m.Amount, m.Currency) }
 
 // off is how much the price is below the former one, in whole percent; 0 if
 // it is not.

@@ -2,11 +2,21 @@
 
 import { lang, t } from "./texts.js";
 
+// Digits behind the point by ISO 4217, as amounts have them. Browsers go by custom: their default for IDR and HUF is 0.
+const unusual = {
+  0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
+  3: "BHD IQD JOD KWD LYD OMR TND",
+  4: "CLF UYW",
+};
+const digitsOf = (currency) => Number(Object.keys(unusual).find((n) => unusual[n].split(" ").includes(currency)) ?? 2);
+
 export function money({ amount, currency }) {
-  const style = { style: "currency", currency, currencyDisplay: "narrowSymbol" };
+  const digits = digitsOf(currency);
+  const unit = 10 ** digits;
+  const style = { style: "currency", currency, currencyDisplay: "narrowSymbol", maximumFractionDigits: digits };
+  if (amount % unit) style.minimumFractionDigits = digits;
   try {
-    const format = new Intl.NumberFormat(lang(), style);
-    return format.format(amount / 10 ** format.resolvedOptions().maximumFractionDigits);
+    return new Intl.NumberFormat(lang(), style).format(amount / unit);
   } catch { // a currency that this browser has never heard of
     return `${amount} ${currency}`;
   }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/figures"
 )
 
 // A time of another year says which, and one of this year does not.
@@ -27,5 +28,27 @@ func TestTimesNameAnotherYear(t *testing.T) {
 	}))`))
 	if want := "2027 2027 none none 2026 none"; strings.Join(got, " ") != want {
 		t.Errorf("the years named are %q, want %q", got, want)
+	}
+}
+
+// The pages take as many digits for a currency's minor units as the rest of Sluice does,
+// whatever the browser's custom is: for IDR and HUF it shows none.
+func TestMoneyHasTheDigitsOfItsCurrency(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	b := visit(t, s, "money").tab()
+	b.openSale(s.sale(t, opensIn(time.Hour)), "")
+	currencies := strings.Fields("EUR HUF IDR PKR COP AFN JPY XOF XAF XPF PYG UGX UYI RWF GNF KMF DJF BIF VUV VND CLP " +
+		"ISK KRW BHD KWD JOD OMR TND IQD LYD CLF UYW")
+	got := strings.Fields(b.text(`(await import(document.querySelector('link[href$="/format.js"]').href).then(({ money }) =>
+		"` + strings.Join(currencies, " ") + `".split(" ").map((currency) =>
+			Number(money({ amount: 1234567, currency }).match(/\d[\d.,]*/)[0].replaceAll(",", ""))).join(" ")))`))
+	if len(got) != len(currencies) {
+		t.Fatalf("%q", got)
+	}
+	for i, currency := range currencies {
+		if want := figures.Money(1234567, currency); got[i]+" "+currency != want {
+			t.Errorf("the page shows %s %s, want %s", got[i], currency, want)
+		}
 	}
 }
