@@ -95,16 +95,21 @@ function sluice_login(string $return) {
 /** Sends the buyer to the shop's payment page of an order. */
 function sluice_pay(string $id) {
 	nocache_headers();
-	list($status, $o) = sluice_api('GET', '/v1/admin/orders/' . rawurlencode($id));
-	if ($status === 0 || $status >= 500 || ($status === 200 && $o['status'] === 'queued')) {
+	// The id of an order, from one who can have one: strangers keep no process of this server waiting.
+	$known = is_user_logged_in() || sluice_guest() !== '';
+	if (!$known || !preg_match('/^[a-z0-9][a-z0-9_-]{0,47}\.[0-9a-f]{32}$/D', $id)) {
+		wp_die('No such order.', '', array('response' => 404));
+	}
+	list(, $o) = sluice_api('GET', "/v1/admin/orders/$id");
+	if (!sluice_judged($id, $o) || ($o['status'] ?? '') === 'queued') {
 		wp_die('One moment, please: reload this page.', '', array('response' => 503));
 	}
-	if ($status !== 200 || !sluice_is_mine($o['buyer_id'])) {
+	if (!isset($o['order_id']) || !sluice_is_mine($o['buyer_id'])) {
 		wp_die('No such order.', '', array('response' => 404));
 	}
 	wp_redirect($o['status'] === 'pending'
 		? sluice_order($o)->get_checkout_payment_url()
-		: SLUICE_PAGES . '/o/' . rawurlencode($id), 303);
+		: SLUICE_PAGES . "/o/$id", 303);
 	exit;
 }
 
@@ -119,10 +124,26 @@ function sluice_api(string $method, string $path, ?array $body = null): array {
 	return array((int) wp_remote_retrieve_response_code($answer), json_decode(wp_remote_retrieve_body($answer), true));
 }
 
-/** How many digits a currency has behind the point: Sluice counts 3800 where WooCommerce has 38.00. */
+/** Whether an answer is Sluice's word on this order, and not a wrong key's, a proxy's, or "later". */
+function sluice_judged(string $id, $answer): bool {
+	return ($answer['order_id'] ?? '') === $id || in_array($answer['code'] ?? '', array(
+		'payment_amount', 'payment_conflict', 'order_ended', 'order_not_found', 'gone', 'bad_request',
+	), true);
+}
+
+/** How many digits a currency has behind the point (ISO 4217): Sluice counts 3800 where WooCommerce has 38.00. */
 function sluice_digits(string $currency): int {
-	$not2 = array('JPY' => 0, 'KRW' => 0, 'VND' => 0, 'CLP' => 0, 'ISK' => 0, 'BHD' => 3, 'KWD' => 3, 'JOD' => 3);
-	return $not2[$currency] ?? 2;
+	$unusual = array(
+		0 => 'BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF',
+		3 => 'BHD IQD JOD KWD LYD OMR TND',
+		4 => 'CLF UYW',
+	);
+	foreach ($unusual as $digits => $currencies) {
+		if (in_array($currency, explode(' ', $currencies), true)) {
+			return $digits;
+		}
+	}
+	return 2;
 }
 
 /** The shop's order for an order of Sluice: made once, however many ask for it at the same time. */
@@ -209,7 +230,7 @@ add_action('woocommerce_before_pay_action', function ($order) {
 add_action('woocommerce_order_status_changed', 'sluice_report');
 add_action('sluice_report', 'sluice_report');
 
-/** Reports what became of the shop's order. Repeats do no harm, so it repeats until Sluice has answered. */
+/** Reports what became of the shop's order. Repeats do no harm, so it repeats until Sluice has judged. */
 function sluice_report($order_id) {
 	$order = wc_get_order($order_id);
 	$id = $order ? $order->get_meta('_sluice_order') : '';
@@ -217,9 +238,18 @@ function sluice_report($order_id) {
 	if (!$id) {
 		return;
 	} elseif ($order->is_paid()) {
+		if ($order->get_meta('_sluice_paid')) {
+			return; // from processing to completed
+		}
 		$action = 'pay';
+		$payment = $order->get_meta('_sluice_payment');
+		if (!$payment) { // gateways change the transaction's id; at Sluice another id is another payment
+			$payment = $order->get_transaction_id() ?: 'wc-' . $order_id;
+			$order->update_meta_data('_sluice_payment', $payment);
+			$order->save();
+		}
 		$body = array(
-			'payment_id' => $order->get_transaction_id() ?: 'wc-' . $order_id,
+			'payment_id' => $payment,
 			'amount' => (int) round($order->get_total() * 10 ** sluice_digits($order->get_currency())),
 			'currency' => $order->get_currency(),
 		);
@@ -232,17 +262,27 @@ function sluice_report($order_id) {
 	}
 	as_schedule_single_action(time() + 60, 'sluice_report', array($order_id)); // this process may die before the answer
 	list($status, $answer) = sluice_api('POST', '/v1/admin/orders/' . rawurlencode($id) . '/' . $action, $body);
-	$code = $answer['code'] ?? '';
-	if ($status === 0 || $status === 429 || $status >= 500 || $code === 'order_queued') {
+	if (!sluice_judged($id, $answer)) {
 		return; // in a minute again
 	}
-	as_unschedule_all_actions('sluice_report', array($order_id));
-	if ($action === 'pay' && ($answer['status'] ?? '') !== 'paid') {
+	$verdict = $answer['code'] ?? $answer['status'];
+	if ($verdict === 'paid' && $action === 'pay') {
+		$order->update_meta_data('_sluice_paid', $payment);
+		$order->save();
+	} elseif ($action === 'pay') {
 		// Too late, another amount, or a second payment: the units are not this buyer's, or not yet.
-		$order->update_status('on-hold', 'Sluice: ' . ($code ?: $answer['status']) . '. Do not deliver; refund this payment.');
-	} elseif ($status !== 200 && $code !== 'order_ended') {
-		$order->add_order_note("Sluice does not $action the order: $status $code");
+		if ($status !== 200) {
+			$order->delete_meta_data('_sluice_payment'); // refused, so the next payment has an id of its own
+		}
+		$order->update_status('on-hold', "Sluice: $verdict. Do not deliver; refund this payment.");
+	} elseif ($status !== 200) {
+		$order->add_order_note("Sluice does not $action the order: $verdict." . ($order->get_meta('_sluice_paid')
+			? ' It stays paid there, with its units, until it is refunded.' : ''));
+	} elseif ($action === 'refund') {
+		$order->delete_meta_data('_sluice_paid'); // to report it if the order becomes paid again, which is too late
+		$order->save();
 	}
+	as_unschedule_all_actions('sluice_report', array($order_id)); // last: this process may die before
 }
 
 // --- From Sluice to the shop: the webhook.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -21,8 +22,11 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
+
+const merchantKey = "e2e-woocommerce-key-0123456789"
 
 // docs/beside-a-shop.md at work, from the first command to the last: its server behind
 // its nginx, its settings of the plugin in two PHP processes, which have files in place
@@ -46,7 +50,6 @@ func TestBesideAShop(t *testing.T) {
 	s := newServer(t, backends{})
 	admin := freeAddr(t)
 	s.admin = "http://" + admin
-	const merchantKey = "e2e-woocommerce-key-0123456789"
 	here := strings.NewReplacer("/usr/local/bin", dir+"/bin", "/etc/", dir+"/etc/", "/var/lib/sluice", s.dir,
 		"127.0.0.1:8080", s.addr, "127.0.0.1:8081", admin, "https://buy.shop.example", "https://"+nginx,
 		"https://shop.example/wp-json", "http://"+hooks+"/wp-json", "https://shop.example", "http://"+shop)
@@ -102,7 +105,8 @@ func TestBesideAShop(t *testing.T) {
 	}
 
 	w := &woocommerce{
-		t: t, shop: "http://" + shop, pages: "https://" + nginx, dir: shopDir, server: s, client: &compose{tls: trust},
+		t: t, shop: "http://" + shop, pages: "https://" + nginx, dir: shopDir, settings: settings, server: s,
+		client: &compose{tls: trust},
 	}
 	awaitState(t, []*server{s}, "poster", sluice.StateOpen)
 	w.testGuest("http://" + hooks)
@@ -110,7 +114,10 @@ func TestBesideAShop(t *testing.T) {
 	w.testLate()
 	w.testEnds()
 	w.testAmount()
-	w.testStrangers("http://"+hooks, secret, settings)
+	w.testAnotherID()
+	w.testWrongKey()
+	w.testDigits()
+	w.testStrangers("http://"+hooks, secret)
 	for _, log := range []string{visited(), posted()} {
 		for _, bad := range []string{"Warning", "Notice", "Deprecated", "Fatal"} {
 			if strings.Contains(log, bad) {
@@ -143,6 +150,7 @@ type woocommerce struct {
 	t           *testing.T
 	shop, pages string
 	dir         string
+	settings    string // of the plugin, in wp-config.php
 	server      *server
 	client      *compose
 }
@@ -346,23 +354,44 @@ func (w *woocommerce) testCustomer() {
 	if o := w.order(id, "pending"); o.Customer != 42 || o.Email != "42@example.com" {
 		w.t.Errorf("a customer's order: %+v", o)
 	}
-	down := filepath.Join(w.dir, "sluice-is-down")
-	write(w.t, down, "")
+	up := w.file("sluice-is-down")
 	w.ask(customer, target, url.Values{})
 	o := w.order(id, "processing")
 	w.is(id, sluice.Pending)
-	w.ask(customer, w.shop+"/test/scheduled", nil) // in vain
-	if err := os.Remove(down); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, _, n := w.ask(customer, w.shop+"/test/scheduled", nil); n != "1" {
-		w.t.Errorf("%s reports are scheduled, want 1", n)
-	}
+	w.due(1) // in vain
+	up()
+	w.due(1)
 	if payment := w.is(id, sluice.Paid); payment != "wc-"+strconv.Itoa(o.ID) {
 		w.t.Errorf("Sluice has the payment %q", payment)
 	}
-	if _, _, n := w.ask(customer, w.shop+"/test/scheduled", nil); n != "0" {
-		w.t.Errorf("%s reports are scheduled, want none", n)
+	w.due(0)
+}
+
+// due runs the reports that are scheduled, of which there are n.
+func (w *woocommerce) due(n int) {
+	w.t.Helper()
+	if _, _, got := w.ask(w.visitor(""), w.shop+"/test/scheduled", nil); got != strconv.Itoa(n) {
+		w.t.Errorf("%s reports are scheduled, want %d", got, n)
+	}
+}
+
+// set changes an order in the shop, as its staff or its gateway does.
+func (w *woocommerce) set(o wooOrder, status, transaction string) {
+	w.t.Helper()
+	w.ask(w.visitor(""), fmt.Sprintf("%s/test/status?order=%d&status=%s&transaction=%s",
+		w.shop, o.ID, status, transaction), nil)
+}
+
+// file makes one that changes what the stand-in does, until undo.
+func (w *woocommerce) file(name string) (undo func()) {
+	w.t.Helper()
+	path := filepath.Join(w.dir, name)
+	write(w.t, path, "")
+	return func() {
+		w.t.Helper()
+		if err := os.Remove(path); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 
@@ -378,13 +407,18 @@ func (w *woocommerce) testLate() {
 		w.t.Fatal(err)
 	}
 	o := w.order(id, "cancelled")
+	live := w.file("dies-before-on-hold")
 	w.ask(late, target, url.Values{"transaction": {"tx-late"}})
+	w.order(id, "processing")
+	live()
+	w.due(1) // reports it again
 	if held := w.order(id, "on-hold"); !strings.Contains(strings.Join(held.Notes, " "), "refund_due. Do not deliver") {
 		w.t.Errorf("the notes are %q", held.Notes)
 	}
 	w.is(id, sluice.RefundDue)
-	w.ask(late, w.shop+"/test/status?status=refunded&order="+strconv.Itoa(o.ID), nil)
+	w.set(o, "refunded", "tx-late")
 	w.is(id, sluice.Refunded)
+	w.due(0)
 }
 
 // The merchant cancels an order in the shop: its unit is for sale again.
@@ -392,33 +426,132 @@ func (w *woocommerce) testEnds() {
 	buyer := w.visitor("44")
 	id := w.buy(buyer, 1)
 	w.is(id, sluice.Pending)
-	w.ask(buyer, w.shop+"/test/status?status=cancelled&order="+strconv.Itoa(w.order(id, "pending").ID), nil)
+	w.set(w.order(id, "pending"), "cancelled", "")
 	w.is(id, sluice.Cancelled)
 }
 
-// Another amount than is due is held back; the order still waits for its payment.
+// A gateway that takes the money later gives the payment another id. It is the same
+// payment, whether Sluice has heard of it before or not, and is reported with the first.
+func (w *woocommerce) testAnotherID() {
+	for user, answers := range map[string]bool{"47": true, "48": false} {
+		buyer := w.visitor(user)
+		id := w.buy(buyer, 1)
+		target := w.paymentPage(buyer, id)
+		o := w.order(id, "pending")
+		first := "wc-" + strconv.Itoa(o.ID)
+		up := func() {}
+		if !answers {
+			up = w.file("sluice-is-down")
+		}
+		w.ask(buyer, target, url.Values{})
+		up()
+		o = w.order(id, "processing")
+		if answers {
+			up := w.file("sluice-is-down") // what is recorded is not reported again
+			w.set(o, "completed", "ch_1"+user)
+			w.due(0)
+			up()
+		} else {
+			w.set(o, "completed", "ch_1"+user)
+		}
+		w.due(0)
+		if completed := w.order(id, "completed"); w.is(id, sluice.Paid) != first || len(completed.Notes) != 2 {
+			w.t.Errorf("the payment of an order that was completed is %q, want %s; the notes are %q",
+				w.is(id, sluice.Paid), first, completed.Notes)
+		}
+		w.set(o, "cancelled", "ch_1"+user) // which a paid order cannot be
+		cancelled := w.order(id, "cancelled")
+		if !strings.Contains(strings.Join(cancelled.Notes, " "), "order_ended. It stays paid there") {
+			w.t.Errorf("the notes are %q", cancelled.Notes)
+		}
+		w.set(o, "refunded", "ch_1"+user)
+		w.is(id, sluice.Refunded)
+		w.set(o, "processing", "ch_1"+user)
+		if held := w.order(id, "on-hold"); !strings.Contains(strings.Join(held.Notes, " "), "refunded. Do not deliver") {
+			w.t.Errorf("the notes are %q", held.Notes)
+		}
+		w.due(0)
+	}
+}
+
+// With a wrong key Sluice hears of no payment: the shop's order stays as it is, and the
+// report is repeated until the key is right.
+func (w *woocommerce) testWrongKey() {
+	buyer := w.visitor("49")
+	id := w.buy(buyer, 1)
+	target := w.paymentPage(buyer, id)
+	w.configure(merchantKey, "another-"+merchantKey)
+	if status, _, _ := w.ask(buyer, w.shop+"/?sluice_pay="+string(id), nil); status != http.StatusServiceUnavailable {
+		w.t.Errorf("the link to pay answers %d", status)
+	}
+	w.ask(buyer, target, url.Values{})
+	w.due(1)
+	if o := w.order(id, "processing"); len(o.Notes) != 1 {
+		w.t.Errorf("the notes are %q", o.Notes)
+	}
+	w.is(id, sluice.Pending)
+	w.configure("", "")
+	w.due(1)
+	w.is(id, sluice.Paid)
+	w.due(0)
+}
+
+// configure writes the settings of the plugin, with a change.
+func (w *woocommerce) configure(old, changed string) {
+	w.t.Helper()
+	if old != "" && !strings.Contains(w.settings, old) {
+		w.t.Fatalf("the settings do not contain %s", old)
+	}
+	write(w.t, filepath.Join(w.dir, "wp-config.php"), "<?php\n"+strings.Replace(w.settings, old, changed, 1))
+}
+
+// The plugin counts minor units as we do.
+func (w *woocommerce) testDigits() {
+	for _, currency := range strings.Fields("EUR JPY XOF XAF XPF PYG UGX UYI RWF GNF KMF DJF BIF VUV VND CLP ISK KRW " +
+		"BHD KWD JOD OMR TND IQD LYD CLF UYW HUF IDR") {
+		_, _, got := w.ask(w.visitor(""), w.shop+"/test/digits?currency="+currency, nil)
+		if want := strconv.Itoa(figures.Digits(currency)); got != want {
+			w.t.Errorf("%s has %s digits at the shop, want %s", currency, got, want)
+		}
+	}
+}
+
+// Another amount than is due is held back; the order still waits for its payment, which
+// is one with an id of its own.
 func (w *woocommerce) testAmount() {
 	buyer := w.visitor("46")
 	id := w.buy(buyer, 1)
 	target := w.paymentPage(buyer, id)
 	o := w.order(id, "pending")
 	w.ask(buyer, w.shop+"/test/total?total=18.99&order="+strconv.Itoa(o.ID), nil)
-	w.ask(buyer, target, url.Values{})
+	w.ask(buyer, target, url.Values{"transaction": {"tx-short"}})
 	if held := w.order(id, "on-hold"); !strings.Contains(strings.Join(held.Notes, " "), "payment_amount. Do not deliver") {
 		w.t.Errorf("the notes are %q", held.Notes)
 	}
 	w.is(id, sluice.Pending)
+	w.ask(buyer, w.shop+"/test/total?total=19.00&order="+strconv.Itoa(o.ID), nil)
+	w.set(o, "processing", "tx-full")
+	if payment := w.is(id, sluice.Paid); payment != "tx-full" {
+		w.t.Errorf("Sluice has the payment %q", payment)
+	}
 }
 
 // What is not signed, or an old copy, or of another visitor, or leads elsewhere is
 // refused; and guests where the shop wants none.
-func (w *woocommerce) testStrangers(hooks, secret, settings string) {
+func (w *woocommerce) testStrangers(hooks, secret string) {
 	stranger := w.visitor("45")
 	id := w.buy(stranger, 1)
 	w.order(id, "pending")
-	if status, _, _ := w.ask(w.visitor(""), w.shop+"/?sluice_pay="+string(id), nil); status != http.StatusNotFound {
+	if status, _, _ := w.ask(w.visitor("46"), w.shop+"/?sluice_pay="+string(id), nil); status != http.StatusNotFound {
 		w.t.Errorf("the payment page of another buyer: %d", status)
 	}
+	up := w.file("sluice-is-down") // so a 404 is the shop's own
+	for visitor, order := range map[*http.Client]string{w.visitor(""): string(id), stranger: "../sales"} {
+		if status, _, _ := w.ask(visitor, w.shop+"/?sluice_pay="+url.QueryEscape(order), nil); status != http.StatusNotFound {
+			w.t.Errorf("the payment page of %s asks Sluice: %d", order, status)
+		}
+	}
+	up()
 	for _, elsewhere := range []string{"https://evil.example/", w.pages + ".evil.example/"} {
 		status, location, _ := w.ask(stranger, w.shop+"/?sluice_login="+url.QueryEscape(elsewhere), nil)
 		if status != http.StatusBadRequest || location != "" {
@@ -453,8 +586,7 @@ func (w *woocommerce) testStrangers(hooks, secret, settings string) {
 			w.t.Errorf("an event with the key %s, sent %s ago: %s, want %d", sent.key, sent.age, answer.Status, sent.want)
 		}
 	}
-	write(w.t, filepath.Join(w.dir, "wp-config.php"), "<?php\n"+replaceAll(w.t, settings, "'SLUICE_GUESTS', true",
-		"'SLUICE_GUESTS', false"))
+	w.configure("'SLUICE_GUESTS', true", "'SLUICE_GUESTS', false")
 	_, location, _ := w.ask(w.visitor(""), w.shop+"/?sluice_login="+url.QueryEscape(w.pages+"/s/poster"), nil)
 	if !strings.Contains(location, "/wp-login.php?redirect_to=") {
 		w.t.Errorf("a guest who must log in is led to %s", location)

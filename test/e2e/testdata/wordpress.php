@@ -84,6 +84,8 @@ class WC_Order {
 	}
 	public function get_id() { return $this->data['id']; }
 	public function add_meta_data($name, $value, $unique) { $this->data['meta'][$name] = $value; }
+	public function update_meta_data($name, $value) { $this->data['meta'][$name] = $value; }
+	public function delete_meta_data($name) { unset($this->data['meta'][$name]); }
 	public function get_meta($name) { return $this->data['meta'][$name] ?? ''; }
 	public function set_created_via($via) { $this->data['created_via'] = $via; }
 	public function set_currency($currency) { $this->data['currency'] = $currency; }
@@ -117,6 +119,9 @@ class WC_Order {
 	public function needs_payment() { return $this->has_status(array('pending', 'failed')); }
 	public function get_checkout_payment_url() { return home_url('/checkout/order-pay/' . $this->data['id']); }
 	public function update_status($status, $note = '') {
+		if (is_file(SHOP . "/dies-before-$status")) {
+			exit;
+		}
 		$from = $this->data['status'];
 		$this->data['status'] = $status;
 		$this->data['notes'][] = $note;
@@ -230,7 +235,9 @@ if (strpos($path, '/wp-json/') === 0) {
 } elseif ($path === '/test/orders') {
 	echo json_encode(array_map(fn($order) => $order->data, all_orders()));
 } elseif ($path === '/test/status') {
-	wc_get_order($_GET['order'])->update_status($_GET['status']);
+	$order = wc_get_order($_GET['order']);
+	$order->data['transaction_id'] = $_GET['transaction'] ?? $order->data['transaction_id'];
+	$order->update_status($_GET['status']);
 } elseif ($path === '/test/total') {
 	$order = wc_get_order($_GET['order']);
 	$order->data['total'] = $_GET['total'];
@@ -242,6 +249,8 @@ if (strpos($path, '/wp-json/') === 0) {
 		do_action(...explode(' ', trim($line)));
 	}
 	echo count($due);
+} elseif ($path === '/test/digits') {
+	echo sluice_digits($_GET['currency']);
 } else {
 	do_action('template_redirect');
 }
