@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 # The servers that `make test` installs where they are missing and then insists
 # on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
-SERVERS := redis postgres pgbouncer mysql chromium nginx php gcc
+SERVERS := redis postgres pgbouncer mysql chromium nginx php node python3 java openssl gcc
 
 # What shares memory between goroutines runs under the race detector; what takes
 # longest comes first here and below, so that none of it runs alone at the end.

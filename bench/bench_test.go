@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // TestMain lets the test binary be the server process that it starts.
@@ -196,7 +196,7 @@ func TestMissingProgram(t *testing.T) {
 
 // One turn of every side of the first group, through the front door.
 func TestRunRedis(t *testing.T) {
-	needs(t, "redis-server")
+	servertest.Program(t, "redis", "redis-server")
 	var stdout, stderr bytes.Buffer
 	args := []string{
 		"--json", "--only", "redis", "--rounds", "1", "--warm", "100ms", "--for", "400ms", "--dir",
@@ -252,7 +252,7 @@ func turns(t *testing.T, name string, o *options) *report {
 	o.only = []string{name}
 	var missing *missingError
 	if err := o.lookUp(); errors.As(err, &missing) {
-		t.Skip(err)
+		servertest.Unavailable(t, strings.TrimSuffix(missing.program, "-server"), err.Error())
 	}
 	rep := &report{}
 	if err := g.measure(t.Context(), o, &progress{}, rep); err != nil {
@@ -270,7 +270,7 @@ func TestRunHTTP(t *testing.T) {
 	if testing.Short() {
 		t.Skip("wrk takes whole seconds")
 	}
-	needs(t, "wrk")
+	servertest.Program(t, "wrk", "wrk")
 	o := small(t)
 	sides, done, err := openHTTPGroup(t.Context(), o)
 	if err != nil {
@@ -455,12 +455,5 @@ echo "{\"sides\":[{\"name\":\"both\",\"median\":$((%[3]d + n)),\"also\":{\"%[2]s
 	}
 	if err := compare(t.Context(), []string{"--pairs", "7", a, b}, io.Discard, &progress{}); err == nil {
 		t.Error("7 pairs were taken")
-	}
-}
-
-func needs(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		t.Skip("needs " + program)
 	}
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: scripts/install.sh [redis|postgres|pgbouncer|mysql|chromium|nginx|php|wrk|gcc]...
+# usage: scripts/install.sh WORD...  (as in present below: redis, postgres, ...)
 #
 # Installs the Debian packages of what is named and missing. Does nothing, and
 # needs no rights, when nothing is missing. Services that a package would start
@@ -18,8 +18,8 @@ present() {
 	mysql) [ -n "${SLUICE_TEST_MYSQL_URL:-}" ] || { on_path mariadb-install-db && { on_path mariadbd || [ -x /usr/sbin/mariadbd ]; }; } ;;
 	chromium) on_path chromium || on_path google-chrome ;;
 	nginx) on_path nginx || [ -x /usr/sbin/nginx ] ;;
-	php) on_path php ;;
-	wrk) on_path wrk ;;
+	php | node | python3 | openssl | wrk) on_path "$1" ;;
+	java) on_path java && on_path javac ;;
 	gcc) on_path gcc && [ -e /usr/include/stdio.h ] ;;
 	*) echo "scripts/install.sh: unknown name $1" >&2; exit 1 ;;
 	esac
@@ -33,8 +33,10 @@ packages_of() {
 	mysql) echo mariadb-server ;;
 	chromium) echo chromium ;;
 	nginx) echo nginx-light ;;
-	php) echo php-cli ;; # runs examples/woocommerce
-	wrk) echo wrk ;;
+	php) echo php-cli ;;
+	node) echo nodejs ;;
+	java) echo default-jdk-headless ;;
+	python3 | openssl | wrk) echo "$1" ;;
 	gcc) echo gcc libc6-dev ;; # the race detector needs cgo
 	esac
 }

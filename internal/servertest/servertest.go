@@ -3,7 +3,7 @@
 //
 // A test asks for the server it needs, for instance with Redis(t). When the
 // server's program is not on the machine the test is skipped and says why;
-// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,php,gcc,mount,history
+// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,php,node,python3,java,openssl,gcc,mount,history
 // turns such a skip into a failure (mount is the right to mount a disk, see Disk;
 // history is that of the repository). Where SLUICE_TEST_REDIS_URL,
 // SLUICE_TEST_POSTGRES_URL or SLUICE_TEST_MYSQL_URL is set, that server is used
@@ -31,6 +31,17 @@ func Unavailable(t testing.TB, server, why string) {
 		t.Fatalf("%s is required by SLUICE_TEST_REQUIRE: %s", server, why)
 	}
 	t.Skipf("needs %s: %s", server, why)
+}
+
+// Program returns the path of one that the test runs; it comes with the server, or
+// whatever else SLUICE_TEST_REQUIRE and scripts/install.sh have a word for.
+func Program(t testing.TB, server, program string) (path string) {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		Unavailable(t, server, err.Error())
+	}
+	return path
 }
 
 // FreePort returns a port of 127.0.0.1 that was free a moment ago, below the ports
@@ -108,10 +119,7 @@ func StartNginx(t testing.TB, config, addr string) {
 // written so far: warnings, and a line for each request.
 func StartPHP(t testing.TB, script string, env ...string) (addr string, log func() string) {
 	t.Helper()
-	program, err := exec.LookPath("php")
-	if err != nil {
-		Unavailable(t, "php", "no php on the PATH")
-	}
+	program := Program(t, "php", "php")
 	port, err := FreePort()
 	failIf(t, err)
 	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))

@@ -7,15 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // The page's solver finds what this package accepts: the same hash, whatever
 // the length of the challenge, and the first nonce that there is.
 func TestSolverOfThePage(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("needs node: it is not installed")
-	}
+	node := servertest.Program(t, "node", "node")
 	source, err := os.ReadFile(filepath.Join("..", "web", "static", "pow.js"))
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -33,9 +32,7 @@ const merchantKey = "e2e-woocommerce-key-0123456789"
 // of WordPress, and its sale. Addresses, folders and keys are other ones.
 func TestBesideAShop(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skipf("needs openssl: %v", err)
-	}
+	servertest.Program(t, "openssl", "openssl")
 	page := snippets(t, "docs/beside-a-shop.md")
 	install, conf := next(t, &page, "sh", "sluice.env"), next(t, &page, "nginx", "upstream")
 	hook, settings := next(t, &page, "sh", "webhook create"), next(t, &page, "php", "SLUICE_PAGES")

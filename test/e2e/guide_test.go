@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // docs/integrate.md: its first sale, with curl.
@@ -48,10 +49,7 @@ func TestGuideTokens(t *testing.T) {
 		{"php", "php", "mint.php", "buyer_token"},
 	} {
 		t.Run(tc.language, func(t *testing.T) {
-			program, err := exec.LookPath(tc.program)
-			if err != nil {
-				t.Skipf("needs %s: %v", tc.program, err)
-			}
+			program := servertest.Program(t, tc.program, tc.program)
 			guide := snippets(t, "docs/integrate.md")
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, tc.file), next(t, &guide, tc.language, tc.with))
@@ -91,10 +89,7 @@ func TestGuideWebhooks(t *testing.T) {
 		{"python", "python3", "verify.py", "\nfor h in [%s, %s, %s]: print(str(verify('%s', h, b'%s')).lower())"},
 	} {
 		t.Run(tc.language, func(t *testing.T) {
-			program, err := exec.LookPath(tc.program)
-			if err != nil {
-				t.Skipf("needs %s: %v", tc.program, err)
-			}
+			program := servertest.Program(t, tc.program, tc.program)
 			events := snippets(t, "docs/events.md")
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, tc.file), next(t, &events, tc.language, "verify")+

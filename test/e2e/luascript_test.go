@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -26,12 +25,8 @@ func TestFromALuaScript(t *testing.T) {
 	page := snippets(t, "docs/from-a-lua-script.md")
 	conf, users := next(t, &page, "conf", "appendfsync"), next(t, &page, "sh", "ACL SETUSER")
 	change, backend := next(t, &page, "sh", "GETSET"), next(t, &page, "java", "class Claim")
-	if _, err := exec.LookPath("redis-cli"); err != nil {
-		servertest.Unavailable(t, "redis", "no redis-cli on the PATH")
-	}
-	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skipf("needs openssl: %v", err)
-	}
+	servertest.Program(t, "redis", "redis-cli")
+	servertest.Program(t, "openssl", "openssl")
 	dir := t.TempDir()
 	env := []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "SLUICE_ADMIN_KEY=" + adminKey}
 	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
@@ -67,7 +62,7 @@ func TestFromALuaScript(t *testing.T) {
 		sh(t, dir, "set -a; . ./redis-admin.env; redis-cli -p "+port(redis)+" FLUSHALL", env...)
 	})
 	changeOver(t, s, dir, change, env)
-	claimFromBackend(t, s, backend, env)
+	t.Run("from a backend", func(t *testing.T) { claimFromBackend(t, s, backend, env) })
 }
 
 func port(redis *servertest.RedisServer) string {
@@ -141,11 +136,7 @@ func changeOver(t *testing.T, s *server, dir, commands string, env []string) {
 
 // claimFromBackend: rates see the buyer's address, and a repeat gets the same order.
 func claimFromBackend(t *testing.T, s *server, code string, env []string) {
-	javac, err := exec.LookPath("javac")
-	if err != nil {
-		t.Logf("the claim in Java is not tested: %v", err)
-		return
-	}
+	javac := servertest.Program(t, "java", "javac")
 	guide := snippets(t, "docs/integrate.md")
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "Mint.java"), next(t, &guide, "java", "class Mint"))

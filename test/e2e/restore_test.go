@@ -15,9 +15,7 @@ import (
 func TestADatabaseIsRestored(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"pg_dump", "pg_restore"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("%s is not installed", tool)
-		}
+		servertest.Program(t, "postgres", tool)
 	}
 	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)
 	servers, urls := startCluster(t, 2, backends{redis.URL(), postgres.URL()})

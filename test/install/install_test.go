@@ -5,6 +5,7 @@ package install
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
+
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 var release = module.Version{Path: "github.com/sluicehq/sluice", Version: "v0.1.0-installed"}
@@ -91,7 +94,7 @@ func files(t *testing.T, top string) []zip.File {
 	list.Dir = top
 	out, err := list.Output()
 	if err != nil {
-		t.Skipf("needs the repository, which says which files belong to the module: %v", err)
+		servertest.Unavailable(t, "history", fmt.Sprintf("git does not say which files belong to the module: %v", err))
 	}
 	names := slices.DeleteFunc(strings.Split(strings.TrimRight(string(out), "\x00"), "\x00"), func(name string) bool {
 		_, err := os.Lstat(filepath.Join(top, name))
