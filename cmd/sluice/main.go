@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = errors.New("interrupted")
 	}
 	if text := err.Error(); text != "" {
-		if nobodyThere(err) && cmd.Flags().Lookup("url") != nil {
+		if unreached(err) && cmd.Flags().Lookup("url") != nil {
 			text += "; is it another address? give --url or SLUICE_URL"
 		}
 		for line := range strings.Lines(text) {
@@ -91,8 +91,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return code
 }
 
-// nobodyThere reports whether a server was called that could not be reached.
-func nobodyThere(err error) bool {
+// unreached reports whether a server was called that could not be reached.
+func unreached(err error) bool {
 	var call *client.NetworkError
 	var op *net.OpError
 	return errors.As(err, &call) && errors.As(call, &op) && op.Op == "dial"

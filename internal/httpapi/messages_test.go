@@ -68,17 +68,20 @@ func TestSaleViews(t *testing.T) {
 		Now: now.Add(1500 * time.Millisecond), Backlog: 1,
 	}
 	got, _ := json.Marshal(SaleMessage(&s, &r))
-	want := `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"list_price":null,"total":10,"available":6,` +
-		`"max_per_buyer":null,"opens_at":"2026-11-11T12:00:00.000Z","closes_at":null,"state":"open","server_time":"2026-11-11T12:00:01.500Z"}`
+	want := `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"list_price":null,` +
+		`"total":10,"available":6,"max_per_buyer":null,"opens_at":"2026-11-11T12:00:00.000Z","closes_at":null,` +
+		`"state":"open","server_time":"2026-11-11T12:00:01.500Z"}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	got, _ = json.Marshal(adminSaleMessage(&s, &r))
 	want = want[:len(want)-1] +
-		`,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"payment_window_s":60,"payment_grace_s":0,"paused":false,"terms_version":3,` +
+		`,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"payment_window_s":60,"payment_grace_s":0,` +
+		`"paused":false,"terms_version":3,` +
 		`"loaded":true,"epoch":2,"seq":5,"taken":4,"stored_taken":1,"backlog":1,"fence":"",` +
 		`"created_at":"2026-11-11T12:00:00.000Z","updated_at":"2026-11-11T12:00:00.000Z","archived_at":null,` +
-		`"buyer_rate":null,"address_rate":null,"admission":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null,"expiring_notice_s":null,"visibility":"listed","availability":"exact"}`
+		`"buyer_rate":null,"address_rate":null,"admission":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,` +
+		`"eligibility":null,"expiring_notice_s":null,"visibility":"listed","availability":"exact"}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -97,7 +100,8 @@ func TestOrderViews(t *testing.T) {
 	}
 	got, _ := json.Marshal(orderMessage(&o))
 	want := `{"order_id":"s1.x","sale_id":"s1","quantity":2,"status":"queued","price":{"amount":9,"currency":"CNY"},` +
-		`"amount":18,"currency":"CNY","meta":{"a":1},"accepted_at":"2026-11-11T12:00:00.000Z","stored_at":null,"expires_at":null}`
+		`"amount":18,"currency":"CNY","meta":{"a":1},"accepted_at":"2026-11-11T12:00:00.000Z",` +
+		`"stored_at":null,"expires_at":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -126,7 +126,8 @@ func TestRefusedClaimsAreSeen(t *testing.T) {
 	}
 	metrics := s.metrics(`sluice_claims_refused_total{reason="origin",sale="phone"} 1`)
 	for _, want := range []string{
-		`sluice_claims_total{code="unauthenticated",sale="phone"} 12`, `sluice_claims_total{code="bad_request",sale="phone"} 6`,
+		`sluice_claims_total{code="unauthenticated",sale="phone"} 12`,
+		`sluice_claims_total{code="bad_request",sale="phone"} 6`,
 		`sluice_claims_total{code="too_large",sale="phone"} 3`, `sluice_claims_total{code="forbidden",sale="phone"} 3`,
 		`sluice_claims_total{code="forbidden",sale="list"} 3`, `sluice_claims_total{code="accepted",sale="phone"} 0`,
 		`sluice_claims_total{code="accepted",sale="lonely"} 0`, `sluice_claims_total{code="unauthenticated",sale="other"} 4`,

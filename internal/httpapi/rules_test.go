@@ -31,7 +31,8 @@ func TestRulesOfASale(t *testing.T) {
 	const everything = `{"buyer_rate":{"requests":10,"per_s":1,"shared":true},` +
 		`"address_rate":{"requests":100,"per_s":60,"shared":true},` +
 		`"admission_ratio":1.5,"ticket":{"before_s":60},"challenge":{"difficulty":18},` +
-		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},"eligibility":"token","expiring_notice_s":300,` +
+		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},` +
+		`"eligibility":"token","expiring_notice_s":300,` +
 		`"visibility":"unlisted","availability":"some"}`
 	none, shared := sluice.Rules{}, sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true}
 	with := func(edit func(*sluice.Rules)) sluice.Rules {
@@ -67,8 +68,8 @@ func TestRulesOfASale(t *testing.T) {
 		}), ""},
 		{
 			"null takes all away",
-			`{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,"eligibility":null,
-			"expiring_notice_s":null,"visibility":"listed","availability":"exact"}`, all, none, "",
+			`{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,
+			"eligibility":null,"expiring_notice_s":null,"visibility":"listed","availability":"exact"}`, all, none, "",
 		},
 		{
 			"a rate is not shared unless it says so", `{"buyer_rate":{"requests":3,"per_s":2}}`, none,
@@ -136,7 +137,10 @@ func TestRulesOfASale(t *testing.T) {
 			"risk's policy", `{"risk":{"url":"https://risk.example/","on_failure":"shrug"}}`, none, none,
 			`on_failure "shrug": want allow or deny`,
 		},
-		{"unknown visibility", `{"visibility":"private"}`, none, none, `visibility "private": want listed, unlisted or hidden`},
+		{
+			"unknown visibility", `{"visibility":"private"}`, none, none,
+			`visibility "private": want listed, unlisted or hidden`,
+		},
 		{"empty visibility", `{"visibility":""}`, none, none, "visibility: want listed, unlisted or hidden"},
 		{"no notice", `{"expiring_notice_s":0}`, none, none, "expiring_notice_s: want 10 or more, or null"},
 		{"a short notice", `{"expiring_notice_s":9}`, none, none, "expiring_notice_s 9: want 10 to 2592000"},

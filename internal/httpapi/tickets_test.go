@@ -131,7 +131,8 @@ func TestClaimsWantTickets(t *testing.T) {
 		return s.do("POST", "/v1/orders/"+first.text("order_id")+"/cancel", "", s.auth("ann"))
 	}, 200)
 	s.must(s.claim("phones", "ann", "key-00000001"), 202)
-	if got := s.do("GET", "/metrics", ""); !strings.Contains(got.body, `sluice_claims_total{code="forbidden",sale="phones"} 6`) ||
+	if got := s.do("GET", "/metrics", ""); !strings.Contains(got.body,
+		`sluice_claims_total{code="forbidden",sale="phones"} 6`) ||
 		!strings.Contains(got.body, `sluice_ticket_requests_total{outcome="handed_out"} 1`) {
 		t.Error("the metrics do not count them")
 	}

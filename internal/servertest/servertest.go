@@ -100,6 +100,12 @@ func StartNginx(t testing.TB, config, addr string) {
 		t.Fatalf("servertest: nginx -t: %v\n%s", err, out)
 	}
 	s := &supervised{name: "nginx", dir: dir, last: "TERM"} // KILL would leave its workers
+	s.serve(t, line, addr)
+}
+
+// serve starts the server, which lives until the test ends, and returns when it listens.
+func (s *supervised) serve(t testing.TB, line []string, addr string) {
+	t.Helper()
 	failIf(t, s.start(line, func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		if err != nil {
@@ -129,22 +135,10 @@ func StartPHP(t testing.TB, script string, env ...string) (addr string, log func
 	script, err = filepath.Abs(script)
 	failIf(t, err)
 	s := &supervised{name: "php", dir: dir, last: "KILL"}
-	line := slices.Concat([]string{"env"}, env, []string{
+	s.serve(t, slices.Concat([]string{"env"}, env, []string{
 		program, "-d", "error_reporting=-1", "-d", "display_errors=0", "-d", "log_errors=1", "-d", "opcache.enable=0",
 		"-S", addr, script,
-	})
-	failIf(t, s.start(line, func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	}))
-	t.Cleanup(func() {
-		if err := s.end("TERM"); err != nil {
-			t.Error(err)
-		}
-	})
+	}), addr)
 	return addr, func() string {
 		text, err := os.ReadFile(filepath.Join(dir, "log"))
 		failIf(t, err)

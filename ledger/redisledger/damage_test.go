@@ -533,7 +533,7 @@ func TestHealthyRecordsAreSound(t *testing.T) {
 	}
 }
 
-// What is kept of a batch is damaged: its claims decide nothing, whoever needs one fences
+// What is kept of a batch is damaged: its claims decide nothing, a claim that needs it fences
 // the sale, and names every buyer of the batch. Other batches are sound, and so is what
 // needs the line alone. Loaded again, all have the orders that they had.
 func TestADamagedBatch(t *testing.T) {

@@ -22,7 +22,8 @@ func TestTimesNameAnotherYear(t *testing.T) {
 
 	got := strings.Fields(
 		b.text(`(await import(document.querySelector('link[href$="/format.js"]').href).then(({ time, day }) => {
-		const now = Date.parse("2026-06-15T12:00:00Z"), other = Date.parse("2027-06-15T12:00:00Z"), same = Date.parse("2026-07-20T12:00:00Z");
+		const now = Date.parse("2026-06-15T12:00:00Z"), other = Date.parse("2027-06-15T12:00:00Z");
+		const same = Date.parse("2026-07-20T12:00:00Z");
 		return [time(other, now), day(other, now), time(same, now), day(same, now), time(now, other), time(now, now)]
 			.map((text) => text.match(/20\d\d/)?.[0] ?? "none").join(" ");
 	}))`))

@@ -30,7 +30,9 @@ func TestGuideFirstSale(t *testing.T) {
 	out := sh(t, dir, replaceAll(t, commands, "URL=http://127.0.0.1:8080", "URL="+s.url, "\nORDER=",
 		"\nuntil ./sluice order list --sale mug | grep -q alice; do sleep 0.01; done\nORDER="),
 		append(environment(), "SLUICE_URL="+s.url)...)
-	for _, want := range []string{`"state":"open"`, `"status":"queued"`, `"status":"paid"`, `"action":"pay"`, `"ok":true`} {
+	for _, want := range []string{
+		`"state":"open"`, `"status":"queued"`, `"status":"paid"`, `"action":"pay"`, `"ok":true`,
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not print %s:\n%s", want, out)
 		}
