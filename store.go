@@ -12,6 +12,7 @@ import (
 type Store interface {
 	SaleStore
 	OrderStore
+	ImportStore
 	SettleStore
 	RestockStore
 	LoadStore

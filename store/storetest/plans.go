@@ -56,6 +56,8 @@ var arguments = map[string]string{
 	"HaveLedger":  "text text now now",
 	"ExtendOrder": "now now now order now", "LockPending": "orders", "Expiring": "now now now zero none page",
 
+	"Import.LastOrder": "sale",
+
 	"Lists.LockBuyerList": "sale allow", "Lists.SetLastGeneration": "one sale allow",
 	"Lists.PublishBuyerList": "one one now sale allow", "Lists.SelectBuyerLists": "",
 	"Lists.AddListed": "sale allow one orders", "Lists.SelectListed": "sale allow one buyer page",

@@ -111,6 +111,7 @@ var alone = []storeTest{
 	{"UnstorableIsForGood", testUnstorable},
 
 	{"OldEpochsBringNothingNew", testOldEpochs},
+	{"Import", testImport},
 
 	{"StateMachine", testStateMachine},
 	{"ChangeOfOthersOrders", testChangeOfOthers},
