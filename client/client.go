@@ -105,7 +105,7 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	sender, kind := c.http, "application/json"
 	switch given := r.body.(type) {
 	case nil:
-	case io.Reader: // a list: it takes as long as it takes
+	case io.Reader: // a list, or orders: it takes as long as it takes
 		long := *c.http
 		long.Timeout = 0
 		sender, kind, body = &long, "text/plain; charset=utf-8", given
@@ -124,7 +124,7 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 		req.Header[name] = values
 	}
 	req.Header.Set("Accept", "application/json")
-	if body != nil {
+	if body != nil && r.header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", kind)
 	}
 	if r.bearer != "" {

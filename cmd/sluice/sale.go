@@ -30,6 +30,7 @@ func (a *app) saleCommand() *cobra.Command {
 		verb(a, "resume SALE", "End a pause", (*client.Client).ResumeSale, a.printSale),
 		verb(a, "close SALE", "End a sale now; its orders stay as they are", (*client.Client).CloseSale, a.printSale),
 		a.salePatch(), a.saleRestock(), a.saleCheck(), a.saleDelete(),
+		a.saleImport(), a.saleExport(),
 		a.saleBuyers(sluice.AllowList, "Upload who may buy at a sale",
 			"The allow list says who may buy, at a sale created or patched with --eligibility list."),
 		a.saleBuyers(sluice.DenyList, "Upload who may not buy at a sale",
@@ -214,16 +215,24 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 func (a *app) uploadBuyers(ctx context.Context, c *client.Client, sale sluice.SaleID, kind sluice.ListKind,
 	path string,
 ) (api.BuyerList, error) {
-	var body io.Reader = a.stdin
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return api.BuyerList{}, usage(err)
-		}
-		defer f.Close()
-		body = f
+	body, err := a.input(path)
+	if err != nil {
+		return api.BuyerList{}, err
 	}
+	defer body.Close()
 	return c.ReplaceBuyers(ctx, sale, kind, body)
+}
+
+// input is a file, or standard input.
+func (a *app) input(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(a.stdin), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usage(err)
+	}
+	return f, nil
 }
 
 func exportBuyers(ctx context.Context, c *client.Client, sale sluice.SaleID, kind sluice.ListKind,

@@ -35,6 +35,7 @@ func TestAnswersFitTheDocument(t *testing.T) {
 // notProvoked are answers that this test cannot have, and why.
 var notProvoked = map[string]string{
 	"PUT /v1/admin/sales/{sale}/lists/{list} 413":    "five million buyers",
+	"POST /v1/admin/sales/{sale}/import 413":         "200,000 orders",
 	"PUT /v1/admin/sales/{sale}/lists/{list} 409":    "two uploads of one list that overtake each other",
 	"DELETE /v1/admin/sales/{sale}/lists/{list} 409": "two changes of one list that overtake each other",
 	"POST /v1/admin/sales/{sale}/rebuild 409":        "a sale that was archived",
@@ -102,7 +103,7 @@ func (o *operation) missing(sale string) string {
 // body is a right one, empty if there is none.
 func (o *operation) body(t *testing.T) string {
 	if o.RequestBody == nil || o.RequestBody.Value.Content["application/json"] == nil {
-		return map[bool]string{true: "ann"}[o.method == http.MethodPut]
+		return map[bool]string{true: "ann,1,WC-1"}[o.RequestBody != nil]
 	}
 	example := o.RequestBody.Value.Content["application/json"].Example
 	if example == nil {
@@ -118,8 +119,11 @@ func (o *operation) body(t *testing.T) string {
 // headers are all but the token.
 func (o *operation) headers(c *checked, token bool) []string {
 	var headers []string
-	if o.method == http.MethodPut {
+	switch {
+	case o.method == http.MethodPut:
 		headers = append(headers, "Content-Type: text/plain")
+	case strings.HasSuffix(o.path, "/import"):
+		headers = append(headers, "Content-Type: text/csv")
 	}
 	if strings.HasSuffix(o.path, "/orders") && o.method == http.MethodPost {
 		headers = append(headers, "Idempotency-Key: attempt-1")
@@ -254,6 +258,13 @@ func (c *checked) selling() {
 	c.call(409, false, "POST", order+"/cancel", "", c.auth("alice"))
 	admin(200, "POST", "/v1/admin/orders/"+id+"/refund", "")
 	admin(200, "POST", "/v1/admin/sales/phone/restock", `{"id":"delivery","delta":5}`)
+	admin(201, "POST", "/v1/admin/sales", saleJSON("next", `opens_at="2039-01-01T00:00:00Z"`))
+	for sale, want := range map[string]int{"next": 200, "phone": 409} {
+		if _, wrong := c.judge(want, "POST", "/v1/admin/sales/"+sale+"/import", "ann,1,WC-1\n", c.key(),
+			"Content-Type: text/csv"); wrong != nil {
+			c.t.Error(wrong)
+		}
+	}
 	admin(200, "POST", "/v1/admin/sales/phone/pause", "")
 	admin(200, "POST", "/v1/admin/sales/phone/resume", "")
 	admin(200, "GET", "/v1/admin/sales/phone/audit", "")

@@ -23,6 +23,7 @@ var messages = []any{
 	api.DeliveryPage{},
 	sluice.Erased{},
 	api.EventPage{},
+	api.Imported{},
 	api.OrderHistory{},
 	api.OrderPage{},
 	api.Placed{},

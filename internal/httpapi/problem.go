@@ -142,6 +142,12 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 		encodeRefusal(known.Problem).write(w, known.after)
 	} else if state, ok := errors.AsType[*sluice.StateError](err); ok {
 		problem(w, api.CodeSaleState, state.Detail)
+	} else if wrong, ok := errors.AsType[*sluice.ImportError](err); ok {
+		code := api.CodeBadRequest
+		if wrong.Conflict {
+			code = api.CodeSaleState
+		}
+		problem(w, code, "nothing was imported:\n"+wrong.Text("\n"))
 	} else if ended, ok := errors.AsType[*sluice.OrderStateError](err); ok {
 		problem(w, api.CodeOrderEnded, fmt.Sprintf("the order is %s; %s is not possible", ended.Status, ended.Action))
 	} else if paid, ok := errors.AsType[*sluice.PaymentConflictError](err); ok {
