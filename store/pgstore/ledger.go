@@ -30,11 +30,12 @@ type Ledger struct {
 	now   func() time.Time // nil: the database's clock
 	pool  *pgxpool.Pool    // its own: claims take no connection from the store
 
-	marks    sync.Map // sluice.SaleID to *mark
-	share    share
-	sweeping sweeping
-	calls    atomic.Int64 // number of the last call of Permits
-	closed   atomic.Bool
+	marks     sync.Map // sluice.SaleID to mark
+	standings sync.Map // sluice.SaleID to *standing
+	share     share
+	sweeping  sweeping
+	calls     atomic.Int64 // number of the last call of Permits
+	closed    atomic.Bool
 }
 
 var _ sluice.Ledger = (*Ledger)(nil)
@@ -55,7 +56,7 @@ func (s *Store) ledger(node string, now func() time.Time) (*Ledger, error) {
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		err := s.session.afterConnect(ctx, conn)
 		if err == nil && !s.session.pooled.Load() {
-			_, err = conn.Exec(ctx, "SELECT "+calls(ledgerLimits, false))
+			_, err = conn.Exec(ctx, "SELECT "+calls(ledgerSettings, false))
 		}
 		return err
 	}
@@ -103,7 +104,11 @@ const (
 	loadTimeout   = 10 * time.Minute
 )
 
-var ledgerLimits = []setting{{"lock_timeout", "2s"}, {idleSetting, "3s"}}
+// Every statement has an index to use, and a plan that was made while the tables were
+// small must not read them as a whole when they no longer are.
+var ledgerSettings = []setting{
+	{"lock_timeout", "2s"}, {idleSetting, "3s"}, {"enable_seqscan", "off"}, {"jit", "off"},
+}
 
 // held is a sale as a transaction finds it that holds its rows.
 type held struct {
@@ -325,10 +330,10 @@ func (l *Ledger) within(ctx context.Context, sale sluice.SaleID, timeout time.Du
 	})
 }
 
-// queueLimits bounds the waits of a transaction where its connection does not.
+// queueLimits sets for a transaction what its connection does not keep.
 func (l *Ledger) queueLimits(b *pgx.Batch) {
 	if l.store.session.pooled.Load() {
 		b.Queue(l.store.session.local)
-		b.Queue("SELECT " + calls(ledgerLimits, true))
+		b.Queue("SELECT " + calls(ledgerSettings, true))
 	}
 }

@@ -17,8 +17,8 @@ import (
 // maxClaims is how many claims one transaction decides.
 const maxClaims = 1000
 
-// Claim implements sluice.Decider. Up to 1,000 claims are one transaction, in two
-// round trips.
+// Claim implements sluice.Decider. Up to 1,000 claims are one transaction, in one round
+// trip or two.
 func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Claim) (_ []sluice.Decision, err error) {
 	defer l.wrap(&err, "claim sale=%s", id)
 	decisions := make([]sluice.Decision, 0, len(claims))
@@ -68,18 +68,15 @@ func (l *Ledger) decideOrSplit(ctx context.Context, id sluice.SaleID, claims []s
 	return decided, nil
 }
 
-// claim decides one batch. All is read in one round trip, under the lock of the
-// sale's row; what comes of it is written, and committed, in another. Without
-// anything to write the transaction is rolled back, which needs no disk.
+// claim decides one batch. Unless one round trip is enough (fresh), all is read in one,
+// under the lock of the sale's row; what comes of it is written, and committed, in
+// another. Without anything to write the transaction is rolled back, which needs no disk.
 func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, claims []sluice.Claim,
 ) ([]sluice.Decision, error) {
 	m := l.markOf(id)
-	d := &deciding{
-		l: l, claims: claims, decisions: make([]sluice.Decision, len(claims)),
-		buyers: make(map[sluice.BuyerID]*buyer, len(claims)),
-	}
-	for i := range claims {
-		d.buyers[claims[i].Buyer] = nil
+	d := l.deciding(claims)
+	if done, err := d.fresh(ctx, conn, id, m); done || err != nil {
+		return d.decisions, err
 	}
 	loaded, err := d.read(ctx, conn, id)
 	if err != nil {
@@ -122,15 +119,21 @@ func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 	case end.String() != "COMMIT":
 		return nil, fmt.Errorf("the transaction ended with %s", end)
 	case inserted.got != inserted.want: // the store's own guard (I1): nothing was written
-		why := fmt.Sprintf("%s: the ledger has units of sale %s that the store's cap does not cover", sluice.FenceLost, id)
-		_, err := conn.Exec(ctx, setFence, id, why, d.held.Epoch)
-		d.refuse(sluice.Unavailable)
-		return d.decisions, err
+		return d.decisions, d.uncovered(ctx, conn, id, d.held.Epoch)
 	}
+	d.note(id, inserted.want)
 	if d.told > 0 {
 		l.tell(id, mark{d.held.Epoch, d.told})
 	}
 	return d.decisions, nil
+}
+
+// uncovered refuses a batch of which not every order was stored, and fences the sale.
+func (d *deciding) uncovered(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, epoch int64) error {
+	d.refuse(sluice.Unavailable)
+	why := fmt.Sprintf("%s: the ledger has units of sale %s that the store's cap does not cover", sluice.FenceLost, id)
+	_, err := conn.Exec(ctx, setFence, id, why, epoch)
+	return err
 }
 
 // collided deals with an order that another one keeps from being stored. Of the place
@@ -167,11 +170,15 @@ type deciding struct {
 	told      int64                     // the last sequence in the decisions
 }
 
-// buyer is what is known of a buyer's claims.
-type buyer struct {
-	sluice.Account
-	claims []sluice.Record
-	more   bool // there are claims that were not read
+func (l *Ledger) deciding(claims []sluice.Claim) *deciding {
+	d := &deciding{
+		l: l, claims: claims, decisions: make([]sluice.Decision, len(claims)),
+		buyers: make(map[sluice.BuyerID]*buyer, len(claims)),
+	}
+	for i := range claims {
+		d.buyers[claims[i].Buyer] = nil
+	}
+	return d
 }
 
 func (d *deciding) refuse(code sluice.Code) {
@@ -180,14 +187,6 @@ func (d *deciding) refuse(code sluice.Code) {
 	}
 }
 
-// fewClaims is how many claims of each buyer are read at once. Nearly no buyer has
-// more; of one who has, the claims that are asked for are looked up, and all are
-// counted, up to manyClaims.
-const (
-	fewClaims  = 100
-	manyClaims = 10_000
-)
-
 // read locks the sale and reads it, with the buyers' claims.
 func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID) (loaded bool, err error) {
 	asked := make([]string, 0, len(d.buyers))
@@ -195,10 +194,7 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 		asked = append(asked, string(b))
 	}
 	batch := &pgx.Batch{}
-	batch.Queue("BEGIN")
-	d.l.queueLimits(batch)
-	batch.Queue(lockSale, id)
-	batch.Queue(lockHeld, id)
+	d.queueLocks(batch, id)
 	batch.Queue(readStates, []string{string(id)}, d.l.node).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			loaded = true
@@ -217,101 +213,13 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 	return loaded, conn.SendBatch(ctx, batch).Close()
 }
 
-// know adds a claim of a buyer.
-func (d *deciding) know(r sluice.Record) {
-	b := d.buyers[r.Buyer]
-	if b == nil {
-		b = &buyer{}
-		d.buyers[r.Buyer] = b
-	}
-	if len(b.claims) == fewClaims {
-		b.more = true
-		return
-	}
-	b.add(r)
-}
-
-func (b *buyer) add(r sluice.Record) {
-	b.claims = append(b.claims, r)
-	b.Orders++
-	if r.Live {
-		b.Units += r.Quantity
-	}
-	if r.Unpaid {
-		b.Unpaid++
-	}
-}
-
-// claim returns what is known of a claim; nil if nothing is. There are few.
-func (b *buyer) claim(key sluice.Key) *sluice.Record {
-	for i := range b.claims {
-		if b.claims[i].Key == key {
-			return &b.claims[i]
-		}
-	}
-	return nil
-}
-
-// lookMore reads what is rare: promises of a load, and more of buyers with very many
-// claims.
-func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
-	var buyers, keys, many []string
-	for i := range d.claims {
-		if b := d.buyers[d.claims[i].Buyer]; b != nil && b.more {
-			buyers, keys = append(buyers, string(d.claims[i].Buyer)), append(keys, string(d.claims[i].Key))
-		}
-	}
-	for id, b := range d.buyers {
-		if b != nil && b.more {
-			many = append(many, string(id))
-		}
-	}
-	if len(many) > 0 {
-		rows, err := conn.Query(ctx, countsOfBuyers, d.held.Sale, many, manyClaims+1)
-		if err != nil {
-			return err
-		}
-		var id sluice.BuyerID
-		var have sluice.Account
-		if _, err := pgx.ForEachRow(rows, []any{&id, &have.Orders, &have.Units, &have.Unpaid}, func() error {
-			d.buyers[id].Account = have
-			return nil
-		}); err != nil {
-			return err
-		}
-		rows, err = conn.Query(ctx, claimsByKey, d.held.Sale, buyers, keys)
-		if err != nil {
-			return err
-		}
-		if err := scanRecords(rows, func(r sluice.Record) bool {
-			if b := d.buyers[r.Buyer]; b.claim(r.Key) == nil {
-				b.claims = append(b.claims, r)
-			}
-			return true
-		}); err != nil {
-			return err
-		}
-	}
-	if d.held.promised == 0 {
-		return nil
-	}
-	all := make([]string, 0, len(d.buyers))
-	for b := range d.buyers {
-		all = append(all, string(b))
-	}
-	rows, err := conn.Query(ctx, promisesOfBuyers, d.held.Sale, all)
-	if err != nil {
-		return err
-	}
-	return scanRecords(rows, func(r sluice.Record) bool {
-		b := d.buyers[r.Buyer]
-		if b == nil {
-			b = &buyer{}
-			d.buyers[r.Buyer] = b
-		}
-		b.add(r)
-		return true
-	})
+// queueLocks begins a transaction that holds the sale's rows. What it reads later, the
+// clock too, it reads under the locks.
+func (d *deciding) queueLocks(batch *pgx.Batch, id sluice.SaleID) {
+	batch.Queue("BEGIN")
+	d.l.queueLimits(batch)
+	batch.Queue(lockSale, id)
+	batch.Queue(lockHeld, id)
 }
 
 // decide answers the claims, one after the other, and returns what is to be written;
@@ -390,19 +298,6 @@ func (d *deciding) one(v *sluice.Verdict, b *buyer, c *sluice.Claim) sluice.Deci
 
 // Statements of claims. Their first argument is the sale.
 const (
-	recordColumns  = `buyer_id, claim_key, order_id, quantity, meta, sale_id, epoch, seq, terms, accepted_at`
-	orderRecord    = recordColumns + `, status IN ('pending', 'paid'), unpaid`
-	promisedRecord = recordColumns + `, true, false`
-
-	claimsByKey = `SELECT ` + orderRecord + ` FROM orders
-		WHERE sale_id = $1 AND (buyer_id, claim_key) IN (SELECT * FROM unnest($2::text[], $3::text[]))`
-	countsOfBuyers = `SELECT b.id, count(*), coalesce(sum(quantity) FILTER (WHERE status IN ('pending', 'paid')), 0)::bigint,
-			count(*) FILTER (WHERE unpaid)
-		FROM unnest($2::text[]) AS b (id), LATERAL (
-		SELECT quantity, status, unpaid FROM orders WHERE buyer_id = b.id AND sale_id = $1 LIMIT $3) o GROUP BY b.id`
-	promisesOfBuyers = `SELECT ` + promisedRecord + ` FROM ledger_promises p
-		WHERE sale_id = $1 AND buyer_id = ANY ($2::text[])
-		AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id)`
 	lastSeq = `SELECT coalesce(max(seq), 0) FROM orders WHERE sale_id = $1 AND epoch = $2 AND bucket = 0`
 
 	setFence    = `UPDATE ledger_sales SET fence = $2 WHERE sale_id = $1 AND epoch = $3 AND fence = ''`
@@ -415,25 +310,3 @@ const (
 		FROM sale WHERE sale_id = $1
 	)` + insertRows
 )
-
-// claimsOfBuyers has no argument for the limit: the planner would guess at it, and plan
-// each batch again.
-var claimsOfBuyers = fmt.Sprintf(`SELECT o.* FROM unnest($2::text[]) AS b (id), LATERAL (
-	SELECT `+orderRecord+` FROM orders WHERE buyer_id = b.id AND sale_id = $1 LIMIT %d) o`, fewClaims+1)
-
-// scanRecords reads rows of recordColumns, and whether the claim is live and ended
-// unpaid, until yield returns false.
-func scanRecords(rows pgx.Rows, yield func(sluice.Record) bool) error {
-	defer rows.Close()
-	for rows.Next() {
-		var r sluice.Record
-		if err := rows.Scan(&r.Buyer, &r.Key, &r.Order, &r.Quantity, &r.Meta, &r.Sale, &r.Epoch, &r.Seq, &r.Terms, &r.At,
-			&r.Live, &r.Unpaid); err != nil {
-			return err
-		}
-		if r.At = sqlcore.WholeMillis(r.At); !yield(r) {
-			return nil
-		}
-	}
-	return rows.Err()
-}

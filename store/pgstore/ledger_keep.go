@@ -195,6 +195,7 @@ func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err e
 	}
 	if err == nil {
 		l.marks.Delete(id)
+		l.standings.Delete(id)
 	}
 	return err
 }

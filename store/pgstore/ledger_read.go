@@ -226,9 +226,9 @@ func (l *Ledger) query(ctx context.Context, query string, yield func(sluice.Reco
 }
 
 const (
-	find = `SELECT ` + orderRecord + ` FROM orders WHERE order_id = $2 AND sale_id = $1
+	find = `SELECT ` + orderRecord + ` FROM (SELECT * FROM orders WHERE order_id = $2 LIMIT 1) o WHERE sale_id = $1
 		UNION ALL SELECT ` + promisedRecord + ` FROM ledger_promises WHERE sale_id = $1 AND order_id = $2`
-	recall = `SELECT ` + orderRecord + ` FROM orders WHERE sale_id = $1 AND buyer_id = $2 AND claim_key = $3
+	recall = `SELECT ` + orderRecord + ` FROM (VALUES ($2::text, $3::text)) AS c (buyer, key), orders WHERE ` + theClaim + `
 		UNION ALL SELECT ` + promisedRecord + ` FROM ledger_promises
 			WHERE sale_id = $1 AND buyer_id = $2 AND claim_key = $3`
 	promisesOfSale = `SELECT ` + promisedRecord + ` FROM ledger_promises p

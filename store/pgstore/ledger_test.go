@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -318,6 +319,11 @@ func TestABuyerWithManyClaims(t *testing.T) {
 func everyStatement(t *testing.T, url string) {
 	t.Helper()
 	store, l, _ := sellAt(t, url, func(s *sluice.Sale) { s.MaxPerBuyer = 200 })
+	for i := range 3 { // the first is no different; the others are decided in one round trip
+		if got := codes(t, l, "sale", claimOf(fmt.Sprint("new-", i), i)); got[sluice.Accepted] != 1 {
+			t.Fatalf("%v, want it accepted", got)
+		}
+	}
 	promised := claimOf("ann", 1)
 	if err := store.FenceSale(t.Context(), "sale", 1, "a test"); err != nil {
 		t.Fatal(err)
@@ -359,14 +365,14 @@ func everyStatement(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	readings, err := l.Read(t.Context(), []sluice.SaleID{"sale", "other"})
-	if err != nil || readings[0].Taken != 151 || readings[0].Seq != 151 || readings[0].CooldownUntil.IsZero() {
-		t.Errorf("%+v, %v; want 151 taken, and a cooldown", readings, err)
+	if err != nil || readings[0].Taken != 154 || readings[0].Seq != 151 || readings[0].CooldownUntil.IsZero() {
+		t.Errorf("%+v, %v; want 154 taken, and a cooldown", readings, err)
 	}
 	records, holders := 0, map[sluice.BuyerID]bool{}
 	err = errors.Join(
 		l.Records(t.Context(), "sale", func(sluice.Record) bool { records++; return true }),
 		l.Holders(t.Context(), "sale", func(b sluice.BuyerID) bool { holders[b] = true; return true }))
-	if err != nil || records != 151 || len(holders) != 2 {
+	if err != nil || records != 154 || len(holders) != 5 {
 		t.Errorf("%d records, %d holders, %v", records, len(holders), err)
 	}
 	for _, c := range []sluice.Claim{promised, claims[7]} {
@@ -633,6 +639,7 @@ func TestSalesThatHang(t *testing.T) {
 // clock is read after the lock, so nothing is accepted (I8).
 func TestTheClockIsReadAfterTheLocks(t *testing.T) {
 	_, l, pool := sell(t, func(*sluice.Sale) {})
+	codes(t, l, "sale", claimOf("bob", 1)) // so that the next batch is one round trip
 	if _, err := pool.Exec(t.Context(),
 		"UPDATE ledger_sales SET closes_at = date_trunc('milliseconds', clock_timestamp()) + interval '3 s'"); err != nil {
 		t.Fatal(err)
@@ -681,4 +688,132 @@ func TestAClaimThatTheDatabaseRefuses(t *testing.T) {
 	if decisions, err := l.Claim(t.Context(), "sale", []sluice.Claim{claimOf("eve", 2)}); err == nil {
 		t.Errorf("alone it is %v, want the database's error", decisions)
 	}
+}
+
+// A batch of new buyers is decided in one round trip, but only while everything that it is
+// decided by is as it was: otherwise nothing is written, and it is decided as any other.
+func TestABatchOfNewBuyers(t *testing.T) {
+	t.Parallel()
+	type row struct{ taken, seq, orders int64 }
+	store, l, pool := sell(t, func(*sluice.Sale) {})
+	rows := func(t *testing.T, id sluice.SaleID) (r row) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), `SELECT taken, seq, (SELECT count(*) FROM orders WHERE sale_id = id)
+			FROM sales JOIN ledger_sales ON sale_id = id WHERE id = $1`, id).Scan(&r.taken, &r.seq, &r.orders); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	two := func(c ...sluice.Claim) []sluice.Claim { return append(c, claimOf("cid", 1)) }
+	for name, test := range map[string]struct {
+		change string // of every sale: each test has its own
+		claims []sluice.Claim
+		done   bool
+	}{
+		"unchanged":               {done: true, change: `SELECT`, claims: two(claimOf("dan", 1))},
+		"a cooldown that is over": {done: true, change: `UPDATE ledger_sales SET cooldown = 9, cooldown_until = now()`},
+		"another batch before":    {done: true, change: `UPDATE ledger_sales SET seq = 7, told = told || '{"two": 7}'`},
+		"two units":               {done: true, change: `SELECT`, claims: []sluice.Claim{withQuantity(claimOf("dan", 1), 2)}},
+
+		"a buyer who has an order": {change: `SELECT`, claims: two(claimOf("ann", 2))},
+		"a claim again":            {change: `SELECT`, claims: two(claimOf("ann", 1))},
+		"a buyer twice":            {change: `SELECT`, claims: two(claimOf("cid", 2))},
+		"over the limit":           {change: `SELECT`, claims: []sluice.Claim{withQuantity(claimOf("dan", 1), 3)}},
+		"refused by the database":  {change: `ALTER TABLE orders ADD CHECK (buyer_id <> 'eve')`, claims: two(claimOf("eve", 1))},
+
+		"other terms":            {change: `UPDATE ledger_sales SET version = version + 1`},
+		"paused":                 {change: `UPDATE ledger_sales SET paused = true`},
+		"not open":               {change: `UPDATE ledger_sales SET opens_at = now() + interval '1 h', closes_at = NULL`},
+		"closed":                 {change: `UPDATE ledger_sales SET closes_at = now(), opens_at = now() - interval '1 h'`},
+		"no units":               {change: `UPDATE ledger_sales SET total = 1`},
+		"too few units":          {change: `UPDATE ledger_sales SET total = 2`, claims: two(claimOf("dan", 1))},
+		"promises":               {change: `UPDATE ledger_sales SET promised = 1`},
+		"a reopening":            {change: `UPDATE ledger_sales SET reopened = 9`},
+		"a cooldown":             {change: `UPDATE ledger_sales SET cooldown = 9, cooldown_until = now() + interval '1 h'`},
+		"an older copy":          {change: `UPDATE ledger_sales SET told = '{}'`},
+		"a fence":                {change: `UPDATE ledger_sales SET fence = 'a test'`},
+		"another epoch":          {change: `UPDATE ledger_sales SET epoch = 2`},
+		"the epoch of the store": {change: `UPDATE sales SET epoch = 2`},
+		"the store is behind":    {change: `UPDATE sales SET loaded_epoch = 0`},
+		"a fence of the store":   {change: `UPDATE sales SET fence = 'a test'`},
+		"archived":               {change: `UPDATE sales SET archived_at = now()`},
+		"the cap of the store":   {change: `UPDATE sales SET total = taken, cap = taken`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sale := sluice.NewSale()
+			sale.ID, sale.SKU, sale.Title = sluice.SaleID(strings.ReplaceAll(name, " ", "-")), "sku", "title"
+			sale.Price, sale.Total = sluice.Money{Amount: 1, Currency: "CNY"}, 1000
+			sale.MaxPerBuyer, sale.OpensAt = 2, time.Now().Add(-time.Hour)
+			if _, err := store.CreateSale(t.Context(), sale); err != nil {
+				t.Fatal(err)
+			}
+			load(t, store, l, sale.ID)
+			codes(t, l, sale.ID, claimOf("ann", 1))
+			if _, err := pool.Exec(t.Context(), test.change); err != nil {
+				t.Fatal(err)
+			}
+			claims, before := test.claims, rows(t, sale.ID)
+			if claims == nil {
+				claims = two()
+			}
+			decisions, done, err := l.Fresh(t.Context(), sale.ID, claims)
+			if err != nil || done != test.done {
+				t.Fatalf("decided %t, %v; want %t", done, err, test.done)
+			}
+			want := before
+			if done {
+				for i := range claims {
+					want.taken, want.seq, want.orders = want.taken+claims[i].Quantity, want.seq+1, want.orders+1
+					if d := decisions[i]; d.Code != sluice.Accepted || d.Order != claims[i].Order || d.Seq != want.seq {
+						t.Errorf("claim %d: %+v, want it accepted as %s at sequence %d", i, d, claims[i].Order, want.seq)
+					}
+				}
+			}
+			if got := rows(t, sale.ID); got != want {
+				t.Errorf("rows %+v, want %+v", got, want)
+			}
+			if !done {
+				return
+			}
+			again, err := l.Claim(t.Context(), sale.ID, claims)
+			for i := range again {
+				first := decisions[i]
+				if first.Replayed = true; !reflect.DeepEqual(again[i], first) {
+					t.Errorf("again: %+v, want %+v", again[i], first)
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A batch that is not of new buyers alone is the last that is tried in one round trip, until
+// there was one again; an old cooldown does not matter.
+func TestBatchesOfNewBuyersAreTriedAfterOne(t *testing.T) {
+	t.Parallel()
+	_, l, pool := sell(t, func(*sluice.Sale) {})
+	if _, err := pool.Exec(t.Context(), "UPDATE ledger_sales SET cooldown = 9, cooldown_until = now()"); err != nil {
+		t.Fatal(err)
+	}
+	fresh := func(c sluice.Claim, want bool) {
+		t.Helper()
+		if _, done, err := l.Fresh(t.Context(), "sale", []sluice.Claim{c}); err != nil || done != want {
+			t.Fatalf("%s: decided in one round trip %t, %v; want %t", c.Buyer, done, err, want)
+		}
+	}
+	ann := claimOf("ann", 1)
+	fresh(ann, false)
+	codes(t, l, "sale", ann)
+	fresh(claimOf("bob", 1), true)
+	fresh(ann, false)
+	fresh(claimOf("cid", 1), false)
+	codes(t, l, "sale", claimOf("dan", 1))
+	fresh(claimOf("eve", 1), true)
+}
+
+func withQuantity(c sluice.Claim, n int64) sluice.Claim {
+	c.Quantity = n
+	return c
 }

@@ -1,0 +1,88 @@
+package pgstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// A plan of the ledger's looks at few rows, also one that is made for any arguments while
+// the database knows nothing of the tables, or while they are small, and kept.
+func TestPlansOfTheLedger(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), servertest.Postgres(t), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l, err := s.Ledger("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := l.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	orders := func(sale string, from, upto int) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), `INSERT INTO orders (order_id, sale_id, buyer_id, claim_key, quantity, meta,
+				price_amount, currency, status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until,
+				updated_at)
+			SELECT $1 || n, $1, 'buyer-' || n, 'key-' || n, 1, '', 1, 'CNY', 'pending', '', 1, n, 1, 'one', now(), now(),
+				now() + interval '1 s', now() + interval '1 s', now() FROM generate_series($2::int, $3::int) AS n`,
+			sale, from, upto); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const asked = `'sale', '{new-1,new-2,buyer-7}'`
+	statements := map[string][2]string{
+		"claimsOfBuyers": {claimsOfBuyers, asked},
+		"countsOfBuyers": {countsOfBuyers, asked + ", 100"},
+		"claimsByKey":    {claimsByKey, asked + `, '{key-1,key-2,key-7}'`},
+		"recall":         {recall, `'sale', 'buyer-7', 'key-7'`},
+		"find":           {find, `'sale', 'sale7'`},
+	}
+	for name, st := range statements {
+		if _, err := conn.Exec(t.Context(), "PREPARE "+strings.ToLower(name)+" AS "+st[0]); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	check := func(when string) {
+		t.Helper()
+		for name, st := range statements {
+			var text string
+			if err := conn.QueryRow(t.Context(), fmt.Sprintf("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE %s (%s)",
+				strings.ToLower(name), st[1]), pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			var plans []struct{ Plan node }
+			if err := json.Unmarshal([]byte(text), &plans); err != nil {
+				t.Fatal(err)
+			}
+			if rows := plans[0].Plan.rows(); rows > 20 {
+				t.Errorf("%s, %s looks at %d rows:\n%s", when, name, rows, text)
+			}
+		}
+	}
+	if _, err := conn.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan"); err != nil {
+		t.Fatal(err)
+	}
+	orders("sale", 21, 300)
+	check("without statistics")
+	for _, statement := range []string{"TRUNCATE orders", "ANALYZE orders"} {
+		orders("sale", 1, 20)
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("with a small table") // the plans that are kept
+	orders("sale", 21, 3000)
+	check("after it has grown")
+}
