@@ -11,7 +11,7 @@ import (
 )
 
 // Everything at once: three servers, one Redis and one PostgreSQL, or PostgreSQL alone,
-// and at every moment something of it is killed, stopped or emptied.
+// and at every moment something of it is killed, frozen, stopped or emptied.
 func TestChaos(t *testing.T) {
 	t.Run("redis and postgres", func(t *testing.T) {
 		t.Parallel()
@@ -76,7 +76,7 @@ func (c *chaos) round(t *testing.T, r *rand.Rand, events int) {
 func (c *chaos) event(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	pause := func() { time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond) }
-	victim, what := c.servers[r.IntN(len(c.servers))], r.IntN(6)
+	victim, what := c.servers[r.IntN(len(c.servers))], r.IntN(8)
 	if c.redis == nil && (what == 3 || what == 5) { // the ledger, and nothing else
 		c.postgres.Kill(t)
 		pause()
@@ -105,5 +105,13 @@ func (c *chaos) event(t *testing.T, r *rand.Rand) {
 		victim.start()
 	case 5:
 		redisCommand(t, c.redis.Addr(), "SCRIPT FLUSH")
+	case 6: // in the midst of a batch: when it goes on, its transactions, leases and permits may be over
+		thaw := freeze(t, victim.cmd.Process.Pid)
+		time.Sleep(time.Duration(r.IntN(4500)) * time.Millisecond)
+		thaw()
+	case 7:
+		c.postgres.Stop(t)
+		pause()
+		c.postgres.Start(t)
 	}
 }
