@@ -41,7 +41,7 @@ ONLY := redis,http
 # How long each target of `make fuzz` runs.
 FUZZ := 10s
 
-.PHONY: help build test test-go race lint fmt bench bench-compare articles articles-faults demo referee soak fuzz install
+.PHONY: help build test test-go race lint fmt bench bench-compare articles articles-faults demo referee soak fuzz install release vulnerabilities
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,3 +96,9 @@ fuzz: ## every fuzz target for a while, each for FUZZ (default 10s)
 
 install: ## install the servers that the tests need and this machine lacks
 	@scripts/install.sh $(SERVERS)
+
+release: ## archives, packages, image, checksums of this commit in dist: docs/releases.md
+	go -C tools run ./release .. ../dist
+
+vulnerabilities: ## what is known of what the programs call; asks vuln.go.dev
+	$(tool) govulncheck ./...

@@ -246,7 +246,7 @@ func TestSystemdUnit(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"DynamicUser": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "CapabilityBoundingSet": "",
-		"ExecStart": "/usr/local/bin/sluice serve", "Environment": "SLUICE_DATA_DIR=%S/" + service["StateDirectory"],
+		"ExecStart": "sluice serve", "Environment": "SLUICE_DATA_DIR=%S/" + service["StateDirectory"],
 	} {
 		if got, ok := service[name]; !ok || got != want {
 			t.Errorf("sluice.service: %s=%s, want %s", name, got, want)
@@ -271,7 +271,7 @@ func TestSystemdUnit(t *testing.T) {
 		return
 	}
 	unit := filepath.Join(t.TempDir(), "sluice.service")
-	if err := os.WriteFile(unit, []byte(replaceAll(t, text, "/usr/local/bin/sluice", binary)), 0o600); err != nil {
+	if err := os.WriteFile(unit, []byte(replaceAll(t, text, "ExecStart=sluice", "ExecStart="+binary)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput(); err != nil || len(out) > 0 {
