@@ -13,6 +13,7 @@ if [ -n "$unformatted" ]; then
 fi
 go -C tools vet ./... || failed=1
 go -C tools run ./linter .. linux windows darwin || failed=1
+go tool -modfile=tools/go.mod actionlint || failed=1 # .github/workflows
 go test -count=1 -vet=off ./internal/archtest || failed=1
 # What runs under the race detector alone runs with -short, and must not ask for it.
 if grep -rn --include='*.go' 'testing\.Short()' engine internal client ./*.go; then
