@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -24,7 +25,8 @@ func TestFromALuaScript(t *testing.T) {
 	t.Parallel()
 	page := snippets(t, "docs/from-a-lua-script.md")
 	conf, users := next(t, &page, "conf", "appendfsync"), next(t, &page, "sh", "ACL SETUSER")
-	change, backend := next(t, &page, "sh", "GETSET"), next(t, &page, "java", "class Claim")
+	change, back := next(t, &page, "sh", "GETSET"), next(t, &page, "sh", "sale export")
+	backend := next(t, &page, "java", "class Claim")
 	servertest.Program(t, "redis", "redis-cli")
 	servertest.Program(t, "openssl", "openssl")
 	dir := t.TempDir()
@@ -61,7 +63,7 @@ func TestFromALuaScript(t *testing.T) {
 	rushWithLeastRights(t, s, func() {
 		sh(t, dir, "set -a; . ./redis-admin.env; redis-cli -p "+port(redis)+" FLUSHALL", env...)
 	})
-	changeOver(t, s, dir, change, env)
+	changeOver(t, s, dir, change, back, env)
 	t.Run("from a backend", func(t *testing.T) { claimFromBackend(t, s, backend, env) })
 }
 
@@ -90,8 +92,9 @@ func rushWithLeastRights(t *testing.T, s *server, flush func()) {
 	verify(t, s, rush, total+more, perBuyer)
 }
 
-// changeOver sells a part of voucher 10 by the script, and the rest by Sluice.
-func changeOver(t *testing.T, s *server, dir, commands string, env []string) {
+// changeOver sells a part of voucher 10 by the script, and the rest by Sluice; then it
+// goes back.
+func changeOver(t *testing.T, s *server, dir, commands, back string, env []string) {
 	shop := servertest.StartRedis(t)
 	cli := "redis-cli -p " + port(shop) + " "
 	script := absolute(t, "../../internal/method/s2.lua")
@@ -121,17 +124,62 @@ func changeOver(t *testing.T, s *server, dir, commands string, env []string) {
 		t.Errorf("after the change-over the script answers %s, want 1", got)
 	}
 	awaitState(t, []*server{s}, "voucher-10", sluice.StateOpen)
-	place := func(name string) string {
-		_, err := buyer(t, s.url, sluice.BuyerID(name), client.Options{}).Place(t.Context(), "voucher-10", client.NewKey(),
+	place := func(name string) (sluice.OrderID, string) {
+		placed, err := buyer(t, s.url, sluice.BuyerID(name), client.Options{}).Place(t.Context(), "voucher-10", client.NewKey(),
 			api.PlaceOrder{Quantity: 1})
-		return client.CodeOf(err)
+		return placed.OrderID, client.CodeOf(err)
 	}
-	await(t, "the list of earlier winners", func() bool { return place("1000") == "forbidden" })
-	for i, want := range []string{"forbidden", "", "", "", "sold_out"} { // two are left, one came back
-		if got := place(fmt.Sprint(1002 + i)); got != want {
-			t.Errorf("buyer %d gets %q, want %q", 1002+i, got, want)
+	awaitAvailable(t, s, "voucher-10", 3) // two are left, one came back
+	var placed []sluice.OrderID
+	for i, want := range []string{"buyer_limit", "buyer_limit", "", "", "", "sold_out"} {
+		order, got := place(fmt.Sprint(1001 + i))
+		if got != want {
+			t.Errorf("buyer %d gets %q, want %q", 1001+i, got, want)
+		}
+		placed = append(placed, order)
+	}
+	awaitStored(t, s, "voucher-10")
+	audit(t, s, "voucher-10", 0, "of what was imported and sold")
+
+	// Back: one is paid, one cancelled, one waits until it is paid.
+	back = replaceAll(t, back, "-p 6379", "-p "+port(shop))
+	pay := func(order sluice.OrderID) {
+		t.Helper()
+		if _, err := s.merchant().PayOrder(t.Context(), order, "pay-"+string(order)); err != nil {
+			t.Fatal(err)
 		}
 	}
+	pay(placed[2])
+	if _, err := s.merchant().AdminCancelOrder(t.Context(), placed[3]); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-eu", "-c", back)
+	cmd.Dir, cmd.Env = dir, env
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "unpaid") {
+		t.Errorf("back with an unpaid order: %v, %s", err, out)
+	}
+	pay(placed[4])
+	awaitAvailable(t, s, "voucher-10", 1)
+	if out := sh(t, dir, back, env...); !strings.Contains(out, "OK") {
+		t.Errorf("back: %s", out)
+	}
+	for _, user := range []string{"1001", "1002", "1003", "1005"} {
+		if got := sell(user); got != "2" {
+			t.Errorf("user %s has an order, and the script answers %s", user, got)
+		}
+	}
+	if first, second := sell("1004"), sell("1000"); first != "0" || second != "1" { // both have none; one unit is left
+		t.Errorf("the script answers %s and %s", first, second)
+	}
+}
+
+// awaitAvailable waits until a sale has so many units left.
+func awaitAvailable(t *testing.T, s *server, sale sluice.SaleID, units int64) {
+	t.Helper()
+	await(t, "units of ended orders", func() bool {
+		now, err := s.merchant().AdminSale(t.Context(), sale)
+		return err == nil && now.Available != nil && *now.Available == units
+	})
 }
 
 // claimFromBackend: rates see the buyer's address, and a repeat gets the same order.
