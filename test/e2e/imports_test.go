@@ -19,18 +19,25 @@ import (
 // the same limits.
 func TestImport(t *testing.T) {
 	for name, on := range map[string]func(*testing.T) backends{
-		"sqlite":             func(*testing.T) backends { return backends{} },
+		"sqlite":             nil,
 		"redis and postgres": sharedBackends,
 		"postgres alone":     postgresAlone,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			importRound(t, startServer(t, on(t)))
+			if on == nil {
+				s := startServer(t, backends{})
+				importRound(t, s, s)
+				return
+			}
+			shared := on(t)
+			importRound(t, startServer(t, shared), startServer(t, shared))
 		})
 	}
 }
 
-func importRound(t *testing.T, s *server) {
+// importRound has a server import; another one watches the sale all the time.
+func importRound(t *testing.T, s, other *server) {
 	const total, perBuyer, more = 5000, 2, 2500
 	from := createSale(t, s, total, perBuyer)
 	awaitState(t, []*server{s}, from, sluice.StateOpen)
@@ -113,9 +120,9 @@ func importRound(t *testing.T, s *server) {
 	if _, err := s.merchant().OpenSale(t.Context(), to); err != nil {
 		t.Fatal(err)
 	}
-	awaitState(t, []*server{s}, to, sluice.StateOpen)
+	awaitState(t, []*server{s, other}, to, sluice.StateOpen)
 	code := func(name sluice.BuyerID) string {
-		c := buyer(t, s.url, name, client.Options{})
+		c := buyer(t, other.url, name, client.Options{})
 		_, err := c.Place(t.Context(), to, client.NewKey(), api.PlaceOrder{Quantity: perBuyer})
 		return client.CodeOf(err)
 	}
