@@ -125,8 +125,8 @@ func changeOver(t *testing.T, s *server, dir, commands, back string, env []strin
 	}
 	awaitState(t, []*server{s}, "voucher-10", sluice.StateOpen)
 	place := func(name string) (sluice.OrderID, string) {
-		placed, err := buyer(t, s.url, sluice.BuyerID(name), client.Options{}).Place(t.Context(), "voucher-10", client.NewKey(),
-			api.PlaceOrder{Quantity: 1})
+		c := buyer(t, s.url, sluice.BuyerID(name), client.Options{})
+		placed, err := c.Place(t.Context(), "voucher-10", client.NewKey(), api.PlaceOrder{Quantity: 1})
 		return placed.OrderID, client.CodeOf(err)
 	}
 	awaitAvailable(t, s, "voucher-10", 3) // two are left, one came back
