@@ -69,9 +69,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
@@ -128,19 +125,28 @@ func (a *app) root() *cobra.Command {
 		Long: "Sluice answers every buyer at once, never sells a unit twice, never loses an\n" +
 			"order it promised, and proves it afterwards.\n\n" +
 			"Start with:  sluice demo",
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		SilenceErrors: true,
+		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentFlags().StringVar(&a.configFile, "config", "", "read settings from `PATH` (YAML); also SLUICE_CONFIG")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(
-		a.serveCommand(), a.demoCommand(), a.loadCommand(), a.auditCommand(), a.backupCommand(),
-		a.saleCommand(), a.orderCommand(), a.buyerCommand(), a.deadLetterCommand(), a.eventsCommand(),
-		a.webhookCommand(), a.rebuildCommand(),
-		a.reconcileCommand(), a.adminCommand(), a.tokenCommand(), a.configCommand(), a.versionCommand(),
-	)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	under := func(title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+		for _, cmd := range commands {
+			cmd.GroupID = title
+			root.AddCommand(cmd)
+		}
+	}
+	under("Try it", a.demoCommand(), a.loadCommand())
+	under("Sell", a.saleCommand(), a.orderCommand(), a.buyerCommand(), a.tokenCommand())
+	under("Connect a shop", a.eventsCommand(), a.webhookCommand())
+	under("Run servers", a.serveCommand(), a.configCommand(), a.backupCommand(), a.adminCommand())
+	under("Prove and repair", a.auditCommand(), a.reconcileCommand(), a.rebuildCommand(), a.deadLetterCommand())
+	root.AddCommand(a.versionCommand())
 	group(root)
 	version := root.Flags().Bool("version", false, "print the version")
 	help := root.RunE
@@ -150,7 +156,12 @@ func (a *app) root() *cobra.Command {
 		}
 		return help(cmd, args)
 	}
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		group(completion)
+	}
 	strict(root)
+	a.complete(root)
 	return root
 }
 

@@ -129,7 +129,7 @@ func TestUsageIsExit1(t *testing.T) {
 		want string
 	}{
 		{[]string{"slae"}, "", `sluice: unknown command "slae"; did you mean sale?`},
-		{[]string{"frobnicate"}, "", `unknown command "frobnicate"; want admin, audit, backup, buyer, config, dead-letter, demo`},
+		{[]string{"frobnicate"}, "", `unknown command "frobnicate"; want admin, audit, backup, buyer, completion, config, dead-letter, demo`},
 		{[]string{"sale", "opn"}, "", `sluice: sale: unknown command "opn"; did you mean open?`},
 		{[]string{"config", "prnt"}, "", `did you mean print?`},
 		{[]string{"serve", "--lisen", "x"}, "", "unknown flag: --lisen; did you mean --listen?"},
