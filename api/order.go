@@ -20,6 +20,11 @@ type Placed struct {
 	Status   sluice.Status  `json:"status"` // always queued
 }
 
+// Buyer is who asks, as the shop's setting buyer_id spells it.
+type Buyer struct {
+	BuyerID sluice.BuyerID `json:"buyer_id"`
+}
+
 // Order is an order; the fields of the merchant's view are left out of the buyer's.
 type Order struct {
 	OrderID    sluice.OrderID  `json:"order_id"`

@@ -10,7 +10,7 @@ import (
 )
 
 // LatestEvent, as what to ask after, gives no events and the id of the last one.
-const LatestEvent = "latest"
+const LatestEvent = sluice.LatestEvent
 
 // Events returns up to limit (1 to 1000; 0: the server's default) events after
 // the one with this id, in order; from the first one if it is empty. Ask again

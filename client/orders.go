@@ -23,6 +23,12 @@ func (c *Client) Order(ctx context.Context, id sluice.OrderID) (api.Order, error
 	return call[api.Order](ctx, c, c.token, http.MethodGet, orderPath(id), nil)
 }
 
+// Buyer returns who the client's token is of, as the shop spells it.
+func (c *Client) Buyer(ctx context.Context) (sluice.BuyerID, error) {
+	buyer, err := call[api.Buyer](ctx, c, c.token, http.MethodGet, "/v1/buyer", nil)
+	return buyer.BuyerID, err
+}
+
 // Orders returns a page of the buyer's own orders.
 func (c *Client) Orders(ctx context.Context, filter sluice.OrderFilter) (api.OrderPage, error) {
 	return call[api.OrderPage](ctx, c, c.token, http.MethodGet, "/v1/orders"+orderQuery(filter), nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -25,6 +26,9 @@ const (
 
 // inStore, as a ledger, is the store: its database decides.
 const inStore = "store"
+
+// basePath is what needs no escaping, and is its own shortest form.
+var basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
 // kind names the sort of a backend: sqlite, redis, postgres, mysql or store.
 func kind(backend string) string {
@@ -56,6 +60,9 @@ func (c Config) Check() error {
 	c = c.withDefaults()
 	if err := httpapi.CheckOrigins(c.CORSOrigins); err != nil {
 		return err
+	}
+	if c.BasePath != "" && !basePath.MatchString(c.BasePath) {
+		return fmt.Errorf("base path %q: want one like /flash, without a slash at its end", c.BasePath)
 	}
 	switch c.BuyerID {
 	case "", auth.ExactID, auth.TrimmedID, auth.CasefoldID:

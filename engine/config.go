@@ -3,7 +3,9 @@ package engine
 import (
 	"cmp"
 	"log/slog"
+	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -59,6 +61,16 @@ type Config struct {
 	// required, since a login signs tokens for other services as well;
 	// "*" accepts those, too, and tokens for no audience.
 	BuyerIssuer, BuyerAudience string
+	// BasePath is the path under which the embedding shop serves the handlers, like
+	// "/flash": links, addresses in answers and the API's document have it, and the handlers
+	// take requests with and without it. Default: none.
+	BasePath string
+	// Identify returns the buyer whose session of the embedding shop a request comes with,
+	// "" if there is none; with an error it cannot say now, and the request is answered
+	// 503. It is asked about requests without a token, several at a time, and should be
+	// fast: it is asked about every claim. Requests that a page of another site has a
+	// browser make are refused before. Default: buyers have tokens.
+	Identify func(*http.Request) (sluice.BuyerID, error)
 	// BuyerID says which spellings of a buyer's id are one buyer: "exact" (default):
 	// each is one of its own; "trimmed": without white space at both ends; "casefold":
 	// neither case nor compatible characters count, too. All servers of a shop need the
@@ -138,7 +150,9 @@ type Config struct {
 	// Pages are the settings of the buyer's pages.
 	Pages Pages
 
-	Log *slog.Logger // default: silent
+	// Log receives what happens; default: warnings and errors to standard error.
+	// slog.New(slog.DiscardHandler) is silent.
+	Log *slog.Logger
 }
 
 // anyAudience accepts tokens for every audience, or for none.
@@ -153,7 +167,7 @@ func (c Config) withDefaults() Config {
 	c.Store = cmp.Or(c.Store, "sqlite:"+filepath.Join(c.DataDir, "store.db"))
 	c.Reconcile = cmp.Or(c.Reconcile, time.Minute)
 	c.TokenLife = cmp.Or(c.TokenLife, defaultTokenLife)
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Log = cmp.Or(c.Log, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	return c
 }
 

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -48,6 +47,7 @@ type Engine struct {
 	store     sluice.Store
 	board     *admission.Board
 	batcher   *admission.Batcher
+	gate      *admission.Gate
 	pipeline  *pipeline.Pipeline
 	follower  *follower
 	forgetter *forgetter
@@ -192,18 +192,19 @@ func (e *Engine) compose() error {
 		return err
 	}
 	eligibility := e.eligibility.compose(e, counts.Eligibility())
-	gate := admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID)
-	gate.Guard(e.eligibility.check, e.ledger)
-	counts.Gate(gate.Refused, e.batcher.InFlight, e.batcher.Permits)
+	e.gate = admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID)
+	e.gate.Guard(e.eligibility.check, e.ledger)
+	counts.Gate(e.gate.Refused, e.batcher.InFlight, e.batcher.Permits)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
 	e.connections.compose(e, proxies, counts)
 	options := httpapi.Options{
+		Base:        e.cfg.BasePath,
 		Eligibility: eligibility,
 		Proxies:     proxies,
 		Events:      httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress},
 		Origins:     e.cfg.CORSOrigins,
 		Refusing:    e.refuses,
-		Gate:        gate, Board: e.board, Control: e.control,
+		Gate:        e.gate, Board: e.board, Control: e.control,
 		Store: e.store, Ledger: e.ledger,
 		Audit:     e.Audit,
 		Ended:     e.ender.Wake,
@@ -212,6 +213,7 @@ func (e *Engine) compose() error {
 		Reconcile: e.Reconcile,
 		Kinds:     api.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},
 		Buyers:    e.who.verifier,
+		Identify:  e.cfg.Identify,
 		Admins:    e.who.admins, AdminDecided: counts.AdminActions(),
 		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
 		Claims: counts.Claims(func(sale sluice.SaleID) bool { return e.board.View(sale) != nil }, e.saleMetrics,
@@ -317,51 +319,6 @@ func (e *Engine) rulesChanged(rules map[sluice.SaleID]sluice.Rules) {
 	if err := e.folder.keepRules(rules); err != nil {
 		e.cfg.Log.Warn("the rules of the sales cannot be kept for a start without the store", "error", err)
 	}
-}
-
-// Handler returns the whole HTTP API.
-func (e *Engine) Handler() http.Handler { return e.server }
-
-// NewServer returns an http.Server for the whole API, with limits that keep slow,
-// idle and too many clients from holding it. NewPublicServer and NewAdminServer
-// return one for each of two listeners: the first has no routes for admins and no
-// metrics; the second has those, and the probes like the first. The caller serves
-// them and shuts them down.
-func (e *Engine) NewServer() *http.Server { return e.newServer(e.server, e.connections.public) }
-
-func (e *Engine) NewPublicServer() *http.Server {
-	return e.newServer(e.server.Public(), e.connections.public)
-}
-
-func (e *Engine) NewAdminServer() *http.Server {
-	return e.newServer(e.server.Admin(), e.connections.admin)
-}
-
-func (e *Engine) newServer(handler http.Handler, limit *httpapi.Connections) *http.Server {
-	server := httpapi.NewServer(handler, limit)
-	server.RegisterOnShutdown(e.server.CloseStreams)
-	return server
-}
-
-// listeners are the limits of what may connect.
-type listeners struct{ public, admin *httpapi.Connections }
-
-func (l *listeners) compose(e *Engine, proxies httpapi.Proxies, counts *metrics.Metrics) {
-	public, admin := httpapi.MostConnections()
-	l.public = httpapi.NewConnections(public, proxies, e.cfg.Log.With("listener", "public"))
-	l.admin = httpapi.NewConnections(admin, proxies, e.cfg.Log.With("listener", "admin"))
-	both := map[string]*httpapi.Connections{"public": l.public, "admin": l.admin}
-	counts.Connections(func() []metrics.Listener {
-		var all []metrics.Listener
-		for name, l := range both {
-			open, c := l.Counts()
-			all = append(all, metrics.Listener{
-				Name: name, Open: open, RefusedTotal: c.Total, RefusedAddress: c.Address,
-				ClosedIdle: c.Idle, AcceptErrors: c.Errors,
-			})
-		}
-		return all
-	})
 }
 
 // Node returns this server's name, AdminKey the merchant's key and BuyerSecret

@@ -27,6 +27,7 @@ type Pages struct {
 // newPages makes the buyer's pages of what the board knows.
 func (e *Engine) newPages() (*web.Pages, error) {
 	return web.New(pageSource{e.board}, web.Options{
+		Base: e.cfg.BasePath, Session: e.cfg.Identify != nil,
 		LoginURL: e.cfg.Pages.LoginURL, PayURL: e.cfg.Pages.PayURL,
 		Log: e.cfg.Log,
 	})

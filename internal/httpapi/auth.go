@@ -36,6 +36,12 @@ type tokenHandler func(http.ResponseWriter, *http.Request, auth.Token)
 func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text := bearer(r)
+		if text == "" && s.Identify != nil {
+			if buyer, ok := s.session(w, r); ok {
+				s.answerBuyer(w, r, auth.Token{Buyer: buyer}, next)
+			}
+			return
+		}
 		if text == "" {
 			s.refuseBuyer(w, r, api.CodeUnauthenticated, reasonNoToken,
 				"want the header Authorization: Bearer TOKEN, with a buyer's token")
@@ -43,13 +49,7 @@ func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 		}
 		token, err := s.Buyers.Verify(r.Context(), text)
 		if err == nil {
-			if !s.shares.enter(token.Buyer) {
-				s.refusedClaim(r, sluice.RateLimited.String(), "", "")
-				refusals[sluice.RateLimited].write(w, retryIn(time.Second))
-				return
-			}
-			defer s.shares.leave(token.Buyer)
-			next(w, r, token)
+			s.answerBuyer(w, r, token, next)
 			return
 		}
 		if !looksLikeToken(text) {
@@ -65,6 +65,42 @@ func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 		}
 		s.refuseBuyer(w, r, api.CodeUnauthenticated, tokenReason(err), err.Error())
 	}
+}
+
+// answerBuyer answers a buyer who has not too many requests under way.
+func (s *Server) answerBuyer(w http.ResponseWriter, r *http.Request, token auth.Token, next tokenHandler) {
+	if !s.shares.enter(token.Buyer) {
+		s.refusedClaim(r, sluice.RateLimited.String(), "", "")
+		refusals[sluice.RateLimited].write(w, retryIn(time.Second))
+		return
+	}
+	defer s.shares.leave(token.Buyer)
+	next(w, r, token)
+}
+
+// session returns the buyer whose session of the shop a request comes with, or answers
+// it. Browsers send sessions with requests that other sites have them make as well: of
+// those only what changes nothing is answered.
+func (s *Server) session(w http.ResponseWriter, r *http.Request) (sluice.BuyerID, bool) {
+	if err := s.forged.Check(r); err != nil {
+		s.refuseBuyer(w, r, api.CodeForbidden, reasonOrigin, "a page of another site may not act for a buyer of this one")
+		return "", false
+	}
+	buyer, err := s.Identify(r)
+	if err != nil {
+		s.Log.Warn("the shop cannot say who asks", "error", err)
+		s.refuseBuyer(w, r, sluice.Unavailable.String(), reasonNoKeys, "who asks is not known now; try again in a moment")
+		return "", false
+	}
+	if buyer == "" {
+		s.refuseBuyer(w, r, api.CodeUnauthenticated, reasonNoToken, "want a session of the shop, or a buyer's token")
+		return "", false
+	}
+	if buyer, err = s.Buyers.BuyerID(buyer); err != nil {
+		s.refuseBuyer(w, r, api.CodeUnauthenticated, reasonToken, "the session's buyer: "+err.Error())
+		return "", false
+	}
+	return buyer, true
 }
 
 // asAdmin answers the request if it comes with the key of an admin whose role

@@ -46,6 +46,7 @@ var matrix = map[string]httpapi.Access{
 	"POST /v1/sales/{sale}/orders":    httpapi.Buyers,
 	"POST /v1/sales/{sale}/challenge": httpapi.Buyers,
 	"POST /v1/sales/{sale}/ticket":    httpapi.Buyers,
+	"GET /v1/buyer":                   httpapi.Buyers,
 	"GET /v1/orders":                  httpapi.Buyers,
 	"GET /v1/orders/{order}":          httpapi.Buyers,
 	"POST /v1/orders/{order}/cancel":  httpapi.Buyers,

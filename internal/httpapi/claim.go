@@ -54,7 +54,7 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.T
 	switch {
 	case err == nil && decision.Code == sluice.Accepted:
 		s.Claims.Decided(sale, decision.Code)
-		writePlaced(w, sale, decision)
+		s.writePlaced(w, sale, decision)
 	case err == nil && decision.Code == sluice.BuyerLimit:
 		s.Claims.Decided(sale, decision.Code)
 		writeProblem(w, api.Problem{
@@ -120,7 +120,7 @@ func readClaim(r *http.Request, buyer sluice.BuyerID) (claim sluice.Claim, err e
 
 var replayed = []string{"true"}
 
-func writePlaced(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
+func (s *Server) writePlaced(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
 	body := bodies.Get().(*body)
 	defer bodies.Put(body)
 	body.Reset()
@@ -129,7 +129,7 @@ func writePlaced(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
 	h["Content-Length"] = []string{strconv.Itoa(body.Len())}
-	h["Location"] = []string{"/v1/orders/" + string(d.Order)}
+	h["Location"] = []string{s.Base + "/v1/orders/" + string(d.Order)}
 	if d.Replayed {
 		h["Idempotent-Replayed"] = replayed
 	}

@@ -24,11 +24,15 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/content"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // Options are what a Server is made of. All but Metrics, Now and Log are needed.
 type Options struct {
+	// Base is the path under which the shop serves all this, without a slash at its end;
+	// empty: none. Requests come without it.
+	Base   string
 	Events EventsOptions // of GET /v1/sales/{sale}/events
 	// Origins are those whose pages may use the buyers' half of the API, as
 	// CheckOrigins wants them; none unless given.
@@ -55,7 +59,10 @@ type Options struct {
 
 	Kinds  api.Ready // what /readyz says of node, ledger and store
 	Buyers *auth.Verifier
-	Admins *auth.Admins
+	// Identify returns the buyer of a request without a token, by a session of the shop,
+	// or no buyer; with an error it cannot say now. Nil: there are no sessions.
+	Identify func(*http.Request) (sluice.BuyerID, error)
+	Admins   *auth.Admins
 	// Proxies say whom to believe about where requests come from.
 	Proxies Proxies
 
@@ -119,6 +126,9 @@ type Server struct {
 	list    atomic.Pointer[saleList]
 	events  *fan
 	cors    *cors // nil: none
+	forged  *http.CrossOriginProtection
+
+	document func() *content.Answer
 
 	refusedLines refusedLines
 	unnamed      unnamed
@@ -139,6 +149,7 @@ func New(o Options) *Server {
 		o.AdminDecided = noCounter{}
 	}
 	s := &Server{Options: o, shares: newShares(o.Now()), refusedLines: newRefusedLines()}
+	s.forged, s.document = http.NewCrossOriginProtection(), newDocument(o.Base)
 	s.guesses = newGuesses(&s.Options)
 	s.whole = s.side(func(Route) bool { return true })
 	s.events, s.cors = newFan(o.Events, o.Board.View, o.Now), newCORS(o.Origins)

@@ -245,6 +245,7 @@ func (c *checked) selling() {
 			t.Fatal("the order is not stored")
 		}
 	}
+	c.call(200, false, "GET", "/v1/buyer", "", c.auth("alice"))
 	c.call(200, false, "GET", "/v1/orders?limit=10&sale=phone", "", c.auth("alice"))
 	c.call(404, false, "GET", order, "", c.auth("bob"))
 	admin(200, "GET", "/v1/admin/orders?limit=10", "")
@@ -410,7 +411,7 @@ func (c *checked) reading() {
 	}
 
 	const other = "/v1/orders/phone.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f"
-	for path, method := range map[string]string{"/v1/orders": "GET", other: "GET", other + "/cancel": "POST"} {
+	for path, method := range map[string]string{"/v1/buyer": "GET", "/v1/orders": "GET", other: "GET", other + "/cancel": "POST"} {
 		for range 2000 { // until the buyer has asked too often
 			if a := c.do(method, path, "", c.auth("greedy")); a.status == 429 {
 				_ = c.fits(a, method, path, "", c.auth("greedy"))

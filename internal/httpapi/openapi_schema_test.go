@@ -22,6 +22,7 @@ var messages = []any{
 	api.DeadLetterList{},
 	api.DeliveryPage{},
 	sluice.Erased{},
+	api.Buyer{},
 	api.EventPage{},
 	api.Imported{},
 	api.OrderHistory{},

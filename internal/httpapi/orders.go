@@ -15,6 +15,11 @@ import (
 	"github.com/sluicehq/sluice/internal/auth"
 )
 
+// showBuyer says who asks: pages that have a session and no token cannot know.
+func showBuyer(_ http.ResponseWriter, _ *http.Request, token auth.Token) (any, error) {
+	return api.Buyer{BuyerID: token.Buyer}, nil
+}
+
 // showOwnOrder shows a buyer's own order; another's is not found.
 func (s *Server) showOwnOrder(_ http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
 	order, err := s.order(r, token.Buyer)

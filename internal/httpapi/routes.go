@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	_ "embed"
@@ -81,6 +82,7 @@ func (s *Server) routes() []route {
 		s.buyer("POST /v1/sales/{sale}/orders", s.placeOrder),
 		s.buyer("POST /v1/sales/{sale}/challenge", s.buyers(s.makeChallenge)),
 		s.buyer("POST /v1/sales/{sale}/ticket", s.buyers(s.makeTicket)),
+		s.buyer("GET /v1/buyer", s.metered(s.buyers(showBuyer))),
 		s.buyer("GET /v1/orders", s.metered(s.buyers(s.listOwnOrders))),
 		s.buyer("GET /v1/orders/{order}", s.metered(s.buyers(s.showOwnOrder))),
 		s.buyer("POST /v1/orders/{order}/cancel", s.metered(s.buyers(s.cancelOwnOrder))),
@@ -187,6 +189,19 @@ func (s *Server) Public() http.Handler {
 func (s *Server) Admin() http.Handler {
 	admin := s.side(func(r Route) bool { return r.internal() || r.everywhere() })
 	return &admin
+}
+
+// Buyer returns the handler of the buyers' half of the API, and Page that of their pages.
+func (s *Server) Buyer() http.Handler {
+	buyer := s.side(func(r Route) bool { return !r.internal() && strings.Contains(r.Pattern, " /v1/") })
+	return &buyer
+}
+
+func (s *Server) Page() http.Handler {
+	page := s.side(func(r Route) bool {
+		return !r.internal() && !r.everywhere() && !strings.Contains(r.Pattern, " /v1/")
+	})
+	return &page
 }
 
 // internal reports whether the public has no business with a route.
@@ -358,11 +373,15 @@ var openAPIText []byte
 // keepReference is how long the document and its page may be kept.
 const keepReference = "public, max-age=300, stale-while-revalidate=86400"
 
-var openAPIAnswer = sync.OnceValue(func() *content.Answer {
-	return content.New(content.Form{Type: jsonType[0], Cache: keepReference, Level: gzip.BestCompression}, openAPIText)
-})
+func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) { s.document().ServeHTTP(w, r) }
 
-func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) { openAPIAnswer().ServeHTTP(w, r) }
+// newDocument is the document, with the path under which it is served, when it is asked for.
+func newDocument(base string) func() *content.Answer {
+	return sync.OnceValue(func() *content.Answer {
+		text := bytes.Replace(openAPIText, []byte(`"servers":[{"url":"/"}]`), []byte(`"servers":[{"url":"`+base+`/"}]`), 1)
+		return content.New(content.Form{Type: jsonType[0], Cache: keepReference, Level: gzip.BestCompression}, text)
+	})
+}
 
 // referenceText is the reference for people: one page, without script and without
 // a request to anywhere. It is made of the document and of reference.tmpl.html, with

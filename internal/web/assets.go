@@ -23,6 +23,7 @@ var static embed.FS
 // carry one hash of them all, so that scripts name each other by plain
 // relative paths, and a page never mixes two builds.
 type assets struct {
+	base  string // Options.Base
 	build string
 	files map[string]*asset
 }
@@ -45,8 +46,8 @@ var kinds = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-func loadAssets() *assets {
-	a := &assets{files: map[string]*asset{}}
+func loadAssets(base string) *assets {
+	a := &assets{base: base, files: map[string]*asset{}}
 	entries, err := static.ReadDir("static")
 	if err != nil {
 		panic(err)
@@ -74,15 +75,17 @@ func (a *assets) path(name string) (string, error) {
 	if a.files[name] == nil {
 		return "", fmt.Errorf("web: no asset %q", name)
 	}
-	return "/assets/" + a.build + "/" + name, nil
+	return a.address(name), nil
 }
+
+func (a *assets) address(name string) string { return a.base + "/assets/" + a.build + "/" + name }
 
 // modules are the addresses of what a page's script will import, so that the
 // browser fetches all at once and not one after the other.
 func (a *assets) modules(kind string) []string {
 	var all []string
 	for _, name := range imports(a, kind+".js", map[string]bool{}) {
-		all = append(all, "/assets/"+a.build+"/"+name)
+		all = append(all, a.address(name))
 	}
 	return all
 }

@@ -51,7 +51,13 @@ type Options struct {
 	// PayURL is where the shop takes the money for an order. In it, {order}
 	// becomes the order's id and {return} the page's address. Empty: no link.
 	PayURL string
-	Log    *slog.Logger // default: silent
+	// Base is the path under which the shop serves Sluice, without a slash at its end;
+	// empty: none.
+	Base string
+	// Session: the visitor may be known by a session of the shop, and GET /v1/buyer says
+	// who it is.
+	Session bool
+	Log     *slog.Logger // default: silent
 }
 
 // Pages answers GET / (the sales), /s/{sale}, /o/{order} and
@@ -96,10 +102,11 @@ func New(source Source, opts Options) (*Pages, error) {
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	p := &Pages{
-		source: source, opts: opts, mux: http.NewServeMux(), assets: loadAssets(),
+		source: source, opts: opts, mux: http.NewServeMux(), assets: loadAssets(opts.Base),
 		sales: salePages{most: mostSalePages},
 	}
 	p.tmpl = template.Must(template.New("").Funcs(template.FuncMap{
+		"base": func() string { return opts.Base }, "session": func() bool { return opts.Session },
 		"asset": p.assets.path, "modules": p.assets.modules, "both": both,
 		"money": money, "clock": clock, "off": off,
 	}).ParseFS(templates, "templates/*.html"))

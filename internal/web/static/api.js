@@ -12,14 +12,17 @@ export class Lost extends Error {}
 
 const PATIENCE = 10_000; // ms
 
-// api asks for a path of the API. A 5xx without a code of ours comes from a
+// base is the path under which the shop serves Sluice: "" or like "/flash".
+export const base = globalThis.document?.body?.dataset.base ?? "";
+
+// api asks for a path of the API, without the base. A 5xx without a code of ours comes from a
 // proxy: the server behind it may have decided, so it counts as lost.
 export async function api(path, { token, ...options } = {}) {
   const headers = { Accept: "application/json", ...options.headers };
   if (token) headers.Authorization = `Bearer ${token}`;
   let answer, body;
   try {
-    answer = await fetch(path, { signal: AbortSignal.timeout(PATIENCE), ...options, headers });
+    answer = await fetch(base + path, { signal: AbortSignal.timeout(PATIENCE), ...options, headers });
     body = await answer.json();
   } catch (error) {
     if (answer && answer.status < 500 && !answer.ok) throw new Problem({}, answer.status);

@@ -1,7 +1,9 @@
 // Who the visitor is. The shop's login hands over a buyer's token in the
 // fragment, /s/SALE?state=...#token=..., which no server and no log ever sees;
 // or a page of the same origin puts it into localStorage as "sluice_token". It
-// is kept there for all tabs until it expires or the visitor signs out.
+// is kept there for all tabs until it expires or the visitor signs out. Where
+// the shop that embeds Sluice knows its visitors by sessions (data-session), and
+// none of these has come, the server says who the visitor is.
 //
 // A link can carry anybody's token. So a token signs in without a question only
 // if it comes with the one-time state that this browser gave to the login, and
@@ -11,6 +13,7 @@
 // and to keep attempts of different buyers apart. It cannot check the token:
 // the server does, at every request.
 
+import { api, base } from "./api.js";
 import { newKey } from "./attempt.js";
 import { now } from "./clock.js";
 import { t } from "./texts.js";
@@ -29,6 +32,7 @@ const store = {
 
 const $ = (id) => document.getElementById(id);
 let asked = null; // {id, token} that has come and that the visitor has not agreed to yet
+let session = null; // {id, token: null}: the shop's own
 let before = null; // what had the focus before the question
 
 // arrived reads a token out of the address, and takes it and the state away
@@ -100,7 +104,16 @@ function answer(yes) {
 export function buyer() {
   const token = store.get(TOKEN);
   const claims = token && read(token);
-  return claims ? { id: claims.sub, token, expired: claims.exp * 1000 <= now() } : null;
+  return claims ? { id: claims.sub, token, expired: claims.exp * 1000 <= now() } : session;
+}
+
+// askSession asks the server who the visitor is, by the session of the shop.
+async function askSession(changed) {
+  if (!("session" in document.body.dataset) || store.get(TOKEN)) return;
+  const { buyer_id: id } = await api("/v1/buyer").catch((error) => (error.status === 401 ? {} : { buyer_id: session?.id }));
+  if (id === session?.id) return;
+  session = id ? { id, token: null, expired: false } : null;
+  changed();
 }
 
 // read returns what a token says, or null if it names no buyer.
@@ -128,7 +141,7 @@ export function payLink(order) {
   const template = document.body.dataset.pay;
   return template
     ? template.replaceAll("{order}", encodeURIComponent(order))
-      .replaceAll("{return}", encodeURIComponent(`${location.origin}/o/${encodeURIComponent(order)}`))
+      .replaceAll("{return}", encodeURIComponent(`${location.origin}${base}/o/${encodeURIComponent(order)}`))
     : null;
 }
 
@@ -145,6 +158,8 @@ export function onBuyer(changed) {
   }
   $("ask").addEventListener("keydown", ({ key }) => { if (key === "Escape") $("ask-no").click(); });
   takeToken();
+  askSession(changed);
+  document.addEventListener("visibilitychange", () => document.hidden || askSession(changed));
   addEventListener("hashchange", () => { takeToken(); changed(); });
   addEventListener("storage", ({ key }) => { if (key === TOKEN || key === STATE || key === null) changed(); });
 }
@@ -156,11 +171,15 @@ export function showBuyer(who, changed) {
   const place = $("buyer");
   place.hidden = !who;
   if (!who) return;
+  place.title = who.id;
+  if (who === session) { // the shop's own pages end it
+    place.textContent = t("signedIn", { name: short(who.id) });
+    return;
+  }
   const out = document.createElement("button");
   out.type = "button";
   out.className = "link";
   out.textContent = t("signOut");
   out.addEventListener("click", () => signOut(changed));
-  place.title = who.id;
   place.replaceChildren(t("signedIn", { name: short(who.id) }), " ", out);
 }

@@ -7,6 +7,8 @@
 // one, since it can be wrong by half of its way at most. Between samples the
 // browser's monotonic clock counts, which is never adjusted.
 
+import { base } from "./api.js";
+
 const SAMPLES = 5;
 const GOOD = 30; // ms to and fro, after which more samples bring little
 
@@ -32,7 +34,7 @@ export async function sync() {
 
 async function measure() {
   const asked = performance.now();
-  const answer = await fetch("/v1/time", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  const answer = await fetch(`${base}/v1/time`, { cache: "no-store", signal: AbortSignal.timeout(5000) });
   const arrived = performance.now();
   const { server_time } = await answer.json();
   const way = arrived - asked;

@@ -1,6 +1,6 @@
 // The list of sales, by day and hour of the visitor's own clock.
 
-import { api, sleep } from "./api.js";
+import { api, base, sleep } from "./api.js";
 import { buyer, onBuyer, showBuyer } from "./buyer.js";
 import * as clock from "./clock.js";
 import { clockTime, day, money, number, time } from "./format.js";
@@ -29,7 +29,7 @@ function tile(sale) {
     const opens = Date.parse(sale.opens_at);
     row.append(element("span", { className: "few", text: t("wait", { time: time(opens, opens) }) })); // the day is above
   }
-  return element("li", {}, element("a", { className: "tile", href: `/s/${encodeURIComponent(sale.id)}` },
+  return element("li", {}, element("a", { className: "tile", href: `${base}/s/${encodeURIComponent(sale.id)}` },
     row, element("span", { className: "name", text: sale.title }), price));
 }
 
@@ -66,7 +66,7 @@ function render() {
   });
   const focused = document.activeElement?.getAttribute?.("href");
   $("days").replaceChildren(...sections);
-  if (focused?.startsWith("/s/")) document.querySelector(`#days a[href="${CSS.escape(focused)}"]`)?.focus();
+  if (focused?.startsWith(`${base}/s/`)) document.querySelector(`#days a[href="${CSS.escape(focused)}"]`)?.focus();
 }
 
 let last = "";

@@ -1,7 +1,7 @@
 // What the server says of a sale, as it changes: by server-sent events, and by
 // asking again and again where there are none.
 
-import { api, Problem, salePath, sleep } from "./api.js";
+import { api, base, Problem, salePath, sleep } from "./api.js";
 
 const RETRY_EVENTS = 30_000; // ms until events are tried again after they failed
 const SILENCE = 60_000; // ms without news until the server is asked all the same: a connection may be dead unnoticed
@@ -34,7 +34,7 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
   // server, and many tabs would starve the one that wants to buy.
   function listen() {
     if (events || document.hidden || !window.EventSource || performance.now() < noEventsBefore) return;
-    events = new EventSource(`${salePath(id)}/events`);
+    events = new EventSource(`${base}${salePath(id)}/events`);
     const news = ({ data }) => {
       try { take(JSON.parse(data)); } catch { /* a heartbeat */ }
     };

@@ -1,6 +1,6 @@
 // The page of one order.
 
-import { api, salePath } from "./api.js";
+import { api, base, salePath } from "./api.js";
 import { buyer, loginLink, onBuyer, showBuyer } from "./buyer.js";
 import * as clock from "./clock.js";
 import { clockTime } from "./format.js";
@@ -38,7 +38,7 @@ function render() {
   if (link) $("login").href = link;
   $("item").hidden = !panel.order;
   $("to-sale").hidden = !sale;
-  $("to-sale").href = `/s/${encodeURIComponent(sale)}`;
+  $("to-sale").href = `${base}/s/${encodeURIComponent(sale)}`;
   panel.render();
 }
 

@@ -1,7 +1,7 @@
 // The panel of one order, on the page of its sale and on its own page: what
 // became of it, how long there is to pay, and how to give it back.
 
-import { api, orderPath, Problem, sleep } from "./api.js";
+import { api, base, orderPath, Problem, sleep } from "./api.js";
 import { payLink } from "./buyer.js";
 import * as clock from "./clock.js";
 import { money, number, short, time } from "./format.js";
@@ -118,7 +118,7 @@ export class OrderPanel {
     set("order-amount", money(order.currency ? order : { ...order.price, amount: order.price.amount * order.quantity }));
     set("order-quantity", number(order.quantity));
     set("order-id", order.order_id);
-    const page = `/o/${encodeURIComponent(order.order_id)}`;
+    const page = `${base}/o/${encodeURIComponent(order.order_id)}`;
     if (page !== location.pathname) $("order-id").href = page;
     const pending = status === "pending";
     $("order-until-row").hidden = !pending;

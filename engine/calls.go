@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/admission"
+)
+
+// What follows is for programs that embed Sluice and call it without HTTP.
+
+// Caller is what is known of who claims, besides the buyer's id: a purchase ticket,
+// where the sale wants one; the sales that the shop invites the buyer to; and the
+// address, for the limits of the sale that count addresses. All may be absent.
+type Caller = admission.Caller
+
+// RefusedError is why a buyer may not buy at a sale at all: by its lists, for want of a
+// ticket or of an invitation.
+type RefusedError = admission.RefusedError
+
+// ErrOutcomeUnknown is returned for a claim that the ledger may have accepted. The same
+// claim, with the same key, tells.
+var ErrOutcomeUnknown = admission.ErrOutcomeUnknown
+
+// Claim decides one claim of a buyer, as POST /v1/sales/{sale}/orders does: by the same
+// gate and in the same batches, and it is durable when the answer comes. The order's id
+// is Claim's to make.
+//
+// A refusal is a Decision, with its code; Unavailable and Overloaded say nothing about
+// earlier claims with this key. Errors: what is wrong with the claim; a *RefusedError;
+// ErrOutcomeUnknown.
+func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller) (
+	sluice.Decision, error,
+) {
+	buyer, err := e.who.verifier.BuyerID(claim.Buyer)
+	if err != nil {
+		return sluice.Decision{}, err
+	}
+	claim.Buyer = buyer
+	if sale.Validate() != nil {
+		return sluice.Decision{Code: sluice.SaleNotFound}, nil
+	}
+	claim.Order = sale.Order(noOrder)
+	if err = claim.Validate(); err == nil && claim.Meta != "" && (claim.Meta[0] != '{' || !json.Valid([]byte(claim.Meta))) {
+		err = errors.New("meta: want a JSON object")
+	}
+	if err != nil {
+		return sluice.Decision{}, err
+	}
+	decision, err := e.gate.Claim(ctx, sale, claim, caller)
+	switch {
+	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed):
+		return sluice.Decision{Code: sluice.Overloaded}, nil
+	case errors.Is(err, admission.ErrUnanswered), errors.Is(err, admission.ErrRefusesWrites):
+		return sluice.Decision{Code: sluice.Unavailable}, nil
+	case err == nil || errors.As(err, new(*RefusedError)) || errors.Is(err, ErrOutcomeUnknown):
+		return decision, err
+	}
+	return decision, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err) // the caller has left, say
+}
+
+// noOrder stands for the digits of an order's id, which the gate makes.
+const noOrder = "00000000000000000000000000000000"
+
+// listening is how often Events asks for what is new, and after an error.
+const listening = 250 * time.Millisecond
+
+// Events yields every event after the one with this id, in order, and then those that
+// come, until the context ends; from the first event that the store has if the id is
+// empty. Keep the id of the last event that was dealt with (Event.ID) and go on after
+// it when the program starts again: nothing is skipped.
+//
+// An error is yielded with a zero Event. After trouble of the store the loop may go on:
+// Events then asks again. sluice.ErrBadCursor (the store has been replaced by an older
+// copy) and a *sluice.EventsGoneError (the events are deleted) are the last.
+func (e *Engine) Events(ctx context.Context, after string) iter.Seq2[sluice.Event, error] {
+	return func(yield func(sluice.Event, error) bool) {
+		for ctx.Err() == nil {
+			events, next, err := sluice.EventsAfter(ctx, e.store, after, sluice.MaxPage)
+			if ctx.Err() != nil {
+				return
+			}
+			for _, event := range events {
+				if !yield(event, nil) {
+					return
+				}
+			}
+			if err != nil {
+				over := errors.Is(err, sluice.ErrBadCursor) || errors.As(err, new(*sluice.EventsGoneError))
+				if !yield(sluice.Event{}, err) || over {
+					return
+				}
+			} else {
+				after = next
+			}
+			if len(events) > 0 {
+				continue
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(listening):
+			}
+		}
+	}
+}
