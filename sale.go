@@ -148,12 +148,12 @@ const MaxPaymentWindow = 30 * 24 * time.Hour
 const minNotice = 10
 
 // NewSale returns a sale with the defaults of what an API request or a command
-// does not say, and without limits; what identifies and describes it, its window
-// and total are missing.
-func NewSale() Sale {
+// does not say, of this total (or Unlimited), and without other limits; what identifies
+// and describes it, and its window, are missing.
+func NewSale(total int64) Sale {
 	return Sale{
 		PaymentWindow: 15 * time.Minute, PaymentGrace: 30 * time.Second,
-		Terms: Terms{Version: 1, MaxPerBuyer: Unlimited, MaxOrders: Unlimited, MaxUnpaid: 2},
+		Terms: Terms{Version: 1, Total: total, MaxPerBuyer: Unlimited, MaxOrders: Unlimited, MaxUnpaid: 2},
 	}
 }
 

@@ -29,9 +29,9 @@ func opened(t *testing.T, cfg engine.Config) *engine.Engine {
 // onSale creates a sale that is open.
 func onSale(t *testing.T, e *engine.Engine, id sluice.SaleID, total int64) {
 	t.Helper()
-	sale := sluice.NewSale()
+	sale := sluice.NewSale(total)
 	sale.ID, sale.SKU, sale.Title, sale.Price = id, "SKU-1", "A phone", sluice.Money{Amount: 99900, Currency: "CNY"}
-	sale.Total, sale.MaxPerBuyer, sale.OpensAt = total, 1, time.Now().Add(-time.Hour)
+	sale.MaxPerBuyer, sale.OpensAt = 1, time.Now().Add(-time.Hour)
 	if _, err := e.Control().Create(t.Context(), sale); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@
 //	if err != nil { ... }
 //	defer e.Close(context.Background())
 //	http.ListenAndServe("127.0.0.1:8080", e.Handler())
+//
+// It can be called without HTTP as well: Claim, Events, Control.
 package engine
 
 import (

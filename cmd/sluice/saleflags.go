@@ -101,12 +101,12 @@ func (f *saleFlags) add(cmd *cobra.Command) {
 		"accepted claims of one buyer, ended ones too, `N` or none"+when(" (default max-per-buyer + 9)", ""))
 	text(&f.maxUnpaid, "max-unpaid-per-buyer", "",
 		"orders of one buyer that may expire, or be cancelled by the buyer, `N` or none"+
-			when(fmt.Sprintf(" (default %d)", sluice.NewSale().MaxUnpaid), ""))
+			when(fmt.Sprintf(" (default %d)", sluice.NewSale(0).MaxUnpaid), ""))
 	text(&f.opens, "opens-at", "now", "`TIME` in RFC 3339, or +10m for in ten minutes"+when(", or now", ""))
 	text(&f.closes, "closes-at", "none", "`TIME` as for opens-at, or "+when("none", "now, or none"))
 	var unless sluice.Sale
 	if f.create {
-		unless = sluice.NewSale()
+		unless = sluice.NewSale(0)
 	}
 	fl.DurationVar(&f.window, "payment-window", unless.PaymentWindow, "how long a buyer may take to pay")
 	fl.DurationVar(&f.grace, "payment-grace", unless.PaymentGrace, "how much longer the units are kept")

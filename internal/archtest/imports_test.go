@@ -115,7 +115,7 @@ var table = []row{
 	}, []string{"*"}},
 	{"internal/method", []string{root, "api", "engine", "internal/loadgen"}, []string{"*"}},
 	{"referee", []string{"internal/referee"}, nil},
-	{"examples/...", []string{"engine"}, nil},
+	{"examples/...", []string{root, "engine"}, nil},
 	{"test/...", nil, nil},
 }
 

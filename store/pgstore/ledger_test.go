@@ -86,7 +86,7 @@ func (l *ledgerOnStore) Load(ctx context.Context, image sluice.LoadImage) error 
 func (s *storeSide) follow(ctx context.Context, image *sluice.LoadImage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sale := sluice.NewSale()
+	sale := sluice.NewSale(image.Terms.Total)
 	sale.ID, sale.SKU, sale.Title = image.Sale, "sku", "title"
 	sale.Price, sale.Terms = sluice.Money{Amount: 1, Currency: "CNY"}, image.Terms
 	sale.Total = sluice.Unlimited // the store's own guard stays out of the way
@@ -199,9 +199,9 @@ func sellAt(t *testing.T, url string, terms func(*sluice.Sale),
 		_ = l.Close()
 		_ = store.Close()
 	})
-	sale := sluice.NewSale()
+	sale := sluice.NewSale(1000)
 	sale.ID, sale.SKU, sale.Title, sale.Price = "sale", "sku", "title", sluice.Money{Amount: 1, Currency: "CNY"}
-	sale.Total, sale.OpensAt = 1000, time.Now().Add(-time.Hour)
+	sale.OpensAt = time.Now().Add(-time.Hour)
 	terms(&sale)
 	if _, err := store.CreateSale(t.Context(), sale); err != nil {
 		t.Fatal(err)
@@ -573,9 +573,9 @@ func TestSalesThatHang(t *testing.T) {
 	const hung = 12
 	var ids []string
 	for i := range hung {
-		sale := sluice.NewSale()
+		sale := sluice.NewSale(10)
 		sale.ID, sale.SKU, sale.Title = sluice.SaleID(fmt.Sprint("hung-", i)), "sku", "title"
-		sale.Price, sale.Total, sale.OpensAt = sluice.Money{Amount: 1, Currency: "CNY"}, 10, time.Now().Add(-time.Hour)
+		sale.Price, sale.OpensAt = sluice.Money{Amount: 1, Currency: "CNY"}, time.Now().Add(-time.Hour)
 		if _, err := store.CreateSale(t.Context(), sale); err != nil {
 			t.Fatal(err)
 		}

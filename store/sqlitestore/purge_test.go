@@ -47,9 +47,9 @@ func TestPurgeKilled(t *testing.T) {
 	s := openStore(t, path)
 	long := time.Now().Add(-3 * time.Hour).Truncate(time.Millisecond)
 	for _, id := range []sluice.SaleID{"phones", "radios"} {
-		sale := sluice.NewSale()
+		sale := sluice.NewSale(many)
 		sale.ID, sale.SKU, sale.Title, sale.Price = id, "sku", "title", sluice.Money{Amount: 100, Currency: "CNY"}
-		sale.Total, sale.OpensAt, sale.ClosesAt = many, long, long.Add(time.Hour)
+		sale.OpensAt, sale.ClosesAt = long, long.Add(time.Hour)
 		if _, err := s.CreateSale(t.Context(), sale); err != nil {
 			t.Fatal(err)
 		}
