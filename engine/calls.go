@@ -46,7 +46,8 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 		return sluice.Decision{Code: sluice.SaleNotFound}, nil
 	}
 	claim.Order = sale.Order(noOrder)
-	if err = claim.Validate(); err == nil && claim.Meta != "" && (claim.Meta[0] != '{' || !json.Valid([]byte(claim.Meta))) {
+	err = claim.Validate()
+	if err == nil && claim.Meta != "" && (claim.Meta[0] != '{' || !json.Valid([]byte(claim.Meta))) {
 		err = errors.New("meta: want a JSON object")
 	}
 	if err != nil {

@@ -51,7 +51,8 @@ func TestClaimsInProcess(t *testing.T) {
 	if err != nil || first.Code != sluice.Accepted {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if again, err := claim("ann", "first-attempt", `{"colour":"red"}`); err != nil || again.Order != first.Order || !again.Replayed {
+	again, err := claim("ann", "first-attempt", `{"colour":"red"}`)
+	if err != nil || again.Order != first.Order || !again.Replayed {
 		t.Errorf("a repeat: %+v, %v, want the order %s", again, err, first.Order)
 	}
 	if more, err := claim("ann", "second-attempt", ""); err != nil || more.Code != sluice.BuyerLimit {
@@ -134,7 +135,7 @@ func TestEventsInProcess(t *testing.T) {
 // while the shop cannot say who asks.
 func TestSessionsOfAShop(t *testing.T) {
 	t.Parallel()
-	e := opened(t, engine.Config{DataDir: t.TempDir(), BuyerID: "casefold", Identify: func(r *http.Request) (sluice.BuyerID, error) {
+	identify := func(r *http.Request) (sluice.BuyerID, error) {
 		cookie, err := r.Cookie("session")
 		switch {
 		case err != nil:
@@ -143,10 +144,12 @@ func TestSessionsOfAShop(t *testing.T) {
 			return "", errors.New("the sessions are out of reach")
 		}
 		return sluice.BuyerID(cookie.Value), nil
-	}})
+	}
+	e := opened(t, engine.Config{DataDir: t.TempDir(), BuyerID: "casefold", Identify: identify})
 	onSale(t, e, "phone", 10)
 	ask := func(session, site string) (int, string) {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/sales/phone/orders", strings.NewReader(`{"quantity":1}`))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/sales/phone/orders",
+			strings.NewReader(`{"quantity":1}`))
 		r.Header.Set("Idempotency-Key", "attempt-1")
 		r.Header.Set("Sec-Fetch-Site", site)
 		if session != "" {
@@ -212,10 +215,12 @@ func TestUnderAPathOfTheShop(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
 	}
-	if at := ask(http.MethodPost, "/flash/v1/sales/phone/orders").Header().Get("Location"); !strings.HasPrefix(at, "/flash/v1/orders/phone.") {
+	at := ask(http.MethodPost, "/flash/v1/sales/phone/orders").Header().Get("Location")
+	if !strings.HasPrefix(at, "/flash/v1/orders/phone.") {
 		t.Errorf("Location: %q", at)
 	}
-	if text := ask(http.MethodGet, "/flash/openapi.json").Body.String(); !strings.Contains(text, `"servers":[{"url":"/flash/"}]`) {
+	text := ask(http.MethodGet, "/flash/openapi.json").Body.String()
+	if !strings.Contains(text, `"servers":[{"url":"/flash/"}]`) {
 		t.Error("the document does not have the path")
 	}
 	page := ask(http.MethodGet, "/flash/s/phone").Body.String()
