@@ -740,9 +740,9 @@ func TestABatchOfNewBuyers(t *testing.T) {
 		"the cap of the store":   {change: `UPDATE sales SET total = taken, cap = taken`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sale := sluice.NewSale()
+			sale := sluice.NewSale(1000)
 			sale.ID, sale.SKU, sale.Title = sluice.SaleID(strings.ReplaceAll(name, " ", "-")), "sku", "title"
-			sale.Price, sale.Total = sluice.Money{Amount: 1, Currency: "CNY"}, 1000
+			sale.Price = sluice.Money{Amount: 1, Currency: "CNY"}
 			sale.MaxPerBuyer, sale.OpensAt = 2, time.Now().Add(-time.Hour)
 			if _, err := store.CreateSale(t.Context(), sale); err != nil {
 				t.Fatal(err)
