@@ -44,7 +44,7 @@ var notProvoked = map[string]string{
 	"GET /v1/admin/dead-letters/{id} 200":            "damage",
 	"POST /v1/admin/dead-letters/{id}/replay 200":    "damage",
 	"POST /v1/admin/dead-letters/{id}/replay 409":    "damage",
-	"GET /v1/buyer 503":                              "keys of tokens that do not answer; it needs neither ledger nor store",
+	"GET /v1/buyer 503":                              "it needs neither ledger nor store",
 }
 
 // complete finds what the document has and no answer here had.
