@@ -322,8 +322,9 @@ type SettleStore interface {
 	// Remind notes on the pending orders of these sales whose deadline is nearer than
 	// the sale's notice, by the store's clock, that it is near (EventOrderExpiring):
 	// once for each deadline, however often and by however many servers it is called.
-	// It returns how many it has noted. Orders that others hold are passed over.
-	Remind(ctx context.Context, notices map[SaleID]Notice) (int, error)
+	// Orders that others hold are passed over. A call does a bounded part of the
+	// search, in the order of KeepUntil from a place on, up to the longest notice.
+	Remind(ctx context.Context, notices map[SaleID]Notice, from Due) (Reminded, error)
 
 	// History returns the changes of an order, the first one first. The order
 	// having been stored is the first.
@@ -341,6 +342,21 @@ type SettleStore interface {
 
 // Notice is of Remind: how long before ExpiresAt, and the sale's PaymentGrace.
 type Notice struct{ Ahead, Grace time.Duration }
+
+// Due is a place among the pending orders of all sales, in the order in which they end.
+type Due struct {
+	KeepUntil time.Time
+	Position  int64
+}
+
+// Reminded is what a part of a search has noted, at what time by the store's clock,
+// where the search goes on, and whether it has seen all that was near.
+type Reminded struct {
+	Noted int
+	Now   time.Time
+	Next  Due
+	Done  bool
+}
 
 // Releaser is the part of a ledger that takes units back.
 type Releaser interface {

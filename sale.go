@@ -144,8 +144,9 @@ func (s *Sale) DecidedBy(ledger string) bool {
 // MaxPaymentWindow bounds how long an order may wait for its payment, extended too.
 const MaxPaymentWindow = 30 * 24 * time.Hour
 
-// minNotice is the shortest ExpiringNoticeS: servers look every few seconds.
-const minNotice = 10
+// minNotice is the shortest ExpiringNoticeS: servers look every few seconds, and after
+// one of them has died another one takes over within this time.
+const minNotice = 30
 
 // NewSale returns a sale with the defaults of what an API request or a command
 // does not say, of this total (or Unlimited), and without other limits; what identifies
@@ -208,7 +209,14 @@ func (s *Sale) Validate() error {
 	if s.PaymentGrace < 0 || s.PaymentGrace > 24*time.Hour {
 		return errors.New("payment_grace_s: want 0 to 86400 (a day)")
 	}
-	return s.Rules.Validate()
+	if err := s.Rules.Validate(); err != nil {
+		return err
+	}
+	if n := s.Rules.ExpiringNoticeS; n != 0 && time.Duration(n)*time.Second >= s.PaymentWindow {
+		return fmt.Errorf("expiring_notice_s %d: want less than payment_window_s, which is %d: an order would be announced "+
+			"to expire when it is stored", n, int64(s.PaymentWindow/time.Second))
+	}
+	return nil
 }
 
 func (m Money) validate(field string) error {

@@ -323,7 +323,7 @@ func (p *PatchRules) apply(r *sluice.Rules) error {
 		setRule(&r.Challenge, p.Challenge, "challenge: want a difficulty of 1 bit or more, or null for none"),
 		setRule(&r.Risk, p.Risk, "risk: want a url, or null for none"),
 		setRule(&r.Eligibility, p.Eligibility, "eligibility: want token or list, or null for everybody"),
-		setRule(&r.ExpiringNoticeS, p.ExpiringNotice, "expiring_notice_s: want 10 or more, or null for none"),
+		setRule(&r.ExpiringNoticeS, p.ExpiringNotice, "expiring_notice_s: want 30 or more, or null for none"),
 		setWord(&r.Visibility, p.Visibility, Listed, "visibility: want listed, unlisted or hidden"),
 		setWord(&r.Availability, p.Availability, Exact, "availability: want exact, some or none"),
 	)

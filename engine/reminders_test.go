@@ -18,7 +18,7 @@ func TestExpiringOrdersAreAnnounced(t *testing.T) {
 		prepared("phone", time.Now().Add(-time.Hour), sluice.Rules{ExpiringNoticeS: 3600}),
 		prepared("radio", time.Now().Add(-time.Hour), sluice.Rules{}),
 	} {
-		sale.PaymentWindow = time.Hour // at its beginning already, its end is within the notice
+		sale.PaymentWindow = time.Hour + time.Second // a second later its end is within the notice
 		if _, err := b.engine.Control().Create(t.Context(), sale); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,8 @@ var arguments = map[string]string{
 	"EndLease": "text text", "Beat": "now text text", "ForgetNodes": "now", "LiveNodes": "now now",
 	"Gathered": "sale one", "Version": "", "PaidOrder": "order", "TakeSale": "text now sale", "GatherAll": "sale",
 	"HaveLedger":  "text text now now",
-	"ExtendOrder": "now now now order now", "LockPending": "orders", "Expiring": "now now now zero none page",
+	"ExtendOrder": "now now now order now", "LockPending": "orders", "Reminded": "orders",
+	"Expiring": "now now now zero page",
 
 	"Import.LastOrder": "sale",
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,88 +17,95 @@ var (
 	// ExtendOrder judges the time again.
 	sqlExtendOrder = newStatement("ExtendOrder", update("orders", "expires_at, keep_until, updated_at")+`
 		WHERE order_id = ? AND status = 'pending' AND keep_until > ?`)
-	// Expiring selects pending orders of these sales that are kept until between two
-	// times, from a place on, and the last deadline that was noted of each.
-	sqlExpiring = newStatement("Expiring", `SELECT o.order_id, o.sale_id, o.expires_at, o.keep_until, o.position,
-			coalesce((SELECT max(c.refused) FROM order_changes c
-				WHERE c.order_id = o.order_id AND c.from_status = 'pending' AND c.action = 'remind'), '')
+	// Expiring selects pending orders that are kept until between two times, from a
+	// place on.
+	sqlExpiring = newStatement("Expiring", `SELECT o.order_id, o.sale_id, o.expires_at, o.keep_until, o.position
 		FROM orders o FORCE INDEX (orders_to_expire)
 		WHERE o.status = 'pending' AND o.keep_until >= ? AND o.keep_until <= ? AND (o.keep_until > ? OR o.position > ?)
-			AND o.sale_id = ANY (?::text[])
 		ORDER BY o.keep_until, o.position LIMIT ?`)
+	// Reminded selects the last deadline that was noted of each order of a list.
+	sqlReminded = newStatement("Reminded", `SELECT o.order_id, coalesce((SELECT max(c.refused) FROM order_changes c
+			WHERE c.order_id = o.order_id AND c.from_status = 'pending' AND c.action = 'remind'), '')
+		FROM orders o WHERE o.order_id = ANY (?::text[])`)
 	// LockPending holds the pending ones of a list, but for those that another
 	// transaction holds.
 	sqlLockPending = newStatement("LockPending", `SELECT o.order_id, o.expires_at, o.updated_at
 		FROM orders o WHERE o.order_id = ANY (?::text[]) AND o.status = 'pending' FOR NO KEY UPDATE SKIP LOCKED`)
+	// AddReminders is AddRefusal of remindHold rows, which may be the same.
+	sqlAddReminders = newStatement("AddReminders", insertInto("order_changes", changeColumns)+
+		strings.Repeat(", "+Placeholders(changeWidth), remindHold-1)+
+		` ON CONFLICT (order_id, from_status, refused) DO NOTHING`)
 )
 
 // Sizes: of a page of orders that may be near their deadline, and of a transaction that
 // notes it and holds them.
 const (
-	remindPage = 1000
-	remindHold = 100
+	remindPage  = 1000
+	remindHold  = 100
+	changeWidth = 9 // of changeColumns
 )
 
-// Remind notes that deadlines are near. It costs as much as there are open orders whose
-// deadline is as near as the longest notice of all these sales.
-func (s *Store) Remind(ctx context.Context, notices map[sluice.SaleID]sluice.Notice) (noted int, err error) {
+// Remind reads one page of the orders that are next to end, of all sales together: there
+// is no index of those of one sale, which every order would have to pay for.
+func (s *Store) Remind(
+	ctx context.Context, notices map[sluice.SaleID]sluice.Notice, from sluice.Due,
+) (found sluice.Reminded, err error) {
 	defer s.wrap(&err, "note which orders are about to expire")
-	if err := s.enterToChange(ctx); err != nil || len(notices) == 0 {
-		return 0, err
+	if err := s.enterToChange(ctx); err != nil {
+		return found, err
 	}
-	now, err := s.Clock(ctx)
-	if err != nil {
-		return 0, err
+	if found.Now, err = s.Clock(ctx); err != nil {
+		return found, err
 	}
-	var sales []string
-	var longest time.Duration
-	for sale, n := range notices {
-		sales, longest = append(sales, string(sale)), max(longest, n.Ahead+n.Grace)
+	longest := time.Duration(0)
+	for _, n := range notices {
+		longest = max(longest, n.Ahead+n.Grace)
 	}
-	place := expiring{keepUntil: now}
-	for more := true; more; {
-		var near []string
-		rows := 0
-		err := s.reads(ctx).each(sqlExpiring, []any{
-			place.keepUntil, now.Add(longest), place.keepUntil, place.position, sales, remindPage,
-		}, func(r row) error {
-			rows++
-			if err := r.Scan(&place.order, &place.sale, moment{&place.expiresAt}, moment{&place.keepUntil}, &place.position,
-				&place.noted); err != nil {
-				return err
+	if from.KeepUntil.Before(found.Now) {
+		from = sluice.Due{KeepUntil: found.Now}
+	}
+	end := found.Now.Add(longest)
+	near := map[string]string{} // the deadline of each order, as it would be noted
+	rows := 0
+	q := s.reads(ctx)
+	err = q.each(sqlExpiring, []any{from.KeepUntil, end, from.KeepUntil, from.Position, remindPage}, func(r row) error {
+		rows++
+		var order, sale string
+		var expires time.Time
+		if err := r.Scan(&order, &sale, moment{&expires}, moment{&found.Next.KeepUntil}, &found.Next.Position); err != nil {
+			return err
+		}
+		if ahead := expires.Sub(found.Now); ahead > 0 && ahead <= notices[sluice.SaleID(sale)].Ahead {
+			near[order] = subjectOf(reminder(expires))
+		}
+		return nil
+	})
+	if found.Done = rows < remindPage; found.Done {
+		found.Next = sluice.Due{KeepUntil: end}
+	}
+	if len(near) > 0 {
+		ids := slices.Collect(maps.Keys(near))
+		err = q.each(sqlReminded, []any{ids}, func(r row) error {
+			var order, noted string
+			err := r.Scan(&order, &noted)
+			if near[order] == noted {
+				delete(near, order)
 			}
-			ahead := place.expiresAt.Sub(now)
-			if ahead > 0 && ahead <= notices[place.sale].Ahead && place.noted != subjectOf(reminder(place.expiresAt)) {
-				near = append(near, string(place.order))
-			}
-			return nil
+			return err
 		})
-		if err != nil {
-			return noted, err
-		}
-		for part := range slices.Chunk(near, remindHold) {
-			n := 0
-			err := s.change(ctx, func(tx *conn) (err error) {
-				n, err = tx.remind(part)
-				return err
-			})
-			if err != nil {
-				return noted, err
-			}
-			noted += n
-		}
-		more = rows == remindPage
 	}
-	return noted, nil
-}
-
-// expiring is a row of Expiring.
-type expiring struct {
-	order                sluice.OrderID
-	sale                 sluice.SaleID
-	expiresAt, keepUntil time.Time
-	position             int64
-	noted                string
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(near)), remindHold) {
+		if err != nil {
+			break
+		}
+		noted := 0
+		err = s.change(ctx, func(tx *conn) (err error) {
+			noted, err = tx.remind(part)
+			return err
+		})
+		found.Noted += noted
+	}
+	return found, err
 }
 
 func reminder(deadline time.Time) *sluice.HistoryEntry {
@@ -114,16 +122,18 @@ func (q *conn) remind(ids []string) (noted int, err error) {
 		return o, err
 	}, ids)
 	now := q.now()
-	for i := range held {
-		if o := &held[i]; now.Before(o.ExpiresAt) {
-			e := reminder(o.ExpiresAt)
-			if q.changed(sqlAddRefusal, o.ID, later(now, o.UpdatedAt), string(e.From), string(e.To), string(e.Action), e.By, "",
-				"", subjectOf(e)) {
-				noted++
-			}
-		}
+	held = slices.DeleteFunc(held, func(o sluice.Order) bool { return !now.Before(o.ExpiresAt) })
+	if len(held) == 0 {
+		return 0, q.err
 	}
-	return noted, q.err
+	args := make([]any, 0, remindHold*changeWidth)
+	for i := range remindHold {
+		o := &held[min(i, len(held)-1)] // the statement has its number of rows
+		e := reminder(o.ExpiresAt)
+		args = append(args, o.ID, later(now, o.UpdatedAt), string(e.From), string(e.To), string(e.Action), e.By, "", "",
+			subjectOf(e))
+	}
+	return int(q.count(sqlAddReminders, args...)), q.err
 }
 
 // extend moves the deadline of a pending order, whose row is locked: expiry passes over
