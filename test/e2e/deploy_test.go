@@ -266,6 +266,15 @@ func TestSystemdUnit(t *testing.T) {
 	if c := loadSettings(t, "deploy.md", settings); c.AdminListen == c.Listen || c.AdminKey == "" {
 		t.Errorf("deploy.md: listeners %s and %s", c.Listen, c.AdminListen)
 	}
+	packaged := map[string]string{"SLUICE_ADMIN_KEY": adminKey, "SLUICE_BUYER_SECRET": buyerSecret}
+	for line := range strings.Lines(readDeployed(t, "package/sluice.env")) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			packaged[strings.TrimPrefix(name, "#")] = value
+		}
+	}
+	if c := loadSettings(t, "package/sluice.env", packaged); c.Listen != ":8080" || c.AdminListen == "" {
+		t.Errorf("package/sluice.env: listeners %s and %s", c.Listen, c.AdminListen)
+	}
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		return
