@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,7 +71,12 @@ func (a *app) saleCheck() *cobra.Command {
 	cmd.Flags().StringVar(&token, "token", "", "a buyer's `TOKEN` of your login, to be verified (default: the server "+
 		"makes its own)")
 	clientFlags(cmd)
-	return cmd
+	return before(cmd, func([]string) error {
+		if cmd.Flags().Changed("token") && token == "" { // the server's own one would be good
+			return errors.New("--token is empty")
+		}
+		return nil
+	})
 }
 
 func (r *saleReport) say(server, name string, status api.CheckStatus, format string, args ...any) {

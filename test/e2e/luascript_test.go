@@ -24,9 +24,9 @@ import (
 func TestFromALuaScript(t *testing.T) {
 	t.Parallel()
 	page := snippets(t, "docs/from-a-lua-script.md")
-	conf, users := next(t, &page, "conf", "appendfsync"), next(t, &page, "sh", "ACL SETUSER")
-	change, back := next(t, &page, "sh", "GETSET"), next(t, &page, "sh", "sale export")
-	backend := next(t, &page, "java", "class Claim")
+	conf, folders := next(t, &page, "conf", "appendfsync"), next(t, &page, "sh", "install -d")
+	users, change := next(t, &page, "sh", "ACL SETUSER"), next(t, &page, "sh", "GETSET")
+	back, backend := next(t, &page, "sh", "sale export"), next(t, &page, "java", "class Claim")
 	servertest.Program(t, "redis", "redis-cli")
 	servertest.Program(t, "openssl", "openssl")
 	dir := t.TempDir()
@@ -39,8 +39,10 @@ func TestFromALuaScript(t *testing.T) {
 	args := []string{
 		"--appendonly", "no", "--appendfsync", "everysec", "--maxmemory-policy", "allkeys-lru", "--save", "60 1",
 	}
-	write(t, filepath.Join(dir, "sluice.acl"), "")
-	for line := range strings.Lines(replaceAll(t, conf, "port 6380\n", "", "/etc/redis", dir)) {
+	sh(t, dir, replaceAll(t, folders, "-o redis -g redis ", "", "/var/lib/redis", dir+"/lib", "/etc/redis", dir,
+		"systemctl enable --now redis-server@sluice", ""), env...)
+	for line := range strings.Lines(replaceAll(t, conf, "port 6380\n", "",
+		"/etc/redis", dir, "/var/lib/redis", dir+"/lib")) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		args = append(args, "--"+name, strings.Trim(value, `"`))
 	}
