@@ -125,9 +125,13 @@ func (e *Engine) compose() error {
 	e.settling = settled
 	loader := settle.NewLoader(e.store, e.ledger)
 	e.control = settle.NewControl(e.store, e.ledger, loader)
+	atOnce := 0 // the default
+	if _, embedded := sqlitePath(e.cfg.Store); embedded {
+		atOnce = 4000 // what costs there is pages, and of two orders in one transaction more share theirs
+	}
 	e.pipeline = pipeline.New(e.ledger, e.store, pipeline.Options{
-		Abandoned: e.cfg.Abandoned,
-		Stored:    func(_ sluice.SaleID, s sluice.Stored) { counts.Stored(s) },
+		MaxClaims: atOnce, Abandoned: e.cfg.Abandoned,
+		Stored: func(_ sluice.SaleID, s sluice.Stored) { counts.Stored(s) },
 		SetAside: func(sale sluice.SaleID) {
 			settled.SetAside()
 			e.follower.aside(sale)

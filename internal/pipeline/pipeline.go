@@ -37,8 +37,9 @@ type Options struct {
 	MaxEntries int
 	// Linger is how long a worker lets entries gather after a transaction that
 	// was far from full: a few bigger transactions cost much less than many
-	// small ones. The first entry after a pause is stored at once. Default 20
-	// ms; negative: none.
+	// small ones. After one of at least an eighth of MaxClaims it is four times
+	// as long. The first entry after a pause is stored at once. Default 20 ms;
+	// negative: none.
 	Linger time.Duration
 	// Attempts is how often an entry that fails alone is tried before it is set
 	// aside; default 5. What the store takes of it is stored at the first. An attempt

@@ -1,0 +1,88 @@
+package pipeline_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/pipeline"
+)
+
+// steady is a journal that gets an entry of 10 claims at an interval, and a store that
+// takes a while for each order. One worker uses it.
+type steady struct {
+	sluice.Journal
+	pipeline.Store
+	began    time.Time
+	every    time.Duration
+	all      int   // entries
+	read     int   // of them, handed out
+	stored   []int // claims, by transaction
+	longest  time.Duration
+	perOrder time.Duration
+}
+
+func (s *steady) ReadJournal(_ context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
+	if read.Source != sluice.New {
+		return nil, nil
+	}
+	for len(entries) < read.Max && s.read < s.all && s.due(s.read).Before(time.Now()) {
+		s.read++
+		entries = append(entries, sluice.Entry{ID: strconv.Itoa(s.read), Claims: make([]sluice.Claim, 10)})
+	}
+	return entries, nil
+}
+
+func (s *steady) due(entry int) time.Time { return s.began.Add(time.Duration(entry) * s.every) }
+
+func (s *steady) Ack(context.Context, sluice.SaleID, []string) error { return nil }
+
+func (s *steady) Insert(_ context.Context, _ sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+	oldest, _ := strconv.Atoi(entries[0].ID)
+	n := 10 * len(entries)
+	time.Sleep(time.Duration(n) * s.perOrder)
+	s.stored = append(s.stored, n)
+	s.longest = max(s.longest, time.Since(s.due(oldest-1)))
+	return sluice.Stored{Inserted: n}, nil
+}
+
+// Entries gather a little at usual rates, and more in a rush: then a transaction stores
+// many orders, and still each of them soon.
+func TestMoreGathersInARush(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		every   time.Duration // 10 claims
+		least   int           // claims of a transaction on average
+		longest time.Duration // until an order is stored
+	}{
+		{"1,000 a second", 10 * time.Millisecond, 15, 25 * time.Millisecond},
+		{"5,000 a second", 2 * time.Millisecond, 80, 30 * time.Millisecond},
+		{"27,000 a second", 370 * time.Microsecond, 1700, 250 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const long = 2 * time.Second
+				s := &steady{began: time.Now(), every: c.every, all: int(long / c.every), perOrder: 20 * time.Microsecond}
+				p := pipeline.New(s, s, pipeline.Options{MaxClaims: 4000})
+				for time.Since(s.began) < long {
+					time.Sleep(2 * time.Millisecond)
+					p.Wake(sale)
+				}
+				if err := p.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				all := 0
+				for _, n := range s.stored {
+					all += n
+				}
+				if mean := all / len(s.stored); mean < c.least || s.longest > c.longest {
+					t.Errorf("transactions of %d claims on average, and an order waits %v: want at least %d, and at most %v",
+						mean, s.longest, c.least, c.longest)
+				}
+			})
+		})
+	}
+}
