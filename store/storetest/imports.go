@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,7 @@ func testImport(t *testing.T, db Database) {
 	if _, err := s.Change(ctx, sluice.Change{Order: id, Action: sluice.Refund}); err != nil {
 		t.Fatal(err)
 	}
+	number() // of one moment, those of new orders come first
 	src := &source{sale: "phones", epoch: 2}
 	src.store(t, s, 2)
 	number()
@@ -129,4 +131,33 @@ func testImport(t *testing.T, db Database) {
 func asState(err error) bool {
 	_, ok := errors.AsType[*sluice.StateError](err)
 	return ok
+}
+
+// An imported order is erased with what names its buyer, the id in the other system as
+// well, and keeps its mark; in the end it is deleted, although no event names it.
+func testImportEnds(t *testing.T, db Database) {
+	s := erasing(t, db, erasureKey)
+	create(t, s, aSale("phones", 10))
+	err := s.Import(t.Context(), sluice.Import{
+		Sale: "phones", Version: 1, Epoch: 1, At: acceptedAt, Fence: "an import",
+		Orders: []sluice.EarlierOrder{{Line: 1, Buyer: erasedBuyer, Quantity: 2, ID: "WC-" + personal}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	archivedSale(t, s, "phones")
+	longAgo(t, db, s, "phones")
+	goesOn(t, s, "radios")
+	erase(t, s, sluice.Erased{Orders: 1})
+	for what, text := range everything(t, s) {
+		if strings.Contains(text, personal) {
+			t.Errorf("%s is not erased: %s", what, text)
+		}
+	}
+	if c := mustBeSound(t, s, "phones"); len(c.Orders) != 1 || c.Orders[0].Terms != sluice.ImportedTerms {
+		t.Errorf("after the erasure: %+v", c.Orders)
+	}
+	if done := purge(t, s); done.Orders != 1 || len(done.Waits) > 0 {
+		t.Errorf("purged: %+v", done)
+	}
 }

@@ -112,6 +112,7 @@ var alone = []storeTest{
 
 	{"OldEpochsBringNothingNew", testOldEpochs},
 	{"Import", testImport},
+	{"ImportEnds", testImportEnds},
 
 	{"StateMachine", testStateMachine},
 	{"ChangeOfOthersOrders", testChangeOfOthers},
