@@ -122,6 +122,8 @@ type Server struct {
 	notOpen  notOpens
 	shares   *shares
 
+	importing sync.Mutex // the orders of one import are in memory at a time
+
 	listing sync.Mutex // one list is made at a time
 	list    atomic.Pointer[saleList]
 	events  *fan

@@ -32,6 +32,10 @@ func (s *Server) importOrders(w http.ResponseWriter, r *http.Request) (any, erro
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "text/csv" {
 		return nil, badRequest("Content-Type: want text/csv, with the columns buyer, quantity and order_id")
 	}
+	if !s.importing.TryLock() {
+		return nil, faultOf(api.CodeSaleState, "this server is at another import; try again when that is done")
+	}
+	defer s.importing.Unlock()
 	orders, err := s.earlierOrders(upload(w, r, maxImportBody))
 	if err != nil {
 		return nil, err

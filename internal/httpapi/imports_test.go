@@ -2,6 +2,8 @@ package httpapi_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +50,8 @@ func TestImport(t *testing.T) {
 	s.must(s.claim("phone", "dan", "attempt-1"), 409, "sold_out")
 	s.must(s.importInto("phone", file), 409, "sale_state")
 	s.until("the audit has no objection", func() bool {
-		return strings.HasPrefix(s.must(s.admin("GET", "/v1/admin/sales/phone/audit", ""), 200).body, `{"sale_id":"phone","ok":true`)
+		report := s.must(s.admin("GET", "/v1/admin/sales/phone/audit", ""), 200).body
+		return strings.HasPrefix(report, `{"sale_id":"phone","ok":true`)
 	})
 	s.until("the feed has the orders that were sold here", func() bool {
 		return strings.Count(s.must(s.admin("GET", "/v1/admin/events", ""), 200).body, `"type":"order.created"`) == 2
@@ -114,4 +117,36 @@ func TestImportOfMany(t *testing.T) {
 	if seen := s.must(s.do("GET", "/v1/sales/phone", ""), 200); seen.text("available") != "0" {
 		t.Errorf("buyers see %s", seen.body)
 	}
+}
+
+// A server holds the orders of one import at a time.
+func TestOneImportAtATime(t *testing.T) {
+	s := open(t)
+	s.must(s.create("phone", inAYear), 201)
+	slow, more := io.Pipe()
+	first := make(chan error, 1)
+	go func() {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/admin/sales/phone/import", slow)
+		r.Header.Set("Authorization", "Bearer "+s.engine.AdminKey())
+		r.Header.Set("Content-Type", "text/csv")
+		answer, err := http.DefaultClient.Do(r)
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		first <- err
+	}()
+	// More than clients and sockets keep: the server is reading when it is written.
+	if _, err := io.WriteString(more, "ann,1,a"+strings.Repeat("\n", 20<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if a := s.must(s.importInto("phone", "bob,1,b\n"), 409, "sale_state"); !strings.Contains(a.body, "another import") {
+		t.Errorf("a second import: %s", a.body)
+	}
+	if err := more.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	s.until("it is done", func() bool { return s.importInto("phone", "bob,1,b\n").status == http.StatusOK })
 }
