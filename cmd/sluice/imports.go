@@ -113,6 +113,7 @@ func (a *app) saleExport() *cobra.Command {
 			if err := table.Write(importColumns); err != nil {
 				return err
 			}
+			units := int64(0)
 			for o, err := range c.AllAdminOrders(ctx, sluice.OrderFilter{Sale: id, Status: sluice.Paid}) {
 				if err != nil {
 					return err
@@ -121,6 +122,7 @@ func (a *app) saleExport() *cobra.Command {
 				if !imported {
 					name = string(o.OrderID)
 				}
+				units += o.Quantity
 				row := []string{string(o.BuyerID), strconv.FormatInt(o.Quantity, 10), name}
 				if err := table.Write(row); err != nil {
 					return err
@@ -128,16 +130,22 @@ func (a *app) saleExport() *cobra.Command {
 			}
 			table.Flush()
 			after, err := stands(ctx, c, id)
-			if err == nil && after != before {
+			switch {
+			case err == nil && after != before:
 				err = fmt.Errorf("sale %s has changed meanwhile", id)
+			case err == nil && units != before.units: // deleted by order_retention
+				err = fmt.Errorf("sale %s: its paid orders hold %d units, and %d are taken", id, units, before.units)
 			}
 			return cmp.Or(table.Error(), err)
 		})
 	})
 }
 
-// stands returns how many orders and units a sale has in which nothing is on its way.
-func stands(ctx context.Context, c *client.Client, id sluice.SaleID) (now [3]int64, err error) {
+// standing is what an export finds of a sale that stands still.
+type standing struct{ version, units int64 }
+
+// stands returns it, or what is still on its way.
+func stands(ctx context.Context, c *client.Client, id sluice.SaleID) (now standing, err error) {
 	sale, err := c.AdminSale(ctx, id)
 	if err != nil {
 		return now, err
@@ -148,19 +156,16 @@ func stands(ctx context.Context, c *client.Client, id sluice.SaleID) (now [3]int
 		return now, fmt.Errorf("sale %s is %s: pause or close it first, since what is bought meanwhile would be missing",
 			id, sale.State)
 	}
-	report, err := c.Audit(ctx, id)
-	if err != nil {
-		return now, err
-	}
-	f := report.Figures
-	waiting := report.InFlight + f.Store.SetAside + f.Store.ByStatus[sluice.Pending]
+	unpaid, err := c.AdminOrders(ctx, sluice.OrderFilter{Sale: id, Status: sluice.Pending, Limit: 1})
 	switch {
-	case waiting > 0:
-		return now, fmt.Errorf("sale %s: %s queued or unpaid; try again when there is none", id,
-			figures.Plural(waiting, "order is", "orders are"))
-	case f.Store.Deleted > 0:
-		return now, fmt.Errorf("sale %s: %s deleted by order_retention", id,
-			figures.Plural(f.Store.Deleted, "order is", "orders are"))
+	case err != nil:
+		return now, err
+	case len(unpaid.Orders) > 0:
+		return now, fmt.Errorf("sale %s has unpaid orders: try again when there is none "+
+			"(sluice order list --sale %s --status pending)", id, id)
+	case sale.ArchivedAt == nil && (sale.Taken != sale.StoredTaken || sale.Backlog > 0):
+		return now, fmt.Errorf("sale %s: the ledger counts %s, the database %s: something is on its way; try again", id,
+			figures.Plural(sale.Taken, "unit", "units"), figures.Plural(sale.StoredTaken, "unit", "units"))
 	}
-	return [3]int64{sale.TermsVersion, f.Store.Orders, f.Store.Taken}, nil
+	return standing{sale.TermsVersion, sale.StoredTaken}, nil
 }
