@@ -152,10 +152,9 @@ func perBuyer(s api.AdminSale) string {
 	return text
 }
 
-// money writes minor units as they are: how many digits a currency has is the
-// shop's to know.
+// money is an amount for people, and as flags and the API take it.
 func money(m sluice.Money) string {
-	return figures.Thousands(m.Amount) + " " + m.Currency + " (minor units)"
+	return figures.Money(m.Amount, m.Currency) + " (" + figures.Plural(m.Amount, "minor unit", "minor units") + ")"
 }
 
 // saleBuyers is `sale allow` and `sale deny`.
