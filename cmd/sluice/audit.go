@@ -23,7 +23,7 @@ import (
 func (a *app) auditCommand() *cobra.Command {
 	var sale sluice.SaleID
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Prove from ledger, journal and store that nothing went wrong", Args: exactly(),
+		Use: "audit", Short: "Prove from ledger, journal and store that nothing went wrong",
 		Long: "Opens ledger and store read-only, recomputes the invariants and prints what it\n" +
 			"compared; also while servers run. Exit code 3: a violation was found.",
 		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
@@ -52,7 +52,7 @@ func (a *app) auditCommand() *cobra.Command {
 		}),
 	}
 	config.AddFlags(cmd.Flags(), auditSettings...)
-	return saleFlag(cmd, &sale, "only this `SALE` (default: all)")
+	return saleOrAll(cmd, &sale)
 }
 
 // printAudit prints the reports and returns what the exit code should be. Of
@@ -138,14 +138,14 @@ func (a *app) reconcileCommand() *cobra.Command {
 	var sale sluice.SaleID
 	var apply bool
 	cmd := &cobra.Command{
-		Use: "reconcile", Short: "Compare ledger and store, and repair what is safe", Args: exactly(),
+		Use: "reconcile", Short: "Compare ledger and store, and repair what is safe",
 		Long: "Compares the ledger, its journal, the store and its outbox, also while a sale runs,\n" +
 			"and says what differs. With --apply it stores lost orders from the ledger's records,\n" +
 			"writes lost releases again, counts the store's units again, and has a sale rebuilt\n" +
 			"whose ledger has lost something. Servers do so by themselves. Exit code 2: something\n" +
 			"differs and is not repaired.",
 	}
-	saleFlag(cmd, &sale, "only this `SALE` (default: all)")
+	saleOrAll(cmd, &sale)
 	cmd.Flags().BoolVar(&apply, "apply", false, "repair what is safe")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		ids := []sluice.SaleID{sale}

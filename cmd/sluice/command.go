@@ -63,6 +63,22 @@ func saleFlag(cmd *cobra.Command, sale *sluice.SaleID, help string) *cobra.Comma
 	})
 }
 
+// saleOrAll lets a command take one SALE, as an argument or by --sale, or none for all.
+func saleOrAll(cmd *cobra.Command, sale *sluice.SaleID) *cobra.Command {
+	cmd.Use += " [SALE]"
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		if cmd.Flags().Changed("sale") {
+			return usage(errors.New("want SALE or --sale, not both"))
+		}
+		*sale = sluice.SaleID(args[0])
+		return exactly("SALE")(cmd, args)
+	}
+	return saleFlag(cmd, sale, "only this `SALE` (default: all)")
+}
+
 // saleFilter adds --sale, which may be empty, to a list.
 func saleFilter(cmd *cobra.Command, sale *sluice.SaleID) *cobra.Command {
 	cmd.Flags().StringVar((*string)(sale), "sale", "", "only of this `SALE`")

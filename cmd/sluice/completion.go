@@ -23,7 +23,7 @@ func (a *app) complete(cmd *cobra.Command) {
 		if strings.HasPrefix(word, "-") {
 			break
 		}
-		names = append(names, word)
+		names = append(names, strings.Trim(word, "[]"))
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(names) {

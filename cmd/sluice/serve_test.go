@@ -147,7 +147,7 @@ func TestServeSellAudit(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	s.end(t)
-	if r := okJSON[report](t, s.env, "audit", "--sale", "phone"); !r.OK {
+	if r := okJSON[report](t, s.env, "audit", "phone"); !r.OK || len(r.Sales) != 0 {
 		t.Errorf("%+v", r)
 	}
 	loseAnOrder(t, s.data)

@@ -136,7 +136,7 @@ func TestSettleByHand(t *testing.T) {
 		!strings.Contains(got.stderr, "below_taken") {
 		t.Errorf("%+v", got)
 	}
-	for _, args := range [][]string{{"reconcile"}, {"reconcile", "--sale", "phone", "--apply"}} {
+	for _, args := range [][]string{{"reconcile"}, {"reconcile", "phone", "--apply"}} {
 		if list := okJSON[reconciled](t, s.env, args...); len(list.Reports) != 1 || list.Reports[0].Remaining != 0 ||
 			list.Reports[0].Skipped != "" {
 			t.Errorf("%v: %+v", args, list)
