@@ -30,6 +30,8 @@ const (
 	EventOrderRejected  EventType = "order.rejected"
 	EventOrderRefundDue EventType = "order.refund_due"
 	EventOrderRefunded  EventType = "order.refunded"
+	// EventOrderRetaken: an expired order was paid, and another one is paid in its place.
+	EventOrderRetaken EventType = "order.retaken"
 	// EventPaymentRefused: a payment that was not recorded: the order has another one,
 	// another order has it, or it is of another amount. Money may have moved; the
 	// order stays as it is.
@@ -51,7 +53,7 @@ const (
 func eventTypes() []EventType {
 	return []EventType{
 		EventOrderCreated, EventOrderPaid, EventOrderCancelled, EventOrderExpired, EventOrderRejected, EventOrderRefundDue,
-		EventOrderRefunded, EventPaymentRefused, EventOrderExtended, EventOrderExpiring,
+		EventOrderRefunded, EventOrderRetaken, EventPaymentRefused, EventOrderExtended, EventOrderExpiring,
 		EventSaleCreated, EventSaleUpdated, EventSaleUnavailable, EventSaleAvailable, EventSaleArchived,
 		EventSaleDeleted,
 	}
@@ -110,9 +112,11 @@ func (o Order) when(status Status, at time.Time) Order {
 	switch status {
 	case Pending:
 		o.Reason, o.PaymentID = "", ""
-	case Cancelled, Expired, Rejected:
+	case Expired:
+		o.Reason, o.PaymentID = "", ""
+	case Cancelled, Rejected:
 		o.PaymentID = ""
-	case Queued, Paid, Refunded, RefundDue:
+	case Queued, Paid, Refunded, RefundDue, Retaken:
 	}
 	return o
 }

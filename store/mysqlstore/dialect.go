@@ -232,6 +232,8 @@ var own = map[string]string{
 			STRAIGHT_JOIN ` + list + ` STRAIGHT_JOIN orders ON orders.order_id = list.id
 		SET orders.status = 'expired', orders.unpaid = TRUE, orders.updated_at = greatest(orders.updated_at, clock.now)
 		WHERE orders.status = 'pending' AND orders.keep_until <= ?`,
+	"AddPayment": `INSERT INTO payments (payment_id, order_id) VALUES (?, ?)
+		ON DUPLICATE KEY UPDATE payment_id = payment_id`,
 	"DeleteReleases": `DELETE releases FROM ` + list + ` STRAIGHT_JOIN releases ON releases.order_id = list.id`,
 	"Erase.PaymentsOf": `SELECT c.order_id, c.from_status, c.payment_id, c.refused
 		FROM ` + list + ` STRAIGHT_JOIN order_changes c ON c.order_id = list.id

@@ -53,6 +53,7 @@ var arguments = map[string]string{
 	"ArchiveSale": "now now sale", "ArchivedOf": "orders", "LockLease": "text", "SetLease": "text zero zero now text",
 	"EndLease": "text text", "Beat": "now text text", "ForgetNodes": "now", "LiveNodes": "now now",
 	"Gathered": "sale one", "Version": "", "PaidOrder": "order", "TakeSale": "text now sale", "GatherAll": "sale",
+	"PaymentOf": "order", "Reprice": "one cny order",
 	"HaveLedger":  "text text now now",
 	"ExtendOrder": "now now now order now", "LockPending": "orders", "Reminded": "orders",
 	"Expiring": "now now now zero page",

@@ -26,11 +26,6 @@ var (
 	// AddRefusal inserts nothing if the payment was refused in this status before.
 	sqlAddRefusal = newStatement("AddRefusal",
 		insertInto("order_changes", changeColumns)+` ON CONFLICT (order_id, from_status, refused) DO NOTHING`)
-	// AddPayment inserts nothing if an order has the payment. It waits for a transaction
-	// that is about to give it to one.
-	sqlAddPayment = newStatement("AddPayment",
-		insertInto("payments", "payment_id, order_id")+` ON CONFLICT (payment_id) DO NOTHING`)
-	sqlPaidOrder = newStatement("PaidOrder", `SELECT order_id FROM payments WHERE payment_id = ?`)
 )
 
 // byExpiry is who ends an order whose time has passed, in its history.
@@ -89,6 +84,8 @@ func checkChange(c *sluice.Change) error {
 		return errors.New("there is no such action")
 	case c.Action != sluice.Pay && (id != "" || c.Paid != sluice.Money{}):
 		return errors.New("payment id and amount: only a payment has them")
+	case c.Action != sluice.Pay && (c.Retake || c.Replacement != ""):
+		return errors.New("units taken again: only a payment has them")
 	case (c.Action == sluice.Extend) == c.ExpiresAt.IsZero():
 		return errors.New("deadline: an extension has one, and nothing else")
 	case c.Action == sluice.Pay &&
@@ -120,14 +117,7 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 		return o, nil, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
 	}
 	if c.Action == sluice.Pay {
-		why, refused := q.refusal(c, &o, step)
-		if q.err != nil {
-			return o, nil, q.err
-		}
-		if refused != nil {
-			q.refusePayment(c, &o, now, why)
-			return o, refused, nil
-		}
+		return q.pay(c, &o, step, now, late)
 	}
 	if step.Repeat {
 		return o, nil, nil
@@ -140,43 +130,6 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	}
 	q.eraseAgain(&o)
 	return o, nil, nil
-}
-
-// refusal returns why a payment is not the order's, or gives it to the order. The
-// order's row is locked and the sale's is not yet: another transaction that waits for
-// the payment holds nothing that this one needs.
-func (q *conn) refusal(c *sluice.Change, o *sluice.Order, step sluice.Step) (why string, refused error) {
-	if due := o.Due(); c.Paid != (sluice.Money{}) && c.Paid != due {
-		return fmt.Sprintf("payment_amount: %s was paid, %s is due", c.Paid, due),
-			&sluice.PaymentAmountError{Order: o.ID, Paid: c.Paid, Due: due}
-	}
-	if step.Repeat {
-		if c.PaymentID == o.PaymentID || q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID) == o.PaymentID {
-			return "", nil
-		}
-		return "payment_conflict: the order has another payment",
-			&sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
-	}
-	if q.changed(sqlAddPayment, c.PaymentID, o.ID) {
-		return "", nil
-	}
-	other, err := only[sluice.OrderID](q.row(sqlPaidOrder, c.PaymentID))
-	if q.fail(err) == nil && other == o.ID { // a table alone was restored
-		return "", nil
-	}
-	return fmt.Sprintf("payment_conflict: the order %s has this payment", other),
-		&sluice.PaymentConflictError{Order: o.ID, Other: other}
-}
-
-// refusePayment records a payment that the order does not get.
-func (q *conn) refusePayment(c *sluice.Change, o *sluice.Order, now time.Time, why string) {
-	entry := historyEntry(c, o.Status, o.Status)
-	entry.Reason = why
-	if isErased(o) && o.Status != sluice.RefundDue {
-		entry.PaymentID = q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID)
-	}
-	q.addHistory(o, now, entry)
-	q.eraseAgain(o)
 }
 
 func (q *conn) lockOrder(id sluice.OrderID) sluice.Order {
@@ -194,11 +147,11 @@ func historyEntry(c *sluice.Change, from, to sluice.Status) sluice.HistoryEntry 
 func (q *conn) takeStep(c *sluice.Change, o *sluice.Order, step sluice.Step, now time.Time, late bool) error {
 	from := o.Status
 	o.Status = step.To
-	switch c.Action {
-	case sluice.Pay:
-		o.PaymentID = c.PaymentID
-	case sluice.Reject:
+	switch {
+	case step.To == sluice.Retaken, c.Action == sluice.Reject:
 		o.Reason = c.Reason
+	case c.Action == sluice.Pay:
+		o.PaymentID = c.PaymentID
 	}
 	o.Unpaid = o.Unpaid || c.Unpaid()
 	if now.After(o.UpdatedAt) { // a clock may be set back

@@ -353,9 +353,9 @@ func (q *conn) paymentsOf(orders []sluice.Order) (map[sluice.OrderID][]payment, 
 func (q *conn) eraseOrder(o *sluice.Order, history []payment) (changed bool) {
 	m := q.s.masks
 	buyer := m.buyer(o.Buyer)
-	key, meta := m.ofOrder(o.ID, maskKey, string(o.Key)), m.meta(o.ID, o.Meta)
+	key, meta := m.key(o.ID, o.Key), m.meta(o.ID, o.Meta)
 	payment := m.ofOrder(o.ID, maskPayment, o.PaymentID)
-	if buyer != o.Buyer || key != string(o.Key) || meta != o.Meta || payment != o.PaymentID {
+	if buyer != o.Buyer || key != o.Key || meta != o.Meta || payment != o.PaymentID {
 		changed = true
 		q.set(sqlEraseOrder, buyer, key, meta, payment, o.ID)
 		q.exec(sqlForgetPayment, o.ID)

@@ -156,6 +156,15 @@ func (m masker) ofOrder(order sluice.OrderID, kind, text string) string {
 	return m.of(text, kind, string(order))
 }
 
+// key is the pseudonym of a claim's key. One that the server made of an order's id names
+// no person.
+func (m masker) key(order sluice.OrderID, key sluice.Key) sluice.Key {
+	if key.Retake() {
+		return key
+	}
+	return sluice.Key(m.ofOrder(order, maskKey, string(key)))
+}
+
 // meta is the pseudonym of an order's meta, in the object that readers expect.
 func (m masker) meta(order sluice.OrderID, meta string) string {
 	if meta == "" || maskedMeta.MatchString(meta) {
@@ -180,7 +189,7 @@ func (m masker) letter(l *sluice.DeadLetter, buyer sluice.BuyerID) (claims strin
 		c := &parsed[i]
 		if buyer == "" || c.Buyer == buyer {
 			c.Buyer = m.buyer(c.Buyer)
-			c.Key = sluice.Key(m.ofOrder(c.Order, maskKey, string(c.Key)))
+			c.Key = m.key(c.Order, c.Key)
 			c.Meta = m.meta(c.Order, c.Meta)
 		}
 		lines = sluice.AppendClaim(lines, c)
