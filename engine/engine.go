@@ -211,7 +211,10 @@ func (e *Engine) compose() error {
 		Origins:     e.cfg.CORSOrigins,
 		Refusing:    e.refuses,
 		Gate:        e.gate, Board: e.board, Control: e.control,
-		Store: e.store, Ledger: e.ledger,
+		Store: settle.NewOrders(e.store, settle.OrdersOptions{
+			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Log: e.cfg.Log,
+		}),
+		Ledger:    e.ledger,
 		Audit:     e.Audit,
 		Ended:     e.ender.Wake,
 		Replay:    e.follower.replay,
