@@ -28,7 +28,16 @@ func (o *Order) RetakeClaim() Claim {
 	return Claim{Buyer: o.Buyer, Key: Key(retakePrefix + suffix), Quantity: o.Quantity, Meta: o.Meta}
 }
 
-// Retake reports whether the key is that of a RetakeClaim. Buyers may not use such keys.
+// OfBuyer says what is wrong with a key that a buyer gives: a RetakeClaim has one of the
+// server's own.
+func (k Key) OfBuyer() error {
+	if k.Retake() {
+		return fmt.Errorf("key %q: keys of this form are the server's own; want another one", string(k))
+	}
+	return k.Validate()
+}
+
+// Retake reports whether the key is that of a RetakeClaim.
 func (k Key) Retake() bool {
 	_, ok := k.retakes("sale")
 	return ok

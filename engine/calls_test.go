@@ -59,7 +59,11 @@ func TestClaimsInProcess(t *testing.T) {
 		t.Errorf("beyond the limit: %+v, %v", more, err)
 	}
 	for _, bad := range []struct{ buyer, key, meta string }{
-		{"", "first-attempt", ""}, {"bob", "", ""}, {"bob", "first-attempt", "no object"}, {"bob", "first-attempt", "{"},
+		{"", "first-attempt", ""},
+		{"bob", "", ""},
+		{"bob", "first-attempt", "no object"},
+		{"bob", "first-attempt", "{"},
+		{"bob", "retake-" + strings.Repeat("0a", 16), ""}, // the server's own
 	} {
 		if d, err := claim(bad.buyer, bad.key, bad.meta); err == nil {
 			t.Errorf("%+v: decided %+v, want an error", bad, d)

@@ -313,7 +313,7 @@ function sluice_event(WP_REST_Request $request): WP_REST_Response {
 	}
 	$event = json_decode($request->get_body(), true);
 	$o = $event['data']['order'] ?? null;
-	if ($o) {
+	if ($o && empty($o['replaces'])) { // else it is the shop's order already, by the id of the one that it replaces
 		$order = sluice_order($o);
 		$ended = in_array($event['type'], array('order.cancelled', 'order.expired', 'order.rejected'), true);
 		if ($ended && $order->has_status(array('pending', 'failed'))) {

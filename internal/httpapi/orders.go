@@ -163,6 +163,9 @@ func orderMessage(o *sluice.Order) api.Order {
 		Amount: due.Amount, Currency: due.Currency,
 		AcceptedAt: api.At(o.AcceptedAt), StoredAt: api.AtOrNull(o.StoredAt), ExpiresAt: api.AtOrNull(o.ExpiresAt),
 	}
+	if v.Replaces, v.ReplacedBy = o.Replaces(), o.ReplacedBy(); v.ReplacedBy != "" {
+		v.Reason = "" // which it is
+	}
 	if o.Meta != "" {
 		v.Meta = json.RawMessage(o.Meta)
 	}
@@ -199,7 +202,7 @@ func (s *Server) merchantAction(action sluice.Action) handler {
 }
 
 // payOrder records a payment: in time it makes the order paid, too late it
-// makes it refund_due.
+// makes it refund_due, or another one paid in its place.
 func (s *Server) payOrder(r *http.Request, message *api.PayOrder) (any, error) {
 	if err := checkWords("payment_id", message.PaymentID); err != nil {
 		return nil, err
@@ -280,7 +283,13 @@ func (s *Server) orderHistory(r *http.Request) (any, error) {
 	if errors.Is(err, sluice.ErrOrderNotFound) { // a queued one has none
 		err = nil
 	}
-	return api.OrderHistory{OrderID: order.ID, Changes: each(entries, changeMessage)}, err
+	return api.OrderHistory{OrderID: order.ID, Changes: each(entries, func(e *sluice.HistoryEntry) api.OrderChange {
+		change := changeMessage(e)
+		if e.Order != order.ID {
+			change.OrderID = e.Order
+		}
+		return change
+	})}, err
 }
 
 // changeMessage is a change of an order as the merchant sees it.

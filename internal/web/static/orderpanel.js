@@ -9,7 +9,7 @@ import { t } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
 
-export const ended = (order) => ["cancelled", "expired", "rejected", "refunded", "refund_due"].includes(order.status);
+export const ended = (order) => ["cancelled", "expired", "rejected", "refunded", "refund_due", "retaken"].includes(order.status);
 
 export class OrderPanel {
   // onOrder is called with every new state of the order, and with null when
@@ -45,13 +45,15 @@ export class OrderPanel {
         const order = await api(orderPath(id), { token: this.token });
         if (signal.aborted) return;
         this.take(order);
-        if (ended(order) && order.status !== "refund_due") return;
+        if (ended(order) && !["refund_due", "expired"].includes(order.status)) return;
       } catch (error) {
         if (signal.aborted) return;
         if (error instanceof Problem && [401, 403, 404].includes(error.status)) return this.onOrder(null, error);
       }
-      // Being stored takes milliseconds, a payment minutes.
-      const wait = this.order?.status === "queued" || !this.order ? Math.min(200 * 2 ** tries, 3000) : document.hidden ? 15_000 : 3000;
+      // Being stored takes milliseconds, a payment minutes. One that comes late may still
+      // count: the buyer comes back to this page from paying.
+      const wait = this.order?.status === "expired" ? 600_000
+        : this.order?.status === "queued" || !this.order ? Math.min(200 * 2 ** tries, 3000) : document.hidden ? 15_000 : 3000;
       this.wake = new AbortController();
       signal.addEventListener("abort", () => this.wake.abort(), { once: true });
       await sleep(wait * (0.75 + Math.random() / 2), this.wake.signal);
