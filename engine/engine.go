@@ -23,6 +23,7 @@ import (
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/loglimit"
+	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/metrics"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/settle"
@@ -58,6 +59,7 @@ type Engine struct {
 	server    *httpapi.Server
 
 	connections listeners
+	claims      *metrics.Claims
 	attendance  *attendance // nil: claims wait for no replicas
 	control     *settle.Control
 
@@ -203,6 +205,10 @@ func (e *Engine) compose() error {
 	counts.Gate(e.gate.Refused, e.batcher.InFlight, e.batcher.Permits)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
 	e.connections.compose(e, proxies, counts)
+	e.claims = counts.Claims(func(sale sluice.SaleID) bool {
+		view := e.board.View(sale)
+		return view != nil && !view.Archived()
+	}, e.saleMetrics, httpapi.ClaimCodes(), httpapi.RefusalReasons())
 	options := httpapi.Options{
 		Base:        e.cfg.BasePath,
 		Eligibility: eligibility,
@@ -225,8 +231,7 @@ func (e *Engine) compose() error {
 		Identify:  e.cfg.Identify,
 		Admins:    e.who.admins, AdminDecided: counts.AdminActions(),
 		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
-		Claims: counts.Claims(func(sale sluice.SaleID) bool { return e.board.View(sale) != nil }, e.saleMetrics,
-			httpapi.ClaimCodes(), httpapi.RefusalReasons()),
+		Claims: e.claims,
 	}
 	options.Links = httpapi.Links{Login: e.cfg.Pages.LoginURL, Pay: e.cfg.Pages.PayURL}
 	if ledger, ok := e.ledger.(*redisledger.Ledger); ok {
@@ -265,6 +270,11 @@ func (e *Engine) start(ctx context.Context) {
 	})
 	e.loops.Go(func() {
 		(&reminders{store: e.store, board: e.board, node: e.node, log: e.cfg.Log}).run(running)
+	})
+	e.loops.Go(func() {
+		for range loop.Every(running, metrics.TurnEvery) {
+			e.claims.Turn(time.Now())
+		}
 	})
 	if e.attendance != nil {
 		e.loops.Go(func() { e.attendance.run(running) })

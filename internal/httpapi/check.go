@@ -194,7 +194,7 @@ func (c *saleCheck) units() {
 	case t.Total == 0:
 		c.find(noUnits, "the total is 0: there is nothing to sell")
 	case t.Total == sluice.Unlimited && t.MaxPerBuyer == sluice.Unlimited:
-		c.find(noBound, "no total and no limit per buyer: everybody can buy everything")
+		c.find(noBound, "no total and no limit per buyer: one buyer can take any number of units")
 	case t.MaxPerBuyer == sluice.Unlimited:
 		c.find(noBound, "no limit per buyer: one buyer can take all %d units", t.Total)
 	case t.Total == sluice.Unlimited:

@@ -22,7 +22,7 @@ func (f finding) check(format string, args ...any) api.Check {
 	}
 }
 
-const ledgerAnswers = "it answers; look at its server and the network"
+const ledgerAnswers = "the ledger answers; look at its server and the network"
 
 const (
 	warn = api.CheckWarn
@@ -39,7 +39,7 @@ var (
 	}
 	storeSilent = finding{
 		"store clock", fail, "the database (--store)",
-		"it answers; until then orders wait in the journal, payments and cancels fail",
+		"the database answers; until then orders wait in the journal, payments and cancels fail",
 	}
 	storeClock = finding{
 		"store clock", warn, "the clocks of the database and of the ledger",
@@ -73,7 +73,7 @@ var (
 
 	proxyUnnamed = finding{
 		"addresses", fail, "trusted_proxies",
-		"the address of the proxy, or its network: until then all buyers behind it are one address",
+		"if that address is your proxy's, it or its network: all buyers behind it count as one; if not, nothing",
 	}
 	proxyNone = finding{
 		"addresses", warn, "trusted_proxies",
@@ -82,7 +82,7 @@ var (
 
 	tooHard = finding{"tickets", warn, "challenge of the sale", "a difficulty of 16 to 20"}
 
-	listsUnread = finding{"lists", fail, "the database (--store)", "it answers"}
+	listsUnread = finding{"lists", fail, "the database (--store)", "the database answers"}
 	listLate    = finding{"lists", fail, "this server", "a moment later; else its log"}
 	listEmpty   = finding{
 		"eligibility", fail, "the allow list of the sale",
@@ -105,16 +105,16 @@ var (
 
 	riskFails = finding{
 		"risk service", fail, "risk of the sale, and the service behind its url",
-		`it answers 200 {"allow": true} in time; until then on_failure decides: deny gives no buyer a ticket`,
+		`the service answers 200 {"allow": true} in time; until then on_failure decides: deny gives no buyer a ticket`,
 	}
 	riskOpen = finding{
 		"risk service", warn, "risk of the sale, and the service behind its url",
-		`it answers 200 {"allow": true} in time; until then on_failure decides: allow gives every buyer a ticket`,
+		`the service answers 200 {"allow": true} in time; until then on_failure decides: allow gives every buyer a ticket`,
 	}
 
 	noToken = finding{"token", warn, "--token", "a token of your login: this server has no secret to make one with"}
 
-	claimRefused = finding{"claim", fail, "the checks above", "the answer accepted"}
+	claimRefused = finding{"claim", fail, "the checks above", "a claim is answered with accepted"}
 )
 
 // unread are what is wrong where claims are refused for who or what sends them, by

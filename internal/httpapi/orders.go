@@ -80,6 +80,9 @@ func (s *Server) findQueued(ctx context.Context, id sluice.OrderID, buyer sluice
 		return sluice.Order{}, stored
 	}
 	if errors.Is(queued, sluice.ErrOrderNotFound) {
+		if view := s.Board.View(sale); view != nil && view.Hidden() {
+			_, _ = s.Board.Public(ctx, sale) // as long as for a sale that does not exist: the time must not show it
+		}
 		return sluice.Order{}, sluice.ErrOrderNotFound
 	}
 	if errors.Is(queued, sluice.ErrNotLoaded) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -56,6 +57,10 @@ type ClaimCounter interface {
 	Label(sale sluice.SaleID) string              // the sale, or what stands for those that are not counted apart
 	// Of returns what was counted of a sale; false: it is not counted apart.
 	Of(sale sluice.SaleID) (codes, reasons map[string]int64, ok bool)
+	Unnamed(sale sluice.SaleID) // a claim that came through a proxy that is not named
+	// Recent is what was counted of a sale in the last minutes: since when, or since the
+	// start.
+	Recent(sale sluice.SaleID) (codes, reasons map[string]int64, unnamed int64, since time.Time)
 }
 
 type noClaims struct{}
@@ -66,6 +71,10 @@ func (noClaims) Refused(sluice.SaleID, string)      {}
 func (noClaims) Label(sluice.SaleID) string         { return "" }
 func (noClaims) Of(sluice.SaleID) (codes, reasons map[string]int64, ok bool) {
 	return nil, nil, false
+}
+func (noClaims) Unnamed(sluice.SaleID) {}
+func (noClaims) Recent(sluice.SaleID) (codes, reasons map[string]int64, unnamed int64, since time.Time) {
+	return nil, nil, 0, time.Time{}
 }
 
 // refusedLines bound the log's lines about refused claims: one per reason and minute.
@@ -172,11 +181,12 @@ type unnamed struct {
 
 // clientOf is where a claim comes from. It warns of a peer that says it is not from
 // itself, and is not named.
-func (s *Server) clientOf(r *http.Request) netip.Addr {
+func (s *Server) clientOf(r *http.Request, sale sluice.SaleID) netip.Addr {
 	client, unnamed := s.Proxies.find(r)
 	if !unnamed {
 		return client
 	}
+	s.Claims.Unnamed(sale)
 	if n := s.unnamed.line.Take(s.Now()); n > 0 {
 		peer := client
 		s.unnamed.last.Store(&peer)

@@ -216,3 +216,44 @@ func TestReasonsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// A header that any client can send, and a few who are sent away, make no check of a
+// sale that sells fail; and the cure trusts no stranger.
+func TestStrangersFailNoCheck(t *testing.T) {
+	s, _ := openLogged(t, engine.Config{})
+	s.must(s.create("phone", `address_rate={"requests":100,"per_s":1}`, `total=2`), 201)
+	forwarded := "X-Forwarded-For: 203.0.113.7"
+	s.must(s.do("POST", "/v1/sales/phone/orders", oneUnit, s.auth("ann"), "Idempotency-Key: attempt-1", forwarded), 202)
+	check := func() map[string]api.Check {
+		t.Helper()
+		var found api.SaleCheck
+		a := s.must(s.admin("GET", "/v1/admin/sales/phone/check", ""), 200)
+		if err := json.Unmarshal([]byte(a.body), &found); err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]api.Check{}
+		for _, c := range found.Checks {
+			all[c.Name] = c
+		}
+		return all
+	}
+	if got := check()["addresses"]; got.Status != api.CheckWarn || !strings.Contains(got.Right, "if not, nothing") {
+		t.Errorf("one header: %+v", got)
+	}
+	s.must(s.claim("phone", "bob", "attempt-1"), 202)
+	for i := range 5 { // buyers who come too late are answered: nothing is wrong
+		s.must(s.claim("phone", "cem", fmt.Sprint("attempt-", i)), 409, "sold_out")
+	}
+	for range 4 {
+		s.must(s.do("POST", "/v1/sales/phone/orders", oneUnit), 401)
+	}
+	if got := check()["claims"]; got.Status != api.CheckOK {
+		t.Errorf("four without a token, seven who were answered: %+v", got)
+	}
+	for range 10 {
+		s.must(s.do("POST", "/v1/sales/phone/orders", oneUnit), 401)
+	}
+	if got := check()["claims"]; got.Status != api.CheckWarn || !strings.Contains(got.Detail, "token_missing") {
+		t.Errorf("more without a token, while others buy: %+v", got)
+	}
+}

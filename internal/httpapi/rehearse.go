@@ -15,8 +15,8 @@ import (
 	"github.com/sluicehq/sluice/internal/admission"
 )
 
-// rehearsedBuyer is the buyer of a rehearsal without a token: one who can buy nothing,
-// since no token names it, and whom the risk service is asked about.
+// rehearsedBuyer is the buyer of a rehearsal without a token, and the one that the risk
+// service is asked about. No login gives a token to this buyer, so it owns no orders.
 const rehearsedBuyer sluice.BuyerID = "sluice-check"
 
 // rehearseClaim tries what a buyer would have to get through: a token, the risk
@@ -106,7 +106,7 @@ func (c *saleCheck) risk(ctx context.Context) {
 	case err != nil:
 		c.find(f, "it did not judge, after %s: %v", took, err)
 	case !allow:
-		c.ok("risk service", "it answers after %s; it lets %s, whom it does not know, have no ticket", took, rehearsedBuyer)
+		c.ok("risk service", "it answers after %s, and denies the unknown buyer %s a ticket", took, rehearsedBuyer)
 	default:
 		c.ok("risk service", "it answers after %s", took)
 	}
@@ -194,10 +194,19 @@ func (c *saleCheck) addresses() {
 	if rate == (sluice.AddressRate{}) {
 		return
 	}
+	answers, _, unnamed, _ := s.Claims.Recent(c.view.Sale.ID)
+	came := int64(0)
+	for _, n := range answers {
+		came += n
+	}
 	switch peer := s.unnamed.last.Load(); {
-	case peer != nil:
-		c.find(proxyUnnamed, "at most %d claims in %d s from one address, and claims come with %s through %s, "+
-			"which is not named", rate.Requests, rate.PerS, s.Proxies.header(), peer)
+	case peer != nil && unnamed > 0:
+		f := proxyUnnamed
+		if unnamed <= came/2 || answers[sluice.RateLimited.String()] == 0 { // any client may send the header
+			f.status = warn
+		}
+		c.find(f, "at most %d claims in %d s from one address; %d of the last %d claims came with %s, one of them "+
+			"through %s, which is not named", rate.Requests, rate.PerS, unnamed, max(came, unnamed), s.Proxies.header(), peer)
 	case len(s.Proxies.Trusted) == 0:
 		c.find(proxyNone, "at most %d claims in %d s from one address, and no proxy is named", rate.Requests, rate.PerS)
 	default:
@@ -229,25 +238,43 @@ func (c *saleCheck) claims() {
 	if counts == nil {
 		return // not counted apart
 	}
+	answers, refused, _, since := c.server.Claims.Recent(c.view.Sale.ID)
+	from := counts.Since
+	if !since.IsZero() {
+		from = api.At(since)
+	}
 	accepted, most, top := counts.Answers[sluice.Accepted.String()], int64(0), ""
-	for reason, n := range counts.Refused {
+	for reason, n := range refused {
 		if n > most || n == most && reason < top {
 			most, top = n, reason
 		}
 	}
 	came := len(counts.Answers)+len(counts.Refused) > 0
 	text := fmt.Sprintf("%s since %s", countsText(counts.Answers, counts.Refused), counts.Since)
-	limited := counts.Answers[sluice.RateLimited.String()]
+	recent := fmt.Sprintf("%s since %s", countsText(answers, refused), from)
+	limited, decided := answers[sluice.RateLimited.String()], int64(0)
+	for _, code := range sluice.Codes() {
+		if code != sluice.RateLimited {
+			decided += answers[code.String()]
+		}
+	}
+	// Where some are accepted the sale can be bought, however many others are sent away.
+	refusing := func(f finding) finding {
+		if answers[sluice.Accepted.String()] > 0 {
+			f.status = warn
+		}
+		return f
+	}
 	opened := !c.view.LedgerTime(c.server.Now()).Before(c.view.Sale.OpensAt)
 	switch {
 	case !came && opened && !c.view.Archived():
 		c.find(noneCame, "no claim has come to this server since %s", counts.Since)
 	case !came:
 		c.ok("claims", "none have come since %s", counts.Since)
-	case most > accepted:
-		c.find(unread[top], "%s", text)
-	case limited > accepted:
-		c.find(limitedAll, "%s", text)
+	case most > decided:
+		c.find(refusing(unread[top]), "%s", recent)
+	case limited > decided:
+		c.find(refusing(limitedAll), "%s", recent)
 	case accepted == 0 && opened:
 		c.find(noneAccepted, "%s", text)
 	default:

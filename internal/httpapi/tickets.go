@@ -215,7 +215,7 @@ const ticketHeader = "Sluice-Ticket"
 // caller is what a buyer brings along with a claim. What the token says is
 // looked up only where it matters.
 func (s *Server) caller(r *http.Request, sale sluice.SaleID) admission.Caller {
-	caller := admission.Caller{Address: s.clientOf(r)}
+	caller := admission.Caller{Address: s.clientOf(r, sale)}
 	if values := r.Header[ticketHeader]; len(values) == 1 {
 		caller.Ticket = values[0]
 	}

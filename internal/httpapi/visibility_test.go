@@ -41,6 +41,7 @@ func (s *shop) buyersSee(sale string) map[string]answer {
 		"page":      s.do("GET", "/s/"+sale, ""),
 		"claim":     s.claim(sale, "visitor", "visit-00001"),
 		"ticket":    s.do("POST", "/v1/sales/"+sale+"/ticket", "", s.auth("visitor")),
+		"order":     s.do("GET", "/v1/orders/"+sale+"."+strings.Repeat("0", 32), "", s.auth("visitor")),
 		"challenge": s.do("POST", "/v1/sales/"+sale+"/challenge", "", s.auth("visitor")),
 	}
 }

@@ -5,13 +5,17 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluicehq/sluice"
 )
 
-// mostCounted is of how many sales, since the start, claims are counted apart.
-// Those of further sales, and of sales that do not exist, are counted together.
+// mostCounted is of how many sales claims are counted apart. Those of further sales,
+// and of sales that are not for sale any more or never were, are counted together.
 const mostCounted = 1000
+
+// TurnEvery is how often Turn is to be called.
+const TurnEvery = 5 * time.Minute
 
 // other stands for a sale without counters of its own, and a code without one.
 const other = "other"
@@ -27,9 +31,16 @@ type Claims struct {
 	mu    sync.Mutex // of those who add a sale
 	sales atomic.Pointer[map[sluice.SaleID]tally]
 	rest  tally
+	marks [2]mark // the older one first
 }
 
-// tally counts by code and by reason, each in a cache line of its own.
+// mark is what had been counted at a moment.
+type mark struct {
+	at     time.Time
+	counts map[sluice.SaleID][]int64
+}
+
+// tally counts by code, by reason and, last, claims of unnamed proxies, each in a cache line of its own.
 type tally []struct {
 	n atomic.Int64
 	_ [56]byte
@@ -37,7 +48,7 @@ type tally []struct {
 
 // Claims adds counters of the answers to claims: by code, which may be more than the
 // domain's, and of those that were refused before they were claims, by reason.
-// Known reports whether there is such a sale, and must be fast: a made-up id gets no
+// Known reports whether there is such a sale that is not over, and must be fast: a made-up id gets no
 // label. Sales is called at each scrape.
 func (m *Metrics) Claims(known func(sluice.SaleID) bool, sales func() []Sale, codes, reasons []string) *Claims {
 	c := &Claims{known: known, place: map[string]int{}, reasons: reasons}
@@ -58,7 +69,7 @@ func (m *Metrics) Claims(known func(sluice.SaleID) bool, sales func() []Sale, co
 	return c
 }
 
-func (c *Claims) tally() tally { return make(tally, len(c.codes)+len(c.reasons)) }
+func (c *Claims) tally() tally { return make(tally, len(c.codes)+len(c.reasons)+1) }
 
 // Decided counts an answer of the domain.
 func (c *Claims) Decided(sale sluice.SaleID, code sluice.Code) { c.of(sale)[c.byCode[code]].n.Add(1) }
@@ -77,6 +88,34 @@ func (c *Claims) Refused(sale sluice.SaleID, reason string) {
 	if place, ok := c.place["/"+reason]; ok {
 		c.of(sale)[place].n.Add(1)
 	}
+}
+
+// Unnamed counts a claim that came through a proxy that is not named.
+func (c *Claims) Unnamed(sale sluice.SaleID) {
+	t := c.of(sale)
+	t[len(t)-1].n.Add(1)
+}
+
+// Turn begins another interval of Recent. When many sales are counted apart, those that
+// are not known any more give their places to others.
+func (c *Claims) Turn(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := *c.sales.Load()
+	if len(all) > mostCounted/2 {
+		all = maps.Clone(all)
+		maps.DeleteFunc(all, func(sale sluice.SaleID, _ tally) bool { return !c.known(sale) })
+		c.sales.Store(&all)
+	}
+	next := mark{now, make(map[sluice.SaleID][]int64, len(all))}
+	for sale, t := range all {
+		counts := make([]int64, len(t))
+		for i := range t {
+			counts[i] = t[i].n.Load()
+		}
+		next.counts[sale] = counts
+	}
+	c.marks[0], c.marks[1] = c.marks[1], next
 }
 
 // of returns the counters of a sale.
@@ -115,19 +154,41 @@ func (c *Claims) Label(sale sluice.SaleID) string {
 // Of returns what was counted of a sale: the answers by code, and the refusals by
 // reason; what never happened is not there. False: the sale is not counted apart.
 func (c *Claims) Of(sale sluice.SaleID) (codes, reasons map[string]int64, ok bool) {
-	codes, reasons = map[string]int64{}, map[string]int64{}
 	all := *c.sales.Load()
-	t, ok := all[sale]
+	_, ok = all[sale]
+	codes, reasons, _ = c.counted(sale, nil)
+	return codes, reasons, ok || len(all) < mostCounted
+}
+
+// Recent is Of the last one or two intervals, with how many claims came through proxies
+// that are not named, and since when; the zero time is the start.
+func (c *Claims) Recent(sale sluice.SaleID) (codes, reasons map[string]int64, unnamed int64, since time.Time) {
+	c.mu.Lock()
+	before := c.marks[0]
+	c.mu.Unlock()
+	codes, reasons, unnamed = c.counted(sale, before.counts[sale])
+	return codes, reasons, unnamed, before.at
+}
+
+func (c *Claims) counted(sale sluice.SaleID, before []int64) (codes, reasons map[string]int64, unnamed int64) {
+	codes, reasons = map[string]int64{}, map[string]int64{}
+	t := (*c.sales.Load())[sale]
 	for i := range t {
-		switch n := t[i].n.Load(); {
+		n := t[i].n.Load()
+		if i < len(before) && n >= before[i] { // fewer: it had lost its place since
+			n -= before[i]
+		}
+		switch {
 		case n == 0:
 		case i < len(c.codes):
 			codes[c.codes[i]] = n
-		default:
+		case i < len(t)-1:
 			reasons[c.reasons[i-len(c.codes)]] = n
+		default:
+			unnamed = n
 		}
 	}
-	return codes, reasons, ok || len(all) < mostCounted
+	return codes, reasons, unnamed
 }
 
 var (
@@ -141,7 +202,7 @@ var (
 // to which no claim has come.
 func (c *Claims) read(value values, sales []Sale) {
 	report := func(sale string, t tally, all bool) {
-		for i := range t {
+		for i := range t[:len(t)-1] {
 			n := t[i].n.Load()
 			switch {
 			case n == 0 && !all && i != int(c.byCode[sluice.Accepted]):

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice"
 )
@@ -48,6 +49,50 @@ func TestClaimsAreCountedBySale(t *testing.T) {
 	if _, _, ok := c.Of("s1001"); ok || c.Label("s1001") != "other" || c.Label("s1") != "s1" {
 		t.Error("a sale that is counted with others has counts of its own")
 	}
+}
+
+// What is recent forgets what was long ago, and a sale that is over gives its place to
+// another one when many are counted.
+func TestRecentClaims(t *testing.T) {
+	over := map[sluice.SaleID]bool{}
+	c := New(func() []Sale { return nil }).Claims(func(sale sluice.SaleID) bool { return !over[sale] },
+		func() []Sale { return nil }, nil, []string{"body"})
+	at := time.Unix(1000, 0)
+	recent := func(accepted, body, unnamed int64, since time.Time) {
+		t.Helper()
+		codes, reasons, n, from := c.Recent("phone")
+		if codes["accepted"] != accepted || reasons["body"] != body || n != unnamed || !from.Equal(since) {
+			t.Errorf("recently %v, %v, %d since %v; want %d, %d, %d since %v", codes, reasons, n, from, accepted, body,
+				unnamed, since)
+		}
+	}
+	c.Refused("phone", "body")
+	c.Unnamed("phone")
+	recent(0, 1, 1, time.Time{})
+	c.Turn(at)
+	c.Decided("phone", sluice.Accepted)
+	recent(1, 1, 1, time.Time{})
+	c.Turn(at.Add(TurnEvery))
+	recent(1, 0, 0, at)
+	c.Turn(at.Add(2 * TurnEvery))
+	recent(0, 0, 0, at.Add(TurnEvery))
+	if codes, reasons, _ := c.Of("phone"); codes["accepted"] != 1 || reasons["body"] != 1 {
+		t.Errorf("since the start: %v, %v", codes, reasons)
+	}
+	for i := range mostCounted {
+		sale := sluice.SaleID(fmt.Sprint("s", i))
+		c.Decided(sale, sluice.Accepted)
+		over[sale] = true
+	}
+	if c.Decided("new", sluice.Accepted); c.Label("new") != "other" {
+		t.Fatal("there is room")
+	}
+	c.Turn(at.Add(3 * TurnEvery))
+	if c.Decided("new", sluice.Accepted); c.Label("new") != "new" || c.Label("phone") != "phone" ||
+		c.Label("s1") != "other" {
+		t.Error("sales that are over keep the others out")
+	}
+	recent(0, 0, 0, at.Add(2*TurnEvery))
 }
 
 func rendered(m *Metrics) string {

@@ -61,7 +61,8 @@ func (c *Control) whileUnsold(ctx context.Context, id sluice.SaleID, within time
 	if err := c.unsold(ctx, id); err != nil { // most are refused here, without a pause
 		return sluice.Sale{}, err
 	}
-	// Of two at once the second one would take the pause of the first one for an operator's.
+	// One at a time: a second postponement would mistake the first one's pause for one that an
+	// operator has made, and keep it.
 	locker := lock.Locker{Backend: c.store, TTL: 2 * deciding, Owner: rand.Text()}
 	var sale sluice.Sale
 	err := locker.Do(ctx, "unsold:"+string(id), func(ctx context.Context, _ int64) (err error) {
