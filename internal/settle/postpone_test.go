@@ -272,7 +272,7 @@ func TestTheOpeningBeatsTheDeletion(t *testing.T) {
 	} else if strings.Contains(state.Detail, "accepted") && (r.sale().Paused || r.reading().Terms.Paused) {
 		t.Error("the sale is left paused")
 	}
-	if d := r.claim("alice"); d.Code != sluice.Accepted || d.Replayed && r.sale().ID != id {
-		t.Errorf("the claim is %v", d.Code)
+	if d := r.claim("alice"); d.Code != sluice.Accepted || !d.Replayed || r.sale().ID != id {
+		t.Errorf("the claim is %v, a repeat: %v, and the sale %+v", d.Code, d.Replayed, r.sale())
 	}
 }
