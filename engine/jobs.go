@@ -137,7 +137,12 @@ func heldEpoch(sale *sluice.Sale) int64 {
 func (f *forgetter) drop(ctx context.Context, id sluice.SaleID, epoch int64) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	return f.ledger.Drop(ctx, id, epoch)
+	err := f.ledger.Drop(ctx, id, epoch)
+	if errors.Is(err, sluice.ErrStaleEpoch) { // it would fail for ever, and keep all others waiting
+		f.log.Warn("the ledger has an archived sale under another epoch, and keeps it", "sale", id, "epoch", epoch)
+		return nil
+	}
+	return err
 }
 
 // tidyEvery is how often one of the servers deletes what has done its work in

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// archivedStore has three archived sales.
+type archivedStore struct{ sluice.Store }
+
+func (archivedStore) SelectSales(context.Context, sluice.SaleFilter) (sales []sluice.Sale, err error) {
+	for _, id := range []sluice.SaleID{"first", "stale", "zulu"} {
+		sales = append(sales, sluice.Sale{ID: id, Epoch: 2, ArchivedAt: time.Unix(1, 0)})
+	}
+	return sales, nil
+}
+
+// staleKeeper is a ledger that has one of them under another epoch.
+type staleKeeper struct {
+	sluice.Keeper
+	dropped []sluice.SaleID
+}
+
+func (k *staleKeeper) Drop(_ context.Context, id sluice.SaleID, _ int64) error {
+	if id == "stale" {
+		return sluice.ErrStaleEpoch
+	}
+	k.dropped = append(k.dropped, id)
+	return nil
+}
+
+// A sale that the ledger has under another epoch keeps no other one in the ledger.
+func TestForgettingPassesOverOtherEpochs(t *testing.T) {
+	ledger := &staleKeeper{}
+	f := newForgetter(archivedStore{}, ledger, slog.New(slog.DiscardHandler))
+	if last, done, err := f.page(t.Context(), ""); last != "zulu" || !done || err != nil {
+		t.Errorf("the sweep ends at %s, %v, %v", last, done, err)
+	}
+	f.left = map[sluice.SaleID]int64{"left": 2, "stale": 2}
+	if err := f.dropLeft(t.Context()); err != nil || len(f.left) != 0 {
+		t.Errorf("%v, and %v wait", err, f.left)
+	}
+	if !slices.Equal(ledger.dropped, []sluice.SaleID{"first", "zulu", "left"}) {
+		t.Errorf("dropped %v", ledger.dropped)
+	}
+}
