@@ -82,6 +82,9 @@ func testRetake(t *testing.T, db Database) {
 	if diff := cmp.Diff(paid, got); diff != "" || got.Replaces() != o.ID {
 		t.Errorf("it replaces %q (-want +got):\n%s", got.Replaces(), diff)
 	}
+	if diff := cmp.Diff(got, read1(t, s, by)); diff != "" {
+		t.Errorf("what is stored of it (-told +stored):\n%s", diff)
+	}
 	was := o
 	was.Status, was.Reason = sluice.Retaken, string(by)
 	is := read1(t, s, o.ID)
