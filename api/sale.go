@@ -38,6 +38,7 @@ type AdminSale struct {
 	Sale
 	MaxOrdersPerBuyer *int64 `json:"max_orders_per_buyer"`
 	MaxUnpaidPerBuyer *int64 `json:"max_unpaid_per_buyer"`
+	MaxLivePerAddress *int64 `json:"max_live_per_address"`
 	PaymentWindowS    int64  `json:"payment_window_s"`
 	PaymentGraceS     int64  `json:"payment_grace_s"`
 	Paused            bool   `json:"paused"`
@@ -115,6 +116,7 @@ type CreateSale struct {
 	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
 	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"` // absent: as sluice.NewSale has it
+	MaxLivePerAddress Nullable[int64]        `json:"max_live_per_address,omitzero"`
 	PatchRules
 }
 
@@ -142,7 +144,7 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 		Price: c.Price, ListPrice: c.ListPrice, Total: c.Total, MaxPerBuyer: c.MaxPerBuyer,
 		OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
 		PaymentWindowS: c.PaymentWindowS, PaymentGraceS: c.PaymentGraceS, MaxOrdersPerBuyer: c.MaxOrdersPerBuyer,
-		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, PatchRules: c.PatchRules,
+		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, MaxLivePerAddress: c.MaxLivePerAddress, PatchRules: c.PatchRules,
 	}
 	if err := patch.Apply(&s); err != nil {
 		return sluice.Sale{}, err
@@ -164,6 +166,7 @@ type PatchSale struct {
 	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
 	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"`
+	MaxLivePerAddress Nullable[int64]        `json:"max_live_per_address,omitzero"`
 	PatchRules
 }
 
@@ -193,12 +196,8 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 		s.MaxOrders = s.DefaultMaxOrders()
 	}
 	wrong = cmp.Or(wrong, setLimit(&s.MaxOrders, p.MaxOrdersPerBuyer, "max_orders_per_buyer"))
-	if n := p.MaxUnpaidPerBuyer; n.Set {
-		if wrong == nil && !n.Null && n.Value < 1 {
-			wrong = fmt.Errorf("max_unpaid_per_buyer %d: want 1 to %d, or null for no limit", n.Value, int64(sluice.MaxUnits))
-		}
-		s.MaxUnpaid = n.Value // null: 0, none
-	}
+	wrong = cmp.Or(wrong, setBound(&s.MaxUnpaid, p.MaxUnpaidPerBuyer, "max_unpaid_per_buyer"),
+		setBound(&s.MaxLivePerAddress, p.MaxLivePerAddress, "max_live_per_address"))
 	if p.OpensAt.Set {
 		s.OpensAt = p.OpensAt.Value.Time
 	}
@@ -232,6 +231,18 @@ func setLimit(dst *int64, n Nullable[int64], field string) error {
 		return errors.New(field + ": want 0 or more, or null for no limit")
 	default:
 		*dst = n.Value
+	}
+	return nil
+}
+
+// setBound is setLimit of a limit that is 0 in the domain where there is none.
+func setBound(dst *int64, n Nullable[int64], field string) error {
+	if !n.Set {
+		return nil
+	}
+	*dst = n.Value // null: 0, none
+	if !n.Null && n.Value < 1 {
+		return fmt.Errorf("%s %d: want 1 to %d, or null for no limit", field, n.Value, int64(sluice.MaxUnits))
 	}
 	return nil
 }

@@ -82,6 +82,7 @@ func TestALongMigrationWaitsForOpenSales(t *testing.T) {
 			1, n, 1, 'one', 1, 1, 2, 2, 1 FROM c`, manyOrders)
 	// As the version before the slow migration has left it.
 	do("DROP TABLE payments")
+	do("DROP TABLE order_addresses")
 	for _, column := range []string{"fence", "ttl"} {
 		do("ALTER TABLE leases DROP COLUMN " + column)
 	}
@@ -95,6 +96,7 @@ func TestALongMigrationWaitsForOpenSales(t *testing.T) {
 	}
 	for _, table := range []string{"sales", "sale_terms"} {
 		do("ALTER TABLE " + table + " DROP COLUMN max_unpaid")
+		do("ALTER TABLE " + table + " DROP COLUMN max_live_per_address")
 	}
 	for _, table := range []string{"orders", "releases"} {
 		do("ALTER TABLE " + table + " DROP COLUMN unpaid")

@@ -99,6 +99,7 @@ var alone = []storeTest{
 	{"InsertStoresOrders", testInsert},
 	{"InsertNothing", testInsertNothing},
 	{"InsertRefusesWhatNoLedgerWrites", testInsertInvalid},
+	{"AddressesAreKeptForLoads", testAddresses},
 	{"RedeliveryInsertsNothing", testRedelivery},
 	{"RedeliveryWithinABatch", testRedeliveryWithin},
 	{"ConflictsStoreNothing", testConflicts},

@@ -90,7 +90,9 @@ func (q *conn) insertOrders(orders []NewOrder) int {
 		return 0
 	}
 	n, err := q.s.d.InsertOrders(q.ctx, q.tx, orders)
-	q.fail(err)
+	if q.fail(err) == nil && n == len(orders) {
+		q.addAddresses(orders)
+	}
 	return n
 }
 

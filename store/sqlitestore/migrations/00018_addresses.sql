@@ -1,0 +1,12 @@
+-- How many live orders the claims of one network may have at a sale, and which network
+-- that was, as a keyed hash: only of sales that have the limit, until they are archived.
+
+-- +goose Up
+ALTER TABLE sales ADD COLUMN max_live_per_address INTEGER CHECK (max_live_per_address >= 1);
+ALTER TABLE sale_terms ADD COLUMN max_live_per_address INTEGER CHECK (max_live_per_address >= 1);
+CREATE TABLE order_addresses (
+    order_id TEXT NOT NULL PRIMARY KEY,
+    sale_id  TEXT NOT NULL,
+    address  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX order_addresses_of_sale ON order_addresses (sale_id, address);
