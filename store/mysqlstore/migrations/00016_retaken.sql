@@ -7,7 +7,7 @@
 -- +goose Up
 SET @step = if((SELECT count(*) FROM information_schema.table_constraints
     WHERE table_schema = database() AND table_name = 'order_changes' AND constraint_name = 'order_changes_step') > 0,
-    'ALTER TABLE order_changes DROP CONSTRAINT order_changes_step, ALGORITHM=INSTANT', 'DO 0');
+    'ALTER TABLE order_changes DROP CONSTRAINT order_changes_step', 'DO 0');
 PREPARE step FROM @step;
 EXECUTE step;
 DEALLOCATE PREPARE step;
@@ -19,7 +19,7 @@ SET @check = (SELECT c.constraint_name FROM information_schema.check_constraints
 SET @step = CASE
     WHEN @check IS NULL THEN 'DO 0'
     WHEN @check = 'status' THEN 'ALTER TABLE orders MODIFY status VARBINARY(16) NOT NULL, ALGORITHM=INSTANT'
-    ELSE replace('ALTER TABLE orders DROP CONSTRAINT of_status, ALGORITHM=INSTANT', 'of_status', @check)
+    ELSE replace('ALTER TABLE orders DROP CONSTRAINT of_status', 'of_status', @check)
 END;
 PREPARE step FROM @step;
 EXECUTE step;
