@@ -142,10 +142,10 @@ func TestReport(t *testing.T) {
 		{all[0].name, batchedName("no", 0), "", eachName("no", 0), 4, 4, 6, 4.5, false, false},
 		{all[1].name, batchedName("no", 0), "", pipelinedName("no", 0), 1.5, 256.0 / 210, 1.6, 2.3, false, false},
 		{
-			all[4].name, batchedName("no", 0), "redis_cpu_us", eachName("no", 0), 0.25, 1 / 6.0, 0.25, 1 / 6.0, true,
+			all[2].name, batchedName("no", 0), "redis_cpu_us", eachName("no", 0), 0.25, 1 / 6.0, 0.25, 1 / 6.0, true,
 			false,
 		},
-		{all[5].name, batchedName("no", 0), "client_cpu_us", "", 2.56, 2.4, 3, 3.5, true, true},
+		{all[6].name, batchedName("no", 0), "client_cpu_us", "", 2.56, 2.4, 3, 3.5, true, true},
 	}
 	if diff := cmp.Diff(want, rep.Goals, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
@@ -209,7 +209,7 @@ func TestRunRedis(t *testing.T) {
 	if err := json.Unmarshal(stdout.Bytes(), &rep); err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Sides) != 7 || len(rep.Goals) != 7 || rep.Seed != 1 || rep.Machine.Cores == 0 || rep.Versions.Redis == "" {
+	if len(rep.Sides) != 7 || len(rep.Goals) != 8 || rep.Seed != 1 || rep.Machine.Cores == 0 || rep.Versions.Redis == "" {
 		t.Errorf("report: %s", stdout.Bytes())
 	}
 	for _, s := range rep.Sides {

@@ -70,7 +70,9 @@ var (
 func slow(text string, mysql bool) (all []string) {
 	for _, statement := range touches.FindAllString(text, -1) {
 		plain, said := strings.CutSuffix(strings.TrimSpace(statement), ", ALGORITHM=INSTANT")
-		if !instant.MatchString(lists.ReplaceAllString(plain, "IN ()")) || mysql && !said {
+		// To drop a check reads no rows, and not every MySQL knows to call that INSTANT.
+		drops := strings.Contains(plain, " DROP CONSTRAINT ")
+		if !instant.MatchString(lists.ReplaceAllString(plain, "IN ()")) || mysql && !said && !drops {
 			all = append(all, statement)
 		}
 	}
