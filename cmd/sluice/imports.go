@@ -89,8 +89,11 @@ func (a *app) importing(ctx context.Context, c *client.Client, before *api.Admin
 			}
 			asked = time.Now()
 		}
-		return fmt.Sprintf("  sent     %.1f MB, %s stored", float64(sent.bytes.Load())/1e6,
-			figures.Plural(stored-before.StoredTaken, "unit", "units"))
+		line := fmt.Sprintf("  sent     %.1f MB", float64(sent.bytes.Load())/1e6)
+		if !asked.IsZero() {
+			line += ", " + figures.Plural(stored-before.StoredTaken, "unit", "units") + " stored"
+		}
+		return line
 	}
 }
 
