@@ -146,7 +146,8 @@ func ownName(t testing.TB, kind, cascade string, run func(ctx context.Context, s
 	defer cancel()
 	name := fmt.Sprintf("test_%d_%d_%d", os.Getpid(), time.Now().UnixNano(), names.Add(1))
 	if err := run(ctx, "CREATE "+kind+" "+name); err != nil {
-		t.Fatalf("servertest: create %s: %v", kind, err)
+		log, _ := crash.Load().(string)
+		t.Fatalf("servertest: create %s: %v\n%s", kind, err, log)
 	}
 	t.Cleanup(func() {
 		// A test that left a transaction open fails here instead of hanging.

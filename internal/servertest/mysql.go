@@ -83,8 +83,10 @@ func mysqlPrograms() (server, installer string, err error) {
 
 // options are common to the server and to the program that makes its folder.
 // MariaDB runs as root only with this option; no other user can reach the folder.
+// Each has a folder for its temporary tables: a MariaDB that starts deletes what
+// others have in a shared one, and they crash.
 func (s *MySQLServer) options() []string {
-	options := []string{"--no-defaults", "--datadir=" + s.data()}
+	options := []string{"--no-defaults", "--datadir=" + s.data(), "--tmpdir=" + s.dir}
 	if os.Geteuid() == 0 {
 		options = append(options, "--user=root")
 	}

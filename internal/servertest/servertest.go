@@ -3,9 +3,9 @@
 //
 // A test asks for the server it needs, for instance with Redis(t). When the
 // server's program is not on the machine the test is skipped and says why;
-// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,php,node,python3,java,openssl,gcc,mount,history
-// turns such a skip into a failure (mount is the right to mount a disk, see Disk;
-// history is that of the repository). Where SLUICE_TEST_REDIS_URL,
+// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,prometheus,php,node,python3,java,openssl,gcc
+// turns such a skip into a failure; further words are mount (the right to mount a disk,
+// see Disk) and history (that of the repository). Where SLUICE_TEST_REDIS_URL,
 // SLUICE_TEST_POSTGRES_URL or SLUICE_TEST_MYSQL_URL is set, that server is used
 // instead, and tests isolate themselves by unique names, never by flushing.
 package servertest
@@ -129,17 +129,24 @@ func StartPHP(t testing.TB, script string, env ...string) (addr string, log func
 	port, err := FreePort()
 	failIf(t, err)
 	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	dir, err := os.MkdirTemp("", "sluice-php-")
-	failIf(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
 	script, err = filepath.Abs(script)
 	failIf(t, err)
-	s := &supervised{name: "php", dir: dir, last: "KILL"}
-	s.serve(t, slices.Concat([]string{"env"}, env, []string{
-		program, "-d", "error_reporting=-1", "-d", "display_errors=0", "-d", "log_errors=1", "-d", "opcache.enable=0",
-		"-S", addr, script,
-	}), addr)
-	return addr, func() string {
+	return addr, StartProgram(t, addr, env, program,
+		"-d", "error_reporting=-1", "-d", "display_errors=0", "-d", "log_errors=1", "-d", "opcache.enable=0",
+		"-S", addr, script)
+}
+
+// StartProgram starts a server of the test's own, with these variables besides the test's,
+// and returns when it listens at addr. log is what it has written so far.
+func StartProgram(t testing.TB, addr string, env []string, program string, args ...string) (log func() string) {
+	t.Helper()
+	name := filepath.Base(program)
+	dir, err := os.MkdirTemp("", "sluice-"+name+"-")
+	failIf(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &supervised{name: name, dir: dir, last: "KILL"}
+	s.serve(t, slices.Concat([]string{"env"}, env, []string{program}, args), addr)
+	return func() string {
 		text, err := os.ReadFile(filepath.Join(dir, "log"))
 		failIf(t, err)
 		return string(text)

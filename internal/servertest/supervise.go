@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,16 @@ type supervised struct {
 	supervisor *exec.Cmd // nil while stopped
 	orders     io.WriteCloser
 	gone       chan struct{} // closed when the last process of the server is gone
+	ordered    atomic.Bool   // its end
+}
+
+// crash has the log of the last server that ended without an order, for the
+// tests that find it gone.
+var crash atomic.Value
+
+func (s *supervised) log() string {
+	log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+	return string(log)
 }
 
 // supervise runs the server and waits for the name of the signal to end it
@@ -74,15 +85,18 @@ func (s *supervised) tryStart(line []string, ask func(context.Context) error) er
 		return fmt.Errorf("servertest: %s: %w", s.name, err)
 	}
 	gone := make(chan struct{})
+	s.ordered.Store(false)
 	go func() {
 		defer close(gone)
 		defer alive.Close()
 		_, _ = io.Copy(io.Discard, alive) // until its end of file
+		if !s.ordered.Load() {
+			crash.Store(s.name + " ended by itself; its log:\n" + s.log())
+		}
 	}()
 	s.supervisor, s.orders, s.gone = cmd, orders, gone
 	if err := s.await(ask); err != nil {
-		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-		return errors.Join(fmt.Errorf("servertest: %s does not start: %w\n%s", s.name, err, log), s.end("KILL"))
+		return errors.Join(fmt.Errorf("servertest: %s does not start: %w\n%s", s.name, err, s.log()), s.end("KILL"))
 	}
 	return nil
 }
@@ -112,6 +126,7 @@ func (s *supervised) end(signal string) error {
 	if s.supervisor == nil {
 		return nil
 	}
+	s.ordered.Store(true)
 	_, err := io.WriteString(s.orders, signal+"\n")
 	if err != nil {
 		return fmt.Errorf("servertest: %s: %w", s.name, err)
