@@ -470,7 +470,7 @@ func TestS3LetsTrafficInAgain(t *testing.T) {
 	s, redis := open[*s3](t, s3Method)
 	s.interval = 20 * time.Millisecond
 	warm(t, s, 4)
-	work(t, s)
+	stop := work(t, s)
 	for i, want := range []Answer{Accepted, Accepted, Accepted, Accepted, SoldOut} {
 		buys(t, s, fmt.Sprint("u", i), want)
 	}
@@ -479,10 +479,13 @@ func TestS3LetsTrafficInAgain(t *testing.T) {
 	within(t, "stock and admission know", func() bool {
 		return text(t, redis[0], "HGET 10086 Booked") == "2" && text(t, redis[2], "GET 10086_access") == "2"
 	})
+	// An order on its way to the database counts for nothing: data control that runs
+	// now could give its unit away again.
+	stop()
 	buys(t, s, "late1", Accepted)
 	buys(t, s, "late2", Accepted)
 	buys(t, s, "late3", SoldOut)
-	within(t, "orders are stored", func() bool { return stored(t, s) == 4 })
+	is(t, redis[0], "HGET 10086 Booked", "4")
 }
 
 func TestS4Script(t *testing.T) {
