@@ -218,9 +218,11 @@ type DeadLetter struct {
 type DeadLetterStore interface {
 	// SetAside keeps an entry. It is idempotent by (Sale, Epoch, EntryID).
 	SetAside(ctx context.Context, letter DeadLetter) error
-	// DeadLetters returns those of a sale, or of all sales when it is empty,
-	// that are not dealt with, oldest first.
+	// DeadLetters returns those of a sale that are not dealt with, oldest first.
 	DeadLetters(ctx context.Context, sale SaleID) ([]DeadLetter, error)
+	// DeadLettersAfter returns a page of them: those after this id, at most so many; of
+	// all sales when the sale is empty.
+	DeadLettersAfter(ctx context.Context, sale SaleID, after int64, limit int) ([]DeadLetter, error)
 	// DeadLetter returns one, dealt with or not. ErrDeadLetterNotFound.
 	DeadLetter(ctx context.Context, id int64) (DeadLetter, error)
 	// ResolveDeadLetter notes how one was dealt with, when and how; the first

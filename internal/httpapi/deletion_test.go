@@ -10,6 +10,7 @@ import (
 func TestDeleteSale(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phone", `opens_at="2100-01-01T00:00:00Z"`), 201)
+	ended := s.listen("phone")
 	deleted := s.must(s.admin("DELETE", "/v1/admin/sales/phone", ""), 200)
 	if deleted.text("deleted") != "phone" {
 		t.Errorf("answer: %s", deleted.body)
@@ -17,6 +18,7 @@ func TestDeleteSale(t *testing.T) {
 	for _, path := range []string{"/v1/sales/phone", "/s/phone"} {
 		s.must(s.do("GET", path, ""), 404)
 	}
+	ended("the sale is deleted")
 	s.must(s.claim("phone", "alice", "attempt-1"), 404, "sale_not_found")
 	s.must(s.admin("GET", "/v1/admin/sales/phone", ""), 404, "sale_not_found")
 	s.must(s.admin("DELETE", "/v1/admin/sales/phone", ""), 404, "sale_not_found")

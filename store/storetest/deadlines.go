@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -276,4 +277,49 @@ func testRemind(t *testing.T, db Database) {
 	}
 	given(t, s)
 	mustBeSound(t, s, "phones")
+}
+
+// An order is extended after it was found, while the notes wait: its new deadline is not
+// near, and is noted when it is.
+func testRemindBesideExtend(t *testing.T, db Database) {
+	s, other := db.Open(t), db.Open(t)
+	src := selling(t, s, "phones", sluice.Unlimited)
+	var ids []sluice.OrderID
+	for _, c := range src.store(t, s, 150).Claims { // more than one transaction notes
+		ids = append(ids, c.Order)
+	}
+	slices.Sort(ids)
+	first, last := read1(t, s, ids[0]), ids[149]
+	db.Age(t, "phones", first.ExpiresAt.Sub(first.StoredAt)-4*time.Minute)
+	near := read1(t, s, last).ExpiresAt
+	free := db.Hold(t, fmt.Sprintf(`INSERT INTO order_changes (order_id, changed_at, from_status, to_status, action,
+		changed_by, reason, payment_id, refused)
+		SELECT order_id, stored_at, 'pending', 'pending', 'remind', 'x', '', '', '%s'
+		FROM orders WHERE order_id = '%s'`, fmt.Sprintf("\tremind %d", near.UnixMilli()), ids[0]))
+	notices := map[sluice.SaleID]sluice.Notice{"phones": {Ahead: 5 * time.Minute, Grace: time.Hour}}
+	var running sync.WaitGroup
+	running.Go(func() {
+		if _, err := s.Remind(t.Context(), notices, sluice.Due{}); err != nil {
+			t.Error(err)
+		}
+	})
+	time.Sleep(time.Second) // the search has found them, or finds the new deadline
+	extended := make(chan struct{})
+	running.Go(func() {
+		defer close(extended)
+		if _, err := other.Change(t.Context(), extension(last, near.Add(time.Hour))); err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-extended:
+	case <-time.After(time.Second): // the database has one writer
+	}
+	free()
+	running.Wait()
+	for _, e := range history(t, s, last) {
+		if e.Action == sluice.Remind && e.ExpiresAt.After(near) {
+			t.Errorf("%v is noted at %v", e.ExpiresAt, e.At)
+		}
+	}
 }

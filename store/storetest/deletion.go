@@ -29,7 +29,8 @@ func testDeleteSale(t *testing.T, db Database) {
 			}
 		}
 	}
-	if _, err := s.ReplaceList(ctx, "phones", sluice.DenyList, buyers("alice", "bob")); err != nil {
+	denied, err := s.ReplaceList(ctx, "phones", sluice.DenyList, buyers("alice", "bob"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	state := func(err error, why string) {
@@ -62,6 +63,14 @@ func testDeleteSale(t *testing.T, db Database) {
 	_, made, err := s.Restocked(ctx, "phones", "po-1", 5)
 	if again.Total != 7 || again.Version != 1 || made || err != nil {
 		t.Errorf("a new sale of that id: %+v, %v, %v", again, made, err)
+	}
+	if !again.CreatedAt.After(sale.CreatedAt) { // by which servers distinguish them
+		t.Errorf("the first sale was created at %v, the second at %v", sale.CreatedAt, again.CreatedAt)
+	}
+	// Servers that have the deny list of the first sale must see that this is another.
+	list, err := s.ReplaceList(ctx, "phones", sluice.DenyList, buyers("eve"))
+	if err != nil || list.Generation <= denied.Generation {
+		t.Errorf("the deny list of the new sale: %+v, of the first: %+v, %v", list, denied, err)
 	}
 	src := source{sale: "phones", epoch: again.Epoch}
 	src.store(t, s, 1)

@@ -166,9 +166,19 @@ func testDeadLetters(t *testing.T, db Database) {
 	for sale, want := range map[sluice.SaleID][]sluice.DeadLetter{
 		"": letters, "phones": letters[:3], "unknown": letters[3:], "none": nil,
 	} {
-		got, err := s.DeadLetters(t.Context(), sale)
-		if err != nil {
-			t.Fatal(err)
+		var got []sluice.DeadLetter
+		for last := int64(0); ; last = got[len(got)-1].ID {
+			page, err := s.DeadLettersAfter(t.Context(), sale, last, 2)
+			if err != nil || len(page) > 2 {
+				t.Fatal(page, err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			got = append(got, page...)
+		}
+		if whole, err := s.DeadLetters(t.Context(), sale); err != nil || sale != "" && !cmp.Equal(whole, got) {
+			t.Errorf("%v: %v, page by page %v", err, whole, got)
 		}
 		if diff := cmp.Diff(want, got, given); diff != "" {
 			t.Errorf("dead letters of %q (-want +got):\n%s", sale, diff)

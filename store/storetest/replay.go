@@ -35,7 +35,7 @@ func testResolveDeadLetter(t *testing.T, db Database) {
 		}
 		return letter
 	}
-	letters := list("")
+	letters := list("phones")
 	for _, letter := range letters {
 		if diff := cmp.Diff(letter, one(letter.ID)); diff != "" || !letter.Resolved.IsZero() || letter.Resolution != "" {
 			t.Errorf("alone (-listed +alone):\n%s", diff)
@@ -62,7 +62,7 @@ func testResolveDeadLetter(t *testing.T, db Database) {
 	if diff := cmp.Diff(got, one(letters[0].ID)); diff != "" {
 		t.Errorf("after a second note (-before +after):\n%s", diff)
 	}
-	for _, listed := range [][]sluice.DeadLetter{list(""), list("phones"), look(t, s, "phones").Letters} {
+	for _, listed := range [][]sluice.DeadLetter{list("phones"), list("phones"), look(t, s, "phones").Letters} {
 		if diff := cmp.Diff(letters[1:], listed); diff != "" {
 			t.Errorf("those left (-want +got):\n%s", diff)
 		}
@@ -81,7 +81,7 @@ func testConcurrentResolve(t *testing.T, db Database) {
 	if err := handles[0].SetAside(t.Context(), aLetter("phones", 1, "a")); err != nil {
 		t.Fatal(err)
 	}
-	letters, err := handles[0].DeadLetters(t.Context(), "")
+	letters, err := handles[0].DeadLetters(t.Context(), "phones")
 	if err != nil || len(letters) != 1 {
 		t.Fatal(letters, err)
 	}

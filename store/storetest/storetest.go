@@ -220,6 +220,7 @@ var together = []storeTest{
 	{"TimeIsReadAfterTheLock", testTimeAfterLock},
 	{"SameChangeTwice", testSameChangeTwice},
 	{"PaymentOfTwo", testPaymentOfTwo},
+	{"RemindBesideExtend", testRemindBesideExtend},
 	{"RetakeTogether", testRetakeTogether},
 	{"ExtendAgainstExpiry", testExtendAgainstExpiry},
 	{"ConcurrentExpiry", testConcurrentExpiry},

@@ -11,10 +11,12 @@ var (
 	// InsertDeadLetter inserts nothing if the entry is there.
 	sqlInsertDeadLetter = newStatement("InsertDeadLetter",
 		insertInto("dead_letters", newLetterColumns)+` ON CONFLICT (sale_id, epoch, entry_id) DO NOTHING`)
-	sqlSelectDeadLetters = newStatement("SelectDeadLetters",
-		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE resolved_at IS NULL ORDER BY id`)
+	sqlPageOfDeadLetters = newStatement("PageOfDeadLetters",
+		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE id > ? AND resolved_at IS NULL ORDER BY id LIMIT ?`)
 	sqlDeadLettersOfSale = newStatement("DeadLettersOfSale",
 		`SELECT `+deadLetterColumns+` FROM dead_letters WHERE sale_id = ? AND resolved_at IS NULL ORDER BY id`)
+	sqlPageOfDeadLettersOfSale = newStatement("PageOfDeadLettersOfSale", `SELECT `+deadLetterColumns+` FROM dead_letters
+		WHERE sale_id = ? AND id > ? AND resolved_at IS NULL ORDER BY id LIMIT ?`)
 	sqlSelectDeadLetter  = newStatement("SelectDeadLetter", `SELECT `+deadLetterColumns+` FROM dead_letters WHERE id = ?`)
 	sqlResolveDeadLetter = newStatement("ResolveDeadLetter",
 		update("dead_letters", "resolved_at, resolution")+` WHERE id = ? AND resolved_at IS NULL`)
@@ -30,13 +32,21 @@ func (s *Store) SetAside(ctx context.Context, l sluice.DeadLetter) (err error) {
 	})
 }
 
-// DeadLetters returns the entries set aside.
+// DeadLetters returns the entries of a sale that were set aside.
 func (s *Store) DeadLetters(ctx context.Context, sale sluice.SaleID) (letters []sluice.DeadLetter, err error) {
+	defer s.wrap(&err, "list dead letters sale=%s", sale)
+	return all(s.reads(ctx), sqlDeadLettersOfSale, scanDeadLetter, sale)
+}
+
+// DeadLettersAfter returns a page of entries that were set aside.
+func (s *Store) DeadLettersAfter(
+	ctx context.Context, sale sluice.SaleID, after int64, limit int,
+) (letters []sluice.DeadLetter, err error) {
 	defer s.wrap(&err, "list dead letters")
 	if sale == "" {
-		return all(s.reads(ctx), sqlSelectDeadLetters, scanDeadLetter)
+		return all(s.reads(ctx), sqlPageOfDeadLetters, scanDeadLetter, after, limit)
 	}
-	return all(s.reads(ctx), sqlDeadLettersOfSale, scanDeadLetter, sale)
+	return all(s.reads(ctx), sqlPageOfDeadLettersOfSale, scanDeadLetter, sale, after, limit)
 }
 
 // DeadLetter returns an entry that was set aside.

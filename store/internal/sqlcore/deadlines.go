@@ -100,7 +100,7 @@ func (s *Store) Remind(
 		}
 		noted := 0
 		err = s.change(ctx, func(tx *conn) (err error) {
-			noted, err = tx.remind(part)
+			noted, err = tx.remind(part, near)
 			return err
 		})
 		found.Noted += noted
@@ -114,15 +114,17 @@ func reminder(deadline time.Time) *sluice.HistoryEntry {
 	}
 }
 
-// remind notes the deadlines that orders have now, under their locks: one may have been
+// remind notes the deadlines that are near, under the orders' locks: one may have been
 // paid or extended since it was found. The key of the history has each once.
-func (q *conn) remind(ids []string) (noted int, err error) {
+func (q *conn) remind(ids []string, near map[string]string) (noted int, err error) {
 	held, _ := all(q, sqlLockPending, func(r row) (o sluice.Order, err error) {
 		err = r.Scan(&o.ID, moment{&o.ExpiresAt}, moment{&o.UpdatedAt})
 		return o, err
 	}, ids)
 	now := q.now()
-	held = slices.DeleteFunc(held, func(o sluice.Order) bool { return !now.Before(o.ExpiresAt) })
+	held = slices.DeleteFunc(held, func(o sluice.Order) bool {
+		return !now.Before(o.ExpiresAt) || subjectOf(reminder(o.ExpiresAt)) != near[string(o.ID)]
+	})
 	if len(held) == 0 {
 		return 0, q.err
 	}

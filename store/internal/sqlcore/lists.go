@@ -89,7 +89,8 @@ func (s *Store) ReplaceList(
 	return list, nil
 }
 
-// nextGeneration takes a number that no other upload of the list has.
+// nextGeneration takes a number that no other upload of the list has, nor has had under
+// the id of a sale that was deleted: servers may have that list still.
 func (s *Store) nextGeneration(
 	ctx context.Context, sale sluice.SaleID, kind sluice.ListKind,
 ) (generation int64, err error) {
@@ -99,7 +100,7 @@ func (s *Store) nextGeneration(
 		if err := tx.row(sqlLockBuyerList, sale, kind).Scan(&published, &generation); err != nil {
 			return err
 		}
-		generation++
+		generation = max(generation+1, tx.now().UnixMilli())
 		return tx.set(sqlSetLastGeneration, generation, sale, kind)
 	})
 	return generation, err

@@ -93,7 +93,7 @@ var (
 	// EndingsOfSale selects orders that left pending or paid for another status, and
 	// how often.
 	sqlEndingsOfSale = newStatement("EndingsOfSale", `SELECT c.order_id, count(*)
-		FROM orders o JOIN order_changes c ON c.order_id = o.order_id
+		FROM orders o FORCE INDEX (orders_of_sale) STRAIGHT_JOIN order_changes c ON c.order_id = o.order_id
 		WHERE o.sale_id = ? AND c.from_status IN ('pending', 'paid') AND c.to_status NOT IN ('pending', 'paid')
 		GROUP BY c.order_id`)
 )
