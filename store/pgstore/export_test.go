@@ -33,3 +33,19 @@ func (l *Ledger) Fresh(ctx context.Context, id sluice.SaleID, claims []sluice.Cl
 	})
 	return d.decisions, done, err
 }
+
+// Turns is what sales can hold of a ledger's pool.
+type Turns struct{ share share }
+
+func NewTurns() *Turns { return &Turns{newShare()} }
+
+// FirstTurns is how many sales have a turn at a time.
+const FirstTurns = firstTurns
+
+// Take waits for a turn.
+func (t *Turns) Take(ctx context.Context, sale sluice.SaleID) (done func(err *error), err error) {
+	return t.share.take(ctx, sale)
+}
+
+// Sales is how many are remembered.
+func (t *Turns) Sales() int { return len(t.share.sales) }

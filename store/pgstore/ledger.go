@@ -40,8 +40,9 @@ type Ledger struct {
 
 var _ sluice.Ledger = (*Ledger)(nil)
 
-// ledgerConns is the size of a ledger's pool, in addition to the store's.
-const ledgerConns = 8
+// ledgerConns is the size of a ledger's pool, in addition to the store's: of all first
+// turns, the second one (share), and two for readers.
+const ledgerConns = firstTurns + 1 + 2
 
 // Ledger returns the ledger in the store's database, for the server called node.
 // It asks the database nothing yet. Close it before the store.
@@ -230,60 +231,6 @@ func (h *held) lost(m mark) string {
 	}
 	return ""
 }
-
-// share bounds what sales can hold of the pool: all together leave connections to
-// readers, and those that made the last call wait in vain share one.
-type share struct {
-	all, slow chan struct{}
-	mu        sync.Mutex
-	hung      map[sluice.SaleID]struct{}
-}
-
-func newShare() share {
-	return share{
-		all: make(chan struct{}, ledgerConns-2), slow: make(chan struct{}, 1), hung: map[sluice.SaleID]struct{}{},
-	}
-}
-
-// errNoTurn: nothing was asked.
-var errNoTurn = fmt.Errorf("%w: too many calls wait for the database", sluice.ErrNoAnswer)
-
-// take waits for a turn of the sale; done ends it.
-func (s *share) take(ctx context.Context, sale sluice.SaleID) (done func(err *error), err error) {
-	s.mu.Lock()
-	_, hung := s.hung[sale]
-	s.mu.Unlock()
-	turns := []chan struct{}{s.all}
-	if hung {
-		turns = []chan struct{}{s.slow, s.all}
-	}
-	for i, turn := range turns {
-		select {
-		case turn <- struct{}{}:
-		case <-ctx.Done():
-			for _, had := range turns[:i] {
-				<-had
-			}
-			return nil, errNoTurn
-		}
-	}
-	begun := time.Now()
-	return func(err *error) {
-		for _, turn := range turns {
-			<-turn
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if *err != nil && time.Since(begun) >= isSlow {
-			s.hung[sale] = struct{}{}
-		} else {
-			delete(s.hung, sale)
-		}
-	}, nil
-}
-
-// isSlow is how long a failure must take for its sale to have hung.
-const isSlow = 500 * time.Millisecond
 
 func (l *Ledger) ready(ctx context.Context) error {
 	if l.closed.Load() {
