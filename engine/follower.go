@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +57,7 @@ type follower struct {
 
 // followed is what the loop remembers of a sale.
 type followed struct {
+	created       time.Time // when the sale was: its id may have been another's before
 	epoch, loaded int64     // of the row, when last seen
 	ledger        string    // which decides
 	version       int64     // of its terms
@@ -63,6 +66,7 @@ type followed struct {
 	reading, seq     int64 // epoch and sequence of the ledger, when last seen in step
 	doubts, verified int   // readings that began an epoch or went backwards, and those of them that have been compared
 
+	sells  bool // if its ledger decides: it comes before those that would not
 	busy   bool
 	ready  bool      // all servers have gathered, of this epoch
 	failed int       // steps in a row
@@ -169,6 +173,7 @@ func (f *follower) look() {
 	for t := range tasks {
 		f.waiting[t] = nil
 	}
+	var others [tasks][]sluice.SaleID // behind those that sell: all may be fenced at once
 	f.mu.Lock()
 	maps.Copy(f.open, f.news)
 	clear(f.news)
@@ -201,9 +206,16 @@ func (f *follower) look() {
 			if t, due := f.due(s, view, now); !due {
 				delete(f.open, id)
 			} else if !now.Before(s.rest) && (t != loading || s.loads.due(now)) {
-				f.waiting[t] = append(f.waiting[t], id)
+				if s.sells = view.Sale.Terms.Refusal(now) == 0; s.sells {
+					f.waiting[t] = append(f.waiting[t], id)
+				} else {
+					others[t] = append(others[t], id)
+				}
 			}
 		}
+	}
+	for t := range tasks {
+		f.waiting[t] = append(f.waiting[t], others[t]...)
 	}
 }
 
@@ -215,7 +227,10 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 		f.seen[id] = s
 	}
 	row := &view.Sale
-	if row.Epoch < s.epoch || row.LoadedEpoch < s.loaded || row.Version < s.version {
+	if row.CreatedAt.After(s.created) {
+		s.epoch, s.loaded, s.version, s.reading, s.seq = 0, 0, 0, 0, 0
+	}
+	if row.CreatedAt.Before(s.created) || row.Epoch < s.epoch || row.LoadedEpoch < s.loaded || row.Version < s.version {
 		f.log.Warn("the store has an older state of a sale than it had: it was restored while this server runs",
 			"sale", id, "epoch", row.Epoch, "was", s.epoch, "version", row.Version, "version_was", s.version)
 		f.mu.Lock()
@@ -223,7 +238,7 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 		f.mu.Unlock()
 		s.doubts++
 	}
-	s.version = row.Version
+	s.created, s.version = row.CreatedAt, row.Version
 	if row.Ledger != s.ledger {
 		s.ledger, s.ready = row.Ledger, false
 		if f.loader.Foreign(row) {
@@ -331,13 +346,20 @@ func (f *follower) finished(ctx context.Context, o *outcome) {
 			s.failed = 0
 		}
 		if o.ready && s.loads.due(time.Now()) {
-			f.waiting[loading] = append(f.waiting[loading], o.sale)
+			at := len(f.waiting[loading])
+			if s.sells {
+				at = 0
+			}
+			f.waiting[loading] = slices.Insert(f.waiting[loading], at, o.sale)
 		}
 		if o.task == loading && !o.changed {
 			s.rest = time.Now().Add(restLoading)
 		}
 		return
 	case ctx.Err() != nil:
+		return
+	case errors.Is(o.err, sluice.ErrSaleNotFound): // deleted: the board forgets it soon
+		s.rest = time.Now().Add(restLoading)
 		return
 	case s.failed == 0:
 		f.log.Warn("cannot synchronise sale between ledger and store", "sale", o.sale, "error", o.err)

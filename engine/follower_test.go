@@ -221,6 +221,56 @@ func TestABigRebuildHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// When many sales are to be rebuilt, those that would sell come first.
+func TestWhatSellsIsRebuiltBeforeWhatIsPaused(t *testing.T) {
+	release, begun := make(chan struct{}), make(chan sluice.SaleID, 100)
+	sales := []sluice.SaleID{"sells"}
+	for i := range limits[loading].sales + 15 {
+		sales = append(sales, sluice.SaleID(fmt.Sprint("paused-", i)))
+	}
+	r := newFollowRig(t, &faultyLedger{
+		load: func(ctx context.Context, image sluice.LoadImage) error {
+			begun <- image.Sale
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		},
+		apply: func(context.Context, sluice.SaleID) error { return nil },
+	}, sales...)
+	for _, id := range sales[1:] {
+		r.pause(id)
+		r.until("its terms", func() bool { return r.reading(id).Terms.Paused })
+	}
+	first := sales[1 : 1+limits[loading].sales]
+	for _, id := range first {
+		r.fence(id)
+		r.until("the load of "+string(id), func() bool { return len(begun) > 0 })
+		<-begun
+	}
+	rest := slices.Insert(slices.Clone(sales[1+len(first):]), 7, "sells")
+	for _, id := range rest {
+		r.fence(id)
+	}
+	for _, id := range rest {
+		r.until("a server to store what it remembers of "+string(id), func() bool {
+			nodes, err := r.store.Gathered(t.Context(), id, 1)
+			return err == nil && len(nodes) > 0
+		})
+	}
+	release <- struct{}{}
+	r.until("the next load", func() bool { return len(begun) > 0 })
+	if next := <-begun; next != "sells" {
+		t.Errorf("%s is loaded before the sale that sells", next)
+	}
+	close(release)
+	r.until("all to be rebuilt", func() bool {
+		return !slices.ContainsFunc(sales, func(id sluice.SaleID) bool { return !r.rebuilt(id) })
+	})
+}
+
 // Sales whose ledger hangs keep only themselves waiting.
 func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 	before := limits

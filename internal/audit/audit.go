@@ -51,14 +51,6 @@ type Ledger interface {
 	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error
 }
 
-// A refresher is a Ledger that shows one past moment, for instance of a file
-// that a server goes on writing. Refresh moves it to the present; the audit
-// calls it before the last reading. Without it, what the store took since that
-// moment would look like orders from nowhere.
-type refresher interface {
-	Refresh(ctx context.Context) error
-}
-
 // Store is what an audit of all sales reads of a sluice.Store.
 type Store interface {
 	sluice.AuditStore

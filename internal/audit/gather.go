@@ -62,7 +62,7 @@ func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sl
 		if err := store.Snapshot(ctx, sale, func(s sluice.Snapshot) error { return b.readStore(s, history) }); err != nil {
 			return nil, err
 		}
-		if r, ok := ledger.(refresher); ok && ledgerErr == nil {
+		if r, ok := sluice.As[sluice.RefreshingLedger](ledger); ok && ledgerErr == nil {
 			ledgerErr = r.Refresh(ctx)
 		}
 		if ledgerErr == nil {

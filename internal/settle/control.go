@@ -57,8 +57,10 @@ func (c *Control) Open(ctx context.Context, id sluice.SaleID) (sluice.Sale, erro
 	})
 }
 
+// Pause implements sluice.Control. A sale that is paused gets a new version as well: the
+// pause may be that of a change that is going on (whileUnsold), and would end with it.
 func (c *Control) Pause(ctx context.Context, id sluice.SaleID) (sluice.Sale, error) {
-	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
+	return c.write(ctx, id, true, func(s *sluice.Sale, now time.Time) error {
 		if s.Terms.Refusal(now) == sluice.Closed {
 			return &sluice.StateError{Sale: id, Detail: "it is closed"}
 		}
@@ -199,6 +201,13 @@ func (c *Control) restocked(ctx context.Context, id sluice.SaleID, restock strin
 func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale, time.Time) error) (sluice.Sale,
 	error,
 ) {
+	return c.write(ctx, id, false, edit)
+}
+
+// write is change; always writes what changes nothing as well.
+func (c *Control) write(ctx context.Context, id sluice.SaleID, always bool,
+	edit func(*sluice.Sale, time.Time) error,
+) (sluice.Sale, error) {
 	reading, err := c.read(ctx, id)
 	if err != nil {
 		return sluice.Sale{}, err
@@ -212,7 +221,7 @@ func (c *Control) change(ctx context.Context, id sluice.SaleID, edit func(*sluic
 		if err := edit(s, now); err != nil {
 			return err
 		}
-		if *s == before {
+		if *s == before && !always {
 			return errUnchanged
 		}
 		lowered = before.Lowers(s.Total)

@@ -32,17 +32,12 @@ type Ledger interface {
 	Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error
 }
 
-// confirmer is a ledger with replicas, as redisledger.Ledger is.
-type confirmer interface {
-	Confirmed(ctx context.Context, sale sluice.SaleID) error
-}
-
 // current is an error if other servers may have replaced this ledger: it has replicas to
 // wait for, which do not confirm what it writes, as behind a network that is cut. What it
 // lacks then proves nothing to the store, which the others use as well: neither a fence
 // nor a load may follow from it.
 func current(ctx context.Context, ledger any, sale sluice.SaleID) error {
-	if l, ok := ledger.(confirmer); ok {
+	if l, ok := sluice.As[sluice.ConfirmingLedger](ledger); ok {
 		return l.Confirmed(ctx, sale)
 	}
 	return nil
@@ -137,7 +132,7 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImag
 // is missing: finishes a load, passes on new terms, or fences a sale of which
 // the ledger has lost something, or whose terms there are not the store's. It reports whether it did anything, or found
 // the row out of date. It is cheap when nothing is missing, and safe to repeat
-// on every server.
+// on every server: what the row says of another sale, which had the id before, is left.
 //
 // A sale whose load is not confirmed is left alone: a server is about to load
 // it. If none does for a while, see Rebuilder.Adopt.
@@ -153,21 +148,24 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 		return true, l.ahead(ctx, sale, reading)
 	case sale.Fence != "":
 		if reading.Loaded && reading.Epoch == sale.Epoch && reading.Fence == "" {
-			return true, l.ledger.Fence(ctx, sale.ID, sale.Epoch, sale.Fence)
+			_, same, err := l.again(ctx, sale)
+			if same {
+				err = l.ledger.Fence(ctx, sale.ID, sale.Epoch, sale.Fence)
+			}
+			return true, err
 		}
 		return false, nil // waits for its rebuild
-	case !reading.Loaded:
-		return true, l.lost(ctx, sale, reading, "the ledger does not hold the sale")
-	case reading.Epoch < sale.Epoch:
-		return true, l.lost(ctx, sale, reading, fmt.Sprintf("the ledger holds epoch %d of the sale, the store knows of %d",
-			reading.Epoch, sale.Epoch))
+	case !reading.Loaded || reading.Epoch < sale.Epoch:
+		return true, l.missing(ctx, sale)
 	case reading.Fence == sluice.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
 	case reading.Fence != "":
 		return true, l.fence(ctx, sale, reading.Fence, sale.Epoch) // a script, which waits for no replica, has fenced it
 	case reading.Terms.Version < sale.Terms.Version:
-		row := *sale
-		_, err := l.apply(ctx, &row)
+		now, same, err := l.again(ctx, sale)
+		if same {
+			_, err = l.apply(ctx, &now)
+		}
 		return true, err
 	case !reading.Terms.Same(&sale.Terms):
 		return true, l.otherTerms(ctx, sale.ID)
@@ -300,6 +298,10 @@ func (l *Loader) read(ctx context.Context, sale sluice.SaleID) (sluice.Reading, 
 // finish lifts the fence of a load that is confirmed, and no other fence: the
 // caller's reading may be old.
 func (l *Loader) finish(ctx context.Context, sale *sluice.Sale) error {
+	_, same, err := l.again(ctx, sale)
+	if !same {
+		return err
+	}
 	r, err := l.read(ctx, sale.ID)
 	if err != nil || r.Epoch != sale.Epoch || r.Fence != sluice.FenceLoading {
 		return err
@@ -315,6 +317,22 @@ func (l *Loader) confirmTotal(ctx context.Context, sale *sluice.Sale) error {
 	return l.store.ConfirmTotal(ctx, sale.ID, sale.Version)
 }
 
+// missing fences a sale that the ledger does not hold, or under an older epoch. What
+// Follow was given may have been read before the load that the row speaks of.
+func (l *Loader) missing(ctx context.Context, sale *sluice.Sale) error {
+	r, err := l.read(ctx, sale.ID)
+	switch {
+	case err != nil:
+		return err
+	case !r.Loaded:
+		return l.lost(ctx, sale, &r, "the ledger does not hold the sale")
+	case r.Epoch < sale.Epoch:
+		return l.lost(ctx, sale, &r, fmt.Sprintf("the ledger holds epoch %d of the sale, the store knows of %d", r.Epoch,
+			sale.Epoch))
+	}
+	return nil
+}
+
 // lost fences a sale of which the ledger has lost something, under whichever epoch
 // the ledger holds, if it holds any.
 func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, why string) error {
@@ -327,11 +345,7 @@ func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *sluice.Re
 // long as it is alone, and must not stop the sale for those who sell it: no replica
 // confirms its fence.
 func (l *Loader) fence(ctx context.Context, sale *sluice.Sale, reason string, epochs ...int64) error {
-	now, err := l.store.Sale(ctx, sale.ID)
-	if errors.Is(err, sluice.ErrSaleNotFound) {
-		return nil // deleted
-	}
-	if err != nil || now.Epoch != sale.Epoch || !now.ArchivedAt.IsZero() {
+	if _, same, err := l.again(ctx, sale); !same {
 		return err
 	}
 	// A fence that changes nothing writes nothing, which WAIT does not cover from Redis 7.2 on.
@@ -345,6 +359,17 @@ func (l *Loader) fence(ctx context.Context, sale *sluice.Sale, reason string, ep
 		}
 	}
 	return l.store.FenceSale(ctx, sale.ID, sale.Epoch, reason)
+}
+
+// again reads a sale's row again, and reports whether it is still that of this epoch of
+// this sale, which may have been loaded, archived or deleted since.
+func (l *Loader) again(ctx context.Context, sale *sluice.Sale) (now sluice.Sale, same bool, err error) {
+	now, err = l.store.Sale(ctx, sale.ID)
+	if errors.Is(err, sluice.ErrSaleNotFound) {
+		return now, false, nil
+	}
+	same = err == nil && now.Epoch == sale.Epoch && now.CreatedAt.Equal(sale.CreatedAt) && now.ArchivedAt.IsZero()
+	return now, same, err
 }
 
 // ahead distinguishes a row that was read a moment too early from a store that

@@ -244,7 +244,7 @@ func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *slu
 	return f, err
 }
 
-// overNow is why an order of an older store is cancelled in a rebuild.
+// overNow is why an order of an older store ends in a rebuild.
 const overNow = "it had ended; the store was restored from an older copy"
 
 // endAgain ends stored orders whose endings the store has forgotten. The ledger has
@@ -255,8 +255,10 @@ const overNow = "it had ended; the store was restored from an older copy"
 // ended proves that its order had; unless a program of another kind wrote the
 // record. Then the store is right: it lacks no claim that the ledger knows, and the
 // ledger's count has the order's units.
-// How an order ended is unknown: it becomes cancelled, as by its buyer if it ended
-// unpaid (I3). Of payments a ledger knows nothing: what is paid stays paid.
+// How an order ended is unknown. One that ended unpaid (I3) becomes expired if its time has
+// passed, so that its late payment may take the units again, or finds the claim that has
+// (ADR 16); or cancelled, as by its buyer. Others become cancelled. Of payments a ledger
+// knows nothing: what is paid stays paid.
 func (r *Rebuilder) endAgain(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, f *forgotten) error {
 	if !f.older() || reading.Epoch < sale.Epoch {
 		return nil
@@ -264,23 +266,27 @@ func (r *Rebuilder) endAgain(ctx context.Context, sale *sluice.Sale, reading *sl
 	var ended, paid []sluice.OrderID
 	for i := range f.over {
 		o := &f.over[i]
-		change := sluice.Change{Order: o.ID, Action: sluice.Cancel, By: r.node, Reason: overNow}
+		change := sluice.Change{Order: o.ID, Action: sluice.Expire, By: r.node, Reason: overNow}
+		now, err, state := sluice.Order{}, error(nil), (*sluice.OrderStateError)(nil)
 		if o.Unpaid {
+			now, err = r.store.Change(ctx, change)
 			change.Buyer = o.Buyer
 		}
-		now, err := r.store.Change(ctx, change)
-		var state *sluice.OrderStateError
+		if !o.Unpaid || errors.As(err, &state) && state.Status == sluice.Pending {
+			change.Action = sluice.Cancel
+			now, err = r.store.Change(ctx, change)
+		}
 		switch {
 		case errors.As(err, &state) && state.Status == sluice.Paid:
 			paid = append(paid, o.ID)
 		case errors.As(err, &state): // it has ended meanwhile
 		case err != nil:
 			return err
-		case now.Status == sluice.Cancelled:
+		case now.Status == sluice.Cancelled, now.Status == sluice.Expired:
 			ended = append(ended, o.ID)
 		}
 	}
-	r.tell("the store had forgotten that orders had ended; they are cancelled", sale.ID, ended)
+	r.tell("the store had forgotten that orders had ended; they end again", sale.ID, ended)
 	r.tell("paid orders keep their units, which the ledger had given back: were they refunded?", sale.ID, paid)
 	return nil
 }

@@ -89,18 +89,21 @@ func (c *Control) pausedFor(ctx context.Context, id sluice.SaleID, within time.D
 		return held, err
 	}
 	// From here on it must be ended, also if the caller has left.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	ctx = context.WithoutCancel(ctx)
+	doing, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if err == nil {
-		err = c.unsold(ctx, id)
+		err = c.unsold(doing, id)
 	}
 	if err == nil {
 		var sale sluice.Sale
-		if sale, err = do(ctx, held.Version, paused); err == nil {
+		if sale, err = do(doing, held.Version, paused); err == nil {
 			return sale, nil
 		}
 	}
 	if !paused && !errors.As(err, new(unfinished)) {
+		ctx, cancel := context.WithTimeout(ctx, deciding) // what took too long has left no time
+		defer cancel()
 		_, back := c.change(ctx, id, func(s *sluice.Sale, _ time.Time) error {
 			if s.Version == held.Version {
 				s.Paused = false

@@ -77,6 +77,71 @@ func TestPostponedTwiceAtOnce(t *testing.T) {
 	}
 }
 
+// An operator who pauses a sale that is paused for a moment, to postpone it or to import
+// orders, has paused it: it stays so.
+func TestPausedWhileItIsPaused(t *testing.T) {
+	for name, do := range map[string]func(*settle.Control) error{
+		"postponed": func(c *settle.Control) error {
+			_, err := c.Patch(t.Context(), id, later)
+			return err
+		},
+		"imported": func(c *settle.Control) error {
+			_, err := c.Import(t.Context(), id, earlier(2))
+			return err
+		},
+	} {
+		r := newRig(t)
+		opens := time.Hour
+		if name == "postponed" {
+			opens = -opens
+		}
+		if _, err := r.desk.Create(t.Context(), phone(opens)); err != nil {
+			t.Fatal(err)
+		}
+		ledger := &between{Ledger: r.ledger, claim: func() {
+			if _, err := r.desk.Pause(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}}
+		err := do(settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger)))
+		refusedState(t, err, "changed at the same moment")
+		if !r.sale().Paused {
+			t.Errorf("%s: the operator's pause is over", name)
+		}
+		if err := do(r.desk); err != nil || !r.sale().Paused {
+			t.Errorf("%s: again: %v, paused %v", name, err, r.sale().Paused)
+		}
+	}
+}
+
+// slowRecords reads records in vain from the second time on.
+type slowRecords struct {
+	settle.Ledger
+	n int
+}
+
+func (l *slowRecords) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
+	if l.n++; l.n > 1 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return l.Ledger.Records(ctx, sale, yield)
+}
+
+// A look for claims that takes too long ends in time, and the sale goes on.
+func TestAPauseEndsWithItsTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	ledger := &slowRecords{Ledger: r.ledger}
+	_, err := settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger)).Patch(t.Context(), id, later)
+	if !errors.Is(err, context.DeadlineExceeded) || r.sale().Paused || r.reading().Terms.Paused {
+		t.Errorf("err = %v; paused: %v, in the ledger %v", err, r.sale().Paused, r.reading().Terms.Paused)
+	}
+}
+
 // What is not allowed changes nothing: the sale sells on.
 func TestWhatCannotBePostponed(t *testing.T) {
 	r := newRig(t)
@@ -206,6 +271,53 @@ func TestDelete(t *testing.T) {
 	}
 	if err := r.desk.Delete(ctx, id); !errors.Is(err, sluice.ErrSaleNotFound) {
 		t.Errorf("deleted again: %v", err)
+	}
+}
+
+// A server that still has the row of a sale that was deleted gives its terms to no other
+// sale of that id, nor fences or opens it, however far that one is loaded.
+func TestWhatIsLeftOfADeletedSale(t *testing.T) {
+	for steps := range 4 {
+		r := newRig(t)
+		ctx := t.Context()
+		if _, err := r.desk.Create(ctx, phone(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.desk.Patch(ctx, id, func(s *sluice.Sale) error { s.Total = 1000; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		before := r.sale()
+		if err := r.desk.Delete(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		gone := r.reading()
+		time.Sleep(2 * time.Millisecond) // the times of rows are whole milliseconds
+		r.create(time.Hour)
+		crashAfter(t, r, steps)
+		fenced := before
+		fenced.Fence = "lost"
+		check := func(readings ...sluice.Reading) {
+			t.Helper()
+			terms, fence := r.reading().Terms, r.reading().Fence
+			for _, reading := range readings {
+				for _, seen := range []sluice.Sale{before, fenced} {
+					if _, err := r.loader.Follow(ctx, &seen, &reading); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if now := r.reading(); !now.Terms.Same(&terms) || now.Fence != fence || r.sale().Fence != "" {
+				t.Errorf("after %d steps: the ledger has %+v, fence %q; the store the fence %q", steps, now.Terms, now.Fence,
+					r.sale().Fence)
+			}
+		}
+		check(gone, r.reading())
+		for r.follow(true) {
+		}
+		check(gone, r.reading())
+		if sale, reading := r.sale(), r.reading(); sale.Total != 10 || !reading.Terms.Same(&sale.Terms) {
+			t.Errorf("after %d steps: the store has %+v, the ledger %+v", steps, sale.Terms, reading.Terms)
+		}
 	}
 }
 

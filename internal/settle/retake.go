@@ -196,7 +196,7 @@ func (s *Orders) retake(ctx context.Context, o *sluice.Order) (sluice.Decision, 
 	defer cancel()
 	undecided := func(code sluice.Code, cause error) error { return &UndecidedError{o.ID, code, cause} }
 	var refused sluice.Decision
-	for {
+	for reopened := false; ; {
 		record, err := s.opts.Ledger.Find(ctx, o.ID, o.Buyer)
 		if err != nil && !errors.Is(err, sluice.ErrOrderNotFound) {
 			return sluice.Decision{}, undecided(sluice.Unavailable, err)
@@ -208,10 +208,14 @@ func (s *Orders) retake(ctx context.Context, o *sluice.Order) (sluice.Decision, 
 				return decision, undecided(0, err)
 			case decision.Code == sluice.Unavailable, decision.Code == sluice.Overloaded:
 				return decision, undecided(decision.Code, errors.New("the ledger has not decided"))
-			case decision.Code != sluice.SoldOut || !s.reopening(ctx, o.Sale):
+			case decision.Code != sluice.SoldOut:
 				return decision, nil
 			}
-			refused = decision
+			cooling, open := s.reopening(ctx, o.Sale)
+			if !cooling && (!open || reopened) {
+				return decision, nil
+			}
+			refused, reopened = decision, !cooling
 		} else {
 			s.opts.Wake()
 		}
@@ -225,10 +229,14 @@ func (s *Orders) retake(ctx context.Context, o *sluice.Order) (sluice.Decision, 
 }
 
 // reopening reports whether a sale says that it is sold out although units have returned
-// (sluice.RefusalLease).
-func (s *Orders) reopening(ctx context.Context, sale sluice.SaleID) bool {
+// (sluice.RefusalLease), and whether it is open: then it may have said so a moment ago.
+func (s *Orders) reopening(ctx context.Context, sale sluice.SaleID) (cooling, open bool) {
 	readings, err := s.opts.Ledger.Read(ctx, []sluice.SaleID{sale})
-	return err == nil && sluice.InCooldown(readings[0].Now, readings[0].CooldownUntil)
+	if err != nil {
+		return false, false
+	}
+	r := &readings[0]
+	return sluice.InCooldown(r.Now, r.CooldownUntil), r.State(r.Now) == sluice.StateOpen
 }
 
 // stored waits until the order that was accepted is stored.

@@ -97,6 +97,16 @@ func (l *late) paidOnce(paid sluice.Order, err error) {
 	}
 }
 
+// release gives the unit back to the ledger.
+func (l *late) release() {
+	if _, err := l.rig.store.GiveReleases(l.t.Context(), 10, func(id sluice.SaleID, all []sluice.Release) error {
+		_, err := l.ledger.Release(l.t.Context(), id, all)
+		return err
+	}); err != nil {
+		l.t.Error(err)
+	}
+}
+
 // undecided is an error after which the payment is to be reported again.
 func (l *late) undecided(err error, code sluice.Code) {
 	l.t.Helper()
@@ -214,6 +224,45 @@ func TestALatePaymentIsCutOff(t *testing.T) {
 	}
 }
 
+// The store is restored from before the order's end, and the payment is sent again: the
+// order had expired, and is paid by the claim that the ledger still has.
+func TestALatePaymentAfterARestore(t *testing.T) {
+	l := newLate(t)
+	l.give()
+	l.claim = func(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
+		d, err := l.take(ctx, sale, claim)
+		l.drain()
+		return d, err
+	}
+	first, err := l.pay(t.Context())
+	l.paidOnce(first, err)
+
+	sale, record := l.sale(), l.expired.Record()
+	sale.PaymentWindow = time.Second
+	l.olderStore(sale, []sluice.Entry{{
+		ID: "1", Node: "a", Sale: id, Epoch: record.Epoch, FirstSeq: record.Seq, Terms: record.Terms, At: record.At,
+		Claims: []sluice.Claim{record.Claim},
+	}})
+	l.store = l.rig.store
+	o, err := l.store.Order(t.Context(), l.expired.ID)
+	if err != nil || o.Status != sluice.Pending {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	time.Sleep(time.Until(o.KeepUntil) + time.Millisecond)
+	if !l.verify() {
+		t.Fatal("it is not noticed")
+	}
+	if done, err := l.step(l.rig.store); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	l.statuses(map[sluice.OrderID]sluice.Status{l.expired.ID: sluice.Expired, first.ID: sluice.Pending})
+	paid, err := l.pay(t.Context())
+	l.paidOnce(paid, err)
+	if paid.ID != first.ID {
+		t.Errorf("order %s is paid, and was %s", paid.ID, first.ID)
+	}
+}
+
 // What is not decided yet is no answer: the unit on its way back, and the moment in which
 // a sale that was sold out goes on to say so; the order in the journal.
 func TestALatePaymentWaits(t *testing.T) {
@@ -226,18 +275,7 @@ func TestALatePaymentWaits(t *testing.T) {
 	_, err := l.pay(brief())
 	l.undecided(err, sluice.Unavailable)
 
-	given := false
-	l.wake = func() { // without a pause until it is for sale
-		if !given {
-			given = true
-			if _, err := l.rig.store.GiveReleases(t.Context(), 10, func(id sluice.SaleID, all []sluice.Release) error {
-				_, err := l.ledger.Release(t.Context(), id, all)
-				return err
-			}); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	l.wake = l.release          // without a pause until it is for sale
 	_, err = l.pay(t.Context()) // no pipeline stores it
 	l.undecided(err, 0)
 	l.drain()
@@ -399,5 +437,29 @@ func TestTheIDOfARetakenOrder(t *testing.T) {
 		if o, err := orders.Change(t.Context(), refund); err != nil || o.ID != paid.ID || o.Status != sluice.Refunded {
 			t.Errorf("refund: %+v, %v", o, err)
 		}
+	}
+}
+
+// A refusal of a moment ago says nothing: the units are for sale when the ledger is read.
+func TestARetakeIsRefusedAsItsUnitsReturn(t *testing.T) {
+	t.Parallel()
+	l := newLate(t)
+	l.wake = l.release // without a pause until it is for sale
+	late := 0
+	l.claim = func(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
+		d, err := l.take(ctx, sale, claim)
+		for d.Code == sluice.SoldOut { // its answer comes when the cooldown is over
+			late++
+			if r := l.reading(); !sluice.InCooldown(r.Now, r.CooldownUntil) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		l.drain()
+		return d, err
+	}
+	l.paidOnce(l.pay(t.Context()))
+	if late == 0 {
+		t.Error("the claim was not refused")
 	}
 }

@@ -199,19 +199,24 @@ func TestLossIsFenced(t *testing.T) {
 	}
 	t.Run("the ledger does not hold the sale", func(t *testing.T) {
 		r := live(t)
-		sale, reading := r.sale(), sluice.Reading{Sale: id, Now: time.Now()}
-		if _, err := r.loader.Follow(t.Context(), &sale, &reading); err != nil {
+		if err := r.ledger.Drop(t.Context(), id, 1); err != nil {
 			t.Fatal(err)
 		}
+		r.follow(false)
 		fenced(t, r)
 	})
 	t.Run("the ledger holds an older epoch", func(t *testing.T) {
 		r := live(t)
-		sale, reading := r.sale(), r.reading()
-		reading.Epoch = 0
-		if _, err := r.loader.Follow(t.Context(), &sale, &reading); err != nil {
+		if err := r.store.FenceSale(t.Context(), id, 1, "for the next load"); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := r.store.BeginLoad(t.Context(), id, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.store.ConfirmLoad(t.Context(), id, 2); err != nil {
+			t.Fatal(err)
+		}
+		r.follow(false)
 		fenced(t, r)
 	})
 	t.Run("the ledger fenced itself", func(t *testing.T) {
@@ -467,8 +472,19 @@ func (l outdated) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Rea
 	return readings, err
 }
 
-// replaced is a ledger whose replicas do not confirm what it writes.
-type replaced struct{ *sqliteledger.Ledger }
+// replaced is a ledger whose replicas do not confirm what it writes, and that is read as
+// this, if it is set.
+type replaced struct {
+	*sqliteledger.Ledger
+	is *sluice.Reading
+}
+
+func (l replaced) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+	if l.is != nil {
+		return []sluice.Reading{*l.is}, nil
+	}
+	return l.Ledger.Read(ctx, sales)
+}
 
 var errUnconfirmed = errors.New("0 of 1 replicas have it")
 
@@ -479,7 +495,7 @@ func (replaced) Confirmed(context.Context, sluice.SaleID) error { return errUnco
 func TestAReplacedLedgerStopsNoSale(t *testing.T) {
 	r := newRig(t)
 	r.create(-time.Minute)
-	loader := settle.NewLoader(r.store, replaced{r.ledger})
+	loader := settle.NewLoader(r.store, replaced{Ledger: r.ledger})
 	if err := loader.Load(t.Context(), id); !errors.Is(err, errUnconfirmed) || r.sale().Epoch != 0 {
 		t.Errorf("a load: %v, epoch %d", err, r.sale().Epoch)
 	}
@@ -499,6 +515,7 @@ func TestAReplacedLedgerStopsNoSale(t *testing.T) {
 	} {
 		sale, reading := r.sale(), r.reading()
 		change(&reading)
+		loader := settle.NewLoader(r.store, replaced{r.ledger, &reading})
 		if _, err := loader.Follow(t.Context(), &sale, &reading); !errors.Is(err, errUnconfirmed) {
 			t.Errorf("%s: %v", what, err)
 		}
