@@ -3,12 +3,16 @@ package engine_test
 import (
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // gone reports whether the server says that there is no such sale.
@@ -60,10 +64,21 @@ func TestVisibilityReachesEveryServer(t *testing.T) {
 	}
 }
 
+// loggedBranches are threeBranches with one log.
+func loggedBranches(t *testing.T) (all []*branch, log *logged) {
+	redis, store, log := servertest.StartRedis(t), servertest.Postgres(t), new(logged)
+	for _, node := range []string{"one", "two", "three"} {
+		all = append(all, openBranch(t, engine.Config{
+			Ledger: redis.URL(), Store: store, Node: node, Log: log.logger(),
+		}))
+	}
+	return all, log
+}
+
 // A sale that one server deletes is gone on the others within seconds, and the ledger
-// keeps nothing of it.
+// keeps nothing of it. To no server that is a loss, or a failure.
 func TestDeletionReachesEveryServer(t *testing.T) {
-	branches := threeBranches(t)
+	branches, log := loggedBranches(t)
 	if _, err := branches[0].engine.Control().Create(t.Context(),
 		prepared("phones", time.Now().Add(time.Hour), sluice.Rules{})); err != nil {
 		t.Fatal(err)
@@ -81,6 +96,71 @@ func TestDeletionReachesEveryServer(t *testing.T) {
 		until(t, "every server to say that there is none", func() bool { return b.gone("phones") })
 		if code := b.try("phones", "alice", "attempt-1"); code != "sale_not_found" {
 			t.Errorf("a claim on a sale that was deleted: %s", code)
+		}
+	}
+	if lines := log.lines("cannot synchronise", "no such sale"); len(lines) > 0 {
+		t.Errorf("the log: %s", lines)
+	}
+}
+
+// Of the sale whose id is used again no server remembers anything: neither terms nor
+// price, and no buyer of its allow list gets in. And no server takes the new one for the
+// old one, lost or restored.
+func TestTheIDOfADeletedSaleIsUsedAgain(t *testing.T) {
+	branches, log := loggedBranches(t)
+	allow := func(buyer string) {
+		t.Helper()
+		if _, err := branches[0].client.ReplaceBuyers(t.Context(), "phones", sluice.AllowList,
+			strings.NewReader(buyer+"\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sale := prepared("phones", time.Now().Add(time.Hour), sluice.Rules{Eligibility: sluice.EligibleList})
+	if _, err := branches[0].engine.Control().Create(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	allow("alice")
+	if _, err := branches[0].client.PatchSale(t.Context(), "phones", api.PatchSale{
+		Total: api.Value[int64](1000),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range branches {
+		until(t, "every server to know the terms", func() bool {
+			seen, err := b.client.Sale(t.Context(), "phones")
+			return err == nil && seen.Total != nil && *seen.Total == 1000
+		})
+	}
+	if _, err := branches[0].client.DeleteSale(t.Context(), "phones"); err != nil {
+		t.Fatal(err)
+	}
+	sale.Total, sale.Price.Amount, sale.OpensAt = 7, 2, time.Now().Add(-time.Minute).UTC().Truncate(time.Millisecond)
+	if _, err := branches[0].engine.Control().Create(t.Context(), sale); err != nil {
+		t.Fatal(err)
+	}
+	allow("bob\nben")
+	for i, b := range branches {
+		until(t, "every server to know the new sale and its list", func() bool {
+			seen, err := b.client.Sale(t.Context(), "phones")
+			if err != nil || seen.State != sluice.StateOpen || seen.Price.Amount != 2 {
+				return false
+			}
+			check, err := b.client.CheckSale(t.Context(), "phones")
+			return err == nil && slices.ContainsFunc(check.Checks, func(c api.Check) bool {
+				return c.Detail == "2 buyers" // else this server has not loaded it yet
+			}) && b.try("phones", "bob", "attempt-1") == "accepted"
+		})
+		if code := b.try("phones", "alice", "attempt-1"); code != "forbidden" {
+			t.Errorf("server %d: a buyer of the first list: %s", i, code)
+		}
+	}
+	now, err := branches[0].client.AdminSale(t.Context(), "phones")
+	if err != nil || *now.Total != 7 || now.TermsVersion != 1 || now.Epoch != 1 || now.Fence != "" || now.Taken != 1 {
+		t.Errorf("the new sale: %+v, %v", now, err)
+	}
+	for _, bad := range []string{"older state", "has been lost", "no such sale"} {
+		if lines := log.lines(bad); len(lines) > 0 {
+			t.Errorf("the log: %s", lines)
 		}
 	}
 }

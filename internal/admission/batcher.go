@@ -78,6 +78,15 @@ type BatcherOptions struct {
 	// with what it decided. It must not block, nor keep the slices.
 	Decided func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision)
 
+	// Took is called, from the lane's goroutine, with how long so many claims were in a
+	// stage (its place in Stages), and Called with how long one call of the ledger took. They must not block.
+	Took   func(stage int, took time.Duration, claims int)
+	Called func(took time.Duration, err error)
+
+	// Traced is called after a call of the ledger, from the lane's goroutine, for each of its
+	// claims that made an order, or may have; nil: it is not. It must not block.
+	Traced func(way Way)
+
 	// Failed is called when a batch is given up, or its permits or tries cannot be
 	// counted, with the cause. It must not block.
 	Failed func(sale sluice.SaleID, err error)
@@ -107,6 +116,12 @@ func (o BatcherOptions) withDefaults() BatcherOptions {
 	orDefault(&o.Backoff, 25*time.Millisecond)
 	if o.Decided == nil {
 		o.Decided = func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}
+	}
+	if o.Took == nil {
+		o.Took = func(int, time.Duration, int) {}
+	}
+	if o.Called == nil {
+		o.Called = func(time.Duration, error) {}
 	}
 	if o.Failed == nil {
 		o.Failed = func(sluice.SaleID, error) {}
@@ -143,9 +158,31 @@ func NewBatcher(ledger sluice.Decider, opts BatcherOptions) *Batcher {
 	}
 }
 
+// The stages of a claim that goes to the ledger: the gate's checks; waiting for a call
+// of the ledger, with what is counted over all servers before; and its calls.
+const (
+	stageAdmission = iota
+	stageWait
+	stageLedger
+)
+
+// Stages are the names of the stages of a claim that goes to the ledger, in order.
+func Stages() []string { return []string{"admission", "wait", "ledger"} }
+
+// Way is the way of one claim to its decision.
+type Way struct {
+	Order               sluice.OrderID
+	Err                 error     // the outcome is unknown
+	Began               time.Time // when the gate had it; the zero time: it came without the gate
+	Queued, Left, Ended time.Time // Left: its call of the ledger began
+	Claims              int       // of that call
+}
+
 // call is one claim on its way through a lane.
 type call struct {
 	claim    sluice.Claim
+	began    time.Time // when the gate had it; the zero time: it came without the gate
+	queued   time.Time
 	attempt  attempt // at the rates over all servers
 	ratio    float64 // over all servers, if not 0; each claim needs a permit then
 	decision sluice.Decision
@@ -263,11 +300,18 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 		asking = b.within(sale, l, asking)
 		asking, until = b.inTime(l, asking, until)
 		claims = claims[:0]
+		left := time.Now()
 		for _, c := range asking {
 			claims = append(claims, c.claim)
+			b.opts.Took(stageWait, left.Sub(c.queued), 1)
+			if !c.began.IsZero() {
+				b.opts.Took(stageAdmission, c.queued.Sub(c.began), 1)
+			}
 		}
 		if len(claims) > 0 {
 			decisions, err := b.decide(sale, claims, until)
+			ended := time.Now()
+			b.opts.Took(stageLedger, ended.Sub(left), len(claims))
 			if err != nil {
 				b.opts.Failed(sale, err)
 				b.giveUp(l, err)
@@ -277,6 +321,10 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 					c.err = err
 				} else if c.decision = decisions[i]; c.ratio > 0 && c.decision.Code == sluice.SoldOut {
 					l.permits.begin(soldOutFor)
+				}
+				own := c.decision.Order == c.claim.Order // a repeat's is another
+				if b.opts.Traced != nil && (own || errors.Is(err, ErrOutcomeUnknown)) {
+					b.opts.Traced(Way{c.claim.Order, err, c.began, c.queued, left, ended, len(claims)})
 				}
 			}
 			b.end(l, permits)
@@ -337,7 +385,9 @@ func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim, until time.T
 	pause := b.opts.Backoff
 	refused := true // by every attempt
 	for attempt := 1; ; attempt++ {
+		begun := time.Now()
 		decisions, err := b.ledger.Claim(context.Background(), sale, claims)
+		b.opts.Called(time.Since(begun), err)
 		if err == nil && len(decisions) != len(claims) {
 			err = fmt.Errorf("%d decisions for %d claims", len(decisions), len(claims))
 		}

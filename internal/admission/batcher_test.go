@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -166,7 +167,8 @@ func TestBatcherRepeatsAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &slowLedger{}
 		ledger.fail.Store(3)
-		b := NewBatcher(ledger, BatcherOptions{Attempts: 4})
+		var traced []Way
+		b := NewBatcher(ledger, BatcherOptions{Attempts: 4, Traced: func(way Way) { traced = append(traced, way) }})
 		d, err := b.Claim(t.Context(), "sale", claim(7))
 		if err != nil || d.Order != claim(7).Order {
 			t.Fatalf("decision %+v, %v; want accepted after three failures", d, err)
@@ -180,6 +182,10 @@ func TestBatcherRepeatsAnUnknownOutcome(t *testing.T) {
 		ledger.fail.Store(4)
 		if _, err := b.Claim(t.Context(), "sale", claim(8)); !errors.Is(err, ErrOutcomeUnknown) {
 			t.Errorf("err = %v after four failures, want ErrOutcomeUnknown", err)
+		}
+		if len(traced) != 2 || traced[0].Order != claim(7).Order || traced[0].Err != nil || traced[0].Claims != 1 ||
+			traced[0].Ended.Sub(traced[0].Left) < 3*25*time.Millisecond || traced[1].Err == nil {
+			t.Errorf("traced %+v, want both claims, with their retries", traced)
 		}
 	})
 }
@@ -405,4 +411,48 @@ func TestOneSaleLeavesPlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Every claim that is decided is measured once in each stage, however it waited.
+func TestStagesAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := map[int]time.Duration{}
+		claims, calls := map[int]int{}, 0
+		b := NewBatcher(&slowLedger{delay: time.Second}, BatcherOptions{
+			MaxBatch: 10, Calls: 1,
+			Took: func(stage int, d time.Duration, n int) {
+				took[stage] += d * time.Duration(n)
+				claims[stage] += n
+			},
+			Called: func(d time.Duration, err error) {
+				if calls++; d != time.Second || err != nil {
+					t.Errorf("a call took %v, %v", d, err)
+				}
+			},
+		})
+		slot, err := b.Acquire("sale", unbound)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slot.began = time.Now()
+		time.Sleep(time.Millisecond)
+		var first sync.WaitGroup
+		first.Go(func() { _, _, _ = slot.Claim(t.Context(), claim(0), netip.Addr{}, sluice.Rates{}) })
+		synctest.Wait()
+		time.Sleep(time.Second / 4)
+		send(b, 1, 3).Wait() // they wait for the end of the first call
+		first.Wait()
+		for stage, want := range []struct {
+			took   time.Duration
+			claims int
+		}{{time.Millisecond, 1}, {3 * 3 * time.Second / 4, 4}, {4 * time.Second, 4}} {
+			if took[stage] != want.took || claims[stage] != want.claims {
+				t.Errorf("%s: %d claims took %v, want %d and %v", Stages()[stage], claims[stage], took[stage], want.claims,
+					want.took)
+			}
+		}
+		if calls != 2 {
+			t.Errorf("%d calls, want 2", calls)
+		}
+	})
 }

@@ -143,11 +143,11 @@ func (g *Gate) Claim(
 	ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller,
 ) (sluice.Decision, error) {
 	// sale
-	view, err := g.board.Public(ctx, sale)
+	view, looked, err := g.board.public(ctx, sale)
 	switch {
 	case errors.Is(err, sluice.ErrSaleNotFound):
 		if view != nil {
-			return g.hidden(ctx, view, &claim, caller.Address)
+			return g.hidden(ctx, view, looked, &claim, caller.Address)
 		}
 		return g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound})
 	case err != nil:
@@ -191,7 +191,7 @@ func (g *Gate) Claim(
 			return g.recall(ctx, view, &claim, caller.Address, why)
 		}
 	}
-	return g.ask(ctx, view, claim, caller.Address, view.admissible(claim.Buyer))
+	return g.ask(ctx, view, claim, caller.Address, view.admissible(claim.Buyer), now)
 }
 
 // errHidden is why a claim on a hidden sale is refused.
@@ -199,13 +199,12 @@ var errHidden = errors.New("admission: the sale is hidden")
 
 // hidden answers a claim on a sale that is hidden from buyers as one on a sale that
 // does not exist, unless it repeats a claim that was accepted while the sale was
-// shown (I4). A reading begun after the claim came says that its buyer has none; only
-// of those who may have one is the ledger asked.
+// shown (I4). A reading begun after the claim came, the same for all claims of a lookup,
+// says that its buyer has none; only of those who may have one is the ledger asked.
 func (g *Gate) hidden(
-	ctx context.Context, view *View, claim *sluice.Claim, address netip.Addr,
+	ctx context.Context, view *View, looked *lookup, claim *sluice.Claim, address netip.Addr,
 ) (decision sluice.Decision, err error) {
-	begun := time.Now()
-	g.board.readNow(ctx, view.Sale.ID)
+	g.board.readOnce(ctx, looked, view.Sale.ID)
 	if now := g.board.View(view.Sale.ID); now != nil {
 		view = now
 	}
@@ -214,7 +213,7 @@ func (g *Gate) hidden(
 		if decision, err = g.archived(ctx, view.Sale.ID, claim); decision.Code == sluice.Closed {
 			err = errHidden
 		}
-	case g.ledger == nil, !view.Asked.Before(begun) && !view.Down && view.InStep() &&
+	case g.ledger == nil, !view.Asked.Before(looked.begun) && !view.Down && view.InStep() &&
 		view.holders.covers(&view.Reading) && !view.holders.has(claim.Buyer):
 		err = errHidden
 	default:
@@ -243,7 +242,7 @@ func (g *Gate) full(by check, view *View) (sluice.Decision, error) {
 // ask makes the last checks, and hands a claim to the batcher if the sale's
 // claims in flight are within the bound.
 func (g *Gate) ask(
-	ctx context.Context, view *View, claim sluice.Claim, address netip.Addr, bound Bound,
+	ctx context.Context, view *View, claim sluice.Claim, address netip.Addr, bound Bound, began time.Time,
 ) (sluice.Decision, error) {
 	sale, rules := view.Sale.ID, &view.Sale.Rules
 	// ratio
@@ -257,7 +256,7 @@ func (g *Gate) ask(
 		return g.full(checkSlots, view)
 	}
 	// queue, permit, shared_rate, and then the ledger
-	claim.Order = g.newID(sale)
+	claim.Order, slot.began = g.newID(sale), began
 	decision, wait, err := slot.Claim(ctx, claim, address, sharedRates(rules))
 	switch {
 	case errors.Is(err, errNoPermit):
@@ -332,7 +331,7 @@ func (g *Gate) recall(
 	if again := record.Repeat(claim); again.Code != sluice.Accepted {
 		return again, nil
 	}
-	return g.ask(ctx, view, *claim, address, unbound)
+	return g.ask(ctx, view, *claim, address, unbound, time.Time{})
 }
 
 // Try counts a try at something that comes before a claim ("ticket", say) by

@@ -44,7 +44,9 @@ type lookups struct {
 type lookup struct {
 	done   chan struct{}
 	err    error
-	hidden bool // by the row that the query returned
+	hidden bool      // by the row that the query returned
+	begun  time.Time // when the query was
+	read   sync.Once
 }
 
 // Lookup is View for a sale that may not be on the board yet: then the store is
@@ -60,46 +62,58 @@ func (b *Board) Lookup(ctx context.Context, id sluice.SaleID) (*View, error) {
 	return view, err
 }
 
+// readOnce reads a sale in the ledger, one time for all who wait for this lookup. The
+// reading begins after each of them came.
+func (b *Board) readOnce(ctx context.Context, l *lookup, id sluice.SaleID) {
+	l.read.Do(func() { b.readNow(context.WithoutCancel(ctx), id) })
+}
+
 // Public is Lookup for a buyer, to whom a hidden sale does not exist: then the view
 // comes with sluice.ErrSaleNotFound, and of a query begun after this call as well. So
 // a sale that has just been shown is found, and one that is hidden takes as long to
 // be refused as an id that does not exist.
 func (b *Board) Public(ctx context.Context, id sluice.SaleID) (*View, error) {
-	view, err := b.Lookup(ctx, id)
-	if err != nil || !view.Hidden() {
-		return view, err
-	}
-	view, hidden, err := b.lookup(ctx, id)
-	if err == nil && hidden {
-		err = sluice.ErrSaleNotFound
-	}
+	view, _, err := b.public(ctx, id)
 	return view, err
 }
 
-// lookup asks the store. Hidden says what the row that it returned says.
-func (b *Board) lookup(ctx context.Context, id sluice.SaleID) (_ *View, hidden bool, err error) {
+// public is Public, with the lookup of a hidden sale.
+func (b *Board) public(ctx context.Context, id sluice.SaleID) (*View, *lookup, error) {
+	view, err := b.Lookup(ctx, id)
+	if err != nil || !view.Hidden() {
+		return view, nil, err
+	}
+	view, l, err := b.lookup(ctx, id)
+	if err == nil && l.hidden {
+		err = sluice.ErrSaleNotFound
+	}
+	return view, l, err
+}
+
+// lookup asks the store.
+func (b *Board) lookup(ctx context.Context, id sluice.SaleID) (*View, *lookup, error) {
 	if id.Validate() != nil {
-		return nil, false, sluice.ErrSaleNotFound
+		return nil, nil, sluice.ErrSaleNotFound
 	}
 	if time.Since(time.Unix(0, b.lookups.failed.Load())) < lookupRest {
-		return nil, false, errLookup
+		return nil, nil, errLookup
 	}
 	l, err := b.join(ctx, id)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	select {
 	case <-l.done:
 	case <-ctx.Done():
-		return nil, false, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
 	if l.err != nil {
-		return nil, false, l.err
+		return nil, nil, l.err
 	}
 	if view := b.View(id); view != nil {
-		return view, l.hidden, nil
+		return view, l, nil
 	}
-	return nil, false, errLookup // archived, and pushed out by others meanwhile
+	return nil, nil, errLookup // archived, and pushed out by others meanwhile
 }
 
 // join adds an id to those that the next query asks for.
@@ -171,6 +185,7 @@ func (b *Board) lookUpBatch(ctx context.Context, batch map[sluice.SaleID]*lookup
 	for i := range rows {
 		l := batch[rows[i].ID]
 		delete(batch, rows[i].ID)
+		l.begun = begun
 		if l.hidden = rows[i].Rules.Visibility == sluice.Hidden; l.hidden && b.View(rows[i].ID) != nil {
 			close(l.done) // a reading is of no use to a buyer
 			continue

@@ -246,7 +246,8 @@ func (b *Board) forget(id sluice.SaleID, really func(*boardSale) bool) {
 
 // older compares two states of a row by what only grows, whatever a database's
 // clock does: epochs, the version of the terms, and under the same epoch the
-// fence, which only the next load lifts.
+// fence, which only the next load lifts. Of two sales that had the id one after the
+// other, the one that was created first is older.
 func older(a, b *sluice.Sale) bool {
 	fenced := func(s *sluice.Sale) int {
 		if s.Fence != "" {
@@ -255,7 +256,7 @@ func older(a, b *sluice.Sale) bool {
 		return 0
 	}
 	return cmp.Or(
-		cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.LoadedEpoch, b.LoadedEpoch),
+		a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.LoadedEpoch, b.LoadedEpoch),
 		cmp.Compare(a.Version, b.Version), cmp.Compare(fenced(a), fenced(b)),
 		a.ArchivedAt.Compare(b.ArchivedAt),
 	) < 0

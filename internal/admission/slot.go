@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluicehq/sluice"
 )
@@ -23,7 +24,8 @@ type Slot struct {
 	batcher *Batcher
 	lane    *lane
 	sale    sluice.SaleID
-	ratio   float64 // of Bound
+	ratio   float64   // of Bound
+	began   time.Time // when the gate had the claim; the zero time: it came without the gate
 }
 
 // Claim hands a valid claim to the ledger and waits for the decision. By rates
@@ -38,7 +40,7 @@ func (s Slot) Claim(ctx context.Context, claim sluice.Claim, address netip.Addr,
 ) {
 	b := s.batcher
 	c := b.calls.Get().(*call)
-	c.claim, c.ratio = claim, s.ratio
+	c.claim, c.ratio, c.began, c.queued = claim, s.ratio, s.began, time.Now()
 	c.attempt = attempt{buyer: claim.Buyer, address: address, rates: rates}
 	if err := b.enqueue(s.sale, s.lane, c); err != nil {
 		s.Release()

@@ -59,8 +59,11 @@ type Options struct {
 	// Timeout bounds one transaction; default 10 s.
 	Timeout time.Duration
 
-	// Stored is called after each committed transaction, SetAside when an entry
+	// Transaction is called after each transaction with how long it took; stored is of
+	// one that is committed. Stored is called after each of those, SetAside when an entry
 	// has become a dead letter. They must not block.
+	Transaction func(entries []sluice.Entry, stored sluice.Stored, took time.Duration, err error)
+
 	Stored   func(sale sluice.SaleID, result sluice.Stored)
 	SetAside func(sale sluice.SaleID)
 	Log      *slog.Logger
@@ -76,6 +79,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.BackoffMax, 2*time.Second)
 	setDefault(&o.Abandoned, 30*time.Second)
 	setDefault(&o.Timeout, 10*time.Second)
+	if o.Transaction == nil {
+		o.Transaction = func([]sluice.Entry, sluice.Stored, time.Duration, error) {}
+	}
 	if o.Stored == nil {
 		o.Stored = func(sluice.SaleID, sluice.Stored) {}
 	}

@@ -557,3 +557,32 @@ func TestCloseDrains(t *testing.T) {
 	r.drained(orders)
 	p.Wake(sale) // does nothing, harmlessly
 }
+
+// Each transaction is measured, those that fail too.
+func TestTransactionsAreMeasured(t *testing.T) {
+	r := newRig(t)
+	r.accept(3, 2)
+	var stored, failed atomic.Int64
+	r.faults.down.Store(true)
+	p := pipeline.New(r.faults, r.faults, pipeline.Options{
+		Backoff: time.Millisecond, BackoffMax: time.Millisecond,
+		Transaction: func(entries []sluice.Entry, result sluice.Stored, took time.Duration, err error) {
+			if took < 0 {
+				t.Errorf("took %v", took)
+			}
+			if err != nil {
+				failed.Add(1)
+				r.faults.down.Store(false)
+				return
+			}
+			stored.Add(int64(result.Inserted))
+			if len(entries) == 0 {
+				t.Error("no entries")
+			}
+		},
+	})
+	p.Wake(sale)
+	if err := p.Close(t.Context()); err != nil || stored.Load() != 6 || failed.Load() == 0 {
+		t.Errorf("%d stored, %d failed, %v", stored.Load(), failed.Load(), err)
+	}
+}

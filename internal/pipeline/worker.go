@@ -254,7 +254,9 @@ func (w *worker) store(batch []sluice.Entry) error {
 func (w *worker) insert(batch []sluice.Entry) error {
 	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
 	defer cancel()
+	begun := time.Now()
 	stored, err := w.p.store.Insert(ctx, w.sale, batch)
+	w.p.opts.Transaction(batch, stored, time.Since(begun), err)
 	if err != nil {
 		return err
 	}
