@@ -3,6 +3,7 @@ package sluice
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors that ledgers and stores return, wrapped with where they happened.
@@ -10,6 +11,8 @@ var (
 	ErrSaleExists    = errors.New("a sale with this id exists")
 	ErrSaleNotFound  = errors.New("no such sale")
 	ErrOrderNotFound = errors.New("no such order")
+	// ErrOrderQueued: the order is accepted and not stored yet, so that it cannot change.
+	ErrOrderQueued = errors.New("the order is not stored yet")
 	// ErrWebhookNotFound: no such webhook. ErrEventNotFound: no such event, or
 	// none that this can be done with.
 	ErrWebhookNotFound = errors.New("no such webhook")
@@ -98,6 +101,21 @@ type EventsGoneError struct{ First int64 } // the first one that the feed still 
 
 func (e *EventsGoneError) Error() string {
 	return fmt.Sprintf("the feed begins with event %d: those before it are deleted (order_retention)", e.First)
+}
+
+// OrdersGoneError says that orders of the sale are deleted, or are being deleted if At is
+// zero; their sums are with the sale.
+type OrdersGoneError struct {
+	Sale SaleID
+	At   time.Time
+}
+
+func (e *OrdersGoneError) Error() string {
+	when := "are being deleted"
+	if !e.At.IsZero() {
+		when = "were deleted on " + e.At.Format(time.DateOnly)
+	}
+	return fmt.Sprintf("orders of the sale %s %s, as order_retention says; their sums are with the sale", e.Sale, when)
 }
 
 // StateError says that the sale is not in a state that allows what was asked.

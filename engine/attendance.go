@@ -8,24 +8,23 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loop"
-	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
-// attendance watches whether Redis has the replicas that claims wait for: before a sale
+// attendance watches whether the ledger has the replicas that claims wait for: before a sale
 // opens there is no claim by which an operator would see that they are missing.
 type attendance struct {
-	ledger *redisledger.Ledger
+	ledger sluice.AttendedLedger
 	log    *slog.Logger
 	last   atomic.Pointer[error] // what the last look has found
 }
 
 // newAttendance returns nil if claims wait for no replicas.
 func newAttendance(ledger sluice.Ledger, c *Config) *attendance {
-	redis, ok := ledger.(*redisledger.Ledger)
+	attended, ok := sluice.As[sluice.AttendedLedger](ledger)
 	if !ok || c.WaitReplicas <= 0 {
 		return nil
 	}
-	return &attendance{ledger: redis, log: c.Log}
+	return &attendance{ledger: attended, log: c.Log}
 }
 
 // now is what the last look has found.

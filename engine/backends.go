@@ -5,49 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/httpapi"
-	"github.com/sluicehq/sluice/ledger/redisledger"
-	"github.com/sluicehq/sluice/ledger/sqliteledger"
-	"github.com/sluicehq/sluice/store/mysqlstore"
-	"github.com/sluicehq/sluice/store/pgstore"
-	"github.com/sluicehq/sluice/store/sqlitestore"
 )
 
-// The URLs that an engine understands.
+// The URLs of the drivers that come with the engine.
 const (
-	ledgerURLs = "sqlite:PATH, redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT/MASTER, " +
-		"redis+cluster://HOST:PORT, or store for a store in PostgreSQL that is the ledger too"
-	storeURLs = "sqlite:PATH, postgres://USER@HOST:PORT/DATABASE or mysql://USER@HOST:PORT/DATABASE"
+	redisURLs  = "redis://HOST:PORT, rediss://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT"
+	ledgerURLs = "sqlite:PATH, " + redisURLs + ", or store for a store in PostgreSQL that is the ledger too"
+	storeURLs  = "sqlite:PATH, postgres://USER@HOST:PORT/DATABASE or mysql://USER@HOST:PORT/DATABASE"
 )
+
+// packages are the drivers that a program has if it imports them; SQLite's it has always.
+var packages = map[string]string{
+	"redis": "ledger/redisledger", "rediss": "ledger/redisledger", "redis+sentinel": "ledger/redisledger",
+	"redis+cluster": "ledger/redisledger", "postgres": "store/pgstore", "postgresql": "store/pgstore",
+	"mysql": "store/mysqlstore",
+}
+
+// unknown says why there is no driver for a URL.
+func unknown(setting, backend, urls string) error {
+	name, _ := scheme(backend)
+	what := fmt.Sprintf("%s %q", setting, auth.Redact(backend))
+	if known := packages[name]; known != "" && strings.HasPrefix(known, strings.TrimSuffix(setting, "_replica")) {
+		return fmt.Errorf(`%s: this program has no driver for %s; want import _ "github.com/sluicehq/sluice/%s" in it`,
+			what, name, known)
+	}
+	return fmt.Errorf("%s: want %s", what, urls)
+}
 
 // inStore, as a ledger, is the store: its database decides.
 const inStore = "store"
 
 // basePath is what needs no escaping, and is its own shortest form.
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
-
-// kind names the sort of a backend: sqlite, redis, postgres, mysql or store.
-func kind(backend string) string {
-	if backend == inStore {
-		return inStore
-	}
-	switch name, _ := scheme(backend); name {
-	case "rediss", "redis+sentinel", "redis+cluster":
-		return "redis"
-	case "postgresql":
-		return "postgres"
-	default:
-		return name
-	}
-}
-
-func isRedis(ledger string) bool   { return kind(ledger) == "redis" }
-func isPostgres(store string) bool { return kind(store) == "postgres" }
-func isMySQL(store string) bool    { return kind(store) == "mysql" }
 
 // sqlitePath returns the path of an SQLite URL.
 func sqlitePath(backend string) (string, bool) {
@@ -73,26 +68,51 @@ func (c Config) Check() error {
 		return errors.New(
 			`buyer_audience is needed with buyer_jwks: the login signs tokens for other services as well; want the "aud" of yours, or * to accept every token of that login`)
 	}
-	if _, ok := sqlitePath(c.Ledger); !ok && !isRedis(c.Ledger) && c.Ledger != inStore {
-		return fmt.Errorf("ledger %q: want %s", auth.Redact(c.Ledger), ledgerURLs)
-	}
-	if c.LedgerReplica != "" {
-		if !isRedis(c.Ledger) {
-			return fmt.Errorf("ledger_replica: a ledger in Redis has replicas, %q has none", auth.Redact(c.Ledger))
+	return errors.Join(c.checkLedger(), c.checkStore())
+}
+
+func (c *Config) checkLedger() error {
+	if c.Ledger == inStore {
+		if c.LedgerReplica != "" {
+			return errors.New(`ledger_replica: the ledger "store" has no replicas that are read`)
 		}
-		if !isRedis(c.LedgerReplica) {
-			return fmt.Errorf("ledger_replica %q: want redis://HOST:PORT, rediss://HOST:PORT, "+
-				"redis+sentinel://HOST:PORT/MASTER or redis+cluster://HOST:PORT", auth.Redact(c.LedgerReplica))
-		}
+		return nil
 	}
-	if _, ok := sqlitePath(c.Store); !ok && !isPostgres(c.Store) && !isMySQL(c.Store) {
-		return fmt.Errorf("store %q: want %s", auth.Redact(c.Store), storeURLs)
+	driver := sluice.LedgerDriverOf(c.Ledger)
+	if path, ok := sqlitePath(c.Ledger); driver == nil || ok && path == "" {
+		return unknown("ledger", c.Ledger, ledgerURLs)
 	}
-	if c.Ledger == inStore && !isPostgres(c.Store) {
+	if c.LedgerReplica == "" {
+		return nil
+	}
+	if driver.OpenReplica == nil {
+		return fmt.Errorf("ledger_replica: a ledger in Redis has replicas, %q has none", auth.Redact(c.Ledger))
+	}
+	if sluice.LedgerDriverOf(c.LedgerReplica) != driver {
+		return unknown("ledger_replica", c.LedgerReplica, redisURLs)
+	}
+	return nil
+}
+
+func (c *Config) checkStore() error {
+	driver := sluice.StoreDriverOf(c.Store)
+	if path, ok := sqlitePath(c.Store); driver == nil || ok && path == "" {
+		return unknown("store", c.Store, storeURLs)
+	}
+	if c.Ledger == inStore && driver.Ledger == nil {
 		return fmt.Errorf("ledger %q: want a store in PostgreSQL, like postgres://USER@HOST:PORT/DATABASE; store %q cannot "+
 			"decide claims", c.Ledger, auth.Redact(c.Store))
 	}
 	return nil
+}
+
+// backends are ledger and store, and the drivers that have opened them.
+type backends struct {
+	ledger       sluice.Ledger
+	store        sluice.Store
+	replica      sluice.LedgerReplica // nil if there is none
+	ledgerDriver *sluice.LedgerDriver
+	storeDriver  *sluice.StoreDriver
 }
 
 // openBackends opens ledger and store: the ledger first, without which there is nothing
@@ -101,94 +121,60 @@ func (e *Engine) openBackends(ctx context.Context) (err error) {
 	if err := e.cfg.Check(); err != nil {
 		return err
 	}
+	e.storeDriver = sluice.StoreDriverOf(e.cfg.Store)
+	e.ledgerDriver = &sluice.LedgerDriver{Kind: inStore}
 	if e.cfg.Ledger != inStore {
-		if e.ledger, err = openLedger(ctx, e.cfg, e.node); err != nil {
+		e.ledgerDriver = sluice.LedgerDriverOf(e.cfg.Ledger)
+		o := sluice.LedgerOptions{Node: e.node, WaitReplicas: e.cfg.WaitReplicas}
+		if e.ledger, err = orNil(e.ledgerDriver.Open(ctx, e.cfg.Ledger, o)); err != nil {
 			return err
 		}
 	}
-	if e.replica, err = openReplica(e.cfg); err != nil {
+	if e.cfg.LedgerReplica != "" { // it may be down now
+		if e.replica, err = orNil(e.ledgerDriver.OpenReplica(e.cfg.LedgerReplica)); err != nil {
+			return err
+		}
+	}
+	if err = e.openStore(ctx); err != nil || e.ledger != nil {
 		return err
 	}
-	if e.store, err = openStore(ctx, e.cfg, e.folder); err != nil || e.ledger != nil {
-		return err
-	}
-	e.ledger, err = orNil[sluice.Ledger](e.store.(*pgstore.Store).Ledger(e.node))
+	e.ledger, err = orNil(e.storeDriver.Ledger(e.store, e.node))
 	return err
 }
 
-func openLedger(ctx context.Context, c Config, node string) (sluice.Ledger, error) {
-	path, embedded := sqlitePath(c.Ledger)
-	if !embedded {
-		return orNil[sluice.Ledger](
-			redisledger.Open(ctx, c.Ledger, redisledger.Options{Node: node, WaitReplicas: c.WaitReplicas}))
-	}
-	return orNil[sluice.Ledger](sqliteledger.Open(ctx, path, sqliteledger.Options{Node: node}))
-}
-
-// orNil is an adapter, or no interface at all: not one that holds a nil pointer.
-func orNil[Port any](adapter Port, err error) (Port, error) {
+// orNil is what a driver has opened, or no interface at all: not one that holds a nil pointer.
+func orNil[Port any](opened Port, err error) (Port, error) {
 	if err != nil {
 		return *new(Port), err
 	}
-	return adapter, nil
+	return opened, nil
 }
 
-// openReplica prepares the replica, if there is one. It may be down now.
-func openReplica(c Config) (*redisledger.Replica, error) {
-	if c.LedgerReplica == "" {
-		return nil, nil
+// openStore opens the store. One on a database server, seen before, may be down now.
+func (e *Engine) openStore(ctx context.Context) (err error) {
+	lazy := !e.storeDriver.Own && e.folder.migrated(e.cfg.Store)
+	if e.store, err = orNil(e.storeDriver.Open(ctx, e.cfg.Store, lazy)); err != nil || e.storeDriver.Own {
+		return err
 	}
-	return redisledger.NewReplica(c.LedgerReplica, redisledger.Options{})
-}
-
-func openStore(ctx context.Context, c Config, f *folder) (sluice.Store, error) {
-	if path, embedded := sqlitePath(c.Store); embedded {
-		return orNil[sluice.Store](sqlitestore.Open(ctx, path, sqlitestore.Options{}))
-	}
-	store, err := openServer(ctx, c.Store, f.migrated(c.Store))
-	if err != nil {
-		return nil, err
-	}
-	if err := store.Ping(ctx); err != nil {
+	if err := e.store.Ping(ctx); err != nil {
 		text := "the store does not answer; claims are taken and wait in the journal"
-		if c.Ledger == inStore {
+		if e.cfg.Ledger == inStore {
 			text = "the store does not answer; claims are answered when it does"
 		}
-		c.Log.Warn(text, "store", auth.Redact(c.Store), "error", err)
-		return store, nil
+		e.cfg.Log.Warn(text, "store", auth.Redact(e.cfg.Store), "error", err)
+		return nil
 	}
-	if err := f.setMigrated(c.Store); err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return store, nil
-}
-
-// openServer opens a store on a database server. Lazy: it may be down now.
-func openServer(ctx context.Context, url string, lazy bool) (sluice.Store, error) {
-	if isMySQL(url) {
-		return orNil[sluice.Store](mysqlstore.Open(ctx, url, mysqlstore.Options{Lazy: lazy}))
-	}
-	return orNil[sluice.Store](pgstore.Open(ctx, url, pgstore.Options{Lazy: lazy}))
-}
-
-// maxBatch is how many claims one call of the ledger takes. Redis decides a
-// thousand in two or three milliseconds, for one fsync; an fsync of SQLite is
-// worth more. PostgreSQL stores a thousand in one transaction.
-func maxBatch(ledger string) int {
-	if isRedis(ledger) || ledger == inStore {
-		return 1000
-	}
-	return 2000
+	return e.folder.setMigrated(e.cfg.Store)
 }
 
 // refuses says why the ledger cannot write, if it cannot. Of any it is known by the
-// last claims; the embedded one is asked as well: a server that
+// last claims; one that can be asked is asked as well: a server that
 // is not ready gets no claims by which it would find out, and one that has just
 // started has had none: the store, in which each server writes all the time, tells
 // when there is reason to try.
 func (e *Engine) refuses(ctx context.Context) error {
-	if embedded, ok := e.ledger.(*sqliteledger.Ledger); ok {
-		if why := embedded.Refuses(e.store.Ping(ctx) != nil); why != nil {
+	if ledger, ok := sluice.As[sluice.RefusingLedger](e.ledger); ok {
+		if why := ledger.Refuses(e.store.Ping(ctx) != nil); why != nil {
 			return fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, why)
 		}
 	}
@@ -204,7 +190,7 @@ const warnFor = time.Second
 // warn says what works now and may be regretted later. It changes nothing and
 // fails for nothing.
 func (e *Engine) warn(ctx context.Context) {
-	if _, own := sqlitePath(e.cfg.Store); own && isRedis(e.cfg.Ledger) {
+	if e.storeDriver.Own && !e.ledgerDriver.Own {
 		e.cfg.Log.Warn("this store is this server's own file: a second server needs --store postgres://… or mysql://…",
 			"store", auth.Redact(e.cfg.Store))
 	}
@@ -212,13 +198,7 @@ func (e *Engine) warn(ctx context.Context) {
 		e.cfg.Log.Warn("the ledger cannot write; this server is not ready until it can", "ledger", auth.Redact(e.cfg.Ledger),
 			"error", err)
 	}
-	ledger, ok := e.ledger.(*redisledger.Ledger)
-	if !ok {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, warnFor)
-	defer cancel()
-	risks, err := ledger.Risks(ctx)
+	risks, err := e.risks(ctx)
 	if err != nil {
 		e.cfg.Log.Warn("cannot check whether the settings of Redis keep accepted claims", "error", err,
 			"want", "allow CONFIG GET (ACL: +config|get), or make sure of appendonly yes, appendfsync always and "+
@@ -230,17 +210,13 @@ func (e *Engine) warn(ctx context.Context) {
 	}
 }
 
-// ledgerRisks are the settings of Redis that can lose accepted claims, as an answer
-// says them.
-func ledgerRisks(ctx context.Context, ledger *redisledger.Ledger) ([]httpapi.LedgerRisk, error) {
+// risks are the settings of the ledger that can lose accepted claims.
+func (e *Engine) risks(ctx context.Context) ([]sluice.LedgerRisk, error) {
+	ledger, ok := sluice.As[sluice.RiskyLedger](e.ledger)
+	if !ok {
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, warnFor)
 	defer cancel()
-	risks, err := ledger.Risks(ctx)
-	var all []httpapi.LedgerRisk
-	for _, risk := range risks {
-		all = append(all, httpapi.LedgerRisk{
-			Detail: fmt.Sprintf("%s is %s: %s", risk.Setting, risk.Value, risk.Harm), Evicts: risk.Setting == "maxmemory-policy",
-		})
-	}
-	return all, err
+	return ledger.Risks(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/disk"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -104,15 +105,15 @@ func notEmbedded(cfg Config) error {
 	}
 	text := "a backup copies an embedded ledger and store only. Copy the ledger first, then the store, with their own " +
 		"tools: "
-	if isRedis(cfg.Ledger) {
+	if d := sluice.LedgerDriverOf(cfg.Ledger); d.Kind == "redis" {
 		text += "Redis: copy its append-only folder or run redis-cli --rdb; "
 	} else {
 		text += "the embedded ledger: stop the server and copy its file; "
 	}
-	switch {
-	case isPostgres(cfg.Store):
+	switch sluice.StoreDriverOf(cfg.Store).Kind {
+	case "postgres":
 		text += "PostgreSQL: pg_dump"
-	case isMySQL(cfg.Store):
+	case "mysql":
 		text += "MySQL or MariaDB: mysqldump --single-transaction"
 	default:
 		text += "the embedded store: stop the server and copy its file"

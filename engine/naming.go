@@ -10,20 +10,13 @@ import (
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
-// named is a ledger that keeps a name: its kind, a colon and a text that no other
-// ledger has. Made says that this process gave it that name, since it had none: it is
-// new, or was emptied.
-type named interface {
-	Called(ctx context.Context) (name string, made bool, err error)
-}
-
 // nameTimeout is short: heartbeats wait for it.
 const nameTimeout = 500 * time.Millisecond
 
 // name says which ledger this server has, to all that depends on it. Without an answer
 // it is the one that it was.
 func (f *follower) name(ctx context.Context) {
-	ledger, ok := f.ledger.(named)
+	ledger, ok := sluice.As[sluice.NamedLedger](f.ledger)
 	if !ok {
 		return
 	}
@@ -45,7 +38,7 @@ func (f *follower) name(ctx context.Context) {
 // unsure reports whether a sale's row names a ledger, and this server's has not said
 // its name yet. Then all that the server may do is wait.
 func (f *follower) unsure(sale *sluice.Sale) bool {
-	_, ok := f.ledger.(named)
+	_, ok := sluice.As[sluice.NamedLedger](f.ledger)
 	return ok && sale.Ledger != "" && f.loader.Name() == ""
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,11 +16,6 @@ import (
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/settle"
-	"github.com/sluicehq/sluice/ledger/redisledger"
-	"github.com/sluicehq/sluice/ledger/sqliteledger"
-	"github.com/sluicehq/sluice/store/mysqlstore"
-	"github.com/sluicehq/sluice/store/pgstore"
-	"github.com/sluicehq/sluice/store/sqlitestore"
 )
 
 // reconcileShare bounds the part of the time that a sale is being reconciled:
@@ -253,18 +249,8 @@ func (e *Engine) Reconcile(ctx context.Context, sale sluice.SaleID, apply bool) 
 // Auditor reads a ledger and a store, and changes neither. It needs no lock, so
 // it works beside running servers, or after all of them have died.
 type Auditor struct {
-	ledger auditLedger
-	store  auditStore
-}
-
-type auditLedger interface {
-	audit.Ledger
-	Close() error
-}
-
-type auditStore interface {
-	audit.Store
-	Close() error
+	ledger sluice.ReadOnlyLedger
+	store  sluice.ReadOnlyStore
 }
 
 // OpenAudit opens the ledger and the store that the configuration names, for
@@ -274,47 +260,31 @@ func OpenAudit(ctx context.Context, cfg Config) (*Auditor, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	stores := sluice.StoreDriverOf(cfg.Store)
 	if cfg.Ledger == inStore {
-		return openAuditInStore(ctx, cfg.Store)
+		store, err := stores.OpenReadOnly(ctx, cfg.Store)
+		if err != nil {
+			return nil, err
+		}
+		ledger, err := stores.Ledger(store, "audit")
+		if err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		return &Auditor{ledger, store}, nil
 	}
-	ledger, err := openAuditLedger(ctx, cfg.Ledger)
+	ledgers := sluice.LedgerDriverOf(cfg.Ledger)
+	if ledgers.OpenReadOnly == nil || stores.OpenReadOnly == nil {
+		return nil, fmt.Errorf("a driver has no OpenReadOnly: ledger %s, store %s", ledgers.Kind, stores.Kind)
+	}
+	ledger, err := ledgers.OpenReadOnly(ctx, cfg.Ledger)
 	if err != nil {
 		return nil, err
 	}
-	store, err := openAuditStore(ctx, cfg.Store)
+	store, err := stores.OpenReadOnly(ctx, cfg.Store)
 	if err != nil {
 		return nil, errors.Join(err, ledger.Close())
 	}
-	return &Auditor{ledger: ledger, store: store}, nil
-}
-
-func openAuditInStore(ctx context.Context, url string) (*Auditor, error) {
-	store, err := pgstore.OpenReadOnly(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	ledger, err := store.Ledger("audit")
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return &Auditor{ledger: ledger, store: store}, nil
-}
-
-func openAuditLedger(ctx context.Context, url string) (auditLedger, error) {
-	if path, embedded := sqlitePath(url); embedded {
-		return sqliteledger.OpenReadOnly(ctx, path)
-	}
-	return redisledger.OpenReadOnly(ctx, url, redisledger.Options{})
-}
-
-func openAuditStore(ctx context.Context, url string) (auditStore, error) {
-	if path, embedded := sqlitePath(url); embedded {
-		return sqlitestore.OpenReadOnly(ctx, path)
-	}
-	if isMySQL(url) {
-		return mysqlstore.OpenReadOnly(ctx, url)
-	}
-	return pgstore.OpenReadOnly(ctx, url)
+	return &Auditor{ledger, store}, nil
 }
 
 // Audit proves one sale.

@@ -8,14 +8,9 @@ import (
 	"strings"
 
 	"github.com/redis/rueidis"
-)
 
-// Risk is a setting of Redis that can lose accepted claims.
-type Risk struct {
-	Setting, Value string // as Redis has it now: "appendfsync", "everysec"
-	Harm           string // what it can do
-	Want           string // what would be right: "appendfsync always"
-}
+	"github.com/sluicehq/sluice"
+)
 
 // Risks names the settings of the Redis that can lose accepted claims; none is
 // the recommended state. Of a cluster it asks the nodes that happen to answer.
@@ -23,7 +18,7 @@ type Risk struct {
 // Errors: Redis does not answer, does not allow CONFIG GET, as some managed ones
 // and users without this right, or returns no value for some of the settings.
 // Those it does return are judged all the same.
-func (l *Ledger) Risks(ctx context.Context) ([]Risk, error) {
+func (l *Ledger) Risks(ctx context.Context) ([]sluice.LedgerRisk, error) {
 	commands := make([]rueidis.Completed, len(judged))
 	for i, name := range judged { // one by one: Redis 6 takes no list
 		commands[i] = l.client.B().ConfigGet().Parameter(name).Build()
@@ -45,13 +40,15 @@ func (l *Ledger) Risks(ctx context.Context) ([]Risk, error) {
 var judged = []string{"appendonly", "appendfsync", "maxmemory", "maxmemory-policy"}
 
 // risks judges settings. An absent one is not known, which is the error.
-func risks(settings map[string]string) (found []Risk, err error) {
+func risks(settings map[string]string) (found []sluice.LedgerRisk, err error) {
 	unknown := slices.DeleteFunc(slices.Clone(judged), func(name string) bool { return settings[name] != "" })
 	if len(unknown) > 0 {
 		err = fmt.Errorf("CONFIG GET returns no value for %s", strings.Join(unknown, ", "))
 	}
 	judge := func(setting, harm, want string) {
-		found = append(found, Risk{Setting: setting, Value: settings[setting], Harm: harm, Want: want})
+		found = append(found, sluice.LedgerRisk{
+			Setting: setting, Value: settings[setting], Harm: harm, Want: want, Evicts: setting == "maxmemory-policy",
+		})
 	}
 	switch fsync := settings["appendfsync"]; {
 	case settings["appendonly"] == "no":

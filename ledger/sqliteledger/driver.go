@@ -1,0 +1,20 @@
+package sqliteledger
+
+import (
+	"context"
+
+	"github.com/sluicehq/sluice"
+)
+
+func init() {
+	sluice.RegisterLedger(sluice.LedgerDriver{
+		Kind: "sqlite", Schemes: []string{"sqlite"}, Own: true,
+		MaxBatch: 2000, // an fsync is worth more here than with a server
+		Open: func(ctx context.Context, url string, o sluice.LedgerOptions) (sluice.Ledger, error) {
+			return Open(ctx, url[len("sqlite:"):], Options{Node: o.Node})
+		},
+		OpenReadOnly: func(ctx context.Context, url string) (sluice.ReadOnlyLedger, error) {
+			return OpenReadOnly(ctx, url[len("sqlite:"):])
+		},
+	})
+}

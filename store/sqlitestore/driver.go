@@ -1,0 +1,20 @@
+package sqlitestore
+
+import (
+	"context"
+
+	"github.com/sluicehq/sluice"
+)
+
+func init() {
+	sluice.RegisterStore(sluice.StoreDriver{
+		Kind: "sqlite", Schemes: []string{"sqlite"}, Own: true,
+		MaxOrders: 4000, // what costs is pages, and of more orders in one transaction more share theirs
+		Open: func(ctx context.Context, url string, _ bool) (sluice.Store, error) {
+			return Open(ctx, url[len("sqlite:"):], Options{})
+		},
+		OpenReadOnly: func(ctx context.Context, url string) (sluice.ReadOnlyStore, error) {
+			return OpenReadOnly(ctx, url[len("sqlite:"):])
+		},
+	})
+}
