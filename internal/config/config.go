@@ -30,6 +30,7 @@ type Config struct {
 	TLSCert, TLSKey     string
 	URL, AdminURL       string // of the server that commands speak to; never empty
 	LogLevel, LogFormat string
+	TraceEndpoint       string // empty: no traces
 	ShutdownTimeout     time.Duration
 
 	values  map[string]string // by key, as given

@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluicehq/sluice/internal/auth"
+	_ "github.com/sluicehq/sluice/ledger/redisledger"
+	_ "github.com/sluicehq/sluice/store/mysqlstore"
+	_ "github.com/sluicehq/sluice/store/pgstore"
 )
 
 // write makes a file and returns its path.

@@ -119,6 +119,11 @@ func (c *Config) settings() []setting {
 			"debug, info, warn or error"),
 		plain("log_format", "text", "FORMAT", oneOf(&c.LogFormat, "text", "json"),
 			"text or json"),
+		plain("trace_endpoint", "", "URL", serverURL(&c.TraceEndpoint),
+			"receiver of OpenTelemetry (OTLP over HTTP) for traces of orders, like http://127.0.0.1:4318 (default: no "+
+				"traces)"),
+		plain("trace_ratio", "0.01", "RATIO", ratio(&c.TraceRatio),
+			"part of the orders that is traced, up to 1; all servers of a shop need the same"),
 		plain("shutdown_timeout", "15s", "DURATION", duration(&c.ShutdownTimeout, 0, 10*time.Minute),
 			"how long a stopping server may take to answer and store what it has taken"),
 		plain("refresh_interval", "200ms", "DURATION",

@@ -93,6 +93,18 @@ func number(at *int, least, most int) func(string) error {
 	}
 }
 
+// ratio is a part of a whole, and not none of it.
+func ratio(at *float64) func(string) error {
+	return func(value string) error {
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(n > 0 && n <= 1) {
+			return errors.New("want a number above 0, at most 1, like 0.01")
+		}
+		*at = n
+		return nil
+	}
+}
+
 // backend checks the form of a backend's URL; the backend itself reads it.
 func backend(at *string, schemes ...string) func(string) error {
 	return given(at, func(value string) error {
