@@ -192,9 +192,8 @@ func (c *Claims) counted(sale sluice.SaleID, before []int64) (codes, reasons map
 }
 
 var (
-	claimsAnswered = counter("sluice_claims_total", "Answers to claims, by sale and code.", "sale", "code")
-	claimsRefused  = counter("sluice_claims_refused_total",
-		"Claims that were refused for who or what sent them, by sale and reason.", "sale", "reason")
+	claimsAnswered = counter("sluice_claims_total")
+	claimsRefused  = counter("sluice_claims_refused_total")
 )
 
 // read reports all of other sales, and of a sale what has happened, so that sales

@@ -17,16 +17,12 @@ type Events struct {
 
 // Events returns counters of events and webhooks.
 func (m *Metrics) Events() *Events {
-	attempts := m.counters("sluice_webhook_attempts_total",
-		"Attempts of this server to deliver an event to a webhook, by outcome.", "result")
+	attempts := m.counters("sluice_webhook_attempts_total")
 	return &Events{
-		numbered: m.counter("sluice_events_numbered_total",
-			"Events of orders and sales that this server gave their numbers."),
+		numbered:  m.counter("sluice_events_numbered_total"),
 		delivered: attempts.WithLabelValues("delivered"), failed: attempts.WithLabelValues("failed"),
-		parked: m.counter("sluice_webhook_given_up_total",
-			"Events that this server gave up for a webhook; an operator can replay them."),
-		lag: m.gauges("sluice_webhook_lag_events",
-			"Events that have not been looked at for a webhook; of the server that sends.", "webhook"),
+		parked: m.counter("sluice_webhook_given_up_total"),
+		lag:    m.gauges("sluice_webhook_lag_events"),
 	}
 }
 
@@ -57,17 +53,9 @@ type Eligibility struct {
 // Eligibility adds the counters of tickets and of the merchants' risk services.
 func (m *Metrics) Eligibility() *Eligibility {
 	e := &Eligibility{
-		tickets: m.counters("sluice_ticket_requests_total",
-			"Requests for tickets and challenges, by what became of them: handed_out, the reason of a refusal, or a code.",
-			"outcome"),
-		risk: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sluice_risk_seconds",
-			Help: "How long merchants' risk services took, by verdict: allowed, denied, or failed_allowed and failed_denied " +
-				"by the sale's policy.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"verdict"}),
+		tickets: m.counters("sluice_ticket_requests_total"),
+		risk:    m.histograms("sluice_risk_seconds", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}),
 	}
-	m.registry.MustRegister(e.risk)
 	return e
 }
 
@@ -94,8 +82,7 @@ type AdminActions struct{ vec *prometheus.CounterVec }
 // forbidden (all of those, recorded or not), wrong_key (a key that is no
 // admin's).
 func (m *Metrics) AdminActions() AdminActions {
-	vec := m.counters("sluice_admin_actions_total",
-		"Requests of admins that change something, by what became of their record.", "result")
+	vec := m.counters("sluice_admin_actions_total")
 	for _, result := range []string{"recorded", "unrecorded", "forbidden", "wrong_key"} {
 		vec.WithLabelValues(result)
 	}

@@ -13,16 +13,24 @@ import (
 // more sales there are, and must not cost more the more often it is asked for.
 const keepFor = time.Second
 
-// kept renders the metrics once a second at most, however often they are
+// kept renders the metrics once a second and format at most, however often they are
 // scraped: one request renders while the others wait for its text.
 type kept struct {
 	render http.Handler
 
-	turn   chan struct{} // holds a value while one request reads or makes what is below
-	at     time.Time     // when; the zero time: never
-	page   *page
-	zipped []byte // nil until a client wants it
+	turn    chan struct{} // holds a value while one request reads or makes what is below
+	formats [2]format     // text, and Prometheus' own, which alone has native histograms
 }
+
+// format is the metrics in one format.
+type format struct {
+	at     time.Time // when they were rendered
+	page   *page     // nil: never
+	zipped []byte    // nil until a client wants it
+}
+
+// protobuf is what a client accepts that takes native histograms.
+const protobuf = "application/vnd.google.protobuf"
 
 func newKept(render http.Handler) *kept { return &kept{render: render, turn: make(chan struct{}, 1)} }
 
@@ -34,7 +42,7 @@ func (k *kept) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, values := range page.header {
 		h[name] = values
 	}
-	h["Vary"] = []string{"Accept-Encoding"}
+	h["Vary"] = []string{"Accept, Accept-Encoding"}
 	if zip {
 		h["Content-Encoding"] = []string{"gzip"}
 	}
@@ -46,24 +54,31 @@ func (k *kept) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (k *kept) get(r *http.Request, zip bool) (*page, []byte) {
 	k.turn <- struct{}{}
 	defer func() { <-k.turn }()
-	if age := time.Since(k.at); k.page == nil || age < 0 || age >= keepFor {
+	f, accept := &k.formats[0], []string(nil)
+	if strings.Contains(r.Header.Get("Accept"), protobuf) {
+		f, accept = &k.formats[1], []string{protobuf + "; proto=io.prometheus.client.MetricFamily; encoding=delimited"}
+	}
+	if age := time.Since(f.at); f.page == nil || age < 0 || age >= keepFor {
 		page := &page{header: http.Header{}, status: http.StatusOK}
 		plain := r.Clone(r.Context())
-		plain.Header = http.Header{} // one format for all who ask
+		plain.Header = http.Header{} // the same for all who ask for the format
+		if accept != nil {
+			plain.Header["Accept"] = accept
+		}
 		k.render.ServeHTTP(page, plain)
-		k.at, k.page, k.zipped = time.Now(), page, nil
+		f.at, f.page, f.zipped = time.Now(), page, nil
 	}
 	if !zip {
-		return k.page, k.page.body.Bytes()
+		return f.page, f.page.body.Bytes()
 	}
-	if k.zipped == nil {
+	if f.zipped == nil {
 		var b bytes.Buffer
 		zipper, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
-		_, _ = zipper.Write(k.page.body.Bytes())
+		_, _ = zipper.Write(f.page.body.Bytes())
 		_ = zipper.Close()
-		k.zipped = b.Bytes()
+		f.zipped = b.Bytes()
 	}
-	return k.page, k.zipped
+	return f.page, f.zipped
 }
 
 // page is an http.ResponseWriter that keeps what is written.

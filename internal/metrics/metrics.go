@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,7 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	batches prometheus.Histogram
+	batches prometheus.Observer
 
 	stored, redelivered, notCovered prometheus.Counter
 }
@@ -25,37 +26,39 @@ type Metrics struct {
 // New returns counters at zero. Sales is called at each scrape.
 func New(sales func() []Sale) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.batches = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "sluice_ledger_call_claims", Help: "Claims decided by one call of the ledger.",
-		Buckets: prometheus.ExponentialBuckets(1, 2, 11),
-	})
-	m.registry.MustRegister(m.batches)
-	orders := m.counters("sluice_orders_stored_total",
-		"Claims that the pipeline brought to the store, by what became of them.", "result")
+	m.batches = m.histograms("sluice_ledger_call_claims", prometheus.ExponentialBuckets(1, 2, 11)).WithLabelValues()
+	orders := m.counters("sluice_orders_stored_total")
 	m.stored, m.redelivered, m.notCovered = orders.WithLabelValues("stored"), orders.WithLabelValues("redelivered"),
 		orders.WithLabelValues("not_covered")
 	m.sales(sales)
 	return m
 }
 
-func (m *Metrics) counter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+func (m *Metrics) counter(name string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: defined(name, aCounter).help()})
 	m.registry.MustRegister(c)
 	return c
 }
 
-func (m *Metrics) counters(name, help, label string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+func (m *Metrics) counters(name string) *prometheus.CounterVec {
+	d := defined(name, aCounter)
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: d.help()}, d.names())
 	m.registry.MustRegister(c)
 	return c
 }
 
-func (m *Metrics) gauges(name, help, label string) *prometheus.GaugeVec {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
+func (m *Metrics) gauges(name string) *prometheus.GaugeVec {
+	d := defined(name, aGauge)
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: d.help()}, d.names())
 	m.registry.MustRegister(g)
 	return g
+}
+
+func (m *Metrics) histograms(name string, buckets []float64) *prometheus.HistogramVec {
+	d := defined(name, aHistogram)
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: d.help(), Buckets: buckets}, d.names())
+	m.registry.MustRegister(h)
+	return h
 }
 
 // Decided counts one call of the ledger.
@@ -68,7 +71,19 @@ func (m *Metrics) Stored(s sluice.Stored) {
 	m.notCovered.Add(float64(len(s.Rejected)))
 }
 
-// Handler serves the metrics in Prometheus' text format.
+// Handler serves the metrics, and those of the process, in Prometheus' text format.
 func (m *Metrics) Handler() http.Handler {
-	return newKept(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{DisableCompression: true}))
+	process := prometheus.NewRegistry()
+	process.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return newKept(promhttp.HandlerFor(prometheus.Gatherers{process, m.registry},
+		promhttp.HandlerOpts{DisableCompression: true}))
+}
+
+// Join has the metrics collected with those of a program, until leave is called.
+func (m *Metrics) Join(program prometheus.Registerer) (leave func(), err error) {
+	if err := program.Register(m.registry); err != nil {
+		return nil, fmt.Errorf("the metrics cannot be registered: %w", err)
+	}
+	return func() { program.Unregister(m.registry) }, nil
 }

@@ -14,12 +14,12 @@ type metric struct {
 	kind prometheus.ValueType
 }
 
-func gauge(name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue}
+func gauge(name string) metric {
+	return metric{defined(name, aGauge).desc(), prometheus.GaugeValue}
 }
 
-func counter(name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
+func counter(name string) metric {
+	return metric{defined(name, aCounter).desc(), prometheus.CounterValue}
 }
 
 // values takes what a reading reads.
@@ -59,10 +59,10 @@ type Sale struct {
 }
 
 var (
-	takenUnits     = gauge("sluice_sale_taken_units", "Units of live orders, by the ledger.", "sale")
-	availableUnits = gauge("sluice_sale_available_units", "Units that can be taken, by the ledger.", "sale")
-	backlogEntries = gauge("sluice_sale_backlog_entries", "Journal entries that are not stored yet.", "sale")
-	saleFenced     = gauge("sluice_sale_fenced", "1 while claims are refused as unavailable until a rebuild.", "sale")
+	takenUnits     = gauge("sluice_sale_taken_units")
+	availableUnits = gauge("sluice_sale_available_units")
+	backlogEntries = gauge("sluice_sale_backlog_entries")
+	saleFenced     = gauge("sluice_sale_fenced")
 )
 
 // sales reports the board.
@@ -80,8 +80,7 @@ func (m *Metrics) sales(sales func() []Sale) {
 	})
 }
 
-var reconcileDifferences = gauge("sluice_reconcile_differences",
-	"Differences between ledger and store that this server's last reconciliations found.", "class")
+var reconcileDifferences = gauge("sluice_reconcile_differences")
 
 // Differences adds what the last reconciliations found, by class; found is
 // called at each scrape.
@@ -94,12 +93,9 @@ func (m *Metrics) Differences(found func() map[string]int64) {
 }
 
 var (
-	gateRefused = counter("sluice_gate_refused_total",
-		"Claims that this server refused before the ledger was asked, by check.", "check")
-	claimsInFlight = gauge("sluice_claims_on_their_way",
-		"Claims that this server has let through and that are not decided.")
-	permitsInUse = gauge("sluice_permits_in_use",
-		"Permits of sales with a shared admission ratio that this server uses: claims that the ledger is deciding.")
+	gateRefused    = counter("sluice_gate_refused_total")
+	claimsInFlight = gauge("sluice_claims_on_their_way")
+	permitsInUse   = gauge("sluice_permits_in_use")
 )
 
 // Gate adds how many claims each check of this server's gate has refused, how
@@ -124,12 +120,10 @@ type Listener struct {
 }
 
 var (
-	connectionsOpen    = gauge("sluice_connections", "Connections that are open.", "listener")
-	connectionsRefused = counter("sluice_connections_refused_total",
-		"Connections that found no room, by the limit that was reached: total, or address.", "listener", "limit")
-	connectionsIdle = counter("sluice_connections_closed_idle_total",
-		"Idle connections that were closed early, since connections were scarce.", "listener")
-	acceptErrors = counter("sluice_accept_errors_total", "Connections that the system could not accept.", "listener")
+	connectionsOpen    = gauge("sluice_connections")
+	connectionsRefused = counter("sluice_connections_refused_total")
+	connectionsIdle    = counter("sluice_connections_closed_idle_total")
+	acceptErrors       = counter("sluice_accept_errors_total")
 )
 
 // Connections adds the connections of all listeners, which are asked for when the
@@ -147,9 +141,8 @@ func (m *Metrics) Connections(listeners func() []Listener) {
 }
 
 var (
-	eventStreams   = gauge("sluice_event_streams", "Event streams that are open on this server.")
-	streamsRefused = counter("sluice_event_streams_refused_total",
-		"Event streams that this server refused, by the limit that was reached: total, or address.", "limit")
+	eventStreams   = gauge("sluice_event_streams")
+	streamsRefused = counter("sluice_event_streams_refused_total")
 )
 
 // Streams adds how many event streams are open, and how many found no place: on
@@ -163,7 +156,7 @@ func (m *Metrics) Streams(open func() int64, refused func() (total, address int6
 	})
 }
 
-var replicaUp = gauge("sluice_ledger_replica_up", "1 if the replica of the ledger has answered the last reading.")
+var replicaUp = gauge("sluice_ledger_replica_up")
 
 // Replica adds whether the ledger's replica answers.
 func (m *Metrics) Replica(up func() bool) {
@@ -171,9 +164,8 @@ func (m *Metrics) Replica(up func() bool) {
 }
 
 var (
-	tokenKeys     = gauge("sluice_token_keys", "Public keys that buyers' tokens are verified with.")
-	tokenKeysRead = gauge("sluice_token_keys_read_timestamp_seconds",
-		"When the public keys of buyers' tokens were last read without an error; 0: never.")
+	tokenKeys     = gauge("sluice_token_keys")
+	tokenKeysRead = gauge("sluice_token_keys_read_timestamp_seconds")
 )
 
 // TokenKeys reports the public keys of buyers' tokens: how many there are, and

@@ -32,26 +32,17 @@ type Settling struct {
 // Found will meet; rebuilds is called at each scrape.
 func (m *Metrics) Settling(classes []string, rebuilds func() int64) *Settling {
 	s := &Settling{
-		expired: m.counters("sluice_orders_expired_total",
-			"Unpaid orders that this server ended because they were due; without a sale: of further sales.", "sale"),
-		aside: m.counter("sluice_dead_letters_total",
-			"Journal entries that this server set aside because they could not be stored."),
-		reconciled: m.counter("sluice_reconciliations_total", "Comparisons of ledger and store that this server finished."),
-		found: m.counters("sluice_reconcile_found_total",
-			"Differences between ledger and store that this server's reconciliations found, those in flight apart.", "class"),
-		repaired: m.counters("sluice_reconcile_repaired_total",
-			"Differences that this server's reconciliations repaired.", "class"),
-		clocks: m.gauges("sluice_clock_ahead_seconds",
-			"How far the clock of ledger or store is ahead of this server's; negative: behind.", "clock"),
-		behind: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "sluice_expiry_behind_seconds", Help: "How far expiry is behind the store's clock after that jumped ahead.",
-		}),
-		expiring: map[sluice.SaleID]bool{},
+		expired:    m.counters("sluice_orders_expired_total"),
+		aside:      m.counter("sluice_dead_letters_total"),
+		reconciled: m.counter("sluice_reconciliations_total"),
+		found:      m.counters("sluice_reconcile_found_total"),
+		repaired:   m.counters("sluice_reconcile_repaired_total"),
+		clocks:     m.gauges("sluice_clock_ahead_seconds"),
+		behind:     m.gauges("sluice_expiry_behind_seconds").WithLabelValues(),
+		expiring:   map[sluice.SaleID]bool{},
 	}
-	m.registry.MustRegister(s.behind)
 	s.expired.WithLabelValues("")
-	released := m.counters("sluice_releases_total",
-		"Releases that this server gave to the ledger, by what became of them.", "result")
+	released := m.counters("sluice_releases_total")
 	s.applied, s.before, s.unknown = released.WithLabelValues("applied"), released.WithLabelValues("before"),
 		released.WithLabelValues("unknown")
 	for _, class := range classes {
@@ -112,16 +103,13 @@ func (s *Settling) Found(class string, found, repaired int64) {
 func (s *Settling) Backlog(b *sluice.Backlog) { s.backlog.Store(b) }
 
 var (
-	rebuilt     = counter("sluice_rebuilds_total", "Sales that this server rebuilt after their ledger had lost data.")
-	storeUp     = gauge("sluice_store_up", "1 if the store has answered lately.")
-	deadLetters = gauge("sluice_dead_letters", "Unresolved dead letters, by sale.", "sale")
-	waiting     = gauge("sluice_releases_waiting",
-		"Releases of ended orders that are not with the ledger yet, by sale.", "sale")
-	oldestWaiting = gauge("sluice_release_oldest_seconds", "How long the oldest release waits; 0 if none does.")
-	overdue       = gauge("sluice_orders_overdue",
-		"Orders that are pending although their deadline and grace have passed, by sale.", "sale")
-	oldestOverdue = gauge("sluice_order_overdue_oldest_seconds",
-		"How long the most overdue order is due; 0 if none is.")
+	rebuilt       = counter("sluice_rebuilds_total")
+	storeUp       = gauge("sluice_store_up")
+	deadLetters   = gauge("sluice_dead_letters")
+	waiting       = gauge("sluice_releases_waiting")
+	oldestWaiting = gauge("sluice_release_oldest_seconds")
+	overdue       = gauge("sluice_orders_overdue")
+	oldestOverdue = gauge("sluice_order_overdue_oldest_seconds")
 )
 
 // readBacklog reports the backlog that was read last. When the store does not

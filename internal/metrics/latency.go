@@ -1,0 +1,170 @@
+package metrics
+
+import (
+	"cmp"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+// statuses are the answers that are counted apart; 0 stands for all others.
+var statuses = [...]int{
+	0, http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent, http.StatusNotModified,
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
+	http.StatusMethodNotAllowed, http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed,
+	http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusTooManyRequests,
+	http.StatusInternalServerError, http.StatusServiceUnavailable,
+}
+
+// placeOf is the place of a status in statuses.
+var placeOf = func() (places [600]uint8) {
+	for i, status := range statuses {
+		places[status] = uint8(i)
+	}
+	return places
+}()
+
+// Requests counts how long answers took, by route and status. Of a route and a status
+// that there have been it takes no lock and no memory.
+type Requests struct {
+	times  *times
+	routes map[string]*[len(statuses)]atomic.Pointer[histogram]
+	rest   [len(statuses)]atomic.Pointer[histogram]
+}
+
+// Requests adds histograms for these routes, and one for all else. Call it once.
+func (m *Metrics) Requests(routes []string) *Requests {
+	r := &Requests{
+		times:  m.times("sluice_http_request_seconds", ofAnswers),
+		routes: map[string]*[len(statuses)]atomic.Pointer[histogram]{},
+	}
+	for _, route := range routes {
+		r.routes[route] = new([len(statuses)]atomic.Pointer[histogram])
+	}
+	return r
+}
+
+// Answered counts an answer.
+func (r *Requests) Answered(route string, status int, took time.Duration) {
+	all, ok := r.routes[route]
+	if !ok {
+		all, route = &r.rest, other
+	}
+	place := uint8(0)
+	if status > 0 && status < len(placeOf) {
+		place = placeOf[status]
+	}
+	h := all[place].Load()
+	if h == nil {
+		h = r.first(&all[place], route, statuses[place])
+	}
+	h.observe(took, 1)
+}
+
+func (r *Requests) first(at *atomic.Pointer[histogram], route string, status int) *histogram {
+	code := other
+	if status != 0 {
+		code = strconv.Itoa(status)
+	}
+	r.times.mu.Lock()
+	defer r.times.mu.Unlock()
+	if h := at.Load(); h != nil {
+		return h
+	}
+	h := r.times.make(route, code)
+	at.Store(h)
+	return h
+}
+
+// Way counts how long claims and orders take on their way.
+type Way struct {
+	stages           []*histogram
+	called, broken   *histogram // calls of the ledger
+	stored, unstored *histogram // transactions of the store
+	lag, streams     *histogram
+}
+
+// Way adds the histograms of the way of a claim, whose stages have these names. Call it once.
+func (m *Metrics) Way(stages []string) *Way {
+	w := &Way{}
+	stage := m.times("sluice_claim_stage_seconds", ofAnswers)
+	for _, name := range stages {
+		w.stages = append(w.stages, stage.with(name))
+	}
+	calls := m.times("sluice_ledger_call_seconds", ofAnswers)
+	w.called, w.broken = calls.with("ok"), calls.with("failed")
+	stores := m.times("sluice_store_transaction_seconds", ofAnswers)
+	w.stored, w.unstored = stores.with("ok"), stores.with("failed")
+	w.lag = m.times("sluice_accepted_to_stored_seconds", ofWaiting).with()
+	w.streams = m.times("sluice_event_stream_lag_seconds", ofAnswers).with()
+	return w
+}
+
+// Stage counts claims that took as long in a stage, which has this place among the names.
+func (w *Way) Stage(place int, took time.Duration, claims int) { w.stages[place].observe(took, claims) }
+
+// Called counts one call of the ledger.
+func (w *Way) Called(took time.Duration, err error) {
+	if err != nil {
+		w.broken.observe(took, 1)
+		return
+	}
+	w.called.observe(took, 1)
+}
+
+// Transaction counts one transaction of the pipeline, which ended at a time of the
+// ledger's clock. Of claims that came again it is not known when they were stored.
+func (w *Way) Transaction(entries []sluice.Entry, stored *sluice.Stored, took time.Duration, at time.Time, err error) {
+	if err != nil {
+		w.unstored.observe(took, 1)
+		return
+	}
+	w.stored.observe(took, 1)
+	if stored.Redelivered > 0 {
+		return
+	}
+	for i := range entries {
+		w.lag.observe(at.Sub(entries[i].At), len(entries[i].Claims))
+	}
+}
+
+// Streamed counts an event that a reader was given.
+func (w *Way) Streamed(took time.Duration) { w.streams.observe(took, 1) }
+
+var spansDropped = counter("sluice_spans_dropped_total")
+
+// Traces adds how many spans of traces were dropped.
+func (m *Metrics) Traces(dropped func() int64) {
+	m.read(func(value values) { value(spansDropped, float64(dropped())) })
+}
+
+var buildInfo = gauge("sluice_build_info")
+
+// module is what a program's list of modules calls Sluice.
+const module = "github.com/sluicehq/sluice"
+
+// Build reports what runs. Without a version it is what the program's list of modules says.
+func (m *Metrics) Build(version string) {
+	revision := ""
+	if build, ok := debug.ReadBuildInfo(); ok {
+		if build.Main.Path == module {
+			version = cmp.Or(version, build.Main.Version)
+			for _, s := range build.Settings {
+				if s.Key == "vcs.revision" {
+					revision = s.Value
+				}
+			}
+		}
+		for _, dep := range build.Deps {
+			if dep.Path == module {
+				version = cmp.Or(version, dep.Version)
+			}
+		}
+	}
+	m.read(func(value values) { value(buildInfo, 1, version, revision, runtime.Version()) })
+}
