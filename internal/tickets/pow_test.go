@@ -15,7 +15,7 @@ import (
 // the length of the challenge, and the first nonce that there is.
 func TestSolverOfThePage(t *testing.T) {
 	node := servertest.Program(t, "node", "node")
-	source, err := os.ReadFile(filepath.Join("..", "web", "static", "pow.js"))
+	source, err := os.ReadFile(filepath.Join("..", "..", "clients", "typescript", "pow.js"))
 	if err != nil {
 		t.Fatal(err)
 	}

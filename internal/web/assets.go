@@ -1,18 +1,21 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
+	"maps"
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/sluicehq/sluice/clients/typescript"
 	"github.com/sluicehq/sluice/internal/content"
 )
 
@@ -44,30 +47,48 @@ const (
 // kinds are named here and not left to the machine's own table of MIME types.
 var kinds = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+	".html": "text/html; charset=utf-8",
 }
 
 func loadAssets(base string) *assets {
 	a := &assets{base: base, files: map[string]*asset{}}
-	entries, err := static.ReadDir("static")
+	own, err := fs.Sub(static, "static")
 	if err != nil {
 		panic(err)
 	}
-	var all bytes.Buffer
-	for _, e := range entries { // sorted by name
-		text, err := static.ReadFile("static/" + e.Name())
+	for _, folder := range []fs.FS{own, typescript.Files} {
+		names, err := fs.Glob(folder, "*.*")
 		if err != nil {
 			panic(err)
 		}
-		kind := kinds[path.Ext(e.Name())]
-		kind = cmp.Or(kind, mime.TypeByExtension(path.Ext(e.Name())))
-		answer := content.New(content.Form{Type: kind, Cache: keepForever, Level: gzip.BestCompression}, text)
-		a.files[e.Name()] = &asset{text: string(text), ours: answer, other: answer.With(keepAsking)}
-		fmt.Fprintf(&all, "%s %d\n", e.Name(), len(text))
-		all.Write(text)
+		for _, name := range names {
+			text, err := fs.ReadFile(folder, name)
+			if err != nil {
+				panic(err)
+			}
+			a.add(name, text)
+		}
 	}
-	sum := sha256.Sum256(all.Bytes())
-	a.build = hex.EncodeToString(sum[:8])
 	return a
+}
+
+func (a *assets) add(name string, text []byte) {
+	if a.files[name] != nil {
+		panic("web: two assets are called " + name)
+	}
+	kind := kinds[path.Ext(name)]
+	kind = cmp.Or(kind, mime.TypeByExtension(path.Ext(name)))
+	answer := content.New(content.Form{Type: kind, Cache: keepForever, Level: gzip.BestCompression}, text)
+	a.files[name] = &asset{text: string(text), ours: answer, other: answer.With(keepAsking)}
+}
+
+// seal gives all files their address: nothing is added from then on.
+func (a *assets) seal() {
+	all := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(a.files)) {
+		fmt.Fprintf(all, "%s %d\n%s", name, len(a.files[name].text), a.files[name].text)
+	}
+	a.build = hex.EncodeToString(all.Sum(nil)[:8])
 }
 
 // path is the address of a file.
@@ -109,8 +130,10 @@ func imports(a *assets, name string, seen map[string]bool) (all []string) {
 	return all
 }
 
-// ServeHTTP answers with a file.
+// ServeHTTP answers with a file, also to a shop's own page with a <sluice-button>: they are
+// the same for all. Which shops may use the API is another matter (cors_origins).
 func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
 	switch file := a.files[r.PathValue("file")]; {
 	case file == nil:
 		http.Error(w, "no such file", http.StatusNotFound)

@@ -110,6 +110,12 @@ func New(source Source, opts Options) (*Pages, error) {
 		"asset": p.assets.path, "modules": p.assets.modules, "both": both,
 		"money": money, "clock": clock, "off": off,
 	}).ParseFS(templates, "templates/*.html"))
+	var button bytes.Buffer
+	if err := p.tmpl.ExecuteTemplate(&button, "button", nil); err != nil {
+		panic(err)
+	}
+	p.assets.add("button.html", button.Bytes())
+	p.assets.seal()
 	p.shell = p.render("order.html", page{Kind: "order"}, http.StatusOK, keepShell)
 	p.noSale = p.trouble(http.StatusNotFound, "There is no such sale.", "没有这个活动。")
 	p.noOrder = p.trouble(http.StatusNotFound, "There is no such order.", "没有这个订单。")

@@ -13,9 +13,8 @@
 // and to keep attempts of different buyers apart. It cannot check the token:
 // the server does, at every request.
 
-import { api, base } from "./api.js";
 import { newKey } from "./attempt.js";
-import { now } from "./clock.js";
+import { base, clock, sluice } from "./here.js";
 import { t } from "./texts.js";
 
 const TOKEN = "sluice_token";
@@ -55,7 +54,7 @@ function takeToken() {
   if (!token) return;
   const own = state !== null && state === store.get(STATE) && age(state) < DAY;
   if (own) store.drop(STATE);
-  const who = read(token), present = buyer();
+  const who = claimsOf(token), present = buyer();
   if (!who || token === present?.token) return;
   if (own && (!present || present.id === who.sub)) {
     store.set(TOKEN, token);
@@ -103,21 +102,21 @@ function answer(yes) {
 // buyer is {id, token}, or null. It is expired when the server's clock says so.
 export function buyer() {
   const token = store.get(TOKEN);
-  const claims = token && read(token);
-  return claims ? { id: claims.sub, token, expired: claims.exp * 1000 <= now() } : session;
+  const claims = token && claimsOf(token);
+  return claims ? { id: claims.sub, token, expired: claims.exp * 1000 <= clock.now() } : session;
 }
 
 // askSession asks the server who the visitor is, by the session of the shop.
 async function askSession(changed) {
   if (!("session" in document.body.dataset) || store.get(TOKEN)) return;
-  const { buyer_id: id } = await api("/v1/buyer").catch((error) => (error.status === 401 ? {} : { buyer_id: session?.id }));
+  const { buyer_id: id } = await sluice.ask("/v1/buyer").catch((error) => (error.status === 401 ? {} : { buyer_id: session?.id }));
   if (id === session?.id) return;
   session = id ? { id, token: null, expired: false } : null;
   changed();
 }
 
-// read returns what a token says, or null if it names no buyer.
-function read(token) {
+// claimsOf returns what a token says, or null if it names no buyer.
+export function claimsOf(token) {
   try {
     const text = atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"));
     const claims = JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (c) => c.charCodeAt(0))));

@@ -1,9 +1,9 @@
 // The list of sales, by day and hour of the visitor's own clock.
 
-import { api, base, sleep } from "./api.js";
 import { buyer, onBuyer, showBuyer } from "./buyer.js";
-import * as clock from "./clock.js";
 import { clockTime, day, money, number, time } from "./format.js";
+import { base, clock, sluice } from "./here.js";
+import { sleep } from "./http.js";
 import { onLanguage, t } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
@@ -74,7 +74,7 @@ async function run() {
   for (;;) {
     if (!document.hidden) {
       try {
-        const list = (await api("/v1/sales")).sales;
+        const list = await sluice.sales();
         const seen = JSON.stringify(list.map(({ server_time, ...rest }) => rest));
         sales = list;
         if (seen !== last) render();

@@ -1,10 +1,10 @@
 // What the server says of a sale, as it changes: by server-sent events, and by
 // asking again and again where there are none.
 
-import { api, base, Problem, salePath, sleep } from "./api.js";
+import { sluice } from "./here.js";
+import { Problem, sleep } from "./http.js";
 
 const RETRY_EVENTS = 30_000; // ms until events are tried again after they failed
-const SILENCE = 60_000; // ms without news until the server is asked all the same: a connection may be dead unnoticed
 
 // follow calls onSale with every new reading of a sale, gone when the server
 // says that there is no such sale, and lost(true or false) when the server stops
@@ -12,18 +12,17 @@ const SILENCE = 60_000; // ms without news until the server is asked all the sam
 // It returns {refresh, ask, stop}: refresh asks unless events come, ask in any
 // case.
 export function follow(id, { onSale, onGone, onLost, pace }) {
-  let sale = null, events = null, noEventsBefore = 0, heard = 0, wake = new AbortController(), stopped = false;
+  let sale = null, events = null, live = false, noEventsBefore = 0, wake = new AbortController(), stopped = false;
 
   const take = (news) => {
     sale = { ...sale, ...news };
-    heard = performance.now();
     onLost(false);
     onSale(sale);
   };
 
   async function ask() {
     try {
-      take(await api(salePath(id), { cache: "no-cache" })); // asked, and seldom sent
+      take(await sluice.sale(id)); // asked, and seldom sent
     } catch (error) {
       if (error instanceof Problem && error.status === 404) onGone();
       else onLost(true);
@@ -32,26 +31,26 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
 
   // Only a page that is looked at holds a connection: a browser has few for a
   // server, and many tabs would starve the one that wants to buy.
-  function listen() {
-    if (events || document.hidden || !window.EventSource || performance.now() < noEventsBefore) return;
-    events = new EventSource(`${base}${salePath(id)}/events`);
-    const news = ({ data }) => {
-      try { take(JSON.parse(data)); } catch { /* a heartbeat */ }
-    };
-    for (const name of ["message", "sale", "state"]) events.addEventListener(name, news);
-    events.onerror = () => {
-      noEventsBefore = performance.now() + RETRY_EVENTS;
-      mute();
-      refresh(); // ask meanwhile
-    };
+  async function listen() {
+    if (events || document.hidden || performance.now() < noEventsBefore) return;
+    const { signal } = events = new AbortController();
+    try {
+      for await (const news of sluice.stream(id, { signal })) {
+        live = true;
+        take(news);
+      }
+    } catch { /* ask meanwhile */ }
+    if (signal.aborted) return;
+    noEventsBefore = performance.now() + RETRY_EVENTS;
+    mute();
+    refresh();
   }
 
   function mute() {
-    events?.close();
+    events?.abort();
     events = null;
+    live = false;
   }
-
-  const live = () => events?.readyState === 1 // open;
 
   function refresh() {
     wake.abort();
@@ -59,7 +58,7 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
 
   async function run() {
     while (!stopped) {
-      if (!live() || performance.now() - heard > SILENCE) await ask();
+      if (!live) await ask();
       listen();
       wake = new AbortController();
       const wait = document.hidden ? 10_000 : pace(sale);

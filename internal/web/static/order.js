@@ -1,9 +1,8 @@
 // The page of one order.
 
-import { api, base, salePath } from "./api.js";
-import { buyer, loginLink, onBuyer, showBuyer } from "./buyer.js";
-import * as clock from "./clock.js";
-import { clockTime } from "./format.js";
+import { buyer, loginLink, onBuyer, payLink, showBuyer } from "./buyer.js";
+import { showClock } from "./foot.js";
+import { base, clock, sluice } from "./here.js";
 import { OrderPanel } from "./orderpanel.js";
 import { onLanguage, t } from "./texts.js";
 
@@ -16,6 +15,7 @@ let note = "loading", who = null;
 const signIn = () => (who?.expired ? "expired" : loginLink() ? "orderSignIn" : "orderSignInBare");
 
 const panel = new OrderPanel({
+  root: document, payLink,
   onOrder: (order, problem) => {
     note = order ? "" : problem.status === 404 ? "orderNone" : signIn();
     render();
@@ -44,23 +44,13 @@ function render() {
 
 // showItem says what was bought, where the sale is still known.
 async function showItem() {
-  $("item").textContent = (await api(salePath(sale))).title;
+  $("item").textContent = (await sluice.sale(sale)).title;
   render();
 }
 
-function showClock() {
-  $("clock").hidden = !clock.known();
-  $("clock").textContent = t("serverTime", { time: clockTime(clock.now()) });
-}
-
-function tick() {
-  showClock();
-  setTimeout(tick, 1000 - (clock.now() % 1000) + 5);
-}
-
-onLanguage(() => { $("said").textContent = ""; showClock(); render(); });
+onLanguage(() => { $("said").textContent = ""; render(); });
 onBuyer(onWho);
 showItem().catch(() => {});
 await clock.sync().catch(() => {});
 onWho();
-tick();
+showClock(onLanguage);

@@ -177,7 +177,8 @@ const errors = {
   },
 };
 
-export const lang = () => document.documentElement.lang;
+// lang is the language of the page; a shop's page may be in another one, or not say.
+export const lang = () => (/^zh/i.test(document.documentElement.lang || navigator.language) ? "zh-CN" : "en");
 
 // t is a text in the language of the moment.
 export function t(key, values = {}) {

@@ -2,9 +2,8 @@
 // at the opening nothing stands between the button and the claim; and it is
 // kept for all tabs, so that a reload costs no work again.
 
-import { api, Problem, salePath } from "./api.js";
-import { now } from "./clock.js";
-import { solve } from "./pow.js";
+import { clock, sluice } from "./here.js";
+import { Problem } from "./http.js";
 
 const SPREAD = 10_000; // ms; a crowd must not ask in one instant
 const SPARE = 15_000; // ms before its end from which on a ticket is renewed
@@ -45,26 +44,26 @@ export class Tickets {
     if (this.from === null) return;
     const due = Math.max(this.from, (this.kept()?.expires ?? 0) - SPARE) + later;
     this.timer = setTimeout(() => {
-      if (now() < due) this.plan(0);
+      if (clock.now() < due) this.plan(0);
       else this.fetch().catch(() => {});
-    }, Math.min(Math.max(due - now(), 0), FAR));
+    }, Math.min(Math.max(due - clock.now(), 0), FAR));
   }
 
   // status is what to tell the buyer of it before the opening; null: nothing.
   status() {
-    if (this.from === null || now() < this.from) return null;
+    if (this.from === null || clock.now() < this.from) return null;
     if (this.share !== null) return ["proving", { percent: Math.round(this.share * 100) }];
     if (this.kept()) return ["ticketReady"];
     if (this.refused) return [{ denied: "notEligible", not_eligible: "notEligible", unauthenticated: "expired" }[this.refused] ?? "ticketNone"];
     return [this.failed ? "ticketFailed" : "ticket"];
   }
 
-  // header is what a claim carries: the ticket that is here, or is under way.
+  // admits is what a claim carries: the ticket that is here, or is under way.
   // Without one the claim goes without, for it may be the repeat of an accepted
   // one, which needs none; if the server wants one after all, the page requests
   // a new one, and then reports a refusal.
-  async header(say, again = false) {
-    if (!again && !this.under && !this.kept()) return {};
+  async admits(say, again = false) {
+    if (!again && !this.under && !this.kept()) return null;
     if (again || !this.kept()) {
       if (again && !this.under) this.drop();
       say(this.share === null ? "ticket" : "proving", { percent: Math.round((this.share ?? 0) * 100) });
@@ -77,8 +76,7 @@ export class Tickets {
         this.say = null;
       }
     }
-    const kept = this.kept();
-    return kept ? { "Sluice-Ticket": kept.ticket } : {};
+    return this.kept()?.ticket;
   }
 
   // fetch gets a ticket, one at a time, and plans the next.
@@ -111,19 +109,7 @@ export class Tickets {
   async get() {
     const buyer = this.buyer;
     if (!buyer) throw new Problem({ code: "unauthenticated" }, 401);
-    const post = (what, body) => api(`${salePath(this.sale)}/${what}`, {
-      method: "POST", token: buyer.token, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body ?? {}),
-    });
-    let answer;
-    try {
-      answer = await post("ticket");
-    } catch (error) {
-      if (error.body?.reason !== "challenge_missing") throw error;
-      const { challenge, difficulty } = await post("challenge");
-      const nonce = await solve(challenge, difficulty, (share) => this.proving(share));
-      this.share = null;
-      answer = await post("ticket", { challenge, nonce });
-    }
+    const answer = await sluice.ticket(this.sale, { token: buyer.token, onProgress: (share) => this.proving(share) });
     this.keep(buyer, { ticket: answer.ticket, expires: Date.parse(answer.expires_at) });
   }
 
@@ -144,7 +130,7 @@ export class Tickets {
     if (!this.buyer) return null;
     let kept = this.memory?.id === this.buyer.id ? this.memory : null;
     try { kept = JSON.parse(localStorage.getItem(this.key(this.buyer))) ?? kept; } catch { /* then for this page only */ }
-    return kept?.ticket && kept.expires > now() ? kept : null;
+    return kept?.ticket && kept.expires > clock.now() ? kept : null;
   }
 
   keep(buyer, ticket) {

@@ -102,6 +102,19 @@ function check(challenge, difficulty) {
   if (!Number.isInteger(difficulty) || difficulty < 1 || difficulty > 30) throw new RangeError("difficulty: want 1 to 30 bits");
 }
 
+// startWorker starts one from this file; from another origin's page by a script of that page's
+// own which imports it.
+function startWorker() {
+  const { href, origin } = new URL(import.meta.url);
+  if (origin === (globalThis.location?.origin ?? origin)) return new Worker(href, { type: "module" });
+  const own = URL.createObjectURL(new Blob([`import ${JSON.stringify(href)};`], { type: "text/javascript" }));
+  try {
+    return new Worker(own, { type: "module" });
+  } finally {
+    setTimeout(() => URL.revokeObjectURL(own), 10_000);
+  }
+}
+
 // solve resolves to the nonce, as a string.
 export function solve(challenge, difficulty, onProgress = () => {}, signal = undefined) {
   return new Promise((resolve, reject) => {
@@ -109,7 +122,7 @@ export function solve(challenge, difficulty, onProgress = () => {}, signal = und
     signal?.throwIfAborted();
     let worker;
     try {
-      worker = new Worker(new URL(import.meta.url), { type: "module" });
+      worker = startWorker();
     } catch {
       return resolve(onThisThread(challenge, difficulty, onProgress, signal));
     }

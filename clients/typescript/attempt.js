@@ -96,8 +96,11 @@ function write(name, value) {
 // orderOf is the order to show of an attempt, or null.
 export const orderOf = (attempt) => attempt?.order ?? attempt?.earlier ?? null;
 
-// newKey returns 24 letters that cannot be guessed.
+// newKey returns 24 letters like no other key's. They are worth nothing without the buyer's
+// token, so they need not be secret: Node 18 has no global crypto.
 export function newKey() {
-  const random = crypto.getRandomValues(new Uint8Array(18));
+  const random = new Uint8Array(18);
+  if (globalThis.crypto) crypto.getRandomValues(random);
+  else random.forEach((_, i) => { random[i] = Math.random() * 256; });
   return btoa(String.fromCharCode(...random)).replaceAll("+", "-").replaceAll("/", "_");
 }

@@ -1,0 +1,64 @@
+// One request to the server. It ends in one of three ways: an answer, a Problem that the
+// server stated, or Lost: whether the server has done what was asked is unknown.
+
+export class Problem extends Error {
+  constructor(body, status, retryAfter) {
+    super([body.code ?? `HTTP ${status}`, body.title, body.detail].filter(Boolean).join(": "));
+    Object.assign(this, { code: body.code ?? "", title: body.title, detail: body.detail, body, status, retryAfter });
+  }
+}
+
+export class Lost extends Error {}
+
+// passing are errors after which the same request may be sent again.
+export const passing = (error) => error instanceof Lost ||
+  error instanceof Problem && (error.status >= 500 || error.status === 429 || error.code === "order_queued");
+
+const PATIENCE = 10_000; // ms
+
+// request asks for base + path and returns {body, headers}. A 5xx without a code of ours comes
+// from a proxy: the server behind it may have decided, so it counts as lost.
+export async function request(base, path, { token, signal, timeout = PATIENCE, ...options } = {}) {
+  const headers = { Accept: "application/json", ...options.headers };
+  if (token) headers.Authorization = `Bearer ${token}`;
+  const end = limit(signal, timeout);
+  let answer, body;
+  try {
+    answer = await fetch(base + path, { ...options, headers, signal: end.signal });
+    body = await answer.json();
+  } catch (error) {
+    if (answer && answer.status < 500 && !answer.ok) throw new Problem({}, answer.status);
+    throw new Lost(error.message, { cause: error });
+  } finally {
+    end.off();
+  }
+  if (answer.ok) return { body, headers: answer.headers };
+  if (answer.status >= 500 && !body.code) throw new Lost(`HTTP ${answer.status}`);
+  throw new Problem(body, answer.status, retryAfter(answer));
+}
+
+export const retryAfter = (answer) => Number(answer.headers.get("Retry-After")) || undefined;
+
+// limit is a signal that comes with the caller's, or after so many ms from now or from the
+// last call of heard. off ends the wait for both.
+export function limit(signal, ms) {
+  const both = new AbortController();
+  const stop = () => both.abort(signal?.reason);
+  let timer;
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => both.abort(new Error(`no answer within ${ms / 1000} s`)), ms);
+  };
+  heard();
+  if (signal?.aborted) stop();
+  signal?.addEventListener("abort", stop);
+  return { signal: both.signal, heard, off: () => { clearTimeout(timer); signal?.removeEventListener("abort", stop); } };
+}
+
+// sleep waits, and wakes early when the signal says so.
+export const sleep = (ms, signal) => new Promise((wake) => {
+  const done = () => { clearTimeout(timer); signal?.removeEventListener("abort", done); wake(); };
+  const timer = setTimeout(done, ms);
+  if (signal?.aborted) done();
+  else signal?.addEventListener("abort", done);
+});

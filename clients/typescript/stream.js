@@ -1,0 +1,35 @@
+// Server-sent events, read from a fetch: so it works in Node, too, and notices a connection
+// that is dead, for the server sends something at least every 15 seconds.
+
+import { limit, Lost, Problem, retryAfter } from "./http.js";
+
+const SILENCE = 60_000; // ms
+
+// messages yields the data of each event until the server ends the stream, or the signal comes.
+export async function* messages(url, { signal } = {}) {
+  const end = limit(signal, SILENCE);
+  let reader;
+  try {
+    const answer = await fetch(url, { headers: { Accept: "text/event-stream" }, cache: "no-store", signal: end.signal });
+    if (!answer.ok) throw new Problem(await answer.json().catch(() => ({})), answer.status, retryAfter(answer));
+    reader = answer.body.getReader();
+    const decoder = new TextDecoder();
+    for (let rest = ""; ;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      end.heard();
+      const events = (rest + decoder.decode(value, { stream: true })).split(/\r?\n\r?\n/);
+      rest = events.pop();
+      for (const event of events) {
+        const data = event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
+        if (data.length) yield data.join("\n");
+      }
+    }
+  } catch (error) {
+    if (signal?.aborted) return;
+    throw error instanceof Problem ? error : new Lost(error.message, { cause: error });
+  } finally {
+    end.off();
+    reader?.cancel().catch(() => {}); // the reader of these events has left
+  }
+}

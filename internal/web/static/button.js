@@ -1,0 +1,104 @@
+// <sluice-button sale="mug" token="..." login="/login?return={return}" pay="/pay?order={order}">: what
+// the page of a sale does, on any page of a shop whose origin is in cors_origins:
+//
+//   <script type="module" src="https://buy.shop.example/assets/latest/button.js"></script>
+//
+// It speaks to the server that this script comes from. token is the buyer's; without one it shows
+// a link to sign in. In login, {return} becomes the page's address; in pay, {order} the order's id.
+// Attributes may change at any time. Each new state of the buyer's order is an event,
+// "sluice-order", whose detail is the order. Colours: pages.css names them (--accent).
+
+import { claimsOf } from "./buyer.js";
+import { clock } from "./here.js";
+import { showSale } from "./saleview.js";
+import { lang } from "./texts.js";
+
+const load = async (name) => {
+  const answer = await fetch(new URL(name, import.meta.url));
+  if (!answer.ok) throw new Error(`${name}: HTTP ${answer.status}`);
+  return answer.text();
+};
+
+let parts; // [the elements, the styles], of all buttons
+
+async function loadParts() {
+  parts ??= Promise.all([load("./button.html"), load("./pages.css")]).then(([html, css]) => {
+    const styles = new CSSStyleSheet();
+    styles.replaceSync(css);
+    return [html, styles];
+  }, (error) => {
+    parts = undefined; // the next button tries again
+    throw error;
+  });
+  return parts;
+}
+
+class SluiceButton extends HTMLElement {
+  static observedAttributes = ["sale", "token", "login", "pay"];
+
+  #changed = () => {};
+
+  #end = null;
+
+  get token() { return this.getAttribute("token") ?? ""; }
+
+  set token(token) { this.setAttribute("token", token ?? ""); }
+
+  connectedCallback() { this.#start(); }
+
+  disconnectedCallback() { this.#end?.abort(); }
+
+  attributeChangedCallback(name, old, value) {
+    if (old === value || !this.isConnected) return;
+    if (name === "sale") this.#start();
+    else this.#changed();
+  }
+
+  async #start() {
+    this.#end?.abort();
+    const { signal } = this.#end = new AbortController();
+    const sale = this.getAttribute("sale");
+    if (!sale) return;
+    const [html, styles] = await loadParts();
+    if (signal.aborted) return;
+    const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
+    root.adoptedStyleSheets = [styles];
+    root.innerHTML = `<div class="js">${html}<p id="said" class="sr" role="status" aria-live="polite"></p></div>`;
+    const host = root.firstElementChild;
+    const speak = () => { host.lang = lang(); };
+    speak();
+    host.classList.toggle("dark-too", getComputedStyle(this).colorScheme.includes("dark"));
+    await showSale({
+      root, host, sale, signal,
+      buyer: () => {
+        const claims = this.token && claimsOf(this.token);
+        return claims ? { id: claims.sub, token: this.token, expired: claims.exp * 1000 <= clock.now() } : null;
+      },
+      loginLink: () => this.#link("login"),
+      payLink: (order) => this.#link("pay", order),
+      onBuyer: (changed) => { this.#changed = changed; },
+      showBuyer: () => {},
+      onLanguage: (changed) => {
+        const watch = new MutationObserver(() => { speak(); changed(); });
+        watch.observe(document.documentElement, { attributes: true, attributeFilter: ["lang"] });
+        signal.addEventListener("abort", () => watch.disconnect());
+      },
+      onOrder: (order) => {
+        const news = `${order.order_id} ${order.status}`;
+        if (news === this.told) return;
+        this.told = news;
+        this.dispatchEvent(new CustomEvent("sluice-order", { detail: order, bubbles: true }));
+      },
+    });
+  }
+
+  // #link fills a template, or is null where there is none, or one that a browser would run.
+  #link(name, order = "") {
+    const template = this.getAttribute(name);
+    if (!template) return null;
+    const link = template.replaceAll("{order}", encodeURIComponent(order)).replaceAll("{return}", encodeURIComponent(location.href));
+    return /^https?:$/.test(new URL(link, location.href).protocol) ? link : null;
+  }
+}
+
+customElements.define("sluice-button", SluiceButton);
