@@ -43,9 +43,10 @@ type DeadLetter struct {
 	Resolution string `json:"resolution"`
 }
 
-// DeadLetterList is a list of dead letters, oldest first.
+// DeadLetterList is a page of dead letters, oldest first.
 type DeadLetterList struct {
 	DeadLetters []DeadLetter `json:"dead_letters"`
+	NextCursor  string       `json:"next_cursor"` // empty after the last page
 }
 
 // Replayed says what became of the orders of a dead letter.

@@ -57,6 +57,14 @@ type SaleCheck struct {
 	Epoch     int64    `json:"epoch"`         // of the sale, as this server knows it
 	Terms     int64    `json:"terms_version"` // as this server knows them
 	LiveNodes []string `json:"live_nodes"`    // servers that the store has heard of lately
+	// Settings are those that all servers of a shop need alike.
+	Settings []SharedSetting `json:"settings"`
+}
+
+// SharedSetting is a setting by its name in the configuration.
+type SharedSetting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"` // of a secret its fingerprint
 }
 
 // Check is one thing that was looked at: what was found, and unless it is ok, where

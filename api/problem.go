@@ -29,7 +29,9 @@ const (
 
 // Problem is an error on the wire: RFC 9457, application/problem+json.
 type Problem struct {
-	Type   string `json:"type,omitempty"` // absent: about:blank
+	// Type is a link to the code in the reference of the server that answers, like
+	// /docs#sold_out. Programs go by Code.
+	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Code   string `json:"code"`

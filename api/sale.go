@@ -90,13 +90,14 @@ type SaleDeleted struct {
 	Deleted sluice.SaleID `json:"deleted"`
 }
 
-// SaleList is a list of public sales, AdminSaleList the merchant's.
+// SaleList is a list of public sales, AdminSaleList a page of the merchant's, by id.
 type (
 	SaleList struct {
 		Sales []Sale `json:"sales"`
 	}
 	AdminSaleList struct {
-		Sales []AdminSale `json:"sales"`
+		Sales      []AdminSale `json:"sales"`
+		NextCursor string      `json:"next_cursor"` // empty after the last page
 	}
 )
 

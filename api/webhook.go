@@ -38,9 +38,10 @@ const (
 	WebhookDisabled = "disabled"
 )
 
-// WebhookList is all webhooks, in the order of their creation.
+// WebhookList is a page of the webhooks, in the order of their creation.
 type WebhookList struct {
-	Webhooks []Webhook `json:"webhooks"`
+	Webhooks   []Webhook `json:"webhooks"`
+	NextCursor string    `json:"next_cursor"` // empty after the last page
 }
 
 // CreateWebhook asks for a new webhook.
@@ -67,7 +68,7 @@ type Delivery struct {
 // DeliveryPage is a part of what has not reached a webhook, by event.
 type DeliveryPage struct {
 	Deliveries []Delivery `json:"deliveries"`
-	Next       string     `json:"next"` // empty after the last page
+	NextCursor string     `json:"next_cursor"` // empty after the last page
 }
 
 // ReplayWebhook asks to send events again: exactly one of the fields.
@@ -104,4 +105,17 @@ type WebhookDeleted struct {
 // WebhookReplayed says how many events will be sent again.
 type WebhookReplayed struct {
 	Replayed int64 `json:"replayed"`
+}
+
+// WebhookTestType is the type of the message of a test. It is no event: it has no number,
+// the feed does not have it, and no webhook can ask for it.
+const WebhookTestType sluice.EventType = "webhook.test"
+
+// WebhookTested says what came of one attempt to reach a webhook.
+type WebhookTested struct {
+	EventID   string `json:"event_id"` // of the message: webhook-id
+	Delivered bool   `json:"delivered"`
+	Status    int    `json:"status"` // of HTTP; 0: no answer
+	TookMS    int64  `json:"took_ms"`
+	Error     string `json:"error,omitempty"` // why it was not delivered
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,6 +70,7 @@ type Options struct {
 type Token struct {
 	Buyer   sluice.BuyerID
 	Expires time.Time // from then on it is void; the tolerance is not in it
+	Issued  time.Time // as the login says; zero if it does not
 	// Sales are the ids in the claim "sluice_sales": sales by invitation that
 	// the shop lets this buyer into (sluice.EligibleToken).
 	Sales []string
@@ -199,6 +201,22 @@ func (v *Verifier) Mint(buyer sluice.BuyerID, sales ...sluice.SaleID) (string, e
 	return Sign(v.o.Secret, claims)
 }
 
+// Fingerprint distinguishes the secret from another one; empty without a secret.
+func (v *Verifier) Fingerprint() string {
+	if len(v.o.Secret) == 0 {
+		return ""
+	}
+	mac := hmac.New(sha256.New, v.o.Secret)
+	_, _ = io.WriteString(mac, "sluice: the fingerprint of a buyer secret")
+	return hex.EncodeToString(mac.Sum(nil)[:4])
+}
+
+// Settings returns what all servers of a shop need alike: issuer, audience, and which
+// spellings of an id are one buyer.
+func (v *Verifier) Settings() (issuer, audience, buyerID string) {
+	return v.o.Issuer, v.o.Audience, cmp.Or(v.o.BuyerID, ExactID)
+}
+
 // judge verifies a token that is not remembered. It checks the claims before
 // the signature, so that a token which has expired, or is for another audience,
 // causes no request for keys.
@@ -236,7 +254,7 @@ func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
 	if err != nil {
 		return verified{}, err
 	}
-	found := verified{Token: Token{Buyer: sluice.BuyerID(c.subject), Expires: c.expires, Sales: c.sales}}
+	found := verified{Token: Token{Buyer: sluice.BuyerID(c.subject), Expires: c.expires, Issued: c.issued, Sales: c.sales}}
 	if h.alg == hs256 {
 		if !v.sealed(signed, signature) {
 			return verified{}, ErrSignature

@@ -71,7 +71,7 @@ func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 func (s *Server) answerBuyer(w http.ResponseWriter, r *http.Request, token auth.Token, next tokenHandler) {
 	if !s.shares.enter(token.Buyer) {
 		s.refusedClaim(r, sluice.RateLimited.String(), "", "")
-		refusals[sluice.RateLimited].write(w, retryIn(time.Second))
+		s.encoded[sluice.RateLimited].write(w, retryIn(time.Second))
 		return
 	}
 	defer s.shares.leave(token.Buyer)
@@ -110,25 +110,25 @@ func (s *Server) asAdmin(route Route, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := bearer(r)
 		if key == "" {
-			problem(w, api.CodeUnauthenticated, "want the header Authorization: Bearer ADMIN_KEY")
+			s.problem(w, api.CodeUnauthenticated, "want the header Authorization: Bearer ADMIN_KEY")
 			return
 		}
 		if looksLikeToken(key) {
 			if token, err := s.Buyers.Verify(r.Context(), key); err == nil {
 				s.refused(route, r, "buyer:"+string(token.Buyer))
-				problem(w, api.CodeForbidden, "this is for the merchant; a buyer's token is not an admin's key")
+				s.problem(w, api.CodeForbidden, "this is for the merchant; a buyer's token is not an admin's key")
 				return
 			}
 		}
 		admin, ok, held := s.guesses.find(key, s.Proxies.client(r), s.Now())
 		switch {
 		case held:
-			problem(w, api.CodeUnauthenticated, "too many wrong admin keys from this address; try again in a minute")
+			s.problem(w, api.CodeUnauthenticated, "too many wrong admin keys from this address; try again in a minute")
 		case !ok:
-			problem(w, api.CodeUnauthenticated, "the admin key is not right")
+			s.problem(w, api.CodeUnauthenticated, "the admin key is not right")
 		case !admin.Role.May(needed):
 			s.refused(route, r, admin.Name)
-			problem(w, api.CodeForbidden, fmt.Sprintf("this needs the role %s; the key %s has the role %s", needed, admin.Name,
+			s.problem(w, api.CodeForbidden, fmt.Sprintf("this needs the role %s; the key %s has the role %s", needed, admin.Name,
 				admin.Role))
 		default:
 			s.asked(route, admin, next, w, r)

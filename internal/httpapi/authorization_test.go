@@ -51,6 +51,9 @@ var matrix = map[string]httpapi.Access{
 	"GET /v1/orders/{order}":          httpapi.Buyers,
 	"POST /v1/orders/{order}/cancel":  httpapi.Buyers,
 
+	"PUT /v1/admin/log-level":          httpapi.Owners,
+	"GET /v1/admin/profiles/{profile}": httpapi.Owners,
+
 	"GET /v1/admin/actions":                   httpapi.Viewers,
 	"GET /v1/admin/sales":                     httpapi.Viewers,
 	"GET /v1/admin/sales/{sale}":              httpapi.Viewers,
@@ -71,6 +74,7 @@ var matrix = map[string]httpapi.Access{
 	"POST /v1/admin/webhooks/{webhook}/enable":    httpapi.Operators,
 	"POST /v1/admin/webhooks/{webhook}/disable":   httpapi.Operators,
 	"POST /v1/admin/webhooks/{webhook}/replay":    httpapi.Operators,
+	"POST /v1/admin/webhooks/{webhook}/test":      httpapi.Operators,
 	"POST /v1/admin/webhooks":                     httpapi.Owners,
 	"DELETE /v1/admin/webhooks/{webhook}":         httpapi.Owners,
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -208,8 +209,23 @@ func (c *saleCheck) units() {
 	}
 }
 
+// settings are what another server would have to have, too. Proxies and origins may be
+// other ones on purpose, on machines of other networks.
+func (s *Server) sharedSettings() []api.SharedSetting {
+	issuer, audience, buyerID := s.Buyers.Settings()
+	return []api.SharedSetting{
+		{Name: "buyer_secret", Value: s.Buyers.Fingerprint()},
+		{Name: "buyer_issuer", Value: issuer},
+		{Name: "buyer_audience", Value: audience},
+		{Name: "buyer_id", Value: buyerID},
+		{Name: "trusted_proxies", Value: fmt.Sprint(s.Proxies.Trusted)},
+		{Name: "cors_origins", Value: strings.Join(s.Origins, " ")},
+	}
+}
+
 // eligibility: what the rules ask before a claim is heard.
 func (c *saleCheck) eligibility() {
+	c.answer.Settings = c.server.sharedSettings()
 	rules := &c.view.Sale.Rules
 	if keys := c.server.Eligibility.Tickets; keys != nil {
 		c.answer.TicketKey = keys.ID()

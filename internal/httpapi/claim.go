@@ -52,7 +52,8 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.T
 		return
 	}
 	caller := s.caller(r, sale)
-	claim.Address = s.network(sale, caller.Address)
+	// Of a trusted proxy that names no valid address, all claims are from the proxy.
+	claim.Address = s.network(sale, caller.Address, len(r.Header[s.Proxies.header()]) > 0)
 	decision, err := s.Gate.Claim(r.Context(), sale, claim, caller)
 	switch {
 	case err == nil && decision.Code == sluice.Accepted:
@@ -60,7 +61,7 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.T
 		s.writePlaced(w, sale, decision)
 	case err == nil && decision.Code == sluice.BuyerLimit:
 		s.Claims.Decided(sale, decision.Code)
-		writeProblem(w, api.Problem{
+		s.writeProblem(w, api.Problem{
 			Code: decision.Code.String(), OrderIDs: decision.Orders,
 			Detail: s.limitOf(sale, claim.Quantity, decision.Orders),
 		})
@@ -77,18 +78,18 @@ func (s *Server) notDecided(w http.ResponseWriter, r *http.Request, sale sluice.
 	switch {
 	case errors.As(err, &refused):
 		s.refusedClaim(r, api.CodeForbidden, string(refused.Reason), refused.Detail)
-		writeProblem(w, notLetIn(refused))
+		s.writeProblem(w, notLetIn(refused))
 	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed): // it was never sent
 		s.refuse(w, sale, sluice.Decision{Code: sluice.Overloaded})
 	case errors.Is(err, admission.ErrUnanswered):
 		s.Claims.Decided(sale, sluice.Unavailable)
-		problem(w, sluice.Unavailable.String(), s.ledgerName()+" does not answer; this request decided nothing")
+		s.problem(w, sluice.Unavailable.String(), s.ledgerName()+" does not answer; this request decided nothing")
 	case errors.Is(err, admission.ErrRefusesWrites):
 		s.Claims.Decided(sale, sluice.Unavailable)
-		problem(w, sluice.Unavailable.String(), "the ledger refuses to write; this request decided nothing")
+		s.problem(w, sluice.Unavailable.String(), "the ledger refuses to write; this request decided nothing")
 	default:
 		s.Claims.Count(sale, api.CodeOutcomeUnknown)
-		problem(w, api.CodeOutcomeUnknown, "the claim may have been accepted; the same key will tell")
+		s.problem(w, api.CodeOutcomeUnknown, "the claim may have been accepted; the same key will tell")
 	}
 }
 
@@ -121,14 +122,18 @@ func readClaim(r *http.Request, buyer sluice.BuyerID) (claim sluice.Claim, err e
 	return sluice.Claim{Buyer: buyer, Key: key, Quantity: order.Quantity, Meta: string(order.Meta)}, nil
 }
 
-// network stands for where a claim comes from, if the sale limits the live orders of an
+// Network stands for where a claim comes from, if the sale limits the live orders of an
 // address. A trusted proxy that speaks for no other is the shop's own backend.
-func (s *Server) network(sale sluice.SaleID, client netip.Addr) sluice.AddressKey {
+func (s *Server) Network(sale sluice.SaleID, client netip.Addr) sluice.AddressKey {
+	return s.network(sale, client, false)
+}
+
+func (s *Server) network(sale sluice.SaleID, client netip.Addr, forOthers bool) sluice.AddressKey {
 	view := s.Board.View(sale)
 	if view != nil && view.Sale.MaxLivePerAddress == 0 && view.Reading.Terms.MaxLivePerAddress == 0 {
 		return ""
 	}
-	if !client.IsValid() || s.Proxies.trusts(client) || s.Eligibility.Tickets == nil {
+	if !client.IsValid() || !forOthers && s.Proxies.trusts(client) || s.Eligibility.Tickets == nil {
 		return ""
 	}
 	return s.Eligibility.Tickets.Network(sale, admission.OriginOf(client).String())
@@ -157,10 +162,10 @@ func (s *Server) writePlaced(w http.ResponseWriter, sale sluice.SaleID, d sluice
 func (s *Server) refuse(w http.ResponseWriter, sale sluice.SaleID, d sluice.Decision) {
 	s.Claims.Decided(sale, d.Code)
 	if d.Code == sluice.NotOpen {
-		s.notOpen.of(d.OpensAt).write(w, nil)
+		s.notOpen.of(d.OpensAt, &s.problems).write(w, nil)
 		return
 	}
-	refusals[d.Code].write(w, retryIn(d.RetryAfter))
+	s.encoded[d.Code].write(w, retryIn(d.RetryAfter))
 }
 
 // plainOrder is the message that nearly every buyer sends.

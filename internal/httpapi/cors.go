@@ -40,7 +40,7 @@ var (
 
 // handle adds what a page of an allowed origin needs to read the answer. It
 // reports whether the request was a preflight, and is answered.
-func (c *cors) handle(w http.ResponseWriter, r *http.Request) bool {
+func (c *cors) handle(w http.ResponseWriter, r *http.Request, problems *problems) bool {
 	path := r.URL.Path
 	if !strings.HasPrefix(path, "/v1/") || path == "/v1/admin" || strings.HasPrefix(path, "/v1/admin/") {
 		return false
@@ -64,7 +64,7 @@ func (c *cors) handle(w http.ResponseWriter, r *http.Request) bool {
 	}
 	h["Vary"] = varyPreflight
 	if allow == nil {
-		problem(w, api.CodeForbidden, "pages of this origin may not use the API; see the setting cors_origins")
+		problems.problem(w, api.CodeForbidden, "pages of this origin may not use the API; see the setting cors_origins")
 		return true
 	}
 	h["Access-Control-Allow-Methods"], h["Access-Control-Allow-Headers"], h["Access-Control-Max-Age"] = corsMethods,

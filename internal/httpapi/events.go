@@ -39,6 +39,9 @@ type EventsOptions struct {
 	// Patience is how long a reader may take to make room for an event before
 	// it is dropped; default 5 s.
 	Patience time.Duration
+	// Streamed is called with how long an event took from its making to a reader; it
+	// must not block.
+	Streamed func(took time.Duration)
 }
 
 func (o EventsOptions) withDefaults() EventsOptions {
@@ -48,6 +51,9 @@ func (o EventsOptions) withDefaults() EventsOptions {
 	o.Pace = cmp.Or(max(o.Pace, 0), 500*time.Millisecond)
 	o.Heartbeat = cmp.Or(max(o.Heartbeat, 0), 15*time.Second)
 	o.Patience = cmp.Or(max(o.Patience, 0), 5*time.Second)
+	if o.Streamed == nil {
+		o.Streamed = func(time.Duration) {}
+	}
 	return o
 }
 
@@ -83,8 +89,11 @@ type topic struct {
 }
 
 // event is a state of a sale, as the stream has it. One without text is the last:
-// the sale has been hidden from buyers.
-type event struct{ text []byte }
+// the sale has been deleted, or hidden from buyers.
+type event struct {
+	text []byte
+	at   time.Time
+}
 
 func newFan(o EventsOptions, board func(sluice.SaleID) *admission.View, now func() time.Time) *fan {
 	o = o.withDefaults()
@@ -183,11 +192,10 @@ func (f *fan) look() bool {
 	defer f.mu.Unlock()
 	for sale, t := range f.topics {
 		view := f.board(sale)
-		if view == nil {
-			continue
+		if view != nil {
+			view.Watch()
 		}
-		view.Watch()
-		if view.Hidden() {
+		if view == nil || view.Hidden() {
 			if t.body != nil {
 				t.body = nil
 				t.current.Store(&event{})
@@ -212,7 +220,7 @@ func (f *fan) tell(t *topic, body *saleBody) {
 	text = append(text, body.json...)
 	text = append(text, "\n\n"...)
 	t.body, t.at = body, f.now()
-	t.current.Store(&event{text})
+	t.current.Store(&event{text, t.at})
 	t.wake()
 }
 
@@ -257,7 +265,9 @@ func (st *stream) serve() {
 	defer st.end()
 	for !st.fan.ended() {
 		var text []byte
-		if e := st.topic.current.Load(); e != st.sent {
+		e := st.topic.current.Load()
+		fresh := e != st.sent
+		if fresh {
 			if st.sent, text = e, e.text; text == nil {
 				return
 			}
@@ -266,6 +276,9 @@ func (st *stream) serve() {
 		}
 		if text != nil && st.out.send(text) != nil {
 			return
+		}
+		if fresh {
+			st.fan.Streamed(st.fan.now().Sub(e.at))
 		}
 		st.out.arm(st.beat) // before the look: a wake in between is not lost
 		if st.topic.current.Load() == st.sent && !st.fan.ended() && st.out.wait() != nil {
@@ -345,7 +358,7 @@ func (s *Server) noStream(w http.ResponseWriter, full limit, address netip.Addr)
 				"address", addressText(address), "events_per_address", s.events.PerAddress)
 		})
 	}
-	writeProblem(w, api.Problem{
+	s.writeProblem(w, api.Problem{
 		Code:   sluice.Overloaded.String(),
 		Detail: "no more event streams " + where + "; ask GET /v1/sales/{sale} now and then",
 	})

@@ -157,6 +157,21 @@ func TestEventStreamOutlivesTimeouts(t *testing.T) {
 	}
 }
 
+// An event that a reader was given is measured; what a stream begins with is not.
+func TestStreamLagIsMeasured(t *testing.T) {
+	o := quick
+	streamed := make(chan time.Duration, 10)
+	o.Streamed = func(took time.Duration) { streamed <- took }
+	st := newStage(t, o, false)
+	l := st.listen(t)
+	l.until(10, sluice.StateOpen)
+	st.set(9, sluice.StateOpen)
+	l.until(9, sluice.StateOpen)
+	if took := <-streamed; took < 0 || took > soon || len(streamed) > 0 {
+		t.Errorf("%v, and %d more", took, len(streamed))
+	}
+}
+
 func TestEventStream(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run(map[bool]string{false: "HTTP/1", true: "HTTP/2"}[secure], func(t *testing.T) {

@@ -114,6 +114,11 @@ var (
 
 	noToken = finding{"token", warn, "--token", "a token of your login: this server has no secret to make one with"}
 
+	tokenAhead = finding{
+		"token", warn, "the clocks of the shop's login and of this server",
+		"NTP on both: tokens last longer than they should, and one with \"nbf\" is refused",
+	}
+
 	claimRefused = finding{"claim", fail, "the checks above", "a claim is answered with accepted"}
 )
 

@@ -68,9 +68,12 @@ type Options struct {
 
 	// LedgerRisks are settings of the ledger that can lose accepted claims; nil: it has
 	// none to look at.
-	LedgerRisks func(context.Context) ([]LedgerRisk, error)
+	LedgerRisks func(context.Context) ([]sluice.LedgerRisk, error)
 	Links       Links // of the pages
 
+	// TryWebhook posts a body to a webhook once; the error says why it was not delivered,
+	// the status is that of its answer, 0 without one.
+	TryWebhook func(ctx context.Context, w *sluice.Webhook, id string, body []byte) (status int, err error)
 	// Replay deals with a dead letter.
 	Replay func(ctx context.Context, id int64) (settle.Replayed, error)
 	// Eligibility is what stands before sales with tickets, lists or a risk service.
@@ -81,6 +84,9 @@ type Options struct {
 	Pages   http.Handler // of buyers: GET /, /s/, /o/ and /assets/; nil: 404
 	Metrics http.Handler // GET /metrics; nil: 404
 	Claims  ClaimCounter // nil: no counting
+	Timer   Timer        // nil: no counting
+	// LogLevel is that of the log's handler; nil: it cannot be changed.
+	LogLevel *slog.LevelVar
 	// AdminDecided counts admins' actions: recorded, unrecorded (the store did
 	// not take the record), forbidden, and wrong_key: tries of unknown keys;
 	// nil: no counting.
@@ -115,6 +121,7 @@ type Counter interface{ Count(code string) }
 // whole API; Public and Admin are for two.
 type Server struct {
 	Options
+	problems
 	whole    side
 	refusals burst // of the records of what was forbidden
 	panics   burst // of the log's lines about them
@@ -150,7 +157,7 @@ func New(o Options) *Server {
 	if o.AdminDecided == nil {
 		o.AdminDecided = noCounter{}
 	}
-	s := &Server{Options: o, shares: newShares(o.Now()), refusedLines: newRefusedLines()}
+	s := &Server{Options: o, problems: newProblems(o.Base), shares: newShares(o.Now()), refusedLines: newRefusedLines()}
 	s.forged, s.document = http.NewCrossOriginProtection(), newDocument(o.Base)
 	s.guesses = newGuesses(&s.Options)
 	s.whole = s.side(func(Route) bool { return true })
@@ -272,6 +279,16 @@ func cursor(at *string) parameter {
 }
 
 const wrongCursor = "want the next_cursor of the page before"
+
+// numberCursor is the number of the last one of the page before.
+func numberCursor(at *int64) parameter {
+	return parameter{"cursor", func(value string) (err error) {
+		if *at, err = strconv.ParseInt(value, 10, 64); err != nil || *at < 0 {
+			return errors.New(wrongCursor)
+		}
+		return nil
+	}}
+}
 
 // buyerCursor is the last buyer of the page before.
 func buyerCursor(at *sluice.BuyerID) parameter {

@@ -513,7 +513,7 @@ func TestBadSales(t *testing.T) {
 			}
 		})
 	}
-	if list := s.admin("GET", "/v1/admin/sales", ""); list.body != `{"sales":[]}`+"\n" {
+	if list := s.admin("GET", "/v1/admin/sales", ""); list.body != `{"sales":[],"next_cursor":""}`+"\n" {
 		t.Errorf("bad sales were created: %s", list.body)
 	}
 	s.must(s.create("good"), 201)
@@ -567,10 +567,21 @@ func TestReading(t *testing.T) {
 	}
 	s.must(s.do("GET", "/healthz", ""), 200)
 	s.must(s.do("GET", "/readyz", ""), 200)
+	s.must(s.do("GET", "/v1/sales/unknown/events", ""), 404) // a stream is no answer that is timed
 	metrics := s.must(s.do("GET", "/metrics", ""), 200)
+	if strings.Contains(metrics.body, `route="other"`) || strings.Contains(metrics.body, "/events\"}") {
+		t.Error("event streams are timed")
+	}
 	for _, want := range []string{
 		`sluice_claims_total{code="accepted",sale="phone"} 1`,
 		`sluice_sale_taken_units{sale="phone"} 1`,
+		`sluice_http_request_seconds_count{code="202",route="POST /v1/sales/{sale}/orders"} 1`,
+		`sluice_http_request_seconds_count{code="404",route="GET /v1/sales/{sale}"} 1`,
+		`sluice_http_request_seconds_count{code="200",route="GET /healthz"} 1`,
+		`sluice_claim_stage_seconds_count{stage="admission"} 1`,
+		`sluice_claim_stage_seconds_count{stage="wait"} 1`,
+		`sluice_claim_stage_seconds_count{stage="ledger"} 1`,
+		`sluice_ledger_call_seconds_count{result="ok"} 1`,
 	} {
 		if !strings.Contains(metrics.body, want) {
 			t.Errorf("metrics lack %q", want)
@@ -701,6 +712,7 @@ func TestUnitsComeBack(t *testing.T) {
 	d := buy("dave")
 	// Money that is not this order's: the order stays as it is, and can be paid.
 	s.must(admin(d, "pay", `{"payment_id":"p-2"}`), 409, "payment_conflict")
+	s.must(admin(d, "pay", `{"payment_id":"p-4","amount":1,"currency":"cny"}`), 400, "bad_request")
 	wrong := s.must(admin(d, "pay", `{"payment_id":"p-4","amount":1,"currency":"CNY"}`), 409, "payment_amount")
 	if !strings.Contains(wrong.body, "1 CNY was paid") {
 		t.Errorf("another amount: %s", wrong.body)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // maxImportBody is room for sluice.MaxImported lines, each as long as it can be in
@@ -68,6 +69,8 @@ func (s *Server) earlierOrders(body io.Reader) (orders []sluice.EarlierOrder, er
 		syntax, isSyntax := errors.AsType[*csv.ParseError](err)
 		_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 		switch {
+		case err == io.EOF && lines.InputOffset() == 0:
+			return nil, badRequest("the body is empty; want lines of buyer,quantity,order_id")
 		case err == io.EOF:
 			return orders, wrong.OrNil()
 		case isSyntax:
@@ -95,6 +98,9 @@ func (s *Server) earlierOrder(fields []string) (o sluice.EarlierOrder, err error
 	}
 	if o.Buyer, err = s.Buyers.BuyerID(sluice.BuyerID(strings.Clone(fields[0]))); err != nil {
 		return o, err
+	}
+	if err := auth.Visible(o.Buyer); err != nil { // no token can name this buyer
+		return o, fmt.Errorf("buyer id %q %w", o.Buyer, err)
 	}
 	o.ID = strings.Clone(fields[2]) // and not the line with it
 	if o.Quantity, err = strconv.ParseInt(fields[1], 10, 64); err != nil {

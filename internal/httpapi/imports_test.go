@@ -66,11 +66,11 @@ func TestImport(t *testing.T) {
 func TestImportThatIsWrong(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phone", "total=3", inAYear), 201)
-	wrong := "buyer,quantity,order_id\n,1,a\nann,x,b\nann,0,c\nann,1\nann,1,\"d\nann,1,e\n"
+	wrong := "buyer,quantity,order_id\n,1,a\nann,x,b\nann,0,c\nann,1\nbo\u200bb,1,f\nann,1,\"d\nann,1,e\n"
 	a := s.must(s.importInto("phone", wrong), 400, "bad_request")
 	for _, want := range []string{
 		"line 2: buyer id of 0 bytes", "line 3: quantity: want a whole number", "line 4: quantity 0: want 1",
-		"line 5: want the columns", "line 6:",
+		"line 5: want the columns", "line 6: buyer id \"bo\\u200bb\" has an invisible character", "line 7:",
 	} {
 		if !strings.Contains(a.text("detail"), want) {
 			t.Errorf("no %q in %q", want, a.text("detail"))
@@ -98,7 +98,8 @@ func TestImportThatIsWrong(t *testing.T) {
 		sale.text("epoch") != "1" || sale.text("paused") != "false" {
 		t.Errorf("the sale has changed: %s", sale.body)
 	}
-	s.must(s.importInto("phone", ""), 200)
+	s.must(s.importInto("phone", ""), 400, "bad_request")                   // a file that was not written
+	s.must(s.importInto("phone", "\ufeffbuyer,quantity,order_id\r\n"), 200) // of a sale without orders
 }
 
 // 10,000 orders are imported in seconds, and one list of them all is found again.

@@ -93,13 +93,29 @@ func (s *Server) saleNow(r *http.Request, sale *sluice.Sale) api.AdminSale {
 // adminListSales lists all sales, closed and archived ones too: the store's,
 // with what the board knows of those that are not archived.
 func (s *Server) adminListSales(r *http.Request) (any, error) {
-	sales, err := s.Store.Sales(r.Context())
-	return api.AdminSaleList{Sales: each(sales, func(sale *sluice.Sale) api.AdminSale {
+	var filter sluice.SaleFilter
+	after := parameter{"cursor", func(value string) error {
+		if filter.After = sluice.SaleID(value); filter.After.Validate() != nil {
+			return errors.New(wrongCursor)
+		}
+		return nil
+	}}
+	size := pageSize(&filter.Limit)
+	filter.Limit = sluice.MaxPage
+	if err := readQuery(r, after, size); err != nil {
+		return nil, err
+	}
+	sales, err := s.Store.SelectSales(r.Context(), filter)
+	list := api.AdminSaleList{Sales: each(sales, func(sale *sluice.Sale) api.AdminSale {
 		if view := s.Board.View(sale.ID); view != nil {
 			return adminSaleMessage(&view.Sale, &view.Reading)
 		}
 		return adminSaleMessage(sale, &sluice.Reading{Sale: sale.ID, Now: s.Now()})
-	})}, err
+	})}
+	if len(sales) == filter.Limit {
+		list.NextCursor = string(sales[len(sales)-1].ID)
+	}
+	return list, err
 }
 
 // each returns the views of a list, never null.
@@ -226,11 +242,17 @@ func rulesMessage(r *sluice.Rules) api.Rules {
 // not resolved.
 func (s *Server) listDeadLetters(r *http.Request) (any, error) {
 	var sale sluice.SaleID
-	if err := readQuery(r, ofSale(&sale)); err != nil {
+	var after int64
+	var limit int
+	if err := readQuery(r, ofSale(&sale), numberCursor(&after), pageSize(&limit)); err != nil {
 		return nil, err
 	}
-	letters, err := s.Store.DeadLetters(r.Context(), sale)
-	return api.DeadLetterList{DeadLetters: each(letters, letterMessage)}, err
+	letters, err := s.Store.DeadLettersAfter(r.Context(), sale, after, limit)
+	list := api.DeadLetterList{DeadLetters: each(letters, letterMessage)}
+	if len(letters) == limit {
+		list.NextCursor = strconv.FormatInt(letters[limit-1].ID, 10)
+	}
+	return list, err
 }
 
 // showDeadLetter shows one, also when it has been dealt with.

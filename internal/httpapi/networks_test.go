@@ -47,6 +47,11 @@ func TestLiveOrdersOfAnAddress(t *testing.T) {
 	if a := s.must(s.from("account-1", 1, "X-Forwarded-For: 203.0.113.9"), 202); a.text("order_id") != orders[0] {
 		t.Errorf("a repeat gets %s (I4)", a.body)
 	}
+	s.must(next("unknown"), 202) // of all that the proxy names no valid address for
+	s.must(next("203.0.113.7, junk"), 202)
+	if a := next("_hidden"); a.code() != "address_limit" {
+		t.Errorf("a third one without a valid address: %d %s", a.status, a.body)
+	}
 	s.must(next("2001:db8:0:1::1"), 202)
 	s.must(next("2001:db8:0:1:ffff::2"), 202)
 	if a := next("2001:db8:0:1::3"); a.code() != "address_limit" {

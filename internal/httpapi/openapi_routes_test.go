@@ -45,6 +45,8 @@ var notProvoked = map[string]string{
 	"POST /v1/admin/dead-letters/{id}/replay 200":    "damage",
 	"POST /v1/admin/dead-letters/{id}/replay 409":    "damage",
 	"GET /v1/buyer 503":                              "it needs neither ledger nor store",
+	"GET /v1/admin/profiles/{profile} 503":           "two profiles of one kind at a time",
+	"PUT /v1/admin/log-level 404":                    "a program that embeds the server",
 }
 
 // complete finds what the document has and no answer here had.
@@ -278,11 +280,19 @@ func (c *checked) selling() {
 	admin(200, "GET", "/v1/admin/webhooks/"+hook, "")
 	admin(200, "GET", "/v1/admin/webhooks/"+hook+"/deliveries?state=failed&limit=5", "")
 	admin(200, "POST", "/v1/admin/webhooks/"+hook+"/replay", `{"failed":true}`)
+	admin(200, "POST", "/v1/admin/webhooks/"+hook+"/test", "")
 	admin(200, "POST", "/v1/admin/webhooks/"+hook+"/disable", "")
 	admin(200, "DELETE", "/v1/admin/webhooks/"+hook, "")
 	admin(404, "GET", "/v1/admin/webhooks/"+hook, "")
 	admin(200, "GET", "/v1/admin/dead-letters", "")
 	admin(404, "GET", "/v1/admin/dead-letters/1", "")
+	admin(200, "PUT", "/v1/admin/log-level", `{"level":"error"}`)
+	c.call(400, false, "PUT", "/v1/admin/log-level", `{"level":"loud"}`, key)
+	for _, profile := range []string{"heap", "goroutine", "allocs", "cpu?seconds=1", "trace?seconds=1"} {
+		c.call(200, false, "GET", "/v1/admin/profiles/"+profile, "", key)
+	}
+	c.call(400, true, "GET", "/v1/admin/profiles/cpu?seconds=21", "", key)
+	c.call(404, true, "GET", "/v1/admin/profiles/secrets", "", key)
 	c.call(200, false, "GET", "/readyz", "")
 	c.call(200, false, "GET", "/healthz", "")
 }

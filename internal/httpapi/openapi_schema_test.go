@@ -25,6 +25,7 @@ var messages = []any{
 	api.Buyer{},
 	api.EventPage{},
 	api.Imported{},
+	api.LogLevel{},
 	api.OrderHistory{},
 	api.OrderPage{},
 	api.Placed{},
@@ -41,6 +42,7 @@ var messages = []any{
 	api.WebhookDeleted{},
 	api.WebhookList{},
 	api.WebhookReplayed{},
+	api.WebhookTested{},
 }
 
 // requests are the bodies of requests, and which of their fields are required
@@ -56,6 +58,7 @@ var requests = map[reflect.Type][]string{
 	reflect.TypeFor[api.Reconcile]():     {},
 	reflect.TypeFor[api.Rehearse]():      {},
 	reflect.TypeFor[api.RejectOrder]():   nil,
+	reflect.TypeFor[api.SetLogLevel]():   nil,
 	reflect.TypeFor[api.ExtendOrder]():   nil,
 	reflect.TypeFor[api.ReplayWebhook](): {},
 	reflect.TypeFor[api.Restock]():       nil,

@@ -5,9 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/sluicehq/sluice"
@@ -22,37 +22,39 @@ func showBuyer(_ http.ResponseWriter, _ *http.Request, token auth.Token) (any, e
 
 // showOwnOrder shows a buyer's own order; another's is not found.
 func (s *Server) showOwnOrder(_ http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
-	order, err := s.order(r, token.Buyer)
+	order, err := s.Order(r.Context(), orderOf(r), token.Buyer)
 	return orderMessage(&order), err
 }
 
 // showOrder shows the merchant any order.
 func (s *Server) showOrder(r *http.Request) (any, error) {
-	order, err := s.order(r, "")
+	order, err := s.Order(r.Context(), orderOf(r), "")
 	return adminOrderMessage(&order), err
 }
 
-// order returns the order of the path, if it is the buyer's own.
-func (s *Server) order(r *http.Request, buyer sluice.BuyerID) (order sluice.Order, err error) {
-	id := sluice.OrderID(r.PathValue("order"))
+func orderOf(r *http.Request) sluice.OrderID { return sluice.OrderID(r.PathValue("order")) }
+
+// Order returns an order, a queued one too; of a buyer who is named, if it is the
+// buyer's own. sluice.ErrOrderNotFound; for the merchant, *sluice.OrdersGoneError.
+func (s *Server) Order(ctx context.Context, id sluice.OrderID, buyer sluice.BuyerID) (order sluice.Order, err error) {
 	if _, ok := id.Sale(); !ok {
 		return order, sluice.ErrOrderNotFound
 	}
-	err = inTurn(r, turns(buyer, s.shares.reads), func() (err error) {
-		asking, cancel := context.WithTimeout(r.Context(), patience)
+	err = inTurn(ctx, turns(buyer, s.shares.reads), func() (err error) {
+		asking, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		order, err = s.Store.Order(asking, id)
 		return err
 	})
-	if err != nil && !errors.Is(err, errNoTurn) { // not in turn: a ledger that hangs holds up its own sale alone
-		order, err = s.findQueued(r.Context(), id, buyer, err)
+	if err != nil && !errors.Is(err, ErrNoTurn) { // not in turn: a ledger that hangs holds up its own sale alone
+		order, err = s.findQueued(ctx, id, buyer, err)
 	}
 	if err == nil && buyer != "" && order.Buyer != buyer {
 		err = sluice.ErrOrderNotFound
 	}
 	if buyer == "" && errors.Is(err, sluice.ErrOrderNotFound) { // for buyers it is not there, like a stranger's
 		sale, _ := id.Sale()
-		err = cmp.Or(s.ordersGone(r.Context(), sale), err)
+		err = cmp.Or(s.ordersGone(ctx, sale), err)
 	}
 	return order, err
 }
@@ -112,7 +114,13 @@ func (s *Server) listOwnOrders(_ http.ResponseWriter, r *http.Request, token aut
 	if err := readQuery(r, ofSale(&f.Sale), ofStatus(&f.Status), pageSize(&f.Limit), cursor(&f.Cursor)); err != nil {
 		return nil, err
 	}
-	return s.orders(r, f, turns(token.Buyer, s.shares.reads), orderMessage)
+	var page api.OrderPage
+	err := inTurn(r.Context(), turns(token.Buyer, s.shares.reads), func() error {
+		orders, next, err := s.Store.Orders(r.Context(), f)
+		page = api.OrderPage{Orders: each(orders, orderMessage), NextCursor: next}
+		return err
+	})
+	return page, err
 }
 
 // listOrders lists stored orders for the merchant.
@@ -122,11 +130,19 @@ func (s *Server) listOrders(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.orders(r, f, nil, adminOrderMessage)
-	if err == nil && len(page.Orders) == 0 && f.Sale != "" { // it would look as if there had been none
-		err = s.ordersGone(r.Context(), f.Sale)
+	orders, next, err := s.Orders(r.Context(), f)
+	return api.OrderPage{Orders: each(orders, adminOrderMessage), NextCursor: next}, err
+}
+
+// Orders returns a page of stored orders, as the merchant sees them. A page without any,
+// of a sale whose orders are deleted, is a *sluice.OrdersGoneError: it would look as if
+// there had been none.
+func (s *Server) Orders(ctx context.Context, f sluice.OrderFilter) (page []sluice.Order, next string, err error) {
+	page, next, err = s.Store.Orders(ctx, f)
+	if err == nil && len(page) == 0 && f.Sale != "" {
+		err = s.ordersGone(ctx, f.Sale)
 	}
-	return page, err
+	return page, next, err
 }
 
 // ordersGone is the error that orders of a sale are deleted, if some are. It asks the
@@ -139,23 +155,7 @@ func (s *Server) ordersGone(ctx context.Context, id sluice.SaleID) error {
 	if err != nil {
 		return err
 	}
-	when := "are being deleted"
-	if at := sale.Remains.At; !at.IsZero() {
-		when = "were deleted on " + at.Format(time.DateOnly)
-	}
-	return faultOf(api.CodeGone, "orders of the sale %s %s, as order_retention says; their sums are with the sale",
-		id, when)
-}
-
-func (s *Server) orders(r *http.Request, filter sluice.OrderFilter, places []chan struct{},
-	view func(*sluice.Order) api.Order,
-) (page api.OrderPage, err error) {
-	err = inTurn(r, places, func() error {
-		orders, next, err := s.Store.Orders(r.Context(), filter)
-		page = api.OrderPage{Orders: each(orders, view), NextCursor: next}
-		return err
-	})
-	return page, err
+	return &sluice.OrdersGoneError{Sale: id, At: sale.Remains.At}
 }
 
 // orderMessage is a buyer's own order.
@@ -183,9 +183,9 @@ func adminOrderMessage(o *sluice.Order) api.Order {
 	return v
 }
 
-// byBuyer is who changes an order, as its history has it, if it is the buyer;
+// ByBuyer is who changes an order, as its history has it, if it is the buyer;
 // admins are there by the names of their keys.
-const byBuyer = "buyer"
+const ByBuyer = "buyer"
 
 // maxWords bounds a payment's id and a reason, in bytes.
 const maxWords = 128
@@ -193,7 +193,7 @@ const maxWords = 128
 // cancelOwnOrder ends a buyer's own unpaid order.
 func (s *Server) cancelOwnOrder(w http.ResponseWriter, r *http.Request, token auth.Token) (any, error) {
 	return bare(func(r *http.Request) (any, error) {
-		return s.changeOrder(r, sluice.Change{Action: sluice.Cancel, Buyer: token.Buyer, By: byBuyer}, orderMessage)
+		return s.changeOrder(r, sluice.Change{Action: sluice.Cancel, Buyer: token.Buyer, By: ByBuyer}, orderMessage)
 	})(w, r)
 }
 
@@ -216,6 +216,9 @@ func (s *Server) payOrder(r *http.Request, message *api.PayOrder) (any, error) {
 		pay.Paid = sluice.Money{Amount: *message.Amount, Currency: message.Currency}
 	case message.Amount != nil || message.Currency != "":
 		return nil, badRequest("amount and currency: want both or neither")
+	}
+	if message.Currency != strings.ToUpper(message.Currency) { // some providers have it so: it is no other amount
+		return nil, badRequest("currency: want a code of ISO 4217 in capitals, like CNY, have %q", message.Currency)
 	}
 	return s.changeOrder(r, pay, adminOrderMessage)
 }
@@ -242,43 +245,57 @@ func (s *Server) extendOrder(r *http.Request, message *api.ExtendOrder) (any, er
 	}, adminOrderMessage)
 }
 
-func checkWords(field, text string) error {
+// CheckWords says what is wrong with a text of the merchant's, like a payment's id.
+func CheckWords(field, text string) error {
 	if len(text) == 0 || len(text) > maxWords || strings.IndexFunc(text, unicode.IsControl) >= 0 {
-		return badRequest("%s: want 1 to %d bytes without control characters", field, maxWords)
+		return fmt.Errorf("%s: want 1 to %d bytes without control characters", field, maxWords)
 	}
 	return nil
 }
 
-// changeOrder takes an action on the order of the path and answers with it. One
-// that is still queued is distinguished from one that does not exist or is
-// another buyer's.
-func (s *Server) changeOrder(r *http.Request, change sluice.Change, view func(*sluice.Order) api.Order) (any, error) {
-	change.Order = sluice.OrderID(r.PathValue("order"))
-	var order sluice.Order
-	sale, _ := change.Order.Sale()
-	err := inTurn(r, s.shares.changeOf(sale, change.Buyer), func() (err error) {
-		order, err = s.Store.Change(r.Context(), change)
-		return err
-	})
-	if errors.Is(err, sluice.ErrOrderNotFound) {
-		if _, err = s.order(r, change.Buyer); err == nil {
-			err = &fault{api.Problem{
-				Code: api.CodeOrderQueued, Detail: "the order is not stored yet; try again in a moment",
-			}, []string{"1"}}
-		}
+func checkWords(field, text string) error {
+	if err := CheckWords(field, text); err != nil {
+		return badRequest("%v", err)
 	}
+	return nil
+}
+
+// changeOrder takes an action on the order of the path and answers with it.
+func (s *Server) changeOrder(r *http.Request, change sluice.Change, view func(*sluice.Order) api.Order) (any, error) {
+	change.Order = orderOf(r)
+	order, err := s.Change(r.Context(), change)
 	if err != nil {
 		return nil, err
-	}
-	if !order.Status.Live() && s.Ended != nil {
-		s.Ended()
 	}
 	return view(&order), nil
 }
 
+// Change takes an action on an order; of a buyer who is named, if it is the buyer's own.
+// Errors: those of sluice.SettleStore's Change and of settle.Orders, and for an order that
+// is not stored sluice.ErrOrderQueued, or those of Order.
+func (s *Server) Change(ctx context.Context, change sluice.Change) (order sluice.Order, err error) {
+	sale, _ := change.Order.Sale()
+	err = inTurn(ctx, s.shares.changeOf(sale, change.Buyer), func() (err error) {
+		order, err = s.Store.Change(ctx, change)
+		return err
+	})
+	if errors.Is(err, sluice.ErrOrderNotFound) {
+		if _, err = s.Order(ctx, change.Order, change.Buyer); err == nil {
+			err = sluice.ErrOrderQueued
+		}
+	}
+	if err != nil {
+		return sluice.Order{}, err
+	}
+	if !order.Status.Live() && s.Ended != nil {
+		s.Ended()
+	}
+	return order, nil
+}
+
 // orderHistory lists the changes of an order.
 func (s *Server) orderHistory(r *http.Request) (any, error) {
-	order, err := s.order(r, "")
+	order, err := s.Order(r.Context(), orderOf(r), "")
 	if err != nil {
 		return nil, err
 	}

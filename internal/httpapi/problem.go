@@ -63,6 +63,7 @@ var retryAfter = map[string]string{
 	sluice.Overloaded.String():  "1",
 	sluice.Unavailable.String(): "1",
 	api.CodeOutcomeUnknown:      "1",
+	api.CodeOrderQueued:         "1",
 }
 
 var (
@@ -141,26 +142,26 @@ func badRequest(format string, args ...any) error {
 // failed answers a request that was not done, or not completely.
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if known, ok := errors.AsType[*fault](err); ok {
-		encodeRefusal(known.Problem).write(w, known.after)
+		s.encode(known.Problem).write(w, known.after)
 	} else if state, ok := errors.AsType[*sluice.StateError](err); ok {
-		problem(w, api.CodeSaleState, state.Detail)
+		s.problem(w, api.CodeSaleState, state.Detail)
 	} else if wrong, ok := errors.AsType[*sluice.ImportError](err); ok {
 		code := api.CodeBadRequest
 		if wrong.Conflict {
 			code = api.CodeSaleState
 		}
-		problem(w, code, "nothing was imported:\n"+wrong.Text("\n"))
+		s.problem(w, code, "nothing was imported:\n"+wrong.Text("\n"))
 	} else if ended, ok := errors.AsType[*sluice.OrderStateError](err); ok {
-		problem(w, api.CodeOrderEnded, fmt.Sprintf("the order is %s; %s is not possible", ended.Status, ended.Action))
+		s.problem(w, api.CodeOrderEnded, fmt.Sprintf("the order is %s; %s is not possible", ended.Status, ended.Action))
 	} else if paid, ok := errors.AsType[*sluice.PaymentConflictError](err); ok {
 		detail := fmt.Sprintf("the order has the payment %q; the other one is in its history", paid.Have)
 		if paid.Other != "" {
 			detail = fmt.Sprintf("the order %s has this payment; the attempt is in the history of order %s", paid.Other,
 				paid.Order)
 		}
-		problem(w, api.CodePaymentConflict, detail)
+		s.problem(w, api.CodePaymentConflict, detail)
 	} else if wrong, ok := errors.AsType[*sluice.PaymentAmountError](err); ok {
-		problem(w, api.CodePaymentAmount, fmt.Sprintf("%s was paid, %s is due (in minor units); the attempt is in the "+
+		s.problem(w, api.CodePaymentAmount, fmt.Sprintf("%s was paid, %s is due (in minor units); the attempt is in the "+
 			"order's history", wrong.Paid, wrong.Due))
 	} else if late, ok := errors.AsType[*settle.UndecidedError](err); ok {
 		s.Log.Warn("a late payment waits for the ledger", "order", late.Order, "error", late.Cause)
@@ -168,19 +169,21 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 		if late.Code != 0 {
 			code = late.Code.String()
 		}
-		problem(w, code, "the payment came after the order had expired, and it is not known yet whether its units can be "+
+		s.problem(w, code, "the payment came after the order had expired, and it is not known yet whether its units can be "+
 			"taken again; nothing is recorded: send the same request again")
 	} else if far, ok := errors.AsType[*sluice.ExtensionError](err); ok {
-		problem(w, api.CodeBadRequest, fmt.Sprintf("expires_at: want %s at the latest, 30 days after the order was stored",
+		s.problem(w, api.CodeBadRequest, fmt.Sprintf("expires_at: want %s at the latest, 30 days after the order was stored",
 			api.At(far.Latest)))
+	} else if gone, ok := errors.AsType[*sluice.OrdersGoneError](err); ok {
+		s.problem(w, api.CodeGone, gone.Error())
 	} else if gone, ok := errors.AsType[*sluice.EventsGoneError](err); ok {
-		problem(w, api.CodeGone, fmt.Sprintf("events up to number %d are deleted, as order_retention says", gone.First-1))
+		s.problem(w, api.CodeGone, fmt.Sprintf("events up to number %d are deleted, as order_retention says", gone.First-1))
 	} else if _, ok := errors.AsType[*sluice.PendingError](err); ok {
 		s.Log.Warn("a change waits for the ledger", "path", r.URL.Path, "error", err)
-		problem(w, api.CodeOutcomeUnknown, "the change is stored; it takes effect when the ledger answers again"+
+		s.problem(w, api.CodeOutcomeUnknown, "the change is stored; it takes effect when the ledger answers again"+
 			" (a lower total may be taken back then: send the same request again to see)")
 	} else if i := slices.IndexFunc(faults, func(f knownFault) bool { return errors.Is(err, f.err) }); i >= 0 {
-		problem(w, faults[i].code, faults[i].detail)
+		s.problem(w, faults[i].code, faults[i].detail)
 	} else {
 		s.unavailable(w, r, err)
 	}
@@ -201,6 +204,7 @@ var faults = []knownFault{
 	{sluice.ErrAuditBusy, sluice.Overloaded.String(), sluice.ErrAuditBusy.Error() + "; try again"},
 	{sluice.ErrSaleNotFound, sluice.SaleNotFound.String(), ""},
 	{sluice.ErrOrderNotFound, api.CodeOrderNotFound, ""},
+	{sluice.ErrOrderQueued, api.CodeOrderQueued, "the order is not stored yet; try again in a moment"},
 	{sluice.ErrDeadLetterNotFound, api.CodeDeadLetterNotFound, ""},
 	{sluice.ErrWebhookNotFound, api.CodeWebhookNotFound, ""},
 	{
@@ -225,7 +229,7 @@ func (s *Server) unavailable(w http.ResponseWriter, r *http.Request, err error) 
 	if errors.Is(err, sluice.ErrNoAnswer) {
 		who = s.ledgerName()
 	}
-	problem(w, sluice.Unavailable.String(), who+" does not answer; try again")
+	s.problem(w, sluice.Unavailable.String(), who+" does not answer; try again")
 }
 
 // ledgerName is what answers call the ledger.
@@ -236,12 +240,48 @@ func (s *Server) ledgerName() string {
 	return "the ledger"
 }
 
-// problem writes an error.
-func problem(w http.ResponseWriter, code, detail string) {
-	writeProblem(w, api.Problem{Code: code, Detail: detail})
+// problems are the answers that are no success, of a server: their types are links to its
+// reference, under the path where the shop serves it.
+type problems struct {
+	reference string
+	// encoded are the answers to refused claims that carry nothing but their code,
+	// encoded once: most of a rush gets one of these.
+	encoded map[sluice.Code]*refusal
 }
 
-func writeProblem(w http.ResponseWriter, p api.Problem) { encodeRefusal(p).write(w, nil) }
+func newProblems(base string) problems {
+	p := problems{reference: base + "/docs#", encoded: map[sluice.Code]*refusal{}}
+	for _, code := range sluice.Codes() {
+		p.encoded[code] = p.encode(api.Problem{Code: code.String()})
+	}
+	p.encoded[sluice.RateLimited] = p.encode(api.Problem{Code: sluice.RateLimited.String(), Detail: tooOften})
+	return p
+}
+
+// problem writes an error.
+func (p *problems) problem(w http.ResponseWriter, code, detail string) {
+	p.writeProblem(w, api.Problem{Code: code, Detail: detail})
+}
+
+func (p *problems) writeProblem(w http.ResponseWriter, problem api.Problem) {
+	p.encode(problem).write(w, nil)
+}
+
+// encode fills in type, title and status from the code.
+func (p *problems) encode(problem api.Problem) *refusal {
+	known := codes[problem.Code]
+	problem.Type, problem.Title, problem.Status = p.reference+problem.Code, known.title, known.status
+	body, err := json.Marshal(problem)
+	if err != nil { // strings and times cannot fail
+		panic(err)
+	}
+	body = append(body, '\n')
+	r := &refusal{status: problem.Status, body: body, length: []string{strconv.Itoa(len(body))}}
+	if after, ok := retryAfter[problem.Code]; ok {
+		r.after = []string{after}
+	}
+	return r
+}
 
 // writeJSON writes an answer that is not cached.
 func writeJSON(w http.ResponseWriter, status int, message any) {
@@ -257,10 +297,6 @@ func writeJSON(w http.ResponseWriter, status int, message any) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// refusals are the answers to refused claims that carry nothing but their code,
-// encoded once: most of a rush gets one of these.
-var refusals = encodeRefusals()
-
 // refusal is an encoded answer. Its length is left to net/http, which says it
 // cheaper than we can.
 type refusal struct {
@@ -273,30 +309,6 @@ type refusal struct {
 // tooOften is the detail of rate_limited.
 const tooOften = "this buyer or address asks too often; the same request may be sent again after Retry-After, " +
 	"a claim with the same key"
-
-func encodeRefusals() map[sluice.Code]*refusal {
-	all := map[sluice.Code]*refusal{}
-	for _, code := range sluice.Codes() {
-		all[code] = encodeRefusal(api.Problem{Code: code.String()})
-	}
-	all[sluice.RateLimited] = encodeRefusal(api.Problem{Code: sluice.RateLimited.String(), Detail: tooOften})
-	return all
-}
-
-// encodeRefusal fills in title and status from the code.
-func encodeRefusal(p api.Problem) *refusal {
-	p.Title, p.Status = codes[p.Code].title, codes[p.Code].status
-	body, err := json.Marshal(p)
-	if err != nil { // strings and times cannot fail
-		panic(err)
-	}
-	body = append(body, '\n')
-	r := &refusal{status: p.Status, body: body, length: []string{strconv.Itoa(len(body))}}
-	if after, ok := retryAfter[p.Code]; ok {
-		r.after = []string{after}
-	}
-	return r
-}
 
 // limitOf says which limit, or one of which, a buyer who holds the orders
 // reached by a claim of the quantity, as far as this server knows the sale; it
@@ -370,7 +382,7 @@ type notOpens struct {
 // maxNotOpens bounds them: openings can be moved any number of times.
 const maxNotOpens = 256
 
-func (n *notOpens) of(opensAt time.Time) *refusal {
+func (n *notOpens) of(opensAt time.Time, problems *problems) *refusal {
 	key := opensAt.UnixMilli()
 	known := n.all.Load()
 	if known != nil {
@@ -378,7 +390,7 @@ func (n *notOpens) of(opensAt time.Time) *refusal {
 			return r
 		}
 	}
-	r := encodeRefusal(api.Problem{Code: sluice.NotOpen.String(), OpensAt: api.AtOrNull(opensAt)})
+	r := problems.encode(api.Problem{Code: sluice.NotOpen.String(), OpensAt: api.AtOrNull(opensAt)})
 	more := map[int64]*refusal{key: r}
 	if known != nil && len(*known) < maxNotOpens {
 		maps.Copy(more, *known)

@@ -116,7 +116,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-l.done:
 	case <-enough.C:
-		problem(w, sluice.Unavailable.String(), "a database does not answer; try again")
+		s.problem(w, sluice.Unavailable.String(), "a database does not answer; try again")
 		return
 	case <-r.Context().Done(): // the client is gone
 		return
@@ -126,7 +126,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		if errors.Is(l.ledger, sluice.ErrRefusesWrites) {
 			detail = "the ledger refuses to write; the cause is in the server's log"
 		}
-		problem(w, sluice.Unavailable.String(), detail)
+		s.problem(w, sluice.Unavailable.String(), detail)
 		return
 	}
 	status := s.Kinds

@@ -6,11 +6,13 @@ import (
 	"html/template"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 )
 
@@ -26,8 +28,10 @@ func TestReferenceIsCurrent(t *testing.T) {
 	if err := page.Execute(&made, struct {
 		*document
 		Style  template.CSS
+		Script template.JS
 		Groups []referenceGroup
-	}{&doc, template.CSS(referenceStyle), doc.groups()}); err != nil {
+		Codes  []referenceCode
+	}{&doc, template.CSS(referenceStyle), template.JS(referenceScript), doc.groups(), referenceCodes(t)}); err != nil {
 		t.Fatal(err)
 	}
 	if *update {
@@ -222,4 +226,41 @@ func (s documentSchema) Words() string {
 	}
 	kind, _ := s.Type.(string)
 	return kind
+}
+
+// referenceCode is a code of a problem, as docs/codes.md explains it.
+type referenceCode struct {
+	Code    string
+	Status  int
+	Meaning template.HTML
+}
+
+// referenceCodes are the codes of problems, in the order of docs/codes.md.
+func referenceCodes(t *testing.T) (all []referenceCode) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/codes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^(?:\\| \\d+ )?\\| (`[a-z_`/ ]+`) \\| \\d[^|]*\\| ([^|]+) \\|")
+	link, code := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`), regexp.MustCompile("`([^`]*)`")
+	explained := map[string]bool{sluice.Accepted.String(): true} // no problem
+	for _, cells := range row.FindAllStringSubmatch(string(text), -1) {
+		meaning := template.HTMLEscapeString(strings.ReplaceAll(link.ReplaceAllString(cells[2], "$1"), "**", ""))
+		for _, name := range code.FindAllStringSubmatch(cells[1], -1) {
+			if explained[name[1]] {
+				continue
+			}
+			explained[name[1]] = true
+			all = append(all, referenceCode{
+				name[1], codes[name[1]].status, template.HTML(code.ReplaceAllString(meaning, "<code>$1</code>")),
+			})
+		}
+	}
+	for name := range codes {
+		if !explained[name] {
+			t.Errorf("%s: docs/codes.md has no row of it", name)
+		}
+	}
+	return all
 }

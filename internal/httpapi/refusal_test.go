@@ -13,9 +13,15 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// docs/codes.md has every code with its number and status, and no other.
+// docs/codes.md has every code with its number and status, and no other; in Chinese, too.
 func TestCodesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "codes.md"))
+	for _, page := range []string{"codes.md", "codes.zh-CN.md"} {
+		t.Run(page, func(t *testing.T) { codesAreDocumented(t, page) })
+	}
+}
+
+func codesAreDocumented(t *testing.T, page string) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,16 +49,16 @@ func TestCodesAreDocumented(t *testing.T) {
 			t.Errorf("%s has no title", code)
 		}
 		if documented[code] != as.status {
-			t.Errorf("%s has the status %d, in docs/codes.md %d", code, as.status, documented[code])
+			t.Errorf("%s has the status %d, in docs/%s %d", code, as.status, page, documented[code])
 		}
 		delete(documented, code)
 	}
 	for code := range documented {
-		t.Errorf("docs/codes.md has %s, which has no status", code)
+		t.Errorf("docs/%s has %s, which has no status", page, code)
 	}
 	for _, code := range sluice.Codes() {
 		if name := code.String(); numbers[name] != int(code) || codes[name].status == 0 {
-			t.Errorf("%s has the number %d, in docs/codes.md %d, and the status %d", name, code, numbers[name],
+			t.Errorf("%s has the number %d, in docs/%s %d, and the status %d", name, code, page, numbers[name],
 				codes[name].status)
 		}
 	}
@@ -105,7 +111,7 @@ func TestRefusalsSayWhenToComeBack(t *testing.T) {
 		{"sold_out", 0, ""},
 	} {
 		w := httptest.NewRecorder()
-		for code, refusal := range refusals {
+		for code, refusal := range newProblems("").encoded {
 			if code.String() == c.code {
 				refusal.write(w, retryIn(c.wait))
 			}

@@ -128,7 +128,7 @@ func (s *Server) refusedClaim(r *http.Request, code, reason, detail string) {
 // refuseBuyer answers a request that comes from no buyer.
 func (s *Server) refuseBuyer(w http.ResponseWriter, r *http.Request, code, reason, detail string) {
 	s.refusedClaim(r, code, reason, detail)
-	problem(w, code, detail)
+	s.problem(w, code, detail)
 }
 
 // tokenReason is why a token is not good.

@@ -20,6 +20,9 @@ import (
 // service is asked about. No login gives a token to this buyer, so it owns no orders.
 const rehearsedBuyer sluice.BuyerID = "sluice-check"
 
+// rehearsePattern is no GET, since a token comes in its body; it changes nothing.
+const rehearsePattern = "POST /v1/admin/sales/{sale}/rehearse"
+
 // rehearseClaim tries what a buyer would have to get through: a token, the risk
 // service, and a claim, which takes nothing and counts nowhere (Gate.Rehearse).
 func (s *Server) rehearseClaim(r *http.Request, message *api.Rehearse) (any, error) {
@@ -70,7 +73,11 @@ func (c *saleCheck) token(ctx context.Context, text string) *rehearsed {
 		c.find(f, "%s is refused: %v", name, err)
 		return nil
 	}
-	c.ok("token", "%s is good, of buyer %s", name, token.Buyer)
+	if ahead := token.Issued.Sub(s.Now()); ahead > clockTolerance {
+		c.find(tokenAhead, "%s is good, of buyer %s, and will be issued in %s", name, token.Buyer, ahead.Round(time.Second))
+	} else {
+		c.ok("token", "%s is good, of buyer %s", name, token.Buyer)
+	}
 	return &rehearsed{token.Buyer, token.Sales}
 }
 
@@ -146,6 +153,9 @@ func (c *saleCheck) rehearse(ctx context.Context, by *rehearsed) {
 		if !known {
 			f = claimRefused
 		}
+		if decision.Code == sluice.SaleNotFound {
+			f = c.unlessUpcoming(f)
+		}
 		c.find(f, "a claim of %s would be refused: %s", by.buyer, decision.Code)
 	}
 }
@@ -170,23 +180,26 @@ func (c *saleCheck) settings(ctx context.Context) {
 		if risk.Evicts {
 			f = ledgerEvicts
 		}
-		c.find(f, "%s", risk.Detail)
+		c.find(f, "%s is %s: %s", risk.Setting, risk.Value, risk.Harm)
 	}
 	if err == nil && len(risks) == 0 {
 		c.ok("ledger settings", "it keeps what it accepts")
 	}
 }
 
-// LedgerRisk is a setting of the ledger that can lose accepted claims.
-type LedgerRisk struct {
-	Detail string
-	Evicts bool // keys of running sales may go at any moment
-}
-
+// visibility: a sale that has not opened may well be hidden until it is announced.
 func (c *saleCheck) visibility() {
 	if c.view.Hidden() {
-		c.find(notShown, "the sale is hidden: to buyers it does not exist (404)")
+		c.find(c.unlessUpcoming(notShown), "the sale is hidden: to buyers it does not exist (404)")
 	}
+}
+
+// unlessUpcoming is a finding that is only a warning before the sale opens.
+func (c *saleCheck) unlessUpcoming(f finding) finding {
+	if c.view.LedgerTime(c.server.Now()).Before(c.view.Sale.OpensAt) {
+		f.status = warn
+	}
+	return f
 }
 
 // addresses: behind a proxy that is not named all buyers are one address.

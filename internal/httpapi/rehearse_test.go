@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
 )
@@ -47,6 +49,7 @@ func TestRehearsal(t *testing.T) {
 	s.must(s.admin("POST", "/v1/admin/sales/over/close", ""), 200)
 	s.must(s.create("nothing", "total=0"), 201)
 	s.must(s.create("hidden", `visibility="hidden"`), 201)
+	s.must(s.create("secret", `visibility="hidden"`, soon()), 201)
 	s.must(s.create("list", `eligibility="list"`), 201)
 	s.must(s.create("invited", `eligibility="token"`), 201)
 	s.must(s.create("tickets", `ticket={"before_s":600}`), 201)
@@ -61,6 +64,7 @@ func TestRehearsal(t *testing.T) {
 		{"over", "closed", api.CheckFail, "closed"},
 		{"nothing", "sold_out", api.CheckWarn, "sold_out"},
 		{"hidden", "sale_not_found", api.CheckFail, "sale_not_found"},
+		{"secret", "sale_not_found", api.CheckWarn, "sale_not_found"}, // it can be shown until it opens
 		{"list", "forbidden", api.CheckFail, "not_eligible"},
 		{"invited", "forbidden", api.CheckOK, "accepted now"}, // its own token names the sale
 		{"tickets", "forbidden", api.CheckOK, "accepted now"}, // it makes its own ticket
@@ -83,6 +87,9 @@ func TestRehearsal(t *testing.T) {
 	if got := s.rehearse("open", "")["claim"]; got.Status != api.CheckWarn { // the claim above took the last unit
 		t.Errorf("sold out: %+v", got)
 	}
+	if done := s.must(s.admin("GET", "/v1/admin/actions", ""), 200); strings.Contains(done.body, "rehearse") {
+		t.Error("rehearsals are recorded as changes")
+	}
 	if lines := log.lines("claims are refused", "sluice-check"); len(lines) != 0 {
 		t.Errorf("rehearsals are in the log: %q", lines)
 	}
@@ -90,6 +97,13 @@ func TestRehearsal(t *testing.T) {
 	if got := s.rehearse("soon", good); got["token"].Status != api.CheckOK ||
 		!strings.Contains(got["claim"].Detail, "ann") {
 		t.Errorf("with a token: %+v", got)
+	}
+	ahead := s.token(jwt.MapClaims{
+		"sub": "ann", "iat": time.Now().Add(time.Hour).Unix(), "exp": time.Now().Add(2 * time.Hour).Unix(),
+	})
+	if got := s.rehearse("soon", ahead); got["token"].Status != api.CheckWarn || got["claim"].Status != api.CheckOK ||
+		!strings.Contains(got["token"].Detail, "will be issued in ") {
+		t.Errorf("with a token of a login whose clock is ahead: %+v", got)
 	}
 	bad := good[:len(good)-4] + "AAAA"
 	if got := s.rehearse("soon", bad); got["token"].Status != api.CheckFail || got["claim"].Name != "" ||

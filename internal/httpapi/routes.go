@@ -1,19 +1,12 @@
 package httpapi
 
 import (
-	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
-	_ "embed"
-	"encoding/base64"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/auth"
-	"github.com/sluicehq/sluice/internal/content"
 )
 
 // Access says who may ask for a route.
@@ -72,12 +65,12 @@ type route struct {
 // TestAuthorization. It is called without a running server, too: it must not
 // look into the Options.
 func (s *Server) routes() []route {
-	pages := orNotFound(func() http.Handler { return s.Pages })
-	metrics := orNotFound(func() http.Handler { return s.Metrics })
+	pages := s.orNotFound(func() http.Handler { return s.Pages })
+	metrics := s.orNotFound(func() http.Handler { return s.Metrics })
 	return []route{
 		s.anyone("GET /v1/sales", s.listSales),
 		s.anyone("GET /v1/sales/{sale}", s.showSale),
-		s.anyone("GET /v1/sales/{sale}/events", s.saleEvents),
+		s.anyone(streamPattern, s.saleEvents),
 		s.anyone("GET /v1/time", s.time),
 		s.buyer("POST /v1/sales/{sale}/orders", s.placeOrder),
 		s.buyer("POST /v1/sales/{sale}/challenge", s.buyers(s.makeChallenge)),
@@ -103,7 +96,7 @@ func (s *Server) routes() []route {
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/reconcile", s.reconcileSale),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/audit", get(s.auditSale)),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/check", get(s.checkSale)),
-		s.admin(Operators, "POST /v1/admin/sales/{sale}/rehearse", with(s.rehearseClaim)),
+		s.admin(Operators, rehearsePattern, with(s.rehearseClaim)),
 		s.admin(Operators, "PUT /v1/admin/sales/{sale}/lists/{list}", s.putList),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/lists/{list}", get(s.showList)),
 		s.admin(Operators, "DELETE /v1/admin/sales/{sale}/lists/{list}", bare(s.deleteList)),
@@ -127,7 +120,11 @@ func (s *Server) routes() []route {
 		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/enable", bare(s.enableWebhook)),
 		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/disable", bare(s.disableWebhook)),
 		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/replay", with(s.replayWebhook)),
+		s.admin(Operators, "POST /v1/admin/webhooks/{webhook}/test", bare(s.testWebhook)),
 		s.admin(Viewers, "GET /v1/admin/webhooks/{webhook}/deliveries", get(s.listDeliveries)),
+
+		s.admin(Owners, "PUT /v1/admin/log-level", with(s.setLogLevel)),
+		{Route{profilePattern, Owners}, s.asAdmin(Route{profilePattern, Owners}, s.takeProfile)},
 
 		s.anyone("GET /{$}", pages),
 		s.anyone("GET /s/{sale}", pages),
@@ -139,7 +136,7 @@ func (s *Server) routes() []route {
 		s.anyone("GET /healthz", s.health),
 		s.anyone("GET /readyz", s.ready),
 		s.anyone("GET /metrics", metrics),
-		s.anyone("/", notFound), // what it answers knows the other routes of its listener: see side
+		s.anyone("/", s.notFound), // what it answers knows the other routes of its listener: see side
 	}
 }
 
@@ -218,7 +215,11 @@ func (r Route) everywhere() bool {
 
 func (s *Server) side(has func(Route) bool) side {
 	d := side{server: s, mux: http.NewServeMux()}
+	leaving := deprecated(openAPIText)
 	for _, r := range s.routes() {
+		if headers := leaving[r.Pattern]; headers != nil {
+			r.handler = announce(headers, r.handler)
+		}
 		if has(r.Route) && r.Pattern != "/" {
 			d.mux.Handle(r.Pattern, r.handler)
 			d.hot.add(r)
@@ -232,9 +233,9 @@ func (s *Server) side(has func(Route) bool) side {
 // TLS leaves it to the proxy.
 var hsts = []string{"max-age=31536000"}
 
-// ServeHTTP answers a request. A panic is a bug: it is logged, and the client
+// serve answers a request. A panic is a bug: it is logged, and the client
 // gets "the outcome is unknown".
-func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *side) serve(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
@@ -243,7 +244,7 @@ func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if d.server.panics.admit(d.server.Now()) {
 				d.server.Log.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", p)
 			}
-			problem(w, api.CodeOutcomeUnknown, "an unexpected error; it is in the server's log")
+			d.server.problem(w, api.CodeOutcomeUnknown, "an unexpected error; it is in the server's log")
 		}
 	}()
 	h := w.Header()
@@ -251,7 +252,7 @@ func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		h["Strict-Transport-Security"] = hsts
 	}
-	if d.server.cors != nil && d.server.cors.handle(w, r) {
+	if d.server.cors != nil && d.server.cors.handle(w, r, &d.server.problems) {
 		if h["Access-Control-Allow-Origin"] == nil {
 			d.server.refusedOrigin(r)
 		}
@@ -278,32 +279,32 @@ func (d *side) notFound(w http.ResponseWriter, r *http.Request) {
 	if len(allowed) > 0 {
 		d.server.refusedOrigin(r) // without cors_origins, that is what a preflight gets
 		w.Header()["Allow"] = allowed
-		problem(w, api.CodeMethodNotAllowed, r.Method+" is not for this path")
+		d.server.problem(w, api.CodeMethodNotAllowed, r.Method+" is not for this path")
 		return
 	}
 	if _, pattern := d.server.whole.mux.Handler(r); pattern != "/" {
-		problem(w, api.CodeNotFound,
+		d.server.problem(w, api.CodeNotFound,
 			"not on this listener: buyers' paths are at the server's listen address, the merchant's API and the metrics "+
 				"at admin_listen (commands take it from --admin-url or SLUICE_ADMIN_URL)")
 		return
 	}
-	notFound(w, r)
+	d.server.notFound(w, r)
 }
 
 // orNotFound is a handler that a server need not have.
-func orNotFound(h func() http.Handler) http.HandlerFunc {
+func (s *Server) orNotFound(h func() http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if have := h(); have != nil {
 			have.ServeHTTP(w, r)
 			return
 		}
-		notFound(w, r)
+		s.notFound(w, r)
 	}
 }
 
 // notFound answers for a path that is not there.
-func notFound(w http.ResponseWriter, _ *http.Request) {
-	problem(w, api.CodeNotFound, "no such path; see the API reference")
+func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) {
+	s.problem(w, api.CodeNotFound, "no such path; see the API reference")
 }
 
 // Two routes get nearly all of a crowd's requests: a sale that is read, and a
@@ -311,8 +312,9 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 // answer. Whatever is not exactly one of them is the mux's.
 
 const (
-	readPattern  = "GET /v1/sales/{sale}"
-	claimPattern = "POST /v1/sales/{sale}/orders"
+	readPattern   = "GET /v1/sales/{sale}"
+	claimPattern  = "POST /v1/sales/{sale}/orders"
+	streamPattern = "GET /v1/sales/{sale}/events"
 )
 
 // hotRoutes are the handlers of these two routes.
@@ -336,8 +338,10 @@ func (h *hotRoutes) find(r *http.Request) http.Handler {
 	switch _, orders, ok := hotSale(r.URL.Path); {
 	case !ok:
 	case orders && r.Method == http.MethodPost:
+		r.Pattern = claimPattern // as the mux would
 		return h.claim
 	case !orders && r.Method == http.MethodGet:
+		r.Pattern = readPattern
 		return h.read
 	}
 	return nil
@@ -361,58 +365,4 @@ func pathSale(r *http.Request) sluice.SaleID {
 	}
 	sale, _, _ := hotSale(r.URL.Path)
 	return sale
-}
-
-// openAPIText is the document of the API, OpenAPI 3.1. It is made of
-// openapi.yaml, which people edit, and of the types of package api: see
-// TestDocumentIsCurrent.
-//
-//go:embed openapi.json
-var openAPIText []byte
-
-// keepReference is how long the document and its page may be kept.
-const keepReference = "public, max-age=300, stale-while-revalidate=86400"
-
-func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) { s.document().ServeHTTP(w, r) }
-
-// newDocument is the document, with the path under which it is served, when it is asked for.
-func newDocument(base string) func() *content.Answer {
-	return sync.OnceValue(func() *content.Answer {
-		text := bytes.Replace(openAPIText, []byte(`"servers":[{"url":"/"}]`), []byte(`"servers":[{"url":"`+base+`/"}]`), 1)
-		return content.New(content.Form{Type: jsonType[0], Cache: keepReference, Level: gzip.BestCompression}, text)
-	})
-}
-
-// referenceText is the reference for people: one page, without script and without
-// a request to anywhere. It is made of the document and of reference.tmpl.html, with
-// reference.css in it: see TestReferenceIsCurrent.
-//
-//go:embed reference.html
-var referenceText []byte
-
-var referencePage = sync.OnceValue(func() *content.Answer {
-	return content.New(content.Form{
-		Type: "text/html; charset=utf-8", Cache: keepReference, Level: gzip.BestCompression,
-	}, referenceText)
-})
-
-//go:embed reference.css
-var referenceStyle string
-
-// referencePolicy allows the page its own style and nothing else.
-var referencePolicy = []string{"default-src 'none'; style-src 'sha256-" + styleHash() +
-	"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
-
-func styleHash() string {
-	sum := sha256.Sum256([]byte(referenceStyle))
-	return base64.StdEncoding.EncodeToString(sum[:])
-}
-
-var noSniff = []string{"nosniff"}
-
-func (s *Server) reference(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h["Content-Security-Policy"], h["X-Content-Type-Options"] = referencePolicy, noSniff
-	h["Referrer-Policy"] = []string{"no-referrer"}
-	referencePage().ServeHTTP(w, r)
 }

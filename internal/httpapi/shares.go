@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"hash/maphash"
 	"net/http"
 	"sync"
@@ -21,6 +22,8 @@ const (
 	// of all buyers that the databases see at a time. They leave the pipeline,
 	// expiry and payments the rest of the connections. More requests wait.
 	buyerReads, buyerChanges = 4, 2
+	// webhookTests are the tests of webhooks at a time: a receiver may take ten seconds.
+	webhookTests = 4
 )
 
 // buyerMeter is how often a buyer may ask for or cancel orders, on each server:
@@ -38,6 +41,7 @@ type shares struct {
 	start time.Time
 
 	reads, changes chan struct{}     // a value for each that the databases see
+	tests          chan struct{}     // a value for each webhook that is tried
 	sales          [64]chan struct{} // a value for each change of the sales that share it
 }
 
@@ -45,6 +49,7 @@ func newShares(now time.Time) *shares {
 	s := &shares{
 		seed: maphash.MakeSeed(), asked: meters.New(1 << 18), start: now,
 		reads: make(chan struct{}, buyerReads), changes: make(chan struct{}, buyerChanges),
+		tests: make(chan struct{}, webhookTests),
 	}
 	for i := range s.shards {
 		s.shards[i].now = map[sluice.BuyerID]int{}
@@ -85,7 +90,7 @@ func (s *Server) metered(next tokenHandler) tokenHandler {
 		asked := s.shares.asked
 		now := s.Now().Sub(s.shares.start).Microseconds()
 		if wait := asked.Try(buyerMeter, meters.Key(asked, token.Buyer), now); wait > 0 {
-			refusals[sluice.RateLimited].write(w, retryIn(time.Duration(wait)*time.Microsecond))
+			s.encoded[sluice.RateLimited].write(w, retryIn(time.Duration(wait)*time.Microsecond))
 			return
 		}
 		next(w, r, token)
@@ -94,9 +99,9 @@ func (s *Server) metered(next tokenHandler) tokenHandler {
 
 // inTurn asks the databases for a buyer, while few enough others are asked for: when
 // it has got each of the places. Neither a body that comes slowly nor an answer that
-// is read slowly may be part of it. errNoTurn: there was none in time, or the client
+// is read slowly may be part of it. ErrNoTurn: there was none in time, or the client
 // has left. Without places, the merchant's, it is always the turn.
-func inTurn(r *http.Request, places []chan struct{}, ask func() error) error {
+func inTurn(ctx context.Context, places []chan struct{}, ask func() error) error {
 	if len(places) == 0 {
 		return ask()
 	}
@@ -107,15 +112,16 @@ func inTurn(r *http.Request, places []chan struct{}, ask func() error) error {
 		case place <- struct{}{}:
 			defer func() { <-place }()
 		case <-enough.C:
-			return errNoTurn
-		case <-r.Context().Done():
-			return errNoTurn
+			return ErrNoTurn
+		case <-ctx.Done():
+			return ErrNoTurn
 		}
 	}
 	return ask()
 }
 
-var errNoTurn = &fault{Problem: api.Problem{Code: sluice.Overloaded.String()}, after: retryIn(time.Second)}
+// ErrNoTurn: the databases see enough requests of buyers already.
+var ErrNoTurn error = &fault{Problem: api.Problem{Code: sluice.Overloaded.String()}, after: retryIn(time.Second)}
 
 // turns are those of buyers' requests, none of the merchant's.
 func turns(buyer sluice.BuyerID, of ...chan struct{}) []chan struct{} {

@@ -35,7 +35,7 @@ func TestDatabasesAreAskedInTurn(t *testing.T) {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 		for range 1000 {
 			wg.Go(func() {
-				err := inTurn(request, turns("ann", s.changes), ask)
+				err := inTurn(request.Context(), turns("ann", s.changes), ask)
 				w := httptest.NewRecorder()
 				if err == nil {
 					answered.Add(1)
@@ -46,7 +46,7 @@ func TestDatabasesAreAskedInTurn(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		if inTurn(request, turns("", s.changes), at) != nil || time.Since(start) > 0 {
+		if inTurn(request.Context(), turns("", s.changes), at) != nil || time.Since(start) > 0 {
 			t.Error("the merchant waits behind buyers")
 		}
 		wg.Wait()
@@ -86,12 +86,12 @@ func TestHungLedgerHoldsNoTurn(t *testing.T) {
 			wg.Go(func() {
 				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 				r.SetPathValue("order", "phones.0123456789abcdef0123456789abcdef")
-				_, _ = s.order(r, "ann")
+				_, _ = s.Order(r.Context(), orderOf(r), "ann")
 			})
 		}
 		synctest.Wait()
 		start := time.Now()
-		if inTurn(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), turns("bob", s.shares.reads),
+		if inTurn(t.Context(), turns("bob", s.shares.reads),
 			func() error { return nil }) != nil || time.Since(start) > 0 {
 			t.Errorf("another sale's order waited %v", time.Since(start))
 		}
@@ -109,7 +109,7 @@ func TestLockedSaleLeavesATurn(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 * buyerChanges {
 			wg.Go(func() {
-				_ = inTurn(r, s.changeOf("phones", "ann"), func() error { time.Sleep(3 * time.Second); return nil })
+				_ = inTurn(r.Context(), s.changeOf("phones", "ann"), func() error { time.Sleep(3 * time.Second); return nil })
 			})
 		}
 		synctest.Wait()
@@ -118,7 +118,7 @@ func TestLockedSaleLeavesATurn(t *testing.T) {
 			other = s.changeOf(sluice.SaleID(fmt.Sprintf("lamps-%d", i)), "bob")
 		}
 		start := time.Now()
-		if inTurn(r, other, func() error { return nil }) != nil || time.Since(start) > 0 {
+		if inTurn(r.Context(), other, func() error { return nil }) != nil || time.Since(start) > 0 {
 			t.Errorf("another sale's cancellation waited %v", time.Since(start))
 		}
 		wg.Wait()
@@ -151,7 +151,7 @@ func TestOneBuyersShare(t *testing.T) {
 		}
 	}
 
-	server := &Server{Options: Options{Now: func() time.Time { return now }}, shares: s}
+	server := &Server{Options: Options{Now: func() time.Time { return now }}, shares: s, problems: newProblems("")}
 	ask := func(buyer sluice.BuyerID) int {
 		w := httptest.NewRecorder()
 		server.metered(func(w http.ResponseWriter, _ *http.Request, _ auth.Token) { w.WriteHeader(204) })(w, nil,
@@ -180,7 +180,7 @@ func TestOneBuyersRequestsAtATime(t *testing.T) {
 	secret := []byte("the shop's secret, long enough")
 	server := &Server{
 		Options: Options{Buyers: auth.NewVerifier(auth.Options{Secret: secret})},
-		shares:  newShares(time.Now()),
+		shares:  newShares(time.Now()), problems: newProblems(""),
 	}
 	inside, leave := make(chan string, 2*buyerRequests), make(chan struct{})
 	handler := server.asBuyer(func(w http.ResponseWriter, _ *http.Request, token auth.Token) {

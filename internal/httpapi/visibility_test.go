@@ -2,6 +2,8 @@ package httpapi_test
 
 import (
 	"bufio"
+	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -28,6 +30,32 @@ func event(t *testing.T, lines *bufio.Reader) string {
 		}
 		if strings.HasPrefix(line, "data: ") {
 			return line
+		}
+	}
+}
+
+// listen opens the event stream of a sale, and returns what waits for its end.
+func (s *shop) listen(sale string) (ended func(why string)) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	s.t.Cleanup(cancel)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/sales/"+sale+"/events", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	stream, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { stream.Body.Close() })
+	lines := bufio.NewReader(stream.Body)
+	if first := event(s.t, lines); !strings.Contains(first, `"id":"`+sale+`"`) {
+		s.t.Fatalf("stream: %q", first)
+	}
+	return func(why string) {
+		s.t.Helper()
+		if _, err := io.Copy(io.Discard, lines); err != nil {
+			s.t.Errorf("%s, and its stream goes on: %v", why, err)
 		}
 	}
 }
@@ -86,32 +114,11 @@ func TestHiddenSale(t *testing.T) {
 	for _, path := range []string{"/v1/sales", "/"} {
 		s.until(path+" lists the sale", func() bool { return strings.Contains(s.do("GET", path, "").body, "secret") })
 	}
-	stream, err := http.Get(s.url + "/v1/sales/secret/events")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Body.Close()
-	lines := bufio.NewReader(stream.Body)
-	if first := event(t, lines); !strings.Contains(first, `"id":"secret"`) {
-		t.Fatalf("stream: %q", first)
-	}
+	ended := s.listen("secret")
 
 	// Hidden again while it is sold: streams end, and what was accepted stays (I4).
 	s.must(s.admin("PATCH", "/v1/admin/sales/secret", `{"visibility":"hidden"}`), 200)
-	ended := make(chan error, 1)
-	go func() {
-		for {
-			if _, err := lines.ReadString('\n'); err != nil {
-				ended <- err
-				return
-			}
-		}
-	}()
-	select {
-	case <-ended:
-	case <-time.After(30 * time.Second):
-		t.Error("the stream of a hidden sale goes on")
-	}
+	ended("the sale is hidden")
 	s.until("the sale is gone", func() bool { return s.do("GET", "/v1/sales/secret", "").status == 404 })
 	again := s.must(s.claim("secret", "alice", "attempt-1"), 202)
 	if again.body != placed.body || again.header.Get("Idempotent-Replayed") != "true" {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -38,8 +41,24 @@ func randomBytes(n int) []byte {
 }
 
 func (s *Server) listWebhooks(r *http.Request) (any, error) {
+	var after string
+	var limit int
+	if err := readQuery(r, cursor(&after), pageSize(&limit)); err != nil {
+		return nil, err
+	}
 	hooks, err := s.Store.Webhooks(r.Context())
-	list := api.WebhookList{Webhooks: make([]api.Webhook, len(hooks))}
+	if after != "" && err == nil {
+		last := slices.IndexFunc(hooks, func(w sluice.Webhook) bool { return string(w.ID) == after })
+		if last < 0 {
+			return nil, sluice.ErrBadCursor
+		}
+		hooks = hooks[last+1:]
+	}
+	var list api.WebhookList
+	if len(hooks) > limit {
+		hooks, list.NextCursor = hooks[:limit], string(hooks[limit-1].ID)
+	}
+	list.Webhooks = make([]api.Webhook, len(hooks))
 	for i := range hooks {
 		list.Webhooks[i], err = s.webhookView(r, hooks[i], err)
 	}
@@ -90,13 +109,7 @@ func (s *Server) listDeliveries(r *http.Request) (any, error) {
 		}
 		return nil
 	}}
-	next := parameter{"after", func(value string) (err error) {
-		if after, err = strconv.ParseInt(value, 10, 64); err != nil || after < 0 {
-			return errors.New("want the next of the page before")
-		}
-		return nil
-	}}
-	if err := readQuery(r, ofState, next, pageSize(&limit)); err != nil {
+	if err := readQuery(r, ofState, numberCursor(&after), pageSize(&limit)); err != nil {
 		return nil, err
 	}
 	hook, err := s.Store.Webhook(r.Context(), webhookID(r))
@@ -119,7 +132,7 @@ func (s *Server) listDeliveries(r *http.Request) (any, error) {
 		page.Deliveries = append(page.Deliveries, deliveryMessage(&kept[i], event.ID()))
 	}
 	if len(kept) == limit {
-		page.Next = strconv.FormatInt(kept[limit-1].Event, 10)
+		page.NextCursor = strconv.FormatInt(kept[limit-1].Event, 10)
 	}
 	return page, nil
 }
@@ -164,6 +177,32 @@ func (s *Server) replay(ctx context.Context, id sluice.WebhookID, m *api.ReplayW
 		return hook.Cursor - seq + 1, s.Store.ReplayFrom(ctx, id, seq)
 	}
 	return 1, s.Store.ReplayEvent(ctx, id, seq, event.Subject())
+}
+
+// testWebhook posts a message to a webhook, also to a disabled one: once, and whatever
+// comes of it, its events go on as before.
+func (s *Server) testWebhook(r *http.Request) (any, error) {
+	hook, err := s.Store.Webhook(r.Context(), webhookID(r))
+	if err != nil {
+		return nil, err
+	}
+	event := api.Event{
+		ID: "test_" + hex.EncodeToString(randomBytes(12)), Type: api.WebhookTestType, CreatedAt: api.At(s.Now()),
+	}
+	body, err := json.Marshal(event)
+	if err != nil {
+		return nil, err
+	}
+	tested := api.WebhookTested{EventID: event.ID}
+	return &tested, inTurn(r.Context(), []chan struct{}{s.shares.tests}, func() error {
+		begun := time.Now()
+		tested.Status, err = s.TryWebhook(r.Context(), &hook, event.ID, body)
+		tested.TookMS, tested.Delivered = time.Since(begun).Milliseconds(), err == nil
+		if err != nil {
+			tested.Error = err.Error()
+		}
+		return nil
+	})
 }
 
 func webhookID(r *http.Request) sluice.WebhookID { return sluice.WebhookID(r.PathValue("webhook")) }

@@ -236,20 +236,12 @@ func (r *round) mayTry(ctx context.Context) bool {
 // attempt posts one event. An attempt that is broken off because this server
 // stops counts as none.
 func (r *round) attempt(ctx context.Context, j *job) {
-	own, cancel := context.WithTimeout(ctx, r.s.Timeout)
-	defer cancel()
 	body, err := r.s.Encode(&j.event)
 	if err == nil {
-		var key []byte
-		if key, err = r.webhook.Key(); err == nil {
-			j.answer, err = r.s.Post(own, &Message{URL: r.webhook.URL, ID: j.event.ID(), At: time.Now(), Key: key, Body: body})
-		}
+		j.answer, err = r.s.Try(ctx, &r.webhook, j.event.ID(), body)
 	}
 	if err != nil && ctx.Err() != nil {
 		return
-	}
-	if err == nil && (j.answer.Status < 200 || j.answer.Status > 299) {
-		err = statusError(j.answer.Status)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

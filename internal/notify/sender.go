@@ -268,6 +268,22 @@ func (s *Sender) once(ctx context.Context, id sluice.WebhookID) (more bool, err 
 	return r.run(ctx)
 }
 
+// Try posts a body to a webhook once. It is an error if no answer comes in time, or one
+// that does not say that the webhook has it. Nothing of it is recorded.
+func (s *Sender) Try(ctx context.Context, w *sluice.Webhook, id string, body []byte) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	key, err := w.Key()
+	if err != nil {
+		return Answer{}, err
+	}
+	answer, err := s.Post(ctx, &Message{URL: w.URL, ID: id, At: time.Now(), Key: key, Body: body})
+	if err == nil && (answer.Status < 200 || answer.Status > 299) {
+		err = statusError(answer.Status)
+	}
+	return answer, err
+}
+
 // jitter makes a wait up to a fifth longer or shorter, so that what failed
 // together is not tried again together.
 func jitter(d time.Duration) time.Duration {
