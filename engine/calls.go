@@ -30,7 +30,7 @@ var ErrOutcomeUnknown = admission.ErrOutcomeUnknown
 
 // Claim decides one claim of a buyer, as POST /v1/sales/{sale}/orders does: by the same
 // gate and in the same batches, and it is durable when the answer comes. The order's id
-// is Claim's to make.
+// and the claim's Address are Claim's to make.
 //
 // A refusal is a Decision, with its code; Unavailable and Overloaded say nothing about
 // earlier claims with this key. Errors: what is wrong with the claim; a *RefusedError;
@@ -46,7 +46,7 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 	if sale.Validate() != nil {
 		return sluice.Decision{Code: sluice.SaleNotFound}, nil
 	}
-	claim.Order = sale.Order(noOrder)
+	claim.Order, claim.Address = sale.Order(noOrder), ""
 	err = cmp.Or(claim.Key.OfBuyer(), claim.Validate())
 	if err == nil && claim.Meta != "" && (claim.Meta[0] != '{' || !json.Valid([]byte(claim.Meta))) {
 		err = errors.New("meta: want a JSON object")
@@ -54,6 +54,7 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 	if err != nil {
 		return sluice.Decision{}, err
 	}
+	claim.Address = e.server.Network(sale, caller.Address)
 	decision, err := e.gate.Claim(ctx, sale, claim, caller)
 	switch {
 	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed):

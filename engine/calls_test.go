@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -27,11 +28,14 @@ func opened(t *testing.T, cfg engine.Config) *engine.Engine {
 }
 
 // onSale creates a sale that is open.
-func onSale(t *testing.T, e *engine.Engine, id sluice.SaleID, total int64) {
+func onSale(t *testing.T, e *engine.Engine, id sluice.SaleID, total int64, with ...func(*sluice.Sale)) {
 	t.Helper()
 	sale := sluice.NewSale(total)
 	sale.ID, sale.SKU, sale.Title, sale.Price = id, "SKU-1", "A phone", sluice.Money{Amount: 99900, Currency: "CNY"}
 	sale.MaxPerBuyer, sale.OpensAt = 1, time.Now().Add(-time.Hour)
+	for _, change := range with {
+		change(&sale)
+	}
 	if _, err := e.Control().Create(t.Context(), sale); err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +82,31 @@ func TestClaimsInProcess(t *testing.T) {
 	}
 	if d, err := claim("bob", "first-attempt", ""); err == nil && d.Code == sluice.Accepted {
 		t.Errorf("a closed engine accepted %+v", d)
+	}
+}
+
+// The limit of live orders of an address counts the address that the program gives.
+func TestNetworksInProcess(t *testing.T) {
+	t.Parallel()
+	e := opened(t, engine.Config{DataDir: t.TempDir()})
+	onSale(t, e, "phone", 10, func(s *sluice.Sale) { s.MaxLivePerAddress = 1 })
+	for i, c := range []struct {
+		from netip.Addr
+		want sluice.Code
+	}{
+		{netip.MustParseAddr("203.0.113.9"), sluice.Accepted},
+		{netip.MustParseAddr("203.0.113.9"), sluice.AddressLimit},
+		{netip.MustParseAddr("203.0.113.10"), sluice.Accepted},
+		{netip.Addr{}, sluice.Accepted},
+		{netip.Addr{}, sluice.Accepted},
+	} {
+		claim := sluice.Claim{
+			Buyer: sluice.BuyerID(fmt.Sprint("account-", i)), Key: "first-attempt", Quantity: 1,
+			Address: sluice.AddressKey(fmt.Sprintf("%016x", i)), // of no effect
+		}
+		if d, err := e.Claim(t.Context(), "phone", claim, engine.Caller{Address: c.from}); err != nil || d.Code != c.want {
+			t.Errorf("account %d from %v: %v, %v, want %v", i, c.from, d.Code, err, c.want)
+		}
 	}
 }
 
@@ -231,7 +260,7 @@ func TestUnderAPathOfTheShop(t *testing.T) {
 	if strings.Contains(page, `="/s/`) || strings.Contains(page, `="/assets`) || strings.Contains(page, `href="/"`) {
 		t.Error("the page has links outside the path")
 	}
-	if !strings.Contains(page, "data-session") || !strings.Contains(page, `data-base="/flash"`) {
+	if !strings.Contains(page, "data-session") || !strings.Contains(page, `src="/flash/assets/`) {
 		t.Error("the page does not say where it is, and that there are sessions")
 	}
 }

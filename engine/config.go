@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sluicehq/sluice"
 )
 
@@ -153,6 +155,21 @@ type Config struct {
 	// Log receives what happens; default: warnings and errors to standard error.
 	// slog.New(slog.DiscardHandler) is silent.
 	Log *slog.Logger
+	// Verbosity is the level of Log's handler, if it may be changed while the engine runs
+	// (PUT /v1/admin/log-level). The default Log's is.
+	Verbosity *slog.LevelVar
+	// Registerer, of a program that serves metrics itself, gets the engine's as well
+	// while the engine is open, without those of the Go runtime and the process. Two engines
+	// need prometheus.WrapRegistererWith and a label. Default: GET /metrics has them alone.
+	Registerer prometheus.Registerer
+	// Tracer takes the spans of sampled orders; default: none are made. TraceRatio is the
+	// part of the orders that is sampled, above 0 and at most 1; default 0.01. All servers
+	// of a shop need the same ratio for whole traces.
+	Tracer     Tracer
+	TraceRatio float64
+	// Version is what the metrics say of the program; default: Sluice's version, as the
+	// program's build information has it.
+	Version string
 }
 
 // anyAudience accepts tokens for every audience, or for none.
@@ -167,7 +184,11 @@ func (c Config) withDefaults() Config {
 	c.Store = cmp.Or(c.Store, "sqlite:"+filepath.Join(c.DataDir, "store.db"))
 	c.Reconcile = cmp.Or(c.Reconcile, time.Minute)
 	c.TokenLife = cmp.Or(c.TokenLife, defaultTokenLife)
-	c.Log = cmp.Or(c.Log, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if c.Log == nil {
+		c.Verbosity = new(slog.LevelVar)
+		c.Verbosity.Set(slog.LevelWarn)
+		c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Verbosity}))
+	}
 	return c
 }
 

@@ -10,6 +10,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,12 +28,14 @@ import (
 	"github.com/sluicehq/sluice/internal/metrics"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/settle"
-	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
 // rememberStored is how long a server remembers accepted claims that are stored where
 // they were decided: a standby that takes the database's place may lack them.
 const rememberStored = time.Minute
+
+// maxBatch is how many claims one call of a ledger takes, unless its driver says.
+const maxBatch = 1000
 
 // Engine is a running Sluice. It is safe for concurrent use.
 type Engine struct {
@@ -45,9 +48,7 @@ type Engine struct {
 	who         who
 	eligibility eligibility
 
-	ledger    sluice.Ledger
-	replica   *redisledger.Replica // nil if there is none
-	store     sluice.Store
+	backends
 	board     *admission.Board
 	batcher   *admission.Batcher
 	gate      *admission.Gate
@@ -68,6 +69,7 @@ type Engine struct {
 	events    eventJobs
 
 	stop   context.CancelFunc
+	leave  func() // the program's metrics; nil: none were given
 	loops  sync.WaitGroup
 	closed sync.Once
 	err    error // of closing
@@ -123,16 +125,29 @@ func (e *Engine) open(ctx context.Context) (err error) {
 // compose wires the parts; nothing runs yet.
 func (e *Engine) compose() error {
 	counts := metrics.New(e.saleMetrics)
+	counts.Build(e.cfg.Version)
 	settled := newSettling(counts, e.store, func() int64 { return e.follower.rebuilder.Rebuilds() })
 	e.settling = settled
 	loader := settle.NewLoader(e.store, e.ledger)
 	e.control = settle.NewControl(e.store, e.ledger, loader)
-	atOnce := 0 // the default
-	if _, embedded := sqlitePath(e.cfg.Store); embedded {
-		atOnce = 4000 // what costs there is pages, and of two orders in one transaction more share theirs
+	way := counts.Way(admission.Stages())
+	traces, err := newTracing(&e.cfg, e.node, func(now time.Time) time.Time { return e.board.LedgerTime(now) })
+	if err != nil {
+		return err
+	}
+	var traced func(admission.Way) // nil: no traces
+	if traces != nil {
+		traced = traces.decided
+		counts.Traces(e.cfg.Tracer.Dropped)
 	}
 	e.pipeline = pipeline.New(e.ledger, e.store, pipeline.Options{
-		MaxClaims: atOnce, Abandoned: e.cfg.Abandoned,
+		MaxClaims: e.storeDriver.MaxOrders, Abandoned: e.cfg.Abandoned,
+		Transaction: func(entries []sluice.Entry, stored sluice.Stored, took time.Duration, err error) {
+			way.Transaction(entries, &stored, took, e.ledgerTime(), err)
+			if traces != nil {
+				traces.stored(entries, &stored, took, err)
+			}
+		},
 		Stored: func(_ sluice.SaleID, s sluice.Stored) { counts.Stored(s) },
 		SetAside: func(sale sluice.SaleID) {
 			settled.SetAside()
@@ -156,8 +171,9 @@ func (e *Engine) compose() error {
 		counts.Replica(e.board.ReplicaUp)
 	}
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
-		MaxQueue: e.cfg.Queue, MaxBatch: maxBatch(e.cfg.Ledger),
+		MaxQueue: e.cfg.Queue, MaxBatch: cmp.Or(e.ledgerDriver.MaxBatch, maxBatch),
 		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger, Permitter: e.ledger,
+		Took: way.Stage, Called: way.Called, Traced: traced,
 		Failed: func(sale sluice.SaleID, err error) {
 			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
 		},
@@ -210,13 +226,16 @@ func (e *Engine) compose() error {
 		return view != nil && !view.Archived()
 	}, e.saleMetrics, httpapi.ClaimCodes(), httpapi.RefusalReasons())
 	options := httpapi.Options{
+		TryWebhook:  e.events.try,
 		Base:        e.cfg.BasePath,
 		Eligibility: eligibility,
 		Proxies:     proxies,
-		Events:      httpapi.EventsOptions{Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress},
-		Origins:     e.cfg.CORSOrigins,
-		Refusing:    e.refuses,
-		Gate:        e.gate, Board: e.board, Control: e.control,
+		Events: httpapi.EventsOptions{
+			Streams: e.cfg.EventStreams, PerAddress: e.cfg.EventsPerAddress, Streamed: way.Streamed,
+		},
+		Origins:  e.cfg.CORSOrigins,
+		Refusing: e.refuses,
+		Gate:     e.gate, Board: e.board, Control: e.control,
 		Store: settle.NewOrders(e.store, settle.OrdersOptions{
 			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Log: e.cfg.Log,
 		}),
@@ -226,22 +245,25 @@ func (e *Engine) compose() error {
 		Replay:    e.follower.replay,
 		NewSaleID: admission.NewSaleID,
 		Reconcile: e.Reconcile,
-		Kinds:     api.Ready{Node: e.node, Ledger: kind(e.cfg.Ledger), Store: kind(e.cfg.Store)},
+		Kinds:     api.Ready{Node: e.node, Ledger: e.ledgerDriver.Kind, Store: e.storeDriver.Kind},
 		Buyers:    e.who.verifier,
 		Identify:  e.cfg.Identify,
 		Admins:    e.who.admins, AdminDecided: counts.AdminActions(),
 		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
-		Claims: e.claims,
+		Claims: e.claims, Timer: counts.Requests(httpapi.Patterns()), LogLevel: e.cfg.Verbosity,
 	}
 	options.Links = httpapi.Links{Login: e.cfg.Pages.LoginURL, Pay: e.cfg.Pages.PayURL}
-	if ledger, ok := e.ledger.(*redisledger.Ledger); ok {
-		options.LedgerRisks = func(ctx context.Context) ([]httpapi.LedgerRisk, error) { return ledgerRisks(ctx, ledger) }
+	if _, ok := sluice.As[sluice.RiskyLedger](e.ledger); ok {
+		options.LedgerRisks = e.risks
 	}
 	if e.attendance = newAttendance(e.ledger, &e.cfg); e.attendance != nil {
 		options.Confirmed, options.Attended = e.attendance.ledger.Confirmed, e.attendance.now
 	}
 	e.server = httpapi.New(options)
-	return nil
+	if e.cfg.Registerer != nil { // all that it reads is there
+		e.leave, err = counts.Join(e.cfg.Registerer)
+	}
+	return err
 }
 
 // start reads what there is and starts the loops.
@@ -400,6 +422,9 @@ func (e *Engine) Close(ctx context.Context) error {
 func (e *Engine) release() {
 	e.stop()
 	e.loops.Wait()
+	if e.leave != nil {
+		e.leave()
+	}
 	e.who.close()
 	e.eligibility.close()
 	if e.ledger != nil { // before the store, which it may be in

@@ -141,7 +141,8 @@ func (f *floods) request(ctx context.Context, pattern string) (*http.Request, er
 	}
 	path = strings.NewReplacer("{$}", "", "{sale}", string(f.sale), "{order}",
 		string(f.sale.Order(fmt.Sprintf("%032x", n))),
-		"{list}", "allow", "{id}", fmt.Sprint(n), "{webhook}", "wh-1", "{build}", "x", "{file}", "x.js").Replace(path)
+		"{list}", "allow", "{profile}", "cpu",
+		"{id}", fmt.Sprint(n), "{webhook}", "wh-1", "{build}", "x", "{file}", "x.js").Replace(path)
 	body := ""
 	if method == http.MethodPost && strings.HasSuffix(path, "/orders") {
 		body = `{"quantity":1}`

@@ -241,6 +241,12 @@ func (j *eventJobs) compose(e *Engine, counts *metrics.Metrics) {
 	})
 }
 
+// try posts a body to a webhook once.
+func (j *eventJobs) try(ctx context.Context, w *sluice.Webhook, id string, body []byte) (int, error) {
+	answer, err := j.sender.Try(ctx, w, id, body)
+	return answer.Status, err
+}
+
 // encodeEvent is the body of a webhook: the event as the feed has it.
 func encodeEvent(e *sluice.Event) ([]byte, error) { return json.Marshal(httpapi.EventMessage(e)) }
 
@@ -258,7 +264,7 @@ func (j *eventJobs) start(ctx context.Context, e *Engine) {
 // without a key they keep the secrets in clear, which is warned of.
 func (e *Engine) sealWebhooks(ctx context.Context) (err error) {
 	key := e.cfg.WebhookKey
-	if _, own := sqlitePath(e.cfg.Store); own {
+	if e.storeDriver.Own {
 		if key, err = e.folder.secret(key, "webhook.key"); err != nil {
 			return err
 		}

@@ -1,9 +1,9 @@
-// Command embed is a shop with Sluice inside: one process, no other server. Run it, open
-// http://127.0.0.1:8080/login?as=ann, and buy.
+// Command embed is a shop with Sluice inside. Run it, open http://127.0.0.1:8080/login?as=ann, and buy.
 package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log"
 	"net/http"
@@ -17,44 +17,47 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	e, err := engine.Open(ctx, engine.Config{DataDir: "./shop-data", BasePath: "/flash", Identify: visitor})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer e.Close(context.Background())
-
-	sale := sluice.NewSale(100)
-	sale.ID, sale.SKU, sale.Title = "phone", "PHONE-1", "A phone"
-	sale.Price, sale.MaxPerBuyer, sale.OpensAt = sluice.Money{Amount: 99900, Currency: "CNY"}, 1, time.Now()
+	e := must(engine.Open(ctx, engine.Config{DataDir: "./shop-data", BasePath: "/flash", Identify: visitor}))
+	sale := sluice.NewSale(1000)
+	sale.ID, sale.SKU, sale.Title, sale.OpensAt = "phone", "PHONE-1", "A phone", time.Now()
+	sale.Price, sale.MaxPerBuyer = sluice.Money{Amount: 99900, Currency: "CNY"}, 1
 	if _, err := e.Control().Create(ctx, sale); err != nil && !errors.Is(err, sluice.ErrSaleExists) {
 		log.Fatal(err)
 	}
-	go func() { // a real shop keeps the id of the last event, and goes on after it
-		for event, err := range e.Events(ctx, "") {
-			log.Println(event.Type, event.Order.ID, event.Order.Buyer, err)
+	db := must(sql.Open("sqlite", "shop.db?_pragma=busy_timeout(5000)")) // the shop's own database
+	must(db.Exec("CREATE TABLE IF NOT EXISTS heard (event TEXT UNIQUE, type TEXT, order_id TEXT)"))
+	go func() {
+		var last string // the last event that the shop has kept: after a restart it goes on there
+		_ = db.QueryRow("SELECT event FROM heard ORDER BY rowid DESC LIMIT 1").Scan(&last)
+		for event, err := range e.Events(ctx, last) {
+			if log.Println(event.Type, event.Order.ID, err); err == nil {
+				must(db.Exec("INSERT OR IGNORE INTO heard VALUES (?, ?, ?)", event.ID(), event.Type, event.Order.ID))
+			}
 		}
 	}()
-
-	http.Handle("/flash/", e.PublicHandler()) // beside the shop's own pages
-	http.HandleFunc("/login", func(w http.ResponseWriter, r *http.Request) {
+	mux := http.NewServeMux() // the shop's own pages
+	mux.Handle("/flash/", e.PublicHandler())
+	mux.HandleFunc("/login", func(w http.ResponseWriter, r *http.Request) { // a real shop signs its cookies
 		http.SetCookie(w, &http.Cookie{Name: "visitor", Value: r.FormValue("as"), Path: "/", HttpOnly: true})
 		http.Redirect(w, r, "/flash/s/phone", http.StatusSeeOther)
 	})
-	server := e.NewServer() // with its limits of time and connections
-	server.Addr, server.Handler = "127.0.0.1:8080", http.DefaultServeMux
-	done := make(chan error)
-	context.AfterFunc(ctx, func() { done <- server.Shutdown(context.Background()) })
-	log.Println(server.ListenAndServe())
-	stop()
-	<-done
+	server := e.NewServer() // with limits of time and connections
+	server.Addr, server.Handler = "127.0.0.1:8080", mux
+	go func() { log.Println(server.ListenAndServe()); stop() }()
+	<-ctx.Done()
+	log.Println(server.Shutdown(context.Background()), e.Close(context.Background())) // it stores what was accepted
 }
 
-// visitor is who is signed in to the shop. A real one signs its cookies.
-func visitor(r *http.Request) (sluice.BuyerID, error) {
-	cookie, err := r.Cookie("visitor")
-	if err != nil {
-		return "", nil
+func visitor(r *http.Request) (buyer sluice.BuyerID, _ error) {
+	if cookie, err := r.Cookie("visitor"); err == nil {
+		buyer = sluice.BuyerID(cookie.Value)
 	}
-	return sluice.BuyerID(cookie.Value), nil
+	return buyer, nil // "": they have not signed in
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
 }
