@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -56,8 +57,12 @@ func (c *Client) CreateSale(ctx context.Context, sale api.CreateSale) (api.Admin
 
 // AdminSales returns all sales, by opening time.
 func (c *Client) AdminSales(ctx context.Context) ([]api.AdminSale, error) {
-	list, err := get[api.AdminSaleList](ctx, c, "/v1/admin/sales")
-	return list.Sales, err
+	sales, err := collect(func(cursor string) ([]api.AdminSale, string, error) {
+		page, err := get[api.AdminSaleList](ctx, c, "/v1/admin/sales"+query("cursor", cursor))
+		return page.Sales, page.NextCursor, err
+	})
+	slices.SortStableFunc(sales, func(a, b api.AdminSale) int { return a.OpensAt.Compare(b.OpensAt.Time) })
+	return sales, err
 }
 
 // AdminSale returns a sale as its merchant sees it.

@@ -195,6 +195,21 @@ func query(pairs ...string) string {
 	return "?" + q.Encode()
 }
 
+// collect reads a list page by page, each from the cursor of the one before on. It is never
+// nil, which would be no list in JSON.
+func collect[T any](page func(cursor string) (items []T, next string, err error)) (all []T, err error) {
+	all = []T{}
+	for cursor := ""; ; {
+		var items []T
+		if items, cursor, err = page(cursor); err != nil {
+			return nil, err
+		}
+		if all = append(all, items...); cursor == "" {
+			return all, nil
+		}
+	}
+}
+
 // positive is a number of a query; empty: the server's own.
 func positive(n int) string {
 	if n <= 0 {

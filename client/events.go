@@ -35,8 +35,10 @@ func (c *Client) CreateWebhook(ctx context.Context, w api.CreateWebhook) (api.We
 
 // Webhooks returns all of them, by creation.
 func (c *Client) Webhooks(ctx context.Context) ([]api.Webhook, error) {
-	list, err := get[api.WebhookList](ctx, c, webhooksPath)
-	return list.Webhooks, err
+	return collect(func(cursor string) ([]api.Webhook, string, error) {
+		page, err := get[api.WebhookList](ctx, c, webhooksPath+query("cursor", cursor))
+		return page.Webhooks, page.NextCursor, err
+	})
 }
 
 // Webhook returns one.
@@ -68,11 +70,17 @@ func (c *Client) ReplayWebhook(ctx context.Context, id sluice.WebhookID, r api.R
 	return replayed.Replayed, err
 }
 
+// TestWebhook posts a message of the type webhook.test to a webhook, once, and returns
+// what came of it.
+func (c *Client) TestWebhook(ctx context.Context, id sluice.WebhookID) (api.WebhookTested, error) {
+	return post[api.WebhookTested](ctx, c, webhookPath(id)+"/test", nil)
+}
+
 // Deliveries returns a page of what has not reached a webhook: in this state, or
-// in any if it is empty; after the page's Next. 0 is the server's limit.
-func (c *Client) Deliveries(ctx context.Context, id sluice.WebhookID, state sluice.DeliveryState, after string,
+// in any if it is empty; from the page's NextCursor on. 0 is the server's limit.
+func (c *Client) Deliveries(ctx context.Context, id sluice.WebhookID, state sluice.DeliveryState, cursor string,
 	limit int,
 ) (api.DeliveryPage, error) {
-	q := query("state", string(state), "after", after, "limit", positive(limit))
+	q := query("state", string(state), "cursor", cursor, "limit", positive(limit))
 	return get[api.DeliveryPage](ctx, c, webhookPath(id)+"/deliveries"+q)
 }

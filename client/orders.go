@@ -108,10 +108,21 @@ func (c *Client) AdminOrders(ctx context.Context, filter sluice.OrderFilter) (ap
 // and holds one page of them at a time; the filter's limit is a page's size,
 // by default the largest. After an error it ends.
 func (c *Client) AllAdminOrders(ctx context.Context, filter sluice.OrderFilter) iter.Seq2[api.Order, error] {
+	return allOrders(ctx, filter, c.AdminOrders)
+}
+
+// AllOrders is AllAdminOrders for the orders of the buyer of the client's token.
+func (c *Client) AllOrders(ctx context.Context, filter sluice.OrderFilter) iter.Seq2[api.Order, error] {
+	return allOrders(ctx, filter, c.Orders)
+}
+
+func allOrders(ctx context.Context, filter sluice.OrderFilter,
+	ask func(context.Context, sluice.OrderFilter) (api.OrderPage, error),
+) iter.Seq2[api.Order, error] {
 	filter.Limit = cmp.Or(filter.Limit, sluice.MaxPage)
 	return func(yield func(api.Order, error) bool) {
 		for {
-			page, err := c.AdminOrders(ctx, filter)
+			page, err := ask(ctx, filter)
 			if err != nil {
 				yield(api.Order{}, err)
 				return
@@ -139,8 +150,10 @@ func deadLetterPath(id int64) string { return "/v1/admin/dead-letters/" + strcon
 // DeadLetters returns the journal entries that could not be stored and are not
 // resolved, oldest first: of one sale, or of all when it is empty.
 func (c *Client) DeadLetters(ctx context.Context, sale sluice.SaleID) ([]api.DeadLetter, error) {
-	list, err := get[api.DeadLetterList](ctx, c, "/v1/admin/dead-letters"+query("sale", string(sale)))
-	return list.DeadLetters, err
+	return collect(func(cursor string) ([]api.DeadLetter, string, error) {
+		page, err := get[api.DeadLetterList](ctx, c, "/v1/admin/dead-letters"+query("sale", string(sale), "cursor", cursor))
+		return page.DeadLetters, page.NextCursor, err
+	})
 }
 
 // DeadLetter returns one, also when it has been dealt with.

@@ -124,6 +124,11 @@ func pause(ctx context.Context, n int, err error) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 		return false
 	}
+	return pauseFor(ctx, wait)
+}
+
+// pauseFor waits; false when the context ends first.
+func pauseFor(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
