@@ -66,17 +66,31 @@ func saleFlag(cmd *cobra.Command, sale *sluice.SaleID, help string) *cobra.Comma
 // saleOrAll lets a command take one SALE, as an argument or by --sale, or none for all.
 func saleOrAll(cmd *cobra.Command, sale *sluice.SaleID) *cobra.Command {
 	cmd.Use += " [SALE]"
+	return saleArgument(cmd, sale, "only this `SALE` (default: all)", false)
+}
+
+// oneSale lets a command take a SALE, as an argument or by --sale.
+func oneSale(cmd *cobra.Command, sale *sluice.SaleID, help string) *cobra.Command {
+	cmd.Use += " SALE"
+	return saleArgument(cmd, sale, help, true)
+}
+
+func saleArgument(cmd *cobra.Command, sale *sluice.SaleID, help string, needed bool) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		flag := cmd.Flags().Changed("sale")
+		if len(args) == 0 && (flag || !needed) {
 			return nil
 		}
-		if cmd.Flags().Changed("sale") {
+		if flag {
 			return usage(errors.New("want SALE or --sale, not both"))
 		}
+		if err := exactly("SALE")(cmd, args); err != nil {
+			return err
+		}
 		*sale = sluice.SaleID(args[0])
-		return exactly("SALE")(cmd, args)
+		return nil
 	}
-	return saleFlag(cmd, sale, "only this `SALE` (default: all)")
+	return saleFlag(cmd, sale, help)
 }
 
 // saleFilter adds --sale, which may be empty, to a list.

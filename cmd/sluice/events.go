@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -128,7 +129,7 @@ func (a *app) webhookCommand() *cobra.Command {
 		verb(a, "show ID", "Show one", (*client.Client).Webhook, a.printWebhook),
 		verb(a, "enable ID", "Let a disabled one go on where it was", (*client.Client).EnableWebhook, a.printWebhook),
 		verb(a, "disable ID", "Stop one; its events wait", (*client.Client).DisableWebhook, a.printWebhook),
-		a.webhookDelete(), a.webhookDeliveries(), a.webhookReplay())
+		a.webhookDelete(), a.webhookDeliveries(), a.webhookReplay(), a.webhookTest())
 }
 
 func (a *app) webhookCreate() *cobra.Command {
@@ -208,16 +209,16 @@ func (a *app) webhookDelete() *cobra.Command {
 }
 
 func (a *app) webhookDeliveries() *cobra.Command {
-	var state, after string
+	var state, cursor string
 	var limit int
 	cmd := &cobra.Command{
 		Use: "deliveries ID", Short: "List the events that have not reached one", Args: exactly("ID"),
 	}
 	cmd.Flags().StringVar(&state, "state", "", "only in this `STATE`: pending or failed")
-	cmd.Flags().StringVar(&after, "after", "", "the `NEXT` of the page before")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "go on at this `CURSOR`, which the page before gave")
 	pageFlag(cmd, &limit, "at most `N`")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
-		page, err := c.Deliveries(ctx, sluice.WebhookID(args[0]), sluice.DeliveryState(state), after, limit)
+		page, err := c.Deliveries(ctx, sluice.WebhookID(args[0]), sluice.DeliveryState(state), cursor, limit)
 		if err != nil {
 			return err
 		}
@@ -227,11 +228,29 @@ func (a *app) webhookDeliveries() *cobra.Command {
 				d.EventID, d.Subject, string(d.State), fmt.Sprint(d.Attempts), timeOrNone(d.NextAt), d.LastError,
 			}
 		})
-		if page.Next != "" {
-			a.say("more: --after %s", page.Next)
-		}
+		a.sayMore(page.NextCursor)
 		return err
 	})
+}
+
+func (a *app) webhookTest() *cobra.Command {
+	cmd := verb(a, "test ID", "Post a message to one, to see whether it arrives", (*client.Client).TestWebhook,
+		func(t api.WebhookTested) error {
+			err := a.printRecord(t, [][2]string{
+				{"message", t.EventID},
+				{"answer", strconv.Itoa(t.Status)},
+				{"took", fmt.Sprintf("%d ms", t.TookMS)},
+			})
+			if err == nil && !t.Delivered {
+				err = fmt.Errorf("the test was not delivered: %s", clean(t.Error))
+			}
+			return err
+		})
+	cmd.Long = "Posts a signed message of the type webhook.test, once, also to a disabled one, and\n" +
+		"prints the answer. Its events go on as before. A receiver answers 200 to types that\n" +
+		"it does not know."
+	cmd.Example = "  sluice webhook test wh_0123"
+	return cmd
 }
 
 func (a *app) webhookReplay() *cobra.Command {

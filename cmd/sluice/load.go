@@ -35,7 +35,7 @@ func (a *app) loadCommand() *cobra.Command {
 	var g goals
 	var tokens, promises string
 	cmd := &cobra.Command{
-		Use: "load --sale SALE", Short: "Let a crowd rush a sale over HTTP, and measure", Args: exactly(),
+		Use: "load", Short: "Let a crowd rush a sale over HTTP, and measure",
 		Long: "It buys for real: the orders that it gets are orders like any other, and their\n" +
 			"units are gone. Rehearse on a copy of the sale, made under another id.\n\n" +
 			"Every buyer tries once, a share of them twice. Without --rate each connection\n" +
@@ -62,7 +62,7 @@ func (a *app) loadCommand() *cobra.Command {
 		}),
 	}
 	fl := cmd.Flags()
-	needs(saleFlag(cmd, &o.Sale, "the `SALE` to rush"), "sale")
+	oneSale(cmd, &o.Sale, "the `SALE` to rush")
 	crowdFlags(cmd, &o, 10_000)
 	fl.Float64Var(&o.Rate, "rate", 0, "tries a second, open loop (default: as fast as answers come)")
 	fl.DurationVar(&o.Duration, "duration", 0, "how long; the crowd comes round again until then (default: once)")

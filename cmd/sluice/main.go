@@ -21,6 +21,9 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/config"
+	_ "github.com/sluicehq/sluice/ledger/redisledger" // the drivers of the URLs that sluice takes
+	_ "github.com/sluicehq/sluice/store/mysqlstore"
+	_ "github.com/sluicehq/sluice/store/pgstore"
 )
 
 func main() {
@@ -161,6 +164,7 @@ func (a *app) root() *cobra.Command {
 		group(completion)
 	}
 	strict(root)
+	exemplify(root)
 	a.complete(root)
 	return root
 }

@@ -106,6 +106,9 @@ func TestHelp(t *testing.T) {
 		if cmd.Name() == "completion" || cmd.Name() == "help" {
 			return
 		}
+		if !cmd.HasSubCommands() && cmd.Example == "" {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
 		path := strings.Fields(cmd.CommandPath())[1:]
 		all.WriteString("$ " + strings.Join(append([]string{"sluice"}, path...), " ") + " --help\n")
 		all.WriteString(ok(t, nil, append(path, "--help")...) + "\n")
@@ -172,13 +175,13 @@ func TestUsageIsExit1(t *testing.T) {
 		{[]string{"dead-letter", "show"}, "", "sluice: dead-letter show: ID is missing"},
 		{[]string{"sale", "restock", "phone"}, "", "--delta: want a number of units, not 0"},
 		{[]string{"sale", "restock", "S!", "--delta", "1"}, "", `sale id "S!"`},
-		{[]string{"rebuild"}, "", "sluice: --sale is missing\n"},
+		{[]string{"rebuild"}, "", "SALE is missing; see"},
 		{[]string{"dead-letter", "lst"}, "", "did you mean list?"},
 		{[]string{"token", "--buyer", "b", "--data-dir", "/nowhere"}, "", "no buyer secret: set SLUICE_BUYER_SECRET"},
 		{[]string{"token"}, "SLUICE_BUYER_SECRET=s", "sluice: --buyer is missing\n"},
 		{[]string{"token", "--buyer", "b", "--ttl", "-1s"}, "SLUICE_BUYER_SECRET=s", "--ttl: want a time to live above 0"},
 		{[]string{"sale", "check", "s", "--token", ""}, "", "sluice: --token is empty\n"}, // $TOKEN, which was not set
-		{[]string{"load"}, "SLUICE_BUYER_SECRET=s", "sluice: --sale is missing\n"},
+		{[]string{"load"}, "SLUICE_BUYER_SECRET=s", "SALE is missing; see"},
 		{[]string{"token", "--buyer", ""}, "SLUICE_BUYER_SECRET=s", "--buyer: buyer id of 0 bytes"},
 		{[]string{"load", "--sale", "S"}, "SLUICE_BUYER_SECRET=s", `--sale: sale id "S"`},
 		{[]string{"load", "--sale", "s", "--tokens", "/nowhere"}, "", "/nowhere: no such file"},

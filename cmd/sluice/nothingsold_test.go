@@ -119,10 +119,15 @@ func TestNothingIsSold(t *testing.T) {
 					t.Errorf("sale show does not say whether buyers come:\n%s", shown)
 				}
 			}
+			first := !strings.HasPrefix(got.out[strings.Index(got.out, "\n")+1:], "fail")
 			for _, cause := range quoted.FindAllStringSubmatch(cells[2], -1) {
 				if !strings.Contains(got.out, cause[1]) {
 					t.Errorf("%v does not name %q:\n%s", words, cause[1], got.out)
 				}
+				first = first || strings.Contains(strings.Split(got.out, "\n")[1], cause[1])
+			}
+			if !first {
+				t.Errorf("%v does not begin with the cause:\n%s", words, got.out)
 			}
 		})
 	}
@@ -197,4 +202,25 @@ func (f *fault) claim(t *testing.T, s *running, token string, n int) int {
 	}
 	_ = response.Body.Close()
 	return response.StatusCode
+}
+
+// The Chinese page has the same commands, and the same causes that they show.
+func TestNothingIsSoldInChinese(t *testing.T) {
+	cells := func(file, heading string) (all []string) {
+		text, err := os.ReadFile("../../docs/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, section, _ := strings.Cut(string(text), "\n## "+heading+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		row := regexp.MustCompile("(?m)^\\| [^|]+ \\| (`sluice[^|]+ \\| [^|]+) \\|")
+		for _, row := range row.FindAllStringSubmatch(section, -1) {
+			all = append(all, row[1])
+		}
+		return all
+	}
+	english, chinese := cells("operating.md", "Nothing is sold"), cells("operating.zh-CN.md", "什么都没卖出去")
+	if len(english) != len(faults) || !slices.Equal(english, chinese) {
+		t.Errorf("in English\n%s\nin Chinese\n%s", strings.Join(english, "\n"), strings.Join(chinese, "\n"))
+	}
 }

@@ -74,8 +74,9 @@ func TestOutput(t *testing.T) {
 		Risk: &sluice.Risk{URL: "https://risk.example/check", TimeoutMS: 300, OnFailure: sluice.Deny},
 	}
 	section("sale that asks much of its buyers", func() { _ = a.printSale(asking) })
-	asking.Visibility, asking.Availability = sluice.Hidden, sluice.Some
-	section("sale that buyers do not find", func() { _ = a.printSale(asking) })
+	asking.Visibility, asking.Availability, asking.State, asking.Paused = sluice.Hidden, sluice.Some, sluice.StateUpcoming,
+		true
+	section("sale that is paused, and that buyers do not find", func() { _ = a.printSale(asking) })
 	hostile := sampleSale
 	hostile.Title = "\x1b[2Jgone\r\n"
 	section("hostile title", func() { a.printFields([][2]string{{"title", clean(hostile.Title)}}) })

@@ -59,11 +59,20 @@ func (a *app) saleList() *cobra.Command {
 		headers := []string{"SALE", "STATE", ">TOTAL", ">TAKEN", ">AVAILABLE", "OPENS", "TITLE"}
 		return printList(a, api.AdminSaleList{Sales: sales}, headers, sales, func(s *api.AdminSale) []string {
 			return []string{
-				string(s.ID), string(s.State), limit(s.Total), figures.Thousands(s.Taken), available(s.Sale),
+				string(s.ID), stateOf(s), limit(s.Total), figures.Thousands(s.Taken), available(s.Sale),
 				s.OpensAt.String(), s.Title,
 			}
 		})
 	})
+}
+
+// stateOf is the state of a sale, and the pause that it does not show: of a sale that
+// has not opened yet, say, after a server died in a change of its opening.
+func stateOf(s *api.AdminSale) string {
+	if s.Paused && s.State != sluice.StatePaused && s.State != sluice.StateClosed {
+		return string(s.State) + ", paused"
+	}
+	return string(s.State)
 }
 
 // available is "unknown" while the server does not know.
@@ -75,7 +84,7 @@ func available(s api.Sale) string {
 }
 
 func (a *app) printSale(s api.AdminSale) error {
-	closes, listPrice, state, taken := "never", "", string(s.State), figures.Thousands(s.Taken)
+	closes, listPrice, state, taken := "never", "", stateOf(&s), figures.Thousands(s.Taken)
 	if s.ArchivedAt != nil {
 		state, taken = fmt.Sprintf("%s, archived %s", s.State, s.ArchivedAt), "" // by the ledger, which has forgotten it
 	}
@@ -329,13 +338,13 @@ func awaitRebuilt(ctx context.Context, c *client.Client, before api.AdminSale) (
 func (a *app) rebuildCommand() *cobra.Command {
 	var sale sluice.SaleID
 	cmd := &cobra.Command{
-		Use: "rebuild --sale SALE", Short: "Load a sale into its ledger again, after a loss", Args: exactly(),
+		Use: "rebuild", Short: "Load a sale into its ledger again, after a loss",
 		Long: "Fences the sale, gathers what the servers and the journal still know of it, and loads\n" +
 			"it into the ledger under a new epoch. Servers do so by themselves when they find that\n" +
 			"a ledger has lost data; meanwhile buyers get \"unavailable\". Ends when the sale is on\n" +
 			"again, and with an error if it is still fenced after a minute.",
 	}
-	needs(saleFlag(cmd, &sale, "the `SALE` to rebuild"), "sale")
+	oneSale(cmd, &sale, "the `SALE` to rebuild")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		rebuilt, err := c.RebuildSale(ctx, sale)
 		if err != nil {

@@ -115,21 +115,24 @@ func (r *saleReport) compare(answers []api.SaleCheck) {
 		return
 	}
 	asked := map[string]bool{}
-	differ := func(what string, of func(*api.SaleCheck) string) {
+	differ := func(status api.CheckStatus, what string, of func(*api.SaleCheck) string) {
 		var all []string
 		for i := range answers {
 			all = append(all, of(&answers[i]))
 		}
 		slices.Sort(all)
 		if all = slices.Compact(all); len(all) > 1 {
-			r.say("", "servers", api.CheckFail, "they differ in %s: %s", what, strings.Join(all, ", "))
+			r.say("", "servers", status, "they differ in %s: %s", what, strings.Join(all, ", "))
 		}
 	}
 	for i := range answers {
 		asked[answers[i].Node] = true
 	}
-	differ("the secret of tickets (set ticket_secret)", func(c *api.SaleCheck) string { return c.TicketKey })
-	differ("the load of the sale (a moment later they may agree)", func(c *api.SaleCheck) string {
+	r.settings(answers, differ)
+	differ(api.CheckFail, "the secret of tickets (set ticket_secret)", func(c *api.SaleCheck) string {
+		return c.TicketKey
+	})
+	differ(api.CheckFail, "the load of the sale (a moment later they may agree)", func(c *api.SaleCheck) string {
 		return fmt.Sprintf("epoch %d, terms %d", c.Epoch, c.Terms)
 	})
 	var missing []string
@@ -146,6 +149,28 @@ func (r *saleReport) compare(answers []api.SaleCheck) {
 	}
 }
 
+// settings compares those that all servers need alike, of servers that say theirs. With
+// other proxies or origins some buyers may be refused; with any other one, all are on some
+// servers, or they have their limits twice.
+func (r *saleReport) settings(answers []api.SaleCheck,
+	differ func(api.CheckStatus, string, func(*api.SaleCheck) string),
+) {
+	for _, a := range answers {
+		if len(a.Settings) != len(answers[0].Settings) {
+			return // of an older version
+		}
+	}
+	for i, setting := range answers[0].Settings {
+		status := api.CheckFail
+		if setting.Name == "trusted_proxies" || setting.Name == "cors_origins" {
+			status = api.CheckWarn
+		}
+		differ(status, "the setting "+setting.Name, func(c *api.SaleCheck) string {
+			return cmp.Or(c.Settings[i].Value, "none")
+		})
+	}
+}
+
 func (r *saleReport) sum() {
 	r.Status = api.CheckOK
 	for _, c := range r.Checks {
@@ -158,9 +183,13 @@ func (r *saleReport) sum() {
 func (a *app) printSaleReport(r *saleReport) error {
 	headers := []string{"STATUS", "SERVER", "CHECK", "DETAIL", "WHERE", "RIGHT"}
 	worst := []api.CheckStatus{api.CheckFail, api.CheckWarn, api.CheckOK}
-	slices.SortStableFunc(r.Checks, func(a, b serverCheck) int {
-		return cmp.Compare(slices.Index(worst, a.Status), slices.Index(worst, b.Status))
-	})
+	place := func(c *serverCheck) int { // what was counted may be the consequence of what was found
+		if c.Name == "claims" {
+			return 2*slices.Index(worst, c.Status) + 1
+		}
+		return 2 * slices.Index(worst, c.Status)
+	}
+	slices.SortStableFunc(r.Checks, func(a, b serverCheck) int { return cmp.Compare(place(&a), place(&b)) })
 	err := printList(a, r, headers, r.Checks, func(c *serverCheck) []string {
 		return []string{string(c.Status), cmp.Or(c.Server, "all"), c.Name, c.Detail, c.Where, c.Right}
 	})

@@ -113,3 +113,44 @@ func TestSaleCheckCompares(t *testing.T) {
 		})
 	}
 }
+
+// Servers of one shop that are set differently refuse each other's buyers, or let them have
+// their limits twice: what differs is named.
+func TestServersThatDiffer(t *testing.T) {
+	one := func(node string, with ...api.SharedSetting) api.SaleCheck {
+		return api.SaleCheck{Node: node, LiveNodes: []string{"a", "b"}, Settings: with}
+	}
+	secret, proxies := api.SharedSetting{Name: "buyer_secret", Value: "0a"}, api.SharedSetting{Name: "trusted_proxies"}
+	another, named := secret, proxies
+	another.Value, named.Value = "0b", "[10.0.0.0/8]"
+	for name, c := range map[string]struct {
+		answers []api.SaleCheck
+		want    api.CheckStatus
+		text    string
+	}{
+		"alike": {[]api.SaleCheck{one("a", secret, proxies), one("b", secret, proxies)}, api.CheckOK, ""},
+		"another secret": {
+			[]api.SaleCheck{one("a", secret, proxies), one("b", another, proxies)},
+			api.CheckFail,
+			"buyer_secret: 0a, 0b",
+		},
+		"other proxies": {
+			[]api.SaleCheck{one("a", secret, proxies), one("b", secret, named)},
+			api.CheckWarn,
+			"trusted_proxies: [10.0.0.0/8], none",
+		},
+		"an older one": {[]api.SaleCheck{one("a", secret, proxies), one("b")}, api.CheckOK, ""},
+	} {
+		r := saleReport{}
+		r.compare(c.answers)
+		said := ""
+		for _, check := range r.Checks {
+			if check.Status != api.CheckOK {
+				said += check.Detail
+			}
+		}
+		if r.Status != c.want || !strings.Contains(said, c.text) || c.text == "" && said != "" {
+			t.Errorf("%s: %s, %q; want %s, %q", name, r.Status, said, c.want, c.text)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/otlp"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -50,7 +52,16 @@ func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) e
 			return fmt.Errorf("ready file: %w", err)
 		}
 	}
-	s, err := startServer(ctx, engineConfig(c, log), addresses{public: c.Listen, admin: c.AdminListen, secure: secure})
+	cfg := engineConfig(c, log)
+	if c.TraceEndpoint != "" {
+		traces, err := otlp.New(c.TraceEndpoint, cfg.Version, log)
+		if err != nil {
+			return err
+		}
+		defer traces.Close()
+		cfg.Tracer = traces
+	}
+	s, err := startServer(ctx, cfg, addresses{public: c.Listen, admin: c.AdminListen, secure: secure})
 	if err != nil {
 		return err
 	}
@@ -138,11 +149,11 @@ func (a *app) link(url string) string {
 	return lipgloss.NewStyle().Underline(true).Hyperlink(url).Render(url)
 }
 
-// newLogger writes the log, on stderr.
+// newLogger writes the log, on stderr; the engine may change its level.
 func newLogger(w io.Writer, c *config.Config) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.LogLevel)) // the settings are valid
-	o := &slog.HandlerOptions{Level: level}
+	c.Verbosity = cmp.Or(c.Verbosity, new(slog.LevelVar))
+	_ = c.Verbosity.UnmarshalText([]byte(c.LogLevel)) // the settings are valid
+	o := &slog.HandlerOptions{Level: c.Verbosity}
 	if c.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
@@ -253,7 +264,7 @@ func reachable(addr net.Addr, secure bool) string {
 // engineConfig is the configuration of the server's engine.
 func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 	cfg := c.Config
-	cfg.Log = log
+	cfg.Log, cfg.Version = log, buildVersion().Version
 	return cfg
 }
 

@@ -2,23 +2,33 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
 )
 
 // Events and webhooks as an operator types them, against a real server.
 func TestEventsByHand(t *testing.T) {
 	s := serve(t)
 	got := make(chan string, 100)
+	var secret atomic.Pointer[string]
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.Header.Get("webhook-signature"), "v1,") {
-			got <- r.Header.Get("webhook-id")
+		body, _ := io.ReadAll(r.Body)
+		for secret.Load() == nil {
+			time.Sleep(time.Millisecond)
 		}
+		event, err := client.VerifyWebhook(*secret.Load(), r.Header, body)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- event.ID
 	}))
 	defer receiver.Close()
 	receive := func() string {
@@ -34,6 +44,7 @@ func TestEventsByHand(t *testing.T) {
 	made := okJSON[api.Webhook](t, s.env, "webhook", "create", receiver.URL, "--types", "sale.created,sale.updated",
 		"--description", "shop")
 	id := string(made.ID)
+	secret.Store(&made.Secret)
 	if !strings.HasPrefix(made.Secret, "whsec_") || made.Status != api.WebhookActive || len(made.Types) != 2 {
 		t.Errorf("%+v", made)
 	}
@@ -69,8 +80,12 @@ func TestEventsByHand(t *testing.T) {
 		strings.Contains(text, made.Secret) {
 		t.Errorf("show:\n%s", text)
 	}
-	if page := okJSON[api.DeliveryPage](t, s.env, "webhook", "deliveries", id); page.Next != "" {
+	if page := okJSON[api.DeliveryPage](t, s.env, "webhook", "deliveries", id); page.NextCursor != "" {
 		t.Errorf("%+v", page)
+	}
+	if tested := okJSON[api.WebhookTested](t, s.env, "webhook", "test", id); !tested.Delivered || tested.Status != 200 ||
+		receive() != tested.EventID {
+		t.Errorf("%+v", tested)
 	}
 	if list := okJSON[api.WebhookList](t, s.env, "webhook", "list"); len(list.Webhooks) != 1 {
 		t.Errorf("%+v", list)
