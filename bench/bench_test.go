@@ -102,7 +102,8 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 		names[growthName(l.name)] = true
 	}
 	for _, name := range []string{
-		bareRefusalName, soldOutName, firstVisitName, bareOrderName, bareSaleName, readName, bareSameName, unchangedName,
+		bareRefusalName, readingName, verifyingName, soldOutName, firstVisitName, bareOrderName, bareSaleName, readName,
+		bareSameName, unchangedName,
 		bareRowsName, drainEachName, drainManyName, startName, idleName,
 	} {
 		names[name] = true
@@ -310,7 +311,8 @@ func TestLatency(t *testing.T) {
 	rep := turns(t, "latency", o)
 	for _, b := range backends {
 		s := rep.side(latencyName(b.name))
-		if s.Also[p99At(1000)] <= 0 || s.Also[overFloor(5000)] <= 0 || len(s.Series["p99"]) < 3 {
+		if s.Also[p99At(1000)] <= 0 || s.Also[overFloor(5000)] <= 0 || s.Also[overBareStore(5000)] <= 0 ||
+			len(s.Series["p99"]) < 3 {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -34,7 +34,10 @@ func openDurableGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	g := &durableGroup{httpGroup: h, database: d}
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
 	sides := []side{
-		{name: bareOrderName, does: "net/http, the answer to an accepted order as a constant" + client, run: g.bare(order)},
+		{
+			name: bareOrderName, does: "net/http, the answer to an accepted order as a constant" + client,
+			run: g.bare(serveConfig{Constant: order}),
+		},
 	}
 	for _, b := range backends {
 		sides = append(sides, side{

@@ -13,6 +13,8 @@ import (
 
 const (
 	bareRefusalName = "bare handler, constant 409"
+	readingName     = "handler with timeouts that decodes the body, constant 409"
+	verifyingName   = "the same that also verifies the token, constant 409"
 	soldOutName     = "sold out over HTTP, buyers come again"
 	firstVisitName  = "sold out over HTTP, every buyer new"
 	bareOrderName   = "bare handler, constant 202"
@@ -58,8 +60,12 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 		return nil, nil, err
 	}
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
+	bare, reading := serveConfig{Constant: refusal}, serveConfig{Constant: refusal, Reads: true}
+	verifying := serveConfig{Constant: refusal, Reads: true, Verifies: true, BuyerSecret: g.pool.secret}
 	return []side{
-		{name: bareRefusalName, does: "net/http, the answer of a sold-out sale as a constant" + client, run: g.bare(refusal)},
+		{name: bareRefusalName, does: "net/http, the answer of a sold-out sale as a constant" + client, run: g.bare(bare)},
+		{name: readingName, does: "net/http, what any server does before it refuses" + client, run: g.bare(reading)},
+		{name: verifyingName, does: "with the HMAC of the token, as for a new buyer" + client, run: g.bare(verifying)},
 		{
 			name: soldOutName, own: true, run: g.soldOut(crowdAgain),
 			does: fmt.Sprintf("a sale sold out, %d buyers press the button over and over%s", crowdAgain, client),
@@ -104,9 +110,9 @@ func sampleOrders(ctx context.Context, dir string, buyers crowd) (refusal, order
 func (g *httpGroup) warmShare() int { return g.pool.size / 5 }
 
 // bare measures a handler that returns a constant.
-func (g *httpGroup) bare(c *constant) func(context.Context, *round) (figure, error) {
+func (g *httpGroup) bare(c serveConfig) func(context.Context, *round) (figure, error) {
 	return func(ctx context.Context, r *round) (figure, error) {
-		p, err := startServer(ctx, serveConfig{Constant: c})
+		p, err := startServer(ctx, c)
 		if err != nil {
 			return figure{}, err
 		}
@@ -120,7 +126,7 @@ func (g *httpGroup) bare(c *constant) func(context.Context, *round) (figure, err
 			return figure{}, err
 		}
 		refused := int64(0)
-		if c.Status >= 400 {
+		if c.Constant.Status >= 400 {
 			refused = got.Requests
 		}
 		g.fastest = got.perSecond()

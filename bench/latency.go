@@ -28,13 +28,17 @@ var openRates = []float64{1000, 2000, 5000}
 
 func latencyName(server string) string { return "claims at fixed rates, " + server }
 
-func p99At(rate float64) string     { return "p99_ms_at_" + everySecond(rate) }
-func overFloor(rate float64) string { return "times_floor_at_" + everySecond(rate) }
+func bareStoreName(server string) string { return "bare handler that stores, " + server }
+
+func p99At(rate float64) string         { return "p99_ms_at_" + everySecond(rate) }
+func overFloor(rate float64) string     { return "times_floor_at_" + everySecond(rate) }
+func overBareStore(rate float64) string { return "times_bare_store_at_" + everySecond(rate) }
 
 type latencyGroup struct {
 	database *database
 	order    *constant
-	bare     *figure // of the bare handler's last round
+	bare     *figure            // of the bare handler's last round
+	stores   map[string]*figure // of those that store
 }
 
 func openLatencyGroup(ctx context.Context, o *options) ([]side, func(), error) {
@@ -46,7 +50,7 @@ func openLatencyGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	g := &latencyGroup{database: d, order: order}
+	g := &latencyGroup{database: d, order: order, stores: map[string]*figure{}}
 	does := fmt.Sprintf("; %d connections, times from the intended start. The rate is the highest at which the slowest "+
 		"hundredth of a second's claims takes at most %d ms", openConnections, patience)
 	sides := []side{
@@ -54,6 +58,11 @@ func openLatencyGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	}
 	for _, b := range backends {
 		sides = append(sides, side{
+			name: bareStoreName(b.name),
+			does: "the same constant, when the request is on the disk with those that came meanwhile; a row of an order is " +
+				"stored for each, and nothing decided. Only at the fixed rates",
+			run: func(ctx context.Context, r *round) (figure, error) { return g.stored(ctx, r, b) },
+		}, side{
 			name: latencyName(b.name), own: true, does: "every claim a new buyer who gets a unit" + does,
 			run: func(ctx context.Context, r *round) (figure, error) { return g.own(ctx, r, b) },
 		})
@@ -67,8 +76,26 @@ func (g *latencyGroup) constant(ctx context.Context, r *round) (figure, error) {
 		return figure{}, err
 	}
 	defer p.stop()
-	f, err := r.atRates(ctx, p, func() error { return nil })
+	f, err := r.atRates(ctx, p, func(int) error { return nil }, true)
 	g.bare = &f
+	return f, err
+}
+
+func (g *latencyGroup) stored(ctx context.Context, r *round, b backend) (figure, error) {
+	k, err := b.open(ctx, r, poolSecret, g.database)
+	if err != nil {
+		return figure{}, err
+	}
+	defer k.close()
+	k.config.Constant, k.config.Durable = g.order, true
+	p, err := startServer(ctx, k.config)
+	if err != nil {
+		return figure{}, err
+	}
+	defer p.stop()
+	p.also = k.pids
+	f, err := r.atRates(ctx, p, func(sent int) error { return k.awaitRows(ctx, sent) }, false)
+	g.stores[b.name] = &f
 	return f, err
 }
 
@@ -93,7 +120,7 @@ func (g *latencyGroup) own(ctx context.Context, r *round, b backend) (figure, er
 		return figure{}, err
 	}
 	defer p.stop()
-	f, err := r.atRates(ctx, p, func() error { return p.awaitStored(ctx) })
+	f, err := r.atRates(ctx, p, func(int) error { return p.awaitStored(ctx) }, true)
 	if err != nil {
 		return f, err
 	}
@@ -103,13 +130,14 @@ func (g *latencyGroup) own(ctx context.Context, r *round, b backend) (figure, er
 	}
 	for _, rate := range openRates {
 		f.also[overFloor(rate)] = f.also[p99At(rate)] / (g.bare.also[p99At(rate)] + fsync + commit)
+		f.also[overBareStore(rate)] = f.also[p99At(rate)] / g.stores[b.name].also[p99At(rate)]
 	}
 	return f, p.audit(ctx, 1, manyUnits)
 }
 
-// atRates sends claims at each rate, and then searches the highest. Settled returns when
-// the server has done what it puts off.
-func (r *round) atRates(ctx context.Context, p *process, settled func() error) (figure, error) {
+// atRates sends claims at each rate, and then searches the highest, if it is to. Settled
+// returns when the server has done what it puts off of all that were sent.
+func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) error, search bool) (figure, error) {
 	f := figure{also: map[string]float64{}, series: map[string][][2]float64{}}
 	from := 0
 	probe := func(rate float64, long time.Duration) (*rushed, bool, error) {
@@ -120,7 +148,7 @@ func (r *round) atRates(ctx context.Context, p *process, settled func() error) (
 		from += c.Buyers
 		got, err := c.rush(ctx)
 		if err == nil {
-			err = settled()
+			err = settled(from)
 		}
 		return got, err == nil && got.Accepted == c.Buyers && got.Latency.P99 <= patience, err
 	}
@@ -149,7 +177,7 @@ func (r *round) atRates(ctx context.Context, p *process, settled func() error) (
 	if err := <-done; err != nil {
 		return f, err
 	}
-	for high := 0.0; f.perSecond > 0 && f.perSecond < 1e6 && (high == 0 || high/f.perSecond > 1.1); {
+	for high := 0.0; search && f.perSecond > 0 && f.perSecond < 1e6 && (high == 0 || high/f.perSecond > 1.1); {
 		rate := f.perSecond * 2
 		if high > 0 {
 			rate = math.Sqrt(f.perSecond * high)

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice/engine"
@@ -26,8 +30,13 @@ const serveCommand = "serve"
 // serveConfig says what the process serves. It is its only argument.
 type serveConfig struct {
 	// Constant, if set, is what a bare handler answers to everything;
-	// otherwise an engine answers.
+	// otherwise an engine answers. With Durable it answers when the request is on the disk.
 	Constant *constant `json:"constant,omitempty"`
+	Durable  bool      `json:"durable,omitempty"`
+	// Reads: the bare handler has Sluice's timeouts and decodes the body before it answers;
+	// Verifies: it also checks the signature of the token with BuyerSecret.
+	Reads    bool `json:"reads,omitempty"`
+	Verifies bool `json:"verifies,omitempty"`
 
 	DataDir     string `json:"data_dir,omitempty"`
 	Ledger      string `json:"ledger,omitempty"` // URLs; empty: embedded
@@ -66,6 +75,32 @@ func (c *constant) handler() http.Handler {
 	})
 }
 
+// reading is the floor of a server that answers a claim: it does what any of them must.
+func (c *serveConfig) reading(answer http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var order struct{ Quantity int }
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+		if err == nil {
+			err = json.Unmarshal(body, &order)
+		}
+		token := r.Header.Get("Authorization")
+		dot := strings.LastIndexByte(token, '.')
+		if err != nil || order.Quantity != 1 || dot < len("Bearer ") {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		if c.Verifies {
+			mac := hmac.New(sha256.New, []byte(c.BuyerSecret))
+			_, _ = io.WriteString(mac, token[len("Bearer "):dot])
+			if given, err := base64.RawURLEncoding.DecodeString(token[dot+1:]); err != nil || !hmac.Equal(given, mac.Sum(nil)) {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+		}
+		answer.ServeHTTP(w, r)
+	})
+}
+
 // ready is what the process prints once it listens.
 type ready struct {
 	URL     string `json:"url"`
@@ -82,9 +117,18 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 		return fmt.Errorf("serve: %w", err)
 	}
 	server := &http.Server{}
-	if c.Constant != nil {
+	switch {
+	case c.Constant != nil && c.Durable:
+		if server.Handler, err = newBareStore(ctx, &c); err != nil {
+			return err
+		}
+	case c.Constant != nil:
 		server.Handler = c.Constant.handler()
-	} else {
+		if c.Reads {
+			server.Handler = c.reading(server.Handler)
+			server.ReadTimeout, server.WriteTimeout, server.IdleTimeout = 10*time.Second, 30*time.Second, 2*time.Minute
+		}
+	default:
 		e, err := engine.Open(ctx, engine.Config{
 			DataDir: c.DataDir, Ledger: c.Ledger, Store: c.Store, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
 			EventStreams: c.Streams, EventsPerAddress: -1,

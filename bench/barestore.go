@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/rueidis"
+
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/store/pgstore"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+// bareStore is what an accepted order costs without Sluice: a handler that answers a
+// constant when the request is on the disk, and stores a row for it. Requests that come
+// during a write go together with the next, as claims do. No token, key or body is read,
+// and nothing is decided.
+type bareStore struct {
+	constant http.Handler
+	keep     func(ctx context.Context, n int) error // puts n requests on the disk
+	store    func(ctx context.Context, n int) error // stores their rows, later; nil: keep has
+	bell     loop.Bell
+
+	mu      sync.Mutex
+	waiting []chan error
+	kept    int   // requests whose rows are not stored
+	failed  error // to store
+}
+
+// Like the pipeline and the embedded ledger.
+const (
+	bareStoreEvery = 20 * time.Millisecond
+	logPages       = 4000
+	bareStoreFile  = "store.db"
+)
+
+// newBareStore makes one in what a server of the same configuration would use. It works
+// until the context ends.
+func newBareStore(ctx context.Context, c *serveConfig) (_ *bareStore, err error) {
+	b := &bareStore{constant: c.Constant.handler(), bell: loop.NewBell()}
+	rows := bareRows{buyers: newCrowd(1)}
+	switch {
+	case c.Store == "":
+		if err = os.MkdirAll(c.DataDir, 0o700); err == nil {
+			b.keep, err = keepInFile(filepath.Join(c.DataDir, "log"))
+		}
+		if err == nil {
+			b.store, err = rows.inSQLite(ctx, filepath.Join(c.DataDir, bareStoreFile))
+		}
+	case c.Ledger == alone.ledger:
+		b.keep, err = rows.inPostgres(ctx, c.Store)
+	default:
+		if b.keep, err = keepInRedis(c.Ledger); err == nil {
+			b.store, err = rows.inPostgres(ctx, c.Store)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	go b.keepAll(ctx)
+	if b.store != nil {
+		go b.storeAll(ctx)
+	}
+	return b, nil
+}
+
+func (b *bareStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		b.constant.ServeHTTP(w, r)
+		return
+	}
+	done := make(chan error, 1)
+	b.mu.Lock()
+	b.waiting = append(b.waiting, done)
+	b.mu.Unlock()
+	b.bell.Ring()
+	if err := <-done; err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	b.constant.ServeHTTP(w, r)
+}
+
+func (b *bareStore) keepAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.bell:
+		}
+		b.mu.Lock()
+		all, err := b.waiting, b.failed
+		b.waiting = nil
+		b.mu.Unlock()
+		if len(all) == 0 {
+			continue
+		}
+		if err == nil {
+			err = b.keep(ctx, len(all))
+		}
+		b.mu.Lock()
+		b.kept += len(all)
+		b.mu.Unlock()
+		for _, done := range all {
+			done <- err
+		}
+	}
+}
+
+func (b *bareStore) storeAll(ctx context.Context) {
+	for ctx.Err() == nil {
+		time.Sleep(bareStoreEvery)
+		b.mu.Lock()
+		n := b.kept
+		b.kept = 0
+		b.mu.Unlock()
+		if n == 0 {
+			continue
+		}
+		if err := b.store(ctx, n); err != nil {
+			b.mu.Lock()
+			b.failed = err
+			b.mu.Unlock()
+		}
+	}
+}
+
+// awaitRows returns when a bareStore has stored as many rows, or more: buyers may repeat.
+func (k *backing) awaitRows(ctx context.Context, n int) error {
+	const count = "SELECT count(*) FROM orders"
+	rows := func() (have int64, err error) {
+		if k.schema != "" {
+			return queryNumber(ctx, k.schema, count)
+		}
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(k.config.DataDir, bareStoreFile)+"?mode=ro")
+		if err != nil {
+			return 0, err
+		}
+		defer db.Close()
+		err = db.QueryRowContext(ctx, count).Scan(&have)
+		return have, err
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(bareStoreEvery) {
+		have, err := rows()
+		if err != nil || have >= int64(n) {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d rows are stored of %d", have, n)
+		}
+	}
+}
+
+// keepInFile writes over a file with an fsync each time: two pages, as a commit of the
+// embedded ledger does.
+func keepInFile(path string) (func(context.Context, int) error, error) {
+	page := make([]byte, 4096)
+	file, err := os.Create(path)
+	for n := int64(0); err == nil && n < logPages; n++ {
+		_, err = file.WriteAt(page, n*int64(len(page)))
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	at := int64(0)
+	return func(context.Context, int) error {
+		for range 2 {
+			if _, err := file.WriteAt(page, at%logPages*int64(len(page))); err != nil {
+				return err
+			}
+			at++
+		}
+		return file.Sync()
+	}, err
+}
+
+// keepInRedis appends what the journal's entries have, to one value.
+func keepInRedis(url string) (func(context.Context, int) error, error) {
+	options, err := rueidis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	client, err := rueidis.NewClient(options)
+	if err != nil {
+		return nil, err
+	}
+	line := strings.Repeat("x", 130)
+	return func(ctx context.Context, n int) error {
+		return client.Do(ctx, client.B().Append().Key("log").Value(strings.Repeat(line, n)).Build()).Error()
+	}, nil
+}
+
+// bareRows makes rows of orders, each of another buyer.
+type bareRows struct {
+	buyers crowd
+	n      int64
+}
+
+func (b *bareRows) next() (order, buyer, key string, seq int64) {
+	b.n++
+	id, k := b.buyers.attempt(b.n)
+	return string(admission.NewOrderID(shopSale)), string(id), string(k), b.n
+}
+
+// inSQLite stores in a table like the store's, as it does: in transactions, 50 to a
+// statement.
+func (b *bareRows) inSQLite(ctx context.Context, path string) (func(context.Context, int) error, error) {
+	made, err := sqlitestore.Open(ctx, path, sqlitestore.Options{})
+	if err == nil {
+		err = made.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"+
+		"&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(64000)")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	const many = 50
+	row := ", (" + strings.Repeat("?, ", strings.Count(bareColumns, ",")) + "?)"
+	one := "INSERT INTO orders (" + bareColumns + ") VALUES" + row[1:]
+	text := map[int]string{1: one, many: one + strings.Repeat(row, many-1)}
+	return func(_ context.Context, n int) error { // a context that can end costs a goroutine for each statement
+		tx, err := db.Begin()
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // does nothing after Commit
+		for now := time.Now().UnixMilli(); n > 0; {
+			size := 1
+			if n >= many {
+				size = many
+			}
+			var args []any
+			for range size {
+				order, buyer, key, seq := b.next()
+				args = append(args, order, shopSale, buyer, key, 1, "", 99900, "CNY", "pending", "", 1, seq, 1, "bench",
+					now, now, now+900_000, now+930_000, now)
+			}
+			if _, err := tx.Exec(text[size], args...); err != nil {
+				return err
+			}
+			n -= size
+		}
+		return tx.Commit()
+	}, nil
+}
+
+// inPostgres stores in a table like the store's, in one statement, which is a transaction.
+func (b *bareRows) inPostgres(ctx context.Context, url string) (func(context.Context, int) error, error) {
+	made, err := pgstore.Open(ctx, url, pgstore.Options{})
+	if err == nil {
+		err = made.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	insert := fmt.Sprintf(`INSERT INTO orders (%s) SELECT o, '%s', b, k, 1, '', 99900, 'CNY', 'pending', '', 1, s, 1, 'bench',
+		now(), now(), now() + interval '900 s', now() + interval '930 s', now()
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS t (o, b, k, s)`, bareColumns, shopSale)
+	return func(ctx context.Context, n int) error {
+		orders, buyers, keys, seqs := make([]string, n), make([]string, n), make([]string, n), make([]int64, n)
+		for i := range n {
+			orders[i], buyers[i], keys[i], seqs[i] = b.next()
+		}
+		_, err := conn.Exec(ctx, insert, orders, buyers, keys, seqs)
+		return err
+	}, nil
+}
