@@ -26,7 +26,7 @@ const stubs = `
 		const problem = ({ status = 409, after, ...body }) => json({ status, ...body }, status, after ? { "Retry-After": String(after) } : {});
 		const changed = async (answer, change) => (change && answer.ok ? json({ ...await answer.json(), ...change }) : answer);
 		window.fetch = async (path, options) => {
-			if (stub.gone) throw new TypeError("network error");
+			if (stub.gone || path.endsWith("/events") && (stub.sale || stub.noEvents)) throw new TypeError("network error");
 			if (options?.method === "POST") {
 				const what = path.split("/").at(-1); // orders, ticket, challenge, cancel
 				if (stub[what] === "never") return never;
@@ -39,8 +39,6 @@ const stubs = `
 			if (/^\/v1\/orders\/[^/]+$/.test(path)) return changed(await real(path, options), stub.order);
 			return real(path, options);
 		};
-		const RealEvents = window.EventSource;
-		window.EventSource = class { constructor(path) { return stub.sale || stub.gone ? { close() {}, addEventListener() {} } : new RealEvents(path); } };
 	}`
 
 // state is something that a buyer may see, and how it comes about.
@@ -139,7 +137,7 @@ func allStates() []state {
 			b.says("status", "expired")
 		}},
 		shows("server-gone", `addEventListener("load", () => setTimeout(() => { stub.gone = true; stub.sale = {}; }, 1500));
-			window.EventSource = undefined;`, "status", "does not answer"),
+			stub.noEvents = true;`, "status", "does not answer"),
 		shows("server-gone-at-start", `stub.gone = true;`, "status", "does not answer"),
 		pressed("sending", `stub.orders = "never";`, "status", "Sent."),
 		pressed("outcome-unknown", `stub.orders = "lost";`, "status", "outcome is unknown"),

@@ -107,9 +107,11 @@ func (b *tab) listen(event any) {
 	case *runtime.EventExceptionThrown:
 		b.wrong = append(b.wrong, fmt.Sprintf("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception))
 	case *log.EventEntryAdded:
-		// Refusals are 4xx, which Chromium notes as sources of "network". Of a page
-		// that came without HTTPS it notes that it has no use for one header.
-		if e.Entry.Source != log.EntrySourceNetwork && !strings.Contains(e.Entry.Text, "Cross-Origin-Opener-Policy") {
+		// Refusals are 4xx, which Chromium notes as sources of "network"; those of another
+		// origin's page it notes twice. Of a page that came without HTTPS it notes that it has
+		// no use for one header.
+		if e.Entry.Source != log.EntrySourceNetwork && !strings.Contains(e.Entry.Text, "blocked by CORS policy") &&
+			!strings.Contains(e.Entry.Text, "Cross-Origin-Opener-Policy") {
 			b.wrong = append(b.wrong, fmt.Sprintf("console: %s: %s", e.Entry.Source, e.Entry.Text))
 		}
 	case *runtime.EventConsoleAPICalled:
@@ -135,7 +137,7 @@ func (b *tab) check() {
 	}
 	for _, request := range b.requests {
 		u, err := url.Parse(request)
-		if err != nil || u.Scheme != "data" && "http://"+u.Host != b.site.url {
+		if err != nil || u.Scheme != "data" && u.Scheme != "blob" && "http://"+u.Host != b.site.url {
 			b.t.Errorf("a request to another host: %s", request)
 		}
 	}

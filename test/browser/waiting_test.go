@@ -186,7 +186,13 @@ func TestBackOnlineAsksAnew(t *testing.T) {
 	sale := s.sale(t, units(10), unlimited)
 	b := visit(t, s, "commuter").tab(`
 		window.made = 0;
-		window.EventSource = class extends EventTarget { readyState = 1; constructor() { super(); window.made++; } close() {} };`)
+		const real = window.fetch;
+		window.fetch = async (path, options) => {
+			if (!path.endsWith("/events")) return real(path, options);
+			const first = await (await real("/v1/sales/" + path.split("/").at(-2))).text();
+			window.made++;
+			return new Response(new ReadableStream({ start(out) { out.enqueue(new TextEncoder().encode("data: " + first + "\n\n")); } }));
+		};`)
 	b.openSale(sale, "commuter")
 	b.wait(`window.made === 1 && document.body.innerText.includes("10 of 10 left")`)
 	s.claim(t, sale, "somebody")
