@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 # The servers that `make test` installs where they are missing and then insists
 # on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
-SERVERS := redis postgres pgbouncer mysql chromium nginx php node python3 java openssl gcc
+SERVERS := redis postgres pgbouncer mysql chromium nginx prometheus php node tsc python3 java openssl gcc
 
 # What shares memory between goroutines runs under the race detector; what takes
 # longest comes first here and below, so that none of it runs alone at the end.
@@ -41,7 +41,7 @@ ONLY := redis,http
 # How long each target of `make fuzz` runs.
 FUZZ := 10s
 
-.PHONY: help build test test-go race lint fmt bench bench-compare articles articles-faults demo referee soak fuzz install release vulnerabilities
+.PHONY: help build test test-go race lint fmt bench bench-compare articles articles-faults demo referee soak fuzz install release site vulnerabilities
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ install: ## install the servers that the tests need and this machine lacks
 
 release: ## archives, packages, image, checksums of this commit in dist: docs/releases.md
 	go -C tools run ./release .. ../dist
+
+site: ## a static web site of all documents in site/index.html, in both languages
+	go -C tools run ./site .. ../site
 
 vulnerabilities: ## what is known of what the programs call; asks vuln.go.dev
 	$(tool) govulncheck ./...

@@ -18,7 +18,8 @@ present() {
 	mysql) [ -n "${SLUICE_TEST_MYSQL_URL:-}" ] || { on_path mariadb-install-db && { on_path mariadbd || [ -x /usr/sbin/mariadbd ]; }; } ;;
 	chromium) on_path chromium || on_path google-chrome ;;
 	nginx) on_path nginx || [ -x /usr/sbin/nginx ] ;;
-	php | node | python3 | openssl | wrk) on_path "$1" ;;
+	prometheus) on_path promtool ;;
+	php | node | npm | tsc | python3 | openssl | wrk) on_path "$1" ;;
 	java) on_path java && on_path javac ;;
 	gcc) on_path gcc && [ -e /usr/include/stdio.h ] ;;
 	*) echo "scripts/install.sh: unknown name $1" >&2; exit 1 ;;
@@ -35,8 +36,9 @@ packages_of() {
 	nginx) echo nginx-light ;;
 	php) echo php-cli ;;
 	node) echo nodejs ;;
+	tsc) echo node-typescript ;;
 	java) echo default-jdk-headless ;;
-	python3 | openssl | wrk) echo "$1" ;;
+	npm | prometheus | python3 | openssl | wrk) echo "$1" ;;
 	gcc) echo gcc libc6-dev ;; # the race detector needs cgo
 	esac
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gofumpt, go vet and staticcheck over all packages, vet for Linux, Windows and
-# macOS; then the rules on imports and documents. Says all it finds, then fails
-# if it found anything.
+# macOS; then the workflows, the document of the API, and the rules on imports and
+# documents. Says all it finds, then fails if it found anything.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,6 +14,15 @@ fi
 go -C tools vet ./... || failed=1
 go -C tools run ./linter .. linux windows darwin || failed=1
 go tool -modfile=tools/go.mod actionlint || failed=1 # .github/workflows
+# The document of the HTTP API, with the packages of tools/apilint.
+if scripts/install.sh node npm; then
+	packages=$(mktemp -d)
+	trap 'rm -rf "$packages"' EXIT
+	cp tools/apilint/* "$packages"
+	{ npm ci --prefix "$packages" --silent --no-audit --no-fund && node "$packages/lint.mjs" internal/httpapi/openapi.json; } || failed=1
+else
+	failed=1
+fi
 go test -count=1 -vet=off ./internal/archtest || failed=1
 # What runs under the race detector alone runs with -short, and must not ask for it.
 if grep -rn --include='*.go' 'testing\.Short()' engine internal client ./*.go; then
