@@ -124,9 +124,10 @@ function sluice_api(string $method, string $path, ?array $body = null): array {
 	return array((int) wp_remote_retrieve_response_code($answer), json_decode(wp_remote_retrieve_body($answer), true));
 }
 
-/** Whether an answer is Sluice's word on this order, and not a wrong key's, a proxy's, or "later". */
+/** Whether an answer is Sluice's word on this order, or the one in its place, and not a wrong key's, or "later". */
 function sluice_judged(string $id, $answer): bool {
-	return ($answer['order_id'] ?? '') === $id || in_array($answer['code'] ?? '', array(
+	$about = array($answer['order_id'] ?? '', $answer['replaces'] ?? '');
+	return in_array($id, $about, true) || in_array($answer['code'] ?? '', array(
 		'payment_amount', 'payment_conflict', 'order_ended', 'order_not_found', 'gone', 'bad_request',
 	), true);
 }
