@@ -16,6 +16,8 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	_ "github.com/sluicehq/sluice/ledger/redisledger"
+	_ "github.com/sluicehq/sluice/store/pgstore"
 )
 
 var embeddedMethod = Method{
