@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // opened is an engine that is closed at the end of the test.
@@ -25,6 +26,23 @@ func opened(t *testing.T, cfg engine.Config) *engine.Engine {
 	}
 	t.Cleanup(func() { _ = e.Close(context.Background()) })
 	return e
+}
+
+// onEachLedger runs a test on every kind of ledger.
+func onEachLedger(t *testing.T, test func(t *testing.T, cfg engine.Config)) {
+	t.Parallel()
+	for name, servers := range map[string]func() (ledger, store string){
+		"embedded": func() (ledger, store string) { return "", "" },
+		"redis":    func() (ledger, store string) { return servertest.StartRedis(t).URL(), servertest.Postgres(t) },
+		"store":    func() (ledger, store string) { return "store", servertest.Postgres(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := engine.Config{DataDir: t.TempDir()}
+			cfg.Ledger, cfg.Store = servers()
+			test(t, cfg)
+		})
+	}
 }
 
 // onSale creates a sale that is open.
@@ -43,9 +61,10 @@ func onSale(t *testing.T, e *engine.Engine, id sluice.SaleID, total int64, with 
 
 // A program that embeds Sluice claims in process, by the rules that HTTP has: the same
 // key gives the same order, the limit holds, what is wrong is an error and decides nothing.
-func TestClaimsInProcess(t *testing.T) {
-	t.Parallel()
-	e := opened(t, engine.Config{DataDir: t.TempDir()})
+func TestClaimsInProcess(t *testing.T) { onEachLedger(t, claimsInProcess) }
+
+func claimsInProcess(t *testing.T, cfg engine.Config) {
+	e := opened(t, cfg)
 	onSale(t, e, "phone", 2)
 	claim := func(buyer, key, meta string) (sluice.Decision, error) {
 		return e.Claim(t.Context(), "phone",
@@ -86,9 +105,10 @@ func TestClaimsInProcess(t *testing.T) {
 }
 
 // The limit of live orders of an address counts the address that the program gives.
-func TestNetworksInProcess(t *testing.T) {
-	t.Parallel()
-	e := opened(t, engine.Config{DataDir: t.TempDir()})
+func TestNetworksInProcess(t *testing.T) { onEachLedger(t, networksInProcess) }
+
+func networksInProcess(t *testing.T, cfg engine.Config) {
+	e := opened(t, cfg)
 	onSale(t, e, "phone", 10, func(s *sluice.Sale) { s.MaxLivePerAddress = 1 })
 	for i, c := range []struct {
 		from netip.Addr
@@ -112,10 +132,10 @@ func TestNetworksInProcess(t *testing.T) {
 
 // Events come in order, those of before as well as those that are still to come, and
 // after a restart the loop goes on where it was.
-func TestEventsInProcess(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	e := opened(t, engine.Config{DataDir: dir})
+func TestEventsInProcess(t *testing.T) { onEachLedger(t, eventsInProcess) }
+
+func eventsInProcess(t *testing.T, cfg engine.Config) {
+	e := opened(t, cfg)
 	onSale(t, e, "phone", 100)
 	after, seen := "", map[sluice.OrderID]bool{}
 	listen := func(e *engine.Engine, want int) {
@@ -154,7 +174,7 @@ func TestEventsInProcess(t *testing.T) {
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e = opened(t, engine.Config{DataDir: dir})
+	e = opened(t, cfg)
 	claims(e, "eve")
 	listen(e, 5)
 	for _, err := range e.Events(t.Context(), "evt_1_00000000") {

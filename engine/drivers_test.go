@@ -58,7 +58,7 @@ func TestOwnLedgerAndStore(t *testing.T) {
 			return "wrapped+sqlite:" + dir + "/l.db", "wrapped+sqlite:" + dir + "/s.db"
 		},
 		"servers": func(string) (string, string) {
-			return "wrapped+" + servertest.Redis(t), "wrapped+" + servertest.Postgres(t)
+			return "wrapped+" + servertest.StartRedis(t).URL(), "wrapped+" + servertest.Postgres(t)
 		},
 		"store": func(string) (string, string) { return "store", "wrapped+" + servertest.Postgres(t) },
 	} {

@@ -21,9 +21,11 @@ import (
 
 // Orders in process are those that HTTP has: each action once, in the states that allow
 // it, and a buyer's only for the buyer.
-func TestOrdersInProcess(t *testing.T) {
-	t.Parallel()
-	e := opened(t, engine.Config{DataDir: t.TempDir(), BuyerID: "casefold"})
+func TestOrdersInProcess(t *testing.T) { onEachLedger(t, ordersInProcess) }
+
+func ordersInProcess(t *testing.T, cfg engine.Config) {
+	cfg.BuyerID = "casefold"
+	e := opened(t, cfg)
 	onSale(t, e, "phone", 3)
 	ctx := t.Context()
 	claim := func(buyer sluice.BuyerID) sluice.OrderID {
