@@ -54,11 +54,23 @@ func casefold(text string) (string, error) {
 		return text, nil // nearly all
 	}
 	for range folds {
-		folded := strings.TrimSpace(norm.NFKC.String(cases.Fold().String(text)))
+		folded := strings.TrimSpace(norm.NFKC.String(strings.Map(cherokee, cases.Fold().String(text))))
 		if folded == text {
 			return text, nil
 		}
 		text = folded
 	}
 	return "", errUnfolded
+}
+
+// cherokee folds letters of that script to upper case, as Unicode's CaseFolding.txt does.
+// The package cases exchanges the two cases, so that no spelling would be stable.
+func cherokee(r rune) rune {
+	switch {
+	case '\uab70' <= r && r <= '\uabbf':
+		return r - '\uab70' + '\u13a0'
+	case '\u13f8' <= r && r <= '\u13fd':
+		return r - '\u13f8' + '\u13f0'
+	}
+	return r
 }

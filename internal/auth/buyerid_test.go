@@ -3,6 +3,8 @@ package auth
 import (
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/sluicehq/sluice"
 )
@@ -24,6 +26,7 @@ func TestSpellingsOfABuyer(t *testing.T) {
 		{"a b", "a b", "a b"},                                          // within
 		{"\u00a8x", "\u00a8x", "\u0308x"},                              // a space that the form NFKC makes is trimmed as well
 		{"аlice", "аlice", "аlice"},                                    // a Cyrillic letter is another one
+		{"Ꭰꭰᏸ", "Ꭰꭰᏸ", "ᎠᎠᏰ"},                                          // Cherokee, to upper case
 		{"\u0345x", "\u0345x", "ιx"},                                   // folds to a letter
 		{"ﬀ", "ﬀ", "ff"},                                               // a ligature
 		{"  ", "", ""},                                                 // nothing is left
@@ -49,6 +52,14 @@ func FuzzSpellingsOfABuyer(f *testing.F) {
 		f.Add(seed)
 	}
 	v := NewVerifier(Options{BuyerID: CasefoldID})
+	for r := rune(utf8.RuneSelf); r <= utf8.MaxRune; r++ {
+		if !unicode.IsLetter(r) {
+			continue
+		}
+		if _, err := casefold(string(r)); err != nil {
+			f.Errorf("%U: %v", r, err)
+		}
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		once, err := v.BuyerID(sluice.BuyerID(text))
 		if err != nil {
