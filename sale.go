@@ -146,9 +146,12 @@ func (s *Sale) Validate() error {
 	return nil
 }
 
+// maxPrice leaves room for the amount of the largest order in an int64.
+const maxPrice = math.MaxInt64 / MaxQuantity
+
 func (m Money) validate(field string) error {
-	if m.Amount < 0 {
-		return fmt.Errorf("%s: amount %d: want 0 or more, in minor units", field, m.Amount)
+	if m.Amount < 0 || m.Amount > maxPrice {
+		return fmt.Errorf("%s: amount %d: want 0 to %d, in minor units", field, m.Amount, int64(maxPrice))
 	}
 	if len(m.Currency) != 3 {
 		return fmt.Errorf("%s: currency %q: want three upper-case letters, like CNY", field, shorten(m.Currency))

@@ -57,6 +57,7 @@ func TestCreateSaleRefused(t *testing.T) {
 		{"twice", `"sku":"K"`, `"sku":"K","sku":"L"`, "sku: the field is duplicated"},
 		{"nested unknown", `"amount":1`, `"amount":1,"cents":2`, "price.cents: unknown field"},
 		{"negative price", `"amount":1`, `"amount":-1`, "price: amount -1"},
+		{"price of which no order can be counted", `"amount":1`, `"amount":9223372036855`, "want 0 to 9223372036854,"},
 		{"fractional price", `"amount":1`, `"amount":1.5`, "amount: want a whole number that fits 64 bits, have 1.5"},
 		{"currency", `CNY`, `cny`, "price: currency"},
 		{"mistaken currency", `CNY`, `RMB`, `price: currency "RMB": want an ISO 4217 code like CNY`},
