@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/auth"
 )
 
 // Bounds of an upload: a list is as long as it is, but it must keep coming.
@@ -51,6 +52,9 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) (any, error) {
 		id, err := line(text)
 		if err != nil {
 			return "", err
+		}
+		if err := auth.Visible(id); err != nil { // no token can name this buyer
+			return "", fmt.Errorf("buyer id %q %w", id, err)
 		}
 		return s.Buyers.BuyerID(id)
 	}))
