@@ -243,6 +243,10 @@ func (a *app) input(path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		f.Close()
+		return nil, usage(fmt.Errorf("%s: a folder; want a file, or - for standard input", path))
+	}
 	return f, nil
 }
 

@@ -56,6 +56,7 @@ func TestPrepareASaleByHand(t *testing.T) {
 	}{
 		{exitUsage, "line 2", []string{"sale", "allow", "phone", "--file", file}},
 		{exitUsage, "no such file", []string{"sale", "allow", "phone", "--file", file + "x"}},
+		{exitUsage, "a folder; want a file", []string{"sale", "allow", "phone", "--file", filepath.Dir(file)}},
 		{exitUsage, "want one of them", []string{"sale", "allow", "phone", "--file", file, "--empty"}},
 		{exitUsage, "want one or the other", []string{"sale", "allow", "phone", "--export", "--json"}},
 		{exitUsage, "sale id", []string{"sale", "deny", "No"}},
