@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -31,6 +32,54 @@ func snippets(t *testing.T, file string) (all []snippet) {
 	return all
 }
 
+// taken has the snippets that a test took to run them.
+var taken sync.Map
+
+// take is the code of a snippet, for a test that runs it.
+func (s snippet) take() string {
+	taken.Store(s.text, true)
+	return s.text
+}
+
+// elsewhere are the snippets that no test here runs, by something that each has.
+var elsewhere = map[string]string{
+	"cmd/sluice demo":         "TestDemo, and make test",
+	"go get github.com":       "test/embed; and before the first release there is nothing to get",
+	"pgstore\"      // Store": "test/embed",
+	"@sluice/client":          "test/clients",
+	"clients/typescript":      "test/clients: the same folder, linked",
+	"import sluice.Sluice":    "test/clients",
+	"<sluice-button":          "test/browser",
+	"docker compose":          "TestCompose: the same processes, without Docker",
+	"apt install":             "test/install installs the packages",
+	"LoadCredential":          "systemd's own",
+	"go install":              "test/install, of this tree",
+	"sha256sum":               "there are no releases yet",
+	"git clone":               "test/install makes the release of this tree",
+	"make referee":            "long; the tests of internal/referee run it in short",
+}
+
+// untaken are the snippets of English documents that nobody runs.
+func untaken(root string) (all []string) {
+	files, _ := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	for _, file := range append(files, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(file)
+		if err != nil || strings.HasSuffix(file, ".zh-CN.md") {
+			continue
+		}
+		for _, block := range fenced.FindAllStringSubmatch(string(text), -1) {
+			_, ran := taken.Load(block[2])
+			for has := range elsewhere {
+				ran = ran || strings.Contains(block[2], has)
+			}
+			if !ran && block[1] != "json" && block[1] != "mermaid" {
+				all = append(all, file+":\n"+block[2])
+			}
+		}
+	}
+	return all
+}
+
 // next takes the next snippet of a language, which must have this text, from the list.
 func next(t *testing.T, from *[]snippet, language, with string) string {
 	t.Helper()
@@ -38,7 +87,7 @@ func next(t *testing.T, from *[]snippet, language, with string) string {
 		s := (*from)[0]
 		*from = (*from)[1:]
 		if s.language == language && strings.Contains(s.text, with) {
-			return s.text
+			return s.take()
 		}
 	}
 	t.Fatalf("there is no (further) snippet of %s with %q", language, with)

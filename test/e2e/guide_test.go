@@ -74,6 +74,35 @@ func TestGuideTokens(t *testing.T) {
 	}
 }
 
+// The program of the guide that follows a sale prints each order once, those before it and
+// those after.
+func TestGuideFollowsASale(t *testing.T) {
+	t.Parallel()
+	python := servertest.Program(t, "python3", "python3")
+	guide, dir := snippets(t, "docs/integrate.md"), t.TempDir()
+	write(t, filepath.Join(dir, "follow.py"), next(t, &guide, "python", "next_cursor"))
+	s := startServer(t, backends{})
+	buy := func(buyers string) string {
+		return `for b in ` + buyers + `; do
+	curl -X POST $SLUICE_URL/v1/sales/mug/orders -H "Authorization: Bearer $(sluice token --buyer $b)" \
+		-H "Idempotency-Key: attempt-1" -d '{"quantity":1}'
+done >/dev/null
+until [ $(grep -c "" printed) = ` + strconv.Itoa(len(strings.Fields(buyers))) + ` ]; do sleep 0.05; done
+`
+	}
+	out := sh(t, dir, `sluice sale create --id mug --title T --price 100 --total 9 >/dev/null
+`+python+` -u follow.py >printed &
+trap "kill $!" EXIT
+`+buy("ann bob")+strings.Replace(buy("cid dan"), " = 2", " = 4", 1)+"cat printed",
+		append(environment(), "SLUICE_URL="+s.url,
+			"PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))...)
+	for i, line := range strings.Split(strings.TrimSpace(out), "\n") {
+		if f := strings.Fields(line); len(f) != 3 || f[1] != []string{"ann", "bob", "cid", "dan"}[i] || f[2] != "1" {
+			t.Errorf("it prints\n%s", out)
+		}
+	}
+}
+
 // docs/events.md: what its programs take for a webhook of ours, and what they do not.
 func TestGuideWebhooks(t *testing.T) {
 	t.Parallel()

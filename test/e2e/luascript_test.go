@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"database/sql"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +28,7 @@ func TestFromALuaScript(t *testing.T) {
 	page := snippets(t, "docs/from-a-lua-script.md")
 	conf, folders := next(t, &page, "conf", "appendfsync"), next(t, &page, "sh", "install -d")
 	users, change := next(t, &page, "sh", "ACL SETUSER"), next(t, &page, "sh", "GETSET")
+	sold := next(t, &page, "sql", "tb_voucher_order")
 	back, backend := next(t, &page, "sh", "sale export"), next(t, &page, "java", "class Claim")
 	servertest.Program(t, "redis", "redis-cli")
 	servertest.Program(t, "openssl", "openssl")
@@ -51,6 +54,9 @@ func TestFromALuaScript(t *testing.T) {
 		"mysql://sluice:secret@127.0.0.1:3306/sluice", servertest.MySQL(t)), env...)
 	if out := sh(t, dir, "redis-cli -p "+port(redis)+" GET x", env...); !strings.Contains(out, "NOAUTH") {
 		t.Errorf("Redis without a password answers %s", out)
+	}
+	if rows := wonBefore(t, sold); rows != "1001,1,71\n1002,1,72\n" {
+		t.Errorf("the orders to import: %q", rows)
 	}
 	settings := regexp.MustCompile(`^SLUICE_STORE=(.+)\nSLUICE_LEDGER=(.+)\n$`).FindStringSubmatch(
 		read(t, filepath.Join(dir, "sluice.env")))
@@ -263,4 +269,43 @@ func TestWidthsOfColumns(t *testing.T) {
 			t.Errorf("%s: the longest is not of %d", name, n)
 		}
 	}
+}
+
+// wonBefore is what the query of the page selects from a shop's table: a buyer who paid,
+// one who has not, and not those whose orders were cancelled, refunded or for another item.
+func wonBefore(t *testing.T, query string) (rows string) {
+	t.Helper()
+	u, err := url.Parse(servertest.MySQL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", u.User.String()+"@tcp("+u.Host+")"+u.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range []string{
+		"CREATE TABLE tb_voucher_order (id bigint PRIMARY KEY, user_id bigint, voucher_id bigint, status tinyint)",
+		"INSERT INTO tb_voucher_order VALUES (71,1001,10,2), (72,1002,10,1), (73,1003,10,4), (74,1004,10,6), (75,1005,11,2)",
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close()
+	for got.Next() {
+		var row string
+		if err := got.Scan(&row); err != nil {
+			t.Fatal(err)
+		}
+		rows += row + "\n"
+	}
+	if err := got.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return rows
 }

@@ -51,7 +51,14 @@ func (b built) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return b.m.Run()
+	code := b.m.Run()
+	if all := flag.Lookup("test.run").Value.String() == "" && os.Getenv("SLUICE_TEST_REQUIRE") != ""; all && code == 0 {
+		for _, one := range untaken(filepath.Join("..", "..")) {
+			fmt.Fprintln(os.Stderr, "no test runs this snippet of", one)
+			code = 1
+		}
+	}
+	return code
 }
 
 // size is how big a test is: small with -short.

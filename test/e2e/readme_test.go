@@ -23,6 +23,31 @@ func TestReadmeFirstSale(t *testing.T) {
 	}, `{"order_id":"phone.`, `"sale_id":"phone","quantity":1,"status":"queued"}`, "pending", "Everything adds up.")
 }
 
+// The README's lines for a program with Sluice in it compile.
+func TestReadmeEmbeds(t *testing.T) {
+	t.Parallel()
+	page, file := snippets(t, "README.md"), filepath.Join(t.TempDir(), "main.go")
+	write(t, file, `package main
+
+import (
+	"context"
+	"log"
+	"net/http"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/engine"
+)
+
+func visitor(*http.Request) (sluice.BuyerID, error) { return "ann", nil }
+
+func main() {
+	ctx := context.Background()
+`+next(t, &page, "go", "engine.Open")+"}\n")
+	if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // change is what a test does where a person does something else.
 type change struct{ from, to string }
 
@@ -76,17 +101,9 @@ func TestChineseCommandsAgree(t *testing.T) {
 // first block of sh that begins by building the binary.
 func firstSale(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), "```sh\ngo build")
-	block, _, ended := strings.Cut("go build"+rest, "```")
-	if !found || !ended {
-		t.Fatalf("%s has no first sale", file)
-	}
+	page := snippets(t, file)
 	var commands strings.Builder
-	for line := range strings.Lines(block) {
+	for line := range strings.Lines(next(t, &page, "sh", "go build")) {
 		line, _, _ = strings.Cut(line, " #")
 		if !strings.HasPrefix(line, "#") {
 			commands.WriteString(strings.TrimSpace(line) + "\n")
@@ -96,20 +113,20 @@ func firstSale(t *testing.T, file string) string {
 }
 
 // curl is as much of that program as the README and the scripts need, for
-// machines that lack it: -X METHOD, -H HEADER, -d BODY, -i and the URL.
+// machines that lack it: -X METHOD, -H HEADER, -d BODY, -o FILE, -i and the URL.
 func curl() {
 	request, err := http.NewRequest("GET", "", nil)
 	if err != nil {
 		panic(err)
 	}
 	var body, target string
-	show := false
+	show, out := false, os.Stdout
 	for args := os.Args[1:]; len(args) > 0; args = args[1:] {
 		switch option := args[0]; option {
 		case "-i":
 			show = true
 			continue
-		case "-X", "-H", "-d":
+		case "-X", "-H", "-d", "-o":
 			args = args[1:]
 			switch option {
 			case "-X":
@@ -119,18 +136,22 @@ func curl() {
 				request.Header.Set(name, value)
 			case "-d":
 				body = args[0]
+			case "-o":
+				if out, err = os.Create(args[0]); err != nil {
+					panic(err)
+				}
 			}
 		default:
 			target = option
 		}
 	}
-	if err := fetch(request, target, body, show); err != nil {
+	if err := fetch(request, target, body, out, show); err != nil {
 		fmt.Fprintln(os.Stderr, "curl:", err)
 		os.Exit(7)
 	}
 }
 
-func fetch(request *http.Request, target, body string, show bool) (err error) {
+func fetch(request *http.Request, target, body string, out io.Writer, show bool) (err error) {
 	if request.URL, err = request.URL.Parse(target); err != nil {
 		return err
 	}
@@ -144,12 +165,12 @@ func fetch(request *http.Request, target, body string, show bool) (err error) {
 	}
 	defer answer.Body.Close()
 	if show {
-		fmt.Println(answer.Proto, answer.Status)
-		if err := answer.Header.Write(os.Stdout); err != nil {
+		fmt.Fprintln(out, answer.Proto, answer.Status)
+		if err := answer.Header.Write(out); err != nil {
 			return err
 		}
-		fmt.Println()
+		fmt.Fprintln(out)
 	}
-	_, err = io.Copy(os.Stdout, answer.Body)
+	_, err = io.Copy(out, answer.Body)
 	return err
 }

@@ -35,7 +35,7 @@ func TestTutorial(t *testing.T) {
 	script := "SHOP= SERVER=\ntrap 'kill $SHOP $SERVER; wait' EXIT\ntrap exit INT\n"
 	named := regexp.MustCompile(`^(?:// |<!doctype html>\n<!-- )([\w.]+):`)
 	for _, s := range snippets(t, "docs/tutorial.md") {
-		text := here.Replace(s.text)
+		text := here.Replace(s.take())
 		if s.language == "sh" {
 			if strings.HasPrefix(s.text, "./sluice order list --sale mug\n") { // after what a person does
 				script += "touch browse\nuntil [ -e browsed ]; do sleep 0.05; done\n"
