@@ -138,6 +138,15 @@ func TestPlaceGivesUp(t *testing.T) {
 			t.Errorf("%v after %d requests", err, len(s.seen))
 		}
 	})
+	t.Run("a proxy, or a server to an expired token, knows nothing of earlier tries", func(t *testing.T) {
+		for _, second := range []http.HandlerFunc{problem(403, "", "", ""), problem(401, "unauthenticated", "", "")} {
+			c, s := serve(t, Options{}, drop, second)
+			_, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
+			if unknown, ok := errors.AsType[*OutcomeUnknownError](err); !ok || unknown.Attempts != 2 || len(s.seen) != 2 {
+				t.Errorf("%v after %d requests", err, len(s.seen))
+			}
+		}
+	})
 	t.Run("no listener", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -54,16 +54,16 @@ func (c *Client) PlaceWithTicket(ctx context.Context, sale sluice.SaleID, key sl
 			return placed, nil
 		}
 		again, lost := undecided(err, unknown)
-		if !again {
-			return Placed{}, err
-		}
-		unknown = unknown || lost
-		if n == c.attempts || !pause(ctx, n, err) {
-			if unknown {
-				return Placed{}, &OutcomeUnknownError{Key: key, Attempts: n, Last: err}
+		if again {
+			unknown = unknown || lost
+			if n < c.attempts && pause(ctx, n, err) {
+				continue
 			}
-			return Placed{}, err
 		}
+		if unknown && (again || !looked(err)) {
+			return Placed{}, &OutcomeUnknownError{Key: key, Attempts: n, Last: err}
+		}
+		return Placed{}, err
 	}
 }
 
@@ -108,10 +108,20 @@ func undecided(err error, unknown bool) (again, lost bool) {
 	case sluice.RateLimited.String():
 		return unknown, false
 	case "":
+		if e.Status == http.StatusTooManyRequests { // a proxy's
+			return unknown, false
+		}
 		// A proxy's 502 or 504: the server behind it may have decided.
 		return e.Status >= 500, true
 	}
 	return false, false
+}
+
+// looked reports whether the answer is of a server that knows what became of earlier
+// tries: not one of a proxy, nor to a token that has expired meanwhile.
+func looked(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code != "" && e.Status != http.StatusUnauthorized
 }
 
 // pause waits before the next try; false when there is no time left for it.
