@@ -2,7 +2,6 @@ package sluice;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import java.io.IOException;
 import java.net.URI;
 import java.net.URLEncoder;
 import java.net.http.HttpClient;
@@ -20,7 +19,11 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
 import java.util.function.Predicate;
 import javax.crypto.Mac;
@@ -32,9 +35,11 @@ import javax.crypto.spec.SecretKeySpec;
  * JSON is maps, lists, strings, longs, doubles, booleans and nulls.
  */
 public final class Sluice {
+    private static final Duration LONGEST = Duration.ofSeconds(10);
     private final String url;
     private final String adminKey;
     private final Duration patience;
+    private final Duration timeout; // of one request, from its first byte to the answer's last
     private final HttpClient http = HttpClient.newBuilder().connectTimeout(Duration.ofSeconds(5)).build();
 
     /** The admin key is the merchant's; null if only buyers' calls are made. */
@@ -45,6 +50,7 @@ public final class Sluice {
         this.url = url.replaceAll("/+$", "");
         this.adminKey = adminKey;
         this.patience = patience;
+        this.timeout = patience.compareTo(LONGEST) < 0 ? patience : LONGEST;
     }
 
     /** What the server refused. The code says why: docs/codes.md. */
@@ -55,7 +61,7 @@ public final class Sluice {
         public final Map<String, Object> body;
 
         Problem(int status, Map<String, Object> body, Duration retryAfter) {
-            super(body.getOrDefault("code", "HTTP " + status) + ": " + body.get("title")
+            super(body.getOrDefault("code", "HTTP " + status) + (body.containsKey("title") ? ": " + body.get("title") : "")
                 + (body.containsKey("detail") ? ": " + body.get("detail") : ""));
             this.status = status;
             this.code = (String) body.getOrDefault("code", "");
@@ -184,30 +190,31 @@ public final class Sluice {
     /** A page of at most 1000 events after the one with this id; "": from the first one that is kept. */
     public List<Event> events(String after, int limit) {
         List<Event> events = new ArrayList<>();
-        String path = "/v1/admin/events?limit=" + limit + (after.isEmpty() ? "" : "&after=" + escape(after));
-        for (Object event : (List<?>) ask("GET", path, null).get("events")) events.add(Event.of(object(event)));
+        for (Object event : (List<?>) eventPage(after, limit).get("events")) events.add(Event.of(object(event)));
         return events;
     }
 
+    private Map<String, Object> eventPage(String after, int limit) {
+        return ask("GET", "/v1/admin/events?limit=" + limit + (after.isEmpty() ? "" : "&after=" + escape(after)), null);
+    }
+
     /**
-     * Hands over every event after the one with this id, in order, and waits for more, until the handler returns
+     * Hands over every event after the one with this id ("latest": only new ones), in order, and waits for more, until the handler returns
      * false or the thread is interrupted. Save the id with what you make of the event, and follow from there.
      */
     public void follow(String after, Predicate<Event> handler) {
         for (String last = after; !Thread.currentThread().isInterrupted(); ) {
-            String from = last;
-            List<Event> events;
+            Map<String, Object> page;
             try {
-                events = events(from, 1000);
+                page = eventPage(last, 1000);
             } catch (RuntimeException e) {
                 if (!passing(e)) throw e;
                 if (!sleep(Duration.ofSeconds(5))) return;
                 continue;
             }
-            for (Event event : events) {
-                if (!handler.test(event)) return;
-                last = event.id();
-            }
+            List<?> events = (List<?>) page.get("events");
+            for (Object event : events) if (!handler.test(Event.of(object(event)))) return;
+            last = (String) page.get("next");
             if (events.size() < 1000 && !sleep(Duration.ofSeconds(1))) return;
         }
     }
@@ -264,16 +271,23 @@ public final class Sluice {
             } catch (RuntimeException e) {
                 error = e;
             }
-            if (!passing(error)) throw error;
+            if (!passing(error)) throw unknown && !looked((Problem) error) ? lost(error) : error;
             unknown |= error instanceof Lost || ((Problem) error).code.equals("outcome_unknown");
             long wait = Math.min(200L << Math.min(tries, 5), 5000);
             wait = wait / 2 + ThreadLocalRandom.current().nextLong(wait / 2 + 1); // a crowd must not return in step
             if (error instanceof Problem p) wait += p.retryAfter.toMillis();
             if (Instant.now().plusMillis(wait).isAfter(until) || !sleep(Duration.ofMillis(wait))) {
-                throw unknown ? new Lost("the outcome is unknown; the same request gets the same answer", error) : error;
+                throw unknown ? lost(error) : error;
             }
         }
     }
+
+    private static Lost lost(RuntimeException cause) {
+        return new Lost("the outcome is unknown; the same request gets the same answer", cause);
+    }
+
+    /** Whether an answer is of one who knows of earlier tries: not a proxy's, nor to a token that has expired since. */
+    private static boolean looked(Problem p) { return !p.code.isEmpty() && p.status != 401; }
 
     /** Whether the same request may be sent again. */
     private static boolean passing(RuntimeException e) {
@@ -283,26 +297,36 @@ public final class Sluice {
 
     private HttpResponse<String> send(String method, String path, String bearer, Map<String, String> headers,
                                       Map<String, ?> body) {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path)).timeout(Duration.ofSeconds(10))
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path))
             .header("Accept", "application/json").method(method, body == null ? HttpRequest.BodyPublishers.noBody()
                 : HttpRequest.BodyPublishers.ofString(Json.write(body)));
         if (body != null) request.header("Content-Type", "application/json");
         if (bearer != null) request.header("Authorization", "Bearer " + bearer);
         headers.forEach(request::header);
+        // The timeout of a request ends with the headers of its answer: the body has none.
+        CompletableFuture<HttpResponse<String>> coming = http.sendAsync(request.build(), BodyHandlers.ofString());
         HttpResponse<String> answer;
-        Object said = null;
         try {
-            answer = http.send(request.build(), BodyHandlers.ofString());
-            said = Json.read(answer.body());
+            answer = coming.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
         } catch (InterruptedException e) {
+            coming.cancel(true);
             Thread.currentThread().interrupt();
             throw new Lost("interrupted", e);
-        } catch (IOException e) {
-            throw new Lost("no answer from " + url + ": " + e, e);
-        } catch (Json.Malformed e) {
-            throw new Lost("the answer of " + url + " is no JSON; is this a Sluice server?", e);
+        } catch (TimeoutException e) {
+            coming.cancel(true);
+            throw new Lost("no answer from " + url + " within " + timeout.toMillis() + " ms", e);
+        } catch (ExecutionException e) {
+            throw new Lost("no answer from " + url + ": " + e.getCause(), e.getCause());
         }
         int status = answer.statusCode();
+        Object said = null;
+        try {
+            said = Json.read(answer.body());
+        } catch (Json.Malformed e) {
+            if (status < 400 || status >= 500) {
+                throw new Lost("the answer of " + url + " is no JSON; is this a Sluice server?", e);
+            }
+        }
         if (status < 300) return answer;
         Map<String, Object> problem = said instanceof Map<?, ?> ? object(said) : Map.of();
         // A proxy's 502 or 504: the server behind it may have decided.
@@ -400,7 +424,10 @@ public final class Sluice {
                     case "true" -> true;
                     case "false" -> false;
                     case "null" -> null;
-                    default -> word.matches("-?[0-9]+") ? (Object) Long.parseLong(word) : (Object) Double.parseDouble(word);
+                    default -> {
+                        if (!word.matches("-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?")) throw malformed();
+                        yield word.matches("-?[0-9]+") ? (Object) Long.parseLong(word) : (Object) Double.parseDouble(word);
+                    }
                 };
             } catch (NumberFormatException e) {
                 throw malformed();

@@ -54,6 +54,16 @@ public class ClientTest {
         throw new AssertionError("not refused");
     }
 
+    static void lost(Runnable call) {
+        try {
+            call.run();
+        } catch (Sluice.Lost e) {
+            check(e.getMessage().contains("outcome is unknown"), e);
+            return;
+        }
+        throw new AssertionError("not lost");
+    }
+
     static void await(BooleanSupplier holds) throws InterruptedException {
         for (Instant end = Instant.now().plusSeconds(30); !holds.getAsBoolean(); Thread.sleep(20)) {
             check(Instant.now().isBefore(end), "not in time");
@@ -75,7 +85,8 @@ public class ClientTest {
     static String token(String buyer) { return Sluice.buyerToken(buyer, SECRET, Duration.ofHours(1)); }
 
     // A proxy before the server. What `first` says of a request, by its number: null passes it on, "" passes it on and
-    // drops the answer, and else it is the answer: a status, a space, Retry-After, a space, a body.
+    // drops the answer, "stall" has it end in the middle of a body, and else it is the answer: a status, a space,
+    // Retry-After, a space, a body.
     static String proxy(List<String> keys, IntFunction<String> first) throws Exception {
         HttpClient on = HttpClient.newHttpClient();
         HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
@@ -83,6 +94,12 @@ public class ClientTest {
             String answer = first.apply(keys.size());
             keys.add(String.valueOf(exchange.getRequestHeaders().getFirst("Idempotency-Key")));
             byte[] body = exchange.getRequestBody().readAllBytes();
+            if ("stall".equals(answer)) {
+                exchange.sendResponseHeaders(202, 1000);
+                exchange.getResponseBody().write('{');
+                exchange.getResponseBody().flush();
+                return;
+            }
             if (answer != null && !answer.isEmpty()) {
                 String[] parts = answer.split(" ", 3);
                 exchange.getResponseHeaders().set("Retry-After", parts[1]);
@@ -119,7 +136,8 @@ public class ClientTest {
             check(Sluice.Json.write(Sluice.Json.read(good)).equals(good.replace("\\u4e2d", "\u4e2d").replace("\\n", "\\u000a")), good);
         }
         check(Sluice.Json.read(" [ 1.5 , 9007199254740993 ] ").equals(List.of(1.5, 9007199254740993L)));
-        for (String bad : List.of("", "{", "[1", "\"a", "\"\\u12\"", "{\"a\"}", "[1]]", "nul", "[".repeat(100000), "{1:2}", "\"\\")) {
+        for (String bad : List.of("", "{", "[1", "\"a", "\"\\u12\"", "{\"a\"}", "[1]]", "nul", "[".repeat(100000), "{1:2}", "\"\\",
+            "NaN", "0x1p3", "1d", "1.", "+1")) {
             try {
                 Sluice.Json.read(bad);
             } catch (RuntimeException e) {
@@ -146,13 +164,20 @@ public class ClientTest {
     static void givesUp() throws Exception {
         String sale = sale(), key = Sluice.newKey();
         Sluice far = new Sluice(proxy(new ArrayList<>(), n -> ""), KEY, Duration.ofMillis(500));
-        try {
-            far.claim(sale, key, 1, token("carol"), null, null);
-            throw new AssertionError("claimed");
-        } catch (Sluice.Lost e) {
-            check(e.getMessage().contains("outcome is unknown"), e);
-        }
+        lost(() -> far.claim(sale, key, 1, token("carol"), null, null));
         check(shop.claim(sale, key, 1, token("carol"), null, null).replayed());
+        Instant began = Instant.now();
+        Sluice stalled = new Sluice(proxy(new ArrayList<>(), n -> "stall"), KEY, Duration.ofSeconds(1));
+        lost(() -> stalled.claim(sale, Sluice.newKey(), 1, token("carol"), null, null));
+        check(Duration.between(began, Instant.now()).toSeconds() < 10, "a claim waits for the rest of a body");
+        // What a proxy says, or a server to an expired token, decides nothing about an earlier try.
+        for (String answer : List.of("403 0 <h1>no</h1>", "413 0 <h1>no</h1>", "401 0 {\"code\":\"unauthenticated\",\"title\":\"T\"}")) {
+            List<String> seen = new ArrayList<>();
+            Sluice behind = new Sluice(proxy(seen, n -> n == 0 ? "" : answer), KEY);
+            lost(() -> behind.claim(sale, Sluice.newKey(), 1, token("ivy"), null, null));
+            check(seen.size() == 2, seen);
+            check(refused(() -> behind.pay("ts.1", "p", 1, "CNY")).status == Integer.parseInt(answer.substring(0, 3)));
+        }
         Sluice busy = new Sluice(proxy(new ArrayList<>(), n -> "503 60 {\"code\":\"overloaded\",\"title\":\"T\"}"), KEY);
         Sluice.Problem problem = refused(() -> busy.claim(sale, Sluice.newKey(), 1, token("carol"), null, null));
         check(problem.code.equals("overloaded") && problem.retryAfter.toSeconds() == 60, problem);
@@ -204,6 +229,14 @@ public class ClientTest {
             return seen.size() < 3;
         });
         check(seen.stream().map(Sluice.Event::type).toList().equals(List.of("order.created", "order.paid", "order.refunded")), seen);
+        List<String> fresh = new ArrayList<>();
+        Sluice behind = new Sluice(proxy(fresh, n -> null), KEY); // once its first page has come, the rest is new
+        Thread late = new Thread(() -> behind.follow("latest", event -> { fresh.add(event.type()); return false; }));
+        late.start();
+        await(() -> fresh.size() > 1);
+        shop.claim(sale(), Sluice.newKey(), 1, token("eve"), null, null);
+        late.join(30_000);
+        check(fresh.get(fresh.size() - 1).contains("."), fresh);
         check(shop.events(seen.get(0).id(), 1000).stream().filter(e -> e.order() != null && e.order().id().equals(order)).count() == 2);
     }
 
