@@ -14,14 +14,16 @@ export async function claim(base, path, {
 }) {
   const until = Date.now() + patience;
   let unknown = false; // an earlier try may have been accepted
+  const bearer = async () => (typeof token === "function" ? token() : token);
   for (let tries = 0, again = false, renewed = false; ; tries++) {
     onSend();
     let problem, sent = false;
+    const now = await bearer();
     try {
       const admits = typeof ticket === "function" ? await ticket(again) : ticket;
       sent = true;
       const { body, headers } = await request(base, path, {
-        method: "POST", token, signal, keepalive: true,
+        method: "POST", token: now, signal, keepalive: true,
         headers: {
           "Idempotency-Key": key, "Content-Type": "application/json", ...(admits && { "Sluice-Ticket": admits }),
           ...(address && { "X-Forwarded-For": address }),
@@ -41,16 +43,23 @@ export async function claim(base, path, {
     unknown ||= sent && problem instanceof Lost || problem.code === "outcome_unknown";
     let wait = retry(problem);
     if (wait === undefined) {
-      if (problem instanceof Problem && !UNDECIDED.includes(problem.code)) throw problem;
+      if (problem.status === 401 && await bearer() !== now) continue; // it was renewed meanwhile
+      if (problem instanceof Problem && problem.status !== 429 && !UNDECIDED.includes(problem.code)) {
+        if (unknown && (problem.status === 401 || !problem.code)) throw lost(problem);
+        throw problem;
+      }
       wait = pause(problem, problem.code === "rate_limited" ? 0 : tries);
     }
     if (!signal?.aborted && Date.now() + wait <= until) await countdown(wait, problem, onWait, signal);
     else wait = Infinity;
     if (signal?.aborted || wait === Infinity) {
-      if (!unknown) throw problem;
-      const message = `the outcome is unknown after ${tries + 1} tries; the same key gets the same answer`;
-      throw Object.assign(new Lost(message, { cause: problem }), { key });
+      throw unknown ? lost(problem) : problem;
     }
+  }
+
+  // lost: the answer is of one who does not know what became of earlier tries, or none came.
+  function lost(cause) {
+    return Object.assign(new Lost("the outcome is unknown; the same key gets the same answer", { cause }), { key });
   }
 }
 

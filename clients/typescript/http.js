@@ -27,7 +27,7 @@ export async function request(base, path, { token, signal, timeout = PATIENCE, .
     answer = await fetch(base + path, { ...options, headers, signal: end.signal });
     body = await answer.json();
   } catch (error) {
-    if (answer && answer.status < 500 && !answer.ok) throw new Problem({}, answer.status);
+    if (answer && answer.status < 500 && !answer.ok) throw new Problem({}, answer.status, retryAfter(answer));
     throw new Lost(error.message, { cause: error });
   } finally {
     end.off();

@@ -1,6 +1,7 @@
 import type { Order, Placed, Problem as ProblemBody, Sale, Ticket } from "./api.js";
 
-export * as api from "./api.js";
+import type * as api from "./api.js";
+export type { api };
 
 /** What the server refused. `code` says why: see docs/codes.md. */
 export class Problem extends Error {

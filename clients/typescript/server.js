@@ -18,7 +18,7 @@ export function buyerToken(buyer, secret, { seconds = 3600, ...claims } = {}) {
 }
 
 // verifyWebhook returns the event of a request, or null if it is not one of ours, or of more than
-// five minutes ago. body is the raw body, a Buffer or a string; headers are those of the request.
+// five minutes ago. body is the raw body, bytes or a string; headers are those of the request.
 export function verifyWebhook(secret, headers, body) {
   const header = (name) => String((typeof headers.get === "function" ? headers.get(name) : headers[name]) ?? "");
   const id = header("webhook-id"), at = header("webhook-timestamp");
@@ -29,7 +29,7 @@ export function verifyWebhook(secret, headers, body) {
     const got = Buffer.from(signature.slice(3), "base64");
     return signature.startsWith("v1,") && got.length === want.length && timingSafeEqual(got, want);
   });
-  return ours ? JSON.parse(body) : null;
+  return ours ? JSON.parse(Buffer.from(body).toString()) : null;
 }
 
 const salePath = (sale) => `/v1/admin/sales/${encodeURIComponent(sale)}`;

@@ -59,7 +59,6 @@ export class Sluice {
   // order's {order_id, ...} and the key, and rejects with a Problem that the server stated, or
   // with Lost, whose key gets the outcome.
   async claim(sale, { key = newKey(), token = this.token, ...options } = {}) {
-    if (typeof token === "function") token = await token();
     return claim(this.base, `${salePath(sale)}/orders`, { key, token, ...options });
   }
 

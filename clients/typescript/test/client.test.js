@@ -98,6 +98,35 @@ test("a claim keeps its key whatever gets lost", async (t) => {
   assert.equal((await merchant.sale(sale)).taken, 1);
 });
 
+test("what a proxy says decides nothing about earlier tries", async (t) => {
+  const sale = await newSale();
+  let tries = 0, second;
+  const far = await proxy(t, {
+    before: (req, res) => ++tries === 2 && second(res),
+    after: () => tries === 1, // accepted, and the answer is lost
+  });
+  const html = (status) => (res) => { res.writeHead(status, { "Content-Type": "text/html" }); res.end("<h1>No</h1>"); return true; };
+  const expired = (res) => answer(res, 401, { code: "unauthenticated", title: "T", status: 401 });
+  for (const [id, says] of Object.entries({ nora: html(403), otto: html(413), pia: expired })) {
+    [tries, second] = [0, says];
+    const key = newKey();
+    await assert.rejects(buyer(id, far).claim(sale, { key, token: buyerToken(id, secret) }),
+      (error) => error instanceof Lost && error.key === key && error.cause instanceof Problem);
+    assert.equal((await buyer(id).claim(sale, { key })).replayed, true);
+  }
+  [tries, second] = [0, html(429)];
+  assert.equal((await buyer("quin", far).claim(sale)).replayed, true);
+  [tries, second] = [1, html(403)];
+  await assert.rejects(buyer("rosa", far).claim(sale), { status: 403, code: "" });
+});
+
+test("a claim goes on with a token that is renewed", async () => {
+  const sale = await newSale(), tokens = ["x", buyerToken("sven", secret)], sent = [];
+  const token = () => (sent.push(0), tokens[Math.min(sent.length - 1, 1)]);
+  assert.equal((await new Sluice(url, { token }).claim(sale)).replayed, false);
+  await assert.rejects(new Sluice(url, { token: () => "x" }).claim(sale), { code: "unauthenticated" });
+});
+
 test("a claim that gives up says which key gets the outcome", async (t) => {
   const sale = await newSale();
   const far = await proxy(t, { after: () => true });
@@ -235,6 +264,7 @@ test("a webhook is verified, a forged and an old one are not", async (t) => {
   const event = verifyWebhook(webhook.secret, headers, body);
   assert.deepEqual([event.type, event.data.order.order_id], ["order.created", order]);
   assert.ok(verifyWebhook(webhook.secret, new Headers(headers), String(body)));
+  assert.deepEqual(verifyWebhook(webhook.secret, headers, new Uint8Array(body)), event);
   assert.equal(verifyWebhook(webhook.secret, headers, `${body} `), null);
   assert.equal(verifyWebhook("whsec_YW5vdGhlcg==", headers, body), null);
   assert.equal(verifyWebhook(webhook.secret, {}, body), null);

@@ -10,6 +10,7 @@
 
 import { claimsOf } from "./buyer.js";
 import { clock } from "./here.js";
+import { sleep } from "./http.js";
 import { showSale } from "./saleview.js";
 import { lang } from "./texts.js";
 
@@ -27,7 +28,7 @@ async function loadParts() {
     styles.replaceSync(css);
     return [html, styles];
   }, (error) => {
-    parts = undefined; // the next button tries again
+    parts = undefined;
     throw error;
   });
   return parts;
@@ -59,8 +60,13 @@ class SluiceButton extends HTMLElement {
     const { signal } = this.#end = new AbortController();
     const sale = this.getAttribute("sale");
     if (!sale) return;
-    const [html, styles] = await loadParts();
-    if (signal.aborted) return;
+    let loaded = null;
+    for (let wait = 1000; !loaded; wait = Math.min(2 * wait, 15_000)) {
+      loaded = await loadParts().catch(() => null); // a server that restarts, or the rush itself
+      if (!loaded) await sleep(wait * (0.5 + Math.random()), signal);
+      if (signal.aborted) return;
+    }
+    const [html, styles] = loaded;
     const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
     root.adoptedStyleSheets = [styles];
     root.innerHTML = `<div class="js">${html}<p id="said" class="sr" role="status" aria-live="polite"></p></div>`;

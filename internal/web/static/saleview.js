@@ -190,7 +190,8 @@ export async function showSale(page) {
     view.busy = true;
     view.came = null;
     say("sending");
-    let attempt, outcome;
+    let attempt, outcome, token = who.token;
+    const newest = () => (token = view.who?.id === who.id ? view.who.token : token);
     try {
       outcome = await attempts.alone(async () => {
         const last = attempts.get();
@@ -198,23 +199,25 @@ export async function showSale(page) {
         attempt = attempts.press(quantity, clock.now());
         attempts.update(attempt.key, { sent: true });
         const outcome = await sluice.claim(id, {
-          key: attempt.key, quantity: attempt.quantity, token: who.token, ticket: (again) => tickets.admits(say, again),
-          patience: Infinity, retry, onSend: () => say("sending"), onWait: sayWait,
+          key: attempt.key, quantity: attempt.quantity, token: newest, ticket: (again) => tickets.admits(say, again),
+          signal, patience: Infinity, retry, onSend: () => say("sending"), onWait: sayWait,
         }).then(({ order_id: order }) => ({ order }), (problem) => {
           if (problem instanceof Problem) return { refused: problem };
+          if (problem instanceof Lost) return { refused: problem.cause, unknown: true }; // signed out, or gone from the page
           throw problem;
         });
         // The order is what the attempt was for; a refusal leaves the key free for the next try.
-        attempts.update(attempt.key, { sent: false, order: outcome.order ?? limitOrder(outcome.refused) });
+        attempts.update(attempt.key, { sent: Boolean(outcome.unknown), order: outcome.order ?? limitOrder(outcome.refused) });
         attempts.ready();
         return outcome;
       });
     } finally {
       view.busy = false;
     }
+    if (signal?.aborted) return;
     if (view.who?.id !== who.id) return onAttempt(); // signed out meanwhile
     view.note = null;
-    if (outcome.refused) await refused(outcome.refused, attempt);
+    if (outcome.refused) await refused(outcome.refused, { ...attempt, token });
     view.focus = Boolean(outcome.order) && (root.activeElement === $("buy") || document.activeElement === document.body);
     await onAttempt();
     live.refresh();
@@ -243,7 +246,7 @@ export async function showSale(page) {
   // limitOrder is the order that a buyer has who may not have another.
   const limitOrder = (problem) => (problem?.code === "buyer_limit" ? problem.body.order_ids?.at(-1) : undefined);
 
-  async function refused(problem, { key, quantity }) {
+  async function refused(problem, { key, quantity, token }) {
     const until = state();
     switch (problem.code) {
       case "sold_out":
@@ -278,7 +281,7 @@ export async function showSale(page) {
         break;
       case "unauthenticated":
         view.note = { key: "expired" };
-        view.mustSignIn = view.who.token;
+        view.mustSignIn = token;
         return;
       case "sale_not_found":
         view.note = { key: "noSale", label: "buyUnavailable" };
