@@ -26,6 +26,7 @@ type Claims struct {
 	codes, reasons []string
 	place          map[string]int // in tally, of a code; of a reason: after all codes
 	byCode         [256]uint8     // the same of the domain's codes
+	shown          map[int]bool   // places that a sale reports also at 0
 
 	known func(sluice.SaleID) bool
 	mu    sync.Mutex // of those who add a sale
@@ -62,6 +63,10 @@ func (m *Metrics) Claims(known func(sluice.SaleID) bool, sales func() []Sale, co
 	}
 	for i, reason := range reasons {
 		c.place["/"+reason] = len(c.codes) + i // no code has this name
+	}
+	c.shown = map[int]bool{}
+	for _, name := range shownAtZero {
+		c.shown[c.place[name]] = true
 	}
 	c.rest = c.tally()
 	c.sales.Store(&map[sluice.SaleID]tally{})
@@ -196,15 +201,23 @@ var (
 	claimsRefused  = counter("sluice_claims_refused_total")
 )
 
+// shownAtZero are the codes that a sale has from its first scrape on: accepted, since 0 of
+// all is a sale to which no claim has come, and those that alerts watch, since the rate of
+// a counter that begins with an outage does not have that outage.
+var shownAtZero = []string{
+	sluice.Accepted.String(), sluice.Unavailable.String(), sluice.Overloaded.String(), codeOutcomeUnknown,
+}
+
+const codeOutcomeUnknown = "outcome_unknown" // api.CodeOutcomeUnknown
+
 // read reports all of other sales, and of a sale what has happened, so that sales
-// without trouble take little room. Accepted is always there: 0 of it alone is a sale
-// to which no claim has come.
+// without trouble take little room.
 func (c *Claims) read(value values, sales []Sale) {
 	report := func(sale string, t tally, all bool) {
 		for i := range t[:len(t)-1] {
 			n := t[i].n.Load()
 			switch {
-			case n == 0 && !all && i != int(c.byCode[sluice.Accepted]):
+			case n == 0 && !all && !c.shown[i]:
 			case i < len(c.codes):
 				value(claimsAnswered, float64(n), sale, c.codes[i])
 			default:
@@ -219,7 +232,9 @@ func (c *Claims) read(value values, sales []Sale) {
 	}
 	for i := range sales[:min(len(sales), max(mostCounted-len(counted), 0))] {
 		if _, ok := counted[sales[i].ID]; !ok {
-			value(claimsAnswered, 0, string(sales[i].ID), sluice.Accepted.String())
+			for _, code := range shownAtZero {
+				value(claimsAnswered, 0, string(sales[i].ID), code)
+			}
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 func TestClaimsAreCountedBySale(t *testing.T) {
 	m := New(func() []Sale { return nil })
 	c := m.Claims(func(sale sluice.SaleID) bool { return strings.HasPrefix(string(sale), "s") },
-		func() []Sale { return []Sale{{ID: "s1"}, {ID: "idle"}} }, []string{"bad_request"}, []string{"body"})
+		func() []Sale { return []Sale{{ID: "s1"}, {ID: "idle"}} }, []string{"bad_request", codeOutcomeUnknown},
+		[]string{"body"})
 	c.Decided("made-up", sluice.Accepted)
 	c.Refused("made-up", "body")
 	c.Count("s0", "no such code")
@@ -24,6 +25,14 @@ func TestClaimsAreCountedBySale(t *testing.T) {
 	if text := rendered(m); !strings.Contains(text, idle) || strings.Contains(text, "made-up") ||
 		!strings.Contains(text, `sluice_claims_total{code="other",sale="s0"} 1`) {
 		t.Errorf("%s", text)
+	}
+	for _, code := range shownAtZero {
+		for _, sale := range []string{"s0", "idle"} {
+			line := fmt.Sprintf("sluice_claims_total{code=%q,sale=%q} 0\n", code, sale)
+			if !strings.Contains(rendered(m), line) {
+				t.Errorf("an alert would miss the first outage: no %s", line)
+			}
+		}
 	}
 	if codes, reasons, ok := c.Of("idle"); len(codes)+len(reasons) != 0 || !ok {
 		t.Error("what no claim came to has counts, or none are known")

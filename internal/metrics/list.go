@@ -23,8 +23,8 @@ const (
 )
 
 var list = []definition{
-	{"sluice_claims_total", aCounter, "sale code", "answers to claims. A sale with `accepted` 0 and no other code is " +
-		"one that no claim came to. The first 1,000 sales since the start are counted apart; further sales, and ids that " +
+	{"sluice_claims_total", aCounter, "sale code", "answers to claims. A sale that has only zeros is one that no " +
+		"claim came to. The first 1,000 sales since the start are counted apart; further sales, and ids that " +
 		"no sale has, are `other`"},
 	{"sluice_claims_refused_total", aCounter, "sale reason", "claims that were refused for who or what sent them; " +
 		"[the reasons](#why-a-claim-is-refused)"},
