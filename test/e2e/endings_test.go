@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -65,15 +66,18 @@ func endingsRound(t *testing.T, servers int, on backends, r *rand.Rand) {
 	sale := createSale(t, cluster[0], total, 1)
 	awaitState(t, cluster, sale, sluice.StateOpen)
 	promises := sellOut(t, sale, urls[0], total, r)
+	killing := func(e *endings, sale sluice.SaleID, orders, kills int) {
+		for n := range kills {
+			if !e.awaitAnswered(int64(n+1) * int64(orders) / int64(kills+2)) {
+				break
+			}
+			killAndBack(t, victim(), sale, r, n)
+		}
+		e.done.Wait()
+	}
 	e := &endings{t: t, urls: urls}
 	e.begin(promises, r)
-	for n := range size(6, 3) {
-		if !e.awaitAnswered(int64(n+1) * int64(len(promises)) / int64(size(8, 5))) {
-			break
-		}
-		killAndBack(t, victim(), sale, r, n)
-	}
-	e.done.Wait()
+	killing(e, sale, len(promises), size(6, 3))
 	by := conserved(t, cluster[0], sale, total, e)
 	if by[sluice.Cancelled] == 0 || by[sluice.Paid] == 0 || by[sluice.Refunded] == 0 || by[sluice.Pending] == 0 {
 		t.Errorf("%v: the test shows nothing about some endings", by)
@@ -97,14 +101,33 @@ func endingsRound(t *testing.T, servers int, on backends, r *rand.Rand) {
 			sluice.OrderFilter{Sale: timed, Status: sluice.Pending, Limit: 1})
 		return err == nil && len(pending.Orders) == 0
 	})
-	if by := conserved(t, cluster[0], timed, total, &endings{}); len(by) != 1 || by[sluice.Expired] == 0 {
-		t.Errorf("%v, want all expired", by)
+	expired := conserved(t, cluster[0], timed, total, &endings{})
+	if len(expired) != 1 || expired[sluice.Expired] == 0 {
+		t.Errorf("%v, want all expired", expired)
+	}
+
+	// All of these pay too late: as many as there are units get one again, once each.
+	if _, err := cluster[0].merchant().PatchSale(t.Context(), timed, api.PatchSale{
+		PatchRules: api.PatchRules{LatePayment: api.Some(sluice.LateRetake)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	tooLate := &endings{t: t, urls: urls}
+	tooLate.pay(storedOrders(t, cluster[0], timed))
+	killing(tooLate, timed, expired[sluice.Expired], size(3, 2))
+	late := conserved(t, cluster[0], timed, total, tooLate)
+	// An order in the place of another expires if it is not paid within its second: the
+	// server was killed between its claim and its payment.
+	again, most := late[sluice.Paid], min(int(total), expired[sluice.Expired])
+	if late[sluice.Retaken] != again || late[sluice.RefundDue]+again != expired[sluice.Expired] ||
+		again > most || again+late[sluice.Expired] < most {
+		t.Errorf("%d paid late for %d units: %v", expired[sluice.Expired], total, late)
 	}
 
 	// As many as came back can be sold again (I7).
 	for sale, back := range map[sluice.SaleID]int64{
 		sale:  int64(by[sluice.Cancelled] + by[sluice.Refunded]),
-		timed: total,
+		timed: total - int64(again),
 	} {
 		if sold := int64(len(sellOut(t, sale, urls[0], back, r))); sale != timed && sold != back {
 			t.Errorf("%d units came back, and %d are sold again (I1)", back, sold)
@@ -197,6 +220,34 @@ func (e *endings) begin(promises []loadgen.Promise, r *rand.Rand) {
 	e.told = map[sluice.OrderID]sluice.Status{}
 	shuffled := append([]loadgen.Promise{}, promises...)
 	r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	e.spread(len(shuffled), func(c *client.Client, n int) {
+		order := shuffled[n].Order
+		switch n % 3 {
+		case 0:
+			e.until(order, func(ctx context.Context) (api.Order, error) { return c.AdminCancelOrder(ctx, order) })
+		case 1:
+			e.payOne(c, order)
+			if n%12 == 1 {
+				e.until(order, func(ctx context.Context) (api.Order, error) { return c.RefundOrder(ctx, order) })
+			}
+		}
+	})
+}
+
+// pay has each of the orders paid.
+func (e *endings) pay(orders []api.Order) {
+	e.told = map[sluice.OrderID]sluice.Status{}
+	e.spread(len(orders), func(c *client.Client, n int) { e.payOne(c, orders[n].OrderID) })
+}
+
+func (e *endings) payOne(c *client.Client, order sluice.OrderID) {
+	e.until(order, func(ctx context.Context) (api.Order, error) {
+		return c.PayOrder(ctx, order, "pay-"+string(order)[len(order)-8:])
+	})
+}
+
+// spread has eight people do so many things, each on one of the servers.
+func (e *endings) spread(things int, do func(c *client.Client, n int)) {
 	var next atomic.Int64
 	for worker := range 8 {
 		c, err := client.New(e.urls[worker%len(e.urls)], client.Options{AdminKey: adminKey})
@@ -204,23 +255,8 @@ func (e *endings) begin(promises []loadgen.Promise, r *rand.Rand) {
 			e.t.Fatal(err)
 		}
 		e.done.Go(func() {
-			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(shuffled) {
-					return
-				}
-				order := shuffled[n].Order
-				switch n % 3 {
-				case 0:
-					e.until(order, func(ctx context.Context) (api.Order, error) { return c.AdminCancelOrder(ctx, order) })
-				case 1:
-					e.until(order, func(ctx context.Context) (api.Order, error) {
-						return c.PayOrder(ctx, order, "pay-"+string(order)[len(order)-8:])
-					})
-					if n%12 == 1 {
-						e.until(order, func(ctx context.Context) (api.Order, error) { return c.RefundOrder(ctx, order) })
-					}
-				}
+			for n := int(next.Add(1)) - 1; n < things; n = int(next.Add(1)) - 1 {
+				do(c, n)
 				e.answered.Add(1)
 			}
 		})
@@ -236,7 +272,7 @@ func (e *endings) until(order sluice.OrderID, change func(context.Context) (api.
 		switch {
 		case err == nil:
 			e.mu.Lock()
-			e.told[order] = o.Status
+			e.told[o.OrderID] = o.Status // after a late payment: of the one in its place
 			e.mu.Unlock()
 			return
 		case client.CodeOf(err) == api.CodeOrderEnded:
@@ -293,7 +329,8 @@ func conserved(t *testing.T, s *server, sale sluice.SaleID, total int64, e *endi
 		}
 		returned := 0
 		for _, change := range history.Changes {
-			if change.From.Live() && !change.To.Live() {
+			own := cmp.Or(change.OrderID, history.OrderID) == o.OrderID // and not that of one in its place, or before
+			if own && change.From.Live() && !change.To.Live() {
 				returned++
 			}
 		}
