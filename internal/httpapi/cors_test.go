@@ -62,7 +62,8 @@ func TestCORS(t *testing.T) {
 		"no such sale": s.must(s.do("GET", "/v1/sales/nothing", "", "Origin: "+ours), 404),
 	} {
 		if a.header.Get("Access-Control-Allow-Origin") != ours ||
-			a.header.Get("Access-Control-Expose-Headers") != "Deprecation, ETag, Idempotent-Replayed, Link, Location, Retry-After, Sunset" ||
+			a.header.Get("Access-Control-Expose-Headers") !=
+				"Deprecation, ETag, Idempotent-Replayed, Link, Location, Retry-After, Sunset" ||
 			!strings.Contains(a.header.Get("Vary"), "Origin") || a.header.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: %v", what, a.header)
 		}

@@ -245,7 +245,7 @@ func (s *Orders) stored(ctx context.Context, expired, id sluice.OrderID) error {
 	defer cancel()
 	for {
 		_, err := s.Store.Order(ctx, id)
-		if !errors.Is(err, sluice.ErrOrderNotFound) {
+		if err == nil || !errors.Is(err, sluice.ErrOrderNotFound) && ctx.Err() == nil {
 			return err
 		}
 		if pause(ctx, retakePause) != nil {
