@@ -23,6 +23,7 @@ var update = flag.Bool("update", false, "write the tables, the rules and the das
 
 const (
 	runbook   = "../../docs/operating.md"
+	chinese   = "../../docs/operating.zh-CN.md"
 	rulesFile = "../../deploy/prometheus/rules.yaml"
 	dashboard = "../../deploy/prometheus/dashboard.json"
 	runbookAt = "https://github.com/sluicehq/sluice/blob/main/docs/operating.md#"
@@ -31,9 +32,21 @@ const (
 // The tables of docs/operating.md, the rules and the dashboard are those of the list:
 // go test ./internal/metrics -update writes them.
 func TestGenerated(t *testing.T) {
-	current := read(t, runbook)
-	docs := withTable(t, withTable(t, current, "| metric |", metricRows()), "| alert |", alertRows())
-	files := map[string]string{runbook: docs, rulesFile: rulesText(t), dashboard: dashboardText(t)}
+	english := func(_, text string) string { return text }
+	translated := func(name, _ string) string {
+		if chineseOf[name] == "" {
+			t.Errorf("%s has no Chinese text in chinese_test.go", name)
+		}
+		return chineseOf[name]
+	}
+	tables := func(page, metric, alert string, in language) string {
+		return withTable(t, withTable(t, read(t, page), metric, metricRows(in)), alert, alertRows(in))
+	}
+	files := map[string]string{
+		runbook:   tables(runbook, "| metric |", "| alert |", english),
+		chinese:   tables(chinese, "| 指标 |", "| 告警 |", translated),
+		rulesFile: rulesText(t), dashboard: dashboardText(t),
+	}
 	for file, want := range files {
 		if *update {
 			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
@@ -67,7 +80,11 @@ func withTable(t *testing.T, text, head string, rows []string) string {
 	return before + "\n" + head + top + "\n" + rule + "\n" + strings.Join(rows, "\n") + "\n\n" + after
 }
 
-func metricRows() (rows []string) {
+// language returns what a page says of a name of the list, or of a section, whose English
+// text is given.
+type language func(name, english string) string
+
+func metricRows(in language) (rows []string) {
 	for _, d := range list {
 		name := d.name
 		if d.labels != "" {
@@ -79,15 +96,17 @@ func metricRows() (rows []string) {
 				of = append(of, "`"+a.name+"`")
 			}
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", name, d.kind, d.meaning, strings.Join(of, ", ")))
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", name, d.kind, in(d.name, d.meaning),
+			strings.Join(of, ", ")))
 	}
-	return append(rows, "| `go_*`, `process_*` | | memory, files, processor | |")
+	return append(rows, "| `go_*`, `process_*` | | "+in("process", "memory, files, processor")+" | |")
 }
 
-func alertRows() (rows []string) {
+func alertRows(in language) (rows []string) {
 	for _, a := range alerts {
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s | [%s](#%s) |", a.name, a.summary, a.after, a.severity,
-			strings.ReplaceAll(a.section, "-", " "), a.section))
+		section := in(a.section, strings.ReplaceAll(a.section, "-", " "))
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s | [%s](#%s) |", a.name, in(a.name, a.summary), a.after,
+			a.severity, section, strings.ReplaceAll(section, " ", "-")))
 	}
 	return rows
 }

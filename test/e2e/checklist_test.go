@@ -65,7 +65,8 @@ func TestChecklist(t *testing.T) {
 		"\nSLUICE_ADMIN_URL="+s.admin+"\nSLUICE_DATA_DIR="+s.dir+"\n")
 	here := strings.NewReplacer("/etc/sluice/sluice.env", filepath.Join(dir, "sluice.env"),
 		"journalctl -u sluice -b --no-pager", "cat "+filepath.Join(dir, "log"),
-		"SHOP=https://buy.shop.example", "SHOP="+s.url, "--buyers 10000", "--buyers 300")
+		"SHOP=https://buy.shop.example", "SHOP="+s.url,
+		"TOKEN=...", "TOKEN=$(sluice token --buyer tester)", "--buyers 10000", "--buyers 300")
 	page := snippets(t, "docs/checklist.md")
 	set := here.Replace(next(t, &page, "sh", "sluice.env"))
 
