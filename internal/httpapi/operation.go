@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/pprof"
@@ -43,7 +44,7 @@ func (s *Server) takeProfile(w http.ResponseWriter, r *http.Request) {
 	seconds := 10
 	err := readQuery(r, parameter{"seconds", func(value string) (err error) {
 		if seconds, err = strconv.Atoi(value); err != nil || seconds < 1 || seconds > mostProfiled {
-			return badRequest("want 1 to %d", mostProfiled)
+			return fmt.Errorf("want 1 to %d", mostProfiled)
 		}
 		return nil
 	}})

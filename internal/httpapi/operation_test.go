@@ -43,6 +43,7 @@ func TestProfiles(t *testing.T) {
 	s := New(Options{})
 	take := func(name string) *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/admin/profiles/"+name, nil)
+		name, _, _ = strings.Cut(name, "?")
 		r.SetPathValue("profile", name)
 		s.takeProfile(w, r)
 		return w
@@ -51,6 +52,9 @@ func TestProfiles(t *testing.T) {
 		if w := take(name); w.Code != 200 || !bytes.HasPrefix(w.Body.Bytes(), []byte{0x1f, 0x8b}) {
 			t.Errorf("%s: %d, %q", name, w.Code, w.Body)
 		}
+	}
+	if w := take("cpu?seconds=21"); w.Code != 400 || !strings.Contains(w.Body.String(), `"seconds: want 1 to 20"`) {
+		t.Errorf("a profile of 21 s: %d, %q", w.Code, w.Body)
 	}
 	if err := trace.Start(io.Discard); err != nil {
 		t.Skip(err) // the test itself is traced
