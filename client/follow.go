@@ -33,7 +33,7 @@ const (
 // api.CodeGone for instance.
 func (c *Client) AllEvents(ctx context.Context, after string) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
-		for failed := 0; ctx.Err() == nil; {
+		for after, failed := after, 0; ctx.Err() == nil; { // a second loop begins there again
 			page, err := c.Events(ctx, after, sluice.MaxPage)
 			if err != nil {
 				failed++

@@ -121,7 +121,7 @@ func allOrders(ctx context.Context, filter sluice.OrderFilter,
 ) iter.Seq2[api.Order, error] {
 	filter.Limit = cmp.Or(filter.Limit, sluice.MaxPage)
 	return func(yield func(api.Order, error) bool) {
-		for {
+		for filter := filter; ; { // a second loop begins there again
 			page, err := ask(ctx, filter)
 			if err != nil {
 				yield(api.Order{}, err)

@@ -83,7 +83,7 @@ const listening = 250 * time.Millisecond
 // copy) and a *sluice.EventsGoneError (the events are deleted) are the last.
 func (e *Engine) Events(ctx context.Context, after string) iter.Seq2[sluice.Event, error] {
 	return func(yield func(sluice.Event, error) bool) {
-		for ctx.Err() == nil {
+		for after := after; ctx.Err() == nil; { // a second loop begins there again
 			events, next, err := sluice.EventsAfter(ctx, e.store, after, sluice.MaxPage)
 			if ctx.Err() != nil {
 				return
@@ -98,9 +98,8 @@ func (e *Engine) Events(ctx context.Context, after string) iter.Seq2[sluice.Even
 				if !yield(sluice.Event{}, err) || over {
 					return
 				}
-			} else {
-				after = next
 			}
+			after = next
 			if len(events) > 0 {
 				continue
 			}

@@ -40,6 +40,7 @@ func (e *Engine) Order(ctx context.Context, id sluice.OrderID) (sluice.Order, er
 func (e *Engine) Orders(ctx context.Context, filter sluice.OrderFilter) iter.Seq2[sluice.Order, error] {
 	filter.Limit = cmp.Or(filter.Limit, sluice.MaxPage)
 	return func(yield func(sluice.Order, error) bool) {
+		filter := filter // a second loop begins there again
 		if filter.Buyer != "" {
 			buyer, err := e.who.verifier.BuyerID(filter.Buyer)
 			if err != nil {
