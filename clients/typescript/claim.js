@@ -15,7 +15,7 @@ export async function claim(base, path, {
   const until = Date.now() + patience;
   let unknown = false; // an earlier try may have been accepted
   const bearer = async () => (typeof token === "function" ? token() : token);
-  for (let tries = 0, again = false, renewed = false; ; tries++) {
+  for (let tries = 0, again = false, renewed = false, stale = false; ; tries++) {
     onSend();
     let problem, sent = false;
     const now = await bearer();
@@ -43,11 +43,15 @@ export async function claim(base, path, {
     unknown ||= sent && problem instanceof Lost || problem.code === "outcome_unknown";
     let wait = retry(problem);
     if (wait === undefined) {
-      if (problem.status === 401 && await bearer() !== now) continue; // it was renewed meanwhile
+      if (problem.status === 401 && !stale && await bearer() !== now) { // it was renewed meanwhile
+        stale = true;
+        continue;
+      }
       if (problem instanceof Problem && problem.status !== 429 && !UNDECIDED.includes(problem.code)) {
         if (unknown && (problem.status === 401 || !problem.code)) throw lost(problem);
         throw problem;
       }
+      stale = false;
       wait = pause(problem, problem.code === "rate_limited" ? 0 : tries);
     }
     if (!signal?.aborted && Date.now() + wait <= until) await countdown(wait, problem, onWait, signal);

@@ -125,6 +125,9 @@ test("a claim goes on with a token that is renewed", async () => {
   const token = () => (sent.push(0), tokens[Math.min(sent.length - 1, 1)]);
   assert.equal((await new Sluice(url, { token }).claim(sale)).replayed, false);
   await assert.rejects(new Sluice(url, { token: () => "x" }).claim(sale), { code: "unauthenticated" });
+  let asked = 0;
+  await assert.rejects(new Sluice(url, { token: () => `x${++asked}` }).claim(sale), { code: "unauthenticated" });
+  assert.ok(asked < 5, `${asked} tokens that are no good`);
 });
 
 test("a claim that gives up says which key gets the outcome", async (t) => {
