@@ -134,30 +134,42 @@ func (b *bareStore) storeAll(ctx context.Context) {
 	}
 }
 
-// awaitRows returns when a bareStore has stored as many rows, or more: buyers may repeat.
-func (k *backing) awaitRows(ctx context.Context, n int) error {
+// rows is how many rows a bareStore has stored.
+func (k *backing) rows(ctx context.Context) (have int64, err error) {
 	const count = "SELECT count(*) FROM orders"
-	rows := func() (have int64, err error) {
-		if k.schema != "" {
-			return queryNumber(ctx, k.schema, count)
-		}
-		db, err := sql.Open("sqlite", "file:"+filepath.Join(k.config.DataDir, bareStoreFile)+"?mode=ro")
-		if err != nil {
-			return 0, err
-		}
-		defer db.Close()
-		err = db.QueryRowContext(ctx, count).Scan(&have)
-		return have, err
+	if k.schema != "" {
+		return queryNumber(ctx, k.schema, count)
 	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(k.config.DataDir, bareStoreFile)+"?mode=ro")
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	err = db.QueryRowContext(ctx, count).Scan(&have)
+	return have, err
+}
+
+// awaitRows returns when a bareStore has stored as many rows, or more: buyers may repeat.
+func (k *backing) awaitRows(ctx context.Context, n int64) error {
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(bareStoreEvery) {
-		have, err := rows()
-		if err != nil || have >= int64(n) {
+		have, err := k.rows(ctx)
+		if err != nil || have >= n {
 			return err
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%d rows are stored of %d", have, n)
 		}
 	}
+}
+
+// startBareStore starts one on the backend, which answers the constant.
+func (k *backing) startBareStore(ctx context.Context, answer *constant) (*process, error) {
+	k.config.Constant, k.config.Durable = answer, true
+	p, err := startServer(ctx, k.config)
+	if err == nil {
+		p.also = k.pids
+	}
+	return p, err
 }
 
 // keepInFile writes over a file with an fsync each time: two pages, as a commit of the

@@ -13,6 +13,8 @@ import (
 
 func acceptedName(b backend) string { return "accepted and stored over HTTP, " + b.name }
 
+func bareAcceptedName(b backend) string { return "bare handler that stores, in a rush, " + b.name }
+
 // durableRate is beyond what is reached: requests are prepared for it.
 const durableRate = 55_000
 
@@ -41,6 +43,11 @@ func openDurableGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	}
 	for _, b := range backends {
 		sides = append(sides, side{
+			name: bareAcceptedName(b),
+			run:  func(ctx context.Context, r *round) (figure, error) { return g.stored(ctx, r, b, order) },
+			does: fmt.Sprintf("the same constant, when the request is on the disk; a row of an order is stored for each, and "+
+				"nothing decided. The figure is rows stored after %s, divided by that time%s", o.durable, client),
+		}, side{
 			name: acceptedName(b), own: true,
 			run: func(ctx context.Context, r *round) (figure, error) { return g.accepted(ctx, r, b) },
 			does: fmt.Sprintf("every request a new buyer who gets a unit; answered when it is on the disk. The figure is "+
@@ -111,4 +118,42 @@ func (g *durableGroup) accepted(ctx context.Context, r *round, b backend) (figur
 	bytes, err := k.bytes(ctx)
 	f.also["disk_B_per_order"] = float64(bytes) / float64(all)
 	return f, err
+}
+
+// stored is accepted for a bare handler that stores.
+func (g *durableGroup) stored(ctx context.Context, r *round, b backend, answer *constant) (figure, error) {
+	k, err := b.open(ctx, r, g.pool.secret, g.database)
+	if err != nil {
+		return figure{}, err
+	}
+	defer k.close()
+	p, err := k.startBareStore(ctx, answer)
+	if err != nil {
+		return figure{}, err
+	}
+	defer p.stop()
+	first, err := g.pool.run(ctx, p.URL+ordersPath, 0, g.warmShare(), r.warm)
+	if err == nil {
+		err = k.awaitRows(ctx, first.Requests)
+	}
+	if err != nil {
+		return figure{}, err
+	}
+	meter := startMeter(p.pids())
+	got, err := g.pool.run(ctx, p.URL+ordersPath, g.warmShare(), g.pool.size-g.warmShare(), r.durable)
+	if err != nil {
+		return figure{}, err
+	}
+	rows, err := k.rows(ctx)
+	if err == nil {
+		err = k.awaitRows(ctx, first.Requests+got.Requests)
+	}
+	if err != nil {
+		return figure{}, err
+	}
+	f := got.figure()
+	meter.stop(f.also, got.Requests)
+	f.also["answered_per_s"] = got.perSecond()
+	f.perSecond = float64(min(rows-first.Requests, got.Requests)) / (float64(got.DurationUS) / 1e6)
+	return f, nil
 }

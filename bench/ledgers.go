@@ -86,7 +86,7 @@ func redisSides(fsync string) (all []side) {
 	for _, repeats := range []int{0, someRepeats} {
 		all = append(append(all, usualSides(fsync, repeats)...), batchedSide(fsync, repeats))
 	}
-	return all
+	return append(all, writerSide(fsync))
 }
 
 // loadSale brings an open sale into a ledger.
@@ -106,6 +106,17 @@ func (r *round) batched(
 	if err := loadSale(ctx, ledger, ledgerSale); err != nil {
 		return figure{}, err
 	}
+	return r.decided(ctx, ledger, maxBatch, percent, pids, func(accepted int64) error {
+		return checkLedger(ctx, ledger, accepted)
+	})
+}
+
+// decided is batched for anything that decides; check compares what it has with what was
+// accepted.
+func (r *round) decided(
+	ctx context.Context, ledger sluice.Decider, maxBatch, percent int, pids map[string]int,
+	check func(accepted int64) error,
+) (figure, error) {
 	if r.batch > 0 {
 		maxBatch = r.batch
 	}
@@ -128,7 +139,7 @@ func (r *round) batched(
 		err = batcher.Close(ctx)
 	}
 	if err == nil {
-		err = checkLedger(ctx, ledger, total-repeated.Load())
+		err = check(total - repeated.Load())
 	}
 	if err == nil {
 		f.also["claims_per_call"] = float64(claims.Load()) / float64(calls.Load())

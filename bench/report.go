@@ -116,24 +116,34 @@ func (r *report) write(w io.Writer, legend bool) error {
 		b.WriteByte('\n')
 	}
 
-	rows = [][]string{{"goal", ">figure", ">min", ">max", ">wanted", ""}}
-	missed := 0
+	rows = [][]string{{"goal", ">figure", ">min", ">max", ">wanted", ">floor", ""}}
+	missed, impossible := 0, 0
 	for _, g := range r.Goals {
 		state := "met"
 		if !g.Met {
 			state = "MISSED"
 			missed++
 		}
+		floor := ""
+		if g.Floor > 0 {
+			floor = g.text(g.Floor)
+			if !g.Met && !g.reaches(g.Floor) {
+				state = "MISSED, also by its floor"
+				impossible++
+			}
+		}
 		sign := ">= "
 		if g.AtMost {
 			sign = "<= "
 		}
-		rows = append(rows, []string{g.Name, g.text(g.Ratio), g.text(g.Min), g.text(g.Max), sign + g.text(g.Goal), state})
+		rows = append(rows, []string{
+			g.Name, g.text(g.Ratio), g.text(g.Min), g.text(g.Max), sign + g.text(g.Goal), floor, state,
+		})
 	}
 	table(&b, rows)
 	b.WriteByte('\n')
 	if missed > 0 {
-		fmt.Fprintf(&b, "%d of %d goals MISSED.", missed, len(r.Goals))
+		fmt.Fprintf(&b, "%d of %d goals MISSED, %d of them also by their floors.", missed, len(r.Goals), impossible)
 	} else {
 		fmt.Fprintf(&b, "All %d goals met.", len(r.Goals))
 	}

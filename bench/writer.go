@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluicehq/sluice"
+)
+
+// writer is the floor of a ledger on Redis: it writes what redisledger writes of a batch,
+// a record for each buyer and an entry of the journal, by a script that decides nothing.
+type writer struct {
+	client  rueidis.Client
+	sha     string
+	batches atomic.Int64
+}
+
+const (
+	writerRecords, writerJournal = "{bench}:buyers", "{bench}:journal"
+
+	// writerPart is how many claims are one call of the script, as in redisledger.
+	writerPart = 250
+
+	writerScript = `
+redis.call('XADD', KEYS[2], '*', 'v', '1', 'e', '1', 'n', 'bench', 't', '1', 'at', '1', 's', '1', 'c', ARGV[1])
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))`
+)
+
+func writerName(fsync string) string {
+	return "Redis, the same written, nothing decided" + suffix(fsync, 0)
+}
+
+func writerSide(fsync string) side {
+	return side{
+		name: writerName(fsync),
+		does: fmt.Sprintf("as redisledger behind the batcher, with the same %d callers and batches: records and journal are "+
+			"written, and every claim counts as accepted", callers),
+		run: func(ctx context.Context, r *round) (f figure, err error) {
+			server, err := startRedis(r.dir, fsync)
+			if err != nil {
+				return figure{}, err
+			}
+			defer server.Close()
+			options, err := rueidis.ParseURL(server.URL())
+			if err != nil {
+				return figure{}, err
+			}
+			w := &writer{}
+			if w.client, err = rueidis.NewClient(options); err != nil {
+				return figure{}, err
+			}
+			defer w.client.Close()
+			if w.sha, err = w.client.Do(ctx, w.client.B().ScriptLoad().Script(writerScript).Build()).ToString(); err != nil {
+				return figure{}, err
+			}
+			pids := map[string]int{"client": os.Getpid(), "redis": server.Pid()}
+			return r.decided(ctx, w, redisBatch, 0, pids, func(accepted int64) error { return w.check(ctx, accepted) })
+		},
+	}
+}
+
+// Claim implements sluice.Decider.
+func (w *writer) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	decisions := make([]sluice.Decision, len(claims))
+	for i := range claims {
+		decisions[i] = sluice.Decision{Code: sluice.Accepted, Order: claims[i].Order, Quantity: claims[i].Quantity}
+	}
+	var calls rueidis.Commands
+	for part := range slices.Chunk(claims, writerPart) {
+		calls = append(calls, w.client.B().Evalsha().Sha1(w.sha).Numkeys(2).Key(writerRecords, writerJournal).
+			Arg(writerArgs("bench."+strconv.FormatInt(w.batches.Add(1), 10), part)...).Build())
+	}
+	for _, reply := range w.client.DoMulti(ctx, calls...) {
+		if err := reply.Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return nil, err
+		}
+	}
+	return decisions, nil
+}
+
+// writerArgs are the journal's text of a batch, and pairs of a buyer and their record.
+func writerArgs(batch string, claims []sluice.Claim) []string {
+	var lines, records []byte
+	ends := make([]int, len(claims))
+	for i := range claims {
+		c := &claims[i]
+		from := len(lines)
+		lines = sluice.AppendClaim(lines, c)
+		records = append(records, "1\t1\n"...)
+		records = append(records, lines[from:len(lines)-1]...)
+		records = append(append(records, '\t'), batch...)
+		records = append(strconv.AppendInt(append(records, ':'), int64(i+1), 10), "\t1"...)
+		ends[i] = len(records)
+	}
+	text, from := string(records), 0
+	args := append(make([]string, 0, 1+2*len(claims)), string(lines))
+	for i, end := range ends {
+		args = append(args, string(claims[i].Buyer), text[from:end])
+		from = end
+	}
+	return args
+}
+
+func (w *writer) check(ctx context.Context, accepted int64) error {
+	n, err := w.client.Do(ctx, w.client.B().Hlen().Key(writerRecords).Build()).AsInt64()
+	if err == nil && n != accepted {
+		err = fmt.Errorf("accepted %d, but there are %d records", accepted, n)
+	}
+	return err
+}
