@@ -75,14 +75,16 @@ const MaxPaymentWindow = 30 * 24 * time.Hour
 // one of them has died another one takes over within this time.
 const minNotice = 30
 
-// NewSale returns a sale with the defaults of what an API request or a command
-// does not say, of this total (or Unlimited), and without other limits; what identifies
-// and describes it, and its window, are missing.
-func NewSale(total int64) Sale {
-	return Sale{
+// NewSale returns a sale of so many units, of which one buyer may hold so many (or
+// Unlimited), with the defaults of what an API request or a command does not say; what
+// identifies and describes it, and its window, are missing.
+func NewSale(total, maxPerBuyer int64) Sale {
+	s := Sale{
 		PaymentWindow: 15 * time.Minute, PaymentGrace: 30 * time.Second,
-		Terms: Terms{Version: 1, Total: total, MaxPerBuyer: Unlimited, MaxOrders: Unlimited, MaxUnpaid: 2},
+		Terms: Terms{Version: 1, Total: total, MaxPerBuyer: maxPerBuyer, MaxUnpaid: 2},
 	}
+	s.MaxOrders = s.DefaultMaxOrders()
+	return s
 }
 
 // TotalCanBe returns nil if the total can be changed to this now. A lower total

@@ -134,7 +134,7 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 	case !c.OpensAt.Set:
 		return sluice.Sale{}, errors.New("opens_at: is missing; a time in the past opens the sale at once")
 	}
-	s := sluice.NewSale(sluice.Unlimited)
+	s := sluice.NewSale(sluice.Unlimited, sluice.Unlimited)
 	s.SKU, s.Title = c.SKU, c.Title
 	if c.ID.Set {
 		s.ID = c.ID.Value

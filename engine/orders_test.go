@@ -141,7 +141,7 @@ func ExampleEngine_Pay() {
 		return
 	}
 	defer e.Close(ctx)
-	sale := sluice.NewSale(10)
+	sale := sluice.NewSale(10, sluice.Unlimited)
 	sale.ID, sale.SKU, sale.Title, sale.Price = "mug", "MUG-1", "A mug", sluice.Money{Amount: 1900, Currency: "CNY"}
 	sale.OpensAt = time.Now().Add(-time.Second)
 	if _, err := e.Control().Create(ctx, sale); err != nil {

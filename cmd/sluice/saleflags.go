@@ -102,7 +102,7 @@ func (f *saleFlags) add(cmd *cobra.Command) {
 		"accepted claims of one buyer, ended ones too, `N` or none"+when(" (default max-per-buyer + 9)", ""))
 	text(&f.maxUnpaid, "max-unpaid-per-buyer", "",
 		"orders of one buyer that may expire, or be cancelled by the buyer, `N` or none"+
-			when(fmt.Sprintf(" (default %d)", sluice.NewSale(0).MaxUnpaid), ""))
+			when(fmt.Sprintf(" (default %d)", sluice.NewSale(0, 1).MaxUnpaid), ""))
 	text(&f.perAddress, "max-live-per-address", "",
 		"queued, pending and paid orders that claims of one address may have, `N` or none (of IPv6: one /64)"+
 			when(" (default none)", ""))
@@ -110,7 +110,7 @@ func (f *saleFlags) add(cmd *cobra.Command) {
 	text(&f.closes, "closes-at", "none", "`TIME` as for opens-at, or "+when("none", "now, or none"))
 	var unless sluice.Sale
 	if f.create {
-		unless = sluice.NewSale(0)
+		unless = sluice.NewSale(0, 1)
 	}
 	fl.DurationVar(&f.window, "payment-window", unless.PaymentWindow, "how long a buyer may take to pay")
 	fl.DurationVar(&f.grace, "payment-grace", unless.PaymentGrace, "how much longer the units are kept")

@@ -58,7 +58,7 @@ func sell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sale := sluice.NewSale(10)
+	sale := sluice.NewSale(10, 1)
 	sale.ID, sale.SKU, sale.Title, sale.OpensAt = "phone", "PHONE-1", "A phone", time.Now()
 	sale.Price = sluice.Money{Amount: 99900, Currency: "CNY"}
 	if _, err := e.Control().Create(ctx, sale); err != nil {

@@ -62,10 +62,10 @@ func openEngine(ctx context.Context, c engine.Config) (Seller, error) {
 }
 
 func (o *own) WarmUp(ctx context.Context, units int64) error {
-	s := sluice.NewSale(units)
+	s := sluice.NewSale(units, 1)
 	s.ID, s.SKU, s.Title = ownSale, "PHONE-1", "A phone"
 	s.Price = sluice.Money{Amount: 99900, Currency: "CNY"}
-	s.MaxPerBuyer, s.OpensAt = 1, time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
+	s.OpensAt = time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
 	_, err := o.engine.Control().Create(ctx, s)
 	return err
 }

@@ -86,7 +86,7 @@ func (l *ledgerOnStore) Load(ctx context.Context, image sluice.LoadImage) error 
 func (s *storeSide) follow(ctx context.Context, image *sluice.LoadImage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sale := sluice.NewSale(image.Terms.Total)
+	sale := sluice.NewSale(image.Terms.Total, sluice.Unlimited)
 	sale.ID, sale.SKU, sale.Title = image.Sale, "sku", "title"
 	sale.Price, sale.Terms = sluice.Money{Amount: 1, Currency: "CNY"}, image.Terms
 	sale.Total = sluice.Unlimited // the store's own guard stays out of the way
@@ -209,7 +209,7 @@ func sellAt(t *testing.T, url string, terms func(*sluice.Sale),
 		_ = l.Close()
 		_ = store.Close()
 	})
-	sale := sluice.NewSale(1000)
+	sale := sluice.NewSale(1000, sluice.Unlimited)
 	sale.ID, sale.SKU, sale.Title, sale.Price = "sale", "sku", "title", sluice.Money{Amount: 1, Currency: "CNY"}
 	sale.OpensAt = time.Now().Add(-time.Hour)
 	terms(&sale)
@@ -583,7 +583,7 @@ func TestSalesThatHang(t *testing.T) {
 	const hung = 12
 	var ids []string
 	for i := range hung {
-		sale := sluice.NewSale(10)
+		sale := sluice.NewSale(10, sluice.Unlimited)
 		sale.ID, sale.SKU, sale.Title = sluice.SaleID(fmt.Sprint("hung-", i)), "sku", "title"
 		sale.Price, sale.OpensAt = sluice.Money{Amount: 1, Currency: "CNY"}, time.Now().Add(-time.Hour)
 		if _, err := store.CreateSale(t.Context(), sale); err != nil {
@@ -750,7 +750,7 @@ func TestABatchOfNewBuyers(t *testing.T) {
 		"the cap of the store":   {change: `UPDATE sales SET total = taken, cap = taken`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sale := sluice.NewSale(1000)
+			sale := sluice.NewSale(1000, sluice.Unlimited)
 			sale.ID, sale.SKU, sale.Title = sluice.SaleID(strings.ReplaceAll(name, " ", "-")), "sku", "title"
 			sale.Price = sluice.Money{Amount: 1, Currency: "CNY"}
 			sale.MaxPerBuyer, sale.OpensAt = 2, time.Now().Add(-time.Hour)

@@ -47,7 +47,7 @@ func TestPurgeKilled(t *testing.T) {
 	s := openStore(t, path)
 	long := time.Now().Add(-3 * time.Hour).Truncate(time.Millisecond)
 	for _, id := range []sluice.SaleID{"phones", "radios"} {
-		sale := sluice.NewSale(many)
+		sale := sluice.NewSale(many, sluice.Unlimited)
 		sale.ID, sale.SKU, sale.Title, sale.Price = id, "sku", "title", sluice.Money{Amount: 100, Currency: "CNY"}
 		sale.OpensAt, sale.ClosesAt = long, long.Add(time.Hour)
 		if _, err := s.CreateSale(t.Context(), sale); err != nil {

@@ -41,9 +41,9 @@ func TestSessionOfTheShop(t *testing.T) {
 	server := httptest.NewServer(shop)
 	defer server.Close()
 	defer e.Drain()
-	sale := sluice.NewSale(1)
+	sale := sluice.NewSale(1, 1)
 	sale.ID, sale.SKU, sale.Title, sale.Price = "lamp", "LAMP-1", "A lamp", sluice.Money{Amount: 19900, Currency: "CNY"}
-	sale.MaxPerBuyer, sale.OpensAt = 1, time.Now().Add(-time.Minute)
+	sale.OpensAt = time.Now().Add(-time.Minute)
 	if _, err := e.Control().Create(t.Context(), sale); err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	e := must(engine.Open(ctx, engine.Config{DataDir: "./shop-data", BasePath: "/flash", Identify: visitor}))
-	sale := sluice.NewSale(1000)
+	sale := sluice.NewSale(1000, 1) // one for each buyer
 	sale.ID, sale.SKU, sale.Title, sale.OpensAt = "phone", "PHONE-1", "A phone", time.Now()
-	sale.Price, sale.MaxPerBuyer = sluice.Money{Amount: 99900, Currency: "CNY"}, 1
+	sale.Price = sluice.Money{Amount: 99900, Currency: "CNY"}
 	if _, err := e.Control().Create(ctx, sale); err != nil && !errors.Is(err, sluice.ErrSaleExists) {
 		log.Fatal(err)
 	}
@@ -46,6 +46,7 @@ func main() {
 	server.Addr, server.Handler = "127.0.0.1:8080", mux
 	go func() { log.Println(server.ListenAndServe()); stop() }()
 	<-ctx.Done()
+	time.AfterFunc(engine.ShutdownTimeout, func() { log.Fatal("it takes too long; the journal has the rest") })
 	log.Println(server.Shutdown(context.Background()), e.Close(context.Background())) // it stores what was accepted
 }
 
