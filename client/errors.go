@@ -108,7 +108,7 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 		return time.Duration(min(max(seconds, 0), 24*3600)) * time.Second
 	}
 	if at, err := http.ParseTime(value); err == nil {
-		return max(at.Sub(now), 0)
+		return min(max(at.Sub(now), 0), 24*time.Hour)
 	}
 	return 0
 }

@@ -81,20 +81,21 @@ func (c *Client) FollowSale(ctx context.Context, id sluice.SaleID) iter.Seq2[api
 // stream calls event with the data of each event of a stream while it wants more; then the
 // error is nil. The end of the stream is one.
 func (c *Client) stream(ctx context.Context, path string, event func(data []byte) (more bool, err error)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	lost := func(err error) error { return &NetworkError{URL: c.base, Err: cmp.Or(context.Cause(ctx), err)} }
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	quiet := time.AfterFunc(silence, cancel)
+	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("the server has said nothing for %s", silence)) })
 	defer quiet.Stop()
 	long := *c.http
 	long.Timeout = 0
 	res, err := long.Do(req)
 	if err != nil {
-		return &NetworkError{URL: c.base, Err: unwrapURL(err)}
+		return lost(unwrapURL(err))
 	}
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
@@ -109,13 +110,15 @@ func (c *Client) stream(ctx context.Context, path string, event func(data []byte
 		if !found {
 			continue
 		}
+		quiet.Stop() // the caller may take its time
 		if more, err := event(data); err != nil {
-			return &NetworkError{URL: c.base, Err: fmt.Errorf("an event: %w", err)}
+			return lost(fmt.Errorf("an event: %w", err))
 		} else if !more {
 			return nil
 		}
+		quiet.Reset(silence)
 	}
-	return &NetworkError{URL: c.base, Err: cmp.Or(lines.Err(), errors.New("the server has ended the stream"))}
+	return lost(cmp.Or(lines.Err(), errors.New("the server has ended the stream")))
 }
 
 // mayPass reports whether asking again may help.

@@ -1,11 +1,16 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -85,3 +90,44 @@ func TestFollowSale(t *testing.T) {
 		t.Errorf("%d connections after the reader has gone", len(s.seen))
 	}
 }
+
+// A reader may take its time over a sale; a server that says nothing may not.
+func TestFollowSaleTellsSlowFromSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		server := roundTripper(func(r *http.Request) (*http.Response, error) {
+			asked++
+			body, answer := io.Pipe()
+			context.AfterFunc(r.Context(), func() { answer.CloseWithError(r.Context().Err()) })
+			go func() {
+				for _, state := range []sluice.State{sluice.StateOpen, sluice.StateSoldOut} {
+					fmt.Fprintf(answer, "data: {\"state\":%q}\n\n", state)
+				}
+			}()
+			return &http.Response{StatusCode: http.StatusOK, Body: body}, nil
+		})
+		c, err := New("http://sluice.example", Options{HTTPClient: &http.Client{Transport: server}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []sluice.State
+		for sale, err := range c.FollowSale(t.Context(), "phone") {
+			if err != nil {
+				if want := "the server has said nothing for 40s"; !strings.Contains(err.Error(), want) || asked != 1 {
+					t.Errorf("%v after %d connections, want %q", err, asked, want)
+				}
+				break
+			}
+			got = append(got, sale.State)
+			time.Sleep(10 * silence)
+		}
+		if want := []sluice.State{sluice.StateOpen, sluice.StateSoldOut}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -25,6 +25,8 @@ type Placed struct {
 const (
 	firstWait = 50 * time.Millisecond
 	maxWait   = 2 * time.Second
+	// longestWait bounds what a server can make a client wait.
+	longestWait = time.Minute
 )
 
 // Place claims units for the buyer of the client's token. The key names the
@@ -134,7 +136,7 @@ func pause(ctx context.Context, n int, err error) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 		return false
 	}
-	return pauseFor(ctx, wait)
+	return pauseFor(ctx, min(wait, longestWait))
 }
 
 // pauseFor waits; false when the context ends first.

@@ -31,8 +31,8 @@ func VerifyWebhook(secret string, header http.Header, body []byte) (event api.Ev
 func verifyWebhook(secret string, header http.Header, body []byte, now time.Time) (event api.Event, err error) {
 	encoded, ok := strings.CutPrefix(secret, "whsec_")
 	key, err := base64.StdEncoding.DecodeString(encoded)
-	if !ok || err != nil {
-		return event, errors.New("the webhook's secret: want whsec_ and base64")
+	if !ok || err != nil || len(key) < 24 {
+		return event, errors.New("the webhook's secret: want whsec_ and base64 of 24 bytes or more")
 	}
 	id, at := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(at, 10, 64)
