@@ -105,7 +105,7 @@ var table = []row{
 	}, []string{"*"}},
 
 	// OpenTelemetry's messages, for the binary alone.
-	{"internal/otlp", []string{"engine"}, []string{"*"}},
+	{"internal/otlp", []string{"engine", "internal/loop"}, []string{"*"}},
 	{"internal/demo", []string{
 		root, "engine", "client", "api", "internal/auth", "internal/figures", "internal/loadgen",
 	}, nil},

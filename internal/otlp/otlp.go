@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 const (
@@ -40,6 +41,7 @@ const (
 // Exporter is an engine.Tracer that sends what it is given.
 type Exporter struct {
 	url     string
+	shown   string // without a password
 	service *resource.Resource
 	client  *http.Client
 	log     *slog.Logger
@@ -64,7 +66,7 @@ func New(endpoint, version string, log *slog.Logger) (*Exporter, error) {
 		to.Path = "/v1/traces"
 	}
 	e := &Exporter{
-		url: to.String(), log: log,
+		url: to.String(), shown: to.Redacted(), log: log,
 		service: &resource.Resource{Attributes: []*common.KeyValue{
 			text("service.name", "sluice"), text("service.version", version),
 		}},
@@ -105,13 +107,15 @@ func (e *Exporter) Close() {
 
 func (e *Exporter) run() {
 	defer close(e.done)
+	trouble := loop.Trouble{Log: e.log, Begins: "traces cannot be sent", Ceases: "traces are sent again"}
 	for {
 		batch, last := e.gather()
 		if len(batch) > 0 {
-			if err := e.send(batch); err != nil {
+			err := e.send(batch)
+			if err != nil {
 				e.dropped.Add(int64(len(batch)))
-				e.log.Warn("traces cannot be sent", "spans", len(batch), "error", err)
 			}
+			trouble.Note(err, "to", e.shown)
 		}
 		if last {
 			return
