@@ -47,11 +47,13 @@ type exchange struct {
 	written int  // bytes of it
 }
 
-// exchanges keeps which connections are idle while requests are answered.
+// exchanges keeps which connections are idle while requests are answered. The server does so
+// for whatever it serves, and the API for its own requests: a program that embeds Sluice may
+// give the server another handler.
 func exchanges(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		held := connectionOf(r)
-		if held == nil {
+		if _, counted := w.(*exchange); counted || held == nil {
 			handler.ServeHTTP(w, r)
 			return
 		}

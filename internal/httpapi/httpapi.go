@@ -122,7 +122,7 @@ type Counter interface{ Count(code string) }
 type Server struct {
 	Options
 	problems
-	whole    side
+	whole    *side
 	refusals burst // of the records of what was forbidden
 	panics   burst // of the log's lines about them
 	guesses  *guesses

@@ -35,6 +35,9 @@ func (s *Server) setLogLevel(_ *http.Request, message *api.SetLogLevel) (any, er
 // mostProfiled is how long a profile may take, in seconds: less than an answer may.
 const mostProfiled = 20
 
+// profileTaken is how long a client may take to receive a profile.
+const profileTaken = 10 * time.Second
+
 const profilePattern = "GET /v1/admin/profiles/{profile}"
 
 // takeProfile answers with a profile of this server, as go tool pprof (of trace: go tool
@@ -53,6 +56,8 @@ func (s *Server) takeProfile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header()["Cache-Control"] = noStore
+	// While one waits for its reader, nobody in the process can take another.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Duration(seconds)*time.Second + profileTaken))
 	switch name := r.PathValue("profile"); name {
 	case "allocs", "goroutine", "heap":
 		w.Header().Set("Content-Type", "application/octet-stream")

@@ -169,36 +169,33 @@ func (s *Server) admin(access Access, pattern string, do handler) route {
 // side is what one listener serves: the whole API, or the public or the admin
 // part of it.
 type side struct {
-	server *Server
-	mux    *http.ServeMux
-	hot    hotRoutes
+	server  *Server
+	mux     *http.ServeMux
+	hot     hotRoutes
+	counted http.Handler // itself, among what its connection is busy with
 }
 
 // Public returns the handler of a listener for buyers: all routes but those for
 // admins and the metrics.
 func (s *Server) Public() http.Handler {
-	public := s.side(func(r Route) bool { return !r.internal() })
-	return &public
+	return s.side(func(r Route) bool { return !r.internal() })
 }
 
 // Admin returns the handler of a listener that the merchant alone can reach: the
 // merchant's routes, the metrics, the probes and the reference.
 func (s *Server) Admin() http.Handler {
-	admin := s.side(func(r Route) bool { return r.internal() || r.everywhere() })
-	return &admin
+	return s.side(func(r Route) bool { return r.internal() || r.everywhere() })
 }
 
 // Buyer returns the handler of the buyers' half of the API, and Page that of their pages.
 func (s *Server) Buyer() http.Handler {
-	buyer := s.side(func(r Route) bool { return !r.internal() && strings.Contains(r.Pattern, " /v1/") })
-	return &buyer
+	return s.side(func(r Route) bool { return !r.internal() && strings.Contains(r.Pattern, " /v1/") })
 }
 
 func (s *Server) Page() http.Handler {
-	page := s.side(func(r Route) bool {
+	return s.side(func(r Route) bool {
 		return !r.internal() && !r.everywhere() && !strings.Contains(r.Pattern, " /v1/")
 	})
-	return &page
 }
 
 // internal reports whether the public has no business with a route.
@@ -213,8 +210,9 @@ func (r Route) everywhere() bool {
 	return false
 }
 
-func (s *Server) side(has func(Route) bool) side {
-	d := side{server: s, mux: http.NewServeMux()}
+func (s *Server) side(has func(Route) bool) *side {
+	d := &side{server: s, mux: http.NewServeMux()}
+	d.counted = exchanges(http.HandlerFunc(d.timed))
 	leaving := deprecated(openAPIText)
 	for _, r := range s.routes() {
 		if headers := leaving[r.Pattern]; headers != nil {

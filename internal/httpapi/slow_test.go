@@ -170,7 +170,8 @@ func (p pipes) Close() error {
 }
 
 // A refusal that needs no body does not wait for it, and its connection waits for the
-// rest for a second. If all of the body is there, the connection stays.
+// rest for a second. If all of the body is there, the connection stays. So it is in a
+// program that gives the server a handler of its own.
 func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 	const (
 		head = " /v1/admin/sales/phone/restock HTTP/1.1\r\nHost: x\r\n"
@@ -187,35 +188,43 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 		"too large":      {"POST" + head + key + "Content-Length: 100000\r\n\r\n{", "413"},
 		"all is there":   {"POST" + head + some + "\r\n{" + strings.Repeat(" ", 18) + "}", "401"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := httpapi.NewServer(bare(t, httpapi.Options{Store: &forgetful{}}),
-					httpapi.NewConnections(10, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
-				listener := make(pipes)
-				go func() { _ = server.Serve(listener) }()
-				defer server.Close()
-				conn, end := net.Pipe()
-				listener <- end
-				begin := time.Now()
-				if _, err := io.WriteString(conn, c.request); err != nil {
-					t.Fatal(err)
-				}
-				answers := bufio.NewReader(conn)
-				answer, err := http.ReadResponse(answers, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, err = io.Copy(io.Discard, answer.Body)
-				if took := time.Since(begin); err != nil || !strings.HasPrefix(answer.Status, c.want) || took > 0 {
-					t.Errorf("%s after %v, %v", answer.Status, took, err)
-				}
-				_, err = answers.ReadByte()
-				ended, stays := time.Since(begin), strings.HasPrefix(name, "all")
-				if err == nil || answer.Close == stays || stays != (ended == server.IdleTimeout) || !stays && ended != time.Second {
-					t.Errorf("ended after %v, announced: %v", ended, answer.Close)
-				}
+		for _, own := range []bool{true, false} {
+			t.Run(name+map[bool]string{false: ", in a program's own mux"}[own], func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					handler := bare(t, httpapi.Options{Store: &forgetful{}})
+					server := httpapi.NewServer(handler, httpapi.NewConnections(10, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
+					if !own {
+						mux := http.NewServeMux()
+						mux.Handle("/", handler)
+						server.Handler = mux
+					}
+					listener := make(pipes)
+					go func() { _ = server.Serve(listener) }()
+					defer server.Close()
+					conn, end := net.Pipe()
+					listener <- end
+					begin := time.Now()
+					if _, err := io.WriteString(conn, c.request); err != nil {
+						t.Fatal(err)
+					}
+					answers := bufio.NewReader(conn)
+					answer, err := http.ReadResponse(answers, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, err = io.Copy(io.Discard, answer.Body)
+					if took := time.Since(begin); err != nil || !strings.HasPrefix(answer.Status, c.want) || took > 0 {
+						t.Errorf("%s after %v, %v", answer.Status, took, err)
+					}
+					_, err = answers.ReadByte()
+					ended, stays := time.Since(begin), strings.HasPrefix(name, "all")
+					if err == nil || answer.Close == stays || stays != (ended == server.IdleTimeout) ||
+						!stays && ended != time.Second {
+						t.Errorf("ended after %v, announced: %v", ended, answer.Close)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -32,9 +32,12 @@ var started = time.Now()
 
 var timeds = sync.Pool{New: func() any { return new(timed) }}
 
-// ServeHTTP answers a request, and counts how long that took. An event stream is no
+// ServeHTTP answers a request.
+func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.counted.ServeHTTP(w, r) }
+
+// timed answers a request, and counts how long that took. An event stream is no
 // answer: it lasts as long as its reader.
-func (d *side) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *side) timed(w http.ResponseWriter, r *http.Request) {
 	if d.server.Timer == nil {
 		d.serve(w, r)
 		return
