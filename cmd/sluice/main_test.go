@@ -255,7 +255,13 @@ func TestUsageIsExit1(t *testing.T) {
 		{[]string{"sale", "patch", "phone", "--opens-at", "none"}, "", `--opens-at "none": want a time`},
 		{[]string{"sale", "patch", "phone", "--closes-at", "+1d"}, "", `--closes-at "+1d": there is no unit d (write 24h)`},
 		{with("--opens-at", "+2h", "--closes-at", "+1h"), "", "closes_at: want a time after opens_at"},
-		{with("--file", "x.json"), "", "--file and --title: want one or the other"},
+		{with("--payment-window", "1500ms"), "", "--payment-window 1.5s: want whole seconds"},
+		{with("--file", "x.json"), "", "--file and --price: want one or the other"},
+		{
+			[]string{"sale", "create", "--file", "x.json", "--payment-window", "1m"},
+			"",
+			"--file and --payment-window: want one or the other",
+		},
 		{[]string{"sale", "create", "--file", "/nowhere.json"}, "", "/nowhere.json: no such file"},
 	} {
 		got := command(t, []string{tc.env}, tc.args...)

@@ -24,13 +24,6 @@ type ruleFlags struct {
 	riskTimeout                                      time.Duration
 }
 
-// ruleFlagNames are all of them, in the order of the help.
-var ruleFlagNames = []string{
-	"buyer-rate", "address-rate", "admission-ratio", "ticket-before", "challenge",
-	"risk-url", "risk-timeout", "risk-on-failure", "eligibility",
-	"visibility", "availability", "expiring-notice", "late-payment",
-}
-
 func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.buyerRate, "buyer-rate", "",
@@ -99,8 +92,8 @@ func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 		f.riskMessage(given, m),
 		flagRule(given, "expiring-notice", f.notice, &m.ExpiringNotice, func(text string) (int64, error) {
 			d, err := time.ParseDuration(text)
-			if err != nil || d < 10*time.Second || d%time.Second != 0 {
-				return 0, errors.New("want whole seconds, 10s or more, or none")
+			if err != nil || d%time.Second != 0 {
+				return 0, errors.New("want whole seconds, or none")
 			}
 			return int64(d / time.Second), nil
 		}),

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -54,6 +55,13 @@ func (a *app) saleClone() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		// It does not open before it has its lists: who is on them could buy, or not buy.
+		var window api.PatchSale // what it gets when it has them
+		if time.Until(at.Time) < listsCopied {
+			window = api.PatchSale{OpensAt: message.OpensAt, ClosesAt: message.ClosesAt}
+			message.OpensAt = api.Some(api.At(time.Now().Add(listsCopied)))
+			message.ClosesAt = api.Nullable[api.Time]{}
+		}
 		made, err := c.CreateSale(ctx, message)
 		if err != nil {
 			return err
@@ -63,9 +71,22 @@ func (a *app) saleClone() *cobra.Command {
 				return fmt.Errorf("sale %s is created, but its %s list is not copied: %w", made.ID, kind, err)
 			}
 		}
+		if window.OpensAt.Set && time.Until(at.Time) < 2*time.Second {
+			window.OpensAt = api.Opt[api.Time]{} // too near to be postponed to
+			made, err = c.OpenSale(ctx, made.ID)
+		}
+		if err == nil && window != (api.PatchSale{}) {
+			made, err = c.PatchSale(ctx, made.ID, window)
+		}
+		if err != nil {
+			return fmt.Errorf("sale %s is created with its lists, but not with the times that were asked for: %w", id, err)
+		}
 		return a.printSale(made)
 	})
 }
+
+// listsCopied is longer than copying lists takes.
+const listsCopied = 5 * time.Minute
 
 // cloneOf is the message that creates a sale like another. Both have their fields
 // under the same names in JSON, so that a new field needs nothing here.
@@ -79,10 +100,23 @@ func cloneOf(from api.AdminSale, id sluice.SaleID, opens api.Time, rehearse bool
 		m.ClosesAt = api.Value(api.At(opens.Add(from.ClosesAt.Sub(from.OpensAt.Time))))
 	}
 	if rehearse {
-		m.Title, m.SKU = "REHEARSAL: "+m.Title, "REHEARSAL-"+m.SKU
+		m.Title, m.SKU = marked("REHEARSAL: ", m.Title), marked("REHEARSAL-", m.SKU)
 		m.Visibility = api.Some(sluice.Unlisted)
 	}
 	return m, err
+}
+
+// mostText is how long a title or an SKU may be, in bytes.
+const mostText = 256
+
+// marked is a title or an SKU with a mark before it, cut where it would be too long.
+func marked(mark, text string) string {
+	text = mark + text
+	for len(text) > mostText {
+		_, size := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-size]
+	}
+	return text
 }
 
 func cloneBuyers(ctx context.Context, c *client.Client, from, to sluice.SaleID, kind sluice.ListKind) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,19 @@ func TestSaleClone(t *testing.T) {
 		again.SKU != "P-1" || again.Visibility != phone.Visibility {
 		t.Errorf("%+v", again)
 	}
+	// One that opens now has its lists before, and a long title is cut.
+	long := strings.Repeat("好", 85)
+	ok(t, s.env, "sale", "create", "--id", "lamp", "--title", long, "--price", "100",
+		"--total", "10", "--closes-at", "+1m")
+	ok(t, s.env, "sale", "deny", "lamp", "--file", list)
+	lamp := okJSON[api.AdminSale](t, s.env, "sale", "clone", "lamp", "--rehearse", "--opens-at", "now")
+	if lamp.State != sluice.StateOpen || lamp.ClosesAt.Sub(lamp.OpensAt.Time).Round(time.Second) != time.Minute ||
+		lamp.Title != "REHEARSAL: "+strings.Repeat("好", 81) {
+		t.Errorf("%+v", lamp)
+	}
+	if deny := okJSON[api.BuyerList](t, s.env, "sale", "deny", "lamp-rehearsal"); deny.Size != 2 {
+		t.Errorf("deny list: %+v", deny)
+	}
 	for _, c := range []struct {
 		code int
 		args []string
@@ -69,7 +83,7 @@ func TestSaleClone(t *testing.T) {
 		{exitUsage, []string{"phone", "--id", "No"}},
 		{exitUsage, []string{"phone", "--rehearse", "--opens-at", "soon"}},
 		{exitFailed, []string{"phone", "--rehearse"}}, // there is one already
-		{exitFailed, []string{"lamp", "--rehearse"}},
+		{exitFailed, []string{"radio", "--rehearse"}},
 	} {
 		if got := command(t, s.env, append([]string{"sale", "clone"}, c.args...)...); got.code != c.code {
 			t.Errorf("%v: %+v", c.args, got)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -21,7 +22,8 @@ import (
 // saleFlags holds the flags of sale create and sale patch as they were typed.
 type saleFlags struct {
 	create                                bool
-	file, id                              string // of create
+	file, id                              string   // of create
+	beside                                []string // flags that say what the file does
 	sku, title, currency, listPrice       string
 	price                                 int64
 	total, perBuyer, maxOrders, maxUnpaid string
@@ -42,6 +44,11 @@ func (a *app) saleCreate() *cobra.Command {
 		"read the sale as JSON from `PATH`, as the API takes it; - is standard input")
 	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the new sale (default: the server makes one)")
 	f.add(cmd)
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "file" {
+			f.beside = append(f.beside, flag.Name)
+		}
+	})
 	var message api.CreateSale
 	before(cmd, func([]string) (err error) {
 		message, err = f.sale(cmd, a.stdin, time.Now())
@@ -121,13 +128,8 @@ func (f *saleFlags) add(cmd *cobra.Command) {
 func (f *saleFlags) sale(cmd *cobra.Command, stdin io.Reader, now time.Time) (m api.CreateSale, err error) {
 	given := cmd.Flags().Changed
 	if f.file != "" {
-		for _, name := range append([]string{
-			"id", "sku", "title", "price", "list-price", "total", "max-per-buyer",
-			"opens-at", "closes-at",
-		}, ruleFlagNames...) {
-			if given(name) {
-				return m, fmt.Errorf("--file and --%s: want one or the other", name)
-			}
+		if i := slices.IndexFunc(f.beside, given); i >= 0 {
+			return m, fmt.Errorf("--file and --%s: want one or the other", f.beside[i])
 		}
 		return readSale(f.file, stdin)
 	}
@@ -200,11 +202,18 @@ func (f *saleFlags) patch(cmd *cobra.Command, now time.Time) (m api.PatchSale, e
 			return m, err
 		}
 	}
-	if given("payment-window") {
-		m.PaymentWindowS = api.Some(int64(f.window / time.Second))
-	}
-	if given("payment-grace") {
-		m.PaymentGraceS = api.Some(int64(f.grace / time.Second))
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+		field *api.Opt[int64]
+	}{{"payment-window", f.window, &m.PaymentWindowS}, {"payment-grace", f.grace, &m.PaymentGraceS}} {
+		if !given(d.flag) {
+			continue
+		}
+		if d.value%time.Second != 0 {
+			return m, fmt.Errorf("--%s %s: want whole seconds", d.flag, d.value)
+		}
+		*d.field = api.Some(int64(d.value / time.Second))
 	}
 	return m, f.rules.message(cmd, &m.PatchRules)
 }
