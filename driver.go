@@ -161,10 +161,11 @@ func register[D any](known map[string]*D, d *D, kind string, schemes []string, o
 	if known == nil {
 		known = map[string]*D{}
 	}
+	if kind == "" || !opens || len(schemes) == 0 {
+		panic(fmt.Sprintf("sluice: the driver %q of %q needs Kind, Schemes and Open", kind, schemes))
+	}
 	for _, scheme := range schemes {
 		switch {
-		case kind == "" || !opens:
-			panic(fmt.Sprintf("sluice: the driver of %q needs Kind and Open", scheme))
 		case scheme == "" || scheme != strings.ToLower(scheme) || strings.Contains(scheme, ":"):
 			panic(fmt.Sprintf("sluice: the scheme %q of a driver: want small letters, without a colon", scheme))
 		case known[scheme] != nil:

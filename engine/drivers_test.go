@@ -109,9 +109,10 @@ func TestDriversThatCannotBe(t *testing.T) {
 	t.Parallel()
 	open := func(context.Context, string, sluice.LedgerOptions) (sluice.Ledger, error) { return nil, nil }
 	for want, d := range map[string]sluice.LedgerDriver{
-		"two drivers":         {Kind: "other", Schemes: []string{"redis"}, Open: open},
-		"needs Kind and Open": {Kind: "other", Schemes: []string{"other"}},
-		"want small letters":  {Kind: "other", Schemes: []string{"Other"}, Open: open},
+		"two drivers":                  {Kind: "other", Schemes: []string{"redis"}, Open: open},
+		"needs Kind, Schemes and Open": {Kind: "other", Schemes: []string{"other"}},
+		`of [] needs`:                  {Kind: "other", Open: open},
+		"want small letters":           {Kind: "other", Schemes: []string{"Other"}, Open: open},
 	} {
 		func() {
 			defer func() {
