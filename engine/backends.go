@@ -50,6 +50,9 @@ func sqlitePath(backend string) (string, bool) {
 	return path, name == "sqlite" && path != ""
 }
 
+// leastAbandoned is longer than a transaction of the pipeline may take (10 s).
+const leastAbandoned = 15 * time.Second
+
 // Check says what is wrong with a configuration before anything is opened.
 func (c Config) Check() error {
 	c = c.withDefaults()
@@ -58,6 +61,15 @@ func (c Config) Check() error {
 	}
 	if c.BasePath != "" && !basePath.MatchString(c.BasePath) {
 		return fmt.Errorf("base path %q: want one like /flash, without a slash at its end", c.BasePath)
+	}
+	switch c.ClientAddressHeader {
+	case "", "x-forwarded-for", httpapi.HeaderForwarded:
+	default:
+		return fmt.Errorf("client_address_header %q: want x-forwarded-for or forwarded", c.ClientAddressHeader)
+	}
+	if c.Abandoned != 0 && c.Abandoned < leastAbandoned {
+		return fmt.Errorf("abandoned after %v: want %v or more: a server may hold what it stores as long as one transaction "+
+			"takes", c.Abandoned, leastAbandoned)
 	}
 	switch c.BuyerID {
 	case "", auth.ExactID, auth.TrimmedID, auth.CasefoldID:
@@ -135,11 +147,18 @@ func (e *Engine) openBackends(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err = e.openStore(ctx); err != nil || e.ledger != nil {
+	if err = e.openStore(ctx); err != nil {
 		return err
 	}
-	e.ledger, err = orNil(e.storeDriver.Ledger(e.store, e.node))
-	return err
+	if e.cfg.Ledger == inStore {
+		if e.ledger, err = orNil(e.storeDriver.Ledger(e.store, e.node)); err != nil {
+			return err
+		}
+	}
+	if _, replicated := sluice.As[sluice.ConfirmingLedger](e.ledger); e.cfg.WaitReplicas > 0 && !replicated {
+		return fmt.Errorf("wait_replicas: a ledger in Redis has replicas, %q has none", auth.Redact(e.cfg.Ledger))
+	}
+	return nil
 }
 
 // orNil is what a driver has opened, or no interface at all: not one that holds a nil pointer.

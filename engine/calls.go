@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
 )
 
@@ -34,7 +35,7 @@ var ErrOutcomeUnknown = admission.ErrOutcomeUnknown
 //
 // A refusal is a Decision, with its code; Unavailable and Overloaded say nothing about
 // earlier claims with this key. Errors: what is wrong with the claim; a *RefusedError;
-// ErrOutcomeUnknown.
+// ErrOutcomeUnknown; sluice.ErrClosed, of an engine that is closed: it was never sent.
 func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller) (
 	sluice.Decision, error,
 ) {
@@ -44,6 +45,7 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 	}
 	claim.Buyer = buyer
 	if sale.Validate() != nil {
+		e.claims.Decided(sale, sluice.SaleNotFound)
 		return sluice.Decision{Code: sluice.SaleNotFound}, nil
 	}
 	claim.Order, claim.Address = sale.Order(noOrder), ""
@@ -56,15 +58,27 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 	}
 	claim.Address = e.server.Network(sale, caller.Address)
 	decision, err := e.gate.Claim(ctx, sale, claim, caller)
+	var refused *RefusedError
 	switch {
-	case errors.Is(err, admission.ErrOverloaded), errors.Is(err, sluice.ErrClosed):
-		return sluice.Decision{Code: sluice.Overloaded}, nil
-	case errors.Is(err, admission.ErrUnanswered), errors.Is(err, admission.ErrRefusesWrites):
-		return sluice.Decision{Code: sluice.Unavailable}, nil
-	case err == nil || errors.As(err, new(*RefusedError)) || errors.Is(err, ErrOutcomeUnknown):
+	case errors.Is(err, sluice.ErrClosed):
 		return decision, err
+	case errors.Is(err, admission.ErrOverloaded):
+		decision, err = sluice.Decision{Code: sluice.Overloaded}, nil
+	case errors.Is(err, admission.ErrUnanswered), errors.Is(err, admission.ErrRefusesWrites):
+		decision, err = sluice.Decision{Code: sluice.Unavailable}, nil
+	case errors.As(err, &refused):
+		e.claims.Count(sale, api.CodeForbidden)
+		e.claims.Refused(sale, string(refused.Reason))
+		return decision, err
+	case err != nil && !errors.Is(err, ErrOutcomeUnknown): // the caller has left, say
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	return decision, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err) // the caller has left, say
+	if err != nil {
+		e.claims.Count(sale, api.CodeOutcomeUnknown)
+	} else {
+		e.claims.Decided(sale, decision.Code)
+	}
+	return decision, err
 }
 
 // noOrder stands for the digits of an order's id, which the gate makes.
@@ -80,7 +94,8 @@ const listening = 250 * time.Millisecond
 //
 // An error is yielded with a zero Event. After trouble of the store the loop may go on:
 // Events then asks again. sluice.ErrBadCursor (the store has been replaced by an older
-// copy) and a *sluice.EventsGoneError (the events are deleted) are the last.
+// copy), a *sluice.EventsGoneError (the events are deleted) and sluice.ErrClosed (the
+// engine is closed) are the last.
 func (e *Engine) Events(ctx context.Context, after string) iter.Seq2[sluice.Event, error] {
 	return func(yield func(sluice.Event, error) bool) {
 		for after := after; ctx.Err() == nil; { // a second loop begins there again
@@ -94,7 +109,8 @@ func (e *Engine) Events(ctx context.Context, after string) iter.Seq2[sluice.Even
 				}
 			}
 			if err != nil {
-				over := errors.Is(err, sluice.ErrBadCursor) || errors.As(err, new(*sluice.EventsGoneError))
+				over := errors.Is(err, sluice.ErrBadCursor) || errors.Is(err, sluice.ErrClosed) ||
+					errors.As(err, new(*sluice.EventsGoneError))
 				if !yield(sluice.Event{}, err) || over {
 					return
 				}

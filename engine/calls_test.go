@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -48,9 +49,9 @@ func onEachLedger(t *testing.T, test func(t *testing.T, cfg engine.Config)) {
 // onSale creates a sale that is open.
 func onSale(t *testing.T, e *engine.Engine, id sluice.SaleID, total int64, with ...func(*sluice.Sale)) {
 	t.Helper()
-	sale := sluice.NewSale(total)
+	sale := sluice.NewSale(total, 1)
 	sale.ID, sale.SKU, sale.Title, sale.Price = id, "SKU-1", "A phone", sluice.Money{Amount: 99900, Currency: "CNY"}
-	sale.MaxPerBuyer, sale.OpensAt = 1, time.Now().Add(-time.Hour)
+	sale.OpensAt = time.Now().Add(-time.Hour)
 	for _, change := range with {
 		change(&sale)
 	}
@@ -96,11 +97,90 @@ func claimsInProcess(t *testing.T, cfg engine.Config) {
 		engine.Caller{}); err != nil || none.Code != sluice.SaleNotFound {
 		t.Errorf("no such sale: %+v, %v", none, err)
 	}
+	counted := metricsOf(t, e)
+	for _, want := range []string{
+		`sluice_claims_total{code="accepted",sale="phone"} 2`, `sluice_claims_total{code="buyer_limit",sale="phone"} 1`,
+		`sluice_claims_total{code="sale_not_found",sale="other"} 1`,
+	} {
+		if !strings.Contains(counted, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := claim("bob", "first-attempt", ""); err == nil && d.Code == sluice.Accepted {
-		t.Errorf("a closed engine accepted %+v", d)
+	if d, err := claim("bob", "first-attempt", ""); !errors.Is(err, sluice.ErrClosed) {
+		t.Errorf("of a closed engine: %+v, %v", d, err)
+	}
+}
+
+func metricsOf(t *testing.T, e *engine.Engine) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	e.AdminHandler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
+
+// Who is not invited is counted too.
+func TestRefusedInProcess(t *testing.T) {
+	t.Parallel()
+	e := opened(t, engine.Config{DataDir: t.TempDir()})
+	onSale(t, e, "phone", 2, func(s *sluice.Sale) { s.Rules.Eligibility = sluice.EligibleToken })
+	_, err := e.Claim(t.Context(), "phone", sluice.Claim{Buyer: "ann", Key: "first-attempt", Quantity: 1}, engine.Caller{})
+	refused := &engine.RefusedError{}
+	if !errors.As(err, &refused) {
+		t.Fatal(err)
+	}
+	counted := metricsOf(t, e)
+	for _, want := range []string{
+		`sluice_claims_total{code="forbidden",sale="phone"} 1`,
+		fmt.Sprintf(`sluice_claims_refused_total{reason="%s",sale="phone"} 1`, refused.Reason),
+	} {
+		if !strings.Contains(counted, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+// A loop over events ends with the engine.
+func TestEventsEndWithTheEngine(t *testing.T) {
+	t.Parallel()
+	e := opened(t, engine.Config{DataDir: t.TempDir()})
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var all []error
+	for _, err := range e.Events(t.Context(), "") {
+		all = append(all, err)
+	}
+	if len(all) != 1 || !errors.Is(all[0], sluice.ErrClosed) {
+		t.Error(all)
+	}
+}
+
+// What a configuration says and an engine cannot do is an error, not left out.
+func TestConfigurationThatHasNoEffect(t *testing.T) {
+	t.Parallel()
+	for want, cfg := range map[string]engine.Config{
+		"client_address_header": {ClientAddressHeader: "X-Real-IP"},
+		"want x-forwarded-for":  {ClientAddressHeader: "Forwarded"},
+		"abandoned after 1s":    {Abandoned: time.Second},
+		"wait_replicas":         {WaitReplicas: 2},
+	} {
+		cfg.DataDir = t.TempDir()
+		if e, err := engine.Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+			_ = e.Close(t.Context())
+		}
+	}
+	level := new(slog.LevelVar)
+	level.Set(slog.LevelError)
+	e := opened(t, engine.Config{DataDir: t.TempDir(), AdminKey: "the key of a test", Verbosity: level})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/admin/log-level", strings.NewReader(`{"level":"debug"}`))
+	r.Header.Set("Authorization", "Bearer the key of a test")
+	w := httptest.NewRecorder()
+	if e.AdminHandler().ServeHTTP(w, r); w.Code != http.StatusOK || level.Level() != slog.LevelDebug {
+		t.Errorf("%d %s, and the level is %v", w.Code, w.Body, level.Level())
 	}
 }
 
@@ -272,8 +352,18 @@ func TestUnderAPathOfTheShop(t *testing.T) {
 	if !strings.HasPrefix(at, "/flash/v1/orders/phone.") {
 		t.Errorf("Location: %q", at)
 	}
+	for from, to := range map[string]string{
+		"/flash?a=b": "/flash/?a=b", "/flash//v1/sales?a=b": "/flash/v1/sales?a=b", "/flash/./v1/sales": "/flash/v1/sales",
+		"/flash/v1/../metrics": "/flash/metrics", "/flash//s/": "/flash/s/",
+	} {
+		w := httptest.NewRecorder()
+		e.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, from, nil))
+		if got := w.Header().Get("Location"); w.Code != http.StatusTemporaryRedirect || got != to {
+			t.Errorf("%s: %d to %q, want %q", from, w.Code, got, to)
+		}
+	}
 	text := ask(http.MethodGet, "/flash/openapi.json").Body.String()
-	if !strings.Contains(text, `"servers":[{"url":"/flash/"}]`) {
+	if !strings.Contains(text, `"servers":[{"url":"/flash"}]`) {
 		t.Error("the document does not have the path")
 	}
 	page := ask(http.MethodGet, "/flash/s/phone").Body.String()

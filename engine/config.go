@@ -71,7 +71,8 @@ type Config struct {
 	// "" if there is none; with an error it cannot say now, and the request is answered
 	// 503. It is asked about requests without a token, several at a time, and should be
 	// fast: it is asked about every claim. Requests that a page of another site has a
-	// browser make are refused before. Default: buyers have tokens.
+	// browser make are refused before. A session invites to no sale: sales of invited buyers
+	// (eligibility "token") need tokens, or a list instead. Default: buyers have tokens.
 	Identify func(*http.Request) (sluice.BuyerID, error)
 	// BuyerID says which spellings of a buyer's id are one buyer: "exact" (default):
 	// each is one of its own; "trimmed": without white space at both ends; "casefold":
@@ -145,8 +146,8 @@ type Config struct {
 	// ends itself is given back at once.
 	Expiry time.Duration
 	// Abandoned is how long another server may hold a journal entry before
-	// this one stores it; default 30 s. It must be longer than a transaction of
-	// the pipeline, 10 s.
+	// this one stores it; default 30 s, at least 15 s: longer than a transaction of
+	// the pipeline may take.
 	Abandoned time.Duration
 
 	// Pages are the settings of the buyer's pages.
@@ -156,7 +157,7 @@ type Config struct {
 	// slog.New(slog.DiscardHandler) is silent.
 	Log *slog.Logger
 	// Verbosity is the level of Log's handler, if it may be changed while the engine runs
-	// (PUT /v1/admin/log-level). The default Log's is.
+	// (PUT /v1/admin/log-level). The default Log has it as well; default there: warnings.
 	Verbosity *slog.LevelVar
 	// Registerer, of a program that serves metrics itself, gets the engine's as well
 	// while the engine is open, without those of the Go runtime and the process. Two engines
@@ -185,8 +186,10 @@ func (c Config) withDefaults() Config {
 	c.Reconcile = cmp.Or(c.Reconcile, time.Minute)
 	c.TokenLife = cmp.Or(c.TokenLife, defaultTokenLife)
 	if c.Log == nil {
-		c.Verbosity = new(slog.LevelVar)
-		c.Verbosity.Set(slog.LevelWarn)
+		if c.Verbosity == nil {
+			c.Verbosity = new(slog.LevelVar)
+			c.Verbosity.Set(slog.LevelWarn)
+		}
 		c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.Verbosity}))
 	}
 	return c

@@ -3,7 +3,7 @@
 //
 //	e, err := engine.Open(ctx, engine.Config{DataDir: "./sluice-data"})
 //	if err != nil { ... }
-//	defer e.Close(context.Background())
+//	defer e.Close(context.Background()) // or with ShutdownTimeout
 //	http.ListenAndServe("127.0.0.1:8080", e.Handler())
 //
 // It can be called without HTTP as well: Claim, Events, Control.

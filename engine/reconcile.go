@@ -261,6 +261,9 @@ func OpenAudit(ctx context.Context, cfg Config) (*Auditor, error) {
 		return nil, err
 	}
 	stores := sluice.StoreDriverOf(cfg.Store)
+	if stores.OpenReadOnly == nil {
+		return nil, fmt.Errorf("the driver of store %s has no OpenReadOnly", stores.Kind)
+	}
 	if cfg.Ledger == inStore {
 		store, err := stores.OpenReadOnly(ctx, cfg.Store)
 		if err != nil {
@@ -273,8 +276,8 @@ func OpenAudit(ctx context.Context, cfg Config) (*Auditor, error) {
 		return &Auditor{ledger, store}, nil
 	}
 	ledgers := sluice.LedgerDriverOf(cfg.Ledger)
-	if ledgers.OpenReadOnly == nil || stores.OpenReadOnly == nil {
-		return nil, fmt.Errorf("a driver has no OpenReadOnly: ledger %s, store %s", ledgers.Kind, stores.Kind)
+	if ledgers.OpenReadOnly == nil {
+		return nil, fmt.Errorf("the driver of ledger %s has no OpenReadOnly", ledgers.Kind)
 	}
 	ledger, err := ledgers.OpenReadOnly(ctx, cfg.Ledger)
 	if err != nil {

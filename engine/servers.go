@@ -2,6 +2,8 @@ package engine
 
 import (
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 
 	"github.com/sluicehq/sluice/internal/httpapi"
@@ -22,7 +24,9 @@ func (e *Engine) AdminHandler() http.Handler  { return e.under(e.server.Admin())
 func (e *Engine) BuyerHandler() http.Handler  { return e.under(e.server.Buyer()) }
 func (e *Engine) PageHandler() http.Handler   { return e.under(e.server.Page()) }
 
-// under takes the base path off requests that have it.
+// under takes the base path off requests that have it. A path that is not the shortest is
+// answered with the one that is, base path included: of the rest the router would make one
+// that leads out of it.
 func (e *Engine) under(handler http.Handler) http.Handler {
 	base := e.cfg.BasePath
 	if base == "" {
@@ -30,14 +34,21 @@ func (e *Engine) under(handler http.Handler) http.Handler {
 	}
 	without := http.StripPrefix(base, handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == base:
-			http.Redirect(w, r, base+"/", http.StatusMovedPermanently)
-		case strings.HasPrefix(r.URL.Path, base+"/"):
-			without.ServeHTTP(w, r)
-		default:
+		rest, found := strings.CutPrefix(r.URL.Path, base)
+		if !found || rest != "" && rest[0] != '/' {
 			handler.ServeHTTP(w, r)
+			return
 		}
+		shortest := path.Join("/", rest)
+		if strings.HasSuffix(rest, "/") && shortest != "/" {
+			shortest += "/"
+		}
+		if rest != shortest {
+			to := url.URL{Path: base + shortest, RawQuery: r.URL.RawQuery}
+			http.Redirect(w, r, to.String(), http.StatusTemporaryRedirect)
+			return
+		}
+		without.ServeHTTP(w, r)
 	})
 }
 

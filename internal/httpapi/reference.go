@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	_ "embed"
@@ -27,7 +28,7 @@ func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) { s.document().
 // newDocument is the document, with the path under which it is served, when it is asked for.
 func newDocument(base string) func() *content.Answer {
 	return sync.OnceValue(func() *content.Answer {
-		text := bytes.Replace(openAPIText, []byte(`"servers":[{"url":"/"}]`), []byte(`"servers":[{"url":"`+base+`/"}]`), 1)
+		text := bytes.Replace(openAPIText, []byte(`"servers":[{"url":"/"}]`), []byte(`"servers":[{"url":"`+cmp.Or(base, "/")+`"}]`), 1)
 		return content.New(content.Form{Type: jsonType[0], Cache: keepReference, Level: gzip.BestCompression}, text)
 	})
 }

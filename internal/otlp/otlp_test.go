@@ -100,7 +100,7 @@ func until(t *testing.T, what string, reached func() bool) {
 func open(t *testing.T, cfg engine.Config, tracer engine.Tracer) *engine.Engine {
 	t.Helper()
 	cfg.DataDir, cfg.Tracer, cfg.TraceRatio = t.TempDir(), tracer, 1
-	cfg.WebhookKey, cfg.Abandoned = strings.Repeat("k", 32), time.Second
+	cfg.WebhookKey, cfg.Abandoned = strings.Repeat("k", 32), 15*time.Second
 	e, err := engine.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func open(t *testing.T, cfg engine.Config, tracer engine.Tracer) *engine.Engine 
 
 func openSale(t *testing.T, e *engine.Engine, total int64) {
 	t.Helper()
-	sale := sluice.NewSale(total)
+	sale := sluice.NewSale(total, sluice.Unlimited)
 	sale.ID, sale.SKU, sale.Title, sale.Price = "phone", "sku", "title", sluice.Money{Amount: 1, Currency: "CNY"}
 	sale.OpensAt = time.Now().Add(-time.Hour)
 	if _, err := e.Control().Create(t.Context(), sale); err != nil {
