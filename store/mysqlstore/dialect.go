@@ -28,8 +28,8 @@ func (dialect) Time(t time.Time) any {
 	return t
 }
 
-func (dialect) Now(ctx context.Context, tx *sql.Tx) (now time.Time, err error) {
-	err = tx.QueryRowContext(ctx, selectNow).Scan(sqlcore.Moment(&now))
+func (dialect) Now(ctx context.Context, q sqlcore.Queryer) (now time.Time, err error) {
+	err = q.QueryRowContext(ctx, selectNow).Scan(sqlcore.Moment(&now))
 	return now, err
 }
 

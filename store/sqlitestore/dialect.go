@@ -62,7 +62,7 @@ func (d dialect) Hold(sale sluice.SaleID) (free func(), ok bool) {
 	}, true
 }
 
-func (d dialect) Now(context.Context, *sql.Tx) (time.Time, error) {
+func (d dialect) Now(context.Context, sqlcore.Queryer) (time.Time, error) {
 	return sqlcore.WholeMillis(d.now()), nil
 }
 

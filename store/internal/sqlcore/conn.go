@@ -39,7 +39,15 @@ func (q *conn) now() time.Time {
 	if q.err != nil {
 		return time.Time{}
 	}
-	now, err := q.s.d.Now(q.ctx, q.tx)
+	var now time.Time
+	var err error
+	if q.tx != nil {
+		now, err = q.s.d.Now(q.ctx, q.tx)
+	} else if err = q.s.enter(q.ctx); err == nil {
+		ctx, cancel := context.WithTimeout(q.ctx, queryTimeout)
+		defer cancel()
+		now, err = q.s.d.Now(ctx, q.s.read)
+	}
 	q.fail(err)
 	return now
 }

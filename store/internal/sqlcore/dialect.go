@@ -12,8 +12,13 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
+// Queryer is a transaction or a database.
+type Queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // Dialect is what differs between databases. InsertOrders, Existing and Now use
-// the transaction and its context; all other statements are the core's.
+// what they are given and its context; all other statements are the core's.
 type Dialect interface {
 	// Name is the adapter's package; error texts start with it.
 	Name() string
@@ -27,7 +32,7 @@ type Dialect interface {
 	// Time returns the argument for a time column; NULL for a zero time.
 	Time(t time.Time) any
 	// Now reads the store's clock, in whole milliseconds.
-	Now(ctx context.Context, tx *sql.Tx) (time.Time, error)
+	Now(ctx context.Context, q Queryer) (time.Time, error)
 	// ReadOnce are the options of a transaction that sees one moment.
 	ReadOnce() *sql.TxOptions
 

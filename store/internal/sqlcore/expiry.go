@@ -25,6 +25,9 @@ var (
 		WHERE status = 'pending' AND keep_until <= ? AND sale_id <> ALL (?::text[])
 		ORDER BY keep_until LIMIT ? FOR NO KEY UPDATE SKIP LOCKED`)
 	sqlFindDue = newStatement("FindDue", "")
+	// AnyDue selects one order that is due, if there is one.
+	sqlAnyDue = newStatement("AnyDue", `SELECT order_id FROM orders FORCE INDEX (orders_to_expire)
+		WHERE status = 'pending' AND keep_until <= ? ORDER BY keep_until LIMIT 1`)
 	// ExpireOrders takes the store's clock, a list, and until when they are due:
 	// updated_at does not go back.
 	sqlExpireOrders = newStatement("ExpireOrders", `UPDATE orders
@@ -55,6 +58,19 @@ func (s *Store) ExpireDue(
 	}
 	if until == nil {
 		until = func(now time.Time) time.Time { return now }
+	}
+	if err := s.enterToChange(ctx); err != nil {
+		return nil, err
+	}
+	q := s.reads(ctx) // most calls find nothing, and need no transaction
+	_, latest, err := q.due(until)
+	if err == nil {
+		_, err = only[string](q.row(sqlAnyDue, latest))
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
 	expired = map[sluice.SaleID]int{}
 	pass := func(skip []string, wait sluice.SaleID) (held []string, err error) {
@@ -128,13 +144,9 @@ func (q *conn) expireDue(
 	if wait != "" { // before anything else is held
 		q.lockSale(wait)
 	}
-	now := q.now()
-	if q.err != nil { // until keeps what it is given
-		return nil, nil, q.err
-	}
-	latest := now
-	if by := until(now); by.Before(now) {
-		latest = by
+	now, latest, err := q.due(until)
+	if err != nil {
+		return nil, nil, err
 	}
 	due, err := q.selectDue(latest, skip, limit)
 	if err != nil || len(due) == 0 {
@@ -163,6 +175,18 @@ func (q *conn) expireDue(
 	q.exactly(len(ids), q.s.sql[sqlAddExpired], byExpiry, ids)
 	q.addReleases(ids)
 	return expired, held, nil
+}
+
+// due reads the clock, and until when orders are due.
+func (q *conn) due(until func(now time.Time) time.Time) (now, latest time.Time, err error) {
+	if now = q.now(); q.err != nil { // until keeps what it is given
+		return now, now, q.err
+	}
+	latest = now
+	if by := until(now); by.Before(now) {
+		latest = by
+	}
+	return now, latest, nil
 }
 
 // dueOrder is a pending order whose time has passed.

@@ -143,11 +143,8 @@ const fullFor = 3 * time.Second
 // Clock returns the store's time.
 func (s *Store) Clock(ctx context.Context) (now time.Time, err error) {
 	defer s.wrap(&err, "read the clock")
-	err = s.view(ctx, func(tx *conn) error {
-		now = tx.now()
-		return nil
-	})
-	return now, err
+	q := s.reads(ctx)
+	return q.now(), q.err
 }
 
 // ago is the time before which something is older than age: by the earlier of the store's
