@@ -275,6 +275,9 @@ func TestSessionsOfAShop(t *testing.T) {
 			return "", nil
 		case cookie.Value == "broken":
 			return "", errors.New("the sessions are out of reach")
+		case cookie.Value == "hung":
+			<-r.Context().Done()
+			return "", r.Context().Err()
 		}
 		return sluice.BuyerID(cookie.Value), nil
 	}
@@ -306,6 +309,7 @@ func TestSessionsOfAShop(t *testing.T) {
 		{"", "same-origin", http.StatusUnauthorized},
 		{"bob", "cross-site", http.StatusForbidden},
 		{"broken", "same-origin", http.StatusServiceUnavailable},
+		{"hung", "same-origin", http.StatusServiceUnavailable},
 		{" ", "same-origin", http.StatusUnauthorized},
 	} {
 		if status, _ := ask(c.session, c.site); status != c.want {

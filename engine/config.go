@@ -67,12 +67,13 @@ type Config struct {
 	// "/flash": links, addresses in answers and the API's document have it, and the handlers
 	// take requests with and without it. Default: none.
 	BasePath string
-	// Identify returns the buyer whose session of the embedding shop a request comes with,
-	// "" if there is none; with an error it cannot say now, and the request is answered
-	// 503. It is asked about requests without a token, several at a time, and should be
-	// fast: it is asked about every claim. Requests that a page of another site has a
-	// browser make are refused before. A session invites to no sale: sales of invited buyers
-	// (eligibility "token") need tokens, or a list instead. Default: buyers have tokens.
+	// Identify returns the buyer whose session of the embedding shop a request comes with, ""
+	// if there is none; with an error it cannot say now, and the request is answered 503. It is
+	// asked about requests without a token, several at a time, and should be fast: it is asked
+	// about every claim. The request's context ends after 5 s. Requests that a page of another
+	// site has a browser make are refused before. A session invites to no sale: sales of
+	// invited buyers (eligibility "token") need tokens, or a list instead. Default: buyers have
+	// tokens.
 	Identify func(*http.Request) (sluice.BuyerID, error)
 	// BuyerID says which spellings of a buyer's id are one buyer: "exact" (default):
 	// each is one of its own; "trimmed": without white space at both ends; "casefold":

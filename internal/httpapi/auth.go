@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -78,6 +79,10 @@ func (s *Server) answerBuyer(w http.ResponseWriter, r *http.Request, token auth.
 	next(w, r, token)
 }
 
+// identified is how long the shop may take to say who asks. The server's own context does
+// not end with the client's connection before the body has been read.
+const identified = 5 * time.Second
+
 // session returns the buyer whose session of the shop a request comes with, or answers
 // it. Browsers send sessions with requests that other sites have them make as well: of
 // those only what changes nothing is answered.
@@ -86,7 +91,9 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) (sluice.BuyerID
 		s.refuseBuyer(w, r, api.CodeForbidden, reasonOrigin, "a page of another site may not act for a buyer of this one")
 		return "", false
 	}
-	buyer, err := s.Identify(r)
+	ctx, cancel := context.WithTimeout(r.Context(), identified)
+	defer cancel()
+	buyer, err := s.Identify(r.WithContext(ctx))
 	if err != nil {
 		s.Log.Warn("the shop cannot say who asks", "error", err)
 		s.refuseBuyer(w, r, sluice.Unavailable.String(), reasonNoKeys, "who asks is not known now; try again in a moment")

@@ -60,7 +60,8 @@ type Options struct {
 	Kinds  api.Ready // what /readyz says of node, ledger and store
 	Buyers *auth.Verifier
 	// Identify returns the buyer of a request without a token, by a session of the shop,
-	// or no buyer; with an error it cannot say now. Nil: there are no sessions.
+	// or no buyer; with an error it cannot say now. The request's context ends in time. Nil:
+	// there are no sessions.
 	Identify func(*http.Request) (sluice.BuyerID, error)
 	Admins   *auth.Admins
 	// Proxies say whom to believe about where requests come from.
