@@ -26,6 +26,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
 import java.util.function.Predicate;
+import java.util.function.Supplier;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
@@ -79,6 +80,7 @@ public final class Sluice {
     public record Order(String id, String sale, String buyer, long quantity, String status, long amount,
                         String currency, String paymentId, Map<String, Object> json) {
         static Order of(Map<String, Object> json) {
+            if (!(json.get("order_id") instanceof String)) throw new Lost("the answer names no order", null);
             return new Order((String) json.get("order_id"), (String) json.get("sale_id"), (String) json.get("buyer_id"),
                 (long) json.get("quantity"), (String) json.get("status"), (long) json.get("amount"),
                 (String) json.get("currency"), (String) json.get("payment_id"), json);
@@ -126,6 +128,9 @@ public final class Sluice {
         if (id == null || at == null || signatures == null || !at.matches("[0-9]{1,12}")
             || Math.abs(Instant.now().getEpochSecond() - Long.parseLong(at)) > 300) return null;
         byte[] key = Base64.getDecoder().decode(secret.replaceFirst("^whsec_", ""));
+        if (!secret.startsWith("whsec_") || key.length < 24) {
+            throw new IllegalArgumentException("want the secret: whsec_ and base64 of 24 bytes or more");
+        }
         String want = "v1," + Base64.getEncoder().encodeToString(hmac(key, (id + "." + at + ".").getBytes(UTF_8), body));
         boolean ours = false;
         for (String got : signatures.split(" ")) ours |= MessageDigest.isEqual(want.getBytes(UTF_8), got.getBytes(UTF_8));
@@ -162,9 +167,13 @@ public final class Sluice {
         if (address != null) headers.put("X-Forwarded-For", address);
         if (ticket != null) headers.put("Sluice-Ticket", ticket);
         String path = "/v1/sales/" + escape(sale) + "/orders";
-        HttpResponse<String> answer = repeat(() -> send("POST", path, token, headers, Map.of("quantity", quantity)));
-        return new Claimed((String) object(Json.read(answer.body())).get("order_id"),
-            answer.headers().firstValue("Idempotent-Replayed").isPresent());
+        return repeat(() -> {
+            HttpResponse<String> answer = send("POST", path, token, headers, Map.of("quantity", quantity));
+            if (!(object(Json.read(answer.body())).get("order_id") instanceof String order)) {
+                throw new Lost("the answer names no order", null);
+            }
+            return new Claimed(order, answer.headers().firstValue("Idempotent-Replayed").isPresent());
+        });
     }
 
     /** A sale as buyers see it: state, available, opens_at and so on. */
@@ -249,7 +258,7 @@ public final class Sluice {
 
     private Order change(String id, String action, Map<String, ?> body) {
         String path = orderPath(id) + "/" + action;
-        return Order.of(object(Json.read(repeat(() -> send("POST", path, adminKey, Map.of(), body)).body())));
+        return repeat(() -> Order.of(object(Json.read(send("POST", path, adminKey, Map.of(), body).body()))));
     }
 
     // ---- requests
@@ -258,16 +267,14 @@ public final class Sluice {
 
     private static String orderPath(String id) { return "/v1/admin/orders/" + escape(id); }
 
-    private interface Request { HttpResponse<String> send(); }
-
     /** Sends the same request again as long as its answer says, or could mean, that nothing is decided. */
-    private HttpResponse<String> repeat(Request request) {
+    private <T> T repeat(Supplier<T> request) {
         Instant until = Instant.now().plus(patience);
         boolean unknown = false;
         for (int tries = 0; ; tries++) {
             RuntimeException error;
             try {
-                return request.send();
+                return request.get();
             } catch (RuntimeException e) {
                 error = e;
             }
@@ -327,10 +334,14 @@ public final class Sluice {
                 throw new Lost("the answer of " + url + " is no JSON; is this a Sluice server?", e);
             }
         }
-        if (status < 300) return answer;
-        Map<String, Object> problem = said instanceof Map<?, ?> ? object(said) : Map.of();
+        if (status < 300 && said instanceof Map<?, ?>) return answer;
+        Map<String, Object> problem = Map.of(); // what a gateway says has codes of its own
+        if (said instanceof Map<?, ?> map && map.get("code") instanceof String
+            && answer.headers().firstValue("Content-Type").orElse("").startsWith("application/problem+json")) {
+            problem = object(said);
+        }
         // A proxy's 502 or 504: the server behind it may have decided.
-        if (status >= 500 && !problem.containsKey("code")) throw new Lost("HTTP " + status + " from " + url, null);
+        if (status < 300 || status >= 500 && problem.isEmpty()) throw new Lost("HTTP " + status + " from " + url, null);
         String after = answer.headers().firstValue("Retry-After").filter(s -> s.matches("[0-9]{1,5}")).orElse("0");
         throw new Problem(status, problem, Duration.ofSeconds(Long.parseLong(after)));
     }

@@ -14,12 +14,18 @@ export async function claim(base, path, {
 }) {
   const until = Date.now() + patience;
   let unknown = false; // an earlier try may have been accepted
-  const bearer = async () => (typeof token === "function" ? token() : token);
+  const bearer = async () => {
+    try {
+      return await (typeof token === "function" ? token() : token);
+    } catch (cause) { // the shop's, over the same network: it may be there at the next try
+      throw new Lost(`no token: ${cause?.message}`, { cause });
+    }
+  };
   for (let tries = 0, again = false, renewed = false, stale = false; ; tries++) {
     onSend();
-    let problem, sent = false;
-    const now = await bearer();
+    let problem, now, sent = false;
     try {
+      now = await bearer();
       const admits = typeof ticket === "function" ? await ticket(again) : ticket;
       sent = true;
       const { body, headers } = await request(base, path, {
@@ -30,6 +36,7 @@ export async function claim(base, path, {
         },
         body: JSON.stringify({ quantity, meta }),
       });
+      if (typeof body.order_id !== "string") throw new Lost("the answer names no order");
       return { ...body, key, replayed: headers.get("Idempotent-Replayed") === "true" };
     } catch (error) {
       if (!(error instanceof Lost || error instanceof Problem)) throw error;
@@ -43,7 +50,7 @@ export async function claim(base, path, {
     unknown ||= sent && problem instanceof Lost || problem.code === "outcome_unknown";
     let wait = retry(problem);
     if (wait === undefined) {
-      if (problem.status === 401 && !stale && await bearer() !== now) { // it was renewed meanwhile
+      if (problem.status === 401 && !stale && await bearer().catch(() => now) !== now) { // it was renewed meanwhile
         stale = true;
         continue;
       }

@@ -16,8 +16,9 @@ export const passing = (error) => error instanceof Lost ||
 
 const PATIENCE = 10_000; // ms
 
-// request asks for base + path and returns {body, headers}. A 5xx without a code of ours comes
-// from a proxy: the server behind it may have decided, so it counts as lost.
+// request asks for base + path and returns {body, headers}. A 5xx that is not ours comes from a
+// proxy: the server behind it may have decided, so it counts as lost, as does a body that is no
+// object.
 export async function request(base, path, { token, signal, timeout = PATIENCE, ...options } = {}) {
   const headers = { Accept: "application/json", ...options.headers };
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -32,12 +33,17 @@ export async function request(base, path, { token, signal, timeout = PATIENCE, .
   } finally {
     end.off();
   }
-  if (answer.ok) return { body, headers: answer.headers };
-  if (answer.status >= 500 && !body.code) throw new Lost(`HTTP ${answer.status}`);
+  if (answer.ok && typeof body === "object" && body !== null) return { body, headers: answer.headers };
+  if (!ours(answer, body)) body = {};
+  if (answer.ok || answer.status >= 500 && !body.code) throw new Lost(`HTTP ${answer.status}`);
   throw new Problem(body, answer.status, retryAfter(answer));
 }
 
-export const retryAfter = (answer) => Number(answer.headers.get("Retry-After")) || undefined;
+// ours reports whether the server itself has said why it refuses: gateways have codes, too.
+const ours = (answer, body) => typeof body?.code === "string" &&
+  answer.headers.get("Content-Type")?.startsWith("application/problem+json");
+
+export const retryAfter = (answer) => Math.max(Number(answer.headers.get("Retry-After")), 0) || undefined;
 
 // limit is a signal that comes with the caller's, or after so many ms from now or from the
 // last call of heard. off ends the wait for both.

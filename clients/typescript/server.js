@@ -18,12 +18,16 @@ export function buyerToken(buyer, secret, { seconds = 3600, ...claims } = {}) {
 }
 
 // verifyWebhook returns the event of a request, or null if it is not one of ours, or of more than
-// five minutes ago. body is the raw body, bytes or a string; headers are those of the request.
+// five minutes ago; it throws for a secret that is none. body is the raw body, bytes or a string;
+// headers are those of the request.
 export function verifyWebhook(secret, headers, body) {
   const header = (name) => String((typeof headers.get === "function" ? headers.get(name) : headers[name]) ?? "");
   const id = header("webhook-id"), at = header("webhook-timestamp");
   if (!(Math.abs(Date.now() / 1000 - Number(at)) <= 300)) return null;
   const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
+  if (!secret.startsWith("whsec_") || key.length < 24) {
+    throw new TypeError("want the secret: whsec_ and base64 of 24 bytes or more");
+  }
   const want = createHmac("sha256", key).update(`${id}.${at}.`).update(body).digest();
   const ours = header("webhook-signature").split(" ").some((signature) => {
     const got = Buffer.from(signature.slice(3), "base64");

@@ -9,6 +9,8 @@ import { messages } from "./stream.js";
 export const salePath = (sale) => `/v1/sales/${encodeURIComponent(sale)}`;
 export const orderPath = (order) => `/v1/orders/${encodeURIComponent(order)}`;
 
+const STEADY = 10_000; // ms after which a stream that ends is no failure
+
 export class Sluice {
   // url is the server's address, with the path under which it is served: "" for a page's own.
   // token is the buyer's, or a function that returns it, now or later.
@@ -40,17 +42,16 @@ export class Sluice {
   async* watch(sale, { signal } = {}) {
     for (let failures = 0; !signal?.aborted; failures++) {
       let wait = 0;
+      const begun = Date.now(), onRetry = (ms) => { wait = Math.min(ms, 15_000); };
       try {
-        for await (const news of this.stream(sale, { signal })) {
-          failures = 0;
-          yield news;
-        }
+        yield* this.stream(sale, { signal, onRetry });
       } catch (error) {
         if (!passing(error)) throw error;
-        wait = (error.retryAfter ?? 0) * 1000;
+        wait = Math.max(wait, (error.retryAfter ?? 0) * 1000);
         const news = await this.sale(sale, { signal }).catch(() => null);
         if (news) yield news;
       }
+      if (Date.now() - begun > STEADY) failures = 0;
       await sleep(Math.max(wait, Math.min(250 * 2 ** failures, 5000)) * (0.75 + Math.random() / 2), signal);
     }
   }

@@ -6,12 +6,13 @@ import { limit, Lost, Problem, retryAfter } from "./http.js";
 const SILENCE = 60_000; // ms
 
 // messages yields the data of each event until the server ends the stream, or the signal comes.
-export async function* messages(url, { signal } = {}) {
+// onRetry gets the ms to wait before the next connection, if the server says so.
+export async function* messages(url, { signal, onRetry = () => {} } = {}) {
   const end = limit(signal, SILENCE);
   let reader;
   try {
     const answer = await fetch(url, { headers: { Accept: "text/event-stream" }, cache: "no-store", signal: end.signal });
-    if (!answer.ok) throw new Problem(await answer.json().catch(() => ({})), answer.status, retryAfter(answer));
+    if (!answer.ok) throw new Problem(await answer.json().catch(() => null) ?? {}, answer.status, retryAfter(answer));
     reader = answer.body.getReader();
     const decoder = new TextDecoder();
     for (let rest = ""; ;) {
@@ -21,7 +22,10 @@ export async function* messages(url, { signal } = {}) {
       const events = (rest + decoder.decode(value, { stream: true })).split(/\r?\n\r?\n/);
       rest = events.pop();
       for (const event of events) {
-        const data = event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
+        const lines = event.split(/\r?\n/);
+        const retry = lines.find((line) => /^retry: ?\d+$/.test(line));
+        if (retry) onRetry(Number(retry.slice(6)));
+        const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart());
         if (data.length) yield data.join("\n");
       }
     }

@@ -103,6 +103,7 @@ public class ClientTest {
             if (answer != null && !answer.isEmpty()) {
                 String[] parts = answer.split(" ", 3);
                 exchange.getResponseHeaders().set("Retry-After", parts[1]);
+                if (parts[2].contains("title")) exchange.getResponseHeaders().set("Content-Type", "application/problem+json");
                 exchange.sendResponseHeaders(Integer.parseInt(parts[0]), 0);
                 exchange.getResponseBody().write(parts[2].getBytes());
                 exchange.close();
@@ -118,6 +119,8 @@ public class ClientTest {
                 var real = on.send(request.build(), BodyHandlers.ofByteArray());
                 real.headers().firstValue("Idempotent-Replayed")
                     .ifPresent(value -> exchange.getResponseHeaders().set("Idempotent-Replayed", value));
+                real.headers().firstValue("Content-Type")
+                    .ifPresent(value -> exchange.getResponseHeaders().set("Content-Type", value));
                 if (answer == null) {
                     exchange.sendResponseHeaders(real.statusCode(), 0);
                     exchange.getResponseBody().write(real.body());
@@ -151,10 +154,11 @@ public class ClientTest {
         String sale = sale(), key = Sluice.newKey();
         List<String> keys = new ArrayList<>();
         String[] steps = {"", "503 1 {\"code\":\"outcome_unknown\",\"title\":\"T\"}", "502 0 <h1>bad</h1>",
+            "504 0 {\"code\":504}", "502 0 {\"code\":\"BadGateway\"}", "503 0 null", "200 0 null", "200 0 {}", "200 0 [1]",
             "429 1 {\"code\":\"rate_limited\",\"title\":\"T\"}"};
         Sluice far = new Sluice(proxy(keys, n -> n < steps.length ? steps[n] : null), KEY);
         Sluice.Claimed claimed = far.claim(sale, key, 1, token("bob"), null, null);
-        check(claimed.replayed() && keys.size() == 5 && keys.stream().allMatch(key::equals), claimed, keys);
+        check(claimed.replayed() && keys.size() == steps.length + 1 && keys.stream().allMatch(key::equals), claimed, keys);
         check(!shop.claim(sale, Sluice.newKey(), 1, token("bob"), null, null).replayed());
         check(refused(() -> shop.claim(sale, key, 2, token("bob"), null, null)).code.equals("idempotency_key_reused"));
         check(refused(() -> shop.claim(sale, Sluice.newKey(), 1, "x", null, null)).status == 401);
@@ -263,7 +267,13 @@ public class ClientTest {
         check(event.type().equals("order.created") && event.order().id().equals(order), event);
         byte[] forged = Arrays.copyOf(hook.body(), hook.body().length + 1);
         check(Sluice.verifyWebhook(secret, hook.headers()::get, forged) == null);
-        check(Sluice.verifyWebhook("whsec_YW5vdGhlcg==", hook.headers()::get, hook.body()) == null);
+        for (String none : List.of("", "whsec_", "whsec_AA==", secret.substring(6))) {
+            try {
+                Sluice.verifyWebhook(none, hook.headers()::get, hook.body());
+                check(false, "a secret that is none: " + none);
+            } catch (IllegalArgumentException e) { /* as it should be */ }
+        }
+        check(Sluice.verifyWebhook("whsec_" + "A".repeat(32), hook.headers()::get, hook.body()) == null);
         check(Sluice.verifyWebhook(secret, name -> null, hook.body()) == null);
         for (int age : new int[] {0, 310, -310}) {
             String at = String.valueOf(Instant.now().getEpochSecond() - age), signed = sign(secret, "id." + at + ".{\"id\":\"evt_1\",\"seq\":1,\"type\":\"t\",\"data\":{}}");

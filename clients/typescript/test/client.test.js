@@ -114,6 +114,21 @@ test("what a proxy says decides nothing about earlier tries", async (t) => {
       (error) => error instanceof Lost && error.key === key && error.cause instanceof Problem);
     assert.equal((await buyer(id).claim(sale, { key })).replayed, true);
   }
+  const gateway = (status, body) => (res) => {
+    res.writeHead(status, { "Content-Type": "application/json", "Retry-After": "-1000" });
+    res.end(body);
+    return true;
+  };
+  for (const says of [[504, '{"code":504}'], [502, '{"code":"BadGateway"}'], [503, "null"], [200, "null"], [200, "{}"]]) {
+    [tries, second] = [0, gateway(...says)];
+    assert.equal((await buyer(`g${says}`.replace(/\W/g, ""), far).claim(sale)).replayed, true);
+  }
+  [tries, second] = [1, gateway(400, "null")];
+  await assert.rejects(buyer("rob", far).claim(sale), { status: 400, code: "" });
+  [tries, second] = [0, () => false];
+  let asked = 0;
+  const token = () => (++asked === 2 ? Promise.reject(new TypeError("fetch failed")) : buyerToken("tina", secret));
+  assert.equal((await new Sluice(far, { token }).claim(sale)).replayed, true);
   [tries, second] = [0, html(429)];
   assert.equal((await buyer("quin", far).claim(sale)).replayed, true);
   [tries, second] = [1, html(403)];
@@ -269,7 +284,10 @@ test("a webhook is verified, a forged and an old one are not", async (t) => {
   assert.ok(verifyWebhook(webhook.secret, new Headers(headers), String(body)));
   assert.deepEqual(verifyWebhook(webhook.secret, headers, new Uint8Array(body)), event);
   assert.equal(verifyWebhook(webhook.secret, headers, `${body} `), null);
-  assert.equal(verifyWebhook("whsec_YW5vdGhlcg==", headers, body), null);
+  assert.equal(verifyWebhook(`whsec_${"A".repeat(32)}`, headers, body), null);
+  for (const none of ["", "whsec_", "whsec_undefined", "whsec_***", webhook.secret.slice(6)]) {
+    assert.throws(() => verifyWebhook(none, headers, body), TypeError);
+  }
   assert.equal(verifyWebhook(webhook.secret, {}, body), null);
   for (const [age, fresh] of [[0, true], [310, false], [-310, false], [NaN, false]]) {
     const at = String(Math.floor(Date.now() / 1000) - age);
