@@ -109,11 +109,13 @@ func (a *Answer) With(cacheControl string) *Answer {
 }
 
 // ServeHTTP answers GET and HEAD: with the body, or 304 without. It leaves the
-// headers that are set already, and adds to Vary.
+// headers that are set already, and adds to Vary. What a middleware has said it will
+// compress is not compressed here.
 func (a *Answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := &a.plain
 	h := w.Header()
-	if a.gzip != nil {
+	encoded := h["Content-Encoding"] != nil
+	if a.gzip != nil && !encoded {
 		if before := h["Vary"]; before == nil {
 			h["Vary"] = varyEncoding
 		} else {
@@ -135,7 +137,7 @@ func (a *Answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if v.encoding != nil {
 		h["Content-Encoding"] = v.encoding
 	}
-	if v.length != nil {
+	if v.length != nil && !encoded {
 		h["Content-Length"] = v.length
 	}
 	if a.status != http.StatusOK {

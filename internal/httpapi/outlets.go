@@ -33,7 +33,7 @@ func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request, place *connecti
 	// Readers come back at different times, should all be thrown out at once.
 	first := "retry: " + strconv.Itoa(1000+rand.IntN(2000)) + "\n\n"
 	control := http.NewResponseController(w)
-	if r.ProtoMajor == 1 {
+	if r.ProtoMajor == 1 && w.Header()["Content-Encoding"] == nil { // else a middleware compresses what is written
 		conn, _, err := control.Hijack()
 		if err == nil {
 			socket := bottom(conn)
