@@ -79,9 +79,14 @@ func (s *Server) answerBuyer(w http.ResponseWriter, r *http.Request, token auth.
 	next(w, r, token)
 }
 
-// identified is how long the shop may take to say who asks. The server's own context does
-// not end with the client's connection before the body has been read.
-const identified = 5 * time.Second
+// What the shop's Identify may take while it hangs, so that buyers with tokens still buy.
+const (
+	// identified is how long one call may take. The server's own context does not end with
+	// the client's connection before the body has been read.
+	identified = 5 * time.Second
+	// mostIdentified is how many calls are under way.
+	mostIdentified = 4096
+)
 
 // session returns the buyer whose session of the shop a request comes with, or answers
 // it. Browsers send sessions with requests that other sites have them make as well: of
@@ -89,6 +94,11 @@ const identified = 5 * time.Second
 func (s *Server) session(w http.ResponseWriter, r *http.Request) (sluice.BuyerID, bool) {
 	if err := s.forged.Check(r); err != nil {
 		s.refuseBuyer(w, r, api.CodeForbidden, reasonOrigin, "a page of another site may not act for a buyer of this one")
+		return "", false
+	}
+	defer s.identifying.Add(-1)
+	if s.identifying.Add(1) > mostIdentified {
+		s.refuseBuyer(w, r, sluice.Overloaded.String(), "", "too many wait for the shop to say who asks; try again")
 		return "", false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), identified)

@@ -331,6 +331,32 @@ func (held *connection) closeIf(idle time.Duration) bool {
 	return true
 }
 
+// drainAfter is how long a connection may keep a server waiting that shuts down.
+const drainAfter = 500 * time.Millisecond
+
+// drain closes what has kept the server waiting, for the rest of a request or for room to
+// send an answer, until no connection is left: http.Server.Shutdown would wait for each of
+// them, as long as a client wants. It is for http.Server.RegisterOnShutdown.
+func (c *Connections) drain() {
+	for begun := c.age(); c.age()-begun < time.Minute; time.Sleep(drainAfter / 4) {
+		left := false
+		c.known.Range(func(_, value any) bool {
+			left = true
+			held := value.(*connection)
+			held.mu.Lock()
+			idle := held.idle
+			held.mu.Unlock()
+			if idle <= c.age()-drainAfter {
+				held.closeIf(idle)
+			}
+			return true
+		})
+		if !left {
+			return
+		}
+	}
+}
+
 // Write takes a line of net/http's own log: what could not be accepted is worth a
 // warning and is counted, the rest is about single clients.
 func (c *Connections) Write(line []byte) (int, error) {

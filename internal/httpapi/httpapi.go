@@ -130,6 +130,8 @@ type Server struct {
 	notOpen  notOpens
 	shares   *shares
 
+	identifying atomic.Int64 // calls of Identify
+
 	importing sync.Mutex // the orders of one import are in memory at a time
 
 	listing sync.Mutex // one list is made at a time
@@ -176,7 +178,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.whole.Ser
 // NewServer returns an http.Server with limits that keep slow, idle, vanished and
 // too many clients from holding it: no request lasts longer than 30 seconds.
 func NewServer(handler http.Handler, connections *Connections) *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:        exchanges(handler),
 		ReadTimeout:    10 * time.Second, // of the header, too: a limit of its own costs each request a timer
 		WriteTimeout:   30 * time.Second,
@@ -189,6 +191,8 @@ func NewServer(handler http.Handler, connections *Connections) *http.Server {
 		HTTP2:     http2Limits(),
 		ErrorLog:  log.New(connections, "", 0),
 	}
+	server.RegisterOnShutdown(connections.drain)
+	return server
 }
 
 // maxBody bounds the body of every request, in bytes.

@@ -228,6 +228,58 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 	}
 }
 
+// What a client has not finished to ask keeps no server from ending; what is worked on is
+// answered first.
+func TestShutdownWaitsForNoClient(t *testing.T) {
+	t.Parallel()
+	const head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+	for name, c := range map[string]struct {
+		request string
+		answer  bool
+		within  time.Duration
+	}{
+		"half a body":      {head + "{", false, time.Second},
+		"half a header":    {"POST / HTTP/1.1\r\nHost", false, time.Second},
+		"nothing":          {"", false, time.Second},
+		"one under way":    {head + "{}", true, 6 * time.Second},
+		"one without body": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", true, 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				works := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if _, err := io.ReadAll(r.Body); err == nil {
+						time.Sleep(5 * time.Second)
+					}
+					w.WriteHeader(http.StatusNoContent)
+				})
+				server := httpapi.NewServer(works, httpapi.NewConnections(10, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
+				listener := make(pipes)
+				go func() { _ = server.Serve(listener) }()
+				conn, end := net.Pipe()
+				listener <- end
+				if _, err := io.WriteString(conn, c.request); err != nil {
+					t.Fatal(err)
+				}
+				answered := make(chan bool, 1)
+				go func() {
+					text, _ := io.ReadAll(conn)
+					answered <- bytes.Contains(text, []byte(" 204 "))
+				}()
+				synctest.Wait()
+				begun := time.Now()
+				err := server.Shutdown(t.Context())
+				if took := time.Since(begun); err != nil || took > c.within {
+					t.Errorf("shut down after %v: %v", took, err)
+				}
+				if got := <-answered; got != c.answer {
+					t.Errorf("answered: %v", got)
+				}
+				time.Sleep(time.Second) // until the server has looked for connections in vain
+			})
+		})
+	}
+}
+
 // A client that has gone, or does not read, cannot hold a handler.
 func TestReadersWhoDoNotReadAreShed(t *testing.T) {
 	freed := make(chan error, 1)
