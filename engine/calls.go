@@ -39,6 +39,9 @@ var ErrOutcomeUnknown = admission.ErrOutcomeUnknown
 func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller) (
 	sluice.Decision, error,
 ) {
+	if e.ended.Load() {
+		return sluice.Decision{}, sluice.ErrClosed
+	}
 	buyer, err := e.who.verifier.BuyerID(claim.Buyer)
 	if err != nil {
 		return sluice.Decision{}, err

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -72,7 +73,8 @@ type Engine struct {
 	leave  func() // the program's metrics; nil: none were given
 	loops  sync.WaitGroup
 	closed sync.Once
-	err    error // of closing
+	ended  atomic.Bool // Close has begun
+	err    error       // of closing
 }
 
 // Open starts an engine. The ledger must answer. So must the store, unless
@@ -371,7 +373,21 @@ func (e *Engine) BuyerSecret() string { return e.secret }
 
 // Control returns what operators do to sales, for programs that do it without
 // HTTP.
-func (e *Engine) Control() sluice.Control { return e.control }
+func (e *Engine) Control() sluice.Control { return control{e.control, e.cfg.Log} }
+
+// control is for programs, where a total that was forgotten is 0; over HTTP it is an error.
+type control struct {
+	*settle.Control
+	log *slog.Logger
+}
+
+func (c control) Create(ctx context.Context, sale sluice.Sale) (sluice.Sale, error) {
+	made, err := c.Control.Create(ctx, sale)
+	if err == nil && made.Total == 0 {
+		c.log.Warn("the new sale has no units: every claim is sold out until it is restocked", "sale", made.ID)
+	}
+	return made, err
+}
 
 // Audit proves one sale, also while it runs. One audit or reconciliation runs at
 // a time; sluice.ErrAuditBusy if others take longer than 15 seconds.
@@ -411,6 +427,7 @@ func (e *Engine) saleMetrics() []metrics.Sale {
 // start. Stop the HTTP server first. It is idempotent.
 func (e *Engine) Close(ctx context.Context) error {
 	e.closed.Do(func() {
+		e.ended.Store(true)
 		e.server.CloseStreams()
 		e.err = errors.Join(e.batcher.Close(ctx), e.pipeline.Close(ctx))
 		e.release()
