@@ -164,6 +164,7 @@ func testBadCursors(t *testing.T, db Database) {
 	for _, cursor := range []string{
 		"x", "1", "-1", good + "=", good + "A", good[1:], " " + good, "\x00", "' OR 1=1 --",
 		base64.RawURLEncoding.EncodeToString([]byte("position:")),
+		base64.RawURLEncoding.EncodeToString([]byte("action:1")), // of another list
 		base64.RawURLEncoding.EncodeToString([]byte("position:-1")),
 		base64.RawURLEncoding.EncodeToString([]byte("position:99999999999999999999")),
 		base64.RawURLEncoding.EncodeToString([]byte("position:01")),

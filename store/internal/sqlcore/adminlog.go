@@ -49,7 +49,7 @@ func (s *Store) AdminActions(ctx context.Context, limit int, cursor string) (
 	if limit < 1 || limit > sluice.MaxPage {
 		return nil, "", fmt.Errorf("limit %d: want 1 to %d", limit, sluice.MaxPage)
 	}
-	before, err := decodeCursor(cursor)
+	before, err := decodeCursor(ofActions, cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -60,7 +60,7 @@ func (s *Store) AdminActions(ctx context.Context, limit int, cursor string) (
 	}
 	if len(page) > limit {
 		page = page[:limit]
-		next = encodeCursor(page[limit-1].ID)
+		next = encodeCursor(ofActions, page[limit-1].ID)
 	}
 	return page, next, nil
 }

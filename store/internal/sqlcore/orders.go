@@ -47,7 +47,7 @@ func (s *Store) Orders(ctx context.Context, filter sluice.OrderFilter) (page []s
 	if filter.Limit < 1 || filter.Limit > sluice.MaxPage {
 		return nil, "", fmt.Errorf("limit %d: want 1 to %d", filter.Limit, sluice.MaxPage)
 	}
-	after, err := decodeCursor(filter.Cursor)
+	after, err := decodeCursor(ofOrders, filter.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -59,7 +59,7 @@ func (s *Store) Orders(ctx context.Context, filter sluice.OrderFilter) (page []s
 	err = s.reads(ctx).eachOf(s.d.SQL(query), args, func(r row) error {
 		order, position, err := scanOrderAt(r)
 		if len(page) == filter.Limit { // one more was asked for, to know of the next page
-			next = encodeCursor(last)
+			next = encodeCursor(ofOrders, last)
 			return err
 		}
 		page, last = append(page, order), position
@@ -104,15 +104,15 @@ func PageQuery(f *sluice.OrderFilter, after int64) (string, []any) {
 	return query + " ORDER BY " + position + " LIMIT ?", append(args, f.Limit+1)
 }
 
-// A cursor is the position of the last order of a page, made opaque so that
-// clients do not compute with it.
-const cursorPrefix = "position:"
+// A cursor is the position of the last row of a page, made opaque so that
+// clients do not compute with it. It is of one list.
+const ofOrders, ofActions = "position:", "action:"
 
-func encodeCursor(position int64) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(cursorPrefix + strconv.FormatInt(position, 10)))
+func encodeCursor(list string, position int64) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(list + strconv.FormatInt(position, 10)))
 }
 
-func decodeCursor(cursor string) (position int64, err error) {
+func decodeCursor(list, cursor string) (position int64, err error) {
 	if cursor == "" {
 		return 0, nil
 	}
@@ -120,9 +120,9 @@ func decodeCursor(cursor string) (position int64, err error) {
 	if err != nil {
 		return 0, sluice.ErrBadCursor
 	}
-	digits, _ := strings.CutPrefix(string(text), cursorPrefix)
+	digits, _ := strings.CutPrefix(string(text), list)
 	position, err = strconv.ParseInt(digits, 10, 64)
-	if err != nil || position < 1 || encodeCursor(position) != cursor {
+	if err != nil || position < 1 || encodeCursor(list, position) != cursor {
 		return 0, sluice.ErrBadCursor
 	}
 	return position, nil
