@@ -84,7 +84,7 @@ func saleIDs(ctx context.Context, c *client.Client) ([]string, error) {
 	sales, err := c.AdminSales(ctx)
 	all := make([]string, len(sales))
 	for i, s := range sales {
-		all[i] = string(s.ID) + "\t" + clean(string(s.State)+", "+s.Title)
+		all[i] = clean(string(s.ID)) + "\t" + clean(string(s.State)+", "+s.Title)
 	}
 	return all, err
 }
@@ -93,7 +93,7 @@ func webhookIDs(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := c.Webhooks(ctx)
 	all := make([]string, len(list))
 	for i, w := range list {
-		all[i] = string(w.ID) + "\t" + clean(w.URL)
+		all[i] = clean(string(w.ID)) + "\t" + clean(w.URL)
 	}
 	return all, err
 }

@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			text += "; is it another address? give --url or SLUICE_URL"
 		}
 		for line := range strings.Lines(text) {
-			fmt.Fprintln(stderr, "sluice: "+strings.TrimRight(line, "\n"))
+			fmt.Fprintln(stderr, "sluice: "+clean(strings.TrimRight(line, "\n")))
 		}
 	}
 	return code

@@ -150,10 +150,11 @@ func (a *app) sayMore(cursor string) {
 	}
 }
 
-// clean keeps what others have written from steering the terminal.
+// clean keeps what others have written from steering the terminal, and from reversing
+// what stands beside it. A joiner within an emoji or a word stays.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) && r != '\u200c' && r != '\u200d' {
 			return '?'
 		}
 		return r

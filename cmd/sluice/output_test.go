@@ -78,7 +78,7 @@ func TestOutput(t *testing.T) {
 		true
 	section("sale that is paused, and that buyers do not find", func() { _ = a.printSale(asking) })
 	hostile := sampleSale
-	hostile.Title = "\x1b[2Jgone\r\n"
+	hostile.Title = "\x1b[2Jgone\r\n\u202e👩\u200d👩"
 	section("hostile title", func() { a.printFields([][2]string{{"title", clean(hostile.Title)}}) })
 	section("order", func() { _ = a.printOrder(sampleOrder) })
 	section("orders", func() { _ = a.printOrders(api.OrderPage{Orders: []api.Order{sampleOrder}, NextCursor: "abc"}) })

@@ -28,7 +28,7 @@ func (a *app) saleClone() *cobra.Command {
 			"With --rehearse it is one for load tests: its title and SKU say so, and buyers find it by\n" +
 			"its id alone. Its orders are real ones, with events and webhooks: their sale is named\n" +
 			"SALE-rehearsal. Cancel them, or close it, when you are done.",
-		Example: "  sluice sale clone phone --rehearse && sluice load --sale phone-rehearsal\n" +
+		Example: "  sluice sale clone phone --rehearse --opens-at now && sluice load --sale phone-rehearsal\n" +
 			"  sluice sale clone phone --id phone-2 --opens-at 2030-01-01T12:00:00Z",
 	}
 	cmd.Flags().StringVar(&id, "id", "", "`ID` of the new sale (default with --rehearse: SALE-rehearsal)")
