@@ -176,6 +176,30 @@ func TestReloadInTheMiddle(t *testing.T) {
 	s.orders(t, sale, 1)
 }
 
+// A proxy says 404 while the server is away: the page forgets no order for that.
+func TestAProxysAnswerForgetsNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	b := visit(t, s, "patient").tab(`
+		const real = window.fetch;
+		window.fetch = async (path, options) => {
+			if (sessionStorage.away > 0 && /orders\/[^/]+$/.test(path)) {
+				sessionStorage.away--;
+				return new Response("default backend - 404", { status: 404 });
+			}
+			return real(path, options);
+		};`)
+	sale := s.sale(t, units(5), unlimited)
+	b.openSale(sale, "patient")
+	b.wait(canBuy)
+	b.click("#buy")
+	b.wait(payNow)
+	b.do(chromedp.Evaluate[chromedp.Void](`sessionStorage.away = 3`), chromedp.Reload())
+	b.wait(`sessionStorage.away === "0"`)
+	b.wait(payNow)
+	s.orders(t, sale, 1)
+}
+
 // A lost reply: the page says that the outcome is unknown, asks again with the
 // same key, and gets the same order.
 func TestLostReply(t *testing.T) {

@@ -23,7 +23,8 @@ const stubs = `
 	{
 		const real = window.fetch, never = new Promise(() => {});
 		const json = (body, status = 200, headers = {}) => new Response(JSON.stringify(body), { status, headers });
-		const problem = ({ status = 409, after, ...body }) => json({ status, ...body }, status, after ? { "Retry-After": String(after) } : {});
+		const problem = ({ status = 409, after, ...body }) => json({ status, ...body }, status,
+			{ "Content-Type": "application/problem+json", ...(after && { "Retry-After": String(after) }) });
 		const changed = async (answer, change) => (change && answer.ok ? json({ ...await answer.json(), ...change }) : answer);
 		window.fetch = async (path, options) => {
 			if (stub.gone || path.endsWith("/events") && (stub.sale || stub.noEvents)) throw new TypeError("network error");

@@ -109,7 +109,7 @@ export function buyer() {
 // askSession asks the server who the visitor is, by the session of the shop.
 async function askSession(changed) {
   if (!("session" in document.body.dataset) || store.get(TOKEN)) return;
-  const { buyer_id: id } = await sluice.ask("/v1/buyer").catch((error) => (error.status === 401 ? {} : { buyer_id: session?.id }));
+  const { buyer_id: id } = await sluice.ask("/v1/buyer").catch((error) => (error.code === "unauthenticated" ? {} : { buyer_id: session?.id }));
   if (id === session?.id) return;
   session = id ? { id, token: null, expired: false } : null;
   changed();

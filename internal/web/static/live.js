@@ -24,7 +24,7 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
     try {
       take(await sluice.sale(id)); // asked, and seldom sent
     } catch (error) {
-      if (error instanceof Problem && error.status === 404) onGone();
+      if (error instanceof Problem && error.status === 404 && error.code) onGone(); // else a proxy says so
       else onLost(true);
     }
   }

@@ -47,7 +47,8 @@ export class OrderPanel {
         if (ended(order) && !["refund_due", "expired"].includes(order.status)) return;
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof Problem && [401, 403, 404].includes(error.status)) return this.onOrder(null, error);
+        // Without a code it is a proxy's answer, while the server is away.
+        if (error instanceof Problem && error.code && [401, 403, 404].includes(error.status)) return this.onOrder(null, error);
       }
       // Being stored takes milliseconds, a payment minutes. One that comes late may still
       // count: the buyer comes back to this page from paying.
