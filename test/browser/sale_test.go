@@ -92,7 +92,9 @@ func TestTwoTabsAndADoubleClickBuyOnce(t *testing.T) {
 	first := v.tab(`
 		const real = window.fetch;
 		window.fetch = async (path, options) => options?.method === "POST" && window.refuse
-			? new Response('{"code":"forbidden","reason":"not_eligible","title":"No","status":403}', { status: 403 }) : real(path, options);`)
+			? new Response('{"code":"forbidden","reason":"not_eligible","title":"No","status":403}',
+				{ status: 403, headers: { "Content-Type": "application/problem+json" } })
+			: real(path, options);`)
 	sale := s.sale(t, units(10), unlimited)
 	first.openSale(sale, "hasty")
 	first.wait(canBuy)
@@ -353,7 +355,8 @@ func TestRateLimited(t *testing.T) {
 			if (options?.method !== "POST") return real(path, options);
 			posts.push(performance.now());
 			if (posts.length > 1) return real(path, options);
-			return new Response('{"code":"rate_limited","title":"Too many requests","status":429}', { status: 429, headers: { "Retry-After": "2" } });
+			return new Response('{"code":"rate_limited","title":"Too many requests","status":429}',
+				{ status: 429, headers: { "Retry-After": "2", "Content-Type": "application/problem+json" } });
 		};`)
 	sale := s.sale(t, units(5))
 	b.openSale(sale, "eager")
