@@ -164,7 +164,7 @@ type OrderFilter struct {
 	Buyer  BuyerID
 	Status Status
 	Limit  int    // page size, 1 to MaxPage
-	Cursor string // from the page before; empty for the first
+	Cursor string // from the page before, of the same filter; empty for the first
 }
 
 // MaxPage is the largest page of orders.

@@ -809,11 +809,10 @@ func TestAnotherBuyersOrdersAreNotListed(t *testing.T) {
 		"": 4, "sale=phone": 2, "sale=lamp": 2, "sale=other": 0, "status=pending": 4, "status=paid": 0, "limit=1": 1,
 		"limit=1000":                4,
 		"sale=phone&status=pending": 2, "sale=lamp&limit=1": 1, "sale=lamp&status=pending&limit=1000": 2,
-		"cursor=" + cursor: -1, "sale=phone&cursor=" + cursor: -1, "sale=lamp&status=pending&limit=5&cursor=" + cursor: -1,
 	} {
 		a := s.must(s.do("GET", "/v1/orders?"+query, "", s.auth("eve")), 200)
 		list, _ := a.fields["orders"].([]any)
-		if want >= 0 && len(list) != want {
+		if len(list) != want {
 			t.Errorf("%q: %d orders, want %d", query, len(list), want)
 		}
 		for _, o := range list {
@@ -822,5 +821,7 @@ func TestAnotherBuyersOrdersAreNotListed(t *testing.T) {
 			}
 		}
 	}
-	s.must(s.do("GET", "/v1/orders?buyer=alice", "", s.auth("eve")), 400, "bad_request")
+	for _, query := range []string{"buyer=alice", "cursor=" + cursor, "sale=phone&cursor=" + cursor} {
+		s.must(s.do("GET", "/v1/orders?"+query, "", s.auth("eve")), 400, "bad_request")
+	}
 }

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"encoding/base64"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -156,21 +155,82 @@ func testPagesWhileInserting(t *testing.T, db Database) {
 func testBadCursors(t *testing.T, db Database) {
 	s := db.Open(t)
 	src := selling(t, s, "phones", 10)
-	src.store(t, s, 2)
-	_, good, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: 1})
-	if err != nil || good == "" {
-		t.Fatalf("cursor %q, error %v", good, err)
+	entry := src.entry(6)
+	for i := range entry.Claims {
+		entry.Claims[i].Buyer = entry.Claims[i%2].Buyer
 	}
-	for _, cursor := range []string{
-		"x", "1", "-1", good + "=", good + "A", good[1:], " " + good, "\x00", "' OR 1=1 --",
-		base64.RawURLEncoding.EncodeToString([]byte("position:")),
-		base64.RawURLEncoding.EncodeToString([]byte("action:1")), // of another list
-		base64.RawURLEncoding.EncodeToString([]byte("position:-1")),
-		base64.RawURLEncoding.EncodeToString([]byte("position:99999999999999999999")),
-		base64.RawURLEncoding.EncodeToString([]byte("position:01")),
-		strings.Repeat("A", 10_000), fmt.Sprint(good, good),
-	} {
-		_, _, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: 1, Cursor: cursor})
-		wantError(t, err, sluice.ErrBadCursor)
+	if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{entry}); err != nil {
+		t.Fatal(err)
+	}
+	first := func(f sluice.OrderFilter) (cursor string) {
+		f.Limit = 1
+		_, cursor, err := s.Orders(t.Context(), f)
+		if err != nil || cursor == "" {
+			t.Fatalf("%+v: cursor %q, error %v", f, cursor, err)
+		}
+		return cursor
+	}
+	one, other := entry.Claims[0].Buyer, entry.Claims[1].Buyer
+	filters := []sluice.OrderFilter{
+		{},
+		{Sale: "phones"},
+		{Status: sluice.Pending},
+		{Sale: "phones", Status: sluice.Pending},
+		{Buyer: one},
+		{Buyer: one, Sale: "phones"},
+		{Buyer: other},
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	for i, filter := range filters {
+		good := first(filter)
+		bad := []string{
+			"x", "1", "-1", good + "=", good + "A", good[1:], " " + good, "\x00", "' OR 1=1 --",
+			strings.Repeat("A", 10_000), good + good,
+			encode([]byte("actions:1")), // of another list
+		}
+		text, err := base64.RawURLEncoding.DecodeString(good)
+		list, _, ok := strings.Cut(string(text), ":")
+		if err != nil || !ok {
+			t.Fatalf("cursor %q: %v", text, err)
+		}
+		absent := string(src.sale.Order(strings.Repeat("f", 32)))
+		for _, value := range []string{"", "0", "-1", "01", "99999999999999999999", "phones.\x00", absent} {
+			bad = append(bad, encode([]byte(list+":"+value)))
+		}
+		for j, f := range filters {
+			if i != j {
+				bad = append(bad, first(f)) // of another filter, or another buyer
+			}
+		}
+		for _, filter.Cursor = range bad {
+			filter.Limit = 1
+			_, _, err := s.Orders(t.Context(), filter)
+			wantError(t, err, sluice.ErrBadCursor)
+		}
+	}
+}
+
+// Two cursors of a buyer say nothing of what others bought between.
+func testCursorOfABuyer(t *testing.T, db Database) {
+	s := db.Open(t)
+	src := selling(t, s, "phones", 1000)
+	cursor := func(buyer sluice.BuyerID) string {
+		entry := src.entry(2)
+		entry.Claims[0].Buyer, entry.Claims[1].Buyer = buyer, buyer
+		if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{entry}); err != nil {
+			t.Fatal(err)
+		}
+		_, next, err := s.Orders(t.Context(), sluice.OrderFilter{Buyer: buyer, Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := base64.RawURLEncoding.DecodeString(next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Replace(string(text), string(entry.Claims[0].Order), "", 1)
+	}
+	if a, b := cursor("early"), cursor("late"); a != b {
+		t.Errorf("apart from the order's id, the cursors are %q and %q", a, b)
 	}
 }

@@ -192,6 +192,7 @@ var alone = []storeTest{
 	{"OrdersByFilter", testFilters},
 	{"PagesStayWhileOrdersCome", testPagesWhileInserting},
 	{"BadCursors", testBadCursors},
+	{"CursorOfABuyer", testCursorOfABuyer},
 
 	{"Events", testEvents},
 	{"EventsOfNothing", testEventsOfNothing},

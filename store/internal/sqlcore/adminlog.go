@@ -41,6 +41,8 @@ func recordable(text string) string {
 	return strings.ToValidUTF8(text[:maxShort], "") // without half a letter at the end
 }
 
+const ofActions cursorList = "actions"
+
 // AdminActions returns a page of them, the newest first.
 func (s *Store) AdminActions(ctx context.Context, limit int, cursor string) (
 	page []sluice.AdminAction, next string, err error,
@@ -49,7 +51,7 @@ func (s *Store) AdminActions(ctx context.Context, limit int, cursor string) (
 	if limit < 1 || limit > sluice.MaxPage {
 		return nil, "", fmt.Errorf("limit %d: want 1 to %d", limit, sluice.MaxPage)
 	}
-	before, err := decodeCursor(ofActions, cursor)
+	before, err := ofActions.position(cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -60,7 +62,7 @@ func (s *Store) AdminActions(ctx context.Context, limit int, cursor string) (
 	}
 	if len(page) > limit {
 		page = page[:limit]
-		next = encodeCursor(ofActions, page[limit-1].ID)
+		next = ofActions.at(page[limit-1].ID)
 	}
 	return page, next, nil
 }

@@ -47,19 +47,22 @@ func (s *Store) Orders(ctx context.Context, filter sluice.OrderFilter) (page []s
 	if filter.Limit < 1 || filter.Limit > sluice.MaxPage {
 		return nil, "", fmt.Errorf("limit %d: want 1 to %d", filter.Limit, sluice.MaxPage)
 	}
-	after, err := decodeCursor(ofOrders, filter.Cursor)
-	if err != nil {
-		return nil, "", err
-	}
 	if !findable(&filter) {
 		return nil, "", nil
+	}
+	list := cursorList(fmt.Sprintf("orders %s %s", filter.Sale, filter.Status))
+	after, err := s.afterOrder(ctx, &filter, list)
+	if err != nil {
+		return nil, "", err
 	}
 	query, args := PageQuery(&filter, after)
 	last := int64(0)
 	err = s.reads(ctx).eachOf(s.d.SQL(query), args, func(r row) error {
 		order, position, err := scanOrderAt(r)
 		if len(page) == filter.Limit { // one more was asked for, to know of the next page
-			next = encodeCursor(ofOrders, last)
+			if next = list.at(last); filter.Buyer != "" {
+				next = list.cursor(string(page[len(page)-1].ID))
+			}
 			return err
 		}
 		page, last = append(page, order), position
@@ -104,25 +107,59 @@ func PageQuery(f *sluice.OrderFilter, after int64) (string, []any) {
 	return query + " ORDER BY " + position + " LIMIT ?", append(args, f.Limit+1)
 }
 
-// A cursor is the position of the last row of a page, made opaque so that
-// clients do not compute with it. It is of one list.
-const ofOrders, ofActions = "position:", "action:"
-
-func encodeCursor(list string, position int64) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(list + strconv.FormatInt(position, 10)))
+// afterOrder returns the position that a page starts after. A buyer's cursor names
+// the page's last order, not its position: positions count the orders of all sales,
+// so two of them would tell a buyer how well the shop sells.
+func (s *Store) afterOrder(ctx context.Context, f *sluice.OrderFilter, list cursorList) (position int64, err error) {
+	if f.Buyer == "" || f.Cursor == "" {
+		return list.position(f.Cursor)
+	}
+	id, err := list.value(f.Cursor)
+	if err != nil {
+		return 0, err
+	}
+	if _, ok := sluice.OrderID(id).Sale(); !ok {
+		return 0, sluice.ErrBadCursor
+	}
+	return one(s.reads(ctx), sluice.ErrBadCursor, sqlSelectOrder, func(r row) (int64, error) {
+		order, position, err := scanOrderAt(r)
+		if err == nil && order.Buyer != f.Buyer {
+			err = sluice.ErrBadCursor
+		}
+		return position, err
+	}, id)
 }
 
-func decodeCursor(list, cursor string) (position int64, err error) {
+// A cursor names the last row of a page, made opaque so that clients do not
+// compute with it. It is of one list, with one filter.
+type cursorList string
+
+func (l cursorList) cursor(value string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(string(l) + ":" + value))
+}
+
+func (l cursorList) value(cursor string) (string, error) {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	value, ok := strings.CutPrefix(string(text), string(l)+":")
+	if err != nil || !ok || l.cursor(value) != cursor {
+		return "", sluice.ErrBadCursor
+	}
+	return value, nil
+}
+
+func (l cursorList) at(position int64) string { return l.cursor(strconv.FormatInt(position, 10)) }
+
+// position of the last row before, 0 without a cursor.
+func (l cursorList) position(cursor string) (int64, error) {
 	if cursor == "" {
 		return 0, nil
 	}
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	digits, err := l.value(cursor)
 	if err != nil {
-		return 0, sluice.ErrBadCursor
+		return 0, err
 	}
-	digits, _ := strings.CutPrefix(string(text), list)
-	position, err = strconv.ParseInt(digits, 10, 64)
-	if err != nil || position < 1 || encodeCursor(list, position) != cursor {
+	position, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || position < 1 || l.at(position) != cursor {
 		return 0, sluice.ErrBadCursor
 	}
 	return position, nil
