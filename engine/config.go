@@ -143,8 +143,8 @@ type Config struct {
 	// what is safe is repaired; default 1 minute. Negative: never.
 	Reconcile time.Duration
 	// Expiry is how often unpaid orders that are due are ended, and units of
-	// ended orders given back to the ledger; default 250 ms. What this server
-	// ends itself is given back at once.
+	// ended orders given back to the ledger; default 250 ms, and up to three times
+	// as long while there are none. What this server ends itself is given back at once.
 	Expiry time.Duration
 	// Abandoned is how long another server may hold a journal entry before
 	// this one stores it; default 30 s, at least 15 s: longer than a transaction of

@@ -50,6 +50,32 @@ func Every(ctx context.Context, every time.Duration) func(yield func() bool) {
 	}
 }
 
+// Rest is the pause of a loop that looks for work: Every after a look that found
+// some, twice the last pause after one that did not, and at most calm times Every.
+type Rest struct {
+	Every time.Duration
+	pause time.Duration
+}
+
+const calm = 3
+
+// Wait pauses, for less if the bell rings (nil: there is none). False: the context
+// has ended.
+func (r *Rest) Wait(ctx context.Context, found bool, bell Bell) bool {
+	r.pause = min(2*r.pause, calm*r.Every)
+	if found || r.pause == 0 {
+		r.pause = r.Every
+	}
+	enough := time.NewTimer(r.pause)
+	defer enough.Stop()
+	select {
+	case <-ctx.Done():
+	case <-enough.C:
+	case <-bell:
+	}
+	return ctx.Err() == nil
+}
+
 // Trouble logs when something begins to fail, and when it no longer does.
 type Trouble struct {
 	Log            *slog.Logger

@@ -40,6 +40,39 @@ func TestTicks(t *testing.T) {
 	})
 }
 
+// A loop that finds nothing looks less often, down to a third; what it finds, or
+// the bell, makes it as quick as before.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		rest, bell := Rest{Every: time.Second}, NewBell()
+		for i, step := range []struct {
+			found, rings bool
+			want         time.Duration
+		}{
+			{want: 1},
+			{want: 2},
+			{want: 3},
+			{want: 3},
+			{rings: true, want: 0},
+			{found: true, want: 1},
+			{want: 2},
+		} {
+			if step.rings {
+				bell.Ring()
+			}
+			begun := time.Now()
+			if !rest.Wait(ctx, step.found, bell) || time.Since(begun) != step.want*time.Second {
+				t.Errorf("pause %d: %v, want %d s", i, time.Since(begun), step.want)
+			}
+		}
+		stop()
+		if rest.Wait(ctx, true, nil) {
+			t.Error("the context has ended")
+		}
+	})
+}
+
 // What fails again and again is logged once, and once more when it works again.
 func TestTrouble(t *testing.T) {
 	var out bytes.Buffer

@@ -84,7 +84,8 @@ type SenderOptions struct {
 	// well do not send at the same time. It is also how long the others wait
 	// for a server that has died, besides Timeout.
 	Margin time.Duration
-	// Poll is how often the store is asked; default 500 ms. Wake is faster.
+	// Poll is how often the store is asked; default 500 ms, and up to three times
+	// as long while there is no webhook. Wake is faster.
 	Poll time.Duration
 
 	Observer Observer     // default: none
@@ -164,6 +165,7 @@ func (s *Sender) Run(ctx context.Context) {
 	ttl := s.Timeout + s.Margin
 	var renew time.Time
 	mine, trouble := false, loop.Trouble{Log: s.Log, Begins: "webhooks cannot be sent for now"}
+	rest := loop.Rest{Every: max(s.Poll, 200*time.Millisecond)}
 	for ctx.Err() == nil {
 		var err error
 		if now := time.Now(); now.After(renew) {
@@ -187,7 +189,7 @@ func (s *Sender) Run(ctx context.Context) {
 			s.follow(ctx, &loops, webhooks)
 		}
 		trouble.Note(err)
-		pause(ctx, max(s.Poll, 200*time.Millisecond), nil)
+		rest.Wait(ctx, !mine || len(webhooks) > 0 || err != nil, nil)
 	}
 }
 

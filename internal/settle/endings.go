@@ -39,8 +39,10 @@ type endingStore interface {
 
 // EnderOptions are the settings of an Ender. Zero values mean the defaults.
 type EnderOptions struct {
-	Every time.Duration // between looks at the store; default 250 ms
-	Batch int           // orders or releases in one transaction; default 500
+	// Every is the time between looks at the store; default 250 ms. After looks that
+	// found nothing it is up to three times as long.
+	Every time.Duration
+	Batch int // orders or releases in one transaction; default 500
 
 	// LedgerTime returns the ledger's clock, as far as this server knows it, or the
 	// zero time. Clocks receives how the clocks differ at each look for due orders.
@@ -89,22 +91,26 @@ func (e *Ender) Run(ctx context.Context) {
 	both.Wait()
 }
 
-func (e *Ender) loop(ctx context.Context, bell loop.Bell, fails string, once func(context.Context) error) {
-	trouble := loop.Trouble{Log: e.opts.Log, Begins: fails}
-	for range loop.Ticks(ctx, e.opts.Every, bell) {
-		if err := once(ctx); ctx.Err() == nil {
+func (e *Ender) loop(ctx context.Context, bell loop.Bell, fails string, once func(context.Context) (int, error)) {
+	trouble, rest := loop.Trouble{Log: e.opts.Log, Begins: fails}, loop.Rest{Every: e.opts.Every}
+	for found := false; rest.Wait(ctx, found, bell); {
+		n, err := once(ctx)
+		if ctx.Err() == nil {
 			trouble.Note(err)
 		}
+		found = n > 0 || err != nil
 	}
 }
 
 // Once expires what is due and gives back what waits, now.
 func (e *Ender) Once(ctx context.Context) error {
-	return errors.Join(e.expire(ctx), e.release(ctx))
+	_, expiry := e.expire(ctx)
+	_, release := e.release(ctx)
+	return errors.Join(expiry, release)
 }
 
 // expire ends what is due. Units that return are given back at once.
-func (e *Ender) expire(ctx context.Context) error {
+func (e *Ender) expire(ctx context.Context) (int, error) {
 	return e.repeat(ctx, func() (int, error) {
 		asked, n := time.Now(), 0
 		expired, err := e.store.ExpireDue(ctx, e.opts.Batch, func(now time.Time) time.Time {
@@ -121,17 +127,18 @@ func (e *Ender) expire(ctx context.Context) error {
 	})
 }
 
-func (e *Ender) release(ctx context.Context) error {
+func (e *Ender) release(ctx context.Context) (int, error) {
 	return e.repeat(ctx, func() (int, error) { return e.store.GiveReleases(ctx, e.opts.Batch, e.give(ctx)) })
 }
 
 // repeat goes on while batches come back full, also when a part of one failed:
 // a sale that is fenced must not slow the others down.
-func (e *Ender) repeat(ctx context.Context, batch func() (int, error)) error {
+func (e *Ender) repeat(ctx context.Context, batch func() (int, error)) (done int, err error) {
 	for {
 		n, err := batch()
+		done += n
 		if n < e.opts.Batch || ctx.Err() != nil {
-			return err
+			return done, err
 		}
 	}
 }
