@@ -50,7 +50,7 @@ func TestFilesOfANewerProgram(t *testing.T) {
 	for name, tc := range map[string]struct{ file, newer, back, want string }{
 		"ledger": {
 			"ledger.db", `PRAGMA user_version = 99`, `PRAGMA user_version = 1`,
-			"the ledger has format 99, this program reads format 1",
+			"the ledger has format 99, this program reads formats 1 to 2",
 		},
 		"store": {
 			"store.db", `INSERT INTO sluice_schema (version_id, is_applied) VALUES (999, 1)`,

@@ -2,6 +2,8 @@ package sqliteledger
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -154,8 +156,10 @@ func TestFullDisk(t *testing.T) {
 	})
 	claims := someClaims(1, 10)
 	for i := range claims {
-		claims[i].Meta = strings.Repeat("m", sluice.MaxMeta) // a row of several pages
-		claims[i].Buyer += sluice.BuyerID(strings.Repeat("b", 100))
+		noise := make([]byte, sluice.MaxMeta/4*3)
+		_, _ = rand.Read(noise)                                      // never fails
+		claims[i].Meta = base64.RawStdEncoding.EncodeToString(noise) // a row of several pages
+		claims[i].Buyer += sluice.BuyerID(claims[i].Meta[:100])
 	}
 	if _, err := fl.Claim(t.Context(), "s", claims); !errors.Is(err, sluice.ErrRefusesWrites) ||
 		!strings.Contains(err.Error(), "full") {

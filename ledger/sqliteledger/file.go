@@ -20,8 +20,8 @@ const (
 	// applicationID marks a file as a ledger of ours: "SLdg".
 	applicationID = 0x534c6467
 	// fileFormat is the version of what is in log.go. A program refuses a file
-	// of another format; it never guesses.
-	fileFormat = 1
+	// of a later format; it never guesses. In format 1 a body was text (body.go).
+	fileFormat = 2
 )
 
 const schema = `
@@ -35,15 +35,23 @@ CREATE TABLE log (
 	seq   INTEGER NOT NULL,
 	n     INTEGER NOT NULL,
 	node  TEXT    NOT NULL,
-	body  TEXT    NOT NULL
+	body  ANY     NOT NULL
 ) STRICT;
 CREATE INDEX log_sale ON log (sale);
+`
+
+// fromFormat1 changes the table's text, as SQLite's documentation of ALTER TABLE says.
+const fromFormat1 = `
+PRAGMA writable_schema = ON;
+UPDATE sqlite_schema SET sql = replace(sql, 'body  TEXT ', 'body  ANY ') WHERE name = 'log';
+PRAGMA writable_schema = RESET;
 `
 
 // file is the open SQLite file. One goroutine uses it.
 type file struct {
 	db     *sql.DB
 	insert *sql.Stmt
+	packer packer
 }
 
 // openDB opens the file with the settings given.
@@ -87,22 +95,26 @@ func (f *file) prepare(ctx context.Context) error {
 	if err := f.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&tables); err != nil {
 		return err
 	}
+	change := ""
 	if tables == 0 {
+		change = schema + fmt.Sprintf("PRAGMA application_id = %d;", applicationID)
+	} else if format, err := checkFormat(ctx, f.db); err != nil {
+		return err
+	} else if format < fileFormat {
+		change = fromFormat1
+	}
+	if change != "" {
 		tx, err := f.db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback() // does nothing after Commit
-		mark := fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, fileFormat)
-		if _, err := tx.ExecContext(ctx, schema+mark); err != nil {
+		if _, err := tx.ExecContext(ctx, change+fmt.Sprintf("PRAGMA user_version = %d;", fileFormat)); err != nil {
 			return err
 		}
 		if err := tx.Commit(); err != nil {
 			return err
 		}
-	}
-	if err := checkFormat(ctx, f.db); err != nil {
-		return err
 	}
 	var err error
 	f.insert, err = f.db.PrepareContext(ctx, `INSERT INTO log (id, sale, kind, epoch, terms, at, seq, n, node, body)
@@ -112,21 +124,21 @@ func (f *file) prepare(ctx context.Context) error {
 
 // checkFormat says clearly when the file is not a ledger that this program
 // can read.
-func checkFormat(ctx context.Context, db *sql.DB) error {
-	var app, format int64
+func checkFormat(ctx context.Context, db *sql.DB) (format int64, err error) {
+	var app int64
 	if err := db.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&app); err != nil {
-		return err
+		return 0, err
 	}
 	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&format); err != nil {
-		return err
+		return 0, err
 	}
 	if app != applicationID {
-		return errors.New("this SQLite file is not a ledger")
+		return 0, errors.New("this SQLite file is not a ledger")
 	}
-	if format != fileFormat {
-		return fmt.Errorf("the ledger has format %d, this program reads format %d", format, fileFormat)
+	if format < 1 || format > fileFormat {
+		return 0, fmt.Errorf("the ledger has format %d, this program reads formats 1 to %d", format, fileFormat)
 	}
-	return nil
+	return format, nil
 }
 
 // append writes the rows as one transaction. After an error with nothing they are
@@ -166,7 +178,8 @@ func (f *file) insertRows(tx *sql.Tx, rows []row) error {
 				return err
 			}
 		}
-		_, err := insert.Exec(r.id, string(r.sale), r.kind, r.epoch, r.terms, r.at.UnixMilli(), r.seq, r.n, r.node, r.body)
+		_, err := insert.Exec(r.id, string(r.sale), r.kind, r.epoch, r.terms, r.at.UnixMilli(), r.seq, r.n, r.node,
+			f.packer.pack(r))
 		if err != nil {
 			return err
 		}
@@ -195,9 +208,11 @@ func (f *file) replay(ctx context.Context) (all salesByID, lastID int64, err err
 		var r row
 		var id string
 		var at int64
-		if err := rows.Scan(&r.id, &id, &r.kind, &r.epoch, &r.terms, &at, &r.seq, &r.n, &r.node, &r.body); err != nil {
+		var body any
+		if err := rows.Scan(&r.id, &id, &r.kind, &r.epoch, &r.terms, &at, &r.seq, &r.n, &r.node, &body); err != nil {
 			return nil, 0, err
 		}
+		f.packer.unpack(body, &r)
 		r.sale, r.at, lastID = sluice.SaleID(id), time.UnixMilli(at).UTC(), r.id
 		if err := all.apply(&r); err != nil {
 			return nil, 0, fmt.Errorf("log row %d (%s, sale %s): %w", r.id, r.kind, r.sale, err)

@@ -52,6 +52,8 @@ type row struct {
 	n     int64
 	node  string
 	body  string
+
+	damage error // why the file's body could not be read; body is what stands there
 }
 
 // apply makes the row true in memory. What is wrong with a row is noted as
@@ -79,7 +81,11 @@ func (all salesByID) apply(r *row) error {
 	switch r.kind {
 	case kindLoaded:
 		known := s.records.n
-		if err := s.addLoaded(r.body); err != nil {
+		err := r.damage
+		if err == nil {
+			err = s.addLoaded(r.body)
+		}
+		if err != nil {
 			s.lost("row %d: %v", r.id, err)
 		}
 		s.expect -= int64(s.records.n - known)
@@ -117,7 +123,9 @@ func (s *sale) applyClaims(r *row) {
 		firstSeq: r.seq, first: s.records.n,
 	}
 	claims, err := sluice.ParseClaims(r.body)
-	if err == nil && int64(len(claims)) != r.n {
+	if r.damage != nil {
+		err = r.damage
+	} else if err == nil && int64(len(claims)) != r.n {
 		err = fmt.Errorf("%d claims, want %d", len(claims), r.n)
 	}
 	if err != nil {

@@ -69,11 +69,9 @@ func hex(n int) string {
 }
 
 // everything returns all that readers see of a sale.
-func everything(t testing.TB, l interface {
-	sluice.Reader
-	PeekJournal(context.Context, sluice.SaleID, func(sluice.Entry) bool) error
-}, id sluice.SaleID,
-) (sluice.Reading, []sluice.Record, []sluice.Entry) {
+func everything(t testing.TB, l sluice.ReadOnlyLedger, id sluice.SaleID) (
+	sluice.Reading, []sluice.Record, []sluice.Entry,
+) {
 	t.Helper()
 	readings, err := l.Read(t.Context(), []sluice.SaleID{id})
 	if err != nil {
@@ -212,6 +210,20 @@ func makeFile(t *testing.T, name, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// query reads a text from a file.
+func query(t *testing.T, path, query string, args ...any) (text string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(query, args...).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 // execSQL changes a file behind the ledger's back.

@@ -1,0 +1,140 @@
+package sqliteledger_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/ledger/sqliteledger"
+)
+
+// many are claims whose body is worth deflating.
+func many(id sluice.SaleID, from, n int) (claims []sluice.Claim) {
+	for i := range n {
+		claims = append(claims, newClaim(id, from+i))
+	}
+	return claims
+}
+
+func shown(t *testing.T, l sluice.ReadOnlyLedger) []any {
+	t.Helper()
+	reading, records, entries := everything(t, l, "s")
+	return []any{reading, records, entries}
+}
+
+// The file has long bodies deflated, and says the same as memory. What is damaged in one
+// fences its sale alone.
+func TestBodiesAreDeflated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, path)
+	var records []sluice.Record
+	for i, c := range many("s", 1000, 50) {
+		records = append(records, sluice.Record{
+			Claim: c, Sale: "s", Epoch: 1, Seq: int64(i + 1), Terms: 1, At: time.UnixMilli(1).UTC(),
+		})
+	}
+	terms := sluice.Terms{Version: 1, Total: 1000, MaxPerBuyer: 9, MaxOrders: 9, OpensAt: time.UnixMilli(0).UTC()}
+	if err := l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms, Records: records}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unfence(t.Context(), "s", 2); err != nil {
+		t.Fatal(err)
+	}
+	load(t, l, "other", 1000)
+	claim(t, l, "s", many("s", 1, 100)...)
+	claim(t, l, "s", newClaim("s", 500))
+	claim(t, l, "other", many("other", 1, 100)...)
+	before := shown(t, l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{"claims": "blob blob text", "loaded": "blob"} {
+		if got := query(t, path, `SELECT group_concat(t, ' ') FROM
+			(SELECT typeof(body) AS t FROM log WHERE kind = ? ORDER BY typeof(body))`, kind); got != want {
+			t.Errorf("bodies of %s: %s, want %s", kind, got, want)
+		}
+	}
+	l = open(t, path)
+	if diff := cmp.Diff(before, shown(t, l)); diff != "" {
+		t.Errorf("read again (-before +after):\n%s", diff)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for harm, kind := range map[string]string{
+		`UPDATE log SET body = substr(body, 1, length(body) - 9) WHERE sale = 's' AND kind = 'claims' AND n = 100`: "claims",
+		`UPDATE log SET body = zeroblob(100) WHERE sale = 's' AND kind = 'claims' AND n = 100`:                     "claims",
+		`UPDATE log SET body = 7 WHERE sale = 's' AND kind = 'claims' AND n = 100`:                                 "claims",
+		`UPDATE log SET body = substr(body, 9) WHERE sale = 's' AND kind = 'loaded'`:                               "loaded",
+	} {
+		damaged := filepath.Join(t.TempDir(), "damaged.db")
+		if _, err := sqliteledger.Copy(t.Context(), path, damaged); err != nil {
+			t.Fatal(err)
+		}
+		if err := execSQL(damaged, harm); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, damaged)
+		r, _, entries := everything(t, l, "s")
+		if !strings.HasPrefix(r.Fence, sluice.FenceLost+": row ") || !strings.Contains(r.Fence, "its body") {
+			t.Errorf("%s: fence %q", harm, r.Fence)
+		}
+		if kind == "claims" && (len(entries) != 2 || entries[0].Damage == nil || entries[0].Raw == "") {
+			t.Errorf("%s: entries %+v", harm, entries)
+		}
+		if r, _, entries := everything(t, l, "other"); r.Fence != "" || r.Seq != 100 || len(entries) != 1 {
+			t.Errorf("%s: the other sale: %+v", harm, r)
+		}
+	}
+}
+
+// A file of format 1 has texts, and becomes one of this format when a ledger owns it. A
+// reader leaves it as it is.
+func TestFormat1(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, path)
+	load(t, l, "s", 1000)
+	for n := range 5 {
+		claim(t, l, "s", newClaim("s", n))
+	}
+	before := shown(t, l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := execSQL(path, `PRAGMA writable_schema = ON;
+		UPDATE sqlite_schema SET sql = replace(sql, 'body  ANY ', 'body  TEXT ') WHERE name = 'log';
+		PRAGMA user_version = 1`); err != nil {
+		t.Fatal(err)
+	}
+	same := func(who string, l sluice.ReadOnlyLedger) {
+		t.Helper()
+		if diff := cmp.Diff(before, shown(t, l)); diff != "" {
+			t.Errorf("%s (-before +after):\n%s", who, diff)
+		}
+	}
+	reader, err := sqliteledger.OpenReadOnly(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same("a reader", reader)
+	if err := execSQL(path, `UPDATE log SET body = x'00' WHERE kind = 'claims'`); err == nil {
+		t.Fatal("the file is not of format 1")
+	}
+	l = open(t, path)
+	same("its owner", l)
+	claim(t, l, "s", many("s", 100, 100)...)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := query(t, path, `SELECT user_version || ' ' || (SELECT count(*) FROM log WHERE typeof(body) = 'blob')
+		FROM pragma_user_version`); got != "2 1" {
+		t.Errorf("format and deflated bodies: %s, want 2 1", got)
+	}
+	if r, records, _ := everything(t, open(t, path), "s"); r.Fence != "" || len(records) != 105 {
+		t.Errorf("%d records, %+v", len(records), r)
+	}
+}
