@@ -150,7 +150,10 @@ func (e *Engine) compose() error {
 				traces.stored(entries, &stored, took, err)
 			}
 		},
-		Stored: func(_ sluice.SaleID, s sluice.Stored) { counts.Stored(s) },
+		Stored: func(_ sluice.SaleID, s sluice.Stored) {
+			counts.Stored(s)
+			e.events.numberer.Wake()
+		},
 		SetAside: func(sale sluice.SaleID) {
 			settled.SetAside()
 			e.follower.aside(sale)
@@ -196,7 +199,10 @@ func (e *Engine) compose() error {
 		Every:      e.cfg.Expiry,
 		LedgerTime: e.ledgerTime,
 		Clocks:     func(c settle.Clocks) { settled.Clocks(c.Store, c.Ledger, c.Behind) },
-		Ended:      settled.Expired,
+		Ended: func(sale sluice.SaleID, orders int) {
+			settled.Expired(sale, orders)
+			e.events.numberer.Wake()
+		},
 		Released: func(sale sluice.SaleID, result sluice.Released) {
 			settled.Released(&result)
 			e.board.Wake(sale)
@@ -241,9 +247,14 @@ func (e *Engine) compose() error {
 		Store: settle.NewOrders(e.store, settle.OrdersOptions{
 			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Log: e.cfg.Log,
 		}),
-		Ledger:    e.ledger,
-		Audit:     e.Audit,
-		Ended:     e.ender.Wake,
+		Ledger: e.ledger,
+		Audit:  e.Audit,
+		Changed: func(o *sluice.Order) {
+			if !o.Status.Live() {
+				e.ender.Wake()
+			}
+			e.events.numberer.Wake()
+		},
 		Replay:    e.follower.replay,
 		NewSaleID: admission.NewSaleID,
 		Reconcile: e.Reconcile,
@@ -332,6 +343,9 @@ func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []
 		case sluice.SoldOut, sluice.Closed, sluice.Paused, sluice.Unavailable:
 			refused = true
 		}
+	}
+	if accepted && e.cfg.Ledger == inStore { // where no pipeline stores
+		e.events.numberer.Wake()
 	}
 	if accepted && e.follower.mayStore(sale) {
 		e.pipeline.Wake(sale)

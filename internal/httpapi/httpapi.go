@@ -79,8 +79,8 @@ type Options struct {
 	Replay func(ctx context.Context, id int64) (settle.Replayed, error)
 	// Eligibility is what stands before sales with tickets, lists or a risk service.
 	Eligibility Eligibility
-	// Ended is called when an order has ended: its units are on their way back.
-	Ended func()
+	// Changed is called when an order has been changed. It must not block.
+	Changed func(*sluice.Order)
 
 	Pages   http.Handler // of buyers: GET /, /s/, /o/ and /assets/; nil: 404
 	Metrics http.Handler // GET /metrics; nil: 404

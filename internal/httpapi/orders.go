@@ -287,8 +287,8 @@ func (s *Server) Change(ctx context.Context, change sluice.Change) (order sluice
 	if err != nil {
 		return sluice.Order{}, err
 	}
-	if !order.Status.Live() && s.Ended != nil {
-		s.Ended()
+	if s.Changed != nil {
+		s.Changed(&order)
 	}
 	return order, nil
 }

@@ -25,7 +25,8 @@ type numbererStore interface {
 // NumbererOptions of a Numberer. All but Node may be absent.
 type NumbererOptions struct {
 	Node string // this server
-	// Every is how often the store is asked for what is new; default 200 ms.
+	// Every is how often the store is asked for what is new; default 200 ms, and up to
+	// three times as long while nothing is. Wake is faster.
 	Every time.Duration
 	// Numbered receives how many events got their numbers.
 	Numbered func(n int)
@@ -35,6 +36,7 @@ type NumbererOptions struct {
 // Numberer gives events their numbers.
 type Numberer struct {
 	store numbererStore
+	bell  loop.Bell
 	NumbererOptions
 }
 
@@ -45,8 +47,11 @@ func NewNumberer(store numbererStore, o NumbererOptions) *Numberer {
 		o.Numbered = func(int) {}
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Numberer{store, o}
+	return &Numberer{store, loop.NewBell(), o}
 }
+
+// Wake says that something is new on this server. It does not block.
+func (n *Numberer) Wake() { n.bell.Ring() }
 
 const (
 	numberLease = "events"
@@ -74,37 +79,44 @@ func (n *Numberer) Run(ctx context.Context) {
 	mine, trouble := false, loop.Trouble{
 		Log: n.Log, Begins: "events get no numbers for now", Ceases: "events get numbers again",
 	}
+	rest := loop.Rest{Every: n.Every}
 	for ctx.Err() == nil {
 		var err error
+		found := false
 		if now := time.Now(); now.After(renew) {
 			mine, err = n.lease(ctx)
 			renew = now.Add(numberTTL / 3)
 		}
 		if mine && err == nil {
-			err = n.number(ctx)
+			found, err = n.number(ctx)
 		}
-		wait := n.Every
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case err != nil:
-			mine, renew, wait = false, time.Time{}, max(n.Every, time.Second)
 		}
 		trouble.Note(err)
-		pause(ctx, wait, nil)
+		switch {
+		case err != nil:
+			mine, renew = false, time.Time{}
+			pause(ctx, max(n.Every, time.Second), nil)
+		case found || !mine: // in a rush not after each transaction
+			rest.Wait(ctx, found, nil)
+		default:
+			rest.Wait(ctx, false, n.bell)
+		}
 	}
 }
 
-// number works until nothing is new, or the lease wants to be renewed.
-func (n *Numberer) number(ctx context.Context) error {
+// number works until nothing is new, or the lease wants to be renewed. Found: some was.
+func (n *Numberer) number(ctx context.Context) (found bool, err error) {
 	for until := time.Now().Add(numberTTL / 3); time.Now().Before(until); {
 		count, err := n.once(ctx)
 		if err != nil || count == 0 {
-			return err
+			return found, err
 		}
 		n.Numbered(count)
+		found = true
 	}
-	return nil
+	return found, nil
 }
 
 // Each step ends in time: a row that another session holds must not keep this

@@ -24,6 +24,54 @@ func (*stuckStore) NumberEvents(ctx context.Context, _ int) (int, error) {
 	return 0, ctx.Err()
 }
 
+// quietStore has news for one look after each order.
+type quietStore struct {
+	stuckStore
+	news  bool
+	looks []time.Time
+}
+
+func (s *quietStore) NumberEvents(context.Context, int) (int, error) {
+	if s.looks = append(s.looks, time.Now()); s.news {
+		s.news = false
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// While nothing is new the store is asked ever less; what this server stores has its
+// number at once, and in a rush the store is not asked after each transaction.
+func TestNumberingRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		store := &quietStore{}
+		n := notify.NewNumberer(store, notify.NumbererOptions{Node: "a"})
+		go n.Run(ctx)
+		time.Sleep(10 * time.Second)
+		if looks := len(store.looks); looks > 20 {
+			t.Errorf("%d looks in 10 s of nothing, want at most 20", looks)
+		}
+		store.news = true
+		n.Wake()
+		begun := time.Now()
+		synctest.Wait()
+		if last := store.looks[len(store.looks)-1]; store.news || last != begun {
+			t.Errorf("looked after %v, and the event has no number: %v", last.Sub(begun), store.news)
+		}
+		before := len(store.looks)
+		for range 1000 { // of transactions in 2 s
+			store.news = true
+			n.Wake()
+			time.Sleep(2 * time.Millisecond)
+		}
+		if looks := len(store.looks) - before; looks > 30 {
+			t.Errorf("%d looks in 2 s, want about 20: two each 200 ms", looks)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
 // A database that does not answer keeps the numberer for seconds, not for ever:
 // it asks for the lease again.
 func TestNumberingEndsInTime(t *testing.T) {
