@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 )
 
 // The bodies of claims and of loaded records are nearly all of the file, and two
@@ -19,7 +18,7 @@ const packFrom = 200
 
 // packer has the buffers. One goroutine uses it.
 type packer struct {
-	out bytes.Buffer
+	out bytes.Buffer // what came out of the last call
 	w   *flate.Writer
 	r   io.ReadCloser
 }
@@ -52,12 +51,12 @@ func (p *packer) unpack(body any, r *row) {
 			p.r = flate.NewReader(nil)
 		}
 		_ = p.r.(flate.Resetter).Reset(bytes.NewReader(body), nil) // never fails
-		var text strings.Builder
-		if _, err := io.Copy(&text, p.r); err != nil {
+		p.out.Reset()
+		if _, err := p.out.ReadFrom(p.r); err != nil {
 			r.body, r.damage = string(body), fmt.Errorf("its body cannot be inflated: %w", err)
 			return
 		}
-		r.body = text.String()
+		r.body = p.out.String()
 	default:
 		r.body, r.damage = fmt.Sprint(body), fmt.Errorf("its body is a %T", body)
 	}

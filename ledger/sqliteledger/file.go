@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/disk"
 	"modernc.org/sqlite" // and the driver
@@ -195,36 +197,61 @@ func (f *file) settle(ctx context.Context) error {
 	return err
 }
 
+// readAhead bounds the rows that are read and wait to be applied.
+const readAhead = 64
+
 // replay reads the whole log, as one snapshot, and returns what it says and
-// the id of its last row.
+// the id of its last row. One goroutine reads and inflates, and the other applies.
 func (f *file) replay(ctx context.Context) (all salesByID, lastID int64, err error) {
-	rows, err := f.db.QueryContext(ctx, `SELECT id, sale, kind, epoch, terms, at, seq, n, node, body FROM log ORDER BY id`)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer rows.Close() // nothing was written
 	all = salesByID{}
-	for rows.Next() {
-		var r row
-		var id string
-		var at int64
-		var body any
-		if err := rows.Scan(&r.id, &id, &r.kind, &r.epoch, &r.terms, &at, &r.seq, &r.n, &r.node, &body); err != nil {
-			return nil, 0, err
+	log := make(chan row, readAhead)
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error {
+		defer close(log)
+		return f.read(ctx, log)
+	})
+	both.Go(func() error {
+		for r := range log {
+			lastID = r.id
+			if err := all.apply(&r); err != nil {
+				return fmt.Errorf("log row %d (%s, sale %s): %w", r.id, r.kind, r.sale, err)
+			}
 		}
-		f.packer.unpack(body, &r)
-		r.sale, r.at, lastID = sluice.SaleID(id), time.UnixMilli(at).UTC(), r.id
-		if err := all.apply(&r); err != nil {
-			return nil, 0, fmt.Errorf("log row %d (%s, sale %s): %w", r.id, r.kind, r.sale, err)
-		}
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err := both.Wait(); err != nil {
 		return nil, 0, err
 	}
 	for _, s := range all {
 		s.settle()
 	}
 	return all, lastID, nil
+}
+
+// read sends the rows of the log.
+func (f *file) read(ctx context.Context, log chan<- row) error {
+	rows, err := f.db.QueryContext(ctx, `SELECT id, sale, kind, epoch, terms, at, seq, n, node, body FROM log ORDER BY id`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() // nothing was written
+	for rows.Next() {
+		var r row
+		var id string
+		var at int64
+		var body any
+		if err := rows.Scan(&r.id, &id, &r.kind, &r.epoch, &r.terms, &at, &r.seq, &r.n, &r.node, &body); err != nil {
+			return err
+		}
+		f.packer.unpack(body, &r)
+		r.sale, r.at = sluice.SaleID(id), time.UnixMilli(at).UTC()
+		select {
+		case log <- r:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return rows.Err()
 }
 
 func (f *file) close() {
