@@ -2,6 +2,7 @@ package notify_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,13 +28,16 @@ func (*stuckStore) NumberEvents(ctx context.Context, _ int) (int, error) {
 // quietStore has news for one look after each order.
 type quietStore struct {
 	stuckStore
-	news  bool
-	looks []time.Time
+	news  atomic.Bool
+	looks atomic.Int64
+	last  atomic.Pointer[time.Time]
 }
 
 func (s *quietStore) NumberEvents(context.Context, int) (int, error) {
-	if s.looks = append(s.looks, time.Now()); s.news {
-		s.news = false
+	now := time.Now()
+	s.last.Store(&now)
+	s.looks.Add(1)
+	if s.news.Swap(false) {
 		return 1, nil
 	}
 	return 0, nil
@@ -48,23 +52,23 @@ func TestNumberingRests(t *testing.T) {
 		n := notify.NewNumberer(store, notify.NumbererOptions{Node: "a"})
 		go n.Run(ctx)
 		time.Sleep(10 * time.Second)
-		if looks := len(store.looks); looks > 20 {
+		if looks := store.looks.Load(); looks > 20 {
 			t.Errorf("%d looks in 10 s of nothing, want at most 20", looks)
 		}
-		store.news = true
+		store.news.Store(true)
 		n.Wake()
 		begun := time.Now()
 		synctest.Wait()
-		if last := store.looks[len(store.looks)-1]; store.news || last != begun {
-			t.Errorf("looked after %v, and the event has no number: %v", last.Sub(begun), store.news)
+		if last := *store.last.Load(); store.news.Load() || last != begun {
+			t.Errorf("looked after %v, and the event has no number: %v", last.Sub(begun), store.news.Load())
 		}
-		before := len(store.looks)
+		before := store.looks.Load()
 		for range 1000 { // of transactions in 2 s
-			store.news = true
+			store.news.Store(true)
 			n.Wake()
 			time.Sleep(2 * time.Millisecond)
 		}
-		if looks := len(store.looks) - before; looks > 30 {
+		if looks := store.looks.Load() - before; looks > 30 {
 			t.Errorf("%d looks in 2 s, want about 20: two each 200 ms", looks)
 		}
 		cancel()
