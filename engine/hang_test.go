@@ -211,8 +211,10 @@ func TestADatabaseHangs(t *testing.T) {
 	}
 	status, body = ask("POST", "/v1/admin/sales/phone/restock", `{"id":"more","delta":5}`, e.AdminKey())
 	want("a restock while the ledger hangs", status, body, 503, "the ledger (Redis) does not answer; try again")
-	status, body = ask("GET", "/readyz", "", "")
-	want("ready while the ledger hangs", status, body, 503, "the ledger (Redis) does not answer; try again")
+	f.until("readiness to name the ledger", func() bool { // a look that is late on a busy machine names none
+		status, body := ask("GET", "/readyz", "", "")
+		return status == 503 && strings.Contains(body, "the ledger (Redis) does not answer; try again")
+	})
 	heard := map[bool]int{}
 	for range cap(claims) {
 		answer := <-claims
