@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
 )
 
@@ -54,6 +56,52 @@ func TestEncodeSaleOncePerChange(t *testing.T) {
 	down.Down = true
 	if got := encode(down, same); got == body || got.sale.State != sluice.StateUnavailable {
 		t.Errorf("the ledger is down: %s", got.json)
+	}
+}
+
+// Of two sales each field is compared, but the time of the answer; and what their pointers point to.
+func TestSameSale(t *testing.T) {
+	made := func() (sale api.Sale) {
+		v := reflect.ValueOf(&sale).Elem()
+		for i := range v.NumField() {
+			if f := v.Field(i); f.Kind() == reflect.Pointer {
+				f.Set(reflect.New(f.Type().Elem()))
+			}
+		}
+		return sale
+	}
+	if !sameSale(made(), made()) {
+		t.Error("equal sales are not the same")
+	}
+	sale := reflect.TypeFor[api.Sale]()
+	for i := range sale.NumField() {
+		name := sale.Field(i).Name
+		one, gone := made(), made()
+		field, without := reflect.ValueOf(&one).Elem().Field(i), reflect.ValueOf(&gone).Elem().Field(i)
+		if field.Kind() == reflect.Pointer {
+			field = field.Elem()
+			without.SetZero()
+			if sameSale(gone, made()) || sameSale(made(), gone) {
+				t.Errorf("%s: none is the same as one", name)
+			}
+		}
+		switch field.Interface().(type) {
+		case string, sluice.SaleID, sluice.Availability:
+			field.SetString("other")
+		case sluice.State:
+			field.Set(reflect.ValueOf(sluice.StateClosed))
+		case int64:
+			field.SetInt(7)
+		case sluice.Money:
+			field.Set(reflect.ValueOf(sluice.Money{Amount: 7}))
+		case api.Time:
+			field.Set(reflect.ValueOf(api.At(time.Unix(7, 0))))
+		default:
+			t.Fatalf("%s: this test cannot change a %s", name, field.Type())
+		}
+		if got := sameSale(one, made()); got != (name == "ServerTime") {
+			t.Errorf("%s has changed, the same: %v", name, got)
+		}
 	}
 }
 
