@@ -2,6 +2,7 @@ package admission
 
 import (
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,13 +17,25 @@ type rates struct {
 
 	// accepted are hashes of claims that were accepted here not long ago, each in the
 	// place that it names itself; a later one of the same place replaces it.
-	accepted [1 << 17]atomic.Uint64
+	accepted places[atomic.Uint64]
 	// refused are the last refusals by limits, each in the place of its buyer's hash.
-	refused [1 << 17]atomic.Pointer[refusal]
+	refused places[atomic.Pointer[refusal]]
 }
 
 func newRates(most int, start time.Time) *rates {
-	return &rates{buyers: meters.New(most), addresses: meters.New(most), start: start}
+	return &rates{
+		buyers: meters.New(most), addresses: meters.New(most), start: start,
+		accepted: newPlaces[atomic.Uint64](), refused: newPlaces[atomic.Pointer[refusal]](),
+	}
+}
+
+// places returns the place of a hash. There are 131,072, from the first use on: an idle server
+// has none in its memory.
+type places[T any] func(hash uint64) *T
+
+func newPlaces[T any]() places[T] {
+	all := sync.OnceValue(func() *[1 << 17]T { return new([1 << 17]T) })
+	return func(hash uint64) *T { return &all()[hash%(1<<17)] }
 }
 
 // attempter is a buyer at a sale.
@@ -136,14 +149,14 @@ type refusal struct {
 // repeats an accepted one or an order of the buyer ends.
 func (r *rates) limited(sale sluice.SaleID, claim *sluice.Claim, now time.Time) {
 	id := meters.Key(r.buyers, attempter{sale, claim.Buyer})
-	r.refused[id%uint64(len(r.refused))].Store(&refusal{id, claim.Quantity, now.Add(time.Second)})
+	r.refused(id).Store(&refusal{id, claim.Quantity, now.Add(time.Second)})
 }
 
 // atLimit returns how long to wait for a claim which such a refusal holds for, and
 // which this server does not know as accepted.
 func (r *rates) atLimit(sale sluice.SaleID, claim *sluice.Claim, now time.Time) time.Duration {
 	id := meters.Key(r.buyers, attempter{sale, claim.Buyer})
-	last := r.refused[id%uint64(len(r.refused))].Load()
+	last := r.refused(id).Load()
 	if last == nil || last.buyer != id || claim.Quantity < last.quantity || r.knows(sale, claim) {
 		return 0
 	}
@@ -153,13 +166,13 @@ func (r *rates) atLimit(sale sluice.SaleID, claim *sluice.Claim, now time.Time) 
 // knows reports whether this server remembers the claim as accepted.
 func (r *rates) knows(sale sluice.SaleID, claim *sluice.Claim) bool {
 	id := r.hash(sale, claim)
-	return r.accepted[id%uint64(len(r.accepted))].Load() == id
+	return r.accepted(id).Load() == id
 }
 
 // remember notes a claim that was accepted, the first time or again.
 func (r *rates) remember(sale sluice.SaleID, claim *sluice.Claim) {
 	id := r.hash(sale, claim)
-	r.accepted[id%uint64(len(r.accepted))].Store(id)
+	r.accepted(id).Store(id)
 }
 
 func (r *rates) hash(sale sluice.SaleID, claim *sluice.Claim) uint64 {

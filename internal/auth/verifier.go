@@ -92,13 +92,14 @@ type Verifier struct {
 // the same place replaces it.
 type visitors struct {
 	seed   maphash.Seed
-	hashes []atomic.Uint32
+	hashes func() []atomic.Uint32 // made by the first use: an idle server has none in its memory
 }
 
 // known reports whether a text is among the last ones; from now on it is.
 func (v *visitors) known(text string) bool {
 	hash := maphash.String(v.seed, text)
-	return v.hashes[hash%uint64(len(v.hashes))].Swap(uint32(hash>>32)|1) == uint32(hash>>32)|1
+	hashes := v.hashes()
+	return hashes[hash%uint64(len(hashes))].Swap(uint32(hash>>32)|1) == uint32(hash>>32)|1
 }
 
 // verified is a token that was good, and the key that said so, nil for the
@@ -121,7 +122,10 @@ func NewVerifier(o Options) *Verifier {
 		o.Now = time.Now
 	}
 	v := &Verifier{
-		o: o, once: visitors{maphash.MakeSeed(), make([]atomic.Uint32, 1<<18)},
+		o: o,
+		once: visitors{
+			maphash.MakeSeed(), sync.OnceValue(func() []atomic.Uint32 { return make([]atomic.Uint32, 1<<18) }),
+		},
 		verified: otter.Must(&otter.Options[string, verified]{
 			MaximumWeight: o.Cache,
 			// The token, what was read of it, and the cache's own nodes, roughly.
