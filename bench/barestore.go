@@ -22,8 +22,8 @@ import (
 
 // bareStore is what an accepted order costs without Sluice: a handler that answers a
 // constant when the request is on the disk, and stores a row for it. Requests that come
-// during a write go together with the next, as claims do. No token, key or body is read,
-// and nothing is decided.
+// during a write go together with the next, as claims do. Body and token are read as any server
+// must (serveConfig.reading), and nothing is decided.
 type bareStore struct {
 	constant http.Handler
 	keep     func(ctx context.Context, n int) error // puts n requests on the disk
@@ -45,8 +45,8 @@ const (
 
 // newBareStore makes one in what a server of the same configuration would use. It works
 // until the context ends.
-func newBareStore(ctx context.Context, c *serveConfig) (_ *bareStore, err error) {
-	b := &bareStore{constant: c.Constant.handler(), bell: loop.NewBell()}
+func newBareStore(ctx context.Context, c *serveConfig, constant http.Handler) (_ *bareStore, err error) {
+	b := &bareStore{constant: constant, bell: loop.NewBell()}
 	rows := bareRows{buyers: newCrowd(1)}
 	switch {
 	case c.Store == "":
@@ -164,7 +164,7 @@ func (k *backing) awaitRows(ctx context.Context, n int64) error {
 
 // startBareStore starts one on the backend, which answers the constant.
 func (k *backing) startBareStore(ctx context.Context, answer *constant) (*process, error) {
-	k.config.Constant, k.config.Durable = answer, true
+	k.config.Constant, k.config.Durable, k.config.Reads, k.config.Verifies = answer, true, true, true
 	p, err := startServer(ctx, k.config)
 	if err == nil {
 		p.also = k.pids

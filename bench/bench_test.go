@@ -103,7 +103,7 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 	}
 	for _, name := range []string{
 		bareRefusalName, readingName, verifyingName, soldOutName, firstVisitName, bareOrderName, bareSaleName, readName,
-		bareSameName, unchangedName,
+		bareSameName, unchangedName, limitedName, limitedSame,
 		bareRowsName, drainEachName, drainManyName, startName, idleName,
 	} {
 		names[name] = true

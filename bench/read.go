@@ -18,6 +18,8 @@ const (
 	readName      = "a sale, read"
 	bareSameName  = "bare handler, constant 304"
 	unchangedName = "a sale, read again with its ETag"
+	limitedName   = "handler with timeouts, constant 200"
+	limitedSame   = "handler with timeouts, constant 304"
 
 	salePath = "/v1/sales/" + shopSale
 )
@@ -58,15 +60,20 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	}
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
 	return []side{
-		{name: bareSaleName, does: "net/http, the answer of GET /v1/sales/{sale} as a constant" + client, run: g.bare(full)},
+		{
+			name: bareSaleName, run: g.bare(full, false),
+			does: "net/http, the answer of GET /v1/sales/{sale} as a constant" + client,
+		},
+		{name: limitedName, does: "the same with Sluice's timeouts" + client, run: g.bare(full, true)},
 		{
 			name: readName, own: true, run: g.read(false),
 			does: "GET /v1/sales/{sale}, an open sale without buyers" + client,
 		},
 		{
 			name: bareSameName, does: "net/http, the 304 to the same with If-None-Match as a constant" + client,
-			run: g.bare(same),
+			run: g.bare(same, false),
 		},
+		{name: limitedSame, does: "the same with Sluice's timeouts" + client, run: g.bare(same, true)},
 		{name: unchangedName, own: true, does: "GET /v1/sales/{sale} with If-None-Match: 304" + client, run: g.read(true)},
 	}, done, nil
 }
@@ -111,9 +118,9 @@ func (g *readGroup) measure(ctx context.Context, r *round, p *process, etag stri
 	return f, nil
 }
 
-func (g *readGroup) bare(c *constant) func(context.Context, *round) (figure, error) {
+func (g *readGroup) bare(c *constant, limited bool) func(context.Context, *round) (figure, error) {
 	return func(ctx context.Context, r *round) (figure, error) {
-		p, err := startServer(ctx, serveConfig{Constant: c})
+		p, err := startServer(ctx, serveConfig{Constant: c, Reads: limited})
 		if err != nil {
 			return figure{}, err
 		}

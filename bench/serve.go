@@ -33,7 +33,7 @@ type serveConfig struct {
 	// otherwise an engine answers. With Durable it answers when the request is on the disk.
 	Constant *constant `json:"constant,omitempty"`
 	Durable  bool      `json:"durable,omitempty"`
-	// Reads: the bare handler has Sluice's timeouts and decodes the body before it answers;
+	// Reads: the bare handler has Sluice's timeouts and decodes the body of a claim before it answers;
 	// Verifies: it also checks the signature of the token with BuyerSecret.
 	Reads    bool `json:"reads,omitempty"`
 	Verifies bool `json:"verifies,omitempty"`
@@ -78,6 +78,10 @@ func (c *constant) handler() http.Handler {
 // reading is the floor of a server that answers a claim: it does what any of them must.
 func (c *serveConfig) reading(answer http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			answer.ServeHTTP(w, r)
+			return
+		}
 		var order struct{ Quantity int }
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
 		if err == nil {
@@ -117,18 +121,18 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 		return fmt.Errorf("serve: %w", err)
 	}
 	server := &http.Server{}
-	switch {
-	case c.Constant != nil && c.Durable:
-		if server.Handler, err = newBareStore(ctx, &c); err != nil {
-			return err
-		}
-	case c.Constant != nil:
+	if c.Constant != nil {
 		server.Handler = c.Constant.handler()
+		if c.Durable {
+			if server.Handler, err = newBareStore(ctx, &c, server.Handler); err != nil {
+				return err
+			}
+		}
 		if c.Reads {
 			server.Handler = c.reading(server.Handler)
 			server.ReadTimeout, server.WriteTimeout, server.IdleTimeout = 10*time.Second, 30*time.Second, 2*time.Minute
 		}
-	default:
+	} else {
 		e, err := engine.Open(ctx, engine.Config{
 			DataDir: c.DataDir, Ledger: c.Ledger, Store: c.Store, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
 			EventStreams: c.Streams, EventsPerAddress: -1,
