@@ -57,7 +57,7 @@ test-go: ## go test ./... with what this machine has; suites without their serve
 	go test ./...
 
 race: ## the packages that share memory, under the race detector
-	CGO_ENABLED=1 go test $(RACE_FLAGS) -timeout 20m $(RACE_PKGS) $(SHORT_RACE_PKGS)
+	CGO_ENABLED=1 go test $(RACE_FLAGS) -timeout 45m $(RACE_PKGS) $(SHORT_RACE_PKGS)
 
 lint: ## gofumpt, go vet, staticcheck, rules on imports and documents
 	@scripts/lint.sh

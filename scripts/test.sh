@@ -36,8 +36,8 @@ step() {
 	return $code
 }
 
-# beside NAME COMMAND...: a step beside those that follow: tests wait for servers,
-# disks and deadlines, and the linter computes. Its output is shown at the end.
+# beside NAME COMMAND...: a step beside those that follow. Its output is shown at
+# the end.
 beside() {
 	(
 		trap - INT # which bash ignores in the background: the terminal's is for all
@@ -47,12 +47,14 @@ beside() {
 }
 
 # tests FILE FLAGS...: go test with a line for each package, and its events in
-# FILE. Without its vet: the linter runs all of vet.
+# FILE. One package at a time, since two such steps run side by side: many tests
+# have deadlines, and a slow machine has no processor for more of them. Without
+# its vet: the linter runs all of vet.
 tests() {
 	local file=$1
 	shift
 	go tool -modfile=tools/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
-		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 20m -vet=off -p "$(nproc)" "$@"
+		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 45m -vet=off -p 1 "$@"
 }
 
 failed=() pids=() names=()
@@ -68,7 +70,8 @@ fi
 # Side by side the steps below would each compile it for itself.
 go tool -modfile=tools/go.mod gotestsum --version >/dev/null || failed+=(gotestsum)
 
-beside lint scripts/lint.sh
+# It computes where the tests wait, and has what they leave of the processors.
+beside lint nice -n 19 scripts/lint.sh
 beside tests tests all.json "${pkgs[@]}"
 CGO_ENABLED=1 step "tests with -race" tests race.json "${race_flags[@]}" "${race_pkgs[@]}" "${short_race_pkgs[@]}" ||
 	failed+=("tests with -race")
