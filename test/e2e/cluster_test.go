@@ -47,9 +47,8 @@ func TestThreeServers(t *testing.T) {
 func threeServers(t *testing.T, on backends) {
 	t.Helper()
 	servers, urls := startCluster(t, 3, on)
-	const perBuyer = 2
-	buyers := size(4000, 1500)
-	total := int64(buyers)
+	const buyers, perBuyer = 1500, 2
+	const total = int64(buyers)
 	sale := createSale(t, servers[0], total, perBuyer)
 	awaitState(t, servers, sale, sluice.StateOpen)
 	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: buyers, Again: 0.2, Connections: 32}, urls, 31, 31, 32)

@@ -13,41 +13,19 @@ import (
 // comes back; buyers keep their keys and try again. Whatever the moment, each
 // promise is one order (I4, I5), and no limit is broken (I1, I3).
 func TestCrashes(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		r := seeded(t, 1)
-		for range size(4, 2) {
-			crashRound(t, backends{}, r)
-		}
-	})
-	t.Run("redis and postgres", func(t *testing.T) {
-		t.Parallel()
-		on := sharedBackends(t)
-		r := seeded(t, 2)
-		for range size(4, 2) {
-			crashRound(t, on, r)
-		}
-	})
-	t.Run("postgres alone", func(t *testing.T) {
-		t.Parallel()
-		on := postgresAlone(t)
-		r := seeded(t, 3)
-		for range size(4, 2) {
-			crashRound(t, on, r)
-		}
-	})
+	for name, on := range campaignBackends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shared, r := on(t), seeded(t, 1)
+			for range 2 {
+				crashRound(t, shared, r)
+			}
+		})
+	}
 }
 
 // The same for as long as SLUICE_TEST_SOAK says.
-func TestSoakCrashes(t *testing.T) {
-	end := time.Now().Add(soak(t))
-	seed := uint64(time.Now().UnixNano())
-	for n := uint64(0); time.Now().Before(end) && !t.Failed(); n++ {
-		t.Run("sqlite", func(t *testing.T) { crashRound(t, backends{}, seeded(t, seed+n)) })
-		t.Run("redis and postgres", func(t *testing.T) { crashRound(t, sharedBackends(t), seeded(t, seed+n)) })
-		t.Run("postgres alone", func(t *testing.T) { crashRound(t, postgresAlone(t), seeded(t, seed+n)) })
-	}
-}
+func TestSoakCrashes(t *testing.T) { campaign(t, crashRound) }
 
 // crashRound is one sale with kills at random moments.
 func crashRound(t *testing.T, on backends, r *rand.Rand) {

@@ -37,9 +37,9 @@ func TestDemoOnServers(t *testing.T) {
 
 func demoOn(t *testing.T, on backends, ledger string) {
 	t.Helper()
-	stock := size(1000, 200)
+	const stock = 500
 	code, stdout, stderr := command(t, "demo", "--json", "--ledger", on.ledger, "--store", on.store,
-		"--buyers", strconv.Itoa(size(100_000, 5000)), "--stock", strconv.Itoa(stock))
+		"--buyers", "20000", "--stock", strconv.Itoa(stock))
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}

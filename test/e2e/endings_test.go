@@ -21,44 +21,30 @@ import (
 // paid, refunded and expire, and their units are on the way back to the ledger.
 // Whatever the moment, every unit returns exactly once (I2, I6).
 func TestEndingsAreKilled(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) {
+	round := func(t *testing.T, on func(*testing.T) backends) {
 		t.Parallel()
-		r := seeded(t, 11)
-		for range size(2, 1) {
-			endingsRound(t, 1, backends{}, r)
-		}
-	})
-	t.Run("redis and postgres", func(t *testing.T) {
-		t.Parallel()
-		on := sharedBackends(t)
-		endingsRound(t, 2, on, seeded(t, 12))
-	})
+		endingsRound(t, on(t), seeded(t, 11))
+	}
+	for name, on := range campaignBackends {
+		t.Run(name, func(t *testing.T) { round(t, on) })
+	}
 	t.Run("redis and mysql", func(t *testing.T) {
-		t.Parallel()
-		endingsRound(t, 2, backends{servertest.Redis(t), servertest.MySQL(t)}, seeded(t, 13))
-	})
-	t.Run("postgres alone", func(t *testing.T) {
-		t.Parallel()
-		endingsRound(t, 2, postgresAlone(t), seeded(t, 14))
+		round(t, func(t *testing.T) backends { return backends{servertest.Redis(t), servertest.MySQL(t)} })
 	})
 }
 
 // The same for as long as SLUICE_TEST_SOAK says.
-func TestSoakEndings(t *testing.T) {
-	end := time.Now().Add(soak(t))
-	seed := uint64(time.Now().UnixNano())
-	for n := uint64(0); time.Now().Before(end) && !t.Failed(); n++ {
-		t.Run("sqlite", func(t *testing.T) { endingsRound(t, 1, backends{}, seeded(t, seed+n)) })
-		t.Run("redis and postgres", func(t *testing.T) { endingsRound(t, 2, sharedBackends(t), seeded(t, seed+n)) })
-		t.Run("postgres alone", func(t *testing.T) { endingsRound(t, 2, postgresAlone(t), seeded(t, seed+n)) })
-	}
-}
+func TestSoakEndings(t *testing.T) { campaign(t, endingsRound) }
 
 // endingsRound is two sales that sell out, whose orders then end while servers
 // are killed: those of one are ended by people, those of the other by time. Their
 // returned units are sold again.
-func endingsRound(t *testing.T, servers int, on backends, r *rand.Rand) {
+func endingsRound(t *testing.T, on backends, r *rand.Rand) {
 	t.Helper()
+	servers := 2
+	if on == (backends{}) {
+		servers = 1 // an embedded ledger has one
+	}
 	cluster, urls := startCluster(t, servers, on)
 	total := int64(size(900, 400))
 	victim := func() *server { return cluster[r.IntN(servers)] }

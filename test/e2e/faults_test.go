@@ -18,9 +18,8 @@ func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	redis := servertest.StartRedis(t)
 	s := startServer(t, backends{redis.URL(), servertest.Postgres(t)})
-	const perBuyer = 1
-	buyers := size(10_000, 3000)
-	total := int64(buyers / 2)
+	const buyers, perBuyer = 3000, 1
+	const total = int64(buyers / 2)
 	sale := createSale(t, s, total, perBuyer)
 	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: buyers, Again: 0.2}, []string{s.url}, 11)
 
@@ -46,13 +45,12 @@ func TestRedisKilled(t *testing.T) {
 	redis := servertest.StartRedis(t)
 	s := startServer(t, backends{redis.URL(), servertest.Postgres(t)})
 	r := seeded(t, 3)
-	const perBuyer = 2
-	buyers := size(6000, 2000)
-	total := int64(buyers)
+	const buyers, perBuyer = 3000, 2
+	const total = int64(buyers)
 	sale := createSale(t, s, total, perBuyer)
 	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: buyers, Again: 0.5}, []string{s.url}, 12)
 
-	kills := int64(size(5, 2))
+	const kills = int64(3)
 	for n := range kills {
 		if !rush.awaitDecided(rush.planned() * (n + 1) / (kills + 2)) {
 			t.Fatal("the rush was over too soon")
@@ -72,8 +70,8 @@ func TestPostgresStopped(t *testing.T) {
 	postgres := servertest.StartPostgres(t)
 	s := startServer(t, backends{servertest.Redis(t), postgres.URL()})
 	const perBuyer = 20
-	down := time.Duration(size(10_000, 2000)) * time.Millisecond
-	total := int64(1_000_000) // never sold out
+	const down = 3 * time.Second
+	const total = int64(1_000_000) // never sold out
 	sale := createSale(t, s, total, perBuyer)
 	rush := startRush(t, loadgen.Options{
 		Sale: sale, Buyers: 2000, Again: 0.2, Rate: 500, Duration: down + 3*time.Second,

@@ -23,10 +23,10 @@ func TestDemoLifecycleOnServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stock := int64(size(300, 60))
+			const stock = 60
 			code, stdout, stderr := command(t, "demo", "--lifecycle", "--json", "--payment-window", "3s", "--ledger",
 				servertest.Redis(t), "--store", store(t),
-				"--buyers", strconv.Itoa(size(10_000, 2000)), "--stock", strconv.FormatInt(stock, 10))
+				"--buyers", "2000", "--stock", strconv.Itoa(stock))
 			if code != 0 || stderr != "" {
 				t.Fatalf("exit %d: %s", code, stderr)
 			}
@@ -91,7 +91,7 @@ func restockAndClose(t *testing.T, servers int, on backends) {
 	first, last := cluster[0], cluster[servers-1]
 	const total, more, back = 200, 150, 30
 	sale := createSale(t, first, total, 1)
-	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: size(6000, 2000), Connections: 32, Remember: true}, urls,
+	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: 2000, Connections: 32, Remember: true}, urls,
 		[]uint64{1, 2}[:servers]...)
 	await(t, "half of the units sold", func() bool { return rush.accepted() >= total/2 })
 	for range 2 { // the second changes nothing

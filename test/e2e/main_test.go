@@ -61,12 +61,12 @@ func (b built) Run() int {
 	return code
 }
 
-// size is how big a test is: small with -short.
-func size(full, short int) int {
-	if testing.Short() {
+// size is how big a round is that a long campaign has, too: big in the campaign.
+func size(long, short int) int {
+	if os.Getenv("SLUICE_TEST_SOAK") == "" {
 		return short
 	}
-	return full
+	return long
 }
 
 // seeded returns a source that repeats its run: the seed is the default, or

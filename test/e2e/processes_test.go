@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -53,6 +54,24 @@ func sharedBackends(t *testing.T) backends {
 
 // postgresAlone is a PostgreSQL that is ledger and store.
 func postgresAlone(t *testing.T) backends { return backends{"store", servertest.Postgres(t)} }
+
+// campaignBackends are those that servers are killed on, for a few rounds or for long.
+var campaignBackends = map[string]func(*testing.T) backends{
+	"sqlite":             func(*testing.T) backends { return backends{} },
+	"redis and postgres": sharedBackends,
+	"postgres alone":     postgresAlone,
+}
+
+// campaign runs rounds on each of them in turns, for as long as SLUICE_TEST_SOAK says.
+func campaign(t *testing.T, round func(*testing.T, backends, *rand.Rand)) {
+	t.Helper()
+	end := time.Now().Add(soak(t))
+	for seed := uint64(time.Now().UnixNano()); time.Now().Before(end) && !t.Failed(); seed++ {
+		for name, on := range campaignBackends {
+			t.Run(name, func(t *testing.T) { round(t, on(t), seeded(t, seed)) })
+		}
+	}
+}
 
 // server is one `sluice serve`, which may be ended and started again. Its
 // address, data folder and log stay the same.

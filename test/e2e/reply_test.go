@@ -61,9 +61,8 @@ func TestRepliesLost(t *testing.T) {
 	s := startServer(t, backends{})
 	proxy := startCutter(t, s.addr)
 	proxy.every.Store(3)
-	const perBuyer = 2
-	buyers := size(2000, 500)
-	total := int64(buyers)
+	const buyers, perBuyer = 500, 2
+	const total = int64(buyers)
 	sale := createSale(t, s, total, perBuyer)
 	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: buyers, Again: 0.5}, []string{proxy.url}, 61)
 	rush.wait()

@@ -19,9 +19,8 @@ func TestADatabaseIsRestored(t *testing.T) {
 	}
 	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)
 	servers, urls := startCluster(t, 2, backends{redis.URL(), postgres.URL()})
-	const perBuyer = 2 // one in each crowd
-	buyers := size(2000, 800)
-	total := int64(buyers) * 3 / 2
+	const buyers, perBuyer = 800, 2 // a buyer has one in each crowd
+	const total = int64(buyers) * 3 / 2
 	sale := createSale(t, servers[0], total, perBuyer)
 	awaitState(t, servers, sale, "open")
 	r := seeded(t, 21)

@@ -11,16 +11,12 @@ import (
 // SIGTERM in the middle of a rush: what was accepted is stored before the
 // server exits with 0.
 func TestTerminate(t *testing.T) {
-	for name, on := range map[string]func(*testing.T) backends{
-		"sqlite":             func(*testing.T) backends { return backends{} },
-		"redis and postgres": sharedBackends,
-	} {
+	for name, on := range campaignBackends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, on(t))
-			const perBuyer = 1
-			buyers := size(6000, 2000)
-			total := int64(buyers)
+			const buyers, perBuyer = 2000, 1
+			const total = int64(buyers)
 			sale := createSale(t, s, total, perBuyer)
 			rush := startRush(t, loadgen.Options{Sale: sale, Buyers: buyers}, []string{s.url}, 21)
 
