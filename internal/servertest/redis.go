@@ -283,7 +283,7 @@ func askRedis(addr, command string) (lines []string, err error) {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return nil, err
 	}
 	if _, err := io.WriteString(conn, command+"\r\nPING\r\n"); err != nil { // PING marks the end

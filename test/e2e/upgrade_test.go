@@ -58,17 +58,17 @@ func buildOld(t *testing.T, oldVersion string) (path string) {
 // says why.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	rolling(t, sharedBackends(t), buildOld(t, oldVersion), true, 6*time.Second)
+	rolling(t, sharedBackends(t), buildOld(t, oldVersion), true, 12*time.Second)
 }
 
 func TestRollingUpgradeOnMySQL(t *testing.T) {
 	t.Parallel()
-	rolling(t, backends{servertest.Redis(t), servertest.MySQL(t)}, buildOld(t, oldVersion), true, 6*time.Second)
+	rolling(t, backends{servertest.Redis(t), servertest.MySQL(t)}, buildOld(t, oldVersion), true, 12*time.Second)
 }
 
 func TestRollingUpgradeFromFormat1(t *testing.T) {
 	t.Parallel()
-	rolling(t, sharedBackends(t), buildOld(t, lastFormat1), false, 6*time.Second)
+	rolling(t, sharedBackends(t), buildOld(t, lastFormat1), false, 12*time.Second)
 }
 
 // Redis is emptied while old and new servers sell together, and once more after an old one
@@ -354,7 +354,8 @@ func breaksOff(t *testing.T, old string, beside bool) {
 	await(t, "a load that is under way", halfway.Load)
 	s.kill()
 	if s.on.ledger = redis.URL(); !loading() {
-		t.Fatal("the load has ended before the server died")
+		fence, err := redis.Ask("HGETALL " + keys + "sale")
+		t.Fatalf("the load has ended before the server died: %v, %v", fence, err)
 	}
 	if beside {
 		awaitState(t, []*server{other}, sale, sluice.StateUnavailable)
