@@ -40,24 +40,29 @@ func judge(t testing.TB, open Open, seed uint64, noJournal bool) error {
 // play plays a script, and returns the player with all that was said.
 func play(t testing.TB, v variant, open Open, script []step, seed uint64) (*player, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
-	defer cancel()
 	p := &player{
-		TB: t, ctx: ctx, open: open, clock: newClock(), batch: v.Batch, noJournal: v.noJournal, steps: script,
+		TB: t, open: open, clock: newClock(), batch: v.Batch, noJournal: v.noJournal, steps: script,
 		gone: map[sluice.SaleID]map[int64]bool{},
 	}
 	p.ledger = open(t, "node-a", p.clock)
 	for n := range script {
-		s := &script[n]
-		wrong := p.do(s)
-		if len(wrong) == 0 {
-			wrong = p.check(s, script[:n+1])
-		}
-		if len(wrong) > 0 {
-			return p, describe(seed, n, s, wrong)
+		if wrong := p.step(script[:n+1]); len(wrong) > 0 {
+			return p, describe(seed, n, &script[n], wrong)
 		}
 	}
 	return p, p.ledger.Close()
+}
+
+// step does and checks the last of these steps; the others are done.
+func (p *player) step(done []step) (wrong []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	p.ctx = ctx
+	s := &done[len(done)-1]
+	if wrong = p.do(s); len(wrong) == 0 {
+		wrong = p.check(s, done)
+	}
+	return wrong
 }
 
 // do does one step, and returns what is wrong with the answer.

@@ -154,8 +154,8 @@ func (h Harness) Run(t *testing.T) {
 	})
 }
 
-// deadline bounds every test: a ledger that hangs fails instead of stopping
-// the run.
+// deadline bounds every test, and every step of a script: a ledger that hangs fails
+// instead of stopping the run.
 const deadline = 60 * time.Second
 
 func newEnv(t *testing.T, h Harness) *env {
