@@ -379,11 +379,17 @@ func (b *Batcher) giveUp(l *lane, cause error) {
 	b.land(l, waiting)
 }
 
+// repeatFor is how long after the first call of a batch another may begin. A call
+// takes up to ten seconds if another process locks the embedded ledger's file, and a
+// claim cannot wait for Attempts of them: a request ends after 30 seconds.
+const repeatFor = 10 * time.Second
+
 // decide calls the ledger until it answers, at most Attempts times, and not again
-// when the permits of the claims are over, if until says so.
+// after repeatFor, or when the permits of the claims are over, if until says so.
 func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim, until time.Time) ([]sluice.Decision, error) {
 	pause := b.opts.Backoff
 	refused := true // by every attempt
+	first := time.Now()
 	for attempt := 1; ; attempt++ {
 		begun := time.Now()
 		decisions, err := b.ledger.Claim(context.Background(), sale, claims)
@@ -399,10 +405,11 @@ func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim, until time.T
 		if refused = refused && errors.Is(err, sluice.ErrRefusesWrites); refused {
 			b.refusing.Store(time.Now().UnixNano())
 		}
-		if refused && attempt >= b.opts.Attempts {
+		last := attempt >= b.opts.Attempts || time.Since(first) >= repeatFor
+		if refused && last {
 			return nil, fmt.Errorf("%w: %w", ErrRefusesWrites, err)
 		}
-		if attempt >= b.opts.Attempts || errors.Is(err, sluice.ErrClosed) {
+		if last || errors.Is(err, sluice.ErrClosed) {
 			return nil, fmt.Errorf("%w: %v", ErrOutcomeUnknown, err) // whatever the cause was, this is what the caller must know
 		}
 		time.Sleep(pause)

@@ -226,6 +226,25 @@ func TestBatcherGivesUpForAll(t *testing.T) {
 	})
 }
 
+// A claim does not wait for four calls of a ledger that takes long to fail, nor does one
+// that came meanwhile.
+func TestBatcherRepeatsNoLongCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{delay: 10 * time.Second}
+		ledger.fail.Store(10)
+		b := NewBatcher(ledger, BatcherOptions{})
+		begun := time.Now()
+		waiting := send(b, 0, 3)
+		if _, err := b.Claim(t.Context(), "sale", claim(4)); !errors.Is(err, ErrUnanswered) {
+			t.Errorf("behind a call that failed: %v, want ErrUnanswered", err)
+		}
+		waiting.Wait()
+		if took := time.Since(begun); took != ledger.delay {
+			t.Errorf("answered after %v, want one call, %v", took, ledger.delay)
+		}
+	})
+}
+
 func TestBatcherTrustsNoShortAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBatcher(&slowLedger{short: true}, BatcherOptions{})
