@@ -23,7 +23,8 @@ func TestSettingsAreDocumented(t *testing.T) {
 		docs.Write(text)
 	}
 	named := map[string]bool{}
-	for _, name := range regexp.MustCompile("`[a-z_]+`|--[a-z-]+|SLUICE_[A-Z_]+|(?m)^[a-z_]+:").FindAllString(docs.String(), -1) {
+	names := regexp.MustCompile("`[a-z_]+`|--[a-z-]+|SLUICE_[A-Z_]+|(?m)^[a-z_]+:")
+	for _, name := range names.FindAllString(docs.String(), -1) {
 		named[name] = true
 	}
 	for i := range settings {
