@@ -203,8 +203,16 @@ func TestMissingProgram(t *testing.T) {
 func TestRunRedis(t *testing.T) {
 	servertest.Program(t, "redis", "redis-server")
 	var stdout, stderr bytes.Buffer
+	docs := t.TempDir()
+	document := filepath.Join(docs, "benchmarks.md")
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(docs, "images"), 0o755),
+		os.WriteFile(document, []byte(runBegins+runEnds), 0o644),
+	); err != nil {
+		t.Fatal(err)
+	}
 	args := []string{
-		"--json", "--only", "redis", "--rounds", "1", "--warm", "100ms", "--for", "400ms", "--dir",
+		"--json", "--docs", docs, "--only", "redis", "--rounds", "1", "--warm", "100ms", "--for", "400ms", "--dir",
 		t.TempDir(),
 	}
 	if code := run(t.Context(), args, &stdout, &stderr); code != 0 {
@@ -216,6 +224,9 @@ func TestRunRedis(t *testing.T) {
 	}
 	if len(rep.Sides) != 8 || len(rep.Goals) != 8 || rep.Seed != 1 || rep.Machine.Cores == 0 || rep.Versions.Redis == "" {
 		t.Errorf("report: %s", stdout.Bytes())
+	}
+	if text, err := os.ReadFile(document); err != nil || !strings.Contains(string(text), rep.Sides[0].Name) {
+		t.Errorf("the document: %s, %v", text, err)
 	}
 	for _, s := range rep.Sides {
 		if s.Median <= 0 || s.Does == "" || len(s.Rounds) != 1 {

@@ -63,12 +63,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return exitCode(stderr, err)
 	}
+	if o.docs != "" {
+		err = report.document(o.docs)
+	}
 	switch {
+	case err != nil:
 	case o.json:
 		err = report.writeJSON(stdout)
-	case o.docs != "":
-		err = report.document(o.docs)
-	default:
+	case o.docs == "":
 		err = report.write(stdout, true)
 	}
 	return exitCode(stderr, err)
