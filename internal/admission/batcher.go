@@ -379,9 +379,9 @@ func (b *Batcher) giveUp(l *lane, cause error) {
 	b.land(l, waiting)
 }
 
-// repeatFor is how long after the first call of a batch another may begin. A call
-// takes up to ten seconds if another process locks the embedded ledger's file, and a
-// claim cannot wait for Attempts of them: a request ends after 30 seconds.
+// repeatFor is how long after the first call of a batch another may begin. A call takes up
+// to twenty seconds if another process locks the embedded ledger's file (ten to fail, ten to
+// read the file again), and a claim cannot wait for Attempts of them: a request ends after 30.
 const repeatFor = 10 * time.Second
 
 // decide calls the ledger until it answers, at most Attempts times, and not again
