@@ -154,23 +154,24 @@ func caller(
 	n, sent := first, 0
 	var order sluice.OrderID // of the last claim
 	return func() (int, error) {
-		claim := sluice.Claim{Quantity: 1, Order: admission.NewOrderID(ledgerSale)}
-		if repeats(percent, sent) {
+		again := repeats(percent, sent)
+		if again {
 			n -= step
 			repeated.Add(1)
-		} else {
-			order = claim.Order
 		}
 		sent++
+		claim := sluice.Claim{Quantity: 1}
 		claim.Buyer, claim.Key = buyers.attempt(n)
 		n += step
 		decision, err := batcher.Claim(ctx, ledgerSale, claim)
 		if err != nil {
 			return 0, err
 		}
-		if decision.Code != sluice.Accepted || decision.Order != order {
-			return 0, fmt.Errorf("claim %d: %s, order %q; want it accepted as %q", n-step, decision.Code, decision.Order, order)
+		if decision.Code != sluice.Accepted || decision.Replayed != again || again && decision.Order != order {
+			return 0, fmt.Errorf("claim %d: %s, order %q, replayed %t; want it accepted, and a repeat as %q", n-step,
+				decision.Code, decision.Order, decision.Replayed, order)
 		}
+		order = decision.Order
 		return 1, nil
 	}
 }

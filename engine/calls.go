@@ -59,6 +59,7 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 	if err != nil {
 		return sluice.Decision{}, err
 	}
+	claim.Order = "" // the batcher makes it
 	claim.Address = e.server.Network(sale, caller.Address)
 	decision, err := e.gate.Claim(ctx, sale, claim, caller)
 	var refused *RefusedError
@@ -84,7 +85,7 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 	return decision, err
 }
 
-// noOrder stands for the digits of an order's id, which the gate makes.
+// noOrder stands for the digits of an order's id, which the batcher makes.
 const noOrder = "00000000000000000000000000000000"
 
 // listening is how often Events asks for what is new, and after an error.

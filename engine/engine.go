@@ -224,7 +224,7 @@ func (e *Engine) compose() error {
 		return err
 	}
 	eligibility := e.eligibility.compose(e, counts.Eligibility())
-	e.gate = admission.NewGate(e.board, e.batcher, e.store, admission.NewOrderID)
+	e.gate = admission.NewGate(e.board, e.batcher, e.store)
 	e.gate.Guard(e.eligibility.check, e.ledger)
 	counts.Gate(e.gate.Refused, e.batcher.InFlight, e.batcher.Permits)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}

@@ -30,6 +30,9 @@ import (
 //
 // Each sale has its own lane, so a hot sale does not delay the others.
 //
+// A claim gets its order id, if it has none, when its batch is made. So the ids of a
+// batch grow as its claims do, and a store's index of them grows at its end.
+//
 // Rejected designs: a ticker (adds half its period to every claim of an idle
 // system, and is too slow for a busy one); a batch of fixed size (waits for
 // ever for the last claim of a rush); one global queue (a ledger call is per
@@ -302,6 +305,9 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 		claims = claims[:0]
 		left := time.Now()
 		for _, c := range asking {
+			if c.claim.Order == "" {
+				c.claim.Order = NewOrderID(sale)
+			}
 			claims = append(claims, c.claim)
 			b.opts.Took(stageWait, left.Sub(c.queued), 1)
 			if !c.began.IsZero() {

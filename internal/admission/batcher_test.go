@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,6 +91,42 @@ func TestBatcherClocksItself(t *testing.T) {
 		}
 		if took := time.Since(started); took != 2*time.Millisecond {
 			t.Errorf("took %v: an idle system must add no delay to two calls of 1 ms", took)
+		}
+	})
+}
+
+// The ids of orders grow with the claims of a batch, and a batch that is sent again has the
+// same ones (I4).
+func TestBatcherMakesOrderIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &slowLedger{delay: time.Millisecond}
+		ledger.fail.Store(1)
+		b := NewBatcher(ledger, BatcherOptions{})
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				c := claim(i)
+				c.Order = ""
+				if d, err := b.Claim(context.Background(), "sale", c); err != nil || d.Code != sluice.Accepted {
+					t.Errorf("claim %d: %+v, %v", i, d, err)
+				}
+			})
+		}
+		all.Wait()
+		var last sluice.OrderID
+		for i, batch := range ledger.batches {
+			if i == 1 {
+				if !slices.Equal(batch, ledger.batches[0]) {
+					t.Errorf("sent %v, and then %v", ledger.batches[0], batch)
+				}
+				continue
+			}
+			for _, c := range batch {
+				if sale, ok := c.Order.Sale(); !ok || sale != "sale" || c.Order <= last {
+					t.Errorf("an order %q after %q", c.Order, last)
+				}
+				last = c.Order
+			}
 		}
 	})
 }

@@ -31,9 +31,7 @@ func open(rules sluice.Rules) *View {
 // and nothing else.
 func gateBefore(ledger sluice.Decider, view *View, opts BatcherOptions) *Gate {
 	board := NewBoard(noReadings{}, &rows{}, BoardOptions{})
-	g := NewGate(board, NewBatcher(ledger, opts), noArchive{}, func(id sluice.SaleID) sluice.OrderID {
-		return id.Order(fmt.Sprintf("%032x", 1))
-	})
+	g := NewGate(board, NewBatcher(ledger, opts), noArchive{})
 	start := time.Now()
 	g.now = func() time.Time { return clock.Add(time.Since(start)) }
 	show(g, view)

@@ -332,7 +332,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 						told = append(told, d.Order)
 					}
 				},
-			}), nil, func(sluice.SaleID) sluice.OrderID { return "sale.new" })
+			}), nil)
 			gate.Guard(&Eligibility{}, ledger)
 			d, err := gate.recall(t.Context(), view, &sluice.Claim{Buyer: "ann", Key: c.key, Quantity: c.quantity}, netip.Addr{},
 				c.why)

@@ -29,7 +29,6 @@ type Gate struct {
 	board   *Board
 	batcher *Batcher
 	archive archive
-	newID   func(sluice.SaleID) sluice.OrderID
 	now     func() time.Time
 	rates   *rates
 	tally   tally
@@ -49,12 +48,9 @@ type archive interface {
 // recalls bounds how many refused claims are looked up at a time.
 const recalls = 256
 
-// NewGate returns the gate in front of a batcher. Claims that pass it get their
-// order ids from newID.
-func NewGate(board *Board, batcher *Batcher, archive archive, newID func(sluice.SaleID) sluice.OrderID) *Gate {
-	return &Gate{
-		board: board, batcher: batcher, archive: archive, newID: newID, now: time.Now, rates: newRates(0, time.Now()),
-	}
+// NewGate returns the gate in front of a batcher.
+func NewGate(board *Board, batcher *Batcher, archive archive) *Gate {
+	return &Gate{board: board, batcher: batcher, archive: archive, now: time.Now, rates: newRates(0, time.Now())}
 }
 
 // Guard makes the gate pass only the claims of eligible buyers. Call it once,
@@ -256,7 +252,7 @@ func (g *Gate) ask(
 		return g.full(checkSlots, view)
 	}
 	// queue, permit, shared_rate, and then the ledger
-	claim.Order, slot.began = g.newID(sale), began
+	slot.began = began
 	decision, wait, err := slot.Claim(ctx, claim, address, sharedRates(rules))
 	switch {
 	case errors.Is(err, errNoPermit):

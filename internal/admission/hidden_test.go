@@ -40,7 +40,7 @@ func TestAFloodOnAHiddenSale(t *testing.T) {
 		if err := board.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		g := NewGate(board, NewBatcher(&slowLedger{}, BatcherOptions{}), noArchive{}, NewOrderID)
+		g := NewGate(board, NewBatcher(&slowLedger{}, BatcherOptions{}), noArchive{})
 		g.Guard(&Eligibility{}, forgetful{})
 		before := ledger.n.Load()
 		for range 2 {

@@ -19,7 +19,6 @@ func (g *Gate) Retake(ctx context.Context, sale sluice.SaleID, claim sluice.Clai
 		return sluice.Decision{Code: sluice.Unavailable}, nil
 	}
 	view.wake()
-	claim.Order = g.newID(sale)
 	decision, err := g.batcher.Claim(ctx, sale, claim)
 	switch {
 	case errors.Is(err, ErrOverloaded), errors.Is(err, sluice.ErrClosed):

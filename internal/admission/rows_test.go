@@ -57,8 +57,7 @@ func TestRulesHoldWithoutTheStore(t *testing.T) {
 				remembered["sale"] = *c.rules
 			}
 			board := NewBoard(noReadings{}, silent{}, BoardOptions{Rules: remembered})
-			g := NewGate(board, NewBatcher(ledger, BatcherOptions{Limiter: &sharedLimiter{}}), noArchive{},
-				func(id sluice.SaleID) sluice.OrderID { return sluice.OrderID(id) })
+			g := NewGate(board, NewBatcher(ledger, BatcherOptions{Limiter: &sharedLimiter{}}), noArchive{})
 			g.Guard(&Eligibility{Lists: NewLists(&shelf{}, nil, nil)}, forgetful{}) // lists that were never read
 			for i, want := range c.want {
 				if got := try(g, "ann", home); got != want {

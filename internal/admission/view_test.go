@@ -61,7 +61,7 @@ func TestTheLedgersClockOpensAndCloses(t *testing.T) {
 				running.Wait()
 				_ = batcher.Close(context.Background())
 			}()
-			gate := admission.NewGate(board, batcher, nil, admission.NewOrderID)
+			gate := admission.NewGate(board, batcher, nil)
 
 			accepted, refused := 0, map[sluice.Code]int{}
 			for n := 0; ; n++ {
