@@ -55,9 +55,10 @@ func (f *folder) secret(given, file string) (string, error) {
 	return f.keep(given, file, func() string { return rand.Text() + rand.Text() }) // 260 bits
 }
 
-// node returns this server's name in the same way.
+// node returns this server's name in the same way. A made one is 40 random bits, and short,
+// since each order has it.
 func (f *folder) node(given string) (string, error) {
-	return f.keep(given, "node", func() string { return "node-" + strings.ToLower(rand.Text()[:10]) })
+	return f.keep(given, "node", func() string { return strings.ToLower(rand.Text()[:8]) })
 }
 
 func (f *folder) keep(given, file string, make func() string) (string, error) {
