@@ -42,6 +42,8 @@ var (
 	ErrSaleLive = errors.New("the sale is live in the ledger")
 	// ErrRestockReused: a restock with this id, but of other units, was made.
 	ErrRestockReused = errors.New("this restock id was used with another delta")
+	// ErrUnchanged: the sales are as they were when they were last read (SalesDigest).
+	ErrUnchanged = errors.New("nothing has changed")
 	// ErrArchived: the sale is over for good, and no longer changes.
 	ErrArchived = errors.New("the sale is archived")
 	// ErrNoErasureKey: the store was given no key for the pseudonyms of erased buyers.

@@ -79,8 +79,10 @@ type SaleStore interface {
 
 // SaleFilter selects sales, in one of four ways.
 type SaleFilter struct {
-	// Live selects those that are not archived.
-	Live bool
+	// Live selects those that are not archived. If Unless is their digest, the answer may be
+	// ErrUnchanged instead; the zero digest is of no list.
+	Live   bool
+	Unless SalesDigest
 	// Fenced selects those of the live ones that are fenced, or being loaded.
 	Fenced bool
 	// IDs selects these.
@@ -88,6 +90,34 @@ type SaleFilter struct {
 	// Limit selects a page of all: so many after this id.
 	After SaleID
 	Limit int
+}
+
+// SalesDigest sums up a list of live sales, so that it need not be read again while nothing
+// changes: each field is a sum over the rows. Lists that differ in one row have different
+// ones, however a row was changed: whatever does not change another sum changes UpdatedAt.
+// Several changes may cancel out, so who relies on it reads the list now and then.
+type SalesDigest struct {
+	Sales                   int64 // how many
+	Versions, Epochs, Taken int64 // Epochs: with the loaded ones
+	Caps                    int64 // of those that have one
+	// Updated is of UpdatedAt, in milliseconds since 1970, of which the last nine digits count.
+	Updated int64
+}
+
+// DigestSales returns the digest of a list of live sales.
+func DigestSales(live []Sale) (d SalesDigest) {
+	for i := range live {
+		s := &live[i]
+		d.Sales++
+		d.Versions += s.Version
+		d.Epochs += s.Epoch + s.LoadedEpoch
+		d.Taken += s.Taken
+		if s.Cap != Unlimited {
+			d.Caps += s.Cap
+		}
+		d.Updated += s.UpdatedAt.UnixMilli() % 1_000_000_000
+	}
+	return d
 }
 
 // RestockStore changes totals while a sale runs.

@@ -77,6 +77,7 @@ type Board struct {
 	mu      sync.Mutex // guards the fields below, and those of its sales
 	due     dueHeap
 	flying  map[*readCall]struct{}     // that are not split yet
+	list    saleList                   // as last read
 	rows    map[sluice.SaleID]bool     // to be read in the store again
 	hot     map[*boardSale]struct{}    // beside a replica: those it is read for
 	rules   bool                       // some have changed since RulesChanged was called

@@ -18,6 +18,7 @@ type rows struct {
 	sluice.SaleStore
 	list  []sluice.Sale
 	one   sluice.Sale
+	lists int // that were returned
 	hangs bool
 	asked atomic.Int64 // lookups under way
 	most  atomic.Int64
@@ -30,6 +31,10 @@ func (s *rows) SelectSales(ctx context.Context, f sluice.SaleFilter) (found []sl
 				found = append(found, sale)
 			}
 		}
+		if f.Unless == sluice.DigestSales(found) && len(found) > 0 {
+			return nil, sluice.ErrUnchanged
+		}
+		s.lists++
 		return found, nil
 	}
 	if s.hangs {
@@ -100,6 +105,59 @@ func TestAnOldRowIsNotNews(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A list of sales that stays as it is, is read once a minute. One that does not is read at
+// once, and a store that was restored from an older copy is still believed after a while.
+func TestAListThatStaysIsNotReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		row := func(id sluice.SaleID, version int64) sluice.Sale {
+			s := sluice.Sale{ID: id, Epoch: 1, LoadedEpoch: 1, UpdatedAt: time.Unix(1_000_000+version, 0)}
+			s.Version = version
+			return s
+		}
+		store := &rows{list: []sluice.Sale{row("a", 1), row("b", 1)}}
+		b := NewBoard(noReadings{}, store, BoardOptions{})
+		for _, step := range []struct {
+			what    string
+			change  func()
+			reads   int // one a second
+			lists   int // that are returned then
+			version int64
+		}{
+			{"the first list, and the same", func() {}, 59, 1, 1},
+			{"a minute later", func() {}, 30, 1, 1},
+			{"a change", func() { store.list[0] = row("a", 3) }, 20, 1, 3},
+			{"a sale more", func() { store.list = append(store.list, row("c", 1)) }, 20, 1, 3},
+			// It is refused until the board's row was last seen five seconds ago.
+			{"an older copy", func() { store.list[0] = row("a", 2) }, 20, 5, 2},
+			{
+				"a change that this server has made, and that was undone in the store", func() {
+					store.one = row("a", 4)
+					if _, err := b.Reload(t.Context(), "a"); err != nil {
+						t.Fatal(err)
+					}
+					store.one = sluice.Sale{}
+				}, 20, 6, 2,
+			},
+			{"a sale that this server has deleted, and that is there again", func() { b.Forget("c") }, 20, 1, 2},
+		} {
+			step.change()
+			before := store.lists
+			for range step.reads {
+				if err := b.ReadSales(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+			}
+			a, _ := b.sales.Load("a")
+			if got := a.sale.Version; got != step.version || store.lists-before != step.lists ||
+				b.sales.Size() != len(store.list) {
+				t.Errorf("%s: version %d of %d sales after %d lists, want %d of %d after %d", step.what, got, b.sales.Size(),
+					store.lists-before, step.version, len(store.list), step.lists)
+			}
+		}
+	})
 }
 
 // A flood of made-up ids takes a few of the store's connections, not all, also

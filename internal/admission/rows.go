@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -47,17 +48,28 @@ func (b *Board) readFenced(ctx context.Context) error {
 	return err
 }
 
-// ReadSales reads the store's list of live sales. If that fails the old one
-// stays. What has left the list is read by itself: it may be archived.
+// ReadSales reads the store's list of live sales, if it is not as it was, or was last read
+// listMax ago. If that fails the old one stays. What has left the list is read by itself:
+// it may be archived.
 func (b *Board) ReadSales(ctx context.Context) error {
 	begun := time.Now()
 	asking, cancel := context.WithTimeout(ctx, max(b.opts.Timeout, listTimeout))
 	defer cancel()
-	list, err := b.store.SelectSales(asking, sluice.SaleFilter{Live: true})
-	if err != nil {
+	filter := sluice.SaleFilter{Live: true}
+	b.mu.Lock()
+	if last := b.list; begun.Sub(last.begun) < listMax && int64(b.sales.Size()) == last.digest.Sales {
+		filter.Unless = last.digest
+	}
+	b.mu.Unlock()
+	list, err := b.store.SelectSales(asking, filter)
+	switch {
+	case errors.Is(err, sluice.ErrUnchanged):
+		b.unchanged(begun)
+		return b.readRows(ctx)
+	case err != nil:
 		return err
 	}
-	b.take(list, begun)
+	b.takeList(list, begun)
 	if b.sales.Size() > len(list) {
 		listed := make(map[sluice.SaleID]bool, len(list))
 		for i := range list {
@@ -72,6 +84,38 @@ func (b *Board) ReadSales(ctx context.Context) error {
 		b.mu.Unlock()
 	}
 	return b.readRows(ctx)
+}
+
+// saleList is what is known of the list of live sales while the board has each of its rows as
+// it is there; else it is zero.
+type saleList struct {
+	begun  time.Time // the reading
+	digest sluice.SalesDigest
+}
+
+// takeList is take of the list of live sales.
+func (b *Board) takeList(list []sluice.Sale, begun time.Time) {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	whole := true
+	for i := range list {
+		whole = b.keep(&list[i], begun) && whole
+	}
+	if whole {
+		b.list = saleList{begun, sluice.DigestSales(list)}
+	}
+}
+
+// unchanged notes a reading of the list that found all rows as the board has them.
+func (b *Board) unchanged(begun time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.sales.Range {
+		if e.rowRead.Before(begun) {
+			e.rowRead = begun
+		}
+	}
 }
 
 // listTimeout bounds a reading of the list, which may be long.
@@ -159,21 +203,22 @@ const maxArchived = 4096
 const storeBack = 5 * time.Second
 
 // keep takes a row unless the board has a newer one: the list may have been
-// read before a change that this server has made itself. The caller holds mu.
-func (b *Board) keep(sale *sluice.Sale, begun time.Time) {
+// read before a change that this server has made itself. It reports whether the board
+// shows the row. The caller holds mu.
+func (b *Board) keep(sale *sluice.Sale, begun time.Time) bool {
 	e, ok := b.sales.Load(sale.ID)
 	switch {
 	case ok && older(sale, &e.sale) && begun.Sub(e.rowRead) < storeBack:
-		return
+		return false
 	case ok && e.rowRead.Before(begun):
 		e.rowRead = begun
 	}
 	if !sale.ArchivedAt.IsZero() {
 		b.retire(e, sale)
-		return
+		return false
 	}
 	if v, ok := b.archived.Load(sale.ID); ok && older(sale, &v.Sale) {
-		return
+		return false
 	}
 	if !ok {
 		e = &boardSale{id: sale.ID, board: b, index: -1, rowRead: begun}
@@ -183,9 +228,11 @@ func (b *Board) keep(sale *sluice.Sale, begun time.Time) {
 	b.rules = b.rules || !ok || e.sale.Rules != sale.Rules
 	news := !ok || e.sale != *sale
 	if e.sale = *sale; news {
+		b.list = saleList{} // the row may be another than the list's
 		b.plan(e, time.Now())
 		b.bell.Ring()
 	}
+	return true
 }
 
 // retire takes a sale that is archived off the board: nothing is read of it any

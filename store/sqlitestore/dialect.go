@@ -218,7 +218,13 @@ var words = strings.NewReplacer(
 
 func (dialect) SQL(text string) string { return sqlcore.WithoutHints(words.Replace(text)) }
 
-func (dialect) Own() map[string]string { return nil }
+func (dialect) Own() map[string]string {
+	return map[string]string{
+		"Digest": `SELECT count(*), coalesce(sum(terms_version), 0), coalesce(sum(epoch + loaded_epoch), 0),
+			coalesce(sum(taken), 0), coalesce(sum(cap), 0), coalesce(sum(updated_at % 1000000000), 0)
+			FROM sales INDEXED BY sales_live WHERE archived_at IS NULL`,
+	}
+}
 
 // together is how many orders one statement inserts, if there are as many.
 const together = 50

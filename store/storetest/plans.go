@@ -37,7 +37,7 @@ const (
 // arguments of each statement, in order. Those that only insert the rows given
 // have none here: they read nothing.
 var arguments = map[string]string{
-	"LiveSales": "", "FencedSales": "", "NamedSales": "orders", "PageOfSales": "text page",
+	"LiveSales": "", "Digest": "", "FencedSales": "", "NamedSales": "orders", "PageOfSales": "text page",
 	"SelectSale": "sale", "LockSale": "sale", "TryLockSale": "sale", "SelectSales": "", "SelectTerms": "sale",
 	"UpdateSale": "text text one cny null null one one rules one null null null null null now null no null now sale",
 	"FenceSale":  "text now sale one", "RaiseEpoch": "two text now sale", "ConfirmLoad": "text one now sale",

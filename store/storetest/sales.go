@@ -202,6 +202,49 @@ func testSelectSales(t *testing.T, db Database) {
 	}
 }
 
+// While the live sales are as a digest says they are not listed; whatever changes one, they are.
+func testUnchangedSales(t *testing.T, db Database) {
+	s := db.Open(t)
+	old := aSale("old", sluice.Unlimited)
+	old.OpensAt, old.ClosesAt = time.Now().Add(-time.Hour), time.Now().Add(-time.Minute)
+	create(t, s, old)
+	create(t, s, aSale("phones", 10))
+	src := source{sale: "phones", epoch: 1}
+	var order sluice.OrderID
+	for _, c := range []struct {
+		what string
+		do   func() error
+	}{
+		{"an order", func() error { order = src.store(t, s, 1).Claims[0].Order; return nil }},
+		{"its end", func() error { change(t, s, want(order, sluice.Cancel)); return nil }},
+		{"a new title", func() error {
+			_, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error { sale.Title = "New"; return nil })
+			return err
+		}},
+		{"a restock", func() error { restock(t, s, "more", 5); return nil }},
+		{"a fence", func() error { return s.FenceSale(t.Context(), "phones", 1, "lost") }},
+		{"a load", func() error { _, err := s.BeginLoad(t.Context(), "phones", 1); return err }},
+		{"a sale that is archived", func() error { _, err := s.Archive(t.Context(), "old"); return err }},
+		{"a new sale", func() error { create(t, s, aSale("tablets", 1)); return nil }},
+	} {
+		list, err := s.SelectSales(t.Context(), sluice.SaleFilter{Live: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := sluice.SaleFilter{Live: true, Unless: sluice.DigestSales(list)}
+		if again, err := s.SelectSales(t.Context(), same); !errors.Is(err, sluice.ErrUnchanged) {
+			t.Errorf("before %s: %d sales, %v; the digest is %+v", c.what, len(again), err, same.Unless)
+		}
+		time.Sleep(2 * time.Millisecond) // the store's clock
+		if err := c.do(); err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if again, err := s.SelectSales(t.Context(), same); err != nil || len(again) == 0 {
+			t.Errorf("after %s: %d sales, %v", c.what, len(again), err)
+		}
+	}
+}
+
 func testChangeSale(t *testing.T, db Database) {
 	s := db.Open(t)
 	before := create(t, s, aSale("phones", 10))

@@ -92,6 +92,7 @@ var alone = []storeTest{
 	{"TextsComeBackAsTheyWere", testTexts},
 	{"SalesAreListedByOpeningTime", testSales},
 	{"SalesAreSelected", testSelectSales},
+	{"SalesThatAreUnchanged", testUnchangedSales},
 	{"ChangeSale", testChangeSale},
 	{"ChangeSaleThatIsRefusedWritesNothing", testChangeRefused},
 	{"FenceSale", testFence},

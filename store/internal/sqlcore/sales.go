@@ -2,6 +2,7 @@ package sqlcore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,10 @@ var (
 	sqlLockSale    = newStatement("LockSale", `SELECT `+saleColumns+` FROM sales WHERE id = ? FOR NO KEY UPDATE`)
 	sqlSelectSales = newStatement("SelectSales", `SELECT `+saleColumns+` FROM sales ORDER BY opens_at, id`)
 	sqlLiveSales   = newStatement("LiveSales", `SELECT `+saleColumns+` FROM sales WHERE archived_at IS NULL ORDER BY id`)
+	// Digest is sluice.DigestSales of the live sales, made where they are.
+	sqlDigest = newStatement("Digest", `SELECT count(*), coalesce(sum(terms_version), 0),
+		coalesce(sum(epoch + loaded_epoch), 0), coalesce(sum(taken), 0), coalesce(sum(cap), 0),
+		coalesce(sum((extract(epoch FROM updated_at) * 1000)::bigint % 1000000000), 0) FROM sales WHERE archived_at IS NULL`)
 	// FencedSales looks at all live sales, where they are: it returns few.
 	sqlFencedSales = newStatement("FencedSales", `SELECT `+saleColumns+` FROM sales
 		WHERE archived_at IS NULL AND (fence <> '' OR epoch <> loaded_epoch) ORDER BY id`)
@@ -120,7 +125,16 @@ func (s *Store) SelectSales(ctx context.Context, f sluice.SaleFilter) (list []sl
 	defer s.wrap(&err, "select sales")
 	switch {
 	case f.Live:
-		return all(s.reads(ctx), sqlLiveSales, scanListed)
+		q := s.reads(ctx)
+		if f.Unless != (sluice.SalesDigest{}) {
+			switch now, err := one(q, sql.ErrNoRows, sqlDigest, scanDigest); {
+			case err != nil:
+				return nil, err
+			case now == f.Unless:
+				return nil, sluice.ErrUnchanged
+			}
+		}
+		return all(q, sqlLiveSales, scanListed)
 	case f.Fenced:
 		return all(s.reads(ctx), sqlFencedSales, scanListed)
 	case f.IDs != nil:
@@ -129,6 +143,11 @@ func (s *Store) SelectSales(ctx context.Context, f sluice.SaleFilter) (list []sl
 		return nil, errors.New("limit: want 1 or more")
 	}
 	return all(s.reads(ctx), sqlPageOfSales, scanListed, f.After, f.Limit)
+}
+
+func scanDigest(r row) (d sluice.SalesDigest, err error) {
+	err = r.Scan(&d.Sales, &d.Versions, &d.Epochs, &d.Taken, &d.Caps, &d.Updated)
+	return d, err
 }
 
 // asTexts is a list of ids as a statement takes it.
