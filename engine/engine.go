@@ -288,6 +288,7 @@ func (e *Engine) start(ctx context.Context) {
 	e.eligibility.first(ctx, e)
 	e.follower.name(ctx)
 	e.follower.first(ctx, err == nil)
+	loop.Spread()
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })

@@ -74,14 +74,15 @@ type Board struct {
 	woken     woken
 	nextList  time.Time // when the list of sales is to be read; of followStore
 
-	mu      sync.Mutex // guards the fields below, and those of its sales
-	due     dueHeap
-	flying  map[*readCall]struct{}     // that are not split yet
-	list    saleList                   // as last read
-	rows    map[sluice.SaleID]bool     // to be read in the store again
-	hot     map[*boardSale]struct{}    // beside a replica: those it is read for
-	rules   bool                       // some have changed since RulesChanged was called
-	failing map[sluice.SaleID]struct{} // whose last reading failed
+	mu       sync.Mutex // guards the fields below, and those of its sales
+	due      dueHeap
+	flying   map[*readCall]struct{}     // that are not split yet
+	list     saleList                   // as last read
+	rows     map[sluice.SaleID]bool     // to be read in the store again
+	hotUntil time.Time                  // the latest of all sales
+	hot      map[*boardSale]struct{}    // beside a replica: those it is read for
+	rules    bool                       // some have changed since RulesChanged was called
+	failing  map[sluice.SaleID]struct{} // whose last reading failed
 }
 
 // boardSale is a sale on the board.
@@ -192,18 +193,23 @@ const minPause = 10 * time.Millisecond
 func (b *Board) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		b.loop(ctx, "sales", b.opts.Sales, b.changed, b.followStore)
+		b.loop(ctx, "sales", b.changed, func(ctx context.Context, woken bool) (time.Duration, error) {
+			pause, err := b.followStore(ctx, woken)
+			return loop.Until(max(b.opts.Sales, pause)), err
+		})
 	})
 	loops.Go(func() {
-		b.loop(ctx, "ledger", b.opts.Refresh, b.bell, func(ctx context.Context, _ bool) (time.Duration, error) {
-			b.readDue(ctx)
-			return 0, nil
+		b.loop(ctx, "ledger", b.bell, func(ctx context.Context, _ bool) (time.Duration, error) {
+			if b.readDue(ctx) {
+				return b.opts.Refresh, nil
+			}
+			return loop.Until(b.opts.Refresh), nil
 		})
 	})
 	if b.opts.Replica != nil {
 		loops.Go(func() {
-			b.loop(ctx, "replica", b.opts.Refresh, nil, func(ctx context.Context, _ bool) (time.Duration, error) {
-				return 0, b.readReplica(ctx)
+			b.loop(ctx, "replica", nil, func(ctx context.Context, _ bool) (time.Duration, error) {
+				return b.opts.Refresh, b.readReplica(ctx)
 			})
 		})
 	}
@@ -211,12 +217,12 @@ func (b *Board) Run(ctx context.Context) {
 	b.calls.Wait()
 }
 
-// loop calls do at intervals, or when woken, and logs when it begins and ceases
-// to fail. The interval is every, or what do asks for if that is longer.
-func (b *Board) loop(ctx context.Context, what string, every time.Duration, bell loop.Bell,
+// loop calls do after the pauses that it returns, or when woken, and logs when it begins and
+// ceases to fail.
+func (b *Board) loop(ctx context.Context, what string, bell loop.Bell,
 	do func(ctx context.Context, woken bool) (pause time.Duration, err error),
 ) {
-	next := time.Now()
+	next, rested := time.Now(), time.Time{}
 	trouble := loop.Trouble{
 		Log: b.opts.Log, Begins: "the board cannot be refreshed", Ceases: "the board is refreshed again",
 	}
@@ -231,6 +237,9 @@ func (b *Board) loop(ctx context.Context, what string, every time.Duration, bell
 		case <-bell:
 			timer.Stop()
 			woken = time.Now().Before(next)
+			if !sleep(ctx, time.Until(rested)) {
+				return
+			}
 		}
 		begun := time.Now()
 		pause, err := do(ctx, woken)
@@ -239,13 +248,22 @@ func (b *Board) loop(ctx context.Context, what string, every time.Duration, bell
 		}
 		trouble.Note(err, "from", what)
 		if !woken || what != "sales" {
-			next = begun.Add(max(every, pause))
+			next = begun.Add(pause)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(minPause):
-		}
+		rested = time.Now().Add(minPause)
+	}
+}
+
+// sleep pauses. False: the context has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 

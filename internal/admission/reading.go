@@ -77,8 +77,8 @@ func (w *woken) drain() []*boardSale {
 	return all
 }
 
-// readDue begins to read the sales that are due.
-func (b *Board) readDue(ctx context.Context) {
+// readDue begins to read the sales that are due, and reports whether any is hot.
+func (b *Board) readDue(ctx context.Context) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -113,6 +113,7 @@ func (b *Board) readDue(ctx context.Context) {
 	if len(group) > 0 {
 		b.begin(ctx, group...)
 	}
+	return now.Before(b.hotUntil)
 }
 
 // split reads the sales of calls that take too long by calls of their own. The
@@ -236,6 +237,7 @@ func differ(a, b *sluice.Reading) bool {
 // heat has a sale read often for a while. The caller holds mu.
 func (b *Board) heat(e *boardSale, now time.Time) {
 	e.hotUntil = now.Add(hotFor)
+	b.hotUntil = e.hotUntil
 	if b.opts.Replica != nil {
 		b.hot[e] = struct{}{}
 	}

@@ -4,6 +4,8 @@ package loop
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,13 +23,33 @@ func (b Bell) Ring() {
 	}
 }
 
-// Ticks yields after each interval, and whenever the bell rings (nil: there is
+// Loops of one process come at the same moments where their intervals allow it: to wake an
+// idle server costs more than most of what it is woken for.
+
+// phase shifts these moments.
+var phase atomic.Int64
+
+// Spread gives this process moments of its own, so that servers, whose clocks agree, do not
+// all ask the database at once.
+func Spread() { phase.Store(rand.Int64N(int64(time.Hour))) }
+
+// Until returns the pause of a loop that comes every so often: until the next multiple that
+// is at least half of it away.
+func Until(every time.Duration) time.Duration {
+	left := every - time.Duration(time.Now().UnixNano()+phase.Load())%every
+	if left < every/2 {
+		left += every
+	}
+	return left
+}
+
+// Ticks yields about after each interval (Until), and whenever the bell rings (nil: there is
 // none), until the context ends.
 func Ticks(ctx context.Context, every time.Duration, bell Bell) func(yield func() bool) {
 	return func(yield func() bool) {
-		tick := time.NewTicker(every)
+		tick := time.NewTimer(Until(every))
 		defer tick.Stop()
-		for {
+		for ; ; tick.Reset(Until(every)) {
 			select {
 			case <-ctx.Done():
 				return
@@ -41,7 +63,7 @@ func Ticks(ctx context.Context, every time.Duration, bell Bell) func(yield func(
 	}
 }
 
-// Every yields at once, and then as Ticks does.
+// Every yields at once, and then as Ticks.
 func Every(ctx context.Context, every time.Duration) func(yield func() bool) {
 	return func(yield func() bool) {
 		if yield() {
@@ -50,8 +72,8 @@ func Every(ctx context.Context, every time.Duration) func(yield func() bool) {
 	}
 }
 
-// Rest is the pause of a loop that looks for work: Every after a look that found
-// some, twice the last pause after one that did not, and at most calm times Every.
+// Rest is the pause of a loop that looks for work (about, see Until): Every after a look that
+// found some, twice the last pause after one that did not, and at most calm times Every.
 type Rest struct {
 	Every time.Duration
 	pause time.Duration
@@ -66,7 +88,7 @@ func (r *Rest) Wait(ctx context.Context, found bool, bell Bell) bool {
 	if found || r.pause == 0 {
 		r.pause = r.Every
 	}
-	enough := time.NewTimer(r.pause)
+	enough := time.NewTimer(Until(r.pause))
 	defer enough.Stop()
 	select {
 	case <-ctx.Done():
