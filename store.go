@@ -48,7 +48,7 @@ type SaleStore interface {
 	Sales(ctx context.Context) ([]Sale, error)
 
 	// SelectSales returns the sales that the filter selects, by id. Those that
-	// do not exist are left out.
+	// do not exist are left out. ErrUnchanged, if the filter allows it.
 	SelectSales(ctx context.Context, filter SaleFilter) ([]Sale, error)
 
 	// ChangeSale reads the sale, lets change edit its descriptive fields and
@@ -97,7 +97,7 @@ type SaleFilter struct {
 // ones, however a row was changed: whatever does not change another sum changes UpdatedAt.
 // Several changes may cancel out, so who relies on it reads the list now and then.
 type SalesDigest struct {
-	Sales                   int64 // how many
+	Sales, Fenced           int64 // how many
 	Versions, Epochs, Taken int64 // Epochs: with the loaded ones
 	Caps                    int64 // of those that have one
 	// Updated is of UpdatedAt, in milliseconds since 1970, of which the last nine digits count.
@@ -109,6 +109,9 @@ func DigestSales(live []Sale) (d SalesDigest) {
 	for i := range live {
 		s := &live[i]
 		d.Sales++
+		if s.Fence != "" {
+			d.Fenced++
+		}
 		d.Versions += s.Version
 		d.Epochs += s.Epoch + s.LoadedEpoch
 		d.Taken += s.Taken

@@ -170,7 +170,7 @@ func tidy(ctx context.Context, store tidyStore, node string, keep retention, log
 	for range loop.Every(ctx, tidyEvery) {
 		err := tidyOnce(ctx, store, node, keep, log)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, sluice.ErrStoreBusy) {
-			log.Warn("cannot delete what is no longer needed from the store; trying again in an hour", "error", err)
+			log.Warn("cannot delete what is no longer needed from the store; trying again in about an hour", "error", err)
 		}
 	}
 }

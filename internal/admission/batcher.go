@@ -30,8 +30,8 @@ import (
 //
 // Each sale has its own lane, so a hot sale does not delay the others.
 //
-// A claim gets its order id, if it has none, when its batch is made. So the ids of a
-// batch grow as its claims do, and a store's index of them grows at its end.
+// The batcher gives a claim its order id, if it has none, when it makes the batch. So the
+// ids of a sale grow as its claims do, and so do a store's indexes of them.
 //
 // Rejected designs: a ticker (adds half its period to every claim of an idle
 // system, and is too slow for a busy one); a batch of fixed size (waits for

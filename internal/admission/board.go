@@ -26,7 +26,7 @@ type BoardOptions struct {
 	// the ledger is read as often for sales that are claimed here, and once a
 	// second for the others (replica.go).
 	Replica Replica
-	// Sales is how often the store's list of live sales is read at most;
+	// Sales is how often the store is asked at most whether its live sales have changed;
 	// default 1 s, and more with more sales (listRows). A sale's row is read sooner
 	// when the ledger shows that it has changed.
 	Sales time.Duration
@@ -193,23 +193,25 @@ const minPause = 10 * time.Millisecond
 func (b *Board) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		b.loop(ctx, "sales", b.changed, func(ctx context.Context, woken bool) (time.Duration, error) {
+		b.loop(ctx, "sales", b.changed, func(ctx context.Context, woken bool) (time.Time, error) {
 			pause, err := b.followStore(ctx, woken)
-			return loop.Until(max(b.opts.Sales, pause)), err
+			return time.Now().Add(loop.Until(max(b.opts.Sales, pause))), err
 		})
 	})
 	loops.Go(func() {
-		b.loop(ctx, "ledger", b.bell, func(ctx context.Context, _ bool) (time.Duration, error) {
+		b.loop(ctx, "ledger", b.bell, func(ctx context.Context, _ bool) (time.Time, error) {
+			begun := time.Now()
 			if b.readDue(ctx) {
-				return b.opts.Refresh, nil
+				return begun.Add(b.opts.Refresh), nil
 			}
-			return loop.Until(b.opts.Refresh), nil
+			return time.Now().Add(loop.Next(b.opts.Refresh)), nil
 		})
 	})
 	if b.opts.Replica != nil {
 		loops.Go(func() {
-			b.loop(ctx, "replica", nil, func(ctx context.Context, _ bool) (time.Duration, error) {
-				return b.opts.Refresh, b.readReplica(ctx)
+			b.loop(ctx, "replica", nil, func(ctx context.Context, _ bool) (time.Time, error) {
+				next := time.Now().Add(b.opts.Refresh)
+				return next, b.readReplica(ctx)
 			})
 		})
 	}
@@ -217,10 +219,10 @@ func (b *Board) Run(ctx context.Context) {
 	b.calls.Wait()
 }
 
-// loop calls do after the pauses that it returns, or when woken, and logs when it begins and
+// loop calls do at the moments that it returns, or when woken, and logs when it begins and
 // ceases to fail.
 func (b *Board) loop(ctx context.Context, what string, bell loop.Bell,
-	do func(ctx context.Context, woken bool) (pause time.Duration, err error),
+	do func(ctx context.Context, woken bool) (again time.Time, err error),
 ) {
 	next, rested := time.Now(), time.Time{}
 	trouble := loop.Trouble{
@@ -241,14 +243,13 @@ func (b *Board) loop(ctx context.Context, what string, bell loop.Bell,
 				return
 			}
 		}
-		begun := time.Now()
-		pause, err := do(ctx, woken)
+		again, err := do(ctx, woken)
 		if ctx.Err() != nil {
 			return
 		}
 		trouble.Note(err, "from", what)
 		if !woken || what != "sales" {
-			next = begun.Add(pause)
+			next = again
 		}
 		rested = time.Now().Add(minPause)
 	}

@@ -237,7 +237,9 @@ func differ(a, b *sluice.Reading) bool {
 // heat has a sale read often for a while. The caller holds mu.
 func (b *Board) heat(e *boardSale, now time.Time) {
 	e.hotUntil = now.Add(hotFor)
-	b.hotUntil = e.hotUntil
+	if b.hotUntil.Before(e.hotUntil) {
+		b.hotUntil = e.hotUntil
+	}
 	if b.opts.Replica != nil {
 		b.hot[e] = struct{}{}
 	}

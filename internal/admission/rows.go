@@ -13,7 +13,8 @@ import (
 // This file is what the board takes from the store: the rows of sales.
 
 // Of the list of sales at most listRows are read in a second, and reading it takes
-// at most one part in listShare of the time. It is read every listMax all the same.
+// about one part in listShare of the time. It is asked for every listMax all the same, and
+// then read even if nothing seems to have changed.
 const (
 	listRows  = 250
 	listShare = 50
@@ -28,7 +29,7 @@ func (b *Board) followStore(ctx context.Context, woken bool) (pause time.Duratio
 	switch {
 	case woken:
 		return 0, b.readRows(ctx)
-	case begun.Before(b.nextList):
+	case begun.Add(b.opts.Sales / 2).Before(b.nextList): // else it is nearer than the next turn
 		err = b.readFenced(ctx)
 		return min(listShare*time.Since(begun), listMax), err
 	}

@@ -93,7 +93,7 @@ func (s *Server) notDecided(w http.ResponseWriter, r *http.Request, sale sluice.
 	}
 }
 
-// readClaim reads key and body. The order id is the gate's to make.
+// readClaim reads key and body. The batcher makes the order id.
 func readClaim(r *http.Request, buyer sluice.BuyerID) (claim sluice.Claim, err error) {
 	keys := r.Header["Idempotency-Key"]
 	if len(keys) != 1 {

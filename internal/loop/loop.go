@@ -33,10 +33,15 @@ var phase atomic.Int64
 // all ask the database at once.
 func Spread() { phase.Store(rand.Int64N(int64(time.Hour))) }
 
-// Until returns the pause of a loop that comes every so often: until the next multiple that
-// is at least half of it away.
+// Next returns how long it is until the clock, shifted by phase, shows a multiple of every.
+func Next(every time.Duration) time.Duration {
+	return every - time.Duration(time.Now().UnixNano()+phase.Load())%every
+}
+
+// Until returns the pause of a loop that comes every so often: that of Next, or one interval
+// more if less than half of one is left.
 func Until(every time.Duration) time.Duration {
-	left := every - time.Duration(time.Now().UnixNano()+phase.Load())%every
+	left := Next(every)
 	if left < every/2 {
 		left += every
 	}
@@ -49,13 +54,14 @@ func Ticks(ctx context.Context, every time.Duration, bell Bell) func(yield func(
 	return func(yield func() bool) {
 		tick := time.NewTimer(Until(every))
 		defer tick.Stop()
-		for ; ; tick.Reset(Until(every)) {
+		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			case <-bell:
 			}
+			tick.Reset(Until(every)) // here, so that what takes long skips no turn
 			if !yield() {
 				return
 			}
@@ -63,7 +69,7 @@ func Ticks(ctx context.Context, every time.Duration, bell Bell) func(yield func(
 	}
 }
 
-// Every yields at once, and then as Ticks.
+// Every yields at once, and then as Ticks does.
 func Every(ctx context.Context, every time.Duration) func(yield func() bool) {
 	return func(yield func() bool) {
 		if yield() {
@@ -72,8 +78,9 @@ func Every(ctx context.Context, every time.Duration) func(yield func() bool) {
 	}
 }
 
-// Rest is the pause of a loop that looks for work (about, see Until): Every after a look that
-// found some, twice the last pause after one that did not, and at most calm times Every.
+// Rest is the pause of a loop that looks for work: Every after a look that found some, twice
+// the last pause after one that did not, and at most calm times Every; all give or take half
+// of Every (Until).
 type Rest struct {
 	Every time.Duration
 	pause time.Duration
@@ -88,7 +95,7 @@ func (r *Rest) Wait(ctx context.Context, found bool, bell Bell) bool {
 	if found || r.pause == 0 {
 		r.pause = r.Every
 	}
-	enough := time.NewTimer(Until(r.pause))
+	enough := time.NewTimer(r.pause - r.Every + Until(r.Every))
 	defer enough.Stop()
 	select {
 	case <-ctx.Done():

@@ -40,8 +40,31 @@ func TestTicks(t *testing.T) {
 	})
 }
 
+// What a loop does may take most of an interval, and more than one: it comes at the next moment.
+func TestTicksSkipNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, at := time.Now(), []time.Duration{}
+		for range Ticks(t.Context(), time.Second, nil) {
+			at = append(at, time.Since(begun).Truncate(100*time.Millisecond))
+			time.Sleep(700 * time.Millisecond)
+			if len(at) == 3 {
+				time.Sleep(1500 * time.Millisecond) // until 5.2 s
+			}
+			if len(at) == 5 {
+				break
+			}
+		}
+		want := []time.Duration{1000, 2000, 3000, 5200, 6000}
+		for i := range want {
+			if at[i] != want[i]*time.Millisecond {
+				t.Errorf("turn %d came after %v, want %d ms", i+1, at[i], want[i])
+			}
+		}
+	})
+}
+
 // A loop that finds nothing looks less often, down to a third; what it finds, or
-// the bell, makes it as quick as before. It comes at multiples of its pause.
+// the bell, makes it as quick as before.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -50,13 +73,13 @@ func TestRest(t *testing.T) {
 			found, rings bool
 			want         time.Duration
 		}{
-			{want: 1},              // until 1 s
-			{want: 1},              // 2 s
-			{want: 4},              // 6 s: that 3 s is a multiple of 3 s is too soon
-			{want: 3},              // 9 s
-			{rings: true, want: 0}, // 9 s
-			{found: true, want: 1}, // 10 s
-			{want: 2},              // 12 s
+			{want: 1},
+			{want: 2},
+			{want: 3},
+			{want: 3},
+			{rings: true, want: 0},
+			{found: true, want: 1},
+			{want: 2},
 		} {
 			if step.rings {
 				bell.Ring()

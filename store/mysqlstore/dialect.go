@@ -218,8 +218,8 @@ func (dialect) SQL(text string) string {
 func (dialect) Own() map[string]string { return own }
 
 var own = map[string]string{
-	"Digest": `SELECT count(*), coalesce(sum(terms_version), 0), coalesce(sum(epoch + loaded_epoch), 0),
-		coalesce(sum(taken), 0), coalesce(sum(cap), 0),
+	"Digest": `SELECT count(*), count(CASE WHEN fence <> '' THEN 1 END), coalesce(sum(terms_version), 0),
+		coalesce(sum(epoch + loaded_epoch), 0), coalesce(sum(taken), 0), coalesce(sum(cap), 0),
 		coalesce(sum(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', updated_at) DIV 1000 % 1000000000), 0)
 		FROM sales FORCE INDEX (sales_live) WHERE archived_at IS NULL`,
 	"SelectDue": `SELECT o.order_id, o.sale_id, o.quantity

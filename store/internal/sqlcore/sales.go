@@ -22,8 +22,9 @@ var (
 	sqlSelectSales = newStatement("SelectSales", `SELECT `+saleColumns+` FROM sales ORDER BY opens_at, id`)
 	sqlLiveSales   = newStatement("LiveSales", `SELECT `+saleColumns+` FROM sales WHERE archived_at IS NULL ORDER BY id`)
 	// Digest is sluice.DigestSales of the live sales, made where they are.
-	sqlDigest = newStatement("Digest", `SELECT count(*), coalesce(sum(terms_version), 0),
-		coalesce(sum(epoch + loaded_epoch), 0), coalesce(sum(taken), 0), coalesce(sum(cap), 0),
+	sqlDigest = newStatement("Digest", `SELECT count(*), count(CASE WHEN fence <> '' THEN 1 END),
+		coalesce(sum(terms_version), 0), coalesce(sum(epoch + loaded_epoch), 0), coalesce(sum(taken), 0),
+		coalesce(sum(cap), 0),
 		coalesce(sum((extract(epoch FROM updated_at) * 1000)::bigint % 1000000000), 0) FROM sales WHERE archived_at IS NULL`)
 	// FencedSales looks at all live sales, where they are: it returns few.
 	sqlFencedSales = newStatement("FencedSales", `SELECT `+saleColumns+` FROM sales
@@ -146,7 +147,7 @@ func (s *Store) SelectSales(ctx context.Context, f sluice.SaleFilter) (list []sl
 }
 
 func scanDigest(r row) (d sluice.SalesDigest, err error) {
-	err = r.Scan(&d.Sales, &d.Versions, &d.Epochs, &d.Taken, &d.Caps, &d.Updated)
+	err = r.Scan(&d.Sales, &d.Fenced, &d.Versions, &d.Epochs, &d.Taken, &d.Caps, &d.Updated)
 	return d, err
 }
 
