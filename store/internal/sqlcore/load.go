@@ -168,7 +168,7 @@ const pageOfSale = 2000
 // ordersOfSale calls yield with the orders of a sale, oldest first, until it
 // returns false. It reads in pages, so that yield may use the transaction.
 func (q *conn) ordersOfSale(id sluice.SaleID, yield func(sluice.Order) bool) error {
-	page := make([]sluice.Order, 0, pageOfSale)
+	var page []sluice.Order // as long as a page of a large sale; most are idle
 	for after := int64(0); ; {
 		page = page[:0]
 		err := q.each(sqlOrdersOfSale, []any{id, after, pageOfSale}, func(r row) error {
