@@ -130,12 +130,13 @@ func (f *fleet) stored() bool {
 	return err == nil && sale.Backlog == 0 && sale.StoredTaken == sale.Taken
 }
 
+// until waits for long: what the database refuses is set aside a minute after it came.
 func (f *fleet) until(what string, reached func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !reached(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !reached(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			sale, err := f.clients[0].AdminSale(f.t.Context(), f.sale)
-			f.t.Fatalf("waited a minute for %s; the sale: %+v, %v", what, sale, err)
+			f.t.Fatalf("waited three minutes for %s; the sale: %+v, %v", what, sale, err)
 		}
 	}
 }
