@@ -98,9 +98,9 @@ func TestTheSharedRatioHoldsOnThreeServers(t *testing.T) {
 			// that nothing is left. Refusals by a limit are apart: only the ledger knows that such a claim repeats
 			// none (docs/adr/0011).
 			byLimit := codes["buyer_limit"]
-			least := 200 - codes["outcome_unknown"] // of which any may be accepted
-			if codes["accepted"] > 200 || codes["accepted"] < least || most > 300 || most == 0 || reached-byLimit > 400 ||
-				reached < 200 {
+			unknown := codes["outcome_unknown"] // of a machine that stalls: any may be accepted, and was sent four times
+			if codes["accepted"] > 200 || codes["accepted"] < 200-unknown || most > 300 || most == 0 ||
+				reached-byLimit-3*unknown > 400 || reached < 200 {
 				t.Error("want 200 units sold, at most 400 claims at the ledger and 300 permits")
 			}
 			if tries := int64(3 * c.buyers / 2); byLimit > tries/10 {
