@@ -221,7 +221,8 @@ func (dialect) SQL(text string) string { return sqlcore.WithoutHints(words.Repla
 func (dialect) Own() map[string]string {
 	return map[string]string{
 		"Digest": `SELECT count(*), count(CASE WHEN fence <> '' THEN 1 END), coalesce(sum(terms_version), 0),
-			coalesce(sum(epoch + loaded_epoch), 0), coalesce(sum(taken), 0), coalesce(sum(cap), 0), coalesce(sum(updated_at % 1000000000), 0)
+			coalesce(sum(epoch + loaded_epoch), 0), coalesce(sum(taken), 0), coalesce(sum(cap), 0),
+			coalesce(sum(updated_at % 1000000000), 0)
 			FROM sales INDEXED BY sales_live WHERE archived_at IS NULL`,
 	}
 }
