@@ -239,7 +239,7 @@ func (b *Board) loop(ctx context.Context, what string, bell loop.Bell,
 		case <-bell:
 			timer.Stop()
 			woken = time.Now().Before(next)
-			if !sleep(ctx, time.Until(rested)) {
+			if !loop.Sleep(ctx, time.Until(rested)) {
 				return
 			}
 		}
@@ -252,19 +252,6 @@ func (b *Board) loop(ctx context.Context, what string, bell loop.Bell,
 			next = again
 		}
 		rested = time.Now().Add(minPause)
-	}
-}
-
-// sleep pauses. False: the context has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 

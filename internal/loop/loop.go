@@ -30,8 +30,8 @@ func (b Bell) Ring() {
 var phase atomic.Int64
 
 // Spread gives this process moments of its own, so that servers, whose clocks agree, do not
-// all ask the database at once.
-func Spread() { phase.Store(rand.Int64N(int64(time.Hour))) }
+// all ask the database at once. It does so once: engines of one process share them.
+func Spread() { phase.CompareAndSwap(0, 1+rand.Int64N(int64(time.Hour))) }
 
 // Next returns how long it is until the clock, shifted by phase, shows a multiple of every.
 func Next(every time.Duration) time.Duration {
@@ -46,6 +46,16 @@ func Until(every time.Duration) time.Duration {
 		left += every
 	}
 	return left
+}
+
+// Sleep pauses. False: the context has ended.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // Ticks yields about after each interval (Until), and whenever the bell rings (nil: there is

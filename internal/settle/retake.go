@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // Orders is a store as those see it who ask for one order by its id: the merchant and
@@ -219,7 +220,7 @@ func (s *Orders) retake(ctx context.Context, o *sluice.Order) (sluice.Decision, 
 		} else {
 			s.opts.Wake()
 		}
-		if pause(ctx, retakePause) != nil {
+		if !loop.Sleep(ctx, retakePause) {
 			if refused.Code != 0 { // all that time
 				return refused, nil
 			}
@@ -248,17 +249,8 @@ func (s *Orders) stored(ctx context.Context, expired, id sluice.OrderID) error {
 		if err == nil || !errors.Is(err, sluice.ErrOrderNotFound) && ctx.Err() == nil {
 			return err
 		}
-		if pause(ctx, retakePause) != nil {
+		if !loop.Sleep(ctx, retakePause) {
 			return &UndecidedError{expired, 0, fmt.Errorf("order %s is not stored yet", id)}
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }
