@@ -106,7 +106,9 @@ func (n *Numberer) Run(ctx context.Context) {
 	}
 }
 
-// number works until nothing is new, or the lease wants to be renewed. Found: some was.
+// number works until no step is full, or the lease wants to be renewed. Found: something was
+// new. What has come since then waits for the next turn: in a rush that is something each
+// time, and a transaction for a few orders costs about as much as one for all of them.
 func (n *Numberer) number(ctx context.Context) (found bool, err error) {
 	for until := time.Now().Add(numberTTL / 3); time.Now().Before(until); {
 		count, err := n.once(ctx)
@@ -114,7 +116,9 @@ func (n *Numberer) number(ctx context.Context) (found bool, err error) {
 			return found, err
 		}
 		n.Numbered(count)
-		found = true
+		if found = true; count < numberBatch {
+			break
+		}
 	}
 	return found, nil
 }

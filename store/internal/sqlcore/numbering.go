@@ -253,18 +253,29 @@ func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
 		err = r.Scan(&m.sale, &m.mark)
 		return m, err
 	}, l.args...)
-	marks := map[sluice.SaleID]int64{}
+	var pending []*newOrders // of sales that may have more
 	for i := range found.marks {
 		m := &found.marks[i]
-		share := max(1, limit/len(found.marks)) // so that no sale delays the others
-		q.each(sqlNewOrders, []any{m.sale, m.mark, share}, func(r row) error {
-			var o newRow
-			err := r.Scan(&o.position, moment{&o.at})
-			m.orders, m.upto = append(m.orders, o), o.position
-			return err
+		m.upto, pending = m.mark, append(pending, m)
+	}
+	for left := limit; len(pending) > 0 && left > 0; {
+		share := max(1, left/len(pending)) // so that no sale delays the others
+		pending = slices.DeleteFunc(pending, func(m *newOrders) bool {
+			had := len(m.orders)
+			q.each(sqlNewOrders, []any{m.sale, m.upto, share}, func(r row) error {
+				var o newRow
+				err := r.Scan(&o.position, moment{&o.at})
+				m.orders, m.upto = append(m.orders, o), o.position
+				return err
+			})
+			left -= len(m.orders) - had
+			return len(m.orders)-had < share
 		})
-		marks[m.sale] = m.upto
-		found.more = found.more || len(m.orders) == share
+	}
+	found.more = len(pending) > 0
+	marks := map[sluice.SaleID]int64{}
+	for i := range found.marks {
+		marks[found.marks[i].sale] = found.marks[i].upto
 	}
 	found.marks = slices.DeleteFunc(found.marks, func(m newOrders) bool { return len(m.orders) == 0 })
 	q.each(sqlNewChanges, []any{limit}, func(r row) error {
