@@ -75,6 +75,7 @@ type Board struct {
 	nextList  time.Time // when the list of sales is to be read; of followStore
 
 	mu       sync.Mutex // guards the fields below, and those of its sales
+	ended    bool       // no call begins any more
 	due      dueHeap
 	flying   map[*readCall]struct{}     // that are not split yet
 	list     saleList                   // as last read
@@ -187,7 +188,7 @@ func (b *Board) Wake(id sluice.SaleID) {
 // minPause keeps a rush from turning into a reading per ledger call.
 const minPause = 10 * time.Millisecond
 
-// Run refreshes the board until the context ends. The store's list, the ledger
+// Run refreshes the board until the context ends; afterwards nothing is read. The store's list, the ledger
 // and its replica are read by a loop each, so that none waits for another that
 // is down.
 func (b *Board) Run(ctx context.Context) {
@@ -216,6 +217,9 @@ func (b *Board) Run(ctx context.Context) {
 		})
 	}
 	loops.Wait()
+	b.mu.Lock()
+	b.ended = true // others may still ask for readings
+	b.mu.Unlock()
 	b.calls.Wait()
 }
 

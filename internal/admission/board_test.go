@@ -160,6 +160,32 @@ func TestAListThatStaysIsNotReadAgain(t *testing.T) {
 	})
 }
 
+// A board that ends while servers change sales waits for readings that have begun, and begins
+// none: the ledger is closed next.
+func TestABoardEnds(t *testing.T) {
+	ledger, sale := &countedReadings{}, sluice.Sale{ID: "a"}
+	b := NewBoard(ledger, &rows{list: []sluice.Sale{sale}, one: sale}, BoardOptions{})
+	ctx, stop := context.WithCancel(t.Context())
+	var loops sync.WaitGroup
+	loops.Go(func() { b.Run(ctx) })
+	for range 4 {
+		loops.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = b.Reload(t.Context(), "a")
+			}
+		})
+	}
+	for ledger.n.Load() < 100 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	loops.Wait()
+	before := ledger.n.Load()
+	if _, err := b.Reload(t.Context(), "a"); err != nil || ledger.n.Load() != before {
+		t.Errorf("%v after %d readings, want none", err, ledger.n.Load()-before)
+	}
+}
+
 // A flood of made-up ids takes a few of the store's connections, not all, also
 // while the store hangs; and everybody gets an answer.
 func TestLookupsAreBounded(t *testing.T) {

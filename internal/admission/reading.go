@@ -136,6 +136,11 @@ func (b *Board) split(ctx context.Context, now time.Time) {
 // begin starts a call. The caller holds mu.
 func (b *Board) begin(ctx context.Context, sales ...*boardSale) *readCall {
 	c := &readCall{sales: sales, asked: time.Now(), done: make(chan struct{})}
+	if b.ended {
+		c.err = sluice.ErrClosed
+		close(c.done)
+		return c
+	}
 	ids := make([]sluice.SaleID, len(sales))
 	for i, e := range sales {
 		b.unplan(e)
