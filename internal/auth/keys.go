@@ -168,7 +168,9 @@ func (k *Keys) Run(ctx context.Context) {
 
 // Close ends what is under way. It is idempotent.
 func (k *Keys) Close() {
+	k.mu.Lock() // no reading begins after this
 	k.stop()
+	k.mu.Unlock()
 	k.work.Wait()
 }
 

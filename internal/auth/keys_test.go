@@ -384,6 +384,39 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// Keys that close while buyers with new tokens ask for them wait for what has begun, and begin
+// nothing.
+func TestKeysClose(t *testing.T) {
+	text := document(t, ecOne())
+	for range 20 {
+		k, err := NewKeys(KeysOptions{Location: "unused"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := atomic.Int64{}
+		k.fetch = func(context.Context) ([]byte, error) {
+			asked.Add(1)
+			return text, nil
+		}
+		var buyers sync.WaitGroup
+		for range 4 {
+			buyers.Go(func() {
+				for k.Refresh(t.Context()) == nil {
+				}
+			})
+		}
+		for asked.Load() < 10 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		k.Close()
+		before := asked.Load()
+		buyers.Wait()
+		if n := asked.Load() - before; n != 0 {
+			t.Errorf("%d readings after the end", n)
+		}
+	}
+}
+
 func TestKeysLocation(t *testing.T) {
 	for location, good := range map[string]bool{
 		"jwks.json": true, "/etc/sluice/jwks.json": true, "https://login.example.com/jwks": true,
