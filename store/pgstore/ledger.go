@@ -75,7 +75,9 @@ func (l *Ledger) Called(context.Context) (name string, made bool, err error) {
 
 // Close ends the use of the ledger, but not of the store.
 func (l *Ledger) Close() error {
+	l.sweeping.begins.Lock()
 	l.closed.Store(true)
+	l.sweeping.begins.Unlock()
 	l.sweeping.running.Wait()
 	l.pool.Close()
 	return nil

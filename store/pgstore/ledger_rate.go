@@ -121,6 +121,7 @@ func try(m sluice.Meter, paid, now int64) (after, wait int64) {
 // sweeping deletes what tries have cost, long ago.
 type sweeping struct {
 	next    atomic.Int64 // Unix nanoseconds
+	begins  sync.Mutex   // held by Close while it forbids that one begins
 	running sync.WaitGroup
 }
 
@@ -129,6 +130,11 @@ func (l *Ledger) sweep() {
 	now := time.Now()
 	due := l.sweeping.next.Load()
 	if l.now != nil || now.UnixNano() < due || !l.sweeping.next.CompareAndSwap(due, now.Add(time.Minute).UnixNano()) {
+		return
+	}
+	l.sweeping.begins.Lock()
+	defer l.sweeping.begins.Unlock()
+	if l.closed.Load() {
 		return
 	}
 	l.sweeping.running.Go(func() {
