@@ -138,3 +138,13 @@ func (m *cpuMeter) stop(also map[string]float64, units int64) {
 		}
 	}
 }
+
+// total is what stop adds, of all processes together.
+func (m *cpuMeter) total(units int64) (sum float64) {
+	each := map[string]float64{}
+	m.stop(each, units)
+	for _, us := range each {
+		sum += us
+	}
+	return sum
+}

@@ -30,7 +30,11 @@ func latencyName(server string) string { return "claims at fixed rates, " + serv
 
 func bareStoreName(server string) string { return "bare handler that stores, " + server }
 
-func p99At(rate float64) string    { return "p99_ms_at_" + everySecond(rate) }
+func p99At(rate float64) string { return "p99_ms_at_" + everySecond(rate) }
+
+// cpuAt is the processor time of a claim, without the buyers'.
+func cpuAt(rate float64) string { return "cpu_us_at_" + everySecond(rate) }
+
 func overBare(rate float64) string { return "times_bare_at_" + everySecond(rate) }
 
 // bareStoreOverBare is overBare of the bare handler that stores, in the same round.
@@ -162,10 +166,12 @@ func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) 
 	}
 	done := r.startProfileOf(ctx, p)
 	for _, rate := range openRates {
+		meter := startMeter(p.pids())
 		got, _, err := probe(rate, r.long*3/2)
 		if err != nil {
 			return f, err
 		}
+		f.also[cpuAt(rate)] = meter.total(int64(got.Accepted))
 		if len(got.Errors) > 0 {
 			return f, fmt.Errorf("at %.0f claims a second: %v", rate, got.Errors)
 		}
