@@ -67,6 +67,8 @@ type Board struct {
 	changed loop.Bell // asks for rows soon
 	lookups lookups
 	calls   sync.WaitGroup
+	life    context.Context // over: no call begins; stop ends it, under mu
+	stop    context.CancelFunc
 
 	answered  atomic.Int64 // when the ledger last did, in Unix nanoseconds
 	telling   sync.Mutex   // one RulesChanged at a time
@@ -75,7 +77,6 @@ type Board struct {
 	nextList  time.Time // when the list of sales is to be read; of followStore
 
 	mu       sync.Mutex // guards the fields below, and those of its sales
-	ended    bool       // no call begins any more
 	due      dueHeap
 	flying   map[*readCall]struct{}     // that are not split yet
 	list     saleList                   // as last read
@@ -124,7 +125,9 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 		opts.Refreshed = func(map[sluice.SaleID]*View) {}
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	life, stop := context.WithCancel(context.Background())
 	return &Board{
+		life: life, stop: stop,
 		ledger: ledger, store: store, opts: opts, bell: loop.NewBell(), changed: loop.NewBell(),
 		sales: xsync.NewMap[sluice.SaleID, *boardSale](), archived: xsync.NewMap[sluice.SaleID, *View](),
 		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*boardSale]struct{}{},
@@ -188,9 +191,9 @@ func (b *Board) Wake(id sluice.SaleID) {
 // minPause keeps a rush from turning into a reading per ledger call.
 const minPause = 10 * time.Millisecond
 
-// Run refreshes the board until the context ends; afterwards nothing is read. The store's list, the ledger
-// and its replica are read by a loop each, so that none waits for another that
-// is down.
+// Run refreshes the board until the context ends; when it returns, nothing asks the
+// ledger any more. The store's list, the ledger and its replica are read by a loop
+// each, so that none waits for another that is down.
 func (b *Board) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() {
@@ -217,8 +220,8 @@ func (b *Board) Run(ctx context.Context) {
 		})
 	}
 	loops.Wait()
-	b.mu.Lock()
-	b.ended = true // others may still ask for readings
+	b.mu.Lock() // others may still ask for readings
+	b.stop()
 	b.mu.Unlock()
 	b.calls.Wait()
 }

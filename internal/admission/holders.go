@@ -52,25 +52,28 @@ const (
 // The caller holds mu.
 func (b *Board) fetchHolders(e *boardSale, r sluice.Reading) {
 	begun := time.Now()
-	if e.fetching || begun.Before(e.fetchNext) {
+	if e.fetching || begun.Before(e.fetchNext) || b.life.Err() != nil {
 		return
 	}
 	e.fetching = true
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	b.calls.Go(func() {
+		ctx, cancel := context.WithTimeout(b.life, time.Minute)
 		defer cancel()
 		h, err := fetchHolders(ctx, b.ledger, &r)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		now := time.Now()
 		e.fetching, e.fetchNext = false, now.Add(max(holdersRest, holdersShare*now.Sub(begun)))
+		if b.life.Err() != nil {
+			return
+		}
 		if err != nil {
 			b.opts.Log.Warn("the holders of a sale cannot be read", "sale", r.Sale, "error", err)
 			return
 		}
 		e.holders = h
 		b.Wake(r.Sale)
-	}()
+	})
 }
 
 // fetchHolders reads the set that covers the reading: a buyer accepted before

@@ -136,8 +136,13 @@ func (b *Board) split(ctx context.Context, now time.Time) {
 // begin starts a call. The caller holds mu.
 func (b *Board) begin(ctx context.Context, sales ...*boardSale) *readCall {
 	c := &readCall{sales: sales, asked: time.Now(), done: make(chan struct{})}
-	if b.ended {
+	if b.life.Err() != nil {
 		c.err = sluice.ErrClosed
+		for _, e := range sales {
+			if !e.retired {
+				b.fail(e, e.view.Load(), c.asked, c.err) // which shows the row that the store has now
+			}
+		}
 		close(c.done)
 		return c
 	}
