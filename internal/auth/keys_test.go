@@ -393,7 +393,7 @@ func TestKeysClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked := atomic.Int64{}
+		var asked atomic.Int64
 		k.fetch = func(context.Context) ([]byte, error) {
 			asked.Add(1)
 			return text, nil

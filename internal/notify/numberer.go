@@ -58,8 +58,8 @@ const (
 	// numberTTL is how long the others wait for a server that has died.
 	numberTTL = 3 * time.Second
 	// numberBatch bounds one transaction: in an embedded store no other
-	// transaction writes while it runs.
-	numberBatch = 1000
+	// transaction writes while it runs. It is what a rush stores in a turn, and more.
+	numberBatch = 2000
 	// numberTimeout bounds one step: a slow database may take longer than the
 	// lease, which does no harm.
 	numberTimeout = 10 * time.Second

@@ -121,7 +121,7 @@ func try(m sluice.Meter, paid, now int64) (after, wait int64) {
 // sweeping deletes what tries have cost, long ago.
 type sweeping struct {
 	next    atomic.Int64 // Unix nanoseconds
-	begins  sync.Mutex   // held by Close while it forbids that one begins
+	begins  sync.Mutex   // guards closed against one that begins
 	running sync.WaitGroup
 }
 

@@ -180,8 +180,8 @@ const (
 	lastCommit = 2 * changeTimeout
 	lateEvery  = 2 * time.Second
 	// newestOrders is up to how many positions are looked through for the sales
-	// that sell now. If there are more, all live sales are.
-	newestOrders = 1000
+	// that sell now: several turns of a rush. If there are more, all live sales are.
+	newestOrders = 5000
 	// numberAllEvery is how often archived sales are looked through for orders
 	// without a number: one can have some only if it was archived before they were
 	// numbered. That leaves an event of the sale, and is looked for at once.
@@ -262,6 +262,9 @@ func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
 		share := max(1, left/len(pending)) // so that no sale delays the others
 		pending = slices.DeleteFunc(pending, func(m *newOrders) bool {
 			had := len(m.orders)
+			if had > 0 && left <= 0 {
+				return false
+			}
 			q.each(sqlNewOrders, []any{m.sale, m.upto, share}, func(r row) error {
 				var o newRow
 				err := r.Scan(&o.position, moment{&o.at})
