@@ -428,6 +428,7 @@ func TestIntervalOfTheMedian(t *testing.T) {
 		{"per_s", 0.8, 0.99, "slower"},
 		{"redis_cpu_us", 1.01, 1.2, "slower"},
 		{"p99_ms_at_1000", 0.8, 0.9, "faster"},
+		{"cpu_us_at_1000", 0.8, 0.9, "faster"},
 		{"disk_B_per_order", 0.8, 0.9, "less"},
 	} {
 		if got := judgement(c.of, c.from, c.to); got != c.want {

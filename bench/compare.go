@@ -202,7 +202,8 @@ func judgement(of string, from, to float64) string {
 		return "no difference"
 	case of == "per_s" || of == "answered_per_s":
 		return map[bool]string{true: "faster", false: "slower"}[higher]
-	case strings.HasSuffix(of, "_us") || strings.HasSuffix(of, "ms") || strings.HasPrefix(of, "p99_ms"):
+	case strings.HasSuffix(of, "_us") || strings.HasSuffix(of, "ms") || strings.HasPrefix(of, "p99_ms"),
+		strings.HasPrefix(of, "cpu_us"):
 		return map[bool]string{true: "slower", false: "faster"}[higher]
 	}
 	return map[bool]string{true: "more", false: "less"}[higher]

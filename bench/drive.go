@@ -139,12 +139,12 @@ func (m *cpuMeter) stop(also map[string]float64, units int64) {
 	}
 }
 
-// total is what stop adds, of all processes together.
-func (m *cpuMeter) total(units int64) (sum float64) {
+// total is what stop adds, of all processes together; false: not all of them say it.
+func (m *cpuMeter) total(units int64) (sum float64, ok bool) {
 	each := map[string]float64{}
 	m.stop(each, units)
 	for _, us := range each {
 		sum += us
 	}
-	return sum
+	return sum, len(each) == len(m.pids)
 }

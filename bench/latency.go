@@ -171,7 +171,9 @@ func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) 
 		if err != nil {
 			return f, err
 		}
-		f.also[cpuAt(rate)] = meter.total(int64(got.Accepted))
+		if us, ok := meter.total(int64(got.Accepted)); ok {
+			f.also[cpuAt(rate)] = us
+		}
 		if len(got.Errors) > 0 {
 			return f, fmt.Errorf("at %.0f claims a second: %v", rate, got.Errors)
 		}
