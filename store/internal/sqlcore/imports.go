@@ -19,7 +19,8 @@ var sqlLastOrder = newStatement("Import.LastOrder", `SELECT position FROM orders
 // which no claim was accepted.
 //
 // The events of the sale's orders begin after them: it has no others, or its version
-// would be another.
+// would be another. A numbering that is under way ends first, or it could read the orders
+// and not yet the mark.
 func (s *Store) Import(ctx context.Context, b sluice.Import) (err error) {
 	defer s.wrap(&err, "import sale=%s", b.Sale)
 	return s.changeSale(ctx, b.Sale, func(tx *conn, sale *sluice.Sale) error {
@@ -52,6 +53,8 @@ func (s *Store) Import(ctx context.Context, b sluice.Import) (err error) {
 		if n := tx.insertOrders(orders); n != len(orders) && tx.err == nil {
 			return stateUnless(nil, b.Sale, "some of the orders are there already")
 		}
+		_, err = only[int64](tx.row(sqlLockFeed))
+		tx.fail(err)
 		position, err := only[int64](tx.row(sqlLastOrder, b.Sale))
 		tx.fail(err)
 		tx.exec(sqlSetMark, b.Sale, position)
