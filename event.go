@@ -163,9 +163,9 @@ func ParseEventID(id string) (seq int64, ok bool) {
 // nothing is skipped, and nothing is numbered twice.
 type EventStore interface {
 	// NumberEvents gives the next numbers to what was committed and has none,
-	// about limit of each kind, and returns how many: fewer than limit if it found
-	// no more, but for changes that wait for their orders' numbers. Several servers
-	// may call it at the same time: they follow each other.
+	// about limit of each kind, and returns how many: fewer than limit only if it
+	// found no more, or changes whose orders have no number yet. Several servers may
+	// call it at the same time: they follow each other.
 	NumberEvents(ctx context.Context, limit int) (int, error)
 
 	// Events returns up to limit events (1 to MaxPage) numbered after this one,

@@ -253,29 +253,7 @@ func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
 		err = r.Scan(&m.sale, &m.mark)
 		return m, err
 	}, l.args...)
-	var pending []*newOrders // of sales that may have more
-	for i := range found.marks {
-		m := &found.marks[i]
-		m.upto, pending = m.mark, append(pending, m)
-	}
-	for left := limit; len(pending) > 0 && left > 0; {
-		share := max(1, left/len(pending)) // so that no sale delays the others
-		pending = slices.DeleteFunc(pending, func(m *newOrders) bool {
-			had := len(m.orders)
-			if had > 0 && left <= 0 {
-				return false
-			}
-			q.each(sqlNewOrders, []any{m.sale, m.upto, share}, func(r row) error {
-				var o newRow
-				err := r.Scan(&o.position, moment{&o.at})
-				m.orders, m.upto = append(m.orders, o), o.position
-				return err
-			})
-			left -= len(m.orders) - had
-			return len(m.orders)-had < share
-		})
-	}
-	found.more = len(pending) > 0
+	found.more = q.readOrders(found.marks, limit)
 	marks := map[sluice.SaleID]int64{}
 	for i := range found.marks {
 		marks[found.marks[i].sale] = found.marks[i].upto
@@ -295,6 +273,36 @@ func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
 		return e, err
 	}, limit)
 	return found, err
+}
+
+// readOrders reads the sales' new orders, about limit in all: a share of each sale first, so
+// that none delays the others, then what those that have more can have of the rest. It
+// reports whether there may be more.
+func (q *conn) readOrders(sales []newOrders, limit int) bool {
+	var pending []*newOrders // that may have more
+	for i := range sales {
+		m := &sales[i]
+		m.upto, pending = m.mark, append(pending, m)
+	}
+	for left := limit; len(pending) > 0 && left > 0; {
+		share := max(1, left/len(pending))
+		pending = slices.DeleteFunc(pending, func(m *newOrders) bool {
+			had := len(m.orders)
+			if had > 0 && left <= 0 {
+				return false
+			}
+			q.each(sqlNewOrders, []any{m.sale, m.upto, share}, func(r row) error {
+				var o newRow
+				err := r.Scan(&o.position, moment{&o.at})
+				m.orders, m.upto = append(m.orders, o), o.position
+				return err
+			})
+			got := len(m.orders) - had
+			left -= got
+			return got < share
+		})
+	}
+	return len(pending) > 0
 }
 
 // item is a row that is about to get a number.
