@@ -113,7 +113,7 @@ func (b *Board) lookup(ctx context.Context, id sluice.SaleID) (*View, *lookup, e
 	if view := b.View(id); view != nil {
 		return view, l, nil
 	}
-	return nil, nil, errLookup // archived, and pushed out by others meanwhile; or the board has ended
+	return nil, nil, errLookup // archived, and pushed out by others meanwhile
 }
 
 // join adds an id to those that the next query asks for.
