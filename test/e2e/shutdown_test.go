@@ -45,10 +45,10 @@ func TestTerminateWithoutDatabase(t *testing.T) {
 	s := startServer(t, backends{servertest.Redis(t), postgres.URL()}, "--shutdown-timeout", "1s")
 	const total, perBuyer = 5000, 1
 	sale := createSale(t, s, total, perBuyer)
-	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: 1500, Rate: 300}, []string{s.url}, 22)
+	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: 3000, Rate: 300}, []string{s.url}, 22)
 
 	rush.awaitDecided(200)
-	postgres.Stop(t)
+	postgres.Kill(t) // at once: a stop may take as long as the rush
 	at := rush.accepted()
 	await(t, "claims accepted without a database", func() bool { return rush.accepted() >= at+200 })
 	if code := s.terminate(); code != 0 {
