@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/garbage"
 )
 
 // The servers of the HTTP sides run in a process of their own: this program,
@@ -119,6 +120,9 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 	var c serveConfig
 	if err := json.Unmarshal([]byte(args[0]), &c); err != nil {
 		return fmt.Errorf("serve: %w", err)
+	}
+	if c.Constant == nil || c.Reads { // as sluice serve does; a bare handler is as Go runs it
+		garbage.Pace()
 	}
 	server := &http.Server{}
 	if c.Constant != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/garbage"
 	"github.com/sluicehq/sluice/internal/otlp"
 )
 
@@ -45,6 +46,7 @@ func (a *app) serveCommand() *cobra.Command {
 }
 
 func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) error {
+	garbage.Pace()
 	log := newLogger(a.stderr, c)
 	if c.ReadyFile != "" {
 		// A file that a killed server left behind must not describe this one.

@@ -46,6 +46,7 @@ var table = []row{
 	{"internal/content", nil, nil},
 	{"internal/disk", nil, nil},
 	{"internal/figures", nil, nil},
+	{"internal/garbage", nil, nil},
 	{"internal/loglimit", nil, nil},
 	{"internal/loop", nil, nil},
 	{"internal/meters", []string{root}, nil},
