@@ -92,11 +92,13 @@ func (s *Store) NumberEvents(ctx context.Context, limit int) (numbered int, err 
 	if err != nil || l == nil {
 		return 0, err
 	}
-	found, err := s.reads(ctx).findNew(l, 1)
-	if err != nil {
-		return 0, err
+	var found newRows
+	if !l.sure {
+		if found, err = s.reads(ctx).findNew(l, 1); err != nil {
+			return 0, err
+		}
 	}
-	if len(found.marks) > 0 || len(found.changes) > 0 || len(found.sales) > 0 {
+	if l.sure || len(found.marks) > 0 || len(found.changes) > 0 || len(found.sales) > 0 {
 		err = s.change(ctx, func(tx *conn) error {
 			found, numbered, err = tx.numberEvents(l, limit)
 			return err
@@ -194,6 +196,7 @@ type look struct {
 	upto  int64     // the last position of an order before
 	sales statement // selects the sales whose orders are looked at
 	args  []any
+	sure  bool // that there is something: the last order has no number
 }
 
 // nextLook returns where anything may be without a number, nil if nothing is. It
@@ -217,7 +220,7 @@ func (s *Store) nextLook(ctx context.Context) (*look, error) {
 	case behind < 0 || behind > newestOrders || !l.clean && next.at.Sub(l.live) > lateEvery:
 		next.sales = sqlLiveWithNewOrders
 	case behind > 0 || waiting:
-		next.sales, next.args = sqlSalesOfNewest, []any{l.seen, newestOrders}
+		next.sales, next.args, next.sure = sqlSalesOfNewest, []any{l.seen, newestOrders}, behind > 0
 	default:
 		return nil, nil
 	}
