@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
@@ -556,6 +557,28 @@ func TestAnArchivedSaleSellsNothing(t *testing.T) {
 	if got := codes(t, l, "sale", claimOf("ann", 1), claimOf("bob", 1)); got[sluice.Unavailable] != 2 {
 		t.Errorf("archived: %v, want unavailable", got)
 	}
+}
+
+// What no batch of claims changes is checked where it changes, and where a row is new.
+func TestRowsAreChecked(t *testing.T) {
+	t.Parallel()
+	_, _, pool := sell(t, func(*sluice.Sale) {})
+	refused := func(statement string) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), statement)
+		if refused := (*pgconn.PgError)(nil); !errors.As(err, &refused) || refused.Code != "23514" {
+			t.Errorf("%s: %v, want a check to fail", statement, err)
+		}
+	}
+	for _, set := range []string{
+		"seq = -1", "epoch = 0", "version = 0", "total = -1", "max_per_buyer = 0", "max_orders = 0", "max_unpaid = 0",
+		"max_live_per_address = 0", "closes_at = opens_at", "promised = -1",
+	} {
+		refused("UPDATE ledger_sales SET " + set)
+	}
+	again := "INSERT INTO %[1]s SELECT (jsonb_populate_record(r, '%[2]s')).* FROM %[1]s r"
+	refused(fmt.Sprintf(again, "ledger_sales", `{"sale_id": "another", "version": 0}`))
+	refused(fmt.Sprintf(again, "sales", `{"id": ""}`))
 }
 
 // The store's cap is the second guard (I1): what it does not cover is not stored, and not
