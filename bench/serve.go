@@ -121,9 +121,6 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 	if err := json.Unmarshal([]byte(args[0]), &c); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	if c.Constant == nil || c.Reads { // as sluice serve does; a bare handler is as Go runs it
-		garbage.Pace()
-	}
 	server := &http.Server{}
 	if c.Constant != nil {
 		server.Handler = c.Constant.handler()
@@ -152,6 +149,9 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 		return err
 	}
 	defer server.Close()
+	if c.Constant == nil || c.Reads { // as sluice serve does; a bare handler is as Go runs it
+		garbage.Pace()
+	}
 	if c.Profile {
 		if r.Profile, err = listen(&http.Server{Handler: profiles()}); err != nil {
 			return err

@@ -46,7 +46,6 @@ func (a *app) serveCommand() *cobra.Command {
 }
 
 func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) error {
-	garbage.Pace()
 	log := newLogger(a.stderr, c)
 	if c.ReadyFile != "" {
 		// A file that a killed server left behind must not describe this one.
@@ -67,6 +66,7 @@ func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) e
 	if err != nil {
 		return err
 	}
+	garbage.Pace()
 	warnOfRisks(log, c, secure != nil)
 	if err := a.banner(s, c); err != nil {
 		return errors.Join(err, s.stop(context.Background()))

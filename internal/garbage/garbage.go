@@ -17,16 +17,20 @@ import (
 const (
 	// apart is how far apart collections are to be.
 	apart = 4 * time.Second
-	// most is the garbage that may lie about for that, in bytes. Where more is in use, the
-	// heap doubles, as without this package.
+	// most is about how much garbage may pile up meanwhile, in bytes; where more is in use
+	// than that, the heap doubles, as without this package. Only GOMEMLIMIT is a bound.
 	most = 128 << 20
+	// smallest is Go's smallest heap at 100%: where less is in use it collects at this size.
+	smallest = 4 << 20
 )
 
-// Pace begins, for the rest of the process. At rest it changes nothing, and who has set
-// GOGC has decided. GOMEMLIMIT holds as ever.
+// Pace begins, for the rest of the process: call it when the process is ready, since a
+// start is no rush. At rest the next collection, two minutes later at most, undoes what a
+// rush has changed. Whoever sets GOGC decides instead.
 func Pace() {
 	if os.Getenv("GOGC") == "" {
-		p := &pacer{at: time.Now(), percent: 100}
+		p := &pacer{percent: 100}
+		p.at, p.allocated, _ = now()
 		p.await()
 	}
 }
@@ -45,24 +49,32 @@ func (p *pacer) await() {
 }
 
 func (p *pacer) collected() {
-	read := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
-	metrics.Read(read)
-	now, allocated, live := time.Now(), read[0].Value.Uint64(), read[1].Value.Uint64()
-	if want := percent(allocated-p.allocated, now.Sub(p.at), live); want != p.percent {
+	at, allocated, inUse := now()
+	if want := percent(allocated-p.allocated, at.Sub(p.at), inUse); want != p.percent {
 		p.percent = want
 		debug.SetGCPercent(want)
 	}
-	p.at, p.allocated = now, allocated
+	p.at, p.allocated = at, allocated
 	p.await()
 }
 
-// smallest is what Go takes for in use where less is: at 100% it collects beyond that.
-const smallest = 4 << 20
+// now reads what was ever allocated, and what Go takes the percentage of.
+func now() (at time.Time, allocated, inUse uint64) {
+	read := []metrics.Sample{
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
+		{Name: "/gc/scan/globals:bytes"},
+	}
+	metrics.Read(read)
+	for _, sample := range read[1:] {
+		inUse += sample.Value.Uint64()
+	}
+	return time.Now(), read[0].Value.Uint64(), inUse
+}
 
-// percent is how much of live, in hundredths, may be allocated until the next collection,
-// where as much was allocated since the last one as this. Steps of 100 keep it from
-// changing each time, since that stops the process for a moment.
-func percent(allocated uint64, since time.Duration, live uint64) int {
+// percent is how much of what is in use, in hundredths, may be allocated until the next
+// collection, where as much was allocated since the last one as this. Steps of 100 keep it
+// from changing each time, since that stops the process for a moment.
+func percent(allocated uint64, since time.Duration, inUse uint64) int {
 	garbage := min(float64(allocated)*float64(apart)/float64(max(since, time.Millisecond)), most)
-	return max(100, int(garbage/float64(max(live, smallest)))*100)
+	return max(100, int(garbage/float64(max(inUse, smallest)))*100)
 }
