@@ -138,7 +138,9 @@ func openDatabase(ctx context.Context, o *options) (*database, error) {
 	pid, err := queryNumber(ctx, server.URL(), "SELECT pg_backend_pid()")
 	if err == nil {
 		d.master = machine.Parent(int(pid))
-		err = d.age(ctx)
+		if o.aged {
+			err = d.age(ctx)
+		}
 	}
 	if err != nil {
 		d.close()

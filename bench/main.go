@@ -105,6 +105,7 @@ type options struct {
 	opening int           // connections of the opening second
 	buyers  int           // that a large sale has
 	idle    time.Duration // the measured part of a server at rest
+	aged    bool          // PostgreSQL has been in use
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -112,6 +113,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, streams: 10_000,
 		callers: callers, dir: defaultDir(),
 		durable: 20 * time.Second, opening: 50_000, buyers: 10_000_000, idle: time.Minute,
+		aged: true,
 	}
 	quick := false
 	only := ""
@@ -142,7 +144,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	if quick {
-		o.durable, o.opening, o.buyers, o.idle = 3*time.Second, 4000, 200_000, 4*time.Second
+		o.durable, o.opening, o.buyers, o.idle, o.aged = 3*time.Second, 4000, 200_000, 4*time.Second, false
 		given := map[string]bool{}
 		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 		if !given["rounds"] {
