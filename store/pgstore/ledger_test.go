@@ -566,7 +566,7 @@ func TestRowsAreChecked(t *testing.T) {
 	refused := func(statement string) {
 		t.Helper()
 		_, err := pool.Exec(t.Context(), statement)
-		if refused := (*pgconn.PgError)(nil); !errors.As(err, &refused) || refused.Code != "23514" {
+		if why := (*pgconn.PgError)(nil); !errors.As(err, &why) || why.Code != "23514" {
 			t.Errorf("%s: %v, want a check to fail", statement, err)
 		}
 	}
@@ -575,6 +575,12 @@ func TestRowsAreChecked(t *testing.T) {
 		"max_live_per_address = 0", "closes_at = opens_at", "promised = -1",
 	} {
 		refused("UPDATE ledger_sales SET " + set)
+	}
+	for _, table := range []string{"sales", "ledger_sales"} {
+		if _, err := pool.Exec(t.Context(), "UPDATE "+table+" SET closes_at = opens_at + interval '1 d'"); err != nil {
+			t.Fatal(err)
+		}
+		refused("UPDATE " + table + " SET opens_at = closes_at")
 	}
 	again := "INSERT INTO %[1]s SELECT (jsonb_populate_record(r, '%[2]s')).* FROM %[1]s r"
 	refused(fmt.Sprintf(again, "ledger_sales", `{"sale_id": "another", "version": 0}`))

@@ -63,8 +63,8 @@ func TestRedisKilled(t *testing.T) {
 	verify(t, s, rush, total, perBuyer)
 }
 
-// PostgreSQL is down for seconds of a rush. Claims are taken all the same
-// and become orders when it is back.
+// PostgreSQL is down for three seconds of a rush. Claims are taken all the same and become
+// orders when it is back.
 func TestPostgresKilled(t *testing.T) {
 	t.Parallel()
 	postgres := servertest.StartPostgres(t)

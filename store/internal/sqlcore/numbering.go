@@ -196,7 +196,7 @@ type look struct {
 	upto  int64     // the last position of an order before
 	sales statement // selects the sales whose orders are looked at
 	args  []any
-	sure  bool // that there is something: the last order has no number
+	sure  bool // that there is something: a new order, unless another server has numbered it
 }
 
 // nextLook returns where anything may be without a number, nil if nothing is. It

@@ -3,20 +3,22 @@
 -- the other columns is looked at when those change.
 
 -- +goose Up
+LOCK TABLE sales, ledger_sales; -- in the order in which claims lock them
+ALTER TABLE sales DROP CONSTRAINT cap_covers_total, DROP CONSTRAINT sales_check, DROP CONSTRAINT sales_check1,
+    DROP CONSTRAINT sales_check2, DROP CONSTRAINT sales_check3, DROP CONSTRAINT sales_epoch_check,
+    DROP CONSTRAINT sales_id_check, DROP CONSTRAINT sales_list_price_amount_check,
+    DROP CONSTRAINT sales_max_live_per_address_check, DROP CONSTRAINT sales_max_orders_check,
+    DROP CONSTRAINT sales_max_per_buyer_check, DROP CONSTRAINT sales_max_unpaid_check,
+    DROP CONSTRAINT sales_payment_grace_ms_check, DROP CONSTRAINT sales_payment_window_ms_check,
+    DROP CONSTRAINT sales_price_amount_check, DROP CONSTRAINT sales_price_currency_check,
+    DROP CONSTRAINT sales_terms_version_check, DROP CONSTRAINT sales_total_check;
+ALTER TABLE ledger_sales DROP CONSTRAINT ledger_sales_check, DROP CONSTRAINT ledger_sales_epoch_check,
+    DROP CONSTRAINT ledger_sales_max_live_per_address_check, DROP CONSTRAINT ledger_sales_max_orders_check,
+    DROP CONSTRAINT ledger_sales_max_per_buyer_check, DROP CONSTRAINT ledger_sales_max_unpaid_check,
+    DROP CONSTRAINT ledger_sales_promised_check, DROP CONSTRAINT ledger_sales_total_check,
+    DROP CONSTRAINT ledger_sales_version_check;
 -- +goose StatementBegin
-DO $$
-DECLARE c record;
-BEGIN
-    FOR c IN SELECT t.relname, k.conname FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid
-        WHERE k.contype = 'c' AND t.relnamespace = current_schema()::regnamespace
-            AND (t.relname = 'sales' AND k.conname NOT IN ('sales_taken_check', 'no_oversell')
-                OR t.relname = 'ledger_sales' AND k.conname <> 'ledger_sales_seq_check')
-    LOOP
-        EXECUTE format('ALTER TABLE %I DROP CONSTRAINT %I', c.relname, c.conname);
-    END LOOP;
-END
-$$;
-CREATE FUNCTION sales_checked() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION sales_checked() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE wrong text := CASE
     WHEN NEW.id = '' THEN 'the id is empty'
     WHEN NEW.price_amount < 0 THEN 'price_amount < 0'
@@ -44,7 +46,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-CREATE FUNCTION ledger_sales_checked() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ledger_sales_checked() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE wrong text := CASE
     WHEN NEW.epoch < 1 THEN 'epoch < 1'
     WHEN NEW.version < 1 THEN 'version < 1'
