@@ -2,6 +2,7 @@ package settle
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type Memory struct {
 
 	mu    sync.Mutex
 	sales map[sluice.SaleID]*remembered
+	lines []byte // of a call: used again for the next
 }
 
 // remembered is what a server remembers of one sale, each order once: a buyer
@@ -28,21 +30,54 @@ type remembered struct {
 	orders  map[promise]struct{}
 }
 
-// memo is an entry that this server made of the claims it received as accepted.
+// memo is an entry that this server made of the claims it received as accepted. They are
+// packed: whatever collects garbage looks at a few of them, not at each of their texts.
 type memo struct {
-	sluice.Entry
-	since time.Time
+	sluice.Entry           // without its claims
+	lines        string    // these, as a journal has them
+	promises     []promise // one for each claim
+	since        time.Time
 }
 
-// promise is an order and the epoch it was accepted in: one that a rebuild has
-// claimed again is another promise.
-type promise struct {
-	order sluice.OrderID
-	epoch int64
+// lastSeq is that of the last claim.
+func (e *memo) lastSeq() int64 { return e.FirstSeq + int64(len(e.promises)) - 1 }
+
+// unpacked is the entry with its claims.
+func (e *memo) unpacked() sluice.Entry {
+	entry := e.Entry
+	if entry.Claims, entry.Damage = sluice.ParseClaims(e.lines); entry.Damage != nil {
+		entry.Raw = e.lines // no server accepts such a claim; what is damaged becomes a dead letter
+	}
+	return entry
+}
+
+// pack is the inverse of unpacked's lines.
+func pack(e *sluice.Entry) string {
+	if e.Damage != nil {
+		return e.Raw
+	}
+	var lines []byte
+	for i := range e.Claims {
+		lines = sluice.AppendClaim(lines, &e.Claims[i])
+	}
+	return string(lines)
+}
+
+// promise stands for an order and the epoch it was accepted in: one that a rebuild has
+// claimed again is another promise. No two promises share both of two hashes.
+type promise [2]uint64
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func promiseOf(order sluice.OrderID, epoch int64) (p promise) {
+	for i, seed := range seeds {
+		p[i] = maphash.String(seed, string(order)) ^ maphash.Comparable(seed, epoch)
+	}
+	return p
 }
 
 // DefaultMemory is how many claims a server remembers per sale, unless set
-// otherwise: about 60 MB when the store is down for long.
+// otherwise: about 40 MB when the store is down for long.
 const DefaultMemory = 200_000
 
 // NewMemory returns an empty memory for most claims per sale; the oldest are
@@ -62,7 +97,14 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.sales[sale]
-	var entry sluice.Entry
+	var next memo
+	add := func() {
+		if len(next.promises) > 0 {
+			next.lines = string(m.lines)
+			r.entries = append(r.entries, next)
+		}
+		next, m.lines = memo{}, m.lines[:0]
+	}
 	for i := range decisions {
 		d := &decisions[i]
 		if d.Code != sluice.Accepted { // a repeat may be of a call whose reply was lost
@@ -78,22 +120,20 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 			r = &remembered{orders: map[promise]struct{}{}}
 			m.sales[sale] = r
 		}
-		id := promise{d.Order, d.Epoch}
+		id := promiseOf(d.Order, d.Epoch)
 		if _, known := r.orders[id]; known {
 			continue
 		}
 		r.orders[id] = struct{}{}
-		if entry.Claims != nil && (d.Epoch != entry.Epoch || d.Seq != entry.FirstSeq+int64(len(entry.Claims))) {
-			r.entries = append(r.entries, memo{entry, now}) // a call that was split has gaps between its steps
-			entry.Claims = nil
+		if len(next.promises) == 0 || d.Epoch != next.Epoch || d.Seq != next.lastSeq()+1 {
+			add() // a call that was split has gaps between its steps
+			next.Entry = sluice.Entry{Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq}
+			next.since = now
 		}
-		if entry.Claims == nil {
-			entry = sluice.Entry{Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq}
-		}
-		entry.Claims = append(entry.Claims, claim)
+		next.promises = append(next.promises, id)
+		m.lines = sluice.AppendClaim(m.lines, &claim)
 	}
-	if entry.Claims != nil {
-		r.entries = append(r.entries, memo{entry, now})
+	if add(); r != nil {
 		r.bound(m.max)
 	}
 }
@@ -101,15 +141,15 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 // bound forgets the oldest entries, so that no more than max claims are left.
 func (r *remembered) bound(max int) {
 	for len(r.orders) > max && len(r.entries) > 1 {
-		r.forgotten(&r.entries[0].Entry)
+		r.forgotten(&r.entries[0])
 		r.entries[0] = memo{}
 		r.entries = r.entries[1:]
 	}
 }
 
-func (r *remembered) forgotten(e *sluice.Entry) {
-	for i := range e.Claims {
-		delete(r.orders, promise{e.Claims[i].Order, e.Epoch})
+func (r *remembered) forgotten(e *memo) {
+	for _, id := range e.promises {
+		delete(r.orders, id)
 	}
 }
 
@@ -122,7 +162,7 @@ func (m *Memory) drop(sale sluice.SaleID, gone func(e *memo) bool) {
 	kept := r.entries[:0]
 	for i := range r.entries {
 		if e := &r.entries[i]; gone(e) {
-			r.forgotten(&e.Entry)
+			r.forgotten(e)
 		} else {
 			kept = append(kept, *e)
 		}
@@ -145,7 +185,7 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drop(r.Sale, func(e *memo) bool {
-		return e.Epoch == r.Epoch && e.FirstSeq+int64(len(e.Claims))-1 <= r.Seq && e.since.Before(before)
+		return e.Epoch == r.Epoch && e.lastSeq() <= r.Seq && e.since.Before(before)
 	})
 }
 
@@ -157,7 +197,7 @@ func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
 	if r := m.sales[sale]; r != nil {
 		for i := range r.entries {
 			if r.entries[i].Epoch <= epoch {
-				entries = append(entries, r.entries[i].Entry)
+				entries = append(entries, r.entries[i].unpacked())
 			}
 		}
 	}
@@ -175,11 +215,15 @@ func (m *Memory) Before(sale sluice.SaleID, epoch int64) bool {
 // Forget drops entries that Until has returned, and no other: one that has been
 // remembered since is not saved yet.
 func (m *Memory) Forget(sale sluice.SaleID, saved []sluice.Entry) {
-	gone := make(map[*sluice.Claim]bool, len(saved)) // an entry is known by its claims, which are its own
+	type name struct { // an entry is known by its claims, each of which is remembered once
+		epoch int64
+		lines string
+	}
+	gone := make(map[name]bool, len(saved))
 	for i := range saved {
-		gone[&saved[i].Claims[0]] = true
+		gone[name{saved[i].Epoch, pack(&saved[i])}] = true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(sale, func(e *memo) bool { return gone[&e.Claims[0]] })
+	m.drop(sale, func(e *memo) bool { return gone[name{e.Epoch, e.lines}] })
 }

@@ -8,18 +8,28 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
+// claimed is the claim with that sequence number, with all that a claim can have.
+func claimed(seq int64) sluice.Claim {
+	return sluice.Claim{
+		Buyer: sluice.BuyerID(fmt.Sprint("buyer-", seq)), Key: "attempt-1", Quantity: seq,
+		Order: sluice.SaleID("sale").Order(fmt.Sprintf("%032x", seq)), Meta: `{"size":"M"}`, Address: "0123456789abcdef",
+	}
+}
+
 // decided is one ledger call: sequence numbers of the accepted claims, 0 for a
 // refused one, negative for a repeat.
 func decided(epoch int64, seqs ...int64) ([]sluice.Claim, []sluice.Decision) {
 	claims := make([]sluice.Claim, len(seqs))
 	decisions := make([]sluice.Decision, len(seqs))
 	for i, seq := range seqs {
-		claims[i] = sluice.Claim{Buyer: sluice.BuyerID(fmt.Sprint("buyer-", max(seq, -seq))), Key: "attempt-1", Quantity: 1}
+		claims[i] = claimed(max(seq, -seq))
+		order := claims[i].Order
+		claims[i].Order = "" // a repeat gets that of the first time
 		decisions[i] = sluice.Decision{Code: sluice.SoldOut}
 		if seq != 0 {
 			decisions[i] = sluice.Decision{
 				Code: sluice.Accepted, Seq: max(seq, -seq), Epoch: epoch, Terms: 1, At: time.Unix(0, 0), Replayed: seq < 0,
-				Order: sluice.SaleID("sale").Order(fmt.Sprintf("%032x", max(seq, -seq))),
+				Order: order,
 			}
 		}
 	}
@@ -32,8 +42,8 @@ func have(m *Memory, until int64) string {
 	for _, e := range m.Until("sale", until) {
 		text += fmt.Sprintf(" %d:%d+%d", e.Epoch, e.FirstSeq, len(e.Claims))
 		for i, c := range e.Claims {
-			if want := sluice.BuyerID(fmt.Sprint("buyer-", e.FirstSeq+int64(i))); c.Buyer != want {
-				text += fmt.Sprintf("(%s for %s)", c.Buyer, want)
+			if want := claimed(e.FirstSeq + int64(i)); c != want {
+				text += fmt.Sprintf("(%+v for %+v)", c, want)
 			}
 		}
 	}
