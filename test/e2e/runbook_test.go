@@ -169,9 +169,10 @@ trap stop EXIT
 	if orders := read(t, filepath.Join(dir, "lamp.csv")); !strings.Contains(orders, "customer-4711") {
 		t.Errorf("the imported orders are not in\n%s", orders)
 	}
-	for _, profile := range []string{"cpu.pb.gz", "heap.pb.gz", "trace.out"} {
-		if info, err := os.Stat(filepath.Join(dir, profile)); err != nil || info.Size() < 500 {
-			t.Errorf("%s: %v, %v", profile, info, err)
+	const gzip = "\x1f\x8b"
+	for profile, begins := range map[string]string{"cpu.pb.gz": gzip, "heap.pb.gz": gzip, "trace.out": "go 1."} {
+		if got := read(t, filepath.Join(dir, profile)); !strings.HasPrefix(got, begins) {
+			t.Errorf("%s begins %.100q", profile, got)
 		}
 	}
 	for _, want := range []string{"2 orders, 3 units", "Everything adds up.", "whsec_"} {
