@@ -119,9 +119,14 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 // migrationLock is the advisory lock that servers which start together queue
 // for. It is a number of our own, so that no other user of goose waits for us.
 // migrationWait is how long.
+//
+// A migration waits for tables for 200 ms only (lock_timeout in its file), since all other
+// servers wait behind it meanwhile, and sell nothing. If another session holds one for
+// longer, it is tried again after migrationPause, until migrationWait is over.
 const (
-	migrationLock = 0x736c75696365 // "sluice"
-	migrationWait = "5min"
+	migrationLock  = 0x736c75696365 // "sluice"
+	migrationWait  = 5 * time.Minute
+	migrationPause = time.Second
 )
 
 func (s *Store) migrate(ctx context.Context) error {
@@ -140,7 +145,8 @@ func (s *Store) migrate(ctx context.Context) error {
 	}
 	defer tx.Rollback()
 	for _, statement := range []string{
-		"SELECT set_config('lock_timeout', '" + migrationWait + "', true), set_config('statement_timeout', '0', true), " +
+		fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true), ", migrationWait.Milliseconds()) +
+			"set_config('statement_timeout', '0', true), " +
 			"set_config('" + idleSetting + "', '0', true)",
 		fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", migrationLock),
 	} {
@@ -148,5 +154,19 @@ func (s *Store) migrate(ctx context.Context) error {
 			return fmt.Errorf("wait for the migration of another server: %w", err)
 		}
 	}
-	return sqlcore.Migrate(ctx, goose.DialectPostgres, db, migrations)
+	for until := time.Now().Add(migrationWait); ; {
+		err := sqlcore.Migrate(ctx, goose.DialectPostgres, db, migrations)
+		if state := sqlState(err); state != lockNotAvailable && state != deadlockDetected {
+			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("for %v other sessions held a table that is to be changed (pg_stat_activity has those "+
+				"whose xact_start is that old); nothing has changed: %w", migrationWait, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(migrationPause):
+		}
+	}
 }

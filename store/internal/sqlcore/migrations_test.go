@@ -28,6 +28,10 @@ func TestMigrationsAreInstant(t *testing.T) {
 		for _, fault := range slow(string(text), strings.Contains(file, "mysqlstore")) {
 			t.Errorf("%s: %s", file, fault)
 		}
+		const briefly = "\n-- +goose Up\nSET LOCAL lock_timeout = '200ms';\n"
+		if strings.Contains(file, "pgstore") && !strings.Contains(string(text), briefly) {
+			t.Errorf("%s: others wait while it waits for a table", file)
+		}
 	}
 	for text, want := range map[string]int{
 		"ALTER TABLE orders ADD COLUMN x bigint;":                                0,

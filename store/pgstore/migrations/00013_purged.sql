@@ -4,6 +4,7 @@
 -- locked until the end, so the sales come last, and the feed first, as in numbering.
 
 -- +goose Up
+SET LOCAL lock_timeout = '200ms';
 ALTER TABLE event_feed ADD COLUMN first_event bigint NOT NULL DEFAULT 1 CHECK (first_event >= 1);
 CREATE INDEX order_events_of_sale ON order_events (sale_id, last_event);
 ALTER TABLE sales ADD COLUMN purged_at timestamptz(3), ADD COLUMN remains text;

@@ -3,6 +3,7 @@
 -- besides.
 
 -- +goose Up
+SET LOCAL lock_timeout = '200ms';
 
 -- One row for each sale that this ledger holds. The transaction that changes it
 -- holds the sale's row, but for one that lets a cooldown begin.

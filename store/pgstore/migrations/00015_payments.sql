@@ -4,6 +4,7 @@
 -- The rows that are there satisfy more than the new check: it need not read them.
 
 -- +goose Up
+SET LOCAL lock_timeout = '200ms';
 CREATE TABLE payments (
     payment_id text COLLATE "C" PRIMARY KEY,
     order_id   text COLLATE "C" NOT NULL UNIQUE

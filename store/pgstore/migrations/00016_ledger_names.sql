@@ -3,5 +3,6 @@
 -- writes no names.
 
 -- +goose Up
+SET LOCAL lock_timeout = '200ms';
 ALTER TABLE sales ADD COLUMN ledger text NOT NULL DEFAULT '';
 ALTER TABLE nodes ADD COLUMN ledger text NOT NULL DEFAULT '';

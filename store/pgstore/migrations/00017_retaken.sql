@@ -3,6 +3,7 @@
 -- The rows that are there satisfy more than the new checks: they need not be read.
 
 -- +goose Up
+SET LOCAL lock_timeout = '200ms';
 ALTER TABLE orders DROP CONSTRAINT orders_status_check;
 ALTER TABLE orders ADD CONSTRAINT orders_status_check CHECK (status IN
     ('pending', 'paid', 'rejected', 'cancelled', 'expired', 'refunded', 'refund_due', 'retaken')) NOT VALID;

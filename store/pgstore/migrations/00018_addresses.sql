@@ -2,6 +2,7 @@
 -- that was, as a keyed hash: only of sales that have the limit, until they are archived.
 
 -- +goose Up
+SET LOCAL lock_timeout = '200ms';
 ALTER TABLE sales ADD COLUMN max_live_per_address bigint CHECK (max_live_per_address >= 1);
 ALTER TABLE sale_terms ADD COLUMN max_live_per_address bigint CHECK (max_live_per_address >= 1);
 ALTER TABLE ledger_sales ADD COLUMN max_live_per_address bigint CHECK (max_live_per_address >= 1);

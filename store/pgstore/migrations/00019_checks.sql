@@ -3,7 +3,8 @@
 -- the other columns is looked at when those change.
 
 -- +goose Up
-LOCK TABLE sales, ledger_sales; -- in the order in which claims lock them
+SET LOCAL lock_timeout = '200ms';
+LOCK TABLE sales, ledger_sales;
 ALTER TABLE sales DROP CONSTRAINT cap_covers_total, DROP CONSTRAINT sales_check, DROP CONSTRAINT sales_check1,
     DROP CONSTRAINT sales_check2, DROP CONSTRAINT sales_check3, DROP CONSTRAINT sales_epoch_check,
     DROP CONSTRAINT sales_id_check, DROP CONSTRAINT sales_list_price_amount_check,
@@ -30,7 +31,7 @@ DECLARE wrong text := CASE
     WHEN NEW.payment_grace_ms < 0 THEN 'payment_grace_ms < 0'
     WHEN NEW.terms_version < 1 THEN 'terms_version < 1'
     WHEN NEW.total < 0 THEN 'total < 0'
-    WHEN (NEW.cap IS NULL) <> (NEW.total IS NULL) OR NEW.cap < NEW.total THEN 'cap < total'
+    WHEN (NEW.cap IS NULL) <> (NEW.total IS NULL) OR NEW.cap < NEW.total THEN 'cap does not cover total'
     WHEN NEW.max_per_buyer < 1 THEN 'max_per_buyer < 1'
     WHEN NEW.max_orders < 1 THEN 'max_orders < 1'
     WHEN NEW.max_unpaid < 1 THEN 'max_unpaid < 1'
@@ -74,3 +75,6 @@ CREATE TRIGGER sales_checked AFTER INSERT OR UPDATE OF id, price_amount, price_c
 CREATE TRIGGER ledger_sales_checked AFTER INSERT OR UPDATE OF epoch, version, total, max_per_buyer, max_orders,
     max_unpaid, max_live_per_address, opens_at, closes_at, promised
     ON ledger_sales FOR EACH ROW EXECUTE FUNCTION ledger_sales_checked();
+-- As checks are: also for what a subscription applies.
+ALTER TABLE sales ENABLE ALWAYS TRIGGER sales_checked;
+ALTER TABLE ledger_sales ENABLE ALWAYS TRIGGER ledger_sales_checked;
