@@ -25,11 +25,12 @@ const (
 )
 
 // Pace begins, for the rest of the process: call it when the process is ready, since a
-// start is no rush. At rest the next collection, two minutes later at most, undoes what a
-// rush has changed. Whoever sets GOGC decides instead.
+// start is no rush. A few seconds after a rush all is as before. Whoever sets GOGC decides
+// instead.
 func Pace() {
 	if os.Getenv("GOGC") == "" {
-		p := &pacer{percent: 100}
+		p := &pacer{percent: 100, over: time.AfterFunc(time.Hour, runtime.GC)}
+		p.over.Stop()
 		p.at, p.allocated, _ = now()
 		p.await()
 	}
@@ -40,6 +41,7 @@ type pacer struct {
 	at        time.Time // of the last collection
 	allocated uint64    // until then, in bytes
 	percent   int
+	over      *time.Timer // collects what a rush has left: Go itself would in two minutes
 }
 
 // await calls collected when the next collection has found that nobody has the mark.
@@ -53,6 +55,9 @@ func (p *pacer) collected() {
 	if want := percent(allocated-p.allocated, at.Sub(p.at), inUse); want != p.percent {
 		p.percent = want
 		debug.SetGCPercent(want)
+	}
+	if p.over.Stop(); p.percent > 100 {
+		p.over.Reset(2 * apart)
 	}
 	p.at, p.allocated = at, allocated
 	p.await()
