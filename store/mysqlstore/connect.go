@@ -127,8 +127,8 @@ var session = []string{
 	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 }
 
-// unlimited undoes the limits of session.
-const unlimited = `SET SESSION innodb_lock_wait_timeout = 300
+// unlimited undoes the limits of session, but for the wait for a table.
+const unlimited = `SET SESSION innodb_lock_wait_timeout = 300, lock_wait_timeout = 1
 	/*M!100600 , max_statement_time = 0, idle_write_transaction_timeout = 0, idle_transaction_timeout = 0 */
 	/*!80000 , max_execution_time = 0, wait_timeout = 28800 */`
 

@@ -32,3 +32,14 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 		},
 	}).Upgrade(t)
 }
+
+func TestAMigrationStandsInNobodysWay(t *testing.T) {
+	url := servertest.MySQL(t)
+	(&storetest.Older{
+		DB: OpenRaw(t, url), Dialect: goose.DialectMySQL, Migrations: migrations, VersionTable: sqlcore.VersionTable,
+		Open: func(t *testing.T) sluice.Store {
+			s, err := Open(t.Context(), url, Options{})
+			return storetest.Kept(t, s, err)
+		},
+	}).StandsAside(t, 16)
+}

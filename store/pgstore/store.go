@@ -13,6 +13,7 @@ import (
 	"embed"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -118,16 +119,8 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 
 // migrationLock is the advisory lock that servers which start together queue
 // for. It is a number of our own, so that no other user of goose waits for us.
-// migrationWait is how long.
-//
-// A migration waits for tables for 200 ms only (lock_timeout in its file), since all other
-// servers wait behind it meanwhile, and sell nothing. If another session holds one for
-// longer, it is tried again after migrationPause, until migrationWait is over.
-const (
-	migrationLock  = 0x736c75696365 // "sluice"
-	migrationWait  = 5 * time.Minute
-	migrationPause = time.Second
-)
+// For tables a migration waits as its file says (lock_timeout).
+const migrationLock = 0x736c75696365 // "sluice"
 
 func (s *Store) migrate(ctx context.Context) error {
 	// A migration may take long, so it has connections of its own, without limits.
@@ -145,7 +138,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	}
 	defer tx.Rollback()
 	for _, statement := range []string{
-		fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true), ", migrationWait.Milliseconds()) +
+		fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true), ", sqlcore.MigrationWait.Milliseconds()) +
 			"set_config('statement_timeout', '0', true), " +
 			"set_config('" + idleSetting + "', '0', true)",
 		fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", migrationLock),
@@ -154,19 +147,7 @@ func (s *Store) migrate(ctx context.Context) error {
 			return fmt.Errorf("wait for the migration of another server: %w", err)
 		}
 	}
-	for until := time.Now().Add(migrationWait); ; {
-		err := sqlcore.Migrate(ctx, goose.DialectPostgres, db, migrations)
-		if state := sqlState(err); state != lockNotAvailable && state != deadlockDetected {
-			return err
-		}
-		if time.Now().After(until) {
-			return fmt.Errorf("for %v other sessions held a table that is to be changed (pg_stat_activity has those "+
-				"whose xact_start is that old); nothing has changed: %w", migrationWait, err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(migrationPause):
-		}
-	}
+	return sqlcore.Migrate(ctx, goose.DialectPostgres, db, migrations, func(err error) bool {
+		return slices.Contains([]string{lockNotAvailable, deadlockDetected}, sqlState(err))
+	})
 }

@@ -87,7 +87,8 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, errors.Join(err, write.Close())
 	}
 	// The readers come after the migration: the file must be there, in WAL mode.
-	if err := sqlcore.Migrate(ctx, goose.DialectSQLite3, write, migrations); err != nil {
+	alone := func(error) bool { return false } // no other session holds a table
+	if err := sqlcore.Migrate(ctx, goose.DialectSQLite3, write, migrations, alone); err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
 	read, err := handle(path, readers, "_pragma=query_only(ON)")

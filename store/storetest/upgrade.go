@@ -1,10 +1,12 @@
 package storetest
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"io/fs"
 	"testing"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -90,18 +92,58 @@ func (old *Older) Upgrade(t *testing.T) {
 	}
 }
 
-const oldOrder sluice.OrderID = "phones.0123456789abcdef0123456789abcdef"
-
-func (old *Older) fill(t *testing.T) {
-	t.Helper()
-	provider, err := goose.NewProvider(old.Dialect, old.DB, old.Migrations, goose.WithTableName(old.VersionTable),
-		goose.WithDisableGlobalRegistry(true))
+// StandsAside: while a session holds a table that a migration after that version changes,
+// the servers that sell go on, and once the table is free the store opens.
+func (old *Older) StandsAside(t *testing.T, version int64) {
+	old.upTo(t, version)
+	holder, err := old.DB.BeginTx(t.Context(), nil)
+	if err == nil {
+		_, err = holder.ExecContext(t.Context(), "SELECT count(*) FROM sales")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := provider.UpTo(t.Context(), 2); err != nil {
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		old.Open(t)
+	}()
+	for begin := time.Now(); time.Since(begin) < 4*time.Second; time.Sleep(10 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		_, err := old.DB.ExecContext(ctx, "SELECT count(*) FROM sales")
+		if cancel(); err != nil {
+			t.Errorf("who sells: %v", err)
+			break
+		}
+	}
+	select {
+	case <-opened:
+		t.Error("opened while the table was held")
+	default:
+	}
+	if err := holder.Rollback(); err != nil {
 		t.Fatal(err)
 	}
+	<-opened
+}
+
+const oldOrder sluice.OrderID = "phones.0123456789abcdef0123456789abcdef"
+
+func (old *Older) upTo(t *testing.T, version int64) {
+	t.Helper()
+	provider, err := goose.NewProvider(old.Dialect, old.DB, old.Migrations, goose.WithTableName(old.VersionTable),
+		goose.WithDisableGlobalRegistry(true))
+	if err == nil {
+		_, err = provider.UpTo(t.Context(), version)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (old *Older) fill(t *testing.T) {
+	t.Helper()
+	old.upTo(t, 2)
 	at := func(second int64) string { return old.Time(second * 1000) }
 	sale := func(id, total string, taken int) string {
 		return fmt.Sprintf(
