@@ -44,7 +44,8 @@ type pacer struct {
 	over      *time.Timer // collects what a rush has left: Go itself would in two minutes
 }
 
-// await calls collected when the next collection has found that nobody has the mark.
+// await lets Go call collected after its next collection: nothing refers to the mark, so
+// that collection finds it.
 func (p *pacer) await() {
 	mark := new(pacer)
 	runtime.AddCleanup(mark, (*pacer).collected, p)
