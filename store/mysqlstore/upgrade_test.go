@@ -16,9 +16,11 @@ import (
 // checkOfMariaDB is the number of the error that a CHECK fails.
 const checkOfMariaDB = 4025
 
-func TestUpgradeKeepsWhatIsThere(t *testing.T) {
+// older is a new database that is to be migrated.
+func older(t *testing.T) *storetest.Older {
+	t.Helper()
 	url := servertest.MySQL(t)
-	(&storetest.Older{
+	return &storetest.Older{
 		DB: OpenRaw(t, url), Dialect: goose.DialectMySQL, Migrations: migrations, VersionTable: sqlcore.VersionTable,
 		Time:  func(ms int64) string { return fmt.Sprintf("FROM_UNIXTIME(%d / 1000.0)", ms) }, // sessions are in UTC
 		Bytes: "x'00'",
@@ -30,16 +32,9 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 		CheckFails: func(err error) bool {
 			return errorNumber(err) == checkOfMariaDB || errorNumber(err) == checkOfMySQL
 		},
-	}).Upgrade(t)
+	}
 }
 
-func TestAMigrationStandsInNobodysWay(t *testing.T) {
-	url := servertest.MySQL(t)
-	(&storetest.Older{
-		DB: OpenRaw(t, url), Dialect: goose.DialectMySQL, Migrations: migrations, VersionTable: sqlcore.VersionTable,
-		Open: func(t *testing.T) sluice.Store {
-			s, err := Open(t.Context(), url, Options{})
-			return storetest.Kept(t, s, err)
-		},
-	}).StandsAside(t, 16)
-}
+func TestUpgradeKeepsWhatIsThere(t *testing.T) { older(t).Upgrade(t) }
+
+func TestAMigrationStandsInNobodysWay(t *testing.T) { older(t).StandsAside(t, 16) }

@@ -13,11 +13,13 @@ import (
 	"github.com/sluicehq/sluice/store/storetest"
 )
 
-func TestUpgradeKeepsWhatIsThere(t *testing.T) {
+// older is a new database that is to be migrated.
+func older(t *testing.T) *storetest.Older {
+	t.Helper()
 	url := servertest.Postgres(t)
 	old, err := connect(url, Options{}, false)
 	old = storetest.Kept(t, old, err)
-	(&storetest.Older{
+	return &storetest.Older{
 		DB: old.db, Dialect: goose.DialectPostgres, Migrations: migrations, VersionTable: sqlcore.VersionTable,
 		Time:  func(ms int64) string { return fmt.Sprintf("to_timestamp(%d / 1000.0)", ms) },
 		Bytes: `'\x00'`,
@@ -30,18 +32,9 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 			return storetest.Kept(t, s, err).db
 		},
 		CheckFails: func(err error) bool { return sqlState(err) == "23514" },
-	}).Upgrade(t)
+	}
 }
 
-func TestAMigrationStandsInNobodysWay(t *testing.T) {
-	url := servertest.Postgres(t)
-	old, err := connect(url, Options{}, false)
-	old = storetest.Kept(t, old, err)
-	(&storetest.Older{
-		DB: old.db, Dialect: goose.DialectPostgres, Migrations: migrations, VersionTable: sqlcore.VersionTable,
-		Open: func(t *testing.T) sluice.Store {
-			s, err := Open(t.Context(), url, Options{})
-			return storetest.Kept(t, s, err)
-		},
-	}).StandsAside(t, 18)
-}
+func TestUpgradeKeepsWhatIsThere(t *testing.T) { older(t).Upgrade(t) }
+
+func TestAMigrationStandsInNobodysWay(t *testing.T) { older(t).StandsAside(t, 18) }
