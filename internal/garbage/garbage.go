@@ -67,7 +67,9 @@ func (p *pacer) collected() {
 // now reads what was ever allocated, and what Go takes the percentage of.
 func now() (at time.Time, allocated, inUse uint64) {
 	read := []metrics.Sample{
-		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/scan/stack:bytes"},
 		{Name: "/gc/scan/globals:bytes"},
 	}
 	metrics.Read(read)
