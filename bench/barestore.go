@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/redis/rueidis"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -59,7 +59,8 @@ func newBareStore(ctx context.Context, c *serveConfig, constant http.Handler) (_
 	case c.Ledger == alone.ledger:
 		b.keep, err = rows.inPostgres(ctx, c.Store)
 	default:
-		if b.keep, err = keepInRedis(c.Ledger); err == nil {
+		claims := bareRows{buyers: rows.buyers}
+		if b.keep, err = claims.keepInRedis(ctx, c.Ledger); err == nil {
 			b.store, err = rows.inPostgres(ctx, c.Store)
 		}
 	}
@@ -195,20 +196,20 @@ func keepInFile(path string) (func(context.Context, int) error, error) {
 	}, err
 }
 
-// keepInRedis appends what the journal's entries have, to one value.
-func keepInRedis(url string) (func(context.Context, int) error, error) {
-	options, err := rueidis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	client, err := rueidis.NewClient(options)
-	if err != nil {
-		return nil, err
-	}
-	line := strings.Repeat("x", 130)
+// keepInRedis writes what a ledger must remember of each request, and nothing more.
+func (b *bareRows) keepInRedis(ctx context.Context, url string) (func(context.Context, int) error, error) {
+	w, err := newWriter(ctx, url)
 	return func(ctx context.Context, n int) error {
-		return client.Do(ctx, client.B().Append().Key("log").Value(strings.Repeat(line, n)).Build()).Error()
-	}, nil
+		claims := make([]sluice.Claim, n)
+		for i := range claims {
+			order, buyer, key, _ := b.next()
+			claims[i] = sluice.Claim{
+				Order: sluice.OrderID(order), Buyer: sluice.BuyerID(buyer), Key: sluice.Key(key), Quantity: 1,
+			}
+		}
+		_, err := w.Claim(ctx, shopSale, claims)
+		return err
+	}, err
 }
 
 // bareRows makes rows of orders, each of another buyer.

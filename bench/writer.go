@@ -13,8 +13,9 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// writer is the floor of a ledger on Redis: it writes what redisledger writes of a batch,
-// a record for each buyer and an entry of the journal, by a script that decides nothing.
+// writer is the floor of a ledger on Redis: it looks for the record of each buyer, as every
+// ledger must that sells to nobody twice, and writes what redisledger writes of a batch, a
+// record for each and an entry of the journal, by a script that decides nothing.
 type writer struct {
 	client  rueidis.Client
 	sha     string
@@ -28,6 +29,11 @@ const (
 	writerPart = 250
 
 	writerScript = `
+local buyers = {unpack(ARGV, 2, (#ARGV + 1) / 2)} -- as long as it will be
+for i = 1, #buyers do
+  buyers[i] = ARGV[2 * i]
+end
+redis.call('HMGET', KEYS[1], unpack(buyers))
 redis.call('XADD', KEYS[2], '*', 'v', '1', 'e', '1', 'n', 'bench', 't', '1', 'at', '1', 's', '1', 'c', ARGV[1])
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))`
 )
@@ -39,30 +45,36 @@ func writerName(fsync string) string {
 func writerSide(fsync string) side {
 	return side{
 		name: writerName(fsync),
-		does: fmt.Sprintf("as redisledger behind the batcher, with the same %d callers and batches: records and journal are "+
-			"written, and every claim counts as accepted", callers),
+		does: fmt.Sprintf("as redisledger behind the batcher, with the same %d callers and batches: buyers' records are "+
+			"looked for, records and journal are written, and every claim counts as accepted", callers),
 		run: func(ctx context.Context, r *round) (f figure, err error) {
 			server, err := startRedis(r.dir, fsync)
 			if err != nil {
 				return figure{}, err
 			}
 			defer server.Close()
-			options, err := rueidis.ParseURL(server.URL())
+			w, err := newWriter(ctx, server.URL())
 			if err != nil {
 				return figure{}, err
 			}
-			w := &writer{}
-			if w.client, err = rueidis.NewClient(options); err != nil {
-				return figure{}, err
-			}
 			defer w.client.Close()
-			if w.sha, err = w.client.Do(ctx, w.client.B().ScriptLoad().Script(writerScript).Build()).ToString(); err != nil {
-				return figure{}, err
-			}
 			pids := map[string]int{"client": os.Getpid(), "redis": server.Pid()}
 			return r.decided(ctx, w, redisBatch, 0, pids, func(accepted int64) error { return w.check(ctx, accepted) })
 		},
 	}
+}
+
+func newWriter(ctx context.Context, url string) (*writer, error) {
+	options, err := rueidis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{}
+	if w.client, err = rueidis.NewClient(options); err != nil {
+		return nil, err
+	}
+	w.sha, err = w.client.Do(ctx, w.client.B().ScriptLoad().Script(writerScript).Build()).ToString()
+	return w, err
 }
 
 // Claim implements sluice.Decider.
