@@ -13,9 +13,9 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// writer is the floor of a ledger on Redis: it looks for the record of each buyer, as every
-// ledger must that sells to nobody twice, and writes what redisledger writes of a batch, a
-// record for each and an entry of the journal, by a script that decides nothing.
+// writer is the floor of a ledger on Redis. Its script looks for the record of each buyer,
+// since no ledger can keep a limit without that, and writes what redisledger writes of a
+// batch: a record for each and an entry of the journal. It decides nothing.
 type writer struct {
 	client  rueidis.Client
 	sha     string
@@ -73,8 +73,11 @@ func newWriter(ctx context.Context, url string) (*writer, error) {
 	if w.client, err = rueidis.NewClient(options); err != nil {
 		return nil, err
 	}
-	w.sha, err = w.client.Do(ctx, w.client.B().ScriptLoad().Script(writerScript).Build()).ToString()
-	return w, err
+	if w.sha, err = w.client.Do(ctx, w.client.B().ScriptLoad().Script(writerScript).Build()).ToString(); err != nil {
+		w.client.Close()
+		return nil, err
+	}
+	return w, nil
 }
 
 // Claim implements sluice.Decider.

@@ -64,7 +64,7 @@ func TestPace(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	t.Logf("%d collections", after.NumGC-before.NumGC)
-	// Go tells nobody what its percentage is: it must be asked.
+	// The runtime does not say when the percentage changes, so the test asks again and again.
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		now := debug.SetGCPercent(100)
 		if now == 100 {
