@@ -229,8 +229,10 @@ func testEventsInSmallSteps(t *testing.T, db Database) {
 	if want := 3*2 + 3*12 + 3*6*2; len(all) != want {
 		t.Errorf("%d events, want %d", len(all), want)
 	}
+	(&source{sale: "a", epoch: 2}).store(t, s, 1)
+	numberAll(t, s, 20)
 	for sale, n := range map[sluice.SaleID]int{"a": 30, "b": 1, "c": 1} {
-		(&source{sale: sale, epoch: 2}).store(t, s, n)
+		(&source{sale: sale, epoch: 3}).store(t, s, n)
 	}
 	for _, want := range []int{20, 12} { // a step is full while there is more, whichever sale has it
 		if n := must(s.NumberEvents(t.Context(), 20)); n != want {

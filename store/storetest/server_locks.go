@@ -60,6 +60,7 @@ func pendingOf(t *testing.T, s sluice.Store, id sluice.SaleID) (n int) {
 func (s *Server) Locks(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, *Server){
 		"ALockedRowStopsOneSale": testLockedRow, "ALockedFeedStopsNoLonger": testLockedFeed,
+		"AnOrderCommittedLateIsNumbered": testCommittedLate,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,6 +172,39 @@ func testLockedFeed(t *testing.T, server *Server) {
 	if err := s.Import(soon(t), imported); err != nil {
 		t.Error(err)
 	}
+}
+
+// Databases hand out positions before rows are committed: an order of a sale that sells
+// little appears when those of a rush after it have their numbers, and another of its sale
+// after that. It is numbered first, and at once.
+func testCommittedLate(t *testing.T, server *Server) {
+	url := server.Empty(t)
+	s := server.open(t, url)
+	slow, rush := selling(t, s, "slow", sluice.Unlimited), selling(t, s, "rush", sluice.Unlimited)
+	slow.store(t, s, 1)
+	rush.store(t, s, 1)
+	numberAll(t, s, 100)
+	tx, err := server.Raw(t, url).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	const same = `sale_id, buyer_id, quantity, meta, price_amount, currency, status, reason, epoch, terms, node, accepted_at,
+		stored_at, expires_at, keep_until, updated_at`
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO orders (order_id, claim_key, seq, "+same+`)
+		SELECT replace(order_id, 'slow.0', 'slow.f'), 'of-another', seq + 1000, `+same+" FROM orders WHERE sale_id = 'slow'"); err != nil {
+		t.Fatal(err)
+	}
+	rush.store(t, s, 3)
+	numberAll(t, s, 100)
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	slow.store(t, s, 1)
+	if n := must(s.NumberEvents(t.Context(), 100)); n != 2 {
+		t.Errorf("%d numbered, want the late one and the one after", n)
+	}
+	mustFollowHistory(t, s, feed(t, s, 100))
 }
 
 // childEnv marks a test binary as the child of testFrozenServer.

@@ -1,6 +1,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,22 +19,29 @@ var (
 	sqlSetFeed  = newStatement("Events.SetFeed", update("event_feed", "last_event")+` WHERE id = 1`)
 
 	// Unnumbered selects the last position of an order (0 if there is none), and
-	// whether a change of an order or an event of a sale has no number. ORDER BY
+	// whether a change of an order, and an event of a sale, has no number. ORDER BY
 	// makes the databases use the index.
-	sqlUnnumbered = newStatement("Events.Unnumbered", `SELECT coalesce((SELECT max(position) FROM orders), 0), coalesce(
-		(SELECT position FROM order_changes WHERE event IS NULL ORDER BY event, position LIMIT 1),
-		(SELECT position FROM sale_events WHERE event IS NULL ORDER BY event, position LIMIT 1)) IS NOT NULL`)
+	sqlUnnumbered = newStatement("Events.Unnumbered", `SELECT coalesce((SELECT max(position) FROM orders), 0),
+		(SELECT position FROM order_changes WHERE event IS NULL ORDER BY event, position LIMIT 1) IS NOT NULL,
+		(SELECT position FROM sale_events WHERE event IS NULL ORDER BY event, position LIMIT 1) IS NOT NULL`)
 	// SalesWithNewOrders selects the sales whose last order is beyond their mark,
 	// with the mark (0 if there is none), by id; LiveWithNewOrders those that are
-	// not archived; SalesOfNewest all that have one of the first orders after a position.
-	sqlSalesOfNewest = newStatement("Events.SalesOfNewest", `SELECT o.sale_id, coalesce(m.position, 0)
-		FROM (SELECT DISTINCT sale_id FROM (SELECT sale_id FROM orders FORCE INDEX (PRIMARY)
-			WHERE position > ? ORDER BY position LIMIT ?) newest) o
-		LEFT JOIN event_marks m ON m.sale_id = o.sale_id ORDER BY o.sale_id`)
+	// not archived.
 	sqlSalesWithNewOrders = newStatement("Events.SalesWithNewOrders", withNewOrders("true"))
 	sqlLiveWithNewOrders  = newStatement("Events.LiveWithNewOrders", withNewOrders("s.archived_at IS NULL"))
-	sqlNewOrders          = newStatement("Events.NewOrders", `SELECT position, stored_at FROM orders
-		FORCE INDEX (orders_of_sale) WHERE sale_id = ? AND position > ? ORDER BY position LIMIT ?`)
+	// NewOrders selects runs of a sale's first orders after a position and up to one: those
+	// stored at one moment. NewestOrders selects those of all sales, with each sale's mark.
+	sqlNewOrders = newStatement("Events.NewOrders", `SELECT stored_at, min(position), max(position), count(*)
+		FROM (SELECT position, stored_at FROM orders FORCE INDEX (orders_of_sale)
+			WHERE sale_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?) o
+		GROUP BY stored_at ORDER BY min(position)`)
+	sqlNewestOrders = newStatement("Events.NewestOrders",
+		`SELECT run.sale_id, coalesce(m.position, 0), stored_at, first_position, last_position, orders
+		FROM (SELECT sale_id, stored_at, min(position) AS first_position, max(position) AS last_position, count(*) AS orders
+			FROM (SELECT position, sale_id, stored_at FROM orders FORCE INDEX (PRIMARY)
+				WHERE position > ? AND position <= ?) o
+			GROUP BY sale_id, stored_at) run
+		LEFT JOIN event_marks m ON m.sale_id = run.sale_id ORDER BY first_position`)
 	sqlSetMark = newStatement("Events.SetMark", insertInto("event_marks", "sale_id, position")+`
 		ON CONFLICT (sale_id) DO UPDATE SET position = excluded.position`)
 	// NewChanges selects changes that have no number, with the sale and position of
@@ -98,7 +106,7 @@ func (s *Store) NumberEvents(ctx context.Context, limit int) (numbered int, err 
 			return 0, err
 		}
 	}
-	if l.sure || len(found.marks) > 0 || len(found.changes) > 0 || len(found.sales) > 0 {
+	if l.sure || len(found.orders) > 0 || len(found.changes) > 0 || len(found.sales) > 0 {
 		err = s.change(ctx, func(tx *conn) error {
 			found, numbered, err = tx.numberEvents(l, limit)
 			return err
@@ -118,11 +126,10 @@ func (q *conn) numberEvents(l *look, limit int) (found newRows, numbered int, er
 	if found, err = q.findNew(l, limit); err != nil {
 		return found, 0, err
 	}
-	items := found.inOrder()
-	if len(items) == 0 {
+	ranges, changes, sales, upto := number(found.inOrder(), last)
+	if upto == last {
 		return found, 0, nil
 	}
-	ranges, changes, sales := number(items, last)
 	q.addRanges(ranges)
 	for _, set := range []struct {
 		st    statement
@@ -132,35 +139,80 @@ func (q *conn) numberEvents(l *look, limit int) (found newRows, numbered int, er
 			q.exactly(len(set.pairs), q.s.sql[set.st], q.s.d.Pairs(set.pairs)...)
 		}
 	}
-	for _, m := range found.marks {
-		q.exec(sqlSetMark, m.sale, m.upto)
+	for _, o := range found.orders {
+		q.exec(sqlSetMark, o.sale, o.upto())
 	}
-	if !q.changed(sqlSetFeed, last+int64(len(items))) {
+	if !q.changed(sqlSetFeed, upto) {
 		err = errors.New("the feed has no row")
 	}
-	return found, len(items), err
+	return found, int(upto - last), err
 }
 
 // newRows is what has no number yet.
 type newRows struct {
-	marks          []newOrders // of sales that have new orders
+	orders         []newOrders // of each sale that has some
 	changes, sales []newRow
 	more           bool // of a sale there may be more orders
 }
 
+// newOrders are the first new ones of a sale, in runs.
 type newOrders struct {
-	sale   sluice.SaleID
-	mark   int64 // the position after which the orders are new
-	upto   int64 // the new mark
-	orders []newRow
+	sale sluice.SaleID
+	mark int64 // the position after which the orders are new
+	runs []run
 }
 
-// newRow is an order, a change of one, or an event of a sale.
+// run is orders that follow each other in their sale, and were stored at one moment.
+type run struct {
+	first, last int64 // positions
+	count       int64
+	at          time.Time // not before that of the run before
+}
+
+// add appends a run. Those that overlap, as a clock that was set back can make them, become
+// one: runs come by their first positions.
+func (o *newOrders) add(r run) {
+	if n := len(o.runs); n > 0 {
+		before := &o.runs[n-1]
+		r.at = later(r.at, before.at)
+		if r.first < before.last {
+			before.last, before.count, before.at = max(before.last, r.last), before.count+r.count, r.at
+			return
+		}
+	}
+	o.runs = append(o.runs, r)
+}
+
+func (o *newOrders) count() (n int64) {
+	for i := range o.runs {
+		n += o.runs[i].count
+	}
+	return n
+}
+
+// upto is the new mark.
+func (o *newOrders) upto() int64 {
+	if n := len(o.runs); n > 0 {
+		return o.runs[n-1].last
+	}
+	return o.mark
+}
+
+// at is when the order at a position was stored, zero if it is not one of them.
+func (o *newOrders) at(position int64) time.Time {
+	i, _ := slices.BinarySearchFunc(o.runs, position, func(r run, p int64) int { return cmp.Compare(r.last, p) })
+	if i < len(o.runs) && o.runs[i].first <= position {
+		return o.runs[i].at
+	}
+	return time.Time{}
+}
+
+// newRow is a change of an order, or an event of a sale.
 type newRow struct {
 	position int64
 	at       time.Time
-	sale     sluice.SaleID // not of an order: there it is of the newOrders
-	order    int64         // of a change: the order's position
+	sale     sluice.SaleID
+	order    int64 // of a change: the order's position
 }
 
 // lookout is what a store knows of orders that may have no number.
@@ -181,30 +233,32 @@ const (
 	// That happens every lateEvery: it asks of each sale, however few of them sell.
 	lastCommit = 2 * changeTimeout
 	lateEvery  = 2 * time.Second
-	// newestOrders is up to how many positions are looked through for the sales
-	// that sell now: several turns of a rush. If there are more, all live sales are.
-	newestOrders = 5000
+	// maxNewest is up to how many positions are looked through for new orders, of whichever
+	// sale: several turns of a rush. If there are more, all live sales are asked.
+	maxNewest = 5000
 	// numberAllEvery is how often archived sales are looked through for orders
 	// without a number: one can have some only if it was archived before they were
 	// numbered. That leaves an event of the sale, and is looked for at once.
 	numberAllEvery = time.Minute
 )
 
-// look is a search for what has no number.
+// look is a search for what has no number: of orders, those after seen and up to a position,
+// and those that were committed late.
 type look struct {
-	at    time.Time
-	upto  int64     // the last position of an order before
-	sales statement // selects the sales whose orders are looked at
-	args  []any
-	sure  bool // that there is something: a new order, unless another server has numbered it
+	at      time.Time
+	upto    int64     // the last position of an order
+	seen    int64     // lookout.seen
+	orders  statement // NewestOrders, or one that selects the sales that are asked for theirs
+	changes bool      // there are some
+	sure    bool      // that there is something: a new order, unless another server has numbered it
 }
 
 // nextLook returns where anything may be without a number, nil if nothing is. It
 // asks one question, however many sales there are.
 func (s *Store) nextLook(ctx context.Context) (*look, error) {
 	next := &look{at: time.Now()}
-	var waiting bool
-	if err := s.reads(ctx).row(sqlUnnumbered).Scan(&next.upto, &waiting); err != nil {
+	var sales bool
+	if err := s.reads(ctx).row(sqlUnnumbered).Scan(&next.upto, &next.changes, &sales); err != nil {
 		return nil, err
 	}
 	l := &s.lookout
@@ -214,13 +268,14 @@ func (s *Store) nextLook(ctx context.Context) (*look, error) {
 		l.newest, l.since, l.clean = next.upto, next.at, false
 	}
 	behind := next.upto - l.seen
+	next.seen, next.sure = l.seen, behind > 0
 	switch {
 	case l.leave || next.at.Sub(l.all) > numberAllEvery:
-		next.sales = sqlSalesWithNewOrders
-	case behind < 0 || behind > newestOrders || !l.clean && next.at.Sub(l.live) > lateEvery:
-		next.sales = sqlLiveWithNewOrders
-	case behind > 0 || waiting:
-		next.sales, next.args, next.sure = sqlSalesOfNewest, []any{l.seen, newestOrders}, behind > 0
+		next.orders = sqlSalesWithNewOrders
+	case behind < 0 || behind > maxNewest || !l.clean && next.at.Sub(l.live) > lateEvery:
+		next.orders = sqlLiveWithNewOrders
+	case behind > 0 || next.changes || sales:
+		next.orders = sqlNewestOrders
 	default:
 		return nil, nil
 	}
@@ -235,14 +290,14 @@ func (l *lookout) looked(at *look, found *newRows) {
 	if !found.more {
 		l.seen = at.upto
 	}
-	if at.sales == sqlSalesOfNewest {
+	if at.orders == sqlNewestOrders {
 		return
 	}
 	l.live = at.at
-	if at.sales == sqlSalesWithNewOrders {
+	if at.orders == sqlSalesWithNewOrders {
 		l.all = at.at
 	}
-	if len(found.marks) > 0 {
+	if len(found.orders) > 0 {
 		l.since, l.clean = at.at, false
 	} else if at.at.Sub(l.since) > lastCommit {
 		l.clean = true
@@ -252,25 +307,31 @@ func (l *lookout) looked(at *look, found *newRows) {
 // findNew reads what has no number: orders first, and the sales' own events
 // last, so that a sale which is new is not seen after its orders.
 func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
-	found.marks, _ = all(q, l.sales, func(r row) (m newOrders, err error) {
-		err = r.Scan(&m.sale, &m.mark)
-		return m, err
-	}, l.args...)
-	found.more = q.readOrders(found.marks, limit)
-	marks := map[sluice.SaleID]int64{}
-	for i := range found.marks {
-		marks[found.marks[i].sale] = found.marks[i].upto
+	if l.orders == sqlNewestOrders {
+		found.orders, found.more = q.newestOrders(l, limit)
+	} else {
+		found.orders, _ = all(q, l.orders, func(r row) (o newOrders, err error) {
+			err = r.Scan(&o.sale, &o.mark)
+			return o, err
+		})
+		found.more = q.readOrders(pointers(found.orders), l.upto, limit)
 	}
-	found.marks = slices.DeleteFunc(found.marks, func(m newOrders) bool { return len(m.orders) == 0 })
-	q.each(sqlNewChanges, []any{limit}, func(r row) error {
-		var c newRow
-		var mark int64
-		err := r.Scan(&c.position, new(string), moment{&c.at}, &c.sale, &c.order, &mark)
-		if c.order <= max(mark, marks[c.sale]) {
-			found.changes = append(found.changes, c)
+	found.orders = slices.DeleteFunc(found.orders, func(o newOrders) bool { return len(o.runs) == 0 })
+	if l.changes {
+		marks := map[sluice.SaleID]int64{}
+		for i := range found.orders {
+			marks[found.orders[i].sale] = found.orders[i].upto()
 		}
-		return err
-	})
+		q.each(sqlNewChanges, []any{limit}, func(r row) error {
+			var c newRow
+			var mark int64
+			err := r.Scan(&c.position, new(string), moment{&c.at}, &c.sale, &c.order, &mark)
+			if c.order <= max(mark, marks[c.sale]) {
+				found.changes = append(found.changes, c)
+			}
+			return err
+		})
+	}
 	found.sales, err = all(q, sqlNewSaleEvents, func(r row) (e newRow, err error) {
 		err = r.Scan(&e.position, &e.sale, moment{&e.at})
 		return e, err
@@ -278,29 +339,54 @@ func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
 	return found, err
 }
 
-// readOrders reads the sales' new orders, about limit in all: a share of each sale first, so
-// that none delays the others, then what those that have more can have of the rest. It
-// reports whether there may be more.
-func (q *conn) readOrders(sales []newOrders, limit int) bool {
-	var pending []*newOrders // that may have more
+// newestOrders reads the orders of a look, of whichever sale, about limit of them, and reports
+// whether there may be more. If one sale sells, one statement has them. A sale whose mark is
+// before the look's first may have others, which were committed late; and where the mark is
+// beyond it, some of those read have their numbers. Such sales are asked.
+func (q *conn) newestOrders(l *look, limit int) (sales []newOrders, more bool) {
+	at, count := map[sluice.SaleID]int{}, int64(0)
+	q.each(sqlNewestOrders, []any{l.seen, l.upto}, func(r row) error {
+		var o newOrders
+		var run run
+		err := r.Scan(&o.sale, &o.mark, moment{&run.at}, &run.first, &run.last, &run.count)
+		i, known := at[o.sale]
+		if !known {
+			i, sales = len(sales), append(sales, o)
+			at[o.sale] = i
+		}
+		sales[i].add(run)
+		count += run.count
+		return err
+	})
+	left := int64(limit) - count
+	var ask []*newOrders
 	for i := range sales {
-		m := &sales[i]
-		m.upto, pending = m.mark, append(pending, m)
+		if o := &sales[i]; count > int64(limit) || o.mark < l.seen || o.runs[0].first <= o.mark {
+			left += o.count()
+			o.runs, ask = nil, append(ask, o)
+		}
 	}
+	return sales, q.readOrders(ask, l.upto, int(left))
+}
+
+// readOrders reads the sales' new orders up to a position, about limit in all: a share of each
+// sale first, so that none delays the others, then what those that have more can have of the
+// rest. It reports whether there may be more.
+func (q *conn) readOrders(pending []*newOrders, upto int64, limit int) bool {
 	for left := limit; len(pending) > 0 && left > 0; {
 		share := max(1, left/len(pending))
-		pending = slices.DeleteFunc(pending, func(m *newOrders) bool {
-			had := len(m.orders)
-			if had > 0 && left <= 0 {
+		pending = slices.DeleteFunc(pending, func(o *newOrders) bool {
+			if len(o.runs) > 0 && left <= 0 {
 				return false
 			}
-			q.each(sqlNewOrders, []any{m.sale, m.upto, share}, func(r row) error {
-				var o newRow
-				err := r.Scan(&o.position, moment{&o.at})
-				m.orders, m.upto = append(m.orders, o), o.position
+			had := o.count()
+			q.each(sqlNewOrders, []any{o.sale, o.upto(), upto, share}, func(r row) error {
+				var run run
+				err := r.Scan(moment{&run.at}, &run.first, &run.last, &run.count)
+				o.add(run)
 				return err
 			})
-			got := len(m.orders) - had
+			got := int(o.count() - had)
 			left -= got
 			return got < share
 		})
@@ -308,23 +394,32 @@ func (q *conn) readOrders(sales []newOrders, limit int) bool {
 	return len(pending) > 0
 }
 
-// item is a row that is about to get a number.
+func pointers[T any](all []T) []*T {
+	to := make([]*T, len(all))
+	for i := range all {
+		to[i] = &all[i]
+	}
+	return to
+}
+
+// item is what is about to get numbers: a row, or a run of orders.
 type item struct {
 	kind     int
-	position int64
-	at       time.Time // never before that of the row's forerunners
+	position int64 // of a run: its last
+	count    int64
+	at       time.Time // never before that of the item's forerunners
 	sale     sluice.SaleID
-	after    int64 // of an order: the position before, or the mark
+	after    int64 // of a run: the position before, or the mark
 }
 
 const (
 	aSaleEvent = iota
-	anOrder
+	aRun
 	aChange
 )
 
-// inOrder returns all rows in the order of their times, as far as that leaves
-// the rows of one sale and of one order in their own order: a clock may be set
+// inOrder returns all items in the order of their times, as far as that leaves
+// those of one sale and of one order in their own order: a clock may be set
 // back.
 func (f *newRows) inOrder() []item {
 	var items []item
@@ -332,23 +427,26 @@ func (f *newRows) inOrder() []item {
 	for _, e := range f.sales {
 		at := later(e.at, latest[e.sale])
 		latest[e.sale] = at
-		items = append(items, item{kind: aSaleEvent, position: e.position, at: at, sale: e.sale})
+		items = append(items, item{kind: aSaleEvent, position: e.position, count: 1, at: at, sale: e.sale})
 	}
-	stored := map[int64]time.Time{} // by the order's position
-	for i := range f.marks {
-		m := &f.marks[i]
-		after, at := m.mark, time.Time{}
-		for _, o := range m.orders {
-			at = later(o.at, at)
-			stored[o.position] = at
-			items = append(items, item{kind: anOrder, position: o.position, at: at, sale: m.sale, after: after})
-			after = o.position
+	of := map[sluice.SaleID]*newOrders{}
+	for i := range f.orders {
+		o := &f.orders[i]
+		of[o.sale] = o
+		after := o.mark
+		for _, r := range o.runs {
+			items = append(items, item{aRun, r.last, r.count, r.at, o.sale, after})
+			after = r.last
 		}
 	}
+	changed := map[int64]time.Time{} // by the order's position
 	for _, c := range f.changes {
-		at := later(c.at, stored[c.order])
-		stored[c.order] = at
-		items = append(items, item{kind: aChange, position: c.position, at: at})
+		at := later(c.at, changed[c.order])
+		if o := of[c.sale]; o != nil {
+			at = later(at, o.at(c.order))
+		}
+		changed[c.order] = at
+		items = append(items, item{kind: aChange, position: c.position, count: 1, at: at})
 	}
 	slices.SortStableFunc(items, func(a, b item) int { return a.at.Compare(b.at) })
 	return items
@@ -369,10 +467,11 @@ type orderRange struct {
 	after, upto int64 // positions
 }
 
-// number gives the items the numbers after last.
-func number(items []item, last int64) (ranges []orderRange, changes, sales []Pair) {
+// number gives the items the numbers after last, and returns the last it gave.
+func number(items []item, last int64) (ranges []orderRange, changes, sales []Pair, upto int64) {
 	for _, it := range items {
-		last++
+		first := last + 1
+		last += it.count
 		switch it.kind {
 		case aSaleEvent:
 			sales = append(sales, Pair{it.position, last})
@@ -380,15 +479,15 @@ func number(items []item, last int64) (ranges []orderRange, changes, sales []Pai
 			changes = append(changes, Pair{it.position, last})
 		default:
 			if n := len(ranges); n > 0 {
-				if r := &ranges[n-1]; r.last == last-1 && r.sale == it.sale && r.upto == it.after {
+				if r := &ranges[n-1]; r.last == first-1 && r.sale == it.sale && r.upto == it.after {
 					r.last, r.upto = last, it.position
 					continue
 				}
 			}
-			ranges = append(ranges, orderRange{last, last, it.sale, it.after, it.position})
+			ranges = append(ranges, orderRange{first, last, it.sale, it.after, it.position})
 		}
 	}
-	return ranges, changes, sales
+	return ranges, changes, sales, last
 }
 
 // addRanges inserts rows of order_events, many in one statement.
