@@ -35,11 +35,9 @@ type Options struct {
 	// the journal, of which a transaction may take several; default 500.
 	MaxClaims  int
 	MaxEntries int
-	// Linger is how long a worker lets entries gather after a transaction that
-	// was far from full: a few bigger transactions cost much less than many
-	// small ones. After one of at least an eighth of MaxClaims it is four times
-	// as long. The first entry after a pause is stored at once. Default 20 ms;
-	// negative: none.
+	// Linger is how long a worker lets entries gather after a transaction that was far
+	// from full: in a rush sixteen times as long. The first entry after a pause is stored at
+	// once. Default 5 ms; negative: none.
 	Linger time.Duration
 	// Attempts is how often an entry that fails alone is tried before it is set
 	// aside; default 5. What the store takes of it is stored at the first. An attempt
@@ -73,7 +71,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxClaims, 2000)
 	setDefault(&o.MaxEntries, 500)
 	setDefault(&o.Attempts, 5)
-	o.Linger = cmp.Or(o.Linger, 20*time.Millisecond)
+	o.Linger = cmp.Or(o.Linger, 5*time.Millisecond)
 	setDefault(&o.Patience, 10*time.Minute)
 	setDefault(&o.Backoff, 50*time.Millisecond)
 	setDefault(&o.BackoffMax, 2*time.Second)

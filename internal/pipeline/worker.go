@@ -32,6 +32,10 @@ type worker struct {
 	most     int      // claims of one transaction; fewer while the store is slow
 	unacked  []string // stored entries that are acknowledged with the next reading
 	ahead    *ahead   // nil when nothing is read ahead
+
+	counted int       // claims of the transactions since the window began
+	since   time.Time // when it did
+	inRush  bool      // it was, in the window before
 }
 
 // run reads, stores and acknowledges until nothing is left.
@@ -72,20 +76,33 @@ func (w *worker) run() {
 	}
 }
 
-// linger lets entries gather after a transaction of n claims that was far from full.
-// In a rush it lets more gather: a database writes a page of a random key once per
-// transaction, so the larger it is, the fewer pages an order costs.
+// linger lets entries gather after a transaction of n claims that was far from full. The
+// more gather, the less an order costs: a database writes a page of a random key once per
+// transaction. But the slowest claims are those that wait for a processor beside one, so
+// transactions are small, and many gather in a rush only, when claims wait anyway.
 func (w *worker) linger(n int) {
-	switch most := w.p.opts.MaxClaims; {
-	case n < most/8:
+	w.counted += n
+	if over := time.Since(w.since); over >= window {
+		w.inRush = float64(w.counted) >= rush*over.Seconds()
+		w.counted, w.since = 0, time.Now()
+	}
+	switch {
+	case n >= w.p.opts.MaxClaims/2:
+	case w.inRush:
+		w.sleep(rushLingers * w.p.opts.Linger)
+	default:
 		w.sleep(w.p.opts.Linger)
-	case n < most/2:
-		w.sleep(inRush * w.p.opts.Linger)
 	}
 }
 
-// inRush is how many times as long entries gather then.
-const inRush = 4
+const (
+	// rush is the claims of a sale in a second, counted for a window, from which on many
+	// gather.
+	rush   = 10_000
+	window = 100 * time.Millisecond
+	// rushLingers is how many times as long they gather then.
+	rushLingers = 16
+)
 
 func claims(entries []sluice.Entry) (n int) {
 	for i := range entries {
