@@ -249,7 +249,8 @@ type look struct {
 	upto    int64     // the last position of an order
 	seen    int64     // lookout.seen
 	orders  statement // NewestOrders, or one that selects the sales that are asked for theirs
-	changes bool      // there are some
+	changes bool      // there are some, of orders
+	sales   bool      // and events of sales
 	sure    bool      // that there is something: a new order, unless another server has numbered it
 }
 
@@ -257,8 +258,7 @@ type look struct {
 // asks one question, however many sales there are.
 func (s *Store) nextLook(ctx context.Context) (*look, error) {
 	next := &look{at: time.Now()}
-	var sales bool
-	if err := s.reads(ctx).row(sqlUnnumbered).Scan(&next.upto, &next.changes, &sales); err != nil {
+	if err := s.reads(ctx).row(sqlUnnumbered).Scan(&next.upto, &next.changes, &next.sales); err != nil {
 		return nil, err
 	}
 	l := &s.lookout
@@ -274,7 +274,7 @@ func (s *Store) nextLook(ctx context.Context) (*look, error) {
 		next.orders = sqlSalesWithNewOrders
 	case behind < 0 || behind > maxNewest || !l.clean && next.at.Sub(l.live) > lateEvery:
 		next.orders = sqlLiveWithNewOrders
-	case behind > 0 || next.changes || sales:
+	case behind > 0 || next.changes || next.sales:
 		next.orders = sqlNewestOrders
 	default:
 		return nil, nil
@@ -305,7 +305,8 @@ func (l *lookout) looked(at *look, found *newRows) {
 }
 
 // findNew reads what has no number: orders first, and the sales' own events
-// last, so that a sale which is new is not seen after its orders.
+// last, so that a sale which is new is not seen after its orders. If the look saw no event
+// of a sale, none of these orders is of a sale that is newer than it.
 func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
 	if l.orders == sqlNewestOrders {
 		found.orders, found.more = q.newestOrders(l, limit)
@@ -332,11 +333,13 @@ func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
 			return err
 		})
 	}
-	found.sales, err = all(q, sqlNewSaleEvents, func(r row) (e newRow, err error) {
-		err = r.Scan(&e.position, &e.sale, moment{&e.at})
-		return e, err
-	}, limit)
-	return found, err
+	if l.sales {
+		found.sales, _ = all(q, sqlNewSaleEvents, func(r row) (e newRow, err error) {
+			err = r.Scan(&e.position, &e.sale, moment{&e.at})
+			return e, err
+		}, limit)
+	}
+	return found, q.err
 }
 
 // newestOrders reads the orders of a look, of whichever sale, about limit of them, and reports
