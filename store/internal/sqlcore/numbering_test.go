@@ -14,14 +14,17 @@ func TestNumbersWhileAClockIsSetBack(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	phones, tablets := newOrders{sale: "phones", mark: 10}, newOrders{sale: "tablets", mark: 3}
 	for _, r := range []run{
-		{first: 11, last: 12, count: 2, at: at(5)}, {first: 21, last: 45, count: 12, at: at(7)},
-		{first: 31, last: 40, count: 8, at: at(9)}, {first: 51, last: 52, count: 2, at: at(6)},
+		{first: 11, last: 12, count: 2, at: at(5)},
+		{first: 21, last: 45, count: 12, at: at(7)},
+		{first: 31, last: 40, count: 8, at: at(9)},
+		{first: 51, last: 52, count: 2, at: at(6)},
 	} {
 		phones.add(r)
 	}
 	tablets.add(run{first: 13, last: 20, count: 4, at: at(8)})
 	found := newRows{orders: []newOrders{phones, tablets}, changes: []newRow{
-		{position: 1, at: at(6), sale: "phones", order: 31}, {position: 2, at: at(4), sale: "phones", order: 31},
+		{position: 1, at: at(6), sale: "phones", order: 31},
+		{position: 2, at: at(4), sale: "phones", order: 31},
 		{position: 3, at: at(7), sale: "phones", order: 9},
 	}, sales: []newRow{{position: 7, at: at(1), sale: "phones"}}}
 	ranges, changes, sales, upto := number(found.inOrder(), 100)
