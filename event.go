@@ -163,8 +163,8 @@ func ParseEventID(id string) (seq int64, ok bool) {
 // nothing is skipped, and nothing is numbered twice.
 type EventStore interface {
 	// NumberEvents gives the next numbers to what was committed and has none,
-	// about limit of each kind, and returns how many: fewer than limit only if it
-	// found no more, or changes whose orders have no number yet. Several servers may
+	// about limit of each kind, and returns how many: fewer than limit only if no
+	// more was there when it began, or changes whose orders have no number yet. Several servers may
 	// call it at the same time: they follow each other.
 	NumberEvents(ctx context.Context, limit int) (int, error)
 

@@ -93,7 +93,8 @@ var arguments = map[string]string{
 
 	"Events.LockFeed": "", "Events.SetFeed": "max", "Events.LastEvent": "", "Events.Unnumbered": "",
 	"Events.SalesWithNewOrders": "", "Events.LiveWithNewOrders": "",
-	"Events.NewestOrders": "zero page", "Events.NewOrders": "sale zero max page", "Events.NewChanges": "page",
+	"Events.NewestOrders": "zero zero zero page", "Events.NewOrders": "sale zero max page",
+	"Events.NewChanges":    "page",
 	"Events.NewSaleEvents": "page",
 	"Events.NumberChanges": "pairs", "Events.NumberSaleEvents": "pairs", "Events.OrderEvents": "after upto page",
 	"Events.ChangeEvents": "after upto", "Events.SaleEvents": "after upto", "Events.FirstStatus": "order",

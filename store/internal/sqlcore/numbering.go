@@ -29,14 +29,19 @@ var (
 	// not archived.
 	sqlSalesWithNewOrders = newStatement("Events.SalesWithNewOrders", withNewOrders("true"))
 	sqlLiveWithNewOrders  = newStatement("Events.LiveWithNewOrders", withNewOrders("s.archived_at IS NULL"))
-	// NewOrders selects runs of a sale's first orders after a position and up to one: those
-	// stored at one moment. NewestOrders selects those of all sales, with each sale's mark.
+	// NewOrders selects a sale's first orders between two positions, in runs that were stored
+	// at one moment.
 	sqlNewOrders = newStatement("Events.NewOrders", `SELECT stored_at, min(position), max(position), count(*)
 		FROM (SELECT position, stored_at FROM orders FORCE INDEX (orders_of_sale)
 			WHERE sale_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?) o
 		GROUP BY stored_at ORDER BY min(position)`)
-	sqlNewestOrders = newStatement("Events.NewestOrders",
-		`SELECT run.sale_id, coalesce(m.position, 0), stored_at, first_position, last_position, orders
+	// NewestOrders selects the runs of all sales between two positions, each with its sale's
+	// mark, and with the sale's last order up to the first of them unless that is beyond the
+	// mark. Its arguments are the first position, three times, and the other.
+	sqlNewestOrders = newStatement("Events.NewestOrders", `SELECT run.sale_id, coalesce(m.position, 0),
+			CASE WHEN m.position >= ? THEN 0 ELSE coalesce((SELECT o.position FROM orders o FORCE INDEX (orders_of_sale)
+				WHERE o.sale_id = run.sale_id AND o.position <= ? ORDER BY o.position DESC LIMIT 1), 0) END,
+			stored_at, first_position, last_position, orders
 		FROM (SELECT sale_id, stored_at, min(position) AS first_position, max(position) AS last_position, count(*) AS orders
 			FROM (SELECT position, sale_id, stored_at FROM orders FORCE INDEX (PRIMARY)
 				WHERE position > ? AND position <= ?) o
@@ -102,7 +107,7 @@ func (s *Store) NumberEvents(ctx context.Context, limit int) (numbered int, err 
 	}
 	var found newRows
 	if !l.sure {
-		if found, err = s.reads(ctx).findNew(l, 1); err != nil {
+		if found, err = s.reads(ctx).findNew(l, limit); err != nil {
 			return 0, err
 		}
 	}
@@ -150,20 +155,20 @@ func (q *conn) numberEvents(l *look, limit int) (found newRows, numbered int, er
 
 // newRows is what has no number yet.
 type newRows struct {
-	orders         []newOrders // of each sale that has some
+	orders         []*newOrders // of each sale that has some
 	changes, sales []newRow
-	more           bool // of a sale there may be more orders
+	upto           int64 // orders up to this position are among them, but for those committed late
 }
 
 // newOrders are the first new ones of a sale, in runs.
 type newOrders struct {
 	sale sluice.SaleID
 	mark int64 // the position after which the orders are new
-	runs []run
+	runs []orderRun
 }
 
-// run is orders that follow each other in their sale, and were stored at one moment.
-type run struct {
+// orderRun is orders that follow each other in their sale, and were stored at one moment.
+type orderRun struct {
 	first, last int64 // positions
 	count       int64
 	at          time.Time // not before that of the run before
@@ -171,7 +176,7 @@ type run struct {
 
 // add appends a run. Those that overlap, as a clock that was set back can make them, become
 // one: runs come by their first positions.
-func (o *newOrders) add(r run) {
+func (o *newOrders) add(r orderRun) {
 	if n := len(o.runs); n > 0 {
 		before := &o.runs[n-1]
 		r.at = later(r.at, before.at)
@@ -200,7 +205,7 @@ func (o *newOrders) upto() int64 {
 
 // at is when the order at a position was stored, zero if it is not one of them.
 func (o *newOrders) at(position int64) time.Time {
-	i, _ := slices.BinarySearchFunc(o.runs, position, func(r run, p int64) int { return cmp.Compare(r.last, p) })
+	i, _ := slices.BinarySearchFunc(o.runs, position, func(r orderRun, p int64) int { return cmp.Compare(r.last, p) })
 	if i < len(o.runs) && o.runs[i].first <= position {
 		return o.runs[i].at
 	}
@@ -251,7 +256,7 @@ type look struct {
 	orders  statement // NewestOrders, or one that selects the sales that are asked for theirs
 	changes bool      // there are some, of orders
 	sales   bool      // and events of sales
-	sure    bool      // that there is something: a new order, unless another server has numbered it
+	sure    bool      // that there is something, without a look at each sale
 }
 
 // nextLook returns where anything may be without a number, nil if nothing is. It
@@ -271,7 +276,7 @@ func (s *Store) nextLook(ctx context.Context) (*look, error) {
 	next.seen, next.sure = l.seen, behind > 0
 	switch {
 	case l.leave || next.at.Sub(l.all) > numberAllEvery:
-		next.orders = sqlSalesWithNewOrders
+		next.orders, next.sure = sqlSalesWithNewOrders, false
 	case behind < 0 || behind > maxNewest || !l.clean && next.at.Sub(l.live) > lateEvery:
 		next.orders = sqlLiveWithNewOrders
 	case behind > 0 || next.changes || next.sales:
@@ -287,9 +292,7 @@ func (l *lookout) looked(at *look, found *newRows) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leave = len(found.sales) > 0
-	if !found.more {
-		l.seen = at.upto
-	}
+	l.seen = found.upto
 	if at.orders == sqlNewestOrders {
 		return
 	}
@@ -304,24 +307,30 @@ func (l *lookout) looked(at *look, found *newRows) {
 	}
 }
 
-// findNew reads what has no number: orders first, and the sales' own events
-// last, so that a sale which is new is not seen after its orders. If the look saw no event
-// of a sale, none of these orders is of a sale that is newer than it.
+// findNew reads what has no number: orders first, and the sales' own events last, so that
+// a sale which is new is not seen after its orders. If the look saw no event of a sale, none
+// of the orders is of a sale that is newer than the look: their positions were given before
+// it, while the sale's row was locked.
 func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
+	ask, left := []*newOrders(nil), limit
 	if l.orders == sqlNewestOrders {
-		found.orders, found.more = q.newestOrders(l, limit)
+		found.orders, ask, left = q.newestOrders(l, limit)
 	} else {
-		found.orders, _ = all(q, l.orders, func(r row) (o newOrders, err error) {
-			err = r.Scan(&o.sale, &o.mark)
-			return o, err
+		found.orders, _ = all(q, l.orders, func(r row) (*newOrders, error) {
+			var o newOrders
+			return &o, r.Scan(&o.sale, &o.mark)
 		})
-		found.more = q.readOrders(pointers(found.orders), l.upto, limit)
+		ask = slices.Clone(found.orders)
 	}
-	found.orders = slices.DeleteFunc(found.orders, func(o newOrders) bool { return len(o.runs) == 0 })
+	found.upto = l.upto
+	for _, o := range q.readOrders(ask, l.upto, left) {
+		found.upto = max(l.seen, min(found.upto, o.upto()))
+	}
+	found.orders = slices.DeleteFunc(found.orders, func(o *newOrders) bool { return len(o.runs) == 0 })
 	if l.changes {
 		marks := map[sluice.SaleID]int64{}
-		for i := range found.orders {
-			marks[found.orders[i].sale] = found.orders[i].upto()
+		for _, o := range found.orders {
+			marks[o.sale] = o.upto()
 		}
 		q.each(sqlNewChanges, []any{limit}, func(r row) error {
 			var c newRow
@@ -342,40 +351,43 @@ func (q *conn) findNew(l *look, limit int) (found newRows, err error) {
 	return found, q.err
 }
 
-// newestOrders reads the orders of a look, of whichever sale, about limit of them, and reports
-// whether there may be more. If one sale sells, one statement has them. A sale whose mark is
-// before the look's first may have others, which were committed late; and where the mark is
-// beyond it, some of those read have their numbers. Such sales are asked.
-func (q *conn) newestOrders(l *look, limit int) (sales []newOrders, more bool) {
-	at, count := map[sluice.SaleID]int{}, int64(0)
-	q.each(sqlNewestOrders, []any{l.seen, l.upto}, func(r row) error {
+// newestOrders reads the new orders of a look, if they are not more than limit, with one
+// statement, however many sales have some. It returns their sales, those among them that are
+// to be asked, and for how many orders. A sale is asked if it has orders from before the look
+// as well, which were committed late, or if some of those read have their numbers; all are if
+// there are too many.
+func (q *conn) newestOrders(l *look, limit int) (sales, ask []*newOrders, left int) {
+	if l.upto <= l.seen {
+		return nil, nil, limit
+	}
+	of, late, count := map[sluice.SaleID]*newOrders{}, map[sluice.SaleID]bool{}, int64(0)
+	q.each(sqlNewestOrders, []any{l.seen, l.seen, l.seen, l.upto}, func(r row) error {
 		var o newOrders
-		var run run
-		err := r.Scan(&o.sale, &o.mark, moment{&run.at}, &run.first, &run.last, &run.count)
-		i, known := at[o.sale]
-		if !known {
-			i, sales = len(sales), append(sales, o)
-			at[o.sale] = i
+		var before int64
+		var run orderRun
+		err := r.Scan(&o.sale, &o.mark, &before, moment{&run.at}, &run.first, &run.last, &run.count)
+		if of[o.sale] == nil {
+			of[o.sale], late[o.sale] = &o, before > o.mark
+			sales = append(sales, &o)
 		}
-		sales[i].add(run)
+		of[o.sale].add(run)
 		count += run.count
 		return err
 	})
-	left := int64(limit) - count
-	var ask []*newOrders
-	for i := range sales {
-		if o := &sales[i]; count > int64(limit) || o.mark < l.seen || o.runs[0].first <= o.mark {
-			left += o.count()
+	left = limit - int(count)
+	for _, o := range sales {
+		if count > int64(limit) || late[o.sale] || o.runs[0].first <= o.mark {
+			left += int(o.count())
 			o.runs, ask = nil, append(ask, o)
 		}
 	}
-	return sales, q.readOrders(ask, l.upto, int(left))
+	return sales, ask, left
 }
 
 // readOrders reads the sales' new orders up to a position, about limit in all: a share of each
 // sale first, so that none delays the others, then what those that have more can have of the
-// rest. It reports whether there may be more.
-func (q *conn) readOrders(pending []*newOrders, upto int64, limit int) bool {
+// rest. It returns the sales that may have more.
+func (q *conn) readOrders(pending []*newOrders, upto int64, limit int) []*newOrders {
 	for left := limit; len(pending) > 0 && left > 0; {
 		share := max(1, left/len(pending))
 		pending = slices.DeleteFunc(pending, func(o *newOrders) bool {
@@ -384,7 +396,7 @@ func (q *conn) readOrders(pending []*newOrders, upto int64, limit int) bool {
 			}
 			had := o.count()
 			q.each(sqlNewOrders, []any{o.sale, o.upto(), upto, share}, func(r row) error {
-				var run run
+				var run orderRun
 				err := r.Scan(moment{&run.at}, &run.first, &run.last, &run.count)
 				o.add(run)
 				return err
@@ -394,15 +406,7 @@ func (q *conn) readOrders(pending []*newOrders, upto int64, limit int) bool {
 			return got < share
 		})
 	}
-	return len(pending) > 0
-}
-
-func pointers[T any](all []T) []*T {
-	to := make([]*T, len(all))
-	for i := range all {
-		to[i] = &all[i]
-	}
-	return to
+	return pending
 }
 
 // item is what is about to get numbers: a row, or a run of orders.
@@ -433,8 +437,7 @@ func (f *newRows) inOrder() []item {
 		items = append(items, item{kind: aSaleEvent, position: e.position, count: 1, at: at, sale: e.sale})
 	}
 	of := map[sluice.SaleID]*newOrders{}
-	for i := range f.orders {
-		o := &f.orders[i]
+	for _, o := range f.orders {
 		of[o.sale] = o
 		after := o.mark
 		for _, r := range o.runs {

@@ -12,8 +12,8 @@ import (
 // with those.
 func TestNumbersWhileAClockIsSetBack(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	phones, tablets := newOrders{sale: "phones", mark: 10}, newOrders{sale: "tablets", mark: 3}
-	for _, r := range []run{
+	phones, tablets := &newOrders{sale: "phones", mark: 10}, &newOrders{sale: "tablets", mark: 3}
+	for _, r := range []orderRun{
 		{first: 11, last: 12, count: 2, at: at(5)},
 		{first: 21, last: 45, count: 12, at: at(7)},
 		{first: 31, last: 40, count: 8, at: at(9)},
@@ -21,8 +21,8 @@ func TestNumbersWhileAClockIsSetBack(t *testing.T) {
 	} {
 		phones.add(r)
 	}
-	tablets.add(run{first: 13, last: 20, count: 4, at: at(8)})
-	found := newRows{orders: []newOrders{phones, tablets}, changes: []newRow{
+	tablets.add(orderRun{first: 13, last: 20, count: 4, at: at(8)})
+	found := newRows{orders: []*newOrders{phones, tablets}, changes: []newRow{
 		{position: 1, at: at(6), sale: "phones", order: 31},
 		{position: 2, at: at(4), sale: "phones", order: 31},
 		{position: 3, at: at(7), sale: "phones", order: 9},
