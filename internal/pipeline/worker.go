@@ -32,10 +32,6 @@ type worker struct {
 	most     int      // claims of one transaction; fewer while the store is slow
 	unacked  []string // stored entries that are acknowledged with the next reading
 	ahead    *ahead   // nil when nothing is read ahead
-
-	counted int       // claims of the transactions since the window began
-	since   time.Time // when it did
-	inRush  bool      // it was, in the window before
 }
 
 // run reads, stores and acknowledges until nothing is left.
@@ -76,33 +72,20 @@ func (w *worker) run() {
 	}
 }
 
-// linger lets entries gather after a transaction of n claims that was far from full. The
-// more gather, the less an order costs: a database writes a page of a random key once per
-// transaction. But the slowest claims are those that wait for a processor beside one, so
-// transactions are small, and many gather in a rush only, when claims wait anyway.
+// linger lets entries gather after a transaction of n claims that was far from full. Larger
+// transactions cost less for an order: a database writes a page of a random key once for each.
+// But while one is stored, claims wait for a processor, and those are the slowest. So
+// transactions are small, except in a rush, when claims wait anyway.
 func (w *worker) linger(n int) {
-	w.counted += n
-	if over := time.Since(w.since); over >= window {
-		w.inRush = float64(w.counted) >= rush*over.Seconds()
-		w.counted, w.since = 0, time.Now()
-	}
+	inRush := w.p.count(n)
 	switch {
 	case n >= w.p.opts.MaxClaims/2:
-	case w.inRush:
+	case inRush:
 		w.sleep(rushLingers * w.p.opts.Linger)
 	default:
 		w.sleep(w.p.opts.Linger)
 	}
 }
-
-const (
-	// rush is the claims of a sale in a second, counted for a window, from which on many
-	// gather.
-	rush   = 10_000
-	window = 100 * time.Millisecond
-	// rushLingers is how many times as long they gather then.
-	rushLingers = 16
-)
 
 func claims(entries []sluice.Entry) (n int) {
 	for i := range entries {
