@@ -11,11 +11,16 @@ import (
 	"github.com/sluicehq/sluice/internal/pipeline"
 )
 
-// steady is a journal that gets an entry of 10 claims at an interval, and a store that
-// takes a while for each order. One worker uses it.
+// steady are sales, each with a journal that gets an entry of 10 claims at an interval, and
+// a store that takes a while for each order.
 type steady struct {
 	sluice.Journal
 	pipeline.Store
+	sales map[sluice.SaleID]*steadySale
+}
+
+// steadySale is one of them. One worker uses it.
+type steadySale struct {
 	began    time.Time
 	every    time.Duration
 	all      int   // entries
@@ -26,10 +31,11 @@ type steady struct {
 	hang     time.Duration // of one transaction, the twentieth
 }
 
-func (s *steady) ReadJournal(_ context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
+func (all *steady) ReadJournal(_ context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
 	if read.Source != sluice.New {
 		return nil, nil
 	}
+	s := all.sales[read.Sale]
 	for len(entries) < read.Max && s.read < s.all && s.due(s.read).Before(time.Now()) {
 		s.read++
 		entries = append(entries, sluice.Entry{ID: strconv.Itoa(s.read), Claims: make([]sluice.Claim, 10)})
@@ -37,11 +43,12 @@ func (s *steady) ReadJournal(_ context.Context, read sluice.JournalRead) (entrie
 	return entries, nil
 }
 
-func (s *steady) due(entry int) time.Time { return s.began.Add(time.Duration(entry) * s.every) }
+func (s *steadySale) due(entry int) time.Time { return s.began.Add(time.Duration(entry) * s.every) }
 
-func (s *steady) Ack(context.Context, sluice.SaleID, []string) error { return nil }
+func (all *steady) Ack(context.Context, sluice.SaleID, []string) error { return nil }
 
-func (s *steady) Insert(_ context.Context, _ sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+func (all *steady) Insert(_ context.Context, id sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+	s := all.sales[id]
 	oldest, _ := strconv.Atoi(entries[0].ID)
 	n := 10 * len(entries)
 	time.Sleep(time.Duration(n) * s.perOrder)
@@ -57,38 +64,47 @@ func (s *steady) Insert(_ context.Context, _ sluice.SaleID, entries []sluice.Ent
 func TestMoreGathersInARush(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		every   time.Duration // 10 claims
+		sales   int
+		every   time.Duration // 10 claims of each
 		hang    time.Duration
 		least   int // claims of a transaction on average, and at most
 		most    int
 		longest time.Duration // until an order is stored
 	}{
-		{"1,000 a second", 10 * time.Millisecond, 0, 10, 20, 10 * time.Millisecond},
-		{"5,000 a second", 2 * time.Millisecond, 0, 25, 50, 15 * time.Millisecond},
-		{"5,000 and a store that hangs", 2 * time.Millisecond, 100 * time.Millisecond, 25, 60, 125 * time.Millisecond},
-		{"27,000 a second", 370 * time.Microsecond, 0, 1500, 4000, 250 * time.Millisecond},
+		{"1,000 a second", 1, 10 * time.Millisecond, 0, 10, 20, 10 * time.Millisecond},
+		{"5,000 a second", 1, 2 * time.Millisecond, 0, 25, 50, 15 * time.Millisecond},
+		{"5,000 and a store that hangs", 1, 2 * time.Millisecond, 100 * time.Millisecond, 25, 60, 125 * time.Millisecond},
+		{"27,000 a second", 1, 370 * time.Microsecond, 0, 1500, 4000, 250 * time.Millisecond},
+		{"27,000 a second of nine sales", 9, 3333 * time.Microsecond, 0, 120, 300, 150 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const long = 2 * time.Second
-				s := &steady{
-					began: time.Now(), every: c.every, all: int(long / c.every), perOrder: 20 * time.Microsecond, hang: c.hang,
+				began, all := time.Now(), &steady{sales: map[sluice.SaleID]*steadySale{}}
+				for i := range c.sales {
+					all.sales[sluice.SaleID("sale-"+strconv.Itoa(i))] = &steadySale{
+						began: began, every: c.every, all: int(long / c.every), perOrder: 20 * time.Microsecond, hang: c.hang,
+					}
 				}
-				p := pipeline.New(s, s, pipeline.Options{MaxClaims: 4000})
-				for time.Since(s.began) < long {
+				p := pipeline.New(all, all, pipeline.Options{MaxClaims: 4000})
+				for time.Since(began) < long {
 					time.Sleep(2 * time.Millisecond)
-					p.Wake(sale)
+					for id := range all.sales {
+						p.Wake(id)
+					}
 				}
 				if err := p.Close(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				all := 0
-				for _, n := range s.stored {
-					all += n
-				}
-				if mean := all / len(s.stored); mean < c.least || mean > c.most || s.longest > c.longest {
-					t.Errorf("transactions of %d claims on average, and an order waits %v: want %d to %d, and at most %v",
-						mean, s.longest, c.least, c.most, c.longest)
+				for id, s := range all.sales {
+					claims := 0
+					for _, n := range s.stored {
+						claims += n
+					}
+					if mean := claims / len(s.stored); mean < c.least || mean > c.most || s.longest > c.longest {
+						t.Errorf("%s: transactions of %d claims on average, and an order waits %v: want %d to %d, and at most %v",
+							id, mean, s.longest, c.least, c.most, c.longest)
+					}
 				}
 			})
 		})
