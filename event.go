@@ -164,8 +164,8 @@ func ParseEventID(id string) (seq int64, ok bool) {
 type EventStore interface {
 	// NumberEvents gives the next numbers to what was committed and has none,
 	// about limit of each kind, and returns how many: fewer than limit only if no
-	// more was there when it began, or changes whose orders have no number yet. Several servers may
-	// call it at the same time: they follow each other.
+	// more was there when it began, or changes whose orders have no number yet. Several
+	// servers may call it at the same time: they follow each other.
 	NumberEvents(ctx context.Context, limit int) (int, error)
 
 	// Events returns up to limit events (1 to MaxPage) numbered after this one,

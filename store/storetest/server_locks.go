@@ -189,10 +189,12 @@ func testCommittedLate(t *testing.T, server *Server) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	const same = `sale_id, buyer_id, quantity, meta, price_amount, currency, status, reason, epoch, terms, node, accepted_at,
-		stored_at, expires_at, keep_until, updated_at`
-	if _, err := tx.ExecContext(t.Context(), "INSERT INTO orders (order_id, claim_key, seq, "+same+`)
-		SELECT replace(order_id, 'slow.0', 'slow.f'), 'of-another', seq + 1000, `+same+" FROM orders WHERE sale_id = 'slow'"); err != nil {
+	const same = `sale_id, buyer_id, quantity, meta, price_amount, currency, status, reason, epoch, terms, node,
+		accepted_at, stored_at, expires_at, keep_until, updated_at`
+	const copied = "INSERT INTO orders (order_id, claim_key, seq, " + same + `)
+		SELECT replace(order_id, 'slow.0', 'slow.f'), 'of-another', seq + 1000, ` + same + `
+		FROM orders WHERE sale_id = 'slow'`
+	if _, err := tx.ExecContext(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
 	rush.store(t, s, 3)

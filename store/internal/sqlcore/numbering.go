@@ -35,8 +35,8 @@ var (
 			WHERE sale_id = ? AND position > ? AND position <= ? ORDER BY position LIMIT ?) o
 		GROUP BY stored_at ORDER BY min(position)`)
 	// NewestOrders selects the runs of all sales between two positions, each with its sale's
-	// mark, and with the sale's last order up to the first of them unless that is beyond the
-	// mark. Its arguments are the first position, three times, and the other.
+	// mark, and with the sale's last order up to the first position, or 0 where the mark is not
+	// before that. Its arguments are the first position, three times, and the other.
 	sqlNewestOrders = newStatement("Events.NewestOrders", `SELECT run.sale_id, coalesce(m.position, 0),
 			CASE WHEN m.position >= ? THEN 0 ELSE coalesce((SELECT o.position FROM orders o FORCE INDEX (orders_of_sale)
 				WHERE o.sale_id = run.sale_id AND o.position <= ? ORDER BY o.position DESC LIMIT 1), 0) END,
