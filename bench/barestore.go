@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -60,11 +61,11 @@ func newBareStore(ctx context.Context, c *serveConfig, constant http.Handler) (_
 			b.store, err = rows.inSQLite(ctx, filepath.Join(c.DataDir, bareStoreFile))
 		}
 	case c.Ledger == alone.ledger:
-		b.keep, err = rows.inPostgres(ctx, c.Store)
+		b.keep, err = rows.inPostgres(ctx, c.Store, bareDecided)
 	default:
 		claims := bareRows{buyers: rows.buyers}
 		if b.keep, err = claims.keepInRedis(ctx, c.Ledger); err == nil {
-			b.store, err = rows.inPostgres(ctx, c.Store)
+			b.store, err = rows.inPostgres(ctx, c.Store, bareInserted)
 		}
 	}
 	if err != nil {
@@ -279,22 +280,40 @@ func (b *bareRows) inSQLite(ctx context.Context, path string) (func(context.Cont
 	}, nil
 }
 
+// Statements of inPostgres. What a ledger decides in the database is counted there, in a row
+// that servers take in turns, and no limit can be kept without a look for the buyer's orders:
+// bareDecided does both, but decides nothing. What finds the buyer's orders is written so that
+// no plan, made while the table is empty, reads all of it.
+const (
+	bareInserted = `INSERT INTO orders (` + bareColumns + `) SELECT ` + bareValues + ` FROM ` + bareClaims
+	bareDecided  = `WITH sale AS (
+			UPDATE sales SET taken = taken + cardinality($1::text[]) WHERE id = '` + shopSale + `' RETURNING id
+		)
+		INSERT INTO orders (` + bareColumns + `) SELECT ` + bareValues + ` FROM sale, ` + bareClaims + `
+		WHERE (SELECT quantity FROM orders WHERE buyer_id = b LIMIT 1) IS NULL`
+	bareClaims = `unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS t (o, b, k, s)`
+	bareValues = `o, '` + shopSale + `', b, k, 1, '', 99900, 'CNY', 'pending', '', 1, s, 1, 'bench',
+		now(), now(), now() + interval '900 s', now() + interval '930 s', now()`
+)
+
 // inPostgres stores in a table like the store's, in one statement, which is a transaction.
-func (b *bareRows) inPostgres(ctx context.Context, url string) (func(context.Context, int) error, error) {
+func (b *bareRows) inPostgres(ctx context.Context, url, insert string) (func(context.Context, int) error, error) {
 	made, err := pgstore.Open(ctx, url, pgstore.Options{})
-	if err == nil {
-		err = made.Close()
-	}
 	if err != nil {
+		return nil, err
+	}
+	sale := drainSale()
+	_, err = made.CreateSale(ctx, sale)
+	if err := errors.Join(err, made.Close()); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.Connect(ctx, url)
+	if err == nil {
+		_, err = conn.Exec(ctx, "SET enable_seqscan = off")
+	}
 	if err != nil {
 		return nil, err
 	}
-	insert := fmt.Sprintf(`INSERT INTO orders (%s) SELECT o, '%s', b, k, 1, '', 99900, 'CNY', 'pending', '', 1, s, 1, 'bench',
-		now(), now(), now() + interval '900 s', now() + interval '930 s', now()
-		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS t (o, b, k, s)`, bareColumns, shopSale)
 	return func(ctx context.Context, n int) error {
 		orders, buyers, keys, seqs := make([]string, n), make([]string, n), make([]string, n), make([]int64, n)
 		for i := range n {
