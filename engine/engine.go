@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -88,7 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.log = loglimit.New(e.cfg.Log.Handler())
 	e.cfg.Log = slog.New(e.log)
 	if err := e.open(ctx); err != nil {
-		e.release()
+		_ = e.release()
 		return nil, err
 	}
 	return e, nil
@@ -439,19 +440,31 @@ func (e *Engine) saleMetrics() []metrics.Sale {
 // Close stops taking claims, decides those that were taken, stores what is in
 // the journal, and frees everything; until the context ends, then it stops
 // where it is. What is not stored then stays in the journal, for the next
-// start. Stop the HTTP server first. It is idempotent.
+// start, and what hangs, such as a call of a ledger, is left to the end of the process.
+// Stop the HTTP server first. It is idempotent.
 func (e *Engine) Close(ctx context.Context) error {
 	e.closed.Do(func() {
 		e.ended.Store(true)
 		e.server.CloseStreams()
 		e.err = errors.Join(e.batcher.Close(ctx), e.pipeline.Close(ctx))
-		e.release()
+		released, over := make(chan error, 1), make(chan struct{})
+		go func() { released <- e.release() }()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(releaseFor, func() { close(over) }) })()
+		select {
+		case err := <-released:
+			e.err = errors.Join(e.err, err)
+		case <-over:
+			e.err = errors.Join(e.err, fmt.Errorf("engine: something hangs and is not freed: %w", ctx.Err()))
+		}
 	})
 	return e.err
 }
 
+// releaseFor is how long after the end of its context Close waits for what is freed.
+const releaseFor = time.Second
+
 // release frees what open has made, however far it came.
-func (e *Engine) release() {
+func (e *Engine) release() (err error) {
 	e.stop()
 	e.loops.Wait()
 	if e.leave != nil {
@@ -460,18 +473,19 @@ func (e *Engine) release() {
 	e.who.close()
 	e.eligibility.close()
 	if e.ledger != nil { // before the store, which it may be in
-		e.err = errors.Join(e.err, e.ledger.Close())
+		err = e.ledger.Close()
 	}
 	if e.store != nil {
-		e.err = errors.Join(e.err, e.store.Close())
+		err = errors.Join(err, e.store.Close())
 	}
 	if e.replica != nil {
-		e.err = errors.Join(e.err, e.replica.Close())
+		err = errors.Join(err, e.replica.Close())
 	}
 	if e.folder != nil {
-		e.err = errors.Join(e.err, e.folder.close())
+		err = errors.Join(err, e.folder.close())
 	}
 	e.log.Close()
+	return err
 }
 
 // ShutdownTimeout is a good limit for Close when nothing else bounds it.

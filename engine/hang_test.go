@@ -1,12 +1,16 @@
 package engine_test
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -240,4 +244,74 @@ func TestADatabaseHangs(t *testing.T) {
 	if stored, err := merchant.AdminSale(t.Context(), f.sale); err != nil || stored.Taken != 3 || stored.StoredTaken != 3 {
 		t.Errorf("taken %d, stored %d, %v; want 3 units, each once", stored.Taken, stored.StoredTaken, err)
 	}
+}
+
+// An engine that is closed while everything hangs, and a claim waits, is closed when its time
+// is over: what hangs does not keep a server from ending.
+func TestCloseWhileAllHangs(t *testing.T) {
+	onEachLedger(t, func(t *testing.T, cfg engine.Config) {
+		var hang, goOn func()
+		if cfg.Store == "" {
+			db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.DataDir, "ledger.db")+"?_pragma=busy_timeout(10000)")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			db.SetMaxOpenConns(1)
+			do := func(statement string) func() {
+				return func() {
+					if _, err := db.Exec(statement); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			hang, goOn = do("BEGIN EXCLUSIVE"), do("ROLLBACK")
+		} else {
+			var straits []*strait
+			for _, to := range []*string{&cfg.Ledger, &cfg.Store} {
+				if at, err := url.Parse(*to); err == nil && at.Host != "" {
+					s := newStrait(t, at.Host)
+					straits, *to = append(straits, s), s.url(t, *to)
+				}
+			}
+			all := func(frozen bool) func() {
+				return func() {
+					for _, s := range straits {
+						s.freeze(frozen)
+					}
+				}
+			}
+			hang, goOn = all(true), all(false)
+		}
+		e := opened(t, cfg)
+		onSale(t, e, "phones", 10)
+		claim := func(buyer sluice.BuyerID) error {
+			c := sluice.Claim{Buyer: buyer, Key: "first-attempt", Quantity: 1}
+			_, err := e.Claim(context.Background(), "phones", c, engine.Caller{})
+			return err
+		}
+		if err := claim("ann"); err != nil {
+			t.Fatal(err)
+		}
+		hang()
+		claimed := make(chan error, 1)
+		go func() { claimed <- claim("bob") }()
+		time.Sleep(100 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		closed := make(chan error, 1)
+		go func() { closed <- e.Close(ctx) }()
+		select {
+		case err := <-closed:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("closed with %v, want that its time was over", err)
+			}
+		case <-time.After(3 * time.Second):
+			t.Error("it is not closed seconds after its time was over")
+		}
+		goOn()
+		if err := <-claimed; errors.Is(err, sluice.ErrClosed) {
+			t.Errorf("the claim did not wait for the ledger: %v", err)
+		}
+	})
 }
