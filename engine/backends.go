@@ -169,8 +169,16 @@ func orNil[Port any](opened Port, err error) (Port, error) {
 	return opened, nil
 }
 
+// lateAfter is how long a start waits for its store before it says so: it may be minutes.
+const lateAfter = 3 * time.Second
+
 // openStore opens the store. One on a database server, seen before, may be down now.
 func (e *Engine) openStore(ctx context.Context) (err error) {
+	late := time.AfterFunc(lateAfter, func() {
+		e.cfg.Log.Warn("the store is not open yet: it does not answer, or its tables are to be changed for this version, "+
+			"and another server or a session holds them", "store", auth.Redact(e.cfg.Store), "after", lateAfter)
+	})
+	defer late.Stop()
 	lazy := !e.storeDriver.Own && e.folder.migrated(e.cfg.Store)
 	if e.store, err = orNil(e.storeDriver.Open(ctx, e.cfg.Store, lazy)); err != nil || e.storeDriver.Own {
 		return err

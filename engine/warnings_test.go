@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
@@ -117,4 +119,36 @@ func openLogged(t *testing.T, ledger string) *logged {
 		t.Error(err)
 	}
 	return log
+}
+
+// A server whose tables are to be changed says what it waits for, and starts when it can.
+func TestTheStoreIsNotOpenYet(t *testing.T) {
+	t.Parallel()
+	postgres, log := servertest.Postgres(t), &logged{}
+	conn, err := pgx.Connect(t.Context(), postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	// Another server migrates.
+	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock(x'736c75696365'::bigint)"); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		e, err := engine.Open(t.Context(), engine.Config{
+			DataDir: t.TempDir(), Ledger: "store", Store: postgres, Log: log.logger(),
+		})
+		if err == nil {
+			err = e.Close(context.Background())
+		}
+		failed <- err
+	}()
+	await(t, "a line of the log", func() bool { return len(log.lines("level=WARN", "not open yet", "postgres:")) == 1 })
+	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
 }
