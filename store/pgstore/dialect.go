@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,7 +86,7 @@ func (dialect) Busy(err error) bool {
 		return slices.Contains(busyClasses, state[:2])
 	}
 	connecting := (*pgconn.ConnectError)(nil)
-	return errors.As(err, &connecting) || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
+	return errors.As(err, &connecting) || pgconn.Timeout(err) || pgconn.SafeToRetry(err) || errors.Is(err, errUnconfirmed)
 }
 
 // refusing are the classes of states whose cause is in the values: data, integrity
@@ -143,10 +142,7 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 		}
 		return false, errors.Join(err, undo)
 	}
-	tag, err := conn.Exec(ctx, "COMMIT")
-	if err == nil && tag.String() != "COMMIT" {
-		err = fmt.Errorf("the transaction ended with %s", tag)
-	}
+	err = commit(ctx, conn, &pgx.Batch{})
 	return err == nil, err
 }
 

@@ -2,10 +2,8 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
@@ -58,7 +56,7 @@ func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.Sale
 	if d.l.now != nil {
 		clock = d.l.now()
 	}
-	batch, end, inserted := &pgx.Batch{}, pgconn.CommandTag{}, 0
+	batch, inserted := &pgx.Batch{}, 0
 	first := sluice.Record{}
 	d.queueLocks(batch, id)
 	batch.Queue(insertFresh, id, units, orders, buyers, keys, metas, quantities, m.epoch, terms.Version, d.l.node, m.told,
@@ -71,19 +69,13 @@ func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.Sale
 		}
 		return rows.Err()
 	})
-	batch.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
-		end = tag
-		return nil
-	})
-	err = conn.SendBatch(ctx, batch).Close()
+	err = commit(ctx, conn, batch)
 	switch {
 	case (dialect{}).Refuses(err): // why is found out where the claims are looked up
 		_, undo := conn.Exec(ctx, "ROLLBACK")
 		return false, undo
 	case err != nil:
 		return false, err
-	case end.String() != "COMMIT":
-		return false, fmt.Errorf("the transaction ended with %s", end)
 	case first.Seq == 0:
 		return false, nil
 	case inserted != n:

@@ -473,6 +473,118 @@ func TestTheDatabaseIsAnOlderCopy(t *testing.T) {
 	}
 }
 
+// With a synchronous standby nothing is promised before that has it. A commit whose wait was
+// broken off is not, though the database shows its order to the next attempt and calls a
+// commit that was canceled a success.
+func TestNoPromiseBeforeTheStandbyHasIt(t *testing.T) {
+	t.Parallel()
+	database := servertest.StartPostgres(t)
+	_, l, pool := sellAt(t, database.URL(), func(*sluice.Sale) {})
+	do := func(statement string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	standby := func(name string) {
+		t.Helper()
+		do("ALTER SYSTEM SET synchronous_standby_names = '" + name + "'")
+		do("SELECT pg_reload_conf()")
+		do("SELECT pg_sleep(0.2)")
+	}
+	waits := func() (some bool) {
+		const question = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+		if err := pool.QueryRow(t.Context(), question).Scan(&some); err != nil {
+			t.Fatal(err)
+		}
+		return some
+	}
+	codes(t, l, "sale", claimOf("ann", 1)) // so that the next is decided in one round trip
+	standby("away")
+	claim := []sluice.Claim{claimOf("bob", 1)}
+	for name, breakOff := range map[string]func(waiting context.Context, stop func()){
+		"by the caller": func(_ context.Context, stop func()) { stop() },
+		"by the database": func(waiting context.Context, _ func()) {
+			for waiting.Err() == nil { // there is one, until it is answered
+				_, _ = pool.Exec(t.Context(), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+			}
+		},
+	} {
+		for _, attempt := range []string{"new", "repeated"} {
+			waiting, stop := context.WithTimeout(t.Context(), 3*time.Second)
+			answered := make(chan error, 1)
+			go func() {
+				decisions, err := l.Claim(waiting, "sale", claim)
+				if err == nil {
+					err = fmt.Errorf("decided: %v", decisions[0].Code)
+				}
+				answered <- err
+				stop()
+			}()
+			for waiting.Err() == nil && !waits() {
+			}
+			breakOff(waiting, stop)
+			if err := <-answered; !errors.Is(err, sluice.ErrNoAnswer) && !errors.Is(err, context.Canceled) {
+				t.Errorf("broken off %s, %s: %v; want no answer", name, attempt, err)
+			}
+			stop()
+			for waits() {
+			}
+		}
+		claim = []sluice.Claim{claimOf("cid", 1)}
+	}
+	standby("")
+	for _, claim := range []sluice.Claim{claimOf("bob", 1), claimOf("cid", 1)} {
+		if got := codes(t, l, "sale", claim); got[sluice.Accepted] != 1 {
+			t.Errorf("%s, who asks again: %v, want accepted", claim.Buyer, got)
+		}
+	}
+}
+
+// Claims wait for the sale's row and read what was committed meanwhile, whatever isolation the
+// database has by default.
+func TestTheDefaultIsolation(t *testing.T) {
+	t.Parallel()
+	database := servertest.StartPostgres(t)
+	admin, err := pgx.Connect(t.Context(), database.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.Background())
+	const serializable = "ALTER ROLE CURRENT_USER SET default_transaction_isolation = 'serializable'"
+	if _, err := admin.Exec(t.Context(), serializable); err != nil {
+		t.Fatal(err)
+	}
+	_, l, pool := sellAt(t, database.URL(), func(*sluice.Sale) {})
+	tx, err := admin.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), "UPDATE sales SET taken = taken")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		decisions, err := l.Claim(t.Context(), "sale", []sluice.Claim{claimOf("ann", 1)})
+		if err == nil && decisions[0].Code != sluice.Accepted {
+			err = fmt.Errorf("%v", decisions[0].Code)
+		}
+		failed <- err
+	}()
+	for waits := false; !waits; {
+		const question = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+		if err := pool.QueryRow(t.Context(), question).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; err != nil {
+		t.Errorf("%v, want the claim accepted", err)
+	}
+}
+
 // A load gives no epoch that this server has seen, also if the database has forgotten it.
 func TestAnEpochThatWasSeenIsPassedOver(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // session is what every transaction of the store can rely on: that it waits for
@@ -36,6 +38,7 @@ var limits = []setting{
 	{"lock_timeout", "3s"},
 	{"statement_timeout", "60s"},
 	{idleSetting, "10s"},
+	{"default_transaction_isolation", "read committed"}, // what is read after a lock must be new
 	{"tcp_keepalives_idle", "30"},
 	{"tcp_keepalives_interval", "10"},
 	{"tcp_keepalives_count", "3"},
@@ -52,7 +55,8 @@ func newSession(config *pgx.ConnConfig, readOnly bool) *session {
 			continue
 		}
 		set = append(set, l)
-		if !strings.HasPrefix(l.name, "tcp_") { // those are of the connection, which is the pooler's
+		// Those are of the connection, which is the pooler's.
+		if !strings.HasPrefix(l.name, "tcp_") && !strings.HasPrefix(l.name, "default_") {
 			local = append(local, l)
 		}
 		if l.name == idleSetting {
@@ -106,6 +110,37 @@ func (s *session) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 		return errPooler
 	}
 	return nil
+}
+
+// unconfirmed is noted of a connection whose commit was told to wait no longer for a
+// synchronous standby: PostgreSQL calls that a success, with a warning.
+const unconfirmed = "unconfirmed"
+
+var errUnconfirmed = errors.New("committed, but the wait for the synchronous standby was broken off")
+
+// noticed is for pgx. The routine has the same name in every language.
+func (s *session) noticed(conn *pgconn.PgConn, notice *pgconn.Notice) {
+	if notice.Routine == "SyncRepWaitForLSN" {
+		conn.CustomData()[unconfirmed] = true
+	}
+}
+
+// commit sends the last statements of a transaction. Its commit counts only if it was not
+// told to wait no longer for a synchronous standby.
+func commit(ctx context.Context, conn *pgxpool.Conn, last *pgx.Batch) error {
+	var end pgconn.CommandTag
+	last.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+		end = tag
+		return nil
+	})
+	err := conn.SendBatch(ctx, last).Close()
+	if err == nil && end.String() != "COMMIT" {
+		err = fmt.Errorf("the transaction ended with %s", end)
+	}
+	if conn.Conn().PgConn().CustomData()[unconfirmed] != nil {
+		err = errors.Join(err, errUnconfirmed, conn.Conn().Close(ctx))
+	}
+	return err
 }
 
 // Begin is of sqlcore.Beginner.

@@ -97,6 +97,7 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 	config.ConnConfig.DialFunc = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
 	own := newSession(config.ConnConfig, readOnly)
 	config.BeforeConnect, config.AfterConnect = own.beforeConnect, own.afterConnect
+	config.ConnConfig.OnNotice = own.noticed
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
