@@ -166,7 +166,7 @@ func (e *Engine) compose() error {
 		e.memory.Keep(rememberStored)
 	}
 	board := admission.BoardOptions{
-		Refresh: e.cfg.Refresh, Encode: httpapi.EncodeSale, Refreshed: e.refreshed, Log: e.cfg.Log,
+		Refresh: e.cfg.Refresh, Encode: httpapi.EncodeSale, Refreshed: e.refreshed, Gone: e.gone, Log: e.cfg.Log,
 		Rules: e.folder.rules(), RulesChanged: e.rulesChanged,
 	}
 	if e.replica != nil {
@@ -371,6 +371,14 @@ func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 		}
 	}
 	e.follower.saw(views)
+}
+
+// gone is called with a sale that the store no longer has. One with orders is never deleted.
+func (e *Engine) gone(sale sluice.SaleID) {
+	if n := e.memory.Claims(sale); n > 0 {
+		e.cfg.Log.Error("a sale with accepted claims has gone from the store: it is a copy from before the sale",
+			"sale", sale, "claims", n)
+	}
 }
 
 // rulesChanged keeps the rules of all sales.

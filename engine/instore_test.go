@@ -62,6 +62,32 @@ func TestTheDatabaseBecomesAnOlderCopyInARush(t *testing.T) {
 	f.open(2, 1000, "store").rush(t, 1500, 1000)
 }
 
+// The older copy is from before a sale: nothing can be done for its buyers, but it is said.
+func TestTheOlderCopyLacksTheSale(t *testing.T) {
+	t.Parallel()
+	store, log := servertest.Postgres(t), &logged{}
+	e := opened(t, engine.Config{DataDir: t.TempDir(), Ledger: "store", Store: store, Log: log.logger()})
+	onSale(t, e, "phones", 10)
+	for _, buyer := range []sluice.BuyerID{"ann", "bob"} {
+		claim := sluice.Claim{Buyer: buyer, Key: "first-attempt", Quantity: 1}
+		if d, err := e.Claim(t.Context(), "phones", claim, engine.Caller{}); err != nil || d.Code != sluice.Accepted {
+			t.Fatal(d.Code, err)
+		}
+	}
+	db, err := pgx.Connect(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background())
+	const gone = "DELETE FROM orders; DELETE FROM ledger_sales; DELETE FROM sale_terms; DELETE FROM sales"
+	if _, err := db.Exec(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a line of the log", func() bool {
+		return len(log.lines("level=ERROR", "has gone from the store", "sale=phones", "claims=2")) == 1
+	})
+}
+
 // A sale is over on each kind of ledger: it is archived, the store answers for its claims
 // on every server, a buyer is erased, and orders are deleted. No unit is sold any more.
 func TestTheEndOfASale(t *testing.T) {

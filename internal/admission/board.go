@@ -46,7 +46,9 @@ type BoardOptions struct {
 	// Refreshed is called with the views that are new, after a reading of the
 	// ledger and when a sale is archived. It must not block.
 	Refreshed func(views map[sluice.SaleID]*View)
-	Log       *slog.Logger
+	// Gone is called with a sale that the store no longer has. It must not block.
+	Gone func(sale sluice.SaleID)
+	Log  *slog.Logger
 }
 
 // Board is what this server knows of every live sale: an immutable view of
@@ -123,6 +125,9 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 	}
 	if opts.Refreshed == nil {
 		opts.Refreshed = func(map[sluice.SaleID]*View) {}
+	}
+	if opts.Gone == nil {
+		opts.Gone = func(sluice.SaleID) {}
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	life, stop := context.WithCancel(context.Background())

@@ -267,7 +267,13 @@ func (b *Board) retire(e *boardSale, sale *sluice.Sale) {
 func (b *Board) missed(ids []sluice.SaleID, rows []sluice.Sale, begun time.Time) {
 	for _, id := range ids {
 		if !slices.ContainsFunc(rows, func(row sluice.Sale) bool { return row.ID == id }) {
-			b.forget(id, func(e *boardSale) bool { return begun.Sub(e.rowRead) >= storeBack })
+			b.forget(id, func(e *boardSale) bool {
+				gone := begun.Sub(e.rowRead) >= storeBack
+				if gone {
+					b.opts.Gone(id)
+				}
+				return gone
+			})
 		}
 	}
 }

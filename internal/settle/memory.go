@@ -3,6 +3,7 @@ package settle
 import (
 	"cmp"
 	"hash/maphash"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -202,6 +203,14 @@ func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
 		}
 	}
 	return entries
+}
+
+// Claims is how many claims of a sale are remembered.
+func (m *Memory) Claims(sale sluice.SaleID) (n int) {
+	for _, e := range m.Until(sale, math.MaxInt64) {
+		n += len(e.Claims)
+	}
+	return n
 }
 
 // Before reports whether something is remembered of epochs before this one.
