@@ -142,7 +142,7 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 		}
 		return false, errors.Join(err, undo)
 	}
-	err = commit(ctx, conn, &pgx.Batch{})
+	err = d.commit(ctx, conn, &pgx.Batch{})
 	return err == nil, err
 }
 

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -268,7 +269,8 @@ func (l *Ledger) within(ctx context.Context, sale sluice.SaleID, timeout time.Du
 	do func(ctx context.Context, tx pgx.Tx) error,
 ) error {
 	return l.on(ctx, sale, timeout, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		confirmed := l.store.session.Confirming()
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
 			if l.queueLimits(b); b.Len() > 0 {
 				if err := tx.SendBatch(ctx, b).Close(); err != nil {
@@ -277,6 +279,7 @@ func (l *Ledger) within(ctx context.Context, sale sluice.SaleID, timeout time.Du
 			}
 			return do(ctx, tx)
 		})
+		return cmp.Or(err, confirmed())
 	})
 }
 

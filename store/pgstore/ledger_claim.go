@@ -85,7 +85,7 @@ func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 		return nil, err
 	}
 	var write *pgx.Batch
-	inserted := &writing{want: 0}
+	inserted := &writing{}
 	switch why := d.held.lost(m); {
 	case loaded && why != "" && d.held.Fence == "":
 		d.refuse(sluice.Unavailable)
@@ -100,14 +100,14 @@ func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 		}
 		write, inserted = d.decide()
 	}
-	if write == nil && !slices.ContainsFunc(d.decisions, accepted) {
-		_, err := conn.Exec(ctx, "ROLLBACK")
-		return d.decisions, err
-	}
 	if write == nil {
-		write, inserted = &pgx.Batch{}, &writing{}
+		if !slices.ContainsFunc(d.decisions, func(a sluice.Decision) bool { return a.Code == sluice.Accepted }) {
+			_, err := conn.Exec(ctx, "ROLLBACK")
+			return d.decisions, err
+		}
+		write = &pgx.Batch{}
 	}
-	err = commit(ctx, conn, write)
+	err = l.store.session.commit(ctx, conn, write)
 	switch {
 	case sqlState(err) == uniqueViolation:
 		return nil, l.collided(ctx, conn, &d.held, err)
@@ -125,8 +125,6 @@ func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 	}
 	return d.decisions, nil
 }
-
-func accepted(d sluice.Decision) bool { return d.Code == sluice.Accepted }
 
 // uncovered refuses a batch of which not every order was stored, and fences the sale.
 func (d *deciding) uncovered(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, epoch int64) error {
@@ -258,7 +256,7 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 		}
 	}
 	if len(accepted.Claims) == 0 && !begun && d.told <= h.told {
-		return nil, nil
+		return nil, &writing{}
 	}
 	state := []any{h.Seq, d.l.node, max(d.told, h.told), int16(h.cooldown.Code), h.until(), int16(h.reopened)}
 	write, w := &pgx.Batch{}, &writing{want: int64(len(accepted.Claims))}

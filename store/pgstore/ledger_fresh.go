@@ -69,7 +69,7 @@ func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.Sale
 		}
 		return rows.Err()
 	})
-	err = commit(ctx, conn, batch)
+	err = d.l.store.session.commit(ctx, conn, batch)
 	switch {
 	case (dialect{}).Refuses(err): // why is found out where the claims are looked up
 		_, undo := conn.Exec(ctx, "ROLLBACK")

@@ -479,64 +479,100 @@ func TestTheDatabaseIsAnOlderCopy(t *testing.T) {
 func TestNoPromiseBeforeTheStandbyHasIt(t *testing.T) {
 	t.Parallel()
 	database := servertest.StartPostgres(t)
-	_, l, pool := sellAt(t, database.URL(), func(*sluice.Sale) {})
+	store, l, pool := sellAt(t, database.URL(), func(*sluice.Sale) {})
 	do := func(statement string) {
 		t.Helper()
 		if _, err := pool.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
-	standby := func(name string) {
-		t.Helper()
-		do("ALTER SYSTEM SET synchronous_standby_names = '" + name + "'")
-		do("SELECT pg_reload_conf()")
-		do("SELECT pg_sleep(0.2)")
-	}
 	waits := func() (some bool) {
+		t.Helper()
 		const question = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 		if err := pool.QueryRow(t.Context(), question).Scan(&some); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(5 * time.Millisecond)
 		return some
 	}
-	codes(t, l, "sale", claimOf("ann", 1)) // so that the next is decided in one round trip
-	standby("away")
-	claim := []sluice.Claim{claimOf("bob", 1)}
-	for name, breakOff := range map[string]func(waiting context.Context, stop func()){
-		"by the caller": func(_ context.Context, stop func()) { stop() },
-		"by the database": func(waiting context.Context, _ func()) {
-			for waiting.Err() == nil { // there is one, until it is answered
-				_, _ = pool.Exec(t.Context(), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+	cancel := func() {
+		t.Helper()
+		for waits() {
+			do("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+		}
+	}
+	standby := func(name string) {
+		t.Helper()
+		do("ALTER SYSTEM SET synchronous_standby_names = '" + name + "'")
+		do("SELECT pg_reload_conf()")
+		if name == "" {
+			return
+		}
+		var seen atomic.Bool // that commits wait now
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for !seen.Load() && t.Context().Err() == nil {
+				_, _ = pool.Exec(t.Context(), "UPDATE event_feed SET first_event = first_event")
 			}
-		},
-	} {
+		}()
+		for !waits() {
+		}
+		seen.Store(true)
+		cancel()
+		<-done
+	}
+	answer := func(what string, breakOff func(), call func() error) error {
+		t.Helper()
+		answered := make(chan error, 1)
+		go func() { answered <- call() }()
+		for !waits() {
+			select {
+			case err := <-answered:
+				t.Fatalf("%s does not wait for the standby: %v", what, err)
+			default:
+			}
+		}
+		breakOff()
+		err := <-answered
+		for waits() {
+		}
+		return err
+	}
+	for _, by := range []string{"the caller", "the database"} {
+		codes(t, l, "sale", claimOf("before "+by, 1)) // so that the next is decided in one round trip
+		standby("away")
 		for _, attempt := range []string{"new", "repeated"} {
-			waiting, stop := context.WithTimeout(t.Context(), 3*time.Second)
-			answered := make(chan error, 1)
-			go func() {
-				decisions, err := l.Claim(waiting, "sale", claim)
+			ctx, stop := context.WithCancel(t.Context())
+			breakOff := cancel
+			if by == "the caller" {
+				breakOff = stop
+			}
+			err := answer(attempt, breakOff, func() error {
+				decisions, err := l.Claim(ctx, "sale", []sluice.Claim{claimOf("stopped by "+by, 1)})
 				if err == nil {
 					err = fmt.Errorf("decided: %v", decisions[0].Code)
 				}
-				answered <- err
-				stop()
-			}()
-			for waiting.Err() == nil && !waits() {
-			}
-			breakOff(waiting, stop)
-			if err := <-answered; !errors.Is(err, sluice.ErrNoAnswer) && !errors.Is(err, context.Canceled) {
-				t.Errorf("broken off %s, %s: %v; want no answer", name, attempt, err)
-			}
+				return err
+			})
 			stop()
-			for waits() {
+			want := map[string]error{"the caller": context.Canceled, "the database": sluice.ErrNoAnswer}[by]
+			if !errors.Is(err, want) {
+				t.Errorf("%s, stopped by %s: %v; want %v", attempt, by, err, want)
 			}
 		}
-		claim = []sluice.Claim{claimOf("cid", 1)}
-	}
-	standby("")
-	for _, claim := range []sluice.Claim{claimOf("bob", 1), claimOf("cid", 1)} {
-		if got := codes(t, l, "sale", claim); got[sluice.Accepted] != 1 {
-			t.Errorf("%s, who asks again: %v, want accepted", claim.Buyer, got)
+		if err := answer("a change", cancel, func() error {
+			sale := sluice.NewSale(1, 1)
+			sale.ID, sale.SKU, sale.Title, sale.OpensAt = sluice.SaleID(by[4:]), "sku", "title", time.Now()
+			sale.Price = sluice.Money{Amount: 1, Currency: "CNY"}
+			_, err := store.CreateSale(t.Context(), sale)
+			return err
+		}); !errors.Is(err, sluice.ErrStoreBusy) {
+			t.Errorf("a change: %v, want the store to be busy", err)
+		}
+		standby("")
+		if got := codes(t, l, "sale", claimOf("stopped by "+by, 1)); got[sluice.Accepted] != 1 {
+			t.Errorf("asked again: %v, want accepted", got)
 		}
 	}
 }
@@ -571,7 +607,12 @@ func TestTheDefaultIsolation(t *testing.T) {
 		}
 		failed <- err
 	}()
-	for waits := false; !waits; {
+	for waits := false; !waits; time.Sleep(5 * time.Millisecond) {
+		select {
+		case err := <-failed:
+			t.Fatalf("the claim does not wait for the row: %v", err)
+		default:
+		}
 		const question = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 		if err := pool.QueryRow(t.Context(), question).Scan(&waits); err != nil {
 			t.Fatal(err)

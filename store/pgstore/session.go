@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -25,6 +26,8 @@ type session struct {
 	set    string      // for a connection, if it leads to the database itself
 	local  string      // for a transaction
 	long   string      // for one that may take its time
+
+	brokenOff atomic.Int64 // commits that were told to wait no longer for a synchronous standby
 }
 
 type setting struct{ name, value string }
@@ -39,6 +42,7 @@ var limits = []setting{
 	{"statement_timeout", "60s"},
 	{idleSetting, "10s"},
 	{"default_transaction_isolation", "read committed"}, // what is read after a lock must be new
+	{"client_min_messages", "warning"},                  // session.noticed
 	{"tcp_keepalives_idle", "30"},
 	{"tcp_keepalives_interval", "10"},
 	{"tcp_keepalives_count", "3"},
@@ -112,22 +116,32 @@ func (s *session) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// unconfirmed is noted of a connection whose commit was told to wait no longer for a
-// synchronous standby: PostgreSQL calls that a success, with a warning.
-const unconfirmed = "unconfirmed"
-
+// errUnconfirmed: PostgreSQL calls a commit that was told to wait no longer for a synchronous
+// standby a success, with a warning.
 var errUnconfirmed = errors.New("committed, but the wait for the synchronous standby was broken off")
 
 // noticed is for pgx. The routine has the same name in every language.
-func (s *session) noticed(conn *pgconn.PgConn, notice *pgconn.Notice) {
+func (s *session) noticed(_ *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.Routine == "SyncRepWaitForLSN" {
-		conn.CustomData()[unconfirmed] = true
+		s.brokenOff.Add(1)
 	}
 }
 
-// commit sends the last statements of a transaction. Its commit counts only if it was not
-// told to wait no longer for a synchronous standby.
-func commit(ctx context.Context, conn *pgxpool.Conn, last *pgx.Batch) error {
+// Confirming is of sqlcore.Confirmer. A commit of another connection that was broken off
+// meanwhile makes it fail as well: it is tried again.
+func (s *session) Confirming() (confirmed func() error) {
+	before := s.brokenOff.Load()
+	return func() error {
+		if s.brokenOff.Load() != before {
+			return errUnconfirmed
+		}
+		return nil
+	}
+}
+
+// commit sends the last statements of a transaction.
+func (s *session) commit(ctx context.Context, conn *pgxpool.Conn, last *pgx.Batch) error {
+	confirmed := s.Confirming()
 	var end pgconn.CommandTag
 	last.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
 		end = tag
@@ -137,10 +151,7 @@ func commit(ctx context.Context, conn *pgxpool.Conn, last *pgx.Batch) error {
 	if err == nil && end.String() != "COMMIT" {
 		err = fmt.Errorf("the transaction ended with %s", end)
 	}
-	if conn.Conn().PgConn().CustomData()[unconfirmed] != nil {
-		err = errors.Join(err, errUnconfirmed, conn.Conn().Close(ctx))
-	}
-	return err
+	return cmp.Or(err, confirmed())
 }
 
 // Begin is of sqlcore.Beginner.

@@ -68,6 +68,12 @@ type Beginner interface {
 	Begin(ctx context.Context, tx *sql.Tx, long bool) error
 }
 
+// Confirmer is a dialect whose database may call a commit a success that is not where it must
+// be. Confirming is called before a commit, and confirmed after it.
+type Confirmer interface {
+	Confirming() (confirmed func() error)
+}
+
 // FastInserter is a dialect that can store a batch of new claims in one
 // statement. It reports false, with nothing stored, unless every claim was new
 // and covered, and the sale's epoch is not beyond batch.Epoch.

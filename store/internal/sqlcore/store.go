@@ -243,7 +243,14 @@ func (s *Store) changeWithin(ctx context.Context, timeout time.Duration, do func
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for try := 1; ; try++ {
+		confirmed := func() error { return nil }
+		if d, ok := s.d.(Confirmer); ok {
+			confirmed = d.Confirming()
+		}
 		err := s.within(ctx, s.write, nil, false, do)
+		if err == nil {
+			err = confirmed()
+		}
 		if full := s.full.Load(); err == nil && full != nil && time.Since(full.at) >= fullFor {
 			s.full.CompareAndSwap(full, nil)
 		}
