@@ -308,11 +308,11 @@ func (b *bareRows) inPostgres(ctx context.Context, url, insert string) (func(con
 		return nil, err
 	}
 	conn, err := pgx.Connect(ctx, url)
-	if err == nil {
-		_, err = conn.Exec(ctx, "SET enable_seqscan = off")
-	}
 	if err != nil {
 		return nil, err
+	}
+	if _, err := conn.Exec(ctx, "SET enable_seqscan = off"); err != nil {
+		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	return func(ctx context.Context, n int) error {
 		orders, buyers, keys, seqs := make([]string, n), make([]string, n), make([]string, n), make([]int64, n)

@@ -454,9 +454,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.closed.Do(func() {
 		e.ended.Store(true)
 		e.server.CloseStreams()
-		e.err = errors.Join(e.batcher.Close(ctx), e.pipeline.Close(ctx))
+		e.err = e.batcher.Close(ctx)
 		released, over := make(chan error, 1), make(chan struct{})
-		go func() { released <- e.release() }()
+		go func() { released <- errors.Join(e.pipeline.Close(ctx), e.release()) }()
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(releaseFor, func() { close(over) }) })()
 		select {
 		case err := <-released:

@@ -124,7 +124,7 @@ func openLogged(t *testing.T, ledger string) *logged {
 // A server whose tables are to be changed says what it waits for, and starts when it can.
 func TestTheStoreIsNotOpenYet(t *testing.T) {
 	t.Parallel()
-	postgres, log := servertest.Postgres(t), &logged{}
+	postgres, log := servertest.StartPostgres(t).URL(), &logged{} // its own: the lock is that of a database
 	conn, err := pgx.Connect(t.Context(), postgres)
 	if err != nil {
 		t.Fatal(err)
