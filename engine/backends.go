@@ -170,7 +170,7 @@ func orNil[Port any](opened Port, err error) (Port, error) {
 }
 
 // lateAfter is how long a start waits for its store before it says so: it may be minutes.
-const lateAfter = 3 * time.Second
+const lateAfter = 10 * time.Second
 
 // openStore opens the store. One on a database server, seen before, may be down now.
 func (e *Engine) openStore(ctx context.Context) (err error) {
