@@ -299,7 +299,7 @@ func TestCloseWhileAllHangs(t *testing.T) {
 		hang()
 		claimed := make(chan error, 1)
 		go func() { claimed <- claim("bob") }()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		closed := make(chan error, 1)
@@ -309,7 +309,7 @@ func TestCloseWhileAllHangs(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("closed with %v, want that its time was over", err)
 			}
-		case <-time.After(3 * time.Second):
+		case <-time.After(6 * time.Second):
 			t.Error("it is not closed seconds after its time was over")
 		}
 		goOn()
