@@ -3,7 +3,6 @@ package settle
 import (
 	"cmp"
 	"hash/maphash"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -206,11 +205,13 @@ func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
 }
 
 // Claims is how many claims of a sale are remembered.
-func (m *Memory) Claims(sale sluice.SaleID) (n int) {
-	for _, e := range m.Until(sale, math.MaxInt64) {
-		n += len(e.Claims)
+func (m *Memory) Claims(sale sluice.SaleID) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.sales[sale]; r != nil {
+		return len(r.orders)
 	}
-	return n
+	return 0
 }
 
 // Before reports whether something is remembered of epochs before this one.
