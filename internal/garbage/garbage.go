@@ -16,20 +16,20 @@ import (
 
 const (
 	// apart is how far apart collections are to be.
-	apart = 4 * time.Second
+	apart = 8 * time.Second
 	// most is about how much garbage may pile up meanwhile, in bytes; where more is in use
 	// than that, the heap doubles, as without this package. Only GOMEMLIMIT is a bound.
-	most = 128 << 20
+	most = 256 << 20
 	// smallest is Go's smallest heap at 100%: where less is in use it collects at this size.
 	smallest = 4 << 20
 )
 
 // Pace begins, for the rest of the process: call it when the process is ready, since a
-// start is no rush. A few seconds after a rush all is as before. Whoever sets GOGC decides
+// start is no rush. Half a minute after a rush all is as before. Whoever sets GOGC decides
 // instead.
 func Pace() {
 	if os.Getenv("GOGC") == "" {
-		p := &pacer{percent: 100, over: time.AfterFunc(time.Hour, runtime.GC)}
+		p := &pacer{percent: 100, over: time.AfterFunc(time.Hour, debug.FreeOSMemory)}
 		p.over.Stop()
 		p.at, p.allocated, _ = now()
 		p.await()
@@ -41,7 +41,7 @@ type pacer struct {
 	at        time.Time // of the last collection
 	allocated uint64    // until then, in bytes
 	percent   int
-	over      *time.Timer // collects what a rush has left: Go itself would in two minutes
+	over      *time.Timer // collects what a rush has left, and gives it back: Go itself would in two minutes, and slowly
 }
 
 // await lets Go call collected after its next collection: nothing refers to the mark, so
