@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// apart is how far apart collections are to be.
+	// apart is how far apart collections are to be, where most allows it.
 	apart = 8 * time.Second
 	// most is about how much garbage may pile up meanwhile, in bytes; where more is in use
 	// than that, the heap doubles, as without this package. Only GOMEMLIMIT is a bound.
@@ -25,8 +25,9 @@ const (
 )
 
 // Pace begins, for the rest of the process: call it when the process is ready, since a
-// start is no rush. Half a minute after a rush all is as before. Whoever sets GOGC decides
-// instead.
+// start is no rush. Half a minute after a rush all is as before, and the next one uses its
+// memory for the first time again, which takes some more of the processor. Whoever sets GOGC
+// decides instead.
 func Pace() {
 	if os.Getenv("GOGC") == "" {
 		p := &pacer{percent: 100, over: time.AfterFunc(time.Hour, debug.FreeOSMemory)}
@@ -53,11 +54,10 @@ func (p *pacer) await() {
 
 func (p *pacer) collected() {
 	at, allocated, inUse := now()
-	if want := percent(allocated-p.allocated, at.Sub(p.at), inUse); want != p.percent {
-		p.percent = want
-		debug.SetGCPercent(want)
-	}
-	if p.over.Stop(); p.percent > 100 {
+	before := p.percent
+	p.percent = percent(allocated-p.allocated, at.Sub(p.at), inUse)
+	debug.SetGCPercent(p.percent)
+	if p.over.Stop(); max(before, p.percent) > 100 {
 		p.over.Reset(2 * apart)
 	}
 	p.at, p.allocated = at, allocated
@@ -80,9 +80,8 @@ func now() (at time.Time, allocated, inUse uint64) {
 }
 
 // percent is how much of what is in use, in hundredths, may be allocated until the next
-// collection, where as much was allocated since the last one as this. Steps of 100 keep it
-// from changing each time, since that stops the process for a moment.
+// collection, where as much was allocated since the last one as this.
 func percent(allocated uint64, since time.Duration, inUse uint64) int {
 	garbage := min(float64(allocated)*float64(apart)/float64(max(since, time.Millisecond)), most)
-	return max(100, int(garbage/float64(max(inUse, smallest)))*100)
+	return max(100, int(100*garbage/float64(max(inUse, smallest))))
 }

@@ -5,7 +5,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
-	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"testing"
 	"time"
@@ -22,13 +22,26 @@ func TestPercent(t *testing.T) {
 		"at rest":                  {10 * mb, 2 * time.Minute, 10 * mb, 100},
 		"at rest, nothing in use":  {mb, 2 * time.Minute, 0, 100},
 		"a rush":                   {20 * mb, time.Second, 20 * mb, 800},
-		"a rush, all that may lie": {100 * mb, time.Second, 20 * mb, 1200},
+		"a rush, all that may lie": {100 * mb, time.Second, 20 * mb, 1280},
 		"a rush, much in use":      {1000 * mb, time.Second, 1000 * mb, 100},
+		"a rush, as much in use":   {1000 * mb, time.Second, 200 * mb, 128},
 		"at once":                  {mb, 0, mb, 6400},
 	} {
 		if got := percent(c.allocated, c.since, c.inUse); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
+	}
+}
+
+// A rush that fades ends with a collection that Go has begun: what the rush has left is given
+// back all the same.
+func TestARushFades(t *testing.T) {
+	p := &pacer{at: time.Now().Add(-time.Minute), percent: 300, over: time.AfterFunc(time.Hour, func() {})}
+	p.over.Stop()
+	_, p.allocated, _ = now()
+	p.collected()
+	if p.percent != 100 || !p.over.Stop() {
+		t.Errorf("%d%%; or nothing will be given back", p.percent)
 	}
 }
 
@@ -58,21 +71,14 @@ func TestPace(t *testing.T) {
 		return
 	}
 	Pace()
+	t.Logf("%d collections", rush())
 	inUse := make([]byte, 64<<20)
 	defer runtime.KeepAlive(inUse)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range 2 << 30 / (64 << 10) {
-		sink = make([]byte, 64<<10)
-	}
-	runtime.ReadMemStats(&after)
-	t.Logf("%d collections", after.NumGC-before.NumGC)
-	// The runtime does not say when the percentage changes, so the test asks again and again.
+	rush()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		percent := debug.SetGCPercent(100)
-		debug.SetGCPercent(percent)
-		runtime.ReadMemStats(&after)
-		kept := after.HeapIdle - after.HeapReleased
+		read := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/memory/classes/heap/free:bytes"}}
+		metrics.Read(read)
+		percent, kept := read[0].Value.Uint64(), read[1].Value.Uint64()
 		if percent == 100 && (kept < 32<<20 || os.Getenv("GOGC") != "") {
 			return
 		}
@@ -80,4 +86,15 @@ func TestPace(t *testing.T) {
 			t.Fatalf("at rest the percentage stays %d, and %d bytes that nothing uses are kept", percent, kept)
 		}
 	}
+}
+
+// rush makes two gigabytes of garbage, and says how often it was collected.
+func rush() uint32 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 2 << 30 / (64 << 10) {
+		sink = make([]byte, 64<<10)
+	}
+	runtime.ReadMemStats(&after)
+	return after.NumGC - before.NumGC
 }
