@@ -49,8 +49,8 @@ var sink []byte
 
 // What Pace does, it does to a whole process: this test, run again as another one, makes
 // two gigabytes of garbage. It is collected some twenty times instead of 500, unless GOGC
-// is set; half a minute later all is as before, and the memory is given back. Go alone would
-// keep some, for the heap to double.
+// is set; half a minute later all is as before, and the memory is given back, which Go alone
+// would do after minutes.
 func TestPace(t *testing.T) {
 	const child = "SLUICE_TEST_PACE"
 	if os.Getenv(child) == "" {
