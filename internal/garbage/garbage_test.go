@@ -75,7 +75,7 @@ func TestPace(t *testing.T) {
 	inUse := make([]byte, 64<<20)
 	defer runtime.KeepAlive(inUse)
 	rush()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		read := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/memory/classes/heap/free:bytes"}}
 		metrics.Read(read)
 		percent, kept := read[0].Value.Uint64(), read[1].Value.Uint64()
