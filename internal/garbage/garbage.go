@@ -45,11 +45,14 @@ type pacer struct {
 	over      *time.Timer // collects what a rush has left, and gives it back: Go itself would in two minutes, and slowly
 }
 
-// await lets Go call collected after its next collection: nothing refers to the mark, so
-// that collection finds it.
+// await lets Go call collected after each collection from now on: nothing refers to the
+// mark, so that the next one finds it.
 func (p *pacer) await() {
 	mark := new(pacer)
-	runtime.AddCleanup(mark, (*pacer).collected, p)
+	runtime.AddCleanup(mark, func(p *pacer) {
+		p.collected()
+		p.await()
+	}, p)
 }
 
 func (p *pacer) collected() {
@@ -61,7 +64,6 @@ func (p *pacer) collected() {
 		p.over.Reset(2 * apart)
 	}
 	p.at, p.allocated = at, allocated
-	p.await()
 }
 
 // now reads what was ever allocated, and what Go takes the percentage of.
