@@ -108,8 +108,9 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 	} {
 		names[name] = true
 	}
+	names[""] = true
 	for _, g := range goals() {
-		known := names[g.side] && (g.floor == "" || names[g.floor]) && (g.against == "" || names[g.against])
+		known := g.side != "" && names[g.side] && names[g.floor] && names[g.against] && names[g.floorAgainst]
 		if !known || (g.atLeast > 0) == (g.atMost > 0) {
 			t.Errorf("goal %+v", g)
 		}
@@ -131,6 +132,10 @@ func TestReport(t *testing.T) {
 		{pipelinedName("no", 0), []float64{200_000, 210_000, 150_000}},
 		{batchedName("no", 0), []float64{300_000, 256_000, 240_000}},
 		{writerName("no"), []float64{350_000, 320_000, 330_000}},
+		{acceptedName(servers), []float64{20_000, 20_000, 25_000}},
+		{bareAcceptedName(servers), []float64{30_000, 25_000, 40_000}},
+		{acceptedName(alone), []float64{18_000, 16_000, 20_000}},
+		{bareAcceptedName(alone), []float64{24_000, 25_000, 34_000}},
 	} {
 		r := result{Name: s.name}
 		for _, f := range s.rounds {
@@ -149,6 +154,7 @@ func TestReport(t *testing.T) {
 			false, 2 / 11.0,
 		},
 		{all[6].name, batchedName("no", 0), "client_cpu_us", "", 2.56, 2.4, 3, 3.5, true, true, 3.3},
+		{all[21].name, acceptedName(alone), "", acceptedName(servers), 0.8, 0.8, 0.9, 1, false, false, 0.85},
 	}
 	if diff := cmp.Diff(want, rep.Goals, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
@@ -160,12 +166,12 @@ func TestReport(t *testing.T) {
 	}
 	for _, want := range []string{
 		"a processor, 2 cores, 24 GB memory", "Redis 7.0.15, PostgreSQL unknown, wrk unknown", "WARNING",
-		"\nS2 script per request, no fsync                        60,000   50,000   64,000  " +
+		"\nS2 script per request, no fsync" + strings.Repeat(" ", 46) + "60,000   50,000   64,000  " +
 			"client cpu us 0.6, redis cpu us 16.67\n",
-		"\nidle                                                                             empty MB 30\n",
+		"\nidle" + strings.Repeat(" ", 99) + "empty MB 30\n",
 		"   4.00x   4.00x   6.00x   >= 4.50x   5.50x  MISSED\n",
 		"  0.250x  0.167x  0.250x  <= 0.167x  0.182x  MISSED, also by its floor\n",
-		"    2.56    2.40       3    <= 3.50    3.30  met\n", "3 of 4 goals MISSED, 2 of them also by their floors.",
+		"    2.56    2.40       3    <= 3.50    3.30  met\n", "4 of 5 goals MISSED, 3 of them also by their floors.",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text.String())

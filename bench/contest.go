@@ -43,7 +43,7 @@ var groups = []group{
 	{name: "redis", needs: []string{"redis-server"}, open: openRedisGroup},
 	{name: "redis-fsync", needs: []string{"redis-server"}, open: openFsyncGroup},
 	{name: "http", needs: []string{"wrk"}, open: openHTTPGroup},
-	{name: "durable", needs: []string{"wrk", "redis-server", postgres}, rounds: 2, open: openDurableGroup},
+	{name: "durable", needs: []string{"wrk", "redis-server", postgres}, rounds: 3, open: openDurableGroup},
 	{name: "latency", needs: []string{"redis-server", postgres}, rounds: 3, open: openLatencyGroup},
 	{name: "opening", needs: []string{"redis-server", postgres}, rounds: 1, open: openOpeningGroup},
 	{name: "read", needs: []string{"wrk"}, open: openReadGroup},
