@@ -117,7 +117,7 @@ func (r *report) write(w io.Writer, legend bool) error {
 	}
 
 	rows = [][]string{{"goal", ">figure", ">min", ">max", ">wanted", ">floor", ""}}
-	missed, impossible := 0, 0
+	missed, floorsToo := 0, 0
 	for _, g := range r.Goals {
 		state := "met"
 		if !g.Met {
@@ -129,7 +129,7 @@ func (r *report) write(w io.Writer, legend bool) error {
 			floor = g.text(g.Floor)
 			if !g.Met && !g.reaches(g.Floor) {
 				state = "MISSED, also by its floor"
-				impossible++
+				floorsToo++
 			}
 		}
 		sign := ">= "
@@ -143,7 +143,7 @@ func (r *report) write(w io.Writer, legend bool) error {
 	table(&b, rows)
 	b.WriteByte('\n')
 	if missed > 0 {
-		fmt.Fprintf(&b, "%d of %d goals MISSED, %d of them also by their floors.", missed, len(r.Goals), impossible)
+		fmt.Fprintf(&b, "%d of %d goals MISSED, %d of them also by their floors.", missed, len(r.Goals), floorsToo)
 	} else {
 		fmt.Fprintf(&b, "All %d goals met.", len(r.Goals))
 	}
