@@ -18,48 +18,118 @@ import (
 	"github.com/sluicehq/sluice/store/pgstore"
 )
 
+// olderCopy stands for a standby that is behind, beside a database that is ledger and store.
+type olderCopy struct {
+	t  *testing.T
+	db *pgx.Conn
+}
+
+// copied are the tables of a copy. Of sales only the units differ; of servers, heartbeats.
+var copied = []string{
+	"orders", "order_changes", "ledger_sales", "event_feed", "event_marks", "order_events", "sale_events", "dead_letters",
+	"gathered",
+}
+
+func newOlderCopy(t *testing.T, store string) *olderCopy {
+	db, err := pgx.Connect(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close(context.Background()) })
+	return &olderCopy{t, db}
+}
+
+func (c *olderCopy) exec(statements ...string) {
+	for {
+		_, err := c.db.Exec(context.Background(), strings.Join(statements, ";\n"))
+		if err == nil {
+			return
+		}
+		_, _ = c.db.Exec(context.Background(), "ROLLBACK")
+		if failed := (*pgconn.PgError)(nil); !errors.As(err, &failed) || failed.Code != "40P01" {
+			c.t.Error(err)
+			return
+		} // a deadlock: the tables are locked one by one, beside the servers
+	}
+}
+
+// take copies the database as it is.
+func (c *olderCopy) take() {
+	statements := []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "CREATE TABLE old_sales AS TABLE sales"}
+	for _, table := range copied {
+		statements = append(statements, "CREATE TABLE old_"+table+" AS TABLE "+table)
+	}
+	c.exec(append(statements, "COMMIT")...)
+}
+
+// takesOver puts the copy in the place of the database, as a minute later.
+func (c *olderCopy) takesOver() {
+	statements := []string{"BEGIN", "LOCK TABLE sales, nodes, " + strings.Join(copied, ", ") + " IN ACCESS EXCLUSIVE MODE"}
+	for _, table := range copied {
+		statements = append(statements, "DELETE FROM "+table,
+			"INSERT INTO "+table+" OVERRIDING SYSTEM VALUE TABLE old_"+table)
+	}
+	c.exec(append(statements, `UPDATE sales SET taken = o.taken, epoch = o.epoch, loaded_epoch = o.loaded_epoch,
+		fence = o.fence FROM old_sales o WHERE o.id = sales.id`,
+		"UPDATE nodes SET seen_at = seen_at - interval '1 minute'", "COMMIT")...)
+}
+
 // The database that is ledger and store becomes an older copy of itself in the middle of
 // a rush, as after a failover to a standby that was behind. The sale fences itself, is
 // rebuilt from the servers' memory, and every promise is kept.
 func TestTheDatabaseBecomesAnOlderCopyInARush(t *testing.T) {
+	t.Parallel()
 	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
-	db, err := pgx.Connect(t.Context(), f.store)
-	if err != nil {
+	older := newOlderCopy(t, f.store)
+	f.early, f.lose = older.take, older.takesOver
+	f.open(2, 1000, "store").rush(t, 1500, 1000)
+}
+
+// Two standbys that are equally behind take over, one after the other, and before the second
+// the sale is rebuilt once more. What one rebuild has saved the next finds in the servers'
+// memory again, and each waits for the servers that the copy has not heard of for a minute.
+func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
+	f.open(3, 90, "store")
+	older := newOlderCopy(t, f.store)
+	older.take()
+	promised := map[int]string{}
+	for buyer := range 60 {
+		f.until("a claim to be accepted", func() bool {
+			status, order := f.claim(buyer%3, buyer)
+			promised[buyer] = order
+			return status == http.StatusAccepted
+		})
+	}
+	kept := func() {
+		t.Helper()
+		for buyer, order := range promised {
+			f.until("a repeat to get its order", func() bool {
+				status, again := f.claim(buyer%3, buyer)
+				if status == http.StatusAccepted && again != order {
+					t.Fatalf("buyer %d was promised %s, and gets %s", buyer, order, again)
+				}
+				return status == http.StatusAccepted
+			})
+		}
+		if stored := f.storedOrders(); len(stored) != len(promised) {
+			t.Fatalf("%d orders, want %d", len(stored), len(promised))
+		}
+	}
+	older.takesOver()
+	kept()
+	if _, err := f.clients[1].RebuildSale(t.Context(), f.sale); err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close(context.Background())
-	exec := func(statements ...string) {
-		for {
-			_, err := db.Exec(context.Background(), strings.Join(statements, ";\n"))
-			if err == nil {
-				return
-			}
-			_, _ = db.Exec(context.Background(), "ROLLBACK")
-			if failed := (*pgconn.PgError)(nil); !errors.As(err, &failed) || failed.Code != "40P01" {
-				t.Error(err)
-				return
-			} // a deadlock: the tables are locked one by one, beside the servers
-		}
-	}
-	tables := []string{
-		"orders", "order_changes", "ledger_sales", "event_feed", "event_marks", "order_events", "sale_events",
-	}
-	f.early = func() {
-		statements := []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "CREATE TABLE old_sales AS TABLE sales"}
-		for _, table := range tables {
-			statements = append(statements, "CREATE TABLE old_"+table+" AS TABLE "+table)
-		}
-		exec(append(statements, "COMMIT")...)
-	}
-	f.lose = func() {
-		statements := []string{"BEGIN", "LOCK TABLE sales, " + strings.Join(tables, ", ") + " IN ACCESS EXCLUSIVE MODE"}
-		for _, table := range tables {
-			statements = append(statements, "DELETE FROM "+table,
-				"INSERT INTO "+table+" OVERRIDING SYSTEM VALUE TABLE old_"+table)
-		}
-		exec(append(statements, "UPDATE sales SET taken = o.taken FROM old_sales o WHERE o.id = sales.id", "COMMIT")...)
-	}
-	f.open(2, 1000, "store").rush(t, 1500, 1000)
+	f.until("the sale to be rebuilt", func() bool {
+		sale, err := f.clients[1].AdminSale(t.Context(), f.sale)
+		return err == nil && sale.Epoch == 3
+	})
+	kept()
+	older.takesOver()
+	kept()
+	f.audited()
 }
 
 // The older copy is from before a sale: nothing can be done for its buyers, but it is said.

@@ -92,17 +92,17 @@ func (r *Rebuilder) Remembers(sale *sluice.Sale) bool {
 // epochs before the sale's: it may have been silent while the sale was
 // rebuilt. It reports whether it remembered anything.
 func (r *Rebuilder) Late(ctx context.Context, sale *sluice.Sale) (bool, error) {
-	entries := r.memory.Until(sale.ID, sale.Epoch-1)
+	entries := r.memory.Unsaved(sale.ID, sale.Epoch)
 	_, err := r.remembered(ctx, sale.ID, entries)
 	return len(entries) > 0, err
 }
 
-// remembered saves what this server remembers, and forgets what is stored or set
+// remembered saves what this server remembers, and notes what is stored or set
 // aside, and nothing else: what is remembered meanwhile stays (I5), and work that
 // is broken off goes on where it was.
 func (r *Rebuilder) remembered(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (saved int, err error) {
 	saved, done, err := r.save(ctx, sale, entries)
-	r.memory.Forget(sale, entries[:done])
+	r.memory.Saved(sale, entries[:done])
 	return saved, err
 }
 
@@ -122,6 +122,9 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 		p.gathered = time.Time{}
 		return false, nil
 	}
+	if r.copied(sale) && time.Since(p.gathered) < 2*SilentAfter {
+		return false, nil
+	}
 	missing := slices.DeleteFunc(live, func(node string) bool { return slices.Contains(gathered, node) })
 	waits := strings.Join(missing, " ")
 	if waits != "" && waits != p.waits && time.Since(p.gathered) >= HeartbeatEvery {
@@ -130,6 +133,13 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 			"sale", sale.ID, "epoch", sale.Epoch, "servers", missing)
 	}
 	return len(missing) == 0, nil
+}
+
+// copied reports whether the loss may be that the database has become an older copy of
+// itself. Its heartbeats are then as old, so a server that lives is known by those that it
+// sends from now on; the first of them may wait for a connection that hangs.
+func (r *Rebuilder) copied(sale *sluice.Sale) bool {
+	return r.memory.keep > 0 && strings.HasPrefix(sale.Fence, sluice.FenceLost)
 }
 
 // save stores entries, each claim once, and reports how many of them, from the

@@ -37,6 +37,7 @@ type memo struct {
 	lines        string    // these, as a journal has them
 	promises     []promise // one for each claim
 	since        time.Time
+	saved        bool // a rebuild has stored them, or set them aside
 }
 
 // lastSeq is that of the last claim.
@@ -185,19 +186,33 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drop(r.Sale, func(e *memo) bool {
-		return e.Epoch == r.Epoch && e.lastSeq() <= r.Seq && e.since.Before(before)
+		return e.since.Before(before) && (e.saved || e.Epoch == r.Epoch && e.lastSeq() <= r.Seq)
 	})
 }
 
-// Until returns what is remembered of a sale up to an epoch, oldest first.
+// Until returns what is remembered of a sale up to an epoch, oldest first: also what is
+// saved, since the store may have lost that.
 func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
+	return m.which(sale, func(e *memo) bool { return e.Epoch <= epoch })
+}
+
+// Unsaved returns what is remembered of epochs before this one and not saved, oldest first.
+func (m *Memory) Unsaved(sale sluice.SaleID, epoch int64) []sluice.Entry {
+	return m.which(sale, unsaved(epoch))
+}
+
+func unsaved(epoch int64) func(*memo) bool {
+	return func(e *memo) bool { return e.Epoch < epoch && !e.saved }
+}
+
+func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) []sluice.Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var entries []sluice.Entry
 	if r := m.sales[sale]; r != nil {
 		for i := range r.entries {
-			if r.entries[i].Epoch <= epoch {
-				entries = append(entries, r.entries[i].unpacked())
+			if e := &r.entries[i]; wanted(e) {
+				entries = append(entries, e.unpacked())
 			}
 		}
 	}
@@ -214,26 +229,30 @@ func (m *Memory) Claims(sale sluice.SaleID) int {
 	return 0
 }
 
-// Before reports whether something is remembered of epochs before this one.
+// Before reports whether something is remembered of epochs before this one, and not saved.
 func (m *Memory) Before(sale sluice.SaleID, epoch int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.sales[sale]
-	return r != nil && slices.ContainsFunc(r.entries, func(e memo) bool { return e.Epoch < epoch })
+	r, wanted := m.sales[sale], unsaved(epoch)
+	return r != nil && slices.ContainsFunc(r.entries, func(e memo) bool { return wanted(&e) })
 }
 
-// Forget drops entries that Until has returned, and no other: one that has been
-// remembered since is not saved yet.
-func (m *Memory) Forget(sale sluice.SaleID, saved []sluice.Entry) {
+// Saved says that entries which Until or Unsaved has returned are saved, and no other: one
+// that has been remembered since is not. They are forgotten, unless the store may still
+// lose them.
+func (m *Memory) Saved(sale sluice.SaleID, saved []sluice.Entry) {
 	type name struct { // an entry is known by its claims, each of which is remembered once
 		epoch int64
 		lines string
 	}
-	gone := make(map[name]bool, len(saved))
+	done := make(map[name]bool, len(saved))
 	for i := range saved {
-		gone[name{saved[i].Epoch, pack(&saved[i])}] = true
+		done[name{saved[i].Epoch, pack(&saved[i])}] = true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(sale, func(e *memo) bool { return gone[name{e.Epoch, e.lines}] })
+	m.drop(sale, func(e *memo) bool {
+		e.saved = e.saved || done[name{e.Epoch, e.lines}]
+		return e.saved && m.keep == 0
+	})
 }

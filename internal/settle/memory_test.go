@@ -96,14 +96,41 @@ func TestMemory(t *testing.T) {
 	}
 	saved := m.Until("sale", 1)
 	tell(1, 40)
-	m.Forget("sale", saved)
+	m.Saved("sale", saved)
 	check("what was remembered meanwhile is not saved", " 2:1+8 1:40+1")
-	m.Forget("sale", m.Until("sale", 1))
+	m.Saved("sale", m.Until("sale", 1))
 	check("an old epoch is forgotten", " 2:1+8")
 	read(2, 8, 0)
 	check("all is stored", "")
 	tell(3, 1)
 	check("and it goes on", " 3:1+1")
+}
+
+// What a rebuild has saved is kept for its minute, where the store may lose it: the next
+// rebuild gets it again, and what only looks for claims that are not saved does not (I5).
+func TestMemoryKeepsWhatIsSaved(t *testing.T) {
+	m := NewMemory(10)
+	m.Keep(time.Minute)
+	claims, decisions := decided(1, 1, 2)
+	m.Decided("sale", "a", claims, decisions)
+	if !m.Before("sale", 2) || len(m.Unsaved("sale", 2)) != 1 {
+		t.Error("a claim that is not saved is not known")
+	}
+	m.Saved("sale", m.Until("sale", 1))
+	if m.Before("sale", 2) || len(m.Unsaved("sale", 2)) != 0 {
+		t.Error("a claim that is saved is to be saved again")
+	}
+	read := func(later time.Duration) {
+		m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 2, Seq: 1}, time.Now().Add(later))
+	}
+	read(30 * time.Second)
+	if got := have(m, 1); got != " 1:1+2" {
+		t.Errorf("half a minute later:%s", got)
+	}
+	read(2 * time.Minute)
+	if got := have(m, 9); got != "" {
+		t.Errorf("two minutes later:%s", got)
+	}
 }
 
 // A repeat is remembered as the first answer is, and once: a buyer who repeats
@@ -129,7 +156,7 @@ func TestMemoryKeepsEachOrderOnce(t *testing.T) {
 	if got, want := have(m, 9), " 1:7+1 2:2+1 1:1+1"; got != want {
 		t.Errorf("remembers%s, want%s", got, want)
 	}
-	m.Forget("sale", m.Until("sale", 1))
+	m.Saved("sale", m.Until("sale", 1))
 	tell(1, -7)
 	if got, want := have(m, 9), " 2:2+1 1:7+1"; got != want {
 		t.Errorf("remembers%s, want%s", got, want)
