@@ -232,3 +232,33 @@ func TestTimeout(t *testing.T) {
 		t.Errorf("decision %+v, want the first of the sale", d[0])
 	}
 }
+
+// The name of a Redis outlives its key, whatever takes the key's place: by it the store
+// knows who decides about its sales.
+func TestTheNameIsWrittenAgain(t *testing.T) {
+	server := servertest.StartRedis(t)
+	l, client := open(t, server.URL(), redisledger.Options{Node: "a"}), newClient(t, server.URL())
+	called := func(l *redisledger.Ledger) (string, error) {
+		name, _, err := l.Called(t.Context())
+		return name, err
+	}
+	name, err := called(l)
+	if err != nil || !strings.HasPrefix(name, "redis:") {
+		t.Fatal(name, err)
+	}
+	for _, spoil := range [][]string{{"PING"}, {"RPUSH", "sluice:name", "x"}} {
+		command(t, client, "DEL", "sluice:name")
+		command(t, client, spoil...)
+		if again, err := called(l); again != name || err != nil {
+			t.Errorf("after %s it is called %q, %v; want %q", spoil, again, err, name)
+		}
+		if other, err := called(open(t, server.URL(), redisledger.Options{Node: "b"})); other != name || err != nil {
+			t.Errorf("after %s another server calls it %q, %v; want %q", spoil, other, err, name)
+		}
+	}
+	command(t, client, "DEL", "sluice:name")
+	command(t, client, "RPUSH", "sluice:name", "x")
+	if other, err := called(open(t, server.URL(), redisledger.Options{Node: "c"})); err == nil {
+		t.Errorf("who does not know the name calls it %q", other)
+	}
+}

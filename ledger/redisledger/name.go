@@ -14,7 +14,8 @@ const takeable = 10 * time.Minute
 
 // Called returns what this Redis calls itself: "redis:" and a text that no other has. A
 // Redis without one is new, or was emptied: it gets the name that it had as long as this
-// handle knows it, or another; made says that one was made up in the last ten minutes.
+// handle knows it, or another; made says that one was made up in the last ten minutes. Where
+// another type of key has taken the name's place, only who knows it writes it again.
 func (l *Ledger) Called(ctx context.Context) (name string, made bool, err error) {
 	defer func() { wrap(&err, "name") }()
 	if err := l.writable(); err != nil {
@@ -24,8 +25,14 @@ func (l *Ledger) Called(ctx context.Context) (name string, made bool, err error)
 		return l.client.Do(ctx, l.client.B().Get().Key(l.keys.name()).Build()).ToString()
 	}
 	text, err := get()
+	known := l.called.Load()
+	if isWrongType(err) && known != nil {
+		if err := l.client.Do(ctx, l.client.B().Set().Key(l.keys.name()).Value(*known).Build()).Error(); err != nil {
+			return "", false, err
+		}
+		text, err = get()
+	}
 	if rueidis.IsRedisNil(err) {
-		known := l.called.Load()
 		if known == nil {
 			fresh := handleName() + handleName()
 			known = &fresh
