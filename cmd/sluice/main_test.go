@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestUsageIsExit1(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
 	good := []string{
 		"sale", "create", "--title", "T", "--price", "1", "--total", "1", "--admin-key", "k", "--url",
 		"http://127.0.0.1:1",
@@ -263,6 +265,7 @@ func TestUsageIsExit1(t *testing.T) {
 			"--file and --payment-window: want one or the other",
 		},
 		{[]string{"sale", "create", "--file", "/nowhere.json"}, "", "/nowhere.json: no such file"},
+		{[]string{"serve", "--data-dir", folder, "--ledger", "store"}, "", "want a store in PostgreSQL"},
 	} {
 		got := command(t, []string{tc.env}, tc.args...)
 		if got.code != exitUsage || !strings.Contains(got.stderr, tc.want) || got.out != "" ||
@@ -270,6 +273,9 @@ func TestUsageIsExit1(t *testing.T) {
 			t.Errorf("%s sluice %s: exit %d\nhave %s%s\nwant %s", tc.env, strings.Join(tc.args, " "), got.code, got.out,
 				got.stderr, tc.want)
 		}
+	}
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a server that does not start has made its folder: %v", err)
 	}
 }
 

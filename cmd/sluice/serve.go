@@ -180,6 +180,9 @@ type addresses struct {
 
 // startServer opens the engine and listens.
 func startServer(ctx context.Context, cfg engine.Config, at addresses) (*server, error) {
+	if err := cfg.Check(); err != nil { // before the data folder is made
+		return nil, usage(err)
+	}
 	e, err := engine.Open(ctx, cfg)
 	if errors.Is(err, sluice.ErrInUse) {
 		return nil, fmt.Errorf("the data folder %s is in use by another process; give this one its own --data-dir",
