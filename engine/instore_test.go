@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 // olderCopy stands for a standby that is behind, beside a database that is ledger and store.
 type olderCopy struct {
 	t  *testing.T
+	mu sync.Mutex // a rush takes it and has it take over at once
 	db *pgx.Conn
 }
 
@@ -36,10 +38,12 @@ func newOlderCopy(t *testing.T, store string) *olderCopy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close(context.Background()) })
-	return &olderCopy{t, db}
+	return &olderCopy{t: t, db: db}
 }
 
 func (c *olderCopy) exec(statements ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for {
 		_, err := c.db.Exec(context.Background(), strings.Join(statements, ";\n"))
 		if err == nil {
@@ -78,32 +82,44 @@ func (c *olderCopy) takesOver() {
 // a rush, as after a failover to a standby that was behind. The sale fences itself, is
 // rebuilt from the servers' memory, and every promise is kept.
 func TestTheDatabaseBecomesAnOlderCopyInARush(t *testing.T) {
-	t.Parallel()
 	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
 	older := newOlderCopy(t, f.store)
 	f.early, f.lose = older.take, older.takesOver
 	f.open(2, 1000, "store").rush(t, 1500, 1000)
 }
 
-// Two standbys that are equally behind take over, one after the other, and before the second
-// the sale is rebuilt once more. What one rebuild has saved the next finds in the servers'
-// memory again, and each waits for the servers that the copy has not heard of for a minute.
+// Two standbys that are equally behind take over, one after the other. Between them the sale
+// sells out, and is rebuilt once more: the second copy lacks all of that, and the epochs. The
+// servers' memory brings back what was accepted in each epoch, and each rebuild waits for
+// servers that the copy has not heard of for a minute.
 func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
-	f.open(3, 90, "store")
+	f.open(3, 60, "store")
 	older := newOlderCopy(t, f.store)
 	older.take()
-	promised := map[int]string{}
-	for buyer := range 60 {
-		f.until("a claim to be accepted", func() bool {
-			status, order := f.claim(buyer%3, buyer)
-			promised[buyer] = order
-			return status == http.StatusAccepted
-		})
+	promised, others := map[int]string{}, 1000
+	buy := func(n int) {
+		t.Helper()
+		for range n {
+			buyer := len(promised)
+			f.until("a claim to be accepted", func() bool {
+				status, order := f.claim(buyer%3, buyer)
+				promised[buyer] = order
+				return status == http.StatusAccepted
+			})
+		}
 	}
 	kept := func() {
 		t.Helper()
+		f.until("the sale to refuse others", func() bool {
+			others++
+			status, _ := f.claim(others%3, others)
+			if status == http.StatusAccepted {
+				t.Fatal("a unit that was promised is sold again")
+			}
+			return status == http.StatusConflict
+		})
 		for buyer, order := range promised {
 			f.until("a repeat to get its order", func() bool {
 				status, again := f.claim(buyer%3, buyer)
@@ -117,15 +133,21 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 			t.Fatalf("%d orders, want %d", len(stored), len(promised))
 		}
 	}
+	buy(40)
 	older.takesOver()
-	kept()
+	f.until("the sale to be rebuilt", func() bool {
+		sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
+		return err == nil && sale.Epoch == 2 && sale.Taken == 40
+	})
+	buy(15)
 	if _, err := f.clients[1].RebuildSale(t.Context(), f.sale); err != nil {
 		t.Fatal(err)
 	}
-	f.until("the sale to be rebuilt", func() bool {
+	f.until("the sale to be rebuilt again", func() bool {
 		sale, err := f.clients[1].AdminSale(t.Context(), f.sale)
 		return err == nil && sale.Epoch == 3
 	})
+	buy(5)
 	kept()
 	older.takesOver()
 	kept()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -47,8 +48,11 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 		return false, nil
 	}
 	entries := r.memory.Until(sale.ID, sale.Epoch)
-	saved, err := r.remembered(ctx, sale.ID, entries)
+	saved, err := r.remembered(ctx, sale, entries)
 	if err != nil {
+		return false, err
+	}
+	if err := r.ahead(ctx, sale); err != nil {
 		return false, err
 	}
 	if r.loader.Foreign(sale) {
@@ -61,6 +65,20 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 		return true, nil
 	}
 	return true, r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node, sale.Ledger)
+}
+
+// ahead sets aside what this server remembers of epochs that an older copy of the store has
+// not heard of: the load gives it places in the next epoch, before anybody gets its units.
+func (r *Rebuilder) ahead(ctx context.Context, sale *sluice.Sale) error {
+	for _, e := range r.memory.After(sale.ID, sale.Epoch) {
+		lost := fmt.Errorf("accepted in epoch %d, which the store has lost", e.Epoch)
+		e.ID = fmt.Sprintf("%s/%d/%d", e.Node, e.Epoch, e.FirstSeq)
+		e.Epoch = sale.Epoch
+		if err := r.store.SetAside(ctx, e.DeadLetter(lost)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drain stores what waits in the journal of this server's ledger, which another one
@@ -93,16 +111,16 @@ func (r *Rebuilder) Remembers(sale *sluice.Sale) bool {
 // rebuilt. It reports whether it remembered anything.
 func (r *Rebuilder) Late(ctx context.Context, sale *sluice.Sale) (bool, error) {
 	entries := r.memory.Unsaved(sale.ID, sale.Epoch)
-	_, err := r.remembered(ctx, sale.ID, entries)
+	_, err := r.remembered(ctx, sale, entries)
 	return len(entries) > 0, err
 }
 
 // remembered saves what this server remembers, and notes what is stored or set
 // aside, and nothing else: what is remembered meanwhile stays (I5), and work that
 // is broken off goes on where it was.
-func (r *Rebuilder) remembered(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (saved int, err error) {
-	saved, done, err := r.save(ctx, sale, entries)
-	r.memory.Saved(sale, entries[:done])
+func (r *Rebuilder) remembered(ctx context.Context, sale *sluice.Sale, entries []sluice.Entry) (saved int, err error) {
+	saved, done, err := r.save(ctx, sale.ID, entries)
+	r.memory.Saved(sale.ID, sale.Epoch, entries[:done])
 	return saved, err
 }
 

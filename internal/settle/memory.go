@@ -36,8 +36,8 @@ type memo struct {
 	sluice.Entry           // without its claims
 	lines        string    // these, as a journal has them
 	promises     []promise // one for each claim
-	since        time.Time
-	saved        bool // a rebuild has stored them, or set them aside
+	since        time.Time // when they were accepted, or saved last
+	saved        int64     // the sale's epoch when they were stored, or set aside, last; 0: never
 }
 
 // lastSeq is that of the last claim.
@@ -186,7 +186,7 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drop(r.Sale, func(e *memo) bool {
-		return e.since.Before(before) && (e.saved || e.Epoch == r.Epoch && e.lastSeq() <= r.Seq)
+		return e.since.Before(before) && (e.saved > 0 || e.Epoch == r.Epoch && e.lastSeq() <= r.Seq)
 	})
 }
 
@@ -196,13 +196,19 @@ func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
 	return m.which(sale, func(e *memo) bool { return e.Epoch <= epoch })
 }
 
-// Unsaved returns what is remembered of epochs before this one and not saved, oldest first.
+// After returns what is remembered of epochs after this one, oldest first.
+func (m *Memory) After(sale sluice.SaleID, epoch int64) []sluice.Entry {
+	return m.which(sale, func(e *memo) bool { return e.Epoch > epoch })
+}
+
+// Unsaved returns what is remembered of epochs before this one, and was not saved in it,
+// oldest first: what was saved before may be lost since.
 func (m *Memory) Unsaved(sale sluice.SaleID, epoch int64) []sluice.Entry {
 	return m.which(sale, unsaved(epoch))
 }
 
 func unsaved(epoch int64) func(*memo) bool {
-	return func(e *memo) bool { return e.Epoch < epoch && !e.saved }
+	return func(e *memo) bool { return e.Epoch < epoch && e.saved != epoch }
 }
 
 func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) []sluice.Entry {
@@ -229,7 +235,7 @@ func (m *Memory) Claims(sale sluice.SaleID) int {
 	return 0
 }
 
-// Before reports whether something is remembered of epochs before this one, and not saved.
+// Before reports whether Unsaved has something.
 func (m *Memory) Before(sale sluice.SaleID, epoch int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,10 +243,10 @@ func (m *Memory) Before(sale sluice.SaleID, epoch int64) bool {
 	return r != nil && slices.ContainsFunc(r.entries, func(e memo) bool { return wanted(&e) })
 }
 
-// Saved says that entries which Until or Unsaved has returned are saved, and no other: one
-// that has been remembered since is not. They are forgotten, unless the store may still
-// lose them.
-func (m *Memory) Saved(sale sluice.SaleID, saved []sluice.Entry) {
+// Saved says that entries which Until or Unsaved has returned are saved in an epoch of the
+// sale, and no other: one that has been remembered since is not. They are forgotten; or
+// kept for so long from now on, where the store may still lose them.
+func (m *Memory) Saved(sale sluice.SaleID, epoch int64, saved []sluice.Entry) {
 	type name struct { // an entry is known by its claims, each of which is remembered once
 		epoch int64
 		lines string
@@ -249,10 +255,14 @@ func (m *Memory) Saved(sale sluice.SaleID, saved []sluice.Entry) {
 	for i := range saved {
 		done[name{saved[i].Epoch, pack(&saved[i])}] = true
 	}
+	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drop(sale, func(e *memo) bool {
-		e.saved = e.saved || done[name{e.Epoch, e.lines}]
-		return e.saved && m.keep == 0
+		is := done[name{e.Epoch, e.lines}]
+		if is {
+			e.saved, e.since = epoch, now
+		}
+		return is && m.keep == 0
 	})
 }

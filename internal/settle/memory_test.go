@@ -96,9 +96,9 @@ func TestMemory(t *testing.T) {
 	}
 	saved := m.Until("sale", 1)
 	tell(1, 40)
-	m.Saved("sale", saved)
+	m.Saved("sale", 1, saved)
 	check("what was remembered meanwhile is not saved", " 2:1+8 1:40+1")
-	m.Saved("sale", m.Until("sale", 1))
+	m.Saved("sale", 1, m.Until("sale", 1))
 	check("an old epoch is forgotten", " 2:1+8")
 	read(2, 8, 0)
 	check("all is stored", "")
@@ -116,9 +116,12 @@ func TestMemoryKeepsWhatIsSaved(t *testing.T) {
 	if !m.Before("sale", 2) || len(m.Unsaved("sale", 2)) != 1 {
 		t.Error("a claim that is not saved is not known")
 	}
-	m.Saved("sale", m.Until("sale", 1))
+	m.Saved("sale", 2, m.Until("sale", 1))
 	if m.Before("sale", 2) || len(m.Unsaved("sale", 2)) != 0 {
 		t.Error("a claim that is saved is to be saved again")
+	}
+	if !m.Before("sale", 3) || len(m.Unsaved("sale", 3)) != 1 {
+		t.Error("after another rebuild it is not looked for again")
 	}
 	read := func(later time.Duration) {
 		m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 2, Seq: 1}, time.Now().Add(later))
@@ -156,7 +159,7 @@ func TestMemoryKeepsEachOrderOnce(t *testing.T) {
 	if got, want := have(m, 9), " 1:7+1 2:2+1 1:1+1"; got != want {
 		t.Errorf("remembers%s, want%s", got, want)
 	}
-	m.Saved("sale", m.Until("sale", 1))
+	m.Saved("sale", 1, m.Until("sale", 1))
 	tell(1, -7)
 	if got, want := have(m, 9), " 2:2+1 1:7+1"; got != want {
 		t.Errorf("remembers%s, want%s", got, want)

@@ -50,7 +50,7 @@ type progress struct {
 func (r *Rebuilder) of(sale *sluice.Sale) (p *progress, begins bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p = r.sales[sale.ID]; p == nil || p.epoch < sale.Epoch {
+	if p = r.sales[sale.ID]; p == nil || p.epoch != sale.Epoch { // also one that a copy of the store has again
 		p, begins = &progress{epoch: sale.Epoch, refused: map[sluice.OrderID]time.Time{}}, true
 		r.sales[sale.ID] = p
 	}
