@@ -69,10 +69,19 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 
 // ahead sets aside what this server remembers of epochs that an older copy of the store has
 // not heard of: the load gives it places in the next epoch, before anybody gets its units.
+// A row that is merely out of date is no such copy.
 func (r *Rebuilder) ahead(ctx context.Context, sale *sluice.Sale) error {
-	for _, e := range r.memory.After(sale.ID, sale.Epoch) {
+	entries := r.memory.After(sale.ID, sale.Epoch)
+	if len(entries) == 0 || r.memory.keep == 0 {
+		return nil
+	}
+	if now, err := r.store.Sale(ctx, sale.ID); err != nil || now.Epoch != sale.Epoch {
+		return err
+	}
+	for _, e := range entries {
 		lost := fmt.Errorf("accepted in epoch %d, which the store has lost", e.Epoch)
-		e.ID = fmt.Sprintf("%s/%d/%d", e.Node, e.Epoch, e.FirstSeq)
+		// With the time, since two copies may each give an epoch again.
+		e.ID = fmt.Sprintf("%s/%d/%d/%d", e.Node, e.Epoch, e.FirstSeq, e.At.UnixMilli())
 		e.Epoch = sale.Epoch
 		if err := r.store.SetAside(ctx, e.DeadLetter(lost)); err != nil {
 			return err
