@@ -312,7 +312,7 @@ func (f *follower) start(ctx context.Context, running *sync.WaitGroup, id sluice
 		bound, cancel := context.WithTimeout(ctx, limits[t].timeout)
 		switch {
 		case t == gathering:
-			o.ready, o.err = f.rebuilder.Gather(bound, &view.Sale)
+			o.ready, o.err = f.rebuilder.Gather(bound, &view.Sale, compare)
 		case t == loading && fenced(&view.Sale):
 			o.changed, o.err = f.rebuilder.Step(bound, &view.Sale)
 		case t == loading:

@@ -26,7 +26,7 @@ type olderCopy struct {
 	db *pgx.Conn
 }
 
-// copied are the tables of a copy. Of sales only the units differ; of servers, heartbeats.
+// copied are the tables of a copy. Of sales only units and ledger differ; of servers, heartbeats.
 var copied = []string{
 	"orders", "order_changes", "ledger_sales", "event_feed", "event_marks", "order_events", "sale_events", "dead_letters",
 	"gathered",
@@ -57,6 +57,16 @@ func (c *olderCopy) exec(statements ...string) {
 	}
 }
 
+// shows reports whether something is true of the sale's row.
+func (c *olderCopy) shows(what string) (is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.db.QueryRow(context.Background(), "SELECT "+what+" FROM sales").Scan(&is); err != nil {
+		c.t.Error(err)
+	}
+	return is
+}
+
 // take copies the database as it is.
 func (c *olderCopy) take() {
 	statements := []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "CREATE TABLE old_sales AS TABLE sales"}
@@ -66,7 +76,8 @@ func (c *olderCopy) take() {
 	c.exec(append(statements, "COMMIT")...)
 }
 
-// takesOver puts the copy in the place of the database, as a minute later.
+// takesOver puts the copy in the place of the database, as a minute later. The connections of
+// the servers' heartbeats hang at first.
 func (c *olderCopy) takesOver() {
 	statements := []string{"BEGIN", "LOCK TABLE sales, nodes, " + strings.Join(copied, ", ") + " IN ACCESS EXCLUSIVE MODE"}
 	for _, table := range copied {
@@ -74,8 +85,12 @@ func (c *olderCopy) takesOver() {
 			"INSERT INTO "+table+" OVERRIDING SYSTEM VALUE TABLE old_"+table)
 	}
 	c.exec(append(statements, `UPDATE sales SET taken = o.taken, epoch = o.epoch, loaded_epoch = o.loaded_epoch,
-		fence = o.fence FROM old_sales o WHERE o.id = sales.id`,
-		"UPDATE nodes SET seen_at = seen_at - interval '1 minute'", "COMMIT")...)
+		fence = o.fence, ledger = o.ledger FROM old_sales o WHERE o.id = sales.id`,
+		"UPDATE nodes SET seen_at = seen_at - interval '1 minute'",
+		`CREATE OR REPLACE FUNCTION hung() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF now() < to_timestamp(`+fmt.Sprint(time.Now().Add(3*time.Second).Unix())+`) THEN RETURN NULL; END IF;
+			RETURN NEW; END $$`,
+		"CREATE OR REPLACE TRIGGER hung BEFORE INSERT ON nodes FOR EACH ROW EXECUTE FUNCTION hung()", "COMMIT")...)
 }
 
 // The database that is ledger and store becomes an older copy of itself in the middle of
@@ -275,8 +290,10 @@ func TestALedgerInAnotherStore(t *testing.T) {
 // Two servers of one store have different ledgers: the one that the sale's row names
 // sells, the other one answers unavailable, and the sale is not loaded again.
 func TestTwoLedgersBesideOneStore(t *testing.T) {
+	t.Parallel()
 	for first, second := range map[string]string{"redis": "store", "store": "redis", "redis too": "redis"} {
 		t.Run(first, func(t *testing.T) {
+			t.Parallel()
 			f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
 			url := func(kind string) string {
 				if kind == "store" {
@@ -329,6 +346,7 @@ func TestAnEmptiedLedgerIsLoaded(t *testing.T) {
 // A shop leaves Redis for PostgreSQL alone, and goes back, also while the servers of the
 // ledger before run: what was promised stays, and no unit is sold twice.
 func TestALedgerIsChanged(t *testing.T) {
+	t.Parallel()
 	f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
 	f.open(1, 10, f.redis.URL())
 	promised := map[int]string{}
@@ -372,5 +390,64 @@ func TestALedgerIsChanged(t *testing.T) {
 	})
 	if report, err := f.engines[0].Audit(t.Context(), f.sale); err != nil || !report.OK {
 		t.Errorf("audit: %+v, %v", report.Checks, err)
+	}
+}
+
+// The older copy is from before the ledger of a sale was changed, and servers of both run: the
+// ledger from before decides again, about all that the other one has accepted as well.
+func TestACopyFromBeforeTheLedgerWasChanged(t *testing.T) {
+	t.Parallel()
+	for first, second := range map[string]string{"redis": "store", "store": "redis", "redis too": "redis"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
+			url := func(kind string) string {
+				if kind == "store" {
+					return kind
+				}
+				return servertest.StartRedis(t).URL()
+			}
+			f.open(1, 20, url(first))
+			promised := map[int]string{}
+			buy := func(server, n int) {
+				t.Helper()
+				for range n {
+					buyer := len(promised)
+					f.until("a claim to be accepted", func() bool {
+						status, order := f.claim(server, buyer)
+						promised[buyer] = order
+						return status == http.StatusAccepted
+					})
+				}
+				f.until("all to be stored", func() bool { return len(f.storedOrders()) == len(promised) })
+			}
+			buy(0, 3)
+			older := newOlderCopy(t, f.store)
+			older.take()
+			f.node = "other"
+			f.join(1, url(second))
+			if _, err := f.clients[1].RebuildSale(t.Context(), f.sale); err != nil {
+				t.Fatal(err)
+			}
+			buy(1, 9)
+			older.takesOver()
+			for _, step := range []string{"fence LIKE 'lost: %'", "loaded_epoch > 1 AND fence = ''"} {
+				f.until(step, func() bool { return older.shows(step) })
+			}
+			for buyer, order := range promised {
+				f.until("a repeat to get its order", func() bool {
+					status, again := f.claim(0, buyer)
+					if status == http.StatusAccepted && again != order {
+						t.Fatalf("buyer %d was promised %s, and gets %s", buyer, order, again)
+					}
+					return status == http.StatusAccepted
+				})
+			}
+			buy(0, 8)
+			if status, order := f.claim(0, 99); status == http.StatusAccepted {
+				t.Errorf("a unit that was promised is sold again, as %s", order)
+			}
+			f.audited()
+		})
 	}
 }

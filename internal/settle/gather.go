@@ -15,14 +15,15 @@ import (
 
 // Gather is the part of Step before the rebuild: it stores what this server
 // remembers of a fenced sale, and reports whether all servers that live have
-// done so. What it has stored is not stored again when it is called again.
-func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, err error) {
+// done so. What it has stored is not stored again when it is called again. Back says that
+// this server has seen a later state of the row: the store went back.
+func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (ready bool, err error) {
 	p, begins := r.of(sale)
 	if begins {
 		r.announce(sale)
 	}
 	if p.gathered.IsZero() {
-		done, err := r.gather(ctx, sale)
+		done, err := r.gather(ctx, sale, back)
 		if err != nil || !done {
 			return false, err
 		}
@@ -37,8 +38,12 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, 
 // gather stores what this server remembers. First no claim of its own may be
 // able to be accepted any more: the ledger is fenced, whatever it holds, and
 // what was on its way has landed.
-func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, err error) {
-	err = r.ledger.Fence(ctx, sale.ID, sale.Epoch, sale.Fence)
+func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale, back bool) (done bool, err error) {
+	why := sale.Fence
+	if r.loader.Foreign(sale) {
+		why = fenceLeft + sale.Ledger
+	}
+	err = r.ledger.Fence(ctx, sale.ID, sale.Epoch, why)
 	if err != nil && !errors.Is(err, sluice.ErrNotLoaded) && !errors.Is(err, sluice.ErrStaleEpoch) {
 		// A server that reaches the ledger fences the sale; one that does not must
 		// not hold up the others.
@@ -56,7 +61,7 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 		return false, err
 	}
 	if r.loader.Foreign(sale) {
-		if err := r.drain(ctx, sale); err != nil {
+		if err := r.drain(ctx, sale, back); err != nil {
 			return false, err
 		}
 	}
@@ -91,21 +96,24 @@ func (r *Rebuilder) ahead(ctx context.Context, sale *sluice.Sale) error {
 }
 
 // drain stores what waits in the journal of this server's ledger, which another one
-// replaces: that one must not load the sale before.
-func (r *Rebuilder) drain(ctx context.Context, sale *sluice.Sale) error {
+// replaces: that one must not load the sale before. If the store went back to a time before
+// this ledger's, all that is on record may be missing there. A later epoch alone is no proof
+// of that: a deleted sale may have had the id.
+func (r *Rebuilder) drain(ctx context.Context, sale *sluice.Sale, back bool) error {
 	if _, err := r.loader.leave(ctx, sale); err != nil {
 		return err
 	}
-	var entries []sluice.Entry
-	err := r.ledger.PeekJournal(ctx, sale.ID, func(e sluice.Entry) bool {
-		entries = append(entries, e)
-		return true
-	})
+	reading, err := r.loader.read(ctx, sale.ID)
+	if err != nil || !reading.Loaded {
+		return err
+	}
+	if back && reading.Epoch > sale.Epoch {
+		_, _, err = r.salvage(ctx, sale, &reading)
+		return err
+	}
+	entries, err := r.journal(ctx, sale.ID)
 	if err == nil {
 		_, _, err = r.save(ctx, sale.ID, entries)
-	}
-	if errors.Is(err, sluice.ErrNotLoaded) {
-		err = nil
 	}
 	return err
 }
@@ -162,11 +170,13 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 	return len(missing) == 0, nil
 }
 
-// copied reports whether the loss may be that the database has become an older copy of
-// itself. Its heartbeats are then as old, so a server that lives is known by those that it
-// sends from now on; the first of them may wait for a connection that hangs.
+// copied reports whether the loss may be that the database, which was the ledger, has
+// become an older copy of itself. Its heartbeats are then as old, so a server that lives is
+// known by those that it sends from now on; the first of them may wait for a connection
+// that hangs.
 func (r *Rebuilder) copied(sale *sluice.Sale) bool {
-	return r.memory.keep > 0 && strings.HasPrefix(sale.Fence, sluice.FenceLost)
+	why, lost := strings.CutPrefix(sale.Fence, sluice.FenceLost)
+	return lost && (r.memory.keep > 0 || strings.Contains(why, forgot+fenceLeft))
 }
 
 // save stores entries, each claim once, and reports how many of them, from the

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -145,7 +146,7 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 	case sale.LoadedEpoch < sale.Epoch || sale.Epoch == 0:
 		return false, nil // its load is under way, or waits for Rebuilder.Adopt
 	case reading.Loaded && reading.Epoch > sale.Epoch:
-		return true, l.ahead(ctx, sale, reading)
+		return true, l.Ahead(ctx, sale, reading)
 	case sale.Fence != "":
 		if reading.Loaded && reading.Epoch == sale.Epoch && reading.Fence == "" {
 			_, same, err := l.again(ctx, sale)
@@ -159,6 +160,8 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 		return true, l.missing(ctx, sale)
 	case reading.Fence == sluice.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
+	case strings.HasPrefix(reading.Fence, fenceLeft): // as in leave
+		return true, l.lost(ctx, sale, reading, forgot+reading.Fence)
 	case reading.Fence != "":
 		return true, l.fence(ctx, sale, reading.Fence, sale.Epoch) // a script, which waits for no replica, has fenced it
 	case reading.Terms.Version < sale.Terms.Version:
@@ -185,9 +188,16 @@ func (l *Loader) leave(ctx context.Context, sale *sluice.Sale) (changed bool, er
 	if err != nil || !l.Foreign(&now) {
 		return false, err
 	}
-	err = l.ledger.Fence(ctx, sale.ID, reading.Epoch, "another ledger decides: "+now.Ledger)
+	err = l.ledger.Fence(ctx, sale.ID, reading.Epoch, fenceLeft+now.Ledger)
 	return true, err
 }
+
+// fenceLeft starts the fence of a ledger that another one has replaced, and forgot the reason
+// to fence a sale whose row names that ledger still: an older copy of the store does.
+const (
+	fenceLeft = "another ledger decides: "
+	forgot    = "the store has forgotten that "
+)
 
 // otherTerms fences a sale whose ledger decides by terms that the store does not
 // have. What Follow was given may be of two moments, so both are read again, in
@@ -372,9 +382,10 @@ func (l *Loader) again(ctx context.Context, sale *sluice.Sale) (now sluice.Sale,
 	return now, same, err
 }
 
-// ahead distinguishes a row that was read a moment too early from a store that
-// was restored from an older copy.
-func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
+// Ahead fences a sale of which the ledger holds a later epoch than its row. It
+// distinguishes a row that was read a moment too early from a store that was restored
+// from an older copy, which may name another ledger: the one before.
+func (l *Loader) Ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
 	now, err := l.store.Sale(ctx, sale.ID)
 	if err != nil || now.Epoch >= reading.Epoch || now.Fence != "" {
 		return err

@@ -116,17 +116,25 @@ func (f *forgotten) older() bool { return f.more || len(f.entries)+len(f.ended) 
 func (r *Rebuilder) survey(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (survivors []sluice.Entry,
 	lost forgotten, err error,
 ) {
-	err = r.ledger.PeekJournal(ctx, sale.ID, func(e sluice.Entry) bool {
-		survivors = append(survivors, e)
-		return true
-	})
-	if err == nil || errors.Is(err, sluice.ErrNotLoaded) {
+	if survivors, err = r.journal(ctx, sale.ID); err == nil {
 		lost, err = r.compare(ctx, sale, reading, survivors)
 	}
 	if err == nil {
 		err = r.endAgain(ctx, sale, reading, &lost)
 	}
 	return survivors, lost, err
+}
+
+// journal returns what waits in the journal of a sale; nothing if the ledger does not hold it.
+func (r *Rebuilder) journal(ctx context.Context, sale sluice.SaleID) (entries []sluice.Entry, err error) {
+	err = r.ledger.PeekJournal(ctx, sale, func(e sluice.Entry) bool {
+		entries = append(entries, e)
+		return true
+	})
+	if errors.Is(err, sluice.ErrNotLoaded) {
+		err = nil
+	}
+	return entries, err
 }
 
 // compare returns what the store has forgotten: claims that are on record, and

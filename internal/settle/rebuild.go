@@ -105,7 +105,7 @@ func NewRebuilder(node string, store RebuildStore, ledger RebuildLedger, loader 
 // the sale is rebuilt. Call it again while the sale stays fenced, from one
 // goroutine per sale.
 func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, err error) {
-	ready, err := r.Gather(ctx, sale)
+	ready, err := r.Gather(ctx, sale, false)
 	if err != nil || !ready {
 		return false, err
 	}
@@ -208,20 +208,7 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err != nil {
 		return err
 	}
-	if err := r.adoptTerms(ctx, sale, &reading); err != nil {
-		return err
-	}
-	survivors, lost, err := r.survey(ctx, sale, &reading)
-	if err != nil {
-		return err
-	}
-	r.tell("the store has lost orders that had ended; how they ended is unknown", sale.ID, lost.ended)
-	r.tell("the ledger has records of claims that were never decided", sale.ID, lost.undecided)
-	saved, _, err := r.save(ctx, sale.ID, survivors)
-	if err != nil {
-		return err
-	}
-	restored, _, err := r.save(ctx, sale.ID, lost.entries)
+	saved, restored, err := r.salvage(ctx, sale, &reading)
 	if err != nil {
 		return err
 	}
@@ -235,4 +222,24 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	r.rebuilds.Add(1)
 	r.log.Info("a sale is rebuilt", "sale", sale.ID, "why", sale.Fence, "from_journal", saved, "from_records", restored)
 	return nil
+}
+
+// salvage stores what this server's ledger knows of a sale, and its store does not: so many
+// claims of its journal, and of its records.
+func (r *Rebuilder) salvage(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (saved, restored int,
+	err error,
+) {
+	if err := r.adoptTerms(ctx, sale, reading); err != nil {
+		return 0, 0, err
+	}
+	survivors, lost, err := r.survey(ctx, sale, reading)
+	if err != nil {
+		return 0, 0, err
+	}
+	r.tell("the store has lost orders that had ended; how they ended is unknown", sale.ID, lost.ended)
+	r.tell("the ledger has records of claims that were never decided", sale.ID, lost.undecided)
+	if saved, _, err = r.save(ctx, sale.ID, survivors); err == nil {
+		restored, _, err = r.save(ctx, sale.ID, lost.entries)
+	}
+	return saved, restored, err
 }

@@ -141,20 +141,43 @@ func TestAGatheringThatTheStoreForgot(t *testing.T) {
 	fenced, store := r.sale(), &forgetful{RebuildStore: r.store}
 	a := settle.NewRebuilder("a", store, r.ledger, r.loader, settle.NewMemory(0),
 		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
-	if ready, err := a.Gather(t.Context(), &fenced); ready || err != nil {
+	if ready, err := a.Gather(t.Context(), &fenced, false); ready || err != nil {
 		t.Fatal(ready, err)
 	}
 	store.lost = true
-	if _, err := r.rebuilder("b", settle.NewMemory(0)).Gather(t.Context(), &fenced); err != nil {
+	if _, err := r.rebuilder("b", settle.NewMemory(0)).Gather(t.Context(), &fenced, false); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := a.Gather(t.Context(), &fenced); err != nil {
+		if _, err := a.Gather(t.Context(), &fenced, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if ready, err := a.Gather(t.Context(), &fenced); !ready || err != nil {
+	if ready, err := a.Gather(t.Context(), &fenced, false); !ready || err != nil {
 		t.Errorf("ready %v, %v after all have gathered", ready, err)
+	}
+}
+
+// A row that names a ledger which was left for another one is of an older copy of the store,
+// whose heartbeats are as old: servers of the other ledger may live, and are waited for.
+func TestALedgerThatWasLeftDecidesAgain(t *testing.T) {
+	for fence, waits := range map[string]bool{"another ledger decides: store": true, "lost: a gap": false} {
+		r := newRig(t)
+		if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.ledger.Fence(t.Context(), id, 1, fence); err != nil {
+			t.Fatal(err)
+		}
+		for r.follow(false) {
+		}
+		fenced, a := r.sale(), r.rebuilder("a", settle.NewMemory(0))
+		if !strings.HasPrefix(fenced.Fence, sluice.FenceLost) {
+			t.Errorf("after %q the row is fenced by %q", fence, fenced.Fence)
+		}
+		if ready, err := a.Gather(t.Context(), &fenced, false); err != nil || ready == waits {
+			t.Errorf("after %q it is ready: %v, %v", fenced.Fence, ready, err)
+		}
 	}
 }
 
