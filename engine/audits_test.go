@@ -19,6 +19,7 @@ import (
 // However many audits are asked for and however long one reads, the server stays
 // ready, buyers read their orders, and what is accepted is stored.
 func TestAuditsLeaveTheStoreToOthers(t *testing.T) {
+	t.Parallel()
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	b := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store + "&pool_max_conns=6", Node: "one"})
 	sell(t, []*branch{b}, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))

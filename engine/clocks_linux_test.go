@@ -53,6 +53,7 @@ func postgresWithClock(t *testing.T) (store string, set func(ahead time.Duration
 // was accepted keeps its order, no order expires before its time, what ends comes
 // back once, and no sale is taken for damaged.
 func TestClocksAreSetByAnHour(t *testing.T) {
+	t.Parallel()
 	redis, setLedger := servertest.StartRedisWithClock(t)
 	store, setStore := postgresWithClock(t)
 	log := &logged{}

@@ -16,6 +16,7 @@ import (
 // operator's request, at once again, and after the loss of Redis, while the database goes
 // on refusing. The promises keep their units, and have one letter each.
 func TestDeadLettersKeepTheirUnits(t *testing.T) {
+	t.Parallel()
 	const total, refused = 40, 10
 	f := newFleet(t, 2, total)
 	ctx := t.Context()

@@ -162,6 +162,7 @@ func TestTheSharedRateOfAnAddressHoldsOnThreeServers(t *testing.T) {
 // Units that return let traffic in on every server, also one that has refused a
 // crowd by itself, and through the admission ratio.
 func TestReturnedUnitsLetTrafficInOnAllServers(t *testing.T) {
+	t.Parallel()
 	branches := threeBranches(t)
 	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{AdmissionRatio: 1.5})
 	sale.Total = 3

@@ -149,6 +149,7 @@ func TestRedisIsEmptiedInARush(t *testing.T) { newFleet(t, 2, 1000).rush(t, 1500
 // The same with locks that keep nothing apart: every server gets every lease, so all
 // of them rebuild the sale, compare it and number its events at the same time.
 func TestEveryServerHoldsEveryLock(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, 1000)
 	db, err := pgx.Connect(t.Context(), f.store)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // servers, and the ledger decides little more than the units that there are;
 // whatever limits refuse, and whichever server dies, all units are sold.
 func TestTheSharedRatioHoldsOnThreeServers(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		buyers, limited int // a branch; every other try is of one of those who are at their limit
 		dead            bool

@@ -32,6 +32,7 @@ func TestRedisWithoutMemory(t *testing.T) {
 
 // Of an operator who has turned snapshots on: one that cannot be written.
 func TestRedisWithoutSnapshots(t *testing.T) {
+	t.Parallel()
 	redis := servertest.StartRedis(t)
 	inTheWay := filepath.Join(redis.Dir(), "dump.rdb", "folder")
 	refusing(t, redis, "MISCONF", func(refuses bool) {

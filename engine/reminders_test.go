@@ -12,6 +12,7 @@ import (
 // A sale that asks for it has its buyers' deadlines announced, once each; the one
 // beside it does not.
 func TestExpiringOrdersAreAnnounced(t *testing.T) {
+	t.Parallel()
 	b := openBranch(t, engine.Config{})
 	defer b.close()
 	for _, sale := range []sluice.Sale{

@@ -323,6 +323,7 @@ func await(t *testing.T, what string, reached func() bool) {
 
 // A store of before several rebuilds stands beside a ledger of after them.
 func TestRestoreOfAStoreThatIsEpochsBehind(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	dir := filepath.Join(base, "data")
 	s := openShop(t, dir)
@@ -532,8 +533,12 @@ func TestAnEpochOfNoServerInTheStore(t *testing.T) {
 // not stored, whether a server finds the sale fenced or fences it at its start: the
 // endings that the store has forgotten come first.
 func TestARestoredJournalWaitsForTheRebuild(t *testing.T) {
+	t.Parallel()
 	for name, fenced := range map[string]bool{"the copy is fenced": true, "the copy is not fenced": false} {
-		t.Run(name, func(t *testing.T) { restoreBeforeTheRebuild(t, fenced) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			restoreBeforeTheRebuild(t, fenced)
+		})
 	}
 }
 
@@ -589,8 +594,10 @@ func restoreBeforeTheRebuild(t *testing.T, fenced bool) {
 // An older store is restored under a server that runs, which nothing should do: the
 // sale is rebuilt all the same, and every buyer keeps their order.
 func TestAnOlderStoreUnderARunningServer(t *testing.T) {
+	t.Parallel()
 	for name, rebuilds := range map[string]int{"of the same epoch": 0, "of the epoch before": 1, "epochs behind": 3} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			base, log := t.TempDir(), &logged{}
 			s := openShopThatLogs(t, filepath.Join(base, "data"), log)
 			file := filepath.Join(s.dir, "store.db")

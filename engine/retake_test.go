@@ -18,6 +18,7 @@ import (
 // id alone sees that, and refunds it. Where the units are not there, the money is due
 // back.
 func TestPaidLateThoughUnitsRemain(t *testing.T) {
+	t.Parallel()
 	for name, on := range map[string]struct {
 		servers int
 		ledger  func(t *testing.T) string
@@ -27,6 +28,7 @@ func TestPaidLateThoughUnitsRemain(t *testing.T) {
 		"postgres alone": {2, func(*testing.T) string { return "store" }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := &fleet{t: t, sale: "phone"}
 			if on.servers > 1 {
 				f.store = servertest.Postgres(t)

@@ -106,6 +106,7 @@ func prepared(id string, opens time.Time, rules sluice.Rules) sluice.Sale {
 // it, is loaded before its opening by one that lives, and opens without anybody
 // doing anything; a server that starts after the opening sells it as well.
 func TestASaleIsWarmedUpAndOpensByItself(t *testing.T) {
+	t.Parallel()
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	one := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "one"})
 	two := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "two"})
@@ -193,6 +194,7 @@ func statusOf(check api.SaleCheck, name string) api.CheckStatus {
 
 // A list that is uploaded at one server holds at the others in a moment.
 func TestListsReachAllServers(t *testing.T) {
+	t.Parallel()
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	one := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "one"})
 	two := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "two"})

@@ -47,6 +47,7 @@ func grep(text, word string) string {
 
 // What waits in the store, and what is done about it, is in the metrics.
 func TestMetricsOfSettling(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	e, err := engine.Open(t.Context(), engine.Config{
 		DataDir: dir, Reconcile: 500 * time.Millisecond,

@@ -62,6 +62,7 @@ func TestTermsChangedByHand(t *testing.T) {
 // sales sell, new ones are created, and once they are mended it sells again; so does a
 // server that starts meanwhile.
 func TestRulesAreDamaged(t *testing.T) {
+	t.Parallel()
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	open := func(node string) *branch {
 		return openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: node})

@@ -78,6 +78,7 @@ func loggedBranches(t *testing.T) (all []*branch, log *logged) {
 // A sale that one server deletes is gone on the others within seconds, and the ledger
 // keeps nothing of it. To no server that is a loss, or a failure.
 func TestDeletionReachesEveryServer(t *testing.T) {
+	t.Parallel()
 	branches, log := loggedBranches(t)
 	if _, err := branches[0].engine.Control().Create(t.Context(),
 		prepared("phones", time.Now().Add(time.Hour), sluice.Rules{})); err != nil {

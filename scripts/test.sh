@@ -48,13 +48,14 @@ beside() {
 
 # tests FILE FLAGS...: go test with a line for each package, and its events in
 # FILE. One package at a time, since two such steps run side by side: many tests
-# have deadlines, and a slow machine has no processor for more of them. Without
-# its vet: the linter runs all of vet.
+# have deadlines, and a slow machine has no processor for more of them. Within a
+# package most of a test is waiting for processes, deadlines and leases, so more of
+# them than there are cores run at a time. Without its vet: the linter runs all of vet.
 tests() {
 	local file=$1
 	shift
 	go tool -modfile=tools/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
-		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 45m -vet=off -p 1 "$@"
+		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 45m -vet=off -p 1 -parallel "$((2 * $(nproc)))" "$@"
 }
 
 failed=() pids=() names=()

@@ -145,6 +145,7 @@ var quick = EventsOptions{Look: time.Millisecond, Pace: time.Millisecond}
 // The server's write timeout, and the patience, are over long before the test
 // goes on.
 func TestEventStreamOutlivesTimeouts(t *testing.T) {
+	t.Parallel()
 	for _, secure := range []bool{false, true} {
 		o := quick
 		o.Patience = time.Second
@@ -283,6 +284,7 @@ func TestEventStreamHeartbeat(t *testing.T) {
 
 // A reader who does not read is dropped; the others do not notice.
 func TestEventStreamDropsSlowReaders(t *testing.T) {
+	t.Parallel()
 	for _, secure := range []bool{false, true} {
 		o := quick
 		o.Patience, o.PerAddress = time.Second, 2

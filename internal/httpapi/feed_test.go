@@ -50,6 +50,7 @@ func typesOf(events []api.Event) (types []string) {
 // The feed reports the life of a sale and of its orders, and can be resumed
 // from any cursor.
 func TestFeed(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	if empty := s.must(s.admin("GET", "/v1/admin/events", ""), 200); empty.body != `{"events":[],"next":""}`+"\n" {
 		t.Errorf("an empty feed: %s", empty.body)
@@ -109,6 +110,7 @@ func TestFeed(t *testing.T) {
 // A reader goes on after the event of a refused payment: from an id of a version
 // that had the payment in it, and when the buyer was erased since.
 func TestFeedGoesOnAfterErasure(t *testing.T) {
+	t.Parallel()
 	e, err := engine.Open(t.Context(), engine.Config{
 		DataDir: t.TempDir(), Refresh: 20 * time.Millisecond, Retention: time.Millisecond,
 	})

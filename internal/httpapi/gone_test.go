@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -147,5 +146,3 @@ func (c *checked) purge(id sluice.SaleID) {
 		}
 	}
 }
-
-func TestGone(t *testing.T) { openChecked(t).gone() }

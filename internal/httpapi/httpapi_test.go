@@ -281,6 +281,7 @@ func TestTheLimitOfOrdersIsNamed(t *testing.T) {
 // rest of the sale, on a ledger that was loaded again too. The merchant's own
 // endings do not count, nor against others, and null lifts the limit.
 func TestHoldingWithoutPayingComesToAnEnd(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	if sale := s.must(s.create("phone"), 201); sale.fields["max_unpaid_per_buyer"] != 2.0 {
 		t.Errorf("max_unpaid_per_buyer %v, want 2", sale.fields["max_unpaid_per_buyer"])
@@ -651,6 +652,7 @@ func (s *shop) stored(id string) answer {
 // The life of an order over HTTP: every ending gives its unit back to the
 // crowd, and every action can be repeated.
 func TestUnitsComeBack(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.must(s.create("phone", "total=1", "max_per_buyer=1"), 201)
 	buy := func(buyer string) string {
@@ -764,6 +766,7 @@ func TestUnitsComeBack(t *testing.T) {
 
 // An unpaid order ends by itself, and its unit comes back.
 func TestUnpaidOrdersExpire(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.must(s.create("phone", "total=1", "payment_window_s=1", "payment_grace_s=0"), 201)
 	first := s.must(s.claim("phone", "alice", "attempt-1"), 202).text("order_id")

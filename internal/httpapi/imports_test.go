@@ -24,6 +24,7 @@ func (s *shop) importInto(sale, file string) answer {
 // their buyers, in the audit. The feed has no events of them, and they are found with
 // the ids that they had.
 func TestImport(t *testing.T) {
+	t.Parallel()
 	s := openWith(t, func(cfg *engine.Config) { cfg.BuyerID = "casefold" })
 	s.must(s.create("phone", "total=5", "max_per_buyer=2", inAYear), 201)
 	file := "\xef\xbb\xbfbuyer,quantity,order_id\r\n Alice ,2,\"WC \"\"1\"\"\"\r\n\nbob, 1,WC-2\n"
@@ -64,6 +65,7 @@ func TestImport(t *testing.T) {
 
 // A file that is wrong changes nothing, and all that is wrong is named with its line.
 func TestImportThatIsWrong(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.must(s.create("phone", "total=3", inAYear), 201)
 	wrong := "buyer,quantity,order_id\n,1,a\nann,x,b\nann,0,c\nann,1\nbo\u200bb,1,f\nann,1,\"d\nann,1,e\n"
@@ -104,6 +106,7 @@ func TestImportThatIsWrong(t *testing.T) {
 
 // 10,000 orders are imported in seconds, and one list of them all is found again.
 func TestImportOfMany(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.must(s.create("phone", "total=10000", inAYear), 201)
 	var file strings.Builder
@@ -122,6 +125,7 @@ func TestImportOfMany(t *testing.T) {
 
 // A server holds the orders of one import at a time.
 func TestOneImportAtATime(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.must(s.create("phone", inAYear), 201)
 	slow, more := io.Pipe()

@@ -66,6 +66,7 @@ func TestBuyersAreLimited(t *testing.T) {
 // Where a claim comes from is not what its sender says, unless a proxy that is
 // trusted says it.
 func TestAddressesAreLimited(t *testing.T) {
+	t.Parallel()
 	limit := []string{`total=1000`, `address_rate={"requests":3,"per_s":3600}`}
 	spoofs := func(n int) []string {
 		return []string{

@@ -21,6 +21,7 @@ import (
 // What a live server answers is what its document says: on every route, with
 // every status that the document has for it.
 func TestAnswersFitTheDocument(t *testing.T) {
+	t.Parallel()
 	c := openChecked(t)
 	c.gone()
 	c.selling()

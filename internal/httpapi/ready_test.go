@@ -133,6 +133,7 @@ func TestReadinessIsAskedForOnce(t *testing.T) {
 // A database that hangs is asked once at a time, and no request waits for it
 // longer than a probe does; the second one does not even heed its deadline.
 func TestReadinessOfWhatHangs(t *testing.T) {
+	t.Parallel()
 	end := make(chan struct{})
 	defer close(end)
 	for name, hang := range map[string]func(context.Context) error{

@@ -282,6 +282,7 @@ func TestShutdownWaitsForNoClient(t *testing.T) {
 
 // A client that has gone, or does not read, cannot hold a handler.
 func TestReadersWhoDoNotReadAreShed(t *testing.T) {
+	t.Parallel()
 	freed := make(chan error, 1)
 	address := slowServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		chunk := bytes.Repeat([]byte("x"), 1<<20)

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -43,12 +42,6 @@ func (b built) Run() int {
 	build := exec.Command("go", "build", "-o", binary, "../../cmd/sluice")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build sluice: %v\n%s", err, out)
-		return 1
-	}
-	// Most of a test is waiting for processes, deadlines and leases, so more of
-	// them than there are cores run at a time.
-	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
-		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := b.m.Run()
