@@ -66,6 +66,7 @@ type followed struct {
 	reading, seq     int64 // epoch and sequence of the ledger, when last seen in step
 	doubts, verified int   // readings that began an epoch or went backwards, and those of them that have been compared
 
+	back   bool // the row is older than it was, and has the same epoch since
 	sells  bool // if its ledger decides: it comes before those that would not
 	busy   bool
 	ready  bool      // all servers have gathered, of this epoch
@@ -230,7 +231,9 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 	if row.CreatedAt.After(s.created) {
 		s.epoch, s.loaded, s.version, s.reading, s.seq = 0, 0, 0, 0, 0
 	}
-	if row.CreatedAt.Before(s.created) || row.Epoch < s.epoch || row.LoadedEpoch < s.loaded || row.Version < s.version {
+	older := row.CreatedAt.Before(s.created) || row.Epoch < s.epoch || row.LoadedEpoch < s.loaded ||
+		row.Version < s.version
+	if older {
 		f.log.Warn("the store has an older state of a sale than it had: it was restored while this server runs",
 			"sale", id, "epoch", row.Epoch, "was", s.epoch, "version", row.Version, "version_was", s.version)
 		f.mu.Lock()
@@ -249,7 +252,7 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 		if s.loaded > 0 && row.LoadedEpoch != s.loaded {
 			s.loads.note(now)
 		}
-		s.epoch, s.loaded, s.since, s.ready = row.Epoch, row.LoadedEpoch, now, false
+		s.epoch, s.loaded, s.since, s.ready, s.back = row.Epoch, row.LoadedEpoch, now, false, older
 	}
 	if view.InStep() {
 		if view.Reading.Epoch != s.reading || view.Reading.Seq < s.seq {
@@ -270,11 +273,13 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 	switch {
 	case f.unsure(row):
 		return short, false
+	case fenced(row) && !s.ready && s.back && f.loader.Foreign(row):
+		return loading, true // it takes as long
 	case fenced(row) && !s.ready:
 		return gathering, true
 	case f.loader.Foreign(row):
 		return short, reading.Loaded && (reading.Fence == "" || !f.mayStore(row.ID)) || f.mayTake(row) ||
-			f.rebuilder.Remembers(row)
+			f.rebuilder.Remembers(row) || s.back && f.rebuilder.Overtaken(row, reading)
 	case fenced(row) || s.abandoned(row, now):
 		return loading, true
 	}
@@ -306,19 +311,19 @@ func (f *follower) start(ctx context.Context, running *sync.WaitGroup, id sluice
 	}
 	s.busy = true
 	f.running[t]++
-	doubts, compare := s.doubts, s.doubts != s.verified
+	doubts, compare, back := s.doubts, s.doubts != s.verified, s.back
 	running.Go(func() {
 		o := outcome{sale: id, task: t}
 		bound, cancel := context.WithTimeout(ctx, limits[t].timeout)
 		switch {
-		case t == gathering:
-			o.ready, o.err = f.rebuilder.Gather(bound, &view.Sale, compare)
+		case t == gathering, t == loading && f.loader.Foreign(&view.Sale):
+			o.ready, o.err = f.rebuilder.Gather(bound, &view.Sale, back)
 		case t == loading && fenced(&view.Sale):
 			o.changed, o.err = f.rebuilder.Step(bound, &view.Sale)
 		case t == loading:
 			o.changed, o.err = f.rebuilder.Adopt(bound, &view.Sale)
 		default:
-			o.changed, o.err = f.step(bound, view, compare)
+			o.changed, o.err = f.step(bound, view, compare, back)
 		}
 		if o.changed && o.err == nil {
 			_, o.err = f.board.Reload(bound, id)

@@ -90,7 +90,7 @@ func (c *olderCopy) takesOver() {
 		`CREATE OR REPLACE FUNCTION hung() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF now() < to_timestamp(`+fmt.Sprint(time.Now().Add(3*time.Second).Unix())+`) THEN RETURN NULL; END IF;
 			RETURN NEW; END $$`,
-		"CREATE OR REPLACE TRIGGER hung BEFORE INSERT ON nodes FOR EACH ROW EXECUTE FUNCTION hung()", "COMMIT")...)
+		"CREATE OR REPLACE TRIGGER hung BEFORE INSERT OR UPDATE ON nodes FOR EACH ROW EXECUTE FUNCTION hung()", "COMMIT")...)
 }
 
 // The database that is ledger and store becomes an older copy of itself in the middle of
@@ -118,11 +118,7 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 		t.Helper()
 		for range n {
 			buyer := len(promised)
-			f.until("a claim to be accepted", func() bool {
-				status, order := f.claim(buyer%3, buyer)
-				promised[buyer] = order
-				return status == http.StatusAccepted
-			})
+			promised[buyer] = f.buys(buyer%3, buyer)
 		}
 	}
 	kept := func() {
@@ -136,13 +132,9 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 			return status == http.StatusConflict
 		})
 		for buyer, order := range promised {
-			f.until("a repeat to get its order", func() bool {
-				status, again := f.claim(buyer%3, buyer)
-				if status == http.StatusAccepted && again != order {
-					t.Fatalf("buyer %d was promised %s, and gets %s", buyer, order, again)
-				}
-				return status == http.StatusAccepted
-			})
+			if again := f.buys(buyer%3, buyer); again != order {
+				t.Fatalf("buyer %d was promised %s, and gets %s", buyer, order, again)
+			}
 		}
 		if stored := f.storedOrders(); len(stored) != len(promised) {
 			t.Fatalf("%d orders, want %d", len(stored), len(promised))
@@ -150,9 +142,11 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 	}
 	buy(40)
 	older.takesOver()
+	rebuilt := int64(0)
 	f.until("the sale to be rebuilt", func() bool {
 		sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
-		return err == nil && sale.Epoch == 2 && sale.Taken == 40
+		rebuilt = sale.Epoch
+		return err == nil && sale.Epoch > 1 && sale.Taken == 40
 	})
 	buy(15)
 	if _, err := f.clients[1].RebuildSale(t.Context(), f.sale); err != nil {
@@ -160,7 +154,7 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 	}
 	f.until("the sale to be rebuilt again", func() bool {
 		sale, err := f.clients[1].AdminSale(t.Context(), f.sale)
-		return err == nil && sale.Epoch == 3
+		return err == nil && sale.Epoch == rebuilt+1
 	})
 	buy(5)
 	kept()
@@ -215,11 +209,7 @@ func TestTheEndOfASale(t *testing.T) {
 			c := f.clients[0]
 			orders := make([]string, 4)
 			for buyer := range orders {
-				f.until("a claim to be accepted", func() bool {
-					status, order := f.claim(0, buyer)
-					orders[buyer] = order
-					return status == http.StatusAccepted
-				})
+				orders[buyer] = f.buys(0, buyer)
 			}
 			f.until("all to be stored", f.stored)
 			ok := func(_ any, err error) {
@@ -287,6 +277,14 @@ func TestALedgerInAnotherStore(t *testing.T) {
 	}
 }
 
+// ledgerURL is that of the store as a ledger, or of a Redis of its own.
+func ledgerURL(t *testing.T, kind string) string {
+	if kind == "store" {
+		return kind
+	}
+	return servertest.StartRedis(t).URL()
+}
+
 // Two servers of one store have different ledgers: the one that the sale's row names
 // sells, the other one answers unavailable, and the sale is not loaded again.
 func TestTwoLedgersBesideOneStore(t *testing.T) {
@@ -295,15 +293,9 @@ func TestTwoLedgersBesideOneStore(t *testing.T) {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
 			f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
-			url := func(kind string) string {
-				if kind == "store" {
-					return kind
-				}
-				return servertest.StartRedis(t).URL()
-			}
-			f.open(1, 100, url(first))
+			f.open(1, 100, ledgerURL(t, first))
 			f.node = "other"
-			f.join(1, url(second))
+			f.join(1, ledgerURL(t, second))
 			accepted := 0
 			for buyer := range 60 {
 				if status, _ := f.claim(0, buyer); status == http.StatusAccepted {
@@ -350,17 +342,7 @@ func TestALedgerIsChanged(t *testing.T) {
 	f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
 	f.open(1, 10, f.redis.URL())
 	promised := map[int]string{}
-	buy := func(buyer int) {
-		t.Helper()
-		f.until("a claim to be accepted", func() bool {
-			status, order := f.claim(0, buyer)
-			if status == http.StatusAccepted {
-				promised[buyer] = order
-			}
-			return status == http.StatusAccepted
-		})
-	}
-	buy(1)
+	promised[1] = f.buys(0, 1)
 	for n, ledger := range []string{"store", f.redis.URL(), "store", f.redis.URL()} {
 		before := f.engines[0]
 		if n < 2 {
@@ -377,7 +359,7 @@ func TestALedgerIsChanged(t *testing.T) {
 		if _, err := f.clients[0].RebuildSale(t.Context(), f.sale); err != nil {
 			t.Fatal(err)
 		}
-		buy(n + 2)
+		promised[n+2] = f.buys(0, n+2)
 		for buyer, order := range promised {
 			if status, again := f.claim(0, buyer); status != http.StatusAccepted || again != order {
 				t.Errorf("in %s buyer %d was promised %s, and gets %d %s", ledger, buyer, order, status, again)
@@ -401,23 +383,13 @@ func TestACopyFromBeforeTheLedgerWasChanged(t *testing.T) {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
 			f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
-			url := func(kind string) string {
-				if kind == "store" {
-					return kind
-				}
-				return servertest.StartRedis(t).URL()
-			}
-			f.open(1, 20, url(first))
+			f.open(1, 20, ledgerURL(t, first))
 			promised := map[int]string{}
 			buy := func(server, n int) {
 				t.Helper()
 				for range n {
 					buyer := len(promised)
-					f.until("a claim to be accepted", func() bool {
-						status, order := f.claim(server, buyer)
-						promised[buyer] = order
-						return status == http.StatusAccepted
-					})
+					promised[buyer] = f.buys(server, buyer)
 				}
 				f.until("all to be stored", func() bool { return len(f.storedOrders()) == len(promised) })
 			}
@@ -425,23 +397,19 @@ func TestACopyFromBeforeTheLedgerWasChanged(t *testing.T) {
 			older := newOlderCopy(t, f.store)
 			older.take()
 			f.node = "other"
-			f.join(1, url(second))
+			f.join(1, ledgerURL(t, second))
 			if _, err := f.clients[1].RebuildSale(t.Context(), f.sale); err != nil {
 				t.Fatal(err)
 			}
 			buy(1, 9)
 			older.takesOver()
-			for _, step := range []string{"fence LIKE 'lost: %'", "loaded_epoch > 1 AND fence = ''"} {
+			for _, step := range []string{"fence LIKE 'lost: the store has forgotten%'", "loaded_epoch > 1 AND fence = ''"} {
 				f.until(step, func() bool { return older.shows(step) })
 			}
 			for buyer, order := range promised {
-				f.until("a repeat to get its order", func() bool {
-					status, again := f.claim(0, buyer)
-					if status == http.StatusAccepted && again != order {
-						t.Fatalf("buyer %d was promised %s, and gets %s", buyer, order, again)
-					}
-					return status == http.StatusAccepted
-				})
+				if again := f.buys(0, buyer); again != order {
+					t.Fatalf("buyer %d was promised %s, and gets %s", buyer, order, again)
+				}
 			}
 			buy(0, 8)
 			if status, order := f.claim(0, 99); status == http.StatusAccepted {

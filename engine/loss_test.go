@@ -124,6 +124,17 @@ func (f *fleet) claim(server, buyer int) (status int, order string) {
 	return answer.Code, order
 }
 
+// buys claims for a buyer until the claim is accepted, as often as needed, and returns the order.
+func (f *fleet) buys(server, buyer int) (order string) {
+	f.t.Helper()
+	f.until("a claim to be accepted", func() bool {
+		status, got := f.claim(server, buyer)
+		order = got
+		return status == http.StatusAccepted
+	})
+	return order
+}
+
 // stored reports whether all that was accepted is.
 func (f *fleet) stored() bool {
 	sale, err := f.clients[0].AdminSale(f.t.Context(), f.sale)
@@ -285,13 +296,7 @@ func TestAnyKeysOfASaleAreGone(t *testing.T) {
 		}
 		promised[f.sale] = nil
 		for buyer := range 4 {
-			f.until("a claim to be accepted", func() bool {
-				status, order := f.claim(buyer%2, buyer)
-				if status == http.StatusAccepted {
-					promised[f.sale] = append(promised[f.sale], promise{buyer, order})
-				}
-				return status == http.StatusAccepted
-			})
+			promised[f.sale] = append(promised[f.sale], promise{buyer, f.buys(buyer%2, buyer)})
 		}
 		for i, key := range keys {
 			name := "sluice:{" + string(f.sale) + "}:" + key

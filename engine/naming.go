@@ -50,12 +50,13 @@ func (f *follower) mayTake(sale *sluice.Sale) bool {
 }
 
 // leave deals with a sale that another ledger decides about. If that one was lost as a
-// whole, and this one has taken its place, no other server has it any more. If the store is
-// older than it was, which compare says, it may name the ledger from before this one: then
-// the sale is fenced, and the rebuild brings over what this one has accepted (I4).
-func (f *follower) leave(ctx context.Context, view *admission.View, compare bool) (changed bool, err error) {
-	if r := &view.Reading; compare && r.Loaded && r.Fence == "" && r.Epoch > view.Sale.Epoch && !fenced(&view.Sale) {
-		return true, f.loader.Ahead(ctx, &view.Sale, &view.Reading)
+// whole, and this one has taken its place, no other server has it any more. If the store went
+// back, that may be the ledger from before this one.
+func (f *follower) leave(ctx context.Context, view *admission.View, back bool) (changed bool, err error) {
+	if back && f.rebuilder.Overtaken(&view.Sale, &view.Reading) {
+		if fenced, err := f.rebuilder.Reclaim(ctx, &view.Sale, &view.Reading); fenced || err != nil {
+			return fenced, err
+		}
 	}
 	if view.Reading.Fence != "" { // so what waits in its journal may be stored
 		f.compared(view.Sale.ID, false)

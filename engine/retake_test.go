@@ -50,15 +50,7 @@ func TestPaidLateThoughUnitsRemain(t *testing.T) {
 					LatePayment: api.Some(sluice.LateRetake),
 				},
 			}))
-			accepted := func(buyer int) (id sluice.OrderID) {
-				t.Helper()
-				f.until("a claim to be accepted", func() bool {
-					status, order := f.claim(0, buyer)
-					id = sluice.OrderID(order)
-					return status == http.StatusAccepted
-				})
-				return id
-			}
+			accepted := func(buyer int) sluice.OrderID { return sluice.OrderID(f.buys(0, buyer)) }
 			expired := func(buyer int) sluice.OrderID {
 				t.Helper()
 				id := accepted(buyer)

@@ -97,8 +97,7 @@ func (r *Rebuilder) ahead(ctx context.Context, sale *sluice.Sale) error {
 
 // drain stores what waits in the journal of this server's ledger, which another one
 // replaces: that one must not load the sale before. If the store went back to a time before
-// this ledger's, all that is on record may be missing there. A later epoch alone is no proof
-// of that: a deleted sale may have had the id.
+// this ledger's (Reclaim), all that is on record may be missing there.
 func (r *Rebuilder) drain(ctx context.Context, sale *sluice.Sale, back bool) error {
 	if _, err := r.loader.leave(ctx, sale); err != nil {
 		return err
@@ -116,6 +115,35 @@ func (r *Rebuilder) drain(ctx context.Context, sale *sluice.Sale, back bool) err
 		_, _, err = r.save(ctx, sale.ID, entries)
 	}
 	return err
+}
+
+// Overtaken reports whether this server knows of later epochs of a sale than its row, by its
+// ledger or by claims that it remembers.
+func (r *Rebuilder) Overtaken(sale *sluice.Sale, reading *sluice.Reading) bool {
+	return r.latest(sale, reading) > sale.Epoch
+}
+
+func (r *Rebuilder) latest(sale *sluice.Sale, reading *sluice.Reading) int64 {
+	last := r.memory.last(sale.ID)
+	if reading.Loaded {
+		last = max(last, reading.Epoch)
+	}
+	return last
+}
+
+// Reclaim fences a sale that is Overtaken although its row names another ledger: this server's
+// has decided since the moment of which the store is a copy, and the rebuild brings over what
+// it accepted (I4). Call it only for a row that this server has seen later: a deleted sale may
+// have had the id. It reports whether it fenced the sale.
+func (r *Rebuilder) Reclaim(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (bool, error) {
+	now, err := r.store.Sale(ctx, sale.ID)
+	if err != nil || now.Fence != "" || !r.loader.Foreign(&now) || now.Epoch >= r.latest(sale, reading) {
+		return false, err
+	}
+	if err := current(ctx, r.ledger, sale.ID); err != nil {
+		return false, err
+	}
+	return true, r.store.FenceSale(ctx, sale.ID, now.Epoch, fenceForgot+fenceLeft+r.loader.Name())
 }
 
 // Remembers reports whether there is something for Late to do.
@@ -175,8 +203,8 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 // known by those that it sends from now on; the first of them may wait for a connection
 // that hangs.
 func (r *Rebuilder) copied(sale *sluice.Sale) bool {
-	why, lost := strings.CutPrefix(sale.Fence, sluice.FenceLost)
-	return lost && (r.memory.keep > 0 || strings.Contains(why, forgot+fenceLeft))
+	return strings.HasPrefix(sale.Fence, fenceForgot) ||
+		r.memory.keep > 0 && strings.HasPrefix(sale.Fence, sluice.FenceLost)
 }
 
 // save stores entries, each claim once, and reports how many of them, from the

@@ -53,7 +53,7 @@ func (l *Loader) bring(ctx context.Context, image *sluice.LoadImage) error {
 	if err != nil || len(letters) == 0 {
 		return err
 	}
-	room, seq := newRoom(image), int64(0)
+	room, seq := newRoom(image), image.Seq()
 	for i := range letters {
 		letter, left := &letters[i], false
 		entry := sluice.Entry{

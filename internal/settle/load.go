@@ -76,11 +76,12 @@ func NewLoader(store loadStore, ledger Ledger) *Loader { return &Loader{store: s
 //
 // Errors: sluice.ErrSaleLive (it is loaded), sluice.ErrStaleEpoch (another
 // server has begun a load since), and those of store and ledger.
-func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error { return l.load(ctx, sale, 0) }
+func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error { return l.load(ctx, sale, 0, 0) }
 
-// load is Load, with a pause before the store says that the sale is loaded.
-func (l *Loader) load(ctx context.Context, sale sluice.SaleID, pause time.Duration) error {
-	image, err := l.begin(ctx, sale)
+// load is Load under an epoch after those that are passed over, with a pause before the
+// store says that the sale is loaded.
+func (l *Loader) load(ctx context.Context, sale sluice.SaleID, passed int64, pause time.Duration) error {
+	image, err := l.begin(ctx, sale, passed)
 	if err != nil {
 		return err
 	}
@@ -100,11 +101,11 @@ func (l *Loader) load(ctx context.Context, sale sluice.SaleID, pause time.Durati
 
 // begin does the first two steps. A store that was restored from an older copy
 // gives epochs that its ledger has seen; they are passed over.
-func (l *Loader) begin(ctx context.Context, sale sluice.SaleID) (sluice.LoadImage, error) {
+func (l *Loader) begin(ctx context.Context, sale sluice.SaleID, passed int64) (sluice.LoadImage, error) {
 	if err := errors.Join(current(ctx, l.ledger, sale), l.forgotten(ctx, sale)); err != nil {
 		return sluice.LoadImage{}, err
 	}
-	for passed := int64(0); ; {
+	for {
 		image, err := l.store.BeginLoad(ctx, sale, passed)
 		if err != nil {
 			return image, err
@@ -146,7 +147,7 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 	case sale.LoadedEpoch < sale.Epoch || sale.Epoch == 0:
 		return false, nil // its load is under way, or waits for Rebuilder.Adopt
 	case reading.Loaded && reading.Epoch > sale.Epoch:
-		return true, l.Ahead(ctx, sale, reading)
+		return true, l.ahead(ctx, sale, reading)
 	case sale.Fence != "":
 		if reading.Loaded && reading.Epoch == sale.Epoch && reading.Fence == "" {
 			_, same, err := l.again(ctx, sale)
@@ -160,8 +161,8 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 		return true, l.missing(ctx, sale)
 	case reading.Fence == sluice.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
-	case strings.HasPrefix(reading.Fence, fenceLeft): // as in leave
-		return true, l.lost(ctx, sale, reading, forgot+reading.Fence)
+	case strings.HasPrefix(reading.Fence, fenceLeft): // leave has written it
+		return true, l.fence(ctx, sale, fenceForgot+reading.Fence, sale.Epoch)
 	case reading.Fence != "":
 		return true, l.fence(ctx, sale, reading.Fence, sale.Epoch) // a script, which waits for no replica, has fenced it
 	case reading.Terms.Version < sale.Terms.Version:
@@ -192,11 +193,12 @@ func (l *Loader) leave(ctx context.Context, sale *sluice.Sale) (changed bool, er
 	return true, err
 }
 
-// fenceLeft starts the fence of a ledger that another one has replaced, and forgot the reason
-// to fence a sale whose row names that ledger still: an older copy of the store does.
+// fenceLeft starts the fence of a ledger that another one has replaced. An older copy of the
+// store may name the former again; then the sale is fenced with fenceForgot, and the name of
+// the latter.
 const (
-	fenceLeft = "another ledger decides: "
-	forgot    = "the store has forgotten that "
+	fenceLeft   = "another ledger decides: "
+	fenceForgot = sluice.FenceLost + ": the store has forgotten that "
 )
 
 // otherTerms fences a sale whose ledger decides by terms that the store does not
@@ -382,10 +384,9 @@ func (l *Loader) again(ctx context.Context, sale *sluice.Sale) (now sluice.Sale,
 	return now, same, err
 }
 
-// Ahead fences a sale of which the ledger holds a later epoch than its row. It
-// distinguishes a row that was read a moment too early from a store that was restored
-// from an older copy, which may name another ledger: the one before.
-func (l *Loader) Ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
+// ahead distinguishes a row that was read a moment too early from a store that
+// was restored from an older copy.
+func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
 	now, err := l.store.Sale(ctx, sale.ID)
 	if err != nil || now.Epoch >= reading.Epoch || now.Fence != "" {
 		return err

@@ -11,7 +11,8 @@ import (
 )
 
 // Memory is what this server remembers of the claims it has answered as
-// accepted, for the first time or again, until it knows that they are stored.
+// accepted, for the first time or again, until it knows that they are stored, or
+// longer (Keep).
 // When a ledger loses data, this is what saves the promises that were younger
 // than the loss (I4, I5).
 type Memory struct {
@@ -179,14 +180,12 @@ func (m *Memory) drop(sale sluice.SaleID, gone func(e *memo) bool) {
 // were answered after the question it proves nothing: another ledger may have
 // answered, which has lost them.
 func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
-	if r.Err != nil || !r.Loaded || r.Backlog > 0 || r.Fence != "" {
-		return
-	}
+	proves := r.Err == nil && r.Loaded && r.Backlog == 0 && r.Fence == ""
 	before := asked.Add(-m.keep)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drop(r.Sale, func(e *memo) bool {
-		return e.since.Before(before) && (e.saved > 0 || e.Epoch == r.Epoch && e.lastSeq() <= r.Seq)
+		return e.since.Before(before) && (e.saved > 0 || proves && e.Epoch == r.Epoch && e.lastSeq() <= r.Seq)
 	})
 }
 
@@ -223,6 +222,18 @@ func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) []sluice.Ent
 		}
 	}
 	return entries
+}
+
+// last is the latest epoch of which something is remembered; 0: nothing is.
+func (m *Memory) last(sale sluice.SaleID) (epoch int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.sales[sale]; r != nil {
+		for i := range r.entries {
+			epoch = max(epoch, r.entries[i].Epoch)
+		}
+	}
+	return epoch
 }
 
 // Claims is how many claims of a sale are remembered.

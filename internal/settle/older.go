@@ -143,7 +143,9 @@ func (r *Rebuilder) journal(ctx context.Context, sale sluice.SaleID) (entries []
 //
 // A record whose place a stored order, a survivor or a later claim has, or that is
 // beyond the ledger's own sequence, is what is left of a batch that was never
-// decided (docs/adr/0007): no buyer was promised anything.
+// decided (docs/adr/0007): no buyer was promised anything. That is not so for a live
+// one of an epoch before, which a load has brought in: the place is of another ledger,
+// which gave it again after the store had become an older copy.
 func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, survivors []sluice.Entry,
 ) (f forgotten, err error) {
 	type life struct{ live, unpaid, elsewhere bool }
@@ -230,9 +232,11 @@ func (r *Rebuilder) compare(ctx context.Context, sale *sluice.Sale, reading *slu
 		key := keyOf(c.Order)
 		had, unknown := missing[key]
 		delete(missing, key) // a ledger may return one twice
+		loaded := had.live && c.Epoch < reading.Epoch
+		taken := places[place{c.Epoch, c.Seq}].key != key
 		switch {
 		case !unknown || had.elsewhere:
-		case places[place{c.Epoch, c.Seq}].key != key || c.Epoch == reading.Epoch && c.Seq > reading.Seq:
+		case taken && !loaded || c.Epoch == reading.Epoch && c.Seq > reading.Seq:
 			f.undecided = append(f.undecided, c.Order)
 		case had.live:
 			e := restored(&c)

@@ -194,7 +194,7 @@ func (r *Rebuilder) Adopt(ctx context.Context, sale *sluice.Sale) (bool, error) 
 		if err != nil {
 			return err
 		}
-		err = r.loader.load(ctx, sale.ID, pause)
+		err = r.loader.load(ctx, sale.ID, 0, pause)
 		if errors.Is(err, sluice.ErrSaleLive) || errors.Is(err, sluice.ErrStaleEpoch) {
 			err = nil
 		}
@@ -216,12 +216,21 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err != nil {
 		return err
 	}
-	if err := r.loader.load(ctx, sale.ID, pause); err != nil {
+	if err := r.loader.load(ctx, sale.ID, r.passed(sale), pause); err != nil {
 		return err
 	}
 	r.rebuilds.Add(1)
 	r.log.Info("a sale is rebuilt", "sale", sale.ID, "why", sale.Fence, "from_journal", saved, "from_records", restored)
 	return nil
+}
+
+// passed is up to which epoch none is given to a sale again, since servers may know claims of
+// those that an older copy of the store has not heard of. No sale is loaded every second.
+func (r *Rebuilder) passed(sale *sluice.Sale) int64 {
+	if !r.copied(sale) {
+		return 0
+	}
+	return int64(time.Since(sale.CreatedAt) / time.Second)
 }
 
 // salvage stores what this server's ledger knows of a sale, and its store does not: so many

@@ -574,3 +574,71 @@ func TestALedgerIsReplaced(t *testing.T) {
 		t.Errorf("ann's claim now gets %s, want %s (I4)", got, promised)
 	}
 }
+
+// placed is an entry of one claim that another ledger, or server, gave a place.
+func placed(epoch, seq int64, buyer string) sluice.Entry {
+	return sluice.Entry{
+		ID: buyer, Sale: id, Epoch: epoch, Node: "b", Terms: 1, FirstSeq: seq,
+		At: time.Now().UTC().Truncate(time.Millisecond),
+		Claims: []sluice.Claim{{
+			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", buyer)),
+		}},
+	}
+}
+
+// A ledger took a sale over with Ann's claim. The copy of the store is from before that claim,
+// and its ledger has given the place to Bob since: Ann's promise is kept, too.
+func TestAPlaceThatTwoLedgersGave(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	ok := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.store.UseLedger("a")
+	ok(r.desk.Create(ctx, phone(-time.Hour)))
+	other, err := sqliteledger.Open(ctx, filepath.Join(t.TempDir(), "b.db"), sqliteledger.Options{Node: "b"})
+	ok(other, err)
+	defer other.Close()
+	ann := placed(1, 1, "ann")
+	ok(nil, other.Load(ctx, sluice.LoadImage{
+		Sale: id, Epoch: 2, Terms: r.sale().Terms, Taken: 1, Records: []sluice.Record{ann.Record(0)},
+	}))
+	ok(r.store.Insert(ctx, id, []sluice.Entry{placed(1, 1, "bob")}))
+	ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
+	loader, fenced := settle.NewLoader(r.store, other), r.sale()
+	loader.Names("b")
+	b := settle.NewRebuilder("b", r.store, other, loader, settle.NewMemory(0), func(sluice.SaleID) bool { return true },
+		slog.New(slog.DiscardHandler))
+	ok(b.Gather(ctx, &fenced, true))
+	letters, err := r.store.DeadLetters(ctx, id)
+	if err != nil || len(letters) != 1 || !strings.Contains(letters[0].Claims, "ann") {
+		t.Errorf("the dead letters are %+v, %v", letters, err)
+	}
+}
+
+// A load gives a letter's claims places after those of orders that have its epoch already,
+// as they have if an older copy of the store gives it again.
+func TestALetterStandsBehindOrdersOfItsEpoch(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	ok := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(r.desk.Create(ctx, phone(-time.Hour)))
+	ann := placed(1, 7, "ann")
+	ok(r.store.Insert(ctx, id, []sluice.Entry{placed(2, 1, "bob")}))
+	ok(nil, r.store.SetAside(ctx, ann.DeadLetter(errors.New("the test says so"))))
+	ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
+	fenced := r.sale()
+	ok(r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced))
+	r.inStep(2)
+	if o, err := r.store.Order(ctx, ann.Claims[0].Order); err != nil || o.Epoch != 2 || o.Seq != 2 {
+		t.Errorf("the letter's order stands at %d, %d: %v", o.Epoch, o.Seq, err)
+	}
+}
