@@ -36,8 +36,9 @@ type follower struct {
 	done chan outcome
 
 	ledger sluice.Ledger
-	named  string      // its name, of the heartbeats
-	made   atomic.Bool // this process gave it the name
+	named  string       // its name, of the heartbeats
+	made   atomic.Bool  // this process gave it the name
+	unsent atomic.Int64 // when a heartbeat was last missed, in Unix nanoseconds; 0: none was sent (see mayTake)
 
 	// Of the loop.
 	seen    map[sluice.SaleID]*followed

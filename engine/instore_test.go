@@ -16,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
 
@@ -417,5 +418,34 @@ func TestACopyFromBeforeTheLedgerWasChanged(t *testing.T) {
 			}
 			f.audited()
 		})
+	}
+}
+
+// Two Redis that are young decide about sales of one store, and the database becomes an older
+// copy: its heartbeats are old, but no sale goes to the Redis of the others.
+func TestACopyTakesNoSaleFromALedgerThatLives(t *testing.T) {
+	t.Parallel()
+	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
+	f.open(1, 20, ledgerURL(t, "redis"))
+	f.node = "other"
+	f.join(1, ledgerURL(t, "redis"))
+	promised := map[int]string{0: f.buys(0, 0)}
+	f.until("the order to be stored", f.stored)
+	time.Sleep(3 * settle.SilentAfter) // the others might take a sale that has no ledger now
+	older := newOlderCopy(t, f.store)
+	older.take()
+	for buyer := 1; buyer < 9; buyer++ {
+		promised[buyer] = f.buys(0, buyer)
+	}
+	older.takesOver()
+	for begun := time.Now(); time.Since(begun) < 3*settle.SilentAfter; time.Sleep(100 * time.Millisecond) {
+		if !older.shows("ledger = (SELECT ledger FROM old_sales)") {
+			t.Fatal("the other Redis has taken the sale")
+		}
+	}
+	for buyer, order := range promised {
+		if again := f.buys(0, buyer); again != order {
+			t.Errorf("buyer %d was promised %s, and gets %s", buyer, order, again)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,10 +44,28 @@ func (f *follower) unsure(sale *sluice.Sale) bool {
 }
 
 // mayTake reports whether a sale may have lost its ledger, and this one, of the same
-// kind, has just been made.
+// kind, has just been made. A database that was down, or has become an older copy of itself,
+// has no recent heartbeat of any server, and those of the sale's ledger may live. So this
+// server's own must have arrived for a while, and stayed.
 func (f *follower) mayTake(sale *sluice.Sale) bool {
 	kind, _, _ := strings.Cut(sale.Ledger, ":")
-	return f.made.Load() && strings.HasPrefix(f.loader.Name(), kind+":")
+	missed := f.unsent.Load()
+	return f.made.Load() && strings.HasPrefix(f.loader.Name(), kind+":") && missed > 0 &&
+		time.Since(time.Unix(0, missed)) > 2*settle.SilentAfter
+}
+
+// beat says that this server lives, and notes when the store does not know it of a moment ago.
+func (f *follower) beat(ctx context.Context) error {
+	known := false
+	if f.made.Load() {
+		live, err := f.store.LiveNodes(ctx, 5*settle.HeartbeatEvery/2)
+		known = err == nil && slices.Contains(live, f.node)
+	}
+	err := f.store.Heartbeat(ctx, f.node)
+	if err != nil || !known {
+		f.unsent.Store(time.Now().UnixNano())
+	}
+	return err
 }
 
 // leave deals with a sale that another ledger decides about. If that one was lost as a

@@ -84,7 +84,7 @@ func (f *follower) compared(sale sluice.SaleID, fenced bool) {
 func (f *follower) heartbeat(ctx context.Context) {
 	for range loop.Every(ctx, settle.HeartbeatEvery) {
 		beat, cancel := context.WithTimeout(ctx, settle.SilentAfter)
-		if err := f.store.Heartbeat(beat, f.node); err != nil && ctx.Err() == nil {
+		if err := f.beat(beat); err != nil && ctx.Err() == nil {
 			f.log.Debug("no heartbeat: the store does not answer", "error", err)
 		}
 		f.name(beat)

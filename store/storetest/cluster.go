@@ -355,7 +355,11 @@ func testTakeSale(t *testing.T, db Database) {
 		}
 	}
 	const never = time.Hour
-	take("redis:one", "node-2", 0, false)     // has it
+	take("redis:one", "node-2", 0, false)                // has it
+	take("redis:two", "node-2", time.Microsecond, false) // the store knows of no server that lives
+	if err := other.Heartbeat(t.Context(), "node-2"); err != nil {
+		t.Fatal(err)
+	}
 	take("redis:two", "node-2", never, false) // node-1 has the other one
 	take("store", "node-1", never, false)     // of another kind
 	if _, err := other.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, sluice.ErrOtherLedger) {

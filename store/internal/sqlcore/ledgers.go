@@ -2,6 +2,7 @@ package sqlcore
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +42,12 @@ func (s *Store) TakeSale(ctx context.Context, id sluice.SaleID, node string, wit
 		if within > 0 {
 			theirs, _, _ := strings.Cut(sale.Ledger, ":")
 			ours, _, _ := strings.Cut(name, ":")
+			live, err := all(tx, sqlLiveNodes, only[string], now.Add(-within), now.Add(within))
+			if err != nil || theirs != ours || !slices.Contains(live, node) {
+				return err
+			}
 			have, err := only[int64](tx.row(sqlHaveLedger, sale.Ledger, node, now.Add(-within), now.Add(within)))
-			if err != nil || have > 0 || theirs != ours {
+			if err != nil || have > 0 {
 				return err
 			}
 		}
