@@ -246,7 +246,7 @@ func (e *Engine) compose() error {
 		Refusing: e.refuses,
 		Gate:     e.gate, Board: e.board, Control: e.control,
 		Store: settle.NewOrders(e.store, settle.OrdersOptions{
-			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Log: e.cfg.Log,
+			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Changed: e.memory.Changed, Log: e.cfg.Log,
 		}),
 		Ledger: e.ledger,
 		Audit:  e.Audit,

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -161,6 +163,45 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 	kept()
 	older.takesOver()
 	kept()
+	f.audited()
+}
+
+// The older copy lacks endings and payments, and their units have been sold since: all of it
+// is made again before the claims are, on whichever server it was.
+func TestAnOlderCopyForgetsNoChange(t *testing.T) {
+	t.Parallel()
+	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
+	f.open(2, 10, "store")
+	older, want := newOlderCopy(t, f.store), map[sluice.OrderID]sluice.Status{}
+	buy := func(first, n int) (orders []string) {
+		for buyer := first; buyer < first+n; buyer++ {
+			orders = append(orders, f.buys(buyer%2, buyer))
+			want[sluice.OrderID(orders[len(orders)-1])] = sluice.Pending
+		}
+		return orders
+	}
+	before := buy(0, 8)
+	older.take()
+	for i, order := range slices.Concat(before[:4], buy(8, 2)) {
+		f.cancel(i/2%2, order)
+		want[sluice.OrderID(order)] = sluice.Cancelled
+	}
+	buy(10, 6)
+	if _, err := f.clients[1].PayOrder(t.Context(), sluice.OrderID(before[7]), "payment"); err != nil {
+		t.Fatal(err)
+	}
+	want[sluice.OrderID(before[7])] = sluice.Paid
+	older.takesOver()
+	for _, step := range []string{"fence <> ''", "loaded_epoch > 1 AND fence = ''"} {
+		f.until(step, func() bool { return older.shows(step) })
+	}
+	have := map[sluice.OrderID]sluice.Status{}
+	for id, order := range f.storedOrders() {
+		have[id] = order.Status
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("orders (-before +after):\n%s", diff)
+	}
 	f.audited()
 }
 

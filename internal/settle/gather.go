@@ -22,6 +22,11 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 	if begins {
 		r.announce(sale)
 	}
+	if r.copied(sale) {
+		if err := r.changeAgain(ctx, sale, p); err != nil || time.Since(p.begun) < SilentAfter {
+			return false, err
+		}
+	}
 	if p.gathered.IsZero() {
 		done, err := r.gather(ctx, sale, back)
 		if err != nil || !done {
@@ -33,6 +38,36 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 		return true, nil
 	}
 	return r.allGathered(ctx, sale, p)
+}
+
+// changeAgain makes the changes of orders that this server remembers once more, before any
+// server brings claims back: units of orders that had ended may have been sold since. For the
+// same reason orders that the store lacks come after those that it has. What waits for
+// another server's change is tried again.
+func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progress) error {
+	if p.begun.IsZero() {
+		p.begun, p.changes = time.Now(), r.memory.changesOf(sale.ID)
+	}
+	insert := time.Since(p.begun) > SilentAfter/2
+	var waiting []changed
+	for i, c := range p.changes {
+		c.Retake = false // if its units are gone by now, it is to be refunded
+		_, err := r.store.Change(ctx, c.Change)
+		if insert && errors.Is(err, sluice.ErrOrderNotFound) && c.claim.Order == c.Order {
+			if _, _, err = r.save(ctx, sale.ID, []sluice.Entry{restored(&c.claim)}); err == nil {
+				_, err = r.store.Change(ctx, c.Change)
+			}
+		}
+		switch state := (*sluice.OrderStateError)(nil); {
+		case errors.Is(err, sluice.ErrOrderNotFound), errors.As(err, &state):
+			waiting = append(waiting, c)
+		case ctx.Err() != nil:
+			p.changes = append(waiting, p.changes[i:]...)
+			return ctx.Err()
+		}
+	}
+	p.changes = waiting
+	return nil
 }
 
 // gather stores what this server remembers. First no claim of its own may be
@@ -182,10 +217,10 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 	}
 	if !slices.Contains(gathered, r.node) { // the store was restored since: it is another loss
 		r.announce(sale)
-		p.gathered = time.Time{}
+		p.gathered, p.begun = time.Time{}, time.Time{}
 		return false, nil
 	}
-	if r.copied(sale) && time.Since(p.gathered) < 2*SilentAfter {
+	if r.copied(sale) && time.Since(p.begun) < 2*SilentAfter {
 		return false, nil
 	}
 	missing := slices.DeleteFunc(live, func(node string) bool { return slices.Contains(gathered, node) })

@@ -19,9 +19,17 @@ type Memory struct {
 	max  int
 	keep time.Duration // how long at least
 
-	mu    sync.Mutex
-	sales map[sluice.SaleID]*remembered
-	lines []byte // of a call: used again for the next
+	mu      sync.Mutex
+	sales   map[sluice.SaleID]*remembered
+	changes map[sluice.SaleID][]changed // of orders, oldest first
+	lines   []byte                      // of a call: used again for the next
+}
+
+// changed is a change that this server has had the store make, and the claim of its order.
+type changed struct {
+	sluice.Change
+	claim sluice.Record
+	at    time.Time
 }
 
 // remembered is what a server remembers of one sale, each order once: a buyer
@@ -85,12 +93,39 @@ const DefaultMemory = 200_000
 // NewMemory returns an empty memory for most claims per sale; the oldest are
 // forgotten first.
 func NewMemory(most int) *Memory {
-	return &Memory{max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*remembered{}}
+	return &Memory{
+		max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*remembered{},
+		changes: map[sluice.SaleID][]changed{},
+	}
 }
 
-// Keep has claims remembered for so long although they are stored, for a store that may
-// lose them together with its ledger, since it is the ledger. It comes before all else.
+// Keep has claims remembered for so long although they are stored, and changes of orders, for
+// a store that may lose them together with its ledger, since it is the ledger. It comes before
+// all else.
 func (m *Memory) Keep(d time.Duration) { m.keep = d }
+
+// Changed remembers a change that the store has made, with the order as it is since.
+func (m *Memory) Changed(order *sluice.Order, change sluice.Change) {
+	if m.keep == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := append(m.changes[order.Sale], changed{change, order.Record(), time.Now()})
+	m.changes[order.Sale] = all[max(0, len(all)-m.max):]
+}
+
+// changesOf returns the changes of a sale's orders that are remembered, oldest first, and
+// remembers them as long again.
+func (m *Memory) changesOf(sale sluice.SaleID) []changed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all, now := m.changes[sale], time.Now()
+	for i := range all {
+		all[i].at = now
+	}
+	return slices.Clone(all)
+}
 
 // Decided remembers the claims of one ledger call that were accepted, by it or
 // before, as entries of claims that follow each other.
@@ -187,6 +222,13 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	m.drop(r.Sale, func(e *memo) bool {
 		return e.since.Before(before) && (e.saved > 0 || proves && e.Epoch == r.Epoch && e.lastSeq() <= r.Seq)
 	})
+	changes := m.changes[r.Sale]
+	for len(changes) > 0 && changes[0].at.Before(before) {
+		changes = changes[1:]
+	}
+	if m.changes[r.Sale] = changes; len(changes) == 0 {
+		delete(m.changes, r.Sale)
+	}
 }
 
 // Until returns what is remembered of a sale up to an epoch, oldest first: also what is

@@ -40,7 +40,9 @@ type Rebuilder struct {
 // progress is how far this server has come with the loss of an epoch of a sale.
 type progress struct {
 	epoch    int64
+	begun    time.Time // when it began to make changes of orders again; zero before, or if none can be lost
 	gathered time.Time // when it had stored what it remembers; zero before
+	changes  []changed // that are to be made again
 	waits    string    // servers that the log says are waited for
 
 	refused map[sluice.OrderID]time.Time // when the database first refused a claim for what it is
