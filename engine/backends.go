@@ -125,6 +125,7 @@ type backends struct {
 	replica      sluice.LedgerReplica // nil if there is none
 	ledgerDriver *sluice.LedgerDriver
 	storeDriver  *sluice.StoreDriver
+	silent       bool // the store did not answer when it was opened
 }
 
 // openBackends opens ledger and store: the ledger first, without which there is nothing
@@ -189,9 +190,19 @@ func (e *Engine) openStore(ctx context.Context) (err error) {
 			text = "the store does not answer; claims are answered when it does"
 		}
 		e.cfg.Log.Warn(text, "store", auth.Redact(e.cfg.Store), "error", err)
+		e.silent = true
 		return nil
 	}
 	return e.folder.setMigrated(e.cfg.Store)
+}
+
+// asking bounds what a start asks of a store that has just not answered: the loops ask
+// again, and until the start is over no port is open.
+func (b *backends) asking(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.silent {
+		return context.WithTimeout(ctx, time.Second)
+	}
+	return context.WithCancel(ctx)
 }
 
 // refuses says why the ledger cannot write, if it cannot. Of any it is known by the

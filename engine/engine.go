@@ -114,7 +114,9 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if err := e.openBackends(ctx); err != nil {
 		return err
 	}
-	if err := e.sealWebhooks(ctx); err != nil {
+	asking, cancel := e.asking(ctx)
+	defer cancel()
+	if err := e.sealWebhooks(asking); err != nil {
 		return err
 	}
 	if err := e.compose(); err != nil {
@@ -282,11 +284,13 @@ func (e *Engine) compose() error {
 
 // start reads what there is and starts the loops.
 func (e *Engine) start(ctx context.Context) {
-	err := errors.Join(e.board.ReadSales(ctx), e.board.Refresh(ctx))
+	asking, cancel := e.asking(ctx)
+	defer cancel()
+	err := errors.Join(e.board.ReadSales(asking), e.board.Refresh(ctx))
 	if err != nil {
 		e.cfg.Log.Warn("the board is not complete yet", "error", err)
 	}
-	e.eligibility.first(ctx, e)
+	e.eligibility.first(asking, e)
 	e.follower.name(ctx)
 	e.follower.first(ctx, err == nil)
 	loop.Spread()
