@@ -21,8 +21,9 @@ type Memory struct {
 
 	mu      sync.Mutex
 	sales   map[sluice.SaleID]*remembered
-	changes map[sluice.SaleID][]changed // of orders, oldest first
-	lines   []byte                      // of a call: used again for the next
+	changes []changed // of all sales, oldest first, each once
+	known   map[changeKey]struct{}
+	lines   []byte // of a call: used again for the next
 }
 
 // changed is a change that this server has had the store make, and the claim of its order.
@@ -31,6 +32,15 @@ type changed struct {
 	claim sluice.Record
 	at    time.Time
 }
+
+// changeKey tells changes from repeats.
+type changeKey struct {
+	order   sluice.OrderID
+	action  sluice.Action
+	expires int64
+}
+
+func (c *changed) key() changeKey { return changeKey{c.Order, c.Action, c.ExpiresAt.UnixMilli()} }
 
 // remembered is what a server remembers of one sale, each order once: a buyer
 // who repeats a claim again and again pushes no other promise out.
@@ -95,7 +105,7 @@ const DefaultMemory = 200_000
 func NewMemory(most int) *Memory {
 	return &Memory{
 		max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*remembered{},
-		changes: map[sluice.SaleID][]changed{},
+		known: map[changeKey]struct{}{},
 	}
 }
 
@@ -104,27 +114,46 @@ func NewMemory(most int) *Memory {
 // all else.
 func (m *Memory) Keep(d time.Duration) { m.keep = d }
 
-// Changed remembers a change that the store has made, with the order as it is since.
+// Changed remembers a change that the store has made, with the order as it is since; the
+// oldest are forgotten, as Keep says, or where all sales together have too many.
 func (m *Memory) Changed(order *sluice.Order, change sluice.Change) {
 	if m.keep == 0 {
 		return
 	}
+	c := changed{change, order.Record(), time.Now()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := append(m.changes[order.Sale], changed{change, order.Record(), time.Now()})
-	m.changes[order.Sale] = all[max(0, len(all)-m.max):]
+	if _, repeated := m.known[c.key()]; !repeated {
+		m.known[c.key()] = struct{}{}
+		m.changes = append(m.changes, c)
+	}
+	m.forgetChanges(c.at.Add(-m.keep))
+}
+
+// forgetChanges forgets those before a moment. The caller holds mu.
+func (m *Memory) forgetChanges(before time.Time) {
+	n := 0
+	for n < len(m.changes) && (m.changes[n].at.Before(before) || len(m.changes)-n > m.max) {
+		delete(m.known, m.changes[n].key())
+		m.changes[n] = changed{}
+		n++
+	}
+	m.changes = m.changes[n:]
 }
 
 // changesOf returns the changes of a sale's orders that are remembered, oldest first, and
 // remembers them as long again.
-func (m *Memory) changesOf(sale sluice.SaleID) []changed {
+func (m *Memory) changesOf(sale sluice.SaleID) (changes []changed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all, now := m.changes[sale], time.Now()
-	for i := range all {
-		all[i].at = now
+	now := time.Now()
+	for i := range m.changes {
+		if c := &m.changes[i]; c.claim.Sale == sale {
+			c.at = now
+			changes = append(changes, *c)
+		}
 	}
-	return slices.Clone(all)
+	return changes
 }
 
 // Decided remembers the claims of one ledger call that were accepted, by it or
@@ -222,13 +251,7 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	m.drop(r.Sale, func(e *memo) bool {
 		return e.since.Before(before) && (e.saved > 0 || proves && e.Epoch == r.Epoch && e.lastSeq() <= r.Seq)
 	})
-	changes := m.changes[r.Sale]
-	for len(changes) > 0 && changes[0].at.Before(before) {
-		changes = changes[1:]
-	}
-	if m.changes[r.Sale] = changes; len(changes) == 0 {
-		delete(m.changes, r.Sale)
-	}
+	m.forgetChanges(before)
 }
 
 // Until returns what is remembered of a sale up to an epoch, oldest first: also what is

@@ -43,6 +43,8 @@ type progress struct {
 	begun    time.Time // when it began to make changes of orders again; zero before, or if none can be lost
 	gathered time.Time // when it had stored what it remembers; zero before
 	changes  []changed // that are to be made again
+	tried    time.Time // when they were last
+	inserted bool      // with the orders that the store lacks
 	waits    string    // servers that the log says are waited for
 
 	refused map[sluice.OrderID]time.Time // when the database first refused a claim for what it is
@@ -232,7 +234,7 @@ func (r *Rebuilder) passed(sale *sluice.Sale) int64 {
 	if !r.copied(sale) {
 		return 0
 	}
-	return int64(time.Since(sale.CreatedAt) / time.Second)
+	return max(int64(time.Since(sale.CreatedAt)/time.Second), r.memory.last(sale.ID))
 }
 
 // salvage stores what this server's ledger knows of a sale, and its store does not: so many
