@@ -72,8 +72,9 @@ type SaleStore interface {
 	// TakeSale makes this server's ledger the one that decides about a sale, fences the
 	// sale for this reason, and has the servers that live gather, those of the ledger before as
 	// well. It reports whether it did: not if the sale is this ledger's already, or
-	// archived. Within so long, if it is not 0, this node must have sent a heartbeat, and no
-	// other server must have said that it has the ledger before, which must be of the same kind.
+	// archived. Within so long, if it is not 0, this node must have sent a heartbeat, and within
+	// twice as long no other server must have said that it has the ledger before, which must be
+	// of the same kind.
 	TakeSale(ctx context.Context, id SaleID, node string, within time.Duration, reason string) (bool, error)
 }
 

@@ -54,16 +54,20 @@ func (f *follower) mayTake(sale *sluice.Sale) bool {
 		time.Since(time.Unix(0, missed)) > 2*settle.SilentAfter
 }
 
-// beat says that this server lives, and notes when the store does not know it of a moment ago.
+// beat says that this server lives, and notes when the store does not know it of a moment
+// ago, or takes long.
 func (f *follower) beat(ctx context.Context) error {
-	known := false
+	const late = 5 * settle.HeartbeatEvery / 2
+	known, begun := false, time.Now()
 	if f.made.Load() {
-		live, err := f.store.LiveNodes(ctx, 5*settle.HeartbeatEvery/2)
+		asking, cancel := context.WithTimeout(ctx, nameTimeout)
+		live, err := f.store.LiveNodes(asking, late)
 		known = err == nil && slices.Contains(live, f.node)
+		cancel()
 	}
 	err := f.store.Heartbeat(ctx, f.node)
-	if err != nil || !known {
-		f.unsent.Store(time.Now().UnixNano())
+	if now := time.Now(); err != nil || !known || now.Sub(begun) > late {
+		f.unsent.Store(now.UnixNano())
 	}
 	return err
 }

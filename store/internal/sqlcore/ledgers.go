@@ -46,7 +46,7 @@ func (s *Store) TakeSale(ctx context.Context, id sluice.SaleID, node string, wit
 			if err != nil || theirs != ours || !slices.Contains(live, node) {
 				return err
 			}
-			have, err := only[int64](tx.row(sqlHaveLedger, sale.Ledger, node, now.Add(-within), now.Add(within)))
+			have, err := only[int64](tx.row(sqlHaveLedger, sale.Ledger, node, now.Add(-2*within), now.Add(2*within)))
 			if err != nil || have > 0 {
 				return err
 			}
