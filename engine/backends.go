@@ -196,8 +196,8 @@ func (e *Engine) openStore(ctx context.Context) (err error) {
 	return e.folder.setMigrated(e.cfg.Store)
 }
 
-// asking bounds what a start asks of a store that has just not answered: the loops ask
-// again, and until the start is over no port is open.
+// asking bounds what a start asks of a store that has just not answered: until the start is
+// over no port is open, and what the loops need they ask again.
 func (b *backends) asking(ctx context.Context) (context.Context, context.CancelFunc) {
 	if b.silent {
 		return context.WithTimeout(ctx, time.Second)

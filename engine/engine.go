@@ -285,12 +285,14 @@ func (e *Engine) compose() error {
 // start reads what there is and starts the loops.
 func (e *Engine) start(ctx context.Context) {
 	asking, cancel := e.asking(ctx)
-	defer cancel()
 	err := errors.Join(e.board.ReadSales(asking), e.board.Refresh(ctx))
+	cancel()
 	if err != nil {
 		e.cfg.Log.Warn("the board is not complete yet", "error", err)
 	}
+	asking, cancel = e.asking(ctx)
 	e.eligibility.first(asking, e)
+	cancel()
 	e.follower.name(ctx)
 	e.follower.first(ctx, err == nil)
 	loop.Spread()
