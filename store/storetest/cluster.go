@@ -323,8 +323,6 @@ func testGathered(t *testing.T, db Database) {
 	}
 }
 
-// What has done its work goes: of archived sales the lists, old leases, marks of
-// epochs that are over. The rest stays.
 // A sale is loaded into the ledger that its row names, and into no other until that one
 // has taken it.
 func testTakeSale(t *testing.T, db Database) {
@@ -382,6 +380,8 @@ func testTakeSale(t *testing.T, db Database) {
 	}
 }
 
+// What has done its work goes: of archived sales the lists, old leases, marks of
+// epochs that are over. The rest stays.
 func testTidy(t *testing.T, db Database) {
 	s := db.Open(t)
 	over, on := aSale("over", 10), aSale("on", 10)
