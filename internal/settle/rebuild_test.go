@@ -575,6 +575,14 @@ func TestALedgerIsReplaced(t *testing.T) {
 	}
 }
 
+// ok ends the test if what was done has failed.
+func (r *rig) ok(_ any, err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // placed is an entry of one claim that another ledger, or server, gave a place.
 func placed(epoch, seq int64, buyer string) sluice.Entry {
 	return sluice.Entry{
@@ -591,28 +599,22 @@ func placed(epoch, seq int64, buyer string) sluice.Entry {
 func TestAPlaceThatTwoLedgersGave(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	ok := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	r.store.UseLedger("a")
-	ok(r.desk.Create(ctx, phone(-time.Hour)))
+	r.ok(r.desk.Create(ctx, phone(-time.Hour)))
 	other, err := sqliteledger.Open(ctx, filepath.Join(t.TempDir(), "b.db"), sqliteledger.Options{Node: "b"})
-	ok(other, err)
+	r.ok(other, err)
 	defer other.Close()
 	ann := placed(1, 1, "ann")
-	ok(nil, other.Load(ctx, sluice.LoadImage{
+	r.ok(nil, other.Load(ctx, sluice.LoadImage{
 		Sale: id, Epoch: 2, Terms: r.sale().Terms, Taken: 1, Records: []sluice.Record{ann.Record(0)},
 	}))
-	ok(r.store.Insert(ctx, id, []sluice.Entry{placed(1, 1, "bob")}))
-	ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
+	r.ok(r.store.Insert(ctx, id, []sluice.Entry{placed(1, 1, "bob")}))
+	r.ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
 	loader, fenced := settle.NewLoader(r.store, other), r.sale()
 	loader.Names("b")
 	b := settle.NewRebuilder("b", r.store, other, loader, settle.NewMemory(0), func(sluice.SaleID) bool { return true },
 		slog.New(slog.DiscardHandler))
-	ok(b.Gather(ctx, &fenced, true))
+	r.ok(b.Gather(ctx, &fenced, true))
 	letters, err := r.store.DeadLetters(ctx, id)
 	if err != nil || len(letters) != 1 || !strings.Contains(letters[0].Claims, "ann") {
 		t.Errorf("the dead letters are %+v, %v", letters, err)
@@ -624,19 +626,13 @@ func TestAPlaceThatTwoLedgersGave(t *testing.T) {
 func TestALetterStandsBehindOrdersOfItsEpoch(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	ok := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	ok(r.desk.Create(ctx, phone(-time.Hour)))
+	r.ok(r.desk.Create(ctx, phone(-time.Hour)))
 	ann := placed(1, 7, "ann")
-	ok(r.store.Insert(ctx, id, []sluice.Entry{placed(2, 1, "bob")}))
-	ok(nil, r.store.SetAside(ctx, ann.DeadLetter(errors.New("the test says so"))))
-	ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
+	r.ok(r.store.Insert(ctx, id, []sluice.Entry{placed(2, 1, "bob")}))
+	r.ok(nil, r.store.SetAside(ctx, ann.DeadLetter(errors.New("the test says so"))))
+	r.ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
 	fenced := r.sale()
-	ok(r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced))
+	r.ok(r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced))
 	r.inStep(2)
 	if o, err := r.store.Order(ctx, ann.Claims[0].Order); err != nil || o.Epoch != 2 || o.Seq != 2 {
 		t.Errorf("the letter's order stands at %d, %d: %v", o.Epoch, o.Seq, err)
@@ -662,15 +658,9 @@ func (s *cutOff) Change(ctx context.Context, c sluice.Change) (sluice.Order, err
 func TestChangesAreMadeAgain(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	ok := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	ok(r.desk.Create(ctx, phone(-time.Hour)))
+	r.ok(r.desk.Create(ctx, phone(-time.Hour)))
 	ann, bob, eve := placed(1, 1, "ann"), placed(1, 2, "bob"), placed(1, 3, "eve")
-	ok(r.store.Insert(ctx, id, []sluice.Entry{ann}))
+	r.ok(r.store.Insert(ctx, id, []sluice.Entry{ann}))
 	memory := settle.NewMemory(0)
 	memory.Keep(time.Minute)
 	for _, e := range []*sluice.Entry{&ann, &bob} {
@@ -681,7 +671,7 @@ func TestChangesAreMadeAgain(t *testing.T) {
 	memory.Decided(id, "a", eve.Claims, []sluice.Decision{{
 		Code: sluice.Accepted, Order: eve.Claims[0].Order, Epoch: 1, Seq: 3, Terms: 1, At: eve.At,
 	}})
-	ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
+	r.ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
 	fenced := r.sale()
 	a := settle.NewRebuilder("a", &cutOff{RebuildStore: r.store}, r.ledger, r.loader, memory,
 		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
