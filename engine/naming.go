@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -52,24 +51,6 @@ func (f *follower) mayTake(sale *sluice.Sale) bool {
 	missed := f.unsent.Load()
 	return f.made.Load() && strings.HasPrefix(f.loader.Name(), kind+":") && missed > 0 &&
 		time.Since(time.Unix(0, missed)) > 2*settle.SilentAfter
-}
-
-// beat says that this server lives, and notes when the store does not know it of a moment
-// ago, or takes long.
-func (f *follower) beat(ctx context.Context) error {
-	const late = 5 * settle.HeartbeatEvery / 2
-	known, begun := false, time.Now()
-	if f.made.Load() {
-		asking, cancel := context.WithTimeout(ctx, nameTimeout)
-		live, err := f.store.LiveNodes(asking, late)
-		known = err == nil && slices.Contains(live, f.node)
-		cancel()
-	}
-	err := f.store.Heartbeat(ctx, f.node)
-	if now := time.Now(); err != nil || !known || now.Sub(begun) > late {
-		f.unsent.Store(now.UnixNano())
-	}
-	return err
 }
 
 // leave deals with a sale that another ledger decides about. If that one was lost as a

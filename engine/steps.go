@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -90,6 +91,24 @@ func (f *follower) heartbeat(ctx context.Context) {
 		f.name(beat)
 		cancel()
 	}
+}
+
+// beat is one heartbeat. It notes when the store does not know this server of a moment ago,
+// or takes long (mayTake).
+func (f *follower) beat(ctx context.Context) error {
+	const late = 5 * settle.HeartbeatEvery / 2
+	known, begun := false, time.Now()
+	if f.made.Load() {
+		asking, cancel := context.WithTimeout(ctx, nameTimeout)
+		live, err := f.store.LiveNodes(asking, late)
+		known = err == nil && slices.Contains(live, f.node)
+		cancel()
+	}
+	err := f.store.Heartbeat(ctx, f.node)
+	if now := time.Now(); err != nil || !known || now.Sub(begun) > late {
+		f.unsent.Store(now.UnixNano())
+	}
+	return err
 }
 
 // step does what is short for a sale, and reports whether there was anything.

@@ -100,8 +100,8 @@ func promiseOf(order sluice.OrderID, epoch int64) (p promise) {
 // otherwise: about 40 MB when the store is down for long.
 const DefaultMemory = 200_000
 
-// NewMemory returns an empty memory for most claims per sale; the oldest are
-// forgotten first.
+// NewMemory returns an empty memory for most claims per sale, and as many changes of
+// orders in all; the oldest are forgotten first.
 func NewMemory(most int) *Memory {
 	return &Memory{
 		max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*remembered{},
