@@ -111,6 +111,13 @@ type (
 	}
 )
 
+// ReplicatedStore is a Store that says which server of its database answers. Another text is
+// that of a failover, which may have lost what was committed last. An engine asks for it with
+// As, so a store that wraps another one hides it unless it has a method Unwrap() Store.
+type ReplicatedStore interface {
+	Server(ctx context.Context) (name string, err error)
+}
+
 // LedgerRisk is a setting of a ledger that can lose accepted claims.
 type LedgerRisk struct {
 	Setting, Value string // as it is now: "appendfsync", "everysec"

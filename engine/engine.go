@@ -236,6 +236,10 @@ func (e *Engine) compose() error {
 		view := e.board.View(sale)
 		return view != nil && !view.Archived()
 	}, e.saleMetrics, httpapi.ClaimCodes(), httpapi.RefusalReasons())
+	var changed func(*sluice.Order, sluice.Change)
+	if _, ok := sluice.As[sluice.ReplicatedStore](e.store); ok {
+		changed = e.memory.Changed
+	}
 	options := httpapi.Options{
 		TryWebhook:  e.events.try,
 		Base:        e.cfg.BasePath,
@@ -248,7 +252,7 @@ func (e *Engine) compose() error {
 		Refusing: e.refuses,
 		Gate:     e.gate, Board: e.board, Control: e.control,
 		Store: settle.NewOrders(e.store, settle.OrdersOptions{
-			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Changed: e.memory.Changed, Log: e.cfg.Log,
+			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Changed: changed, Log: e.cfg.Log,
 		}),
 		Ledger: e.ledger,
 		Audit:  e.Audit,
@@ -304,6 +308,9 @@ func (e *Engine) start(ctx context.Context) {
 	e.loops.Go(func() { e.follower.run(running) })
 	e.loops.Go(func() { e.forgetter.run(running) })
 	e.loops.Go(func() { e.follower.heartbeat(running) })
+	if store, ok := sluice.As[sluice.ReplicatedStore](e.store); ok {
+		e.loops.Go(func() { e.follower.repeat(running, store) })
+	}
 	e.loops.Go(func() { e.ender.Run(running) })
 	e.loops.Go(func() { e.reconcile.run(running) })
 	e.loops.Go(func() { e.settling.run(running) })

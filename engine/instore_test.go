@@ -205,6 +205,53 @@ func TestAnOlderCopyForgetsNoChange(t *testing.T) {
 	f.audited()
 }
 
+// A standby that lacks payments, endings and extensions, but no claim, takes the database's
+// place: no sale has to be rebuilt, and the servers make these changes again.
+func TestAFailoverForgetsNoPayment(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"store", "redis"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			db := servertest.StartPostgres(t)
+			f := &fleet{t: t, store: db.URL(), sale: "phone"}
+			f.open(2, 5, ledgerURL(t, kind))
+			orders := make([]sluice.OrderID, 5)
+			for buyer := range orders {
+				orders[buyer] = sluice.OrderID(f.buys(buyer%2, buyer))
+			}
+			f.until("all to be stored", f.stored)
+			db.Stop(t)
+			db.Keep(t)
+			db.Start(t)
+			deadline := time.Now().Add(20 * time.Minute).Truncate(time.Second)
+			for _, change := range []func() error{
+				func() error { _, err := f.clients[0].PayOrder(t.Context(), orders[0], "first"); return err },
+				func() error { _, err := f.clients[1].PayOrder(t.Context(), orders[1], "second"); return err },
+				func() error { _, err := f.clients[0].RefundOrder(t.Context(), orders[1]); return err },
+				func() error { _, err := f.clients[1].ExtendOrder(t.Context(), orders[3], deadline); return err },
+			} {
+				f.until("a change", func() bool { return change() == nil })
+			}
+			f.cancel(0, string(orders[2]))
+			db.Kill(t)
+			db.GoBack(t)
+			db.Start(t)
+			want := []sluice.Status{sluice.Paid, sluice.Refunded, sluice.Cancelled, sluice.Pending, sluice.Pending}
+			f.until("the changes to be there again", func() bool {
+				have := make([]sluice.Status, len(orders))
+				for i, id := range orders {
+					order, err := f.clients[i%2].AdminOrder(t.Context(), id)
+					if have[i] = order.Status; err != nil || i == 3 && !order.ExpiresAt.Equal(deadline) {
+						return false
+					}
+				}
+				return slices.Equal(have, want)
+			})
+			f.audited()
+		})
+	}
+}
+
 // The older copy is from before a sale: nothing can be done for its buyers, but it is said.
 func TestTheOlderCopyLacksTheSale(t *testing.T) {
 	t.Parallel()

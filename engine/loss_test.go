@@ -135,10 +135,10 @@ func (f *fleet) buys(server, buyer int) (order string) {
 	return order
 }
 
-// stored reports whether all that was accepted is.
+// stored reports whether all that was accepted is, and the sale goes on.
 func (f *fleet) stored() bool {
 	sale, err := f.clients[0].AdminSale(f.t.Context(), f.sale)
-	return err == nil && sale.Backlog == 0 && sale.StoredTaken == sale.Taken
+	return err == nil && sale.Fence == "" && sale.Backlog == 0 && sale.StoredTaken == sale.Taken
 }
 
 // until waits for long: what the database refuses is set aside a minute after it came.

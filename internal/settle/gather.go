@@ -39,65 +39,10 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 	}
 	ready, err = r.allGathered(ctx, sale, p)
 	if ready && len(p.changes) > 0 {
-		r.log.Info("changes of orders that were not made again, or had been followed by others", "sale", sale.ID,
-			"count", len(p.changes), "first", p.changes[0].Order, "action", p.changes[0].Action)
+		r.unrepeated(p.changes)
 		p.changes = nil
 	}
 	return ready, err
-}
-
-// changeAgain makes the changes of orders that this server remembers once more, before it
-// brings claims back: units of orders that had ended may have been sold since. For the same
-// reason orders that the store lacks come after those that it has. What waits for another
-// server's change, or for the database, is tried again every second until the sale is loaded.
-func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progress) error {
-	if p.begun.IsZero() {
-		p.begun, p.changes, p.tried, p.inserted = time.Now(), r.memory.changesOf(sale.ID), time.Time{}, false
-	}
-	if time.Since(p.tried) < HeartbeatEvery {
-		return nil
-	}
-	p.tried = time.Now()
-	insert := time.Since(p.begun) > SilentAfter/2
-	var waiting []changed
-	for i := range p.changes {
-		c := &p.changes[i]
-		done, err := r.changeOnce(ctx, sale.ID, c, insert)
-		if err != nil && (ctx.Err() != nil || time.Since(p.begun) < 2*SilentAfter) { // later one row may be locked
-			p.changes = append(waiting, p.changes[i:]...)
-			return err
-		}
-		if !done {
-			waiting = append(waiting, *c)
-		}
-	}
-	p.changes, p.inserted = waiting, p.inserted || insert
-	return nil
-}
-
-// changeOnce makes a change again, of an order that it inserts if the store lacks it and that
-// is asked for. It is not done where the order is not there, or not as far.
-func (r *Rebuilder) changeOnce(ctx context.Context, sale sluice.SaleID, c *changed, insert bool) (
-	done bool, err error,
-) {
-	change := c.Change
-	change.Retake = false // if its units are gone by now, it is to be refunded
-	_, err = r.store.Change(ctx, change)
-	if insert && errors.Is(err, sluice.ErrOrderNotFound) && c.claim.Order == c.Order {
-		if _, _, err = r.save(ctx, sale, []sluice.Entry{restored(&c.claim)}); err != nil {
-			return false, err
-		}
-		_, err = r.store.Change(ctx, change)
-	}
-	_, state := errors.AsType[*sluice.OrderStateError](err)
-	switch {
-	case errors.Is(err, sluice.ErrOrderNotFound), state:
-		return false, nil
-	case isRefused(err):
-		r.log.Info("a change of an order cannot be made again", "order", c.Order, "action", c.Action, "error", err)
-		return true, nil
-	}
-	return err == nil, err
 }
 
 // gather stores what this server remembers. First no claim of its own may be

@@ -26,22 +26,6 @@ type Memory struct {
 	lines   []byte // of a call: used again for the next
 }
 
-// changed is a change that this server has had the store make, and the claim of its order.
-type changed struct {
-	sluice.Change
-	claim sluice.Record
-	at    time.Time
-}
-
-// changeKey tells changes from repeats.
-type changeKey struct {
-	order   sluice.OrderID
-	action  sluice.Action
-	expires int64
-}
-
-func (c *changed) key() changeKey { return changeKey{c.Order, c.Action, c.ExpiresAt.UnixMilli()} }
-
 // remembered is what a server remembers of one sale, each order once: a buyer
 // who repeats a claim again and again pushes no other promise out.
 type remembered struct {
@@ -109,52 +93,9 @@ func NewMemory(most int) *Memory {
 	}
 }
 
-// Keep has claims remembered for so long although they are stored, and changes of orders, for
-// a store that may lose them together with its ledger, since it is the ledger. It comes before
-// all else.
+// Keep has claims remembered for so long although they are stored, for a store that may lose
+// them together with its ledger, since it is the ledger. It comes before all else.
 func (m *Memory) Keep(d time.Duration) { m.keep = d }
-
-// Changed remembers a change that the store has made, with the order as it is since; the
-// oldest are forgotten, as Keep says, or where all sales together have too many.
-func (m *Memory) Changed(order *sluice.Order, change sluice.Change) {
-	if m.keep == 0 {
-		return
-	}
-	c := changed{change, order.Record(), time.Now()}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, repeated := m.known[c.key()]; !repeated {
-		m.known[c.key()] = struct{}{}
-		m.changes = append(m.changes, c)
-	}
-	m.forgetChanges(c.at.Add(-m.keep))
-}
-
-// forgetChanges forgets those before a moment. The caller holds mu.
-func (m *Memory) forgetChanges(before time.Time) {
-	n := 0
-	for n < len(m.changes) && (m.changes[n].at.Before(before) || len(m.changes)-n > m.max) {
-		delete(m.known, m.changes[n].key())
-		m.changes[n] = changed{}
-		n++
-	}
-	m.changes = m.changes[n:]
-}
-
-// changesOf returns the changes of a sale's orders that are remembered, oldest first, and
-// remembers them as long again.
-func (m *Memory) changesOf(sale sluice.SaleID) (changes []changed) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	for i := range m.changes {
-		if c := &m.changes[i]; c.claim.Sale == sale {
-			c.at = now
-			changes = append(changes, *c)
-		}
-	}
-	return changes
-}
 
 // Decided remembers the claims of one ledger call that were accepted, by it or
 // before, as entries of claims that follow each other.
@@ -251,7 +192,7 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	m.drop(r.Sale, func(e *memo) bool {
 		return e.since.Before(before) && (e.saved > 0 || proves && e.Epoch == r.Epoch && e.lastSeq() <= r.Seq)
 	})
-	m.forgetChanges(before)
+	m.forgetChanges(asked.Add(-changesKept))
 }
 
 // Until returns what is remembered of a sale up to an epoch, oldest first: also what is

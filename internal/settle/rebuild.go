@@ -32,6 +32,9 @@ type Rebuilder struct {
 	idle     func(sluice.SaleID) bool
 	log      *slog.Logger
 
+	lost      []changed // what Repeat makes again, and
+	lostSince time.Time // since when
+
 	mu       sync.Mutex // guards the map; each sale's progress belongs to the goroutine that works on it
 	sales    map[sluice.SaleID]*progress
 	rebuilds atomic.Int64

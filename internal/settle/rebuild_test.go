@@ -692,3 +692,59 @@ func TestChangesAreMadeAgain(t *testing.T) {
 		t.Errorf("ann's order is %q, bob's %q when eve's is back", status(&ann), status(&bob))
 	}
 }
+
+// lockedRows is a store in which changes of some orders wait in vain.
+type lockedRows struct {
+	settle.RebuildStore
+	locked func(sluice.OrderID) bool
+	made   []sluice.OrderID
+	waited int
+}
+
+func (s *lockedRows) Change(ctx context.Context, c sluice.Change) (sluice.Order, error) {
+	if s.locked(c.Order) {
+		s.waited++
+		<-ctx.Done()
+		return sluice.Order{}, sluice.ErrStoreBusy
+	}
+	s.made = append(s.made, c.Order)
+	return sluice.Order{}, nil
+}
+
+// After a failover changes are made again, in their order: a sale whose rows are locked holds
+// up its own, and once each time.
+func TestALockedRowHoldsUpItsOwnChanges(t *testing.T) {
+	r := newRig(t)
+	store := &lockedRows{RebuildStore: r.store}
+	memory := settle.NewMemory(0)
+	a := settle.NewRebuilder("a", store, r.ledger, r.loader, memory, nil, slog.New(slog.DiscardHandler))
+	for i, sale := range []sluice.SaleID{"locked", "free", "locked", "free", "locked"} {
+		order := sluice.Order{ID: sluice.OrderID(fmt.Sprint(sale, i)), Sale: sale}
+		for range 2 { // a repeat is no change
+			memory.Changed(&order, sluice.Change{Order: order.ID, Action: sluice.Cancel, By: "merchant"})
+		}
+	}
+	repeat := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		a.Repeat(ctx)
+	}
+	repeat()
+	if len(store.made) > 0 {
+		t.Fatalf("nothing failed over, and %v were changed", store.made)
+	}
+	a.FailedOver()
+	locked := true
+	store.locked = func(id sluice.OrderID) bool { return locked && strings.HasPrefix(string(id), "locked") }
+	repeat()
+	repeat()
+	if want := []sluice.OrderID{"free1", "free3"}; !slices.Equal(store.made, want) || store.waited != 2 {
+		t.Errorf("changed %v after %d waits, want %v after 2", store.made, store.waited, want)
+	}
+	locked = false
+	repeat()
+	repeat()
+	if want := []sluice.OrderID{"free1", "free3", "locked0", "locked2", "locked4"}; !slices.Equal(store.made, want) {
+		t.Errorf("changed %v, want %v", store.made, want)
+	}
+}

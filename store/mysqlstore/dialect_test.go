@@ -47,6 +47,21 @@ func TestBatchesFitIntoSmallPackets(t *testing.T) {
 	}
 }
 
+// A failover leads to a server of another name.
+func TestServersHaveNames(t *testing.T) {
+	var names []string
+	for _, url := range []string{servertest.MySQL(t), servertest.StartMySQL(t).URL()} {
+		name, err := open(t, url).Server(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	if names[0] == names[1] {
+		t.Errorf("two servers are %q", names)
+	}
+}
+
 // A constraint that the store does not know is an error, neither a redelivery
 // nor a conflict, and nothing is stored.
 func TestUnknownConstraints(t *testing.T) {

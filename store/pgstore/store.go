@@ -49,7 +49,10 @@ type Store struct {
 	server  *sqlcore.Server
 }
 
-var _ sluice.Store = (*Store)(nil)
+var (
+	_ sluice.Store        = (*Store)(nil)
+	_ sluice.ReplicatedStore = (*Store)(nil)
+)
 
 // Open connects to the database and brings its schema up to date. Several
 // servers may do so together. sluice.ErrStoreBusy if the database does not answer.
@@ -116,6 +119,16 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 		Refused: func(err error) bool { return sqlState(err) != "" },
 	}
 	return s, nil
+}
+
+// Server is of sluice.ReplicatedStore: the moment at which the database's process was started,
+// which no other has to the microsecond. A copy that is started anew is another one, too.
+func (s *Store) Server(ctx context.Context) (name string, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT pg_postmaster_start_time()::text").Scan(&name)
+	if err != nil {
+		err = fmt.Errorf("pgstore: which server it is: %w", plain(err))
+	}
+	return name, err
 }
 
 // migrationLock is the advisory lock that servers which start together queue

@@ -171,6 +171,27 @@ func testConcurrentLeases(t *testing.T, db Database) {
 	}
 }
 
+// Every handle names the same server of a database that may fail over, and names it again.
+func testServer(t *testing.T, db Database) {
+	names := map[string]int{}
+	for range 2 {
+		s, ok := sluice.As[sluice.ReplicatedStore](db.Open(t))
+		if !ok {
+			return // a file
+		}
+		for range 2 {
+			name, err := s.Server(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			names[name]++
+		}
+	}
+	if len(names) != 1 || names[""] > 0 {
+		t.Errorf("servers %v, want one", names)
+	}
+}
+
 func testHeartbeats(t *testing.T, db Database) {
 	s, other := db.Open(t), db.Open(t)
 	live := func(within time.Duration, want ...string) {
