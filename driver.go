@@ -111,7 +111,7 @@ type (
 	}
 )
 
-// ReplicatedStore is a Store that says which server of its database answers. Another text is
+// ReplicatedStore is a Store that says which server of its database answers. Another name is
 // that of a failover, which may have lost what was committed last. An engine asks for it with
 // As, so a store that wraps another one hides it unless it has a method Unwrap() Store.
 type ReplicatedStore interface {

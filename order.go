@@ -216,6 +216,10 @@ type Change struct {
 	Replacement OrderID
 
 	ExpiresAt time.Time // of Extend: the new deadline; MaxPaymentWindow after StoredAt at the latest
+
+	// At is when the store made the change before, if it has forgotten that: deadlines are
+	// judged by it. Zero: the change is new.
+	At time.Time
 }
 
 // Unpaid reports whether the change, if it ends a pending order, is an unpaid

@@ -111,19 +111,12 @@ func (f *follower) beat(ctx context.Context) error {
 	return err
 }
 
-// repeat has changes of orders made again when another server of the store's database answers
-// than before. It is no part of heartbeat, since rows may be locked.
+// repeat makes changes of orders again that a failover of the store has lost. It is no part of
+// heartbeat, since rows may be locked.
 func (f *follower) repeat(ctx context.Context, store sluice.ReplicatedStore) {
-	last := ""
 	for range loop.Every(ctx, settle.HeartbeatEvery) {
 		bound, cancel := context.WithTimeout(ctx, settle.SilentAfter)
-		if now, err := store.Server(bound); err == nil {
-			if last != "" && now != last {
-				f.rebuilder.FailedOver()
-			}
-			last = now
-		}
-		f.rebuilder.Repeat(bound)
+		f.rebuilder.Repeat(bound, store)
 		cancel()
 	}
 }

@@ -3,6 +3,7 @@ package settle
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -10,17 +11,18 @@ import (
 
 // Payments, endings and extensions that a server has had the store make. A store that becomes
 // an older copy of itself forgets them, and no ledger knows of a payment. So each server
-// remembers its own for a while, and makes them again; for a change that is there already that
-// does nothing.
+// remembers its own for a while, and makes them again. For a change that is there already that
+// does nothing: no change takes an order back to a state that it has left.
 
 // changesKept is how long.
 const changesKept = time.Minute
 
-// changed is a change that this server has had the store make, and the claim of its order.
+// changed is a change that this server has had the store make.
 type changed struct {
-	sluice.Change
-	claim sluice.Record
-	at    time.Time
+	sluice.Change               // with its moment
+	claim         sluice.Record // of its order
+	to            sluice.Status // of the order since
+	at            time.Time     // when it was remembered
 }
 
 // changeKey tells changes from repeats.
@@ -32,17 +34,18 @@ type changeKey struct {
 
 func (c *changed) key() changeKey { return changeKey{c.Order, c.Action, c.ExpiresAt.UnixMilli()} }
 
-// Changed remembers a change that the store has made, with the order as it is since; the
-// oldest are forgotten, also where all sales together have too many.
+// Changed remembers a change that the store has made, with the order as it is since; the oldest
+// are forgotten where all sales together have too many.
 func (m *Memory) Changed(order *sluice.Order, change sluice.Change) {
-	c := changed{change, order.Record(), time.Now()}
+	change.At = order.UpdatedAt
+	c := &changed{Change: change, claim: order.Record(), to: order.Status, at: time.Now()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, repeated := m.known[c.key()]; !repeated {
 		m.known[c.key()] = struct{}{}
 		m.changes = append(m.changes, c)
 	}
-	m.forgetChanges(c.at.Add(-changesKept))
+	m.forgetChanges(time.Time{})
 }
 
 // forgetChanges forgets those before a moment. The caller holds mu.
@@ -50,66 +53,131 @@ func (m *Memory) forgetChanges(before time.Time) {
 	n := 0
 	for n < len(m.changes) && (m.changes[n].at.Before(before) || len(m.changes)-n > m.max) {
 		delete(m.known, m.changes[n].key())
-		m.changes[n] = changed{}
+		m.changes[n] = nil
 		n++
 	}
 	m.changes = m.changes[n:]
 }
 
 // changesOf returns the changes of a sale's orders that are remembered, oldest first, and
-// remembers them as long again. Without a sale they are those of all.
-func (m *Memory) changesOf(sale sluice.SaleID) (changes []changed) {
+// remembers them as long again.
+func (m *Memory) changesOf(sale sluice.SaleID) (changes []*changed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	for i := range m.changes {
-		if c := &m.changes[i]; sale == "" || c.claim.Sale == sale {
+	for _, c := range m.changes {
+		if c.claim.Sale == sale {
 			c.at = now
-			changes = append(changes, *c)
+			changes = append(changes, c)
 		}
 	}
 	return changes
 }
 
-// FailedOver has Repeat make all changes again that this server remembers: another server of the
-// store's database answers, which may be an older copy.
-func (r *Rebuilder) FailedOver() { r.lost, r.lostSince = r.memory.changesOf(""), time.Now() }
+// lost is what Repeat makes again. It is for one goroutine.
+type lost struct {
+	servers map[string]time.Time // of the store's database, and when each has answered last
+	last    string               // of them
+	failing time.Time            // since when none answers; zero: one does
+	changes []*changed           // those of an order in their sequence
+	begun   time.Time
+	made    time.Time // when one was last made, or could not be tried
+}
 
-// Repeat makes the changes that FailedOver found again, and tries those that cannot be made once
-// more when it is called again, within a minute: their orders may be those of a rebuild, or wait
-// for another server's change. A locked row holds up its own sale. It is for one goroutine, as
-// FailedOver is.
-func (r *Rebuilder) Repeat(ctx context.Context) {
-	if len(r.lost) == 0 {
+// Repeat asks which server of the store's database answers. If it is another one, that may be an
+// older copy: all changes of the minute before the last answer are made again, and those that
+// cannot be are tried once more with each call, until for a minute none could. Call it every
+// second. A row that is locked, or refused, holds up its sale once with each call, and its
+// other orders come first the next time.
+func (r *Rebuilder) Repeat(ctx context.Context, store sluice.ReplicatedStore) {
+	l, now := &r.lost, time.Now()
+	server, err := store.Server(ctx)
+	if err != nil {
+		if l.failing.IsZero() {
+			l.failing = now
+		}
+		if now.Sub(l.failing) < changesKept { // longer it may be that question alone
+			r.unsettled.Store(now.UnixNano())
+		}
 		return
 	}
-	var untried, waiting []changed
-	blocked := map[sluice.SaleID]bool{}
-	for i := range r.lost {
-		c := &r.lost[i]
-		switch sale := c.claim.Sale; {
-		case blocked[sale]:
-			waiting = append(waiting, *c)
-		case ctx.Err() != nil:
-			untried = append(untried, *c)
-		default:
-			done, err := r.changeOnce(ctx, sale, c, false)
-			blocked[sale] = err != nil
-			if !done {
-				waiting = append(waiting, *c)
-			}
-		}
+	fresh := l.fresh(server, now)
+	if fresh || !l.failing.IsZero() {
+		r.unsettled.Store(now.UnixNano())
+		l.failing = time.Time{}
 	}
-	if r.lost = append(untried, waiting...); len(r.lost) > 0 && time.Since(r.lostSince) > changesKept {
-		r.unrepeated(r.lost)
-		r.lost = nil
+	if fresh {
+		l.begun, l.made = now, now
+		r.memory.mu.Lock()
+		l.changes = slices.Clone(r.memory.changes)
+		r.memory.mu.Unlock()
+	}
+	r.memory.mu.Lock()
+	r.memory.forgetChanges(now.Add(-changesKept))
+	r.memory.mu.Unlock()
+	if len(l.changes) > 0 {
+		r.repeat(ctx, l)
 	}
 }
 
-// unrepeated says which changes were not made again.
-func (r *Rebuilder) unrepeated(changes []changed) {
-	r.log.Info("changes of orders that were not made again, or had been followed by others", "count", len(changes),
-		"sale", changes[0].claim.Sale, "first", changes[0].Order, "action", changes[0].Action)
+// fresh notes which server answers, and reports whether it is another one than before. Two
+// that take turns are none.
+func (l *lost) fresh(server string, now time.Time) bool {
+	before, known := l.servers[server]
+	fresh := l.last != "" && l.last != server && (!known || now.Sub(before) > changesKept)
+	if l.servers == nil || len(l.servers) > 100 {
+		l.servers = map[string]time.Time{}
+	}
+	l.last, l.servers[server] = server, now
+	return fresh
+}
+
+func (r *Rebuilder) repeat(ctx context.Context, l *lost) {
+	var untried, waiting, failed []*changed
+	stuck := map[sluice.SaleID]sluice.OrderID{}
+	for _, c := range l.changes {
+		order, blocked := stuck[c.claim.Sale]
+		switch {
+		case blocked && order == c.Order:
+			failed = append(failed, c)
+		case blocked:
+			waiting = append(waiting, c)
+		case ctx.Err() != nil:
+			untried = append(untried, c)
+		default:
+			switch done, err := r.changeOnce(ctx, c, time.Since(l.begun) > SilentAfter/2); {
+			case err != nil:
+				stuck[c.claim.Sale], failed = c.Order, append(failed, c)
+			case done:
+				l.made = time.Now()
+			default:
+				waiting = append(waiting, c)
+			}
+		}
+	}
+	if len(untried) > 0 {
+		l.made = time.Now()
+	}
+	l.changes = slices.Concat(untried, waiting, failed)
+	if time.Since(l.made) > changesKept {
+		r.unrepeated(l.changes)
+		l.changes = nil
+	}
+}
+
+// unrepeated says which changes could not be made again.
+func (r *Rebuilder) unrepeated(changes []*changed) {
+	if len(changes) > 0 {
+		r.log.Warn("changes of orders that the store had forgotten could not be made again", "count", len(changes),
+			"sale", changes[0].claim.Sale, "first", changes[0].Order, "action", changes[0].Action,
+			"payment", changes[0].PaymentID)
+	}
+}
+
+// Unsettled reports whether the store did not answer a moment ago, or has just become another
+// server: orders that were paid or extended must not expire before their changes are there again.
+func (r *Rebuilder) Unsettled() bool {
+	return time.Since(time.Unix(0, r.unsettled.Load())) < SilentAfter
 }
 
 // changeAgain is Repeat for a sale that is fenced, before this server brings claims back: units
@@ -124,16 +192,15 @@ func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progr
 	}
 	p.tried = time.Now()
 	insert := time.Since(p.begun) > SilentAfter/2
-	var waiting []changed
-	for i := range p.changes {
-		c := &p.changes[i]
-		done, err := r.changeOnce(ctx, sale.ID, c, insert)
+	var waiting []*changed
+	for i, c := range p.changes {
+		done, err := r.changeOnce(ctx, c, insert)
 		if err != nil && (ctx.Err() != nil || time.Since(p.begun) < 2*SilentAfter) { // later one row may be locked
 			p.changes = append(waiting, p.changes[i:]...)
 			return err
 		}
 		if !done {
-			waiting = append(waiting, *c)
+			waiting = append(waiting, c)
 		}
 	}
 	p.changes, p.inserted = waiting, p.inserted || insert
@@ -142,25 +209,45 @@ func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progr
 
 // changeOnce makes a change again, of an order that it inserts if the store lacks it and that
 // is asked for. It is not done where the order is not there, or not as far.
-func (r *Rebuilder) changeOnce(ctx context.Context, sale sluice.SaleID, c *changed, insert bool) (
-	done bool, err error,
-) {
+func (r *Rebuilder) changeOnce(ctx context.Context, c *changed, insert bool) (done bool, err error) {
+	if early, err := r.early(ctx, c); early || err != nil {
+		return false, err
+	}
 	change := c.Change
 	change.Retake = false // if its units are gone by now, it is to be refunded
 	_, err = r.store.Change(ctx, change)
 	if insert && errors.Is(err, sluice.ErrOrderNotFound) && c.claim.Order == c.Order {
-		if _, _, err = r.save(ctx, sale, []sluice.Entry{restored(&c.claim)}); err != nil {
+		if _, _, err = r.save(ctx, c.claim.Sale, []sluice.Entry{restored(&c.claim)}); err != nil {
 			return false, err
 		}
 		_, err = r.store.Change(ctx, change)
 	}
 	_, state := errors.AsType[*sluice.OrderStateError](err)
 	switch {
-	case errors.Is(err, sluice.ErrOrderNotFound), state:
+	case errors.Is(err, sluice.ErrOrderNotFound):
 		return false, nil
+	case state: // a payment comes before its refund, maybe from another server; of all else it is too late
+		return c.Action != sluice.Refund, nil
 	case isRefused(err):
 		r.log.Info("a change of an order cannot be made again", "order", c.Order, "action", c.Action, "error", err)
 		return true, nil
 	}
 	return err == nil, err
+}
+
+// early reports whether a payment found its order ended, and the ending, which may have been
+// another server's, is not there again: now the payment would be one in time. That of an order
+// in its place waits for both.
+func (r *Rebuilder) early(ctx context.Context, c *changed) (bool, error) {
+	if c.Action != sluice.Pay || c.to != sluice.RefundDue && c.Replacement == "" {
+		return false, nil
+	}
+	order, err := r.store.Order(ctx, c.Order)
+	if err == nil && c.Replacement != "" {
+		_, err = r.store.Order(ctx, c.Replacement)
+	}
+	if errors.Is(err, sluice.ErrOrderNotFound) {
+		return c.Replacement != "", nil
+	}
+	return order.Status == sluice.Pending && (c.Replacement != "" || c.At.Before(order.KeepUntil)), err
 }

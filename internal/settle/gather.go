@@ -38,7 +38,7 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 		return true, nil
 	}
 	ready, err = r.allGathered(ctx, sale, p)
-	if ready && len(p.changes) > 0 {
+	if ready {
 		r.unrepeated(p.changes)
 		p.changes = nil
 	}

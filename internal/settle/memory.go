@@ -12,7 +12,7 @@ import (
 
 // Memory is what this server remembers of the claims it has answered as
 // accepted, for the first time or again, until it knows that they are stored, or
-// longer (Keep).
+// longer (Keep); and of changes of orders (changes.go).
 // When a ledger loses data, this is what saves the promises that were younger
 // than the loss (I4, I5).
 type Memory struct {
@@ -21,7 +21,7 @@ type Memory struct {
 
 	mu      sync.Mutex
 	sales   map[sluice.SaleID]*remembered
-	changes []changed // of all sales, oldest first, each once
+	changes []*changed // of all sales, oldest first, each once
 	known   map[changeKey]struct{}
 	lines   []byte // of a call: used again for the next
 }
@@ -192,7 +192,6 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	m.drop(r.Sale, func(e *memo) bool {
 		return e.since.Before(before) && (e.saved > 0 || proves && e.Epoch == r.Epoch && e.lastSeq() <= r.Seq)
 	})
-	m.forgetChanges(asked.Add(-changesKept))
 }
 
 // Until returns what is remembered of a sale up to an epoch, oldest first: also what is

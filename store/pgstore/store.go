@@ -50,7 +50,7 @@ type Store struct {
 }
 
 var (
-	_ sluice.Store        = (*Store)(nil)
+	_ sluice.Store           = (*Store)(nil)
 	_ sluice.ReplicatedStore = (*Store)(nil)
 )
 
@@ -124,7 +124,7 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 // Server is of sluice.ReplicatedStore: the moment at which the database's process was started,
 // which no other has to the microsecond. A copy that is started anew is another one, too.
 func (s *Store) Server(ctx context.Context) (name string, err error) {
-	err = s.pool.QueryRow(ctx, "SELECT pg_postmaster_start_time()::text").Scan(&name)
+	err = s.pool.QueryRow(ctx, "SELECT extract(epoch FROM pg_postmaster_start_time())::text").Scan(&name)
 	if err != nil {
 		err = fmt.Errorf("pgstore: which server it is: %w", plain(err))
 	}

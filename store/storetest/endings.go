@@ -284,6 +284,38 @@ func testUnpaidEndings(t *testing.T, db Database) {
 	}
 }
 
+// A change that the store has made before, and forgotten, is judged by that moment, of which
+// the order shows nothing else; one of the future by now.
+func testChangesMadeBefore(t *testing.T, db Database) {
+	s := db.Open(t)
+	src := selling(t, s, "phones", 100)
+	for _, c := range []struct {
+		before time.Duration // its deadline
+		action sluice.Action
+		want   sluice.Status
+	}{
+		{time.Second, sluice.Pay, sluice.Paid},
+		{0, sluice.Pay, sluice.RefundDue},
+		{-48 * time.Hour, sluice.Pay, sluice.RefundDue},
+		{time.Second, sluice.Extend, sluice.Pending},
+	} {
+		id := src.store(t, s, 1).Claims[0].Order
+		db.Age(t, "phones", time.Hour)
+		asked := want(id, c.action)
+		order := read1(t, s, id)
+		if asked.At = order.KeepUntil.Add(-c.before); c.action == sluice.Extend {
+			asked.ExpiresAt = order.ExpiresAt.Add(2 * time.Hour)
+		}
+		got := change(t, s, asked)
+		if got.Status != c.want || got.UpdatedAt.Before(order.KeepUntil) ||
+			c.action == sluice.Extend && !got.ExpiresAt.Equal(asked.ExpiresAt) {
+			t.Errorf("%s made %v before the deadline: %s since %v, and expires at %v; the deadline was %v", c.action, c.before,
+				got.Status, got.UpdatedAt, got.ExpiresAt, order.KeepUntil)
+		}
+	}
+	mustBeSound(t, s, "phones")
+}
+
 func testChangeOfOthers(t *testing.T, db Database) {
 	s := db.Open(t)
 	src := selling(t, s, "phones", 10)

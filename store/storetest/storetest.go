@@ -173,6 +173,7 @@ var alone = []storeTest{
 
 	{"Leases", testLeases},
 	{"LeaseExpires", testLeaseExpires},
+	{"ChangesMadeBefore", testChangesMadeBefore},
 	{"Server", testServer},
 	{"Heartbeats", testHeartbeats},
 	{"ClockStepsBack", testClockStepsBack},

@@ -106,7 +106,7 @@ func checkChange(c *sluice.Change) error {
 func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error) {
 	o = q.lockOrder(c.Order)
 	now := q.now()
-	late := !now.Before(o.KeepUntil)
+	late := !judged(c, now).Before(o.KeepUntil)
 	step, ok := o.Status.Step(c.Action, late)
 	switch {
 	case q.err != nil:
@@ -130,6 +130,14 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	}
 	q.eraseAgain(&o)
 	return o, nil, nil
+}
+
+// judged is the moment by which it is decided whether a change comes too late.
+func judged(c *sluice.Change, now time.Time) time.Time {
+	if !c.At.IsZero() && c.At.Before(now) {
+		return c.At
+	}
+	return now
 }
 
 func (q *conn) lockOrder(id sluice.OrderID) sluice.Order {
@@ -161,7 +169,7 @@ func (q *conn) takeStep(c *sluice.Change, o *sluice.Order, step sluice.Step, now
 		q.lowerTaken(map[sluice.SaleID]int64{o.Sale: o.Quantity})
 	}
 	if !q.changed(sqlChangeOrder, string(o.Status), o.Reason, o.PaymentID, o.UpdatedAt, o.Unpaid,
-		o.ID, string(from), now, late) {
+		o.ID, string(from), judged(c, now), late) {
 		return fmt.Errorf("it was %s a moment ago, and is no longer", from)
 	}
 	var entries []sluice.HistoryEntry

@@ -1,0 +1,225 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/settle"
+)
+
+// replicas is a store of whose servers one answers, which says what comes of changes.
+type replicas struct {
+	settle.RebuildStore
+	server string // "": none answers
+	bad    map[sluice.OrderID]error
+	late   time.Duration // how long a bad one takes
+	status sluice.Status // of all orders
+	made   []sluice.OrderID
+	tries  int
+}
+
+func (r *replicas) Server(context.Context) (string, error) {
+	if r.server == "" {
+		return "", sluice.ErrStoreBusy
+	}
+	return r.server, nil
+}
+
+func (r *replicas) Change(ctx context.Context, c sluice.Change) (sluice.Order, error) {
+	r.tries++
+	if err := r.bad[c.Order]; err != nil {
+		select {
+		case <-time.After(r.late):
+		case <-ctx.Done():
+		}
+		return sluice.Order{}, err
+	}
+	r.made = append(r.made, c.Order)
+	return sluice.Order{}, nil
+}
+
+func (r *replicas) Order(context.Context, sluice.OrderID) (sluice.Order, error) {
+	return sluice.Order{Status: r.status, KeepUntil: time.Now().Add(time.Hour)}, nil
+}
+
+// changes is a server that remembers changes, and the store that it made them in.
+type changes struct {
+	*settle.Rebuilder
+	memory *settle.Memory
+	store  *replicas
+	t      *testing.T
+}
+
+// Each in a bubble of time. The first server has answered.
+func inChanges(t *testing.T, do func(c *changes)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &changes{memory: settle.NewMemory(0), store: &replicas{server: "first"}, t: t}
+		c.Rebuilder = settle.NewRebuilder("a", c.store, nil, nil, c.memory, nil, slog.New(slog.DiscardHandler))
+		c.repeat(time.Second)
+		do(c)
+	})
+}
+
+func (c *changes) changed(change sluice.Change, to sluice.Status, sale sluice.SaleID) {
+	c.memory.Changed(&sluice.Order{ID: change.Order, Sale: sale, Status: to, UpdatedAt: time.Now()}, change)
+}
+
+func (c *changes) cancelled(orders ...sluice.OrderID) {
+	for _, id := range orders {
+		c.changed(sluice.Change{Order: id, Action: sluice.Cancel, By: "merchant"}, sluice.Cancelled, sluice.SaleID(id[:1]))
+	}
+}
+
+// repeat is what the engine does for so long.
+func (c *changes) repeat(long time.Duration) {
+	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(time.Second) {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+		c.Repeat(ctx, c.store)
+		cancel()
+	}
+}
+
+func (c *changes) made(want ...sluice.OrderID) {
+	c.t.Helper()
+	if !slices.Equal(c.store.made, want) {
+		c.t.Errorf("made again: %v, want %v", c.store.made, want)
+	}
+	c.store.made = nil
+}
+
+// Changes of the minute before the last answer are made again when another server answers,
+// however long that takes, and once: two servers that take turns are no failover.
+func TestChangesAreMadeAgainOnceByAnotherServer(t *testing.T) {
+	inChanges(t, func(c *changes) {
+		c.cancelled("a0")
+		c.repeat(2 * time.Minute)
+		c.cancelled("a1", "b1", "a1")
+		c.store.server = ""
+		c.repeat(10 * time.Minute)
+		c.made()
+		c.store.server = "second"
+		c.cancelled("c1")
+		c.repeat(3 * time.Second)
+		c.made("a1", "b1", "c1")
+		for _, again := range []string{"first", "second", "first", "second"} {
+			c.store.server = again
+			c.repeat(2 * time.Second)
+		}
+		c.made("c1") // when the first was back
+		c.repeat(2 * time.Minute)
+		c.store.server = "third"
+		c.repeat(3 * time.Second)
+		c.made() // they were longer ago
+	})
+}
+
+// A row that is locked, or that the database refuses, holds up its sale once each time, and no
+// other order for long.
+func TestAnOrderThatCannotBeChangedHoldsUpNoOther(t *testing.T) {
+	for what, late := range map[string]time.Duration{"locked": 3 * time.Second, "hung": time.Hour, "refused": 0} {
+		t.Run(what, func(t *testing.T) {
+			inChanges(t, func(c *changes) {
+				c.store.bad, c.store.late = map[sluice.OrderID]error{}, late
+				var good, bad []sluice.OrderID
+				for sale := 'a'; sale < 'u'; sale++ {
+					for n, order := range []sluice.OrderID{"1", "2", "3"} {
+						order = sluice.OrderID(sale) + order
+						if c.cancelled(order); n == 1 {
+							good = append(good, order)
+							continue
+						}
+						bad, c.store.bad[order] = append(bad, order), errors.New(what)
+					}
+				}
+				made := func(want []sluice.OrderID) {
+					t.Helper()
+					for end := time.Now().Add(5 * time.Minute); len(c.store.made) < len(want) && time.Now().Before(end); {
+						c.repeat(time.Second)
+					}
+					slices.Sort(c.store.made)
+					c.made(want...)
+				}
+				c.store.server = "second"
+				if c.repeat(time.Second); c.store.tries > 20 {
+					t.Errorf("%d tries in 20 sales", c.store.tries)
+				}
+				made(good)
+				c.store.bad = nil
+				made(bad)
+			})
+		})
+	}
+}
+
+// What can never be made again is given up: at once, if its order has gone on.
+func TestChangesThatAreGivenUp(t *testing.T) {
+	for action, tries := range map[sluice.Action]int{sluice.Pay: 1, sluice.Extend: 1, sluice.Refund: 61} {
+		t.Run(string(action), func(t *testing.T) {
+			inChanges(t, func(c *changes) {
+				c.store.bad = map[sluice.OrderID]error{"a1": &sluice.OrderStateError{Order: "a1"}}
+				c.changed(sluice.Change{Order: "a1", Action: action}, sluice.Paid, "a")
+				c.store.server = "second"
+				c.repeat(5 * time.Minute)
+				if c.store.tries < tries || c.store.tries > tries+2 {
+					t.Errorf("%d tries, want %d", c.store.tries, tries)
+				}
+			})
+		})
+	}
+}
+
+// A payment that found its order ended waits for the ending, which another server makes again:
+// on the pending order it would be one in time, and the shop has refunded it.
+func TestAPaymentThatIsDueToBeRefundedStaysOne(t *testing.T) {
+	for what, change := range map[string]sluice.Change{
+		"refund due": {Order: "a1", Action: sluice.Pay, PaymentID: "p"},
+		"retaken":    {Order: "a1", Action: sluice.Pay, PaymentID: "p", Replacement: "a2"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inChanges(t, func(c *changes) {
+				c.store.status = sluice.Pending
+				c.changed(change, map[string]sluice.Status{"refund due": sluice.RefundDue, "retaken": sluice.Paid}[what], "a")
+				c.store.server = "second"
+				c.repeat(5 * time.Second)
+				c.made()
+				c.store.status = sluice.Expired
+				c.repeat(3 * time.Second)
+				c.made("a1")
+			})
+		})
+	}
+}
+
+// Nothing expires while the store does not answer, and for a moment after a failover; but a
+// question that is never answered does not keep orders for ever.
+func TestOrdersDoNotExpireInAFailover(t *testing.T) {
+	inChanges(t, func(c *changes) {
+		want := func(unsettled bool) {
+			t.Helper()
+			if c.Unsettled() != unsettled {
+				t.Errorf("unsettled: %v, want %v", !unsettled, unsettled)
+			}
+		}
+		want(false)
+		c.store.server = ""
+		c.repeat(30 * time.Second)
+		want(true)
+		c.store.server = "second"
+		c.repeat(3 * time.Second)
+		want(true)
+		c.repeat(5 * time.Second)
+		want(false)
+		c.store.server = ""
+		c.repeat(2 * time.Minute)
+		want(false)
+		c.store.server = "second"
+		c.repeat(time.Second)
+		want(true)
+	})
+}
