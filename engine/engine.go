@@ -201,7 +201,6 @@ func (e *Engine) compose() error {
 	e.ender = settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
 		Every:      e.cfg.Expiry,
 		LedgerTime: e.ledgerTime,
-		Hold:       e.follower.rebuilder.Unsettled,
 		Clocks:     func(c settle.Clocks) { settled.Clocks(c.Store, c.Ledger, c.Behind) },
 		Ended: func(sale sluice.SaleID, orders int) {
 			settled.Expired(sale, orders)

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
@@ -206,8 +207,9 @@ func TestAnOlderCopyForgetsNoChange(t *testing.T) {
 }
 
 // A standby that lacks payments, endings and extensions, but no claim, takes the database's
-// place: the servers make these changes again. With Redis, which knows of the cancellation, the
-// sale may be rebuilt; on PostgreSQL alone nothing shows.
+// place after the orders' deadlines: the servers make these changes again, as changes in time,
+// before anything expires, and before a buyer pays an order that had been cancelled. With Redis,
+// which knows of the cancellation, the sale may be rebuilt; on PostgreSQL alone nothing shows.
 func TestAFailoverForgetsNoPayment(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"store", "redis"} {
@@ -221,33 +223,44 @@ func TestAFailoverForgetsNoPayment(t *testing.T) {
 				orders[buyer] = sluice.OrderID(f.buys(buyer%2, buyer))
 			}
 			f.until("all to be stored", f.stored)
+			deadline, extended := time.Now().Add(15*time.Second), time.Now().Add(20*time.Minute).Truncate(time.Second)
+			newOlderCopy(t, f.store).exec(fmt.Sprintf("UPDATE orders SET expires_at = to_timestamp(%[1]d), "+
+				"keep_until = to_timestamp(%[1]d) WHERE order_id <> '%[2]s'", deadline.Unix(), orders[4]))
 			db.Stop(t)
 			db.Keep(t)
 			db.Start(t)
-			deadline := time.Now().Add(20 * time.Minute).Truncate(time.Second)
-			for _, change := range []func() error{
-				func() error { _, err := f.clients[0].PayOrder(t.Context(), orders[0], "first"); return err },
-				func() error { _, err := f.clients[1].PayOrder(t.Context(), orders[1], "second"); return err },
-				func() error { _, err := f.clients[0].RefundOrder(t.Context(), orders[1]); return err },
-				func() error { _, err := f.clients[1].ExtendOrder(t.Context(), orders[3], deadline); return err },
-			} {
-				f.until("a change", func() bool { return change() == nil })
+			do := func(what string, change func() (api.Order, error)) {
+				t.Helper()
+				f.until(what, func() bool { _, err := change(); return err == nil })
 			}
+			pay := func(server, order int, payment string) {
+				t.Helper()
+				do(payment, func() (api.Order, error) { return f.clients[server].PayOrder(t.Context(), orders[order], payment) })
+			}
+			pay(0, 0, "first")
+			pay(1, 1, "second")
+			do("a refund", func() (api.Order, error) { return f.clients[0].RefundOrder(t.Context(), orders[1]) })
+			do("more time", func() (api.Order, error) { return f.clients[1].ExtendOrder(t.Context(), orders[3], extended) })
 			f.cancel(0, string(orders[2]))
+			if !time.Now().Before(deadline) {
+				t.Fatal("the changes took too long")
+			}
 			db.Kill(t)
 			db.GoBack(t)
+			time.Sleep(time.Until(deadline) + 2*time.Second)
 			db.Start(t)
-			want := []sluice.Status{sluice.Paid, sluice.Refunded, sluice.Cancelled, sluice.Pending, sluice.Pending}
-			f.until("the changes to be there again", func() bool {
-				have := make([]sluice.Status, len(orders))
-				for i, id := range orders {
-					order, err := f.clients[i%2].AdminOrder(t.Context(), id)
-					if have[i] = order.Status; err != nil || i == 3 && !order.ExpiresAt.Equal(deadline) {
-						return false
-					}
+			pay(1, 2, "of the cancelled order")
+			want := []sluice.Status{sluice.Paid, sluice.Refunded, sluice.RefundDue, sluice.Pending, sluice.Pending}
+			var have []sluice.Status
+			for i, id := range orders {
+				order, err := f.clients[i%2].AdminOrder(t.Context(), id)
+				if have = append(have, order.Status); err != nil || i == 3 && !order.ExpiresAt.Equal(extended) {
+					t.Errorf("order %d: it expires at %v, %v", i, order.ExpiresAt, err)
 				}
-				return slices.Equal(have, want)
-			})
+			}
+			if diff := cmp.Diff(want, have); diff != "" {
+				t.Errorf("orders (-before +after):\n%s", diff)
+			}
 			f.audited()
 			if sale, err := f.clients[0].AdminSale(t.Context(), f.sale); kind == "store" && sale.Epoch != 1 || err != nil {
 				t.Errorf("epoch %d, %v: the sale was rebuilt", sale.Epoch, err)

@@ -38,6 +38,9 @@ func (c *changed) key() changeKey { return changeKey{c.Order, c.Action, c.Expire
 // are forgotten where all sales together have too many.
 func (m *Memory) Changed(order *sluice.Order, change sluice.Change) {
 	change.At = order.UpdatedAt
+	if expired := order.Replaces(); change.Action == sluice.Pay && expired != "" {
+		change.Order, change.Replacement = expired, order.ID // as it was paid first
+	}
 	c := &changed{Change: change, claim: order.Record(), to: order.Status, at: time.Now()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +81,6 @@ func (m *Memory) changesOf(sale sluice.SaleID) (changes []*changed) {
 type lost struct {
 	servers map[string]time.Time // of the store's database, and when each has answered last
 	last    string               // of them
-	failing time.Time            // since when none answers; zero: one does
 	changes []*changed           // those of an order in their sequence
 	begun   time.Time
 	made    time.Time // when one was last made, or could not be tried
@@ -86,27 +88,21 @@ type lost struct {
 
 // Repeat asks which server of the store's database answers. If it is another one, that may be an
 // older copy: all changes of the minute before the last answer are made again, and those that
-// cannot be are tried once more with each call, until for a minute none could. Call it every
-// second. A row that is locked, or refused, holds up its sale once with each call, and its
-// other orders come first the next time.
+// cannot be are tried once more with each call (triesFor). Call it every second. A row that is
+// locked, or refused, holds up its sale once with each call, and its other orders come first the
+// next time. What servers make again comes before all that is new.
 func (r *Rebuilder) Repeat(ctx context.Context, store sluice.ReplicatedStore) {
 	l, now := &r.lost, time.Now()
 	server, err := store.Server(ctx)
 	if err != nil {
-		if l.failing.IsZero() {
-			l.failing = now
-		}
-		if now.Sub(l.failing) < changesKept { // longer it may be that question alone
-			r.unsettled.Store(now.UnixNano())
-		}
 		return
 	}
-	fresh := l.fresh(server, now)
-	if fresh || !l.failing.IsZero() {
-		r.unsettled.Store(now.UnixNano())
-		l.failing = time.Time{}
-	}
-	if fresh {
+	first := l.last == ""
+	switch fresh := l.fresh(server, now); {
+	case first:
+		store.Trust(server, now, now)
+	case fresh:
+		store.Trust(server, now.Add(expiryWaits), now.Add(changesWait))
 		l.begun, l.made = now, now
 		r.memory.mu.Lock()
 		l.changes = slices.Clone(r.memory.changes)
@@ -119,6 +115,16 @@ func (r *Rebuilder) Repeat(ctx context.Context, store sluice.ReplicatedStore) {
 		r.repeat(ctx, l)
 	}
 }
+
+// What waits after a failover, until every server that lives has noticed it and made its changes
+// again: that orders expire, so that one that was paid or extended does not; and then buyers'
+// and merchants' changes, so that an order which had ended is not paid.
+const (
+	expiryWaits = 3 * time.Second
+	changesWait = SilentAfter
+	// triesFor is how long changes are tried again since one was last made.
+	triesFor = 10 * time.Minute
+)
 
 // fresh notes which server answers, and reports whether it is another one than before. Two
 // that take turns are none.
@@ -159,7 +165,7 @@ func (r *Rebuilder) repeat(ctx context.Context, l *lost) {
 		l.made = time.Now()
 	}
 	l.changes = slices.Concat(untried, waiting, failed)
-	if time.Since(l.made) > changesKept {
+	if time.Since(l.made) > triesFor {
 		r.unrepeated(l.changes)
 		l.changes = nil
 	}
@@ -172,12 +178,6 @@ func (r *Rebuilder) unrepeated(changes []*changed) {
 			"sale", changes[0].claim.Sale, "first", changes[0].Order, "action", changes[0].Action,
 			"payment", changes[0].PaymentID)
 	}
-}
-
-// Unsettled reports whether the store did not answer a moment ago, or has just become another
-// server: orders that were paid or extended must not expire before their changes are there again.
-func (r *Rebuilder) Unsettled() bool {
-	return time.Since(time.Unix(0, r.unsettled.Load())) < SilentAfter
 }
 
 // changeAgain is Repeat for a sale that is fenced, before this server brings claims back: units

@@ -49,9 +49,6 @@ type EnderOptions struct {
 	LedgerTime func() time.Time
 	Clocks     func(Clocks)
 
-	// Hold says whether no order may expire for now.
-	Hold func() bool
-
 	// Ended receives how many orders of a sale have expired, and Released how
 	// many units are for sale again. They must not block.
 	Ended    func(sale sluice.SaleID, orders int)
@@ -63,9 +60,6 @@ type EnderOptions struct {
 func NewEnder(store endingStore, ledger sluice.Releaser, opts EnderOptions) *Ender {
 	opts.Every = cmp.Or(max(opts.Every, 0), 250*time.Millisecond)
 	opts.Batch = cmp.Or(max(opts.Batch, 0), 500)
-	if opts.Hold == nil {
-		opts.Hold = func() bool { return false }
-	}
 	if opts.Ended == nil {
 		opts.Ended = func(sluice.SaleID, int) {}
 	}
@@ -117,9 +111,6 @@ func (e *Ender) Once(ctx context.Context) error {
 
 // expire ends what is due. Units that return are given back at once.
 func (e *Ender) expire(ctx context.Context) (int, error) {
-	if e.opts.Hold() {
-		return 0, nil
-	}
 	return e.repeat(ctx, func() (int, error) {
 		asked, n := time.Now(), 0
 		expired, err := e.store.ExpireDue(ctx, e.opts.Batch, func(now time.Time) time.Time {

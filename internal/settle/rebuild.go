@@ -32,8 +32,7 @@ type Rebuilder struct {
 	idle     func(sluice.SaleID) bool
 	log      *slog.Logger
 
-	lost      lost
-	unsettled atomic.Int64 // see Unsettled; in Unix nanoseconds
+	lost lost
 
 	mu       sync.Mutex // guards the map; each sale's progress belongs to the goroutine that works on it
 	sales    map[sluice.SaleID]*progress

@@ -28,10 +28,12 @@ func (dialect) Time(t time.Time) any {
 	return t
 }
 
-func (dialect) Now(ctx context.Context, q sqlcore.Queryer) (now time.Time, err error) {
-	err = q.QueryRowContext(ctx, selectNow).Scan(sqlcore.Moment(&now))
-	return now, err
+func (dialect) Now(ctx context.Context, q sqlcore.Queryer) (now time.Time, server string, err error) {
+	err = q.QueryRowContext(ctx, selectNow+", "+serverName).Scan(sqlcore.Moment(&now), &server)
+	return now, server, err
 }
+
+const serverName = "CONCAT(@@hostname, ':', @@port, ' ', @@server_id)"
 
 // ReadOnce: the first read of such a transaction fixes what it sees.
 func (dialect) ReadOnce() *sql.TxOptions {

@@ -21,6 +21,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -50,6 +52,7 @@ type Store struct {
 	db        *sql.DB // for changes
 	connector *connector
 	server    *sqlcore.Server
+	began     atomic.Int64 // when the database's server was started, as Server has found; in seconds
 }
 
 var (
@@ -107,13 +110,29 @@ func connect(url string, opts Options, session []string) (*Store, error) {
 }
 
 // Server is of sluice.ReplicatedStore: of servers that replicate each other, each has a number
-// of its own.
+// of its own; an older copy of one was started later.
 func (s *Store) Server(ctx context.Context) (name string, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT CONCAT(@@hostname, ':', @@port, ' ', @@server_id)").Scan(&name)
-	if err != nil {
-		err = fmt.Errorf("mysqlstore: which server it is: %w", plain(err))
+	var variable string
+	var now, uptime int64
+	err = s.db.QueryRowContext(ctx, "SELECT unix_timestamp(), "+serverName).Scan(&now, &name)
+	if err == nil {
+		err = s.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Uptime'").Scan(&variable, &uptime)
 	}
-	return name, err
+	if err != nil {
+		return "", fmt.Errorf("mysqlstore: which server it is: %w", plain(err))
+	}
+	began := now - uptime
+	if before := s.began.Load(); before-2 <= began && began <= before+2 { // both are whole seconds
+		began = before
+	}
+	s.began.Store(began)
+	return fmt.Sprint(name, " since ", began), nil
+}
+
+// Trust is of sluice.ReplicatedStore. Since when a server runs is not asked for each change.
+func (s *Store) Trust(server string, expires, change time.Time) {
+	server, _, _ = strings.Cut(server, " since ")
+	s.Store.Trust(server, expires, change)
 }
 
 func pool(c *connector, conns int) *sql.DB {

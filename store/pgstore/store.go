@@ -121,11 +121,9 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 	return s, nil
 }
 
-// Server is of sluice.ReplicatedStore: the moment at which the database's process was started,
-// which no other has to the microsecond. A copy that is started anew is another one, too.
+// Server is of sluice.ReplicatedStore.
 func (s *Store) Server(ctx context.Context) (name string, err error) {
-	err = s.pool.QueryRow(ctx, "SELECT extract(epoch FROM pg_postmaster_start_time())::text").Scan(&name)
-	if err != nil {
+	if err = s.pool.QueryRow(ctx, "SELECT "+serverName).Scan(&name); err != nil {
 		err = fmt.Errorf("pgstore: which server it is: %w", plain(err))
 	}
 	return name, err

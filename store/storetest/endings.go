@@ -316,6 +316,52 @@ func testChangesMadeBefore(t *testing.T, db Database) {
 	mustBeSound(t, s, "phones")
 }
 
+// On a server of the database that is trusted since a failover nothing expires and nobody changes
+// an order for a while, but by changes that are made again; on one that is not, nothing at all.
+func testTrust(t *testing.T, db Database) {
+	s := db.Open(t)
+	replicated, ok := sluice.As[sluice.ReplicatedStore](s)
+	if !ok {
+		return // a file
+	}
+	src := selling(t, s, "phones", 100)
+	claims := src.store(t, s, 3).Claims
+	db.Age(t, "phones", 24*time.Hour)
+	trust := func(server string, expires, change time.Duration) {
+		replicated.Trust(server, time.Now().Add(expires), time.Now().Add(change))
+	}
+	holds := func(expires int, changes bool) {
+		t.Helper()
+		if got, err := s.ExpireDue(t.Context(), 1, nil); got["phones"] != expires || err != nil && expires > 0 {
+			t.Errorf("expired %v, %v; want %d", got, err, expires)
+		}
+		_, err := s.Change(t.Context(), want(claims[0].Order, sluice.Cancel))
+		if changes != !errors.Is(err, sluice.ErrStoreBusy) {
+			t.Errorf("changes are made: %v; want %v", err, changes)
+		}
+	}
+	trust("another", 0, 0)
+	holds(0, false)
+	if err := s.Heartbeat(t.Context(), "a"); !errors.Is(err, sluice.ErrStoreBusy) {
+		t.Errorf("a heartbeat on a server that is not trusted: %v", err)
+	}
+	name, err := replicated.Server(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust(name, time.Hour, time.Hour)
+	holds(0, false)
+	again := want(claims[1].Order, sluice.Pay)
+	again.At = read1(t, s, again.Order).KeepUntil.Add(-time.Second)
+	if got := change(t, s, again); got.Status != sluice.Paid {
+		t.Errorf("a payment that is made again: the order is %s", got.Status)
+	}
+	trust(name, 0, time.Hour)
+	holds(1, false)
+	trust(name, 0, 0)
+	holds(1, true)
+}
+
 func testChangeOfOthers(t *testing.T, db Database) {
 	s := db.Open(t)
 	src := selling(t, s, "phones", 10)

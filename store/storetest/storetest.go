@@ -175,6 +175,7 @@ var alone = []storeTest{
 	{"LeaseExpires", testLeaseExpires},
 	{"ChangesMadeBefore", testChangesMadeBefore},
 	{"Server", testServer},
+	{"Trust", testTrust},
 	{"Heartbeats", testHeartbeats},
 	{"ClockStepsBack", testClockStepsBack},
 	{"Gathered", testGathered},

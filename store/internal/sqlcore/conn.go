@@ -40,13 +40,17 @@ func (q *conn) now() time.Time {
 		return time.Time{}
 	}
 	var now time.Time
+	var server string
 	var err error
 	if q.tx != nil {
-		now, err = q.s.d.Now(q.ctx, q.tx)
+		now, server, err = q.s.d.Now(q.ctx, q.tx)
 	} else if err = q.s.enter(q.ctx); err == nil {
 		ctx, cancel := context.WithTimeout(q.ctx, queryTimeout)
 		defer cancel()
-		now, err = q.s.d.Now(ctx, q.s.read)
+		now, server, err = q.s.d.Now(ctx, q.s.read)
+	}
+	if err == nil {
+		err = q.s.servers.check(server)
 	}
 	q.fail(err)
 	return now

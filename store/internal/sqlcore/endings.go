@@ -106,6 +106,7 @@ func checkChange(c *sluice.Change) error {
 func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error) {
 	o = q.lockOrder(c.Order)
 	now := q.now()
+	q.fail(q.s.servers.mayChange(c))
 	late := !judged(c, now).Before(o.KeepUntil)
 	step, ok := o.Status.Step(c.Action, late)
 	switch {
