@@ -62,14 +62,20 @@ func (m *Memory) forgetChanges(before time.Time) {
 	m.changes = m.changes[n:]
 }
 
-// changesOf returns the changes of a sale's orders that are remembered, oldest first, and
-// remembers them as long again.
-func (m *Memory) changesOf(sale sluice.SaleID) (changes []*changed) {
+// changesOf returns the changes of a sale's orders that are remembered, oldest first; allChanges
+// those of all sales. Both are remembered as long again: the next copy may lack them, too.
+func (m *Memory) changesOf(sale sluice.SaleID) []*changed {
+	return m.renewed(func(c *changed) bool { return c.claim.Sale == sale })
+}
+
+func (m *Memory) allChanges() []*changed { return m.renewed(func(*changed) bool { return true }) }
+
+func (m *Memory) renewed(which func(*changed) bool) (changes []*changed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
 	for _, c := range m.changes {
-		if c.claim.Sale == sale {
+		if which(c) {
 			c.at = now
 			changes = append(changes, c)
 		}
@@ -103,10 +109,7 @@ func (r *Rebuilder) Repeat(ctx context.Context, store sluice.ReplicatedStore) {
 		store.Trust(server, now, now)
 	case fresh:
 		store.Trust(server, now.Add(expiryWaits), now.Add(changesWait))
-		l.begun, l.made = now, now
-		r.memory.mu.Lock()
-		l.changes = slices.Clone(r.memory.changes)
-		r.memory.mu.Unlock()
+		l.begun, l.made, l.changes = now, now, r.memory.allChanges()
 	}
 	r.memory.mu.Lock()
 	r.memory.forgetChanges(now.Add(-changesKept))
@@ -151,7 +154,7 @@ func (r *Rebuilder) repeat(ctx context.Context, l *lost) {
 		case ctx.Err() != nil:
 			untried = append(untried, c)
 		default:
-			switch done, err := r.changeOnce(ctx, c, time.Since(l.begun) > SilentAfter/2); {
+			switch done, err := r.changeOnce(ctx, c, time.Since(l.begun) > SilentAfter); {
 			case err != nil:
 				stuck[c.claim.Sale], failed = c.Order, append(failed, c)
 			case done:
@@ -180,22 +183,53 @@ func (r *Rebuilder) unrepeated(changes []*changed) {
 	}
 }
 
-// changeAgain is Repeat for a sale that is fenced, before this server brings claims back: units
-// of orders that had ended may have been sold since. For the same reason orders that the store
-// lacks come after those that it has.
-func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progress) error {
+// changeAgain is Repeat for a sale that is fenced, before servers bring claims back: units of
+// orders that had ended may have been sold since. For the same reason orders that the store
+// lacks come after those that it has. It is done when every server that lives has said so, by a
+// heartbeat that the copy lacks; one that hangs is not waited for.
+func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progress) (done bool, err error) {
 	if p.begun.IsZero() {
-		p.begun, p.changes, p.tried, p.inserted = time.Now(), r.memory.changesOf(sale.ID), time.Time{}, false
+		p.begun, p.changes, p.tried, p.changed = time.Now(), r.memory.changesOf(sale.ID), time.Time{}, false
 	}
-	if time.Since(p.tried) < HeartbeatEvery {
-		return nil
+	since := time.Since(p.begun)
+	if time.Since(p.tried) >= HeartbeatEvery {
+		p.tried = time.Now()
+		if err := r.changeAll(ctx, p, since > SilentAfter); err != nil {
+			return false, err
+		}
 	}
-	p.tried = time.Now()
-	insert := time.Since(p.begun) > SilentAfter/2
+	if since <= SilentAfter {
+		return false, nil
+	}
+	if !p.changed {
+		if err := r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node+changesMark, sale.Ledger); err != nil {
+			return false, err
+		}
+		p.changed = true
+	}
+	if since < 2*SilentAfter {
+		return false, nil
+	}
+	if since > 4*SilentAfter {
+		return true, nil
+	}
+	live, err := r.store.LiveNodes(ctx, SilentAfter)
+	if err != nil {
+		return false, err
+	}
+	marks, err := r.store.Gathered(ctx, sale.ID, sale.Epoch)
+	return !slices.ContainsFunc(live, func(node string) bool { return !slices.Contains(marks, node+changesMark) }), err
+}
+
+// changesMark follows the name of a server that has made its changes of a sale again.
+const changesMark = "+changes"
+
+// changeAll tries the changes of a sale that wait for another server's, or for the database.
+func (r *Rebuilder) changeAll(ctx context.Context, p *progress, insert bool) error {
 	var waiting []*changed
 	for i, c := range p.changes {
 		done, err := r.changeOnce(ctx, c, insert)
-		if err != nil && (ctx.Err() != nil || time.Since(p.begun) < 2*SilentAfter) { // later one row may be locked
+		if err != nil && (ctx.Err() != nil || !insert) { // later one row may be locked
 			p.changes = append(waiting, p.changes[i:]...)
 			return err
 		}
@@ -203,7 +237,7 @@ func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progr
 			waiting = append(waiting, c)
 		}
 	}
-	p.changes, p.inserted = waiting, p.inserted || insert
+	p.changes = waiting
 	return nil
 }
 

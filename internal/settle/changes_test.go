@@ -122,7 +122,7 @@ func TestChangesAreMadeAgainOnceByAnotherServer(t *testing.T) {
 			c.store.server = again
 			c.repeat(2 * time.Second)
 		}
-		c.made("c1") // when the first was back
+		c.made("a1", "b1", "c1") // when the first was back
 		c.repeat(2 * time.Minute)
 		c.store.server = "third"
 		c.repeat(3 * time.Second)

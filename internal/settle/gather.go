@@ -23,7 +23,7 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 		r.announce(sale)
 	}
 	if r.copied(sale) {
-		if err := r.changeAgain(ctx, sale, p); err != nil || !p.inserted || time.Since(p.begun) < SilentAfter {
+		if done, err := r.changeAgain(ctx, sale, p); err != nil || !done {
 			return false, err
 		}
 	}
@@ -193,9 +193,6 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 	if !slices.Contains(gathered, r.node) { // the store was restored since: it is another loss
 		r.announce(sale)
 		p.gathered, p.begun = time.Time{}, time.Time{}
-		return false, nil
-	}
-	if r.copied(sale) && time.Since(p.begun) < 2*SilentAfter {
 		return false, nil
 	}
 	missing := slices.DeleteFunc(live, func(node string) bool { return slices.Contains(gathered, node) })

@@ -46,7 +46,7 @@ type progress struct {
 	gathered time.Time  // when it had stored what it remembers; zero before
 	changes  []*changed // that are to be made again
 	tried    time.Time  // when they were last
-	inserted bool       // with the orders that the store lacks
+	changed  bool       // and that all were tried is on record
 	waits    string     // servers that the log says are waited for
 
 	refused map[sluice.OrderID]time.Time // when the database first refused a claim for what it is
