@@ -254,7 +254,7 @@ func TestAFailoverForgetsNoPayment(t *testing.T) {
 				orders[buyer] = sluice.OrderID(f.buys(buyer%2, buyer))
 			}
 			f.until("all to be stored", f.stored)
-			deadline, extended := time.Now().Add(15*time.Second), time.Now().Add(20*time.Minute).Truncate(time.Second)
+			deadline, extended := time.Now().Add(25*time.Second), time.Now().Add(20*time.Minute).Truncate(time.Second)
 			newOlderCopy(t, f.store).exec(fmt.Sprintf("UPDATE orders SET expires_at = to_timestamp(%[1]d), "+
 				"keep_until = to_timestamp(%[1]d) WHERE order_id <> '%[2]s'", deadline.Unix(), orders[4]))
 			db.Stop(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -111,12 +112,21 @@ func (f *follower) beat(ctx context.Context) error {
 	return err
 }
 
-// repeat makes changes of orders again that a failover of the store has lost. It is no part of
-// heartbeat, since rows may be locked.
+// repeat makes changes of orders again that a failover of the store has lost. Watching for one
+// waits neither for them, since rows may be locked, nor long for a connection.
 func (f *follower) repeat(ctx context.Context, store sluice.ReplicatedStore) {
+	var both sync.WaitGroup
+	defer both.Wait()
+	both.Go(func() {
+		for range loop.Every(ctx, settle.HeartbeatEvery) {
+			bound, cancel := context.WithTimeout(ctx, settle.HeartbeatEvery)
+			f.rebuilder.Watch(bound, store)
+			cancel()
+		}
+	})
 	for range loop.Every(ctx, settle.HeartbeatEvery) {
 		bound, cancel := context.WithTimeout(ctx, settle.SilentAfter)
-		f.rebuilder.Repeat(bound, store)
+		f.rebuilder.Repeat(bound)
 		cancel()
 	}
 }

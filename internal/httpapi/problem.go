@@ -225,11 +225,14 @@ func (s *Server) unavailable(w http.ResponseWriter, r *http.Request, err error) 
 	if r.Context().Err() == nil {
 		s.Log.Warn("a request could not be answered", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-	who := "a database"
-	if errors.Is(err, sluice.ErrNoAnswer) {
-		who = s.ledgerName()
+	detail := "a database does not answer; try again"
+	switch {
+	case errors.Is(err, sluice.ErrNoAnswer):
+		detail = s.ledgerName() + " does not answer; try again"
+	case errors.Is(err, sluice.ErrStoreRestarted):
+		detail = "the database was restarted; orders can be changed again in some seconds"
 	}
-	s.problem(w, sluice.Unavailable.String(), who+" does not answer; try again")
+	s.problem(w, sluice.Unavailable.String(), detail)
 }
 
 // ledgerName is what answers call the ledger.

@@ -1,9 +1,11 @@
 package settle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -83,21 +85,23 @@ func (m *Memory) renewed(which func(*changed) bool) (changes []*changed) {
 	return changes
 }
 
-// lost is what Repeat makes again. It is for one goroutine.
+// lost is what Repeat makes again.
 type lost struct {
 	servers map[string]time.Time // of the store's database, and when each has answered last
 	last    string               // of them
-	changes []*changed           // those of an order in their sequence
-	begun   time.Time
-	made    time.Time // when one was last made, or could not be tried
+
+	mu    sync.Mutex // guards the two below, which Watch leaves for Repeat
+	found []*changed
+	begun time.Time
+
+	changes []*changed // those of an order in their sequence
+	made    time.Time  // when one was last made, or could not be tried
 }
 
-// Repeat asks which server of the store's database answers. If it is another one, that may be an
-// older copy: all changes of the minute before the last answer are made again, and those that
-// cannot be are tried once more with each call (triesFor). Call it every second. A row that is
-// locked, or refused, holds up its sale once with each call, and its other orders come first the
-// next time. What servers make again comes before all that is new.
-func (r *Rebuilder) Repeat(ctx context.Context, store sluice.ReplicatedStore) {
+// Watch asks which server of the store's database answers. If it is another one, that may be an
+// older copy: Repeat makes all changes of the minute before the last answer again, and they come
+// before all that is new. Call it every second, from one goroutine.
+func (r *Rebuilder) Watch(ctx context.Context, store sluice.ReplicatedStore) {
 	l, now := &r.lost, time.Now()
 	server, err := store.Server(ctx)
 	if err != nil {
@@ -105,18 +109,19 @@ func (r *Rebuilder) Repeat(ctx context.Context, store sluice.ReplicatedStore) {
 	}
 	first := l.last == ""
 	switch fresh := l.fresh(server, now); {
-	case first:
-		store.Trust(server, now, now)
+	case first: // others may have seen another one a moment ago
+		store.Trust(server, now.Add(expiryWaits), now)
 	case fresh:
 		store.Trust(server, now.Add(expiryWaits), now.Add(changesWait))
-		l.begun, l.made, l.changes = now, now, r.memory.allChanges()
+		l.mu.Lock()
+		l.found, l.begun = r.memory.allChanges(), now
+		r.log.Info("another server of the database answers, or it was restarted: payments and endings of the last minute "+
+			"are made again", "changes", len(l.found))
+		l.mu.Unlock()
 	}
 	r.memory.mu.Lock()
 	r.memory.forgetChanges(now.Add(-changesKept))
 	r.memory.mu.Unlock()
-	if len(l.changes) > 0 {
-		r.repeat(ctx, l)
-	}
 }
 
 // What waits after a failover, until every server that lives has noticed it and made its changes
@@ -141,7 +146,23 @@ func (l *lost) fresh(server string, now time.Time) bool {
 	return fresh
 }
 
-func (r *Rebuilder) repeat(ctx context.Context, l *lost) {
+// Repeat makes the changes that Watch has found, and tries those that cannot be made once more
+// with each call (triesFor). Call it every second, from one goroutine. A row that is locked, or
+// refused, holds up its sale once with each call, and its other orders come first the next time.
+func (r *Rebuilder) Repeat(ctx context.Context) {
+	l := &r.lost
+	l.mu.Lock()
+	found, insert := l.found, time.Since(l.begun) > SilentAfter
+	l.found = nil
+	l.mu.Unlock()
+	if len(found) > 0 { // what an earlier failover has left comes first
+		again := make(map[*changed]bool, len(found))
+		for _, c := range found {
+			again[c] = true
+		}
+		left := slices.DeleteFunc(l.changes, func(c *changed) bool { return again[c] })
+		l.changes, l.made = append(left, found...), time.Now()
+	}
 	var untried, waiting, failed []*changed
 	stuck := map[sluice.SaleID]sluice.OrderID{}
 	for _, c := range l.changes {
@@ -154,7 +175,7 @@ func (r *Rebuilder) repeat(ctx context.Context, l *lost) {
 		case ctx.Err() != nil:
 			untried = append(untried, c)
 		default:
-			switch done, err := r.changeOnce(ctx, c, time.Since(l.begun) > SilentAfter); {
+			switch done, err := r.changeOnce(ctx, c, insert); {
 			case err != nil:
 				stuck[c.claim.Sale], failed = c.Order, append(failed, c)
 			case done:
@@ -189,23 +210,24 @@ func (r *Rebuilder) unrepeated(changes []*changed) {
 // heartbeat that the copy lacks; one that hangs is not waited for.
 func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progress) (done bool, err error) {
 	if p.begun.IsZero() {
-		p.begun, p.changes, p.tried, p.changed = time.Now(), r.memory.changesOf(sale.ID), time.Time{}, false
+		p.begun, p.changes, p.tried = time.Now(), r.memory.changesOf(sale.ID), time.Time{}
+		p.inserted, p.marked = false, false
 	}
 	since := time.Since(p.begun)
 	if time.Since(p.tried) >= HeartbeatEvery {
 		p.tried = time.Now()
-		if err := r.changeAll(ctx, p, since > SilentAfter); err != nil {
+		insert := since > SilentAfter
+		err := r.changeAll(ctx, p, insert)
+		if err != nil && (!insert || ctx.Err() != nil) {
 			return false, err
 		}
+		p.inserted = p.inserted || insert && err == nil
 	}
-	if since <= SilentAfter {
-		return false, nil
-	}
-	if !p.changed {
+	if p.inserted && !p.marked {
 		if err := r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node+changesMark, sale.Ledger); err != nil {
 			return false, err
 		}
-		p.changed = true
+		p.marked = true
 	}
 	if since < 2*SilentAfter {
 		return false, nil
@@ -224,25 +246,23 @@ func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progr
 // changesMark follows the name of a server that has made its changes of a sale again.
 const changesMark = "+changes"
 
-// changeAll tries the changes of a sale that wait for another server's, or for the database.
-func (r *Rebuilder) changeAll(ctx context.Context, p *progress, insert bool) error {
-	var waiting []*changed
-	for i, c := range p.changes {
+// changeAll tries the changes of a sale that wait for another server's, or for the database, and
+// goes on after an error: one row may be locked.
+func (r *Rebuilder) changeAll(ctx context.Context, p *progress, insert bool) (failed error) {
+	p.changes = slices.DeleteFunc(p.changes, func(c *changed) bool {
+		if ctx.Err() != nil || failed != nil && !insert {
+			return false
+		}
 		done, err := r.changeOnce(ctx, c, insert)
-		if err != nil && (ctx.Err() != nil || !insert) { // later one row may be locked
-			p.changes = append(waiting, p.changes[i:]...)
-			return err
-		}
-		if !done {
-			waiting = append(waiting, c)
-		}
-	}
-	p.changes = waiting
-	return nil
+		failed = cmp.Or(failed, err)
+		return done
+	})
+	return failed
 }
 
 // changeOnce makes a change again, of an order that it inserts if the store lacks it and that
-// is asked for. It is not done where the order is not there, or not as far.
+// is asked for: but for a payment that found it ended, since nobody here knows how. It is not done
+// where the order is not there, or not as far.
 func (r *Rebuilder) changeOnce(ctx context.Context, c *changed, insert bool) (done bool, err error) {
 	if early, err := r.early(ctx, c); early || err != nil {
 		return false, err
@@ -250,7 +270,7 @@ func (r *Rebuilder) changeOnce(ctx context.Context, c *changed, insert bool) (do
 	change := c.Change
 	change.Retake = false // if its units are gone by now, it is to be refunded
 	_, err = r.store.Change(ctx, change)
-	if insert && errors.Is(err, sluice.ErrOrderNotFound) && c.claim.Order == c.Order {
+	if insert && errors.Is(err, sluice.ErrOrderNotFound) && c.claim.Order == c.Order && c.to != sluice.RefundDue {
 		if _, _, err = r.save(ctx, c.claim.Sale, []sluice.Entry{restored(&c.claim)}); err != nil {
 			return false, err
 		}

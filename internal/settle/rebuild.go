@@ -46,7 +46,8 @@ type progress struct {
 	gathered time.Time  // when it had stored what it remembers; zero before
 	changes  []*changed // that are to be made again
 	tried    time.Time  // when they were last
-	changed  bool       // and that all were tried is on record
+	inserted bool       // also those of orders that the store lacks
+	marked   bool       // and that is on record
 	waits    string     // servers that the log says are waited for
 
 	refused map[sluice.OrderID]time.Time // when the database first refused a claim for what it is

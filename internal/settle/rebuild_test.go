@@ -666,6 +666,7 @@ func TestChangesAreMadeAgain(t *testing.T) {
 	for _, e := range []*sluice.Entry{&ann, &bob} {
 		record := e.Record(0)
 		order := record.AsOrder(sluice.Money{})
+		order.UpdatedAt = time.Now()
 		memory.Changed(&order, sluice.Change{Order: order.ID, Action: sluice.Cancel, By: "merchant"})
 	}
 	memory.Decided(id, "a", eve.Claims, []sluice.Decision{{

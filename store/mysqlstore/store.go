@@ -114,9 +114,13 @@ func connect(url string, opts Options, session []string) (*Store, error) {
 func (s *Store) Server(ctx context.Context) (name string, err error) {
 	var variable string
 	var now, uptime int64
-	err = s.db.QueryRowContext(ctx, "SELECT unix_timestamp(), "+serverName).Scan(&now, &name)
+	conn, err := s.db.Conn(ctx)
 	if err == nil {
-		err = s.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Uptime'").Scan(&variable, &uptime)
+		defer conn.Close()
+		err = conn.QueryRowContext(ctx, "SELECT unix_timestamp(), "+serverName).Scan(&now, &name)
+	}
+	if err == nil {
+		err = conn.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Uptime'").Scan(&variable, &uptime)
 	}
 	if err != nil {
 		return "", fmt.Errorf("mysqlstore: which server it is: %w", plain(err))

@@ -104,7 +104,9 @@ func checkChange(c *sluice.Change) error {
 // changeOrder does what Status.Step says. A refused payment is recorded and
 // returned apart, for the transaction must be committed then.
 func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error) {
-	o = q.lockOrder(c.Order)
+	if o = q.lockOrder(c.Order); q.err != nil {
+		return o, nil, q.missing(c)
+	}
 	now := q.now()
 	q.fail(q.s.servers.mayChange(c))
 	late := !judged(c, now).Before(o.KeepUntil)

@@ -1,6 +1,7 @@
 package sqlcore
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -12,48 +13,85 @@ import (
 type servers struct {
 	mu              sync.Mutex
 	trusted         map[string]bool
+	refused         map[string]time.Time // since when
 	expires, change time.Time
 }
 
+// trustedAfter bounds how long a server is refused: nobody may ever be asked to trust it, behind a
+// proxy that sends transactions elsewhere than single statements.
+const trustedAfter = 10 * time.Second
+
 // Trust is of sluice.ReplicatedStore.
 func (s *Store) Trust(server string, expires, change time.Time) {
-	s.servers.mu.Lock()
-	defer s.servers.mu.Unlock()
-	if s.servers.trusted == nil {
-		s.servers.trusted = map[string]bool{}
+	v := &s.servers
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.trusted == nil {
+		v.trusted, v.refused = map[string]bool{}, map[string]time.Time{}
 	}
-	s.servers.trusted[server] = true
-	s.servers.expires, s.servers.change = expires, change
+	v.trusted[server], v.expires, v.change = true, expires, change
+	delete(v.refused, server)
 }
-
-var (
-	errUntrusted = Plainly("another server of the database answers than before", sluice.ErrStoreBusy)
-	errRepeating = Plainly("the database has failed over, and what it may have forgotten comes first", sluice.ErrStoreBusy)
-)
 
 // check refuses a server that is not trusted.
 func (s *servers) check(server string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if server != "" && s.trusted != nil && !s.trusted[server] {
-		return errUntrusted
+	if server == "" || s.trusted == nil || s.trusted[server] {
+		return nil
 	}
-	return nil
+	since, known := s.refused[server]
+	if !known {
+		since = time.Now()
+		s.refused[server] = since
+	}
+	if time.Since(since) > trustedAfter {
+		return nil
+	}
+	return sluice.ErrStoreRestarted
 }
 
-// mayExpire and mayChange are asked after check, in the same transaction: it may have begun
-// before the failover.
-func (s *servers) mayExpire() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !time.Now().Before(s.expires)
-}
+// These are asked after check, in the same transaction: it may have begun before the failover.
+
+func (s *servers) mayExpire() bool { return !s.waits(&s.expires) }
 
 func (s *servers) mayChange(c *sluice.Change) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.At.IsZero() && time.Now().Before(s.change) {
-		return errRepeating
+	if c.At.IsZero() && s.waits(&s.change) {
+		return sluice.ErrStoreRestarted
 	}
 	return nil
+}
+
+// mayReject is for claims beyond the cap: an ending that is forgotten may make room for them.
+func (s *servers) mayReject() error {
+	if s.waits(&s.change) {
+		return sluice.ErrStoreRestarted
+	}
+	return nil
+}
+
+func (s *servers) waits(until *time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(*until)
+}
+
+// missing is what becomes of a change of an order that is not there: in a sale that is fenced, or
+// on a server that may have forgotten it, it may be back soon.
+func (q *conn) missing(c *sluice.Change) error {
+	if !errors.Is(q.err, sluice.ErrOrderNotFound) || !c.At.IsZero() {
+		return q.err
+	}
+	q.err = nil
+	q.now()
+	q.fail(q.s.servers.mayChange(c))
+	if id, ok := c.Order.Sale(); ok && q.err == nil {
+		sale, err := one(q, sluice.ErrSaleNotFound, sqlSelectSale, scanListed, id)
+		if err == nil && sale.Fence != "" {
+			return sluice.ErrStoreRestarted
+		}
+		q.err = nil
+	}
+	q.fail(sluice.ErrOrderNotFound)
+	return q.err
 }
