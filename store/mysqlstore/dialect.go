@@ -33,7 +33,9 @@ func (dialect) Now(ctx context.Context, q sqlcore.Queryer) (now time.Time, serve
 	return now, server, err
 }
 
-const serverName = "CONCAT(@@hostname, ':', @@port, ' ', @@server_id)"
+// serverName has a number for each of the servers that replicate each other, and when it was
+// started: an older copy of one was later.
+const serverName = "CONCAT(@@hostname, ':', @@port, ' ', @@server_id, ' ', @sluice_began)"
 
 // ReadOnce: the first read of such a transaction fixes what it sees.
 func (dialect) ReadOnce() *sql.TxOptions {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,18 +48,40 @@ func TestBatchesFitIntoSmallPackets(t *testing.T) {
 	}
 }
 
-// A failover leads to a server of another name.
-func TestServersHaveNames(t *testing.T) {
-	var names []string
-	for _, url := range []string{servertest.MySQL(t), servertest.StartMySQL(t).URL()} {
-		name, err := open(t, url).Server(t.Context())
-		if err != nil {
-			t.Fatal(err)
+// A server of the same host, port and number has another name once it was started anew: its data
+// may be older. All connections to it have the same.
+func TestAServerThatWasRestartedHasAnotherName(t *testing.T) {
+	server := servertest.StartMySQL(t)
+	s := open(t, server.URL())
+	name := func() (name string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			got, err := s.Server(t.Context())
+			if err == nil {
+				return got
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
 		}
-		names = append(names, name)
 	}
-	if names[0] == names[1] {
-		t.Errorf("two servers are %q", names)
+	before := name()
+	for range 3 {
+		time.Sleep(time.Second)
+		var all sync.WaitGroup
+		for range 4 { // each on a connection of its own
+			all.Go(func() {
+				if again := name(); again != before {
+					t.Errorf("the server is %q, and was %q", again, before)
+				}
+			})
+		}
+		all.Wait()
+	}
+	server.Stop(t)
+	server.Start(t)
+	if again := name(); again == before {
+		t.Errorf("a server that was restarted is %q still", again)
 	}
 }
 

@@ -21,8 +21,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -52,7 +50,6 @@ type Store struct {
 	db        *sql.DB // for changes
 	connector *connector
 	server    *sqlcore.Server
-	began     atomic.Int64 // when the database's server was started, as Server has found; in seconds
 }
 
 var (
@@ -109,34 +106,12 @@ func connect(url string, opts Options, session []string) (*Store, error) {
 	return s, nil
 }
 
-// Server is of sluice.ReplicatedStore: of servers that replicate each other, each has a number
-// of its own; an older copy of one was started later.
+// Server is of sluice.ReplicatedStore.
 func (s *Store) Server(ctx context.Context) (name string, err error) {
-	var variable string
-	var now, uptime int64
-	conn, err := s.db.Conn(ctx)
-	if err == nil {
-		defer conn.Close()
-		err = conn.QueryRowContext(ctx, "SELECT unix_timestamp(), "+serverName).Scan(&now, &name)
+	if err = s.db.QueryRowContext(ctx, "SELECT "+serverName).Scan(&name); err != nil {
+		err = fmt.Errorf("mysqlstore: which server it is: %w", plain(err))
 	}
-	if err == nil {
-		err = conn.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Uptime'").Scan(&variable, &uptime)
-	}
-	if err != nil {
-		return "", fmt.Errorf("mysqlstore: which server it is: %w", plain(err))
-	}
-	began := now - uptime
-	if before := s.began.Load(); before-2 <= began && began <= before+2 { // both are whole seconds
-		began = before
-	}
-	s.began.Store(began)
-	return fmt.Sprint(name, " since ", began), nil
-}
-
-// Trust is of sluice.ReplicatedStore. Since when a server runs is not asked for each change.
-func (s *Store) Trust(server string, expires, change time.Time) {
-	server, _, _ = strings.Cut(server, " since ")
-	s.Store.Trust(server, expires, change)
+	return name, err
 }
 
 func pool(c *connector, conns int) *sql.DB {
@@ -157,9 +132,9 @@ var migrations = sqlcore.Migrations(migrationFiles)
 // off anywhere.
 func (s *Store) migrate(ctx context.Context) error {
 	// A migration may take long, so it has connections of its own, without limits.
-	own := *s.connector
-	own.session = append(slices.Clone(own.session), unlimited)
-	db := sql.OpenDB(&own)
+	c := s.connector
+	own := &connector{Connector: c.Connector, timeout: c.timeout, session: append(slices.Clone(c.session), unlimited)}
+	db := sql.OpenDB(own)
 	defer db.Close()
 	return alone(ctx, db, func(conn *sql.Conn) error {
 		if err := prepareVersions(ctx, conn); err != nil {

@@ -15,6 +15,7 @@ type servers struct {
 	trusted         map[string]bool
 	refused         map[string]time.Time // since when
 	expires, change time.Time
+	reject          time.Time // claims are beyond the cap: the endings of others are there by then
 }
 
 // trustedAfter bounds how long a server is refused: nobody may ever be asked to trust it, behind a
@@ -30,6 +31,7 @@ func (s *Store) Trust(server string, expires, change time.Time) {
 		v.trusted, v.refused = map[string]bool{}, map[string]time.Time{}
 	}
 	v.trusted[server], v.expires, v.change = true, expires, change
+	v.reject = change.Add(time.Until(change)) // twice as long
 	delete(v.refused, server)
 }
 
@@ -64,7 +66,7 @@ func (s *servers) mayChange(c *sluice.Change) error {
 
 // mayReject is for claims beyond the cap: an ending that is forgotten may make room for them.
 func (s *servers) mayReject() error {
-	if s.waits(&s.change) {
+	if s.waits(&s.reject) {
 		return sluice.ErrStoreRestarted
 	}
 	return nil
