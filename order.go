@@ -329,7 +329,8 @@ type SettleStore interface {
 	// Extend moves ExpiresAt and KeepUntil, never back: to a deadline that the order
 	// has already, or has passed, it changes nothing.
 	//
-	// Errors: ErrOrderNotFound, *OrderStateError, *PaymentConflictError,
+	// Errors: ErrOrderNotFound, but ErrStoreRestarted in a sale that is fenced, since a
+	// rebuild may bring the order back; *OrderStateError, *PaymentConflictError,
 	// *PaymentAmountError, *ExtensionError.
 	Change(ctx context.Context, change Change) (Order, error)
 

@@ -61,19 +61,19 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
 	return []side{
 		{
-			name: bareSaleName, run: g.bare(full, false),
-			does: "net/http, the answer of GET /v1/sales/{sale} as a constant" + client,
+			name: limitedName, run: g.bare(full, true),
+			does: "net/http with Sluice's timeouts, the answer of GET /v1/sales/{sale} as a constant" + client,
 		},
-		{name: limitedName, does: "the same with Sluice's timeouts" + client, run: g.bare(full, true)},
+		{name: bareSaleName, does: "the same without them" + client, run: g.bare(full, false)},
 		{
 			name: readName, own: true, run: g.read(false),
 			does: "GET /v1/sales/{sale}, an open sale without buyers" + client,
 		},
 		{
-			name: bareSameName, does: "net/http, the 304 to the same with If-None-Match as a constant" + client,
-			run: g.bare(same, false),
+			name: limitedSame, run: g.bare(same, true),
+			does: "net/http with Sluice's timeouts, the 304 to the same with If-None-Match as a constant" + client,
 		},
-		{name: limitedSame, does: "the same with Sluice's timeouts" + client, run: g.bare(same, true)},
+		{name: bareSameName, does: "the same without them" + client, run: g.bare(same, false)},
 		{name: unchangedName, own: true, does: "GET /v1/sales/{sale} with If-None-Match: 304" + client, run: g.read(true)},
 	}, done, nil
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -96,6 +97,10 @@ func (m *model) change(c sluice.Change) (sluice.Order, error) {
 			m.releases[o.ID] = releaseOf(o, m.sale.Epoch)
 		}
 		return *o, nil
+	}
+	known := slices.ContainsFunc(m.orders, func(o sluice.Order) bool { return o.ID == c.Order })
+	if !known && m.sale.Fence != "" {
+		return sluice.Order{}, sluice.ErrStoreRestarted // a rebuild may bring it back
 	}
 	return sluice.Order{}, sluice.ErrOrderNotFound
 }
