@@ -66,7 +66,7 @@ func TestAServerThatWasRestartedHasAnotherName(t *testing.T) {
 		}
 	}
 	before := name()
-	for range 3 {
+	for range 5 { // so long that whole seconds tell
 		time.Sleep(time.Second)
 		var all sync.WaitGroup
 		for range 4 { // each on a connection of its own
