@@ -214,6 +214,7 @@ func (e *Engine) compose() error {
 	})
 	e.reconcile = newReconcileJob(&reconcileJob{
 		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
+		waits:      e.follower.rebuilder.Repeating,
 		reconciler: settle.NewReconciler(e.store, e.ledger), settled: settled.reconciled,
 	})
 	counts.Streams(func() int64 { return e.server.Streams() }, func() (total, address int64) {

@@ -211,8 +211,8 @@ func (f *fleet) statuses() map[sluice.OrderID]sluice.Status {
 	return have
 }
 
-// The older copy has nothing of a sale of which each unit was claimed, cancelled and claimed
-// again, on three servers: all of it is made again in its order.
+// The older copy has nothing of a sale of which each unit was claimed, cancelled, claimed again
+// and paid, on three servers: all of it is made again in its order.
 func TestAnOlderCopyHasNothingOfASale(t *testing.T) {
 	t.Parallel()
 	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
@@ -221,10 +221,11 @@ func TestAnOlderCopyHasNothingOfASale(t *testing.T) {
 	older.take()
 	for buyer := range 20 {
 		order := f.buys(buyer/10*2, buyer)
-		want[sluice.OrderID(order)] = sluice.Pending
-		if buyer < 10 {
+		if want[sluice.OrderID(order)] = sluice.Paid; buyer < 10 {
 			f.cancel(1, order)
 			want[sluice.OrderID(order)] = sluice.Cancelled
+		} else if _, err := f.clients[2].PayOrder(t.Context(), sluice.OrderID(order), "payment-of-"+order); err != nil {
+			t.Fatal(err)
 		}
 	}
 	older.takesOver()

@@ -64,6 +64,7 @@ type reconcileJob struct {
 	store      sluice.ClusterStore
 	board      *admission.Board
 	reconciler *settle.Reconciler
+	waits      func() bool                   // whether nothing may be compared for now
 	settled    func(*sluice.ReconcileReport) // receives every run that compared something
 	log        *slog.Logger
 
@@ -109,7 +110,9 @@ func (j *reconcileJob) run(ctx context.Context) {
 		return
 	}
 	for range loop.Ticks(ctx, j.every, nil) {
-		j.round(ctx)
+		if !j.waits() {
+			j.round(ctx)
+		}
 	}
 }
 

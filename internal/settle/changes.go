@@ -113,6 +113,7 @@ func (r *Rebuilder) Watch(ctx context.Context, store sluice.ReplicatedStore) {
 		store.Trust(server, now.Add(expiryWaits), now)
 	case fresh:
 		store.Trust(server, now.Add(expiryWaits), now.Add(changesWait))
+		r.failedOver.Store(now.UnixNano())
 		l.mu.Lock()
 		l.found, l.begun = r.memory.allChanges(), now
 		r.log.Info("another server of the database answers, or it was restarted: payments and endings of the last minute "+
@@ -152,7 +153,7 @@ func (l *lost) fresh(server string, now time.Time) bool {
 func (r *Rebuilder) Repeat(ctx context.Context) {
 	l := &r.lost
 	l.mu.Lock()
-	found, insert := l.found, time.Since(l.begun) > SilentAfter
+	found, since := l.found, time.Since(l.begun)
 	l.found = nil
 	l.mu.Unlock()
 	if len(found) > 0 { // what an earlier failover has left comes first
@@ -175,7 +176,7 @@ func (r *Rebuilder) Repeat(ctx context.Context) {
 		case ctx.Err() != nil:
 			untried = append(untried, c)
 		default:
-			switch done, err := r.changeOnce(ctx, c, insert); {
+			switch done, err := r.changeOnce(ctx, c, since); {
 			case err != nil:
 				stuck[c.claim.Sale], failed = c.Order, append(failed, c)
 			case done:
@@ -195,6 +196,12 @@ func (r *Rebuilder) Repeat(ctx context.Context) {
 	}
 }
 
+// Repeating reports whether servers make changes again, before anything is compared or rebuilt:
+// an order that had ended must not come back as one that is live.
+func (r *Rebuilder) Repeating() bool {
+	return time.Since(time.Unix(0, r.failedOver.Load())) < 2*SilentAfter
+}
+
 // unrepeated says which changes could not be made again.
 func (r *Rebuilder) unrepeated(changes []*changed) {
 	if len(changes) > 0 {
@@ -205,9 +212,8 @@ func (r *Rebuilder) unrepeated(changes []*changed) {
 }
 
 // changeAgain is Repeat for a sale that is fenced, before servers bring claims back: units of
-// orders that had ended may have been sold since. For the same reason orders that the store
-// lacks come after those that it has. It is done when every server that lives has said so, by a
-// heartbeat that the copy lacks; one that hangs is not waited for.
+// orders that had ended may have been sold since. It is done when every server that lives has
+// said so, by a heartbeat that the copy lacks; one that hangs is not waited for.
 func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progress) (done bool, err error) {
 	if p.begun.IsZero() {
 		p.begun, p.changes, p.tried = time.Now(), r.memory.changesOf(sale.ID), time.Time{}
@@ -216,12 +222,11 @@ func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progr
 	since := time.Since(p.begun)
 	if time.Since(p.tried) >= HeartbeatEvery {
 		p.tried = time.Now()
-		insert := since > SilentAfter
-		err := r.changeAll(ctx, p, insert)
-		if err != nil && (!insert || ctx.Err() != nil) {
+		err := r.changeAll(ctx, p, since)
+		if err != nil && (since < SilentAfter || ctx.Err() != nil) {
 			return false, err
 		}
-		p.inserted = p.inserted || insert && err == nil
+		p.inserted = p.inserted || since > SilentAfter+2*HeartbeatEvery && err == nil
 	}
 	if p.inserted && !p.marked {
 		if err := r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node+changesMark, sale.Ledger); err != nil {
@@ -232,7 +237,7 @@ func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progr
 	if since < 2*SilentAfter {
 		return false, nil
 	}
-	if since > 4*SilentAfter {
+	if since > 6*SilentAfter {
 		return true, nil
 	}
 	live, err := r.store.LiveNodes(ctx, SilentAfter)
@@ -248,33 +253,55 @@ const changesMark = "+changes"
 
 // changeAll tries the changes of a sale that wait for another server's, or for the database, and
 // goes on after an error: one row may be locked.
-func (r *Rebuilder) changeAll(ctx context.Context, p *progress, insert bool) (failed error) {
+func (r *Rebuilder) changeAll(ctx context.Context, p *progress, since time.Duration) (failed error) {
 	p.changes = slices.DeleteFunc(p.changes, func(c *changed) bool {
-		if ctx.Err() != nil || failed != nil && !insert {
+		if ctx.Err() != nil || failed != nil && since < SilentAfter {
 			return false
 		}
-		done, err := r.changeOnce(ctx, c, insert)
+		done, err := r.changeOnce(ctx, c, since)
 		failed = cmp.Or(failed, err)
 		return done
 	})
 	return failed
 }
 
-// changeOnce makes a change again, of an order that it inserts if the store lacks it and that
-// is asked for: but for a payment that found it ended, since nobody here knows how. It is not done
-// where the order is not there, or not as far.
-func (r *Rebuilder) changeOnce(ctx context.Context, c *changed, insert bool) (done bool, err error) {
+// inserts reports whether an order that the store lacks is inserted for a change, so long after
+// the loss: first come the endings of orders that it has, then of those that it lacks, and then
+// what keeps units. A payment that found its order ended inserts none: nobody here knows how.
+func (c *changed) inserts(since time.Duration) bool {
+	switch c.Action {
+	case sluice.Cancel, sluice.Reject, sluice.Refund:
+		return since > SilentAfter && c.claim.Order == c.Order
+	default:
+		return since > 2*SilentAfter && c.claim.Order == c.Order && c.to != sluice.RefundDue
+	}
+}
+
+// insertOf inserts the order of a change as it was accepted, if its epoch is not over.
+func (r *Rebuilder) insertOf(ctx context.Context, c *changed) error {
+	sale, err := r.store.Sale(ctx, c.claim.Sale)
+	if err == nil && sale.Epoch != c.claim.Epoch {
+		err = sluice.ErrOrderNotFound
+	}
+	if err == nil {
+		_, _, err = r.save(ctx, sale.ID, []sluice.Entry{restored(&c.claim)})
+	}
+	return err
+}
+
+// changeOnce makes a change again, of an order that is inserted if the store lacks it. It is not
+// done where the order is not there, or not as far.
+func (r *Rebuilder) changeOnce(ctx context.Context, c *changed, since time.Duration) (done bool, err error) {
 	if early, err := r.early(ctx, c); early || err != nil {
 		return false, err
 	}
 	change := c.Change
 	change.Retake = false // if its units are gone by now, it is to be refunded
 	_, err = r.store.Change(ctx, change)
-	if insert && errors.Is(err, sluice.ErrOrderNotFound) && c.claim.Order == c.Order && c.to != sluice.RefundDue {
-		if _, _, err = r.save(ctx, c.claim.Sale, []sluice.Entry{restored(&c.claim)}); err != nil {
-			return false, err
+	if errors.Is(err, sluice.ErrOrderNotFound) && c.inserts(since) {
+		if err = r.insertOf(ctx, c); err == nil {
+			_, err = r.store.Change(ctx, change)
 		}
-		_, err = r.store.Change(ctx, change)
 	}
 	_, state := errors.AsType[*sluice.OrderStateError](err)
 	switch {

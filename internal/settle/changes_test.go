@@ -24,6 +24,7 @@ type replicas struct {
 	status sluice.Status // of all orders
 	made   []sluice.OrderID
 	tries  int
+	epoch  int64 // of all sales
 
 	trusted []string // with how long orders do not expire there, and are not changed
 }
@@ -60,6 +61,10 @@ func (r *replicas) Insert(_ context.Context, _ sluice.SaleID, entries []sluice.E
 		delete(r.bad, entries[i].Claims[0].Order)
 	}
 	return sluice.Stored{Inserted: len(entries)}, nil
+}
+
+func (r *replicas) Sale(_ context.Context, id sluice.SaleID) (sluice.Sale, error) {
+	return sluice.Sale{ID: id, Epoch: r.epoch}, nil
 }
 
 func (r *replicas) Order(context.Context, sluice.OrderID) (sluice.Order, error) {
@@ -215,24 +220,39 @@ func TestAPaymentThatIsDueToBeRefundedStaysOne(t *testing.T) {
 	}
 }
 
-// An order that the store lacks is inserted for its ending, not for a payment that found it ended.
-func TestAnOrderIsInsertedForItsEnding(t *testing.T) {
-	for to, made := range map[sluice.Status]int{sluice.Cancelled: 1, sluice.RefundDue: 0} {
-		inChanges(t, func(c *changes) {
-			entry := placed(1, 1, "ann")
-			record := entry.Record(0)
-			order := record.AsOrder(sluice.Money{})
-			order.Status, order.UpdatedAt = to, time.Now()
-			c.store.bad = map[sluice.OrderID]error{order.ID: sluice.ErrOrderNotFound}
-			action := map[sluice.Status]sluice.Action{sluice.Cancelled: sluice.Cancel, sluice.RefundDue: sluice.Pay}[to]
-			c.memory.Changed(&order, sluice.Change{Order: order.ID, Action: action})
-			c.store.server = "second"
-			c.repeat(5 * time.Second)
-			c.made()
-			c.repeat(10 * time.Second)
-			if len(c.store.made) != made {
-				t.Errorf("%s: made again: %v", to, c.store.made)
-			}
+// An order that the store lacks is inserted for its ending first, and then for what keeps its
+// units; not for a payment that found it ended, nor in a later epoch.
+func TestWhenAnOrderIsInserted(t *testing.T) {
+	for name, when := range map[string]struct {
+		action sluice.Action
+		to     sluice.Status
+		epoch  int64
+		after  time.Duration
+	}{
+		"cancelled":       {sluice.Cancel, sluice.Cancelled, 1, 5 * time.Second},
+		"refunded":        {sluice.Refund, sluice.Refunded, 1, 5 * time.Second},
+		"paid":            {sluice.Pay, sluice.Paid, 1, 10 * time.Second},
+		"extended":        {sluice.Extend, sluice.Pending, 1, 10 * time.Second},
+		"paid too late":   {sluice.Pay, sluice.RefundDue, 1, time.Hour},
+		"of a past epoch": {sluice.Cancel, sluice.Cancelled, 2, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inChanges(t, func(c *changes) {
+				entry := placed(1, 1, "ann")
+				record := entry.Record(0)
+				order := record.AsOrder(sluice.Money{})
+				order.Status, order.UpdatedAt = when.to, time.Now()
+				c.store.bad = map[sluice.OrderID]error{order.ID: sluice.ErrOrderNotFound}
+				c.store.server, c.store.epoch = "second", when.epoch
+				c.memory.Changed(&order, sluice.Change{Order: order.ID, Action: when.action})
+				c.repeat(min(when.after, time.Minute))
+				c.made()
+				if c.repeat(3 * time.Second); when.after < time.Hour {
+					c.made(order.ID)
+				} else {
+					c.made()
+				}
+			})
 		})
 	}
 }

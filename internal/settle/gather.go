@@ -22,6 +22,9 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 	if begins {
 		r.announce(sale)
 	}
+	if r.Repeating() && !r.copied(sale) {
+		return false, nil
+	}
 	if r.copied(sale) {
 		if done, err := r.changeAgain(ctx, sale, p); err != nil || !done {
 			return false, err

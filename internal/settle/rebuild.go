@@ -32,7 +32,8 @@ type Rebuilder struct {
 	idle     func(sluice.SaleID) bool
 	log      *slog.Logger
 
-	lost lost
+	lost       lost
+	failedOver atomic.Int64 // when the store did last, in Unix nanoseconds
 
 	mu       sync.Mutex // guards the map; each sale's progress belongs to the goroutine that works on it
 	sales    map[sluice.SaleID]*progress
