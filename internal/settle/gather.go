@@ -29,6 +29,10 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 		if done, err := r.changeAgain(ctx, sale, p); err != nil || !done {
 			return false, err
 		}
+		r.lost.mu.Lock()
+		r.lost.found = append(r.lost.found, p.changes...) // what keeps units, and what waits, is for Repeat
+		r.lost.mu.Unlock()
+		p.changes = nil
 	}
 	if p.gathered.IsZero() {
 		done, err := r.gather(ctx, sale, back)
@@ -40,12 +44,7 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 	if older(sale) {
 		return true, nil
 	}
-	ready, err = r.allGathered(ctx, sale, p)
-	if ready {
-		r.unrepeated(p.changes)
-		p.changes = nil
-	}
-	return ready, err
+	return r.allGathered(ctx, sale, p)
 }
 
 // gather stores what this server remembers. First no claim of its own may be
