@@ -146,6 +146,7 @@ type connector struct {
 	began int64 // when the database's server was started, in seconds of this process' own time
 }
 
+// loaded is when that time begins. No step of a clock changes it.
 var loaded = time.Now()
 
 func (c *connector) Connect(ctx context.Context) (_ driver.Conn, err error) {

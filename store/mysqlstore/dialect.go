@@ -34,8 +34,8 @@ func (dialect) Now(ctx context.Context, q sqlcore.Queryer) (now time.Time, serve
 }
 
 // serverName has a number for each of the servers that replicate each other, and when it was
-// started: an older copy of one was later.
-const serverName = "CONCAT(@@hostname, ':', @@port, ' ', @@server_id, ' ', @sluice_began)"
+// started: an older copy of one was later. A proxy may lose the variable.
+const serverName = "CONCAT(@@hostname, ':', @@port, ' ', @@server_id, ' ', COALESCE(@sluice_began, ''))"
 
 // ReadOnce: the first read of such a transaction fixes what it sees.
 func (dialect) ReadOnce() *sql.TxOptions {
