@@ -64,7 +64,7 @@ type reconcileJob struct {
 	store      sluice.ClusterStore
 	board      *admission.Board
 	reconciler *settle.Reconciler
-	waits      func() bool                   // whether nothing may be compared for now
+	waits      func() bool                   // while changes are made again: nothing is compared
 	settled    func(*sluice.ReconcileReport) // receives every run that compared something
 	log        *slog.Logger
 

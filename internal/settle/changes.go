@@ -267,7 +267,7 @@ func (r *Rebuilder) changeAll(ctx context.Context, p *progress, since time.Durat
 
 // inserts reports whether an order that the store lacks is inserted for a change, so long after
 // the loss: first come the endings of orders that it has, then of those that it lacks, and then
-// what keeps units. A payment that found its order ended inserts none: nobody here knows how.
+// what keeps units. A payment that found its order ended inserts none: this server cannot say how.
 func (c *changed) inserts(since time.Duration) bool {
 	switch c.Action {
 	case sluice.Cancel, sluice.Reject, sluice.Refund:

@@ -275,7 +275,7 @@ func TestAPaymentOfARetakenOrderIsOneChange(t *testing.T) {
 }
 
 // A server is trusted once, before changes are made there; after a failover nothing expires,
-// and nobody changes an order, before every server has had the time for its changes.
+// and no client changes an order, before every server has had the time for its changes.
 func TestServersAreTrusted(t *testing.T) {
 	inChanges(t, func(c *changes) {
 		for _, server := range []string{"first", "", "second", "second", "first", "second"} {

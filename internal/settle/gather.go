@@ -22,10 +22,8 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 	if begins {
 		r.announce(sale)
 	}
-	if r.Repeating() && !r.copied(sale) {
-		return false, nil
-	}
-	if r.copied(sale) {
+	switch {
+	case r.copied(sale):
 		if done, err := r.changeAgain(ctx, sale, p); err != nil || !done {
 			return false, err
 		}
@@ -33,6 +31,8 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 		r.lost.found = append(r.lost.found, p.changes...) // what keeps units, and what waits, is for Repeat
 		r.lost.mu.Unlock()
 		p.changes = nil
+	case r.Repeating():
+		return false, nil
 	}
 	if p.gathered.IsZero() {
 		done, err := r.gather(ctx, sale, back)

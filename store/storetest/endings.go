@@ -316,8 +316,8 @@ func testChangesMadeBefore(t *testing.T, db Database) {
 	mustBeSound(t, s, "phones")
 }
 
-// On a server of the database that is trusted since a failover nothing expires and nobody changes
-// an order for a while, but by changes that are made again; on one that is not, nothing at all.
+// On a server of the database that is trusted since a failover nothing expires and no client
+// changes an order for a while, but by changes that are made again; on one that is not, nothing at all.
 func testTrust(t *testing.T, db Database) {
 	s := db.Open(t)
 	replicated, ok := sluice.As[sluice.ReplicatedStore](s)

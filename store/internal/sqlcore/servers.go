@@ -18,8 +18,8 @@ type servers struct {
 	reject          time.Time // claims are beyond the cap: the endings of others are there by then
 }
 
-// trustedAfter bounds how long a server is refused: nobody may ever be asked to trust it, behind a
-// proxy that sends transactions elsewhere than single statements.
+// trustedAfter bounds how long a server is refused: behind a proxy that sends transactions elsewhere
+// than single statements, the engine never learns its name and never trusts it.
 const trustedAfter = 10 * time.Second
 
 // Trust is of sluice.ReplicatedStore.
