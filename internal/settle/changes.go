@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/crc32"
 	"slices"
 	"sync"
 	"time"
@@ -148,8 +149,7 @@ func (l *lost) fresh(server string, now time.Time) bool {
 }
 
 // Repeat makes the changes that Watch has found, and tries those that cannot be made once more
-// with each call (triesFor). Call it every second, from one goroutine. A row that is locked, or
-// refused, holds up its sale once with each call, and its other orders come first the next time.
+// with each call (triesFor). Call it every second, from one goroutine.
 func (r *Rebuilder) Repeat(ctx context.Context) {
 	l := &r.lost
 	l.mu.Lock()
@@ -164,36 +164,80 @@ func (r *Rebuilder) Repeat(ctx context.Context) {
 		left := slices.DeleteFunc(l.changes, func(c *changed) bool { return again[c] })
 		l.changes, l.made = append(left, found...), time.Now()
 	}
-	var untried, waiting, failed []*changed
-	stuck := map[sluice.SaleID]sluice.OrderID{}
-	for _, c := range l.changes {
-		order, blocked := stuck[c.claim.Sale]
-		switch {
-		case blocked && order == c.Order:
-			failed = append(failed, c)
-		case blocked:
-			waiting = append(waiting, c)
-		case ctx.Err() != nil:
-			untried = append(untried, c)
-		default:
-			switch done, err := r.changeOnce(ctx, c, since); {
-			case err != nil:
-				stuck[c.claim.Sale], failed = c.Order, append(failed, c)
-			case done:
-				l.made = time.Now()
-			default:
-				waiting = append(waiting, c)
-			}
-		}
-	}
-	if len(untried) > 0 {
+	var made bool
+	l.changes, made, _ = r.makeAgain(ctx, l.changes, since)
+	if made {
 		l.made = time.Now()
 	}
-	l.changes = slices.Concat(untried, waiting, failed)
 	if time.Since(l.made) > triesFor {
 		r.unrepeated(l.changes)
 		l.changes = nil
 	}
+}
+
+// changeLanes is how many changes are made again at a time. Expiry and clients wait only for
+// seconds for what a minute has brought.
+const changeLanes = 4
+
+// makeAgain tries changes so long after the failover, those of an order one after the other. It
+// returns what is left, whether it made any or had no time to try all, and an error. A row that
+// is locked, or refused, holds up its sale in its lane; the sale's other orders come first the
+// next time.
+func (r *Rebuilder) makeAgain(ctx context.Context, changes []*changed, since time.Duration) (
+	left []*changed, made bool, failed error,
+) {
+	var lanes [changeLanes]struct {
+		changes []*changed
+		made    bool
+		failed  error
+	}
+	for _, c := range changes {
+		lane := &lanes[crc32.ChecksumIEEE([]byte(c.Order))%changeLanes]
+		lane.changes = append(lane.changes, c)
+	}
+	var all sync.WaitGroup
+	for i := range lanes {
+		lane := &lanes[i]
+		all.Go(func() { lane.changes, lane.made, lane.failed = r.makeInTurn(ctx, lane.changes, since) })
+	}
+	all.Wait()
+	for i := range lanes {
+		left, made, failed = append(left, lanes[i].changes...), made || lanes[i].made, cmp.Or(failed, lanes[i].failed)
+	}
+	return left, made, failed
+}
+
+// makeInTurn is one lane of makeAgain.
+func (r *Rebuilder) makeInTurn(ctx context.Context, changes []*changed, since time.Duration) (
+	left []*changed, made bool, failed error,
+) {
+	var waiting, bad []*changed
+	stuck := map[sluice.SaleID]sluice.OrderID{}
+	for i, c := range changes {
+		if ctx.Err() != nil {
+			left, made = changes[i:], true
+			break
+		}
+		order, blocked := stuck[c.claim.Sale]
+		if blocked && order == c.Order {
+			bad = append(bad, c)
+			continue
+		}
+		if blocked {
+			waiting = append(waiting, c)
+			continue
+		}
+		switch done, err := r.changeOnce(ctx, c, since); {
+		case err != nil:
+			stuck[c.claim.Sale], failed = c.Order, cmp.Or(failed, err)
+			bad = append(bad, c)
+		case done:
+			made = true
+		default:
+			waiting = append(waiting, c)
+		}
+	}
+	return slices.Concat(left, waiting, bad), made, cmp.Or(failed, ctx.Err())
 }
 
 // Repeating reports whether servers make changes again, before anything is compared or rebuilt:
@@ -222,7 +266,7 @@ func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progr
 	since := time.Since(p.begun)
 	if time.Since(p.tried) >= HeartbeatEvery {
 		p.tried = time.Now()
-		err := r.changeAll(ctx, p, since)
+		p.changes, _, err = r.makeAgain(ctx, p.changes, since)
 		if err != nil && (since < SilentAfter || ctx.Err() != nil) {
 			return false, err
 		}
@@ -250,20 +294,6 @@ func (r *Rebuilder) changeAgain(ctx context.Context, sale *sluice.Sale, p *progr
 
 // changesMark follows the name of a server that has made its changes of a sale again.
 const changesMark = "+changes"
-
-// changeAll tries the changes of a sale that wait for another server's, or for the database, and
-// goes on after an error: one row may be locked.
-func (r *Rebuilder) changeAll(ctx context.Context, p *progress, since time.Duration) (failed error) {
-	p.changes = slices.DeleteFunc(p.changes, func(c *changed) bool {
-		if ctx.Err() != nil || failed != nil && since < SilentAfter {
-			return false
-		}
-		done, err := r.changeOnce(ctx, c, since)
-		failed = cmp.Or(failed, err)
-		return done
-	})
-	return failed
-}
 
 // inserts reports whether an order that the store lacks is inserted for a change, so long after
 // the loss: first come the endings of orders that it has, then of those that it lacks, and then

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -642,12 +643,11 @@ func TestALetterStandsBehindOrdersOfItsEpoch(t *testing.T) {
 // cutOff is a store that has lost its connections: its first change of an order fails.
 type cutOff struct {
 	settle.RebuildStore
-	failed bool
+	failed atomic.Bool
 }
 
 func (s *cutOff) Change(ctx context.Context, c sluice.Change) (sluice.Order, error) {
-	if !s.failed {
-		s.failed = true
+	if !s.failed.Swap(true) {
 		return sluice.Order{}, sluice.ErrStoreBusy
 	}
 	return s.RebuildStore.Change(ctx, c)
