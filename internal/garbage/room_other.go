@@ -1,0 +1,5 @@
+//go:build !linux
+
+package garbage
+
+func huge([]byte) {}
