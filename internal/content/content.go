@@ -1,5 +1,5 @@
 // Package content holds answers that many readers get: encoded once, compressed
-// once, and sent with an ETag.
+// once, when the first reader wants that, and sent with an ETag.
 package content
 
 import (
@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Form says how a body is sent.
@@ -30,18 +31,19 @@ type Form struct {
 // Answer is an answer that many readers get. It never changes, and is safe for
 // concurrent use.
 type Answer struct {
-	status int
-	plain  variant
-	gzip   *variant // nil where compressing does not pay
+	status                    int
+	contentType, cacheControl []string
+	plain                     variant
+	packed                    func() *variant // plain if it is no smaller; nil where compressing does not pay
 }
 
 // variant is the answer in one encoding, with its header values ready to be
 // assigned. They are shared, and never written to.
 type variant struct {
-	body                                     []byte
-	etag                                     string
-	contentType, cacheControl, tag, encoding []string
-	length                                   []string // nil: net/http says it itself
+	body          []byte
+	etag          string
+	tag, encoding []string
+	length        []string // nil: net/http says it itself
 }
 
 const (
@@ -61,34 +63,37 @@ var (
 // New makes an answer of a body, which is sent as it is, or compressed. It must
 // not be changed any more. The ETag is strong, of the body's bytes.
 func New(form Form, body []byte) *Answer {
-	form.Status = cmp.Or(form.Status, http.StatusOK)
-	form.Level = cmp.Or(form.Level, gzip.BestSpeed)
 	sum := sha256.Sum256(body)
 	tag := base64.RawURLEncoding.EncodeToString(sum[:12])
-	a := &Answer{status: form.Status, plain: newVariant(&form, body, `"`+tag+`"`)}
-	if len(body) < compressFrom {
-		return a
+	a := &Answer{
+		status: cmp.Or(form.Status, http.StatusOK), contentType: []string{form.Type}, cacheControl: []string{form.Cache},
+		plain: newVariant(body, `"`+tag+`"`),
 	}
+	if len(body) >= compressFrom {
+		a.packed = sync.OnceValue(func() *variant {
+			v := newVariant(pack(body, cmp.Or(form.Level, gzip.BestSpeed)), `"`+tag+`-gzip"`)
+			if v.encoding = gzipEncoding; len(v.body) < len(body) {
+				return &v
+			}
+			return &a.plain
+		})
+	}
+	return a
+}
+
+func pack(body []byte, level int) []byte {
 	var packed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&packed, form.Level)
+	w, err := gzip.NewWriterLevel(&packed, level)
 	if err != nil {
 		panic(err) // no such level: a bug
 	}
 	_, _ = w.Write(body) // a buffer takes all
 	_ = w.Close()
-	if packed.Len() < len(body) {
-		v := newVariant(&form, packed.Bytes(), `"`+tag+`-gzip"`)
-		v.encoding = gzipEncoding
-		a.gzip = &v
-	}
-	return a
+	return packed.Bytes()
 }
 
-func newVariant(form *Form, body []byte, etag string) variant {
-	v := variant{
-		body: body, etag: etag, tag: []string{etag}, contentType: []string{form.Type},
-		cacheControl: []string{form.Cache},
-	}
+func newVariant(body []byte, etag string) variant {
+	v := variant{body: body, etag: etag, tag: []string{etag}}
 	if len(body) > bufferedSize {
 		v.length = []string{strconv.Itoa(len(body))}
 	}
@@ -97,14 +102,8 @@ func newVariant(form *Form, body []byte, etag string) variant {
 
 // With returns the same answer with another Cache-Control.
 func (a *Answer) With(cacheControl string) *Answer {
-	value := []string{cacheControl}
 	other := *a
-	other.plain.cacheControl = value
-	if a.gzip != nil {
-		packed := *a.gzip
-		packed.cacheControl = value
-		other.gzip = &packed
-	}
+	other.cacheControl = []string{cacheControl}
 	return &other
 }
 
@@ -115,17 +114,17 @@ func (a *Answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := &a.plain
 	h := w.Header()
 	encoded := h["Content-Encoding"] != nil
-	if a.gzip != nil && !encoded {
+	if a.packed != nil && !encoded {
 		if before := h["Vary"]; before == nil {
 			h["Vary"] = varyEncoding
 		} else {
 			h["Vary"] = []string{strings.Join(before, ", ") + ", Accept-Encoding"}
 		}
 		if acceptsGzip(r.Header["Accept-Encoding"]) {
-			v = a.gzip
+			v = a.packed()
 		}
 	}
-	h["Cache-Control"] = v.cacheControl
+	h["Cache-Control"] = a.cacheControl
 	if a.status == http.StatusOK {
 		h["Etag"] = v.tag
 		if match := r.Header["If-None-Match"]; match != nil && matches(match, v.etag) {
@@ -133,7 +132,7 @@ func (a *Answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	h["Content-Type"] = v.contentType
+	h["Content-Type"] = a.contentType
 	if v.encoding != nil {
 		h["Content-Encoding"] = v.encoding
 	}
