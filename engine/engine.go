@@ -334,8 +334,8 @@ func (e *Engine) start(ctx context.Context) {
 	e.events.start(running, e)
 }
 
-// tidyMemory gives back what opening has left: mostly parsed migrations and compressed
-// pages, more than an idle engine uses. An engine that is closed at once need not.
+// tidyMemory gives back what opening has left: mostly parsed migrations, more than an idle
+// engine uses. An engine that is closed at once need not.
 func tidyMemory(ctx context.Context) {
 	select {
 	case <-ctx.Done():

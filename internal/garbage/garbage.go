@@ -29,7 +29,7 @@ const (
 // instead.
 func Pace() {
 	if os.Getenv("GOGC") == "" {
-		reserve()
+		go reserve() // a start waits for nothing
 		p := &pacer{percent: 100, over: time.AfterFunc(time.Hour, debug.FreeOSMemory)}
 		p.over.Stop()
 		p.at, p.allocated, _ = now()
