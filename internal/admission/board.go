@@ -103,7 +103,6 @@ type boardSale struct {
 	rowRead   time.Time   // when the latest reading began that returned it, or a newer one
 	newer     int64       // version of the terms for which it has been asked for
 	retired   bool        // archived: no longer on the board
-	next      time.Time   // when it is to be read
 	index     int         // in dueHeap; -1: not there
 	call      *readCall   // reading it; nil: none
 	again     bool        // wanted while call is under way

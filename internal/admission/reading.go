@@ -100,8 +100,8 @@ func (b *Board) readDue(ctx context.Context) bool {
 	}
 	b.split(ctx, now)
 	var group []*boardSale
-	for len(b.due) > 0 && !b.due[0].next.After(now.Add(2*minPause)) {
-		e := b.due[0]
+	for len(b.due) > 0 && !b.due[0].at.After(now.Add(2*minPause)) {
+		e := b.due[0].sale
 		b.unplan(e)
 		if e.apart {
 			b.begin(ctx, e)
@@ -338,10 +338,9 @@ func (b *Board) plan(e *boardSale, at time.Time) {
 	case e.call != nil:
 		e.again = true
 	case e.index < 0:
-		e.next = at
-		heap.Push(&b.due, e)
-	case at.Before(e.next):
-		e.next = at
+		heap.Push(&b.due, dueSale{at, e})
+	case at.Before(b.due[e.index].at):
+		b.due[e.index].at = at
 		heap.Fix(&b.due, e.index)
 	}
 }
@@ -352,27 +351,33 @@ func (b *Board) unplan(e *boardSale) {
 	}
 }
 
-// dueHeap orders sales by when they are to be read.
-type dueHeap []*boardSale
+// dueHeap orders sales by when they are to be read. The moments are in the heap, since sales are
+// far apart in memory, and an idle server looks at nothing as often.
+type dueHeap []dueSale
+
+type dueSale struct {
+	at   time.Time
+	sale *boardSale
+}
 
 func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].sale.index, h[j].sale.index = i, j
 }
 
 func (h *dueHeap) Push(x any) {
-	e := x.(*boardSale)
-	e.index = len(*h)
-	*h = append(*h, e)
+	due := x.(dueSale)
+	due.sale.index = len(*h)
+	*h = append(*h, due)
 }
 
 func (h *dueHeap) Pop() any {
 	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
+	due := old[len(old)-1]
+	old[len(old)-1] = dueSale{}
 	*h = old[:len(old)-1]
-	e.index = -1
-	return e
+	due.sale.index = -1
+	return due
 }

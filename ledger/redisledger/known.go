@@ -23,17 +23,17 @@ type mark struct {
 
 func (l *Ledger) known(sale sluice.SaleID) *known {
 	if k, ok := l.sales.Load(sale); ok {
-		return k.(*known)
+		return k
 	}
 	k, _ := l.sales.LoadOrStore(sale, &known{})
-	return k.(*known)
+	return k
 }
 
 // markOf is what this server has received of a sale; it adds no entry for a
 // sale of which it has received nothing: ids may be made up.
 func (l *Ledger) markOf(sale sluice.SaleID) mark {
 	if k, ok := l.sales.Load(sale); ok {
-		return k.(*known).get()
+		return k.get()
 	}
 	return mark{}
 }

@@ -34,7 +34,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v4"
 	"github.com/redis/rueidis"
+
 	"github.com/sluicehq/sluice"
 )
 
@@ -70,7 +72,7 @@ type Ledger struct {
 	keys     keys
 	opts     Options
 	readOnly bool
-	sales    sync.Map // sluice.SaleID -> *known
+	sales    *xsync.Map[sluice.SaleID, *known]
 	cursors  sync.Map // sluice.SaleID -> string: where the next Abandoned read goes on
 	closed   atomic.Bool
 
@@ -147,7 +149,10 @@ func connect(ctx context.Context, option rueidis.ClientOption, opts Options, rea
 	if err != nil {
 		return nil, fmt.Errorf("redisledger: connect to %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
-	l := &Ledger{client: client, keys: keys(opts.Prefix), opts: opts, readOnly: readOnly, name: handleName()}
+	l := &Ledger{
+		client: client, keys: keys(opts.Prefix), opts: opts, readOnly: readOnly, name: handleName(),
+		sales: xsync.NewMap[sluice.SaleID, *known](),
+	}
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
 	if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
