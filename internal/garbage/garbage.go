@@ -25,34 +25,16 @@ const (
 )
 
 // Pace begins, for the rest of the process: call it when the process is ready, since a
-// start is no rush. Half a minute after a rush all is as before. Whoever sets GOGC decides
-// instead.
+// start is no rush. Half a minute after a rush all is as before, and the next one uses its
+// memory for the first time again, which takes some more of the processor. Whoever sets GOGC
+// decides instead.
 func Pace() {
 	if os.Getenv("GOGC") == "" {
-		go reserve() // a start waits for nothing
 		p := &pacer{percent: 100, over: time.AfterFunc(time.Hour, debug.FreeOSMemory)}
 		p.over.Stop()
 		p.at, p.allocated, _ = now()
 		p.await()
 	}
-}
-
-// reserve has Go take addresses for the garbage of a rush, and no memory yet. In a rush's first
-// seconds each page is used for the first time, which takes some microseconds on a virtual machine:
-// a tenth of the processor, with pages of 4 KB. Huge pages have 2 MB. They must be asked for on
-// most systems, and Go does not.
-func reserve() {
-	if debug.SetMemoryLimit(-1) < 4*most { // Go counts the addresses until it has collected
-		return
-	}
-	const piece = 4 << 20 // Go clears one that has been in use, and no other
-	var pieces [most / piece][]byte
-	for i := range pieces {
-		pieces[i] = make([]byte, piece)
-		huge(pieces[i])
-	}
-	runtime.KeepAlive(&pieces)
-	runtime.GC()
 }
 
 // pacer changes the percentage of GOGC after a collection. It waits for nothing in between.
@@ -100,8 +82,14 @@ func now() (at time.Time, allocated, inUse uint64) {
 }
 
 // percent is how much of what is in use, in hundredths, may be allocated until the next
-// collection, where as much was allocated since the last one as this.
+// collection, where as much was allocated since the last one as this. It is no rush where
+// Go's own collections are at least half of apart from each other: an idle server would only
+// give memory back, to take it again.
 func percent(allocated uint64, since time.Duration, inUse uint64) int {
-	garbage := min(float64(allocated)*float64(apart)/float64(max(since, time.Millisecond)), most)
-	return max(100, int(100*garbage/float64(max(inUse, smallest))))
+	garbage := float64(allocated) * float64(apart) / float64(max(since, time.Millisecond))
+	used := float64(max(inUse, smallest))
+	if garbage < 2*used {
+		return 100
+	}
+	return max(100, int(100*min(garbage, most)/used))
 }

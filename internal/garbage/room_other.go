@@ -1,5 +1,0 @@
-//go:build !linux
-
-package garbage
-
-func huge([]byte) {}
