@@ -19,11 +19,11 @@ import (
 // replicas is a store of whose servers one answers, which says what comes of changes.
 type replicas struct {
 	settle.RebuildStore
-	server string // "": none answers
+	server string        // "": none answers
 	late   time.Duration // how long a bad one takes
 	takes  time.Duration // how long others take
 	status sluice.Status // of all orders
-	epoch  int64 // of all sales
+	epoch  int64         // of all sales
 
 	underWay sync.Map // orders
 
