@@ -352,7 +352,7 @@ func (b *Board) unplan(e *boardSale) {
 }
 
 // dueHeap orders sales by when they are to be read. The moments are in the heap, since sales are
-// far apart in memory, and an idle server looks at nothing as often.
+// far apart in memory, and nothing is looked at more often on an idle server.
 type dueHeap []dueSale
 
 type dueSale struct {

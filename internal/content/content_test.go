@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -158,5 +159,19 @@ func TestWith(t *testing.T) {
 				t.Errorf("Vary: %q", vary)
 			}
 		}
+	}
+}
+
+// What does not get smaller is sent as it is, to everybody.
+func TestABodyThatDoesNotShrink(t *testing.T) {
+	body := make([]byte, 2*compressFrom)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(body)
+	server := httptest.NewServer(New(Form{Type: "application/octet-stream", Cache: "no-cache"}, body))
+	defer server.Close()
+	full, _ := fetch(t, server.URL, "GET")
+	same, got := fetch(t, server.URL, "GET", "Accept-Encoding: gzip")
+	if same.Header.Get("Content-Encoding") != "" || same.Header.Get("ETag") != full.Header.Get("ETag") ||
+		!bytes.Equal(got, body) {
+		t.Errorf("%d bytes, %v; want %d bytes, %v", len(got), same.Header, len(body), full.Header)
 	}
 }

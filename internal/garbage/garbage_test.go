@@ -21,7 +21,8 @@ func TestPercent(t *testing.T) {
 	}{
 		"at rest":                  {10 * mb, 2 * time.Minute, 10 * mb, 100},
 		"at rest, nothing in use":  {mb, 2 * time.Minute, 0, 100},
-		"at rest, much in use":     {20 * mb, 16 * time.Second, 10 * mb, 100},
+		"at rest, much in use":     {20 * mb, 10 * time.Second, 10 * mb, 100},
+		"no more":                  {20 * mb, 8 * time.Second, 10 * mb, 200},
 		"a rush":                   {20 * mb, time.Second, 20 * mb, 800},
 		"a rush, all that may lie": {100 * mb, time.Second, 20 * mb, 1280},
 		"a rush, much in use":      {1000 * mb, time.Second, 1000 * mb, 100},

@@ -211,33 +211,35 @@ func (r *Rebuilder) makeAgain(ctx context.Context, changes []*changed, since tim
 func (r *Rebuilder) makeInTurn(ctx context.Context, changes []*changed, since time.Duration) (
 	left []*changed, made bool, failed error,
 ) {
-	var waiting, bad []*changed
-	stuck := map[sluice.SaleID]sluice.OrderID{}
-	for i, c := range changes {
-		if ctx.Err() != nil {
-			left, made = changes[i:], true
-			break
-		}
-		order, blocked := stuck[c.claim.Sale]
-		if blocked && order == c.Order {
-			bad = append(bad, c)
+	const untried, waiting, failing = 0, 1, 2 // as they come the next time
+	var lists [3][]*changed
+	last := map[sluice.OrderID]int{} // where an order's last change is left: none after it comes before it
+	leave := func(c *changed, list int) {
+		list = max(list, last[c.Order])
+		last[c.Order], lists[list] = list, append(lists[list], c)
+	}
+	stuck := map[sluice.SaleID]bool{}
+	for _, c := range changes {
+		if stuck[c.claim.Sale] {
+			leave(c, waiting)
 			continue
 		}
-		if blocked {
-			waiting = append(waiting, c)
+		if ctx.Err() != nil {
+			made = true
+			leave(c, untried)
 			continue
 		}
 		switch done, err := r.changeOnce(ctx, c, since); {
 		case err != nil:
-			stuck[c.claim.Sale], failed = c.Order, cmp.Or(failed, err)
-			bad = append(bad, c)
+			stuck[c.claim.Sale], failed = true, cmp.Or(failed, err)
+			leave(c, failing)
 		case done:
 			made = true
 		default:
-			waiting = append(waiting, c)
+			leave(c, waiting)
 		}
 	}
-	return slices.Concat(left, waiting, bad), made, cmp.Or(failed, ctx.Err())
+	return slices.Concat(lists[:]...), made, cmp.Or(failed, ctx.Err())
 }
 
 // Repeating reports whether servers make changes again, before anything is compared or rebuilt:

@@ -35,7 +35,7 @@ type Rebuilder struct {
 	lost       lost
 	failedOver atomic.Int64 // when the store did last, in Unix nanoseconds
 
-	mu       sync.Mutex // guards the map; each sale's progress belongs to the goroutine that works on it
+	mu       sync.Mutex // guards the map, and refused; else each sale's progress belongs to the goroutine that works on it
 	sales    map[sluice.SaleID]*progress
 	rebuilds atomic.Int64
 }
