@@ -7,10 +7,12 @@ SHELL := /bin/bash
 # on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
 SERVERS := redis postgres pgbouncer mysql chromium nginx prometheus php node tsc python3 java openssl gcc
 
-# What shares memory between goroutines runs under the race detector; what takes
-# longest comes first here and below, so that none of it runs alone at the end.
-# These run there in full, and nowhere else.
-RACE_PKGS := ./engine ./internal/... ./client/... .
+# What shares memory between goroutines runs under the race detector, in full, and
+# nowhere else. Whole shops with their databases come first, with nothing beside them
+# but the linter: on a slow machine they would miss the product's own deadlines. What
+# takes longest is at the beginning of each list, so that none of it runs alone at the end.
+FIRST_PKGS := ./engine
+RACE_PKGS := ./internal/... ./client/... .
 
 # The suites of stores and ledgers run in full without that detector, and under it
 # with -short, which leaves out what one goroutine does alone. MariaDB's is left
@@ -50,14 +52,14 @@ build: ## build bin/sluice
 	go build -trimpath -o bin/sluice ./cmd/sluice
 
 test: ## everything: install what is missing, lint, all tests with real servers and -race
-	@SERVERS="$(SERVERS)" RACE_FLAGS="$(RACE_FLAGS)" RACE_PKGS="$(RACE_PKGS)" SHORT_RACE_PKGS="$(SHORT_RACE_PKGS)" \
+	@SERVERS="$(SERVERS)" RACE_FLAGS="$(RACE_FLAGS)" FIRST_PKGS="$(FIRST_PKGS)" RACE_PKGS="$(RACE_PKGS)" SHORT_RACE_PKGS="$(SHORT_RACE_PKGS)" \
 		PKGS="$(PKGS)" scripts/test.sh
 
 test-go: ## go test ./... with what this machine has; suites without their server skip
 	go test ./...
 
 race: ## the packages that share memory, under the race detector
-	CGO_ENABLED=1 go test $(RACE_FLAGS) -timeout 45m $(RACE_PKGS) $(SHORT_RACE_PKGS)
+	CGO_ENABLED=1 go test $(RACE_FLAGS) -timeout 45m $(FIRST_PKGS) $(RACE_PKGS) $(SHORT_RACE_PKGS)
 
 lint: ## gofumpt, go vet, staticcheck, rules on imports and documents
 	@scripts/lint.sh

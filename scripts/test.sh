@@ -4,6 +4,8 @@
 #
 #   SERVERS         what the tests may not skip, for instance "redis postgres"
 #   RACE_FLAGS      what go test needs for the race detector
+#   FIRST_PKGS      packages that run under it before all others: servers and databases wait
+#                   for each other there, for no longer than the product does
 #   RACE_PKGS       packages that run under it, and nowhere else
 #   SHORT_RACE_PKGS packages that run under it, too
 #   PKGS            packages that run without it: those of RACE_PKGS are left out
@@ -18,10 +20,11 @@ fi
 
 read -ra servers <<<"${SERVERS:?}"
 read -ra race_flags <<<"${RACE_FLAGS:?}"
+read -ra first_pkgs <<<"${FIRST_PKGS:?}"
 read -ra race_pkgs <<<"${RACE_PKGS:?}"
 read -ra short_race_pkgs <<<"${SHORT_RACE_PKGS:?}"
 # go list keeps the order.
-mapfile -t pkgs < <(go list -e $PKGS | grep -vxFf <(go list -e $RACE_PKGS))
+mapfile -t pkgs < <(go list -e $PKGS | grep -vxFf <(go list -e $FIRST_PKGS $RACE_PKGS))
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -47,7 +50,7 @@ beside() {
 }
 
 # tests FILE FLAGS...: go test with a line for each package, and its events in
-# FILE. One package at a time, since two such steps run side by side: many tests
+# FILE. One package at a time, since two such steps may run side by side: many tests
 # have deadlines, and a slow machine has no processor for more of them. Within a
 # package most of a test is waiting for processes, deadlines and leases, so more of
 # them than there are cores run at a time. Without its vet: the linter runs all of vet.
@@ -73,6 +76,8 @@ go tool -modfile=tools/go.mod gotestsum --version >/dev/null || failed+=(gotests
 
 # It computes where the tests wait, and has what they leave of the processors.
 beside lint nice -n 19 scripts/lint.sh
+CGO_ENABLED=1 step "first tests with -race" tests first.json "${race_flags[@]}" "${first_pkgs[@]}" ||
+	failed+=("first tests with -race")
 beside tests tests all.json "${pkgs[@]}"
 CGO_ENABLED=1 step "tests with -race" tests race.json "${race_flags[@]}" "${race_pkgs[@]}" "${short_race_pkgs[@]}" ||
 	failed+=("tests with -race")
