@@ -78,6 +78,11 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	}, done, nil
 }
 
+// settling is how long a server answers without a pause before it is measured. The servers
+// that collect garbage as Sluice does use the memory for it for the first time meanwhile: a
+// cost of the first seconds of a rush, which the opening second has and a bare handler not.
+func (r *round) settling() time.Duration { return 6 * r.warm }
+
 // start starts an embedded server with the sale of the benchmark.
 func (r *round) start(ctx context.Context, secret string, total int64) (*process, error) {
 	k, err := embedded.open(ctx, r, secret, nil)
@@ -118,7 +123,7 @@ func (g *httpGroup) bare(c serveConfig) func(context.Context, *round) (figure, e
 			return figure{}, err
 		}
 		defer p.stop()
-		if _, err := g.pool.run(ctx, p.URL+ordersPath, 0, g.warmShare(), r.warm); err != nil {
+		if _, err := g.pool.run(ctx, p.URL+ordersPath, 0, g.warmShare(), r.settling()); err != nil {
 			return figure{}, err
 		}
 		meter := startMeter(p.pids())
@@ -203,7 +208,7 @@ func (g *httpGroup) soldOut(again int) func(context.Context, *round) (figure, er
 			enough := time.Duration(float64(g.pool.size-g.warmShare()) / g.fastest * float64(time.Second)).Truncate(time.Second)
 			long = max(min(long, enough), time.Second)
 		}
-		if _, _, err := g.rush(ctx, p, 0, warm, r.warm); err != nil {
+		if _, _, err := g.rush(ctx, p, 0, warm, r.settling()); err != nil {
 			return figure{}, err
 		}
 		profiled := p.profile(ctx, r, long)

@@ -98,7 +98,7 @@ func sampleGet(ctx context.Context, url, etag string) (*constant, error) {
 
 // measure warms up and measures a server.
 func (g *readGroup) measure(ctx context.Context, r *round, p *process, etag string) (figure, error) {
-	if _, err := runWrk(ctx, g.script, p.URL+salePath, r.warm, etag); err != nil {
+	if _, err := runWrk(ctx, g.script, p.URL+salePath, r.settling(), etag); err != nil {
 		return figure{}, err
 	}
 	profiled := r.startProfileOf(ctx, p)
