@@ -157,7 +157,7 @@ func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) 
 		}
 		return got, err == nil && got.Accepted == c.Buyers && got.Latency.P99 <= patience, err
 	}
-	if _, _, err := probe(openRates[0], r.warm); err != nil {
+	if _, _, err := probe(slices.Max(openRates), r.settling()); err != nil {
 		return f, err
 	}
 	point := func(rate float64, got *rushed) {
@@ -167,7 +167,8 @@ func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) 
 	done := r.startProfileOf(ctx, p)
 	for _, rate := range openRates {
 		meter := startMeter(p.pids())
-		got, _, err := probe(rate, r.long*3/2)
+		// So long that a collection of garbage, each some eight seconds, is less than a hundredth.
+		got, _, err := probe(rate, r.long*4)
 		if err != nil {
 			return f, err
 		}
