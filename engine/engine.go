@@ -330,16 +330,15 @@ func (e *Engine) start(ctx context.Context) {
 	if e.attendance != nil {
 		e.loops.Go(func() { e.attendance.run(running) })
 	}
-	e.loops.Go(func() { tidyMemory(running) })
+	e.loops.Go(func() { e.tidyMemory(running) })
 	e.events.start(running, e)
 }
 
 // tidyMemory gives back what opening has left: mostly parsed migrations, more than an idle
-// engine uses. An engine that is closed at once need not.
-func tidyMemory(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Second):
+// engine uses. An engine that is opened in a rush does not: claims would wait for it, and the
+// rush uses that memory.
+func (e *Engine) tidyMemory(ctx context.Context) {
+	if loop.Sleep(ctx, time.Second) && e.batcher.InFlight() == 0 {
 		debug.FreeOSMemory()
 	}
 }
