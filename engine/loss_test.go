@@ -111,17 +111,26 @@ func token(buyer string) string {
 
 // claim tries once on one server and returns the status and the order id.
 func (f *fleet) claim(server, buyer int) (status int, order string) {
+	status, answer := f.answer(server, buyer)
+	return status, answer.OrderID
+}
+
+// answer tries once on one server.
+func (f *fleet) answer(server, buyer int) (status int, answer struct{ OrderID, Code string }) {
 	name := fmt.Sprintf("buyer-%05d", buyer)
 	request := httptest.NewRequest(http.MethodPost, "/v1/sales/"+string(f.sale)+"/orders",
 		strings.NewReader(`{"quantity":1}`))
 	request.Header.Set("Authorization", "Bearer "+token(name))
 	request.Header.Set("Idempotency-Key", "attempt-"+name)
-	answer := httptest.NewRecorder()
-	f.engines[server].Handler().ServeHTTP(answer, request)
-	if _, rest, found := strings.Cut(answer.Body.String(), `"order_id":"`); found {
-		order, _, _ = strings.Cut(rest, `"`)
+	recorder := httptest.NewRecorder()
+	f.engines[server].Handler().ServeHTTP(recorder, request)
+	member := func(name string) string {
+		_, rest, _ := strings.Cut(recorder.Body.String(), `"`+name+`":"`)
+		value, _, _ := strings.Cut(rest, `"`)
+		return value
 	}
-	return answer.Code, order
+	answer.OrderID, answer.Code = member("order_id"), member("code")
+	return recorder.Code, answer
 }
 
 // buys claims for a buyer until the claim is accepted, as often as needed, and returns the order.
@@ -136,20 +145,21 @@ func (f *fleet) buys(server, buyer int) (order string) {
 }
 
 // keeps claims again with the buyer's key, and fails the test unless the answer is the order
-// that was promised (I4). A server that has no answer for the moment is asked again.
+// that was promised (I4). A server whose ledger does not answer for a moment is asked again.
 func (f *fleet) keeps(server, buyer int, promised string) bool {
 	f.t.Helper()
-	var status int
-	var order string
-	f.until("an answer to a repeated claim", func() bool {
-		status, order = f.claim(server, buyer)
-		return status != http.StatusServiceUnavailable
-	})
-	if status == http.StatusAccepted && order == promised {
-		return true
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		status, answer := f.answer(server, buyer)
+		silent := answer.Code == sluice.Unavailable.String() || answer.Code == api.CodeOutcomeUnknown
+		switch {
+		case status == http.StatusAccepted && answer.OrderID == promised:
+			return true
+		case !silent || time.Now().After(deadline):
+			f.t.Errorf("%s: buyer %d was promised %s; the same key now gets %d %+v on server %d (I4)", f.sale, buyer, promised,
+				status, answer, server)
+			return false
+		}
 	}
-	f.t.Errorf("%s: buyer %d was promised %s; the same key now gets %d %q (I4)", f.sale, buyer, promised, status, order)
-	return false
 }
 
 // stored reports whether all that was accepted is, and the sale goes on.

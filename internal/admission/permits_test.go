@@ -303,7 +303,7 @@ func TestPermitsTakeOneCallABatch(t *testing.T) {
 		var crowd sync.WaitGroup
 		codes := map[string]int{}
 		var mu sync.Mutex
-		for i := range 16 { // a batch of one, perhaps, and one of several
+		for i := range 16 { // six get in: a batch of one, perhaps, and one of several
 			crowd.Go(func() {
 				code := try(g, sluice.BuyerID(fmt.Sprint("bob-", i)), home)
 				mu.Lock()
@@ -312,7 +312,7 @@ func TestPermitsTakeOneCallABatch(t *testing.T) {
 			})
 		}
 		crowd.Wait()
-		if codes["buyer_limit"] == 0 || codes["buyer_limit"]+codes["overloaded 1s"] != 16 {
+		if n := codes["buyer_limit"]; n < 1 || n > 2 || n+codes["overloaded 1s"] != 16 {
 			t.Errorf("%v", codes)
 		}
 		calls := s.count(&s.calls)
