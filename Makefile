@@ -8,7 +8,7 @@ SHELL := /bin/bash
 SERVERS := redis postgres pgbouncer mysql chromium nginx prometheus php node tsc python3 java openssl gcc
 
 # What shares memory between goroutines runs under the race detector, in full, and
-# nowhere else. Whole shops with their databases come first, with nothing beside them
+# nowhere else. In `make test` engine's whole shops come first, with nothing beside them
 # but the linter: on a slow machine they would miss the product's own deadlines. What
 # takes longest is at the beginning of each list, so that none of it runs alone at the end.
 FIRST_PKGS := ./engine
@@ -19,7 +19,7 @@ RACE_PKGS := ./internal/... ./client/... .
 # out there: the Go code that it runs is PostgreSQL's, but for the dialect.
 SHORT_RACE_PKGS := ./store/pgstore ./store/sqlitestore ./ledger/... ./store/internal/...
 
-# The packages that run without the detector are all that RACE_PKGS leaves.
+# The packages that run without the detector are all that these lists leave.
 PKGS := ./test/e2e ./store/... ./test/... ./ledger/... ./...
 
 # SQLite is C that was translated to Go, and its memory lies outside Go's heap,

@@ -335,8 +335,8 @@ func (e *Engine) start(ctx context.Context) {
 }
 
 // tidyMemory gives back what opening has left: mostly parsed migrations, more than an idle
-// engine uses. An engine that is opened in a rush does not: claims would wait for it, and the
-// rush uses that memory.
+// engine uses. It does not while claims are on their way: they would wait for it, and a rush
+// uses that memory.
 func (e *Engine) tidyMemory(ctx context.Context) {
 	if loop.Sleep(ctx, time.Second) && e.batcher.InFlight() == 0 {
 		debug.FreeOSMemory()

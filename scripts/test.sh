@@ -4,11 +4,11 @@
 #
 #   SERVERS         what the tests may not skip, for instance "redis postgres"
 #   RACE_FLAGS      what go test needs for the race detector
-#   FIRST_PKGS      packages that run under it before all others: servers and databases wait
-#                   for each other there, for no longer than the product does
+#   FIRST_PKGS      packages that run under it before all others: their tests fail where a
+#                   busy machine makes servers and databases miss the product's deadlines
 #   RACE_PKGS       packages that run under it, and nowhere else
 #   SHORT_RACE_PKGS packages that run under it, too
-#   PKGS            packages that run without it: those of RACE_PKGS are left out
+#   PKGS            packages that run without it: those of FIRST_PKGS and RACE_PKGS are left out
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
