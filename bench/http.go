@@ -205,7 +205,7 @@ func (g *httpGroup) soldOut(again int) func(context.Context, *round) (figure, er
 			warm, from, count = min(again, warm), 0, min(again, warm)
 		}
 		long := r.long
-		if again == 0 { // no request of the pool is sent twice
+		if again == 0 { // no request of the measured part is sent twice
 			enough := time.Duration(float64(g.pool.size-g.warmShare()) / g.fastest * float64(time.Second)).Truncate(time.Second)
 			long = max(min(long, enough), time.Second)
 		}

@@ -167,7 +167,7 @@ func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) 
 	done := r.startProfileOf(ctx, p)
 	for _, rate := range openRates {
 		meter := startMeter(p.pids())
-		// So long that a collection of garbage, each some eight seconds, is less than a hundredth.
+		// Collections of garbage take less than a hundredth of all time, but more of a shorter window.
 		got, _, err := probe(rate, r.long*4)
 		if err != nil {
 			return f, err

@@ -88,8 +88,8 @@ func (r *report) write(w io.Writer, legend bool) error {
 	fmt.Fprintf(&b, "disk      %s, write and fsync of 4 KB: %.2f ms\n", orUnknown(m.Filesystem), m.FsyncMS)
 	fmt.Fprintf(&b, "versions  %s, Redis %s, PostgreSQL %s, wrk %s, commit %s\n",
 		v.Go, orUnknown(v.Redis), orUnknown(v.Postgres), orUnknown(v.Wrk), orUnknown(v.Commit))
-	fmt.Fprintf(&b, "run       %s, seed %d, %d rounds in turns, each %.1f s of warm-up and %.1f s measured; load "+
-		"before: %.2f\n",
+	fmt.Fprintf(&b, "run       %s, seed %d, %d rounds in turns, each mostly %.1f s of warm-up and %.1f s measured; "+
+		"load before: %.2f\n",
 		r.Started.Format(time.RFC3339), r.Seed, r.Rounds, r.WarmS, r.MeasuredS, m.Load)
 	if m.Filesystem == "tmpfs" {
 		fmt.Fprintf(&b, "WARNING   the files were kept in memory, where an fsync costs nothing; give a folder on a disk "+
