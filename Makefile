@@ -52,8 +52,8 @@ build: ## build bin/sluice
 	go build -trimpath -o bin/sluice ./cmd/sluice
 
 test: ## everything: install what is missing, lint, all tests with real servers and -race
-	@SERVERS="$(SERVERS)" RACE_FLAGS="$(RACE_FLAGS)" FIRST_PKGS="$(FIRST_PKGS)" RACE_PKGS="$(RACE_PKGS)" SHORT_RACE_PKGS="$(SHORT_RACE_PKGS)" \
-		PKGS="$(PKGS)" scripts/test.sh
+	@SERVERS="$(SERVERS)" RACE_FLAGS="$(RACE_FLAGS)" FIRST_PKGS="$(FIRST_PKGS)" RACE_PKGS="$(RACE_PKGS)" \
+		SHORT_RACE_PKGS="$(SHORT_RACE_PKGS)" PKGS="$(PKGS)" scripts/test.sh
 
 test-go: ## go test ./... with what this machine has; suites without their server skip
 	go test ./...

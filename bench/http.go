@@ -78,12 +78,6 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	}, done, nil
 }
 
-// settling is how long a server answers without a pause before it is measured, where that is
-// to be a server that has been in use. Those that collect garbage as Sluice does use the memory
-// for it for the first time meanwhile: a cost of the first seconds of a rush, which the opening
-// second has, and a bare handler has not.
-func (r *round) settling() time.Duration { return 6 * r.warm }
-
 // start starts an embedded server with the sale of the benchmark.
 func (r *round) start(ctx context.Context, secret string, total int64) (*process, error) {
 	k, err := embedded.open(ctx, r, secret, nil)

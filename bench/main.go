@@ -123,8 +123,10 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&quick, "quick", false, "3 short rounds: a first look, not a result")
 	flags.StringVar(&only, "only", "", "run only these `groups`, separated by commas: "+strings.Join(groupNames(), ", "))
 	flags.IntVar(&o.rounds, "rounds", o.rounds, "how often each side is measured")
-	flags.DurationVar(&o.long, "for", o.long, "how long the measured part of a round is")
-	flags.DurationVar(&o.warm, "warm", o.warm, "how long a side works before it is measured")
+	flags.DurationVar(&o.long, "for", o.long,
+		"how long the measured part of a round is; four times that at each fixed rate")
+	flags.DurationVar(&o.warm, "warm", o.warm,
+		"how long a side works before it is measured; six times that for readers, refusals and fixed rates")
 	flags.IntVar(&o.batch, "batch", 0, "to try: claims in one ledger call; 0: what the engine sets")
 	flags.IntVar(&o.flights, "in-flight", 0, "to try: ledger calls at a time; 0: the batcher's default")
 	flags.IntVar(&o.callers, "callers", o.callers, "to try: claims under way at a time")

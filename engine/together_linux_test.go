@@ -20,10 +20,7 @@ import (
 // keptAll fails the test unless every promise is kept on every server and the audit agrees.
 func (f *fleet) keptAll(t *testing.T, promised map[int]string) {
 	t.Helper()
-	f.until("the orders to be stored", func() bool {
-		sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
-		return err == nil && sale.Fence == "" && sale.Backlog == 0 && sale.StoredTaken == sale.Taken
-	})
+	f.until("the orders to be stored", f.stored)
 	lost := 0
 	for buyer, order := range promised {
 		if !f.keeps(buyer%len(f.engines), buyer, order) {
