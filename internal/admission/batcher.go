@@ -216,13 +216,13 @@ func (b *Batcher) Acquire(sale sluice.SaleID, bound Bound) (Slot, error) {
 		return Slot{}, errNoPermit
 	}
 	if !raise(&b.slots, int64(b.opts.MaxInFlight)) {
-		return Slot{}, ErrOverloaded
+		return Slot{}, errNoSlot
 	}
 	// A sale may have as many as are free for the others: one whose shard hangs
 	// gathers claims, and must not take every slot.
 	if n := l.slots.Load(); n >= int64(b.opts.MaxBatch) && n > int64(b.opts.MaxInFlight)-b.slots.Load() {
 		b.slots.Add(-1)
-		return Slot{}, ErrOverloaded
+		return Slot{}, errNoSlot
 	}
 	if !raise(&l.slots, bound.Most) {
 		b.slots.Add(-1)
@@ -244,7 +244,7 @@ func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cl
 	if err != nil {
 		return sluice.Decision{}, err
 	}
-	decision, _, err := slot.Claim(ctx, claim, netip.Addr{}, sluice.Rates{})
+	decision, _, err := slot.Claim(ctx, &claim, netip.Addr{}, sluice.Rates{})
 	return decision, err
 }
 

@@ -493,7 +493,10 @@ func TestStagesAreMeasured(t *testing.T) {
 		slot.began = time.Now()
 		time.Sleep(time.Millisecond)
 		var first sync.WaitGroup
-		first.Go(func() { _, _, _ = slot.Claim(t.Context(), claim(0), netip.Addr{}, sluice.Rates{}) })
+		first.Go(func() {
+			c := claim(0)
+			_, _, _ = slot.Claim(t.Context(), &c, netip.Addr{}, sluice.Rates{})
+		})
 		synctest.Wait()
 		time.Sleep(time.Second / 4)
 		send(b, 1, 3).Wait() // they wait for the end of the first call

@@ -114,9 +114,9 @@ type tally [numChecks]struct {
 }
 
 // refused counts a refusal, and returns it.
-func (t *tally) refused(by check, decision sluice.Decision) (sluice.Decision, error) {
+func (t *tally) refused(by check, decision sluice.Decision) sluice.Decision {
 	t[by].n.Add(1)
-	return decision, nil
+	return decision
 }
 
 // Refused returns how many claims each check has refused on this server, by
@@ -138,56 +138,79 @@ func (g *Gate) Refused() map[string]int64 {
 func (g *Gate) Claim(
 	ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller,
 ) (sluice.Decision, error) {
+	// Tens of thousands of claims wait for the ledger at once, each on a stack of its own,
+	// so the checks have a frame that is gone by then.
+	began := g.now()
+	view, decision, err := g.screen(ctx, sale, &claim, &caller, began)
+	if view == nil {
+		return decision, err
+	}
+	return g.ask(ctx, view, &claim, caller.Address, view.admissible(claim.Buyer), began)
+}
+
+// screen makes the checks that need no slot. It returns the sale's view for a claim that
+// passes them, and otherwise nil and the answer.
+func (g *Gate) screen(
+	ctx context.Context, sale sluice.SaleID, claim *sluice.Claim, caller *Caller, now time.Time,
+) (view *View, decision sluice.Decision, err error) {
 	// sale
 	view, looked, err := g.board.public(ctx, sale)
 	switch {
 	case errors.Is(err, sluice.ErrSaleNotFound):
 		if view != nil {
-			return g.hidden(ctx, view, looked, &claim, caller.Address)
+			decision, err = g.hidden(ctx, view, looked, claim, caller.Address)
+			return nil, decision, err
 		}
-		return g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound})
+		return nil, g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound}), nil
 	case err != nil:
 		if view = g.board.remembered(sale); view == nil || view.Hidden() {
-			return g.tally.refused(checkState, sluice.Decision{Code: sluice.Unavailable})
+			return nil, g.tally.refused(checkState, sluice.Decision{Code: sluice.Unavailable}), nil
 		}
 	}
 	// state
-	now := g.now()
 	view.wake()
-	decision, known := view.standing(&claim, now)
+	decision, known := view.standing(claim, now)
 	if known == refused {
-		return g.tally.refused(checkState, decision)
+		return nil, g.tally.refused(checkState, decision), nil
 	}
 	// repeat
 	var wait time.Duration
 	switch {
 	case known == repeating:
-		wait = g.rates.repeat(sale, &claim, now)
+		wait = g.rates.repeat(sale, claim, now)
 	case view.Sale.Rules.AdmissionShared:
-		wait = g.rates.atLimit(sale, &claim, now)
+		wait = g.rates.atLimit(sale, claim, now)
 	}
 	if wait > 0 {
-		return g.tally.refused(checkRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+		return nil, g.tally.refused(checkRepeat, rateLimited(wait)), nil
 	}
 	// places
 	if g.batcher.Full() {
-		return g.full(checkSlots, view)
+		decision, err = g.full(checkSlots, view)
+		return nil, decision, err
 	}
 	// buyer_rate, address_rate
 	if check, wait := g.rates.check(&view.Sale.Rules, sale, claim.Buyer, caller.Address, now); wait > 0 {
-		return g.tally.refused(check, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+		return nil, g.tally.refused(check, rateLimited(wait)), nil
 	}
 	if view.Archived() {
-		return g.archived(ctx, sale, &claim)
+		decision, err = g.archived(ctx, sale, claim)
+		return nil, decision, err
 	}
 	// entry
 	if g.eligibility != nil {
-		if why := g.eligibility.Check(view, &claim, &caller); why != nil {
+		if why := g.eligibility.Check(view, claim, caller); why != nil {
 			g.tally[checkEligibility].n.Add(1)
-			return g.recall(ctx, view, &claim, caller.Address, why)
+			decision, err = g.recall(ctx, view, claim, caller.Address, why)
+			return nil, decision, err
 		}
 	}
-	return g.ask(ctx, view, claim, caller.Address, view.admissible(claim.Buyer), now)
+	return view, sluice.Decision{}, nil
+}
+
+// rateLimited refuses a claim that has to wait.
+func rateLimited(wait time.Duration) sluice.Decision {
+	return sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait}
 }
 
 // errHidden is why a claim on a hidden sale is refused.
@@ -216,7 +239,7 @@ func (g *Gate) hidden(
 		decision, err = g.recall(ctx, view, claim, address, errHidden)
 	}
 	if errors.Is(err, errHidden) {
-		return g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound})
+		return g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound}), nil
 	}
 	return decision, err
 }
@@ -232,55 +255,67 @@ func (g *Gate) full(by check, view *View) (sluice.Decision, error) {
 		g.tally[by].n.Add(1)
 		return sluice.Decision{}, ErrUnanswered
 	}
-	return g.tally.refused(by, busy)
+	return g.tally.refused(by, busy), nil
 }
 
 // ask makes the last checks, and hands a claim to the batcher if the sale's
 // claims in flight are within the bound.
 func (g *Gate) ask(
-	ctx context.Context, view *View, claim sluice.Claim, address netip.Addr, bound Bound, began time.Time,
+	ctx context.Context, view *View, claim *sluice.Claim, address netip.Addr, bound Bound, began time.Time,
 ) (sluice.Decision, error) {
-	sale, rules := view.Sale.ID, &view.Sale.Rules
 	// ratio
-	slot, err := g.batcher.Acquire(sale, bound)
+	slot, err := g.batcher.Acquire(view.Sale.ID, bound)
+	if err != nil {
+		return g.notAsked(view, err)
+	}
+	// queue, permit, shared_rate, and then the ledger
+	slot.began = began
+	decision, wait, err := slot.Claim(ctx, claim, address, sharedRates(&view.Sale.Rules))
+	if err != nil {
+		return g.notAsked(view, err)
+	}
+	g.learn(view, claim, address, decision.Code, wait)
+	return decision, nil
+}
+
+// notAsked answers a claim that the batcher has an error for.
+func (g *Gate) notAsked(view *View, err error) (sluice.Decision, error) {
 	switch {
 	case errors.Is(err, errSaleFull):
 		return g.full(checkRatio, view)
 	case errors.Is(err, errNoPermit):
 		return g.full(checkPermit, view)
-	case err != nil:
+	case errors.Is(err, errNoSlot):
 		return g.full(checkSlots, view)
-	}
-	// queue, permit, shared_rate, and then the ledger
-	slot.began = began
-	decision, wait, err := slot.Claim(ctx, claim, address, sharedRates(rules))
-	switch {
-	case errors.Is(err, errNoPermit):
-		return g.full(checkPermit, view)
-	case errors.Is(err, errNotLeased):
-		g.tally[checkPermit].n.Add(1)
-		return sluice.Decision{}, err
-	case errors.Is(err, errNotCounted):
-		g.tally[checkSharedRate].n.Add(1)
-		return sluice.Decision{}, err
 	case errors.Is(err, ErrOverloaded):
 		return g.full(checkQueue, view)
-	case decision.Code == sluice.RateLimited:
-		g.rates.denied(rules, sale, claim.Buyer, address, wait, g.now())
-		return g.tally.refused(checkSharedRate, decision)
-	case decision.Code == sluice.Accepted:
-		g.rates.remember(sale, &claim)
-	case decision.Code == sluice.BuyerLimit && rules.AdmissionShared:
-		g.rates.limited(sale, &claim, g.now())
+	case errors.Is(err, errNotLeased):
+		g.tally[checkPermit].n.Add(1)
+	case errors.Is(err, errNotCounted):
+		g.tally[checkSharedRate].n.Add(1)
 	}
-	return decision, err
+	return sluice.Decision{}, err
+}
+
+// learn keeps what a decision says of further claims of the buyer and the address.
+func (g *Gate) learn(view *View, claim *sluice.Claim, address netip.Addr, code sluice.Code, wait sluice.Wait) {
+	sale, rules := view.Sale.ID, &view.Sale.Rules
+	switch {
+	case code == sluice.RateLimited:
+		g.rates.denied(rules, sale, claim.Buyer, address, wait, g.now())
+		g.tally[checkSharedRate].n.Add(1)
+	case code == sluice.Accepted:
+		g.rates.remember(sale, claim)
+	case code == sluice.BuyerLimit && rules.AdmissionShared:
+		g.rates.limited(sale, claim, g.now())
+	}
 }
 
 // archived answers a claim on an archived sale from the store: a repeat of an
 // accepted claim gets its order, for ever (I4); any other is too late.
 func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.Claim) (sluice.Decision, error) {
 	if wait := g.rates.repeat(sale, claim, g.now()); wait > 0 {
-		return g.tally.refused(checkRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+		return g.tally.refused(checkRepeat, rateLimited(wait)), nil
 	}
 	order, err := g.archive.Claim(ctx, sluice.ClaimID{Sale: sale, Buyer: claim.Buyer, Key: claim.Key})
 	switch {
@@ -307,7 +342,7 @@ func (g *Gate) recall(
 		return sluice.Decision{Code: sluice.Unavailable}, nil // says nothing about earlier attempts
 	}
 	if wait := g.rates.repeat(sale, claim, g.now()); wait > 0 {
-		return g.tally.refused(checkRepeat, sluice.Decision{Code: sluice.RateLimited, RetryAfter: wait})
+		return g.tally.refused(checkRepeat, rateLimited(wait)), nil
 	}
 	select {
 	case g.recalling <- struct{}{}:
@@ -327,7 +362,7 @@ func (g *Gate) recall(
 	if again := record.Repeat(claim); again.Code != sluice.Accepted {
 		return again, nil
 	}
-	return g.ask(ctx, view, *claim, address, unbound, time.Time{})
+	return g.ask(ctx, view, claim, address, unbound, time.Time{})
 }
 
 // Try counts a try at something that comes before a claim ("ticket", say) by

@@ -534,7 +534,7 @@ func TestWhatNeedsNoPermitOutlivesTheLease(t *testing.T) {
 			if err != nil {
 				return code, err
 			}
-			d, _, err := slot.Claim(t.Context(), sluice.Claim{Buyer: buyer, Key: "key-00001", Quantity: 1}, netip.Addr{},
+			d, _, err := slot.Claim(t.Context(), &sluice.Claim{Buyer: buyer, Key: "key-00001", Quantity: 1}, netip.Addr{},
 				sluice.Rates{})
 			return d.Code, err
 		}

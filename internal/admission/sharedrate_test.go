@@ -208,7 +208,7 @@ func TestSharedRateTakesOneCallABatch(t *testing.T) {
 				}
 				c := claim(i)
 				c.Buyer = buyer
-				d, _, err := slot.Claim(t.Context(), c, home, sluice.Rates{Buyer: rate})
+				d, _, err := slot.Claim(t.Context(), &c, home, sluice.Rates{Buyer: rate})
 				if err != nil || d.Code == sluice.Accepted && d.Order != c.Order {
 					t.Errorf("claim %d: %+v, %v", i, d, err)
 				}

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,12 @@ import (
 // unless it is set.
 const defaultMaxInFlight = 50_000
 
-// errSaleFull: the sale has no slot left. The server may have.
-var errSaleFull = errors.New("admission: the sale has no slot left")
+// errSaleFull: the sale has no slot left, the server may have; errNoSlot: the server has none
+// for it.
+var (
+	errSaleFull = errors.New("admission: the sale has no slot left")
+	errNoSlot   = fmt.Errorf("%w: no slot is left", ErrOverloaded)
+)
 
 // Slot is the place of one claim among those in flight: let through and not
 // decided. It ends by Claim or Release, once. When the caller of Claim has left,
@@ -35,12 +40,12 @@ type Slot struct {
 //
 // Errors: ErrOverloaded, ErrUnanswered and ErrRefusesWrites (nothing was
 // decided), ErrOutcomeUnknown, the context's error (the outcome is unknown too), sluice.ErrClosed.
-func (s Slot) Claim(ctx context.Context, claim sluice.Claim, address netip.Addr, rates sluice.Rates) (
+func (s Slot) Claim(ctx context.Context, claim *sluice.Claim, address netip.Addr, rates sluice.Rates) (
 	sluice.Decision, sluice.Wait, error,
 ) {
 	b := s.batcher
 	c := b.calls.Get().(*call)
-	c.claim, c.ratio, c.began, c.queued = claim, s.ratio, s.began, time.Now()
+	c.claim, c.ratio, c.began, c.queued = *claim, s.ratio, s.began, time.Now()
 	c.attempt = attempt{buyer: claim.Buyer, address: address, rates: rates}
 	if err := b.enqueue(s.sale, s.lane, c); err != nil {
 		s.Release()
