@@ -100,6 +100,9 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 	}
 	for _, l := range grownLedgers {
 		names[growthName(l.name)] = true
+		if l.floor != nil {
+			names[growthName(l.floor.name)] = true
+		}
 	}
 	for _, name := range []string{
 		bareRefusalName, readingName, verifyingName, soldOutName, firstVisitName, bareOrderName, bareSaleName, readName,

@@ -225,7 +225,7 @@ func fillers(perEntry int) int { return min(64, 8000/perEntry) }
 
 // fill has buyers claim, from one on and below another, in journal entries of a size.
 func fill(
-	ctx context.Context, ledger sluice.Ledger, sale sluice.SaleID, buyers crowd, from, below int64, perEntry int,
+	ctx context.Context, ledger sluice.Decider, sale sluice.SaleID, buyers crowd, from, below int64, perEntry int,
 ) error {
 	var next atomic.Int64
 	next.Store(from)

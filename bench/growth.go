@@ -24,26 +24,46 @@ const (
 	fewSales = 20
 )
 
-// A grownLedger is one that is measured with few and with many buyers.
-type grownLedger struct {
-	name string
-	open func(ctx context.Context, r *round) (l sluice.Ledger, pids map[string]int, done func(), err error)
+// A grown ledger is one that is measured with few and with many buyers. Its floor is none.
+type grown struct {
+	name  string
+	floor *grown // nil: it has none
+	open  func(ctx context.Context, r *round) (l decider, pids map[string]int, done func(), err error)
 }
 
-var grownLedgers = []grownLedger{
-	{name: "Redis ledger", open: func(ctx context.Context, r *round) (sluice.Ledger, map[string]int, func(), error) {
+type decider interface {
+	sluice.Decider
+	Close() error
+}
+
+var grownLedgers = []grown{
+	{
+		name: "Redis ledger", open: onRedis(func(ctx context.Context, url string) (decider, error) {
+			return redisledger.Open(ctx, url, redisledger.Options{Node: "bench"})
+		}),
+		floor: &grown{
+			name: writes,
+			open: onRedis(func(ctx context.Context, url string) (decider, error) { return newWriter(ctx, url) }),
+		},
+	},
+	{name: "embedded ledger", open: func(ctx context.Context, r *round) (decider, map[string]int, func(), error) {
+		l, err := sqliteledger.Open(ctx, filepath.Join(r.dir, "ledger.db"), sqliteledger.Options{Node: "bench"})
+		return l, map[string]int{"client_and_ledger": os.Getpid()}, func() {}, err
+	}},
+}
+
+// onRedis opens what decides on a Redis of its own.
+func onRedis(open func(ctx context.Context, url string) (decider, error)) func(context.Context, *round) (
+	decider, map[string]int, func(), error,
+) {
+	return func(ctx context.Context, r *round) (decider, map[string]int, func(), error) {
 		server, err := startRedis(r.dir, "no")
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		done := func() { _ = server.Close() }
-		l, err := redisledger.Open(ctx, server.URL(), redisledger.Options{Node: "bench"})
-		return l, map[string]int{"client": os.Getpid(), "redis": server.Pid()}, done, err
-	}},
-	{name: "embedded ledger", open: func(ctx context.Context, r *round) (sluice.Ledger, map[string]int, func(), error) {
-		l, err := sqliteledger.Open(ctx, filepath.Join(r.dir, "ledger.db"), sqliteledger.Options{Node: "bench"})
-		return l, map[string]int{"client_and_ledger": os.Getpid()}, func() {}, err
-	}},
+		l, err := open(ctx, server.URL())
+		return l, map[string]int{"client": os.Getpid(), "redis": server.Pid()}, func() { _ = server.Close() }, err
+	}
 }
 
 func growthName(ledger string) string { return "many buyers, " + ledger }
@@ -52,24 +72,34 @@ func openGrowthGroup(_ context.Context, o *options) (sides []side, done func(), 
 	if machine.MemoryGB() < 16 { // 10 million take some 6 GB
 		o.buyers = min(o.buyers, 1_000_000)
 	}
-	for _, l := range grownLedgers {
+	add := func(l *grown, own bool) {
 		sides = append(sides, side{
-			name: growthName(l.name), own: true,
+			name: growthName(l.name), own: own,
 			does: fmt.Sprintf("%d claims of buyers beyond the first %d, in batches of 1,000 by %d callers, no fsync of Redis; "+
 				"beside as many in %d sales of %d buyers each", fewBuyers*fewSales, o.buyers, fillers(1000), fewSales, fewBuyers),
 			run: func(ctx context.Context, r *round) (figure, error) { return r.grow(ctx, l) },
 		})
 	}
+	for i := range grownLedgers {
+		l := &grownLedgers[i]
+		if add(l, true); l.floor != nil {
+			add(l.floor, false)
+		}
+	}
 	return sides, func() {}, nil
 }
 
-func (r *round) grow(ctx context.Context, l grownLedger) (f figure, err error) {
+func (r *round) grow(ctx context.Context, l *grown) (f figure, err error) {
 	ledger, pids, done, err := l.open(ctx, r)
 	if err != nil {
 		return f, err
 	}
 	defer done()
 	defer ledger.Close()
+	load := func(sluice.SaleID) error { return nil }
+	if ledger, ok := ledger.(sluice.Ledger); ok {
+		load = func(sale sluice.SaleID) error { return loadSale(ctx, ledger, sale) }
+	}
 	f.also = map[string]float64{}
 	// claims has new buyers of a sale claim after those that it has.
 	claims := func(n int, has, more int64) (time.Duration, error) {
@@ -81,7 +111,7 @@ func (r *round) grow(ctx context.Context, l grownLedger) (f figure, err error) {
 	// a claim costs in processor time.
 	measure := func(sales []int, has, more int64) (cost, perSecond float64, err error) {
 		for _, n := range sales {
-			if err := loadSale(ctx, ledger, sluice.SaleID("sale-"+strconv.Itoa(n))); err != nil {
+			if err := load(sluice.SaleID("sale-" + strconv.Itoa(n))); err != nil {
 				return 0, 0, err
 			}
 			if _, err := claims(n, 0, has); err != nil {

@@ -23,8 +23,6 @@ type writer struct {
 }
 
 const (
-	writerRecords, writerJournal = "{bench}:buyers", "{bench}:journal"
-
 	// writerPart is how many claims are one call of the script, as in redisledger.
 	writerPart = 250
 
@@ -38,9 +36,12 @@ redis.call('XADD', KEYS[2], '*', 'v', '1', 'e', '1', 'n', 'bench', 't', '1', 'at
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))`
 )
 
-func writerName(fsync string) string {
-	return "Redis, the same written, nothing decided" + suffix(fsync, 0)
-}
+func writerRecords(sale sluice.SaleID) string { return "{" + string(sale) + "}:buyers" }
+func writerJournal(sale sluice.SaleID) string { return "{" + string(sale) + "}:journal" }
+
+const writes = "Redis, the same written, nothing decided"
+
+func writerName(fsync string) string { return writes + suffix(fsync, 0) }
 
 func writerSide(fsync string) side {
 	return side{
@@ -57,7 +58,7 @@ func writerSide(fsync string) side {
 			if err != nil {
 				return figure{}, err
 			}
-			defer w.client.Close()
+			defer w.Close()
 			pids := map[string]int{"client": os.Getpid(), "redis": server.Pid()}
 			return r.decided(ctx, w, redisBatch, 0, pids, func(accepted int64) error { return w.check(ctx, accepted) })
 		},
@@ -80,6 +81,12 @@ func newWriter(ctx context.Context, url string) (*writer, error) {
 	return w, nil
 }
 
+// Close ends the connections.
+func (w *writer) Close() error {
+	w.client.Close()
+	return nil
+}
+
 // Claim implements sluice.Decider.
 func (w *writer) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
 	decisions := make([]sluice.Decision, len(claims))
@@ -88,7 +95,7 @@ func (w *writer) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.
 	}
 	var calls rueidis.Commands
 	for part := range slices.Chunk(claims, writerPart) {
-		calls = append(calls, w.client.B().Evalsha().Sha1(w.sha).Numkeys(2).Key(writerRecords, writerJournal).
+		calls = append(calls, w.client.B().Evalsha().Sha1(w.sha).Numkeys(2).Key(writerRecords(sale), writerJournal(sale)).
 			Arg(writerArgs("bench."+strconv.FormatInt(w.batches.Add(1), 10), part)...).Build())
 	}
 	for _, reply := range w.client.DoMulti(ctx, calls...) {
@@ -123,7 +130,7 @@ func writerArgs(batch string, claims []sluice.Claim) []string {
 }
 
 func (w *writer) check(ctx context.Context, accepted int64) error {
-	n, err := w.client.Do(ctx, w.client.B().Hlen().Key(writerRecords).Build()).AsInt64()
+	n, err := w.client.Do(ctx, w.client.B().Hlen().Key(writerRecords(ledgerSale)).Build()).AsInt64()
 	if err == nil && n != accepted {
 		err = fmt.Errorf("accepted %d, but there are %d records", accepted, n)
 	}
