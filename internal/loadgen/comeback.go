@@ -41,7 +41,7 @@ func (c *Crowd) ComeBack(ctx context.Context, rate float64, enough func() bool) 
 	var workers sync.WaitGroup
 	for range min(c.o.Connections, 32, len(queue)) {
 		workers.Go(func() {
-			w := newWorker(c)
+			w := &worker{c: c}
 			defer w.close()
 			defer over()
 			r.run(ctx, waiting, w, start)

@@ -103,6 +103,7 @@ type Crowd struct {
 
 	wallet *wallet       // tickets
 	early  time.Duration // earlyFor
+	known  known
 
 	next     atomic.Int64
 	requests atomic.Int64 // claims
@@ -163,7 +164,7 @@ func New(o Options) (*Crowd, error) {
 	}
 	c := &Crowd{
 		o: o, reasons: map[string]int64{}, barred: map[string]int64{},
-		latency: newHistogram(), wallet: newWallet(), early: earlyFor,
+		latency: newHistogram(), wallet: newWallet(), early: earlyFor, known: known{verdicts: map[string]verdict{}},
 	}
 	return c, c.address()
 }
@@ -218,7 +219,7 @@ func (c *Crowd) Rush(ctx context.Context) (*Outcome, error) {
 	}
 	all := make([]*worker, c.o.Connections)
 	for i := range all {
-		all[i] = newWorker(c)
+		all[i] = &worker{c: c}
 		defer all[i].close()
 	}
 	if !c.o.Start.IsZero() {
@@ -262,7 +263,7 @@ func (c *Crowd) visit(ctx context.Context, all []*worker) error {
 // did not get the same order (I4), with the reason.
 func (c *Crowd) Repeat(ctx context.Context, promises []Promise) map[Promise]string {
 	broken := map[Promise]string{}
-	w := newWorker(c)
+	w := &worker{c: c}
 	defer w.close()
 	for _, p := range promises {
 		got := w.try(ctx, p.Buyer, p.Key, time.Now().Add(c.o.RetryFor))

@@ -141,7 +141,7 @@ func (c *Crowd) getTickets(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for range min(c.o.Connections, c.o.Buyers) {
 		workers.Go(func() {
-			w := newWorker(c)
+			w := &worker{c: c}
 			defer w.close()
 			for n := next.Add(1) - 1; n < int64(len(c.plan)) && ctx.Err() == nil; n = next.Add(1) - 1 {
 				if !c.second[n] {

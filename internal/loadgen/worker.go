@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,12 +19,9 @@ import (
 
 // worker is one connection.
 type worker struct {
-	c     *Crowd
-	conn  *conn              // nil until dialled, and after a failure
-	known map[string]verdict // by the body of a problem
+	c    *Crowd
+	conn *conn // nil until dialled, and after a failure
 }
-
-func newWorker(c *Crowd) *worker { return &worker{c: c, known: map[string]verdict{}} }
 
 func (w *worker) close() {
 	if w.conn != nil {
@@ -185,10 +183,32 @@ func (w *worker) accepted(a answer) (verdict, bool) {
 	return verdict{code: sluice.Accepted, order: p.OrderID, replayed: a.replayed}, true
 }
 
+// known are verdicts by the bodies of the problems that said so.
+type known struct {
+	mu       sync.RWMutex
+	verdicts map[string]verdict
+}
+
+func (k *known) get(body []byte) (verdict, bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	v, ok := k.verdicts[string(body)]
+	return v, ok
+}
+
+// add keeps a verdict, if there are not too many different ones.
+func (k *known) add(body []byte, v verdict) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.verdicts) < 64 {
+		k.verdicts[string(body)] = v
+	}
+}
+
 // refused reads a problem. Most refusals of a rush are the same bytes, so they
 // are decoded once.
 func (w *worker) refused(a answer) (verdict, bool) {
-	got, ok := w.known[string(a.body)]
+	got, ok := w.c.known.get(a.body)
 	if !ok {
 		var p api.Problem
 		if a.status < 400 || json.Unmarshal(a.body, &p) != nil || p.Status != a.status || p.Code == "" {
@@ -205,9 +225,7 @@ func (w *worker) refused(a answer) (verdict, bool) {
 		if p.TicketsFrom != nil {
 			got.from = p.TicketsFrom.Time
 		}
-		if len(w.known) < 64 {
-			w.known[string(a.body)] = got
-		}
+		w.c.known.add(a.body, got)
 	}
 	if got.code == sluice.Overloaded || got.code == sluice.Unavailable {
 		return verdict{reason: got.code.String()}, false
