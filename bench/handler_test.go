@@ -63,11 +63,15 @@ func BenchmarkHandlerAcceptedAgain(b *testing.B) {
 	benchHandler(b, e.Handler(), http.StatusAccepted, p, wrkConnections)
 }
 
-// openEngine returns an embedded engine with the sale of the benchmark,
-// without a limit per buyer.
-func openEngine(tb testing.TB, total int64) *engine.Engine {
+// openEngine returns an engine, embedded unless told otherwise, with the sale of the
+// benchmark, without a limit per buyer.
+func openEngine(tb testing.TB, total int64, with ...func(*engine.Config)) *engine.Engine {
 	tb.Helper()
-	e, err := engine.Open(tb.Context(), engine.Config{DataDir: tb.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	config := engine.Config{DataDir: tb.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	for _, change := range with {
+		change(&config)
+	}
+	e, err := engine.Open(tb.Context(), config)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.T
 		s.failed(w, r, err)
 		return
 	}
-	caller := s.caller(r, sale)
+	caller := s.caller(r, sale, token)
 	// Of a trusted proxy that names no valid address, all claims are from the proxy.
 	claim.Address = s.network(sale, caller.Address, len(r.Header[s.Proxies.header()]) > 0)
 	decision, err := s.Gate.Claim(r.Context(), sale, claim, caller)
