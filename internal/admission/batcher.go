@@ -45,9 +45,9 @@ import (
 // A caller may leave (its context ends): the claim is still decided and its
 // order still made, because the ledger may have it already (I4, I5).
 
-// ErrOverloaded: nothing was decided; the lane's queue is full, or holds as many
-// claims of the buyer as it may.
-var ErrOverloaded = errors.New("admission: the queue is full")
+// ErrOverloaded: nothing was decided; there is no slot, the lane's queue is full, or it
+// holds as many claims of the buyer as it may.
+var ErrOverloaded = errors.New("admission: overloaded")
 
 // ErrUnanswered: nothing was decided; the ledger does not answer.
 var ErrUnanswered = errors.New("admission: the ledger does not answer, and nothing was decided")

@@ -138,27 +138,31 @@ func (g *Gate) Refused() map[string]int64 {
 func (g *Gate) Claim(
 	ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller,
 ) (sluice.Decision, error) {
-	// Tens of thousands of claims wait for the ledger at once, each on a stack of its own,
-	// so the checks have a frame that is gone by then.
-	began := g.now()
-	view, decision, err := g.screen(ctx, sale, &claim, &caller, began)
+	// Tens of thousands of claims wait for the ledger at once, each on the stack of its own
+	// goroutine, so the checks are functions that have returned by then.
+	view, decision, err := g.find(ctx, sale, &claim, caller.Address)
 	if view == nil {
 		return decision, err
 	}
-	return g.ask(ctx, view, &claim, caller.Address, view.admissible(claim.Buyer), began)
+	now := g.now()
+	passed, decision, err := g.screen(ctx, view, &claim, &caller, now)
+	if !passed {
+		return decision, err
+	}
+	return g.ask(ctx, view, &claim, caller.Address, view.admissible(claim.Buyer), now)
 }
 
-// screen makes the checks that need no slot. It returns the sale's view for a claim that
-// passes them, and otherwise nil and the answer.
-func (g *Gate) screen(
-	ctx context.Context, sale sluice.SaleID, claim *sluice.Claim, caller *Caller, now time.Time,
+// find returns the view of a claim's sale, or nil and the answer. It may wait for the store
+// and a reading.
+func (g *Gate) find(
+	ctx context.Context, sale sluice.SaleID, claim *sluice.Claim, address netip.Addr,
 ) (view *View, decision sluice.Decision, err error) {
 	// sale
 	view, looked, err := g.board.public(ctx, sale)
 	switch {
 	case errors.Is(err, sluice.ErrSaleNotFound):
 		if view != nil {
-			decision, err = g.hidden(ctx, view, looked, claim, caller.Address)
+			decision, err = g.hidden(ctx, view, looked, claim, address)
 			return nil, decision, err
 		}
 		return nil, g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound}), nil
@@ -167,11 +171,20 @@ func (g *Gate) screen(
 			return nil, g.tally.refused(checkState, sluice.Decision{Code: sluice.Unavailable}), nil
 		}
 	}
+	return view, sluice.Decision{}, nil
+}
+
+// screen makes the checks between finding the sale and taking a slot. A claim that does not
+// pass has its answer; one that was accepted before may have it from the ledger (recall).
+func (g *Gate) screen(
+	ctx context.Context, view *View, claim *sluice.Claim, caller *Caller, now time.Time,
+) (passed bool, decision sluice.Decision, err error) {
+	sale := view.Sale.ID
 	// state
 	view.wake()
 	decision, known := view.standing(claim, now)
 	if known == refused {
-		return nil, g.tally.refused(checkState, decision), nil
+		return false, g.tally.refused(checkState, decision), nil
 	}
 	// repeat
 	var wait time.Duration
@@ -182,30 +195,30 @@ func (g *Gate) screen(
 		wait = g.rates.atLimit(sale, claim, now)
 	}
 	if wait > 0 {
-		return nil, g.tally.refused(checkRepeat, rateLimited(wait)), nil
+		return false, g.tally.refused(checkRepeat, rateLimited(wait)), nil
 	}
 	// places
 	if g.batcher.Full() {
 		decision, err = g.full(checkSlots, view)
-		return nil, decision, err
+		return false, decision, err
 	}
 	// buyer_rate, address_rate
 	if check, wait := g.rates.check(&view.Sale.Rules, sale, claim.Buyer, caller.Address, now); wait > 0 {
-		return nil, g.tally.refused(check, rateLimited(wait)), nil
+		return false, g.tally.refused(check, rateLimited(wait)), nil
 	}
 	if view.Archived() {
 		decision, err = g.archived(ctx, sale, claim)
-		return nil, decision, err
+		return false, decision, err
 	}
 	// entry
 	if g.eligibility != nil {
 		if why := g.eligibility.Check(view, claim, caller); why != nil {
 			g.tally[checkEligibility].n.Add(1)
 			decision, err = g.recall(ctx, view, claim, caller.Address, why)
-			return nil, decision, err
+			return false, decision, err
 		}
 	}
-	return view, sluice.Decision{}, nil
+	return true, sluice.Decision{}, nil
 }
 
 // rateLimited refuses a claim that has to wait.
@@ -266,20 +279,24 @@ func (g *Gate) ask(
 	// ratio
 	slot, err := g.batcher.Acquire(view.Sale.ID, bound)
 	if err != nil {
-		return g.notAsked(view, err)
+		return g.failed(view, err)
 	}
 	// queue, permit, shared_rate, and then the ledger
 	slot.began = began
 	decision, wait, err := slot.Claim(ctx, claim, address, sharedRates(&view.Sale.Rules))
 	if err != nil {
-		return g.notAsked(view, err)
+		return g.failed(view, err)
+	}
+	if decision.Code == sluice.RateLimited {
+		g.tally[checkSharedRate].n.Add(1)
 	}
 	g.learn(view, claim, address, decision.Code, wait)
 	return decision, nil
 }
 
-// notAsked answers a claim that the batcher has an error for.
-func (g *Gate) notAsked(view *View, err error) (sluice.Decision, error) {
+// failed answers a claim that the batcher has an error for, and counts the refusal under the
+// check that it is of.
+func (g *Gate) failed(view *View, err error) (sluice.Decision, error) {
 	switch {
 	case errors.Is(err, errSaleFull):
 		return g.full(checkRatio, view)
@@ -297,13 +314,12 @@ func (g *Gate) notAsked(view *View, err error) (sluice.Decision, error) {
 	return sluice.Decision{}, err
 }
 
-// learn keeps what a decision says of further claims of the buyer and the address.
+// learn keeps what a decision says of later claims of the buyer and the address.
 func (g *Gate) learn(view *View, claim *sluice.Claim, address netip.Addr, code sluice.Code, wait sluice.Wait) {
 	sale, rules := view.Sale.ID, &view.Sale.Rules
 	switch {
 	case code == sluice.RateLimited:
 		g.rates.denied(rules, sale, claim.Buyer, address, wait, g.now())
-		g.tally[checkSharedRate].n.Add(1)
 	case code == sluice.Accepted:
 		g.rates.remember(sale, claim)
 	case code == sluice.BuyerLimit && rules.AdmissionShared:

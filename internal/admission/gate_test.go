@@ -278,3 +278,34 @@ func TestAReusedKeyOnAnArchivedSale(t *testing.T) {
 		}
 	}
 }
+
+// lateReadings reads the ledger, and takes a while to say so.
+type lateReadings struct {
+	noReadings
+	opens time.Time
+}
+
+func (l lateReadings) Read(_ context.Context, ids []sluice.SaleID) (all []sluice.Reading, err error) {
+	for _, id := range ids {
+		all = append(all, sluice.Reading{
+			Sale: id, Loaded: true, Epoch: 1, Now: time.Now(),
+			Terms: sluice.Terms{Version: 1, Total: 10, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: l.opens},
+		})
+	}
+	time.Sleep(time.Second)
+	return all, nil
+}
+
+// What was read while a claim waited for it is as old as it is: a sale that has opened
+// meanwhile is open, also for the first buyer on a server that did not know it.
+func TestAClaimThatWaitedForItsSale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opens := time.Now().Add(300 * time.Millisecond)
+		store := &rows{one: sluice.Sale{ID: "sale", Epoch: 1, LoadedEpoch: 1}}
+		board := NewBoard(lateReadings{opens: opens}, store, BoardOptions{})
+		g := NewGate(board, NewBatcher(&slowLedger{}, BatcherOptions{}), noArchive{})
+		if code := try(g, "ann", home); code != "accepted" || time.Now().Before(opens) {
+			t.Errorf("a claim whose sale opened while it was read: %s", code)
+		}
+	})
+}

@@ -15,8 +15,8 @@ import (
 // unless it is set.
 const defaultMaxInFlight = 50_000
 
-// errSaleFull: the sale has no slot left, the server may have; errNoSlot: the server has none
-// for it.
+// errSaleFull: the sale has all the slots that its bound allows; errNoSlot: those of the
+// server are taken, or the free ones are for other sales.
 var (
 	errSaleFull = errors.New("admission: the sale has no slot left")
 	errNoSlot   = fmt.Errorf("%w: no slot is left", ErrOverloaded)
