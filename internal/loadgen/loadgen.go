@@ -103,7 +103,7 @@ type Crowd struct {
 
 	wallet *wallet       // tickets
 	early  time.Duration // earlyFor
-	known  known
+	known  verdicts      // refusals
 
 	next     atomic.Int64
 	requests atomic.Int64 // claims
@@ -164,7 +164,7 @@ func New(o Options) (*Crowd, error) {
 	}
 	c := &Crowd{
 		o: o, reasons: map[string]int64{}, barred: map[string]int64{},
-		latency: newHistogram(), wallet: newWallet(), early: earlyFor, known: known{verdicts: map[string]verdict{}},
+		latency: newHistogram(), wallet: newWallet(), early: earlyFor, known: verdicts{of: map[string]verdict{}},
 	}
 	return c, c.address()
 }

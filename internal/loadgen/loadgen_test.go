@@ -287,6 +287,24 @@ func TestTroubleIsRetriedWithTheSameKey(t *testing.T) {
 	}
 }
 
+// Refusals that name orders, which no two have alike, take no room from those that all get.
+func TestRefusalsAreDecodedOnce(t *testing.T) {
+	w := &worker{c: &Crowd{known: verdicts{of: map[string]verdict{}}}}
+	for i := range 100 {
+		body := fmt.Appendf(nil, `{"status":409,"code":"buyer_limit","order_ids":["sale.%032d"]}`, i)
+		if got, final := w.refused(answer{status: 409, body: body}); got.code != sluice.BuyerLimit || !final {
+			t.Fatalf("%v", got)
+		}
+	}
+	body := []byte(`{"status":409,"code":"sold_out"}`)
+	if got, final := w.refused(answer{status: 409, body: body}); got.code != sluice.SoldOut || !final {
+		t.Fatalf("%v", got)
+	}
+	if got, ok := w.c.known.get(body); !ok || got.code != sluice.SoldOut {
+		t.Error("it is not known, and decoded again")
+	}
+}
+
 func TestRetryAfterIsHonoured(t *testing.T) {
 	s := newShop(t, 1)
 	s.trouble = func(n int, w http.ResponseWriter) bool {

@@ -183,30 +183,29 @@ func (w *worker) accepted(a answer) (verdict, bool) {
 	return verdict{code: sluice.Accepted, order: p.OrderID, replayed: a.replayed}, true
 }
 
-// known are verdicts by the bodies of the problems that said so.
-type known struct {
-	mu       sync.RWMutex
-	verdicts map[string]verdict
+// verdicts keeps what refusals say, by their bodies: most of a rush are the same bytes,
+// which the crowd decodes once.
+type verdicts struct {
+	mu sync.RWMutex
+	of map[string]verdict
 }
 
-func (k *known) get(body []byte) (verdict, bool) {
+func (k *verdicts) get(body []byte) (verdict, bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	v, ok := k.verdicts[string(body)]
+	v, ok := k.of[string(body)]
 	return v, ok
 }
 
-// add keeps a verdict, if there are not too many different ones.
-func (k *known) add(body []byte, v verdict) {
+func (k *verdicts) add(body []byte, v verdict) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.verdicts) < 64 {
-		k.verdicts[string(body)] = v
+	if len(k.of) < 64 {
+		k.of[string(body)] = v
 	}
 }
 
-// refused reads a problem. Most refusals of a rush are the same bytes, so they
-// are decoded once.
+// refused reads a problem.
 func (w *worker) refused(a answer) (verdict, bool) {
 	got, ok := w.c.known.get(a.body)
 	if !ok {
@@ -225,7 +224,9 @@ func (w *worker) refused(a answer) (verdict, bool) {
 		if p.TicketsFrom != nil {
 			got.from = p.TicketsFrom.Time
 		}
-		w.c.known.add(a.body, got)
+		if len(p.OrderIDs) == 0 { // else no other has this body
+			w.c.known.add(a.body, got)
+		}
 	}
 	if got.code == sluice.Overloaded || got.code == sluice.Unavailable {
 		return verdict{reason: got.code.String()}, false
