@@ -402,8 +402,8 @@ func TestGrowth(t *testing.T) {
 		t.Skip("it takes some hundred thousand claims")
 	}
 	rep := turns(t, "growth", small(t))
-	if len(rep.Goals) != len(grownLedgers) {
-		t.Errorf("%+v", rep.Goals)
+	if len(rep.Goals) != len(grownLedgers) || rep.Goals[0].Floor == 0 {
+		t.Errorf("want a goal for each ledger, and a floor for Redis: %+v", rep.Goals)
 	}
 }
 

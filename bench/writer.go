@@ -39,9 +39,10 @@ redis.call('HSET', KEYS[1], unpack(ARGV, 2))`
 func writerRecords(sale sluice.SaleID) string { return "{" + string(sale) + "}:buyers" }
 func writerJournal(sale sluice.SaleID) string { return "{" + string(sale) + "}:journal" }
 
-const writes = "Redis, the same written, nothing decided"
+// writerBase is what names of the writer's sides begin with.
+const writerBase = "Redis, the same written, nothing decided"
 
-func writerName(fsync string) string { return writes + suffix(fsync, 0) }
+func writerName(fsync string) string { return writerBase + suffix(fsync, 0) }
 
 func writerSide(fsync string) side {
 	return side{
@@ -60,7 +61,9 @@ func writerSide(fsync string) side {
 			}
 			defer w.Close()
 			pids := map[string]int{"client": os.Getpid(), "redis": server.Pid()}
-			return r.decided(ctx, w, redisBatch, 0, pids, func(accepted int64) error { return w.check(ctx, accepted) })
+			return r.decided(ctx, w, redisBatch, 0, pids, func(accepted int64) error {
+				return w.check(ctx, ledgerSale, accepted)
+			})
 		},
 	}
 }
@@ -129,8 +132,8 @@ func writerArgs(batch string, claims []sluice.Claim) []string {
 	return args
 }
 
-func (w *writer) check(ctx context.Context, accepted int64) error {
-	n, err := w.client.Do(ctx, w.client.B().Hlen().Key(writerRecords(ledgerSale)).Build()).AsInt64()
+func (w *writer) check(ctx context.Context, sale sluice.SaleID, accepted int64) error {
+	n, err := w.client.Do(ctx, w.client.B().Hlen().Key(writerRecords(sale)).Build()).AsInt64()
 	if err == nil && n != accepted {
 		err = fmt.Errorf("accepted %d, but there are %d records", accepted, n)
 	}
