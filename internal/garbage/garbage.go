@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 )
 
@@ -30,19 +31,32 @@ const (
 // decides instead.
 func Pace() {
 	if os.Getenv("GOGC") == "" {
-		p := &pacer{percent: 100, over: time.AfterFunc(time.Hour, debug.FreeOSMemory)}
-		p.over.Stop()
-		p.at, p.allocated, _ = now()
-		p.await()
+		newPacer(debug.FreeOSMemory).await()
 	}
 }
 
 // pacer changes the percentage of GOGC after a collection. It waits for nothing in between.
 type pacer struct {
-	at        time.Time // of the last collection
-	allocated uint64    // until then, in bytes
-	percent   int
-	over      *time.Timer // collects what a rush has left, and gives it back: Go itself would in two minutes, and slowly
+	mu      sync.Mutex // guards all below
+	last    allocated  // when Go last collected
+	seen    allocated  // when the pacer last looked
+	percent int
+	over    *time.Timer // looks whether the rush is over
+	free    func()      // collects what a rush has left, and gives it back: Go itself would in two minutes, and slowly
+}
+
+// allocated is how many bytes were ever allocated until a moment.
+type allocated struct {
+	at    time.Time
+	bytes uint64
+}
+
+func newPacer(free func()) *pacer {
+	p := &pacer{percent: 100, free: free}
+	p.last, _ = now()
+	p.over = time.AfterFunc(time.Hour, p.look)
+	p.over.Stop()
+	return p
 }
 
 // await lets Go call collected after each collection from now on: nothing refers to the
@@ -56,18 +70,36 @@ func (p *pacer) await() {
 }
 
 func (p *pacer) collected() {
-	at, allocated, inUse := now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, inUse := now()
 	before := p.percent
-	p.percent = percent(allocated-p.allocated, at.Sub(p.at), inUse)
+	p.percent = percent(found.bytes-p.last.bytes, found.at.Sub(p.last.at), inUse)
 	debug.SetGCPercent(p.percent)
 	if p.over.Stop(); max(before, p.percent) > 100 {
 		p.over.Reset(2 * apart)
 	}
-	p.at, p.allocated = at, allocated
+	p.last, p.seen = found, found
+}
+
+// look ends a rush of which Go has collected nothing for a while, unless it only goes on
+// more slowly: then Go will collect, and claims would wait for one more collection, and for
+// memory that was given back.
+func (p *pacer) look() {
+	p.mu.Lock()
+	found, inUse := now()
+	on := percent(found.bytes-p.seen.bytes, found.at.Sub(p.seen.at), inUse) > 100
+	if p.seen = found; on {
+		p.over.Reset(apart)
+	}
+	p.mu.Unlock()
+	if !on {
+		p.free()
+	}
 }
 
 // now reads what was ever allocated, and what Go takes the percentage of.
-func now() (at time.Time, allocated, inUse uint64) {
+func now() (found allocated, inUse uint64) {
 	read := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"},
 		{Name: "/gc/heap/live:bytes"},
@@ -78,7 +110,7 @@ func now() (at time.Time, allocated, inUse uint64) {
 	for _, sample := range read[1:] {
 		inUse += sample.Value.Uint64()
 	}
-	return time.Now(), read[0].Value.Uint64(), inUse
+	return allocated{time.Now(), read[0].Value.Uint64()}, inUse
 }
 
 // percent is how much of what is in use, in hundredths, may be allocated until the next

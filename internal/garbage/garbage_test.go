@@ -38,12 +38,32 @@ func TestPercent(t *testing.T) {
 // A rush that fades ends with a collection that Go has begun: what the rush has left is given
 // back all the same.
 func TestARushFades(t *testing.T) {
-	p := &pacer{at: time.Now().Add(-time.Minute), percent: 300, over: time.AfterFunc(time.Hour, func() {})}
-	p.over.Stop()
-	_, p.allocated, _ = now()
+	p := newPacer(func() {})
+	p.last.at, p.percent = time.Now().Add(-time.Minute), 300
 	p.collected()
 	if p.percent != 100 || !p.over.Stop() {
 		t.Errorf("%d%%; or nothing will be given back", p.percent)
+	}
+}
+
+// A rush that goes on more slowly, so that Go will collect later than expected, is not
+// collected by force; when it is over what it has left is given back.
+func TestARushSlowsDown(t *testing.T) {
+	freed := 0
+	p := newPacer(func() { freed++ })
+	for range 3 {
+		p.seen, _ = now()
+		p.seen.at = p.seen.at.Add(-2 * apart)
+		for range 2 * most / 8 / (64 << 10) { // an eighth of what it was
+			sink = make([]byte, 64<<10)
+		}
+		if p.look(); freed != 0 || !p.over.Stop() {
+			t.Fatal("while it goes on, memory is given back; or nothing will be given back after it")
+		}
+	}
+	p.seen.at = p.seen.at.Add(-apart)
+	if p.look(); freed != 1 {
+		t.Error("after a rush nothing is given back")
 	}
 }
 
