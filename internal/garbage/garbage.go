@@ -88,7 +88,8 @@ func (p *pacer) collected() {
 func (p *pacer) look() {
 	p.mu.Lock()
 	found, inUse := now()
-	on := percent(found.bytes-p.seen.bytes, found.at.Sub(p.seen.at), inUse) > 100
+	since := found.at.Sub(p.seen.at) // less than apart: Go has collected at this very moment
+	on := since < apart || percent(found.bytes-p.seen.bytes, since, inUse) > 100
 	if p.seen = found; on {
 		p.over.Reset(apart)
 	}
