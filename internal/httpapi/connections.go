@@ -215,26 +215,26 @@ func (held *connection) streaming() bool {
 	return held.streams > 0
 }
 
-// rests says that a connection has no request.
-func (held *connection) rests() {
+// since says from when on a connection is idle, and whether it has requests.
+func (held *connection) since(idle time.Duration, asked bool) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	held.idle, held.asked = held.all.age(), false
+	held.idle, held.asked = idle, asked
 }
 
 // changed keeps what a connection does. It is for http.Server.ConnState.
 func (c *Connections) changed(conn net.Conn, state http.ConnState) {
-	if state == http.StateNew || state == http.StateActive { // context and exchanges see to these
-		return
-	}
 	known, ok := c.known.Load(conn)
 	if !ok {
 		return
 	}
 	held := known.(*connection)
 	switch state {
+	case http.StateNew: // as it was counted
+	case http.StateActive: // the header of a request is complete
+		held.since(notIdle, true)
 	case http.StateIdle: // with HTTP/2 the client may have given a request up that is worked on
-		held.rests()
+		held.since(c.age(), false)
 	case http.StateHijacked:
 		c.known.Delete(conn)
 		if !held.streaming() { // a handler beside the API: nothing says when it is done

@@ -21,12 +21,11 @@ const (
 	lingers = time.Second
 )
 
-// works adds to the requests on a connection that the server works on; 0: one has come,
-// and its body has not. With none the connection is idle, after a while.
+// works adds to the requests on a connection that the server works on. With none the
+// connection is idle, after a while.
 func (held *connection) works(n int, while time.Duration) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	held.asked = held.asked || n >= 0
 	if held.working += n; held.working > 0 {
 		held.idle = notIdle
 	} else {
