@@ -35,7 +35,7 @@ func Pace() {
 	}
 }
 
-// pacer changes the percentage of GOGC after a collection. It waits for nothing in between.
+// pacer changes the percentage of GOGC after a collection.
 type pacer struct {
 	mu      sync.Mutex // guards all below
 	last    allocated  // when Go last collected
@@ -82,16 +82,19 @@ func (p *pacer) collected() {
 	p.last, p.seen = found, found
 }
 
-// look ends a rush of which Go has collected nothing for a while, unless it only goes on
-// more slowly: then Go will collect, and claims would wait for one more collection, and for
-// memory that was given back.
+// look ends a rush of which Go has collected nothing for a while, unless the rush only goes
+// on more slowly: claims would wait for one more collection, and for memory that was given
+// back. In what is left of the rush as much garbage may pile up as in it.
 func (p *pacer) look() {
 	p.mu.Lock()
 	found, inUse := now()
 	since := found.at.Sub(p.seen.at) // less than apart: Go has collected at this very moment
-	on := since < apart || percent(found.bytes-p.seen.bytes, since, inUse) > 100
-	if p.seen = found; on {
+	on := since < apart || pace(found.bytes-p.seen.bytes, since) >= min(2*used(inUse), most/8)
+	if on {
+		p.seen = found
 		p.over.Reset(apart)
+	} else {
+		p.last, p.percent = p.seen, 100 // free collects: what is allocated from here on is no rush
 	}
 	p.mu.Unlock()
 	if !on {
@@ -119,10 +122,16 @@ func now() (found allocated, inUse uint64) {
 // Go's own collections are at least half of apart from each other: an idle server would only
 // give memory back, to take it again.
 func percent(allocated uint64, since time.Duration, inUse uint64) int {
-	garbage := float64(allocated) * float64(apart) / float64(max(since, time.Millisecond))
-	used := float64(max(inUse, smallest))
+	garbage, used := pace(allocated, since), used(inUse)
 	if garbage < 2*used {
 		return 100
 	}
 	return max(100, int(100*min(garbage, most)/used))
 }
+
+// pace is how much is allocated in the time of apart, in bytes.
+func pace(allocated uint64, since time.Duration) float64 {
+	return float64(allocated) * float64(apart) / float64(max(since, time.Millisecond))
+}
+
+func used(inUse uint64) float64 { return float64(max(inUse, smallest)) }

@@ -50,7 +50,8 @@ func TestARushFades(t *testing.T) {
 // collected by force; when it is over what it has left is given back.
 func TestARushSlowsDown(t *testing.T) {
 	freed := 0
-	p := newPacer(func() { freed++ })
+	p := newPacer(nil)
+	p.percent, p.free = 300, func() { freed++ }
 	for range 3 {
 		p.seen, _ = now()
 		p.seen.at = p.seen.at.Add(-2 * apart)
@@ -64,6 +65,13 @@ func TestARushSlowsDown(t *testing.T) {
 	p.seen.at = p.seen.at.Add(-apart)
 	if p.look(); freed != 1 {
 		t.Error("after a rush nothing is given back")
+	}
+	if p.collected(); p.percent != 100 || p.over.Stop() {
+		t.Errorf("%d%% after a rush; or what it has left will be given back once more", p.percent)
+	}
+	p.look() // beside a collection: what is allocated in no time says nothing
+	if freed != 1 || !p.over.Stop() {
+		t.Error("memory is given back right after a collection")
 	}
 }
 
