@@ -43,7 +43,6 @@ func TestAClaimThatWaitsHasASmallStack(t *testing.T) {
 			}
 		}
 	}
-
 	awaitMetric := func(name string, value int) {
 		line := fmt.Sprintf("\n%s %d\n", name, value)
 		await(line, func() bool { return strings.Contains(ask("GET", "/metrics", e.AdminKey(), "", "").Body.String(), line) })

@@ -66,7 +66,7 @@ func (g *Gate) Guard(eligibility *Eligibility, ledger sluice.Reader) {
 // check is a step of the gate that refuses claims.
 type check uint8
 
-// The checks, in the order of Claim: cheapest first, and what is known for sure
+// The checks, in the order of Claim (find, screen, ask): cheapest first, and what is known for sure
 // first of all. docs/gate.md lists what each costs.
 const (
 	checkNone check = iota
@@ -175,7 +175,8 @@ func (g *Gate) find(
 }
 
 // screen makes the checks between finding the sale and taking a slot. A claim that does not
-// pass has its answer; one that was accepted before may have it from the ledger (recall).
+// pass has its answer; one that was accepted before may have it from the ledger (recall), for
+// which it waits with this frame.
 func (g *Gate) screen(
 	ctx context.Context, view *View, claim *sluice.Claim, caller *Caller, now time.Time,
 ) (passed bool, decision sluice.Decision, err error) {
