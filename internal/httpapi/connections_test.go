@@ -40,9 +40,12 @@ func newCrowdedOn(t *testing.T, start func(*httptest.Server), most int, patience
 	c.limit.patience = patience
 	config := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/large": // more than the system keeps for a client who does not read
+		case "/large": // 32 MB are more than the system keeps for a client who does not read
 			c.held.Add(1)
-			_, _ = w.Write(make([]byte, 32<<20))
+			var err error
+			for piece, n := make([]byte, 64<<10), 0; n < 512 && err == nil; n++ {
+				_, err = w.Write(piece)
+			}
 		case "/body":
 			c.held.Add(1)
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -182,6 +185,7 @@ func TestConnectionsThatKeepTheServerWaiting(t *testing.T) {
 					transport := &http.Transport{
 						DialContext: dialer.DialContext, ForceAttemptHTTP2: protocol == "h2",
 						TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}},
+						HTTP2:           &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
 					}
 					t.Cleanup(transport.CloseIdleConnections)
 					return &http.Client{Transport: transport}
