@@ -26,7 +26,7 @@ const reconcileShare = 20
 // has happened since their last run: of each interval one part in so many, the
 // longest ago first. So a few idle sales are reconciled every time, and a
 // hundred thousand cost no more than a few.
-const idleShare = 200
+const idleShare = 400
 
 // reconcileTimeout bounds one run.
 const reconcileTimeout = 5 * time.Minute
@@ -56,8 +56,9 @@ func (t turn) take(ctx context.Context, patience time.Duration) (done func(), er
 	}
 }
 
-// reconcileJob reconciles every sale on an interval, with repairs. A lease in
-// the store leaves each sale to one server at a time.
+// reconcileJob reconciles every sale on an interval, with repairs. Leases in the store
+// leave each sale to one server at a time, and all that are idle to one, so that they cost
+// a fleet no more than a server. Two runs of a sale at once do no harm.
 type reconcileJob struct {
 	node       string
 	every      time.Duration
@@ -121,37 +122,62 @@ func (j *reconcileJob) run(ctx context.Context) {
 func (j *reconcileJob) round(ctx context.Context) {
 	views := j.board.Views()
 	j.forget(views)
-	var busy, idle []sluice.SaleID
+	var busy, idle []*admission.View
 	for id, view := range views {
 		if view.Down || !view.InStep() || time.Now().Before(j.rests[id]) {
 			continue
 		}
 		if j.idle(id, &view.Reading) {
-			idle = append(idle, id)
+			idle = append(idle, view)
 		} else {
-			busy = append(busy, id)
+			busy = append(busy, view)
 		}
 	}
-	slices.Sort(busy)
-	slices.SortFunc(idle, func(a, b sluice.SaleID) int {
-		return cmp.Or(j.last[a].at.Compare(j.last[b].at), cmp.Compare(a, b))
+	byID := func(a, b *admission.View) int { return cmp.Compare(a.Sale.ID, b.Sale.ID) }
+	slices.SortFunc(busy, byID)
+	for _, view := range busy {
+		if j.leads(ctx, "reconcile:"+string(view.Sale.ID), view) {
+			j.once(ctx, view)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *admission.View) int {
+		return cmp.Or(j.last[a.Sale.ID].at.Compare(j.last[b.Sale.ID].at), byID(a, b))
 	})
-	spent := time.Duration(0)
-	for i, id := range append(busy, idle...) {
-		if ctx.Err() != nil || i > len(busy) && spent > j.every/idleShare {
+	if len(idle) == 0 || !j.leads(ctx, "reconcile", idle...) {
+		return
+	}
+	begun := time.Now()
+	for _, view := range idle {
+		if j.once(ctx, view); ctx.Err() != nil || time.Since(begun) > j.every/idleShare {
 			return
 		}
-		begun := time.Now()
-		view := views[id]
-		clean, err := j.once(ctx, id)
-		if err != nil && ctx.Err() == nil {
-			j.log.Warn("a sale cannot be reconciled", "sale", id, "error", err)
-		}
-		j.last[id] = reconcileRun{at: begun, reading: view.Reading, clean: clean && err == nil}
-		if i >= len(busy) {
-			spent += time.Since(begun)
-		}
 	}
+}
+
+// leads reports whether this server has the lease of some sales. Else another one reconciles
+// and reports them.
+func (j *reconcileJob) leads(ctx context.Context, lease string, sales ...*admission.View) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	fence, err := j.store.Lease(ctx, lease, j.node, 0, max(2*j.every, time.Second))
+	if err != nil {
+		if ctx.Err() == nil {
+			j.log.Warn("a sale cannot be reconciled", "sale", sales[0].Sale.ID, "error", err)
+		}
+		return false
+	}
+	if fence > 0 {
+		return true
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, view := range sales {
+		id := view.Sale.ID
+		delete(j.found, id)
+		j.last[id] = reconcileRun{at: j.last[id].at, reading: view.Reading, clean: true}
+	}
+	return false
 }
 
 // forget drops what is known of sales that are not on the board any more.
@@ -167,9 +193,18 @@ func (j *reconcileJob) forget(views map[sluice.SaleID]*admission.View) {
 	})
 }
 
-// once reconciles a sale, unless another server does, and reports whether
-// nothing differed.
-func (j *reconcileJob) once(ctx context.Context, sale sluice.SaleID) (clean bool, err error) {
+// once reconciles a sale.
+func (j *reconcileJob) once(ctx context.Context, view *admission.View) {
+	begun := time.Now()
+	clean, err := j.compare(ctx, view.Sale.ID)
+	if err != nil && ctx.Err() == nil {
+		j.log.Warn("a sale cannot be reconciled", "sale", view.Sale.ID, "error", err)
+	}
+	j.last[view.Sale.ID] = reconcileRun{at: begun, reading: view.Reading, clean: clean && err == nil}
+}
+
+// compare reports whether nothing differed.
+func (j *reconcileJob) compare(ctx context.Context, sale sluice.SaleID) (clean bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
 	done, err := j.turn.take(ctx, reconcileTimeout)
@@ -177,16 +212,6 @@ func (j *reconcileJob) once(ctx context.Context, sale sluice.SaleID) (clean bool
 		return false, err
 	}
 	defer done()
-	fence, err := j.store.Lease(ctx, "reconcile:"+string(sale), j.node, 0, max(2*j.every, time.Second))
-	if err != nil {
-		return false, err
-	}
-	if fence == 0 { // then another server reports it
-		j.mu.Lock()
-		delete(j.found, sale)
-		j.mu.Unlock()
-		return true, nil
-	}
 	start := time.Now()
 	report, err := j.reconciler.Reconcile(ctx, sale, true)
 	j.rests[sale] = time.Now().Add(reconcileShare * time.Since(start))

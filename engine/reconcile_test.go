@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -71,6 +74,44 @@ func TestTheReconcileJobMends(t *testing.T) {
 	if _, err := c.ReconcileSale(t.Context(), "nothing", true); client.CodeOf(err) != sluice.SaleNotFound.String() {
 		t.Errorf("no such sale: %v", err)
 	}
+}
+
+// Idle sales of a fleet are one server's; when it has gone, another one's.
+func TestIdleSalesHaveOneReconciler(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2, 10)
+	db, err := pgx.Connect(t.Context(), f.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background())
+	holder, leases := "", 0
+	f.until("a server that reconciles idle sales", func() bool {
+		err := db.QueryRow(t.Context(), `SELECT coalesce(max(holder) FILTER (WHERE name = 'reconcile'), ''), count(*)
+			FROM leases WHERE name LIKE 'reconcile%'`).Scan(&holder, &leases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return holder != ""
+	})
+	if leases != 1 {
+		t.Errorf("%d leases for one idle sale", leases)
+	}
+	for i, e := range f.engines {
+		if holder == fmt.Sprint("node-", i) {
+			_ = e.Close(t.Context())
+		}
+	}
+	if _, err := db.Exec(t.Context(), "UPDATE sales SET taken = taken + 1"); err != nil {
+		t.Fatal(err)
+	}
+	f.until("the other one to mend a sale", func() bool {
+		var taken int64
+		if err := db.QueryRow(t.Context(), "SELECT taken FROM sales").Scan(&taken); err != nil {
+			t.Fatal(err)
+		}
+		return taken == 0
+	})
 }
 
 func metrics(t *testing.T, url string) string {
