@@ -41,7 +41,7 @@ func openIdleGroup(ctx context.Context, o *options) ([]side, func(), error) {
 		{
 			name: idleName, own: true, run: func(ctx context.Context, r *round) (figure, error) { return d.idle(ctx, r) },
 			does: fmt.Sprintf("three servers at a time: an empty one, one with %d open sales, and one with as many on %s; "+
-				"processor time and memory of the server alone, of %s after a quarter of that", idleSales, servers.name, o.idle),
+				"processor time and memory of the server alone, of %s after half of that", idleSales, servers.name, o.idle),
 		},
 	}, d.close, nil
 }
@@ -171,7 +171,7 @@ func (d *database) idle(ctx context.Context, r *round) (f figure, err error) {
 			return f, err
 		}
 	}
-	pause(ctx, r.idle/4)
+	pause(ctx, r.idle/2) // creating the sales was a rush, of which the server gives memory back (garbage.Pace)
 	begun, from := time.Now(), map[string]time.Duration{}
 	for name, p := range all {
 		from[name] = machine.CPUTime(p.cmd.Process.Pid)

@@ -76,10 +76,12 @@ type Board struct {
 	telling   sync.Mutex   // one RulesChanged at a time
 	replicaUp atomic.Bool  // the replica has answered the last time
 	woken     woken
-	nextList  time.Time // when the list of sales is to be read; of followStore
+	rests     atomic.Bool // no sale is hot: what is woken rings the bell
+	nextList  time.Time   // when the list of sales is to be read; of followStore
 
 	mu       sync.Mutex // guards the fields below, and those of its sales
 	due      dueHeap
+	again    time.Time                  // while the board rests: when it looks at due
 	flying   map[*readCall]struct{}     // that are not split yet
 	list     saleList                   // as last read
 	rows     map[sluice.SaleID]bool     // to be read in the store again
@@ -208,11 +210,7 @@ func (b *Board) Run(ctx context.Context) {
 	})
 	loops.Go(func() {
 		b.loop(ctx, "ledger", b.bell, func(ctx context.Context, _ bool) (time.Time, error) {
-			begun := time.Now()
-			if b.readDue(ctx) {
-				return begun.Add(b.opts.Refresh), nil
-			}
-			return time.Now().Add(loop.Next(b.opts.Refresh)), nil
+			return b.readDue(ctx), nil
 		})
 	})
 	if b.opts.Replica != nil {

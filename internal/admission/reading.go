@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // How often a sale is read in the ledger.
@@ -67,6 +68,9 @@ func (e *boardSale) wake(why uint32) {
 	w.mu.Lock()
 	w.all = append(w.all, e)
 	w.mu.Unlock()
+	if e.board.rests.Load() {
+		e.board.bell.Ring()
+	}
 }
 
 func (w *woken) drain() []*boardSale {
@@ -77,11 +81,15 @@ func (w *woken) drain() []*boardSale {
 	return all
 }
 
-// readDue begins to read the sales that are due, and reports whether any is hot.
-func (b *Board) readDue(ctx context.Context) bool {
+// readDue begins to read the sales that are due, and returns when it is to be called again:
+// every Refresh while a sale is hot or a call for several is under way. Else it rests until a
+// sale is due, and the bell rings when one is woken or planned before that.
+func (b *Board) readDue(ctx context.Context) (again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
+	b.rests.Store(true)
+	b.again = time.Time{}
 	for _, e := range b.woken.drain() {
 		why := e.why.Swap(0)
 		claimed, watched := why&wokenClaimed != 0, why&wokenWatched != 0
@@ -113,7 +121,19 @@ func (b *Board) readDue(ctx context.Context) bool {
 	if len(group) > 0 {
 		b.begin(ctx, group...)
 	}
-	return now.Before(b.hotUntil)
+	if now.Before(b.hotUntil) {
+		b.rests.Store(false)
+		return now.Add(b.opts.Refresh)
+	}
+	next := now.Add(idlePace)
+	switch {
+	case len(b.flying) > 0:
+		next = now.Add(b.opts.Refresh)
+	case len(b.due) > 0 && b.due[0].at.Before(next):
+		next = b.due[0].at
+	}
+	b.again = loop.Moment(next.Add(-2*minPause), b.opts.Refresh)
+	return b.again
 }
 
 // split reads the sales of calls that take too long by calls of their own. The
@@ -267,6 +287,9 @@ func (b *Board) nextReading(e *boardSale, asked time.Time) time.Time {
 		pace = max(pace, time.Duration(b.sales.Size())*time.Second/idleReads)
 	}
 	next := asked.Add(pace)
+	if !hot { // at a moment at which others of its kind, and other loops, are due
+		next = loop.Moment(next.Add(-idlePace/2), idlePace)
+	}
 	v := e.view.Load()
 	if v == nil || v.Asked.Before(asked) {
 		return next
@@ -333,6 +356,9 @@ func (b *Board) show(e *boardSale, v, old *View) {
 // plan has a sale read at a moment, or sooner if that is planned. While it is
 // being read, it is read once more. The caller holds mu.
 func (b *Board) plan(e *boardSale, at time.Time) {
+	if at.Before(b.again) {
+		b.bell.Ring()
+	}
 	switch {
 	case e.retired:
 	case e.call != nil:

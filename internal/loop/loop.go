@@ -33,19 +33,15 @@ var phase atomic.Int64
 // all ask the database at once. It does so once: engines of one process share them.
 func Spread() { phase.CompareAndSwap(0, 1+rand.Int64N(int64(time.Hour))) }
 
-// Next returns how long it is until the clock, shifted by phase, shows a multiple of every.
-func Next(every time.Duration) time.Duration {
-	return every - time.Duration(time.Now().UnixNano()+phase.Load())%every
+// Moment returns the first moment, from t on, at which the clock, shifted by phase, shows a
+// multiple of every.
+func Moment(t time.Time, every time.Duration) time.Time {
+	return t.Add(every - 1 - time.Duration(t.UnixNano()+phase.Load()-1)%every)
 }
 
-// Until returns the pause of a loop that comes every so often: that of Next, or one interval
-// more if less than half of one is left.
+// Until returns the pause of a loop that comes every so often, give or take half of that.
 func Until(every time.Duration) time.Duration {
-	left := Next(every)
-	if left < every/2 {
-		left += every
-	}
-	return left
+	return time.Until(Moment(time.Now().Add(every/2), every))
 }
 
 // Sleep pauses. False: the context has ended.

@@ -25,7 +25,7 @@ type numbererStore interface {
 // NumbererOptions of a Numberer. All but Node may be absent.
 type NumbererOptions struct {
 	Node string // this server
-	// Every is how often the store is asked for what is new; default 200 ms, and up to
+	// Every is how often the store is asked for what is new; default 250 ms, and up to
 	// three times as long while nothing is. Wake is faster.
 	Every time.Duration
 	// Numbered receives how many events got their numbers.
@@ -42,7 +42,7 @@ type Numberer struct {
 
 // NewNumberer returns a Numberer. Run it.
 func NewNumberer(store numbererStore, o NumbererOptions) *Numberer {
-	o.Every = cmp.Or(max(o.Every, 0), 200*time.Millisecond)
+	o.Every = cmp.Or(max(o.Every, 0), 250*time.Millisecond)
 	if o.Numbered == nil {
 		o.Numbered = func(int) {}
 	}

@@ -67,8 +67,8 @@ func TestNumberingRests(t *testing.T) {
 			n.Wake()
 			time.Sleep(2 * time.Millisecond)
 		}
-		if looks := store.looks.Load() - before; looks < 8 || looks > 15 {
-			t.Errorf("%d looks in 2 s, want about 10: one each 200 ms", looks)
+		if looks := store.looks.Load() - before; looks < 6 || looks > 12 {
+			t.Errorf("%d looks in 2 s, want about 8: one each 250 ms", looks)
 		}
 		time.Sleep(300 * time.Millisecond)
 		if left := store.news.Load(); left > 0 {

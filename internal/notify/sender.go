@@ -165,7 +165,7 @@ func (s *Sender) Run(ctx context.Context) {
 	ttl := s.Timeout + s.Margin
 	var renew time.Time
 	mine, trouble := false, loop.Trouble{Log: s.Log, Begins: "webhooks cannot be sent for now"}
-	rest := loop.Rest{Every: max(s.Poll, 200*time.Millisecond)}
+	rest := loop.Rest{Every: max(s.Poll, 250*time.Millisecond)}
 	for ctx.Err() == nil {
 		var err error
 		if now := time.Now(); now.After(renew) {
