@@ -215,6 +215,28 @@ func TestIdleSalesAreReadRarely(t *testing.T) {
 	})
 }
 
+// A board on which no sale is hot rests, and reads one at the pace all the same when that is
+// claimed or looked at, or has changed.
+func TestABoardAtRestIsWoken(t *testing.T) {
+	for what, act := range map[string]func(*shards, *View){
+		"a claim":  func(_ *shards, v *View) { v.wake() },
+		"a reader": func(_ *shards, v *View) { v.Watch() },
+		"a change": func(s *shards, _ *View) { s.change(func() { s.seq["sale-0"]++ }) },
+	} {
+		running(t, 1, BoardOptions{}, func(t *testing.T, s *shards, b *Board) {
+			time.Sleep(20*time.Second + 750*time.Millisecond)
+			act(s, b.View("sale-0"))
+			s.change(func() { clear(s.reads) })
+			time.Sleep(time.Second)
+			s.change(func() {
+				if n := s.reads["sale-0"]; n < 4 || n > 6 {
+					t.Errorf("%s: %d readings in the next second, want 5", what, n)
+				}
+			})
+		})
+	}
+}
+
 // An idle sale opens and closes to the moment, however rarely it is read.
 func TestIdleSalesOpenInTime(t *testing.T) {
 	running(t, 2000, BoardOptions{}, func(t *testing.T, s *shards, b *Board) {
