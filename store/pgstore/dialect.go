@@ -22,13 +22,17 @@ import (
 // from the same pool.
 type dialect struct {
 	pool *pgxpool.Pool
+	home *home // for the hot path
 	*session
 }
 
 func (dialect) Name() string { return "pgstore" }
 
 // Close is of sqlcore.Store.Close.
-func (d dialect) Close() { d.pool.Close() }
+func (d dialect) Close() {
+	d.home.close()
+	d.pool.Close()
+}
 
 func (dialect) Time(t time.Time) any {
 	if t.IsZero() {
@@ -119,11 +123,11 @@ func sqlState(err error) string {
 // InsertFast stores the batch in two round trips, if every claim is new and
 // covered.
 func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done bool, err error) {
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.home.acquire(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer conn.Release() // closes the connection if a transaction is still open
+	defer d.home.release(conn)
 	inserted := int64(0)
 	first := &pgx.Batch{}
 	first.Queue("BEGIN")

@@ -30,6 +30,7 @@ type Ledger struct {
 	node  string
 	now   func() time.Time // nil: the database's clock
 	pool  *pgxpool.Pool    // its own: claims take no connection from the store
+	home  *home            // of the pool
 
 	marks     sync.Map // sluice.SaleID to mark
 	standings sync.Map // sluice.SaleID to *standing
@@ -66,7 +67,7 @@ func (s *Store) ledger(node string, now func() time.Time) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: ledger: %w", err)
 	}
-	return &Ledger{store: s, node: node, now: now, pool: pool, share: newShare()}, nil
+	return &Ledger{store: s, node: node, now: now, pool: pool, home: newHome(pool), share: newShare()}, nil
 }
 
 // Called says which ledger this is: that of its store, in which no other one is called so.
@@ -80,6 +81,7 @@ func (l *Ledger) Close() error {
 	l.closed.Store(true)
 	l.sweeping.begins.Unlock()
 	l.sweeping.running.Wait()
+	l.home.close()
 	l.pool.Close()
 	return nil
 }
@@ -256,11 +258,11 @@ func (l *Ledger) on(ctx context.Context, sale sluice.SaleID, timeout time.Durati
 		return err
 	}
 	defer done(&err)
-	conn, err := l.pool.Acquire(ctx)
+	conn, err := l.home.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // closes the connection if a transaction is still open
+	defer l.home.release(conn)
 	return do(ctx, conn)
 }
 

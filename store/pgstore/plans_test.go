@@ -15,7 +15,7 @@ func TestPlans(t *testing.T) {
 	s, err := Open(t.Context(), servertest.Postgres(t), Options{})
 	s = storetest.Kept(t, s, err)
 	(&storetest.Plans{
-		Store: s, DB: s.db, Dialect: dialect{s.pool, s.session}, Analyze: "VACUUM ANALYZE",
+		Store: s, DB: s.db, Dialect: dialect{pool: s.pool, session: s.session}, Analyze: "VACUUM ANALYZE",
 		Rows: func(t *testing.T, tx *sql.Tx, query string, args []any) (int, string) {
 			var text string
 			if err := tx.QueryRowContext(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+query, args...).Scan(&text); err != nil {

@@ -108,7 +108,7 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 	// Reading leaves some connections to changes.
 	db, reads := stdlib.OpenDBFromPool(pool), stdlib.OpenDBFromPool(pool)
 	reads.SetMaxOpenConns(int(max(1, config.MaxConns-changesOnly))) // 0 would be no bound
-	s := &Store{Store: sqlcore.New(dialect{pool, own}, db, reads), pool: pool, db: db, session: own}
+	s := &Store{Store: sqlcore.New(dialect{pool, newHome(pool), own}, db, reads), pool: pool, db: db, session: own}
 	s.server = &sqlcore.Server{
 		Store: s.Store, Database: databaseName(config.ConnConfig),
 		Check: func(ctx context.Context) error {

@@ -1,0 +1,87 @@
+package pgstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicehq/sluice/internal/servertest"
+)
+
+// What a rush does goes to one connection, whatever others use meanwhile; it is the pool's again
+// soon after, at once if it is broken or the pool is closed, and always in a pool of few.
+func TestHome(t *testing.T) {
+	t.Parallel()
+	url := servertest.Postgres(t)
+	open := func(conns int32) (*pgxpool.Pool, *home) {
+		config, err := parse(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.MaxConns = conns
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pool, newHome(pool)
+	}
+	pool, h := open(4)
+	take := func(h *home) *pgxpool.Conn {
+		conn, err := h.acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	pid := func(conn *pgxpool.Conn) uint32 { return conn.Conn().PgConn().PID() }
+	first := take(h)
+	one, other := pid(first), take(h)
+	if pid(other) == one {
+		t.Fatal("the home was handed out twice")
+	}
+	h.release(first)
+	h.release(other) // the pool's newest
+	for range 3 {
+		conn := take(h)
+		if pid(conn) != one {
+			t.Errorf("connection %d, want the home %d", pid(conn), one)
+		}
+		h.release(conn)
+	}
+	if used := pool.Stat().AcquiredConns(); used != 1 {
+		t.Errorf("%d connections are kept, want the home", used)
+	}
+	for deadline := time.Now().Add(10 * leftAfter); pool.Stat().AcquiredConns() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the home is kept, although nothing uses it")
+		}
+	}
+	for what, spoil := range map[string]func(*pgxpool.Conn) error{
+		"a connection that is closed":  func(c *pgxpool.Conn) error { return c.Conn().Close(t.Context()) },
+		"one with an open transaction": func(c *pgxpool.Conn) error { _, err := c.Exec(t.Context(), "BEGIN"); return err },
+	} {
+		conn := take(h)
+		bad := pid(conn)
+		if err := spoil(conn); err != nil {
+			t.Fatal(err)
+		}
+		h.release(conn)
+		next := take(h)
+		if pid(next) == bad {
+			t.Errorf("%s is kept", what)
+		}
+		h.release(next)
+	}
+	conn := take(h)
+	h.release(conn)
+	h.close()
+	h.release(take(h)) // of a call that was under way
+	pool.Close()       // waits for what is kept
+
+	few, none := open(changesOnly)
+	defer few.Close()
+	if none.release(take(none)); few.Stat().AcquiredConns() > 0 {
+		t.Error("a small pool has no connection to keep")
+	}
+}
