@@ -88,7 +88,7 @@ func (b *Board) readDue(ctx context.Context) (again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	b.rests.Store(true)
+	b.rests.Store(!now.Before(b.hotUntil))
 	b.again = time.Time{}
 	for _, e := range b.woken.drain() {
 		why := e.why.Swap(0)
@@ -132,7 +132,7 @@ func (b *Board) readDue(ctx context.Context) (again time.Time) {
 	case len(b.due) > 0 && b.due[0].at.Before(next):
 		next = b.due[0].at
 	}
-	b.again = loop.Moment(next.Add(-2*minPause), b.opts.Refresh)
+	b.again = loop.Moment(now.Add(max(next.Sub(now)-2*minPause, minPause)), b.opts.Refresh)
 	return b.again
 }
 
@@ -288,7 +288,11 @@ func (b *Board) nextReading(e *boardSale, asked time.Time) time.Time {
 	}
 	next := asked.Add(pace)
 	if !hot { // at a moment at which others of its kind, and other loops, are due
-		next = loop.Moment(next.Add(-idlePace/2), idlePace)
+		early := 2 * minPause
+		if pace == idlePace { // give or take half of it
+			early = idlePace / 2
+		}
+		next = loop.Moment(next.Add(-early), idlePace)
 	}
 	v := e.view.Load()
 	if v == nil || v.Asked.Before(asked) {

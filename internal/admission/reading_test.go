@@ -218,23 +218,42 @@ func TestIdleSalesAreReadRarely(t *testing.T) {
 // A board on which no sale is hot rests, and reads one at the pace all the same when that is
 // claimed or looked at, or has changed.
 func TestABoardAtRestIsWoken(t *testing.T) {
-	for what, act := range map[string]func(*shards, *View){
-		"a claim":  func(_ *shards, v *View) { v.wake() },
-		"a reader": func(_ *shards, v *View) { v.Watch() },
-		"a change": func(s *shards, _ *View) { s.change(func() { s.seq["sale-0"]++ }) },
+	for _, c := range []struct {
+		what  string
+		after time.Duration // the last reading of the idle sale
+		least int           // readings in the next second
+		act   func(*shards, *View)
+	}{
+		{"a claim", 250 * time.Millisecond, 5, func(_ *shards, v *View) { v.wake() }},
+		{"a reader", 250 * time.Millisecond, 5, func(_ *shards, v *View) { v.Watch() }},
+		{"a change", 750 * time.Millisecond, 4, func(s *shards, _ *View) { s.change(func() { s.seq["sale-0"]++ }) }},
 	} {
 		running(t, 1, BoardOptions{}, func(t *testing.T, s *shards, b *Board) {
-			time.Sleep(20*time.Second + 750*time.Millisecond)
-			act(s, b.View("sale-0"))
+			time.Sleep(20*time.Second + c.after)
+			c.act(s, b.View("sale-0"))
 			s.change(func() { clear(s.reads) })
 			time.Sleep(time.Second)
 			s.change(func() {
-				if n := s.reads["sale-0"]; n < 4 || n > 6 {
-					t.Errorf("%s: %d readings in the next second, want 5", what, n)
+				if n := s.reads["sale-0"]; n < c.least || n > 6 {
+					t.Errorf("%s: %d readings in the next second, want %d or one more", c.what, n, c.least)
 				}
 			})
 		})
 	}
+}
+
+// While a call is under way the board looks after it at the pace, and not all the time.
+func TestABoardWaitsForACall(t *testing.T) {
+	running(t, 2, BoardOptions{Refresh: 10 * time.Millisecond}, func(t *testing.T, s *shards, b *Board) {
+		time.Sleep(20*time.Second + 500*time.Millisecond)
+		s.change(func() { s.bad["sale-0"] = nil }) // it hangs
+		time.Sleep(545 * time.Millisecond)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if wait := time.Until(b.again); len(b.flying) != 1 || wait != 5*time.Millisecond {
+			t.Errorf("%d calls; the board looks again in %v, want 5 ms", len(b.flying), wait)
+		}
+	})
 }
 
 // An idle sale opens and closes to the moment, however rarely it is read.

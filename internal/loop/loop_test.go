@@ -40,6 +40,16 @@ func TestTicks(t *testing.T) {
 	})
 }
 
+// A moment is the first multiple from a time on, that time included.
+func TestMoment(t *testing.T) {
+	second := time.Unix(1_800_000_000, 0).Add(-time.Duration(phase.Load())) // shifted as the moments are
+	for after, want := range map[time.Duration]time.Duration{0: 0, 1: time.Second, time.Second - 1: time.Second} {
+		if got := Moment(second.Add(after), time.Second).Sub(second); got != want {
+			t.Errorf("%v after a moment comes that after %v, want %v", after, got, want)
+		}
+	}
+}
+
 // What a loop does may take most of an interval, and more than one: it comes at the next moment.
 func TestTicksSkipNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
