@@ -57,8 +57,9 @@ func (t turn) take(ctx context.Context, patience time.Duration) (done func(), er
 }
 
 // reconcileJob reconciles every sale on an interval, with repairs. Leases in the store
-// leave each sale to one server at a time, and all that are idle to one, so that they cost
-// a fleet no more than a server. Two runs of a sale at once do no harm.
+// leave each busy sale to one server at a time, and all that are idle to one, so that they
+// cost a fleet no more than a server. A sale may be busy here and idle elsewhere: two runs
+// at once do no harm.
 type reconcileJob struct {
 	node       string
 	every      time.Duration
@@ -69,9 +70,10 @@ type reconcileJob struct {
 	settled    func(*sluice.ReconcileReport) // receives every run that compared something
 	log        *slog.Logger
 
-	turn  turn
-	rests map[sluice.SaleID]time.Time    // until when
-	last  map[sluice.SaleID]reconcileRun // of this server
+	turn   turn
+	rests  map[sluice.SaleID]time.Time    // until when
+	last   map[sluice.SaleID]reconcileRun // of this server
+	passed time.Time                      // until when idle sales are left to others
 
 	mu    sync.Mutex
 	found map[sluice.SaleID]sluice.ReconcileReport // of the last run of this server
@@ -110,6 +112,7 @@ func (j *reconcileJob) run(ctx context.Context) {
 	if j.every < 0 {
 		return
 	}
+	defer j.unlead(ctx)
 	for range loop.Ticks(ctx, j.every, nil) {
 		if !j.waits() {
 			j.round(ctx)
@@ -123,7 +126,9 @@ func (j *reconcileJob) round(ctx context.Context) {
 	views := j.board.Views()
 	j.forget(views)
 	var busy, idle []*admission.View
+	unread := false
 	for id, view := range views {
+		unread = unread || view.Down
 		if view.Down || !view.InStep() || time.Now().Before(j.rests[id]) {
 			continue
 		}
@@ -133,25 +138,37 @@ func (j *reconcileJob) round(ctx context.Context) {
 			busy = append(busy, view)
 		}
 	}
-	byID := func(a, b *admission.View) int { return cmp.Compare(a.Sale.ID, b.Sale.ID) }
-	slices.SortFunc(busy, byID)
+	slices.SortFunc(busy, func(a, b *admission.View) int { return cmp.Compare(a.Sale.ID, b.Sale.ID) })
 	for _, view := range busy {
 		if j.leads(ctx, "reconcile:"+string(view.Sale.ID), view) {
 			j.once(ctx, view)
 		}
 	}
-	slices.SortFunc(idle, func(a, b *admission.View) int {
-		return cmp.Or(j.last[a.Sale.ID].at.Compare(j.last[b.Sale.ID].at), byID(a, b))
-	})
-	if len(idle) == 0 || !j.leads(ctx, "reconcile", idle...) {
+	if len(idle) == 0 || time.Now().Before(j.passed) || !j.leads(ctx, idleLease, idle...) {
 		return
 	}
+	// Those that have had no run come in any order, so that none is always the last.
+	slices.SortFunc(idle, func(a, b *admission.View) int { return j.last[a.Sale.ID].at.Compare(j.last[b.Sale.ID].at) })
 	begun := time.Now()
 	for _, view := range idle {
 		if j.once(ctx, view); ctx.Err() != nil || time.Since(begun) > j.every/idleShare {
-			return
+			break
 		}
 	}
+	if unread { // another server may reach the ledger of these sales
+		j.passed = time.Now().Add(2 * j.every)
+		j.unlead(ctx)
+	}
+}
+
+// idleLease is the lease of all idle sales.
+const idleLease = "reconcile"
+
+// unlead gives it back. Else the others wait until it ends.
+func (j *reconcileJob) unlead(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = j.store.Unlease(ctx, idleLease, j.node)
 }
 
 // leads reports whether this server has the lease of some sales. Else another one reconciles
@@ -163,7 +180,7 @@ func (j *reconcileJob) leads(ctx context.Context, lease string, sales ...*admiss
 	fence, err := j.store.Lease(ctx, lease, j.node, 0, max(2*j.every, time.Second))
 	if err != nil {
 		if ctx.Err() == nil {
-			j.log.Warn("a sale cannot be reconciled", "sale", sales[0].Sale.ID, "error", err)
+			j.log.Warn("sales cannot be reconciled: the store gives no lease", "lease", lease, "error", err)
 		}
 		return false
 	}

@@ -97,11 +97,15 @@ func TestIdleSalesHaveOneReconciler(t *testing.T) {
 	if leases != 1 {
 		t.Errorf("%d leases for one idle sale", leases)
 	}
-	for i, e := range f.engines {
-		if holder == fmt.Sprint("node-", i) {
-			_ = e.Close(t.Context())
-		}
+	first, other := f.engines[0], f.engines[1]
+	if holder != "node-0" {
+		first, other = other, first
 	}
+	f.until("three reconciliations", func() bool { return reconciliations(t, first) >= 3 })
+	if n := reconciliations(t, other); n > 0 {
+		t.Errorf("the other server has reconciled %d times", n)
+	}
+	_ = first.Close(t.Context())
 	if _, err := db.Exec(t.Context(), "UPDATE sales SET taken = taken + 1"); err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +116,18 @@ func TestIdleSalesHaveOneReconciler(t *testing.T) {
 		}
 		return taken == 0
 	})
+}
+
+// reconciliations is how many a server has finished.
+func reconciliations(t *testing.T, e *engine.Engine) (n int) {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	e.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	line := grep(recorder.Body.String(), "sluice_reconciliations_total")
+	if _, err := fmt.Sscanf(line, "sluice_reconciliations_total %d", &n); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return n
 }
 
 func metrics(t *testing.T, url string) string {
