@@ -14,18 +14,25 @@ import (
 type home struct {
 	pool *pgxpool.Pool
 
-	mu   sync.Mutex // guards all below
-	conn *pgxpool.Conn
-	free bool
-	idle *time.Timer // gives it back to the pool
-	over bool        // nothing is kept
+	left time.Duration // after which the pool has it again, if it is not used
+
+	mu    sync.Mutex // guards all below
+	conn  *pgxpool.Conn
+	since time.Time // it was the pool's
+	free  bool
+	idle  *time.Timer // gives it back to the pool
+	over  bool        // nothing is kept
 }
 
-// leftAfter is how long the home is kept from the pool while it is not used.
-const leftAfter = time.Second
+// The pool gets the home back: soon if it is not used, and after a while of use, to look whether
+// it has lived too long.
+const (
+	leftAfter = time.Second
+	usedFor   = time.Minute
+)
 
 func newHome(pool *pgxpool.Pool) *home {
-	h := &home{pool: pool, over: pool.Config().MaxConns <= changesOnly}
+	h := &home{pool: pool, left: leftAfter, over: pool.Config().MaxConns <= 2*changesOnly}
 	h.idle = time.AfterFunc(time.Hour, h.leave)
 	h.idle.Stop()
 	return h
@@ -48,18 +55,21 @@ func (h *home) release(conn *pgxpool.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.conn == nil {
-		h.conn = conn
+		h.conn, h.since = conn, time.Now()
 	}
-	switch {
-	case h.conn != conn:
+	if h.conn != conn {
 		conn.Release()
-	case h.over || conn.Conn().IsClosed() || conn.Conn().PgConn().TxStatus() != 'I':
+		return
+	}
+	pg, pool := conn.Conn().PgConn(), h.pool.Stat()
+	if h.over || pg.IsClosed() || pg.IsBusy() || pg.TxStatus() != 'I' || time.Since(h.since) > usedFor ||
+		pool.AcquiredConns() == pool.MaxConns() { // others may wait for one
 		h.conn = nil
 		conn.Release()
-	default:
-		h.free = true
-		h.idle.Reset(leftAfter)
+		return
 	}
+	h.free = true
+	h.idle.Reset(h.left)
 }
 
 // leave gives the home back to the pool, if it is not used.

@@ -26,7 +26,8 @@ func TestHome(t *testing.T) {
 		}
 		return pool, newHome(pool)
 	}
-	pool, h := open(4)
+	pool, h := open(2*changesOnly + 1)
+	h.left = time.Hour // this machine may be slow
 	take := func(h *home) *pgxpool.Conn {
 		conn, err := h.acquire(t.Context())
 		if err != nil {
@@ -52,7 +53,23 @@ func TestHome(t *testing.T) {
 	if used := pool.Stat().AcquiredConns(); used != 1 {
 		t.Errorf("%d connections are kept, want the home", used)
 	}
-	for deadline := time.Now().Add(10 * leftAfter); pool.Stat().AcquiredConns() > 0; time.Sleep(10 * time.Millisecond) {
+	all := []*pgxpool.Conn{take(h)}
+	for range 2 * changesOnly {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, conn)
+	}
+	if h.release(all[0]); pool.Stat().AcquiredConns() != 2*changesOnly {
+		t.Error("the home is kept, although all other connections are in use")
+	}
+	for _, conn := range all[1:] {
+		conn.Release()
+	}
+	h.left = time.Millisecond
+	h.release(take(h))
+	for deadline := time.Now().Add(10 * time.Second); pool.Stat().AcquiredConns() > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the home is kept, although nothing uses it")
 		}
@@ -79,7 +96,7 @@ func TestHome(t *testing.T) {
 	h.release(take(h)) // of a call that was under way
 	pool.Close()       // waits for what is kept
 
-	few, none := open(changesOnly)
+	few, none := open(2 * changesOnly)
 	defer few.Close()
 	if none.release(take(none)); few.Stat().AcquiredConns() > 0 {
 		t.Error("a small pool has no connection to keep")

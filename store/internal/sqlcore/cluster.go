@@ -135,9 +135,12 @@ func (s *Store) Heartbeat(ctx context.Context, node string) (err error) {
 // server that has sent none since.
 func (s *Store) LiveNodes(ctx context.Context, within time.Duration) (nodes []string, err error) {
 	defer s.wrap(&err, "list live servers")
-	q := s.reads(ctx)
-	now := q.now()
-	return all(q, sqlLiveNodes, only[string], now.Add(-within), now.Add(within))
+	err = s.view(ctx, func(tx *conn) error {
+		now := tx.now()
+		nodes, err = all(tx, sqlLiveNodes, only[string], now.Add(-within), now.Add(within))
+		return err
+	})
+	return nodes, err
 }
 
 // MarkGathered says that a server has stored what it remembers.
