@@ -15,6 +15,7 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // The batcher turns claims that arrive one by one into ledger calls that
@@ -315,6 +316,7 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 			}
 		}
 		if len(claims) > 0 {
+			loop.Stir(left)
 			decisions, err := b.decide(sale, claims, until)
 			ended := time.Now()
 			b.opts.Took(stageLedger, ended.Sub(left), len(claims))

@@ -24,7 +24,8 @@ func (b Bell) Ring() {
 }
 
 // Loops of one process come at the same moments where their intervals allow it: to wake an
-// idle server costs more than most of what it is woken for.
+// idle server costs more than most of what it is woken for. While buyers wait for its answers
+// each comes at moments of its own: all of them at once would keep an answer from a processor.
 
 // phase shifts these moments.
 var phase atomic.Int64
@@ -32,6 +33,12 @@ var phase atomic.Int64
 // Spread gives this process moments of its own, so that servers, whose clocks agree, do not
 // all ask the database at once. It does so once: engines of one process share them.
 func Spread() { phase.CompareAndSwap(0, 1+rand.Int64N(int64(time.Hour))) }
+
+// stirred is when a buyer last waited, in Unix nanoseconds.
+var stirred atomic.Int64
+
+// Stir says that buyers wait now. It counts for a second.
+func Stir(now time.Time) { stirred.Store(now.UnixNano()) }
 
 // Moment returns the first moment, from t on, at which the clock, shifted by phase, shows a
 // multiple of every.
@@ -41,7 +48,11 @@ func Moment(t time.Time, every time.Duration) time.Time {
 
 // Until returns the pause of a loop that comes every so often, give or take half of that.
 func Until(every time.Duration) time.Duration {
-	return time.Until(Moment(time.Now().Add(every/2), every))
+	now := time.Now()
+	if ago := now.UnixNano() - stirred.Load(); 0 <= ago && ago < int64(time.Second) {
+		return every*3/4 + rand.N(every/2+1)
+	}
+	return time.Until(Moment(now.Add(every/2), every))
 }
 
 // Sleep pauses. False: the context has ended.

@@ -50,6 +50,32 @@ func TestMoment(t *testing.T) {
 	}
 }
 
+// While buyers wait, and for a second, a loop does not come when others do.
+func TestStir(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer stirred.Store(0) // the next bubble begins at the same time
+		const every = 250 * time.Millisecond
+		moments := func() int {
+			different := map[time.Duration]bool{}
+			for range 100 {
+				pause := Until(every)
+				if different[pause] = true; pause < every/2 || pause > every*3/2 {
+					t.Errorf("a pause of %v, want %v, give or take half", pause, every)
+				}
+			}
+			return len(different)
+		}
+		idle := moments()
+		Stir(time.Now())
+		time.Sleep(time.Second - 1)
+		busy := moments()
+		time.Sleep(1)
+		if again := moments(); idle != 1 || busy < 50 || again != 1 {
+			t.Errorf("of 100 loops %d, %d and %d come at moments of their own", idle, busy, again)
+		}
+	})
+}
+
 // What a loop does may take most of an interval, and more than one: it comes at the next moment.
 func TestTicksSkipNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
