@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -21,7 +20,11 @@ import (
 const (
 	fewBuyers = 10_000
 	// fewSales of few buyers are measured, so that there is enough to measure.
-	fewSales = 20
+	fewSales = 10
+	// growthTurns is how often sales of few buyers and the one of many take turns.
+	growthTurns = 4
+	// manyClaims of buyers who are new are measured in a turn.
+	manyClaims = fewBuyers * fewSales
 )
 
 // grown is what is measured with few and with many buyers: a ledger, or the floor of one.
@@ -87,7 +90,7 @@ func openGrowthGroup(_ context.Context, o *options) (sides []side, done func(), 
 			sides = append(sides, side{
 				name: growthName(g.name), own: g == l,
 				does: fmt.Sprintf("%d claims of buyers beyond the first %d, in batches of 1,000 by %d callers; beside as many in "+
-					"%d sales of %d buyers each; %s", fewBuyers*fewSales, o.buyers, fillers(1000), fewSales, fewBuyers, g.does),
+					"%d sales of %d buyers each, in %d turns; %s", manyClaims, o.buyers, fillers(1000), fewSales, fewBuyers, growthTurns, g.does),
 				run: func(ctx context.Context, r *round) (f figure, err error) {
 					if f, err = r.grow(ctx, g); err != nil {
 						return f, err
@@ -108,72 +111,101 @@ func openGrowthGroup(_ context.Context, o *options) (sides []side, done func(), 
 	return sides, func() {}, nil
 }
 
-func grownSale(n int) sluice.SaleID { return sluice.SaleID("sale-" + strconv.Itoa(n)) }
-
+// grow measures the sale of many buyers and those of few in turns, each on a ledger of its own.
 func (r *round) grow(ctx context.Context, g *grown) (f figure, err error) {
-	d, pids, done, err := g.open(ctx, r)
+	few, err := r.openGrown(ctx, g, "few")
 	if err != nil {
 		return f, err
 	}
-	defer done()
-	defer d.Close()
-	load, check := func(sluice.SaleID) error { return nil }, func() error { return nil }
-	switch d := d.(type) {
-	case sluice.Ledger:
-		load = func(sale sluice.SaleID) error { return loadSale(ctx, d, sale) }
-	case *writer: // it accepts every claim, whatever it has written
-		check = func() error { return d.check(ctx, grownSale(fewSales), int64(r.buyers)+fewBuyers*fewSales) }
-	}
-	f.also = map[string]float64{}
-	// claims has new buyers of a sale claim after those that it has.
-	claims := func(n int, has, more int64) (time.Duration, error) {
-		start := time.Now()
-		err := fill(ctx, d, grownSale(n), r.crowd, has, has+more, 1000)
-		return time.Since(start), err
-	}
-	// measure does so in some sales, of which each has so many buyers, and returns what
-	// a claim costs in processor time.
-	measure := func(sales []int, has, more int64) (cost, perSecond float64, err error) {
-		for _, n := range sales {
-			if err := load(grownSale(n)); err != nil {
-				return 0, 0, err
-			}
-			if _, err := claims(n, 0, has); err != nil {
-				return 0, 0, err
-			}
-		}
-		runtime.GC()
-		meter := startMeter(pids)
-		var took time.Duration
-		for _, n := range sales {
-			once, err := claims(n, has, more)
-			if err != nil {
-				return 0, 0, err
-			}
-			took += once
-		}
-		parts := map[string]float64{}
-		count := more * int64(len(sales))
-		meter.stop(parts, count)
-		for _, us := range parts {
-			cost += us
-		}
-		return cost, float64(count) / took.Seconds(), nil
-	}
-	var few []int
-	for n := range fewSales {
-		few = append(few, n)
-	}
-	before, _, err := measure(few, fewBuyers, fewBuyers)
+	defer few.close()
+	many, err := r.openGrown(ctx, g, "many")
 	if err != nil {
 		return f, err
 	}
-	after, perSecond, err := measure([]int{fewSales}, int64(r.buyers), fewBuyers*fewSales)
-	if err != nil {
+	defer many.close()
+	const sale = "many"
+	if err := many.add(ctx, sale, int64(r.buyers)); err != nil {
 		return f, err
 	}
-	f.perSecond = perSecond
-	f.also["few_cpu_us"], f.also["many_cpu_us"] = before, after
-	f.also["buyers"] = float64(r.buyers)
-	return f, check()
+	var before, after, rates []float64
+	for turn := range int64(growthTurns) {
+		var sales []sluice.SaleID
+		for n := range fewSales {
+			sales = append(sales, sluice.SaleID(fmt.Sprintf("few-%d-%d", turn, n)))
+			if err := few.add(ctx, sales[n], fewBuyers); err != nil {
+				return f, err
+			}
+		}
+		cost, _, err := few.measure(ctx, sales, fewBuyers, fewBuyers)
+		if err != nil {
+			return f, err
+		}
+		before = append(before, cost)
+		cost, rate, err := many.measure(ctx, []sluice.SaleID{sale}, int64(r.buyers)+turn*manyClaims, manyClaims)
+		if err != nil {
+			return f, err
+		}
+		after, rates = append(after, cost), append(rates, rate)
+	}
+	f.perSecond = median(rates)
+	f.also = map[string]float64{"few_cpu_us": median(before), "many_cpu_us": median(after), "buyers": float64(r.buyers)}
+	if w, ok := many.decider.(*writer); ok { // it accepts every claim, whatever it has written
+		err = w.check(ctx, sale, int64(r.buyers)+growthTurns*manyClaims)
+	}
+	return f, err
+}
+
+// grownLedger is one that claims are measured on.
+type grownLedger struct {
+	decider
+	crowd crowd
+	pids  map[string]int
+	done  func()
+}
+
+func (r *round) openGrown(ctx context.Context, g *grown, folder string) (l *grownLedger, err error) {
+	own := *r
+	own.dir = filepath.Join(r.dir, folder)
+	if err := os.Mkdir(own.dir, 0o755); err != nil {
+		return nil, err
+	}
+	l = &grownLedger{crowd: r.crowd}
+	l.decider, l.pids, l.done, err = g.open(ctx, &own)
+	return l, err
+}
+
+func (l *grownLedger) close() {
+	_ = l.Close()
+	l.done()
+}
+
+// add has buyers claim from a new sale.
+func (l *grownLedger) add(ctx context.Context, sale sluice.SaleID, buyers int64) error {
+	if real, ok := l.decider.(sluice.Ledger); ok {
+		if err := loadSale(ctx, real, sale); err != nil {
+			return err
+		}
+	}
+	return fill(ctx, l, sale, l.crowd, 0, buyers, 1000)
+}
+
+// measure has so many new buyers of each sale claim after those that it has, and returns what a
+// claim costs in processor time.
+func (l *grownLedger) measure(ctx context.Context, sales []sluice.SaleID, has, more int64) (
+	cost, perSecond float64, err error,
+) {
+	runtime.GC()
+	meter, start := startMeter(l.pids), time.Now()
+	for _, sale := range sales {
+		if err := fill(ctx, l, sale, l.crowd, has, has+more, 1000); err != nil {
+			return 0, 0, err
+		}
+	}
+	took, count := time.Since(start), more*int64(len(sales))
+	parts := map[string]float64{}
+	meter.stop(parts, count)
+	for _, us := range parts {
+		cost += us
+	}
+	return cost, float64(count) / took.Seconds(), nil
 }
