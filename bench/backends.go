@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -135,18 +136,29 @@ func openDatabase(ctx context.Context, o *options) (*database, error) {
 		return nil, err
 	}
 	d := &database{server: server}
-	pid, err := queryNumber(ctx, server.URL(), "SELECT pg_backend_pid()")
-	if err == nil {
-		d.master = machine.Parent(int(pid))
-		if o.aged {
-			err = d.age(ctx)
-		}
+	if o.aged {
+		err = d.age(ctx)
 	}
-	if err != nil {
+	if err = errors.Join(err, d.find(ctx)); err != nil {
 		d.close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// find notes its first process.
+func (d *database) find(ctx context.Context) error {
+	pid, err := queryNumber(ctx, d.server.URL(), "SELECT pg_backend_pid()")
+	d.master = machine.Parent(int(pid))
+	return err
+}
+
+// roomy lets it use a quarter of the memory, as PostgreSQL's manual advises for a server of
+// its own: the default does not hold an index of millions of orders.
+func (d *database) roomy(ctx context.Context) error {
+	err := execute(ctx, d.server.URL(),
+		fmt.Sprintf("ALTER SYSTEM SET shared_buffers = '%.0fMB'", machine.MemoryGB()*1024/4), "CHECKPOINT")
+	return errors.Join(err, d.server.Halt(), d.server.Resume(), d.find(ctx))
 }
 
 // age makes it a database that has been in use: it keeps a gigabyte of old log to write

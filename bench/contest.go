@@ -49,7 +49,7 @@ var groups = []group{
 	{name: "read", needs: []string{"wrk"}, open: openReadGroup},
 	{name: "streams", rounds: 3, open: openStreamsGroup},
 	{name: "drain", needs: []string{"redis-server", postgres}, rounds: 3, open: openDrainGroup},
-	{name: "growth", needs: []string{"redis-server"}, rounds: 1, open: openGrowthGroup},
+	{name: "growth", needs: []string{"redis-server", postgres}, rounds: 1, open: openGrowthGroup},
 	{name: "idle", needs: []string{"redis-server", postgres}, rounds: 1, open: openIdleGroup},
 }
 

@@ -2,16 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
+	"github.com/sluicehq/sluice/store/pgstore"
 )
 
 // What a claim costs a ledger when a sale has many buyers already, beside what it costs
@@ -21,65 +25,227 @@ const (
 	fewBuyers = 10_000
 	// fewSales of few buyers are measured, so that there is enough to measure.
 	fewSales = 10
-	// growthTurns is how often sales of few buyers and the one of many take turns.
-	growthTurns = 4
 	// manyClaims of buyers who are new are measured in a turn.
 	manyClaims = fewBuyers * fewSales
 )
+
+// growthTurns is how often sales of few buyers and the one of many take turns.
+func (o *options) growthTurns() int64 { return int64(min(4, max(1, o.buyers/manyClaims))) }
 
 // grown is what is measured with few and with many buyers: a ledger, or the floor of one.
 type grown struct {
 	name, does string
 	floor      *grown // nil: it has none
-	open       func(ctx context.Context, r *round) (d decider, pids map[string]int, done func(), err error)
+	open       func(ctx context.Context, r *round, d *database) (l *grownLedger, err error)
 }
 
-// decider is a ledger, as far as it is measured here.
-type decider interface {
+// grownLedger is one that claims are measured on.
+type grownLedger struct {
 	sluice.Decider
-	Close() error
+	// add has buyers claim from a new sale, the first of the crowd.
+	add func(ctx context.Context, sale sluice.SaleID, buyers int64) error
+	// check compares how many units the sale has given with what was accepted.
+	check func(ctx context.Context, sale sluice.SaleID, accepted int64) error
+	crowd crowd
+	pids  map[string]int
+	close func()
 }
+
+const growthOfFloor = "growth is what more buyers cost it more, added to what a claim of few costs the ledger"
 
 var grownLedgers = []grown{
 	{
-		name: "Redis ledger", does: "no fsync", open: onRedis(func(ctx context.Context, url string) (decider, error) {
-			return redisledger.Open(ctx, url, redisledger.Options{Node: "bench"})
+		name: "Redis ledger", does: "no fsync",
+		open: onRedis(func(ctx context.Context, l *grownLedger, url string) (func() error, error) {
+			ledger, err := redisledger.Open(ctx, url, redisledger.Options{Node: "bench"})
+			l.use(ledger)
+			return ledger.Close, err
 		}),
 		floor: &grown{
-			name: writerBase,
-			does: "no fsync; growth is what more buyers cost it more, added to what a claim of few costs the ledger",
-			open: onRedis(func(ctx context.Context, url string) (decider, error) { return newWriter(ctx, url) }),
+			name: writerBase, does: "no fsync; " + growthOfFloor,
+			open: onRedis(func(ctx context.Context, l *grownLedger, url string) (func() error, error) {
+				w, err := newWriter(ctx, url)
+				l.Decider, l.check = w, w.check
+				l.add = func(ctx context.Context, sale sluice.SaleID, buyers int64) error {
+					return fill(ctx, w, sale, l.crowd, 0, buyers, 1000)
+				}
+				return w.Close, err
+			}),
 		},
 	},
 	{
 		name: "embedded ledger", does: "each call with its fsync",
-		open: func(ctx context.Context, r *round) (decider, map[string]int, func(), error) {
-			l, err := sqliteledger.Open(ctx, filepath.Join(r.dir, "ledger.db"), sqliteledger.Options{Node: "bench"})
-			return l, map[string]int{"client_and_ledger": os.Getpid()}, func() {}, err
+		open: func(ctx context.Context, r *round, _ *database) (*grownLedger, error) {
+			ledger, err := sqliteledger.Open(ctx, filepath.Join(r.dir, "ledger.db"), sqliteledger.Options{Node: "bench"})
+			l := &grownLedger{
+				crowd: r.crowd, pids: map[string]int{"client_and_ledger": os.Getpid()}, close: func() { _ = ledger.Close() },
+			}
+			l.use(ledger)
+			return l, err
+		},
+	},
+	{
+		name: alone.name, does: "the orders of buyers whose claims are not measured are written without the ledger",
+		open: onPostgres(inStore),
+		floor: &grown{
+			name: "PostgreSQL, bare rows with the sale's counter and a look for the buyer", does: growthOfFloor,
+			open: onPostgres(bareInStore),
 		},
 	},
 }
 
-// onRedis starts a Redis for what open returns.
-func onRedis(open func(ctx context.Context, url string) (decider, error)) func(context.Context, *round) (
-	decider, map[string]int, func(), error,
-) {
-	return func(ctx context.Context, r *round) (decider, map[string]int, func(), error) {
+// use is for a ledger through which all buyers claim.
+func (l *grownLedger) use(ledger sluice.Ledger) {
+	l.Decider = ledger
+	l.add = func(ctx context.Context, sale sluice.SaleID, buyers int64) error {
+		if err := loadSale(ctx, ledger, sale); err != nil {
+			return err
+		}
+		return fill(ctx, ledger, sale, l.crowd, 0, buyers, 1000)
+	}
+	l.check = func(ctx context.Context, sale sluice.SaleID, accepted int64) error {
+		readings, err := ledger.Read(ctx, []sluice.SaleID{sale})
+		if err != nil || readings[0].Taken == accepted {
+			return err
+		}
+		return fmt.Errorf("accepted %d, but the ledger has taken %d units", accepted, readings[0].Taken)
+	}
+}
+
+// onRedis starts a Redis for what open makes.
+func onRedis(open func(ctx context.Context, l *grownLedger, url string) (func() error, error)) func(
+	context.Context, *round, *database,
+) (*grownLedger, error) {
+	return func(ctx context.Context, r *round, _ *database) (*grownLedger, error) {
 		server, err := startRedis(r.dir, "no")
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
-		d, err := open(ctx, server.URL())
+		l := &grownLedger{crowd: r.crowd, pids: map[string]int{"client": os.Getpid(), "redis": server.Pid()}}
+		end, err := open(ctx, l, server.URL())
 		if err != nil {
-			_ = server.Close()
+			return nil, errors.Join(err, server.Close())
 		}
-		return d, map[string]int{"client": os.Getpid(), "redis": server.Pid()}, func() { _ = server.Close() }, err
+		l.close = func() { _ = errors.Join(end(), server.Close()) }
+		return l, nil
 	}
+}
+
+// onPostgres makes a schema for what open makes.
+func onPostgres(open func(ctx context.Context, l *grownLedger, url string) (func() error, error)) func(
+	context.Context, *round, *database,
+) (*grownLedger, error) {
+	return func(ctx context.Context, r *round, d *database) (*grownLedger, error) {
+		in, drop, err := d.newSchema(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l := &grownLedger{crowd: r.crowd, pids: map[string]int{"client": os.Getpid(), postgres: d.master}}
+		end, err := open(ctx, l, in)
+		if err != nil {
+			drop()
+			return nil, err
+		}
+		l.close = func() {
+			_ = end()
+			drop()
+		}
+		return l, nil
+	}
+}
+
+func inStore(ctx context.Context, l *grownLedger, url string) (func() error, error) {
+	store, err := pgstore.Open(ctx, url, pgstore.Options{})
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := store.Ledger("bench")
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	l.use(ledger)
+	l.add = func(ctx context.Context, id sluice.SaleID, buyers int64) error {
+		sale := drainSale()
+		sale.ID = id
+		if _, err := store.CreateSale(ctx, sale); err != nil {
+			return err
+		}
+		if err := settle.NewLoader(store, ledger).Load(ctx, id); err != nil {
+			return err
+		}
+		return l.addRows(ctx, url, id, 0, buyers)
+	}
+	return func() error { return errors.Join(ledger.Close(), store.Close()) }, nil
+}
+
+// bareInStore counts the claims of all sales in one row.
+func bareInStore(ctx context.Context, l *grownLedger, url string) (func() error, error) {
+	rows := bareRows{buyers: l.crowd}
+	insert, err := rows.inPostgres(ctx, url, bareDecided)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	l.Decider = bareDecider(func(ctx context.Context, n int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return insert(ctx, n)
+	})
+	l.add = func(ctx context.Context, _ sluice.SaleID, buyers int64) error {
+		err := l.addRows(ctx, url, ledgerSale, rows.n+1, buyers)
+		rows.n += buyers
+		return err
+	}
+	l.check = func(ctx context.Context, _ sluice.SaleID, accepted int64) error {
+		n, err := queryNumber(ctx, url, "SELECT count(*) FROM orders")
+		if err == nil && n != accepted {
+			err = fmt.Errorf("accepted %d, but there are %d rows", accepted, n)
+		}
+		return err
+	}
+	return func() error { return nil }, nil
+}
+
+// bareDecider writes rows for so many claims, of buyers of its own.
+type bareDecider func(ctx context.Context, n int) error
+
+// Claim implements sluice.Decider.
+func (b bareDecider) Claim(ctx context.Context, _ sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	decisions := make([]sluice.Decision, len(claims))
+	for i := range claims {
+		decisions[i] = sluice.Decision{Code: sluice.Accepted, Order: claims[i].Order, Quantity: claims[i].Quantity}
+	}
+	return decisions, b(ctx, len(claims))
+}
+
+// addRows writes the orders of the buyers from one on, in places that no claim gets.
+func (l *grownLedger) addRows(ctx context.Context, url string, sale sluice.SaleID, from, buyers int64) error {
+	statements := []string{
+		fmt.Sprintf(`INSERT INTO orders (bucket, `+bareColumns+`)
+			SELECT 1, '%[1]s.' || lpad(to_hex(n), 25, '0'), '%[1]s',
+				'user-' || lpad(((n * %[2]d + %[3]d) %% %[4]d)::text, 10, '0'), md5(n::text)::uuid::text,
+				1, '', 599900, 'CNY', 'pending', '', 1, n + 1, 1, 'bench', now(), now(), now() + interval '900 s',
+				now() + interval '930 s', now()
+			FROM generate_series(%[5]d::bigint, %[6]d::bigint) n`,
+			sale, stride, l.crowd.seed%manyBuyers, manyBuyers, from, from+buyers-1),
+		fmt.Sprintf(`UPDATE sales SET taken = taken + %d WHERE id = '%s'`, buyers, sale),
+	}
+	if buyers > fewBuyers { // what that leaves to do is not to be measured
+		statements = append(statements, "ANALYZE orders", "CHECKPOINT")
+	}
+	return execute(ctx, url, statements...)
 }
 
 func growthName(ledger string) string { return "many buyers, " + ledger }
 
-func openGrowthGroup(_ context.Context, o *options) (sides []side, done func(), err error) {
+func openGrowthGroup(ctx context.Context, o *options) (sides []side, done func(), err error) {
+	d, err := openDatabase(ctx, o)
+	if err == nil {
+		err = d.roomy(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	if machine.MemoryGB() < 16 { // 10 million take some 6 GB
 		o.buyers = min(o.buyers, 1_000_000)
 	}
@@ -90,9 +256,10 @@ func openGrowthGroup(_ context.Context, o *options) (sides []side, done func(), 
 			sides = append(sides, side{
 				name: growthName(g.name), own: g == l,
 				does: fmt.Sprintf("%d claims of buyers beyond the first %d, in batches of 1,000 by %d callers; beside as many in "+
-					"%d sales of %d buyers each, in %d turns; %s", manyClaims, o.buyers, fillers(1000), fewSales, fewBuyers, growthTurns, g.does),
+					"%d sales of %d buyers each, in %d turns; %s", manyClaims, o.buyers, fillers(1000),
+					fewSales, fewBuyers, o.growthTurns(), g.does),
 				run: func(ctx context.Context, r *round) (f figure, err error) {
-					if f, err = r.grow(ctx, g); err != nil {
+					if f, err = r.grow(ctx, g, d); err != nil {
 						return f, err
 					}
 					if g == l {
@@ -108,17 +275,17 @@ func openGrowthGroup(_ context.Context, o *options) (sides []side, done func(), 
 			add(l.floor)
 		}
 	}
-	return sides, func() {}, nil
+	return sides, d.close, nil
 }
 
 // grow measures the sale of many buyers and those of few in turns, each on a ledger of its own.
-func (r *round) grow(ctx context.Context, g *grown) (f figure, err error) {
-	few, err := r.openGrown(ctx, g, "few")
+func (r *round) grow(ctx context.Context, g *grown, d *database) (f figure, err error) {
+	few, err := r.openGrown(ctx, g, d, "few")
 	if err != nil {
 		return f, err
 	}
 	defer few.close()
-	many, err := r.openGrown(ctx, g, "many")
+	many, err := r.openGrown(ctx, g, d, "many")
 	if err != nil {
 		return f, err
 	}
@@ -128,7 +295,7 @@ func (r *round) grow(ctx context.Context, g *grown) (f figure, err error) {
 		return f, err
 	}
 	var before, after, rates []float64
-	for turn := range int64(growthTurns) {
+	for turn := range r.growthTurns() {
 		var sales []sluice.SaleID
 		for n := range fewSales {
 			sales = append(sales, sluice.SaleID(fmt.Sprintf("few-%d-%d", turn, n)))
@@ -149,44 +316,17 @@ func (r *round) grow(ctx context.Context, g *grown) (f figure, err error) {
 	}
 	f.perSecond = median(rates)
 	f.also = map[string]float64{"few_cpu_us": median(before), "many_cpu_us": median(after), "buyers": float64(r.buyers)}
-	if w, ok := many.decider.(*writer); ok { // it accepts every claim, whatever it has written
-		err = w.check(ctx, sale, int64(r.buyers)+growthTurns*manyClaims)
-	}
-	return f, err
+	return f, many.check(ctx, sale, int64(r.buyers)+r.growthTurns()*manyClaims)
 }
 
-// grownLedger is one that claims are measured on.
-type grownLedger struct {
-	decider
-	crowd crowd
-	pids  map[string]int
-	done  func()
-}
-
-func (r *round) openGrown(ctx context.Context, g *grown, folder string) (l *grownLedger, err error) {
+// openGrown opens one in a folder of its own.
+func (r *round) openGrown(ctx context.Context, g *grown, d *database, folder string) (*grownLedger, error) {
 	own := *r
 	own.dir = filepath.Join(r.dir, folder)
 	if err := os.Mkdir(own.dir, 0o755); err != nil {
 		return nil, err
 	}
-	l = &grownLedger{crowd: r.crowd}
-	l.decider, l.pids, l.done, err = g.open(ctx, &own)
-	return l, err
-}
-
-func (l *grownLedger) close() {
-	_ = l.Close()
-	l.done()
-}
-
-// add has buyers claim from a new sale.
-func (l *grownLedger) add(ctx context.Context, sale sluice.SaleID, buyers int64) error {
-	if real, ok := l.decider.(sluice.Ledger); ok {
-		if err := loadSale(ctx, real, sale); err != nil {
-			return err
-		}
-	}
-	return fill(ctx, l, sale, l.crowd, 0, buyers, 1000)
+	return g.open(ctx, &own, d)
 }
 
 // measure has so many new buyers of each sale claim after those that it has, and returns what a
