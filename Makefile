@@ -67,7 +67,7 @@ lint: ## gofumpt, go vet, staticcheck, rules on imports and documents
 fmt: ## format all Go files with gofumpt
 	$(tool) gofumpt -w .
 
-bench: ## measure everything against its baselines in one run, 45 minutes
+bench: ## measure everything against its baselines in one run, an hour
 	@scripts/install.sh redis postgres wrk
 	go run ./bench
 

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -51,8 +51,6 @@ type grownLedger struct {
 	close func()
 }
 
-const growthOfFloor = "growth is what more buyers cost it more, added to what a claim of few costs the ledger"
-
 var grownLedgers = []grown{
 	{
 		name: "Redis ledger", does: "no fsync",
@@ -62,7 +60,8 @@ var grownLedgers = []grown{
 			return ledger.Close, err
 		}),
 		floor: &grown{
-			name: writerBase, does: "no fsync; " + growthOfFloor,
+			name: writerBase,
+			does: "no fsync; growth is what more buyers cost it more, added to what a claim of few costs the ledger",
 			open: onRedis(func(ctx context.Context, l *grownLedger, url string) (func() error, error) {
 				w, err := newWriter(ctx, url)
 				l.Decider, l.check = w, w.check
@@ -87,10 +86,6 @@ var grownLedgers = []grown{
 	{
 		name: alone.name, does: "the orders of buyers whose claims are not measured are written without the ledger",
 		open: onPostgres(inStore),
-		floor: &grown{
-			name: "PostgreSQL, bare rows with the sale's counter and a look for the buyer", does: growthOfFloor,
-			open: onPostgres(bareInStore),
-		},
 	},
 }
 
@@ -163,7 +158,10 @@ func inStore(ctx context.Context, l *grownLedger, url string) (func() error, err
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	l.use(ledger)
+	if err := execute(ctx, url, "ALTER TABLE orders SET (autovacuum_enabled = off)"); err != nil { // it would be measured
+		return nil, errors.Join(err, ledger.Close(), store.Close())
+	}
+	l.Decider = ledger
 	l.add = func(ctx context.Context, id sluice.SaleID, buyers int64) error {
 		sale := drainSale()
 		sale.ID = id
@@ -173,65 +171,32 @@ func inStore(ctx context.Context, l *grownLedger, url string) (func() error, err
 		if err := settle.NewLoader(store, ledger).Load(ctx, id); err != nil {
 			return err
 		}
-		return l.addRows(ctx, url, id, 0, buyers)
+		return l.addRows(ctx, url, id, buyers)
+	}
+	l.check = func(ctx context.Context, sale sluice.SaleID, accepted int64) error {
+		n, err := queryNumber(ctx, url, fmt.Sprintf("SELECT count(*) FROM orders WHERE sale_id = '%s'", sale))
+		if err != nil || n == accepted {
+			return err
+		}
+		return fmt.Errorf("accepted %d, but %d orders are stored", accepted, n)
 	}
 	return func() error { return errors.Join(ledger.Close(), store.Close()) }, nil
 }
 
-// bareInStore counts the claims of all sales in one row.
-func bareInStore(ctx context.Context, l *grownLedger, url string) (func() error, error) {
-	rows := bareRows{buyers: l.crowd}
-	insert, err := rows.inPostgres(ctx, url, bareDecided)
-	if err != nil {
-		return nil, err
-	}
-	var mu sync.Mutex
-	l.Decider = bareDecider(func(ctx context.Context, n int) error {
-		mu.Lock()
-		defer mu.Unlock()
-		return insert(ctx, n)
-	})
-	l.add = func(ctx context.Context, _ sluice.SaleID, buyers int64) error {
-		err := l.addRows(ctx, url, ledgerSale, rows.n+1, buyers)
-		rows.n += buyers
-		return err
-	}
-	l.check = func(ctx context.Context, _ sluice.SaleID, accepted int64) error {
-		n, err := queryNumber(ctx, url, "SELECT count(*) FROM orders")
-		if err == nil && n != accepted {
-			err = fmt.Errorf("accepted %d, but there are %d rows", accepted, n)
-		}
-		return err
-	}
-	return func() error { return nil }, nil
-}
-
-// bareDecider writes rows for so many claims, of buyers of its own.
-type bareDecider func(ctx context.Context, n int) error
-
-// Claim implements sluice.Decider.
-func (b bareDecider) Claim(ctx context.Context, _ sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
-	decisions := make([]sluice.Decision, len(claims))
-	for i := range claims {
-		decisions[i] = sluice.Decision{Code: sluice.Accepted, Order: claims[i].Order, Quantity: claims[i].Quantity}
-	}
-	return decisions, b(ctx, len(claims))
-}
-
-// addRows writes the orders of the buyers from one on, in places that no claim gets.
-func (l *grownLedger) addRows(ctx context.Context, url string, sale sluice.SaleID, from, buyers int64) error {
+// addRows writes the orders of the first buyers, in places that no claim gets.
+func (l *grownLedger) addRows(ctx context.Context, url string, sale sluice.SaleID, buyers int64) error {
 	statements := []string{
 		fmt.Sprintf(`INSERT INTO orders (bucket, `+bareColumns+`)
 			SELECT 1, '%[1]s.' || lpad(to_hex(n), 25, '0'), '%[1]s',
 				'user-' || lpad(((n * %[2]d + %[3]d) %% %[4]d)::text, 10, '0'), md5(n::text)::uuid::text,
 				1, '', 599900, 'CNY', 'pending', '', 1, n + 1, 1, 'bench', now(), now(), now() + interval '900 s',
 				now() + interval '930 s', now()
-			FROM generate_series(%[5]d::bigint, %[6]d::bigint) n`,
-			sale, stride, l.crowd.seed%manyBuyers, manyBuyers, from, from+buyers-1),
+			FROM generate_series(0::bigint, %[5]d::bigint) n`,
+			sale, stride, l.crowd.seed%manyBuyers, manyBuyers, buyers-1),
 		fmt.Sprintf(`UPDATE sales SET taken = taken + %d WHERE id = '%s'`, buyers, sale),
 	}
 	if buyers > fewBuyers { // what that leaves to do is not to be measured
-		statements = append(statements, "ANALYZE orders", "CHECKPOINT")
+		statements = append(statements, "VACUUM (ANALYZE) orders", "CHECKPOINT")
 	}
 	return execute(ctx, url, statements...)
 }
@@ -240,10 +205,11 @@ func growthName(ledger string) string { return "many buyers, " + ledger }
 
 func openGrowthGroup(ctx context.Context, o *options) (sides []side, done func(), err error) {
 	d, err := openDatabase(ctx, o)
-	if err == nil {
-		err = d.roomy(ctx)
-	}
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := d.roomy(ctx); err != nil {
+		d.close()
 		return nil, nil, err
 	}
 	if machine.MemoryGB() < 16 { // 10 million take some 6 GB
@@ -251,7 +217,7 @@ func openGrowthGroup(ctx context.Context, o *options) (sides []side, done func()
 	}
 	for i := range grownLedgers {
 		l := &grownLedgers[i]
-		few := 0.0 // what a claim costs the ledger then, us
+		few := 0.0 // what a claim costs the ledger then, us; 0: it is about to be measured
 		add := func(g *grown) {
 			sides = append(sides, side{
 				name: growthName(g.name), own: g == l,
@@ -259,14 +225,14 @@ func openGrowthGroup(ctx context.Context, o *options) (sides []side, done func()
 					"%d sales of %d buyers each, in %d turns; %s", manyClaims, o.buyers, fillers(1000),
 					fewSales, fewBuyers, o.growthTurns(), g.does),
 				run: func(ctx context.Context, r *round) (f figure, err error) {
-					if f, err = r.grow(ctx, g, d); err != nil {
-						return f, err
+					if g == l {
+						few = 0
 					}
+					f, err = r.grow(ctx, g, d, few)
 					if g == l {
 						few = f.also["few_cpu_us"]
 					}
-					f.also["growth"] = (few + f.also["many_cpu_us"] - f.also["few_cpu_us"]) / few
-					return f, nil
+					return f, err
 				},
 			})
 		}
@@ -279,7 +245,8 @@ func openGrowthGroup(ctx context.Context, o *options) (sides []side, done func()
 }
 
 // grow measures the sale of many buyers and those of few in turns, each on a ledger of its own.
-func (r *round) grow(ctx context.Context, g *grown, d *database) (f figure, err error) {
+// Of a floor, base is what a claim of few costs the ledger, us.
+func (r *round) grow(ctx context.Context, g *grown, d *database, base float64) (f figure, err error) {
 	few, err := r.openGrown(ctx, g, d, "few")
 	if err != nil {
 		return f, err
@@ -294,7 +261,7 @@ func (r *round) grow(ctx context.Context, g *grown, d *database) (f figure, err 
 	if err := many.add(ctx, sale, int64(r.buyers)); err != nil {
 		return f, err
 	}
-	var before, after, rates []float64
+	var before, after, growth, rates []float64
 	for turn := range r.growthTurns() {
 		var sales []sluice.SaleID
 		for n := range fewSales {
@@ -303,19 +270,26 @@ func (r *round) grow(ctx context.Context, g *grown, d *database) (f figure, err 
 				return f, err
 			}
 		}
-		cost, _, err := few.measure(ctx, sales, fewBuyers, fewBuyers)
+		costFew, _, err := few.measure(ctx, sales, fewBuyers, fewBuyers)
 		if err != nil {
 			return f, err
 		}
-		before = append(before, cost)
-		cost, rate, err := many.measure(ctx, []sluice.SaleID{sale}, int64(r.buyers)+turn*manyClaims, manyClaims)
+		costMany, rate, err := many.measure(ctx, []sluice.SaleID{sale}, int64(r.buyers)+turn*manyClaims, manyClaims)
 		if err != nil {
 			return f, err
 		}
-		after, rates = append(after, cost), append(rates, rate)
+		for _, sale := range sales {
+			if err := few.check(ctx, sale, 2*fewBuyers); err != nil {
+				return f, err
+			}
+		}
+		before, after, rates = append(before, costFew), append(after, costMany), append(rates, rate)
+		growth = append(growth, 1+(costMany-costFew)/cmp.Or(base, costFew))
 	}
 	f.perSecond = median(rates)
-	f.also = map[string]float64{"few_cpu_us": median(before), "many_cpu_us": median(after), "buyers": float64(r.buyers)}
+	f.also = map[string]float64{
+		"few_cpu_us": median(before), "many_cpu_us": median(after), "growth": median(growth), "buyers": float64(r.buyers),
+	}
 	return f, many.check(ctx, sale, int64(r.buyers)+r.growthTurns()*manyClaims)
 }
 

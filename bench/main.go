@@ -2,7 +2,7 @@
 // one run, on one machine, in turns. What it prints is explained in
 // docs/benchmarks.md.
 //
-//	make bench                    everything, 45 minutes
+//	make bench                    everything, an hour
 //	go run ./bench --docs docs    the same, written into docs/benchmarks.md with its plots
 //	go run ./bench --quick        the same with short rounds: a first look
 //	go run ./bench --only http    one group of those that --help lists

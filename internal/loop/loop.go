@@ -24,8 +24,8 @@ func (b Bell) Ring() {
 }
 
 // Loops of one process come at the same moments where their intervals allow it: to wake an
-// idle server costs more than most of what it is woken for. While buyers wait for its answers
-// each comes at moments of its own: all of them at once would keep an answer from a processor.
+// idle server costs more than most of what it is woken for. In a rush each takes pauses of its
+// own instead: all of them at once would keep buyers' answers from a processor.
 
 // phase shifts these moments.
 var phase atomic.Int64
@@ -34,10 +34,10 @@ var phase atomic.Int64
 // all ask the database at once. It does so once: engines of one process share them.
 func Spread() { phase.CompareAndSwap(0, 1+rand.Int64N(int64(time.Hour))) }
 
-// stirred is when a buyer last waited, in Unix nanoseconds.
+// stirred is when claims last went to a ledger, in Unix nanoseconds.
 var stirred atomic.Int64
 
-// Stir says that buyers wait now. It counts for a second.
+// Stir says that claims go to a ledger now. That is a rush, for a second.
 func Stir(now time.Time) { stirred.Store(now.UnixNano()) }
 
 // Moment returns the first moment, from t on, at which the clock, shifted by phase, shows a
@@ -46,7 +46,8 @@ func Moment(t time.Time, every time.Duration) time.Time {
 	return t.Add(every - 1 - time.Duration(t.UnixNano()+phase.Load()-1)%every)
 }
 
-// Until returns the pause of a loop that comes every so often, give or take half of that.
+// Until returns the pause of a loop that comes every so often, give or take half of that (in a
+// rush a quarter).
 func Until(every time.Duration) time.Duration {
 	now := time.Now()
 	if ago := now.UnixNano() - stirred.Load(); 0 <= ago && ago < int64(time.Second) {

@@ -50,7 +50,7 @@ func TestMoment(t *testing.T) {
 	}
 }
 
-// While buyers wait, and for a second, a loop does not come when others do.
+// In a rush, and for a second, a loop does not come when others do.
 func TestStir(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer stirred.Store(0) // the next bubble begins at the same time
@@ -59,8 +59,8 @@ func TestStir(t *testing.T) {
 			different := map[time.Duration]bool{}
 			for range 100 {
 				pause := Until(every)
-				if different[pause] = true; pause < every/2 || pause > every*3/2 {
-					t.Errorf("a pause of %v, want %v, give or take half", pause, every)
+				if different[pause] = true; pause < every*3/4 || pause > every*5/4 {
+					t.Errorf("a pause of %v, want %v, give or take a quarter", pause, every)
 				}
 			}
 			return len(different)
