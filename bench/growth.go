@@ -149,6 +149,7 @@ func onPostgres(open func(ctx context.Context, l *grownLedger, url string) (func
 	}
 }
 
+// inStore is for the ledger in the store itself.
 func inStore(ctx context.Context, l *grownLedger, url string) (func() error, error) {
 	store, err := pgstore.Open(ctx, url, pgstore.Options{})
 	if err != nil {
@@ -217,21 +218,19 @@ func openGrowthGroup(ctx context.Context, o *options) (sides []side, done func()
 	}
 	for i := range grownLedgers {
 		l := &grownLedgers[i]
-		few := 0.0 // what a claim costs the ledger then, us; 0: it is about to be measured
+		few := 0.0 // what a claim costs the ledger then, us
 		add := func(g *grown) {
 			sides = append(sides, side{
 				name: growthName(g.name), own: g == l,
 				does: fmt.Sprintf("%d claims of buyers beyond the first %d, in batches of 1,000 by %d callers; beside as many in "+
 					"%d sales of %d buyers each, in %d turns; %s", manyClaims, o.buyers, fillers(1000),
 					fewSales, fewBuyers, o.growthTurns(), g.does),
-				run: func(ctx context.Context, r *round) (f figure, err error) {
-					if g == l {
-						few = 0
+				run: func(ctx context.Context, r *round) (figure, error) {
+					if g != l {
+						return r.grow(ctx, g, d, few)
 					}
-					f, err = r.grow(ctx, g, d, few)
-					if g == l {
-						few = f.also["few_cpu_us"]
-					}
+					f, err := r.grow(ctx, g, d, 0)
+					few = f.also["few_cpu_us"]
 					return f, err
 				},
 			})
@@ -245,7 +244,7 @@ func openGrowthGroup(ctx context.Context, o *options) (sides []side, done func()
 }
 
 // grow measures the sale of many buyers and those of few in turns, each on a ledger of its own.
-// Of a floor, base is what a claim of few costs the ledger, us.
+// Of a floor, base is what a claim of few costs the ledger, us; of a ledger it is 0.
 func (r *round) grow(ctx context.Context, g *grown, d *database, base float64) (f figure, err error) {
 	few, err := r.openGrown(ctx, g, d, "few")
 	if err != nil {
