@@ -43,7 +43,7 @@ func BenchmarkFloods(b *testing.B) {
 // The table has all routes, as the last run printed it; those it did not have yet are
 // without figures.
 func TestFloodsOfAllRoutesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/benchmarks.md")
+	text, err := os.ReadFile("../docs/costs.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,8 @@ var groups = []group{
 		"SECURITY", "CHANGELOG",
 	}},
 	{"Understand", "了解", []string{
-		"docs/architecture", "docs/orders", "docs/invariants", "docs/benchmarks", "docs/articles", "docs/referee",
+		"docs/architecture", "docs/orders", "docs/invariants", "docs/benchmarks", "docs/costs", "docs/articles",
+		"docs/referee",
 	}},
 	{"Change", "开发", []string{"CONTRIBUTING"}},
 }
