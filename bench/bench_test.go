@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -288,6 +290,47 @@ func turns(t *testing.T, name string, o *options) *report {
 		t.Logf("%s: %.0f, %v", s.Name, s.Median, s.Also)
 	}
 	return rep
+}
+
+// Sides that begin are measured in turns while all of them run, and then checked.
+func TestInTurns(t *testing.T) {
+	var did []string
+	note := func(what, name string) { did = append(did, what+" "+name) }
+	wrong := errors.New("a wrong count")
+	fake := func(name string, checked error) side {
+		return side{name: name, begin: func(context.Context, *round) (*running, error) {
+			note("begin", name)
+			return &running{
+				measure: func(_ context.Context, turn int) (figure, error) {
+					note(strconv.Itoa(turn), name)
+					return figure{perSecond: float64(turn + 1)}, nil
+				},
+				check: func(context.Context) error {
+					note("check", name)
+					return checked
+				},
+				stop: func() { note("stop", name) },
+			}, nil
+		}}
+	}
+	measured := func(checked error) (*report, error) {
+		did = nil
+		g := group{name: "a group", open: func(context.Context, *options) ([]side, func(), error) {
+			return []side{fake("a", nil), fake("b", checked)}, func() {}, nil
+		}}
+		rep := &report{}
+		return rep, g.measure(t.Context(), small(t), &progress{}, rep)
+	}
+	rep, err := measured(nil)
+	want := []string{
+		"begin a", "begin b", "0 a", "0 b", "1 a", "1 b", "2 a", "2 b", "3 a", "3 b", "check a", "check b", "stop b", "stop a",
+	}
+	if err != nil || !slices.Equal(did, want) || !slices.Equal(rep.side("b").Rounds, []float64{1, 2, 3, 4}) {
+		t.Errorf("%v; did %q, want %q; %+v", err, did, want, rep.side("b"))
+	}
+	if _, err := measured(wrong); !errors.Is(err, wrong) || did[len(did)-1] != "stop a" {
+		t.Errorf("with a wrong count: %v; in the end it did %q", err, did)
+	}
 }
 
 // One turn of refusals over HTTP; those of read sales are made alike.

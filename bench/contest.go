@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,9 +15,8 @@ import (
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// A side is one way of doing the work. Its rounds take turns with those of the
-// other sides of its group, so that whatever else the machine does meanwhile
-// happens to all of them.
+// A side is one way of doing the work. It takes turns with the other sides of its group,
+// so that whatever else the machine does meanwhile happens to all of them.
 type side struct {
 	name string // unique
 	does string // in one sentence, for who reads the table
@@ -25,7 +25,20 @@ type side struct {
 	// run does one round: set up from nothing, warm up, measure, check that
 	// every count is right, take down. What is counted wrongly is an error.
 	run func(ctx context.Context, r *round) (figure, error)
+	// begin is there instead where one turn is too short to be compared with another: it sets
+	// up and warms up what is then measured several times, in turns with the other sides.
+	begin func(ctx context.Context, r *round) (*running, error)
 }
+
+// running is a side that has begun.
+type running struct {
+	measure func(ctx context.Context, turn int) (figure, error) // turn is below turnsOfRound
+	check   func(ctx context.Context) error                     // whether every count is right
+	stop    func()
+}
+
+// turnsOfRound is how often a side that has begun is measured.
+const turnsOfRound = 4
 
 // A group is sides that are compared with each other.
 type group struct {
@@ -42,11 +55,11 @@ type group struct {
 var groups = []group{
 	{name: "redis", needs: []string{"redis-server"}, open: openRedisGroup},
 	{name: "redis-fsync", needs: []string{"redis-server"}, open: openFsyncGroup},
-	{name: "http", needs: []string{"wrk"}, open: openHTTPGroup},
+	{name: "http", needs: []string{"wrk"}, rounds: 3, open: openHTTPGroup},
 	{name: "durable", needs: []string{"wrk", "redis-server", postgres}, rounds: 3, open: openDurableGroup},
 	{name: "latency", needs: []string{"redis-server", postgres}, rounds: 3, open: openLatencyGroup},
 	{name: "opening", needs: []string{"redis-server", postgres}, rounds: 1, open: openOpeningGroup},
-	{name: "read", needs: []string{"wrk"}, open: openReadGroup},
+	{name: "read", needs: []string{"wrk"}, rounds: 3, open: openReadGroup},
 	{name: "streams", rounds: 3, open: openStreamsGroup},
 	{name: "drain", needs: []string{"redis-server", postgres}, rounds: 3, open: openDrainGroup},
 	{name: "growth", needs: []string{"redis-server", postgres}, rounds: 1, open: openGrowthGroup},
@@ -133,9 +146,16 @@ func (g *group) measure(ctx context.Context, o *options, p *progress, rep *repor
 		rounds = min(rounds, g.rounds)
 	}
 	for n := range rounds {
-		for i, s := range sides {
-			p.say("%s: round %d of %d, %s", g.name, n+1, rounds, s.name)
-			f, err := s.turn(ctx, o, n, "")
+		say := func(s *side) { p.say("%s: round %d of %d, %s", g.name, n+1, rounds, s.name) }
+		if !slices.ContainsFunc(sides, func(s side) bool { return s.begin == nil }) {
+			if err := inTurns(ctx, o, n, sides, results, say); err != nil {
+				return err
+			}
+			continue
+		}
+		for i := range sides {
+			say(&sides[i])
+			f, err := sides[i].turn(ctx, o, n, "")
 			if err != nil {
 				return err
 			}
@@ -161,27 +181,82 @@ func (g *group) measure(ctx context.Context, o *options, p *progress, rep *repor
 	return nil
 }
 
-// turn runs one round of the side in a folder of its own.
-func (s *side) turn(ctx context.Context, o *options, n int, profileTo string) (figure, error) {
-	dir, err := os.MkdirTemp(o.dir, "round-")
-	if err != nil {
-		return figure{}, err
+// inTurns is a round of sides that begin: all of them first, then A B C A B C.
+func inTurns(ctx context.Context, o *options, n int, sides []side, results []result, say func(*side)) error {
+	all := make([]*running, len(sides))
+	for i := range sides {
+		say(&sides[i])
+		r, done, err := o.newRound(n, "")
+		if err != nil {
+			return err
+		}
+		defer done()
+		if all[i], err = sides[i].begin(ctx, r); err != nil {
+			return sides[i].wrong(ctx, n, err)
+		}
+		defer all[i].stop()
 	}
-	defer os.RemoveAll(dir)
-	if profileTo != "" {
-		if err := os.MkdirAll(filepath.Dir(profileTo), 0o755); err != nil {
-			return figure{}, err
+	for turn := range turnsOfRound {
+		for i := range sides {
+			say(&sides[i])
+			f, err := all[i].measure(ctx, turn)
+			if err != nil {
+				return sides[i].wrong(ctx, n, err)
+			}
+			results[i].add(f)
 		}
 	}
-	r := round{options: *o, dir: dir, crowd: newCrowd(o.seed + uint64(n)), profileTo: profileTo}
-	f, err := s.run(ctx, &r)
-	if err == nil {
-		err = ctx.Err()
+	for i := range sides {
+		if err := sides[i].wrong(ctx, n, all[i].check(ctx)); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// turn runs one round of the side alone.
+func (s *side) turn(ctx context.Context, o *options, n int, profileTo string) (f figure, err error) {
+	r, done, err := o.newRound(n, profileTo)
 	if err != nil {
-		return f, fmt.Errorf("%s, round %d: %w", s.name, n+1, err)
+		return f, err
 	}
-	return f, nil
+	defer done()
+	if s.begin == nil {
+		f, err = s.run(ctx, r)
+		return f, s.wrong(ctx, n, err)
+	}
+	begun, err := s.begin(ctx, r)
+	if err == nil {
+		defer begun.stop()
+		f, err = begun.measure(ctx, 0)
+	}
+	if err == nil {
+		err = begun.check(ctx)
+	}
+	return f, s.wrong(ctx, n, err)
+}
+
+// wrong is what has gone wrong in a side's round, if anything has.
+func (s *side) wrong(ctx context.Context, n int, err error) error {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return fmt.Errorf("%s, round %d: %w", s.name, n+1, err)
+	}
+	return nil
+}
+
+// newRound returns a round with a folder of its own, which done removes.
+func (o *options) newRound(n int, profileTo string) (r *round, done func(), err error) {
+	if profileTo != "" {
+		if err := os.MkdirAll(filepath.Dir(profileTo), 0o755); err != nil {
+			return nil, nil, err
+		}
+	}
+	dir, err := os.MkdirTemp(o.dir, "round-")
+	if err != nil {
+		return nil, nil, err
+	}
+	r = &round{options: *o, dir: dir, crowd: newCrowd(o.seed + uint64(n)), profileTo: profileTo}
+	return r, func() { os.RemoveAll(dir) }, nil
 }
 
 // fileName is a side's name as part of a file's name.

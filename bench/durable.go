@@ -38,7 +38,7 @@ func openDurableGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	sides := []side{
 		{
 			name: bareOrderName, does: "net/http, the answer to an accepted order as a constant" + client,
-			run: g.bare(serveConfig{Constant: order}),
+			begin: g.bare(serveConfig{Constant: order}),
 		},
 	}
 	for _, b := range backends {

@@ -62,17 +62,16 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
 	bare, reading := serveConfig{Constant: refusal}, serveConfig{Constant: refusal, Reads: true}
 	verifying := serveConfig{Constant: refusal, Reads: true, Verifies: true, BuyerSecret: g.pool.secret}
-	// What is compared stands side by side: the machine may be slower in half a minute.
 	return []side{
-		{name: readingName, does: "net/http, what any server does before it refuses" + client, run: g.bare(reading)},
-		{name: verifyingName, does: "with the HMAC of the token, as for a new buyer" + client, run: g.bare(verifying)},
-		{name: bareRefusalName, does: "net/http, the answer of a sold-out sale as a constant" + client, run: g.bare(bare)},
+		{name: readingName, does: "net/http, what any server does before it refuses" + client, begin: g.bare(reading)},
+		{name: verifyingName, does: "with the HMAC of the token, as for a new buyer" + client, begin: g.bare(verifying)},
+		{name: bareRefusalName, does: "net/http, the answer of a sold-out sale as a constant" + client, begin: g.bare(bare)},
 		{
-			name: soldOutName, own: true, run: g.soldOut(crowdAgain),
+			name: soldOutName, own: true, begin: g.soldOut(crowdAgain),
 			does: fmt.Sprintf("a sale sold out, %d buyers press the button over and over%s", crowdAgain, client),
 		},
 		{
-			name: firstVisitName, own: true, run: g.soldOut(0),
+			name: firstVisitName, own: true, begin: g.soldOut(0),
 			does: "a sale sold out, every request from a buyer whose token the server has not seen" + client,
 		},
 	}, done, nil
@@ -107,36 +106,39 @@ func sampleOrders(ctx context.Context, dir string, buyers crowd) (refusal, order
 	return refusal, order, nil
 }
 
-// The first part of the pool is for warming up, the rest to be measured.
-func (g *httpGroup) warmShare() int { return g.pool.size / 5 }
+// The first part of the pool is for warming up, each other one for a turn.
+func (g *httpGroup) warmShare() int { return g.pool.size / (turnsOfRound + 1) }
 
 // bare measures a handler that returns a constant.
-func (g *httpGroup) bare(c serveConfig) func(context.Context, *round) (figure, error) {
-	return func(ctx context.Context, r *round) (figure, error) {
+func (g *httpGroup) bare(c serveConfig) func(context.Context, *round) (*running, error) {
+	return func(ctx context.Context, r *round) (*running, error) {
 		p, err := startServer(ctx, c)
 		if err != nil {
-			return figure{}, err
+			return nil, err
 		}
-		defer p.stop()
 		if _, err := g.pool.run(ctx, p.URL+ordersPath, 0, g.warmShare(), r.settling()); err != nil {
-			return figure{}, err
+			p.stop()
+			return nil, err
 		}
-		meter := startMeter(p.pids())
-		got, err := g.pool.run(ctx, p.URL+ordersPath, g.warmShare(), g.pool.size-g.warmShare(), r.long)
-		if err != nil {
-			return figure{}, err
+		measure := func(ctx context.Context, turn int) (figure, error) {
+			meter := startMeter(p.pids())
+			got, err := g.pool.run(ctx, p.URL+ordersPath, (turn+1)*g.warmShare(), g.warmShare(), r.long)
+			if err != nil {
+				return figure{}, err
+			}
+			refused := int64(0)
+			if c.Constant.Status >= 400 {
+				refused = got.Requests
+			}
+			g.fastest = got.perSecond()
+			if got.Not2xx3xx != refused {
+				return figure{}, fmt.Errorf("%d of %d answers were refusals, want %d", got.Not2xx3xx, got.Requests, refused)
+			}
+			f := got.figure()
+			meter.stop(f.also, got.Requests)
+			return f, nil
 		}
-		refused := int64(0)
-		if c.Constant.Status >= 400 {
-			refused = got.Requests
-		}
-		g.fastest = got.perSecond()
-		if got.Not2xx3xx != refused {
-			return figure{}, fmt.Errorf("%d of %d answers were refusals, want %d", got.Not2xx3xx, got.Requests, refused)
-		}
-		f := got.figure()
-		meter.stop(f.also, got.Requests)
-		return f, nil
+		return &running{measure, func(context.Context) error { return nil }, p.stop}, nil
 	}
 }
 
@@ -180,50 +182,65 @@ func (g *httpGroup) rush(ctx context.Context, p *process, from, count int, long 
 
 // soldOut measures refusals. Again is how many buyers come over and over; 0:
 // no buyer comes twice.
-func (g *httpGroup) soldOut(again int) func(context.Context, *round) (figure, error) {
-	return func(ctx context.Context, r *round) (figure, error) {
+func (g *httpGroup) soldOut(again int) func(context.Context, *round) (*running, error) {
+	return func(ctx context.Context, r *round) (_ *running, err error) {
 		p, err := r.start(ctx, g.pool.secret, soldOutUnits)
 		if err != nil {
-			return figure{}, err
+			return nil, err
 		}
-		defer p.stop()
+		defer func() {
+			if err != nil {
+				p.stop()
+			}
+		}()
 		others := int64(g.pool.size) // buyers who are not in the pool
 		if err := p.sell(ctx, g.pool.secret, g.crowd, others, soldOutUnits); err != nil {
-			return figure{}, err
+			return nil, err
 		}
 		if err := p.awaitRefusals(ctx, g.pool.secret, g.crowd, others+soldOutUnits); err != nil {
-			return figure{}, err
+			return nil, err
 		}
-		warm, from, count := g.warmShare(), g.warmShare(), g.pool.size-g.warmShare()
+		count := g.warmShare()
 		if again > 0 {
-			warm, from, count = min(again, warm), 0, min(again, warm)
+			count = min(again, count)
 		}
-		long := r.long
-		if again == 0 { // no request of the measured part is sent twice
-			enough := time.Duration(float64(g.pool.size-g.warmShare()) / g.fastest * float64(time.Second)).Truncate(time.Second)
-			long = max(min(long, enough), time.Second)
+		if _, _, err := g.rush(ctx, p, 0, count, r.settling()); err != nil {
+			return nil, err
 		}
-		if _, _, err := g.rush(ctx, p, 0, warm, r.settling()); err != nil {
-			return figure{}, err
+		measure := func(ctx context.Context, turn int) (figure, error) {
+			from, long := 0, r.long
+			if again == 0 { // no request of the measured part is sent twice
+				from = (turn + 1) * count
+				enough := time.Duration(float64(count) / g.fastest * float64(time.Second)).Truncate(time.Second)
+				long = max(min(long, enough), time.Second)
+			}
+			return g.refused(ctx, r, p, from, count, long)
 		}
-		profiled := p.profile(ctx, r, long)
-		meter := startMeter(p.pids())
-		got, c, err := g.rush(ctx, p, from, count, long)
-		if err == nil {
-			err = <-profiled
-		}
-		if err != nil {
-			return figure{}, err
-		}
-		f := got.figure()
-		meter.stop(f.also, got.Requests)
-		if got.Not2xx3xx != got.Requests || c.soldOut != c.claims {
-			return figure{}, fmt.Errorf("of %d answers, %d were refusals and %d were sold_out", got.Requests, got.Not2xx3xx,
-				c.soldOut)
-		}
-		f.also["asked_the_ledger_%"] = 100 * float64(c.decided) / float64(c.claims)
-		return f, p.audit(ctx, soldOutUnits, soldOutUnits)
+		check := func(ctx context.Context) error { return p.audit(ctx, soldOutUnits, soldOutUnits) }
+		return &running{measure, check, p.stop}, nil
 	}
+}
+
+// refused measures one turn of refusals.
+func (g *httpGroup) refused(ctx context.Context, r *round, p *process, from, count int, long time.Duration,
+) (figure, error) {
+	profiled := p.profile(ctx, r, long)
+	meter := startMeter(p.pids())
+	got, c, err := g.rush(ctx, p, from, count, long)
+	if err == nil {
+		err = <-profiled
+	}
+	if err != nil {
+		return figure{}, err
+	}
+	f := got.figure()
+	meter.stop(f.also, got.Requests)
+	if got.Not2xx3xx != got.Requests || c.soldOut != c.claims {
+		return figure{}, fmt.Errorf("of %d answers, %d were refusals and %d were sold_out", got.Requests, got.Not2xx3xx,
+			c.soldOut)
+	}
+	f.also["asked_the_ledger_%"] = 100 * float64(c.decided) / float64(c.claims)
+	return f, nil
 }
 
 // profile takes profiles while the round is measured, if it is for that.

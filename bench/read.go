@@ -61,20 +61,20 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
 	return []side{
 		{
-			name: limitedName, run: g.bare(full, true),
+			name: limitedName, begin: g.bare(full, true),
 			does: "net/http with Sluice's timeouts, the answer of GET /v1/sales/{sale} as a constant" + client,
 		},
-		{name: bareSaleName, does: "the same without them" + client, run: g.bare(full, false)},
+		{name: bareSaleName, does: "the same without them" + client, begin: g.bare(full, false)},
 		{
-			name: readName, own: true, run: g.read(false),
+			name: readName, own: true, begin: g.read(false),
 			does: "GET /v1/sales/{sale}, an open sale without buyers" + client,
 		},
 		{
-			name: limitedSame, run: g.bare(same, true),
+			name: limitedSame, begin: g.bare(same, true),
 			does: "net/http with Sluice's timeouts, the 304 to the same with If-None-Match as a constant" + client,
 		},
-		{name: bareSameName, does: "the same without them" + client, run: g.bare(same, false)},
-		{name: unchangedName, own: true, does: "GET /v1/sales/{sale} with If-None-Match: 304" + client, run: g.read(true)},
+		{name: bareSameName, does: "the same without them" + client, begin: g.bare(same, false)},
+		{name: unchangedName, own: true, does: "GET /v1/sales/{sale} with If-None-Match: 304" + client, begin: g.read(true)},
 	}, done, nil
 }
 
@@ -96,64 +96,64 @@ func sampleGet(ctx context.Context, url, etag string) (*constant, error) {
 	return newConstant(answer, body), err
 }
 
-// measure warms up and measures a server.
-func (g *readGroup) measure(ctx context.Context, r *round, p *process, etag string) (figure, error) {
+// begin warms a server up. What its readers are answered in the end must be want.
+func (g *readGroup) begin(ctx context.Context, r *round, p *process, etag string, want int) (*running, error) {
 	if _, err := runWrk(ctx, g.script, p.URL+salePath, r.settling(), etag); err != nil {
-		return figure{}, err
+		p.stop()
+		return nil, err
 	}
-	profiled := r.startProfileOf(ctx, p)
-	meter := startMeter(p.pids())
-	got, err := runWrk(ctx, g.script, p.URL+salePath, r.long, etag)
-	if err == nil {
-		err = <-profiled
-	}
-	if err != nil {
-		return figure{}, err
-	}
-	f := got.figure()
-	meter.stop(f.also, got.Requests)
-	if got.Not2xx3xx != 0 {
-		return figure{}, fmt.Errorf("%d of %d answers were refusals", got.Not2xx3xx, got.Requests)
-	}
-	return f, nil
-}
-
-func (g *readGroup) bare(c *constant, limited bool) func(context.Context, *round) (figure, error) {
-	return func(ctx context.Context, r *round) (figure, error) {
-		p, err := startServer(ctx, serveConfig{Constant: c, Reads: limited})
+	measure := func(ctx context.Context, _ int) (figure, error) {
+		profiled := r.startProfileOf(ctx, p)
+		meter := startMeter(p.pids())
+		got, err := runWrk(ctx, g.script, p.URL+salePath, r.long, etag)
+		if err == nil {
+			err = <-profiled
+		}
 		if err != nil {
 			return figure{}, err
 		}
-		defer p.stop()
-		return g.measure(ctx, r, p, c.Header.Get("ETag"))
+		f := got.figure()
+		meter.stop(f.also, got.Requests)
+		if got.Not2xx3xx != 0 {
+			return figure{}, fmt.Errorf("%d of %d answers were refusals", got.Not2xx3xx, got.Requests)
+		}
+		return f, nil
 	}
-}
-
-// read measures Sluice; again: with the ETag of the sale, for a 304.
-func (g *readGroup) read(again bool) func(context.Context, *round) (figure, error) {
-	return func(ctx context.Context, r *round) (figure, error) {
-		p, err := r.start(ctx, poolSecret, soldOutUnits)
-		if err != nil {
-			return figure{}, err
-		}
-		defer p.stop()
-		now, err := sampleGet(ctx, p.URL+salePath, "")
-		if err != nil {
-			return figure{}, err
-		}
-		etag := `"of another sale"`
-		want := http.StatusOK
-		if again {
-			etag, want = now.Header.Get("ETag"), http.StatusNotModified
-		}
-		f, err := g.measure(ctx, r, p, etag)
-		if err != nil {
-			return f, err
-		}
+	check := func(ctx context.Context) error {
 		after, err := sampleGet(ctx, p.URL+salePath, etag)
 		if err == nil && after.Status != want {
 			err = fmt.Errorf("the answer was %d in the end, want %d", after.Status, want)
 		}
-		return f, err
+		return err
+	}
+	return &running{measure, check, p.stop}, nil
+}
+
+func (g *readGroup) bare(c *constant, limited bool) func(context.Context, *round) (*running, error) {
+	return func(ctx context.Context, r *round) (*running, error) {
+		p, err := startServer(ctx, serveConfig{Constant: c, Reads: limited})
+		if err != nil {
+			return nil, err
+		}
+		return g.begin(ctx, r, p, c.Header.Get("ETag"), c.Status)
+	}
+}
+
+// read measures Sluice; again: with the ETag of the sale, for a 304.
+func (g *readGroup) read(again bool) func(context.Context, *round) (*running, error) {
+	return func(ctx context.Context, r *round) (*running, error) {
+		p, err := r.start(ctx, poolSecret, soldOutUnits)
+		if err != nil {
+			return nil, err
+		}
+		now, err := sampleGet(ctx, p.URL+salePath, "")
+		if err != nil {
+			p.stop()
+			return nil, err
+		}
+		if again {
+			return g.begin(ctx, r, p, now.Header.Get("ETag"), http.StatusNotModified)
+		}
+		return g.begin(ctx, r, p, `"of another sale"`, http.StatusOK)
 	}
 }
