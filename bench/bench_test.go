@@ -323,7 +323,8 @@ func TestInTurns(t *testing.T) {
 	}
 	rep, err := measured(nil)
 	want := []string{
-		"begin a", "begin b", "0 a", "0 b", "1 a", "1 b", "2 a", "2 b", "3 a", "3 b", "check a", "check b", "stop b", "stop a",
+		"begin a", "begin b", "0 a", "0 b", "1 a", "1 b", "2 a", "2 b", "3 a", "3 b",
+		"check a", "check b", "stop b", "stop a",
 	}
 	if err != nil || !slices.Equal(did, want) || !slices.Equal(rep.side("b").Rounds, []float64{1, 2, 3, 4}) {
 		t.Errorf("%v; did %q, want %q; %+v", err, did, want, rep.side("b"))
