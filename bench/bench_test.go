@@ -323,7 +323,7 @@ func TestInTurns(t *testing.T) {
 	}
 	rep, err := measured(nil)
 	want := []string{
-		"begin a", "begin b", "0 a", "0 b", "1 a", "1 b", "2 a", "2 b", "3 a", "3 b",
+		"begin a", "begin b", "-1 a", "-1 b", "0 a", "0 b", "1 a", "1 b", "2 a", "2 b", "3 a", "3 b",
 		"check a", "check b", "stop b", "stop a",
 	}
 	if err != nil || !slices.Equal(did, want) || !slices.Equal(rep.side("b").Rounds, []float64{1, 2, 3, 4}) {
@@ -331,6 +331,15 @@ func TestInTurns(t *testing.T) {
 	}
 	if _, err := measured(wrong); !errors.Is(err, wrong) || did[len(did)-1] != "stop a" {
 		t.Errorf("with a wrong count: %v; in the end it did %q", err, did)
+	}
+	g := group{name: "a group", open: func(context.Context, *options) ([]side, func(), error) {
+		fails := side{name: "b", begin: func(context.Context, *round) (*running, error) { return nil, wrong }}
+		return []side{fake("a", nil), fails}, func() {}, nil
+	}}
+	did = nil
+	err = g.measure(t.Context(), small(t), &progress{}, &report{})
+	if want := []string{"begin a", "stop a"}; !errors.Is(err, wrong) || !slices.Equal(did, want) {
+		t.Errorf("b does not begin: %v; did %q, want %q", err, did, want)
 	}
 }
 
@@ -341,6 +350,7 @@ func TestRunHTTP(t *testing.T) {
 	}
 	servertest.Program(t, "wrk", "wrk")
 	o := small(t)
+	o.pool = 750_000 // new buyers come once: 150,000 for a second
 	sides, done, err := openHTTPGroup(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

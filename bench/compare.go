@@ -23,7 +23,7 @@ import (
 // compare runs two versions of this program in turns, A B B A A B, each with one round of
 // a group at a time, and says which figures differ by more than chance.
 //
-// Both halves of a pair are measured within a minute, so a pair is one ratio B/A. The
+// Both halves of a pair are measured within minutes, so a pair is one ratio B/A. The
 // interval of the ratios' median is that of the sign test: of n pairs, the median lies
 // between the k-th smallest and the k-th largest ratio with a probability that is known
 // exactly, whatever the ratios' distribution is. It is 99% or more, since many figures

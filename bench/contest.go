@@ -25,27 +25,32 @@ type side struct {
 	// run does one round: set up from nothing, warm up, measure, check that
 	// every count is right, take down. What is counted wrongly is an error.
 	run func(ctx context.Context, r *round) (figure, error)
-	// begin is there instead where one turn is too short to be compared with another: it sets
-	// up and warms up what is then measured several times, in turns with the other sides.
+	// begin is there instead where a round is too long to be compared with that of another
+	// side: it sets up and warms up what is then measured several times, in turns with the
+	// others, if they all begin, and else once.
 	begin func(ctx context.Context, r *round) (*running, error)
 }
 
 // running is a side that has begun.
 type running struct {
-	measure func(ctx context.Context, turn int) (figure, error) // turn is below turnsOfRound
+	measure func(ctx context.Context, turn int) (figure, error) // turn is warming, or below turnsOfRound
 	check   func(ctx context.Context) error                     // whether every count is right
 	stop    func()
 }
 
-// turnsOfRound is how often a side that has begun is measured.
-const turnsOfRound = 4
+const (
+	// warming is a turn that does not count. While the others began, a server has given the
+	// memory of its own warm-up back (garbage.Pace).
+	warming = -1
+	// turnsOfRound is how often a side that has begun is measured in a round.
+	turnsOfRound = 4
+)
 
 // A group is sides that are compared with each other.
 type group struct {
 	name  string
 	needs []string // programs
-	// rounds is how often its sides are measured at most, where a round is long; 0: as
-	// often as asked for.
+	// rounds is how many rounds it has at most, where they are long; 0: as many as asked for.
 	rounds int
 	// open prepares what the rounds share.
 	open func(ctx context.Context, o *options) (sides []side, done func(), err error)
@@ -83,8 +88,8 @@ type round struct {
 	profileTo string
 }
 
-// settling is how long a server answers without a pause before it is measured, where that is
-// to be a server that has been in use. Those that collect garbage as Sluice does use the memory
+// settling is how long a server answers without a pause before it is measured for the first
+// time, where that is to be a server that has been in use. Those that collect garbage as Sluice does use the memory
 // for it for the first time meanwhile: a cost of the first seconds of a rush, which the opening
 // second has, and a bare handler has not.
 func (r *round) settling() time.Duration { return 6 * r.warm }
@@ -196,14 +201,16 @@ func inTurns(ctx context.Context, o *options, n int, sides []side, results []res
 		}
 		defer all[i].stop()
 	}
-	for turn := range turnsOfRound {
+	for turn := warming; turn < turnsOfRound; turn++ {
 		for i := range sides {
 			say(&sides[i])
 			f, err := all[i].measure(ctx, turn)
 			if err != nil {
 				return sides[i].wrong(ctx, n, err)
 			}
-			results[i].add(f)
+			if turn != warming {
+				results[i].add(f)
+			}
 		}
 	}
 	for i := range sides {

@@ -106,7 +106,7 @@ func sampleOrders(ctx context.Context, dir string, buyers crowd) (refusal, order
 	return refusal, order, nil
 }
 
-// The first part of the pool is for warming up, each other one for a turn.
+// warmShare is one part of the pool: the first is for warming up, each other one for a turn.
 func (g *httpGroup) warmShare() int { return g.pool.size / (turnsOfRound + 1) }
 
 // bare measures a handler that returns a constant.
@@ -214,16 +214,20 @@ func (g *httpGroup) soldOut(again int) func(context.Context, *round) (*running, 
 				enough := time.Duration(float64(count) / g.fastest * float64(time.Second)).Truncate(time.Second)
 				long = max(min(long, enough), time.Second)
 			}
-			return g.refused(ctx, r, p, from, count, long)
+			f, sent, err := g.refused(ctx, r, p, from, count, long)
+			if err == nil && again == 0 && sent > int64(count) {
+				err = fmt.Errorf("%d requests in a turn, but only %d are prepared: raise --pool", sent, count)
+			}
+			return f, err
 		}
 		check := func(ctx context.Context) error { return p.audit(ctx, soldOutUnits, soldOutUnits) }
 		return &running{measure, check, p.stop}, nil
 	}
 }
 
-// refused measures one turn of refusals.
+// refused measures one turn of refusals, and returns how many there were.
 func (g *httpGroup) refused(ctx context.Context, r *round, p *process, from, count int, long time.Duration,
-) (figure, error) {
+) (f figure, sent int64, err error) {
 	profiled := p.profile(ctx, r, long)
 	meter := startMeter(p.pids())
 	got, c, err := g.rush(ctx, p, from, count, long)
@@ -231,16 +235,16 @@ func (g *httpGroup) refused(ctx context.Context, r *round, p *process, from, cou
 		err = <-profiled
 	}
 	if err != nil {
-		return figure{}, err
+		return f, 0, err
 	}
-	f := got.figure()
+	f = got.figure()
 	meter.stop(f.also, got.Requests)
 	if got.Not2xx3xx != got.Requests || c.soldOut != c.claims {
-		return figure{}, fmt.Errorf("of %d answers, %d were refusals and %d were sold_out", got.Requests, got.Not2xx3xx,
+		return f, 0, fmt.Errorf("of %d answers, %d were refusals and %d were sold_out", got.Requests, got.Not2xx3xx,
 			c.soldOut)
 	}
 	f.also["asked_the_ledger_%"] = 100 * float64(c.decided) / float64(c.claims)
-	return f, nil
+	return f, got.Requests, nil
 }
 
 // profile takes profiles while the round is measured, if it is for that.

@@ -110,7 +110,7 @@ type options struct {
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{
-		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 400_000, streams: 10_000,
+		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 1_000_000, streams: 10_000,
 		callers: callers, dir: defaultDir(),
 		durable: 20 * time.Second, opening: 50_000, buyers: 10_000_000, idle: time.Minute,
 		aged: true,

@@ -178,7 +178,9 @@ func (l *listeners) close() {
 type memory struct{ resident, heap, goroutines float64 }
 
 func (p *process) memory(ctx context.Context) (memory, error) {
-	pause(ctx, time.Second) // for so long a server answers with the same metrics
+	// For a second a server answers with the same metrics, and a second after it was opened it
+	// gives back what opening has left.
+	pause(ctx, 2*time.Second)
 	status, text, err := request(ctx, http.MethodGet, p.URL+"/metrics", "", "", "")
 	if err != nil || status != http.StatusOK {
 		return memory{}, fmt.Errorf("/metrics: status %d: %w", status, err)
