@@ -76,7 +76,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	// The keys of orders are scattered, so nearly each order changes a page of its own:
-	// room for 64 MiB of them, and checkpoints that gather 256, since a page that was changed
+	// room for 64 MiB of them, and checkpoints that gather 250, since a page that was changed
 	// several times is written back once; and the first 48,000 orders of a rush meet none.
 	write, err := handle(path, 1, "_txlock=immediate", "_pragma=journal_mode(WAL)", "_pragma=synchronous(FULL)",
 		"_pragma=foreign_keys(ON)", "_pragma=cache_size(-65536)", "_pragma=wal_autocheckpoint(64000)")
