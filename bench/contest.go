@@ -89,9 +89,9 @@ type round struct {
 }
 
 // settling is how long a server answers without a pause before it is measured for the first
-// time, where that is to be a server that has been in use. Those that collect garbage as Sluice does use the memory
-// for it for the first time meanwhile: a cost of the first seconds of a rush, which the opening
-// second has, and a bare handler has not.
+// time, where that is to be a server that has been in use. Those that collect garbage as Sluice
+// does use the memory for it for the first time meanwhile: a cost of the first seconds of a
+// rush, which the opening second has, and a bare handler has not.
 func (r *round) settling() time.Duration { return 6 * r.warm }
 
 // A figure is what a round measured.
