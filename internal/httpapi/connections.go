@@ -31,7 +31,6 @@ type Connections struct {
 	proxies Proxies
 	log     *slog.Logger
 	known   sync.Map // net.Conn -> *connection, while net/http has it
-	born    time.Time
 
 	mu       sync.Mutex // guards all below
 	open     int
@@ -73,12 +72,9 @@ type connection struct {
 // NewConnections returns a limit of most connections.
 func NewConnections(most int, proxies Proxies, log *slog.Logger) *Connections {
 	return &Connections{
-		most: most, proxies: proxies, log: log, born: time.Now(), from: map[admission.Origin]int{}, patience: shortIdle,
+		most: most, proxies: proxies, log: log, from: map[admission.Origin]int{}, patience: shortIdle,
 	}
 }
-
-// age is the time by which connections are idle. No step of a clock changes it.
-func (c *Connections) age() time.Duration { return time.Since(c.born) }
 
 // Counts returns how many connections are open, and what has happened so far.
 func (c *Connections) Counts() (open int, counts ConnectionCounts) {
@@ -112,7 +108,7 @@ func connectionOf(r *http.Request) *connection {
 func (c *Connections) context(ctx context.Context, conn net.Conn) context.Context {
 	address := peer(conn.RemoteAddr().String())
 	held := &connection{
-		all: c, conn: conn, from: admission.OriginOf(address), exempt: c.proxies.trusts(address), idle: c.age(),
+		all: c, conn: conn, from: admission.OriginOf(address), exempt: c.proxies.trusts(address), idle: age(),
 	}
 	c.makeRoom()
 	c.known.Store(conn, held)
@@ -234,7 +230,7 @@ func (c *Connections) changed(conn net.Conn, state http.ConnState) {
 	case http.StateActive: // the header of a request is complete
 		held.since(notIdle, true)
 	case http.StateIdle: // with HTTP/2 the client may have given a request up that is worked on
-		held.since(c.age(), false)
+		held.since(age(), false)
 	case http.StateHijacked:
 		c.known.Delete(conn)
 		if !held.streaming() { // a handler beside the API: nothing says when it is done
@@ -258,7 +254,7 @@ func (c *Connections) relieve() {
 		return
 	}
 	c.mu.Unlock()
-	c.shed(want, c.age()-c.patience)
+	c.shed(want, age()-c.patience)
 	time.AfterFunc(time.Second, c.relieve)
 }
 
@@ -266,7 +262,7 @@ func (c *Connections) relieve() {
 // makes room for many; one that finds too few is not soon repeated.
 func (c *Connections) makeRoom() {
 	c.mu.Lock()
-	free, now := c.most-c.open, c.age()
+	free, now := c.most-c.open, age()
 	if free > c.most/16 || now < c.busy {
 		c.mu.Unlock()
 		return
@@ -274,7 +270,7 @@ func (c *Connections) makeRoom() {
 	c.mu.Unlock()
 	if want := max(c.most/8-free, 1); c.shed(want, now) < want {
 		c.mu.Lock()
-		c.busy = now + 16*(c.age()-now)
+		c.busy = now + 16*(age()-now)
 		c.mu.Unlock()
 	}
 }
@@ -338,7 +334,7 @@ const drainAfter = 500 * time.Millisecond
 // send an answer, until no connection is left: http.Server.Shutdown would wait for each of
 // them, as long as a client wants. It is for http.Server.RegisterOnShutdown.
 func (c *Connections) drain() {
-	for begun := c.age(); c.age()-begun < time.Minute; time.Sleep(drainAfter / 4) {
+	for begun := age(); age()-begun < time.Minute; time.Sleep(drainAfter / 4) {
 		left := false
 		c.known.Range(func(_, value any) bool {
 			left = true
@@ -346,7 +342,7 @@ func (c *Connections) drain() {
 			held.mu.Lock()
 			idle := held.idle
 			held.mu.Unlock()
-			if idle <= c.age()-drainAfter {
+			if idle <= age()-drainAfter {
 				held.closeIf(idle)
 			}
 			return true

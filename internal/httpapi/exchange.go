@@ -21,16 +21,25 @@ const (
 	lingers = time.Second
 )
 
+// started is when ages begin.
+var started = time.Now()
+
+// age is the time by which connections are idle and answers are timed. No step of a clock
+// changes it, and it costs half of time.Now, which reads two clocks.
+func age() time.Duration { return time.Since(started) }
+
 // works adds to the requests on a connection that the server works on. With none the
-// connection is idle, after a while.
-func (held *connection) works(n int, while time.Duration) {
+// connection is idle from an age on.
+func (held *connection) works(n int, from time.Duration) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	if held.working += n; held.working > 0 {
-		held.idle = notIdle
-	} else {
-		held.idle = held.all.age() + while
+	if n >= 0 {
+		held.asked = true
 	}
+	if held.working += n; held.working > 0 {
+		from = notIdle
+	}
+	held.idle = from
 }
 
 // exchange is a request and its answer. The server works on it, but for the times in
@@ -40,46 +49,59 @@ type exchange struct {
 	http.ResponseWriter
 	request *http.Request
 	body    io.ReadCloser // of the request
-	held    *connection
+	held    *connection   // nil: it is not limited
+	began   time.Duration // as age, and when its handler was done; 0: it is not
+	done    time.Duration
 	rest    bool // of the body, is not read yet
 	working bool
 	begun   bool // the answer
+	status  int  // of it; 0: the handler gave none
 	written int  // bytes of it
 }
 
-// exchanges keeps which connections are idle while requests are answered. The server does so
-// for whatever it serves, and the API for its own requests: a program that embeds Sluice may
-// give the server another handler.
-func exchanges(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		held := connectionOf(r)
-		if _, counted := w.(*exchange); counted || held == nil {
-			handler.ServeHTTP(w, r)
-			return
-		}
-		e := &exchange{ResponseWriter: w, request: r, body: r.Body, held: held, rest: r.ContentLength != 0}
-		if e.rest {
-			held.works(0, 0)
-			r.Body = e
-		}
-		e.works(true)
-		defer func() {
-			e.begin()
-			e.works(false)
-		}()
-		handler.ServeHTTP(e, r)
-	})
-}
+// exchanges is an http.Handler that keeps which connections are idle while another one
+// answers. The server has one around whatever it serves, and the API for its own requests: a
+// program that embeds Sluice may give the server another handler.
+type exchanges struct{ handler http.Handler }
 
-// works says whether the server works on an exchange.
-func (e *exchange) works(working bool) {
-	if e.rest || e.working == working {
+func (x *exchanges) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, counted := w.(*exchange); counted {
+		x.handler.ServeHTTP(w, r)
 		return
 	}
-	if e.working = working; working {
+	e := &exchange{ResponseWriter: w, request: r, body: r.Body, held: connectionOf(r), began: age()}
+	if e.held != nil && r.ContentLength != 0 {
+		e.rest, r.Body = true, e
+		e.held.works(0, e.began)
+	}
+	e.works()
+	defer e.end()
+	x.handler.ServeHTTP(e, r)
+}
+
+// end is when the handler has returned. Its answer is on its way: while the client makes no
+// room for it, the server does not work.
+func (e *exchange) end() {
+	e.begin()
+	if e.done == 0 {
+		e.done = age()
+	}
+	e.stops(e.done + takes)
+}
+
+// works says that the server works on an exchange, stops that it waits for the client, by
+// which the connection is idle from an age on.
+func (e *exchange) works() {
+	if e.held != nil && !e.rest && !e.working {
+		e.working = true
 		e.held.works(1, 0)
-	} else {
-		e.held.works(-1, takes)
+	}
+}
+
+func (e *exchange) stops(from time.Duration) {
+	if e.working {
+		e.working = false
+		e.held.works(-1, from)
 	}
 }
 
@@ -89,9 +111,9 @@ func (e *exchange) Read(p []byte) (int, error) {
 	switch {
 	case err != nil: // the end, in general
 		e.rest = false
-		e.works(true)
+		e.works()
 	case n >= 512: // more than a drip
-		e.held.works(0, 0)
+		e.held.works(0, age())
 	}
 	return n, err
 }
@@ -124,14 +146,17 @@ func (e *exchange) begin() {
 
 func (e *exchange) WriteHeader(status int) {
 	e.begin()
+	if e.status == 0 && status >= http.StatusOK {
+		e.status = status
+	}
 	e.ResponseWriter.WriteHeader(status)
 }
 
 func (e *exchange) Write(p []byte) (int, error) {
 	e.begin()
 	if e.written += len(p); e.written > buffered {
-		e.works(false)
-		defer e.works(true)
+		e.stops(age() + takes)
+		defer e.works()
 	}
 	return e.ResponseWriter.Write(p)
 }
@@ -139,8 +164,8 @@ func (e *exchange) Write(p []byte) (int, error) {
 // FlushError is for http.ResponseController, as Unwrap is.
 func (e *exchange) FlushError() error {
 	e.begin()
-	e.works(false)
-	defer e.works(true)
+	e.stops(age() + takes)
+	defer e.works()
 	return http.NewResponseController(e.ResponseWriter).Flush()
 }
 

@@ -178,8 +178,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.whole.Ser
 // NewServer returns an http.Server with limits that keep slow, idle, vanished and
 // too many clients from holding it: no request lasts longer than 30 seconds.
 func NewServer(handler http.Handler, connections *Connections) *http.Server {
-	server := &http.Server{
-		Handler:        exchanges(handler),
+	asked := &exchanges{handler}
+	var server *http.Server
+	server = &http.Server{
+		Handler:        asked,
 		ReadTimeout:    10 * time.Second, // of the header, too: a limit of its own costs each request a timer
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
@@ -187,9 +189,14 @@ func NewServer(handler http.Handler, connections *Connections) *http.Server {
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return connections.context(shedVanished(ctx, conn), conn)
 		},
-		ConnState: connections.changed,
-		HTTP2:     http2Limits(),
-		ErrorLog:  log.New(connections, "", 0),
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			if state == http.StateActive && server.Handler == http.Handler(asked) {
+				return // an exchange says so itself, without looking for its connection
+			}
+			connections.changed(conn, state)
+		},
+		HTTP2:    http2Limits(),
+		ErrorLog: log.New(connections, "", 0),
 	}
 	server.RegisterOnShutdown(connections.drain)
 	return server

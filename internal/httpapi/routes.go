@@ -172,7 +172,7 @@ type side struct {
 	server  *Server
 	mux     *http.ServeMux
 	hot     hotRoutes
-	counted http.Handler // itself, among what its connection is busy with
+	counted exchanges
 }
 
 // Public returns the handler of a listener for buyers: all routes but those for
@@ -212,7 +212,7 @@ func (r Route) everywhere() bool {
 
 func (s *Server) side(has func(Route) bool) *side {
 	d := &side{server: s, mux: http.NewServeMux()}
-	d.counted = exchanges(http.HandlerFunc(d.timed))
+	d.counted = exchanges{http.HandlerFunc(d.timed)}
 	leaving := deprecated(openAPIText)
 	for _, r := range s.routes() {
 		if headers := leaving[r.Pattern]; headers != nil {
