@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -52,16 +53,19 @@ func newPool(ctx context.Context, dir string, buyers crowd, size int) (*pool, er
 	}
 	defer file.Close()
 	out := bufio.NewWriter(file)
-	now := time.Now()
+	now, line := time.Now(), 0
 	for n := range size {
 		buyer, key := buyers.attempt(int64(n))
 		token, err := loadgen.Mint([]byte(p.secret), buyer, now, tokenLife)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(out, "%s %s\n", token, key)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		length, err := fmt.Fprintf(out, "%s %s\n", token, key)
+		if line = cmp.Or(line, length); err == nil && length != line { // the script finds a line by its number
+			err = fmt.Errorf("request %d has a line of %d bytes, those before have %d", n, length, line)
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return nil, err
 		}
 	}
 	if err := out.Flush(); err != nil {
