@@ -107,7 +107,7 @@ func TestGoalsNameSidesThatExist(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		bareRefusalName, readingName, verifyingName, soldOutName, firstVisitName, bareOrderName, bareSaleName, readName,
+		bareRefusalName, rememberingName, verifyingName, soldOutName, firstVisitName, bareOrderName, bareSaleName, readName,
 		bareSameName, unchangedName, limitedName, limitedSame,
 		bareRowsName, drainEachName, drainManyName, startName, idleName,
 	} {

@@ -55,7 +55,7 @@ func goals() (all []goal) {
 		},
 		{
 			name: "sold-out answers over HTTP, against a constant", side: soldOutName, against: bareRefusalName, atLeast: 0.9,
-			floor: readingName,
+			floor: rememberingName,
 		},
 		{
 			name: "sold-out answers to buyers' first tokens, against a constant", side: firstVisitName,

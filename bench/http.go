@@ -13,8 +13,8 @@ import (
 
 const (
 	bareRefusalName = "bare handler, constant 409"
-	readingName     = "handler with timeouts that decodes the body, constant 409"
-	verifyingName   = "the same that also verifies the token, constant 409"
+	rememberingName = "handler with timeouts that decodes the body and knows the token, constant 409"
+	verifyingName   = "the same that verifies each token, constant 409"
 	soldOutName     = "sold out over HTTP, buyers come again"
 	firstVisitName  = "sold out over HTTP, every buyer new"
 	bareOrderName   = "bare handler, constant 202"
@@ -60,11 +60,19 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 		return nil, nil, err
 	}
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
-	bare, reading := serveConfig{Constant: refusal}, serveConfig{Constant: refusal, Reads: true}
+	bare := serveConfig{Constant: refusal}
 	verifying := serveConfig{Constant: refusal, Reads: true, Verifies: true, BuyerSecret: g.pool.secret}
+	remembering := verifying
+	remembering.Remembers = true
 	return []side{
-		{name: readingName, does: "net/http, what any server does before it refuses" + client, begin: g.bare(reading)},
-		{name: verifyingName, does: "with the HMAC of the token, as for a new buyer" + client, begin: g.bare(verifying)},
+		{
+			name: rememberingName, begin: g.bare(remembering),
+			does: "net/http, what any server does before it refuses a buyer whose token it has verified before" + client,
+		},
+		{
+			name: verifyingName, begin: g.bare(verifying),
+			does: "with the HMAC of the token, as for a new buyer" + client,
+		},
 		{name: bareRefusalName, does: "net/http, the answer of a sold-out sale as a constant" + client, begin: g.bare(bare)},
 		{
 			name: soldOutName, own: true, begin: g.soldOut(crowdAgain),
@@ -116,13 +124,20 @@ func (g *httpGroup) bare(c serveConfig) func(context.Context, *round) (*running,
 		if err != nil {
 			return nil, err
 		}
-		if _, err := g.pool.run(ctx, p.URL+ordersPath, 0, g.warmShare(), r.settling()); err != nil {
+		send := func(turn int, long time.Duration) (*rush, error) {
+			from, count := (turn+1)*g.warmShare(), g.warmShare()
+			if c.Remembers { // as soldOut does
+				from, count = 0, min(crowdAgain, count)
+			}
+			return g.pool.run(ctx, p.URL+ordersPath, from, count, long)
+		}
+		if _, err := send(-1, r.settling()); err != nil {
 			p.stop()
 			return nil, err
 		}
-		measure := func(ctx context.Context, turn int) (figure, error) {
+		measure := func(_ context.Context, turn int) (figure, error) {
 			meter := startMeter(p.pids())
-			got, err := g.pool.run(ctx, p.URL+ordersPath, (turn+1)*g.warmShare(), g.warmShare(), r.long)
+			got, err := send(turn, r.long)
 			if err != nil {
 				return figure{}, err
 			}

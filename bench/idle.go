@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -40,8 +42,8 @@ func openIdleGroup(ctx context.Context, o *options) ([]side, func(), error) {
 		},
 		{
 			name: idleName, own: true, run: func(ctx context.Context, r *round) (figure, error) { return d.idle(ctx, r) },
-			does: fmt.Sprintf("three servers at a time: an empty one, one with %d open sales, and one with as many on %s; "+
-				"processor time and memory of the server alone, of %s after half of that", idleSales, servers.name, o.idle),
+			does: fmt.Sprintf("three servers at a time: an empty sluice serve, one with %d open sales, and one with as many on "+
+				"%s; processor time and memory of the server alone, of %s after half of that", idleSales, servers.name, o.idle),
 		},
 	}, d.close, nil
 }
@@ -148,6 +150,15 @@ func (d *database) idle(ctx context.Context, r *round) (f figure, err error) {
 		if err := os.MkdirAll(own.dir, 0o755); err != nil {
 			return f, err
 		}
+		if name == "empty" {
+			p, err := startSluice(ctx, own.dir)
+			if err != nil {
+				return f, err
+			}
+			defer p.stop()
+			all[name] = p
+			continue
+		}
 		k, err := b.open(ctx, &own, poolSecret, d)
 		if err != nil {
 			return f, err
@@ -159,9 +170,6 @@ func (d *database) idle(ctx context.Context, r *round) (f figure, err error) {
 		}
 		defer p.stop()
 		all[name] = p
-		if name == "empty" {
-			continue
-		}
 		var creating errgroup.Group
 		creating.SetLimit(16)
 		for n := range idleSales {
@@ -185,6 +193,37 @@ func (d *database) idle(ctx context.Context, r *round) (f figure, err error) {
 	}
 	return f, nil
 }
+
+// startSluice builds the program of this folder and starts its serve in an empty folder: the
+// memory of a server at rest is mostly pages of its program's file, and the benchmark is another.
+func startSluice(ctx context.Context, dir string) (*process, error) {
+	program, isReady := filepath.Join(dir, "sluice"), filepath.Join(dir, "ready")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/sluicehq/sluice/cmd/sluice")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build sluice: %w\n%s", err, out)
+	}
+	cmd := exec.CommandContext(ctx, program, "serve", "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0",
+		"--ready-file", isReady)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd, leash: interrupted{cmd.Process}}
+	for range 300 {
+		if _, err := os.Stat(isReady); err == nil {
+			return p, nil
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	p.stop()
+	return nil, fmt.Errorf("sluice serve is not ready after half a minute:\n%s", said.Bytes())
+}
+
+// interrupted is a process that ends by a signal.
+type interrupted struct{ *os.Process }
+
+func (i interrupted) Close() error { return i.Signal(os.Interrupt) }
 
 // pause waits, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice/engine"
@@ -35,9 +36,10 @@ type serveConfig struct {
 	Constant *constant `json:"constant,omitempty"`
 	Durable  bool      `json:"durable,omitempty"`
 	// Reads: the bare handler has Sluice's timeouts and decodes the body of a claim before it answers;
-	// Verifies: it also checks the signature of the token with BuyerSecret.
-	Reads    bool `json:"reads,omitempty"`
-	Verifies bool `json:"verifies,omitempty"`
+	// Verifies: it also checks the signature of the token with BuyerSecret; Remembers: unless it knows the token.
+	Reads     bool `json:"reads,omitempty"`
+	Verifies  bool `json:"verifies,omitempty"`
+	Remembers bool `json:"remembers,omitempty"`
 
 	DataDir     string `json:"data_dir,omitempty"`
 	Ledger      string `json:"ledger,omitempty"` // URLs; empty: embedded
@@ -78,6 +80,7 @@ func (c *constant) handler() http.Handler {
 
 // reading is the floor of a server that answers a claim: it does what any of them must.
 func (c *serveConfig) reading(answer http.Handler) http.Handler {
+	known := newKnownTokens()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			answer.ServeHTTP(w, r)
@@ -94,16 +97,40 @@ func (c *serveConfig) reading(answer http.Handler) http.Handler {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		if c.Verifies {
+		if c.Verifies && !(c.Remembers && known.has(token)) {
 			mac := hmac.New(sha256.New, []byte(c.BuyerSecret))
 			_, _ = io.WriteString(mac, token[len("Bearer "):dot])
 			if given, err := base64.RawURLEncoding.DecodeString(token[dot+1:]); err != nil || !hmac.Equal(given, mac.Sum(nil)) {
 				w.WriteHeader(http.StatusUnauthorized)
 				return
 			}
+			if c.Remembers {
+				known.add(token)
+			}
 		}
 		answer.ServeHTTP(w, r)
 	})
+}
+
+// knownTokens are tokens that were verified.
+type knownTokens struct {
+	mu  sync.RWMutex
+	all map[string]struct{}
+}
+
+func newKnownTokens() *knownTokens { return &knownTokens{all: map[string]struct{}{}} }
+
+func (k *knownTokens) has(token string) bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	_, known := k.all[token]
+	return known
+}
+
+func (k *knownTokens) add(token string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all[strings.Clone(token)] = struct{}{}
 }
 
 // ready is what the process prints once it listens.
