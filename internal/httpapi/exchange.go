@@ -33,9 +33,18 @@ func age() time.Duration { return time.Since(started) }
 func (held *connection) works(n int, from time.Duration) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	if n >= 0 {
-		held.asked = true
-	}
+	held.add(n, from)
+}
+
+// begins is works of a request that begins.
+func (held *connection) begins(n int, from time.Duration) {
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	held.asked = true
+	held.add(n, from)
+}
+
+func (held *connection) add(n int, from time.Duration) {
 	if held.working += n; held.working > 0 {
 		from = notIdle
 	}
@@ -50,12 +59,11 @@ type exchange struct {
 	request *http.Request
 	body    io.ReadCloser // of the request
 	held    *connection   // nil: it is not limited
-	began   time.Duration // as age, and when its handler was done; 0: it is not
-	done    time.Duration
-	rest    bool // of the body, is not read yet
+	came    time.Duration // when, as age
+	rest    bool          // of the body, is not read yet
 	working bool
 	begun   bool // the answer
-	status  int  // of it; 0: the handler gave none
+	status  int  // of it; 0: none yet
 	written int  // bytes of it
 }
 
@@ -69,28 +77,25 @@ func (x *exchanges) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.handler.ServeHTTP(w, r)
 		return
 	}
-	e := &exchange{ResponseWriter: w, request: r, body: r.Body, held: connectionOf(r), began: age()}
-	if e.held != nil && r.ContentLength != 0 {
+	e := &exchange{ResponseWriter: w, request: r, body: r.Body, held: connectionOf(r), came: age()}
+	switch {
+	case e.held == nil:
+	case r.ContentLength != 0:
 		e.rest, r.Body = true, e
-		e.held.works(0, e.began)
+		e.held.begins(0, e.came)
+	default:
+		e.working = true
+		e.held.begins(1, 0)
 	}
-	e.works()
-	defer e.end()
+	defer func() {
+		e.begin()
+		e.waits()
+	}()
 	x.handler.ServeHTTP(e, r)
 }
 
-// end is when the handler has returned. Its answer is on its way: while the client makes no
-// room for it, the server does not work.
-func (e *exchange) end() {
-	e.begin()
-	if e.done == 0 {
-		e.done = age()
-	}
-	e.stops(e.done + takes)
-}
-
-// works says that the server works on an exchange, stops that it waits for the client, by
-// which the connection is idle from an age on.
+// works says that the server works on an exchange, waits that it waits for the client to make
+// room for the answer.
 func (e *exchange) works() {
 	if e.held != nil && !e.rest && !e.working {
 		e.working = true
@@ -98,10 +103,10 @@ func (e *exchange) works() {
 	}
 }
 
-func (e *exchange) stops(from time.Duration) {
+func (e *exchange) waits() {
 	if e.working {
 		e.working = false
-		e.held.works(-1, from)
+		e.held.works(-1, age()+takes)
 	}
 }
 
@@ -154,8 +159,11 @@ func (e *exchange) WriteHeader(status int) {
 
 func (e *exchange) Write(p []byte) (int, error) {
 	e.begin()
+	if e.status == 0 {
+		e.status = http.StatusOK // as net/http says for the handler
+	}
 	if e.written += len(p); e.written > buffered {
-		e.stops(age() + takes)
+		e.waits()
 		defer e.works()
 	}
 	return e.ResponseWriter.Write(p)
@@ -164,7 +172,7 @@ func (e *exchange) Write(p []byte) (int, error) {
 // FlushError is for http.ResponseController, as Unwrap is.
 func (e *exchange) FlushError() error {
 	e.begin()
-	e.stops(age() + takes)
+	e.waits()
 	defer e.works()
 	return http.NewResponseController(e.ResponseWriter).Flush()
 }

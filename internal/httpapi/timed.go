@@ -30,7 +30,6 @@ func (d *side) timed(w http.ResponseWriter, r *http.Request) {
 	e := w.(*exchange)
 	d.serve(e, r)
 	if d.server.Timer != nil && r.Pattern != streamPattern {
-		e.done = age()
-		d.server.Timer.Answered(r.Pattern, cmp.Or(e.status, http.StatusOK), e.done-e.began)
+		d.server.Timer.Answered(r.Pattern, cmp.Or(e.status, http.StatusOK), age()-e.came)
 	}
 }
