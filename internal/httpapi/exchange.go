@@ -28,19 +28,27 @@ var started = time.Now()
 // changes it, and it costs half of time.Now, which reads two clocks.
 func age() time.Duration { return time.Since(started) }
 
+// begins keeps that a request comes, of which the server waits for the body or not.
+func (held *connection) begins(r *http.Request, came time.Duration, reads bool) {
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	held.asked, held.fresh, held.several, held.came = true, false, r.ProtoMajor > 1, came
+	held.bounded = false // net/http has ended what the request before had
+	if held.reads = reads; reads {
+		held.add(0, came)
+	} else {
+		held.add(1, 0)
+	}
+}
+
 // works adds to the requests on a connection that the server works on. With none the
 // connection is idle from an age on.
 func (held *connection) works(n int, from time.Duration) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	held.add(n, from)
-}
-
-// begins is works of a request that begins.
-func (held *connection) begins(n int, from time.Duration) {
-	held.mu.Lock()
-	defer held.mu.Unlock()
-	held.asked = true
+	if n > 0 {
+		held.reads = false // the body is there
+	}
 	held.add(n, from)
 }
 
@@ -78,14 +86,15 @@ func (x *exchanges) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e := &exchange{ResponseWriter: w, request: r, body: r.Body, held: connectionOf(r), came: age()}
-	switch {
-	case e.held == nil:
-	case r.ContentLength != 0:
-		e.rest, r.Body = true, e
-		e.held.begins(0, e.came)
-	default:
-		e.working = true
-		e.held.begins(1, 0)
+	if e.held != nil {
+		if e.rest = r.ContentLength != 0; e.rest {
+			r.Body = e
+		}
+		e.working = !e.rest
+		e.held.begins(r, e.came, e.rest)
+		if r.ProtoMajor > 1 {
+			e.limit()
+		}
 	}
 	defer func() {
 		e.begin()

@@ -180,6 +180,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.whole.Ser
 func NewServer(handler http.Handler, connections *Connections) *http.Server {
 	asked := &exchanges{handler}
 	var server *http.Server
+	ours := func() bool { return server.Handler == http.Handler(asked) } // or a program's that embeds Sluice
+	var limits timeouts
+	var took sync.Once
 	server = &http.Server{
 		Handler:        asked,
 		ReadTimeout:    10 * time.Second, // of the header, too: a limit of its own costs each request a timer
@@ -187,10 +190,15 @@ func NewServer(handler http.Handler, connections *Connections) *http.Server {
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 16 << 10,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return connections.context(shedVanished(ctx, conn), conn)
+			took.Do(func() { // before the first connection is served
+				if ours() {
+					limits.take(server)
+				}
+			})
+			return connections.context(shedVanished(ctx, conn), conn, limits)
 		},
 		ConnState: func(conn net.Conn, state http.ConnState) {
-			if state == http.StateActive && server.Handler == http.Handler(asked) {
+			if state == http.StateActive && ours() {
 				return // an exchange says so itself, without looking for its connection
 			}
 			connections.changed(conn, state)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -23,6 +24,12 @@ import (
 // slowServer is the API's own server on a real listener, with its limits made
 // shorter, so that no test waits for minutes.
 func slowServer(t *testing.T, handler http.Handler) (address string) {
+	t.Helper()
+	return slowly(t, handler, false)
+}
+
+// slowly is slowServer, whose handler the program may have replaced.
+func slowly(t *testing.T, handler http.Handler, replaced bool) (address string) {
 	t.Helper()
 	server := httpapi.NewServer(handler, httpapi.NewConnections(1000, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
 	for _, limit := range []struct {
@@ -41,6 +48,11 @@ func slowServer(t *testing.T, handler http.Handler) (address string) {
 	}
 	if server.MaxHeaderBytes <= 0 || server.MaxHeaderBytes > 64<<10 {
 		t.Errorf("MaxHeaderBytes is %d", server.MaxHeaderBytes)
+	}
+	if replaced {
+		mux := http.NewServeMux()
+		mux.Handle("/", handler)
+		server.Handler = mux
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -83,8 +95,14 @@ func ended(t *testing.T, conn net.Conn) string {
 // Slow clients, and those who have gone without saying so, are shed; meanwhile
 // everybody else is served.
 func TestSlowClientsAreShed(t *testing.T) {
-	handler := bare(t, httpapi.Options{Store: &forgetful{}})
-	address := slowServer(t, handler)
+	for name, replaced := range map[string]bool{"of the server": false, "in a program's own mux": true} {
+		t.Run(name, func(t *testing.T) { slowClientsAreShed(t, replaced) })
+	}
+}
+
+func slowClientsAreShed(t *testing.T, replaced bool) {
+	t.Parallel()
+	address := slowly(t, bare(t, httpapi.Options{Store: &forgetful{}}), replaced)
 	serves := func() bool {
 		response, err := http.Get("http://" + address + "/healthz")
 		if err != nil { // the limits are for others; a machine that is busy enough meets them
@@ -198,6 +216,7 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 						mux.Handle("/", handler)
 						server.Handler = mux
 					}
+					idle := server.IdleTimeout // Serve has it kept otherwise
 					listener := make(pipes)
 					go func() { _ = server.Serve(listener) }()
 					defer server.Close()
@@ -218,7 +237,7 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 					}
 					_, err = answers.ReadByte()
 					ended, stays := time.Since(begin), strings.HasPrefix(name, "all")
-					if err == nil || answer.Close == stays || stays != (ended == server.IdleTimeout) ||
+					if err == nil || answer.Close == stays || stays != (ended == idle) ||
 						!stays && ended != time.Second {
 						t.Errorf("ended after %v, announced: %v", ended, answer.Close)
 					}
@@ -277,6 +296,100 @@ func TestShutdownWaitsForNoClient(t *testing.T) {
 				time.Sleep(time.Second) // until the server has looked for connections in vain
 			})
 		})
+	}
+}
+
+// A handler's own deadline is of its request alone: the next one of the connection has the
+// server's, and so it is when what came before was too late to be answered.
+func TestDeadlinesEndWithTheirRequest(t *testing.T) {
+	t.Parallel()
+	address := slowServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		switch r.URL.Path {
+		case "/short":
+			_ = control.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+		case "/long": // longer than the server's
+			_ = control.SetWriteDeadline(time.Now().Add(time.Minute))
+			time.Sleep(6 * time.Second)
+		case "/late":
+			time.Sleep(6 * time.Second)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	conn := dial(t, address)
+	answers := bufio.NewReader(conn)
+	for _, path := range []string{"/short", "/", "/long", "/"} {
+		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil || answer.StatusCode != http.StatusNoContent {
+			t.Fatalf("%s: %v, %v", path, answer, err)
+		}
+		answer.Body.Close()
+		time.Sleep(500 * time.Millisecond) // longer than /short had
+	}
+	if _, err := io.WriteString(conn, "GET /late HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := http.ReadResponse(answers, nil); err == nil {
+		t.Errorf("an answer that took too long was given: %v", answer)
+	}
+}
+
+// Requests of HTTP/2 share a connection: each has the limits to itself.
+func TestSlowRequestsOfHTTP2(t *testing.T) {
+	t.Parallel()
+	freed := make(chan error, 1)
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = httpapi.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/body":
+			_, err := io.ReadAll(r.Body)
+			freed <- err
+		case "/answer":
+			var err error
+			for chunk := make([]byte, 1<<20); err == nil; {
+				_, err = w.Write(chunk)
+			}
+			freed <- err
+		}
+	}), httpapi.NewConnections(1000, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
+	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, 2*time.Second
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	for _, path := range []string{"/body", "/answer"} {
+		body, never := io.Pipe()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "/answer" {
+			request.Body = nil
+		}
+		go func() {
+			if answer, err := server.Client().Do(request); err == nil {
+				t.Cleanup(func() { answer.Body.Close() }) // it is not read
+			}
+		}()
+		for range 3 { // others of the connection are answered
+			answer, err := server.Client().Get(server.URL)
+			if err != nil || answer.ProtoMajor != 2 {
+				t.Fatal(answer, err)
+			}
+			answer.Body.Close()
+			time.Sleep(100 * time.Millisecond)
+		}
+		select {
+		case err := <-freed:
+			if !errors.Is(err, os.ErrDeadlineExceeded) && path == "/body" || err == nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s: the handler waits", path)
+		}
+		_ = never.Close()
 	}
 }
 
