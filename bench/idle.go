@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -210,14 +212,15 @@ func startSluice(ctx context.Context, dir string) (*process, error) {
 		return nil, err
 	}
 	p := &process{cmd: cmd, leash: interrupted{cmd.Process}}
-	for range 300 {
+	for n := 0; n < 300 && ctx.Err() == nil; n++ {
 		if _, err := os.Stat(isReady); err == nil {
 			return p, nil
 		}
 		pause(ctx, 100*time.Millisecond)
 	}
 	p.stop()
-	return nil, fmt.Errorf("sluice serve is not ready after half a minute:\n%s", said.Bytes())
+	return nil, fmt.Errorf("sluice serve is not ready: %w\n%s", cmp.Or(ctx.Err(), errors.New("half a minute has passed")),
+		said.Bytes())
 }
 
 // interrupted is a process that ends by a signal.

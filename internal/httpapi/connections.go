@@ -70,6 +70,7 @@ type connection struct {
 	several bool          // requests may be on it at a time: HTTP/2
 	reads   bool          // its request has not sent its whole body, and has no deadline of its own for that
 	bounded bool          // it has a deadline for writing
+	cut     bool          // enforce has set a deadline
 	working int           // requests on it that the server works on
 	came    time.Duration // when its request did, as age
 	idle    time.Duration // since when, as age; notIdle: it is not
@@ -152,9 +153,12 @@ func (c *Connections) enter(held *connection) (room bool) {
 		if c.open++; !held.exempt {
 			c.from[held.from]++
 		}
-		if often := held.limits.every(); often > 0 && !c.watching {
-			c.watching, c.every = true, often
-			time.AfterFunc(often, c.watch)
+		if often := held.limits.every(); often > 0 {
+			c.every = min(cmp.Or(c.every, often), often)
+			if !c.watching {
+				c.watching = true
+				time.AfterFunc(c.every, c.watch)
+			}
 		}
 		return true
 	}

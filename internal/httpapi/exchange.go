@@ -32,8 +32,12 @@ func age() time.Duration { return time.Since(started) }
 func (held *connection) begins(r *http.Request, came time.Duration, reads bool) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	held.asked, held.fresh, held.several, held.came = true, false, r.ProtoMajor > 1, came
+	held.asked, held.fresh, held.several, held.came = true, false, r.ProtoMajor > 1 && r.TLS != nil, came
 	held.bounded = false // net/http has ended what the request before had
+	if held.cut {        // in the moment between two requests
+		held.cut = false
+		_ = held.conn.SetDeadline(time.Time{})
+	}
 	if held.reads = reads; reads {
 		held.add(0, came)
 	} else {
@@ -92,7 +96,7 @@ func (x *exchanges) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		e.working = !e.rest
 		e.held.begins(r, e.came, e.rest)
-		if r.ProtoMajor > 1 {
+		if r.ProtoMajor > 1 && r.TLS != nil {
 			e.limit()
 		}
 	}
@@ -147,15 +151,16 @@ func (e *exchange) begin() {
 	if _, ours := e.held.all.known.Load(e.held.conn); !ours { // a stream has taken it over
 		return
 	}
-	control := http.NewResponseController(e.ResponseWriter)
 	if e.request.ContentLength > 0 && e.request.Header["Expect"] == nil { // else reading would ask for the body
-		_ = control.SetReadDeadline(time.Unix(1, 0)) // what is there can be read all the same; of chunks, once
+		_ = e.SetReadDeadline(passed) // what is there can be read all the same; of chunks, once
 		if _, err := io.Copy(io.Discard, e.body); err == nil {
+			e.rest = false
+			e.works()
 			return
 		}
 	}
 	e.Header()["Connection"] = []string{"close"}
-	_ = control.SetReadDeadline(time.Now().Add(lingers))
+	_ = e.SetReadDeadline(time.Now().Add(lingers))
 }
 
 func (e *exchange) WriteHeader(status int) {
@@ -181,6 +186,9 @@ func (e *exchange) Write(p []byte) (int, error) {
 // FlushError is for http.ResponseController, as Unwrap is.
 func (e *exchange) FlushError() error {
 	e.begin()
+	if e.status == 0 {
+		e.status = http.StatusOK
+	}
 	e.waits()
 	defer e.works()
 	return http.NewResponseController(e.ResponseWriter).Flush()

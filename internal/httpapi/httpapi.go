@@ -5,6 +5,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -176,7 +177,9 @@ func (noCounter) Count(string) {}
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.whole.ServeHTTP(w, r) }
 
 // NewServer returns an http.Server with limits that keep slow, idle, vanished and
-// too many clients from holding it: no request lasts longer than 30 seconds.
+// too many clients from holding it: no request lasts much longer than 30 seconds. Its timeouts
+// may be changed until its first connection, which takes them away: see timeouts. Whoever sets
+// its ConnState calls the one that was there.
 func NewServer(handler http.Handler, connections *Connections) *http.Server {
 	asked := &exchanges{handler}
 	var server *http.Server
@@ -185,13 +188,15 @@ func NewServer(handler http.Handler, connections *Connections) *http.Server {
 	var took sync.Once
 	server = &http.Server{
 		Handler:        asked,
-		ReadTimeout:    10 * time.Second, // of the header, too: a limit of its own costs each request a timer
+		ReadTimeout:    10 * time.Second, // of the header, too
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 16 << 10,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			took.Do(func() { // before the first connection is served
-				if ours() {
+				_, secure := conn.(*tls.Conn)
+				several := secure || server.Protocols != nil && server.Protocols.UnencryptedHTTP2()
+				if ours() && !several { // requests of HTTP/2 on a connection
 					limits.take(server)
 				}
 			})

@@ -337,8 +337,15 @@ func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 	}
 }
 
-// Requests of HTTP/2 share a connection: each has the limits to itself.
+// Requests of HTTP/2 share a connection: each has the limits to itself, also on a server that
+// has served without TLS before.
 func TestSlowRequestsOfHTTP2(t *testing.T) {
+	for name, before := range map[string]bool{"TLS alone": false, "both": true} {
+		t.Run(name, func(t *testing.T) { slowRequestsOfHTTP2(t, before) })
+	}
+}
+
+func slowRequestsOfHTTP2(t *testing.T, before bool) {
 	t.Parallel()
 	freed := make(chan error, 1)
 	server := httptest.NewUnstartedServer(nil)
@@ -359,6 +366,18 @@ func TestSlowRequestsOfHTTP2(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
+	if before {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = server.Config.Serve(listener) }() // until the server is closed
+		answer, err := http.Get("http://" + listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
 	for _, path := range []string{"/body", "/answer"} {
 		body, never := io.Pipe()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, body)

@@ -1,25 +1,26 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 )
 
 // http.Server keeps its timeouts by setting deadlines of a connection anew for each header,
-// answer and pause, which is a fifteenth of what a small answer costs. For a server that has
-// the handler it was made with, Connections keep them instead: they know since when a
-// connection does what, and look at all of them several times in the shortest timeout. What
-// is due ends at the next look. The header of a connection's first request has the timeout for
-// reading, since the connection was made; that of a later one the timeout of a pause, since
+// answer and pause, which is a fifteenth of what a small answer costs. For a server without
+// TLS that has the handler it was made with, Connections keep them instead: they know since
+// when a connection does what, and look at all of them several times in the shortest timeout.
+// What is due ends at the next look. The header of a connection's first request has the timeout
+// for reading, since the connection was made; that of a later one the timeout of a pause, since
 // the answer before: a connection that is idle may wait as long.
 
 // timeouts are those of an http.Server; 0: none.
 type timeouts struct{ read, write, idle time.Duration }
 
-// take takes them from a server that has no connection yet.
+// take takes them from a server that has no connection yet, as it means them.
 func (t *timeouts) take(server *http.Server) {
-	*t = timeouts{server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}
-	server.ReadTimeout, server.WriteTimeout, server.IdleTimeout = 0, 0, 0
+	*t = timeouts{server.ReadTimeout, server.WriteTimeout, cmp.Or(server.IdleTimeout, server.ReadTimeout)}
+	server.ReadTimeout, server.WriteTimeout, server.IdleTimeout = 0, 0, -1
 }
 
 // every is how often to look; 0: there is nothing to look for.
@@ -42,49 +43,41 @@ func (c *Connections) watch() {
 		time.AfterFunc(c.every, c.watch)
 	}
 	c.mu.Unlock()
+	now := age()
 	c.known.Range(func(_, value any) bool {
-		value.(*connection).enforce(age())
+		value.(*connection).enforce(now)
 		return true
 	})
 }
 
-// enforce ends what the connection has done for too long, as deadlines would: what was begun
-// fails, and the handler may say so.
+// enforce has fail what net/http or a handler has waited for too long, as a deadline would:
+// net/http closes the connection, and a handler may say why.
 func (held *connection) enforce(now time.Duration) {
-	idle, over := held.overdue(now)
-	if over {
-		held.closeIf(idle)
-	}
-}
-
-// overdue has what a late request waits for fail, and reports whether a connection that has
-// none has been idle for too long, and since when.
-func (held *connection) overdue(now time.Duration) (idle time.Duration, over bool) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
 	late := func(since, limit time.Duration) bool { return limit > 0 && since <= now-limit }
-	switch limits := &held.limits; {
-	case held.several: // each request has its own
-	case !held.asked && held.fresh:
-		return held.idle, late(held.idle, limits.read)
-	case !held.asked:
-		return held.idle, late(held.idle, limits.idle)
-	default:
-		if held.reads && late(held.came, limits.read) {
-			_ = held.conn.SetReadDeadline(passed)
-		}
-		if !held.bounded && late(held.came, limits.write) {
-			held.bounded = true
-			_ = held.conn.SetWriteDeadline(passed)
-		}
+	limits := &held.limits
+	pause := limits.idle
+	if held.fresh {
+		pause = limits.read
 	}
-	return 0, false
+	switch {
+	case held.several: // each request has deadlines of its own
+	case !held.asked && late(held.idle, pause), held.asked && held.reads && late(held.came, limits.read):
+		held.cut = true
+		_ = held.conn.SetReadDeadline(passed)
+	}
+	if held.asked && !held.several && !held.bounded && late(held.came, limits.write) {
+		held.cut = true
+		_ = held.conn.SetWriteDeadline(passed)
+	}
 }
 
-// limit keeps the timeouts of a request of HTTP/2, which shares its connection.
+// limit keeps the timeouts of a request of HTTP/2, which shares its connection, of a server
+// that serves without TLS as well: the timeouts of others are net/http's.
 func (e *exchange) limit() {
 	control, now := http.NewResponseController(e.ResponseWriter), time.Now()
-	if read := e.held.limits.read; read > 0 && e.rest {
+	if read := e.held.limits.read; read > 0 {
 		_ = control.SetReadDeadline(now.Add(read))
 	}
 	if write := e.held.limits.write; write > 0 {
