@@ -62,7 +62,8 @@ func (e *Engine) Drain() { e.server.CloseStreams() }
 // idle and too many clients from holding it. NewPublicServer and NewAdminServer
 // return one for each of two listeners: the first has no routes for admins and no
 // metrics; the second has those, and the probes like the first. The caller serves
-// them and shuts them down.
+// them and shuts them down, may change their timeouts and handlers before the first
+// connection, and calls the ConnState that was there in one of its own.
 func (e *Engine) NewServer() *http.Server { return e.newServer(e.Handler(), e.connections.public) }
 
 func (e *Engine) NewPublicServer() *http.Server {
