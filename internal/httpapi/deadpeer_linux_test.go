@@ -55,6 +55,11 @@ func TestVanishedPeersAreShed(t *testing.T) {
 			if got := time.Duration(option(t, conn, syscall.IPPROTO_TCP, tcpUserTimeout)) * ms; got != vanishedAfter {
 				t.Errorf("the system gives up after %v, want %v", got, vanishedAfter)
 			}
+			idle, again := option(t, conn, syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE), option(t, conn, syscall.IPPROTO_TCP,
+				syscall.TCP_KEEPINTVL)
+			if third := time.Duration(idle+2*again) * time.Second; third >= vanishedAfter {
+				t.Errorf("the third probe comes after %v: a peer who is there may lose two", third)
+			}
 			const doubled = 2 * answerBuffer // by Linux
 			if got := option(t, conn, syscall.SOL_SOCKET, syscall.SO_SNDBUF); c.path == ordinary && got != doubled {
 				t.Errorf("the system keeps %d bytes for a peer who does not read", got)
