@@ -71,7 +71,7 @@ func (s *Server) takeProfile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch writes what start writes until stop, or until the client has left.
+// watch writes what start writes until stop, or until the client has left or the server ends.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, seconds int, start func() error, stop func()) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := start(); err != nil { // nothing is written
@@ -82,5 +82,6 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, seconds int, star
 	select {
 	case <-time.After(time.Duration(seconds) * time.Second):
 	case <-r.Context().Done():
+	case <-s.events.closed:
 	}
 }

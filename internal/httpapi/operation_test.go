@@ -9,6 +9,7 @@ import (
 	"runtime/trace"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice/api"
 )
@@ -67,5 +68,17 @@ func TestProfiles(t *testing.T) {
 	}
 	if _, pattern := http.DefaultServeMux.Handler(httptest.NewRequest("GET", "/debug/pprof/", nil)); pattern != "" {
 		t.Errorf("http.DefaultServeMux has %s", pattern)
+	}
+}
+
+// A profile does not hold the end of its server up.
+func TestProfilesEndWithTheServer(t *testing.T) {
+	s := New(Options{})
+	s.CloseStreams()
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/admin/profiles/trace?seconds=20", nil)
+	r.SetPathValue("profile", "trace")
+	begun := time.Now()
+	if s.takeProfile(w, r); w.Code != http.StatusOK || time.Since(begun) > 10*time.Second {
+		t.Errorf("%d after %v", w.Code, time.Since(begun))
 	}
 }
