@@ -302,39 +302,44 @@ func TestShutdownWaitsForNoClient(t *testing.T) {
 // A handler's own deadline is of its request alone: the next one of the connection has the
 // server's, and so it is when what came before was too late to be answered.
 func TestDeadlinesEndWithTheirRequest(t *testing.T) {
-	t.Parallel()
-	address := slowServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control := http.NewResponseController(w)
-		switch r.URL.Path {
-		case "/short":
-			_ = control.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
-		case "/long": // longer than the server's
-			_ = control.SetWriteDeadline(time.Now().Add(time.Minute))
-			time.Sleep(6 * time.Second)
-		case "/late":
-			time.Sleep(6 * time.Second)
+	synctest.Test(t, func(t *testing.T) {
+		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			control := http.NewResponseController(w)
+			switch r.URL.Path {
+			case "/short":
+				_ = control.SetWriteDeadline(time.Now().Add(time.Second))
+			case "/long": // longer than the server's
+				_ = control.SetWriteDeadline(time.Now().Add(time.Hour))
+				time.Sleep(time.Minute)
+			case "/late":
+				time.Sleep(time.Minute)
+			}
+			w.WriteHeader(http.StatusNoContent)
+		})
+		server := httpapi.NewServer(handler, httpapi.NewConnections(10, httpapi.Proxies{}, slog.New(slog.DiscardHandler)))
+		listener := make(pipes)
+		go func() { _ = server.Serve(listener) }()
+		defer server.Close()
+		conn, end := net.Pipe()
+		defer conn.Close()
+		listener <- end
+		answers := bufio.NewReader(conn)
+		ask := func(path string) (*http.Response, error) {
+			if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			return http.ReadResponse(answers, nil)
 		}
-		w.WriteHeader(http.StatusNoContent)
-	}))
-	conn := dial(t, address)
-	answers := bufio.NewReader(conn)
-	for _, path := range []string{"/short", "/", "/long", "/"} {
-		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
+		for _, path := range []string{"/short", "/", "/long", "/"} {
+			if answer, err := ask(path); err != nil || answer.StatusCode != http.StatusNoContent {
+				t.Fatalf("%s: %v, %v", path, answer, err)
+			}
+			time.Sleep(time.Minute) // longer than /short had, shorter than a pause may be
 		}
-		answer, err := http.ReadResponse(answers, nil)
-		if err != nil || answer.StatusCode != http.StatusNoContent {
-			t.Fatalf("%s: %v, %v", path, answer, err)
+		if answer, err := ask("/late"); err == nil {
+			t.Errorf("an answer that took too long was given: %v", answer)
 		}
-		answer.Body.Close()
-		time.Sleep(500 * time.Millisecond) // longer than /short had
-	}
-	if _, err := io.WriteString(conn, "GET /late HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	if answer, err := http.ReadResponse(answers, nil); err == nil {
-		t.Errorf("an answer that took too long was given: %v", answer)
-	}
+	})
 }
 
 // Requests of HTTP/2 share a connection: each has the limits to itself, also on a server that
@@ -398,7 +403,6 @@ func slowRequestsOfHTTP2(t *testing.T, before bool) {
 				t.Fatal(answer, err)
 			}
 			answer.Body.Close()
-			time.Sleep(100 * time.Millisecond)
 		}
 		select {
 		case err := <-freed:
