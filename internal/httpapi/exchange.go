@@ -29,20 +29,19 @@ var started = time.Now()
 func age() time.Duration { return time.Since(started) }
 
 // begins keeps that a request comes, of which the server waits for the body or not.
-func (held *connection) begins(r *http.Request, came time.Duration, reads bool) {
+func (held *connection) begins(came time.Duration, reads, several bool) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	held.asked, held.fresh, held.several, held.came = true, false, r.ProtoMajor > 1 && r.TLS != nil, came
+	held.asked, held.fresh, held.several, held.reads, held.came = true, false, several, reads, came
 	held.bounded = false // net/http has ended what the request before had
 	if held.cut {        // in the moment between two requests
 		held.cut = false
 		_ = held.conn.SetDeadline(time.Time{})
 	}
-	if held.reads = reads; reads {
-		held.add(0, came)
-	} else {
-		held.add(1, 0)
+	if !reads {
+		held.working++
 	}
+	held.rests(came)
 }
 
 // works adds to the requests on a connection that the server works on. With none the
@@ -53,11 +52,13 @@ func (held *connection) works(n int, from time.Duration) {
 	if n > 0 {
 		held.reads = false // the body is there
 	}
-	held.add(n, from)
+	held.working += n
+	held.rests(from)
 }
 
-func (held *connection) add(n int, from time.Duration) {
-	if held.working += n; held.working > 0 {
+// rests keeps since when the connection is idle, if nobody works for it. Held.mu is locked.
+func (held *connection) rests(from time.Duration) {
+	if held.working > 0 {
 		from = notIdle
 	}
 	held.idle = from
@@ -95,13 +96,13 @@ func (x *exchanges) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			r.Body = e
 		}
 		e.working = !e.rest
-		e.held.begins(r, e.came, e.rest)
-		if r.ProtoMajor > 1 && r.TLS != nil {
+		several := r.ProtoMajor > 1 && r.TLS != nil
+		if e.held.begins(e.came, e.rest, several); several {
 			e.limit()
 		}
 	}
 	defer func() {
-		e.begin()
+		e.begin(0)
 		e.waits()
 	}()
 	x.handler.ServeHTTP(e, r)
@@ -139,8 +140,12 @@ func (e *exchange) Read(p []byte) (int, error) {
 func (e *exchange) Close() error { return e.body.Close() }
 
 // begin is the beginning of an answer. If the body is not all there, the connection
-// ends with the answer: else net/http would wait for the rest before it sends any.
-func (e *exchange) begin() {
+// ends with the answer: else net/http would wait for the rest before it sends any. Status is
+// 0 if the handler gave none.
+func (e *exchange) begin(status int) {
+	if e.status == 0 && status >= http.StatusOK { // before it others may be sent, of 1xx
+		e.status = status
+	}
 	if e.begun {
 		return
 	}
@@ -164,18 +169,12 @@ func (e *exchange) begin() {
 }
 
 func (e *exchange) WriteHeader(status int) {
-	e.begin()
-	if e.status == 0 && status >= http.StatusOK {
-		e.status = status
-	}
+	e.begin(status)
 	e.ResponseWriter.WriteHeader(status)
 }
 
 func (e *exchange) Write(p []byte) (int, error) {
-	e.begin()
-	if e.status == 0 {
-		e.status = http.StatusOK // as net/http says for the handler
-	}
+	e.begin(http.StatusOK) // as net/http says for the handler
 	if e.written += len(p); e.written > buffered {
 		e.waits()
 		defer e.works()
@@ -185,10 +184,7 @@ func (e *exchange) Write(p []byte) (int, error) {
 
 // FlushError is for http.ResponseController, as Unwrap is.
 func (e *exchange) FlushError() error {
-	e.begin()
-	if e.status == 0 {
-		e.status = http.StatusOK
-	}
+	e.begin(http.StatusOK)
 	e.waits()
 	defer e.works()
 	return http.NewResponseController(e.ResponseWriter).Flush()

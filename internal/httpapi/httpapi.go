@@ -195,8 +195,8 @@ func NewServer(handler http.Handler, connections *Connections) *http.Server {
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			took.Do(func() { // before the first connection is served
 				_, secure := conn.(*tls.Conn)
-				several := secure || server.Protocols != nil && server.Protocols.UnencryptedHTTP2()
-				if ours() && !several { // requests of HTTP/2 on a connection
+				http2 := secure || server.Protocols != nil && server.Protocols.UnencryptedHTTP2()
+				if ours() && !http2 { // which has several requests on a connection
 					limits.take(server)
 				}
 			})

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// http.Server keeps its timeouts by setting deadlines of a connection anew for each header,
-// answer and pause, which is a fifteenth of what a small answer costs. For a server without
+// http.Server sets a deadline anew for each header, answer and pause of a connection, which is
+// a fifteenth of what a small answer costs. For a server without
 // TLS that has the handler it was made with, Connections keep them instead: they know since
 // when a connection does what, and look at all of them several times in the shortest timeout.
 // What is due ends at the next look. The header of a connection's first request has the timeout
@@ -50,8 +50,8 @@ func (c *Connections) watch() {
 	})
 }
 
-// enforce has fail what net/http or a handler has waited for too long, as a deadline would:
-// net/http closes the connection, and a handler may say why.
+// enforce ends what net/http or a handler has waited for too long, as a deadline of theirs
+// would: it fails, net/http closes the connection, and a handler may say why.
 func (held *connection) enforce(now time.Duration) {
 	held.mu.Lock()
 	defer held.mu.Unlock()

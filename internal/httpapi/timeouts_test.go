@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"testing"
 	"time"
@@ -36,15 +35,14 @@ func TestALookBetweenRequests(t *testing.T) {
 	defer near.Close()
 	defer far.Close()
 	held := &connection{conn: near, limits: timeouts{read: time.Second, write: time.Second, idle: time.Second}}
-	request := httptest.NewRequest(http.MethodGet, "/", nil)
 	read := func() error { _, err := near.Read(make([]byte, 1)); return err }
 	write := func() error { _, err := near.Write([]byte("x")); return err }
 	for name, c := range map[string]struct {
 		begin func()
 		fails func() error
 	}{
-		"a late request": {func() { held.begins(request, age()-2*time.Second, false) }, write},
-		"a late body":    {func() { held.begins(request, age()-2*time.Second, true) }, read},
+		"a late request": {func() { held.begins(age()-2*time.Second, false, false) }, write},
+		"a late body":    {func() { held.begins(age()-2*time.Second, true, false) }, read},
 		"a long pause":   {func() { held.since(age()-2*time.Second, false) }, read},
 	} {
 		c.begin()
@@ -52,7 +50,7 @@ func TestALookBetweenRequests(t *testing.T) {
 		if err := c.fails(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s is not cut: %v", name, err)
 		}
-		held.begins(request, age(), false)
+		held.begins(age(), false, false)
 		held.enforce(age())
 		go func() { _, _ = far.Read(make([]byte, 1)) }()
 		if err := write(); err != nil {
