@@ -136,7 +136,7 @@ func TestReport(t *testing.T) {
 		{eachName("no", 0), []float64{50_000, 64_000, 60_000}},
 		{pipelinedName("no", 0), []float64{200_000, 210_000, 150_000}},
 		{batchedName("no", 0), []float64{300_000, 256_000, 240_000}},
-		{writerName("no"), []float64{350_000, 320_000, 330_000}},
+		{writerName("no", 0), []float64{350_000, 320_000, 330_000}},
 		{acceptedName(servers), []float64{20_000, 20_000, 25_000}},
 		{bareAcceptedName(servers), []float64{30_000, 25_000, 40_000}},
 		{acceptedName(alone), []float64{18_000, 16_000, 20_000}},

@@ -32,20 +32,20 @@ func goals() (all []goal) {
 			all = append(all,
 				goal{
 					name: of + ", against one script call per request", side: own, against: eachName(fsync, repeats), atLeast: 4.5,
-					floor: writerName(fsync),
+					floor: writerName(fsync, repeats),
 				},
 				goal{
 					name: of + ", against the same pipelined", side: own, against: pipelinedName(fsync, repeats), atLeast: 2.3,
-					floor: writerName(fsync),
+					floor: writerName(fsync, repeats),
 				},
 				goal{
 					name: of + ": Redis' processor time for a claim, against one script call per request", of: "redis_cpu_us",
-					side: own, against: eachName(fsync, repeats), atMost: 1.0 / 6, floor: writerName(fsync),
+					side: own, against: eachName(fsync, repeats), atMost: 1.0 / 6, floor: writerName(fsync, repeats),
 				})
 		}
 		all = append(all, goal{
 			name: how + ": the client's processor time for a claim, us", of: "client_cpu_us", side: batchedName(fsync, 0),
-			atMost: 3.5, floor: writerName(fsync),
+			atMost: 3.5, floor: writerName(fsync, 0),
 		})
 	}
 	all = append(all, []goal{

@@ -84,9 +84,10 @@ func openFsyncGroup(context.Context, *options) ([]side, func(), error) {
 
 func redisSides(fsync string) (all []side) {
 	for _, repeats := range []int{0, someRepeats} {
-		all = append(append(all, usualSides(fsync, repeats)...), batchedSide(fsync, repeats))
+		all = append(all, usualSides(fsync, repeats)...)
+		all = append(all, batchedSide(fsync, repeats), writerSide(fsync, repeats))
 	}
-	return append(all, writerSide(fsync))
+	return all
 }
 
 // loadSale brings an open sale into a ledger.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -14,8 +15,9 @@ import (
 )
 
 // writer is the floor of a ledger on Redis. Its script looks for the record of each buyer,
-// since no ledger can keep a limit without that, and writes what redisledger writes of a
-// batch: a record for each and an entry of the journal. It decides nothing.
+// since no ledger can keep a limit without that, answers with it if there is one, and else
+// writes what redisledger writes of a batch: a record for each and an entry of the journal. It
+// decides nothing.
 type writer struct {
 	client  rueidis.Client
 	sha     string
@@ -26,14 +28,32 @@ const (
 	// writerPart is how many claims are one call of the script, as in redisledger.
 	writerPart = 250
 
+	// writerScript returns a position and the record there for each buyer who has one. The
+	// journal has the text of all claims as it came, and those positions: less cannot be done.
 	writerScript = `
 local buyers = {unpack(ARGV, 2, (#ARGV + 1) / 2)} -- as long as it will be
 for i = 1, #buyers do
   buyers[i] = ARGV[2 * i]
 end
-redis.call('HMGET', KEYS[1], unpack(buyers))
-redis.call('XADD', KEYS[2], '*', 'v', '1', 'e', '1', 'n', 'bench', 't', '1', 'at', '1', 's', '1', 'c', ARGV[1])
-redis.call('HSET', KEYS[1], unpack(ARGV, 2))`
+local held, again, answers = redis.call('HMGET', KEYS[1], unpack(buyers)), {}, {}
+for i = 1, #buyers do
+  if held[i] then
+    again[#again + 1] = i
+    answers[#answers + 1], answers[#answers + 2] = i, held[i]
+  end
+end
+local last = #ARGV
+for j = #again, 1, -1 do -- the last pairs take their places
+  local i = again[j]
+  ARGV[2 * i], ARGV[2 * i + 1] = ARGV[last - 1], ARGV[last]
+  last = last - 2
+end
+if last > 1 then
+  redis.call('XADD', KEYS[2], '*', 'v', '1', 'e', '1', 'n', 'bench', 't', '1', 'at', '1', 's', '1', 'c', ARGV[1],
+    'x', table.concat(again, ','))
+  redis.call('HSET', KEYS[1], unpack(ARGV, 2, last))
+end
+return answers`
 )
 
 func writerRecords(sale sluice.SaleID) string { return "{" + string(sale) + "}:buyers" }
@@ -42,13 +62,14 @@ func writerJournal(sale sluice.SaleID) string { return "{" + string(sale) + "}:j
 // writerBase is what names of the writer's sides begin with.
 const writerBase = "Redis, the same written, nothing decided"
 
-func writerName(fsync string) string { return writerBase + suffix(fsync, 0) }
+func writerName(fsync string, repeats int) string { return writerBase + suffix(fsync, repeats) }
 
-func writerSide(fsync string) side {
+func writerSide(fsync string, repeats int) side {
 	return side{
-		name: writerName(fsync),
+		name: writerName(fsync, repeats),
 		does: fmt.Sprintf("as redisledger behind the batcher, with the same %d callers and batches: buyers' records are "+
-			"looked for, records and journal are written, and every claim counts as accepted", callers),
+			"looked for, and returned where they are; else record and journal are written, and every claim counts as "+
+			"accepted", callers),
 		run: func(ctx context.Context, r *round) (f figure, err error) {
 			server, err := startRedis(r.dir, fsync)
 			if err != nil {
@@ -61,7 +82,7 @@ func writerSide(fsync string) side {
 			}
 			defer w.Close()
 			pids := map[string]int{"client": os.Getpid(), "redis": server.Pid()}
-			return r.decided(ctx, w, redisBatch, 0, pids, func(accepted int64) error {
+			return r.decided(ctx, w, redisBatch, repeats, pids, func(accepted int64) error {
 				return w.check(ctx, ledgerSale, accepted)
 			})
 		},
@@ -101,9 +122,23 @@ func (w *writer) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.
 		calls = append(calls, w.client.B().Evalsha().Sha1(w.sha).Numkeys(2).Key(writerRecords(sale), writerJournal(sale)).
 			Arg(writerArgs("bench."+strconv.FormatInt(w.batches.Add(1), 10), part)...).Build())
 	}
-	for _, reply := range w.client.DoMulti(ctx, calls...) {
-		if err := reply.Error(); err != nil && !rueidis.IsRedisNil(err) {
+	for part, reply := range w.client.DoMulti(ctx, calls...) {
+		again, err := reply.ToArray()
+		if err != nil {
 			return nil, err
+		}
+		for pair := range slices.Chunk(again, 2) {
+			i, err := pair[0].AsInt64()
+			if err != nil {
+				return nil, err
+			}
+			record, err := pair[1].ToString()
+			if err != nil {
+				return nil, err
+			}
+			d := &decisions[part*writerPart+int(i)-1]
+			d.Replayed = true
+			d.Order = sluice.OrderID(strings.SplitN(record, "\t", 5)[3])
 		}
 	}
 	return decisions, nil
