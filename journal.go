@@ -29,9 +29,9 @@ const maxPlace = 1<<53 - 1
 // Validate says what no server writes so. A store takes every record that passes; a
 // ledger that has another one is damaged.
 func (r *Record) Validate() error {
-	of, _ := r.Order.Sale()
+	of, _, _ := strings.Cut(string(r.Order), ".") // the rest of the id is the claim's to check
 	switch y := r.At.UTC().Year(); {
-	case of != r.Sale:
+	case SaleID(of) != r.Sale:
 		return fmt.Errorf("order %q: want one of sale %s", shorten(string(r.Order)), r.Sale)
 	case min(r.Epoch, r.Seq, r.Terms) < 1 || r.Epoch > MaxEpoch || max(r.Seq, r.Terms) > maxPlace:
 		return fmt.Errorf("epoch %d, sequence %d, terms %d: each starts at 1, and has an end", r.Epoch, r.Seq, r.Terms)
