@@ -2,8 +2,9 @@ package settle
 
 import (
 	"cmp"
-	"hash/maphash"
 	"slices"
+	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,11 +27,33 @@ type Memory struct {
 	lines   []byte // of a call: used again for the next
 }
 
-// remembered is what a server remembers of one sale, each order once: a buyer
-// who repeats a claim again and again pushes no other promise out.
+// remembered is what a server remembers of one sale, each promise once: a buyer who repeats a
+// claim again and again pushes no other out. Both lists are in the order of places.
 type remembered struct {
-	entries []memo // oldest first
-	orders  map[promise]struct{}
+	first, repeats []memo               // accepted here for the first time; and only again
+	again          map[promise]struct{} // those of repeats
+	claims         int                  // of both
+}
+
+// all are its entries.
+func (r *remembered) all(yield func(*memo) bool) {
+	if r == nil {
+		return
+	}
+	for _, list := range [][]memo{r.first, r.repeats} {
+		for i := range list {
+			if !yield(&list[i]) {
+				return
+			}
+		}
+	}
+}
+
+// promise is an order and the epoch it was accepted in: one that a rebuild has claimed again
+// is another promise.
+type promise struct {
+	order sluice.OrderID
+	epoch int64
 }
 
 // memo is an entry that this server made of the claims it received as accepted. They are
@@ -38,13 +61,35 @@ type remembered struct {
 type memo struct {
 	sluice.Entry           // without its claims
 	lines        string    // these, as a journal has them
-	promises     []promise // one for each claim
+	claims       int       // how many they are
 	since        time.Time // when they were accepted, or saved last
 	saved        int64     // the sale's epoch when they were stored, or set aside, last; 0: never
 }
 
 // lastSeq is that of the last claim.
-func (e *memo) lastSeq() int64 { return e.FirstSeq + int64(len(e.promises)) - 1 }
+func (e *memo) lastSeq() int64 { return e.FirstSeq + int64(e.claims) - 1 }
+
+// before reports whether its first claim comes before this place.
+func (e *memo) before(epoch, seq int64) bool {
+	return e.Epoch < epoch || e.Epoch == epoch && e.FirstSeq < seq
+}
+
+// order is that of the claim at this place; "" if it is not one of the entry's.
+func (e *memo) order(epoch, seq int64) sluice.OrderID {
+	if e.Epoch != epoch || seq < e.FirstSeq || seq > e.lastSeq() {
+		return ""
+	}
+	lines := e.lines
+	for range seq - e.FirstSeq {
+		_, lines, _ = strings.Cut(lines, "\n")
+	}
+	line, _, _ := strings.Cut(lines, "\n")
+	claims, _ := sluice.ParseClaims(line + "\n") // none, if it is damaged
+	if len(claims) == 0 {
+		return ""
+	}
+	return claims[0].Order
+}
 
 // unpacked is the entry with its claims.
 func (e *memo) unpacked() sluice.Entry {
@@ -65,19 +110,6 @@ func pack(e *sluice.Entry) string {
 		lines = sluice.AppendClaim(lines, &e.Claims[i])
 	}
 	return string(lines)
-}
-
-// promise stands for an order and the epoch it was accepted in: one that a rebuild has
-// claimed again is another promise. No two promises share both of two hashes.
-type promise [2]uint64
-
-var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-
-func promiseOf(order sluice.OrderID, epoch int64) (p promise) {
-	for i, seed := range seeds {
-		p[i] = maphash.String(seed, string(order)) ^ maphash.Comparable(seed, epoch)
-	}
-	return p
 }
 
 // DefaultMemory is how many claims a server remembers per sale, unless set
@@ -103,60 +135,89 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.sales[sale]
+	r := cmp.Or(m.sales[sale], &remembered{})
 	var next memo
-	add := func() {
-		if len(next.promises) > 0 {
-			next.lines = string(m.lines)
-			r.entries = append(r.entries, next)
+	for _, list := range []*[]memo{&r.first, &r.repeats} { // repeats last: one may be of a claim of this call
+		add := func() {
+			if next.claims > 0 {
+				next.lines = string(m.lines)
+				*list = slices.Insert(*list, after(*list, next.Epoch, next.FirstSeq), next) // nearly always at the end
+				r.claims += next.claims
+			}
+			next, m.lines = memo{}, m.lines[:0]
 		}
-		next, m.lines = memo{}, m.lines[:0]
+		for i := range decisions {
+			d := &decisions[i]
+			if d.Code != sluice.Accepted || d.Replayed != (list == &r.repeats) {
+				continue
+			}
+			claim := claims[i]
+			claim.Order = d.Order
+			if d.Replayed && !r.takes(&sluice.Record{
+				Claim: claim, Sale: sale, Epoch: d.Epoch, Seq: d.Seq, Terms: d.Terms, At: d.At,
+			}) {
+				continue
+			}
+			if next.claims == 0 || d.Epoch != next.Epoch || d.Seq != next.lastSeq()+1 || d.Terms != next.Terms ||
+				!d.At.Equal(next.At) {
+				add() // a call that was split has gaps between its steps
+				next.Entry = sluice.Entry{Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq}
+				next.since = now
+			}
+			next.claims++
+			m.lines = sluice.AppendClaim(m.lines, &claim)
+		}
+		add()
 	}
-	for i := range decisions {
-		d := &decisions[i]
-		if d.Code != sluice.Accepted { // a repeat may be of a call whose reply was lost
-			continue
-		}
-		claim := claims[i]
-		claim.Order = d.Order
-		record := sluice.Record{Claim: claim, Sale: sale, Epoch: d.Epoch, Seq: d.Seq, Terms: d.Terms, At: d.At}
-		if d.Replayed && record.Validate() != nil {
-			continue // damage of the ledger, which no store takes
-		}
-		if r == nil {
-			r = &remembered{orders: map[promise]struct{}{}}
-			m.sales[sale] = r
-		}
-		id := promiseOf(d.Order, d.Epoch)
-		if _, known := r.orders[id]; known {
-			continue
-		}
-		r.orders[id] = struct{}{}
-		if len(next.promises) == 0 || d.Epoch != next.Epoch || d.Seq != next.lastSeq()+1 {
-			add() // a call that was split has gaps between its steps
-			next.Entry = sluice.Entry{Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq}
-			next.since = now
-		}
-		next.promises = append(next.promises, id)
-		m.lines = sluice.AppendClaim(m.lines, &claim)
-	}
-	if add(); r != nil {
-		r.bound(m.max)
+	if r.bound(m.max); r.claims > 0 {
+		m.sales[sale] = r
 	}
 }
 
-// bound forgets the oldest entries, so that no more than max claims are left.
+// takes reports whether a repeat is to be remembered, and notes that it is: it may be of a
+// call whose reply was lost.
+func (r *remembered) takes(record *sluice.Record) bool {
+	id := promise{record.Order, record.Epoch}
+	if _, known := r.again[id]; known || record.Validate() != nil { // damage of the ledger, which no store takes
+		return false
+	}
+	at := after(r.first, record.Epoch, record.Seq)
+	if at > 0 && r.first[at-1].order(record.Epoch, record.Seq) == record.Order {
+		return false
+	}
+	if r.again == nil {
+		r.again = map[promise]struct{}{}
+	}
+	id.order = sluice.OrderID(strings.Clone(string(id.order))) // not all of a reply
+	r.again[id] = struct{}{}
+	return true
+}
+
+// after returns where the entries begin that come after this place.
+func after(list []memo, epoch, seq int64) int {
+	return sort.Search(len(list), func(i int) bool { return !list[i].before(epoch, seq+1) })
+}
+
+// bound forgets the entries of the first places, so that no more than max claims are left.
 func (r *remembered) bound(max int) {
-	for len(r.orders) > max && len(r.entries) > 1 {
-		r.forgotten(&r.entries[0])
-		r.entries[0] = memo{}
-		r.entries = r.entries[1:]
+	for r.claims > max && len(r.first)+len(r.repeats) > 1 {
+		list := &r.first
+		if len(r.first) == 0 || len(r.repeats) > 0 && r.repeats[0].before(r.first[0].Epoch, r.first[0].FirstSeq) {
+			list = &r.repeats
+		}
+		r.forgotten(list, 0)
+		(*list)[0] = memo{}
+		*list = (*list)[1:]
 	}
 }
 
-func (r *remembered) forgotten(e *memo) {
-	for _, id := range e.promises {
-		delete(r.orders, id)
+func (r *remembered) forgotten(list *[]memo, i int) {
+	e := &(*list)[i]
+	if r.claims -= e.claims; list == &r.repeats {
+		claims, _ := sluice.ParseClaims(e.lines) // valid, or takes had refused them
+		for i := range claims {
+			delete(r.again, promise{claims[i].Order, e.Epoch})
+		}
 	}
 }
 
@@ -166,16 +227,19 @@ func (m *Memory) drop(sale sluice.SaleID, gone func(e *memo) bool) {
 	if r == nil {
 		return
 	}
-	kept := r.entries[:0]
-	for i := range r.entries {
-		if e := &r.entries[i]; gone(e) {
-			r.forgotten(e)
-		} else {
-			kept = append(kept, *e)
+	for _, list := range []*[]memo{&r.first, &r.repeats} {
+		kept := (*list)[:0]
+		for i := range *list {
+			if e := &(*list)[i]; gone(e) {
+				r.forgotten(list, i)
+			} else {
+				kept = append(kept, *e)
+			}
 		}
+		clear((*list)[len(kept):])
+		*list = kept
 	}
-	clear(r.entries[len(kept):])
-	if r.entries = kept; len(kept) == 0 {
+	if r.claims == 0 {
 		delete(m.sales, sale)
 	}
 }
@@ -194,19 +258,19 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 	})
 }
 
-// Until returns what is remembered of a sale up to an epoch, oldest first: also what is
+// Until returns what is remembered of a sale up to an epoch, by place: also what is
 // saved, since the store may have lost that.
 func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
 	return m.which(sale, func(e *memo) bool { return e.Epoch <= epoch })
 }
 
-// After returns what is remembered of epochs after this one, oldest first.
+// After returns what is remembered of epochs after this one, by place.
 func (m *Memory) After(sale sluice.SaleID, epoch int64) []sluice.Entry {
 	return m.which(sale, func(e *memo) bool { return e.Epoch > epoch })
 }
 
 // Unsaved returns what is remembered of epochs before this one, and was not saved in it,
-// oldest first: what was saved before may be lost since.
+// by place: what was saved before may be lost since.
 func (m *Memory) Unsaved(sale sluice.SaleID, epoch int64) []sluice.Entry {
 	return m.which(sale, unsaved(epoch))
 }
@@ -219,13 +283,14 @@ func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) []sluice.Ent
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var entries []sluice.Entry
-	if r := m.sales[sale]; r != nil {
-		for i := range r.entries {
-			if e := &r.entries[i]; wanted(e) {
-				entries = append(entries, e.unpacked())
-			}
+	for e := range m.sales[sale].all {
+		if wanted(e) {
+			entries = append(entries, e.unpacked())
 		}
 	}
+	slices.SortStableFunc(entries, func(a, b sluice.Entry) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
+	})
 	return entries
 }
 
@@ -233,10 +298,8 @@ func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) []sluice.Ent
 func (m *Memory) last(sale sluice.SaleID) (epoch int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.sales[sale]; r != nil {
-		for i := range r.entries {
-			epoch = max(epoch, r.entries[i].Epoch)
-		}
+	for e := range m.sales[sale].all {
+		epoch = max(epoch, e.Epoch)
 	}
 	return epoch
 }
@@ -246,7 +309,7 @@ func (m *Memory) Claims(sale sluice.SaleID) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.sales[sale]; r != nil {
-		return len(r.orders)
+		return r.claims
 	}
 	return 0
 }
@@ -255,8 +318,13 @@ func (m *Memory) Claims(sale sluice.SaleID) int {
 func (m *Memory) Before(sale sluice.SaleID, epoch int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, wanted := m.sales[sale], unsaved(epoch)
-	return r != nil && slices.ContainsFunc(r.entries, func(e memo) bool { return wanted(&e) })
+	wanted := unsaved(epoch)
+	for e := range m.sales[sale].all {
+		if wanted(e) {
+			return true
+		}
+	}
+	return false
 }
 
 // Saved says that entries which Until or Unsaved has returned are saved in an epoch of the

@@ -97,7 +97,7 @@ func TestMemory(t *testing.T) {
 	saved := m.Until("sale", 1)
 	tell(1, 40)
 	m.Saved("sale", 1, saved)
-	check("what was remembered meanwhile is not saved", " 2:1+8 1:40+1")
+	check("what was remembered meanwhile is not saved", " 1:40+1 2:1+8")
 	m.Saved("sale", 1, m.Until("sale", 1))
 	check("an old epoch is forgotten", " 2:1+8")
 	read(2, 8, 0)
@@ -156,12 +156,39 @@ func TestMemoryKeepsEachOrderOnce(t *testing.T) {
 		t.Errorf("remembers%s, want%s", got, want)
 	}
 	tell(1, -1) // what was forgotten may come back
-	if got, want := have(m, 9), " 1:7+1 2:2+1 1:1+1"; got != want {
+	if got, want := have(m, 9), " 1:1+1 1:7+1 2:2+1"; got != want {
 		t.Errorf("remembers%s, want%s", got, want)
 	}
 	m.Saved("sale", 1, m.Until("sale", 1))
 	tell(1, -7)
-	if got, want := have(m, 9), " 2:2+1 1:7+1"; got != want {
+	if got, want := have(m, 9), " 1:7+1 2:2+1"; got != want {
 		t.Errorf("remembers%s, want%s", got, want)
+	}
+}
+
+// Calls may overtake each other, and a repeat may come with the claim itself: each promise
+// is remembered once (I4, I5).
+func TestMemoryOfCallsThatOvertook(t *testing.T) {
+	m := NewMemory(20)
+	tell := func(seqs ...int64) {
+		claims, decisions := decided(1, seqs...)
+		m.Decided("sale", "a", claims, decisions)
+	}
+	tell(4, 5)
+	tell(2, -2, 3)
+	tell(8, 9)
+	for range 10 {
+		tell(-4, -2, -7, -5, -3, -2, -1, -9)
+	}
+	if got, want := have(m, 9), " 1:1+1 1:2+2 1:4+2 1:7+1 1:8+2"; got != want {
+		t.Errorf("remembers%s, want%s", got, want)
+	}
+	if got := m.Claims("sale"); got != 8 {
+		t.Errorf("%d claims are remembered, want 8", got)
+	}
+	m.Saved("sale", 1, m.Until("sale", 1))
+	tell(0)
+	if got := m.Claims("sale"); got != 0 || len(m.sales) != 0 {
+		t.Errorf("of %d sales %d claims are remembered, want none", len(m.sales), got)
 	}
 }
