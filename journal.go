@@ -100,8 +100,8 @@ func (e *Entry) DeadLetter(cause error) DeadLetter {
 		Sale: e.Sale, EntryID: e.ID, Reason: cause.Error(), Claims: e.Raw,
 		Epoch: e.Epoch, FirstSeq: e.FirstSeq, Terms: e.Terms, Node: e.Node, At: e.At,
 	}
-	if e.ID == "" { // not read from a journal, but remembered by a server
-		d.EntryID = fmt.Sprintf("%s/%d", e.Node, e.FirstSeq)
+	if e.ID == "" { // not read from a journal, but remembered by a server, which may remember more from this place on
+		d.EntryID = fmt.Sprintf("%s/%d+%d/%d", e.Node, e.FirstSeq, len(e.Claims), e.At.UnixMilli())
 	}
 	if e.Damage == nil {
 		var lines []byte

@@ -98,7 +98,7 @@ func (r *Rebuilder) ahead(ctx context.Context, sale *sluice.Sale) error {
 	for _, e := range entries {
 		lost := fmt.Errorf("accepted in epoch %d, which the store has lost", e.Epoch)
 		// With the time, since two copies may each give an epoch again.
-		e.ID = fmt.Sprintf("%s/%d/%d/%d", e.Node, e.Epoch, e.FirstSeq, e.At.UnixMilli())
+		e.ID = fmt.Sprintf("%s/%d/%d+%d/%d", e.Node, e.Epoch, e.FirstSeq, len(e.Claims), e.At.UnixMilli())
 		e.Epoch = sale.Epoch
 		if err := r.store.SetAside(ctx, e.DeadLetter(lost)); err != nil {
 			return err

@@ -28,25 +28,16 @@ type Memory struct {
 }
 
 // remembered is what a server remembers of one sale, each promise once: a buyer who repeats a
-// claim again and again pushes no other out. Both lists are in the order of places.
+// claim again and again pushes no other out.
 type remembered struct {
-	first, repeats []memo               // accepted here for the first time; and only again
-	again          map[promise]struct{} // those of repeats
-	claims         int                  // of both
-}
-
-// all are its entries.
-func (r *remembered) all(yield func(*memo) bool) {
-	if r == nil {
-		return
-	}
-	for _, list := range [][]memo{r.first, r.repeats} {
-		for i := range list {
-			if !yield(&list[i]) {
-				return
-			}
-		}
-	}
+	// inOrder are entries of what was accepted for the first time: by place, which is also
+	// oldest first, none with a place of another. A promise is found there by its place.
+	inOrder []*memo
+	// apart are all others, oldest first: repeats of what is not in order, and places that
+	// were given before.
+	apart  []*memo
+	of     map[promise]*memo // those apart
+	claims int               // of both
 }
 
 // promise is an order and the epoch it was accepted in: one that a rebuild has claimed again
@@ -56,39 +47,66 @@ type promise struct {
 	epoch int64
 }
 
-// memo is an entry that this server made of the claims it received as accepted. They are
-// packed: whatever collects garbage looks at a few of them, not at each of their texts.
+// all are its entries.
+func (r *remembered) all(yield func(*memo) bool) {
+	if r == nil {
+		return
+	}
+	for _, list := range [][]*memo{r.inOrder, r.apart} {
+		for _, e := range list {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// memo is an entry that this server made of at most memoClaims claims that it received as
+// accepted. They are packed: whatever collects garbage looks at entries, not at texts.
 type memo struct {
 	sluice.Entry           // without its claims
 	lines        string    // these, as a journal has them
 	claims       int       // how many they are
-	since        time.Time // when they were accepted, or saved last
+	apart        bool      // in remembered.apart
+	since        time.Time // when one was accepted or repeated, or they were saved, last
 	saved        int64     // the sale's epoch when they were stored, or set aside, last; 0: never
 }
 
 // lastSeq is that of the last claim.
 func (e *memo) lastSeq() int64 { return e.FirstSeq + int64(e.claims) - 1 }
 
-// before reports whether its first claim comes before this place.
-func (e *memo) before(epoch, seq int64) bool {
-	return e.Epoch < epoch || e.Epoch == epoch && e.FirstSeq < seq
+// begins reports whether its first claim comes after this place.
+func (e *memo) begins(epoch, seq int64) bool {
+	return e.Epoch > epoch || e.Epoch == epoch && e.FirstSeq > seq
 }
 
-// order is that of the claim at this place; "" if it is not one of the entry's.
-func (e *memo) order(epoch, seq int64) sluice.OrderID {
-	if e.Epoch != epoch || seq < e.FirstSeq || seq > e.lastSeq() {
-		return ""
-	}
+// ends reports whether its last claim comes before this place.
+func (e *memo) ends(epoch, seq int64) bool {
+	return e.Epoch < epoch || e.Epoch == epoch && e.lastSeq() < seq
+}
+
+// order is that of its claim with this sequence.
+func (e *memo) order(seq int64) sluice.OrderID {
 	lines := e.lines
 	for range seq - e.FirstSeq {
 		_, lines, _ = strings.Cut(lines, "\n")
 	}
 	line, _, _ := strings.Cut(lines, "\n")
-	claims, _ := sluice.ParseClaims(line + "\n") // none, if it is damaged
-	if len(claims) == 0 {
-		return ""
+	return orderIn(line)
+}
+
+// orders are those of all its claims.
+func (e *memo) orders() (all []sluice.OrderID) {
+	for line := range strings.Lines(e.lines) {
+		all = append(all, orderIn(line))
 	}
-	return claims[0].Order
+	return all
+}
+
+// orderIn is the order of a claim's line (sluice.AppendClaim).
+func orderIn(line string) sluice.OrderID {
+	fields := strings.SplitN(line, "\t", 4)
+	return sluice.OrderID(fields[min(2, len(fields)-1)])
 }
 
 // unpacked is the entry with its claims.
@@ -136,33 +154,40 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := cmp.Or(m.sales[sale], &remembered{})
-	var next memo
-	for _, list := range []*[]memo{&r.first, &r.repeats} { // repeats last: one may be of a claim of this call
-		add := func() {
-			if next.claims > 0 {
-				next.lines = string(m.lines)
-				*list = slices.Insert(*list, after(*list, next.Epoch, next.FirstSeq), next) // nearly always at the end
-				r.claims += next.claims
-			}
-			next, m.lines = memo{}, m.lines[:0]
+	next := &memo{}
+	add := func() {
+		if next.claims > 0 {
+			next.lines = string(m.lines)
+			r.add(next)
 		}
+		next, m.lines = &memo{}, m.lines[:0]
+	}
+	for _, repeats := range []bool{false, true} { // repeats last: one may be of a claim of this call
 		for i := range decisions {
 			d := &decisions[i]
-			if d.Code != sluice.Accepted || d.Replayed != (list == &r.repeats) {
+			if d.Code != sluice.Accepted || d.Replayed != repeats {
 				continue
 			}
 			claim := claims[i]
 			claim.Order = d.Order
-			if d.Replayed && !r.takes(&sluice.Record{
-				Claim: claim, Sale: sale, Epoch: d.Epoch, Seq: d.Seq, Terms: d.Terms, At: d.At,
-			}) {
+			if known := r.memoOf(d); known != nil {
+				known.since = now
 				continue
 			}
-			if next.claims == 0 || d.Epoch != next.Epoch || d.Seq != next.lastSeq()+1 || d.Terms != next.Terms ||
-				!d.At.Equal(next.At) {
-				add() // a call that was split has gaps between its steps
+			if repeats { // it may be of a call whose reply was lost
+				record := sluice.Record{Claim: claim, Sale: sale, Epoch: d.Epoch, Seq: d.Seq, Terms: d.Terms, At: d.At}
+				if record.Validate() != nil {
+					continue // damage of the ledger, which no store takes
+				}
+			}
+			if next.claims == 0 || next.claims == memoClaims || d.Epoch != next.Epoch || d.Seq != next.lastSeq()+1 ||
+				d.Terms != next.Terms || !d.At.Equal(next.At) { // a call that was split has gaps between its steps
+				add()
 				next.Entry = sluice.Entry{Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq}
-				next.since = now
+				next.since, next.apart = now, repeats
+			}
+			if repeats {
+				r.note(next, d.Order)
 			}
 			next.claims++
 			m.lines = sluice.AppendClaim(m.lines, &claim)
@@ -174,49 +199,77 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 	}
 }
 
-// takes reports whether a repeat is to be remembered, and notes that it is: it may be of a
-// call whose reply was lost.
-func (r *remembered) takes(record *sluice.Record) bool {
-	id := promise{record.Order, record.Epoch}
-	if _, known := r.again[id]; known || record.Validate() != nil { // damage of the ledger, which no store takes
-		return false
-	}
-	at := after(r.first, record.Epoch, record.Seq)
-	if at > 0 && r.first[at-1].order(record.Epoch, record.Seq) == record.Order {
-		return false
-	}
-	if r.again == nil {
-		r.again = map[promise]struct{}{}
-	}
-	id.order = sluice.OrderID(strings.Clone(string(id.order))) // not all of a reply
-	r.again[id] = struct{}{}
-	return true
-}
+const (
+	// memoClaims bounds the search for a claim in an entry.
+	memoClaims = 128
+	// overtaken is how many entries of calls that overtook each other are put in order.
+	overtaken = 64
+)
 
-// after returns where the entries begin that come after this place.
-func after(list []memo, epoch, seq int64) int {
-	return sort.Search(len(list), func(i int) bool { return !list[i].before(epoch, seq+1) })
-}
-
-// bound forgets the entries of the first places, so that no more than max claims are left.
-func (r *remembered) bound(max int) {
-	for r.claims > max && len(r.first)+len(r.repeats) > 1 {
-		list := &r.first
-		if len(r.first) == 0 || len(r.repeats) > 0 && r.repeats[0].before(r.first[0].Epoch, r.first[0].FirstSeq) {
-			list = &r.repeats
+// memoOf is the entry of what was accepted; nil: it is not remembered. What is accepted for the
+// first time may be there if its repeat came before.
+func (r *remembered) memoOf(d *sluice.Decision) *memo {
+	if len(r.of) > 0 {
+		if e := r.of[promise{d.Order, d.Epoch}]; e != nil {
+			return e
 		}
-		r.forgotten(list, 0)
-		(*list)[0] = memo{}
+	}
+	if at := r.after(d.Epoch, d.Seq); d.Replayed && at > 0 {
+		if e := r.inOrder[at-1]; !e.ends(d.Epoch, d.Seq) && e.order(d.Seq) == d.Order {
+			return e
+		}
+	}
+	return nil
+}
+
+// after returns where the entries in order begin that come after this place.
+func (r *remembered) after(epoch, seq int64) int {
+	return sort.Search(len(r.inOrder), func(i int) bool { return r.inOrder[i].begins(epoch, seq) })
+}
+
+// note keeps which entry apart a promise is in.
+func (r *remembered) note(e *memo, order sluice.OrderID) {
+	if r.of == nil {
+		r.of = map[promise]*memo{}
+	}
+	r.of[promise{sluice.OrderID(strings.Clone(string(order))), e.Epoch}] = e // not the whole reply
+}
+
+// add takes an entry in. A ledger that has lost data gives places again: they are apart.
+func (r *remembered) add(e *memo) {
+	r.claims += e.claims
+	if !e.apart {
+		at := r.after(e.Epoch, e.FirstSeq)
+		e.apart = at < len(r.inOrder)-overtaken || at > 0 && !r.inOrder[at-1].ends(e.Epoch, e.FirstSeq) ||
+			at < len(r.inOrder) && !r.inOrder[at].begins(e.Epoch, e.lastSeq())
+		if !e.apart {
+			r.inOrder = slices.Insert(r.inOrder, at, e)
+			return
+		}
+		for _, order := range e.orders() {
+			r.note(e, order)
+		}
+	}
+	r.apart = append(r.apart, e)
+}
+
+// bound forgets the oldest entries, so that no more than max claims are left.
+func (r *remembered) bound(max int) {
+	for r.claims > max && len(r.inOrder)+len(r.apart) > 1 {
+		list := &r.inOrder
+		if len(r.inOrder) == 0 || len(r.apart) > 0 && r.apart[0].since.Before(r.inOrder[0].since) {
+			list = &r.apart
+		}
+		r.forgotten((*list)[0])
+		(*list)[0] = nil
 		*list = (*list)[1:]
 	}
 }
 
-func (r *remembered) forgotten(list *[]memo, i int) {
-	e := &(*list)[i]
-	if r.claims -= e.claims; list == &r.repeats {
-		claims, _ := sluice.ParseClaims(e.lines) // valid, or takes had refused them
-		for i := range claims {
-			delete(r.again, promise{claims[i].Order, e.Epoch})
+func (r *remembered) forgotten(e *memo) {
+	if r.claims -= e.claims; e.apart {
+		for _, order := range e.orders() {
+			delete(r.of, promise{order, e.Epoch})
 		}
 	}
 }
@@ -227,17 +280,14 @@ func (m *Memory) drop(sale sluice.SaleID, gone func(e *memo) bool) {
 	if r == nil {
 		return
 	}
-	for _, list := range []*[]memo{&r.first, &r.repeats} {
-		kept := (*list)[:0]
-		for i := range *list {
-			if e := &(*list)[i]; gone(e) {
-				r.forgotten(list, i)
-			} else {
-				kept = append(kept, *e)
+	for _, list := range []*[]*memo{&r.inOrder, &r.apart} {
+		*list = slices.DeleteFunc(*list, func(e *memo) bool {
+			is := gone(e)
+			if is {
+				r.forgotten(e)
 			}
-		}
-		clear((*list)[len(kept):])
-		*list = kept
+			return is
+		})
 	}
 	if r.claims == 0 {
 		delete(m.sales, sale)
@@ -279,15 +329,14 @@ func unsaved(epoch int64) func(*memo) bool {
 	return func(e *memo) bool { return e.Epoch < epoch && e.saved != epoch }
 }
 
-func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) []sluice.Entry {
+func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) (entries []sluice.Entry) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	var entries []sluice.Entry
 	for e := range m.sales[sale].all {
 		if wanted(e) {
 			entries = append(entries, e.unpacked())
 		}
 	}
+	m.mu.Unlock()
 	slices.SortStableFunc(entries, func(a, b sluice.Entry) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
 	})

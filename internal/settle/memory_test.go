@@ -3,6 +3,7 @@ package settle
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -136,6 +137,34 @@ func TestMemoryKeepsWhatIsSaved(t *testing.T) {
 	}
 }
 
+// Who is answered again may rely on it for as long as after the first answer (I4).
+func TestMemoryOfARepeatBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(10)
+		m.Keep(time.Minute)
+		tell := func(seqs ...int64) {
+			claims, decisions := decided(1, seqs...)
+			m.Decided("sale", "a", claims, decisions)
+		}
+		read := func() string {
+			m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 9}, time.Now())
+			return have(m, 9)
+		}
+		tell(1, 2)
+		tell(3, -5)
+		time.Sleep(50 * time.Second)
+		tell(-2, -5)
+		time.Sleep(50 * time.Second)
+		if got, want := read(), " 1:1+2 1:5+1"; got != want {
+			t.Errorf("remembers%s, want%s", got, want)
+		}
+		time.Sleep(11 * time.Second)
+		if got := read(); got != "" {
+			t.Errorf("a minute after the repeats:%s", got)
+		}
+	})
+}
+
 // A repeat is remembered as the first answer is, and once: a buyer who repeats
 // one claim for ever pushes nothing out (I4, I5).
 func TestMemoryKeepsEachOrderOnce(t *testing.T) {
@@ -166,13 +195,33 @@ func TestMemoryKeepsEachOrderOnce(t *testing.T) {
 	}
 }
 
-// Calls may overtake each other, and a repeat may come with the claim itself: each promise
-// is remembered once (I4, I5).
-func TestMemoryOfCallsThatOvertook(t *testing.T) {
-	m := NewMemory(20)
+// Calls may overtake each other, a repeat the claim itself, and a ledger that has lost data
+// gives places again: each promise is remembered once (I4, I5).
+func TestMemoryOfWhatIsOutOfOrder(t *testing.T) {
+	m := NewMemory(2000)
 	tell := func(seqs ...int64) {
 		claims, decisions := decided(1, seqs...)
 		m.Decided("sale", "a", claims, decisions)
+	}
+	check := func(step, want string, claims int) {
+		t.Helper()
+		if got := have(m, 9); got != want {
+			t.Errorf("%s: remembers%s, want%s", step, got, want)
+		}
+		if got := m.Claims("sale"); got != claims {
+			t.Errorf("%s: %d claims are remembered, want %d", step, got, claims)
+		}
+		r := m.sales["sale"]
+		if r == nil {
+			return
+		}
+		n := 0
+		for i := range r.apart {
+			n += r.apart[i].claims
+		}
+		if n != len(r.of) {
+			t.Errorf("%s: %d claims are apart, and %d are found", step, n, len(r.of))
+		}
 	}
 	tell(4, 5)
 	tell(2, -2, 3)
@@ -180,15 +229,39 @@ func TestMemoryOfCallsThatOvertook(t *testing.T) {
 	for range 10 {
 		tell(-4, -2, -7, -5, -3, -2, -1, -9)
 	}
-	if got, want := have(m, 9), " 1:1+1 1:2+2 1:4+2 1:7+1 1:8+2"; got != want {
-		t.Errorf("remembers%s, want%s", got, want)
-	}
-	if got := m.Claims("sale"); got != 8 {
-		t.Errorf("%d claims are remembered, want 8", got)
+	check("calls that overtook", " 1:1+1 1:2+2 1:4+2 1:7+1 1:8+2", 8)
+	tell(6, 7)
+	check("the repeat came first", " 1:1+1 1:2+2 1:4+2 1:6+1 1:7+1 1:8+2", 9)
+
+	for n, seqs := range [][]int64{{4, 5}, {8, 9}} { // the second by another server, so the repeat comes first
+		claims, decisions := decided(1, seqs...)
+		for i := range decisions {
+			decisions[i].Order = sluice.SaleID("sale").Order(fmt.Sprintf("%032x", 100*seqs[i]))
+		}
+		for again := range 3 {
+			for i := range decisions {
+				decisions[i].Replayed = again != n
+			}
+			m.Decided("sale", "a", claims, decisions)
+			tell(-5)
+			if got, want := m.Claims("sale"), 11+2*n; got != want {
+				t.Errorf("places were given again, and %d claims are remembered, want %d", got, want)
+			}
+		}
 	}
 	m.Saved("sale", 1, m.Until("sale", 1))
-	tell(0)
-	if got := m.Claims("sale"); got != 0 || len(m.sales) != 0 {
-		t.Errorf("of %d sales %d claims are remembered, want none", len(m.sales), got)
+	check("all is saved", "", 0)
+	if tell(0); len(m.sales) != 0 {
+		t.Error("a refusal is remembered")
 	}
+
+	want := ""
+	for n := range int64(2 * overtaken) { // far more than calls under way
+		tell(1000 - 2*n)
+		want = fmt.Sprintf(" 1:%d+1", 1000-2*n) + want
+	}
+	for n := range int64(2 * overtaken) {
+		tell(2*n - 1000)
+	}
+	check("backwards", want, 2*overtaken)
 }
