@@ -29,7 +29,7 @@ const (
 	writerPart = 250
 
 	// writerScript returns a position and the record there for each buyer who has one. The
-	// journal has the text of all claims as it came, and those positions: less cannot be done.
+	// journal has the text of all claims as it came, and those positions: nothing is cut.
 	writerScript = `
 local buyers = {unpack(ARGV, 2, (#ARGV + 1) / 2)} -- as long as it will be
 for i = 1, #buyers do

@@ -363,7 +363,7 @@ func split(e *sluice.Entry) []sluice.Entry {
 	parts := make([]sluice.Entry, len(e.Claims))
 	for i := range parts {
 		parts[i] = *e
-		parts[i].ID = "" // a part is named by its server and sequence
+		parts[i].ID = "" // a part is named by its server and place
 		parts[i].FirstSeq += int64(i)
 		parts[i].Claims = e.Claims[i : i+1]
 	}

@@ -30,14 +30,15 @@ type Memory struct {
 // remembered is what a server remembers of one sale, each promise once: a buyer who repeats a
 // claim again and again pushes no other out.
 type remembered struct {
-	// inOrder are entries of what was accepted for the first time: by place, which is also
-	// oldest first, none with a place of another. A promise is found there by its place.
+	// inOrder are entries of what was accepted for the first time, in the order of their
+	// places; no two have a place in common. A promise is found there by its place.
 	inOrder []*memo
-	// apart are all others, oldest first: repeats of what is not in order, and places that
-	// were given before.
-	apart  []*memo
-	of     map[promise]*memo // those apart
-	claims int               // of both
+	// apart are all others, in the order in which they came: repeats of what is not in order,
+	// places that were given twice, and calls that others overtook by far.
+	apart   []*memo
+	apartOf map[promise]*memo // the entry apart that has a promise
+	claims  int               // of both
+	made    int               // entries so far
 }
 
 // promise is an order and the epoch it was accepted in: one that a rebuild has claimed again
@@ -67,7 +68,8 @@ type memo struct {
 	sluice.Entry           // without its claims
 	lines        string    // these, as a journal has them
 	claims       int       // how many they are
-	apart        bool      // in remembered.apart
+	apart        bool      // it is one of remembered.apart
+	number       int       // of the entry, among all of its sale
 	since        time.Time // when one was accepted or repeated, or they were saved, last
 	saved        int64     // the sale's epoch when they were stored, or set aside, last; 0: never
 }
@@ -75,13 +77,13 @@ type memo struct {
 // lastSeq is that of the last claim.
 func (e *memo) lastSeq() int64 { return e.FirstSeq + int64(e.claims) - 1 }
 
-// begins reports whether its first claim comes after this place.
-func (e *memo) begins(epoch, seq int64) bool {
+// beginsAfter reports whether its first claim comes after this place.
+func (e *memo) beginsAfter(epoch, seq int64) bool {
 	return e.Epoch > epoch || e.Epoch == epoch && e.FirstSeq > seq
 }
 
-// ends reports whether its last claim comes before this place.
-func (e *memo) ends(epoch, seq int64) bool {
+// endsBefore reports whether its last claim comes before this place.
+func (e *memo) endsBefore(epoch, seq int64) bool {
 	return e.Epoch < epoch || e.Epoch == epoch && e.lastSeq() < seq
 }
 
@@ -150,17 +152,17 @@ func (m *Memory) Keep(d time.Duration) { m.keep = d }
 // Decided remembers the claims of one ledger call that were accepted, by it or
 // before, as entries of claims that follow each other.
 func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim, decisions []sluice.Decision) {
-	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := cmp.Or(m.sales[sale], &remembered{})
-	next := &memo{}
+	now := time.Now()
+	r := m.sales[sale]
+	var next *memo
 	add := func() {
-		if next.claims > 0 {
+		if next != nil {
 			next.lines = string(m.lines)
 			r.add(next)
 		}
-		next, m.lines = &memo{}, m.lines[:0]
+		next, m.lines = nil, m.lines[:0]
 	}
 	for _, repeats := range []bool{false, true} { // repeats last: one may be of a claim of this call
 		for i := range decisions {
@@ -168,23 +170,27 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 			if d.Code != sluice.Accepted || d.Replayed != repeats {
 				continue
 			}
-			claim := claims[i]
-			claim.Order = d.Order
+			if r == nil {
+				r = &remembered{}
+			}
 			if known := r.memoOf(d); known != nil {
 				known.since = now
 				continue
 			}
+			claim := claims[i]
+			claim.Order = d.Order
 			if repeats { // it may be of a call whose reply was lost
 				record := sluice.Record{Claim: claim, Sale: sale, Epoch: d.Epoch, Seq: d.Seq, Terms: d.Terms, At: d.At}
 				if record.Validate() != nil {
 					continue // damage of the ledger, which no store takes
 				}
 			}
-			if next.claims == 0 || next.claims == memoClaims || d.Epoch != next.Epoch || d.Seq != next.lastSeq()+1 ||
+			if next == nil || next.claims == memoClaims || d.Epoch != next.Epoch || d.Seq != next.lastSeq()+1 ||
 				d.Terms != next.Terms || !d.At.Equal(next.At) { // a call that was split has gaps between its steps
 				add()
-				next.Entry = sluice.Entry{Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq}
-				next.since, next.apart = now, repeats
+				next = &memo{since: now, apart: repeats, Entry: sluice.Entry{
+					Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq,
+				}}
 			}
 			if repeats {
 				r.note(next, d.Order)
@@ -194,28 +200,35 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 		}
 		add()
 	}
+	if r == nil {
+		return
+	}
 	if r.bound(m.max); r.claims > 0 {
 		m.sales[sale] = r
 	}
 }
 
 const (
-	// memoClaims bounds the search for a claim in an entry.
+	// memoClaims bounds the search for a claim in an entry, and what one repeat renews.
 	memoClaims = 128
-	// overtaken is how many entries of calls that overtook each other are put in order.
+	// overtaken bounds what an entry that comes late moves: one that comes before more entries
+	// is not put in order.
 	overtaken = 64
 )
 
 // memoOf is the entry of what was accepted; nil: it is not remembered. What is accepted for the
 // first time may be there if its repeat came before.
 func (r *remembered) memoOf(d *sluice.Decision) *memo {
-	if len(r.of) > 0 {
-		if e := r.of[promise{d.Order, d.Epoch}]; e != nil {
+	if len(r.apartOf) > 0 {
+		if e := r.apartOf[promise{d.Order, d.Epoch}]; e != nil {
 			return e
 		}
 	}
-	if at := r.after(d.Epoch, d.Seq); d.Replayed && at > 0 {
-		if e := r.inOrder[at-1]; !e.ends(d.Epoch, d.Seq) && e.order(d.Seq) == d.Order {
+	if !d.Replayed {
+		return nil
+	}
+	if at := r.after(d.Epoch, d.Seq); at > 0 {
+		if e := r.inOrder[at-1]; !e.endsBefore(d.Epoch, d.Seq) && e.order(d.Seq) == d.Order {
 			return e
 		}
 	}
@@ -224,24 +237,26 @@ func (r *remembered) memoOf(d *sluice.Decision) *memo {
 
 // after returns where the entries in order begin that come after this place.
 func (r *remembered) after(epoch, seq int64) int {
-	return sort.Search(len(r.inOrder), func(i int) bool { return r.inOrder[i].begins(epoch, seq) })
+	return sort.Search(len(r.inOrder), func(i int) bool { return r.inOrder[i].beginsAfter(epoch, seq) })
 }
 
 // note keeps which entry apart a promise is in.
 func (r *remembered) note(e *memo, order sluice.OrderID) {
-	if r.of == nil {
-		r.of = map[promise]*memo{}
+	if r.apartOf == nil {
+		r.apartOf = map[promise]*memo{}
 	}
-	r.of[promise{sluice.OrderID(strings.Clone(string(order))), e.Epoch}] = e // not the whole reply
+	r.apartOf[promise{sluice.OrderID(strings.Clone(string(order))), e.Epoch}] = e // a clone does not keep the whole reply
 }
 
 // add takes an entry in. A ledger that has lost data gives places again: they are apart.
 func (r *remembered) add(e *memo) {
 	r.claims += e.claims
+	r.made++
+	e.number = r.made
 	if !e.apart {
 		at := r.after(e.Epoch, e.FirstSeq)
-		e.apart = at < len(r.inOrder)-overtaken || at > 0 && !r.inOrder[at-1].ends(e.Epoch, e.FirstSeq) ||
-			at < len(r.inOrder) && !r.inOrder[at].begins(e.Epoch, e.lastSeq())
+		e.apart = at < len(r.inOrder)-overtaken || at > 0 && !r.inOrder[at-1].endsBefore(e.Epoch, e.FirstSeq) ||
+			at < len(r.inOrder) && !r.inOrder[at].beginsAfter(e.Epoch, e.lastSeq())
 		if !e.apart {
 			r.inOrder = slices.Insert(r.inOrder, at, e)
 			return
@@ -257,7 +272,7 @@ func (r *remembered) add(e *memo) {
 func (r *remembered) bound(max int) {
 	for r.claims > max && len(r.inOrder)+len(r.apart) > 1 {
 		list := &r.inOrder
-		if len(r.inOrder) == 0 || len(r.apart) > 0 && r.apart[0].since.Before(r.inOrder[0].since) {
+		if len(r.inOrder) == 0 || len(r.apart) > 0 && r.apart[0].number < r.inOrder[0].number {
 			list = &r.apart
 		}
 		r.forgotten((*list)[0])
@@ -269,7 +284,7 @@ func (r *remembered) bound(max int) {
 func (r *remembered) forgotten(e *memo) {
 	if r.claims -= e.claims; e.apart {
 		for _, order := range e.orders() {
-			delete(r.of, promise{order, e.Epoch})
+			delete(r.apartOf, promise{order, e.Epoch})
 		}
 	}
 }
@@ -380,19 +395,19 @@ func (m *Memory) Before(sale sluice.SaleID, epoch int64) bool {
 // sale, and no other: one that has been remembered since is not. They are forgotten; or
 // kept for so long from now on, where the store may still lose them.
 func (m *Memory) Saved(sale sluice.SaleID, epoch int64, saved []sluice.Entry) {
-	type name struct { // an entry is known by its claims, each of which is remembered once
-		epoch int64
-		lines string
+	type name struct { // an entry is known by its claims and their place
+		epoch, seq int64
+		lines      string
 	}
 	done := make(map[name]bool, len(saved))
 	for i := range saved {
-		done[name{saved[i].Epoch, pack(&saved[i])}] = true
+		done[name{saved[i].Epoch, saved[i].FirstSeq, pack(&saved[i])}] = true
 	}
-	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := time.Now()
 	m.drop(sale, func(e *memo) bool {
-		is := done[name{e.Epoch, e.lines}]
+		is := done[name{e.Epoch, e.FirstSeq, e.lines}]
 		if is {
 			e.saved, e.since = epoch, now
 		}

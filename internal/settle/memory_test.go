@@ -2,6 +2,8 @@ package settle
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,8 +221,8 @@ func TestMemoryOfWhatIsOutOfOrder(t *testing.T) {
 		for i := range r.apart {
 			n += r.apart[i].claims
 		}
-		if n != len(r.of) {
-			t.Errorf("%s: %d claims are apart, and %d are found", step, n, len(r.of))
+		if n != len(r.apartOf) {
+			t.Errorf("%s: %d claims are apart, and %d are found", step, n, len(r.apartOf))
 		}
 	}
 	tell(4, 5)
@@ -264,4 +266,116 @@ func TestMemoryOfWhatIsOutOfOrder(t *testing.T) {
 		tell(2*n - 1000)
 	}
 	check("backwards", want, 2*overtaken)
+}
+
+// The oldest entries are forgotten, whatever was repeated since.
+func TestMemoryForgetsTheOldest(t *testing.T) {
+	for _, c := range []struct {
+		calls [][]int64
+		want  string
+	}{
+		{[][]int64{{-7}, {1, 2}, {-7}, {3, 4}}, " 1:1+2 1:3+2"},
+		{[][]int64{{1, 2}, {-7}, {-1}, {3, 4}}, " 1:3+2 1:7+1"},
+	} {
+		m := NewMemory(4)
+		for _, seqs := range c.calls {
+			claims, decisions := decided(1, seqs...)
+			m.Decided("sale", "a", claims, decisions)
+		}
+		if got := have(m, 9); got != c.want {
+			t.Errorf("%v: remembers%s, want%s", c.calls, got, c.want)
+		}
+		if r := m.sales["sale"]; len(r.apart) != len(r.apartOf) {
+			t.Errorf("%v: %d are apart, %d of them found", c.calls, len(r.apart), len(r.apartOf))
+		}
+	}
+}
+
+// Whatever calls overtake, whatever a ledger loses and whoever repeats what: all that was told
+// and is not saved is remembered, and once.
+func TestMemoryIsWhatWasTold(t *testing.T) {
+	type told struct {
+		claim    sluice.Claim
+		decision sluice.Decision
+	}
+	for seed := range uint64(30) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		m := NewMemory(1 << 20)
+		var all []told        // that the ledger accepted
+		var underWay [][]told // calls that are not told yet
+		want := map[promise]bool{}
+		epoch, seq := int64(1), int64(1)
+		tell := func(call []told, replayed bool) {
+			claims, decisions := make([]sluice.Claim, len(call)), make([]sluice.Decision, len(call))
+			for i, one := range call {
+				claims[i], decisions[i] = one.claim, one.decision
+				decisions[i].Replayed = replayed
+				if one.decision.Code == sluice.Accepted {
+					want[promise{one.decision.Order, one.decision.Epoch}] = true
+				}
+			}
+			m.Decided("sale", "a", claims, decisions)
+		}
+		for step := range 60 {
+			switch random.IntN(10) {
+			case 0, 1, 2, 3, 4: // a call
+				at := time.UnixMilli(int64(1_000_000 + step))
+				var call []told
+				for range 1 + random.IntN(300) {
+					one := told{claim: claimed(int64(len(all) + 1))}
+					if one.decision.Code = sluice.SoldOut; random.IntN(20) > 0 {
+						one.decision = sluice.Decision{
+							Code: sluice.Accepted, Order: one.claim.Order, Quantity: one.claim.Quantity, Epoch: epoch, Seq: seq,
+							Terms: 1, At: at,
+						}
+						seq++
+						all = append(all, one)
+					}
+					call = append(call, one)
+				}
+				underWay = append(underWay, call)
+			case 5, 6: // repeats, also of what other servers were told
+				var call []told
+				for range min(len(all), random.IntN(50)) {
+					call = append(call, all[random.IntN(len(all))])
+				}
+				tell(call, true)
+			case 7: // the ledger has lost some, and gives their places again
+				if seq -= int64(random.IntN(200)); seq < 1 {
+					seq = 1
+				}
+			case 8:
+				if random.IntN(3) == 0 {
+					epoch, seq = epoch+1, 1
+				}
+			case 9:
+				until := epoch - int64(random.IntN(2))
+				m.Saved("sale", epoch, m.Until("sale", until))
+				for id := range want {
+					if id.epoch <= until {
+						delete(want, id)
+					}
+				}
+			}
+			for len(underWay) > 0 && random.IntN(3) > 0 {
+				i := random.IntN(len(underWay))
+				tell(underWay[i], false)
+				underWay = slices.Delete(underWay, i, i+1)
+			}
+			got := map[promise]int{}
+			for _, e := range m.Until("sale", epoch) {
+				for _, c := range e.Claims {
+					got[promise{c.Order, e.Epoch}]++
+				}
+			}
+			for id := range want {
+				if got[id] != 1 {
+					t.Fatalf("seed %d, step %d: %v is remembered %d times", seed, step, id, got[id])
+				}
+			}
+			if len(got) != len(want) || m.Claims("sale") != len(want) {
+				t.Fatalf("seed %d, step %d: %d are remembered, %d counted, want %d", seed, step, len(got), m.Claims("sale"), len(want))
+			}
+		}
+	}
 }
