@@ -374,7 +374,8 @@ func TestMemoryIsWhatWasTold(t *testing.T) {
 				}
 			}
 			if len(got) != len(want) || m.Claims("sale") != len(want) {
-				t.Fatalf("seed %d, step %d: %d are remembered, %d counted, want %d", seed, step, len(got), m.Claims("sale"), len(want))
+				t.Fatalf("seed %d, step %d: %d are remembered, %d counted, want %d", seed, step, len(got), m.Claims("sale"),
+					len(want))
 			}
 		}
 	}
