@@ -233,7 +233,7 @@ func TestRunRedis(t *testing.T) {
 	if err := json.Unmarshal(stdout.Bytes(), &rep); err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Sides) != 8 || len(rep.Goals) != 8 || rep.Seed != 1 || rep.Machine.Cores == 0 || rep.Versions.Redis == "" {
+	if len(rep.Sides) != 9 || len(rep.Goals) != 8 || rep.Seed != 1 || rep.Machine.Cores == 0 || rep.Versions.Redis == "" {
 		t.Errorf("report: %s", stdout.Bytes())
 	}
 	if text, err := os.ReadFile(document); err != nil || !strings.Contains(string(text), rep.Sides[0].Name) {
