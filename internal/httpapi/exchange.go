@@ -56,7 +56,8 @@ func (held *connection) works(n int, from time.Duration) {
 	held.rests(from)
 }
 
-// rests keeps since when the connection is idle, if nobody works for it. Held.mu is locked.
+// rests keeps since when the connection is idle, if the server works on no request of it. The
+// caller holds mu.
 func (held *connection) rests(from time.Duration) {
 	if held.working > 0 {
 		from = notIdle

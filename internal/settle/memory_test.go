@@ -291,8 +291,9 @@ func TestMemoryForgetsTheOldest(t *testing.T) {
 	}
 }
 
-// Whatever calls overtake, whatever a ledger loses and whoever repeats what: all that was told
-// and is not saved is remembered, and once.
+// Calls overtake each other, the ledger loses data and gives places again, buyers repeat, and
+// epochs begin, all at random: a server remembers each promise that it gave and has not saved,
+// and none twice.
 func TestMemoryIsWhatWasTold(t *testing.T) {
 	type told struct {
 		claim    sluice.Claim
