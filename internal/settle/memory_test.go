@@ -381,3 +381,45 @@ func TestMemoryIsWhatWasTold(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkMemory remembers batches of 96 claims in a full memory: accepted for the first time,
+// and repeats, in any order, of what is remembered and of what is not.
+//
+//	go test ./internal/settle -run '^$' -bench Memory -benchtime 5000x
+func BenchmarkMemory(b *testing.B) {
+	const batch = 96
+	all := DefaultMemory - DefaultMemory%batch
+	call := func(seq func(i int) int64, repeats bool) ([]sluice.Claim, []sluice.Decision) {
+		seqs := make([]int64, batch)
+		for i := range seqs {
+			if seqs[i] = seq(i); repeats {
+				seqs[i] = -seqs[i]
+			}
+		}
+		return decided(1, seqs...)
+	}
+	for _, c := range []struct {
+		name           string
+		filled, repeat bool
+	}{{"first", true, false}, {"repeats", true, true}, {"repeats of others", false, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			m := NewMemory(0)
+			for from := 0; c.filled && from < all; from += batch {
+				claims, decisions := call(func(i int) int64 { return int64(from + i + 1) }, false)
+				m.Decided("sale", "a", claims, decisions)
+			}
+			for n := 0; b.Loop(); n++ {
+				b.StopTimer()
+				claims, decisions := call(func(i int) int64 {
+					if c.repeat {
+						return 1 + rand.Int64N(int64(all))
+					}
+					return int64(all + n*batch + i + 1)
+				}, c.repeat)
+				b.StartTimer()
+				m.Decided("sale", "a", claims, decisions)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/claim")
+		})
+	}
+}
