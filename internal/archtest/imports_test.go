@@ -124,7 +124,7 @@ var table = []row{
 		root, "api", "engine", "internal/loadgen", "ledger/redisledger", "store/pgstore",
 	}, []string{"*"}},
 	{"referee", []string{"internal/referee"}, nil},
-	{"examples/...", []string{root, "engine", "store/sqlitestore"}, nil},
+	{"examples/...", []string{root, "engine"}, nil},
 	{"test/...", nil, nil},
 }
 
