@@ -14,34 +14,23 @@ import (
 	"github.com/sluicehq/sluice/lock"
 	"github.com/sluicehq/sluice/lock/locktest"
 	"github.com/sluicehq/sluice/lock/redislock"
-	"github.com/sluicehq/sluice/store/mysqlstore"
-	"github.com/sluicehq/sluice/store/pgstore"
-	"github.com/sluicehq/sluice/store/sqlitestore"
+	"github.com/sluicehq/sluice/lock/storelock"
+	_ "github.com/sluicehq/sluice/store/mysqlstore"
+	_ "github.com/sluicehq/sluice/store/pgstore"
+	_ "github.com/sluicehq/sluice/store/sqlitestore"
 )
 
 func TestMain(m *testing.M) { locktest.Main(m, open) }
 
-// open opens a store by its URL or file, and Redis servers by theirs; several, with
+// open opens a store by its URL, and Redis servers by theirs; several, with
 // commas between, are a Redlock.
 func open(spec string) (lock.Backend, func(), error) {
-	ctx, done := context.WithTimeout(context.Background(), time.Minute)
-	defer done()
-	type store interface {
-		lock.Backend
-		Close() error
-	}
-	var db store
-	var err error
-	switch {
-	case strings.HasPrefix(spec, "postgres:"):
-		db, err = pgstore.Open(ctx, spec, pgstore.Options{})
-	case strings.HasPrefix(spec, "mysql:"):
-		db, err = mysqlstore.Open(ctx, spec, mysqlstore.Options{})
-	case !strings.HasPrefix(spec, "redis:"):
-		db, err = sqlitestore.Open(ctx, spec, sqlitestore.Options{})
-	default:
+	if strings.HasPrefix(spec, "redis:") {
 		return openRedis(spec)
 	}
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
+	defer done()
+	db, err := storelock.Open(ctx, spec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,7 +109,7 @@ func mustAsk(t *testing.T, s *servertest.RedisServer, command string) []string {
 func TestSQLite(t *testing.T) {
 	t.Parallel()
 	locktest.Run(t, func(t *testing.T) locktest.Locks {
-		return locktest.Locks{Spec: t.TempDir() + "/store.db"}
+		return locktest.Locks{Spec: "sqlite:" + t.TempDir() + "/store.db"}
 	})
 }
 

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/lock"
-	"github.com/sluicehq/sluice/store/sqlitestore"
+	"github.com/sluicehq/sluice/lock/storelock"
+	_ "github.com/sluicehq/sluice/store/sqlitestore"
 )
 
 // A store of Sluice keeps locks as well. The second owner waits for the first, and has a
@@ -21,13 +22,13 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
-	store, err := sqlitestore.Open(ctx, filepath.Join(dir, "store.db"), sqlitestore.Options{})
+	backend, err := storelock.Open(ctx, "sqlite:"+filepath.Join(dir, "store.db"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
+	defer backend.Close()
 
-	locker := lock.Locker{Backend: store, TTL: 10 * time.Second}
+	locker := lock.Locker{Backend: backend, TTL: 10 * time.Second}
 	last := int64(0)
 	for range 2 {
 		err := locker.Do(ctx, "close-the-books", func(_ context.Context, fence int64) error {

@@ -6,7 +6,7 @@
 //	})
 //
 // A Backend keeps the locks: lock/redislock on one Redis, [Redlock] on several that
-// know nothing of each other, and every store of Sluice in its database. A lock
+// know nothing of each other, lock/storelock in the database of a store. A lock
 // ends by itself, a ttl after it was last renewed, so that a holder that dies
 // blocks no other. While the holder lives, a watchdog renews the lock three times
 // per ttl; if that fails, it ends the holder's context before the ttl can end.

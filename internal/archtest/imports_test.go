@@ -79,6 +79,7 @@ var table = []row{
 	{"ledger/sqliteledger", []string{root, "internal/meters", "internal/disk", "internal/loop"}, []string{"*"}},
 	{"lock/locktest", []string{"lock", "internal/servertest"}, nil},
 	{"lock/redislock", []string{"lock"}, []string{"*"}},
+	{"lock/storelock", []string{root, "lock"}, nil},
 	{"store/storetest", []string{root, "internal/servertest"}, []string{"*"}},
 	{"store/internal/sqlcore", []string{root}, []string{"*"}},
 	{"store/sqlitestore", []string{root, "store/internal/sqlcore", "internal/disk"}, []string{"*"}},
