@@ -29,22 +29,6 @@ type Claim struct {
 	// Meta is the shop's own data, carried to the order unread: compact JSON
 	// of at most MaxMeta bytes, or empty.
 	Meta string
-
-	// Address stands for the network that the claim came from, if the sale limits its
-	// live orders (Terms.MaxLivePerAddress). Empty: it is not known, or not asked for.
-	Address AddressKey
-}
-
-// AddressKey stands for one network at one sale: 16 hex digits of a keyed hash, never
-// the address itself. What is the same network is another key at another sale.
-type AddressKey string
-
-// Validate says what is wrong with the key. Empty is valid.
-func (a AddressKey) Validate() error {
-	if a != "" && (len(a) != 16 || strings.Trim(string(a), "0123456789abcdef") != "") {
-		return fmt.Errorf("address %q: want 16 hex digits, or nothing", shorten(string(a)))
-	}
-	return nil
 }
 
 // Validate says what is wrong with the claim. Ledgers rely on it: a claim that
@@ -68,7 +52,7 @@ func (c *Claim) Validate() error {
 	if _, ok := c.Order.Sale(); !ok {
 		return fmt.Errorf("order id %q: want <sale>.<32 hex digits>", shorten(string(c.Order)))
 	}
-	return c.Address.Validate()
+	return nil
 }
 
 // Decision is a ledger's answer to one claim. A refusal is a value, not an
@@ -93,10 +77,10 @@ type Decision struct {
 	RetryAfter time.Duration
 }
 
-// Code is the outcome of a claim. Codes has them in the precedence of decisions:
-// when several apply, the first one is the answer. Numbers and names are never
-// reused; the Lua scripts and the wire use the same ones, and a golden test holds
-// the three together.
+// Code is the outcome of a claim. The order of the constants is the precedence
+// of decisions: when several apply, the first one is the answer. Numbers and
+// names are never reused; the Lua scripts and the wire use the same ones, and
+// a golden test holds the three together.
 type Code uint8
 
 const (
@@ -132,10 +116,6 @@ const (
 	// Overloaded: too busy; nothing was decided.
 	Overloaded
 
-	// AddressLimit: the network that the claim comes from has max_live_per_address live
-	// orders. It comes right after BuyerLimit, and has the number that was free.
-	AddressLimit
-
 	numCodes // one more than the last
 )
 
@@ -152,17 +132,13 @@ var codeNames = [numCodes]string{
 	Insufficient: "insufficient",
 	RateLimited:  "rate_limited",
 	Overloaded:   "overloaded",
-	AddressLimit: "address_limit",
 }
 
 // Codes lists every code, in order of precedence.
 func Codes() []Code {
 	all := make([]Code, 0, numCodes-1)
-	for c := Accepted; c < AddressLimit; c++ {
+	for c := Accepted; c < numCodes; c++ {
 		all = append(all, c)
-		if c == BuyerLimit {
-			all = append(all, AddressLimit)
-		}
 	}
 	return all
 }

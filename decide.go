@@ -7,9 +7,6 @@ type Account struct {
 	Units  int64 // of live orders (I3)
 	Orders int64 // accepted claims, ended ones too
 	Unpaid int64 // of them, those that ended unpaid
-	// Nearby is how many live orders the network has that the claim comes from, of any
-	// buyers; 0 if the claim has no Address.
-	Nearby int64
 }
 
 // Over reports whether one more claim of these units would exceed the limit per
@@ -64,8 +61,6 @@ func (v *Verdict) Decide(have Account, taken, quantity int64) Decision {
 		return Decision{Code: v.standing}
 	case v.terms.Over(have, quantity):
 		return Decision{Code: BuyerLimit}
-	case v.terms.MaxLivePerAddress != 0 && have.Nearby >= v.terms.MaxLivePerAddress:
-		return Decision{Code: AddressLimit}
 	case v.cooling || available == 0:
 		return Decision{Code: SoldOut}
 	case available != Unlimited && available < quantity: // I1

@@ -119,7 +119,7 @@ const JournalFormat = 1
 
 // AppendClaim appends the claim as one line of a journal entry:
 //
-//	buyer TAB key TAB order TAB quantity TAB meta [TAB address] LF
+//	buyer TAB key TAB order TAB quantity TAB meta LF
 //
 // A valid claim holds no tab or line feed, so nothing is escaped, and an
 // operator can read the journal with the database's own tools.
@@ -138,9 +138,6 @@ func appendClaimTail(dst []byte, c *Claim) []byte {
 	dst = strconv.AppendInt(dst, c.Quantity, 10)
 	dst = append(dst, '\t')
 	dst = append(dst, c.Meta...)
-	if c.Address != "" {
-		dst = append(append(dst, '\t'), c.Address...)
-	}
 	return append(dst, '\n')
 }
 
@@ -166,23 +163,17 @@ func ParseClaims(lines string) ([]Claim, error) {
 // ParseClaimTail reads a line that appendClaimTail wrote, without its line feed.
 func ParseClaimTail(buyer BuyerID, line string) (Claim, error) {
 	var field [4]string
-	found := true
 	for i := range field {
-		if !found {
-			return Claim{}, fmt.Errorf("want 4 or 5 fields separated by tabs, have %d", i)
-		}
+		var found bool
 		field[i], line, found = strings.Cut(line, "\t")
-	}
-	address := AddressKey(line)
-	if found && (address == "" || address.Validate() != nil) {
-		return Claim{}, fmt.Errorf("want an address or nothing after the meta, have %q", shorten(line))
+		if found != (i < 3) {
+			return Claim{}, fmt.Errorf("want 4 fields separated by tabs, have %q", shorten(line))
+		}
 	}
 	quantity, err := strconv.ParseInt(field[2], 10, 64)
 	if err != nil {
 		return Claim{}, fmt.Errorf("quantity %q is not a number", shorten(field[2]))
 	}
-	c := Claim{
-		Buyer: buyer, Key: Key(field[0]), Order: OrderID(field[1]), Quantity: quantity, Meta: field[3], Address: address,
-	}
+	c := Claim{Buyer: buyer, Key: Key(field[0]), Order: OrderID(field[1]), Quantity: quantity, Meta: field[3]}
 	return c, c.Validate()
 }

@@ -29,9 +29,6 @@ type Terms struct {
 	// from then on the buyer is refused as BuyerLimit for the rest of the sale,
 	// so that holding units without paying comes to an end. 0: no such limit.
 	MaxUnpaid int64
-	// MaxLivePerAddress bounds the live orders that claims of one network have, of
-	// whichever buyers (Claim.Address): queued, pending and paid ones. 0: no such limit.
-	MaxLivePerAddress int64
 
 	OpensAt  time.Time // inclusive; UTC, whole milliseconds
 	ClosesAt time.Time // exclusive; zero when the sale has no closing time
@@ -94,9 +91,6 @@ func (t *Terms) validate() error {
 	}
 	if t.MaxUnpaid < 0 || t.MaxUnpaid > MaxUnits {
 		return fmt.Errorf("max_unpaid_per_buyer %d: want 1 to %d, or null for no limit", t.MaxUnpaid, int64(MaxUnits))
-	}
-	if t.MaxLivePerAddress < 0 || t.MaxLivePerAddress > MaxUnits {
-		return fmt.Errorf("max_live_per_address %d: want 1 to %d, or null for no limit", t.MaxLivePerAddress, int64(MaxUnits))
 	}
 	if t.OpensAt.IsZero() {
 		return errors.New("opens_at: want a time, like 2026-11-11T12:00:00.000Z")

@@ -34,7 +34,6 @@ type EventSale struct {
 	MaxPerBuyer       *int64        `json:"max_per_buyer"`
 	MaxOrdersPerBuyer *int64        `json:"max_orders_per_buyer"`
 	MaxUnpaidPerBuyer *int64        `json:"max_unpaid_per_buyer"`
-	MaxLivePerAddress *int64        `json:"max_live_per_address"`
 	OpensAt           Time          `json:"opens_at"`
 	ClosesAt          *Time         `json:"closes_at"`
 	Paused            bool          `json:"paused"`

@@ -38,7 +38,6 @@ type AdminSale struct {
 	Sale
 	MaxOrdersPerBuyer *int64 `json:"max_orders_per_buyer"`
 	MaxUnpaidPerBuyer *int64 `json:"max_unpaid_per_buyer"`
-	MaxLivePerAddress *int64 `json:"max_live_per_address"`
 	PaymentWindowS    int64  `json:"payment_window_s"`
 	PaymentGraceS     int64  `json:"payment_grace_s"`
 	Paused            bool   `json:"paused"`
@@ -117,7 +116,6 @@ type CreateSale struct {
 	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
 	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"` // absent: as sluice.NewSale has it
-	MaxLivePerAddress Nullable[int64]        `json:"max_live_per_address,omitzero"`
 	PatchRules
 }
 
@@ -145,7 +143,7 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 		Price: c.Price, ListPrice: c.ListPrice, Total: c.Total, MaxPerBuyer: c.MaxPerBuyer,
 		OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
 		PaymentWindowS: c.PaymentWindowS, PaymentGraceS: c.PaymentGraceS, MaxOrdersPerBuyer: c.MaxOrdersPerBuyer,
-		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, MaxLivePerAddress: c.MaxLivePerAddress, PatchRules: c.PatchRules,
+		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, PatchRules: c.PatchRules,
 	}
 	if err := patch.Apply(&s); err != nil {
 		return sluice.Sale{}, err
@@ -167,7 +165,6 @@ type PatchSale struct {
 	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
 	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"`
-	MaxLivePerAddress Nullable[int64]        `json:"max_live_per_address,omitzero"`
 	PatchRules
 }
 
@@ -197,8 +194,12 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 		s.MaxOrders = s.DefaultMaxOrders()
 	}
 	wrong = cmp.Or(wrong, setLimit(&s.MaxOrders, p.MaxOrdersPerBuyer, "max_orders_per_buyer"))
-	wrong = cmp.Or(wrong, setBound(&s.MaxUnpaid, p.MaxUnpaidPerBuyer, "max_unpaid_per_buyer"),
-		setBound(&s.MaxLivePerAddress, p.MaxLivePerAddress, "max_live_per_address"))
+	if n := p.MaxUnpaidPerBuyer; n.Set {
+		if wrong == nil && !n.Null && n.Value < 1 {
+			wrong = fmt.Errorf("max_unpaid_per_buyer %d: want 1 to %d, or null for no limit", n.Value, int64(sluice.MaxUnits))
+		}
+		s.MaxUnpaid = n.Value // null: 0, none
+	}
 	if p.OpensAt.Set {
 		s.OpensAt = p.OpensAt.Value.Time
 	}
@@ -232,18 +233,6 @@ func setLimit(dst *int64, n Nullable[int64], field string) error {
 		return errors.New(field + ": want 0 or more, or null for no limit")
 	default:
 		*dst = n.Value
-	}
-	return nil
-}
-
-// setBound is setLimit of a limit that is 0 in the domain where there is none.
-func setBound(dst *int64, n Nullable[int64], field string) error {
-	if !n.Set {
-		return nil
-	}
-	*dst = n.Value // null: 0, none
-	if !n.Null && n.Value < 1 {
-		return fmt.Errorf("%s %d: want 1 to %d, or null for no limit", field, n.Value, int64(sluice.MaxUnits))
 	}
 	return nil
 }

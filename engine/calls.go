@@ -30,8 +30,8 @@ type RefusedError = admission.RefusedError
 var ErrOutcomeUnknown = admission.ErrOutcomeUnknown
 
 // Claim decides one claim of a buyer, as POST /v1/sales/{sale}/orders does: by the same
-// gate and in the same batches, and it is durable when the answer comes. The order's id
-// and the claim's Address are Claim's to make.
+// gate and in the same batches, and it is durable when the answer comes. Claim
+// makes the order's id.
 //
 // A refusal is a Decision, with its code; Unavailable and Overloaded say nothing about
 // earlier claims with this key. Errors: what is wrong with the claim; a *RefusedError;
@@ -51,7 +51,7 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 		e.claims.Decided(sale, sluice.SaleNotFound)
 		return sluice.Decision{Code: sluice.SaleNotFound}, nil
 	}
-	claim.Order, claim.Address = sale.Order(noOrder), ""
+	claim.Order = sale.Order(noOrder)
 	err = cmp.Or(claim.Key.OfBuyer(), claim.Validate())
 	if err == nil && claim.Meta != "" && (claim.Meta[0] != '{' || !json.Valid([]byte(claim.Meta))) {
 		err = errors.New("meta: want a JSON object")
@@ -60,7 +60,6 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 		return sluice.Decision{}, err
 	}
 	claim.Order = "" // the batcher makes it
-	claim.Address = e.server.Network(sale, caller.Address)
 	decision, err := e.gate.Claim(ctx, sale, claim, caller)
 	var refused *RefusedError
 	switch {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -181,32 +180,6 @@ func TestConfigurationThatHasNoEffect(t *testing.T) {
 	w := httptest.NewRecorder()
 	if e.AdminHandler().ServeHTTP(w, r); w.Code != http.StatusOK || level.Level() != slog.LevelDebug {
 		t.Errorf("%d %s, and the level is %v", w.Code, w.Body, level.Level())
-	}
-}
-
-// The limit of live orders of an address counts the address that the program gives.
-func TestNetworksInProcess(t *testing.T) { onEachLedger(t, networksInProcess) }
-
-func networksInProcess(t *testing.T, cfg engine.Config) {
-	e := opened(t, cfg)
-	onSale(t, e, "phone", 10, func(s *sluice.Sale) { s.MaxLivePerAddress = 1 })
-	for i, c := range []struct {
-		from netip.Addr
-		want sluice.Code
-	}{
-		{netip.MustParseAddr("203.0.113.9"), sluice.Accepted},
-		{netip.MustParseAddr("203.0.113.9"), sluice.AddressLimit},
-		{netip.MustParseAddr("203.0.113.10"), sluice.Accepted},
-		{netip.Addr{}, sluice.Accepted},
-		{netip.Addr{}, sluice.Accepted},
-	} {
-		claim := sluice.Claim{
-			Buyer: sluice.BuyerID(fmt.Sprint("account-", i)), Key: "first-attempt", Quantity: 1,
-			Address: sluice.AddressKey(fmt.Sprintf("%016x", i)), // of no effect
-		}
-		if d, err := e.Claim(t.Context(), "phone", claim, engine.Caller{Address: c.from}); err != nil || d.Code != c.want {
-			t.Errorf("account %d from %v: %v, %v, want %v", i, c.from, d.Code, err, c.want)
-		}
 	}
 }
 

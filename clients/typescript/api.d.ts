@@ -45,7 +45,6 @@ export interface AdminSale {
   late_payment: "refund_due" | "retake";
   list_price: Money | null;
   loaded: boolean;
-  max_live_per_address: number | null;
   max_orders_per_buyer: number | null;
   max_per_buyer: number | null;
   max_unpaid_per_buyer: number | null;
@@ -159,7 +158,6 @@ export interface CreateSale {
   /** what a payment does that comes after its order has expired: the order becomes refund_due; or its units are taken again, if they are there, for another order, which is paid */
   late_payment?: "refund_due" | "retake";
   list_price?: MoneyInput | null;
-  max_live_per_address?: number | null;
   max_orders_per_buyer?: number | null;
   max_per_buyer: number | null;
   max_unpaid_per_buyer?: number | null;
@@ -279,7 +277,6 @@ export interface EventSale {
   fence: string;
   id: string;
   list_price: Money | null;
-  max_live_per_address: number | null;
   max_orders_per_buyer: number | null;
   max_per_buyer: number | null;
   max_unpaid_per_buyer: number | null;
@@ -388,7 +385,6 @@ export interface PatchSale {
   /** what a payment does that comes after its order has expired: the order becomes refund_due; or its units are taken again, if they are there, for another order, which is paid */
   late_payment?: "refund_due" | "retake";
   list_price?: MoneyInput | null;
-  max_live_per_address?: number | null;
   max_orders_per_buyer?: number | null;
   max_per_buyer?: number | null;
   max_unpaid_per_buyer?: number | null;

@@ -235,7 +235,6 @@ var words = map[sluice.Code]string{
 	sluice.Accepted:     "got one",
 	sluice.SoldOut:      "sold out",
 	sluice.BuyerLimit:   "had theirs already",
-	sluice.AddressLimit: "came from a full address",
 	sluice.Insufficient: "wanted more than there were",
 	sluice.RateLimited:  "asked too often",
 	sluice.NotOpen:      "came too early",

@@ -158,9 +158,6 @@ func perBuyer(s api.AdminSale) string {
 	if s.MaxUnpaidPerBuyer != nil {
 		text += ", none after " + figures.Plural(*s.MaxUnpaidPerBuyer, "unpaid ending", "unpaid endings")
 	}
-	if s.MaxLivePerAddress != nil {
-		text += "; of one address at most " + figures.Plural(*s.MaxLivePerAddress, "live order", "live orders")
-	}
 	return text
 }
 

@@ -27,7 +27,6 @@ type saleFlags struct {
 	sku, title, currency, listPrice       string
 	price                                 int64
 	total, perBuyer, maxOrders, maxUnpaid string
-	perAddress                            string
 	opens, closes                         string
 	window, grace                         time.Duration
 	rules                                 ruleFlags
@@ -110,9 +109,6 @@ func (f *saleFlags) add(cmd *cobra.Command) {
 	text(&f.maxUnpaid, "max-unpaid-per-buyer", "",
 		"orders of one buyer that may expire, or be cancelled by the buyer, `N` or none"+
 			when(fmt.Sprintf(" (default %d)", sluice.NewSale(0, 1).MaxUnpaid), ""))
-	text(&f.perAddress, "max-live-per-address", "",
-		"queued, pending and paid orders that claims of one address may have, `N` or none (of IPv6: one /64)"+
-			when(" (default none)", ""))
 	text(&f.opens, "opens-at", "now", "`TIME` in RFC 3339, or +10m for in ten minutes"+when(", or now", ""))
 	text(&f.closes, "closes-at", "none", "`TIME` as for opens-at, or "+when("none", "now, or none"))
 	var unless sluice.Sale
@@ -145,8 +141,7 @@ func (f *saleFlags) sale(cmd *cobra.Command, stdin io.Reader, now time.Time) (m 
 	m = api.CreateSale{
 		SKU: cmp.Or(f.sku, f.title), Title: f.title, Price: p.Price, ListPrice: p.ListPrice,
 		Total: p.Total, MaxPerBuyer: p.MaxPerBuyer, MaxOrdersPerBuyer: p.MaxOrdersPerBuyer,
-		MaxUnpaidPerBuyer: p.MaxUnpaidPerBuyer, MaxLivePerAddress: p.MaxLivePerAddress, OpensAt: p.OpensAt,
-		ClosesAt:       p.ClosesAt,
+		MaxUnpaidPerBuyer: p.MaxUnpaidPerBuyer, OpensAt: p.OpensAt, ClosesAt: p.ClosesAt,
 		PaymentWindowS: p.PaymentWindowS, PaymentGraceS: p.PaymentGraceS, PatchRules: p.PatchRules,
 	}
 	if f.id != "" {
@@ -181,7 +176,6 @@ func (f *saleFlags) patch(cmd *cobra.Command, now time.Time) (m api.PatchSale, e
 		{"max-per-buyer", f.perBuyer, &m.MaxPerBuyer},
 		{"max-orders-per-buyer", f.maxOrders, &m.MaxOrdersPerBuyer},
 		{"max-unpaid-per-buyer", f.maxUnpaid, &m.MaxUnpaidPerBuyer},
-		{"max-live-per-address", f.perAddress, &m.MaxLivePerAddress},
 	} {
 		if !given(l.flag) {
 			continue

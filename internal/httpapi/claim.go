@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"sync"
 	"unicode/utf8"
@@ -51,10 +50,7 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.T
 		s.failed(w, r, err)
 		return
 	}
-	caller := s.caller(r, sale, token)
-	// Of a trusted proxy that names no valid address, all claims are from the proxy.
-	claim.Address = s.network(sale, caller.Address, len(r.Header[s.Proxies.header()]) > 0)
-	decision, err := s.Gate.Claim(r.Context(), sale, claim, caller)
+	decision, err := s.Gate.Claim(r.Context(), sale, claim, s.caller(r, sale, token))
 	switch {
 	case err == nil && decision.Code == sluice.Accepted:
 		s.Claims.Decided(sale, decision.Code)
@@ -120,23 +116,6 @@ func readClaim(r *http.Request, buyer sluice.BuyerID) (claim sluice.Claim, err e
 		return claim, badRequest("%v", err)
 	}
 	return sluice.Claim{Buyer: buyer, Key: key, Quantity: order.Quantity, Meta: string(order.Meta)}, nil
-}
-
-// Network stands for where a claim comes from, if the sale limits the live orders of an
-// address. A trusted proxy that speaks for no other is the shop's own backend.
-func (s *Server) Network(sale sluice.SaleID, client netip.Addr) sluice.AddressKey {
-	return s.network(sale, client, false)
-}
-
-func (s *Server) network(sale sluice.SaleID, client netip.Addr, forOthers bool) sluice.AddressKey {
-	view := s.Board.View(sale)
-	if view != nil && view.Sale.MaxLivePerAddress == 0 && view.Reading.Terms.MaxLivePerAddress == 0 {
-		return ""
-	}
-	if !client.IsValid() || !forOthers && s.Proxies.trusts(client) || s.Eligibility.Tickets == nil {
-		return ""
-	}
-	return s.Eligibility.Tickets.Network(sale, admission.OriginOf(client).String())
 }
 
 var replayed = []string{"true"}

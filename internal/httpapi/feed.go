@@ -48,8 +48,8 @@ func EventMessage(e *sluice.Event) api.Event {
 	v.Data.Sale = &api.EventSale{
 		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: s.Price, ListPrice: unlessZero(s.ListPrice),
 		Total: limited(s.Total), MaxPerBuyer: limited(s.MaxPerBuyer), MaxOrdersPerBuyer: limited(s.MaxOrders),
-		MaxUnpaidPerBuyer: unlessZero(s.MaxUnpaid), MaxLivePerAddress: unlessZero(s.MaxLivePerAddress),
-		OpensAt: api.At(s.OpensAt), ClosesAt: api.AtOrNull(s.ClosesAt), Paused: s.Paused,
+		MaxUnpaidPerBuyer: unlessZero(s.MaxUnpaid),
+		OpensAt:           api.At(s.OpensAt), ClosesAt: api.AtOrNull(s.ClosesAt), Paused: s.Paused,
 		PaymentWindowS: int64(s.PaymentWindow / time.Second), PaymentGraceS: int64(s.PaymentGrace / time.Second),
 		TermsVersion: s.Version, Epoch: s.Epoch, Fence: s.Fence,
 		CreatedAt: api.At(s.CreatedAt), UpdatedAt: api.At(s.UpdatedAt), ArchivedAt: api.AtOrNull(s.ArchivedAt),

@@ -199,7 +199,6 @@ func adminSaleMessage(s *sluice.Sale, r *sluice.Reading) api.AdminSale {
 		Sale:              SaleMessage(s, r),
 		MaxOrdersPerBuyer: limited(s.MaxOrders),
 		MaxUnpaidPerBuyer: unlessZero(s.MaxUnpaid),
-		MaxLivePerAddress: unlessZero(s.MaxLivePerAddress),
 		PaymentWindowS:    int64(s.PaymentWindow / time.Second),
 		PaymentGraceS:     int64(s.PaymentGrace / time.Second),
 		Paused:            s.Paused, TermsVersion: s.Version,

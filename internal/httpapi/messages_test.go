@@ -76,8 +76,8 @@ func TestSaleViews(t *testing.T) {
 	}
 	got, _ = json.Marshal(adminSaleMessage(&s, &r))
 	want = want[:len(want)-1] +
-		`,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"max_live_per_address":null,"payment_window_s":60,` +
-		`"payment_grace_s":0,"paused":false,"terms_version":3,` +
+		`,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"payment_window_s":60,"payment_grace_s":0,` +
+		`"paused":false,"terms_version":3,` +
 		`"loaded":true,"epoch":2,"seq":5,"taken":4,"stored_taken":1,"backlog":1,"fence":"",` +
 		`"created_at":"2026-11-11T12:00:00.000Z","updated_at":"2026-11-11T12:00:00.000Z","archived_at":null,` +
 		`"buyer_rate":null,"address_rate":null,"admission":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,` +

@@ -30,7 +30,6 @@ var codes = map[string]struct {
 	sluice.Closed.String():       {http.StatusConflict, "The sale is over"},
 	sluice.Paused.String():       {http.StatusConflict, "The sale is paused"},
 	sluice.BuyerLimit.String():   {http.StatusConflict, "The limit per buyer is reached"},
-	sluice.AddressLimit.String(): {http.StatusConflict, "The limit per address is reached"},
 	sluice.SoldOut.String():      {http.StatusConflict, "Sold out"},
 	sluice.Insufficient.String(): {http.StatusConflict, "Fewer units are available than asked for"},
 	sluice.RateLimited.String():  {http.StatusTooManyRequests, "Too many requests"},

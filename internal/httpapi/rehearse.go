@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -204,36 +203,28 @@ func (c *saleCheck) unlessUpcoming(f finding) finding {
 
 // addresses: behind a proxy that is not named all buyers are one address.
 func (c *saleCheck) addresses() {
-	s, rate, live := c.server, c.view.Sale.Rules.AddressRate, c.view.Sale.MaxLivePerAddress
-	var limits []string
-	if rate != (sluice.AddressRate{}) {
-		limits = append(limits, fmt.Sprintf("%d claims in %d s", rate.Requests, rate.PerS))
-	}
-	if live != 0 {
-		limits = append(limits, fmt.Sprintf("%d live orders", live))
-	}
-	if len(limits) == 0 {
+	s, rate := c.server, c.view.Sale.Rules.AddressRate
+	if rate == (sluice.AddressRate{}) {
 		return
 	}
-	most := "at most " + strings.Join(limits, " and ") + " from one address"
 	answers, _, unnamed, _ := s.Claims.Recent(c.view.Sale.ID)
 	came := int64(0)
 	for _, n := range answers {
 		came += n
 	}
-	limited := answers[sluice.RateLimited.String()] + answers[sluice.AddressLimit.String()]
 	switch peer := s.unnamed.last.Load(); {
 	case peer != nil && unnamed > 0:
 		f := proxyUnnamed
-		if unnamed <= came/2 || limited == 0 { // any client may send the header
+		if unnamed <= came/2 || answers[sluice.RateLimited.String()] == 0 { // any client may send the header
 			f.status = warn
 		}
-		c.find(f, "%s; %d of the last %d claims came with %s, one of them through %s, which is not named", most, unnamed,
-			max(came, unnamed), s.Proxies.header(), peer)
+		c.find(f, "at most %d claims in %d s from one address; %d of the last %d claims came with %s, one of them "+
+			"through %s, which is not named", rate.Requests, rate.PerS, unnamed, max(came, unnamed), s.Proxies.header(), peer)
 	case len(s.Proxies.Trusted) == 0:
-		c.find(proxyNone, "%s, and no proxy is named", most)
+		c.find(proxyNone, "at most %d claims in %d s from one address, and no proxy is named", rate.Requests, rate.PerS)
 	default:
-		c.ok("addresses", "%s, as the proxies that are named say", most)
+		c.ok("addresses", "at most %d claims in %d s from one address, as the proxies that are named say", rate.Requests,
+			rate.PerS)
 	}
 }
 

@@ -241,10 +241,8 @@ func describeTerms(t *sluice.Terms) string {
 	if !t.ClosesAt.IsZero() {
 		closes = t.ClosesAt.Format(time.RFC3339Nano)
 	}
-	return fmt.Sprintf("total %d, %d units, %d orders and %d unpaid endings a buyer, %d orders an address, "+
-		"opens %s, closes %s, paused %v",
-		t.Total, t.MaxPerBuyer, t.MaxOrders, t.MaxUnpaid, t.MaxLivePerAddress,
-		t.OpensAt.Format(time.RFC3339Nano), closes, t.Paused)
+	return fmt.Sprintf("total %d, %d units, %d orders and %d unpaid endings a buyer, opens %s, closes %s, paused %v",
+		t.Total, t.MaxPerBuyer, t.MaxOrders, t.MaxUnpaid, t.OpensAt.Format(time.RFC3339Nano), closes, t.Paused)
 }
 
 // apply passes the terms of a row on to the ledger, and lets the store's cap

@@ -15,7 +15,7 @@ import (
 func claimed(seq int64) sluice.Claim {
 	return sluice.Claim{
 		Buyer: sluice.BuyerID(fmt.Sprint("buyer-", seq)), Key: "attempt-1", Quantity: seq,
-		Order: sluice.SaleID("sale").Order(fmt.Sprintf("%032x", seq)), Meta: `{"size":"M"}`, Address: "0123456789abcdef",
+		Order: sluice.SaleID("sale").Order(fmt.Sprintf("%032x", seq)), Meta: `{"size":"M"}`,
 	}
 }
 

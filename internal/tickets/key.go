@@ -25,8 +25,6 @@ type Keys struct {
 type key struct {
 	id  string // names the key in what it has signed: 8 hex digits, which tell nothing of it
 	mac []byte
-
-	networks []byte // of Network
 }
 
 // NewKeys derives the keys from secrets that all servers of a shop share. The
@@ -48,11 +46,7 @@ func NewKeys(secret, previous string) (*Keys, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tickets: %w", err)
 		}
-		networks, err := hkdf.Key(sha256.New, []byte(s), nil, "sluice addresses v1", sha256.Size)
-		if err != nil {
-			return nil, fmt.Errorf("tickets: %w", err)
-		}
-		k.known[i] = &key{id: hex.EncodeToString(name), mac: mac, networks: networks}
+		k.known[i] = &key{id: hex.EncodeToString(name), mac: mac}
 	}
 	return k, nil
 }
@@ -60,15 +54,6 @@ func NewKeys(secret, previous string) (*Keys, error) {
 // ID names the current key. Servers that show different ones have different
 // secrets, and do not accept each other's tickets.
 func (k *Keys) ID() string { return k.known[0].id }
-
-// Network returns what stands for a network at a sale: the same on all servers, another
-// one at each sale, and of no use to those who have not the secret. It is of the current
-// secret.
-func (k *Keys) Network(sale sluice.SaleID, network string) sluice.AddressKey {
-	mac := hmac.New(sha256.New, k.known[0].networks)
-	mac.Write([]byte(string(sale) + "\x00" + network)) // no id of a sale holds that byte
-	return sluice.AddressKey(hex.EncodeToString(mac.Sum(nil)[:8]))
-}
 
 const (
 	idDigits   = 8

@@ -32,14 +32,13 @@ var readCases = []testCase{
 	}},
 	{"every term, as it was loaded and as it was applied", one, func(e *env) {
 		terms := sluice.Terms{
-			Version: 3, Total: 4, MaxPerBuyer: 5, MaxOrders: 6, MaxUnpaid: 7, MaxLivePerAddress: 8,
-			OpensAt: start, ClosesAt: start.Add(time.Hour),
+			Version: 3, Total: 4, MaxPerBuyer: 5, MaxOrders: 6, MaxUnpaid: 7, OpensAt: start, ClosesAt: start.Add(time.Hour),
 			Paused: true,
 		}
 		e.load(sale, terms)
 		e.same("loaded", e.read(sale).Terms, terms)
 		e.change(sale, func(t *sluice.Terms) {
-			t.Total, t.MaxPerBuyer, t.MaxOrders, t.MaxUnpaid, t.MaxLivePerAddress, t.Paused = 14, 15, 16, 17, 18, false
+			t.Total, t.MaxPerBuyer, t.MaxOrders, t.MaxUnpaid, t.Paused = 14, 15, 16, 17, false
 			t.OpensAt, t.ClosesAt = start.Add(time.Second), start.Add(time.Minute)
 		})
 		e.same("applied", e.read(sale).Terms, e.terms[sale])

@@ -37,7 +37,6 @@ var reasons = []applies{
 	{name: "paused", code: sluice.Paused, terms: func(t *sluice.Terms) { t.Paused = true }},
 	{name: "buyer limit", code: sluice.BuyerLimit, terms: func(t *sluice.Terms) { t.MaxPerBuyer = 2 }},
 	{name: "order limit", code: sluice.BuyerLimit, terms: func(t *sluice.Terms) { t.MaxOrders = 1 }},
-	{name: "address limit", code: sluice.AddressLimit, terms: func(t *sluice.Terms) { t.MaxLivePerAddress = 1 }},
 	{
 		name: "sold out", code: sluice.SoldOut, terms: func(t *sluice.Terms) { t.Total = 2 },
 		never: func(other sluice.Code) bool { return other == sluice.Insufficient },
@@ -80,11 +79,11 @@ func (e *env) precedence(want sluice.Code, all ...applies) {
 func (e *env) precedenceOf(id sluice.SaleID, want sluice.Code, all ...applies) {
 	e.Helper()
 	e.load(id, plenty())
-	first := sluice.Claim{Buyer: "ann", Key: "first-key", Quantity: 2, Order: e.order(id), Address: home}
+	first := sluice.Claim{Buyer: "ann", Key: "first-key", Quantity: 2, Order: e.order(id)}
 	if d := e.claimsOf(id, first)[0]; d.Code != sluice.Accepted {
 		e.Fatalf("first claim: %s", d.Code)
 	}
-	claim := sluice.Claim{Buyer: "ann", Key: "second-key", Quantity: 2, Order: e.order(id), Address: home}
+	claim := sluice.Claim{Buyer: "ann", Key: "second-key", Quantity: 2, Order: e.order(id)}
 	for _, reason := range all {
 		if reason.claim != nil {
 			reason.claim(&first, &claim)

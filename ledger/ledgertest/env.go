@@ -278,8 +278,7 @@ func checkDecisions(claims []sluice.Claim, decisions []sluice.Decision) string {
 			problem = "OpensAt belongs to not_open, and only there"
 		case d.Code != sluice.BuyerLimit && len(d.Orders) > 0:
 			problem = "Orders belong to buyer_limit only"
-		case d.Code < sluice.Accepted || d.Code == sluice.SaleNotFound ||
-			d.Code > sluice.Insufficient && d.Code != sluice.AddressLimit:
+		case d.Code < sluice.Accepted || d.Code > sluice.Insufficient || d.Code == sluice.SaleNotFound:
 			problem = "not a code of a ledger"
 		}
 		if problem != "" {

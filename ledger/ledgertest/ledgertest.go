@@ -111,7 +111,6 @@ func (h Harness) Run(t *testing.T) {
 	}{
 		{"Decide", decideCases},
 		{"Precedence", precedenceCases},
-		{"Address", addressCases},
 		{"Replay", replayCases},
 		{"Batch", batchCases},
 		{"Terms", termsCases},

@@ -86,9 +86,6 @@ func (s *modelSale) refusals(now time.Time, c sluice.Claim) (codes []sluice.Code
 	if s.terms.MaxUnpaid > 0 && unpaid+1 > s.terms.MaxUnpaid {
 		codes = append(codes, sluice.BuyerLimit)
 	}
-	if s.crowded(c.Address) {
-		codes = append(codes, sluice.AddressLimit)
-	}
 	if s.terms.Total != unlimited {
 		switch left := s.terms.Total - s.taken(); {
 		case left <= 0:
@@ -115,8 +112,7 @@ func (m *model) claim(now time.Time, id sluice.SaleID, c sluice.Claim) sluice.De
 		}
 	}
 	if codes := s.refusals(now, c); len(codes) > 0 {
-		first := slices.IndexFunc(sluice.Codes(), func(c sluice.Code) bool { return slices.Contains(codes, c) })
-		d := sluice.Decision{Code: sluice.Codes()[first]}
+		d := sluice.Decision{Code: slices.Min(codes)} // codes are numbered by precedence
 		switch d.Code {
 		case sluice.NotOpen:
 			d.OpensAt = s.terms.OpensAt

@@ -166,7 +166,6 @@ func (a *author) claim(id sluice.SaleID) {
 			Key:      sluice.Key(fmt.Sprint("attempt-", a.IntN(12))), // often used before, with other content
 			Quantity: pick(a, int64(1), 1, 1, 2, 3, 7),
 			Meta:     pick(a, "", "", "", `{"m":1}`),
-			Address:  pick(a, "", "", home, office, sluice.AddressKey(fmt.Sprintf("%016x", a.IntN(99)))),
 		}
 		if len(a.asked) > 0 && a.IntN(3) == 0 { // a repeat, perhaps of a refused claim
 			c = pick(a, a.asked...)
@@ -182,7 +181,7 @@ func (a *author) claim(id sluice.SaleID) {
 func (a *author) randomTerms(before sluice.Terms, taken int64) sluice.Terms {
 	t := before
 	t.Version += pick(a, int64(1), 1, 1, 1, 0, -1)
-	switch a.IntN(9) {
+	switch a.IntN(8) {
 	case 0, 6:
 		t.Total = pick(a, unlimited, taken-1, taken-1, taken-5, taken, taken+3, taken+6, taken+20, taken+100)
 		t.Total = max(t.Total, unlimited)
@@ -200,8 +199,6 @@ func (a *author) randomTerms(before sluice.Terms, taken int64) sluice.Terms {
 		t.Paused = !t.Paused
 	case 7:
 		t.MaxUnpaid = pick(a, int64(0), 1, 2, 5)
-	case 8:
-		t.MaxLivePerAddress = pick(a, int64(0), 1, 2, 9, 30)
 	}
 	return t
 }
@@ -221,7 +218,6 @@ func (a *author) reopen(id sluice.SaleID) {
 	terms.Version++
 	terms.Paused, terms.OpensAt, terms.ClosesAt = false, a.now.Add(-time.Hour), time.Time{}
 	terms.MaxPerBuyer, terms.MaxOrders, terms.MaxUnpaid = pick(a, unlimited, 3, 6), unlimited, pick(a, int64(0), 3)
-	terms.MaxLivePerAddress = pick(a, int64(0), 0, 5)
 	a.add(step{act: doFence, sale: id, epoch: held.epoch})
 	a.add(step{act: doApply, sale: id, epoch: held.epoch, terms: terms})
 }

@@ -1,7 +1,6 @@
 package redisledger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -73,7 +72,7 @@ func (l *Ledger) claimArgs(m mark, claims []sluice.Claim) []string {
 	size, units, largest := 0, int64(0), int64(0)
 	for i := range claims {
 		c := &claims[i]
-		size += len(c.Buyer) + len(c.Key) + len(c.Order) + len(c.Meta) + len(c.Address) + 17
+		size += len(c.Buyer) + len(c.Key) + len(c.Order) + len(c.Meta) + 16
 		units += c.Quantity
 		largest = max(largest, c.Quantity)
 	}
@@ -116,22 +115,7 @@ func (l *Ledger) claimArgs(m mark, claims []sluice.Claim) []string {
 			args = append(args, strconv.FormatInt(claims[i].Quantity, 10))
 		}
 	}
-	return appendAddresses(args, claims)
-}
-
-// noAddress has the place of an address that a claim does not have.
-const noAddress = "----------------"
-
-// appendAddresses appends the claims' addresses as one text, unless none has any.
-func appendAddresses(args []string, claims []sluice.Claim) []string {
-	if !slices.ContainsFunc(claims, func(c sluice.Claim) bool { return c.Address != "" }) {
-		return args
-	}
-	all := make([]byte, 0, len(claims)*len(noAddress))
-	for i := range claims {
-		all = append(all, cmp.Or(string(claims[i].Address), noAddress)...)
-	}
-	return append(args, string(all))
+	return args
 }
 
 // endDigits is the width of the end of a line of the journal: the lines of a batch are

@@ -67,10 +67,6 @@ const (
 	// characters. A buyers hash without it is not what Load wrote.
 	sentinel = "\n"
 
-	// addressPrefix and an address make the field of the buyers hash that counts the
-	// live orders of that address.
-	addressPrefix = "\n:"
-
 	// toldPrefix and a server's name make the field of the sale hash with the
 	// last sequence that this server received.
 	toldPrefix = "told:"

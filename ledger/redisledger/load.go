@@ -56,11 +56,6 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 			return err
 		}
 	}
-	for address, live := range nearby(&image) {
-		if err := add(addressPrefix+string(address), strconv.FormatInt(live, 10)); err != nil {
-			return err
-		}
-	}
 	// The sentinel goes in last and says that all of them are there.
 	args = append(args, sentinel, epoch)
 	if err := flush(); err != nil {
@@ -79,9 +74,7 @@ func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, epoch s
 		"fence", sluice.FenceLoading, "calm_until", "0", "calm_code", "0",
 		"terms", strconv.FormatInt(t.Version, 10),
 	}
-	for i, name := range [...]string{
-		"total", "max_buyer", "max_orders", "opens", "closes", "paused", "max_unpaid", "max_address",
-	} {
+	for i, name := range [...]string{"total", "max_buyer", "max_orders", "opens", "closes", "paused", "max_unpaid"} {
 		args = append(args, name, termsArgs(t)[i])
 	}
 	keys := []string{
@@ -104,8 +97,8 @@ func (l *Ledger) loadRecords(ctx context.Context, sale sluice.SaleID, args []str
 }
 
 // termsArgs are the terms as the sale hash has them: total, max_buyer,
-// max_orders, opens, closes (0: never), paused, max_unpaid, max_address (0: no limit).
-func termsArgs(t *sluice.Terms) [8]string {
+// max_orders, opens, closes (0: never), paused, max_unpaid (0: no limit).
+func termsArgs(t *sluice.Terms) [7]string {
 	closes, paused := "0", "0"
 	if !t.ClosesAt.IsZero() {
 		closes = millis(t.ClosesAt)
@@ -116,7 +109,6 @@ func termsArgs(t *sluice.Terms) [8]string {
 	return [...]string{
 		strconv.FormatInt(t.Total, 10), strconv.FormatInt(t.MaxPerBuyer, 10), strconv.FormatInt(t.MaxOrders, 10),
 		millis(t.OpensAt), closes, paused, strconv.FormatInt(t.MaxUnpaid, 10),
-		strconv.FormatInt(t.MaxLivePerAddress, 10),
 	}
 }
 
@@ -161,17 +153,6 @@ func gather(image *sluice.LoadImage) (map[sluice.BuyerID]*buyerImage, error) {
 		}
 	}
 	return buyers, nil
-}
-
-// nearby counts the live orders of each address.
-func nearby(image *sluice.LoadImage) map[sluice.AddressKey]int64 {
-	live := map[sluice.AddressKey]int64{}
-	for i := range image.Records {
-		if r := &image.Records[i]; r.Live && r.Address != "" {
-			live[r.Address]++
-		}
-	}
-	return live
 }
 
 // fields calls add with the fields of the buyers hash that hold the claims.

@@ -107,7 +107,7 @@ func (l *Ledger) fenceLost(ctx context.Context, r *sluice.Reading) {
 var readingFields = [...]string{
 	3: "format", "epoch", "seq", "taken", "terms", "total", "max_buyer", "max_orders", "opens", "closes", "paused",
 	"fence", "calm_until",
-	16: "told", 18: "max_unpaid", 20: "max_address",
+	16: "told", 18: "max_unpaid",
 }
 
 // least is the least number of a field, as the scripts have it.
@@ -158,7 +158,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if len(parts) == 1 {
 		return r, 0, "", fields.err
 	}
-	if len(parts) != 21 {
+	if len(parts) != 20 {
 		return r, 0, "", fmt.Errorf("reply of %d parts", len(parts))
 	}
 	if err := errFormat(fields.text[3], fields.text[19]); err != nil {
@@ -183,8 +183,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	r.Backlog, r.Epoch, r.Seq, r.Taken = fields.number(2), fields.number(4), fields.number(5), fields.number(6)
 	r.Terms = sluice.Terms{
 		Version: fields.number(7), Total: fields.number(8), MaxPerBuyer: fields.number(9), MaxOrders: fields.number(10),
-		MaxUnpaid: fields.number(18), MaxLivePerAddress: fields.number(20), OpensAt: fields.time(11),
-		Paused: fields.number(13) == 1,
+		MaxUnpaid: fields.number(18), OpensAt: fields.time(11), Paused: fields.number(13) == 1,
 	}
 	if fields.text[12] != "0" {
 		r.Terms.ClosesAt = fields.time(12)

@@ -18,7 +18,7 @@ import (
 // The first is the buyer's first claim; the others are found by their key, and
 // from the newest to the second by what follows their lines. A line is
 //
-//	buyer TAB key TAB order TAB quantity TAB meta [TAB address] TAB place TAB remains
+//	buyer TAB key TAB order TAB quantity TAB meta TAB place TAB remains
 //
 // Place is BATCH:POSITION, or SEQUENCE:EPOCH:AT:TERMS of a claim that a load
 // brought in. Remains is how many units are still held: the quantity while it is
@@ -27,8 +27,6 @@ import (
 // LF BATCH holds what its claims have in common:
 //
 //	first sequence TAB epoch TAB at (ms) TAB terms [TAB positions that were not accepted, with commas]
-//
-// LF : ADDRESS holds how many live orders the address has.
 
 // appendRecord appends the line of a record that a load brings in.
 func appendRecord(dst []byte, r *sluice.Record) []byte {

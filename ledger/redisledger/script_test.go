@@ -183,7 +183,6 @@ func TestScriptsAndDomainAgreeOnCodes(t *testing.T) {
 10 INSUFFICIENT insufficient
 11 RATE_LIMITED rate_limited
 12 OVERLOADED overloaded
-13 ADDRESS_LIMIT address_limit
 `
 	numbers := map[string]string{}
 	var got strings.Builder
@@ -212,7 +211,7 @@ func TestScriptsAndDomainAgreeOnCodes(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"ADDRESS_LIMIT", "BUYER_LIMIT", "CLOSED", "INSUFFICIENT", "NOT_OPEN", "PAUSED", "SOLD_OUT"}
+	want := []string{"BUYER_LIMIT", "CLOSED", "INSUFFICIENT", "NOT_OPEN", "PAUSED", "SOLD_OUT"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(used))); diff != "" {
 		t.Errorf("codes in scripts: -want +got\n%s", diff)
 	}

@@ -24,9 +24,6 @@ func (s *sale) decide(v *sluice.Verdict, a *account, c *sluice.Claim) sluice.Dec
 	if a != nil {
 		have = sluice.Account{Units: a.units, Orders: int64(a.orders), Unpaid: int64(a.unpaid)}
 	}
-	if c.Address != "" {
-		have.Nearby = s.nearby[c.Address]
-	}
 	d := v.Decide(have, s.taken, c.Quantity)
 	switch d.Code {
 	case 0:

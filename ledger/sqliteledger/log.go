@@ -169,8 +169,7 @@ type termsJSON struct {
 	Total       int64 `json:"total"`
 	MaxPerBuyer int64 `json:"max_per_buyer"`
 	MaxOrders   int64 `json:"max_orders"`
-	MaxUnpaid   int64 `json:"max_unpaid,omitempty"`           // 0 or, as older versions wrote it, absent: no limit
-	MaxAddress  int64 `json:"max_live_per_address,omitempty"` // likewise
+	MaxUnpaid   int64 `json:"max_unpaid,omitempty"` // 0 or, as older versions wrote it, absent: no limit
 	OpensAt     int64 `json:"opens_at"`
 	ClosesAt    int64 `json:"closes_at,omitempty"` // it is after opens_at, so 0 is free to mean none
 	Paused      bool  `json:"paused,omitempty"`
@@ -179,7 +178,7 @@ type termsJSON struct {
 func toJSON(t sluice.Terms) termsJSON {
 	j := termsJSON{
 		Version: t.Version, Total: t.Total, MaxPerBuyer: t.MaxPerBuyer, MaxOrders: t.MaxOrders,
-		MaxUnpaid: t.MaxUnpaid, MaxAddress: t.MaxLivePerAddress, OpensAt: t.OpensAt.UnixMilli(), Paused: t.Paused,
+		MaxUnpaid: t.MaxUnpaid, OpensAt: t.OpensAt.UnixMilli(), Paused: t.Paused,
 	}
 	if !t.ClosesAt.IsZero() {
 		j.ClosesAt = t.ClosesAt.UnixMilli()
@@ -190,8 +189,7 @@ func toJSON(t sluice.Terms) termsJSON {
 func (j *termsJSON) terms() sluice.Terms {
 	t := sluice.Terms{
 		Version: j.Version, Total: j.Total, MaxPerBuyer: j.MaxPerBuyer, MaxOrders: j.MaxOrders,
-		MaxUnpaid: j.MaxUnpaid, MaxLivePerAddress: j.MaxAddress, OpensAt: time.UnixMilli(j.OpensAt).UTC(),
-		Paused: j.Paused,
+		MaxUnpaid: j.MaxUnpaid, OpensAt: time.UnixMilli(j.OpensAt).UTC(), Paused: j.Paused,
 	}
 	if j.ClosesAt != 0 {
 		t.ClosesAt = time.UnixMilli(j.ClosesAt).UTC()

@@ -89,11 +89,6 @@ func (s *sale) end(all endings, now time.Time) {
 		a := s.account(r.buyer())
 		s.taken -= r.quantity
 		a.units -= r.quantity
-		if address := r.address(); address != "" {
-			if s.nearby[address]--; s.nearby[address] == 0 {
-				delete(s.nearby, address)
-			}
-		}
 		ended = append(ended, e.place)
 		if e.unpaid {
 			a.unpaid++

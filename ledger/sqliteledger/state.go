@@ -35,8 +35,6 @@ type sale struct {
 	open    openRow // the row that accepted claims of this group go to
 	journal journal
 
-	nearby map[sluice.AddressKey]int64 // live orders by address; only of those that have any
-
 	mu       sync.RWMutex     // guards buyers, accounts and their keys against Find
 	buyers   map[uint64]int32 // by the buyer's hash: place in accounts of the latest one that has it
 	accounts [][]account      // in chunks: growing copies none
@@ -57,7 +55,7 @@ type view struct {
 func newSale(id sluice.SaleID, epoch int64, terms sluice.Terms, taken int64) *sale {
 	return &sale{
 		id: id, epoch: epoch, terms: terms, taken: taken, fence: sluice.FenceLoading,
-		buyers: map[uint64]int32{}, nearby: map[sluice.AddressKey]int64{},
+		buyers: map[uint64]int32{},
 	}
 }
 
@@ -109,17 +107,10 @@ func (r *record) order() sluice.OrderID {
 	return sluice.OrderID(order)
 }
 
-// address is that of the claim, which follows its meta.
-func (r *record) address() sluice.AddressKey { return r.claim().Address }
+func (r *record) meta() string { return r.line[strings.LastIndexByte(r.line, '\t')+1:] }
 
 func (r *record) claim() sluice.Claim {
-	order, rest, _ := strings.Cut(r.line[int(r.buyerLen)+1+int(r.keyLen)+1:], "\t")
-	_, rest, _ = strings.Cut(rest, "\t") // the quantity
-	meta, address, _ := strings.Cut(rest, "\t")
-	return sluice.Claim{
-		Buyer: r.buyer(), Key: r.key(), Quantity: r.quantity, Order: sluice.OrderID(order), Meta: meta,
-		Address: sluice.AddressKey(address),
-	}
+	return sluice.Claim{Buyer: r.buyer(), Key: r.key(), Quantity: r.quantity, Order: r.order(), Meta: r.meta()}
 }
 
 // record returns the record of a sale as the port has it, but for what has ended
@@ -274,9 +265,6 @@ func (s *sale) remember(a *account, c *sluice.Claim, line string, seq int64, b *
 	a.orders++
 	if live {
 		a.units += c.Quantity
-		if c.Address != "" {
-			s.nearby[c.Address]++
-		}
 	}
 	if unpaid {
 		a.unpaid++

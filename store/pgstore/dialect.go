@@ -138,7 +138,6 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 		inserted = tag.RowsAffected()
 		return nil
 	})
-	queueAddresses(first, batch)
 	err = conn.SendBatch(ctx, first).Close()
 	if err != nil || inserted != int64(len(batch.Claims)) {
 		var undo error
@@ -153,15 +152,6 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 	err = d.commit(ctx, conn, &pgx.Batch{})
 	return err == nil, err
 }
-
-// queueAddresses keeps the addresses that claims came from, if there are any.
-func queueAddresses(to *pgx.Batch, b *sqlcore.Batch) {
-	if list := sqlcore.AddressList(b.Claims); len(list) > 0 {
-		to.Queue(addAddresses, string(b.Sale), list)
-	}
-}
-
-var addAddresses = dialect{}.SQL(sqlcore.AddAddresses)
 
 // fastArgs are the arguments of insertFast: the claims, column by column.
 func fastArgs(b *sqlcore.Batch) []any {

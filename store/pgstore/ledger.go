@@ -129,7 +129,7 @@ type held struct {
 }
 
 const heldColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_buyer, l.max_orders, l.max_unpaid,
-	l.max_live_per_address, l.opens_at, l.closes_at, l.paused, l.fence, l.cooldown, l.cooldown_until, l.reopened, l.promised,
+	l.opens_at, l.closes_at, l.paused, l.fence, l.cooldown, l.cooldown_until, l.reopened, l.promised,
 	coalesce((l.told ->> $2)::bigint, 0), s.epoch, s.loaded_epoch,
 	CASE WHEN s.archived_at IS NULL THEN s.fence ELSE 'archived' END,
 	s.taken + CASE WHEN l.promised = 0 THEN 0 ELSE (SELECT coalesce(sum(p.quantity), 0)::bigint FROM ledger_promises p
@@ -145,11 +145,11 @@ const (
 
 // scanHeld reads a row of heldColumns.
 func (l *Ledger) scanHeld(row pgx.Row) (h held, err error) {
-	var total, perBuyer, orders, unpaid, perAddress *int64
+	var total, perBuyer, orders, unpaid *int64
 	var closes, until *time.Time
 	t := &h.Terms
-	err = row.Scan(&h.Sale, &h.Epoch, &h.Seq, &t.Version, &total, &perBuyer, &orders, &unpaid, &perAddress, &t.OpensAt,
-		&closes, &t.Paused, &h.Fence, &h.cooldown.Code, &until, &h.reopened, &h.promised, &h.told, &h.rowEpoch, &h.rowLoaded,
+	err = row.Scan(&h.Sale, &h.Epoch, &h.Seq, &t.Version, &total, &perBuyer, &orders, &unpaid, &t.OpensAt, &closes,
+		&t.Paused, &h.Fence, &h.cooldown.Code, &until, &h.reopened, &h.promised, &h.told, &h.rowEpoch, &h.rowLoaded,
 		&h.rowFence, &h.Taken, &h.Now)
 	for _, limit := range []struct {
 		to        *int64
@@ -160,7 +160,6 @@ func (l *Ledger) scanHeld(row pgx.Row) (h held, err error) {
 		{&t.MaxPerBuyer, perBuyer, sluice.Unlimited},
 		{&t.MaxOrders, orders, sluice.Unlimited},
 		{&t.MaxUnpaid, unpaid, 0},
-		{&t.MaxLivePerAddress, perAddress, 0},
 	} {
 		*limit.to = limit.otherwise
 		if limit.have != nil {

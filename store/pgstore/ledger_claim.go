@@ -166,7 +166,6 @@ type deciding struct {
 	decisions []sluice.Decision
 	buyers    map[sluice.BuyerID]*buyer // nil: who has no claim
 	told      int64                     // the last sequence in the decisions
-	nearby    map[sluice.AddressKey]int64
 }
 
 func (l *Ledger) deciding(claims []sluice.Claim) *deciding {
@@ -203,7 +202,6 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 		}
 		return rows.Err()
 	})
-	d.queueNearby(batch, id)
 	batch.Queue(claimsOfBuyers, id, asked).Query(func(rows pgx.Rows) error {
 		return scanRecords(rows, func(r sluice.Record) bool {
 			d.know(r)
@@ -246,9 +244,6 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 					Claim: *c, Sale: h.Sale, Epoch: h.Epoch, Seq: a.Seq, Terms: a.Terms, At: a.At, Live: true,
 				}
 				b.add(r)
-				if c.Address != "" {
-					d.nearby[c.Address]++
-				}
 				h.Seq, h.Taken = a.Seq, h.Taken+c.Quantity
 				accepted.Claims = append(accepted.Claims, sqlcore.Placed{Record: r, Node: d.l.node})
 				accepted.Units += c.Quantity
@@ -268,7 +263,6 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 		w.got = tag.RowsAffected()
 		return nil
 	})
-	d.queueNear(write, accepted)
 	return write, w
 }
 
@@ -281,9 +275,6 @@ func (d *deciding) one(v *sluice.Verdict, b *buyer, c *sluice.Claim) sluice.Deci
 	have := b.Account
 	if have.Orders > manyClaims { // not all of them were counted, and limits fail closed
 		have = sluice.Account{Units: sluice.MaxUnits, Orders: sluice.MaxUnits, Unpaid: sluice.MaxUnits}
-	}
-	if c.Address != "" {
-		have.Nearby = d.nearby[c.Address]
 	}
 	a := v.Decide(have, h.Taken, c.Quantity)
 	switch a.Code {

@@ -45,7 +45,7 @@ func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.Sale
 	quantities := make([]int64, n)
 	for i := range d.claims {
 		c := &d.claims[i]
-		if c.Address != "" || v.Decide(sluice.Account{}, 0, c.Quantity).Code != 0 {
+		if v.Decide(sluice.Account{}, 0, c.Quantity).Code != 0 {
 			return false, nil
 		}
 		orders[i], buyers[i], keys[i], metas[i] = string(c.Order), string(c.Buyer), string(c.Key), c.Meta

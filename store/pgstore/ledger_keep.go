@@ -84,7 +84,6 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 		b.Queue(`DELETE FROM ledger_sales WHERE sale_id = $1`, image.Sale)
 		b.Queue(insertState, append([]any{image.Sale, image.Epoch, image.Seq(), sluice.FenceLoading, units},
 			termsArgs(&image.Terms)...)...)
-		queuePromised(b, &image)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil || len(promised) == 0 {
 			return err
 		}
@@ -107,11 +106,11 @@ const (
 	lockEpoch   = `SELECT epoch FROM sales WHERE id = $1 FOR NO KEY UPDATE`
 	heldEpoch   = `SELECT epoch FROM ledger_sales WHERE sale_id = $1 FOR UPDATE`
 	insertState = `INSERT INTO ledger_sales (sale_id, epoch, seq, fence, promised,
-		version, total, max_per_buyer, max_orders, max_unpaid, max_live_per_address, opens_at, closes_at, paused)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+		version, total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 	setTerms = `UPDATE ledger_sales SET cooldown = $2, cooldown_until = $3, reopened = $4, version = $5, total = $6,
-		max_per_buyer = $7, max_orders = $8, max_unpaid = $9, max_live_per_address = $10, opens_at = $11, closes_at = $12,
-		paused = $13 WHERE sale_id = $1`
+		max_per_buyer = $7, max_orders = $8, max_unpaid = $9, opens_at = $10, closes_at = $11, paused = $12
+		WHERE sale_id = $1`
 	changeFence = `UPDATE ledger_sales SET fence = $2 WHERE sale_id = $1`
 )
 
@@ -129,8 +128,7 @@ func termsArgs(t *sluice.Terms) []any {
 	}
 	return []any{
 		t.Version, limit(t.Total, sluice.Unlimited), limit(t.MaxPerBuyer, sluice.Unlimited),
-		limit(t.MaxOrders, sluice.Unlimited), limit(t.MaxUnpaid, 0), limit(t.MaxLivePerAddress, 0),
-		sqlcore.WholeMillis(t.OpensAt), closes, t.Paused,
+		limit(t.MaxOrders, sluice.Unlimited), limit(t.MaxUnpaid, 0), sqlcore.WholeMillis(t.OpensAt), closes, t.Paused,
 	}
 }
 
@@ -190,7 +188,6 @@ func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err e
 		for _, table := range []string{"ledger_promises", "ledger_permits", "ledger_rates", "ledger_sales"} {
 			b.Queue(`DELETE FROM `+table+` WHERE sale_id = $1`, id)
 		}
-		b.Queue(forgetUnknown, id)
 		return tx.SendBatch(ctx, b).Close()
 	})
 	if errors.Is(err, sluice.ErrNotLoaded) {

@@ -131,16 +131,8 @@ func (l *Ledger) Records(ctx context.Context, id sluice.SaleID, yield func(sluic
 			return err
 		}
 	}
-	addresses, err := l.addresses(ctx, id)
-	if err != nil {
-		return err
-	}
 	return l.store.Snapshot(ctx, id, func(s sluice.Snapshot) error {
-		return s.Orders(func(o sluice.Order) bool {
-			r := o.Record()
-			r.Address = addresses[o.ID]
-			return once(r)
-		})
+		return s.Orders(func(o sluice.Order) bool { return once(o.Record()) })
 	})
 }
 

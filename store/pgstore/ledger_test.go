@@ -46,7 +46,7 @@ func newLedgers(t *testing.T) func(testing.TB) ledgertest.Open {
 	return func(t testing.TB) ledgertest.Open {
 		for _, table := range []string{ // to truncate them would take longer than the test
 			"sale_terms", "sales", "orders", "order_changes", "sale_events", "ledger_sales", "ledger_promises", "ledger_rates",
-			"ledger_permits", "order_addresses",
+			"ledger_permits",
 		} {
 			if _, err := pool.Exec(context.Background(), "DELETE FROM "+table); err != nil {
 				t.Fatal(err)
@@ -93,7 +93,7 @@ func (s *storeSide) follow(ctx context.Context, image *sluice.LoadImage) error {
 	sale.Total = sluice.Unlimited // the store's own guard stays out of the way
 	_, _ = s.store.CreateSale(ctx, sale)
 	taken := image.Taken
-	var rows, addresses [][]any
+	var rows [][]any
 	for i := range image.Records {
 		r := &image.Records[i]
 		if r.Epoch == image.Epoch {
@@ -103,9 +103,6 @@ func (s *storeSide) follow(ctx context.Context, image *sluice.LoadImage) error {
 		status := "cancelled"
 		if r.Live {
 			status = "pending"
-		}
-		if r.Address != "" {
-			addresses = append(addresses, []any{string(r.Order), string(r.Sale), string(r.Address)})
 		}
 		rows = append(rows, []any{
 			string(r.Order), string(r.Sale), string(r.Buyer), string(r.Key), r.Quantity, r.Meta, int64(1), "CNY", status, "",
@@ -119,13 +116,6 @@ func (s *storeSide) follow(ctx context.Context, image *sluice.LoadImage) error {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM orders WHERE sale_id = $1`, string(image.Sale)); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `DELETE FROM order_addresses WHERE sale_id = $1`, string(image.Sale)); err != nil {
-			return err
-		}
-		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"order_addresses"}, []string{"order_id", "sale_id", "address"},
-			pgx.CopyFromRows(addresses)); err != nil {
 			return err
 		}
 		_, err = tx.CopyFrom(ctx, pgx.Identifier{"orders"}, []string{

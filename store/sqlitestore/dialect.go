@@ -176,7 +176,7 @@ func (i *insertion) close() {
 // alike reports whether orders differ in their own columns alone.
 func alike(orders []sqlcore.NewOrder) bool {
 	shared := func(o sqlcore.NewOrder) sqlcore.NewOrder {
-		o.ID, o.Buyer, o.Key, o.Quantity, o.Meta, o.Seq, o.AcceptedAt, o.Address = "", "", "", 0, "", 0, time.Time{}, ""
+		o.ID, o.Buyer, o.Key, o.Quantity, o.Meta, o.Seq, o.AcceptedAt = "", "", "", 0, "", 0, time.Time{}
 		return o
 	}
 	first := shared(orders[0])

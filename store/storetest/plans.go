@@ -39,7 +39,7 @@ const (
 var arguments = map[string]string{
 	"LiveSales": "", "Digest": "", "FencedSales": "", "NamedSales": "orders", "PageOfSales": "text page",
 	"SelectSale": "sale", "LockSale": "sale", "TryLockSale": "sale", "SelectSales": "", "SelectTerms": "sale",
-	"UpdateSale": "text text one cny null null one one rules one null null null null null now null no null now sale",
+	"UpdateSale": "text text one cny null null one one rules one null null null null now null no null now sale",
 	"FenceSale":  "text now sale one", "RaiseEpoch": "two text now sale", "ConfirmLoad": "text one now sale",
 	"LastSeq": "sale one", "Take": "zero sale zero", "SelectOrder": "order", "OrdersOfSale": "sale zero page",
 	"LockOrder": "order", "ChangeOrder": "expired text text now no order pending now yes", "LowerTaken": "zero sale",
@@ -98,9 +98,6 @@ var arguments = map[string]string{
 	"Events.NewSaleEvents": "page",
 	"Events.NumberChanges": "pairs", "Events.NumberSaleEvents": "pairs", "Events.OrderEvents": "after upto page",
 	"Events.ChangeEvents": "after upto", "Events.SaleEvents": "after upto", "Events.FirstStatus": "order",
-
-	"Addresses.Add": "sale orders", "Addresses.OfSale": "sale", "Addresses.NextSale": "text",
-	"Addresses.SomeOfSale": "sale page", "Addresses.Forget": "orders",
 
 	"Tidy.ArchivedList": "", "Tidy.DeleteList": "sale allow", "Tidy.DeleteGathered": "now", "Tidy.DeleteLeases": "now",
 

@@ -253,7 +253,6 @@ func testChangeSale(t *testing.T, db Database) {
 		sluice.Money{}
 	want.Total, want.MaxPerBuyer, want.MaxOrders, want.MaxUnpaid, want.Paused = sluice.Unlimited, 5, sluice.Unlimited, 7,
 		true
-	want.MaxLivePerAddress = 9
 	want.OpensAt, want.ClosesAt = want.OpensAt.Add(time.Hour), time.Time{}
 	want.PaymentWindow, want.PaymentGrace = time.Hour, 0
 	changed, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {

@@ -100,7 +100,6 @@ var alone = []storeTest{
 	{"InsertStoresOrders", testInsert},
 	{"InsertNothing", testInsertNothing},
 	{"InsertRefusesWhatNoLedgerWrites", testInsertInvalid},
-	{"AddressesAreKeptForLoads", testAddresses},
 	{"RedeliveryInsertsNothing", testRedelivery},
 	{"RedeliveryWithinABatch", testRedeliveryWithin},
 	{"ConflictsStoreNothing", testConflicts},

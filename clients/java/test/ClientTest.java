@@ -214,10 +214,10 @@ public class ClientTest {
     }
 
     static void passesAddressesOn() throws Exception {
-        String sale = sale("max_live_per_address", 1);
+        String sale = sale("address_rate", Map.of("requests", 1, "per_s", 3600));
         shop.claim(sale, Sluice.newKey(), 1, token("gil"), "192.0.2.1", null);
         String code = refused(() -> shop.claim(sale, Sluice.newKey(), 1, token("hal"), "192.0.2.1", null)).code;
-        check(code.equals("address_limit"), code);
+        check(code.equals("rate_limited"), code);
         shop.claim(sale, Sluice.newKey(), 1, token("hal"), "192.0.2.2", null);
     }
 

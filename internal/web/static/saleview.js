@@ -270,9 +270,6 @@ export async function showSale(page) {
         if (quantity > 1) view.note = { key: "limitMany" }; // fewer may be possible
         else view.note = limitOrder(problem) ? { key: "limitOrder" } : { key: "limit", label: "buyLimit" };
         return;
-      case "address_limit":
-        view.note = { key: "limitAddress" };
-        return;
       case "forbidden":
         if (["denied", "not_eligible"].includes(problem.body.reason)) {
           view.note = { key: "notEligible", label: "buyNot" };

@@ -3,7 +3,7 @@
 -- KEYS:    1 sale hash
 -- ARGV:    1 epoch, 2 now in ms or '' for this server's clock, 3 the cooldown of a reopened sale, in ms,
 --          4 version, 5 total, 6 max_buyer, 7 max_orders (-1: no limit), 8 opens, 9 closes (0: none), 10 paused,
---          11 max_unpaid, 12 max_address (0: no limit)
+--          11 max_unpaid (0: no limit)
 -- Returns: 1 when applied, 2 when the ledger's version is as high already, 0 when the sale is not loaded,
 --          -1 when the ledger holds another epoch, or the total would be lowered while the sale is fenced,
 --          -2 when the total is below the units taken
@@ -67,8 +67,7 @@ elseif not after then
 end
 
 redis.call('HSET', KEYS[1], 'terms', ARGV[4], 'total', ARGV[5], 'max_buyer', ARGV[6], 'max_orders', ARGV[7],
-  'opens', ARGV[8], 'closes', ARGV[9], 'paused', ARGV[10], 'max_unpaid', ARGV[11],
-  'max_address', ARGV[12])
+  'opens', ARGV[8], 'closes', ARGV[9], 'paused', ARGV[10], 'max_unpaid', ARGV[11])
 if cooldown then
   redis.call('HSET', KEYS[1], 'calm_until', now + tonumber(ARGV[3]), 'calm_code', cooldown)
 end

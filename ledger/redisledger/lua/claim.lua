@@ -10,8 +10,7 @@
 --          13 the positions of claims whose buyer occurs more than once, separated by commas;
 --          14 the claims as the journal has them (lines buyer TAB key TAB order TAB quantity TAB meta LF),
 --          15 where each of these lines ends, six digits for each;
---          16.. n pairs: buyer, and the record of a buyer who has this claim alone; then n quantities, unless all are
---          1; then, if a claim has an address, those of all in one, 16 characters each, '-' where there is none
+--          16.. n pairs: buyer, and the record of a buyer who has this claim alone; then n quantities, unless all are 1
 -- Returns: {state, epoch, sequence after, now in ms, opens in ms, version of the terms, answers...}; state 0:
 --          decided, 1: not loaded, 2: fenced, 3: has lost data, now fenced,
 --          6: of a format that this version does not know.
@@ -39,7 +38,6 @@ local PAUSED = 7
 local BUYER_LIMIT = 8
 local SOLD_OUT = 9
 local INSUFFICIENT = 10
-local ADDRESS_LIMIT = 13
 
 local ARGV = ARGV
 local unpack = table.unpack or unpack
@@ -48,7 +46,7 @@ local n = tonumber(ARGV[10])
 
 local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'items', ARGV[2], 'terms',
   'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code', 'entries',
-  'max_unpaid', 'max_address')
+  'max_unpaid')
 -- part: held.lua
 
 local entries, terms = number(17, 'entries', 0), number(8, 'terms', 0)
@@ -57,8 +55,6 @@ local opens, closes = number(12, 'opens'), number(13, 'closes')
 local calm_until, calm_code = number(15, 'calm_until', 0), number(16, 'calm_code', 0)
 local max_unpaid = 0 -- absent: as older versions load a sale
 if sale[18] then max_unpaid = number(18, 'max_unpaid', 0) end
-local max_address = 0 -- likewise
-if sale[19] then max_address = number(19, 'max_address', 0) end
 if sale[14] ~= '0' and sale[14] ~= '1' then damaged = 'paused' end
 
 -- Buyers' records before the loss check: a key of the wrong type must stop the script before anything is written.
@@ -67,21 +63,6 @@ local names = {unpack(ARGV, 1, n + 2)} -- as long as it will be: growing costs m
 names[1], names[2] = '\n', batch
 for i = 1, n do
   names[i + 2] = ARGV[pairs_at + 2 * i - 1]
-end
--- Where claims have addresses: the fields that count the live orders of each, by position and behind the buyers'.
-local ones, quantities = tonumber(ARGV[11]) == n, pairs_at + 2 * n
-local addresses = ARGV[quantities + (ones and 1 or n + 1)]
-local field_of, asked, counted, f = {}, {}, {}, 0 -- by position; claims by field; fields
-for i = 1, addresses and n or 0 do
-  local address = sub(addresses, 16 * i - 15, 16 * i)
-  if byte(address) ~= 45 then
-    local field = '\n:' .. address
-    if not asked[field] then
-      f = f + 1
-      counted[f], names[n + 2 + f] = field, field
-    end
-    field_of[i], asked[field] = field, (asked[field] or 0) + 1
-  end
 end
 local held = redis.call('HMGET', KEYS[2], unpack(names))
 -- part: loss.lua
@@ -93,16 +74,6 @@ local function lose(why)
 end
 if held[2] then
   return redis.error_reply('ERR the name ' .. ARGV[9] .. ' of the batch is taken')
-end
-
-local nearby, near = {}, true -- live orders by field; whether all claims may have theirs
-for j = 1, f do
-  local field, text = counted[j], held[n + 2 + j] or '0'
-  if not match(text, '^%d+$') then
-    return lose('lost: the count of an address is damaged')
-  end
-  nearby[field] = tonumber(text)
-  near = near and (max_address == 0 or nearby[field] + asked[field] <= max_address)
 end
 
 -- I8: one moment for the whole batch.
@@ -188,16 +159,13 @@ end
 
 -- If all can have what they ask for, whatever those apart are answered, then the others have it.
 local units, largest = tonumber(ARGV[11]), tonumber(ARGV[12])
-local enough = near and not refusal and not cooling and (total < 0 or taken + units <= total) and
+local ones, quantities = units == n, pairs_at + 2 * n
+local enough = not refusal and not cooling and (total < 0 or taken + units <= total) and
   (max_buyer < 0 or largest <= max_buyer) and max_orders ~= 0
 if enough then
   taken = taken + units
   for j = 1, a do
     taken = taken - (ones and 1 or tonumber(ARGV[quantities + apart[j]]))
-  end
-  for i = 1, f > 0 and n or 0 do
-    local field = not keys[i] and field_of[i]
-    if field then nearby[field] = nearby[field] + 1 end
   end
 end
 
@@ -241,8 +209,6 @@ for j = 1, enough and a or n do
       if (max_buyer >= 0 and has > max_buyer) or (max_orders >= 0 and count >= max_orders) or
         (max_unpaid > 0 and unpaid >= max_unpaid) then -- I3
         no = BUYER_LIMIT
-      elseif max_address > 0 and field_of[i] and nearby[field_of[i]] >= max_address then
-        no = ADDRESS_LIMIT
       elseif cooling or (total >= 0 and taken >= total) then -- I7
         no = SOLD_OUT
       elseif total >= 0 and taken + quantity > total then -- I1
@@ -277,8 +243,6 @@ for j = 1, enough and a or n do
     skipped[s] = i
   else
     taken = taken + quantity
-    local field = field_of[i]
-    if field then nearby[field] = nearby[field] + 1 end
     if key then
       local given = ARGV[pairs_at + 2 * i]
       line = sub(given, find(given, '\n', 1, true) + 1)
@@ -306,14 +270,6 @@ for j = 1, t do
     writes[w + 1], writes[w + 2] = buyer, text_of(records[buyer])
     w = w + 2
     records[buyer] = nil -- each is written once
-  end
-end
-
-for j = 1, f do
-  local field = counted[j]
-  if nearby[field] ~= tonumber(held[n + 2 + j] or '0') then
-    writes[w + 1], writes[w + 2] = field, nearby[field]
-    w = w + 2
   end
 end
 

@@ -13,12 +13,11 @@
 --          is of a later epoch than the sale, 6: of a format that this version does not know. Nothing has changed but
 --          with 0, and the fence with 3
 -- Keeps:   I6 (a line ends once, and its units return with it, in one step), I4 (the line stays), I2, I3 (taken
---          and the buyer's units fall by what the line holds, the live orders of its address by one, and an unpaid
---          ending is counted), I7 (returned units
+--          and the buyer's units fall by what the line holds, and an unpaid ending is counted), I7 (returned units
 --          can be sold; a sale that was sold out has a cooldown first, until no server repeats that); loss is visible,
 --          and WAIT finds a write, as in claim.lua
 -- Cost:    5 to 7 commands a call whatever n is, and whatever buyers have: of a release two fields are read, and at
---          most two are written; one command and one field more where claims have addresses
+--          most two are written
 -- Resend:  safe: what ended the first time has ended before
 
 local SOLD_OUT = 9
@@ -50,7 +49,6 @@ end
 
 local records, touched, t = {}, {}, 0   -- by buyer, as they become; and the buyers of whom a claim ends
 local writes, w = {}, 0                 -- arguments of HSET
-local fields, nearby, f = {}, {}, 0     -- that count the live orders of addresses; by how many they fall
 local over = {}                         -- what ends in this call, by the beginnings of lines
 local ended, units, before = 0, 0, 0
 local marks = ARGV[#ARGV]               -- which endings are unpaid
@@ -73,12 +71,12 @@ for i = 1, n do
   elseif further and not head then
     lost = damage
   end
-  local quantity, live, after, address, _ = nil, nil, nil, nil, nil
+  local quantity, live, after, _ = nil, nil, nil, nil
   local first = record and sub(record[4], 1, #begin) == begin
   if first then
-    _, quantity, live, after, _, address = line_at(record[4], 1, buyer .. '\t')
+    _, quantity, live, after = line_at(record[4], 1, buyer .. '\t')
   elseif further and not lost then
-    _, quantity, live, after, _, address = line_at(further, 1, buyer .. '\t')
+    _, quantity, live, after = line_at(further, 1, buyer .. '\t')
     lost = not quantity and damage
     if sub(further, 1, #begin) ~= begin then
       quantity = nil
@@ -98,14 +96,6 @@ for i = 1, n do
     record[1] = record[1] - quantity
     if unpaid then
       record[3] = record[3] + 1
-    end
-    if address then
-      local field = '\n:' .. address
-      if not nearby[field] then
-        f = f + 1
-        fields[f] = field
-      end
-      nearby[field] = (nearby[field] or 0) + 1
     end
     if record[1] < 0 or units > taken then -- nothing is written yet
       lost = 'lost: more units of a buyer end than are on record'
@@ -135,18 +125,6 @@ for j = 1, t do
     writes[w + 1], writes[w + 2] = buyer, text_of(records[buyer])
     w = w + 2
     records[buyer] = nil -- each is written once
-  end
-end
-if f > 0 then
-  local counts = redis.call('HMGET', KEYS[2], unpack(fields))
-  for j = 1, f do
-    local left = (tonumber(match(counts[j] or '', '^%d+$')) or 0) - nearby[fields[j]]
-    if left < 0 then -- nothing is written yet
-      redis.call('HSET', KEYS[1], 'fence', 'lost: the count of an address is gone or damaged')
-      return {3, epoch, seq, 0, 0}
-    end
-    writes[w + 1], writes[w + 2] = fields[j], left
-    w = w + 2
   end
 end
 redis.call('HSET', KEYS[2], unpack(writes))

@@ -20,7 +20,7 @@ const (
 		payment_window_ms, payment_grace_ms, rules`
 	// termsColumns are those of one version of the terms.
 	termsColumns = `version, ` + limitColumns
-	limitColumns = `total, max_per_buyer, max_orders, max_unpaid, max_live_per_address, opens_at, closes_at, paused`
+	limitColumns = `total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused`
 
 	OrderColumns = `position, order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
 		status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until, updated_at, payment_id,
@@ -221,7 +221,6 @@ func termsArgs(t *sluice.Terms) []any {
 	return []any{
 		t.Version, limitArg(t.Total), limitArg(t.MaxPerBuyer), limitArg(t.MaxOrders),
 		sql.NullInt64{Int64: t.MaxUnpaid, Valid: t.MaxUnpaid != 0},
-		sql.NullInt64{Int64: t.MaxLivePerAddress, Valid: t.MaxLivePerAddress != 0},
 		t.OpensAt, t.ClosesAt, t.Paused,
 	}
 }
@@ -234,7 +233,6 @@ func termsInto(t *sluice.Terms) []any {
 		limit{&t.MaxPerBuyer},
 		limit{&t.MaxOrders},
 		orZero{&t.MaxUnpaid},
-		orZero{&t.MaxLivePerAddress},
 		moment{&t.OpensAt},
 		moment{&t.ClosesAt},
 		&t.Paused,

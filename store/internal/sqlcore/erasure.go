@@ -359,7 +359,6 @@ func (q *conn) eraseOrder(o *sluice.Order, history []payment) (changed bool) {
 		changed = true
 		q.set(sqlEraseOrder, buyer, key, meta, payment, o.ID)
 		q.exec(sqlForgetPayment, o.ID)
-		q.exec(sqlForgetAddresses, []string{string(o.ID)})
 	}
 	for _, p := range history {
 		payment, refused := m.ofOrder(o.ID, maskPayment, p.recorded), m.ofOrder(o.ID, maskPayment, p.refused)

@@ -90,9 +90,7 @@ func (q *conn) insertOrders(orders []NewOrder) int {
 		return 0
 	}
 	n, err := q.s.d.InsertOrders(q.ctx, q.tx, orders)
-	if q.fail(err) == nil && n == len(orders) {
-		q.addAddresses(orders)
-	}
+	q.fail(err)
 	return n
 }
 

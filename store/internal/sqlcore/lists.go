@@ -212,7 +212,7 @@ const tidyAfter = 24 * time.Hour
 const tidyLists = 1000
 
 // Tidy deletes what has done its work, and would grow with every sale: the lists
-// of buyers and the addresses of archived sales, leases that ended a day ago, and what servers
+// of buyers of archived sales, leases that ended a day ago, and what servers
 // said of rebuilds that are over. It does so in small transactions, and is
 // harmless at any time and on several servers at once: a lease that is deleted
 // is taken as if it were new.
@@ -224,9 +224,6 @@ func (s *Store) Tidy(ctx context.Context) (err error) {
 		return tx.exec(sqlDeleteLeases, old)
 	})
 	if err != nil {
-		return err
-	}
-	if err := s.dropArchivedAddresses(ctx); err != nil {
 		return err
 	}
 	return s.dropArchivedLists(ctx)

@@ -43,13 +43,8 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 		}
 		tx.set(sqlRaiseEpoch, last+1, name, storeNow, id)
 		image = sluice.LoadImage{Sale: id, Epoch: last + 1, Terms: sale.Terms}
-		addresses, err := tx.addressesOf(id)
-		if err != nil {
-			return err
-		}
 		return tx.ordersOfSale(id, func(o sluice.Order) bool {
 			record := o.Record()
-			record.Address = addresses[o.ID]
 			if record.Live {
 				image.Taken += record.Quantity
 			}

@@ -65,13 +65,12 @@ func checkEntry(sale sluice.SaleID, e *sluice.Entry) error {
 // NewOrder is an order about to be stored.
 type NewOrder struct {
 	sluice.Order
-	Node    string
-	Address sluice.AddressKey
+	Node string
 }
 
 // order returns what a claim of the batch becomes when it is stored at now.
 func (p *Placed) order(sale *sluice.Sale, now time.Time) NewOrder {
-	o := NewOrder{Order: p.AsOrder(sale.Price), Node: p.Node, Address: p.Address}
+	o := NewOrder{Order: p.AsOrder(sale.Price), Node: p.Node}
 	o.Status, o.StoredAt, o.UpdatedAt = sluice.Pending, now, now
 	if o.Terms == sluice.ImportedTerms { // also when a rebuild stores it again
 		o.Status = sluice.Paid

@@ -190,7 +190,7 @@ func (m masker) letter(l *sluice.DeadLetter, buyer sluice.BuyerID) (claims strin
 		if buyer == "" || c.Buyer == buyer {
 			c.Buyer = m.buyer(c.Buyer)
 			c.Key = m.key(c.Order, c.Key)
-			c.Meta, c.Address = m.meta(c.Order, c.Meta), ""
+			c.Meta = m.meta(c.Order, c.Meta)
 		}
 		lines = sluice.AppendClaim(lines, c)
 	}

@@ -6,23 +6,15 @@ local damage = 'lost: the record of a buyer is damaged' -- whose, the rebuild sa
 -- What follows buyer TAB in a line: key, order, quantity, meta, place and what remains. A class of its own is quicker
 -- than a set; meta may have DEL.
 local line_pattern = '^(%C+)\t%C-%.%x+\t([1-9]%d*)\t[^\t\n]*\t([%w:]+)\t(%d+)(u?)()'
--- The same with an address behind meta. Of such a line the first pattern may match a part, never all.
-local address_pattern = '^(%C+)\t%C-%.%x+\t([1-9]%d*)\t[^\t\n]*\t(%x+)\t([%w:]+)\t(%d+)(u?)()'
 
--- Returns key, quantity, whether it is live, where it ends, its place, and its address if there is one, of the line
--- that begins here; or nothing.
+-- Returns key, quantity, whether it is live, where it ends and its place, of the line that begins here, or nothing.
 local function line_at(text, from, begin)
   if sub(text, from, from + #begin - 1) ~= begin then return nil end
-  local address
   local key, quantity, place, rest, unpaid, after = match(text, line_pattern, from + #begin)
-  if not key or (byte(text, after) or 10) ~= 10 then
-    key, quantity, address, place, rest, unpaid, after = match(text, address_pattern, from + #begin)
-    if address and #address ~= 16 then return nil end
-  end
   if not key or (rest ~= '0' and (rest ~= quantity or unpaid ~= '')) or (byte(text, after) or 10) ~= 10 then
     return nil
   end
-  return key, tonumber(quantity), rest ~= '0', after, place, address
+  return key, tonumber(quantity), rest ~= '0', after, place
 end
 
 -- Returns a buyer's record: {live units, accepted claims, unpaid endings, the first claim's line, its key, key of the
