@@ -20,7 +20,13 @@ RACE_PKGS := ./internal/... ./client/... .
 SHORT_RACE_PKGS := ./store/pgstore ./store/sqlitestore ./ledger/... ./store/internal/...
 
 # The packages that run without the detector are all that these lists leave.
-PKGS := ./test/e2e ./store/... ./test/... ./ledger/... ./...
+PKGS := ./store/... ./ledger/... ./...
+
+# Two modules beside the product have lists of their own: test, whose packages run without
+# the detector, and lab, whose shared code runs under it.
+MODULES := . lab test
+TEST_PKGS := ./e2e ./...
+LAB_RACE_PKGS := ./internal/...
 
 # SQLite is C that was translated to Go, and its memory lies outside Go's heap,
 # where the race detector sees nothing: watching each of its accesses costs most
@@ -53,13 +59,15 @@ build: ## build bin/sluice
 
 test: ## everything: install what is missing, lint, all tests with real servers and -race
 	@SERVERS="$(SERVERS)" RACE_FLAGS="$(RACE_FLAGS)" FIRST_PKGS="$(FIRST_PKGS)" RACE_PKGS="$(RACE_PKGS)" \
-		SHORT_RACE_PKGS="$(SHORT_RACE_PKGS)" PKGS="$(PKGS)" scripts/test.sh
+		SHORT_RACE_PKGS="$(SHORT_RACE_PKGS)" PKGS="$(PKGS)" TEST_PKGS="$(TEST_PKGS)" LAB_RACE_PKGS="$(LAB_RACE_PKGS)" \
+		scripts/test.sh
 
-test-go: ## go test ./... with what this machine has; suites without their server skip
-	go test ./...
+test-go: ## go test in each module with what this machine has; suites without their server skip
+	@failed=0; for module in $(MODULES); do go test -C $$module ./... || failed=1; done; exit $$failed
 
 race: ## the packages that share memory, under the race detector
 	CGO_ENABLED=1 go test $(RACE_FLAGS) -timeout 45m $(FIRST_PKGS) $(RACE_PKGS) $(SHORT_RACE_PKGS)
+	CGO_ENABLED=1 go test -C lab $(RACE_FLAGS) -timeout 45m $(LAB_RACE_PKGS)
 
 lint: ## gofumpt, go vet, staticcheck, rules on imports and documents
 	@scripts/lint.sh
@@ -69,29 +77,31 @@ fmt: ## format all Go files with gofumpt
 
 bench: ## measure everything against its baselines in one run, an hour
 	@scripts/install.sh redis postgres wrk
-	go run ./bench
+	go run -C lab ./bench
 
 bench-compare: ## two commits in turns, and which figures differ: make bench-compare A=main~1 B=main ONLY=redis
 	@scripts/install.sh redis postgres wrk
-	go run ./bench compare --only "$(ONLY)" "$(A)" "$(B)"
+	go run -C lab ./bench compare --only "$(ONLY)" "$(A)" "$(B)"
 
 articles: ## sell by the methods of five articles and by Sluice, side by side; writes docs/articles-results.*
 	@scripts/install.sh redis postgres
-	go run ./articles
+	go run -C lab ./articles
 
 articles-faults: ## break parts of each of these methods and of Sluice; a referee judges; writes docs/articles-faults.*
 	@scripts/install.sh redis postgres
-	go run ./articles --faults
+	go run -C lab ./articles --faults
 
 demo: ## 100,000 buyers rush 1,000 units on an embedded server, then the audit
 	go run ./cmd/sluice demo
 
 referee: ## a crowd and faults against a shop that ADAPTER describes (default: Sluice)
-	go run ./referee $(ADAPTER)
+	go run -C lab ./referee $(abspath $(ADAPTER))
 
 soak: ## long random campaigns, each for SOAK (default 10m)
 	@scripts/install.sh $(SERVERS)
-	SLUICE_TEST_SOAK=$(SOAK) go test -count=1 -timeout 0 -run Soak ./...
+	@failed=0; for module in $(MODULES); do \
+		SLUICE_TEST_SOAK=$(SOAK) go test -C $$module -count=1 -timeout 0 -run Soak ./... || failed=1; \
+	done; exit $$failed
 
 fuzz: ## every fuzz target for a while, each for FUZZ (default 10s)
 	@FUZZ="$(FUZZ)" scripts/fuzz.sh
@@ -100,10 +110,10 @@ install: ## install the servers that the tests need and this machine lacks
 	@scripts/install.sh $(SERVERS)
 
 release: ## archives, packages, image, checksums of this commit in dist: docs/releases.md
-	go -C tools run ./release .. ../dist
+	go run -C lab ./release .. ../dist
 
 site: ## a static web site of all documents in site/index.html, in both languages
-	go -C tools run ./site .. ../site
+	go run -C lab ./site .. ../site
 
 vulnerabilities: ## what is known of what the programs call; asks vuln.go.dev
 	$(tool) govulncheck ./...

@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 
 failed=0
 while IFS=: read -r file target; do
-	dir=./$(dirname "$file")
+	dir=$(dirname "$file") # of any module
 	echo "== $dir $target"
-	go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZ:-10s}" </dev/null || failed=1
+	go test -C "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZ:-10s}" </dev/null || failed=1
 done < <(grep -rhoE --include='*_test.go' -H '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's#^\./##; s/func //' | sort)
 exit "$failed"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gofumpt, go vet and staticcheck over all packages, vet for Linux, Windows and
-# macOS; then the workflows, the document of the API, and the rules on imports and
+# gofumpt, go vet and staticcheck over the packages of all modules, vet for Linux,
+# Windows and macOS; then the workflows, the document of the API, and the rules on imports and
 # documents. Says all it finds, then fails if it found anything.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,7 +12,9 @@ if [ -n "$unformatted" ]; then
 	failed=1
 fi
 go -C tools vet ./... || failed=1
-go -C tools run ./linter .. linux windows darwin || failed=1
+for module in .. ../lab ../test; do
+	go -C tools run ./linter "$module" linux windows darwin || failed=1
+done
 go tool -modfile=tools/go.mod actionlint || failed=1 # .github/workflows
 # The document of the HTTP API, with the packages of tools/apilint.
 if scripts/install.sh node npm; then

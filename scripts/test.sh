@@ -9,8 +9,11 @@
 #   RACE_PKGS       packages that run under it, and nowhere else
 #   SHORT_RACE_PKGS packages that run under it, too
 #   PKGS            packages that run without it: those of FIRST_PKGS and RACE_PKGS are left out
+#   TEST_PKGS       packages of the module test, which run without it
+#   LAB_RACE_PKGS   packages of the module lab that run under it; its others run without
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+top=$PWD
 
 # Go keeps its caches under HOME, which CI does not always set.
 export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
@@ -23,8 +26,11 @@ read -ra race_flags <<<"${RACE_FLAGS:?}"
 read -ra first_pkgs <<<"${FIRST_PKGS:?}"
 read -ra race_pkgs <<<"${RACE_PKGS:?}"
 read -ra short_race_pkgs <<<"${SHORT_RACE_PKGS:?}"
+read -ra test_pkgs <<<"${TEST_PKGS:?}"
+read -ra lab_race_pkgs <<<"${LAB_RACE_PKGS:?}"
 # go list keeps the order.
 mapfile -t pkgs < <(go list -e $PKGS | grep -vxFf <(go list -e $FIRST_PKGS $RACE_PKGS))
+mapfile -t lab_pkgs < <(go -C lab list -e ./... | grep -vxFf <(go -C lab list -e $LAB_RACE_PKGS))
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -49,16 +55,33 @@ beside() {
 	pids+=($!) names+=("$1")
 }
 
-# tests FILE FLAGS...: go test with a line for each package, and its events in
-# FILE. One package at a time, since two such steps may run side by side: many tests
+# tests MODULE FILE FLAGS...: go test in a module's folder, with a line for each
+# package, and its events in FILE. One package at a time, since two such steps may run side by side: many tests
 # have deadlines, and a slow machine has no processor for more of them. Within a
 # package most of a test is waiting for processes, deadlines and leases, so more of
 # them than there are cores run at a time. Without its vet: the linter runs all of vet.
 tests() {
-	local file=$1
-	shift
-	go tool -modfile=tools/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
+	local module=$1 file=$2
+	shift 2
+	go tool -C "$module" -modfile="$top/tools/go.mod" gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
 		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 45m -vet=off -p 1 -parallel "$((2 * $(nproc)))" "$@"
+}
+
+# plain runs what runs without the race detector: what takes longest comes first.
+plain() {
+	local code=0
+	tests test test.json "${test_pkgs[@]}" || code=1
+	tests . all.json "${pkgs[@]}" || code=1
+	tests lab lab.json "${lab_pkgs[@]}" || code=1
+	return $code
+}
+
+# race runs what shares memory under the detector.
+race() {
+	local code=0
+	tests . race.json "${race_flags[@]}" "${race_pkgs[@]}" "${short_race_pkgs[@]}" || code=1
+	tests lab lab-race.json "${race_flags[@]}" "${lab_race_pkgs[@]}" || code=1
+	return $code
 }
 
 failed=() pids=() names=()
@@ -76,11 +99,10 @@ go tool -modfile=tools/go.mod gotestsum --version >/dev/null || failed+=(gotests
 
 # It computes where the tests wait, and has what they leave of the processors.
 beside lint nice -n 19 scripts/lint.sh
-CGO_ENABLED=1 step "first tests with -race" tests first.json "${race_flags[@]}" "${first_pkgs[@]}" ||
+CGO_ENABLED=1 step "first tests with -race" tests . first.json "${race_flags[@]}" "${first_pkgs[@]}" ||
 	failed+=("first tests with -race")
-beside tests tests all.json "${pkgs[@]}"
-CGO_ENABLED=1 step "tests with -race" tests race.json "${race_flags[@]}" "${race_pkgs[@]}" "${short_race_pkgs[@]}" ||
-	failed+=("tests with -race")
+beside tests plain
+CGO_ENABLED=1 step "tests with -race" race || failed+=("tests with -race")
 for i in "${!pids[@]}"; do
 	wait "${pids[i]}" || failed+=("${names[i]}")
 	cat "$work/${names[i]}.out"

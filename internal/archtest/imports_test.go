@@ -1,5 +1,5 @@
-// Package archtest holds rules of the module as tests: the style of its
-// documents, and its import table:
+// Package archtest holds rules of the product's module, and of lab and test beside
+// it, as tests: the style of documents, and the import table:
 //
 //	domain <- policy <- adapters <- engine <- cmd
 //
@@ -15,6 +15,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,8 +53,6 @@ var table = []row{
 	{"internal/meters", []string{root}, nil},
 	{"internal/metrics", []string{root}, []string{"*"}},
 	{"internal/outbound", nil, nil},
-	{"internal/plot", []string{"internal/figures"}, nil},
-	{"internal/referee", nil, nil}, // judges any shop, so it shares no line with this one
 	{"internal/servertest", nil, []string{"*"}},
 
 	// Policy.
@@ -116,18 +115,29 @@ var table = []row{
 	{"cmd/sluice", []string{
 		root, "engine", "client", "api", "internal/...", "ledger/redisledger", "store/pgstore", "store/mysqlstore",
 	}, []string{"*"}},
-	{"bench", []string{root, "engine", "ledger/...", "store/...", "internal/...", "bench/machine"}, []string{"*"}},
-	{"bench/machine", []string{"internal/servertest"}, nil},
-	{"articles", []string{
-		"internal/method", "bench/machine", "internal/figures", "internal/plot", "internal/referee", "internal/servertest",
+	{"examples/...", []string{root, "engine"}, nil},
+
+	// The modules beside the product: it imports nothing of them.
+	{"lab/bench", []string{
+		root, "engine", "ledger/...", "store/...", "internal/...", "lab/bench/machine", "lab/internal/...",
 	}, []string{"*"}},
-	{"internal/method", []string{
+	{"lab/bench/machine", []string{"internal/servertest"}, nil},
+	{"lab/articles", []string{
+		"lab/bench/machine", "lab/internal/...", "internal/figures", "internal/servertest",
+	}, []string{"*"}},
+	{"lab/referee", []string{"lab/internal/referee"}, nil},
+	{"lab/release", nil, []string{"*"}},
+	{"lab/site", nil, []string{"*"}},
+	{"lab/internal/method", []string{
 		root, "api", "engine", "internal/loadgen", "ledger/redisledger", "store/pgstore",
 	}, []string{"*"}},
-	{"referee", []string{"internal/referee"}, nil},
-	{"examples/...", []string{root, "engine"}, nil},
+	{"lab/internal/plot", []string{"internal/figures"}, nil},
+	{"lab/internal/referee", nil, nil}, // judges any shop, so it shares no line with this one
 	{"test/...", nil, nil},
 }
+
+// The modules beside the product that are judged with it.
+var modules = []string{"lab", "test"}
 
 // Reserved libraries, and the packages that alone may import them, tests
 // included.
@@ -151,7 +161,7 @@ var (
 )
 
 // Programs that start real servers, like a test.
-var startsServers = []string{"articles", "bench/..."}
+var startsServers = []string{"lab/articles", "lab/bench/..."}
 
 func TestImportTable(t *testing.T) {
 	imports, err := imports(filepath.Join("..", ".."))
@@ -221,6 +231,8 @@ func judge(imp imported) string {
 		switch {
 		case matches("cmd/...", own) && !matches("cmd/...", pkg):
 			return "nothing imports cmd"
+		case besideProduct(own) != "" && besideProduct(own) != besideProduct(pkg):
+			return "the product, and other modules, import nothing of " + besideProduct(own)
 		case isTest:
 			return ""
 		case matchesAny(testPackages, own) && !matchesAny(startsServers, pkg):
@@ -262,6 +274,15 @@ func within(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
+// besideProduct returns the module beside the product that has a package, or nothing.
+func besideProduct(pkg string) string {
+	first, _, _ := strings.Cut(pkg, "/")
+	if slices.Contains(modules, first) {
+		return first
+	}
+	return ""
+}
+
 func find(rows []row, pkg string) *row {
 	for i := range rows {
 		if matches(rows[i].packages, pkg) {
@@ -292,7 +313,7 @@ func hasPrefix(p, prefix string) bool {
 	return p == prefix || strings.HasPrefix(p, prefix+"/")
 }
 
-// imports reads the import declarations of every Go file of the module, for
+// imports reads the import declarations of every Go file of these modules, for
 // all build tags.
 func imports(top string) ([]imported, error) {
 	var all []imported
@@ -326,7 +347,7 @@ func imports(top string) ([]imported, error) {
 	return all, err
 }
 
-// enter skips folders that hold no packages of this module.
+// enter skips folders that hold no packages of the modules that are judged.
 func enter(folder, rel, name string) error {
 	if rel == "." {
 		return nil
@@ -334,7 +355,7 @@ func enter(folder, rel, name string) error {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || name == "node_modules" {
 		return filepath.SkipDir
 	}
-	if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+	if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil && !slices.Contains(modules, rel) {
 		return filepath.SkipDir
 	}
 	return nil
@@ -375,6 +396,11 @@ func TestJudge(t *testing.T) {
 		{"cmd/sluice/main.go", module + "/ledger/sqliteledger", false},
 		{"cmd/sluice/main.go", module + "/internal/servertest", false},
 		{"internal/loadgen/crowd.go", module + "/engine", false},
+		{"internal/demo/demo.go", module + "/lab/internal/plot", false},
+		{"internal/demo/demo_test.go", module + "/lab/internal/plot", false},
+		{"lab/bench/plots.go", module + "/lab/internal/plot", true},
+		{"lab/referee/main.go", module + "/engine", false},
+		{"test/e2e/main_test.go", module + "/lab/internal/plot", false},
 		{"util/strings.go", "strings", false}, // not in the table
 	} {
 		if why := judge(imported{c.file, c.path}); (why == "") != c.ok {

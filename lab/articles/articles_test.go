@@ -16,9 +16,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluicehq/sluice/internal/method"
-	"github.com/sluicehq/sluice/internal/referee"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/lab/internal/method"
+	"github.com/sluicehq/sluice/lab/internal/referee"
 )
 
 // needServers skips the test where a server's program is missing.

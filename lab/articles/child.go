@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice/internal/method"
+	"github.com/sluicehq/sluice/lab/internal/method"
 )
 
 // Who answers buyers and who stores orders are processes of their own, so that each

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice/bench/machine"
-	"github.com/sluicehq/sluice/internal/method"
-	"github.com/sluicehq/sluice/internal/plot"
-	"github.com/sluicehq/sluice/internal/referee"
+	"github.com/sluicehq/sluice/lab/bench/machine"
+	"github.com/sluicehq/sluice/lab/internal/method"
+	"github.com/sluicehq/sluice/lab/internal/plot"
+	"github.com/sluicehq/sluice/lab/internal/referee"
 )
 
 // tried is what the referee found in one method with one fault.

@@ -2,7 +2,7 @@
 // describe, and Sluice, side by side, and writes what it measured into files.
 //
 //	make articles                         the rushes: some six minutes; writes into docs/
-//	go run ./articles --short --out DIR   the same with small crowds: a first look
+//	go run -C lab ./articles --short --out DIR   the same with small crowds: a first look
 //	make articles-faults                  each method with each fault: some twenty minutes; writes into docs/
 package main
 
@@ -18,9 +18,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/figures"
-	"github.com/sluicehq/sluice/internal/method"
+	"github.com/sluicehq/sluice/lab/bench/machine"
+	"github.com/sluicehq/sluice/lab/internal/method"
 )
 
 func main() {
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&o.callers, "callers", 500, "how many buyers wait for their answer at a time")
 	flags.BoolVar(&broken, "faults", false, "break parts of each method, and have a referee judge it")
 	flags.BoolVar(&o.short, "short", false, "small crowds, one round: a first look, not a result")
-	flags.StringVar(&o.out, "out", "docs", "the `folder` that the results are written into")
+	flags.StringVar(&o.out, "out", "../docs", "the `folder` that the results are written into")
 	flags.StringVar(&o.dir, "dir", "/var/tmp", "`folder` for temporary files; on the disk whose fsync is to be measured")
 	flags.StringVar(&only, "only", "", "run only these `methods`, separated by commas")
 	if err := flags.Parse(args); err != nil {
@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string) error {
 			o.methods = append(o.methods, m)
 		}
 	}
-	switch o.command = strings.Join(append([]string{"go run ./articles"}, args...), " "); {
+	switch o.command = strings.Join(append([]string{"go run -C lab ./articles"}, args...), " "); {
 	case len(args) == 0:
 		o.command = "make articles"
 	case len(args) == 1 && broken:

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/figures"
-	"github.com/sluicehq/sluice/internal/plot"
+	"github.com/sluicehq/sluice/lab/bench/machine"
+	"github.com/sluicehq/sluice/lab/internal/plot"
 )
 
 // figure is what one turn measured, by name.

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluicehq/sluice/internal/method"
-	"github.com/sluicehq/sluice/internal/referee"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/lab/internal/method"
+	"github.com/sluicehq/sluice/lab/internal/referee"
 )
 
 // shop is a method as the referee sees it: a server, a worker if the method has one,

@@ -17,9 +17,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluicehq/sluice/bench/machine"
-	"github.com/sluicehq/sluice/internal/method"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/lab/bench/machine"
+	"github.com/sluicehq/sluice/lab/internal/method"
 )
 
 // stage has the servers that methods sell on: one PostgreSQL for all, and for each

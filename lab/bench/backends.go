@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/lab/bench/machine"
 )
 
 // A backend is what a server keeps its sales in.

@@ -21,8 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/lab/bench/machine"
 )
 
 // TestMain lets the test binary be the server process that it starts.

@@ -53,7 +53,7 @@ func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) 
 		return err
 	}
 	defer os.RemoveAll(top)
-	var programs [2]string
+	var programs [2]program
 	for i, version := range flags.Args() {
 		p.say("building %s", version)
 		if programs[i], err = programOf(ctx, version, filepath.Join(top, strconv.Itoa(i))); err != nil {
@@ -68,7 +68,7 @@ func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) 
 			for turn := range 2 {
 				i := (turn + n) % 2 // a trend harms both
 				p.say("%s: pair %d of %d, %s", group, n+1, pairs, "AB"[i:i+1])
-				rep, err := runOnce(ctx, programs[i], "--only", group, "--seed", strconv.Itoa(n+1))
+				rep, err := programs[i].measure(ctx, "--only", group, "--seed", strconv.Itoa(n+1))
 				if err != nil {
 					if n > 0 {
 						return fmt.Errorf("%s: %s: %w", "AB"[i:i+1], group, err)
@@ -84,9 +84,13 @@ func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) 
 	if _, err := io.WriteString(stdout, comparison(all, notes)); err != nil || profiles == "" {
 		return err
 	}
-	for i, program := range programs {
+	if profiles, err = filepath.Abs(profiles); err != nil { // the programs run in other folders
+		return err
+	}
+	for i, of := range programs {
 		p.say("profiles of %s", "AB"[i:i+1])
-		if _, err := runOnce(ctx, program, "--only", only, "--profile", filepath.Join(profiles, "ab"[i:i+1])); err != nil {
+		folder := filepath.Join(profiles, "ab"[i:i+1])
+		if _, err := of.measure(ctx, "--only", only, "--profile", folder); err != nil {
 			return err
 		}
 	}
@@ -96,25 +100,38 @@ func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) 
 	return nil
 }
 
+// program is a benchmark, and the folder that it runs in: of the commit that it is of,
+// since it builds Sluice from the module that it finds there.
+type program struct{ path, dir string }
+
+// buildBench unpacks a commit and builds its benchmark, which stood at the module's
+// root before it was a module's own.
+const buildBench = `git -C "$(git rev-parse --show-toplevel)" archive "$1" | tar -x -C "$2" && cd "$2" &&
+	{ [ ! -d lab/bench ] || cd lab; } && go build -buildvcs=false -o "$2/program" ./bench && pwd`
+
 // programOf builds the benchmark of a commit, or takes a program as it is.
-func programOf(ctx context.Context, version, dir string) (string, error) {
+func programOf(ctx context.Context, version, dir string) (program, error) {
 	if info, err := os.Stat(version); err == nil && !info.IsDir() {
-		return filepath.Abs(version)
+		path, err := filepath.Abs(version)
+		return program{path: path}, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+		return program{}, err
 	}
-	script := `git archive "$1" | tar -x -C "$2" && cd "$2" && go build -buildvcs=false -o program ./bench`
-	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", script, "build", version, dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", version, err, out)
+	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", buildBench, "build", version, dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	folder, err := cmd.Output()
+	if err != nil {
+		return program{}, fmt.Errorf("build %s: %w\n%s", version, err, &stderr)
 	}
-	return filepath.Join(dir, "program"), nil
+	return program{filepath.Join(dir, "program"), strings.TrimSpace(string(folder))}, nil
 }
 
-// runOnce has a program measure one round of some groups.
-func runOnce(ctx context.Context, program string, args ...string) (*report, error) {
-	cmd := exec.CommandContext(ctx, program, append([]string{"--json", "--rounds", "1"}, args...)...)
+// measure runs one round of some groups.
+func (p program) measure(ctx context.Context, args ...string) (*report, error) {
+	cmd := exec.CommandContext(ctx, p.path, append([]string{"--json", "--rounds", "1"}, args...)...)
+	cmd.Dir = p.dir
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/lab/bench/machine"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/store/pgstore"
 )

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/lab/bench/machine"
 )
 
 // work does some units and says how many.

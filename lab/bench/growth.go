@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/lab/bench/machine"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/pgstore"

@@ -18,7 +18,7 @@ import (
 // What Sluice's handler costs and allocates per answer, without the network
 // and without net/http's own reading and writing:
 //
-//	go test ./bench -run '^$' -bench Handler -benchmem
+//	go test -C lab ./bench -run '^$' -bench Handler -benchmem
 //
 // BareHandler is what the harness itself costs.
 

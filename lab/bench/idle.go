@@ -10,13 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/lab/bench/machine"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -200,7 +201,12 @@ func (d *database) idle(ctx context.Context, r *round) (f figure, err error) {
 // memory of a server at rest is mostly pages of its program's file, and the benchmark is another.
 func startSluice(ctx context.Context, dir string) (*process, error) {
 	program, isReady := filepath.Join(dir, "sluice"), filepath.Join(dir, "ready")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/sluicehq/sluice/cmd/sluice")
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/sluicehq/sluice").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find the product's module: %w", err)
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/sluice")
+	build.Dir = strings.TrimSpace(string(root)) // so that its own go.mod chooses what is linked
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build sluice: %w\n%s", err, out)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluicehq/sluice/bench/machine"
+	"github.com/sluicehq/sluice/lab/bench/machine"
 )
 
 // How long an accepted claim takes, at fixed rates that a server keeps up with; and at

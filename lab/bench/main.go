@@ -3,9 +3,9 @@
 // docs/benchmarks.md.
 //
 //	make bench                    everything, an hour
-//	go run ./bench --docs docs    the same, written into docs/benchmarks.md with its plots
-//	go run ./bench --quick        the same with short rounds: a first look
-//	go run ./bench --only http    one group of those that --help lists
+//	go run -C lab ./bench --docs docs    the same, written into docs/benchmarks.md with its plots
+//	go run -C lab ./bench --quick        the same with short rounds: a first look
+//	go run -C lab ./bench --only http    one group of those that --help lists
 //	make bench-compare A=... B=...  two commits, in turns
 package main
 
@@ -139,7 +139,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.profile, "profile", "", "after measuring, profile Sluice's sides into this `folder`")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(stderr, "Usage: go run ./bench [flags]")
+			fmt.Fprintln(stderr, "Usage: go run -C lab ./bench [flags]")
 			flags.SetOutput(stderr)
 			flags.PrintDefaults()
 		}

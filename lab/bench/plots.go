@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sluicehq/sluice/internal/plot"
+	"github.com/sluicehq/sluice/lab/internal/plot"
 )
 
 // The marks in benchmarks.md between which a run is written.

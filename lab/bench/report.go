@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice/bench/machine"
 	"github.com/sluicehq/sluice/internal/figures"
+	"github.com/sluicehq/sluice/lab/bench/machine"
 )
 
 // report is what a run prints.

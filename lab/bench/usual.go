@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/sluicehq/sluice/internal/method"
+	"github.com/sluicehq/sluice/lab/internal/method"
 )
 
 // The usual way: source S2's script, one EVALSHA per request.

@@ -2,7 +2,7 @@
 // with faults, and says what the shop did wrong. A file says how the shop is
 // started and asked; docs/referee.md explains it.
 //
-//	go run ./referee examples/faulty/referee.json
+//	go run -C lab ./referee examples/faulty/referee.json
 //
 // Exit codes: 0 the shop is clean, 1 it is broken, 2 it could not be judged.
 package main
@@ -19,7 +19,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sluicehq/sluice/internal/referee"
+	"github.com/sluicehq/sluice/lab/internal/referee"
 )
 
 func main() {
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("referee", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "Usage: go run ./referee [flags] ADAPTER.json")
+		fmt.Fprintln(stderr, "Usage: go run -C lab ./referee [flags] ADAPTER.json")
 		flags.PrintDefaults()
 	}
 	flags.Uint64Var(&o.seed, "seed", 1, "of the first round; each further round has the next one")

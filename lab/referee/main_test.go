@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluicehq/sluice/internal/referee"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/lab/internal/referee"
 )
 
 // Most of a test is waiting for orders to stand still, so many run at a time.
@@ -66,7 +66,7 @@ func findPlanted(t *testing.T, seed uint64, planted map[string]int) {
 	for _, fault := range []string{"oversell", "undersell", "lose", "twice", "change", "unasked"} {
 		args = append(args, "-set", fmt.Sprintf("%s=%d", fault, planted[fault]))
 	}
-	r, code := judge(t, append(args, "../examples/faulty/referee.json")...)
+	r, code := judge(t, append(args, "../../examples/faulty/referee.json")...)
 	v := r.Rounds[0].Verdict
 	if want := min(len(planted), 1); code != want || v == nil {
 		t.Fatalf("exit %d, want %d: %+v", code, want, r)
@@ -91,7 +91,7 @@ func TestSluice(t *testing.T) {
 			if _, err := exec.LookPath(c.needs); err != nil && c.needs != "" {
 				servertest.Unavailable(t, "redis", err.Error())
 			}
-			r, code := judge(t, "-buyers", "1500", "-units", "100", "../examples/referee/"+c.file)
+			r, code := judge(t, "-buyers", "1500", "-units", "100", "../../examples/referee/"+c.file)
 			if v := r.Rounds[0].Verdict; code != clean || v == nil || v.Orders != 100 || v.Undecided > 0 || len(v.Faults) < 5 {
 				text, _ := json.MarshalIndent(r, "", "  ")
 				t.Errorf("exit %d: %s", code, text)
@@ -103,11 +103,11 @@ func TestSluice(t *testing.T) {
 // What cannot be judged ends with its own exit code and says why.
 func TestNotJudged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "adapter.json")
-	text, err := os.ReadFile("../examples/faulty/referee.json")
+	text, err := os.ReadFile("../../examples/faulty/referee.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := filepath.Abs("..")
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestNotJudged(t *testing.T) {
 		args      []string
 		want      string
 	}{
-		{"", "", nil, "Usage: go run ./referee [flags] ADAPTER.json"},
+		{"", "", nil, "Usage: go run -C lab ./referee [flags] ADAPTER.json"},
 		{"", "", []string{"-set", "oversell", file}, "want NAME=VALUE"},
 		{"", "", []string{"-set", "oversel=1", file}, `"set" has no "oversel"; it has: change, lose`},
 		{"", "", []string{"gone.json"}, "gone.json: no such file"},

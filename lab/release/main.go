@@ -1,6 +1,6 @@
 // release makes everything of a release of the repository in a folder:
 //
-//	go -C tools run ./release [-only linux/amd64] .. ../dist
+//	go run -C lab ./release [-only linux/amd64] .. ../dist
 //
 // Archives, a bill of materials (SBOM) of each program, packages for Debian and Red Hat,
 // a container image, notes and checksums. What it writes depends on the commit and the

@@ -2,7 +2,7 @@
 // languages, which work from a folder, without a server and without any other host. It
 // fails if a link leads nowhere.
 //
-//	go -C tools run ./site .. ../site
+//	go run -C lab ./site .. ../site
 package main
 
 import (

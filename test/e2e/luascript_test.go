@@ -105,7 +105,7 @@ func rushWithLeastRights(t *testing.T, s *server, flush func()) {
 func changeOver(t *testing.T, s *server, dir, commands, back string, env []string) {
 	shop := servertest.StartRedis(t)
 	cli := "redis-cli -p " + port(shop) + " "
-	script := absolute(t, "../../internal/method/s2.lua")
+	script := absolute(t, "../../lab/internal/method/s2.lua")
 	sell := func(user string) string {
 		t.Helper()
 		return strings.TrimSpace(sh(t, dir, cli+"--eval "+script+

@@ -39,7 +39,8 @@ func (b built) Run() int {
 	}
 	defer os.RemoveAll(folder)
 	binary = filepath.Join(folder, "sluice")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/sluice")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/sluice")
+	build.Dir = filepath.Join("..", "..") // with the versions of the product's go.mod
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build sluice: %v\n%s", err, out)
 		return 1

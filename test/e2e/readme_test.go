@@ -43,7 +43,9 @@ func visitor(*http.Request) (sluice.BuyerID, error) { return "ann", nil }
 func main() {
 	ctx := context.Background()
 `+next(t, &page, "go", "engine.Open")+"}\n")
-	if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
+	vet := exec.Command("go", "vet", file)
+	vet.Dir = filepath.Join("..", "..")
+	if out, err := vet.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

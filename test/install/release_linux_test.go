@@ -31,7 +31,7 @@ func TestRelease(t *testing.T) {
 	commit := repository(t, one)
 	run(t, top, "git", "clone", "--quiet", one, two)
 	tool := filepath.Join(top, "release")
-	run(t, one, "go", "-C", "tools", "build", "-o", tool, "./release")
+	run(t, one, "go", "-C", "lab", "build", "-o", tool, "./release")
 
 	dist := filepath.Join(top, "dist")
 	sums := map[string]string{}

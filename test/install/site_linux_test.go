@@ -18,7 +18,7 @@ import (
 func TestSite(t *testing.T) {
 	top, dir := filepath.Join("..", ".."), t.TempDir()
 	tool := filepath.Join(dir, "tool")
-	run(t, top, "go", "-C", "tools", "build", "-o", tool, "./site")
+	run(t, top, "go", "-C", "lab", "build", "-o", tool, "./site")
 	run(t, top, tool, ".", filepath.Join(dir, "site"))
 
 	pages := map[string]string{} // what is in the site, by path; of pages their text

@@ -1,4 +1,4 @@
-// The client against a real server: `go test ./test/clients` starts one and runs this.
+// The client against a real server: `go test -C test ./clients` starts one and runs this.
 
 import com.sun.net.httpserver.HttpServer;
 import java.net.InetSocketAddress;

@@ -1,4 +1,4 @@
-// The client against a real server: `go test ./test/clients` starts one and runs this.
+// The client against a real server: `go test -C test ./clients` starts one and runs this.
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";

@@ -365,7 +365,7 @@ func await(t *testing.T, what string, holds func() bool) {
 
 // The document's adapter is right, and the document explains every field.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/referee.md")
+	text, err := os.ReadFile("../../../docs/referee.md")
 	if err != nil {
 		t.Fatal(err)
 	}
