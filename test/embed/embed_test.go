@@ -348,3 +348,30 @@ func (s *shop) hears(orders map[int]sluice.OrderID) {
 		}
 	}
 }
+
+// A program that lacks a driver says which line it needs, and the guides have the line.
+func TestADriverIsMissing(t *testing.T) {
+	t.Parallel()
+	english, errEnglish := os.ReadFile("../../docs/library.md")
+	chinese, errChinese := os.ReadFile("../../docs/library.zh-CN.md")
+	if err := errors.Join(errEnglish, errChinese); err != nil {
+		t.Fatal(err)
+	}
+	for settings, want := range map[string]string{
+		`Ledger: "redis://127.0.0.1:1"`:              `import _ "github.com/sluicehq/sluice/ledger/redisledger"`,
+		`Store: "postgres://u:secret@127.0.0.1:1/d"`: `import _ "github.com/sluicehq/sluice/store/pgstore"`,
+		`Store: "mysql://u:secret@127.0.0.1:1/d"`:    `import _ "github.com/sluicehq/sluice/store/mysqlstore"`,
+	} {
+		s := build(t, "embed", `BasePath: "/flash"`, settings)
+		cmd := exec.CommandContext(t.Context(), "./shop")
+		cmd.Dir = s.dir
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "secret") {
+			t.Errorf("%s: %v, %s; want %s", settings, err, out, want)
+		}
+		line := []byte("\t" + strings.TrimPrefix(want, "import "))
+		if !bytes.Contains(english, line) || !bytes.Contains(chinese, line) {
+			t.Errorf("a guide lacks %s", line)
+		}
+	}
+}
