@@ -70,11 +70,10 @@ type SaleStore interface {
 	FenceSale(ctx context.Context, id SaleID, epoch int64, reason string) error
 
 	// TakeSale makes this server's ledger the one that decides about a sale, fences the
-	// sale for this reason, and has the servers that live gather, those of the ledger before as
-	// well. It reports whether it did: not if the sale is this ledger's already, or
-	// archived. Within so long, if it is not 0, this node must have sent a heartbeat, and within
-	// twice as long no other server must have said that it has the ledger before, which must be
-	// of the same kind.
+	// sale for this reason, and has the servers that live gather. It reports whether it did:
+	// not if the sale is this ledger's already, or archived. A *StateError unless this node has
+	// sent a heartbeat within so long, and no other server has said within twice as long that
+	// it has the ledger before.
 	TakeSale(ctx context.Context, id SaleID, node string, within time.Duration, reason string) (bool, error)
 }
 

@@ -67,7 +67,6 @@ type followed struct {
 	reading, seq     int64 // epoch and sequence of the ledger, when last seen in step
 	doubts, verified int   // readings that began an epoch or went backwards, and those of them that have been compared
 
-	back   bool // the row is older than it was, and has the same epoch since
 	sells  bool // if its ledger decides: it comes before those that would not
 	busy   bool
 	ready  bool      // all servers have gathered, of this epoch
@@ -253,7 +252,7 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 		if s.loaded > 0 && row.LoadedEpoch != s.loaded {
 			s.loads.note(now)
 		}
-		s.epoch, s.loaded, s.since, s.ready, s.back = row.Epoch, row.LoadedEpoch, now, false, older
+		s.epoch, s.loaded, s.since, s.ready = row.Epoch, row.LoadedEpoch, now, false
 	}
 	if view.InStep() {
 		if view.Reading.Epoch != s.reading || view.Reading.Seq < s.seq {
@@ -274,13 +273,10 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 	switch {
 	case f.unsure(row):
 		return short, false
-	case fenced(row) && !s.ready && s.back && f.loader.Foreign(row):
-		return loading, true // it takes as long
 	case fenced(row) && !s.ready:
 		return gathering, true
 	case f.loader.Foreign(row):
-		return short, reading.Loaded && (reading.Fence == "" || !f.mayStore(row.ID)) || f.mayTake(row) ||
-			f.rebuilder.Remembers(row) || s.back && f.rebuilder.Overtaken(row, reading)
+		return short, reading.Loaded && (reading.Fence == "" || !f.mayStore(row.ID)) || f.mayTake(row)
 	case fenced(row) || s.abandoned(row, now):
 		return loading, true
 	}
@@ -312,19 +308,19 @@ func (f *follower) start(ctx context.Context, running *sync.WaitGroup, id sluice
 	}
 	s.busy = true
 	f.running[t]++
-	doubts, compare, back := s.doubts, s.doubts != s.verified, s.back
+	doubts, compare := s.doubts, s.doubts != s.verified
 	running.Go(func() {
 		o := outcome{sale: id, task: t}
 		bound, cancel := context.WithTimeout(ctx, limits[t].timeout)
 		switch {
-		case t == gathering, t == loading && f.loader.Foreign(&view.Sale):
-			o.ready, o.err = f.rebuilder.Gather(bound, &view.Sale, back)
+		case t == gathering:
+			o.ready, o.err = f.rebuilder.Gather(bound, &view.Sale)
 		case t == loading && fenced(&view.Sale):
 			o.changed, o.err = f.rebuilder.Step(bound, &view.Sale)
 		case t == loading:
 			o.changed, o.err = f.rebuilder.Adopt(bound, &view.Sale)
 		default:
-			o.changed, o.err = f.step(bound, view, compare, back)
+			o.changed, o.err = f.step(bound, view, compare)
 		}
 		if o.changed && o.err == nil {
 			_, o.err = f.board.Reload(bound, id)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -54,25 +55,18 @@ func (f *follower) mayTake(sale *sluice.Sale) bool {
 }
 
 // leave deals with a sale that another ledger decides about. If that one was lost as a
-// whole, and this one has taken its place, no other server has it any more. If the store went
-// back, that may be the ledger from before this one.
-func (f *follower) leave(ctx context.Context, view *admission.View, back bool) (changed bool, err error) {
-	if back && f.rebuilder.Overtaken(&view.Sale, &view.Reading) {
-		if fenced, err := f.rebuilder.Reclaim(ctx, &view.Sale, &view.Reading); fenced || err != nil {
-			return fenced, err
-		}
-	}
+// whole, and this one has taken its place, no other server has it any more.
+func (f *follower) leave(ctx context.Context, view *admission.View) (changed bool, err error) {
 	if view.Reading.Fence != "" { // so what waits in its journal may be stored
 		f.compared(view.Sale.ID, false)
-	}
-	if f.rebuilder.Remembers(&view.Sale) {
-		if _, err := f.rebuilder.Late(ctx, &view.Sale); err != nil {
-			return false, err
-		}
 	}
 	if !f.mayTake(&view.Sale) {
 		return false, nil
 	}
-	return f.store.TakeSale(ctx, view.Sale.ID, f.node, settle.SilentAfter,
+	taken, err := f.store.TakeSale(ctx, view.Sale.ID, f.node, settle.SilentAfter,
 		sluice.FenceLost+": no server has its ledger any more: "+view.Sale.Ledger)
+	if _, lives := errors.AsType[*sluice.StateError](err); lives {
+		return false, nil
+	}
+	return taken, err
 }

@@ -132,9 +132,9 @@ func (f *follower) repeat(ctx context.Context, store sluice.ReplicatedStore) {
 }
 
 // step does what is short for a sale, and reports whether there was anything.
-func (f *follower) step(ctx context.Context, view *admission.View, compare, back bool) (changed bool, err error) {
+func (f *follower) step(ctx context.Context, view *admission.View, compare bool) (changed bool, err error) {
 	if f.loader.Foreign(&view.Sale) {
-		if changed, err := f.leave(ctx, view, back); changed || err != nil {
+		if changed, err := f.leave(ctx, view); changed || err != nil {
 			return changed, err
 		}
 		return f.loader.Follow(ctx, &view.Sale, &view.Reading)

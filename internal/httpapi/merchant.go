@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // createSale adds a sale and loads it: when the answer comes, it can be bought.
@@ -162,7 +163,7 @@ func (s *Server) rebuildSale(r *http.Request) (any, error) {
 	}
 	const why = "rebuild asked for by the merchant"
 	if err == nil {
-		_, err = s.Store.TakeSale(r.Context(), sale.ID, s.Kinds.Node, 0, why)
+		_, err = s.Store.TakeSale(r.Context(), sale.ID, s.Kinds.Node, settle.SilentAfter, why)
 	}
 	if err == nil {
 		err = s.Store.FenceSale(r.Context(), sale.ID, sale.Epoch, why)

@@ -15,9 +15,8 @@ import (
 
 // Gather is the part of Step before the rebuild: it stores what this server
 // remembers of a fenced sale, and reports whether all servers that live have
-// done so. What it has stored is not stored again when it is called again. Back says that
-// this server has seen a later state of the row: the store went back.
-func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (ready bool, err error) {
+// done so. What it has stored is not stored again when it is called again.
+func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, err error) {
 	p, begins := r.of(sale)
 	if begins {
 		r.announce(sale)
@@ -35,7 +34,7 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 		return false, nil
 	}
 	if p.gathered.IsZero() {
-		done, err := r.gather(ctx, sale, back)
+		done, err := r.gather(ctx, sale)
 		if err != nil || !done {
 			return false, err
 		}
@@ -50,7 +49,7 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale, back bool) (r
 // gather stores what this server remembers. First no claim of its own may be
 // able to be accepted any more: the ledger is fenced, whatever it holds, and
 // what was on its way has landed.
-func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale, back bool) (done bool, err error) {
+func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, err error) {
 	why := sale.Fence
 	if r.loader.Foreign(sale) {
 		why = fenceLeft + sale.Ledger
@@ -71,11 +70,6 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale, back bool) (d
 	}
 	if err := r.ahead(ctx, sale); err != nil {
 		return false, err
-	}
-	if r.loader.Foreign(sale) {
-		if err := r.drain(ctx, sale, back); err != nil {
-			return false, err
-		}
 	}
 	r.log.Info("gathered for a rebuild", "sale", sale.ID, "epoch", sale.Epoch, "remembered", len(entries), "saved", saved)
 	if older(sale) {
@@ -105,57 +99,6 @@ func (r *Rebuilder) ahead(ctx context.Context, sale *sluice.Sale) error {
 		}
 	}
 	return nil
-}
-
-// drain stores what waits in the journal of this server's ledger, which another one
-// replaces: that one must not load the sale before. If the store went back to a time before
-// this ledger's (Reclaim), all that is on record may be missing there.
-func (r *Rebuilder) drain(ctx context.Context, sale *sluice.Sale, back bool) error {
-	if _, err := r.loader.leave(ctx, sale); err != nil {
-		return err
-	}
-	reading, err := r.loader.read(ctx, sale.ID)
-	if err != nil || !reading.Loaded {
-		return err
-	}
-	if back && reading.Epoch > sale.Epoch {
-		_, _, err = r.salvage(ctx, sale, &reading)
-		return err
-	}
-	entries, err := r.journal(ctx, sale.ID)
-	if err == nil {
-		_, _, err = r.save(ctx, sale.ID, entries)
-	}
-	return err
-}
-
-// Overtaken reports whether this server knows of later epochs of a sale than its row, by its
-// ledger or by claims that it remembers.
-func (r *Rebuilder) Overtaken(sale *sluice.Sale, reading *sluice.Reading) bool {
-	return r.latest(sale, reading) > sale.Epoch
-}
-
-func (r *Rebuilder) latest(sale *sluice.Sale, reading *sluice.Reading) int64 {
-	last := r.memory.last(sale.ID)
-	if reading.Loaded {
-		last = max(last, reading.Epoch)
-	}
-	return last
-}
-
-// Reclaim fences a sale that is Overtaken although its row names another ledger: this server's
-// has decided since the moment of which the store is a copy, and the rebuild brings over what
-// it accepted (I4). Call it only for a row that this server has seen later: a deleted sale may
-// have had the id. It reports whether it fenced the sale.
-func (r *Rebuilder) Reclaim(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (bool, error) {
-	now, err := r.store.Sale(ctx, sale.ID)
-	if err != nil || now.Fence != "" || !r.loader.Foreign(&now) || now.Epoch >= r.latest(sale, reading) {
-		return false, err
-	}
-	if err := current(ctx, r.ledger, sale.ID); err != nil {
-		return false, err
-	}
-	return true, r.store.FenceSale(ctx, sale.ID, now.Epoch, fenceForgot+fenceLeft+r.loader.Name())
 }
 
 // Remembers reports whether there is something for Late to do.

@@ -114,7 +114,7 @@ func NewRebuilder(node string, store RebuildStore, ledger RebuildLedger, loader 
 // the sale is rebuilt. Call it again while the sale stays fenced, from one
 // goroutine per sale.
 func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, err error) {
-	ready, err := r.Gather(ctx, sale, false)
+	ready, err := r.Gather(ctx, sale)
 	if err != nil || !ready {
 		return false, err
 	}

@@ -142,19 +142,19 @@ func TestAGatheringThatTheStoreForgot(t *testing.T) {
 	fenced, store := r.sale(), &forgetful{RebuildStore: r.store}
 	a := settle.NewRebuilder("a", store, r.ledger, r.loader, settle.NewMemory(0),
 		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
-	if ready, err := a.Gather(t.Context(), &fenced, false); ready || err != nil {
+	if ready, err := a.Gather(t.Context(), &fenced); ready || err != nil {
 		t.Fatal(ready, err)
 	}
 	store.lost = true
-	if _, err := r.rebuilder("b", settle.NewMemory(0)).Gather(t.Context(), &fenced, false); err != nil {
+	if _, err := r.rebuilder("b", settle.NewMemory(0)).Gather(t.Context(), &fenced); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := a.Gather(t.Context(), &fenced, false); err != nil {
+		if _, err := a.Gather(t.Context(), &fenced); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if ready, err := a.Gather(t.Context(), &fenced, false); !ready || err != nil {
+	if ready, err := a.Gather(t.Context(), &fenced); !ready || err != nil {
 		t.Errorf("ready %v, %v after all have gathered", ready, err)
 	}
 }
@@ -176,7 +176,7 @@ func TestALedgerThatWasLeftDecidesAgain(t *testing.T) {
 		if !strings.HasPrefix(fenced.Fence, sluice.FenceLost) {
 			t.Errorf("after %q the row is fenced by %q", fence, fenced.Fence)
 		}
-		if ready, err := a.Gather(t.Context(), &fenced, false); err != nil || ready == waits {
+		if ready, err := a.Gather(t.Context(), &fenced); err != nil || ready == waits {
 			t.Errorf("after %q it is ready: %v, %v", fenced.Fence, ready, err)
 		}
 	}
@@ -523,59 +523,6 @@ func TestALossThatIsNotConfirmedStopsNoSale(t *testing.T) {
 	}
 }
 
-// Another ledger takes a sale's place while a server of the one before runs. That server
-// stores what waits in its journal, also what another had accepted, and sells no more;
-// only then is the sale loaded.
-func TestALedgerIsReplaced(t *testing.T) {
-	r := newRig(t)
-	ctx := t.Context()
-	r.store.UseLedger("redis:old")
-	r.loader.Names("redis:old")
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	promised := r.accepted("ann", true) // in the journal; the server that answered has died
-	before, old := r.rebuilder("a", settle.NewMemory(0)), r.ledger
-	var err error
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	if r.ledger, err = sqliteledger.Open(ctx, path, sqliteledger.Options{Node: "b"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.ledger.Close() })
-	r.loader = settle.NewLoader(r.store, r.ledger)
-	r.loader.Names("redis:new")
-	r.store.UseLedger("redis:new")
-	after := r.rebuilder("b", settle.NewMemory(0))
-	for _, node := range []string{"a", "b"} {
-		if err := r.store.Heartbeat(ctx, node); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := r.loader.Load(ctx, id); !errors.Is(err, sluice.ErrOtherLedger) {
-		t.Errorf("a load without being asked: %v", err)
-	}
-	if taken, err := r.store.TakeSale(ctx, id, "b", 0, "a person asks for it"); err != nil || !taken {
-		t.Fatal(taken, err)
-	}
-	row := r.sale()
-	if done, err := before.Step(ctx, &row); done || err != nil {
-		t.Errorf("the ledger before is loaded: %v, %v", done, err)
-	}
-	if o, err := r.store.Order(ctx, promised); err != nil || o.Status != sluice.Pending {
-		t.Errorf("ann's promise: %v, %v; want it stored", o.Status, err)
-	}
-	if done, err := after.Step(ctx, &row); !done || err != nil {
-		t.Fatalf("loaded %v, %v", done, err)
-	}
-	late := []sluice.Claim{{Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: id.Order(strings.Repeat("b", 32))}}
-	if decisions, err := old.Claim(ctx, id, late); err != nil || decisions[0].Code != sluice.Unavailable {
-		t.Errorf("the ledger before answers %v, %v", decisions, err)
-	}
-	if got := r.accepted("ann", true); got != promised {
-		t.Errorf("ann's claim now gets %s, want %s (I4)", got, promised)
-	}
-}
-
 // ok ends the test if what was done has failed.
 func (r *rig) ok(_ any, err error) {
 	r.t.Helper()
@@ -592,33 +539,6 @@ func placed(epoch, seq int64, buyer string) sluice.Entry {
 		Claims: []sluice.Claim{{
 			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", buyer)),
 		}},
-	}
-}
-
-// A ledger took a sale over with Ann's claim. The copy of the store is from before that claim,
-// and its ledger has given the place to Bob since: Ann's promise is kept, too.
-func TestAPlaceThatTwoLedgersGave(t *testing.T) {
-	r := newRig(t)
-	ctx := t.Context()
-	r.store.UseLedger("a")
-	r.ok(r.desk.Create(ctx, phone(-time.Hour)))
-	other, err := sqliteledger.Open(ctx, filepath.Join(t.TempDir(), "b.db"), sqliteledger.Options{Node: "b"})
-	r.ok(other, err)
-	defer other.Close()
-	ann := placed(1, 1, "ann")
-	r.ok(nil, other.Load(ctx, sluice.LoadImage{
-		Sale: id, Epoch: 2, Terms: r.sale().Terms, Taken: 1, Records: []sluice.Record{ann.Record(0)},
-	}))
-	r.ok(r.store.Insert(ctx, id, []sluice.Entry{placed(1, 1, "bob")}))
-	r.ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
-	loader, fenced := settle.NewLoader(r.store, other), r.sale()
-	loader.Names("b")
-	b := settle.NewRebuilder("b", r.store, other, loader, settle.NewMemory(0), func(sluice.SaleID) bool { return true },
-		slog.New(slog.DiscardHandler))
-	r.ok(b.Gather(ctx, &fenced, true))
-	letters, err := r.store.DeadLetters(ctx, id)
-	if err != nil || len(letters) != 1 || !strings.Contains(letters[0].Claims, "ann") {
-		t.Errorf("the dead letters are %+v, %v", letters, err)
 	}
 }
 
@@ -687,7 +607,7 @@ func TestChangesAreMadeAgain(t *testing.T) {
 		if status(&bob) == sluice.Cancelled && status(&ann) != sluice.Cancelled || time.Now().After(end) {
 			t.Fatalf("ann's order is %q, bob's %q, eve's %q", status(&ann), status(&bob), status(&eve))
 		}
-		_, _ = a.Gather(ctx, &fenced, false)
+		_, _ = a.Gather(ctx, &fenced)
 	}
 	if status(&ann) != sluice.Cancelled || status(&bob) != sluice.Cancelled {
 		t.Errorf("ann's order is %q, bob's %q when eve's is back", status(&ann), status(&bob))

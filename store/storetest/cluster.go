@@ -363,27 +363,27 @@ func testTakeSale(t *testing.T, db Database) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	take := func(ledger, node string, within time.Duration, want bool) {
+	take := func(ledger, node string, within time.Duration, want bool, refused string) {
 		t.Helper()
 		other.UseLedger(ledger)
 		taken, err := other.TakeSale(t.Context(), "lamp", node, within, "moved")
-		if err != nil || taken != want {
-			t.Errorf("%s at %s takes the sale: %v, %v, want %v", ledger, node, taken, err, want)
+		state, is := errors.AsType[*sluice.StateError](err)
+		if taken != want || is != (refused != "") || is && !strings.Contains(state.Detail, refused) || err != nil && !is {
+			t.Errorf("%s at %s takes the sale: %v, %v, want %v, %q", ledger, node, taken, err, want, refused)
 		}
 	}
 	const never = time.Hour
-	take("redis:one", "node-2", 0, false)                // has it
-	take("redis:two", "node-2", time.Microsecond, false) // the store knows of no server that lives
+	take("redis:one", "node-2", never, false, "")                  // has it
+	take("redis:two", "node-2", time.Microsecond, false, "lately") // the store knows of no server that lives
+	take("redis:two", "node-2", never, false, "that of node-1")    // has the ledger before
 	if err := other.Heartbeat(t.Context(), "node-2"); err != nil {
 		t.Fatal(err)
 	}
-	take("redis:two", "node-2", never, false) // node-1 has the other one
-	take("store", "node-1", never, false)     // of another kind
+	take("redis:two", "node-2", never, false, "that of node-1")
 	if _, err := other.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, sluice.ErrOtherLedger) {
 		t.Errorf("a load into another ledger: %v", err)
 	}
-	take("redis:two", "node-1", never, true)
-	take("store", "node-2", 0, true)
+	take("store", "node-1", never, true, "")
 	sale, err := s.Sale(t.Context(), "lamp")
 	if err != nil || sale.Ledger != "store" || sale.Fence != "moved" || sale.Epoch != image.Epoch {
 		t.Errorf("%+v, %v", sale, err)

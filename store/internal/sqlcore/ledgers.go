@@ -2,6 +2,7 @@ package sqlcore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,9 +13,9 @@ import (
 var (
 	sqlTakeSale  = newStatement("TakeSale", update("sales", "ledger, updated_at")+` WHERE id = ?`)
 	sqlGatherAll = newStatement("GatherAll", `DELETE FROM gathered WHERE sale_id = ?`)
-	// HaveLedger counts the other servers that live and have a ledger.
+	// HaveLedger selects the other servers that live and have a ledger.
 	sqlHaveLedger = newStatement("HaveLedger",
-		`SELECT count(*) FROM nodes WHERE ledger = ? AND node <> ? AND seen_at > ? AND seen_at < ?`)
+		`SELECT node FROM nodes WHERE ledger = ? AND node <> ? AND seen_at > ? AND seen_at < ? ORDER BY node`)
 )
 
 // UseLedger notes the name of this server's ledger.
@@ -28,8 +29,7 @@ func (s *Store) usesLedger() string {
 }
 
 // TakeSale makes this server's ledger the one that decides about a sale. The sale is
-// fenced, and servers that have gathered for another ledger gather again: they store
-// what waits in theirs.
+// fenced, and servers that have gathered for the ledger before gather again.
 func (s *Store) TakeSale(ctx context.Context, id sluice.SaleID, node string, within time.Duration, reason string,
 ) (taken bool, err error) {
 	defer s.wrap(&err, "take sale=%s", id)
@@ -39,17 +39,16 @@ func (s *Store) TakeSale(ctx context.Context, id sluice.SaleID, node string, wit
 			return nil
 		}
 		now := tx.now()
-		if within > 0 {
-			theirs, _, _ := strings.Cut(sale.Ledger, ":")
-			ours, _, _ := strings.Cut(name, ":")
-			live, err := all(tx, sqlLiveNodes, only[string], now.Add(-within), now.Add(within))
-			if err != nil || theirs != ours || !slices.Contains(live, node) {
-				return err
-			}
-			have, err := only[int64](tx.row(sqlHaveLedger, sale.Ledger, node, now.Add(-2*within), now.Add(2*within)))
-			if err != nil || have > 0 {
-				return err
-			}
+		live, _ := all(tx, sqlLiveNodes, only[string], now.Add(-within), now.Add(within))
+		have, err := all(tx, sqlHaveLedger, only[string], sale.Ledger, node, now.Add(-2*within), now.Add(2*within))
+		switch {
+		case tx.fail(err) != nil:
+			return tx.err
+		case len(have) > 0:
+			return stateUnless(nil, id, fmt.Sprintf("its ledger %s still is that of %s: stop each server that has it, "+
+				"and wait for %v", sale.Ledger, strings.Join(have, ", "), 2*within))
+		case !slices.Contains(live, node): // then the heartbeats of the others may be as old
+			return stateUnless(nil, id, "no heartbeat of this server has arrived lately; try again in some seconds")
 		}
 		taken = true
 		tx.set(sqlTakeSale, name, now, id)
