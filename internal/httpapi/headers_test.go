@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"crypto/tls"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/httpapi"
@@ -28,5 +29,18 @@ func TestSecurityHeaders(t *testing.T) {
 				t.Errorf("%s, TLS %v: Strict-Transport-Security: %q, want %q", path, secure, got, want)
 			}
 		}
+	}
+}
+
+// The reference is a page that any browser reads, with a policy to match.
+func TestReferenceIsServed(t *testing.T) {
+	s := open(t)
+	page := s.must(s.do("GET", "/docs", ""), 200)
+	if page.header.Get("Content-Type") != "text/html; charset=utf-8" ||
+		!strings.HasPrefix(page.header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-") {
+		t.Errorf("header: %v", page.header)
+	}
+	if packed := s.do("GET", "/docs", "", "Accept-Encoding: gzip"); packed.header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("compressed: %v", packed.header)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/getkin/kin-openapi/openapi3"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sluicehq/sluice"
@@ -130,14 +129,26 @@ func inJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// servedDocument is the document as another library reads it.
-func servedDocument(t *testing.T) *openapi3.T {
+// servedDocument returns the document; test/openapi has another library read it.
+func servedDocument(t *testing.T) *document {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromData(openAPIText)
-	if err != nil {
+	doc := &document{}
+	if err := json.Unmarshal(openAPIText, doc); err != nil {
 		t.Fatal(err)
 	}
 	return doc
+}
+
+// operations yields each operation, with its method and path.
+func (d *document) operations(yield func(*documentOperation) bool) {
+	for path, item := range d.Paths {
+		for method, o := range item {
+			o.Method, o.Path = strings.ToUpper(method), path
+			if !yield(&o) {
+				return
+			}
+		}
+	}
 }
 
 // Every route is described, with who may ask for it, and nothing else is.
@@ -149,34 +160,30 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 		routes[strings.TrimSuffix(r.Pattern, "{$}")] = r.Access
 	}
 	delete(routes, "/") // what answers unknown paths is no operation
-	for path, item := range doc.Paths.Map() {
-		for method, o := range item.Operations() {
-			name := method + " " + path
-			access, ok := routes[name]
-			if !ok {
-				t.Errorf("%s: is described, but no route", name)
-			}
-			delete(routes, name)
-			if o.Summary == "" || len(o.Tags) != 1 || doc.Tags.Get(o.Tags[0]) == nil {
-				t.Errorf("%s: want a summary, and a tag of the list", name)
-			}
-			if !operationID.MatchString(o.OperationID) || named[o.OperationID] {
-				t.Errorf("%s: operationId %q: want a name of its own, like placeOrder", name, o.OperationID)
-			}
-			named[o.OperationID] = true
-			need, role := `[{"admin":[]}]`, "For admins with the role "+string(access)+", or a stronger one."
-			switch access {
-			case Anyone:
-				need, role = `[]`, ""
-			case Buyers:
-				need, role = `[{"buyer":[]}]`, ""
-			case Viewers, Operators, Owners:
-			}
-			described := o.Extensions["x-access"]
-			if described != string(access) || inJSON(t, o.Security) != need || !strings.HasSuffix(o.Description, role) {
-				t.Errorf("%s: is for %s, and described for %s, %s: %s", name, access, described, inJSON(t, o.Security),
-					o.Description)
-			}
+	for o := range doc.operations {
+		name := o.Method + " " + o.Path
+		access, ok := routes[name]
+		if !ok {
+			t.Errorf("%s: is described, but no route", name)
+		}
+		delete(routes, name)
+		if o.Summary == "" || len(o.Tags) != 1 || !slices.Contains(doc.Tags, documentTag{o.Tags[0]}) {
+			t.Errorf("%s: want a summary, and a tag of the list", name)
+		}
+		if !operationID.MatchString(o.OperationID) || named[o.OperationID] {
+			t.Errorf("%s: operationId %q: want a name of its own, like placeOrder", name, o.OperationID)
+		}
+		named[o.OperationID] = true
+		need, role := `[{"admin":[]}]`, "For admins with the role "+string(access)+", or a stronger one."
+		switch access {
+		case Anyone:
+			need, role = `[]`, ""
+		case Buyers:
+			need, role = `[{"buyer":[]}]`, ""
+		case Viewers, Operators, Owners:
+		}
+		if o.Access != access || string(o.Security) != need || !strings.HasSuffix(o.Description, role) {
+			t.Errorf("%s: is for %s, and described for %s, %s: %s", name, access, o.Access, o.Security, o.Description)
 		}
 	}
 	for name := range routes {
@@ -190,48 +197,19 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 		sluice.Accepted.String(): true,                                 // no problem
 		api.CodeNotFound:         true, api.CodeMethodNotAllowed: true, // of no route
 	}
-	for path, item := range servedDocument(t).Paths.Map() {
-		for method, o := range item.Operations() {
-			has := map[string]bool{}
-			for status, r := range o.Responses.Map() {
-				media := r.Value.Content[problemType[0]]
-				if media == nil {
-					continue
-				}
-				var titles []string
-				waits := 0
-				for code, example := range media.Examples {
+	for o := range servedDocument(t).operations {
+		has := map[string]bool{}
+		for status, r := range o.Responses {
+			if examples := r.Content[problemType[0]].Examples; examples != nil {
+				checkProblems(t, o, status, r)
+				for code := range examples {
 					documented[code], has[code] = true, true
-					titles = append(titles, code+": "+codes[code].title)
-					if retryAfter[code] != "" {
-						waits++
-					}
-					want := inJSON(t, api.Problem{
-						Type: "/docs#" + code, Title: codes[code].title, Status: codes[code].status, Code: code,
-					})
-					var got api.Problem
-					if err := json.Unmarshal([]byte(inJSON(t, example.Value.Value)), &got); err != nil || inJSON(t, got) != want ||
-						status != strconv.Itoa(got.Status) {
-						t.Errorf("%s %s: %s has the example %s, want %s", method, path, status, inJSON(t, got), want)
-					}
-				}
-				slices.Sort(titles)
-				if want := strings.Join(titles, "; "); *r.Value.Description != want {
-					t.Errorf("%s %s: %s is described as %q, want %q", method, path, status, *r.Value.Description, want)
-				}
-				after := r.Value.Headers["Retry-After"]
-				if (after != nil) != (waits > 0) || after != nil && after.Value.Required != (waits == len(titles)) {
-					t.Errorf("%s %s: %s: of %d problems %d have Retry-After: %s", method, path, status, len(titles), waits,
-						inJSON(t, after))
-				}
-				if (r.Value.Headers["WWW-Authenticate"] != nil) != (status == "401") {
-					t.Errorf("%s %s: %s: WWW-Authenticate is of 401", method, path, status)
 				}
 			}
-			for _, code := range everyHas(method, o) {
-				if !has[code] {
-					t.Errorf("%s %s: lacks the code %q, which every operation of its kind has", method, path, code)
-				}
+		}
+		for _, code := range everyHas(o) {
+			if !has[code] {
+				t.Errorf("%s %s: lacks the code %q, which every operation of its kind has", o.Method, o.Path, code)
 			}
 		}
 	}
@@ -242,23 +220,49 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 	}
 }
 
+// checkProblems compares the problems of one status with those that the server answers.
+func checkProblems(t *testing.T, o *documentOperation, status string, r documentBody) {
+	t.Helper()
+	var titles []string
+	waits := 0
+	for code, example := range r.Content[problemType[0]].Examples {
+		titles = append(titles, code+": "+codes[code].title)
+		if retryAfter[code] != "" {
+			waits++
+		}
+		want := api.Problem{Type: "/docs#" + code, Title: codes[code].title, Status: codes[code].status, Code: code}
+		if inJSON(t, example.Value) != inJSON(t, want) || status != strconv.Itoa(want.Status) {
+			t.Errorf("%s %s: %s has the example %s, want %s", o.Method, o.Path, status, inJSON(t, example.Value),
+				inJSON(t, want))
+		}
+	}
+	slices.Sort(titles)
+	if want := strings.Join(titles, "; "); r.Description != want {
+		t.Errorf("%s %s: %s is described as %q, want %q", o.Method, o.Path, status, r.Description, want)
+	}
+	after, has := r.Headers["Retry-After"]
+	if has != (waits > 0) || has && after.Required != (waits == len(titles)) {
+		t.Errorf("%s %s: %s: of %d problems %d have Retry-After: %+v", o.Method, o.Path, status, len(titles), waits, after)
+	}
+	if _, has := r.Headers["WWW-Authenticate"]; has != (status == "401") {
+		t.Errorf("%s %s: %s: WWW-Authenticate is of 401", o.Method, o.Path, status)
+	}
+}
+
 // everyHas are the codes of every operation with this access and method.
-func everyHas(method string, o *openapi3.Operation) (codes []string) {
-	access := o.Extensions["x-access"]
-	if access != string(Anyone) {
+func everyHas(o *documentOperation) (codes []string) {
+	if o.Access != Anyone {
 		codes = append(codes, api.CodeUnauthenticated, api.CodeForbidden)
 	}
-	query := slices.ContainsFunc(o.Parameters, func(p *openapi3.ParameterRef) bool {
-		return p.Value.In == openapi3.ParameterInQuery
-	})
-	changes := method != http.MethodGet // then it reads a body
-	if changes || query {               // strict in what they read, also where they want no body
+	query := slices.ContainsFunc(o.Parameters, func(p documentParameter) bool { return p.In == "query" })
+	changes := o.Method != http.MethodGet // then it reads a body
+	if changes || query {                 // strict in what they read, also where they want no body
 		codes = append(codes, api.CodeBadRequest)
 	}
 	if changes {
 		codes = append(codes, api.CodeTooLarge)
 	}
-	if access == string(Buyers) { // the key of the token may not be known yet
+	if o.Access == Buyers { // the key of the token may not be known yet
 		codes = append(codes, sluice.Unavailable.String())
 	}
 	return codes
@@ -291,11 +295,9 @@ func TestReferencePage(t *testing.T) {
 			t.Errorf("a link to #%s, which is not there", link[1])
 		}
 	}
-	for path, item := range servedDocument(t).Paths.Map() {
-		for method, o := range item.Operations() {
-			if !ids[o.OperationID] || !strings.Contains(page, path) {
-				t.Errorf("%s %s is not on the page", method, path)
-			}
+	for o := range servedDocument(t).operations {
+		if !ids[o.OperationID] || !strings.Contains(page, o.Path) {
+			t.Errorf("%s %s is not on the page", o.Method, o.Path)
 		}
 	}
 }

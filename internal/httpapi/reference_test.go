@@ -46,31 +46,38 @@ func TestReferenceIsCurrent(t *testing.T) {
 	}
 }
 
-// document is what the page needs of the OpenAPI document.
+// document is what the page, and the tests of routes and codes, need of the OpenAPI document.
 type document struct {
 	Info       struct{ Description string }
-	Tags       []struct{ Name string }
+	Tags       []documentTag
 	Paths      map[string]map[string]documentOperation
 	Components struct{ Schemas map[string]documentSchema }
 }
 
+type documentTag struct{ Name string }
+
 type documentOperation struct {
 	Method, Path                      string
 	OperationID, Summary, Description string
-	Access                            string `json:"x-access"`
+	Access                            Access `json:"x-access"`
+	Security                          json.RawMessage
 	Tags                              []string
-	Parameters                        []struct {
-		Name, In, Description string
-		Required              bool
-		Schema                documentSchema
-	}
-	RequestBody *documentBody
-	Responses   map[string]documentBody
+	Parameters                        []documentParameter
+	RequestBody                       *documentBody
+	Responses                         map[string]documentBody
+}
+
+type documentParameter struct {
+	Name, In, Description string
+	Required              bool
+	Schema                documentSchema
 }
 
 // documentBody is a message, in one form or several.
 type documentBody struct {
-	Content map[string]struct {
+	Description string
+	Headers     map[string]struct{ Required bool }
+	Content     map[string]struct {
 		Schema   documentSchema
 		Example  json.RawMessage
 		Examples map[string]struct{ Value api.Problem }

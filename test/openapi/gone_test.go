@@ -1,4 +1,4 @@
-package httpapi_test
+package openapi
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func (c *checked) gone() {
 	c.stored(id)
 	c.must(c.admin("POST", "/v1/admin/orders/"+id+"/pay", `{"payment_id":"p-1"}`), 200)
 	c.must(c.admin("POST", "/v1/admin/sales/old/close", ""), 200)
-	events, _ := c.events("", 1, 1000)
+	events := c.events("", 1, 1000)
 	c.must(c.create("newer"), 201)
 	c.stored(c.must(c.claim("newer", "bob", "attempt-1"), 202).text("order_id"))
 	c.purge("old")
@@ -80,7 +80,7 @@ func (c *checked) gone() {
 	c.call(410, false, "GET", "/v1/admin/orders?sale=owes&status=paid", "", merchant)
 
 	// A reader who is behind is not led past what is deleted; a new one begins with what is left.
-	left, _ := c.shop.events("", 1, 1000)
+	left := c.events("", 1, 1000)
 	wants(c.call(410, false, "GET", "/v1/admin/events?after="+events[0].ID, "", merchant), `"gone"`,
 		fmt.Sprintf("events up to number %d are deleted", left[0].Seq-1))
 	hook := c.must(c.admin("POST", "/v1/admin/webhooks", `{"url":"http://127.0.0.1:9/hook"}`), 201).text("id")
@@ -94,17 +94,17 @@ func (c *checked) gone() {
 			c.t.Errorf("event %d has an order that is deleted", e.Seq)
 		}
 	}
-	if rest, _ := c.shop.events(left[0].ID, 0, 1000); len(left) > 1 && rest[0].Seq != left[0].Seq+1 {
+	if rest := c.events(left[0].ID, 0, 1000); len(left) > 1 && rest[0].Seq != left[0].Seq+1 {
 		c.t.Errorf("after the first event that is left comes %d", rest[0].Seq)
 	}
 	// One who has read up to there has missed nothing.
 	for n := 0; ; n++ {
 		c.stored(c.must(c.claim("newer", fmt.Sprint("buyer-", n), "attempt-1"), 202).text("order_id"))
-		all, _ := c.shop.events("", 2, 1000)
+		all := c.events("", 2, 1000)
 		c.purge("owes")
-		left, _ := c.shop.events("", 1, 1000)
+		left := c.events("", 1, 1000)
 		if at := slices.IndexFunc(all, func(e api.Event) bool { return e.Seq == left[0].Seq-1 }); at >= 0 {
-			if rest, _ := c.shop.events(all[at].ID, 1, 1000); rest[0].ID != left[0].ID {
+			if rest := c.events(all[at].ID, 1, 1000); rest[0].ID != left[0].ID {
 				c.t.Errorf("after event %d comes %d", all[at].Seq, rest[0].Seq)
 			}
 			break

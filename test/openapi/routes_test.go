@@ -1,4 +1,4 @@
-package httpapi_test
+package openapi
 
 import (
 	"bufio"
@@ -191,8 +191,6 @@ func (c *checked) closed() {
 		}
 	}
 }
-
-func (c *checked) key() string { return "Authorization: Bearer " + c.engine.AdminKey() }
 
 // merchant asks as the merchant, rightly.
 func (c *checked) merchant(status int, method, path, body string) answer {

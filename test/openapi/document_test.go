@@ -1,11 +1,9 @@
-package httpapi_test
+package openapi
 
 import (
 	"bytes"
 	"fmt"
 	"io"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -79,14 +77,7 @@ func (c *checked) judge(wantStatus int, method, path, body string, headers ...st
 // fits judges an answer by the document, and notes that it came.
 func (c *checked) fits(a answer, method, path, body string, headers ...string) error {
 	c.t.Helper()
-	request, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		request.Header.Add(name, value)
-	}
+	request := c.request(method, path, body, headers...)
 	route, params, err := c.router.FindRoute(request)
 	if err != nil {
 		c.t.Fatalf("%s %s: the document does not have it: %v", method, path, err)
@@ -117,18 +108,5 @@ func (c *checked) fits(a answer, method, path, body string, headers ...string) e
 func init() { // types that the validator does not know are texts
 	for _, media := range []string{"text/html", "text/event-stream", "text/javascript", "text/css", "image/svg+xml"} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.FileBodyDecoder)
-	}
-}
-
-// The reference is a page that any browser reads, with a policy to match.
-func TestReferenceIsServed(t *testing.T) {
-	s := open(t)
-	page := s.must(s.do("GET", "/docs", ""), 200)
-	if page.header.Get("Content-Type") != "text/html; charset=utf-8" ||
-		!strings.HasPrefix(page.header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-") {
-		t.Errorf("header: %v", page.header)
-	}
-	if packed := s.do("GET", "/docs", "", "Accept-Encoding: gzip"); packed.header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("compressed: %v", packed.header)
 	}
 }
