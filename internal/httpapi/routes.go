@@ -213,11 +213,7 @@ func (r Route) everywhere() bool {
 func (s *Server) side(has func(Route) bool) *side {
 	d := &side{server: s, mux: http.NewServeMux()}
 	d.counted = exchanges{http.HandlerFunc(d.timed)}
-	leaving := deprecated(openAPIText)
 	for _, r := range s.routes() {
-		if headers := leaving[r.Pattern]; headers != nil {
-			r.handler = announce(headers, r.handler)
-		}
 		if has(r.Route) && r.Pattern != "/" {
 			d.mux.Handle(r.Pattern, r.handler)
 			d.hot.add(r)
