@@ -140,9 +140,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		if err := prepareVersions(ctx, conn); err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
-		return sqlcore.Migrate(ctx, goose.DialectMySQL, db, migrations, func(err error) bool {
-			return errorNumber(err) == lockWaitTimeout
-		})
+		return sqlcore.Migrate(ctx, goose.DialectMySQL, db, migrations)
 	})
 }
 

@@ -73,7 +73,6 @@ func (dialect) ReadOnce() *sql.TxOptions {
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
-	lockNotAvailable     = "55P03"
 	diskFull             = "53100"
 	uniqueViolation      = "23505"
 	undefinedTable       = "42P01"

@@ -13,7 +13,6 @@ import (
 	"embed"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -131,7 +130,6 @@ func (s *Store) Server(ctx context.Context) (name string, err error) {
 
 // migrationLock is the advisory lock that servers which start together queue
 // for. It is a number of our own, so that no other user of goose waits for us.
-// For tables a migration waits as its file says (lock_timeout).
 const migrationLock = 0x736c75696365 // "sluice"
 
 func (s *Store) migrate(ctx context.Context) error {
@@ -159,7 +157,5 @@ func (s *Store) migrate(ctx context.Context) error {
 			return fmt.Errorf("wait for the migration of another server: %w", err)
 		}
 	}
-	return sqlcore.Migrate(ctx, goose.DialectPostgres, db, migrations, func(err error) bool {
-		return slices.Contains([]string{lockNotAvailable, deadlockDetected}, sqlState(err))
-	})
+	return sqlcore.Migrate(ctx, goose.DialectPostgres, db, migrations)
 }

@@ -83,12 +83,8 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mayMigrate(ctx, write); err != nil {
-		return nil, errors.Join(err, write.Close())
-	}
 	// The readers come after the migration: the file must be there, in WAL mode.
-	alone := func(error) bool { return false } // no other session holds a table
-	if err := sqlcore.Migrate(ctx, goose.DialectSQLite3, write, migrations, alone); err != nil {
+	if err := sqlcore.Migrate(ctx, goose.DialectSQLite3, write, migrations); err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
 	read, err := handle(path, readers, "_pragma=query_only(ON)")
@@ -104,35 +100,6 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, errors.Join(err, write.Close(), read.Close())
 	}
 	return &Store{Store: sqlcore.New(dialect{path: absolute, now: now}, write, read), write: write}, nil
-}
-
-// Migrations up to lastSlow read every order: some five seconds for a million of
-// them, and buyers would wait for that. Up to manyOrders they hardly notice.
-const (
-	lastSlow   = 10
-	manyOrders = 100_000
-)
-
-// mayMigrate refuses a migration that takes long while a sale is open.
-func mayMigrate(ctx context.Context, db *sql.DB) error {
-	var version int64
-	err := db.QueryRowContext(ctx, "SELECT max(version_id) FROM "+sqlcore.VersionTable+" WHERE is_applied").Scan(&version)
-	if err != nil || version < 8 || version >= lastSlow { // there is no such table, or it is older than any release
-		return nil
-	}
-	var sale string
-	now := time.Now().UnixMilli()
-	err = db.QueryRowContext(ctx, `SELECT id FROM sales WHERE archived_at IS NULL AND NOT paused AND opens_at <= ?
-		AND (closes_at IS NULL OR closes_at > ?) AND EXISTS (SELECT 1 FROM orders LIMIT 1 OFFSET ?) LIMIT 1`,
-		now, now, manyOrders).Scan(&sale)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("before the migration: %w", err)
-	}
-	return fmt.Errorf("the migration reads all orders, more than %d, and the sale %s is open: start the program of "+
-		"before and pause the open sales, or wait until they are closed", manyOrders, sale)
 }
 
 // OpenReadOnly opens a file that is there, for reading only, also while

@@ -53,6 +53,11 @@ func databases(t *testing.T) func(t *testing.T) storetest.Database {
 				BEGIN SELECT RAISE(ABORT, 'not more than one'); END`,
 			Accept:  "DROP TRIGGER shop",
 			Execute: func(t *testing.T, statement string) { execute(t, path, statement) },
+			Try: func(t *testing.T, statement string) error {
+				db, err := sql.Open("sqlite", path+"?_pragma=foreign_keys(ON)")
+				_, err = storetest.Kept(t, db, err).ExecContext(t.Context(), statement)
+				return err
+			},
 		}
 	}
 }

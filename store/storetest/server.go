@@ -116,6 +116,10 @@ func (s *Server) Databases(t *testing.T) func(t *testing.T) Database {
 			Earlier: s.Earlier,
 			Refuse:  s.Refuse, Accept: s.Accept,
 			Execute: run,
+			Try: func(t *testing.T, statement string) error {
+				_, err := raw.ExecContext(t.Context(), statement)
+				return err
+			},
 		}
 	}
 }

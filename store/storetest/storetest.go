@@ -41,6 +41,8 @@ type Database struct {
 	Refuse, Accept string
 	// Execute runs one SQL statement behind the store's back, to plant damage.
 	Execute func(t *testing.T, statement string)
+	// Try runs a statement that may fail.
+	Try func(t *testing.T, statement string) error
 }
 
 // Databases makes an empty Database for each test; what tests may share, it
@@ -110,6 +112,7 @@ var alone = []storeTest{
 	{"NotCoveredAmongOthers", testNotCoveredMixed},
 	{"CancelledInsertIsAllOrNothing", testCancelledInsert},
 	{"UnstorableIsForGood", testUnstorable},
+	{"TheDatabaseChecksRows", testChecks},
 
 	{"OldEpochsBringNothingNew", testOldEpochs},
 	{"Import", testImport},

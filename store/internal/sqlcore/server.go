@@ -132,39 +132,13 @@ func Migrations(files embed.FS) fs.FS {
 	return sub
 }
 
-// MigrationWait is how long a server that starts waits for others: for one that migrates,
-// and for sessions that hold a table.
-const (
-	MigrationWait  = 5 * time.Minute
-	migrationPause = time.Second
-)
+// MigrationWait is how long a server that starts waits for another one that migrates.
+const MigrationWait = 5 * time.Minute
 
 // Migrate brings the database to the version of this program. It refuses a
 // database that a newer program has migrated. Where several servers may start
 // together the caller holds a lock.
-//
-// The session of db waits for a table for a moment only, since all other servers wait
-// behind it meanwhile, and sell nothing. If held reports that it has waited in vain, it is
-// tried again after migrationPause, until MigrationWait is over.
-func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, migrations fs.FS, held func(error) bool) error {
-	for until := time.Now().Add(MigrationWait); ; {
-		err := migrate(ctx, dialect, db, migrations)
-		if err == nil || !held(err) {
-			return err
-		}
-		if time.Now().After(until) {
-			return fmt.Errorf("for %v other sessions held a table that is to be changed: end those whose transactions "+
-				"are that old: %w", MigrationWait, err)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(migrationPause):
-		}
-	}
-}
-
-func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, migrations fs.FS) error {
+func Migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, migrations fs.FS) error {
 	provider, err := goose.NewProvider(dialect, db, migrations,
 		goose.WithTableName(VersionTable), goose.WithDisableGlobalRegistry(true))
 	if err != nil {

@@ -1,6 +1,0 @@
--- The number of a lease's holder, higher than that of each holder before (lock.Backend),
--- and how many milliseconds its lease was taken for.
-
--- +goose Up
-ALTER TABLE leases ADD COLUMN fence INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE leases ADD COLUMN ttl INTEGER NOT NULL DEFAULT 0;
