@@ -97,7 +97,7 @@ func files(t *testing.T, top string) []zip.File {
 	list.Dir = top
 	out, err := list.Output()
 	if err != nil {
-		servertest.Unavailable(t, "history", fmt.Sprintf("git does not say which files belong to the module: %v", err))
+		servertest.Unavailable(t, "git", fmt.Sprintf("git does not say which files belong to the module: %v", err))
 	}
 	names := slices.DeleteFunc(strings.Split(strings.TrimRight(string(out), "\x00"), "\x00"), func(name string) bool {
 		_, err := os.Lstat(filepath.Join(top, name))
