@@ -715,7 +715,7 @@ func TestRowsAreChecked(t *testing.T) {
 	}
 	for _, set := range []string{
 		"seq = -1", "epoch = 0", "version = 0", "total = -1", "max_per_buyer = 0", "max_orders = 0", "max_unpaid = 0",
-		"max_live_per_address = 0", "closes_at = opens_at", "promised = -1",
+		"closes_at = opens_at", "promised = -1",
 	} {
 		refused("UPDATE ledger_sales SET " + set)
 	}

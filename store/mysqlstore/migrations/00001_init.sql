@@ -11,42 +11,41 @@
 -- Sales ------------------------------------------------------------------------------
 
 CREATE TABLE IF NOT EXISTS sales (
-    id                   VARBINARY(48) NOT NULL PRIMARY KEY CHECK (id <> ''),
-    sku                  VARCHAR(256)  NOT NULL,
-    title                VARCHAR(256)  NOT NULL,
-    price_amount         BIGINT        NOT NULL CHECK (price_amount >= 0), -- minor units
-    price_currency       VARBINARY(3)  NOT NULL CHECK (length(price_currency) = 3),
-    list_price_amount    BIGINT        CHECK (list_price_amount >= 0),
-    list_price_currency  VARBINARY(3),
-    payment_window_ms    BIGINT        NOT NULL CHECK (payment_window_ms > 0),
-    payment_grace_ms     BIGINT        NOT NULL CHECK (payment_grace_ms >= 0),
-    rules                JSON          NOT NULL DEFAULT ('{}'), -- asked of a buyer before the ledger
+    id                  VARBINARY(48) NOT NULL PRIMARY KEY CHECK (id <> ''),
+    sku                 VARCHAR(256)  NOT NULL,
+    title               VARCHAR(256)  NOT NULL,
+    price_amount        BIGINT        NOT NULL CHECK (price_amount >= 0), -- minor units
+    price_currency      VARBINARY(3)  NOT NULL CHECK (length(price_currency) = 3),
+    list_price_amount   BIGINT        CHECK (list_price_amount >= 0),
+    list_price_currency VARBINARY(3),
+    payment_window_ms   BIGINT        NOT NULL CHECK (payment_window_ms > 0),
+    payment_grace_ms    BIGINT        NOT NULL CHECK (payment_grace_ms >= 0),
+    rules               JSON          NOT NULL DEFAULT ('{}'), -- asked of a buyer before the ledger
 
     -- the terms in force; sale_terms has every version
-    terms_version        BIGINT        NOT NULL CHECK (terms_version >= 1),
-    total                BIGINT        CHECK (total >= 0),
-    max_per_buyer        BIGINT        CHECK (max_per_buyer >= 1),
-    max_orders           BIGINT        CHECK (max_orders >= 1),
-    max_unpaid           BIGINT        CHECK (max_unpaid >= 1), -- orders of a buyer that ended unpaid
-    max_live_per_address BIGINT        CHECK (max_live_per_address >= 1),
-    opens_at             DATETIME(3)   NOT NULL,
-    closes_at            DATETIME(3),
-    paused               TINYINT(1)    NOT NULL CHECK (paused IN (0, 1)),
+    terms_version       BIGINT        NOT NULL CHECK (terms_version >= 1),
+    total               BIGINT        CHECK (total >= 0),
+    max_per_buyer       BIGINT        CHECK (max_per_buyer >= 1),
+    max_orders          BIGINT        CHECK (max_orders >= 1),
+    max_unpaid          BIGINT        CHECK (max_unpaid >= 1), -- orders of a buyer that ended unpaid
+    opens_at            DATETIME(3)   NOT NULL,
+    closes_at           DATETIME(3),
+    paused              TINYINT(1)    NOT NULL CHECK (paused IN (0, 1)),
 
     -- the ledger that decides about the sale
-    ledger               VARCHAR(255)  NOT NULL DEFAULT '',
-    epoch                BIGINT        NOT NULL CHECK (epoch >= 0),
-    loaded_epoch         BIGINT        NOT NULL,
-    fence                TEXT          NOT NULL,
-    taken                BIGINT        NOT NULL CHECK (taken >= 0), -- units of stored live orders
-    cap                  BIGINT, -- total, or more while a lowered total has not reached the ledger
+    ledger              VARCHAR(255)  NOT NULL DEFAULT '',
+    epoch               BIGINT        NOT NULL CHECK (epoch >= 0),
+    loaded_epoch        BIGINT        NOT NULL,
+    fence               TEXT          NOT NULL,
+    taken               BIGINT        NOT NULL CHECK (taken >= 0), -- units of stored live orders
+    cap                 BIGINT, -- total, or more while a lowered total has not reached the ledger
 
-    created_at           DATETIME(3)   NOT NULL,
-    updated_at           DATETIME(3)   NOT NULL,
-    archived_at          DATETIME(3),
-    erased_at            DATETIME(3), -- when its buyers were erased
-    purged_at            DATETIME(3), -- when the last of its orders was deleted
-    remains              MEDIUMTEXT, -- of its orders, as JSON, once the first one is deleted
+    created_at          DATETIME(3)   NOT NULL,
+    updated_at          DATETIME(3)   NOT NULL,
+    archived_at         DATETIME(3),
+    erased_at           DATETIME(3), -- when its buyers were erased
+    purged_at           DATETIME(3), -- when the last of its orders was deleted
+    remains             MEDIUMTEXT, -- of its orders, as JSON, once the first one is deleted
 
     CONSTRAINT sales_list_price CHECK (list_price_currency = price_currency
         AND (list_price_amount IS NULL) = (list_price_currency IS NULL)),
@@ -64,17 +63,16 @@ CREATE TABLE IF NOT EXISTS sales (
 
 -- Append-only: an accepted claim is judged by the version it was decided under (I8).
 CREATE TABLE IF NOT EXISTS sale_terms (
-    sale_id              VARBINARY(48) NOT NULL,
-    version              BIGINT        NOT NULL CHECK (version >= 1),
-    total                BIGINT        CHECK (total >= 0),
-    max_per_buyer        BIGINT        CHECK (max_per_buyer >= 1),
-    max_orders           BIGINT        CHECK (max_orders >= 1),
-    max_unpaid           BIGINT        CHECK (max_unpaid >= 1),
-    max_live_per_address BIGINT        CHECK (max_live_per_address >= 1),
-    opens_at             DATETIME(3)   NOT NULL,
-    closes_at            DATETIME(3),
-    paused               TINYINT(1)    NOT NULL CHECK (paused IN (0, 1)),
-    changed_at           DATETIME(3)   NOT NULL,
+    sale_id       VARBINARY(48) NOT NULL,
+    version       BIGINT        NOT NULL CHECK (version >= 1),
+    total         BIGINT        CHECK (total >= 0),
+    max_per_buyer BIGINT        CHECK (max_per_buyer >= 1),
+    max_orders    BIGINT        CHECK (max_orders >= 1),
+    max_unpaid    BIGINT        CHECK (max_unpaid >= 1),
+    opens_at      DATETIME(3)   NOT NULL,
+    closes_at     DATETIME(3),
+    paused        TINYINT(1)    NOT NULL CHECK (paused IN (0, 1)),
+    changed_at    DATETIME(3)   NOT NULL,
 
     PRIMARY KEY (sale_id, version),
     CONSTRAINT sale_terms_sale FOREIGN KEY (sale_id) REFERENCES sales (id),
@@ -158,16 +156,6 @@ CREATE TABLE IF NOT EXISTS orders (
 
     INDEX orders_of_sale (sale_id, position),
     INDEX orders_to_expire (status, keep_until)
-) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-
--- The network that a claim came from, as a keyed hash: only at sales that limit the live
--- orders of one network, until they are archived.
-CREATE TABLE IF NOT EXISTS order_addresses (
-    order_id VARBINARY(81) NOT NULL PRIMARY KEY,
-    sale_id  VARBINARY(48) NOT NULL,
-    address  VARBINARY(16) NOT NULL,
-
-    INDEX order_addresses_of_sale (sale_id, address)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- What happens to orders after they were stored. Append-only. An order leaves each

@@ -10,42 +10,41 @@
 -- what a small batch of claims costs it. A batch changes counters alone, so what holds for
 -- the other columns is checked by sales_checked, when those change.
 CREATE TABLE sales (
-    id                   text COLLATE "C" PRIMARY KEY,
-    sku                  text           NOT NULL,
-    title                text           NOT NULL,
-    price_amount         bigint         NOT NULL, -- minor units
-    price_currency       text           NOT NULL,
-    list_price_amount    bigint,
-    list_price_currency  text,
-    payment_window_ms    bigint         NOT NULL,
-    payment_grace_ms     bigint         NOT NULL,
-    rules                jsonb          NOT NULL DEFAULT '{}', -- asked of a buyer before the ledger
+    id                  text COLLATE "C" PRIMARY KEY,
+    sku                 text           NOT NULL,
+    title               text           NOT NULL,
+    price_amount        bigint         NOT NULL, -- minor units
+    price_currency      text           NOT NULL,
+    list_price_amount   bigint,
+    list_price_currency text,
+    payment_window_ms   bigint         NOT NULL,
+    payment_grace_ms    bigint         NOT NULL,
+    rules               jsonb          NOT NULL DEFAULT '{}', -- asked of a buyer before the ledger
 
     -- the terms in force; sale_terms has every version
-    terms_version        bigint         NOT NULL,
-    total                bigint,
-    max_per_buyer        bigint,
-    max_orders           bigint,
-    max_unpaid           bigint, -- orders of a buyer that ended unpaid
-    max_live_per_address bigint,
-    opens_at             timestamptz(3) NOT NULL,
-    closes_at            timestamptz(3),
-    paused               boolean        NOT NULL,
+    terms_version       bigint         NOT NULL,
+    total               bigint,
+    max_per_buyer       bigint,
+    max_orders          bigint,
+    max_unpaid          bigint, -- orders of a buyer that ended unpaid
+    opens_at            timestamptz(3) NOT NULL,
+    closes_at           timestamptz(3),
+    paused              boolean        NOT NULL,
 
     -- the ledger that decides about the sale
-    ledger               text           NOT NULL DEFAULT '',
-    epoch                bigint         NOT NULL,
-    loaded_epoch         bigint         NOT NULL,
-    fence                text           NOT NULL,
-    taken                bigint         NOT NULL CHECK (taken >= 0), -- units of stored live orders
-    cap                  bigint, -- total, or more while a lowered total has not reached the ledger
+    ledger              text           NOT NULL DEFAULT '',
+    epoch               bigint         NOT NULL,
+    loaded_epoch        bigint         NOT NULL,
+    fence               text           NOT NULL,
+    taken               bigint         NOT NULL CHECK (taken >= 0), -- units of stored live orders
+    cap                 bigint, -- total, or more while a lowered total has not reached the ledger
 
-    created_at           timestamptz(3) NOT NULL,
-    updated_at           timestamptz(3) NOT NULL,
-    archived_at          timestamptz(3),
-    erased_at            timestamptz(3), -- when its buyers were erased
-    purged_at            timestamptz(3), -- when the last of its orders was deleted
-    remains              text, -- of its orders, as JSON, once the first one is deleted
+    created_at          timestamptz(3) NOT NULL,
+    updated_at          timestamptz(3) NOT NULL,
+    archived_at         timestamptz(3),
+    erased_at           timestamptz(3), -- when its buyers were erased
+    purged_at           timestamptz(3), -- when the last of its orders was deleted
+    remains             text, -- of its orders, as JSON, once the first one is deleted
 
     CONSTRAINT no_oversell CHECK (cap IS NULL OR taken <= cap) -- I1, whatever the ledger says
 ) WITH (fillfactor = 50); -- every batch of orders updates its sale's row: room for that within the page
@@ -73,7 +72,6 @@ DECLARE wrong text := CASE
     WHEN NEW.max_per_buyer < 1 THEN 'max_per_buyer < 1'
     WHEN NEW.max_orders < 1 THEN 'max_orders < 1'
     WHEN NEW.max_unpaid < 1 THEN 'max_unpaid < 1'
-    WHEN NEW.max_live_per_address < 1 THEN 'max_live_per_address < 1'
     WHEN NEW.closes_at <= NEW.opens_at THEN 'closes_at <= opens_at'
     WHEN NEW.epoch < 0 THEN 'epoch < 0'
     WHEN NEW.loaded_epoch NOT BETWEEN 0 AND NEW.epoch THEN 'loaded_epoch is not one of 0 to epoch'
@@ -89,24 +87,23 @@ $$;
 
 CREATE TRIGGER sales_checked AFTER INSERT OR UPDATE OF id, price_amount, price_currency, list_price_amount,
     list_price_currency, payment_window_ms, payment_grace_ms, terms_version, total, cap, max_per_buyer, max_orders,
-    max_unpaid, max_live_per_address, opens_at, closes_at, epoch, loaded_epoch
+    max_unpaid, opens_at, closes_at, epoch, loaded_epoch
     ON sales FOR EACH ROW EXECUTE FUNCTION sales_checked();
 -- As checks are: also for what a subscription applies.
 ALTER TABLE sales ENABLE ALWAYS TRIGGER sales_checked;
 
 -- Append-only: an accepted claim is judged by the version it was decided under (I8).
 CREATE TABLE sale_terms (
-    sale_id              text COLLATE "C" NOT NULL REFERENCES sales (id),
-    version              bigint           NOT NULL CHECK (version >= 1),
-    total                bigint           CHECK (total >= 0),
-    max_per_buyer        bigint           CHECK (max_per_buyer >= 1),
-    max_orders           bigint           CHECK (max_orders >= 1),
-    max_unpaid           bigint           CHECK (max_unpaid >= 1),
-    max_live_per_address bigint           CHECK (max_live_per_address >= 1),
-    opens_at             timestamptz(3)   NOT NULL,
-    closes_at            timestamptz(3)   CHECK (closes_at > opens_at),
-    paused               boolean          NOT NULL,
-    changed_at           timestamptz(3)   NOT NULL,
+    sale_id       text COLLATE "C" NOT NULL REFERENCES sales (id),
+    version       bigint           NOT NULL CHECK (version >= 1),
+    total         bigint           CHECK (total >= 0),
+    max_per_buyer bigint           CHECK (max_per_buyer >= 1),
+    max_orders    bigint           CHECK (max_orders >= 1),
+    max_unpaid    bigint           CHECK (max_unpaid >= 1),
+    opens_at      timestamptz(3)   NOT NULL,
+    closes_at     timestamptz(3)   CHECK (closes_at > opens_at),
+    paused        boolean          NOT NULL,
+    changed_at    timestamptz(3)   NOT NULL,
     PRIMARY KEY (sale_id, version)
 );
 
@@ -180,16 +177,6 @@ CREATE TABLE orders (
 
 CREATE INDEX orders_of_sale ON orders (sale_id, position);
 CREATE INDEX orders_to_expire ON orders (keep_until) WHERE status = 'pending';
-
--- The network that a claim came from, as a keyed hash: only at sales that limit the live
--- orders of one network, until they are archived.
-CREATE TABLE order_addresses (
-    order_id text COLLATE "C" PRIMARY KEY,
-    sale_id  text COLLATE "C" NOT NULL,
-    address  text COLLATE "C" NOT NULL
-);
-
-CREATE INDEX order_addresses_of_sale ON order_addresses (sale_id, address);
 
 -- What happens to orders after they were stored. Append-only. An order leaves each
 -- status at most once, as no step leads back: so it ends at most once (I6). A refused
@@ -399,27 +386,26 @@ CREATE TABLE admin_actions (
 -- One row for each sale that this ledger holds. The transaction that changes it holds the
 -- sale's row, but for one that lets a cooldown begin. Checked as sales are.
 CREATE TABLE ledger_sales (
-    sale_id              text COLLATE "C" PRIMARY KEY,
-    epoch                bigint         NOT NULL, -- of the load
-    seq                  bigint         NOT NULL CHECK (seq >= 0), -- of the last accepted claim of the epoch
+    sale_id        text COLLATE "C" PRIMARY KEY,
+    epoch          bigint         NOT NULL, -- of the load
+    seq            bigint         NOT NULL CHECK (seq >= 0), -- of the last accepted claim of the epoch
 
     -- the terms that decide
-    version              bigint         NOT NULL,
-    total                bigint,
-    max_per_buyer        bigint,
-    max_orders           bigint,
-    max_unpaid           bigint,
-    max_live_per_address bigint,
-    opens_at             timestamptz(3) NOT NULL,
-    closes_at            timestamptz(3),
-    paused               boolean        NOT NULL,
+    version        bigint         NOT NULL,
+    total          bigint,
+    max_per_buyer  bigint,
+    max_orders     bigint,
+    max_unpaid     bigint,
+    opens_at       timestamptz(3) NOT NULL,
+    closes_at      timestamptz(3),
+    paused         boolean        NOT NULL,
 
-    fence                text           NOT NULL,
-    cooldown             smallint       NOT NULL DEFAULT 0, -- the refusal that goes on until cooldown_until, or 0
-    cooldown_until       timestamptz(3),
-    reopened             smallint       NOT NULL DEFAULT 0, -- of a cooldown that begins when it is first seen
-    promised             bigint         NOT NULL, -- units of ledger_promises when they were loaded
-    told                 jsonb          NOT NULL DEFAULT '{}' -- the last sequence that each server was told
+    fence          text           NOT NULL,
+    cooldown       smallint       NOT NULL DEFAULT 0, -- the refusal that goes on until cooldown_until, or 0
+    cooldown_until timestamptz(3),
+    reopened       smallint       NOT NULL DEFAULT 0, -- of a cooldown that begins when it is first seen
+    promised       bigint         NOT NULL, -- units of ledger_promises when they were loaded
+    told           jsonb          NOT NULL DEFAULT '{}' -- the last sequence that each server was told
 ) WITH (fillfactor = 50); -- as sales
 
 -- +goose StatementBegin
@@ -431,7 +417,6 @@ DECLARE wrong text := CASE
     WHEN NEW.max_per_buyer < 1 THEN 'max_per_buyer < 1'
     WHEN NEW.max_orders < 1 THEN 'max_orders < 1'
     WHEN NEW.max_unpaid < 1 THEN 'max_unpaid < 1'
-    WHEN NEW.max_live_per_address < 1 THEN 'max_live_per_address < 1'
     WHEN NEW.closes_at <= NEW.opens_at THEN 'closes_at <= opens_at'
     WHEN NEW.promised < 0 THEN 'promised < 0'
 END;
@@ -446,7 +431,7 @@ $$;
 -- +goose StatementEnd
 
 CREATE TRIGGER ledger_sales_checked AFTER INSERT OR UPDATE OF epoch, version, total, max_per_buyer, max_orders,
-    max_unpaid, max_live_per_address, opens_at, closes_at, promised
+    max_unpaid, opens_at, closes_at, promised
     ON ledger_sales FOR EACH ROW EXECUTE FUNCTION ledger_sales_checked();
 ALTER TABLE ledger_sales ENABLE ALWAYS TRIGGER ledger_sales_checked;
 

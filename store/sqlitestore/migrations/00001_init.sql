@@ -6,42 +6,41 @@
 -- Sales ------------------------------------------------------------------------------
 
 CREATE TABLE sales (
-    id                   TEXT    NOT NULL PRIMARY KEY CHECK (id <> ''),
-    sku                  TEXT    NOT NULL,
-    title                TEXT    NOT NULL,
-    price_amount         INTEGER NOT NULL CHECK (price_amount >= 0), -- minor units
-    price_currency       TEXT    NOT NULL CHECK (length(price_currency) = 3),
-    list_price_amount    INTEGER CHECK (list_price_amount >= 0),
-    list_price_currency  TEXT    CHECK (list_price_currency = price_currency),
-    payment_window_ms    INTEGER NOT NULL CHECK (payment_window_ms > 0),
-    payment_grace_ms     INTEGER NOT NULL CHECK (payment_grace_ms >= 0),
-    rules                TEXT    NOT NULL DEFAULT '{}' CHECK (json_valid(rules)), -- asked of a buyer before the ledger
+    id                  TEXT    NOT NULL PRIMARY KEY CHECK (id <> ''),
+    sku                 TEXT    NOT NULL,
+    title               TEXT    NOT NULL,
+    price_amount        INTEGER NOT NULL CHECK (price_amount >= 0), -- minor units
+    price_currency      TEXT    NOT NULL CHECK (length(price_currency) = 3),
+    list_price_amount   INTEGER CHECK (list_price_amount >= 0),
+    list_price_currency TEXT    CHECK (list_price_currency = price_currency),
+    payment_window_ms   INTEGER NOT NULL CHECK (payment_window_ms > 0),
+    payment_grace_ms    INTEGER NOT NULL CHECK (payment_grace_ms >= 0),
+    rules               TEXT    NOT NULL DEFAULT '{}' CHECK (json_valid(rules)), -- asked of a buyer before the ledger
 
     -- the terms in force; sale_terms has every version
-    terms_version        INTEGER NOT NULL CHECK (terms_version >= 1),
-    total                INTEGER CHECK (total >= 0),
-    max_per_buyer        INTEGER CHECK (max_per_buyer >= 1),
-    max_orders           INTEGER CHECK (max_orders >= 1),
-    max_unpaid           INTEGER CHECK (max_unpaid >= 1), -- orders of a buyer that ended unpaid
-    max_live_per_address INTEGER CHECK (max_live_per_address >= 1),
-    opens_at             INTEGER NOT NULL,
-    closes_at            INTEGER CHECK (closes_at > opens_at),
-    paused               INTEGER NOT NULL CHECK (paused IN (0, 1)),
+    terms_version       INTEGER NOT NULL CHECK (terms_version >= 1),
+    total               INTEGER CHECK (total >= 0),
+    max_per_buyer       INTEGER CHECK (max_per_buyer >= 1),
+    max_orders          INTEGER CHECK (max_orders >= 1),
+    max_unpaid          INTEGER CHECK (max_unpaid >= 1), -- orders of a buyer that ended unpaid
+    opens_at            INTEGER NOT NULL,
+    closes_at           INTEGER CHECK (closes_at > opens_at),
+    paused              INTEGER NOT NULL CHECK (paused IN (0, 1)),
 
     -- the ledger that decides about the sale
-    ledger               TEXT    NOT NULL DEFAULT '',
-    epoch                INTEGER NOT NULL CHECK (epoch >= 0),
-    loaded_epoch         INTEGER NOT NULL CHECK (loaded_epoch BETWEEN 0 AND epoch),
-    fence                TEXT    NOT NULL,
-    taken                INTEGER NOT NULL CHECK (taken >= 0), -- units of stored live orders
-    cap                  INTEGER, -- total, or more while a lowered total has not reached the ledger
+    ledger              TEXT    NOT NULL DEFAULT '',
+    epoch               INTEGER NOT NULL CHECK (epoch >= 0),
+    loaded_epoch        INTEGER NOT NULL CHECK (loaded_epoch BETWEEN 0 AND epoch),
+    fence               TEXT    NOT NULL,
+    taken               INTEGER NOT NULL CHECK (taken >= 0), -- units of stored live orders
+    cap                 INTEGER, -- total, or more while a lowered total has not reached the ledger
 
-    created_at           INTEGER NOT NULL,
-    updated_at           INTEGER NOT NULL,
-    archived_at          INTEGER,
-    erased_at            INTEGER, -- when its buyers were erased
-    purged_at            INTEGER, -- when the last of its orders was deleted
-    remains              TEXT    CHECK (json_valid(remains)), -- of its orders, once the first one is deleted
+    created_at          INTEGER NOT NULL,
+    updated_at          INTEGER NOT NULL,
+    archived_at         INTEGER,
+    erased_at           INTEGER, -- when its buyers were erased
+    purged_at           INTEGER, -- when the last of its orders was deleted
+    remains             TEXT    CHECK (json_valid(remains)), -- of its orders, once the first one is deleted
 
     CHECK ((list_price_amount IS NULL) = (list_price_currency IS NULL)),
     CONSTRAINT cap_covers_total CHECK ((cap IS NULL) = (total IS NULL) AND (cap IS NULL OR cap >= total)),
@@ -56,17 +55,16 @@ CREATE INDEX sales_to_purge ON sales (id) WHERE purged_at IS NULL AND archived_a
 
 -- Append-only: an accepted claim is judged by the version it was decided under (I8).
 CREATE TABLE sale_terms (
-    sale_id              TEXT    NOT NULL REFERENCES sales (id),
-    version              INTEGER NOT NULL CHECK (version >= 1),
-    total                INTEGER CHECK (total >= 0),
-    max_per_buyer        INTEGER CHECK (max_per_buyer >= 1),
-    max_orders           INTEGER CHECK (max_orders >= 1),
-    max_unpaid           INTEGER CHECK (max_unpaid >= 1),
-    max_live_per_address INTEGER CHECK (max_live_per_address >= 1),
-    opens_at             INTEGER NOT NULL,
-    closes_at            INTEGER CHECK (closes_at > opens_at),
-    paused               INTEGER NOT NULL CHECK (paused IN (0, 1)),
-    changed_at           INTEGER NOT NULL,
+    sale_id       TEXT    NOT NULL REFERENCES sales (id),
+    version       INTEGER NOT NULL CHECK (version >= 1),
+    total         INTEGER CHECK (total >= 0),
+    max_per_buyer INTEGER CHECK (max_per_buyer >= 1),
+    max_orders    INTEGER CHECK (max_orders >= 1),
+    max_unpaid    INTEGER CHECK (max_unpaid >= 1),
+    opens_at      INTEGER NOT NULL,
+    closes_at     INTEGER CHECK (closes_at > opens_at),
+    paused        INTEGER NOT NULL CHECK (paused IN (0, 1)),
+    changed_at    INTEGER NOT NULL,
     PRIMARY KEY (sale_id, version)
 ) STRICT, WITHOUT ROWID;
 
@@ -140,16 +138,6 @@ CREATE TABLE orders (
 
 CREATE INDEX orders_of_sale ON orders (sale_id); -- and by position: an index ends with the rowid
 CREATE INDEX orders_to_expire ON orders (keep_until) WHERE status = 'pending';
-
--- The network that a claim came from, as a keyed hash: only at sales that limit the live
--- orders of one network, until they are archived.
-CREATE TABLE order_addresses (
-    order_id TEXT NOT NULL PRIMARY KEY,
-    sale_id  TEXT NOT NULL,
-    address  TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX order_addresses_of_sale ON order_addresses (sale_id, address);
 
 -- What happens to orders after they were stored. Append-only. An order leaves each
 -- status at most once, as no step leads back: so it ends at most once (I6). A refused
