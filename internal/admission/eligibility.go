@@ -70,7 +70,7 @@ func (e *Eligibility) Eligible(view *View, buyer sluice.BuyerID, caller *Caller)
 		return err
 	}
 	if denied {
-		return &RefusedError{Denied, "the shop does not let this buyer buy here"}
+		return refuse(Denied, "the shop does not let this buyer buy here")
 	}
 	switch sale.Rules.Eligibility {
 	case "":
@@ -81,16 +81,18 @@ func (e *Eligibility) Eligible(view *View, buyer sluice.BuyerID, caller *Caller)
 				return nil
 			}
 		}
-		return &RefusedError{NotEligible, `this sale is for invited buyers: the token's "sluice_sales" does not name it`}
+		return refuse(NotEligible, `this sale is for invited buyers: the token's "sluice_sales" does not name it`)
 	case sluice.EligibleList:
 		allowed, err := lists.has(sale.ID, sluice.AllowList, buyer)
 		if err != nil || allowed {
 			return err
 		}
-		return &RefusedError{NotEligible, "this sale is for invited buyers, and this buyer is not on its list"}
+		return refuse(NotEligible, "this sale is for invited buyers, and this buyer is not on its list")
 	}
-	return &RefusedError{NotEligible, "this server does not know the sale's eligibility"} // fails closed
+	return refuse(NotEligible, "this server does not know the sale's eligibility") // fails closed
 }
+
+func refuse(reason Reason, detail string) error { return &RefusedError{Reason: reason, Detail: detail} }
 
 // Check returns nil if the claim may go to the ledger; a *RefusedError or
 // ErrUnready otherwise.
@@ -103,7 +105,7 @@ func (e *Eligibility) Check(view *View, claim *sluice.Claim, caller *Caller) err
 	}
 	const get = "; POST /v1/sales/{sale}/ticket gives one, to be sent in the header Sluice-Ticket"
 	if caller.Ticket == "" {
-		return &RefusedError{TicketMissing, "this sale wants a purchase ticket" + get}
+		return &RefusedError{Reason: TicketMissing, Detail: "this sale wants a purchase ticket" + get}
 	}
 	now := time.Now
 	if e.Now != nil {
@@ -113,9 +115,9 @@ func (e *Eligibility) Check(view *View, claim *sluice.Claim, caller *Caller) err
 	case "":
 		return nil
 	case TicketExpired:
-		return &RefusedError{reason, "the purchase ticket has expired" + get}
+		return &RefusedError{Reason: reason, Detail: "the purchase ticket has expired" + get}
 	default:
-		return &RefusedError{TicketInvalid, "the purchase ticket is not one of ours, or another buyer's or another sale's" +
+		return &RefusedError{Reason: TicketInvalid, Detail: "the purchase ticket is not one of ours, or another buyer's or another sale's" +
 			get}
 	}
 }

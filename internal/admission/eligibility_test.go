@@ -299,7 +299,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 		Claim: sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2, Order: "sale.x"}, Sale: "sale",
 		Seq: 7, Epoch: 1, Terms: 3, At: clock,
 	}
-	why := &RefusedError{TicketMissing, "get one"}
+	why := &RefusedError{Reason: TicketMissing, Detail: "get one"}
 	view := &View{Sale: sluice.Sale{ID: "sale"}}
 	for _, c := range []struct {
 		name     string

@@ -50,9 +50,9 @@ func TestFromALuaScript(t *testing.T) {
 		args = append(args, "--"+name, strings.Trim(value, `"`))
 	}
 	redis := servertest.StartRedis(t, args...)
-	sh(t, dir, replaceAll(t, users, "-p 6380", "-p "+port(redis), "127.0.0.1:6380", redis.Addr(),
+	sh(t, dir, replaceAll(t, users, "-p 6380", "-p "+portOf(redis), "127.0.0.1:6380", redis.Addr(),
 		"mysql://sluice:secret@127.0.0.1:3306/sluice", servertest.MySQL(t)), env...)
-	if out := sh(t, dir, "redis-cli -p "+port(redis)+" GET x", env...); !strings.Contains(out, "NOAUTH") {
+	if out := sh(t, dir, "redis-cli -p "+portOf(redis)+" GET x", env...); !strings.Contains(out, "NOAUTH") {
 		t.Errorf("Redis without a password answers %s", out)
 	}
 	if rows := wonBefore(t, sold); rows != "1001,1,71\n1002,1,72\n" {
@@ -69,13 +69,13 @@ func TestFromALuaScript(t *testing.T) {
 	}
 	env = append(env, "SLUICE_URL="+s.url)
 	rushWithLeastRights(t, s, func() {
-		sh(t, dir, "set -a; . ./redis-admin.env; redis-cli -p "+port(redis)+" FLUSHALL", env...)
+		sh(t, dir, "set -a; . ./redis-admin.env; redis-cli -p "+portOf(redis)+" FLUSHALL", env...)
 	})
 	changeOver(t, s, dir, change, back, env)
 	t.Run("from a backend", func(t *testing.T) { claimFromBackend(t, s, backend, env) })
 }
 
-func port(redis *servertest.RedisServer) string {
+func portOf(redis *servertest.RedisServer) string {
 	return redis.Addr()[strings.LastIndex(redis.Addr(), ":")+1:]
 }
 
@@ -104,7 +104,7 @@ func rushWithLeastRights(t *testing.T, s *server, flush func()) {
 // goes back.
 func changeOver(t *testing.T, s *server, dir, commands, back string, env []string) {
 	shop := servertest.StartRedis(t)
-	cli := "redis-cli -p " + port(shop) + " "
+	cli := "redis-cli -p " + portOf(shop) + " "
 	script := absolute(t, "../../lab/internal/method/s2.lua")
 	sell := func(user string) string {
 		t.Helper()
@@ -122,7 +122,7 @@ func changeOver(t *testing.T, s *server, dir, commands, back string, env []strin
 			sh(t, dir, cli+"XACK stream.order g1 "+id, env...)
 		}
 	}
-	out := sh(t, dir, replaceAll(t, commands, "-p 6379", "-p "+port(shop)), env...)
+	out := sh(t, dir, replaceAll(t, commands, "-p 6379", "-p "+portOf(shop)), env...)
 	for _, want := range []string{"3 sold, 2 left", "pending\n0\n", "lag\n0\n", "open"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the change-over does not print %q:\n%s", want, out)
@@ -150,7 +150,7 @@ func changeOver(t *testing.T, s *server, dir, commands, back string, env []strin
 	audit(t, s, "voucher-10", 0, "of what was imported and sold")
 
 	// Back: one is paid, one cancelled, one waits until it is paid.
-	back = replaceAll(t, back, "-p 6379", "-p "+port(shop))
+	back = replaceAll(t, back, "-p 6379", "-p "+portOf(shop))
 	pay := func(order sluice.OrderID) {
 		t.Helper()
 		if _, err := s.merchant().PayOrder(t.Context(), order, "pay-"+string(order)); err != nil {
