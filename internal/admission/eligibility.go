@@ -105,7 +105,7 @@ func (e *Eligibility) Check(view *View, claim *sluice.Claim, caller *Caller) err
 	}
 	const get = "; POST /v1/sales/{sale}/ticket gives one, to be sent in the header Sluice-Ticket"
 	if caller.Ticket == "" {
-		return &RefusedError{Reason: TicketMissing, Detail: "this sale wants a purchase ticket" + get}
+		return refuse(TicketMissing, "this sale wants a purchase ticket"+get)
 	}
 	now := time.Now
 	if e.Now != nil {
@@ -115,9 +115,8 @@ func (e *Eligibility) Check(view *View, claim *sluice.Claim, caller *Caller) err
 	case "":
 		return nil
 	case TicketExpired:
-		return &RefusedError{Reason: reason, Detail: "the purchase ticket has expired" + get}
+		return refuse(reason, "the purchase ticket has expired"+get)
 	default:
-		return &RefusedError{Reason: TicketInvalid, Detail: "the purchase ticket is not one of ours, or another buyer's or another sale's" +
-			get}
+		return refuse(TicketInvalid, "the purchase ticket is not one of ours, or another buyer's or another sale's"+get)
 	}
 }
