@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 )
 
 // LedgerDriver opens the ledgers of some URLs. The packages of ledgers register theirs
@@ -111,18 +110,6 @@ type (
 		Refresh(ctx context.Context) error
 	}
 )
-
-// ReplicatedStore is a Store that says which server of its database answers. Another name is
-// that of a failover, which may have lost what was committed last. An engine asks for it with
-// As, so a store that wraps another one hides it unless it has a method Unwrap() Store.
-//
-// Once it was told to Trust a server, it changes nothing on others (ErrStoreBusy). On the one that
-// was named last no order expires before a moment, nor is one changed before another but by a
-// change with At: what the server may have forgotten comes first.
-type ReplicatedStore interface {
-	Server(ctx context.Context) (name string, err error)
-	Trust(server string, expires, change time.Time)
-}
 
 // LedgerRisk is a setting of a ledger that can lose accepted claims.
 type LedgerRisk struct {

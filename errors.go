@@ -56,10 +56,6 @@ var (
 	ErrStoreBusy = errors.New("the store is busy")
 	// ErrStoreFull is an ErrStoreBusy that an operator can end.
 	ErrStoreFull = fmt.Errorf("the store's disk is full: %w", ErrStoreBusy)
-	// ErrStoreRestarted is an ErrStoreBusy that ends by itself within seconds: the database has
-	// failed over, or was restarted, and what it may have forgotten comes first.
-	ErrStoreRestarted = fmt.Errorf("the database was restarted; orders can be changed again in some seconds: %w",
-		ErrStoreBusy)
 	// ErrUnstorable: the database refused what was to be written for what it is: by a
 	// constraint, a trigger, or a type. Nothing was changed. The same call fails until
 	// the database's rules change, and then succeeds.

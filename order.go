@@ -216,10 +216,6 @@ type Change struct {
 	Replacement OrderID
 
 	ExpiresAt time.Time // of Extend: the new deadline; MaxPaymentWindow after StoredAt at the latest
-
-	// At is when the store made the change before, if it has forgotten that: deadlines are
-	// judged by it. Zero: the change is new.
-	At time.Time
 }
 
 // Unpaid reports whether the change, if it ends a pending order, is an unpaid
@@ -329,7 +325,7 @@ type SettleStore interface {
 	// Extend moves ExpiresAt and KeepUntil, never back: to a deadline that the order
 	// has already, or has passed, it changes nothing.
 	//
-	// Errors: ErrOrderNotFound, but ErrStoreRestarted in a sale that is fenced, since a
+	// Errors: ErrOrderNotFound, but ErrOrderQueued in a sale that is fenced, since a
 	// rebuild may bring the order back; *OrderStateError, *PaymentConflictError,
 	// *PaymentAmountError, *ExtensionError.
 	Change(ctx context.Context, change Change) (Order, error)

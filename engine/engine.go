@@ -214,7 +214,6 @@ func (e *Engine) compose() error {
 	})
 	e.reconcile = newReconcileJob(&reconcileJob{
 		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
-		waits:      e.follower.rebuilder.Repeating,
 		reconciler: settle.NewReconciler(e.store, e.ledger), settled: settled.reconciled,
 	})
 	counts.Streams(func() int64 { return e.server.Streams() }, func() (total, address int64) {
@@ -237,10 +236,6 @@ func (e *Engine) compose() error {
 		view := e.board.View(sale)
 		return view != nil && !view.Archived()
 	}, e.saleMetrics, httpapi.ClaimCodes(), httpapi.RefusalReasons())
-	var changed func(*sluice.Order, sluice.Change)
-	if _, ok := sluice.As[sluice.ReplicatedStore](e.store); ok {
-		changed = e.memory.Changed
-	}
 	options := httpapi.Options{
 		TryWebhook:  e.events.try,
 		Base:        e.cfg.BasePath,
@@ -253,7 +248,7 @@ func (e *Engine) compose() error {
 		Refusing: e.refuses,
 		Gate:     e.gate, Board: e.board, Control: e.control,
 		Store: settle.NewOrders(e.store, settle.OrdersOptions{
-			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Changed: changed, Log: e.cfg.Log,
+			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Log: e.cfg.Log,
 		}),
 		Ledger: e.ledger,
 		Audit:  e.Audit,
@@ -309,9 +304,6 @@ func (e *Engine) start(ctx context.Context) {
 	e.loops.Go(func() { e.follower.run(running) })
 	e.loops.Go(func() { e.forgetter.run(running) })
 	e.loops.Go(func() { e.follower.heartbeat(running) })
-	if store, ok := sluice.As[sluice.ReplicatedStore](e.store); ok {
-		e.loops.Go(func() { e.follower.repeat(running, store) })
-	}
 	e.loops.Go(func() { e.ender.Run(running) })
 	e.loops.Go(func() { e.reconcile.run(running) })
 	e.loops.Go(func() { e.settling.run(running) })

@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
@@ -163,138 +160,6 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 	older.takesOver()
 	kept()
 	f.audited()
-}
-
-// The older copy lacks endings and payments, and their units have been sold since: all of it
-// is made again before the claims are, on whichever server it was.
-func TestAnOlderCopyForgetsNoChange(t *testing.T) {
-	t.Parallel()
-	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
-	f.open(2, 10, "store")
-	older, want := newOlderCopy(t, f.store), map[sluice.OrderID]sluice.Status{}
-	buy := func(first, n int) (orders []string) {
-		for buyer := first; buyer < first+n; buyer++ {
-			orders = append(orders, f.buys(buyer%2, buyer))
-			want[sluice.OrderID(orders[len(orders)-1])] = sluice.Pending
-		}
-		return orders
-	}
-	before := buy(0, 8)
-	older.take()
-	for i, order := range slices.Concat(before[:4], buy(8, 2)) {
-		f.cancel(i/2%2, order)
-		want[sluice.OrderID(order)] = sluice.Cancelled
-	}
-	buy(10, 6)
-	if _, err := f.clients[1].PayOrder(t.Context(), sluice.OrderID(before[7]), "payment"); err != nil {
-		t.Fatal(err)
-	}
-	want[sluice.OrderID(before[7])] = sluice.Paid
-	older.takesOver()
-	for _, step := range []string{"fence <> ''", "loaded_epoch > 1 AND fence = ''"} {
-		f.until(step, func() bool { return older.shows(step) })
-	}
-	if diff := cmp.Diff(want, f.statuses()); diff != "" {
-		t.Errorf("orders (-before +after):\n%s", diff)
-	}
-	f.audited()
-}
-
-// statuses are those of the stored orders.
-func (f *fleet) statuses() map[sluice.OrderID]sluice.Status {
-	have := map[sluice.OrderID]sluice.Status{}
-	for id, order := range f.storedOrders() {
-		have[id] = order.Status
-	}
-	return have
-}
-
-// The older copy has nothing of a sale of which each unit was claimed, cancelled, claimed again
-// and paid, on three servers: all of it is made again in its order.
-func TestAnOlderCopyHasNothingOfASale(t *testing.T) {
-	t.Parallel()
-	f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
-	f.open(3, 10, "store")
-	older, want := newOlderCopy(t, f.store), map[sluice.OrderID]sluice.Status{}
-	older.take()
-	for buyer := range 20 {
-		order := f.buys(buyer/10*2, buyer)
-		if want[sluice.OrderID(order)] = sluice.Paid; buyer < 10 {
-			f.cancel(1, order)
-			want[sluice.OrderID(order)] = sluice.Cancelled
-		} else if _, err := f.clients[2].PayOrder(t.Context(), sluice.OrderID(order), "payment-of-"+order); err != nil {
-			t.Fatal(err)
-		}
-	}
-	older.takesOver()
-	for _, step := range []string{"fence <> ''", "loaded_epoch > 1 AND fence = ''"} {
-		f.until(step, func() bool { return older.shows(step) })
-	}
-	f.until("payments to be made again", func() bool { return cmp.Equal(want, f.statuses()) })
-	f.audited()
-}
-
-// A standby that lacks payments, endings and extensions, but no claim, takes the database's
-// place after the orders' deadlines: the servers make these changes again, as changes in time,
-// before anything expires, and before a buyer pays an order that had been cancelled. With Redis,
-// which knows of the cancellation, the sale may be rebuilt; on PostgreSQL alone nothing shows.
-func TestAFailoverForgetsNoPayment(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{"store", "redis"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			db := servertest.StartPostgres(t)
-			f := &fleet{t: t, store: db.URL(), sale: "phone"}
-			f.open(2, 5, ledgerURL(t, kind))
-			orders := make([]sluice.OrderID, 5)
-			for buyer := range orders {
-				orders[buyer] = sluice.OrderID(f.buys(buyer%2, buyer))
-			}
-			f.until("all to be stored", f.stored)
-			deadline, extended := time.Now().Add(25*time.Second), time.Now().Add(20*time.Minute).Truncate(time.Second)
-			newOlderCopy(t, f.store).exec(fmt.Sprintf("UPDATE orders SET expires_at = to_timestamp(%[1]d), "+
-				"keep_until = to_timestamp(%[1]d) WHERE order_id <> '%[2]s'", deadline.Unix(), orders[4]))
-			db.Stop(t)
-			db.Keep(t)
-			db.Start(t)
-			do := func(what string, change func() (api.Order, error)) {
-				t.Helper()
-				f.until(what, func() bool { _, err := change(); return err == nil })
-			}
-			pay := func(server, order int, payment string) {
-				t.Helper()
-				do(payment, func() (api.Order, error) { return f.clients[server].PayOrder(t.Context(), orders[order], payment) })
-			}
-			pay(0, 0, "first")
-			pay(1, 1, "second")
-			do("a refund", func() (api.Order, error) { return f.clients[0].RefundOrder(t.Context(), orders[1]) })
-			do("more time", func() (api.Order, error) { return f.clients[1].ExtendOrder(t.Context(), orders[3], extended) })
-			f.cancel(0, string(orders[2]))
-			if !time.Now().Before(deadline) {
-				t.Fatal("the changes took too long")
-			}
-			db.Kill(t)
-			db.GoBack(t)
-			time.Sleep(time.Until(deadline) + 2*time.Second)
-			db.Start(t)
-			pay(1, 2, "of the cancelled order")
-			want := []sluice.Status{sluice.Paid, sluice.Refunded, sluice.RefundDue, sluice.Pending, sluice.Pending}
-			var have []sluice.Status
-			for i, id := range orders {
-				order, err := f.clients[i%2].AdminOrder(t.Context(), id)
-				if have = append(have, order.Status); err != nil || i == 3 && !order.ExpiresAt.Equal(extended) {
-					t.Errorf("order %d: it expires at %v, %v", i, order.ExpiresAt, err)
-				}
-			}
-			if diff := cmp.Diff(want, have); diff != "" {
-				t.Errorf("orders (-before +after):\n%s", diff)
-			}
-			f.audited()
-			if sale, err := f.clients[0].AdminSale(t.Context(), f.sale); kind == "store" && sale.Epoch != 1 || err != nil {
-				t.Errorf("epoch %d, %v: the sale was rebuilt", sale.Epoch, err)
-			}
-		})
-	}
 }
 
 // The older copy is from before a sale: nothing can be done for its buyers, but it is said.

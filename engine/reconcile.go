@@ -66,7 +66,6 @@ type reconcileJob struct {
 	store      sluice.ClusterStore
 	board      *admission.Board
 	reconciler *settle.Reconciler
-	waits      func() bool                   // while changes are made again: nothing is compared
 	settled    func(*sluice.ReconcileReport) // receives every run that compared something
 	log        *slog.Logger
 
@@ -114,9 +113,7 @@ func (j *reconcileJob) run(ctx context.Context) {
 	}
 	defer j.unlead(ctx)
 	for range loop.Ticks(ctx, j.every, nil) {
-		if !j.waits() {
-			j.round(ctx)
-		}
+		j.round(ctx)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -110,25 +109,6 @@ func (f *follower) beat(ctx context.Context) error {
 		f.unsent.Store(now.UnixNano())
 	}
 	return err
-}
-
-// repeat makes changes of orders again that a failover of the store has lost. Watching for one
-// waits neither for them, since rows may be locked, nor long for a connection.
-func (f *follower) repeat(ctx context.Context, store sluice.ReplicatedStore) {
-	var both sync.WaitGroup
-	defer both.Wait()
-	both.Go(func() {
-		for range loop.Every(ctx, settle.HeartbeatEvery) {
-			bound, cancel := context.WithTimeout(ctx, settle.HeartbeatEvery)
-			f.rebuilder.Watch(bound, store)
-			cancel()
-		}
-	})
-	for range loop.Every(ctx, settle.HeartbeatEvery) {
-		bound, cancel := context.WithTimeout(ctx, settle.SilentAfter)
-		f.rebuilder.Repeat(bound)
-		cancel()
-	}
 }
 
 // step does what is short for a sale, and reports whether there was anything.

@@ -225,11 +225,8 @@ func (s *Server) unavailable(w http.ResponseWriter, r *http.Request, err error) 
 		s.Log.Warn("a request could not be answered", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	detail := "a database does not answer; try again"
-	switch {
-	case errors.Is(err, sluice.ErrNoAnswer):
+	if errors.Is(err, sluice.ErrNoAnswer) {
 		detail = s.ledgerName() + " does not answer; try again"
-	case errors.Is(err, sluice.ErrStoreRestarted):
-		detail = "the database was restarted; orders can be changed again in some seconds"
 	}
 	s.problem(w, sluice.Unavailable.String(), detail)
 }

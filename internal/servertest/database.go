@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -82,20 +81,6 @@ func (s *database) Kill(t testing.TB) {
 func (s *database) Start(t testing.TB) {
 	t.Helper()
 	failIf(t, s.run())
-}
-
-// Keep keeps a copy of the stopped server's data, and GoBack gives it these data again: it
-// stands for a standby that takes the server's place, and lacks all since.
-func (s *database) Keep(t testing.TB)   { s.copied(t, s.data(), s.data()+".kept") }
-func (s *database) GoBack(t testing.TB) { s.copied(t, s.data()+".kept", s.data()) }
-
-func (s *database) copied(t testing.TB, from, to string) {
-	t.Helper()
-	failIf(t, os.RemoveAll(to))
-	out, err := exec.Command("cp", "-a", from, to).CombinedOutput() // with the owner
-	if err != nil {
-		t.Fatalf("cp: %v\n%s", err, out)
-	}
 }
 
 // Halt is Kill, and Resume is Start, for a program that is no test.

@@ -21,18 +21,6 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, 
 	if begins {
 		r.announce(sale)
 	}
-	switch {
-	case r.copied(sale):
-		if done, err := r.changeAgain(ctx, sale, p); err != nil || !done {
-			return false, err
-		}
-		r.lost.mu.Lock()
-		r.lost.found = append(r.lost.found, p.changes...) // what keeps units, and what waits, is for Repeat
-		r.lost.mu.Unlock()
-		p.changes = nil
-	case r.Repeating():
-		return false, nil
-	}
 	if p.gathered.IsZero() {
 		done, err := r.gather(ctx, sale)
 		if err != nil || !done {
@@ -127,6 +115,9 @@ func (r *Rebuilder) remembered(ctx context.Context, sale *sluice.Sale, entries [
 // allGathered reports whether every server that lives has gathered. The log
 // names those that it takes longer than a heartbeat to wait for.
 func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progress) (bool, error) {
+	if r.copied(sale) && time.Since(p.gathered) < 2*SilentAfter {
+		return false, nil
+	}
 	live, err := r.store.LiveNodes(ctx, SilentAfter)
 	if err != nil {
 		return false, err
@@ -137,7 +128,7 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 	}
 	if !slices.Contains(gathered, r.node) { // the store was restored since: it is another loss
 		r.announce(sale)
-		p.gathered, p.begun = time.Time{}, time.Time{}
+		p.gathered = time.Time{}
 		return false, nil
 	}
 	missing := slices.DeleteFunc(live, func(node string) bool { return slices.Contains(gathered, node) })

@@ -11,31 +11,25 @@ import (
 
 // Memory is what this server remembers of the claims it has answered as
 // accepted, for the first time or again, until it knows that they are stored, or
-// longer (Keep); and of changes of orders (changes.go).
+// longer (Keep).
 // When a ledger loses data, this is what saves the promises that were younger
 // than the loss (I4, I5).
 type Memory struct {
 	max  int
 	keep time.Duration // how long at least
 
-	mu      sync.Mutex
-	sales   map[sluice.SaleID]*remembered
-	changes []*changed // of all sales, oldest first, each once
-	known   map[changeKey]struct{}
-	lines   []byte // of a call: used again for the next
+	mu    sync.Mutex
+	sales map[sluice.SaleID]*remembered
+	lines []byte // of a call: used again for the next
 }
 
 // DefaultMemory is how many claims a server remembers per sale, unless set
 // otherwise: about 40 MB when the store is down for long.
 const DefaultMemory = 200_000
 
-// NewMemory returns an empty memory for most claims per sale, and as many changes of
-// orders in all; the oldest are forgotten first.
+// NewMemory returns an empty memory for most claims per sale; the oldest are forgotten first.
 func NewMemory(most int) *Memory {
-	return &Memory{
-		max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*remembered{},
-		known: map[changeKey]struct{}{},
-	}
+	return &Memory{max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*remembered{}}
 }
 
 // Keep has claims remembered for so long although they are stored, for a store that may lose

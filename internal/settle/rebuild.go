@@ -32,9 +32,6 @@ type Rebuilder struct {
 	idle     func(sluice.SaleID) bool
 	log      *slog.Logger
 
-	lost       lost
-	failedOver atomic.Int64 // when the store did last, in Unix nanoseconds
-
 	mu       sync.Mutex // guards the map, and refused; else each sale's progress belongs to the goroutine that works on it
 	sales    map[sluice.SaleID]*progress
 	rebuilds atomic.Int64
@@ -43,13 +40,8 @@ type Rebuilder struct {
 // progress is how far this server has come with the loss of an epoch of a sale.
 type progress struct {
 	epoch    int64
-	begun    time.Time  // when it began to make changes of orders again; zero before, or if none can be lost
-	gathered time.Time  // when it had stored what it remembers; zero before
-	changes  []*changed // that are to be made again
-	tried    time.Time  // when they were last
-	inserted bool       // also those of orders that the store lacks
-	marked   bool       // and that is on record
-	waits    string     // servers that the log says are waited for
+	gathered time.Time // when it had stored what it remembers; zero before
+	waits    string    // servers that the log says are waited for
 
 	refused map[sluice.OrderID]time.Time // when the database first refused a claim for what it is
 }
@@ -76,7 +68,6 @@ type RebuildStore interface {
 	sluice.AuditStore
 	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
 	Change(ctx context.Context, change sluice.Change) (sluice.Order, error)
-	Order(ctx context.Context, id sluice.OrderID) (sluice.Order, error)
 }
 
 // RebuildLedger is what a rebuild needs of sluice.Ledger.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -557,59 +556,5 @@ func TestALetterStandsBehindOrdersOfItsEpoch(t *testing.T) {
 	r.inStep(2)
 	if o, err := r.store.Order(ctx, ann.Claims[0].Order); err != nil || o.Epoch != 2 || o.Seq != 2 {
 		t.Errorf("the letter's order stands at %d, %d: %v", o.Epoch, o.Seq, err)
-	}
-}
-
-// cutOff is a store that has lost its connections: its first change of an order fails.
-type cutOff struct {
-	settle.RebuildStore
-	failed atomic.Bool
-}
-
-func (s *cutOff) Change(ctx context.Context, c sluice.Change) (sluice.Order, error) {
-	if !s.failed.Swap(true) {
-		return sluice.Order{}, sluice.ErrStoreBusy
-	}
-	return s.RebuildStore.Change(ctx, c)
-}
-
-// A server makes the changes of orders again that an older copy of the store lacks, also if it
-// cannot at first, and inserts an order that is missing; it brings no claim back before.
-func TestChangesAreMadeAgain(t *testing.T) {
-	r := newRig(t)
-	ctx := t.Context()
-	r.ok(r.desk.Create(ctx, phone(-time.Hour)))
-	ann, bob, eve := placed(1, 1, "ann"), placed(1, 2, "bob"), placed(1, 3, "eve")
-	r.ok(r.store.Insert(ctx, id, []sluice.Entry{ann}))
-	memory := settle.NewMemory(0)
-	memory.Keep(time.Minute)
-	for _, e := range []*sluice.Entry{&ann, &bob} {
-		record := e.Record(0)
-		order := record.AsOrder(sluice.Money{})
-		order.UpdatedAt = time.Now()
-		memory.Changed(&order, sluice.Change{Order: order.ID, Action: sluice.Cancel, By: "merchant"})
-	}
-	memory.Decided(id, "a", eve.Claims, []sluice.Decision{{
-		Code: sluice.Accepted, Order: eve.Claims[0].Order, Epoch: 1, Seq: 3, Terms: 1, At: eve.At,
-	}})
-	r.ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
-	fenced := r.sale()
-	a := settle.NewRebuilder("a", &cutOff{RebuildStore: r.store}, r.ledger, r.loader, memory,
-		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
-	status := func(e *sluice.Entry) sluice.Status {
-		o, err := r.store.Order(ctx, e.Claims[0].Order)
-		if err != nil && !errors.Is(err, sluice.ErrOrderNotFound) {
-			t.Fatal(err)
-		}
-		return o.Status
-	}
-	for end := time.Now().Add(time.Minute); status(&eve) != sluice.Pending; time.Sleep(50 * time.Millisecond) {
-		if status(&bob) == sluice.Cancelled && status(&ann) != sluice.Cancelled || time.Now().After(end) {
-			t.Fatalf("ann's order is %q, bob's %q, eve's %q", status(&ann), status(&bob), status(&eve))
-		}
-		_, _ = a.Gather(ctx, &fenced)
-	}
-	if status(&ann) != sluice.Cancelled || status(&bob) != sluice.Cancelled {
-		t.Errorf("ann's order is %q, bob's %q when eve's is back", status(&ann), status(&bob))
 	}
 }

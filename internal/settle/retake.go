@@ -33,10 +33,7 @@ type OrdersOptions struct {
 	Claim  func(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error)
 	// Wake has units given back at once.
 	Wake func()
-	// Changed is told of each change that the store has made, with the order as it is since.
-	// Optional.
-	Changed func(order *sluice.Order, change sluice.Change)
-	Log     *slog.Logger
+	Log  *slog.Logger
 }
 
 // Bounds of retakes. Each waits for ledger and pipeline, so that a sale whose shard hangs
@@ -68,9 +65,6 @@ func (e *UndecidedError) Unwrap() error { return e.Cause }
 
 // NewOrders returns a store's orders.
 func NewOrders(store sluice.Store, opts OrdersOptions) *Orders {
-	if opts.Changed == nil {
-		opts.Changed = func(*sluice.Order, sluice.Change) {}
-	}
 	return &Orders{Store: store, opts: opts, flying: map[sluice.SaleID]int{}}
 }
 
@@ -116,16 +110,7 @@ func (s *Orders) Change(ctx context.Context, c sluice.Change) (sluice.Order, err
 			return order, errors.Join(err, missing)
 		}
 		c.Order = in.ID
-		return s.apply(ctx, c)
-	}
-	return order, err
-}
-
-// apply has the store make a change, which this server then remembers.
-func (s *Orders) apply(ctx context.Context, c sluice.Change) (sluice.Order, error) {
-	order, err := s.Store.Change(ctx, c)
-	if err == nil {
-		s.opts.Changed(&order, c)
+		return s.Store.Change(ctx, c)
 	}
 	return order, err
 }
@@ -137,10 +122,10 @@ func (s *Orders) apply(ctx context.Context, c sluice.Change) (sluice.Order, erro
 // again expires unpaid, as any order.
 func (s *Orders) change(ctx context.Context, c sluice.Change) (sluice.Order, error) {
 	if c.Action != sluice.Pay {
-		return s.apply(ctx, c)
+		return s.Store.Change(ctx, c)
 	}
 	c.Retake = true
-	order, err := s.apply(ctx, c)
+	order, err := s.Store.Change(ctx, c)
 	ask, ok := errors.AsType[*sluice.RetakeError](err)
 	if !ok {
 		return order, err
@@ -159,17 +144,17 @@ func (s *Orders) change(ctx context.Context, c sluice.Change) (sluice.Order, err
 	if decision.Code != sluice.Accepted {
 		s.opts.Log.Info("an order was paid too late, and its units cannot be taken again", "order", expired.ID,
 			"because", decision.Code.String())
-		return s.apply(ctx, c)
+		return s.Store.Change(ctx, c)
 	}
 	c.Replacement = decision.Order
 	if err := s.stored(ctx, expired.ID, c.Replacement); err != nil {
 		return sluice.Order{}, err
 	}
-	order, err = s.apply(ctx, c)
+	order, err = s.Store.Change(ctx, c)
 	if err == nil && order.ID != c.Replacement || isRefused(err) {
 		// The payment is another order's, or the other ended. If this one waits for a
 		// payment still, its units are free at once; else that is refused.
-		_, _ = s.apply(ctx, sluice.Change{
+		_, _ = s.Store.Change(ctx, sluice.Change{
 			Order: c.Replacement, Action: sluice.Cancel, By: byRetake, Reason: "the payment that it was claimed for was refused",
 		})
 		s.opts.Wake()

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -141,13 +140,7 @@ type connector struct {
 	driver.Connector
 	timeout time.Duration
 	session []string
-
-	mu    sync.Mutex
-	began int64 // when the database's server was started, in seconds of this process' own time
 }
-
-// loaded is when that time begins. No step of a clock changes it.
-var loaded = time.Now()
 
 func (c *connector) Connect(ctx context.Context) (_ driver.Conn, err error) {
 	own, cancel := context.WithTimeout(ctx, c.timeout)
@@ -161,42 +154,13 @@ func (c *connector) Connect(ctx context.Context) (_ driver.Conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	began, err := c.since(own, conn)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	for _, statement := range append(slices.Clip(c.session), fmt.Sprint("SET @sluice_began = ", began)) {
+	for _, statement := range c.session {
 		if _, err := conn.(driver.ExecerContext).ExecContext(own, statement, nil); err != nil {
 			conn.Close()
 			return nil, err
 		}
 	}
 	return conn, nil
-}
-
-// since returns when the connection's server was started, the same for each of its connections:
-// it counts whole seconds, so that two answers may differ.
-func (c *connector) since(ctx context.Context, conn driver.Conn) (began int64, err error) {
-	rows, err := conn.(driver.QueryerContext).QueryContext(ctx, "SHOW GLOBAL STATUS LIKE 'Uptime'", nil)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	status := make([]driver.Value, 2)
-	if err := rows.Next(status); err != nil {
-		return 0, err
-	}
-	uptime, err := strconv.ParseInt(fmt.Sprintf("%s", status[1]), 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if began = int64(time.Since(loaded).Seconds()) - uptime; began < c.began-2 || began > c.began+2 {
-		c.began = began
-	}
-	return c.began, nil
 }
 
 func plain(err error) error {

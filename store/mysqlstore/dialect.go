@@ -28,14 +28,10 @@ func (dialect) Time(t time.Time) any {
 	return t
 }
 
-func (dialect) Now(ctx context.Context, q sqlcore.Queryer) (now time.Time, server string, err error) {
-	err = q.QueryRowContext(ctx, selectNow+", "+serverName).Scan(sqlcore.Moment(&now), &server)
-	return now, server, err
+func (dialect) Now(ctx context.Context, q sqlcore.Queryer) (now time.Time, err error) {
+	err = q.QueryRowContext(ctx, selectNow).Scan(sqlcore.Moment(&now))
+	return now, err
 }
-
-// serverName has a number for each of the servers that replicate each other, and when it was
-// started: an older copy of one was later. A proxy may lose the variable.
-const serverName = "CONCAT(@@hostname, ':', @@port, ' ', @@server_id, ' ', COALESCE(@sluice_began, ''))"
 
 // ReadOnce: the first read of such a transaction fixes what it sees.
 func (dialect) ReadOnce() *sql.TxOptions {

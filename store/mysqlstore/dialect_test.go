@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -45,43 +44,6 @@ func TestBatchesFitIntoSmallPackets(t *testing.T) {
 	order, err := s.Order(t.Context(), e.Claims[n-1].Order)
 	if err != nil || order.Buyer != e.Claims[n-1].Buyer || order.Meta != e.Claims[n-1].Meta || order.Seq != n {
 		t.Errorf("the last order: %+v, %v", order, err)
-	}
-}
-
-// A server of the same host, port and number has another name once it was started anew: its data
-// may be older. All connections to it have the same.
-func TestAServerThatWasRestartedHasAnotherName(t *testing.T) {
-	server := servertest.StartMySQL(t)
-	s := open(t, server.URL())
-	name := func() (name string) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			got, err := s.Server(t.Context())
-			if err == nil {
-				return got
-			}
-			if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
-	}
-	before := name()
-	for range 5 { // so long that whole seconds tell
-		time.Sleep(time.Second)
-		var all sync.WaitGroup
-		for range 4 { // each on a connection of its own
-			all.Go(func() {
-				if again := name(); again != before {
-					t.Errorf("the server is %q, and was %q", again, before)
-				}
-			})
-		}
-		all.Wait()
-	}
-	server.Stop(t)
-	server.Start(t)
-	if again := name(); again == before {
-		t.Errorf("a server that was restarted is %q still", again)
 	}
 }
 

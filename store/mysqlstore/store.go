@@ -52,10 +52,7 @@ type Store struct {
 	server    *sqlcore.Server
 }
 
-var (
-	_ sluice.Store           = (*Store)(nil)
-	_ sluice.ReplicatedStore = (*Store)(nil)
-)
+var _ sluice.Store = (*Store)(nil)
 
 // Open connects to the database, which must be there and may be empty, and
 // brings its schema up to date. Several servers may do so together.
@@ -104,14 +101,6 @@ func connect(url string, opts Options, session []string) (*Store, error) {
 		Refused: func(err error) bool { return errorNumber(err) != 0 },
 	}
 	return s, nil
-}
-
-// Server is of sluice.ReplicatedStore.
-func (s *Store) Server(ctx context.Context) (name string, err error) {
-	if err = s.db.QueryRowContext(ctx, "SELECT "+serverName).Scan(&name); err != nil {
-		err = fmt.Errorf("mysqlstore: which server it is: %w", plain(err))
-	}
-	return name, err
 }
 
 func pool(c *connector, conns int) *sql.DB {

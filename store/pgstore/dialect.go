@@ -56,14 +56,10 @@ func (dialect) Pairs(pairs []sqlcore.Pair) []any {
 	return []any{positions, events}
 }
 
-func (dialect) Now(ctx context.Context, q sqlcore.Queryer) (now time.Time, server string, err error) {
-	err = q.QueryRowContext(ctx, selectNow+", "+serverName).Scan(sqlcore.Moment(&now), &server)
-	return now, server, err
+func (dialect) Now(ctx context.Context, q sqlcore.Queryer) (now time.Time, err error) {
+	err = q.QueryRowContext(ctx, selectNow).Scan(sqlcore.Moment(&now))
+	return now, err
 }
-
-// serverName is the moment at which the database's process was started, which no other has to
-// the microsecond. A copy that is started anew is another one, too.
-const serverName = "extract(epoch FROM pg_postmaster_start_time())::text"
 
 func (dialect) ReadOnce() *sql.TxOptions {
 	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}

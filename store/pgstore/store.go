@@ -48,10 +48,7 @@ type Store struct {
 	server  *sqlcore.Server
 }
 
-var (
-	_ sluice.Store           = (*Store)(nil)
-	_ sluice.ReplicatedStore = (*Store)(nil)
-)
+var _ sluice.Store = (*Store)(nil)
 
 // Open connects to the database and brings its schema up to date. Several
 // servers may do so together. sluice.ErrStoreBusy if the database does not answer.
@@ -118,14 +115,6 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 		Refused: func(err error) bool { return sqlState(err) != "" },
 	}
 	return s, nil
-}
-
-// Server is of sluice.ReplicatedStore.
-func (s *Store) Server(ctx context.Context) (name string, err error) {
-	if err = s.pool.QueryRow(ctx, "SELECT "+serverName).Scan(&name); err != nil {
-		err = fmt.Errorf("pgstore: which server it is: %w", plain(err))
-	}
-	return name, err
 }
 
 // migrationLock is the advisory lock that servers which start together queue

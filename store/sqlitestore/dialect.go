@@ -62,8 +62,8 @@ func (d dialect) Hold(sale sluice.SaleID) (free func(), ok bool) {
 	}, true
 }
 
-func (d dialect) Now(context.Context, sqlcore.Queryer) (time.Time, string, error) {
-	return sqlcore.WholeMillis(d.now()), "", nil
+func (d dialect) Now(context.Context, sqlcore.Queryer) (time.Time, error) {
+	return sqlcore.WholeMillis(d.now()), nil
 }
 
 // ReadOnce: the driver begins such a transaction deferred, and in WAL mode its

@@ -171,25 +171,6 @@ func testConcurrentLeases(t *testing.T, db Database) {
 	}
 }
 
-// A store of a database that may fail over names its server, and names it again.
-func testServer(t *testing.T, db Database) {
-	s, ok := sluice.As[sluice.ReplicatedStore](db.Open(t))
-	if !ok {
-		return // a file
-	}
-	names := map[string]bool{}
-	for range 3 {
-		name, err := s.Server(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		names[name] = true
-	}
-	if len(names) != 1 || names[""] {
-		t.Errorf("servers %v, want one", names)
-	}
-}
-
 func testHeartbeats(t *testing.T, db Database) {
 	s, other := db.Open(t), db.Open(t)
 	live := func(within time.Duration, want ...string) {

@@ -100,7 +100,7 @@ func (m *model) change(c sluice.Change) (sluice.Order, error) {
 	}
 	known := slices.ContainsFunc(m.orders, func(o sluice.Order) bool { return o.ID == c.Order })
 	if !known && m.sale.Fence != "" {
-		return sluice.Order{}, sluice.ErrStoreRestarted // a rebuild may bring it back
+		return sluice.Order{}, sluice.ErrOrderQueued // a rebuild may bring it back
 	}
 	return sluice.Order{}, sluice.ErrOrderNotFound
 }

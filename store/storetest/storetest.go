@@ -175,9 +175,6 @@ var alone = []storeTest{
 
 	{"Leases", testLeases},
 	{"LeaseExpires", testLeaseExpires},
-	{"ChangesMadeBefore", testChangesMadeBefore},
-	{"Server", testServer},
-	{"Trust", testTrust},
 	{"Heartbeats", testHeartbeats},
 	{"ClockStepsBack", testClockStepsBack},
 	{"Gathered", testGathered},

@@ -40,17 +40,13 @@ func (q *conn) now() time.Time {
 		return time.Time{}
 	}
 	var now time.Time
-	var server string
 	var err error
 	if q.tx != nil {
-		now, server, err = q.s.d.Now(q.ctx, q.tx)
+		now, err = q.s.d.Now(q.ctx, q.tx)
 	} else if err = q.s.enter(q.ctx); err == nil {
 		ctx, cancel := context.WithTimeout(q.ctx, queryTimeout)
 		defer cancel()
-		now, server, err = q.s.d.Now(ctx, q.s.read)
-	}
-	if err == nil {
-		err = q.s.servers.check(server)
+		now, err = q.s.d.Now(ctx, q.s.read)
 	}
 	q.fail(err)
 	return now

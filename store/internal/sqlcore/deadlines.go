@@ -150,7 +150,7 @@ func (q *conn) extend(c *sluice.Change, o *sluice.Order, now time.Time) error {
 	}
 	o.ExpiresAt, o.KeepUntil = until, o.KeepUntil.Add(until.Sub(o.ExpiresAt))
 	o.UpdatedAt = later(now, o.UpdatedAt) // a clock may be set back
-	if !q.changed(sqlExtendOrder, o.ExpiresAt, o.KeepUntil, o.UpdatedAt, o.ID, judged(c, now)) {
+	if !q.changed(sqlExtendOrder, o.ExpiresAt, o.KeepUntil, o.UpdatedAt, o.ID, now) {
 		return q.fail(errors.New("its time had not passed a moment ago, and now has"))
 	}
 	entry := historyEntry(c, o.Status, o.Status)

@@ -31,9 +31,8 @@ type Dialect interface {
 	Own() map[string]string
 	// Time returns the argument for a time column; NULL for a zero time.
 	Time(t time.Time) any
-	// Now reads the store's clock, in whole milliseconds. Server is as Server of
-	// sluice.ReplicatedStore has it; empty: there is one.
-	Now(ctx context.Context, q Queryer) (now time.Time, server string, err error)
+	// Now reads the store's clock, in whole milliseconds.
+	Now(ctx context.Context, q Queryer) (time.Time, error)
 	// ReadOnce are the options of a transaction that sees one moment.
 	ReadOnce() *sql.TxOptions
 

@@ -105,11 +105,10 @@ func checkChange(c *sluice.Change) error {
 // returned apart, for the transaction must be committed then.
 func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error) {
 	if o = q.lockOrder(c.Order); q.err != nil {
-		return o, nil, q.missing(c)
+		return o, nil, q.missing(c.Order)
 	}
 	now := q.now()
-	q.fail(q.s.servers.mayChange(c))
-	late := !judged(c, now).Before(o.KeepUntil)
+	late := !now.Before(o.KeepUntil)
 	step, ok := o.Status.Step(c.Action, late)
 	switch {
 	case q.err != nil:
@@ -135,12 +134,22 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	return o, nil, nil
 }
 
-// judged is the moment by which it is decided whether a change comes too late.
-func judged(c *sluice.Change, now time.Time) time.Time {
-	if !c.At.IsZero() && c.At.Before(now) {
-		return c.At
+// missing is what becomes of a change of an order that is not there: in a sale that is fenced
+// the rebuild may bring it back.
+func (q *conn) missing(order sluice.OrderID) error {
+	id, ok := order.Sale()
+	if !ok || !errors.Is(q.err, sluice.ErrOrderNotFound) {
+		return q.err
 	}
-	return now
+	q.err = nil
+	sale, err := one(q, sluice.ErrSaleNotFound, sqlSelectSale, scanListed, id)
+	switch {
+	case err == nil && sale.Fence != "":
+		q.err = sluice.ErrOrderQueued
+	case err == nil, errors.Is(err, sluice.ErrSaleNotFound):
+		q.err = sluice.ErrOrderNotFound
+	}
+	return q.err
 }
 
 func (q *conn) lockOrder(id sluice.OrderID) sluice.Order {
@@ -172,7 +181,7 @@ func (q *conn) takeStep(c *sluice.Change, o *sluice.Order, step sluice.Step, now
 		q.lowerTaken(map[sluice.SaleID]int64{o.Sale: o.Quantity})
 	}
 	if !q.changed(sqlChangeOrder, string(o.Status), o.Reason, o.PaymentID, o.UpdatedAt, o.Unpaid,
-		o.ID, string(from), judged(c, now), late) {
+		o.ID, string(from), now, late) {
 		return fmt.Errorf("it was %s a moment ago, and is no longer", from)
 	}
 	var entries []sluice.HistoryEntry

@@ -182,10 +182,8 @@ func (q *conn) due(until func(now time.Time) time.Time) (now, latest time.Time, 
 	if now = q.now(); q.err != nil { // until keeps what it is given
 		return now, now, q.err
 	}
-	if latest = now; !q.s.servers.mayExpire() {
-		latest = time.Time{}
-	}
-	if by := until(now); by.Before(latest) {
+	latest = now
+	if by := until(now); by.Before(now) {
 		latest = by
 	}
 	return now, latest, nil

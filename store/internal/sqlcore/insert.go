@@ -109,11 +109,6 @@ func (q *conn) insertWithCare(batch *Batch) (sluice.Stored, error) {
 	if err != nil {
 		return sluice.Stored{}, err
 	}
-	if len(plan.rejected) > 0 {
-		if err := q.s.servers.mayReject(); err != nil {
-			return sluice.Stored{}, err
-		}
-	}
 	stored := sluice.Stored{Inserted: len(plan.orders), Redelivered: plan.redelivered, Rejected: plan.rejected}
 	if len(plan.orders) == 0 {
 		return stored, nil

@@ -77,7 +77,7 @@ func (q *conn) replace(c *sluice.Change, expired, by *sluice.Order, now time.Tim
 		by.Price = expired.Price
 		q.set(sqlReprice, by.Price.Amount, by.Price.Currency, by.ID)
 	}
-	if err := q.takeStep(c, by, sluice.Step{To: sluice.Paid}, now, !judged(c, now).Before(by.KeepUntil)); err != nil {
+	if err := q.takeStep(c, by, sluice.Step{To: sluice.Paid}, now, !now.Before(by.KeepUntil)); err != nil {
 		return err
 	}
 	why := *c

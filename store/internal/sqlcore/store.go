@@ -64,7 +64,6 @@ type Store struct {
 	masks    masker      // makes pseudonyms; nil: it has no key
 
 	ledger  atomic.Pointer[string] // the name of the ledger of this server; nil: it is not known
-	servers servers
 	lookout lookout
 
 	full atomic.Pointer[full] // the last write that failed for want of room; nil: the disk has some again
