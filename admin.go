@@ -106,12 +106,6 @@ type Control interface {
 	// Delete deletes a sale before it opens, if no claim of it was ever accepted, in
 	// ledger and store; one that is accepted in the same moment wins (*StateError).
 	Delete(ctx context.Context, id SaleID) error
-	// Import stores orders that another system has sold, as paid ones, before the sale
-	// opens; several imports may follow each other. It is idempotent by the orders' ids. If
-	// it breaks off, the sale is left paused and the same import goes on. An *ImportError,
-	// and nothing is changed, if a line is wrong, repeats the id of another order, or is
-	// not covered by the total.
-	Import(ctx context.Context, id SaleID, orders []EarlierOrder) (Imported, error)
 	// Restock changes the total of a sale by delta units, once per restock id; a
 	// repeat changes nothing more. A sale that was sold out is on again when it
 	// returns.

@@ -12,7 +12,6 @@ import (
 type Store interface {
 	SaleStore
 	OrderStore
-	ImportStore
 	SettleStore
 	RestockStore
 	LoadStore

@@ -384,14 +384,3 @@ func setRule[T comparable](dst *T, n Nullable[T], zero string) error {
 	}
 	return nil
 }
-
-// Imported says what an import of earlier orders did.
-type Imported struct {
-	SaleID sluice.SaleID `json:"sale_id"`
-	Orders int64         `json:"orders"` // that are new
-	Units  int64         `json:"units"`  // of these
-	Before int64         `json:"before"` // orders that were imported before
-	// Paused: the sale was paused before, by an operator or by an import that broke off,
-	// and still is.
-	Paused bool `json:"paused"`
-}

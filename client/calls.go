@@ -157,17 +157,6 @@ func (c *Client) Buyers(ctx context.Context, sale sluice.SaleID, kind sluice.Lis
 	return get[api.BuyerPage](ctx, c, listPath(sale, kind)+query("limit", strconv.Itoa(limit), "cursor", cursor))
 }
 
-// ImportOrders stores orders that another system has sold, before the sale opens: a line
-// of CSV each, with the columns buyer, quantity and order_id. A repeat stores nothing
-// twice. It takes as long as it takes, until ctx ends.
-func (c *Client) ImportOrders(ctx context.Context, sale sluice.SaleID, body io.Reader) (done api.Imported, err error) {
-	_, err = c.do(ctx, request{
-		method: http.MethodPost, path: adminSalePath(sale) + "/import", bearer: c.adminKey,
-		header: http.Header{"Content-Type": {"text/csv; charset=utf-8"}}, body: body, into: &done,
-	})
-	return done, err
-}
-
 // EraseBuyer erases a buyer from archived sales, and says what waits. Repeat it while
 // something does, and after an error.
 func (c *Client) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.Erased, error) {

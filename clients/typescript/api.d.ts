@@ -296,14 +296,6 @@ export interface ExtendOrder {
   expires_at: string;
 }
 
-export interface Imported {
-  before: number;
-  orders: number;
-  paused: boolean;
-  sale_id: string;
-  units: number;
-}
-
 export interface LogLevel {
   before: string;
   level: string;

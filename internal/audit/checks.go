@@ -353,8 +353,7 @@ func (b *Book) uniqueIn(c *finding, side string, rows []Row) {
 }
 
 // window is I8: every claim was accepted while the terms it was decided under
-// let it, but for those that another system decided (sluice.ImportedTerms); and
-// newer terms were never followed by older ones within an epoch: a load
+// let it, and newer terms were never followed by older ones within an epoch: a load
 // brings in claims of dead letters, as they were accepted.
 func (b *Book) window() (c finding) {
 	for _, s := range b.sides() {
@@ -367,13 +366,9 @@ func (b *Book) window() (c finding) {
 func (b *Book) windowOf(c *finding, side, what string, rows []Row) {
 	slices.SortFunc(rows, byPlace)
 	var outside, unknown, backwards list
-	var newest, imported int64
+	var newest int64
 	for i := range rows {
 		r := &rows[i]
-		if r.terms == sluice.ImportedTerms {
-			imported++
-			continue
-		}
 		if i > 0 && rows[i-1].Epoch != r.Epoch {
 			newest = 0
 		}
@@ -398,9 +393,6 @@ func (b *Book) windowOf(c *finding, side, what string, rows []Row) {
 	c.offence(&unknown, side+": %d "+what+" carry terms that the store does not know")
 	c.offence(&backwards, side+": %d "+what+" were decided under older terms than those before them")
 	c.fact("%s: %d %s", side, len(rows), what)
-	if imported > 0 {
-		c.fact("%d of them were imported: another system sold them", imported)
-	}
 }
 
 // gaps returns the sequences from 1 to the epoch's last that rows, sorted by

@@ -84,7 +84,6 @@ var matrix = map[string]httpapi.Access{
 	"POST /v1/admin/sales/{sale}/close":          httpapi.Operators,
 	"POST /v1/admin/sales/{sale}/restock":        httpapi.Operators,
 	"POST /v1/admin/sales/{sale}/reconcile":      httpapi.Operators,
-	"POST /v1/admin/sales/{sale}/import":         httpapi.Operators,
 	"PUT /v1/admin/sales/{sale}/lists/{list}":    httpapi.Operators,
 	"DELETE /v1/admin/sales/{sale}/lists/{list}": httpapi.Operators,
 	"POST /v1/admin/orders/{order}/pay":          httpapi.Operators,

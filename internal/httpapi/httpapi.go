@@ -133,8 +133,6 @@ type Server struct {
 
 	identifying atomic.Int64 // calls of Identify
 
-	importing sync.Mutex // the orders of one import are in memory at a time
-
 	listing sync.Mutex // one list is made at a time
 	list    atomic.Pointer[saleList]
 	events  *fan

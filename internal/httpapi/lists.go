@@ -48,7 +48,7 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.replaceList(r, sale, kind, buyersIn(upload(w, r, maxListBody), func(text []byte) (sluice.BuyerID, error) {
+	return s.replaceList(r, sale, kind, buyersIn(upload(w, r), func(text []byte) (sluice.BuyerID, error) {
 		id, err := line(text)
 		if err != nil {
 			return "", err
@@ -92,11 +92,11 @@ func (s *Server) replaceList(r *http.Request, sale sluice.SaleID, kind sluice.Li
 	return listMessage(&list), nil
 }
 
-// upload is a body of at most so many bytes, which may take its time.
-func upload(w http.ResponseWriter, r *http.Request, most int64) io.Reader {
+// upload is a body of at most maxListBody bytes, which may take its time.
+func upload(w http.ResponseWriter, r *http.Request) io.Reader {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(uploadAtMost)) // where there are no deadlines there is nothing to put off
-	return &steady{from: http.MaxBytesReader(w, r.Body, most), control: control, until: time.Now().Add(uploadAtMost)}
+	return &steady{from: http.MaxBytesReader(w, r.Body, maxListBody), control: control, until: time.Now().Add(uploadAtMost)}
 }
 
 // steady reads a body for as long as it keeps coming.

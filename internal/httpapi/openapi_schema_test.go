@@ -24,7 +24,6 @@ var messages = []any{
 	sluice.Erased{},
 	api.Buyer{},
 	api.EventPage{},
-	api.Imported{},
 	api.LogLevel{},
 	api.OrderHistory{},
 	api.OrderPage{},

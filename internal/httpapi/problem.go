@@ -144,12 +144,6 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 		s.encode(known.Problem).write(w, known.after)
 	} else if state, ok := errors.AsType[*sluice.StateError](err); ok {
 		s.problem(w, api.CodeSaleState, state.Detail)
-	} else if wrong, ok := errors.AsType[*sluice.ImportError](err); ok {
-		code := api.CodeBadRequest
-		if wrong.Conflict {
-			code = api.CodeSaleState
-		}
-		s.problem(w, code, "nothing was imported:\n"+wrong.Text("\n"))
 	} else if ended, ok := errors.AsType[*sluice.OrderStateError](err); ok {
 		s.problem(w, api.CodeOrderEnded, fmt.Sprintf("the order is %s; %s is not possible", ended.Status, ended.Action))
 	} else if paid, ok := errors.AsType[*sluice.PaymentConflictError](err); ok {

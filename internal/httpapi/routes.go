@@ -100,7 +100,6 @@ func (s *Server) routes() []route {
 		s.admin(Operators, "PUT /v1/admin/sales/{sale}/lists/{list}", s.putList),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/lists/{list}", get(s.showList)),
 		s.admin(Operators, "DELETE /v1/admin/sales/{sale}/lists/{list}", bare(s.deleteList)),
-		s.admin(Operators, "POST /v1/admin/sales/{sale}/import", s.importOrders),
 		s.admin(Viewers, "GET /v1/admin/orders", get(s.listOrders)),
 		s.admin(Viewers, "GET /v1/admin/orders/{order}", get(s.showOrder)),
 		s.admin(Viewers, "GET /v1/admin/orders/{order}/history", get(s.orderHistory)),

@@ -21,7 +21,6 @@ type Control struct {
 type controlStore interface {
 	loadStore
 	lock.Backend
-	sluice.ImportStore
 	Orders(ctx context.Context, filter sluice.OrderFilter) (page []sluice.Order, next string, err error)
 	Lists(ctx context.Context) ([]sluice.BuyerList, error)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -34,7 +33,7 @@ func (c *Control) postpone(ctx context.Context, id sluice.SaleID, edit func(*slu
 		}
 		return fixed(s, &before)
 	}
-	return c.whileUnsold(ctx, id, deciding, func(sale sluice.Sale, now time.Time) error { return apply(&sale, now) },
+	return c.whileUnsold(ctx, id, func(sale sluice.Sale, now time.Time) error { return apply(&sale, now) },
 		func(ctx context.Context, held int64, paused bool) (sluice.Sale, error) {
 			return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
 				if s.Version != held {
@@ -52,9 +51,9 @@ func changedMeanwhile(id sluice.SaleID) error {
 
 // whileUnsold calls do while the sale is paused and no claim of it was ever accepted,
 // with the version of the terms under which that holds, and whether an operator had
-// paused it before. If one was accepted, or do fails, the pause is taken back, unless do
-// says unfinished. Allowed judges the sale first, before anything changes.
-func (c *Control) whileUnsold(ctx context.Context, id sluice.SaleID, within time.Duration,
+// paused it before. If one was accepted, or do fails, the pause is taken back. Allowed
+// judges the sale first, before anything changes.
+func (c *Control) whileUnsold(ctx context.Context, id sluice.SaleID,
 	allowed func(sluice.Sale, time.Time) error,
 	do func(ctx context.Context, held int64, paused bool) (sluice.Sale, error),
 ) (sluice.Sale, error) {
@@ -66,7 +65,7 @@ func (c *Control) whileUnsold(ctx context.Context, id sluice.SaleID, within time
 	locker := lock.Locker{Backend: c.store, TTL: 2 * deciding, Owner: rand.Text()}
 	var sale sluice.Sale
 	err := locker.Do(ctx, "unsold:"+string(id), func(ctx context.Context, _ int64) (err error) {
-		sale, err = c.pausedFor(ctx, id, within, allowed, do)
+		sale, err = c.pausedFor(ctx, id, allowed, do)
 		return err
 	})
 	if errors.Is(err, lock.ErrHeld) {
@@ -76,7 +75,7 @@ func (c *Control) whileUnsold(ctx context.Context, id sluice.SaleID, within time
 	return sale, err
 }
 
-func (c *Control) pausedFor(ctx context.Context, id sluice.SaleID, within time.Duration,
+func (c *Control) pausedFor(ctx context.Context, id sluice.SaleID,
 	allowed func(sluice.Sale, time.Time) error,
 	do func(ctx context.Context, held int64, paused bool) (sluice.Sale, error),
 ) (sluice.Sale, error) {
@@ -90,7 +89,7 @@ func (c *Control) pausedFor(ctx context.Context, id sluice.SaleID, within time.D
 	}
 	// From here on it must be ended, also if the caller has left.
 	ctx = context.WithoutCancel(ctx)
-	doing, cancel := context.WithTimeout(ctx, within)
+	doing, cancel := context.WithTimeout(ctx, deciding)
 	defer cancel()
 	if err == nil {
 		err = c.unsold(doing, id)
@@ -101,7 +100,7 @@ func (c *Control) pausedFor(ctx context.Context, id sluice.SaleID, within time.D
 			return sale, nil
 		}
 	}
-	if !paused && !errors.As(err, new(unfinished)) {
+	if !paused {
 		ctx, cancel := context.WithTimeout(ctx, deciding) // what took too long has left no time
 		defer cancel()
 		_, back := c.change(ctx, id, func(s *sluice.Sale, _ time.Time) error {
@@ -115,13 +114,8 @@ func (c *Control) pausedFor(ctx context.Context, id sluice.SaleID, within time.D
 	return sluice.Sale{}, err
 }
 
-// unfinished is the error of what has changed a part: the sale must stay paused.
-type unfinished struct{ error }
-
-func (u unfinished) Unwrap() error { return u.error }
-
 // unsold returns nil if no claim of the sale was ever accepted, as far as ledger and
-// store know now. Imported orders were sold elsewhere.
+// store know now.
 func (c *Control) unsold(ctx context.Context, id sluice.SaleID) error {
 	sale, err := c.store.Sale(ctx, id)
 	if err != nil {
@@ -140,18 +134,15 @@ func (c *Control) unsold(ctx context.Context, id sluice.SaleID) error {
 	}
 	sold := reading.Seq > 0
 	if !sold { // records of earlier epochs have no part in the sequence
-		err = c.ledger.Records(ctx, id, func(r sluice.Record) bool {
-			sold = r.Terms != sluice.ImportedTerms
-			return !sold
+		err = c.ledger.Records(ctx, id, func(sluice.Record) bool {
+			sold = true
+			return false
 		})
 	}
-	for filter := (sluice.OrderFilter{Sale: id, Limit: sluice.MaxPage}); err == nil && !sold; {
+	if err == nil && !sold {
 		var orders []sluice.Order
-		orders, filter.Cursor, err = c.store.Orders(ctx, filter)
-		sold = slices.ContainsFunc(orders, func(o sluice.Order) bool { return o.Terms != sluice.ImportedTerms })
-		if filter.Cursor == "" {
-			break
-		}
+		orders, _, err = c.store.Orders(ctx, sluice.OrderFilter{Sale: id, Limit: 1})
+		sold = len(orders) > 0
 	}
 	if err == nil && !sold {
 		var letters []sluice.DeadLetter
@@ -187,17 +178,10 @@ func (c *Control) Delete(ctx context.Context, id sluice.SaleID) error {
 	if listed > sluice.MaxDeletedBuyers { // the store would refuse it, but the ledger has forgotten the sale by then
 		return &sluice.StateError{Sale: id, Detail: "its lists are long: empty them first, then delete it"}
 	}
-	_, err = c.whileUnsold(ctx, id, deciding, allowed, func(ctx context.Context, held int64, _ bool) (sluice.Sale, error) {
+	_, err = c.whileUnsold(ctx, id, allowed, func(ctx context.Context, held int64, _ bool) (sluice.Sale, error) {
 		sale, err := c.store.Sale(ctx, id)
 		if err == nil && sale.Version != held {
 			err = changedMeanwhile(id)
-		}
-		var imported []sluice.Order
-		if err == nil {
-			imported, _, err = c.store.Orders(ctx, sluice.OrderFilter{Sale: id, Limit: 1})
-		}
-		if err == nil && len(imported) > 0 { // the store would refuse it, as above
-			err = &sluice.StateError{Sale: id, Detail: "orders were imported into it; close it instead"}
 		}
 		if err == nil {
 			err = c.ledger.Drop(ctx, id, sale.Epoch)

@@ -77,40 +77,25 @@ func TestPostponedTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// An operator who pauses a sale that is paused for a moment, to postpone it or to import
-// orders, has paused it: it stays so.
+// An operator who pauses a sale that is paused for a moment, to postpone it, has paused
+// it: it stays so.
 func TestPausedWhileItIsPaused(t *testing.T) {
-	for name, do := range map[string]func(*settle.Control) error{
-		"postponed": func(c *settle.Control) error {
-			_, err := c.Patch(t.Context(), id, later)
-			return err
-		},
-		"imported": func(c *settle.Control) error {
-			_, err := c.Import(t.Context(), id, earlier(2))
-			return err
-		},
-	} {
-		r := newRig(t)
-		opens := time.Hour
-		if name == "postponed" {
-			opens = -opens
+	r := newRig(t)
+	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	ledger := &between{Ledger: r.ledger, claim: func() {
+		if _, err := r.desk.Pause(t.Context(), id); err != nil {
+			t.Error(err)
 		}
-		if _, err := r.desk.Create(t.Context(), phone(opens)); err != nil {
-			t.Fatal(err)
-		}
-		ledger := &between{Ledger: r.ledger, claim: func() {
-			if _, err := r.desk.Pause(t.Context(), id); err != nil {
-				t.Error(err)
-			}
-		}}
-		err := do(settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger)))
-		refusedState(t, err, "changed at the same moment")
-		if !r.sale().Paused {
-			t.Errorf("%s: the operator's pause is over", name)
-		}
-		if err := do(r.desk); err != nil || !r.sale().Paused {
-			t.Errorf("%s: again: %v, paused %v", name, err, r.sale().Paused)
-		}
+	}}
+	_, err := settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger)).Patch(t.Context(), id, later)
+	refusedState(t, err, "changed at the same moment")
+	if !r.sale().Paused {
+		t.Error("the operator's pause is over")
+	}
+	if _, err := r.desk.Patch(t.Context(), id, later); err != nil || !r.sale().Paused {
+		t.Errorf("again: %v, paused %v", err, r.sale().Paused)
 	}
 }
 

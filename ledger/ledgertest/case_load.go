@@ -69,7 +69,6 @@ var loadCases = []testCase{
 		live, ended := e.record("ann", "k1", 2, 1, true), e.record("ann", "k2", 3, 2, false)
 		live.Meta = `{"a":1}`
 		other := e.record("bob", "k1", 1, 3, true)
-		other.Terms = sluice.ImportedTerms
 		image := sluice.LoadImage{
 			Sale: sale, Epoch: 5, Taken: 3, Records: []sluice.Record{live, ended, other},
 			Terms: with(func(t *sluice.Terms) { t.Version, t.Total, t.MaxPerBuyer, t.MaxOrders = 4, 6, 3, 3 }),

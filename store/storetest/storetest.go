@@ -115,8 +115,6 @@ var alone = []storeTest{
 	{"TheDatabaseChecksRows", testChecks},
 
 	{"OldEpochsBringNothingNew", testOldEpochs},
-	{"Import", testImport},
-	{"ImportEnds", testImportEnds},
 
 	{"StateMachine", testStateMachine},
 	{"ChangeOfOthersOrders", testChangeOfOthers},

@@ -36,7 +36,6 @@ func TestAnswersFitTheDocument(t *testing.T) {
 // notProvoked are answers that this test cannot have, and why.
 var notProvoked = map[string]string{
 	"PUT /v1/admin/sales/{sale}/lists/{list} 413":    "five million buyers",
-	"POST /v1/admin/sales/{sale}/import 413":         "200,000 orders",
 	"PUT /v1/admin/sales/{sale}/lists/{list} 409":    "two uploads of one list that overtake each other",
 	"DELETE /v1/admin/sales/{sale}/lists/{list} 409": "two changes of one list that overtake each other",
 	"POST /v1/admin/sales/{sale}/rebuild 409":        "a sale that was archived",
@@ -126,8 +125,6 @@ func (o *operation) headers(c *checked, token bool) []string {
 	switch {
 	case o.method == http.MethodPut:
 		headers = append(headers, "Content-Type: text/plain")
-	case strings.HasSuffix(o.path, "/import"):
-		headers = append(headers, "Content-Type: text/csv")
 	}
 	if strings.HasSuffix(o.path, "/orders") && o.method == http.MethodPost {
 		headers = append(headers, "Idempotency-Key: attempt-1")
@@ -262,12 +259,6 @@ func (c *checked) selling() {
 	admin(200, "POST", "/v1/admin/orders/"+id+"/refund", "")
 	admin(200, "POST", "/v1/admin/sales/phone/restock", `{"id":"delivery","delta":5}`)
 	admin(201, "POST", "/v1/admin/sales", saleJSON("next", `opens_at="2039-01-01T00:00:00Z"`))
-	for sale, want := range map[string]int{"next": 200, "phone": 409} {
-		if _, wrong := c.judge(want, "POST", "/v1/admin/sales/"+sale+"/import", "ann,1,WC-1\n", c.key(),
-			"Content-Type: text/csv"); wrong != nil {
-			c.t.Error(wrong)
-		}
-	}
 	admin(200, "POST", "/v1/admin/sales/phone/pause", "")
 	admin(200, "POST", "/v1/admin/sales/phone/resume", "")
 	admin(200, "GET", "/v1/admin/sales/phone/audit", "")

@@ -48,7 +48,7 @@ var errNotAllNew = fmt.Errorf("not every claim of the batch is new and covered")
 
 // insertFast stores the batch if every claim of it is new and covered.
 func (s *Store) insertFast(ctx context.Context, batch *Batch) (done bool, err error) {
-	if fast, ok := s.d.(FastInserter); ok && !batch.imported { // it knows orders that are pending alone
+	if fast, ok := s.d.(FastInserter); ok {
 		if err := s.enterToChange(ctx); err != nil {
 			return false, err
 		}

@@ -20,8 +20,6 @@ type Batch struct {
 	Claims []Placed
 	Units  int64 // of all claims
 	Epoch  int64 // the lowest one of the claims
-
-	imported bool // some of them are of an import
 }
 
 // newBatch puts entries into one batch. It refuses what no ledger writes, so
@@ -44,7 +42,6 @@ func newBatch(sale sluice.SaleID, entries []sluice.Entry) (*Batch, error) {
 		for j := range e.Claims {
 			p := Placed{Record: e.Record(j), Entry: e.ID, Node: node}
 			p.At = at
-			b.imported = b.imported || p.Terms == sluice.ImportedTerms
 			b.Claims = append(b.Claims, p)
 			b.Units += p.Quantity
 		}
@@ -72,9 +69,6 @@ type NewOrder struct {
 func (p *Placed) order(sale *sluice.Sale, now time.Time) NewOrder {
 	o := NewOrder{Order: p.AsOrder(sale.Price), Node: p.Node}
 	o.Status, o.StoredAt, o.UpdatedAt = sluice.Pending, now, now
-	if o.Terms == sluice.ImportedTerms { // also when a rebuild stores it again
-		o.Status = sluice.Paid
-	}
 	o.ExpiresAt = now.Add(sale.PaymentWindow)
 	o.KeepUntil = o.ExpiresAt.Add(sale.PaymentGrace)
 	return o
