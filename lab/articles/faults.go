@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice/lab/bench/machine"
+	"github.com/sluicehq/sluice/lab/internal/machine"
 	"github.com/sluicehq/sluice/lab/internal/method"
 	"github.com/sluicehq/sluice/lab/internal/plot"
 	"github.com/sluicehq/sluice/lab/internal/referee"

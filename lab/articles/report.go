@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/internal/figures"
-	"github.com/sluicehq/sluice/lab/bench/machine"
+	"github.com/sluicehq/sluice/lab/internal/machine"
 	"github.com/sluicehq/sluice/lab/internal/plot"
 )
 

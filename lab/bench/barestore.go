@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +14,6 @@ import (
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/store/pgstore"
-	"github.com/sluicehq/sluice/store/sqlitestore"
 )
 
 // bareStore is what an accepted order costs without Sluice: a handler that answers a
@@ -37,14 +32,12 @@ type bareStore struct {
 	failed  error // to store
 }
 
-// Like the pipeline and the embedded ledger: rows are stored every 5 ms, and in a rush, of
+// Like the pipeline: rows are stored every 5 ms, and in a rush, of
 // 10,000 a second, every 80.
 const (
 	bareStoreEvery = 5 * time.Millisecond
 	bareStoreRush  = 10_000 // a second
 	bareStoreMost  = 80 * time.Millisecond
-	logPages       = 4000
-	bareStoreFile  = "store.db"
 )
 
 // newBareStore makes one in what a server of the same configuration would use. It works
@@ -52,17 +45,9 @@ const (
 func newBareStore(ctx context.Context, c *serveConfig, constant http.Handler) (_ *bareStore, err error) {
 	b := &bareStore{constant: constant, bell: loop.NewBell()}
 	rows := bareRows{buyers: newCrowd(1)}
-	switch {
-	case c.Store == "":
-		if err = os.MkdirAll(c.DataDir, 0o700); err == nil {
-			b.keep, err = keepInFile(filepath.Join(c.DataDir, "log"))
-		}
-		if err == nil {
-			b.store, err = rows.inSQLite(ctx, filepath.Join(c.DataDir, bareStoreFile))
-		}
-	case c.Ledger == alone.ledger:
+	if c.Ledger == alone.ledger {
 		b.keep, err = rows.inPostgres(ctx, c.Store, bareDecided)
-	default:
+	} else {
 		claims := bareRows{buyers: rows.buyers}
 		if b.keep, err = claims.keepInRedis(ctx, c.Ledger); err == nil {
 			b.store, err = rows.inPostgres(ctx, c.Store, bareInserted)
@@ -146,18 +131,8 @@ func (b *bareStore) storeAll(ctx context.Context) {
 }
 
 // rows is how many rows a bareStore has stored.
-func (k *backing) rows(ctx context.Context) (have int64, err error) {
-	const count = "SELECT count(*) FROM orders"
-	if k.schema != "" {
-		return queryNumber(ctx, k.schema, count)
-	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(k.config.DataDir, bareStoreFile)+"?mode=ro")
-	if err != nil {
-		return 0, err
-	}
-	defer db.Close()
-	err = db.QueryRowContext(ctx, count).Scan(&have)
-	return have, err
+func (k *backing) rows(ctx context.Context) (int64, error) {
+	return queryNumber(ctx, k.schema, "SELECT count(*) FROM orders")
 }
 
 // awaitRows returns when a bareStore has stored as many rows, or more: buyers may repeat.
@@ -175,35 +150,12 @@ func (k *backing) awaitRows(ctx context.Context, n int64) error {
 
 // startBareStore starts one on the backend, which answers the constant.
 func (k *backing) startBareStore(ctx context.Context, answer *constant) (*process, error) {
-	k.config.Constant, k.config.Durable, k.config.Reads, k.config.Verifies = answer, true, true, true
+	k.config.Constant, k.config.Durable, k.config.Verifies = answer, true, true
 	p, err := startServer(ctx, k.config)
 	if err == nil {
 		p.also = k.pids
 	}
 	return p, err
-}
-
-// keepInFile writes over a file with an fsync each time: two pages, as a commit of the
-// embedded ledger does.
-func keepInFile(path string) (func(context.Context, int) error, error) {
-	page := make([]byte, 4096)
-	file, err := os.Create(path)
-	for n := int64(0); err == nil && n < logPages; n++ {
-		_, err = file.WriteAt(page, n*int64(len(page)))
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	at := int64(0)
-	return func(context.Context, int) error {
-		for range 2 {
-			if _, err := file.WriteAt(page, at%logPages*int64(len(page))); err != nil {
-				return err
-			}
-			at++
-		}
-		return file.Sync()
-	}, err
 }
 
 // keepInRedis writes what a ledger must remember of each request, and nothing more.
@@ -222,6 +174,9 @@ func (b *bareRows) keepInRedis(ctx context.Context, url string) (func(context.Co
 	}, err
 }
 
+const bareColumns = `order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
+	status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at`
+
 // bareRows makes rows of orders, each of another buyer.
 type bareRows struct {
 	buyers crowd
@@ -232,52 +187,6 @@ func (b *bareRows) next() (order, buyer, key string, seq int64) {
 	b.n++
 	id, k := b.buyers.attempt(b.n)
 	return string(admission.NewOrderID(shopSale)), string(id), string(k), b.n
-}
-
-// inSQLite stores in a table like the store's, as it does: in transactions, 50 to a
-// statement.
-func (b *bareRows) inSQLite(ctx context.Context, path string) (func(context.Context, int) error, error) {
-	made, err := sqlitestore.Open(ctx, path, sqlitestore.Options{})
-	if err == nil {
-		err = made.Close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"+
-		"&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(64000)")
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1)
-	const many = 50
-	row := ", (" + strings.Repeat("?, ", strings.Count(bareColumns, ",")) + "?)"
-	one := "INSERT INTO orders (" + bareColumns + ") VALUES" + row[1:]
-	text := map[int]string{1: one, many: one + strings.Repeat(row, many-1)}
-	return func(_ context.Context, n int) error { // a context that can end costs a goroutine for each statement
-		tx, err := db.Begin()
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback() // does nothing after Commit
-		for now := time.Now().UnixMilli(); n > 0; {
-			size := 1
-			if n >= many {
-				size = many
-			}
-			var args []any
-			for range size {
-				order, buyer, key, seq := b.next()
-				args = append(args, order, shopSale, buyer, key, 1, "", 99900, "CNY", "pending", "", 1, seq, 1, "bench",
-					now, now, now+900_000, now+930_000, now)
-			}
-			if _, err := tx.Exec(text[size], args...); err != nil {
-				return err
-			}
-			n -= size
-		}
-		return tx.Commit()
-	}, nil
 }
 
 // Statements of inPostgres. What a ledger decides in the database is counted there, in a row

@@ -36,16 +36,15 @@ const (
 )
 
 func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) error {
-	pairs, only, profiles := 0, "", ""
+	pairs, only := 0, ""
 	flags := flag.NewFlagSet("bench compare", flag.ContinueOnError)
 	flags.IntVar(&pairs, "pairs", 10, "how often each group is measured, of each version")
 	flags.StringVar(&only, "only", "redis,http", "the `groups` to compare, separated by commas")
-	flags.StringVar(&profiles, "profile", "", "afterwards, profile both into this `folder`")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() != 2 || pairs < fewestPairs {
-		return fmt.Errorf("usage: compare [--pairs N] [--only GROUPS] [--profile DIR] A B; A and B are commits or programs "+
+		return fmt.Errorf("usage: compare [--pairs N] [--only GROUPS] A B; A and B are commits or programs "+
 			"that go build ./bench made, and N is %d or more", fewestPairs)
 	}
 	top, err := os.MkdirTemp("", "sluice-compare-")
@@ -81,23 +80,8 @@ func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) 
 		}
 	}
 	p.end()
-	if _, err := io.WriteString(stdout, comparison(all, notes)); err != nil || profiles == "" {
-		return err
-	}
-	if profiles, err = filepath.Abs(profiles); err != nil { // the programs run in other folders
-		return err
-	}
-	for i, of := range programs {
-		p.say("profiles of %s", "AB"[i:i+1])
-		folder := filepath.Join(profiles, "ab"[i:i+1])
-		if _, err := of.measure(ctx, "--only", only, "--profile", folder); err != nil {
-			return err
-		}
-	}
-	p.end()
-	fmt.Fprintf(stdout, "\nProfiles are in %s. What B spends more than A, and less:\n  go tool pprof -top -diff_base "+
-		"%[1]s/a/SIDE.cpu.pprof %[1]s/b/SIDE.cpu.pprof\n", profiles)
-	return nil
+	_, err = io.WriteString(stdout, comparison(all, notes))
+	return err
 }
 
 // program is a benchmark, and the folder that it runs in: of the commit that it is of,

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice/internal/servertest"
-	"github.com/sluicehq/sluice/lab/bench/machine"
+	"github.com/sluicehq/sluice/lab/internal/machine"
 )
 
 // A side is one way of doing the work. It takes turns with the other sides of its group,
@@ -59,13 +57,10 @@ type group struct {
 // groups in the order in which they run.
 var groups = []group{
 	{name: "redis", needs: []string{"redis-server"}, open: openRedisGroup},
-	{name: "redis-fsync", needs: []string{"redis-server"}, open: openFsyncGroup},
 	{name: "http", needs: []string{"wrk"}, rounds: 3, open: openHTTPGroup},
 	{name: "durable", needs: []string{"wrk", "redis-server", postgres}, rounds: 3, open: openDurableGroup},
 	{name: "latency", needs: []string{"redis-server", postgres}, rounds: 3, open: openLatencyGroup},
-	{name: "opening", needs: []string{"redis-server", postgres}, rounds: 1, open: openOpeningGroup},
 	{name: "read", needs: []string{"wrk"}, rounds: 3, open: openReadGroup},
-	{name: "streams", rounds: 3, open: openStreamsGroup},
 	{name: "drain", needs: []string{"redis-server", postgres}, rounds: 3, open: openDrainGroup},
 	{name: "growth", needs: []string{"redis-server", postgres}, rounds: 1, open: openGrowthGroup},
 	{name: "idle", needs: []string{"redis-server", postgres}, rounds: 1, open: openIdleGroup},
@@ -83,15 +78,12 @@ type round struct {
 	options
 	dir   string // empty, for this round alone
 	crowd crowd
-	// profileTo is a file name without its ending when this is the extra turn
-	// for profiles.
-	profileTo string
 }
 
 // settling is how long a server answers without a pause before it is measured for the first
 // time, where that is to be a server that has been in use. Those that collect garbage as Sluice
 // does use the memory for it for the first time meanwhile: a cost of the first seconds of a
-// rush, which the opening second has, and a bare handler has not.
+// rush.
 func (r *round) settling() time.Duration { return 6 * r.warm }
 
 // A figure is what a round measured.
@@ -99,8 +91,6 @@ type figure struct {
 	perSecond float64
 	// also is what else is worth knowing, by a name with its unit.
 	also map[string]float64
-	// series are lines to draw, by name.
-	series map[string][][2]float64
 }
 
 // measure runs the groups that the options ask for.
@@ -118,7 +108,6 @@ func measure(ctx context.Context, o options, p *progress) (*report, error) {
 		Seed: o.seed, Rounds: o.rounds, WarmS: o.warm.Seconds(), MeasuredS: o.long.Seconds(),
 		Started: time.Now().UTC(),
 	}
-	rep.Tried = o.tried()
 	rep.Machine, rep.Versions = machine.Describe(ctx, top), machine.DescribeVersions(ctx)
 	for _, g := range groups {
 		if !slices.Contains(o.only, g.name) {
@@ -160,7 +149,7 @@ func (g *group) measure(ctx context.Context, o *options, p *progress, rep *repor
 		}
 		for i := range sides {
 			say(&sides[i])
-			f, err := sides[i].turn(ctx, o, n, "")
+			f, err := sides[i].turn(ctx, o, n)
 			if err != nil {
 				return err
 			}
@@ -171,18 +160,6 @@ func (g *group) measure(ctx context.Context, o *options, p *progress, rep *repor
 		results[i].settle()
 	}
 	rep.Sides = append(rep.Sides, results...)
-	if o.profile == "" {
-		return nil
-	}
-	for _, s := range sides {
-		if !s.own {
-			continue
-		}
-		p.say("%s: profile of %s", g.name, s.name)
-		if _, err := s.turn(ctx, o, o.rounds, filepath.Join(o.profile, fileName(s.name))); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -191,7 +168,7 @@ func inTurns(ctx context.Context, o *options, n int, sides []side, results []res
 	all := make([]*running, len(sides))
 	for i := range sides {
 		say(&sides[i])
-		r, done, err := o.newRound(n, "")
+		r, done, err := o.newRound(n)
 		if err != nil {
 			return err
 		}
@@ -222,8 +199,8 @@ func inTurns(ctx context.Context, o *options, n int, sides []side, results []res
 }
 
 // turn runs one round of the side alone.
-func (s *side) turn(ctx context.Context, o *options, n int, profileTo string) (f figure, err error) {
-	r, done, err := o.newRound(n, profileTo)
+func (s *side) turn(ctx context.Context, o *options, n int) (f figure, err error) {
+	r, done, err := o.newRound(n)
 	if err != nil {
 		return f, err
 	}
@@ -252,26 +229,13 @@ func (s *side) wrong(ctx context.Context, n int, err error) error {
 }
 
 // newRound returns a round with a folder of its own, which done removes.
-func (o *options) newRound(n int, profileTo string) (r *round, done func(), err error) {
-	if profileTo != "" {
-		if err := os.MkdirAll(filepath.Dir(profileTo), 0o755); err != nil {
-			return nil, nil, err
-		}
-	}
+func (o *options) newRound(n int) (r *round, done func(), err error) {
 	dir, err := os.MkdirTemp(o.dir, "round-")
 	if err != nil {
 		return nil, nil, err
 	}
-	r = &round{options: *o, dir: dir, crowd: newCrowd(o.seed + uint64(n)), profileTo: profileTo}
+	r = &round{options: *o, dir: dir, crowd: newCrowd(o.seed + uint64(n))}
 	return r, func() { os.RemoveAll(dir) }, nil
-}
-
-// fileName is a side's name as part of a file's name.
-func fileName(name string) string {
-	words := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
-	})
-	return strings.Join(words, "-")
 }
 
 // median of a list that is not empty.

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"strconv"
-
-	"github.com/sluicehq/sluice"
-)
+import "github.com/sluicehq/sluice"
 
 // crowd names buyers and their attempts: the n-th is the same for every side
 // that has the same seed, and no two are equal.
@@ -71,10 +67,4 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// usualOrderID appends an order id as S2 makes it: time and sequence.
-func usualOrderID(dst []byte, n int64) []byte {
-	dst = append(dst, "20241105"...)
-	return strconv.AppendInt(dst, 100_000_000+n, 10)
 }

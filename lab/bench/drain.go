@@ -2,23 +2,19 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/settle"
-	"github.com/sluicehq/sluice/lab/bench/machine"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
@@ -48,8 +44,8 @@ func openDrainGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	sides := []side{
 		{
 			name: bareRowsName,
-			does: fmt.Sprintf("%d rows of an order into an empty table LIKE orders INCLUDING ALL: prepared INSERT ... VALUES "+
-				"of %d rows, each a transaction, one connection, no COPY", drainClaims, rowsPerInsert),
+			does: fmt.Sprintf("%d rows of an order into the empty table of orders, %d in a prepared statement, each of "+
+				"which is a transaction, by one connection, no COPY", drainClaims, rowsPerInsert),
 			run: d.bare,
 		},
 		{
@@ -139,31 +135,16 @@ func (d *database) drain(ctx context.Context, r *round, perEntry int) (f figure,
 
 	f.also = map[string]float64{}
 	runtime.GC()
-	endProfile, err := r.startProfile()
-	if err != nil {
-		return f, err
-	}
-	meter := startMeter(map[string]int{"pipeline": os.Getpid(), "redis": redis.Pid()})
-	before, err := d.backends(ctx)
-	if err != nil {
-		return f, err
-	}
+	meter := startMeter(map[string]int{"pipeline": os.Getpid(), "redis": redis.Pid(), postgres: d.master})
 	start := time.Now()
 	transactions, err := storeAll(ctx, ledger, store, drainClaims)
 	took := time.Since(start)
-	meter.stop(f.also, drainClaims)
-	endProfile()
-	f.perSecond = drainClaims / took.Seconds()
-	f.also["claims_per_transaction"] = drainClaims / float64(transactions)
-	after, more := d.backends(ctx)
-	if err = errors.Join(err, more); err != nil {
+	if err != nil {
 		return f, err
 	}
-	used := time.Duration(0)
-	for pid, spent := range after {
-		used += spent - before[pid]
-	}
-	f.also["connection_cpu_us"] = float64(used.Microseconds()) / drainClaims
+	meter.stop(f.also, drainClaims)
+	f.perSecond = drainClaims / took.Seconds()
+	f.also["claims_per_transaction"] = drainClaims / float64(transactions)
 	return f, checkDrained(ctx, ledger, store, in)
 }
 
@@ -191,25 +172,6 @@ func storeAll(ctx context.Context, ledger sluice.Journal, store pipeline.Store, 
 			alone.Load())
 	}
 	return transactions.Load(), lines.Close(ctx) // acknowledges the rest, and has read once that nothing is left
-}
-
-// backends is the processor time that each connection of the store has used.
-func (d *database) backends(ctx context.Context) (map[int]time.Duration, error) {
-	conn, err := pgx.Connect(ctx, d.server.URL())
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	rows, err := conn.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE application_name = 'sluice'")
-	if err != nil {
-		return nil, err
-	}
-	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	used := map[int]time.Duration{}
-	for _, pid := range pids {
-		used[pid] = machine.CPUTime(pid)
-	}
-	return used, err
 }
 
 func readSale(ctx context.Context, ledger sluice.Ledger) (sluice.Reading, error) {
@@ -285,90 +247,36 @@ func checkDrained(ctx context.Context, ledger sluice.Ledger, store *pgstore.Stor
 	return nil
 }
 
-// bareRow is what a program without Sluice's guarantees has to insert: the
-// columns of an order, ready.
-type bareRow struct {
-	order, buyer, key string
-	seq               int64
-	accepted, stored  time.Time
-}
-
 // bare measures inserts of as many rows, by one connection.
 func (d *database) bare(ctx context.Context, r *round) (f figure, err error) {
-	_, in, drop, err := d.schema(ctx)
+	in, drop, err := d.newSchema(ctx)
 	if err != nil {
 		return f, err
 	}
 	defer drop()
-	if err := execute(ctx, in, "CREATE TABLE bare (LIKE orders INCLUDING ALL)"); err != nil {
-		return f, err
-	}
-	rows := make([]bareRow, drainClaims)
-	for i := range rows {
-		buyer, key := r.crowd.attempt(int64(i))
-		rows[i] = bareRow{
-			order: string(admission.NewOrderID(ledgerSale)), buyer: string(buyer), key: string(key), seq: int64(i + 1),
-			accepted: time.Now().UTC(), stored: time.Now().UTC(),
-		}
-	}
-	conn, err := pgx.Connect(ctx, in)
+	rows := bareRows{buyers: r.crowd}
+	insert, err := rows.inPostgres(ctx, in, bareInserted)
 	if err != nil {
 		return f, err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
 	if err := execute(ctx, d.server.URL(), "CHECKPOINT"); err != nil {
 		return f, err
 	}
-	sale, query := drainSale(), valuesInsert()
 	f.also = map[string]float64{}
 	runtime.GC()
-	meter := startMeter(map[string]int{"client": os.Getpid(), "connection": int(conn.PgConn().PID())})
+	meter := startMeter(map[string]int{"client": os.Getpid(), postgres: d.master})
 	start := time.Now()
-	for at := 0; at < len(rows) && err == nil; at += rowsPerInsert {
-		_, err = conn.Exec(ctx, query, valuesArgs(&sale, rows[at:at+rowsPerInsert])...)
+	for at := 0; at < drainClaims; at += rowsPerInsert {
+		if err := insert(ctx, rowsPerInsert); err != nil {
+			return f, err
+		}
 	}
 	took := time.Since(start)
 	meter.stop(f.also, drainClaims)
 	f.perSecond = drainClaims / took.Seconds()
-	if err != nil {
-		return f, err
+	n, err := queryNumber(ctx, in, "SELECT count(*) FROM orders")
+	if err == nil && n != drainClaims {
+		err = fmt.Errorf("inserted %d rows, but the table has %d", drainClaims, n)
 	}
-	if n, err := queryNumber(ctx, in, "SELECT count(*) FROM bare"); err != nil || n != drainClaims {
-		return f, errors.Join(err, fmt.Errorf("inserted %d rows, but the table has %d", drainClaims, n))
-	}
-	return f, nil
-}
-
-const bareColumns = `order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
-	status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at`
-
-// valuesInsert is the statement of rowsPerInsert rows.
-func valuesInsert() string {
-	columns := strings.Count(bareColumns, ",") + 1
-	var query strings.Builder
-	query.WriteString("INSERT INTO bare (" + bareColumns + ") VALUES ")
-	for n := range rowsPerInsert * columns {
-		switch {
-		case n == 0:
-			query.WriteByte('(')
-		case n%columns == 0:
-			query.WriteString("),(")
-		default:
-			query.WriteByte(',')
-		}
-		fmt.Fprintf(&query, "$%d", n+1)
-	}
-	query.WriteByte(')')
-	return query.String()
-}
-
-func valuesArgs(sale *sluice.Sale, rows []bareRow) []any {
-	args := make([]any, 0, len(rows)*19)
-	for i := range rows {
-		r := &rows[i]
-		args = append(args, r.order, string(sale.ID), r.buyer, r.key, 1, drainMeta, sale.Price.Amount, sale.Price.Currency,
-			"pending", "", 1, r.seq, 1, "bench", r.accepted, r.stored,
-			r.stored.Add(sale.PaymentWindow), r.stored.Add(sale.PaymentWindow+sale.PaymentGrace), r.stored)
-	}
-	return args
+	return f, err
 }

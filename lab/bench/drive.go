@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
-	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/sluicehq/sluice/lab/bench/machine"
+	"github.com/sluicehq/sluice/lab/internal/machine"
 )
 
 // work does some units and says how many.
@@ -63,10 +61,6 @@ func (r *round) drive(ctx context.Context, workers []work, pids map[string]int) 
 		}
 	}
 	err = pause(r.warm)
-	endProfile, profileErr := r.startProfile()
-	if err == nil {
-		err = profileErr
-	}
 	meter := startMeter(pids)
 	from, start := sum(), time.Now()
 	if err == nil {
@@ -78,7 +72,6 @@ func (r *round) drive(ctx context.Context, workers []work, pids map[string]int) 
 	done, took := sum()-from, time.Since(start)
 	f = figure{perSecond: float64(done) / took.Seconds(), also: map[string]float64{}}
 	meter.stop(f.also, done)
-	endProfile()
 	stop.Store(true)
 	group.Wait()
 	if err == nil && len(failed) > 0 {
@@ -88,24 +81,6 @@ func (r *round) drive(ctx context.Context, workers []work, pids map[string]int) 
 		err = fmt.Errorf("nothing was done in %s", took)
 	}
 	return f, sum(), err
-}
-
-// startProfile takes a profile of this process if the round is for that.
-func (r *round) startProfile() (end func(), err error) {
-	if r.profileTo == "" {
-		return func() {}, nil
-	}
-	file, err := os.Create(r.profileTo + ".cpu.pprof")
-	if err != nil {
-		return func() {}, err
-	}
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return func() { file.Close() }, err
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		file.Close()
-	}, nil
 }
 
 // cpuMeter measures the processor time of processes, by a name for each.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -36,31 +35,24 @@ func openDurableGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	}
 	g := &durableGroup{httpGroup: h, database: d}
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
-	constant := g.bare(serveConfig{Constant: order})
-	bare := side{
-		name: bareOrderName, does: fmt.Sprintf("net/http, the answer to an accepted order as a constant, for %s%s", o.durable,
-			client),
-		begin: func(ctx context.Context, r *round) (*running, error) {
-			r.long = r.durable // as long as what it is compared with: a machine's speed changes meanwhile
-			return constant(ctx, r)
-		},
-	}
-	var sides, floors []side
-	for _, b := range backends {
+	var sides []side
+	for _, b := range backends { // each beside its floor
 		sides = append(sides, side{
 			name: acceptedName(b), own: true,
 			run: func(ctx context.Context, r *round) (figure, error) { return g.accepted(ctx, r, b) },
 			does: fmt.Sprintf("every request a new buyer who gets a unit; answered when it is on the disk. The figure is "+
 				"orders stored after %s, divided by that time%s", o.durable, client),
 		})
-		floors = append(floors, side{
+		if !b.postgres {
+			continue
+		}
+		sides = append(sides, side{
 			name: bareAcceptedName(b),
 			run:  func(ctx context.Context, r *round) (figure, error) { return g.stored(ctx, r, b, order) },
-			does: fmt.Sprintf("the same constant, when the request is on the disk; a row of an order is stored for each, and "+
+			does: fmt.Sprintf("a constant, when the request is on the disk; a row of an order is stored for each, and "+
 				"nothing decided. The figure is rows stored after %s, divided by that time%s", o.durable, client),
 		})
 	}
-	sides = append(slices.Insert(sides, 1, bare), floors...) // each beside what it is compared with
 	return sides, func() {
 		done()
 		d.close()
@@ -90,12 +82,8 @@ func (g *durableGroup) accepted(ctx context.Context, r *round, b backend) (figur
 	if err != nil {
 		return figure{}, err
 	}
-	profiled := p.profile(ctx, r, r.durable)
 	meter := startMeter(p.pids())
 	got, c, err := g.rush(ctx, p, warm, g.pool.size-warm, r.durable)
-	if err == nil {
-		err = <-profiled
-	}
 	if err != nil {
 		return figure{}, err
 	}

@@ -9,15 +9,14 @@ import (
 )
 
 // Over HTTP: wrk sends orders to a server in a process of its own. The bare
-// servers answer each with a constant, the very one that Sluice gave before.
+// servers answer each with a constant, the very one that Sluice gave before, after they did
+// what any server must.
 
 const (
-	bareRefusalName = "bare handler, constant 409"
 	rememberingName = "handler with timeouts that decodes the body and knows the token, constant 409"
 	verifyingName   = "the same that verifies each token, constant 409"
 	soldOutName     = "sold out over HTTP, buyers come again"
 	firstVisitName  = "sold out over HTTP, every buyer new"
-	bareOrderName   = "bare handler, constant 202"
 
 	soldOutUnits = 1000
 	// crowdAgain is how many buyers of a sold-out sale press the button over
@@ -30,7 +29,7 @@ const (
 type httpGroup struct {
 	pool    *pool
 	crowd   crowd
-	fastest float64 // the last figure of the bare handler
+	fastest float64 // the last figure of a bare handler
 }
 
 // newHTTPGroup prepares requests, and the answers to an order refused and an order
@@ -60,8 +59,7 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 		return nil, nil, err
 	}
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
-	bare := serveConfig{Constant: refusal}
-	verifying := serveConfig{Constant: refusal, Reads: true, Verifies: true, BuyerSecret: g.pool.secret}
+	verifying := serveConfig{Constant: refusal, Verifies: true, BuyerSecret: g.pool.secret}
 	remembering := verifying
 	remembering.Remembers = true
 	return []side{
@@ -73,7 +71,6 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 			name: verifyingName, begin: g.bare(verifying),
 			does: "with the HMAC of the token, as for a new buyer" + client,
 		},
-		{name: bareRefusalName, does: "net/http, the answer of a sold-out sale as a constant" + client, begin: g.bare(bare)},
 		{
 			name: soldOutName, own: true, begin: g.soldOut(crowdAgain),
 			does: fmt.Sprintf("a sale sold out, %d buyers press the button over and over%s", crowdAgain, client),
@@ -117,7 +114,7 @@ func sampleOrders(ctx context.Context, dir string, buyers crowd) (refusal, order
 // warmShare is one part of the pool: the first is for warming up, each other one for a turn.
 func (g *httpGroup) warmShare() int { return g.pool.size / (turnsOfRound + 1) }
 
-// bare measures a handler that returns a constant.
+// bare measures a handler that returns a constant refusal.
 func (g *httpGroup) bare(c serveConfig) func(context.Context, *round) (*running, error) {
 	return func(ctx context.Context, r *round) (*running, error) {
 		p, err := startServer(ctx, c)
@@ -141,13 +138,9 @@ func (g *httpGroup) bare(c serveConfig) func(context.Context, *round) (*running,
 			if err != nil {
 				return figure{}, err
 			}
-			refused := int64(0)
-			if c.Constant.Status >= 400 {
-				refused = got.Requests
-			}
 			g.fastest = got.perSecond()
-			if got.Not2xx3xx != refused {
-				return figure{}, fmt.Errorf("%d of %d answers were refusals, want %d", got.Not2xx3xx, got.Requests, refused)
+			if got.Not2xx3xx != got.Requests {
+				return figure{}, fmt.Errorf("%d of %d answers were refusals, want all", got.Not2xx3xx, got.Requests)
 			}
 			f := got.figure()
 			meter.stop(f.also, got.Requests)
@@ -229,7 +222,7 @@ func (g *httpGroup) soldOut(again int) func(context.Context, *round) (*running, 
 				enough := time.Duration(float64(count) / g.fastest * float64(time.Second)).Truncate(time.Second)
 				long = max(min(long, enough), time.Second)
 			}
-			f, sent, err := g.refused(ctx, r, p, from, count, long)
+			f, sent, err := g.refused(ctx, p, from, count, long)
 			if err == nil && again == 0 && sent > int64(count) {
 				err = fmt.Errorf("%d requests in a turn, but only %d are prepared: raise --pool", sent, count)
 			}
@@ -241,14 +234,10 @@ func (g *httpGroup) soldOut(again int) func(context.Context, *round) (*running, 
 }
 
 // refused measures one turn of refusals, and returns how many there were.
-func (g *httpGroup) refused(ctx context.Context, r *round, p *process, from, count int, long time.Duration,
+func (g *httpGroup) refused(ctx context.Context, p *process, from, count int, long time.Duration,
 ) (f figure, sent int64, err error) {
-	profiled := p.profile(ctx, r, long)
 	meter := startMeter(p.pids())
 	got, c, err := g.rush(ctx, p, from, count, long)
-	if err == nil {
-		err = <-profiled
-	}
 	if err != nil {
 		return f, 0, err
 	}
@@ -260,33 +249,4 @@ func (g *httpGroup) refused(ctx context.Context, r *round, p *process, from, cou
 	}
 	f.also["asked_the_ledger_%"] = 100 * float64(c.decided) / float64(c.claims)
 	return f, got.Requests, nil
-}
-
-// profile takes profiles while the round is measured, if it is for that.
-func (p *process) profile(ctx context.Context, r *round, long time.Duration) <-chan error {
-	done := make(chan error, 1)
-	if r.profileTo == "" {
-		done <- nil
-		return done
-	}
-	go func() {
-		done <- func() error {
-			before, err := p.counts(ctx)
-			if err != nil {
-				return err
-			}
-			for { // until wrk has put its requests together
-				now, err := p.counts(ctx)
-				if err != nil {
-					return err
-				}
-				if now.claims > before.claims+underWay {
-					break
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			return p.saveProfiles(ctx, r.profileTo, max(int(long.Seconds())-1, 1))
-		}()
-	}()
-	return done
 }

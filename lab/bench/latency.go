@@ -1,21 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"slices"
 	"time"
-
-	"github.com/sluicehq/sluice/lab/bench/machine"
 )
 
 // How long an accepted claim takes, at fixed rates that a server keeps up with; and at
 // which rate it no longer does.
 
 const (
-	bareLatencyName = "bare handler at fixed rates"
 	// patience is what a server may take to answer the slowest hundredth of claims, up to
 	// the rate that is its limit.
 	patience = 50 // milliseconds
@@ -35,20 +31,9 @@ func p99At(rate float64) string { return "p99_ms_at_" + everySecond(rate) }
 // cpuAt is the processor time of a claim, without the buyers'.
 func cpuAt(rate float64) string { return "cpu_us_at_" + everySecond(rate) }
 
-func overBare(rate float64) string { return "times_bare_at_" + everySecond(rate) }
-
-func bareP99At(rate float64) string { return "bare_p99_ms_at_" + everySecond(rate) }
-
-// bareStoreOverBare is overBare of the bare handler that stores, in the same round.
-func bareStoreOverBare(rate float64) string { return "bare_store_times_bare_at_" + everySecond(rate) }
-
-// probes are how many writes, and commits, the slowest hundredth is taken of.
-const probes = 3000
-
 type latencyGroup struct {
 	database *database
 	order    *constant
-	stores   map[string]*figure // of the last round of those that store
 }
 
 func openLatencyGroup(ctx context.Context, o *options) ([]side, func(), error) {
@@ -60,36 +45,25 @@ func openLatencyGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	g := &latencyGroup{database: d, order: order, stores: map[string]*figure{}}
+	g := &latencyGroup{database: d, order: order}
 	does := fmt.Sprintf("; %d connections, times from the intended start. The rate is the highest at which the slowest "+
 		"hundredth of a second's claims takes at most %d ms", openConnections, patience)
-	sides := []side{
-		{
-			name: bareLatencyName, does: "net/http, the answer to an accepted order as a constant" + does,
-			run: func(ctx context.Context, r *round) (figure, error) { return g.constant(ctx, r, true) },
-		},
-	}
+	var sides []side
 	for _, b := range backends {
+		if b.postgres {
+			sides = append(sides, side{
+				name: bareStoreName(b.name),
+				does: "a constant, when the request is on the disk with those that came meanwhile; a row of an order is " +
+					"stored for each, and nothing decided. Only at the fixed rates",
+				run: func(ctx context.Context, r *round) (figure, error) { return g.stored(ctx, r, b) },
+			})
+		}
 		sides = append(sides, side{
-			name: bareStoreName(b.name),
-			does: "the same constant, when the request is on the disk with those that came meanwhile; a row of an order is " +
-				"stored for each, and nothing decided. Only at the fixed rates",
-			run: func(ctx context.Context, r *round) (figure, error) { return g.stored(ctx, r, b) },
-		}, side{
 			name: latencyName(b.name), own: true, does: "every claim a new buyer who gets a unit" + does,
 			run: func(ctx context.Context, r *round) (figure, error) { return g.own(ctx, r, b) },
 		})
 	}
 	return sides, d.close, nil
-}
-
-func (g *latencyGroup) constant(ctx context.Context, r *round, search bool) (figure, error) {
-	p, err := startServer(ctx, serveConfig{Constant: g.order})
-	if err != nil {
-		return figure{}, err
-	}
-	defer p.stop()
-	return r.atRates(ctx, p, func(int) error { return nil }, search)
 }
 
 func (g *latencyGroup) stored(ctx context.Context, r *round, b backend) (figure, error) {
@@ -103,28 +77,10 @@ func (g *latencyGroup) stored(ctx context.Context, r *round, b backend) (figure,
 		return figure{}, err
 	}
 	defer p.stop()
-	f, err := r.atRates(ctx, p, func(sent int) error { return k.awaitRows(ctx, int64(sent)) }, false)
-	g.stores[b.name] = &f
-	return f, err
+	return r.atRates(ctx, p, func(sent int) error { return k.awaitRows(ctx, int64(sent)) }, false)
 }
 
-// own is measured beside the bare handler and the disk of the same minute: a machine that others
-// share is not the same some minutes later.
 func (g *latencyGroup) own(ctx context.Context, r *round, b backend) (figure, error) {
-	bare, err := g.constant(ctx, r, false)
-	if err != nil {
-		return figure{}, err
-	}
-	_, fsync, err := machine.Fsync(r.dir, probes)
-	if err != nil {
-		return figure{}, err
-	}
-	commit := 0.0
-	if b.postgres {
-		if commit, err = g.database.commit(ctx, probes); err != nil {
-			return figure{}, err
-		}
-	}
 	k, err := b.open(ctx, r, poolSecret, g.database)
 	if err != nil {
 		return figure{}, err
@@ -139,23 +95,13 @@ func (g *latencyGroup) own(ctx context.Context, r *round, b backend) (figure, er
 	if err != nil {
 		return f, err
 	}
-	f.also["fsync_p99_ms"] = fsync
-	if b.postgres {
-		f.also["commit_p99_ms"] = commit
-	}
-	for _, rate := range openRates {
-		least := bare.also[p99At(rate)] + fsync + commit
-		f.also[bareP99At(rate)] = bare.also[p99At(rate)]
-		f.also[overBare(rate)] = f.also[p99At(rate)] / least
-		f.also[bareStoreOverBare(rate)] = g.stores[b.name].also[p99At(rate)] / least
-	}
 	return f, p.audit(ctx, 1, manyUnits)
 }
 
 // atRates sends claims at each rate, and then searches the highest, if it is to. Settled
 // returns when the server has done what it puts off of all that were sent.
 func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) error, search bool) (figure, error) {
-	f := figure{also: map[string]float64{}, series: map[string][][2]float64{}}
+	f := figure{also: map[string]float64{}}
 	from := 0
 	probe := func(rate float64, long time.Duration) (*rushed, bool, error) {
 		c := rushers{
@@ -172,11 +118,6 @@ func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) 
 	if _, _, err := probe(slices.Max(openRates), r.settling()); err != nil {
 		return f, err
 	}
-	point := func(rate float64, got *rushed) {
-		f.series["p50"] = append(f.series["p50"], [2]float64{rate, got.Latency.P50})
-		f.series["p99"] = append(f.series["p99"], [2]float64{rate, got.Latency.P99})
-	}
-	done := r.startProfileOf(ctx, p)
 	for _, rate := range openRates {
 		meter := startMeter(p.pids())
 		// Collections of garbage take less than a hundredth of all time, but more of a shorter window.
@@ -190,21 +131,17 @@ func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) 
 		if len(got.Errors) > 0 {
 			return f, fmt.Errorf("at %.0f claims a second: %v", rate, got.Errors)
 		}
-		point(rate, got)
 		f.also[p99At(rate)] = got.Latency.P99
 		if f.also[p99At(rate)] <= patience {
 			f.perSecond = rate
 		}
-	}
-	if err := <-done; err != nil {
-		return f, err
 	}
 	for high := 0.0; search && f.perSecond > 0 && f.perSecond < 1e6 && (high == 0 || high/f.perSecond > 1.1); {
 		rate := f.perSecond * 2
 		if high > 0 {
 			rate = math.Sqrt(f.perSecond * high)
 		}
-		got, keeps, err := probe(rate, r.long/2)
+		_, keeps, err := probe(rate, r.long/2)
 		if err != nil {
 			return f, err
 		}
@@ -213,10 +150,6 @@ func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) 
 			continue
 		}
 		f.perSecond = rate
-		point(rate, got)
-	}
-	for _, points := range f.series {
-		slices.SortFunc(points, func(a, b [2]float64) int { return cmp.Compare(a[0], b[0]) })
 	}
 	return f, nil
 }

@@ -2,11 +2,10 @@
 // one run, on one machine, in turns. What it prints is explained in
 // docs/benchmarks.md.
 //
-//	make bench                    everything, an hour
-//	go run -C lab ./bench --docs docs    the same, written into docs/benchmarks.md with its plots
-//	go run -C lab ./bench --quick        the same with short rounds: a first look
-//	go run -C lab ./bench --only http    one group of those that --help lists
-//	make bench-compare A=... B=...  two commits, in turns
+//	make bench                          everything, an hour
+//	go run -C lab ./bench --quick       the same with short rounds: a first look
+//	go run -C lab ./bench --only http   one group of those that --help lists
+//	make bench-compare A=... B=...      two commits, in turns
 package main
 
 import (
@@ -63,17 +62,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return exitCode(stderr, err)
 	}
-	if o.docs != "" {
-		err = report.document(o.docs)
+	if o.json {
+		return exitCode(stderr, report.writeJSON(stdout))
 	}
-	switch {
-	case err != nil:
-	case o.json:
-		err = report.writeJSON(stdout)
-	case o.docs == "":
-		err = report.write(stdout, true)
-	}
-	return exitCode(stderr, err)
+	return exitCode(stderr, report.write(stdout))
 }
 
 func exitCode(stderr io.Writer, err error) int {
@@ -86,23 +78,16 @@ func exitCode(stderr io.Writer, err error) int {
 
 // options are what the flags say.
 type options struct {
-	json    bool
-	only    []string      // groups to run
-	rounds  int           // of each side
-	warm    time.Duration // before each measured part
-	long    time.Duration // the measured part of a round
-	pool    int           // requests that are prepared for wrk
-	streams int           // event streams that are open
-	seed    uint64
-	batch   int    // MaxBatch of the batcher; 0: what the engine sets
-	flights int    // Calls of the batcher; 0: its default
-	callers int    // claims under way at a time
-	dir     string // where ledgers and servers keep their files
-	profile string // where profiles go; empty: none are taken
-	docs    string // folder of the document to write the run into; empty: none
+	json   bool
+	only   []string      // groups to run
+	rounds int           // of each side
+	warm   time.Duration // before each measured part
+	long   time.Duration // the measured part of a round
+	pool   int           // requests that are prepared for wrk
+	seed   uint64
+	dir    string // where ledgers and servers keep their files
 
 	durable time.Duration // the measured part of orders that are stored
-	opening int           // connections of the opening second
 	buyers  int           // that a large sale has
 	idle    time.Duration // the measured part of a server at rest
 	aged    bool          // PostgreSQL has been in use
@@ -110,9 +95,8 @@ type options struct {
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{
-		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 1_000_000, streams: 10_000,
-		callers: callers, dir: defaultDir(),
-		durable: 20 * time.Second, opening: 50_000, buyers: 10_000_000, idle: time.Minute,
+		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 1_000_000, dir: defaultDir(),
+		durable: 20 * time.Second, buyers: 10_000_000, idle: time.Minute,
 		aged: true,
 	}
 	quick := false
@@ -127,16 +111,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		"how long the measured part of a round is; four times that at each fixed rate")
 	flags.DurationVar(&o.warm, "warm", o.warm,
 		"how long a side works before it is measured; six times that for readers, refusals and fixed rates")
-	flags.IntVar(&o.batch, "batch", 0, "to try: claims in one ledger call; 0: what the engine sets")
-	flags.IntVar(&o.flights, "in-flight", 0, "to try: ledger calls at a time; 0: the batcher's default")
-	flags.IntVar(&o.callers, "callers", o.callers, "to try: claims under way at a time")
 	flags.IntVar(&o.pool, "pool", o.pool, "how many requests are prepared for wrk; a fast machine needs more")
 	flags.Uint64Var(&o.seed, "seed", 1, "the buyers and keys are made from this `number`")
-	flags.IntVar(&o.streams, "streams", o.streams,
-		"how many event streams are open; each takes an open file on both sides")
 	flags.StringVar(&o.dir, "dir", o.dir, "`folder` for temporary files; on the disk whose fsync is to be measured")
-	flags.StringVar(&o.docs, "docs", "", "write the run and its plots into benchmarks.md in this `folder`")
-	flags.StringVar(&o.profile, "profile", "", "after measuring, profile Sluice's sides into this `folder`")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(stderr, "Usage: go run -C lab ./bench [flags]")
@@ -146,7 +123,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	if quick {
-		o.durable, o.opening, o.buyers, o.idle, o.aged = 3*time.Second, 4000, 200_000, 4*time.Second, false
+		o.durable, o.buyers, o.idle, o.aged = 3*time.Second, 200_000, 4*time.Second, false
 		given := map[string]bool{}
 		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 		if !given["rounds"] {
@@ -171,29 +148,12 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
-	case o.rounds < 1 || o.warm <= 0 || o.long <= 0 || o.callers < 1:
-		return o, errors.New("--rounds, --warm, --for and --callers: want more than 0")
-	case o.streams < 2 || o.streams > 1_000_000:
-		return o, errors.New("--streams: want 2 to 1000000")
+	case o.rounds < 1 || o.warm <= 0 || o.long <= 0:
+		return o, errors.New("--rounds, --warm and --for: want more than 0")
 	case o.pool < 1000:
 		return o, errors.New("--pool: want 1000 or more")
 	}
 	return o, nil
-}
-
-// tried names the settings that differ from the engine's.
-func (o *options) tried() string {
-	var all []string
-	if o.batch > 0 {
-		all = append(all, fmt.Sprintf("batch %d", o.batch))
-	}
-	if o.flights > 0 {
-		all = append(all, fmt.Sprintf("%d calls in flight", o.flights))
-	}
-	if o.callers != callers {
-		all = append(all, fmt.Sprintf("%d callers", o.callers))
-	}
-	return strings.Join(all, ", ")
 }
 
 // defaultDir is a folder for temporary files that is not in memory, where

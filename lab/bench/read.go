@@ -14,9 +14,7 @@ import (
 // request with a constant, the very bytes that Sluice gave before.
 
 const (
-	bareSaleName  = "bare handler, constant 200"
 	readName      = "a sale, read"
-	bareSameName  = "bare handler, constant 304"
 	unchangedName = "a sale, read again with its ETag"
 	limitedName   = "handler with timeouts, constant 200"
 	limitedSame   = "handler with timeouts, constant 304"
@@ -61,19 +59,17 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 	client := fmt.Sprintf("; wrk, %d connections", wrkConnections)
 	return []side{
 		{
-			name: limitedName, begin: g.bare(full, true),
+			name: limitedName, begin: g.bare(full),
 			does: "net/http with Sluice's timeouts, the answer of GET /v1/sales/{sale} as a constant" + client,
 		},
-		{name: bareSaleName, does: "the same without them" + client, begin: g.bare(full, false)},
 		{
 			name: readName, own: true, begin: g.read(false),
 			does: "GET /v1/sales/{sale}, an open sale without buyers" + client,
 		},
 		{
-			name: limitedSame, begin: g.bare(same, true),
+			name: limitedSame, begin: g.bare(same),
 			does: "net/http with Sluice's timeouts, the 304 to the same with If-None-Match as a constant" + client,
 		},
-		{name: bareSameName, does: "the same without them" + client, begin: g.bare(same, false)},
 		{name: unchangedName, own: true, does: "GET /v1/sales/{sale} with If-None-Match: 304" + client, begin: g.read(true)},
 	}, done, nil
 }
@@ -103,12 +99,8 @@ func (g *readGroup) begin(ctx context.Context, r *round, p *process, etag string
 		return nil, err
 	}
 	measure := func(ctx context.Context, _ int) (figure, error) {
-		profiled := r.startProfileOf(ctx, p)
 		meter := startMeter(p.pids())
 		got, err := runWrk(ctx, g.script, p.URL+salePath, r.long, etag)
-		if err == nil {
-			err = <-profiled
-		}
 		if err != nil {
 			return figure{}, err
 		}
@@ -129,9 +121,9 @@ func (g *readGroup) begin(ctx context.Context, r *round, p *process, etag string
 	return &running{measure, check, p.stop}, nil
 }
 
-func (g *readGroup) bare(c *constant, limited bool) func(context.Context, *round) (*running, error) {
+func (g *readGroup) bare(c *constant) func(context.Context, *round) (*running, error) {
 	return func(ctx context.Context, r *round) (*running, error) {
-		p, err := startServer(ctx, serveConfig{Constant: c, Reads: limited})
+		p, err := startServer(ctx, serveConfig{Constant: c})
 		if err != nil {
 			return nil, err
 		}

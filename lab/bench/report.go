@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/internal/figures"
-	"github.com/sluicehq/sluice/lab/bench/machine"
+	"github.com/sluicehq/sluice/lab/internal/machine"
 )
 
 // report is what a run prints.
@@ -23,7 +23,6 @@ type report struct {
 	MeasuredS float64          `json:"measured_s"` // of each round
 	Started   time.Time        `json:"started"`
 	TookS     float64          `json:"took_s"`
-	Tried     string           `json:"tried,omitempty"` // settings that are not the engine's
 	Sides     []result         `json:"sides"`
 	Goals     []verdict        `json:"goals"`
 	OK        bool             `json:"ok"` // every goal that was measured is met
@@ -39,14 +38,12 @@ type result struct {
 	Max    float64            `json:"max"`
 	Rounds []float64          `json:"rounds"`
 	Also   map[string]float64 `json:"also,omitempty"` // medians
-	// Series are lines to draw, of the last round.
-	Series map[string][][2]float64 `json:"series,omitempty"`
 
 	also map[string][]float64
 }
 
 func (r *result) add(f figure) {
-	r.Rounds, r.Series = append(r.Rounds, f.perSecond), f.series
+	r.Rounds = append(r.Rounds, f.perSecond)
 	if r.also == nil {
 		r.also = map[string][]float64{}
 	}
@@ -80,8 +77,8 @@ func (r *report) writeJSON(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// write prints the report for people, with or without a legend of the sides.
-func (r *report) write(w io.Writer, legend bool) error {
+// write prints the report for people.
+func (r *report) write(w io.Writer) error {
 	var b strings.Builder
 	m, v := &r.Machine, &r.Versions
 	fmt.Fprintf(&b, "machine   %s, %d cores, %.0f GB memory, %s\n", m.CPU, m.Cores, m.MemoryGB, m.OS)
@@ -96,10 +93,6 @@ func (r *report) write(w io.Writer, legend bool) error {
 			"with --dir\n")
 	}
 
-	if r.Tried != "" {
-		fmt.Fprintf(&b, "TRIED     %s: not what the engine sets\n", r.Tried)
-	}
-
 	rows := [][]string{{"side", ">median /s", ">min", ">max", "also"}}
 	for i := range r.Sides {
 		s := &r.Sides[i]
@@ -109,44 +102,27 @@ func (r *report) write(w io.Writer, legend bool) error {
 	table(&b, rows)
 
 	b.WriteByte('\n')
-	if legend {
-		for i := range r.Sides {
-			fmt.Fprintf(&b, "%s: %s.\n", r.Sides[i].Name, r.Sides[i].Does)
-		}
-		b.WriteByte('\n')
+	for i := range r.Sides {
+		fmt.Fprintf(&b, "%s: %s.\n", r.Sides[i].Name, r.Sides[i].Does)
 	}
+	b.WriteByte('\n')
 
-	rows = [][]string{{"goal", ">figure", ">min", ">max", ">wanted", ">floor", ""}}
-	missed, floorsToo := 0, 0
+	rows = [][]string{{"goal", ">figure", ">min", ">max", ">wanted", ""}}
+	missed := 0
 	for _, g := range r.Goals {
 		state := "met"
 		if !g.Met {
 			state = "MISSED"
 			missed++
 		}
-		floor := ""
-		if g.Floor > 0 {
-			floor = g.text(g.Floor)
-			if !g.Met && !g.reaches(g.Floor) {
-				state = "MISSED, also by its floor"
-				floorsToo++
-			}
-		}
 		sign := ">= "
 		if g.AtMost {
 			sign = "<= "
 		}
-		rows = append(rows, []string{
-			g.Name, g.text(g.Ratio), g.text(g.Min), g.text(g.Max), sign + g.text(g.Goal), floor, state,
-		})
+		rows = append(rows, []string{g.Name, g.text(g.Ratio), g.text(g.Min), g.text(g.Max), sign + g.text(g.Goal), state})
 	}
 	table(&b, rows)
-	b.WriteByte('\n')
-	if missed > 0 {
-		fmt.Fprintf(&b, "%d of %d goals MISSED, %d of them also by their floors.", missed, len(r.Goals), floorsToo)
-	} else {
-		fmt.Fprintf(&b, "All %d goals met.", len(r.Goals))
-	}
+	fmt.Fprintf(&b, "\n%d of %d goals met.", len(r.Goals)-missed, len(r.Goals))
 	fmt.Fprintf(&b, " Every count of every round was right. %.0f s.\n", r.TookS)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -171,9 +147,6 @@ func orUnknown(text string) string {
 func (v *verdict) text(n float64) string {
 	if v.Against == "" {
 		return figures.Short(n)
-	}
-	if v.Goal < 0.5 {
-		return strconv.FormatFloat(n, 'f', 3, 64) + "x"
 	}
 	return strconv.FormatFloat(n, 'f', 2, 64) + "x"
 }

@@ -32,7 +32,6 @@ type rushers struct {
 	Connections int       `json:"connections"`
 	Rate        float64   `json:"rate"` // claims a second
 	Start       time.Time `json:"start"`
-	Tries       bool      `json:"tries,omitempty"` // report each of them
 }
 
 // rushed is what happened.
@@ -40,14 +39,6 @@ type rushed struct {
 	Latency  loadgen.Latency  `json:"latency"`
 	Accepted int              `json:"accepted"`
 	Errors   map[string]int64 `json:"errors,omitempty"` // tries without a decision
-	Tries    []try            `json:"tries,omitempty"`
-}
-
-// try is one claim: when it should have begun, after the start, and how long it took, in
-// microseconds; and its code.
-type try struct {
-	Begin, Took int64
-	Code        sluice.Code
 }
 
 // runRushers is the other process.
@@ -74,17 +65,10 @@ func runRushers(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := minting.Wait(); err != nil {
 		return err
 	}
-	var r rushed
-	options := loadgen.Options{
+	crowd, err := loadgen.New(loadgen.Options{
 		URL: c.URL, Sale: shopSale, Tokens: tokens, Connections: c.Connections, Rate: c.Rate, Start: c.Start,
 		Seed: c.Seed + uint64(c.From),
-	}
-	if c.Tries {
-		options.Ended = func(begin, took time.Duration, code sluice.Code) {
-			r.Tries = append(r.Tries, try{begin.Microseconds(), took.Microseconds(), code})
-		}
-	}
-	crowd, err := loadgen.New(options)
+	})
 	if err != nil {
 		return err
 	}
@@ -92,8 +76,9 @@ func runRushers(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r.Latency, r.Accepted, r.Errors = out.LatencyMS, int(out.Decisions[sluice.Accepted]), out.ErrorReasons
-	return json.NewEncoder(stdout).Encode(&r)
+	return json.NewEncoder(stdout).Encode(rushed{
+		Latency: out.LatencyMS, Accepted: int(out.Decisions[sluice.Accepted]), Errors: out.ErrorReasons,
+	})
 }
 
 // rush runs them.

@@ -12,10 +12,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,13 +29,13 @@ const serveCommand = "serve"
 
 // serveConfig says what the process serves. It is its only argument.
 type serveConfig struct {
-	// Constant, if set, is what a bare handler answers to everything;
+	// Constant, if set, is what a bare handler answers to everything, with Sluice's timeouts, after it has decoded
+	// the body of a claim;
 	// otherwise an engine answers. With Durable it answers when the request is on the disk.
 	Constant *constant `json:"constant,omitempty"`
 	Durable  bool      `json:"durable,omitempty"`
-	// Reads: the bare handler has Sluice's timeouts and decodes the body of a claim before it answers;
-	// Verifies: it also checks the signature of the token with BuyerSecret; Remembers: unless it knows the token.
-	Reads     bool `json:"reads,omitempty"`
+	// Verifies: the bare handler also checks the signature of the token with BuyerSecret; Remembers: unless it knows
+	// the token.
 	Verifies  bool `json:"verifies,omitempty"`
 	Remembers bool `json:"remembers,omitempty"`
 
@@ -46,8 +44,6 @@ type serveConfig struct {
 	Store       string `json:"store,omitempty"`
 	AdminKey    string `json:"admin_key,omitempty"`
 	BuyerSecret string `json:"buyer_secret,omitempty"`
-	Streams     int    `json:"streams,omitempty"` // event streams at a time; 0: the default
-	Profile     bool   `json:"profile,omitempty"` // also serve net/http/pprof, on another port
 }
 
 // constant is an answer. The bare handlers give the one that the engine gave
@@ -80,7 +76,7 @@ func (c *constant) handler() http.Handler {
 
 // reading is the floor of a server that answers a claim: it does what any of them must.
 func (c *serveConfig) reading(answer http.Handler) http.Handler {
-	known := newKnownTokens()
+	var known sync.Map // tokens that were verified
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			answer.ServeHTTP(w, r)
@@ -97,7 +93,7 @@ func (c *serveConfig) reading(answer http.Handler) http.Handler {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		if c.Verifies && !(c.Remembers && known.has(token)) {
+		if _, verified := known.Load(token); c.Verifies && !verified {
 			mac := hmac.New(sha256.New, []byte(c.BuyerSecret))
 			_, _ = io.WriteString(mac, token[len("Bearer "):dot])
 			if given, err := base64.RawURLEncoding.DecodeString(token[dot+1:]); err != nil || !hmac.Equal(given, mac.Sum(nil)) {
@@ -105,38 +101,16 @@ func (c *serveConfig) reading(answer http.Handler) http.Handler {
 				return
 			}
 			if c.Remembers {
-				known.add(token)
+				known.Store(strings.Clone(token), nil)
 			}
 		}
 		answer.ServeHTTP(w, r)
 	})
 }
 
-// knownTokens are tokens that were verified.
-type knownTokens struct {
-	mu  sync.RWMutex
-	all map[string]struct{}
-}
-
-func newKnownTokens() *knownTokens { return &knownTokens{all: map[string]struct{}{}} }
-
-func (k *knownTokens) has(token string) bool {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	_, known := k.all[token]
-	return known
-}
-
-func (k *knownTokens) add(token string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.all[strings.Clone(token)] = struct{}{}
-}
-
 // ready is what the process prints once it listens.
 type ready struct {
-	URL     string `json:"url"`
-	Profile string `json:"profile,omitempty"`
+	URL string `json:"url"`
 }
 
 // serve is the other process. It ends when its input does.
@@ -156,14 +130,11 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 				return err
 			}
 		}
-		if c.Reads {
-			server.Handler = c.reading(server.Handler)
-			server.ReadTimeout, server.WriteTimeout, server.IdleTimeout = 10*time.Second, 30*time.Second, 2*time.Minute
-		}
+		server.Handler = c.reading(server.Handler)
+		server.ReadTimeout, server.WriteTimeout, server.IdleTimeout = 10*time.Second, 30*time.Second, 2*time.Minute
 	} else {
 		e, err := engine.Open(ctx, engine.Config{
 			DataDir: c.DataDir, Ledger: c.Ledger, Store: c.Store, AdminKey: c.AdminKey, BuyerSecret: c.BuyerSecret,
-			EventStreams: c.Streams, EventsPerAddress: -1,
 		})
 		if err != nil {
 			return err
@@ -176,14 +147,7 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 		return err
 	}
 	defer server.Close()
-	if c.Constant == nil || c.Reads { // as sluice serve does; a bare handler is as Go runs it
-		garbage.Pace()
-	}
-	if c.Profile {
-		if r.Profile, err = listen(&http.Server{Handler: profiles()}); err != nil {
-			return err
-		}
-	}
+	garbage.Pace() // as sluice serve does
 	if err := json.NewEncoder(stdout).Encode(r); err != nil {
 		return err
 	}
@@ -199,14 +163,6 @@ func listen(server *http.Server) (url string, err error) {
 	}
 	go func() { _ = server.Serve(l) }() // ends by Close
 	return "http://" + l.Addr().String(), nil
-}
-
-func profiles() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.Handle("/debug/pprof/allocs", pprof.Handler("allocs"))
-	mux.Handle("/debug/pprof/mutex", pprof.Handler("mutex"))
-	return mux
 }
 
 // process is a server in a process of its own.
@@ -261,36 +217,4 @@ func (p *process) stop() {
 	kill := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
 	_ = p.cmd.Wait()
-}
-
-// startProfileOf takes profiles of a server, which works already, if the round is for that.
-func (r *round) startProfileOf(ctx context.Context, p *process) <-chan error {
-	done := make(chan error, 1)
-	if r.profileTo == "" || p.Profile == "" {
-		done <- nil
-	} else {
-		go func() { done <- p.saveProfiles(ctx, r.profileTo, max(int(r.long.Seconds())-1, 1)) }()
-	}
-	return done
-}
-
-// saveProfiles writes the server's CPU profile of the next seconds, and what
-// it has allocated since its start, into files.
-func (p *process) saveProfiles(ctx context.Context, to string, seconds int) error {
-	for _, f := range []struct{ path, file string }{
-		{"/debug/pprof/profile?seconds=" + strconv.Itoa(seconds), to + ".cpu.pprof"},
-		{"/debug/pprof/allocs", to + ".allocs.pprof"},
-	} {
-		status, body, err := request(ctx, http.MethodGet, p.Profile+f.path, "", "", "")
-		if err != nil {
-			return err
-		}
-		if status != http.StatusOK {
-			return fmt.Errorf("%s: status %d", f.path, status)
-		}
-		if err := os.WriteFile(f.file, []byte(body), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -59,19 +59,19 @@ return answers`
 func writerRecords(sale sluice.SaleID) string { return "{" + string(sale) + "}:buyers" }
 func writerJournal(sale sluice.SaleID) string { return "{" + string(sale) + "}:journal" }
 
-// writerBase is what names of the writer's sides begin with.
-const writerBase = "Redis, the same written, nothing decided"
+const (
+	writerBase = "Redis, the same written, nothing decided"
+	writerName = writerBase + ", no fsync"
+)
 
-func writerName(fsync string, repeats int) string { return writerBase + suffix(fsync, repeats) }
-
-func writerSide(fsync string, repeats int) side {
+func writerSide() side {
 	return side{
-		name: writerName(fsync, repeats),
+		name: writerName,
 		does: fmt.Sprintf("as redisledger behind the batcher, with the same %d callers and batches: buyers' records are "+
 			"looked for, and returned where they are; else record and journal are written, and every claim counts as "+
 			"accepted", callers),
 		run: func(ctx context.Context, r *round) (f figure, err error) {
-			server, err := startRedis(r.dir, fsync)
+			server, err := startRedis(r.dir, "no")
 			if err != nil {
 				return figure{}, err
 			}
@@ -82,7 +82,7 @@ func writerSide(fsync string, repeats int) side {
 			}
 			defer w.Close()
 			pids := map[string]int{"client": os.Getpid(), "redis": server.Pid()}
-			return r.decided(ctx, w, redisBatch, repeats, pids, func(accepted int64) error {
+			return r.decided(ctx, w, redisBatch, pids, func(accepted int64) error {
 				return w.check(ctx, ledgerSale, accepted)
 			})
 		},

@@ -1,4 +1,6 @@
-package main
+// Package handler measures what the handler of a server costs and allocates per answer, and
+// what a claim that waits keeps in memory.
+package handler
 
 import (
 	"context"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
@@ -18,16 +21,20 @@ import (
 // What Sluice's handler costs and allocates per answer, without the network
 // and without net/http's own reading and writing:
 //
-//	go test -C lab ./bench -run '^$' -bench Handler -benchmem
-//
-// BareHandler is what the harness itself costs.
+//	go test -C lab ./handler -run '^$' -bench Handler -benchmem
 
-func BenchmarkHandlerBare(b *testing.B) {
-	c := &constant{
-		Status: http.StatusConflict, Header: http.Header{"Content-Type": {"application/problem+json"}},
-		Body: strings.Repeat("x", 77),
-	}
-	benchHandler(b, c.handler(), http.StatusConflict, prepare(b, "secret", 0, 1), 1)
+const (
+	sale       = "singles-day-phone"
+	salePath   = "/v1/sales/" + sale
+	ordersPath = salePath + "/orders"
+	manyUnits  = 1_000_000_000
+	waiting    = 256 // buyers at a time
+	tokenLife  = time.Hour
+)
+
+// attempt returns the n-th buyer and their key.
+func attempt(n int64) (sluice.BuyerID, string) {
+	return sluice.BuyerID(fmt.Sprintf("user-%010d", n)), fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
 }
 
 // BenchmarkHandlerSoldOut is a buyer who comes again to a sale that this
@@ -49,7 +56,7 @@ func BenchmarkHandlerSoldOutNew(b *testing.B) {
 // all of it. 256 buyers wait at a time.
 func BenchmarkHandlerAccepted(b *testing.B) {
 	e := openEngine(b, manyUnits)
-	benchHandler(b, e.Handler(), http.StatusAccepted, prepare(b, e.BuyerSecret(), 0, b.N), wrkConnections)
+	benchHandler(b, e.Handler(), http.StatusAccepted, prepare(b, e.BuyerSecret(), 0, b.N), waiting)
 }
 
 // BenchmarkHandlerAcceptedAgain is a buyer whose token is known already, with
@@ -58,9 +65,9 @@ func BenchmarkHandlerAcceptedAgain(b *testing.B) {
 	e := openEngine(b, manyUnits)
 	p := prepare(b, e.BuyerSecret(), 0, b.N)
 	for i := range p.tokens {
-		p.tokens[i] = p.tokens[i%wrkConnections]
+		p.tokens[i] = p.tokens[i%waiting]
 	}
-	benchHandler(b, e.Handler(), http.StatusAccepted, p, wrkConnections)
+	benchHandler(b, e.Handler(), http.StatusAccepted, p, waiting)
 }
 
 // openEngine returns an engine, embedded unless told otherwise, with the sale of the
@@ -78,7 +85,7 @@ func openEngine(tb testing.TB, total int64, with ...func(*engine.Config)) *engin
 	tb.Cleanup(func() { _ = e.Close(context.Background()) })
 	body := fmt.Sprintf(`{"id":%q,"sku":"PHONE-1","title":"A phone","price":{"amount":1,"currency":"CNY"},
 		"total":%d,"max_per_buyer":null,"max_orders_per_buyer":null,"opens_at":"2024-11-11T00:00:00Z","closes_at":null}`,
-		shopSale, total)
+		sale, total)
 	r := newRequest("POST", "/v1/admin/sales", e.AdminKey(), "", body)
 	w := &answer{header: http.Header{}}
 	e.Handler().ServeHTTP(w, r)
@@ -94,14 +101,14 @@ type prepared struct{ tokens, keys []string }
 func prepare(tb testing.TB, secret string, from int64, n int) prepared {
 	tb.Helper()
 	var p prepared
-	buyers, now := newCrowd(1), time.Now()
+	now := time.Now()
 	for i := range int64(n) {
-		buyer, key := buyers.attempt(from + i)
+		buyer, key := attempt(from + i)
 		token, err := loadgen.Mint([]byte(secret), buyer, now, tokenLife)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		p.tokens, p.keys = append(p.tokens, token), append(p.keys, string(key))
+		p.tokens, p.keys = append(p.tokens, token), append(p.keys, key)
 	}
 	return p
 }

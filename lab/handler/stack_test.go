@@ -1,4 +1,4 @@
-package main
+package handler
 
 import (
 	"fmt"
@@ -13,6 +13,8 @@ import (
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/servertest"
+	_ "github.com/sluicehq/sluice/ledger/redisledger"
+	_ "github.com/sluicehq/sluice/store/pgstore"
 )
 
 // When a sale opens, tens of thousands of claims wait for the ledger at once, and using
@@ -49,27 +51,26 @@ func TestAClaimThatWaitsHasASmallStack(t *testing.T) {
 	}
 
 	// It is a sale for invited buyers, since what a token says is looked at there as well.
-	w := ask("PATCH", "/v1/admin/sales/"+shopSale, e.AdminKey(), "", `{"eligibility":"token"}`)
+	w := ask("PATCH", "/v1/admin/sales/"+sale, e.AdminKey(), "", `{"eligibility":"token"}`)
 	if w.Code != http.StatusOK {
 		t.Fatal(w.Body)
 	}
-	claim, buyers := "/v1/sales/"+shopSale+"/orders", newCrowd(1)
 	token := func(i int64) (token, key string) {
-		buyer, k := buyers.attempt(i)
+		buyer, key := attempt(i)
 		token, err := auth.Sign([]byte(e.BuyerSecret()), map[string]any{
-			"sub": buyer, "exp": time.Now().Add(time.Hour).Unix(), "sluice_sales": []string{shopSale},
+			"sub": buyer, "exp": time.Now().Add(time.Hour).Unix(), "sluice_sales": []string{sale},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return token, string(k)
+		return token, key
 	}
 	const body = `{"quantity":1}`
 	await("the sale and its rules", func() bool {
 		uninvited := prepare(t, e.BuyerSecret(), claims, 1)
 		invited, key := token(claims)
-		return ask("POST", claim, uninvited.tokens[0], uninvited.keys[0], body).Code == http.StatusForbidden &&
-			ask("POST", claim, invited, key, body).Code == http.StatusAccepted
+		return ask("POST", ordersPath, uninvited.tokens[0], uninvited.keys[0], body).Code == http.StatusForbidden &&
+			ask("POST", ordersPath, invited, key, body).Code == http.StatusAccepted
 	})
 	var conns []net.Conn
 	for range claims {
@@ -88,7 +89,7 @@ func TestAClaimThatWaitsHasASmallStack(t *testing.T) {
 	for i, conn := range conns {
 		token, key := token(int64(i))
 		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: shop\r\nAuthorization: Bearer %s\r\n"+
-			"Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s", claim, token, key, len(body), body); err != nil {
+			"Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s", ordersPath, token, key, len(body), body); err != nil {
 			t.Fatal(err)
 		}
 	}
