@@ -116,10 +116,6 @@ const FenceLoading = "loading"
 // FenceLost starts the fence of a sale whose ledger has lost accepted claims.
 const FenceLost = "lost"
 
-// FenceFormat starts the fence of a sale that its ledger holds in an older format,
-// until a server that knows the newer one has loaded it.
-const FenceFormat = "format"
-
 // State returns the state that readers see at now, by the ledger's clock.
 func (r *Reading) State(now time.Time) State {
 	if !r.Loaded || r.Fence != "" {

@@ -28,9 +28,6 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, 
 		}
 		p.gathered = time.Now()
 	}
-	if older(sale) {
-		return true, nil
-	}
 	return r.allGathered(ctx, sale, p)
 }
 
@@ -60,9 +57,6 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 		return false, err
 	}
 	r.log.Info("gathered for a rebuild", "sale", sale.ID, "epoch", sale.Epoch, "remembered", len(entries), "saved", saved)
-	if older(sale) {
-		return true, nil
-	}
 	return true, r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node, sale.Ledger)
 }
 

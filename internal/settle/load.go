@@ -76,19 +76,13 @@ func NewLoader(store loadStore, ledger Ledger) *Loader { return &Loader{store: s
 //
 // Errors: sluice.ErrSaleLive (it is loaded), sluice.ErrStaleEpoch (another
 // server has begun a load since), and those of store and ledger.
-func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error { return l.load(ctx, sale, 0, 0) }
+func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error { return l.load(ctx, sale, 0) }
 
-// load is Load under an epoch after those that are passed over, with a pause before the
-// store says that the sale is loaded.
-func (l *Loader) load(ctx context.Context, sale sluice.SaleID, passed int64, pause time.Duration) error {
+// load is Load under an epoch after those that are passed over.
+func (l *Loader) load(ctx context.Context, sale sluice.SaleID, passed int64) error {
 	image, err := l.begin(ctx, sale, passed)
 	if err != nil {
 		return err
-	}
-	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 	if err := l.store.ConfirmLoad(ctx, sale, image.Epoch); err != nil {
 		if errors.Is(err, sluice.ErrSaleNotFound) { // deleted meanwhile

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,68 +108,13 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 	if err != nil || !ready {
 		return false, err
 	}
-	rebuilt, err = r.underLease(ctx, sale.ID, func(ctx context.Context) error {
+	return r.underLease(ctx, sale.ID, func(ctx context.Context) error {
 		now, err := r.store.Sale(ctx, sale.ID)
 		if err != nil || now.Epoch != sale.Epoch || now.Fence == "" || r.loader.Foreign(&now) {
 			return err // another server was faster, and what this one saw is old
 		}
-		if older(sale) {
-			if err := r.awaitGathered(ctx, sale); err != nil {
-				return err
-			}
-		}
 		return r.rebuild(ctx, sale)
 	})
-	if err == nil && !rebuilt && older(sale) { // who has the lease waits for this server
-		err = r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node, sale.Ledger)
-	}
-	return rebuilt, err
-}
-
-// older reports whether the sale is fenced because its ledger holds it in an older
-// format. A server of the version before would load it as it was, as soon as all servers
-// have gathered and it has the lease. So one of this version says that it has gathered
-// only when it has the lease itself, or another has.
-func older(sale *sluice.Sale) bool { return strings.HasPrefix(sale.Fence, sluice.FenceFormat) }
-
-// awaitGathered waits until all other servers have gathered. Not for ever: a server may
-// be waiting, under another lease, for this one.
-func (r *Rebuilder) awaitGathered(ctx context.Context, sale *sluice.Sale) error {
-	if err := r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node, sale.Ledger); err != nil {
-		return err
-	}
-	p, _ := r.of(sale)
-	for end := time.Now().Add(2 * SilentAfter); ; {
-		if all, err := r.allGathered(ctx, sale, p); err != nil || all {
-			return err
-		}
-		if time.Now().After(end) {
-			return errors.New("settle: other servers have not gathered yet")
-		}
-		select {
-		case <-time.After(verifyPause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// blindAfter is longer than a server goes by the last reading of a sale that it cannot
-// read any more.
-const blindAfter = 4 * time.Second
-
-// blinding returns how long the other servers may still go by what they last read of the
-// sale in its older format. One that saw the store's new epoch beside that would take it
-// for a loss, and fence the sale.
-func (r *Rebuilder) blinding(ctx context.Context, sale *sluice.Sale) (time.Duration, error) {
-	if !older(sale) {
-		return 0, nil
-	}
-	live, err := r.store.LiveNodes(ctx, SilentAfter)
-	if slices.ContainsFunc(live, func(node string) bool { return node != r.node }) {
-		return blindAfter, err
-	}
-	return 0, err
 }
 
 // announce logs a loss. A rebuild that a person has asked for is none.
@@ -190,11 +134,7 @@ func (r *Rebuilder) Adopt(ctx context.Context, sale *sluice.Sale) (bool, error) 
 		if err != nil || now.Epoch != sale.Epoch || now.LoadedEpoch != sale.LoadedEpoch {
 			return err // another server was faster
 		}
-		pause, err := r.blinding(ctx, &now) // the row keeps its fence until the load is confirmed
-		if err != nil {
-			return err
-		}
-		err = r.loader.load(ctx, sale.ID, 0, pause)
+		err = r.loader.Load(ctx, sale.ID)
 		if errors.Is(err, sluice.ErrSaleLive) || errors.Is(err, sluice.ErrStaleEpoch) {
 			err = nil
 		}
@@ -212,11 +152,7 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err != nil {
 		return err
 	}
-	pause, err := r.blinding(ctx, sale)
-	if err != nil {
-		return err
-	}
-	if err := r.loader.load(ctx, sale.ID, r.passed(sale), pause); err != nil {
+	if err := r.loader.load(ctx, sale.ID, r.passed(sale)); err != nil {
 		return err
 	}
 	r.rebuilds.Add(1)

@@ -558,3 +558,28 @@ func TestALetterStandsBehindOrdersOfItsEpoch(t *testing.T) {
 		t.Errorf("the letter's order stands at %d, %d: %v", o.Epoch, o.Seq, err)
 	}
 }
+
+// A server that looked at the sale before it was rebuilt, and fenced again, rebuilds nothing
+// by what it saw.
+func TestAnOldLookRebuildsNothing(t *testing.T) {
+	r := newRig(t)
+	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.store.FenceSale(t.Context(), id, 1, "lost: by the test"); err != nil {
+		t.Fatal(err)
+	}
+	server, fenced := r.rebuilder("a", settle.NewMemory(0)), r.sale()
+	if done, err := server.Step(t.Context(), &fenced); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	if err := r.store.FenceSale(t.Context(), id, 2, "lost: again"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Step(t.Context(), &fenced); err != nil {
+		t.Fatal(err)
+	}
+	if sale := r.sale(); sale.Epoch != 2 || sale.Fence == "" {
+		t.Errorf("%+v", sale)
+	}
+}

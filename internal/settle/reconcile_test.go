@@ -255,7 +255,7 @@ func TestReconcilePlanted(t *testing.T) {
 			after: want{sluice.InFlight: {Count: 1}},
 		},
 		{
-			name: "an unpaid ending that an older server released without its mark", total: 10,
+			name: "an unpaid ending that was released without its mark", total: 10,
 			plant: func(p *pair) {
 				p.accept("a", "b")
 				p.drain(false)

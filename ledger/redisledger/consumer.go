@@ -39,12 +39,12 @@ func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 	bound, cancel := l.bounded(ctx)
 	defer cancel()
 	results := l.client.DoMulti(bound,
-		l.client.B().Hmget().Key(l.keys.sale(sale)).Field("epoch", "format", "items").Build(),
+		l.client.B().Hmget().Key(l.keys.sale(sale)).Field("epoch", "format").Build(),
 		l.client.B().Exists().Key(l.keys.journal(sale)).Build())
 	fields, err := results[0].AsStrSlice() // absent fields are empty
 	epoch := int64(0)
-	if err == nil && len(fields) == 3 {
-		if err := errFormat(fields[1], fields[2]); err != nil {
+	if err == nil && len(fields) == 2 {
+		if err := errFormat(fields[1]); err != nil {
 			return err
 		}
 		epoch = atoi(fields[0])

@@ -130,27 +130,6 @@ func TestAnEpochOfNoServer(t *testing.T) {
 	}
 }
 
-// A sale that an older version has loaded has no limit of unpaid endings.
-func TestASaleWithoutMaxUnpaid(t *testing.T) {
-	url := servertest.Redis(t)
-	prefix := newPrefix(t, url)
-	l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
-	loadOpen(t, l, "s", tight(100))
-	command(t, newClient(t, url), "HDEL", prefix+":{s}:sale", "max_unpaid")
-	wantAll(t, claim(t, l, "s", makeClaim("s", 1)), sluice.Accepted)
-	ended := release(makeClaim("s", 1), 1)
-	ended.Unpaid = true
-	if _, err := l.Release(t.Context(), "s", []sluice.Release{ended}); err != nil {
-		t.Error(err)
-	}
-	another := makeClaim("s", 2)
-	another.Buyer = ended.Buyer
-	wantAll(t, claim(t, l, "s", another), sluice.Accepted)
-	if r := read(t, l, "s"); r.Fence != "" || r.Terms.MaxUnpaid != 0 {
-		t.Errorf("reading %+v", r)
-	}
-}
-
 func release(c sluice.Claim, epoch int64) sluice.Release {
 	return sluice.Release{Buyer: c.Buyer, Key: c.Key, Order: c.Order, Epoch: epoch}
 }

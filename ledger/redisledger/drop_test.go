@@ -113,7 +113,7 @@ func TestDropOfDamagedSales(t *testing.T) {
 		prefix := newPrefix(t, url)
 		l := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
 		loadOpen(t, l, "s", tight(10))
-		command(t, client, "HSET", prefix+":{s}:sale", "format", "3")
+		command(t, client, "HSET", prefix+":{s}:sale", "format", "2")
 		_, err := l.Release(t.Context(), "s", releasesOf("s", 1, makeClaim("s", 1)))
 		for what, err := range map[string]error{"Release": err, "Drop": l.Drop(t.Context(), "s", 1)} {
 			if err == nil || !strings.Contains(err.Error(), "format") {

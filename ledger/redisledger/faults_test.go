@@ -373,7 +373,7 @@ func TestDamageIsOfOneSale(t *testing.T) {
 	url := servertest.Redis(t)
 	for _, field := range []string{
 		"format", "epoch", "seq", "taken", "terms", "total", "max_buyer", "max_orders", "opens", "closes", "paused",
-		"calm_until", "entries", "fence",
+		"calm_until", "entries", "fence", "max_unpaid",
 	} {
 		for _, damage := range [][]string{{"HDEL", field}, {"HSET", field, "x"}, {"HSET", field, "1000"}} {
 			if damage[len(damage)-1] == "1000" && field != "format" {

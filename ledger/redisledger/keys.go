@@ -71,23 +71,16 @@ const (
 	// last sequence that this server received.
 	toldPrefix = "told:"
 
-	// thisFormat is the version of all of this, format1 the one before, which a load
-	// brings over. A later one, up to lastFormat, is an error, not a guess; everything
-	// else is damage.
-	thisFormat = "2"
-	format1    = "1"
+	// thisFormat is the version of all of this. A later one, up to lastFormat, is an
+	// error, not a guess; everything else is damage. The scripts have both.
+	thisFormat = "1"
 	lastFormat = 1000
 )
 
-// errFormat is the error of a sale whose format is a later one, or that has items, of
-// which this version knows nothing.
-func errFormat(text, items string) error {
-	n := atoi(text)
-	if items == "" && (n <= 2 || n > lastFormat) {
+// errFormat refuses a sale whose format is a later one.
+func errFormat(text string) error {
+	if n := atoi(text); n <= atoi(thisFormat) || n > lastFormat {
 		return nil
-	}
-	if items != "" {
-		text += " with items"
 	}
 	return fmt.Errorf("this server is older than the sale's data, which is of format %s, where it knows %s: "+
 		"run the version that wrote it", text, thisFormat)

@@ -351,15 +351,15 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What a version without unpaid endings has written is read as it was: no limit
-// of them, heads of two numbers, and no line that has ended unpaid.
-func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
+// Unpaid endings are counted while there is no limit of them, and count once there is one.
+func TestUnpaidEndingsBeforeTheirLimit(t *testing.T) {
 	for name, terms := range allTerms {
 		t.Run(name, func(t *testing.T) {
 			l := openTest(t)
+			terms := terms
+			terms.MaxUnpaid = 0
 			must(t, l.Load(t.Context(), image(2, 6, terms)))
 			must(t, l.Unfence(t.Context(), "s", 2))
-			must(t, l.client.Do(t.Context(), l.client.B().Hdel().Key(l.keys.sale("s")).Field("max_unpaid").Build()).Error())
 			head := func(buyer sluice.BuyerID) string {
 				t.Helper()
 				value, err := l.client.Do(t.Context(), l.client.B().Hget().Key(l.keys.buyers("s")).Field(string(buyer)).Build()).
@@ -408,7 +408,6 @@ func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
 			if err != nil || found.Live || !found.Unpaid {
 				t.Errorf("record %+v, %v", found, err)
 			}
-			terms := terms
 			terms.Version, terms.OpensAt, terms.MaxUnpaid = 2, time.UnixMilli(1000).UTC(), 1
 			must(t, l.Apply(t.Context(), "s", 2, terms))
 			if decisions, err := l.Claim(t.Context(), "s", []sluice.Claim{claim("aaaaaaa3")}); err != nil ||
@@ -419,212 +418,42 @@ func TestRecordsOfAVersionWithoutUnpaidEndings(t *testing.T) {
 	}
 }
 
-// before is a sale of format 1 as servers of it wrote it: claims of a load of before, and
-// those of an entry in the journal.
-func before(t *testing.T, l *Ledger, layout string) (records []sluice.Record) {
-	t.Helper()
-	im := image(2, 9, limited)
-	entry, buyers := "", map[string]string{}
-	records = im.Records
-	taken := int64(0)
-	for i := range records {
-		r := &records[i]
-		if r.Unpaid = !r.Live && i%2 == 0; i >= 6 { // of the batch in the journal
-			r.Epoch, r.Seq, r.Live, r.Unpaid, r.At = 2, int64(i-5), true, false, records[6].At
-			entry += string(sluice.AppendClaim(nil, &r.Claim))
-		}
-		life := map[bool]string{true: "1", false: "0"}[r.Live]
-		if r.Unpaid {
-			life = "20"
-		}
-		if r.Live {
-			taken += r.Quantity
-		}
-		line := string(sluice.AppendClaim(nil, &r.Claim))
-		line = fmt.Sprintf("\n%s\t%02d\t%d\t%d\t1\t%s", line[:len(line)-1], r.Seq, r.Epoch, r.At.UnixMilli(), life)
-		if layout == "split" {
-			buyers[fmt.Sprintf("%s\n%d", r.Buyer, i)] += line
-		} else {
-			buyers[string(r.Buyer)] += line
-		}
-	}
-	for buyer := range 5 {
-		units, claims, unpaid := int64(0), 0, 0
-		name := sluice.BuyerID("")
-		for _, r := range records[2*buyer : min(2*buyer+2, len(records))] {
-			if name = r.Buyer; r.Live {
-				units += r.Quantity
-			}
-			if claims++; r.Unpaid {
-				unpaid++
-			}
-		}
-		head := fmt.Sprintf("%d\t%d", units, claims)
-		if unpaid > 0 {
-			head += fmt.Sprintf("\t%d", unpaid)
-		}
-		buyers[string(name)] = head + buyers[string(name)]
-	}
-	set := func(words ...string) {
-		t.Helper()
-		must(t, l.client.Do(t.Context(), l.client.B().Arbitrary(words...).Build()).Error())
-	}
-	key := l.keys.sale("s")
-	set("HSET", key, "format", "1", "epoch", "2", "seq", "3", "entries", "1", "taken", fmt.Sprint(taken), "layout", layout,
-		"fence", "", "calm_until", "0", "calm_code", "0", "terms", "1", "total", "100", "max_buyer", "8", "max_orders", "3",
-		"opens", "1000", "closes", "0", "paused", "0", "max_unpaid", "0", "told:a", "3")
-	set("HSET", l.keys.buyers("s"), sentinel, "2")
-	for field, value := range buyers {
-		set("HSET", l.keys.buyers("s"), field, value)
-	}
-	set("XGROUP", "CREATE", l.keys.journal("s"), group, "0", "MKSTREAM")
-	set("XADD", l.keys.journal("s"), "*", "v", "1", "e", "2", "n", "a", "t", "1",
-		"at", fmt.Sprint(records[6].At.UnixMilli()), "s", "1", "c", entry)
-	return records
-}
-
-// A sale of format 1 decides nothing, and is fenced for older servers too, until a load
-// brings it over. What it had is read for that, and then answers as before.
-func TestASaleOfFormat1(t *testing.T) {
-	for _, layout := range []string{"whole", "split"} {
-		t.Run(layout, func(t *testing.T) {
-			l, ctx := openTest(t), t.Context()
-			records := before(t, l, layout)
-			fresh := records[0].Claim
-			fresh.Buyer, fresh.Key, fresh.Order = "another", "another-key", sluice.SaleID("s").Order(strings.Repeat("e", 32))
-			closed := func(when string) {
-				t.Helper()
-				for _, c := range []sluice.Claim{records[1].Claim, fresh} {
-					if d, err := l.Claim(ctx, "s", []sluice.Claim{c}); err != nil || d[0].Code != sluice.Unavailable {
-						t.Errorf("%s: a claim is decided: %+v, %v", when, d, err)
-					}
-				}
-				if got, err := l.Release(ctx, "s", []sluice.Release{{
-					Buyer: records[1].Buyer, Key: records[1].Key, Order: records[1].Order, Epoch: 2,
-				}}); err == nil {
-					t.Errorf("%s: released %+v", when, got)
-				}
-				if p, err := l.Permits(ctx, "s", sluice.PermitAsk{Ratio: 1, Want: 1}); err == nil && p > 0 {
-					t.Errorf("%s: %d permits", when, p)
-				}
-				for _, r := range []sluice.Record{records[1], {Claim: fresh}} {
-					id := sluice.ClaimID{Sale: "s", Buyer: r.Buyer, Key: r.Key}
-					if got, err := l.Recall(ctx, id); !errors.Is(err, sluice.ErrNotLoaded) {
-						t.Errorf("%s: recalled %+v, %v", when, got, err)
-					}
-					if got, err := l.Find(ctx, r.Order, r.Buyer); !errors.Is(err, sluice.ErrNotLoaded) {
-						t.Errorf("%s: found %+v, %v", when, got, err)
-					}
-				}
-			}
-			format := func() string {
-				t.Helper()
-				text, err := l.client.Do(ctx, l.client.B().Hget().Key(l.keys.sale("s")).Field("format").Build()).ToString()
-				must(t, err)
-				return text
-			}
-			closed("before it is read")
-			for range 2 { // the second time it is fenced
-				readings, err := l.Read(ctx, []sluice.SaleID{"s"})
-				if r := readings[0]; err != nil || !r.Loaded || r.Epoch != 2 || r.Seq != 3 || r.Backlog != 1 ||
-					r.Terms.Total != 100 || !strings.HasPrefix(r.Fence, "format 1") {
-					t.Fatalf("%+v, %v", readings, err)
-				}
-				if got := format(); got != "1" {
-					t.Errorf("format %q: an older server would not store what it remembers", got)
-				}
-				closed("fenced")
-			}
-			if err := l.Unfence(ctx, "s", 2); !errors.Is(err, errIncomplete) {
-				t.Errorf("unfenced: %v", err)
-			}
-			must(t, l.client.Do(ctx, l.client.B().Hset().Key(l.keys.sale("s")).FieldValue().FieldValue("fence", "loading").
-				Build()).Error()) // an older server has died before it lifted that
-			died, err := l.Read(ctx, []sluice.SaleID{"s"})
-			if err != nil || !strings.HasPrefix(died[0].Fence, "format 1") {
-				t.Fatalf("%+v, %v", died, err)
-			}
-
-			want, got := map[sluice.OrderID]sluice.Record{}, map[sluice.OrderID]sluice.Record{}
-			for _, r := range records {
-				want[r.Order] = r
-			}
-			must(t, l.Records(ctx, "s", func(r sluice.Record) bool { got[r.Order] = r; return true }))
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("records: -want +got\n%s", diff)
-			}
-			holders := map[sluice.BuyerID]bool{}
-			must(t, l.Holders(ctx, "s", func(b sluice.BuyerID) bool { holders[b] = true; return true }))
-			entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
-			if err != nil || len(entries) != 1 || len(entries[0].Claims) != 3 || len(holders) != 5 {
-				t.Fatalf("%d holders, entries %+v, %v", len(holders), entries, err)
-			}
-
-			im := sluice.LoadImage{Sale: "s", Epoch: 3, Terms: limited, Records: records}
-			im.Terms.Version, im.Terms.OpensAt = 1, time.UnixMilli(1000).UTC()
-			for _, r := range records {
-				if r.Live {
-					im.Taken += r.Quantity
-				}
-			}
-			must(t, l.Load(ctx, im))
-			must(t, l.Unfence(ctx, "s", 3))
-			readings, err := l.Read(ctx, []sluice.SaleID{"s"})
-			if r := readings[0]; err != nil || r.Epoch != 3 || r.Fence != "" || r.Taken != im.Taken || format() != "2" {
-				t.Errorf("%+v, %v", readings, err)
-			}
-			for i, r := range records {
-				d, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim})
-				if err != nil || d[0].Order != r.Order || d[0].Seq != r.Seq || d[0].Epoch != r.Epoch || !d[0].At.Equal(r.At) {
-					t.Errorf("repeat of claim %d: %+v, %v", i, d, err)
-				}
-			}
-			if d, err := l.Claim(ctx, "s", []sluice.Claim{fresh}); err != nil || d[0].Code != sluice.Accepted || d[0].Seq != 1 {
-				t.Errorf("%+v, %v", d, err)
-			}
-		})
-	}
-}
-
-// Of a sale whose format is a later one, or that has items, nothing is decided, read,
-// changed or dropped.
+// Of a sale whose format is a later one nothing is decided, read, changed or dropped.
 func TestASaleOfALaterFormat(t *testing.T) {
-	for field, value := range map[string]string{"format": "3", "items": "2"} {
-		l, ctx := openTest(t), t.Context()
-		must(t, l.Load(ctx, image(1, 0, limited)))
-		must(t, l.Unfence(ctx, "s", 1))
-		r := image(2, 1, limited).Records[0]
-		if d, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil || d[0].Code != sluice.Accepted {
-			t.Fatal(d, err)
+	l, ctx := openTest(t), t.Context()
+	must(t, l.Load(ctx, image(1, 0, limited)))
+	must(t, l.Unfence(ctx, "s", 1))
+	r := image(2, 1, limited).Records[0]
+	if d, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil || d[0].Code != sluice.Accepted {
+		t.Fatal(d, err)
+	}
+	change := l.client.B().Hset().Key(l.keys.sale("s")).FieldValue().FieldValue("format", "2").Build()
+	must(t, l.client.Do(ctx, change).Error())
+	dump := func() string {
+		t.Helper()
+		all, err := l.client.Do(ctx, l.client.B().Hgetall().Key(l.keys.sale("s")).Build()).AsStrMap()
+		must(t, err)
+		n, err := l.client.Do(ctx, l.client.B().Xpending().Key(l.keys.journal("s")).Group(group).Build()).ToArray()
+		must(t, err)
+		return fmt.Sprint(all, n[0].String())
+	}
+	was := dump()
+	if d, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil || d[0].Code != sluice.Unavailable {
+		t.Errorf("%+v, %v", d, err)
+	}
+	errs := map[string]error{"load": l.Load(ctx, image(2, 0, limited)), "drop": l.Drop(ctx, "s", 1)}
+	_, errs["release"] = l.Release(ctx, "s", []sluice.Release{{Buyer: r.Buyer, Key: r.Key, Order: r.Order, Epoch: 1}})
+	_, errs["read"] = l.Read(ctx, []sluice.SaleID{"s"})
+	_, errs["recall"] = l.Recall(ctx, sluice.ClaimID{Sale: "s", Buyer: r.Buyer, Key: r.Key})
+	_, errs["journal"] = l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
+	errs["records"] = l.Records(ctx, "s", func(sluice.Record) bool { return true })
+	for what, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "format") || errors.Is(err, sluice.ErrNotLoaded) {
+			t.Errorf("%s: %v", what, err)
 		}
-		change := l.client.B().Hset().Key(l.keys.sale("s")).FieldValue().FieldValue(field, value).Build()
-		must(t, l.client.Do(ctx, change).Error())
-		dump := func() string {
-			t.Helper()
-			all, err := l.client.Do(ctx, l.client.B().Hgetall().Key(l.keys.sale("s")).Build()).AsStrMap()
-			must(t, err)
-			n, err := l.client.Do(ctx, l.client.B().Xpending().Key(l.keys.journal("s")).Group(group).Build()).ToArray()
-			must(t, err)
-			return fmt.Sprint(all, n[0].String())
-		}
-		was := dump()
-		if d, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil || d[0].Code != sluice.Unavailable {
-			t.Errorf("%s: %+v, %v", field, d, err)
-		}
-		errs := map[string]error{"load": l.Load(ctx, image(2, 0, limited)), "drop": l.Drop(ctx, "s", 1)}
-		_, errs["release"] = l.Release(ctx, "s", []sluice.Release{{Buyer: r.Buyer, Key: r.Key, Order: r.Order, Epoch: 1}})
-		_, errs["read"] = l.Read(ctx, []sluice.SaleID{"s"})
-		_, errs["recall"] = l.Recall(ctx, sluice.ClaimID{Sale: "s", Buyer: r.Buyer, Key: r.Key})
-		_, errs["journal"] = l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
-		errs["records"] = l.Records(ctx, "s", func(sluice.Record) bool { return true })
-		for what, err := range errs {
-			if err == nil || !strings.Contains(err.Error(), "format") || errors.Is(err, sluice.ErrNotLoaded) {
-				t.Errorf("%s: %s: %v", field, what, err)
-			}
-		}
-		if now := dump(); now != was {
-			t.Errorf("%s: it was changed:\n%s\n%s", field, was, now)
-		}
+	}
+	if now := dump(); now != was {
+		t.Errorf("it was changed:\n%s\n%s", was, now)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -64,9 +63,6 @@ func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
 				failed = err
 			}
 			continue
-		}
-		if strings.HasPrefix(missing, sluice.FenceFormat) && r.Fence == sluice.FenceLoading {
-			r.Fence = "" // nothing would lift it
 		}
 		if r.Loaded && r.Fence == "" {
 			if r.Fence = missing; missing == "" {
@@ -158,13 +154,13 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 	if len(parts) == 1 {
 		return r, 0, "", fields.err
 	}
-	if len(parts) != 20 {
+	if len(parts) != 19 {
 		return r, 0, "", fmt.Errorf("reply of %d parts", len(parts))
 	}
-	if err := errFormat(fields.text[3], fields.text[19]); err != nil {
+	if err := errFormat(fields.text[3]); err != nil {
 		return r, 0, "", err
 	}
-	if fields.text[3] != thisFormat && fields.text[3] != format1 {
+	if fields.text[3] != thisFormat {
 		gap = 3
 	}
 	for i, name := range readingFields {

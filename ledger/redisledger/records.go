@@ -27,14 +27,13 @@ var errGone = fmt.Errorf("the records of the buyers are gone: %w", sluice.ErrNot
 func (l *Ledger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) (err error) {
 	defer wrap(&err, "records sale=%s", sale)
 	damage := &sluice.DamageError{}
-	seen := map[string]int{} // a scan may come by a field twice
+	seen := map[string]bool{} // a scan may come by a field twice
 	err = l.scan(ctx, sale, func(p *page, field, value string) bool {
-		skip, n := seen[field], 0 // of format 1, the second time with more lines
-		more, err := p.records(field, value, func(r sluice.Record) bool {
-			n++
-			return n <= skip || yield(r)
+		more, err := p.record(field, value, func(r sluice.Record) bool {
+			again := seen[field]
+			seen[field] = true
+			return again || yield(r)
 		})
-		seen[field] = max(n, skip)
 		buyer, _, _ := strings.Cut(field, "\n")
 		if id := sluice.BuyerID(buyer); err != nil && len(damage.Buyers) < maxDamaged && !slices.Contains(damage.Buyers, id) {
 			damage.Buyers = append(damage.Buyers, id)
@@ -119,7 +118,7 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 	} else {
 		damage := error(nil)
 		err = l.scan(ctx, sale, func(p *page, field, value string) bool {
-			more, err := p.records(field, value, hit)
+			more, err := p.record(field, value, hit)
 			damage = cmp.Or(damage, err)
 			return more
 		})
@@ -214,7 +213,6 @@ func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice
 // page is a reply of records.lua: a sale whose records are all there, and some of them.
 type page struct {
 	sale    sluice.SaleID
-	old     bool // of format 1
 	epoch   string
 	fence   string            // as recorded, or what this server's mark proves lost
 	next    string            // the cursor, or the key, to go on with
@@ -222,12 +220,9 @@ type page struct {
 	batches map[string]string // that the fields point to, by name
 }
 
-// records calls yield with the records of a field, until it returns false. Of a field
-// that is damaged it yields what is whole.
-func (p *page) records(field, value string, yield func(sluice.Record) bool) (more bool, err error) {
-	if p.old {
-		return eachLine1(p.sale, field, value, yield)
-	}
+// record calls yield with the record of a field, and returns what it does. Of a field that
+// is damaged it yields the line, if that is whole.
+func (p *page) record(field, value string, yield func(sluice.Record) bool) (more bool, err error) {
 	r, _, _, err := fieldRecord(p.sale, field, value, p.batches)
 	return r.Order == "" || yield(r), err
 }
@@ -236,9 +231,6 @@ func (p *page) records(field, value string, yield func(sluice.Record) bool) (mor
 // how many claims the buyer has if the first is among them.
 func (p *page) chain(yield func(sluice.Record) bool) (found, claims int64, stopped bool, err error) {
 	for i := 0; i+1 < len(p.fields); i += 2 {
-		if p.old {
-			continue // it waits for its load, and is fenced
-		}
 		r, has, _, damage := fieldRecord(p.sale, p.fields[i], p.fields[i+1], p.batches)
 		if err = cmp.Or(err, damage); r.Order == "" {
 			continue
@@ -273,21 +265,21 @@ func (l *Ledger) page(ctx context.Context, sale sluice.SaleID, args ...string) (
 func (l *Ledger) parsePage(sale sluice.SaleID, mark mark, message rueidis.RedisMessage) (page, error) {
 	p := page{sale: sale, batches: map[string]string{}}
 	parts, err := message.ToArray()
-	if err == nil && len(parts) != 10 {
+	if err == nil && len(parts) != 9 {
 		err = fmt.Errorf("reply of %d parts", len(parts))
 	}
 	if err != nil {
 		return p, err
 	}
-	var text [8]string // format, epoch, fence, sequence, sequence received, items, sentinel, next
+	var text [7]string // format, epoch, fence, sequence, sequence received, sentinel, next
 	for i := range text {
 		if text[i], err = parts[i].ToString(); err != nil {
 			return p, err
 		}
 	}
-	batches, err := parts[9].AsStrSlice()
+	batches, err := parts[8].AsStrSlice()
 	if err == nil {
-		p.fields, err = parts[8].AsStrSlice()
+		p.fields, err = parts[7].AsStrSlice()
 	}
 	if err != nil {
 		return p, err
@@ -295,11 +287,11 @@ func (l *Ledger) parsePage(sale sluice.SaleID, mark mark, message rueidis.RedisM
 	for i := 0; i+1 < len(batches); i += 2 {
 		p.batches[batches[i]] = batches[i+1]
 	}
-	format, complete := text[0], text[6]
-	p.epoch, p.fence, p.next, p.old = text[1], text[2], text[7], format == format1
+	format, complete := text[0], text[5]
+	p.epoch, p.fence, p.next = text[1], text[2], text[6]
 	switch {
-	case errFormat(format, text[5]) != nil:
-		return page{}, errFormat(format, text[5])
+	case errFormat(format) != nil:
+		return page{}, errFormat(format)
 	case format == "" || atoi(p.epoch) < 1 || atoi(p.epoch) > sluice.MaxEpoch:
 		p.epoch = complete
 		return p, sluice.ErrNotLoaded
@@ -307,8 +299,6 @@ func (l *Ledger) parsePage(sale sluice.SaleID, mark mark, message rueidis.RedisM
 		return page{}, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)
 	case complete != p.epoch:
 		return page{}, errGone
-	case p.old:
-		p.fence = cmp.Or(p.fence, sluice.FenceFormat+" "+format1)
 	case format != thisFormat && p.fence == "":
 		p.fence = sluice.FenceLost + `: the sale's field "format" is gone or damaged`
 	}

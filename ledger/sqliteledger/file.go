@@ -21,9 +21,9 @@ import (
 const (
 	// applicationID marks a file as a ledger of ours: "SLdg".
 	applicationID = 0x534c6467
-	// fileFormat is the version of what is in log.go. A program refuses a file
-	// of a later format; it never guesses. In format 1 a body was text (body.go).
-	fileFormat = 2
+	// fileFormat is the version of what is in log.go and body.go. A program
+	// refuses a file of another format; it never guesses.
+	fileFormat = 1
 )
 
 const schema = `
@@ -40,13 +40,6 @@ CREATE TABLE log (
 	body  ANY     NOT NULL
 ) STRICT;
 CREATE INDEX log_sale ON log (sale);
-`
-
-// fromFormat1 changes the table's text, as SQLite's documentation of ALTER TABLE says.
-const fromFormat1 = `
-PRAGMA writable_schema = ON;
-UPDATE sqlite_schema SET sql = replace(sql, 'body  TEXT ', 'body  ANY ') WHERE name = 'log';
-PRAGMA writable_schema = RESET;
 `
 
 // file is the open SQLite file. One goroutine uses it.
@@ -97,50 +90,49 @@ func (f *file) prepare(ctx context.Context) error {
 	if err := f.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&tables); err != nil {
 		return err
 	}
-	change := ""
+	prepare := checkFormat
 	if tables == 0 {
-		change = schema + fmt.Sprintf("PRAGMA application_id = %d;", applicationID)
-	} else if format, err := checkFormat(ctx, f.db); err != nil {
+		prepare = createLog
+	}
+	err := prepare(ctx, f.db)
+	if err != nil {
 		return err
-	} else if format < fileFormat {
-		change = fromFormat1
 	}
-	if change != "" {
-		tx, err := f.db.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback() // does nothing after Commit
-		if _, err := tx.ExecContext(ctx, change+fmt.Sprintf("PRAGMA user_version = %d;", fileFormat)); err != nil {
-			return err
-		}
-		if err := tx.Commit(); err != nil {
-			return err
-		}
-	}
-	var err error
 	f.insert, err = f.db.PrepareContext(ctx, `INSERT INTO log (id, sale, kind, epoch, terms, at, seq, n, node, body)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
 	return err
 }
 
+// createLog makes an empty file a ledger.
+func createLog(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	_, err = tx.ExecContext(ctx, schema+
+		fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, fileFormat))
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 // checkFormat says clearly when the file is not a ledger that this program
 // can read.
-func checkFormat(ctx context.Context, db *sql.DB) (format int64, err error) {
-	var app int64
-	if err := db.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&app); err != nil {
-		return 0, err
+func checkFormat(ctx context.Context, db *sql.DB) error {
+	var app, format int64
+	err := db.QueryRowContext(ctx, `SELECT application_id, user_version FROM pragma_application_id, pragma_user_version`).
+		Scan(&app, &format)
+	switch {
+	case err != nil:
+		return err
+	case app != applicationID:
+		return errors.New("this SQLite file is not a ledger")
+	case format != fileFormat:
+		return fmt.Errorf("the ledger has format %d, this program reads format %d", format, fileFormat)
 	}
-	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&format); err != nil {
-		return 0, err
-	}
-	if app != applicationID {
-		return 0, errors.New("this SQLite file is not a ledger")
-	}
-	if format < 1 || format > fileFormat {
-		return 0, fmt.Errorf("the ledger has format %d, this program reads formats 1 to %d", format, fileFormat)
-	}
-	return format, nil
+	return nil
 }
 
 // append writes the rows as one transaction. After an error with nothing they are

@@ -169,7 +169,7 @@ type termsJSON struct {
 	Total       int64 `json:"total"`
 	MaxPerBuyer int64 `json:"max_per_buyer"`
 	MaxOrders   int64 `json:"max_orders"`
-	MaxUnpaid   int64 `json:"max_unpaid,omitempty"` // 0 or, as older versions wrote it, absent: no limit
+	MaxUnpaid   int64 `json:"max_unpaid,omitempty"` // absent: no limit
 	OpensAt     int64 `json:"opens_at"`
 	ClosesAt    int64 `json:"closes_at,omitempty"` // it is after opens_at, so 0 is free to mean none
 	Paused      bool  `json:"paused,omitempty"`

@@ -51,7 +51,7 @@ func openFileReadOnly(ctx context.Context, path string, pragmas ...string) (*fil
 		return nil, errors.New("not a file")
 	}
 	f := &file{db: openDB(path, "ro", append(pragmas, "busy_timeout(10000)")...)}
-	if _, err := checkFormat(ctx, f.db); err != nil {
+	if err := checkFormat(ctx, f.db); err != nil {
 		f.close()
 		return nil, err
 	}

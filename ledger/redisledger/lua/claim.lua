@@ -44,18 +44,17 @@ local unpack = table.unpack or unpack
 local find, sub, match, byte = string.find, string.sub, string.match, string.byte
 local n = tonumber(ARGV[10])
 
-local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'items', ARGV[2], 'terms',
+local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', ARGV[2], 'terms',
   'total', 'max_buyer', 'max_orders', 'opens', 'closes', 'paused', 'calm_until', 'calm_code', 'entries',
   'max_unpaid')
 -- part: held.lua
 
-local entries, terms = number(17, 'entries', 0), number(8, 'terms', 0)
-local total, max_buyer, max_orders = number(9, 'total', -1), number(10, 'max_buyer', -1), number(11, 'max_orders', -1)
-local opens, closes = number(12, 'opens'), number(13, 'closes')
-local calm_until, calm_code = number(15, 'calm_until', 0), number(16, 'calm_code', 0)
-local max_unpaid = 0 -- absent: as older versions load a sale
-if sale[18] then max_unpaid = number(18, 'max_unpaid', 0) end
-if sale[14] ~= '0' and sale[14] ~= '1' then damaged = 'paused' end
+local entries, terms = number(16, 'entries', 0), number(7, 'terms', 0)
+local total, max_buyer, max_orders = number(8, 'total', -1), number(9, 'max_buyer', -1), number(10, 'max_orders', -1)
+local opens, closes = number(11, 'opens'), number(12, 'closes')
+local calm_until, calm_code = number(14, 'calm_until', 0), number(15, 'calm_code', 0)
+local max_unpaid = number(17, 'max_unpaid', 0)
+if sale[13] ~= '0' and sale[13] ~= '1' then damaged = 'paused' end
 
 -- Buyers' records before the loss check: a key of the wrong type must stop the script before anything is written.
 local batch, pairs_at = '\n' .. ARGV[9], 15 -- a buyer is at pairs_at + 2i - 1, their record at pairs_at + 2i
@@ -88,7 +87,7 @@ if now < opens then
   refusal = NOT_OPEN
 elseif closes ~= 0 and now >= closes then
   refusal = CLOSED
-elseif sale[14] == '1' then
+elseif sale[13] == '1' then
   refusal = PAUSED
 end
 -- A sale that has just reopened is in cooldown: its old refusal goes on, at its place in the precedence. One that
@@ -273,7 +272,7 @@ for j = 1, t do
   end
 end
 
-local kept = string.format('%.0f', seq + 1) .. '\t' .. sale[2] .. '\t' .. at .. '\t' .. sale[8]
+local kept = string.format('%.0f', seq + 1) .. '\t' .. sale[2] .. '\t' .. at .. '\t' .. sale[7]
 if s > 0 then
   kept = kept .. '\t' .. table.concat(skipped, ',')
 end
@@ -305,7 +304,7 @@ if s < n then -- I5; the journal first, since it alone may still be of the wrong
     parts[p + 1] = sub(entry, from)
     entry = joined(parts)
   end
-  local added = redis.pcall('XADD', KEYS[3], '*', 'v', '1', 'e', sale[2], 'n', ARGV[1], 't', sale[8], 'at', at,
+  local added = redis.pcall('XADD', KEYS[3], '*', 'v', '1', 'e', sale[2], 'n', ARGV[1], 't', sale[7], 'at', at,
     's', seq + 1, 'c', entry)
   if type(added) == 'table' and added.err then -- nothing is written yet
     if not find(added.err, 'last possible ID', 1, true) and not find(added.err, 'equal or smaller', 1, true) then

@@ -10,10 +10,10 @@
 
 -- What has another type is nothing that a load wrote.
 local hash = redis.call('TYPE', KEYS[1]).ok == 'hash'
-local sale = hash and redis.call('HMGET', KEYS[1], 'format', 'epoch', 'items') or {}
+local sale = hash and redis.call('HMGET', KEYS[1], 'format', 'epoch') or {}
 local format = string.find(sale[1] or '', '^[1-9]%d?%d?%d?$') and tonumber(sale[1]) or 0
-if sale[3] or format > 2 and format <= 1000 then
-  return redis.error_reply('ERR format ' .. (sale[1] or '') .. ' of the sale is unknown to this version')
+if format > 1 and format <= 1000 then
+  return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
 end
 if sale[2] and sale[2] ~= ARGV[1] then
   return -1

@@ -17,10 +17,10 @@ local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'taken', 'fence', '
 if not sale[1] or not tonumber(sale[2]) then -- gone, or damaged
   return {1, 0}
 end
-if sale[1] ~= '1' and sale[1] ~= '2' then
+if sale[1] ~= '1' then
   return redis.error_reply('ERR format ' .. sale[1] .. ' of the sale is unknown to this version')
 end
-if sale[4] ~= '' or sale[1] == '1' then
+if sale[4] ~= '' then
   return {2, 0}
 end
 local taken, total, calm_until = tonumber(sale[3]), tonumber(sale[5]), tonumber(sale[6])

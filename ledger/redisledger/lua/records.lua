@@ -4,8 +4,8 @@
 -- ARGV:    1 field of the asking server in the sale hash ('told:' and its name); 2 what to read: 'sale' nothing more,
 --          'scan' a part of the buyers hash, 'claim' one claim, 'buyer' the claims of a buyer; 3 the cursor, or the
 --          buyer; 4 how many (scan), the key (claim), or the key to go on with, '' for all (buyer); 5 how many (buyer)
--- Returns: {format, epoch, fence, sequence, the sequence that the server received, items, sentinel (each ''
---          if it is absent), cursor or key to go on with, {field, value, ...}, {name, what is kept of the batch, ...}}
+-- Returns: {format, epoch, fence, sequence, the sequence that the server received, sentinel (each '' if it
+--          is absent), cursor or key to go on with, {field, value, ...}, {name, what is kept of the batch, ...}}
 -- Keeps:   records and batches are of one moment, as is what the sale says of them (I4: a record that a load has
 --          taken away meanwhile is no "no such claim"); a key of another type counts as missing
 -- Cost:    three or four commands (scan), or two for each claim read (buyer)
@@ -23,14 +23,14 @@ local function got(reply)
   return {}
 end
 
-local sale = got(redis.pcall('HMGET', KEYS[1], 'format', 'epoch', 'fence', 'seq', ARGV[1], 'items'))
+local sale = got(redis.pcall('HMGET', KEYS[1], 'format', 'epoch', 'fence', 'seq', ARGV[1]))
 local out = {}
-for i = 1, 6 do
+for i = 1, 5 do
   out[i] = sale[i] or ''
 end
 local epoch = got(redis.pcall('HGET', KEYS[2], '\n'))
 local whole = type(epoch) == 'string'
-out[7], out[8], out[9], out[10] = whole and epoch or '', '', {}, {}
+out[6], out[7], out[8], out[9] = whole and epoch or '', '', {}, {}
 if not whole or ARGV[2] == 'sale' then
   return out
 end
@@ -42,7 +42,7 @@ local function add(field, value)
 end
 if ARGV[2] == 'scan' then
   local page = redis.call('HSCAN', KEYS[2], ARGV[3], 'COUNT', ARGV[4])
-  out[8], fields = page[1], page[2]
+  out[7], fields = page[1], page[2]
   n = #fields
 elseif ARGV[2] == 'claim' then
   for _, field in ipairs({ARGV[3], ARGV[3] .. '\n' .. ARGV[4]}) do
@@ -65,9 +65,9 @@ else
     add(field, value or '')
     key = match(value or '', '\n(%C+)$') or ''
   end
-  out[8] = key
+  out[7] = key
 end
-out[9] = fields
+out[8] = fields
 
 local names, seen, m = {}, {}, 0
 for i = 2, n, 2 do
@@ -77,7 +77,7 @@ for i = 2, n, 2 do
     names[m], seen[name] = '\n' .. name, true
   end
 end
-local batches = out[10]
+local batches = out[9]
 for from = 1, m, 1000 do
   local to = from + 999
   if to > m then to = m end

@@ -27,13 +27,13 @@ local unpack = table.unpack or unpack
 local find, sub, match, byte = string.find, string.sub, string.match, string.byte
 local n = tonumber(ARGV[11])
 
-local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', 'items', ARGV[2],
+local sale = redis.call('HMGET', KEYS[1], 'format', 'epoch', 'seq', 'taken', 'fence', ARGV[2],
   'total', 'opens', 'closes', 'paused', 'entries')
 -- part: held.lua
 
-local entries = number(12, 'entries', 0)
-local total, opens, closes = number(8, 'total', -1), number(9, 'opens'), number(10, 'closes')
-if sale[11] ~= '0' and sale[11] ~= '1' then damaged = 'paused' end
+local entries = number(11, 'entries', 0)
+local total, opens, closes = number(7, 'total', -1), number(8, 'opens'), number(9, 'closes')
+if sale[10] ~= '0' and sale[10] ~= '1' then damaged = 'paused' end
 
 local held = redis.call('HMGET', KEYS[2], '\n', unpack(ARGV, 12, 11 + 2 * n))
 -- part: loss.lua
@@ -135,7 +135,7 @@ if at == '' then
   at = t[1] .. sub('000000' .. t[2], -6, -4)
 end
 local now = tonumber(at)
-local open = now >= opens and (closes == 0 or now < closes) and sale[11] ~= '1'
+local open = now >= opens and (closes == 0 or now < closes) and sale[10] ~= '1'
 if open and total >= 0 and taken >= total and taken - units < total then
   redis.call('HSET', KEYS[1], 'taken', taken - units, 'calm_until', now + tonumber(ARGV[7]), 'calm_code', SOLD_OUT)
 else

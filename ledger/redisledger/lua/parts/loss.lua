@@ -8,7 +8,7 @@ if damaged then
 elseif epoch < known then
   lost = 'lost: epoch ' .. sale[2] .. ', where ' .. ARGV[1] .. ' knew epoch ' .. ARGV[3]
 elseif epoch == known and received < tonumber(ARGV[4]) then
-  lost = 'lost: ' .. ARGV[1] .. ' received sequence ' .. ARGV[4] .. ', on record is ' .. (sale[7] or 'none')
+  lost = 'lost: ' .. ARGV[1] .. ' received sequence ' .. ARGV[4] .. ', on record is ' .. (sale[6] or 'none')
 elseif epoch == known and seq < tonumber(ARGV[5]) then
   lost = 'lost: sequence ' .. sale[3] .. ', where ' .. ARGV[1] .. ' saw ' .. ARGV[5]
 elseif held[1] ~= sale[2] then
