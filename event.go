@@ -134,14 +134,8 @@ func (e *Event) Subject() string {
 // that has seen an event of a store which was then replaced by an older copy
 // does not mistake another event of the same number for it. Erasing a buyer
 // (ErasureStore) changes nothing that is in the digest.
-func (e *Event) ID() string { return e.id("") }
-
-// Is reports whether an id names the event. Ids of before erasure was possible
-// had the refused payment in their digest, and receivers may have kept them.
-func (e *Event) Is(id string) bool { return id == e.ID() || id == e.id(e.RefusedPayment) }
-
-func (e *Event) id(payment string) string {
-	digest := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", e.Type, e.Subject(), payment, e.At.UnixMilli()))
+func (e *Event) ID() string {
+	digest := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d", e.Type, e.Subject(), e.At.UnixMilli()))
 	return eventPrefix + strconv.FormatInt(e.Seq, 10) + "_" + hex.EncodeToString(digest[:4])
 }
 

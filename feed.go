@@ -34,7 +34,7 @@ func EventsAfter(ctx context.Context, s EventStore, after string, limit int) ([]
 		case ok && gone.First == seq+1: // it alone is gone: the reader has missed nothing
 		case err != nil:
 			return nil, after, err
-		case len(last) == 0 || after != LatestEvent && !last[0].Is(after):
+		case len(last) == 0 || after != LatestEvent && last[0].ID() != after:
 			return nil, after, ErrBadCursor
 		default:
 			next = last[0].ID()

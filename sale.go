@@ -42,7 +42,7 @@ type Sale struct {
 	// rebuilt; empty when they are not.
 	Fence string
 	// Ledger names the ledger that decides about the sale, since its last load. Any other
-	// one answers Unavailable. Empty: a server that writes no names has loaded it, or none.
+	// one answers Unavailable. Empty before the first load.
 	Ledger string
 	// Taken is the store's own count of units of stored live orders. It never
 	// exceeds Cap (I1 for the second time), nor the ledger's count unless

@@ -177,7 +177,7 @@ func (a *app) printOrder(o api.Order) error {
 		{"buyer", string(o.BuyerID)},
 		{"units", figures.Thousands(o.Quantity)},
 		{"price", money(o.Price) + " each"},
-		{"amount", amountDue(&o)},
+		{"amount", money(sluice.Money{Amount: o.Amount, Currency: o.Currency})},
 		{"status", string(o.Status)},
 		{"reason", o.Reason},
 		{"replaces", string(o.Replaces)},
@@ -191,14 +191,6 @@ func (a *app) printOrder(o api.Order) error {
 		{"kept until", timeOrNone(o.KeepUntil)},
 		{"changed", timeOrNone(o.UpdatedAt)},
 	})
-}
-
-// amountDue is empty for an order that an older server shows.
-func amountDue(o *api.Order) string {
-	if o.Currency == "" {
-		return ""
-	}
-	return money(sluice.Money{Amount: o.Amount, Currency: o.Currency})
 }
 
 func (a *app) printHistory(h api.OrderHistory) error {

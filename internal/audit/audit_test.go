@@ -80,7 +80,7 @@ func TestRightIsGreen(t *testing.T) {
 			w.release(orderID(1, 3))
 			return w
 		}(),
-		"an unpaid ending that an older server gave, without the limit": func() *world {
+		"an unpaid ending that the ledger does not know, without a limit": func() *world {
 			w := sold()
 			w.end(0)
 			w.orders[0].Unpaid = true

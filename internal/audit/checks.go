@@ -270,7 +270,7 @@ func (b *Book) limit(j *joined) (c finding) {
 	for _, s := range b.sides() {
 		b.limitOf(&c, s.name, s.rows)
 	}
-	if b.Stored.MaxUnpaid != 0 { // without the limit an older server may have given releases that say nothing of it
+	if b.Stored.MaxUnpaid != 0 { // without a limit they count for nothing
 		c.offence(&j.unpaid, "%d ended claims are unpaid on one side only, and count for or against their buyers wrongly")
 		var unpaid int64
 		for i := range b.orders {

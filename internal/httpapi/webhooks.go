@@ -171,7 +171,7 @@ func (s *Server) replay(ctx context.Context, id sluice.WebhookID, m *api.ReplayW
 	switch {
 	case err != nil:
 		return 0, err
-	case !event.Is(m.Event + m.From), seq > hook.Cursor:
+	case event.ID() != m.Event+m.From, seq > hook.Cursor:
 		return 0, sluice.ErrEventNotFound
 	case m.From != "":
 		return hook.Cursor - seq + 1, s.Store.ReplayFrom(ctx, id, seq)

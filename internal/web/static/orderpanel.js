@@ -116,8 +116,7 @@ export class OrderPanel {
     this.$("order").dataset.status = late ? "late" : status;
     this.set("order-title", t(late ? "s_late" : `s_${status}`, { n: order.quantity }));
     this.set("order-text", this.note ? t(this.note) : this.text());
-    // The answer of a server of the version before has no amount.
-    this.set("order-amount", money(order.currency ? order : { ...order.price, amount: order.price.amount * order.quantity }));
+    this.set("order-amount", money(order));
     this.set("order-quantity", number(order.quantity));
     this.set("order-id", order.order_id);
     const page = `${base}/o/${encodeURIComponent(order.order_id)}`;

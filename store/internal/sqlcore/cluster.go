@@ -68,7 +68,7 @@ func (s *Store) Lease(ctx context.Context, name, holder string, fence int64, ttl
 
 func (q *conn) lease(name, holder string, fence int64, ttl time.Duration) (int64, error) {
 	var by string
-	var last, taken int64 // taken: the holder's ttl in ms; 0 of a server that does not write it
+	var last, taken int64 // taken: the holder's ttl in ms; 0 of a lease that none had
 	var until time.Time
 	lock := func() error { return q.row(sqlLockLease, name).Scan(&by, &last, &taken, moment{&until}) }
 	err := lock()
