@@ -41,30 +41,12 @@ type (
 	}
 )
 
-// SaleCheck is what one server says of a sale that is to be sold soon.
+// SaleCheck is what one server finds when it looks at a sale that is to be sold.
 type SaleCheck struct {
 	SaleID sluice.SaleID `json:"sale_id"`
 	Node   string        `json:"node"`
-	Checks []Check       `json:"checks"`
-
-	OpensAt    Time  `json:"opens_at"`
-	ServerTime Time  `json:"server_time"` // this server's own clock
-	LedgerTime *Time `json:"ledger_time"` // null: the ledger does not answer
-	StoreTime  *Time `json:"store_time"`  // null: the store does not answer
-	// TicketKey names the secret of the tickets; it must be the same on all
-	// servers.
-	TicketKey string   `json:"ticket_key"`
-	Epoch     int64    `json:"epoch"`         // of the sale, as this server knows it
-	Terms     int64    `json:"terms_version"` // as this server knows them
-	LiveNodes []string `json:"live_nodes"`    // servers that the store has heard of lately
-	// Settings are those that all servers of a shop need alike.
-	Settings []SharedSetting `json:"settings"`
-}
-
-// SharedSetting is a setting by its name in the configuration.
-type SharedSetting struct {
-	Name  string `json:"name"`
-	Value string `json:"value"` // of a secret its fingerprint
+	Status CheckStatus   `json:"status"` // the worst of the checks
+	Checks []Check       `json:"checks"` // what fails first
 }
 
 // Check is one thing that was looked at: what was found, and unless it is ok, where
@@ -75,19 +57,6 @@ type Check struct {
 	Detail string      `json:"detail"`
 	Where  string      `json:"where,omitempty"`
 	Right  string      `json:"right,omitempty"`
-}
-
-// Rehearse asks for a claim to be rehearsed, with this buyer's token. Without one the
-// server makes its own.
-type Rehearse struct {
-	Token string `json:"token,omitempty"`
-}
-
-// Rehearsal is what one server found when it rehearsed a claim.
-type Rehearsal struct {
-	SaleID sluice.SaleID `json:"sale_id"`
-	Node   string        `json:"node"`
-	Checks []Check       `json:"checks"`
 }
 
 // CheckStatus says how a check ended.

@@ -129,12 +129,6 @@ func (c *Client) CheckSale(ctx context.Context, sale sluice.SaleID) (api.SaleChe
 	return get[api.SaleCheck](ctx, c, adminSalePath(sale)+"/check")
 }
 
-// RehearseClaim has one server try what a buyer would have to get through, with this
-// token of a buyer, or without one with the server's own. It takes nothing.
-func (c *Client) RehearseClaim(ctx context.Context, sale sluice.SaleID, token string) (api.Rehearsal, error) {
-	return post[api.Rehearsal](ctx, c, adminSalePath(sale)+"/rehearse", api.Rehearse{Token: token})
-}
-
 // ReplaceBuyers makes the buyers that body holds, an id a line, the sale's
 // list; none makes an empty one. It takes as long as it takes, until ctx ends.
 func (c *Client) ReplaceBuyers(ctx context.Context, sale sluice.SaleID, kind sluice.ListKind,

@@ -296,10 +296,6 @@ func TestCalls(t *testing.T) {
 			return err
 		}},
 		{"POST /v1/admin/sales/s1/rebuild Bearer adm ", func() error { _, err := c.RebuildSale(ctx, "s1"); return err }},
-		{`POST /v1/admin/sales/s1/rehearse Bearer adm {"token":"t"}`, func() error {
-			_, err := c.RehearseClaim(ctx, "s1", "t")
-			return err
-		}},
 		{"GET /v1/admin/sales/s1/audit Bearer adm ", func() error { _, err := c.Audit(ctx, "s1"); return err }},
 	} {
 		if err := call.do(); err != nil {

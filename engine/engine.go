@@ -268,7 +268,6 @@ func (e *Engine) compose() error {
 		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
 		Claims: e.claims, Timer: counts.Requests(httpapi.Patterns()), LogLevel: e.cfg.Verbosity,
 	}
-	options.Links = httpapi.Links{Login: e.cfg.Pages.LoginURL, Pay: e.cfg.Pages.PayURL}
 	if _, ok := sluice.As[sluice.RiskyLedger](e.ledger); ok {
 		options.LedgerRisks = e.risks
 	}

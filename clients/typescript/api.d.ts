@@ -446,16 +446,6 @@ export interface ReconcileReport {
   skipped: string;
 }
 
-export interface Rehearsal {
-  checks: Check[];
-  node: string;
-  sale_id: string;
-}
-
-export interface Rehearse {
-  token?: string;
-}
-
 export interface RejectOrder {
   reason: string;
 }
@@ -564,17 +554,9 @@ export interface Sale {
 
 export interface SaleCheck {
   checks: Check[];
-  epoch: number;
-  ledger_time: string | null;
-  live_nodes: string[];
   node: string;
-  opens_at: string;
   sale_id: string;
-  server_time: string;
-  settings: SharedSetting[];
-  store_time: string | null;
-  terms_version: number;
-  ticket_key: string;
+  status: string;
 }
 
 export interface SaleDeleted {
@@ -591,11 +573,6 @@ export interface ServerTime {
 
 export interface SetLogLevel {
   level: string;
-}
-
-export interface SharedSetting {
-  name: string;
-  value: string;
 }
 
 export interface Ticket {

@@ -18,7 +18,7 @@ var examples = map[string]string{
 	"dead-letter replay": "7",
 	"dead-letter show":   "7",
 	"demo":               "--stock 100 --buyers 10000",
-	"load":               "phone-rehearsal --buyers 1000 --rate 500",
+	"load":               "rehearsal --buyers 1000 --rate 500",
 	"order cancel":       "ORDER",
 	"order extend":       "ORDER --until +10m",
 	"order history":      "ORDER",

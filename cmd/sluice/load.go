@@ -37,7 +37,7 @@ func (a *app) loadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "load", Short: "Let a crowd rush a sale over HTTP, and measure",
 		Long: "It buys for real: the orders that it gets are orders like any other, and their\n" +
-			"units are gone. Rehearse on a copy of the sale, made under another id.\n\n" +
+			"units are gone. Rehearse on a sale of its own, not on the one that you sell.\n\n" +
 			"Every buyer tries once, a share of them twice. Without --rate each connection\n" +
 			"sends its next request when the answer has come; with it, tries start at fixed\n" +
 			"moments, and latency counts from when a try should have started.\n\n" +

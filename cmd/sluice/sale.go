@@ -29,7 +29,7 @@ func (a *app) saleCommand() *cobra.Command {
 		verb(a, "pause SALE", "Hold a sale until it is resumed", (*client.Client).PauseSale, a.printSale),
 		verb(a, "resume SALE", "End a pause", (*client.Client).ResumeSale, a.printSale),
 		verb(a, "close SALE", "End a sale now; its orders stay as they are", (*client.Client).CloseSale, a.printSale),
-		a.salePatch(), a.saleRestock(), a.saleCheck(), a.saleDelete(), a.saleClone(),
+		a.salePatch(), a.saleRestock(), a.saleCheck(), a.saleDelete(),
 		a.saleBuyers(sluice.AllowList, "Upload who may buy at a sale",
 			"The allow list says who may buy, at a sale created or patched with --eligibility list."),
 		a.saleBuyers(sluice.DenyList, "Upload who may not buy at a sale",

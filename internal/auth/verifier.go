@@ -189,22 +189,6 @@ func Sign(secret []byte, claims any) (string, error) {
 	return text + "." + base64url.EncodeToString(mac.Sum(nil)), nil
 }
 
-// Mint returns a token of a buyer that this Verifier takes for a minute, as a shop
-// signs it for what the settings ask for; empty without a secret.
-func (v *Verifier) Mint(buyer sluice.BuyerID, sales ...sluice.SaleID) (string, error) {
-	if len(v.o.Secret) == 0 {
-		return "", nil
-	}
-	claims := map[string]any{"sub": buyer, "exp": v.o.Now().Add(time.Minute).Unix(), "sluice_sales": sales}
-	if v.o.Issuer != "" {
-		claims["iss"] = v.o.Issuer
-	}
-	if v.o.Audience != "" {
-		claims["aud"] = v.o.Audience
-	}
-	return Sign(v.o.Secret, claims)
-}
-
 // Fingerprint distinguishes the secret from another one; empty without a secret.
 func (v *Verifier) Fingerprint() string {
 	if len(v.o.Secret) == 0 {
@@ -213,12 +197,6 @@ func (v *Verifier) Fingerprint() string {
 	mac := hmac.New(sha256.New, v.o.Secret)
 	_, _ = io.WriteString(mac, "sluice: the fingerprint of a buyer secret")
 	return hex.EncodeToString(mac.Sum(nil)[:4])
-}
-
-// Settings returns what all servers of a shop need alike: issuer, audience, and which
-// spellings of an id are one buyer.
-func (v *Verifier) Settings() (issuer, audience, buyerID string) {
-	return v.o.Issuer, v.o.Audience, cmp.Or(v.o.BuyerID, ExactID)
 }
 
 // judge verifies a token that is not remembered. It checks the claims before

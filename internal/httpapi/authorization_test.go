@@ -59,7 +59,6 @@ var matrix = map[string]httpapi.Access{
 	"GET /v1/admin/sales/{sale}":              httpapi.Viewers,
 	"GET /v1/admin/sales/{sale}/audit":        httpapi.Viewers,
 	"GET /v1/admin/sales/{sale}/check":        httpapi.Viewers,
-	"POST /v1/admin/sales/{sale}/rehearse":    httpapi.Operators,
 	"GET /v1/admin/sales/{sale}/lists/{list}": httpapi.Viewers,
 	"GET /v1/admin/orders":                    httpapi.Viewers,
 	"GET /v1/admin/orders/{order}":            httpapi.Viewers,

@@ -1,21 +1,21 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
-	"github.com/sluicehq/sluice/internal/tickets"
 )
 
-// checkSale says whether a sale is ready to be sold, as this server sees it.
-// It changes nothing.
+// checkSale reports what keeps a sale from being bought, as this server sees it. It changes nothing.
 func (s *Server) checkSale(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	view, err := s.Board.Reload(ctx, saleOf(r))
@@ -29,267 +29,269 @@ func (s *Server) checkSale(r *http.Request) (any, error) {
 		return nil, err
 	}
 	c := &saleCheck{server: s, view: view, answer: api.SaleCheck{
-		SaleID: view.Sale.ID, Node: s.Kinds.Node, OpensAt: api.At(view.Sale.OpensAt),
-		Epoch: view.Sale.Epoch, Terms: view.Sale.Version, LiveNodes: []string{},
+		SaleID: view.Sale.ID, Node: s.Kinds.Node,
 	}}
-	ctx = r.Context()
-	c.clocks(ctx)
-	c.settings(ctx)
-	c.loaded()
-	c.replicas(ctx)
-	c.opening()
-	c.units()
-	c.visibility()
-	c.addresses()
-	c.eligibility()
-	c.lists(ctx)
-	c.pages()
-	c.claims()
-	ctx, cancel = context.WithTimeout(ctx, patience)
-	defer cancel()
-	if nodes, err := s.Store.LiveNodes(ctx, liveWithin); err == nil {
-		c.answer.LiveNodes = append(c.answer.LiveNodes, nodes...)
+	for _, check := range []func(context.Context){
+		c.ledgerClock, c.storeClock, c.ledgerSettings, c.replicas, c.lists, c.servers,
+	} {
+		ctx, cancel := context.WithTimeout(r.Context(), patience) // each its own: one that hangs leaves the others theirs
+		check(ctx)
+		cancel()
 	}
+	c.risk(r.Context()) // which has the sale's own timeout
+	for _, check := range []func(){c.loaded, c.opening, c.units, c.visibility, c.addresses, c.claims} {
+		check()
+	}
+	slices.SortStableFunc(c.answer.Checks, func(a, b api.Check) int { return order(a) - order(b) })
+	c.answer.Status = c.answer.Checks[0].Status
 	return c.answer, nil
 }
 
-// liveWithin: a server that was heard of so lately lives.
-const liveWithin = 5 * time.Second
+// order puts first what fails; what was counted may follow from what was found.
+func order(c api.Check) int {
+	place := 2 * slices.Index([]api.CheckStatus{fail, warn, api.CheckOK}, c.Status)
+	if c.Name == "claims" {
+		place++
+	}
+	return place
+}
 
-// saleCheck gathers what is found.
+// saleCheck gathers findings.
 type saleCheck struct {
 	server *Server
 	view   *admission.View
 	answer api.SaleCheck
 }
 
-// ok says that one thing is as it should be.
-func (c *saleCheck) ok(name, format string, args ...any) {
+// A sale that cannot be bought fails; what only may be wrong is a warning.
+const (
+	warn = api.CheckWarn
+	fail = api.CheckFail
+)
+
+// find records what is wrong, where it is to be changed, and what would be right.
+func (c *saleCheck) find(status api.CheckStatus, name, where, right, detail string, args ...any) {
 	c.answer.Checks = append(c.answer.Checks, api.Check{
-		Name: name, Status: api.CheckOK, Detail: fmt.Sprintf(format, args...),
+		Name: name, Status: status, Detail: fmt.Sprintf(detail, args...), Where: where, Right: right,
 	})
 }
 
-// find says that one is not.
-func (c *saleCheck) find(f finding, format string, args ...any) {
-	c.answer.Checks = append(c.answer.Checks, f.check(format, args...))
+func (c *saleCheck) ok(name, detail string, args ...any) {
+	c.find(api.CheckOK, name, "", "", detail, args...)
 }
 
-// Clocks that differ by more than this are worth a look. No sale opens or closes
-// wrongly for it: claims are judged by the ledger's clock, and countdowns go by
-// it (Board.LedgerTime).
-const clockTolerance = 500 * time.Millisecond
+// hasOpened compares with the ledger's clock, which opens the sale.
+func (c *saleCheck) hasOpened() bool {
+	return !c.view.LedgerTime(c.server.Now()).Before(c.view.Sale.OpensAt)
+}
 
-// clocks compares this server's clock, which judges buyers' tokens, with the
-// ledger's, and the ledger's, by which pages count down, with the store's, which
-// judges payments. It allows for the time that asking took.
-func (c *saleCheck) clocks(ctx context.Context) {
-	c.answer.ServerTime = api.At(c.server.Now())
-	ask := func(whose string, silent, apart finding, ours func() time.Time,
-		clock func(context.Context) (time.Time, error),
-	) *api.Time {
-		ctx, cancel := context.WithTimeout(ctx, patience) // each its own: one that hangs leaves the other its time
-		defer cancel()
-		before := ours()
-		there, err := clock(ctx)
-		after := ours()
-		if err != nil {
-			c.find(silent, "it does not answer")
-			return nil
-		}
-		differs := there.Sub(before) // at least; at most there - after
-		switch {
-		case there.After(after):
-			differs = there.Sub(after)
-		case there.Before(before.Truncate(time.Millisecond)):
-		default:
-			differs = 0
-		}
-		if differs.Abs() > clockTolerance {
-			c.find(apart, "differs from %s by %s", whose, differs.Round(time.Millisecond))
-		} else {
-			c.ok(apart.name, "differs from %s by %s", whose, differs.Round(time.Millisecond))
-		}
-		return api.AtOrNull(there)
-	}
-	c.answer.LedgerTime = ask("this server's", ledgerSilent, ledgerClock, c.server.Now,
-		func(ctx context.Context) (time.Time, error) {
+const ledgerAnswers = "the ledger answers; look at its server and the network"
+
+func (c *saleCheck) ledgerClock(ctx context.Context) {
+	c.clock(ctx, "ledger clock", "the ledger (--ledger)", ledgerAnswers,
+		"NTP here and there: the sale opens and countdowns run by the ledger's, buyers' tokens are judged by this server's",
+		c.server.Now, func(ctx context.Context) (time.Time, error) {
 			readings, err := c.server.Ledger.Read(ctx, []sluice.SaleID{c.view.Sale.ID})
 			if err != nil {
 				return time.Time{}, err
 			}
 			return readings[0].Now, nil
 		})
-	ledgers := func() time.Time { return c.server.Board.LedgerTime(c.server.Now()) }
-	c.answer.StoreTime = ask("the ledger's", storeSilent, storeClock, ledgers, c.server.Store.Clock)
 }
 
-// loaded: claims are accepted only when ledger and store agree.
+func (c *saleCheck) storeClock(ctx context.Context) {
+	c.clock(ctx, "store clock", "the database (--store)",
+		"the database answers; until then orders wait in the journal, payments and cancels fail",
+		"NTP here and there: the database's judges payments and expiry, and pages count down to them by the ledger's",
+		func() time.Time { return c.server.Board.LedgerTime(c.server.Now()) }, c.server.Store.Clock)
+}
+
+// clock compares two clocks, and allows for the time that asking takes. A difference of half a second is
+// worth a look, and fails no check: claims are judged by the ledger's clock alone (Board.LedgerTime).
+func (c *saleCheck) clock(ctx context.Context, name, where, answers, ntp string, ours func() time.Time,
+	theirs func(context.Context) (time.Time, error),
+) {
+	before := ours().Truncate(time.Millisecond)
+	there, err := theirs(ctx)
+	after := ours()
+	differs := max(0, there.Sub(after)) + min(0, there.Sub(before)) // at least
+	if err != nil {
+		c.find(fail, name, where, answers, "it does not answer")
+	} else if differs.Abs() > time.Second/2 {
+		c.find(warn, name, where, ntp, "differs by %s", differs.Round(time.Millisecond))
+	} else {
+		c.ok(name, "differs by %s", differs.Round(time.Millisecond))
+	}
+}
+
+// ledgerSettings asks the ledger whether it takes claims and keeps what it accepts.
+func (c *saleCheck) ledgerSettings(ctx context.Context) {
+	const name = "ledger settings"
+	if refusing := c.server.Refusing; refusing != nil {
+		if err := refusing(ctx); err != nil {
+			c.find(fail, name, "disk and memory of the ledger", "room: df; INFO memory of Redis",
+				"claims are not accepted: %v", err)
+		}
+	}
+	if c.server.LedgerRisks == nil {
+		return
+	}
+	risks, err := c.server.LedgerRisks(ctx)
+	const safe = "appendonly yes, appendfsync always, maxmemory-policy noeviction"
+	if err != nil {
+		c.find(warn, name, "the user of Redis (ACL)", "+config|get, or see by hand to "+safe, "cannot be read: %v", err)
+	}
+	for _, risk := range risks {
+		status := warn
+		if risk.Evicts {
+			status = fail
+		}
+		c.find(status, name, "the settings of Redis", safe, "%s is %s: %s", risk.Setting, risk.Value, risk.Harm)
+	}
+	if err == nil && len(risks) == 0 {
+		c.ok(name, "it keeps what it accepts")
+	}
+}
+
+// replicas writes and waits: with wait_replicas no claim is accepted that too few replicas have.
+func (c *saleCheck) replicas(ctx context.Context) {
+	if c.server.Confirmed == nil {
+		return
+	}
+	began := time.Now()
+	if err := c.server.Confirmed(ctx, c.view.Sale.ID); err != nil {
+		c.find(fail, "replicas", "the ledger's replicas", "as many as wait_replicas are connected",
+			"claims are not accepted: %v", err)
+	} else {
+		c.ok("replicas", "have what is written after %s", time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// lists compares those in force with what this server has in memory.
+func (c *saleCheck) lists(ctx context.Context) {
+	all, err := c.server.Store.Lists(ctx)
+	if err != nil {
+		return // storeClock says it
+	}
+	var allowed int64
+	for _, l := range all {
+		if l.Sale != c.view.Sale.ID {
+			continue
+		}
+		if l.Kind == sluice.AllowList {
+			allowed = l.Size
+		}
+		name, loaded := string(l.Kind)+" list", c.server.Eligibility.Lists
+		if generation, _ := loaded.Loaded(l.Sale, l.Kind); generation == l.Generation {
+			c.ok(name, "%d buyers", l.Size)
+		} else {
+			c.find(fail, name, "this server", "a moment later; else its log", "this server has not loaded it yet")
+		}
+	}
+	switch who := c.view.Sale.Rules.Eligibility; {
+	case who == sluice.EligibleList && allowed == 0:
+		c.find(fail, "eligibility", "the allow list of the sale",
+			"sluice sale allow SALE --file buyers.txt, or sluice sale patch SALE --eligibility none",
+			"only buyers on the allow list may buy, and it is empty")
+	case who == "" && allowed > 0:
+		c.find(warn, "eligibility", "eligibility of the sale", "list, if the list is meant",
+			"everybody: the sale does not ask for its allow list")
+	default:
+		c.ok("eligibility", "%s", cmp.Or(who, "everybody"))
+	}
+}
+
+// servers names those that the store has heard of lately, and what must be the same on all of them.
+func (c *saleCheck) servers(ctx context.Context) {
+	key := "none"
+	if keys := c.server.Eligibility.Tickets; keys != nil {
+		key = keys.ID()
+	}
+	live, _ := c.server.Store.LiveNodes(ctx, 5*time.Second) // none if it does not answer
+	slices.Sort(live)
+	c.ok("servers", "live: %s; here buyer_secret is %s, ticket_secret %s; compare with the others'",
+		strings.Join(live, ", "), cmp.Or(c.server.Buyers.Fingerprint(), "none"), key)
+}
+
+// risk asks the sale's risk service once, about a buyer that does not exist.
+func (c *saleCheck) risk(ctx context.Context) {
+	rule, try := c.view.Sale.Rules.Risk, c.server.Eligibility.TryRisk
+	if rule == (sluice.Risk{}) || try == nil {
+		return
+	}
+	status := fail
+	if rule.OnFailure == sluice.Allow {
+		status = warn
+	}
+	if _, err := try(ctx, rule, c.view.Sale.ID, "sluice-check"); err != nil {
+		c.find(status, "risk service", "risk of the sale, and the service behind its url",
+			`it answers 200 {"allow": true} or false in time; until then on_failure decides who gets a ticket`,
+			"it did not judge: %v", err)
+	} else {
+		c.ok("risk service", "it answers")
+	}
+}
+
+// loaded compares the ledger with the store: claims are accepted only when they agree.
 func (c *saleCheck) loaded() {
 	row, reading := &c.view.Sale, &c.view.Reading
+	const rebuilt = "a rebuild, by itself within seconds; else the log of the servers"
 	switch {
 	case c.view.Archived():
-		c.find(archived, "the sale is archived: it is over")
+		c.find(fail, "loaded", "the sale", "a new sale: an archived one stays as it is", "the sale is archived: it is over")
 	case c.view.Down:
-		c.find(ledgerDown, "the ledger has not answered lately: %v", c.view.Cause)
-	case row.Fence != "" || reading.Fence != "" && reading.Fence != sluice.FenceLoading:
-		c.find(fenced, "fenced: %s%s", row.Fence, reading.Fence)
-	case row.Epoch == 0 || row.LoadedEpoch < row.Epoch || !reading.Loaded || reading.Fence != "":
-		c.find(fenced, "the ledger does not hold it yet; a server does that within seconds")
+		c.find(fail, "loaded", "the ledger (--ledger)", ledgerAnswers, "the ledger has not answered lately: %v", c.view.Cause)
 	case !c.view.InStep():
-		c.find(fenced, "ledger and store disagree: epoch %d and %d", reading.Epoch, row.Epoch)
+		c.find(fail, "loaded", "the ledger", rebuilt, "the ledger has epoch %d, the store epoch %d; fence: %s",
+			reading.Epoch, row.Epoch, cmp.Or(row.Fence, reading.Fence, "none"))
 	case reading.Terms.Version < row.Terms.Version:
-		c.find(termsLate, "the last change of its terms has not reached the ledger yet")
+		c.find(warn, "loaded", "the ledger", "a moment later; else the log of the servers",
+			"the last change of its terms has not reached the ledger yet")
 	default:
 		c.ok("loaded", "epoch %d, terms %d", reading.Epoch, reading.Terms.Version)
 	}
 }
 
-// replicas: with wait_replicas no claim is accepted that too few of them have.
-func (c *saleCheck) replicas(ctx context.Context) {
-	if c.server.Confirmed == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	began := time.Now()
-	if err := c.server.Confirmed(ctx, c.view.Sale.ID); err != nil {
-		c.find(replicasMissing, "claims are not accepted: %v", err)
-		return
-	}
-	if took := time.Since(began); took > slowReplicas {
-		c.find(replicasSlow, "have what is written after %s; each claim takes that much longer",
-			took.Round(time.Millisecond))
-	} else {
-		c.ok("replicas", "have what is written after %s", took.Round(time.Millisecond))
-	}
-}
-
-// slowReplicas is how long replicas may take before it is worth a look.
-const slowReplicas = 200 * time.Millisecond
-
-// opening: the ledger opens the sale by its clock, no server has to act.
+// opening reports the window; the ledger opens the sale by its clock, no server has to act.
 func (c *saleCheck) opening() {
 	terms, now := &c.view.Sale.Terms, c.view.LedgerTime(c.server.Now())
-	closes := "and does not close"
-	if !terms.ClosesAt.IsZero() {
-		closes = "and closes at " + api.At(terms.ClosesAt).String()
-	}
-	in := terms.OpensAt.Sub(now).Round(time.Second)
 	switch {
 	case !terms.ClosesAt.IsZero() && !now.Before(terms.ClosesAt):
-		c.find(closed, "it closed at %s", api.At(terms.ClosesAt))
+		c.find(fail, "opening", "closes_at of the sale", "sluice sale patch SALE --closes-at TIME, or a new sale",
+			"it closed at %s", api.At(terms.ClosesAt))
 	case terms.Paused:
-		c.find(paused, "paused by an admin; no buyer can buy until it is resumed")
-	case now.Before(terms.OpensAt):
-		c.ok("opening", "opens in %s, at %s, %s", in, api.At(terms.OpensAt), closes)
+		c.find(fail, "opening", "the sale", "sluice sale resume SALE",
+			"paused by an admin; no buyer can buy until it is resumed")
+	case !c.hasOpened():
+		c.ok("opening", "opens in %s, at %s", terms.OpensAt.Sub(now).Round(time.Second), api.At(terms.OpensAt))
 	default:
-		c.ok("opening", "open since %s, %s", api.At(terms.OpensAt), closes)
+		c.ok("opening", "open since %s", api.At(terms.OpensAt))
 	}
 }
 
-// units: what a typing error would look like.
 func (c *saleCheck) units() {
-	t := &c.view.Sale.Terms
-	switch {
+	const restock = "sluice sale restock SALE --delta N"
+	switch t := &c.view.Sale.Terms; {
 	case t.Total == 0:
-		c.find(noUnits, "the total is 0: there is nothing to sell")
-	case t.Total == sluice.Unlimited && t.MaxPerBuyer == sluice.Unlimited:
-		c.find(noBound, "no total and no limit per buyer: one buyer can take any number of units")
+		c.find(fail, "units", "total of the sale", restock, "the total is 0: there is nothing to sell")
+	case t.Total != sluice.Unlimited && t.Available(c.view.Reading.Taken) == 0:
+		c.find(warn, "units", "total of the sale", "nothing, or "+restock, "all %d units are taken", t.Total)
 	case t.MaxPerBuyer == sluice.Unlimited:
-		c.find(noBound, "no limit per buyer: one buyer can take all %d units", t.Total)
-	case t.Total == sluice.Unlimited:
-		c.ok("units", "no total, at most %d per buyer", t.MaxPerBuyer)
-	case t.MaxPerBuyer > t.Total:
-		c.find(oddLimit, "%d units in all, and %d for one buyer", t.Total, t.MaxPerBuyer)
-	case t.Available(c.view.Reading.Taken) == 0:
-		c.find(allTaken, "all %d units are taken", t.Total)
+		c.find(warn, "units", "max_per_buyer of the sale", "a limit", "one buyer can take all units")
 	default:
-		c.ok("units", "%d units, at most %d per buyer", t.Total, t.MaxPerBuyer)
+		c.ok("units", "at most %d per buyer", t.MaxPerBuyer)
 	}
 }
 
-// settings are what another server would have to have, too. Proxies and origins may be
-// other ones on purpose, on machines of other networks.
-func (s *Server) sharedSettings() []api.SharedSetting {
-	issuer, audience, buyerID := s.Buyers.Settings()
-	return []api.SharedSetting{
-		{Name: "buyer_secret", Value: s.Buyers.Fingerprint()},
-		{Name: "buyer_issuer", Value: issuer},
-		{Name: "buyer_audience", Value: audience},
-		{Name: "buyer_id", Value: buyerID},
-		{Name: "trusted_proxies", Value: fmt.Sprint(s.Proxies.Trusted)},
-		{Name: "cors_origins", Value: strings.Join(s.Origins, " ")},
-	}
-}
-
-// eligibility: what the rules ask before a claim is heard.
-func (c *saleCheck) eligibility() {
-	c.answer.Settings = c.server.sharedSettings()
-	rules := &c.view.Sale.Rules
-	if keys := c.server.Eligibility.Tickets; keys != nil {
-		c.answer.TicketKey = keys.ID()
-	}
-	if rules.Ticket == (sluice.Ticket{}) {
-		c.ok("tickets", "none are asked for")
+// visibility warns before the opening only: until then a sale may well be hidden.
+func (c *saleCheck) visibility() {
+	if !c.view.Hidden() {
 		return
 	}
-	from := tickets.From(c.view.Sale.OpensAt, time.Duration(rules.Ticket.BeforeS)*time.Second)
-	text := "handed out from " + api.At(from).String()
-	if n := rules.Challenge.Difficulty; n > 0 {
-		text += fmt.Sprintf(", for a proof of work of %d bits", n)
+	status := warn
+	if c.hasOpened() {
+		status = fail
 	}
-	if rules.Risk != (sluice.Risk{}) {
-		text += fmt.Sprintf(", if the risk service agrees (%d ms, then %s)", rules.Risk.TimeoutMS, rules.Risk.OnFailure)
-	}
-	if n := rules.Challenge.Difficulty; n > hardWork {
-		c.find(tooHard, "%s; more than %d bits take a phone minutes", text, hardWork)
-		return
-	}
-	c.ok("tickets", "%s", text)
-}
-
-// hardWork is the difficulty beyond which honest buyers suffer.
-const hardWork = 22
-
-// lists: those in force, and whether this server has them in memory.
-func (c *saleCheck) lists(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	all, err := c.server.Store.Lists(ctx)
-	if err != nil {
-		c.find(listsUnread, "the store does not answer")
-		return
-	}
-	sizes := map[sluice.ListKind]int64{}
-	for _, l := range all {
-		if l.Sale != c.view.Sale.ID {
-			continue
-		}
-		sizes[l.Kind] = l.Size
-		if lists := c.server.Eligibility.Lists; lists != nil {
-			if generation, _ := lists.Loaded(l.Sale, l.Kind); generation != l.Generation {
-				c.find(listLate, "the %s list has %d buyers; this server has not loaded it yet", l.Kind, l.Size)
-				continue
-			}
-		}
-		c.ok(string(l.Kind)+" list", "%d buyers", l.Size)
-	}
-	switch c.view.Sale.Rules.Eligibility {
-	case sluice.EligibleList:
-		if sizes[sluice.AllowList] == 0 {
-			c.find(listEmpty, "only buyers on the allow list may buy, and it is empty")
-			return
-		}
-		c.ok("eligibility", "buyers on the allow list")
-	case sluice.EligibleToken:
-		c.ok("eligibility", `buyers whose token names the sale in "sluice_sales"`)
-	case "":
-		if sizes[sluice.AllowList] > 0 {
-			c.find(listUnused,
-				"everybody: there is an allow list, but the sale does not ask for it (eligibility: list)")
-			return
-		}
-		c.ok("eligibility", "everybody")
-	}
+	c.find(status, "visibility", "visibility of the sale", "sluice sale patch SALE --visibility listed",
+		"the sale is hidden: to buyers it does not exist (404)")
 }

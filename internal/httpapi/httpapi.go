@@ -71,7 +71,6 @@ type Options struct {
 	// LedgerRisks are settings of the ledger that can lose accepted claims; nil: it has
 	// none to look at.
 	LedgerRisks func(context.Context) ([]sluice.LedgerRisk, error)
-	Links       Links // of the pages
 
 	// TryWebhook posts a body to a webhook once; the error says why it was not delivered,
 	// the status is that of its answer, 0 without one.

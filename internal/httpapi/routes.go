@@ -96,7 +96,6 @@ func (s *Server) routes() []route {
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/reconcile", s.reconcileSale),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/audit", get(s.auditSale)),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/check", get(s.checkSale)),
-		s.admin(Operators, rehearsePattern, with(s.rehearseClaim)),
 		s.admin(Operators, "PUT /v1/admin/sales/{sale}/lists/{list}", s.putList),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/lists/{list}", get(s.showList)),
 		s.admin(Operators, "DELETE /v1/admin/sales/{sale}/lists/{list}", bare(s.deleteList)),

@@ -119,7 +119,8 @@ func TestSaleCheckOfClocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			check := &saleCheck{server: New(Options{Board: board, Ledger: ledger, Store: store}), view: view}
-			check.clocks(t.Context())
+			check.ledgerClock(t.Context())
+			check.storeClock(t.Context())
 			for i, judged := range []string{"buyers' tokens", "payments and expiry"} {
 				got := check.answer.Checks[i]
 				if got.Status != c.want[i] || strings.Contains(got.Right, judged) != (c.want[i] == api.CheckWarn) {

@@ -116,7 +116,7 @@ func TestSizing(t *testing.T) {
 	t.Parallel()
 	servertest.Program(t, "redis", "redis-cli")
 	page := snippets(t, "docs/sizing.md")
-	measured, yours := next(t, &page, "sh", "INFO memory"), next(t, &page, "sh", "--rehearse")
+	measured, yours := next(t, &page, "sh", "INFO memory"), next(t, &page, "sh", "sluice load")
 	redis, dir, addr := servertest.StartRedis(t), t.TempDir(), freeAddr(t)
 	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestSizing(t *testing.T) {
 	script := strings.NewReplacer("redis://127.0.0.1:6379 &\n", started, "redis-cli", "redis-cli -u "+redis.URL(),
 		"100000", "1000", "--connections 1000", "--connections 20", "100ms", "1m").Replace(measured + yours)
 	out := sh(t, dir, script, append(pathOf(dir), "SLUICE_LISTEN="+addr, "SLUICE_URL=http://"+addr)...)
-	for _, want := range []string{"got one              1,000  accepted", "used_memory:", "phone-rehearsal"} {
+	for _, want := range []string{"got one              1,000  accepted", "used_memory:", "rehearsal"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not print %s:\n%s", want, out)
 		}

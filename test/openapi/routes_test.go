@@ -308,7 +308,6 @@ func (c *checked) entering() {
 	c.call(404, true, "GET", "/v1/admin/sales/club/lists/vip", "", c.key())
 	c.merchant(200, "DELETE", "/v1/admin/sales/club/lists/deny", "")
 	c.merchant(200, "GET", "/v1/admin/sales/club/check", "")
-	c.merchant(200, "POST", "/v1/admin/sales/club/rehearse", "{}")
 
 	ask := func(status int, buyer, what, body string) answer {
 		c.t.Helper()

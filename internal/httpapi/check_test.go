@@ -1,0 +1,62 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/engine"
+)
+
+// The check of a sale asks its risk service once, and reports whether it judges.
+func TestSaleCheckAsksTheRiskService(t *testing.T) {
+	s, _ := openLogged(t, engine.Config{})
+	var asked atomic.Int64
+	var answer atomic.Value
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = w.Write([]byte(answer.Load().(string)))
+	}))
+	t.Cleanup(service.Close)
+	for _, then := range []string{"deny", "allow"} {
+		s.must(s.create(then, `ticket={"before_s":600}`,
+			`risk={"url":"`+service.URL+`","timeout_ms":10000,"on_failure":"`+then+`"}`), 201)
+	}
+	check := func(sale string) (status api.CheckStatus) {
+		var found api.SaleCheck
+		a := s.must(s.admin("GET", "/v1/admin/sales/"+sale+"/check", ""), 200)
+		if err := json.Unmarshal([]byte(a.body), &found); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range found.Checks {
+			if c.Name == "risk service" {
+				status = c.Status
+			}
+			if c.Status != api.CheckOK && (c.Where == "" || c.Right == "") {
+				t.Errorf("%+v does not say where or what would be right", c)
+			}
+		}
+		return status
+	}
+	for n, c := range []struct {
+		sale, answer string
+		want         api.CheckStatus
+	}{
+		{"deny", `{"allow":true}`, api.CheckOK},
+		{"deny", `{"allow":false}`, api.CheckOK},
+		{"deny", `nonsense`, api.CheckFail},
+		{"allow", `nonsense`, api.CheckWarn},
+	} {
+		answer.Store(c.answer)
+		if got := check(c.sale); got != c.want || asked.Load() != int64(n+1) {
+			t.Errorf("%s, %s: %s after %d questions, want %s", c.sale, c.answer, got, asked.Load(), c.want)
+		}
+	}
+	service.Close()
+	if got := check("deny"); got != api.CheckFail {
+		t.Errorf("unreachable: %s", got)
+	}
+}
