@@ -180,7 +180,7 @@ func (e *Engine) compose() error {
 	}
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: cmp.Or(e.ledgerDriver.MaxBatch, maxBatch),
-		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger, Permitter: e.ledger,
+		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger,
 		Took: way.Stage, Called: way.Called, Traced: traced,
 		Failed: func(sale sluice.SaleID, err error) {
 			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
@@ -229,7 +229,7 @@ func (e *Engine) compose() error {
 	eligibility := e.eligibility.compose(e, counts.Eligibility())
 	e.gate = admission.NewGate(e.board, e.batcher, e.store)
 	e.gate.Guard(e.eligibility.check, e.ledger)
-	counts.Gate(e.gate.Refused, e.batcher.InFlight, e.batcher.Permits)
+	counts.Gate(e.gate.Refused, e.batcher.InFlight)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
 	e.connections.compose(e, proxies, counts)
 	e.claims = counts.Claims(func(sale sluice.SaleID) bool {

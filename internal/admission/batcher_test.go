@@ -466,7 +466,7 @@ func TestOneSaleLeavesPlaces(t *testing.T) {
 	b := NewBatcher(instant{}, BatcherOptions{MaxInFlight: 100, MaxBatch: 10})
 	n := 0
 	for ; ; n++ {
-		if _, err := b.Acquire("hung", unbound); err != nil {
+		if _, err := b.Acquire("hung", sluice.Unlimited); err != nil {
 			break
 		}
 	}
@@ -474,12 +474,12 @@ func TestOneSaleLeavesPlaces(t *testing.T) {
 		t.Errorf("one sale has %d of 100 slots, want half", n)
 	}
 	for range 200 { // those that are refused take none
-		if _, err := b.Acquire("hung", unbound); err == nil {
+		if _, err := b.Acquire("hung", sluice.Unlimited); err == nil {
 			t.Fatal("the sale gets one slot more")
 		}
 	}
 	for range 20 {
-		if _, err := b.Acquire("other", unbound); err != nil {
+		if _, err := b.Acquire("other", sluice.Unlimited); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -502,7 +502,7 @@ func TestStagesAreMeasured(t *testing.T) {
 				}
 			},
 		})
-		slot, err := b.Acquire("sale", unbound)
+		slot, err := b.Acquire("sale", sluice.Unlimited)
 		if err != nil {
 			t.Fatal(err)
 		}

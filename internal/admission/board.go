@@ -64,6 +64,8 @@ type Board struct {
 	archived *xsync.Map[sluice.SaleID, *View]      // of those that were asked for; at most maxArchived
 	version  atomic.Uint64                         // raised when a view looks different
 
+	servers atomic.Int64
+
 	clock   ledgerClock
 	bell    loop.Bell // rung when a sale is to be read soon
 	changed loop.Bell // asks for rows soon
@@ -140,6 +142,11 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 		failing: map[sluice.SaleID]struct{}{},
 	}
 }
+
+// Servers returns how many servers live, this one too, as SetServers was last told; 0: not
+// known yet. Each admits its share by a sale's ratio.
+func (b *Board) Servers() int64     { return b.servers.Load() }
+func (b *Board) SetServers(n int64) { b.servers.Store(n) }
 
 // View returns what is known of a sale, nil if it is not on the board.
 func (b *Board) View(id sluice.SaleID) *View {
