@@ -294,7 +294,6 @@ func (e *Engine) start(ctx context.Context) {
 	cancel()
 	e.follower.name(ctx)
 	e.follower.first(ctx, err == nil)
-	loop.Spread()
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })
@@ -329,7 +328,7 @@ func (e *Engine) start(ctx context.Context) {
 // engine uses. It does not while claims are on their way: they would wait for it, and a rush
 // uses that memory.
 func (e *Engine) tidyMemory(ctx context.Context) {
-	if loop.Sleep(ctx, time.Second) && e.batcher.InFlight() == 0 {
+	if loop.Wait(ctx, time.Second, nil) && e.batcher.InFlight() == 0 {
 		debug.FreeOSMemory()
 	}
 }

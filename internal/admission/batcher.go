@@ -15,7 +15,6 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // The batcher turns claims that arrive one by one into ledger calls that
@@ -299,7 +298,6 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 			}
 		}
 		if len(claims) > 0 {
-			loop.Stir(left)
 			decisions, err := b.decide(sale, claims)
 			ended := time.Now()
 			b.opts.Took(stageLedger, ended.Sub(left), len(claims))

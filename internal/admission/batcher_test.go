@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // slowLedger accepts everything after a delay, and remembers its batches.
@@ -130,21 +129,6 @@ func TestBatcherMakesOrderIDs(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A claim that goes to the ledger is a rush for the server's loops, whose pauses differ then.
-func TestAClaimStirsTheLoops(t *testing.T) {
-	b := NewBatcher(&slowLedger{}, BatcherOptions{})
-	if _, err := b.Claim(t.Context(), "sale", claim(1)); err != nil {
-		t.Fatal(err)
-	}
-	var pauses []time.Duration
-	for range 50 {
-		pauses = append(pauses, loop.Until(time.Hour))
-	}
-	if spread := slices.Max(pauses) - slices.Min(pauses); spread < time.Minute {
-		t.Errorf("50 loops come within %v of each other", spread)
-	}
 }
 
 func TestBatcherOverlapsOnlyFullBatches(t *testing.T) {

@@ -212,7 +212,7 @@ func (b *Board) Run(ctx context.Context) {
 	loops.Go(func() {
 		b.loop(ctx, "sales", b.changed, func(ctx context.Context, woken bool) (time.Time, error) {
 			pause, err := b.followStore(ctx, woken)
-			return time.Now().Add(loop.Until(max(b.opts.Sales, pause))), err
+			return time.Now().Add(max(b.opts.Sales, pause)), err
 		})
 	})
 	loops.Go(func() {
@@ -255,7 +255,7 @@ func (b *Board) loop(ctx context.Context, what string, bell loop.Bell,
 		case <-bell:
 			timer.Stop()
 			woken = time.Now().Before(next)
-			if !loop.Sleep(ctx, time.Until(rested)) {
+			if !loop.Wait(ctx, time.Until(rested), nil) {
 				return
 			}
 		}
