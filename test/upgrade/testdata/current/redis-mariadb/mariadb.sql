@@ -1,0 +1,541 @@
+/*M!999999\- enable the sandbox mode */ 
+
+/*!40101 SET @OLD_CHARACTER_SET_CLIENT=@@CHARACTER_SET_CLIENT */;
+/*!40101 SET @OLD_CHARACTER_SET_RESULTS=@@CHARACTER_SET_RESULTS */;
+/*!40101 SET @OLD_COLLATION_CONNECTION=@@COLLATION_CONNECTION */;
+/*!40101 SET NAMES utf8mb4 */;
+/*!40103 SET @OLD_TIME_ZONE=@@TIME_ZONE */;
+/*!40103 SET TIME_ZONE='+00:00' */;
+/*!40014 SET @OLD_UNIQUE_CHECKS=@@UNIQUE_CHECKS, UNIQUE_CHECKS=0 */;
+/*!40014 SET @OLD_FOREIGN_KEY_CHECKS=@@FOREIGN_KEY_CHECKS, FOREIGN_KEY_CHECKS=0 */;
+/*!40101 SET @OLD_SQL_MODE=@@SQL_MODE, SQL_MODE='NO_AUTO_VALUE_ON_ZERO' */;
+/*!40111 SET @OLD_SQL_NOTES=@@SQL_NOTES, SQL_NOTES=0 */;
+DROP TABLE IF EXISTS `admin_actions`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `admin_actions` (
+  `id` bigint(20) NOT NULL AUTO_INCREMENT,
+  `acted_at` datetime(3) NOT NULL,
+  `actor` varchar(255) NOT NULL,
+  `route` varchar(255) NOT NULL,
+  `path` varchar(255) NOT NULL,
+  `sale_id` varchar(255) NOT NULL,
+  `order_id` varchar(255) NOT NULL,
+  `status` int(11) NOT NULL,
+  `code` varchar(255) NOT NULL,
+  `request_id` varchar(255) NOT NULL,
+  `address` varchar(255) NOT NULL,
+  `node` varchar(255) NOT NULL,
+  PRIMARY KEY (`id`)
+) ENGINE=InnoDB AUTO_INCREMENT=10 DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `admin_actions` DISABLE KEYS */;
+INSERT INTO `admin_actions` VALUES
+(1,'2026-11-28 21:07:40.284','admin','POST /v1/admin/sales','/v1/admin/sales','lamps','',201,'','RGAJ5TZVGVJ3JT7L','127.0.0.1','defw5hci'),
+(2,'2026-11-28 21:07:40.424','admin','POST /v1/admin/sales','/v1/admin/sales','phones','',201,'','YQXTEXCFL4ZDY7I2','127.0.0.1','defw5hci'),
+(3,'2026-11-28 21:07:40.449','admin','PUT /v1/admin/sales/{sale}/lists/{list}','/v1/admin/sales/phones/lists/deny','phones','',200,'','LAVMVNUF26GCR52P','127.0.0.1','defw5hci'),
+(4,'2026-11-28 21:07:40.460','admin','POST /v1/admin/webhooks','/v1/admin/webhooks','','',201,'','AWWHSKT6JOSLPOKZ','127.0.0.1','defw5hci'),
+(5,'2026-11-28 21:07:40.639','admin','POST /v1/admin/orders/{order}/pay','/v1/admin/orders/phones.01a223fc33a172e5b5d4007e7cc48c64/pay','phones','phones.01a223fc33a172e5b5d4007e7cc48c64',200,'','7ZCU5UNEFJBZBT3O','127.0.0.1','defw5hci'),
+(6,'2026-11-28 21:07:40.684','admin','POST /v1/admin/orders/{order}/pay','/v1/admin/orders/phones.01a223fc33e4765795ebf70ea02ab660/pay','phones','phones.01a223fc33e4765795ebf70ea02ab660',200,'','LKLCGJUY6I26W5LL','127.0.0.1','defw5hci'),
+(7,'2026-11-28 21:07:40.691','admin','POST /v1/admin/orders/{order}/refund','/v1/admin/orders/phones.01a223fc33e4765795ebf70ea02ab660/refund','phones','phones.01a223fc33e4765795ebf70ea02ab660',200,'','H5JKQGBOFU2DQ6IU','127.0.0.1','defw5hci'),
+(8,'2026-11-28 21:07:40.732','admin','POST /v1/admin/orders/{order}/pay','/v1/admin/orders/phones.01a223fc341674758e7c8fb78b81086d/pay','phones','phones.01a223fc341674758e7c8fb78b81086d',200,'','WLTTQ2Q52AXFIWEG','127.0.0.1','defw5hci'),
+(9,'2026-11-28 21:07:40.786','admin','POST /v1/admin/orders/{order}/reject','/v1/admin/orders/phones.01a223fc343f7bdea7c23942af4e1f71/reject','phones','phones.01a223fc343f7bdea7c23942af4e1f71',200,'','QJ3KTLMXZTFB4QVO','127.0.0.1','defw5hci');
+/*!40000 ALTER TABLE `admin_actions` ENABLE KEYS */;
+DROP TABLE IF EXISTS `dead_letters`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `dead_letters` (
+  `id` bigint(20) NOT NULL AUTO_INCREMENT,
+  `sale_id` varbinary(255) NOT NULL,
+  `epoch` bigint(20) NOT NULL,
+  `entry_id` varbinary(255) NOT NULL,
+  `reason` text NOT NULL,
+  `claims` longblob NOT NULL,
+  `first_seq` bigint(20) NOT NULL,
+  `terms` bigint(20) NOT NULL,
+  `node` text NOT NULL,
+  `accepted_at` datetime(3) DEFAULT NULL,
+  `created_at` datetime(3) NOT NULL,
+  `resolved_at` datetime(3) DEFAULT NULL,
+  `resolution` varchar(1024) NOT NULL DEFAULT '',
+  PRIMARY KEY (`id`),
+  UNIQUE KEY `dead_letters_entry` (`sale_id`,`epoch`,`entry_id`),
+  KEY `dead_letters_open` (`resolved_at`,`sale_id`)
+) ENGINE=InnoDB AUTO_INCREMENT=2 DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `dead_letters` DISABLE KEYS */;
+INSERT INTO `dead_letters` VALUES
+(1,0x70686F6E6573,1,0x656E747279,'of the fixture',0x6E6F6E73656E7365,0,1,'node',NULL,'2026-11-28 21:07:42.000',NULL,'');
+/*!40000 ALTER TABLE `dead_letters` ENABLE KEYS */;
+DROP TABLE IF EXISTS `event_feed`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `event_feed` (
+  `id` bigint(20) NOT NULL CHECK (`id` = 1),
+  `first_event` bigint(20) NOT NULL DEFAULT 1 CHECK (`first_event` >= 1),
+  `last_event` bigint(20) NOT NULL CHECK (`last_event` >= 0),
+  PRIMARY KEY (`id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `event_feed` DISABLE KEYS */;
+INSERT INTO `event_feed` VALUES
+(1,1,19);
+/*!40000 ALTER TABLE `event_feed` ENABLE KEYS */;
+DROP TABLE IF EXISTS `event_marks`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `event_marks` (
+  `sale_id` varbinary(48) NOT NULL,
+  `position` bigint(20) NOT NULL,
+  PRIMARY KEY (`sale_id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `event_marks` DISABLE KEYS */;
+INSERT INTO `event_marks` VALUES
+(0x6C616D7073,7),
+(0x70686F6E6573,6);
+/*!40000 ALTER TABLE `event_marks` ENABLE KEYS */;
+DROP TABLE IF EXISTS `gathered`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `gathered` (
+  `sale_id` varbinary(48) NOT NULL,
+  `epoch` bigint(20) NOT NULL,
+  `node` varbinary(255) NOT NULL,
+  `gathered_at` datetime(3) NOT NULL,
+  PRIMARY KEY (`sale_id`,`epoch`,`node`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `gathered` DISABLE KEYS */;
+/*!40000 ALTER TABLE `gathered` ENABLE KEYS */;
+DROP TABLE IF EXISTS `leases`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `leases` (
+  `name` varbinary(255) NOT NULL,
+  `holder` varbinary(255) NOT NULL,
+  `fence` bigint(20) NOT NULL DEFAULT 0,
+  `ttl` bigint(20) NOT NULL DEFAULT 0,
+  `expires_at` datetime(3) NOT NULL,
+  PRIMARY KEY (`name`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `leases` DISABLE KEYS */;
+INSERT INTO `leases` VALUES
+(0x6576656E7473,'',1795900060147000,3000,'2026-11-28 21:07:44.284'),
+(0x7265636F6E63696C65,'',1795900060767000,2000,'2026-11-28 21:07:42.767'),
+(0x7265636F6E63696C653A6C616D7073,0x6465667735686369,1795900061596000,2000,'2026-11-28 21:07:43.596'),
+(0x7265636F6E63696C653A70686F6E6573,0x6465667735686369,1795900061643000,2000,'2026-11-28 21:07:43.643'),
+(0x74696479,0x6465667735686369,1795900060142000,3540000,'2026-11-28 22:06:40.142'),
+(0x776562686F6F6B73,'',1795900060147000,20000,'2026-11-28 21:08:02.296');
+/*!40000 ALTER TABLE `leases` ENABLE KEYS */;
+DROP TABLE IF EXISTS `nodes`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `nodes` (
+  `node` varbinary(255) NOT NULL,
+  `ledger` varchar(255) NOT NULL DEFAULT '',
+  `seen_at` datetime(3) NOT NULL,
+  PRIMARY KEY (`node`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `nodes` DISABLE KEYS */;
+INSERT INTO `nodes` VALUES
+(0x6465667735686369,'redis:8n05qa8cv6n8oevn1vgx','2026-11-28 21:07:41.672');
+/*!40000 ALTER TABLE `nodes` ENABLE KEYS */;
+DROP TABLE IF EXISTS `order_changes`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `order_changes` (
+  `position` bigint(20) NOT NULL AUTO_INCREMENT,
+  `order_id` varbinary(81) NOT NULL,
+  `changed_at` datetime(3) NOT NULL,
+  `from_status` varbinary(16) NOT NULL,
+  `to_status` varbinary(16) NOT NULL,
+  `action` varbinary(16) NOT NULL,
+  `changed_by` varchar(256) NOT NULL,
+  `reason` varchar(1024) NOT NULL,
+  `payment_id` varbinary(128) NOT NULL,
+  `refused` varbinary(128) NOT NULL,
+  `event` bigint(20) DEFAULT NULL,
+  PRIMARY KEY (`order_id`,`from_status`,`refused`),
+  UNIQUE KEY `order_changes_position` (`position`),
+  KEY `order_changes_event` (`event`,`position`),
+  CONSTRAINT `order_changes_step` CHECK (`refused` <> '' or concat(`from_status`,' ',`to_status`) in ('pending paid','pending cancelled','pending expired','pending rejected','paid refunded','cancelled refund_due','expired refund_due','rejected refund_due','refund_due refunded','expired retaken')),
+  CONSTRAINT `order_changes_refused` CHECK (`refused` = '' or `from_status` = `to_status` and `payment_id` = '')
+) ENGINE=InnoDB AUTO_INCREMENT=9 DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `order_changes` DISABLE KEYS */;
+INSERT INTO `order_changes` VALUES
+(8,0x6C616D70732E3031613232336663333437353765643238353536393530623130373464393634,'2026-11-28 21:07:42.227',0x70656E64696E67,0x65787069726564,0x657870697265,'expiry','','','',19),
+(1,0x70686F6E65732E3031613232336663333336383761386661396636336166346632363666663439,'2026-11-28 21:07:40.568',0x70656E64696E67,0x63616E63656C6C6564,0x63616E63656C,'buyer','','','',7),
+(2,0x70686F6E65732E3031613232336663333361313732653562356434303037653763633438633634,'2026-11-28 21:07:40.632',0x70656E64696E67,0x70616964,0x706179,'admin','',0x7061796D656E742D62757965722D70616964,'',9),
+(4,0x70686F6E65732E3031613232336663333365343736353739356562663730656130326162363630,'2026-11-28 21:07:40.687',0x70616964,0x726566756E646564,0x726566756E64,'admin','','','',12),
+(3,0x70686F6E65732E3031613232336663333365343736353739356562663730656130326162363630,'2026-11-28 21:07:40.681',0x70656E64696E67,0x70616964,0x706179,'admin','',0x7061796D656E742D62757965722D726566756E646564,'',11),
+(6,0x70686F6E65732E3031613232336663333431363734373538653763386662373862383130383664,'2026-11-28 21:07:40.730',0x63616E63656C6C6564,0x726566756E645F647565,0x706179,'admin','',0x7061796D656E742D62757965722D726566756E645F647565,'',15),
+(5,0x70686F6E65732E3031613232336663333431363734373538653763386662373862383130383664,'2026-11-28 21:07:40.721',0x70656E64696E67,0x63616E63656C6C6564,0x63616E63656C,'buyer','','','',14),
+(7,0x70686F6E65732E3031613232336663333433663762646561376332333934326166346531663731,'2026-11-28 21:07:40.776',0x70656E64696E67,0x72656A6563746564,0x72656A656374,'admin','the address is unknown','','',17);
+/*!40000 ALTER TABLE `order_changes` ENABLE KEYS */;
+DROP TABLE IF EXISTS `order_events`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `order_events` (
+  `last_event` bigint(20) NOT NULL,
+  `first_event` bigint(20) NOT NULL,
+  `sale_id` varbinary(48) NOT NULL,
+  `after_position` bigint(20) NOT NULL,
+  `upto_position` bigint(20) NOT NULL,
+  PRIMARY KEY (`last_event`),
+  KEY `order_events_of_sale` (`sale_id`,`last_event`),
+  CONSTRAINT `order_events_range` CHECK (`first_event` between 1 and `last_event` and `upto_position` > `after_position`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `order_events` DISABLE KEYS */;
+INSERT INTO `order_events` VALUES
+(5,5,0x70686F6E6573,0,1),
+(6,6,0x70686F6E6573,1,2),
+(8,8,0x70686F6E6573,2,3),
+(10,10,0x70686F6E6573,3,4),
+(13,13,0x70686F6E6573,4,5),
+(16,16,0x70686F6E6573,5,6),
+(18,18,0x6C616D7073,0,7);
+/*!40000 ALTER TABLE `order_events` ENABLE KEYS */;
+DROP TABLE IF EXISTS `orders`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `orders` (
+  `position` bigint(20) NOT NULL AUTO_INCREMENT,
+  `order_id` varbinary(81) NOT NULL,
+  `sale_id` varbinary(48) NOT NULL,
+  `buyer_id` varbinary(128) NOT NULL,
+  `claim_key` varbinary(64) NOT NULL,
+  `quantity` bigint(20) NOT NULL CHECK (`quantity` >= 1),
+  `meta` varchar(512) NOT NULL,
+  `price_amount` bigint(20) NOT NULL CHECK (`price_amount` >= 0),
+  `currency` varbinary(3) NOT NULL,
+  `status` varbinary(16) NOT NULL CHECK (`status` in ('pending','paid','rejected','cancelled','expired','refunded','refund_due','retaken')),
+  `reason` text NOT NULL,
+  `epoch` bigint(20) NOT NULL CHECK (`epoch` >= 1),
+  `bucket` bigint(20) NOT NULL DEFAULT 0,
+  `seq` bigint(20) NOT NULL CHECK (`seq` >= 1),
+  `terms` bigint(20) NOT NULL CHECK (`terms` >= 1),
+  `node` text NOT NULL,
+  `accepted_at` datetime(3) NOT NULL,
+  `stored_at` datetime(3) NOT NULL,
+  `expires_at` datetime(3) NOT NULL,
+  `keep_until` datetime(3) NOT NULL,
+  `updated_at` datetime(3) NOT NULL,
+  `payment_id` varbinary(128) NOT NULL DEFAULT '',
+  `unpaid` tinyint(1) NOT NULL DEFAULT 0,
+  PRIMARY KEY (`position`),
+  UNIQUE KEY `orders_order_id` (`order_id`),
+  UNIQUE KEY `orders_claim` (`buyer_id`,`sale_id`,`claim_key`),
+  UNIQUE KEY `orders_place` (`sale_id`,`epoch`,`bucket`,`seq`),
+  KEY `orders_of_sale` (`sale_id`,`position`),
+  KEY `orders_to_expire` (`status`,`keep_until`),
+  CONSTRAINT `orders_times` CHECK (`expires_at` > `stored_at` and `keep_until` >= `expires_at` and `updated_at` >= `stored_at`)
+) ENGINE=InnoDB AUTO_INCREMENT=8 DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `orders` DISABLE KEYS */;
+INSERT INTO `orders` VALUES
+(1,0x70686F6E65732E3031613232336663333333323761626538333638393736616237306665303238,0x70686F6E6573,0x62757965722D70656E64696E67,0x6B65792D6F662D62757965722D70656E64696E67,1,'',199900,0x434E59,0x70656E64696E67,'',1,0,1,1,'defw5hci','2026-11-28 21:07:40.472','2026-11-28 21:07:40.496','2026-12-28 21:07:40.496','2026-12-28 21:07:40.496','2026-11-28 21:07:40.496','',0),
+(2,0x70686F6E65732E3031613232336663333336383761386661396636336166346632363666663439,0x70686F6E6573,0x62757965722D63616E63656C6C6564,0x6B65792D6F662D62757965722D63616E63656C6C6564,1,'',199900,0x434E59,0x63616E63656C6C6564,'',1,0,2,1,'defw5hci','2026-11-28 21:07:40.521','2026-11-28 21:07:40.541','2026-12-28 21:07:40.541','2026-12-28 21:07:40.541','2026-11-28 21:07:40.568','',1),
+(3,0x70686F6E65732E3031613232336663333361313732653562356434303037653763633438633634,0x70686F6E6573,0x62757965722D70616964,0x6B65792D6F662D62757965722D70616964,1,'',199900,0x434E59,0x70616964,'',1,0,3,1,'defw5hci','2026-11-28 21:07:40.580','2026-11-28 21:07:40.596','2026-12-28 21:07:40.596','2026-12-28 21:07:40.596','2026-11-28 21:07:40.632',0x7061796D656E742D62757965722D70616964,0),
+(4,0x70686F6E65732E3031613232336663333365343736353739356562663730656130326162363630,0x70686F6E6573,0x62757965722D726566756E646564,0x6B65792D6F662D62757965722D726566756E646564,1,'',199900,0x434E59,0x726566756E646564,'',1,0,4,1,'defw5hci','2026-11-28 21:07:40.644','2026-11-28 21:07:40.654','2026-12-28 21:07:40.654','2026-12-28 21:07:40.654','2026-11-28 21:07:40.687',0x7061796D656E742D62757965722D726566756E646564,0),
+(5,0x70686F6E65732E3031613232336663333431363734373538653763386662373862383130383664,0x70686F6E6573,0x62757965722D726566756E645F647565,0x6B65792D6F662D62757965722D726566756E645F647565,1,'',199900,0x434E59,0x726566756E645F647565,'',1,0,5,1,'defw5hci','2026-11-28 21:07:40.694','2026-11-28 21:07:40.698','2026-12-28 21:07:40.698','2026-12-28 21:07:40.698','2026-11-28 21:07:40.730',0x7061796D656E742D62757965722D726566756E645F647565,1),
+(6,0x70686F6E65732E3031613232336663333433663762646561376332333934326166346531663731,0x70686F6E6573,0x62757965722D72656A6563746564,0x6B65792D6F662D62757965722D72656A6563746564,1,'',199900,0x434E59,0x72656A6563746564,'the address is unknown',1,0,6,1,'defw5hci','2026-11-28 21:07:40.739','2026-11-28 21:07:40.751','2026-12-28 21:07:40.751','2026-12-28 21:07:40.751','2026-11-28 21:07:40.776','',0),
+(7,0x6C616D70732E3031613232336663333437353765643238353536393530623130373464393634,0x6C616D7073,0x6C617465,0x6B65792D6F662D6C617465,1,'',199900,0x434E59,0x65787069726564,'',1,0,1,1,'defw5hci','2026-11-28 21:07:40.790','2026-11-28 21:07:40.795','2026-11-28 21:07:41.795','2026-11-28 21:07:41.795','2026-11-28 21:07:42.227','',1);
+/*!40000 ALTER TABLE `orders` ENABLE KEYS */;
+DROP TABLE IF EXISTS `payments`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `payments` (
+  `payment_id` varbinary(128) NOT NULL,
+  `order_id` varbinary(81) NOT NULL,
+  PRIMARY KEY (`payment_id`),
+  UNIQUE KEY `payments_order_id` (`order_id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `payments` DISABLE KEYS */;
+INSERT INTO `payments` VALUES
+(0x7061796D656E742D62757965722D70616964,0x70686F6E65732E3031613232336663333361313732653562356434303037653763633438633634),
+(0x7061796D656E742D62757965722D726566756E646564,0x70686F6E65732E3031613232336663333365343736353739356562663730656130326162363630),
+(0x7061796D656E742D62757965722D726566756E645F647565,0x70686F6E65732E3031613232336663333431363734373538653763386662373862383130383664);
+/*!40000 ALTER TABLE `payments` ENABLE KEYS */;
+DROP TABLE IF EXISTS `releases`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `releases` (
+  `position` bigint(20) NOT NULL AUTO_INCREMENT,
+  `order_id` varbinary(81) NOT NULL,
+  `sale_id` varbinary(48) NOT NULL,
+  `buyer_id` varbinary(128) NOT NULL,
+  `claim_key` varbinary(64) NOT NULL,
+  `quantity` bigint(20) NOT NULL CHECK (`quantity` >= 1),
+  `unpaid` tinyint(1) NOT NULL DEFAULT 0,
+  `epoch` bigint(20) NOT NULL CHECK (`epoch` >= 0),
+  `created_at` datetime(3) NOT NULL,
+  PRIMARY KEY (`position`),
+  UNIQUE KEY `releases_order_id` (`order_id`),
+  KEY `releases_of_sale` (`sale_id`,`position`)
+) ENGINE=InnoDB AUTO_INCREMENT=6 DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `releases` DISABLE KEYS */;
+/*!40000 ALTER TABLE `releases` ENABLE KEYS */;
+DROP TABLE IF EXISTS `restocks`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `restocks` (
+  `sale_id` varbinary(48) NOT NULL,
+  `restock_id` varbinary(255) NOT NULL,
+  `delta` bigint(20) NOT NULL CHECK (`delta` <> 0),
+  `terms_version` bigint(20) NOT NULL CHECK (`terms_version` >= 2),
+  `created_at` datetime(3) NOT NULL,
+  PRIMARY KEY (`sale_id`,`restock_id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `restocks` DISABLE KEYS */;
+/*!40000 ALTER TABLE `restocks` ENABLE KEYS */;
+DROP TABLE IF EXISTS `sale_buyers`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `sale_buyers` (
+  `sale_id` varbinary(48) NOT NULL,
+  `kind` varbinary(8) NOT NULL,
+  `generation` bigint(20) NOT NULL,
+  `buyer_id` varbinary(128) NOT NULL,
+  PRIMARY KEY (`sale_id`,`kind`,`generation`,`buyer_id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `sale_buyers` DISABLE KEYS */;
+INSERT INTO `sale_buyers` VALUES
+(0x70686F6E6573,0x64656E79,1795900060439,0x6D616C6C6F7279);
+/*!40000 ALTER TABLE `sale_buyers` ENABLE KEYS */;
+DROP TABLE IF EXISTS `sale_events`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `sale_events` (
+  `position` bigint(20) NOT NULL AUTO_INCREMENT,
+  `sale_id` varbinary(48) NOT NULL,
+  `type` varbinary(32) NOT NULL,
+  `created_at` datetime(3) NOT NULL,
+  `sale` longtext NOT NULL,
+  `event` bigint(20) DEFAULT NULL,
+  PRIMARY KEY (`position`),
+  KEY `sale_events_event` (`event`,`position`)
+) ENGINE=InnoDB AUTO_INCREMENT=5 DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `sale_events` DISABLE KEYS */;
+INSERT INTO `sale_events` VALUES
+(1,0x6C616D7073,0x73616C652E63726561746564,'2026-11-28 21:07:40.140','{\"ID\":\"lamps\",\"SKU\":\"sku\",\"Title\":\"手机 \\u0026 lamps\",\"Price\":{\"amount\":199900,\"currency\":\"CNY\"},\"ListPrice\":{\"amount\":0,\"currency\":\"\"},\"Version\":1,\"Total\":20,\"MaxPerBuyer\":2,\"MaxOrders\":11,\"MaxUnpaid\":2,\"OpensAt\":\"2026-11-28T21:06:40.103Z\",\"ClosesAt\":\"0001-01-01T00:00:00Z\",\"Paused\":false,\"PaymentWindow\":1000000000,\"PaymentGrace\":0,\"Rules\":{},\"Epoch\":0,\"LoadedEpoch\":0,\"Fence\":\"\",\"Ledger\":\"\",\"Taken\":0,\"Cap\":20,\"CreatedAt\":\"2026-11-28T21:07:40.14Z\",\"UpdatedAt\":\"2026-11-28T21:07:40.14Z\",\"ArchivedAt\":\"0001-01-01T00:00:00Z\"}',1),
+(2,0x6C616D7073,0x73616C652E617661696C61626C65,'2026-11-28 21:07:40.224','{\"ID\":\"lamps\",\"SKU\":\"sku\",\"Title\":\"手机 \\u0026 lamps\",\"Price\":{\"amount\":199900,\"currency\":\"CNY\"},\"ListPrice\":{\"amount\":0,\"currency\":\"\"},\"Version\":1,\"Total\":20,\"MaxPerBuyer\":2,\"MaxOrders\":11,\"MaxUnpaid\":2,\"OpensAt\":\"2026-11-28T21:06:40.103Z\",\"ClosesAt\":\"0001-01-01T00:00:00Z\",\"Paused\":false,\"PaymentWindow\":1000000000,\"PaymentGrace\":0,\"Rules\":{},\"Epoch\":1,\"LoadedEpoch\":1,\"Fence\":\"\",\"Ledger\":\"redis:8n05qa8cv6n8oevn1vgx\",\"Taken\":0,\"Cap\":20,\"CreatedAt\":\"2026-11-28T21:07:40.14Z\",\"UpdatedAt\":\"2026-11-28T21:07:40.224Z\",\"ArchivedAt\":\"0001-01-01T00:00:00Z\"}',2),
+(3,0x70686F6E6573,0x73616C652E63726561746564,'2026-11-28 21:07:40.301','{\"ID\":\"phones\",\"SKU\":\"sku\",\"Title\":\"手机 \\u0026 lamps\",\"Price\":{\"amount\":199900,\"currency\":\"CNY\"},\"ListPrice\":{\"amount\":0,\"currency\":\"\"},\"Version\":1,\"Total\":20,\"MaxPerBuyer\":2,\"MaxOrders\":11,\"MaxUnpaid\":2,\"OpensAt\":\"2026-11-28T21:06:40.298Z\",\"ClosesAt\":\"0001-01-01T00:00:00Z\",\"Paused\":false,\"PaymentWindow\":2592000000000000,\"PaymentGrace\":0,\"Rules\":{},\"Epoch\":0,\"LoadedEpoch\":0,\"Fence\":\"\",\"Ledger\":\"\",\"Taken\":0,\"Cap\":20,\"CreatedAt\":\"2026-11-28T21:07:40.301Z\",\"UpdatedAt\":\"2026-11-28T21:07:40.301Z\",\"ArchivedAt\":\"0001-01-01T00:00:00Z\"}',3),
+(4,0x70686F6E6573,0x73616C652E617661696C61626C65,'2026-11-28 21:07:40.396','{\"ID\":\"phones\",\"SKU\":\"sku\",\"Title\":\"手机 \\u0026 lamps\",\"Price\":{\"amount\":199900,\"currency\":\"CNY\"},\"ListPrice\":{\"amount\":0,\"currency\":\"\"},\"Version\":1,\"Total\":20,\"MaxPerBuyer\":2,\"MaxOrders\":11,\"MaxUnpaid\":2,\"OpensAt\":\"2026-11-28T21:06:40.298Z\",\"ClosesAt\":\"0001-01-01T00:00:00Z\",\"Paused\":false,\"PaymentWindow\":2592000000000000,\"PaymentGrace\":0,\"Rules\":{},\"Epoch\":1,\"LoadedEpoch\":1,\"Fence\":\"\",\"Ledger\":\"redis:8n05qa8cv6n8oevn1vgx\",\"Taken\":0,\"Cap\":20,\"CreatedAt\":\"2026-11-28T21:07:40.301Z\",\"UpdatedAt\":\"2026-11-28T21:07:40.396Z\",\"ArchivedAt\":\"0001-01-01T00:00:00Z\"}',4);
+/*!40000 ALTER TABLE `sale_events` ENABLE KEYS */;
+DROP TABLE IF EXISTS `sale_lists`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `sale_lists` (
+  `sale_id` varbinary(48) NOT NULL,
+  `kind` varbinary(8) NOT NULL CHECK (`kind` in ('allow','deny')),
+  `generation` bigint(20) NOT NULL DEFAULT 0,
+  `last_generation` bigint(20) NOT NULL DEFAULT 0,
+  `size` bigint(20) NOT NULL DEFAULT 0 CHECK (`size` >= 0),
+  `updated_at` datetime(3) NOT NULL,
+  PRIMARY KEY (`sale_id`,`kind`),
+  CONSTRAINT `sale_lists_sale` FOREIGN KEY (`sale_id`) REFERENCES `sales` (`id`),
+  CONSTRAINT `sale_lists_generation` CHECK (`generation` between 0 and `last_generation`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `sale_lists` DISABLE KEYS */;
+INSERT INTO `sale_lists` VALUES
+(0x70686F6E6573,0x64656E79,1795900060439,1795900060439,1,'2026-11-28 21:07:40.447');
+/*!40000 ALTER TABLE `sale_lists` ENABLE KEYS */;
+DROP TABLE IF EXISTS `sale_terms`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `sale_terms` (
+  `sale_id` varbinary(48) NOT NULL,
+  `version` bigint(20) NOT NULL CHECK (`version` >= 1),
+  `total` bigint(20) DEFAULT NULL CHECK (`total` >= 0),
+  `max_per_buyer` bigint(20) DEFAULT NULL CHECK (`max_per_buyer` >= 1),
+  `max_orders` bigint(20) DEFAULT NULL CHECK (`max_orders` >= 1),
+  `max_unpaid` bigint(20) DEFAULT NULL CHECK (`max_unpaid` >= 1),
+  `opens_at` datetime(3) NOT NULL,
+  `closes_at` datetime(3) DEFAULT NULL,
+  `paused` tinyint(1) NOT NULL CHECK (`paused` in (0,1)),
+  `changed_at` datetime(3) NOT NULL,
+  PRIMARY KEY (`sale_id`,`version`),
+  CONSTRAINT `sale_terms_sale` FOREIGN KEY (`sale_id`) REFERENCES `sales` (`id`),
+  CONSTRAINT `sale_terms_window` CHECK (`closes_at` > `opens_at`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `sale_terms` DISABLE KEYS */;
+INSERT INTO `sale_terms` VALUES
+(0x6C616D7073,1,20,2,11,2,'2026-11-28 21:06:40.103',NULL,0,'2026-11-28 21:07:40.140'),
+(0x70686F6E6573,1,20,2,11,2,'2026-11-28 21:06:40.298',NULL,0,'2026-11-28 21:07:40.301');
+/*!40000 ALTER TABLE `sale_terms` ENABLE KEYS */;
+DROP TABLE IF EXISTS `sales`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `sales` (
+  `id` varbinary(48) NOT NULL CHECK (`id` <> ''),
+  `sku` varchar(256) NOT NULL,
+  `title` varchar(256) NOT NULL,
+  `price_amount` bigint(20) NOT NULL CHECK (`price_amount` >= 0),
+  `price_currency` varbinary(3) NOT NULL CHECK (octet_length(`price_currency`) = 3),
+  `list_price_amount` bigint(20) DEFAULT NULL CHECK (`list_price_amount` >= 0),
+  `list_price_currency` varbinary(3) DEFAULT NULL,
+  `payment_window_ms` bigint(20) NOT NULL CHECK (`payment_window_ms` > 0),
+  `payment_grace_ms` bigint(20) NOT NULL CHECK (`payment_grace_ms` >= 0),
+  `rules` longtext NOT NULL DEFAULT '{}' CHECK (json_valid(`rules`)),
+  `terms_version` bigint(20) NOT NULL CHECK (`terms_version` >= 1),
+  `total` bigint(20) DEFAULT NULL CHECK (`total` >= 0),
+  `max_per_buyer` bigint(20) DEFAULT NULL CHECK (`max_per_buyer` >= 1),
+  `max_orders` bigint(20) DEFAULT NULL CHECK (`max_orders` >= 1),
+  `max_unpaid` bigint(20) DEFAULT NULL CHECK (`max_unpaid` >= 1),
+  `opens_at` datetime(3) NOT NULL,
+  `closes_at` datetime(3) DEFAULT NULL,
+  `paused` tinyint(1) NOT NULL CHECK (`paused` in (0,1)),
+  `ledger` varchar(255) NOT NULL DEFAULT '',
+  `epoch` bigint(20) NOT NULL CHECK (`epoch` >= 0),
+  `loaded_epoch` bigint(20) NOT NULL,
+  `fence` text NOT NULL,
+  `taken` bigint(20) NOT NULL CHECK (`taken` >= 0),
+  `cap` bigint(20) DEFAULT NULL,
+  `created_at` datetime(3) NOT NULL,
+  `updated_at` datetime(3) NOT NULL,
+  `archived_at` datetime(3) DEFAULT NULL,
+  `erased_at` datetime(3) DEFAULT NULL,
+  `purged_at` datetime(3) DEFAULT NULL,
+  `remains` mediumtext DEFAULT NULL,
+  PRIMARY KEY (`id`),
+  KEY `sales_live` (`archived_at`,`id`),
+  KEY `sales_to_erase` (`erased_at`,`id`,`archived_at`),
+  KEY `sales_to_purge` (`purged_at`,`id`,`archived_at`),
+  CONSTRAINT `sales_list_price` CHECK (`list_price_currency` = `price_currency` and `list_price_amount` is null = (`list_price_currency` is null)),
+  CONSTRAINT `sales_window` CHECK (`closes_at` > `opens_at`),
+  CONSTRAINT `sales_epochs` CHECK (`loaded_epoch` between 0 and `epoch`),
+  CONSTRAINT `sales_cap` CHECK (`cap` is null = (`total` is null) and (`cap` is null or `cap` >= `total`)),
+  CONSTRAINT `sales_no_oversell` CHECK (`cap` is null or `taken` <= `cap`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `sales` DISABLE KEYS */;
+INSERT INTO `sales` VALUES
+(0x6C616D7073,'sku','手机 & lamps',199900,0x434E59,NULL,NULL,1000,0,'{}',1,20,2,11,2,'2026-11-28 21:06:40.103',NULL,0,'redis:8n05qa8cv6n8oevn1vgx',1,1,'',0,20,'2026-11-28 21:07:40.140','2026-11-28 21:07:40.224',NULL,NULL,NULL,NULL),
+(0x70686F6E6573,'sku','手机 & lamps',199900,0x434E59,NULL,NULL,2592000000,0,'{}',1,20,2,11,2,'2026-11-28 21:06:40.298',NULL,0,'redis:8n05qa8cv6n8oevn1vgx',1,1,'',2,20,'2026-11-28 21:07:40.301','2026-11-28 21:07:40.396',NULL,NULL,NULL,NULL);
+/*!40000 ALTER TABLE `sales` ENABLE KEYS */;
+DROP TABLE IF EXISTS `sluice_schema`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `sluice_schema` (
+  `id` bigint(20) unsigned NOT NULL AUTO_INCREMENT,
+  `version_id` bigint(20) NOT NULL,
+  `is_applied` tinyint(1) NOT NULL,
+  `tstamp` datetime DEFAULT current_timestamp(),
+  PRIMARY KEY (`id`)
+) ENGINE=InnoDB AUTO_INCREMENT=3 DEFAULT CHARSET=latin1 COLLATE=latin1_swedish_ci;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `sluice_schema` DISABLE KEYS */;
+INSERT INTO `sluice_schema` VALUES
+(1,0,1,'2026-11-28 21:07:39'),
+(2,1,1,'2026-11-28 21:07:40');
+/*!40000 ALTER TABLE `sluice_schema` ENABLE KEYS */;
+DROP TABLE IF EXISTS `webhook_deliveries`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `webhook_deliveries` (
+  `webhook_id` varbinary(64) NOT NULL,
+  `event` bigint(20) NOT NULL,
+  `subject` varbinary(81) NOT NULL,
+  `state` varbinary(16) NOT NULL CHECK (`state` in ('pending','failed')),
+  `attempts` bigint(20) NOT NULL CHECK (`attempts` >= 0),
+  `next_at` datetime(3) NOT NULL,
+  `last_status` bigint(20) NOT NULL,
+  `last_error` text NOT NULL,
+  `updated_at` datetime(3) NOT NULL,
+  PRIMARY KEY (`webhook_id`,`event`),
+  KEY `webhook_deliveries_due` (`webhook_id`,`state`,`next_at`),
+  KEY `webhook_deliveries_subject` (`webhook_id`,`subject`,`state`,`event`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `webhook_deliveries` DISABLE KEYS */;
+INSERT INTO `webhook_deliveries` VALUES
+(0x77685F383633626138623661623134663236393565363636303663,2,0x6C616D7073,0x70656E64696E67,1,'2026-11-28 21:07:46.341',0,'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host','2026-11-28 21:07:40.775'),
+(0x77685F383633626138623661623134663236393565363636303663,3,0x70686F6E6573,0x70656E64696E67,1,'2026-11-28 21:07:46.740',0,'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host','2026-11-28 21:07:40.775'),
+(0x77685F383633626138623661623134663236393565363636303663,4,0x70686F6E6573,0x70656E64696E67,0,'2026-11-28 21:07:40.775',0,'','2026-11-28 21:07:40.775'),
+(0x77685F383633626138623661623134663236393565363636303663,5,0x70686F6E65732E3031613232336663333333323761626538333638393736616237306665303238,0x70656E64696E67,1,'2026-11-28 21:07:45.362',0,'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host','2026-11-28 21:07:40.775'),
+(0x77685F383633626138623661623134663236393565363636303663,6,0x70686F6E65732E3031613232336663333336383761386661396636336166346632363666663439,0x70656E64696E67,1,'2026-11-28 21:07:46.041',0,'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,7,0x70686F6E65732E3031613232336663333336383761386661396636336166346632363666663439,0x70656E64696E67,0,'2026-11-28 21:07:40.807',0,'','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,8,0x70686F6E65732E3031613232336663333361313732653562356434303037653763633438633634,0x70656E64696E67,1,'2026-11-28 21:07:46.639',0,'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,9,0x70686F6E65732E3031613232336663333361313732653562356434303037653763633438633634,0x70656E64696E67,0,'2026-11-28 21:07:40.807',0,'','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,10,0x70686F6E65732E3031613232336663333365343736353739356562663730656130326162363630,0x70656E64696E67,1,'2026-11-28 21:07:46.670',0,'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,11,0x70686F6E65732E3031613232336663333365343736353739356562663730656130326162363630,0x70656E64696E67,0,'2026-11-28 21:07:40.807',0,'','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,12,0x70686F6E65732E3031613232336663333365343736353739356562663730656130326162363630,0x70656E64696E67,0,'2026-11-28 21:07:40.807',0,'','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,13,0x70686F6E65732E3031613232336663333431363734373538653763386662373862383130383664,0x70656E64696E67,1,'2026-11-28 21:07:45.422',0,'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,14,0x70686F6E65732E3031613232336663333431363734373538653763386662373862383130383664,0x70656E64696E67,0,'2026-11-28 21:07:40.807',0,'','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,15,0x70686F6E65732E3031613232336663333431363734373538653763386662373862383130383664,0x70656E64696E67,0,'2026-11-28 21:07:40.807',0,'','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,16,0x70686F6E65732E3031613232336663333433663762646561376332333934326166346531663731,0x70656E64696E67,1,'2026-11-28 21:07:46.111',0,'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,17,0x70686F6E65732E3031613232336663333433663762646561376332333934326166346531663731,0x70656E64696E67,0,'2026-11-28 21:07:40.807',0,'','2026-11-28 21:07:40.807'),
+(0x77685F383633626138623661623134663236393565363636303663,18,0x6C616D70732E3031613232336663333437353765643238353536393530623130373464393634,0x70656E64696E67,1,'2026-11-28 21:07:47.961',0,'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host','2026-11-28 21:07:42.020');
+/*!40000 ALTER TABLE `webhook_deliveries` ENABLE KEYS */;
+DROP TABLE IF EXISTS `webhooks`;
+/*!40101 SET @saved_cs_client     = @@character_set_client */;
+/*!40101 SET character_set_client = utf8mb4 */;
+CREATE TABLE `webhooks` (
+  `position` bigint(20) NOT NULL AUTO_INCREMENT,
+  `id` varbinary(64) NOT NULL,
+  `url` varbinary(2048) NOT NULL,
+  `description` varchar(256) NOT NULL,
+  `secret` varbinary(128) NOT NULL,
+  `types` text NOT NULL,
+  `created_at` datetime(3) NOT NULL,
+  `updated_at` datetime(3) NOT NULL,
+  `disabled_at` datetime(3) DEFAULT NULL,
+  `disabled_why` text NOT NULL,
+  `last_event` bigint(20) NOT NULL CHECK (`last_event` >= 0),
+  `delivered` bigint(20) NOT NULL,
+  `failures` bigint(20) NOT NULL CHECK (`failures` >= 0),
+  `retry_at` datetime(3) DEFAULT NULL,
+  `last_success` datetime(3) DEFAULT NULL,
+  `last_failure` datetime(3) DEFAULT NULL,
+  `last_error` text NOT NULL,
+  PRIMARY KEY (`position`),
+  UNIQUE KEY `webhooks_id` (`id`)
+) ENGINE=InnoDB AUTO_INCREMENT=2 DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+/*!40101 SET character_set_client = @saved_cs_client */;
+
+/*!40000 ALTER TABLE `webhooks` DISABLE KEYS */;
+INSERT INTO `webhooks` VALUES
+(1,0x77685F383633626138623661623134663236393565363636303663,0x68747470733A2F2F73686F702E696E76616C69642F736C75696365,'of the fixture',0x73313A2F6D366D345A2F747453586A5A70755155374B76327142646E30355747592F396D746C4646646139764E39354232535357796D5572496D306D4F336273652B674A6573534B5248356A4A677377464B79,'','2026-11-28 21:07:40.456','2026-11-28 21:07:40.456',NULL,'',18,0,9,'2026-11-28 21:07:43.750',NULL,'2026-11-28 21:07:42.019','dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host');
+/*!40000 ALTER TABLE `webhooks` ENABLE KEYS */;
+/*!40103 SET TIME_ZONE=@OLD_TIME_ZONE */;
+
+/*!40101 SET SQL_MODE=@OLD_SQL_MODE */;
+/*!40014 SET FOREIGN_KEY_CHECKS=@OLD_FOREIGN_KEY_CHECKS */;
+/*!40014 SET UNIQUE_CHECKS=@OLD_UNIQUE_CHECKS */;
+/*!40101 SET CHARACTER_SET_CLIENT=@OLD_CHARACTER_SET_CLIENT */;
+/*!40101 SET CHARACTER_SET_RESULTS=@OLD_CHARACTER_SET_RESULTS */;
+/*!40101 SET COLLATION_CONNECTION=@OLD_COLLATION_CONNECTION */;
+/*!40111 SET SQL_NOTES=@OLD_SQL_NOTES */;
+

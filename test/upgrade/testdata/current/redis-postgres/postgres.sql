@@ -1,0 +1,603 @@
+SELECT pg_catalog.set_config('search_path', '', false);
+CREATE FUNCTION sluice_fixture.ledger_sales_checked() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE wrong text := CASE
+    WHEN NEW.epoch < 1 THEN 'epoch < 1'
+    WHEN NEW.version < 1 THEN 'version < 1'
+    WHEN NEW.total < 0 THEN 'total < 0'
+    WHEN NEW.max_per_buyer < 1 THEN 'max_per_buyer < 1'
+    WHEN NEW.max_orders < 1 THEN 'max_orders < 1'
+    WHEN NEW.max_unpaid < 1 THEN 'max_unpaid < 1'
+    WHEN NEW.closes_at <= NEW.opens_at THEN 'closes_at <= opens_at'
+    WHEN NEW.promised < 0 THEN 'promised < 0'
+END;
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE check_violation USING MESSAGE = format('row of ledger_sales %L: %s', NEW.sale_id, wrong),
+            TABLE = TG_TABLE_NAME;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE FUNCTION sluice_fixture.ledger_units_returned() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'sluice_fixture'
+    AS $$
+BEGIN
+    UPDATE ledger_sales SET reopened = 9 -- sluice.SoldOut
+    WHERE sale_id = NEW.id AND epoch = NEW.epoch AND reopened <> 9 AND OLD.taken + promised >= total;
+    RETURN NULL;
+END
+$$;
+CREATE FUNCTION sluice_fixture.sales_checked() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE wrong text := CASE
+    WHEN NEW.id = '' THEN 'the id is empty'
+    WHEN NEW.price_amount < 0 THEN 'price_amount < 0'
+    WHEN length(NEW.price_currency) <> 3 THEN 'price_currency has not 3 letters'
+    WHEN NEW.list_price_amount < 0 THEN 'list_price_amount < 0'
+    WHEN (NEW.list_price_amount IS NULL) <> (NEW.list_price_currency IS NULL) THEN 'half a list_price'
+    WHEN NEW.list_price_currency <> NEW.price_currency THEN 'list_price_currency is another one'
+    WHEN NEW.payment_window_ms <= 0 THEN 'payment_window_ms <= 0'
+    WHEN NEW.payment_grace_ms < 0 THEN 'payment_grace_ms < 0'
+    WHEN NEW.terms_version < 1 THEN 'terms_version < 1'
+    WHEN NEW.total < 0 THEN 'total < 0'
+    WHEN (NEW.cap IS NULL) <> (NEW.total IS NULL) OR NEW.cap < NEW.total THEN 'cap does not cover total'
+    WHEN NEW.max_per_buyer < 1 THEN 'max_per_buyer < 1'
+    WHEN NEW.max_orders < 1 THEN 'max_orders < 1'
+    WHEN NEW.max_unpaid < 1 THEN 'max_unpaid < 1'
+    WHEN NEW.closes_at <= NEW.opens_at THEN 'closes_at <= opens_at'
+    WHEN NEW.epoch < 0 THEN 'epoch < 0'
+    WHEN NEW.loaded_epoch NOT BETWEEN 0 AND NEW.epoch THEN 'loaded_epoch is not one of 0 to epoch'
+END;
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE check_violation USING MESSAGE = format('row of sales %L: %s', NEW.id, wrong), TABLE = TG_TABLE_NAME;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TABLE sluice_fixture.admin_actions (
+    id bigint NOT NULL,
+    acted_at timestamp(3) with time zone NOT NULL,
+    actor text NOT NULL,
+    route text NOT NULL,
+    path text NOT NULL,
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    order_id text NOT NULL COLLATE pg_catalog."C",
+    status integer NOT NULL,
+    code text NOT NULL COLLATE pg_catalog."C",
+    request_id text NOT NULL,
+    address text NOT NULL,
+    node text NOT NULL
+);
+ALTER TABLE sluice_fixture.admin_actions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.admin_actions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE sluice_fixture.dead_letters (
+    id bigint NOT NULL,
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    epoch bigint NOT NULL,
+    entry_id text NOT NULL COLLATE pg_catalog."C",
+    reason text NOT NULL,
+    claims bytea NOT NULL,
+    first_seq bigint NOT NULL,
+    terms bigint NOT NULL,
+    node text NOT NULL,
+    accepted_at timestamp(3) with time zone,
+    created_at timestamp(3) with time zone NOT NULL,
+    resolved_at timestamp(3) with time zone,
+    resolution text DEFAULT ''::text NOT NULL
+);
+ALTER TABLE sluice_fixture.dead_letters ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.dead_letters_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE sluice_fixture.event_feed (
+    id bigint NOT NULL,
+    first_event bigint DEFAULT 1 NOT NULL,
+    last_event bigint NOT NULL,
+    CONSTRAINT event_feed_first_event_check CHECK ((first_event >= 1)),
+    CONSTRAINT event_feed_id_check CHECK ((id = 1)),
+    CONSTRAINT event_feed_last_event_check CHECK ((last_event >= 0))
+)
+WITH (fillfactor='50');
+CREATE TABLE sluice_fixture.event_marks (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    "position" bigint NOT NULL
+)
+WITH (fillfactor='50');
+CREATE TABLE sluice_fixture.gathered (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    epoch bigint NOT NULL,
+    node text NOT NULL COLLATE pg_catalog."C",
+    gathered_at timestamp(3) with time zone NOT NULL
+);
+CREATE TABLE sluice_fixture.leases (
+    name text NOT NULL COLLATE pg_catalog."C",
+    holder text NOT NULL COLLATE pg_catalog."C",
+    fence bigint DEFAULT 0 NOT NULL,
+    ttl bigint DEFAULT 0 NOT NULL,
+    expires_at timestamp(3) with time zone NOT NULL
+);
+CREATE UNLOGGED TABLE sluice_fixture.ledger_permits (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    node text NOT NULL COLLATE pg_catalog."C",
+    epoch bigint NOT NULL,
+    call bigint NOT NULL,
+    permits bigint NOT NULL,
+    ends_at timestamp(3) with time zone NOT NULL
+);
+CREATE TABLE sluice_fixture.ledger_promises (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    buyer_id text NOT NULL COLLATE pg_catalog."C",
+    claim_key text NOT NULL COLLATE pg_catalog."C",
+    order_id text NOT NULL COLLATE pg_catalog."C",
+    quantity bigint NOT NULL,
+    meta text NOT NULL,
+    epoch bigint NOT NULL,
+    seq bigint NOT NULL,
+    terms bigint NOT NULL,
+    accepted_at timestamp(3) with time zone NOT NULL,
+    CONSTRAINT ledger_promises_quantity_check CHECK ((quantity >= 1))
+);
+CREATE UNLOGGED TABLE sluice_fixture.ledger_rates (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    who text NOT NULL COLLATE pg_catalog."C",
+    paid bigint NOT NULL
+);
+CREATE TABLE sluice_fixture.ledger_sales (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    epoch bigint NOT NULL,
+    seq bigint NOT NULL,
+    version bigint NOT NULL,
+    total bigint,
+    max_per_buyer bigint,
+    max_orders bigint,
+    max_unpaid bigint,
+    opens_at timestamp(3) with time zone NOT NULL,
+    closes_at timestamp(3) with time zone,
+    paused boolean NOT NULL,
+    fence text NOT NULL,
+    cooldown smallint DEFAULT 0 NOT NULL,
+    cooldown_until timestamp(3) with time zone,
+    reopened smallint DEFAULT 0 NOT NULL,
+    promised bigint NOT NULL,
+    told jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT ledger_sales_seq_check CHECK ((seq >= 0))
+)
+WITH (fillfactor='50');
+CREATE TABLE sluice_fixture.nodes (
+    node text NOT NULL COLLATE pg_catalog."C",
+    ledger text DEFAULT ''::text NOT NULL,
+    seen_at timestamp(3) with time zone NOT NULL
+);
+CREATE TABLE sluice_fixture.order_changes (
+    "position" bigint NOT NULL,
+    order_id text NOT NULL COLLATE pg_catalog."C",
+    changed_at timestamp(3) with time zone NOT NULL,
+    from_status text NOT NULL COLLATE pg_catalog."C",
+    to_status text NOT NULL COLLATE pg_catalog."C",
+    action text NOT NULL COLLATE pg_catalog."C",
+    changed_by text NOT NULL,
+    reason text NOT NULL,
+    payment_id text NOT NULL COLLATE pg_catalog."C",
+    refused text NOT NULL COLLATE pg_catalog."C",
+    event bigint,
+    CONSTRAINT order_changes_refused CHECK (((refused = ''::text) OR ((from_status = to_status) AND (payment_id = ''::text)))),
+    CONSTRAINT order_changes_step CHECK (((refused <> ''::text) OR (((from_status || ' '::text) || to_status) = ANY (ARRAY['pending paid'::text, 'pending cancelled'::text, 'pending expired'::text, 'pending rejected'::text, 'paid refunded'::text, 'cancelled refund_due'::text, 'expired refund_due'::text, 'rejected refund_due'::text, 'refund_due refunded'::text, 'expired retaken'::text]))))
+);
+ALTER TABLE sluice_fixture.order_changes ALTER COLUMN "position" ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.order_changes_position_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE sluice_fixture.order_events (
+    last_event bigint NOT NULL,
+    first_event bigint NOT NULL,
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    after_position bigint NOT NULL,
+    upto_position bigint NOT NULL,
+    CONSTRAINT order_events_check CHECK (((first_event >= 1) AND (first_event <= last_event))),
+    CONSTRAINT order_events_check1 CHECK ((upto_position > after_position))
+);
+CREATE TABLE sluice_fixture.orders (
+    "position" bigint NOT NULL,
+    order_id text NOT NULL COLLATE pg_catalog."C",
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    buyer_id text NOT NULL COLLATE pg_catalog."C",
+    claim_key text NOT NULL COLLATE pg_catalog."C",
+    quantity bigint NOT NULL,
+    meta text NOT NULL,
+    price_amount bigint NOT NULL,
+    currency text NOT NULL,
+    status text NOT NULL COLLATE pg_catalog."C",
+    reason text NOT NULL,
+    epoch bigint NOT NULL,
+    bucket bigint DEFAULT 0 NOT NULL,
+    seq bigint NOT NULL,
+    terms bigint NOT NULL,
+    node text NOT NULL,
+    accepted_at timestamp(3) with time zone NOT NULL,
+    stored_at timestamp(3) with time zone NOT NULL,
+    expires_at timestamp(3) with time zone NOT NULL,
+    keep_until timestamp(3) with time zone NOT NULL,
+    updated_at timestamp(3) with time zone NOT NULL,
+    payment_id text DEFAULT ''::text NOT NULL,
+    unpaid boolean DEFAULT false NOT NULL,
+    CONSTRAINT orders_check CHECK ((expires_at > stored_at)),
+    CONSTRAINT orders_check1 CHECK ((keep_until >= expires_at)),
+    CONSTRAINT orders_check2 CHECK ((updated_at >= stored_at)),
+    CONSTRAINT orders_epoch_check CHECK ((epoch >= 1)),
+    CONSTRAINT orders_price_amount_check CHECK ((price_amount >= 0)),
+    CONSTRAINT orders_quantity_check CHECK ((quantity >= 1)),
+    CONSTRAINT orders_seq_check CHECK ((seq >= 1)),
+    CONSTRAINT orders_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'paid'::text, 'rejected'::text, 'cancelled'::text, 'expired'::text, 'refunded'::text, 'refund_due'::text, 'retaken'::text]))),
+    CONSTRAINT orders_terms_check CHECK ((terms >= 1))
+);
+ALTER TABLE sluice_fixture.orders ALTER COLUMN "position" ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.orders_position_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE sluice_fixture.payments (
+    payment_id text NOT NULL COLLATE pg_catalog."C",
+    order_id text NOT NULL COLLATE pg_catalog."C"
+);
+CREATE TABLE sluice_fixture.releases (
+    order_id text NOT NULL COLLATE pg_catalog."C",
+    "position" bigint NOT NULL,
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    buyer_id text NOT NULL COLLATE pg_catalog."C",
+    claim_key text NOT NULL COLLATE pg_catalog."C",
+    quantity bigint NOT NULL,
+    unpaid boolean DEFAULT false NOT NULL,
+    epoch bigint NOT NULL,
+    created_at timestamp(3) with time zone NOT NULL,
+    CONSTRAINT releases_epoch_check CHECK ((epoch >= 0)),
+    CONSTRAINT releases_quantity_check CHECK ((quantity >= 1))
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000');
+ALTER TABLE sluice_fixture.releases ALTER COLUMN "position" ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.releases_position_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE sluice_fixture.restocks (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    restock_id text NOT NULL COLLATE pg_catalog."C",
+    delta bigint NOT NULL,
+    terms_version bigint NOT NULL,
+    created_at timestamp(3) with time zone NOT NULL,
+    CONSTRAINT restocks_delta_check CHECK ((delta <> 0)),
+    CONSTRAINT restocks_terms_version_check CHECK ((terms_version >= 2))
+);
+CREATE TABLE sluice_fixture.sale_buyers (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL COLLATE pg_catalog."C",
+    generation bigint NOT NULL,
+    buyer_id text NOT NULL COLLATE pg_catalog."C"
+);
+CREATE TABLE sluice_fixture.sale_events (
+    "position" bigint NOT NULL,
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    type text NOT NULL COLLATE pg_catalog."C",
+    created_at timestamp(3) with time zone NOT NULL,
+    sale text NOT NULL,
+    event bigint
+);
+ALTER TABLE sluice_fixture.sale_events ALTER COLUMN "position" ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.sale_events_position_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE sluice_fixture.sale_lists (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    kind text NOT NULL COLLATE pg_catalog."C",
+    generation bigint DEFAULT 0 NOT NULL,
+    last_generation bigint DEFAULT 0 NOT NULL,
+    size bigint DEFAULT 0 NOT NULL,
+    updated_at timestamp(3) with time zone NOT NULL,
+    CONSTRAINT sale_lists_check CHECK (((generation >= 0) AND (generation <= last_generation))),
+    CONSTRAINT sale_lists_kind_check CHECK ((kind = ANY (ARRAY['allow'::text, 'deny'::text]))),
+    CONSTRAINT sale_lists_size_check CHECK ((size >= 0))
+);
+CREATE TABLE sluice_fixture.sale_terms (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    version bigint NOT NULL,
+    total bigint,
+    max_per_buyer bigint,
+    max_orders bigint,
+    max_unpaid bigint,
+    opens_at timestamp(3) with time zone NOT NULL,
+    closes_at timestamp(3) with time zone,
+    paused boolean NOT NULL,
+    changed_at timestamp(3) with time zone NOT NULL,
+    CONSTRAINT sale_terms_check CHECK ((closes_at > opens_at)),
+    CONSTRAINT sale_terms_max_orders_check CHECK ((max_orders >= 1)),
+    CONSTRAINT sale_terms_max_per_buyer_check CHECK ((max_per_buyer >= 1)),
+    CONSTRAINT sale_terms_max_unpaid_check CHECK ((max_unpaid >= 1)),
+    CONSTRAINT sale_terms_total_check CHECK ((total >= 0)),
+    CONSTRAINT sale_terms_version_check CHECK ((version >= 1))
+);
+CREATE TABLE sluice_fixture.sales (
+    id text NOT NULL COLLATE pg_catalog."C",
+    sku text NOT NULL,
+    title text NOT NULL,
+    price_amount bigint NOT NULL,
+    price_currency text NOT NULL,
+    list_price_amount bigint,
+    list_price_currency text,
+    payment_window_ms bigint NOT NULL,
+    payment_grace_ms bigint NOT NULL,
+    rules jsonb DEFAULT '{}'::jsonb NOT NULL,
+    terms_version bigint NOT NULL,
+    total bigint,
+    max_per_buyer bigint,
+    max_orders bigint,
+    max_unpaid bigint,
+    opens_at timestamp(3) with time zone NOT NULL,
+    closes_at timestamp(3) with time zone,
+    paused boolean NOT NULL,
+    ledger text DEFAULT ''::text NOT NULL,
+    epoch bigint NOT NULL,
+    loaded_epoch bigint NOT NULL,
+    fence text NOT NULL,
+    taken bigint NOT NULL,
+    cap bigint,
+    created_at timestamp(3) with time zone NOT NULL,
+    updated_at timestamp(3) with time zone NOT NULL,
+    archived_at timestamp(3) with time zone,
+    erased_at timestamp(3) with time zone,
+    purged_at timestamp(3) with time zone,
+    remains text,
+    CONSTRAINT no_oversell CHECK (((cap IS NULL) OR (taken <= cap))),
+    CONSTRAINT sales_taken_check CHECK ((taken >= 0))
+)
+WITH (fillfactor='50');
+CREATE TABLE sluice_fixture.sluice_schema (
+    id integer NOT NULL,
+    version_id bigint NOT NULL,
+    is_applied boolean NOT NULL,
+    tstamp timestamp without time zone DEFAULT now() NOT NULL
+);
+ALTER TABLE sluice_fixture.sluice_schema ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.sluice_schema_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE sluice_fixture.webhook_deliveries (
+    webhook_id text NOT NULL COLLATE pg_catalog."C",
+    event bigint NOT NULL,
+    subject text NOT NULL COLLATE pg_catalog."C",
+    state text NOT NULL COLLATE pg_catalog."C",
+    attempts bigint NOT NULL,
+    next_at timestamp(3) with time zone NOT NULL,
+    last_status bigint NOT NULL,
+    last_error text NOT NULL,
+    updated_at timestamp(3) with time zone NOT NULL,
+    CONSTRAINT webhook_deliveries_attempts_check CHECK ((attempts >= 0)),
+    CONSTRAINT webhook_deliveries_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'failed'::text])))
+);
+CREATE TABLE sluice_fixture.webhooks (
+    id text NOT NULL COLLATE pg_catalog."C",
+    "position" bigint NOT NULL,
+    url text NOT NULL,
+    description text NOT NULL,
+    secret text NOT NULL,
+    types text NOT NULL,
+    created_at timestamp(3) with time zone NOT NULL,
+    updated_at timestamp(3) with time zone NOT NULL,
+    disabled_at timestamp(3) with time zone,
+    disabled_why text NOT NULL,
+    last_event bigint NOT NULL,
+    delivered bigint NOT NULL,
+    failures bigint NOT NULL,
+    retry_at timestamp(3) with time zone,
+    last_success timestamp(3) with time zone,
+    last_failure timestamp(3) with time zone,
+    last_error text NOT NULL,
+    CONSTRAINT webhooks_failures_check CHECK ((failures >= 0)),
+    CONSTRAINT webhooks_last_event_check CHECK ((last_event >= 0))
+)
+WITH (fillfactor='50');
+ALTER TABLE sluice_fixture.webhooks ALTER COLUMN "position" ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.webhooks_position_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-29 05:07:32.039+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'lamps', '', 201, '', 'YCHLMTWFOGXP32VD', '127.0.0.1', 'nq36ymgs');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (2, '2026-11-29 05:07:32.107+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'phones', '', 201, '', 'CUXGF7MDLK6RXKUV', '127.0.0.1', 'nq36ymgs');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (3, '2026-11-29 05:07:32.182+08', 'admin', 'PUT /v1/admin/sales/{sale}/lists/{list}', '/v1/admin/sales/phones/lists/deny', 'phones', '', 200, '', 'QFVG4TAGR2N3RJCM', '127.0.0.1', 'nq36ymgs');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (4, '2026-11-29 05:07:32.207+08', 'admin', 'POST /v1/admin/webhooks', '/v1/admin/webhooks', '', '', 201, '', 'KNWMWR7AQCOCVARS', '127.0.0.1', 'nq36ymgs');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (5, '2026-11-29 05:07:32.313+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a223fc12f9753f9aaef68349a7498c/pay', 'phones', 'phones.01a223fc12f9753f9aaef68349a7498c', 200, '', 'ZUWNUENXQRAOGP37', '127.0.0.1', 'nq36ymgs');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (6, '2026-11-29 05:07:32.349+08', 'admin', 'POST /v1/admin/orders/{order}/reject', '/v1/admin/orders/phones.01a223fc135c74299684db949c105348/reject', 'phones', 'phones.01a223fc135c74299684db949c105348', 200, '', 'ZDH5PKKAJPOL6TU4', '127.0.0.1', 'nq36ymgs');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (7, '2026-11-29 05:07:32.482+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a223fc13cb7be6881fd2eb7700213b/pay', 'phones', 'phones.01a223fc13cb7be6881fd2eb7700213b', 200, '', 'ULSGRYIOOJJKIVJB', '127.0.0.1', 'nq36ymgs');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (8, '2026-11-29 05:07:32.532+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a223fc14087d42838d737ceb266c2a/pay', 'phones', 'phones.01a223fc14087d42838d737ceb266c2a', 200, '', 'M4EWI5JYKP5VJY4B', '127.0.0.1', 'nq36ymgs');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (9, '2026-11-29 05:07:32.554+08', 'admin', 'POST /v1/admin/orders/{order}/refund', '/v1/admin/orders/phones.01a223fc14087d42838d737ceb266c2a/refund', 'phones', 'phones.01a223fc14087d42838d737ceb266c2a', 200, '', 'XGGZN7K5BN3YFR5K', '127.0.0.1', 'nq36ymgs');
+INSERT INTO sluice_fixture.dead_letters OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 1, 'entry', 'of the fixture', '\x6e6f6e73656e7365', 0, 1, 'node', NULL, '2026-11-29 05:07:34.425+08', NULL, '');
+INSERT INTO sluice_fixture.event_feed VALUES (1, 1, 19);
+INSERT INTO sluice_fixture.event_marks VALUES ('phones', 6);
+INSERT INTO sluice_fixture.event_marks VALUES ('lamps', 7);
+INSERT INTO sluice_fixture.leases VALUES ('tidy', 'nq36ymgs', 1795900051961000, 3540000, '2026-11-29 06:06:31.961+08');
+INSERT INTO sluice_fixture.leases VALUES ('reconcile:lamps', 'nq36ymgs', 1795900053698000, 2000, '2026-11-29 05:07:35.698+08');
+INSERT INTO sluice_fixture.leases VALUES ('webhooks', '', 1795900051962000, 20000, '2026-11-29 05:07:54.263+08');
+INSERT INTO sluice_fixture.leases VALUES ('reconcile', '', 1795900052771000, 2000, '2026-11-29 05:07:35.722+08');
+INSERT INTO sluice_fixture.leases VALUES ('events', '', 1795900051960000, 3000, '2026-11-29 05:07:37.278+08');
+INSERT INTO sluice_fixture.nodes VALUES ('nq36ymgs', 'redis:71bz4qyhmtih4vked1fq', '2026-11-29 05:07:33.654+08');
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a223fc12f9753f9aaef68349a7498c', '2026-11-29 05:07:32.248+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 6);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a223fc12f9753f9aaef68349a7498c', '2026-11-29 05:07:32.302+08', 'cancelled', 'refund_due', 'pay', 'admin', '', 'payment-buyer-refund_due', '', 7);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a223fc135c74299684db949c105348', '2026-11-29 05:07:32.343+08', 'pending', 'rejected', 'reject', 'admin', 'the address is unknown', '', '', 9);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a223fc139c74b68b120bfabcec72a2', '2026-11-29 05:07:32.411+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 12);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a223fc13cb7be6881fd2eb7700213b', '2026-11-29 05:07:32.48+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-paid', '', 14);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a223fc14087d42838d737ceb266c2a', '2026-11-29 05:07:32.522+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-refunded', '', 16);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (7, 'phones.01a223fc14087d42838d737ceb266c2a', '2026-11-29 05:07:32.537+08', 'paid', 'refunded', 'refund', 'admin', '', '', '', 17);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (8, 'lamps.01a223fc14557610954a965d5e83acc3', '2026-11-29 05:07:34.262+08', 'pending', 'expired', 'expire', 'expiry', '', '', '', 19);
+INSERT INTO sluice_fixture.order_events VALUES (5, 5, 'phones', 0, 1);
+INSERT INTO sluice_fixture.order_events VALUES (8, 8, 'phones', 1, 2);
+INSERT INTO sluice_fixture.order_events VALUES (11, 10, 'phones', 2, 4);
+INSERT INTO sluice_fixture.order_events VALUES (13, 13, 'phones', 4, 5);
+INSERT INTO sluice_fixture.order_events VALUES (15, 15, 'phones', 5, 6);
+INSERT INTO sluice_fixture.order_events VALUES (18, 18, 'lamps', 0, 7);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a223fc12f9753f9aaef68349a7498c', 'phones', 'buyer-refund_due', 'key-of-buyer-refund_due', 1, '', 199900, 'CNY', 'refund_due', '', 1, 0, 1, 1, 'nq36ymgs', '2026-11-29 05:07:32.218+08', '2026-11-29 05:07:32.222+08', '2026-12-29 05:07:32.222+08', '2026-12-29 05:07:32.222+08', '2026-11-29 05:07:32.302+08', 'payment-buyer-refund_due', true);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a223fc135c74299684db949c105348', 'phones', 'buyer-rejected', 'key-of-buyer-rejected', 1, '', 199900, 'CNY', 'rejected', 'the address is unknown', 1, 0, 2, 1, 'nq36ymgs', '2026-11-29 05:07:32.316+08', '2026-11-29 05:07:32.32+08', '2026-12-29 05:07:32.32+08', '2026-12-29 05:07:32.32+08', '2026-11-29 05:07:32.343+08', '', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a223fc137f78e5a68f77eef30b602f', 'phones', 'buyer-pending', 'key-of-buyer-pending', 1, '', 199900, 'CNY', 'pending', '', 1, 0, 3, 1, 'nq36ymgs', '2026-11-29 05:07:32.351+08', '2026-11-29 05:07:32.354+08', '2026-12-29 05:07:32.354+08', '2026-12-29 05:07:32.354+08', '2026-11-29 05:07:32.354+08', '', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a223fc139c74b68b120bfabcec72a2', 'phones', 'buyer-cancelled', 'key-of-buyer-cancelled', 1, '', 199900, 'CNY', 'cancelled', '', 1, 0, 4, 1, 'nq36ymgs', '2026-11-29 05:07:32.38+08', '2026-11-29 05:07:32.383+08', '2026-12-29 05:07:32.383+08', '2026-12-29 05:07:32.383+08', '2026-11-29 05:07:32.411+08', '', true);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a223fc13cb7be6881fd2eb7700213b', 'phones', 'buyer-paid', 'key-of-buyer-paid', 1, '', 199900, 'CNY', 'paid', '', 1, 0, 5, 1, 'nq36ymgs', '2026-11-29 05:07:32.428+08', '2026-11-29 05:07:32.434+08', '2026-12-29 05:07:32.434+08', '2026-12-29 05:07:32.434+08', '2026-11-29 05:07:32.48+08', 'payment-buyer-paid', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a223fc14087d42838d737ceb266c2a', 'phones', 'buyer-refunded', 'key-of-buyer-refunded', 1, '', 199900, 'CNY', 'refunded', '', 1, 0, 6, 1, 'nq36ymgs', '2026-11-29 05:07:32.489+08', '2026-11-29 05:07:32.496+08', '2026-12-29 05:07:32.496+08', '2026-12-29 05:07:32.496+08', '2026-11-29 05:07:32.537+08', 'payment-buyer-refunded', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (7, 'lamps.01a223fc14557610954a965d5e83acc3', 'lamps', 'late', 'key-of-late', 1, '', 199900, 'CNY', 'expired', '', 1, 0, 1, 1, 'nq36ymgs', '2026-11-29 05:07:32.565+08', '2026-11-29 05:07:32.578+08', '2026-11-29 05:07:33.578+08', '2026-11-29 05:07:33.578+08', '2026-11-29 05:07:34.262+08', '', true);
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refund_due', 'phones.01a223fc12f9753f9aaef68349a7498c');
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-paid', 'phones.01a223fc13cb7be6881fd2eb7700213b');
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refunded', 'phones.01a223fc14087d42838d737ceb266c2a');
+INSERT INTO sluice_fixture.sale_buyers VALUES ('phones', 'deny', 1795900052130, 'mallory');
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (1, 'lamps', 'sale.created', '2026-11-29 05:07:31.929+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-28T21:06:31.895Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-28T21:07:31.929Z","UpdatedAt":"2026-11-28T21:07:31.929Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 1);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (2, 'lamps', 'sale.available', '2026-11-29 05:07:32.013+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-28T21:06:31.895Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:71bz4qyhmtih4vked1fq","Taken":0,"Cap":20,"CreatedAt":"2026-11-28T21:07:31.929Z","UpdatedAt":"2026-11-28T21:07:32.013Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 2);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (3, 'phones', 'sale.created', '2026-11-29 05:07:32.048+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-28T21:06:32.047Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-28T21:07:32.048Z","UpdatedAt":"2026-11-28T21:07:32.048Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 3);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (4, 'phones', 'sale.available', '2026-11-29 05:07:32.088+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-28T21:06:32.047Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:71bz4qyhmtih4vked1fq","Taken":0,"Cap":20,"CreatedAt":"2026-11-28T21:07:32.048Z","UpdatedAt":"2026-11-28T21:07:32.088Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 4);
+INSERT INTO sluice_fixture.sale_lists VALUES ('phones', 'deny', 1795900052130, 1795900052130, 1, '2026-11-29 05:07:32.167+08');
+INSERT INTO sluice_fixture.sale_terms VALUES ('lamps', 1, 20, 2, 11, 2, '2026-11-29 05:06:31.895+08', NULL, false, '2026-11-29 05:07:31.929+08');
+INSERT INTO sluice_fixture.sale_terms VALUES ('phones', 1, 20, 2, 11, 2, '2026-11-29 05:06:32.047+08', NULL, false, '2026-11-29 05:07:32.048+08');
+INSERT INTO sluice_fixture.sales VALUES ('lamps', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, 1000, 0, '{}', 1, 20, 2, 11, 2, '2026-11-29 05:06:31.895+08', NULL, false, 'redis:71bz4qyhmtih4vked1fq', 1, 1, '', 0, 20, '2026-11-29 05:07:31.929+08', '2026-11-29 05:07:32.013+08', NULL, NULL, NULL, NULL);
+INSERT INTO sluice_fixture.sales VALUES ('phones', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, 2592000000, 0, '{}', 1, 20, 2, 11, 2, '2026-11-29 05:06:32.047+08', NULL, false, 'redis:71bz4qyhmtih4vked1fq', 1, 1, '', 2, 20, '2026-11-29 05:07:32.048+08', '2026-11-29 05:07:32.088+08', NULL, NULL, NULL, NULL);
+INSERT INTO sluice_fixture.sluice_schema VALUES (1, 0, true, '2026-11-29 05:07:30.95549');
+INSERT INTO sluice_fixture.sluice_schema VALUES (2, 1, true, '2026-11-29 05:07:31.022006');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 1, 'lamps', 'pending', 1, '2026-11-29 05:07:38.089+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:07:32.299+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 2, 'lamps', 'pending', 0, '2026-11-29 05:07:32.299+08', 0, '', '2026-11-29 05:07:32.299+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 3, 'phones', 'pending', 1, '2026-11-29 05:07:36.808+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:07:32.299+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 4, 'phones', 'pending', 0, '2026-11-29 05:07:32.299+08', 0, '', '2026-11-29 05:07:32.299+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 5, 'phones.01a223fc12f9753f9aaef68349a7498c', 'pending', 1, '2026-11-29 05:07:36.678+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:07:32.299+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 6, 'phones.01a223fc12f9753f9aaef68349a7498c', 'pending', 0, '2026-11-29 05:07:32.597+08', 0, '', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 7, 'phones.01a223fc12f9753f9aaef68349a7498c', 'pending', 0, '2026-11-29 05:07:32.597+08', 0, '', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 8, 'phones.01a223fc135c74299684db949c105348', 'pending', 1, '2026-11-29 05:07:36.625+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 9, 'phones.01a223fc135c74299684db949c105348', 'pending', 0, '2026-11-29 05:07:32.597+08', 0, '', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 10, 'phones.01a223fc137f78e5a68f77eef30b602f', 'pending', 1, '2026-11-29 05:07:37.599+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 11, 'phones.01a223fc139c74b68b120bfabcec72a2', 'pending', 1, '2026-11-29 05:07:38.506+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 12, 'phones.01a223fc139c74b68b120bfabcec72a2', 'pending', 0, '2026-11-29 05:07:32.597+08', 0, '', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 13, 'phones.01a223fc13cb7be6881fd2eb7700213b', 'pending', 1, '2026-11-29 05:07:38.04+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 14, 'phones.01a223fc13cb7be6881fd2eb7700213b', 'pending', 0, '2026-11-29 05:07:32.597+08', 0, '', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 15, 'phones.01a223fc14087d42838d737ceb266c2a', 'pending', 1, '2026-11-29 05:07:38.249+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 16, 'phones.01a223fc14087d42838d737ceb266c2a', 'pending', 0, '2026-11-29 05:07:32.597+08', 0, '', '2026-11-29 05:07:32.597+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_239ccab1576f318bc107ab22', 17, 'phones.01a223fc14087d42838d737ceb266c2a', 'pending', 0, '2026-11-29 05:07:33.939+08', 0, '', '2026-11-29 05:07:33.939+08');
+INSERT INTO sluice_fixture.webhooks OVERRIDING SYSTEM VALUE VALUES ('wh_239ccab1576f318bc107ab22', 1, 'https://shop.invalid/sluice', 'of the fixture', 's1:Gjv8c4DLYK1SRlMnxAZMFdfc+ba9f1sYKYwApyy1gKQ2FmA3sZj9ukjebE/1ngmFcXHZsaOkiND7Xt2x', '', '2026-11-29 05:07:32.199+08', '2026-11-29 05:07:32.199+08', NULL, '', 17, 0, 8, '2026-11-29 05:07:34.921+08', NULL, '2026-11-29 05:07:32.592+08', 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host');
+SELECT pg_catalog.setval('sluice_fixture.admin_actions_id_seq', 9, true);
+SELECT pg_catalog.setval('sluice_fixture.dead_letters_id_seq', 1, true);
+SELECT pg_catalog.setval('sluice_fixture.order_changes_position_seq', 8, true);
+SELECT pg_catalog.setval('sluice_fixture.orders_position_seq', 7, true);
+SELECT pg_catalog.setval('sluice_fixture.releases_position_seq', 5, true);
+SELECT pg_catalog.setval('sluice_fixture.sale_events_position_seq', 4, true);
+SELECT pg_catalog.setval('sluice_fixture.sluice_schema_id_seq', 2, true);
+SELECT pg_catalog.setval('sluice_fixture.webhooks_position_seq', 1, true);
+ALTER TABLE ONLY sluice_fixture.admin_actions
+    ADD CONSTRAINT admin_actions_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY sluice_fixture.dead_letters
+    ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY sluice_fixture.dead_letters
+    ADD CONSTRAINT dead_letters_sale_id_epoch_entry_id_key UNIQUE (sale_id, epoch, entry_id);
+ALTER TABLE ONLY sluice_fixture.event_feed
+    ADD CONSTRAINT event_feed_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY sluice_fixture.event_marks
+    ADD CONSTRAINT event_marks_pkey PRIMARY KEY (sale_id);
+ALTER TABLE ONLY sluice_fixture.gathered
+    ADD CONSTRAINT gathered_pkey PRIMARY KEY (sale_id, epoch, node);
+ALTER TABLE ONLY sluice_fixture.leases
+    ADD CONSTRAINT leases_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY sluice_fixture.ledger_permits
+    ADD CONSTRAINT ledger_permits_pkey PRIMARY KEY (sale_id, node);
+ALTER TABLE ONLY sluice_fixture.ledger_promises
+    ADD CONSTRAINT ledger_promises_pkey PRIMARY KEY (sale_id, buyer_id, claim_key);
+ALTER TABLE ONLY sluice_fixture.ledger_rates
+    ADD CONSTRAINT ledger_rates_pkey PRIMARY KEY (sale_id, who);
+ALTER TABLE ONLY sluice_fixture.ledger_sales
+    ADD CONSTRAINT ledger_sales_pkey PRIMARY KEY (sale_id);
+ALTER TABLE ONLY sluice_fixture.nodes
+    ADD CONSTRAINT nodes_pkey PRIMARY KEY (node);
+ALTER TABLE ONLY sluice_fixture.order_changes
+    ADD CONSTRAINT order_changes_pkey PRIMARY KEY (order_id, from_status, refused);
+ALTER TABLE ONLY sluice_fixture.order_events
+    ADD CONSTRAINT order_events_pkey PRIMARY KEY (last_event);
+ALTER TABLE ONLY sluice_fixture.orders
+    ADD CONSTRAINT orders_claim UNIQUE (buyer_id, sale_id, claim_key);
+ALTER TABLE ONLY sluice_fixture.orders
+    ADD CONSTRAINT orders_order_id UNIQUE (order_id);
+ALTER TABLE ONLY sluice_fixture.orders
+    ADD CONSTRAINT orders_pkey PRIMARY KEY ("position");
+ALTER TABLE ONLY sluice_fixture.orders
+    ADD CONSTRAINT orders_place UNIQUE (sale_id, epoch, bucket, seq);
+ALTER TABLE ONLY sluice_fixture.payments
+    ADD CONSTRAINT payments_order_id_key UNIQUE (order_id);
+ALTER TABLE ONLY sluice_fixture.payments
+    ADD CONSTRAINT payments_pkey PRIMARY KEY (payment_id);
+ALTER TABLE ONLY sluice_fixture.releases
+    ADD CONSTRAINT releases_pkey PRIMARY KEY (order_id);
+ALTER TABLE ONLY sluice_fixture.restocks
+    ADD CONSTRAINT restocks_pkey PRIMARY KEY (sale_id, restock_id);
+ALTER TABLE ONLY sluice_fixture.sale_buyers
+    ADD CONSTRAINT sale_buyers_pkey PRIMARY KEY (sale_id, kind, generation, buyer_id);
+ALTER TABLE ONLY sluice_fixture.sale_events
+    ADD CONSTRAINT sale_events_pkey PRIMARY KEY ("position");
+ALTER TABLE ONLY sluice_fixture.sale_lists
+    ADD CONSTRAINT sale_lists_pkey PRIMARY KEY (sale_id, kind);
+ALTER TABLE ONLY sluice_fixture.sale_terms
+    ADD CONSTRAINT sale_terms_pkey PRIMARY KEY (sale_id, version);
+ALTER TABLE ONLY sluice_fixture.sales
+    ADD CONSTRAINT sales_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY sluice_fixture.sluice_schema
+    ADD CONSTRAINT sluice_schema_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY sluice_fixture.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (webhook_id, event);
+ALTER TABLE ONLY sluice_fixture.webhooks
+    ADD CONSTRAINT webhooks_pkey PRIMARY KEY (id);
+CREATE INDEX dead_letters_open ON sluice_fixture.dead_letters USING btree (sale_id) WHERE (resolved_at IS NULL);
+CREATE INDEX order_changes_event ON sluice_fixture.order_changes USING btree (event, "position");
+CREATE INDEX order_events_of_sale ON sluice_fixture.order_events USING btree (sale_id, last_event);
+CREATE INDEX orders_of_sale ON sluice_fixture.orders USING btree (sale_id, "position");
+CREATE INDEX orders_to_expire ON sluice_fixture.orders USING btree (keep_until) WHERE (status = 'pending'::text);
+CREATE INDEX releases_of_sale ON sluice_fixture.releases USING btree (sale_id, "position");
+CREATE INDEX sale_events_event ON sluice_fixture.sale_events USING btree (event, "position");
+CREATE INDEX sales_live ON sluice_fixture.sales USING btree (id) WHERE (archived_at IS NULL);
+CREATE INDEX sales_to_erase ON sluice_fixture.sales USING btree (id) WHERE ((erased_at IS NULL) AND (archived_at IS NOT NULL));
+CREATE INDEX sales_to_purge ON sluice_fixture.sales USING btree (id) WHERE ((purged_at IS NULL) AND (archived_at IS NOT NULL));
+CREATE INDEX webhook_deliveries_due ON sluice_fixture.webhook_deliveries USING btree (webhook_id, state, next_at);
+CREATE INDEX webhook_deliveries_subject ON sluice_fixture.webhook_deliveries USING btree (webhook_id, subject, state, event);
+CREATE TRIGGER ledger_sales_checked AFTER INSERT OR UPDATE OF epoch, version, total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, promised ON sluice_fixture.ledger_sales FOR EACH ROW EXECUTE FUNCTION sluice_fixture.ledger_sales_checked();
+ALTER TABLE sluice_fixture.ledger_sales ENABLE ALWAYS TRIGGER ledger_sales_checked;
+CREATE TRIGGER ledger_units_returned AFTER UPDATE OF taken ON sluice_fixture.sales FOR EACH ROW WHEN ((new.taken < old.taken)) EXECUTE FUNCTION sluice_fixture.ledger_units_returned();
+CREATE TRIGGER sales_checked AFTER INSERT OR UPDATE OF id, price_amount, price_currency, list_price_amount, list_price_currency, payment_window_ms, payment_grace_ms, terms_version, total, cap, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, epoch, loaded_epoch ON sluice_fixture.sales FOR EACH ROW EXECUTE FUNCTION sluice_fixture.sales_checked();
+ALTER TABLE sluice_fixture.sales ENABLE ALWAYS TRIGGER sales_checked;
+ALTER TABLE ONLY sluice_fixture.restocks
+    ADD CONSTRAINT restocks_sale_id_fkey FOREIGN KEY (sale_id) REFERENCES sluice_fixture.sales(id);
+ALTER TABLE ONLY sluice_fixture.sale_lists
+    ADD CONSTRAINT sale_lists_sale_id_fkey FOREIGN KEY (sale_id) REFERENCES sluice_fixture.sales(id);
+ALTER TABLE ONLY sluice_fixture.sale_terms
+    ADD CONSTRAINT sale_terms_sale_id_fkey FOREIGN KEY (sale_id) REFERENCES sluice_fixture.sales(id);
+ALTER TABLE ONLY sluice_fixture.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_webhook_id_fkey FOREIGN KEY (webhook_id) REFERENCES sluice_fixture.webhooks(id);
