@@ -176,8 +176,8 @@ const lateAfter = 10 * time.Second
 // openStore opens the store. One on a database server, seen before, may be down now.
 func (e *Engine) openStore(ctx context.Context) (err error) {
 	late := time.AfterFunc(lateAfter, func() {
-		e.cfg.Log.Warn("the store is not open yet: it does not answer, or its tables are being changed for this version, "+
-			"or wait for another session to be", "store", auth.Redact(e.cfg.Store), "after", lateAfter)
+		e.cfg.Log.Warn("the store is not open yet: it does not answer, or another server is making or changing its tables",
+			"store", auth.Redact(e.cfg.Store), "after", lateAfter)
 	})
 	defer late.Stop()
 	lazy := !e.storeDriver.Own && e.folder.migrated(e.cfg.Store)
