@@ -28,6 +28,7 @@ type Ledger interface {
 	Journal
 	Releaser
 	RateLimiter
+	Permitter
 
 	// Close ends the use of the ledger. It is idempotent.
 	Close() error
@@ -114,6 +115,14 @@ const FenceLoading = "loading"
 
 // FenceLost starts the fence of a sale whose ledger has lost accepted claims.
 const FenceLost = "lost"
+
+// FenceOlder starts the fence of a sale whose store is older than its ledger: a backup was
+// restored. It stays until a person recovers the sale. FenceRecovered starts the fence of
+// one that was, until its rebuild has ended.
+const (
+	FenceOlder     = "older"
+	FenceRecovered = "recovered"
+)
 
 // State returns the state that readers see at now, by the ledger's clock.
 func (r *Reading) State(now time.Time) State {

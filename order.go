@@ -333,8 +333,8 @@ type SettleStore interface {
 	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and
 	// returns how many of each sale, also with an error. Until, if given, is called
 	// in the transaction with the store's clock, and must not block: orders kept
-	// until after the moment that it returns stay. Several servers may call
-	// ExpireDue at the same time.
+	// until after the moment that it returns stay, and those of a sale that is fenced as
+	// FenceOlder. Several servers may call ExpireDue at the same time.
 	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[SaleID]int, error)
 
 	// Remind notes on the pending orders of these sales whose deadline is nearer than

@@ -65,7 +65,8 @@ type SaleStore interface {
 	DeleteSale(ctx context.Context, id SaleID, version int64) error
 
 	// FenceSale records why the sale's claims must be refused; the first
-	// reason stands. It changes nothing when epoch is not the sale's.
+	// reason stands, but for FenceOlder, which takes the place of others. It changes
+	// nothing when epoch is not the sale's.
 	FenceSale(ctx context.Context, id SaleID, epoch int64, reason string) error
 
 	// TakeSale makes this server's ledger the one that decides about a sale, fences the
@@ -328,6 +329,16 @@ type ReconcileStore interface {
 	// returns both (I2). It is an error, and nothing changes, if those exceed
 	// the cap (I1). ErrSaleNotFound.
 	RecountTaken(ctx context.Context, sale SaleID) (before, after int64, err error)
+
+	// InsertEnded stores accepted claims that have ended as cancelled orders, each once,
+	// which never hold units; unpaid as the record says. Left are those that are not what
+	// the store has of the same order, claim or place.
+	InsertEnded(ctx context.Context, sale SaleID, ended []Record, by, reason string) (left []OrderID, err error)
+
+	// Recovered leaves no pending order of the sale due before a moment so far from now,
+	// which it returns, and makes the fence FenceRecovered with this reason. ErrStaleEpoch
+	// if the sale's epoch is another.
+	Recovered(ctx context.Context, sale SaleID, epoch int64, reason string, keep time.Duration) (time.Time, error)
 }
 
 // ClusterStore is how the servers of one store know of each other: jobs that

@@ -55,6 +55,7 @@ var arguments = map[string]string{
 	"EndLease": "text text", "Beat": "now text text", "ForgetNodes": "now", "LiveNodes": "now now",
 	"PageOfDeadLettersOfSale": "sale zero page",
 	"Gathered":                "sale one", "Version": "", "PaidOrder": "order",
+	"FenceOlder": "text now sale one", "SetFence": "text now sale", "KeepLonger": "now sale now", "PayLater": "now sale now",
 	"TakeSale": "text now sale", "GatherAll": "sale",
 	"PaymentOf": "order", "Reprice": "one cny order",
 	"HaveLedger":  "text text now now",

@@ -177,6 +177,7 @@ var alone = []storeTest{
 	{"ClockStepsBack", testClockStepsBack},
 	{"Gathered", testGathered},
 	{"TakeSale", testTakeSale},
+	{"Recovery", testRecovery},
 	{"Tidy", testTidy},
 
 	{"Lists", testLists},

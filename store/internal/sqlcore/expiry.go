@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -14,7 +15,7 @@ import (
 
 var (
 	// TryLockSale holds the row, and selects nothing if another transaction does.
-	sqlTryLockSale = newStatement("TryLockSale", `SELECT id FROM sales WHERE id = ? FOR NO KEY UPDATE SKIP LOCKED`)
+	sqlTryLockSale = newStatement("TryLockSale", `SELECT fence FROM sales WHERE id = ? FOR NO KEY UPDATE SKIP LOCKED`)
 	// SelectDue selects orders that are due and of none of the sales listed, the
 	// most overdue first; it holds them, and passes over those that another
 	// transaction holds. Where that would hold, in the index by which it finds
@@ -49,6 +50,9 @@ const dueRoom = 8
 // A sale whose row another transaction holds is passed over. At the end one such
 // sale is waited for: the row of a sale that sells is nearly always held, so not
 // to wait would mean not to get it. A sale that was waited for in vain rests.
+//
+// Orders of a sale whose store is older than its ledger stay: their payments may be what
+// the store has forgotten.
 func (s *Store) ExpireDue(
 	ctx context.Context, limit int, until func(now time.Time) time.Time,
 ) (expired map[sluice.SaleID]int, err error) {
@@ -73,31 +77,32 @@ func (s *Store) ExpireDue(
 		return nil, err
 	}
 	expired = map[sluice.SaleID]int{}
-	pass := func(skip []string, wait sluice.SaleID) (held []string, err error) {
+	var held, kept []string // sales that are passed over, for a moment and until they are recovered
+	pass := func(wait sluice.SaleID) (more bool, err error) {
 		var ended map[sluice.SaleID]int
+		var others passed
 		err = s.change(ctx, func(tx *conn) (err error) {
-			ended, held, err = tx.expireDue(limit, skip, wait, until)
+			ended, others, err = tx.expireDue(limit, slices.Concat(held, kept), wait, until)
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		for sale, n := range ended {
 			expired[sale] += n
 			limit -= n
 		}
-		return held, nil
+		held, kept = append(held, others.held...), append(kept, others.kept...)
+		return len(others.held)+len(others.kept) > 0, nil
 	}
-	var held []string // sales that are passed over
 	for limit > 0 {
-		others, err := pass(held, "")
+		more, err := pass("")
 		if err != nil {
 			return expired, err
 		}
-		if len(others) == 0 {
+		if !more {
 			break
 		}
-		held = append(held, others...)
 	}
 	wait := s.waitFor(held)
 	if limit <= 0 || wait == "" {
@@ -105,7 +110,7 @@ func (s *Store) ExpireDue(
 	}
 	held = slices.DeleteFunc(held, func(sale string) bool { return sale == string(wait) })
 	begun := time.Now()
-	_, err = pass(held, wait)
+	_, err = pass(wait)
 	s.slow.expiry.note(wait, time.Since(begun), err != nil)
 	if err != nil {
 		err = fmt.Errorf("sale=%s: %w", wait, err)
@@ -135,31 +140,38 @@ func (s *Store) waitFor(held []string) sluice.SaleID {
 	return next
 }
 
-// expireDue is one transaction. It returns the sales whose orders it passed over
-// because another transaction holds their rows; it waits only for the row of the
-// sale wait, if there is one.
+// passed are sales whose orders one transaction passed over: another one holds their rows,
+// or they are to be recovered first.
+type passed struct{ held, kept []string }
+
+// expireDue is one transaction. It waits only for the row of the sale wait, if there is one.
 func (q *conn) expireDue(
 	limit int, skip []string, wait sluice.SaleID, until func(now time.Time) time.Time,
-) (map[sluice.SaleID]int, []string, error) {
+) (_ map[sluice.SaleID]int, others passed, _ error) {
 	if wait != "" { // before anything else is held
 		q.lockSale(wait)
 	}
 	now, latest, err := q.due(until)
 	if err != nil {
-		return nil, nil, err
+		return nil, others, err
 	}
 	due, err := q.selectDue(latest, skip, limit)
 	if err != nil || len(due) == 0 {
-		return nil, nil, err
+		return nil, others, err
 	}
-	var ids, held []string
+	var ids []string
 	units, expired := map[sluice.SaleID]int64{}, map[sluice.SaleID]int{}
 	for _, sale := range slices.Sorted(maps.Keys(due)) {
-		if err := q.row(sqlTryLockSale, sale).Scan(new(string)); errors.Is(err, sql.ErrNoRows) {
-			held = append(held, string(sale))
+		fence, err := only[string](q.row(sqlTryLockSale, sale))
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			others.held = append(others.held, string(sale))
 			continue
-		} else if err != nil {
-			return nil, nil, err
+		case err != nil:
+			return nil, others, err
+		case strings.HasPrefix(fence, sluice.FenceOlder):
+			others.kept = append(others.kept, string(sale))
+			continue
 		}
 		for _, o := range due[sale] {
 			ids = append(ids, o.id)
@@ -168,13 +180,13 @@ func (q *conn) expireDue(
 		}
 	}
 	if len(ids) == 0 {
-		return nil, held, nil
+		return nil, others, nil
 	}
 	q.lowerTaken(units)
 	q.exactly(len(ids), q.s.sql[sqlExpireOrders], now, ids, latest)
 	q.exactly(len(ids), q.s.sql[sqlAddExpired], byExpiry, ids)
 	q.addReleases(ids)
-	return expired, held, nil
+	return expired, others, nil
 }
 
 // due reads the clock, and until when orders are due.

@@ -245,6 +245,9 @@ func (s *Store) FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, re
 		if tx.changed(sqlFenceSale, reason, now, id, epoch) {
 			return tx.addSaleEventOf(sluice.EventSaleUnavailable, id, now)
 		}
+		if strings.HasPrefix(reason, sluice.FenceOlder) && tx.changed(sqlFenceOlder, reason, now, id, epoch) {
+			return tx.err
+		}
 		tx.lockSale(id) // is there one?
 		return nil
 	})

@@ -1,0 +1,104 @@
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sluicehq/sluice"
+)
+
+var (
+	// FenceOlder takes the place of other fences, but not of a recovery's.
+	sqlFenceOlder = newStatement("FenceOlder", update("sales", "fence, updated_at")+`
+		WHERE id = ? AND epoch = ? AND fence NOT LIKE '`+sluice.FenceOlder+`%' AND fence NOT LIKE '`+sluice.FenceRecovered+`%'`)
+	sqlSetFence = newStatement("SetFence", update("sales", "fence, updated_at")+` WHERE id = ?`)
+	// KeepLonger and PayLater move what is earlier to a moment.
+	sqlKeepLonger = newStatement("KeepLonger", update("orders", "keep_until")+`
+		WHERE sale_id = ? AND status = 'pending' AND keep_until < ?`)
+	sqlPayLater = newStatement("PayLater", update("orders", "expires_at")+`
+		WHERE sale_id = ? AND status = 'pending' AND expires_at < ?`)
+)
+
+// insertEndedBatch is how many claims one transaction of InsertEnded stores.
+const insertEndedBatch = 500
+
+// InsertEnded stores claims that have ended. Their orders never hold units here, so the cap
+// is not asked, and nothing is released.
+func (s *Store) InsertEnded(ctx context.Context, id sluice.SaleID, ended []sluice.Record, by, reason string,
+) (left []sluice.OrderID, err error) {
+	defer s.wrap(&err, "insert ended sale=%s", id)
+	by, reason = cleanText(by), cleanText(reason)
+	for part := range slices.Chunk(ended, insertEndedBatch) {
+		var conflicts []sluice.OrderID
+		err := s.changeSale(ctx, id, func(tx *conn, sale *sluice.Sale) (err error) {
+			conflicts, err = tx.insertEnded(sale, part, by, reason)
+			return err
+		})
+		if err != nil {
+			return left, err
+		}
+		left = append(left, conflicts...)
+	}
+	return left, nil
+}
+
+func (q *conn) insertEnded(sale *sluice.Sale, ended []sluice.Record, by, reason string) (left []sluice.OrderID, err error) {
+	batch := &Batch{Sale: sale.ID}
+	for i := range ended {
+		batch.Claims = append(batch.Claims, Placed{Record: ended[i], Entry: "record", Node: by})
+	}
+	existing, err := q.s.d.Existing(q.ctx, q.tx, batch)
+	if err = q.fail(err); err != nil {
+		return nil, err
+	}
+	now, known := q.now(), newIndex(existing, len(ended))
+	var orders []NewOrder
+	for i := range batch.Claims {
+		c := &batch.Claims[i]
+		before, conflict := known.find(c)
+		switch {
+		case conflict != nil, c.Validate() != nil:
+			left = append(left, c.Order)
+		case before == nil:
+			o := c.order(sale, now)
+			o.Unpaid = c.Unpaid
+			orders = append(orders, o)
+			known.add(&orders[len(orders)-1].Order)
+		}
+	}
+	if len(orders) == 0 {
+		return left, q.err
+	}
+	if n := q.insertOrders(orders); n != len(orders) {
+		return nil, errors.Join(q.err, sluice.ErrUnstorable)
+	}
+	for i := range orders {
+		o := &orders[i].Order
+		q.set(sqlChangeOrder, string(sluice.Cancelled), "", "", now, o.Unpaid, o.ID, string(sluice.Pending), now,
+			false)
+		q.addHistory(o, now, sluice.HistoryEntry{
+			From: sluice.Pending, To: sluice.Cancelled, Action: sluice.Cancel, By: by, Reason: reason,
+		})
+	}
+	return left, q.err
+}
+
+// Recovered moves the deadlines and gives the sale to its rebuild, both or neither.
+func (s *Store) Recovered(ctx context.Context, id sluice.SaleID, epoch int64, reason string, keep time.Duration,
+) (until time.Time, err error) {
+	defer s.wrap(&err, "recovered sale=%s", id)
+	reason = cleanText(reason)
+	err = s.changeWithin(ctx, longTimeout, onSale(id, func(tx *conn, sale *sluice.Sale) error {
+		if sale.Epoch != epoch {
+			return sluice.ErrStaleEpoch
+		}
+		now := tx.now()
+		until = now.Add(keep)
+		tx.exec(sqlKeepLonger, until, id, until)
+		tx.exec(sqlPayLater, until, id, until)
+		return tx.set(sqlSetFence, sluice.FenceRecovered+": "+reason, now, id)
+	}))
+	return unless(until, err)
+}
