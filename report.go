@@ -157,3 +157,37 @@ func (r *ReconcileReport) Remaining() (n int64) {
 	}
 	return n
 }
+
+// Recovery is what a recovery of a sale does, or would do: its store was restored from a copy
+// that is older than its ledger, or its ledger is changed.
+type Recovery struct {
+	Sale SaleID `json:"sale_id"`
+	// Why the sale waits for it; empty: there is nothing to recover.
+	Why     string `json:"why"`
+	Applied bool   `json:"applied"`
+	// Ledger is the one that decided until now, if that is changed.
+	Ledger string `json:"ledger,omitempty"`
+
+	Stored      RecoveredOrders `json:"stored"`       // accepted claims that the store lacks
+	StoredEnded RecoveredOrders `json:"stored_ended"` // such that have ended: how is unknown
+	Ended       RecoveredOrders `json:"ended"`        // stored orders that had ended: how is unknown
+	// Unpaid orders are pending afterwards: their payments may be among what the store has
+	// forgotten. Send them again.
+	Unpaid RecoveredOrders `json:"unpaid"`
+	// NoExpiryBefore: no order of the sale expires before it, by the store's clock; the zero
+	// time unless applied.
+	NoExpiryBefore time.Time `json:"no_expiry_before,omitzero"`
+}
+
+// RecoveredOrders are the number of some orders, and the first thousand of them.
+type RecoveredOrders struct {
+	Count  int64     `json:"count"`
+	Orders []OrderID `json:"orders"`
+}
+
+// Add counts one.
+func (r *RecoveredOrders) Add(order OrderID) {
+	if r.Count++; len(r.Orders) < MaxPage {
+		r.Orders = append(r.Orders, order)
+	}
+}

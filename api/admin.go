@@ -67,6 +67,12 @@ type Reconcile struct {
 	Apply bool `json:"apply"`
 }
 
+// Recover is the body of a recovery: with Apply false, which is the default, it only says
+// what it would do.
+type Recover struct {
+	Apply bool `json:"apply"`
+}
+
 // ReconcileReport is what a reconciliation of one sale found and did.
 type ReconcileReport struct {
 	SaleID  sluice.SaleID `json:"sale_id"`

@@ -59,4 +59,6 @@ type Ready struct {
 	StoreState string `json:"store_state"`
 	// LedgerState is "ok", or says that too few replicas are there for wait_replicas.
 	LedgerState string `json:"ledger_state"`
+	// Recover are sales whose store is older than their ledger: "sluice recover".
+	Recover []sluice.SaleID `json:"recover,omitempty"`
 }

@@ -107,10 +107,10 @@ func (c *Client) RestockSale(ctx context.Context, sale sluice.SaleID, id string,
 	return post[api.AdminSale](ctx, c, adminSalePath(sale)+"/restock", api.Restock{ID: id, Delta: delta})
 }
 
-// RebuildSale has a sale gathered and loaded into the ledger again; until that
-// is done its state is unavailable.
-func (c *Client) RebuildSale(ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
-	return post[api.AdminSale](ctx, c, adminSalePath(id)+"/rebuild", nil)
+// RecoverSale says what the ledger of a sale has and its store, which was restored from an
+// older copy, lacks; with apply it stores that, and the sale goes on. It can be repeated.
+func (c *Client) RecoverSale(ctx context.Context, id sluice.SaleID, apply bool) (sluice.Recovery, error) {
+	return post[sluice.Recovery](ctx, c, adminSalePath(id)+"/recover", api.Recover{Apply: apply})
 }
 
 // ReconcileSale compares ledger and store of a sale, and with apply repairs

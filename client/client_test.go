@@ -295,7 +295,10 @@ func TestCalls(t *testing.T) {
 			_, err := c.RestockSale(ctx, "s1", "r-1", -5)
 			return err
 		}},
-		{"POST /v1/admin/sales/s1/rebuild Bearer adm ", func() error { _, err := c.RebuildSale(ctx, "s1"); return err }},
+		{`POST /v1/admin/sales/s1/recover Bearer adm {"apply":true}`, func() error {
+			_, err := c.RecoverSale(ctx, "s1", true)
+			return err
+		}},
 		{"GET /v1/admin/sales/s1/audit Bearer adm ", func() error { _, err := c.Audit(ctx, "s1"); return err }},
 	} {
 		if err := call.do(); err != nil {

@@ -166,6 +166,7 @@ func (e *Engine) compose() error {
 	e.memory = settle.NewMemory(settle.DefaultMemory)
 	if e.cfg.Ledger == inStore {
 		e.memory.Keep(rememberStored)
+		loader.InStore()
 	}
 	board := admission.BoardOptions{
 		Refresh: e.cfg.Refresh, Encode: httpapi.EncodeSale, Refreshed: e.refreshed, Gone: e.gone, Log: e.cfg.Log,
@@ -180,7 +181,7 @@ func (e *Engine) compose() error {
 	}
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: cmp.Or(e.ledgerDriver.MaxBatch, maxBatch),
-		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger,
+		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger, Permitter: e.ledger,
 		Took: way.Stage, Called: way.Called, Traced: traced,
 		Failed: func(sale sluice.SaleID, err error) {
 			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
@@ -214,7 +215,7 @@ func (e *Engine) compose() error {
 	})
 	e.reconcile = newReconcileJob(&reconcileJob{
 		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
-		reconciler: settle.NewReconciler(e.store, e.ledger), settled: settled.reconciled,
+		reconciler: settle.NewReconciler(e.store, e.ledger, loader), settled: settled.reconciled,
 	})
 	counts.Streams(func() int64 { return e.server.Streams() }, func() (total, address int64) {
 		return e.server.StreamsRefused()
@@ -229,7 +230,7 @@ func (e *Engine) compose() error {
 	eligibility := e.eligibility.compose(e, counts.Eligibility())
 	e.gate = admission.NewGate(e.board, e.batcher, e.store)
 	e.gate.Guard(e.eligibility.check, e.ledger)
-	counts.Gate(e.gate.Refused, e.batcher.InFlight)
+	counts.Gate(e.gate.Refused, e.batcher.InFlight, e.batcher.Permits)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
 	e.connections.compose(e, proxies, counts)
 	e.claims = counts.Claims(func(sale sluice.SaleID) bool {
@@ -261,10 +262,11 @@ func (e *Engine) compose() error {
 		Replay:    e.follower.replay,
 		NewSaleID: admission.NewSaleID,
 		Reconcile: e.Reconcile,
-		Kinds:     api.Ready{Node: e.node, Ledger: e.ledgerDriver.Kind, Store: e.storeDriver.Kind},
-		Buyers:    e.who.verifier,
-		Identify:  e.cfg.Identify,
-		Admins:    e.who.admins, AdminDecided: counts.AdminActions(),
+		Recover:   e.Recover, Outdated: e.follower.outdatedSales,
+		Kinds:    api.Ready{Node: e.node, Ledger: e.ledgerDriver.Kind, Store: e.storeDriver.Kind},
+		Buyers:   e.who.verifier,
+		Identify: e.cfg.Identify,
+		Admins:   e.who.admins, AdminDecided: counts.AdminActions(),
 		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
 		Claims: e.claims, Timer: counts.Requests(httpapi.Patterns()), LogLevel: e.cfg.Verbosity,
 	}
@@ -294,6 +296,7 @@ func (e *Engine) start(ctx context.Context) {
 	cancel()
 	e.follower.name(ctx)
 	e.follower.first(ctx, err == nil)
+	loop.Spread()
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })
@@ -328,7 +331,7 @@ func (e *Engine) start(ctx context.Context) {
 // engine uses. It does not while claims are on their way: they would wait for it, and a rush
 // uses that memory.
 func (e *Engine) tidyMemory(ctx context.Context) {
-	if loop.Wait(ctx, time.Second, nil) && e.batcher.InFlight() == 0 {
+	if loop.Sleep(ctx, time.Second) && e.batcher.InFlight() == 0 {
 		debug.FreeOSMemory()
 	}
 }

@@ -54,6 +54,8 @@ type follower struct {
 	// begun says that it has, and knew all sales then.
 	storing map[sluice.SaleID]bool
 	begun   bool
+	// outdated are sales that wait for a person to recover them.
+	outdated map[sluice.SaleID]struct{}
 }
 
 // followed is what the loop remembers of a sale.
@@ -67,12 +69,13 @@ type followed struct {
 	reading, seq     int64 // epoch and sequence of the ledger, when last seen in step
 	doubts, verified int   // readings that began an epoch or went backwards, and those of them that have been compared
 
-	sells  bool // if its ledger decides: it comes before those that would not
-	busy   bool
-	ready  bool      // all servers have gathered, of this epoch
-	failed int       // steps in a row
-	rest   time.Time // until when it is left alone
-	loads  reloads
+	outdated bool // it waits for a person to recover it
+	sells    bool // if its ledger decides: it comes before those that would not
+	busy     bool
+	ready    bool      // all servers have gathered, of this epoch
+	failed   int       // steps in a row
+	rest     time.Time // until when it is left alone
+	loads    reloads
 }
 
 // task is a kind of work for a sale.
@@ -131,6 +134,7 @@ func newFollower(f *follower) *follower {
 	f.seen, f.open = map[sluice.SaleID]*followed{}, map[sluice.SaleID]struct{}{}
 	f.news = map[sluice.SaleID]struct{}{}
 	f.letters, f.storing = map[sluice.SaleID]time.Time{}, map[sluice.SaleID]bool{}
+	f.outdated = map[sluice.SaleID]struct{}{}
 	return f
 }
 
@@ -197,6 +201,7 @@ func (f *follower) look() {
 				f.mu.Lock()
 				delete(f.letters, id)
 				delete(f.storing, id)
+				delete(f.outdated, id)
 				f.mu.Unlock()
 			}
 			delete(f.seen, id)
@@ -241,6 +246,7 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 		f.mu.Unlock()
 		s.doubts++
 	}
+	f.waits(s, row)
 	s.created, s.version = row.CreatedAt, row.Version
 	if row.Ledger != s.ledger {
 		s.ledger, s.ready = row.Ledger, false
@@ -263,6 +269,32 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 	return s
 }
 
+// waits notes whether a sale waits for a person to recover it. Until then its journal is not
+// stored either: endings that the store has forgotten come first.
+func (f *follower) waits(s *followed, row *sluice.Sale) {
+	outdated := settle.Outdated(row)
+	if outdated == s.outdated {
+		return
+	}
+	s.outdated = outdated
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !outdated {
+		delete(f.outdated, row.ID)
+		return
+	}
+	f.outdated[row.ID], f.storing[row.ID] = struct{}{}, false
+	f.log.Error("the store is older than the ledger of a sale, as after a restore; the sale waits for a person: "+
+		"sluice recover --sale ID", "sale", row.ID, "why", row.Fence)
+}
+
+// outdatedSales are those that wait for a person.
+func (f *follower) outdatedSales() []sluice.SaleID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.outdated))
+}
+
 // due says what is to be done for a sale, if anything is.
 func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, bool) {
 	short := stepping
@@ -273,6 +305,8 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 	switch {
 	case f.unsure(row):
 		return short, false
+	case settle.Outdated(row) && !f.loader.Foreign(row):
+		return short, reading.Loaded && reading.Fence == ""
 	case fenced(row) && !s.ready:
 		return gathering, true
 	case f.loader.Foreign(row):
@@ -286,7 +320,9 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 }
 
 // fenced reports whether a sale waits for its rebuild.
-func fenced(sale *sluice.Sale) bool { return sale.Fence != "" && sale.LoadedEpoch == sale.Epoch }
+func fenced(sale *sluice.Sale) bool {
+	return sale.Fence != "" && sale.LoadedEpoch == sale.Epoch && !settle.Outdated(sale)
+}
 
 // abandoned reports whether a load was begun, or should have been, that no
 // server may be at any more.

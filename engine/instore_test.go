@@ -148,9 +148,7 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 		return err == nil && sale.Epoch > 1 && sale.Taken == 40
 	})
 	buy(15)
-	if _, err := f.clients[1].RebuildSale(t.Context(), f.sale); err != nil {
-		t.Fatal(err)
-	}
+	older.exec("UPDATE sales SET fence = 'lost: by a test'")
 	f.until("the sale to be rebuilt again", func() bool {
 		sale, err := f.clients[1].AdminSale(t.Context(), f.sale)
 		return err == nil && sale.Epoch == rebuilt+1
@@ -351,7 +349,7 @@ func TestALedgerIsChanged(t *testing.T) {
 			t.Errorf("%s answers %d before it is asked for", ledger, status)
 		}
 		change := func() error {
-			_, err := f.clients[0].RebuildSale(t.Context(), f.sale)
+			_, err := f.clients[0].RecoverSale(t.Context(), f.sale, true)
 			return err
 		}
 		if err := change(); err == nil || !strings.Contains(err.Error(), before.Node()) {
@@ -399,7 +397,23 @@ func TestACopyTakesNoSaleFromALedgerThatLives(t *testing.T) {
 			t.Fatal("the other Redis has taken the sale")
 		}
 	}
+	f.recover(0)
 	for buyer, order := range promised {
 		f.keeps(0, buyer, order)
 	}
+}
+
+// recover has a person recover the sale, whose store has become older than its ledger.
+func (f *fleet) recover(server int) (did sluice.Recovery) {
+	f.t.Helper()
+	f.until("the sale to be fenced for a person", func() bool {
+		would, err := f.clients[server].RecoverSale(f.t.Context(), f.sale, false)
+		return err == nil && would.Why != ""
+	})
+	f.until("the recovery", func() (applied bool) {
+		var err error
+		did, err = f.clients[server].RecoverSale(f.t.Context(), f.sale, true)
+		return err == nil && did.Applied
+	})
+	return did
 }

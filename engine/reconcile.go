@@ -112,7 +112,7 @@ func (j *reconcileJob) run(ctx context.Context) {
 		return
 	}
 	defer j.unlead(ctx)
-	for loop.Wait(ctx, j.every, nil) {
+	for range loop.Ticks(ctx, j.every, nil) {
 		j.round(ctx)
 	}
 }
@@ -286,6 +286,19 @@ func (e *Engine) Reconcile(ctx context.Context, sale sluice.SaleID, apply bool) 
 	}
 	defer done()
 	return e.reconcile.reconciler.Reconcile(ctx, sale, apply)
+}
+
+// Recover says what the ledger of a sale has and its store, which was restored from an older
+// copy, lacks; with apply it stores that, and the sale goes on. It also has this engine's ledger
+// decide about a sale from now on, if no server that lives has the one before. A
+// *sluice.StateError says why it cannot.
+func (e *Engine) Recover(ctx context.Context, sale sluice.SaleID, apply bool) (sluice.Recovery, error) {
+	done, err := e.reconcile.turn.take(ctx, turnPatience)
+	if err != nil {
+		return sluice.Recovery{}, err
+	}
+	defer done()
+	return e.follower.rebuilder.Recover(ctx, sale, apply)
 }
 
 // Auditor reads a ledger and a store, and changes neither. It needs no lock, so

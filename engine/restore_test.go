@@ -42,8 +42,14 @@ func openShop(t *testing.T, dir string) *shop {
 
 func openShopThatLogs(t *testing.T, dir string, log *logged) *shop {
 	t.Helper()
+	return openShopWith(t, dir, "", log)
+}
+
+// openShopWith opens one with this ledger; empty: the embedded one.
+func openShopWith(t *testing.T, dir, ledger string, log *logged) *shop {
+	t.Helper()
 	e, err := engine.Open(t.Context(), engine.Config{
-		DataDir: dir, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet",
+		DataDir: dir, Ledger: ledger, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet",
 		Reconcile: 200 * time.Millisecond, Log: log.logger(),
 	})
 	if err != nil {
@@ -195,7 +201,7 @@ func stored(t *testing.T, file string) map[sluice.OrderID]sluice.Order {
 }
 
 // A ledger and a store of different moments of a rush are put together, in every
-// way that a restore can: the sale is rebuilt, and nothing wrong is sold.
+// way that a restore can: the sale is rebuilt, or recovered, and nothing wrong is sold.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -253,14 +259,15 @@ func TestRestore(t *testing.T) {
 		ledger, store string // files; no ledger is one that was deleted
 		promised      string // what must have been saved: what was promised before this
 		rebuilt       bool   // they must disagree
+		recovered     bool   // by a person: the store is the older one
 	}{
-		"a backup":                              {"backup/ledger.db", "backup/store.db", "backup", true},
-		"both of nearly one moment":             {"later-ledger.db", "later-store.db", "later", false},
-		"a store older than its ledger":         {"later-ledger.db", "early-store.db", "later", true},
-		"a backup's store, beside the ledger":   {"original/ledger.db", "backup/store.db", "backup", true},
-		"a ledger older than its store":         {"early-ledger.db", "later-store.db", "early", true},
-		"an old ledger beside a backup's store": {"early-ledger.db", "backup/store.db", "early", true},
-		"the ledger deleted":                    {"", "later-store.db", "", true},
+		"a backup":                              {"backup/ledger.db", "backup/store.db", "backup", true, false},
+		"both of nearly one moment":             {"later-ledger.db", "later-store.db", "later", false, false},
+		"a store older than its ledger":         {"later-ledger.db", "early-store.db", "later", true, true},
+		"a backup's store, beside the ledger":   {"original/ledger.db", "backup/store.db", "backup", true, true},
+		"a ledger older than its store":         {"early-ledger.db", "later-store.db", "early", true, false},
+		"an old ledger beside a backup's store": {"early-ledger.db", "backup/store.db", "early", true, false},
+		"the ledger deleted":                    {"", "later-store.db", "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -268,17 +275,20 @@ func TestRestore(t *testing.T) {
 				copyDB(t, filepath.Join(base, with.ledger), filepath.Join(dir, "ledger.db"))
 			}
 			copyDB(t, filepath.Join(base, with.store), filepath.Join(dir, "store.db"))
-			restored(t, dir, at[with.promised], with.rebuilt)
+			restored(t, dir, at[with.promised], with.rebuilt, with.recovered)
 		})
 	}
 }
 
 // restored opens an engine on restored files and holds them against what was
 // stored and promised.
-func restored(t *testing.T, dir string, promised map[int]sluice.OrderID, rebuilt bool) {
+func restored(t *testing.T, dir string, promised map[int]sluice.OrderID, rebuilt, recovered bool) {
 	t.Helper()
 	before := stored(t, filepath.Join(dir, "store.db"))
 	s := openShop(t, dir)
+	if recovered {
+		s.recover(restoreSale)
+	}
 	// All buyers come again, with the same keys: no buyer gets another order.
 	again := s.rush(nil)
 	for buyer, order := range promised {
@@ -362,6 +372,7 @@ func TestRestoreOfAStoreThatIsEpochsBehind(t *testing.T) {
 	}
 	copyDB(t, filepath.Join(base, "old-store.db"), filepath.Join(dir, "store.db"))
 	s = openShop(t, dir)
+	s.recover(restoreSale)
 	for buyer, order := range promised {
 		if again, code := s.claim(buyer); again != order {
 			t.Errorf("buyer %d was promised %s and gets %s %s", buyer, order, again, code)
@@ -485,6 +496,7 @@ func TestRestoreOfAStoreBesideAJournal(t *testing.T) {
 	copyDB(t, filepath.Join(base, "old-store.db"), filepath.Join(dir, "store.db"))
 
 	s := openShop(t, dir)
+	s.recover(restoreSale)
 	await(t, "an audit that adds up", func() bool {
 		report, err := s.engine.Audit(ctx, restoreSale)
 		return err == nil && report.OK && report.InFlight == 0 && report.Figures.Store.Epoch > 1
@@ -529,9 +541,9 @@ func TestAnEpochOfNoServerInTheStore(t *testing.T) {
 	}
 }
 
-// The rebuild of a restored sale waits for another server. Until then the journal is
-// not stored, whether a server finds the sale fenced or fences it at its start: the
-// endings that the store has forgotten come first.
+// A restored sale waits for a person, and then its rebuild for another server. Until then the
+// journal is not stored, whether a server finds the sale fenced or fences it at its start:
+// the endings that the store has forgotten come first.
 func TestARestoredJournalWaitsForTheRebuild(t *testing.T) {
 	t.Parallel()
 	for name, fenced := range map[string]bool{"the copy is fenced": true, "the copy is not fenced": false} {
@@ -576,23 +588,19 @@ func restoreBeforeTheRebuild(t *testing.T, fenced bool) {
 	must(store.Heartbeat(ctx, "b")) // another server, which the rebuild waits for
 	must(store.Close())
 	s := openShop(t, dir)
-	status := func(order sluice.OrderID) string {
-		request := httptest.NewRequest(http.MethodGet, "/v1/admin/orders/"+string(order), nil)
-		request.Header.Set("Authorization", "Bearer admin-key-of-the-shop")
-		answer := httptest.NewRecorder()
-		s.engine.Handler().ServeHTTP(answer, request)
-		return field(answer.Body.String(), "status")
+	for i := range n {
+		s.recover(name(i))
 	}
 	for i := range n {
-		await(t, "dave's order", func() bool { s := status(dave[i]); return s == "pending" || s == "rejected" })
-		if a, d := status(alice[i]), status(dave[i]); a != "cancelled" || d != "pending" {
+		await(t, "dave's order", func() bool { s := s.status(dave[i]); return s == "pending" || s == "rejected" })
+		if a, d := s.status(alice[i]), s.status(dave[i]); a != "cancelled" || d != "pending" {
 			t.Errorf("alice, who had given the unit back, is %s; dave, who was promised it, %s", a, d)
 		}
 	}
 }
 
 // An older store is restored under a server that runs, which nothing should do: the
-// sale is rebuilt all the same, and every buyer keeps their order.
+// sale waits for a person all the same, and every buyer keeps their order.
 func TestAnOlderStoreUnderARunningServer(t *testing.T) {
 	t.Parallel()
 	for name, rebuilds := range map[string]int{"of the same epoch": 0, "of the epoch before": 1, "epochs behind": 3} {
@@ -632,6 +640,7 @@ func TestAnOlderStoreUnderARunningServer(t *testing.T) {
 			buy(6)
 			await(t, "the orders", sound)
 			overwrite(t, filepath.Join(base, "old-store.db"), file)
+			s.recover(restoreSale)
 			await(t, "the sale to be rebuilt", sound)
 			if rebuilds > 0 {
 				await(t, "the log to say it", func() bool {

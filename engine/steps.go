@@ -39,7 +39,7 @@ func (f *follower) first(ctx context.Context, complete bool) {
 			}
 			continue
 		}
-		if view.Down || !view.InStep() || f.unsure(&view.Sale) {
+		if view.Down || !view.InStep() && !fenced(&view.Sale) || f.unsure(&view.Sale) { // a backup's copy is fenced
 			continue
 		}
 		sales.Go(func() error {
@@ -105,9 +105,6 @@ func (f *follower) beat(ctx context.Context) error {
 		cancel()
 	}
 	err := f.store.Heartbeat(ctx, f.node)
-	if live, failed := f.store.LiveNodes(ctx, settle.SilentAfter); failed == nil {
-		f.board.SetServers(int64(max(len(live), 1))) // a store that is silent leaves the last number
-	}
 	if now := time.Now(); err != nil || !known || now.Sub(begun) > late {
 		f.unsent.Store(now.UnixNano())
 	}

@@ -23,6 +23,7 @@ export interface AdminActionPage {
 
 export interface AdminSale {
   address_rate: RuleAddressRate | null;
+  admission: Admission | null;
   admission_ratio: number | null;
   archived_at: string | null;
   /** what buyers read of the units: all; whether there are any; nothing */
@@ -74,6 +75,16 @@ export interface AdminSale {
 export interface AdminSaleList {
   next_cursor: string;
   sales: AdminSale[];
+}
+
+export interface Admission {
+  ratio: number;
+  shared: boolean;
+}
+
+export interface AdmissionInput {
+  ratio: number;
+  shared?: boolean;
 }
 
 export interface AskTicket {
@@ -134,6 +145,7 @@ export interface ClaimCounts {
 
 export interface CreateSale {
   address_rate?: RuleAddressRateInput | null;
+  admission?: AdmissionInput | null;
   admission_ratio?: number | null;
   /** what buyers read of the units: all; whether there are any; nothing */
   availability?: "exact" | "some" | "none";
@@ -353,6 +365,7 @@ export interface OrderPage {
 
 export interface PatchSale {
   address_rate?: RuleAddressRateInput | null;
+  admission?: AdmissionInput | null;
   admission_ratio?: number | null;
   /** what buyers read of the units: all; whether there are any; nothing */
   availability?: "exact" | "some" | "none";
@@ -415,6 +428,7 @@ export interface Ready {
   ledger: string;
   ledger_state: string;
   node: string;
+  recover?: string[];
   status: string;
   store: string;
   store_state: string;
@@ -431,6 +445,10 @@ export interface ReconcileReport {
   remaining: number;
   sale_id: string;
   skipped: string;
+}
+
+export interface Recover {
+  apply?: boolean;
 }
 
 export interface RejectOrder {
@@ -491,6 +509,23 @@ export interface RuleChallenge {
 
 export interface RuleChallengeInput {
   difficulty: number;
+}
+
+export interface RuleRecoveredOrders {
+  count: number;
+  orders: string[];
+}
+
+export interface RuleRecovery {
+  applied: boolean;
+  ended: RuleRecoveredOrders;
+  ledger?: string;
+  no_expiry_before?: Time;
+  sale_id: string;
+  stored: RuleRecoveredOrders;
+  stored_ended: RuleRecoveredOrders;
+  unpaid: RuleRecoveredOrders;
+  why: string;
 }
 
 export interface RuleRisk {
@@ -565,6 +600,9 @@ export interface SetLogLevel {
 export interface Ticket {
   expires_at: string;
   ticket: string;
+}
+
+export interface Time {
 }
 
 export interface Webhook {

@@ -148,7 +148,7 @@ func (a *app) root() *cobra.Command {
 	under("Sell", a.saleCommand(), a.orderCommand(), a.buyerCommand(), a.tokenCommand())
 	under("Connect a shop", a.eventsCommand(), a.webhookCommand())
 	under("Run servers", a.serveCommand(), a.configCommand(), a.backupCommand(), a.adminCommand())
-	under("Prove and repair", a.auditCommand(), a.reconcileCommand(), a.rebuildCommand(), a.deadLetterCommand())
+	under("Prove and repair", a.auditCommand(), a.reconcileCommand(), a.recoverCommand(), a.deadLetterCommand())
 	root.AddCommand(a.versionCommand())
 	group(root)
 	version := root.Flags().Bool("version", false, "print the version")

@@ -177,7 +177,7 @@ func TestUsageIsExit1(t *testing.T) {
 		{[]string{"dead-letter", "show"}, "", "sluice: dead-letter show: ID is missing"},
 		{[]string{"sale", "restock", "phone"}, "", "--delta: want a number of units, not 0"},
 		{[]string{"sale", "restock", "S!", "--delta", "1"}, "", `sale id "S!"`},
-		{[]string{"rebuild"}, "", "SALE is missing; see"},
+		{[]string{"load"}, "", "SALE is missing; see"},
 		{[]string{"dead-letter", "lst"}, "", "did you mean list?"},
 		{[]string{"token", "--buyer", "b", "--data-dir", "/nowhere"}, "", "no buyer secret: set SLUICE_BUYER_SECRET"},
 		{[]string{"token"}, "SLUICE_BUYER_SECRET=s", "sluice: --buyer is missing\n"},

@@ -142,9 +142,12 @@ func TestSettleByHand(t *testing.T) {
 			t.Errorf("%v: %+v", args, list)
 		}
 	}
-	if sale := okJSON[api.AdminSale](t, s.env, "rebuild", "--sale", "phone"); sale.Epoch != 2 || sale.Fence != "" ||
-		!sale.Loaded {
-		t.Errorf("rebuilt: %+v", sale)
+	if list := okJSON[recoveries](t, s.env, "recover", "phone", "--apply"); len(list.Sales) != 1 || list.Sales[0].Applied ||
+		list.Sales[0].Why != "" {
+		t.Errorf("recovered, and nothing was lost: %+v", list)
+	}
+	if list := okJSON[recoveries](t, s.env, "recover"); len(list.Sales) != 0 {
+		t.Errorf("to be recovered: %+v", list)
 	}
 	if out := ok(t, s.env, "dead-letter", "list"); strings.Count(out, "\n") != 1 {
 		t.Errorf("dead letters: %s", out)
@@ -178,18 +181,32 @@ func TestReconcileTellsWhatRemains(t *testing.T) {
 	}
 }
 
-// A rebuild that does not end is no success.
-func TestRebuildThatDoesNotEnd(t *testing.T) {
-	defer func(was time.Duration) { rebuildWait = was }(rebuildWait)
-	rebuildWait = 50 * time.Millisecond
-	fenced := api.AdminSale{Epoch: 1, Fence: "lost: the journal is gone"}
-	fenced.ID, fenced.Loaded = "phone", true
+// What a recovery would do is printed, of all sales that wait for one. One whose rebuild does
+// not end is no success.
+func TestRecoverTellsWhatItDoes(t *testing.T) {
+	defer func(was time.Duration) { recoverWait = was }(recoverWait)
+	recoverWait = 50 * time.Millisecond
+	healthy, fenced := api.AdminSale{Epoch: 1}, api.AdminSale{Epoch: 1, Fence: "older: the store ends at 2"}
+	healthy.ID, fenced.ID, fenced.Loaded = "lamp", "phone", true
+	report := sluice.Recovery{
+		Sale: "phone", Why: fenced.Fence,
+		Stored: sluice.RecoveredOrders{Count: 3, Orders: []sluice.OrderID{"phone.01", "phone.02", "phone.03"}},
+	}
+	path := "POST /v1/admin/sales/phone/recover"
 	shop := &merchantAPI{answers: map[string]func(string) any{
-		"POST /v1/admin/sales/phone/rebuild": always(fenced), "GET /v1/admin/sales/phone": always(fenced),
+		"GET /v1/admin/sales":       always(api.AdminSaleList{Sales: []api.AdminSale{healthy, fenced}}),
+		"GET /v1/admin/sales/phone": always(fenced), path: always(report),
 	}}
-	got := command(t, shop.against(t), "rebuild", "--sale", "phone")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "not rebuilt") ||
-		!strings.Contains(got.stderr, "the journal is gone") {
-		t.Errorf("%+v", got)
+	env := shop.against(t)
+	if got := command(t, env, "recover"); got.code != exitOK || shop.bodies[path] != `{"apply":false}` ||
+		!strings.Contains(got.out, "phone.01 and 2 more") || strings.Contains(got.out, "lamp") {
+		t.Errorf("%+v, sent %s", got, shop.bodies[path])
+	}
+	report.Applied = true
+	shop.answers[path] = always(report)
+	if got := command(t, env, "recover", "--sale", "phone", "--apply"); got.code != exitFailed ||
+		shop.bodies[path] != `{"apply":true}` || !strings.Contains(got.stderr, "not rebuilt") ||
+		!strings.Contains(got.stderr, "the store ends at 2") {
+		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}
 }

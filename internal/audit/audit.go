@@ -22,8 +22,10 @@
 // in 2, or is beyond the sequence of 1, or never had one. Units that were
 // released between 1 and 2 are known from the two readings.
 //
-// Gather does this, and Book.Each joins the sides. The reconciliation
-// (internal/settle) reads with them too, looks at its suspects again, and repairs.
+// Gather does this, and Book.Each joins the sides. All that compares ledger and store as a
+// whole reads with them (internal/settle): a reconciliation looks at its suspects again, and
+// repairs; a rebuild and a recovery store what is Missing; a server that starts holds the
+// sums against each other (Beyond).
 //
 // # What could not be checked
 //
@@ -64,7 +66,7 @@ type Store interface {
 // It holds about 290 bytes per order, and reads everything once; a sale that
 // is loaded into the ledger meanwhile is read again.
 func Run(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID) (sluice.AuditReport, error) {
-	b, err := Gather(ctx, ledger, store, sale, true)
+	b, err := Gather(ctx, ledger, store, sale, Options{History: true})
 	if err != nil {
 		return sluice.AuditReport{}, fmt.Errorf("audit: sale=%s: %w", sale, err)
 	}

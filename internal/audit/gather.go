@@ -18,7 +18,8 @@ type Book struct {
 	// First, Second and Last are the ledger's readings, as the package comment
 	// explains.
 	First, Second, Last sluice.Reading
-	LedgerErr           error // why the ledger, or a part of it, could not be read
+	LedgerErr           error               // why the ledger, or a part of it, could not be read
+	Damage              *sluice.DamageError // with Options.Damaged: claims that could not be read
 
 	claims  []Row // the ledger's, up to the first reading
 	later   []Row // the ledger's, after it
@@ -50,16 +51,19 @@ var errArchived = errors.New("the sale is archived: the store alone answers for 
 // bad luck.
 const attempts = 4
 
-// Gather reads everything, in the order that the package comment explains. How
-// often orders gave their units up is read only with history. Errors are the
+// Options say what a book is for.
+type Options struct {
+	History bool // also how often orders gave their units up
+	Damaged bool // a ledger some of whose claims are damaged is read as far as it can be
+}
+
+// Gather reads everything, in the order that the package comment explains. Errors are the
 // store's and the context's; the ledger's are in the book.
-func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID, history bool) (*Book,
-	error,
-) {
+func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID, o Options) (*Book, error) {
 	for n := 1; ; n++ {
 		b := &Book{names: newNames(sale), Versions: map[int64]sluice.Terms{}, byStatus: map[sluice.Status]int64{}}
-		ledgerErr := b.readLedger(ctx, ledger)
-		if err := store.Snapshot(ctx, sale, func(s sluice.Snapshot) error { return b.readStore(s, history) }); err != nil {
+		ledgerErr := b.readLedger(ctx, ledger, o.Damaged)
+		if err := store.Snapshot(ctx, sale, func(s sluice.Snapshot) error { return b.readStore(s, o.History) }); err != nil {
 			return nil, err
 		}
 		if r, ok := sluice.As[sluice.RefreshingLedger](ledger); ok && ledgerErr == nil {
@@ -110,7 +114,7 @@ func (b *Book) read(ctx context.Context, ledger Ledger) (sluice.Reading, error) 
 }
 
 // readLedger takes steps 1 to 3.
-func (b *Book) readLedger(ctx context.Context, ledger Ledger) (err error) {
+func (b *Book) readLedger(ctx context.Context, ledger Ledger, damaged bool) (err error) {
 	if b.First, err = b.read(ctx, ledger); err != nil || !b.First.Loaded {
 		return err
 	}
@@ -124,6 +128,9 @@ func (b *Book) readLedger(ctx context.Context, ledger Ledger) (err error) {
 		}
 		return true
 	})
+	if errors.As(err, &b.Damage) && damaged {
+		err = nil
+	}
 	if err != nil {
 		return err
 	}
@@ -192,6 +199,7 @@ func (b *Book) readStore(s sluice.Snapshot, history bool) error {
 		b.byStatus[o.Status]++
 		r := o.Record()
 		row := b.row(&r)
+		row.Paid = o.Status == sluice.Paid
 		row.refused = !row.Live && o.Reason == sluice.NotCovered // unless its history says that it ended: readEndings
 		b.orders = append(b.orders, row)
 		return true

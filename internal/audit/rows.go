@@ -24,6 +24,7 @@ type Row struct {
 	at       int64  // when it was accepted, in Unix milliseconds
 	buyer    uint32 // index into names
 	Live     bool   // holds units
+	Paid     bool   // of an order
 	Unpaid   bool   // ended unpaid
 	refused  bool   // of an order: stored without units, because the total did not cover it; paid since, perhaps
 }

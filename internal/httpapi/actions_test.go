@@ -164,7 +164,7 @@ func TestWhatIsRecordedInAnyCase(t *testing.T) {
 	handler := bare(t, httpapi.Options{Store: store}) // nothing behind it: a handler that needs more panics
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	request := httptest.NewRequestWithContext(ctx, "POST", "/v1/admin/sales/phone/rebuild", nil)
+	request := httptest.NewRequestWithContext(ctx, "POST", "/v1/admin/sales/phone/recover", nil)
 	request.Header.Set("Authorization", "Bearer "+ownerKey)
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, request)

@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // checkSale reports what keeps a sale from being bought, as this server sees it. It changes nothing.
@@ -241,6 +242,8 @@ func (c *saleCheck) loaded() {
 		c.find(fail, "loaded", "the sale", "a new sale: an archived one stays as it is", "the sale is archived: it is over")
 	case c.view.Down:
 		c.find(fail, "loaded", "the ledger (--ledger)", ledgerAnswers, "the ledger has not answered lately: %v", c.view.Cause)
+	case settle.Outdated(row):
+		c.find(fail, "loaded", "the store: it is older than the ledger", "sluice recover --sale SALE", "fenced: %s", row.Fence)
 	case !c.view.InStep():
 		c.find(fail, "loaded", "the ledger", rebuilt, "the ledger has epoch %d, the store epoch %d; fence: %s",
 			reading.Epoch, row.Epoch, cmp.Or(row.Fence, reading.Fence, "none"))

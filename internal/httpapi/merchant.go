@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
-	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // createSale adds a sale and loads it: when the answer comes, it can be bought.
@@ -154,24 +153,19 @@ func (s *Server) restockSale(r *http.Request, message *api.Restock) (any, error)
 	})
 }
 
-// rebuildSale fences a sale, so that it is gathered and loaded again, into this server's
-// ledger.
-func (s *Server) rebuildSale(r *http.Request) (any, error) {
-	sale, err := s.Store.Sale(r.Context(), saleOf(r))
-	if err == nil && !sale.ArchivedAt.IsZero() {
-		err = sluice.ErrArchived
+// recoverSale says what a recovery does, and does it if it is asked to.
+func (s *Server) recoverSale(w http.ResponseWriter, r *http.Request) (any, error) {
+	var message api.Recover
+	if r.ContentLength != 0 {
+		if err := readBody(w, r, maxBody, &message, false); err != nil {
+			return nil, err
+		}
 	}
-	const why = "rebuild asked for by the merchant"
-	if err == nil {
-		_, err = s.Store.TakeSale(r.Context(), sale.ID, s.Kinds.Node, settle.SilentAfter, why)
+	report, err := s.Recover(r.Context(), saleOf(r), message.Apply)
+	for _, of := range []*sluice.RecoveredOrders{&report.Stored, &report.StoredEnded, &report.Ended, &report.Unpaid} {
+		of.Orders = append([]sluice.OrderID{}, of.Orders...) // never null
 	}
-	if err == nil {
-		err = s.Store.FenceSale(r.Context(), sale.ID, sale.Epoch, why)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return done{http.StatusAccepted, s.saleNow(r, &sale)}, nil
+	return report, err
 }
 
 // reconcileSale compares ledger and store now, and repairs if it is asked to.
@@ -224,14 +218,18 @@ func adminSaleMessage(s *sluice.Sale, r *sluice.Reading) api.AdminSale {
 
 // rulesMessage returns the rules as the wire has them.
 func rulesMessage(r *sluice.Rules) api.Rules {
-	return api.Rules{
+	rules := api.Rules{
 		BuyerRate: unlessZero(r.BuyerRate), AddressRate: unlessZero(r.AddressRate),
-		AdmissionRatio: unlessZero(r.AdmissionRatio), Ticket: unlessZero(r.Ticket),
-		Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
+		Admission: unlessZero(api.Admission{Ratio: r.AdmissionRatio, Shared: r.AdmissionShared}),
+		Ticket:    unlessZero(r.Ticket), Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
 		Eligibility: unlessZero(r.Eligibility), ExpiringNotice: unlessZero(r.ExpiringNoticeS),
 		LatePayment: cmp.Or(r.LatePayment, api.LateRefundDue),
 		Visibility:  cmp.Or(r.Visibility, api.Listed), Availability: cmp.Or(r.Availability, api.Exact),
 	}
+	if !r.AdmissionShared {
+		rules.AdmissionRatio = unlessZero(r.AdmissionRatio)
+	}
+	return rules
 }
 
 // listDeadLetters lists the journal entries that could not be stored and are

@@ -31,6 +31,7 @@ var messages = []any{
 	api.Problem{},
 	api.Ready{},
 	api.ReconcileReport{},
+	sluice.Recovery{},
 	api.Replayed{},
 	api.SaleCheck{},
 	api.SaleDeleted{},
@@ -54,6 +55,7 @@ var requests = map[reflect.Type][]string{
 	reflect.TypeFor[api.PayOrder]():      nil,
 	reflect.TypeFor[api.PlaceOrder]():    nil,
 	reflect.TypeFor[api.Reconcile]():     {},
+	reflect.TypeFor[api.Recover]():       {},
 	reflect.TypeFor[api.RejectOrder]():   nil,
 	reflect.TypeFor[api.SetLogLevel]():   nil,
 	reflect.TypeFor[api.ExtendOrder]():   nil,
@@ -86,6 +88,7 @@ type schemas struct {
 // filledIn are the fields that a request may leave out of a type, though they are
 // always there in answers.
 var filledIn = map[reflect.Type][]string{
+	reflect.TypeFor[api.Admission]():      {"shared"},
 	reflect.TypeFor[sluice.BuyerRate]():   {"shared"},
 	reflect.TypeFor[sluice.AddressRate](): {"shared"},
 	reflect.TypeFor[sluice.Risk]():        {"timeout_ms", "on_failure"},

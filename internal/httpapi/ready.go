@@ -134,6 +134,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.Attended != nil && s.Attended() != nil { // no server can do without them: none is better than another
 		status.LedgerState = "too few replicas; claims of some sales are not accepted"
 	}
+	if s.Outdated != nil {
+		status.Recover = s.Outdated()
+	}
 	switch {
 	case errors.Is(l.store, sluice.ErrStoreFull):
 		status.StoreState = "full; accepted orders wait in the journal"

@@ -92,7 +92,7 @@ func (s *Server) routes() []route {
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/resume", s.changeSale(sluice.Control.Resume)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/close", s.changeSale(sluice.Control.Close)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/restock", with(s.restockSale)),
-		s.admin(Owners, "POST /v1/admin/sales/{sale}/rebuild", bare(s.rebuildSale)),
+		s.admin(Owners, "POST /v1/admin/sales/{sale}/recover", s.recoverSale),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/reconcile", s.reconcileSale),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/audit", get(s.auditSale)),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/check", get(s.checkSale)),

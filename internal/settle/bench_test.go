@@ -68,7 +68,7 @@ func benchReconcile(b *testing.B, ledger sluice.Ledger, store sluice.Store) {
 	// 5 resets the peak (proc_pid_clear_refs(5)); where it cannot, the peak is of the whole run.
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200)
 	for b.Loop() {
-		report, err := settle.NewReconciler(store, ledger).Reconcile(b.Context(), id, true)
+		report, err := settle.NewReconciler(store, ledger, settle.NewLoader(store, ledger)).Reconcile(b.Context(), id, true)
 		if err == nil && (report.Skipped != "" || report.Remaining() != 0 || report.Of(sluice.InFlight).Count != 0) {
 			err = fmt.Errorf("the reconciliation found something where nothing is: %+v", report)
 		}

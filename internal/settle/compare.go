@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +18,9 @@ type comparison struct {
 	report *sluice.ReconcileReport
 
 	// Suspects, by what they may be.
-	strays  map[sluice.OrderID]bool // claims without an order
-	ended   []audit.Row             // orders that have ended, with a live claim
-	orphans []audit.Row             // orders without a claim, or living without their units
+	strays  []audit.Row // claims without an order
+	ended   []audit.Row // orders that have ended, with a live claim
+	orphans []audit.Row // orders without a claim, or living without their units
 
 	restore  []sluice.Record // lost orders, looked at twice
 	reissue  []sluice.OrderID
@@ -28,6 +29,14 @@ type comparison struct {
 
 	blamed map[sluice.DifferenceClass]int64 // differences that a rebuild repairs
 	why    string                           // the first of them; the reason of the fence
+	older  string                           // what proves that the store is older than its ledger
+}
+
+// prove reports a difference that proves that the store is older than its ledger.
+func (c *comparison) prove(class sluice.DifferenceClass, order sluice.OrderID, format string, args ...any) {
+	why := fmt.Sprintf(format, args...)
+	note(found(c.report, class, order), "%s", why)
+	c.older = cmp.Or(c.older, why)
 }
 
 // blame reports a difference that only a rebuild repairs: what the ledger holds
@@ -79,7 +88,7 @@ func (c *comparison) gather(ctx context.Context) error {
 		}
 		return nil
 	}
-	b, err := audit.Gather(ctx, c.ledger, c.store, c.sale, false)
+	b, err := audit.Gather(ctx, c.ledger, c.store, c.sale, audit.Options{})
 	var damage *sluice.DamageError
 	switch {
 	case err != nil:
@@ -107,7 +116,6 @@ func moved(b *audit.Book) bool {
 
 // suspect sorts out what may be wrong, and counts what is on its way.
 func (c *comparison) suspect() {
-	c.strays = map[sluice.OrderID]bool{}
 	flying := c.report.Of(sluice.InFlight)
 	flying.Count += c.Last.Seq - c.First.Seq
 	c.Each(func(m audit.Match) {
@@ -120,10 +128,12 @@ func (c *comparison) suspect() {
 			if order != nil && !c.Newer(order) {
 				c.orphans = append(c.orphans, *order)
 			}
+		case order == nil && !claim.Live:
+			c.strays = append(c.strays, *claim)
 		case order == nil && m.Entry != nil:
 			flying.Count++
 		case order == nil && m.Letter == nil:
-			c.strays[c.OrderID(claim)] = true
+			c.strays = append(c.strays, *claim)
 		case order == nil: // set aside
 		case order.Live && !claim.Live:
 			c.orphans = append(c.orphans, *order)
@@ -148,7 +158,7 @@ func (c *comparison) judge(ctx context.Context) error {
 		}
 	}
 	c.judgeTerms()
-	if n, which := c.Holes(); n > 0 && c.why == "" && len(c.restore) == 0 {
+	if n, which := c.Holes(); n > 0 && c.why == "" && c.older == "" && len(c.restore) == 0 {
 		c.blame(sluice.Drift, "", "%d places of the ledger's sequence have no claim (%s)", n, which)
 	}
 	// What the second looks saw is of this load only if it still stands.
@@ -203,8 +213,10 @@ func (c *comparison) judgeOrphans(ctx context.Context) error {
 			continue
 		case err != nil:
 			return err
-		case missing || now.Status.Live():
+		case missing:
 			c.orphan(id)
+		case now.Status.Live():
+			c.prove(sluice.OrphanOrder, id, "%s has ended on record, and lives in the store", id)
 		}
 	}
 	return nil
@@ -217,20 +229,11 @@ func (c *comparison) orphan(order sluice.OrderID) {
 // judgeStrays reads the ledger's claims again, for the records of those that
 // have no order.
 func (c *comparison) judgeStrays(ctx context.Context) error {
-	if len(c.strays) == 0 {
-		return nil
-	}
-	var records []sluice.Record
-	err := c.ledger.Records(ctx, c.sale, func(r sluice.Record) bool {
-		if c.strays[r.Order] {
-			delete(c.strays, r.Order) // once
-			records = append(records, r)
-		}
-		return true
-	})
+	records, err := recordsOf(ctx, c.ledger, c.Book, c.strays)
 	if err != nil {
 		return err
 	}
+	stored := c.LastStored()
 	for i := range records {
 		r := &records[i]
 		_, err := c.store.Order(ctx, r.Order)
@@ -239,8 +242,9 @@ func (c *comparison) judgeStrays(ctx context.Context) error {
 		case !errors.Is(err, sluice.ErrOrderNotFound):
 			return err
 		case !r.Live:
-			note(found(c.report, sluice.LostOrder, r.Order),
-				"%s has given its units back; how it ended is unknown", r.Order)
+			c.prove(sluice.LostOrder, r.Order, "%s has ended on record, and the store has no such order", r.Order)
+		case r.Epoch == c.First.Epoch && r.Seq > stored:
+			c.prove(sluice.LostOrder, r.Order, "the ledger's sequence %d was acknowledged, the store ends at %d", r.Seq, stored)
 		case r.Epoch != c.First.Epoch:
 			c.blame(sluice.OrphanHold, r.Order, "%s was accepted in epoch %d", r.Order, r.Epoch)
 		default:
@@ -279,9 +283,16 @@ func (c *comparison) judgeTerms() {
 	have := c.Second.Terms
 	t, known := c.Versions[have.Version]
 	if !known {
+		t = c.Stored.Terms
+	}
+	why, ahead := foreignTerms(&have, &t)
+	switch {
+	case ahead:
+		c.prove(sluice.Drift, "", "%s", why)
+	case why != "":
+		c.blame(sluice.Drift, "", "%s", why)
+	case !known:
 		c.blame(sluice.Drift, "", "the store does not have version %d of the terms, by which the ledger decides",
 			have.Version)
-	} else if why := foreignTerms(&have, &t); why != "" {
-		c.blame(sluice.Drift, "", "%s", why)
 	}
 }

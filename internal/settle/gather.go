@@ -21,6 +21,13 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, 
 	if begins {
 		r.announce(sale)
 	}
+	if !p.doubted { // before the ledger is fenced: as it is, it proves more
+		outdated, err := r.outdated(ctx, sale)
+		if outdated {
+			return false, err
+		}
+		p.doubted = err == nil // a ledger that is out of reach from here holds up no other server
+	}
 	if p.gathered.IsZero() {
 		done, err := r.gather(ctx, sale)
 		if err != nil || !done {
@@ -29,6 +36,19 @@ func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, 
 		p.gathered = time.Now()
 	}
 	return r.allGathered(ctx, sale, p)
+}
+
+// outdated fences a sale for a person if its store is older than its ledger: a backup's copy is
+// fenced, and may stand beside a ledger that went on.
+func (r *Rebuilder) outdated(ctx context.Context, sale *sluice.Sale) (bool, error) {
+	if recovered(sale) || r.loader.inStore || r.loader.Foreign(sale) {
+		return false, nil
+	}
+	found, err := r.doubt(ctx, sale)
+	if err != nil || found.older == "" {
+		return false, err
+	}
+	return true, r.loader.older(ctx, sale, &found.reading, found.older)
 }
 
 // gather stores what this server remembers. First no claim of its own may be
@@ -140,8 +160,7 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 // known by those that it sends from now on; the first of them may wait for a connection
 // that hangs.
 func (r *Rebuilder) copied(sale *sluice.Sale) bool {
-	return strings.HasPrefix(sale.Fence, fenceForgot) ||
-		r.memory.keep > 0 && strings.HasPrefix(sale.Fence, sluice.FenceLost)
+	return r.memory.keep > 0 && strings.HasPrefix(sale.Fence, sluice.FenceLost)
 }
 
 // save stores entries, each claim once, and reports how many of them, from the

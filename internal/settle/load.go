@@ -48,9 +48,10 @@ func current(ctx context.Context, ledger any, sale sluice.SaleID) error {
 // Any number of servers may do so at the same time: every step is guarded by
 // the sale's epoch, and no step refills a live sale.
 type Loader struct {
-	store  loadStore
-	ledger Ledger
-	name   atomic.Pointer[string] // of the ledger; nil: it is not known
+	store   loadStore
+	ledger  Ledger
+	name    atomic.Pointer[string] // of the ledger; nil: it is not known
+	inStore bool                   // it is in the store
 }
 
 // Names says which ledger this is.
@@ -140,23 +141,23 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 		return l.leave(ctx, sale)
 	case sale.LoadedEpoch < sale.Epoch || sale.Epoch == 0:
 		return false, nil // its load is under way, or waits for Rebuilder.Adopt
-	case reading.Loaded && reading.Epoch > sale.Epoch:
-		return true, l.ahead(ctx, sale, reading)
 	case sale.Fence != "":
-		if reading.Loaded && reading.Epoch == sale.Epoch && reading.Fence == "" {
+		if reading.Loaded && reading.Fence == "" && (reading.Epoch == sale.Epoch || Outdated(sale)) {
 			_, same, err := l.again(ctx, sale)
 			if same {
-				err = l.ledger.Fence(ctx, sale.ID, sale.Epoch, sale.Fence)
+				err = l.ledger.Fence(ctx, sale.ID, reading.Epoch, sale.Fence)
 			}
 			return true, err
 		}
-		return false, nil // waits for its rebuild
+		return false, nil // waits for its rebuild, or for a person
+	case reading.Loaded && reading.Epoch > sale.Epoch:
+		return true, l.ahead(ctx, sale, reading)
 	case !reading.Loaded || reading.Epoch < sale.Epoch:
 		return true, l.missing(ctx, sale)
 	case reading.Fence == sluice.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
 	case strings.HasPrefix(reading.Fence, fenceLeft): // leave has written it
-		return true, l.fence(ctx, sale, fenceForgot+reading.Fence, sale.Epoch)
+		return true, l.older(ctx, sale, reading, "the store has forgotten that "+reading.Fence)
 	case reading.Fence != "":
 		return true, l.fence(ctx, sale, reading.Fence, sale.Epoch) // a script, which waits for no replica, has fenced it
 	case reading.Terms.Version < sale.Terms.Version:
@@ -188,12 +189,8 @@ func (l *Loader) leave(ctx context.Context, sale *sluice.Sale) (changed bool, er
 }
 
 // fenceLeft starts the fence of a ledger that another one has replaced. An older copy of the
-// store may name the former again; then the sale is fenced with fenceForgot, and the name of
-// the latter.
-const (
-	fenceLeft   = "another ledger decides: "
-	fenceForgot = sluice.FenceLost + ": the store has forgotten that "
-)
+// store may name the former again.
+const fenceLeft = "another ledger decides: "
 
 // otherTerms fences a sale whose ledger decides by terms that the store does not
 // have. What Follow was given may be of two moments, so both are read again, in
@@ -207,7 +204,10 @@ func (l *Loader) otherTerms(ctx context.Context, id sluice.SaleID) error {
 	if err != nil || sale.Epoch != r.Epoch {
 		return err
 	}
-	if why := foreignTerms(&r.Terms, &sale.Terms); why != "" {
+	switch why, ahead := foreignTerms(&r.Terms, &sale.Terms); {
+	case ahead:
+		return l.older(ctx, &sale, &r, why)
+	case why != "":
 		return l.lost(ctx, &sale, &r, why)
 	}
 	return nil
@@ -216,18 +216,18 @@ func (l *Loader) otherTerms(ctx context.Context, id sluice.SaleID) error {
 // foreignTerms says why the terms by which a ledger decides are not the store's,
 // if they are not. A version never changes and is in the store before it is
 // applied, so the ledger must have been read before the store. Terms of an older
-// version than the store's are on their way to be replaced.
-func foreignTerms(ledger, store *sluice.Terms) string {
-	switch {
-	case ledger.Version > store.Version:
-		return fmt.Sprintf(
-			"the ledger decides by version %d of the terms, the store only knows %d: it is older than its ledger",
-			ledger.Version, store.Version)
-	case ledger.Version == store.Version && !ledger.Same(store):
+// version than the store's are on their way to be replaced. Ahead: the store must be older.
+func foreignTerms(ledger, store *sluice.Terms) (why string, ahead bool) {
+	switch more := ledger.Version - store.Version; {
+	case more > maxForgotten:
+		return fmt.Sprintf("the ledger decides by version %d of the terms, which no server has made", ledger.Version), false
+	case more > 0:
+		return versionAhead(ledger.Version, store.Version), true
+	case more == 0 && !ledger.Same(store):
 		return fmt.Sprintf("version %d of the terms: the store has %s, the ledger %s", store.Version, describeTerms(store),
-			describeTerms(ledger))
+			describeTerms(ledger)), false
 	}
-	return ""
+	return "", false
 }
 
 func describeTerms(t *sluice.Terms) string {
@@ -383,10 +383,9 @@ func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.R
 	if err != nil || now.Epoch >= reading.Epoch || now.Fence != "" {
 		return err
 	}
-	if err := current(ctx, l.ledger, sale.ID); err != nil {
-		return err
-	}
-	return l.store.FenceSale(ctx, sale.ID, now.Epoch,
-		fmt.Sprintf("%s: the ledger holds epoch %d of the sale, the store only knows of %d", sluice.FenceLost, reading.Epoch,
-			now.Epoch))
+	return l.older(ctx, &now, reading, epochAhead(reading.Epoch, now.Epoch))
+}
+
+func epochAhead(ledger, store int64) string {
+	return fmt.Sprintf("the ledger holds epoch %d of the sale, the store only knows of %d", ledger, store)
 }

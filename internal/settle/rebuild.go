@@ -39,6 +39,7 @@ type Rebuilder struct {
 // progress is how far this server has come with the loss of an epoch of a sale.
 type progress struct {
 	epoch    int64
+	doubted  bool      // that the store is older than its ledger was looked for
 	gathered time.Time // when it had stored what it remembers; zero before
 	waits    string    // servers that the log says are waited for
 
@@ -67,6 +68,9 @@ type RebuildStore interface {
 	sluice.AuditStore
 	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
 	Change(ctx context.Context, change sluice.Change) (sluice.Order, error)
+	InsertEnded(ctx context.Context, sale sluice.SaleID, ended []sluice.Record, by, reason string) ([]sluice.OrderID,
+		error)
+	Recovered(ctx context.Context, sale sluice.SaleID, epoch int64, reason string, keep time.Duration) (time.Time, error)
 }
 
 // RebuildLedger is what a rebuild needs of sluice.Ledger.
@@ -110,7 +114,7 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 	}
 	return r.underLease(ctx, sale.ID, func(ctx context.Context) error {
 		now, err := r.store.Sale(ctx, sale.ID)
-		if err != nil || now.Epoch != sale.Epoch || now.Fence == "" || r.loader.Foreign(&now) {
+		if err != nil || now.Epoch != sale.Epoch || now.Fence == "" || Outdated(&now) || r.loader.Foreign(&now) {
 			return err // another server was faster, and what this one saw is old
 		}
 		return r.rebuild(ctx, sale)
@@ -148,9 +152,12 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err != nil {
 		return err
 	}
-	saved, restored, err := r.salvage(ctx, sale, &reading)
+	saved, restored, older, err := r.salvage(ctx, sale, &reading)
 	if err != nil {
 		return err
+	}
+	if older != "" {
+		return r.loader.older(ctx, sale, &reading, older)
 	}
 	if err := r.loader.load(ctx, sale.ID, r.passed(sale)); err != nil {
 		return err
@@ -170,21 +177,33 @@ func (r *Rebuilder) passed(sale *sluice.Sale) int64 {
 }
 
 // salvage stores what this server's ledger knows of a sale, and its store does not: so many
-// claims of its journal, and of its records.
+// claims of its journal, and of its records. If the store must be older than the ledger, it
+// stores nothing, and says why.
 func (r *Rebuilder) salvage(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (saved, restored int,
-	err error,
+	older string, err error,
 ) {
-	if err := r.adoptTerms(ctx, sale, reading); err != nil {
-		return 0, 0, err
+	if !reading.Loaded {
+		return 0, 0, "", nil
 	}
-	survivors, lost, err := r.survey(ctx, sale, reading)
+	b, err := r.book(ctx, sale.ID)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, "", err
 	}
-	r.tell("the store has lost orders that had ended; how they ended is unknown", sale.ID, lost.ended)
-	r.tell("the ledger has records of claims that were never decided", sale.ID, lost.undecided)
+	missing := b.Missing()
+	if older = proof(b, &missing); older != "" && !recovered(sale) && !r.loader.inStore {
+		return 0, 0, older, nil
+	}
+	survivors, err := r.journal(ctx, sale.ID)
+	if err != nil {
+		return 0, 0, "", err
+	}
+	undecided := make([]sluice.OrderID, len(missing.Undecided))
+	for i := range missing.Undecided {
+		undecided[i] = b.OrderID(&missing.Undecided[i])
+	}
+	r.tell("the ledger has records of claims that were never decided", sale.ID, undecided)
 	if saved, _, err = r.save(ctx, sale.ID, survivors); err == nil {
-		restored, _, err = r.save(ctx, sale.ID, lost.entries)
+		restored, err = r.restore(ctx, sale.ID, b, missing.Live)
 	}
-	return saved, restored, err
+	return saved, restored, "", err
 }

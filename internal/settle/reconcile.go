@@ -25,13 +25,16 @@ import (
 //     read, or the ledger has lost it;
 //   - an order that has ended in the snapshot and is not in its outbox has been
 //     released in the ledger before, or its release is lost. For this the ledger
-//     is asked once more.
+//     is asked once more;
+//   - a claim that has ended on record has its order in the snapshot, and ended, or the
+//     store is older than its ledger, which a person recovers (Rebuilder.Recover).
 //
 // Everything that these rules make suspect is looked at a second time, on both
 // sides, before it counts.
 type Reconciler struct {
 	store  reconcilerStore
 	ledger ReconcileLedger
+	loader *Loader
 }
 
 // reconcilerStore is what a Reconciler needs of sluice.Store.
@@ -42,19 +45,17 @@ type reconcilerStore interface {
 	Order(ctx context.Context, id sluice.OrderID) (sluice.Order, error)
 	History(ctx context.Context, order sluice.OrderID) ([]sluice.HistoryEntry, error)
 	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
-	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
 }
 
 // ReconcileLedger is what a Reconciler needs of sluice.Ledger.
 type ReconcileLedger interface {
 	sluice.Reader
 	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error
-	Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error
 }
 
-// NewReconciler returns a Reconciler between a store and a ledger.
-func NewReconciler(store reconcilerStore, ledger ReconcileLedger) *Reconciler {
-	return &Reconciler{store: store, ledger: ledger}
+// NewReconciler returns a Reconciler between a store and a ledger; the loader fences.
+func NewReconciler(store reconcilerStore, ledger ReconcileLedger, loader *Loader) *Reconciler {
+	return &Reconciler{store: store, ledger: ledger, loader: loader}
 }
 
 // maxOffenders bounds the order ids and details that a report has of each class.

@@ -83,7 +83,7 @@ func reconcileInARush(t *testing.T, p *pair, buyersEach int) {
 		}
 		close(over)
 	}()
-	reconciler := settle.NewReconciler(p.store, p.ledger)
+	reconciler := settle.NewReconciler(p.store, p.ledger, settle.NewLoader(p.store, p.ledger))
 	runs, met := 0, int64(0)
 	for last := false; !last; runs++ {
 		select {

@@ -183,7 +183,8 @@ func (p *pair) release(buyer string) {
 
 func (p *pair) reconcile(apply bool) sluice.ReconcileReport {
 	p.t.Helper()
-	report, err := settle.NewReconciler(p.store, p.ledger).Reconcile(p.t.Context(), p.id, apply)
+	reconciler := settle.NewReconciler(p.store, p.ledger, settle.NewLoader(p.store, p.ledger))
+	report, err := reconciler.Reconcile(p.t.Context(), p.id, apply)
 	p.must(err)
 	return report
 }
@@ -222,6 +223,7 @@ func TestReconcilePlanted(t *testing.T) {
 		mends  want
 		after  want // the next report
 		fenced bool
+		older  bool // for a person
 	}{
 		{name: "nothing", total: 10, plant: func(p *pair) { p.accept("a", "b"); p.drain(false) }},
 		{
@@ -283,13 +285,17 @@ func TestReconcilePlanted(t *testing.T) {
 		{
 			name: "a live order whose units are for sale", total: 10, fenced: true,
 			plant: func(p *pair) { p.accept("a", "b"); p.drain(false); p.release("a") },
-			looks: want{sluice.OrphanOrder: {1, 0, []string{"a"}}}, mends: want{sluice.OrphanOrder: {1, 1, []string{"a"}}},
+			looks: want{sluice.OrphanOrder: {1, 0, []string{"a"}}}, mends: want{sluice.OrphanOrder: {1, 0, []string{"a"}}}, older: true,
 		},
 		{
-			name: "a claim without units or order", total: 10,
+			name: "a claim without units or order", total: 10, fenced: true, older: true,
 			plant: func(p *pair) { p.accept("a", "b"); p.drain(true); p.release("a") },
-			looks: want{sluice.LostOrder: {2, 0, []string{"a", "b"}}}, mends: want{sluice.LostOrder: {2, 1, []string{"a", "b"}}},
-			after: want{sluice.LostOrder: {1, 0, []string{"a"}}},
+			looks: want{sluice.LostOrder: {2, 0, []string{"a", "b"}}}, mends: want{sluice.LostOrder: {2, 0, []string{"a", "b"}}},
+		},
+		{
+			name: "the last claims are not stored", total: 10, fenced: true, older: true,
+			plant: func(p *pair) { p.accept("a"); p.drain(false); p.accept("b"); p.drain(true) },
+			looks: want{sluice.LostOrder: {1, 0, []string{"b"}}}, mends: want{sluice.LostOrder: {1, 0, []string{"b"}}},
 		},
 		{
 			name: "the store's counter", total: 10,
@@ -320,7 +326,7 @@ func TestReconcilePlanted(t *testing.T) {
 				terms.Version = 2
 				p.must(p.ledger.Apply(p.t.Context(), p.id, 1, terms))
 			},
-			looks: want{sluice.Drift: {Count: 1}}, mends: want{sluice.Drift: {Count: 1, Repaired: 1}}, fenced: true,
+			looks: want{sluice.Drift: {Count: 1}}, mends: want{sluice.Drift: {Count: 1}}, fenced: true, older: true,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -343,6 +349,9 @@ func TestReconcilePlanted(t *testing.T) {
 				after := p.reconcile(false)
 				if fenced := sale.Fence != ""; fenced != c.fenced || fenced != (after.Skipped != "") {
 					t.Errorf("fence %q, skipped %q; want fenced %v", sale.Fence, after.Skipped, c.fenced)
+				}
+				if older := settle.Outdated(&sale); older != c.older {
+					t.Errorf("fence %q; want a person to be waited for: %v", sale.Fence, c.older)
 				}
 				is("afterwards", after, c.after)
 			})
@@ -517,7 +526,7 @@ func TestAWrongCounterIsFoundInARush(t *testing.T) {
 		})
 		p.miscount(1)
 		busy := &selling{Ledger: p.ledger, claimed: claimed}
-		r, err := settle.NewReconciler(p.store, busy).Reconcile(ctx, p.id, false)
+		r, err := settle.NewReconciler(p.store, busy, settle.NewLoader(p.store, p.ledger)).Reconcile(ctx, p.id, false)
 		p.must(err)
 		if d := r.Of(sluice.Drift); d.Count != 1 {
 			t.Errorf("found %+v", d)
@@ -556,19 +565,21 @@ func (o *outrun) Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error
 // Two reconciliations at a time, by two servers or a server and a person, find the
 // same lost orders: each is restored once, and the second finds nothing wrong.
 func TestTwoReconciliationsAtATime(t *testing.T) {
-	p := newPair(t, 2)
+	p := newPair(t, 3)
 	p.accept("a", "b")
 	p.drain(true)
+	p.accept("c")
+	p.drain(false)
 	store := &outrun{p.store, func() { p.reconcile(true) }}
-	report, err := settle.NewReconciler(store, p.ledger).Reconcile(t.Context(), p.id, true)
+	report, err := settle.NewReconciler(store, p.ledger, settle.NewLoader(p.store, p.ledger)).Reconcile(t.Context(), p.id, true)
 	p.must(err)
 	want := map[sluice.DifferenceClass]found{sluice.LostOrder: {2, 2, []string{"a", "b"}}}
 	if diff := cmp.Diff(want, p.found(&report)); diff != "" {
 		t.Errorf("found: -want +got\n%s", diff)
 	}
 	sale, err := p.store.Sale(t.Context(), p.id)
-	if err != nil || sale.Fence != "" || sale.Taken != 2 {
-		t.Errorf("taken %d of 2, fence %q, %v", sale.Taken, sale.Fence, err)
+	if err != nil || sale.Fence != "" || sale.Taken != 3 {
+		t.Errorf("taken %d of 3, fence %q, %v", sale.Taken, sale.Fence, err)
 	}
 }
 

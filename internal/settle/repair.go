@@ -11,6 +11,9 @@ import (
 // right before orders are stored.
 func (c *comparison) repair(ctx context.Context) error {
 	c.complete = true
+	if c.older != "" { // nothing is stored beside what a recovery stores
+		return c.fence(ctx)
+	}
 	if c.recount {
 		before, after, err := c.store.RecountTaken(ctx, c.sale)
 		if err != nil {
@@ -98,27 +101,26 @@ func (c *comparison) unrestorable(order sluice.OrderID, why string) {
 	c.blame(sluice.OrphanHold, order, "%s: %s", order, why)
 }
 
-// fence stops a sale of which the ledger holds something wrong; its rebuild
-// loads what the store has.
+// fence stops a sale of which the ledger holds something wrong: its rebuild loads what the
+// store has. If the store is older than its ledger, it stops the sale for a person.
 func (c *comparison) fence(ctx context.Context) error {
-	if c.why == "" {
+	if c.why == "" && c.older == "" {
 		return nil
 	}
-	if err := current(ctx, c.ledger, c.sale); err != nil {
+	sale, err := c.store.Sale(ctx, c.sale)
+	switch {
+	case err != nil:
 		return err
-	}
-	reason := sluice.FenceLost + ": " + c.why
-	if err := c.store.FenceSale(ctx, c.sale, c.First.Epoch, reason); err != nil {
-		return err
-	}
-	err := c.ledger.Fence(ctx, c.sale, c.First.Epoch, reason)
-	if errors.Is(err, sluice.ErrStaleEpoch) {
+	case sale.Epoch != c.First.Epoch:
 		return errMoved
+	case c.older != "":
+		return c.loader.older(ctx, &sale, &c.First, c.older)
 	}
-	if err == nil {
-		for class, n := range c.blamed {
-			c.report.Of(class).Repaired += n
-		}
+	if err := c.loader.lost(ctx, &sale, &c.First, c.why); err != nil {
+		return err
 	}
-	return err
+	for class, n := range c.blamed {
+		c.report.Of(class).Repaired += n
+	}
+	return nil
 }

@@ -220,7 +220,7 @@ func (s *Orders) retake(ctx context.Context, o *sluice.Order) (sluice.Decision, 
 		} else {
 			s.opts.Wake()
 		}
-		if !loop.Wait(ctx, retakePause, nil) {
+		if !loop.Sleep(ctx, retakePause) {
 			if refused.Code != 0 { // all that time
 				return refused, nil
 			}
@@ -249,7 +249,7 @@ func (s *Orders) stored(ctx context.Context, expired, id sluice.OrderID) error {
 		if err == nil || !errors.Is(err, sluice.ErrOrderNotFound) && ctx.Err() == nil {
 			return err
 		}
-		if !loop.Wait(ctx, retakePause, nil) {
+		if !loop.Sleep(ctx, retakePause) {
 			return &UndecidedError{expired, 0, fmt.Errorf("order %s is not stored yet", id)}
 		}
 	}

@@ -252,9 +252,7 @@ func TestALatePaymentAfterARestore(t *testing.T) {
 	if !l.verify() {
 		t.Fatal("it is not noticed")
 	}
-	if done, err := l.step(l.rig.store); !done || err != nil {
-		t.Fatal(done, err)
-	}
+	l.recover(l.with(l.rig.store))
 	l.statuses(map[sluice.OrderID]sluice.Status{l.expired.ID: sluice.Expired, first.ID: sluice.Pending})
 	paid, err := l.pay(t.Context())
 	l.paidOnce(paid, err)

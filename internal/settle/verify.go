@@ -9,20 +9,27 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/audit"
 )
 
 // Verify compares ledger and store when a server first sees an epoch of a sale,
 // or a sequence that went backwards. If one of them has forgotten what the
-// other knows, it fences the sale, whose rebuild follows, and reports true. Until
-// it has reported false, nothing else may store the sale's journal: what it holds
-// may need the units of orders that had ended, and the rebuild ends these first.
+// other knows, it fences the sale, and reports true. Until it has reported false, nothing else
+// may store the sale's journal: what it holds may need the units of orders that had ended,
+// and a recovery ends these first.
 func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool, err error) {
 	if err := r.loader.Verify(ctx, sale); err != nil {
 		return false, err
 	}
-	why, reading, err := r.olderStore(ctx, sale)
-	if err == nil && why != "" {
-		err = r.loader.lost(ctx, sale, &reading, why)
+	found, err := r.doubt(ctx, sale)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case found.older != "":
+		err = r.loader.older(ctx, sale, &found.reading, found.older)
+	case found.drift != "":
+		err = r.loader.lost(ctx, sale, &found.reading, found.drift)
 	}
 	if err != nil {
 		return false, err
@@ -31,118 +38,75 @@ func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool,
 	return now.Fence != "", err
 }
 
-// olderStore says why the store must be older than its ledger, if it must.
-// Everything is in the store before the ledger may rely on it: terms before
-// they are applied, claims before they are acknowledged. So the ledger is read
-// first, and the store may only have more.
-func (r *Rebuilder) olderStore(ctx context.Context, sale *sluice.Sale) (why string, reading sluice.Reading, err error) {
-	if reading, err = r.loader.read(ctx, sale.ID); err != nil {
-		return "", reading, err
+// doubt is why the store must be older than its ledger, or why only their counts differ.
+type doubt struct {
+	reading      sluice.Reading
+	older, drift string
+}
+
+// doubt compares what is cheap to compare. Everything is in the store before the ledger may
+// rely on it: epochs before they are loaded, terms before they are applied, claims before they
+// are acknowledged. So the ledger is read first, and the store may only have more.
+func (r *Rebuilder) doubt(ctx context.Context, sale *sluice.Sale) (d doubt, err error) {
+	if d.reading, err = r.loader.read(ctx, sale.ID); err != nil || !d.reading.Loaded {
+		return d, err // which Follow sees
 	}
-	if !reading.Loaded || reading.Epoch != sale.Epoch || reading.Fence != "" {
-		return "", reading, nil // another matter, which Follow sees
-	}
-	acked, waiting, err := r.acknowledged(ctx, &reading)
+	reading := &d.reading
+	acked, waiting, err := r.acknowledged(ctx, reading)
 	if err != nil {
-		return "", reading, err
+		return d, err
 	}
 	row, err := r.store.Sale(ctx, sale.ID)
-	if err != nil {
-		return "", reading, err
+	switch {
+	case err != nil:
+		return d, err
+	case reading.Epoch > row.Epoch:
+		d.older = epochAhead(reading.Epoch, row.Epoch)
+		return d, nil
+	case reading.Epoch < row.Epoch || reading.Fence != "": // a fenced ledger may have lost its journal
+		return d, nil
 	}
-	if why := foreignTerms(&reading.Terms, &row.Terms); why != "" {
-		return why, reading, nil
+	if why, ahead := foreignTerms(&reading.Terms, &row.Terms); ahead {
+		d.older = why
+		return d, nil
+	} else if why != "" {
+		d.drift = why
+		return d, nil
 	}
-	stored, err := r.store.LastSeq(ctx, sale.ID, sale.Epoch)
+	stored, err := r.store.LastSeq(ctx, sale.ID, row.Epoch)
 	if err != nil {
-		return "", reading, err
+		return d, err
 	}
 	if stored < acked {
-		aside, known, err := r.lastAside(ctx, sale)
+		aside, known, err := r.lastAside(ctx, &row)
 		if err != nil || known && aside < acked {
-			return fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger",
-				acked, max(stored, aside)), reading, err
+			d.older = fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger",
+				acked, max(stored, aside))
+			return d, err
 		}
 	}
-	if row.Taken+waiting <= reading.Taken {
-		return "", reading, nil
+	if row.Taken+waiting > reading.Taken {
+		d.drift, err = r.countsMore(ctx, sale)
 	}
-	return r.countsMore(ctx, sale)
+	return d, err
 }
 
-// countsMore says why the store must be older than its ledger, if it counts more
-// units than the ledger: then it lacks endings. A unit is taken in the ledger before
-// it is in the store, and returns in the store before it does in the ledger, so all
-// that is stored, and all in the journal that is not, is among what the ledger has
-// taken. That holds of any moment, and is seen only while the ledger stays as it is;
-// a reading may be a moment old, so it must show twice, the second time by the orders
-// themselves and not by the row's count.
-func (r *Rebuilder) countsMore(ctx context.Context, sale *sluice.Sale) (why string, reading sluice.Reading, err error) {
-	for again := false; ; again = true {
-		if reading, err = r.loader.read(ctx, sale.ID); err != nil {
-			return "", reading, err
-		}
-		if !reading.Loaded || reading.Epoch != sale.Epoch || reading.Fence != "" {
-			return "", reading, nil
-		}
-		units, err := r.units(ctx, &reading, again)
-		if err != nil {
-			return "", reading, err
-		}
-		now, err := r.loader.read(ctx, sale.ID)
-		if err != nil || now.Epoch != reading.Epoch || now.Seq != reading.Seq || now.Taken != reading.Taken ||
-			units <= now.Taken {
-			return "", reading, err
-		}
-		if again {
-			return fmt.Sprintf("the ledger has %d units taken, store and journal %d: the store is older than its ledger",
-				now.Taken, units), reading, nil
-		}
-		select {
-		case <-time.After(verifyPause):
-		case <-ctx.Done():
-			return "", reading, ctx.Err()
-		}
+// countsMore says by how much the store counts more units than the ledger, if it does: a
+// moment later, and by the orders themselves.
+func (r *Rebuilder) countsMore(ctx context.Context, sale *sluice.Sale) (why string, err error) {
+	select { // a reading may be a moment old
+	case <-time.After(verifyPause):
+	case <-ctx.Done():
+		return "", ctx.Err()
 	}
-}
-
-// units returns how many units the stored orders and the claims that are only in the
-// journal have. A claim beyond the last stored one is not stored: read after the
-// orders, it has not been among them.
-func (r *Rebuilder) units(ctx context.Context, reading *sluice.Reading, count bool) (units int64, err error) {
-	if count {
-		err = r.store.Snapshot(ctx, reading.Sale, func(s sluice.Snapshot) error {
-			return s.Orders(func(o sluice.Order) bool {
-				if record := o.Record(); record.Live {
-					units += record.Quantity
-				}
-				return true
-			})
-		})
-	} else {
-		var row sluice.Sale
-		row, err = r.store.Sale(ctx, reading.Sale)
-		units = row.Taken
+	b, err := audit.Gather(ctx, r.ledger, r.store, sale.ID, audit.Options{})
+	if err != nil || b.LedgerErr != nil || b.First.Epoch != sale.Epoch || b.First.Fence != "" {
+		return "", err
 	}
-	if err != nil {
-		return 0, err
+	if n := b.Beyond(); n > 0 {
+		why = fmt.Sprintf("the ledger has %d units taken, store and journal %d", b.First.Taken, b.First.Taken+n)
 	}
-	stored, err := r.store.LastSeq(ctx, reading.Sale, reading.Epoch)
-	if err != nil || stored >= reading.Seq {
-		return units, err
-	}
-	err = r.ledger.PeekJournal(ctx, reading.Sale, func(e sluice.Entry) bool {
-		for i := range e.Claims {
-			if e.Epoch == reading.Epoch && e.FirstSeq+int64(i) > stored {
-				units += e.Claims[i].Quantity
-			}
-		}
-		return true
-	})
-	if errors.Is(err, sluice.ErrNotLoaded) {
-		err = nil
-	}
-	return units, err
+	return why, nil
 }
 
 // acknowledged returns the last sequence of the reading that is not in the

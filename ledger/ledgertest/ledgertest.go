@@ -124,6 +124,7 @@ func (h Harness) Run(t *testing.T) {
 		{"Release", releaseCases},
 		{"Drop", dropCases},
 		{"Rate", rateCases},
+		{"Permits", permitCases},
 		{"Faults", faultCases},
 		{"Concurrent", concurrentCases},
 	}

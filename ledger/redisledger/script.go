@@ -40,6 +40,7 @@ var (
 	releaseScript     = load("release")
 	dropScript        = load("drop")
 	rateScript        = load("rate")
+	permitsScript     = load("permits")
 )
 
 func load(name string) *script {

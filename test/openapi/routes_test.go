@@ -38,7 +38,7 @@ var notProvoked = map[string]string{
 	"PUT /v1/admin/sales/{sale}/lists/{list} 413":    "five million buyers",
 	"PUT /v1/admin/sales/{sale}/lists/{list} 409":    "two uploads of one list that overtake each other",
 	"DELETE /v1/admin/sales/{sale}/lists/{list} 409": "two changes of one list that overtake each other",
-	"POST /v1/admin/sales/{sale}/rebuild 409":        "a sale that was archived",
+	"POST /v1/admin/sales/{sale}/recover 409":        "a sale that was archived",
 	"POST /v1/admin/sales/{sale}/resume 409":         "the same",
 	"POST /v1/admin/sales/{sale}/close 409":          "the same",
 	"GET /v1/admin/dead-letters/{id} 200":            "damage",
@@ -293,7 +293,8 @@ func (c *checked) entering() {
 		`challenge={"difficulty":1}`,
 		`address_rate={"requests":300,"per_s":60}`, `admission_ratio=0.5`, `eligibility="list"`))
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"buyer_rate":{"requests":3,"per_s":86400}}`) // not shared
-	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"admission_ratio":1.5}`)
+	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"admission":{"ratio":1.5,"shared":true}}`)
+	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"admission":{"ratio":1.5}}`)
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"risk":{"url":"http://127.0.0.1:9/","on_failure":"allow"}}`)
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"risk":{"url":"http://127.0.0.1:9/"}}`) // both left out
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"risk":null}`)
@@ -391,7 +392,7 @@ func (c *checked) conflicts() {
 	c.merchant(409, "POST", sale+"/pause", "")
 	c.merchant(200, "POST", "/v1/admin/sales/later/open", "")
 	c.merchant(409, "GET", "/v1/admin/events?after=evt_99999_0123abcd", "")
-	c.merchant(202, "POST", "/v1/admin/sales/later/rebuild", "")
+	c.merchant(200, "POST", "/v1/admin/sales/later/recover", "")
 	hook := c.merchant(201, "POST", "/v1/admin/webhooks", `{"url":"http://127.0.0.1:9/hook"}`).text("id")
 	c.merchant(200, "POST", "/v1/admin/webhooks/"+hook+"/enable", "")
 	c.merchant(404, "POST", "/v1/admin/webhooks/"+hook+"/replay", `{"event":"evt_99999_0123abcd"}`)

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/figures"
+)
+
+// recoverWait is how long the rebuild that follows a recovery may take until the command
+// fails: a dead server is waited for.
+var recoverWait = time.Minute
+
+func (a *app) recoverCommand() *cobra.Command {
+	var sale sluice.SaleID
+	var apply bool
+	cmd := &cobra.Command{
+		Use: "recover", Short: "Recover sales after the database was restored from an older copy",
+		Long: "Says what the ledger of a sale has on record and the store, which was restored from an\n" +
+			"older copy, lacks: accepted claims, and orders that had ended. With --apply that is\n" +
+			"stored, no order expires for an hour, and the sale goes on: have the shop send its\n" +
+			"payments since the copy again. Ledgers that lost something come back by themselves.\n" +
+			"With --sale it also has this server's ledger decide about a sale from now on, unless a\n" +
+			"server that has the ledger before lives. It can be repeated.",
+	}
+	saleOrAll(cmd, &sale)
+	cmd.Flags().BoolVar(&apply, "apply", false, "store it")
+	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+		ids := []sluice.SaleID{sale}
+		if sale == "" {
+			sales, err := c.AdminSales(ctx)
+			if err != nil {
+				return err
+			}
+			ids = nil
+			for i := range sales {
+				if strings.HasPrefix(sales[i].Fence, sluice.FenceOlder) {
+					ids = append(ids, sales[i].ID)
+				}
+			}
+		}
+		list := recoveries{Sales: []sluice.Recovery{}}
+		for _, id := range ids {
+			before, err := c.AdminSale(ctx, id)
+			if err != nil {
+				return err
+			}
+			report, err := c.RecoverSale(ctx, id, apply)
+			if err == nil && report.Applied {
+				err = awaitRebuilt(ctx, c, before)
+			}
+			if err != nil {
+				return err
+			}
+			list.Sales = append(list.Sales, report)
+		}
+		return a.printRecoveries(list, apply)
+	})
+}
+
+// recoveries is what recover prints with --json.
+type recoveries struct {
+	Sales []sluice.Recovery `json:"sales"`
+}
+
+func (a *app) printRecoveries(list recoveries, apply bool) error {
+	var rows [][]string
+	for i := range list.Sales {
+		r := &list.Sales[i]
+		row := func(what string, of sluice.RecoveredOrders) {
+			said := ""
+			if of.Count > 0 {
+				said = string(of.Orders[0])
+			}
+			if of.Count > 1 {
+				said += fmt.Sprintf(" and %s more", figures.Thousands(of.Count-1))
+			}
+			rows = append(rows, []string{string(r.Sale), what, figures.Thousands(of.Count), said})
+		}
+		switch {
+		case r.Why == "":
+			rows = append(rows, []string{string(r.Sale), "nothing to recover", "", ""})
+		case r.Ledger != "":
+			rows = append(rows, []string{string(r.Sale), "this server's ledger decides from now on", "", "instead of " + r.Ledger})
+		default:
+			row("accepted, to be stored", r.Stored)
+			row("accepted and ended, to be stored as ended", r.StoredEnded)
+			row("stored, and had ended: to be ended", r.Ended)
+			row("unpaid then: payments may be lost", r.Unpaid)
+		}
+	}
+	if len(rows) == 0 {
+		a.say("No sale waits to be recovered.")
+	}
+	err := a.printTable(list, []string{"SALE", "WHAT", ">ORDERS", "WHICH"}, rows)
+	if err == nil && apply {
+		a.say("Send the payments since the copy again: for an hour no order of these sales expires.")
+	} else if err == nil && len(rows) > 0 {
+		a.say("Nothing has changed. With --apply it is done; --json names up to 1,000 orders of each.")
+	}
+	return err
+}
+
+// awaitRebuilt returns as soon as the sale is loaded under a later epoch and not fenced, or an
+// error that says why it still is.
+func awaitRebuilt(ctx context.Context, c *client.Client, before api.AdminSale) error {
+	limit := time.NewTimer(recoverWait)
+	defer limit.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	why := errors.New("not loaded")
+	for {
+		sale, err := c.AdminSale(ctx, before.ID)
+		switch {
+		case err != nil:
+			why = err
+		case sale.Epoch > before.Epoch && sale.Loaded && sale.Fence == "":
+			return nil
+		case sale.Fence != "":
+			why = errors.New(sale.Fence)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-limit.C:
+			return fmt.Errorf("sale %s is recovered, and not rebuilt after %s (%w): the servers' log says what they wait for",
+				before.ID, recoverWait, why)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package settle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/audit"
+)
+
+// Recover is the way back of a sale whose store is older than its ledger, which a person asks
+// for (docs/adr/0019), and of one whose ledger is changed on purpose. Without apply it only
+// says what it would do.
+//
+// The ledger is fenced, so it stands still. Each step can be repeated, and ends what a server
+// that was killed has begun: the terms that the ledger decides by; endings, which free units;
+// claims that have ended; live ones. The last step gives the sale to its rebuild and moves the
+// deadlines, in one transaction: until then it stays fenced for a person, and after that every
+// server goes on by itself.
+func (r *Rebuilder) Recover(ctx context.Context, id sluice.SaleID, apply bool) (rec sluice.Recovery, err error) {
+	rec.Sale = id
+	sale, err := r.store.Sale(ctx, id)
+	switch {
+	case err != nil:
+		return rec, err
+	case !sale.ArchivedAt.IsZero():
+		return rec, sluice.ErrArchived
+	case r.loader.Foreign(&sale):
+		return r.changeLedger(ctx, &sale, apply)
+	case !Outdated(&sale):
+		return rec, nil
+	case !apply:
+		_, _, err = r.survey(ctx, &sale, &rec)
+		return rec, err
+	}
+	held, err := r.underLease(ctx, id, func(ctx context.Context) error {
+		now, err := r.store.Sale(ctx, id)
+		if err != nil || now.Epoch != sale.Epoch || !Outdated(&now) {
+			return err // another server was faster
+		}
+		return r.bringBack(ctx, &now, &rec)
+	})
+	if err == nil && !held {
+		err = &sluice.StateError{Sale: id, Detail: "a server recovers or loads it at this moment; try again"}
+	}
+	return rec, err
+}
+
+// RecoveredFor is how long no order of a recovered sale expires.
+const RecoveredFor = time.Hour
+
+// changeLedger has this server's ledger decide from now on. What waits in the journal of the
+// one before is stored by whoever opens that again, as far as there are units for it.
+func (r *Rebuilder) changeLedger(ctx context.Context, sale *sluice.Sale, apply bool) (rec sluice.Recovery, err error) {
+	rec.Sale, rec.Ledger = sale.ID, sale.Ledger
+	rec.Why = "another ledger decides about it: " + sale.Ledger
+	if !apply {
+		return rec, nil
+	}
+	rec.Applied, err = r.store.TakeSale(ctx, sale.ID, r.node, SilentAfter, sluice.FenceRecovered+": "+rec.Why)
+	return rec, err
+}
+
+// survey compares both sides, and says what a recovery does.
+func (r *Rebuilder) survey(ctx context.Context, sale *sluice.Sale, rec *sluice.Recovery) (b *audit.Book,
+	missing audit.Missing, err error,
+) {
+	if b, err = r.book(ctx, sale.ID); err != nil {
+		return nil, missing, err
+	}
+	missing = b.Missing()
+	rec.Why = sale.Fence
+	list := func(of *sluice.RecoveredOrders, rows []audit.Row) {
+		for i := range rows {
+			of.Add(b.OrderID(&rows[i]))
+		}
+	}
+	list(&rec.Stored, missing.Live)
+	list(&rec.StoredEnded, missing.Ended)
+	list(&rec.Ended, missing.Over)
+	over := make(map[sluice.OrderID]bool, len(missing.Over))
+	for i := range missing.Over {
+		over[b.OrderID(&missing.Over[i])] = true
+	}
+	list(&rec.Unpaid, missing.Live)
+	b.Unpaid(func(o *audit.Row) {
+		if id := b.OrderID(o); !over[id] {
+			rec.Unpaid.Add(id)
+		}
+	})
+	return b, missing, nil
+}
+
+// bringBack does what Recover says, under the lease of the sale.
+func (r *Rebuilder) bringBack(ctx context.Context, sale *sluice.Sale, rec *sluice.Recovery) error {
+	reading, err := r.hold(ctx, sale)
+	if err != nil {
+		return err
+	}
+	b, missing, err := r.survey(ctx, sale, rec)
+	if err != nil {
+		return err
+	}
+	if err := r.adoptTerms(ctx, sale, &reading); err != nil {
+		return err
+	}
+	if err := r.endAgain(ctx, b, missing.Over); err != nil {
+		return err
+	}
+	ended, err := recordsOf(ctx, r.ledger, b, missing.Ended)
+	if err != nil {
+		return err
+	}
+	left, err := r.store.InsertEnded(ctx, sale.ID, ended, r.node, endedBefore)
+	if err != nil {
+		return err
+	}
+	r.tell("claims that had ended cannot be stored: the store has another order in their place", sale.ID, left)
+	if _, err := r.restore(ctx, sale.ID, b, missing.Live); err != nil {
+		return err
+	}
+	rec.NoExpiryBefore, err = r.store.Recovered(ctx, sale.ID, sale.Epoch, sale.Fence, RecoveredFor)
+	if rec.Applied = err == nil; rec.Applied {
+		r.log.Warn("a sale is recovered from its ledger, since its store was older; its rebuild follows", "sale", sale.ID,
+			"stored", rec.Stored.Count, "stored_as_ended", rec.StoredEnded.Count, "ended", rec.Ended.Count,
+			"unpaid", rec.Unpaid.Count)
+	}
+	return err
+}
+
+// endedBefore is why an order of an older store ends in a recovery.
+const endedBefore = "it had ended; the store was restored from an older copy"
+
+// endAgain ends stored orders whose endings the store has forgotten. The ledger has given their
+// units back, and sold them since: if the orders lived on, there would be none for the claims
+// that were promised these units (I1, I5). How an order ended is unknown: one that ended unpaid
+// (I3) expires if its time has passed, or is cancelled, as by its buyer. A paid one was refunded:
+// nothing else gives its units back. Others are cancelled.
+func (r *Rebuilder) endAgain(ctx context.Context, b *audit.Book, over []audit.Row) error {
+	if len(over) == 0 {
+		return nil
+	}
+	records, err := recordsOf(ctx, r.ledger, b, over)
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		change := sluice.Change{Order: records[i].Order, Action: sluice.Cancel, By: r.node, Reason: endedBefore}
+		if records[i].Unpaid {
+			change.Action = sluice.Expire
+		}
+		err := r.changeUnlessEnded(ctx, change, sluice.Paid, sluice.Refund)
+		if records[i].Unpaid && err == nil {
+			change.Action, change.Buyer = sluice.Cancel, records[i].Buyer
+			err = r.changeUnlessEnded(ctx, change, "", "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changeUnlessEnded makes a change; the other one if the order has this status. Where neither
+// can be made, it has ended, or its time has not passed.
+func (r *Rebuilder) changeUnlessEnded(ctx context.Context, change sluice.Change, status sluice.Status,
+	other sluice.Action,
+) error {
+	_, err := r.store.Change(ctx, change)
+	state, refused := errors.AsType[*sluice.OrderStateError](err)
+	if refused && state.Status == status {
+		change.Action = other
+		_, err = r.store.Change(ctx, change)
+		_, refused = errors.AsType[*sluice.OrderStateError](err)
+	}
+	if refused {
+		return nil
+	}
+	return err
+}
+
+// restore stores live claims from the ledger's records, each once, as the entries they were.
+func (r *Rebuilder) restore(ctx context.Context, sale sluice.SaleID, b *audit.Book, live []audit.Row) (int, error) {
+	records, err := recordsOf(ctx, r.ledger, b, live)
+	if err != nil {
+		return 0, err
+	}
+	entries := make([]sluice.Entry, len(records))
+	for i := range records {
+		entries[i] = restored(&records[i])
+		entries[i].ID, entries[i].Node = "ledger/"+string(records[i].Order), r.node
+	}
+	slices.SortFunc(entries, func(a, b sluice.Entry) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
+	})
+	stored, _, err := r.save(ctx, sale, entries)
+	return stored, err
+}
+
+// hold keeps the ledger from accepting more while its records are read, under
+// whichever epoch it holds the sale. Also one that is fenced is fenced again: that
+// fails where the ledger is not the one that the others use (sluice.Keeper).
+func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice.Reading, err error) {
+	if reading, err = r.loader.read(ctx, sale.ID); err != nil || !reading.Loaded {
+		return reading, err
+	}
+	err = r.ledger.Fence(ctx, sale.ID, reading.Epoch, cmp.Or(sale.Fence, sluice.FenceLost))
+	if err != nil && !errors.Is(err, sluice.ErrNotLoaded) && !errors.Is(err, sluice.ErrStaleEpoch) {
+		return reading, err
+	}
+	return r.loader.read(ctx, sale.ID) // with what was accepted before the fence
+}
+
+// adoptTerms gives the store the terms that its ledger decided by, if the store
+// has forgotten them: a pause stays, and units that were added are covered. Of
+// the versions in between no more is known than that they let pass what was
+// accepted, under the limits of now: these are fixed once a sale has opened.
+func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
+	if !reading.Loaded {
+		return nil
+	}
+	for {
+		changed, err := r.store.ChangeSale(ctx, sale.ID, func(s *sluice.Sale) error {
+			if ahead := reading.Terms.Version - s.Version; ahead <= 0 || ahead > maxForgotten {
+				return errUnchanged
+			}
+			before := s.Terms
+			s.Terms = reading.Terms
+			if s.Total != sluice.Unlimited && s.Total < s.Taken {
+				s.Total = before.Total // what is stored is sold
+			}
+			if before.Version+1 < reading.Terms.Version {
+				s.Paused, s.ClosesAt = false, time.Time{}
+				if before.OpensAt.Before(s.OpensAt) {
+					s.OpensAt = before.OpensAt
+				}
+			}
+			return nil
+		})
+		if errors.Is(err, errUnchanged) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.log.Warn("the store had forgotten terms that the ledger decides by", "sale", sale.ID, "version", changed.Version)
+		if changed.Version == reading.Terms.Version { // a total that they lowered was decided; the load must not take it back
+			return r.store.ConfirmTotal(ctx, sale.ID, changed.Version)
+		}
+	}
+}
+
+// tell logs orders, if there are any.
+func (r *Rebuilder) tell(what string, sale sluice.SaleID, orders []sluice.OrderID) {
+	if len(orders) > 0 {
+		r.log.Warn(what, "sale", sale, "count", len(orders), "orders", orders[:min(len(orders), maxOffenders)])
+	}
+}
