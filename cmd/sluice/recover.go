@@ -89,7 +89,9 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 		case r.Why == "":
 			rows = append(rows, []string{string(r.Sale), "nothing to recover", "", ""})
 		case r.Ledger != "":
-			rows = append(rows, []string{string(r.Sale), "this server's ledger decides from now on", "", "instead of " + r.Ledger})
+			rows = append(rows, []string{
+				string(r.Sale), "this server's ledger decides from now on", "", "instead of " + r.Ledger,
+			})
 		default:
 			row("accepted, to be stored", r.Stored)
 			row("accepted and ended, to be stored as ended", r.StoredEnded)

@@ -142,8 +142,8 @@ func TestSettleByHand(t *testing.T) {
 			t.Errorf("%v: %+v", args, list)
 		}
 	}
-	if list := okJSON[recoveries](t, s.env, "recover", "phone", "--apply"); len(list.Sales) != 1 || list.Sales[0].Applied ||
-		list.Sales[0].Why != "" {
+	if list := okJSON[recoveries](t, s.env, "recover", "phone", "--apply"); len(list.Sales) != 1 ||
+		list.Sales[0].Applied || list.Sales[0].Why != "" {
 		t.Errorf("recovered, and nothing was lost: %+v", list)
 	}
 	if list := okJSON[recoveries](t, s.env, "recover"); len(list.Sales) != 0 {

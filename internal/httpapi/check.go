@@ -243,7 +243,8 @@ func (c *saleCheck) loaded() {
 	case c.view.Down:
 		c.find(fail, "loaded", "the ledger (--ledger)", ledgerAnswers, "the ledger has not answered lately: %v", c.view.Cause)
 	case settle.Outdated(row):
-		c.find(fail, "loaded", "the store: it is older than the ledger", "sluice recover --sale SALE", "fenced: %s", row.Fence)
+		c.find(fail, "loaded", "the store: it is older than the ledger", "sluice recover --sale SALE",
+			"fenced: %s", row.Fence)
 	case !c.view.InStep():
 		c.find(fail, "loaded", "the ledger", rebuilt, "the ledger has epoch %d, the store epoch %d; fence: %s",
 			reading.Epoch, row.Epoch, cmp.Or(row.Fence, reading.Fence, "none"))

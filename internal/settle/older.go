@@ -59,8 +59,8 @@ func proof(b *audit.Book, missing *audit.Missing) string {
 const maxForgotten = 100_000
 
 func versionAhead(ledger, store int64) string {
-	return fmt.Sprintf("the ledger decides by version %d of the terms, the store only knows %d: it is older than its ledger",
-		ledger, store)
+	return fmt.Sprintf("the ledger decides by version %d of the terms, the store only knows %d: it is older than its "+
+		"ledger", ledger, store)
 }
 
 // forgotten refuses to load a sale for the first time over one with the same id

@@ -285,7 +285,8 @@ func TestReconcilePlanted(t *testing.T) {
 		{
 			name: "a live order whose units are for sale", total: 10, fenced: true,
 			plant: func(p *pair) { p.accept("a", "b"); p.drain(false); p.release("a") },
-			looks: want{sluice.OrphanOrder: {1, 0, []string{"a"}}}, mends: want{sluice.OrphanOrder: {1, 0, []string{"a"}}}, older: true,
+			looks: want{sluice.OrphanOrder: {1, 0, []string{"a"}}}, mends: want{sluice.OrphanOrder: {1, 0, []string{"a"}}},
+			older: true,
 		},
 		{
 			name: "a claim without units or order", total: 10, fenced: true, older: true,
@@ -571,7 +572,8 @@ func TestTwoReconciliationsAtATime(t *testing.T) {
 	p.accept("c")
 	p.drain(false)
 	store := &outrun{p.store, func() { p.reconcile(true) }}
-	report, err := settle.NewReconciler(store, p.ledger, settle.NewLoader(p.store, p.ledger)).Reconcile(t.Context(), p.id, true)
+	reconciler := settle.NewReconciler(store, p.ledger, settle.NewLoader(p.store, p.ledger))
+	report, err := reconciler.Reconcile(t.Context(), p.id, true)
 	p.must(err)
 	want := map[sluice.DifferenceClass]found{sluice.LostOrder: {2, 2, []string{"a", "b"}}}
 	if diff := cmp.Diff(want, p.found(&report)); diff != "" {

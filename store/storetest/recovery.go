@@ -69,7 +69,8 @@ func testRecovery(t *testing.T, db Database) {
 			t.Errorf("its claim (-want +got): %s", diff)
 		}
 		h, err := s.History(ctx, o.ID)
-		if err != nil || len(h) != 2 || h[1].From != sluice.Pending || h[1].To != sluice.Cancelled || h[1].Reason != "it had ended" {
+		if err != nil || len(h) != 2 || h[1].From != sluice.Pending || h[1].To != sluice.Cancelled ||
+			h[1].Reason != "it had ended" {
 			t.Errorf("history %+v, %v", h, err)
 		}
 	}

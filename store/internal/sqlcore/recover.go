@@ -44,7 +44,9 @@ func (s *Store) InsertEnded(ctx context.Context, id sluice.SaleID, ended []sluic
 	return left, nil
 }
 
-func (q *conn) insertEnded(sale *sluice.Sale, ended []sluice.Record, by, reason string) (left []sluice.OrderID, err error) {
+func (q *conn) insertEnded(sale *sluice.Sale, ended []sluice.Record, by, reason string) (
+	left []sluice.OrderID, err error,
+) {
 	batch := &Batch{Sale: sale.ID}
 	for i := range ended {
 		batch.Claims = append(batch.Claims, Placed{Record: ended[i], Entry: "record", Node: by})
