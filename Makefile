@@ -81,7 +81,7 @@ bench: ## measure everything against its baselines in one run, an hour
 
 bench-compare: ## two commits in turns, and which figures differ: make bench-compare A=main~1 B=main ONLY=redis
 	@scripts/install.sh redis postgres wrk
-	go run -C lab ./bench compare --only "$(ONLY)" "$(A)" "$(B)"
+	go run -C lab ./compare --only "$(ONLY)" "$(A)" "$(B)"
 
 articles: ## sell by the methods of five articles and by Sluice, side by side; writes docs/articles-results.*
 	@scripts/install.sh redis postgres

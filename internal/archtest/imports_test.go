@@ -119,16 +119,22 @@ var table = []row{
 
 	// The modules beside the product: it imports nothing of them.
 	{"lab/bench", []string{
-		root, "engine", "ledger/...", "store/...", "internal/...", "lab/internal/machine",
+		root, "api", "client", "engine", "ledger/...", "store/...", "internal/...", "lab/internal/...",
 	}, []string{"*"}},
 	{"lab/articles", []string{
 		"lab/internal/...", "internal/figures", "internal/servertest",
 	}, []string{"*"}},
+	{"lab/compare", []string{"internal/figures", "lab/internal/table"}, nil},
 	{"lab/handler", nil, nil}, // tests and benchmarks
 	{"lab/referee", []string{"lab/internal/referee"}, nil},
 	{"lab/release", nil, []string{"*"}},
 	{"lab/site", nil, []string{"*"}},
+	{"lab/internal/crowd", []string{root}, nil},
+	{"lab/internal/floor", []string{
+		root, "internal/admission", "internal/loop", "lab/internal/crowd", "store/pgstore",
+	}, []string{"*"}},
 	{"lab/internal/machine", []string{"internal/servertest"}, nil},
+	{"lab/internal/table", nil, nil},
 	{"lab/internal/method", []string{
 		root, "api", "engine", "internal/loadgen", "ledger/redisledger", "store/pgstore",
 	}, []string{"*"}},

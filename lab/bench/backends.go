@@ -80,12 +80,12 @@ func (b *backend) open(ctx context.Context, r *round, secret string, d *database
 }
 
 // start starts a server on it with the sale of the benchmark.
-func (k *backing) start(ctx context.Context, total int64, opens time.Time) (*process, error) {
+func (k *backing) start(ctx context.Context, total int64) (*process, error) {
 	p, err := startServer(ctx, k.config)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.createSale(ctx, total, opens); err != nil {
+	if err := p.createSale(ctx, shopSale, total); err != nil {
 		p.stop()
 		return nil, err
 	}
@@ -217,4 +217,32 @@ func queryNumber(ctx context.Context, in, query string) (n int64, err error) {
 	defer conn.Close(context.WithoutCancel(ctx))
 	err = conn.QueryRow(ctx, query).Scan(&n)
 	return n, err
+}
+
+// rows is how many rows a floor has stored.
+func (k *backing) rows(ctx context.Context) (int64, error) {
+	return queryNumber(ctx, k.schema, "SELECT count(*) FROM orders")
+}
+
+// awaitRows returns when a floor has stored as many rows, or more: buyers may repeat.
+func (k *backing) awaitRows(ctx context.Context, n int64) error {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		have, err := k.rows(ctx)
+		if err != nil || have >= n {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d rows are stored of %d", have, n)
+		}
+	}
+}
+
+// startBareStore starts one on the backend, which answers the constant.
+func (k *backing) startBareStore(ctx context.Context, answer *constant) (*process, error) {
+	k.config.Constant, k.config.Durable, k.config.Verifies = answer, true, true
+	p, err := startServer(ctx, k.config)
+	if err == nil {
+		p.also = k.pids
+	}
+	return p, err
 }

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,34 +30,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestCrowdIsDistinctAndTheSameForEverySide(t *testing.T) {
-	const n = 200_000
-	buyers, keys := map[string]bool{}, map[string]bool{}
-	a, again, other := newCrowd(7), newCrowd(7), newCrowd(8)
-	for i := range int64(n) {
-		buyer, key := a.attempt(i)
-		if err := buyer.Validate(); err != nil || len(buyer) != buyerLen {
-			t.Fatalf("buyer %q: %v", buyer, err)
-		}
-		if err := key.Validate(); err != nil || len(key) != keyLen {
-			t.Fatalf("key %q: %v", key, err)
-		}
-		if string(a.appendBuyer(nil, i)) != string(buyer) {
-			t.Fatal("the sides would not have the same buyers")
-		}
-		if b, k := again.attempt(i); b != buyer || k != key {
-			t.Fatal("the same seed gives another crowd")
-		}
-		buyers[string(buyer)], keys[string(key)] = true, true
-	}
-	if len(buyers) != n || len(keys) != n {
-		t.Errorf("%d buyers and %d keys, want %d of each", len(buyers), len(keys), n)
-	}
-	if b, _ := other.attempt(0); buyers[string(b)] {
-		t.Error("another seed gives the same crowd")
-	}
-}
-
 func TestOptions(t *testing.T) {
 	o, err := parseOptions([]string{"--quick", "--rounds", "2", "--only", "http,redis", "--seed", "9"}, io.Discard)
 	if err != nil {
@@ -72,7 +42,6 @@ func TestOptions(t *testing.T) {
 		{"--only", "redis,lock"},
 		{"extra"},
 		{"--rounds", "0"},
-		{"--for", "-1s"},
 		{"--pool", "10"},
 		{"--orders", "0"},
 		{"--nonsense"},
@@ -177,7 +146,7 @@ func TestParseWrk(t *testing.T) {
 func TestMissingProgram(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	var stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--only", "redis"}, io.Discard, &stderr); code != 1 ||
+	if code := run(t.Context(), []string{"--only", "redis"}, io.Discard, &stderr); code != 2 ||
 		!strings.Contains(stderr.String(), "redis-server is not installed") {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
@@ -187,10 +156,7 @@ func TestMissingProgram(t *testing.T) {
 func TestRunRedis(t *testing.T) {
 	servertest.Program(t, "redis", "redis-server")
 	var stdout, stderr bytes.Buffer
-	args := []string{
-		"--json", "--only", "redis", "--rounds", "1", "--warm", "100ms", "--for", "400ms", "--dir",
-		t.TempDir(),
-	}
+	args := []string{"--json", "--quick", "--only", "redis", "--rounds", "1", "--dir", t.TempDir()}
 	if code := run(t.Context(), args, &stdout, &stderr); code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
@@ -238,13 +204,11 @@ func publicDir(t *testing.T) string {
 func turns(t *testing.T, name string, o *options) *report {
 	t.Helper()
 	g := groups[slices.IndexFunc(groups, func(g group) bool { return g.name == name })]
-	o.only = []string{name}
-	var missing *missingError
-	if err := o.lookUp(); errors.As(err, &missing) {
-		servertest.Unavailable(t, strings.TrimSuffix(missing.program, "-server"), err.Error())
+	if program := g.lack(); program != "" {
+		servertest.Unavailable(t, strings.TrimSuffix(program, "-server"), program+" is not installed")
 	}
 	rep := &report{}
-	if err := g.measure(t.Context(), o, &progress{}, rep); err != nil {
+	if err := g.measure(t.Context(), o, newProgress(nil), rep); err != nil {
 		t.Fatal(err)
 	}
 	rep.judge()
@@ -281,7 +245,7 @@ func TestInTurns(t *testing.T) {
 			return []side{fake("a", nil), fake("b", checked)}, func() {}, nil
 		}}
 		rep := &report{}
-		return rep, g.measure(t.Context(), small(t), &progress{}, rep)
+		return rep, g.measure(t.Context(), small(t), newProgress(nil), rep)
 	}
 	rep, err := measured(nil)
 	want := []string{
@@ -299,7 +263,7 @@ func TestInTurns(t *testing.T) {
 		return []side{fake("a", nil), fails}, func() {}, nil
 	}}
 	did = nil
-	err = g.measure(t.Context(), small(t), &progress{}, &report{})
+	err = g.measure(t.Context(), small(t), newProgress(nil), &report{})
 	if want := []string{"begin a", "stop a"}; !errors.Is(err, wrong) || !slices.Equal(did, want) {
 		t.Errorf("b does not begin: %v; did %q, want %q", err, did, want)
 	}
@@ -364,83 +328,5 @@ func TestGrowth(t *testing.T) {
 	rep := turns(t, "growth", small(t))
 	if len(rep.Goals) != len(grownLedgers) {
 		t.Errorf("want a goal for each ledger: %+v", rep.Goals)
-	}
-}
-
-func TestIntervalOfTheMedian(t *testing.T) {
-	// Of 8 pairs only the whole range is certain enough, of 12 all but the ends are.
-	ratios := []float64{1.2, 0.9, 1.1, 1.3, 1.0, 1.4, 0.8, 1.5}
-	if middle, from, to, err := interval(ratios); err != nil || math.Abs(middle-1.15) > 1e-9 || from != 0.8 || to != 1.5 {
-		t.Error(middle, from, to, err)
-	}
-	ratios = append(ratios, 0.1, 9, 1.15, 1.15)
-	if middle, from, to, err := interval(ratios); err != nil || math.Abs(middle-1.15) > 1e-9 || from != 0.8 || to != 1.5 {
-		t.Error(middle, from, to, err)
-	}
-	many := make([]float64, 20)
-	for i := range many {
-		many[i] = float64(20 - i)
-	}
-	if middle, from, to, err := interval(many); err != nil || middle != 10.5 || from != 4 || to != 17 {
-		t.Error(middle, from, to, err) // fewer than 4 of 20 coins: 0.26%; fewer than 5: 1.2%
-	}
-	if _, _, _, err := interval(ratios[:7]); err == nil {
-		t.Error("7 pairs are not enough")
-	}
-	for _, c := range []struct {
-		of       string
-		from, to float64
-		want     string
-	}{
-		{"per_s", 0.99, 1.2, "no difference"},
-		{"per_s", 1.01, 1.2, "faster"},
-		{"per_s", 0.8, 0.99, "slower"},
-		{"redis_cpu_us", 1.01, 1.2, "slower"},
-		{"p99_ms_at_1000", 0.8, 0.9, "faster"},
-		{"cpu_us_at_1000", 0.8, 0.9, "faster"},
-		{"disk_B_per_order", 0.8, 0.9, "less"},
-	} {
-		if got := judgement(c.of, c.from, c.to); got != c.want {
-			t.Errorf("%+v: %s", c, got)
-		}
-	}
-}
-
-// Programs of other versions may lack groups and figures.
-func TestCompare(t *testing.T) {
-	dir := t.TempDir()
-	program := func(name, side string, value int) string {
-		path := filepath.Join(dir, name)
-		script := fmt.Sprintf(`#!/bin/sh
-case "$*" in *"--only other"*) echo "bench: unknown group" >&2; exit 1;; esac
-n=$(cat %[1]s.n 2>/dev/null || echo 0); echo $((n + 1)) > %[1]s.n; echo %[2]s >> %[4]s
-echo "{\"sides\":[{\"name\":\"both\",\"median\":$((%[3]d + n)),\"also\":{\"%[2]s\":1,\"cpu_us\":$((n %% 3 + 1))}}]}"
-`, path, side, value, filepath.Join(dir, "order"))
-		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	a, b := program("a", "only_a", 1000), program("b", "only_b", 1100)
-	var out bytes.Buffer
-	args := []string{"--pairs", "8", "--only", "group,other", a, b}
-	if err := compare(t.Context(), args, &out, &progress{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"\nboth  cpu us      2      2  1.000  1.000  1.000  no difference\n",
-		"\nboth  per s   1,004  1,104  1.100  1.099  1.100  faster\n",
-		"only A has both, only_a", "only B has both, only_b", "A cannot run other: exit status 1: bench: unknown group",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
-		}
-	}
-	if order, err := os.ReadFile(filepath.Join(dir, "order")); err != nil ||
-		!strings.HasPrefix(string(order), "only_a\nonly_b\nonly_b\nonly_a\nonly_a\n") {
-		t.Errorf("they ran in the order %q: %v", order, err)
-	}
-	if err := compare(t.Context(), []string{"--pairs", "7", a, b}, io.Discard, &progress{}); err == nil {
-		t.Error("7 pairs were taken")
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // A round whose counts are not right is a failed round.
@@ -19,7 +21,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 	defer ledger.Close()
 	r := &round{
 		options: options{warm: time.Millisecond, long: 30 * time.Millisecond},
-		crowd:   newCrowd(1),
+		crowd:   crowd.New(1),
 	}
 	f, err := r.batched(t.Context(), ledger, sqliteBatch, nil)
 	if err != nil || f.perSecond <= 0 {
@@ -38,7 +40,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 
 // The server process sells, refuses by itself, and its audit counts orders.
 func TestServerProcess(t *testing.T) {
-	g := &httpGroup{crowd: newCrowd(1), pool: &pool{secret: poolSecret}}
+	g := &httpGroup{crowd: crowd.New(1), pool: &pool{secret: poolSecret}}
 	p, err := (&round{dir: t.TempDir()}).start(t.Context(), poolSecret, 20)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/lab/internal/machine"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // A side is one way of doing the work. It takes turns with the other sides of its group,
@@ -77,7 +79,7 @@ func groupNames() (all []string) {
 type round struct {
 	options
 	dir   string // empty, for this round alone
-	crowd crowd
+	crowd crowd.Crowd
 }
 
 // settling is how long a server answers without a pause before it is measured for the first
@@ -95,8 +97,11 @@ type figure struct {
 
 // measure runs the groups that the options ask for.
 func measure(ctx context.Context, o options, p *progress) (*report, error) {
-	if err := o.lookUp(); err != nil {
-		return nil, err
+	chosen := slices.DeleteFunc(slices.Clone(groups), func(g group) bool { return !slices.Contains(o.only, g.name) })
+	for _, g := range chosen { // before anything runs
+		if program := g.lack(); program != "" {
+			return nil, fmt.Errorf("%s is not installed; `make bench` installs it, or leave out %s with --only", program, g.name)
+		}
 	}
 	top, err := os.MkdirTemp(o.dir, "sluice-bench-")
 	if err != nil {
@@ -109,10 +114,7 @@ func measure(ctx context.Context, o options, p *progress) (*report, error) {
 		Started: time.Now().UTC(),
 	}
 	rep.Machine, rep.Versions = machine.Describe(ctx, top), machine.DescribeVersions(ctx)
-	for _, g := range groups {
-		if !slices.Contains(o.only, g.name) {
-			continue
-		}
+	for _, g := range chosen {
 		if err := g.measure(ctx, &o, p, rep); err != nil {
 			return nil, fmt.Errorf("%s: %w", g.name, err)
 		}
@@ -234,7 +236,7 @@ func (o *options) newRound(n int) (r *round, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	r = &round{options: *o, dir: dir, crowd: newCrowd(o.seed + uint64(n))}
+	r = &round{options: *o, dir: dir, crowd: crowd.New(o.seed + uint64(n))}
 	return r, func() { os.RemoveAll(dir) }, nil
 }
 
@@ -247,28 +249,16 @@ func median(list []float64) float64 {
 // postgres is a need that is looked for beyond the PATH, where Debian hides it.
 const postgres = "postgres"
 
-// missingError is a program that a group needs and the machine lacks.
-type missingError struct{ program string }
-
-func (e *missingError) Error() string {
-	return fmt.Sprintf("%s is not installed; `make bench` installs it, or leave its group out with --only", e.program)
-}
-
-// lookUp makes sure that everything can be run, before anything is.
-func (o *options) lookUp() error {
-	for _, g := range groups {
-		if !slices.Contains(o.only, g.name) {
-			continue
+// lack returns a program that the group needs and the machine lacks, or nothing.
+func (g *group) lack() string {
+	for _, program := range g.needs {
+		_, err := exec.LookPath(program)
+		if program == postgres {
+			_, err = servertest.PostgresPrograms()
 		}
-		for _, program := range g.needs {
-			_, err := exec.LookPath(program)
-			if program == postgres {
-				_, err = servertest.PostgresPrograms()
-			}
-			if err != nil {
-				return &missingError{program}
-			}
+		if err != nil {
+			return program
 		}
 	}
-	return nil
+	return ""
 }

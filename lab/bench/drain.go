@@ -15,8 +15,11 @@ import (
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/lab/internal/floor"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/store/pgstore"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // The way from the journal to the store: what the guarantees of a drained
@@ -187,7 +190,7 @@ func fillers(perEntry int) int { return min(64, 8000/perEntry) }
 
 // fill has buyers claim, from one on and below another, in journal entries of a size.
 func fill(
-	ctx context.Context, ledger sluice.Decider, sale sluice.SaleID, buyers crowd, from, below int64, perEntry int,
+	ctx context.Context, ledger sluice.Decider, sale sluice.SaleID, buyers crowd.Crowd, from, below int64, perEntry int,
 ) error {
 	var next atomic.Int64
 	next.Store(from)
@@ -202,7 +205,7 @@ func fill(
 				claims := make([]sluice.Claim, perEntry)
 				for i := range claims {
 					claims[i] = sluice.Claim{Quantity: 1, Order: admission.NewOrderID(sale), Meta: drainMeta}
-					claims[i].Buyer, claims[i].Key = buyers.attempt(to - int64(perEntry) + int64(i))
+					claims[i].Buyer, claims[i].Key = buyers.Attempt(to - int64(perEntry) + int64(i))
 				}
 				decisions, err := ledger.Claim(ctx, sale, claims)
 				for again := 0; err != nil && ctx.Err() == nil && again < 5; again++ { // the outcome is unknown: ask again
@@ -254,8 +257,7 @@ func (d *database) bare(ctx context.Context, r *round) (f figure, err error) {
 		return f, err
 	}
 	defer drop()
-	rows := bareRows{buyers: r.crowd}
-	insert, err := rows.inPostgres(ctx, in, bareInserted)
+	insert, err := floor.NewRows(r.crowd, drainSale()).InPostgres(ctx, in, floor.Inserted)
 	if err != nil {
 		return f, err
 	}

@@ -65,7 +65,7 @@ func (g *durableGroup) accepted(ctx context.Context, r *round, b backend) (figur
 		return figure{}, err
 	}
 	defer k.close()
-	p, err := k.start(ctx, manyUnits, longOpen)
+	p, err := k.start(ctx, manyUnits)
 	if err != nil {
 		return figure{}, err
 	}

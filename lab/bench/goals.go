@@ -17,77 +17,65 @@ type goal struct {
 	atLeast, atMost float64
 }
 
+// rateGoal is a goal for a side's rate: a share of another side's.
+func rateGoal(name, side, against string, atLeast float64) goal {
+	return goal{name: name, side: side, against: against, atLeast: atLeast}
+}
+
+// bound is a goal for a figure as it is.
+func bound(name, side, of string, atMost float64) goal {
+	return goal{name: name, side: side, of: of, atMost: atMost}
+}
+
 // goals in the order in which they are printed.
 func goals() []goal {
+	const (
+		redisCPU  = "Redis ledger, Redis' processor time for a claim"
+		clientCPU = "Redis ledger, the client's processor time for a claim"
+		durable   = "embedded ledger, every claim durable, against the Redis ledger, no fsync"
+		entries   = "a journal of 100,000 entries into PostgreSQL, against a bare multi-row insert"
+		batches   = "a journal of 100,000 claims in entries of 250, against a bare multi-row insert"
+		shared    = "2,000 idle open sales on Redis and PostgreSQL, the server's share of a core, %"
+	)
 	all := []goal{
-		{name: "Redis ledger, claims", side: batchedName, against: writerName, atLeast: 0.9},
-		{
-			name: "Redis ledger, Redis' processor time for a claim", side: batchedName, of: "redis_cpu_us",
-			against: writerName, atMost: 1.2,
-		},
-		{
-			name: "Redis ledger, the client's processor time for a claim", side: batchedName, of: "client_cpu_us",
-			against: writerName, atMost: 1.1,
-		},
-		{
-			name: "embedded ledger, every claim durable, against the Redis ledger, no fsync", side: sqliteName,
-			against: batchedName, atLeast: 0.8,
-		},
-		{name: "sold-out answers over HTTP", side: soldOutName, against: rememberingName, atLeast: 0.9},
-		{name: "sold-out answers to buyers' first tokens", side: firstVisitName, against: verifyingName, atLeast: 0.9},
-		{name: "a sale read over HTTP", side: readName, against: limitedName, atLeast: 0.9},
-		{name: "a sale read again with its ETag (304)", side: unchangedName, against: limitedSame, atLeast: 0.9},
+		rateGoal("Redis ledger, claims", batchedName, writerName, 0.9),
+		{name: redisCPU, side: batchedName, of: "redis_cpu_us", against: writerName, atMost: 1.2},
+		{name: clientCPU, side: batchedName, of: "client_cpu_us", against: writerName, atMost: 1.1},
+		rateGoal(durable, sqliteName, batchedName, 0.8),
+		rateGoal("sold-out answers over HTTP", soldOutName, rememberingName, 0.9),
+		rateGoal("sold-out answers to buyers' first tokens", firstVisitName, verifyingName, 0.9),
+		rateGoal("a sale read over HTTP", readName, limitedName, 0.9),
+		rateGoal("a sale read again with its ETag (304)", unchangedName, limitedSame, 0.9),
+		bound("an order on disk, embedded, bytes", acceptedName(embedded), "disk_B_per_order", 500),
 	}
 	for _, b := range backends {
-		g := goal{
-			name: "orders accepted and stored over HTTP, " + b.name, side: acceptedName(b), against: bareAcceptedName(b),
-			atLeast: b.accepted,
-		}
+		stored, answered := bareAcceptedName(b), bareStoreName(b.name)
 		if !b.postgres {
-			g.against = acceptedName(servers)
+			stored, answered = acceptedName(servers), latencyName(servers.name)
 		}
-		all = append(all, g)
-	}
-	all = append(all, goal{
-		name: "an order on disk, embedded, bytes", side: acceptedName(embedded), of: "disk_B_per_order", atMost: 500,
-	})
-	for _, b := range backends {
+		all = append(all, rateGoal("orders accepted and stored over HTTP, "+b.name, acceptedName(b), stored, b.accepted))
 		for _, rate := range openRates {
-			g := goal{
+			all = append(all, goal{
 				name: fmt.Sprintf("p99 of accepted claims at %.0f a second, %s", rate, b.name), side: latencyName(b.name),
-				of: p99At(rate), against: bareStoreName(b.name), atMost: 2,
-			}
-			if !b.postgres {
-				g.against = latencyName(servers.name)
-			}
-			all = append(all, g)
+				of: p99At(rate), against: answered, atMost: 2,
+			})
 		}
 	}
 	for _, ledger := range grownLedgers {
-		all = append(all, goal{
-			name: "processor time for a claim with many buyers, against 10,000, " + ledger.name,
-			side: growthName(ledger.name), of: "growth", atMost: 1.5,
-		})
+		all = append(all, bound("processor time for a claim with many buyers, against 10,000, "+ledger.name,
+			growthName(ledger.name), "growth", 1.5))
 	}
-	return append(all, []goal{
-		{
-			name: "a journal of 100,000 entries into PostgreSQL, against a bare multi-row insert", side: drainEachName,
-			against: bareRowsName, atLeast: 0.7,
-		},
-		{
-			name: "a journal of 100,000 claims in entries of 250, against a bare multi-row insert", side: drainManyName,
-			against: bareRowsName, atLeast: 0.7,
-		},
-		{name: "start, no orders, ms", side: startName, of: "empty_ms", atMost: 150},
-		{name: "start with 10^6 orders until one is accepted, ms", side: startName, of: "orders_ms", atMost: 2000},
-		{name: "idle, memory, MB", side: idleName, of: "empty_MB", atMost: 40},
-		{name: "idle, share of a core, %", side: idleName, of: "empty_core_%", atMost: 1},
-		{name: "2,000 idle open sales, embedded, share of a core, %", side: idleName, of: "sales_core_%", atMost: 2},
-		{
-			name: "2,000 idle open sales on Redis and PostgreSQL, the server's share of a core, %", side: idleName,
-			of: "servers_core_%", atMost: 2,
-		},
-	}...)
+	return append(
+		all,
+		rateGoal(entries, drainEachName, bareRowsName, 0.7),
+		rateGoal(batches, drainManyName, bareRowsName, 0.7),
+		bound("start, no orders, ms", startName, "empty_ms", 150),
+		bound("start with 10^6 orders until one is accepted, ms", startName, "orders_ms", 2000),
+		bound("idle, memory, MB", idleName, "empty_MB", 40),
+		bound("idle, share of a core, %", idleName, "empty_core_%", 1),
+		bound("2,000 idle open sales, embedded, share of a core, %", idleName, "sales_core_%", 2),
+		bound(shared, idleName, "servers_core_%", 2),
+	)
 }
 
 // verdict is what became of a goal: the median of its figure over the rounds. A ratio

@@ -15,6 +15,8 @@ import (
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/pgstore"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // What a claim costs a ledger when a sale has many buyers already, beside what it costs
@@ -35,7 +37,7 @@ func (o *options) growthTurns() int64 { return int64(min(4, max(1, o.buyers/many
 type grown struct {
 	sluice.Ledger
 	load  func(ctx context.Context, sale sluice.SaleID) error // opens a sale
-	crowd crowd
+	crowd crowd.Crowd
 	pids  map[string]int
 	ends  []func() error
 }

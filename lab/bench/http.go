@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // Over HTTP: wrk sends orders to a server in a process of its own. The bare
@@ -28,7 +30,7 @@ const (
 // httpGroup is what the rounds of the HTTP sides share.
 type httpGroup struct {
 	pool    *pool
-	crowd   crowd
+	crowd   crowd.Crowd
 	fastest float64 // the last figure of a bare handler
 }
 
@@ -42,7 +44,7 @@ func newHTTPGroup(ctx context.Context, o *options, requests int) (
 		return nil, nil, nil, nil, err
 	}
 	done = func() { os.RemoveAll(dir) }
-	g = &httpGroup{crowd: newCrowd(o.seed)}
+	g = &httpGroup{crowd: crowd.New(o.seed)}
 	if g.pool, err = newPool(ctx, dir, g.crowd, requests); err == nil {
 		refusal, order, err = sampleOrders(ctx, dir, g.crowd)
 	}
@@ -88,11 +90,11 @@ func (r *round) start(ctx context.Context, secret string, total int64) (*process
 	if err != nil {
 		return nil, err
 	}
-	return k.start(ctx, total, longOpen)
+	return k.start(ctx, total)
 }
 
 // sampleOrders returns Sluice's answers to an order refused and an order accepted.
-func sampleOrders(ctx context.Context, dir string, buyers crowd) (refusal, order *constant, err error) {
+func sampleOrders(ctx context.Context, dir string, buyers crowd.Crowd) (refusal, order *constant, err error) {
 	r := &round{dir: dir}
 	p, err := r.start(ctx, poolSecret, 1)
 	if err != nil {

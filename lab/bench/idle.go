@@ -70,7 +70,7 @@ func start(ctx context.Context, r *round) (f figure, err error) {
 		own := *r
 		own.dir = filepath.Join(r.dir, strconv.Itoa(n))
 		ms, err := own.startOnce(ctx, func(p *process) (int, error) {
-			status, _, err := request(ctx, http.MethodGet, p.URL+"/readyz", "", "", "")
+			status, _, err := p.get(ctx, "/readyz")
 			return status, err
 		}, http.StatusOK)
 		if err != nil {
@@ -176,7 +176,7 @@ func (d *database) idle(ctx context.Context, r *round) (f figure, err error) {
 		var creating errgroup.Group
 		creating.SetLimit(16)
 		for n := range idleSales {
-			creating.Go(func() error { return p.createNamed(ctx, "sale-"+strconv.Itoa(n), soldOutUnits, longOpen) })
+			creating.Go(func() error { return p.createSale(ctx, "sale-"+strconv.Itoa(n), soldOutUnits) })
 		}
 		if err := creating.Wait(); err != nil {
 			return f, err

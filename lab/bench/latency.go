@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // How long an accepted claim takes, at fixed rates that a server keeps up with; and at
@@ -37,7 +39,7 @@ type latencyGroup struct {
 }
 
 func openLatencyGroup(ctx context.Context, o *options) ([]side, func(), error) {
-	_, order, err := sampleOrders(ctx, o.dir, newCrowd(o.seed))
+	_, order, err := sampleOrders(ctx, o.dir, crowd.New(o.seed))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,7 +88,7 @@ func (g *latencyGroup) own(ctx context.Context, r *round, b backend) (figure, er
 		return figure{}, err
 	}
 	defer k.close()
-	p, err := k.start(ctx, manyUnits, longOpen)
+	p, err := k.start(ctx, manyUnits)
 	if err != nil {
 		return figure{}, err
 	}
@@ -105,7 +107,7 @@ func (r *round) atRates(ctx context.Context, p *process, settled func(sent int) 
 	from := 0
 	probe := func(rate float64, long time.Duration) (*rushed, bool, error) {
 		c := rushers{
-			URL: p.URL, Seed: r.crowd.seed, From: from, Buyers: int(rate * long.Seconds()), Connections: openConnections,
+			URL: p.URL, Seed: r.crowd.Seed, From: from, Buyers: int(rate * long.Seconds()), Connections: openConnections,
 			Rate: rate, Start: time.Now(),
 		}
 		from += c.Buyers

@@ -12,8 +12,11 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/lab/internal/floor"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // Sluice's way: callers who claim one unit each through the batcher, and wait
@@ -32,6 +35,7 @@ const (
 
 const (
 	batchedName = "Redis ledger, batched, no fsync"
+	writerName  = "Redis, the same written, nothing decided, no fsync"
 	sqliteName  = "embedded ledger, batched, fsync always"
 )
 
@@ -64,6 +68,31 @@ func batchedSide() side {
 			}
 			defer ledger.Close()
 			return r.batched(ctx, ledger, redisBatch, map[string]int{"client": os.Getpid(), "redis": server.Pid()})
+		},
+	}
+}
+
+func writerSide() side {
+	return side{
+		name: writerName,
+		does: fmt.Sprintf("as redisledger behind the batcher, with the same %d callers and batches: buyers' records are "+
+			"looked for, and returned where they are; else record and journal are written, and every claim counts as "+
+			"accepted", callers),
+		run: func(ctx context.Context, r *round) (figure, error) {
+			server, err := startRedis(r.dir, "no")
+			if err != nil {
+				return figure{}, err
+			}
+			defer server.Close()
+			w, err := floor.NewWriter(ctx, server.URL())
+			if err != nil {
+				return figure{}, err
+			}
+			defer w.Close()
+			pids := map[string]int{"client": os.Getpid(), "redis": server.Pid()}
+			return r.decided(ctx, w, redisBatch, pids, func(accepted int64) error {
+				return w.Check(ctx, ledgerSale, accepted)
+			})
 		},
 	}
 }
@@ -137,10 +166,10 @@ func (r *round) decided(
 }
 
 // caller claims a unit for every buyer whose number is its own.
-func caller(ctx context.Context, batcher *admission.Batcher, buyers crowd, n int64) work {
+func caller(ctx context.Context, batcher *admission.Batcher, buyers crowd.Crowd, n int64) work {
 	return func() (int, error) {
 		claim := sluice.Claim{Quantity: 1}
-		claim.Buyer, claim.Key = buyers.attempt(n)
+		claim.Buyer, claim.Key = buyers.Attempt(n)
 		n += callers
 		decision, err := batcher.Claim(ctx, ledgerSale, claim)
 		if err != nil {

@@ -5,7 +5,7 @@
 //	make bench                          everything, an hour
 //	go run -C lab ./bench --quick       the same with short rounds: a first look
 //	go run -C lab ./bench --only http   one group of those that --help lists
-//	make bench-compare A=... B=...      two commits, in turns
+//	make bench-compare A=... B=...      two commits, in turns (lab/compare)
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 }
 
 // run returns the exit code: 0 also when a goal is missed (the table says so),
-// 1 for a wrong flag or a missing program, 2 when a run failed, for instance
+// 1 for a wrong flag, 2 when a run failed, for instance
 // because its counts were not right.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
@@ -41,8 +41,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return exitCode(stderr, serve(ctx, args[1:], os.Stdin, stdout))
 		case rushCommand:
 			return exitCode(stderr, runRushers(ctx, args[1:], stdout))
-		case compareCommand:
-			return exitCode(stderr, compare(ctx, args[1:], stdout, newProgress(stderr)))
 		}
 	}
 	o, err := parseOptions(args, stderr)
@@ -54,12 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	report, err := measure(ctx, o, newProgress(stderr))
-	var missing *missingError
-	switch {
-	case errors.As(err, &missing):
-		fmt.Fprintln(stderr, "bench:", err)
-		return 1
-	case err != nil:
+	if err != nil {
 		return exitCode(stderr, err)
 	}
 	if o.json {
@@ -93,9 +86,11 @@ type options struct {
 	aged    bool          // PostgreSQL has been in use
 }
 
+const rounds = 5 // unless told otherwise
+
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{
-		rounds: 5, warm: time.Second, long: 2 * time.Second, pool: 1_000_000, dir: defaultDir(),
+		rounds: rounds, warm: time.Second, long: 2 * time.Second, pool: 1_000_000, dir: defaultDir(),
 		durable: 20 * time.Second, buyers: 10_000_000, idle: time.Minute,
 		aged: true,
 	}
@@ -107,10 +102,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&quick, "quick", false, "3 short rounds: a first look, not a result")
 	flags.StringVar(&only, "only", "", "run only these `groups`, separated by commas: "+strings.Join(groupNames(), ", "))
 	flags.IntVar(&o.rounds, "rounds", o.rounds, "how often each side is measured")
-	flags.DurationVar(&o.long, "for", o.long,
-		"how long the measured part of a round is; four times that at each fixed rate")
-	flags.DurationVar(&o.warm, "warm", o.warm,
-		"how long a side works before it is measured; six times that for readers, refusals and fixed rates")
 	flags.IntVar(&o.pool, "pool", o.pool, "how many requests are prepared for wrk; a fast machine needs more")
 	flags.Uint64Var(&o.seed, "seed", 1, "the buyers and keys are made from this `number`")
 	flags.StringVar(&o.dir, "dir", o.dir, "`folder` for temporary files; on the disk whose fsync is to be measured")
@@ -124,16 +115,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	}
 	if quick {
 		o.durable, o.buyers, o.idle, o.aged = 3*time.Second, 200_000, 4*time.Second, false
-		given := map[string]bool{}
-		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-		if !given["rounds"] {
+		o.warm, o.long = 300*time.Millisecond, time.Second
+		if o.rounds == rounds {
 			o.rounds = 3
-		}
-		if !given["warm"] {
-			o.warm = 300 * time.Millisecond
-		}
-		if !given["for"] {
-			o.long = time.Second
 		}
 	}
 	o.only = groupNames()
@@ -148,8 +132,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
-	case o.rounds < 1 || o.warm <= 0 || o.long <= 0:
-		return o, errors.New("--rounds, --warm and --for: want more than 0")
+	case o.rounds < 1:
+		return o, errors.New("--rounds: want more than 0")
 	case o.pool < 1000:
 		return o, errors.New("--pool: want 1000 or more")
 	}
@@ -166,26 +150,17 @@ func defaultDir() string {
 	return os.TempDir()
 }
 
-// progress shows what is being done: on a terminal a line that changes,
-// elsewhere nothing.
+// progress shows on a terminal what is being done; elsewhere nothing.
 type progress struct{ screen io.Writer }
 
 func newProgress(w io.Writer) *progress {
 	if f, ok := w.(*os.File); ok && term.IsTerminal(f.Fd()) {
 		return &progress{screen: f}
 	}
-	return &progress{}
+	return &progress{screen: io.Discard}
 }
 
-func (p *progress) say(format string, args ...any) {
-	if p.screen != nil {
-		fmt.Fprintf(p.screen, "\r\x1b[K"+format, args...)
-	}
-}
+func (p *progress) say(format string, args ...any) { fmt.Fprintf(p.screen, "\r\x1b[K"+format, args...) }
 
 // end removes the line.
-func (p *progress) end() {
-	if p.screen != nil {
-		fmt.Fprint(p.screen, "\r\x1b[K")
-	}
-}
+func (p *progress) end() { fmt.Fprint(p.screen, "\r\x1b[K") }

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -76,20 +75,11 @@ func openReadGroup(ctx context.Context, o *options) ([]side, func(), error) {
 
 // sampleGet returns an answer as a constant.
 func sampleGet(ctx context.Context, url, etag string) (*constant, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
+	header := http.Header{}
 	if etag != "" {
-		r.Header.Set("If-None-Match", etag)
+		header.Set("If-None-Match", etag)
 	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return newConstant(answer, body), err
+	return ask(ctx, http.MethodGet, url, header, "")
 }
 
 // begin warms a server up. What its readers are answered in the end must be want.

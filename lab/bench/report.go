@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/lab/internal/machine"
+	"github.com/sluicehq/sluice/lab/internal/table"
 )
 
 // report is what a run prints.
@@ -82,9 +84,9 @@ func (r *report) write(w io.Writer) error {
 	var b strings.Builder
 	m, v := &r.Machine, &r.Versions
 	fmt.Fprintf(&b, "machine   %s, %d cores, %.0f GB memory, %s\n", m.CPU, m.Cores, m.MemoryGB, m.OS)
-	fmt.Fprintf(&b, "disk      %s, write and fsync of 4 KB: %.2f ms\n", orUnknown(m.Filesystem), m.FsyncMS)
+	fmt.Fprintf(&b, "disk      %s, write and fsync of 4 KB: %.2f ms\n", unknown(m.Filesystem), m.FsyncMS)
 	fmt.Fprintf(&b, "versions  %s, Redis %s, PostgreSQL %s, wrk %s, commit %s\n",
-		v.Go, orUnknown(v.Redis), orUnknown(v.Postgres), orUnknown(v.Wrk), orUnknown(v.Commit))
+		v.Go, unknown(v.Redis), unknown(v.Postgres), unknown(v.Wrk), unknown(v.Commit))
 	fmt.Fprintf(&b, "run       %s, seed %d, %d rounds in turns, each mostly %.1f s of warm-up and %.1f s measured; "+
 		"load before: %.2f\n",
 		r.Started.Format(time.RFC3339), r.Seed, r.Rounds, r.WarmS, r.MeasuredS, m.Load)
@@ -99,7 +101,7 @@ func (r *report) write(w io.Writer) error {
 		rows = append(rows, []string{s.Name, rate(s.Median), rate(s.Min), rate(s.Max), alsoText(s.Also)})
 	}
 	b.WriteByte('\n')
-	table(&b, rows)
+	table.Write(&b, rows)
 
 	b.WriteByte('\n')
 	for i := range r.Sides {
@@ -121,7 +123,7 @@ func (r *report) write(w io.Writer) error {
 		}
 		rows = append(rows, []string{g.Name, g.text(g.Ratio), g.text(g.Min), g.text(g.Max), sign + g.text(g.Goal), state})
 	}
-	table(&b, rows)
+	table.Write(&b, rows)
 	fmt.Fprintf(&b, "\n%d of %d goals met.", len(r.Goals)-missed, len(r.Goals))
 	fmt.Fprintf(&b, " Every count of every round was right. %.0f s.\n", r.TookS)
 	_, err := io.WriteString(w, b.String())
@@ -136,12 +138,7 @@ func rate(perSecond float64) string {
 	return figures.Whole(perSecond)
 }
 
-func orUnknown(text string) string {
-	if text == "" {
-		return "unknown"
-	}
-	return text
-}
+func unknown(text string) string { return cmp.Or(text, "unknown") }
 
 // text writes a ratio with its sign.
 func (v *verdict) text(n float64) string {
@@ -158,34 +155,4 @@ func alsoText(also map[string]float64) string {
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
-}
-
-// table aligns rows in columns; the first row names them, with '>' before the
-// names of those that are numbers, set to the right.
-func table(b *strings.Builder, rows [][]string) {
-	right := make([]bool, len(rows[0]))
-	width := make([]int, len(rows[0]))
-	for i, name := range rows[0] {
-		rows[0][i], right[i] = strings.CutPrefix(name, ">")
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			width[i] = max(width[i], len(cell))
-		}
-	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			if i > 0 {
-				line.WriteString("  ")
-			}
-			if right[i] {
-				fmt.Fprintf(&line, "%*s", width[i], cell)
-			} else {
-				fmt.Fprintf(&line, "%-*s", width[i], cell)
-			}
-		}
-		b.WriteString(strings.TrimRight(line.String(), " "))
-		b.WriteByte('\n')
-	}
 }

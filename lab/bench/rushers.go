@@ -15,6 +15,8 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loadgen"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // Buyers who send their claims at fixed moments, whether or not the server keeps up. A
@@ -50,13 +52,13 @@ func runRushers(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := json.Unmarshal([]byte(args[0]), &c); err != nil {
 		return fmt.Errorf("rush: %w", err)
 	}
-	buyers, now := newCrowd(c.Seed), time.Now()
+	buyers, now := crowd.New(c.Seed), time.Now()
 	tokens := make([]string, c.Buyers)
 	var minting errgroup.Group
 	for half := range 2 {
 		minting.Go(func() (err error) {
 			for i := half; i < len(tokens) && err == nil; i += 2 {
-				buyer, _ := buyers.attempt(int64(c.From + i))
+				buyer, _ := buyers.Attempt(int64(c.From + i))
 				tokens[i], err = loadgen.Mint([]byte(poolSecret), buyer, now, tokenLife)
 			}
 			return err
@@ -65,14 +67,14 @@ func runRushers(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := minting.Wait(); err != nil {
 		return err
 	}
-	crowd, err := loadgen.New(loadgen.Options{
+	rush, err := loadgen.New(loadgen.Options{
 		URL: c.URL, Sale: shopSale, Tokens: tokens, Connections: c.Connections, Rate: c.Rate, Start: c.Start,
 		Seed: c.Seed + uint64(c.From),
 	})
 	if err != nil {
 		return err
 	}
-	out, err := crowd.Rush(ctx)
+	out, err := rush.Rush(ctx)
 	if err != nil {
 		return err
 	}

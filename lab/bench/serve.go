@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,12 +11,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/garbage"
+	"github.com/sluicehq/sluice/lab/internal/floor"
 )
 
 // The servers of the HTTP sides run in a process of their own: this program,
@@ -74,40 +70,6 @@ func (c *constant) handler() http.Handler {
 	})
 }
 
-// reading is the floor of a server that answers a claim: it does what any of them must.
-func (c *serveConfig) reading(answer http.Handler) http.Handler {
-	var known sync.Map // tokens that were verified
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			answer.ServeHTTP(w, r)
-			return
-		}
-		var order struct{ Quantity int }
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
-		if err == nil {
-			err = json.Unmarshal(body, &order)
-		}
-		token := r.Header.Get("Authorization")
-		dot := strings.LastIndexByte(token, '.')
-		if err != nil || order.Quantity != 1 || dot < len("Bearer ") {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		if _, verified := known.Load(token); c.Verifies && !verified {
-			mac := hmac.New(sha256.New, []byte(c.BuyerSecret))
-			_, _ = io.WriteString(mac, token[len("Bearer "):dot])
-			if given, err := base64.RawURLEncoding.DecodeString(token[dot+1:]); err != nil || !hmac.Equal(given, mac.Sum(nil)) {
-				w.WriteHeader(http.StatusUnauthorized)
-				return
-			}
-			if c.Remembers {
-				known.Store(strings.Clone(token), nil)
-			}
-		}
-		answer.ServeHTTP(w, r)
-	})
-}
-
 // ready is what the process prints once it listens.
 type ready struct {
 	URL string `json:"url"`
@@ -126,11 +88,19 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 	if c.Constant != nil {
 		server.Handler = c.Constant.handler()
 		if c.Durable {
-			if server.Handler, err = newBareStore(ctx, &c, server.Handler); err != nil {
+			ledger := c.Ledger
+			if ledger == alone.ledger {
+				ledger = ""
+			}
+			if server.Handler, err = floor.NewStore(ctx, ledger, c.Store, drainSale(), server.Handler); err != nil {
 				return err
 			}
 		}
-		server.Handler = c.reading(server.Handler)
+		secret := c.BuyerSecret
+		if !c.Verifies {
+			secret = ""
+		}
+		server.Handler = floor.Handler(server.Handler, secret, c.Remembers)
 		server.ReadTimeout, server.WriteTimeout, server.IdleTimeout = 10*time.Second, 30*time.Second, 2*time.Minute
 	} else {
 		e, err := engine.Open(ctx, engine.Config{

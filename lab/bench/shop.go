@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,7 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // What the benchmark does with a server besides measuring it: over HTTP, like
@@ -21,73 +25,67 @@ const shopSale = "singles-day-phone"
 
 const ordersPath = "/v1/sales/" + shopSale + "/orders"
 
-// request returns status and body. The merchant's or a buyer's token, an
-// Idempotency-Key and a body are sent if they are not empty.
-func request(ctx context.Context, method, url, token, key, body string) (int, string, error) {
-	answer, err := send(ctx, method, url, token, key, body)
+// get returns the status and the body of what a server answers to anyone.
+func (p *process) get(ctx context.Context, path string) (status int, body string, err error) {
+	answer, err := ask(ctx, http.MethodGet, p.URL+path, http.Header{}, "")
 	if err != nil {
 		return 0, "", err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(text), err
+	return answer.Status, answer.Body, nil
 }
 
-func send(ctx context.Context, method, url, token, key, body string) (*http.Response, error) {
+// ask sends a request and returns the answer.
+func ask(ctx context.Context, method, url string, header http.Header, body string) (*constant, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
+	r.Header = header
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
 	}
-	if key != "" {
-		r.Header.Set("Idempotency-Key", key)
-		r.Header.Set("Content-Type", "application/json")
-	}
-	return http.DefaultClient.Do(r)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return newConstant(answer, text), err
 }
 
 // longOpen is when a sale opened that is open.
 var longOpen = time.Date(2024, 11, 11, 0, 0, 0, 0, time.UTC)
 
-// createSale creates the sale of the benchmark with a number of units, one per
-// buyer.
-func (p *process) createSale(ctx context.Context, total int64, opens time.Time) error {
-	return p.createNamed(ctx, shopSale, total, opens)
+// merchant returns the merchant's client.
+func (p *process) merchant() (*client.Client, error) {
+	return client.New(p.URL, client.Options{AdminKey: p.key, HTTPClient: http.DefaultClient})
 }
 
-func (p *process) createNamed(ctx context.Context, id string, total int64, opens time.Time) error {
-	status, body, err := request(ctx, http.MethodPost, p.URL+"/v1/admin/sales", p.key, "", fmt.Sprintf(
-		`{"id":%q,"sku":"PHONE-1","title":"A phone","price":{"amount":99900,"currency":"CNY"},
-		"total":%d,"max_per_buyer":1,"opens_at":%q,"closes_at":null}`, id, total, opens.UTC().Format(time.RFC3339Nano)))
+// createSale creates a sale that is open, with a number of units, one per buyer.
+func (p *process) createSale(ctx context.Context, id string, total int64) error {
+	c, err := p.merchant()
 	if err != nil {
 		return err
 	}
-	if status != http.StatusCreated {
-		return fmt.Errorf("create the sale: %d %s", status, body)
-	}
-	return nil
+	_, err = c.CreateSale(ctx, api.CreateSale{
+		ID: api.Some(sluice.SaleID(id)), SKU: "PHONE-1", Title: "A phone",
+		Price: api.Some(sluice.Money{Amount: 99900, Currency: "CNY"}),
+		Total: api.Value(total), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(longOpen)),
+	})
+	return err
 }
 
 // order has the n-th buyer of a crowd order one unit.
-func (p *process) order(ctx context.Context, secret string, buyers crowd, n int64) (*constant, error) {
-	buyer, key := buyers.attempt(n)
+func (p *process) order(ctx context.Context, secret string, buyers crowd.Crowd, n int64) (*constant, error) {
+	buyer, key := buyers.Attempt(n)
 	token, err := loadgen.Mint([]byte(secret), buyer, time.Now(), tokenLife)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := send(ctx, http.MethodPost, p.URL+ordersPath, token, string(key), `{"quantity":1}`)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return newConstant(answer, body), err
+	return ask(ctx, http.MethodPost, p.URL+ordersPath, http.Header{
+		"Authorization": {"Bearer " + token}, "Idempotency-Key": {string(key)}, "Content-Type": {"application/json"},
+	}, `{"quantity":1}`)
 }
 
 // sell sells units to as many buyers, from the given one on.
-func (p *process) sell(ctx context.Context, secret string, buyers crowd, from, units int64) error {
+func (p *process) sell(ctx context.Context, secret string, buyers crowd.Crowd, from, units int64) error {
 	const hands = 50
 	var group sync.WaitGroup
 	failed := make(chan error, hands)
@@ -125,7 +123,7 @@ type counts struct {
 func (p *process) counts(ctx context.Context) (counts, error) {
 	var c counts
 	time.Sleep(1100 * time.Millisecond)
-	status, body, err := request(ctx, http.MethodGet, p.URL+"/metrics", "", "", "")
+	status, body, err := p.get(ctx, "/metrics")
 	if err != nil || status != http.StatusOK {
 		return c, fmt.Errorf("metrics: status %d: %w", status, err)
 	}
@@ -154,7 +152,7 @@ func (p *process) counts(ctx context.Context) (counts, error) {
 
 // awaitRefusals returns when the server refuses a new buyer without asking the
 // ledger: when it knows that the sale is sold out, and to whom.
-func (p *process) awaitRefusals(ctx context.Context, secret string, buyers crowd, from int64) error {
+func (p *process) awaitRefusals(ctx context.Context, secret string, buyers crowd.Crowd, from int64) error {
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); from++ {
 		before, err := p.counts(ctx)
 		if err != nil {
@@ -175,24 +173,13 @@ func (p *process) awaitRefusals(ctx context.Context, secret string, buyers crowd
 	return fmt.Errorf("the server does not refuse by itself")
 }
 
-// saleState is how far a sale has come.
-type saleState struct {
-	Taken, Backlog int64
-	StoredTaken    int64 `json:"stored_taken"`
-}
-
-func (p *process) sale(ctx context.Context) (s saleState, err error) {
-	status, body, err := request(ctx, http.MethodGet, p.URL+"/v1/admin/sales/"+shopSale, p.key, "", "")
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("status %d", status)
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(body), &s)
-	}
+// sale returns the sale as the merchant reads it.
+func (p *process) sale(ctx context.Context) (api.AdminSale, error) {
+	c, err := p.merchant()
 	if err != nil {
-		return s, fmt.Errorf("the sale: %w", err)
+		return api.AdminSale{}, err
 	}
-	return s, nil
+	return c.AdminSale(ctx, shopSale)
 }
 
 // awaitStored returns when every accepted claim is a stored order.
@@ -219,24 +206,17 @@ func (p *process) awaitStored(ctx context.Context) error {
 // number of orders. It is in a range, since the claims that were in flight
 // when wrk ended are not counted.
 func (p *process) audit(ctx context.Context, least, most int64) error {
-	status, body, err := request(ctx, http.MethodGet, p.URL+"/v1/admin/sales/"+shopSale+"/audit", p.key, "", "")
-	if err != nil || status != http.StatusOK {
-		return fmt.Errorf("audit: status %d: %w", status, err)
+	c, err := p.merchant()
+	if err != nil {
+		return err
 	}
-	var report struct {
-		OK       bool
-		InFlight int64 `json:"in_flight"`
-		Figures  struct {
-			Ledger struct{ Claims int64 }
-			Store  struct{ Orders int64 }
-		}
-	}
-	if err := json.Unmarshal([]byte(body), &report); err != nil {
-		return fmt.Errorf("audit: %w", err)
+	report, err := c.Audit(ctx, shopSale)
+	if err != nil || report.Figures == nil {
+		return fmt.Errorf("audit: figures %v: %w", report.Figures, err)
 	}
 	orders := report.Figures.Store.Orders
 	if !report.OK || report.InFlight != 0 || report.Figures.Ledger.Claims != orders || orders < least || orders > most {
-		return fmt.Errorf("audit: want ok with %d to %d orders: %s", least, most, body)
+		return fmt.Errorf("audit: want ok with %d to %d orders: %+v", least, most, report)
 	}
 	return nil
 }

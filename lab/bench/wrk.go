@@ -14,7 +14,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
+
+	"github.com/sluicehq/sluice/lab/internal/crowd"
 )
 
 // The client of the HTTP sides: wrk, with the same script for all of them.
@@ -40,7 +43,7 @@ type pool struct {
 }
 
 // newPool mints the tokens of a crowd.
-func newPool(ctx context.Context, dir string, buyers crowd, size int) (*pool, error) {
+func newPool(ctx context.Context, dir string, buyers crowd.Crowd, size int) (*pool, error) {
 	p := &pool{
 		script: filepath.Join(dir, "wrk.lua"), tokens: filepath.Join(dir, "tokens"), size: size, secret: poolSecret,
 	}
@@ -55,7 +58,7 @@ func newPool(ctx context.Context, dir string, buyers crowd, size int) (*pool, er
 	out := bufio.NewWriter(file)
 	now, line := time.Now(), 0
 	for n := range size {
-		buyer, key := buyers.attempt(int64(n))
+		buyer, key := buyers.Attempt(int64(n))
 		token, err := loadgen.Mint([]byte(p.secret), buyer, now, tokenLife)
 		if err != nil {
 			return nil, err
@@ -83,7 +86,7 @@ type rush struct {
 	P50US        int64 `json:"p50_us"`
 	P99US        int64 `json:"p99_us"`
 
-	atEnd saleState // of Sluice's, at the end of the run
+	atEnd api.AdminSale // of Sluice's, at the end of the run
 }
 
 func (r *rush) perSecond() float64 { return float64(r.Requests) / (float64(r.DurationUS) / 1e6) }

@@ -1,12 +1,14 @@
-package main
+// Package crowd names the buyers of a benchmark.
+package crowd
 
 import "github.com/sluicehq/sluice"
 
-// crowd names buyers and their attempts: the n-th is the same for every side
+// Crowd names buyers and their attempts: the n-th is the same for every side
 // that has the same seed, and no two are equal.
-type crowd struct{ seed uint64 }
+type Crowd struct{ Seed uint64 }
 
-func newCrowd(seed uint64) crowd { return crowd{seed: mix(seed)} }
+// New returns the crowd of a seed.
+func New(seed uint64) Crowd { return Crowd{Seed: mix(seed)} }
 
 const (
 	manyBuyers = 10_000_000_000 // ids have ten digits
@@ -19,8 +21,8 @@ const (
 
 // appendBuyer appends the n-th buyer's id as shops number their users, in no
 // visible order.
-func (c crowd) appendBuyer(dst []byte, n int64) []byte {
-	id := (uint64(n)%manyBuyers*stride + c.seed%manyBuyers) % manyBuyers
+func (c Crowd) appendBuyer(dst []byte, n int64) []byte {
+	id := (uint64(n)%manyBuyers*stride + c.Seed%manyBuyers) % manyBuyers
 	dst = append(dst, "user-0000000000"...)
 	for i := len(dst) - 1; id > 0; i, id = i-1, id/10 {
 		dst[i] = '0' + byte(id%10)
@@ -30,9 +32,9 @@ func (c crowd) appendBuyer(dst []byte, n int64) []byte {
 
 // appendKey appends the n-th attempt's Idempotency-Key, which looks like the
 // random UUID that clients make.
-func (c crowd) appendKey(dst []byte, n int64) []byte {
+func (c Crowd) appendKey(dst []byte, n int64) []byte {
 	const digits = "0123456789abcdef"
-	a := mix(c.seed + uint64(n))
+	a := mix(c.Seed + uint64(n))
 	b := mix(^a)
 	start := len(dst)
 	dst = append(dst, "00000000-0000-4000-8000-000000000000"...)
@@ -51,8 +53,8 @@ func (c crowd) appendKey(dst []byte, n int64) []byte {
 	return dst
 }
 
-// attempt returns the n-th buyer and key, in one allocation.
-func (c crowd) attempt(n int64) (sluice.BuyerID, sluice.Key) {
+// Attempt returns the n-th buyer and key, in one allocation.
+func (c Crowd) Attempt(n int64) (sluice.BuyerID, sluice.Key) {
 	b := make([]byte, 0, buyerLen+keyLen)
 	b = c.appendBuyer(b, n)
 	b = c.appendKey(b, n)

@@ -1,3 +1,13 @@
+// Command compare runs the benchmarks of two versions in turns, A B B A A B, each with one round of
+// a group at a time, and says which figures differ by more than chance.
+//
+// Both halves of a pair are measured within minutes, so a pair is one ratio B/A. The
+// interval of the ratios' median is that of the sign test: of n pairs, the median lies
+// between the k-th smallest and the k-th largest ratio with a probability that is known
+// exactly, whatever the ratios' distribution is. It is 99% or more, since many figures
+// are compared: of a hundred that do not differ, one is expected to seem so.
+//
+//	go run -C lab ./compare [--pairs N] [--only GROUPS] A B
 package main
 
 import (
@@ -12,32 +22,36 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/sluicehq/sluice/internal/figures"
+	"github.com/sluicehq/sluice/lab/internal/table"
 )
-
-// compare runs two versions of this program in turns, A B B A A B, each with one round of
-// a group at a time, and says which figures differ by more than chance.
-//
-// Both halves of a pair are measured within minutes, so a pair is one ratio B/A. The
-// interval of the ratios' median is that of the sign test: of n pairs, the median lies
-// between the k-th smallest and the k-th largest ratio with a probability that is known
-// exactly, whatever the ratios' distribution is. It is 99% or more, since many figures
-// are compared: of a hundred that do not differ, one is expected to seem so.
 
 const (
-	compareCommand = "compare"
-	certainty      = 0.99
-	fewestPairs    = 8 // that can be so certain
+	certainty   = 0.99
+	fewestPairs = 8 // that can be so certain
 )
 
-func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) error {
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := compare(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+// compare says on progress what it does, and writes the comparison to stdout.
+func compare(ctx context.Context, args []string, stdout, progress io.Writer) error {
 	pairs, only := 0, ""
-	flags := flag.NewFlagSet("bench compare", flag.ContinueOnError)
+	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	flags.IntVar(&pairs, "pairs", 10, "how often each group is measured, of each version")
 	flags.StringVar(&only, "only", "redis,http", "the `groups` to compare, separated by commas")
 	if err := flags.Parse(args); err != nil {
@@ -54,7 +68,7 @@ func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) 
 	defer os.RemoveAll(top)
 	var programs [2]program
 	for i, version := range flags.Args() {
-		p.say("building %s", version)
+		fmt.Fprintf(progress, "building %s\n", version)
 		if programs[i], err = programOf(ctx, version, filepath.Join(top, strconv.Itoa(i))); err != nil {
 			return err
 		}
@@ -66,7 +80,7 @@ func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) 
 		for n := range pairs {
 			for turn := range 2 {
 				i := (turn + n) % 2 // a trend harms both
-				p.say("%s: pair %d of %d, %s", group, n+1, pairs, "AB"[i:i+1])
+				fmt.Fprintf(progress, "%s: pair %d of %d, %s\n", group, n+1, pairs, "AB"[i:i+1])
 				rep, err := programs[i].measure(ctx, "--only", group, "--seed", strconv.Itoa(n+1))
 				if err != nil {
 					if n > 0 {
@@ -79,7 +93,6 @@ func compare(ctx context.Context, args []string, stdout io.Writer, p *progress) 
 			}
 		}
 	}
-	p.end()
 	_, err = io.WriteString(stdout, comparison(all, notes))
 	return err
 }
@@ -112,6 +125,16 @@ func programOf(ctx context.Context, version, dir string) (program, error) {
 	return program{filepath.Join(dir, "program"), strings.TrimSpace(string(folder))}, nil
 }
 
+// report is what is compared of a benchmark's JSON.
+type report struct{ Sides []side }
+
+// side is a way of doing the work, and its figures.
+type side struct {
+	Name   string
+	Median float64 // units a second; 0: it has no rate
+	Also   map[string]float64
+}
+
 // measure runs one round of some groups.
 func (p program) measure(ctx context.Context, args ...string) (*report, error) {
 	cmd := exec.CommandContext(ctx, p.path, append([]string{"--json", "--rounds", "1"}, args...)...)
@@ -129,7 +152,7 @@ type figureName struct{ side, of string }
 
 // collect adds the report's figures to those of A or B, as those of the n-th pair.
 func (r *report) collect(all map[figureName]*[2][]float64, i, n int) {
-	add := func(of string, side *result, value float64) {
+	add := func(of string, side *side, value float64) {
 		name := figureName{side.Name, of}
 		if all[name] == nil {
 			all[name] = &[2][]float64{}
@@ -185,7 +208,7 @@ func comparison(all map[figureName]*[2][]float64, notes []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "B/A is the median of the pairs' ratios; from and to bound it with %.0f%% certainty.\n\n",
 		100*certainty)
-	table(&b, rows)
+	table.Write(&b, rows)
 	for _, note := range notes {
 		fmt.Fprintf(&b, "\n%s", note)
 	}
@@ -228,4 +251,10 @@ func interval(ratios []float64) (middle, from, to float64, err error) {
 	}
 	sorted := slices.Sorted(slices.Values(ratios))
 	return median(ratios), sorted[k-1], sorted[n-k], nil
+}
+
+// median of a list that is not empty.
+func median(list []float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }

@@ -1,9 +1,8 @@
-package main
+package floor
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,11 +13,11 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// writer is the floor of a ledger on Redis. Its script looks for the record of each buyer,
+// Writer is the floor of a ledger on Redis. Its script looks for the record of each buyer,
 // since no ledger can keep a limit without that, answers with it if there is one, and else
 // writes what redisledger writes of a batch: a record for each and an entry of the journal. It
 // decides nothing.
-type writer struct {
+type Writer struct {
 	client  rueidis.Client
 	sha     string
 	batches atomic.Int64
@@ -59,42 +58,13 @@ return answers`
 func writerRecords(sale sluice.SaleID) string { return "{" + string(sale) + "}:buyers" }
 func writerJournal(sale sluice.SaleID) string { return "{" + string(sale) + "}:journal" }
 
-const (
-	writerBase = "Redis, the same written, nothing decided"
-	writerName = writerBase + ", no fsync"
-)
-
-func writerSide() side {
-	return side{
-		name: writerName,
-		does: fmt.Sprintf("as redisledger behind the batcher, with the same %d callers and batches: buyers' records are "+
-			"looked for, and returned where they are; else record and journal are written, and every claim counts as "+
-			"accepted", callers),
-		run: func(ctx context.Context, r *round) (f figure, err error) {
-			server, err := startRedis(r.dir, "no")
-			if err != nil {
-				return figure{}, err
-			}
-			defer server.Close()
-			w, err := newWriter(ctx, server.URL())
-			if err != nil {
-				return figure{}, err
-			}
-			defer w.Close()
-			pids := map[string]int{"client": os.Getpid(), "redis": server.Pid()}
-			return r.decided(ctx, w, redisBatch, pids, func(accepted int64) error {
-				return w.check(ctx, ledgerSale, accepted)
-			})
-		},
-	}
-}
-
-func newWriter(ctx context.Context, url string) (*writer, error) {
+// NewWriter connects to a Redis.
+func NewWriter(ctx context.Context, url string) (*Writer, error) {
 	options, err := rueidis.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{}
+	w := &Writer{}
 	if w.client, err = rueidis.NewClient(options); err != nil {
 		return nil, err
 	}
@@ -106,13 +76,13 @@ func newWriter(ctx context.Context, url string) (*writer, error) {
 }
 
 // Close ends the connections.
-func (w *writer) Close() error {
+func (w *Writer) Close() error {
 	w.client.Close()
 	return nil
 }
 
 // Claim implements sluice.Decider.
-func (w *writer) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+func (w *Writer) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
 	decisions := make([]sluice.Decision, len(claims))
 	for i := range claims {
 		decisions[i] = sluice.Decision{Code: sluice.Accepted, Order: claims[i].Order, Quantity: claims[i].Quantity}
@@ -167,7 +137,8 @@ func writerArgs(batch string, claims []sluice.Claim) []string {
 	return args
 }
 
-func (w *writer) check(ctx context.Context, sale sluice.SaleID, accepted int64) error {
+// Check compares what was accepted with what Redis has.
+func (w *Writer) Check(ctx context.Context, sale sluice.SaleID, accepted int64) error {
 	n, err := w.client.Do(ctx, w.client.B().Hlen().Key(writerRecords(sale)).Build()).AsInt64()
 	if err == nil && n != accepted {
 		err = fmt.Errorf("accepted %d, but there are %d records", accepted, n)
