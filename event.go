@@ -30,8 +30,6 @@ const (
 	EventOrderRejected  EventType = "order.rejected"
 	EventOrderRefundDue EventType = "order.refund_due"
 	EventOrderRefunded  EventType = "order.refunded"
-	// EventOrderRetaken: an expired order was paid, and another one is paid in its place.
-	EventOrderRetaken EventType = "order.retaken"
 	// EventPaymentRefused: a payment that was not recorded: the order has another one,
 	// another order has it, or it is of another amount. Money may have moved; the
 	// order stays as it is.
@@ -53,7 +51,7 @@ const (
 func eventTypes() []EventType {
 	return []EventType{
 		EventOrderCreated, EventOrderPaid, EventOrderCancelled, EventOrderExpired, EventOrderRejected, EventOrderRefundDue,
-		EventOrderRefunded, EventOrderRetaken, EventPaymentRefused, EventOrderExtended, EventOrderExpiring,
+		EventOrderRefunded, EventPaymentRefused, EventOrderExtended, EventOrderExpiring,
 		EventSaleCreated, EventSaleUpdated, EventSaleUnavailable, EventSaleAvailable, EventSaleArchived,
 		EventSaleDeleted,
 	}
@@ -116,7 +114,7 @@ func (o Order) when(status Status, at time.Time) Order {
 		o.Reason, o.PaymentID = "", ""
 	case Cancelled, Rejected:
 		o.PaymentID = ""
-	case Queued, Paid, Refunded, RefundDue, Retaken:
+	case Queued, Paid, Refunded, RefundDue:
 	}
 	return o
 }

@@ -14,13 +14,11 @@ import (
 //	                        |          -> cancelled | expired
 //	                        -> rejected
 //
-// and after that RefundDue or Retaken, by a payment that came too late.
+// and after that RefundDue, by a payment that came too late.
 type Status string
 
 // The statuses of an order. RefundDue is a payment that came too late: it
 // holds no units, and is listed until the merchant has given the money back.
-// Retaken is one for which the units were taken again: another order is paid
-// (Order.ReplacedBy).
 const (
 	Queued    Status = "queued"
 	Pending   Status = "pending"
@@ -30,12 +28,11 @@ const (
 	Expired   Status = "expired"
 	Refunded  Status = "refunded"
 	RefundDue Status = "refund_due"
-	Retaken   Status = "retaken"
 )
 
 // Statuses lists every status.
 func Statuses() []Status {
-	return []Status{Queued, Pending, Paid, Rejected, Cancelled, Expired, Refunded, RefundDue, Retaken}
+	return []Status{Queued, Pending, Paid, Rejected, Cancelled, Expired, Refunded, RefundDue}
 }
 
 // Live reports whether an order with this status holds units.
@@ -57,7 +54,7 @@ type Order struct {
 	Price    Money // of one unit, when the order was stored
 
 	Status Status
-	Reason string // why it was rejected; of a retaken one the order in its place; else empty
+	Reason string // why it was rejected; else empty
 
 	Epoch int64 // with Seq: its claim's place in the ledger
 	Seq   int64
@@ -132,12 +129,6 @@ func (a Action) Valid() bool {
 //	cancelled, expired, rejected -- pay --> refund_due
 //	pending    -- extend in time --> pending
 //
-// In a sale with LateRetake there is, instead of the second line and for expired
-// orders of the last one,
-//
-//	pending    -- pay too late --> paid
-//	expired    -- pay, its units are taken again --> retaken
-//
 // An asterisk: the units return (I6: each order passes at most one of them).
 // A repeat of the action that led to a status changes nothing.
 type Step struct {
@@ -208,12 +199,6 @@ type Change struct {
 	Reason    string // why; kept on the order when it is rejected
 	PaymentID string // of Pay: 1 to 128 bytes
 	Paid      Money  // of Pay: what was paid; zero if that is not known
-
-	// Of Pay, in a sale with LateRetake. Retake: a *RetakeError instead of RefundDue, if
-	// the units of the order can be taken again. Replacement: they were, by this order:
-	// it becomes paid and the other Retaken, if it is pending and the other one expired.
-	Retake      bool
-	Replacement OrderID
 
 	ExpiresAt time.Time // of Extend: the new deadline; MaxPaymentWindow after StoredAt at the latest
 }

@@ -205,8 +205,6 @@ type Rules struct {
 	// ExpiringNoticeS is how many seconds before a pending order's deadline the feed
 	// says so (EventOrderExpiring); 0: it does not.
 	ExpiringNoticeS int64 `json:"expiring_notice_s,omitzero"`
-	// LatePayment says what becomes of payments that come after their orders have expired.
-	LatePayment LatePayment `json:"late_payment,omitzero"`
 	// Visibility says who finds the sale, Availability what they read of its units.
 	Visibility   Visibility   `json:"visibility,omitzero"`
 	Availability Availability `json:"availability,omitzero"`
@@ -346,11 +344,6 @@ func (r *Rules) Validate() error {
 	}
 	if n := r.ExpiringNoticeS; n != 0 && (n < minNotice || n > int64(MaxPaymentWindow/time.Second)) {
 		return fmt.Errorf("expiring_notice_s %d: want %d to 2592000 (30 days), or null for none", n, minNotice)
-	}
-	switch r.LatePayment {
-	case LateRefundDue, LateRetake:
-	default:
-		return fmt.Errorf("late_payment %q: want refund_due or retake", shorten(string(r.LatePayment)))
 	}
 	switch r.Visibility {
 	case Listed, Unlisted, Hidden:

@@ -46,11 +46,6 @@ type Order struct {
 	PaymentID  string          `json:"payment_id,omitempty"`      // merchant
 	KeepUntil  *Time           `json:"keep_until,omitempty"`      // merchant: a payment before it is in time
 	UpdatedAt  *Time           `json:"updated_at,omitempty"`      // merchant: of the last change of status
-
-	// Replaces is the expired order for whose late payment this one was claimed,
-	// ReplacedBy the order that is paid in the place of a retaken one.
-	Replaces   sluice.OrderID `json:"replaces,omitempty"`
-	ReplacedBy sluice.OrderID `json:"replaced_by,omitempty"`
 }
 
 // PayOrder records a payment, RejectOrder says why an order failed.
@@ -73,15 +68,14 @@ type (
 // OrderChange is one change of an order. From and to are the same when a
 // payment was refused, then the reason says why; and when the order was extended.
 type OrderChange struct {
-	At        Time           `json:"at"`
-	OrderID   sluice.OrderID `json:"order_id,omitempty"` // of the order that was replaced; else absent
-	From      sluice.Status  `json:"from"`
-	To        sluice.Status  `json:"to"`
-	Action    sluice.Action  `json:"action"`
-	By        string         `json:"by"`
-	Reason    string         `json:"reason,omitempty"`
-	PaymentID string         `json:"payment_id,omitempty"`
-	ExpiresAt *Time          `json:"expires_at,omitempty"` // of extend: the deadline from then on
+	At        Time          `json:"at"`
+	From      sluice.Status `json:"from"`
+	To        sluice.Status `json:"to"`
+	Action    sluice.Action `json:"action"`
+	By        string        `json:"by"`
+	Reason    string        `json:"reason,omitempty"`
+	PaymentID string        `json:"payment_id,omitempty"`
+	ExpiresAt *Time         `json:"expires_at,omitempty"` // of extend: the deadline from then on
 }
 
 // OrderHistory is the life of an order, from its being stored on.

@@ -284,16 +284,14 @@ type Rules struct {
 	Risk           *sluice.Risk        `json:"risk"`
 	Eligibility    *sluice.Eligibility `json:"eligibility"`
 	ExpiringNotice *int64              `json:"expiring_notice_s"`
-	LatePayment    sluice.LatePayment  `json:"late_payment"` // refund_due or retake
 	Visibility     sluice.Visibility   `json:"visibility"`   // listed, unlisted or hidden
 	Availability   sluice.Availability `json:"availability"` // exact, some or none
 }
 
 // The words of the wire for what needs no word in the program.
 const (
-	Listed        sluice.Visibility   = "listed"
-	Exact         sluice.Availability = "exact"
-	LateRefundDue sluice.LatePayment  = "refund_due"
+	Listed sluice.Visibility   = "listed"
+	Exact  sluice.Availability = "exact"
 )
 
 // PatchRules are the rules in a message that creates or changes a sale: absent
@@ -308,7 +306,6 @@ type PatchRules struct {
 	Risk           Nullable[sluice.Risk]        `json:"risk,omitzero"`
 	Eligibility    Nullable[sluice.Eligibility] `json:"eligibility,omitzero"`
 	ExpiringNotice Nullable[int64]              `json:"expiring_notice_s,omitzero"`
-	LatePayment    Opt[sluice.LatePayment]      `json:"late_payment,omitzero"`
 	Visibility     Opt[sluice.Visibility]       `json:"visibility,omitzero"`
 	Availability   Opt[sluice.Availability]     `json:"availability,omitzero"`
 }
@@ -328,7 +325,6 @@ func (p *PatchRules) apply(r *sluice.Rules) error {
 		setRule(&r.Risk, p.Risk, "risk: want a url, or null for none"),
 		setRule(&r.Eligibility, p.Eligibility, "eligibility: want token or list, or null for everybody"),
 		setRule(&r.ExpiringNoticeS, p.ExpiringNotice, "expiring_notice_s: want 30 or more, or null for none"),
-		setWord(&r.LatePayment, p.LatePayment, LateRefundDue, "late_payment: want refund_due or retake"),
 		setWord(&r.Visibility, p.Visibility, Listed, "visibility: want listed, unlisted or hidden"),
 		setWord(&r.Availability, p.Availability, Exact, "availability: want exact, some or none"),
 	)

@@ -52,7 +52,7 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 		return sluice.Decision{Code: sluice.SaleNotFound}, nil
 	}
 	claim.Order = sale.Order(noOrder)
-	err = cmp.Or(claim.Key.OfBuyer(), claim.Validate())
+	err = cmp.Or(claim.Key.Validate(), claim.Validate())
 	if err == nil && claim.Meta != "" && (claim.Meta[0] != '{' || !json.Valid([]byte(claim.Meta))) {
 		err = errors.New("meta: want a JSON object")
 	}

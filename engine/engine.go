@@ -248,9 +248,7 @@ func (e *Engine) compose() error {
 		Origins:  e.cfg.CORSOrigins,
 		Refusing: e.refuses,
 		Gate:     e.gate, Board: e.board, Control: e.control,
-		Store: settle.NewOrders(e.store, settle.OrdersOptions{
-			Ledger: e.ledger, Claim: e.gate.Retake, Wake: e.ender.Wake, Log: e.cfg.Log,
-		}),
+		Store:  e.store,
 		Ledger: e.ledger,
 		Audit:  e.Audit,
 		Changed: func(o *sluice.Order) {

@@ -399,3 +399,13 @@ func TestOtherKeysOfASaleHoldSomethingElse(t *testing.T) {
 		}
 	}
 }
+
+// audited audits the sale when all that was accepted is stored.
+func (f *fleet) audited() {
+	f.t.Helper()
+	f.until("all to be stored", f.stored)
+	report, err := f.engines[0].Audit(f.t.Context(), f.sale)
+	if err != nil || !report.OK {
+		f.t.Errorf("audit: %s, %v", fmt.Sprint(report.Checks), err)
+	}
+}

@@ -8,17 +8,11 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/httpapi"
-	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // ErrOverloaded is returned to buyers' calls while too many others wait for the
 // databases; nothing was done.
 var ErrOverloaded = errors.New("too many buyers wait for the databases; try again")
-
-// UndecidedError is returned by Pay for a payment that came too late, if it is not known
-// yet whether the order's units can be taken again. Nothing is recorded: report the same
-// payment again.
-type UndecidedError = settle.UndecidedError
 
 // Payment is one that the shop has received.
 type Payment struct {
@@ -26,9 +20,9 @@ type Payment struct {
 	Paid sluice.Money // what was paid; zero: not compared with what is due
 }
 
-// Order returns an order, a queued one too, which the ledger has and the store not yet. The
-// id of a retaken order leads to the one in its place. Errors: sluice.ErrOrderNotFound,
-// *sluice.OrdersGoneError; others say that a database does not answer.
+// Order returns an order, a queued one too, which the ledger has and the store not yet.
+// Errors: sluice.ErrOrderNotFound, *sluice.OrdersGoneError; others say that a database does
+// not answer.
 func (e *Engine) Order(ctx context.Context, id sluice.OrderID) (sluice.Order, error) {
 	return e.server.Order(ctx, id, "")
 }
@@ -68,11 +62,10 @@ func (e *Engine) Orders(ctx context.Context, filter sluice.OrderFilter) iter.Seq
 }
 
 // Pay records a payment, once by its id: in time it makes the order Paid, too late
-// RefundDue, or another order Paid in its place, where the sale says so. By is who did it,
-// for the order's history.
+// RefundDue. By is who did it, for the order's history.
 //
 // Errors: sluice.ErrOrderQueued (try again in a moment), *sluice.PaymentConflictError,
-// *sluice.PaymentAmountError, *sluice.OrderStateError, *UndecidedError, and those of Order.
+// *sluice.PaymentAmountError, *sluice.OrderStateError, and those of Order.
 func (e *Engine) Pay(ctx context.Context, id sluice.OrderID, payment Payment, by string) (sluice.Order, error) {
 	if err := httpapi.CheckWords("payment id", payment.ID); err != nil {
 		return sluice.Order{}, err

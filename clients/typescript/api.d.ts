@@ -41,8 +41,6 @@ export interface AdminSale {
   expiring_notice_s: number | null;
   fence: string;
   id: string;
-  /** what a payment does that comes after its order has expired: the order becomes refund_due; or its units are taken again, if they are there, for another order, which is paid */
-  late_payment: "refund_due" | "retake";
   list_price: Money | null;
   loaded: boolean;
   max_orders_per_buyer: number | null;
@@ -155,8 +153,6 @@ export interface CreateSale {
   eligibility?: string | null;
   expiring_notice_s?: number | null;
   id?: string;
-  /** what a payment does that comes after its order has expired: the order becomes refund_due; or its units are taken again, if they are there, for another order, which is paid */
-  late_payment?: "refund_due" | "retake";
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
   max_per_buyer: number | null;
@@ -328,13 +324,9 @@ export interface Order {
   price: Money;
   quantity: number;
   reason?: string;
-  /** carries the id of its sale */
-  replaced_by?: string;
-  /** carries the id of its sale */
-  replaces?: string;
   sale_id: string;
   seq?: number;
-  status: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due" | "retaken";
+  status: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due";
   stored_at: string | null;
   updated_at?: string;
 }
@@ -344,12 +336,10 @@ export interface OrderChange {
   at: string;
   by: string;
   expires_at?: string;
-  from: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due" | "retaken";
-  /** carries the id of its sale */
-  order_id?: string;
+  from: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due";
   payment_id?: string;
   reason?: string;
-  to: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due" | "retaken";
+  to: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due";
 }
 
 export interface OrderHistory {
@@ -374,8 +364,6 @@ export interface PatchSale {
   closes_at?: string | null;
   eligibility?: string | null;
   expiring_notice_s?: number | null;
-  /** what a payment does that comes after its order has expired: the order becomes refund_due; or its units are taken again, if they are there, for another order, which is paid */
-  late_payment?: "refund_due" | "retake";
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
   max_per_buyer?: number | null;
@@ -409,7 +397,7 @@ export interface Placed {
   order_id: string;
   quantity: number;
   sale_id: string;
-  status: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due" | "retaken";
+  status: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due";
 }
 
 export interface Problem {
@@ -544,7 +532,7 @@ export interface RuleSum {
   amount: number;
   currency: string;
   orders: number;
-  status: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due" | "retaken";
+  status: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due";
   units: number;
 }
 

@@ -42,19 +42,15 @@ func (a *app) orderPay() *cobra.Command {
 			} else {
 				order, err = c.PayOrderAmount(ctx, id, payment, paid)
 			}
-			if err == nil && order.OrderID != id {
-				a.say("%s had expired: its units were taken again, by the order %s, which is %s", id, order.OrderID, order.Status)
-			}
 			if err == nil && order.Status == sluice.RefundDue {
 				a.say("%s: the money must go back (refund_due). When it is back: sluice order refund %s", whyRefund(ctx, c, id), id)
 			}
 			return order, err
 		}, a.printOrder)
 	cmd.Long = "Records a payment, once by its id; Sluice moves no money. A payment that came too\n" +
-		"late, or for an order that has ended, makes the order refund_due; or, in a sale with\n" +
-		"--late-payment retake, takes its units again for another order, if it can. Another payment\n" +
-		"of a paid order, one that another order has (payment_conflict), and one of another\n" +
-		"amount than is due (payment_amount) are refused, and recorded in the order's history."
+		"late, or for an order that has ended, makes the order refund_due. Another payment of a paid\n" +
+		"order, one that another order has (payment_conflict), and one of another amount than is\n" +
+		"due (payment_amount) are refused, and recorded in the order's history."
 	cmd.Flags().StringVar(&payment, "payment-id", "", "`ID` that the payment has in your books")
 	cmd.Flags().Int64Var(&paid.Amount, "amount", 0, "`N` minor units that were paid; with --currency")
 	cmd.Flags().StringVar(&paid.Currency, "currency", "", "its `CURRENCY`, like CNY")
@@ -180,8 +176,6 @@ func (a *app) printOrder(o api.Order) error {
 		{"amount", money(sluice.Money{Amount: o.Amount, Currency: o.Currency})},
 		{"status", string(o.Status)},
 		{"reason", o.Reason},
-		{"replaces", string(o.Replaces)},
-		{"replaced by", string(o.ReplacedBy)},
 		{"payment", o.PaymentID},
 		{"key", string(o.Key)},
 		{"meta", metaText(&o)},
@@ -285,7 +279,7 @@ func (a *app) orderExport() *cobra.Command {
 var csvHeader = []string{
 	"order_id", "sale_id", "buyer_id", "quantity", "status", "reason", "price_amount", "price_currency", "payment_id",
 	"accepted_at", "stored_at", "expires_at", "keep_until", "updated_at", "idempotency_key", "epoch", "seq", "meta",
-	"amount", "currency", "replaces", "replaced_by",
+	"amount", "currency",
 }
 
 func csvRow(o *api.Order) []string {
@@ -296,7 +290,7 @@ func csvRow(o *api.Order) []string {
 		o.AcceptedAt.String(), timeOrNone(o.StoredAt), timeOrNone(o.ExpiresAt), timeOrNone(o.KeepUntil),
 		timeOrNone(o.UpdatedAt),
 		cell(string(o.Key)), number(o.Epoch), number(o.Seq), cell(metaText(o)),
-		number(o.Amount), o.Currency, string(o.Replaces), string(o.ReplacedBy),
+		number(o.Amount), o.Currency,
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 type ruleFlags struct {
 	buyerRate, addressRate, ratio, ticket, challenge string
 	risk, onFailure, eligibility                     string
-	visibility, availability, notice, late           string
+	visibility, availability, notice                 string
 	riskTimeout                                      time.Duration
 }
 
@@ -40,8 +40,6 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 		"how long to wait for it")
 	fl.StringVar(&f.onFailure, "risk-on-failure", string(sluice.Deny), "`POLICY` when it does not answer: allow or deny")
 	fl.StringVar(&f.notice, "expiring-notice", "", "event order.expiring a `DURATION` before an order's deadline, or none")
-	fl.StringVar(&f.late, "late-payment", "",
-		"what a payment after the order expired does: `WORD` refund_due, or retake (take its units again, if they are there)")
 	fl.StringVar(&f.visibility, "visibility", "",
 		"who finds the sale: `WORD` listed, unlisted (by its id alone) or hidden (no buyer)")
 	fl.StringVar(&f.availability, "availability", "",
@@ -52,9 +50,6 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 // message puts what was typed into the API's message.
 func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
-	if given("late-payment") {
-		m.LatePayment = api.Some(sluice.LatePayment(f.late))
-	}
 	if given("visibility") {
 		m.Visibility = api.Some(sluice.Visibility(f.visibility))
 	}
@@ -181,9 +176,6 @@ func showRules(r *api.Rules) (fields [][2]string) {
 	}
 	if n := r.ExpiringNotice; n != nil {
 		add("expiring notice", fmt.Sprintf("%s before the deadline", time.Duration(*n)*time.Second))
-	}
-	if r.LatePayment != "" && r.LatePayment != api.LateRefundDue {
-		add("late payment", clean(string(r.LatePayment)))
 	}
 	if r.Visibility != "" && r.Visibility != api.Listed {
 		add("visibility", clean(string(r.Visibility)))

@@ -18,8 +18,6 @@ func TestRuleFlags(t *testing.T) {
 	for _, c := range []struct{ flags, want string }{
 		{"--buyer-rate 10/1s", `{"buyer_rate":{"requests":10,"per_s":1,"shared":false}}`},
 		{"--expiring-notice 5m", `{"expiring_notice_s":300}`},
-		{"--late-payment retake", `{"late_payment":"retake"}`},
-		{"--late-payment refund_due", `{"late_payment":"refund_due"}`},
 		{"--expiring-notice none", `{"expiring_notice_s":null}`},
 		{"--visibility hidden --availability some", `{"visibility":"hidden","availability":"some"}`},
 		{"--visibility listed --availability exact", `{"visibility":"listed","availability":"exact"}`},

@@ -124,10 +124,9 @@ function sluice_api(string $method, string $path, ?array $body = null): array {
 	return array((int) wp_remote_retrieve_response_code($answer), json_decode(wp_remote_retrieve_body($answer), true));
 }
 
-/** Whether an answer is Sluice's word on this order, or the one in its place, and not a wrong key's, or "later". */
+/** Whether an answer is Sluice's word on this order, and not a wrong key's, or "later". */
 function sluice_judged(string $id, $answer): bool {
-	$about = array($answer['order_id'] ?? '', $answer['replaces'] ?? '');
-	return in_array($id, $about, true) || in_array($answer['code'] ?? '', array(
+	return $id === ($answer['order_id'] ?? '') || in_array($answer['code'] ?? '', array(
 		'payment_amount', 'payment_conflict', 'order_ended', 'order_not_found', 'gone', 'bad_request',
 	), true);
 }
@@ -314,7 +313,7 @@ function sluice_event(WP_REST_Request $request): WP_REST_Response {
 	}
 	$event = json_decode($request->get_body(), true);
 	$o = $event['data']['order'] ?? null;
-	if ($o && empty($o['replaces'])) { // else it is the shop's order already, by the id of the one that it replaces
+	if ($o) {
 		$order = sluice_order($o);
 		$ended = in_array($event['type'], array('order.cancelled', 'order.expired', 'order.rejected'), true);
 		if ($ended && $order->has_status(array('pending', 'failed'))) {

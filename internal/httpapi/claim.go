@@ -97,7 +97,7 @@ func readClaim(r *http.Request, buyer sluice.BuyerID) (claim sluice.Claim, err e
 			"want the header Idempotency-Key, once: a name for this attempt, the same when it is tried again")
 	}
 	key := sluice.Key(keys[0])
-	if err := key.OfBuyer(); err != nil {
+	if err := key.Validate(); err != nil {
 		return claim, badKey("Idempotency-Key: %v", err)
 	}
 	body := bodies.Get().(*body)

@@ -386,11 +386,6 @@ func TestBadClaimsChangeNothing(t *testing.T) {
 		{"two keys", `{"quantity":1}`, []string{alice, good, good}, 400, "bad_request"},
 		{"short key", `{"quantity":1}`, []string{alice, "Idempotency-Key: 1234567"}, 400, "bad_request"},
 		{"long key", `{"quantity":1}`, []string{alice, "Idempotency-Key: " + strings.Repeat("x", 65)}, 400, "bad_request"},
-		{
-			"the server's own key", `{"quantity":1}`,
-			[]string{alice, "Idempotency-Key: retake-" + strings.Repeat("0a", 16)},
-			400, "bad_request",
-		},
 		{"exotic key", `{"quantity":1}`, []string{alice, "Idempotency-Key: attempt 1"}, 400, "bad_request"},
 		{"key with a tab", `{"quantity":1}`, []string{alice, "Idempotency-Key: attempt\t1"}, 400, "bad_request"},
 		{"Chinese key", `{"quantity":1}`, []string{alice, "Idempotency-Key: 抢购请求抢购"}, 400, "bad_request"},

@@ -96,7 +96,8 @@ func (s *Server) replaceList(r *http.Request, sale sluice.SaleID, kind sluice.Li
 func upload(w http.ResponseWriter, r *http.Request) io.Reader {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(uploadAtMost)) // where there are no deadlines there is nothing to put off
-	return &steady{from: http.MaxBytesReader(w, r.Body, maxListBody), control: control, until: time.Now().Add(uploadAtMost)}
+	body := http.MaxBytesReader(w, r.Body, maxListBody)
+	return &steady{from: body, control: control, until: time.Now().Add(uploadAtMost)}
 }
 
 // steady reads a body for as long as it keeps coming.

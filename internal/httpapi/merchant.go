@@ -223,8 +223,7 @@ func rulesMessage(r *sluice.Rules) api.Rules {
 		Admission: unlessZero(api.Admission{Ratio: r.AdmissionRatio, Shared: r.AdmissionShared}),
 		Ticket:    unlessZero(r.Ticket), Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
 		Eligibility: unlessZero(r.Eligibility), ExpiringNotice: unlessZero(r.ExpiringNoticeS),
-		LatePayment: cmp.Or(r.LatePayment, api.LateRefundDue),
-		Visibility:  cmp.Or(r.Visibility, api.Listed), Availability: cmp.Or(r.Availability, api.Exact),
+		Visibility: cmp.Or(r.Visibility, api.Listed), Availability: cmp.Or(r.Availability, api.Exact),
 	}
 	if !r.AdmissionShared {
 		rules.AdmissionRatio = unlessZero(r.AdmissionRatio)

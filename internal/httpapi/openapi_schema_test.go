@@ -118,11 +118,6 @@ var leaves = map[reflect.Type]object{
 	},
 	reflect.TypeFor[sluice.BuyerID](): {"type": "string", "description": "1 to 128 bytes of UTF-8"},
 	reflect.TypeFor[sluice.Key]():     {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
-	reflect.TypeFor[sluice.LatePayment](): {
-		"type": "string", "enum": []sluice.LatePayment{api.LateRefundDue, sluice.LateRetake},
-		"description": "what a payment does that comes after its order has expired: the order becomes refund_due; or its " +
-			"units are taken again, if they are there, for another order, which is paid",
-	},
 	reflect.TypeFor[sluice.Visibility](): {
 		"type": "string", "enum": []sluice.Visibility{api.Listed, sluice.Unlisted, sluice.Hidden},
 		"description": "who finds the sale: every buyer; by its id alone; no buyer, for whom it does not exist",
@@ -137,7 +132,7 @@ var leaves = map[reflect.Type]object{
 	}},
 	reflect.TypeFor[sluice.Status](): {"type": "string", "enum": []sluice.Status{
 		sluice.Queued, sluice.Pending, sluice.Paid, sluice.Rejected, sluice.Cancelled, sluice.Expired, sluice.Refunded,
-		sluice.RefundDue, sluice.Retaken,
+		sluice.RefundDue,
 	}},
 }
 

@@ -166,9 +166,6 @@ func orderMessage(o *sluice.Order) api.Order {
 		Amount: due.Amount, Currency: due.Currency,
 		AcceptedAt: api.At(o.AcceptedAt), StoredAt: api.AtOrNull(o.StoredAt), ExpiresAt: api.AtOrNull(o.ExpiresAt),
 	}
-	if v.Replaces, v.ReplacedBy = o.Replaces(), o.ReplacedBy(); v.ReplacedBy != "" {
-		v.Reason = "" // which it is
-	}
 	if o.Meta != "" {
 		v.Meta = json.RawMessage(o.Meta)
 	}
@@ -271,8 +268,8 @@ func (s *Server) changeOrder(r *http.Request, change sluice.Change, view func(*s
 }
 
 // Change takes an action on an order; of a buyer who is named, if it is the buyer's own.
-// Errors: those of sluice.SettleStore's Change and of settle.Orders, and for an order that
-// is not stored sluice.ErrOrderQueued, or those of Order.
+// Errors: those of sluice.SettleStore's Change, and for an order that is not stored
+// sluice.ErrOrderQueued, or those of Order.
 func (s *Server) Change(ctx context.Context, change sluice.Change) (order sluice.Order, err error) {
 	sale, _ := change.Order.Sale()
 	err = inTurn(ctx, s.shares.changeOf(sale, change.Buyer), func() (err error) {
@@ -303,13 +300,7 @@ func (s *Server) orderHistory(r *http.Request) (any, error) {
 	if errors.Is(err, sluice.ErrOrderNotFound) { // a queued one has none
 		err = nil
 	}
-	return api.OrderHistory{OrderID: order.ID, Changes: each(entries, func(e *sluice.HistoryEntry) api.OrderChange {
-		change := changeMessage(e)
-		if e.Order != order.ID {
-			change.OrderID = e.Order
-		}
-		return change
-	})}, err
+	return api.OrderHistory{OrderID: order.ID, Changes: each(entries, changeMessage)}, err
 }
 
 // changeMessage is a change of an order as the merchant sees it.

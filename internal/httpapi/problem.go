@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
-	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // codes is the only place where codes become HTTP statuses, and titles of problems.
@@ -156,14 +155,6 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	} else if wrong, ok := errors.AsType[*sluice.PaymentAmountError](err); ok {
 		s.problem(w, api.CodePaymentAmount, fmt.Sprintf("%s was paid, %s is due (in minor units); the attempt is in the "+
 			"order's history", wrong.Paid, wrong.Due))
-	} else if late, ok := errors.AsType[*settle.UndecidedError](err); ok {
-		s.Log.Warn("a late payment waits for the ledger", "order", late.Order, "error", late.Cause)
-		code := api.CodeOutcomeUnknown
-		if late.Code != 0 {
-			code = late.Code.String()
-		}
-		s.problem(w, code, "the payment came after the order had expired, and it is not known yet whether its units can be "+
-			"taken again; nothing is recorded: send the same request again")
 	} else if far, ok := errors.AsType[*sluice.ExtensionError](err); ok {
 		s.problem(w, api.CodeBadRequest, fmt.Sprintf("expires_at: want %s at the latest, 30 days after the order was stored",
 			api.At(far.Latest)))

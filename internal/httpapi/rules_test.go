@@ -27,13 +27,12 @@ func TestRulesOfASale(t *testing.T) {
 		Availability:   sluice.Some,
 
 		ExpiringNoticeS: 300,
-		LatePayment:     sluice.LateRetake,
 	}
 	const everything = `{"buyer_rate":{"requests":10,"per_s":1,"shared":true},` +
 		`"address_rate":{"requests":100,"per_s":60,"shared":true},` +
 		`"admission_ratio":1.5,"ticket":{"before_s":60},"challenge":{"difficulty":18},` +
 		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},` +
-		`"eligibility":"token","expiring_notice_s":300,"late_payment":"retake",` +
+		`"eligibility":"token","expiring_notice_s":300,` +
 		`"visibility":"unlisted","availability":"some"}`
 	none, shared := sluice.Rules{}, sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true}
 	with := func(edit func(*sluice.Rules)) sluice.Rules {
@@ -70,7 +69,7 @@ func TestRulesOfASale(t *testing.T) {
 		{
 			"null takes all away",
 			`{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,
-			"eligibility":null,"expiring_notice_s":null,"late_payment":"refund_due",
+			"eligibility":null,"expiring_notice_s":null,
 			"visibility":"listed","availability":"exact"}`, all, none, "",
 		},
 		{
@@ -144,8 +143,6 @@ func TestRulesOfASale(t *testing.T) {
 			`visibility "private": want listed, unlisted or hidden`,
 		},
 		{"empty visibility", `{"visibility":""}`, none, none, "visibility: want listed, unlisted or hidden"},
-		{"unknown policy", `{"late_payment":"keep"}`, none, none, `late_payment "keep": want refund_due or retake`},
-		{"empty policy", `{"late_payment":""}`, none, none, "late_payment: want refund_due or retake"},
 		{"no notice", `{"expiring_notice_s":0}`, none, none, "expiring_notice_s: want 30 or more, or null"},
 		{"a short notice", `{"expiring_notice_s":29}`, none, none, "expiring_notice_s 29: want 30 to 2592000"},
 		{"a notice at birth", `{"expiring_notice_s":900}`, none, none, "want less than payment_window_s, which is 900"},

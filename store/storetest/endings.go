@@ -490,6 +490,28 @@ func testPaymentOfAnother(t *testing.T, db Database) {
 	mustBeSound(t, s, "phones")
 }
 
+// The table of payments is newer than that of orders: the order has a payment there that
+// its row does not know. Another one is refused, and that one is the order's.
+func testPaymentLeftOver(t *testing.T, db Database) {
+	s := db.Open(t)
+	src := selling(t, s, "phones", 100)
+	o := src.store(t, s, 1).Claims[0].Order
+	db.Execute(t, "INSERT INTO payments (payment_id, order_id) VALUES ('"+paymentOf(o)+"', '"+string(o)+"')")
+	c := want(o, sluice.Pay)
+	c.PaymentID = "another"
+	_, err := s.Change(t.Context(), c)
+	conflict, ok := errors.AsType[*sluice.PaymentConflictError](err)
+	if !ok || *conflict != (sluice.PaymentConflictError{Order: o, Have: paymentOf(o)}) {
+		t.Errorf("error %v", err)
+	}
+	if past := history(t, s, o); len(past) != 2 || past[1].PaymentID != "another" {
+		t.Errorf("history %+v", past)
+	}
+	if got := change(t, s, want(o, sluice.Pay)); got.Status != sluice.Paid {
+		t.Errorf("paid: %+v", got)
+	}
+}
+
 // The first entry is the order being stored, whatever came after.
 func testHistory(t *testing.T, db Database) {
 	s := db.Open(t)

@@ -58,12 +58,10 @@ var arguments = map[string]string{
 	"FenceOlder": "text now sale one", "SetFence": "text now sale", "KeepLonger": "now sale now",
 	"PayLater": "now sale now",
 	"TakeSale": "text now sale", "GatherAll": "sale",
-	"PaymentOf": "order", "Reprice": "one cny order",
+	"PaymentOf":   "order",
 	"HaveLedger":  "text text now now",
 	"ExtendOrder": "now now now order now", "LockPending": "orders", "Reminded": "orders",
 	"Expiring": "now now now zero page",
-
-	"Import.LastOrder": "sale",
 
 	"Lists.LockBuyerList": "sale allow", "Lists.SetLastGeneration": "one sale allow",
 	"Lists.PublishBuyerList": "one one now sale allow", "Lists.SelectBuyerLists": "",

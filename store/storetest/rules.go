@@ -20,7 +20,6 @@ func allRules() sluice.Rules {
 		Risk:            sluice.Risk{URL: `https://risk.example/?a="b"&c='手机'\`, TimeoutMS: 1, OnFailure: sluice.Allow},
 		Eligibility:     sluice.EligibleList,
 		ExpiringNoticeS: 300,
-		LatePayment:     sluice.LateRetake,
 		Visibility:      sluice.Hidden,
 		Availability:    sluice.None,
 	}

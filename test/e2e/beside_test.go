@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/servertest"
@@ -110,7 +109,6 @@ func TestBesideAShop(t *testing.T) {
 	w.testGuest("http://" + hooks)
 	w.testCustomer()
 	w.testLate()
-	w.testRetaken()
 	w.testEnds()
 	w.testAmount()
 	w.testAnotherID()
@@ -418,41 +416,6 @@ func (w *woocommerce) testLate() {
 	w.set(o, "refunded", "tx-late")
 	w.is(id, sluice.Refunded)
 	w.due(0)
-}
-
-// A payment that comes after its order has expired takes the unit again, in a sale that
-// says so. To the shop it is the order that it knows: paid, shown and refunded by its id.
-func (w *woocommerce) testRetaken() {
-	patch := func(window int64, late sluice.LatePayment) {
-		w.t.Helper()
-		if _, err := w.server.merchant().PatchSale(w.t.Context(), "poster", api.PatchSale{
-			PaymentWindowS: api.Some(window), PaymentGraceS: api.Some[int64](0),
-			PatchRules: api.PatchRules{LatePayment: api.Some(late)},
-		}); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	patch(1, sluice.LateRetake)
-	late := w.visitor("50")
-	id := w.buy(late, 1)
-	o := w.order(id, "cancelled")
-	patch(2700, sluice.LateRetake)
-	w.ask(late, fmt.Sprintf("%s/checkout/order-pay/%d", w.shop, o.ID), url.Values{"transaction": {"tx-retaken"}})
-	if paid := w.order(id, "processing"); paid.Meta["_sluice_paid"] != "tx-retaken" {
-		w.t.Errorf("a payment whose units were taken again: %+v", paid)
-	}
-	w.due(0)
-	if payment := w.is(id, sluice.Paid); payment != "tx-retaken" {
-		w.t.Errorf("Sluice has the payment %q", payment)
-	}
-	if status, location, _ := w.ask(late, w.shop+"/?sluice_pay="+string(id), nil); status != http.StatusSeeOther ||
-		location != w.pages+"/o/"+string(id) {
-		w.t.Errorf("the link to pay what is paid: %d, to %s", status, location)
-	}
-	w.set(o, "refunded", "tx-retaken")
-	w.is(id, sluice.Refunded)
-	w.due(0)
-	patch(2700, api.LateRefundDue)
 }
 
 // The merchant cancels an order in the shop: its unit is for sale again.

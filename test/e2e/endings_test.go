@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -92,28 +91,19 @@ func endingsRound(t *testing.T, on backends, r *rand.Rand) {
 		t.Errorf("%v, want all expired", expired)
 	}
 
-	// All of these pay too late: as many as there are units get one again, once each.
-	if _, err := cluster[0].merchant().PatchSale(t.Context(), timed, api.PatchSale{
-		PatchRules: api.PatchRules{LatePayment: api.Some(sluice.LateRetake)},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	// All of these pay too late: the money is due back, and no unit is taken again.
 	tooLate := &endings{t: t, urls: urls}
 	tooLate.pay(storedOrders(t, cluster[0], timed))
 	killing(tooLate, timed, expired[sluice.Expired], size(3, 2))
 	late := conserved(t, cluster[0], timed, total, tooLate)
-	// An order in the place of another expires if it is not paid within its second: the
-	// server was killed between its claim and its payment.
-	again, most := late[sluice.Paid], min(int(total), expired[sluice.Expired])
-	if late[sluice.Retaken] != again || late[sluice.RefundDue]+again != expired[sluice.Expired] ||
-		again > most || again+late[sluice.Expired] < most {
-		t.Errorf("%d paid late for %d units: %v", expired[sluice.Expired], total, late)
+	if len(late) != 1 || late[sluice.RefundDue] != expired[sluice.Expired] {
+		t.Errorf("%d paid late: %v", expired[sluice.Expired], late)
 	}
 
 	// As many as came back can be sold again (I7).
 	for sale, back := range map[sluice.SaleID]int64{
 		sale:  int64(by[sluice.Cancelled] + by[sluice.Refunded]),
-		timed: total - int64(again),
+		timed: total,
 	} {
 		if sold := int64(len(sellOut(t, sale, urls[0], back, r))); sale != timed && sold != back {
 			t.Errorf("%d units came back, and %d are sold again (I1)", back, sold)
@@ -315,8 +305,7 @@ func conserved(t *testing.T, s *server, sale sluice.SaleID, total int64, e *endi
 		}
 		returned := 0
 		for _, change := range history.Changes {
-			own := cmp.Or(change.OrderID, history.OrderID) == o.OrderID // and not that of one in its place, or before
-			if own && change.From.Live() && !change.To.Live() {
+			if change.From.Live() && !change.To.Live() {
 				returned++
 			}
 		}

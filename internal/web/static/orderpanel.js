@@ -6,7 +6,7 @@ import { base, clock, sluice } from "./here.js";
 import { Problem, sleep } from "./http.js";
 import { t } from "./texts.js";
 
-export const ended = (order) => ["cancelled", "expired", "rejected", "refunded", "refund_due", "retaken"].includes(order.status);
+export const ended = (order) => ["cancelled", "expired", "rejected", "refunded", "refund_due"].includes(order.status);
 
 export class OrderPanel {
   // onOrder is called with every new state of the order, and with null when

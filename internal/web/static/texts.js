@@ -67,7 +67,6 @@ const en = {
   s_queued: ({ n }) => (n === 1 ? "It is yours" : "They are yours"), s_pending: ({ n }) => (n === 1 ? "It is yours" : "They are yours"),
   s_late: "The time to pay is over", s_paid: "Paid", s_cancelled: "Cancelled", s_expired: "Not paid in time",
   s_rejected: "Could not be delivered", s_refunded: "Refunded", s_refund_due: "Refund on its way",
-  s_retaken: "Paid late", t_retaken: "The payment came late, and the shop has kept it: another order of yours is paid.",
   t_queued: ({ n }) => `${held(n)} held for you, and your order is being written down. Nothing is lost if you close this page.`,
   t_pending: ({ n }) => `${held(n)} held for you. Pay in time, or someone else can buy ${n === 1 ? "it" : "them"}.`,
   t_pendingShop: ({ n }) =>
@@ -142,7 +141,6 @@ const zh = {
   gone: "服务器没有响应，本页会继续尝试。",
   s_queued: "抢到了", s_pending: "抢到了", s_late: "付款时间已过", s_paid: "已付款", s_cancelled: "已取消", s_expired: "超时未付款",
   s_rejected: "无法交付", s_refunded: "已退款", s_refund_due: "退款处理中",
-  s_retaken: "付款迟到", t_retaken: "付款迟到，商家已保留：你的另一个订单已付款。",
   t_queued: "商品已为你保留，正在生成订单。关闭本页也不会丢失。",
   t_pending: "商品已为你保留，请在截止前付款，逾期将重新放出。",
   t_pendingShop: "商品已为你保留，请在截止前到商城付款，逾期将重新放出。",

@@ -84,8 +84,6 @@ func checkChange(c *sluice.Change) error {
 		return errors.New("there is no such action")
 	case c.Action != sluice.Pay && (id != "" || c.Paid != sluice.Money{}):
 		return errors.New("payment id and amount: only a payment has them")
-	case c.Action != sluice.Pay && (c.Retake || c.Replacement != ""):
-		return errors.New("units taken again: only a payment has them")
 	case (c.Action == sluice.Extend) == c.ExpiresAt.IsZero():
 		return errors.New("deadline: an extension has one, and nothing else")
 	case c.Action == sluice.Pay &&
@@ -119,7 +117,8 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 		return o, nil, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
 	}
 	if c.Action == sluice.Pay {
-		return q.pay(c, &o, step, now, late)
+		refused, err = q.pay(c, &o, step, now, late)
+		return o, refused, err
 	}
 	if step.Repeat {
 		return o, nil, nil
@@ -168,7 +167,7 @@ func (q *conn) takeStep(c *sluice.Change, o *sluice.Order, step sluice.Step, now
 	from := o.Status
 	o.Status = step.To
 	switch {
-	case step.To == sluice.Retaken, c.Action == sluice.Reject:
+	case c.Action == sluice.Reject:
 		o.Reason = c.Reason
 	case c.Action == sluice.Pay:
 		o.PaymentID = c.PaymentID

@@ -156,12 +156,8 @@ func (m masker) ofOrder(order sluice.OrderID, kind, text string) string {
 	return m.of(text, kind, string(order))
 }
 
-// key is the pseudonym of a claim's key. One that the server made of an order's id names
-// no person.
+// key is the pseudonym of a claim's key.
 func (m masker) key(order sluice.OrderID, key sluice.Key) sluice.Key {
-	if key.Retake() {
-		return key
-	}
 	return sluice.Key(m.ofOrder(order, maskKey, string(key)))
 }
 

@@ -131,7 +131,7 @@ CREATE TABLE IF NOT EXISTS orders (
     price_amount BIGINT         NOT NULL CHECK (price_amount >= 0),
     currency     VARBINARY(3)   NOT NULL,
     status       VARBINARY(16)  NOT NULL CHECK (status IN
-        ('pending', 'paid', 'rejected', 'cancelled', 'expired', 'refunded', 'refund_due', 'retaken')),
+        ('pending', 'paid', 'rejected', 'cancelled', 'expired', 'refunded', 'refund_due')),
     reason       TEXT           NOT NULL,
     epoch        BIGINT         NOT NULL CHECK (epoch >= 1),
     bucket       BIGINT         NOT NULL DEFAULT 0,
@@ -181,7 +181,7 @@ CREATE TABLE IF NOT EXISTS order_changes (
     -- and paid for another than paid: one of them at most on each way (I6).
     CONSTRAINT order_changes_step CHECK (refused <> '' OR concat(from_status, ' ', to_status) IN (
         'pending paid', 'pending cancelled', 'pending expired', 'pending rejected', 'paid refunded',
-        'cancelled refund_due', 'expired refund_due', 'rejected refund_due', 'refund_due refunded', 'expired retaken')),
+        'cancelled refund_due', 'expired refund_due', 'rejected refund_due', 'refund_due refunded')),
     CONSTRAINT order_changes_refused CHECK (refused = '' OR from_status = to_status AND payment_id = ''),
 
     INDEX order_changes_event (event, position)

@@ -153,7 +153,7 @@ CREATE TABLE orders (
     price_amount bigint           NOT NULL CHECK (price_amount >= 0),
     currency     text             NOT NULL,
     status       text COLLATE "C" NOT NULL CHECK (status IN
-        ('pending', 'paid', 'rejected', 'cancelled', 'expired', 'refunded', 'refund_due', 'retaken')),
+        ('pending', 'paid', 'rejected', 'cancelled', 'expired', 'refunded', 'refund_due')),
     reason       text             NOT NULL,
     epoch        bigint           NOT NULL CHECK (epoch >= 1),
     bucket       bigint           NOT NULL DEFAULT 0,
@@ -200,7 +200,7 @@ CREATE TABLE order_changes (
     -- and paid for another than paid: one of them at most on each way (I6).
     CONSTRAINT order_changes_step CHECK (refused <> '' OR from_status || ' ' || to_status IN (
         'pending paid', 'pending cancelled', 'pending expired', 'pending rejected', 'paid refunded',
-        'cancelled refund_due', 'expired refund_due', 'rejected refund_due', 'refund_due refunded', 'expired retaken')),
+        'cancelled refund_due', 'expired refund_due', 'rejected refund_due', 'refund_due refunded')),
     CONSTRAINT order_changes_refused CHECK (refused = '' OR from_status = to_status AND payment_id = '')
 );
 
