@@ -28,7 +28,6 @@ type Ledger interface {
 	Journal
 	Releaser
 	RateLimiter
-	Permitter
 
 	// Close ends the use of the ledger. It is idempotent.
 	Close() error

@@ -190,11 +190,10 @@ type Rules struct {
 	// one address (of IPv6: from one /64).
 	BuyerRate   BuyerRate   `json:"buyer_rate,omitzero"`
 	AddressRate AddressRate `json:"address_rate,omitzero"`
-	// AdmissionRatio bounds the claims in flight: at most the ratio times the
-	// units available. 0: no bound. AdmissionShared: over
-	// all servers together (Permitter); otherwise each server counts by itself.
-	AdmissionRatio  float64 `json:"admission_ratio,omitzero"`
-	AdmissionShared bool    `json:"admission_shared,omitzero"`
+	// AdmissionRatio bounds the claims in flight: over all servers, at most the ratio
+	// times the units available. Each server admits its share, one of the live
+	// servers', and at least one claim. 0: no bound.
+	AdmissionRatio float64 `json:"admission_ratio,omitzero"`
 	// Ticket asks for a purchase ticket, Challenge for a proof of work before
 	// it, Risk for the word of the merchant's own service.
 	Ticket    Ticket    `json:"ticket,omitzero"`
@@ -322,9 +321,6 @@ func (r *Rules) Validate() error {
 	// Not a NaN either.
 	if ratio := r.AdmissionRatio; ratio != 0 && !(ratio >= 0.001 && ratio <= maxAdmissionRatio) || math.Signbit(ratio) {
 		return fmt.Errorf("admission_ratio %v: want 0.001 to %d, or null for no bound", ratio, maxAdmissionRatio)
-	}
-	if r.AdmissionShared && r.AdmissionRatio == 0 {
-		return errors.New("admission: want a ratio, or null for no bound")
 	}
 	if n := r.Ticket.BeforeS; n < 0 || n > maxTicketBeforeS {
 		return fmt.Errorf("ticket: before_s %d: want 1 to %d (a week)", n, maxTicketBeforeS)

@@ -181,7 +181,7 @@ func (e *Engine) compose() error {
 	}
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: cmp.Or(e.ledgerDriver.MaxBatch, maxBatch),
-		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger, Permitter: e.ledger,
+		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger,
 		Took: way.Stage, Called: way.Called, Traced: traced,
 		Failed: func(sale sluice.SaleID, err error) {
 			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
@@ -230,7 +230,7 @@ func (e *Engine) compose() error {
 	eligibility := e.eligibility.compose(e, counts.Eligibility())
 	e.gate = admission.NewGate(e.board, e.batcher, e.store)
 	e.gate.Guard(e.eligibility.check, e.ledger)
-	counts.Gate(e.gate.Refused, e.batcher.InFlight, e.batcher.Permits)
+	counts.Gate(e.gate.Refused, e.batcher.InFlight)
 	proxies := httpapi.Proxies{Trusted: e.cfg.TrustedProxies, Header: e.cfg.ClientAddressHeader}
 	e.connections.compose(e, proxies, counts)
 	e.claims = counts.Claims(func(sale sluice.SaleID) bool {
@@ -294,7 +294,6 @@ func (e *Engine) start(ctx context.Context) {
 	cancel()
 	e.follower.name(ctx)
 	e.follower.first(ctx, err == nil)
-	loop.Spread()
 	running, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.loops.Go(func() { e.board.Run(running) })
@@ -329,7 +328,7 @@ func (e *Engine) start(ctx context.Context) {
 // engine uses. It does not while claims are on their way: they would wait for it, and a rush
 // uses that memory.
 func (e *Engine) tidyMemory(ctx context.Context) {
-	if loop.Sleep(ctx, time.Second) && e.batcher.InFlight() == 0 {
+	if loop.Wait(ctx, time.Second, nil) && e.batcher.InFlight() == 0 {
 		debug.FreeOSMemory()
 	}
 }

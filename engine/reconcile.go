@@ -112,7 +112,7 @@ func (j *reconcileJob) run(ctx context.Context) {
 		return
 	}
 	defer j.unlead(ctx)
-	for range loop.Ticks(ctx, j.every, nil) {
+	for loop.Wait(ctx, j.every, nil) {
 		j.round(ctx)
 	}
 }

@@ -105,6 +105,9 @@ func (f *follower) beat(ctx context.Context) error {
 		cancel()
 	}
 	err := f.store.Heartbeat(ctx, f.node)
+	if live, failed := f.store.LiveNodes(ctx, settle.SilentAfter); failed == nil {
+		f.board.SetServers(int64(max(len(live), 1))) // a store that is silent leaves the last number
+	}
 	if now := time.Now(); err != nil || !known || now.Sub(begun) > late {
 		f.unsent.Store(now.UnixNano())
 	}

@@ -157,7 +157,7 @@ func TestRedisIsEmptiedAndItsClockIsSet(t *testing.T) {
 		b := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: fmt.Sprint("node-", i)})
 		branches, f.engines, f.clients = append(branches, b), append(f.engines, b.engine), append(f.clients, b.client)
 	}
-	sale := prepared("phones", time.Now().Add(-3*time.Hour), sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true})
+	sale := prepared("phones", time.Now().Add(-3*time.Hour), sluice.Rules{AdmissionRatio: 1.5})
 	sale.Total = 5000
 	sell(t, branches, sale)
 	promised := map[int]string{}

@@ -23,7 +23,6 @@ export interface AdminActionPage {
 
 export interface AdminSale {
   address_rate: RuleAddressRate | null;
-  admission: Admission | null;
   admission_ratio: number | null;
   archived_at: string | null;
   /** what buyers read of the units: all; whether there are any; nothing */
@@ -73,16 +72,6 @@ export interface AdminSale {
 export interface AdminSaleList {
   next_cursor: string;
   sales: AdminSale[];
-}
-
-export interface Admission {
-  ratio: number;
-  shared: boolean;
-}
-
-export interface AdmissionInput {
-  ratio: number;
-  shared?: boolean;
 }
 
 export interface AskTicket {
@@ -143,7 +132,6 @@ export interface ClaimCounts {
 
 export interface CreateSale {
   address_rate?: RuleAddressRateInput | null;
-  admission?: AdmissionInput | null;
   admission_ratio?: number | null;
   /** what buyers read of the units: all; whether there are any; nothing */
   availability?: "exact" | "some" | "none";
@@ -355,7 +343,6 @@ export interface OrderPage {
 
 export interface PatchSale {
   address_rate?: RuleAddressRateInput | null;
-  admission?: AdmissionInput | null;
   admission_ratio?: number | null;
   /** what buyers read of the units: all; whether there are any; nothing */
   availability?: "exact" | "some" | "none";

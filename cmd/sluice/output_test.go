@@ -67,10 +67,10 @@ func TestOutput(t *testing.T) {
 	asking := unknown
 	ratio, invited := 1.5, sluice.EligibleToken
 	asking.Rules = api.Rules{
-		BuyerRate:   &sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
-		AddressRate: &sluice.AddressRate{Requests: 1, PerS: 90, Shared: true},
-		Admission:   &api.Admission{Ratio: ratio}, AdmissionRatio: &ratio,
-		Ticket: &sluice.Ticket{BeforeS: 60}, Challenge: &sluice.Challenge{Difficulty: 18}, Eligibility: &invited,
+		BuyerRate:      &sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
+		AddressRate:    &sluice.AddressRate{Requests: 1, PerS: 90, Shared: true},
+		AdmissionRatio: &ratio,
+		Ticket:         &sluice.Ticket{BeforeS: 60}, Challenge: &sluice.Challenge{Difficulty: 18}, Eligibility: &invited,
 		Risk: &sluice.Risk{URL: "https://risk.example/check", TimeoutMS: 300, OnFailure: sluice.Deny},
 	}
 	section("sale that asks much of its buyers", func() { _ = a.printSale(asking) })

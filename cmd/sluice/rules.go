@@ -31,7 +31,7 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.addressRate, "address-rate", "",
 		"tries from one address, `N/PERIOD` like 100/1s, or 100/1s,shared over all servers, or none")
 	fl.StringVar(&f.ratio, "admission-ratio", "",
-		"claims in flight, `X` times the units available, or X,shared over all servers, or none")
+		"claims in flight over all servers, `X` times the units available, or none")
 	fl.StringVar(&f.ticket, "ticket-before", "",
 		"ask for a ticket, handed out from `DURATION` before the opening on, or none")
 	fl.StringVar(&f.challenge, "challenge", "", "ask for a proof of work of `BITS` before the ticket, or none")
@@ -63,12 +63,12 @@ func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 				rate, err := parseRate(text)
 				return sluice.AddressRate(rate), err
 			}),
-		flagRule(given, "admission-ratio", f.ratio, &m.Admission, func(text string) (of api.Admission, err error) {
-			text, of.Shared = strings.CutSuffix(text, ",shared")
-			if of.Ratio, err = strconv.ParseFloat(text, 64); err != nil {
-				return of, errors.New("want a number like 1.5, or none")
+		flagRule(given, "admission-ratio", f.ratio, &m.AdmissionRatio, func(text string) (float64, error) {
+			ratio, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return 0, errors.New("want a number like 1.5, or none")
 			}
-			return of, nil
+			return ratio, nil
 		}),
 		flagRule(given, "ticket-before", f.ticket, &m.Ticket, func(text string) (sluice.Ticket, error) {
 			d, err := time.ParseDuration(text)
@@ -161,8 +161,8 @@ func showRules(r *api.Rules) (fields [][2]string) {
 	if a := r.AddressRate; a != nil {
 		add("address rate", over(rate(a.Requests, a.PerS), a.Shared))
 	}
-	if a := r.Admission; a != nil {
-		add("admission", over(fmt.Sprintf("%v claims at a time for each unit available", a.Ratio), a.Shared))
+	if ratio := r.AdmissionRatio; ratio != nil {
+		add("admission", fmt.Sprintf("%v claims at a time for each unit available", *ratio))
 	}
 	if r.Ticket != nil {
 		add("ticket", fmt.Sprintf("from %s before the opening on", time.Duration(r.Ticket.BeforeS)*time.Second))

@@ -29,11 +29,11 @@ func TestRuleFlags(t *testing.T) {
 		{"--address-rate 10/1s,shared", `{"address_rate":{"requests":10,"per_s":1,"shared":true}}`},
 		{
 			"--admission-ratio 1.5 --ticket-before 1m --challenge 18",
-			`{"admission":{"ratio":1.5,"shared":false},"ticket":{"before_s":60},"challenge":{"difficulty":18}}`,
+			`{"admission_ratio":1.5,"ticket":{"before_s":60},"challenge":{"difficulty":18}}`,
 		},
 		{
 			"--admission-ratio none --ticket-before none --challenge none --eligibility none",
-			`{"admission":null,"ticket":null,"challenge":null,"eligibility":null}`,
+			`{"admission_ratio":null,"ticket":null,"challenge":null,"eligibility":null}`,
 		},
 		{
 			"--risk-url https://r.example/?a=b,c",
@@ -44,7 +44,6 @@ func TestRuleFlags(t *testing.T) {
 			`{"risk":{"url":"https://r.example","timeout_ms":300,"on_failure":"allow"}}`,
 		},
 		{"--risk-url none", `{"risk":null}`},
-		{"--admission-ratio 1.5,shared", `{"admission":{"ratio":1.5,"shared":true}}`},
 		{"--eligibility list --title T --closes-at none", `{"title":"T","closes_at":null,"eligibility":"list"}`},
 		{"--price 5 --currency EUR --list-price none", `{"price":{"amount":5,"currency":"EUR"},"list_price":null}`},
 		{"--total none --max-per-buyer 2 --payment-window 60s", `{"total":null,"max_per_buyer":2,"payment_window_s":60}`},
@@ -63,7 +62,7 @@ func TestRuleFlags(t *testing.T) {
 		{"--address-rate 10/0.5s", `--address-rate "10/0.5s"`},
 		{"--address-rate 10/1s,local", `--address-rate "10/1s,local"`},
 		{"--admission-ratio much", `--admission-ratio "much": want a number`},
-		{"--admission-ratio shared", `--admission-ratio "shared": want a number`},
+		{"--admission-ratio 1.5,shared", `--admission-ratio "1.5,shared": want a number`},
 		{"--ticket-before 10", `--ticket-before "10": want whole seconds`},
 		{"--ticket-before 500ms", `--ticket-before "500ms": want whole seconds`},
 		{"--challenge hard", `--challenge "hard"`},
@@ -86,10 +85,8 @@ func TestRulesByHand(t *testing.T) {
 	s := serve(t)
 	made := okJSON[api.AdminSale](t, s.env, "sale", "create", "--id", "phone", "--title", "T", "--price", "1", "--total",
 		"3",
-		"--buyer-rate", "10/1s,shared", "--admission-ratio", "2,shared", "--ticket-before", "1m")
-	both := api.Admission{Ratio: 2, Shared: true}
-	if r := made.Rules; r.BuyerRate == nil || !r.BuyerRate.Shared || r.Admission == nil || *r.Admission != both ||
-		r.AdmissionRatio != nil ||
+		"--buyer-rate", "10/1s,shared", "--admission-ratio", "2", "--ticket-before", "1m")
+	if r := made.Rules; r.BuyerRate == nil || !r.BuyerRate.Shared || r.AdmissionRatio == nil || *r.AdmissionRatio != 2 ||
 		r.Ticket == nil || r.AddressRate != nil {
 		t.Errorf("%+v", r)
 	}

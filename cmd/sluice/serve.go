@@ -66,7 +66,7 @@ func (a *app) serve(ctx context.Context, c *config.Config, secure *tls.Config) e
 	if err != nil {
 		return err
 	}
-	garbage.Pace()
+	garbage.Tune()
 	warnOfRisks(log, c, secure != nil)
 	if err := a.banner(s, c); err != nil {
 		return errors.Join(err, s.stop(context.Background()))

@@ -15,7 +15,6 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // The batcher turns claims that arrive one by one into ledger calls that
@@ -91,16 +90,13 @@ type BatcherOptions struct {
 	// claims that made an order, or may have; nil: it is not. It must not block.
 	Traced func(way Way)
 
-	// Failed is called when a batch is given up, or its permits or tries cannot be
-	// counted, with the cause. It must not block.
+	// Failed is called when a batch is given up, or its tries cannot be counted, with the
+	// cause. It must not block.
 	Failed func(sale sluice.SaleID, err error)
 
 	// Limiter counts the tries that rates over all servers bound. Without
 	// one, no such try passes.
 	Limiter sluice.RateLimiter
-	// Permitter leases the permits that a ratio over all servers asks for.
-	// Without one, no such claim passes.
-	Permitter sluice.Permitter
 }
 
 // orDefault replaces a setting that is not positive.
@@ -144,8 +140,6 @@ type Batcher struct {
 	slots  atomic.Int64 // taken, of all lanes
 	tries  *tries       // at what comes before a claim
 
-	permits atomic.Int64 // in use, of all lanes
-
 	refusing atomic.Int64 // when the ledger last refused to write, in Unix nanoseconds; 0: it has written since
 }
 
@@ -188,7 +182,6 @@ type call struct {
 	began    time.Time // when the gate had it; the zero time: it came without the gate
 	queued   time.Time
 	attempt  attempt // at the rates over all servers
-	ratio    float64 // over all servers, if not 0; each claim needs a permit then
 	decision sluice.Decision
 	err      error
 	done     chan struct{} // receives one value when decision and err are set
@@ -201,20 +194,16 @@ type lane struct {
 	buyers  map[sluice.BuyerID]int // whose claims are waiting, and how many
 	flying  int                    // ledger calls in flight
 
-	slots   atomic.Int64 // taken
-	permits permits
+	slots atomic.Int64 // taken
 }
 
-// Acquire takes a slot for a claim, of which the sale may have bound.Most, and
-// all sales together BatcherOptions.MaxInFlight. When there is none, or no permit,
-// it returns an error at once, without waiting.
-func (b *Batcher) Acquire(sale sluice.SaleID, bound Bound) (Slot, error) {
+// Acquire takes a slot for a claim, of which the sale may have most
+// (sluice.Unlimited: any number), and all sales together BatcherOptions.MaxInFlight.
+// When there is none it returns an error at once, without waiting.
+func (b *Batcher) Acquire(sale sluice.SaleID, most int64) (Slot, error) {
 	l, ok := b.lanes.Load(sale)
 	if !ok {
-		l, _ = b.lanes.LoadOrStore(sale, &lane{permits: permits{asking: make(chan struct{}, 1)}})
-	}
-	if bound.Ratio > 0 && l.permits.paused() {
-		return Slot{}, errNoPermit
+		l, _ = b.lanes.LoadOrStore(sale, &lane{})
 	}
 	if !raise(&b.slots, int64(b.opts.MaxInFlight)) {
 		return Slot{}, errNoSlot
@@ -225,11 +214,11 @@ func (b *Batcher) Acquire(sale sluice.SaleID, bound Bound) (Slot, error) {
 		b.slots.Add(-1)
 		return Slot{}, errNoSlot
 	}
-	if !raise(&l.slots, bound.Most) {
+	if !raise(&l.slots, most) {
 		b.slots.Add(-1)
 		return Slot{}, errSaleFull
 	}
-	return Slot{batcher: b, lane: l, sale: sale, ratio: bound.Ratio}, nil
+	return Slot{batcher: b, lane: l, sale: sale}, nil
 }
 
 // Full reports whether there is no slot at all, at the price of looking.
@@ -241,7 +230,7 @@ func (b *Batcher) InFlight() int64 { return b.slots.Load() }
 // Claim is Acquire, without a bound for the sale, and then Slot.Claim, without
 // rates.
 func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim) (sluice.Decision, error) {
-	slot, err := b.Acquire(sale, unbound)
+	slot, err := b.Acquire(sale, sluice.Unlimited)
 	if err != nil {
 		return sluice.Decision{}, err
 	}
@@ -279,11 +268,6 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 	for {
 		l.mu.Lock()
 		n := min(len(l.waiting), b.opts.MaxBatch)
-		if n == 0 && l.flying == 1 && l.permits.owes() {
-			l.mu.Unlock()
-			_, _, _ = b.lease(sale, l, 0, 0) // returns them; without an answer their lease ends
-			continue
-		}
 		if n == 0 || n < b.opts.MaxBatch && l.flying > 1 { // the other call will take them
 			l.flying--
 			l.mu.Unlock()
@@ -300,9 +284,7 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 		l.waiting = l.waiting[:rest]
 		l.mu.Unlock()
 
-		asking, permits, until := b.permitted(sale, l, batch)
-		asking = b.within(sale, l, asking)
-		asking, until = b.inTime(l, asking, until)
+		asking := b.within(sale, l, batch)
 		claims = claims[:0]
 		left := time.Now()
 		for _, c := range asking {
@@ -316,8 +298,7 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 			}
 		}
 		if len(claims) > 0 {
-			loop.Stir(left)
-			decisions, err := b.decide(sale, claims, until)
+			decisions, err := b.decide(sale, claims)
 			ended := time.Now()
 			b.opts.Took(stageLedger, ended.Sub(left), len(claims))
 			if err != nil {
@@ -327,19 +308,16 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 			for i, c := range asking {
 				if err != nil {
 					c.err = err
-				} else if c.decision = decisions[i]; c.ratio > 0 && c.decision.Code == sluice.SoldOut {
-					l.permits.begin(soldOutFor)
+				} else {
+					c.decision = decisions[i]
 				}
 				own := c.decision.Order == c.claim.Order // a repeat's is another
 				if b.opts.Traced != nil && (own || errors.Is(err, ErrOutcomeUnknown)) {
 					b.opts.Traced(Way{c.claim.Order, err, c.began, c.queued, left, ended, len(claims)})
 				}
 			}
-			b.end(l, permits)
-			permits = 0
 			b.land(l, asking)
 		}
-		b.end(l, permits)
 		clear(batch)
 	}
 }
@@ -393,8 +371,8 @@ func (b *Batcher) giveUp(l *lane, cause error) {
 const repeatFor = 10 * time.Second
 
 // decide calls the ledger until it answers, at most Attempts times, and not again
-// after repeatFor, or when the permits of the claims are over, if until says so.
-func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim, until time.Time) ([]sluice.Decision, error) {
+// after repeatFor.
+func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
 	pause := b.opts.Backoff
 	refused := true // by every attempt
 	first := time.Now()
@@ -422,9 +400,6 @@ func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim, until time.T
 		}
 		time.Sleep(pause)
 		pause *= 2
-		if over(until) {
-			return nil, fmt.Errorf("%w: its permit is over; %v", ErrOutcomeUnknown, err)
-		}
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // slowLedger accepts everything after a delay, and remembers its batches.
@@ -130,21 +129,6 @@ func TestBatcherMakesOrderIDs(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A claim that goes to the ledger is a rush for the server's loops, whose pauses differ then.
-func TestAClaimStirsTheLoops(t *testing.T) {
-	b := NewBatcher(&slowLedger{}, BatcherOptions{})
-	if _, err := b.Claim(t.Context(), "sale", claim(1)); err != nil {
-		t.Fatal(err)
-	}
-	var pauses []time.Duration
-	for range 50 {
-		pauses = append(pauses, loop.Until(time.Hour))
-	}
-	if spread := slices.Max(pauses) - slices.Min(pauses); spread < time.Minute {
-		t.Errorf("50 loops come within %v of each other", spread)
-	}
 }
 
 func TestBatcherOverlapsOnlyFullBatches(t *testing.T) {
@@ -466,7 +450,7 @@ func TestOneSaleLeavesPlaces(t *testing.T) {
 	b := NewBatcher(instant{}, BatcherOptions{MaxInFlight: 100, MaxBatch: 10})
 	n := 0
 	for ; ; n++ {
-		if _, err := b.Acquire("hung", unbound); err != nil {
+		if _, err := b.Acquire("hung", sluice.Unlimited); err != nil {
 			break
 		}
 	}
@@ -474,12 +458,12 @@ func TestOneSaleLeavesPlaces(t *testing.T) {
 		t.Errorf("one sale has %d of 100 slots, want half", n)
 	}
 	for range 200 { // those that are refused take none
-		if _, err := b.Acquire("hung", unbound); err == nil {
+		if _, err := b.Acquire("hung", sluice.Unlimited); err == nil {
 			t.Fatal("the sale gets one slot more")
 		}
 	}
 	for range 20 {
-		if _, err := b.Acquire("other", unbound); err != nil {
+		if _, err := b.Acquire("other", sluice.Unlimited); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -502,7 +486,7 @@ func TestStagesAreMeasured(t *testing.T) {
 				}
 			},
 		})
-		slot, err := b.Acquire("sale", unbound)
+		slot, err := b.Acquire("sale", sluice.Unlimited)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func BenchmarkRefused(b *testing.B) {
 			g := gateBefore(instant{}, c.view, c.opts)
 			g.now = func() time.Time { return clock.Add(10 * time.Millisecond) }
 			if c.fill {
-				slot, err := g.batcher.Acquire("sale", unbound)
+				slot, err := g.batcher.Acquire("sale", sluice.Unlimited)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -64,6 +64,8 @@ type Board struct {
 	archived *xsync.Map[sluice.SaleID, *View]      // of those that were asked for; at most maxArchived
 	version  atomic.Uint64                         // raised when a view looks different
 
+	servers atomic.Int64
+
 	clock   ledgerClock
 	bell    loop.Bell // rung when a sale is to be read soon
 	changed loop.Bell // asks for rows soon
@@ -141,6 +143,11 @@ func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *
 	}
 }
 
+// Servers returns how many servers live, this one too, as SetServers was last told; 0: not
+// known yet. Each admits its share by a sale's ratio.
+func (b *Board) Servers() int64     { return b.servers.Load() }
+func (b *Board) SetServers(n int64) { b.servers.Store(n) }
+
 // View returns what is known of a sale, nil if it is not on the board.
 func (b *Board) View(id sluice.SaleID) *View {
 	if e, ok := b.sales.Load(id); ok {
@@ -205,7 +212,7 @@ func (b *Board) Run(ctx context.Context) {
 	loops.Go(func() {
 		b.loop(ctx, "sales", b.changed, func(ctx context.Context, woken bool) (time.Time, error) {
 			pause, err := b.followStore(ctx, woken)
-			return time.Now().Add(loop.Until(max(b.opts.Sales, pause))), err
+			return time.Now().Add(max(b.opts.Sales, pause)), err
 		})
 	})
 	loops.Go(func() {
@@ -248,7 +255,7 @@ func (b *Board) loop(ctx context.Context, what string, bell loop.Bell,
 		case <-bell:
 			timer.Stop()
 			woken = time.Now().Before(next)
-			if !loop.Sleep(ctx, time.Until(rested)) {
+			if !loop.Wait(ctx, time.Until(rested), nil) {
 				return
 			}
 		}

@@ -31,6 +31,7 @@ func open(rules sluice.Rules) *View {
 // and nothing else.
 func gateBefore(ledger sluice.Decider, view *View, opts BatcherOptions) *Gate {
 	board := NewBoard(noReadings{}, &rows{}, BoardOptions{})
+	board.SetServers(1)
 	g := NewGate(board, NewBatcher(ledger, opts), noArchive{})
 	start := time.Now()
 	g.now = func() time.Time { return clock.Add(time.Since(start)) }
@@ -283,6 +284,38 @@ func TestBothRates(t *testing.T) {
 		step(0, "ann", "accepted")
 		step(0, "ann", "rate_limited 1m0s")
 	})
+}
+
+// Over all servers no more than the ratio times the units available may be in flight, but
+// one on each; one while a server does not know how many there are.
+func TestTheShareOfAServer(t *testing.T) {
+	for _, c := range []struct {
+		ratio              float64
+		available, servers int64
+		want               int64
+	}{
+		{1.5, 200, 1, 300},
+		{1.5, 200, 3, 100},
+		{1.5, 200, 7, 42},
+		{0.5, 3, 1, 1},
+		{1.5, 3, 3, 1},
+		{1.5, 3, 100, 1},
+		{1.5, 0, 2, 1},
+		{1_000_000, sluice.MaxUnits, 1, 1_000_000_000},
+		{1.5, 200, 0, 1},
+		{0, 200, 0, sluice.Unlimited},
+		{1.5, sluice.Unlimited, 0, sluice.Unlimited},
+	} {
+		view := open(sluice.Rules{AdmissionRatio: c.ratio})
+		if view.Reading.Terms.Total = c.available; view.admissible("ann", c.servers) != c.want {
+			t.Errorf("%v x %d units on %d servers: %d, want %d", c.ratio, c.available, c.servers,
+				view.admissible("ann", c.servers), c.want)
+		}
+	}
+	view := &View{Sale: sluice.Sale{Rules: sluice.Rules{AdmissionRatio: 1.5}}, remembered: true}
+	if got := view.admissible("ann", 0); got != 1 {
+		t.Errorf("since a start without the store: %d, want 1", got)
+	}
 }
 
 // At most the ratio times the units available are on their way at a time; what

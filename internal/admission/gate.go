@@ -75,8 +75,7 @@ const (
 	// checkState: fenced, or by window, pause, or sold out.
 	checkState
 	// checkRepeat: the claim would be refused unless it repeats an accepted one,
-	// and the buyer has had that looked up too often on this server; or, with a
-	// shared ratio, the ledger has refused the buyer as much by a limit a moment ago.
+	// and the buyer has had that looked up too often on this server.
 	checkRepeat
 	// checkSlots: the server has as many claims in flight as it may.
 	checkSlots
@@ -85,13 +84,11 @@ const (
 	checkAddressRate
 	// checkEligibility: the buyer may not buy here.
 	checkEligibility
-	// checkRatio: the sale has as many claims in flight as its units allow.
+	// checkRatio: the sale has as many claims in flight as this server's share of its units
+	// allows.
 	checkRatio
 	// checkQueue: as many claims wait for the ledger as may.
 	checkQueue
-	// checkPermit: the sale has as many claims in flight over all servers as its
-	// units allow.
-	checkPermit
 	// checkSharedRate: too many tries of the buyer or the address, over all servers.
 	checkSharedRate
 
@@ -101,7 +98,7 @@ const (
 var checkNames = [numChecks]string{
 	checkSale: "sale", checkState: "state", checkRepeat: "repeat", checkSlots: "places", checkBuyerRate: "buyer_rate",
 	checkAddressRate: "address_rate", checkEligibility: "entry", checkRatio: "ratio", checkQueue: "queue",
-	checkPermit: "permit", checkSharedRate: "shared_rate",
+	checkSharedRate: "shared_rate",
 }
 
 // String returns the check's name in metrics, for instance "buyer_rate".
@@ -149,7 +146,7 @@ func (g *Gate) Claim(
 	if !passed {
 		return decision, err
 	}
-	return g.ask(ctx, view, &claim, caller.Address, view.admissible(claim.Buyer), now)
+	return g.ask(ctx, view, &claim, caller.Address, view.admissible(claim.Buyer, g.board.Servers()), now)
 }
 
 // find returns the view of a claim's sale, or nil and the answer. It may wait for the store
@@ -188,15 +185,10 @@ func (g *Gate) screen(
 		return false, g.tally.refused(checkState, decision), nil
 	}
 	// repeat
-	var wait time.Duration
-	switch {
-	case known == repeating:
-		wait = g.rates.repeat(sale, claim, now)
-	case view.Sale.Rules.AdmissionShared:
-		wait = g.rates.atLimit(sale, claim, now)
-	}
-	if wait > 0 {
-		return false, g.tally.refused(checkRepeat, rateLimited(wait)), nil
+	if known == repeating {
+		if wait := g.rates.repeat(sale, claim, now); wait > 0 {
+			return false, g.tally.refused(checkRepeat, rateLimited(wait)), nil
+		}
 	}
 	// places
 	if g.batcher.Full() {
@@ -272,17 +264,17 @@ func (g *Gate) full(by check, view *View) (sluice.Decision, error) {
 	return g.tally.refused(by, busy), nil
 }
 
-// ask makes the last checks, and hands a claim to the batcher if the sale's
-// claims in flight are within the bound.
+// ask makes the last checks, and hands a claim to the batcher if the sale has fewer than
+// most claims in flight.
 func (g *Gate) ask(
-	ctx context.Context, view *View, claim *sluice.Claim, address netip.Addr, bound Bound, began time.Time,
+	ctx context.Context, view *View, claim *sluice.Claim, address netip.Addr, most int64, began time.Time,
 ) (sluice.Decision, error) {
 	// ratio
-	slot, err := g.batcher.Acquire(view.Sale.ID, bound)
+	slot, err := g.batcher.Acquire(view.Sale.ID, most)
 	if err != nil {
 		return g.failed(view, err)
 	}
-	// queue, permit, shared_rate, and then the ledger
+	// queue, shared_rate, and then the ledger
 	slot.began = began
 	decision, wait, err := slot.Claim(ctx, claim, address, sharedRates(&view.Sale.Rules))
 	if err != nil {
@@ -301,14 +293,10 @@ func (g *Gate) failed(view *View, err error) (sluice.Decision, error) {
 	switch {
 	case errors.Is(err, errSaleFull):
 		return g.full(checkRatio, view)
-	case errors.Is(err, errNoPermit):
-		return g.full(checkPermit, view)
 	case errors.Is(err, errNoSlot):
 		return g.full(checkSlots, view)
 	case errors.Is(err, ErrOverloaded):
 		return g.full(checkQueue, view)
-	case errors.Is(err, errNotLeased):
-		g.tally[checkPermit].n.Add(1)
 	case errors.Is(err, errNotCounted):
 		g.tally[checkSharedRate].n.Add(1)
 	}
@@ -323,8 +311,6 @@ func (g *Gate) learn(view *View, claim *sluice.Claim, address netip.Addr, code s
 		g.rates.denied(rules, sale, claim.Buyer, address, wait, g.now())
 	case code == sluice.Accepted:
 		g.rates.remember(sale, claim)
-	case code == sluice.BuyerLimit && rules.AdmissionShared:
-		g.rates.limited(sale, claim, g.now())
 	}
 }
 
@@ -379,7 +365,7 @@ func (g *Gate) recall(
 	if again := record.Repeat(claim); again.Code != sluice.Accepted {
 		return again, nil
 	}
-	return g.ask(ctx, view, claim, address, unbound, time.Time{})
+	return g.ask(ctx, view, claim, address, sluice.Unlimited, time.Time{})
 }
 
 // Try counts a try at something that comes before a claim ("ticket", say) by

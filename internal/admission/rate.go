@@ -17,25 +17,23 @@ type rates struct {
 
 	// accepted are hashes of claims that were accepted here not long ago, each in the
 	// place that it names itself; a later one of the same place replaces it.
-	accepted places[atomic.Uint64]
-	// refused are the last refusals by limits, each in the place of its buyer's hash.
-	refused places[atomic.Pointer[refusal]]
+	accepted places
 }
 
 func newRates(most int, start time.Time) *rates {
 	return &rates{
 		buyers: meters.New(most), addresses: meters.New(most), start: start,
-		accepted: newPlaces[atomic.Uint64](), refused: newPlaces[atomic.Pointer[refusal]](),
+		accepted: newPlaces(),
 	}
 }
 
 // places returns the place of a hash. There are 131,072, from the first use on: an idle server
 // has none in its memory.
-type places[T any] func(hash uint64) *T
+type places func(hash uint64) *atomic.Uint64
 
-func newPlaces[T any]() places[T] {
-	all := sync.OnceValue(func() *[1 << 17]T { return new([1 << 17]T) })
-	return func(hash uint64) *T { return &all()[hash%(1<<17)] }
+func newPlaces() places {
+	all := sync.OnceValue(func() *[1 << 17]atomic.Uint64 { return new([1 << 17]atomic.Uint64) })
+	return func(hash uint64) *atomic.Uint64 { return &all()[hash%(1<<17)] }
 }
 
 // attempter is a buyer at a sale.
@@ -135,32 +133,6 @@ func (r *rates) repeat(sale sluice.SaleID, claim *sluice.Claim, now time.Time) t
 		rate, key = knownRate, meters.Key(r.buyers, attempter{sale + "/known", claim.Buyer})
 	}
 	return time.Duration(r.buyers.Try(rate.Meter(), key, now.Sub(r.start).Microseconds())) * time.Microsecond
-}
-
-// refusal is a claim that the ledger has refused by a limit.
-type refusal struct {
-	buyer    uint64 // the hash of sale and buyer
-	quantity int64
-	until    time.Time
-}
-
-// limited notes that the ledger has refused a claim of a buyer by a limit. For the
-// next second it would refuse the buyer as many units again, or more, unless the claim
-// repeats an accepted one or an order of the buyer ends.
-func (r *rates) limited(sale sluice.SaleID, claim *sluice.Claim, now time.Time) {
-	id := meters.Key(r.buyers, attempter{sale, claim.Buyer})
-	r.refused(id).Store(&refusal{id, claim.Quantity, now.Add(time.Second)})
-}
-
-// atLimit returns how long to wait for a claim which such a refusal holds for, and
-// which this server does not know as accepted.
-func (r *rates) atLimit(sale sluice.SaleID, claim *sluice.Claim, now time.Time) time.Duration {
-	id := meters.Key(r.buyers, attempter{sale, claim.Buyer})
-	last := r.refused(id).Load()
-	if last == nil || last.buyer != id || claim.Quantity < last.quantity || r.knows(sale, claim) {
-		return 0
-	}
-	return max(last.until.Sub(now), 0)
 }
 
 // knows reports whether this server remembers the claim as accepted.

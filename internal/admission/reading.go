@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/internal/loop"
 )
 
 // How often a sale is read in the ledger.
@@ -132,7 +131,7 @@ func (b *Board) readDue(ctx context.Context) (again time.Time) {
 	case len(b.due) > 0 && b.due[0].at.Before(next):
 		next = b.due[0].at
 	}
-	b.again = loop.Moment(now.Add(max(next.Sub(now)-2*minPause, minPause)), b.opts.Refresh)
+	b.again = now.Add(max(next.Sub(now)-2*minPause, minPause))
 	return b.again
 }
 
@@ -287,12 +286,8 @@ func (b *Board) nextReading(e *boardSale, asked time.Time) time.Time {
 		pace = max(pace, time.Duration(b.sales.Size())*time.Second/idleReads)
 	}
 	next := asked.Add(pace)
-	if !hot { // at a moment at which others of its kind, and other loops, are due
-		early := 2 * minPause
-		if pace == idlePace { // give or take half of it
-			early = idlePace / 2
-		}
-		next = loop.Moment(next.Add(-early), idlePace)
+	if !hot { // at a whole second, so that one call reads all that are due then
+		next = next.Add(next.Round(idlePace).Sub(next))
 	}
 	v := e.view.Load()
 	if v == nil || v.Asked.Before(asked) {

@@ -323,10 +323,9 @@ func older(a, b *sluice.Sale) bool {
 // again.
 
 // remembered returns a view of a sale that is not on the board, while the store
-// does not answer: its rates, its ticket and its invitations by token count. A
-// deny list cannot be read and denies no buyer, and there is no ratio without a
-// reading. Of a sale whose rules are not kept, or that needs an allow list,
-// nothing is known: nil.
+// does not answer: its rates, its ticket and its invitations by token count; with a
+// ratio there is one claim at a time. A deny list cannot be read and denies no buyer.
+// Of a sale whose rules are not kept, or that needs an allow list, nothing is known: nil.
 func (b *Board) remembered(id sluice.SaleID) *View {
 	rules, known := b.opts.Rules[id]
 	if !known || rules.Eligibility == sluice.EligibleList {

@@ -201,7 +201,7 @@ func TestSharedRateTakesOneCallABatch(t *testing.T) {
 		var crowd sync.WaitGroup
 		enter := func(i int, buyer sluice.BuyerID, rate sluice.BuyerRate) {
 			crowd.Go(func() {
-				slot, err := b.Acquire("sale", unbound)
+				slot, err := b.Acquire("sale", sluice.Unlimited)
 				if err != nil {
 					t.Error(err)
 					return

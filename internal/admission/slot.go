@@ -29,14 +29,12 @@ type Slot struct {
 	batcher *Batcher
 	lane    *lane
 	sale    sluice.SaleID
-	ratio   float64   // of Bound
 	began   time.Time // when the gate had the claim; the zero time: it came without the gate
 }
 
 // Claim hands a valid claim to the ledger and waits for the decision. By rates
 // that are not zero the try is counted over all servers first; if it has to wait
-// for one of them, the decision is RateLimited. With a shared ratio it gets a
-// permit before that. It ends the slot.
+// for one of them, the decision is RateLimited. It ends the slot.
 //
 // Errors: ErrOverloaded, ErrUnanswered and ErrRefusesWrites (nothing was
 // decided), ErrOutcomeUnknown, the context's error (the outcome is unknown too), sluice.ErrClosed.
@@ -45,7 +43,7 @@ func (s Slot) Claim(ctx context.Context, claim *sluice.Claim, address netip.Addr
 ) {
 	b := s.batcher
 	c := b.calls.Get().(*call)
-	c.claim, c.ratio, c.began, c.queued = *claim, s.ratio, s.began, time.Now()
+	c.claim, c.began, c.queued = *claim, s.began, time.Now()
 	c.attempt = attempt{buyer: claim.Buyer, address: address, rates: rates}
 	if err := b.enqueue(s.sale, s.lane, c); err != nil {
 		s.Release()

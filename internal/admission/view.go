@@ -176,24 +176,27 @@ func (v *View) standing(claim *sluice.Claim, now time.Time) (sluice.Decision, st
 	return decision, refused
 }
 
-// admissible is how many claims of the sale may be in flight, for this buyer: by
-// the sale's ratio and the units available by the last reading, so returned units
-// let more in with the next one; unbound without a ratio or a total.
+// admissible returns how many claims of the sale this server may have in flight, for this
+// buyer: its share, one of the live servers', of the sale's ratio times the units available
+// by the last reading, so returned units let more in with the next one;
+// sluice.Unlimited without a ratio or a total. While servers is 0, not known yet: one.
 //
 // It is never less than one: what this server knows may be out of date, and
 // only a claim finds out. Known holders are not held up: they may be
 // repeating, and there are no more of them than units (I4).
-func (v *View) admissible(buyer sluice.BuyerID) Bound {
-	rules, available := &v.Sale.Rules, v.Available()
-	if v.remembered || rules.AdmissionRatio == 0 || available == sluice.Unlimited || v.holders.has(buyer) {
-		return unbound
+func (v *View) admissible(buyer sluice.BuyerID, servers int64) int64 {
+	ratio, available := v.Sale.Rules.AdmissionRatio, v.Available()
+	if ratio == 0 || available == sluice.Unlimited || v.holders.has(buyer) {
+		return sluice.Unlimited
 	}
-	bound := Bound{Most: sluice.PermitsOf(rules.AdmissionRatio, available)}
-	if rules.AdmissionShared {
-		bound.Ratio = rules.AdmissionRatio
+	if servers == 0 {
+		return 1
 	}
-	return bound
+	return max(int64(min(ratio*float64(available)/float64(servers), mostInFlight)), 1)
 }
+
+// mostInFlight keeps a share within an int64; no server has as many claims in flight.
+const mostInFlight = 1e9
 
 // ledgerClock is the ledger's clock as this server knows it: that of the readings of
 // all sales, carried on by this server's own monotonic clock, which is never set.

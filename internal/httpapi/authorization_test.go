@@ -352,7 +352,6 @@ func TestOperatorsChangeRates(t *testing.T) {
 	want("POST", "/v1/admin/sales", saleJSON("phone", "total=5"), owner, 201)
 	for body, status := range map[string]int{
 		`{"buyer_rate":{"requests":3,"per_s":1},"address_rate":{"requests":9,"per_s":1}}`: 200,
-		`{"admission":{"ratio":1.5,"shared":true}}`:                                       200,
 		`{"admission_ratio":2,"buyer_rate":null,"address_rate":null}`:                     200,
 		`{"admission_ratio":2,"title":"Mine"}`:                                            403,
 		`{"total":6}`:                                                                     403,

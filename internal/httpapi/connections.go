@@ -38,8 +38,6 @@ type Connections struct {
 	from     map[admission.Origin]int // how many of them, but for trusted proxies
 	scarce   bool                     // a timer runs while it is
 	counts   ConnectionCounts
-	watching bool          // a timer runs for timeouts
-	every    time.Duration // how often it does
 	patience time.Duration // how long a connection may be idle while they are scarce
 	busy     time.Duration // until when there is no use in looking for idle ones, as age
 }
@@ -60,19 +58,12 @@ type connection struct {
 	all    *Connections
 	conn   net.Conn
 	from   admission.Origin
-	limits timeouts // none: net/http keeps them
-	exempt bool     // of a trusted proxy
+	exempt bool // of a trusted proxy
 	left   atomic.Bool
 
 	mu      sync.Mutex    // guards all below but streams
-	fresh   bool          // it has never been asked
 	asked   bool          // since it was last free of requests
-	several bool          // requests may be on it at a time: HTTP/2
-	reads   bool          // its request has not sent its whole body, and has no deadline of its own for that
-	bounded bool          // it has a deadline for writing
-	cut     bool          // enforce has set a deadline
 	working int           // requests on it that the server works on
-	came    time.Duration // when its request did, as age
 	idle    time.Duration // since when, as age; notIdle: it is not
 
 	streams int // on it; of HTTP/1 one takes it over, and gives its place back. Guarded by all.mu
@@ -112,13 +103,11 @@ func connectionOf(r *http.Request) *connection {
 	return held
 }
 
-// context counts a connection that was accepted, or closes it, and keeps its timeouts. It is
-// for http.Server.ConnContext.
-func (c *Connections) context(ctx context.Context, conn net.Conn, limits timeouts) context.Context {
+// context counts a connection that was accepted, or closes it. It is for http.Server.ConnContext.
+func (c *Connections) context(ctx context.Context, conn net.Conn) context.Context {
 	address := peer(conn.RemoteAddr().String())
 	held := &connection{
-		all: c, conn: conn, from: admission.OriginOf(address), exempt: c.proxies.trusts(address), limits: limits,
-		fresh: true, idle: age(),
+		all: c, conn: conn, from: admission.OriginOf(address), exempt: c.proxies.trusts(address), idle: age(),
 	}
 	c.makeRoom()
 	c.known.Store(conn, held)
@@ -152,13 +141,6 @@ func (c *Connections) enter(held *connection) (room bool) {
 	default:
 		if c.open++; !held.exempt {
 			c.from[held.from]++
-		}
-		if often := held.limits.every(); often > 0 {
-			c.every = min(cmp.Or(c.every, often), often)
-			if !c.watching {
-				c.watching = true
-				time.AfterFunc(c.every, c.watch)
-			}
 		}
 		return true
 	}
@@ -232,7 +214,7 @@ func (held *connection) streaming() bool {
 func (held *connection) since(idle time.Duration, asked bool) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	held.idle, held.asked, held.fresh = idle, asked, false
+	held.idle, held.asked = idle, asked
 }
 
 // changed keeps what a connection does. It is for http.Server.ConnState.

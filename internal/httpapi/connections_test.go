@@ -239,7 +239,7 @@ func TestRoomIsMadeAtOnce(t *testing.T) {
 	for n := range 100 {
 		one, other := net.Pipe()
 		t.Cleanup(func() { one.Close(); other.Close() })
-		limit.context(t.Context(), &from{one, net.TCPAddr{IP: net.IPv4(203, 0, 113, byte(n))}}, timeouts{})
+		limit.context(t.Context(), &from{one, net.TCPAddr{IP: net.IPv4(203, 0, 113, byte(n))}})
 	}
 	if open, n := limit.Counts(); open != 32-2 || n != (ConnectionCounts{Idle: 100 - 30}) {
 		t.Errorf("%d are open, %+v", open, n)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"math"
 	"net/http"
@@ -28,30 +29,11 @@ var started = time.Now()
 // changes it, and it costs half of time.Now, which reads two clocks.
 func age() time.Duration { return time.Since(started) }
 
-// begins keeps that a request comes, of which the server waits for the body or not.
-func (held *connection) begins(came time.Duration, reads, several bool) {
-	held.mu.Lock()
-	defer held.mu.Unlock()
-	held.asked, held.fresh, held.several, held.reads, held.came = true, false, several, reads, came
-	held.bounded = false // net/http has ended what the request before had
-	if held.cut {        // in the moment between two requests
-		held.cut = false
-		_ = held.conn.SetDeadline(time.Time{})
-	}
-	if !reads {
-		held.working++
-	}
-	held.rests(came)
-}
-
 // works adds to the requests on a connection that the server works on. With none the
 // connection is idle from an age on.
 func (held *connection) works(n int, from time.Duration) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
-	if n > 0 {
-		held.reads = false // the body is there
-	}
 	held.working += n
 	held.rests(from)
 }
@@ -96,10 +78,11 @@ func (x *exchanges) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if e.rest = r.ContentLength != 0; e.rest {
 			r.Body = e
 		}
-		e.working = !e.rest
-		several := r.ProtoMajor > 1 && r.TLS != nil
-		if e.held.begins(e.came, e.rest, several); several {
-			e.limit()
+		if e.rest {
+			e.held.works(0, e.came)
+		} else {
+			e.works()
+			e.lift()
 		}
 	}
 	defer func() {
@@ -118,6 +101,13 @@ func (e *exchange) works() {
 	}
 }
 
+// lift ends the time for reading: net/http would cancel the context of a request that is worked on longer.
+func (e *exchange) lift() {
+	if e.request.ProtoMajor == 1 {
+		_ = http.NewResponseController(e.ResponseWriter).SetReadDeadline(time.Time{})
+	}
+}
+
 func (e *exchange) waits() {
 	if e.working {
 		e.working = false
@@ -131,6 +121,9 @@ func (e *exchange) Read(p []byte) (int, error) {
 	switch {
 	case err != nil: // the end, in general
 		e.rest = false
+		if errors.Is(err, io.EOF) {
+			e.lift()
+		}
 		e.works()
 	case n >= 512: // more than a drip
 		e.held.works(0, age())
@@ -154,11 +147,12 @@ func (e *exchange) begin(status int) {
 	if !e.rest || e.request.ProtoMajor != 1 {
 		return
 	}
+	control := http.NewResponseController(e.ResponseWriter)
 	if _, ours := e.held.all.known.Load(e.held.conn); !ours { // a stream has taken it over
 		return
 	}
 	if e.request.ContentLength > 0 && e.request.Header["Expect"] == nil { // else reading would ask for the body
-		_ = e.SetReadDeadline(passed) // what is there can be read all the same; of chunks, once
+		_ = control.SetReadDeadline(time.Unix(1, 0)) // what is there can be read all the same; of chunks, once
 		if _, err := io.Copy(io.Discard, e.body); err == nil {
 			e.rest = false
 			e.works()
@@ -166,7 +160,7 @@ func (e *exchange) begin(status int) {
 		}
 	}
 	e.Header()["Connection"] = []string{"close"}
-	_ = e.SetReadDeadline(time.Now().Add(lingers))
+	_ = control.SetReadDeadline(time.Now().Add(lingers))
 }
 
 func (e *exchange) WriteHeader(status int) {

@@ -5,7 +5,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -177,40 +176,22 @@ func (noCounter) Count(string) {}
 // ServeHTTP answers a request for any route.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.whole.ServeHTTP(w, r) }
 
-// NewServer returns an http.Server with limits that keep slow, idle, vanished and
-// too many clients from holding it: no request lasts much longer than 30 seconds. Its timeouts
-// may be changed until its first connection, which takes them away: see timeouts. Whoever sets
-// its ConnState calls the one that was there.
+// NewServer returns an http.Server with limits that keep slow, idle, vanished and too many clients from
+// holding it: no request lasts much longer than 30 seconds. A program that sets its ConnState calls the one
+// that was there.
 func NewServer(handler http.Handler, connections *Connections) *http.Server {
-	asked := &exchanges{handler}
-	var server *http.Server
-	ours := func() bool { return server.Handler == http.Handler(asked) } // or a program's that embeds Sluice
-	var limits timeouts
-	var took sync.Once
-	server = &http.Server{
-		Handler:        asked,
-		ReadTimeout:    10 * time.Second, // of the header, too
+	server := &http.Server{
+		Handler:        &exchanges{handler},
+		ReadTimeout:    10 * time.Second, // of header and body; an exchange lifts it once both are there
 		WriteTimeout:   30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 16 << 10,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			took.Do(func() { // before the first connection is served
-				_, secure := conn.(*tls.Conn)
-				http2 := secure || server.Protocols != nil && server.Protocols.UnencryptedHTTP2()
-				if ours() && !http2 { // which has several requests on a connection
-					limits.take(server)
-				}
-			})
-			return connections.context(shedVanished(ctx, conn), conn, limits)
+			return connections.context(shedVanished(ctx, conn), conn)
 		},
-		ConnState: func(conn net.Conn, state http.ConnState) {
-			if state == http.StateActive && ours() {
-				return // an exchange says so itself, without looking for its connection
-			}
-			connections.changed(conn, state)
-		},
-		HTTP2:    http2Limits(),
-		ErrorLog: log.New(connections, "", 0),
+		ConnState: connections.changed,
+		HTTP2:     http2Limits(),
+		ErrorLog:  log.New(connections, "", 0),
 	}
 	server.RegisterOnShutdown(connections.drain)
 	return server

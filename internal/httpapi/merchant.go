@@ -218,17 +218,13 @@ func adminSaleMessage(s *sluice.Sale, r *sluice.Reading) api.AdminSale {
 
 // rulesMessage returns the rules as the wire has them.
 func rulesMessage(r *sluice.Rules) api.Rules {
-	rules := api.Rules{
+	return api.Rules{
 		BuyerRate: unlessZero(r.BuyerRate), AddressRate: unlessZero(r.AddressRate),
-		Admission: unlessZero(api.Admission{Ratio: r.AdmissionRatio, Shared: r.AdmissionShared}),
-		Ticket:    unlessZero(r.Ticket), Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
+		AdmissionRatio: unlessZero(r.AdmissionRatio), Ticket: unlessZero(r.Ticket),
+		Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
 		Eligibility: unlessZero(r.Eligibility), ExpiringNotice: unlessZero(r.ExpiringNoticeS),
 		Visibility: cmp.Or(r.Visibility, api.Listed), Availability: cmp.Or(r.Availability, api.Exact),
 	}
-	if !r.AdmissionShared {
-		rules.AdmissionRatio = unlessZero(r.AdmissionRatio)
-	}
-	return rules
 }
 
 // listDeadLetters lists the journal entries that could not be stored and are

@@ -88,7 +88,6 @@ type schemas struct {
 // filledIn are the fields that a request may leave out of a type, though they are
 // always there in answers.
 var filledIn = map[reflect.Type][]string{
-	reflect.TypeFor[api.Admission]():      {"shared"},
 	reflect.TypeFor[sluice.BuyerRate]():   {"shared"},
 	reflect.TypeFor[sluice.AddressRate](): {"shared"},
 	reflect.TypeFor[sluice.Risk]():        {"timeout_ms", "on_failure"},

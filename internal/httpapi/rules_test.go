@@ -34,7 +34,7 @@ func TestRulesOfASale(t *testing.T) {
 		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},` +
 		`"eligibility":"token","expiring_notice_s":300,` +
 		`"visibility":"unlisted","availability":"some"}`
-	none, shared := sluice.Rules{}, sluice.Rules{AdmissionRatio: 1.5, AdmissionShared: true}
+	none := sluice.Rules{}
 	with := func(edit func(*sluice.Rules)) sluice.Rules {
 		rules := all
 		edit(&rules)
@@ -49,20 +49,7 @@ func TestRulesOfASale(t *testing.T) {
 		{"all of them", everything, none, all, ""},
 		{"none said", `{}`, all, all, ""},
 		{"one", `{"admission_ratio":2}`, all, with(func(r *sluice.Rules) { r.AdmissionRatio = 2 }), ""},
-		{"the newer name", `{"admission":{"ratio":2}}`, all, with(func(r *sluice.Rules) { r.AdmissionRatio = 2 }), ""},
-		{
-			"over all servers", `{"admission":{"ratio":2.5,"shared":true}}`, all,
-			with(func(r *sluice.Rules) { r.AdmissionRatio, r.AdmissionShared = 2.5, true }), "",
-		},
-		{"from all servers to each", `{"admission_ratio":3}`, shared, sluice.Rules{AdmissionRatio: 3}, ""},
-		{"no bound for each server", `{"admission_ratio":null}`, shared, shared, ""},
-		{"no bound at all", `{"admission":null,"admission_ratio":null}`, shared, none, ""},
-		{"both names", `{"admission":{"ratio":2},"admission_ratio":2}`, none, sluice.Rules{AdmissionRatio: 2}, ""},
-		{
-			"two ratios", `{"admission":{"ratio":2,"shared":true},"admission_ratio":2}`, none, none,
-			"admission, admission_ratio: want one of them",
-		},
-		{"a ratio and none", `{"admission":null,"admission_ratio":2}`, none, none, "want one of them"},
+		{"no bound", `{"admission_ratio":null}`, sluice.Rules{AdmissionRatio: 1.5}, none, ""},
 		{"null takes one away", `{"buyer_rate":null}`, all, with(func(r *sluice.Rules) {
 			r.BuyerRate = sluice.BuyerRate{}
 		}), ""},
@@ -103,8 +90,6 @@ func TestRulesOfASale(t *testing.T) {
 			"address_rate: requests 1000001",
 		},
 		{"period of a fraction", `{"buyer_rate":{"requests":1,"per_s":0.5}}`, none, none, "per_s: want a whole number"},
-		{"nothing shared", `{"admission":{"shared":true}}`, none, none, "admission: want a ratio"},
-		{"no ratio", `{"admission":{}}`, none, none, "admission: want a ratio above 0"},
 		{"ratio 0", `{"admission_ratio":0}`, none, none, "admission_ratio: want a number above 0"},
 		{"negative ratio", `{"admission_ratio":-0.5}`, none, none, "admission_ratio -0.5: want 0.001 to"},
 		{"ratio as text", `{"admission_ratio":"1.5"}`, none, none, "admission_ratio: want a number, have string"},

@@ -313,6 +313,10 @@ func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 				time.Sleep(time.Minute)
 			case "/late":
 				time.Sleep(time.Minute)
+			case "/works": // longer than the server waits for a request
+				if time.Sleep(20 * time.Second); r.Context().Err() != nil {
+					return
+				}
 			}
 			w.WriteHeader(http.StatusNoContent)
 		})
@@ -330,7 +334,7 @@ func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 			}
 			return http.ReadResponse(answers, nil)
 		}
-		for _, path := range []string{"/short", "/", "/long", "/"} {
+		for _, path := range []string{"/short", "/", "/long", "/", "/works"} {
 			if answer, err := ask(path); err != nil || answer.StatusCode != http.StatusNoContent {
 				t.Fatalf("%s: %v, %v", path, answer, err)
 			}

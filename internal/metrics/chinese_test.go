@@ -9,10 +9,9 @@ var chineseOf = map[string]string{
 	"sluice_claims_refused_total": "因发送者或内容被拒绝的请求；[原因](#请求为什么被拒绝)",
 	"sluice_gate_refused_total":   "没有询问账本就被这台服务器拒绝的请求，按[闸门](gate.zh-CN.md)的检查分",
 	"sluice_claims_on_their_way":  "这台服务器已经放行、还没有判定的请求",
-	"sluice_permits_in_use":       "有共享准入比例的活动：这台服务器使用的准入，即账本正在判定的请求",
 	"sluice_http_request_seconds": "一次答复的时间，按接口文档里的路由和状态码分；不含事件流",
 	"sluice_claim_stage_seconds": "到达账本的请求在各阶段的时间：`admission`（闸门的检查）、" +
-		"`wait`（等待一次账本调用，含准入和共享速率）、`ledger`（账本的调用）",
+		"`wait`（等待一次账本调用，含共享速率）、`ledger`（账本的调用）",
 	"sluice_ledger_call_seconds":   "带抢购请求的一次账本调用的时间，`ok` 或 `failed`",
 	"sluice_ledger_call_claims":    "每次账本调用的请求数。负载越大越多，本该如此",
 	"sluice_ticket_requests_total": "对[入场券](tickets.zh-CN.md)和挑战的请求：`handed_out`、拒绝的原因，或一个代码",

@@ -31,12 +31,10 @@ var list = []definition{
 	{"sluice_gate_refused_total", aCounter, "check", "claims that this server refused before the ledger was asked, by " +
 		"check of [the gate](gate.md)"},
 	{"sluice_claims_on_their_way", aGauge, "", "claims that this server has let through and that are not decided"},
-	{"sluice_permits_in_use", aGauge, "", "permits of sales with a shared admission ratio that this server uses: claims " +
-		"that the ledger is deciding"},
 	{"sluice_http_request_seconds", aHistogram, "route code", "time for an answer, by route as in the API reference and " +
 		"by status; without event streams"},
 	{"sluice_claim_stage_seconds", aHistogram, "stage", "time of the claims that go to the ledger: `admission` (the " +
-		"gate's checks), `wait` (for a call of the ledger, with permits and shared rates), `ledger` (its calls)"},
+		"gate's checks), `wait` (for a call of the ledger, with shared rates), `ledger` (its calls)"},
 	{"sluice_ledger_call_seconds", aHistogram, "result", "time of one call of the ledger with claims, `ok` or `failed`"},
 	{"sluice_ledger_call_claims", aHistogram, "", "claims per ledger call. Grows under load, as intended"},
 	{"sluice_ticket_requests_total", aCounter, "outcome", "requests for [tickets](tickets.md) and challenges: " +

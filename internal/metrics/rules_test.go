@@ -345,9 +345,7 @@ var panels = []panel{
 	{"Claims per call of the ledger", "short", []query{
 		{"sum(rate(sluice_ledger_call_claims_sum[5m])) / sum(rate(sluice_ledger_call_claims_count[5m]))", "mean"},
 	}},
-	{"Claims on their way", "short", []query{
-		{"sum(sluice_claims_on_their_way)", "on their way"}, {"sum(sluice_permits_in_use)", "with permits"},
-	}},
+	{"Claims on their way", "short", []query{{"sum(sluice_claims_on_their_way)", "on their way"}}},
 	{"Trouble", "short", []query{
 		{`max by (sale) (sluice_sale_fenced{sale=~"$sale"})`, "{{sale}} fenced"},
 		{`max by (sale) (sluice_dead_letters{sale=~"$sale"})`, "{{sale}} dead letters"},

@@ -95,19 +95,16 @@ func (m *Metrics) Differences(found func() map[string]int64) {
 var (
 	gateRefused    = counter("sluice_gate_refused_total")
 	claimsInFlight = gauge("sluice_claims_on_their_way")
-	permitsInUse   = gauge("sluice_permits_in_use")
 )
 
-// Gate adds how many claims each check of this server's gate has refused, how
-// many claims are in flight and how many permits in use; all are called at each
-// scrape.
-func (m *Metrics) Gate(refused func() map[string]int64, inFlight, permits func() int64) {
+// Gate adds how many claims each check of this server's gate has refused, and how
+// many claims are in flight; both are called at each scrape.
+func (m *Metrics) Gate(refused func() map[string]int64, inFlight func() int64) {
 	m.read(func(value values) {
 		for check, n := range refused() {
 			value(gateRefused, float64(n), check)
 		}
 		value(claimsInFlight, float64(inFlight()))
-		value(permitsInUse, float64(permits()))
 	})
 }
 

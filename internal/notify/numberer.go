@@ -79,7 +79,6 @@ func (n *Numberer) Run(ctx context.Context) {
 	mine, trouble := false, loop.Trouble{
 		Log: n.Log, Begins: "events get no numbers for now", Ceases: "events get numbers again",
 	}
-	rest := loop.Rest{Every: n.Every}
 	for ctx.Err() == nil {
 		var err error
 		found := false
@@ -97,11 +96,11 @@ func (n *Numberer) Run(ctx context.Context) {
 		switch {
 		case err != nil:
 			mine, renew = false, time.Time{}
-			pause(ctx, max(n.Every, time.Second), nil)
+			loop.Wait(ctx, max(n.Every, time.Second), nil)
 		case found || !mine: // in a rush not after each transaction
-			rest.Wait(ctx, found, nil)
+			loop.Wait(ctx, n.Every, nil)
 		default:
-			rest.Wait(ctx, false, n.bell)
+			loop.Wait(ctx, 3*n.Every, n.bell) // this server rings; orders of others may wait so long
 		}
 	}
 }
@@ -136,13 +135,4 @@ func (n *Numberer) once(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, numberTimeout)
 	defer cancel()
 	return n.store.NumberEvents(ctx, numberBatch)
-}
-
-// pause waits, unless the context ends or the bell rings (nil: there is none).
-func pause(ctx context.Context, d time.Duration, bell loop.Bell) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	case <-bell:
-	}
 }

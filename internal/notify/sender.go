@@ -165,8 +165,7 @@ func (s *Sender) Run(ctx context.Context) {
 	ttl := s.Timeout + s.Margin
 	var renew time.Time
 	mine, trouble := false, loop.Trouble{Log: s.Log, Begins: "webhooks cannot be sent for now"}
-	rest := loop.Rest{Every: max(s.Poll, 250*time.Millisecond)}
-	for ctx.Err() == nil {
+	for ok := ctx.Err() == nil; ok; ok = loop.Wait(ctx, max(s.Poll, 250*time.Millisecond), nil) {
 		var err error
 		if now := time.Now(); now.After(renew) {
 			var fence int64
@@ -189,7 +188,6 @@ func (s *Sender) Run(ctx context.Context) {
 			s.follow(ctx, &loops, webhooks)
 		}
 		trouble.Note(err)
-		rest.Wait(ctx, !mine || len(webhooks) > 0 || err != nil, nil)
 	}
 }
 
@@ -249,7 +247,7 @@ func (s *Sender) loop(ctx context.Context, id sluice.WebhookID, bell loop.Bell) 
 		if more && err == nil {
 			continue
 		}
-		pause(ctx, s.Poll, bell)
+		loop.Wait(ctx, s.Poll, bell)
 	}
 }
 

@@ -92,13 +92,11 @@ func (e *Ender) Run(ctx context.Context) {
 }
 
 func (e *Ender) loop(ctx context.Context, bell loop.Bell, fails string, once func(context.Context) (int, error)) {
-	trouble, rest := loop.Trouble{Log: e.opts.Log, Begins: fails}, loop.Rest{Every: e.opts.Every}
-	for found := false; rest.Wait(ctx, found, bell); {
-		n, err := once(ctx)
-		if ctx.Err() == nil {
+	trouble := loop.Trouble{Log: e.opts.Log, Begins: fails}
+	for loop.Wait(ctx, e.opts.Every, bell) {
+		if _, err := once(ctx); ctx.Err() == nil {
 			trouble.Note(err)
 		}
-		found = n > 0 || err != nil
 	}
 }
 

@@ -39,8 +39,7 @@ type running struct {
 }
 
 const (
-	// warming is a turn that does not count. While the others began, a server has given the
-	// memory of its own warm-up back (garbage.Pace).
+	// warming is a turn that does not count.
 	warming = -1
 	// turnsOfRound is how often a side that has begun is measured in a round.
 	turnsOfRound = 4

@@ -182,7 +182,7 @@ func (d *database) idle(ctx context.Context, r *round) (f figure, err error) {
 			return f, err
 		}
 	}
-	pause(ctx, r.idle/2) // creating the sales was a rush, of which the server gives memory back (garbage.Pace)
+	pause(ctx, r.idle/2) // creating the sales was a rush
 	begun, from := time.Now(), map[string]time.Duration{}
 	for name, p := range all {
 		from[name] = machine.CPUTime(p.cmd.Process.Pid)

@@ -117,7 +117,7 @@ func serve(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 		return err
 	}
 	defer server.Close()
-	garbage.Pace() // as sluice serve does
+	garbage.Tune() // as sluice serve does
 	if err := json.NewEncoder(stdout).Encode(r); err != nil {
 		return err
 	}

@@ -295,15 +295,6 @@ func (f *faultyLedger) Allow(ctx context.Context, sale sluice.SaleID, rates slui
 	return waits, err
 }
 
-// Permits implements sluice.Permitter.
-func (f *faultyLedger) Permits(ctx context.Context, sale sluice.SaleID, ask sluice.PermitAsk) (n int64, err error) {
-	err = f.call(ctx, "Permits", func(l sluice.Ledger) (err error) {
-		n, err = l.Permits(ctx, sale, ask)
-		return err
-	})
-	return n, err
-}
-
 // Close implements sluice.Ledger.
 func (f *faultyLedger) Close() error {
 	f.mu.Lock()

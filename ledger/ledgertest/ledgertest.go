@@ -124,7 +124,6 @@ func (h Harness) Run(t *testing.T) {
 		{"Release", releaseCases},
 		{"Drop", dropCases},
 		{"Rate", rateCases},
-		{"Permits", permitCases},
 		{"Faults", faultCases},
 		{"Concurrent", concurrentCases},
 	}

@@ -45,10 +45,6 @@ func (k keys) address(id sluice.SaleID, address string) string {
 	return string(k) + ":{" + string(id) + "}:addr:" + address
 }
 
-// permits is what each server has leased under a shared admission ratio. It
-// expires.
-func (k keys) permits(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:permits" }
-
 // probe is what Confirmed writes. It expires.
 func (k keys) probe(id sluice.SaleID) string { return string(k) + ":{" + string(id) + "}:probe" }
 

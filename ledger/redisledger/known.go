@@ -11,7 +11,6 @@ import (
 type known struct {
 	mu   sync.Mutex
 	mark mark
-	call int64 // number of the last call of permits.lua
 }
 
 // mark is a place in a sale's history.

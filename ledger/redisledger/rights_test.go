@@ -170,7 +170,6 @@ func work(t testing.TB, admin rueidis.Client, url string, sale sluice.SaleID) er
 			_, err := l.Allow(ctx, sale, sluice.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 1}}, make([]sluice.Try, 1))
 			return err
 		},
-		func() error { _, err := l.Permits(ctx, sale, sluice.PermitAsk{Ratio: 1, Want: 1}); return err },
 		func() error { _, err := l.Claim(ctx, sale, claims); return err },
 		func() error {
 			_, err := l.Recall(ctx, sluice.ClaimID{Sale: sale, Buyer: claims[0].Buyer, Key: claims[0].Key})

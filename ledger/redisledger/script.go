@@ -40,7 +40,6 @@ var (
 	releaseScript     = load("release")
 	dropScript        = load("drop")
 	rateScript        = load("rate")
-	permitsScript     = load("permits")
 )
 
 func load(name string) *script {

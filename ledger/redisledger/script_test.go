@@ -222,7 +222,7 @@ func TestEveryScriptIsLoaded(t *testing.T) {
 	loaded := map[string]bool{}
 	for _, s := range []*script{
 		claimScript, readScript, recordsScript, loadBeginScript, loadRecordsScript, applyScript, fenceScript, unfenceScript,
-		ackScript, releaseScript, dropScript, rateScript, permitsScript,
+		ackScript, releaseScript, dropScript, rateScript,
 	} {
 		loaded[s.name] = true
 		if len(s.sha) != 40 {

@@ -36,7 +36,6 @@ type Ledger struct {
 	standings sync.Map // sluice.SaleID to *standing
 	share     share
 	sweeping  sweeping
-	calls     atomic.Int64 // number of the last call of Permits
 	closed    atomic.Bool
 }
 

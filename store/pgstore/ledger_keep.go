@@ -80,7 +80,6 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 		}
 		b := &pgx.Batch{}
 		b.Queue(`DELETE FROM ledger_promises WHERE sale_id = $1`, image.Sale)
-		b.Queue(`DELETE FROM ledger_permits WHERE sale_id = $1`, image.Sale)
 		b.Queue(`DELETE FROM ledger_sales WHERE sale_id = $1`, image.Sale)
 		b.Queue(insertState, append([]any{image.Sale, image.Epoch, image.Seq(), sluice.FenceLoading, units},
 			termsArgs(&image.Terms)...)...)
@@ -185,7 +184,7 @@ func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err e
 	defer l.wrap(&err, "drop sale=%s epoch=%d", id, epoch)
 	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
 		b := &pgx.Batch{}
-		for _, table := range []string{"ledger_promises", "ledger_permits", "ledger_rates", "ledger_sales"} {
+		for _, table := range []string{"ledger_promises", "ledger_rates", "ledger_sales"} {
 			b.Queue(`DELETE FROM `+table+` WHERE sale_id = $1`, id)
 		}
 		return tx.SendBatch(ctx, b).Close()

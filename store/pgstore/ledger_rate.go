@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,16 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/store/internal/sqlcore"
 )
 
-// counting calls do in a transaction that alone counts tries, or permits, of a sale. It
-// holds no row that claims need, and waits for no disk.
-func (l *Ledger) counting(ctx context.Context, id sluice.SaleID, what int,
-	do func(ctx context.Context, tx pgx.Tx) error,
-) error {
+// counting calls do in a transaction that alone counts tries of a sale. It holds no row
+// that claims need, and waits for no disk.
+func (l *Ledger) counting(ctx context.Context, id sluice.SaleID, do func(ctx context.Context, tx pgx.Tx) error) error {
 	return l.within(ctx, id, ledgerTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, countAlone, id, what); err != nil {
+		if _, err := tx.Exec(ctx, countAlone, id); err != nil {
 			return err
 		}
 		return do(ctx, tx)
@@ -27,9 +23,7 @@ func (l *Ledger) counting(ctx context.Context, id sluice.SaleID, what int,
 }
 
 const (
-	countTries, countPermits = 1, 2
-
-	countAlone = `SELECT pg_advisory_xact_lock(hashtextextended($1, $2::bigint)),
+	countAlone = `SELECT pg_advisory_xact_lock(hashtextextended($1, 1)),
 		set_config('synchronous_commit', 'off', true)`
 	micros    = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 	paidUntil = `SELECT who, paid FROM ledger_rates WHERE sale_id = $1 AND who = ANY ($2::text[])`
@@ -56,7 +50,7 @@ func (l *Ledger) Allow(ctx context.Context, id sluice.SaleID, rates sluice.Rates
 	for i := range tries {
 		asked = append(asked, buyerOf(&tries[i]), addressOf(&tries[i]))
 	}
-	err = l.counting(ctx, id, countTries, func(ctx context.Context, tx pgx.Tx) error {
+	err = l.counting(ctx, id, func(ctx context.Context, tx pgx.Tx) error {
 		paid, changed, now := map[string]int64{}, map[string]bool{}, int64(0)
 		b := &pgx.Batch{}
 		b.Queue(micros).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
@@ -141,66 +135,3 @@ func (l *Ledger) sweep() {
 		_, _ = l.exec(context.Background(), forgetPaid, now.Add(-time.Minute).UnixMicro())
 	})
 }
-
-// Permits implements sluice.Permitter.
-func (l *Ledger) Permits(ctx context.Context, id sluice.SaleID, ask sluice.PermitAsk) (leased int64, err error) {
-	defer l.wrap(&err, "permits sale=%s", id)
-	call := l.nextCall()
-	err = l.counting(ctx, id, countPermits, func(ctx context.Context, tx pgx.Tx) error {
-		h, err := l.scanHeld(tx.QueryRow(ctx, readStates, []string{string(id)}, l.node))
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && h.Fence != "" {
-			return sluice.ErrNotLoaded
-		}
-		if err != nil {
-			return err
-		}
-		available := h.Terms.Available(h.Taken)
-		switch {
-		case available == sluice.Unlimited:
-			leased = ask.Want
-			return nil
-		case h.reopened != 0 || h.cooldown.Lasts(h.Now):
-			available = 0
-		}
-		var others, last int64
-		if err := tx.QueryRow(ctx, permitsOf, id, l.node, h.Epoch, h.Now, h.Now.Add(sluice.PermitLease)).
-			Scan(&others, &last); err != nil {
-			return err
-		}
-		if last >= call {
-			leased = 0 // this call comes late
-			return nil
-		}
-		leased = max(min(ask.Want, sluice.PermitsOf(ask.Ratio, available)-others-ask.Used), 0)
-		_, err = tx.Exec(ctx, lease, id, l.node, h.Epoch, call, ask.Used+leased,
-			sqlcore.WholeMillis(h.Now.Add(sluice.PermitLease)))
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	return leased, nil
-}
-
-// nextCall numbers the calls: a late one must not undo a newer one. It goes on from the
-// clock, so that a restarted server is not taken for its past.
-func (l *Ledger) nextCall() int64 {
-	for {
-		last := l.calls.Load()
-		if next := max(last+1, time.Now().UnixMicro()); l.calls.CompareAndSwap(last, next) {
-			return next
-		}
-	}
-}
-
-const (
-	// permitsOf counts what other servers use, and has the number of this one's last
-	// call. What would last longer than the lease was leased before the clock was set
-	// back.
-	permitsOf = `SELECT coalesce(sum(permits) FILTER (WHERE node <> $2), 0)::bigint,
-			coalesce(max(call) FILTER (WHERE node = $2), 0)
-		FROM ledger_permits WHERE sale_id = $1 AND epoch = $3 AND ends_at > $4 AND ends_at <= $5`
-	lease = `INSERT INTO ledger_permits (sale_id, node, epoch, call, permits, ends_at) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (sale_id, node) DO UPDATE SET epoch = excluded.epoch, call = excluded.call, permits = excluded.permits,
-			ends_at = excluded.ends_at`
-)

@@ -46,7 +46,6 @@ func newLedgers(t *testing.T) func(testing.TB) ledgertest.Open {
 	return func(t testing.TB) ledgertest.Open {
 		for _, table := range []string{ // to truncate them would take longer than the test
 			"sale_terms", "sales", "orders", "order_changes", "sale_events", "ledger_sales", "ledger_promises", "ledger_rates",
-			"ledger_permits",
 		} {
 			if _, err := pool.Exec(context.Background(), "DELETE FROM "+table); err != nil {
 				t.Fatal(err)
@@ -393,9 +392,6 @@ func everyStatement(t *testing.T, url string) {
 	if waits, err := l.Allow(t.Context(), "sale", rates, []sluice.Try{try, try}); err != nil || waits[0].Longest() > 0 ||
 		waits[1].Buyer == 0 {
 		t.Errorf("Allow: %+v, %v", waits, err)
-	}
-	if n, err := l.Permits(t.Context(), "sale", sluice.PermitAsk{Ratio: 1, Want: 5}); err != nil || n < 1 {
-		t.Errorf("Permits: %d, %v", n, err)
 	}
 	for _, err := range []error{
 		l.Fence(t.Context(), "sale", 2, "a test"), l.Unfence(t.Context(), "sale", 2), l.Drop(t.Context(), "sale", 2),

@@ -14,7 +14,6 @@ func allRules() sluice.Rules {
 		BuyerRate:       sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
 		AddressRate:     sluice.AddressRate{Requests: 1_000_000, PerS: 86_400, Shared: true},
 		AdmissionRatio:  1.0000000000000002, // every bit of it
-		AdmissionShared: true,
 		Ticket:          sluice.Ticket{BeforeS: 60},
 		Challenge:       sluice.Challenge{Difficulty: 20},
 		Risk:            sluice.Risk{URL: `https://risk.example/?a="b"&c='手机'\`, TimeoutMS: 1, OnFailure: sluice.Allow},

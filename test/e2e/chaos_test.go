@@ -105,7 +105,7 @@ func (c *chaos) event(t *testing.T, r *rand.Rand) {
 		victim.start()
 	case 5:
 		redisCommand(t, c.redis.Addr(), "SCRIPT FLUSH")
-	case 6: // in the midst of a batch: when it goes on, its transactions, leases and permits may be over
+	case 6: // in the midst of a batch: when it goes on, its transactions and leases may be over
 		thaw := freeze(t, victim.cmd.Process.Pid)
 		time.Sleep(time.Duration(r.IntN(4500)) * time.Millisecond)
 		thaw()

@@ -293,8 +293,7 @@ func (c *checked) entering() {
 		`challenge={"difficulty":1}`,
 		`address_rate={"requests":300,"per_s":60}`, `admission_ratio=0.5`, `eligibility="list"`))
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"buyer_rate":{"requests":3,"per_s":86400}}`) // not shared
-	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"admission":{"ratio":1.5,"shared":true}}`)
-	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"admission":{"ratio":1.5}}`)
+	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"admission_ratio":1.5}`)
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"risk":{"url":"http://127.0.0.1:9/","on_failure":"allow"}}`)
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"risk":{"url":"http://127.0.0.1:9/"}}`) // both left out
 	c.merchant(200, "PATCH", "/v1/admin/sales/club", `{"risk":null}`)

@@ -473,13 +473,3 @@ CREATE UNLOGGED TABLE ledger_rates (
     paid    bigint           NOT NULL, -- sluice.Meter: microseconds since 1970
     PRIMARY KEY (sale_id, who)
 );
-
-CREATE UNLOGGED TABLE ledger_permits (
-    sale_id text COLLATE "C" NOT NULL,
-    node    text COLLATE "C" NOT NULL,
-    epoch   bigint           NOT NULL,
-    call    bigint           NOT NULL, -- the number of the server's last call
-    permits bigint           NOT NULL,
-    ends_at timestamptz(3)   NOT NULL, -- when they are void
-    PRIMARY KEY (sale_id, node)
-);
