@@ -148,7 +148,7 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 		return err == nil && sale.Epoch > 1 && sale.Taken == 40
 	})
 	buy(15)
-	older.exec("UPDATE sales SET fence = 'lost: by a test'")
+	older.exec("UPDATE sales SET fence = 'by a test'")
 	f.until("the sale to be rebuilt again", func() bool {
 		sale, err := f.clients[1].AdminSale(t.Context(), f.sale)
 		return err == nil && sale.Epoch == rebuilt+1
@@ -397,7 +397,9 @@ func TestACopyTakesNoSaleFromALedgerThatLives(t *testing.T) {
 			t.Fatal("the other Redis has taken the sale")
 		}
 	}
-	f.recover(0)
+	if older.shows("fence LIKE 'older%'") { // unless claims of after the copy were stored before it was looked at
+		f.recover(0)
+	}
 	for buyer, order := range promised {
 		f.keeps(0, buyer, order)
 	}
