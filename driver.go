@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -100,10 +101,6 @@ type (
 	RefusingLedger interface {
 		Refuses(doubt bool) error
 	}
-	// RiskyLedger names its settings that can lose accepted claims.
-	RiskyLedger interface {
-		Risks(ctx context.Context) ([]LedgerRisk, error)
-	}
 	// RefreshingLedger is a ReadOnlyLedger that shows one past moment, and moves to the
 	// present.
 	RefreshingLedger interface {
@@ -111,12 +108,23 @@ type (
 	}
 )
 
-// LedgerRisk is a setting of a ledger that can lose accepted claims.
-type LedgerRisk struct {
+// Risky is a ledger or a store that names the settings of its server which can lose what was
+// answered with success. An engine asks for it with As.
+type Risky interface {
+	Risks(ctx context.Context) ([]SettingRisk, error)
+}
+
+// SettingRisk is a setting that can lose accepted claims, or changes of orders.
+type SettingRisk struct {
 	Setting, Value string // as it is now: "appendfsync", "everysec"
 	Harm           string // what it can do
 	Want           string // what would be right: "appendfsync always"
 	Evicts         bool   // the harm is that keys are removed from a full memory
+}
+
+// Text says it in a line.
+func (r *SettingRisk) Text() string {
+	return fmt.Sprintf("%s is %s: %s", r.Setting, cmp.Or(r.Value, "empty"), r.Harm)
 }
 
 // As returns a port, or the nearest one that it wraps, as a T, if one of them is one.

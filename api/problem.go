@@ -57,6 +57,9 @@ type Ready struct {
 	Ledger     string `json:"ledger"` // kind: sqlite or redis
 	Store      string `json:"store"`  // kind: sqlite, postgres or mysql
 	StoreState string `json:"store_state"`
+	// StoreRisks are settings of the database that can lose orders and payments, in a
+	// failover for instance: docs/operating.md.
+	StoreRisks []string `json:"store_risks,omitempty"`
 	// LedgerState is "ok", or says that too few replicas are there for wait_replicas.
 	LedgerState string `json:"ledger_state"`
 	// Recover are sales whose store is older than their ledger: "sluice recover".

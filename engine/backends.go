@@ -249,8 +249,8 @@ func (e *Engine) warn(ctx context.Context) {
 }
 
 // risks are the settings of the ledger that can lose accepted claims.
-func (e *Engine) risks(ctx context.Context) ([]sluice.LedgerRisk, error) {
-	ledger, ok := sluice.As[sluice.RiskyLedger](e.ledger)
+func (e *Engine) risks(ctx context.Context) ([]sluice.SettingRisk, error) {
+	ledger, ok := sluice.As[sluice.Risky](e.ledger)
 	if !ok {
 		return nil, nil
 	}

@@ -64,6 +64,7 @@ type Engine struct {
 	connections listeners
 	claims      *metrics.Claims
 	attendance  *attendance // nil: claims wait for no replicas
+	durability  *durability // nil: the store is no server's
 	control     *settle.Control
 
 	reconcile *reconcileJob
@@ -268,8 +269,11 @@ func (e *Engine) compose() error {
 		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
 		Claims: e.claims, Timer: counts.Requests(httpapi.Patterns()), LogLevel: e.cfg.Verbosity,
 	}
-	if _, ok := sluice.As[sluice.RiskyLedger](e.ledger); ok {
+	if _, ok := sluice.As[sluice.Risky](e.ledger); ok {
 		options.LedgerRisks = e.risks
+	}
+	if e.durability = newDurability(e.store, e.cfg.Log); e.durability != nil {
+		options.StoreRisks, options.StoreRisked = e.durability.look, e.durability.now
 	}
 	if e.attendance = newAttendance(e.ledger, &e.cfg); e.attendance != nil {
 		options.Confirmed, options.Attended = e.attendance.ledger.Confirmed, e.attendance.now
@@ -317,6 +321,9 @@ func (e *Engine) start(ctx context.Context) {
 			e.claims.Turn(time.Now())
 		}
 	})
+	if e.durability != nil {
+		e.loops.Go(func() { e.durability.run(running) })
+	}
 	if e.attendance != nil {
 		e.loops.Go(func() { e.attendance.run(running) })
 	}

@@ -406,6 +406,7 @@ export interface Ready {
   recover?: string[];
   status: string;
   store: string;
+  store_risks?: string[];
   store_state: string;
 }
 

@@ -33,7 +33,7 @@ func (s *Server) checkSale(r *http.Request) (any, error) {
 		SaleID: view.Sale.ID, Node: s.Kinds.Node,
 	}}
 	for _, check := range []func(context.Context){
-		c.ledgerClock, c.storeClock, c.ledgerSettings, c.replicas, c.lists, c.servers,
+		c.ledgerClock, c.storeClock, c.ledgerSettings, c.storeSettings, c.replicas, c.lists, c.servers,
 	} {
 		ctx, cancel := context.WithTimeout(r.Context(), patience) // each its own: one that hangs leaves the others theirs
 		check(ctx)
@@ -147,10 +147,27 @@ func (c *saleCheck) ledgerSettings(ctx context.Context) {
 		if risk.Evicts {
 			status = fail
 		}
-		c.find(status, name, "the settings of Redis", safe, "%s is %s: %s", risk.Setting, risk.Value, risk.Harm)
+		c.find(status, name, "the settings of Redis", safe, "%s", risk.Text())
 	}
 	if err == nil && len(risks) == 0 {
 		c.ok(name, "it keeps what it accepts")
+	}
+}
+
+// storeSettings asks the database whether what it commits survives a crash, and a failover if it has a standby.
+func (c *saleCheck) storeSettings(ctx context.Context) {
+	if c.server.StoreRisks == nil {
+		return
+	}
+	risks, err := c.server.StoreRisks(ctx)
+	if err != nil {
+		return // storeClock says it
+	}
+	for _, risk := range risks {
+		c.find(warn, "store settings", "the settings of the database", risk.Want, "%s", risk.Text())
+	}
+	if len(risks) == 0 {
+		c.ok("store settings", "it keeps what it commits, as far as this server can see")
 	}
 }
 

@@ -73,7 +73,11 @@ type Options struct {
 
 	// LedgerRisks are settings of the ledger that can lose accepted claims; nil: it has
 	// none to look at.
-	LedgerRisks func(context.Context) ([]sluice.LedgerRisk, error)
+	LedgerRisks func(context.Context) ([]sluice.SettingRisk, error)
+	// StoreRisks asks for the settings of the database that can lose orders and payments, and
+	// StoreRisked returns what was found a moment ago; nil: it has none to look at.
+	StoreRisks  func(context.Context) ([]sluice.SettingRisk, error)
+	StoreRisked func() []sluice.SettingRisk
 
 	// TryWebhook posts a body to a webhook once; the error says why it was not delivered,
 	// the status is that of its answer, 0 without one.

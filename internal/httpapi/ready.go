@@ -137,6 +137,11 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.Outdated != nil {
 		status.Recover = s.Outdated()
 	}
+	if s.StoreRisked != nil {
+		for _, risk := range s.StoreRisked() {
+			status.StoreRisks = append(status.StoreRisks, risk.Text())
+		}
+	}
 	switch {
 	case errors.Is(l.store, sluice.ErrStoreFull):
 		status.StoreState = "full; accepted orders wait in the journal"
