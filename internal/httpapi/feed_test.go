@@ -2,8 +2,6 @@ package httpapi_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -107,8 +105,7 @@ func TestFeed(t *testing.T) {
 	s.must(s.do("GET", "/v1/admin/events", ""), 401, "unauthenticated")
 }
 
-// A reader goes on after the event of a refused payment: from an id of a version
-// that had the payment in it, and when the buyer was erased since.
+// A reader goes on after the event of a refused payment when the buyer was erased since.
 func TestFeedGoesOnAfterErasure(t *testing.T) {
 	t.Parallel()
 	e, err := engine.Open(t.Context(), engine.Config{
@@ -135,12 +132,6 @@ func TestFeedGoesOnAfterErasure(t *testing.T) {
 	if string(last.Type) != "order.payment_refused" {
 		t.Fatalf("the last event is %+v", last)
 	}
-	digest := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", last.Type, id, "p-2", last.CreatedAt.UnixMilli()))
-	before := fmt.Sprintf("evt_%d_%s", last.Seq, hex.EncodeToString(digest[:4]))
-	if same, next := s.events(before, 0, 100); len(same) != 0 || next != cursor {
-		t.Errorf("after %s: %+v, %s", before, same, next)
-	}
-
 	s.must(s.admin("POST", "/v1/admin/sales/phone/close", ""), 200)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		erased := s.must(s.admin("POST", "/v1/admin/buyers/erase", `{"buyer_id":"alice"}`), 200)
