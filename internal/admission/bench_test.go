@@ -28,7 +28,7 @@ func BenchmarkRefused(b *testing.B) {
 			name: "address_rate", view: open(sluice.Rules{AddressRate: sluice.AddressRate{Requests: 1, PerS: 86_400}}),
 			check: checkAddressRate,
 		},
-		{name: "places", view: open(sluice.Rules{}), opts: BatcherOptions{MaxInFlight: 1}, fill: true, check: checkSlots},
+		{name: "slots", view: open(sluice.Rules{}), opts: BatcherOptions{MaxInFlight: 1}, fill: true, check: checkSlots},
 		{name: "ratio", view: open(sluice.Rules{AdmissionRatio: 0.1}), fill: true, check: checkRatio},
 	} {
 		b.Run(c.name, func(b *testing.B) {

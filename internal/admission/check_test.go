@@ -438,7 +438,7 @@ func TestPlaces(t *testing.T) {
 		if got := try(g, "ann", home); got != "accepted" { // the tries before did not count
 			t.Errorf("places are free again: %s", got)
 		}
-		if got := refusedBy(g); got["places"] != 3 || got["queue"] != 1 || len(got) != 2 {
+		if got := refusedBy(g); got["slots"] != 3 || got["queue"] != 1 || len(got) != 2 {
 			t.Errorf("refused by %v", got)
 		}
 		if n := g.batcher.slots.Load(); n != 0 {
@@ -507,7 +507,7 @@ func TestNoRoomBesideALedgerThatHangs(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		want := map[bool]string{false: "overloaded 1s", true: "unanswered"}[down]
 		for check, opts := range map[string]BatcherOptions{
-			"places": {MaxInFlight: 1}, "ratio": {}, "queue": {MaxQueue: 1, MaxBatch: 1, Calls: 1},
+			"slots": {MaxInFlight: 1}, "ratio": {}, "queue": {MaxQueue: 1, MaxBatch: 1, Calls: 1},
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				view := open(sluice.Rules{})
@@ -516,7 +516,7 @@ func TestNoRoomBesideALedgerThatHangs(t *testing.T) {
 				}
 				g := gateBefore(&slowLedger{delay: time.Minute}, view, opts)
 				var waiting sync.WaitGroup
-				for i := range map[string]int{"places": 1, "ratio": 1, "queue": 2}[check] {
+				for i := range map[string]int{"slots": 1, "ratio": 1, "queue": 2}[check] {
 					waiting.Go(func() { try(g, sluice.BuyerID(fmt.Sprint("first-", i)), home) })
 					synctest.Wait()
 				}

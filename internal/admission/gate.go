@@ -96,8 +96,8 @@ const (
 )
 
 var checkNames = [numChecks]string{
-	checkSale: "sale", checkState: "state", checkRepeat: "repeat", checkSlots: "places", checkBuyerRate: "buyer_rate",
-	checkAddressRate: "address_rate", checkEligibility: "entry", checkRatio: "ratio", checkQueue: "queue",
+	checkSale: "sale", checkState: "state", checkRepeat: "repeat", checkSlots: "slots", checkBuyerRate: "buyer_rate",
+	checkAddressRate: "address_rate", checkEligibility: "eligibility", checkRatio: "ratio", checkQueue: "queue",
 	checkSharedRate: "shared_rate",
 }
 
