@@ -427,6 +427,18 @@ export interface Recover {
   apply?: boolean;
 }
 
+export interface Recovery {
+  applied: boolean;
+  ended: RuleRecoveredOrders;
+  ledger?: string;
+  no_expiry_before?: Time;
+  sale_id: string;
+  stored: RuleRecoveredOrders;
+  stored_ended: RuleRecoveredOrders;
+  unpaid: RuleRecoveredOrders;
+  why: string;
+}
+
 export interface RejectOrder {
   reason: string;
 }
@@ -490,18 +502,6 @@ export interface RuleChallengeInput {
 export interface RuleRecoveredOrders {
   count: number;
   orders: string[];
-}
-
-export interface RuleRecovery {
-  applied: boolean;
-  ended: RuleRecoveredOrders;
-  ledger?: string;
-  no_expiry_before?: Time;
-  sale_id: string;
-  stored: RuleRecoveredOrders;
-  stored_ended: RuleRecoveredOrders;
-  unpaid: RuleRecoveredOrders;
-  why: string;
 }
 
 export interface RuleRisk {

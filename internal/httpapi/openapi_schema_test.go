@@ -96,7 +96,7 @@ var filledIn = map[reflect.Type][]string{
 // plain are the types of the domain whose components have their names.
 var plain = []reflect.Type{
 	reflect.TypeFor[sluice.AuditReport](), reflect.TypeFor[sluice.Difference](), reflect.TypeFor[sluice.Erased](),
-	reflect.TypeFor[sluice.ErasureWait](), reflect.TypeFor[sluice.Money](),
+	reflect.TypeFor[sluice.ErasureWait](), reflect.TypeFor[sluice.Money](), reflect.TypeFor[sluice.Recovery](),
 }
 
 // leaves are the schemas of types that are not what they are made of.

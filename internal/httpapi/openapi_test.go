@@ -139,6 +139,17 @@ func servedDocument(t *testing.T) *document {
 	return doc
 }
 
+// What the document refers to is in it.
+func TestReferencesOfTheDocument(t *testing.T) {
+	doc := servedDocument(t)
+	for _, ref := range regexp.MustCompile(`"\$ref":"([^"]*)"`).FindAllSubmatch(openAPIText, -1) {
+		name, ok := strings.CutPrefix(string(ref[1]), "#/components/schemas/")
+		if _, there := doc.Components.Schemas[name]; !ok || !there {
+			t.Errorf("%s: there is no such schema: does openapi_schema_test.go list the type?", ref[1])
+		}
+	}
+}
+
 // operations yields each operation, with its method and path.
 func (d *document) operations(yield func(*documentOperation) bool) {
 	for path, item := range d.Paths {
