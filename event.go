@@ -36,8 +36,6 @@ const (
 	EventPaymentRefused EventType = "order.payment_refused"
 	// EventOrderExtended: a pending order has a later deadline.
 	EventOrderExtended EventType = "order.extended"
-	// EventOrderExpiring: the deadline of a pending order is near (Rules.ExpiringNoticeS).
-	EventOrderExpiring EventType = "order.expiring"
 
 	EventSaleCreated     EventType = "sale.created"
 	EventSaleUpdated     EventType = "sale.updated"     // its description or terms: window, pause, total, limits
@@ -51,7 +49,7 @@ const (
 func eventTypes() []EventType {
 	return []EventType{
 		EventOrderCreated, EventOrderPaid, EventOrderCancelled, EventOrderExpired, EventOrderRejected, EventOrderRefundDue,
-		EventOrderRefunded, EventPaymentRefused, EventOrderExtended, EventOrderExpiring,
+		EventOrderRefunded, EventPaymentRefused, EventOrderExtended,
 		EventSaleCreated, EventSaleUpdated, EventSaleUnavailable, EventSaleAvailable, EventSaleArchived,
 		EventSaleDeleted,
 	}
@@ -90,11 +88,8 @@ type Event struct {
 func NewOrderEvent(seq int64, now Order, change HistoryEntry) Event {
 	e := Event{Seq: seq, Type: orderEvent(change.To), At: change.At, Order: now.when(change.To, change.At)}
 	switch {
-	case change.Action == Extend, change.Action == Remind:
+	case change.Action == Extend:
 		e.Type = EventOrderExtended
-		if change.Action == Remind {
-			e.Type = EventOrderExpiring
-		}
 		e.Order.KeepUntil = change.ExpiresAt.Add(now.KeepUntil.Sub(now.ExpiresAt))
 		e.Order.ExpiresAt = change.ExpiresAt
 	case change.From == change.To:

@@ -112,7 +112,6 @@ const (
 	Reject Action = "reject" // the merchant: the order failed after the grab
 	Refund Action = "refund" // the merchant, when the money has been given back
 	Extend Action = "extend" // the merchant: more time to pay
-	Remind Action = "remind" // SettleStore.Remind alone: the deadline is near
 )
 
 // Valid reports whether there is such an action.
@@ -214,12 +213,12 @@ func (c *Change) Unpaid() bool {
 type HistoryEntry struct {
 	Order     OrderID
 	At        time.Time // by the store's clock
-	From, To  Status    // the same when a payment was refused, then the reason says why; and of Extend and Remind
+	From, To  Status    // the same when a payment was refused, then the reason says why; and of Extend
 	Action    Action
 	By        string
 	Reason    string
 	PaymentID string
-	ExpiresAt time.Time // of Extend: the deadline from then on; of Remind: the one that is near
+	ExpiresAt time.Time // of Extend: the deadline from then on
 }
 
 // OrderStateError: the order's status does not allow the action.
@@ -322,13 +321,6 @@ type SettleStore interface {
 	// FenceOlder. Several servers may call ExpireDue at the same time.
 	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[SaleID]int, error)
 
-	// Remind notes on the pending orders of these sales whose deadline is nearer than
-	// the sale's notice, by the store's clock, that it is near (EventOrderExpiring):
-	// once for each deadline, however often and by however many servers it is called.
-	// Orders that others hold are passed over. A call does a bounded part of the
-	// search, in the order of KeepUntil from a place on, up to the longest notice.
-	Remind(ctx context.Context, notices map[SaleID]Notice, from Due) (Reminded, error)
-
 	// History returns the changes of an order, the first one first. The order
 	// having been stored is the first.
 	History(ctx context.Context, order OrderID) ([]HistoryEntry, error)
@@ -341,24 +333,6 @@ type SettleStore interface {
 
 	// PendingReleases counts the releases of a sale that wait.
 	PendingReleases(ctx context.Context, sale SaleID) (int64, error)
-}
-
-// Notice is of Remind: how long before ExpiresAt, and the sale's PaymentGrace.
-type Notice struct{ Ahead, Grace time.Duration }
-
-// Due is a place among the pending orders of all sales, in the order in which they end.
-type Due struct {
-	KeepUntil time.Time
-	Position  int64
-}
-
-// Reminded is what a part of a search has noted, at what time by the store's clock,
-// where the search goes on, and whether it has seen all that was near.
-type Reminded struct {
-	Noted int
-	Now   time.Time
-	Next  Due
-	Done  bool
 }
 
 // Releaser is the part of a ledger that takes units back.

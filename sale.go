@@ -71,10 +71,6 @@ func (s *Sale) DecidedBy(ledger string) bool {
 // MaxPaymentWindow bounds how long an order may wait for its payment, extended too.
 const MaxPaymentWindow = 30 * 24 * time.Hour
 
-// minNotice is the shortest ExpiringNoticeS: servers look every few seconds, and after
-// one of them has died another one takes over within this time.
-const minNotice = 30
-
 // NewSale returns a sale of so many units, of which one buyer may hold so many (or
 // Unlimited), with the defaults of what an API request or a command does not say; what
 // identifies and describes it, and its window, are missing.
@@ -138,14 +134,7 @@ func (s *Sale) Validate() error {
 	if s.PaymentGrace < 0 || s.PaymentGrace > 24*time.Hour {
 		return errors.New("payment_grace_s: want 0 to 86400 (a day)")
 	}
-	if err := s.Rules.Validate(); err != nil {
-		return err
-	}
-	if n := s.Rules.ExpiringNoticeS; n != 0 && time.Duration(n)*time.Second >= s.PaymentWindow {
-		return fmt.Errorf("expiring_notice_s %d: want less than payment_window_s, which is %d: an order would be announced "+
-			"to expire when it is stored", n, int64(s.PaymentWindow/time.Second))
-	}
-	return nil
+	return s.Rules.Validate()
 }
 
 // maxPrice leaves room for the amount of the largest order in an int64.
@@ -201,9 +190,6 @@ type Rules struct {
 	Risk      Risk      `json:"risk,omitzero"`
 	// Eligibility says who may buy at all; empty: everybody.
 	Eligibility Eligibility `json:"eligibility,omitzero"`
-	// ExpiringNoticeS is how many seconds before a pending order's deadline the feed
-	// says so (EventOrderExpiring); 0: it does not.
-	ExpiringNoticeS int64 `json:"expiring_notice_s,omitzero"`
 	// Visibility says who finds the sale, Availability what they read of its units.
 	Visibility   Visibility   `json:"visibility,omitzero"`
 	Availability Availability `json:"availability,omitzero"`
@@ -337,9 +323,6 @@ func (r *Rules) Validate() error {
 	case "", EligibleToken, EligibleList:
 	default:
 		return fmt.Errorf("eligibility %q: want token or list, or null for everybody", shorten(string(r.Eligibility)))
-	}
-	if n := r.ExpiringNoticeS; n != 0 && (n < minNotice || n > int64(MaxPaymentWindow/time.Second)) {
-		return fmt.Errorf("expiring_notice_s %d: want %d to 2592000 (30 days), or null for none", n, minNotice)
 	}
 	switch r.Visibility {
 	case Listed, Unlisted, Hidden:

@@ -274,7 +274,6 @@ type Rules struct {
 	Challenge      *sluice.Challenge   `json:"challenge"`
 	Risk           *sluice.Risk        `json:"risk"`
 	Eligibility    *sluice.Eligibility `json:"eligibility"`
-	ExpiringNotice *int64              `json:"expiring_notice_s"`
 	Visibility     sluice.Visibility   `json:"visibility"`   // listed, unlisted or hidden
 	Availability   sluice.Availability `json:"availability"` // exact, some or none
 }
@@ -295,7 +294,6 @@ type PatchRules struct {
 	Challenge      Nullable[sluice.Challenge]   `json:"challenge,omitzero"`
 	Risk           Nullable[sluice.Risk]        `json:"risk,omitzero"`
 	Eligibility    Nullable[sluice.Eligibility] `json:"eligibility,omitzero"`
-	ExpiringNotice Nullable[int64]              `json:"expiring_notice_s,omitzero"`
 	Visibility     Opt[sluice.Visibility]       `json:"visibility,omitzero"`
 	Availability   Opt[sluice.Availability]     `json:"availability,omitzero"`
 }
@@ -314,7 +312,6 @@ func (p *PatchRules) apply(r *sluice.Rules) error {
 		setRule(&r.Challenge, p.Challenge, "challenge: want a difficulty of 1 bit or more, or null for none"),
 		setRule(&r.Risk, p.Risk, "risk: want a url, or null for none"),
 		setRule(&r.Eligibility, p.Eligibility, "eligibility: want token or list, or null for everybody"),
-		setRule(&r.ExpiringNoticeS, p.ExpiringNotice, "expiring_notice_s: want 30 or more, or null for none"),
 		setWord(&r.Visibility, p.Visibility, Listed, "visibility: want listed, unlisted or hidden"),
 		setWord(&r.Availability, p.Availability, Exact, "availability: want exact, some or none"),
 	)

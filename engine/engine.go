@@ -314,9 +314,6 @@ func (e *Engine) start(ctx context.Context) {
 		tidy(running, e.store, e.node, keep, e.cfg.Log)
 	})
 	e.loops.Go(func() {
-		(&reminders{store: e.store, board: e.board, node: e.node, log: e.cfg.Log}).run(running)
-	})
-	e.loops.Go(func() {
 		for range loop.Every(running, metrics.TurnEvery) {
 			e.claims.Turn(time.Now())
 		}

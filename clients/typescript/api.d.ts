@@ -37,7 +37,6 @@ export interface AdminSale {
   deleted_orders?: DeletedOrders;
   eligibility: string | null;
   epoch: number;
-  expiring_notice_s: number | null;
   fence: string;
   id: string;
   list_price: Money | null;
@@ -139,7 +138,6 @@ export interface CreateSale {
   challenge?: RuleChallengeInput | null;
   closes_at?: string | null;
   eligibility?: string | null;
-  expiring_notice_s?: number | null;
   id?: string;
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
@@ -350,7 +348,6 @@ export interface PatchSale {
   challenge?: RuleChallengeInput | null;
   closes_at?: string | null;
   eligibility?: string | null;
-  expiring_notice_s?: number | null;
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
   max_per_buyer?: number | null;

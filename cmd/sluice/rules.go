@@ -20,7 +20,7 @@ import (
 type ruleFlags struct {
 	buyerRate, addressRate, ratio, ticket, challenge string
 	risk, onFailure, eligibility                     string
-	visibility, availability, notice                 string
+	visibility, availability                         string
 	riskTimeout                                      time.Duration
 }
 
@@ -39,7 +39,6 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl.DurationVar(&f.riskTimeout, "risk-timeout", time.Duration(sluice.Risk{}.WithDefaults().TimeoutMS)*time.Millisecond,
 		"how long to wait for it")
 	fl.StringVar(&f.onFailure, "risk-on-failure", string(sluice.Deny), "`POLICY` when it does not answer: allow or deny")
-	fl.StringVar(&f.notice, "expiring-notice", "", "event order.expiring a `DURATION` before an order's deadline, or none")
 	fl.StringVar(&f.visibility, "visibility", "",
 		"who finds the sale: `WORD` listed, unlisted (by its id alone) or hidden (no buyer)")
 	fl.StringVar(&f.availability, "availability", "",
@@ -85,13 +84,6 @@ func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 			return sluice.Challenge{Difficulty: bits}, nil
 		}),
 		f.riskMessage(given, m),
-		flagRule(given, "expiring-notice", f.notice, &m.ExpiringNotice, func(text string) (int64, error) {
-			d, err := time.ParseDuration(text)
-			if err != nil || d%time.Second != 0 {
-				return 0, errors.New("want whole seconds, or none")
-			}
-			return int64(d / time.Second), nil
-		}),
 		flagRule(given, "eligibility", f.eligibility, &m.Eligibility, func(text string) (sluice.Eligibility, error) {
 			return sluice.Eligibility(text), nil
 		}),
@@ -173,9 +165,6 @@ func showRules(r *api.Rules) (fields [][2]string) {
 	if k := r.Risk; k != nil {
 		add("risk", fmt.Sprintf("%s within %s, or %s", clean(k.URL), time.Duration(k.TimeoutMS)*time.Millisecond,
 			k.OnFailure))
-	}
-	if n := r.ExpiringNotice; n != nil {
-		add("expiring notice", fmt.Sprintf("%s before the deadline", time.Duration(*n)*time.Second))
 	}
 	if r.Visibility != "" && r.Visibility != api.Listed {
 		add("visibility", clean(string(r.Visibility)))

@@ -17,8 +17,6 @@ func TestRuleFlags(t *testing.T) {
 	env := shop.against(t)
 	for _, c := range []struct{ flags, want string }{
 		{"--buyer-rate 10/1s", `{"buyer_rate":{"requests":10,"per_s":1,"shared":false}}`},
-		{"--expiring-notice 5m", `{"expiring_notice_s":300}`},
-		{"--expiring-notice none", `{"expiring_notice_s":null}`},
 		{"--visibility hidden --availability some", `{"visibility":"hidden","availability":"some"}`},
 		{"--visibility listed --availability exact", `{"visibility":"listed","availability":"exact"}`},
 		{"--buyer-rate 10/1m30s,shared", `{"buyer_rate":{"requests":10,"per_s":90,"shared":true}}`},

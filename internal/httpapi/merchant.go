@@ -222,8 +222,8 @@ func rulesMessage(r *sluice.Rules) api.Rules {
 		BuyerRate: unlessZero(r.BuyerRate), AddressRate: unlessZero(r.AddressRate),
 		AdmissionRatio: unlessZero(r.AdmissionRatio), Ticket: unlessZero(r.Ticket),
 		Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
-		Eligibility: unlessZero(r.Eligibility), ExpiringNotice: unlessZero(r.ExpiringNoticeS),
-		Visibility: cmp.Or(r.Visibility, api.Listed), Availability: cmp.Or(r.Availability, api.Exact),
+		Eligibility: unlessZero(r.Eligibility),
+		Visibility:  cmp.Or(r.Visibility, api.Listed), Availability: cmp.Or(r.Availability, api.Exact),
 	}
 }
 

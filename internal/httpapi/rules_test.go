@@ -25,14 +25,12 @@ func TestRulesOfASale(t *testing.T) {
 		Eligibility:    sluice.EligibleToken,
 		Visibility:     sluice.Unlisted,
 		Availability:   sluice.Some,
-
-		ExpiringNoticeS: 300,
 	}
 	const everything = `{"buyer_rate":{"requests":10,"per_s":1,"shared":true},` +
 		`"address_rate":{"requests":100,"per_s":60,"shared":true},` +
 		`"admission_ratio":1.5,"ticket":{"before_s":60},"challenge":{"difficulty":18},` +
 		`"risk":{"url":"https://risk.example/check","timeout_ms":300,"on_failure":"allow"},` +
-		`"eligibility":"token","expiring_notice_s":300,` +
+		`"eligibility":"token",` +
 		`"visibility":"unlisted","availability":"some"}`
 	none := sluice.Rules{}
 	with := func(edit func(*sluice.Rules)) sluice.Rules {
@@ -56,7 +54,7 @@ func TestRulesOfASale(t *testing.T) {
 		{
 			"null takes all away",
 			`{"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,
-			"eligibility":null,"expiring_notice_s":null,
+			"eligibility":null,
 			"visibility":"listed","availability":"exact"}`, all, none, "",
 		},
 		{
@@ -128,11 +126,6 @@ func TestRulesOfASale(t *testing.T) {
 			`visibility "private": want listed, unlisted or hidden`,
 		},
 		{"empty visibility", `{"visibility":""}`, none, none, "visibility: want listed, unlisted or hidden"},
-		{"no notice", `{"expiring_notice_s":0}`, none, none, "expiring_notice_s: want 30 or more, or null"},
-		{"a short notice", `{"expiring_notice_s":29}`, none, none, "expiring_notice_s 29: want 30 to 2592000"},
-		{"a notice at birth", `{"expiring_notice_s":900}`, none, none, "want less than payment_window_s, which is 900"},
-		{"a window as short", `{"expiring_notice_s":60,"payment_window_s":60}`, none, none, "want less than payment_window_s"},
-		{"an endless notice", `{"expiring_notice_s":2592001}`, none, none, "want 30 to 2592000 (30 days)"},
 		{"unknown availability", `{"availability":"few"}`, none, none, `availability "few": want exact, some or none`},
 		{"unknown eligibility", `{"eligibility":"vip"}`, none, none, `eligibility "vip": want token or list`},
 		{"empty eligibility", `{"eligibility":""}`, none, none, "eligibility: want token or list"},

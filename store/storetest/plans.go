@@ -60,8 +60,7 @@ var arguments = map[string]string{
 	"TakeSale": "text now sale", "GatherAll": "sale",
 	"PaymentOf":   "order",
 	"HaveLedger":  "text text now now",
-	"ExtendOrder": "now now now order now", "LockPending": "orders", "Reminded": "orders",
-	"Expiring": "now now now zero page",
+	"ExtendOrder": "now now now order now",
 
 	"Lists.LockBuyerList": "sale allow", "Lists.SetLastGeneration": "one sale allow",
 	"Lists.PublishBuyerList": "one one now sale allow", "Lists.SelectBuyerLists": "",

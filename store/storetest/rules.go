@@ -11,16 +11,15 @@ import (
 // allRules is one of each, with the awkward values.
 func allRules() sluice.Rules {
 	return sluice.Rules{
-		BuyerRate:       sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
-		AddressRate:     sluice.AddressRate{Requests: 1_000_000, PerS: 86_400, Shared: true},
-		AdmissionRatio:  1.0000000000000002, // every bit of it
-		Ticket:          sluice.Ticket{BeforeS: 60},
-		Challenge:       sluice.Challenge{Difficulty: 20},
-		Risk:            sluice.Risk{URL: `https://risk.example/?a="b"&c='手机'\`, TimeoutMS: 1, OnFailure: sluice.Allow},
-		Eligibility:     sluice.EligibleList,
-		ExpiringNoticeS: 300,
-		Visibility:      sluice.Hidden,
-		Availability:    sluice.None,
+		BuyerRate:      sluice.BuyerRate{Requests: 10, PerS: 1, Shared: true},
+		AddressRate:    sluice.AddressRate{Requests: 1_000_000, PerS: 86_400, Shared: true},
+		AdmissionRatio: 1.0000000000000002, // every bit of it
+		Ticket:         sluice.Ticket{BeforeS: 60},
+		Challenge:      sluice.Challenge{Difficulty: 20},
+		Risk:           sluice.Risk{URL: `https://risk.example/?a="b"&c='手机'\`, TimeoutMS: 1, OnFailure: sluice.Allow},
+		Eligibility:    sluice.EligibleList,
+		Visibility:     sluice.Hidden,
+		Availability:   sluice.None,
 	}
 }
 
