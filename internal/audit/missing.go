@@ -76,8 +76,9 @@ func (b *Book) holders(rows []Row) map[place]*Row {
 }
 
 // LastStored returns the last sequence of the ledger's epoch that the store has, as an order
-// or set aside.
-func (b *Book) LastStored() (last int64) {
+// or set aside. It is not known while an entry or a dead letter is damaged: any claim may be
+// in that.
+func (b *Book) LastStored() (last int64, known bool) {
 	for _, rows := range [][]Row{b.orders, b.letters} {
 		for i := range rows {
 			if rows[i].Epoch == b.First.Epoch {
@@ -85,7 +86,7 @@ func (b *Book) LastStored() (last int64) {
 			}
 		}
 	}
-	return last
+	return last, b.damaged+b.damagedAsides == 0
 }
 
 // Beyond returns how many units store and journal have beyond what the ledger has taken; 0 if

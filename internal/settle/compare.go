@@ -233,7 +233,7 @@ func (c *comparison) judgeStrays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stored := c.LastStored()
+	stored, known := c.LastStored()
 	for i := range records {
 		r := &records[i]
 		_, err := c.store.Order(ctx, r.Order)
@@ -243,7 +243,7 @@ func (c *comparison) judgeStrays(ctx context.Context) error {
 			return err
 		case !r.Live:
 			c.prove(sluice.LostOrder, r.Order, "%s has ended on record, and the store has no such order", r.Order)
-		case r.Epoch == c.First.Epoch && r.Seq > stored:
+		case known && r.Epoch == c.First.Epoch && r.Seq > stored:
 			c.prove(sluice.LostOrder, r.Order, "the ledger's sequence %d was acknowledged, the store ends at %d", r.Seq, stored)
 		case r.Epoch != c.First.Epoch:
 			c.blame(sluice.OrphanHold, r.Order, "%s was accepted in epoch %d", r.Order, r.Epoch)
