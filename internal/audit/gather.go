@@ -54,7 +54,7 @@ const attempts = 4
 // Options say what a book is for.
 type Options struct {
 	History bool // also how often orders gave their units up
-	Damaged bool // a ledger some of whose claims are damaged is read as far as it can be
+	Damaged bool // a ledger that is damaged, or lacks its claims or its journal, is read as far as it can be
 }
 
 // Gather reads everything, in the order that the package comment explains. Errors are the
@@ -118,7 +118,14 @@ func (b *Book) readLedger(ctx context.Context, ledger Ledger, damaged bool) (err
 	if b.First, err = b.read(ctx, ledger); err != nil || !b.First.Loaded {
 		return err
 	}
-	err = ledger.Records(ctx, b.names.sale, func(r sluice.Record) bool {
+	// A sale that was loaded or dropped meanwhile shows in the last reading; else the part is gone.
+	readOn := func(err error) error {
+		if damaged && (errors.As(err, &b.Damage) || errors.Is(err, sluice.ErrNotLoaded)) {
+			return nil
+		}
+		return err
+	}
+	if err = readOn(ledger.Records(ctx, b.names.sale, func(r sluice.Record) bool {
 		row := b.row(&r)
 		switch {
 		case row.Epoch > b.First.Epoch || row.Epoch == b.First.Epoch && row.Seq > b.First.Seq:
@@ -127,11 +134,7 @@ func (b *Book) readLedger(ctx context.Context, ledger Ledger, damaged bool) (err
 			b.claims = append(b.claims, row)
 		}
 		return true
-	})
-	if errors.As(err, &b.Damage) && damaged {
-		err = nil
-	}
-	if err != nil {
+	})); err != nil {
 		return err
 	}
 	// A ledger that walks a hash may return the same claim twice, before and
@@ -144,7 +147,7 @@ func (b *Book) readLedger(ctx context.Context, ledger Ledger, damaged bool) (err
 	if b.Second, err = b.read(ctx, ledger); err != nil {
 		return err
 	}
-	return ledger.PeekJournal(ctx, b.names.sale, func(e sluice.Entry) bool {
+	return readOn(ledger.PeekJournal(ctx, b.names.sale, func(e sluice.Entry) bool {
 		b.entries++
 		if e.Damage != nil {
 			b.damaged++
@@ -152,7 +155,7 @@ func (b *Book) readLedger(ctx context.Context, ledger Ledger, damaged bool) (err
 		}
 		b.journal = b.appendEntry(b.journal, &e)
 		return true
-	})
+	}))
 }
 
 func (b *Book) row(r *sluice.Record) Row {
