@@ -3,15 +3,18 @@ package e2e
 import (
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // A database is restored from a dump that was taken in the middle of a rush,
-// beside a Redis that knows everything since, as docs/operating.md has it. The
-// orders that the database forgot come back, and nothing is oversold.
+// beside a Redis that knows everything since, as docs/operating.md has it. The sale
+// waits for a person, whose recovery brings back the orders that the database forgot;
+// nothing is oversold.
 func TestADatabaseIsRestored(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"pg_dump", "pg_restore"} {
@@ -45,6 +48,13 @@ func TestADatabaseIsRestored(t *testing.T) {
 	}
 	for _, s := range servers {
 		s.ready()
+	}
+	await(t, "a sale that waits for a person", func() bool {
+		got, err := servers[0].merchant().AdminSale(t.Context(), sale)
+		return err == nil && strings.HasPrefix(got.Fence, sluice.FenceOlder)
+	})
+	if _, err := servers[1].merchant().RecoverSale(t.Context(), sale, true); err != nil {
+		t.Fatal(err)
 	}
 	await(t, "a sale that is rebuilt", func() bool {
 		got, err := servers[0].merchant().AdminSale(t.Context(), sale)
