@@ -111,9 +111,11 @@ var arguments = map[string]string{
 
 // whole are the statements that read all of a sale: its orders, or its releases
 // that wait. None of them is on the way of a request or runs all the time. The buyers
-// of a sale that is deleted are few (Delete.Listed).
+// of a sale that is deleted are few (Delete.Listed). A recovery, which a person asks for,
+// gives all pending orders of a sale more time (KeepLonger, PayLater).
 var whole = map[string]bool{
 	"LiveUnits": true, "EndingsOfSale": true, "Unsettled": true, "Lists.DeleteListed": true, "Delete.Buyers": true,
+	"KeepLonger": true, "PayLater": true,
 }
 
 // Run runs every statement of the product beside a big sale, and refuses those
