@@ -100,13 +100,16 @@ func standby(t *testing.T, server *pgxpool.Pool) (leave func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	left := make(chan struct{})
 	go func() {
+		defer close(left)
 		if err := conn.Exec(ctx, "START_REPLICATION "+position).Close(); err != nil && ctx.Err() == nil {
 			t.Error(err)
 		}
 	}()
 	return func() {
-		cancel()
+		cancel() // ends the Exec, and with it the connection
+		<-left
 		_ = conn.Close(context.Background())
 	}
 }
