@@ -523,6 +523,8 @@ func TestAnEpochOfNoServerInTheStore(t *testing.T) {
 	for _, loaded := range []string{"9007199254740992", "1"} {
 		s.close()
 		file := filepath.Join(dir, "store.db")
+		// The sale's own epoch waits beside it, in a table of the test's.
+		execFile(t, file, `CREATE TABLE own AS SELECT epoch FROM sales`)
 		execFile(t, file, `UPDATE sales SET epoch = 9007199254740992, loaded_epoch = `+loaded)
 		out := &logged{}
 		e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Log: out.logger()})
@@ -532,8 +534,9 @@ func TestAnEpochOfNoServerInTheStore(t *testing.T) {
 		s.engine = e
 		await(t, "the log to say it", func() bool { return len(out.lines("no server counts that far")) > 0 })
 		s.close()
-		execFile(t, file, `UPDATE sales SET loaded_epoch = 1 WHERE epoch = 9007199254740992`)
-		execFile(t, file, `UPDATE sales SET epoch = 1 WHERE epoch = 9007199254740992`)
+		execFile(t, file, `UPDATE sales SET loaded_epoch = (SELECT epoch FROM own)`)
+		execFile(t, file, `UPDATE sales SET epoch = (SELECT epoch FROM own)`)
+		execFile(t, file, `DROP TABLE own`)
 		s = openShop(t, dir)
 		if again, code := s.claim(1); again != order {
 			t.Errorf("loaded %s: buyer 1 was promised %s and gets %s %s", loaded, order, again, code)
