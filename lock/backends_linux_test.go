@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/sluicehq/sluice/internal/locktest"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/lock"
-	"github.com/sluicehq/sluice/lock/locktest"
 	"github.com/sluicehq/sluice/lock/redislock"
 	"github.com/sluicehq/sluice/lock/storelock"
 	_ "github.com/sluicehq/sluice/store/mysqlstore"

@@ -73,17 +73,17 @@ var table = []row{
 	}},
 
 	// Adapters. They never import each other.
-	{"ledger/ledgertest", []string{root}, []string{"*"}},
+	{"internal/ledgertest", []string{root}, []string{"*"}},
 	{"ledger/redisledger", []string{root}, []string{"*"}},
 	{"ledger/sqliteledger", []string{root, "internal/meters", "internal/disk", "internal/loop"}, []string{"*"}},
-	{"lock/locktest", []string{"lock", "internal/servertest"}, nil},
+	{"internal/locktest", []string{"lock", "internal/servertest"}, nil},
 	{"lock/redislock", []string{"lock"}, []string{"*"}},
 	{"lock/storelock", []string{root, "lock"}, nil},
-	{"store/storetest", []string{root, "internal/servertest"}, []string{"*"}},
-	{"store/internal/sqlcore", []string{root}, []string{"*"}},
-	{"store/sqlitestore", []string{root, "store/internal/sqlcore", "internal/disk"}, []string{"*"}},
-	{"store/pgstore", []string{root, "store/internal/sqlcore"}, []string{"*"}},
-	{"store/mysqlstore", []string{root, "store/internal/sqlcore"}, []string{"*"}},
+	{"internal/storetest", []string{root, "internal/servertest"}, []string{"*"}},
+	{"internal/sqlcore", []string{root}, []string{"*"}},
+	{"store/sqlitestore", []string{root, "internal/sqlcore", "internal/disk"}, []string{"*"}},
+	{"store/pgstore", []string{root, "internal/sqlcore"}, []string{"*"}},
+	{"store/mysqlstore", []string{root, "internal/sqlcore"}, []string{"*"}},
 	{"internal/httpapi", []string{
 		root, "api", "internal/admission", "internal/settle", "internal/auth",
 		"internal/tickets", "internal/content", "internal/loglimit", "internal/meters",
@@ -159,7 +159,7 @@ var reserved = []row{
 
 // For tests only: imported by test files and by each other, by nothing else.
 var (
-	testPackages = []string{"ledger/ledgertest", "lock/locktest", "store/storetest", "internal/servertest"}
+	testPackages = []string{"internal/ledgertest", "internal/locktest", "internal/storetest", "internal/servertest"}
 	testLibs     = []string{
 		"testing", "github.com/google/go-cmp", "github.com/anishathalye/porcupine",
 		"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/standard-webhooks/standard-webhooks",
@@ -385,10 +385,10 @@ func TestJudge(t *testing.T) {
 		{"ledger/redisledger/claim.go", "github.com/redis/rueidis", true},
 		{"ledger/redisledger/claim.go", module + "/internal/meters", false},
 		{"ledger/redisledger/claim.go", module + "/ledger/sqliteledger", false},
-		{"ledger/redisledger/claim.go", module + "/ledger/ledgertest", false},
-		{"ledger/redisledger/claim_test.go", module + "/ledger/ledgertest", true},
+		{"ledger/redisledger/claim.go", module + "/internal/ledgertest", false},
+		{"ledger/redisledger/claim_test.go", module + "/internal/ledgertest", true},
 		{"ledger/redisledger/claim.go", "testing", false},
-		{"ledger/ledgertest/model.go", "testing", true},
+		{"internal/ledgertest/model.go", "testing", true},
 		{"store/pgstore/insert.go", module + "/store/sqlitestore", false},
 		{"api/order.go", module + "/internal/httpapi", false},
 		{"internal/httpapi/server.go", module + "/engine", false},

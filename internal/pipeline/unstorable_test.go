@@ -23,9 +23,9 @@ import (
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"github.com/sluicehq/sluice/store/pgstore"
-	"github.com/sluicehq/sluice/store/storetest"
 )
 
 // The database refuses the only entry of a sale, while nothing else is sold: it is tried

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/ledgertest"
 	"github.com/sluicehq/sluice/internal/servertest"
-	"github.com/sluicehq/sluice/ledger/ledgertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"go.uber.org/goleak"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/ledger/ledgertest"
+	"github.com/sluicehq/sluice/internal/ledgertest"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 

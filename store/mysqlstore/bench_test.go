@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
-	"github.com/sluicehq/sluice/store/storetest"
 )
 
 func BenchmarkInsert(b *testing.B) {

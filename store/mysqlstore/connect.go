@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/sluicehq/sluice/store/internal/sqlcore"
+	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 const urlForm = "mysql://user:password@host:port/database"

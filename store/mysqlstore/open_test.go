@@ -7,8 +7,8 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
-	"github.com/sluicehq/sluice/store/storetest"
 )
 
 // MySQL commits each statement of a migration by itself, so a server may die

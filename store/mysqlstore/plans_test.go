@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/servertest"
-	"github.com/sluicehq/sluice/store/storetest"
+	"github.com/sluicehq/sluice/internal/storetest"
 )
 
 // The statistics are what the database makes by itself and what ANALYZE makes,

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/store/internal/sqlcore"
+	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 // showSettings read what the rules judge, each a name and a value. MariaDB counts its replicas for

@@ -28,7 +28,7 @@ import (
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/store/internal/sqlcore"
+	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 // Options of a store. The zero value is good. The URL may set more:

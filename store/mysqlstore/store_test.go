@@ -10,8 +10,8 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
-	"github.com/sluicehq/sluice/store/storetest"
 )
 
 func TestConformance(t *testing.T) {

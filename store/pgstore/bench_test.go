@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/pgstore"
-	"github.com/sluicehq/sluice/store/storetest"
 )
 
 func BenchmarkInsert(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/sluicehq/sluice/store/internal/sqlcore"
+	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 // parse reads the URL. Errors never show it: it may hold a password, and in a

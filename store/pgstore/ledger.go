@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/store/internal/sqlcore"
+	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 // Ledger is a sluice.Ledger in the database of a store, whose orders are its

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/store/internal/sqlcore"
+	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 // buyer is what is known of a buyer's claims.

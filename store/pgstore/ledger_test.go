@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/ledgertest"
 	"github.com/sluicehq/sluice/internal/servertest"
-	"github.com/sluicehq/sluice/ledger/ledgertest"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/pgstore"
-	"github.com/sluicehq/sluice/store/storetest"
 )
 
 // Behind PgBouncer the store does all that it does without: it notices that its

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/servertest"
-	"github.com/sluicehq/sluice/store/storetest"
+	"github.com/sluicehq/sluice/internal/storetest"
 )
 
 func TestPlans(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/store/internal/sqlcore"
+	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 // Every user sees how many standbys are attached. Who receives single changes (a logical slot) is

@@ -20,7 +20,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/store/internal/sqlcore"
+	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 //go:embed migrations/*.sql

@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/pgstore"
-	"github.com/sluicehq/sluice/store/storetest"
 )
 
 func TestConformance(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/store/storetest"
+	"github.com/sluicehq/sluice/internal/storetest"
 )
 
 // Each batch has its fsync.

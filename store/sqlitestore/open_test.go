@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/sqlitestore"
-	"github.com/sluicehq/sluice/store/storetest"
 )
 
 var openers = map[string]func(context.Context, string) (*sqlitestore.Store, error){

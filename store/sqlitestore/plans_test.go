@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicehq/sluice/store/storetest"
+	"github.com/sluicehq/sluice/internal/storetest"
 )
 
 // SQLite does not count rows, so its plan is judged: no scan of a table that

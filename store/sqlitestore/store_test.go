@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/sqlitestore"
-	"github.com/sluicehq/sluice/store/storetest"
 )
 
 func TestConformance(t *testing.T) { storetest.Databases(databases).Run(t) }
